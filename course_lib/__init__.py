@@ -1,0 +1,1 @@
+"""Attention, from the math to the metal: the library behind the notebooks."""
