@@ -1,0 +1,43 @@
+"""`python -m course_lib COMMAND ...`: every command of the course, each in its own module.
+
+A command is a function `(argv: list[str]) -> int | None` (its exit status); the module is imported only when asked for.
+"""
+import sys
+from importlib import import_module
+
+# name: ("module:function", "one line for the list of commands")
+COMMANDS = {
+    "run": ("course_lib.notebooks_tool:run", "re-execute notebooks in place: run [NOTEBOOK...]"),
+    "fresh": ("course_lib.notebooks_tool:fresh", "lay a new copy of a chapter's notebook in work/: fresh 3"),
+    "clean": ("course_lib.notebooks_tool:clean", "empty the build cache"),
+    "doctor": ("course_lib.doctor:main", "what this machine has, what is missing and how to get it"),
+}
+
+
+def usage() -> str:
+    width = max(map(len, COMMANDS))
+    rows = "\n".join(f"  {name:<{width}}  {about}" for name, (_, about) in COMMANDS.items())
+    return f"usage: python -m course_lib COMMAND ...\n\n{rows}\n"
+
+
+def main(argv: list[str] | None = None) -> int:
+    argv = sys.argv[1:] if argv is None else argv
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(usage())
+        return 0 if argv else 2
+    name, *rest = argv
+    if name not in COMMANDS:
+        print(f"no command {name!r}\n\n{usage()}", file=sys.stderr)
+        return 2
+    module, function = COMMANDS[name][0].split(":")
+    try:
+        return getattr(import_module(module), function)(rest) or 0
+    except KeyboardInterrupt:
+        print("\nstopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:     # the reader of our output went away, as `| head` does
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
