@@ -1,0 +1,233 @@
+"""Chapter 1: softmax, scaled dot-product attention, masks, and many heads.
+
+Shapes: q is (batch, heads, n, head_dim), k is (batch, heads, m, head_dim), v is (batch, heads, m, v_dim).
+Masks broadcast to (batch, heads, n, m): boolean (True = may attend) or floating (added to the scores).
+"""
+import math
+
+import torch
+from einops import rearrange
+from torch import nn
+from torch.nn import functional as F
+
+HALF = (torch.float16, torch.bfloat16)
+
+
+def softmax(x: torch.Tensor, dim: int = -1) -> torch.Tensor:
+    """exp(x) / sum(exp(x)) along dim, safe against overflow. A row of -inf gives NaN, as in torch."""
+    _check_floating("x", x)
+    if not -max(x.dim(), 1) <= dim < max(x.dim(), 1):
+        raise ValueError(f"dim must be an axis of x, which has {x.dim()}; got {dim}")
+    if x.numel() == 0:
+        return x.clone()
+    wide = x.float() if x.dtype in HALF else x
+    # Subtracting the largest entry changes nothing (shift invariance), but now no exponent is above 0.
+    numerator = torch.exp(wide - wide.amax(dim, keepdim=True).detach())
+    return (numerator / numerator.sum(dim, keepdim=True)).to(x.dtype)
+
+
+def online_softmax(x: torch.Tensor) -> torch.Tensor:
+    """softmax over the last axis that finds maximum and sum in one pass, an entry at a time."""
+    _check_floating("x", x)
+    if x.dim() == 0:
+        raise ValueError("x must have at least one axis; got a scalar")
+    wide = x.float() if x.dtype in HALF else x
+    largest = wide.new_full(x.shape[:-1], -math.inf)
+    total = torch.zeros_like(largest)
+    for entry in wide.unbind(-1):
+        new_largest = torch.maximum(largest, entry)
+        # Before the first finite entry the maximum is -inf, and -inf - -inf would be NaN: measure from 0.
+        shift = new_largest.masked_fill(new_largest == -math.inf, 0)
+        total = total * torch.exp(largest - shift) + torch.exp(entry - shift)
+        largest = new_largest
+    return (torch.exp(wide - largest[..., None]) / total[..., None]).to(x.dtype)
+
+
+def causal_mask(n_q: int, n_k: int | None = None, device=None) -> torch.Tensor:
+    """(n_q, n_k), True where query i may see key j. The *last* query sees the last key, always."""
+    n_k = n_q if n_k is None else n_k
+    for name, n in (("n_q", n_q), ("n_k", n_k)):
+        if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+            raise ValueError(f"{name} must be an integer of at least 0; got {n!r}")
+    return torch.ones(n_q, n_k, dtype=torch.bool, device=device).tril(n_k - n_q)
+
+
+def padding_mask(lengths, n: int) -> torch.Tensor:
+    """(batch, 1, 1, n), True for the first lengths[b] keys of sequence b."""
+    lengths = torch.as_tensor(lengths)
+    if lengths.dim() != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
+        raise ValueError("lengths must be one integer a sequence; "
+                         f"got {lengths.dtype} of shape {tuple(lengths.shape)}")
+    if not isinstance(n, int) or isinstance(n, bool) or n < 0:
+        raise ValueError(f"n must be an integer of at least 0; got {n!r}")
+    if len(lengths) and (lengths.min() < 0 or lengths.max() > n):
+        raise ValueError(f"lengths must lie between 0 and n = {n}; got {lengths.tolist()}")
+    return (torch.arange(n, device=lengths.device) < lengths[:, None])[:, None, None, :]
+
+
+def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None, dropout=0.0,
+                                 return_weights=False):
+    """softmax(q k^T * scale + mask) v: (batch, heads, n, v_dim).
+
+    A query with nothing to attend to gives 0. scale is 1/sqrt(head_dim) unless given.
+    With return_weights, returns (output, weights); the weights are those before dropout.
+    """
+    _check_inputs(q, k, v, scale, dropout)
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+    dtype = q.dtype
+    if dtype in HALF:  # half precision in and out, float inside
+        q, k, v = q.float(), k.float(), v.float()
+
+    scores = q @ k.transpose(-2, -1) * scale
+    allowed, bias = _read_mask(mask, causal, scores)
+    if bias is not None:
+        scores = scores + bias
+    if allowed is not None:
+        # Fill, never multiply: 0 * -inf is NaN. A row with nothing allowed is made harmless before softmax
+        # and set to 0 after it, so that neither the value nor the gradient is NaN.
+        empty = ~allowed.any(-1, keepdim=True)
+        scores = scores.masked_fill(~allowed, -math.inf).masked_fill(empty, 0)
+        weights = softmax(scores).masked_fill(empty, 0)
+    else:
+        weights = softmax(scores)
+    kept = F.dropout(weights, dropout) if dropout else weights
+    output = _weighted_sum(kept, v, allowed).to(dtype)
+    return (output, weights.to(dtype)) if return_weights else output
+
+
+def _weighted_sum(weights, v, allowed):
+    """weights @ v, where a hidden key counts for nothing even if its value is NaN (0 * NaN would be NaN)."""
+    output = weights @ v
+    if allowed is None:
+        return output
+    broken = ~torch.isfinite(v)
+    if not broken.any():
+        return output
+    sees_broken = (allowed.expand(weights.shape).to(v.dtype) @ broken.to(v.dtype)) > 0
+    return torch.where(sees_broken, output, weights @ v.masked_fill(broken, 0))
+
+
+def _read_mask(mask, causal, scores):
+    """What the scores may see and what is added to them: (boolean or None, floating or None)."""
+    allowed = bias = None
+    if mask is not None:
+        _check_mask(mask, scores)
+        if mask.dtype == torch.bool:
+            allowed = mask
+        else:
+            allowed, bias = mask != -math.inf, mask.to(scores.dtype)
+    if causal:
+        triangle = causal_mask(*scores.shape[-2:], device=scores.device)
+        allowed = triangle if allowed is None else allowed & triangle
+    return allowed, bias
+
+
+class MultiHeadAttention(nn.Module):
+    """Attention of n_heads heads side by side, each d_model / n_heads wide.
+
+    The keys and values come from x itself (self-attention) or from a context (cross-attention).
+    """
+
+    def __init__(self, d_model, n_heads, context_dim=None, dropout=0.0, bias=True):
+        super().__init__()
+        sizes = {"d_model": d_model, "n_heads": n_heads, "context_dim": context_dim or d_model}
+        for name, size in sizes.items():
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"{name} must be a positive integer; got {size!r}")
+        if d_model % n_heads:
+            raise ValueError(f"d_model must be a multiple of n_heads; got {d_model} and {n_heads}")
+        _check_dropout(dropout)
+        self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
+        self.context_dim = context_dim or d_model
+        self.q_proj = nn.Linear(d_model, d_model, bias)
+        self.k_proj = nn.Linear(self.context_dim, d_model, bias)
+        self.v_proj = nn.Linear(self.context_dim, d_model, bias)
+        self.out_proj = nn.Linear(d_model, d_model, bias)
+
+    def forward(self, x, context=None, mask=None, causal=False, return_weights=False):
+        """x (batch, n, d_model), context (batch, m, context_dim) -> (batch, n, d_model).
+
+        With return_weights also the weights, (batch, n_heads, n, m).
+        """
+        _check_sequence("x", x, self.d_model)
+        if context is None and self.context_dim != self.d_model:
+            raise ValueError(f"context must be given: this layer reads one of width {self.context_dim}")
+        context = x if context is None else context
+        _check_sequence("context", context, self.context_dim)
+        if len(context) != len(x):
+            raise ValueError(f"context must have the batch size of x, {len(x)}; got {len(context)}")
+        _check_alike("context", context, "x", x)
+
+        q = rearrange(self.q_proj(x), "b n (h d) -> b h n d", h=self.n_heads)
+        k = rearrange(self.k_proj(context), "b m (h d) -> b h m d", h=self.n_heads)
+        v = rearrange(self.v_proj(context), "b m (h d) -> b h m d", h=self.n_heads)
+        heads, weights = scaled_dot_product_attention(
+            q, k, v, mask, causal, dropout=self.dropout if self.training else 0.0, return_weights=True)
+        output = self.out_proj(rearrange(heads, "b h n d -> b n (h d)"))
+        return (output, weights) if return_weights else output
+
+
+def _check_floating(name, x):
+    if not isinstance(x, torch.Tensor) or not x.is_floating_point():
+        got = x.dtype if isinstance(x, torch.Tensor) else type(x).__name__
+        raise ValueError(f"{name} must be a floating-point tensor; got {got}")
+
+
+def _check_alike(name, x, like_name, like):
+    if x.dtype != like.dtype:
+        raise ValueError(f"{name} must have the dtype of {like_name}, {like.dtype}; got {x.dtype}")
+    if x.device != like.device:
+        raise ValueError(f"{name} must be on the device of {like_name}, {like.device}; got {x.device}")
+
+
+def _check_dropout(dropout):
+    if not 0 <= dropout <= 1:
+        raise ValueError(f"dropout must be a probability between 0 and 1; got {dropout!r}")
+
+
+def _check_sequence(name, x, width):
+    _check_floating(name, x)
+    if x.dim() != 3 or x.shape[-1] != width:
+        raise ValueError(f"{name} must be (batch, n, {width}); got shape {tuple(x.shape)}")
+
+
+def _check_inputs(q, k, v, scale, dropout):
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        _check_floating(name, x)
+        if x.dim() != 4:
+            raise ValueError(f"{name} must be (batch, heads, seq, head_dim); got shape {tuple(x.shape)}")
+        _check_alike(name, x, "q", q)
+        if x.shape[:2] != q.shape[:2]:
+            raise ValueError(f"{name} must have the batch and heads of q, {tuple(q.shape[:2])}; "
+                             f"got {tuple(x.shape[:2])}")
+    if q.shape[-1] == 0:
+        raise ValueError("q must have a head_dim of at least 1; got 0")
+    if k.shape[-1] != q.shape[-1]:
+        raise ValueError(f"k must have the head_dim of q, {q.shape[-1]}; got {k.shape[-1]}")
+    if v.shape[-2] != k.shape[-2]:
+        raise ValueError(f"v must have one row for each of the {k.shape[-2]} keys; got {v.shape[-2]}")
+    if scale is not None and not math.isfinite(scale):
+        raise ValueError(f"scale must be a finite number; got {scale}")
+    _check_dropout(dropout)
+
+
+def _check_mask(mask, scores):
+    if not isinstance(mask, torch.Tensor):
+        raise ValueError(f"mask must be a tensor; got {type(mask).__name__}")
+    if mask.device != scores.device:
+        raise ValueError(f"mask must be on the device of q, {scores.device}; got {mask.device}")
+    try:
+        fits = torch.broadcast_shapes(mask.shape, scores.shape) == scores.shape
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(f"mask must broadcast to (batch, heads, n, m) = {tuple(scores.shape)}; "
+                         f"got shape {tuple(mask.shape)}")
+    if mask.dtype == torch.bool:
+        return
+    which = "boolean (True = may attend), or floating and added to the scores (-inf = hidden)"
+    if not mask.is_floating_point():
+        raise ValueError(f"mask must be {which}; got {mask.dtype}. Which was meant? mask.bool() is boolean")
+    if bool((mask == 1).any()) and bool(((mask == 0) | (mask == 1)).all()):
+        raise ValueError(f"mask must be {which}; got a floating mask of zeros and ones, "
+                         "which would hide nothing. Which was meant? mask.bool() is boolean")

@@ -1,0 +1,277 @@
+"""Chapter 1 against torch's own attention, forward and backward, and the rules where torch has none."""
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+from torch import nn
+from torch.nn import functional as F
+
+from course_lib.attention import (MultiHeadAttention, causal_mask, online_softmax, padding_mask,
+                                  scaled_dot_product_attention as attention, softmax)
+
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 3e-2}
+SIZES = [(1, 1), (31, 31), (33, 63), (63, 33), (100, 1), (1, 100)]
+
+
+def rand(*shape, seed=0, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(seed + 1000 * len(shape) + sum(shape))
+    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
+
+
+def qkv(n, m, d=16, v_dim=None, dtype=torch.float64, batch=2, heads=3):
+    shapes = [(batch, heads, n, d), (batch, heads, m, d), (batch, heads, m, v_dim or d)]
+    return [rand(*shape, seed=i, dtype=dtype).requires_grad_() for i, shape in enumerate(shapes)]
+
+
+def same_forward_and_backward(ours, theirs, inputs, tolerance):
+    upstream = rand(*theirs.shape, seed=9, dtype=theirs.dtype)
+    torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
+    our_grads, their_grads = (torch.autograd.grad(y, inputs, upstream) for y in (ours, theirs))
+    for a, b in zip(our_grads, their_grads):
+        torch.testing.assert_close(a, b, atol=2 * tolerance, rtol=2 * tolerance)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("shape, dim", [((5, 7), -1), ((5, 7), 0), ((2, 3, 100), 1), ((1,), 0), ((), -1),
+                                        ((3, 0), -1)])
+def test_softmax_is_torchs(shape, dim, dtype):
+    x = (4 * rand(*shape, dtype=dtype)).detach().requires_grad_()
+    same_forward_and_backward(softmax(x, dim), torch.softmax(x, dim), [x], TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("function", [softmax, online_softmax])
+@pytest.mark.parametrize("row", [[1000.0, 1001, 999], [-1e30, 0, 5], [-math.inf, 1, 2], [1, -math.inf, 2],
+                                 [-math.inf, -math.inf], [math.nan, 0], [0, math.nan], [math.inf, 0], [7.0]])
+def test_softmax_edges_are_torchs(function, row):
+    x = torch.tensor([row, [0.5] * len(row)])
+    torch.testing.assert_close(function(x), torch.softmax(x, -1), equal_nan=True)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.floats(-1e4, 1e4), min_size=1, max_size=40), st.floats(-1e3, 1e3))
+def test_softmax_properties(row, shift):
+    x = torch.tensor(row, dtype=torch.float64)
+    p = online_softmax(x)
+    torch.testing.assert_close(p, torch.softmax(x, -1), atol=1e-12, rtol=1e-9)
+    torch.testing.assert_close(softmax(x + shift), p, atol=1e-9, rtol=1e-7)
+    assert abs(p.sum() - 1) < 1e-12
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("n, m", SIZES)
+@pytest.mark.parametrize("v_dim", [None, 5])
+def test_attention_is_torchs(n, m, v_dim, dtype):
+    q, k, v = qkv(n, m, v_dim=v_dim, dtype=dtype)
+    same_forward_and_backward(attention(q, k, v), F.scaled_dot_product_attention(q, k, v), [q, k, v],
+                              TOLERANCE[dtype])
+    theirs = F.scaled_dot_product_attention(q, k, v, scale=0.3)
+    same_forward_and_backward(attention(q, k, v, scale=0.3), theirs, [q, k, v], TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("mask_shape", [(33,), (31, 33), (3, 31, 33), (2, 1, 1, 33), (1, 3, 31, 33),
+                                        (2, 3, 31, 33)])
+@pytest.mark.parametrize("kind", ["boolean", "additive", "additive with -inf"])
+def test_masks_are_torchs(mask_shape, kind):
+    q, k, v = qkv(31, 33)
+    mask = rand(*mask_shape, seed=4) > 0 if kind == "boolean" else rand(*mask_shape, seed=4)
+    if kind == "additive with -inf":
+        mask = mask.masked_fill(rand(*mask_shape, seed=5) > 0.5, -math.inf)
+    theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.expand(2, 3, 31, 33))
+    same_forward_and_backward(attention(q, k, v, mask), theirs, [q, k, v], 1e-12)
+
+
+@pytest.mark.parametrize("n", [1, 31, 64])
+def test_causal_is_torchs_when_square(n):
+    q, k, v = qkv(n, n)
+    theirs = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    same_forward_and_backward(attention(q, k, v, causal=True), theirs, [q, k, v], 1e-12)
+
+
+@pytest.mark.parametrize("n, m", [(1, 9), (4, 9), (9, 4)])
+def test_causal_means_last_query_sees_last_key(n, m):
+    q, k, v = qkv(n, m)
+    full_q = torch.cat([rand(2, 3, m - n, 16), q], 2) if m > n else q[:, :, n - m:]
+    full = attention(full_q, k, v, causal=True)
+    ours = attention(q, k, v, causal=True)
+    torch.testing.assert_close(ours[:, :, -min(n, m):], full[:, :, -min(n, m):])
+    assert n <= m or bool((ours[:, :, : n - m] == 0).all())
+
+
+def test_causal_and_mask_combine():
+    q, k, v = qkv(9, 9)
+    keep = padding_mask(torch.tensor([9, 4]), 9)
+    torch.testing.assert_close(attention(q, k, v, keep, causal=True),
+                               attention(q, k, v, keep & causal_mask(9)))
+    bias = rand(9, 9, seed=7)
+    torch.testing.assert_close(attention(q, k, v, bias, causal=True),
+                               attention(q, k, v, bias.masked_fill(~causal_mask(9), -math.inf)))
+
+
+def test_padding_changes_nothing():
+    q, k, v = qkv(7, 12)
+    padded = attention(q, k, v, padding_mask([5, 12], 12))
+    torch.testing.assert_close(padded[:1], attention(q[:1], k[:1, :, :5], v[:1, :, :5]))
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("additive", [False, True])
+def test_a_row_with_nothing_to_attend_to_is_zero_and_so_is_its_gradient(dtype, additive):
+    q, k, v = qkv(5, 6, dtype=dtype)
+    mask = torch.ones(5, 6, dtype=torch.bool)
+    mask[2] = False
+    if additive:
+        mask = torch.zeros(5, 6).masked_fill(~mask, -math.inf)
+    out, weights = attention(q, k, v, mask, return_weights=True)
+    assert (out[:, :, 2] == 0).all() and (weights[:, :, 2] == 0).all()
+    out.float().sum().backward()
+    assert all(x.grad.isfinite().all() for x in (q, k, v))
+    assert (q.grad[:, :, 2] == 0).all()
+    everything_hidden = attention(q, k, v, torch.zeros(5, 6, dtype=torch.bool))
+    assert (everything_hidden == 0).all()
+
+
+def test_no_keys_no_queries_no_batch():
+    q, k, v = qkv(4, 0, v_dim=5)
+    assert attention(q, k, v).shape == (2, 3, 4, 5) and (attention(q, k, v, causal=True) == 0).all()
+    q, k, v = qkv(0, 4)
+    assert attention(q, k, v, causal=True).shape == (2, 3, 0, 16)
+    q, k, v = qkv(3, 4, batch=0)
+    assert attention(q, k, v).shape == (0, 3, 3, 16)
+
+
+def test_nan_stays_in_its_row():
+    q, k, v = (x.detach() for x in qkv(6, 6))
+    q[0, 1, 3] = math.nan
+    broken = attention(q, k, v).isnan().any(-1)
+    assert broken[0, 1, 3] and broken.sum() == 1
+
+
+@pytest.mark.parametrize("which", ["k", "v"])
+@pytest.mark.parametrize("additive", [False, True])
+def test_a_hidden_key_may_be_nan(which, additive):
+    q, k, v = (x.detach() for x in qkv(6, 6))
+    {"k": k, "v": v}[which][1, 2, 4] = math.nan
+    mask = causal_mask(6)
+    if additive:
+        mask = torch.zeros(6, 6, dtype=q.dtype).masked_fill(~mask, -math.inf)
+    broken = attention(q, k, v, mask).isnan().any(-1)
+    assert broken[1, 2].tolist() == [False] * 4 + [True] * 2 and broken.sum() == 2
+
+
+def test_weights_are_returned_before_dropout():
+    q, k, v = qkv(8, 8)
+    torch.manual_seed(0)
+    dropped, weights = attention(q, k, v, dropout=0.5, return_weights=True)
+    torch.testing.assert_close(weights, torch.softmax(q @ k.mT / 4, -1))
+    assert not torch.allclose(dropped, weights @ v)
+    mean = torch.stack([attention(q, k, v, dropout=0.5) for _ in range(3000)]).mean(0)
+    assert (mean - weights @ v).abs().max() < 0.15
+    assert (attention(q, k, v, dropout=1.0) == 0).all()
+
+
+def paired(d_model=24, n_heads=4, context_dim=None, dtype=torch.float64, bias=True):
+    """Ours and torch's multi-head attention with the same weights."""
+    torch.manual_seed(0)
+    ours = MultiHeadAttention(d_model, n_heads, context_dim, bias=bias).to(dtype)
+    theirs = nn.MultiheadAttention(d_model, n_heads, kdim=context_dim, vdim=context_dim, bias=bias,
+                                   batch_first=True).to(dtype)
+    projections = [ours.q_proj, ours.k_proj, ours.v_proj]
+    with torch.no_grad():
+        if context_dim is None:
+            theirs.in_proj_weight.copy_(torch.cat([p.weight for p in projections]))
+        else:
+            for name, p in zip("qkv", projections):
+                getattr(theirs, f"{name}_proj_weight").copy_(p.weight)
+        theirs.out_proj.weight.copy_(ours.out_proj.weight)
+        if bias:
+            theirs.in_proj_bias.copy_(torch.cat([p.bias for p in projections]))
+            theirs.out_proj.bias.copy_(ours.out_proj.bias)
+    return ours, theirs
+
+
+@pytest.mark.parametrize("dtype", TOLERANCE)
+@pytest.mark.parametrize("context_dim", [None, 40])
+@pytest.mark.parametrize("bias", [True, False])
+def test_multi_head_is_torchs(dtype, context_dim, bias):
+    ours, theirs = paired(context_dim=context_dim, dtype=dtype, bias=bias)
+    x = rand(2, 9, 24, dtype=dtype).requires_grad_()
+    context = x if context_dim is None else rand(2, 13, context_dim, dtype=dtype).requires_grad_()
+    inputs = [x] if context is x else [x, context]
+    mine, my_weights = ours(x, None if context is x else context, return_weights=True)
+    reference, weights = theirs(x, context, context, average_attn_weights=False)
+    same_forward_and_backward(mine, reference, inputs, TOLERANCE[dtype])
+    torch.testing.assert_close(my_weights, weights, atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
+
+
+def test_multi_head_masks_are_torchs():
+    ours, theirs = paired()
+    x = rand(2, 9, 24)
+    keep = padding_mask([9, 6], 9)
+    reference, _ = theirs(x, x, x, key_padding_mask=~keep[:, 0, 0], attn_mask=~causal_mask(9))
+    torch.testing.assert_close(ours(x, mask=keep, causal=True), reference)
+
+
+def test_multi_head_parameters_permutation_and_dropout():
+    layer = MultiHeadAttention(24, 4, dropout=0.5).double()
+    assert sum(p.numel() for p in layer.parameters()) == 4 * (24 * 24 + 24)
+    x, order = rand(2, 9, 24), torch.randperm(9, generator=torch.Generator().manual_seed(0))
+    layer.eval()
+    torch.testing.assert_close(layer(x[:, order]), layer(x)[:, order])
+    assert not torch.allclose(layer.train()(x), layer.eval()(x))
+
+
+@pytest.mark.parametrize("n_q, n_k, want", [(2, None, [[1, 0], [1, 1]]), (1, 3, [[1, 1, 1]]),
+                                            (3, 2, [[0, 0], [1, 0], [1, 1]]),
+                                            (2, 4, [[1, 1, 1, 0], [1, 1, 1, 1]])])
+def test_causal_mask(n_q, n_k, want):
+    assert causal_mask(n_q, n_k).int().tolist() == want
+
+
+def test_padding_mask():
+    mask = padding_mask(torch.tensor([0, 2, 3]), 3)
+    assert mask.shape == (3, 1, 1, 3) and mask[:, 0, 0].int().tolist() == [[0, 0, 0], [1, 1, 0], [1, 1, 1]]
+
+
+def _bad_calls():
+    q = torch.zeros(2, 3, 4, 8)
+    x = torch.zeros(2, 5, 24)
+    layer = MultiHeadAttention(24, 4)
+    return [
+        ("x", lambda: softmax(torch.arange(3))), ("dim", lambda: softmax(torch.ones(3), 1)),
+        ("x", lambda: online_softmax(torch.arange(3))),
+        ("q", lambda: attention(q[0], q[0], q[0])), ("k", lambda: attention(q, q[0], q)),
+        ("v", lambda: attention(q, q, q[0])), ("q", lambda: attention(q.int(), q.int(), q.int())),
+        ("k", lambda: attention(q, q[..., :7], q)), ("k", lambda: attention(q, q[:, :1], q[:, :1])),
+        ("v", lambda: attention(q, q, q[:, :, :3])), ("k", lambda: attention(q, q.double(), q)),
+        ("v", lambda: attention(q, q, q.to("meta"))), ("scale", lambda: attention(q, q, q, scale=math.inf)),
+        ("dropout", lambda: attention(q, q, q, dropout=1.5)),
+        ("mask", lambda: attention(q, q, q, torch.ones(4, 4, dtype=torch.int64))),
+        ("mask", lambda: attention(q, q, q, torch.ones(4, 4).tril())),
+        ("mask", lambda: attention(q, q, q, torch.ones(4, 4))),
+        ("mask", lambda: attention(q, q, q, torch.ones(5, 4, dtype=torch.bool))),
+        ("mask", lambda: attention(q, q, q, torch.ones(1, 2, 3, 4, 4, dtype=torch.bool))),
+        ("mask", lambda: attention(q, q, q, [[True]])),
+        ("mask", lambda: attention(q, q, q, torch.ones(4, 4, dtype=torch.bool, device="meta"))),
+        ("n_q", lambda: causal_mask(-1)), ("n_k", lambda: causal_mask(2, 2.0)),
+        ("lengths", lambda: padding_mask([5], 4)), ("lengths", lambda: padding_mask([1.5], 4)),
+        ("lengths", lambda: padding_mask([[1]], 4)), ("n", lambda: padding_mask([1], -1)),
+        ("d_model", lambda: MultiHeadAttention(10, 3)), ("n_heads", lambda: MultiHeadAttention(10, 0)),
+        ("dropout", lambda: MultiHeadAttention(12, 3, dropout=-0.1)),
+        ("x", lambda: layer(x[0])), ("x", lambda: layer(x[..., :23])),
+        ("context", lambda: layer(x, torch.zeros(2, 5, 23))),
+        ("context", lambda: layer(x, torch.zeros(1, 5, 24))),
+        ("context", lambda: layer(x, x.double())),
+        ("context", lambda: MultiHeadAttention(24, 4, context_dim=8)(x)),
+    ]
+
+
+@pytest.mark.parametrize("argument, call", _bad_calls())
+def test_bad_input_is_named(argument, call):
+    with pytest.raises(ValueError, match=rf"^{argument} must "):
+        call()
+
+
+def test_an_additive_mask_of_zeros_is_a_mask():
+    q, k, v = qkv(4, 4)
+    torch.testing.assert_close(attention(q, k, v, torch.zeros(4, 4)), attention(q, k, v))
