@@ -79,23 +79,30 @@ def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None, d
         q, k, v = q.float(), k.float(), v.float()
 
     scores = q @ k.transpose(-2, -1) * scale
-    allowed, bias = _read_mask(mask, causal, scores)
-    if bias is not None:
-        scores = scores + bias
-    if allowed is not None:
-        # Fill, never multiply: 0 * -inf is NaN. A row with nothing allowed is made harmless before softmax
-        # and set to 0 after it, so that neither the value nor the gradient is NaN.
-        empty = ~allowed.any(-1, keepdim=True)
-        scores = scores.masked_fill(~allowed, -math.inf).masked_fill(empty, 0)
-        weights = softmax(scores).masked_fill(empty, 0)
-    else:
-        weights = softmax(scores)
+    weights, allowed = masked_weights(scores, mask, causal)
     kept = F.dropout(weights, dropout) if dropout else weights
-    output = _weighted_sum(kept, v, allowed).to(dtype)
+    output = weighted_sum(kept, v, allowed).to(dtype)
     return (output, weights.to(dtype)) if return_weights else output
 
 
-def _weighted_sum(weights, v, allowed):
+def masked_weights(scores, mask=None, causal=False):
+    """softmax of the scores (batch, heads, n, m) over what each query may see; a row that sees nothing is 0.
+
+    Returns the weights and the boolean mask that was used, or None where everything may be seen.
+    """
+    allowed, bias = _read_mask(mask, causal, scores)
+    if bias is not None:
+        scores = scores + bias
+    if allowed is None:
+        return softmax(scores), None
+    # Fill, never multiply: 0 * -inf is NaN. A row with nothing allowed is made harmless before softmax
+    # and set to 0 after it, so that neither the value nor the gradient is NaN.
+    empty = ~allowed.any(-1, keepdim=True)
+    scores = scores.masked_fill(~allowed, -math.inf).masked_fill(empty, 0)
+    return softmax(scores).masked_fill(empty, 0), allowed
+
+
+def weighted_sum(weights, v, allowed):
     """weights @ v, where a hidden key counts for nothing even if its value is NaN (0 * NaN would be NaN)."""
     output = weights @ v
     if allowed is None:
