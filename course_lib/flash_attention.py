@@ -21,10 +21,10 @@ INFINITY = float("inf")
 
 
 class State(NamedTuple):
-    """What is remembered of the keys seen so far: max score, sum of exp(score - m), sum of exp(score - m) v."""
+    """What is remembered of the keys seen so far: the largest score and two sums of exp(score - m)."""
     m: torch.Tensor         # (..., n_q)
-    l: torch.Tensor         # (..., n_q)
-    o: torch.Tensor         # (..., n_q, v_dim), not yet divided by l
+    l: torch.Tensor         # (..., n_q), the sum of exp(score - m)
+    o: torch.Tensor         # (..., n_q, v_dim), the sum of exp(score - m) * v: not yet divided by l
 
 
 def finite(m: torch.Tensor) -> torch.Tensor:
@@ -128,7 +128,7 @@ def flash_backward_tiles(q, k, v, out, lse, grad_out, causal=False, scale=None, 
 
 
 def grouped(q, k, v, key_bias):
-    """Inputs in the accumulation type with a group axis: q (b, n_kv_heads, group_size, n_q, d), the rest 1."""
+    """Inputs as float32 or float64 with a group axis: q (b, n_kv_heads, group_size, n_q, d), the rest 1."""
     wide = torch.promote_types(q.dtype, torch.float32)
     q = rearrange(q.to(wide), "b (h g) n d -> b h g n d", h=k.shape[1])
     bias = torch.zeros((), dtype=wide, device=k.device) if key_bias is None else key_bias.to(wide)
@@ -153,14 +153,11 @@ def keys_seen(i: int, n_q: int, n_k: int, causal: bool = True) -> int:
 
 def tile_kinds(n_q: int, n_k: int, tile_q: int, tile_k: int, causal: bool = True) -> torch.Tensor:
     """(query tiles, key tiles) of 0 = skipped, 1 = diagonal (needs the mask), 2 = full."""
-    kinds = torch.zeros(math.ceil(n_q / tile_q), math.ceil(n_k / tile_k), dtype=torch.int64)
-    for a in range(kinds.shape[0]):
-        first, last = a * tile_q, min(n_q, (a + 1) * tile_q) - 1
-        for b in range(kinds.shape[1]):
-            seen_by_last = keys_seen(last, n_q, n_k, causal) > b * tile_k
-            seen_by_all = keys_seen(first, n_q, n_k, causal) >= min(n_k, (b + 1) * tile_k)
-            kinds[a, b] = int(seen_by_last) + int(seen_by_last and seen_by_all)
-    return kinds
+    starts_q, starts_k = torch.arange(0, n_q, tile_q), torch.arange(0, n_k, tile_k)
+    last_q, ends_k = (starts_q + tile_q - 1).clamp(max=n_q - 1), (starts_k + tile_k).clamp(max=n_k)
+    seen_by_first, seen_by_last = (torch.tensor([keys_seen(i, n_q, n_k, causal) for i in rows.tolist()])[:, None]
+                                   for rows in (starts_q, last_q))
+    return (seen_by_last > starts_k).long() + (seen_by_first >= ends_k).long()
 
 
 def traffic(n: int, d: int, tile_q: int, tile_k: int, order: str = "query-outer", *, n_k: int | None = None,

@@ -73,7 +73,8 @@ class TileFlash(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_out):
         q, k, v, bias, out, lse = ctx.saved_tensors
-        grads = fa.flash_backward_tiles(q, k, v, out, lse, grad_out, ctx.causal, key_bias=bias, tile_q=2, tile_k=3)
+        grads = fa.flash_backward_tiles(q, k, v, out, lse, grad_out, ctx.causal, key_bias=bias,
+                                        tile_q=2, tile_k=3)
         return *grads, None
 
 
@@ -161,7 +162,8 @@ def test_causal_traffic_counts_visited_tiles_only():
     (dict(k=torch.zeros(1, 1, 7, 6)), "one width"),
     (dict(q=torch.zeros(1, 3, 5, 8), k=torch.zeros(1, 2, 7, 8), v=torch.zeros(1, 2, 7, 8)),
      "must be a multiple"),
-    (dict(key_bias=torch.zeros(6)), "key_bias must broadcast"), (dict(scale=math.nan), "scale must be a finite"),
+    (dict(key_bias=torch.zeros(6)), "key_bias must broadcast"),
+    (dict(scale=math.nan), "scale must be a finite"),
 ])
 def test_bad_input_is_named(change, words):
     q, k, v = random_inputs(0, dtype=torch.float32)
