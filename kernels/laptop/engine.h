@@ -1,0 +1,201 @@
+// The line between Python, the kernels and the runtime: what a launch says, what comes back, and the
+// few primitives from which the CUDA headers in this folder are made.
+//
+// A block's threads are fibers on one OS thread. A fiber runs until it waits (barrier, warp exchange)
+// or ends; so between two waits nothing else runs, and header code needs no locks.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// ------------------------------------------------------------------ what Python hands in
+typedef struct {
+    void* host;              // the tensor storage
+    uint64_t bytes;
+    uint8_t* initialised;    // one byte a byte, 1 = written; null: all of it is. Updated when the launch succeeds.
+} laptop_storage;
+
+typedef struct {             // one for each pointer parameter
+    const char* name;
+    const char* dtype;
+    uint32_t itemsize;
+    int32_t storage;         // index into storages; -1: a null pointer
+    uint64_t offset, bytes;  // inside the storage
+    int32_t ndim;
+    int64_t shape[8];
+} laptop_array;
+
+enum { LAPTOP_PLAIN = 0, LAPTOP_PROFILE = 1, LAPTOP_SANITIZE = 2 };          // 3 = both
+enum { LAPTOP_FORWARD = 0, LAPTOP_REVERSE = 1, LAPTOP_SEEDED = 2 };
+
+typedef struct {
+    void (*entry)(void**);
+    const char* kernel;
+    uint32_t grid[3], block[3];
+    uint64_t shared_bytes;   // dynamic shared memory
+    void** args;             // args[j] points at the value of argument j
+    int32_t n_args;
+    const int32_t* arg_array;    // for each argument its index into arrays, or -1
+    const laptop_array* arrays;
+    int32_t n_arrays;
+    const laptop_storage* storages;
+    int32_t n_storages;
+    int32_t mode, order;
+    uint64_t seed;
+    uint64_t step_limit;     // basic blocks a thread block may run, 0 = no limit (plain runs have none)
+    int32_t max_threads;     // __launch_bounds__, 0 = none
+    uint64_t shared_limit;   // 0 = 48 KiB, what CUDA allows without asking
+    const char* library;     // path of the kernel's library
+} laptop_launch;
+
+// ------------------------------------------------------------------ what comes back
+enum { LAPTOP_GLOBAL_LOAD, LAPTOP_GLOBAL_STORE, LAPTOP_SHARED_LOAD, LAPTOP_SHARED_STORE,
+       LAPTOP_GLOBAL_ATOMIC, LAPTOP_SHARED_ATOMIC, LAPTOP_BARRIER, LAPTOP_CLASSES };
+enum { LAPTOP_IN_GLOBAL, LAPTOP_IN_SHARED, LAPTOP_IN_MODULE };
+
+typedef struct {
+    const char* name;
+    int32_t space;           // LAPTOP_IN_...
+    int32_t parameter;       // index into launch->arrays, -1 for shared arrays and module variables
+    uint32_t itemsize;       // of a shared array: its alignment, which is that of an element
+    uint64_t bytes;
+    uint64_t offset;         // of a shared array: true offset in shared memory, red zones not counted
+} laptop_memory;
+
+typedef struct {             // one source operation on one array
+    uint32_t pc;             // offset in the library of the instruction after the call
+    int32_t operation;       // LAPTOP_GLOBAL_LOAD, ...
+    int32_t memory;          // index into memories, -1 for barriers
+    uint64_t requests, lanes, bytes, sectors, wavefronts, excess, unique_sectors;
+    const uint64_t* unique;  // bitmap of the sectors touched, n_unique words; null for shared memory
+} laptop_site;
+
+typedef struct {             // one request of the block whose accesses are kept for the picture
+    uint32_t pc, warp, lanes, size;
+    int32_t operation, memory;
+    int64_t offset[32];      // bytes from the start of the array, -1 where the lane was not active
+} laptop_request;
+
+typedef struct {
+    uint32_t block[3], thread[3];
+    uint32_t pc;             // 0 = unknown
+    int32_t action;          // 0 read, 1 write, 2 atomic, 3 barrier
+} laptop_party;
+
+typedef struct {
+    const char* kind;        // null = no error
+    const char* reason;      // which of the ways to earn that kind (a word for the message)
+    const char* detail;      // free text, may be null
+    laptop_party who, other; // other: the second side of a race or of a split barrier
+    int32_t has_thread, has_other;
+    int32_t memory;          // index into memories or -1
+    int64_t offset;          // bytes from the start of that memory (negative: before it)
+    uint32_t size;           // of the access
+    const char* file;        // where known without the program counter (asserts, local arrays)
+    uint32_t line, column;
+} laptop_error;
+
+typedef struct {
+    laptop_error error;
+    int32_t interrupted;     // the user pressed the stop button
+    const char* printed;     // what the kernel printed
+    const laptop_memory* memories;
+    uint64_t n_memories;
+    const laptop_site* sites;
+    uint64_t n_sites;
+    uint64_t n_unique;       // words in each site's bitmap
+    uint64_t unique_sectors[LAPTOP_CLASSES];     // over the whole launch
+    uint64_t atomic_addresses[LAPTOP_CLASSES];   // distinct words that atomics touched
+    uint64_t barriers;       // block barriers completed, summed over blocks
+    uint64_t steps, divergent_steps;             // basic blocks a warp ran; of them, not with all its live lanes
+    const laptop_request* requests;
+    uint64_t n_requests;
+    uint64_t shared_bytes;   // static and dynamic, without red zones
+    const laptop_error* notes;                   // not wrong, but worth saying (the same value written twice)
+    uint64_t n_notes;
+} laptop_result;
+
+laptop_result* laptop_run(const laptop_launch*);
+void laptop_free(laptop_result*);
+
+#ifdef __cplusplus
+}
+
+// ------------------------------------------------------------------ what the CUDA headers are made of
+// `site` is always the return address in the student's code, LAPTOP_SITE taken in the function that the
+// student called. That function must be LAPTOP_FN (no hooks inside it): then at -O0, where nothing is
+// inlined, each source call has its own address.
+#define LAPTOP_SITE __builtin_return_address(0)
+#if defined(__clang__)
+#define LAPTOP_QUIET __attribute__((no_sanitize("thread", "coverage", "undefined")))
+#elif defined(__has_attribute)
+#if __has_attribute(no_sanitize_coverage)
+#define LAPTOP_QUIET __attribute__((no_sanitize("thread", "undefined"), no_sanitize_coverage))
+#else
+#define LAPTOP_QUIET __attribute__((no_sanitize("thread", "undefined")))
+#endif
+#endif
+#define LAPTOP_FN inline LAPTOP_QUIET
+
+#if defined(__SANITIZE_THREAD__)
+#define LAPTOP_TRACED 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define LAPTOP_TRACED 1
+#endif
+#endif
+#ifndef LAPTOP_TRACED
+#define LAPTOP_TRACED 0
+#endif
+
+namespace laptop {
+
+// ---- Warp rendezvous. The calling lane publishes `bytes` (at most 64) and waits until every lane of
+// `mask` that has not exited has called with the same mask and operation. Then `present` says who came
+// and slot[L] holds what lane L published. The answer is valid until this lane's next call of the runtime:
+// copy what you need. A shuffle orders no memory; `orders_memory` is for __syncwarp and tile.sync().
+// Everything else (votes, reductions, wmma fragments, tiles) can be written on this one function.
+struct Exchange {
+    unsigned present;
+    alignas(16) unsigned char slot[32][64];
+};
+enum Operation { SYNCWARP, SHUFFLE, VOTE, MATCH, REDUCE, MMA, OTHER };
+const Exchange& warp_exchange(unsigned mask, const void* value, unsigned bytes, Operation operation,
+                              bool orders_memory, const void* site);
+
+// ---- Block barrier. Returns how many threads (bit 0..30) gave a predicate that is not 0, with `threads`
+// filled with how many took part: count, and, or follow from the two.
+struct Arrived { int count, threads; };
+Arrived block_barrier(bool predicate, const void* site);
+void grid_barrier(const void* site);      // cooperative groups' grid.sync()
+bool grid_barrier_possible();
+
+// ---- Memory that code without hooks touches (LAPTOP_FN functions, memcpy): say so before touching it.
+void will_read(const void* p, size_t bytes, const void* site);
+void will_write(void* p, size_t bytes, const void* site);
+void will_update(void* p, size_t bytes, const void* site);   // an atomic
+void memory_fence(bool whole_device);                         // __threadfence
+// ---- cp.async: the destination must not be touched by this thread (or, past a barrier, by anyone)
+// between async_begin and the wait that covers it. The copy itself is done by the caller, at once.
+void async_copy(void* shared, const void* global, size_t bytes, const void* site);
+void async_commit();
+void async_wait(int groups_left);
+
+void* shared(const char* name, int line, size_t bytes, size_t align, const char* function);
+void* dynamic_shared(const char* name, size_t itemsize);
+
+int lane_id();                            // 0..31
+unsigned active_lanes();                  // lanes of this warp that have not exited
+bool in_kernel();                         // false in host code
+long long clock();
+int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
+[[noreturn]] void assert_failed(const char* expression, const char* file, int line);
+[[noreturn]] void trap(const char* what, const void* site);
+// A launch from host code: runs plain, on the memory as it is. Returns a cudaError_t.
+int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
+                     void (*entry)(void**), void* argument);
+}  // namespace laptop
+#endif
