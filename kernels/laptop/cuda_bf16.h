@@ -1,0 +1,126 @@
+// bfloat16 and its pair on a laptop: the upper half of a float, rounded once, to nearest even.
+// Two bytes in memory, four for the pair, and that is how the tracer sees their loads and stores.
+#pragma once
+#include <type_traits>
+
+#include "cuda_runtime.h"
+#include "soft_float.h"
+
+struct __nv_bfloat16_raw { unsigned short x; };
+struct alignas(4) __nv_bfloat162_raw { unsigned short x, y; };
+
+struct alignas(2) __nv_bfloat16 {
+    unsigned short __x;
+
+    __nv_bfloat16() = default;
+    // Copies are spelt out because g++ and clang hook neither a struct argument read from memory nor a struct result
+    // written to it, unless a constructor does it.
+    LAPTOP_IN_PLACE __nv_bfloat16(const __nv_bfloat16& other) : __x(other.__x) {}
+    LAPTOP_IN_PLACE __nv_bfloat16& operator=(const __nv_bfloat16& other) { return __x = other.__x, *this; }
+    LAPTOP_QUIET __nv_bfloat16(__nv_bfloat16_raw raw) : __x(raw.x) {}
+    LAPTOP_QUIET __nv_bfloat16(float value) : __x(laptop::bfloat16::narrow(value)) {}
+    LAPTOP_QUIET __nv_bfloat16(double value) : __x(laptop::narrow<laptop::bfloat16>(value)) {}
+    template <class Integer, class = std::enable_if_t<std::is_integral<Integer>::value>>
+    LAPTOP_QUIET __nv_bfloat16(Integer value) : __x(laptop_integer(value)) {}
+
+    LAPTOP_IN_PLACE operator float() const { return laptop::bfloat16::widen(__x); }
+    LAPTOP_IN_PLACE operator __nv_bfloat16_raw() const { return __nv_bfloat16_raw{__x}; }
+
+    LAPTOP_QUIET unsigned short laptop_bits() const { return __x; }
+    LAPTOP_QUIET static __nv_bfloat16 laptop_from(unsigned bits) {
+        __nv_bfloat16 result;
+        result.__x = (unsigned short)bits;
+        return result;
+    }
+    template <class Integer>
+    LAPTOP_QUIET static unsigned short laptop_integer(Integer value) {
+        using Wide = std::conditional_t<std::is_signed<Integer>::value, long long, unsigned long long>;
+        return laptop::narrow<laptop::bfloat16>(laptop::integer_to_odd(Wide(value)));
+    }
+};
+
+struct alignas(4) __nv_bfloat162 {
+    __nv_bfloat16 x, y;
+
+    __nv_bfloat162() = default;
+    LAPTOP_IN_PLACE __nv_bfloat162(const __nv_bfloat162& other) { *(uint32_t*)this = *(const uint32_t*)&other; }
+    LAPTOP_IN_PLACE __nv_bfloat162& operator=(const __nv_bfloat162& other) { return *(uint32_t*)this = *(const uint32_t*)&other, *this; }
+    LAPTOP_QUIET __nv_bfloat162(__nv_bfloat16 low, __nv_bfloat16 high) : x(low), y(high) {}
+    LAPTOP_QUIET __nv_bfloat162(__nv_bfloat162_raw raw) : x(__nv_bfloat16_raw{raw.x}), y(__nv_bfloat16_raw{raw.y}) {}
+    LAPTOP_IN_PLACE operator __nv_bfloat162_raw() const { return __nv_bfloat162_raw{x.__x, y.__x}; }
+};
+
+using nv_bfloat16 = __nv_bfloat16;
+using nv_bfloat162 = __nv_bfloat162;
+
+#define LAPTOP_SCALAR __nv_bfloat16
+#define LAPTOP_PAIR __nv_bfloat162
+#define LAPTOP_FORMAT laptop::bfloat16
+#include "half_operations.h"
+
+// ---- conversions
+LAPTOP_QUIET inline __nv_bfloat16 __float2bfloat16(float a) { return __nv_bfloat16(a); }
+LAPTOP_QUIET inline __nv_bfloat16 __float2bfloat16_rn(float a) { return __nv_bfloat16(a); }
+LAPTOP_QUIET inline __nv_bfloat16 __float2bfloat16_rz(float a) {
+    return __nv_bfloat16::laptop_from(laptop::narrow<laptop::bfloat16>(a, laptop::rounding::zero));
+}
+LAPTOP_QUIET inline __nv_bfloat16 __float2bfloat16_rd(float a) {
+    return __nv_bfloat16::laptop_from(laptop::narrow<laptop::bfloat16>(a, laptop::rounding::down));
+}
+LAPTOP_QUIET inline __nv_bfloat16 __float2bfloat16_ru(float a) {
+    return __nv_bfloat16::laptop_from(laptop::narrow<laptop::bfloat16>(a, laptop::rounding::up));
+}
+LAPTOP_QUIET inline __nv_bfloat16 __double2bfloat16(double a) { return __nv_bfloat16(a); }
+LAPTOP_QUIET inline float __bfloat162float(__nv_bfloat16 a) { return laptop_widen(a); }
+
+LAPTOP_QUIET inline __nv_bfloat162 __float2bfloat162_rn(float a) { return {__nv_bfloat16(a), __nv_bfloat16(a)}; }
+LAPTOP_QUIET inline __nv_bfloat162 __floats2bfloat162_rn(float a, float b) { return {__nv_bfloat16(a), __nv_bfloat16(b)}; }
+LAPTOP_QUIET inline __nv_bfloat162 __float22bfloat162_rn(float2 a) { return {__nv_bfloat16(a.x), __nv_bfloat16(a.y)}; }
+LAPTOP_QUIET inline float2 __bfloat1622float2(__nv_bfloat162 a) { return make_float2(laptop_widen(a.x), laptop_widen(a.y)); }
+
+LAPTOP_QUIET inline __nv_bfloat162 make_bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) { return {a, b}; }
+LAPTOP_QUIET inline __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) { return {a, b}; }
+LAPTOP_QUIET inline __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 a) { return {a, a}; }
+LAPTOP_QUIET inline __nv_bfloat16 __low2bfloat16(__nv_bfloat162 a) { return a.x; }
+LAPTOP_QUIET inline __nv_bfloat16 __high2bfloat16(__nv_bfloat162 a) { return a.y; }
+LAPTOP_QUIET inline __nv_bfloat162 __low2bfloat162(__nv_bfloat162 a) { return {a.x, a.x}; }
+LAPTOP_QUIET inline __nv_bfloat162 __high2bfloat162(__nv_bfloat162 a) { return {a.y, a.y}; }
+LAPTOP_QUIET inline __nv_bfloat162 __lows2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) { return {a.x, b.x}; }
+LAPTOP_QUIET inline __nv_bfloat162 __highs2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) { return {a.y, b.y}; }
+
+LAPTOP_QUIET inline short __bfloat16_as_short(__nv_bfloat16 a) { return (short)a.laptop_bits(); }
+LAPTOP_QUIET inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 a) { return a.laptop_bits(); }
+LAPTOP_QUIET inline __nv_bfloat16 __short_as_bfloat16(short a) { return __nv_bfloat16::laptop_from((unsigned short)a); }
+LAPTOP_QUIET inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short a) { return __nv_bfloat16::laptop_from(a); }
+
+// __bfloat162int_rn and its kin, __int2bfloat16_rn and its kin
+#define LAPTOP_ROUNDED(name, Integer, suffix, mode)                                            \
+    LAPTOP_QUIET inline Integer __bfloat162##name##_##suffix(__nv_bfloat16 a) {                           \
+        return laptop::to_integer<Integer>(laptop_widen(a), laptop::rounding::mode);           \
+    }                                                                                          \
+    LAPTOP_QUIET inline __nv_bfloat16 __##name##2bfloat16_##suffix(Integer a) {                           \
+        using Wide = std::conditional_t<std::is_signed<Integer>::value, long long, unsigned long long>; \
+        return __nv_bfloat16::laptop_from(laptop::narrow<laptop::bfloat16>(laptop::integer_to_odd(Wide(a)), \
+                                                                    laptop::rounding::mode));  \
+    }
+#define LAPTOP_INTEGER(name, Integer)             \
+    LAPTOP_ROUNDED(name, Integer, rn, nearest)    \
+    LAPTOP_ROUNDED(name, Integer, rz, zero)       \
+    LAPTOP_ROUNDED(name, Integer, rd, down)       \
+    LAPTOP_ROUNDED(name, Integer, ru, up)
+LAPTOP_INTEGER(int, int)
+LAPTOP_INTEGER(uint, unsigned)
+LAPTOP_INTEGER(short, short)
+LAPTOP_INTEGER(ushort, unsigned short)
+LAPTOP_INTEGER(ll, long long)
+LAPTOP_INTEGER(ull, unsigned long long)
+#undef LAPTOP_INTEGER
+#undef LAPTOP_ROUNDED
+
+#define CUDART_INF_BF16 __ushort_as_bfloat16(0x7F80u)
+#define CUDART_NAN_BF16 __ushort_as_bfloat16(0x7FFFu)
+#define CUDART_MIN_DENORM_BF16 __ushort_as_bfloat16(0x0001u)
+#define CUDART_MAX_NORMAL_BF16 __ushort_as_bfloat16(0x7F7Fu)
+#define CUDART_NEG_ZERO_BF16 __ushort_as_bfloat16(0x8000u)
+#define CUDART_ZERO_BF16 __ushort_as_bfloat16(0x0000u)
+#define CUDART_ONE_BF16 __ushort_as_bfloat16(0x3F80u)

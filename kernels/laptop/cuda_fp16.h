@@ -1,0 +1,130 @@
+// half and half2 on a laptop: every operation rounds once, to nearest even, subnormals, infinities and NaN included.
+// A half is two bytes in memory and a half2 four, and that is how the tracer sees their loads and stores.
+#pragma once
+#include <type_traits>
+
+#include "cuda_runtime.h"
+#include "soft_float.h"
+
+struct __half_raw { unsigned short x; };
+struct alignas(4) __half2_raw { unsigned short x, y; };
+
+struct alignas(2) __half {
+    unsigned short __x;
+
+    __half() = default;
+    // Copies are spelt out because g++ and clang hook neither a struct argument read from memory nor a struct result
+    // written to it, unless a constructor does it.
+    LAPTOP_IN_PLACE __half(const __half& other) : __x(other.__x) {}
+    LAPTOP_IN_PLACE __half& operator=(const __half& other) { return __x = other.__x, *this; }
+    LAPTOP_QUIET __half(__half_raw raw) : __x(raw.x) {}
+    LAPTOP_QUIET __half(float value) : __x(laptop::binary16::narrow(value)) {}
+    LAPTOP_QUIET __half(double value) : __x(laptop::narrow<laptop::binary16>(value)) {}
+    template <class Integer, class = std::enable_if_t<std::is_integral<Integer>::value>>
+    LAPTOP_QUIET __half(Integer value) : __x(laptop_integer(value)) {}
+
+    LAPTOP_IN_PLACE operator float() const { return laptop::binary16::widen(__x); }
+    LAPTOP_IN_PLACE operator __half_raw() const { return __half_raw{__x}; }
+
+    LAPTOP_QUIET unsigned short laptop_bits() const { return __x; }
+    LAPTOP_QUIET static __half laptop_from(unsigned bits) {
+        __half result;
+        result.__x = (unsigned short)bits;
+        return result;
+    }
+    template <class Integer>
+    LAPTOP_QUIET static unsigned short laptop_integer(Integer value) {
+        using Wide = std::conditional_t<std::is_signed<Integer>::value, long long, unsigned long long>;
+        return laptop::narrow<laptop::binary16>(laptop::integer_to_odd(Wide(value)));
+    }
+};
+
+struct alignas(4) __half2 {
+    __half x, y;
+
+    __half2() = default;
+    LAPTOP_IN_PLACE __half2(const __half2& other) { *(uint32_t*)this = *(const uint32_t*)&other; }
+    LAPTOP_IN_PLACE __half2& operator=(const __half2& other) { return *(uint32_t*)this = *(const uint32_t*)&other, *this; }
+    LAPTOP_QUIET __half2(__half low, __half high) : x(low), y(high) {}
+    LAPTOP_QUIET __half2(__half2_raw raw) : x(__half_raw{raw.x}), y(__half_raw{raw.y}) {}
+    LAPTOP_IN_PLACE operator __half2_raw() const { return __half2_raw{x.__x, y.__x}; }
+};
+
+using half = __half;
+using half2 = __half2;
+using __nv_half = __half;
+using __nv_half2 = __half2;
+using nv_half = __half;
+using nv_half2 = __half2;
+
+#define LAPTOP_SCALAR __half
+#define LAPTOP_PAIR __half2
+#define LAPTOP_FORMAT laptop::binary16
+#include "half_operations.h"
+
+// ---- conversions
+LAPTOP_QUIET inline __half __float2half(float a) { return __half(a); }
+LAPTOP_QUIET inline __half __float2half_rn(float a) { return __half(a); }
+LAPTOP_QUIET inline __half __float2half_rz(float a) {
+    return __half::laptop_from(laptop::narrow<laptop::binary16>(a, laptop::rounding::zero));
+}
+LAPTOP_QUIET inline __half __float2half_rd(float a) {
+    return __half::laptop_from(laptop::narrow<laptop::binary16>(a, laptop::rounding::down));
+}
+LAPTOP_QUIET inline __half __float2half_ru(float a) {
+    return __half::laptop_from(laptop::narrow<laptop::binary16>(a, laptop::rounding::up));
+}
+LAPTOP_QUIET inline __half __double2half(double a) { return __half(a); }
+LAPTOP_QUIET inline float __half2float(__half a) { return laptop_widen(a); }
+
+LAPTOP_QUIET inline __half2 __float2half2_rn(float a) { return {__half(a), __half(a)}; }
+LAPTOP_QUIET inline __half2 __floats2half2_rn(float a, float b) { return {__half(a), __half(b)}; }
+LAPTOP_QUIET inline __half2 __float22half2_rn(float2 a) { return {__half(a.x), __half(a.y)}; }
+LAPTOP_QUIET inline float2 __half22float2(__half2 a) { return make_float2(laptop_widen(a.x), laptop_widen(a.y)); }
+
+LAPTOP_QUIET inline __half2 make_half2(__half a, __half b) { return {a, b}; }
+LAPTOP_QUIET inline __half2 __halves2half2(__half a, __half b) { return {a, b}; }
+LAPTOP_QUIET inline __half2 __half2half2(__half a) { return {a, a}; }
+LAPTOP_QUIET inline __half __low2half(__half2 a) { return a.x; }
+LAPTOP_QUIET inline __half __high2half(__half2 a) { return a.y; }
+LAPTOP_QUIET inline __half2 __low2half2(__half2 a) { return {a.x, a.x}; }
+LAPTOP_QUIET inline __half2 __high2half2(__half2 a) { return {a.y, a.y}; }
+LAPTOP_QUIET inline __half2 __lows2half2(__half2 a, __half2 b) { return {a.x, b.x}; }
+LAPTOP_QUIET inline __half2 __highs2half2(__half2 a, __half2 b) { return {a.y, b.y}; }
+
+LAPTOP_QUIET inline short __half_as_short(__half a) { return (short)a.laptop_bits(); }
+LAPTOP_QUIET inline unsigned short __half_as_ushort(__half a) { return a.laptop_bits(); }
+LAPTOP_QUIET inline __half __short_as_half(short a) { return __half::laptop_from((unsigned short)a); }
+LAPTOP_QUIET inline __half __ushort_as_half(unsigned short a) { return __half::laptop_from(a); }
+
+// __half2int_rn and its kin, __int2half_rn and its kin
+#define LAPTOP_ROUNDED(name, Integer, suffix, mode)                                            \
+    LAPTOP_QUIET inline Integer __half2##name##_##suffix(__half a) {                           \
+        return laptop::to_integer<Integer>(laptop_widen(a), laptop::rounding::mode);           \
+    }                                                                                          \
+    LAPTOP_QUIET inline __half __##name##2half_##suffix(Integer a) {                           \
+        using Wide = std::conditional_t<std::is_signed<Integer>::value, long long, unsigned long long>; \
+        return __half::laptop_from(laptop::narrow<laptop::binary16>(laptop::integer_to_odd(Wide(a)), \
+                                                                    laptop::rounding::mode));  \
+    }
+#define LAPTOP_INTEGER(name, Integer)             \
+    LAPTOP_ROUNDED(name, Integer, rn, nearest)    \
+    LAPTOP_ROUNDED(name, Integer, rz, zero)       \
+    LAPTOP_ROUNDED(name, Integer, rd, down)       \
+    LAPTOP_ROUNDED(name, Integer, ru, up)
+LAPTOP_INTEGER(int, int)
+LAPTOP_INTEGER(uint, unsigned)
+LAPTOP_INTEGER(short, short)
+LAPTOP_INTEGER(ushort, unsigned short)
+LAPTOP_INTEGER(ll, long long)
+LAPTOP_INTEGER(ull, unsigned long long)
+#undef LAPTOP_INTEGER
+#undef LAPTOP_ROUNDED
+
+#define CUDART_INF_FP16 __ushort_as_half(0x7C00u)
+#define CUDART_NAN_FP16 __ushort_as_half(0x7FFFu)
+#define CUDART_MIN_DENORM_FP16 __ushort_as_half(0x0001u)
+#define CUDART_MAX_NORMAL_FP16 __ushort_as_half(0x7BFFu)
+#define CUDART_NEG_ZERO_FP16 __ushort_as_half(0x8000u)
+#define CUDART_ZERO_FP16 __ushort_as_half(0x0000u)
+#define CUDART_ONE_FP16 __ushort_as_half(0x3C00u)
