@@ -208,7 +208,8 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
     """Lines that differ in dash and marker as well as colour, each named at its end; a dashed floor.
 
     series {"name": ys} or {"name": (xs, ys)}; `x` is shared where only ys are given; `spread` {"name": (low, high)}
-    shades a band. Give `alt` yourself where the numbers come from training: the one worked out here quotes the first and last value.
+    shades a band. Give `alt` yourself where the numbers come from training: the one worked out here quotes the first
+    and the last value.
 
         figures.curves({"model": losses}, floor=1.2, floor_label="entropy", xlabel="step", ylabel="loss", caption="...")
     """
