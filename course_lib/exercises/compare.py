@@ -1,0 +1,183 @@
+"""Comparing what came with what was expected, in words."""
+from __future__ import annotations
+
+import math
+from typing import Any, Callable
+
+import torch
+
+from .runner import Foreign, _a
+
+SMALL = 64          # a tensor with at most so many elements is shown whole
+
+
+def close(atol: float = 1e-5, rtol: float = 1e-4, dtype: bool = True) -> Callable:
+    """The same structure, shapes and dtypes, and values within atol + rtol * |expected|."""
+    def compare(got, want, case=None) -> str | None:
+        return difference(got, want, atol, rtol, dtype)
+    return compare
+
+
+def exact() -> Callable:
+    """The same structure, shapes, dtypes and values, bit for bit."""
+    return close(atol=0.0, rtol=0.0)
+
+
+def number(tolerance: float = 0.0, rtol: float = 0.0) -> Callable:
+    """A number or a choice that a person typed: 4 and 4.0 are the same; a tensor with one element counts too."""
+    def compare(got, want, case=None) -> str | None:
+        if isinstance(got, torch.Tensor) and got.numel() == 1:
+            got = got.item()
+        if isinstance(want, str):
+            if not isinstance(got, str):
+                return f'type one of the letters in quotes, such as "a"; you gave {_a(type_name(got))}'
+            return None if got.strip().lower() == want.lower() else f"{got!r} is not the answer"
+        if isinstance(got, bool) != isinstance(want, bool) or not isinstance(got, (int, float)):
+            if isinstance(got, (tuple, list)) and isinstance(want, (tuple, list)) and len(got) == len(want):
+                return next(filter(None, (compare(g, w) for g, w in zip(got, want))), None)
+            wanted = "True or False" if isinstance(want, bool) else f"{len(want)} numbers" if isinstance(want, (tuple, list)) else "a number"
+            return f"the answer is {wanted}; you gave {_a(type_name(got))}"
+        if isinstance(got, float) and math.isnan(got):
+            return "NaN is not a number that one can predict"
+        return None if abs(got - want) <= tolerance + rtol * abs(want) else f"{show(got)} is not the answer"
+    return compare
+
+
+def difference(got: Any, want: Any, atol: float, rtol: float, dtype: bool = True, where: str = "") -> str | None:
+    """None if equal, else a sentence about the first difference. `where` names the part, such as 'item 2: '."""
+    if isinstance(want, torch.Tensor):
+        if not isinstance(got, torch.Tensor):
+            return f"{where}returns {a_value(got)}, not a tensor{_advice(got)}"
+        return _tensors(got, want, atol, rtol, dtype, where)
+    if isinstance(want, (tuple, list)):
+        if not isinstance(got, (tuple, list)):
+            return f"{where}returns {a_value(got)} where {len(want)} values are expected{_advice(got)}"
+        if len(got) != len(want):
+            return f"{where}returns {len(got)} values where {len(want)} are expected"
+        parts = (difference(g, w, atol, rtol, dtype, f"{where}item {i}: ") for i, (g, w) in enumerate(zip(got, want)))
+        return next(filter(None, parts), None)
+    if isinstance(want, dict):
+        if not isinstance(got, dict):
+            return f"{where}returns {a_value(got)} where a dict is expected{_advice(got)}"
+        if got.keys() != want.keys():
+            return f"{where}has the keys {', '.join(map(str, got))}; expected {', '.join(map(str, want))}"
+        parts = (difference(got[k], want[k], atol, rtol, dtype, f"{where}{k}: ") for k in want)
+        return next(filter(None, parts), None)
+    if isinstance(want, bool) or want is None or isinstance(want, str):
+        same = type(got) is type(want) and got == want
+        return None if same else f"{where}is {show(got)}, expected {show(want)}{_advice(got) if want is not None else ''}"
+    if isinstance(got, bool) or not isinstance(got, (int, float)):
+        return f"{where}is {a_value(got)}, expected the number {show(want)}{_advice(got)}"
+    if isinstance(want, int) and isinstance(got, float):
+        return f"{where}is the float {show(got)}, expected the integer {want}"
+    equal = got == want or (got != got and want != want) or abs(got - want) <= atol + rtol * abs(want)
+    return None if equal else f"{where}is {show(got)}, expected {show(want)}"
+
+
+def _tensors(got, want, atol, rtol, dtype, where) -> str | None:
+    if got.shape != want.shape:
+        hint = ""
+        if got.numel() == want.numel():
+            hint = ": the right number of elements, in another arrangement"
+        elif sorted(s for s in got.shape if s != 1) == sorted(s for s in want.shape if s != 1):
+            hint = ": a dimension of size 1 too many or too few"
+        return f"{where}has shape {tuple(got.shape)}, expected {tuple(want.shape)}{hint}"
+    if dtype and got.dtype != want.dtype:
+        return f"{where}has dtype {_dtype(got)}, expected {_dtype(want)}"
+    if not want.numel():
+        return None
+    g, w = (t.to(torch.complex128 if t.is_complex() else torch.float64) for t in (got, want))
+    if not (want.is_floating_point() or want.is_complex()):
+        wrong = g != w
+    else:
+        equal = (g == w) | (torch.isnan(g) & torch.isnan(w))
+        wrong = ~(equal | ((g - w).abs() <= atol + rtol * w.abs()))        # a NaN on one side only is wrong
+    if not wrong.any():
+        return None
+    index = tuple(wrong.nonzero()[0].tolist())
+    at = f"at [{', '.join(map(str, index))}] " if index else ""
+    return (f"{where}{at}is {show(got[index].item())}, expected {show(want[index].item())}; "
+            f"{int(wrong.sum())} of {wrong.numel()} elements differ")
+
+
+def _advice(got) -> str:
+    if got is None:
+        return ". Is there a `return`?"
+    if isinstance(got, Foreign) and got.type.startswith("numpy"):
+        return ". A NumPy array does not know about gradients or devices: stay in torch"
+    if isinstance(got, Foreign) and got.type in ("generator", "coroutine"):
+        return ". Use `return`, not `yield` or `async`"
+    return ""
+
+
+def _dtype(tensor: torch.Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
+
+
+def type_name(value: Any) -> str:
+    """The type as a person names it."""
+    if isinstance(value, Foreign):
+        return value.type
+    if value is None:
+        return "None"
+    names = {"str": "string", "int": "integer", "bool": "boolean", "Tensor": "tensor"}
+    return names.get(type(value).__name__, type(value).__name__)
+
+
+def a_value(value: Any) -> str:
+    """'None', 'the string ...', 'a tuple', 'a numpy.ndarray'."""
+    if value is None:
+        return "None"
+    if type(value) in (bool, int, float, str):
+        return f"the {type_name(value)} {show(value)}"
+    return _a(type_name(value))
+
+
+def show(value: Any) -> str:
+    """The value as short text that every machine prints alike."""
+    if isinstance(value, torch.Tensor):
+        shape = "x".join(map(str, value.shape)) or "scalar"
+        if value.numel() > SMALL or value.is_complex():
+            return f"a tensor of shape {tuple(value.shape)}, {_dtype(value)}"
+        if value.dim() == 0:
+            return f"{_rows(value)}  ({_dtype(value)} scalar)"
+        return f"{_rows(value)}  ({_dtype(value)}, {shape})"
+    if isinstance(value, bool) or value is None:
+        return str(value)
+    if isinstance(value, float):
+        return _float(value)
+    if isinstance(value, str):
+        return repr(value if len(value) < 200 else value[:200] + "...")
+    if isinstance(value, (tuple, list)):
+        inside = ", ".join(map(show, value))
+        return f"({inside})" if isinstance(value, tuple) else f"[{inside}]"
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{k}: {show(v)}" for k, v in value.items()) + "}"
+    if isinstance(value, Foreign):
+        return _a(value.type)
+    return str(value)[:200]
+
+
+def _float(x: float) -> str:
+    if x != x or x in (math.inf, -math.inf):
+        return {math.inf: "inf", -math.inf: "-inf"}.get(x, "nan")
+    if x == 0 or 1e-3 <= abs(x) < 1e6:
+        text = f"{x:.4f}".rstrip("0")
+        return text + "0" if text.endswith(".") else text
+    return f"{x:.3g}"
+
+
+def _rows(tensor: torch.Tensor) -> str:
+    """Nested lists, one innermost row a line, columns aligned."""
+    if tensor.dim() == 0:
+        item = tensor.item()
+        return _float(item) if isinstance(item, float) else str(item)
+    cells = [_float(v) if isinstance(v, float) else str(v) for v in tensor.flatten().tolist()]
+    width = max(map(len, cells), default=0)
+    cells = iter(cell.rjust(width) for cell in cells)
+
+    def build(shape, indent):
+        if len(shape) == 1:
+            return "[" + ", ".join(next(cells) for _ in range(shape[0])) + "]"
+        return "[" + (",\n" + " " * (indent + 1)).join(build(shape[1:], indent + 1) for _ in range(shape[0])) + "]"
+    return build(tuple(tensor.shape), 0)
