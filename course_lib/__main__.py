@@ -9,6 +9,7 @@ from importlib import import_module
 COMMANDS = {
     "run": ("course_lib.notebooks_tool:run", "re-execute notebooks in place: run [NOTEBOOK...]"),
     "fresh": ("course_lib.notebooks_tool:fresh", "lay a new copy of a chapter's notebook in work/: fresh 3"),
+    "train": ("course_lib.training:train_command", "train the language model: train --out FILE ..."),
     "clean": ("course_lib.notebooks_tool:clean", "empty the build cache"),
     "doctor": ("course_lib.doctor:main", "what this machine has, what is missing and how to get it"),
 }
