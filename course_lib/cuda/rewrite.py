@@ -1,0 +1,358 @@
+"""CUDA C++ into C++ that a CPU compiler takes. Two things change, launches and `__shared__`; no line moves.
+
+    k<32><<<grid, block>>>(x, n);      ->  laptop::host_launch("k<32>", __LINE__, [&](auto... a) { k<32>(a...); },
+                                                               laptop::launch_config(grid, block), x, n);
+    __shared__ float t[32][33];        ->  typedef float laptop_type_t[32][33];
+                                           auto& t = *(laptop_type_t*)laptop::shared("t", __LINE__, ...);
+    extern __shared__ float s[];       ->  the same, with laptop::dynamic_shared
+
+The typedef lets the compiler read the declaration: arrays of any dimension, several names, structs and sizes
+that depend on a template need nothing from us. What CUDA has and this engine does not becomes a `static_assert`
+in its place, so that it is reported where it is compiled and ignored behind an `#if` that is not.
+"""
+import re
+from pathlib import Path
+
+from .tokens import (Function, Outline, Token, match_angle, match_angle_backward, match_backward, match_forward,
+                     outline, scan, split_commas)
+
+HEADERS = Path(__file__).resolve().parents[2] / "kernels" / "laptop"
+UNSUPPORTED = {
+    r"texture": "texture references are not supported; read the array through a pointer",
+    r"tex[123]D\w*|tex1Dfetch|cudaTextureObject_t": "textures are not supported; read the array through a pointer",
+    r"surf[123]D\w*|cudaSurfaceObject_t": "surfaces are not supported; write the array through a pointer",
+    r"__cluster_dims__|__block_size__": "thread block clusters are not supported",
+    r"CUtensorMap|cuTensorMap\w+|cp_async_bulk\w*": "TMA (bulk tensor copies) is not supported",
+    r"wgmma\w*|tcgen05\w*": "warp-group matrix instructions are not supported",
+    r"wmma": "tensor-core fragments (nvcuda::wmma) are not supported",
+}
+STATEMENT_END = {";", "{", "}"}
+DROPPED = {"__shared__", "static", "extern", "inline"}
+ALIGNMENT = {"alignas", "__align__", "__attribute__"}
+
+
+class Edits:
+    """Replacements in a text, by position; none overlaps another."""
+
+    def __init__(self):
+        self.list: list[tuple[int, int, int, str]] = []
+
+    def insert(self, position: int, text: str, order: int = 0):
+        self.list.append((position, position, order, text))
+
+    def replace(self, start: int, end: int, text: str):
+        self.list.append((start, end, 0, text))
+
+    def apply(self, text: str) -> str:
+        pieces, position = [], 0
+        for start, end, _, new in sorted(self.list, key=lambda e: (e[0], e[2], e[1])):
+            pieces += [text[position:start], new]
+            position = end
+        return "".join(pieces) + text[position:]
+
+
+def rewrite(source: str | Outline) -> str:
+    """The text, ready for a C++ compiler; line n is still line n."""
+    file = source if isinstance(source, Outline) else outline(source)
+    edits = Edits()
+    kernels = {f.name for f in file.functions if "__global__" in f.qualifiers}
+    hosts = {f.name for f in file.functions if "__global__" not in f.qualifiers}
+    Rewriter(file.text, file.tokens, edits, file, kernels - hosts).run()
+    for token in file.tokens:
+        if token.kind == "directive" and re.match(r"#\s*define\b", token.text):
+            name = re.match(r"#(?:\s|\\\n)*define(?:\s|\\\n)+\w+(?:\([^)]*\))?", token.text)
+            if name:
+                body = scan(file.text, token.start + name.end(), token.end)
+                Rewriter(file.text, body, edits, None, kernels - hosts).run()
+    return edits.apply(file.text)
+
+
+class Rewriter:
+    """One pass over the tokens of a file, or of the body of one macro (`file` is None then)."""
+
+    def __init__(self, text: str, tokens: list[Token], edits: Edits, file: Outline | None, kernels: set[str]):
+        self.text, self.tokens, self.edits, self.file, self.kernels = text, tokens, edits, file, kernels
+        self.rejected: set[int] = set()
+
+    def run(self):
+        for i, token in enumerate(self.tokens):
+            if token.kind == "symbol" and token.text == "<<<":
+                self.launch(i)
+            elif token.kind != "name":
+                continue
+            elif token.text == "__shared__":
+                self.shared(i)
+            elif token.text in ("asm", "__asm__", "__asm"):
+                self.assembly(i)
+            elif token.text in self.kernels:
+                self.called_as_a_function(i)
+            else:
+                self.unsupported(i)
+
+    # ---- launches
+
+    def launch(self, opening: int):
+        begin = self.callee_start(opening)
+        end = self.configuration_end(opening)
+        if begin is None or end is None:
+            return
+        after = end + 3                       # the "(" of the arguments
+        if after >= len(self.tokens) or self.tokens[after].text != "(":
+            return
+        owner = self.file.owner[opening] if self.file else None
+        if owner and owner.qualifiers & {"__global__", "__device__"} and "__host__" not in owner.qualifiers:
+            self.reject(opening, "a kernel launched from device code (dynamic parallelism) is not supported")
+        first, last = self.tokens[begin].start, self.tokens[opening - 1].end
+        callee = re.sub(r"\s+", " ", self.text[first:last].replace("\\\n", " "))
+        quoted = callee.replace("\\", "\\\\").replace('"', '\\"')
+        self.edits.insert(first, f'laptop::host_launch("{quoted}", __LINE__, [&](auto... laptop_args) {{ ')
+        self.edits.replace(self.tokens[opening].start, self.tokens[opening].end,
+                           "(laptop_args...); }, laptop::launch_config(")
+        empty = match_forward(self.tokens, after) == after + 1
+        self.edits.replace(self.tokens[end].start, self.tokens[end + 2].end, ")")
+        self.edits.replace(self.tokens[after].start, self.tokens[after].end, "" if empty else ", ")
+        for i in range(after, match_forward(self.tokens, after)):
+            if self.tokens[i].text == "NULL":    # an integer once it is an argument of a template
+                self.edits.replace(self.tokens[i].start, self.tokens[i].end, "nullptr")
+
+    def callee_start(self, opening: int) -> int | None:
+        """The first token of the expression before `<<<`: k, ns::k<T>, object.k, table[i], (choose(n))."""
+        i = opening - 1
+        if i < 0:
+            return None
+        while True:
+            text = self.tokens[i].text
+            if text == ">":
+                i = match_angle_backward(self.tokens, i)
+                if not i:
+                    return None
+                i -= 1
+                continue
+            if text in (")", "]"):
+                i = match_backward(self.tokens, i)
+                before = self.tokens[i - 1] if i else None
+                if before and (before.kind == "name" and before.text != "return" or before.text in ("]", ")")):
+                    i -= 1
+                    continue
+            elif self.tokens[i].kind != "name":
+                return None
+            if i and self.tokens[i - 1].text == "template":
+                i -= 1
+            if i > 1 and self.tokens[i - 1].text in (".", "->", "::"):
+                if self.tokens[i - 2].kind == "name" or self.tokens[i - 2].text in (">", ")", "]"):
+                    i -= 2
+                    continue
+                i -= 1
+            elif i == 1 and self.tokens[0].text == "::":
+                i = 0
+            return i
+
+    def configuration_end(self, opening: int) -> int | None:
+        """The first of the three ">" that close a launch configuration."""
+        i = opening + 1
+        while i + 2 < len(self.tokens):
+            text = self.tokens[i].text
+            if text in ("(", "[", "{"):
+                i = match_forward(self.tokens, i)
+            elif text == ";":
+                return None
+            elif text == ">" and [t.text for t in self.tokens[i:i + 4]] in ([">", ">", ">"], [">", ">", ">", "("]):
+                if self.tokens[i + 2].end - self.tokens[i].start == 3:
+                    return i
+            i += 1
+        return None
+
+    # ---- shared memory
+
+    def shared(self, index: int):
+        first, last = self.statement(index)
+        words = {self.tokens[i].text for i in range(first, last)}
+        external, at_top = "extern" in words, self.file is not None and self.file.namespace[index] is not None
+        alignments, drop, i = [], set(), first
+        while i < last:
+            token = self.tokens[i]
+            if token.kind == "name" and token.text in DROPPED:
+                drop.add(i)
+            elif token.kind == "name" and token.text in ALIGNMENT:
+                close = match_forward(self.tokens, i + 1)
+                alignment = re.search(r"aligned\s*\((.*)\)\s*\)\s*\)", self.piece(i, close), re.DOTALL)
+                alignments.append(alignment.group(1) if alignment else self.piece(i + 2, close - 1))
+                drop.update(range(i, close + 1))
+                i = close
+            elif token.text in ("(", "[", "{"):
+                i = match_forward(self.tokens, i)
+            i += 1
+        rest = [i for i in range(first, last) if i not in drop]
+        names, fault = self.declared_names(rest)
+        if fault:
+            self.reject(index, fault)
+            return
+        for i in drop:
+            self.edits.replace(self.tokens[i].start, self.tokens[i].end, self.newlines(i))
+        self.edits.insert(self.tokens[first].start, "typedef ", -1)
+        new = "" if last < len(self.tokens) else ";"
+        place = self.tokens[last].end if last < len(self.tokens) else self.tokens[last - 1].end
+        local = ""
+        for i in names:
+            name = self.tokens[i].text
+            self.edits.replace(self.tokens[i].start, self.tokens[i].end, f"laptop_type_{name}")
+            array = self.tokens[min(i + 1, len(self.tokens) - 1)].text == "["
+            local += self.reference(name, alignments, external, at_top, array)
+        if at_top:
+            self.inject([self.tokens[i].text for i in names], local, index)
+        else:
+            self.edits.insert(place, new + local)
+
+    def reference(self, name: str, alignments: list[str], external: bool, at_top: bool, array: bool) -> str:
+        kind = f"laptop_type_{name}"
+        if external:
+            element = f"sizeof((*({kind}*)0)[0])" if array else f"sizeof({kind})"
+            return f' auto& {name} = *({kind}*)laptop::dynamic_shared("{name}", {element});'
+        align, helpers = f"alignof({kind})", ""
+        for n, alignment in enumerate(alignments):
+            asked = f"laptop_align_{name}_{n}"
+            helpers += f" struct alignas({alignment}) {asked} {{}};"
+            align = f"({align} > alignof({asked}) ? {align} : alignof({asked}))"
+        line, function = ("0", '""') if at_top else ("__LINE__", "__PRETTY_FUNCTION__")
+        return (f'{helpers} auto& {name} = *({kind}*)laptop::shared("{name}", {line}, sizeof({kind}), '
+                f"{align}, {function});")
+
+    def inject(self, names: list[str], local: str, index: int):
+        """A shared array declared outside all functions is declared again in each function that uses it."""
+        for function in self.file.functions:
+            if function.body[0] < index:
+                continue
+            begin, end = function.parameters[0], function.body[1]
+            used = {t.text for t in self.tokens[begin:end] if t.kind == "name"}
+            again = any(self.tokens[i].text == "__shared__" and names[0] in self.piece(i, self.statement(i)[1])
+                        for i in range(*function.body))
+            if used & set(names) and not again:
+                self.edits.insert(self.tokens[function.body[0]].end, local)
+
+    def declared_names(self, rest: list[int]) -> tuple[list[int], str | None]:
+        """The tokens that name the variables of a declaration, from the tokens of the declaration."""
+        tokens = [self.tokens[i] for i in rest]
+        names = []
+        for begin, end in split_commas(tokens, 0, len(tokens)):
+            found, i = None, begin
+            while i < end:
+                text = tokens[i].text
+                if tokens[i].kind == "name":
+                    found = i
+                elif text == "<" and found is not None:
+                    i = match_angle(tokens, i) or i
+                elif text == "(" and found is not None and tokens[i + 1].text == "*":
+                    found = next(n for n in range(i, end) if tokens[n].kind == "name")
+                    break
+                elif text == "{" and {"struct", "union", "class"} & {t.text for t in tokens[begin:i]}:
+                    i = match_forward(tokens, i)
+                elif text == "[":
+                    i = match_forward(tokens, i)
+                elif text in ("=", "(", "{"):
+                    return [], "a __shared__ variable cannot have an initial value; store to it, then synchronise"
+                i += 1
+            if found is None:
+                return [], "this __shared__ declaration is not understood"
+            names.append(rest[found])
+        return names, None
+
+    def statement(self, index: int) -> tuple[int, int]:
+        """The first token of the declaration around `index`, and its ";" (or one past the end of a macro)."""
+        first = index
+        while first > 0:
+            before = self.tokens[first - 1]
+            if before.text == ")":
+                opening = match_backward(self.tokens, first - 1)
+                if opening == 0 or self.tokens[opening - 1].text not in ALIGNMENT | {"decltype"}:
+                    break
+                first = opening - 1
+                continue
+            if before.kind == "directive" or before.text in STATEMENT_END | {":", "\\"}:
+                break
+            first -= 1
+        last = index
+        while last < len(self.tokens) and self.tokens[last].text != ";":
+            last = match_forward(self.tokens, last) if self.tokens[last].text in ("(", "[", "{") else last
+            last += 1
+        return first, last
+
+    # ---- what there is not
+
+    def assembly(self, index: int):
+        opening = next((i for i in range(index, min(index + 4, len(self.tokens))) if self.tokens[i].text == "("), None)
+        if opening is None:
+            return
+        strings = [t.text[1:-1] for t in self.tokens[opening:match_forward(self.tokens, opening)]
+                   if t.kind == "string"]
+        instruction = re.search(r"[a-z][\w.]*", " ".join(strings[:2]).replace("\\n", " ").replace("\\t", " "))
+        if not strings or not strings[0].strip():        # asm volatile("" ::: "memory"), for the compiler only
+            return
+        named = f" ({instruction.group()})" if instruction else ""
+        self.reject(index, f"inline PTX{named} is not supported; write it in CUDA C++")
+
+    def called_as_a_function(self, index: int):
+        owner = self.file.owner[index] if self.file else None
+        if not owner or not owner.body[0] < index < owner.body[1]:
+            return
+        before = self.tokens[index - 1].text
+        after = index + 1
+        if self.tokens[after].text == "<":
+            close = match_angle(self.tokens, after)
+            after = close + 1 if close else after
+        if before in STATEMENT_END | {")", "else"} and self.tokens[after].text == "(":
+            name = self.tokens[index].text
+            self.reject(index, f"kernel {name} is called without <<<grid, block>>>")
+
+    def unsupported(self, index: int):
+        word = self.tokens[index].text
+        for pattern, sentence in UNSUPPORTED.items():
+            if not re.fullmatch(pattern, word):
+                continue
+            if word == "wmma" and (HEADERS / "mma.h").exists():
+                continue
+            if word == "texture" and self.tokens[min(index + 1, len(self.tokens) - 1)].text != "<":
+                continue
+            self.reject(index, sentence)
+
+    def reject(self, index: int, sentence: str):
+        """A static_assert before the statement (or the function head) that holds token `index`."""
+        parens = 0
+        first = index
+        while first > 0:
+            before = self.tokens[first - 1]
+            if before.text in (")", "]"):
+                first = match_backward(self.tokens, first - 1)
+                continue
+            if before.text in ("(", "["):
+                parens += 1
+            elif before.kind == "directive" or before.text in STATEMENT_END and not self.in_parentheses(first - 1):
+                break
+            first -= 1
+        if first in self.rejected:
+            return
+        self.rejected.add(first)
+        message = sentence.replace('"', "'")
+        self.edits.insert(self.tokens[first].start, f'static_assert(false, "laptop: {message}"); ', -2)
+
+    def in_parentheses(self, index: int) -> bool:
+        """Whether the ";" at `index` is one of a for(;;)."""
+        if self.tokens[index].text != ";":
+            return False
+        i = index - 1
+        while i >= 0 and self.tokens[i].text not in ("{", "}") and index - i < 60:
+            if self.tokens[i].text in (")", "]"):
+                i = match_backward(self.tokens, i)
+            elif self.tokens[i].text == "(":
+                return True
+            i -= 1
+        return False
+
+    # ---- text
+
+    def piece(self, first: int, last: int) -> str:
+        if first > last or first >= len(self.tokens):
+            return ""
+        return self.text[self.tokens[first].start:self.tokens[min(last, len(self.tokens) - 1)].end]
+
+    def newlines(self, index: int) -> str:
+        return "\n" * self.tokens[index].text.count("\n")
