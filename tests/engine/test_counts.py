@@ -1,0 +1,734 @@
+"""Counts of the profiler against counts derived by hand.
+
+The rules used throughout. A warp is 32 consecutive threads, x fastest. One executed load or store of a warp is one
+request, however many lanes take part. Global memory moves in sectors of 32 bytes: a request moves the distinct
+sectors that its lanes touch. Shared memory has 32 banks of 4 bytes: a request needs as many wavefronts as the
+busiest bank has distinct words, 8-byte accesses going by half-warps and 16-byte accesses by quarter-warps.
+Arrays begin on a multiple of 256 bytes. Every kernel here is launched with counts worked out in its comment.
+"""
+from __future__ import annotations
+
+import pytest
+import torch
+from engine_kit import COMPILERS, compiled, counted, line_of
+
+from course_lib import cuda
+
+SOURCE = r"""
+#include <cuda_fp16.h>
+
+__global__ void copy(const float* in, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = in[i];
+}
+
+__global__ void strided(const float* in, float* out, int n, int stride) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = in[i * stride];
+}
+
+__global__ void broadcast(const float* in, float* out) { out[threadIdx.x] = in[0]; }
+
+__global__ void copy4(const float* in, float* out, int n4) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n4) reinterpret_cast<float4*>(out)[i] = reinterpret_cast<const float4*>(in)[i];
+}
+
+__global__ void make4(float* out, float value) {
+    reinterpret_cast<float4*>(out)[threadIdx.x] = make_float4(value, value, value, value);
+}
+
+__device__ float total(float4 v) { return v.x + v.y + v.z + v.w; }
+__global__ void pass4(const float* in, float* out) {
+    out[threadIdx.x] = total(reinterpret_cast<const float4*>(in)[threadIdx.x]);
+}
+
+__global__ void copy2(const float2* in, float2* out) { out[threadIdx.x] = in[threadIdx.x]; }
+
+__global__ void one_field(const float* in, float* out) {
+    out[threadIdx.x] = reinterpret_cast<const float4*>(in)[threadIdx.x].y;
+}
+
+__global__ void halves(const half* in, half* out) { out[threadIdx.x] = in[threadIdx.x]; }
+__global__ void half_pairs(const half2* in, half2* out) {
+    out[threadIdx.x] = __hmul2(in[threadIdx.x], in[threadIdx.x + 32]);
+}
+__global__ void half_to_float(const half* in, float* out) { out[threadIdx.x] = __half2float(in[threadIdx.x]); }
+__global__ void doubles(const double* in, double* out) { out[threadIdx.x] = in[threadIdx.x]; }
+__global__ void bytes(const unsigned char* in, unsigned char* out) { out[threadIdx.x] = in[threadIdx.x]; }
+
+__global__ void by_column(const float* a, float* out, int n) {
+    float sum = 0;
+    for (int k = 0; k < n; ++k) sum += a[threadIdx.x * n + k];
+    out[threadIdx.x] = sum;
+}
+__global__ void by_row(const float* a, float* out, int n) {
+    float sum = 0;
+    for (int k = 0; k < n; ++k) sum += a[k * n + threadIdx.x];
+    out[threadIdx.x] = sum;
+}
+__global__ void pitch33(const float* a, float* out) {
+    float sum = 0;
+    for (int row = 0; row < 32; ++row) sum += a[row * 33 + threadIdx.x];
+    out[threadIdx.x] = sum;
+}
+__global__ void gather(const float* in, const int* index, float* out) {
+    out[threadIdx.x] = in[index[threadIdx.x]];
+}
+__global__ void grid_stride(const float* in, float* out, int n) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) out[i] = in[i];
+}
+__global__ void square_block(const float* a, float* out) {
+    int x = threadIdx.x, y = threadIdx.y;
+    out[y * 64 + x] = a[y * 64 + x];
+}
+__global__ void registers(const float* in, float* out) {
+    float kept[8];
+    for (int k = 0; k < 8; ++k) kept[k] = in[k * 32 + threadIdx.x];
+    float sum = 0;
+    for (int k = 0; k < 8; ++k) sum += kept[k] * kept[7 - k];
+    out[threadIdx.x] = sum;
+}
+__global__ void in_place(float* x) { x[threadIdx.x] += 1.0f; }
+
+// ---- divergence
+__global__ void two_arms(const float* a, const float* b, float* out) {
+    int i = threadIdx.x;
+    float v;
+    if (i % 2) v = a[i];
+    else v = b[i];
+    out[i] = v;
+}
+__global__ void alternate(const float* a, float* out) {
+    int i = threadIdx.x;
+    float sum = 0;
+    for (int k = 0; k < 8; ++k)
+        if ((k & 1) == (i & 1)) sum += a[k * 32 + i];
+    out[i] = sum;
+}
+__global__ void triangle(const float* a, float* out) {
+    int i = threadIdx.x;
+    float sum = 0;
+    for (int k = 0; k < i; ++k) sum += a[k * 32 + i];
+    out[i] = sum;
+}
+__global__ void skipping(const float* a, float* out) {
+    int i = threadIdx.x;
+    float sum = 0;
+    for (int k = 0; k < 8; ++k) {
+        if ((k + i) % 4 == 0) continue;
+        sum += a[k * 32 + i];
+    }
+    out[i] = sum;
+}
+__global__ void breaking(const float* a, float* out) {
+    int i = threadIdx.x;
+    float sum = 0;
+    for (int k = 0; k < 32; ++k) {
+        if (k > i) break;
+        sum += a[k * 32 + i];
+    }
+    out[i] = sum;
+}
+__device__ __noinline__ float fetch(const float* p, int i) { return p[i]; }
+__global__ void shared_helper(const float* a, const float* b, float* out) {
+    int i = threadIdx.x;
+    float v;
+    if (i < 16) v = fetch(a, i);
+    else v = fetch(b, i);
+    out[i] = v;
+}
+__global__ void helper_in_loop(const float* a, float* out) {
+    int i = threadIdx.x;
+    float sum = 0;
+    for (int k = 0; k < 4; ++k) {
+        if ((i + k) & 1) sum += fetch(a, k * 32 + i);
+        sum += fetch(a, 128 + k * 32 + i);
+    }
+    out[i] = sum;
+}
+__global__ void four_cases(const float* a, float* out) {
+    int i = threadIdx.x;
+    float v = 0;
+    switch (i & 3) {
+        case 0: v = a[i]; break;
+        case 1: v = a[i + 32]; break;
+        case 2: v = a[i + 64]; break;
+        default: v = a[i + 96];
+    }
+    out[i] = v;
+}
+__global__ void early_exit(const float* a, float* out) {
+    int i = threadIdx.x;
+    if (i >= 20) return;
+    out[i] = a[i];
+}
+__global__ void leaving(const float* a, float* out) {
+    int i = threadIdx.x;
+    for (int k = 0; k < 4; ++k) {
+        if (i / 8 == k) return;
+        out[k * 32 + i] = a[k * 32 + i];
+    }
+}
+__global__ void nested(const float* a, float* out) {
+    int i = threadIdx.x;
+    if (i < 16) {
+        float v = a[i];
+        if (i < 8) v += a[i + 32];
+        else v += a[i + 64];
+        out[i] = v;
+    }
+}
+__global__ void ternary(const float* a, float* out) {
+    int i = threadIdx.x;
+    out[i] = i & 1 ? a[i] : 0.0f;
+}
+__global__ void short_circuit(const float* a, const float* b, float* out) {
+    int i = threadIdx.x;
+    if (i < 16 && a[i] > 0) out[i] = b[i];
+}
+__global__ void ragged_rows(const int* length, const float* a, float* out) {
+    int row = threadIdx.x;
+    float sum = 0;
+    for (int k = 0; k < length[row]; ++k) sum += a[row * 8 + k];
+    out[row] = sum;
+}
+
+// ---- shared memory
+template <int STRIDE>
+__global__ void banks(float* out) {
+    __shared__ float s[32 * 33];
+    int t = threadIdx.x;
+    for (int i = t; i < 32 * 33; i += 32) s[i] = i;
+    __syncthreads();
+    out[t] = s[t * STRIDE];
+}
+__global__ void banks_float4(float* out, int stride) {
+    __shared__ float4 s[64];
+    int t = threadIdx.x;
+    s[t] = make_float4(t, 0, 0, 0);
+    s[t + 32] = make_float4(t, 0, 0, 0);
+    __syncthreads();
+    float4 v = s[(t * stride) % 64];
+    out[t] = v.x;
+}
+__global__ void banks_float2(float* out) {
+    __shared__ float2 s[32];
+    int t = threadIdx.x;
+    s[t] = make_float2(t, t);
+    __syncthreads();
+    float2 v = s[31 - t];
+    out[t] = v.x + v.y;
+}
+template <int PITCH>
+__global__ void transpose(const float* in, float* out, int n) {
+    __shared__ float tile[32][PITCH];
+    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 32 + threadIdx.y;
+    for (int j = 0; j < 32; j += 8) tile[threadIdx.y + j][threadIdx.x] = in[(y + j) * n + x];
+    __syncthreads();
+    x = blockIdx.y * 32 + threadIdx.x;
+    y = blockIdx.x * 32 + threadIdx.y;
+    for (int j = 0; j < 32; j += 8) out[(y + j) * n + x] = tile[threadIdx.x][threadIdx.y + j];
+}
+__global__ void transpose_naive(const float* in, float* out, int n) {
+    int x = blockIdx.x * 32 + threadIdx.x, y = blockIdx.y * 8 + threadIdx.y;
+    out[x * n + y] = in[y * n + x];
+}
+__global__ void matmul_naive(const float* a, const float* b, float* c, int n) {
+    int row = blockIdx.y * 16 + threadIdx.y, col = blockIdx.x * 16 + threadIdx.x;
+    float sum = 0;
+    for (int k = 0; k < n; ++k) sum += a[row * n + k] * b[k * n + col];
+    c[row * n + col] = sum;
+}
+__global__ void matmul_tiled(const float* a, const float* b, float* c, int n) {
+    __shared__ float as[16][16], bs[16][16];
+    int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * 16 + ty, col = blockIdx.x * 16 + tx;
+    float sum = 0;
+    for (int t = 0; t < n; t += 16) {
+        as[ty][tx] = a[row * n + t + tx];
+        bs[ty][tx] = b[(t + ty) * n + col];
+        __syncthreads();
+        for (int k = 0; k < 16; ++k) sum += as[ty][k] * bs[k][tx];
+        __syncthreads();
+    }
+    c[row * n + col] = sum;
+}
+__global__ void reduce(const float* in, float* out) {
+    __shared__ float s[256];
+    int t = threadIdx.x;
+    s[t] = in[t];
+    __syncthreads();
+    for (int half_way = 128; half_way > 0; half_way /= 2) {
+        if (t < half_way) s[t] += s[t + half_way];
+        __syncthreads();
+    }
+    if (t == 0) out[0] = s[0];
+}
+__global__ void reduce_interleaved(const float* in, float* out) {
+    __shared__ float s[256];
+    int t = threadIdx.x;
+    s[t] = in[t];
+    __syncthreads();
+    for (int step = 1; step < 256; step *= 2) {
+        if (t % (2 * step) == 0) s[t] += s[t + step];
+        __syncthreads();
+    }
+    if (t == 0) out[0] = s[0];
+}
+__global__ void shuffled(const float* in, float* out) {
+    float v = in[threadIdx.x];
+    for (int d = 16; d > 0; d /= 2) v += __shfl_down_sync(0xffffffff, v, d);
+    if (threadIdx.x == 0) out[0] = v;
+}
+__global__ void dynamic(const float* in, float* out) {
+    extern __shared__ float s[];
+    s[threadIdx.x * 2] = in[threadIdx.x];
+    __syncthreads();
+    out[threadIdx.x] = s[threadIdx.x * 2];
+}
+
+// ---- atomics
+__global__ void histogram(const int* value, int* bins, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&bins[value[i]], 1);
+}
+"""
+
+
+@pytest.fixture(params=COMPILERS)
+def mod(request):
+    return compiled(SOURCE, "" if request.param == "g++" else request.param)
+
+
+def ramp(n: int) -> torch.Tensor:
+    return torch.arange(n, dtype=torch.float32)
+
+
+def check(counts, requests: int, sectors: int, asked: int, unique: int | None = None) -> None:
+    got = (counts.requests, counts.sectors, counts.bytes)
+    assert got == (requests, sectors, asked), f"requests, sectors, bytes: {got}"
+    if unique is not None:
+        assert counts.unique_sectors == unique
+
+
+# ---------------------------------------------------------------------------- global memory: addresses
+def test_coalesced_copy(mod):
+    # 1024 floats by 4 blocks of 256: 32 warps. A warp asks for 128 bytes in a row, which are 4 sectors.
+    launch = counted(mod.copy, 4, 256, ramp(1024), torch.zeros(1024), 1024)
+    check(launch.global_load, 32, 32 * 4, 4096, unique=128)
+    check(launch.global_store, 32, 32 * 4, 4096, unique=128)
+
+
+def test_ragged_copy(mod):
+    # 1000 = 31 * 32 + 8. 31 full warps of 4 sectors, and one with 8 lanes, 32 bytes: a single sector.
+    launch = counted(mod.copy, 4, 256, ramp(1000), torch.zeros(1000), 1000)
+    check(launch.global_load, 32, 31 * 4 + 1, 4000, unique=125)
+    check(launch.global_store, 32, 125, 4000, unique=125)
+
+
+def test_copy_from_an_offset_of_one_element(mod):
+    # The view starts at byte 4 of its storage, so each 128-byte piece straddles a fifth sector: bytes 4 to 4100
+    # are the sectors 0 to 128, 129 of them.
+    launch = counted(mod.copy, 4, 256, ramp(1025)[1:], torch.zeros(1024), 1024)
+    check(launch.global_load, 32, 32 * 5, 4096, unique=129)
+    check(launch.global_store, 32, 32 * 4, 4096, unique=128)
+
+
+@pytest.mark.parametrize("stride, per_warp", [(2, 8), (4, 16), (8, 32), (32, 32)])
+def test_strided_loads(mod, stride, per_warp):
+    # 32 lanes, `stride` floats apart, span 32 * 4 * stride bytes: 4 * stride sectors, until from stride 8 on
+    # every lane has a sector to itself. No sector is shared between warps.
+    launch = counted(mod.strided, 4, 256, ramp(1024 * stride), torch.zeros(1024), 1024, stride)
+    check(launch.global_load, 32, 32 * per_warp, 4096, unique=32 * per_warp)
+
+
+def test_broadcast(mod):
+    # All 64 threads ask for the same 4 bytes: 2 requests of one sector, 256 bytes asked, one sector in all.
+    launch = counted(mod.broadcast, 1, 64, ramp(8), torch.zeros(64))
+    check(launch.global_load, 2, 2, 256, unique=1)
+
+
+def test_rows_by_thread_are_columns_by_warp(mod):
+    # Thread j walks row j of a 64 x 64 matrix: neighbouring lanes are 256 bytes apart, 32 sectors a request.
+    # 2 warps x 64 steps. Each of the 512 sectors of the matrix moves 8 times.
+    launch = counted(mod.by_column, 1, 64, ramp(4096), torch.zeros(64), 64)
+    check(launch.global_load, 128, 128 * 32, 4 * 4096, unique=512)
+
+
+def test_columns_by_thread_are_rows_by_warp(mod):
+    launch = counted(mod.by_row, 1, 64, ramp(4096), torch.zeros(64), 64)
+    check(launch.global_load, 128, 128 * 4, 4 * 4096, unique=512)
+
+
+def test_rows_of_33_floats(mod):
+    # Row r starts at byte 132 r. 132 r is a multiple of 32 for r = 0, 8, 16, 24: 4 sectors; otherwise 5.
+    # Together: the bytes 0 to 31 * 132 + 128 = 4220, 132 sectors, every one of them touched.
+    launch = counted(mod.pitch33, 1, 32, ramp(33 * 32), torch.zeros(32))
+    check(launch.global_load, 32, 4 * 4 + 28 * 5, 32 * 128, unique=132)
+
+
+def test_gather_of_a_permutation_costs_what_its_sectors_cost(mod):
+    # Lane i reads element (9 * i) % 32: all 32 of the first 32 floats, so 4 sectors for the gather,
+    # and 4 more for the indices themselves.
+    index = (torch.arange(32) * 9 % 32).int()
+    launch = counted(mod.gather, 1, 32, ramp(32), index, torch.zeros(32))
+    check(launch.global_load, 2, 8, 256, unique=8)
+
+
+def test_gather_of_scattered_elements(mod):
+    # Lane i reads element 64 * i: 32 lanes, 32 sectors; the indices cost 4.
+    index = (torch.arange(32) * 64).int()
+    launch = counted(mod.gather, 1, 32, ramp(2048), index, torch.zeros(32))
+    check(launch.global_load, 2, 36, 256, unique=36)
+
+
+def test_grid_stride_loop(mod):
+    # 128 threads over 1000 elements: 7 full rounds of 4 warps (896), then 104 = 3 warps and 8 lanes.
+    launch = counted(mod.grid_stride, 2, 64, ramp(1000), torch.zeros(1000), 1000)
+    check(launch.global_load, 7 * 4 + 4, 7 * 16 + 3 * 4 + 1, 4000, unique=125)
+
+
+def test_a_block_of_8_by_8_reads_four_rows_a_warp(mod):
+    # A warp is 4 rows of 8 lanes; a row of 8 floats is one sector. 2 warps.
+    launch = counted(mod.square_block, 1, (8, 8), ramp(64 * 8), torch.zeros(64 * 8))
+    check(launch.global_load, 2, 8, 256, unique=8)
+    check(launch.global_store, 2, 8, 256, unique=8)
+
+
+def test_a_block_of_16_by_4(mod):
+    # A warp is 2 rows of 16 lanes: two pieces of 64 bytes, 4 sectors.
+    launch = counted(mod.square_block, 1, (16, 4), ramp(256), torch.zeros(256))
+    check(launch.global_load, 2, 8, 256, unique=8)
+
+
+def test_registers_are_not_memory(mod):
+    # 8 loads a warp; the local array kept[] is registers and counts nowhere.
+    launch = counted(mod.registers, 1, 32, ramp(256), torch.zeros(32))
+    check(launch.global_load, 8, 32, 1024, unique=32)
+    check(launch.global_store, 1, 4, 128)
+    assert launch.shared_load.requests == 0 and launch.shared_store.requests == 0
+
+
+def test_in_place_reads_and_writes(mod):
+    launch = counted(mod.in_place, 1, 32, ramp(32))
+    check(launch.global_load, 1, 4, 128, unique=4)
+    check(launch.global_store, 1, 4, 128, unique=4)
+
+
+# ---------------------------------------------------------------------------- global memory: widths
+def test_float4_copy(mod):
+    # 16 bytes a lane: one request asks for 512 bytes, 16 sectors. 256 vectors are 8 warps.
+    launch = counted(mod.copy4, 1, 256, ramp(1024), torch.zeros(1024), 256)
+    check(launch.global_load, 8, 8 * 16, 4096, unique=128)
+    check(launch.global_store, 8, 8 * 16, 4096, unique=128)
+
+
+def test_float4_made_in_a_call_is_one_store(mod):
+    launch = counted(mod.make4, 1, 32, torch.zeros(128), 2.0)
+    check(launch.global_store, 1, 16, 512, unique=16)
+    assert launch.global_load.requests == 0
+
+
+def test_float4_handed_to_a_function_is_one_load(mod):
+    launch = counted(mod.pass4, 1, 32, ramp(128), torch.zeros(32))
+    check(launch.global_load, 1, 16, 512, unique=16)
+    check(launch.global_store, 1, 4, 128)
+
+
+def test_float2_copy(mod):
+    # 8 bytes a lane: 256 bytes, 8 sectors.
+    launch = counted(mod.copy2, 1, 32, ramp(64).reshape(32, 2), torch.zeros(32, 2))
+    check(launch.global_load, 1, 8, 256)
+    check(launch.global_store, 1, 8, 256)
+
+
+def test_one_field_of_a_vector_is_four_bytes_a_lane(mod):
+    # Lane i reads bytes 16 i + 4 to 16 i + 8: two lanes share a sector, 16 sectors for 128 bytes asked.
+    launch = counted(mod.one_field, 1, 32, ramp(128), torch.zeros(32))
+    check(launch.global_load, 1, 16, 128, unique=16)
+
+
+def test_halves(mod):
+    # 2 bytes a lane: 64 bytes, 2 sectors.
+    launch = counted(mod.halves, 1, 32, ramp(32).half(), torch.zeros(32).half())
+    check(launch.global_load, 1, 2, 64, unique=2)
+    check(launch.global_store, 1, 2, 64, unique=2)
+
+
+def test_half_pairs(mod):
+    # Two loads of 4 bytes a lane, both passed straight into a function, and one store of its result.
+    launch = counted(mod.half_pairs, 1, 32, ramp(128).half(), torch.zeros(64).half())
+    check(launch.global_load, 2, 8, 256, unique=8)
+    check(launch.global_store, 1, 4, 128, unique=4)
+
+
+def test_half_widened_by_an_intrinsic(mod):
+    launch = counted(mod.half_to_float, 1, 32, ramp(32).half(), torch.zeros(32))
+    check(launch.global_load, 1, 2, 64)
+    check(launch.global_store, 1, 4, 128)
+
+
+def test_doubles(mod):
+    launch = counted(mod.doubles, 1, 32, ramp(32).double(), torch.zeros(32).double())
+    check(launch.global_load, 1, 8, 256)
+    check(launch.global_store, 1, 8, 256)
+
+
+def test_bytes(mod):
+    launch = counted(mod.bytes, 1, 32, torch.arange(32).byte(), torch.zeros(32).byte())
+    check(launch.global_load, 1, 1, 32)
+    check(launch.global_store, 1, 1, 32)
+
+
+# ---------------------------------------------------------------------------- divergence
+def test_two_arms(mod):
+    # Odd lanes read a, even lanes b: two requests of 16 lanes. Every second float still touches all 4 sectors.
+    # After the arms the warp is whole again: one store.
+    launch = counted(mod.two_arms, 1, 32, ramp(32), ramp(32), torch.zeros(32))
+    check(launch.global_load, 2, 8, 128, unique=8)
+    check(launch.global_store, 1, 4, 128)
+
+
+def test_alternating_lanes_in_a_loop(mod):
+    # In each of the 8 rounds one half of the lanes loads: 8 requests, not 4, of 16 lanes and 4 sectors.
+    launch = counted(mod.alternate, 1, 32, ramp(256), torch.zeros(32))
+    check(launch.global_load, 8, 32, 8 * 64, unique=32)
+
+
+def test_triangle(mod):
+    # Round k has the lanes k + 1 to 31: 31 rounds, 31 + 30 + ... + 1 = 496 loads of 4 bytes. The first active lane
+    # is m = k + 1, and lanes m to 31 cover 4 - m // 8 sectors: 7 * 4 + 8 * 3 + 8 * 2 + 8 * 1 = 76.
+    launch = counted(mod.triangle, 1, 32, ramp(1024), torch.zeros(32))
+    check(launch.global_load, 31, 76, 496 * 4, unique=76)
+
+
+def test_continue(mod):
+    # In each of 8 rounds 24 of the 32 lanes load, and each sector keeps 6 of its 8 lanes: 8 requests of 4 sectors.
+    launch = counted(mod.skipping, 1, 32, ramp(256), torch.zeros(32))
+    check(launch.global_load, 8, 32, 8 * 24 * 4, unique=32)
+
+
+def test_break(mod):
+    # Round k has the lanes k to 31: 32 + 31 + ... + 1 = 528 loads in 32 requests. Lanes m to 31 cover 4 - m // 8
+    # sectors: 8 * (4 + 3 + 2 + 1) = 80.
+    launch = counted(mod.breaking, 1, 32, ramp(1024), torch.zeros(32))
+    check(launch.global_load, 32, 80, 528 * 4, unique=80)
+
+
+def test_a_helper_called_from_both_arms(mod):
+    # The same load instruction in fetch(), reached from two calls: two requests of 16 lanes, 2 sectors each.
+    launch = counted(mod.shared_helper, 1, 32, ramp(32), ramp(32), torch.zeros(32))
+    check(launch.global_load, 2, 4, 128, unique=4)
+
+
+def test_a_helper_called_twice_in_a_loop(mod):
+    # 4 rounds: first 16 alternating lanes (4 sectors), then all 32 (4 sectors).
+    launch = counted(mod.helper_in_loop, 1, 32, ramp(256), torch.zeros(32))
+    check(launch.global_load, 8, 32, 4 * 64 + 4 * 128, unique=32)
+
+
+def test_switch_with_four_cases(mod):
+    # Each case has every fourth lane: 8 lanes, which touch all 4 sectors of their row.
+    launch = counted(mod.four_cases, 1, 32, ramp(128), torch.zeros(32))
+    check(launch.global_load, 4, 16, 128, unique=16)
+    check(launch.global_store, 1, 4, 128)
+
+
+def test_early_exit(mod):
+    # Lanes 0 to 19: 80 bytes, 3 sectors.
+    launch = counted(mod.early_exit, 1, 32, ramp(32), torch.zeros(32))
+    check(launch.global_load, 1, 3, 80, unique=3)
+    check(launch.global_store, 1, 3, 80, unique=3)
+
+
+def test_lanes_leaving_a_loop_by_return(mod):
+    # Lanes 0-7 leave in round 0, 8-15 in round 1, and so on: 24, 16, 8 and 0 lanes load, in 3, 2 and 1 sectors.
+    launch = counted(mod.leaving, 1, 32, ramp(128), torch.zeros(128))
+    check(launch.global_load, 3, 6, 48 * 4, unique=6)
+    check(launch.global_store, 3, 6, 48 * 4, unique=6)
+
+
+def test_nested_arms(mod):
+    # 16 lanes (2 sectors), then 8 lanes (1) and 8 lanes (1); the store has 16 lanes again.
+    launch = counted(mod.nested, 1, 32, ramp(128), torch.zeros(32))
+    check(launch.global_load, 3, 4, 64 + 32 + 32, unique=4)
+    check(launch.global_store, 1, 2, 64)
+
+
+def test_ternary(mod):
+    launch = counted(mod.ternary, 1, 32, ramp(32), torch.zeros(32))
+    check(launch.global_load, 1, 4, 64, unique=4)
+    check(launch.global_store, 1, 4, 128)
+
+
+def test_short_circuit(mod):
+    # a is read by lanes 0-15 only: 2 sectors. It is positive for the lanes 4 to 15: 12 lanes read b and store,
+    # bytes 16 to 64, 2 sectors.
+    a = torch.tensor([-1.0] * 4 + [1.0] * 28)
+    launch = counted(mod.short_circuit, 1, 32, a, ramp(32), torch.zeros(32))
+    check(launch.global_load, 2, 4, 64 + 48, unique=4)
+    check(launch.global_store, 1, 2, 48)
+
+
+def test_rows_of_different_length(mod):
+    # Row r has r % 4 elements, and starts on a sector of its own (8 floats). The condition reads length[row]:
+    # round 0 for 32 lanes, round k for the lanes with r % 4 >= k: 32, 24, 16, 8 lanes, always 4 sectors.
+    # Element k is read by 24, 16, 8 lanes, each in its own sector.
+    length = (torch.arange(32) % 4).int()
+    launch = counted(mod.ragged_rows, 1, 32, length, ramp(256), torch.zeros(32))
+    check(launch.global_load, 4 + 3, 4 * 4 + 24 + 16 + 8, (32 + 24 + 16 + 8) * 4 + 48 * 4, unique=4 + 24)
+
+
+def test_divergence_does_not_disturb_other_warps(mod):
+    # Two warps: the first runs the triangle of test_triangle, the second, in the same block, cannot (it would read
+    # beyond the matrix), so the block is 32 wide and the grid has 3: three times the same counts, the sectors shared.
+    launch = counted(mod.triangle, 3, 32, ramp(1024), torch.zeros(32))
+    check(launch.global_load, 3 * 31, 3 * 76, 3 * 496 * 4, unique=76)
+
+
+# ---------------------------------------------------------------------------- shared memory
+@pytest.mark.parametrize("stride, wavefronts", [(0, 1), (1, 1), (2, 2), (3, 1), (4, 4), (8, 8), (16, 16), (32, 32),
+                                                (33, 1)])
+def test_bank_conflicts_by_stride(mod, stride, wavefronts):
+    # Lane t reads word t * stride, in bank t * stride % 32: gcd(stride, 32) lanes share each bank used.
+    # Stride 0 is a broadcast. The fill is 33 rounds of consecutive words, without conflict.
+    launch = counted(mod[f"banks<{stride}>"], 1, 32, torch.zeros(32))
+    load, store = launch.shared_load, launch.shared_store
+    assert (load.requests, load.wavefronts, load.excess) == (1, wavefronts, wavefronts - 1)
+    assert (store.requests, store.wavefronts, store.excess) == (33, 33, 0)
+    assert launch.barriers == 1
+
+
+@pytest.mark.parametrize("stride, wavefronts, excess", [(1, 4, 0), (2, 8, 4)])
+def test_shared_float4(mod, stride, wavefronts, excess):
+    # A quarter-warp of 8 lanes moves 128 bytes. Side by side these are all 32 banks: 4 wavefronts for 4 quarters.
+    # With every second vector the 8 lanes use 16 banks twice: 2 wavefronts a quarter.
+    launch = counted(mod.banks_float4, 1, 32, torch.zeros(32), stride)
+    load, store = launch.shared_load, launch.shared_store
+    assert (load.requests, load.wavefronts, load.excess) == (1, wavefronts, excess)
+    assert (store.requests, store.wavefronts, store.excess) == (2, 8, 0)
+
+
+def test_shared_float2(mod):
+    # A half-warp of 16 lanes moves 128 bytes, all banks once: 2 wavefronts, none in excess.
+    launch = counted(mod.banks_float2, 1, 32, torch.zeros(32))
+    load, store = launch.shared_load, launch.shared_store
+    assert (load.requests, load.wavefronts, load.excess) == (1, 2, 0)
+    assert (store.requests, store.wavefronts, store.excess) == (1, 2, 0)
+
+
+def test_dynamic_shared_memory(mod):
+    # Words 2 t: two lanes a bank.
+    launch = counted(mod.dynamic, 1, 32, ramp(32), torch.zeros(32), shared=256)
+    load, store = launch.shared_load, launch.shared_store
+    assert (load.requests, load.wavefronts, load.excess) == (1, 2, 1)
+    assert (store.requests, store.wavefronts, store.excess) == (1, 2, 1)
+
+
+@pytest.mark.parametrize("pitch, excess_each", [(32, 31), (33, 0)])
+def test_transpose_through_shared_memory(mod, pitch, excess_each):
+    # 64 x 64 by 2 x 2 blocks of 32 x 8 threads: 8 warps a block, 4 rows each. 128 loads and stores, all of 4 sectors.
+    # Reading a column of the tile puts 32 lanes `pitch` words apart: one bank for 32, all banks for 33.
+    launch = counted(mod[f"transpose<{pitch}>"], (2, 2), (32, 8), ramp(4096), torch.zeros(4096), 64)
+    check(launch.global_load, 128, 512, 16384, unique=512)
+    check(launch.global_store, 128, 512, 16384, unique=512)
+    load, store = launch.shared_load, launch.shared_store
+    assert (load.requests, load.excess) == (128, 128 * excess_each)
+    assert (store.requests, store.excess) == (128, 0)
+    assert launch.barriers == 4
+
+
+def test_transpose_without_a_tile(mod):
+    # 64 x 64, a warp reads a row (4 sectors) and writes a column (32 sectors).
+    launch = counted(mod.transpose_naive, (2, 8), (32, 8), ramp(4096), torch.zeros(4096), 64)
+    check(launch.global_load, 128, 512, 16384, unique=512)
+    check(launch.global_store, 128, 128 * 32, 16384, unique=512)
+
+
+def test_matmul_naive(mod):
+    # 64^3, blocks of 16 x 16: 16 blocks of 8 warps, a warp is 2 rows of 16 columns. Each k: a at 2 addresses in 2
+    # rows (2 sectors), b at 16 consecutive floats (2 sectors). 128 warps x 64 steps x 2 loads.
+    launch = counted(mod.matmul_naive, (4, 4), (16, 16), ramp(4096), ramp(4096), torch.zeros(4096), 64)
+    check(launch.global_load, 16384, 32768, 16384 * 128, unique=1024)
+    check(launch.global_store, 128, 512, 16384, unique=512)
+
+
+def test_matmul_tiled(mod):
+    # 4 tiles, two loads each: 128 warps x 8 requests, each 2 rows of 64 bytes: 4 sectors.
+    # Inside: as[ty][k] is 2 words 16 apart (different banks), bs[k][tx] 16 words: one wavefront each,
+    # 128 warps x 4 tiles x 16 x 2 loads. Two barriers a tile in 16 blocks.
+    launch = counted(mod.matmul_tiled, (4, 4), (16, 16), ramp(4096), ramp(4096), torch.zeros(4096), 64)
+    check(launch.global_load, 1024, 4096, 1024 * 128, unique=1024)
+    check(launch.global_store, 128, 512, 16384, unique=512)
+    assert (launch.shared_load.requests, launch.shared_load.wavefronts, launch.shared_load.excess) == (16384, 16384, 0)
+    assert (launch.shared_store.requests, launch.shared_store.excess) == (1024, 0)
+    assert launch.barriers == 16 * 4 * 2
+
+
+def test_reduction_with_whole_warps(mod):
+    # 256 values. Steps of 128, 64, 32 keep 4, 2, 1 warps busy, the five below 32 one: 12 warp steps of two loads and
+    # one store. With the 8 stores of the fill and the last load: 25 loads, 20 stores. Barriers: 1 + 8.
+    launch = counted(mod.reduce, 1, 256, ramp(256), torch.zeros(1))
+    assert (launch.shared_load.requests, launch.shared_load.excess) == (25, 0)
+    assert (launch.shared_store.requests, launch.shared_store.excess) == (20, 0)
+    assert launch.barriers == 9
+    check(launch.global_store, 1, 1, 4)
+
+
+def test_reduction_with_scattered_lanes(mod):
+    # Steps 1 to 16 keep all 8 warps busy with ever fewer lanes, then 4, 2, 1 warps: 47 warp steps.
+    # Active lanes are 2 * step words apart and hold at most 32 words of one row: no conflict.
+    launch = counted(mod.reduce_interleaved, 1, 256, ramp(256), torch.zeros(1))
+    assert (launch.shared_load.requests, launch.shared_load.excess) == (2 * 47 + 1, 0)
+    assert launch.shared_store.requests == 8 + 47
+
+
+def test_shuffles_are_not_memory(mod):
+    launch = counted(mod.shuffled, 1, 32, ramp(32), torch.zeros(1))
+    check(launch.global_load, 1, 4, 128)
+    check(launch.global_store, 1, 1, 4)
+    assert launch.shared_load.requests == 0 and launch.shared_store.requests == 0
+
+
+# ---------------------------------------------------------------------------- atomics, lines, repetition
+def test_atomics_are_a_class_of_their_own(mod):
+    # 128 threads, 4 warps: 4 atomic requests, and only the values count as loads.
+    launch = counted(mod.histogram, 1, 128, (torch.arange(128) % 4).int(), torch.zeros(4).int(), 128)
+    check(launch.global_load, 4, 16, 512)
+    assert launch.global_store.requests == 0
+    assert launch.atomics == 4
+
+
+def test_counts_by_line(mod):
+    # The tiled product: the line that loads a has 512 requests, the inner line 16384 shared loads.
+    launch = counted(mod.matmul_tiled, (4, 4), (16, 16), ramp(4096), ramp(4096), torch.zeros(4096), 64)
+    (loads_a,) = line_of(SOURCE, "as[ty][tx] = a[row")
+    (inner,) = line_of(SOURCE, "sum += as[ty][k]")
+    lines = {line.line: line for line in launch.lines}
+    assert lines[loads_a].global_load.requests == 512 and lines[loads_a].shared_store.requests == 512
+    assert lines[inner].shared_load.requests == 16384
+    assert sum(line.global_load.sectors for line in launch.lines) == launch.global_load.sectors
+
+
+def test_a_second_launch_counts_the_same(mod):
+    first = counted(mod.skipping, 1, 32, ramp(256), torch.zeros(32))
+    second = counted(mod.skipping, 1, 32, ramp(256), torch.zeros(32))
+    assert first.global_load.sectors == second.global_load.sectors
+    assert first.global_load.requests == second.global_load.requests
+
+
+def test_two_launches_in_one_report(mod):
+    with cuda.profile() as report:
+        mod.copy[4, 256](ramp(1024), torch.zeros(1024), 1024)
+        mod.in_place[1, 32](ramp(32))
+    assert [launch.kernel for launch in report.launches] == ["copy", "in_place"]
+    assert [launch.global_load.requests for launch in report.launches] == [32, 1]
+
+
+def test_results_are_right_while_counting(mod):
+    x, out = ramp(1024), torch.zeros(1024)
+    counted(mod.copy, 4, 256, x, out, 1024)
+    assert torch.equal(x, out)
+    a, b, c = torch.randn(64, 64), torch.randn(64, 64), torch.zeros(64, 64)
+    counted(mod.matmul_tiled, (4, 4), (16, 16), a, b, c, 64)
+    assert torch.allclose(c, a @ b, atol=1e-4)
