@@ -129,7 +129,7 @@ class _Writer:
         self.room(x.numel() * x.element_size())
         flat = x.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
         self.blobs.append(flat.view(torch.uint8).numpy().tobytes())
-        return ["T", dtype, [str(n) for n in x.shape]]
+        return ["T", dtype, [str(n) for n in x.shape], x.requires_grad or None]
 
     def ndarray(self, x):
         if x.dtype.name not in NUMPY:
@@ -234,13 +234,15 @@ class _Reader:
         self.at += size
         return dtype, sizes, data
 
-    def tensor(self, depth, dtype, shape):
+    def tensor(self, depth, dtype, shape, requires_grad):
         dtype, sizes, data = self.blob(depth, dtype, shape, DTYPES)
         if not data:
-            return torch.empty(sizes, dtype=DTYPES[dtype])
-        if dtype == "bool":                  # any byte but 0 and 1 would be no boolean
-            return (torch.frombuffer(data, dtype=torch.uint8) != 0).reshape(sizes)
-        return torch.frombuffer(data, dtype=DTYPES[dtype]).reshape(sizes)
+            x = torch.empty(sizes, dtype=DTYPES[dtype])
+        elif dtype == "bool":                # any byte but 0 and 1 would be no boolean
+            x = (torch.frombuffer(data, dtype=torch.uint8) != 0).reshape(sizes)
+        else:
+            x = torch.frombuffer(data, dtype=DTYPES[dtype]).reshape(sizes)
+        return x.requires_grad_() if requires_grad is True and (x.is_floating_point() or x.is_complex()) else x
 
     def ndarray(self, depth, dtype, shape):
         import numpy
@@ -252,4 +254,4 @@ class _Reader:
 
 _READ = {"s": (1, _Reader.text), "i": (1, _Reader.integer), "f": (1, _Reader.real), "c": (2, _Reader.complex),
          "y": (1, _Reader.dtype), "t": (1, _Reader.tuple), "l": (1, _Reader.parts), "d": (1, _Reader.dict),
-         "o": (2, _Reader.opaque), "T": (2, _Reader.tensor), "N": (2, _Reader.ndarray)}
+         "o": (2, _Reader.opaque), "T": (3, _Reader.tensor), "N": (2, _Reader.ndarray)}

@@ -1,0 +1,414 @@
+"""Running a student's code in a process that can do no harm, and believing nothing that it says.
+
+    with Sandbox() as sandbox:
+        reply = sandbox.run(request, source)        # a runner.Request and text; a Reply
+
+One process with torch loaded waits, and forks once for each run (a few milliseconds); the fork builds its walls
+(`walls.py`), runs the code, sends plain data back (`wire.py`) and is ended with everything it has started.
+"""
+from __future__ import annotations
+
+import json
+import os
+import select
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+from . import walls, wire
+from .runner import Failure, Foreign, Outcome, Request, Run
+
+HERE = Path(__file__).resolve().parent
+PACKAGE = HERE.parent
+COURSE = PACKAGE.parent
+CHILD_FILES = ("walls", "wire", "watch", "runner", "kernels")      # all that the child has of this folder
+ENGINE = [PACKAGE / "__init__.py", PACKAGE / "cuda", COURSE / "kernels" / "laptop"]
+COMPILERS = ("c++", "g++", "clang++", "ninja", "ld", "as")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What one run may take."""
+    seconds: float = 20.0           # on the clock
+    cpu: int = 20                   # of processor time, one process
+    memory: int = 3 << 30           # address space of one process, beyond what torch has mapped
+    resident: int = 1 << 30         # memory really used, all processes of the run
+    processes: int = 32             # threads included
+    file_bytes: int = 64 << 20      # one file
+    disk_bytes: int = 128 << 20     # all files of the run
+    output_bytes: int = 64 << 10    # kept of what it prints past Python
+    reply_bytes: int = 64 << 20
+
+
+@dataclass
+class Reply:
+    """What became of a run: `run` if a well-formed answer came, else `trouble` says why not."""
+    run: Run | None = None
+    trouble: str = ""
+    used: tuple[str, ...] = ()      # forbidden operations that were seen while it ran
+    output: str = ""
+
+
+class SandboxError(RuntimeError):
+    """The machine cannot do what the sandbox needs; no fault of the student's."""
+
+
+# --- folders -----------------------------------------------------------------------------------------------------
+
+def hidden_paths(extra=()) -> list[Path]:
+    """What no student's code may read: the course with its solutions, and whatever the caller adds."""
+    return [Path(p).resolve() for p in (COURSE, PACKAGE, *extra)]
+
+
+def readable_paths(hidden: list[Path]) -> tuple[list[str], list[str]]:
+    """(readable, listable): Python, torch, the compilers and the engine, without what is hidden below them."""
+    roots = {Path(p).resolve() for p in (sys.prefix, sys.base_prefix, *sys.path) if p}
+    roots |= {Path(p) for p in ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/proc/cpuinfo",
+                                "/proc/meminfo", "/sys/devices/system/cpu")}
+    for tool in COMPILERS:
+        if found := shutil.which(os.environ.get("CXX", tool) if tool == "c++" else tool):
+            roots.add(Path(found).resolve().parent.parent)
+    roots = {r for r in roots if r.exists() and r not in hidden and r not in (Path("/"), Path.home())}
+    roots = {r for r in roots if not any(h == r or h in r.parents for h in hidden) or _is_python(r)}
+    readable, listable = [], []
+    for root in sorted(roots):
+        _allow(root, hidden, readable, listable)
+    readable += [str(p) for p in ENGINE if p.exists()]
+    return readable, listable
+
+
+def _is_python(root: Path) -> bool:
+    """An environment may lie inside the course's clone (.venv)."""
+    return any(Path(p).resolve() in (root, *root.parents) for p in (sys.prefix, sys.base_prefix))
+
+
+def _allow(path: Path, hidden: list[Path], readable: list[str], listable: list[str]) -> None:
+    if path in hidden:
+        return
+    if not any(path in h.parents for h in hidden):
+        readable.append(str(path))
+        return
+    listable.append(str(path))                    # Landlock only ever adds: name the neighbours of what is hidden
+    for part in path.iterdir():
+        if not part.is_symlink():
+            _allow(part, hidden, readable, listable)
+
+
+def closed_to_others(paths: list[str]) -> bool:
+    """Whether an unprivileged user cannot even reach one of the paths."""
+    folders = {parent for path in paths for parent in (Path(path), *Path(path).parents)}
+    return any(f.is_dir() and not f.stat().st_mode & stat.S_IXOTH for f in folders)
+
+
+def spare_uid() -> int:
+    """A user that owns nothing, one for each marking process; 0 if this one is not root."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return 0
+    wanted = walls.SPARE_UIDS + os.getpid() % 1_000_000
+    for line in Path("/proc/self/uid_map").read_text().splitlines():
+        first, _, count = map(int, line.split())
+        if first <= wanted < first + count:
+            return wanted
+    return 65534                                  # a container with few users: nobody
+
+
+# --- the sandbox -------------------------------------------------------------------------------------------------
+
+class Sandbox:
+    """A warm process to run students' code in. Not shared between threads."""
+
+    def __init__(self, strict: bool = True, hide=()):
+        """`strict`: refuse to run if a wall cannot be built; else build those that can be."""
+        self.strict = strict
+        self.base = Path(tempfile.mkdtemp(prefix="course-marking-"))
+        self.base.chmod(0o711)
+        self.readable, self.listable = readable_paths(hidden_paths(hide))
+        self.uid = spare_uid()
+        self.search = bool(self.uid) and closed_to_others(self.readable)
+        self.runs = 0
+        self.process = self.control = None
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    def start(self) -> None:
+        """Start the warm process, unless it runs."""
+        if self.process is not None and self.process.poll() is None:
+            return
+        self.stop()
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        files = {f"course_lib.exercises.{name}": str(HERE / f"{name}.py") for name in CHILD_FILES
+                 if (HERE / f"{name}.py").exists()}
+        sys_path = [p for p in sys.path if p and Path(p).resolve() not in (COURSE, HERE)]
+        config = {"sys_path": sys_path, "package": str(PACKAGE), "files": files, "preload": ["course_lib.cuda"]}
+        self.log = tempfile.TemporaryFile()
+        with theirs:
+            self.process = subprocess.Popen(
+                [sys.executable, "-I", str(HERE / "child.py"), str(theirs.fileno()), json.dumps(config)],
+                pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
+                env=self.environment(self.base), cwd=self.base, start_new_session=True)
+        self.control = ours
+        self.control.settimeout(60)
+        if self._line() != b"ready":
+            self.log.seek(0)
+            said = self.log.read()[-2000:].decode(errors="replace")
+            self.stop()
+            raise SandboxError(f"the marking process did not start:\n{said}")
+
+    def environment(self, folder: Path) -> dict[str, str]:
+        """Nothing of ours but what Python and a compiler need."""
+        kept = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "CXX", "CC", "SYSTEMROOT")}
+        path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
+        return {**kept, "PATH": path, "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1",
+                "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "COURSE_CACHE": str(folder / "build"),
+                "PYTHONDONTWRITEBYTECODE": "1"}
+
+    def stop(self) -> None:
+        if self.control is not None:
+            self.control.close()
+        if self.process is not None:
+            try:
+                self.process.wait(2)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.log.close()
+        self.process = self.control = None
+
+    def close(self) -> None:
+        self.stop()
+        _remove(self.base)
+
+    def run(self, request: Request, source: str, forbid=(), limits: Limits | None = None) -> Reply:
+        """Run a student's source on the request's inputs. Never raises for anything the student did."""
+        limits = limits or Limits(seconds=2 * request.limit + 10, cpu=int(2 * request.limit) + 10)
+        task = {"request": {f.name: getattr(request, f.name) for f in fields(request)}, "source": source,
+                "forbid": list(forbid), "limit": limits.reply_bytes}
+        message = wire.pack(task)
+        for attempt in (1, 2):
+            try:
+                self.start()
+                return self._run(message, limits)
+            except (OSError, json.JSONDecodeError):            # the warm process is gone: a second one may do
+                self.stop()
+        return Reply(trouble="the marking process was ended twice while this code ran")
+
+    def _run(self, message: bytes, limits: Limits) -> Reply:
+        self.runs += 1
+        folder = self.base / f"run{self.runs}"
+        folder.mkdir(mode=0o700)
+        if self.uid:
+            os.chown(folder, self.uid, self.uid)
+        reply_read, reply_write = os.pipe()
+        output_read, output_write = os.pipe()
+        try:
+            with tempfile.TemporaryFile() as request:
+                request.write(message)
+                request.flush()
+                os.lseek(request.fileno(), 0, os.SEEK_SET)
+                job = json.dumps(self._job(folder, limits)).encode()
+                socket.send_fds(self.control, [job], [request.fileno(), reply_write, output_write])
+            os.close(reply_write)
+            os.close(output_write)
+            reply_write = output_write = None
+            reply, output, cut = self._listen(reply_read, output_read, limits)
+            ended = json.loads(self._line())
+        finally:
+            for fd in (reply_read, output_read, reply_write, output_write):
+                if fd is not None:
+                    os.close(fd)
+            _remove(folder)
+        return _read_reply(reply, output.decode("utf-8", "replace"), ended, cut)
+
+    def _job(self, folder: Path, limits: Limits) -> dict:
+        linux = sys.platform == "linux"
+        version = walls.landlock_version()
+        return {"folder": str(folder), "environment": self.environment(folder), "walls": linux, "strict": self.strict,
+                "landlock": version, "seccomp": linux and (self.strict or walls.has_seccomp()),
+                "uid": self.uid if version or not self.search else 0, "keep_search": self.search,
+                "readable": self.readable, "listable": self.listable,
+                **{name: getattr(limits, name) for name in ("seconds", "cpu", "memory", "resident", "processes", "file_bytes",
+                                                            "disk_bytes")}}
+
+    def _listen(self, reply_fd: int, output_fd: int, limits: Limits) -> tuple[bytes, bytes, str]:
+        """Read both pipes until nobody can write to them any more; tell the warm process to end the run when we have all."""
+        reply, output, told, cut = bytearray(), bytearray(), False, ""
+        waiting = {reply_fd, output_fd}
+        deadline = time.monotonic() + limits.seconds + 30
+        while waiting:
+            ready, _, _ = select.select(list(waiting), [], [], max(0.0, deadline - time.monotonic()))
+            if not ready:
+                raise OSError("the marking process does not end its run")
+            for fd in ready:
+                data = os.read(fd, 1 << 16)
+                if not data:
+                    waiting.discard(fd)
+                elif fd == output_fd:
+                    output += data[:max(0, limits.output_bytes - len(output))]
+                elif len(reply) <= limits.reply_bytes + 16:
+                    reply += data
+            complete = len(reply) >= 8 and len(reply) >= 8 + int.from_bytes(reply[:8], "little")
+            if not told and (complete or len(reply) > limits.reply_bytes + 16):
+                cut = "" if complete else "its answer is too large"
+                self.control.send(b"x")
+                told = True
+        return bytes(reply), bytes(output), cut
+
+    def _line(self) -> bytes:
+        line = bytearray()
+        while not line.endswith(b"\n"):
+            byte = self.control.recv(1)
+            if not byte:
+                return b"null" if not line else bytes(line)
+            line += byte
+        return bytes(line).strip()
+
+
+def _remove(folder: Path) -> None:
+    """Remove a folder that a student's code may have filled with anything."""
+    try:
+        shutil.rmtree(folder)
+    except (OSError, RecursionError):
+        subprocess.run(["chmod", "-R", "u+rwX", "--", str(folder)], stderr=subprocess.DEVNULL)
+        subprocess.run(["rm", "-rf", "--", str(folder)], stderr=subprocess.DEVNULL)
+
+
+# --- what came back ----------------------------------------------------------------------------------------------
+
+STOPPED = {"time": "did not end in time", "memory": "took too much memory", "disk": "wrote too much to the disk"}
+
+
+def _read_reply(reply: bytes, output: str, ended: dict | None, cut: str) -> Reply:
+    output = wire.text_of(output)
+    if ended is None:
+        return Reply(trouble="the marking process ended", output=output)
+    size = int.from_bytes(reply[:8], "little")
+    if cut or len(reply) < 8 + size or not size:
+        return Reply(trouble=f"no answer came: {cut or _why(ended, reply)}", output=output)
+    try:
+        answer = wire.unpack(reply[8:8 + size])         # what follows the first answer is nobody's
+        if isinstance(answer, dict) and set(answer) == {"walls"}:
+            raise SandboxError(f"a wall could not be built: {answer['walls']}")
+        return Reply(read_run(answer), used=_texts(answer["used"]), output=output)
+    except (wire.WireError, KeyError, TypeError, ValueError, AttributeError) as error:
+        return Reply(trouble=f"what came back is no answer ({error})", output=output)
+
+
+def _why(ended: dict, reply: bytes) -> str:
+    status = ended["status"]
+    if ended["stopped"] in STOPPED:
+        return f"the code {STOPPED[ended['stopped']]}"
+    if reply:
+        return "something was written that is no answer"
+    if status is not None and status < 0:
+        names = {signal.SIGSEGV: "crashed (it reached for memory that is not its own)", signal.SIGKILL: "was ended from inside",
+                 signal.SIGXCPU: "took too much processor time", signal.SIGABRT: "aborted"}
+        return f"the process {names.get(-status, f'was ended by signal {-status}')}"
+    return "the code ended the process that ran it"
+
+
+def _texts(value: Any) -> tuple[str, ...]:
+    return tuple(wire.text_of(v, 200) for v in value if isinstance(v, str))
+
+
+def read_run(answer: Any) -> Run:
+    """A Run from plain data, every field checked: the process that sent it is not to be trusted."""
+    return Run([_outcome(o) for o in _list(answer["outcomes"])[:10_000]], _failure(answer["failure"]), _text(answer["printed"]))
+
+
+def _outcome(data: dict) -> Outcome:
+    return Outcome(value=_thawed(data["value"]), failure=_failure(data["failure"]), printed=_text(data["printed"]),
+                   changed=[_text(c) for c in _list(data["changed"])], shares=[_text(s) for s in _list(data["shares"])],
+                   nan=_plain_dict(data["nan"]), counts=_plain_dict(data["counts"]))
+
+
+def _failure(data: dict | None) -> Failure | None:
+    if data is None:
+        return None
+    line = data["line"]
+    if line is not None and type(line) is not int:
+        raise TypeError("a line is a number")
+    return Failure(_text(data["kind"]), _text(data["message"]), line, _text(data["text"]), _text(data["name"]))
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError("a text is no text")
+    return wire.text_of(value, 8000)
+
+
+def _list(value: Any) -> list:
+    if not isinstance(value, list):
+        raise TypeError("a list is no list")
+    return value
+
+
+def _plain_dict(value: Any) -> dict | None:
+    if value is not None and not isinstance(value, dict):
+        raise TypeError("a dict is no dict")
+    return value
+
+
+def _thawed(value: Any) -> Any:
+    if isinstance(value, wire.Opaque):
+        return Foreign(value.type, value.text)
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_thawed, value))
+    if isinstance(value, dict):
+        return {k: _thawed(v) for k, v in value.items()}
+    return value
+
+
+# --- are the walls there? ----------------------------------------------------------------------------------------
+
+PROBE = '''
+import ctypes, os, socket
+found = []
+def attempt(what, action):
+    try:
+        action()
+    except (OSError, MemoryError):
+        return
+    found.append(what)
+attempt("reading the solutions", lambda: open(SECRET).read())
+attempt("writing outside its folder", lambda: open(OUTSIDE, "w").close())
+attempt("the network", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+attempt("another process's memory", lambda: open(f"/proc/{PARENT}/mem", "rb"))
+attempt("signals to other processes", lambda: os.kill(PARENT, 0))
+attempt("large files", lambda: os.ftruncate(os.open("large", os.O_CREAT | os.O_RDWR), 1 << 40))
+attempt("unlimited memory", lambda: bytearray(1 << 44))
+if hasattr(os, "geteuid") and os.geteuid() == 0:
+    found.append("the rights of root")
+open("own", "w").write("x")
+probe = found
+'''
+
+
+def missing_walls(sandbox: Sandbox) -> list[str]:
+    """What a student's code could do here that it must not be able to do; [] when every wall stands."""
+    gone = walls.missing()
+    if gone and sandbox.strict:
+        return gone
+    outside = sandbox.base.parent / f"{sandbox.base.name}-outside"
+    source = f"SECRET, OUTSIDE, PARENT = {str(HERE / 'attention.py')!r}, {str(outside)!r}, {os.getpid()}\n{PROBE}"
+    request = Request(id="0.0", language="python", name="probe", value=True, is_class=False, given={}, call=None, inputs=[((), {})])
+    try:
+        reply = sandbox.run(request, source)
+    except SandboxError as error:
+        return [str(error)]
+    finally:
+        outside.unlink(missing_ok=True)
+    if reply.run is None or reply.run.failure:
+        return [reply.trouble or reply.run.failure.message]
+    return list(_texts(reply.run.outcomes[0].value))
