@@ -111,7 +111,7 @@ class Block(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """tokens -> logits of the next token at every position. The embedding also reads out the logits (tied)."""
+    """tokens -> logits of the next token at every position. The embedding is also the read-out (tied)."""
 
     def __init__(self, config):
         super().__init__()
@@ -171,7 +171,7 @@ class LanguageModel(nn.Module):
 
     @torch.no_grad()
     def generate(self, tokens, n_new, temperature=0.0, generator=None):
-        """tokens (batch, n) and n_new more. At temperature 0 always the likeliest, else drawn from softmax."""
+        """tokens (batch, n) and n_new more. At temperature 0 the likeliest, else drawn."""
         if tokens.dim() != 2 or tokens.shape[1] == 0:
             raise ValueError(f"tokens must be (batch, n) with n at least 1; got shape {tuple(tokens.shape)}")
         if not temperature >= 0:

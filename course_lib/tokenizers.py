@@ -24,7 +24,7 @@ class CharTokenizer:
         try:
             numbers = np.fromiter((self._number[c] for c in text), np.int64, len(text))
         except KeyError as error:
-            raise ValueError(f"text has the character {error.args[0]!r}, which is not in the vocabulary") from None
+            raise ValueError(f"text has {error.args[0]!r}, which is not in the vocabulary") from None
         return torch.from_numpy(numbers)
 
     def decode(self, tokens) -> str:

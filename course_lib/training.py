@@ -13,7 +13,7 @@ from safetensors.torch import save_file
 
 
 def random_batch(data, batch, block, generator):
-    """tokens and targets, each (batch, block): random windows of data (n,), the targets one place further on."""
+    """tokens and targets, each (batch, block): random windows of data (n,), targets one further on."""
     if len(data) <= block:
         raise ValueError(f"data must be longer than a block of {block} tokens; got {len(data)}")
     starts = torch.randint(len(data) - block, (batch,), generator=generator)
@@ -37,11 +37,12 @@ def make_optimizer(model, peak, weight_decay):
     return torch.optim.AdamW(groups, lr=peak, betas=(0.9, 0.95), fused=True)
 
 
-def train(model, data, *, steps, batch=8, block=256, peak=2e-3, warmup=100, weight_decay=0.1, clip=1.0, seed=0,
-          validation=None, check_every=200, report=None):
-    """Train model in place on data, a row of tokens (n,); returns [(step, training loss, validation loss or None)].
+def train(model, data, *, steps, batch=8, block=256, peak=2e-3, warmup=100, weight_decay=0.1, clip=1.0,
+          seed=0, validation=None, check_every=200, report=None):
+    """Train model in place on data, a row of tokens (n,).
 
-    model needs loss(tokens, targets). report, if given, is called with each entry of the result as it comes.
+    Returns [(step, training loss, validation loss or None)], an entry each check_every steps. model needs
+    loss(tokens, targets). report, if given, is called with each entry as it comes.
     """
     generator = torch.Generator().manual_seed(seed)
     optimizer = make_optimizer(model, peak, weight_decay)
@@ -68,7 +69,7 @@ def train(model, data, *, steps, batch=8, block=256, peak=2e-3, warmup=100, weig
 
 @torch.no_grad()
 def evaluate(model, data, block=256, batch=32, blocks=None):
-    """The mean loss over data cut into blocks, the same ones each time: all of them, or that many, spread out."""
+    """The mean loss over data cut into blocks: all of them, or that many, evenly spread."""
     model_was_training, count = model.training, (len(data) - 1) // block
     if count == 0:
         raise ValueError(f"data must be longer than a block of {block} tokens; got {len(data)}")
@@ -81,7 +82,7 @@ def evaluate(model, data, block=256, batch=32, blocks=None):
 
 
 def save_checkpoint(path, tensors, about):
-    """Write tensors and about (anything json can hold) so that path is always a whole file, the old or the new."""
+    """Write tensors and about (what json can hold); path is always a whole file, the old or the new."""
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
@@ -102,7 +103,7 @@ def load_checkpoint(path):
             about = json.loads((file.metadata() or {})["about"])
             return {name: file.get_tensor(name) for name in file.keys()}, about
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
-        raise ValueError(f"path must be a checkpoint of this course; {path} is not, or is damaged: {error}") from None
+        raise ValueError(f"path must be a checkpoint of this course, whole; {path} is not: {error}") from None
 
 
 def train_command(argv):
@@ -116,7 +117,7 @@ def train_command(argv):
     for name, default in (("steps", 4000), ("batch", 8), ("block", 256), ("layers", 4), ("heads", 4),
                           ("width", 128), ("hidden", 256), ("context", 256), ("seed", 0), ("warmup", 100)):
         parser.add_argument(f"--{name}", type=int, default=default, help=f"{default} unless given")
-    parser.add_argument("--peak", type=float, default=2e-3, help="the highest learning rate; 0.002 unless given")
+    parser.add_argument("--peak", type=float, default=2e-3, help="highest learning rate; 0.002 unless given")
     parser.add_argument("--dtype", choices=("float32", "float16", "bfloat16"), default="float16",
                         help="of the weights in the file; training is in float32")
     args = parser.parse_args(argv)
@@ -137,10 +138,11 @@ def train_command(argv):
               f"{speed:,.0f} tokens/s  {left / 60:.1f} min left", flush=True)
 
     sample = validation[:64 * args.block + 1]
-    train(model, data, steps=args.steps, batch=args.batch, block=args.block, peak=args.peak, warmup=args.warmup,
-          seed=args.seed, validation=sample, report=report)
+    train(model, data, steps=args.steps, batch=args.batch, block=args.block, peak=args.peak,
+          warmup=args.warmup, seed=args.seed, validation=sample, report=report)
     loss = evaluate(model, validation, args.block)
     language_model.save(args.out, model, tokenizer, getattr(torch, args.dtype),
-                        command="python -m course_lib train " + " ".join(argv), validation_loss=round(loss, 4))
+                        command=" ".join(["python -m course_lib train", *argv]),
+                        validation_loss=round(loss, 4))
     print(f"{args.out}: validation loss {loss:.4f} over {len(validation):,} characters", file=sys.stderr)
     return 0

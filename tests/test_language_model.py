@@ -8,8 +8,8 @@ import torch
 from course_lib import attention, datasets, language_model
 from course_lib.language_model import Config, LanguageModel
 from course_lib.tokenizers import CharTokenizer
-from course_lib.training import (evaluate, learning_rate, load_checkpoint, random_batch, save_checkpoint, train,
-                                 train_command)
+from course_lib.training import (evaluate, learning_rate, load_checkpoint, random_batch, save_checkpoint,
+                                 train, train_command)
 
 SMALL = Config(vocab_size=11, n_layers=2, n_heads=2, d_model=16, d_hidden=24, context=32)
 
@@ -69,12 +69,14 @@ def test_generate():
 
 
 @pytest.mark.parametrize("argument, call", [
-    ("d_model", lambda: Config(11, d_model=18, n_heads=4)), ("d_model", lambda: Config(11, d_model=12, n_heads=4)),
+    ("d_model", lambda: Config(11, d_model=18, n_heads=4)),
+    ("d_model", lambda: Config(11, d_model=12, n_heads=4)),
     ("vocab_size", lambda: Config(0)), ("attention", lambda: Config(11, attention="magic")),
     ("tokens", lambda: small_model()(tokens(1, 33))), ("tokens", lambda: small_model()(tokens(5))),
     ("tokens", lambda: small_model().generate(tokens(1, 0), 3)),
     ("temperature", lambda: small_model().generate(tokens(1, 3), 3, -1.0)),
-    ("data", lambda: random_batch(tokens(8), 2, 8, None)), ("data", lambda: evaluate(small_model(), tokens(8), 8)),
+    ("data", lambda: random_batch(tokens(8), 2, 8, None)),
+    ("data", lambda: evaluate(small_model(), tokens(8), 8)),
     ("text", lambda: CharTokenizer("ab").encode("abc")), ("vocabulary", lambda: CharTokenizer("aa")),
     ("split", lambda: datasets.shakespeare("all")),
 ])
@@ -107,7 +109,7 @@ def test_learning_rate():
 def test_training_learns_and_repeats():
     data = torch.arange(400) % SMALL.vocab_size
     models = [small_model(), small_model()]
-    runs = [train(model, data, steps=60, batch=4, block=16, warmup=5, check_every=25, validation=data)
+    runs = [train(model, data, steps=60, batch=4, block=16, peak=2e-2, warmup=5, check_every=25, validation=data)
             for model in models]
     assert runs[0] == runs[1] and [step for step, *_ in runs[0]] == [25, 50, 60]
     assert runs[0][-1][2] < 0.5 < runs[0][0][1]
