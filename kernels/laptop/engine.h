@@ -166,6 +166,9 @@ enum Operation { SYNCWARP, SHUFFLE, VOTE, MATCH, REDUCE, MMA, OTHER };
 const Exchange& warp_exchange(unsigned mask, const void* value, unsigned bytes, Operation operation,
                               bool orders_memory, const void* site);
 
+// The lanes of this warp that reached this very call together (__activemask, coalesced_threads).
+unsigned converged_lanes(const void* site);
+
 // ---- Block barrier. Returns how many threads (bit 0..30) gave a predicate that is not 0, with `threads`
 // filled with how many took part: count, and, or follow from the two.
 struct Arrived { int count, threads; };

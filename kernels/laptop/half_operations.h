@@ -5,16 +5,14 @@
 // + - * / and the square root come out as if they had been computed exactly. Parameters are taken by value:
 // the load happens in the kernel's own line.
 
-#define LAPTOP_OP LAPTOP_QUIET inline
-
 // ---- one number
-LAPTOP_OP float laptop_widen(LAPTOP_SCALAR a) { return LAPTOP_FORMAT::widen(a.laptop_bits()); }
-LAPTOP_OP LAPTOP_SCALAR laptop_narrow(LAPTOP_SCALAR, float a) {
+LAPTOP_FN float laptop_widen(LAPTOP_SCALAR a) { return LAPTOP_FORMAT::widen(a.laptop_bits()); }
+LAPTOP_FN LAPTOP_SCALAR laptop_narrow(LAPTOP_SCALAR, float a) {
     return LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::narrow(a));
 }
 
 #define LAPTOP_BINARY(name, expression)                                                      \
-    LAPTOP_OP LAPTOP_SCALAR name(LAPTOP_SCALAR a, LAPTOP_SCALAR b) {                         \
+    LAPTOP_FN LAPTOP_SCALAR name(LAPTOP_SCALAR a, LAPTOP_SCALAR b) {                         \
         float x = laptop_widen(a), y = laptop_widen(b);                                      \
         return LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::narrow(expression));                \
     }
@@ -35,50 +33,50 @@ LAPTOP_BINARY(__hmax_nan, std::isnan(x) || std::isnan(y) ? NAN : x > y || (x == 
 LAPTOP_BINARY(__hmin_nan, std::isnan(x) || std::isnan(y) ? NAN : x < y || (x == y && std::signbit(x)) ? x : y)
 #undef LAPTOP_BINARY
 
-LAPTOP_OP LAPTOP_SCALAR __hfma(LAPTOP_SCALAR a, LAPTOP_SCALAR b, LAPTOP_SCALAR c) {
+LAPTOP_FN LAPTOP_SCALAR __hfma(LAPTOP_SCALAR a, LAPTOP_SCALAR b, LAPTOP_SCALAR c) {
     return LAPTOP_SCALAR::laptop_from(
         laptop::fused_multiply_add<LAPTOP_FORMAT>(laptop_widen(a), laptop_widen(b), laptop_widen(c)));
 }
-LAPTOP_OP LAPTOP_SCALAR __hneg(LAPTOP_SCALAR a) { return LAPTOP_SCALAR::laptop_from(a.laptop_bits() ^ 0x8000); }
-LAPTOP_OP LAPTOP_SCALAR __habs(LAPTOP_SCALAR a) { return LAPTOP_SCALAR::laptop_from(a.laptop_bits() & 0x7fff); }
-LAPTOP_OP bool __hisnan(LAPTOP_SCALAR a) { return (a.laptop_bits() & 0x7fff) > LAPTOP_FORMAT::infinity; }
-LAPTOP_OP int __hisinf(LAPTOP_SCALAR a) {
+LAPTOP_FN LAPTOP_SCALAR __hneg(LAPTOP_SCALAR a) { return LAPTOP_SCALAR::laptop_from(a.laptop_bits() ^ 0x8000); }
+LAPTOP_FN LAPTOP_SCALAR __habs(LAPTOP_SCALAR a) { return LAPTOP_SCALAR::laptop_from(a.laptop_bits() & 0x7fff); }
+LAPTOP_FN bool __hisnan(LAPTOP_SCALAR a) { return (a.laptop_bits() & 0x7fff) > LAPTOP_FORMAT::infinity; }
+LAPTOP_FN int __hisinf(LAPTOP_SCALAR a) {
     return (a.laptop_bits() & 0x7fff) != LAPTOP_FORMAT::infinity ? 0 : a.laptop_bits() & 0x8000 ? -1 : 1;
 }
-LAPTOP_OP LAPTOP_SCALAR __hfma_sat(LAPTOP_SCALAR a, LAPTOP_SCALAR b, LAPTOP_SCALAR c) {
+LAPTOP_FN LAPTOP_SCALAR __hfma_sat(LAPTOP_SCALAR a, LAPTOP_SCALAR b, LAPTOP_SCALAR c) {
     float exact = laptop_widen(__hfma(a, b, c));
     return laptop_narrow(a, std::fmin(std::fmax(exact, 0.0f), 1.0f));
 }
-LAPTOP_OP LAPTOP_SCALAR __hfma_relu(LAPTOP_SCALAR a, LAPTOP_SCALAR b, LAPTOP_SCALAR c) {
+LAPTOP_FN LAPTOP_SCALAR __hfma_relu(LAPTOP_SCALAR a, LAPTOP_SCALAR b, LAPTOP_SCALAR c) {
     LAPTOP_SCALAR result = __hfma(a, b, c);
     return __hisnan(result) || laptop_widen(result) > 0 ? result : LAPTOP_SCALAR::laptop_from(0);
 }
 
 // ---- comparisons: the plain ones are false for a NaN, the ones ending in u are true for it
 #define LAPTOP_COMPARE(name, op)                                                              \
-    LAPTOP_OP bool __h##name(LAPTOP_SCALAR a, LAPTOP_SCALAR b) {                              \
+    LAPTOP_FN bool __h##name(LAPTOP_SCALAR a, LAPTOP_SCALAR b) {                              \
         float x = laptop_widen(a), y = laptop_widen(b);                                       \
         return !std::isnan(x) && !std::isnan(y) && x op y;                                    \
     }                                                                                         \
-    LAPTOP_OP bool __h##name##u(LAPTOP_SCALAR a, LAPTOP_SCALAR b) {                           \
+    LAPTOP_FN bool __h##name##u(LAPTOP_SCALAR a, LAPTOP_SCALAR b) {                           \
         float x = laptop_widen(a), y = laptop_widen(b);                                       \
         return std::isnan(x) || std::isnan(y) || x op y;                                      \
     }                                                                                         \
-    LAPTOP_OP LAPTOP_PAIR __h##name##2(LAPTOP_PAIR a, LAPTOP_PAIR b) {                        \
+    LAPTOP_FN LAPTOP_PAIR __h##name##2(LAPTOP_PAIR a, LAPTOP_PAIR b) {                        \
         return {LAPTOP_SCALAR::laptop_from(__h##name(a.x, b.x) ? LAPTOP_FORMAT::one : 0),     \
                 LAPTOP_SCALAR::laptop_from(__h##name(a.y, b.y) ? LAPTOP_FORMAT::one : 0)};    \
     }                                                                                         \
-    LAPTOP_OP LAPTOP_PAIR __h##name##u2(LAPTOP_PAIR a, LAPTOP_PAIR b) {                       \
+    LAPTOP_FN LAPTOP_PAIR __h##name##u2(LAPTOP_PAIR a, LAPTOP_PAIR b) {                       \
         return {LAPTOP_SCALAR::laptop_from(__h##name##u(a.x, b.x) ? LAPTOP_FORMAT::one : 0),  \
                 LAPTOP_SCALAR::laptop_from(__h##name##u(a.y, b.y) ? LAPTOP_FORMAT::one : 0)}; \
     }                                                                                         \
-    LAPTOP_OP unsigned __h##name##2_mask(LAPTOP_PAIR a, LAPTOP_PAIR b) {                      \
+    LAPTOP_FN unsigned __h##name##2_mask(LAPTOP_PAIR a, LAPTOP_PAIR b) {                      \
         return (__h##name(a.x, b.x) ? 0xffffu : 0) | (__h##name(a.y, b.y) ? 0xffff0000u : 0); \
     }                                                                                         \
-    LAPTOP_OP bool __hb##name##2(LAPTOP_PAIR a, LAPTOP_PAIR b) {                              \
+    LAPTOP_FN bool __hb##name##2(LAPTOP_PAIR a, LAPTOP_PAIR b) {                              \
         return __h##name(a.x, b.x) && __h##name(a.y, b.y);                                    \
     }                                                                                         \
-    LAPTOP_OP bool __hb##name##u2(LAPTOP_PAIR a, LAPTOP_PAIR b) {                             \
+    LAPTOP_FN bool __hb##name##u2(LAPTOP_PAIR a, LAPTOP_PAIR b) {                             \
         return __h##name##u(a.x, b.x) && __h##name##u(a.y, b.y);                              \
     }
 LAPTOP_COMPARE(eq, ==)
@@ -91,7 +89,7 @@ LAPTOP_COMPARE(ge, >=)
 
 // ---- two numbers at once
 #define LAPTOP_PAIRWISE(name, single)                                                         \
-    LAPTOP_OP LAPTOP_PAIR name(LAPTOP_PAIR a, LAPTOP_PAIR b) { return {single(a.x, b.x), single(a.y, b.y)}; }
+    LAPTOP_FN LAPTOP_PAIR name(LAPTOP_PAIR a, LAPTOP_PAIR b) { return {single(a.x, b.x), single(a.y, b.y)}; }
 LAPTOP_PAIRWISE(__hadd2, __hadd)
 LAPTOP_PAIRWISE(__hsub2, __hsub)
 LAPTOP_PAIRWISE(__hmul2, __hmul)
@@ -107,32 +105,32 @@ LAPTOP_PAIRWISE(__hmin2, __hmin)
 LAPTOP_PAIRWISE(__hmax2_nan, __hmax_nan)
 LAPTOP_PAIRWISE(__hmin2_nan, __hmin_nan)
 #undef LAPTOP_PAIRWISE
-LAPTOP_OP LAPTOP_PAIR __hfma2(LAPTOP_PAIR a, LAPTOP_PAIR b, LAPTOP_PAIR c) {
+LAPTOP_FN LAPTOP_PAIR __hfma2(LAPTOP_PAIR a, LAPTOP_PAIR b, LAPTOP_PAIR c) {
     return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
 }
-LAPTOP_OP LAPTOP_PAIR __hfma2_sat(LAPTOP_PAIR a, LAPTOP_PAIR b, LAPTOP_PAIR c) {
+LAPTOP_FN LAPTOP_PAIR __hfma2_sat(LAPTOP_PAIR a, LAPTOP_PAIR b, LAPTOP_PAIR c) {
     return {__hfma_sat(a.x, b.x, c.x), __hfma_sat(a.y, b.y, c.y)};
 }
-LAPTOP_OP LAPTOP_PAIR __hfma2_relu(LAPTOP_PAIR a, LAPTOP_PAIR b, LAPTOP_PAIR c) {
+LAPTOP_FN LAPTOP_PAIR __hfma2_relu(LAPTOP_PAIR a, LAPTOP_PAIR b, LAPTOP_PAIR c) {
     return {__hfma_relu(a.x, b.x, c.x), __hfma_relu(a.y, b.y, c.y)};
 }
-LAPTOP_OP LAPTOP_PAIR __hneg2(LAPTOP_PAIR a) { return {__hneg(a.x), __hneg(a.y)}; }
-LAPTOP_OP LAPTOP_PAIR __habs2(LAPTOP_PAIR a) { return {__habs(a.x), __habs(a.y)}; }
-LAPTOP_OP LAPTOP_PAIR __hisnan2(LAPTOP_PAIR a) {
+LAPTOP_FN LAPTOP_PAIR __hneg2(LAPTOP_PAIR a) { return {__hneg(a.x), __hneg(a.y)}; }
+LAPTOP_FN LAPTOP_PAIR __habs2(LAPTOP_PAIR a) { return {__habs(a.x), __habs(a.y)}; }
+LAPTOP_FN LAPTOP_PAIR __hisnan2(LAPTOP_PAIR a) {
     return {LAPTOP_SCALAR::laptop_from(__hisnan(a.x) ? LAPTOP_FORMAT::one : 0),
             LAPTOP_SCALAR::laptop_from(__hisnan(a.y) ? LAPTOP_FORMAT::one : 0)};
 }
-LAPTOP_OP LAPTOP_PAIR __lowhigh2highlow(LAPTOP_PAIR a) { return {a.y, a.x}; }
-LAPTOP_OP float __low2float(LAPTOP_PAIR a) { return laptop_widen(a.x); }
-LAPTOP_OP float __high2float(LAPTOP_PAIR a) { return laptop_widen(a.y); }
+LAPTOP_FN LAPTOP_PAIR __lowhigh2highlow(LAPTOP_PAIR a) { return {a.y, a.x}; }
+LAPTOP_FN float __low2float(LAPTOP_PAIR a) { return laptop_widen(a.x); }
+LAPTOP_FN float __high2float(LAPTOP_PAIR a) { return laptop_widen(a.y); }
 
 // ---- functions: computed in float, rounded once
 #define LAPTOP_FUNCTION(name, expression)                                                     \
-    LAPTOP_OP LAPTOP_SCALAR h##name(LAPTOP_SCALAR a) {                                        \
+    LAPTOP_FN LAPTOP_SCALAR h##name(LAPTOP_SCALAR a) {                                        \
         float x = laptop_widen(a);                                                            \
         return LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::narrow(expression));                 \
     }                                                                                         \
-    LAPTOP_OP LAPTOP_PAIR h2##name(LAPTOP_PAIR a) { return {h##name(a.x), h##name(a.y)}; }
+    LAPTOP_FN LAPTOP_PAIR h2##name(LAPTOP_PAIR a) { return {h##name(a.x), h##name(a.y)}; }
 LAPTOP_FUNCTION(sqrt, std::sqrt(x))
 LAPTOP_FUNCTION(rsqrt, float(1.0 / std::sqrt(double(x))))
 LAPTOP_FUNCTION(rcp, 1.0f / x)
@@ -154,8 +152,8 @@ LAPTOP_FUNCTION(rint, std::nearbyint(x))
 
 // ---- operators
 #define LAPTOP_OPERATOR(op, single, pair)                                                     \
-    LAPTOP_OP LAPTOP_SCALAR operator op(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { return single(a, b); } \
-    LAPTOP_OP LAPTOP_PAIR operator op(LAPTOP_PAIR a, LAPTOP_PAIR b) { return pair(a, b); }    \
+    LAPTOP_FN LAPTOP_SCALAR operator op(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { return single(a, b); } \
+    LAPTOP_FN LAPTOP_PAIR operator op(LAPTOP_PAIR a, LAPTOP_PAIR b) { return pair(a, b); }    \
     LAPTOP_IN_PLACE LAPTOP_SCALAR& operator op##=(LAPTOP_SCALAR& a, LAPTOP_SCALAR b) { return a = single(a, b); } \
     LAPTOP_IN_PLACE LAPTOP_PAIR& operator op##=(LAPTOP_PAIR& a, LAPTOP_PAIR b) { return a = pair(a, b); }
 LAPTOP_OPERATOR(+, __hadd, __hadd2)
@@ -163,14 +161,14 @@ LAPTOP_OPERATOR(-, __hsub, __hsub2)
 LAPTOP_OPERATOR(*, __hmul, __hmul2)
 LAPTOP_OPERATOR(/, __hdiv, __h2div)
 #undef LAPTOP_OPERATOR
-LAPTOP_OP LAPTOP_SCALAR operator+(LAPTOP_SCALAR a) { return a; }
-LAPTOP_OP LAPTOP_SCALAR operator-(LAPTOP_SCALAR a) { return __hneg(a); }
-LAPTOP_OP LAPTOP_PAIR operator+(LAPTOP_PAIR a) { return a; }
-LAPTOP_OP LAPTOP_PAIR operator-(LAPTOP_PAIR a) { return __hneg2(a); }
+LAPTOP_FN LAPTOP_SCALAR operator+(LAPTOP_SCALAR a) { return a; }
+LAPTOP_FN LAPTOP_SCALAR operator-(LAPTOP_SCALAR a) { return __hneg(a); }
+LAPTOP_FN LAPTOP_PAIR operator+(LAPTOP_PAIR a) { return a; }
+LAPTOP_FN LAPTOP_PAIR operator-(LAPTOP_PAIR a) { return __hneg2(a); }
 
 #define LAPTOP_COMPARISON(op, single, pair)                                                   \
-    LAPTOP_OP bool operator op(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { return single(a, b); }     \
-    LAPTOP_OP bool operator op(LAPTOP_PAIR a, LAPTOP_PAIR b) { return pair(a, b); }
+    LAPTOP_FN bool operator op(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { return single(a, b); }     \
+    LAPTOP_FN bool operator op(LAPTOP_PAIR a, LAPTOP_PAIR b) { return pair(a, b); }
 LAPTOP_COMPARISON(==, __heq, __hbeq2)
 LAPTOP_COMPARISON(!=, __hneu, __hbneu2)
 LAPTOP_COMPARISON(<, __hlt, __hblt2)
@@ -192,7 +190,6 @@ LAPTOP_STEP(++, __hadd)
 LAPTOP_STEP(--, __hsub)
 #undef LAPTOP_STEP
 
-#undef LAPTOP_OP
 #undef LAPTOP_SCALAR
 #undef LAPTOP_PAIR
 #undef LAPTOP_FORMAT

@@ -1,19 +1,12 @@
 // The bits of the two 16-bit floats: exact conversions to and from float and double, in plain integer arithmetic.
-// cuda_fp16.h and cuda_bf16.h build their types on these. Nothing here reads a kernel's memory, so nothing is traced.
+// cuda_fp16.h and cuda_bf16.h build their types on these. Everything here is LAPTOP_QUIET: it reads no memory of
+// a kernel, and its branches depend on data, so that to the tracer lanes that round differently must not look divergent.
 #pragma once
 #include <cmath>
 #include <cstdint>
 #include <cstring>
 
-// QUIET functions are invisible to the tracer: no access hooks, and no basic blocks. The second matters as much:
-// rounding branches on the data, and lanes that round differently must not look as if they had diverged.
-#if defined(__clang__)
-#define LAPTOP_QUIET __attribute__((no_sanitize("thread", "coverage", "undefined")))
-#elif __GNUC__ >= 12
-#define LAPTOP_QUIET __attribute__((no_sanitize("thread"), no_sanitize("undefined"), no_sanitize_coverage))
-#else
-#define LAPTOP_QUIET __attribute__((no_sanitize("thread"), no_sanitize("undefined")))
-#endif
+#include "engine.h"
 
 // A member that reads or writes *this is inlined even at -O0: the access then belongs to the kernel's own code.
 #define LAPTOP_IN_PLACE __attribute__((always_inline)) inline
@@ -22,20 +15,20 @@ namespace laptop {
 
 enum class rounding { nearest, zero, down, up };
 
-LAPTOP_QUIET inline uint32_t bits_of(float value) {
+LAPTOP_FN uint32_t bits_of(float value) {
     uint32_t bits;
     __builtin_memcpy(&bits, &value, 4);
     return bits;
 }
 
-LAPTOP_QUIET inline float float_of(uint32_t bits) {
+LAPTOP_FN float float_of(uint32_t bits) {
     float value;
     __builtin_memcpy(&value, &bits, 4);
     return value;
 }
 
 // Round a double to `digits` significant bits, but never finer than 2^finest. The result is exact in double.
-LAPTOP_QUIET inline double round_to(double value, int digits, int finest, rounding mode) {
+LAPTOP_FN double round_to(double value, int digits, int finest, rounding mode) {
     if (value == 0 || !std::isfinite(value)) return value;
     int exponent;
     std::frexp(value, &exponent);                        // |value| in [2^(exponent-1), 2^exponent)
@@ -52,7 +45,7 @@ LAPTOP_QUIET inline double round_to(double value, int digits, int finest, roundi
 }
 
 // a + b in double, rounded to odd: a later rounding to fewer digits then gives what one rounding would have given.
-LAPTOP_QUIET inline double add_to_odd(double a, double b) {
+LAPTOP_FN double add_to_odd(double a, double b) {
     double sum = a + b;
     if (!std::isfinite(sum)) return sum;
     double part = sum - a, error = (a - (sum - part)) + (b - part);
@@ -66,11 +59,11 @@ LAPTOP_QUIET inline double add_to_odd(double a, double b) {
 }
 
 // A 64-bit integer as a double, rounded to odd for the same reason.
-LAPTOP_QUIET inline double integer_to_odd(unsigned long long value) {
+LAPTOP_FN double integer_to_odd(unsigned long long value) {
     if (value >> 53) value = ((value >> 11) | ((value & 0x7ff) != 0)) << 11;
     return double(value);
 }
-LAPTOP_QUIET inline double integer_to_odd(long long value) {
+LAPTOP_FN double integer_to_odd(long long value) {
     return value < 0 ? -integer_to_odd(0ull - (unsigned long long)value) : integer_to_odd((unsigned long long)value);
 }
 
@@ -114,7 +107,7 @@ struct bfloat16 {
 
 // Any double, in any direction.
 template <class Format>
-LAPTOP_QUIET inline uint16_t narrow(double value, rounding mode = rounding::nearest) {
+LAPTOP_FN uint16_t narrow(double value, rounding mode = rounding::nearest) {
     double rounded = round_to(value, Format::digits, Format::finest, mode);
     bool towards_zero = mode == rounding::zero || (mode == rounding::down && value > 0) ||
                         (mode == rounding::up && value < 0);
@@ -124,7 +117,7 @@ LAPTOP_QUIET inline uint16_t narrow(double value, rounding mode = rounding::near
 }
 
 template <class Format>
-LAPTOP_QUIET inline uint16_t fused_multiply_add(float a, float b, float c) {
+LAPTOP_FN uint16_t fused_multiply_add(float a, float b, float c) {
     double product = double(a) * double(b);              // exact: at most 22 bits
     double sum = add_to_odd(product, double(c));
     return narrow<Format>(sum);
@@ -132,7 +125,7 @@ LAPTOP_QUIET inline uint16_t fused_multiply_add(float a, float b, float c) {
 
 // What the hardware's float-to-integer conversions do: saturate, and NaN is 0.
 template <class Integer>
-LAPTOP_QUIET inline Integer to_integer(float value, rounding mode) {
+LAPTOP_FN Integer to_integer(float value, rounding mode) {
     if (std::isnan(value)) return 0;
     double whole = mode == rounding::nearest ? std::nearbyint(double(value))
                  : mode == rounding::down    ? std::floor(double(value))

@@ -1,0 +1,223 @@
+// Cooperative groups: the grid, the block, tiles of a warp, and lanes that happen to run together.
+// All of it stands on the three rendezvous of engine.h: block_barrier, grid_barrier and warp_exchange.
+// `site` is the student's call, which is why every function here is a LAPTOP_FN and takes it first thing.
+#pragma once
+#include "cuda_runtime.h"
+
+namespace cooperative_groups {
+
+LAPTOP_FN unsigned laptop_block_rank() {
+    return (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+}
+LAPTOP_FN unsigned laptop_block_size() { return blockDim.x * blockDim.y * blockDim.z; }
+LAPTOP_FN unsigned laptop_grid_rank() {
+    return (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+}
+LAPTOP_FN unsigned laptop_lanes_below(unsigned mask) { return mask & ((1u << laptop::lane_id()) - 1); }
+LAPTOP_FN int laptop_nth_lane(unsigned mask, int n) {
+    for (; n > 0 && mask; --n) mask &= mask - 1;
+    return mask ? __builtin_ctz(mask) : 32;              // 32: nobody, so the value is undefined
+}
+
+// What every group can do. A group of a warp is its mask of lanes; the block's mask is 0.
+class thread_group {
+public:
+    LAPTOP_FN explicit thread_group(unsigned lanes) : lanes(lanes) {}
+    LAPTOP_FN void sync() const {
+        if (lanes) laptop::warp_exchange(lanes, nullptr, 0, laptop::SYNCWARP, true, LAPTOP_SITE);
+        else laptop::block_barrier(false, LAPTOP_SITE);
+    }
+    LAPTOP_FN unsigned long long size() const { return lanes ? __builtin_popcount(lanes) : laptop_block_size(); }
+    LAPTOP_FN unsigned long long num_threads() const { return size(); }
+    LAPTOP_FN unsigned long long thread_rank() const {
+        return lanes ? __builtin_popcount(laptop_lanes_below(lanes)) : laptop_block_rank();
+    }
+    LAPTOP_FN bool is_valid() const { return true; }
+    LAPTOP_FN unsigned laptop_lanes() const { return lanes; }
+
+protected:
+    unsigned lanes;
+};
+
+class thread_block : public thread_group {
+public:
+    LAPTOP_FN thread_block() : thread_group(0) {}
+    LAPTOP_FN static void sync() { laptop::block_barrier(false, LAPTOP_SITE); }
+    LAPTOP_FN static unsigned thread_rank() { return laptop_block_rank(); }
+    LAPTOP_FN static unsigned size() { return laptop_block_size(); }
+    LAPTOP_FN static unsigned num_threads() { return laptop_block_size(); }
+    LAPTOP_FN static dim3 group_index() { return blockIdx; }
+    LAPTOP_FN static dim3 thread_index() { return threadIdx; }
+    LAPTOP_FN static dim3 group_dim() { return blockDim; }
+    LAPTOP_FN static dim3 dim_threads() { return blockDim; }
+};
+LAPTOP_FN thread_block this_thread_block() { return thread_block(); }
+
+class grid_group {
+public:
+    LAPTOP_FN static void sync() { laptop::grid_barrier(LAPTOP_SITE); }
+    LAPTOP_FN static bool is_valid() { return laptop::grid_barrier_possible(); }
+    LAPTOP_FN static unsigned long long num_blocks() { return 1ull * gridDim.x * gridDim.y * gridDim.z; }
+    LAPTOP_FN static unsigned long long size() { return num_blocks() * laptop_block_size(); }
+    LAPTOP_FN static unsigned long long num_threads() { return size(); }
+    LAPTOP_FN static unsigned long long block_rank() { return laptop_grid_rank(); }
+    LAPTOP_FN static unsigned long long thread_rank() {
+        return 1ull * laptop_grid_rank() * laptop_block_size() + laptop_block_rank();
+    }
+    LAPTOP_FN static dim3 group_dim() { return gridDim; }
+    LAPTOP_FN static dim3 dim_blocks() { return gridDim; }
+    LAPTOP_FN static dim3 block_index() { return blockIdx; }
+};
+LAPTOP_FN grid_group this_grid() { return grid_group(); }
+
+// Lanes of one warp, by mask: shuffles and votes count by rank in the group.
+class coalesced_group : public thread_group {
+public:
+    LAPTOP_FN explicit coalesced_group(unsigned lanes) : thread_group(lanes) {}
+    LAPTOP_FN unsigned size() const { return __builtin_popcount(lanes); }
+    LAPTOP_FN unsigned num_threads() const { return size(); }
+    LAPTOP_FN unsigned thread_rank() const { return __builtin_popcount(laptop_lanes_below(lanes)); }
+    template <class T>
+    LAPTOP_FN T shfl(T value, unsigned rank) const {
+        return laptop::shuffle(lanes, value, laptop_nth_lane(lanes, rank % size()), LAPTOP_SITE);
+    }
+    template <class T>
+    LAPTOP_FN T shfl_down(T value, unsigned delta) const {
+        unsigned rank = thread_rank() + delta;
+        return laptop::shuffle(lanes, value, rank < size() ? laptop_nth_lane(lanes, rank) : laptop::lane_id(), LAPTOP_SITE);
+    }
+    template <class T>
+    LAPTOP_FN T shfl_up(T value, unsigned delta) const {
+        int rank = int(thread_rank()) - int(delta);
+        return laptop::shuffle(lanes, value, rank >= 0 ? laptop_nth_lane(lanes, rank) : laptop::lane_id(), LAPTOP_SITE);
+    }
+    LAPTOP_FN unsigned ballot(int predicate) const {
+        unsigned present;
+        return ranks(laptop::ballot(lanes, predicate != 0, &present, LAPTOP_SITE));
+    }
+    LAPTOP_FN int any(int predicate) const {
+        unsigned present;
+        return laptop::ballot(lanes, predicate != 0, &present, LAPTOP_SITE) != 0;
+    }
+    LAPTOP_FN int all(int predicate) const {
+        unsigned present;
+        return laptop::ballot(lanes, predicate != 0, &present, LAPTOP_SITE) == present;
+    }
+    template <class T>
+    LAPTOP_FN unsigned match_any(T value) const {
+        const laptop::Exchange& x = laptop::warp_exchange(lanes, &value, sizeof(T), laptop::MATCH, false, LAPTOP_SITE);
+        unsigned same = 0;
+        for (int lane = 0; lane < 32; ++lane)
+            if ((x.present >> lane & 1) && laptop::take<T>(x, lane) == value) same |= 1u << lane;
+        return ranks(same);
+    }
+    template <class T>
+    LAPTOP_FN unsigned match_all(T value, int& all) const {
+        const laptop::Exchange& x = laptop::warp_exchange(lanes, &value, sizeof(T), laptop::MATCH, false, LAPTOP_SITE);
+        all = 1;
+        for (int lane = 0; lane < 32; ++lane)
+            if ((x.present >> lane & 1) && !(laptop::take<T>(x, lane) == value)) all = 0;
+        return all ? ranks(x.present) : 0;
+    }
+    LAPTOP_FN unsigned meta_group_rank() const { return 0; }
+    LAPTOP_FN unsigned meta_group_size() const { return 1; }
+
+protected:
+    // Bit r of the answer is the bit of the group's r-th lane.
+    LAPTOP_FN unsigned ranks(unsigned mask) const {
+        unsigned packed = 0, rank = 0;
+        for (int lane = 0; lane < 32; ++lane)
+            if (lanes >> lane & 1) packed |= (mask >> lane & 1) << rank++;
+        return packed;
+    }
+};
+LAPTOP_FN coalesced_group coalesced_threads() { return coalesced_group(laptop::converged_lanes(LAPTOP_SITE)); }
+
+template <unsigned Size, class Parent = void>
+class thread_block_tile : public coalesced_group {
+    static_assert(Size <= 32, "tiles of more than one warp (tiled_partition<64> and up) are not supported");
+    static_assert(Size > 0 && (Size & (Size - 1)) == 0, "the size of a tile is a power of two");
+
+public:
+    LAPTOP_FN thread_block_tile() : coalesced_group(own_lanes()) {}
+    LAPTOP_FN static constexpr unsigned size() { return Size; }
+    LAPTOP_FN static constexpr unsigned num_threads() { return Size; }
+    LAPTOP_FN static unsigned thread_rank() { return laptop::lane_id() & (Size - 1); }
+    LAPTOP_FN static unsigned meta_group_rank() { return rank_in(static_cast<Parent*>(nullptr)) / Size; }
+    LAPTOP_FN static unsigned meta_group_size() { return (size_of(static_cast<Parent*>(nullptr)) + Size - 1) / Size; }
+    template <class T>
+    LAPTOP_FN T shfl_xor(T value, unsigned lane_mask) const {
+        int rank = thread_rank() ^ lane_mask;
+        int source = rank < int(Size) ? int(laptop::lane_id() & ~(Size - 1)) + rank : laptop::lane_id();
+        return laptop::shuffle(lanes, value, source, LAPTOP_SITE);
+    }
+
+private:
+    LAPTOP_FN static unsigned own_lanes() {
+        return (Size == 32 ? 0xffffffffu : (1u << Size % 32) - 1) << (laptop::lane_id() & ~(Size - 1));
+    }
+    template <unsigned Outer, class P>
+    LAPTOP_FN static unsigned rank_in(thread_block_tile<Outer, P>*) { return laptop::lane_id() & (Outer - 1); }
+    template <unsigned Outer, class P>
+    LAPTOP_FN static unsigned size_of(thread_block_tile<Outer, P>*) { return Outer; }
+    LAPTOP_FN static unsigned rank_in(void*) { return laptop_block_rank(); }
+    LAPTOP_FN static unsigned size_of(void*) { return laptop_block_size(); }
+};
+
+template <unsigned Size>
+LAPTOP_FN thread_block_tile<Size, thread_block> tiled_partition(const thread_block&) { return {}; }
+template <unsigned Size, unsigned Outer, class Parent>
+LAPTOP_FN thread_block_tile<Size, thread_block_tile<Outer, Parent>> tiled_partition(
+    const thread_block_tile<Outer, Parent>&) {
+    static_assert(Size <= Outer, "a tile cannot be larger than the tile that it divides");
+    return {};
+}
+// The size known only at run time: a group of lanes.
+LAPTOP_FN thread_group tiled_partition(const thread_group& parent, unsigned size) {
+    unsigned rank = unsigned(parent.thread_rank()), first = rank / size * size;
+    if (!parent.laptop_lanes()) {
+        unsigned base = laptop::lane_id() & ~(size - 1);
+        return thread_group((size >= 32 ? 0xffffffffu : (1u << size) - 1) << base);
+    }
+    unsigned lanes = 0;
+    for (unsigned r = first; r < first + size && r < parent.size(); ++r)
+        lanes |= 1u << laptop_nth_lane(parent.laptop_lanes(), r);
+    return thread_group(lanes);
+}
+
+// Lanes of a tile with the same answer.
+LAPTOP_FN coalesced_group binary_partition(const coalesced_group& tile, bool predicate) {
+    unsigned present, yes = laptop::ballot(tile.laptop_lanes(), predicate, &present, LAPTOP_SITE);
+    return coalesced_group(predicate ? yes : present & ~yes);
+}
+template <class Label>
+LAPTOP_FN coalesced_group labeled_partition(const coalesced_group& tile, Label label) {
+    const laptop::Exchange& x =
+        laptop::warp_exchange(tile.laptop_lanes(), &label, sizeof(Label), laptop::MATCH, false, LAPTOP_SITE);
+    unsigned same = 0;
+    for (int lane = 0; lane < 32; ++lane)
+        if ((x.present >> lane & 1) && laptop::take<Label>(x, lane) == label) same |= 1u << lane;
+    return coalesced_group(same);
+}
+
+LAPTOP_FN void sync(const thread_group& group) {
+    if (group.laptop_lanes())
+        laptop::warp_exchange(group.laptop_lanes(), nullptr, 0, laptop::SYNCWARP, true, LAPTOP_SITE);
+    else laptop::block_barrier(false, LAPTOP_SITE);
+}
+LAPTOP_FN void sync(const grid_group&) { laptop::grid_barrier(LAPTOP_SITE); }
+template <class Group>
+LAPTOP_FN auto thread_rank(const Group& group) { return group.thread_rank(); }
+template <class Group>
+LAPTOP_FN auto group_size(const Group& group) { return group.size(); }
+
+template <class... Anything>
+LAPTOP_FN void this_cluster(Anything...) {
+    static_assert(sizeof...(Anything) == 99, "cooperative_groups::this_cluster() (thread block clusters) is not supported");
+}
+template <class... Anything>
+LAPTOP_FN void this_multi_grid(Anything...) {
+    static_assert(sizeof...(Anything) == 99, "cooperative_groups::this_multi_grid() is not supported");
+}
+
+}  // namespace cooperative_groups

@@ -1,0 +1,12 @@
+// Asynchronous copies from global to shared memory, 4, 8 or 16 bytes at a time. Here the bytes arrive at once, but
+// touching them before the wait that covers them is an error, as it would be a wrong result on the card.
+#pragma once
+#include "cuda_runtime.h"
+
+LAPTOP_FN void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zero_fill = 0) {
+    laptop::async_copy(to, from, bytes, LAPTOP_SITE);
+    ::__builtin_memcpy(to, from, bytes - zero_fill);
+    ::__builtin_memset((char*)to + bytes - zero_fill, 0, zero_fill);
+}
+LAPTOP_FN void __pipeline_commit() { laptop::async_commit(); }
+LAPTOP_FN void __pipeline_wait_prior(unsigned left) { laptop::async_wait(int(left)); }

@@ -1,0 +1,136 @@
+// CUDA C++ for a CPU: the words of the language. The kernels are ordinary C++ functions that the runtime
+// calls once for each thread, each call on a fiber of its own. See engine.h for how the pieces fit.
+#pragma once
+#include <cfloat>
+#include <climits>
+#include <cmath>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "engine.h"
+#include "vector_types.h"
+
+#define CUDART_VERSION 13000
+#define __global__
+#define __device__
+#define __host__
+// A protected symbol is how the runtime knows a constant from a __device__ variable.
+#define __constant__ __attribute__((visibility("protected")))
+#define __managed__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __inline_hint__
+#define __align__(n) __attribute__((aligned(n)))
+#define __builtin_align__(n) __attribute__((aligned(n)))
+#define __launch_bounds__(...)
+#define __grid_constant__
+#define __shared__ this_form_of_shared_declaration_is_not_supported
+#ifndef __restrict__
+#define __restrict__ __restrict
+#endif
+
+// Constant, because each fiber has its own for all its life. The runtime writes them at every switch.
+extern const uint3 threadIdx, blockIdx, blockDim, gridDim;
+static constexpr int warpSize = 32;
+
+namespace laptop {
+
+template <class... P, size_t... I>
+LAPTOP_FN void call(void (*kernel)(P...), void** args, std::index_sequence<I...>) {
+    kernel(*(std::remove_cv_t<std::remove_reference_t<P>>*)args[I]...);
+}
+template <class... P>
+LAPTOP_FN void call(void (*kernel)(P...), void** args) {
+    call(kernel, args, std::index_sequence_for<P...>{});
+}
+
+// kernel<<<grid, block, shared>>>(...) in host code. `run` calls the kernel with its arguments.
+template <class Run>
+LAPTOP_FN int host_launch(const char* name, dim3 grid, dim3 block, size_t shared_bytes, Run&& run) {
+    const unsigned g[3] = {grid.x, grid.y, grid.z}, b[3] = {block.x, block.y, block.z};
+    using Function = std::remove_reference_t<Run>;
+    return launch_from_host(name, g, b, shared_bytes, [](void** f) { (*(Function*)*f)(); }, (void*)&run);
+}
+
+template <class T>
+struct same { using type = T; };      // keeps an argument out of template deduction, so that it converts
+template <class T>
+using same_t = typename same<T>::type;
+}  // namespace laptop
+
+#include "device_math.h"
+#include "device_warp.h"
+#include "cuda_runtime_api.h"
+
+// ------------------------------------------------------------------ barriers and fences
+LAPTOP_FN void __syncthreads() { laptop::block_barrier(false, LAPTOP_SITE); }
+LAPTOP_FN int __syncthreads_count(int predicate) {
+    return laptop::block_barrier(predicate != 0, LAPTOP_SITE).count;
+}
+LAPTOP_FN int __syncthreads_or(int predicate) {
+    return laptop::block_barrier(predicate != 0, LAPTOP_SITE).count > 0;
+}
+LAPTOP_FN int __syncthreads_and(int predicate) {
+    laptop::Arrived a = laptop::block_barrier(predicate != 0, LAPTOP_SITE);
+    return a.count == a.threads;
+}
+LAPTOP_FN void __threadfence() { laptop::memory_fence(true); }
+LAPTOP_FN void __threadfence_block() { laptop::memory_fence(false); }
+LAPTOP_FN void __threadfence_system() { laptop::memory_fence(true); }
+
+// ------------------------------------------------------------------ loads and stores with a cache hint
+#define LAPTOP_LOAD(name)                                             \
+    template <class T>                                                \
+    LAPTOP_FN T name(const T* p) {                                    \
+        if (LAPTOP_TRACED) laptop::will_read(p, sizeof(T), LAPTOP_SITE); \
+        return *p;                                                    \
+    }
+#define LAPTOP_STORE(name)                                            \
+    template <class T>                                                \
+    LAPTOP_FN void name(T* p, laptop::same_t<T> value) {              \
+        if (LAPTOP_TRACED) laptop::will_write(p, sizeof(T), LAPTOP_SITE); \
+        *p = value;                                                   \
+    }
+LAPTOP_LOAD(__ldg) LAPTOP_LOAD(__ldca) LAPTOP_LOAD(__ldcg) LAPTOP_LOAD(__ldcs) LAPTOP_LOAD(__ldlu) LAPTOP_LOAD(__ldcv)
+LAPTOP_STORE(__stwb) LAPTOP_STORE(__stcg) LAPTOP_STORE(__stcs) LAPTOP_STORE(__stwt)
+#undef LAPTOP_LOAD
+#undef LAPTOP_STORE
+
+// ------------------------------------------------------------------ time, text, traps
+LAPTOP_FN long long clock64() { return laptop::clock(); }
+LAPTOP_FN int clock() { return (int)laptop::clock(); }
+LAPTOP_FN unsigned long long globaltimer() { return (unsigned long long)laptop::clock(); }
+LAPTOP_FN void __nanosleep(unsigned) {}
+LAPTOP_FN void __trap() { laptop::trap("__trap", LAPTOP_SITE); }
+LAPTOP_FN void __brkpt() {}
+
+// The library's own memcpy would touch memory that no hook sees.
+LAPTOP_FN void* laptop_memcpy(void* to, const void* from, size_t n) {
+    if (LAPTOP_TRACED) laptop::will_read(from, n, LAPTOP_SITE), laptop::will_write(to, n, LAPTOP_SITE);
+    return ::memcpy(to, from, n);
+}
+LAPTOP_FN void* laptop_memmove(void* to, const void* from, size_t n) {
+    if (LAPTOP_TRACED) laptop::will_read(from, n, LAPTOP_SITE), laptop::will_write(to, n, LAPTOP_SITE);
+    return ::memmove(to, from, n);
+}
+LAPTOP_FN void* laptop_memset(void* to, int value, size_t n) {
+    if (LAPTOP_TRACED) laptop::will_write(to, n, LAPTOP_SITE);
+    return ::memset(to, value, n);
+}
+template <class... A>
+LAPTOP_FN int laptop_printf(const char* format, A... values) { return laptop::print(format, values...); }
+namespace std {
+using ::laptop_memcpy;
+using ::laptop_memmove;
+using ::laptop_memset;
+using ::laptop_printf;
+}
+#define memcpy laptop_memcpy
+#define memmove laptop_memmove
+#define memset laptop_memset
+#define printf laptop_printf
+#include "assert.h"

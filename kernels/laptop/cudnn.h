@@ -1,0 +1,2 @@
+#pragma once
+#error "cuDNN (cudnn.h) is a library of the GPU and is not supported here"

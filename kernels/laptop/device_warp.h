@@ -1,0 +1,159 @@
+// Shuffles, votes and atomics, on the two primitives of engine.h: a warp rendezvous and "I will update
+// these bytes". A value asked of a lane that has exited or is not in the mask is undefined in CUDA; here
+// it is all ones (a NaN, -1), so that it is seen.
+#pragma once
+
+namespace laptop {
+template <class T>
+LAPTOP_QUIET T take(const Exchange& x, int lane) {
+    T value;
+    if (x.present >> lane & 1) {
+        ::memcpy(&value, x.slot[lane], sizeof(T));
+    } else {
+        ::memset((void*)&value, 0xff, sizeof(T));
+    }
+    return value;
+}
+template <class T>
+LAPTOP_QUIET T shuffle(unsigned mask, const T& value, int source, const void* site) {
+    static_assert(sizeof(T) <= 64, "a shuffle moves at most 64 bytes");
+    return take<T>(warp_exchange(mask, &value, sizeof(T), SHUFFLE, false, site), source);
+}
+template <class T, class F>
+LAPTOP_QUIET T reduce(unsigned mask, T value, F combine, const void* site) {
+    const Exchange& x = warp_exchange(mask, &value, sizeof(T), REDUCE, false, site);
+    bool first = true;
+    T total{};
+    for (int lane = 0; lane < 32; ++lane) {
+        if (!(x.present >> lane & 1)) continue;
+        total = first ? take<T>(x, lane) : combine(total, take<T>(x, lane));
+        first = false;
+    }
+    return total;
+}
+template <class T, class F>
+LAPTOP_QUIET T atomic(T* p, F change, const void* site) {
+    will_update(p, sizeof(T), site);
+    T old = *p;
+    *p = change(old);
+    return old;
+}
+}  // namespace laptop
+
+// ------------------------------------------------------------------ shuffles
+template <class T>
+LAPTOP_FN T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
+    int lane = laptop::lane_id();
+    return laptop::shuffle(mask, value, (lane & ~(width - 1)) | (source & (width - 1)), LAPTOP_SITE);
+}
+template <class T>
+LAPTOP_FN T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+    int lane = laptop::lane_id(), source = lane - (int)delta, first = lane & ~(width - 1);
+    return laptop::shuffle(mask, value, source < first ? lane : source, LAPTOP_SITE);
+}
+template <class T>
+LAPTOP_FN T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
+    int lane = laptop::lane_id(), last = lane | (width - 1);
+    long source = (long)lane + delta;
+    return laptop::shuffle(mask, value, source > last ? lane : (int)source, LAPTOP_SITE);
+}
+template <class T>
+LAPTOP_FN T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32) {
+    int lane = laptop::lane_id(), source = lane ^ lane_mask, last = lane | (width - 1);
+    return laptop::shuffle(mask, value, source > last || source < 0 ? lane : source, LAPTOP_SITE);
+}
+
+// ------------------------------------------------------------------ votes
+LAPTOP_FN void __syncwarp(unsigned mask = 0xffffffffu) {
+    laptop::warp_exchange(mask, nullptr, 0, laptop::SYNCWARP, true, LAPTOP_SITE);
+}
+LAPTOP_FN unsigned __activemask() { return laptop::converged_lanes(LAPTOP_SITE); }
+namespace laptop {
+LAPTOP_FN unsigned ballot(unsigned mask, bool predicate, unsigned* present, const void* site) {
+    const Exchange& x = warp_exchange(mask, &predicate, 1, VOTE, false, site);
+    unsigned votes = 0;
+    for (int lane = 0; lane < 32; ++lane) {
+        if ((x.present >> lane & 1) && x.slot[lane][0]) votes |= 1u << lane;
+    }
+    *present = x.present;
+    return votes;
+}
+}  // namespace laptop
+LAPTOP_FN unsigned __ballot_sync(unsigned mask, int predicate) {
+    unsigned present;
+    return laptop::ballot(mask, predicate != 0, &present, LAPTOP_SITE);
+}
+LAPTOP_FN int __any_sync(unsigned mask, int predicate) {
+    unsigned present;
+    return laptop::ballot(mask, predicate != 0, &present, LAPTOP_SITE) != 0;
+}
+LAPTOP_FN int __all_sync(unsigned mask, int predicate) {
+    unsigned present;
+    return laptop::ballot(mask, predicate != 0, &present, LAPTOP_SITE) == present;
+}
+LAPTOP_FN int __uni_sync(unsigned mask, int predicate) {
+    unsigned present, votes = laptop::ballot(mask, predicate != 0, &present, LAPTOP_SITE);
+    return votes == 0 || votes == present;
+}
+template <class T>
+LAPTOP_FN unsigned __match_any_sync(unsigned mask, T value) {
+    const laptop::Exchange& x = laptop::warp_exchange(mask, &value, sizeof(T), laptop::MATCH, false, LAPTOP_SITE);
+    unsigned same = 0;
+    for (int lane = 0; lane < 32; ++lane) {
+        if ((x.present >> lane & 1) && laptop::take<T>(x, lane) == value) same |= 1u << lane;
+    }
+    return same;
+}
+template <class T>
+LAPTOP_FN unsigned __match_all_sync(unsigned mask, T value, int* all) {
+    const laptop::Exchange& x = laptop::warp_exchange(mask, &value, sizeof(T), laptop::MATCH, false, LAPTOP_SITE);
+    *all = 1;
+    for (int lane = 0; lane < 32; ++lane) {
+        if ((x.present >> lane & 1) && !(laptop::take<T>(x, lane) == value)) *all = 0;
+    }
+    return *all ? x.present : 0;
+}
+
+// ------------------------------------------------------------------ warp reductions (integers, as in CUDA)
+#define LAPTOP_REDUCE(name, expression)                                                      \
+    template <class T>                                                                       \
+    LAPTOP_FN T name(unsigned mask, T value) {                                               \
+        static_assert(std::is_integral<T>::value, #name " takes an integer");                \
+        return laptop::reduce(mask, value, [](T a, T b) -> T { return expression; }, LAPTOP_SITE); \
+    }
+LAPTOP_REDUCE(__reduce_add_sync, a + b)
+LAPTOP_REDUCE(__reduce_min_sync, a < b ? a : b)
+LAPTOP_REDUCE(__reduce_max_sync, a > b ? a : b)
+LAPTOP_REDUCE(__reduce_and_sync, a & b)
+LAPTOP_REDUCE(__reduce_or_sync, a | b)
+LAPTOP_REDUCE(__reduce_xor_sync, a ^ b)
+#undef LAPTOP_REDUCE
+
+// ------------------------------------------------------------------ atomics
+#define LAPTOP_ATOMIC(name, requirement, expression)                                         \
+    template <class T>                                                                       \
+    LAPTOP_FN T name(T* p, laptop::same_t<T> v) {                                            \
+        static_assert(requirement, "CUDA has no " #name " for this type");                   \
+        return laptop::atomic(p, [v](T old) LAPTOP_QUIET -> T { return expression; }, LAPTOP_SITE); \
+    }
+#define LAPTOP_ATOMICS(suffix)                                                               \
+    LAPTOP_ATOMIC(atomicAdd##suffix, std::is_arithmetic<T>::value, old + v)                  \
+    LAPTOP_ATOMIC(atomicSub##suffix, std::is_integral<T>::value, old - v)                    \
+    LAPTOP_ATOMIC(atomicMin##suffix, std::is_integral<T>::value, v < old ? v : old)          \
+    LAPTOP_ATOMIC(atomicMax##suffix, std::is_integral<T>::value, v > old ? v : old)          \
+    LAPTOP_ATOMIC(atomicAnd##suffix, std::is_integral<T>::value, old & v)                    \
+    LAPTOP_ATOMIC(atomicOr##suffix, std::is_integral<T>::value, old | v)                     \
+    LAPTOP_ATOMIC(atomicXor##suffix, std::is_integral<T>::value, old ^ v)                    \
+    LAPTOP_ATOMIC(atomicExch##suffix, std::is_arithmetic<T>::value, ((void)old, v))          \
+    LAPTOP_ATOMIC(atomicInc##suffix, std::is_unsigned<T>::value, old >= v ? 0 : old + 1)     \
+    LAPTOP_ATOMIC(atomicDec##suffix, std::is_unsigned<T>::value, old == 0 || old > v ? v : old - 1) \
+    template <class T>                                                                       \
+    LAPTOP_FN T atomicCAS##suffix(T* p, laptop::same_t<T> compare, laptop::same_t<T> v) {    \
+        static_assert(std::is_integral<T>::value && sizeof(T) > 1, "CUDA has no atomicCAS for this type"); \
+        return laptop::atomic(p, [=](T old) LAPTOP_QUIET -> T { return old == compare ? v : old; }, LAPTOP_SITE); \
+    }
+LAPTOP_ATOMICS()
+LAPTOP_ATOMICS(_block)
+LAPTOP_ATOMICS(_system)
+#undef LAPTOP_ATOMICS
+#undef LAPTOP_ATOMIC

@@ -1,0 +1,56 @@
+// What a build tells Python about itself: its kernels with their parameter types, its constants, its globals.
+// Included at the end of every generated source, for the CPU and for the GPU; the table itself is generated.
+#pragma once
+#include <cstddef>
+#include <string>
+#include <type_traits>
+
+#define LAPTOP_EXPORT extern "C" __attribute__((visibility("default")))
+
+namespace laptop_entries {
+
+struct row {
+    const char* kind;          // "kernel", "int", "bool", "float", "symbol"; "" is to be skipped; null ends the table
+    const char* name;
+    void* entry;               // of a kernel
+    const char* (*types)();    // of a kernel's parameters, or of a symbol
+    long long whole;           // an integer constant, or the __launch_bounds__ of a kernel (0: none)
+    double real;               // a floating constant
+    void* address;             // of a symbol
+    std::size_t bytes;
+};
+
+// The compiler spells the type: "... [with T = float]" or "... [T = float]".
+template <class T> const char* spelled() { return __PRETTY_FUNCTION__; }
+
+template <class T> constexpr char category() {
+    return std::is_void<T>::value ? 'v' : std::is_same<T, bool>::value ? 'b' : std::is_pointer<T>::value ? 'p'
+         : std::is_floating_point<T>::value ? 'f' : std::is_enum<T>::value || std::is_integral<T>::value
+         ? (std::is_unsigned<T>::value ? 'u' : 'i') : 's';
+}
+
+template <class T> struct size { static constexpr std::size_t value = sizeof(T); };
+template <> struct size<void> { static constexpr std::size_t value = 1; };
+
+// "category|size|const|spelled", with "*" before it for a pointer
+template <class T> std::string one() {
+    using pointee = typename std::remove_pointer<T>::type;
+    using bare = typename std::remove_cv<pointee>::type;
+    return std::string(std::is_pointer<T>::value ? "*" : "") + category<bare>() + "|"
+         + std::to_string(size<bare>::value) + "|" + (std::is_const<pointee>::value ? "1" : "0") + "|"
+         + spelled<bare>() + "\n";
+}
+
+template <class... P> std::string parameters(void (*)(P...)) { return (std::string() + ... + one<P>()); }
+
+template <class V> row constant(const char* name, V value) {
+    row r = {"", name, nullptr, nullptr, 0, 0.0, nullptr, 0};
+    if constexpr (std::is_arithmetic<V>::value || (std::is_enum<V>::value && std::is_convertible<V, long long>::value)) {
+        r.kind = std::is_same<V, bool>::value ? "bool" : std::is_floating_point<V>::value ? "float" : "int";
+        r.whole = static_cast<long long>(value);
+        r.real = static_cast<double>(value);
+    }
+    return r;
+}
+
+}  // namespace laptop_entries
