@@ -139,12 +139,16 @@ class thread_block_tile : public coalesced_group {
     static_assert(Size > 0 && (Size & (Size - 1)) == 0, "the size of a tile is a power of two");
 
 public:
-    LAPTOP_FN thread_block_tile() : coalesced_group(own_lanes()) {}
+    LAPTOP_FN thread_block_tile(unsigned rank_in_parent, unsigned size_of_parent)
+        : coalesced_group(own_lanes()), rank(rank_in_parent / Size), count((size_of_parent + Size - 1) / Size) {}
+    template <class Other>
+    LAPTOP_FN thread_block_tile(const thread_block_tile<Size, Other>& other)
+        : coalesced_group(other.laptop_lanes()), rank(other.meta_group_rank()), count(other.meta_group_size()) {}
     LAPTOP_FN static constexpr unsigned size() { return Size; }
     LAPTOP_FN static constexpr unsigned num_threads() { return Size; }
     LAPTOP_FN static unsigned thread_rank() { return laptop::lane_id() & (Size - 1); }
-    LAPTOP_FN static unsigned meta_group_rank() { return rank_in(static_cast<Parent*>(nullptr)) / Size; }
-    LAPTOP_FN static unsigned meta_group_size() { return (size_of(static_cast<Parent*>(nullptr)) + Size - 1) / Size; }
+    LAPTOP_FN unsigned meta_group_rank() const { return rank; }
+    LAPTOP_FN unsigned meta_group_size() const { return count; }
     template <class T>
     LAPTOP_FN T shfl_xor(T value, unsigned lane_mask) const {
         int rank = thread_rank() ^ lane_mask;
@@ -153,29 +157,28 @@ public:
     }
 
 private:
+    unsigned rank, count;
+
     LAPTOP_FN static unsigned own_lanes() {
         return (Size == 32 ? 0xffffffffu : (1u << Size % 32) - 1) << (laptop::lane_id() & ~(Size - 1));
     }
-    template <unsigned Outer, class P>
-    LAPTOP_FN static unsigned rank_in(thread_block_tile<Outer, P>*) { return laptop::lane_id() & (Outer - 1); }
-    template <unsigned Outer, class P>
-    LAPTOP_FN static unsigned size_of(thread_block_tile<Outer, P>*) { return Outer; }
-    LAPTOP_FN static unsigned rank_in(void*) { return laptop_block_rank(); }
-    LAPTOP_FN static unsigned size_of(void*) { return laptop_block_size(); }
 };
 
 template <unsigned Size>
-LAPTOP_FN thread_block_tile<Size, thread_block> tiled_partition(const thread_block&) { return {}; }
+LAPTOP_FN thread_block_tile<Size, thread_block> tiled_partition(const thread_block&) {
+    return {laptop_block_rank(), laptop_block_size()};
+}
 template <unsigned Size, unsigned Outer, class Parent>
 LAPTOP_FN thread_block_tile<Size, thread_block_tile<Outer, Parent>> tiled_partition(
-    const thread_block_tile<Outer, Parent>&) {
+    const thread_block_tile<Outer, Parent>& parent) {
     static_assert(Size <= Outer, "a tile cannot be larger than the tile that it divides");
-    return {};
+    return {parent.thread_rank(), Outer};
 }
 // The size known only at run time: a group of lanes.
 LAPTOP_FN thread_group tiled_partition(const thread_group& parent, unsigned size) {
     unsigned rank = unsigned(parent.thread_rank()), first = rank / size * size;
     if (!parent.laptop_lanes()) {
+        if (size > 32) laptop::trap("tiled_partition into more than 32 threads, which is not supported,", LAPTOP_SITE);
         unsigned base = laptop::lane_id() & ~(size - 1);
         return thread_group((size >= 32 ? 0xffffffffu : (1u << size) - 1) << base);
     }
