@@ -1,0 +1,366 @@
+// Attention forward, from three launches through an n x n matrix to one launch that keeps it in registers.
+//
+//   out = softmax(scale * q k^T + key_bias) v,   lse = log of the sum of exp of each row's scores
+//
+// q (heads, n_q, d), k (heads / group_size, n_k, d), v (heads / group_size, n_k, v_dim); `heads` counts batch and
+// heads together, so query head h reads key head h / group_size. key_bias (heads / group_size, n_k) or null.
+// float, __half or __nv_bfloat16 in and out; float inside. Any n; d and v_dim up to the template's D and DV.
+//
+//   kernel                   idea                                       what it still wastes
+//   1 scores, softmax_rows,  the formula, a launch a step               the matrix goes out and in twice
+//     weighted_sum
+//   2 flash_thread_per_row   online softmax: the matrix never exists    every row reads all of k and v itself
+//   3 flash_shared           32 rows share a tile of k and v            32-way bank conflicts on k
+//   4 flash_vectors          float4, and a pitch of D + 4               a shared load for every product of four
+//   5 flash_registers        4 x 4 scores a thread                      k and v are read again for every 32 rows
+//   6 flash_two_groups       64 rows share them; skips the future       scalar units: the matrix units are idle
+#include "flash_tiles.cuh"
+
+// 1: one thread a score. s (heads, n_q, n_k) in float, -inf where a query may not look.
+// Grid (n_k / 32, n_q / 4, heads), block (32, 4).
+template <typename T>
+__global__ void scores(const T* __restrict__ q, const T* __restrict__ k, const float* __restrict__ key_bias,
+                       float* __restrict__ s, int group_size, int n_q, int n_k, int d, float scale, int causal)
+{
+    const int j = blockIdx.x * blockDim.x + threadIdx.x, i = blockIdx.y * blockDim.y + threadIdx.y;
+    const long long head = blockIdx.z, kv_head = head / group_size;
+    if (i >= n_q || j >= n_k) return;
+    float sum = 0.0f;
+    for (int c = 0; c < d; c++)
+        sum += widen(q[(head * n_q + i) * d + c]) * widen(k[(kv_head * n_k + j) * d + c]);
+    const float bias = key_bias ? key_bias[kv_head * n_k + j] : 0.0f;
+    s[(head * n_q + i) * n_k + j] = j < keys_seen(i, n_q, n_k, causal) ? scale * sum + bias : -INFINITY;
+}
+
+// One warp a row, in place: s becomes the weights. Grid (n_q, heads), block 32.
+__global__ void softmax_rows(float* __restrict__ s, float* __restrict__ lse, int n_q, int n_k)
+{
+    const long long row = (long long)blockIdx.y * n_q + blockIdx.x;
+    s += row * n_k;
+    float m = -INFINITY, l = 0.0f;
+    for (int j = threadIdx.x; j < n_k; j += 32) m = fmaxf(m, s[j]);
+    m = lanes_max(m, 32);
+    for (int j = threadIdx.x; j < n_k; j += 32) l += expf(s[j] - finite(m));
+    l = lanes_sum(l, 32);
+    for (int j = threadIdx.x; j < n_k; j += 32) s[j] = l > 0.0f ? expf(s[j] - m) / l : 0.0f;
+    if (threadIdx.x == 0) lse[row] = l > 0.0f ? m + logf(l) : -INFINITY;
+}
+
+// One thread an output. Grid (v_dim / 32, n_q / 4, heads), block (32, 4).
+template <typename T>
+__global__ void weighted_sum(const float* __restrict__ p, const T* __restrict__ v, T* __restrict__ out,
+                             int group_size, int n_q, int n_k, int v_dim)
+{
+    const int c = blockIdx.x * blockDim.x + threadIdx.x, i = blockIdx.y * blockDim.y + threadIdx.y;
+    const long long head = blockIdx.z, kv_head = head / group_size;
+    if (i >= n_q || c >= v_dim) return;
+    float sum = 0.0f;
+    for (int j = 0; j < n_k; j++)
+        sum += p[(head * n_q + i) * n_k + j] * widen(v[(kv_head * n_k + j) * v_dim + c]);
+    narrow(sum, &out[(head * n_q + i) * v_dim + c]);
+}
+
+// 2: one thread a query row, keys one by one through the online softmax. Grid (n_q / 64, heads), block 64.
+template <typename T, int D, int DV>
+__global__ void flash_thread_per_row(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
+                                     const float* __restrict__ key_bias, T* __restrict__ out,
+                                     float* __restrict__ lse, int group_size, int n_q, int n_k, int d, int v_dim,
+                                     float scale, int causal)
+{
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    const long long head = blockIdx.y, kv_head = head / group_size;
+    if (i >= n_q) return;
+    q += (head * n_q + i) * d;
+    k += kv_head * n_k * d;
+    v += kv_head * n_k * v_dim;
+
+    float q_row[D], o[DV], m = -INFINITY, l = 0.0f;
+#pragma unroll
+    for (int c = 0; c < D; c++) q_row[c] = c < d ? widen(q[c]) : 0.0f;
+#pragma unroll
+    for (int c = 0; c < DV; c++) o[c] = 0.0f;
+
+    for (int j = 0; j < keys_seen(i, n_q, n_k, causal); j++) {
+        float s = 0.0f;
+#pragma unroll
+        for (int c = 0; c < D; c++)
+            if (c < d) s += q_row[c] * widen(k[j * d + c]);
+        s = scale * s + (key_bias ? key_bias[kv_head * n_k + j] : 0.0f);
+        const float m_new = fmaxf(m, s);
+        const float p = expf(s - finite(m_new));
+        const float shrink = expf(m - finite(m_new));       // what was summed under the old maximum is rescaled
+#pragma unroll
+        for (int c = 0; c < DV; c++)
+            if (c < v_dim) o[c] = shrink * o[c] + p * widen(v[j * v_dim + c]);
+        l = shrink * l + p;
+        m = m_new;
+    }
+    out += (head * n_q + i) * v_dim;
+#pragma unroll
+    for (int c = 0; c < DV; c++)
+        if (c < v_dim) narrow(l > 0.0f ? o[c] / l : 0.0f, &out[c]);
+    lse[head * n_q + i] = l > 0.0f ? m + logf(l) : -INFINITY;
+}
+
+// 3: the block's 4 warps share a tile of 32 keys. A warp has ROWS query rows; its lanes are the tile's keys while
+// scores are made, and the output's columns while they are used. Grid (n_q / (4 ROWS), heads), block 128.
+template <typename T, int D, int DV, int ROWS>
+__global__ void flash_shared(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
+                             const float* __restrict__ key_bias, T* __restrict__ out, float* __restrict__ lse,
+                             int group_size, int n_q, int n_k, int d, int v_dim, float scale, int causal)
+{
+    constexpr int TILE_Q = 4 * ROWS, TILE_K = 32;
+    __shared__ float q_tile[TILE_Q][D], k_tile[TILE_K][D], v_tile[TILE_K][DV], p_tile[TILE_Q][TILE_K];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, q0 = blockIdx.x * TILE_Q;
+    const long long head = blockIdx.y, kv_head = head / group_size;
+    q += head * n_q * d;
+    k += kv_head * n_k * d;
+    v += kv_head * n_k * v_dim;
+
+    for (int e = threadIdx.x; e < TILE_Q * D; e += blockDim.x) {
+        const int row = e / D, c = e % D;
+        q_tile[row][c] = q0 + row < n_q && c < d ? widen(q[(q0 + row) * d + c]) : 0.0f;
+    }
+    float m[ROWS], l[ROWS], o[ROWS][DV / 32];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        m[r] = -INFINITY;
+        l[r] = 0.0f;
+        for (int b = 0; b < DV / 32; b++) o[r][b] = 0.0f;
+    }
+    for (int k0 = 0; k0 < n_k; k0 += TILE_K) {
+        __syncthreads();                                    // the last tile is no longer in use
+        for (int e = threadIdx.x; e < TILE_K * D; e += blockDim.x) {
+            const int row = e / D, c = e % D;
+            k_tile[row][c] = k0 + row < n_k && c < d ? widen(k[(k0 + row) * d + c]) : 0.0f;
+        }
+        for (int e = threadIdx.x; e < TILE_K * DV; e += blockDim.x) {
+            const int row = e / DV, c = e % DV;
+            v_tile[row][c] = k0 + row < n_k && c < v_dim ? widen(v[(k0 + row) * v_dim + c]) : 0.0f;
+        }
+        __syncthreads();                                    // the new tile is whole
+        const int key = k0 + lane;
+        const float bias = key_bias && key < n_k ? key_bias[kv_head * n_k + key] : 0.0f;
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            const int row = warp * ROWS + r;
+            float s = 0.0f;
+            for (int c = 0; c < D; c++) s += q_tile[row][c] * k_tile[lane][c];
+            s = key < keys_seen(q0 + row, n_q, n_k, causal) ? scale * s + bias : -INFINITY;
+            const float m_new = fmaxf(m[r], lanes_max(s, 32));
+            const float p = expf(s - finite(m_new)), shrink = expf(m[r] - finite(m_new));
+            l[r] = shrink * l[r] + lanes_sum(p, 32);
+            m[r] = m_new;
+            p_tile[row][lane] = p;
+            __syncwarp();
+            for (int b = 0; b < DV / 32; b++) {
+                float sum = 0.0f;
+                for (int j = 0; j < TILE_K; j++) sum += p_tile[row][j] * v_tile[j][32 * b + lane];
+                o[r][b] = shrink * o[r][b] + sum;
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const int i = q0 + warp * ROWS + r;
+        if (i >= n_q) break;
+        for (int b = 0; b < DV / 32; b++) {
+            const int c = 32 * b + lane;
+            if (c < v_dim) narrow(l[r] > 0.0f ? o[r][b] / l[r] : 0.0f, &out[(head * n_q + i) * v_dim + c]);
+        }
+        if (lane == 0) lse[head * n_q + i] = l[r] > 0.0f ? m[r] + logf(l[r]) : -INFINITY;
+    }
+}
+
+// 4: the same walk. Rows of k are D + 4 floats apart, so that eight lanes reading a float4 each, from eight rows,
+// touch all 32 banks once; four products a load. Grid and block as before.
+template <typename T, int D, int DV, int ROWS>
+__global__ void flash_vectors(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
+                              const float* __restrict__ key_bias, T* __restrict__ out, float* __restrict__ lse,
+                              int group_size, int n_q, int n_k, int d, int v_dim, float scale, int causal)
+{
+    constexpr int TILE_Q = 4 * ROWS, TILE_K = 32;
+    __shared__ float4 q_tile[TILE_Q][D / 4], k_tile[TILE_K][D / 4 + 1], v_tile[TILE_K][DV / 4];
+    __shared__ float4 p_tile[TILE_Q][TILE_K / 4];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, q0 = blockIdx.x * TILE_Q;
+    const long long head = blockIdx.y, kv_head = head / group_size;
+    load_tile<TILE_Q, D>(q_tile, q + head * n_q * d, q0, n_q, d);
+
+    float m[ROWS], l[ROWS], o[ROWS][DV / 32];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        m[r] = -INFINITY;
+        l[r] = 0.0f;
+        for (int b = 0; b < DV / 32; b++) o[r][b] = 0.0f;
+    }
+    for (int k0 = 0; k0 < n_k; k0 += TILE_K) {
+        __syncthreads();
+        load_tile<TILE_K, D>(k_tile, k + kv_head * n_k * d, k0, n_k, d);
+        load_tile<TILE_K, DV>(v_tile, v + kv_head * n_k * v_dim, k0, n_k, v_dim);
+        __syncthreads();
+        const int key = k0 + lane;
+        const float bias = key_bias && key < n_k ? key_bias[kv_head * n_k + key] : 0.0f;
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            const int row = warp * ROWS + r;
+            float s = 0.0f;
+            for (int c = 0; c < D / 4; c++) s += dot(q_tile[row][c], k_tile[lane][c]);
+            s = key < keys_seen(q0 + row, n_q, n_k, causal) ? scale * s + bias : -INFINITY;
+            const float m_new = fmaxf(m[r], lanes_max(s, 32));
+            const float p = expf(s - finite(m_new)), shrink = expf(m[r] - finite(m_new));
+            l[r] = shrink * l[r] + lanes_sum(p, 32);
+            m[r] = m_new;
+            ((float*)p_tile[row])[lane] = p;
+            __syncwarp();
+            for (int b = 0; b < DV / 32; b++) {
+                float sum = 0.0f;
+                for (int j = 0; j < TILE_K; j += 4) {
+                    const float4 p4 = p_tile[row][j / 4];
+                    const int c = 32 * b + lane;
+                    sum += p4.x * ((const float*)v_tile[j])[c] + p4.y * ((const float*)v_tile[j + 1])[c] +
+                           p4.z * ((const float*)v_tile[j + 2])[c] + p4.w * ((const float*)v_tile[j + 3])[c];
+                }
+                o[r][b] = shrink * o[r][b] + sum;
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const int i = q0 + warp * ROWS + r;
+        if (i >= n_q) break;
+        for (int b = 0; b < DV / 32; b++) {
+            const int c = 32 * b + lane;
+            if (c < v_dim) narrow(l[r] > 0.0f ? o[r][b] / l[r] : 0.0f, &out[(head * n_q + i) * v_dim + c]);
+        }
+        if (lane == 0) lse[head * n_q + i] = l[r] > 0.0f ? m[r] + logf(l[r]) : -INFINITY;
+    }
+}
+
+// 5 and 6: a group of 64 threads has 32 query rows. Its threads form an 8 x 8 grid (ty, tx); thread (ty, tx) makes
+// the scores of rows ty, ty + 8, ty + 16, ty + 24 with keys tx, tx + 8, ..., and the output columns 4 tx .. 4 tx + 3
+// (+ 32, ...) of the same rows. So a value read from shared memory is used four times. k and v take turns in one
+// array. A row's eight threads lie in one warp: its scores need no barrier of the block.
+template <typename T, int D, int DV, int GROUPS, bool SKIP>
+__device__ void register_tiles(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
+                               const float* __restrict__ key_bias, T* __restrict__ out, float* __restrict__ lse,
+                               int group_size, int n_q, int n_k, int d, int v_dim, float scale, int causal)
+{
+    constexpr int TILE_Q = 32 * GROUPS, TILE_K = D > 64 || DV > 64 ? 16 : 32;       // what fits in 48 KiB
+    constexpr int ROWS = 4, KEYS = TILE_K / 8, COLUMNS = DV / 32;                   // a thread's share
+    __shared__ float4 q_tile[TILE_Q][D / 4], kv_tile[TILE_K][(D > DV ? D : DV) / 4 + 1];
+    __shared__ float4 p_tile[TILE_Q][TILE_K / 4 + 2];       // this pitch puts a warp's four rows in other banks
+    const int tx = threadIdx.x % 8, first_row = threadIdx.x / 64 * 32, ty = first_row + threadIdx.x / 8 % 8;
+    const int q0 = blockIdx.x * TILE_Q;
+    const long long head = blockIdx.y, kv_head = head / group_size;
+    load_tile<TILE_Q, D>(q_tile, q + head * n_q * d, q0, n_q, d);
+
+    float m[ROWS], l[ROWS];
+    float4 o[ROWS][COLUMNS];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        m[r] = -INFINITY;
+        l[r] = 0.0f;
+        for (int b = 0; b < COLUMNS; b++) o[r][b] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    }
+    const int block_end = SKIP ? keys_seen(min(q0 + TILE_Q, n_q) - 1, n_q, n_k, causal) : n_k;
+    const int group_end = SKIP ? keys_seen(q0 + first_row + 31, n_q, n_k, causal) : n_k;
+
+    for (int k0 = 0; k0 < block_end; k0 += TILE_K) {
+        __syncthreads();
+        load_tile<TILE_K, D>(kv_tile, k + kv_head * n_k * d, k0, n_k, d);
+        __syncthreads();
+        if (k0 < group_end) {                               // the other group may still have work here
+            float s[ROWS][KEYS] = {};
+            for (int c = 0; c < D / 4; c++) {
+                float4 keys[KEYS];
+#pragma unroll
+                for (int j = 0; j < KEYS; j++) keys[j] = kv_tile[tx + 8 * j][c];
+#pragma unroll
+                for (int r = 0; r < ROWS; r++) {
+                    const float4 query = q_tile[ty + 8 * r][c];
+                    for (int j = 0; j < KEYS; j++) s[r][j] += dot(query, keys[j]);
+                }
+            }
+            float bias[KEYS];
+#pragma unroll
+            for (int j = 0; j < KEYS; j++) {
+                const int key = k0 + tx + 8 * j;
+                bias[j] = key_bias && key < n_k ? key_bias[kv_head * n_k + key] : 0.0f;
+            }
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                const int seen = keys_seen(q0 + ty + 8 * r, n_q, n_k, causal);
+                float top = m[r], sum = 0.0f;
+#pragma unroll
+                for (int j = 0; j < KEYS; j++) {
+                    s[r][j] = k0 + tx + 8 * j < seen ? scale * s[r][j] + bias[j] : -INFINITY;
+                    top = fmaxf(top, s[r][j]);
+                }
+                top = lanes_max(top, 8);
+                const float shrink = expf(m[r] - finite(top));
+#pragma unroll
+                for (int j = 0; j < KEYS; j++) {
+                    const float p = expf(s[r][j] - finite(top));
+                    ((float*)p_tile[ty + 8 * r])[tx + 8 * j] = p;
+                    sum += p;
+                }
+                l[r] = shrink * l[r] + lanes_sum(sum, 8);
+                m[r] = top;
+                for (int b = 0; b < COLUMNS; b++) multiply(o[r][b], shrink);
+            }
+        }
+        __syncthreads();                                    // all have finished with k
+        load_tile<TILE_K, DV>(kv_tile, v + kv_head * n_k * v_dim, k0, n_k, v_dim);
+        __syncthreads();
+        if (k0 < group_end) {
+            for (int j = 0; j < TILE_K; j += 4) {
+                float4 p[ROWS];
+#pragma unroll
+                for (int r = 0; r < ROWS; r++) p[r] = p_tile[ty + 8 * r][j / 4];
+#pragma unroll
+                for (int b = 0; b < COLUMNS; b++) {
+                    const float4 v0 = kv_tile[j][tx + 8 * b], v1 = kv_tile[j + 1][tx + 8 * b];
+                    const float4 v2 = kv_tile[j + 2][tx + 8 * b], v3 = kv_tile[j + 3][tx + 8 * b];
+#pragma unroll
+                    for (int r = 0; r < ROWS; r++) {
+                        add_scaled(o[r][b], p[r].x, v0);
+                        add_scaled(o[r][b], p[r].y, v1);
+                        add_scaled(o[r][b], p[r].z, v2);
+                        add_scaled(o[r][b], p[r].w, v3);
+                    }
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const int i = q0 + ty + 8 * r;
+        const float divisor = l[r] > 0.0f ? l[r] : 1.0f;
+        for (int b = 0; b < COLUMNS; b++) {
+            multiply(o[r][b], 1.0f / divisor);
+            store4(out + head * n_q * v_dim, o[r][b], i, 4 * (tx + 8 * b), n_q, v_dim);
+        }
+        if (tx == 0 && i < n_q) lse[head * n_q + i] = l[r] > 0.0f ? m[r] + logf(l[r]) : -INFINITY;
+    }
+}
+
+// 5: one group a block. Grid (n_q / 32, heads), block 64.
+template <typename T, int D, int DV>
+__global__ void flash_registers(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
+                                const float* __restrict__ key_bias, T* __restrict__ out,
+                                float* __restrict__ lse, int group_size, int n_q, int n_k, int d, int v_dim,
+                                float scale, int causal)
+{
+    register_tiles<T, D, DV, 1, false>(q, k, v, key_bias, out, lse, group_size, n_q, n_k, d, v_dim, scale, causal);
+}
+
+// 6: two groups a block share k and v, and tiles that lie wholly in the future are not visited.
+// Grid (n_q / 64, heads), block 128.
+template <typename T, int D, int DV>
+__global__ void flash_two_groups(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
+                                 const float* __restrict__ key_bias, T* __restrict__ out,
+                                 float* __restrict__ lse, int group_size, int n_q, int n_k, int d, int v_dim,
+                                 float scale, int causal)
+{
+    register_tiles<T, D, DV, 2, true>(q, k, v, key_bias, out, lse, group_size, n_q, n_k, d, v_dim, scale, causal);
+}

@@ -1,0 +1,103 @@
+// What the flash attention kernels share: number types, the causal rule, small reductions, and tiles of float4.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <math.h>
+
+__device__ inline float widen(float x) { return x; }
+__device__ inline float widen(__half x) { return __half2float(x); }
+__device__ inline float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+__device__ inline void narrow(float x, float* at) { *at = x; }
+__device__ inline void narrow(float x, __half* at) { *at = __float2half(x); }
+__device__ inline void narrow(float x, __nv_bfloat16* at) { *at = __float2bfloat16(x); }
+
+// Query i of n_q sees this many of the n_k keys. Causal: the last query sees the last key.
+__device__ inline int keys_seen(int i, int n_q, int n_k, int causal)
+{
+    return causal ? min(n_k, max(0, i + 1 + n_k - n_q)) : n_k;
+}
+
+// -inf - -inf is NaN. Where nothing has been seen yet, subtract 0 instead: exp(-inf - 0) = 0.
+__device__ inline float finite(float m) { return m == -INFINITY ? 0.0f : m; }
+
+// Reductions over `width` neighbouring lanes; every lane gets the result.
+__device__ inline float lanes_max(float x, int width)
+{
+    for (int step = width / 2; step > 0; step /= 2) x = fmaxf(x, __shfl_xor_sync(0xffffffff, x, step));
+    return x;
+}
+
+__device__ inline float lanes_sum(float x, int width)
+{
+    for (int step = width / 2; step > 0; step /= 2) x += __shfl_xor_sync(0xffffffff, x, step);
+    return x;
+}
+
+__device__ inline float dot(float4 a, float4 b) { return a.x * b.x + a.y * b.y + a.z * b.z + a.w * b.w; }
+
+__device__ inline void add_scaled(float4& sum, float p, float4 v)
+{
+    sum.x += p * v.x;
+    sum.y += p * v.y;
+    sum.z += p * v.z;
+    sum.w += p * v.w;
+}
+
+__device__ inline void multiply(float4& x, float by)
+{
+    x.x *= by;
+    x.y *= by;
+    x.z *= by;
+    x.w *= by;
+}
+
+template <typename T>
+struct alignas(4 * sizeof(T)) Four {
+    T x, y, z, w;
+};
+
+// Columns c .. c+3 of one row of x, which has n rows of d values; 0 beyond its edges. One load where d allows it.
+template <typename T>
+__device__ float4 load4(const T* __restrict__ x, int row, int c, int n, int d)
+{
+    if (row >= n || c >= d) return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    const T* at = x + (long long)row * d + c;
+    if (d % 4 == 0) {
+        const Four<T> four = *(const Four<T>*)at;
+        return make_float4(widen(four.x), widen(four.y), widen(four.z), widen(four.w));
+    }
+    return make_float4(widen(at[0]), c + 1 < d ? widen(at[1]) : 0.0f,
+                       c + 2 < d ? widen(at[2]) : 0.0f, c + 3 < d ? widen(at[3]) : 0.0f);
+}
+
+// The reverse: nothing is written beyond the edges.
+template <typename T>
+__device__ void store4(T* __restrict__ x, float4 value, int row, int c, int n, int d)
+{
+    if (row >= n || c >= d) return;
+    T* at = x + (long long)row * d + c;
+    Four<T> four;
+    narrow(value.x, &four.x);
+    narrow(value.y, &four.y);
+    narrow(value.z, &four.z);
+    narrow(value.w, &four.w);
+    if (d % 4 == 0) {
+        *(Four<T>*)at = four;
+        return;
+    }
+    at[0] = four.x;
+    if (c + 1 < d) at[1] = four.y;
+    if (c + 2 < d) at[2] = four.z;
+    if (c + 3 < d) at[3] = four.w;
+}
+
+// Rows first .. first + ROWS - 1 of x into a tile of D / 4 float4 a row, by all threads of the block.
+template <int ROWS, int D, typename T, int PITCH>
+__device__ void load_tile(float4 (&tile)[ROWS][PITCH], const T* __restrict__ x, int first, int n, int d)
+{
+    for (int e = threadIdx.x; e < ROWS * (D / 4); e += blockDim.x) {
+        const int row = e / (D / 4), c = e % (D / 4);
+        tile[row][c] = load4(x, first + row, 4 * c, n, d);
+    }
+}
