@@ -1,0 +1,335 @@
+"""Source text in, shared library out: ninja runs the compiler, the result is cached, errors are made readable.
+
+A build lives in `.build/cuda/<key>/`. The key covers the text, the flags, the compiler and every file of the
+engine; what else the source includes is listed by the compiler's depfile and compared by content. A library is
+renamed into place only when it is whole, under a lock, so that two processes may build the same thing at once.
+"""
+import contextlib
+import functools
+import hashlib
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+HEADERS = ROOT / "kernels" / "laptop"
+SHOWN_ERRORS = 3
+
+PLAIN = ["-O2", "-fno-finite-loops"]
+TRACED = ["-O0", "-fsanitize=thread", "-fsanitize=integer-divide-by-zero"]
+COMMON = ["-std=c++17", "-x", "c++", "-fPIC", "-g1", "-fno-strict-aliasing", "-ffp-contract=off", "-fvisibility=hidden",
+          "-fno-threadsafe-statics", "-DLAPTOP=1", "-Werror=vla", "-Werror=return-type", "-fno-diagnostics-color"]
+
+
+class CompileError(Exception):
+    """A source that does not compile. `.errors` is a list of (line, message); line 0 is no line of the source."""
+
+    def __init__(self, name: str, text: str, errors: list[tuple[int, str]], output: str):
+        self.name, self.text, self.errors, self.output = name, text, errors, output
+        self.line = errors[0][0] if errors else 0
+        super().__init__(self._message())
+
+    def _message(self) -> str:
+        lines = self.text.split("\n")
+        shown = [f"{self.name} does not compile."]
+        for line, message in self.errors[:SHOWN_ERRORS]:
+            shown.append(f"\nline {line}: {message}" if line else f"\n{message}")
+            if 0 < line <= len(lines):
+                shown.append(f"{line:6} | {lines[line - 1].rstrip()}")
+        if len(self.errors) > SHOWN_ERRORS:
+            shown.append(f"\nand {len(self.errors) - SHOWN_ERRORS} more")
+        return "\n".join(shown)
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"CompileError: {self}"]
+
+
+class NoCompiler(RuntimeError):
+    """There is no C++ compiler, or no ninja, on this machine."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"NoCompiler: {self}"]
+
+
+@dataclass(frozen=True)
+class Compiler:
+    command: tuple[str, ...]
+    clang: bool
+    version: str
+
+    def traced(self) -> list[str]:
+        """clang's `bounds` also traps on what it cannot report, and its trace-pc prunes blocks unless told not to."""
+        return TRACED + (["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune", "-ferror-limit=20"]
+                         if self.clang else ["-fsanitize=bounds", "-fsanitize-coverage=trace-pc", "-fmax-errors=20"])
+
+    def plain(self) -> list[str]:
+        return PLAIN + (["-ferror-limit=20"] if self.clang else ["-fmax-errors=20"])
+
+
+def compiler() -> Compiler:
+    """CXX if it is set, else g++, clang++ or c++ from the PATH."""
+    asked = os.environ.get("CXX")
+    candidates = [asked] if asked else ["g++", "clang++", "c++"]
+    for candidate in candidates:
+        command = shlex.split(candidate)
+        found = shutil.which(command[0])
+        if found:
+            return _identify((found, *command[1:]), os.stat(found).st_mtime_ns)
+    wanted = f"CXX is set to {asked}, which was not found." if asked else "No C++ compiler was found (g++ or clang++)."
+    how = ("Run `xcode-select --install`." if sys.platform == "darwin" else
+           "On Debian or Ubuntu: `sudo apt install g++`; with conda, on any system: "
+           "`conda install -c conda-forge cxx-compiler`.")
+    raise NoCompiler(f"{wanted} Kernels are compiled on this machine, so one is needed. {how}")
+
+
+@functools.lru_cache
+def _identify(command: tuple[str, ...], modified: int) -> Compiler:
+    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
+    return Compiler(command, "clang" in version, version)
+
+
+def ninja() -> str:
+    found = shutil.which("ninja")
+    if found:
+        return found
+    try:
+        import ninja as package
+        return str(Path(package.BIN_DIR) / "ninja")
+    except ImportError:
+        raise NoCompiler("ninja was not found; it drives the compiler. Run `pip install ninja`.") from None
+
+
+@functools.lru_cache
+def cache() -> Path:
+    """COURSE_CACHE, else the first of these that can be written: the clone's, the user's, a temporary folder."""
+    user = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    user = Path(os.environ.get("XDG_CACHE_HOME", user)) / "attention-course"
+    asked = os.environ.get("COURSE_CACHE")
+    for folder in (Path(asked),) if asked else (ROOT / ".build", user):
+        with contextlib.suppress(OSError):
+            (folder / "cuda").mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder / "cuda"):
+                return folder / "cuda"
+    return Path(tempfile.mkdtemp(prefix="attention-course-"))
+
+
+@contextlib.contextmanager
+def locked(folder: Path):
+    import fcntl
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def digest(*parts: str | bytes) -> str:
+    made = hashlib.sha256()
+    for part in parts:
+        made.update(part.encode() if isinstance(part, str) else part)
+        made.update(b"\0")
+    return made.hexdigest()[:20]
+
+
+def engine_digest() -> str:
+    """All files of the engine: a change in any of them makes every library a new one."""
+    files = sorted(p for p in HEADERS.iterdir() if p.is_file() and not p.name.startswith("."))
+    return digest(*(part for p in files for part in (p.name, p.read_bytes())))
+
+
+def library(text: str, name: str, original: str, folder: Path | None, traced: bool) -> Path:
+    """Builds rewritten source. `name` and `original` are for error messages; `folder` is where its includes are."""
+    tool = compiler()
+    runtime = runtime_library()
+    include = [f"-I{HEADERS}"] + ([f"-iquote{folder}"] if folder else [])
+    flags = COMMON + (tool.traced() if traced else tool.plain()) + include
+    made = cache() / digest(text, *flags, *tool.command, tool.version, str(runtime))
+    return _build(made, {"kernel.cu.cpp": text}, [made / "kernel.cu.cpp"], flags, _link(tool, [str(runtime)]), tool,
+                  lambda output: CompileError(name, original, read_errors(output, name), output))
+
+
+def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[str], nvcc: str) -> Path:
+    """Builds kernel.cu of `files` with nvcc; source.cu is the student's text, untouched."""
+    tool = _identify((nvcc,), os.stat(nvcc).st_mtime_ns)
+    made = cache() / digest(*files.values(), *flags, *tool.command, tool.version)
+    return _build(made, files, [made / "kernel.cu"], flags, link, tool,
+                  lambda output: CompileError(name, files["source.cu"], read_nvcc_errors(output, "source.cu"), output))
+
+
+@functools.lru_cache
+def _runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...]) -> Path:
+    flags = ["-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", "-Wall", f"-I{HEADERS}", *extra]
+    made = root / ("runtime-" + digest(engine, *flags, *tool.command, tool.version))
+    sources = sorted(HEADERS.glob("runtime*.cpp"))
+    failed = lambda output: RuntimeError(f"the runtime in {HEADERS} does not compile:\n{output}")
+    return _build(made, {}, sources, flags, _link(tool, ["-pthread", "-ldl", *extra]), tool, failed)
+
+
+def runtime_library() -> Path:
+    """The library behind every kernel: fibers, hooks, counters, checks. Built once for a compiler."""
+    extra = tuple(shlex.split(os.environ.get("COURSE_RUNTIME_FLAGS", "")))     # a test builds it under ASan
+    return _runtime(compiler(), engine_digest(), cache(), extra)
+
+
+def _link(tool: Compiler, libraries: list[str]) -> list[str]:
+    if sys.platform == "darwin":
+        return ["-dynamiclib", *libraries]
+    return ["-shared", "-Wl,-z,defs", *libraries]
+
+
+def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list[str], link: list[str],
+           tool: Compiler, failed) -> Path:
+    """One library from `sources` in `folder`, from the cache where it is there and still true."""
+    record = folder / "library.json"
+    with locked(folder):
+        if (found := _recorded(record)) is not None:
+            return found
+        for name, text in files.items():
+            (folder / name).write_text(text)
+        output = folder / "library.new"
+        _clear(folder, output)
+        (folder / "build.ninja").write_text(_rules(sources, output, flags, link, tool))
+        run = subprocess.run([ninja(), "-C", str(folder), "--quiet"], capture_output=True, text=True, errors="replace",
+                             env=os.environ | {"LC_ALL": "C"})
+        if run.returncode:
+            raise failed(run.stdout + run.stderr)
+        included = _depended_on(folder)
+        final = folder / f"kernel-{digest(output.read_bytes())}.so"
+        output.replace(final)
+        found = {"library": final.name, "included": {str(p): digest(p.read_bytes()) for p in included}}
+        record.with_suffix(".new").write_text(json.dumps(found))
+        record.with_suffix(".new").replace(record)
+        return final
+
+
+def _recorded(record: Path) -> Path | None:
+    try:
+        found = json.loads(record.read_text())
+        for name, content in found["included"].items():
+            if digest(Path(name).read_bytes()) != content:
+                return None
+        made = record.parent / found["library"]
+        return made if made.exists() else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+def _clear(folder: Path, output: Path):
+    for old in [output, *folder.glob("*.o"), *folder.glob(".ninja_*")]:
+        old.unlink(missing_ok=True)
+
+
+def _depended_on(folder: Path) -> list[Path]:
+    """Files that the source includes, besides the engine's and the system's, from the compiler's depfiles."""
+    found = set()
+    for depfile in folder.glob("*.d"):
+        words = depfile.read_text().replace("\\\n", " ").split(":", 1)[1]
+        for word in re.split(r"(?<!\\)\s+", words.strip()):
+            path = Path(word.replace("\\ ", " "))
+            path = path if path.is_absolute() else folder / path
+            if path.parent not in (HEADERS, folder) and not str(path).startswith("/usr/"):
+                found.add(path)
+    return sorted(p for p in found if p.is_file())
+
+
+def _rules(sources: list[Path], output: Path, flags: list[str], link: list[str], tool: Compiler) -> str:
+    def quoted(words):
+        return " ".join(shlex.quote(str(w)) for w in words).replace("$", "$$")
+
+    def path(p):
+        return str(p).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
+
+    objects = [f"{p.name}.o" for p in sources]
+    rules = [f"rule compile\n  command = {quoted(tool.command)} {quoted(flags)} -MD -MF $out.d -c $in -o $out\n"
+             "  depfile = $out.d\n",
+             f"rule link\n  command = {quoted(tool.command)} $in -o $out {quoted(link)}\n"]
+    rules += [f"build {o}: compile {path(p)}\n" for o, p in zip(objects, sources)]
+    rules.append(f"build {path(output)}: link {' '.join(objects)}\n")
+    return "\n".join(rules)
+
+
+# ---- errors
+
+DIAGNOSTIC = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?:\s+(?P<kind>fatal error|error|note|warning|required"
+                        r"|recursively required|in '?constexpr|instantiated)\b:?\s*(?P<message>.*)$")
+# what the compiler says, and what to say instead
+CLEARER = [
+    (r".*static assertion failed:? (?:due to requirement '[^']*' )?:?\s*\"?laptop: (.*?)\"?$", r"\1"),
+    (r"static_assert failed:? (?:due to requirement '[^']*' )?\"?laptop: (.*?)\"?$", r"\1"),
+    (r"'?([\w./+-]+)'?( file not found|: No such file or directory)$", r"the engine has no header \1"),
+    (r"(?:ISO C\+\+ forbids )?variable length array.*|.*variable length array.*",
+     "an array's size must be known when the kernel is compiled: a constant, a #define or a template parameter"),
+    (r"'(__\w+|atomic\w+)' was not declared in this scope.*", r"\1 is not declared: a misspelling, or not supported here"),
+    (r"use of undeclared identifier '(__\w+|atomic\w+)'.*",
+     r"\1 is not declared: a misspelling, or not supported here"),
+    (r"there are no arguments to '(\w+)' that depend on a template parameter.*",
+     r"\1 is not declared: a misspelling, or not supported here"),
+    (r"no return statement in function returning non-void.*|non-void function does not return a value.*",
+     "this function returns nothing, but its type says it does"),
+]
+
+
+def read_errors(output: str, name: str) -> list[tuple[int, str]]:
+    """(line of the source, message) for each error in a compiler's output; line 0 where none is in the source."""
+    found: list[tuple[int, str]] = []
+    pending = 0              # a line of the source that the compiler names before an error in a header
+    elsewhere = None         # an error in a header, waiting for such a line
+    for text in output.splitlines():
+        match = DIAGNOSTIC.match(text)
+        if not match:
+            undefined = re.search(r"undefined reference to [`'](.*?)'|undefined symbol: (.*)$", text)
+            if undefined:
+                line = re.search(re.escape(Path(name).name) + r":(\d+)", text)
+                symbol = undefined.group(1) or undefined.group(2)
+                found.append((int(line.group(1)) if line else 0, f"{symbol} is declared but nowhere defined"))
+            elif text.startswith(("In file included", "                 from")):
+                included = re.search(re.escape(name) + r":(\d+)", text)
+                pending = int(included.group(1)) if included else pending
+            continue
+        ours = match["file"] == name
+        line = int(match["line"])
+        if match["kind"] in ("error", "fatal error"):
+            if elsewhere:
+                found.append((0, elsewhere))
+            elsewhere = None
+            message = _clearer(match["message"])
+            if ours:
+                found.append((line, message))
+            elif pending:
+                found.append((pending, message))
+            else:
+                elsewhere = message
+            pending = 0
+        elif ours and match["kind"] not in ("note", "warning"):
+            pending = pending or line
+        elif ours and elsewhere and match["kind"] == "note":
+            found.append((line, elsewhere))
+            elsewhere = None
+    if elsewhere:
+        found.append((0, elsewhere))
+    own = [e for e in found if e[1].startswith("\0")]           # our own words say it best
+    found = [(line, message.removeprefix("\0")) for line, message in (own or found)]
+    return list(dict.fromkeys(found)) or [(0, output.strip()[-2000:])]
+
+
+def read_nvcc_errors(output: str, name: str) -> list[tuple[int, str]]:
+    """As `read_errors`, for nvcc's own way of writing them: `path/name(12): error: ...`."""
+    found = []
+    for line, message in re.findall(rf"(?m)^\S*\b{re.escape(name)}\((\d+)\): (?:fatal )?error(?: #\S+)?: (.*)$", output):
+        found.append((int(line), message))
+    return list(dict.fromkeys(found)) or read_errors(output, name)
+
+
+def _clearer(message: str) -> str:
+    message = re.sub(r"\s*\[-W[\w=-]+\]$", "", message)
+    for number, (pattern, better) in enumerate(CLEARER):
+        if re.fullmatch(pattern, message):
+            return ("\0" if number < 2 else "") + re.sub(pattern, better, message)
+    message = re.sub(r"\blaptop_type_(\w+)", r"\1", message)
+    return re.sub(r"; did you mean '_\w+'\?", "", message)

@@ -1,0 +1,115 @@
+"""The same file on a GPU: nvcc compiles it as it stands, included into a generated source that adds the entries.
+
+Nothing here was run where there is no card; `compile_check` at least compiles everything for the given ones.
+"""
+import ctypes
+import os
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+import torch
+
+from . import build, signature
+from .tokens import outline
+
+START = """#include <cuda_runtime.h>
+static int laptop_start(const void* kernel, const unsigned* grid, const unsigned* block, void** args,
+                        size_t shared, void* stream, int device) {
+    cudaError_t status = cudaSetDevice(device);
+    if (status == cudaSuccess && shared > 48 * 1024)
+        status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
+    if (status == cudaSuccess)
+        status = cudaLaunchKernel(kernel, dim3(grid[0], grid[1], grid[2]), dim3(block[0], block[1], block[2]),
+                                  args, shared, (cudaStream_t)stream);
+    if (status != cudaSuccess) cudaGetLastError();      // leave no error behind for torch to find
+    return (int)status;
+}
+extern "C" const char* laptop_error_text(int status) { return cudaGetErrorString((cudaError_t)status); }
+extern "C" int laptop_write_symbol(const void* symbol, const void* data, size_t bytes) {
+    return (int)cudaMemcpyToSymbol(symbol, data, bytes);
+}
+"""
+
+
+def nvcc() -> str | None:
+    """NVCC, the toolkit of CUDA_HOME, or nvcc from the PATH."""
+    home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
+    candidates = (os.environ.get("NVCC"), "nvcc", str(Path(home) / "bin" / "nvcc"))
+    return next((found for c in candidates if c and (found := shutil.which(c))), None)
+
+
+def entry(number: int, address: str) -> str:
+    return (f'extern "C" int laptop_entry_{number}(const unsigned* grid, const unsigned* block, void** args, size_t shared, '
+            f"void* stream, int device) {{ return laptop_start((const void*)({address}), grid, block, args, shared, "
+            f"stream, device); }}\n")
+
+
+def generated(text: str, wanted: list, file: str) -> str:
+    """The generated source: `file`, untouched, then the entries of the `wanted` kernels and instances."""
+    return f'{START}#include "{file}"\n' + signature.table(outline(text), wanted, entry)
+
+
+def library(text: str, name: str, folder: Path | None, wanted: list, device: torch.device) -> Path:
+    """Builds for the architecture of `device`."""
+    tool = nvcc()
+    if tool is None:
+        raise build.NoCompiler("nvcc was not found; CUDA tensors need it. Install the CUDA toolkit, or set CUDA_HOME. "
+                               "CPU tensors run the same kernel without it.")
+    major, minor = torch.cuda.get_device_capability(device)
+    architecture = f"-arch=sm_{major}{minor}"
+    flags = ["-std=c++17", "-O3", "-lineinfo", "-Xcompiler=-fPIC", architecture] + ([f"-I{folder}"] if folder else [])
+    files = {"source.cu": text, "kernel.cu": generated(text, wanted, "source.cu")}
+    return build.gpu_library(files, name, flags, ["-shared", architecture], tool)
+
+
+PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_uint), ctypes.POINTER(ctypes.c_uint),
+                             ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int)
+
+
+def run(entry, kernel: str, grid, block, shared_bytes: int, values: list, device: torch.device) -> None:
+    """Launches on the current torch stream. Errors of the launch are raised here, errors of the kernel later, by torch."""
+    from .report import KernelError
+    cells = [ctypes.create_string_buffer(v, len(v)) if isinstance(v, bytes)
+             else ctypes.c_void_p(v.data_ptr() if v is not None and v.numel() else None) for v in values]
+    arguments = (ctypes.c_void_p * max(len(cells), 1))(*(ctypes.addressof(c) for c in cells))
+    stream = torch.cuda.current_stream(device).cuda_stream
+    index = device.index if device.index is not None else torch.cuda.current_device()
+    with torch.cuda.device(index):
+        status = entry.call((ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), arguments, shared_bytes,
+                            stream, index)
+    if status:
+        raise KernelError("bad launch", kernel=kernel, message=f"{kernel} was not launched with grid {grid}, block "
+                          f"{block} and {shared_bytes} bytes of shared memory: {_text(entry.library, status)}")
+
+
+def _text(handle: ctypes.CDLL, status: int) -> str:
+    handle.laptop_error_text.restype = ctypes.c_char_p
+    return handle.laptop_error_text(status).decode()
+
+
+def write_symbol(library, name: str, raw: bytes) -> None:
+    row = library.symbols[name]
+    status = library.handle.laptop_write_symbol(ctypes.c_void_p(row.address), raw, ctypes.c_size_t(len(raw)))
+    if status:
+        raise RuntimeError(f"`{name}` was not written: {_text(library.handle, status)}")
+
+
+def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90")) -> None:
+    """Compiles the file with nvcc for each architecture, entries included; raises CompileError."""
+    tool = nvcc()
+    if tool is None:
+        raise build.NoCompiler("nvcc was not found")
+    path = Path(path).resolve()
+    text = path.read_text()
+    wanted = [(k, "") for k in signature.kernels(outline(text)) if not k.template]
+    with tempfile.TemporaryDirectory() as folder:
+        made = Path(folder) / "check.cu"
+        made.write_text(generated(text, wanted, str(path)))
+        targets = [f"-gencode=arch=compute_{a[3:]},code={a}" for a in architectures]
+        run = subprocess.run([tool, "-std=c++17", "-c", *targets, str(made), "-o", str(Path(folder) / "check.o")],
+                             capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"})
+    if run.returncode:
+        output = run.stdout + run.stderr
+        raise build.CompileError(path.name, text, build.read_nvcc_errors(output, path.name), output)

@@ -1,0 +1,335 @@
+"""A compiled `.cu`: its kernels as attributes, launched as `module.kernel[grid, block, shared_bytes](...)`.
+
+A module is built twice at most for the CPU, plain and traced, and once for the GPU, each when first needed.
+"""
+import ctypes
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from . import build, gpu, launch, memory, signature
+from .rewrite import rewrite
+from .sanitize import sanitize
+from .signature import ArgumentError, KernelText, Parameter
+from .tokens import Outline, outline
+
+KERNELS = build.ROOT / "kernels"
+
+
+@dataclass
+class Entry:
+    """One kernel in one library."""
+    call: object                 # the C function
+    parameters: list[Parameter]
+    launch_bounds: int
+    library: ctypes.CDLL
+
+
+@dataclass
+class Library:
+    """A loaded build: its entries by (kernel, template arguments), its constants, its globals."""
+    path: Path
+    handle: ctypes.CDLL
+    entries: dict[tuple[KernelText, str], Entry]
+    constants: dict[str, int | float | bool]
+    symbols: dict[str, signature.TableRow]
+
+
+class Module:
+    def __init__(self, text: str, name: str, path: Path | None = None):
+        self.source, self.name, self.path = text, name, path
+        self._outline: Outline = outline(text)
+        self._texts = signature.kernels(self._outline)
+        self._libraries: dict[tuple, Library] = {}
+        self._last: Library | None = None
+        self._library(launch.mode() != "plain")       # a source that does not compile is an error here
+
+    @property
+    def kernels(self) -> list[str]:
+        """Names of the kernels, in the order of the file."""
+        return list(dict.fromkeys(k.name for k in self._texts))
+
+    @property
+    def constants(self) -> dict[str, int | float | bool]:
+        """The file's `#define`d, `constexpr` and `const` numbers."""
+        return dict(next(iter(self._libraries.values())).constants)
+
+    def __getattr__(self, name: str):
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if self._named(name):
+            return Kernel(self, name)
+        if name in self.constants:
+            return self.constants[name]
+        raise AttributeError(f"{self.name} has no kernel and no constant `{name}`; its kernels: {', '.join(self.kernels)}")
+
+    def __getitem__(self, instance: str) -> "Kernel":
+        """`module["tile<64, 32>"]`, an instance of a template kernel."""
+        name, _, arguments = instance.partition("<")
+        name = name.strip()
+        if not self._named(name):
+            raise KeyError(f"{self.name} has no kernel `{name}`; its kernels: {', '.join(self.kernels)}")
+        return Kernel(self, name, _tidy_arguments(arguments) if arguments else "")
+
+    def __dir__(self):
+        return [*super().__dir__(), *self.kernels, *self.constants]
+
+    def __repr__(self):
+        return f"<cuda module {self.name}: {', '.join(self.kernels) or 'no kernels'}>"
+
+    def read(self, name: str) -> torch.Tensor:
+        """The value of a `__device__` or `__constant__` variable, after the last launch on the CPU."""
+        row = self._symbol(self._current(), name)
+        raw = torch.frombuffer(bytearray(ctypes.string_at(row.address, row.bytes)), dtype=torch.uint8)
+        dtype = signature.parse_type(name, row.types).dtype
+        return raw.view(getattr(torch, dtype)) if hasattr(torch, dtype) else raw
+
+    def write(self, name: str, value) -> None:
+        """Sets a `__device__` or `__constant__` variable, from its first element on; on the GPU too if it was used."""
+        row = self._symbol(self._current(), name)
+        parameter = signature.parse_type(name, row.types)
+        tensor = torch.as_tensor(value, dtype=getattr(torch, parameter.dtype, None), device="cpu").contiguous()
+        raw = bytes(tensor.reshape(-1).view(torch.uint8).tolist()) if tensor.numel() else b""
+        if len(raw) > row.bytes:
+            raise ArgumentError(f"`{name}` holds {row.bytes} bytes, got {len(raw)}")
+        ctypes.memmove(row.address, raw, len(raw))
+        for key, library in self._libraries.items():
+            if key[0] == "gpu":
+                gpu.write_symbol(library, name, raw)
+
+    def _named(self, name: str) -> list[KernelText]:
+        exact = [k for k in self._texts if k.name == name]
+        return exact or [k for k in self._texts if k.function.name == name]
+
+    def _symbol(self, library: Library, name: str) -> signature.TableRow:
+        if name not in library.symbols:
+            raise ArgumentError(f"{self.name} has no __device__ or __constant__ variable `{name}`; "
+                                f"it has: {', '.join(library.symbols) or 'none'}")
+        return library.symbols[name]
+
+    def _current(self) -> Library:
+        return self._last or next(iter(self._libraries.values()))
+
+    def _wanted(self, kernel: KernelText | None, instance: str) -> list[tuple[KernelText, str]]:
+        """What goes into one library: an instance of a template alone, or all kernels that are no templates."""
+        if kernel is not None and kernel.template:
+            return [(kernel, instance)]
+        return [(k, "") for k in self._texts if not k.template]
+
+    def _library(self, traced: bool, kernel: KernelText | None = None, instance: str = "") -> Library:
+        wanted = self._wanted(kernel, instance)
+        key = ("traced" if traced else "plain", instance and kernel.index, instance)
+        if key not in self._libraries:
+            text = f"#include <cuda_runtime.h>\n#line 1 \"{self.name}\"\n{rewrite(self._outline)}"
+            text += signature.table(self._outline, wanted, _cpu_entry)
+            folder = self.path.parent if self.path else None
+            made = build.library(text, self.name, self.source, folder, traced)
+            self._libraries[key] = load_library(made, wanted)
+        return self._libraries[key]
+
+    def _library_gpu(self, kernel: KernelText, instance: str, device: torch.device) -> Library:
+        key = ("gpu", instance and kernel.index, instance, torch.cuda.get_device_capability(device))
+        if key not in self._libraries:
+            wanted = self._wanted(kernel, instance)
+            folder = self.path.parent if self.path else None
+            made = gpu.library(self.source, self.name, folder, wanted, device)
+            self._libraries[key] = load_library(made, wanted, gpu.PROTOTYPE)
+        return self._libraries[key]
+
+    def _continue_in(self, library: Library) -> None:
+        """A module's globals are one set of variables, whichever build the next launch runs in."""
+        if self._last is not None and self._last is not library:
+            for name, row in library.symbols.items():
+                before = self._last.symbols.get(name)
+                if before and before.bytes == row.bytes and "*" not in row.types:
+                    ctypes.memmove(row.address, before.address, row.bytes)
+        self._last = library
+
+
+CPU_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+def load_library(path: Path, wanted: list[tuple[KernelText, str]], prototype=CPU_ENTRY) -> Library:
+    handle = ctypes.CDLL(str(path))
+    made = Library(path, handle, {}, {}, {})
+    for row in signature.read_table(handle):
+        if row.kind == "kernel":
+            kernel, instance = wanted[int(row.name)]
+            parameters = signature.parse_parameters(kernel, row.types)
+            made.entries[kernel, instance] = Entry(prototype(row.entry), parameters, row.whole, handle)
+        elif row.kind == "symbol":
+            made.symbols[row.name] = row
+        elif row.kind:
+            made.constants[row.name] = {"int": int, "bool": bool}.get(row.kind, float)(
+                row.real if row.kind == "float" else row.whole)
+    return made
+
+
+def _cpu_entry(number: int, address: str) -> str:
+    return f"LAPTOP_EXPORT void laptop_entry_{number}(void** args) {{ laptop::call({address}, args); }}\n"
+
+
+class Kernel:
+    """A kernel of a module, or an instance of a template kernel; `[grid, block]` makes it a launch."""
+
+    def __init__(self, module: Module, name: str, instance: str = "", sanitized: bool = False):
+        self.module, self.name, self.instance, self.sanitized = module, name, instance, sanitized
+
+    @property
+    def source(self) -> str:
+        """The text that the kernel was compiled from, the whole file or cell."""
+        return self.module.source
+
+    @property
+    def __name__(self) -> str:
+        return self.name + self.instance
+
+    def __getitem__(self, configuration):
+        """`[grid, block]` or `[grid, block, shared_bytes]`; a string names a template instance: `["64, 32"]`."""
+        if isinstance(configuration, str):
+            return Kernel(self.module, self.name, _tidy_arguments(configuration), self.sanitized)
+        if not isinstance(configuration, tuple) or len(configuration) not in (2, 3):
+            raise ArgumentError(f"{self.__name__} is launched as {self.__name__}[grid, block](...) or "
+                                f"[grid, block, shared_bytes](...), got [{configuration!r}]")
+        grid, block, *shared = configuration
+        return Launch(self, _three("grid", grid), _three("block", block), _whole("shared_bytes", *shared or [0]))
+
+    def __call__(self, *arguments, **named):
+        raise ArgumentError(f"{self.__name__} needs a grid and a block: {self.__name__}[grid, block](...)")
+
+    def __repr__(self):
+        kernel = self.module._named(self.name)[0]
+        wanted = ", ".join(f"{t} {n}" for t, n in zip(kernel.types, kernel.parameters))
+        return f"<kernel {self.__name__}({wanted}) of {self.module.name}>"
+
+    def _texts(self) -> list[KernelText]:
+        """The kernels that this name may mean: more than one where it is overloaded or chosen by an #if."""
+        found = self.module._named(self.name)
+        instance = self.instance.strip("<> ")
+        count = len(_arguments(instance)) if self.instance else 0
+        for kernel in found:
+            template = f"{kernel.name} is a template over <{', '.join(kernel.template)}>"
+            example = f'module["{kernel.name}<{", ".join("..." for _ in kernel.template)}>"]'
+            if kernel.template and not self.instance and kernel.required:
+                raise ArgumentError(f"{template}: name an instance, {example}")
+            if kernel.template and count < kernel.required:
+                raise ArgumentError(f"{template}: {self.__name__} gives {count} of its {kernel.required} arguments")
+            if not kernel.template and self.instance:
+                raise ArgumentError(f"{kernel.name} is not a template; launch it as {kernel.name}[grid, block](...)")
+        return found
+
+
+class Launch:
+    """A kernel with its grid, block and dynamic shared memory; calling it runs it."""
+
+    def __init__(self, kernel: Kernel, grid: tuple, block: tuple, shared_bytes: int):
+        self.kernel, self.grid, self.block, self.shared_bytes = kernel, grid, block, shared_bytes
+
+    def __call__(self, *arguments, **named) -> None:
+        given = [*arguments, *named.values()]
+        device = next((a.device for a in given if isinstance(a, torch.Tensor) and a.is_cuda), None)
+        if device is not None:
+            self._run(arguments, named, device)
+        elif self.kernel.sanitized and launch.mode() == "plain":
+            with sanitize():
+                self._run(arguments, named, None)
+        else:
+            self._run(arguments, named, None)
+
+    def _run(self, arguments: tuple, named: dict, device: torch.device | None) -> None:
+        module, name = self.kernel.module, self.kernel.__name__
+        texts = self.kernel._texts()
+        traced = launch.mode() != "plain"
+        faults = []
+        for text in texts:
+            instance = (self.kernel.instance or "<>") if text.template else ""
+            library = (module._library_gpu(text, instance, device) if device is not None
+                       else module._library(traced, text, instance))
+            entry = library.entries.get((text, instance))
+            if entry is None:              # behind an #if that is not taken
+                continue
+            try:
+                values = signature.bind(name, entry.parameters, arguments, named)
+            except ArgumentError as fault:
+                faults.append(fault)
+                continue
+            if device is not None:
+                gpu.run(entry, name, self.grid, self.block, self.shared_bytes, values, device)
+            else:
+                module._continue_in(library)
+                launch.run(entry=entry.call, kernel=name, grid=self.grid, block=self.block,
+                           shared_bytes=self.shared_bytes, params=entry.parameters, values=values,
+                           library=library.path, source=module.source, source_name=module.name,
+                           launch_bounds=entry.launch_bounds)
+            if device is not None or not traced:
+                for parameter, value in zip(entry.parameters, values):
+                    if isinstance(value, torch.Tensor) and not parameter.const:
+                        memory.mark_written(value)
+            return
+        raise faults[0] if faults else ArgumentError(f"{name} stands behind an #if that is not compiled")
+
+
+def _three(what: str, size) -> tuple[int, int, int]:
+    sizes = tuple(size) if isinstance(size, (tuple, list)) else (size,)
+    if not 1 <= len(sizes) <= 3:
+        raise ArgumentError(f"{what} has 1 to 3 sizes, got {size!r}")
+    return tuple(_whole(what, s) for s in (*sizes, 1, 1)[:3])
+
+
+def _whole(what: str, value) -> int:
+    try:
+        whole = value.__index__()
+    except (AttributeError, TypeError):
+        raise ArgumentError(f"{what} is made of whole numbers, got {value!r}"
+                            + ("; use // to divide" if isinstance(value, float) else "")) from None
+    if whole < 0 or whole >= 2**32:
+        raise ArgumentError(f"{what} cannot be {whole}")
+    return whole
+
+
+def _arguments(text: str) -> list[str]:
+    parts, depth, part = [], 0, ""
+    for letter in text:
+        depth += (letter in "(<[{") - (letter in ")>]}")
+        if letter == "," and depth == 0:
+            parts, part = [*parts, part], ""
+        else:
+            part += letter
+    return [p.strip() for p in [*parts, part] if p.strip()]
+
+
+def _tidy_arguments(text: str) -> str:
+    """'64,32>' or '<64, 32>' or '64, 32' -> '<64, 32>'."""
+    text = text.strip()
+    text = text.removeprefix("<")
+    if text.endswith(">") and text.count(">") > text.count("<"):
+        text = text[:-1]
+    return f"<{', '.join(_arguments(text))}>"
+
+
+_loaded: dict[Path, Module] = {}
+
+
+def load(word: str | Path) -> Module:
+    """The chapter's kernels, `kernels/<word>.cu`; a path to a .cu file is loaded as it is."""
+    path = Path(word)
+    path = path if path.suffix else KERNELS / f"{word}.cu"
+    if not path.is_file():
+        there = ", ".join(sorted(p.stem for p in KERNELS.glob("*.cu")))
+        raise FileNotFoundError(f"there is no {path.name}; `load` knows: {there}")
+    path = path.resolve()
+    text = path.read_text()
+    if path not in _loaded or _loaded[path].source != text:
+        _loaded[path] = Module(text, path.name, path)
+    return _loaded[path]
+
+
+def compile(source: str | Path, name: str = "source.cu") -> Module:
+    """CUDA C++ text, or a Path to a file of it."""
+    if isinstance(source, Path):
+        return load(source)
+    if "\n" not in source and re.fullmatch(r"[\w./\\ -]+\.cuh?", source):
+        raise ArgumentError(f"compile takes CUDA C++ text or a Path, got the file name {source!r}; use Path({source!r})")
+    return Module(source, name)
