@@ -1,8 +1,8 @@
-// Two orders of the same loops, for tiles of any size: what stays on the chip, and what comes past it again and again.
+// Two orders of the same loops, for tiles of any size: what stays on the chip, and what comes past again and again.
 //
-//   kernel        stays                      comes past                            elements moved, n rows of D, r = n / TILE
-//   query_outer   a tile of q and out        k, v                                  2 n D + r 2 n D
-//   key_outer     a tile of k and v          q, and out, max, sum in and out       2 n D + r (3 n D + 4 n)
+//   kernel        stays                  comes past                         elements moved, with r = n / TILE
+//   query_outer   a tile of q and out    k, v                               2 n D + r 2 n D
+//   key_outer     a tile of k and v      q, and out, max, sum in and out    2 n D + r (3 n D + 4 n)
 //
 // Made for counting: one head, float, one thread a row, block TILE. All global accesses are whole rows, side by side.
 #include "flash_tiles.cuh"
@@ -42,48 +42,48 @@ __global__ void query_outer(const float* __restrict__ q, const float* __restrict
 {
     __shared__ float q_tile[TILE][D + 1], k_tile[TILE][D + 1], v_tile[TILE][D + 1], o_tile[TILE][D + 1];
     const int q0 = blockIdx.x * TILE, row = threadIdx.x;
-    copy_in(q_tile, q, q0, n);
+    copy_in<D, TILE>(q_tile, q, q0, n);
     for (int c = 0; c < D; c++) o_tile[row][c] = 0.0f;
     float m = -INFINITY, l = 0.0f;
     for (int k0 = 0; k0 < n; k0 += TILE) {
         __syncthreads();
-        copy_in(k_tile, k, k0, n);
-        copy_in(v_tile, v, k0, n);
+        copy_in<D, TILE>(k_tile, k, k0, n);
+        copy_in<D, TILE>(v_tile, v, k0, n);
         __syncthreads();
-        if (q0 + row < n) attend(q_tile, k_tile, v_tile, o_tile, m, l, min(TILE, n - k0), scale);
+        if (q0 + row < n) attend<D, TILE>(q_tile, k_tile, v_tile, o_tile, m, l, min(TILE, n - k0), scale);
     }
     for (int c = 0; c < D; c++) o_tile[row][c] /= l;
     __syncthreads();
-    copy_out(out, o_tile, q0, n);
+    copy_out<D, TILE>(out, o_tile, q0, n);
 }
 
-// Grid 1. out and sum start as zeros, max as -inf; out is divided by the sum in the last round.
+// Grid 1. out and row_sum start as zeros, row_max as -inf; out is divided by the sum in the last round.
 template <int D, int TILE>
 __global__ void key_outer(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                          float* __restrict__ out, float* __restrict__ max, float* __restrict__ sum, int n,
+                          float* __restrict__ out, float* __restrict__ row_max, float* __restrict__ row_sum, int n,
                           float scale)
 {
     __shared__ float q_tile[TILE][D + 1], k_tile[TILE][D + 1], v_tile[TILE][D + 1], o_tile[TILE][D + 1];
     const int row = threadIdx.x;
     for (int k0 = 0; k0 < n; k0 += TILE) {
         __syncthreads();
-        copy_in(k_tile, k, k0, n);
-        copy_in(v_tile, v, k0, n);
+        copy_in<D, TILE>(k_tile, k, k0, n);
+        copy_in<D, TILE>(v_tile, v, k0, n);
         for (int q0 = 0; q0 < n; q0 += TILE) {
             __syncthreads();
-            copy_in(q_tile, q, q0, n);
-            copy_in(o_tile, out, q0, n);
+            copy_in<D, TILE>(q_tile, q, q0, n);
+            copy_in<D, TILE>(o_tile, out, q0, n);
             __syncthreads();
             if (q0 + row < n) {
-                float m = max[q0 + row], l = sum[q0 + row];
-                attend(q_tile, k_tile, v_tile, o_tile, m, l, min(TILE, n - k0), scale);
-                max[q0 + row] = m;
-                sum[q0 + row] = l;
+                float m = row_max[q0 + row], l = row_sum[q0 + row];
+                attend<D, TILE>(q_tile, k_tile, v_tile, o_tile, m, l, min(TILE, n - k0), scale);
+                row_max[q0 + row] = m;
+                row_sum[q0 + row] = l;
                 if (k0 + TILE >= n)
                     for (int c = 0; c < D; c++) o_tile[row][c] /= l;
             }
             __syncthreads();
-            copy_out(out, o_tile, q0, n);
+            copy_out<D, TILE>(out, o_tile, q0, n);
         }
     }
 }
