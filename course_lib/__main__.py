@@ -2,6 +2,8 @@
 
 A command is a function `(argv: list[str]) -> int | None` (its exit status); the module is imported only when asked for.
 """
+from __future__ import annotations
+
 import sys
 from importlib import import_module
 
@@ -11,6 +13,9 @@ COMMANDS = {
     "fresh": ("course_lib.notebooks_tool:fresh", "lay a new copy of a chapter's notebook in work/: fresh 3"),
     "train": ("course_lib.training:train_command", "train the language model: train --out FILE ..."),
     "clean": ("course_lib.notebooks_tool:clean", "empty the build cache"),
+    "grade": ("course_lib.exercises.grade:main", "mark a folder of submissions: grade FOLDER --out RESULTS"),
+    "handout": ("course_lib.exercises.handout:main", "what a class gets, without solutions: handout CHAPTER --out DIR"),
+    "export": ("course_lib.exercises.nbgrader_export:main", "a source tree for nbgrader: export nbgrader --out FOLDER"),
     "doctor": ("course_lib.doctor:main", "what this machine has, what is missing and how to get it"),
 }
 

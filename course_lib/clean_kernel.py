@@ -1,6 +1,6 @@
 """The surroundings in which a notebook's kernel runs under nbval and under `run`: the same on every machine.
 
-A kernel started here knows it by COURSE_RUN=1: nobody is watching, so no progress bars, and nothing is remembered.
+A kernel started here knows it by COURSE_BATCH=1: nobody is watching, so no progress bars, and nothing is remembered.
 """
 import os
 import sys
@@ -18,7 +18,7 @@ def environment() -> dict[str, str]:
     for name in ("PYTEST_CURRENT_TEST", "PYTHONWARNINGS", "PYTHONSTARTUP", "FORCE_COLOR", "MPLBACKEND", "MATPLOTLIBRC", "COLUMNS"):
         env.pop(name, None)
     env |= {
-        "COURSE_RUN": "1",
+        "COURSE_BATCH": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONUTF8": "1",
         # Sums come out the same whatever the number of cores.
