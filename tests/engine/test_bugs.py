@@ -1,0 +1,580 @@
+"""Planted bugs: each kernel has one mistake, and the sanitizer must name its kind, its line and its array.
+
+The faulty line carries a comment `// BUG name`. A race has two sides, and either may be the one that is noticed.
+Everything runs in three thread orders: the kind must be the same in all of them.
+"""
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Callable
+
+import pytest
+import torch
+from engine_kit import ORDERS, compiled, line_of
+
+from course_lib import cuda
+
+SOURCE = r"""
+#include <cuda_fp16.h>
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+
+// ================================================================ out of bounds
+__global__ void no_guard(const float* x, float* y) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    y[i] = x[i];  // BUG no_guard
+}
+__global__ void guard_off_by_one(const float* x, float* y, int n) {
+    int i = threadIdx.x;
+    float v = i < n ? x[i] : 0.0f;
+    if (i <= n) y[i] = v;  // BUG guard_off_by_one
+}
+__global__ void before_the_start(const float* x, float* y, int n) {
+    int i = threadIdx.x;
+    if (i < n) y[i] = x[i - 1];  // BUG before_the_start
+}
+__global__ void into_the_neighbour(const float* x, float* y, int n) {
+    int i = threadIdx.x;
+    y[i + n] = x[i];  // BUG into_the_neighbour
+}
+__global__ void rows_for_columns(const float* a, float* out, int rows, int cols) {
+    int col = threadIdx.x;
+    float sum = 0;
+    for (int row = 0; row < rows; ++row) sum += a[col * cols + row];  // BUG rows_for_columns
+    out[col] = sum;
+}
+__global__ void vector_tail(const float* x, float4* y) {
+    int i = threadIdx.x;
+    y[i] = reinterpret_cast<const float4*>(x)[i];  // BUG vector_tail
+}
+__global__ void one_step_too_far(const float* x, float* y, int n) {
+    float sum = 0;
+    for (int k = 0; k <= n; ++k) sum += x[k];  // BUG one_step_too_far
+    y[0] = sum;
+}
+__global__ void int_overflow(const float* x, float* y) {
+    int i = threadIdx.x + 50000;
+    y[threadIdx.x] = x[i * i];  // BUG int_overflow
+}
+__global__ void wild_pointer(float* y) {
+    float* p = reinterpret_cast<float*>(0x123456789abcull);
+    y[threadIdx.x] = *p;  // BUG wild_pointer
+}
+__global__ void null_pointer(const float* x, float* y) {
+    y[threadIdx.x] = x[threadIdx.x];  // BUG null_pointer
+}
+__global__ void atomic_outside(const int* value, int* bins) {
+    atomicAdd(&bins[value[threadIdx.x]], 1);  // BUG atomic_outside
+}
+__global__ void half_outside(const half* x, half* y) {
+    y[threadIdx.x] = __hmul(x[threadIdx.x + 8], x[threadIdx.x]);  // BUG half_outside
+}
+__device__ float load_at(const float* p, int i) {
+    return p[i];  // BUG in_a_helper
+}
+__global__ void in_a_helper(const float* x, float* y) { y[threadIdx.x] = load_at(x, threadIdx.x * 2); }
+__global__ void empty_page(const int* table, const float* pages, float* y) {
+    int page = table[threadIdx.x];
+    y[threadIdx.x] = pages[page * 4];  // BUG empty_page
+}
+__constant__ float coefficient[4] = {1, 2, 3, 4};
+__global__ void constant_outside(float* y) {
+    y[threadIdx.x] = coefficient[threadIdx.x];  // BUG constant_outside
+}
+__device__ float table_of_eight[8];
+__global__ void global_outside(float* y) {
+    table_of_eight[threadIdx.x] = 1.0f;  // BUG global_outside
+    y[threadIdx.x] = 0.0f;
+}
+__global__ void shared_outside(float* y) {
+    __shared__ float row[32];
+    int t = threadIdx.x;
+    row[t] = t;
+    __syncthreads();
+    y[t] = row[t + 1];  // BUG shared_outside
+}
+__global__ void shared_before(float* y) {
+    __shared__ float window[32];
+    int t = threadIdx.x;
+    window[t] = t;
+    __syncthreads();
+    y[t] = window[t - 1];  // BUG shared_before
+}
+__global__ void shared_neighbour(float* y) {
+    __shared__ float first[32];
+    __shared__ float second[32];
+    int t = threadIdx.x;
+    second[t] = 0;
+    first[t + 32] = t;  // BUG shared_neighbour
+    __syncthreads();
+    y[t] = second[t];
+}
+__global__ void tile_row_outside(float* y) {
+    __shared__ float tile[16][17];
+    int t = threadIdx.x;
+    tile[t][0] = t;  // BUG tile_row_outside
+    __syncthreads();
+    y[t] = tile[t % 16][0];
+}
+__global__ void dynamic_outside(float* y) {
+    extern __shared__ float buffer[];
+    buffer[threadIdx.x * 4] = 1.0f;  // BUG dynamic_outside
+    y[threadIdx.x] = 0;
+}
+__global__ void local_outside(const float* x, float* y, int n) {
+    float kept[4];
+    for (int k = 0; k < n; ++k) kept[k] = x[k];  // BUG local_outside
+    y[threadIdx.x] = kept[threadIdx.x & 3];
+}
+
+// ================================================================ misaligned
+__global__ void float4_from_one(const float* x, float4* y) {
+    y[threadIdx.x] = *reinterpret_cast<const float4*>(x + 1);  // BUG float4_from_one
+}
+__global__ void float2_from_odd(const float* x, float2* y) {
+    y[threadIdx.x] = *reinterpret_cast<const float2*>(x + 2 * threadIdx.x + 1);  // BUG float2_from_odd
+}
+__global__ void half2_from_odd(const half* x, half2* y) {
+    y[threadIdx.x] = *reinterpret_cast<const half2*>(x + 1);  // BUG half2_from_odd
+}
+__global__ void shared_misaligned(float4* y) {
+    __shared__ float s[64];
+    s[threadIdx.x] = 1;
+    s[threadIdx.x + 32] = 1;
+    __syncthreads();
+    y[threadIdx.x] = *reinterpret_cast<float4*>(&s[threadIdx.x]);  // BUG shared_misaligned
+}
+__global__ void double_store_misaligned(float* y) {
+    *reinterpret_cast<double*>(y + 1) = 1.0;  // BUG double_store_misaligned
+}
+
+// ================================================================ races
+__global__ void no_barrier(const float* x, float* y) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    s[t] = x[t];  // BUG no_barrier
+    y[t] = s[63 - t];  // BUG no_barrier
+}
+__global__ void second_barrier_missing(const float* x, float* y, int tiles) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    float sum = 0;
+    for (int k = 0; k < tiles; ++k) {
+        s[t] = x[k * 64 + t];  // BUG second_barrier_missing
+        __syncthreads();
+        for (int j = 0; j < 64; ++j) sum += s[j];  // BUG second_barrier_missing
+    }
+    y[t] = sum;
+}
+__global__ void everybody_writes(float* y) {
+    __shared__ float total;
+    total = threadIdx.x;  // BUG everybody_writes
+    __syncthreads();
+    y[threadIdx.x] = total;
+}
+__global__ void within_a_warp(const float* x, float* y) {
+    __shared__ float s[32];
+    int t = threadIdx.x;
+    s[t] = x[t];  // BUG within_a_warp
+    y[t] = s[t ^ 1];  // BUG within_a_warp
+}
+__global__ void reduction_without_barrier(const float* x, float* y) {
+    __shared__ float s[128];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    for (int d = 64; d > 0; d /= 2)
+        if (t < d) s[t] += s[t + d];  // BUG reduction_without_barrier
+    if (t == 0) y[0] = s[0];
+}
+__global__ void barrier_too_early(const float* x, float* y) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    __syncthreads();
+    s[t] = x[t];  // BUG barrier_too_early
+    y[t] = s[(t + 32) % 64];  // BUG barrier_too_early
+}
+__global__ void old_warp_reduction(const float* x, float* y) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    if (t < 32) {
+        s[t] += s[t + 32];  // BUG old_warp_reduction
+        s[t] += s[t + 16];  // BUG old_warp_reduction
+    }
+    if (t == 0) y[0] = s[0];
+}
+__global__ void syncwarp_is_not_enough(const float* x, float* y) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    s[t] = x[t];  // BUG syncwarp_is_not_enough
+    __syncwarp();
+    y[t] = s[63 - t];  // BUG syncwarp_is_not_enough
+}
+__global__ void counting_without_atomics(const int* value, int* y) {
+    __shared__ int bins[4];
+    int t = threadIdx.x;
+    if (t < 4) bins[t] = 0;
+    __syncthreads();
+    bins[value[t]] += 1;  // BUG counting_without_atomics
+    __syncthreads();
+    if (t < 4) y[t] = bins[t];
+}
+__global__ void single_buffer(const float* x, float* y, int tiles) {
+    __shared__ float buffer[64];
+    int t = threadIdx.x;
+    float sum = 0;
+    buffer[t] = x[t];
+    for (int k = 0; k < tiles; ++k) {
+        __syncthreads();
+        float v = buffer[63 - t];  // BUG single_buffer
+        if (k + 1 < tiles) buffer[t] = x[(k + 1) * 64 + t];  // BUG single_buffer
+        sum += v;
+    }
+    y[t] = sum;
+}
+__global__ void scan_in_place(const float* x, float* y) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    for (int d = 1; d < 64; d *= 2) {
+        if (t >= d) s[t] += s[t - d];  // BUG scan_in_place
+        __syncthreads();
+    }
+    y[t] = s[t];
+}
+__global__ void transpose_without_barrier(const float* x, float* y) {
+    __shared__ float tile[16][17];
+    int i = threadIdx.x, j = threadIdx.y;
+    tile[j][i] = x[j * 16 + i];  // BUG transpose_without_barrier
+    y[j * 16 + i] = tile[i][j];  // BUG transpose_without_barrier
+}
+__global__ void shuffle_is_no_fence(const float* x, float* y) {
+    __shared__ float s[32];
+    int t = threadIdx.x;
+    s[t] = x[t];  // BUG shuffle_is_no_fence
+    float v = __shfl_down_sync(0xffffffff, x[t], 1);
+    y[t] = s[(t + 1) % 32] - v;  // BUG shuffle_is_no_fence
+}
+__global__ void atomic_against_store(const int* x, int* y) {
+    __shared__ int counter;
+    if (threadIdx.x == 0) counter = 0;  // BUG atomic_against_store
+    atomicAdd(&counter, x[threadIdx.x]);  // BUG atomic_against_store
+    __syncthreads();
+    if (threadIdx.x == 0) y[0] = counter;
+}
+__global__ void stencil_in_place(float* y) {
+    __shared__ float line[66];
+    int t = threadIdx.x;
+    line[t + 1] = t;
+    if (t == 0) line[0] = line[65] = 0;
+    __syncthreads();
+    line[t + 1] = line[t] + line[t + 2];  // BUG stencil_in_place
+    __syncthreads();
+    y[t] = line[t + 1];
+}
+__global__ void tile_sync_is_not_enough(const float* x, float* y) {
+    __shared__ float s[32];
+    auto tile = cg::tiled_partition<16>(cg::this_thread_block());
+    int t = threadIdx.x;
+    s[t] = x[t];  // BUG tile_sync_is_not_enough
+    tile.sync();
+    y[t] = s[31 - t];  // BUG tile_sync_is_not_enough
+}
+__global__ void read_in_one_branch(const float* x, float* y) {
+    __shared__ float best;
+    int t = threadIdx.x;
+    if (t == 37) best = x[t];  // BUG read_in_one_branch
+    if (t < 32) y[t] = best;  // BUG read_in_one_branch
+}
+__global__ void blocks_share_a_sum(const float* x, float* total) {
+    if (threadIdx.x == 0) total[0] += x[blockIdx.x];  // BUG blocks_share_a_sum
+}
+__global__ void blocks_overwrite(float* result) {
+    result[threadIdx.x] = blockIdx.x + 1;  // BUG blocks_overwrite
+}
+
+// ================================================================ uninitialised
+__global__ void half_filled(const float* x, float* y) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    if (t < 32) s[t] = x[t];
+    __syncthreads();
+    y[t] = s[t];  // BUG half_filled
+}
+__global__ void pad_column(const float* x, float* y) {
+    __shared__ float tile[8][9];
+    int t = threadIdx.x;
+    for (int j = 0; j < 8; ++j) tile[j][t] = x[j * 8 + t];
+    __syncthreads();
+    float sum = 0;
+    for (int j = 0; j < 9; ++j) sum += tile[t][j];  // BUG pad_column
+    y[t] = sum;
+}
+__global__ void ragged_tile(const float* x, float* y, int n) {
+    __shared__ float rows[64];
+    int t = threadIdx.x;
+    if (t < n) rows[t] = x[t];
+    __syncthreads();
+    float sum = 0;
+    for (int j = 0; j < 64; ++j) sum += rows[j];  // BUG ragged_tile
+    y[t] = sum;
+}
+__global__ void accumulate_into_empty(const float* x, float* out) {
+    out[threadIdx.x] += x[threadIdx.x];  // BUG accumulate_into_empty
+}
+__global__ void read_empty(const float* scratch, float* y) {
+    y[threadIdx.x] = scratch[threadIdx.x];  // BUG read_empty
+}
+__global__ void first_block_only(const float* x, float* y) {
+    __shared__ float s[32];
+    int t = threadIdx.x;
+    if (blockIdx.x == 0) s[t] = x[t];
+    __syncthreads();
+    y[blockIdx.x * 32 + t] = s[31 - t];  // BUG first_block_only
+}
+__global__ void running_max_unset(const float* x, float* y) {
+    __shared__ float running[32];
+    int t = threadIdx.x;
+    running[t] = fmaxf(running[t], x[t]);  // BUG running_max_unset
+    y[t] = running[t];
+}
+
+// ================================================================ barriers
+__global__ void barrier_in_one_arm(float* y) {
+    int t = threadIdx.x;
+    if (t < 32) {
+        __syncthreads();  // BUG barrier_in_one_arm
+    }
+    y[t] = t;
+    __syncthreads();  // BUG barrier_in_one_arm
+    y[t] += 1;
+}
+__global__ void barrier_in_both_arms(float* y) {
+    if (threadIdx.x < 32) {
+        y[threadIdx.x] = 1;
+        __syncthreads();  // BUG barrier_in_both_arms
+    } else {
+        y[threadIdx.x] = 2;
+        __syncthreads();  // BUG barrier_in_both_arms
+    }
+}
+__global__ void barrier_in_a_ragged_loop(const int* length, float* y) {
+    int t = threadIdx.x;
+    for (int k = 0; k < length[t / 32]; ++k) {
+        y[t] = k;
+        __syncthreads();  // BUG barrier_in_a_ragged_loop
+    }
+    __syncthreads();  // BUG barrier_in_a_ragged_loop
+}
+__global__ void barrier_behind_the_guard(float* y, int n) {
+    int t = threadIdx.x;
+    if (t < n) {
+        y[t] = t;
+        __syncthreads();  // BUG barrier_behind_the_guard
+    }
+    __syncthreads();  // BUG barrier_behind_the_guard
+    if (t < n) y[t] += 1;
+}
+__device__ void meet() { __syncthreads(); }
+__global__ void barrier_in_helpers(float* y) {
+    if (threadIdx.x % 64 < 32) y[threadIdx.x] = 1, __syncthreads();  // BUG barrier_in_helpers
+    else __syncthreads(), y[threadIdx.x] = 2;  // BUG barrier_in_helpers
+}
+
+// ================================================================ deadlock and endless loops
+__global__ void half_a_warp_syncs(float* y) {
+    if (threadIdx.x < 16) {
+        __syncwarp();  // BUG half_a_warp_syncs
+        y[threadIdx.x] = 1;
+    }
+    __syncthreads();  // BUG half_a_warp_syncs
+}
+__global__ void shuffle_behind_a_guard(const float* x, float* y, int n) {
+    int t = threadIdx.x;
+    if (t < n) y[t] = __shfl_down_sync(0xffffffff, x[t], 1);  // BUG shuffle_behind_a_guard
+    __syncthreads();  // BUG shuffle_behind_a_guard
+}
+__global__ void forever(float* y) {
+    int i = threadIdx.x;
+    while (y[0] >= 0.0f) i += 1;  // BUG forever
+    y[1] = i;
+}
+__global__ void unsigned_countdown(float* y) {
+    float sum = 0;
+    for (unsigned k = 4; k >= 0; --k) sum += 1.0f;  // BUG unsigned_countdown
+    y[0] = sum;
+}
+__global__ void waits_for_the_next_block(int* flag, float* y) {
+    if (blockIdx.x == 0) {
+        while (atomicAdd(&flag[0], 0) == 0) {}  // BUG waits_for_the_next_block
+        y[0] = 1;
+    }
+    if (blockIdx.x == 1 && y[0] > 5) atomicExch(&flag[0], 1);
+}
+
+// ================================================================ bad launches
+__global__ void fill(float* y) { y[threadIdx.x] = 1; }
+__global__ void __launch_bounds__(64) bounded(float* y) { y[threadIdx.x] = 1; }
+"""
+
+
+def ramp(n: int) -> torch.Tensor:
+    return torch.arange(n, dtype=torch.float32)
+
+
+def zeros(n: int) -> torch.Tensor:
+    return torch.zeros(n)
+
+
+@dataclass
+class Bug:
+    name: str
+    kind: str
+    array: str                     # its name must stand in the message; "" where no array is at fault
+    args: Callable[[], tuple]
+    grid: object = 1
+    block: object = 32
+    shared: int = 0
+    also: tuple[str, ...] = field(default=())   # other kinds that would be just as right
+
+
+OOB, RACE, UNSET, DIVERGED = "out of bounds", "race", "uninitialized", "barrier divergence"
+
+BUGS = [
+    Bug("no_guard", OOB, "x", lambda: (ramp(100), zeros(128)), 1, 128),
+    Bug("guard_off_by_one", OOB, "y", lambda: (ramp(100), zeros(100), 100), 1, 128),
+    Bug("before_the_start", OOB, "x", lambda: (ramp(32), zeros(32), 32)),
+    Bug("into_the_neighbour", OOB, "y", lambda: (ramp(32), zeros(32), 32)),
+    Bug("rows_for_columns", OOB, "a", lambda: (ramp(128), zeros(16), 8, 16), 1, 16),
+    Bug("vector_tail", OOB, "x", lambda: (ramp(30), torch.zeros(8, 4)), 1, 8),
+    Bug("one_step_too_far", OOB, "x", lambda: (ramp(10), zeros(1), 10), 1, 1),
+    Bug("int_overflow", OOB, "x", lambda: (ramp(1000), zeros(32))),
+    Bug("wild_pointer", OOB, "", lambda: (zeros(32),)),
+    Bug("null_pointer", OOB, "x", lambda: (None, zeros(32))),
+    Bug("atomic_outside", OOB, "bins", lambda: (torch.arange(32).int(), torch.zeros(16).int())),
+    Bug("half_outside", OOB, "x", lambda: (ramp(32).half(), zeros(32).half())),
+    Bug("in_a_helper", OOB, "x", lambda: (ramp(32), zeros(32))),
+    Bug("empty_page", OOB, "pages", lambda: (torch.tensor([0, 1, -1, 2]).int(), ramp(12), zeros(4)), 1, 4),
+    Bug("constant_outside", OOB, "coefficient", lambda: (zeros(32),)),
+    Bug("global_outside", OOB, "table_of_eight", lambda: (zeros(32),)),
+    Bug("shared_outside", OOB, "row", lambda: (zeros(32),)),
+    Bug("shared_before", OOB, "window", lambda: (zeros(32),)),
+    Bug("shared_neighbour", OOB, "first", lambda: (zeros(32),)),
+    Bug("tile_row_outside", OOB, "tile", lambda: (zeros(32),)),
+    Bug("dynamic_outside", OOB, "buffer", lambda: (zeros(32),), shared=256),
+    Bug("local_outside", OOB, "", lambda: (ramp(8), zeros(32), 5)),
+
+    Bug("float4_from_one", "misaligned", "x", lambda: (ramp(64), torch.zeros(32, 4))),
+    Bug("float2_from_odd", "misaligned", "x", lambda: (ramp(128), torch.zeros(32, 2))),
+    Bug("half2_from_odd", "misaligned", "x", lambda: (ramp(64).half(), torch.zeros(32, 2).half())),
+    Bug("shared_misaligned", "misaligned", "s", lambda: (torch.zeros(32, 4),)),
+    Bug("double_store_misaligned", "misaligned", "y", lambda: (zeros(32),), 1, 1),
+
+    Bug("no_barrier", RACE, "s", lambda: (ramp(64), zeros(64)), 1, 64),
+    Bug("second_barrier_missing", RACE, "s", lambda: (ramp(256), zeros(64), 4), 1, 64),
+    Bug("everybody_writes", RACE, "total", lambda: (zeros(64),), 1, 64),
+    Bug("within_a_warp", RACE, "s", lambda: (ramp(32), zeros(32))),
+    Bug("reduction_without_barrier", RACE, "s", lambda: (ramp(128), zeros(1)), 1, 128),
+    Bug("barrier_too_early", RACE, "s", lambda: (ramp(64), zeros(64)), 1, 64),
+    Bug("old_warp_reduction", RACE, "s", lambda: (ramp(64), zeros(1)), 1, 64),
+    Bug("syncwarp_is_not_enough", RACE, "s", lambda: (ramp(64), zeros(64)), 1, 64),
+    Bug("counting_without_atomics", RACE, "bins", lambda: ((torch.arange(64) % 4).int(), torch.zeros(4).int()), 1, 64),
+    Bug("single_buffer", RACE, "buffer", lambda: (ramp(256), zeros(64), 4), 1, 64),
+    Bug("scan_in_place", RACE, "s", lambda: (ramp(64), zeros(64)), 1, 64),
+    Bug("transpose_without_barrier", RACE, "tile", lambda: (ramp(256), zeros(256)), 1, (16, 16)),
+    Bug("shuffle_is_no_fence", RACE, "s", lambda: (ramp(32), zeros(32))),
+    Bug("atomic_against_store", RACE, "counter", lambda: (torch.ones(64).int(), torch.zeros(1).int()), 1, 64),
+    Bug("stencil_in_place", RACE, "line", lambda: (zeros(64),), 1, 64),
+    Bug("tile_sync_is_not_enough", RACE, "s", lambda: (ramp(32), zeros(32))),
+    Bug("read_in_one_branch", RACE, "best", lambda: (ramp(64), zeros(32)), 1, 64),
+    Bug("blocks_share_a_sum", RACE, "total", lambda: (ramp(4) + 1, zeros(1)), 4, 32),
+    Bug("blocks_overwrite", RACE, "result", lambda: (zeros(32),), 4, 32),
+
+    Bug("half_filled", UNSET, "s", lambda: (ramp(64), zeros(64)), 1, 64),
+    Bug("pad_column", UNSET, "tile", lambda: (ramp(64), zeros(8)), 1, 8),
+    Bug("ragged_tile", UNSET, "rows", lambda: (ramp(50), zeros(64), 50), 1, 64),
+    Bug("accumulate_into_empty", UNSET, "out", lambda: (ramp(32), cuda.empty(32))),
+    Bug("read_empty", UNSET, "scratch", lambda: (cuda.empty(32), zeros(32))),
+    Bug("first_block_only", UNSET, "s", lambda: (ramp(32), zeros(64)), 2, 32),
+    Bug("running_max_unset", UNSET, "running", lambda: (ramp(32), zeros(32))),
+
+    Bug("barrier_in_one_arm", DIVERGED, "", lambda: (zeros(64),), 1, 64),
+    Bug("barrier_in_both_arms", DIVERGED, "", lambda: (zeros(64),), 1, 64),
+    Bug("barrier_in_a_ragged_loop", DIVERGED, "", lambda: (torch.tensor([2, 3]).int(), zeros(64)), 1, 64),
+    Bug("barrier_behind_the_guard", DIVERGED, "", lambda: (zeros(64), 40), 1, 64),
+    Bug("barrier_in_helpers", DIVERGED, "", lambda: (zeros(64),), 1, 64),
+
+    Bug("half_a_warp_syncs", "deadlock", "", lambda: (zeros(32),), also=(DIVERGED,)),
+    Bug("shuffle_behind_a_guard", "deadlock", "", lambda: (ramp(32), zeros(32), 20), also=(DIVERGED,)),
+    Bug("forever", "timeout", "", lambda: (zeros(2),), 1, 1),
+    Bug("unsigned_countdown", "timeout", "", lambda: (zeros(1),), 1, 1),
+    Bug("waits_for_the_next_block", "timeout", "", lambda: (torch.zeros(1).int(), zeros(1)), 2, 1, also=("deadlock",)),
+]
+
+BAD_LAUNCHES = [
+    ("too many threads", "fill", 1, 2048, 0), ("too many threads over two axes", "fill", 1, (64, 32), 0),
+    ("too deep a block", "fill", 1, (1, 1, 65), 0), ("no threads", "fill", 1, 0, 0), ("no blocks", "fill", 0, 32, 0),
+    ("too much shared memory", "fill", 1, 32, 1 << 20), ("more than the launch bounds", "bounded", 1, 128, 0),
+    ("too many blocks along y", "fill", (1, 65536), 32, 0),
+]
+
+
+def test_there_are_enough_of_them():
+    assert len(BUGS) >= 40 and len({bug.name for bug in BUGS}) == len(BUGS)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
+def test_the_bug_is_caught(bug, order):
+    mod = compiled(SOURCE)
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
+        mod[bug.name][bug.grid, bug.block, bug.shared](*bug.args())
+    error = caught.value
+    assert error.kind in (bug.kind, *bug.also), error.message
+    assert error.line in line_of(SOURCE, f"// BUG {bug.name}"), error.message
+    assert error.kernel == bug.name
+    if bug.array:
+        assert bug.array in error.message, error.message
+
+
+@pytest.mark.parametrize("kernel, grid, block, shared", [case[1:] for case in BAD_LAUNCHES],
+                         ids=[case[0] for case in BAD_LAUNCHES])
+@pytest.mark.parametrize("sanitized", [False, True], ids=["plain", "sanitized"])
+def test_a_bad_launch_is_refused(kernel, grid, block, shared, sanitized):
+    mod = compiled(SOURCE)
+    with pytest.raises(cuda.KernelError) as caught:
+        if sanitized:
+            with cuda.sanitize():
+                mod[kernel][grid, block, shared](zeros(64))
+        else:
+            mod[kernel][grid, block, shared](zeros(64))
+    assert caught.value.kind == "bad launch"
+
+
+def test_a_race_names_both_sides():
+    mod = compiled(SOURCE)
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
+        mod.no_barrier[1, 64](ramp(64), zeros(64))
+    lines = sorted(line_of(SOURCE, "// BUG no_barrier"))
+    assert all(str(line) in caught.value.message for line in lines), caught.value.message
+
+
+def test_an_out_of_bounds_index_is_given():
+    mod = compiled(SOURCE)
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
+        mod.no_guard[1, 128](ramp(100), zeros(128))
+    assert "x[100]" in caught.value.message and "100" in caught.value.message, caught.value.message
+    assert caught.value.thread[0] == 100, caught.value.thread
+
+
+def test_the_arrays_are_as_they_were_after_an_error():
+    mod = compiled(SOURCE)
+    y = zeros(100)
+    with pytest.raises(cuda.KernelError), cuda.sanitize():
+        mod.guard_off_by_one[1, 128](ramp(100), y, 100)
+    with cuda.sanitize():
+        mod.guard_off_by_one[1, 100](ramp(100), y, 100)      # and the engine still works
+    assert torch.equal(y, ramp(100))
