@@ -9,6 +9,7 @@ from importlib import import_module
 
 # name: ("module:function", "one line for the list of commands")
 COMMANDS = {
+    "lab": ("course_lib.lab:main", "open JupyterLab on your own copies of the notebooks, in work/"),
     "run": ("course_lib.notebooks_tool:run", "re-execute notebooks in place: run [NOTEBOOK...]"),
     "fresh": ("course_lib.notebooks_tool:fresh", "lay a new copy of a chapter's notebook in work/: fresh 3"),
     "train": ("course_lib.training:train_command", "train the language model: train --out FILE ..."),

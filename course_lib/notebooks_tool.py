@@ -285,5 +285,8 @@ def clean(argv: list[str]) -> int:
 
 
 def build_folders() -> list[Path]:
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return [ROOT / ".build", cache / "attention_course" / "build"]
+    """Every place where `course_lib.cuda.build.cache` may have put builds."""
+    user = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    user = Path(os.environ.get("XDG_CACHE_HOME", user)) / "attention-course"
+    asked = os.environ.get("COURSE_CACHE")
+    return [*([Path(asked) / "cuda"] if asked else []), ROOT / ".build", user / "cuda"]

@@ -1,0 +1,64 @@
+"""What every test may use: `needs("clang")`, the mark `gpu`, and *not run* as a result of its own.
+
+This file also serves `make gpu-check`, where only torch, einops and pytest are installed.
+"""
+import re
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+HOW_TO_GET = {"clang": "apt install clang", "aarch64-linux-gnu-g++": "apt install g++-aarch64-linux-gnu",
+              "qemu-aarch64": "apt install qemu-user", "chromium": "apt install chromium", "nvcc": "NVIDIA's CUDA toolkit"}
+
+
+@pytest.fixture
+def needs():
+    """`path = needs("clang")`: where a tool is; without it the test is *not run*. Several names: the first that is there."""
+    def find(*names: str) -> str:
+        for name in names:
+            if path := shutil.which(name):
+                return path
+        pytest.skip(f"not run: {' or '.join(names)} is missing ({HOW_TO_GET.get(names[0], 'see python -m course_lib doctor')})")
+    return find
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "gpu: runs on a CUDA device; `make gpu-check` runs these alone")
+
+
+def pytest_ignore_collect(collection_path, config):
+    # `make gpu-check` has no hypothesis and no Jupyter: files without a test for the card are not even imported.
+    if config.option.markexpr == "gpu" and collection_path.name.startswith("test_") and collection_path.suffix == ".py":
+        if not re.search(r"\bmark\.gpu\b", collection_path.read_text(encoding="utf-8")):
+            return True
+    return None
+
+
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("gpu"):
+        import torch
+
+        if not torch.cuda.is_available():
+            pytest.skip("not run: no CUDA device")
+
+
+def pytest_report_teststatus(report):
+    """A test whose tool is missing is neither passed nor skipped by choice: the closing line counts it by itself."""
+    if report.skipped and isinstance(report.longrepr, tuple) and "not run:" in report.longrepr[2]:
+        return "not run", "n", ("NOT RUN", {"yellow": True})
+    return None
+
+
+def pytest_terminal_summary(terminalreporter):
+    reasons = {}
+    for report in terminalreporter.stats.get("not run", ()):
+        reason = report.longrepr[2].split("not run:", 1)[1].strip()
+        reasons.setdefault(reason, []).append(report.nodeid)
+    if reasons:
+        terminalreporter.section("not run")
+        for reason, tests in sorted(reasons.items()):
+            terminalreporter.write_line(f"{len(tests):4d}  {reason}")
