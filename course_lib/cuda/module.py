@@ -38,13 +38,14 @@ class Library:
 
 
 class Module:
-    def __init__(self, text: str, name: str, path: Path | None = None):
+    def __init__(self, text: str, name: str, path: Path | None = None, traced: bool | None = None):
         self.source, self.name, self.path = text, name, path
         self._outline: Outline = outline(text)
         self._texts = signature.kernels(self._outline)
         self._libraries: dict[tuple, Library] = {}
         self._last: Library | None = None
-        self._library(launch.mode() != "plain")       # a source that does not compile is an error here
+        # a source that does not compile is an error here and now
+        self._library(launch.mode() != "plain" if traced is None else traced)
 
     @property
     def kernels(self) -> list[str]:
@@ -176,6 +177,8 @@ class Kernel:
 
     def __init__(self, module: Module, name: str, instance: str = "", sanitized: bool = False):
         self.module, self.name, self.instance, self.sanitized = module, name, instance, sanitized
+
+    error = None          # a kernel whose cell does not compile has one
 
     @property
     def source(self) -> str:
