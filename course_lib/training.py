@@ -91,6 +91,7 @@ def save_checkpoint(path, tensors, about):
                   metadata={"about": json.dumps(about)})
         with open(partial, "rb") as written:
             os.fsync(written.fileno())
+        partial.chmod(0o644)        # safetensors writes for the owner alone
         os.replace(partial, path)
     finally:
         partial.unlink(missing_ok=True)

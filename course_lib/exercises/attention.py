@@ -1,0 +1,503 @@
+"""The exercises of chapter 1."""
+import math
+
+import torch
+
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out
+
+
+def randn(rng, *shape, scale=1.0):
+    return scale * torch.randn(shape, generator=rng)
+
+
+exercise(
+    id="1.1", title="How large is a dot product?", kind="predict", points=1, minutes=3, difficulty=1,
+    card=r"""
+    `q` and `k` have 64 entries each, all independent, of mean 0 and variance 1. What is the **standard deviation** of
+    $q \cdot k$? Type a number.
+    """,
+    name="deviation", answer=8, tolerance=0.01,
+    misconceptions=[
+        Misconception("gives the variance and not its root", value=64,
+                      ask="The theorem speaks of the variance. In which unit are the scores themselves?"),
+        Misconception("takes the average of the products in place of their sum", value=1,
+                      ask="A dot product adds 64 products. Does a sum of 64 independent terms spread more or less "
+                          "than one of them?"),
+        Misconception("adds standard deviations, as if the terms always agreed in sign", value=512,
+                      ask="Variances of independent terms add. Do standard deviations?")],
+    hints=["The variance of a sum of independent terms is the sum of their variances.",
+           "One product $q_1 k_1$ has variance 1. There are 64 of them."])
+
+
+def softmax_cases(rng):
+    yield Case(torch.tensor([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]]), label="2 rows of 3")
+    yield Case(randn(rng, 3, 5), 0, label="3 x 5, along dim 0")
+    yield Case(randn(rng, 4, 7, 33, scale=3), label="4 x 7 rows of 33")
+    yield Case(torch.tensor([[1000.0, 1001.0], [-2.0, 0.5]]), label="scores near 1000")
+    yield Case(torch.tensor([[0.0, 1.0], [-400.0, -401.0]]), label="one row far below the other")
+    yield Case(torch.tensor([[-math.inf, 0.0, 1.0]]), label="a score of -inf")
+
+
+exercise(
+    id="1.2", title="A softmax that does not overflow", kind="write", points=2, minutes=8, difficulty=2,
+    card=r"""
+    Write `softmax(x, dim=-1)`.
+
+    - along `dim`, entries are positive and add up to 1
+    - scores of 1000 do no harm, nor does a row that lies far below the others
+    - the result has the shape of `x`
+    """,
+    given={"torch": torch}, forbid=("softmax_", "log_softmax", "logsumexp"),
+    stub='''
+    def softmax(x, dim=-1):
+        """exp(x) / sum of exp(x) along dim, any shape."""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def softmax(x, dim=-1):
+        """exp(x) / sum of exp(x) along dim, any shape."""
+        numerator = torch.exp(x - x.amax(dim, keepdim=True))
+        return numerator / numerator.sum(dim, keepdim=True)
+    ''',
+    cases=softmax_cases, compare=close(atol=1e-6),
+    properties=[("entries add up to 1 along dim",
+                 lambda got, case: bool(((got.sum(case.args[1] if len(case.args) > 1 else -1) - 1).abs() < 1e-4).all()))],
+    misconceptions=[
+        Misconception("takes the exponential as it is", change=("x - x.amax(dim, keepdim=True)", "x"),
+                      ask="What is exp(1000) in float32, and what is inf / inf? Which number may you subtract from a "
+                          "whole row without changing its softmax?"),
+        Misconception("subtracts the largest entry of the whole tensor", change=("x.amax(dim, keepdim=True)", "x.max()"),
+                      ask="A row 400 below the largest entry becomes exp(-400) = 0 everywhere. What is 0 / 0?"),
+        Misconception("always works along the last dimension", change=[("amax(dim,", "amax(-1,"), ("sum(dim,", "sum(-1,")],
+                      ask="What does your function do with its argument `dim`?"),
+        Misconception("divides by the sum over everything", change=("numerator.sum(dim, keepdim=True)", "numerator.sum()"),
+                      ask="Is it each row that should add up to 1, or the whole tensor?")],
+    hints=["Softmax does not change when the same number is subtracted from all entries of a row.",
+           "After subtracting the row's own largest entry, the largest exponent is exp(0) = 1.",
+           "`amax` and `sum` with `keepdim=True` leave an axis of size 1, which broadcasts back."])
+
+
+def attention_cases(rng):
+    yield Case(randn(rng, 1, 1, 2, 4), randn(rng, 1, 1, 3, 4), randn(rng, 1, 1, 3, 2), label="2 queries, 3 keys")
+    yield Case(*(randn(rng, 2, 3, n, 16) for n in (5, 7, 7)), label="a batch of 2, 3 heads")
+    causal = torch.ones(6, 6, dtype=torch.bool).tril()
+    yield Case(*(randn(rng, 1, 2, 6, 8) for _ in "qkv"), mask=causal, label="a causal mask")
+    padding = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]], dtype=torch.bool)[:, None, None, :]
+    yield Case(*(randn(rng, 2, 1, 4, 8) for _ in "qkv"), mask=padding, label="padding of shape (2, 1, 1, 4)")
+    some = torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 1]], dtype=torch.bool)
+    yield Case(*(randn(rng, 1, 1, 3, 4) for _ in "qkv"), mask=some, label="a query with nothing to attend to")
+
+
+ATTENTION = '''
+def attention(q, k, v, mask=None):
+    """q (b, h, n, d), k (b, h, m, d), v (b, h, m, v_dim) -> (b, h, n, v_dim)."""
+    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+    if mask is None:
+        return torch.softmax(scores, -1) @ v
+    weights = torch.softmax(scores.masked_fill(~mask, -math.inf), -1)
+    return weights.masked_fill(~mask, 0) @ v
+'''
+MASKED_LINES = """    weights = torch.softmax(scores.masked_fill(~mask, -math.inf), -1)
+    return weights.masked_fill(~mask, 0) @ v
+"""
+
+exercise(
+    id="1.3", title="Attention, with a mask", kind="write", points=3, minutes=14, difficulty=3,
+    card=r"""
+    Write $\mathrm{softmax}(q k^\top / \sqrt d)\, v$ for a batch of heads. At the end of the chapter a language model
+    speaks through *your* function.
+
+    - `mask`, if given, is boolean and broadcasts to `(b, h, n, m)`; `True` means *may attend*
+    - a hidden key gets weight 0, and the visible ones of a row share the weight 1
+    - a query that may attend to nothing gets 0, not NaN
+    """,
+    given={"torch": torch, "math": math}, forbid=("scaled_dot_product_attention",),
+    stub='''
+    def attention(q, k, v, mask=None):
+        """q (b, h, n, d), k (b, h, m, d), v (b, h, m, v_dim) -> (b, h, n, v_dim)."""
+        raise NotImplementedError
+    ''',
+    solution=ATTENTION, cases=attention_cases, compare=close(atol=1e-5),
+    misconceptions=[
+        Misconception("leaves out the factor 1/sqrt(d)", change=(" / math.sqrt(q.shape[-1])", ""),
+                      ask="What is the variance of q . k when d entries are added up?"),
+        Misconception("divides by d, not by its root", change=("math.sqrt(q.shape[-1])", "q.shape[-1]"),
+                      ask="The variance of q . k is d. By what must one divide a number to divide its variance by d?"),
+        Misconception("lets the queries share the weight of a key", change=("-1)", "-2)"),
+                      ask="Each query hands out a weight of 1. Along which axis of (n, m) lie the keys of one query?"),
+        Misconception("takes True for hidden", change=("~mask", "mask"),
+                      ask="True means *may attend*. Which scores do you set to -inf?"),
+        Misconception("hides keys after the softmax only", code=ATTENTION.replace(
+            MASKED_LINES, "    return (torch.softmax(scores, -1) * mask) @ v\n"),
+                      ask="Add up a row of your weights. Where has the weight of the hidden keys gone?"),
+        Misconception("multiplies the mask by -inf and adds it", code=ATTENTION.replace(
+            MASKED_LINES, "    return torch.softmax(scores + (~mask) * -math.inf, -1) @ v\n"),
+                      ask="At a visible key you compute 0 * -inf. What is that in floating point?"),
+        Misconception("hides with a large finite number", code=ATTENTION.replace(
+            MASKED_LINES, "    return torch.softmax(scores.masked_fill(~mask, -1e9), -1) @ v\n"),
+                      ask="What does softmax make of a row in which all scores are -1e9?"),
+        Misconception("gives NaN to a query with nothing to attend to", code=ATTENTION.replace(
+            ".masked_fill(~mask, 0)", ""),
+                      ask="Softmax of a row of -inf is 0 / 0. What should such a query get, and where can you say so?")],
+    hints=["`k.transpose(-2, -1)` turns (b, h, m, d) into (b, h, d, m), so that `q @` it is (b, h, n, m).",
+           "`scores.masked_fill(~mask, -math.inf)` hides before the softmax: exp(-inf) is exactly 0.",
+           "A row of -inf becomes NaN. `weights.masked_fill(~mask, 0)` sets every hidden weight to 0, those too."])
+
+
+exercise(
+    id="1.4", title="Take the root away", kind="choose", points=1, minutes=4, difficulty=2,
+    card=r"""
+    The trained model of the last section has heads of width 32. You run it **without** the factor $1/\sqrt{32}$: all
+    scores become 5.7 times as large. What happens to the softmax, to the gradient that passes through it, and to the
+    loss?
+    """,
+    name="without_the_root", answer="b",
+    options={"a": "Nothing: softmax does not change when all scores change together.",
+             "b": "The rows grow sharper, less gradient passes through the softmax, and the loss goes up.",
+             "c": "The rows grow sharper, more gradient passes because the scores are larger, and the loss goes down.",
+             "d": "The rows grow flatter, more gradient passes, and the loss goes up."},
+    misconceptions=[
+        Misconception("confuses a factor with a shift", value="a",
+                      ask="Softmax ignores a number that is *added* to a row. Is that so for one that multiplies it? "
+                          "Try softmax of [0, 1] and of [0, 6]."),
+        Misconception("looks at the size of the scores and not at the Jacobian", value="c",
+                      ask="The Jacobian is diag(p) - p p^T. What is it when p = [1, 0, 0]?"),
+        Misconception("takes larger scores for a higher temperature", value="d",
+                      ask="Multiplying scores by 5.7 is dividing the temperature by 5.7. Which way does that go?")],
+    hints=["Compare softmax of [0, 1, 2] with softmax of [0, 6, 12].",
+           "Where p is nearly a single 1, a small change of the scores changes p by nearly nothing.",
+           "The model's weights were trained for the scores that they had."])
+
+
+def head_cases(rng):
+    yield Case(torch.arange(12.0).view(1, 2, 6), 2, label="1 sequence of 2 tokens, 2 heads of 3 features")
+    yield Case(randn(rng, 2, 3, 8), 2, label="2 sequences of 3 tokens, 2 heads of 4 features")
+    yield Case(randn(rng, 3, 7, 12), 4, label="3 sequences of 7 tokens, 4 heads of 3 features")
+    yield Case(randn(rng, 1, 5, 6), 1, label="one head")
+
+
+exercise(
+    id="1.5", title="Whose features are these?", kind="repair", points=2, minutes=8, difficulty=3,
+    card=r"""
+    This function should hand each head its slice of every token's features: head 0 the first `head_dim`, head 1 the
+    next, and so on. It returns the right **shape**, nothing complains, and a model trained with it learns worse. Mend
+    it. (`torch.arange(12.).view(1, 2, 6)` is small enough to look at.)
+    """,
+    given={"torch": torch},
+    stub='''
+    def split_heads(x, n_heads):
+        """(b, n, n_heads * head_dim) -> (b, n_heads, n, head_dim)."""
+        b, n, width = x.shape
+        return x.view(b, n_heads, n, width // n_heads)
+    ''',
+    solution='''
+    def split_heads(x, n_heads):
+        """(b, n, n_heads * head_dim) -> (b, n_heads, n, head_dim)."""
+        b, n, width = x.shape
+        return x.view(b, n, n_heads, width // n_heads).transpose(1, 2)
+    ''',
+    cases=head_cases, compare=close(atol=0, rtol=0),
+    properties=[("head 0 of token 0 has the first features of token 0",
+                 lambda got, case: torch.equal(got[0, 0, 0], case.args[0][0, 0, :got.shape[-1]]))],
+    misconceptions=[
+        Misconception("reads the memory in the old order under a new shape", code='''
+            def split_heads(x, n_heads):
+                b, n, width = x.shape
+                return x.reshape(b, n_heads, n, -1)
+            ''', ask="`view` and `reshape` never move a number. After how many numbers does the next token begin in memory, "
+                     "and after how many does your head 1 begin?"),
+        Misconception("deals the features out in turn, like cards",
+                      change=("x.view(b, n, n_heads, width // n_heads).transpose(1, 2)",
+                              "x.view(b, n, width // n_heads, n_heads).permute(0, 3, 1, 2)"),
+                      ask="Should head 0 have features 0, 1, 2 or features 0, n_heads, 2 n_heads?"),
+        Misconception("leaves the tokens before the heads", change=(".transpose(1, 2)", ""),
+                      ask="Which axis should come second, so that each head multiplies its own (n, head_dim)?")],
+    hints=["In memory a token's features lie together. Cut each token's `width` features first: which view does that?",
+           "`x.view(b, n, n_heads, head_dim)` cuts the features. Now two axes are in the wrong order.",
+           "`transpose(1, 2)` exchanges them by changing strides; it moves nothing."])
+
+
+SIGNATURE = ("__global__ void softmax_rows(const float* __restrict__ x, float* __restrict__ out, "
+             "int rows, int columns) {\n")
+ONLINE = SIGNATURE + """\
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    float largest = -INFINITY, total = 0.0f;
+    for (int c = 0; c < columns; ++c) {
+        float entry = x[row * columns + c];
+        float new_largest = fmaxf(largest, entry);
+        total = total * expf(largest - new_largest) + expf(entry - new_largest);
+        largest = new_largest;
+    }
+    for (int c = 0; c < columns; ++c)
+        out[row * columns + c] = expf(x[row * columns + c] - largest) / total;
+}
+"""
+
+
+def row_cases(rng):
+    yield Case(torch.tensor([[0.0, 2.0, 1.0]]), label="1 row of 3")
+    for rows, columns in [(2, 1), (33, 31), (63, 64), (100, 33)]:
+        yield Case(randn(rng, rows, columns, scale=3), label=f"{rows} rows of {columns}")
+    yield Case(torch.tensor([[1000.0, 1001.0, 999.0], [-900.0, -901.0, -1000.0]]), label="scores near 1000 and -900")
+
+
+def launch_rows(x):
+    rows, columns = x.shape
+    return Launch(grid=-(-rows // 32), block=32, args=[x, out(x.shape), rows, columns])
+
+
+kernel_exercise(
+    id="1.6", title="Softmax in two passes", points=3, minutes=15, difficulty=4, name="softmax_rows",
+    card=r"""
+    Write the **online** softmax: one thread makes one row. It may read the row twice, no more: once to find the
+    largest entry and the sum *together*, once to write the result.
+
+    - `x` and `out` are `(rows, columns)`; entry `c` of a row is `x[row * columns + c]`
+    - when a larger entry appears, the sum so far was measured from the wrong largest entry: rescale it
+    - `expf`, `fmaxf` and `-INFINITY` are there; the grid may have more threads than there are rows
+    - a third reading of the row is over the traffic budget
+    """,
+    stub=SIGNATURE + """\
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    // your code
+}
+""",
+    solution=ONLINE, cases=row_cases, launch=launch_rows, expect=lambda x: torch.softmax(x, -1),
+    compare=close(atol=1e-5),
+    # A third reading of rows of 8 entries or more costs a third more, which is over the slack of a quarter.
+    traffic=lambda x: sum(32 * 3 * x.shape[1] for _ in range(x.shape[0])),
+    misconceptions=[
+        Misconception("does not rescale the sum when a larger entry comes",
+                      change=("total * expf(largest - new_largest)", "total"),
+                      ask="The sum so far holds exp(entry - old largest). By what factor is it off after the largest grows?"),
+        Misconception("keeps the last entry and not the largest",
+                      change=("fmaxf(largest, entry)", "entry"),
+                      ask="After the row 1000, 0 your `largest` is 0. What is exp(1000 - 0)?"),
+        Misconception("starts the search for the largest at 0",
+                      change=("largest = -INFINITY", "largest = 0.0f"),
+                      ask="What is found in a row whose entries are all near -900?"),
+        Misconception("works on rows that are not there", change=("    if (row >= rows) return;\n", ""),
+                      ask="With 33 rows and blocks of 32 there are 64 threads. What does thread 40 do?")],
+    hints=["Three lines in the first loop: the new largest, the sum, then remember the new largest.",
+           "`total = total * expf(largest - new_largest) + expf(entry - new_largest)`",
+           "At the first entry `largest` is `-INFINITY` and `total` is 0: `0 * expf(-INFINITY)` is 0. Good."])
+
+
+BLOCK = """\
+__global__ void softmax_row(const float* __restrict__ x, float* __restrict__ out, int columns) {
+    __shared__ float part[64];
+    int t = threadIdx.x;
+    const float* row = x + blockIdx.x * columns;
+
+    float largest = -INFINITY;
+    for (int c = t; c < columns; c += 64) largest = fmaxf(largest, row[c]);
+    part[t] = largest;
+    __syncthreads();
+    for (int half = 32; half > 0; half /= 2) {
+        if (t < half) part[t] = fmaxf(part[t], part[t + half]);
+        __syncthreads();
+    }
+    largest = part[0];
+@
+    float total = 0.0f;
+    for (int c = t; c < columns; c += 64) total += expf(row[c] - largest);
+    part[t] = total;
+    __syncthreads();
+    for (int half = 32; half > 0; half /= 2) {
+        if (t < half) part[t] += part[t + half];
+        __syncthreads();
+    }
+    total = part[0];
+    for (int c = t; c < columns; c += 64) out[blockIdx.x * columns + c] = expf(row[c] - largest) / total;
+}
+"""
+
+
+def block_cases(rng):
+    for rows, columns in [(1, 64), (1, 1), (3, 100), (2, 200)]:
+        yield Case(randn(rng, rows, columns, scale=3), label=f"{rows} rows of {columns}")
+
+
+kernel_exercise(
+    id="1.7", title="Right on Tuesdays", kind="repair", points=2, minutes=10, difficulty=3, name="softmax_row",
+    card=r"""
+    One block of 64 threads makes one row; the largest entry and the sum are found by halving, in shared memory. On a
+    GPU this kernel is right most of the time. The check runs it under the sanitizer: read what it says, both lines of
+    it, then mend the kernel by **one** line in the right place.
+    """,
+    stub=BLOCK.replace("@\n", "\n"), solution=BLOCK.replace("@\n", "    __syncthreads();\n\n"),
+    cases=block_cases, launch=lambda x: Launch(grid=x.shape[0], block=64, args=[x, out(x.shape), x.shape[1]]),
+    expect=lambda x: torch.softmax(x, -1), compare=close(atol=1e-5),
+    misconceptions=[
+        Misconception("lets only some threads come to the barrier",
+                      code=BLOCK.replace("@\n", "    if (t < 32) __syncthreads();\n\n"),
+                      ask="A barrier waits for every thread of the block. Which threads never come to yours?"),
+        Misconception("takes a barrier away in place of adding one",
+                      code=BLOCK.replace("@\n", "\n").replace("    part[t] = total;\n    __syncthreads();\n",
+                                                             "    part[t] = total;\n"),
+                      ask="Thread 0 reads `part[32]`. Which barrier makes sure that thread 32 has written it?"),
+        Misconception("waits before the largest entry is read, where everybody has already waited",
+                      code=BLOCK.replace("    largest = part[0];\n@\n", "    __syncthreads();\n    largest = part[0];\n\n"),
+                      ask="The loop above ends with a barrier already. Who writes `part[0]` next, and who may still have "
+                          "to read it?")],
+    hints=["A race has two sides: one thread reads `part[0]`, another writes it, and nothing says who is first.",
+           "Thread 0 may run ahead: it can have stored its part of the sum before thread 5 has read the largest entry.",
+           "Everybody must have read `part[0]` before anybody stores a new `part[t]`."])
+
+
+def map_cases(rng):
+    yield Case(randn(rng, 1, 2, 3, 4), randn(rng, 1, 2, 3, 4), 1, "abc", label="3 characters, 2 heads, head 1")
+    yield Case(randn(rng, 1, 4, 8, 16), randn(rng, 1, 4, 8, 16), 0, "to sleep", label="8 characters, 4 heads, head 0")
+    yield Case(randn(rng, 1, 4, 11, 16), randn(rng, 1, 4, 11, 16), 3, "O, my lord!", label="11 characters, head 3")
+
+
+exercise(
+    id="1.8", title="Draw what a head looks at", kind="write", points=2, minutes=8, difficulty=2,
+    card=r"""
+    Return what `figures.heatmap` needs to draw one head of a causal model: a dict with
+
+    - `weights`: the `(n, n)` weights of this head, each row adding up to 1, nothing of the future
+    - `rows` and `columns`: the characters of the text, one label a position
+
+    `q` and `k` are `(1, n_heads, n, d)`. The next cell draws it.
+    """,
+    given={"torch": torch, "math": math}, forbid=("scaled_dot_product_attention",),
+    stub='''
+    def head_map(q, k, head, text):
+        """-> {"weights": (n, n), "rows": list of n, "columns": list of n}."""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def head_map(q, k, head, text):
+        """-> {"weights": (n, n), "rows": list of n, "columns": list of n}."""
+        q, k = q[0, head], k[0, head]
+        scores = q @ k.T / math.sqrt(q.shape[-1])
+        visible = torch.ones(len(q), len(k), dtype=torch.bool).tril()
+        weights = torch.softmax(scores.masked_fill(~visible, -math.inf), -1)
+        return {"weights": weights, "rows": list(text), "columns": list(text)}
+    ''',
+    cases=map_cases, compare=close(atol=1e-5),
+    properties=[("nothing above the diagonal", lambda got, case: bool((got["weights"].triu(1) == 0).all()))],
+    misconceptions=[
+        Misconception("lets every character see the future",
+                      change=("scores.masked_fill(~visible, -math.inf)", "scores"),
+                      ask="The model guesses the next character. Which keys may query i see?"),
+        Misconception("draws the scores and not the weights", change=(
+            "torch.softmax(scores.masked_fill(~visible, -math.inf), -1)", "scores.masked_fill(~visible, 0)"),
+                      ask="Do your rows add up to 1?"),
+        Misconception("puts the keys in the rows", change=("q @ k.T", "k @ q.T"),
+                      ask="A row is one query's attention. Whose vector is on the left of the product?"),
+        Misconception("forgets to divide by the root of d", change=(" / math.sqrt(q.shape[-1])", ""),
+                      ask="The model divides its scores by sqrt(d). Does your picture?")],
+    hints=["`q[0, head]` is the (n, d) of one head.",
+           "This is exercise 1.3 for one head, without the product with v.",
+           "`list(\"abc\")` is `[\"a\", \"b\", \"c\"]`."])
+
+
+def backward_cases(rng):
+    for shape in [(1, 3), (4, 5), (2, 3, 33)]:
+        p = torch.softmax(randn(rng, *shape, scale=2), -1)
+        yield Case(p, randn(rng, *shape), label=f"shape {shape}")
+
+
+exercise(
+    id="1.9", title="The gradient through softmax", kind="write", points=2, minutes=8, difficulty=3,
+    card=r"""
+    `p = softmax(x)` and `g` is the gradient of the loss with respect to `p`. Return the gradient with respect to `x`,
+    **without** building the matrix $\mathrm{diag}(p) - p p^\top$ and without autograd. Any shape; softmax is along the
+    last axis.
+    """,
+    given={"torch": torch}, forbid=("autograd", "backward", "diag", "diag_embed"),
+    stub='''
+    def softmax_backward(p, g):
+        """p, g (..., n) -> (..., n)."""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def softmax_backward(p, g):
+        """p, g (..., n) -> (..., n)."""
+        return p * (g - (p * g).sum(-1, keepdim=True))
+    ''',
+    cases=backward_cases, compare=close(atol=1e-5),
+    properties=[("the entries of a row add up to 0: a shift of the scores changes nothing",
+                 lambda got, case: bool((got.sum(-1).abs() < 1e-4).all()))],
+    misconceptions=[
+        Misconception("uses the derivative of the sigmoid", change=("p * (g - (p * g).sum(-1, keepdim=True))",
+                                                                    "p * (1 - p) * g"),
+                      ask="p_1 depends on x_2 as well. Where is that in your formula?"),
+        Misconception("forgets that the probabilities are coupled", change=("(g - (p * g).sum(-1, keepdim=True))", "g"),
+                      ask="Raise all scores by the same number: p stays. Does your gradient add up to 0?"),
+        Misconception("subtracts the plain mean of g", change=("(p * g).sum(-1, keepdim=True)", "g.mean(-1, keepdim=True)"),
+                      ask="The average of g in p^T g is weighted. By what?")],
+    hints=["$(\\mathrm{diag}(p) - p p^\\top)\\, g = p \\odot g - p\\,(p^\\top g)$.",
+           "$p^\\top g$ is one number a row: a sum with `keepdim=True`."])
+
+
+exercise(
+    id="1.10", title="When does n squared take over?", kind="predict", points=1, minutes=4, difficulty=2,
+    card=r"""
+    A layer of width $d = 4096$ makes four projections of $d \times d$ and the two products with the $n \times n$ matrix
+    ($q k^\top$ and weights times $v$, over all heads together of width $d$). At which length $n$ do both cost the
+    same number of FLOPs?
+    """,
+    name="crossover", answer=8192, tolerance=0.5,
+    misconceptions=[
+        Misconception("sets n d^2 equal to n^2 d and forgets how many of each there are", value=4096,
+                      ask="There are four projections and two products with the n x n matrix. What is 4 n d^2 = 2 n^2 d?"),
+        Misconception("counts one product with the n x n matrix", value=16384,
+                      ask="The weights are made from q and k, and then?"),
+        Misconception("counts three projections", value=6144,
+                      ask="q, k, v: and what mixes the heads at the end?")],
+    hints=["A product of (a, b) and (b, c) costs 2abc FLOPs.", "Projections: 4 times 2 n d d. The others: 2 times 2 n n d."])
+
+
+def sink_cases(rng):
+    yield Case(torch.tensor([[0.0, 0.0]]), 0.0, label="two equal scores and a sink of the same height")
+    yield Case(randn(rng, 3, 5, scale=2), 1.0, label="3 rows of 5")
+    yield Case(randn(rng, 2, 4, 33), -2.0, label="2 x 4 rows of 33, a low sink")
+    yield Case(torch.tensor([[900.0, 899.0]]), 1.0, label="scores near 900")
+    yield Case(torch.tensor([[-300.0, -301.0]]), 0.0, label="a sink far above all scores")
+
+
+exercise(
+    id="1.11", title="A place to look at nothing", kind="write", points=2, minutes=8, difficulty=3,
+    card=r"""
+    Give every row one more score, the same learned number `sink`, whose weight goes to no value at all:
+    $p_j = e^{s_j} / (e^{\text{sink}} + \sum_i e^{s_i})$. A head that finds nothing can then say so.
+
+    - the result has the shape of `scores`: the sink takes weight but has no column
+    - safe against overflow, whichever is largest
+    """,
+    given={"torch": torch, "math": math},
+    stub='''
+    def sink_softmax(scores, sink):
+        """scores (..., m), sink a number -> (..., m); rows add up to less than 1."""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def sink_softmax(scores, sink):
+        """scores (..., m), sink a number -> (..., m); rows add up to less than 1."""
+        column = torch.full_like(scores[..., :1], sink)
+        return torch.softmax(torch.cat((scores, column), -1), -1)[..., :-1]
+    ''',
+    cases=sink_cases, compare=close(atol=1e-6),
+    misconceptions=[
+        Misconception("adds the sink to every score", code='''
+            def sink_softmax(scores, sink):
+                return torch.softmax(scores + sink, -1)
+            ''', ask="What does softmax do when every score of a row grows by the same number?"),
+        Misconception("keeps a column for the sink", change=("[..., :-1]", ""),
+                      ask="There is no value to multiply the sink's weight with. What shape should come out?"),
+        Misconception("takes exponentials of the scores as they are", code='''
+            def sink_softmax(scores, sink):
+                e = torch.exp(scores)
+                return e / (math.exp(sink) + e.sum(-1, keepdim=True))
+            ''', ask="What is exp(900) in float32?"),
+        Misconception("subtracts the largest score from the scores but not from the sink", code='''
+            def sink_softmax(scores, sink):
+                e = torch.exp(scores - scores.amax(-1, keepdim=True))
+                return e / (math.exp(sink) + e.sum(-1, keepdim=True))
+            ''', ask="If every score is measured from the largest, from where must the sink be measured?")],
+    hints=["It is an ordinary softmax over m + 1 scores, of which the last weight is thrown away.",
+           "`torch.cat((scores, column), -1)` with a column made by `torch.full_like(scores[..., :1], sink)`."])
