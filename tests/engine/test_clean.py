@@ -1,0 +1,1183 @@
+"""Correct kernels, in the style of public teaching code: right results, and not one false alarm, in three orders."""
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from engine_kit import ORDERS, compiled
+
+from course_lib import cuda
+
+SOURCE = r"""
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+#include <cooperative_groups/scan.h>
+#include <cub/block/block_reduce.cuh>
+#include <float.h>
+namespace cg = cooperative_groups;
+#define FULL 0xffffffffu
+#define CEIL_DIV(a, b) (((a) + (b) - 1) / (b))
+
+// ================================================================ elementwise
+__global__ void saxpy(int n, float a, const float* __restrict__ x, float* __restrict__ y) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) y[i] = a * x[i] + y[i];
+}
+__global__ void gelu(const float* x, float* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float v = x[i];
+    y[i] = 0.5f * v * (1.0f + tanhf(0.7978845608f * (v + 0.044715f * v * v * v)));
+}
+__global__ void add_bias4(float4* x, const float4* bias, int rows, int cols4) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < rows * cols4) {
+        float4 v = x[i], b = bias[i % cols4];
+        x[i] = make_float4(v.x + b.x, v.y + b.y, v.z + b.z, v.w + b.w);
+    }
+}
+__global__ void half_axpy(const half2* x, half2* y, float a, int n2) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n2) y[i] = __hfma2(__float2half2_rn(a), x[i], y[i]);
+}
+__global__ void to_bfloat16(const float* x, __nv_bfloat16* y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = __float2bfloat16(x[i]);
+}
+
+// ================================================================ reductions
+__global__ void reduce_shared(const float* in, float* out, int n) {
+    extern __shared__ float sdata[];
+    unsigned tid = threadIdx.x, i = blockIdx.x * blockDim.x * 2 + threadIdx.x;
+    float mine = i < n ? in[i] : 0;
+    if (i + blockDim.x < n) mine += in[i + blockDim.x];
+    sdata[tid] = mine;
+    __syncthreads();
+    for (unsigned s = blockDim.x / 2; s > 0; s >>= 1) {
+        if (tid < s) sdata[tid] += sdata[tid + s];
+        __syncthreads();
+    }
+    if (tid == 0) out[blockIdx.x] = sdata[0];
+}
+__global__ void reduce_last_warp(const float* in, float* out) {
+    __shared__ float s[128];
+    int t = threadIdx.x;
+    s[t] = in[t];
+    __syncthreads();
+    if (t < 64) s[t] += s[t + 64];
+    __syncthreads();
+    if (t < 32) {
+        volatile float* v = s;
+        v[t] += v[t + 32]; __syncwarp();
+        float x = v[t];
+        for (int d = 16; d > 0; d >>= 1) {
+            if (t < d) x += v[t + d];
+            __syncwarp();
+            if (t < d) v[t] = x;
+            __syncwarp();
+        }
+    }
+    if (t == 0) out[0] = s[0];
+}
+__inline__ __device__ float warp_sum(float v) {
+    for (int offset = warpSize / 2; offset > 0; offset /= 2) v += __shfl_down_sync(FULL, v, offset);
+    return v;
+}
+__inline__ __device__ float block_sum(float v) {
+    static __shared__ float shared[32];
+    int lane = threadIdx.x % warpSize, wid = threadIdx.x / warpSize;
+    v = warp_sum(v);
+    if (lane == 0) shared[wid] = v;
+    __syncthreads();
+    v = threadIdx.x < blockDim.x / warpSize ? shared[lane] : 0;
+    if (wid == 0) v = warp_sum(v);
+    return v;
+}
+__global__ void reduce_shuffle(const float* in, float* out, int n) {
+    float sum = 0;
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += blockDim.x * gridDim.x) sum += in[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) atomicAdd(out, sum);
+}
+__global__ void reduce_groups(const float* in, float* out, int n) {
+    cg::thread_block block = cg::this_thread_block();
+    cg::thread_block_tile<32> warp = cg::tiled_partition<32>(block);
+    __shared__ float partial[32];
+    float v = 0;
+    for (int i = block.thread_rank(); i < n; i += block.size()) v += in[i];
+    v = cg::reduce(warp, v, cg::plus<float>{});
+    if (warp.thread_rank() == 0) partial[warp.meta_group_rank()] = v;
+    block.sync();
+    if (warp.meta_group_rank() == 0) {
+        v = warp.thread_rank() < warp.meta_group_size() ? partial[warp.thread_rank()] : 0.f;
+        v = cg::reduce(warp, v, cg::plus<float>{});
+        if (warp.thread_rank() == 0) out[0] = v;
+    }
+}
+__global__ void reduce_cub(const float* in, float* out) {
+    typedef cub::BlockReduce<float, 128> BlockReduce;
+    __shared__ typename BlockReduce::TempStorage temp;
+    float total = BlockReduce(temp).Sum(in[threadIdx.x]);
+    __syncthreads();
+    float largest = BlockReduce(temp).Reduce(in[threadIdx.x], cub::Max());
+    if (threadIdx.x == 0) out[0] = total, out[1] = largest;
+}
+__global__ void arg_max(const float* in, int* where, int n) {
+    float best = -FLT_MAX;
+    int at = -1;
+    for (int i = threadIdx.x; i < n; i += 32)
+        if (in[i] > best) best = in[i], at = i;
+    for (int d = 16; d > 0; d >>= 1) {
+        float other = __shfl_xor_sync(FULL, best, d);
+        int other_at = __shfl_xor_sync(FULL, at, d);
+        if (other > best || (other == best && other_at < at)) best = other, at = other_at;
+    }
+    if (threadIdx.x == 0) *where = at;
+}
+__global__ void last_block_finishes(const float* in, float* partial, unsigned* done, float* out, int n) {
+    __shared__ bool last;
+    float sum = block_sum(blockIdx.x * blockDim.x + threadIdx.x < n ? in[blockIdx.x * blockDim.x + threadIdx.x] : 0.f);
+    if (threadIdx.x == 0) {
+        partial[blockIdx.x] = sum;
+        __threadfence();
+        last = atomicAdd(done, 1u) == gridDim.x - 1;
+    }
+    __syncthreads();
+    if (last && threadIdx.x == 0) {
+        float total = 0;
+        for (unsigned b = 0; b < gridDim.x; ++b) total += partial[b];
+        out[0] = total;
+    }
+}
+
+// ================================================================ scans, sorting, counting
+__global__ void scan_two_buffers(const float* in, float* out, int n) {
+    extern __shared__ float temp[];
+    int t = threadIdx.x, front = 0, back = 1;
+    temp[t] = in[t];
+    __syncthreads();
+    for (int offset = 1; offset < n; offset *= 2) {
+        front = 1 - front;
+        back = 1 - front;
+        if (t >= offset) temp[front * n + t] = temp[back * n + t] + temp[back * n + t - offset];
+        else temp[front * n + t] = temp[back * n + t];
+        __syncthreads();
+    }
+    out[t] = temp[front * n + t];
+}
+__global__ void scan_one_buffer(const float* in, float* out) {
+    __shared__ float s[128];
+    int t = threadIdx.x;
+    s[t] = in[t];
+    for (int stride = 1; stride < blockDim.x; stride *= 2) {
+        __syncthreads();
+        float v = 0;
+        if (t >= stride) v = s[t - stride];
+        __syncthreads();
+        if (t >= stride) s[t] += v;
+    }
+    out[t] = s[t];
+}
+__global__ void scan_blelloch(const float* in, float* out, int n) {
+    extern __shared__ float tree[];
+    int t = threadIdx.x, offset = 1;
+    tree[2 * t] = in[2 * t];
+    tree[2 * t + 1] = in[2 * t + 1];
+    for (int d = n >> 1; d > 0; d >>= 1) {
+        __syncthreads();
+        if (t < d) tree[offset * (2 * t + 2) - 1] += tree[offset * (2 * t + 1) - 1];
+        offset *= 2;
+    }
+    if (t == 0) tree[n - 1] = 0;
+    for (int d = 1; d < n; d *= 2) {
+        offset >>= 1;
+        __syncthreads();
+        if (t < d) {
+            int a = offset * (2 * t + 1) - 1, b = offset * (2 * t + 2) - 1;
+            float kept = tree[a];
+            tree[a] = tree[b];
+            tree[b] += kept;
+        }
+    }
+    __syncthreads();
+    out[2 * t] = tree[2 * t];
+    out[2 * t + 1] = tree[2 * t + 1];
+}
+__global__ void scan_warp(const int* in, int* out) {
+    int lane = threadIdx.x & 31, v = in[threadIdx.x];
+    for (int d = 1; d < 32; d <<= 1) {
+        int below = __shfl_up_sync(FULL, v, d);
+        if (lane >= d) v += below;
+    }
+    out[threadIdx.x] = v;
+}
+__global__ void scan_groups(const int* in, int* out) {
+    auto tile = cg::tiled_partition<16>(cg::this_thread_block());
+    out[threadIdx.x] = cg::exclusive_scan(tile, in[threadIdx.x], cg::plus<int>());
+}
+__global__ void histogram_shared(const int* value, int* bins, int n) {
+    __shared__ int local[16];
+    if (threadIdx.x < 16) local[threadIdx.x] = 0;
+    __syncthreads();
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        atomicAdd(&local[value[i]], 1);
+    __syncthreads();
+    if (threadIdx.x < 16) atomicAdd(&bins[threadIdx.x], local[threadIdx.x]);
+}
+__global__ void bitonic_sort(float* data) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    s[t] = data[t];
+    __syncthreads();
+    for (int k = 2; k <= 64; k <<= 1)
+        for (int j = k >> 1; j > 0; j >>= 1) {
+            int other = t ^ j;
+            if (other > t) {
+                bool up = (t & k) == 0;
+                if ((s[t] > s[other]) == up) {
+                    float kept = s[t];
+                    s[t] = s[other];
+                    s[other] = kept;
+                }
+            }
+            __syncthreads();
+        }
+    data[t] = s[t];
+}
+__global__ void compact(const int* in, int* out, int* count, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, lane = threadIdx.x & 31;
+    bool keep = i < n && in[i] % 3 == 0;
+    unsigned votes = __ballot_sync(FULL, keep);
+    int first = 0;
+    if (lane == 0) first = atomicAdd(count, __popc(votes));
+    first = __shfl_sync(FULL, first, 0);
+    if (keep) out[first + __popc(votes & ((1u << lane) - 1))] = in[i];
+}
+__global__ void aggregated(const int* in, int* count, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n && in[i] > 0) {
+        cg::coalesced_group active = cg::coalesced_threads();
+        if (active.thread_rank() == 0) atomicAdd(count, (int)active.size());
+    }
+}
+__global__ void atomic_float_max(const float* in, int* bits, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicMax(bits, __float_as_int(in[i]));     // positive floats order like their bits
+}
+__global__ void spin_lock(int* lock, int* counter) {
+    if (threadIdx.x == 0) {
+        while (atomicCAS(lock, 0, 1) != 0) {}
+        __threadfence();
+        *counter += 1;
+        __threadfence();
+        atomicExch(lock, 0);
+    }
+}
+
+// ================================================================ transposes and products
+#define TILE_DIM 32
+#define BLOCK_ROWS 8
+__global__ void transpose_tile(float* odata, const float* idata, int width, int height) {
+    __shared__ float tile[TILE_DIM][TILE_DIM + 1];
+    int x = blockIdx.x * TILE_DIM + threadIdx.x, y = blockIdx.y * TILE_DIM + threadIdx.y;
+    for (int j = 0; j < TILE_DIM; j += BLOCK_ROWS)
+        if (x < width && y + j < height) tile[threadIdx.y + j][threadIdx.x] = idata[(y + j) * width + x];
+    __syncthreads();
+    x = blockIdx.y * TILE_DIM + threadIdx.x;
+    y = blockIdx.x * TILE_DIM + threadIdx.y;
+    for (int j = 0; j < TILE_DIM; j += BLOCK_ROWS)
+        if (x < height && y + j < width) odata[(y + j) * height + x] = tile[threadIdx.x][threadIdx.y + j];
+}
+__global__ void sgemm_naive(int M, int N, int K, const float* A, const float* B, float* C) {
+    const uint x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x < M && y < N) {
+        float tmp = 0.0;
+        for (int i = 0; i < K; ++i) tmp += A[x * K + i] * B[i * N + y];
+        C[x * N + y] = tmp;
+    }
+}
+template <const int BLOCKSIZE>
+__global__ void sgemm_shared(int M, int N, int K, const float* A, const float* B, float* C) {
+    const uint cRow = blockIdx.x, cCol = blockIdx.y;
+    __shared__ float As[BLOCKSIZE * BLOCKSIZE];
+    __shared__ float Bs[BLOCKSIZE * BLOCKSIZE];
+    const uint threadCol = threadIdx.x % BLOCKSIZE, threadRow = threadIdx.x / BLOCKSIZE;
+    A += cRow * BLOCKSIZE * K;
+    B += cCol * BLOCKSIZE;
+    C += cRow * BLOCKSIZE * N + cCol * BLOCKSIZE;
+    float tmp = 0.0;
+    for (int bkIdx = 0; bkIdx < K; bkIdx += BLOCKSIZE) {
+        As[threadRow * BLOCKSIZE + threadCol] = A[threadRow * K + threadCol];
+        Bs[threadRow * BLOCKSIZE + threadCol] = B[threadRow * N + threadCol];
+        __syncthreads();
+        A += BLOCKSIZE;
+        B += BLOCKSIZE * N;
+        for (int dotIdx = 0; dotIdx < BLOCKSIZE; ++dotIdx)
+            tmp += As[threadRow * BLOCKSIZE + dotIdx] * Bs[dotIdx * BLOCKSIZE + threadCol];
+        __syncthreads();
+    }
+    C[threadRow * N + threadCol] = tmp;
+}
+template <int BM, int BN, int BK, int TM, int TN>
+__global__ void __launch_bounds__((BM * BN) / (TM * TN), 1) sgemm_registers(int M, int N, int K, float* A, float* B, float* C) {
+    __shared__ float As[BM * BK];
+    __shared__ float Bs[BK * BN];
+    const int threadCol = threadIdx.x % (BN / TN), threadRow = threadIdx.x / (BN / TN);
+    A += blockIdx.y * BM * K;
+    B += blockIdx.x * BN;
+    C += blockIdx.y * BM * N + blockIdx.x * BN;
+    float results[TM * TN] = {0.0}, regM[TM] = {0.0}, regN[TN] = {0.0};
+    for (int bk = 0; bk < K; bk += BK) {
+        for (int i = threadIdx.x * 4; i < BM * BK; i += blockDim.x * 4) {
+            float4 tmp = reinterpret_cast<float4*>(&A[(i / BK) * K + i % BK])[0];
+            As[(i % BK + 0) * BM + i / BK] = tmp.x;
+            As[(i % BK + 1) * BM + i / BK] = tmp.y;
+            As[(i % BK + 2) * BM + i / BK] = tmp.z;
+            As[(i % BK + 3) * BM + i / BK] = tmp.w;
+        }
+        for (int i = threadIdx.x * 4; i < BK * BN; i += blockDim.x * 4)
+            reinterpret_cast<float4*>(&Bs[i])[0] = reinterpret_cast<float4*>(&B[(i / BN) * N + i % BN])[0];
+        __syncthreads();
+        A += BK;
+        B += BK * N;
+        for (int dot = 0; dot < BK; ++dot) {
+            for (int i = 0; i < TM; ++i) regM[i] = As[dot * BM + threadRow * TM + i];
+            for (int i = 0; i < TN; ++i) regN[i] = Bs[dot * BN + threadCol * TN + i];
+            for (int m = 0; m < TM; ++m)
+                for (int n = 0; n < TN; ++n) results[m * TN + n] += regM[m] * regN[n];
+        }
+        __syncthreads();
+    }
+    for (int m = 0; m < TM; ++m)
+        for (int n = 0; n < TN; n += 4) {
+            float4 tmp = {results[m * TN + n], results[m * TN + n + 1], results[m * TN + n + 2], results[m * TN + n + 3]};
+            reinterpret_cast<float4*>(&C[(threadRow * TM + m) * N + threadCol * TN + n])[0] = tmp;
+        }
+}
+__global__ void matmul_double_buffer(const float* A, const float* B, float* C, int n) {
+    __shared__ float as[2][16][16], bs[2][16][16];
+    int tx = threadIdx.x, ty = threadIdx.y, row = blockIdx.y * 16 + ty, col = blockIdx.x * 16 + tx;
+    as[0][ty][tx] = A[row * n + tx];
+    bs[0][ty][tx] = B[ty * n + col];
+    __syncthreads();
+    float sum = 0;
+    int current = 0;
+    for (int t = 0; t < n; t += 16) {
+        if (t + 16 < n) {
+            as[1 - current][ty][tx] = A[row * n + t + 16 + tx];
+            bs[1 - current][ty][tx] = B[(t + 16 + ty) * n + col];
+        }
+        for (int k = 0; k < 16; ++k) sum += as[current][ty][k] * bs[current][k][tx];
+        __syncthreads();
+        current = 1 - current;
+    }
+    C[row * n + col] = sum;
+}
+__global__ void matvec_warp_per_row(const float* __restrict__ a, const float* __restrict__ x, float* y, int rows, int cols) {
+    int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
+    if (row >= rows) return;
+    float sum = 0;
+    for (int c = lane; c < cols; c += 32) sum += a[row * cols + c] * x[c];
+    for (int mask = 16; mask > 0; mask >>= 1) sum += __shfl_xor_sync(FULL, sum, mask);
+    if (lane == 0) y[row] = sum;
+}
+__global__ void outer_in_shared_struct(const float* a, const float* b, float* out) {
+    struct Pair { float left, right; };
+    __shared__ Pair pair[32];
+    pair[threadIdx.x].left = a[threadIdx.x];
+    pair[threadIdx.x].right = b[threadIdx.x];
+    __syncthreads();
+    for (int j = 0; j < 32; ++j) out[threadIdx.x * 32 + j] = pair[threadIdx.x].left * pair[j].right;
+}
+__global__ void stencil(const float* in, float* out, int n) {
+    __shared__ float s[64 + 2];
+    int i = blockIdx.x * 64 + threadIdx.x, t = threadIdx.x + 1;
+    s[t] = i < n ? in[i] : 0;
+    if (threadIdx.x == 0) s[0] = i > 0 ? in[i - 1] : 0;
+    if (threadIdx.x == 63) s[65] = i + 1 < n ? in[i + 1] : 0;
+    __syncthreads();
+    if (i < n) out[i] = s[t - 1] + s[t] + s[t + 1];
+}
+__constant__ float mask_of_conv[5] = {1, 2, 3, 2, 1};
+__global__ void convolution(const float* in, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float sum = 0;
+    for (int k = -2; k <= 2; ++k)
+        if (i + k >= 0 && i + k < n) sum += in[i + k] * mask_of_conv[k + 2];
+    out[i] = sum;
+}
+
+// ================================================================ softmax and norms
+__global__ void softmax_shared(float* out, const float* inp, int N, int C) {
+    extern __shared__ float shared[];
+    int idx = blockIdx.x, tid = threadIdx.x, block_size = blockDim.x;
+    const float* x = inp + idx * C;
+    float maxval = -INFINITY;
+    for (int i = tid; i < C; i += block_size) maxval = fmaxf(maxval, x[i]);
+    shared[tid] = maxval;
+    __syncthreads();
+    for (int stride = block_size / 2; stride >= 1; stride /= 2) {
+        __syncthreads();
+        if (tid < stride) shared[tid] = fmaxf(shared[tid], shared[tid + stride]);
+    }
+    __syncthreads();
+    float offset = shared[0];
+    for (int i = tid; i < C; i += block_size) out[idx * C + i] = expf(x[i] - offset);
+    __syncthreads();
+    x = out + idx * C;
+    float sumval = 0.0f;
+    for (int i = tid; i < C; i += block_size) sumval += x[i];
+    shared[tid] = sumval;
+    __syncthreads();
+    for (int stride = block_size / 2; stride >= 1; stride /= 2) {
+        __syncthreads();
+        if (tid < stride) shared[tid] += shared[tid + stride];
+    }
+    __syncthreads();
+    float sum = shared[0];
+    for (int i = tid; i < C; i += block_size) out[idx * C + i] = x[i] / sum;
+}
+struct __align__(8) SumMax { float maxval, sum; };
+__device__ __forceinline__ SumMax merge(SumMax a, SumMax b) {
+    bool a_bigger = a.maxval > b.maxval;
+    SumMax bigger = a_bigger ? a : b, smaller = a_bigger ? b : a, result;
+    result.maxval = bigger.maxval;
+    result.sum = bigger.sum + smaller.sum * expf(smaller.maxval - bigger.maxval);
+    return result;
+}
+__global__ void softmax_online(float* out, const float* inp, int N, int C) {
+    cg::thread_block block = cg::this_thread_block();
+    cg::thread_block_tile<32> warp = cg::tiled_partition<32>(block);
+    int idx = blockIdx.x * warp.meta_group_size() + warp.meta_group_rank();
+    if (idx >= N) return;
+    const float* x = inp + idx * C;
+    SumMax own = {-INFINITY, 0.0f};
+    for (int i = warp.thread_rank(); i < C; i += warp.size()) own = merge(own, {x[i], 1.0f});
+    SumMax all = cg::reduce(warp, own, merge);
+    for (int i = warp.thread_rank(); i < C; i += warp.size())
+        __stcs(out + idx * C + i, expf(__ldcs(&x[i]) - all.maxval) / all.sum);
+}
+__global__ void layernorm_warp(float* __restrict__ out, const float* __restrict__ inp, const float* __restrict__ weight,
+                               const float* __restrict__ bias, int N, int C) {
+    cg::thread_block block = cg::this_thread_block();
+    cg::thread_block_tile<32> warp = cg::tiled_partition<32>(block);
+    int idx = blockIdx.x * warp.meta_group_size() + warp.meta_group_rank();
+    if (idx >= N) return;
+    const float* x = inp + idx * C;
+    float sum = 0.0f;
+    for (int i = warp.thread_rank(); i < C; i += warp.size()) sum += x[i];
+    sum = cg::reduce(warp, sum, cg::plus<float>{});
+    float m = sum / C;
+    sum = 0.0f;
+    for (int i = warp.thread_rank(); i < C; i += warp.size()) {
+        float diff = x[i] - m;
+        sum += diff * diff;
+    }
+    sum = cg::reduce(warp, sum, cg::plus<float>{});
+    float s = rsqrtf(sum / C + 1e-5f);
+    float* o = out + idx * C;
+    for (int c = warp.thread_rank(); c < C; c += warp.size()) {
+        float n = s * (__ldcs(x + c) - m);
+        __stcs(o + c, n * weight[c] + bias[c]);
+    }
+}
+__global__ void rmsnorm_half(const half* x, const half* w, half* out, int C) {
+    __shared__ float scale;
+    float sum = 0;
+    for (int i = threadIdx.x; i < C; i += blockDim.x) {
+        float v = __half2float(x[blockIdx.x * C + i]);
+        sum += v * v;
+    }
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) scale = rsqrtf(sum / C + 1e-5f);
+    __syncthreads();
+    for (int i = threadIdx.x; i < C; i += blockDim.x)
+        out[blockIdx.x * C + i] = __float2half(__half2float(x[blockIdx.x * C + i]) * scale * __half2float(w[i]));
+}
+__global__ void cross_entropy_backward(float* dlogits, const float* probs, const int* targets, int B, int V) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < B * V) {
+        int b = i / V, v = i % V;
+        dlogits[i] = (probs[i] - (v == targets[b] ? 1.0f : 0.0f)) / B;
+    }
+}
+__global__ void embedding_backward(float* dwte, const float* dout, const int* tokens, int T, int C) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < T * C) atomicAdd(&dwte[tokens[i / C] * C + i % C], dout[i]);
+}
+
+// ================================================================ attention
+__global__ void attention_naive(const float* Q, const float* K, const float* V, float* O, int N, int d, float scale) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= N) return;
+    float m = -INFINITY, l = 0, acc[64];
+    for (int c = 0; c < d; ++c) acc[c] = 0;
+    for (int j = 0; j <= i; ++j) {
+        float s = 0;
+        for (int c = 0; c < d; ++c) s += Q[i * d + c] * K[j * d + c];
+        s *= scale;
+        float m_new = fmaxf(m, s), alpha = __expf(m - m_new), p = __expf(s - m_new);
+        l = l * alpha + p;
+        for (int c = 0; c < d; ++c) acc[c] = acc[c] * alpha + p * V[j * d + c];
+        m = m_new;
+    }
+    for (int c = 0; c < d; ++c) O[i * d + c] = acc[c] / l;
+}
+__global__ void flash_minimal(const float* Q, const float* K, const float* V, const int N, const int d, const int Tc,
+                              const int Tr, const int Bc, const int Br, const float softmax_scale, float* l, float* m, float* O) {
+    int tx = threadIdx.x, bx = blockIdx.x, by = blockIdx.y;
+    int qkv_offset = (bx * gridDim.y * N * d) + (by * N * d), lm_offset = (bx * gridDim.y * N) + (by * N);
+    extern __shared__ float sram[];
+    int tile_size = Bc * d;
+    float* Qi = sram;
+    float* Kj = &sram[tile_size];
+    float* Vj = &sram[tile_size * 2];
+    float* S = &sram[tile_size * 3];
+    for (int j = 0; j < Tc; j++) {
+        for (int x = 0; x < d; x++) {
+            Kj[(tx * d) + x] = K[qkv_offset + (tile_size * j) + (tx * d) + x];
+            Vj[(tx * d) + x] = V[qkv_offset + (tile_size * j) + (tx * d) + x];
+        }
+        __syncthreads();
+        for (int i = 0; i < Tr; i++) {
+            for (int x = 0; x < d; x++) Qi[(tx * d) + x] = Q[qkv_offset + (tile_size * i) + (tx * d) + x];
+            float row_m_prev = m[lm_offset + (Br * i) + tx], row_l_prev = l[lm_offset + (Br * i) + tx];
+            float row_m = -INFINITY;
+            for (int y = 0; y < Bc; y++) {
+                float sum = 0;
+                for (int x = 0; x < d; x++) sum += Qi[(tx * d) + x] * Kj[(y * d) + x];
+                sum *= softmax_scale;
+                S[(Bc * tx) + y] = sum;
+                if (sum > row_m) row_m = sum;
+            }
+            float row_l = 0;
+            for (int y = 0; y < Bc; y++) {
+                S[(Bc * tx) + y] = __expf(S[(Bc * tx) + y] - row_m);
+                row_l += S[(Bc * tx) + y];
+            }
+            float row_m_new = max(row_m_prev, row_m);
+            float row_l_new = (__expf(row_m_prev - row_m_new) * row_l_prev) + (__expf(row_m - row_m_new) * row_l);
+            for (int x = 0; x < d; x++) {
+                float pv = 0;
+                for (int y = 0; y < Bc; y++) pv += S[(Bc * tx) + y] * Vj[(y * d) + x];
+                O[qkv_offset + (tile_size * i) + (tx * d) + x] = (1 / row_l_new) *
+                    ((row_l_prev * __expf(row_m_prev - row_m_new) * O[qkv_offset + (tile_size * i) + (tx * d) + x]) +
+                     (__expf(row_m - row_m_new) * pv));
+            }
+            m[lm_offset + (Br * i) + tx] = row_m_new;
+            l[lm_offset + (Br * i) + tx] = row_l_new;
+        }
+        __syncthreads();
+    }
+}
+template <int BR, int D>
+__global__ void flash_two(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
+                          float* __restrict__ o, int n, float scale) {
+    __shared__ float ks[BR][D + 1], vs[BR][D + 1];
+    int row = blockIdx.x * BR + threadIdx.x;
+    float mine[D], acc[D], m = -INFINITY, l = 0;
+    for (int c = 0; c < D; ++c) mine[c] = row < n ? q[row * D + c] * scale : 0.0f, acc[c] = 0;
+    for (int start = 0; start < n; start += BR) {
+        for (int i = threadIdx.x; i < BR * D; i += BR) {
+            int r = start + i / D;
+            ks[i / D][i % D] = r < n ? k[r * D + i % D] : 0.0f;
+            vs[i / D][i % D] = r < n ? v[r * D + i % D] : 0.0f;
+        }
+        __syncthreads();
+        int count = min(BR, n - start);
+        for (int j = 0; j < count; ++j) {
+            float s = 0;
+            for (int c = 0; c < D; ++c) s += mine[c] * ks[j][c];
+            float m_new = fmaxf(m, s), alpha = expf(m - m_new), p = expf(s - m_new);
+            l = l * alpha + p;
+            for (int c = 0; c < D; ++c) acc[c] = acc[c] * alpha + p * vs[j][c];
+            m = m_new;
+        }
+        __syncthreads();
+    }
+    if (row < n)
+        for (int c = 0; c < D; ++c) o[row * D + c] = acc[c] / l;
+}
+__global__ void paged_decode(const float* q, const float* k_pages, const float* v_pages, const int* block_table,
+                             const int* context_len, float* out, int max_blocks, int page, int d, float scale) {
+    extern __shared__ float logits[];
+    __shared__ float red[4];
+    int seq = blockIdx.x, warp = threadIdx.x / 32, lane = threadIdx.x % 32, len = context_len[seq];
+    const int* table = block_table + seq * max_blocks;
+    for (int t = warp; t < len; t += blockDim.x / 32) {
+        const float* key = k_pages + (table[t / page] * page + t % page) * d;
+        float s = 0;
+        for (int c = lane; c < d; c += 32) s += q[seq * d + c] * key[c];
+        for (int x = 16; x > 0; x >>= 1) s += __shfl_xor_sync(FULL, s, x);
+        if (lane == 0) logits[t] = s * scale;
+    }
+    __syncthreads();
+    float m = -FLT_MAX;
+    for (int t = threadIdx.x; t < len; t += blockDim.x) m = fmaxf(m, logits[t]);
+    for (int x = 16; x > 0; x >>= 1) m = fmaxf(m, __shfl_xor_sync(FULL, m, x));
+    if (lane == 0) red[warp] = m;
+    __syncthreads();
+    m = red[0];
+    for (int w = 1; w < blockDim.x / 32; ++w) m = fmaxf(m, red[w]);
+    __syncthreads();
+    float sum = 0;
+    for (int t = threadIdx.x; t < len; t += blockDim.x) {
+        float p = __expf(logits[t] - m);
+        logits[t] = p;
+        sum += p;
+    }
+    for (int x = 16; x > 0; x >>= 1) sum += __shfl_xor_sync(FULL, sum, x);
+    if (lane == 0) red[warp] = sum;
+    __syncthreads();
+    sum = 0;
+    for (int w = 0; w < blockDim.x / 32; ++w) sum += red[w];
+    for (int c = threadIdx.x; c < d; c += blockDim.x) {
+        float acc = 0;
+        for (int t = 0; t < len; ++t) acc += logits[t] * v_pages[(table[t / page] * page + t % page) * d + c];
+        out[seq * d + c] = acc / sum;
+    }
+}
+__global__ void rope(float* x, const float* cosine, const float* sine, int n, int d) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x, pairs = n * d / 2;
+    if (i >= pairs) return;
+    float2* p = reinterpret_cast<float2*>(x) + i;
+    float2 v = *p;
+    float c = cosine[i], s = sine[i];
+    *p = make_float2(v.x * c - v.y * s, v.x * s + v.y * c);
+}
+
+// ================================================================ warps, groups, exits
+__global__ void partial_masks(const int* in, int* out) {
+    int lane = threadIdx.x & 31;
+    if (lane < 16) {
+        int v = in[threadIdx.x];
+        for (int d = 8; d > 0; d >>= 1) v += __shfl_down_sync(0x0000ffffu, v, d, 16);
+        if (lane == 0) out[0] = v;
+    } else {
+        int v = in[threadIdx.x];
+        for (int d = 8; d > 0; d >>= 1) v = max(v, __shfl_down_sync(0xffff0000u, v, d, 16));
+        if (lane == 16) out[1] = v;
+    }
+}
+__global__ void exited_lanes(const int* in, int* out, int n) {
+    int t = threadIdx.x;
+    if (t >= n) return;
+    unsigned mask = __ballot_sync(FULL >> (32 - n), in[t] > 2);
+    int any = __any_sync(FULL >> (32 - n), in[t] == 5), all = __all_sync(FULL >> (32 - n), in[t] >= 0);
+    if (t == 0) out[0] = mask, out[1] = any, out[2] = all;
+}
+__global__ void early_return_before_barrier(const float* in, float* out, int n) {
+    __shared__ float s[128];
+    int t = threadIdx.x;
+    if (t >= n) return;
+    s[t] = in[t];
+    __syncthreads();
+    out[t] = s[n - 1 - t];
+}
+__global__ void warp_synchronous(const float* in, float* out) {
+    __shared__ float rows[4][32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    rows[warp][lane] = in[threadIdx.x];
+    __syncwarp();
+    float v = rows[warp][31 - lane];
+    __syncwarp();
+    rows[warp][lane] = v * 2;
+    __syncwarp();
+    out[threadIdx.x] = rows[warp][lane ^ 1];
+}
+__global__ void tiles_of_eight(const float* in, float* out) {
+    __shared__ float s[64];
+    auto tile = cg::tiled_partition<8>(cg::this_thread_block());
+    s[threadIdx.x] = in[threadIdx.x];
+    tile.sync();
+    float v = s[tile.meta_group_rank() * 8 + (tile.thread_rank() + 1) % 8];
+    v += tile.shfl_xor(v, 1);
+    out[threadIdx.x] = tile.any(v > 100) ? v : tile.shfl(v, 0);
+}
+__global__ void grid_sync(const float* in, float* scratch, float* out) {
+    cg::grid_group grid = cg::this_grid();
+    int i = blockIdx.x * blockDim.x + threadIdx.x, n = gridDim.x * blockDim.x;
+    scratch[i] = in[i] * 2;
+    grid.sync();
+    out[i] = scratch[n - 1 - i];
+}
+__global__ void producer_consumer(const float* in, float* out, int rounds) {
+    __shared__ float ring[2][32];
+    int lane = threadIdx.x % 32;
+    bool producer = threadIdx.x < 32;
+    if (producer) ring[0][lane] = in[lane];
+    __syncthreads();
+    float sum = 0;
+    for (int k = 0; k < rounds; ++k) {
+        if (producer) {
+            if (k + 1 < rounds) ring[(k + 1) % 2][lane] = in[(k + 1) * 32 + lane];
+        } else {
+            sum += ring[k % 2][31 - lane];
+        }
+        __syncthreads();
+    }
+    if (!producer) out[lane] = sum;
+}
+__global__ void same_value(float* out) {
+    __shared__ int found;
+    if (threadIdx.x == 0) found = 0;
+    __syncthreads();
+    if (threadIdx.x % 7 == 3) found = 1;
+    __syncthreads();
+    out[threadIdx.x] = found;
+}
+__global__ void shared_views(const float* in, float* out) {
+    __shared__ char raw[512];
+    float* a = reinterpret_cast<float*>(raw);
+    int* b = reinterpret_cast<int*>(raw + 256);
+    int t = threadIdx.x;
+    a[t] = in[t];
+    b[63 - t] = t;
+    __syncthreads();
+    out[t] = a[b[t]];
+}
+__global__ void game_of_life(const int* in, int* out, int n) {
+    int x = blockIdx.x * blockDim.x + threadIdx.x, y = blockIdx.y * blockDim.y + threadIdx.y;
+    if (x >= n || y >= n) return;
+    int alive = 0;
+    for (int dy = -1; dy <= 1; ++dy)
+        for (int dx = -1; dx <= 1; ++dx)
+            if (dx || dy) alive += in[(y + dy + n) % n * n + (x + dx + n) % n];
+    out[y * n + x] = alive == 3 || (alive == 2 && in[y * n + x]);
+}
+"""
+
+
+def randn(*shape: int, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def integers(n: int, high: int, seed: int = 0) -> torch.Tensor:
+    return torch.randint(0, high, (n,), generator=torch.Generator().manual_seed(seed), dtype=torch.int32)
+
+
+@dataclass
+class Run:
+    """One launch: arguments, and what an argument must hold afterwards."""
+
+    kernel: str
+    grid: object
+    block: object
+    args: tuple
+    want: dict[int, torch.Tensor]
+    shared: int = 0
+
+
+CASES: dict[str, Callable[[], Run]] = {}
+
+
+def case(make: Callable[[], Run]) -> Callable[[], Run]:
+    CASES[make.__name__] = make
+    return make
+
+
+def blank(*shape: int, like: torch.dtype = torch.float32) -> torch.Tensor:
+    """An output that must be written: uninitialised to the sanitizer."""
+    return cuda.empty(*shape, dtype=like)
+
+
+@case
+def saxpy():
+    x, y = randn(1000), randn(1000, seed=1)
+    return Run("saxpy", 3, 128, (1000, 2.0, x, y.clone()), {3: 2 * x + y})
+
+
+@case
+def gelu():
+    x = randn(333)
+    return Run("gelu", 3, 128, (x, blank(333), 333), {1: F.gelu(x, approximate="tanh")})
+
+
+@case
+def add_bias4():
+    x, bias = randn(10, 64), randn(64, seed=1)
+    return Run("add_bias4", 2, 96, (x.clone().view(10, 16, 4), bias.view(16, 4), 10, 16),
+               {0: (x + bias).view(10, 16, 4)})
+
+
+@case
+def half_axpy():
+    x, y = randn(128).half(), randn(128, seed=1).half()
+    want = (x.double() * 0.5 + y.double()).half()
+    return Run("half_axpy", 1, 64, (x.view(64, 2), y.clone().view(64, 2), 0.5, 64), {1: want.view(64, 2)})
+
+
+@case
+def to_bfloat16():
+    x = randn(100)
+    return Run("to_bfloat16", 1, 128, (x, blank(100, like=torch.bfloat16), 100), {1: x.bfloat16()})
+
+
+@case
+def reduce_shared():
+    x = randn(1000)
+    want = torch.stack([part.sum() for part in x.split(256)])
+    return Run("reduce_shared", 4, 128, (x, blank(4), 1000), {1: want}, shared=512)
+
+
+@case
+def reduce_last_warp():
+    x = randn(128)
+    return Run("reduce_last_warp", 1, 128, (x, blank(1)), {1: x.sum()[None]})
+
+
+@case
+def reduce_shuffle():
+    x = randn(5000)
+    return Run("reduce_shuffle", 4, 256, (x, torch.zeros(1), 5000), {1: x.sum()[None]})
+
+
+@case
+def reduce_groups():
+    x = randn(777)
+    return Run("reduce_groups", 1, 256, (x, blank(1), 777), {1: x.sum()[None]})
+
+
+@case
+def reduce_cub():
+    x = randn(128)
+    return Run("reduce_cub", 1, 128, (x, blank(2)), {1: torch.stack([x.sum(), x.max()])})
+
+
+@case
+def arg_max():
+    x = randn(500)
+    return Run("arg_max", 1, 32, (x, blank(1, like=torch.int32), 500), {1: x.argmax()[None].int()})
+
+
+@case
+def last_block_finishes():
+    x = randn(500)
+    return Run("last_block_finishes", 4, 128, (x, blank(4), torch.zeros(1, dtype=torch.uint32), blank(1), 500),
+               {3: x.sum()[None]})
+
+
+@case
+def scan_two_buffers():
+    x = randn(128)
+    return Run("scan_two_buffers", 1, 128, (x, blank(128), 128), {1: x.cumsum(0)}, shared=1024)
+
+
+@case
+def scan_one_buffer():
+    x = randn(128)
+    return Run("scan_one_buffer", 1, 128, (x, blank(128)), {1: x.cumsum(0)})
+
+
+@case
+def scan_blelloch():
+    x = randn(128)
+    return Run("scan_blelloch", 1, 64, (x, blank(128), 128), {1: x.cumsum(0) - x}, shared=512)
+
+
+@case
+def scan_warp():
+    x = integers(64, 10)
+    return Run("scan_warp", 1, 64, (x, blank(64, like=torch.int32)), {1: x.view(2, 32).cumsum(1).view(64).int()})
+
+
+@case
+def scan_groups():
+    x = integers(64, 10)
+    rows = x.view(4, 16)
+    return Run("scan_groups", 1, 64, (x, blank(64, like=torch.int32)), {1: (rows.cumsum(1) - rows).view(64).int()})
+
+
+@case
+def histogram_shared():
+    x = integers(1000, 16)
+    return Run("histogram_shared", 3, 64, (x, torch.zeros(16, dtype=torch.int32), 1000), {1: x.bincount(minlength=16).int()})
+
+
+@case
+def bitonic_sort():
+    x = randn(64)
+    return Run("bitonic_sort", 1, 64, (x.clone(),), {0: x.sort().values})
+
+
+@case
+def aggregated():
+    x = integers(300, 5) - 2
+    return Run("aggregated", 2, 160, (x, torch.zeros(1, dtype=torch.int32), 300), {1: (x > 0).sum()[None].int()})
+
+
+@case
+def atomic_float_max():
+    x = randn(300).abs()
+    return Run("atomic_float_max", 2, 160, (x, torch.zeros(1, dtype=torch.int32), 300),
+               {1: x.max()[None].view(torch.int32)})
+
+
+@case
+def spin_lock():
+    return Run("spin_lock", 5, 32, (torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)),
+               {0: torch.zeros(1).int(), 1: torch.tensor([5]).int()})
+
+
+@case
+def transpose_tile():
+    x = randn(70, 45)
+    return Run("transpose_tile", (2, 3), (32, 8), (blank(45, 70), x, 45, 70), {0: x.t()})
+
+
+@case
+def sgemm_naive():
+    a, b = randn(33, 20), randn(20, 50, seed=1)
+    return Run("sgemm_naive", (2, 2), (32, 32), (33, 50, 20, a, b, blank(33, 50)), {5: a @ b})
+
+
+@case
+def sgemm_shared():
+    a, b = randn(64, 64), randn(64, 64, seed=1)
+    return Run("sgemm_shared<16>", (4, 4), 256, (64, 64, 64, a, b, blank(64, 64)), {5: a @ b})
+
+
+@case
+def sgemm_registers():
+    a, b = randn(64, 32), randn(32, 64, seed=1)
+    return Run("sgemm_registers<32, 32, 8, 4, 4>", (2, 2), 64, (64, 64, 32, a, b, blank(64, 64)), {5: a @ b})
+
+
+@case
+def matmul_double_buffer():
+    a, b = randn(48, 48), randn(48, 48, seed=1)
+    return Run("matmul_double_buffer", (3, 3), (16, 16), (a, b, blank(48, 48), 48), {2: a @ b})
+
+
+@case
+def matvec_warp_per_row():
+    a, x = randn(10, 100), randn(100, seed=1)
+    return Run("matvec_warp_per_row", 3, 128, (a, x, blank(10), 10, 100), {2: a @ x})
+
+
+@case
+def outer_in_shared_struct():
+    a, b = randn(32), randn(32, seed=1)
+    return Run("outer_in_shared_struct", 1, 32, (a, b, blank(32, 32)), {2: torch.outer(a, b)})
+
+
+@case
+def stencil():
+    x = randn(150)
+    p = F.pad(x, (1, 1))
+    return Run("stencil", 3, 64, (x, blank(150), 150), {1: p[:-2] + p[1:-1] + p[2:]})
+
+
+@case
+def convolution():
+    x = randn(150)
+    want = F.conv1d(x[None, None], torch.tensor([[[1.0, 2, 3, 2, 1]]]), padding=2)[0, 0]
+    return Run("convolution", 2, 96, (x, blank(150), 150), {1: want})
+
+
+@case
+def softmax_shared():
+    x = randn(5, 100)
+    return Run("softmax_shared", 5, 64, (blank(5, 100), x, 5, 100), {0: x.softmax(-1)}, shared=256)
+
+
+@case
+def softmax_online():
+    x = randn(7, 70)
+    return Run("softmax_online", 2, 128, (blank(7, 70), x, 7, 70), {0: x.softmax(-1)})
+
+
+@case
+def layernorm_warp():
+    x, w, b = randn(7, 48), randn(48, seed=1), randn(48, seed=2)
+    return Run("layernorm_warp", 2, 128, (blank(7, 48), x, w, b, 7, 48), {0: F.layer_norm(x, (48,), w, b)})
+
+
+@case
+def rmsnorm_half():
+    x, w = randn(3, 80).half(), randn(80, seed=1).half()
+    scale = torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-5)
+    return Run("rmsnorm_half", 3, 64, (x, w, blank(3, 80, like=torch.float16), 80), {2: (x.float() * scale * w.float()).half()})
+
+
+@case
+def cross_entropy_backward():
+    p, t = randn(6, 11).softmax(-1), integers(6, 11)
+    return Run("cross_entropy_backward", 3, 32, (blank(6, 11), p, t, 6, 11), {0: (p - F.one_hot(t.long(), 11)) / 6})
+
+
+@case
+def embedding_backward():
+    grad, tokens = randn(20, 8), integers(20, 5)
+    return Run("embedding_backward", 2, 96, (torch.zeros(5, 8), grad, tokens, 20, 8),
+               {0: torch.zeros(5, 8).index_add(0, tokens.long(), grad)})
+
+
+def attention_inputs(n: int, d: int) -> list[torch.Tensor]:
+    return [randn(n, d, seed=seed) for seed in (1, 2, 3)]
+
+
+@case
+def attention_naive():
+    q, k, v = attention_inputs(50, 16)
+    want = F.scaled_dot_product_attention(q[None], k[None], v[None], is_causal=True)[0]
+    return Run("attention_naive", 2, 32, (q, k, v, blank(50, 16), 50, 16, 0.25), {3: want})
+
+
+@case
+def flash_minimal():
+    q, k, v = (randn(2, 2, 64, 16, seed=seed) for seed in (1, 2, 3))
+    want = F.scaled_dot_product_attention(q, k, v)
+    return Run("flash_minimal", (2, 2), 32,
+               (q, k, v, 64, 16, 2, 2, 32, 32, 0.25, torch.zeros(2, 2, 64), torch.full((2, 2, 64), -math.inf),
+                torch.zeros(2, 2, 64, 16)), {12: want}, shared=4 * (3 * 32 * 16 + 32 * 32))
+
+
+@case
+def flash_two():
+    q, k, v = attention_inputs(75, 16)
+    return Run("flash_two<32, 16>", 3, 32, (q, k, v, blank(75, 16), 75, 0.25),
+               {3: F.scaled_dot_product_attention(q[None], k[None], v[None])[0]})
+
+
+@case
+def paged_decode():
+    d, page, lengths = 64, 8, [19, 8, 1]
+    q = randn(3, d)
+    k_pages, v_pages = randn(8, page, d, seed=1), randn(8, page, d, seed=2)
+    table = torch.tensor([[6, 2, 5], [0, -1, -1], [3, -1, -1]], dtype=torch.int32)
+    want = []
+    for row, length in enumerate(lengths):
+        used = table[row, :(length + page - 1) // page].long()
+        keys, values = k_pages[used].reshape(-1, d)[:length], v_pages[used].reshape(-1, d)[:length]
+        want.append((keys @ q[row] / 8).softmax(-1) @ values)
+    return Run("paged_decode", 3, 128, (q, k_pages, v_pages, table, torch.tensor(lengths, dtype=torch.int32),
+               blank(3, d), 3, page, d, 0.125), {5: torch.stack(want)}, shared=4 * 24)
+
+
+@case
+def rope():
+    x, angle = randn(10, 16), randn(10, 8, seed=1)
+    z = torch.view_as_complex(x.view(10, 8, 2)) * torch.polar(torch.ones(10, 8), angle)
+    return Run("rope", 2, 64, (x.clone(), angle.cos(), angle.sin(), 10, 16), {0: torch.view_as_real(z).reshape(10, 16)})
+
+
+@case
+def partial_masks():
+    x = integers(32, 50)
+    return Run("partial_masks", 1, 32, (x, blank(2, like=torch.int32)),
+               {1: torch.stack([x[:16].sum(), x[16:].max()]).int()})
+
+
+@case
+def exited_lanes():
+    x = (torch.arange(20) % 6).int()
+    votes = sum(1 << i for i in range(20) if x[i] > 2)
+    return Run("exited_lanes", 1, 32, (x, blank(3, like=torch.int32), 20), {1: torch.tensor([votes, 1, 1]).int()})
+
+
+@case
+def early_return_before_barrier():
+    x = randn(70)
+    return Run("early_return_before_barrier", 1, 128, (x, blank(70), 70), {1: x.flip(0)})
+
+
+@case
+def warp_synchronous():
+    x = randn(128)
+    lane = torch.arange(32)
+    return Run("warp_synchronous", 1, 128, (x, blank(128)), {1: 2 * x.view(4, 32)[:, 31 - (lane ^ 1)].reshape(128)})
+
+
+@case
+def tiles_of_eight():
+    x = randn(64)
+    v = x.view(8, 8).roll(-1, 1)
+    v = v + v[:, torch.arange(8) ^ 1]
+    return Run("tiles_of_eight", 1, 64, (x, blank(64)), {1: v[:, :1].expand(8, 8).reshape(64)})
+
+
+@case
+def grid_sync():
+    x = randn(256)
+    return Run("grid_sync", 4, 64, (x, blank(256), blank(256)), {2: 2 * x.flip(0)})
+
+
+@case
+def producer_consumer():
+    x = randn(5, 32)
+    return Run("producer_consumer", 1, 64, (x, blank(32), 5), {1: x.sum(0).flip(0)})
+
+
+@case
+def same_value():
+    return Run("same_value", 1, 64, (blank(64),), {0: torch.ones(64)})
+
+
+@case
+def shared_views():
+    x = randn(64)
+    return Run("shared_views", 1, 64, (x, blank(64)), {1: x.flip(0)})
+
+
+@case
+def game_of_life():
+    x = integers(400, 2).view(20, 20)
+    n = sum(x.roll((dy, dx), (0, 1)) for dy in (-1, 0, 1) for dx in (-1, 0, 1)) - x
+    return Run("game_of_life", (3, 3), (8, 8), (x, blank(20, 20, like=torch.int32), 20), {1: ((n == 3) | ((n == 2) & (x == 1))).int()})
+
+
+def test_there_are_enough_of_them():
+    assert len(CASES) >= 40
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("order", ORDERS)
+def test_right_and_without_a_false_alarm(name, order):
+    run = CASES[name]()
+    with cuda.sanitize(**order):
+        compiled(SOURCE)[run.kernel][run.grid, run.block, run.shared](*run.args)
+    check(run)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_right_as_a_plain_run(name):
+    run = CASES[name]()
+    compiled(SOURCE)[run.kernel][run.grid, run.block, run.shared](*run.args)
+    check(run)
+
+
+def check(run: Run) -> None:
+    for position, want in run.want.items():
+        got = run.args[position]
+        assert got.shape == want.shape
+        torch.testing.assert_close(got, want.to(got.dtype), atol=2e-3 if got.dtype == torch.float16 else 2e-5, rtol=1e-3)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_compaction_keeps_every_element(order):
+    """Which warp comes first is nobody's promise, so the result is compared as a set."""
+    x = integers(200, 30)
+    out, count = torch.full((200,), -1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
+    with cuda.sanitize(**order):
+        compiled(SOURCE).compact[2, 128](x, out, count, 200)
+    want = x[x % 3 == 0]
+    assert count.item() == len(want)
+    assert torch.equal(out[:len(want)].sort().values, want.sort().values)
+
+
+def test_three_orders_are_three_orders():
+    """The same compaction shows that the orders differ: warps reach the counter in another sequence."""
+    results = []
+    for order in ({"order": "forward"}, {"order": "reverse"}):
+        out = torch.full((256,), -1, dtype=torch.int32)
+        with cuda.sanitize(**order):
+            compiled(SOURCE).compact[2, 128](torch.arange(256).int() * 3, out, torch.zeros(1, dtype=torch.int32), 256)
+        results.append(out)
+    assert not torch.equal(*results)
