@@ -157,9 +157,8 @@ def test_splits_are_whole_plays_that_never_meet():
         assert line not in train_text and (line in validation or line in test)
     assert "To be, or not to be" in train_text
     # What they share are short cries that any play has; no window of 80 characters is in two of them.
-    windows = {train_text[i:i + 80] for i in range(len(train_text) - 80)}
-    for held_out in (validation, test):
-        assert not any(held_out[i:i + 80] in windows for i in range(0, len(held_out) - 80))
+    held_out = {text[i:i + 80] for text in (validation, test) for i in range(len(text) - 80)}
+    assert not any(train_text[i:i + 80] in held_out for i in range(len(train_text) - 80))
 
 
 def test_the_trained_model_speaks_better_than_counting_letters():
