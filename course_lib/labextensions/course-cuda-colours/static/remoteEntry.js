@@ -1,18 +1,25 @@
 // A JupyterLab extension without a build step: cells that begin with %%cuda are coloured as C++.
 // JupyterLab gives every cell the kernel's language and sets it again whenever the kernel answers, so each
-// cell is watched for a change of its text and of its language.
+// cell is watched for a change of its text and of its language. The editor loads a language's parser when it is
+// first asked for, and the parser that arrives last wins: so the kernel's own is waited for before C++ is set.
 (() => {
   const CPP = 'text/x-c++src';
   const seen = new WeakSet();
-  let shared;
+  let shared, languages;
 
-  function colour(model) {
-    const ours = /^\s*%%cuda\b/.test(model.sharedModel.getSource());
-    if (ours && model.mimeType !== CPP) {
-      model.beforeCuda = model.mimeType;
-      model.mimeType = CPP;
-    } else if (!ours && model.mimeType === CPP) {
-      model.mimeType = model.beforeCuda || 'text/x-python';
+  const isCuda = model => /^\s*%%cuda\b/.test(model.sharedModel.getSource());
+
+  async function colour(model) {
+    const before = model.mimeType;
+    if (isCuda(model) && before !== CPP) {
+      await Promise.all([languages.getLanguage(before), languages.getLanguage(CPP)]);
+      setTimeout(() => {
+        if (model.isDisposed || !isCuda(model) || model.mimeType === CPP) return;
+        model.beforeCuda = model.mimeType;
+        model.mimeType = CPP;
+      });
+    } else if (!isCuda(model) && before === CPP) {
+      model.mimeType = model.beforeCuda || 'text/x-ipython';
     }
   }
 
@@ -28,7 +35,8 @@
     for (const cell of notebook.model?.cells ?? []) watch(cell);
   }
 
-  function activate(app, tracker) {
+  function activate(app, tracker, registry) {
+    languages = registry;
     const open = panel => {
       panel.context.ready.then(() => {
         watchAll(panel.content);
@@ -49,7 +57,10 @@
     init: scope => { shared = scope; },
     get: async () => {
       const { INotebookTracker } = await fromJupyterLab('@jupyterlab/notebook');
-      const plugin = { id: 'course-cuda-colours:plugin', autoStart: true, requires: [INotebookTracker], activate };
+      const { IEditorLanguageRegistry } = await fromJupyterLab('@jupyterlab/codemirror');
+      const plugin = {
+        id: 'course-cuda-colours:plugin', autoStart: true, requires: [INotebookTracker, IEditorLanguageRegistry], activate
+      };
       return () => ({ __esModule: true, default: plugin });
     }
   };
