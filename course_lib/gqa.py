@@ -151,8 +151,6 @@ def shared_bytes(heads: int, d: int) -> int:
 
 def gqa_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: float | None = None, rung: int = 3) -> Tensor:
     """`grouped_query_attention` by kernels/gqa.cu, float32. rung: 1 repeat, 2 index arithmetic, 3 one block a group."""
-    from course_lib import cuda
-
     group_size = _check_grouped(q, k, v, scale)
     if rung not in (1, 2, 3):
         raise ValueError(f"rung must be 1, 2 or 3; got {rung!r}")
@@ -170,6 +168,8 @@ def gqa_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: floa
     q, k, v, out = q.contiguous(), k.contiguous(), v.contiguous(), torch.empty_like(q, memory_format=torch.contiguous_format)
     if out.numel() == 0:
         return out
+    from course_lib import cuda
+
     module, block = cuda.load("gqa"), 128
     if rung == 1 and k.numel():
         k, v = (_repeat_by_kernel(module, x, group_size, block) for x in (k, v))

@@ -2,23 +2,35 @@
 
 Everywhere in the course `rope` is a pair (cos, sin), each (n, head_dim / 2), or None.
 """
+import math
+
 import torch
+from einops import rearrange
+from torch import nn
+
+from course_lib.attention import scaled_dot_product_attention
+from course_lib.rope_scaling import rescale
 
 
 def rope_table(n, head_dim, base=10000.0, scaling=None, device=None, dtype=torch.float32):
-    """(cos, sin), each (n, head_dim / 2): position p turns pair i by the angle p * base^(-2i / head_dim)."""
+    """(cos, sin), each (n, head_dim / 2): position p turns pair i by the angle p * base^(-2i / head_dim).
+
+    scaling changes the frequencies for lengths beyond training, for example {"kind": "linear", "factor": 4}: see
+    course_lib/rope_scaling.py.
+    """
     if not isinstance(n, int) or n < 0:
         raise ValueError(f"n must be an integer of at least 0; got {n!r}")
     if not isinstance(head_dim, int) or head_dim < 2 or head_dim % 2:
         raise ValueError(f"head_dim must be even and at least 2; got {head_dim!r}")
     if not base > 0:
         raise ValueError(f"base must be positive; got {base!r}")
-    if scaling is not None:
-        raise ValueError(f"scaling must be None; got {scaling!r}")
     # float64 until the very end: a large position times a rounded frequency is off by whole turns.
-    exponents = torch.arange(0, head_dim, 2, dtype=torch.float64, device=device) / head_dim
-    angles = torch.arange(n, dtype=torch.float64, device=device)[:, None] * base ** -exponents
-    return angles.cos().to(dtype), angles.sin().to(dtype)
+    frequencies = base ** -(torch.arange(0, head_dim, 2, dtype=torch.float64, device=device) / head_dim)
+    magnitude = 1.0
+    if scaling is not None:
+        frequencies, magnitude = rescale(frequencies, scaling, base)
+    angles = torch.arange(n, dtype=torch.float64, device=device)[:, None] * frequencies
+    return (magnitude * angles.cos()).to(dtype), (magnitude * angles.sin()).to(dtype)
 
 
 def apply_rope(x, cos, sin, positions=None, layout="interleaved", rotary_dim=None):
@@ -38,6 +50,98 @@ def apply_rope(x, cos, sin, positions=None, layout="interleaved", rotary_dim=Non
         a, b = rotated.chunk(2, -1)
         turned = torch.cat((a * cos - b * sin, a * sin + b * cos), -1)
     return torch.cat((turned.to(x.dtype), rest), -1) if rest.shape[-1] else turned.to(x.dtype)
+
+
+def interleaved_to_half(weight, n_heads):
+    """Reorder the rows of a query or key projection (n_heads * head_dim, d_model), or its bias, so that
+    layout="half" afterwards gives the scores that layout="interleaved" gave before."""
+    if weight.dim() not in (1, 2) or weight.shape[0] % (2 * n_heads):
+        raise ValueError(f"weight must have n_heads * head_dim rows with n_heads = {n_heads} and an even head_dim; "
+                         f"got shape {tuple(weight.shape)}")
+    return rearrange(weight, "(h i two) ... -> (h two i) ...", h=n_heads, two=2)
+
+
+def alibi_bias(n_heads, n_q, n_k, device=None):
+    """(n_heads, n_q, n_k), added to the scores: minus a slope times the distance (arXiv:2108.12409).
+
+    The last query stands at the last key. Slopes are 2^(-8/n), 2^(-16/n), ... for n heads, n a power of two; for other
+    numbers of heads every second slope of twice as many fills up, as in the paper's code.
+    """
+    for name, size, least in (("n_heads", n_heads, 1), ("n_q", n_q, 0), ("n_k", n_k, 0)):
+        if not isinstance(size, int) or size < least:
+            raise ValueError(f"{name} must be an integer of at least {least}; got {size!r}")
+    power = 2 ** int(math.log2(n_heads))
+    exponents = [-8 * (i + 1) / power for i in range(power)]
+    exponents += [-8 * (i + 0.5) / power for i in range(n_heads - power)]
+    slopes = 2.0 ** torch.tensor(exponents, device=device)
+    queries = torch.arange(n_q, device=device) + n_k - n_q
+    distance = (queries[:, None] - torch.arange(n_k, device=device)).abs()
+    return -slopes[:, None, None] * distance
+
+
+class RoPEAttention(nn.Module):
+    """Multi-head attention whose queries and keys are rotated by their positions before they meet."""
+
+    def __init__(self, d_model, n_heads, dropout=0.0):
+        super().__init__()
+        if d_model % n_heads or d_model // n_heads % 2:
+            raise ValueError(f"d_model must be n_heads times an even head_dim; got {d_model} and {n_heads}")
+        if not 0 <= dropout <= 1:
+            raise ValueError(f"dropout must be a probability between 0 and 1; got {dropout!r}")
+        self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(d_model, d_model) for _ in range(4))
+
+    def forward(self, query, key, value, rope=None, mask=None, return_weights=False, positions=None, key_positions=None):
+        """query (b, n, d_model), key and value (b, m, d_model) -> (b, n, d_model); rope is (cos, sin) or None.
+
+        Positions count from 0 on both sides unless given: for one new query after m - 1 others, positions=[m - 1].
+        """
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            if x.dim() != 3 or x.shape[-1] != self.d_model:
+                raise ValueError(f"{name} must be (batch, n, {self.d_model}); got shape {tuple(x.shape)}")
+        q, k, v = (rearrange(proj(x), "b n (h d) -> b h n d", h=self.n_heads)
+                   for proj, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value)))
+        if rope is not None:
+            q, k = apply_rope(q, *rope, positions), apply_rope(k, *rope, key_positions)
+        heads, weights = scaled_dot_product_attention(q, k, v, mask, return_weights=True,
+                                                      dropout=self.dropout if self.training else 0.0)
+        output = self.out_proj(rearrange(heads, "b h n d -> b n (h d)"))
+        return (output, weights) if return_weights else output
+
+
+RUNGS = {("interleaved", 1): ("rope_interleaved", 1), ("half", 2): ("rope_half", 1),
+         ("interleaved", 3): ("rope_interleaved_vec4", 2), ("half", 3): ("rope_half_vec4", 4)}
+
+
+def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=3):
+    """`apply_rope` by kernels/rope.cu, float32; x itself is left alone. Rungs 1 and 2 are one layout each."""
+    _check(x, cos, sin, layout, x.shape[-1])
+    _rows(x, cos, sin, positions)
+    if (layout, rung) not in RUNGS:
+        raise ValueError(f"rung must be 1 or 3 for layout interleaved, 2 or 3 for half; got {rung!r} for {layout}")
+    if any(t.dtype != torch.float32 for t in (x, cos, sin)):
+        raise ValueError(f"x, cos and sin must be float32 for this kernel; got {x.dtype}, {cos.dtype}, {sin.dtype}")
+    name, pairs_a_thread = RUNGS[layout, rung]
+    b, heads, n, d = x.shape
+    if d // 2 % pairs_a_thread:
+        raise ValueError(f"x must have a head_dim that is a multiple of {2 * pairs_a_thread} for {name}; got {d}")
+    out = x.clone(memory_format=torch.contiguous_format)
+    threads = b * heads * n * d // 2 // pairs_a_thread
+    if threads:
+        from course_lib import cuda
+
+        block = 128
+        kernel = cuda.load("rope")[name]
+        kernel[math.ceil(threads / block), block](out, cos.contiguous(), sin.contiguous(), _positions_by_batch(x, positions),
+                                                  threads, d // 2, heads, n)
+    return out
+
+
+def _positions_by_batch(x, positions):
+    """(b, n) int32, contiguous, as the kernels want them."""
+    b, n = x.shape[0], x.shape[2]
+    positions = torch.arange(n, device=x.device) if positions is None else positions
+    return positions.to(torch.int32).expand(b, n).contiguous()
 
 
 def _rows(x, cos, sin, positions):

@@ -1,0 +1,101 @@
+// Rotary positions: turn each pair of entries by an angle that grows with the position.
+//
+// There is hardly any arithmetic, so a kernel is as good as its memory traffic. The least: read x once, write it once,
+// 8 bytes an entry. Moved bytes of x alone, for head_dim a multiple of 64:
+//
+//   rung  kernel                  idea                                  moved / least   still wasted
+//   1     rope_interleaved        one pair (2i, 2i + 1) a thread        2               two requests of stride 2: each moves
+//                                                                                       every sector and uses half of it
+//   2     rope_half               pairs (i, i + d/2): the other layout  1               cos and sin are fetched by every head
+//   3     rope_interleaved_vec4   two pairs a thread, one float4        1               the same; a quarter of rung 1's requests
+//         rope_half_vec4          four pairs a thread, two float4       1               head_dim must be a multiple of 8
+//   4     rope_append             rotate the new key and put it, with   1               used in chapter 7: saves writing the
+//                                 its value, straight into the cache                    rotated key and reading it back
+//
+// Layout: x (b, heads, n, d) contiguous, changed in place; cos and sin (table rows, d/2); positions (b, n) int.
+// Rungs 1 and 2 take any even d; a ragged last block is guarded. Positions must lie in the table: the wrapper checks.
+
+#include <cuda_runtime.h>
+
+// Where a pair is: which row of x, which pair of that row, and the entry of cos and sin that turns it.
+struct Pair {
+    int row, index, angle;
+};
+
+__device__ __forceinline__ Pair locate(int unit, int units_a_row, int pairs_a_unit, int half_dim, int heads, int n,
+                                       const int* __restrict__ positions) {
+    int row = unit / units_a_row;                       // rows run over (b, heads, n)
+    int index = unit % units_a_row * pairs_a_unit;
+    int batch = row / (heads * n), token = row % n;
+    return {row, index, positions[batch * n + token] * half_dim + index};
+}
+
+__global__ void rope_interleaved(float* __restrict__ x, const float* __restrict__ cos, const float* __restrict__ sin,
+                                 const int* __restrict__ positions, int n_pairs, int half_dim, int heads, int n) {
+    int unit = blockIdx.x * blockDim.x + threadIdx.x;
+    if (unit >= n_pairs) return;
+    Pair p = locate(unit, half_dim, 1, half_dim, heads, n, positions);
+    float* pair = x + (size_t)p.row * 2 * half_dim + 2 * p.index;
+    float a = pair[0], b = pair[1], c = cos[p.angle], s = sin[p.angle];
+    pair[0] = a * c - b * s;
+    pair[1] = a * s + b * c;
+}
+
+__global__ void rope_half(float* __restrict__ x, const float* __restrict__ cos, const float* __restrict__ sin,
+                          const int* __restrict__ positions, int n_pairs, int half_dim, int heads, int n) {
+    int unit = blockIdx.x * blockDim.x + threadIdx.x;
+    if (unit >= n_pairs) return;
+    Pair p = locate(unit, half_dim, 1, half_dim, heads, n, positions);
+    float* first = x + (size_t)p.row * 2 * half_dim + p.index;
+    float* second = first + half_dim;
+    float a = *first, b = *second, c = cos[p.angle], s = sin[p.angle];
+    *first = a * c - b * s;
+    *second = a * s + b * c;
+}
+
+__global__ void rope_interleaved_vec4(float* __restrict__ x, const float* __restrict__ cos,
+                                      const float* __restrict__ sin, const int* __restrict__ positions, int n_units,
+                                      int half_dim, int heads, int n) {
+    int unit = blockIdx.x * blockDim.x + threadIdx.x;
+    if (unit >= n_units) return;
+    Pair p = locate(unit, half_dim / 2, 2, half_dim, heads, n, positions);
+    float4* place = reinterpret_cast<float4*>(x + (size_t)p.row * 2 * half_dim + 2 * p.index);
+    float2 c = *reinterpret_cast<const float2*>(cos + p.angle);
+    float2 s = *reinterpret_cast<const float2*>(sin + p.angle);
+    float4 v = *place;                                  // two pairs: (x, y) and (z, w)
+    *place = make_float4(v.x * c.x - v.y * s.x, v.x * s.x + v.y * c.x,
+                         v.z * c.y - v.w * s.y, v.z * s.y + v.w * c.y);
+}
+
+__global__ void rope_half_vec4(float* __restrict__ x, const float* __restrict__ cos, const float* __restrict__ sin,
+                               const int* __restrict__ positions, int n_units, int half_dim, int heads, int n) {
+    int unit = blockIdx.x * blockDim.x + threadIdx.x;
+    if (unit >= n_units) return;
+    Pair p = locate(unit, half_dim / 4, 4, half_dim, heads, n, positions);
+    float4* first = reinterpret_cast<float4*>(x + (size_t)p.row * 2 * half_dim + p.index);
+    float4* second = first + half_dim / 4;
+    float4 c = *reinterpret_cast<const float4*>(cos + p.angle);
+    float4 s = *reinterpret_cast<const float4*>(sin + p.angle);
+    float4 a = *first, b = *second;
+    *first = make_float4(a.x * c.x - b.x * s.x, a.y * c.y - b.y * s.y, a.z * c.z - b.z * s.z, a.w * c.w - b.w * s.w);
+    *second = make_float4(a.x * s.x + b.x * c.x, a.y * s.y + b.y * c.y, a.z * s.z + b.z * c.z, a.w * s.w + b.w * c.w);
+}
+
+// New keys and values (b, heads, n, d) go to rows slots[b][n] of a cache (b, heads, capacity, d), keys rotated on the way.
+__global__ void rope_append(const float* __restrict__ k, const float* __restrict__ v, float* __restrict__ k_cache,
+                            float* __restrict__ v_cache, const float* __restrict__ cos, const float* __restrict__ sin,
+                            const int* __restrict__ positions, const int* __restrict__ slots, int n_pairs, int half_dim,
+                            int heads, int n, int capacity) {
+    int unit = blockIdx.x * blockDim.x + threadIdx.x;
+    if (unit >= n_pairs) return;
+    Pair p = locate(unit, half_dim, 1, half_dim, heads, n, positions);
+    int head_row = p.row / n, batch = head_row / heads, token = p.row % n;
+    int slot = slots[batch * n + token];
+    size_t from = (size_t)p.row * half_dim + p.index;                            // counted in float2
+    size_t to = ((size_t)head_row * capacity + slot) * half_dim + p.index;
+    float2 key = reinterpret_cast<const float2*>(k)[from];
+    float2 value = reinterpret_cast<const float2*>(v)[from];
+    float c = cos[p.angle], s = sin[p.angle];
+    reinterpret_cast<float2*>(k_cache)[to] = make_float2(key.x * c - key.y * s, key.x * s + key.y * c);
+    reinterpret_cast<float2*>(v_cache)[to] = value;
+}
