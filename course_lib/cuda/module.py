@@ -123,7 +123,7 @@ class Module:
         wanted = self._wanted(kernel, instance)
         key = ("traced" if traced else "plain", instance and kernel.index, instance)
         if key not in self._libraries:
-            text = f"#include <cuda_runtime.h>\n#line 1 \"{self.name}\"\n{rewrite(self._outline)}"
+            text = f"#include <host_launch.h>\n#line 1 \"{self.name}\"\n{rewrite(self._outline)}"
             text += signature.table(self._outline, wanted, _cpu_entry)
             folder = self.path.parent if self.path else None
             made = build.library(text, self.name, self.source, folder, traced)
