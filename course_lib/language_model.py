@@ -200,6 +200,11 @@ def load(path):
     return model.eval(), CharTokenizer(about["vocabulary"])
 
 
+def facts(name="tiny_lm"):
+    """What is written in a file of data/ about its model: config, command, validation_loss."""
+    return load_checkpoint(Path(datasets.DATA) / f"{name}.safetensors")[1]
+
+
 def pretrained(name="tiny_lm"):
     """(model, tokenizer) of the trained model in data/. Notebooks call it, the course's modules do not."""
     return load(Path(datasets.DATA) / f"{name}.safetensors")

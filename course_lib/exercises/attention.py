@@ -10,25 +10,6 @@ def randn(rng, *shape, scale=1.0):
     return scale * torch.randn(shape, generator=rng)
 
 
-exercise(
-    id="1.1", title="How large is a dot product?", kind="predict", points=1, minutes=3, difficulty=1,
-    card=r"""
-    `q` and `k` have 64 entries each, all independent, of mean 0 and variance 1. What is the **standard deviation** of
-    $q \cdot k$? Type a number.
-    """,
-    name="deviation", answer=8, tolerance=0.01,
-    misconceptions=[
-        Misconception("gives the variance and not its root", value=64,
-                      ask="The theorem speaks of the variance. In which unit are the scores themselves?"),
-        Misconception("takes the average of the products in place of their sum", value=1,
-                      ask="A dot product adds 64 products. Does a sum of 64 independent terms spread more or less "
-                          "than one of them?"),
-        Misconception("adds standard deviations, as if the terms always agreed in sign", value=512,
-                      ask="Variances of independent terms add. Do standard deviations?")],
-    hints=["The variance of a sum of independent terms is the sum of their variances.",
-           "One product $q_1 k_1$ has variance 1. There are 64 of them."])
-
-
 def softmax_cases(rng):
     yield Case(torch.tensor([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]]), label="2 rows of 3")
     yield Case(randn(rng, 3, 5), 0, label="3 x 5, along dim 0")
@@ -39,7 +20,7 @@ def softmax_cases(rng):
 
 
 exercise(
-    id="1.2", title="A softmax that does not overflow", kind="write", points=2, minutes=8, difficulty=2,
+    id="1.1", title="A softmax that does not overflow", kind="write", points=2, minutes=8, difficulty=2,
     card=r"""
     Write `softmax(x, dim=-1)`.
 
@@ -77,6 +58,50 @@ exercise(
            "`amax` and `sum` with `keepdim=True` leave an axis of size 1, which broadcasts back."])
 
 
+exercise(
+    id="1.2", title="How large is a dot product?", kind="predict", points=1, minutes=3, difficulty=1,
+    card=r"""
+    `q` and `k` have 64 entries each, all independent, of mean 0 and variance 1. What is the **standard deviation** of
+    $q \cdot k$? Type a number.
+    """,
+    name="deviation", answer=8, tolerance=0.01,
+    misconceptions=[
+        Misconception("gives the variance and not its root", value=64,
+                      ask="The theorem speaks of the variance. In which unit are the scores themselves?"),
+        Misconception("takes the average of the products in place of their sum", value=1,
+                      ask="A dot product adds 64 products. Does a sum of 64 independent terms spread more or less "
+                          "than one of them?"),
+        Misconception("adds standard deviations, as if the terms always agreed in sign", value=512,
+                      ask="Variances of independent terms add. Do standard deviations?")],
+    hints=["The variance of a sum of independent terms is the sum of their variances.",
+           "One product $q_1 k_1$ has variance 1. There are 64 of them."])
+
+
+exercise(
+    id="1.3", title="Take the root away", kind="choose", points=1, minutes=4, difficulty=2,
+    card=r"""
+    The trained model of the last section has heads of width 32. You run it **without** the factor $1/\sqrt{32}$: all
+    scores become 5.7 times as large. What happens to the softmax, to the gradient that passes through it, and to the
+    loss?
+    """,
+    name="without_the_root", answer="b",
+    options={"a": "Nothing: softmax does not change when all scores change together.",
+             "b": "The rows grow sharper, less gradient passes through the softmax, and the loss goes up.",
+             "c": "The rows grow sharper, more gradient passes because the scores are larger, and the loss goes down.",
+             "d": "The rows grow flatter, more gradient passes, and the loss goes up."},
+    misconceptions=[
+        Misconception("confuses a factor with a shift", value="a",
+                      ask="Softmax ignores a number that is *added* to a row. Is that so for one that multiplies it? "
+                          "Try softmax of [0, 1] and of [0, 6]."),
+        Misconception("looks at the size of the scores and not at the Jacobian", value="c",
+                      ask="The Jacobian is diag(p) - p p^T. What is it when p = [1, 0, 0]?"),
+        Misconception("takes larger scores for a higher temperature", value="d",
+                      ask="Multiplying scores by 5.7 is dividing the temperature by 5.7. Which way does that go?")],
+    hints=["Compare softmax of [0, 1, 2] with softmax of [0, 6, 12].",
+           "Where p is nearly a single 1, a small change of the scores changes p by nearly nothing.",
+           "The model's weights were trained for the scores that they had."])
+
+
 def attention_cases(rng):
     yield Case(randn(rng, 1, 1, 2, 4), randn(rng, 1, 1, 3, 4), randn(rng, 1, 1, 3, 2), label="2 queries, 3 keys")
     yield Case(*(randn(rng, 2, 3, n, 16) for n in (5, 7, 7)), label="a batch of 2, 3 heads")
@@ -102,7 +127,7 @@ MASKED_LINES = """    weights = torch.softmax(scores.masked_fill(~mask, -math.in
 """
 
 exercise(
-    id="1.3", title="Attention, with a mask", kind="write", points=3, minutes=14, difficulty=3,
+    id="1.4", title="Attention, with a mask", kind="write", points=3, minutes=14, difficulty=3,
     card=r"""
     Write $\mathrm{softmax}(q k^\top / \sqrt d)\, v$ for a batch of heads. At the end of the chapter a language model
     speaks through *your* function.
@@ -142,31 +167,6 @@ exercise(
     hints=["`k.transpose(-2, -1)` turns (b, h, m, d) into (b, h, d, m), so that `q @` it is (b, h, n, m).",
            "`scores.masked_fill(~mask, -math.inf)` hides before the softmax: exp(-inf) is exactly 0.",
            "A row of -inf becomes NaN. `weights.masked_fill(~mask, 0)` sets every hidden weight to 0, those too."])
-
-
-exercise(
-    id="1.4", title="Take the root away", kind="choose", points=1, minutes=4, difficulty=2,
-    card=r"""
-    The trained model of the last section has heads of width 32. You run it **without** the factor $1/\sqrt{32}$: all
-    scores become 5.7 times as large. What happens to the softmax, to the gradient that passes through it, and to the
-    loss?
-    """,
-    name="without_the_root", answer="b",
-    options={"a": "Nothing: softmax does not change when all scores change together.",
-             "b": "The rows grow sharper, less gradient passes through the softmax, and the loss goes up.",
-             "c": "The rows grow sharper, more gradient passes because the scores are larger, and the loss goes down.",
-             "d": "The rows grow flatter, more gradient passes, and the loss goes up."},
-    misconceptions=[
-        Misconception("confuses a factor with a shift", value="a",
-                      ask="Softmax ignores a number that is *added* to a row. Is that so for one that multiplies it? "
-                          "Try softmax of [0, 1] and of [0, 6]."),
-        Misconception("looks at the size of the scores and not at the Jacobian", value="c",
-                      ask="The Jacobian is diag(p) - p p^T. What is it when p = [1, 0, 0]?"),
-        Misconception("takes larger scores for a higher temperature", value="d",
-                      ask="Multiplying scores by 5.7 is dividing the temperature by 5.7. Which way does that go?")],
-    hints=["Compare softmax of [0, 1, 2] with softmax of [0, 6, 12].",
-           "Where p is nearly a single 1, a small change of the scores changes p by nearly nothing.",
-           "The model's weights were trained for the scores that they had."])
 
 
 def head_cases(rng):
@@ -217,6 +217,24 @@ exercise(
            "`transpose(1, 2)` exchanges them by changing strides; it moves nothing."])
 
 
+exercise(
+    id="1.6", title="When does n squared take over?", kind="predict", points=1, minutes=4, difficulty=2,
+    card=r"""
+    A layer of width $d = 4096$ makes four projections of $d \times d$ and the two products with the $n \times n$ matrix
+    ($q k^\top$ and weights times $v$, over all heads together of width $d$). At which length $n$ do both cost the
+    same number of FLOPs?
+    """,
+    name="crossover", answer=8192, tolerance=0.5,
+    misconceptions=[
+        Misconception("sets n d^2 equal to n^2 d and forgets how many of each there are", value=4096,
+                      ask="There are four projections and two products with the n x n matrix. What is 4 n d^2 = 2 n^2 d?"),
+        Misconception("counts one product with the n x n matrix", value=16384,
+                      ask="The weights are made from q and k, and then?"),
+        Misconception("counts three projections", value=6144,
+                      ask="q, k, v: and what mixes the heads at the end?")],
+    hints=["A product of (a, b) and (b, c) costs 2abc FLOPs.", "Projections: 4 times 2 n d d. The others: 2 times 2 n n d."])
+
+
 SIGNATURE = ("__global__ void softmax_rows(const float* __restrict__ x, float* __restrict__ out, "
              "int rows, int columns) {\n")
 ONLINE = SIGNATURE + """\
@@ -248,7 +266,7 @@ def launch_rows(x):
 
 
 kernel_exercise(
-    id="1.6", title="Softmax in two passes", points=3, minutes=15, difficulty=4, name="softmax_rows",
+    id="1.7", title="Softmax in two passes", points=3, minutes=15, difficulty=4, name="softmax_rows",
     card=r"""
     Write the **online** softmax: one thread makes one row. It may read the row twice, no more: once to find the
     largest entry and the sum *together*, once to write the result.
@@ -320,7 +338,7 @@ def block_cases(rng):
 
 
 kernel_exercise(
-    id="1.7", title="Right on Tuesdays", kind="repair", points=2, minutes=10, difficulty=3, name="softmax_row",
+    id="1.8", title="Right on Tuesdays", kind="repair", points=2, minutes=10, difficulty=3, name="softmax_row",
     card=r"""
     One block of 64 threads makes one row; the largest entry and the sum are found by halving, in shared memory. On a
     GPU this kernel is right most of the time. The check runs it under the sanitizer: read what it says, both lines of
@@ -353,7 +371,7 @@ def map_cases(rng):
 
 
 exercise(
-    id="1.8", title="Draw what a head looks at", kind="write", points=2, minutes=8, difficulty=2,
+    id="1.9", title="Draw what a head looks at", kind="write", points=2, minutes=8, difficulty=2,
     card=r"""
     Return what `figures.heatmap` needs to draw one head of a causal model: a dict with
 
@@ -391,7 +409,7 @@ exercise(
         Misconception("forgets to divide by the root of d", change=(" / math.sqrt(q.shape[-1])", ""),
                       ask="The model divides its scores by sqrt(d). Does your picture?")],
     hints=["`q[0, head]` is the (n, d) of one head.",
-           "This is exercise 1.3 for one head, without the product with v.",
+           "This is exercise 1.4 for one head, without the product with v.",
            "`list(\"abc\")` is `[\"a\", \"b\", \"c\"]`."])
 
 
@@ -402,7 +420,7 @@ def backward_cases(rng):
 
 
 exercise(
-    id="1.9", title="The gradient through softmax", kind="write", points=2, minutes=8, difficulty=3,
+    id="1.10", title="The gradient through softmax", kind="write", points=2, minutes=8, difficulty=3,
     card=r"""
     `p = softmax(x)` and `g` is the gradient of the loss with respect to `p`. Return the gradient with respect to `x`,
     **without** building the matrix $\mathrm{diag}(p) - p p^\top$ and without autograd. Any shape; softmax is along the
@@ -432,24 +450,6 @@ exercise(
                       ask="The average of g in p^T g is weighted. By what?")],
     hints=["$(\\mathrm{diag}(p) - p p^\\top)\\, g = p \\odot g - p\\,(p^\\top g)$.",
            "$p^\\top g$ is one number a row: a sum with `keepdim=True`."])
-
-
-exercise(
-    id="1.10", title="When does n squared take over?", kind="predict", points=1, minutes=4, difficulty=2,
-    card=r"""
-    A layer of width $d = 4096$ makes four projections of $d \times d$ and the two products with the $n \times n$ matrix
-    ($q k^\top$ and weights times $v$, over all heads together of width $d$). At which length $n$ do both cost the
-    same number of FLOPs?
-    """,
-    name="crossover", answer=8192, tolerance=0.5,
-    misconceptions=[
-        Misconception("sets n d^2 equal to n^2 d and forgets how many of each there are", value=4096,
-                      ask="There are four projections and two products with the n x n matrix. What is 4 n d^2 = 2 n^2 d?"),
-        Misconception("counts one product with the n x n matrix", value=16384,
-                      ask="The weights are made from q and k, and then?"),
-        Misconception("counts three projections", value=6144,
-                      ask="q, k, v: and what mixes the heads at the end?")],
-    hints=["A product of (a, b) and (b, c) costs 2abc FLOPs.", "Projections: 4 times 2 n d d. The others: 2 times 2 n n d."])
 
 
 def sink_cases(rng):
