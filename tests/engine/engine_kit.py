@@ -15,21 +15,20 @@ COMPILERS = ["g++", pytest.param("clang++", marks=pytest.mark.slow)]
 
 
 @functools.lru_cache(maxsize=None)
-def compiled(source: str, compiler: str = ""):
-    """A module, built once a session; `compiler` names another one than the default."""
-    if not compiler:
-        return cuda.compile(source)
-    if shutil.which(compiler) is None:
-        pytest.skip(f"not run: {compiler} is not installed")
-    before = os.environ.get("CXX")
-    os.environ["CXX"] = compiler
-    try:
-        return cuda.compile(source)
-    finally:
-        if before is None:
-            del os.environ["CXX"]
-        else:
-            os.environ["CXX"] = before
+def _compiled(source: str, compiler: str):
+    return cuda.compile(source)
+
+
+def compiled(source: str):
+    """A module, built once a session for each compiler."""
+    return _compiled(source, os.environ.get("CXX", ""))
+
+
+def use_compiler(monkeypatch, name: str) -> None:
+    """Kernels and the runtime are built with this compiler until the test ends."""
+    if shutil.which(name) is None:
+        pytest.skip(f"not run: {name} is not installed")
+    monkeypatch.setenv("CXX", name)
 
 
 def counted(kernel, grid, block, *args, shared: int = 0):
@@ -41,5 +40,5 @@ def counted(kernel, grid, block, *args, shared: int = 0):
 
 
 def line_of(source: str, marker: str) -> set[int]:
-    """The numbers of the lines that carry `marker`, counted from 1."""
-    return {number for number, line in enumerate(source.splitlines(), 1) if marker in line}
+    """The numbers of the lines that carry `marker` as whole words, counted from 1."""
+    return {number for number, line in enumerate(source.splitlines(), 1) if (line + " ").find(marker + " ") >= 0}

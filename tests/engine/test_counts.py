@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from engine_kit import COMPILERS, compiled, counted, line_of
+from engine_kit import COMPILERS, compiled, counted, line_of, use_compiler
 
 from course_lib import cuda
 
@@ -195,13 +195,12 @@ __global__ void ragged_rows(const int* length, const float* a, float* out) {
 }
 
 // ---- shared memory
-template <int STRIDE>
-__global__ void banks(float* out) {
+__global__ void banks(float* out, int stride) {
     __shared__ float s[32 * 33];
     int t = threadIdx.x;
     for (int i = t; i < 32 * 33; i += 32) s[i] = i;
     __syncthreads();
-    out[t] = s[t * STRIDE];
+    out[t] = s[t * stride];
 }
 __global__ void banks_float4(float* out, int stride) {
     __shared__ float4 s[64];
@@ -296,8 +295,9 @@ __global__ void histogram(const int* value, int* bins, int n) {
 
 
 @pytest.fixture(params=COMPILERS)
-def mod(request):
-    return compiled(SOURCE, "" if request.param == "g++" else request.param)
+def mod(request, monkeypatch):
+    use_compiler(monkeypatch, request.param)
+    return compiled(SOURCE)
 
 
 def ramp(n: int) -> torch.Tensor:
@@ -592,7 +592,7 @@ def test_divergence_does_not_disturb_other_warps(mod):
 def test_bank_conflicts_by_stride(mod, stride, wavefronts):
     # Lane t reads word t * stride, in bank t * stride % 32: gcd(stride, 32) lanes share each bank used.
     # Stride 0 is a broadcast. The fill is 33 rounds of consecutive words, without conflict.
-    launch = counted(mod[f"banks<{stride}>"], 1, 32, torch.zeros(32))
+    launch = counted(mod.banks, 1, 32, torch.zeros(32), stride)
     load, store = launch.shared_load, launch.shared_store
     assert (load.requests, load.wavefronts, load.excess) == (1, wavefronts, wavefronts - 1)
     assert (store.requests, store.wavefronts, store.excess) == (33, 33, 0)
@@ -702,8 +702,8 @@ def test_atomics_are_a_class_of_their_own(mod):
 def test_counts_by_line(mod):
     # The tiled product: the line that loads a has 512 requests, the inner line 16384 shared loads.
     launch = counted(mod.matmul_tiled, (4, 4), (16, 16), ramp(4096), ramp(4096), torch.zeros(4096), 64)
-    (loads_a,) = line_of(SOURCE, "as[ty][tx] = a[row")
-    (inner,) = line_of(SOURCE, "sum += as[ty][k]")
+    (loads_a,) = line_of(SOURCE, "as[ty][tx] = a[row * n + t +")
+    (inner,) = line_of(SOURCE, "sum += as[ty][k] *")
     lines = {line.line: line for line in launch.lines}
     assert lines[loads_a].global_load.requests == 512 and lines[loads_a].shared_store.requests == 512
     assert lines[inner].shared_load.requests == 16384

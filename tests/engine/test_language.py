@@ -1,0 +1,565 @@
+"""The language: what CUDA C++ the engine takes, and that it names what it does not take."""
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from engine_kit import ORDERS, compiled
+
+from course_lib import cuda
+
+SOURCE = r"""
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+#include <math_constants.h>
+#include <stdint.h>
+#include <assert.h>
+
+// ---- shapes of grids and blocks
+__global__ void where_am_i(int* out) {
+    int block = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+    out[block * blockDim.x * blockDim.y * blockDim.z + thread] = block * 1000 + thread;
+}
+
+// ---- functions
+__device__ float square(float x) { return x * x; }
+__device__ float cube(float x) { return square(x) * x; }
+__device__ float both(float x) { return square(x) + cube(x); }
+__global__ void nested_calls(const float* x, float* y) { y[threadIdx.x] = both(x[threadIdx.x]); }
+
+typedef float (*Op)(float, float);
+__device__ float plus_op(float a, float b) { return a + b; }
+__device__ float times_op(float a, float b) { return a * b; }
+__device__ Op table[2] = {plus_op, times_op};
+__global__ void function_pointers(const float* x, float* y) {
+    Op local = threadIdx.x < 16 ? plus_op : times_op;
+    y[threadIdx.x] = local(x[threadIdx.x], 3.0f) + table[threadIdx.x % 2](x[threadIdx.x], 2.0f);
+}
+__device__ int fibonacci(int n) { return n < 2 ? n : fibonacci(n - 1) + fibonacci(n - 2); }
+__global__ void recursion(int* y) { y[threadIdx.x] = fibonacci(threadIdx.x); }
+template <typename F>
+__device__ float apply_twice(F f, float x) { return f(f(x)); }
+__global__ void lambdas(const float* x, float* y, float a) {
+    auto scale = [a](float v) { return a * v; };
+    auto shift = [=](float v) -> float { return v + a; };
+    y[threadIdx.x] = apply_twice(scale, x[threadIdx.x]) + apply_twice(shift, x[threadIdx.x]);
+}
+template <typename T, int N>
+__global__ void template_sum(const T* x, T* y) {
+    T sum = T(0);
+#pragma unroll
+    for (int k = 0; k < N; ++k) sum += x[threadIdx.x * N + k];
+    y[threadIdx.x] = sum;
+}
+template <bool NEGATE>
+__global__ void maybe_negate(const float* x, float* y) {
+    if constexpr (NEGATE) y[threadIdx.x] = -x[threadIdx.x];
+    else y[threadIdx.x] = x[threadIdx.x];
+}
+struct Affine {
+    float a, b;
+    __host__ __device__ __forceinline__ float operator()(float x) const { return a * x + b; }
+};
+__global__ void struct_in_registers(const float* x, float* y, float a) {
+    Affine f{a, 1.0f};
+    y[threadIdx.x] = f(x[threadIdx.x]);
+}
+
+// ---- variables
+constexpr int WIDTH = 8;
+#define HEIGHT 4
+__constant__ float weights[WIDTH] = {1, 2, 3, 4, 5, 6, 7, 8};
+__constant__ int offset_by;
+__device__ int launches = 0;
+__device__ float running[HEIGHT];
+__global__ void uses_globals(float* y) {
+    int t = threadIdx.x;
+    if (t == 0) atomicAdd(&launches, 1);
+    if (t < HEIGHT) running[t] += weights[t];
+    if (t < WIDTH) y[t] = weights[t] * WIDTH + offset_by;
+}
+__global__ void read_launches(int* out) { out[0] = launches; }
+__global__ void static_and_dynamic(const float* x, float* y) {
+    __shared__ int order[32], first;
+    extern __shared__ unsigned char raw[];
+    float* values = reinterpret_cast<float*>(raw);
+    double* wide = (double*)(values + 32);
+    int t = threadIdx.x;
+    if (t == 0) first = 5;
+    order[t] = 31 - t;
+    values[t] = x[t];
+    wide[t] = t;
+    __syncthreads();
+    y[t] = values[order[t]] + first + (float)wide[t];
+}
+template <typename T>
+__global__ void shared_of_type(const T* x, T* y) {
+    __shared__ T s[32];
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = s[31 - threadIdx.x];
+}
+__global__ void local_arrays(const float* x, float* y) {
+    float a[2][3] = {{1, 2, 3}, {4, 5, 6}};
+    float4 zero = {0.0f, 0.0f, 0.0f, 0.0f}, v = make_float4(x[0], x[1], x[2], x[3]);
+    int2 p = make_int2(1, 2);
+    y[threadIdx.x] = a[1][2] + v.w + zero.x + p.y + (&v.x)[1];
+}
+__global__ void pointers_in_shared(const float* a, const float* b, float* y) {
+    __shared__ const float* source;
+    if (threadIdx.x == 0) source = blockIdx.x ? b : a;
+    __syncthreads();
+    y[blockIdx.x * 32 + threadIdx.x] = source[threadIdx.x];
+}
+
+// ---- control flow
+__global__ void collatz(const int* x, int* steps) {
+    int v = x[threadIdx.x], n = 0;
+    while (v != 1) {
+        v = v % 2 ? 3 * v + 1 : v / 2;
+        ++n;
+    }
+    steps[threadIdx.x] = n;
+}
+__global__ void goto_and_do(int* y) {
+    int t = threadIdx.x, n = 0;
+    do {
+        if (n == t) goto done;
+        ++n;
+    } while (n < 100);
+done:
+    y[t] = n;
+}
+__global__ void return_before_barrier(const float* x, float* y, int n) {
+    __shared__ float s[64];
+    if (threadIdx.x >= n) return;
+    s[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    y[threadIdx.x] = s[n - 1 - threadIdx.x];
+}
+
+// ---- atomics
+__global__ void atomics_int(int* a) {
+    int t = threadIdx.x;
+    atomicAdd(&a[0], t); atomicSub(&a[1], t); atomicMax(&a[2], t); atomicMin(&a[3], -t);
+    atomicAnd(&a[4], ~(1 << (t % 8))); atomicOr(&a[5], 1 << t); atomicXor(&a[6], t);
+    if (t == 7) atomicExch(&a[7], 99);
+    atomicCAS(&a[8], t, t + 1);
+}
+__global__ void atomics_other(unsigned* u, float* f, double* d, unsigned long long* l) {
+    unsigned t = threadIdx.x;
+    atomicAdd(&u[0], t); atomicMax(&u[1], t); atomicMin(&u[2], t); atomicInc(&u[3], 20u); atomicExch(&u[4], 5u);
+    atomicAdd(f, 0.5f); atomicExch(f + 1, 2.5f); atomicAdd(d, 0.25); atomicAdd(l, 1ull << 33);
+}
+__device__ float atomic_max_float(float* p, float v) {
+    int* bits = (int*)p;
+    int old = *bits, seen;
+    do {
+        seen = old;
+        old = atomicCAS(bits, seen, __float_as_int(fmaxf(v, __int_as_float(seen))));
+    } while (seen != old);
+    return __int_as_float(old);
+}
+__global__ void cas_loop(const float* x, float* y) { atomic_max_float(y, x[threadIdx.x]); }
+__global__ void tickets(int* counter, int* mine) { mine[threadIdx.x] = atomicAdd(counter, 1); }
+
+// ---- warps
+__global__ void shuffles(const int* x, int* y) {
+    int t = threadIdx.x, v = x[t];
+    y[t] = __shfl_sync(0xffffffff, v, 5);
+    y[32 + t] = __shfl_up_sync(0xffffffff, v, 3);
+    y[64 + t] = __shfl_down_sync(0xffffffff, v, 3);
+    y[96 + t] = __shfl_xor_sync(0xffffffff, v, 7);
+    y[128 + t] = __shfl_sync(0xffffffff, v, 1, 8);
+    y[160 + t] = __shfl_down_sync(0xffffffff, v, 1, 4);
+}
+__global__ void shuffle_types(const double* d, const long long* l, const half* h, double* od, long long* ol, half* oh) {
+    int t = threadIdx.x;
+    od[t] = __shfl_xor_sync(~0u, d[t], 1);
+    ol[t] = __shfl_xor_sync(~0u, l[t], 2);
+    oh[t] = __shfl_xor_sync(~0u, h[t], 4);
+}
+__global__ void votes(const int* x, unsigned* y) {
+    int t = threadIdx.x, v = x[t];
+    unsigned ballot = __ballot_sync(0xffffffff, v > 10);
+    int any = __any_sync(0xffffffff, v == 31), all = __all_sync(0xffffffff, v < 31);
+    if (t == 0) y[0] = ballot, y[1] = any, y[2] = all, y[3] = __popc(ballot), y[4] = __ffs(ballot);
+    if (t % 2) {
+        unsigned active = __activemask();
+        if (t == 1) y[5] = active;
+    }
+    unsigned same = __match_any_sync(0xffffffff, v % 4);
+    if (t == 2) y[6] = same;
+    int total = __reduce_add_sync(0xffffffff, v);
+    if (t == 3) y[7] = total;
+}
+__global__ void block_votes(const int* x, int* y) {
+    int t = threadIdx.x;
+    int count = __syncthreads_count(x[t] > 50), any = __syncthreads_or(x[t] == 99), all = __syncthreads_and(x[t] >= 0);
+    if (t == 0) y[0] = count, y[1] = any, y[2] = all;
+}
+
+// ---- mathematics and bits
+__global__ void functions(const float* x, float* y) {
+    float v = x[threadIdx.x];
+    float* o = y + threadIdx.x * 16;
+    o[0] = __expf(v); o[1] = __logf(v); o[2] = __sinf(v); o[3] = __fdividef(v, 3.0f); o[4] = rsqrtf(v);
+    o[5] = __powf(v, 2.0f); o[6] = fmaf(v, v, 1.0f); o[7] = erff(v); o[8] = __frcp_rn(v); o[9] = exp2f(v);
+    o[10] = max(v, 1.0f) + min(v, 2.0f); o[11] = __fsqrt_rn(v); o[12] = tanhf(v); o[13] = __saturatef(v);
+    o[14] = fmodf(v, 0.3f); o[15] = norm3df(v, v, v);
+}
+__global__ void bits(const unsigned* x, int* y) {
+    unsigned v = x[threadIdx.x];
+    int* o = y + threadIdx.x * 8;
+    o[0] = __popc(v); o[1] = __clz(v); o[2] = __ffs(v); o[3] = (int)__brev(v); o[4] = __mul24(3, 4);
+    o[5] = (int)__byte_perm(v, 0, 0x0123); o[6] = __float2int_rn(2.5f) + __float2int_rz(-2.7f); o[7] = (int)__umulhi(v, 1u << 16);
+}
+__global__ void constants(float* y) {
+    y[0] = CUDART_INF_F; y[1] = CUDART_PI_F; y[2] = INFINITY; y[3] = -FLT_MAX; y[4] = INT_MAX; y[5] = warpSize;
+}
+__global__ void read_only(const float* __restrict__ x, const float4* __restrict__ v, float* __restrict__ y) {
+    float4 w = __ldg(&v[threadIdx.x]);
+    y[threadIdx.x] = __ldg(x + threadIdx.x) + w.y;
+}
+
+// ---- text and assertions
+__global__ void talk(const int* x) {
+    if (threadIdx.x % 16 == 3) printf("thread %d of block %d has %d and %.2f\n", threadIdx.x, blockIdx.x, x[threadIdx.x], 0.5);
+}
+__global__ void divergent_talk(const int* x, int* y) {
+    int sum = 0;
+    for (int k = 0; k < threadIdx.x % 4; ++k) sum += x[k];
+    if (threadIdx.x == 9) printf("sum %d\n", sum);
+    y[threadIdx.x] = sum;
+}
+__global__ void claims(const int* x) {
+    assert(x[threadIdx.x] < 20);
+}
+
+// ---- launches from host code
+__global__ void add_one(float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] += 1.0f;
+}
+void add_two(float* x, int n) {
+    dim3 grid((n + 31) / 32), block(32);
+    add_one<<<grid, block>>>(x, n);
+    add_one<<<grid, 32, 0, 0>>>(x, n);
+    cudaDeviceSynchronize();
+}
+"""
+
+
+@pytest.fixture
+def mod():
+    return compiled(SOURCE)
+
+
+def ints(*values: int) -> torch.Tensor:
+    return torch.tensor(values, dtype=torch.int32)
+
+
+LANES = torch.arange(32, dtype=torch.int32)
+
+
+@pytest.fixture(params=["plain", "sanitized", "profiled"])
+def mode(request):
+    """Each test of this file runs in all three modes: the result may not depend on the mode."""
+    if request.param == "plain":
+        yield
+    else:
+        with cuda.sanitize() if request.param == "sanitized" else cuda.profile():
+            yield
+
+
+@pytest.mark.parametrize("grid, block", [(3, 40), ((2, 3), (8, 5)), ((2, 2, 2), (3, 4, 5)), ((1, 1, 4), (1, 1, 33))])
+def test_grids_and_blocks_of_one_to_three_axes(mod, mode, grid, block):
+    blocks = math.prod(grid if isinstance(grid, tuple) else (grid,))
+    threads = math.prod(block if isinstance(block, tuple) else (block,))
+    out = torch.zeros(blocks, threads, dtype=torch.int32)
+    mod.where_am_i[grid, block](out)
+    assert torch.equal(out, torch.arange(blocks)[:, None].int() * 1000 + torch.arange(threads).int())
+
+
+def test_nested_device_functions(mod, mode):
+    x, y = torch.rand(32), torch.zeros(32)
+    mod.nested_calls[1, 32](x, y)
+    torch.testing.assert_close(y, x**2 + x**3)
+
+
+def test_function_pointers(mod, mode):
+    x, y = torch.rand(32), torch.zeros(32)
+    mod.function_pointers[1, 32](x, y)
+    first = torch.where(LANES < 16, x + 3, x * 3)
+    torch.testing.assert_close(y, first + torch.where(LANES % 2 == 0, x + 2, x * 2))
+
+
+def test_recursion(mod, mode):
+    y = torch.zeros(10, dtype=torch.int32)
+    mod.recursion[1, 10](y)
+    assert y.tolist() == [0, 1, 1, 2, 3, 5, 8, 13, 21, 34]
+
+
+def test_lambdas(mod, mode):
+    x, y = torch.rand(32), torch.zeros(32)
+    mod.lambdas[1, 32](x, y, 3.0)
+    torch.testing.assert_close(y, 9 * x + x + 6)
+
+
+@pytest.mark.parametrize("instance, dtype", [("template_sum<float, 4>", torch.float32), ("template_sum<int, 3>", torch.int32)])
+def test_template_instances(mod, mode, instance, dtype):
+    n = int(instance[-2])
+    x, y = torch.arange(8 * n).to(dtype), torch.zeros(8, dtype=dtype)
+    mod[instance][1, 8](x, y)
+    assert torch.equal(y, x.view(8, n).sum(1).to(dtype))
+
+
+def test_if_constexpr(mod, mode):
+    x, y = torch.rand(32), torch.zeros(32)
+    mod["maybe_negate<true>"][1, 32](x, y)
+    assert torch.equal(y, -x)
+
+
+def test_structs_with_operators(mod, mode):
+    x, y = torch.rand(32), torch.zeros(32)
+    mod.struct_in_registers[1, 32](x, y, 2.0)
+    torch.testing.assert_close(y, 2 * x + 1)
+
+
+def test_device_and_constant_variables(mode):
+    """Globals keep their values between launches, whatever mode each launch runs in."""
+    mod = cuda.compile(SOURCE)
+    mod.write("offset_by", 100)
+    y, seen = torch.zeros(8), torch.zeros(1, dtype=torch.int32)
+    for launch in range(3):
+        mod.uses_globals[1, 32](y)
+    assert torch.equal(y, torch.arange(1, 9) * 8.0 + 100)
+    mod.read_launches[1, 1](seen)
+    assert seen.item() == 3
+    assert mod.read("launches").item() == 3
+    assert mod.read("running").tolist() == [3.0, 6.0, 9.0, 12.0]
+    assert (mod.constants["WIDTH"], mod.HEIGHT) == (8, 4)
+
+
+def test_globals_carry_over_from_mode_to_mode():
+    mod = cuda.compile(SOURCE)
+    y = torch.zeros(8)
+    mod.uses_globals[1, 32](y)
+    with cuda.sanitize():
+        mod.uses_globals[1, 32](y)
+    with cuda.profile():
+        mod.uses_globals[1, 32](y)
+    assert mod.read("launches").item() == 3
+
+
+def test_static_and_dynamic_shared_memory(mod, mode):
+    x, y = torch.rand(32), torch.zeros(32)
+    mod.static_and_dynamic[1, 32, 32 * 12](x, y)
+    torch.testing.assert_close(y, x.flip(0) + 5 + LANES)
+
+
+@pytest.mark.parametrize("name, dtype", [("float", torch.float32), ("double", torch.float64), ("half", torch.float16),
+                                         ("unsigned char", torch.uint8), ("long long", torch.int64)])
+def test_shared_arrays_of_a_template_type(mod, mode, name, dtype):
+    x, y = torch.arange(32).to(dtype), torch.zeros(32, dtype=dtype)
+    mod[f"shared_of_type<{name}>"][1, 32](x, y)
+    assert torch.equal(y, x.flip(0))
+
+
+def test_local_arrays_and_vectors(mod, mode):
+    x, y = torch.tensor([1.0, 2.0, 3.0, 4.0]), torch.zeros(1)
+    mod.local_arrays[1, 1](x, y)
+    assert y.item() == 6 + 4 + 0 + 2 + 2
+
+
+def test_pointers_in_shared_memory(mod, mode):
+    a, b, y = torch.rand(32), torch.rand(32), torch.zeros(64)
+    mod.pointers_in_shared[2, 32](a, b, y)
+    assert torch.equal(y, torch.cat([a, b]))
+
+
+def test_divergent_loops(mod, mode):
+    x, steps = torch.arange(1, 65, dtype=torch.int32), torch.zeros(64, dtype=torch.int32)
+    mod.collatz[1, 64](x, steps)
+    assert steps[26].item() == 111 and steps[0].item() == 0 and steps[5].item() == 8
+
+
+def test_goto(mod, mode):
+    y = torch.zeros(32, dtype=torch.int32)
+    mod.goto_and_do[1, 32](y)
+    assert torch.equal(y, LANES)
+
+
+def test_return_before_a_barrier(mod, mode):
+    x, y = torch.rand(40), torch.zeros(40)
+    mod.return_before_barrier[1, 64](x, y, 40)
+    assert torch.equal(y, x.flip(0))
+
+
+def test_integer_atomics(mod, mode):
+    a = ints(0, 0, 0, 0, 255, 0, 0, 0, 0)
+    mod.atomics_int[1, 32](a)
+    assert a.tolist()[:7] == [496, -496, 31, -31, 0, -1, 0]
+    assert a[7].item() == 99 and 1 <= a[8].item() <= 32
+
+
+def test_other_atomics(mod, mode):
+    u = torch.tensor([0, 0, 100, 0, 0], dtype=torch.uint32)
+    f, d, wide = torch.zeros(2), torch.zeros(1).double(), torch.zeros(1, dtype=torch.uint64)
+    mod.atomics_other[1, 32](u, f, d, wide)
+    assert u.tolist() == [496, 31, 0, 32 % 21, 5]
+    assert f.tolist() == [16.0, 2.5] and d.item() == 8.0 and wide.item() == 32 << 33
+
+
+def test_a_maximum_by_compare_and_swap(mod, mode):
+    x, y = torch.randn(64), torch.full((1,), -100.0)
+    mod.cas_loop[1, 64](x, y)
+    assert y.item() == x.max().item()
+
+
+def test_atomics_return_the_old_value(mod, mode):
+    counter, mine = torch.zeros(1, dtype=torch.int32), torch.zeros(64, dtype=torch.int32)
+    mod.tickets[1, 64](counter, mine)
+    assert sorted(mine.tolist()) == list(range(64))
+
+
+def test_shuffles(mod, mode):
+    x, y = LANES * 10, torch.zeros(6, 32, dtype=torch.int32)
+    mod.shuffles[1, 32](x, y)
+    at = [LANES * 0 + 5, torch.where(LANES >= 3, LANES - 3, LANES), torch.where(LANES <= 28, LANES + 3, LANES), LANES ^ 7,
+          LANES // 8 * 8 + 1, torch.where(LANES % 4 < 3, LANES + 1, LANES)]
+    assert torch.equal(y, torch.stack(at).int() * 10)
+
+
+def test_shuffles_of_every_width(mod, mode):
+    d, wide, h = torch.rand(32).double(), torch.arange(32) << 40, torch.arange(32).half()
+    out = torch.zeros(32).double(), torch.zeros(32, dtype=torch.int64), torch.zeros(32).half()
+    mod.shuffle_types[1, 32](d, wide, h, *out)
+    for got, source, flip in zip(out, (d, wide, h), (1, 2, 4)):
+        assert torch.equal(got, source[(LANES ^ flip).long()])
+
+
+def test_votes(mod, mode):
+    y = torch.zeros(8, dtype=torch.uint32)
+    mod.votes[1, 32](LANES, y)
+    over_ten = sum(1 << i for i in range(11, 32))
+    assert y.tolist() == [over_ten, 1, 0, 21, 12, 0xAAAAAAAA, 0x44444444, 496]
+
+
+def test_block_wide_votes(mod, mode):
+    y = torch.zeros(3, dtype=torch.int32)
+    mod.block_votes[1, 100](torch.arange(100).int(), y)
+    assert y.tolist() == [49, 1, 1]
+
+
+def test_mathematics(mod, mode):
+    x, y = torch.rand(16) + 0.1, torch.zeros(16, 16)
+    mod.functions[1, 16](x, y)
+    want = [x.exp(), x.log(), x.sin(), x / 3, x.rsqrt(), x**2, x * x + 1, x.erf(), 1 / x, x.exp2(), x.clamp(min=1) + x.clamp(max=2),
+            x.sqrt(), x.tanh(), x.clamp(0, 1), x.fmod(0.3), x * math.sqrt(3)]
+    torch.testing.assert_close(y, torch.stack(want, 1), atol=1e-5, rtol=1e-5)
+
+
+def test_bits(mod, mode):
+    x, y = torch.tensor([0x00F01234], dtype=torch.uint32), torch.zeros(8, dtype=torch.int32)
+    mod.bits[1, 1](x, y)
+    want = [9, 8, 3, int(f"{0x00F01234:032b}"[::-1], 2), 12, 0x3412F000, 0, 0xF0]
+    assert [v & 0xFFFFFFFF for v in y.tolist()] == want
+
+
+def test_constants_of_the_headers(mod, mode):
+    y = torch.zeros(6)
+    mod.constants[1, 1](y)
+    assert y.tolist() == [math.inf, torch.tensor(math.pi).item(), math.inf, torch.finfo(torch.float32).min, 2.0**31, 32.0]
+
+
+def test_read_only_loads(mod, mode):
+    x, v, y = torch.rand(32), torch.rand(32, 4), torch.zeros(32)
+    mod.read_only[1, 32](x, v, y)
+    assert torch.equal(y, x + v[:, 1])
+
+
+def test_printf_is_shown_once_and_in_order(mod, mode, capfd):
+    mod.talk[2, 32](LANES)
+    out = capfd.readouterr().out
+    lines = [f"thread {t} of block {b} has {t} and 0.50" for b in (0, 1) for t in (3, 19)]
+    assert out == "\n".join(lines) + "\n"
+
+
+def test_printf_of_a_rerun_is_not_repeated(mod, capfd):
+    """Lanes that diverge make the profiler run the launch again, in lockstep."""
+    with cuda.profile():
+        mod.divergent_talk[1, 32](LANES, torch.zeros(32, dtype=torch.int32))
+    assert capfd.readouterr().out == "sum 0\n"
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_failed_assert_is_an_error(mod, order):
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
+        mod.claims[1, 32](LANES)
+    assert "x[threadIdx.x] < 20" in caught.value.message and caught.value.kernel == "claims"
+    assert caught.value.line == SOURCE[:SOURCE.index("assert(x[thr")].count("\n") + 1
+    mod.claims[1, 16](LANES)
+
+
+def test_a_failed_assert_of_a_plain_run_leaves_python_alive(mod):
+    with pytest.raises(cuda.KernelError):
+        mod.claims[1, 32](LANES)
+
+
+# ---------------------------------------------------------------------------- what is not supported
+UNSUPPORTED = {
+    "inline PTX": ('__global__ void k(int* y) { asm volatile("bar.sync 0;"); }', "PTX"),
+    "a kernel launched by a kernel": ("__global__ void a(int* y) { y[0] = 1; }\n__global__ void k(int* y) { a<<<1, 1>>>(y); }",
+                                      "dynamic parallelism"),
+    "textures": ("__global__ void k(cudaTextureObject_t t, float* y) { y[0] = tex2D<float>(t, 0, 0); }", "texture"),
+    "clusters": ("__global__ void __cluster_dims__(2, 1, 1) k(float* y) { y[0] = 0; }", "cluster"),
+    "cuBLAS": ("#include <cublas_v2.h>\n__global__ void k(float* y) { y[0] = 0; }", "cublas"),
+    "cuRAND": ("#include <curand_kernel.h>\n__global__ void k(float* y) { y[0] = 0; }", "curand"),
+    "cuda::pipeline": ("#include <cuda/pipeline>\n__global__ void k(float* y) { y[0] = 0; }", "cuda::pipeline"),
+    "a header that does not exist": ("#include <nothing_of_the_sort.h>\n__global__ void k(float* y) { y[0] = 0; }", "nothing_of_the_sort.h"),
+    "tiles of two warps": ("#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
+                           "__global__ void k(int* y) { auto t = cg::tiled_partition<64>(cg::this_thread_block()); y[0] = t.size(); }",
+                           "tiled_partition"),
+    "clusters of cooperative groups": ("#include <cooperative_groups.h>\n__global__ void k(int* y) { cooperative_groups::this_cluster(); }",
+                                       "this_cluster"),
+    "shuffles without a mask": ("__global__ void k(int* y) { y[0] = __shfl_down(y[0], 1); }", "__shfl_down"),
+    "a kernel called as a function": ("__global__ void a(int* y) { y[0] = 1; }\nvoid f(int* y) { a(y); }", "<<<"),
+    "initialised shared memory": ("__global__ void k(int* y) { __shared__ int s = 3; y[0] = s; }", "__shared__"),
+}
+
+
+@pytest.mark.parametrize("name", UNSUPPORTED)
+def test_what_is_not_supported_is_named(name):
+    source, word = UNSUPPORTED[name]
+    with pytest.raises(cuda.CompileError) as caught:
+        cuda.compile(source)
+    assert word in str(caught.value)
+    assert caught.value.line > 0, str(caught.value)
+
+
+def test_an_error_is_shown_in_the_students_own_line():
+    source = "__global__ void k(float* y, int n) {\n    int i = threadIdx.x;\n    if (i < n) y[i] = wieghts[i];\n}\n"
+    with pytest.raises(cuda.CompileError) as caught:
+        cuda.compile(source)
+    assert caught.value.line == 3 and "wieghts" in str(caught.value)
+    assert len(str(caught.value).splitlines()) < 12 and "/" not in str(caught.value).replace("//", "")
+
+
+# ---------------------------------------------------------------------------- arguments
+@pytest.mark.parametrize("args, word", [
+    ((torch.zeros(32), 3.0), "n"), ((torch.zeros(32).double(), 32), "x"), ((torch.zeros(32),), "n"),
+    ((torch.zeros(4, 8).t(), 32), "x"), (([1.0, 2.0], 2), "x"), ((torch.zeros(32), 32, 1), "add_one"),
+    ((torch.zeros(32), 2**40), "n"), ((torch.zeros(32), torch.zeros(3)), "n"),
+], ids=["float for int", "double for float", "one missing", "not contiguous", "a list", "one too many", "too large", "tensor for int"])
+def test_wrong_arguments_are_named(mod, args, word):
+    with pytest.raises(cuda.ArgumentError) as caught:
+        mod.add_one[1, 32](*args)
+    assert word in str(caught.value)
+
+
+def test_an_unknown_kernel_is_named(mod):
+    with pytest.raises(AttributeError, match="add_two_and_a_half"):
+        mod.add_two_and_a_half
