@@ -34,7 +34,7 @@
 #endif
 
 // Constant, because each fiber has its own for all its life. The runtime writes them at every switch.
-extern const uint3 threadIdx, blockIdx, blockDim, gridDim;
+extern const laptop::Index threadIdx, blockIdx, blockDim, gridDim;
 static constexpr int warpSize = 32;
 
 namespace laptop {

@@ -8,7 +8,7 @@ template <class T>
 LAPTOP_QUIET T take(const Exchange& x, int lane) {
     T value;
     if (x.present >> lane & 1) {
-        ::memcpy(&value, x.slot[lane], sizeof(T));
+        ::memcpy((void*)&value, x.slot[lane], sizeof(T));
     } else {
         ::memset((void*)&value, 0xff, sizeof(T));
     }

@@ -1,0 +1,255 @@
+// What the parts of the runtime know of each other. Kernels never include this.
+//
+//   runtime_fibers.cpp     stacks and the switch between them
+//   runtime_schedule.cpp   blocks, warps, barriers, rendezvous: who runs next
+//   runtime_memory.cpp     which bytes a kernel may touch, and what they are called
+//   runtime_trace.cpp      lanes' accesses -> warp requests -> counts
+//   runtime_sanitize.cpp   races, uninitialised reads
+//   runtime_hooks.cpp      what the compiler calls before each load, store and basic block
+//   runtime_signals.cpp    crashes and the stop button
+//   runtime_launch.cpp     one launch from its description to its result
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine.h"
+
+namespace laptop {
+
+struct Block;
+struct Warp;
+
+// ------------------------------------------------------------------ fibers
+struct Stack {
+    char* low = nullptr;         // first usable byte; the page below it is the guard
+    char* top = nullptr;         // where the first frame starts
+};
+constexpr size_t STACK_BYTES = 256 << 10;
+constexpr size_t GUARD_BYTES = 64 << 10;     // a whole number of pages on every system, arm64 included
+Stack new_stack();
+void free_stack(const Stack&);
+void* fiber_start(const Stack&, void (*run)());      // the stack pointer to switch to
+void enter_fiber(void** save, void* fiber, const Stack&);
+void leave_fiber(void** save, void* scheduler);
+void fiber_entered();            // first call on a new fiber
+
+// ------------------------------------------------------------------ threads, warps, blocks
+enum class State : uint8_t { READY, FULL, BARRIER, EXCHANGE, CONVERGE, GRID, DONE };
+
+struct Rendezvous {
+    Exchange data;
+    unsigned mask, readers;
+    Operation operation;
+    bool open, orders_memory;
+};
+
+struct Access {                  // one load or store of one lane
+    uint64_t address;
+    uint32_t pc;
+    uint16_t step;               // how many basic blocks this lane had logged before it
+    uint8_t operation;           // LAPTOP_GLOBAL_LOAD, ...
+    uint8_t size;
+};
+
+struct Log {                     // what a lane did since the last merge
+    static constexpr uint32_t STEPS = 4096, ACCESSES = 2048, SPARE = 64;
+    uint32_t n_steps = 0, n_accesses = 0, at_step = 0, at_access = 0;
+    uint32_t step[STEPS + SPARE];
+    Access access[ACCESSES + SPARE];
+};
+
+struct Thread {
+    void* sp = nullptr;
+    Stack stack;
+    Log* log = nullptr;          // only in traced runs; lane i of every warp uses log i
+    Warp* warp = nullptr;
+    uint32_t index = 0;          // in the block, x fastest
+    uint8_t lane = 0;
+    State state = State::DONE;
+    bool predicate = false;
+    uint32_t depth = 0;          // of calls
+    uint32_t clock = 1;          // counts the warp synchronisations that order memory
+    uint32_t last_pc = 0;        // of its last access in the kernel's own body
+    uint32_t spins = 0;
+    const void* site = nullptr;  // where it waits
+    Rendezvous* meeting = nullptr;
+    unsigned converged = 0;      // answer of converged_lanes
+    Arrived arrived = {};        // answer of block_barrier
+    uint32_t async_group = 0;
+    void* returns[64] = {};      // return addresses, so that a return is a step of its own
+    std::vector<uint32_t> barriers;      // sites of the barriers it passed
+};
+
+struct Warp {
+    Block* block = nullptr;
+    uint32_t index = 0;
+    unsigned alive = 0, ready = 0, full = 0, converging = 0;
+    Thread* lanes[32] = {};
+    std::vector<std::unique_ptr<Rendezvous>> meetings;
+    std::vector<uint32_t> known;         // known[a * 32 + b]: up to which clock lane a has seen lane b
+};
+
+struct InFlight { uintptr_t address; uint32_t bytes, thread, group, pc; };
+
+struct Block {
+    uint32_t index[3] = {}, linear = 0;
+    uint32_t alive = 0, waiting = 0, at_grid = 0, predicates = 0;
+    uint32_t interval = 0;               // serial number of the stretch between two barriers
+    uint64_t steps = 0;
+    bool barrier_opened = false;
+    std::vector<Thread> threads;
+    std::vector<Warp> warps;
+    char* shared = nullptr;              // its shared memory, red zones included
+    uint8_t* shared_initialised = nullptr;
+    uint8_t* shared_in_flight = nullptr;
+    std::vector<InFlight> in_flight;
+    ~Block();
+};
+
+// ------------------------------------------------------------------ memory
+struct Cell {                    // who touched these bytes last; a mark is interval | thread | atomic | clock
+    uint64_t writer, reader[2];
+    uint32_t writer_pc, reader_pc[2];
+};
+
+struct Region {                  // one object that a kernel may touch
+    int space = LAPTOP_IN_GLOBAL;
+    uintptr_t low = 0;
+    size_t bytes = 0;
+    uint8_t* initialised = nullptr;
+    Cell* cells = nullptr;       // made at the first sanitized access
+    unsigned grain = 4;          // bytes a cell stands for
+    bool constant = false;
+    int32_t memory = -1;         // index into Run::memories (arrays of a storage: see name_of)
+};
+
+struct SharedArray {
+    const char* name;
+    int line;
+    const char* function;
+    size_t bytes, align, offset; // offset: without red zones
+    size_t position;             // in Block::shared
+    Region region;               // low is relative to the block's shared memory
+};
+
+struct View { uint64_t low, high; int32_t array; };      // an array's bytes in the arena
+
+struct Storage {
+    uintptr_t data = 0;          // arena address of host byte `from`
+    uint64_t from = 0, bytes = 0;
+    std::vector<View> views;
+    Region region;
+};
+
+struct Symbol { uintptr_t low; size_t bytes; std::string name; bool constant, writable; Region region; };
+
+// ------------------------------------------------------------------ one launch
+struct Site {
+    laptop_site counts;
+    std::vector<uint64_t> unique;
+};
+
+struct Interval { uint32_t block, grid_epoch; };
+
+struct Run {
+    const laptop_launch* launch = nullptr;
+    void (*entry)(void**) = nullptr;
+    std::vector<void*> args;
+    std::vector<void*> pointers;         // arena addresses that args point at
+    bool profiling = false, sanitizing = false, traced = false;
+    uint32_t n_threads = 0;
+    uint64_t n_blocks = 0;
+    uintptr_t code = 0;                  // where the kernel's library is loaded
+    std::vector<std::unique_ptr<Block>> blocks;      // one, or all of them once grid.sync() is used
+    std::vector<Log> logs;
+    uint64_t random = 0;
+    uint64_t barriers = 0;
+    // memory
+    uintptr_t arena = 0;
+    size_t arena_bytes = 0;
+    std::vector<uint16_t> storage_at;    // for each MiB of the arena
+    std::vector<Storage> storages;
+    std::vector<SharedArray> shared;
+    std::vector<int16_t> shared_at;      // for each 128 bytes of a block's shared memory
+    size_t shared_used = 0, shared_bytes = 0;
+    std::vector<Symbol> symbols;
+    uintptr_t image_low = 0, image_high = 0;
+    std::vector<laptop_memory> memories;
+    // counts
+    std::vector<Site> sites;
+    std::vector<int32_t> site_table;
+    std::vector<uint64_t> unique[LAPTOP_CLASSES];    // sectors touched by loads, stores, atomics
+    std::vector<uint64_t> atomic_words;
+    uint64_t atomic_word_count = 0;
+    uint64_t unique_count[LAPTOP_CLASSES] = {};
+    std::vector<laptop_request> requests;
+    uint64_t steps = 0, divergent_steps = 0;
+    // sanitizer
+    std::vector<Interval> intervals;
+    uint32_t grid_epoch = 0;
+    // answers
+    std::string printed;
+    laptop_error error = {};
+    std::vector<laptop_error> notes;
+    std::string detail;
+};
+
+extern Run* run;                 // null: no launch in progress
+extern Thread* current;          // null: host code or the scheduler
+
+// ------------------------------------------------------------------ schedule
+void run_grid();
+[[noreturn]] void finish_thread();
+void park(State);                // the current thread waits; returns when it runs again
+laptop_party party(const Thread*, uint32_t pc, int action);
+uint32_t code_offset(const void* pc);
+
+// ------------------------------------------------------------------ memory
+constexpr size_t SHARED_SPAN = 2 << 20;  // a block's shared memory with its red zones
+void map_arrays();               // plain: the tensors' own memory. Traced: copies in the arena.
+void copy_back();
+void unmap_arrays();
+void read_symbols();
+void start_shared(Block&);
+void free_shared(Block&);
+struct Found { Region* region; uintptr_t low; };         // low: where the object starts
+Found find(uintptr_t address, size_t size, int action, const void* pc);   // or fails: out of bounds
+int32_t memory_at(const Block&, uintptr_t address, int64_t* offset);
+Cell* cells_of(Region&);
+void refine(Region&);            // from 4 bytes a cell to one
+
+// ------------------------------------------------------------------ trace and sanitize
+constexpr uint32_t MEETING = 0xffffffffu;        // a step that is not a basic block but a synchronisation
+void merge(Warp&, bool force);   // groups what the warp's lanes logged; force: nobody will say more for now
+void count_barrier(const void* site);
+void race_check(Found, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
+void init_check(Found, uintptr_t address, size_t size, int action, const void* pc);
+void resolve_pending();          // was the last suspicious store one that changed anything?
+extern bool pending;
+void start_interval(Block&);
+void end_interval(Block&);       // decides about uninitialised reads of shared memory
+void start_sanitizing();
+void end_sanitizing();
+void warp_ordered(Warp&, unsigned lanes);
+void fence(bool device);
+void synchronise(uintptr_t address);     // an atomic or volatile access to global memory
+
+// ------------------------------------------------------------------ errors
+laptop_error make_error(const char* kind, const char* reason, const void* pc, int action);
+[[noreturn]] void fail(const laptop_error&);     // ends the launch, from a fiber or from the scheduler
+[[noreturn]] void escape();
+void check_interrupt();
+bool uninitialised_read_of(const Thread*);       // an error after one may be its consequence
+struct Busy {                    // the stop button waits: the heap may be in use
+    Busy();
+    ~Busy();
+};
+struct Signals {                 // handlers for crashes and the stop button, as long as a launch lasts
+    Signals();
+    ~Signals();
+};
+}  // namespace laptop

@@ -1,0 +1,264 @@
+// What the compiler calls before each load and store (-fsanitize=thread), at each basic block
+// (-fsanitize-coverage=trace-pc) and on a bad index or division (-fsanitize=bounds,integer-divide-by-zero),
+// here without the sanitizers' libraries. Outside a traced launch they return at once.
+#include <string.h>
+
+#include <algorithm>
+
+#include "runtime.h"
+
+#define PC __builtin_return_address(0)
+
+namespace laptop {
+
+static void misaligned(uintptr_t address, size_t size, int action, const void* pc) {
+    laptop_error e = make_error("misaligned", "", pc, action);
+    e.memory = memory_at(*current->warp->block, address, &e.offset);
+    e.size = (uint32_t)size;
+    fail(e);
+}
+
+static void check_in_flight(uintptr_t address, size_t size, int action, const void* pc) {
+    Block& b = *current->warp->block;
+    for (const InFlight& f : b.in_flight) {
+        if (address + size <= f.address || address >= f.address + f.bytes) continue;
+        laptop_error e = make_error("race", "copy in flight", pc, action);
+        e.memory = memory_at(b, address, &e.offset);
+        e.size = (uint32_t)size;
+        e.other = party(&b.threads[f.thread], f.pc, 1);
+        e.has_other = 1;
+        fail(e);
+    }
+}
+
+static const int OPERATIONS[2][3] = {{LAPTOP_GLOBAL_LOAD, LAPTOP_GLOBAL_STORE, LAPTOP_GLOBAL_ATOMIC},
+                                     {LAPTOP_SHARED_LOAD, LAPTOP_SHARED_STORE, LAPTOP_SHARED_ATOMIC}};
+
+// action: 0 load, 1 store, 2 atomic
+static void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
+    Thread* t = current;
+    if (!t || !t->log) return;
+    if (pending) resolve_pending();
+    if (address - (uintptr_t)t->stack.low < STACK_BYTES) return;
+    Found f = find(address, size, action, pc);
+    if (!f.region) return;
+    if (address & (size - 1) && (size & (size - 1)) == 0) misaligned(address, size, action, pc);
+    bool in_shared = f.region->space == LAPTOP_IN_SHARED;
+    if (run->sanitizing) {
+        if (in_shared && !t->warp->block->in_flight.empty()) check_in_flight(address, size, action, pc);
+        race_check(f, address, size, action, is_volatile, pc);
+        init_check(f, address, size, action, pc);
+        if (t->depth <= 1) t->last_pc = (uint32_t)((uintptr_t)pc - run->code);
+    }
+    if (!run->profiling || f.region->constant) return;
+    Log& log = *t->log;
+    if (log.n_accesses >= Log::ACCESSES + Log::SPARE) park(State::FULL);
+    Access& a = log.access[log.n_accesses++];
+    a.address = address;
+    a.pc = (uint32_t)((uintptr_t)pc - run->code);
+    a.step = (uint16_t)log.n_steps;
+    a.operation = (uint8_t)OPERATIONS[in_shared][action];
+    a.size = (uint8_t)size;
+}
+
+// A stretch of bytes, in the widest pieces that its alignment allows.
+static void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
+    if (!current || !current->log) return;
+    while (bytes) {
+        size_t piece = 16;
+        while (piece > bytes || address & (piece - 1)) piece /= 2;
+        touch(address, piece, action, false, pc);
+        address += piece;
+        bytes -= piece;
+    }
+}
+
+void will_read(const void* p, size_t bytes, const void* site) {
+    if ((bytes & (bytes - 1)) == 0 && bytes <= 16) {
+        touch((uintptr_t)p, bytes, 0, false, site);
+    } else {
+        touch_range((uintptr_t)p, bytes, 0, site);
+    }
+}
+void will_write(void* p, size_t bytes, const void* site) {
+    if ((bytes & (bytes - 1)) == 0 && bytes <= 16) {
+        touch((uintptr_t)p, bytes, 1, false, site);
+    } else {
+        touch_range((uintptr_t)p, bytes, 1, site);
+    }
+}
+
+void will_update(void* p, size_t bytes, const void* site) {
+    Thread* t = current;
+    if (!t) return;
+    if (t->log) {
+        touch((uintptr_t)p, bytes, 2, false, site);
+    } else if (++t->spins % 4096 == 0) {
+        park(State::FULL);       // perhaps it waits for a thread that has not had its turn
+    }
+}
+
+void memory_fence(bool whole_device) {
+    if (current) fence(whole_device);
+}
+
+// ------------------------------------------------------------------ cp.async
+void async_copy(void* to, const void* from, size_t bytes, const void* site) {
+    Thread* t = current;
+    if (!t || !t->log) return;
+    touch_range((uintptr_t)from, bytes, 0, site);
+    touch_range((uintptr_t)to, bytes, 1, site);
+    if (!run->sanitizing) return;
+    Busy busy;
+    t->warp->block->in_flight.push_back({(uintptr_t)to, (uint32_t)bytes, t->index, t->async_group, code_offset(site)});
+}
+void async_commit() {
+    if (current) ++current->async_group;
+}
+void async_wait(int groups_left) {
+    Thread* t = current;
+    if (!t || !t->log) return;
+    Busy busy;
+    auto& all = t->warp->block->in_flight;
+    all.erase(std::remove_if(all.begin(), all.end(), [&](const InFlight& f) {
+        return f.thread == t->index && (int64_t)f.group < (int64_t)t->async_group - groups_left;
+    }), all.end());
+}
+
+// ------------------------------------------------------------------ steps
+static void step(Thread* t, const void* pc) {
+    Log& log = *t->log;
+    if (log.n_steps >= Log::STEPS || log.n_accesses >= Log::ACCESSES) park(State::FULL);
+    uint32_t deep = t->depth > 254 ? 0 : 255 - t->depth;
+    log.step[log.n_steps++] = deep << 24 | ((uint32_t)((uintptr_t)pc - run->code) & 0xffffff);
+}
+
+// ------------------------------------------------------------------ what UBSan tells of the source
+struct SourceLocation { const char* file; uint32_t line, column; };
+struct TypeDescriptor { uint16_t kind, info; char name[1]; };
+struct OutOfBoundsData { SourceLocation where; TypeDescriptor* array; TypeDescriptor* index; };
+struct OverflowData { SourceLocation where; TypeDescriptor* type; };
+struct TypeMismatchData { SourceLocation where; TypeDescriptor* type; unsigned char log_alignment, check; };
+
+static laptop_error source_error(const char* kind, const char* reason, const SourceLocation& where, const void* pc) {
+    laptop_error e = make_error(kind, reason, pc, 0);
+    e.file = where.file;
+    e.line = where.line;
+    e.column = where.column;
+    return e;
+}
+
+static void bad_index(OutOfBoundsData* data, uintptr_t index, const void* pc) {
+    if (!current) return;
+    if (pending) resolve_pending();
+    laptop_error e = source_error("out of bounds", "index", data->where, pc);
+    int bits = 1 << (data->index->info >> 1);
+    e.offset = data->index->info & 1 && bits < 64 ? (int64_t)((uint64_t)index << (64 - bits)) >> (64 - bits)
+                                                  : (int64_t)index;
+    run->detail = data->array->name;
+    e.detail = run->detail.c_str();
+    fail(e);
+}
+}  // namespace laptop
+
+using namespace laptop;
+extern "C" {
+
+#define HOOKS(size)                                                                                            \
+    void __tsan_read##size(void* p) { touch((uintptr_t)p, size, 0, false, PC); }                               \
+    void __tsan_write##size(void* p) { touch((uintptr_t)p, size, 1, false, PC); }                              \
+    void __tsan_volatile_read##size(void* p) { touch((uintptr_t)p, size, 0, true, PC); }                       \
+    void __tsan_volatile_write##size(void* p) { touch((uintptr_t)p, size, 1, true, PC); }                      \
+    void __tsan_read_write##size(void* p) { touch((uintptr_t)p, size, 0, false, PC), touch((uintptr_t)p, size, 1, false, PC); }
+HOOKS(1) HOOKS(2) HOOKS(4) HOOKS(8) HOOKS(16)
+// Types whose alignment is less than their size: struct { int a, b; }.
+#define UNALIGNED(size)                                                                                        \
+    void __tsan_unaligned_read##size(void* p) { touch_range((uintptr_t)p, size, 0, PC); }                      \
+    void __tsan_unaligned_write##size(void* p) { touch_range((uintptr_t)p, size, 1, PC); }                     \
+    void __tsan_unaligned_volatile_read##size(void* p) { touch_range((uintptr_t)p, size, 0, PC); }             \
+    void __tsan_unaligned_volatile_write##size(void* p) { touch_range((uintptr_t)p, size, 1, PC); }
+UNALIGNED(2) UNALIGNED(4) UNALIGNED(8) UNALIGNED(16)
+void __tsan_read_range(void* p, size_t n) { touch_range((uintptr_t)p, n, 0, PC); }
+void __tsan_write_range(void* p, size_t n) { touch_range((uintptr_t)p, n, 1, PC); }
+void* __tsan_memcpy(void* to, const void* from, size_t n) {
+    touch_range((uintptr_t)from, n, 0, PC), touch_range((uintptr_t)to, n, 1, PC);
+    return memcpy(to, from, n);
+}
+void* __tsan_memmove(void* to, const void* from, size_t n) {
+    touch_range((uintptr_t)from, n, 0, PC), touch_range((uintptr_t)to, n, 1, PC);
+    return memmove(to, from, n);
+}
+void* __tsan_memset(void* to, int value, size_t n) {
+    touch_range((uintptr_t)to, n, 1, PC);
+    return memset(to, value, n);
+}
+void __tsan_init() {}
+void __tsan_vptr_update(void**, void*) {}
+void __tsan_vptr_read(void**) {}
+void __tsan_ignore_thread_begin() {}
+void __tsan_ignore_thread_end() {}
+
+void __tsan_func_entry(void* return_address) {
+    Thread* t = current;
+    if (!t || !t->log) return;
+    if (t->depth < 64) t->returns[t->depth] = return_address;
+    ++t->depth;
+}
+void __tsan_func_exit() {
+    Thread* t = current;
+    if (!t || !t->log) return;
+    --t->depth;
+    if (t->depth > 0) step(t, t->returns[t->depth < 64 ? t->depth : 63]);
+}
+void __sanitizer_cov_trace_pc() {
+    Thread* t = current;
+    if (t && t->log) step(t, PC);
+}
+
+// std::atomic and the guards of static locals. One thread runs at a time, so a plain access will do.
+#define ATOMICS(bits, T)                                                                                       \
+    T __tsan_atomic##bits##_load(const volatile T* p, int) { return *p; }                                      \
+    void __tsan_atomic##bits##_store(volatile T* p, T v, int) { *p = v; }                                      \
+    T __tsan_atomic##bits##_exchange(volatile T* p, T v, int) {                                                \
+        will_update((void*)p, sizeof(T), PC); T old = *p; *p = v; return old; }                                \
+    T __tsan_atomic##bits##_fetch_add(volatile T* p, T v, int) {                                               \
+        will_update((void*)p, sizeof(T), PC); T old = *p; *p = (T)(old + v); return old; }                     \
+    T __tsan_atomic##bits##_fetch_sub(volatile T* p, T v, int) {                                               \
+        will_update((void*)p, sizeof(T), PC); T old = *p; *p = (T)(old - v); return old; }                     \
+    T __tsan_atomic##bits##_fetch_and(volatile T* p, T v, int) {                                               \
+        will_update((void*)p, sizeof(T), PC); T old = *p; *p = old & v; return old; }                          \
+    T __tsan_atomic##bits##_fetch_or(volatile T* p, T v, int) {                                                \
+        will_update((void*)p, sizeof(T), PC); T old = *p; *p = old | v; return old; }                          \
+    T __tsan_atomic##bits##_fetch_xor(volatile T* p, T v, int) {                                               \
+        will_update((void*)p, sizeof(T), PC); T old = *p; *p = old ^ v; return old; }                          \
+    int __tsan_atomic##bits##_compare_exchange_strong(volatile T* p, T* expected, T v, int, int) {             \
+        will_update((void*)p, sizeof(T), PC);                                                                  \
+        if (*p == *expected) { *p = v; return 1; }                                                             \
+        *expected = *p;                                                                                        \
+        return 0; }                                                                                            \
+    int __tsan_atomic##bits##_compare_exchange_weak(volatile T* p, T* expected, T v, int a, int b) {           \
+        return __tsan_atomic##bits##_compare_exchange_strong(p, expected, v, a, b); }                          \
+    T __tsan_atomic##bits##_compare_exchange_val(volatile T* p, T expected, T v, int a, int b) {               \
+        __tsan_atomic##bits##_compare_exchange_strong(p, &expected, v, a, b); return expected; }
+ATOMICS(8, uint8_t) ATOMICS(16, uint16_t) ATOMICS(32, uint32_t) ATOMICS(64, uint64_t)
+void __tsan_atomic_thread_fence(int) { memory_fence(true); }
+void __tsan_atomic_signal_fence(int) {}
+
+void __ubsan_handle_out_of_bounds(OutOfBoundsData* data, uintptr_t index) { bad_index(data, index, PC); }
+void __ubsan_handle_out_of_bounds_abort(OutOfBoundsData* data, uintptr_t index) { bad_index(data, index, PC); }
+static void bad_division(OverflowData* data, uintptr_t divisor, const void* pc) {
+    if (!current) return;
+    fail(source_error("division by zero", divisor == 0 ? "" : "overflow", data->where, pc));
+}
+void __ubsan_handle_divrem_overflow(OverflowData* data, uintptr_t, uintptr_t b) { bad_division(data, b, PC); }
+void __ubsan_handle_divrem_overflow_abort(OverflowData* data, uintptr_t, uintptr_t b) { bad_division(data, b, PC); }
+static void bad_pointer(TypeMismatchData* data, uintptr_t address, const void* pc) {
+    Thread* t = current;
+    size_t alignment = (size_t)1 << data->log_alignment;
+    if (!t || !t->log || address - (uintptr_t)t->stack.low < STACK_BYTES || address % alignment == 0) return;
+    find(address, 1, 0, pc);     // if it is out of bounds, that is the better message
+    misaligned(address, alignment, data->check == 1 ? 1 : 0, pc);
+}
+void __ubsan_handle_type_mismatch_v1(TypeMismatchData* data, uintptr_t p) { bad_pointer(data, p, PC); }
+void __ubsan_handle_type_mismatch_v1_abort(TypeMismatchData* data, uintptr_t p) { bad_pointer(data, p, PC); }
+}

@@ -1,0 +1,231 @@
+// One launch, from its description to its result.
+#include <dlfcn.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <mutex>
+#include <new>
+
+#include "runtime.h"
+#include "runtime_signals.h"
+
+namespace laptop {
+
+struct Result : laptop_result {
+    std::unique_ptr<Run> run;
+    std::vector<laptop_site> site_list;
+};
+
+static std::recursive_mutex one_at_a_time;       // Python may launch from several threads
+
+// ------------------------------------------------------------------ errors
+laptop_error make_error(const char* kind, const char* reason, const void* pc, int action) {
+    laptop_error e = {};
+    e.kind = kind;
+    e.reason = reason;
+    e.memory = -1;
+    if (current) {
+        e.who = party(current, code_offset(pc), action);
+        e.has_thread = 1;
+    }
+    return e;
+}
+
+void fail(const laptop_error& e) {
+    bool decided = !strcmp(e.kind, "race") || !strcmp(e.kind, "uninitialized") || !strcmp(e.kind, "timeout");
+    if (current && run->sanitizing && !decided && uninitialised_read_of(current)) {
+        // It may follow from the uninitialised read, and that in turn may be half of a race: let the others
+        // go on to the end of the interval, where that is decided.
+        pending = false;
+        finish_thread();
+    }
+    run->error = e;
+    if (e.detail && e.detail != run->detail.c_str()) {
+        Busy busy;
+        run->detail = e.detail;
+    }
+    if (e.detail) run->error.detail = run->detail.c_str();
+    pending = false;
+    escape();
+}
+
+void assert_failed(const char* expression, const char* file, int line) {
+    if (!current) {
+        fprintf(stderr, "%s:%d: assertion failed: %s\n", file, line, expression);
+        abort();
+    }
+    laptop_error e = make_error("assertion", "assert", nullptr, 0);
+    e.file = file;
+    e.line = (uint32_t)line;
+    e.detail = expression;
+    fail(e);
+}
+
+void trap(const char* what, const void* site) {
+    if (!current) abort();
+    laptop_error e = make_error("assertion", "trap", site, 0);
+    e.detail = what;
+    fail(e);
+}
+
+int print(const char* format, ...) {
+    va_list values;
+    va_start(values, format);
+    int n;
+    if (!current) {
+        n = vprintf(format, values);
+    } else {
+        Busy busy;
+        char text[4096];
+        n = vsnprintf(text, sizeof text, format, values);
+        constexpr size_t LIMIT = 1 << 20;        // what a GPU's buffer holds
+        if (n > 0 && run->printed.size() < LIMIT) {
+            run->printed.append(text, (size_t)n < sizeof text ? (size_t)n : sizeof text - 1);
+            if (run->printed.size() >= LIMIT) run->printed += "\n(the kernel printed more than 1 MiB: the rest is dropped)\n";
+        }
+    }
+    va_end(values);
+    return n;
+}
+
+// ------------------------------------------------------------------ is this a launch at all?
+static laptop_error bad_launch(const char* reason, int64_t value) {
+    laptop_error e = {};
+    e.kind = "bad launch";
+    e.reason = reason;
+    e.memory = -1;
+    e.offset = value;
+    return e;
+}
+
+static void check_sizes(const laptop_launch& l) {
+    static const uint64_t GRID[3] = {2147483647, 65535, 65535}, BLOCK[3] = {1024, 1024, 64};
+    for (int i = 0; i < 3; ++i) {
+        if (l.grid[i] == 0) fail(bad_launch("empty grid", i));
+        if (l.block[i] == 0) fail(bad_launch("empty block", i));
+        if (l.grid[i] > GRID[i]) fail(bad_launch("grid too large", l.grid[i]));
+    }
+    uint64_t threads = (uint64_t)l.block[0] * l.block[1] * l.block[2];
+    if (threads > 1024) fail(bad_launch("too many threads", (int64_t)threads));
+    for (int i = 0; i < 3; ++i) {
+        if (l.block[i] > BLOCK[i]) fail(bad_launch("block too large", l.block[i]));
+    }
+    if (l.max_threads && threads > (uint64_t)l.max_threads) fail(bad_launch("launch bounds", (int64_t)threads));
+    uint64_t limit = l.shared_limit ? l.shared_limit : 48 << 10;
+    if (l.shared_bytes > limit) fail(bad_launch("too much shared memory", (int64_t)l.shared_bytes));
+}
+
+// ------------------------------------------------------------------ the launch
+static void perform(const laptop_launch& l) {
+    check_sizes(l);
+    run->entry = l.entry;
+    run->n_threads = l.block[0] * l.block[1] * l.block[2];
+    run->n_blocks = (uint64_t)l.grid[0] * l.grid[1] * l.grid[2];
+    run->random = l.seed * 2654435769u + 0x9e3779b97f4a7c15ull;
+    read_symbols();
+    map_arrays();
+    if (run->traced) run->logs.resize(32);
+    if (run->sanitizing) start_sanitizing();
+    run_grid();
+    if (run->sanitizing) end_sanitizing();
+    copy_back();
+}
+
+static void collect(Result& result) {
+    Run& r = *result.run;
+    static_cast<laptop_result&>(result) = {};
+    result.error = r.error;
+    result.interrupted = was_interrupted() && !r.error.kind;
+    result.printed = r.printed.c_str();
+    result.memories = r.memories.data();
+    result.n_memories = r.memories.size();
+    result.n_unique = 0;
+    for (Site& s : r.sites) result.n_unique = std::max<uint64_t>(result.n_unique, s.unique.size());
+    for (Site& s : r.sites) {
+        if (!s.unique.empty()) s.counts.unique = s.unique.data();
+        result.site_list.push_back(s.counts);
+    }
+    result.sites = result.site_list.data();
+    result.n_sites = result.site_list.size();
+    for (int i = 0; i < LAPTOP_CLASSES; ++i) result.unique_sectors[i] = r.unique_count[i];
+    result.atomic_addresses[LAPTOP_GLOBAL_ATOMIC] = r.atomic_word_count;
+    result.barriers = r.barriers;
+    result.steps = r.steps;
+    result.divergent_steps = r.divergent_steps;
+    result.requests = r.requests.data();
+    result.n_requests = r.requests.size();
+    result.shared_bytes = r.shared_bytes;
+    result.notes = r.notes.data();
+    result.n_notes = r.notes.size();
+}
+
+static Result* run_once(const laptop_launch& l) {
+    std::lock_guard<std::recursive_mutex> lock(one_at_a_time);
+    Result* result = new Result;
+    result->run.reset(new Run);
+    Run* outer = run;
+    run = result->run.get();
+    run->launch = &l;
+    run->profiling = l.mode & LAPTOP_PROFILE;
+    run->sanitizing = l.mode & LAPTOP_SANITIZE;
+    run->traced = l.mode != LAPTOP_PLAIN;
+    {
+        Signals signals;
+        if (sigsetjmp(way_out, 1) == 0) {
+            try {
+                perform(l);
+            } catch (const std::bad_alloc&) {
+                run->error = bad_launch("out of memory", 0);
+            }
+        }
+        current = nullptr;
+    }
+    unmap_arrays();
+    run->blocks.clear();
+    run->logs.clear();
+    collect(*result);
+    run->launch = nullptr;
+    run = outer;
+    return result;
+}
+
+// ------------------------------------------------------------------ launches from host code
+static int last_launch_error = 0;
+int& last_error() { return last_launch_error; }
+
+int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
+                     void (*entry)(void**), void* argument) {
+    if (run) fail(make_error("bad launch", "from a kernel", nullptr, 0));
+    laptop_launch l = {};
+    l.entry = entry;
+    l.kernel = kernel;
+    memcpy(l.grid, grid, sizeof l.grid);
+    memcpy(l.block, block, sizeof l.block);
+    l.shared_bytes = shared_bytes;
+    l.shared_limit = 99 << 10;                   // host code asks for more with cudaFuncSetAttribute
+    void* args[1] = {argument};
+    int32_t none[1] = {-1};
+    l.args = args;
+    l.n_args = 1;
+    l.arg_array = none;
+    Result* result = run_once(l);
+    fputs(result->printed, stdout);
+    int code = result->error.kind ? 719 : 0;
+    if (code) fprintf(stderr, "%s: %s (%s)\n", kernel, result->error.kind, result->error.reason);
+    if (code) last_launch_error = code;
+    delete result;
+    return code;
+}
+
+void* device_malloc(size_t bytes) {
+    Busy busy;
+    void* p = nullptr;
+    return posix_memalign(&p, 256, bytes ? bytes : 256) == 0 ? p : nullptr;
+}
+void device_free(void* p) { free(p); }
+}  // namespace laptop
+
+extern "C" laptop_result* laptop_run(const laptop_launch* launch) { return laptop::run_once(*launch); }
+extern "C" void laptop_free(laptop_result* result) { delete static_cast<laptop::Result*>(result); }

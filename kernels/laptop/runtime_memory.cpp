@@ -1,0 +1,413 @@
+// Which bytes a kernel may touch, and what they are called. In a traced run every array lives in its own
+// stretch of an arena of addresses, with a guard at least as long as itself on both sides: an index gone
+// wrong lands in a guard that knows its array. Shared arrays have red zones in between, of multiples of
+// 128 bytes, so that the banks are those of the real layout.
+#include <elf.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "runtime.h"
+
+#if !defined(MAP_ANONYMOUS)
+#define MAP_ANONYMOUS MAP_ANON
+#endif
+#if !defined(MAP_NORESERVE)
+#define MAP_NORESERVE 0
+#endif
+#include <cxxabi.h>
+#include <dlfcn.h>
+
+namespace laptop {
+
+constexpr size_t SLOT = 1 << 20;
+
+static size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
+
+static void* reserve(size_t bytes, bool usable) {
+    int access = usable ? PROT_READ | PROT_WRITE : PROT_NONE;
+    void* p = mmap(nullptr, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (p == MAP_FAILED) fail(make_error("bad launch", "out of memory", nullptr, 0));
+    return p;
+}
+
+// ------------------------------------------------------------------ arrays
+static void map_in_place() {
+    const laptop_launch& l = *run->launch;
+    for (int i = 0; i < l.n_args; ++i) {
+        int a = l.arg_array[i];
+        if (a < 0) continue;
+        const laptop_array& array = l.arrays[a];
+        run->pointers[i] = array.storage < 0 ? nullptr : (char*)l.storages[array.storage].host + array.offset;
+    }
+}
+
+// The part of each storage that some array of this launch covers, at a multiple of 256 as cudaMalloc gives.
+static void plan_storages() {
+    const laptop_launch& l = *run->launch;
+    run->storages.resize(l.n_storages);
+    for (int s = 0; s < l.n_storages; ++s) {
+        uint64_t from = UINT64_MAX, to = 0;
+        for (int a = 0; a < l.n_arrays; ++a) {
+            if (l.arrays[a].storage != s) continue;
+            from = std::min(from, l.arrays[a].offset);
+            to = std::max(to, l.arrays[a].offset + l.arrays[a].bytes);
+        }
+        if (from > to) from = to = 0;
+        Storage& storage = run->storages[s];
+        storage.from = from / 256 * 256;
+        storage.bytes = to - storage.from;
+    }
+}
+
+static void map_arena() {
+    const laptop_launch& l = *run->launch;
+    plan_storages();
+    size_t total = 0;
+    std::vector<size_t> start;
+    for (Storage& s : run->storages) {
+        size_t guard = up(std::max<size_t>(s.bytes, SLOT), SLOT);
+        // A different cache line for each array's start: all at multiples of a MiB would evict each other.
+        size_t stagger = start.size() % 16 * 4352;
+        start.push_back(total + guard + stagger);
+        total += guard + up(s.bytes + stagger, SLOT) + guard;
+    }
+    if (total == 0) return;
+    char* base = (char*)reserve(total + SLOT, false);
+    run->arena = up((uintptr_t)base, SLOT);
+    run->arena_bytes = total;
+    munmap(base, run->arena - (uintptr_t)base);
+    munmap((char*)run->arena + total, (uintptr_t)base + SLOT - run->arena);
+    run->storage_at.resize(total / SLOT);
+    size_t slot = 0;
+    for (size_t i = 0; i < run->storages.size(); ++i) {
+        Storage& s = run->storages[i];
+        size_t guard = up(std::max<size_t>(s.bytes, SLOT), SLOT);
+        size_t slots = (2 * guard + up(s.bytes + i % 16 * 4352, SLOT)) / SLOT;
+        for (size_t k = 0; k < slots; ++k) run->storage_at[slot++] = (uint16_t)i;
+        s.data = run->arena + start[i];
+        uintptr_t page = s.data / 65536 * 65536;
+        if (s.bytes) {
+            mprotect((void*)page, up(s.data + s.bytes - page, 65536), PROT_READ | PROT_WRITE);
+            memcpy((void*)s.data, (char*)l.storages[i].host + s.from, s.bytes);
+        }
+        s.region.space = LAPTOP_IN_GLOBAL;
+        s.region.low = s.data;
+        s.region.bytes = s.bytes;
+        if (l.storages[i].initialised && s.bytes) {
+            s.region.initialised = (uint8_t*)reserve(s.bytes, true);
+            memcpy(s.region.initialised, l.storages[i].initialised + s.from, s.bytes);
+        }
+    }
+    for (int a = 0; a < l.n_arrays; ++a) {
+        if (l.arrays[a].storage < 0) continue;
+        Storage& s = run->storages[l.arrays[a].storage];
+        uint64_t low = s.data + (l.arrays[a].offset - s.from);
+        s.views.push_back({low, low + l.arrays[a].bytes, a});
+        if (l.arrays[a].itemsize < s.region.grain) s.region.grain = l.arrays[a].itemsize == 2 ? 2 : 1;
+    }
+    for (int i = 0; i < l.n_args; ++i) {
+        int a = l.arg_array[i];
+        if (a < 0 || l.arrays[a].storage < 0) continue;
+        Storage& s = run->storages[l.arrays[a].storage];
+        run->pointers[i] = (void*)(s.data + (l.arrays[a].offset - s.from));
+    }
+}
+
+void map_arrays() {
+    const laptop_launch& l = *run->launch;
+    for (int a = 0; a < l.n_arrays; ++a) {
+        run->memories.push_back({l.arrays[a].name, LAPTOP_IN_GLOBAL, a, l.arrays[a].itemsize, l.arrays[a].bytes, 0});
+    }
+    run->pointers.assign(l.n_args, nullptr);
+    run->args.assign(l.args, l.args + l.n_args);
+    if (run->traced) {
+        map_arena();
+    } else {
+        map_in_place();
+    }
+    for (int i = 0; i < l.n_args; ++i) {
+        if (l.arg_array[i] >= 0) run->args[i] = &run->pointers[i];
+    }
+}
+
+// Only what changed: a tensor that the kernel reads may live in a file that cannot be written.
+void copy_back() {
+    const laptop_launch& l = *run->launch;
+    for (size_t i = 0; i < run->storages.size(); ++i) {
+        Storage& s = run->storages[i];
+        char* host = (char*)l.storages[i].host + s.from;
+        for (size_t at = 0; at < s.bytes; at += 4096) {
+            size_t n = std::min<size_t>(4096, s.bytes - at);
+            if (memcmp(host + at, (char*)s.data + at, n) != 0) memcpy(host + at, (char*)s.data + at, n);
+        }
+        if (s.region.initialised) memcpy(l.storages[i].initialised + s.from, s.region.initialised, s.bytes);
+    }
+}
+
+static void free_region(Region& r) {
+    if (r.cells) munmap(r.cells, r.bytes * sizeof(Cell));
+    r.cells = nullptr;
+}
+
+void unmap_arrays() {
+    for (Storage& s : run->storages) {
+        free_region(s.region);
+        if (s.region.initialised) munmap(s.region.initialised, s.region.bytes);
+    }
+    for (Symbol& s : run->symbols) free_region(s.region);
+    for (SharedArray& a : run->shared) free_region(a.region);
+    if (run->arena_bytes) munmap((void*)run->arena, run->arena_bytes);
+}
+
+// Room for one cell a byte, of which only touched pages exist; a grain of 4 uses the first quarter.
+Cell* cells_of(Region& r) {
+    if (!r.cells) r.cells = (Cell*)reserve(r.bytes * sizeof(Cell), true);
+    return r.cells;
+}
+
+void refine(Region& r) {
+    Cell* cells = cells_of(r);
+    for (size_t i = r.bytes; i-- > 0;) cells[i] = cells[i / r.grain];
+    r.grain = 1;
+}
+
+// ------------------------------------------------------------------ shared memory
+void start_shared(Block& b) {
+    if (!b.shared) {
+        b.shared = (char*)reserve(SHARED_SPAN, true);
+        if (run->traced) b.shared_initialised = (uint8_t*)reserve(SHARED_SPAN, true);
+    }
+    memset(b.shared, 0xff, run->shared_used);                // NaN, -1: what nobody wrote is seen
+    if (b.shared_initialised) memset(b.shared_initialised, 0, run->shared_used);
+}
+
+void free_shared(Block& b) {
+    if (b.shared) munmap(b.shared, SHARED_SPAN);
+    if (b.shared_initialised) munmap(b.shared_initialised, SHARED_SPAN);
+    if (b.shared_in_flight) munmap(b.shared_in_flight, SHARED_SPAN);
+}
+
+static SharedArray& place_shared(const char* name, int line, const char* function, size_t bytes, size_t align) {
+    Busy busy;
+    SharedArray a = {};
+    a.name = name, a.line = line, a.function = function, a.bytes = bytes, a.align = align;
+    a.offset = up(run->shared_bytes, std::max<size_t>(align, 1));
+    size_t zone = up(std::max<size_t>(bytes, 1024), 128);
+    // Same offset modulo 128 as without the zones; the next start is a zone behind the last end.
+    a.position = up(run->shared_used, 128) + zone + a.offset % 128;
+    size_t end = a.position + bytes;
+    uint64_t limit = run->launch->shared_limit ? run->launch->shared_limit : 48 << 10;
+    if (a.offset + bytes > limit || end + zone > SHARED_SPAN) {
+        laptop_error e = make_error("bad launch", "too much shared memory", nullptr, 0);
+        e.offset = (int64_t)(a.offset + bytes);
+        fail(e);
+    }
+    a.region.space = LAPTOP_IN_SHARED;
+    a.region.low = a.position;
+    a.region.bytes = bytes;
+    a.region.grain = align >= 4 ? 4 : align == 2 ? 2 : 1;
+    a.region.memory = (int32_t)run->memories.size();
+    run->memories.push_back({name, LAPTOP_IN_SHARED, -1, (uint32_t)align, bytes, a.offset});
+    size_t old_used = run->shared_used;
+    run->shared_bytes = a.offset + bytes;
+    run->shared_used = up(end + zone, 128);
+    run->shared_at.resize(run->shared_used / 128);
+    for (size_t i = old_used / 128; i < run->shared_at.size(); ++i) run->shared_at[i] = (int16_t)run->shared.size();
+    Block& b = *current->warp->block;
+    memset(b.shared + old_used, 0xff, run->shared_used - old_used);
+    run->shared.push_back(a);
+    return run->shared.back();
+}
+
+void* shared(const char* name, int line, size_t bytes, size_t align, const char* function) {
+    if (!current) return nullptr;
+    for (SharedArray& a : run->shared) {
+        if (a.line == line && a.function == function && a.name == name && a.bytes == bytes) {
+            return current->warp->block->shared + a.position;
+        }
+    }
+    return current->warp->block->shared + place_shared(name, line, function, bytes, align).position;
+}
+
+// Every extern __shared__ declaration names the same memory; the first one's type is its grain.
+void* dynamic_shared(const char* name, size_t itemsize) {
+    if (!current) return nullptr;
+    for (SharedArray& a : run->shared) {
+        if (!a.function) return current->warp->block->shared + a.position;
+    }
+    size_t position = up(run->shared_bytes, 16);
+    run->shared_bytes = position;
+    size_t align = std::min<size_t>(itemsize, 16);
+    return current->warp->block->shared + place_shared(name, 0, nullptr, run->launch->shared_bytes, align).position;
+}
+
+// ------------------------------------------------------------------ __device__ and __constant__ variables
+static void read_image(const char* data, size_t size) {
+#if !defined(__APPLE__)
+    const Elf64_Ehdr* elf = (const Elf64_Ehdr*)data;
+    if (size < sizeof *elf || memcmp(elf->e_ident, ELFMAG, SELFMAG) != 0) return;
+    const Elf64_Phdr* segments = (const Elf64_Phdr*)(data + elf->e_phoff);
+    for (int i = 0; i < elf->e_phnum; ++i) {
+        if (segments[i].p_type != PT_LOAD) continue;
+        run->image_high = std::max(run->image_high, run->code + segments[i].p_vaddr + segments[i].p_memsz);
+    }
+    const Elf64_Shdr* sections = (const Elf64_Shdr*)(data + elf->e_shoff);
+    for (int i = 0; i < elf->e_shnum; ++i) {
+        if (sections[i].sh_type != SHT_SYMTAB) continue;
+        const Elf64_Sym* symbols = (const Elf64_Sym*)(data + sections[i].sh_offset);
+        const char* names = data + sections[sections[i].sh_link].sh_offset;
+        for (size_t k = 0; k < sections[i].sh_size / sizeof *symbols; ++k) {
+            const Elf64_Sym& s = symbols[k];
+            if (ELF64_ST_TYPE(s.st_info) != STT_OBJECT || s.st_size == 0 || s.st_shndx >= elf->e_shnum) continue;
+            Symbol symbol = {};
+            symbol.low = run->code + s.st_value;
+            symbol.bytes = s.st_size;
+            int status;
+            char* plain = abi::__cxa_demangle(names + s.st_name, nullptr, nullptr, &status);
+            symbol.name = status == 0 ? plain : names + s.st_name;
+            free(plain);
+            symbol.writable = sections[s.st_shndx].sh_flags & SHF_WRITE;
+            symbol.constant = !symbol.writable || ELF64_ST_VISIBILITY(s.st_other) == STV_PROTECTED;
+            symbol.region.space = LAPTOP_IN_MODULE;
+            symbol.region.low = symbol.low;
+            symbol.region.bytes = symbol.bytes;
+            symbol.region.constant = symbol.constant;
+            run->symbols.push_back(symbol);
+        }
+    }
+    std::sort(run->symbols.begin(), run->symbols.end(),
+              [](const Symbol& a, const Symbol& b) { return a.low < b.low; });
+#endif
+}
+
+void read_symbols() {
+    Dl_info info;
+    if (!dladdr((void*)run->launch->entry, &info)) return;
+    run->code = run->image_low = (uintptr_t)info.dli_fbase;
+    run->image_high = run->code + (16 << 20);
+    if (!run->traced) return;
+    int file = open(info.dli_fname, O_RDONLY);
+    struct stat st;
+    if (file < 0) return;
+    if (fstat(file, &st) == 0 && st.st_size > 0) {
+        void* data = mmap(nullptr, st.st_size, PROT_READ, MAP_PRIVATE, file, 0);
+        if (data != MAP_FAILED) {
+            run->image_high = 0;
+            read_image((const char*)data, st.st_size);
+            munmap(data, st.st_size);
+        }
+    }
+    close(file);
+}
+
+static Region* module_region(Symbol& s) {
+    if (s.region.memory < 0) {
+        Busy busy;
+        s.region.memory = (int32_t)run->memories.size();
+        run->memories.push_back({s.name.c_str(), LAPTOP_IN_MODULE, -1, 0, s.bytes, 0});
+    }
+    return &s.region;
+}
+
+// ------------------------------------------------------------------ address -> object
+static void out_of_bounds(const char* reason, int memory, int64_t offset, size_t size, int action, const void* pc) {
+    laptop_error e = make_error("out of bounds", reason, pc, action);
+    e.memory = memory;
+    e.offset = offset;
+    e.size = (uint32_t)size;
+    fail(e);
+}
+
+static const View& nearest_view(const Storage& s, uintptr_t address) {
+    const View* best = &s.views[0];
+    uint64_t distance = UINT64_MAX;
+    for (const View& v : s.views) {
+        uint64_t d = address < v.low ? v.low - address : address >= v.high ? address - v.high + 1 : 0;
+        if (d < distance) best = &v, distance = d;
+    }
+    return *best;
+}
+
+static Found find_global(uintptr_t address, size_t size, int action, const void* pc) {
+    Storage& s = run->storages[run->storage_at[(address - run->arena) / SLOT]];
+    for (const View& v : s.views) {
+        if (address >= v.low && address + size <= v.high) return {&s.region, s.data};
+    }
+    if (s.views.empty()) out_of_bounds("nowhere", -1, 0, size, action, pc);
+    const View& v = nearest_view(s, address);
+    out_of_bounds("array", v.array, (int64_t)(address - v.low), size, action, pc);
+    return {};
+}
+
+static Found find_shared(uintptr_t address, size_t size, int action, const void* pc) {
+    size_t at = address - (uintptr_t)current->warp->block->shared;
+    if (at / 128 >= run->shared_at.size()) out_of_bounds("beyond shared", -1, 0, size, action, pc);
+    SharedArray& a = run->shared[run->shared_at[at / 128]];
+    if (at < a.position || at + size > a.position + a.bytes) {
+        out_of_bounds("array", a.region.memory, (int64_t)(at - a.position), size, action, pc);
+    }
+    return {&a.region, (uintptr_t)current->warp->block->shared + a.position};
+}
+
+static Found find_module(uintptr_t address, size_t size, int action, const void* pc) {
+    auto after = std::upper_bound(run->symbols.begin(), run->symbols.end(), address,
+                                  [](uintptr_t a, const Symbol& s) { return a < s.low; });
+    if (after != run->symbols.begin()) {
+        Symbol& s = *(after - 1);
+        if (address + size <= s.low + s.bytes) return {module_region(s), s.low};
+        if (s.writable && address < s.low + s.bytes + 65536) {
+            out_of_bounds("array", module_region(s)->memory, (int64_t)(address - s.low), size, action, pc);
+        }
+    }
+    return {nullptr, 0};         // a string, a table of the compiler's
+}
+
+Found find(uintptr_t address, size_t size, int action, const void* pc) {
+    if (address - (uintptr_t)current->warp->block->shared < SHARED_SPAN) {
+        return find_shared(address, size, action, pc);
+    }
+    if (address - run->arena < run->arena_bytes) return find_global(address, size, action, pc);
+    if (address >= run->image_low && address < run->image_high) return find_module(address, size, action, pc);
+    // The variables of the runtime that the headers name.
+    Dl_info info, mine;
+    if (dladdr((void*)&find, &mine) && dladdr((void*)address, &info) && info.dli_fbase == mine.dli_fbase) {
+        return {nullptr, 0};
+    }
+    for (auto& b : run->blocks) {
+        for (Thread& t : b->threads) {
+            if (address - (uintptr_t)t.stack.low >= STACK_BYTES) continue;
+            out_of_bounds("another thread's local memory", -1, 0, size, action, pc);
+        }
+    }
+    out_of_bounds(address < 65536 ? "null" : "nowhere", -1, (int64_t)address, size, action, pc);
+    return {nullptr, 0};
+}
+
+// The object that holds an address already known to be good, and the distance from its start.
+int32_t memory_at(const Block& b, uintptr_t address, int64_t* offset) {
+    if (address - run->arena < run->arena_bytes) {
+        const Storage& s = run->storages[run->storage_at[(address - run->arena) / SLOT]];
+        const View& v = nearest_view(s, address);
+        *offset = (int64_t)(address - v.low);
+        return v.array;
+    }
+    size_t at = address - (uintptr_t)b.shared;
+    if (at < SHARED_SPAN) {
+        const SharedArray& a = run->shared[run->shared_at[at / 128]];
+        *offset = (int64_t)(at - a.position);
+        return a.region.memory;
+    }
+    for (const Symbol& s : run->symbols) {
+        if (address - s.low >= s.bytes) continue;
+        *offset = (int64_t)(address - s.low);
+        return s.region.memory;
+    }
+    *offset = 0;
+    return -1;
+}
+}  // namespace laptop

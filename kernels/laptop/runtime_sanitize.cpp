@@ -1,0 +1,317 @@
+// Races and uninitialised reads. Each stretch of 4 bytes (1 or 2 where the type or an access is narrower)
+// remembers its last writer and two of its last readers: in which interval between barriers, by which
+// thread, at which of that thread's warp synchronisations. Two accesses of one place are ordered by
+// __syncthreads, by __syncwarp among its lanes, by grid.sync, or by fence - atomic - atomic; by nothing
+// else. A shuffle orders no memory.
+#include <string.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "runtime.h"
+
+namespace laptop {
+
+// ------------------------------------------------------------------ marks
+constexpr uint64_t ATOMIC_BIT = 1ull << 21, CLOCK_MASK = ATOMIC_BIT - 1;
+static uint32_t interval_of(uint64_t mark) { return (uint32_t)(mark >> 32); }
+static uint32_t thread_of(uint64_t mark) { return mark >> 22 & 1023; }
+
+static uint64_t mark_of(const Thread* t, bool atomic) {
+    return (uint64_t)t->warp->block->interval << 32 | (uint64_t)t->index << 22 | (atomic ? ATOMIC_BIT : 0) |
+           (t->clock & CLOCK_MASK);
+}
+
+// ------------------------------------------------------------------ fence - atomic - atomic
+struct Released {                // what an atomic variable carries from those who fenced and then updated it
+    std::vector<uint64_t> blocks;
+    uint32_t interval = 0;
+    uint64_t threads[16] = {};   // of the block that is in this interval
+};
+struct Acquired {
+    std::vector<uint64_t> blocks;
+    uint32_t interval = 0;
+    std::vector<uint64_t> threads;       // 16 words a thread
+    std::vector<uint8_t> fenced;         // by thread
+    bool any_fenced = false;
+};
+static std::unordered_map<uintptr_t, Released> released;
+static std::unordered_map<uint32_t, Acquired> acquired;      // by block
+static bool any_fence = false;
+
+static Acquired& mine(const Thread* t) {
+    Acquired& a = acquired[t->warp->block->linear];
+    if (a.threads.empty()) {
+        a.threads.resize(run->n_threads * 16);
+        a.fenced.resize(run->n_threads);
+        a.blocks.resize(run->n_blocks / 64 + 1);
+    }
+    if (a.interval != t->warp->block->interval) {
+        std::fill(a.threads.begin(), a.threads.end(), 0);
+        a.interval = t->warp->block->interval;
+    }
+    return a;
+}
+
+void fence(bool) {
+    if (!run->sanitizing || run->n_blocks > 65536) return;
+    Busy busy;
+    any_fence = true;
+    Acquired& a = mine(current);
+    a.fenced[current->index] = 1;
+    a.any_fenced = true;
+}
+
+void synchronise(uintptr_t address) {
+    if (!any_fence) return;
+    Busy busy;
+    Thread* t = current;
+    Acquired& a = mine(t);
+    auto found = released.find(address);
+    if (found == released.end() && !a.any_fenced) return;
+    Released& r = found == released.end() ? released[address] : found->second;
+    uint64_t* threads = &a.threads[t->index * 16];
+    if (r.blocks.empty()) r.blocks.resize(a.blocks.size());
+    if (r.interval == a.interval) {
+        for (int i = 0; i < 16; ++i) threads[i] |= r.threads[i];
+    } else {
+        memset(r.threads, 0, sizeof r.threads);
+        r.interval = a.interval;
+    }
+    for (size_t i = 0; i < a.blocks.size(); ++i) a.blocks[i] |= r.blocks[i];
+    if (a.any_fenced) {
+        uint32_t block = t->warp->block->linear;
+        for (size_t i = 0; i < a.blocks.size(); ++i) r.blocks[i] |= a.blocks[i];
+        r.blocks[block / 64] |= 1ull << (block % 64);
+    }
+    if (a.fenced[t->index]) {
+        for (int i = 0; i < 16; ++i) r.threads[i] |= threads[i];
+        r.threads[t->index / 64] |= 1ull << (t->index % 64);
+    }
+}
+
+static bool acquired_block(const Thread* t, uint32_t block) {
+    if (run->n_blocks > 65536) return true;      // too many to follow: no race is claimed
+    return any_fence && (mine(t).blocks[block / 64] >> (block % 64) & 1);
+}
+static bool acquired_thread(const Thread* t, uint32_t other) {
+    return any_fence && run->n_blocks <= 65536 && (mine(t).threads[t->index * 16 + other / 64] >> (other % 64) & 1);
+}
+
+// ------------------------------------------------------------------ order
+static bool unordered(uint64_t mark, const Thread* t, int space) {
+    uint32_t interval = interval_of(mark);
+    if (interval == 0) return false;
+    const Block& b = *t->warp->block;
+    if (interval == b.interval) {
+        uint32_t other = thread_of(mark);
+        if (other == t->index) return false;
+        if (other / 32 == t->index / 32 && t->warp->known[t->lane * 32 + other % 32] >= (mark & CLOCK_MASK)) {
+            return false;
+        }
+        return !acquired_thread(t, other);
+    }
+    if (space == LAPTOP_IN_SHARED) return false;
+    const Interval& i = run->intervals[interval];
+    return i.block != b.linear && i.grid_epoch == run->grid_epoch && !acquired_block(t, i.block);
+}
+
+// __syncwarp among `lanes`: each now knows what any of them knew.
+void warp_ordered(Warp& w, unsigned lanes) {
+    uint32_t all[32] = {};
+    for (unsigned l = lanes; l; l &= l - 1) {
+        int lane = __builtin_ctz(l);
+        for (int k = 0; k < 32; ++k) all[k] = std::max(all[k], w.known[lane * 32 + k]);
+    }
+    for (unsigned l = lanes; l; l &= l - 1) {
+        Thread* t = w.lanes[__builtin_ctz(l)];
+        all[t->lane] = t->clock++;
+    }
+    for (unsigned l = lanes; l; l &= l - 1) {
+        memcpy(&w.known[__builtin_ctz(l) * 32], all, sizeof all);
+    }
+}
+
+// ------------------------------------------------------------------ races
+struct Suspicion {               // a store that conflicts; an error only if it changes the value
+    uintptr_t address;
+    size_t size;
+    unsigned char before[16];
+    laptop_error error;
+};
+static Suspicion suspicion;
+bool pending = false;
+
+static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_action, const Found& f, uintptr_t address,
+                                 size_t size, int action, const void* pc) {
+    laptop_error e = make_error("race", "", pc, action);
+    const Block& b = *current->warp->block;
+    e.memory = memory_at(b, address, &e.offset);
+    e.size = (uint32_t)size;
+    Thread other = {};
+    Warp warp = {};
+    Block block = {};
+    uint32_t linear = run->intervals[interval_of(mark)].block;
+    const uint32_t* grid = run->launch->grid;
+    block.index[0] = linear % grid[0];
+    block.index[1] = linear / grid[0] % grid[1];
+    block.index[2] = linear / grid[0] / grid[1];
+    warp.block = &block;
+    other.warp = &warp;
+    other.index = thread_of(mark);
+    e.other = party(&other, mark_pc, mark & ATOMIC_BIT ? 2 : mark_action);
+    e.has_other = 1;
+    bool same_block = linear == b.linear;
+    e.reason = !same_block ? "between blocks"
+               : other.index / 32 == current->index / 32 ? "inside a warp" : "inside a block";
+    (void)f;
+    return e;
+}
+
+static bool written_before(const Found& f, uintptr_t address, size_t size) {
+    const uint8_t* init = nullptr;
+    if (f.region->space == LAPTOP_IN_SHARED) {
+        const Block& b = *current->warp->block;
+        init = b.shared_initialised + (address - (uintptr_t)b.shared);
+    } else if (f.region->initialised) {
+        init = f.region->initialised + (address - f.low);
+    }
+    return !init || std::all_of(init, init + size, [](uint8_t x) { return x != 0; });
+}
+
+static void suspect(const laptop_error& e, const Found& f, uintptr_t address, size_t size, int action) {
+    if (action != 1 || size > 16 || !written_before(f, address, size)) fail(e);
+    suspicion.address = address;
+    suspicion.size = size;
+    suspicion.error = e;
+    memcpy(suspicion.before, (void*)address, size);
+    pending = true;
+}
+
+void resolve_pending() {
+    pending = false;
+    if (memcmp(suspicion.before, (void*)suspicion.address, suspicion.size) != 0) fail(suspicion.error);
+    for (const laptop_error& n : run->notes) {
+        if (n.who.pc == suspicion.error.who.pc) return;
+    }
+    Busy busy;
+    suspicion.error.reason = "same value";
+    if (run->notes.size() < 16) run->notes.push_back(suspicion.error);
+}
+
+void race_check(Found f, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
+    Region& r = *f.region;
+    if (r.constant) return;
+    Cell* cells = cells_of(r);
+    if (size < r.grain) refine(r);
+    size_t first = (address - f.low) / r.grain, last = (address + size - 1 - f.low) / r.grain;
+    Thread* t = current;
+    bool atomic = action == 2 || (is_volatile && r.space != LAPTOP_IN_SHARED);
+    if (atomic) synchronise(address);
+    uint64_t me = mark_of(t, atomic);
+    uint32_t offset = code_offset(pc);
+    if (action == 0) {
+        for (Cell* c = cells + first; c <= cells + last; ++c) {
+            if (c->writer && unordered(c->writer, t, r.space) && !(atomic && c->writer & ATOMIC_BIT)) {
+                fail(race_between(c->writer, c->writer_pc, 1, f, address, size, action, pc));
+            }
+            if (atomic) continue;
+            // Two readers that are not ordered with each other; one of them is not the next writer.
+            int slot = c->reader[0] >> 22 == me >> 22 || !unordered(c->reader[0], t, r.space) ? 0 : 1;
+            if (slot == 1 && c->reader[1] >> 22 != me >> 22 && unordered(c->reader[1], t, r.space)) continue;
+            c->reader[slot] = me;
+            c->reader_pc[slot] = offset;
+        }
+        return;
+    }
+    bool suspected = false;
+    for (Cell* c = cells + first; c <= cells + last; ++c) {
+        for (int k = 0; k < 3 && !suspected; ++k) {
+            uint64_t mark = k == 0 ? c->writer : c->reader[k - 1];
+            if (!mark || !unordered(mark, t, r.space)) continue;
+            if (k == 0 && atomic && mark & ATOMIC_BIT) continue;
+            uint32_t mark_pc = k == 0 ? c->writer_pc : c->reader_pc[k - 1];
+            suspect(race_between(mark, mark_pc, k == 0, f, address, size, action, pc), f, address, size, action);
+            suspected = true;
+        }
+        c->writer = me;
+        c->writer_pc = offset;
+    }
+}
+
+// ------------------------------------------------------------------ uninitialised reads
+// Not an error yet: if another thread writes the place before the next barrier, it is a race, whichever of
+// the two came first in our order.
+struct Unwritten {
+    laptop_error error;
+    uint32_t block, thread;
+    bool in_shared;
+};
+static std::vector<Unwritten> unwritten;
+
+bool uninitialised_read_of(const Thread* t) {
+    return std::any_of(unwritten.begin(), unwritten.end(), [t](const Unwritten& u) {
+        return u.thread == t->index && u.block == t->warp->block->linear;
+    });
+}
+
+void init_check(Found f, uintptr_t address, size_t size, int action, const void* pc) {
+    uint8_t* init;
+    Block& b = *current->warp->block;
+    bool in_shared = f.region->space == LAPTOP_IN_SHARED;
+    if (in_shared) {
+        init = b.shared_initialised + (address - (uintptr_t)b.shared);
+    } else if (f.region->initialised) {
+        init = f.region->initialised + (address - f.low);
+    } else {
+        return;
+    }
+    if (action == 1) {
+        memset(init, 1, size);
+        return;
+    }
+    if (std::all_of(init, init + size, [](uint8_t x) { return x != 0; })) return;
+    if (action == 2) memset(init, 1, size);
+    if (unwritten.size() >= 64) return;
+    Busy busy;
+    Unwritten u;
+    u.error = make_error("uninitialized", in_shared ? "shared" : "global", pc, action);
+    u.error.memory = memory_at(b, address, &u.error.offset);
+    u.error.size = (uint32_t)size;
+    u.block = b.linear;
+    u.thread = current->index;
+    u.in_shared = in_shared;
+    unwritten.push_back(u);
+}
+
+void start_interval(Block& b) {
+    Busy busy;
+    b.interval = (uint32_t)run->intervals.size();
+    run->intervals.push_back({b.linear, run->grid_epoch});
+    for (Warp& w : b.warps) {
+        if (w.lanes[0]->clock < 1u << 20) continue;
+        std::fill(w.known.begin(), w.known.end(), 0);
+        for (Thread* t : w.lanes) {
+            if (t) t->clock = 1;
+        }
+    }
+}
+
+void end_interval(Block& b) {
+    for (const Unwritten& u : unwritten) {
+        if (u.in_shared && u.block == b.linear) fail(u.error);
+    }
+}
+
+void start_sanitizing() {
+    run->intervals.assign(1, Interval{0, 0});    // 0 means never
+    unwritten.clear();
+    released.clear();
+    acquired.clear();
+    any_fence = pending = false;
+}
+
+void end_sanitizing() {
+    if (!unwritten.empty()) fail(unwritten[0].error);
+}
+}  // namespace laptop

@@ -1,0 +1,487 @@
+// Who runs next. Blocks run one after the other; in a block, warp by warp; in a warp, each lane until it
+// waits for others. The order is fixed (or reversed, or drawn from a seed), so every run is the same run.
+#include <stdio.h>
+#include <string.h>
+
+#include <algorithm>
+
+#include "runtime.h"
+
+// Written before a thread gets the processor; the kernels' header declares them constant.
+struct Index { unsigned x, y, z; };
+Index threadIdx, blockIdx, blockDim, gridDim;
+
+namespace laptop {
+
+Run* run = nullptr;
+Thread* current = nullptr;
+static void* scheduler_sp = nullptr;
+
+static uint32_t draw(uint32_t below) {           // xorshift: the same on every machine
+    uint64_t& x = run->random;
+    x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+    return (uint32_t)((x >> 33) % below);
+}
+
+uint32_t code_offset(const void* pc) {
+    uintptr_t p = (uintptr_t)pc;
+    return p >= run->image_low && p < run->image_high ? (uint32_t)(p - run->code) : 0;
+}
+
+laptop_party party(const Thread* t, uint32_t pc, int action) {
+    laptop_party p = {};
+    memcpy(p.block, t->warp->block->index, sizeof p.block);
+    const uint32_t* size = run->launch->block;
+    p.thread[0] = t->index % size[0];
+    p.thread[1] = t->index / size[0] % size[1];
+    p.thread[2] = t->index / size[0] / size[1];
+    p.pc = pc;
+    p.action = action;
+    return p;
+}
+
+// ------------------------------------------------------------------ waiting
+void park(State state) {
+    if (pending) resolve_pending();
+    Thread* t = current;
+    t->state = state;
+    t->warp->ready &= ~(1u << t->lane);
+    if (state == State::FULL) t->warp->full |= 1u << t->lane;
+    leave_fiber(&t->sp, scheduler_sp);
+}
+
+// The last to arrive wakes the others and then queues up with them, so that lane 0 goes first again.
+static void give_way() {
+    if (pending) resolve_pending();
+    leave_fiber(&current->sp, scheduler_sp);
+}
+
+static void wake(Thread* t) {
+    t->state = State::READY;
+    t->warp->ready |= 1u << t->lane;
+}
+
+// ------------------------------------------------------------------ warp rendezvous
+static void release(Thread* t) {
+    if (!t->meeting) return;
+    t->meeting->readers &= ~(1u << t->lane);
+    t->meeting = nullptr;
+}
+
+static bool complete(Warp& w, Rendezvous& r) {
+    if (!r.open || (r.data.present & w.alive) != (r.mask & w.alive)) return false;
+    r.open = false;
+    r.readers = r.data.present;
+    if (r.orders_memory && run->sanitizing) warp_ordered(w, r.data.present);
+    return true;
+}
+
+static Rendezvous& meeting_for(Warp& w, unsigned mask, Operation operation, unsigned lane) {
+    Rendezvous* unused = nullptr;
+    for (auto& r : w.meetings) {
+        if (r->open && r->mask == mask && r->operation == operation && !(r->data.present >> lane & 1)) return *r;
+        if (!r->open && r->readers == 0) unused = r.get();
+    }
+    if (!unused) {
+        Busy busy;
+        w.meetings.emplace_back(new Rendezvous);
+        unused = w.meetings.back().get();
+    }
+    unused->open = true;
+    unused->mask = mask;
+    unused->operation = operation;
+    unused->orders_memory = false;
+    unused->data.present = 0;
+    unused->readers = 0;
+    return *unused;
+}
+
+static void log_meeting(Thread* t, unsigned lanes);
+
+const Exchange& warp_exchange(unsigned mask, const void* value, unsigned bytes, Operation operation,
+                              bool orders_memory, const void* site) {
+    Thread* t = current;
+    if (!t) {
+        fprintf(stderr, "a warp function was called outside a kernel\n");
+        abort();
+    }
+    if (!(mask >> t->lane & 1)) fail(make_error("deadlock", "not in its own mask", site, 3));
+    Warp& w = *t->warp;
+    release(t);
+    Rendezvous& r = meeting_for(w, mask, operation, t->lane);
+    memcpy(r.data.slot[t->lane], value, bytes);
+    r.data.present |= 1u << t->lane;
+    r.orders_memory |= orders_memory;
+    t->site = site;
+    t->meeting = &r;
+    if (complete(w, r)) {
+        for (unsigned lanes = r.data.present; lanes; lanes &= lanes - 1) wake(w.lanes[__builtin_ctz(lanes)]);
+        give_way();
+    } else {
+        park(State::EXCHANGE);
+    }
+    if (t->log) log_meeting(t, r.data.present);
+    return r.data;
+}
+
+unsigned converged_lanes(const void* site) {
+    Thread* t = current;
+    t->site = site;
+    t->warp->converging |= 1u << t->lane;
+    park(State::CONVERGE);
+    if (t->log) log_meeting(t, t->converged);
+    return t->converged;
+}
+
+// Nobody in the warp can run: those who asked at the same place who is with them are together.
+static void release_converged(Warp& w) {
+    const void* first = nullptr;
+    for (unsigned l = w.converging; l; l &= l - 1) {
+        const void* site = w.lanes[__builtin_ctz(l)]->site;
+        if (!first || site < first) first = site;
+    }
+    unsigned together = 0;
+    for (unsigned l = w.converging; l; l &= l - 1) {
+        int lane = __builtin_ctz(l);
+        if (w.lanes[lane]->site == first) together |= 1u << lane;
+    }
+    w.converging &= ~together;
+    for (unsigned l = together; l; l &= l - 1) {
+        Thread* t = w.lanes[__builtin_ctz(l)];
+        t->converged = together;
+        wake(t);
+    }
+}
+
+// A synchronisation is a step in the lanes' logs, so that the merge lines the lanes up there.
+static void log_meeting(Thread* t, unsigned lanes) {
+    Log& log = *t->log;
+    if (log.n_steps >= Log::STEPS) park(State::FULL);
+    log.step[log.n_steps++] = MEETING;
+    log.step[log.n_steps++] = lanes;
+}
+
+// ------------------------------------------------------------------ block and grid barriers
+static void open_barrier(Block& b) {
+    uint32_t pc = 0;
+    Thread* first = nullptr;
+    for (Thread& t : b.threads) {
+        if (t.state != State::BARRIER) continue;
+        uint32_t here = code_offset(t.site);
+        if (!first) first = &t, pc = here;
+        if (run->traced && here != pc) {
+            laptop_error e = {};
+            e.kind = "barrier divergence";
+            e.reason = "two barriers";
+            e.memory = -1;
+            e.who = party(&t, here, 3);
+            e.other = party(first, pc, 3);
+            e.has_thread = e.has_other = 1;
+            fail(e);
+        }
+    }
+    if (pending) resolve_pending();
+    if (run->sanitizing) {
+        // A thread that left before this barrier is fine (an early return); one that jumped over it is not.
+        for (Thread& t : b.threads) {
+            if (t.state != State::DONE || !t.barriers.empty() || t.last_pc <= pc || pc == 0) continue;
+            laptop_error e = {};
+            e.kind = "barrier divergence";
+            e.reason = "jumped over";
+            e.memory = -1;
+            e.who = party(first, pc, 3);
+            e.other = party(&t, t.last_pc, 3);
+            e.has_thread = e.has_other = 1;
+            fail(e);
+        }
+        end_interval(b);
+        start_interval(b);
+    }
+    ++run->barriers;
+    if (run->profiling) count_barrier(first->site);
+    Arrived arrived = {(int)b.predicates, (int)b.waiting};
+    b.waiting = b.predicates = 0;
+    for (Thread& t : b.threads) {
+        if (t.state != State::BARRIER) continue;
+        t.arrived = arrived;
+        t.converged = t.warp->alive;
+        wake(&t);
+    }
+    b.barrier_opened = true;
+}
+
+Arrived block_barrier(bool predicate, const void* site) {
+    Thread* t = current;
+    if (!t) return {predicate, 1};
+    Block& b = *t->warp->block;
+    t->site = site;
+    b.predicates += predicate;
+    ++b.waiting;
+    if (run->traced) {
+        Busy busy;
+        if (t->barriers.size() < 16) t->barriers.push_back(code_offset(site));
+    }
+    if (b.waiting == b.alive) {
+        t->state = State::BARRIER;
+        open_barrier(b);
+        give_way();
+    } else {
+        park(State::BARRIER);
+    }
+    if (t->log) log_meeting(t, t->converged);
+    return t->arrived;
+}
+
+void grid_barrier(const void* site) {
+    Thread* t = current;
+    if (!t) return;
+    t->site = site;
+    if (run->n_blocks * run->n_threads > 16384) {
+        fail(make_error("bad launch", "grid too large for grid.sync()", site, 3));
+    }
+    ++t->warp->block->at_grid;
+    park(State::GRID);
+    if (t->log) log_meeting(t, t->converged);
+}
+bool grid_barrier_possible() { return run && run->n_blocks * run->n_threads <= 16384; }
+
+// ------------------------------------------------------------------ the life of a thread
+void finish_thread() {
+    Thread* t = current;
+    if (pending) resolve_pending();
+    release(t);
+    Warp& w = *t->warp;
+    Block& b = *w.block;
+    t->state = State::DONE;
+    w.alive &= ~(1u << t->lane);
+    w.ready &= ~(1u << t->lane);
+    --b.alive;
+    for (auto& r : w.meetings) {
+        if (!complete(w, *r)) continue;
+        for (unsigned l = r->data.present; l; l &= l - 1) wake(w.lanes[__builtin_ctz(l)]);
+    }
+    if (b.waiting && b.waiting == b.alive) open_barrier(b);
+    leave_fiber(&t->sp, scheduler_sp);
+    __builtin_unreachable();     // nobody resumes a thread that is done
+}
+
+static void fiber_body() {
+    fiber_entered();
+    run->entry(run->args.data());
+    finish_thread();
+}
+
+static void resume(Thread* t) {
+    const uint32_t* size = run->launch->block;
+    threadIdx = {t->index % size[0], t->index / size[0] % size[1], t->index / size[0] / size[1]};
+    current = t;
+    enter_fiber(&scheduler_sp, t->sp, t->stack);
+    current = nullptr;
+}
+
+static int pick(unsigned ready) {
+    if (run->launch->order == LAPTOP_FORWARD) return __builtin_ctz(ready);
+    if (run->launch->order == LAPTOP_REVERSE) return 31 - __builtin_clz(ready);
+    for (uint32_t skip = draw(__builtin_popcount(ready)); skip; --skip) ready &= ready - 1;
+    return __builtin_ctz(ready);
+}
+
+static void run_warp(Warp& w) {
+    for (int turns = 0;; ++turns) {
+        while (w.ready) {
+            resume(w.lanes[pick(w.ready)]);
+            check_interrupt();
+            if (w.block->barrier_opened) {       // the first warp goes first again
+                if (run->traced) merge(w, true);
+                return;
+            }
+        }
+        if (run->traced) {
+            // A lane that waits for another warp in a loop must not keep that warp from running.
+            bool others_next = turns >= 64 && w.full;
+            merge(w, others_next);
+            for (unsigned l = w.full; l; l &= l - 1) {
+                Thread* t = w.lanes[__builtin_ctz(l)];
+                if (t->log->n_steps == 0 && t->log->n_accesses == 0) {
+                    w.full &= ~(1u << t->lane);
+                    wake(t);
+                }
+            }
+            if (others_next) return;
+        } else if (w.full) {
+            for (unsigned l = w.full; l; l &= l - 1) wake(w.lanes[__builtin_ctz(l)]);
+            w.full = 0;
+            return;
+        }
+        if (!w.ready && w.converging) release_converged(w);
+        if (!w.ready) return;
+    }
+}
+
+// ------------------------------------------------------------------ the life of a block
+static void make_block(Block& b) {
+    b.threads.resize(run->n_threads);
+    b.warps.resize((run->n_threads + 31) / 32);
+    for (uint32_t i = 0; i < b.warps.size(); ++i) {
+        b.warps[i].block = &b;
+        b.warps[i].index = i;
+        if (run->sanitizing) b.warps[i].known.assign(32 * 32, 0);
+    }
+    for (uint32_t i = 0; i < run->n_threads; ++i) {
+        Thread& t = b.threads[i];
+        t.index = i;
+        t.lane = i % 32;
+        t.warp = &b.warps[i / 32];
+        t.warp->lanes[t.lane] = &t;
+        if (run->traced) t.log = &run->logs[t.lane];
+    }
+}
+
+static std::vector<Stack> spare_stacks;          // stacks outlive the launch: making one costs a system call
+Block::~Block() {
+    for (Thread& t : threads) {
+        if (t.stack.low) spare_stacks.push_back(t.stack);
+    }
+    while (spare_stacks.size() > 1024) {
+        free_stack(spare_stacks.back());
+        spare_stacks.pop_back();
+    }
+    free_shared(*this);
+}
+
+static void start_block(Block& b, uint64_t linear) {
+    if (b.threads.empty()) make_block(b);
+    const uint32_t* grid = run->launch->grid;
+    b.linear = (uint32_t)linear;
+    b.index[0] = (uint32_t)(linear % grid[0]);
+    b.index[1] = (uint32_t)(linear / grid[0] % grid[1]);
+    b.index[2] = (uint32_t)(linear / grid[0] / grid[1]);
+    b.alive = run->n_threads;
+    b.waiting = b.at_grid = b.predicates = 0;
+    b.steps = 0;
+    b.barrier_opened = false;
+    b.in_flight.clear();
+    start_shared(b);
+    if (run->sanitizing) start_interval(b);
+    for (Warp& w : b.warps) {
+        w.alive = w.ready = w.full = w.converging = 0;
+    }
+    for (Thread& t : b.threads) {
+        if (!t.stack.low) {
+            if (spare_stacks.empty()) {
+                t.stack = new_stack();
+            } else {
+                t.stack = spare_stacks.back();
+                spare_stacks.pop_back();
+            }
+        }
+        t.sp = fiber_start(t.stack, fiber_body);
+        t.depth = 0;
+        t.last_pc = 0;
+        t.spins = 0;
+        t.meeting = nullptr;
+        t.async_group = 0;
+        t.barriers.clear();
+        t.warp->alive |= 1u << t.lane;
+        wake(&t);
+    }
+}
+
+static void deadlock(Block& b) {
+    laptop_error e = {};
+    e.kind = "deadlock";
+    e.reason = "nobody can go on";
+    e.memory = -1;
+    int seen = 0;
+    std::string where;
+    uint32_t last_pc = 0;
+    for (Thread& t : b.threads) {
+        if (t.state == State::DONE || t.state == State::READY) continue;
+        laptop_party p = party(&t, code_offset(t.site), 3);
+        if (seen == 0) {
+            e.who = p, e.has_thread = 1;
+        } else if (seen == 1 && p.pc != e.who.pc) {
+            e.other = p, e.has_other = 1;
+        }
+        if (seen == 0 || p.pc != last_pc) seen = std::min(seen + 1, 2);
+        last_pc = p.pc;
+        if (t.state == State::EXCHANGE && where.empty()) {
+            char text[160];
+            unsigned missing = t.meeting->mask & t.warp->alive & ~t.meeting->data.present;
+            snprintf(text, sizeof text, "mask 0x%08x, missing lanes 0x%08x", t.meeting->mask, missing);
+            where = text;
+        }
+    }
+    run->detail = where;
+    e.detail = run->detail.empty() ? nullptr : run->detail.c_str();
+    fail(e);
+}
+
+// Runs the block until it ends (true) or all its threads wait for the other blocks (false).
+static bool run_block(Block& b) {
+    blockIdx = {b.index[0], b.index[1], b.index[2]};
+    std::vector<uint32_t> order(b.warps.size());
+    for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
+    if (run->launch->order == LAPTOP_REVERSE) std::reverse(order.begin(), order.end());
+    while (b.alive) {
+        if (run->launch->order == LAPTOP_SEEDED) {
+            for (uint32_t i = (uint32_t)order.size(); i > 1; --i) std::swap(order[i - 1], order[draw(i)]);
+        }
+        bool progress = false;
+        for (uint32_t i : order) {
+            Warp& w = b.warps[i];
+            if (!w.ready && !w.converging && !w.full) continue;
+            progress = true;
+            run_warp(w);
+            if (b.barrier_opened) break;
+        }
+        b.barrier_opened = false;
+        if (!progress) {
+            if (b.at_grid && b.at_grid == b.alive) return false;
+            deadlock(b);
+        }
+    }
+    if (run->sanitizing) end_interval(b);
+    return true;
+}
+
+void run_grid() {
+    const laptop_launch& l = *run->launch;
+    blockDim = {l.block[0], l.block[1], l.block[2]};
+    gridDim = {l.grid[0], l.grid[1], l.grid[2]};
+    std::vector<Block*> suspended;
+    run->blocks.emplace_back(new Block);
+    for (uint64_t i = 0; i < run->n_blocks; ++i) {
+        uint64_t linear = l.order == LAPTOP_REVERSE ? run->n_blocks - 1 - i : i;
+        Block& b = *run->blocks.back();
+        start_block(b, linear);
+        if (!run_block(b)) {
+            suspended.push_back(&b);
+            run->blocks.emplace_back(new Block);
+        }
+    }
+    while (!suspended.empty()) {
+        // Blocks that ended count as arrived, as exited threads do at a block barrier.
+        ++run->grid_epoch;
+        std::vector<Block*> still;
+        for (Block* b : suspended) {
+            b->at_grid = 0;
+            if (run->sanitizing) end_interval(*b), start_interval(*b);
+            for (Thread& t : b->threads) {
+                if (t.state != State::GRID) continue;
+                t.converged = t.warp->alive;
+                wake(&t);
+            }
+        }
+        for (Block* b : suspended) {
+            if (!run_block(*b)) still.push_back(b);
+        }
+        suspended.swap(still);
+    }
+}
+
+int lane_id() { return current ? current->lane : 0; }
+unsigned active_lanes() { return current ? current->warp->alive : 1; }
+bool in_kernel() { return current != nullptr; }
+long long clock() { return current ? (long long)(current->warp->block->steps + current->clock) : 0; }
+}  // namespace laptop

@@ -1,0 +1,87 @@
+// A crash inside a kernel ends the launch, not the process; so does the stop button. The handlers stand
+// only while a launch lasts. They run on a stack of their own: a thread's may be what overflowed.
+#include <pthread.h>
+#include <setjmp.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "runtime.h"
+#include "runtime_signals.h"
+
+namespace laptop {
+
+sigjmp_buf way_out;
+static volatile sig_atomic_t interrupted = 0, busy = 0;
+static pthread_t runner;
+static const int CAUGHT[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGINT};
+static struct sigaction old_action[5];
+static stack_t old_stack;
+static char* handler_stack = nullptr;
+constexpr size_t HANDLER_STACK = 64 << 10;
+
+void escape() { siglongjmp(way_out, 1); }
+
+bool was_interrupted() { return interrupted; }
+void check_interrupt() {
+    if (interrupted) escape();
+}
+
+Busy::Busy() { busy = busy + 1; }
+Busy::~Busy() {
+    busy = busy - 1;
+    if (interrupted && !busy && current) escape();
+}
+
+static void on_interrupt(int signal) {
+    if (!pthread_equal(pthread_self(), runner)) {        // Python runs in more than one thread
+        pthread_kill(runner, signal);
+        return;
+    }
+    interrupted = 1;
+    if (current && !busy) escape();                      // in the student's code: a loop may never look
+}
+
+static void on_crash(int signal, siginfo_t* info, void*) {
+    if (!current || !pthread_equal(pthread_self(), runner)) {
+        for (int i = 0; i < 5; ++i) {
+            if (CAUGHT[i] == signal) sigaction(signal, &old_action[i], nullptr);     // it happens again, there
+        }
+        return;
+    }
+    uintptr_t address = (uintptr_t)info->si_addr, low = (uintptr_t)current->stack.low;
+    bool overflow = address + GUARD_BYTES >= low && address < low + 4096;
+    laptop_error e = make_error(signal == SIGFPE ? "division by zero" : overflow ? "stack overflow" : "out of bounds",
+                                "signal", nullptr, 0);
+    e.offset = (int64_t)address;
+    run->error = e;
+    pending = false;
+    escape();
+}
+
+Signals::Signals() {
+    interrupted = busy = 0;
+    runner = pthread_self();
+    if (!handler_stack) handler_stack = (char*)malloc(HANDLER_STACK);
+    stack_t stack = {};
+    stack.ss_sp = handler_stack;
+    stack.ss_size = HANDLER_STACK;
+    sigaltstack(&stack, &old_stack);
+    for (int i = 0; i < 5; ++i) {
+        struct sigaction action = {};
+        sigemptyset(&action.sa_mask);
+        action.sa_flags = SA_ONSTACK | SA_RESTART;
+        if (CAUGHT[i] == SIGINT) {
+            action.sa_handler = on_interrupt;
+        } else {
+            action.sa_flags |= SA_SIGINFO;
+            action.sa_sigaction = on_crash;
+        }
+        sigaction(CAUGHT[i], &action, &old_action[i]);
+    }
+}
+
+Signals::~Signals() {
+    for (int i = 0; i < 5; ++i) sigaction(CAUGHT[i], &old_action[i], nullptr);
+    sigaltstack(&old_stack, nullptr);
+}
+}  // namespace laptop

@@ -1,0 +1,290 @@
+// From the accesses of single lanes to the requests of warps.
+//
+// Each lane logs its basic blocks and its accesses while it runs alone. When no lane of the warp can go
+// on, the logs are merged as the hardware would have run them, in lockstep: of the blocks that come next,
+// the one in the deepest call, then at the lowest address, is run by all lanes that wait for it. What a
+// lane does between two synchronisations does not depend on when the others do theirs (or the program has
+// a race), so this is exact without running anything twice. Where all logs tell the same path, which is
+// nearly always, the i-th accesses of the lanes are one request.
+#include <string.h>
+
+#include <algorithm>
+
+#include "runtime.h"
+
+namespace laptop {
+
+// ------------------------------------------------------------------ one request
+struct Request {
+    uint32_t pc, size, lanes;
+    int operation;
+    uint64_t address[32];        // of the active lanes, packed
+    uint8_t lane[32];
+    int n;
+};
+
+static Site& site_for(uint32_t pc, int operation, int32_t memory) {
+    auto& table = run->site_table;
+    if (table.empty() || run->sites.size() * 2 >= table.size()) {
+        size_t size = std::max<size_t>(1024, table.size() * 2);
+        table.assign(size, -1);
+        for (size_t i = 0; i < run->sites.size(); ++i) {
+            const laptop_site& s = run->sites[i].counts;
+            size_t h = (s.pc * 2654435761u + s.operation * 97u + s.memory) & (size - 1);
+            while (table[h] >= 0) h = (h + 1) & (size - 1);
+            table[h] = (int32_t)i;
+        }
+    }
+    size_t mask = table.size() - 1, h = (pc * 2654435761u + operation * 97u + memory) & mask;
+    for (; table[h] >= 0; h = (h + 1) & mask) {
+        Site& s = run->sites[table[h]];
+        if (s.counts.pc == pc && s.counts.operation == operation && s.counts.memory == memory) return s;
+    }
+    table[h] = (int32_t)run->sites.size();
+    Site s = {};
+    s.counts.pc = pc, s.counts.operation = operation, s.counts.memory = memory;
+    run->sites.push_back(s);
+    return run->sites.back();
+}
+
+void count_barrier(const void* site) { ++site_for(code_offset(site), LAPTOP_BARRIER, -1).counts.requests; }
+
+static bool set_bit(std::vector<uint64_t>& bits, size_t i) {
+    if (i / 64 >= bits.size()) bits.resize((run->arena_bytes + (run->image_high - run->image_low)) / 32 / 64 + 2);
+    uint64_t bit = 1ull << (i % 64), old = bits[i / 64];
+    bits[i / 64] = old | bit;
+    return !(old & bit);
+}
+
+// Sectors of the arena first, then those of the library's own data.
+static size_t sector_of(uint64_t address) {
+    if (address - run->arena < run->arena_bytes) return (address - run->arena) / 32;
+    return (run->arena_bytes + (address - run->image_low)) / 32;
+}
+
+static uint64_t count_sectors(const Request& r, Site& site) {
+    size_t sectors[64];
+    int n = 0;
+    bool sorted = true;
+    for (int i = 0; i < r.n; ++i) {
+        size_t first = sector_of(r.address[i]), last = sector_of(r.address[i] + r.size - 1);
+        for (size_t s = first; s <= last; ++s) {
+            if (n && sectors[n - 1] == s) continue;
+            if (n && sectors[n - 1] > s) sorted = false;
+            if (n < 64) sectors[n++] = s;
+        }
+    }
+    if (!sorted) {
+        std::sort(sectors, sectors + n);
+        n = (int)(std::unique(sectors, sectors + n) - sectors);
+    }
+    auto& everywhere = run->unique[r.operation];
+    for (int i = 0; i < n; ++i) {
+        if (set_bit(site.unique, sectors[i])) ++site.counts.unique_sectors;
+        if (set_bit(everywhere, sectors[i])) ++run->unique_count[r.operation];
+    }
+    return n;
+}
+
+// 32 banks of 4 bytes. Lanes that ask for the same word are served together. Accesses of 8 bytes go in two
+// halves of the warp, of 16 bytes in four quarters; each part takes as many passes as its busiest bank.
+static void count_wavefronts(const Request& r, Site& site) {
+    unsigned lanes_a_part = r.size <= 4 ? 32 : r.size <= 8 ? 16 : 8;
+    int i = 0;
+    while (i < r.n) {
+        unsigned part = r.lane[i] / lanes_a_part, most = 1;
+        uint8_t count[32] = {};
+        uint64_t words[32][32];
+        for (; i < r.n && r.lane[i] / lanes_a_part == part; ++i) {
+            uint64_t last = (r.address[i] + r.size - 1) / 4;
+            for (uint64_t word = r.address[i] / 4; word <= last; ++word) {
+                unsigned bank = word % 32, k = 0;
+                while (k < count[bank] && words[bank][k] != word) ++k;
+                if (k < count[bank]) continue;
+                words[bank][k] = word;
+                count[bank] = (uint8_t)(k + 1);
+                most = std::max(most, k + 1);
+            }
+        }
+        site.counts.wavefronts += most;
+        site.counts.excess += most - 1;
+    }
+}
+
+static void keep_for_picture(const Request& r, const Warp& w, int32_t memory) {
+    laptop_request kept = {r.pc, w.index, r.lanes, r.size, r.operation, memory, {}};
+    std::fill(kept.offset, kept.offset + 32, -1);
+    for (int i = 0; i < r.n; ++i) memory_at(*w.block, r.address[i], &kept.offset[r.lane[i]]);
+    run->requests.push_back(kept);
+}
+
+static void count(const Request& r, const Warp& w) {
+    int64_t offset;
+    int32_t memory = memory_at(*w.block, r.address[0], &offset);
+    Site& site = site_for(r.pc, r.operation, memory);
+    laptop_site& c = site.counts;
+    ++c.requests;
+    c.lanes += r.n;
+    c.bytes += (uint64_t)r.n * r.size;
+    if (r.operation == LAPTOP_SHARED_LOAD || r.operation == LAPTOP_SHARED_STORE) {
+        count_wavefronts(r, site);
+    } else if (r.operation != LAPTOP_SHARED_ATOMIC) {
+        c.sectors += count_sectors(r, site);
+    }
+    if (r.operation == LAPTOP_GLOBAL_ATOMIC) {
+        for (int i = 0; i < r.n; ++i) {
+            if (r.address[i] - run->arena >= run->arena_bytes) continue;
+            size_t word = (r.address[i] - run->arena) / 4;
+            if (run->atomic_words.empty()) run->atomic_words.resize(run->arena_bytes / 4 / 64 + 1);
+            uint64_t bit = 1ull << (word % 64);
+            run->atomic_word_count += !(run->atomic_words[word / 64] & bit);
+            run->atomic_words[word / 64] |= bit;
+        }
+    }
+    if (w.block->linear == 0 && run->requests.size() < 4096) keep_for_picture(r, w, memory);
+}
+
+// ------------------------------------------------------------------ merging
+// The lanes ran the same code; their accesses up to `end` pair up in order. (Where a header's function
+// touched a different number of bytes in some lane, by address of the call.)
+static void count_segment(const Warp& w, unsigned lanes, const uint32_t* end) {
+    Request r;
+    for (;;) {
+        r.lanes = 0;
+        r.n = 0;
+        for (unsigned l = lanes; l; l &= l - 1) {
+            int lane = __builtin_ctz(l);
+            Log& log = *w.lanes[lane]->log;
+            if (log.at_access == end[lane]) {
+                lanes &= ~(1u << lane);
+                continue;
+            }
+            const Access& a = log.access[log.at_access];
+            if (r.n == 0) {
+                r.pc = a.pc, r.size = a.size, r.operation = a.operation;
+            } else if (a.pc != r.pc || a.size != r.size || a.operation != r.operation) {
+                continue;
+            }
+            ++log.at_access;
+            r.lanes |= 1u << lane;
+            r.lane[r.n] = (uint8_t)lane;
+            r.address[r.n++] = a.address;
+        }
+        if (r.n == 0) return;
+        count(r, w);
+    }
+}
+
+static bool same_path(const Warp& w, unsigned lanes) {
+    const Log& first = *w.lanes[__builtin_ctz(lanes)]->log;
+    for (unsigned l = lanes; l; l &= l - 1) {
+        const Log& log = *w.lanes[__builtin_ctz(l)]->log;
+        if (log.at_step || log.at_access || log.n_steps != first.n_steps) return false;
+        if (memcmp(log.step, first.step, first.n_steps * sizeof(uint32_t)) != 0) return false;
+    }
+    return true;
+}
+
+// Moves the lanes over one step (two words if it is a meeting) and counts the accesses that belong to it.
+static void advance(const Warp& w, unsigned lanes, uint32_t words) {
+    uint32_t end[32];
+    for (unsigned l = lanes; l; l &= l - 1) {
+        int lane = __builtin_ctz(l);
+        Log& log = *w.lanes[lane]->log;
+        log.at_step += words;
+        uint32_t e = log.at_access;
+        while (e < log.n_accesses && log.access[e].step <= log.at_step) ++e;
+        end[lane] = e;
+    }
+    count_segment(w, lanes, end);
+}
+
+static void merge_diverged(const Warp& w, unsigned lanes, bool force) {
+    advance(w, lanes, 0);                        // what precedes the first step
+    for (;;) {
+        uint32_t next = MEETING;
+        unsigned together = 0, met = 0, unfinished = 0;
+        for (unsigned l = lanes; l; l &= l - 1) {
+            int lane = __builtin_ctz(l);
+            const Log& log = *w.lanes[lane]->log;
+            if (log.at_step >= log.n_steps) {
+                if ((w.full >> lane & 1) && !force) return;      // its next step decides, and is not known yet
+                continue;
+            }
+            unfinished |= 1u << lane;
+            uint32_t step = log.step[log.at_step];
+            if (step == MEETING) {
+                met |= 1u << lane;
+            } else if (step <= next) {
+                together = step < next ? 1u << lane : together | 1u << lane;
+                next = step;
+            }
+        }
+        if (!unfinished) return;
+        unsigned passed = 0;
+        for (unsigned l = met; l; l &= l - 1) {
+            int lane = __builtin_ctz(l);
+            const Log& log = *w.lanes[lane]->log;
+            unsigned wanted = log.step[log.at_step + 1];
+            if (!(passed >> lane & 1) && (((wanted & met) == wanted) || (force && !together))) {
+                unsigned group = wanted & met & ~passed;
+                advance(w, group, 2);
+                passed |= group;
+            }
+        }
+        if (passed) continue;
+        if (!together) return;
+        ++run->steps;
+        run->divergent_steps += together != unfinished;
+        advance(w, together, 1);
+    }
+}
+
+static uint32_t last_step(const Log& log) {
+    for (uint32_t i = log.n_steps; i-- > 0;) {
+        if (log.step[i] != MEETING && !(i && log.step[i - 1] == MEETING)) return log.step[i] & 0xffffff;
+    }
+    return 0;
+}
+
+void merge(Warp& w, bool force) {
+    Busy busy;
+    unsigned lanes = 0;
+    for (int i = 0; i < 32; ++i) {
+        if (w.lanes[i] && (w.lanes[i]->log->n_steps || w.lanes[i]->log->n_accesses)) lanes |= 1u << i;
+    }
+    if (!lanes) return;
+    if (run->profiling) {
+        if (same_path(w, lanes)) {
+            uint32_t end[32];
+            for (unsigned l = lanes; l; l &= l - 1) {
+                Log& log = *w.lanes[__builtin_ctz(l)]->log;
+                end[__builtin_ctz(l)] = log.n_accesses;
+                log.at_step = log.n_steps;
+            }
+            run->steps += w.lanes[__builtin_ctz(lanes)]->log->n_steps;
+            count_segment(w, lanes, end);
+        } else {
+            merge_diverged(w, lanes, force);
+        }
+    }
+    for (unsigned l = lanes; l; l &= l - 1) {
+        Log& log = *w.lanes[__builtin_ctz(l)]->log;
+        if (run->profiling && !force && (log.at_step < log.n_steps || log.at_access < log.n_accesses)) continue;
+        Block& b = *w.block;
+        b.steps += log.n_steps;
+        if (run->launch->step_limit && b.steps > run->launch->step_limit) {
+            const Thread* t = w.lanes[__builtin_ctz(l)];
+            laptop_error e = {};
+            e.kind = "timeout";
+            e.reason = "steps";
+            e.memory = -1;
+            e.offset = (int64_t)run->launch->step_limit;
+            e.who = party(t, last_step(log), 0);
+            e.has_thread = 1;
+            fail(e);
+        }
+        log.n_steps = log.n_accesses = log.at_step = log.at_access = 0;
+    }
+}
+}  // namespace laptop
