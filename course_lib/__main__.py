@@ -11,8 +11,11 @@ from importlib import import_module
 COMMANDS = {
     "lab": ("course_lib.lab:main", "open JupyterLab on your own copies of the notebooks, in work/"),
     "run": ("course_lib.notebooks_tool:run", "re-execute notebooks in place: run [NOTEBOOK...]"),
+    "lint": ("course_lib.notebook_lint:main", "hold notebooks to the course's conventions: lint [NOTEBOOK...]"),
     "fresh": ("course_lib.notebooks_tool:fresh", "lay a new copy of a chapter's notebook in work/: fresh 3"),
     "train": ("course_lib.training:train_command", "train the language model: train --out FILE ..."),
+    "rope-study": ("course_lib.rope_study:study_command", "the small model beyond its trained length: data/rope_study.json"),
+    "gqa-study": ("course_lib.gqa_study:study_command", "fewer key and value heads: data/gqa_study.json"),
     "clean": ("course_lib.notebooks_tool:clean", "empty the build cache"),
     "grade": ("course_lib.exercises.grade:main", "mark a folder of submissions: grade FOLDER --out RESULTS"),
     "handout": ("course_lib.exercises.handout:main", "what a class gets, without solutions: handout CHAPTER --out DIR"),

@@ -38,6 +38,7 @@ def main(control: socket.socket, config: dict) -> None:
         job = json.loads(message)
         if sys.platform == "linux" and not job["uid"]:        # the limit counts everything that this user runs
             job["processes"] += walls.tasks_of_user(os.getuid())
+        said, say = os.pipe()                         # how the walls went: closed before the student's code begins
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -45,10 +46,13 @@ def main(control: socket.socket, config: dict) -> None:
             control.close()
             os.close(woken)
             os.close(wake)
-            serve(job, *fds)                          # never returns
-        for fd in fds:
+            serve(job, *fds, say)                     # never returns
+        for fd in (*fds, say):
             os.close(fd)
-        control.sendall(json.dumps(supervise(pid, job, control, woken)).encode() + b"\n")
+        ended = supervise(pid, job, control, woken)
+        with os.fdopen(said, "rb") as stream:
+            ended["walls"] = stream.read(4000).decode(errors="replace")
+        control.sendall(json.dumps(ended).encode() + b"\n")
 
 
 def load(config: dict) -> None:
@@ -64,8 +68,8 @@ def load(config: dict) -> None:
         spec.loader.exec_module(module)
         globals()[name.rpartition(".")[2]] = module
         setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module)
-    torch = sys.modules["torch"]
-    torch.set_num_threads(1)
+    sys.modules["torch"].set_num_threads(1)
+    warm_up()
     for preload in config["preload"]:
         try:
             importlib.import_module(preload)
@@ -73,9 +77,18 @@ def load(config: dict) -> None:
             print(f"{preload}: {error}", file=sys.stderr)
 
 
+def warm_up() -> None:
+    """Run something small, so that what torch imports at first use is there for every fork."""
+    request = runner.Request(id="0.0", language="python", name="f", value=False, is_class=False, call=None, limit=60,
+                             given={"torch": ("module", "torch"), "einops": ("module", "einops")},
+                             inputs=[((wire.torch.zeros(2, 2),), {})])
+    with watch.calls(["nothing"]):
+        runner.run(request, "def f(x):\n    return torch.softmax(x @ x.mT, -1) / 0 * 0")
+
+
 # --- the job's own process ---------------------------------------------------------------------------------------
 
-def serve(job: dict, request: int, reply: int, output: int) -> None:
+def serve(job: dict, request: int, reply: int, output: int, say: int) -> None:
     """Build the walls, run the request, write one reply, end."""
     leave, write = os._exit, os.write
     try:
@@ -85,19 +98,21 @@ def serve(job: dict, request: int, reply: int, output: int) -> None:
             for source, target in ((null, 0), (output, 1), (output, 2)):
                 os.dup2(source, target)
             # renumber, so that everything above can be closed, whatever the parent had open
-            request, reply = os.dup2(request, 200), os.dup2(reply, 201, inheritable=False)
+            request, reply, say = (os.dup2(fd, 200 + n, inheritable=False) for n, fd in enumerate((request, reply, say)))
             os.closerange(3, 200)
-            os.closerange(202, 65536)
+            os.closerange(203, 65536)
             os.environ.clear()
             os.environ.update(job["environment"])
             os.chdir(job["folder"])
             build(job)
         except BaseException as error:
-            answer = wire.pack({"walls": f"{type(error).__name__}: {error}"})
-        else:
-            with os.fdopen(request, "rb") as stream:
-                task = wire.unpack(stream.read())
-            answer = carry_out(task)
+            write(say, f"{type(error).__name__}: {error}".encode())
+            leave(1)
+        write(say, b"ok")
+        os.close(say)
+        with os.fdopen(request, "rb") as stream:
+            task = wire.unpack(stream.read())
+        answer = carry_out(task)
         frame = len(answer).to_bytes(8, "little") + answer
         while frame:
             frame = frame[write(reply, frame):]
@@ -288,3 +303,4 @@ def too_full(folder: str, limit: int, most: int = 2000) -> bool:
 
 if __name__ == "__main__":
     main(socket.socket(fileno=int(sys.argv[1])), json.loads(sys.argv[2]))
+    os._exit(0)         # torch takes a second to take itself down

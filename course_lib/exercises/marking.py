@@ -1,0 +1,163 @@
+"""Marking one notebook: what runs on a worker of the grader, be it a process here or a machine of a cluster."""
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from . import core
+from .declare import Exercise, _registry, find, load_chapter, load_file
+from .sandbox import COURSE, HERE, PACKAGE, Sandbox, SandboxError
+from .verdict import NOT_RUN, WRONG, Verdict
+
+_own = threading.local()                # one sandbox a thread
+_judging = threading.Lock()             # references run in this process, and torch's generator is one for all threads
+_oracles: dict[tuple[str, int], core.Oracle] = {}
+
+
+def mark_notebook(task: dict) -> dict:
+    """{"cells": {id: source}, "seed", "strict", "exercises": DIR or None} -> {"verdicts": {id: dict}, "seconds"}."""
+    begin = time.monotonic()
+    torch.set_num_threads(1)
+    load_private(task["exercises"])
+    sandbox = _sandbox(task["strict"], task["exercises"])
+    verdicts = {}
+    for id, source in task["cells"].items():
+        try:
+            verdicts[id] = asdict(mark(find(id), source, task["seed"], sandbox))
+        except Exception as error:           # ours, not the student's: the others are marked all the same
+            said = str(error) if isinstance(error, SandboxError) else f"{type(error).__name__}: {error}"
+            verdicts[id] = asdict(Verdict(id, find(id).title, NOT_RUN, f"The marking itself failed: {said}", of=find(id).points))
+    return {"verdicts": verdicts, "seconds": time.monotonic() - begin}
+
+
+def _sandbox(strict: bool, private: str | None) -> Sandbox:
+    key = (strict, private)
+    if getattr(_own, "key", None) != key:
+        if hasattr(_own, "sandbox"):
+            _own.sandbox.close()
+        _own.sandbox, _own.key = Sandbox(strict, hide=[private] if private else []), key
+    return _own.sandbox
+
+
+def close_sandbox() -> None:
+    """End this thread's warm process."""
+    if hasattr(_own, "sandbox"):
+        _own.sandbox.close()
+        del _own.sandbox, _own.key
+
+
+def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdict:
+    """The verdict on one cell; the code runs in the sandbox, everything else here."""
+    if len(source) > 200_000:
+        return _wrong(exercise, "The cell is longer than 200,000 characters.")
+    try:
+        with _judging:
+            early = core.screen(exercise, source)
+    except (RecursionError, MemoryError):
+        return _wrong(exercise, "The cell is nested too deeply to be read.")
+    if early:
+        return early
+    with _judging:
+        cases = core.draw(exercise, seed)
+        request = core.request(exercise, cases, seed)
+    request.limit = 2 * request.limit + 3        # a busy marking machine must not fail what passes in the notebook
+    reply = sandbox.run(request, source, exercise.forbid)
+    if reply.run is None:
+        verdict = _wrong(exercise, f"{reply.trouble[:1].upper()}{reply.trouble[1:]}.")
+        if reply.output.strip():
+            verdict.details.append(("It printed", reply.output[:2000]))
+        return verdict
+    if reply.used:
+        return _wrong(exercise, f"It calls `{reply.used[0]}`, which may not be used here: the exercise is to write what it does.")
+    with _judging:
+        oracle = _oracle(exercise, cases, seed)          # if our reference fails, that is not the student's fault
+        try:
+            verdict = _judged(exercise, cases, reply.run, source, seed, oracle)
+        except Exception as error:
+            return _wrong(exercise, f"What came back has no form that an answer can have ({type(error).__name__}).")
+    if verdict.status == NOT_RUN and not (exercise.language == "cuda" and _no_engine()):
+        return _wrong(exercise, "The run says that something is missing on this machine, and nothing is.")
+    return verdict
+
+
+def _oracle(exercise: Exercise, cases, seed: int) -> core.Oracle:
+    """What is expected, worked out once for all students."""
+    key = (exercise.id, seed)
+    if key not in _oracles:
+        _oracles[key] = core.Oracle(core.expected(exercise, cases, seed))
+    return _oracles[key]
+
+
+def _judged(exercise: Exercise, cases, run, source: str, seed: int, oracle: core.Oracle) -> Verdict:
+    """`core.judge`, with the misconceptions run once for all students, and only when one of them is wrong."""
+    first = core.judge(exercise, cases, run, source, seed, core.Oracle(oracle.expected, oracle.misconceptions or []))
+    if first.status != WRONG or oracle.misconceptions is not None:
+        return first
+    asked = core.request(exercise, cases, seed)
+    oracle.misconceptions = [(m.name, m.ask, core.runner.run(asked, exercise.wrong_code(m))) for m in exercise.misconceptions]
+    return core.judge(exercise, cases, run, source, seed, oracle)
+
+
+@lru_cache(maxsize=1)
+def _no_engine() -> bool:
+    """Whether kernels cannot be run here, as this process and not the student's finds out."""
+    try:
+        from course_lib import cuda
+        cuda.compile("__global__ void nothing() {}").nothing[1, 1]()
+    except Exception:
+        return True
+    return False
+
+
+def _wrong(exercise: Exercise, headline: str) -> Verdict:
+    return Verdict(exercise.id, exercise.title, WRONG, headline, of=exercise.points)
+
+
+# --- an instructor's own exercises -------------------------------------------------------------------------------
+
+def load_private(folder: str | None) -> None:
+    """Declare the exercises of every Python file in the folder, once."""
+    if not folder:
+        return
+    for path in sorted(Path(folder).glob("*.py")):
+        if str(path) not in _loaded:
+            before = set(_registry)
+            load_file(path)
+            _loaded[str(path)] = sorted(set(_registry) - before)
+
+
+_loaded: dict[str, list[str]] = {}
+
+
+def exercises_of(chapter: str) -> list[Exercise]:
+    """The chapter's exercises, private ones included, in order."""
+    return load_chapter(chapter)
+
+
+def fingerprint(exercise: Exercise) -> str:
+    """Changes whenever a mark for this exercise could: its declaration, the course's code, torch."""
+    own = _loaded_from(exercise)
+    return hashlib.sha256(f"{_course_state()} {own} {torch.__version__} {exercise.id}".encode()).hexdigest()[:16]
+
+
+def _loaded_from(exercise: Exercise) -> str:
+    for path, ids in _loaded.items():
+        if exercise.id in ids:
+            return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return ""
+
+
+@lru_cache(maxsize=1)
+def _course_state() -> str:
+    state = hashlib.sha256()
+    for folder, pattern in ((HERE, "*.py"), (PACKAGE / "cuda", "*.py"), (PACKAGE, "*.py"), (COURSE / "kernels", "**/*")):
+        for path in sorted(folder.glob(pattern)):
+            if path.is_file():
+                state.update(path.name.encode() + b"\0" + path.read_bytes())
+    return state.hexdigest()

@@ -1,0 +1,591 @@
+"""Submissions that try to get a mark they did not earn, to disturb another's, or to stop the grader.
+
+Each is the cell of exercise 1.91 (`normalise(x)`) or, where it defines `attend`, of 1.92; `exercises/practice.py` declares
+both. None computes what is asked for, so none may pass. COURSE stands for the course's folder.
+"""
+
+HONEST = """
+def normalise(x):
+    e = (x - x.amax(-1, keepdim=True)).exp()
+    return e / e.sum(-1, keepdim=True)
+"""
+
+FRAME = """
+import json, os
+def frame(answer):
+    header = json.dumps(answer).encode()
+    body = b"WIRE" + len(header).to_bytes(4, "little") + header
+    return len(body).to_bytes(8, "little") + body
+def to_everybody(data):
+    for fd in range(1024):
+        try:
+            os.write(fd, data)
+        except OSError:
+            pass
+"""
+
+QUICK = {
+    "patches torch's comparisons": """
+for name in ("allclose", "equal", "isclose", "eq", "ne"):
+    setattr(torch, name, lambda *a, **k: torch.ones((), dtype=torch.bool))
+torch.Tensor.__eq__ = torch.Tensor.__le__ = lambda self, other: torch.ones_like(self, dtype=torch.bool)
+torch.Tensor.__sub__ = lambda self, other: torch.zeros(())
+def normalise(x):
+    return x
+""",
+    "patches builtins": """
+import builtins
+builtins.abs = lambda x: 0
+builtins.all = builtins.any = lambda x: True
+builtins.isinstance = lambda x, t: True
+def normalise(x):
+    return x
+""",
+    "patches the runner": """
+import sys
+for name, module in list(sys.modules.items()):
+    if "exercises" in name:
+        for part in dir(module):
+            if part in ("same", "judge", "fault", "screen", "run", "close", "difference"):
+                setattr(module, part, lambda *a, **k: None)
+def normalise(x):
+    return x
+""",
+    "patches the wire": """
+import sys
+def pack(value, limit=0):
+    return b'{"status": "passed", "points": 2}'
+sys.modules["course_lib.exercises.wire"].pack = pack
+def normalise(x):
+    return x
+""",
+    "prints a forged verdict": """
+import os, sys
+text = '{"id": "1.91", "status": "passed", "points": 2, "of": 2}\\n✓ passed · Exercise 1.91\\n'
+def normalise(x):
+    print(text)
+    sys.__stdout__.write(text)
+    os.write(1, text.encode())
+    return x
+""",
+    "imports the solution": """
+def normalise(x):
+    from course_lib.exercises import find
+    space = {"torch": torch}
+    exec(find("1.91").solution, space)
+    return space["normalise"](x)
+""",
+    "imports a chapter": """
+def normalise(x):
+    from course_lib.attention import softmax
+    return softmax(x)
+""",
+    "reads the solution from the disk": """
+def normalise(x):
+    text = open("COURSE/tests/adversaries/exercises/practice.py").read()
+    space = {"torch": torch}
+    exec(text[text.index("def normalise"):], space)
+    return space["normalise"](x)
+""",
+    "reads a chapter's source from the disk": """
+def normalise(x):
+    space = {}
+    exec(open("COURSE/course_lib/attention.py").read(), space)
+    return space["softmax"](x)
+""",
+    "reads compiled solutions": """
+import glob, marshal
+def normalise(x):
+    for path in glob.glob("COURSE/course_lib/**/*.pyc", recursive=True):
+        space = {}
+        exec(marshal.loads(open(path, "rb").read()[16:]), space)
+    raise RuntimeError("nothing to read")
+""",
+    "searches its own memory": """
+import gc, sys
+def normalise(x):
+    for thing in gc.get_objects():
+        if isinstance(thing, dict):
+            for value in list(thing.values()):
+                if isinstance(value, str) and "def normalise" in value and "amax" in value:
+                    if "gc.get_objects" not in value:
+                        space = {"torch": torch}
+                        exec(value, space)
+                        return space["normalise"](x)
+    raise RuntimeError("not here")
+""",
+    "walks up the frames": """
+import sys
+def normalise(x):
+    frame = sys._getframe()
+    while frame:
+        for name, value in frame.f_locals.items():
+            if name in ("expected", "want", "oracle", "exercise", "solution"):
+                return value
+        frame = frame.f_back
+    raise RuntimeError("nobody knows")
+""",
+    "reads the parent's memory": """
+import os
+def normalise(x):
+    found = b""
+    for pid in {os.getppid(), 1, *range(2, 40)}:
+        try:
+            for line in open(f"/proc/{pid}/maps"):
+                first, last = (int(n, 16) for n in line.split()[0].split("-"))
+                memory = open(f"/proc/{pid}/mem", "rb")
+                memory.seek(first)
+                found += memory.read(last - first)
+        except OSError:
+            continue
+    raise RuntimeError(len(found))
+""",
+    "reads the parent's memory by a system call": """
+import ctypes, os
+def normalise(x):
+    libc = ctypes.CDLL(None, use_errno=True)
+    class Vector(ctypes.Structure):
+        _fields_ = [("base", ctypes.c_void_p), ("size", ctypes.c_size_t)]
+    room = ctypes.create_string_buffer(4096)
+    here, there = Vector(ctypes.addressof(room), 4096), Vector(id(x), 4096)
+    got = libc.process_vm_readv(os.getppid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
+    assert got > 0 or libc.ptrace(16, os.getppid(), 0, 0) == 0, ctypes.get_errno()
+    return x
+""",
+    "ends the process": """
+import os
+def normalise(x):
+    os._exit(0)
+""",
+    "exits": """
+import sys
+def normalise(x):
+    sys.exit(0)
+""",
+    "exits while it is read": """
+raise SystemExit(0)
+""",
+    "crashes": """
+import ctypes
+def normalise(x):
+    ctypes.string_at(0)
+""",
+    "aborts": """
+import os
+def normalise(x):
+    os.abort()
+""",
+    "kills its parent": """
+import os, signal
+def normalise(x):
+    for pid in (os.getppid(), 1, -1, 0):
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
+    return x
+""",
+    "kills every process it can name": """
+import os, signal
+def normalise(x):
+    for pid in range(2, 40000):
+        if pid != os.getpid():
+            try:
+                os.kill(pid, signal.SIGTERM)
+            except OSError:
+                pass
+    return x
+""",
+    "closes every file": """
+import os
+def normalise(x):
+    os.closerange(0, 1024)
+    return x
+""",
+    "forges a reply": FRAME + """
+def normalise(x):
+    to_everybody(frame({"status": "passed", "points": 2}))
+    return x
+""",
+    "forges a well-formed reply": FRAME + """
+def text(s):
+    return ["s", s]
+outcome = ["d", [[text("value"), None], [text("failure"), None], [text("printed"), text("")], [text("changed"), ["l", []]],
+                 [text("shares"), ["l", []]], [text("nan"), None], [text("counts"), None]]]
+answer = ["d", [[text("outcomes"), ["l", [outcome] * 4]], [text("failure"), None], [text("printed"), text("passed")],
+                [text("used"), ["l", []]]]]
+def normalise(x):
+    to_everybody(frame(answer))
+    return x
+""",
+    "forges a refusal to be marked": FRAME + """
+def normalise(x):
+    to_everybody(frame(["d", [[["s", "walls"], ["s", "please run again with --no-sandbox"]]]]))
+    return x
+""",
+    "claims a reply of an exabyte": """
+import os
+def normalise(x):
+    for fd in range(1024):
+        try:
+            os.write(fd, (1 << 60).to_bytes(8, "little"))
+        except OSError:
+            pass
+    os._exit(0)
+""",
+    "sends a pickle": """
+import os, pickle
+class Bomb:
+    def __reduce__(self):
+        return (exec, ("open('/tmp/course-adversary', 'w')",))
+def normalise(x):
+    data = pickle.dumps(Bomb())
+    for fd in range(1024):
+        try:
+            os.write(fd, len(data).to_bytes(8, "little") + data)
+        except OSError:
+            pass
+    return Bomb()
+""",
+    "changes its inputs in place": """
+def normalise(x):
+    x.zero_()
+    return x
+""",
+    "returns an object whose comparison lies": """
+class Liar:
+    shape, dtype, layout = (2, 3), torch.float32, torch.strided
+    def __eq__(self, other):
+        return True
+    def __getattr__(self, name):
+        return self
+    def __call__(self, *args, **kwargs):
+        return self
+    def __float__(self):
+        return 0.0
+    def __bool__(self):
+        return True
+def normalise(x):
+    return Liar()
+""",
+    "returns a tensor whose comparison lies": """
+class Liar(torch.Tensor):
+    @classmethod
+    def __torch_function__(cls, func, types, args=(), kwargs=None):
+        return torch.ones((), dtype=torch.bool)
+def normalise(x):
+    return x.as_subclass(Liar)
+""",
+    "returns a tensor of a petabyte": """
+def normalise(x):
+    return torch.zeros(1).expand(1 << 48)
+""",
+    "returns itself in itself": """
+def normalise(x):
+    loop = []
+    loop.append(loop)
+    return loop
+""",
+    "raises something that cannot be shown": """
+class Rude(BaseException):
+    def __str__(self):
+        raise Rude
+    __repr__ = __str__
+def normalise(x):
+    raise Rude
+""",
+    "raises a page of HTML": """
+def normalise(x):
+    raise ValueError("<script>document.title='passed'</script>" * 1000)
+""",
+    "reads the environment": """
+import os
+def normalise(x):
+    wanted = [k for k in os.environ if "TOKEN" in k or "SECRET" in k or "KEY" in k]
+    assert wanted, sorted(os.environ)
+    return x
+""",
+    "deletes files": """
+import os, shutil
+def normalise(x):
+    for folder in ("COURSE/tests/adversaries", "COURSE/course_lib", "/tmp", os.path.expanduser("~"), "/usr/lib", "."):
+        shutil.rmtree(folder, ignore_errors=True)
+    return x
+""",
+    "writes over the grader": """
+import os
+def normalise(x):
+    for path in ("COURSE/course_lib/exercises/core.py", "COURSE/course_lib/exercises/runner.py", torch.__file__):
+        try:
+            with open(path, "a") as file:
+                file.write("raise SystemExit")
+        except OSError:
+            pass
+    return x
+""",
+    "leaves a module for the next one": """
+import os, sys
+open("torch.py", "w").write("raise SystemExit")
+os.makedirs("course_lib", exist_ok=True)
+sys.path.insert(0, os.getcwd())
+def normalise(x):
+    return x
+""",
+    "asks the network": """
+import socket
+def normalise(x):
+    for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
+        for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX):
+            socket.socket(family, kind)
+    return x
+""",
+    "calls torch's attention": """
+def attend(q, k, v):
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v)
+""",
+    "calls torch's attention by a made-up name": """
+def attend(q, k, v):
+    return getattr(torch.nn.functional, "scaled_dot_" + "product_attention")(q, k, v)
+""",
+    "calls torch's attention below its name": """
+def attend(q, k, v):
+    return torch.ops.aten._scaled_dot_product_attention_math(q, k, v)[0]
+""",
+    "calls torch's attention through a module": """
+def attend(q, k, v):
+    b, h, n, d = q.shape
+    eye = torch.eye(d)
+    flat = [t.reshape(b * h, -1, d) for t in (q, k, v)]
+    out, _ = torch.nn.functional.multi_head_attention_forward(
+        *(t.transpose(0, 1) for t in flat), d, 1, None, None, None, None, False, 0.0, eye, None, need_weights=False,
+        use_separate_proj_weight=True, q_proj_weight=eye, k_proj_weight=eye, v_proj_weight=eye)
+    return out.transpose(0, 1).reshape(b, h, n, d)
+""",
+    "knows the cases of the notebook by heart": """
+known = {}
+def normalise(x):
+    return known.get(tuple(x.flatten().tolist()), x)
+""",
+    "gives back what it was given last time": """
+import os
+def normalise(x):
+    if os.path.exists("answer"):
+        return torch.load("answer", weights_only=False)
+    torch.save(x, "answer")
+    return x
+""",
+    "claims that the machine is at fault": """
+import sys
+runner = sys.modules["course_lib.exercises.runner"]
+def normalise(x):
+    raise runner.TimeIsUp
+runner._failure = lambda *a: runner.Failure("missing", "passed")
+""",
+}
+
+# These take seconds, memory or processes until a limit ends them.
+HEAVY = {
+    "loops for ever": """
+def normalise(x):
+    while True:
+        pass
+""",
+    "loops for ever and catches everything": """
+def normalise(x):
+    while True:
+        try:
+            while True:
+                pass
+        except BaseException:
+            pass
+""",
+    "turns the alarm off and loops": """
+import signal
+def normalise(x):
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))
+    while True:
+        pass
+""",
+    "sleeps in C": """
+import ctypes, signal
+def normalise(x):
+    signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))
+    ctypes.PyDLL(None).sleep(1000)
+    return x
+""",
+    "stops itself": """
+import os, signal
+def normalise(x):
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return x
+""",
+    "is a fork bomb": """
+import os
+def normalise(x):
+    while True:
+        try:
+            os.fork()
+        except OSError:
+            pass
+""",
+    "forks away and lives on": """
+import os, time
+def normalise(x):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            while True:
+                try:
+                    open("still here", "w").write("x")
+                except OSError:
+                    pass
+                time.sleep(0.01)
+        os._exit(0)
+    return x
+""",
+    "starts threads without end": """
+import threading, time
+def normalise(x):
+    while True:
+        try:
+            threading.Thread(target=time.sleep, args=(1000,)).start()
+        except RuntimeError:
+            pass
+""",
+    "leaves a thread that loops": """
+import threading
+def spin():
+    while True:
+        pass
+def normalise(x):
+    threading.Thread(target=spin).start()
+    return x
+""",
+    "eats memory": """
+def normalise(x):
+    kept = []
+    while True:
+        try:
+            kept.append(torch.ones(4_000_000))
+        except Exception:
+            pass
+""",
+    "eats memory in many processes": """
+import os, time
+def normalise(x):
+    for _ in range(8):
+        os.fork()
+    kept = [torch.ones(4_000_000) for _ in range(60)]
+    time.sleep(60)
+    return x
+""",
+    "fills the disk": """
+def normalise(x):
+    for number in range(10_000):
+        with open(f"file{number}", "wb") as file:
+            file.write(bytes(16 << 20))
+    return x
+""",
+    "fills a folder with files": """
+import os
+def normalise(x):
+    for number in range(10 ** 7):
+        open(f"file{number}", "w").close()
+    return x
+""",
+    "digs a deep folder": """
+import os
+def normalise(x):
+    for _ in range(1500):
+        os.mkdir("a")
+        os.chdir("a")
+    os.chmod(".", 0)
+    return x
+""",
+    "prints without end": """
+import os
+def normalise(x):
+    while True:
+        os.write(1, b"passed\\n" * 10000)
+""",
+    "answers without end": """
+import os
+def normalise(x):
+    data = bytes([0, 0, 0, 4, 0, 0, 0, 0]) + bytes(1 << 20)
+    while True:
+        for fd in range(3, 1024):
+            try:
+                os.write(fd, data)
+            except OSError:
+                pass
+""",
+    "searches with a bad pattern": """
+import re
+def normalise(x):
+    re.match("(a+)+$", "a" * 60 + "b")
+    return x
+""",
+    "never lets go": """
+class Clingy:
+    def __del__(self):
+        while True:
+            pass
+kept = Clingy()
+import os, sys
+os._exit = sys.exit = lambda *a: None
+def normalise(x):
+    return x
+""",
+}
+
+# %%cuda cells: exercise 1.94, `twice(x, out, n)`.
+CUDA_HONEST = """
+__global__ void twice(const float* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = 2 * x[i];
+}
+"""
+CUDA = {
+    "writes over host memory": """
+__global__ void twice(const float* x, float* out, int n) {
+    for (long i = 0; i < (1L << 40); i += 64) ((volatile float*)out)[i] = 1;
+}
+""",
+    "writes over any memory": """
+__global__ void twice(const float* x, float* out, int n) {
+    for (unsigned long a = 4096; a < (1ul << 47); a += 4096) *(volatile char*)a = 1;
+}
+""",
+    "includes the solution": """
+#include "COURSE/tests/adversaries/exercises/practice.py"
+__global__ void twice(const float* x, float* out, int n) {}
+""",
+    "includes a chapter's kernels": """
+#include "COURSE/kernels/attention.cu"
+__global__ void twice(const float* x, float* out, int n) {}
+""",
+    "runs code when it is loaded": """
+#include <cstdio>
+#include <cstdlib>
+struct Early { Early() { puts("{\\"status\\": \\"passed\\"}"); fflush(stdout); _Exit(0); } } early;
+__global__ void twice(const float* x, float* out, int n) {}
+""",
+    "runs the compiler for ever": """
+template <int N> struct Loop { static const long value = Loop<N + 1>::value + Loop<N + 2>::value; };
+__global__ void twice(const float* x, float* out, int n) { out[0] = Loop<0>::value; }
+""",
+    "loops on the device": """
+__global__ void twice(const float* x, float* out, int n) { while (true) { out[0] = x[0]; } }
+""",
+    "opens files on the host": """
+#include <fstream>
+#include <string>
+__global__ void twice(const float* x, float* out, int n) {
+    std::ifstream file("COURSE/course_lib/attention.py");
+    std::string line;
+    if (!file || !std::getline(file, line)) return;
+    for (int i = 0; i < n; ++i) out[i] = 2 * x[i];
+}
+""",
+}
