@@ -52,10 +52,36 @@ __device__ inline void multiply(float4& x, float by)
     x.w *= by;
 }
 
+// Four neighbours at once, one load or store of 16 or 8 bytes.
+__device__ inline float4 widen4(const float* at) { return *(const float4*)at; }
+
+__device__ inline float4 widen4(const __half* at)
+{
+    const uint2 bits = *(const uint2*)at;
+    const __half* x = (const __half*)&bits;
+    return make_float4(widen(x[0]), widen(x[1]), widen(x[2]), widen(x[3]));
+}
+
+__device__ inline float4 widen4(const __nv_bfloat16* at)
+{
+    const uint2 bits = *(const uint2*)at;
+    const __nv_bfloat16* x = (const __nv_bfloat16*)&bits;
+    return make_float4(widen(x[0]), widen(x[1]), widen(x[2]), widen(x[3]));
+}
+
+__device__ inline void narrow4(float4 value, float* at) { *(float4*)at = value; }
+
 template <typename T>
-struct alignas(4 * sizeof(T)) Four {
-    T x, y, z, w;
-};
+__device__ void narrow4(float4 value, T* at)
+{
+    uint2 bits;
+    T* x = (T*)&bits;
+    narrow(value.x, &x[0]);
+    narrow(value.y, &x[1]);
+    narrow(value.z, &x[2]);
+    narrow(value.w, &x[3]);
+    *(uint2*)at = bits;
+}
 
 // Columns c .. c+3 of one row of x, which has n rows of d values; 0 beyond its edges. One load where d allows it.
 template <typename T>
@@ -63,10 +89,7 @@ __device__ float4 load4(const T* __restrict__ x, int row, int c, int n, int d)
 {
     if (row >= n || c >= d) return make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     const T* at = x + (long long)row * d + c;
-    if (d % 4 == 0) {
-        const Four<T> four = *(const Four<T>*)at;
-        return make_float4(widen(four.x), widen(four.y), widen(four.z), widen(four.w));
-    }
+    if (d % 4 == 0) return widen4(at);
     return make_float4(widen(at[0]), c + 1 < d ? widen(at[1]) : 0.0f,
                        c + 2 < d ? widen(at[2]) : 0.0f, c + 3 < d ? widen(at[3]) : 0.0f);
 }
@@ -77,19 +100,14 @@ __device__ void store4(T* __restrict__ x, float4 value, int row, int c, int n, i
 {
     if (row >= n || c >= d) return;
     T* at = x + (long long)row * d + c;
-    Four<T> four;
-    narrow(value.x, &four.x);
-    narrow(value.y, &four.y);
-    narrow(value.z, &four.z);
-    narrow(value.w, &four.w);
     if (d % 4 == 0) {
-        *(Four<T>*)at = four;
+        narrow4(value, at);
         return;
     }
-    at[0] = four.x;
-    if (c + 1 < d) at[1] = four.y;
-    if (c + 2 < d) at[2] = four.z;
-    if (c + 3 < d) at[3] = four.w;
+    narrow(value.x, &at[0]);
+    if (c + 1 < d) narrow(value.y, &at[1]);
+    if (c + 2 < d) narrow(value.z, &at[2]);
+    if (c + 3 < d) narrow(value.w, &at[3]);
 }
 
 // Rows first .. first + ROWS - 1 of x into a tile of D / 4 float4 a row, by all threads of the block.
