@@ -1,0 +1,115 @@
+"""Mutated kernels: whatever is wrong with a kernel, the engine answers with a result or an error, and Python lives.
+
+The correct kernels of test_clean.py are damaged at random (a constant, an operator, an index, a missing barrier) and
+run sanitized and profiled in a child process. COURSE_FUZZ_SECONDS sets how long; the seed of a death is reported.
+"""
+from __future__ import annotations
+
+import os
+import random
+import re
+import subprocess
+import sys
+import time
+
+import pytest
+
+SECONDS = float(os.environ.get("COURSE_FUZZ_SECONDS", "60"))
+SWAPS = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==",
+         "&&": "||", "||": "&&", "+=": "=", "++": "--", "<<": ">>", ">>": "<<", "&": "|", "^": "+"}
+INTERESTING = ["0", "1", "-1", "2", "31", "32", "33", "64", "1000", "100000", "2147483647", "-2147483648"]
+TOKEN = re.compile(r"//[^\n]*|\"(?:\\.|[^\"])*\"|[A-Za-z_]\w*|\d[\w.]*|<<<|>>>|[-+*/%<>=!&|^]=?|&&|\|\||\+\+|--|.|\n", re.S)
+
+
+def mutate(source: str, random: random.Random) -> str:
+    """One change somewhere in the bodies of the kernels."""
+    start = source.index("__global__")
+    head, tokens = source[:start], TOKEN.findall(source[start:])
+    for _ in range(1000):
+        at = random.randrange(len(tokens))
+        token = tokens[at]
+        if token in SWAPS and random.random() < 0.7:
+            tokens[at] = SWAPS[token]
+        elif re.fullmatch(r"\d+", token):
+            tokens[at] = random.choice(INTERESTING)
+        elif token in ("__syncthreads", "__syncwarp") and tokens[at + 1:at + 3] == ["(", ")"]:
+            tokens[at:at + 3] = ["(", "void", ")", "0"]
+        elif token in ("threadIdx", "blockIdx", "blockDim", "gridDim") and random.random() < 0.3:
+            tokens[at] = random.choice(["threadIdx", "blockIdx", "blockDim", "gridDim"])
+        elif token in ("i", "j", "k", "t", "x", "y", "tx", "ty", "n", "lane", "row", "col") and random.random() < 0.3:
+            tokens[at] = random.choice(["i", "j", "k", "t", "n", "tx", "ty", "lane", "row", "col", "0"])
+        else:
+            continue
+        return head + "".join(tokens)
+    return source
+
+
+def child(seed: int, seconds: float) -> None:
+    """Runs damaged kernels until the time is up; says what it is about to do before doing it."""
+    import test_clean
+    import torch
+
+    from course_lib import cuda
+    torch.set_num_threads(1)
+    chance, end, compiled, launched, errors = random.Random(seed), time.monotonic() + seconds, 0, 0, {}
+    while time.monotonic() < end:
+        case = chance.choice(list(test_clean.CASES))
+        run = test_clean.CASES[case]()
+        source = alone(test_clean.SOURCE, run.kernel.partition("<")[0])
+        for _ in range(chance.choice((1, 1, 2, 3))):
+            source = mutate(source, chance)
+        print(f"next {case}\n{source}", file=sys.stderr, flush=True)
+        try:
+            mod = cuda.compile(source)
+        except cuda.CompileError:
+            continue
+        compiled += 1
+        for context in (cuda.sanitize(order=chance.choice(("forward", "reverse", "seeded"))), cuda.profile()):
+            run = test_clean.CASES[case]()
+            try:
+                with context:
+                    mod[run.kernel][run.grid, run.block, run.shared](*run.args)
+                launched += 1
+            except (cuda.KernelError, cuda.CompileError, cuda.ArgumentError) as error:
+                kind = getattr(error, "kind", "compile error")
+                errors[kind] = errors.get(kind, 0) + 1
+    print(f"{compiled} kernels compiled, {launched} launches ended well, errors: {errors}")
+
+
+def alone(source: str, kernel: str) -> str:
+    """The source without the other kernels, so that one damaged line is one damaged kernel and the build is quick."""
+    pieces = re.split(r"(?m)^(?=(?:template <[^\n]*>\n)?__global__ )", source)
+    return "".join(p if not re.match(r"(?:template <[^\n]*>\n)?__global__ ", p) or re.search(rf"\b{kernel}\(", p.split("{")[0])
+                   else tail(p) for p in pieces)
+
+
+def tail(piece: str) -> str:
+    """What follows a kernel before the next one: helpers, structs and defines."""
+    end = re.search(r"(?m)^}\n|^__global__ [^\n]*}\n", piece)
+    return piece[end.end():] if end else piece
+
+
+@pytest.mark.slow
+def test_python_survives_damaged_kernels():
+    end, seed = time.monotonic() + SECONDS, int(os.environ.get("COURSE_FUZZ_SEED", "1"))
+    report = []
+    while time.monotonic() < end:
+        seconds = max(5.0, min(60.0, end - time.monotonic()))
+        done = subprocess.run([sys.executable, __file__, str(seed), str(seconds)], capture_output=True, text=True,
+                              errors="replace", timeout=seconds + 300)
+        assert done.returncode == 0, f"seed {seed} ended with status {done.returncode}\n{done.stderr[-6000:]}"
+        report.append(done.stdout.splitlines()[-1])
+        seed += 1
+    print("\n".join(report))
+    assert all("kernels compiled" in line for line in report)
+
+
+def test_mutations_change_something():
+    source = "__global__ void k(int* x) { if (threadIdx.x < 32) x[threadIdx.x + 1] = 2; __syncthreads(); }\n"
+    made = {mutate(source, random.Random(seed)) for seed in range(50)}
+    assert len(made) > 5 and source not in made
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
+    child(int(sys.argv[1]), float(sys.argv[2]))

@@ -1,0 +1,185 @@
+"""Other compilers, another processor, the fallback of the fibers, and the runtime under the sanitizers of its own kind."""
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from course_lib import cuda
+from course_lib.cuda import build
+from course_lib.cuda.rewrite import rewrite
+
+HERE = Path(__file__).parent
+pytestmark = pytest.mark.slow
+
+KERNELS = r"""
+#include <cuda_fp16.h>
+#include <cooperative_groups.h>
+__global__ void sum_of_rows(const float* x, float* y, int n) {
+    __shared__ float s[128];
+    int t = threadIdx.x, i = blockIdx.x * blockDim.x + t;
+    float v = 0;
+    for (int k = i; k < n; k += gridDim.x * blockDim.x) v += t % 3 ? x[k] : expf(x[k] / 4);
+    s[t] = v;
+    __syncthreads();
+    for (int d = 64; d > 0; d /= 2) {
+        if (t < d) s[t] += s[t + d];
+        __syncthreads();
+    }
+    y[i] = s[t / 2] + (float)__float2half(v);
+}
+__global__ void warps(const float* x, float* y, int n) {
+    auto tile = cooperative_groups::tiled_partition<16>(cooperative_groups::this_thread_block());
+    float v = x[threadIdx.x];
+    for (int d = 8; d > 0; d /= 2) v += tile.shfl_down(v, d);
+    if (threadIdx.x >= n / 2) return;
+    atomicAdd(&y[0], v);
+    y[1 + threadIdx.x] = __shfl_xor_sync(0xffffffff, v, 3);
+}
+__global__ void race(const float* x, float* y, int n) {
+    __shared__ float s[64];
+    s[threadIdx.x] = x[threadIdx.x];
+    y[threadIdx.x] = s[63 - threadIdx.x];
+}
+__global__ void outside(const float* x, float* y, int n) { y[threadIdx.x] = x[threadIdx.x + n]; }
+"""
+
+
+def needs(*programs: str) -> None:
+    for program in programs:
+        if shutil.which(program) is None:
+            pytest.skip(f"not run: {program} is not installed")
+
+
+def shell(*command: object, **more) -> str:
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=600, **more)
+    assert done.returncode == 0, f"{command}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
+    return done.stdout
+
+
+def kernel_source() -> str:
+    """KERNELS as the engine compiles them, with their entries."""
+    names = ("sum_of_rows", "warps", "race", "outside")
+    entries = "".join(f'extern "C" __attribute__((visibility("default"))) void laptop_entry_{i}(void** args) '
+                      f"{{ laptop::call(&{name}, args); }}\n" for i, name in enumerate(names))
+    return f'#include <cuda_runtime.h>\n#line 1 "kernels.cu"\n{rewrite(KERNELS)}\n{entries}'
+
+
+def run_without_python(folder: Path, compiler: str, *emulator: str) -> str:
+    """Builds the runtime, the kernels and arm64_main.cpp with one compiler, and runs them."""
+    folder.mkdir()
+    tool = build.Compiler((compiler,), "clang" in compiler, "")
+    (folder / "kernels.cpp").write_text(kernel_source())
+    runtime = folder / "libruntime.so"
+    shell(compiler, "-std=c++17", "-O2", "-g1", "-fPIC", "-shared", "-pthread", f"-I{build.HEADERS}",
+          *sorted(build.HEADERS.glob("runtime*.cpp")), "-o", runtime, "-ldl")
+    libraries = []
+    for name, flags in (("plain", tool.plain()), ("traced", tool.traced())):
+        libraries.append(folder / f"{name}.so")
+        shell(compiler, *build.COMMON, *flags, f"-I{build.HEADERS}", "-c", folder / "kernels.cpp", "-o", folder / f"{name}.o")
+        shell(compiler, folder / f"{name}.o", "-shared", "-o", libraries[-1], runtime, f"-Wl,-rpath,{folder}")
+    shell(compiler, "-std=c++17", f"-I{build.HEADERS}", HERE / "arm64_main.cpp", "-o", folder / "main", runtime,
+          f"-Wl,-rpath,{folder}", "-ldl")
+    return shell(*emulator, folder / "main", *libraries)
+
+
+def test_arm64_gives_the_same_results_and_counts(tmp_path):
+    """The hand-written switch, the hooks and the counts, under qemu-user."""
+    needs("aarch64-linux-gnu-g++", "qemu-aarch64")
+    here = run_without_python(tmp_path / "native", "g++")
+    there = run_without_python(tmp_path / "arm64", "aarch64-linux-gnu-g++", "qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")
+    assert there == here
+    assert "race, " in here and "out of bounds, " in here and here.count("\n") == 6 + 18 + 12
+
+
+def suite(files: list[str], environment: dict[str, str], *options: str) -> None:
+    """The quick tests of some files, in a process of their own."""
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", *options,
+                           *(str(HERE / f) for f in files)],
+                          capture_output=True, text=True, timeout=1800, env={**os.environ, **environment})
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
+
+
+ENGINE = ["test_counts.py", "test_bugs.py", "test_clean.py", "test_language.py", "test_half.py"]
+
+
+@pytest.mark.parametrize("compiler", ["clang++", "clang++-14", "clang++-19", "g++-11", "g++-12"])
+def test_the_suite_with_another_compiler(compiler, monkeypatch):
+    needs(compiler)
+    if Path(shutil.which(compiler)).resolve() == Path(shutil.which("g++") or "").resolve():
+        pytest.skip(f"not run: {compiler} is the g++ of the quick suite")
+    suite(ENGINE[1:], {"CXX": compiler})
+
+
+def test_counts_with_clang_are_those_of_gcc():
+    """test_counts.py asserts the numbers derived by hand under both compilers; this makes sure that it did."""
+    needs("clang++")
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "clang", str(HERE / "test_counts.py")],
+                          capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-4000:]
+
+
+def test_the_fallback_fibers():
+    """ucontext, for processors without a switch of their own."""
+    suite(["test_clean.py", "test_bugs.py"], {"COURSE_RUNTIME_FLAGS": "-DLAPTOP_UCONTEXT"}, "-k", "forward or plain")
+
+
+def test_the_runtime_under_address_and_undefined_sanitizers():
+    library = shell("g++", "-print-file-name=libasan.so").strip()
+    undefined = shell("g++", "-print-file-name=libubsan.so").strip()
+    if not (os.path.isabs(library) and os.path.isabs(undefined)):
+        pytest.skip("not run: libasan is not installed")
+    suite(ENGINE, {"COURSE_RUNTIME_FLAGS": "-O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer",
+                   "LD_PRELOAD": f"{library} {undefined}", "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
+                   "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0:allow_user_segv_handler=1:detect_odr_violation=0"},
+          "-k", "not other_compiler")
+
+
+def test_without_a_compiler_there_is_one_clear_error(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(cuda.NoCompiler) as caught:
+        cuda.compile("__global__ void k(float* y) { y[0] = 1; }")
+    assert "apt install" in str(caught.value) or "xcode-select" in str(caught.value)
+
+
+def test_two_processes_may_build_the_same_kernel_at_once(tmp_path):
+    program = ("from course_lib import cuda; import torch; x = torch.zeros(4);"
+               "cuda.compile('__global__ void k(float* x) { x[threadIdx.x] = 3; }').k[1, 4](x); print(x.sum().item())")
+    environment = {**os.environ, "COURSE_CACHE": str(tmp_path)}
+    both = [subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    assert [p.communicate(timeout=120)[0].strip() for p in both] == ["12.0", "12.0"]
+
+
+def test_a_failed_build_is_not_cached(tmp_path, monkeypatch):
+    (tmp_path / "answer.h").write_text("#define ANSWER wrong")
+    (tmp_path / "k.cu").write_text('#include "answer.h"\n__global__ void k(float* x) { x[0] = ANSWER; }\n')
+    with pytest.raises(cuda.CompileError):
+        cuda.load(tmp_path / "k.cu")
+    (tmp_path / "answer.h").write_text("#define ANSWER 42")
+    assert cuda.load(tmp_path / "k.cu").kernels == ["k"]
+
+
+def test_the_tracer_needs_bounded_memory():
+    """10^8 traced accesses in less than 1 GiB."""
+    program = r'''
+import resource, torch
+from course_lib import cuda
+mod = cuda.compile("__global__ void k(const float* x, float* y, int n) { float s = 0;"
+                   " for (int i = 0; i < n; ++i) s += x[(threadIdx.x + i) % 1024]; y[threadIdx.x] = s; }")
+x, y = torch.rand(1024), torch.zeros(1024)
+with cuda.profile() as small:
+    mod.k[1, 1024](x, y, 1)
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+with cuda.profile() as report:
+    mod.k[1, 1024](x, y, 97657)
+after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+assert report.launches[0].global_load.requests == 32 * 97657
+print(after - before)
+'''
+    grown = int(shell(sys.executable, "-c", program).split()[-1])
+    assert grown < 1 << 20, f"{grown} KiB"
