@@ -293,7 +293,7 @@ def _passed(exercise: Exercise, cases: list[Case], run: Run) -> Verdict:
 def _broken(exercise: Exercise, failure: runner.Failure, case: Case | None, printed: str, source: str) -> Verdict:
     """A verdict about code that gave no value."""
     details = []
-    if failure.line:
+    if failure.line and exercise.language == "python":
         details.append((f"Line {failure.line}", failure.text or _line(source, failure.line)))
     if case is not None:
         details = _inputs(exercise, case) + details
@@ -317,10 +317,11 @@ def _broken(exercise: Exercise, failure: runner.Failure, case: Case | None, prin
         details.append(("The compiler says", failure.message))
     elif failure.kind == "missing":
         status, headline = NOT_RUN, failure.message
+    elif failure.kind == "launch":
+        headline = f"The exercise cannot launch your kernel: {failure.message}"
     elif exercise.language == "cuda":
-        headline = f"{failure.kind.capitalize()}: {failure.message.splitlines()[0]}"
-        if "\n" in failure.message:
-            details.append(("The sanitizer says", failure.message))
+        headline = f"The sanitizer found: {failure.kind}."
+        details.append(("It says", failure.message))
     elif failure.kind == "command":
         headline = f"{failure.message}."
     else:
@@ -350,6 +351,8 @@ def _wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source: 
                     ("Expected", show(wanted))]
         if outcome.changed:
             details.append(("It also changes", f"its input {', '.join(outcome.changed)}, in place"))
+    if (outcome.counts or {}).get("unwritten"):
+        details.append(("Never written", outcome.counts["unwritten"]))
     if outcome.nan:
         where = f"line {outcome.nan['line']}: {outcome.nan.get('text', '')}" if outcome.nan.get("line") else "outside the cell"
         details.append(("The first NaN", f"comes out of `{outcome.nan['op']}`, {where}"))

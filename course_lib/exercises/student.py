@@ -4,16 +4,16 @@ from __future__ import annotations
 import html
 import inspect
 import linecache
+import os
 import re
 import textwrap
 from typing import Any
 
 from . import marks
-from .core import evaluate, normal
-from .declare import CHAPTERS, Exercise, chapter_of, find, load_chapter
-from .runner import _a, build_namespace
 from .compare import type_name
-from .declare import given_spec
+from .core import evaluate, normal
+from .declare import CHAPTERS, Exercise, chapter_of, find, given_spec, load_chapter
+from .runner import _a, build_namespace
 from .verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG, Verdict
 
 _MARKER = re.compile(r"\A\s*(?:%%cuda[^\n]*\n\s*)?(?:#|//)\s*EXERCISE\s+(\d+\.\d+)\b")
@@ -22,8 +22,18 @@ _handed: dict[str, Any] = {}             # id -> the reference that a check retu
 _references: dict[str, Any] = {}
 
 
+class NotPassed(Exception):
+    """Raised by `check` under COURSE_STRICT; the message is the verdict."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
 def check(id: str, attempt: Any = None) -> Any:
-    """Show the verdict on an exercise. Returns the student's own work if it passed, else the reference."""
+    """Show the verdict on an exercise. Returns the student's own work if it passed, else the reference.
+
+    With COURSE_STRICT set in the environment, an exercise that has not passed raises `NotPassed`.
+    """
     try:
         exercise = find(id)
     except KeyError as error:
@@ -41,7 +51,12 @@ def check(id: str, attempt: Any = None) -> Any:
         verdict.notes.append(f'The cells below use the reference. Stuck? `hint("{id}")`')
         _handed[id] = reference
     _display(verdict)
-    return attempt if reference is None else reference
+    result = attempt if reference is None else reference
+    if os.environ.get("COURSE_STRICT"):
+        if _shell() is not None:                         # the cells below still have something to work with
+            _shell().user_ns[exercise.name] = result
+        raise NotPassed(str(verdict))
+    return result
 
 
 def hint(id: str) -> None:
