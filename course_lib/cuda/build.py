@@ -143,6 +143,17 @@ def engine_digest() -> str:
     return digest(*(part for p in files for part in (p.name, p.read_bytes())))
 
 
+def rewritten_header(name: str, text: str) -> Path:
+    """A rewritten copy of a file that the source includes; the same text is the same file."""
+    folder = cache() / f"header-{digest(text)}"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (folder / name).exists():
+        made = folder / f"{name}.{os.getpid()}.new"
+        made.write_text(text, encoding="utf-8")
+        made.replace(folder / name)
+    return folder / name
+
+
 def library(text: str, name: str, original: str, folder: Path | None, traced: bool) -> Path:
     """Builds rewritten source. `name` and `original` are for error messages; `folder` is where its includes are."""
     tool = compiler()
@@ -191,7 +202,7 @@ def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list
         if (found := _recorded(record)) is not None:
             return found
         for name, text in files.items():
-            (folder / name).write_text(text)
+            (folder / name).write_text(text, encoding="utf-8")
         output = folder / "library.new"
         _clear(folder, output)
         (folder / "build.ninja").write_text(_rules(sources, output, flags, link, tool))

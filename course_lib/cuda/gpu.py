@@ -12,7 +12,6 @@ from pathlib import Path
 import torch
 
 from . import build, signature
-from .tokens import outline
 
 START = """#include <cuda_runtime.h>
 static int laptop_start(const void* kernel, const unsigned* grid, const unsigned* block, void** args,
@@ -46,13 +45,13 @@ def entry(number: int, address: str) -> str:
             f"stream, device); }}\n")
 
 
-def generated(text: str, wanted: list, file: str) -> str:
+def generated(sources: list, wanted: list, file: str) -> str:
     """The generated source: `file`, untouched, then the entries of the `wanted` kernels and instances."""
-    return f'{START}#include "{file}"\n' + signature.table(outline(text), wanted, entry)
+    return f'{START}#include "{file}"\n' + signature.table(sources, wanted, entry)
 
 
-def library(text: str, name: str, folder: Path | None, wanted: list, device: torch.device) -> Path:
-    """Builds for the architecture of `device`."""
+def library(sources: list, name: str, folder: Path | None, wanted: list, device: torch.device) -> Path:
+    """Builds for the architecture of `device`. The first of `sources` is the file, the others it includes."""
     tool = nvcc()
     if tool is None:
         raise build.NoCompiler("nvcc was not found; CUDA tensors need it. Install the CUDA toolkit, or set CUDA_HOME. "
@@ -60,7 +59,7 @@ def library(text: str, name: str, folder: Path | None, wanted: list, device: tor
     major, minor = torch.cuda.get_device_capability(device)
     architecture = f"-arch=sm_{major}{minor}"
     flags = ["-std=c++17", "-O3", "-lineinfo", "-Xcompiler=-fPIC", architecture] + ([f"-I{folder}"] if folder else [])
-    files = {"source.cu": text, "kernel.cu": generated(text, wanted, "source.cu")}
+    files = {"source.cu": sources[0].text, "kernel.cu": generated(sources, wanted, "source.cu")}
     return build.gpu_library(files, name, flags, ["-shared", architecture], tool)
 
 
@@ -96,20 +95,27 @@ def write_symbol(library, name: str, raw: bytes) -> None:
         raise RuntimeError(f"`{name}` was not written: {_text(library.handle, status)}")
 
 
-def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90")) -> None:
-    """Compiles the file with nvcc for each architecture, entries included; raises CompileError."""
+def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90"), instances: tuple[str, ...] = ()) -> None:
+    """Compiles the file with nvcc for each architecture, entries and the named `instances` included.
+
+    Raises CompileError. A template kernel without an instance is only parsed.
+    """
+    from .module import files_of, split_instance
     tool = nvcc()
     if tool is None:
         raise build.NoCompiler("nvcc was not found")
     path = Path(path).resolve()
-    text = path.read_text()
-    wanted = [(k, "") for k in signature.kernels(outline(text)) if not k.template]
+    sources = files_of(path.read_text(encoding="utf-8-sig"), path.parent)
+    kernels = [k for source in sources for k in signature.kernels(source)]
+    wanted = [(k, "") for k in kernels if not k.template]
+    for name, arguments in map(split_instance, instances):
+        wanted += [(k, arguments) for k in kernels if k.name == name]
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "check.cu"
-        made.write_text(generated(text, wanted, str(path)))
+        made.write_text(generated(sources, wanted, str(path)))
         targets = [f"-gencode=arch=compute_{a[3:]},code={a}" for a in architectures]
         run = subprocess.run([tool, "-std=c++17", "-c", *targets, str(made), "-o", str(Path(folder) / "check.o")],
                              capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"})
     if run.returncode:
         output = run.stdout + run.stderr
-        raise build.CompileError(path.name, text, build.read_nvcc_errors(output, path.name), output)
+        raise build.CompileError(path.name, sources[0].text, build.read_nvcc_errors(output, path.name), output)

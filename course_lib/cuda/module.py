@@ -40,8 +40,9 @@ class Library:
 class Module:
     def __init__(self, text: str, name: str, path: Path | None = None, traced: bool | None = None):
         self.source, self.name, self.path = text, name, path
-        self._outline: Outline = outline(text)
-        self._texts = signature.kernels(self._outline)
+        self._folder = path.parent if path else None
+        self._files = files_of(text, self._folder)
+        self._texts = [k for file in self._files for k in signature.kernels(file)]
         self._libraries: dict[tuple, Library] = {}
         self._last: Library | None = None
         # a source that does not compile is an error here and now
@@ -68,11 +69,10 @@ class Module:
 
     def __getitem__(self, instance: str) -> "Kernel":
         """`module["tile<64, 32>"]`, an instance of a template kernel."""
-        name, _, arguments = instance.partition("<")
-        name = name.strip()
+        name, arguments = split_instance(instance)
         if not self._named(name):
             raise KeyError(f"{self.name} has no kernel `{name}`; its kernels: {', '.join(self.kernels)}")
-        return Kernel(self, name, _tidy_arguments(arguments) if arguments else "")
+        return Kernel(self, name, arguments)
 
     def __dir__(self):
         return [*super().__dir__(), *self.kernels, *self.constants]
@@ -121,21 +121,19 @@ class Module:
 
     def _library(self, traced: bool, kernel: KernelText | None = None, instance: str = "") -> Library:
         wanted = self._wanted(kernel, instance)
-        key = ("traced" if traced else "plain", instance and kernel.index, instance)
+        key = ("traced" if traced else "plain", kernel if instance else None, instance)
         if key not in self._libraries:
-            text = f"#include <host_launch.h>\n#line 1 \"{self.name}\"\n{rewrite(self._outline)}"
-            text += signature.table(self._outline, wanted, _cpu_entry)
-            folder = self.path.parent if self.path else None
-            made = build.library(text, self.name, self.source, folder, traced)
+            text = f'#include <host_launch.h>\n#line 1 "{self.name}"\n{rewritten(self._files, self._folder)}'
+            text += signature.table(self._files, wanted, _cpu_entry)
+            made = build.library(text, self.name, self.source, self._folder, traced)
             self._libraries[key] = load_library(made, wanted)
         return self._libraries[key]
 
     def _library_gpu(self, kernel: KernelText, instance: str, device: torch.device) -> Library:
-        key = ("gpu", instance and kernel.index, instance, torch.cuda.get_device_capability(device))
+        key = ("gpu", kernel if instance else None, instance, torch.cuda.get_device_capability(device))
         if key not in self._libraries:
             wanted = self._wanted(kernel, instance)
-            folder = self.path.parent if self.path else None
-            made = gpu.library(self.source, self.name, folder, wanted, device)
+            made = gpu.library(self._files, self.name, self._folder, wanted, device)
             self._libraries[key] = load_library(made, wanted, gpu.PROTOTYPE)
         return self._libraries[key]
 
@@ -150,6 +148,52 @@ class Module:
 
 
 CPU_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)"([^"\n]+)"', re.MULTILINE)
+
+
+def files_of(text: str, folder: Path | None) -> list[Outline]:
+    """The source and the files beside it that it includes, each once; they hold kernels and shared arrays too."""
+    found, seen = [outline(text)], set()
+    found[0].path = None
+    waiting = [(text, folder)]
+    while waiting:
+        text, folder = waiting.pop(0)
+        for _, name in INCLUDE.findall(text) if folder else ():
+            path = (folder / name).resolve()
+            if path.is_file() and path not in seen:
+                seen.add(path)
+                found.append(outline(path.read_text(encoding="utf-8-sig", errors="replace")))
+                found[-1].path = path
+                waiting.append((found[-1].text, path.parent))
+    return found
+
+
+def rewritten(files: list[Outline], folder: Path | None) -> str:
+    """The first of `files`, rewritten, its includes pointing to rewritten copies of the others in the cache."""
+    copies: dict[Path, Path] = {}
+
+    def one(file: Outline, folder: Path | None) -> str:
+        def include(match: re.Match) -> str:
+            path = (folder / match.group(2)).resolve()
+            beside = next((f for f in files if f.path == path), None)
+            if beside is None:
+                return match.group()
+            if path not in copies:
+                copies[path] = Path(match.group(2))         # an include of itself, behind a guard, ends here
+                copies[path] = build.rewritten_header(path.name, f'#line 1 "{path.name}"\n{one(beside, path.parent)}')
+            return f'{match.group(1)}"{copies[path]}"'
+        text = rewrite(file)
+        return INCLUDE.sub(include, text) if folder else text
+
+    return one(files[0], folder)
+
+
+def split_instance(text: str) -> tuple[str, str]:
+    """'tile<64,32>' -> ('tile', '<64, 32>')."""
+    name, _, arguments = text.partition("<")
+    return name.strip(), _tidy_arguments(arguments) if arguments else ""
 
 
 def load_library(path: Path, wanted: list[tuple[KernelText, str]], prototype=CPU_ENTRY) -> Library:
@@ -323,7 +367,7 @@ def load(word: str | Path) -> Module:
         there = ", ".join(sorted(p.stem for p in KERNELS.glob("*.cu")))
         raise FileNotFoundError(f"there is no {path.name}; `load` knows: {there}")
     path = path.resolve()
-    text = path.read_text()
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
     if path not in _loaded or _loaded[path].source != text:
         _loaded[path] = Module(text, path.name, path)
     return _loaded[path]

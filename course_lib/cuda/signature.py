@@ -8,12 +8,12 @@ import ctypes
 import operator
 import re
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from .rewrite import HEADERS
-from .tokens import Function, Outline, match_angle, match_forward, split_commas
+from .tokens import Function, Outline, match_angle, match_forward, outline, split_commas
 
 
 class ArgumentError(TypeError, ValueError):
@@ -23,7 +23,6 @@ class ArgumentError(TypeError, ValueError):
 @dataclass(frozen=True, eq=False)
 class KernelText:
     """A `__global__` function as it stands in the source."""
-    index: int
     name: str                          # with its namespace
     parameters: tuple[str, ...]        # their names
     types: tuple[str, ...]             # their types, as text
@@ -67,7 +66,30 @@ def kernels(source: Outline) -> list[KernelText]:
             first, last = function.bounds
             bounds = source.source(*_inclusive(split_commas(source.tokens, first + 1, last)[0]))
         name = f"{function.namespace}::{function.name}" if function.namespace else function.name
-        found.append(KernelText(len(found), name, names, types, template, bounds, function.conditions, function))
+        found.append(KernelText(name, names, types, template, bounds, function.conditions, function))
+    return found + _from_macros(source)
+
+
+def _from_macros(source: Outline) -> list[KernelText]:
+    """Kernels that a macro of the file writes: `#define UNARY(name) __global__ void name##_kernel(...) {...}`."""
+    macros = {}
+    for token in source.tokens:
+        define = re.match(r"#\s*define\s+(\w+)\(([^)]*)\)(.*\b__global__\b.*)$", token.text, re.DOTALL)
+        if token.kind == "directive" and define:
+            macros[define.group(1)] = [p.strip() for p in define.group(2).split(",")], define.group(3)
+    found = []
+    for i, token in enumerate(source.tokens[:-1]):
+        space = source.namespace[i]
+        if token.text in macros and space is not None and source.tokens[i + 1].text == "(":
+            names, body = macros[token.text]
+            last = match_forward(source.tokens, i + 1)
+            given = [source.source(a, b - 1) for a, b in split_commas(source.tokens, i + 2, last)]
+            body = body.replace("\\\n", " ")
+            for name, value in zip(names, given):
+                body = re.sub(rf"\b{name}\b", lambda _: value, body)
+            body = re.sub(r"\s*##\s*", "", body)
+            for kernel in kernels(outline(f"namespace {space} {{ {body} }}" if space else body)):
+                found.append(replace(kernel, conditions=source.conditions[i]))
     return found
 
 
@@ -159,18 +181,19 @@ def guarded(conditions: tuple[tuple[str, ...], ...], text: str) -> str:
 def expression(kernel: KernelText, instance: str, overloaded: bool) -> str:
     """C++ for the address of the kernel; `instance` is its template argument list with the brackets, or ''."""
     if overloaded and not kernel.template:
-        return f"static_cast<void (*)({', '.join(kernel.types)})>(&{kernel.name})"
-    return f"&{kernel.name}{instance}"
+        return f"static_cast<void (*)({', '.join(kernel.types)})>(&::{kernel.name})"
+    return f"&::{kernel.name}{instance}"
 
 
-def table(source: Outline, wanted: list[tuple[KernelText, str]], entry) -> str:
+def table(sources: list[Outline], wanted: list[tuple[KernelText, str]], entry) -> str:
     """The end of a generated source: entries, then the table of rows.
 
-    `wanted` holds kernels with their template arguments; `entry(number, expression)` writes the C function
-    `laptop_entry_<number>`, which differs between CPU and GPU.
+    `sources` are the file and the files beside it that it includes. `wanted` holds kernels with their template
+    arguments; `entry(number, expression)` writes the C function `laptop_entry_<number>`, which differs between
+    CPU and GPU.
     """
-    names = [k.name for k in kernels(source)]
-    text, rows = f'\n#include "{HEADERS / "laptop_entries.h"}"\n', ""
+    names = [k.name for source in sources for k in kernels(source)]
+    text, rows = f'\n#include "{HEADERS / "laptop_entries.h"}"\n#line 1 "entries"\n', ""
     for number, (kernel, instance) in enumerate(wanted):
         address = expression(kernel, instance, names.count(kernel.name) > 1)
         text += guarded(kernel.conditions, _bounds(kernel, number) + entry(number, address))
@@ -179,9 +202,9 @@ def table(source: Outline, wanted: list[tuple[KernelText, str]], entry) -> str:
                         f'{{"kernel", "{number}", (void*)laptop_entry_{number}, []() -> const char* {{ static const '
                         f'std::string s = laptop_entries::parameters({address}); return s.c_str(); }}, {bounds}, 0.0, '
                         f"nullptr, 0}},\n")
-    for name, value, conditions in constants(source):
+    for name, value, conditions in (c for source in sources for c in constants(source)):
         rows += guarded(conditions, f'laptop_entries::constant("{name}", {value}),\n')
-    for name, value, conditions in symbols(source):
+    for name, value, conditions in (s for source in sources for s in symbols(source)):
         rows += guarded(conditions, f'{{"symbol", "{name}", nullptr, []() -> const char* {{ static const std::string s = '
                                     f"laptop_entries::one<std::remove_all_extents_t<decltype({value})>>(); return "
                                     f's.c_str(); }}, 0, 0.0, (void*)&{value}, sizeof({value})}},\n')

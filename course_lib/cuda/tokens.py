@@ -6,6 +6,7 @@ without understanding the rest of it.
 """
 import re
 from dataclasses import dataclass, field
+from pathlib import Path
 
 TOKEN = re.compile(
     r"""(?P<space>(?:\s|\\\r?\n)+)
@@ -56,6 +57,7 @@ class Outline:
     owner: list[Function | None] = field(default_factory=list)       # of each token
     namespace: list[str | None] = field(default_factory=list)        # of each token; None inside functions and classes
     conditions: list[tuple[tuple[str, ...], ...]] = field(default_factory=list)
+    path: Path | None = None             # of a file that another one includes
 
     def line(self, index: int) -> int:
         return self.text.count("\n", 0, self.tokens[index].start) + 1
@@ -247,11 +249,25 @@ def outline(text: str) -> Outline:
     return result
 
 
+def _without_macros(tokens: list[Token], head: list[int]) -> list[int]:
+    """Drops `MACRO(...)` lines, which need no semicolon, from the start of a function's head."""
+    while len(head) > 2 and tokens[head[0]].kind == "name" and tokens[head[0]].text not in SPECIFIERS:
+        close = match_forward(tokens, head[0] + 1)
+        rest = [i for i in head if i > close]
+        if tokens[head[0] + 1].text != "(" or not rest or tokens[rest[0]].kind != "name":
+            break
+        if tokens[rest[0]].text in ("const", "noexcept", "override", "final", "volatile", "__attribute__", "requires"):
+            break
+        head = rest
+    return head
+
+
 def _scope(result: Outline, head: list[int], brace: int, function: Function | None, global_macros: set[str]):
     """What the "{" at token `brace` opens, from the tokens before it."""
     if function:
         return ("block", None)
     tokens = result.tokens
+    head = _without_macros(tokens, head)
     words = [tokens[i].text for i in head]
     if "namespace" in words[:2]:
         return ("namespace", "".join(words[words.index("namespace") + 1:]))
