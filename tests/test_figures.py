@@ -1,0 +1,106 @@
+"""Figures: drawn, told in words, captioned, the same bytes each time; what cannot be drawn is refused."""
+import io
+
+import pytest
+import torch
+
+from course_lib import figures
+
+WORDS = ["the", "cat", "sat"]
+WEIGHTS = torch.tensor([[1.0, 0, 0], [0.25, 0.75, 0], [0.1, 0.2, 0.7]])
+DRAW = {
+    "heatmap": lambda: figures.heatmap(WEIGHTS, rows=WORDS, columns=WORDS, mask=WEIGHTS > 0, caption="Causal."),
+    "heatmaps": lambda: figures.heatmap({"a": WEIGHTS, "b": -WEIGHTS}, caption="Two."),
+    "large": lambda: figures.heatmap(torch.rand(40, 64), caption="Many."),
+    "bars": lambda: figures.bars({"naive": 8.0, "tiled": 1.5}, ceiling=0.5, ceiling_label="least", unit="MB", caption="Moved."),
+    "groups": lambda: figures.bars({"naive": {"asked": 8, "moved": 9}, "tiled": {"moved": 2}}, log=True, caption="Parts."),
+    "curves": lambda: figures.curves({"a": [3, 2, 1.5], "b": ([0, 2], [3, 1])}, floor=1.2, floor_label="entropy", xlabel="step",
+                                     ylabel="loss", spread={"a": ([2.9, 1.9, 1.4], [3.1, 2.1, 1.6])}, caption="Loss."),
+    "log": lambda: figures.curves({"a": [1, 10, 100]}, x=[1, 2, 4], logx=True, logy=True, caption="Log."),
+    "tiles": lambda: figures.tiles([[1, 0], [2, 1]], names={0: "skipped", 1: "whole", 2: "masked"}, outline=[(0, 0, 1, 2)],
+                                   labels=[["a", ""], ["b", "c"]], caption="Tiles."),
+    "memory": lambda: figures.memory({"table": ["a0", "a1"], "pool": ["a1", "", "b0", "a0"]},
+                                     arrows=[(("table", 0), ("pool", 3))], caption="Pool."),
+    "wrapped": lambda: figures.memory({"lanes": [f"s{i // 8}" for i in range(64)]}, caption="Sectors."),
+    "boxes": lambda: figures.boxes({"HBM": (0, 0), "shared": (1, 0), "up": (0, 1)}, [("HBM", "shared", "load"), ("HBM", "up")], caption="B."),
+    "map": lambda: figures.chapter_map(),
+}
+
+
+@pytest.fixture
+def shown(monkeypatch):
+    """What `show` would display in a notebook: [(data, metadata)]."""
+    made = []
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: object())
+    monkeypatch.setattr("IPython.display.display", lambda data, metadata=None, raw=False: made.append((data, metadata)))
+    return made
+
+
+@pytest.mark.parametrize("name", DRAW)
+def test_each_figure_has_picture_words_and_caption(name, shown):
+    assert DRAW[name]() is None
+    (picture, metadata), (caption, _) = shown
+    assert picture["image/png"].startswith(b"\x89PNG") and len(picture["image/png"]) < 150_000
+    assert len(picture["text/plain"]) > 10 and metadata["image/png"]["alt"] == picture["text/plain"]
+    assert caption["text/markdown"].startswith("*") and picture["text/plain"] in caption["text/markdown"]
+    assert b"matplotlib" not in picture["image/png"].lower(), "the version would be in the diff of every re-run"
+
+
+def test_the_same_figure_is_the_same_bytes(shown):
+    DRAW["bars"]()
+    DRAW["bars"]()
+    assert shown[0][0] == shown[2][0]
+
+
+def test_the_words_say_what_the_picture_says(shown):
+    DRAW["heatmap"]()
+    assert "cat -> cat (0.75)" in shown[0][0]["text/plain"] and "3 cells are masked" in shown[0][0]["text/plain"]
+    DRAW["bars"]()
+    assert "naive: 8 MB; tiled: 1.5 MB" in shown[2][0]["text/plain"] and "least: 0.5 MB" in shown[2][0]["text/plain"]
+    DRAW["tiles"]()
+    assert "1 skipped, 2 whole, 1 masked" in shown[4][0]["text/plain"]
+    DRAW["memory"]()
+    assert "pool: a1, free, b0, a0" in shown[6][0]["text/plain"] and "table 0 to pool 3" in shown[6][0]["text/plain"]
+
+
+def test_in_a_terminal_the_words_are_printed(capsys):
+    DRAW["bars"]()
+    assert "Moved." in capsys.readouterr().out
+
+
+def test_what_is_refused():
+    fig, _ = figures.new()
+    for alt, caption in [("", "c"), ("a", " ")]:
+        with pytest.raises(ValueError, match="is empty"):
+            figures.show(fig, alt=alt, caption=caption)
+    with pytest.raises(ValueError, match="kind 3 at"):
+        figures.tiles([[3]], names={0: "skipped"}, caption="c")
+
+
+def luminance(colour: str) -> float:
+    channels = [int(colour[i:i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+def test_kinds_are_told_apart_without_colour():
+    assert len(set(figures.HATCHES)) == len(figures.HATCHES) == len(figures.COLOURS)
+    assert len({str(dash) for dash in figures.DASHES}) == len(set(figures.MARKERS)) == len(figures.COLOURS)
+    contrast = 1.05 / (luminance(figures.INK) + 0.05)
+    assert contrast > 7, "text on white, WCAG AAA"
+
+
+def test_the_ground_is_white_in_both_themes(shown):
+    from PIL import Image
+
+    DRAW["curves"]()
+    picture = Image.open(io.BytesIO(shown[0][0]["image/png"])).convert("RGBA")
+    assert picture.getpixel((0, 0)) == (255, 255, 255, 255)
+
+
+def test_the_map_is_the_house():
+    from course_lib.exercises import CHAPTERS
+
+    assert list(figures.CHAPTERS) == list(range(1, len(CHAPTERS)))
+    for n, (title, *_, builds_on) in figures.CHAPTERS.items():
+        assert all(earlier < n for earlier in builds_on)
