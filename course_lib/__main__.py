@@ -21,6 +21,7 @@ COMMANDS = {
     "grade": ("course_lib.exercises.grade:main", "mark a folder of submissions: grade FOLDER --out RESULTS"),
     "handout": ("course_lib.exercises.handout:main", "what a class gets, without solutions: handout CHAPTER --out DIR"),
     "export": ("course_lib.exercises.nbgrader_export:main", "a source tree for nbgrader: export nbgrader --out FOLDER"),
+    "bench": ("course_lib.cuda.bench:main", "how fast the engine builds and runs: bench engine"),
     "doctor": ("course_lib.doctor:main", "what this machine has, what is missing and how to get it"),
 }
 
