@@ -1,4 +1,4 @@
-"""Chapter 1: softmax, scaled dot-product attention, masks, and many heads.
+"""Chapter 1: softmax, scaled dot-product attention, masks, many heads, kernels.
 
 Shapes: q is (batch, heads, n, head_dim), k is (batch, heads, m, head_dim), v is (batch, heads, m, v_dim).
 Masks broadcast to (batch, heads, n, m): boolean (True = may attend) or floating (added to the scores).
@@ -172,6 +172,57 @@ class MultiHeadAttention(nn.Module):
             q, k, v, mask, causal, dropout=self.dropout if self.training else 0.0, return_weights=True)
         output = self.out_proj(rearrange(heads, "b h n d -> b n (h d)"))
         return (output, weights) if return_weights else output
+
+
+def softmax_kernel(x: torch.Tensor, kernel: str = "softmax_on_chip") -> torch.Tensor:
+    """softmax of the rows of x (rows, columns) by one kernel of kernels/attention.cu.
+
+    x is float32, or float16 for "softmax_half". "softmax_on_chip" takes 12,224 columns at most (48 KiB).
+    """
+    from course_lib import cuda
+
+    launches = {"softmax_naive": (32, 32), "softmax_stable": (32, 32), "softmax_online": (32, 32),
+                "softmax_warp": (4, 128), "softmax_half": (4, 128),
+                "softmax_block": (1, 128), "softmax_on_chip": (1, 128)}     # rows of a block, threads of a block
+    if kernel not in launches:
+        raise ValueError(f"kernel must be one of {', '.join(launches)}; got {kernel!r}")
+    dtype = torch.float16 if kernel == "softmax_half" else torch.float32
+    if x.dim() != 2 or x.dtype != dtype:
+        raise ValueError(f"x must be (rows, columns) of {dtype} for {kernel}; got {x.dtype}, {tuple(x.shape)}")
+    rows, columns = x.shape
+    shared_bytes = 4 * columns if kernel == "softmax_on_chip" else 0
+    if shared_bytes > 48 * 1024 - 256:
+        raise ValueError(f"x must have at most 12224 columns for {kernel}; got {columns}: use softmax_block")
+    x = x.contiguous()
+    out = torch.empty_like(x)
+    if out.numel():
+        rows_a_block, threads = launches[kernel]
+        launch = cuda.load("attention")[kernel][math.ceil(rows / rows_a_block), threads, shared_bytes]
+        launch(x, out, rows, columns)
+    return out
+
+
+def attention_kernel(q, k, v, causal=False, scale=None) -> torch.Tensor:
+    """scaled_dot_product_attention in float32 as three launches: scores, softmax, output."""
+    from course_lib import cuda
+
+    _check_inputs(q, k, v, scale, 0.0)
+    if q.dtype != torch.float32:
+        raise ValueError(f"q must be float32 for this kernel; got {q.dtype}")
+    (batch, heads, n, d), m, v_dim = q.shape, k.shape[2], v.shape[3]
+    out = q.new_zeros(batch, heads, n, v_dim)
+    if out.numel() == 0 or m == 0:
+        return out
+    q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
+    scale = 1 / math.sqrt(d) if scale is None else scale
+    scores = q.new_empty(batch * heads * n, m)
+    module, tile = cuda.load("attention"), 16
+    blocks = (math.ceil(m / tile), math.ceil(n / tile), batch * heads)
+    module.attention_scores[blocks, (tile, tile)](q, k, scores, n, m, d, scale, int(causal))
+    weights = softmax_kernel(scores, "softmax_on_chip" if m <= 12224 else "softmax_block")
+    blocks = (math.ceil(v_dim / tile), math.ceil(n / tile), batch * heads)
+    module.attention_output[blocks, (tile, tile)](weights, v, out, n, m, v_dim, int(causal))
+    return out
 
 
 def _check_floating(name, x):
