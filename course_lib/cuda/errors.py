@@ -1,0 +1,273 @@
+"""A kernel's bug as a Python exception: what happened, where, to which element, by whom, and the usual cause."""
+import math
+import re
+
+from . import lines
+
+VERBS = ("reads", "writes", "atomically updates", "waits at")
+PAST = ("read", "written", "atomically updated", "waited at")
+
+
+class KernelError(RuntimeError):
+    """A bug that a launch ran into. Nothing the kernel wrote has reached the tensors.
+
+    `.kind` is one of `out of bounds`, `misaligned`, `race`, `uninitialized`, `barrier divergence`, `deadlock`,
+    `timeout`, `bad launch`, `assertion`, `division by zero`, `stack overflow`.
+    """
+
+    def __init__(self, kind: str, message: str, kernel: str = "", block: tuple | None = None,
+                 thread: tuple | None = None, line: int = 0):
+        self.kind, self.message, self.kernel = kind, message, kernel
+        self.block, self.thread, self.line = block, thread, line
+        super().__init__(message)
+
+    def __reduce__(self):
+        return type(self), (self.kind, self.message, self.kernel, self.block, self.thread, self.line)
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"KernelError: {self.message}"]
+
+
+def kernel_error(error, result) -> KernelError:
+    """From the runtime's structure. `result` is the LaunchResult: names of memories, source, library."""
+    return _Teller(error, result).tell()
+
+
+class _Teller:
+    def __init__(self, error, result):
+        self.e, self.result = error, result
+        self.kind, self.reason = error.kind.decode(), (error.reason or b"").decode()
+        self.detail = (error.detail or b"").decode(errors="replace")
+        pcs = [p.pc for p in (error.who, error.other)]
+        found = lines.of(result.library, result.source_name, pcs)
+        self.line, self.other_line = (found[pc] for pc in pcs)
+        if error.file and error.file.decode().endswith(result.source_name):
+            self.line = error.line
+        self.memory = result.memories[error.memory] if error.memory >= 0 else None
+
+    def tell(self) -> KernelError:
+        e = self.e
+        what, cause = getattr(self, "_" + self.kind.replace(" ", "_"))()
+        parts = [f"{self.kind}: {what}"]
+        if e.has_thread:
+            parts.append(self._where(e.who, self.line))
+        if e.has_other:
+            parts.append(self._where(e.other, self.other_line))
+        if not e.has_thread and self.line:
+            parts.append(f"  line {self.line}{self._code(self.line)}")
+        if cause:
+            parts.append(cause)
+        block, thread = (tuple(e.who.block), tuple(e.who.thread)) if e.has_thread else (None, None)
+        return KernelError(self.kind, "\n".join(parts), self.result.kernel, block, thread, self.line)
+
+    # ---- pieces
+    def _where(self, party, line: int) -> str:
+        who = f"block {_triple(party.block, self.result.grid)}, thread {_triple(party.thread, self.result.block)}"
+        at = f"line {line}, " if line else ""
+        return f"  {at}{who}{self._code(line)}"
+
+    def _code(self, line: int) -> str:
+        text = self.result.source.split("\n")
+        return f"\n{line:6} | {text[line - 1].rstrip()}" if 0 < line <= len(text) else ""
+
+    def _element(self) -> str:
+        m, e = self.memory, self.e
+        if m is None:
+            return "memory"
+        if not m.itemsize or e.offset % m.itemsize:
+            return f"{m.name} at byte {e.offset}"
+        first, count = e.offset // m.itemsize, max(e.size // m.itemsize, 1)
+        return f"{m.name}[{first}]" if count == 1 else f"{m.name}[{first}..{first + count - 1}]"
+
+    def _position(self) -> str:
+        """" (row 3, column 4)" of an element of a tensor with more than one dimension."""
+        m, e = self.memory, self.e
+        if m is None or len(m.shape) < 2 or not m.itemsize or not 0 <= e.offset < m.bytes:
+            return ""
+        rest, at = e.offset // m.itemsize, []
+        for size in reversed(m.shape):
+            at.append(rest % max(size, 1))
+            rest //= max(size, 1)
+        return f", that is {m.name}[{', '.join(map(str, reversed(at)))}] of the tensor"
+
+    def _extent(self) -> str:
+        m = self.memory
+        if m.space == "module":
+            return f"{m.name} has {m.bytes} bytes"
+        count = m.bytes // max(m.itemsize, 1)
+        shape = f", shape {tuple(m.shape)}" if len(m.shape) > 1 else ""
+        kind = f" {m.dtype}" if m.dtype else ""
+        place = "shared array " if m.space == "shared" else ""
+        if m.space == "shared" and m.bytes == 0:
+            return f"{m.name} has no bytes: the launch asked for no dynamic shared memory"
+        return f"{place}{m.name} has {count}{kind} element{'s' * (count != 1)}{shape}"
+
+    def _verb(self) -> str:
+        return VERBS[self.e.who.action]
+
+    # ---- one method a kind: (what happened, the usual cause)
+    def _out_of_bounds(self):
+        kernel, e = self.result.kernel, self.e
+        if self.reason == "array":
+            side = "before its start" if e.offset < 0 else "past its end"
+            cause = ("Usual cause: the last block has threads beyond the end; guard with `if (i < n)`, or check the stride."
+                     if e.offset >= 0 else "Usual cause: an index that goes below 0, such as i - 1 at i = 0.")
+            if self.memory.space == "shared":
+                cause = "Usual cause: the array is smaller than the block or the tile, or an index misses a `% size`."
+                if self.memory.bytes == 0:
+                    cause = "Usual cause: kernel[grid, block] without the third number, the bytes of shared memory."
+            return f"{kernel} {self._verb()} {self._element()}, {side}: {self._extent()}.", cause
+        if self.reason == "index":
+            name = self._local_name()
+            return (f"{kernel} uses index {e.offset} of {name}, which is a {_plain_type(self.detail)}.",
+                    "Usual cause: a loop that runs one step too far, or `<=` where `<` is meant.")
+        if self.reason == "null":
+            return (f"{kernel} follows a null pointer.",
+                    "Usual cause: None was passed for an array that the kernel uses.")
+        if self.reason == "another thread's local memory":
+            return (f"{kernel} {self._verb()} the local variable of another thread.",
+                    "Usual cause: a pointer to a local variable was put into shared memory; its address means nothing "
+                    "to other threads.")
+        if self.reason == "beyond shared":
+            return (f"{kernel} {self._verb()} shared memory beyond every array declared in it.",
+                    "Usual cause: an index computed from the wrong size.")
+        return (f"{kernel} touches an address that belongs to no array of this launch.",
+                "Usual cause: a pointer that was never set, or an index that is garbage.")
+
+    def _local_name(self) -> str:
+        """The array indexed at the error's column, as the source spells it."""
+        text = self.result.source.split("\n")
+        line = text[self.line - 1] if 0 < self.line <= len(text) else ""
+        column = self.e.column - 1
+        for match in re.finditer(r"(\w+)\s*((?:\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]\s*)+)", line):
+            if match.start() <= column <= match.end():
+                return match.group(1)
+        found = re.search(r"(\w+)\s*\[", line)
+        return found.group(1) if found else "an array"
+
+    def _misaligned(self):
+        e, kernel = self.e, self.result.kernel
+        return (f"{kernel} {self._verb()} {e.size} bytes at {self._element()}, whose address is not a multiple of {e.size}.",
+                f"Usual cause: a cast to a vector type (float4 needs addresses that are multiples of 16) where the row "
+                f"length or the start is not a multiple of {max(e.size // max(self.memory.itemsize, 1), 1) if self.memory else e.size} elements.")
+
+    def _race(self):
+        e, kernel = self.e, self.result.kernel
+        if self.reason == "copy in flight":
+            return (f"{kernel} {self._verb()} {self._element()} while an asynchronous copy into it is not finished.",
+                    "Usual cause: no __pipeline_wait_prior (cp.async.wait_group) between the copy and its use.")
+        if self.reason == "same value":
+            return (f"{kernel}: two threads write the same value to {self._element()}, with no barrier in between. "
+                    "The result does not depend on their order.", "")
+        pair = {(0, 1): "is read by one thread and written by another", (1, 0): "is written by one thread and read by another",
+                (1, 1): "is written by two threads"}.get((e.who.action, e.other.action),
+                                                       "is updated atomically by one thread and touched plainly by another")
+        apart = {"inside a warp": "with no __syncwarp() in between", "inside a block": "with no __syncthreads() in between",
+                 "between blocks": "in two blocks, which nothing orders"}[self.reason]
+        cause = {"inside a warp": "Usual cause: code that trusts a warp to run in step. Since Volta it does not: put "
+                                  "__syncwarp() between the write and the read (a shuffle orders no memory).",
+                 "inside a block": "Usual cause: a missing __syncthreads() between filling shared memory and using it, or "
+                                   "before it is filled again.",
+                 "between blocks": "Usual cause: two blocks compute the same output element, or one relies on another's "
+                                   "result; use atomicAdd, or a second launch."}[self.reason]
+        return f"in {kernel}, {self._element()} {pair}, {apart}{self._position()}.", cause
+
+    def _uninitialized(self):
+        kernel = self.result.kernel
+        if self.reason == "shared":
+            return (f"{kernel} {self._verb()} shared {self._element()}, which no thread has written.",
+                    "Usual cause: the loop that fills the tile does not cover it (padding, a ragged edge, fewer threads "
+                    "than elements); write a 0 where there is no data.")
+        return (f"{kernel} {self._verb()} {self._element()}, which was never written{self._position()}.",
+                "Usual cause: the array came from cuda.empty() and is added to before it is set; start from zeros, or "
+                "store instead of adding.")
+
+    def _barrier_divergence(self):
+        kernel = self.result.kernel
+        if self.reason == "jumped over":
+            return (f"in {kernel}, one thread waits at a __syncthreads() that another thread of its block has gone past "
+                    "without it.",
+                    "Usual cause: __syncthreads() inside an `if` or a loop that not all threads of the block run alike; "
+                    "move it out.")
+        return (f"in {kernel}, threads of one block wait at two different __syncthreads().",
+                "Usual cause: __syncthreads() in both arms of an `if`, or in a loop with a different number of turns "
+                "for different threads; every thread must reach the same one.")
+
+    def _deadlock(self):
+        kernel = self.result.kernel
+        if self.reason == "not in its own mask":
+            return (f"in {kernel}, a thread calls a warp function with a mask that leaves the thread itself out.",
+                    "Usual cause: a mask written for other lanes; the bit of every calling lane must be set.")
+        missing = re.search(r"mask (0x\w+), missing lanes (0x\w+)", self.detail)
+        what = f"in {kernel}, no thread can go on"
+        if missing:
+            lanes = [i for i in range(32) if int(missing[2], 16) >> i & 1]
+            what += f": lanes wait for lane{'s' * (len(lanes) > 1)} {_spans(lanes)}, named in their mask {missing[1]}"
+        return (what + ".",
+                "Usual cause: a shuffle, vote or __syncwarp whose mask names lanes that do not get there, because it "
+                "stands inside an `if`; or a __syncthreads() that part of a warp waits at.")
+
+    def _timeout(self):
+        return (f"{self.result.kernel} was stopped: one block ran more than {self.e.offset:,} steps.",
+                "Usual cause: a loop whose condition never becomes false (an unsigned counter that counts down, a step "
+                "of 0), or waiting for a block that has not started. `step_limit=` raises the limit.")
+
+    def _bad_launch(self):
+        e, r = self.e, self.result
+        size = f"grid {r.grid}, block {r.block}"
+        axis = "xyz"[e.offset] if 0 <= e.offset < 3 else ""
+        what, cause = {
+            "empty grid": (f"{r.kernel} was launched with {size}: the grid has no blocks along {axis}.",
+                           "Usual cause: n // block where n is smaller than the block; round up: (n + block - 1) // block."),
+            "empty block": (f"{r.kernel} was launched with {size}: the block has no threads along {axis}.", ""),
+            "grid too large": (f"{r.kernel} was launched with {size}: a grid has at most 2147483647 blocks along x and "
+                               "65535 along y and z.", ""),
+            "block too large": (f"{r.kernel} was launched with {size}: a block has at most 1024 threads along x and y "
+                                "and 64 along z.", ""),
+            "too many threads": (f"{r.kernel} was launched with {math.prod(r.block)} threads a block: a block has at most "
+                                 "1024.", "Usual cause: grid and block swapped, or a block for the whole array."),
+            "launch bounds": (f"{r.kernel} was launched with {math.prod(r.block)} threads a block, more than its "
+                              "__launch_bounds__ allows.", ""),
+            "too much shared memory": (f"{r.kernel} needs {e.offset:,} bytes of shared memory a block: there are 49,152 "
+                                       "(48 KiB).", "Use a smaller tile, or keep it in half precision."),
+            "out of memory": (f"{r.kernel} could not be launched: not enough memory for copies of its arrays.", ""),
+            "grid too large for grid.sync()": (f"{r.kernel} uses grid.sync() with {size}: all its threads must be "
+                                               "resident at once, here at most 16384.", ""),
+            "from a kernel": (f"{r.kernel} launches a kernel from a kernel, which is not supported.", ""),
+        }[self.reason]
+        return what, cause
+
+    def _assertion(self):
+        if self.reason == "trap":
+            return f"{self.result.kernel} called {self.detail}.", ""
+        return f"in {self.result.kernel}, assert({self.detail}) failed.", ""
+
+    def _division_by_zero(self):
+        if self.reason == "overflow":
+            return f"{self.result.kernel} divides the smallest integer by -1.", ""
+        return (f"{self.result.kernel} divides an integer by zero.",
+                "Usual cause: a size or a stride that was passed as 0.")
+
+    def _stack_overflow(self):
+        return (f"{self.result.kernel} used up the stack of a thread.",
+                "Usual cause: a recursion without an end, or a local array of many kilobytes.")
+
+
+def _triple(index, extent) -> str:
+    used = 3 if extent[2] > 1 else 2 if extent[1] > 1 else 1
+    return str(index[0]) if used == 1 else str(tuple(index[:used]))
+
+
+def _plain_type(name: str) -> str:
+    return name.strip("'").replace("[", "[", 1)
+
+
+def _spans(numbers: list[int]) -> str:
+    """[0, 1, 2, 5] -> "0-2, 5"."""
+    spans: list[list[int]] = []
+    for n in numbers:
+        if spans and spans[-1][1] == n - 1:
+            spans[-1][1] = n
+        else:
+            spans.append([n, n])
+    return ", ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in spans)

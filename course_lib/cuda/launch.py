@@ -1,0 +1,255 @@
+"""One launch on the CPU: arguments into C structures, the runtime's answer back out.
+
+The structures mirror `kernels/laptop/engine.h`; the runtime is a library built once.
+"""
+import ctypes
+import functools
+import sys
+from contextlib import contextmanager
+from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass, field
+
+import torch
+
+from . import build, memory
+
+PLAIN, PROFILE, SANITIZE = 0, 1, 2
+ORDERS = {"forward": 0, "reverse": 1, "seeded": 2}
+STEP_LIMIT = 400_000_000         # basic blocks a thread block may run under the profiler or the sanitizer: seconds
+CLASSES = 7                      # LAPTOP_CLASSES
+
+
+class CStorage(ctypes.Structure):
+    _fields_ = [("host", c_void_p), ("bytes", c_uint64), ("initialised", c_void_p)]
+
+
+class CArray(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("dtype", c_char_p), ("itemsize", c_uint32), ("storage", c_int32),
+                ("offset", c_uint64), ("bytes", c_uint64), ("ndim", c_int32), ("shape", c_int64 * 8)]
+
+
+class CLaunch(ctypes.Structure):
+    _fields_ = [("entry", c_void_p), ("kernel", c_char_p), ("grid", c_uint32 * 3), ("block", c_uint32 * 3),
+                ("shared_bytes", c_uint64), ("args", POINTER(c_void_p)), ("n_args", c_int32),
+                ("arg_array", POINTER(c_int32)), ("arrays", POINTER(CArray)), ("n_arrays", c_int32),
+                ("storages", POINTER(CStorage)), ("n_storages", c_int32), ("mode", c_int32), ("order", c_int32),
+                ("seed", c_uint64), ("step_limit", c_uint64), ("max_threads", c_int32), ("shared_limit", c_uint64),
+                ("library", c_char_p)]
+
+
+class CMemory(ctypes.Structure):
+    _fields_ = [("name", c_char_p), ("space", c_int32), ("parameter", c_int32), ("itemsize", c_uint32),
+                ("bytes", c_uint64), ("offset", c_uint64)]
+
+
+class CSite(ctypes.Structure):
+    _fields_ = [("pc", c_uint32), ("operation", c_int32), ("memory", c_int32), ("requests", c_uint64),
+                ("lanes", c_uint64), ("bytes", c_uint64), ("sectors", c_uint64), ("wavefronts", c_uint64),
+                ("excess", c_uint64), ("unique_sectors", c_uint64), ("unique", c_void_p)]
+
+
+class CRequest(ctypes.Structure):
+    _fields_ = [("pc", c_uint32), ("warp", c_uint32), ("lanes", c_uint32), ("size", c_uint32), ("operation", c_int32),
+                ("memory", c_int32), ("offset", c_int64 * 32)]
+
+
+class CParty(ctypes.Structure):
+    _fields_ = [("block", c_uint32 * 3), ("thread", c_uint32 * 3), ("pc", c_uint32), ("action", c_int32)]
+
+
+class CError(ctypes.Structure):
+    _fields_ = [("kind", c_char_p), ("reason", c_char_p), ("detail", c_char_p), ("who", CParty), ("other", CParty),
+                ("has_thread", c_int32), ("has_other", c_int32), ("memory", c_int32), ("offset", c_int64),
+                ("size", c_uint32), ("file", c_char_p), ("line", c_uint32), ("column", c_uint32)]
+
+
+class CResult(ctypes.Structure):
+    _fields_ = [("error", CError), ("interrupted", c_int32), ("printed", c_char_p), ("memories", POINTER(CMemory)),
+                ("n_memories", c_uint64), ("sites", POINTER(CSite)), ("n_sites", c_uint64), ("n_unique", c_uint64),
+                ("unique_sectors", c_uint64 * CLASSES), ("atomic_addresses", c_uint64 * CLASSES),
+                ("barriers", c_uint64), ("steps", c_uint64), ("divergent_steps", c_uint64),
+                ("requests", POINTER(CRequest)), ("n_requests", c_uint64), ("shared_bytes", c_uint64),
+                ("notes", POINTER(CError)), ("n_notes", c_uint64)]
+
+
+# ---- what is asked for at the moment
+
+@dataclass
+class Context:
+    """An open `profile()` or `sanitize()`; the innermost one decides."""
+    mode: str                    # "profile" or "sanitize"
+    order: str = "forward"
+    seed: int = 0
+    step_limit: int = STEP_LIMIT
+    done: object = None          # called with each LaunchResult
+
+
+_contexts: list[Context] = []
+
+
+def mode() -> str:
+    """"plain", "profile" or "sanitize": which build a launch needs now (the last two are traced)."""
+    return _contexts[-1].mode if _contexts else "plain"
+
+
+@contextmanager
+def context(made: Context):
+    if made.order not in ORDERS:
+        raise ValueError(f"order is one of {', '.join(ORDERS)}, got {made.order!r}")
+    _contexts.append(made)
+    try:
+        yield
+    finally:
+        _contexts.remove(made)
+
+
+# ---- one launch
+
+@dataclass
+class Memory:
+    """An array, a shared array or a module's variable, as errors and counts name it."""
+    name: str
+    space: str                   # "global", "shared", "module"
+    itemsize: int
+    bytes: int
+    offset: int
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+
+
+@dataclass
+class LaunchResult:
+    """What a launch left behind, free of C."""
+    kernel: str
+    grid: tuple[int, int, int]
+    block: tuple[int, int, int]
+    library: object
+    source: str
+    source_name: str
+    memories: list[Memory] = field(default_factory=list)
+    sites: list[dict] = field(default_factory=list)
+    requests: list[dict] = field(default_factory=list)
+    unique_sectors: list[int] = field(default_factory=list)
+    atomic_addresses: int = 0
+    barriers: int = 0
+    steps: int = 0
+    divergent_steps: int = 0
+    shared_bytes: int = 0
+    notes: list = field(default_factory=list)
+
+
+@functools.lru_cache
+def _load(path) -> ctypes.CDLL:
+    handle = ctypes.CDLL(str(path))
+    handle.laptop_run.argtypes = [POINTER(CLaunch)]
+    handle.laptop_run.restype = POINTER(CResult)
+    handle.laptop_free.argtypes = [POINTER(CResult)]
+    handle.laptop_free.restype = None
+    return handle
+
+
+def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, library, source: str,
+        source_name: str = "source.cu", launch_bounds: int = 0) -> LaunchResult:
+    """Runs one kernel to its end. `values` are tensors, None, or the bytes of a value, one for each of `params`."""
+    from .report import kernel_error
+    runtime = _load(build.runtime_library())
+    now = _contexts[-1] if _contexts else Context("plain")
+    keep = []                    # what C points at must live until it returns
+    launch = _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep)
+    answer = runtime.laptop_run(ctypes.byref(launch))
+    try:
+        result = LaunchResult(kernel, tuple(grid), tuple(block), library, source, source_name)
+        _read(result, answer.contents, params, values)
+        printed = answer.contents.printed
+        if printed:
+            sys.stdout.write(printed.decode(errors="replace"))
+        if answer.contents.interrupted:
+            raise KeyboardInterrupt
+        error = answer.contents.error
+        if error.kind:
+            raise kernel_error(error, result)
+        result.notes = [kernel_error(answer.contents.notes[i], result) for i in range(answer.contents.n_notes)]
+    finally:
+        runtime.laptop_free(answer)
+    if now.done:
+        now.done(result)
+    return result
+
+
+def _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep) -> CLaunch:
+    storages: dict[int, int] = {}
+    c_storages, c_arrays, arg_array, pointers = [], [], [], []
+    for parameter, value in zip(params, values):
+        if parameter.kind == "pointer":
+            arg_array.append(len(c_arrays))
+            c_arrays.append(_array(parameter, value, storages, c_storages, keep, now))
+            cell = c_void_p()
+        else:
+            arg_array.append(-1)
+            cell = ctypes.create_string_buffer(value, len(value))
+        keep.append(cell)
+        pointers.append(ctypes.addressof(cell))
+    launch = CLaunch()
+    launch.entry = ctypes.cast(entry, c_void_p)
+    launch.kernel = kernel.encode()
+    launch.grid[:], launch.block[:] = grid, block
+    launch.shared_bytes = shared_bytes
+    launch.args = (c_void_p * max(len(pointers), 1))(*pointers)
+    launch.n_args = len(pointers)
+    launch.arg_array = (c_int32 * max(len(arg_array), 1))(*arg_array)
+    launch.arrays = (CArray * max(len(c_arrays), 1))(*c_arrays)
+    launch.n_arrays = len(c_arrays)
+    launch.storages = (CStorage * max(len(c_storages), 1))(*c_storages)
+    launch.n_storages = len(c_storages)
+    launch.mode = {"plain": PLAIN, "profile": PROFILE, "sanitize": SANITIZE}[now.mode]
+    launch.order, launch.seed, launch.step_limit = ORDERS[now.order], now.seed, now.step_limit
+    launch.max_threads = launch_bounds
+    launch.library = str(library).encode()
+    return launch
+
+
+def _array(parameter, value: torch.Tensor | None, storages: dict, c_storages: list, keep: list, now) -> CArray:
+    if value is None:
+        return CArray(parameter.name.encode(), parameter.dtype.encode(), parameter.itemsize, -1)
+    storage = value.untyped_storage()
+    address = storage.data_ptr()
+    if address not in storages:
+        storages[address] = len(c_storages)
+        written = memory.initialised(value) if now.mode != "plain" else None
+        keep += [storage, written]
+        c_storages.append(CStorage(address, storage.nbytes(), None if written is None else written.data_ptr()))
+    dtype = str(value.dtype).removeprefix("torch.")
+    made = CArray(parameter.name.encode(), dtype.encode(), value.element_size(), storages[address],
+                  value.storage_offset() * value.element_size(), value.numel() * value.element_size(),
+                  min(value.dim(), 8))
+    made.shape[:made.ndim] = value.shape[:8]
+    return made
+
+
+SPACES = ("global", "shared", "module")
+
+
+def _read(result: LaunchResult, c: CResult, params, values) -> None:
+    arrays = [(p, v) for p, v in zip(params, values) if p.kind == "pointer"]
+    for i in range(c.n_memories):
+        m = c.memories[i]
+        made = Memory(m.name.decode(), SPACES[m.space], m.itemsize, m.bytes, m.offset)
+        if m.parameter >= 0 and arrays[m.parameter][1] is not None:
+            tensor = arrays[m.parameter][1]
+            made.dtype, made.shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+        result.memories.append(made)
+    for i in range(c.n_sites):
+        site = c.sites[i]
+        made = {name: getattr(site, name) for name, _ in CSite._fields_}
+        bits = ctypes.string_at(site.unique, 8 * c.n_unique) if site.unique and c.n_unique else b""
+        made["unique"] = int.from_bytes(bits, "little")
+        result.sites.append(made)
+    for i in range(c.n_requests):
+        r = c.requests[i]
+        made = {name: getattr(r, name) for name, _ in CRequest._fields_}
+        made["offset"] = list(r.offset)
+        result.requests.append(made)
+    result.unique_sectors = list(c.unique_sectors)
+    result.atomic_addresses = sum(c.atomic_addresses)
+    result.barriers, result.steps, result.divergent_steps = c.barriers, c.steps, c.divergent_steps
+    result.shared_bytes = c.shared_bytes

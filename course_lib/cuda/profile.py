@@ -1,0 +1,14 @@
+"""`with cuda.profile() as report:` counts what each launch inside it asked of memory."""
+from contextlib import contextmanager
+
+from . import launch
+from .report import LaunchReport, Report
+
+
+@contextmanager
+def profile(*, order: str = "forward", seed: int = 0, step_limit: int = launch.STEP_LIMIT):
+    """Exact counts, on the CPU, whatever the machine. `report.launches` has one entry for each launch."""
+    report = Report()
+    with launch.context(launch.Context("profile", order, seed, step_limit,
+                                       lambda result: report.launches.append(LaunchReport(result)))):
+        yield report

@@ -1,0 +1,17 @@
+"""`with cuda.sanitize():` turns a bug of a kernel into a `KernelError` that explains it."""
+from contextlib import contextmanager
+
+from . import launch
+
+
+@contextmanager
+def sanitize(*, order: str = "forward", seed: int = 0, step_limit: int = launch.STEP_LIMIT):
+    """Checks every launch inside it. Yields a list that gathers notes: not wrong, but worth knowing.
+
+    `order` is the order in which the threads of a block get their turns: forward, reverse, or drawn from `seed`.
+    A bug is reported with the same kind in every order; results that differ between orders betray one too.
+    """
+    notes: list = []
+    with launch.context(launch.Context("sanitize", order, seed, step_limit,
+                                       lambda result: notes.extend(str(n) for n in result.notes))):
+        yield notes
