@@ -75,7 +75,11 @@ class Compiler:
 
 def compiler() -> Compiler:
     """CXX if it is set, else g++, clang++ or c++ from the PATH."""
-    asked = os.environ.get("CXX")
+    return _compiler(os.environ.get("CXX"), os.environ.get("PATH"))
+
+
+@functools.lru_cache
+def _compiler(asked: str | None, path: str | None) -> Compiler:
     candidates = [asked] if asked else ["g++", "clang++", "c++"]
     for candidate in candidates:
         command = shlex.split(candidate)
@@ -139,8 +143,13 @@ def digest(*parts: str | bytes) -> str:
 
 def engine_digest() -> str:
     """All files of the engine: a change in any of them makes every library a new one."""
-    files = sorted(p for p in HEADERS.iterdir() if p.is_file() and not p.name.startswith("."))
-    return digest(*(part for p in files for part in (p.name, p.read_bytes())))
+    files = sorted((p, p.stat()) for p in HEADERS.iterdir() if p.is_file() and not p.name.startswith("."))
+    return _digest_of(tuple((p, s.st_mtime_ns, s.st_size) for p, s in files))
+
+
+@functools.lru_cache(maxsize=4)
+def _digest_of(files: tuple) -> str:
+    return digest(*(part for path, _, _ in files for part in (path.name, path.read_bytes())))
 
 
 def rewritten_header(name: str, text: str) -> Path:
@@ -326,7 +335,7 @@ def read_errors(output: str, name: str) -> list[tuple[int, str]]:
         found.append((0, elsewhere))
     own = [e for e in found if e[1].startswith("\0")]           # our own words say it best
     found = [(line, message.removeprefix("\0")) for line, message in (own or found)]
-    return list(dict.fromkeys(found)) or [(0, output.strip()[-2000:])]
+    return sorted(dict.fromkeys(found), key=lambda e: e[0] or 10**9) or [(0, output.strip()[-2000:])]
 
 
 def read_nvcc_errors(output: str, name: str) -> list[tuple[int, str]]:
