@@ -60,6 +60,8 @@ def request(exercise: Exercise, cases: list[Case], seed: int = 0) -> Request:
     if exercise.language == "cuda":
         plans = [plan(exercise, case) for case in cases]
         made.inputs, made.arrays, made.launches = [], [p[0] for p in plans], [p[1] for p in plans]
+        if exercise.traffic:
+            made.budgets = [allowed(exercise, case) for case in cases]
     return made
 
 
@@ -225,11 +227,15 @@ def _compare_outs(exercise: Exercise, case: Case):
     return compare
 
 
+def allowed(exercise: Exercise, case: Case) -> float:
+    """Bytes that a kernel may move: the budget, a quarter more, and a few sectors for ragged ends."""
+    return exercise.traffic(*case.args, **case.kwargs) * 1.25 + 8 * 32
+
+
 def over_budget(exercise: Exercise, case: Case, outcome: Outcome) -> str | None:
     """A kernel that is right and moves too much."""
-    budget = exercise.traffic(*case.args, **case.kwargs)
-    moved = outcome.counts["moved"]
-    if moved <= budget * 1.25 + 8 * 32:
+    budget, moved = exercise.traffic(*case.args, **case.kwargs), outcome.counts["moved"]
+    if moved <= allowed(exercise, case):
         return None
     return f"moves {moved / budget:.1f} times the bytes it must, though its result is correct: {moved:,} where {budget:,} are enough"
 
@@ -334,9 +340,7 @@ def _broken(exercise: Exercise, failure: runner.Failure, case: Case | None, prin
 def _wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source: str) -> Verdict:
     """A verdict about an outcome that is not the expected one."""
     if outcome.failure:
-        verdict = _broken(exercise, outcome.failure, case, outcome.printed, source)
-        verdict.picture = (outcome.counts or {}).get("picture")
-        return verdict
+        return _broken(exercise, outcome.failure, case, outcome.printed, source)
     told = fault(exercise, case, outcome, want)
     if exercise.kind in ("predict", "choose"):
         return _verdict(exercise, WRONG, f"{told[0].upper()}{told[1:]}.", case=case.label)
@@ -362,9 +366,21 @@ def _wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source: 
             details.append(("This must hold and does not", broken))
     if outcome.printed.strip():
         details.append(("Your code printed", _clip(outcome.printed)))
-    verdict = _verdict(exercise, WRONG, headline, details, case=case.label)
-    verdict.picture = (outcome.counts or {}).get("picture")
-    return verdict
+    return _verdict(exercise, WRONG, headline, details, case=case.label, picture=picture(outcome))
+
+
+def picture(outcome: Outcome) -> str | None:
+    """The accesses of the first warp to the costliest array, as HTML made here: what a child sends is not trusted."""
+    drawn = (outcome.counts or {}).get("picture")
+    if not drawn or not drawn["requests"]:
+        return None
+    from types import SimpleNamespace
+    from course_lib.cuda.picture import Picture
+    memory = SimpleNamespace(name=re.sub(r"\W", "", str(drawn["name"]))[:40], itemsize=int(drawn["itemsize"]), space="global",
+                             offset=0)
+    requests = [{"offset": [int(o) for o in r["offset"]][:32], "size": int(r["size"]), "operation": int(r["operation"])}
+                for r in drawn["requests"]]
+    return Picture(memory, requests, [int(n) for n in drawn["lines"]], 0, int(drawn["of"]))._repr_html_()
 
 
 def _is_verb(told: str) -> bool:

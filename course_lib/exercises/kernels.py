@@ -5,7 +5,9 @@ import re
 
 import torch
 
-from .runner import Failure, Outcome, Request, Run, copied, same, time_limit, TimeIsUp
+from .runner import Failure, Outcome, Request, Run, TimeIsUp, copied, same, time_limit
+
+STEPS = 50_000_000          # basic blocks that a thread block may run: a second or two, for loops that never end
 
 
 def run_kernel(request: Request, source: str) -> Run:
@@ -28,8 +30,9 @@ def run_kernel(request: Request, source: str) -> Run:
     if absent:
         return Run(failure=Failure("not defined", f"the cell defines no kernel `{sorted(absent)[0]}`", name=sorted(absent)[0]))
     run = Run()
-    for arrays, steps in zip(request.arrays, request.launches):
-        run.outcomes.append(_one(cuda, module, arrays, steps, request.limit))
+    for i, (arrays, steps) in enumerate(zip(request.arrays, request.launches)):
+        budget = request.budgets[i] if request.budgets else None
+        run.outcomes.append(_one(cuda, module, arrays, steps, request.limit, budget))
         failure = run.outcomes[-1].failure
         if failure and failure.kind == "timeout":                # one endless loop is enough
             run.outcomes += [Outcome(failure=failure)] * (len(request.launches) - len(run.outcomes))
@@ -37,28 +40,36 @@ def run_kernel(request: Request, source: str) -> Run:
     return run
 
 
-def _one(cuda, module, arrays: list[dict], steps: list[dict], limit: float) -> Outcome:
-    memory = [copied(a["tensor"]) if a["role"] in ("in", "inout") else
-              cuda.empty(tuple(a["shape"]), dtype=getattr(torch, a["dtype"])) for a in arrays]
+def _one(cuda, module, arrays: list[dict], steps: list[dict], limit: float, budget: float | None) -> Outcome:
     try:
-        with time_limit(limit), cuda.profile() as report, cuda.sanitize():
-            for step in steps:
-                args = [memory[value] if kind == "array" else value for kind, value in step["args"]]
-                getattr(module, step["kernel"])[tuple(step["grid"]), tuple(step["block"]), step["shared"]](*args)
+        with time_limit(limit), cuda.sanitize(step_limit=STEPS):
+            memory = _launch(cuda, module, arrays, steps)
+        outcome = Outcome([t.clone() for a, t in zip(arrays, memory) if a["role"] in ("out", "inout")], counts={})
+        if budget is not None:
+            with time_limit(limit), cuda.profile(step_limit=STEPS) as report:
+                _launch(cuda, module, arrays, steps)
+            outcome.counts = _counts(report, budget)
     except TimeIsUp:
         return Outcome(failure=Failure("timeout", f"did not finish within {limit:g} seconds"))
     except cuda.KernelError as error:
         return Outcome(failure=Failure(error.kind, str(error), error.line or None))
     except cuda.ArgumentError as error:
         return Outcome(failure=Failure("launch", str(error)))
-    outs = [t for a, t in zip(arrays, memory) if a["role"] in ("out", "inout")]
-    outcome = Outcome([t.clone() for t in outs], counts=_counts(report))
     unwritten = [_unwritten(t) for a, t in zip(arrays, memory) if a["role"] == "out"]
-    if any(unwritten):
-        outcome.counts["unwritten"] = next(u for u in unwritten if u)
+    outcome.counts["unwritten"] = next(filter(None, unwritten), "")
     outcome.changed = [f"argument {i + 1}" for i, (a, t) in enumerate(zip(arrays, memory))
                        if a["role"] == "in" and not same(a["tensor"], t)]
     return outcome
+
+
+def _launch(cuda, module, arrays: list[dict], steps: list[dict]) -> list[torch.Tensor]:
+    """Run the launches on fresh memory: copies of the inputs, and outputs that hold poison."""
+    memory = [copied(a["tensor"]) if a["role"] in ("in", "inout") else
+              cuda.empty(tuple(a["shape"]), dtype=getattr(torch, a["dtype"])) for a in arrays]
+    for step in steps:
+        args = [memory[value] if kind == "array" else value for kind, value in step["args"]]
+        getattr(module, step["kernel"])[tuple(step["grid"]), tuple(step["block"]), step["shared"]](*args)
+    return memory
 
 
 def _unwritten(tensor: torch.Tensor) -> str:
@@ -70,15 +81,25 @@ def _unwritten(tensor: torch.Tensor) -> str:
     missing = (written.view(tensor.numel(), -1) == 0).any(1).nonzero().flatten()
     if not len(missing):
         return ""
-    return f"{len(missing)} of {tensor.numel()} elements, the first at {int(missing[0])} (counted through the whole array)"
+    index, rest = [], int(missing[0])
+    for size in reversed(tensor.shape):
+        index.insert(0, rest % size)
+        rest //= size
+    return f"{len(missing)} of {tensor.numel()} elements, the first at [{', '.join(map(str, index))}]"
 
 
-def _counts(report) -> dict:
-    """Bytes moved, asked and unique over all launches, and the sectors of each access a warp makes."""
-    counts = {"moved": 0, "asked": 0, "unique": 0}
+def _counts(report, budget: float) -> dict:
+    """Bytes moved, asked and unique over all launches; a picture of the costliest array if it is over the budget."""
+    counts: dict = {"moved": 0, "asked": 0, "unique": 0}
     for launch in report.launches:
         for side in (launch.global_load, launch.global_store):
-            counts["moved"] += 32 * int(side.sectors)
-            counts["asked"] += int(side.bytes)
-            counts["unique"] += 32 * int(side.unique_sectors)
+            counts["moved"] += side.moved
+            counts["asked"] += side.bytes
+            counts["unique"] += side.unique
+    if counts["moved"] > budget:
+        launch = max(report.launches, key=lambda l: l.global_load.moved + l.global_store.moved)
+        arrays = {name: load.moved + store.moved for name, (load, store) in launch.arrays.items()}
+        picture = launch.picture(max(arrays, key=arrays.get), requests=4)
+        counts["picture"] = {"name": picture.memory.name, "itemsize": picture.memory.itemsize, "of": picture.of,
+                             "lines": list(picture.lines), "requests": [dict(r) for r in picture.requests]}
     return counts

@@ -41,6 +41,7 @@ class Request:
     inputs: list[tuple[tuple, dict]]                # one (args, kwargs) a case
     launches: list[list[dict]] = field(default_factory=list)     # kernels: one plan a case, see core.plan
     arrays: list[list[dict]] = field(default_factory=list)
+    budgets: list[float] = field(default_factory=list)           # bytes that each case may move; empty: not counted
     mutates: tuple[str, ...] = ()
     limit: float = 5.0
     seed: int = 0
@@ -72,7 +73,7 @@ class Outcome:
     changed: list[str] = field(default_factory=list)     # arguments changed in place
     shares: list[str] = field(default_factory=list)      # arguments whose memory the result shares
     nan: dict | None = None                              # first operation that made a NaN: op, line, text
-    counts: dict | None = None                           # kernels: moved, asked, unique bytes and lines
+    counts: dict | None = None                           # kernels: moved, asked and unique bytes, unwritten, picture
 
 
 @dataclass

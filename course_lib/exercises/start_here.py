@@ -1,0 +1,250 @@
+"""The exercises of notebook 0: one to try the checks on, and five that teach CUDA."""
+import torch
+
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out
+
+
+def ceil_div(a, b):
+    return -(-a // b)
+
+
+def randn(rng, *shape):
+    return torch.randn(shape, generator=rng)
+
+
+def mix_cases(rng):
+    yield Case(torch.tensor([0.5, 0.25, 0.25]), torch.tensor([[4.0, 0.0], [0.0, 8.0], [4.0, 4.0]]), label="3 rows of 2")
+    for n, d in [(1, 4), (4, 4), (7, 3), (33, 5)]:
+        yield Case(torch.softmax(randn(rng, n), 0), randn(rng, n, d), label=f"{n} rows of {d}")
+
+
+exercise(
+    id="0.1", title="Mix the rows", kind="write", points=1, minutes=4, difficulty=1,
+    card=r"""
+    Write `mix(weights, values)`: each row of `values` times its weight, all added up.
+
+    - `weights` is `(n,)`, `values` is `(n, d)`, the result is `(d,)`
+    - with weights that add up to 1, the result is an average: some rows count more than others
+    """,
+    given={"torch": torch},
+    stub='''
+    def mix(weights, values):
+        """(n,), (n, d) -> (d,)"""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def mix(weights, values):
+        """(n,), (n, d) -> (d,)"""
+        return (weights[:, None] * values).sum(0)
+    ''',
+    cases=mix_cases, compare=close(atol=1e-5),
+    properties=[("the result has one entry for each column of values", lambda got, case: got.shape == case.args[1].shape[1:]),
+                ("no entry is larger than the largest of its column",
+                 lambda got, case: bool((got <= case.args[1].amax(0) + 1e-4).all()))],
+    misconceptions=[
+        Misconception("gives every row the same weight", change=("(weights[:, None] * values).sum(0)", "values.mean(0)"),
+                      ask="Where do the weights come in?"),
+        Misconception("adds the rows up without their weights", change=("(weights[:, None] * values).sum(0)", "values.sum(0)"),
+                      ask="Where do the weights come in?"),
+        Misconception("weighs the rows and does not add them up", change=(".sum(0)", ""),
+                      ask="What is the shape of the result that the card asks for?"),
+        Misconception("adds along the columns and not along the rows", change=("sum(0)", "sum(1)"),
+                      ask="The result has `d` entries. Which of the two axes has to disappear?")],
+    hints=["`weights[:, None]` has the shape `(n, 1)`: it multiplies each row of `values` by its own weight.",
+           "`.sum(0)` adds the rows up. A vector times a matrix, `weights @ values`, does both at once."])
+
+
+ADD = """\
+__global__ void add(const float* __restrict__ x, const float* __restrict__ y, float* __restrict__ out, int n) {
+@}
+"""
+
+
+def add_cases(rng):
+    for n, block in [(5, 4), (64, 32), (100, 32), (1, 32), (1000, 256)]:
+        yield Case(randn(rng, n), randn(rng, n), block, label=f"{n} numbers, {ceil_div(n, block)} blocks of {block} threads")
+
+
+kernel_exercise(
+    id="0.2", title="Add two vectors", points=2, minutes=6, difficulty=1, name="add",
+    card=r"""
+    Write the kernel: thread number `i` of the whole grid makes `out[i] = x[i] + y[i]`.
+
+    - find `i` from `blockIdx.x`, `blockDim.x` and `threadIdx.x`
+    - the last block may reach past the end: threads with no element of their own do nothing
+    - neighbouring threads take neighbouring elements
+    """,
+    stub=ADD.replace("@", "    // your code\n"),
+    solution=ADD.replace("@", "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) out[i] = x[i] + y[i];\n"),
+    cases=add_cases,
+    launch=lambda x, y, block: Launch(ceil_div(len(x), block), block, [x, y, out(x.shape), len(x)]),
+    expect=lambda x, y, block: x + y, compare=close(atol=1e-6), traffic=lambda x, y, block: 12 * len(x),
+    misconceptions=[
+        Misconception("lets every thread work, those past the end too", change=("if (i < n) ", ""),
+                      ask="5 numbers, 2 blocks of 4 threads: what do threads 5, 6 and 7 read?"),
+        Misconception("takes the number inside the block for the number in the grid",
+                      change=("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x"),
+                      ask="`threadIdx.x` starts at 0 in every block. Which element does thread 0 of block 1 take?"),
+        Misconception("forgets that a block has many threads", change=("blockIdx.x * blockDim.x + threadIdx.x", "blockIdx.x"),
+                      ask="How many elements do 2 blocks cover, if all threads of a block take the same one?"),
+        Misconception("leaves out the last element", change=("i < n", "i < n - 1"),
+                      ask="What is the number of the last element of a vector of 5?"),
+        Misconception("deals the elements out among blocks, so that neighbouring threads are far apart in memory",
+                      change=("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x * gridDim.x + blockIdx.x"),
+                      ask="Threads 0 and 1 of a block are in one warp. How many bytes lie between their elements?")],
+    hints=["Block 2, with 4 threads a block: the threads before it are 2 x 4. Add the thread's own number.",
+           "`if (i < n)` before the line that reads and writes."])
+
+
+exercise(
+    id="0.3", title="Every second number", kind="predict", points=1, minutes=3, difficulty=1,
+    card=r"""
+    The 32 threads of a warp read `x[2 * i]`, `i` = 0 to 31, of a `float` array that starts at a multiple of 32 bytes.
+    How many **sectors** does this one request move? The next cell counts.
+    """,
+    name="sectors", answer=8,
+    misconceptions=[
+        Misconception("counts only the bytes that were asked for", value=4,
+                      ask="32 x 4 bytes are asked for, but how far apart are the first and the last of them?"),
+        Misconception("moves one sector for each thread", value=32,
+                      ask="Threads 0 and 1 read bytes 0 to 3 and 8 to 11. Are these in different sectors of 32 bytes?"),
+        Misconception("moves one sector for each pair of threads", value=16,
+                      ask="A sector holds 8 floats. How many of those are read, if every second one is?")],
+    hints=["A sector is 32 bytes, or 8 floats. It moves whole or not at all.",
+           "The warp touches `x[0]` to `x[62]`. How many sectors of 8 floats is that?"])
+
+
+MATMUL = """\
+#define TILE 8
+__global__ void matmul(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c,
+                       int m, int k, int n) {
+    __shared__ float a_tile[TILE][TILE], b_tile[TILE][TILE];
+    int tx = threadIdx.x, ty = threadIdx.y;
+    int row = blockIdx.y * TILE + ty, column = blockIdx.x * TILE + tx;
+    float sum = 0.0f;
+    for (int start = 0; start < k; start += TILE) {
+@    }
+    if (row < m && column < n) c[row * n + column] = sum;
+}
+"""
+MATMUL_BODY = """\
+        a_tile[ty][tx] = row < m && start + tx < k ? a[row * k + start + tx] : 0.0f;
+        b_tile[ty][tx] = start + ty < k && column < n ? b[(start + ty) * n + column] : 0.0f;
+        __syncthreads();
+        for (int i = 0; i < TILE; i++) sum += a_tile[ty][i] * b_tile[i][tx];
+        __syncthreads();
+"""
+
+
+def matmul_cases(rng):
+    for m, k, n in [(2, 3, 2), (8, 8, 8), (16, 32, 16), (11, 20, 9), (1, 33, 17)]:
+        yield Case(randn(rng, m, k), randn(rng, k, n), label=f"({m}, {k}) times ({k}, {n})")
+
+
+def matmul_traffic(a, b):
+    """Two tiles a step, whose rows may touch two sectors each, and the store."""
+    steps = ceil_div(a.shape[0], 8) * ceil_div(b.shape[1], 8) * ceil_div(a.shape[1], 8)
+    return steps * 2 * 8 * 64 + ceil_div(b.shape[1], 8) * a.shape[0] * 64
+
+
+kernel_exercise(
+    id="0.4", title="A product in tiles", points=3, minutes=10, difficulty=3, name="matmul",
+    card=r"""
+    Write the inside of the loop. A block of 8 x 8 threads makes one 8 x 8 tile of `c`, and `start` walks along `k`.
+
+    - each thread loads **one** element of `a` and **one** of `b` into shared memory, 0 where the matrix has ended:
+      `a_tile[ty][tx]` is `a[row][start + tx]`, `b_tile[ty][tx]` is `b[start + ty][column]`
+    - the block waits until both tiles are complete: `__syncthreads()`
+    - each thread adds its 8 products to `sum`
+    - the block waits again, before anyone overwrites the tiles
+    """,
+    stub=MATMUL.replace("@", "        // your code\n"), solution=MATMUL.replace("@", MATMUL_BODY), cases=matmul_cases,
+    launch=lambda a, b: Launch((ceil_div(b.shape[1], 8), ceil_div(a.shape[0], 8)), (8, 8),
+                               [a, b, out((a.shape[0], b.shape[1])), a.shape[0], a.shape[1], b.shape[1]]),
+    expect=lambda a, b: a @ b, compare=close(atol=1e-4), traffic=matmul_traffic,
+    misconceptions=[
+        Misconception("multiplies before the tiles are complete",
+                      change=("        __syncthreads();\n        for", "        for"),
+                      ask="Thread (0, 0) reads what thread (7, 0) loads. How does it know that this is there?"),
+        Misconception("loads the next tiles while others still read the old ones",
+                      change=("[i][tx];\n        __syncthreads();", "[i][tx];"),
+                      ask="A fast thread is at the next `start` already. What does it do to the tile that a slow one reads?"),
+        Misconception("does not ask whether the matrix has ended",
+                      change=[("row < m && start + tx < k ? ", ""), ("start + ty < k && column < n ? ", ""), (" : 0.0f", "")],
+                      ask="`a` is (2, 3) and the tile 8 x 8. Which element does thread (7, 7) load?"),
+        Misconception("leaves what lies outside the matrix as it happens to be",
+                      change=[("a_tile[ty][tx] = row < m && start + tx < k ? ", "if (row < m && start + tx < k) a_tile[ty][tx] = "),
+                              ("b_tile[ty][tx] = start + ty < k && column < n ? ",
+                               "if (start + ty < k && column < n) b_tile[ty][tx] = "), (" : 0.0f", "")],
+                      ask="The sum runs over all 8 elements of the tile. What stands in those that nobody has loaded?"),
+        Misconception("reads the tile of b by rows, as it reads that of a", change=("b_tile[i][tx]", "b_tile[tx][i]"),
+                      ask="In `sum over i of a[row][i] * b[i][column]`, which index of `b` runs?"),
+        Misconception("reads global memory for every product, and the tiles for none",
+                      code=MATMUL.replace("@", """\
+        for (int i = start; i < start + TILE; i++)
+            if (row < m && i < k && column < n) sum += a[row * k + i] * b[i * n + column];
+"""), ask="Each element of `a` is needed by 8 threads of the block. How often should it be loaded?")],
+    hints=["`a_tile[ty][tx] = row < m && start + tx < k ? a[row * k + start + tx] : 0.0f;` and the like for `b`.",
+           "The products: `for (int i = 0; i < TILE; i++) sum += a_tile[ty][i] * b_tile[i][tx];`",
+           "Two barriers: one between loading and multiplying, one between multiplying and the next load."])
+
+
+exercise(
+    id="0.5", title="A column of a tile", kind="predict", points=1, minutes=3, difficulty=2,
+    card=r"""
+    `__shared__ float tile[32][32];` and lane `i` of a warp reads `tile[i][0]`: one column, from top to bottom.
+    How many **wavefronts** does this one request take? The next cell counts, and then makes the tile one float wider.
+    """,
+    name="wavefronts", answer=32,
+    misconceptions=[
+        Misconception("takes different rows for different banks", value=1,
+                      ask="The bank of a float is its number modulo 32. What are the numbers of `tile[0][0]`, `tile[1][0]`?"),
+        Misconception("counts sectors, as in global memory", value=4,
+                      ask="Shared memory has no sectors. What does it have 32 of?"),
+        Misconception("lets two lanes share a bank, and no more", value=2,
+                      ask="Lanes 0 and 1 meet in one bank. Where does lane 2 go?")],
+    hints=["The float number `n` of a shared array lies in bank `n % 32`; row `i` begins at number `32 * i`.",
+           "All 32 floats of the column are in bank 0, and a bank gives one of them a wavefront."])
+
+
+WARP = """\
+__global__ void warp_sum(const float* __restrict__ x, float* __restrict__ out) {
+    float value = x[blockIdx.x * 32 + threadIdx.x];
+@    if (threadIdx.x == 0) out[blockIdx.x] = value;
+}
+"""
+
+
+def warp_cases(rng):
+    yield Case(torch.arange(32.0), label="0, 1, 2, ..., 31")
+    yield Case(torch.ones(96), label="3 blocks of ones")
+    for blocks in (8, 32):
+        yield Case(randn(rng, 32 * blocks), label=f"{blocks} blocks")
+
+
+kernel_exercise(
+    id="0.6", title="A warp adds up", points=2, minutes=6, difficulty=2, name="warp_sum",
+    card=r"""
+    A block is one warp here, and every lane holds one `value`. Make `value` of lane 0 the sum of all 32, without shared
+    memory: five steps, in which each lane adds the value of the lane 16, 8, 4, 2 and 1 further on.
+
+    - `__shfl_down_sync(0xffffffff, value, offset)` is the `value` of the lane `offset` further on
+    - all 32 lanes must take part in each step
+    """,
+    stub=WARP.replace("@", "    // your code\n"),
+    solution=WARP.replace("@", "    for (int offset = 16; offset > 0; offset /= 2)\n"
+                               "        value += __shfl_down_sync(0xffffffff, value, offset);\n"),
+    cases=warp_cases, launch=lambda x: Launch(len(x) // 32, 32, [x, out(len(x) // 32)]),
+    expect=lambda x: x.reshape(-1, 32).sum(1), compare=close(atol=1e-4), traffic=lambda x: 4 * len(x) + len(x),
+    misconceptions=[
+        Misconception("stops one step early", change=("offset > 0", "offset > 1"),
+                      ask="After the step with offset 2, which lanes' values are in lane 0, and which are in lane 1?"),
+        Misconception("begins with offset 8", change=("offset = 16", "offset = 8"),
+                      ask="Which lanes does lane 0 hear of, directly or through others, if the first step is 8?"),
+        Misconception("takes the other lane's value in place of adding it", change=("value += ", "value = "),
+                      ask="What has become of lane 0's own value after the first step?"),
+        Misconception("lets lane 0 read all 32 numbers again, one after the other",
+                      code=WARP.replace("@", "    for (int i = 1; threadIdx.x == 0 && i < 32; i++) value += x[blockIdx.x * 32 + i];\n"),
+                      ask="The numbers are in the registers of the warp already. How does lane 0 get at them without memory?")],
+    hints=["A loop: `for (int offset = 16; offset > 0; offset /= 2)`.",
+           "Inside it one line: `value += __shfl_down_sync(0xffffffff, value, offset);`"])
