@@ -12,27 +12,35 @@ group_size = n_heads / n_kv_heads. `causal` means that the last query sees the l
 A query that sees no key gives 0.
 """
 import math
+from functools import cache
 from typing import NamedTuple
 
 import torch
 from einops import rearrange
+from torch import Tensor
+
+from . import cuda
+from .flash_traffic import keys_seen, tile_kinds, traffic
+
+__all__ = ["State", "state_of", "merge", "finish", "flash_forward_tiles", "flash_backward_tiles", "keys_seen",
+           "tile_kinds", "traffic", "forward_kernel", "backward_kernels", "flash_attention"]
 
 INFINITY = float("inf")
 
 
 class State(NamedTuple):
     """What is remembered of the keys seen so far: the largest score and two sums of exp(score - m)."""
-    m: torch.Tensor         # (..., n_q)
-    l: torch.Tensor         # (..., n_q), the sum of exp(score - m)
-    o: torch.Tensor         # (..., n_q, v_dim), the sum of exp(score - m) * v: not yet divided by l
+    m: Tensor         # (..., n_q)
+    l: Tensor         # (..., n_q), the sum of exp(score - m)
+    o: Tensor         # (..., n_q, v_dim), the sum of exp(score - m) * v: not yet divided by l
 
 
-def finite(m: torch.Tensor) -> torch.Tensor:
+def finite(m: Tensor) -> Tensor:
     """m with -inf replaced by 0, so that exp(-inf - finite(m)) is 0 where exp(-inf - m) would be NaN."""
     return torch.where(m == -INFINITY, torch.zeros_like(m), m)
 
 
-def state_of(scores: torch.Tensor, v: torch.Tensor) -> State:
+def state_of(scores: Tensor, v: Tensor) -> State:
     """The state of one set of keys: scores (..., n_q, n_k), v (..., n_k, v_dim)."""
     m = scores.amax(dim=-1)
     p = torch.exp(scores - finite(m)[..., None])
@@ -51,7 +59,7 @@ def merge(state_a, state_b) -> State:
     return State(m, weight_a * l_a + weight_b * l_b, weight_a[..., None] * o_a + weight_b[..., None] * o_b)
 
 
-def finish(state) -> tuple[torch.Tensor, torch.Tensor]:
+def finish(state) -> tuple[Tensor, Tensor]:
     """(max, sum, output) -> the attention output (..., n_q, v_dim) and the log-sum-exp (..., n_q)."""
     m, l, o = state
     seen = l > 0
@@ -146,56 +154,10 @@ def score_tile(q_tile, k, bias, q0, k0, tile_k, n_q, causal, scale):
     return s.masked_fill(j > i + n_k - n_q, -INFINITY)
 
 
-def keys_seen(i: int, n_q: int, n_k: int, causal: bool = True) -> int:
-    """How many keys query i may look at: all, or under a causal mask those up to its own place."""
-    return min(n_k, max(0, i + 1 + n_k - n_q)) if causal else n_k
-
-
-def tile_kinds(n_q: int, n_k: int, tile_q: int, tile_k: int, causal: bool = True) -> torch.Tensor:
-    """(query tiles, key tiles) of 0 = skipped, 1 = diagonal (needs the mask), 2 = full."""
-    starts_q, starts_k = torch.arange(0, n_q, tile_q), torch.arange(0, n_k, tile_k)
-    last_q, ends_k = (starts_q + tile_q - 1).clamp(max=n_q - 1), (starts_k + tile_k).clamp(max=n_k)
-    seen_by_first, seen_by_last = (torch.tensor([keys_seen(i, n_q, n_k, causal) for i in rows.tolist()])[:, None]
-                                   for rows in (starts_q, last_q))
-    return (seen_by_last > starts_k).long() + (seen_by_first >= ends_k).long()
-
-
-def traffic(n: int, d: int, tile_q: int, tile_k: int, order: str = "query-outer", *, n_k: int | None = None,
-            v_dim: int | None = None, causal: bool = False, lse: bool = False, itemsize: int = 4) -> int:
-    """Bytes that one head's forward pass moves between slow memory and the tiles.
-
-    "standard"     three passes: read q, k, write S; read S, write P; read P, v, write out
-    "query-outer"  a query tile stays, keys and values come past it (lse=True adds the saved log-sum-exp)
-    "key-outer"    a key tile stays, queries come past it, and out, max and sum are read and written each time
-    Statistics (max, sum, lse) count as elements of `itemsize` bytes. Without `causal`, "standard" does not
-    depend on the tiles; with it, only the other two skip tiles.
-    """
-    n_k, v_dim = n if n_k is None else n_k, d if v_dim is None else v_dim
-    sizes = dict(n=n, d=d, tile_q=tile_q, tile_k=tile_k, n_k=n_k, v_dim=v_dim, itemsize=itemsize)
-    for name, value in sizes.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value}")
-    order = order.replace("_", "-")
-    if order == "standard":
-        return itemsize * (n * d + n_k * d + 4 * n * n_k + n_k * v_dim + n * v_dim)
-    if order not in ("query-outer", "key-outer"):
-        raise ValueError(f"order must be 'query-outer', 'key-outer' or 'standard'; got {order!r}")
-    visited = tile_kinds(n, n_k, tile_q, tile_k, causal) > 0
-    query_rows = torch.tensor([min(tile_q, n - q0) for q0 in range(0, n, tile_q)])
-    key_rows = torch.tensor([min(tile_k, n_k - k0) for k0 in range(0, n_k, tile_k)])
-    if order == "query-outer":
-        once = n * (d + v_dim + int(lse))
-        again = int((visited * key_rows).sum()) * (d + v_dim)
-    else:
-        once = n_k * (d + v_dim)
-        again = int((visited * query_rows[:, None]).sum()) * (d + 2 * v_dim + 4)
-    return itemsize * (once + again)
-
-
 def check_inputs(q, k, v, scale, key_bias) -> float:
     """Raise a ValueError that names what is wrong, or return the scale to use."""
     for name, x in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(x, torch.Tensor):
+        if not isinstance(x, Tensor):
             raise ValueError(f"{name} must be a tensor; got {type(x).__name__}")
         if x.dim() != 4:
             raise ValueError(f"{name} must have shape (batch, heads, n, width); got {tuple(x.shape)}")
@@ -218,7 +180,7 @@ def check_inputs(q, k, v, scale, key_bias) -> float:
     if v.shape[3] == 0:
         raise ValueError("v must have a width of at least 1; got 0")
     if key_bias is not None:
-        is_float = isinstance(key_bias, torch.Tensor) and key_bias.is_floating_point()
+        is_float = isinstance(key_bias, Tensor) and key_bias.is_floating_point()
         if not is_float or key_bias.device != k.device:
             raise ValueError("key_bias must be a floating-point tensor on the device of k")
         try:
@@ -233,3 +195,135 @@ def check_inputs(q, k, v, scale, key_bias) -> float:
     if not math.isfinite(scale):
         raise ValueError(f"scale must be a finite number; got {scale}")
     return float(scale)
+
+
+C_TYPES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}
+LARGEST_WIDTH = 128
+RUNGS = {2: ("flash_thread_per_row", 64, 64), 3: ("flash_shared", 32, 128), 4: ("flash_vectors", 32, 128),
+         5: ("flash_registers", 32, 64), 6: ("flash_two_groups", 64, 128)}      # kernel, rows a block, threads
+
+
+@cache
+def kernels(file: str):
+    """The compiled kernels/<file>.cu; compiled when first asked for, so that importing this needs no compiler."""
+    return cuda.load(file)
+
+
+def padded(width: int) -> int:
+    """The width that a kernel is compiled for: the smallest of 32, 64 and 128 that holds `width`."""
+    return next(w for w in (32, 64, LARGEST_WIDTH) if width <= w)
+
+
+def sizes(q, k, v, scale, causal) -> tuple:
+    """The last arguments of every kernel."""
+    return q.shape[1] // k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3], float(scale), int(causal)
+
+
+def aligned(*tensors):
+    """Vector loads need addresses that are multiples of 16; a view into the middle of a tensor may have another."""
+    return [x.contiguous() if x.data_ptr() % 16 == 0 else x.clone(memory_format=torch.contiguous_format)
+            for x in tensors]
+
+
+def forward_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: float | None = None,
+                   key_bias: Tensor | None = None, rung: int = 6) -> tuple[Tensor, Tensor]:
+    """One rung of the ladder: -> out (batch, n_heads, n_q, v_dim), lse (batch, n_heads, n_q) in float32.
+
+    key_bias, if any, is float32 of shape (batch, n_kv_heads, n_k). No gradient: that is `flash_attention`.
+    """
+    scale = check_kernel_inputs(q, k, v, scale, key_bias)
+    heads, (n_q, n_k) = q.shape[0] * q.shape[1], (q.shape[2], k.shape[2])
+    out, lse = q.new_zeros(*q.shape[:3], v.shape[3]), q.new_full(q.shape[:3], -INFINITY, dtype=torch.float32)
+    if out.numel() == 0 or n_k == 0:
+        return out, lse
+    q, k, v = aligned(q, k, v)
+    if rung == 1:
+        return three_launches(q, k, v, key_bias, out, lse, scale, causal)
+    kernel, rows, threads = RUNGS[rung]
+    d, dv = padded(q.shape[3]), padded(v.shape[3])
+    extra = ""
+    if rung in (3, 4):                                  # wide heads: fewer rows, or the tiles would not fit
+        rows = 32 if max(d, dv) <= 64 else 16
+        extra = f", {rows // 4}"
+    launch = kernels("flash_attention")[f"{kernel}<{C_TYPES[q.dtype]}, {d}, {dv}{extra}>"]
+    launch[(math.ceil(n_q / rows), heads), threads](q, k, v, key_bias, out, lse, *sizes(q, k, v, scale, causal))
+    return out, lse
+
+
+def three_launches(q, k, v, key_bias, out, lse, scale, causal):
+    """Rung 1: scores, softmax, weighted sum, through a matrix of float32 in memory."""
+    heads, n_q, n_k = q.shape[0] * q.shape[1], q.shape[2], k.shape[2]
+    group_size, _, _, d, v_dim, scale, causal = sizes(q, k, v, scale, causal)
+    s = torch.empty(heads, n_q, n_k, device=q.device)
+    mod, blocks = kernels("flash_attention"), lambda columns: (math.ceil(columns / 32), math.ceil(n_q / 4), heads)
+    mod[f"scores<{C_TYPES[q.dtype]}>"][blocks(n_k), (32, 4)](q, k, key_bias, s, group_size, n_q, n_k, d, scale, causal)
+    mod.softmax_rows[(n_q, heads), 32](s, lse, n_q, n_k)
+    mod[f"weighted_sum<{C_TYPES[q.dtype]}>"][blocks(v_dim), (32, 4)](s, v, out, group_size, n_q, n_k, v_dim)
+    return out, lse
+
+
+def backward_kernels(grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool = False,
+                     scale: float | None = None, key_bias: Tensor | None = None, atomic: bool = False):
+    """dq, dk, dv and d key_bias (None without one), from two repeatable kernels or from one with atomic additions."""
+    scale = check_kernel_inputs(q, k, v, scale, key_bias)
+    heads, kv_heads, (n_q, n_k) = q.shape[0] * q.shape[1], k.shape[0] * k.shape[1], (q.shape[2], k.shape[2])
+    dq, dk, dv = (torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
+    dbias = None if key_bias is None else torch.zeros(k.shape[:3], device=k.device)
+    if out.numel() == 0 or n_k == 0:
+        return dq, dk, dv, dbias
+    q, k, v, out, grad_out, lse = aligned(q, k, v, out, grad_out, lse)
+    mod, dtype = kernels("flash_backward"), C_TYPES[q.dtype]
+    delta = torch.empty_like(lse)
+    mod[f"rowsum_do_o<{dtype}>"][(n_q, heads), 32](grad_out, out, delta, n_q, v.shape[3])
+    d, width = padded(q.shape[3]), padded(v.shape[3])
+    tile, instance = 32 if max(d, width) <= 64 else 16, f"<{dtype}, {d}, {width}>"
+    given, last = (q, k, v, key_bias, grad_out, lse, delta), sizes(q, k, v, scale, causal)
+    by_keys, by_queries = (math.ceil(n_k / tile), kv_heads), (math.ceil(n_q / tile), heads)
+    if atomic:
+        sums = torch.zeros(dq.shape, device=dq.device)
+        mod[f"backward_atomic{instance}"][by_keys, 64](*given, sums, dk, dv, dbias, *last)
+        return sums.to(dq.dtype), dk, dv, dbias
+    mod[f"backward_keys{instance}"][by_keys, 64](*given, dk, dv, dbias, *last)
+    mod[f"backward_queries{instance}"][by_queries, 64](*given, dq, *last)
+    return dq, dk, dv, dbias
+
+
+def check_kernel_inputs(q, k, v, scale, key_bias) -> float:
+    """What the kernels ask for beyond `check_inputs`: their number types, and widths up to 128."""
+    scale = check_inputs(q, k, v, scale, key_bias)
+    if q.dtype not in C_TYPES:
+        raise ValueError(f"q must be float32, float16 or bfloat16; got {q.dtype} (flash_forward_tiles takes float64)")
+    for name, x in (("q", q), ("v", v)):
+        if x.shape[3] > LARGEST_WIDTH:
+            raise ValueError(f"{name} must have a width of at most {LARGEST_WIDTH}; got {x.shape[3]}")
+    return scale
+
+
+def _forward(q: Tensor, k: Tensor, v: Tensor, key_bias: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+    return forward_kernel(q, k, v, causal, scale, key_bias if key_bias.numel() else None)
+
+
+def _fake(q, k, v, key_bias, causal, scale):
+    return q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+def _backward(grad_out, grad_lse, q, k, v, key_bias, causal, scale, out, lse):
+    bias = key_bias if key_bias.numel() else None
+    dq, dk, dv, dbias = backward_kernels(grad_out, q, k, v, out, lse, causal, scale, bias)
+    return dq, dk, dv, torch.zeros_like(key_bias) if dbias is None else dbias
+
+
+_flash = cuda.custom_op("flash_attention", _forward, fake=_fake, backward=_backward)
+
+
+def flash_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: float | None = None,
+                    key_bias: Tensor | None = None) -> Tensor:
+    """Exact attention in O(n) memory -> (batch, n_heads, n_q, v_dim), differentiable, by the kernels.
+
+    q (batch, n_heads, n_q, d), k (batch, n_kv_heads, n_k, d), v (batch, n_kv_heads, n_k, v_dim), all float32,
+    float16 or bfloat16, widths 1 to 128. key_bias is added to the scores after the scale, in float32; any shape
+    that broadcasts to (batch, n_kv_heads, n_k). Gradients are the same bits in every run.
+    """
+    scale = check_kernel_inputs(q, k, v, scale, key_bias)
+    bias = q.new_empty(0, dtype=torch.float32) if key_bias is None else key_bias.float().expand(k.shape[:3])
+    return _flash(q, k, v, bias, bool(causal), scale)[0]
