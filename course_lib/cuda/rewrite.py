@@ -82,6 +82,8 @@ class Rewriter:
                 continue
             elif token.text == "__shared__":
                 self.shared(i)
+            elif token.text == "__noinline__" and self.tokens[i - 1].text != "(":
+                self.edits.replace(token.start, token.end, "__attribute__((noinline))")   # a macro would break <memory>
             elif token.text in ("asm", "__asm__", "__asm"):
                 self.assembly(i)
             elif token.text in self.kernels:
