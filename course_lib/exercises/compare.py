@@ -9,6 +9,7 @@ import torch
 from .runner import Foreign, _a
 
 SMALL = 64          # a tensor with at most so many elements is shown whole
+WIDE = 12           # numbers on a line
 
 
 def close(atol: float = 1e-5, rtol: float = 1e-4, dtype: bool = True) -> Callable:
@@ -133,11 +134,11 @@ def a_value(value: Any) -> str:
     return _a(type_name(value))
 
 
-def show(value: Any) -> str:
+def show(value: Any, small: int = SMALL) -> str:
     """The value as short text that every machine prints alike."""
     if isinstance(value, torch.Tensor):
         shape = "x".join(map(str, value.shape)) or "scalar"
-        if value.numel() > SMALL or value.is_complex():
+        if value.numel() > small or value.is_complex():
             return f"a tensor of shape {tuple(value.shape)}, {_dtype(value)}"
         if value.dim() == 0:
             return f"{_rows(value)}  ({_dtype(value)} scalar)"
@@ -149,10 +150,10 @@ def show(value: Any) -> str:
     if isinstance(value, str):
         return repr(value if len(value) < 200 else value[:200] + "...")
     if isinstance(value, (tuple, list)):
-        inside = ", ".join(map(show, value))
+        inside = ", ".join(show(v, small) for v in value)
         return f"({inside})" if isinstance(value, tuple) else f"[{inside}]"
     if isinstance(value, dict):
-        return "{" + ", ".join(f"{k}: {show(v)}" for k, v in value.items()) + "}"
+        return "{" + ", ".join(f"{k}: {show(v, small)}" for k, v in value.items()) + "}"
     if isinstance(value, Foreign):
         return _a(value.type)
     return str(value)[:200]
@@ -178,6 +179,8 @@ def _rows(tensor: torch.Tensor) -> str:
 
     def build(shape, indent):
         if len(shape) == 1:
-            return "[" + ", ".join(next(cells) for _ in range(shape[0])) + "]"
+            row = [next(cells) for _ in range(shape[0])]
+            lines = [", ".join(row[i:i + WIDE]) for i in range(0, len(row), WIDE)]
+            return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
         return "[" + (",\n" + " " * (indent + 1)).join(build(shape[1:], indent + 1) for _ in range(shape[0])) + "]"
     return build(tuple(tensor.shape), 0)

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from . import runner
-from .compare import close, show
+from .compare import SMALL, close, show
 from .declare import Array, Case, Exercise, Launch, given_spec
 from .runner import Foreign, Outcome, Request, Run
 from .verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG, Verdict
@@ -170,14 +170,15 @@ def judge(exercise: Exercise, cases: list[Case], run: Run, source: str, seed: in
         return verdict
     verdict = _wrong(exercise, case, outcome, oracle.expected[failing], source)
     verdict.cases = len(cases)
-    known = recognise(exercise, cases, run, seed, oracle)
+    known = recognise(exercise, cases, run, source, seed, oracle)
     if known:
         verdict.misconception, verdict.ask = known
-        told = f"Your answer is what you get if it {known[0]}."
-        if exercise.kind in ("predict", "choose"):
-            told = f"This is the answer of someone who {known[0]}."
-        verdict.details = [d for d in verdict.details if d[0] != "This must hold and does not"]
-        verdict.headline = told
+        typed = exercise.kind in ("predict", "choose")
+        if not typed and not outcome.failure:
+            verdict.details.append(("First difference", verdict.headline))
+        verdict.details = [d for d in verdict.details if d[0] != BROKEN]
+        verdict.headline = (f"This is the answer of someone who {known[0]}." if typed else
+                            f"Your answer is what you get if it {known[0]}.")
     return verdict
 
 
@@ -240,42 +241,64 @@ def over_budget(exercise: Exercise, case: Case, outcome: Outcome) -> str | None:
     return f"moves {moved / budget:.1f} times the bytes it must, though its result is correct: {moved:,} where {budget:,} are enough"
 
 
-def recognise(exercise: Exercise, cases: list[Case], run: Run, seed: int = 0, oracle: Oracle | None = None):
-    """(name, question) of the misconception that gives the same outcomes, or None."""
+def recognise(exercise: Exercise, cases: list[Case], run: Run, source: str = "", seed: int = 0, oracle: Oracle | None = None):
+    """(name, question) of the misconception that gives the same outcomes, or None.
+
+    Two misconceptions may both be a race, or both out of bounds: then the one that reports the same lines wins, and
+    where that does not tell, none is named.
+    """
     if oracle and oracle.misconceptions is not None:
         runs = oracle.misconceptions
     else:
         asked = request(exercise, cases, seed)
-        runs = ((m.name, m.ask, runner.run(asked, exercise.wrong_code(m))) for m in exercise.misconceptions)
+        runs = [(m.name, m.ask, runner.run(asked, exercise.wrong_code(m))) for m in exercise.misconceptions]
+    codes = {m.name: normal(exercise, exercise.wrong_code(m)) for m in exercise.misconceptions}
+    found: list[tuple[int, str, str]] = []
     for name, ask, theirs in runs:
         if theirs.failure or len(theirs.outcomes) != len(run.outcomes):
             continue
-        if all(alike(exercise, case, a, b) for case, a, b in zip(cases, run.outcomes, theirs.outcomes)):
-            return name, ask
-    return None
+        levels = [alike(exercise, case, a, b) for case, a, b in zip(cases, run.outcomes, theirs.outcomes)]
+        if all(levels):
+            level = SURE if codes.get(name) == normal(exercise, source) else min(levels)
+            found.append((level, name, ask))
+    best = [f for f in found if f[0] == max(found)[0]]
+    if not best or (best[0][0] == SAME_KIND and len(best) > 1):
+        return None
+    return best[0][1:]
 
 
-def alike(exercise: Exercise, case: Case, a: Outcome, b: Outcome) -> bool:
-    """Whether two outcomes are the same answer, right or wrong."""
+SAME_KIND, SAME_LINES, EQUAL, SURE = 1, 2, 3, 4
+
+
+def alike(exercise: Exercise, case: Case, a: Outcome, b: Outcome) -> int:
+    """How much two outcomes, right or wrong, are the same answer: 0 is not at all."""
     if a.failure or b.failure:
-        if not (a.failure and b.failure) or a.failure.kind != b.failure.kind:
-            return False
-        if a.failure.kind == "exception":
-            return a.failure.message.split(":")[0] == b.failure.message.split(":")[0]
-        return a.failure.name == b.failure.name
+        if not (a.failure and b.failure) or a.failure.kind != b.failure.kind or a.failure.name != b.failure.name:
+            return 0
+        if a.failure.kind == "exception" and a.failure.message.split(":")[0] != b.failure.message.split(":")[0]:
+            return 0
+        return SAME_LINES if _reported(a.failure) == _reported(b.failure) else SAME_KIND
     if sorted(a.changed) != sorted(b.changed):
-        return False
+        return 0
     if exercise.traffic and a.counts and b.counts:
         if (over_budget(exercise, case, a) is None) != (over_budget(exercise, case, b) is None):
-            return False
+            return 0
         if over_budget(exercise, case, a) and not 0.8 < a.counts["moved"] / b.counts["moved"] < 1.25:
-            return False
+            return 0
     try:
         if exercise.language == "cuda":
-            return _compare_outs(exercise, case)(a.value, b.value, case) is None
-        return exercise.compare(a.value, b.value, case) is None
+            return EQUAL * (_compare_outs(exercise, case)(a.value, b.value, case) is None)
+        return EQUAL * (exercise.compare(a.value, b.value, case) is None)
     except Exception:
-        return runner.same(a.value, b.value)
+        return EQUAL * runner.same(a.value, b.value)
+
+
+def _reported(failure: runner.Failure) -> str:
+    """What an error says, without line numbers and spacing."""
+    return "".join(re.sub(r"\b(line )?\d+\b(?= \||,)", "", failure.message).split())
+
+
+BROKEN = "This must hold and does not"
 
 
 # --- words -------------------------------------------------------------------------------------------------------------
@@ -302,7 +325,7 @@ def _broken(exercise: Exercise, failure: runner.Failure, case: Case | None, prin
     if failure.line and exercise.language == "python":
         details.append((f"Line {failure.line}", failure.text or _line(source, failure.line)))
     if case is not None:
-        details = _inputs(exercise, case) + details
+        details = _inputs(exercise, case, 16 if exercise.language == "cuda" else SMALL) + details
     status, headline = WRONG, ""
     if failure.kind == "undefined":
         names = ", ".join(f"`{n}`" for n in exercise.given) or "none besides Python's own"
@@ -314,13 +337,13 @@ def _broken(exercise: Exercise, failure: runner.Failure, case: Case | None, prin
         headline = f"{failure.message[0].upper()}{failure.message[1:]}." if failure.message[0] != "`" else f"{failure.message}."
     elif failure.kind == "signature":
         headline = f"{failure.message}. The exercise calls it as in the stub: `{signature(exercise)}`."
-    elif failure.kind == "timeout":
+    elif failure.kind == "timeout" and exercise.language == "python":
         headline = f"Your code {failure.message}: is there a loop that never ends?"
     elif failure.kind == "unwritten":
         headline = f"`{exercise.name}` {failure.message}."
     elif failure.kind == "compile":
         headline = "The kernel does not compile."
-        details.append(("The compiler says", failure.message))
+        details.append(("The compiler says", failure.message.partition("\n")[2].strip("\n") or failure.message))
     elif failure.kind == "missing":
         status, headline = NOT_RUN, failure.message
     elif failure.kind == "launch":
@@ -346,8 +369,8 @@ def _wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source: 
         return _verdict(exercise, WRONG, f"{told[0].upper()}{told[1:]}.", case=case.label)
     headline = told if told[0].isupper() else f"`{exercise.name}` {told}" if _is_verb(told) else f"The result {told}"
     headline += "" if headline.endswith((".", "?", "!")) else "."
-    details = _inputs(exercise, case)
     right_values = told.startswith(("changes", "moves"))
+    details = _inputs(exercise, case, 0 if told.startswith("moves") else SMALL)
     if not right_values:
         got = outcome.value[0] if exercise.language == "cuda" and len(outcome.value) == 1 else outcome.value
         wanted = want[0] if exercise.language == "cuda" and len(want) == 1 else want
@@ -363,7 +386,7 @@ def _wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source: 
     if not right_values:
         broken = broken_property(exercise, case, outcome.value)
         if broken:
-            details.append(("This must hold and does not", broken))
+            details.append((BROKEN, broken))
     if outcome.printed.strip():
         details.append(("Your code printed", _clip(outcome.printed)))
     return _verdict(exercise, WRONG, headline, details, case=case.label, picture=picture(outcome))
@@ -403,11 +426,11 @@ def broken_property(exercise: Exercise, case: Case, got: Any) -> str | None:
     return None
 
 
-def _inputs(exercise: Exercise, case: Case) -> list[tuple[str, str]]:
-    """The case, and its inputs where they are small enough to read."""
+def _inputs(exercise: Exercise, case: Case, small: int) -> list[tuple[str, str]]:
+    """The case, and its inputs; tensors of at most so many elements are shown whole."""
     rows = [("Case", case.label)] if case.label else []
     for name, value in zip(argument_names(exercise, case), [*case.args, *case.kwargs.values()]):
-        rows.append((f"{name} =", show(value)))
+        rows.append((name, show(value, small)))
     return rows
 
 
