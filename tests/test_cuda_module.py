@@ -13,8 +13,11 @@ SOURCE = """
 #include <cuda_bf16.h>
 #define TILE 32
 #define EMPTY
+#define N 1024
+#define T float
+#define row 3
 constexpr float SCALE = 0.5f;
-namespace inner { enum { N = 3 }; const bool FLAG = true; }
+namespace inner { enum { THREE = 3 }; const bool FLAG = true; }
 typedef float real;
 
 __constant__ float filter[3] = {1, 2, 3};
@@ -28,12 +31,12 @@ __global__ void add(const real* __restrict__ x, const float* y, float* out, int 
 __global__ void three(int* out) {
     out[(blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x] = blockDim.x * 100 + blockDim.y * 10 + blockDim.z;
 }
-template <typename T, int N = 4>
-__global__ void fill(T* out, T value, int n) {
-    __shared__ T t[N];
-    if (threadIdx.x < N) t[threadIdx.x] = value;
+template <typename Type, int COUNT = 4>
+__global__ void fill(Type* out, Type value, int n) {
+    __shared__ Type t[COUNT];
+    if (threadIdx.x < COUNT) t[threadIdx.x] = value;
     __syncthreads();
-    if (threadIdx.x < n) out[threadIdx.x] = t[threadIdx.x % N];
+    if (threadIdx.x < n) out[threadIdx.x] = t[threadIdx.x % COUNT];
 }
 __global__ void dynamic(float* out, int n) {
     extern __shared__ float s[];
@@ -52,7 +55,7 @@ __global__ void convolve(float* out) { out[threadIdx.x] = filter[threadIdx.x]; i
 __global__ void bytes(void* out, const float4* v, half2* h, unsigned long long* n, bool* b, int4* q) {
     ((float*)out)[0] = v ? v[0].y : -1.0f;
 }
-namespace inner { __global__ void deep(float* out) { out[0] = N; } }
+namespace inner { __global__ void deep(float* out) { out[0] = THREE; } }
 __global__ void twice(float* x) { x[0] *= 2; }
 __global__ void twice(float* x, int n) { x[n] *= 4; }
 #ifdef NEVER
@@ -105,7 +108,7 @@ def test_template_instances(mod):
     mod.fill["half"][1, 8](half, 1.5, 6)
     assert half.tolist() == [1.5] * 6
     assert mod["fill<int,2>"].__name__ == mod.fill["<int, 2>"].__name__ == "fill<int, 2>"
-    with pytest.raises(cuda.ArgumentError, match=r"fill is a template over <typename T, int N = 4>: name an instance"):
+    with pytest.raises(cuda.ArgumentError, match=r"fill is a template over <typename Type, int COUNT = 4>: name an instance"):
         mod.fill[1, 8](out, 2.5, 6)
     with pytest.raises(cuda.ArgumentError, match="parameter `out` .*needs a tensor of int32, got float32"):
         mod["fill<int>"][1, 8](out, 2, 6)
@@ -200,19 +203,19 @@ def test_namespaces_overloads_and_conditionals(mod):
 
 def test_globals_are_one_set_in_every_build(mod):
     out = torch.zeros(3)
-    mod.write("filter", [4.0, 5.0])
-    mod.write("counter", 0)
+    mod.globals["filter"] = [4.0, 5.0]
+    mod.globals["counter"] = 0
     mod.convolve[1, 3](out)
-    assert out.tolist() == [4, 5, 3] and mod.read("counter").item() == 1
+    assert out.tolist() == [4, 5, 3] and mod.globals["counter"].item() == 1
     with cuda.sanitize():
         mod.convolve[1, 3](out)
-    assert out.tolist() == [4, 5, 3] and mod.read("counter").item() == 2
+    assert out.tolist() == [4, 5, 3] and mod.globals["counter"].item() == 2
     mod.convolve[1, 3](out)
-    assert mod.read("counter").item() == 3
+    assert mod.globals["counter"].item() == 3
     with pytest.raises(cuda.ArgumentError, match="no __device__ or __constant__ variable `filtre`"):
-        mod.write("filtre", 1)
+        mod.globals["filtre"] = 1
     with pytest.raises(cuda.ArgumentError, match="holds 12 bytes"):
-        mod.write("filter", [1.0] * 4)
+        mod.globals["filter"] = [1.0] * 4
 
 
 def test_files_beside_the_source_are_rewritten(tmp_path):
@@ -221,7 +224,7 @@ def test_files_beside_the_source_are_rewritten(tmp_path):
         '#pragma once\n#include "../tile.cu.h"\ntemplate <int N> __device__ float first(float v) {\n'
         "    __shared__ float s[N];\n    s[threadIdx.x] = v;\n    __syncthreads();\n    return s[0];\n}\n"
         "__global__ void beside(float* x) { x[0] = first<2>(7); }\n")
-    (tmp_path / "tile.cu.h").write_text('#ifndef T\n#define T\n#include "parts/tile.cuh"\n#define NINE 9\n#endif\n')
+    (tmp_path / "tile.cu.h").write_text('#ifndef TILE_H\n#define TILE_H\n#include "parts/tile.cuh"\n#define NINE 9\n#endif\n')
     (tmp_path / "main.cu").write_text('#include "tile.cu.h"\n__global__ void k(float* x) { x[threadIdx.x] = first<4>(NINE); }\n')
     mod = cuda.load(tmp_path / "main.cu")
     x = torch.zeros(4)
@@ -318,9 +321,9 @@ def test_the_same_file_on_the_gpu(mod):
     assert half.tolist() == [1.5] * 6
     mod.dynamic[1, 8, 64 * 1024](out, 8)
     assert out[:8].tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
-    mod.write("filter", [4.0, 5.0, 6.0])
+    mod.globals["filter"] = [4.0, 5.0, 6.0]
     mod.convolve[1, 3](out)
-    mod.write("filter", [7.0, 5.0, 6.0])
+    mod.globals["filter"] = [7.0, 5.0, 6.0]
     mod.convolve[1, 3](out)
     assert out[:3].tolist() == [7, 5, 6]
     side = torch.cuda.Stream()

@@ -13,7 +13,9 @@ import torch
 
 from . import build, signature
 
-START = """#include <cuda_runtime.h>
+START = f"""#include <cuda_runtime.h>
+#include "{build.HEADERS / "laptop_entries.h"}"
+""" + """\
 static int laptop_start(const void* kernel, const unsigned* grid, const unsigned* block, void** args,
                         size_t shared, void* stream, int device) {
     cudaError_t status = cudaSetDevice(device);

@@ -45,6 +45,7 @@ class Module:
         self._texts = [k for file in self._files for k in signature.kernels(file)]
         self._libraries: dict[tuple, Library] = {}
         self._last: Library | None = None
+        self.globals = Globals(self)
         # a source that does not compile is an error here and now
         self._library(launch.mode() != "plain" if traced is None else traced)
 
@@ -80,38 +81,13 @@ class Module:
     def __repr__(self):
         return f"<cuda module {self.name}: {', '.join(self.kernels) or 'no kernels'}>"
 
-    def read(self, name: str) -> torch.Tensor:
-        """The value of a `__device__` or `__constant__` variable, after the last launch on the CPU."""
-        row = self._symbol(self._current(), name)
-        raw = torch.frombuffer(bytearray(ctypes.string_at(row.address, row.bytes)), dtype=torch.uint8)
-        dtype = signature.parse_type(name, row.types).dtype
-        return raw.view(getattr(torch, dtype)) if hasattr(torch, dtype) else raw
-
-    def write(self, name: str, value) -> None:
-        """Sets a `__device__` or `__constant__` variable, from its first element on; on the GPU too if it was used."""
-        row = self._symbol(self._current(), name)
-        parameter = signature.parse_type(name, row.types)
-        tensor = torch.as_tensor(value, dtype=getattr(torch, parameter.dtype, None), device="cpu").contiguous()
-        raw = bytes(tensor.reshape(-1).view(torch.uint8).tolist()) if tensor.numel() else b""
-        if len(raw) > row.bytes:
-            raise ArgumentError(f"`{name}` holds {row.bytes} bytes, got {len(raw)}")
-        ctypes.memmove(row.address, raw, len(raw))
-        for key, library in self._libraries.items():
-            if key[0] == "gpu":
-                gpu.write_symbol(library, name, raw)
-
     def _named(self, name: str) -> list[KernelText]:
         exact = [k for k in self._texts if k.name == name]
         return exact or [k for k in self._texts if k.function.name == name]
 
-    def _symbol(self, library: Library, name: str) -> signature.TableRow:
-        if name not in library.symbols:
-            raise ArgumentError(f"{self.name} has no __device__ or __constant__ variable `{name}`; "
-                                f"it has: {', '.join(library.symbols) or 'none'}")
-        return library.symbols[name]
-
     def _current(self) -> Library:
-        return self._last or next(iter(self._libraries.values()))
+        self._last = self._last or next(iter(self._libraries.values()))
+        return self._last
 
     def _wanted(self, kernel: KernelText | None, instance: str) -> list[tuple[KernelText, str]]:
         """What goes into one library: an instance of a template alone, or all kernels that are no templates."""
@@ -123,7 +99,7 @@ class Module:
         wanted = self._wanted(kernel, instance)
         key = ("traced" if traced else "plain", kernel if instance else None, instance)
         if key not in self._libraries:
-            text = f'#include <host_launch.h>\n#line 1 "{self.name}"\n{rewritten(self._files, self._folder)}'
+            text = f'#include <host_launch.h>\n#include <laptop_entries.h>\n#line 1 "{self.name}"\n{rewritten(self._files, self._folder)}'
             text += signature.table(self._files, wanted, _cpu_entry)
             made = build.library(text, self.name, self.source, self._folder, traced)
             self._libraries[key] = load_library(made, wanted)
@@ -142,12 +118,49 @@ class Module:
         if self._last is not None and self._last is not library:
             for name, row in library.symbols.items():
                 before = self._last.symbols.get(name)
-                if before and before.bytes == row.bytes and "*" not in row.types:
+                if before and before.bytes == row.bytes and not row.types.startswith("*"):
                     ctypes.memmove(row.address, before.address, row.bytes)
         self._last = library
 
 
 CPU_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Globals:
+    """A module's `__device__` and `__constant__` variables: `module.globals["filter"] = weights`."""
+
+    def __init__(self, module: Module):
+        self._module = module
+
+    def __getitem__(self, name: str) -> torch.Tensor:
+        """A copy of the variable as the last launch on the CPU left it."""
+        row = self._row(name)
+        raw = torch.frombuffer(bytearray(ctypes.string_at(row.address, row.bytes)), dtype=torch.uint8)
+        dtype = signature.parse_type(name, row.types).dtype
+        return raw.view(getattr(torch, dtype)) if hasattr(torch, dtype) else raw
+
+    def __setitem__(self, name: str, value) -> None:
+        """Sets it from its first element on; on the GPU too, if the module was used there."""
+        row = self._row(name)
+        dtype = getattr(torch, signature.parse_type(name, row.types).dtype, None)
+        tensor = torch.as_tensor(value, dtype=dtype, device="cpu").contiguous().reshape(-1)
+        raw = bytes(tensor.view(torch.uint8).tolist())
+        if len(raw) > row.bytes:
+            raise ArgumentError(f"`{name}` holds {row.bytes} bytes, got {len(raw)}")
+        ctypes.memmove(row.address, raw, len(raw))
+        for key, library in self._module._libraries.items():
+            if key[0] == "gpu":
+                gpu.write_symbol(library, name, raw)
+
+    def __iter__(self):
+        return iter(self._module._current().symbols)
+
+    def _row(self, name: str) -> signature.TableRow:
+        symbols = self._module._current().symbols
+        if name not in symbols:
+            raise ArgumentError(f"{self._module.name} has no __device__ or __constant__ variable `{name}`; "
+                                f"it has: {', '.join(symbols) or 'none'}")
+        return symbols[name]
 
 
 INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)"([^"\n]+)"', re.MULTILINE)

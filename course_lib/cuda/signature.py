@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from .rewrite import HEADERS
 from .tokens import Function, Outline, match_angle, match_forward, outline, split_commas
 
 
@@ -193,24 +192,22 @@ def table(sources: list[Outline], wanted: list[tuple[KernelText, str]], entry) -
     CPU and GPU.
     """
     names = [k.name for source in sources for k in kernels(source)]
-    text, rows = f'\n#include "{HEADERS / "laptop_entries.h"}"\n#line 1 "entries"\n', ""
+    text, rows = '\n#line 1 "entries"\n', ""
     for number, (kernel, instance) in enumerate(wanted):
         address = expression(kernel, instance, names.count(kernel.name) > 1)
         text += guarded(kernel.conditions, _bounds(kernel, number) + entry(number, address))
         bounds = f"{_qualified(kernel, f'laptop_bounds_{number}')}{instance}()" if kernel.bounds else "0"
-        rows += guarded(kernel.conditions,
-                        f'{{"kernel", "{number}", (void*)laptop_entry_{number}, []() -> const char* {{ static const '
-                        f'std::string s = laptop_entries::parameters({address}); return s.c_str(); }}, {bounds}, 0.0, '
-                        f"nullptr, 0}},\n")
+        rows += guarded(kernel.conditions, f'{{"kernel", "{number}", (void*)laptop_entry_{number}, '
+                                           f"laptop_entries::types({address}), {bounds}, 0.0, nullptr, 0}},\n")
     for name, value, conditions in (c for source in sources for c in constants(source)):
         rows += guarded(conditions, f'laptop_entries::constant("{name}", {value}),\n')
     for name, value, conditions in (s for source in sources for s in symbols(source)):
-        rows += guarded(conditions, f'{{"symbol", "{name}", nullptr, []() -> const char* {{ static const std::string s = '
-                                    f"laptop_entries::one<std::remove_all_extents_t<decltype({value})>>(); return "
-                                    f's.c_str(); }}, 0, 0.0, (void*)&{value}, sizeof({value})}},\n')
-    return (text + "static const laptop_entries::row laptop_rows[] = {\n" + rows
+        kind = f"std::remove_all_extents_t<decltype({value})>"
+        rows += guarded(conditions, f'{{"symbol", "{name}", nullptr, laptop_entries::text<{kind}>, 0, 0.0, '
+                                    f"(void*)&{value}, sizeof({value})}},\n")
+    return (text + "static const laptop_entries::Row laptop_rows[] = {\n" + rows
             + "{nullptr, nullptr, nullptr, nullptr, 0, 0.0, nullptr, 0}};\n"
-            + "LAPTOP_EXPORT const laptop_entries::row* laptop_table() { return laptop_rows; }\n")
+            + "LAPTOP_EXPORT const laptop_entries::Row* laptop_table() { return laptop_rows; }\n")
 
 
 def _qualified(kernel: KernelText, name: str) -> str:

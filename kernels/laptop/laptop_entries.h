@@ -1,5 +1,5 @@
 // What a build tells Python about itself: its kernels with their parameter types, its constants, its globals.
-// Included at the end of every generated source, for the CPU and for the GPU; the table itself is generated.
+// Included at the start of every generated source, for the CPU and for the GPU; the table at its end is generated.
 #pragma once
 #include <cstddef>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace laptop_entries {
 
-struct row {
+struct Row {
     const char* kind;          // "kernel", "int", "bool", "float", "symbol"; "" is to be skipped; null ends the table
     const char* name;
     void* entry;               // of a kernel
@@ -41,10 +41,15 @@ template <class T> std::string one() {
          + spelled<bare>() + "\n";
 }
 
-template <class... P> std::string parameters(void (*)(P...)) { return (std::string() + ... + one<P>()); }
+// the descriptions of types, one a line, and of a kernel's parameters
+template <class... P> const char* text() {
+    static const std::string all = (std::string() + ... + one<P>());
+    return all.c_str();
+}
+template <class... P> constexpr auto types(void (*)(P...)) { return &text<P...>; }
 
-template <class V> row constant(const char* name, V value) {
-    row r = {"", name, nullptr, nullptr, 0, 0.0, nullptr, 0};
+template <class V> Row constant(const char* name, V value) {
+    Row r = {"", name, nullptr, nullptr, 0, 0.0, nullptr, 0};
     if constexpr (std::is_arithmetic<V>::value || (std::is_enum<V>::value && std::is_convertible<V, long long>::value)) {
         r.kind = std::is_same<V, bool>::value ? "bool" : std::is_floating_point<V>::value ? "float" : "int";
         r.whole = static_cast<long long>(value);
