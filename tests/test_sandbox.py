@@ -60,6 +60,30 @@ def test_a_greedy_cell_is_ended(sandbox, name):
     assert not strangers(sandbox), "a process of the submission is still there"
 
 
+@linux
+def test_a_kernel_is_compiled_and_run_behind_the_walls(sandbox, needs_engine):
+    verdict = marked(sandbox, hostile.CUDA_HONEST, "1.94")
+    assert verdict.status == "passed", str(verdict)
+    wrong = marked(sandbox, hostile.CUDA_HONEST.replace("if (i < n) ", ""), "1.94")
+    assert wrong.misconception == "writes past the end", str(wrong)
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("name", hostile.CUDA)
+def test_a_hostile_kernel_earns_nothing(sandbox, needs_engine, name):
+    verdict = marked(sandbox, hostile.CUDA[name], "1.94")
+    assert verdict.status == "wrong" and verdict.points == 0, str(verdict)
+    assert marked(sandbox, hostile.CUDA_HONEST, "1.94").status == "passed"
+    assert not strangers(sandbox)
+
+
+@pytest.fixture(scope="module")
+def needs_engine():
+    if marking._no_engine():
+        pytest.skip("not run: no compiler for kernels on this machine")
+
+
 def strangers(sandbox) -> list[str]:
     """Processes below the sandbox's warm one."""
     listed = subprocess.run(["ps", "-o", "pid=,stat=,args=", "--ppid", str(sandbox.process.pid)], capture_output=True, text=True)

@@ -38,12 +38,6 @@ def main(argv: list[str]) -> int:
     private = str(Path(args.exercises).resolve()) if args.exercises else None
     if private and not Path(private).is_dir():
         return _refuse(f"{private} is not a folder")
-    if not args.no_sandbox and not args.dask:
-        with Sandbox(hide=[folder, results]) as sandbox:
-            gone = missing_walls(sandbox)
-        if gone:
-            return _refuse("this machine cannot keep a student's code from:\n  " + "\n  ".join(gone) +
-                           "\nOn a machine that holds nothing of worth, run it again with --no-sandbox.")
     try:
         marking.load_private(private)
         submissions = collect(folder)
@@ -51,11 +45,19 @@ def main(argv: list[str]) -> int:
         return _refuse(f"{type(error).__name__}: {error}")
     if not submissions:
         return _refuse(f"{folder} holds no notebook and no zip file")
-    results.mkdir(parents=True, exist_ok=True)
     store = Store(results, args.seed)
-    print(f"seed {store.seed}", file=sys.stderr)
     begin = time.monotonic()
-    fresh, trouble = mark_all(submissions, store, args, private)
+    waiting = tasks(submissions, store, not args.no_sandbox, private, [folder, results])
+    if waiting and not args.no_sandbox and not args.dask:
+        with Sandbox(hide=[folder, results]) as sandbox:
+            gone = missing_walls(sandbox)
+        if gone:
+            return _refuse("this machine cannot keep a student's code from:\n  " + "\n  ".join(gone) +
+                           "\nOn a machine that holds nothing of worth, run it again with --no-sandbox.")
+    results.mkdir(parents=True, exist_ok=True)
+    print(f"seed {store.seed}", file=sys.stderr)
+    fresh = len(waiting)
+    trouble = mark_all(submissions, waiting, store, args)
     marks = table(submissions, store)
     flag_copies(marks)
     report.write(results, marks)
@@ -125,17 +127,23 @@ class Store:
 
 # --- marking -----------------------------------------------------------------------------------------------------
 
-def mark_all(submissions: list[Submission], store: Store, args, private: str | None) -> tuple[int, list[str]]:
-    """Mark what the store does not know. Returns how many notebooks that was, and what went wrong, in words."""
-    waiting: dict[int, dict] = {}
+def tasks(submissions: list[Submission], store: Store, strict: bool, private: str | None, hide: list[Path]) -> dict[int, dict]:
+    """What `marking.mark_notebook` needs, for each notebook (by its index) of which the store does not know everything."""
+    waiting = {}
     for index, submission in enumerate(submissions):
         if submission.problem or not submission.chapter:
             continue
         cells = {e.id: submission.cells[e.id] for e in marking.exercises_of(submission.chapter)
                  if e.id in submission.cells and store.get(e, submission.cells[e.id]) is None}
         if cells:
-            waiting[index] = {"cells": cells, "seed": store.seed, "strict": not args.no_sandbox, "exercises": private}
-    count, trouble, bar = len(waiting), [], Bar(len(waiting))
+            waiting[index] = {"cells": cells, "seed": store.seed, "strict": strict, "exercises": private,
+                              "hide": [str(path.resolve()) for path in hide]}
+    return waiting
+
+
+def mark_all(submissions: list[Submission], waiting: dict[int, dict], store: Store, args) -> list[str]:
+    """Mark what is waiting. Returns what went wrong with the marking itself, in words."""
+    trouble, bar = [], Bar(len(waiting))
 
     def finished(index: int, answer: dict) -> None:
         for exercise in marking.exercises_of(submissions[index].chapter):
@@ -168,7 +176,7 @@ def mark_all(submissions: list[Submission], store: Store, args, private: str | N
             alone = True
     bar.end()
     store.save()
-    return count, trouble
+    return trouble
 
 
 _not_run: dict[tuple[str, str], dict] = {}           # verdicts of this run that the next run should try again

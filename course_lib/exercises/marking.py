@@ -21,11 +21,12 @@ _oracles: dict[tuple[str, int], core.Oracle] = {}
 
 
 def mark_notebook(task: dict) -> dict:
-    """{"cells": {id: source}, "seed", "strict", "exercises": DIR or None} -> {"verdicts": {id: dict}, "seconds"}."""
+    """{"cells": {id: source}, "seed", "strict", "exercises": DIR or None, "hide": paths} -> {"verdicts": {id: dict}, "seconds"}."""
     begin = time.monotonic()
     torch.set_num_threads(1)
+    sandbox = _sandbox(task["strict"], (*task["hide"], *filter(None, [task["exercises"]])))
+    sandbox.start()                      # it loads torch while we load the declarations
     load_private(task["exercises"])
-    sandbox = _sandbox(task["strict"], task["exercises"])
     verdicts = {}
     for id, source in task["cells"].items():
         try:
@@ -36,12 +37,12 @@ def mark_notebook(task: dict) -> dict:
     return {"verdicts": verdicts, "seconds": time.monotonic() - begin}
 
 
-def _sandbox(strict: bool, private: str | None) -> Sandbox:
-    key = (strict, private)
+def _sandbox(strict: bool, hide: tuple[str, ...]) -> Sandbox:
+    key = (strict, hide)
     if getattr(_own, "key", None) != key:
         if hasattr(_own, "sandbox"):
             _own.sandbox.close()
-        _own.sandbox, _own.key = Sandbox(strict, hide=[private] if private else []), key
+        _own.sandbox, _own.key = Sandbox(strict, hide), key
     return _own.sandbox
 
 

@@ -20,6 +20,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, fields
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def hidden_paths(extra=()) -> list[Path]:
 
 def readable_paths(hidden: list[Path]) -> tuple[list[str], list[str]]:
     """(readable, listable): Python, torch, the compilers and the engine, without what is hidden below them."""
-    roots = {Path(p).resolve() for p in (sys.prefix, sys.base_prefix, *sys.path) if p}
+    roots = {Path(p).resolve() for p in (sys.prefix, sys.base_prefix, *library_paths())}
     roots |= {Path(p) for p in ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/proc/cpuinfo",
                                 "/proc/meminfo", "/sys/devices/system/cpu")}
     for tool in COMPILERS:
@@ -83,6 +84,13 @@ def readable_paths(hidden: list[Path]) -> tuple[list[str], list[str]]:
         _allow(root, hidden, readable, listable)
     readable += [str(p) for p in ENGINE if p.exists()]
     return readable, listable
+
+
+def library_paths() -> list[str]:
+    """The part of sys.path that holds Python's own modules and installed packages: not a script's folder, not PYTHONPATH."""
+    prefixes = {Path(p).resolve() for p in (sys.prefix, sys.base_prefix)}
+    return [p for p in sys.path if p and (prefixes & {Path(p).resolve(), *Path(p).resolve().parents}
+                                          or Path(p).name in ("site-packages", "dist-packages") or (Path(p) / "torch").is_dir())]
 
 
 def _is_python(root: Path) -> bool:
@@ -120,6 +128,16 @@ def spare_uid() -> int:
     return 65534                                  # a container with few users: nobody
 
 
+@lru_cache(maxsize=1)
+def engine_runtime() -> Path | None:
+    """The folder of the engine's runtime library, built if need be; None where there is no compiler."""
+    try:
+        from course_lib.cuda import build
+        return build.runtime_library().parent
+    except Exception:
+        return None
+
+
 # --- the sandbox -------------------------------------------------------------------------------------------------
 
 class Sandbox:
@@ -135,6 +153,7 @@ class Sandbox:
         self.search = bool(self.uid) and closed_to_others(self.readable)
         self.runs = 0
         self.process = self.control = None
+        self.is_ready = False
 
     def __enter__(self):
         return self
@@ -143,24 +162,29 @@ class Sandbox:
         self.close()
 
     def start(self) -> None:
-        """Start the warm process, unless it runs."""
+        """Start the warm process, unless it runs; `ready` waits for it."""
         if self.process is not None and self.process.poll() is None:
             return
         self.stop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         files = {f"course_lib.exercises.{name}": str(HERE / f"{name}.py") for name in CHILD_FILES
                  if (HERE / f"{name}.py").exists()}
-        sys_path = [p for p in sys.path if p and Path(p).resolve() not in (COURSE, HERE)]
-        config = {"sys_path": sys_path, "package": str(PACKAGE), "files": files, "preload": ["course_lib.cuda"]}
+        config = {"sys_path": library_paths(), "package": str(PACKAGE), "files": files, "preload": ["course_lib.cuda"]}
         self.log = tempfile.TemporaryFile()
         with theirs:
             self.process = subprocess.Popen(
                 [sys.executable, "-I", str(HERE / "child.py"), str(theirs.fileno()), json.dumps(config)],
                 pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=self.log, stderr=self.log,
                 env=self.environment(self.base), cwd=self.base, start_new_session=True)
-        self.control = ours
+        self.control, self.is_ready = ours, False
         self.control.settimeout(60)
-        if self._line() != b"ready":
+
+    def ready(self) -> None:
+        """Wait until the warm process has loaded torch."""
+        if self.is_ready:
+            return
+        self.is_ready = self._line() == b"ready"
+        if not self.is_ready:
             self.log.seek(0)
             said = self.log.read()[-2000:].decode(errors="replace")
             self.stop()
@@ -199,17 +223,26 @@ class Sandbox:
         for attempt in (1, 2):
             try:
                 self.start()
-                return self._run(message, limits)
+                self.ready()
+                return self._run(message, limits, engine=request.language == "cuda")
             except (OSError, json.JSONDecodeError):            # the warm process is gone: a second one may do
                 self.stop()
         return Reply(trouble="the marking process was ended twice while this code ran")
 
-    def _run(self, message: bytes, limits: Limits) -> Reply:
+    def _folder(self, engine: bool) -> Path:
+        """A new folder for one run: empty, but for the engine's compiled runtime where a kernel needs it."""
         self.runs += 1
         folder = self.base / f"run{self.runs}"
         folder.mkdir(mode=0o700)
+        if engine and (runtime := engine_runtime()):
+            shutil.copytree(runtime, folder / "build" / "cuda" / runtime.name)
         if self.uid:
-            os.chown(folder, self.uid, self.uid)
+            for path in (folder, *folder.rglob("*")):
+                os.chown(path, self.uid, self.uid)
+        return folder
+
+    def _run(self, message: bytes, limits: Limits, engine: bool) -> Reply:
+        folder = self._folder(engine)
         reply_read, reply_write = os.pipe()
         output_read, output_write = os.pipe()
         try:

@@ -107,8 +107,9 @@ def _zipped(path: PurePosixPath, when: float, source, depth: int):
     try:
         with zipfile.ZipFile(source) as archive:
             for entry in archive.infolist()[:MAX_FILES]:
-                name = PurePosixPath(entry.filename.replace("\\", "/"))
-                full = inside / PurePosixPath(*[p for p in name.parts if p not in ("/", "..")])
+                parts = PurePosixPath(entry.filename.replace("\\", "/")).parts
+                name = PurePosixPath(*[p for p in parts if p not in ("/", "..")])
+                full = inside / name
                 if entry.is_dir() or _ignored(name) or name.suffix.lower() not in (".ipynb", ".zip"):
                     continue
                 moment = _zip_time(entry, when)

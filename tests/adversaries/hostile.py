@@ -579,13 +579,11 @@ __global__ void twice(const float* x, float* out, int n) { out[0] = Loop<0>::val
 __global__ void twice(const float* x, float* out, int n) { while (true) { out[0] = x[0]; } }
 """,
     "opens files on the host": """
-#include <fstream>
-#include <string>
+extern "C" void* fopen(const char*, const char*);
 __global__ void twice(const float* x, float* out, int n) {
-    std::ifstream file("COURSE/course_lib/attention.py");
-    std::string line;
-    if (!file || !std::getline(file, line)) return;
-    for (int i = 0; i < n; ++i) out[i] = 2 * x[i];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    void* file = fopen("COURSE/course_lib/attention.py", "r");
+    if (i < n) out[i] = file ? 2 * x[i] : 0;
 }
 """,
 }

@@ -1,9 +1,9 @@
-"""Two exercises of an instructor's own, for the grader's tests: no chapter is needed to mark them."""
+"""Four exercises of an instructor's own, for the grader's tests: no chapter is needed to mark them."""
 import math
 
 import torch
 
-from course_lib.exercises import Case, Misconception, close, exercise
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out
 
 
 def rows(rng):
@@ -50,3 +50,24 @@ exercise(
     misconceptions=[Misconception("adds the lengths", value=32, ask="Does each query meet each key?"),
                     Misconception("counts one length", value=16, ask="Against how many keys is each query scored?")],
     hints=["Draw the table.", "Rows times columns."])
+
+
+def vectors(rng):
+    for n in (1, 31, 100):
+        yield Case(torch.randn(n, generator=rng), label=f"{n} numbers")
+
+
+TWICE = """__global__ void twice(const float* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = 2 * x[i];
+}
+"""
+
+kernel_exercise(
+    id="1.94", title="Twice", points=2, minutes=5, difficulty=1, card="Write `twice`.", name="twice",
+    stub="__global__ void twice(const float* x, float* out, int n) {\n    // your code\n}\n", solution=TWICE,
+    misconceptions=[Misconception("writes past the end", change=("if (i < n) ", ""), ask="How many threads are there?"),
+                    Misconception("adds two", change=("2 * x[i]", "2 + x[i]"), ask="What is twice 0?")],
+    hints=["One thread an element.", "Guard the end."], cases=vectors,
+    launch=lambda x: Launch(grid=(len(x) + 31) // 32, block=32, args=[x, out(x.shape), len(x)]), expect=lambda x: 2 * x,
+    traffic=lambda x: 8 * len(x), limit=4)
