@@ -170,8 +170,18 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
     include = [f"-I{HEADERS}"] + ([f"-iquote{folder}"] if folder else [])
     flags = COMMON + (tool.traced() if traced else tool.plain()) + include
     made = cache() / digest(text, *flags, *tool.command, tool.version, str(runtime))
-    return _build(made, {"kernel.cu.cpp": text}, [made / "kernel.cu.cpp"], flags, _link(tool, [str(runtime)]), tool,
-                  lambda output: CompileError(name, original, read_errors(output, name), output))
+    found = _build(made, {"kernel.cu.cpp": text}, [made / "kernel.cu.cpp"], flags, _link(tool, [str(runtime)]), tool,
+                   lambda output: CompileError(name, original, read_errors(output, name), output))
+    _runtimes[found] = runtime
+    return found
+
+
+_runtimes: dict[Path, Path] = {}
+
+
+def runtime_of(made: Path) -> Path:
+    """The runtime that a library of this process is linked with."""
+    return _runtimes[made]
 
 
 def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[str], nvcc: str) -> Path:

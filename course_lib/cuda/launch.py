@@ -152,7 +152,7 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
         source_name: str = "source.cu", launch_bounds: int = 0) -> LaunchResult:
     """Runs one kernel to its end. `values` are tensors, None, or the bytes of a value, one for each of `params`."""
     from .report import kernel_error
-    runtime = _load(build.runtime_library())
+    runtime = _load(build.runtime_of(library))
     now = _contexts[-1] if _contexts else Context("plain")
     keep = []                    # what C points at must live until it returns
     launch = _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep)
