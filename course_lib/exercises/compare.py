@@ -78,10 +78,10 @@ def difference(got: Any, want: Any, atol: float, rtol: float, dtype: bool = True
 def _tensors(got, want, atol, rtol, dtype, where) -> str | None:
     if got.shape != want.shape:
         hint = ""
-        if got.numel() == want.numel():
-            hint = ": the right number of elements, in another arrangement"
-        elif sorted(s for s in got.shape if s != 1) == sorted(s for s in want.shape if s != 1):
+        if got.dim() != want.dim() and [s for s in got.shape if s != 1] == [s for s in want.shape if s != 1]:
             hint = ": a dimension of size 1 too many or too few"
+        elif got.numel() == want.numel():
+            hint = ": the right number of elements, in another arrangement"
         return f"{where}has shape {tuple(got.shape)}, expected {tuple(want.shape)}{hint}"
     if dtype and got.dtype != want.dtype:
         return f"{where}has dtype {_dtype(got)}, expected {_dtype(want)}"

@@ -221,7 +221,7 @@ def _one(request, made, driver, args, kwargs, filename, source, deadline) -> Out
         if request.call is None and _storages(value) & _storages(now):
             outcome.shares.append(_argument(name))
     if _has_nan(frozen) and not _has_nan((args, kwargs)):
-        outcome.nan = _trace_nan(request, made, driver, args, kwargs, filename, source, deadline)
+        outcome.nan = _trace_nan(request, made, driver, args, kwargs, filename, source)
     return outcome
 
 
@@ -247,6 +247,8 @@ def freeze(value: Any, depth: int = 0) -> Any:
             return [freeze(v, depth + 1) for v in value]
         if type(value) is dict and all(type(k) in (str, int, bool, float) for k in value):
             return {k: freeze(v, depth + 1) for k, v in value.items()}
+    if inspect.iscoroutine(value) or inspect.isgenerator(value):
+        value.close()                                # or Python warns that it was never awaited
     kind = type(value)
     name = kind.__name__ if kind.__module__ in ("builtins", "exercise", "__main__") else f"{kind.__module__}.{kind.__name__}"
     return Foreign(name)
@@ -305,8 +307,9 @@ class _NanTracer(TorchDispatchMode):
         return result
 
 
-def _trace_nan(request, made, driver, args, kwargs, filename, source, deadline) -> dict | None:
+def _trace_nan(request, made, driver, args, kwargs, filename, source) -> dict | None:
     inputs, tracer = copied((args, kwargs)), _NanTracer(filename)
+    deadline = time.monotonic() + request.limit + 3           # the first use of a dispatch mode loads much of torch
     try:
         with torch.random.fork_rng(devices=[]), _guarded(deadline, io.StringIO()), tracer:
             torch.manual_seed(request.seed)
