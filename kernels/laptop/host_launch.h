@@ -1,7 +1,6 @@
 // kernel<<<grid, block, shared, stream>>>(...) in host code, as the rewriter writes it.
 #pragma once
 #include <cuda_runtime.h>
-#include <tuple>
 
 namespace laptop {
 

@@ -2,7 +2,7 @@
 // Included at the start of every generated source, for the CPU and for the GPU; the table at its end is generated.
 #pragma once
 #include <cstddef>
-#include <string>
+#include <cstdio>
 #include <type_traits>
 
 #define LAPTOP_EXPORT extern "C" __attribute__((visibility("default")))
@@ -32,19 +32,20 @@ template <class T> constexpr char category() {
 template <class T> struct size { static constexpr std::size_t value = sizeof(T); };
 template <> struct size<void> { static constexpr std::size_t value = 1; };
 
-// "category|size|const|spelled", with "*" before it for a pointer
-template <class T> std::string one() {
+// "category|size|const|spelled", with "*" before it for a pointer; returns the length
+template <class T> int describe(char* to, std::size_t room) {
     using pointee = typename std::remove_pointer<T>::type;
     using bare = typename std::remove_cv<pointee>::type;
-    return std::string(std::is_pointer<T>::value ? "*" : "") + category<bare>() + "|"
-         + std::to_string(size<bare>::value) + "|" + (std::is_const<pointee>::value ? "1" : "0") + "|"
-         + spelled<bare>() + "\n";
+    return std::snprintf(to, room, "%s%c|%zu|%d|%s\n", std::is_pointer<T>::value ? "*" : "", category<bare>(),
+                         size<bare>::value, std::is_const<pointee>::value, spelled<bare>());
 }
 
 // the descriptions of types, one a line, and of a kernel's parameters
 template <class... P> const char* text() {
-    static const std::string all = (std::string() + ... + one<P>());
-    return all.c_str();
+    static char all[sizeof...(P) * 1000 + 1];
+    std::size_t used = 0;
+    ((used += static_cast<std::size_t>(describe<P>(all + used, sizeof(all) - used))), ...);
+    return used < sizeof(all) ? all : "";
 }
 template <class... P> constexpr auto types(void (*)(P...)) { return &text<P...>; }
 
