@@ -143,29 +143,13 @@ def carry_out(task: dict) -> bytes:
     request = runner.Request(**task["request"])
     with watch.calls(task["forbid"]) as used:
         run = runner.run(request, task["source"])
-    answer = asdict_run(run)
+    answer = answers.plain_run(run)
     answer["used"] = sorted(used)
     try:
         return wire.pack(answer, task["limit"])
     except wire.WireError as error:
         failure = asdict(runner.Failure("exception", f"the answer cannot be handed in: {error}"))
         return wire.pack({"outcomes": [], "failure": failure, "printed": "", "used": []})
-
-
-def asdict_run(run) -> dict:
-    """A Run as dicts. (`dataclasses.asdict` would copy tensors, and turn what is foreign into a dict.)"""
-    def plain(value, depth=0):
-        if isinstance(value, runner.Foreign):
-            return wire.Opaque(value.type, value.text)
-        if depth < 8 and isinstance(value, (tuple, list)):
-            return type(value)(plain(v, depth + 1) for v in value) if type(value) in (tuple, list) else tuple(value)
-        if depth < 8 and isinstance(value, dict):
-            return {k: plain(v, depth + 1) for k, v in value.items()}
-        return value
-
-    outcomes = [{key: plain(value) for key, value in vars(o).items()
-                 if key != "failure"} | {"failure": o.failure and asdict(o.failure)} for o in run.outcomes]
-    return {"outcomes": outcomes, "failure": run.failure and asdict(run.failure), "printed": run.printed}
 
 
 # --- watching over it --------------------------------------------------------------------------------------------

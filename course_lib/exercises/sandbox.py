@@ -25,12 +25,13 @@ from pathlib import Path
 from typing import Any
 
 from . import walls, wire
-from .runner import Failure, Foreign, Outcome, Request, Run
+from .answers import read_run
+from .runner import Request, Run
 
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parent
 COURSE = PACKAGE.parent
-CHILD_FILES = ("walls", "wire", "watch", "runner", "kernels")      # all that the child has of this folder
+CHILD_FILES = ("walls", "wire", "watch", "runner", "answers", "kernels")      # all that the child has of this folder
 ENGINE = [PACKAGE / "__init__.py", PACKAGE / "cuda", COURSE / "kernels" / "laptop"]
 COMPILERS = ("c++", "g++", "clang++", "ninja", "ld", "as")
 
@@ -353,60 +354,6 @@ def _why(ended: dict, reply: bytes) -> str:
 
 def _texts(value: Any) -> tuple[str, ...]:
     return tuple(wire.text_of(v, 200) for v in value if isinstance(v, str))
-
-
-def read_run(answer: Any) -> Run:
-    """A Run from plain data, every field checked: the process that sent it is not to be trusted."""
-    return Run([_outcome(o) for o in _list(answer["outcomes"])[:10_000]], _failure(answer["failure"]), _text(answer["printed"]))
-
-
-def _outcome(data: dict) -> Outcome:
-    return Outcome(value=_thawed(data["value"]), failure=_failure(data["failure"]), printed=_text(data["printed"]),
-                   changed=[_text(c) for c in _list(data["changed"])], shares=[_text(s) for s in _list(data["shares"])],
-                   nan=_plain_dict(data["nan"]), counts=_counts(data["counts"]))
-
-
-def _failure(data: dict | None) -> Failure | None:
-    if data is None:
-        return None
-    line = data["line"]
-    if line is not None and type(line) is not int:
-        raise TypeError("a line is a number")
-    return Failure(_text(data["kind"]), _text(data["message"]), line, _text(data["text"]), _text(data["name"]))
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise TypeError("a text is no text")
-    return wire.text_of(value, 8000)
-
-
-def _list(value: Any) -> list:
-    if not isinstance(value, list):
-        raise TypeError("a list is no list")
-    return value
-
-
-def _plain_dict(value: Any) -> dict | None:
-    if value is not None and not isinstance(value, dict):
-        raise TypeError("a dict is no dict")
-    return value
-
-
-def _counts(value: Any) -> dict | None:
-    """Only the numbers: a picture of the accesses is HTML, and whose HTML it is nobody knows."""
-    counts = _plain_dict(value)
-    return counts and {k: v for k, v in counts.items() if type(k) is str and type(v) in (int, float)}
-
-
-def _thawed(value: Any) -> Any:
-    if isinstance(value, wire.Opaque):
-        return Foreign(value.type, value.text)
-    if isinstance(value, (tuple, list)):
-        return type(value)(map(_thawed, value))
-    if isinstance(value, dict):
-        return {k: _thawed(v) for k, v in value.items()}
-    return value
 
 
 # --- are the walls there? ----------------------------------------------------------------------------------------
