@@ -40,21 +40,23 @@ def new(width: float = 6.4, height: float = 3.6, columns: int = 1):
     return fig, axes
 
 
-def show(fig, alt: str, caption: str) -> None:
+def show(fig, alt: str, caption: str, file=None) -> None:
     """Show any matplotlib figure: `figures.show(fig, alt="Loss falls from 3.1 to 1.4.", caption="Training the model.")`.
 
     The picture carries `alt` as its plain-text form, so a terminal prints it and the test suite compares it (never the
-    pixels). JupyterLab gives pictures no alternative text of its own, so it also stands under the caption, folded.
+    pixels). JupyterLab gives pictures no alternative text of its own, so it also stands under the caption, folded. With `file` it is only saved.
     """
     if not alt or not alt.strip():
         raise ValueError("show: `alt` is empty; say in words what the figure shows")
     if not caption or not caption.strip():
         raise ValueError("show: `caption` is empty; say in one sentence what the figure says")
     alt, caption = " ".join(alt.split()), " ".join(caption.split())
-    picture = io.BytesIO()
+    picture = io.BytesIO() if file is None else file
     # "Software" would put matplotlib's version into the file, and a re-run on another machine into the diff.
     fig.savefig(picture, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
     _forget(fig)
+    if file is not None:
+        return
     from IPython.core.getipython import get_ipython
     from IPython.display import display
 
@@ -339,7 +341,7 @@ def memory(rows: dict, *, caption: str, alt: str | None = None, owners: dict | N
 
 
 def boxes(places: dict, arrows=(), *, caption: str, alt: str | None = None, kinds: dict | None = None,
-          width: float = 7.4, height: float = 3.6) -> None:
+          width: float = 7.4, height: float = 3.6, file=None) -> None:
     """Named boxes and arrows: a pipeline, a memory hierarchy, a map.
 
     places {"text in the box": (x, y)}, y growing downwards, one unit a box; arrows [("from", "to"), ...], each with
@@ -372,7 +374,7 @@ def boxes(places: dict, arrows=(), *, caption: str, alt: str | None = None, kind
         told = ", ".join(flat[n] + (f" ({kinds[n]})" if kinds and n in kinds else "") for n in places)
         ways = "; ".join(f"{flat[a]} to {flat[b]}" + (f" ({label[0]})" if label else "") for a, b, *label in arrows)
         alt = f"Boxes: {told}." + (f" Arrows: {ways}." if ways else "")
-    show(fig, alt, caption)
+    show(fig, alt, caption, file)
 
 
 CHAPTERS = {  # chapter: (title, column, row, the chapters it builds on)
@@ -383,15 +385,16 @@ CHAPTERS = {  # chapter: (title, column, row, the chapters it builds on)
 }
 
 
-def chapter_map(caption: str = "An arrow says what a chapter builds on; the numbers are a good order.") -> None:
-    """The map of the course: `figures.chapter_map()`."""
+def chapter_map(caption: str = "An arrow says what a chapter builds on; the numbers are a good order.",
+                file=None) -> None:
+    """The map of the course: `figures.chapter_map()`; `file` saves it instead, as in the README."""
     idea = {1: "the definition", 2: "positions", 3: "less to remember", 4: "less to compute", 5: "less to compute",
             6: "less to move", 7: "less to remember", 8: "less to remember", 9: "another geometry", 10: "all together"}
     text = {0: "0\nstart here"} | {n: f"{n}\n{title}" for n, (title, *_) in CHAPTERS.items()}
     places = {text[0]: (0, 1)} | {text[n]: (column, row) for n, (_, column, row, _) in CHAPTERS.items()}
     arrows = [(text[0], text[1])] + [(text[b], text[n]) for n, (*_, builds_on) in CHAPTERS.items() for b in builds_on]
     kinds = {text[n]: idea[n] for n in CHAPTERS}
-    boxes(places, arrows, caption=caption, kinds=kinds, width=8.4, height=4.4)
+    boxes(places, arrows, caption=caption, kinds=kinds, width=8.4, height=4.4, file=file)
 
 
 def _rectangle(x, y, width, height, **look):
