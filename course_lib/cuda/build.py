@@ -38,7 +38,7 @@ class CompileError(Exception):
 
     def _message(self) -> str:
         lines = self.text.split("\n")
-        shown = [f"{'This cell' if self.name == '<cell>' else self.name} does not compile."]
+        shown = [f"{'This cell' if self.name == 'cell' else self.name} does not compile."]
         for line, message in self.errors[:SHOWN_ERRORS]:
             shown.append(f"\nline {line}: {message}" if line else f"\n{message}")
             if 0 < line <= len(lines):

@@ -58,7 +58,7 @@ def cuda_cell(line: str, cell: str) -> None:
     exercise = EXERCISE.search(cell)
     fault = None
     try:
-        module = Module(source, "<cell>", traced=not options.no_sanitize)
+        module = Module(source, "cell", traced=not options.no_sanitize)
         made = {name.split("::")[-1]: Kernel(module, name, sanitized=not options.no_sanitize)
                 for name in module.kernels}
     except CompileError as error:
