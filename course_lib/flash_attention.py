@@ -200,12 +200,12 @@ def check_inputs(q, k, v, scale, key_bias) -> float:
 C_TYPES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}
 LARGEST_WIDTH = 128
 RUNGS = {2: ("flash_thread_per_row", 64, 64), 3: ("flash_shared", 32, 128), 4: ("flash_vectors", 32, 128),
-         5: ("flash_registers", 32, 64), 6: ("flash_two_groups", 64, 128)}      # kernel, rows a block, threads
+         5: ("flash_registers", 32, 64), 6: ("flash_two_groups", 64, 128)}  # kernel, rows a block, threads
 
 
 @cache
 def kernels(file: str):
-    """The compiled kernels/<file>.cu; compiled when first asked for, so that importing this needs no compiler."""
+    """kernels/<file>.cu, compiled when first asked for, so that importing this needs no compiler."""
     return cuda.load(file)
 
 
@@ -220,7 +220,7 @@ def sizes(q, k, v, scale, causal) -> tuple:
 
 
 def aligned(*tensors):
-    """Vector loads need addresses that are multiples of 16; a view into the middle of a tensor may have another."""
+    """Vector loads need addresses that are multiples of 16; a view into a tensor may begin elsewhere."""
     return [x.contiguous() if x.data_ptr() % 16 == 0 else x.clone(memory_format=torch.contiguous_format)
             for x in tensors]
 
@@ -233,9 +233,9 @@ def forward_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale:
     """
     scale = check_kernel_inputs(q, k, v, scale, key_bias)
     heads, (n_q, n_k) = q.shape[0] * q.shape[1], (q.shape[2], k.shape[2])
-    out, lse = q.new_zeros(*q.shape[:3], v.shape[3]), q.new_full(q.shape[:3], -INFINITY, dtype=torch.float32)
-    if out.numel() == 0 or n_k == 0:
-        return out, lse
+    out, lse = q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
+    if out.numel() == 0 or n_k == 0:                    # nothing to launch
+        return out.zero_(), lse.fill_(-INFINITY)
     q, k, v = aligned(q, k, v)
     if rung == 1:
         return three_launches(q, k, v, key_bias, out, lse, scale, causal)
@@ -246,31 +246,34 @@ def forward_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale:
         rows = 32 if max(d, dv) <= 64 else 16
         extra = f", {rows // 4}"
     launch = kernels("flash_attention")[f"{kernel}<{C_TYPES[q.dtype]}, {d}, {dv}{extra}>"]
-    launch[(math.ceil(n_q / rows), heads), threads](q, k, v, key_bias, out, lse, *sizes(q, k, v, scale, causal))
+    grid = math.ceil(n_q / rows), heads
+    launch[grid, threads](q, k, v, key_bias, out, lse, *sizes(q, k, v, scale, causal))
     return out, lse
 
 
 def three_launches(q, k, v, key_bias, out, lse, scale, causal):
     """Rung 1: scores, softmax, weighted sum, through a matrix of float32 in memory."""
-    heads, n_q, n_k = q.shape[0] * q.shape[1], q.shape[2], k.shape[2]
-    group_size, _, _, d, v_dim, scale, causal = sizes(q, k, v, scale, causal)
+    heads = q.shape[0] * q.shape[1]
+    group_size, n_q, n_k, d, v_dim, scale, causal = sizes(q, k, v, scale, causal)
     s = torch.empty(heads, n_q, n_k, device=q.device)
-    mod, blocks = kernels("flash_attention"), lambda columns: (math.ceil(columns / 32), math.ceil(n_q / 4), heads)
-    mod[f"scores<{C_TYPES[q.dtype]}>"][blocks(n_k), (32, 4)](q, k, key_bias, s, group_size, n_q, n_k, d, scale, causal)
+    mod, dtype = kernels("flash_attention"), C_TYPES[q.dtype]
+    to_s, to_out = ((math.ceil(columns / 32), math.ceil(n_q / 4), heads) for columns in (n_k, v_dim))
+    mod[f"scores<{dtype}>"][to_s, (32, 4)](q, k, key_bias, s, group_size, n_q, n_k, d, scale, causal)
     mod.softmax_rows[(n_q, heads), 32](s, lse, n_q, n_k)
-    mod[f"weighted_sum<{C_TYPES[q.dtype]}>"][blocks(v_dim), (32, 4)](s, v, out, group_size, n_q, n_k, v_dim)
+    mod[f"weighted_sum<{dtype}>"][to_out, (32, 4)](s, v, out, group_size, n_q, n_k, v_dim)
     return out, lse
 
 
-def backward_kernels(grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool = False,
-                     scale: float | None = None, key_bias: Tensor | None = None, atomic: bool = False):
-    """dq, dk, dv and d key_bias (None without one), from two repeatable kernels or from one with atomic additions."""
+def backward_kernels(grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
+                     causal: bool = False, scale: float | None = None, key_bias: Tensor | None = None,
+                     atomic: bool = False):
+    """dq, dk, dv and d key_bias (None without one), by two repeatable kernels or one with atomics."""
     scale = check_kernel_inputs(q, k, v, scale, key_bias)
     heads, kv_heads, (n_q, n_k) = q.shape[0] * q.shape[1], k.shape[0] * k.shape[1], (q.shape[2], k.shape[2])
-    dq, dk, dv = (torch.zeros_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
-    dbias = None if key_bias is None else torch.zeros(k.shape[:3], device=k.device)
+    dq, dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
+    dbias = None if key_bias is None else torch.empty(k.shape[:3], device=k.device)
     if out.numel() == 0 or n_k == 0:
-        return dq, dk, dv, dbias
+        return *(x.zero_() for x in (dq, dk, dv)), None if dbias is None else dbias.zero_()
     q, k, v, out, grad_out, lse = aligned(q, k, v, out, grad_out, lse)
     mod, dtype = kernels("flash_backward"), C_TYPES[q.dtype]
     delta = torch.empty_like(lse)
@@ -292,14 +295,16 @@ def check_kernel_inputs(q, k, v, scale, key_bias) -> float:
     """What the kernels ask for beyond `check_inputs`: their number types, and widths up to 128."""
     scale = check_inputs(q, k, v, scale, key_bias)
     if q.dtype not in C_TYPES:
-        raise ValueError(f"q must be float32, float16 or bfloat16; got {q.dtype} (flash_forward_tiles takes float64)")
+        raise ValueError("q must be float32, float16 or bfloat16 (flash_forward_tiles takes float64 too); "
+                         f"got {q.dtype}")
     for name, x in (("q", q), ("v", v)):
         if x.shape[3] > LARGEST_WIDTH:
             raise ValueError(f"{name} must have a width of at most {LARGEST_WIDTH}; got {x.shape[3]}")
     return scale
 
 
-def _forward(q: Tensor, k: Tensor, v: Tensor, key_bias: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
+def _forward(q: Tensor, k: Tensor, v: Tensor, key_bias: Tensor, causal: bool,
+             scale: float) -> tuple[Tensor, Tensor]:
     return forward_kernel(q, k, v, causal, scale, key_bias if key_bias.numel() else None)
 
 
@@ -321,8 +326,8 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale
     """Exact attention in O(n) memory -> (batch, n_heads, n_q, v_dim), differentiable, by the kernels.
 
     q (batch, n_heads, n_q, d), k (batch, n_kv_heads, n_k, d), v (batch, n_kv_heads, n_k, v_dim), all float32,
-    float16 or bfloat16, widths 1 to 128. key_bias is added to the scores after the scale, in float32; any shape
-    that broadcasts to (batch, n_kv_heads, n_k). Gradients are the same bits in every run.
+    float16 or bfloat16, widths 1 to 128. key_bias is added to the scores after the scale, in float32; its
+    shape broadcasts to (batch, n_kv_heads, n_k). Gradients have the same bits in every run.
     """
     scale = check_kernel_inputs(q, k, v, scale, key_bias)
     bias = q.new_empty(0, dtype=torch.float32) if key_bias is None else key_bias.float().expand(k.shape[:3])

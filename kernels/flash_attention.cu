@@ -6,14 +6,19 @@
 // heads together, so query head h reads key head h / group_size. key_bias (heads / group_size, n_k) or null.
 // float, __half or __nv_bfloat16 in and out; float inside. Any n; d and v_dim up to the template's D and DV.
 //
-//   kernel                   idea                                       what it still wastes
-//   1 scores, softmax_rows,  the formula, a launch a step               the matrix goes out and in twice
-//     weighted_sum
-//   2 flash_thread_per_row   online softmax: the matrix never exists    every row reads all of k and v itself
-//   3 flash_shared           32 rows share a tile of k and v            32-way bank conflicts on k
-//   4 flash_vectors          float4, and a pitch of D + 4               a shared load for every product of four
-//   5 flash_registers        4 x 4 scores a thread                      k and v are read again for every 32 rows
-//   6 flash_two_groups       64 rows share them; skips the future       scalar units: the matrix units are idle
+// What each rung costs at n = 128, d = 64, one float head, not causal, as the laptop engine counts it: bytes asked of
+// global memory, wavefronts of shared memory, and how many of those are bank conflicts. No rung has been timed on a
+// card. Rung 1 writes the matrix and reads it: 393,728 bytes even with an ideal cache; all others 131,584.
+//
+//   kernel                 idea                               still wastes              asked wavefronts    excess
+//   1 scores,              the formula, a launch a step       the matrix out and in 17,138,176         0         0
+//     softmax_rows,                                           and every operand
+//     weighted_sum                                            from memory
+//   2 flash_thread_per_row online softmax: no matrix          each row reads all k   8,454,656         0         0
+//   3 flash_shared         32 rows share a tile of k and v    32-way conflicts on k    328,192 1,149,696 1,015,808
+//   4 flash_vectors        float4, and a pitch of D + 4       loads what it just had   328,192   133,888         0
+//   5 flash_registers      4 x 4 scores a thread              k, v again for 32 rows   328,192    31,488         0
+//   6 flash_two_groups     64 rows share; skips the future    matrix units are idle    197,120    30,464         0
 #include "flash_tiles.cuh"
 
 // 1: one thread a score. s (heads, n_q, n_k) in float, -inf where a query may not look.

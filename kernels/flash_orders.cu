@@ -10,12 +10,14 @@
 
 __device__ void copy_in(float* rows, const float* __restrict__ x, int first, int n, int d, int tile)
 {
-    for (int e = threadIdx.x; e < min(tile, n - first) * d; e += tile) rows[e / d * (d + 1) + e % d] = x[first * d + e];
+    for (int e = threadIdx.x; e < min(tile, n - first) * d; e += tile)
+        rows[e / d * (d + 1) + e % d] = x[first * d + e];
 }
 
 __device__ void copy_out(float* __restrict__ x, const float* rows, int first, int n, int d, int tile)
 {
-    for (int e = threadIdx.x; e < min(tile, n - first) * d; e += tile) x[first * d + e] = rows[e / d * (d + 1) + e % d];
+    for (int e = threadIdx.x; e < min(tile, n - first) * d; e += tile)
+        x[first * d + e] = rows[e / d * (d + 1) + e % d];
 }
 
 // One query row against `keys` keys: the online softmax, a key at a time.

@@ -1,11 +1,16 @@
 """FlashAttention against a plain oracle in float64: tile mirror, counts, kernels and operator."""
 import math
+import re
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
+from course_lib import cuda
 from course_lib import flash_attention as fa
+
+KERNELS = Path(__file__).parent.parent / "kernels"
 
 
 def oracle(q, k, v, causal=False, scale=None, key_bias=None):
@@ -177,3 +182,224 @@ def test_bad_traffic_arguments():
         fa.traffic(8, 8, 4, 4, "diagonal")
     with pytest.raises(ValueError, match="tile_q must be at least 1"):
         fa.traffic(8, 8, 0, 4)
+
+
+TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+def poison(patch):
+    """Every array that the wrappers make for a kernel starts as NaN, so that an output left unwritten is seen."""
+    for owner, name in ((torch.Tensor, "new_empty"), (torch, "empty"), (torch, "empty_like")):
+        make = getattr(owner, name)
+        patch.setattr(owner, name, lambda *a, _make=make, **k: _make(*a, **k).fill_(math.nan))
+
+
+def agree(got, want, dtype):
+    scale = max(1.0, want.abs().max().item())
+    return bool(got.isfinite().all()) and (got.double() - want).abs().max().item() < TOLERANCE[dtype] * scale
+
+
+@pytest.mark.parametrize("rung", range(1, 7))
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_rung_equals_the_oracle(rung, causal, monkeypatch):
+    for n_q, n_k, d, v_dim in [(1, 1, 8, 8), (33, 63, 31, 20), (100, 31, 32, 7), (64, 64, 32, 32), (5, 130, 9, 32)]:
+        q, k, v = random_inputs(rung, 2, 4, 2, n_q, n_k, d, v_dim, dtype=torch.float32)
+        bias = torch.randn(k.shape[:3])
+        want, lse = fa.flash_forward_tiles(q, k, v, causal, 0.4, bias)
+        with monkeypatch.context() as patch:
+            poison(patch)
+            got = fa.forward_kernel(q, k, v, causal, 0.4, bias, rung=rung)
+        assert agree(got[0], oracle(q, k, v, causal, 0.4, bias), torch.float32)
+        torch.testing.assert_close(got[1], lse, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rung", [1, pytest.param(2, marks=pytest.mark.slow), pytest.param(3, marks=pytest.mark.slow),
+                                  pytest.param(4, marks=pytest.mark.slow), pytest.param(5, marks=pytest.mark.slow), 6])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_of_every_rung(rung, dtype):
+    for n, d in [(31, 32), (70, 30), (40, 9)]:
+        q, k, v = random_inputs(rung, 1, 2, 1, n, n, d, dtype=dtype)
+        out, _ = fa.forward_kernel(q, k, v, causal=True, rung=rung)
+        assert out.dtype == dtype and agree(out, oracle(q, k, v, causal=True), dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rung", range(2, 7))
+@pytest.mark.parametrize("d, v_dim", [(64, 64), (128, 128), (100, 20), (24, 80)])
+def test_wide_heads_of_every_rung(rung, d, v_dim):
+    q, k, v = random_inputs(rung, 1, 2, 2, 50, 70, d, v_dim, dtype=torch.float32)
+    assert agree(fa.forward_kernel(q, k, v, causal=True, rung=rung)[0], oracle(q, k, v, causal=True), torch.float32)
+
+
+widths = st.sampled_from([(8, 8), (31, 17), (32, 32), (64, 64), (33, 64)])
+
+
+@settings(max_examples=20, deadline=None)
+@given(shape=shapes, width=widths, group_size=st.integers(1, 3), causal=st.booleans(), with_bias=st.booleans())
+def test_forward_and_backward_against_float64(shape, width, group_size, causal, with_bias):
+    shape = dict(shape, d=width[0], v_dim=width[1])
+    inputs = random_inputs(n_heads=shape["n_kv_heads"] * group_size, dtype=torch.float32, **shape)
+    inputs += (torch.randn(inputs[1].shape[:3]),) if with_bias else ()
+    leaves = [x.requires_grad_() for x in inputs]
+    out = fa.flash_attention(*leaves[:3], causal=causal, scale=0.3, key_bias=leaves[3] if with_bias else None)
+    grad_out = torch.randn_like(out)
+    assert agree(out, oracle(*leaves[:3], causal, 0.3, leaves[3] if with_bias else None), torch.float32)
+    want = oracle_gradients(inputs, grad_out, causal=causal, scale=0.3)
+    for got, exact in zip(torch.autograd.grad(out, leaves, grad_out), want):
+        assert agree(got, exact, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_gradients(dtype):
+    inputs = random_inputs(3, 1, 4, 2, 40, 70, 30, 32, dtype=dtype)
+    leaves = [x.requires_grad_() for x in inputs]
+    out = fa.flash_attention(*leaves, causal=True)
+    grad_out = torch.randn_like(out)
+    for got, exact in zip(torch.autograd.grad(out, leaves, grad_out), oracle_gradients(inputs, grad_out, causal=True)):
+        assert got.dtype == dtype and agree(got, exact, dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d, v_dim", [(128, 128), (100, 20), (24, 80)])
+def test_wide_heads_backward(d, v_dim):
+    inputs = random_inputs(4, 1, 2, 1, 50, 70, d, v_dim, dtype=torch.float32)
+    leaves = [x.requires_grad_() for x in inputs]
+    out = fa.flash_attention(*leaves, causal=True)
+    for got, exact in zip(torch.autograd.grad(out, leaves, torch.ones_like(out)),
+                          oracle_gradients(inputs, torch.ones_like(out), causal=True)):
+        assert agree(got, exact, torch.float32)
+
+
+def test_atomic_and_deterministic_backward_agree_and_the_latter_repeats(monkeypatch):
+    q, k, v = random_inputs(5, 2, 4, 2, 70, 45, 20, 32, dtype=torch.float32)
+    bias, grad_out = torch.randn(k.shape[:3]), torch.randn(2, 4, 70, 32)
+    out, lse = fa.forward_kernel(q, k, v, True, None, bias)
+    with monkeypatch.context() as patch:
+        poison(patch)
+        runs = [fa.backward_kernels(grad_out, q, k, v, out, lse, True, None, bias, atomic=a)
+                for a in (False, False, True)]
+    for first, second, atomic in zip(*runs):
+        assert torch.equal(first, second)
+        torch.testing.assert_close(first, atomic, atol=1e-4, rtol=1e-4)
+
+
+def test_no_nan_for_large_inputs_or_masked_queries():
+    for dtype in (torch.float32, torch.float16):
+        g = torch.Generator().manual_seed(0)
+        q, k, v = (((2e4 * torch.rand(1, 1, n, 32, generator=g) - 1e4).to(dtype)).requires_grad_() for n in (70, 40, 40))
+        out = fa.flash_attention(q, k, v, causal=True)
+        assert out.isfinite().all() and (out[:, :, :30] == 0).all()
+        grads = torch.autograd.grad(out, (q, k, v), torch.full_like(out, 1e-4))
+        assert not any(g.isnan().any() for g in grads) and (grads[0][:, :, :30] == 0).all()
+
+
+def test_a_key_bias_of_minus_infinity_hides_a_key():
+    q, k, v = random_inputs(6, n_q=9, n_k=12, dtype=torch.float32)
+    bias = torch.zeros(12)
+    bias[3:] = -math.inf
+    torch.testing.assert_close(fa.flash_attention(q, k, v, key_bias=bias), fa.flash_attention(q, k[:, :, :3], v[:, :, :3]))
+    assert (fa.flash_attention(q, k, v, key_bias=torch.full((12,), -math.inf)) == 0).all()
+
+
+def test_views_and_empty_inputs():
+    q, k, v = random_inputs(7, 1, 2, 2, 20, 20, 16, dtype=torch.float32)
+    moved = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
+    assert torch.equal(fa.flash_attention(*moved), fa.flash_attention(q, k, v))
+    offset = torch.cat([torch.zeros(1), q.flatten()])[1:].view(q.shape)            # an address that is no multiple of 16
+    assert torch.equal(fa.flash_attention(offset, k, v), fa.flash_attention(q, k, v))
+    assert fa.flash_attention(q[:, :, :0], k, v).shape == (1, 2, 0, 16)
+    assert (fa.flash_attention(q, k[:, :, :0], v[:, :, :0]) == 0).all()
+
+
+def test_the_operator_passes_opcheck():
+    q, k, v = (x.requires_grad_() for x in random_inputs(8, 1, 2, 1, 9, 12, 8, dtype=torch.float32))
+    for bias in (torch.randn(1, 1, 12, requires_grad=True), torch.empty(0)):
+        torch.library.opcheck(fa._flash, (q, k, v, bias, True, 0.3))
+
+
+@pytest.mark.parametrize("change, words", [
+    (dict(q=torch.zeros(1, 2, 5, 8).double(), k=torch.zeros(1, 1, 7, 8).double(), v=torch.zeros(1, 1, 7, 8).double()),
+     "q must be float32, float16 or bfloat16"),
+    (dict(q=torch.zeros(1, 2, 5, 129), k=torch.zeros(1, 1, 7, 129)), "q must have a width of at most 128"),
+    (dict(v=torch.zeros(1, 1, 7, 200)), "v must have a width of at most 128"),
+    (dict(key_bias=torch.zeros(6)), "key_bias must broadcast"),
+])
+def test_the_kernels_refuse_what_they_cannot_do(change, words):
+    q, k, v = random_inputs(0, dtype=torch.float32)
+    with pytest.raises(ValueError, match=words):
+        fa.flash_attention(**dict(dict(q=q, k=k, v=v), **change))
+
+
+def launches_of(function):
+    with cuda.profile() as report:
+        function()
+    return report.launches
+
+
+def total(launches, what):
+    return sum(what(launch) for launch in launches)
+
+
+def asked(launches):
+    return total(launches, lambda x: x.global_load.bytes + x.global_store.bytes)
+
+
+def excess(launches):
+    return total(launches, lambda x: x.shared_load.excess + x.shared_store.excess)
+
+
+@pytest.mark.parametrize("rung, rows", [(3, 32), (4, 32), (5, 32), (6, 64)])
+def test_tiled_rungs_move_what_the_formula_says(rung, rows):
+    """n = 70, 50: ragged tiles too. Bank conflicts: rung 3 has them, the others have none."""
+    q, k, v = random_inputs(9, 1, 1, 1, 70, 50, 32, dtype=torch.float32)
+    for causal in (False, True):
+        launches = launches_of(lambda: fa.forward_kernel(q, k, v, causal, rung=rung))
+        skips = causal and rung == 6
+        assert asked(launches) == fa.traffic(70, 32, rows, 32, n_k=50, causal=skips, lse=True)
+        assert (excess(launches) > 0) == (rung == 3)
+
+
+def test_three_launches_move_the_standard_passes():
+    q, k, v = random_inputs(10, 1, 1, 1, 64, 96, 32, dtype=torch.float32)
+    launches = launches_of(lambda: fa.forward_kernel(q, k, v, rung=1))
+    unique = 32 * total(launches, lambda x: x.global_load.unique_sectors + x.global_store.unique_sectors)
+    assert unique == fa.traffic(64, 32, 1, 1, "standard", n_k=96) + 4 * 64         # and the log-sum-exp
+
+
+def run_order(order, n, d, tile):
+    q, k, v = (torch.randn(n, d) for _ in "qkv")
+    out, statistics = torch.zeros(n, d), (torch.full((n,), -math.inf), torch.zeros(n))
+    arrays = (q, k, v, out) + (statistics if order == "key_outer" else ())
+    kernel = getattr(fa.kernels("flash_orders"), order)
+    kernel[1 if order == "key_outer" else math.ceil(n / tile), tile, 16 * tile * (d + 1)](*arrays, n, d, tile, 0.3)
+    torch.testing.assert_close(out, (0.3 * q @ k.T).softmax(-1) @ v, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("order", ["key_outer", "query_outer"])
+@pytest.mark.parametrize("n, d, tile", [(64, 16, 8), (64, 16, 32), (50, 6, 16)])
+def test_both_orders_move_what_the_formula_says(order, n, d, tile):
+    assert asked(launches_of(lambda: run_order(order, n, d, tile))) == fa.traffic(n, d, tile, tile, order)
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "seeded"])
+def test_no_kernel_has_a_fault_in_any_thread_order(order):
+    q, k, v = random_inputs(11, 1, 2, 1, 35, 40, 20, 19, dtype=torch.float32)
+    bias = torch.randn(1, 1, 40)
+    with cuda.sanitize(order=order):
+        for rung in range(1, 7):
+            out, lse = fa.forward_kernel(q, k, v, True, None, bias, rung=rung)
+        for atomic in (False, True):
+            fa.backward_kernels(torch.ones_like(out), q, k, v, out, lse, True, None, bias, atomic=atomic)
+        for name in ("key_outer", "query_outer"):
+            run_order(name, 40, 6, 16)
+
+
+def test_the_header_quotes_what_is_counted():
+    """The table in kernels/flash_attention.cu: bytes asked for, wavefronts and excess at n = 128, d = 64."""
+    rows = re.findall(r"^//   (\d) .* ([\d,]+) +([\d,]+) +([\d,]+)$", (KERNELS / "flash_attention.cu").read_text(), re.M)
+    q, k, v = random_inputs(12, 1, 1, 1, 128, 128, 64, dtype=torch.float32)
+    assert [row[0] for row in rows] == list("123456")
+    for rung, *quoted in rows:
+        launches = launches_of(lambda: fa.forward_kernel(q, k, v, rung=int(rung)))
+        wavefronts = total(launches, lambda x: x.shared_load.wavefronts + x.shared_store.wavefronts)
+        assert [int(x.replace(",", "")) for x in quoted] == [asked(launches), wavefronts, excess(launches)]
