@@ -159,7 +159,7 @@ def judge(exercise: Exercise, cases: list[Case], run: Run, source: str, seed: in
         return _verdict(exercise, NOT_RUN, f"{len(run.outcomes)} of {len(cases)} cases came back.")
     if exercise.kind in ("predict", "choose") and run.outcomes[0].value is None:
         return _verdict(exercise, NOT_ATTEMPTED, "The answer is still `None`.")
-    oracle = oracle or Oracle(expected(exercise, cases, seed))
+    oracle = oracle or exercise.oracle or Oracle(expected(exercise, cases, seed))
     failing = next((i for i, case in enumerate(cases) if fault(exercise, case, run.outcomes[i], oracle.expected[i])), None)
     if failing is None:
         return _passed(exercise, cases, run)

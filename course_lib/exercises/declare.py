@@ -107,6 +107,7 @@ class Exercise:
     expect: Callable | None = None
     traffic: Callable | None = None
     module: str = ""
+    oracle: Any = None                             # in a handout: what is expected, stored; see sealed.py
 
     @property
     def solution(self) -> str:
@@ -290,6 +291,8 @@ def given_spec(given: dict[str, Any]) -> dict[str, tuple[str, ...]]:
 
 
 def _describe(name: str, value: Any) -> tuple[str, ...]:
+    if hasattr(value, "given_spec"):                  # in a handout: described already
+        return value.given_spec
     if isinstance(value, ModuleType):
         return ("module", value.__name__)
     if isinstance(value, torch.dtype):

@@ -20,6 +20,7 @@ _MARKER = re.compile(r"\A\s*(?:%%cuda[^\n]*\n\s*)?(?:#|//)\s*EXERCISE\s+(\d+\.\d
 _texts: dict[str, str] = {}              # id -> the last text run in the exercise's cell
 _handed: dict[str, Any] = {}             # id -> the reference that a check returned
 _references: dict[str, Any] = {}
+handed_in: dict[str, Any] = {}           # id -> the student's own work, once it has passed
 
 
 class NotPassed(Exception):
@@ -43,6 +44,7 @@ def check(id: str, attempt: Any = None) -> Any:
     marks.update(id, status=verdict.status)
     mine = "answer" if exercise.kind in ("predict", "choose") else "kernel" if exercise.language == "cuda" else "code"
     if verdict.passed:
+        handed_in[id] = attempt
         verdict.notes.append(f"The cells below use your {mine}.")
         _display(verdict)
         return attempt
@@ -67,7 +69,7 @@ def hint(id: str) -> None:
     count = min(marks.read().get(id, {}).get("hints", 0) + 1, len(exercise.hints))
     marks.update(id, hints=count)
     lines = [f"**Hint {i} of {len(exercise.hints)}.** {text}" for i, text in enumerate(exercise.hints[:count], 1)]
-    if count == len(exercise.hints):
+    if count == len(exercise.hints) and exercise.oracle is None:
         lines.append(f'That was the last one. `reveal("{id}")` shows the solution.')
     _markdown("\n\n".join(lines))
 
@@ -77,7 +79,7 @@ def reveal(id: str) -> None:
     exercise = _found(id)
     if exercise is None:
         return
-    if not exercise.solution_text and exercise.answer is None:
+    if exercise.oracle is not None:
         _display(_note(id, NOT_RUN, "This edition of the course carries no solutions.", exercise.title))
         return
     marks.update(id, revealed=True)
