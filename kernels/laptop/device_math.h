@@ -24,6 +24,7 @@ LAPTOP_MATH1(rsqrt, double, 1. / sqrt(x))
 LAPTOP_FN float rsqrt(float x) { return 1.f / sqrtf(x); }
 LAPTOP_MATH1(rcbrtf, float, 1.f / cbrtf(x))
 LAPTOP_MATH2(rhypotf, float, 1.f / hypotf(x, y))
+LAPTOP_MATH3(norm3df, float, sqrtf(x * x + y * y + z * z))
 LAPTOP_MATH1(sinpif, float, (float)sin(3.14159265358979323846 * (double)x))
 LAPTOP_MATH1(cospif, float, (float)cos(3.14159265358979323846 * (double)x))
 LAPTOP_MATH1(normcdff, float, 0.5f * erfcf(-x * 0.70710678118654752f))
