@@ -24,8 +24,10 @@ SHOWN_ERRORS = 3
 
 PLAIN = ["-O2", "-fno-finite-loops"]
 TRACED = ["-O0", "-fsanitize=thread", "-fsanitize=integer-divide-by-zero"]
-COMMON = ["-std=c++17", "-x", "c++", "-fPIC", "-g1", "-fno-strict-aliasing", "-ffp-contract=off", "-fvisibility=hidden",
-          "-fno-threadsafe-statics", "-DLAPTOP=1", "-Werror=vla", "-Werror=return-type", "-fno-diagnostics-color"]
+# addr2line of binutils takes the first file of a DWARF 5 table for the second: version 4 has no such doubt
+COMMON = ["-std=c++17", "-x", "c++", "-fPIC", "-g1", "-gdwarf-4", "-fno-strict-aliasing", "-ffp-contract=off",
+          "-fvisibility=hidden", "-fno-threadsafe-statics", "-DLAPTOP=1", "-Werror=vla", "-Werror=return-type",
+          "-fno-diagnostics-color"]
 
 
 class CompileError(Exception):
