@@ -468,7 +468,7 @@ exercise(
         Misconception("confuses the scale applied twice with the sums that are not rescaled", value="edbac",
                       ask="Which of the two does no harm when the scale is 1?"),
         Misconception("confuses the missing barrier with the loop that is one too long", value="decab",
-                      ask="The sanitizer has two kinds for these: who wrote last, and whether anybody ever wrote.")],
+                      ask="The sanitizer has two kinds for these: who wrote last, and whether anybody ever wrote. Which is which?")],
     hints=["Begin with what the sanitizer says: a race, and a read that nobody wrote.",
            "Three are left, and the sanitizer is silent on them. One of them makes NaN.",
            "Of the last two, one is right when `scale` is 1, the other when the largest score comes first."])
