@@ -47,9 +47,11 @@ def test_the_number_of_exercises(number):
 
 def test_the_picture_is_of_these_chapters(tmp_path):
     """Made by `python -c "from course_lib import figures; figures.chapter_map(file='data/map.png')"`."""
-    from PIL import Image
+    import matplotlib
 
     from course_lib import figures
 
+    if f"matplotlib=={matplotlib.__version__}\n" not in (ROOT / "requirements.txt").read_text():
+        pytest.skip("not run: another matplotlib than the pinned one draws other pixels")
     figures.chapter_map(file=tmp_path / "map.png")
-    assert Image.open(tmp_path / "map.png").size == Image.open(ROOT / "data" / "map.png").size
+    assert (tmp_path / "map.png").read_bytes() == (ROOT / "data" / "map.png").read_bytes()
