@@ -33,7 +33,7 @@ class Code:
         rows = []
         for number, line in enumerate(_coloured(self.text).split("\n"), self.first_line):
             rows.append(f'<span style="opacity:.5;user-select:none">{number:4}  </span>{line}')
-        return (f'<div><code>{html.escape(self.title)}</code><pre style="line-height:1.35;overflow-x:auto">'
+        return (f'<div><code>{html.escape(self.title)}</code><pre style="white-space:pre;overflow-x:auto;line-height:1.35;font-size:var(--jp-code-font-size,13px)">'
                 + "\n".join(rows) + "</pre></div>")
 
 
