@@ -15,7 +15,7 @@ from . import build, memory
 
 PLAIN, PROFILE, SANITIZE = 0, 1, 2
 ORDERS = {"forward": 0, "reverse": 1, "seeded": 2}
-STEP_LIMIT = 400_000_000         # basic blocks a thread block may run under the profiler or the sanitizer: seconds
+STEP_LIMIT = 100_000_000         # basic blocks a thread block may run under the sanitizer: a few seconds
 CLASSES = 7                      # LAPTOP_CLASSES
 
 
@@ -128,7 +128,7 @@ class LaunchResult:
     source_name: str
     memories: list[Memory] = field(default_factory=list)
     sites: list[dict] = field(default_factory=list)
-    requests: list[dict] = field(default_factory=list)
+    raw_requests: bytes = b""    # of block 0, as C left them: pictures are rare, launches are not
     unique_sectors: list[int] = field(default_factory=list)
     atomic_addresses: int = 0
     barriers: int = 0
@@ -136,6 +136,13 @@ class LaunchResult:
     divergent_steps: int = 0
     shared_bytes: int = 0
     notes: list = field(default_factory=list)
+
+
+    @property
+    def requests(self) -> list[dict]:
+        """The first requests of block 0: pc, warp, size, operation, memory, and the offset that each lane touched."""
+        kept = (CRequest * (len(self.raw_requests) // ctypes.sizeof(CRequest))).from_buffer_copy(self.raw_requests)
+        return [{name: getattr(r, name) for name, _ in CRequest._fields_} | {"offset": list(r.offset)} for r in kept]
 
 
 @functools.lru_cache
@@ -244,11 +251,7 @@ def _read(result: LaunchResult, c: CResult, params, values) -> None:
         bits = ctypes.string_at(site.unique, 8 * c.n_unique) if site.unique and c.n_unique else b""
         made["unique"] = int.from_bytes(bits, "little")
         result.sites.append(made)
-    for i in range(c.n_requests):
-        r = c.requests[i]
-        made = {name: getattr(r, name) for name, _ in CRequest._fields_}
-        made["offset"] = list(r.offset)
-        result.requests.append(made)
+    result.raw_requests = ctypes.string_at(c.requests, c.n_requests * ctypes.sizeof(CRequest)) if c.n_requests else b""
     result.unique_sectors = list(c.unique_sectors)
     result.atomic_addresses = sum(c.atomic_addresses)
     result.barriers, result.steps, result.divergent_steps = c.barriers, c.steps, c.divergent_steps

@@ -6,7 +6,7 @@ from .report import LaunchReport, Report
 
 
 @contextmanager
-def profile(*, order: str = "forward", seed: int = 0, step_limit: int = launch.STEP_LIMIT):
+def profile(*, order: str = "forward", seed: int = 0, step_limit: int = 10 * launch.STEP_LIMIT):
     """Exact counts, on the CPU, whatever the machine. `report.launches` has one entry for each launch."""
     report = Report()
     with launch.context(launch.Context("profile", order, seed, step_limit,

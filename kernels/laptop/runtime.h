@@ -12,6 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <deque>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,11 +50,13 @@ struct Rendezvous {
 
 struct Access {                  // one load or store of one lane
     uint64_t address;
-    uint32_t pc;
-    uint16_t step;               // how many basic blocks this lane had logged before it
-    uint8_t operation;           // LAPTOP_GLOBAL_LOAD, ...
-    uint8_t size;
+    uint64_t what;               // see access_kind: the same for all lanes of a request
+    uint16_t step() const { return (uint16_t)(what >> 48); }     // basic blocks this lane had logged before it
+    uint64_t kind() const { return what << 16; }
 };
+inline uint64_t access_kind(uint32_t pc, unsigned operation, unsigned size, uint32_t step) {
+    return (uint64_t)step << 48 | (uint64_t)operation << 40 | (uint64_t)size << 32 | pc;
+}
 
 struct Log {                     // what a lane did since the last merge
     static constexpr uint32_t STEPS = 4096, ACCESSES = 2048, SPARE = 64;
@@ -111,9 +114,10 @@ struct Block {
 };
 
 // ------------------------------------------------------------------ memory
-struct Cell {                    // who touched these bytes last; a mark is interval | thread | atomic | clock
-    uint64_t writer, reader[2];
-    uint32_t writer_pc, reader_pc[2];
+struct Cell {                    // who touched these bytes last; a mark is interval | thread | clock
+    enum { WRITER, UPDATER, READER, OTHER_READER, MARKS };
+    uint64_t mark[MARKS];
+    uint32_t pc[MARKS];
 };
 
 struct Region {                  // one object that a kernel may touch
@@ -135,6 +139,8 @@ struct SharedArray {
     size_t position;             // in Block::shared
     Region region;               // low is relative to the block's shared memory
 };
+
+struct SharedSlot { uint32_t low, high; SharedArray* array; };   // the array in, or nearest to, 128 bytes
 
 struct View { uint64_t low, high; int32_t array; };      // an array's bytes in the arena
 
@@ -173,8 +179,8 @@ struct Run {
     size_t arena_bytes = 0;
     std::vector<uint16_t> storage_at;    // for each MiB of the arena
     std::vector<Storage> storages;
-    std::vector<SharedArray> shared;
-    std::vector<int16_t> shared_at;      // for each 128 bytes of a block's shared memory
+    std::deque<SharedArray> shared;
+    std::vector<SharedSlot> shared_at;   // for each 128 bytes of a block's shared memory
     size_t shared_used = 0, shared_bytes = 0;
     std::vector<Symbol> symbols;
     uintptr_t image_low = 0, image_high = 0;

@@ -34,13 +34,28 @@ static void check_in_flight(uintptr_t address, size_t size, int action, const vo
 static const int OPERATIONS[2][3] = {{LAPTOP_GLOBAL_LOAD, LAPTOP_GLOBAL_STORE, LAPTOP_GLOBAL_ATOMIC},
                                      {LAPTOP_SHARED_LOAD, LAPTOP_SHARED_STORE, LAPTOP_SHARED_ATOMIC}};
 
+// What nearly every access is: inside a shared array, or inside a storage of which there is one view.
+static inline Found find_quickly(const Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
+    uintptr_t low = (uintptr_t)t->warp->block->shared, at = address - low;
+    if (at < run->shared_used) {
+        const SharedSlot& slot = run->shared_at[at / 128];
+        if (at >= slot.low && at + size <= slot.high) return {&slot.array->region, low + slot.low};
+    } else if (address - run->arena < run->arena_bytes) {
+        Storage& s = run->storages[run->storage_at[(address - run->arena) >> 20]];
+        if (s.views.size() == 1 && address >= s.views[0].low && address + size <= s.views[0].high) {
+            return {&s.region, s.data};
+        }
+    }
+    return find(address, size, action, pc);
+}
+
 // action: 0 load, 1 store, 2 atomic
-static void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
+static inline void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
     Thread* t = current;
     if (!t || !t->log) return;
     if (pending) resolve_pending();
     if (address - (uintptr_t)t->stack.low < STACK_BYTES) return;
-    Found f = find(address, size, action, pc);
+    Found f = find_quickly(t, address, size, action, pc);
     if (!f.region) return;
     if (address & (size - 1) && (size & (size - 1)) == 0) misaligned(address, size, action, pc);
     bool in_shared = f.region->space == LAPTOP_IN_SHARED;
@@ -55,10 +70,7 @@ static void touch(uintptr_t address, size_t size, int action, bool is_volatile, 
     if (log.n_accesses >= Log::ACCESSES + Log::SPARE) park(State::FULL);
     Access& a = log.access[log.n_accesses++];
     a.address = address;
-    a.pc = (uint32_t)((uintptr_t)pc - run->code);
-    a.step = (uint16_t)log.n_steps;
-    a.operation = (uint8_t)OPERATIONS[in_shared][action];
-    a.size = (uint8_t)size;
+    a.what = access_kind((uint32_t)((uintptr_t)pc - run->code), OPERATIONS[in_shared][action], (unsigned)size, log.n_steps);
 }
 
 // A stretch of bytes, in the widest pieces that its alignment allows.

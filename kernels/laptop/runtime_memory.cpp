@@ -217,10 +217,11 @@ static SharedArray& place_shared(const char* name, int line, const char* functio
     run->shared_bytes = a.offset + bytes;
     run->shared_used = up(end + zone, 128);
     run->shared_at.resize(run->shared_used / 128);
-    for (size_t i = old_used / 128; i < run->shared_at.size(); ++i) run->shared_at[i] = (int16_t)run->shared.size();
     Block& b = *current->warp->block;
     memset(b.shared + old_used, 0xff, run->shared_used - old_used);
     run->shared.push_back(a);
+    SharedSlot slot = {(uint32_t)a.position, (uint32_t)(a.position + bytes), &run->shared.back()};
+    for (size_t i = old_used / 128; i < run->shared_at.size(); ++i) run->shared_at[i] = slot;
     return run->shared.back();
 }
 
@@ -347,7 +348,7 @@ static Found find_global(uintptr_t address, size_t size, int action, const void*
 static Found find_shared(uintptr_t address, size_t size, int action, const void* pc) {
     size_t at = address - (uintptr_t)current->warp->block->shared;
     if (at / 128 >= run->shared_at.size()) out_of_bounds("beyond shared", -1, 0, size, action, pc);
-    SharedArray& a = run->shared[run->shared_at[at / 128]];
+    SharedArray& a = *run->shared_at[at / 128].array;
     if (at < a.position || at + size > a.position + a.bytes) {
         out_of_bounds("array", a.region.memory, (int64_t)(at - a.position), size, action, pc);
     }
@@ -398,7 +399,7 @@ int32_t memory_at(const Block& b, uintptr_t address, int64_t* offset) {
     }
     size_t at = address - (uintptr_t)b.shared;
     if (at < SHARED_SPAN) {
-        const SharedArray& a = run->shared[run->shared_at[at / 128]];
+        const SharedArray& a = *run->shared_at[at / 128].array;
         *offset = (int64_t)(at - a.position);
         return a.region.memory;
     }

@@ -1,5 +1,5 @@
 // Races and uninitialised reads. Each stretch of 4 bytes (1 or 2 where the type or an access is narrower)
-// remembers its last writer and two of its last readers: in which interval between barriers, by which
+// remembers its last writer, its last atomic and two of its last readers: in which interval between barriers, by which
 // thread, at which of that thread's warp synchronisations. Two accesses of one place are ordered by
 // __syncthreads, by __syncwarp among its lanes, by grid.sync, or by fence - atomic - atomic; by nothing
 // else. A shuffle orders no memory.
@@ -13,13 +13,12 @@
 namespace laptop {
 
 // ------------------------------------------------------------------ marks
-constexpr uint64_t ATOMIC_BIT = 1ull << 21, CLOCK_MASK = ATOMIC_BIT - 1;
+constexpr uint64_t CLOCK_MASK = (1ull << 22) - 1;
 static uint32_t interval_of(uint64_t mark) { return (uint32_t)(mark >> 32); }
 static uint32_t thread_of(uint64_t mark) { return mark >> 22 & 1023; }
 
-static uint64_t mark_of(const Thread* t, bool atomic) {
-    return (uint64_t)t->warp->block->interval << 32 | (uint64_t)t->index << 22 | (atomic ? ATOMIC_BIT : 0) |
-           (t->clock & CLOCK_MASK);
+static uint64_t mark_of(const Thread* t) {
+    return (uint64_t)t->warp->block->interval << 32 | (uint64_t)t->index << 22 | (t->clock & CLOCK_MASK);
 }
 
 // ------------------------------------------------------------------ fence - atomic - atomic
@@ -142,8 +141,8 @@ struct Suspicion {               // a store that conflicts; an error only if it 
 static Suspicion suspicion;
 bool pending = false;
 
-static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_action, const Found& f, uintptr_t address,
-                                 size_t size, int action, const void* pc) {
+static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_action, uintptr_t address, size_t size,
+                                 int action, const void* pc) {
     laptop_error e = make_error("race", "", pc, action);
     const Block& b = *current->warp->block;
     e.memory = memory_at(b, address, &e.offset);
@@ -159,12 +158,11 @@ static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_actio
     warp.block = &block;
     other.warp = &warp;
     other.index = thread_of(mark);
-    e.other = party(&other, mark_pc, mark & ATOMIC_BIT ? 2 : mark_action);
+    e.other = party(&other, mark_pc, mark_action);
     e.has_other = 1;
     bool same_block = linear == b.linear;
     e.reason = !same_block ? "between blocks"
                : other.index / 32 == current->index / 32 ? "inside a warp" : "inside a block";
-    (void)f;
     return e;
 }
 
@@ -199,6 +197,8 @@ void resolve_pending() {
     if (run->notes.size() < 16) run->notes.push_back(suspicion.error);
 }
 
+static const int ACTIONS[Cell::MARKS] = {1, 2, 0, 0};
+
 void race_check(Found f, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
     Region& r = *f.region;
     if (r.constant) return;
@@ -208,34 +208,37 @@ void race_check(Found f, uintptr_t address, size_t size, int action, bool is_vol
     Thread* t = current;
     bool atomic = action == 2 || (is_volatile && r.space != LAPTOP_IN_SHARED);
     if (atomic) synchronise(address);
-    uint64_t me = mark_of(t, atomic);
+    uint64_t me = mark_of(t);
     uint32_t offset = code_offset(pc);
     if (action == 0) {
         for (Cell* c = cells + first; c <= cells + last; ++c) {
-            if (c->writer && unordered(c->writer, t, r.space) && !(atomic && c->writer & ATOMIC_BIT)) {
-                fail(race_between(c->writer, c->writer_pc, 1, f, address, size, action, pc));
+            for (int k = Cell::WRITER; k <= (atomic ? Cell::WRITER : Cell::UPDATER); ++k) {
+                if (c->mark[k] >> 22 == me >> 22 || !unordered(c->mark[k], t, r.space)) continue;
+                fail(race_between(c->mark[k], c->pc[k], ACTIONS[k], address, size, action, pc));
+            }
+            // Two readers that are not ordered with each other; one of them is not the next writer.
+            int slot = Cell::READER;
+            if (c->mark[slot] >> 22 != me >> 22 && unordered(c->mark[slot], t, r.space)) {
+                slot = Cell::OTHER_READER;
+                if (c->mark[slot] >> 22 != me >> 22 && unordered(c->mark[slot], t, r.space)) continue;
             }
             if (atomic) continue;
-            // Two readers that are not ordered with each other; one of them is not the next writer.
-            int slot = c->reader[0] >> 22 == me >> 22 || !unordered(c->reader[0], t, r.space) ? 0 : 1;
-            if (slot == 1 && c->reader[1] >> 22 != me >> 22 && unordered(c->reader[1], t, r.space)) continue;
-            c->reader[slot] = me;
-            c->reader_pc[slot] = offset;
+            c->mark[slot] = me;
+            c->pc[slot] = offset;
         }
         return;
     }
     bool suspected = false;
     for (Cell* c = cells + first; c <= cells + last; ++c) {
-        for (int k = 0; k < 3 && !suspected; ++k) {
-            uint64_t mark = k == 0 ? c->writer : c->reader[k - 1];
-            if (!mark || !unordered(mark, t, r.space)) continue;
-            if (k == 0 && atomic && mark & ATOMIC_BIT) continue;
-            uint32_t mark_pc = k == 0 ? c->writer_pc : c->reader_pc[k - 1];
-            suspect(race_between(mark, mark_pc, k == 0, f, address, size, action, pc), f, address, size, action);
+        for (int k = 0; k < Cell::MARKS && !suspected; ++k) {
+            if (c->mark[k] >> 22 == me >> 22 || !unordered(c->mark[k], t, r.space)) continue;
+            if (atomic && k == Cell::UPDATER) continue;
+            suspect(race_between(c->mark[k], c->pc[k], ACTIONS[k], address, size, action, pc), f, address, size, action);
             suspected = true;
         }
-        c->writer = me;
-        c->writer_pc = offset;
+        int slot = atomic ? Cell::UPDATER : Cell::WRITER;
+        c->mark[slot] = me;
+        c->pc[slot] = offset;
     }
 }
 

@@ -18,9 +18,9 @@ namespace laptop {
 struct Request {
     uint32_t pc, size, lanes;
     int operation;
+    int n;
     uint64_t address[32];        // of the active lanes, packed
     uint8_t lane[32];
-    int n;
 };
 
 static Site& site_for(uint32_t pc, int operation, int32_t memory) {
@@ -90,6 +90,22 @@ static uint64_t count_sectors(const Request& r, Site& site) {
 // halves of the warp, of 16 bytes in four quarters; each part takes as many passes as its busiest bank.
 static void count_wavefronts(const Request& r, Site& site) {
     unsigned lanes_a_part = r.size <= 4 ? 32 : r.size <= 8 ? 16 : 8;
+    if (lanes_a_part == 32) {                    // first the usual case: one word a bank
+        uint64_t word_in[32];
+        uint32_t taken = 0;
+        int i = 0;
+        for (; i < r.n; ++i) {
+            uint64_t word = r.address[i] / 4;
+            uint32_t bank = word % 32, bit = 1u << bank;
+            if (taken & bit && word_in[bank] != word) break;
+            taken |= bit;
+            word_in[bank] = word;
+        }
+        if (i == r.n) {
+            ++site.counts.wavefronts;
+            return;
+        }
+    }
     int i = 0;
     while (i < r.n) {
         unsigned part = r.lane[i] / lanes_a_part, most = 1;
@@ -145,33 +161,38 @@ static void count(const Request& r, const Warp& w) {
 }
 
 // ------------------------------------------------------------------ merging
-// The lanes ran the same code; their accesses up to `end` pair up in order. (Where a header's function
-// touched a different number of bytes in some lane, by address of the call.)
-static void count_segment(const Warp& w, unsigned lanes, const uint32_t* end) {
+// The next accesses of some lanes, packed.
+struct Cursors {
+    const Access* next[32];
+    const Access* end[32];
+    uint8_t lane[32];
+    int n = 0;
+};
+
+// The lanes ran the same code, so their accesses pair up in order; but a function of the headers may touch
+// more in one lane than in another, so the kinds are compared.
+static void count_segment(const Warp& w, Cursors& c) {
     Request r;
-    for (;;) {
+    while (c.n) {
+        uint64_t kind = c.next[0]->kind();
         r.lanes = 0;
         r.n = 0;
-        for (unsigned l = lanes; l; l &= l - 1) {
-            int lane = __builtin_ctz(l);
-            Log& log = *w.lanes[lane]->log;
-            if (log.at_access == end[lane]) {
-                lanes &= ~(1u << lane);
-                continue;
-            }
-            const Access& a = log.access[log.at_access];
-            if (r.n == 0) {
-                r.pc = a.pc, r.size = a.size, r.operation = a.operation;
-            } else if (a.pc != r.pc || a.size != r.size || a.operation != r.operation) {
-                continue;
-            }
-            ++log.at_access;
-            r.lanes |= 1u << lane;
-            r.lane[r.n] = (uint8_t)lane;
-            r.address[r.n++] = a.address;
+        for (int i = 0; i < c.n; ++i) {
+            if (c.next[i]->kind() != kind) continue;
+            r.address[r.n] = c.next[i]->address;
+            r.lane[r.n++] = c.lane[i];
+            r.lanes |= 1u << c.lane[i];
+            ++c.next[i];
         }
-        if (r.n == 0) return;
+        uint64_t what = kind >> 16;
+        r.pc = (uint32_t)what, r.size = what >> 32 & 0xff, r.operation = (int)(what >> 40 & 0xff);
         count(r, w);
+        int left = 0;
+        for (int i = 0; i < c.n; ++i) {
+            if (c.next[i] == c.end[i]) continue;
+            c.next[left] = c.next[i], c.end[left] = c.end[i], c.lane[left++] = c.lane[i];
+        }
+        c.n = left;
     }
 }
 
@@ -187,16 +208,20 @@ static bool same_path(const Warp& w, unsigned lanes) {
 
 // Moves the lanes over one step (two words if it is a meeting) and counts the accesses that belong to it.
 static void advance(const Warp& w, unsigned lanes, uint32_t words) {
-    uint32_t end[32];
+    Cursors c;
     for (unsigned l = lanes; l; l &= l - 1) {
         int lane = __builtin_ctz(l);
         Log& log = *w.lanes[lane]->log;
         log.at_step += words;
-        uint32_t e = log.at_access;
-        while (e < log.n_accesses && log.access[e].step <= log.at_step) ++e;
-        end[lane] = e;
+        uint32_t end = log.at_access;
+        while (end < log.n_accesses && log.access[end].step() <= log.at_step) ++end;
+        if (end == log.at_access) continue;
+        c.next[c.n] = log.access + log.at_access;
+        c.end[c.n] = log.access + end;
+        c.lane[c.n++] = (uint8_t)lane;
+        log.at_access = end;
     }
-    count_segment(w, lanes, end);
+    count_segment(w, c);
 }
 
 static void merge_diverged(const Warp& w, unsigned lanes, bool force) {
@@ -256,14 +281,18 @@ void merge(Warp& w, bool force) {
     if (!lanes) return;
     if (run->profiling) {
         if (same_path(w, lanes)) {
-            uint32_t end[32];
+            Cursors c;
             for (unsigned l = lanes; l; l &= l - 1) {
                 Log& log = *w.lanes[__builtin_ctz(l)]->log;
-                end[__builtin_ctz(l)] = log.n_accesses;
                 log.at_step = log.n_steps;
+                log.at_access = log.n_accesses;
+                if (!log.n_accesses) continue;
+                c.next[c.n] = log.access;
+                c.end[c.n] = log.access + log.n_accesses;
+                c.lane[c.n++] = (uint8_t)__builtin_ctz(l);
             }
             run->steps += w.lanes[__builtin_ctz(lanes)]->log->n_steps;
-            count_segment(w, lanes, end);
+            count_segment(w, c);
         } else {
             merge_diverged(w, lanes, force);
         }
