@@ -216,7 +216,7 @@ __global__ void bits(const unsigned* x, int* y) {
     o[0] = __popc(v); o[1] = __clz(v); o[2] = __ffs(v); o[3] = (int)__brev(v); o[4] = __mul24(3, 4);
     o[5] = (int)__byte_perm(v, 0, 0x0123); o[6] = __float2int_rn(2.5f) + __float2int_rz(-2.7f); o[7] = (int)__umulhi(v, 1u << 16);
 }
-__global__ void constants(float* y) {
+__global__ void header_constants(float* y) {
     y[0] = CUDART_INF_F; y[1] = CUDART_PI_F; y[2] = INFINITY; y[3] = -FLT_MAX; y[4] = INT_MAX; y[5] = warpSize;
 }
 __global__ void read_only(const float* __restrict__ x, const float4* __restrict__ v, float* __restrict__ y) {
@@ -331,15 +331,15 @@ def test_structs_with_operators(mod, mode):
 def test_device_and_constant_variables(mode):
     """Globals keep their values between launches, whatever mode each launch runs in."""
     mod = cuda.compile(SOURCE)
-    mod.write("offset_by", 100)
+    mod.globals["offset_by"] = 100
     y, seen = torch.zeros(8), torch.zeros(1, dtype=torch.int32)
     for launch in range(3):
         mod.uses_globals[1, 32](y)
     assert torch.equal(y, torch.arange(1, 9) * 8.0 + 100)
     mod.read_launches[1, 1](seen)
     assert seen.item() == 3
-    assert mod.read("launches").item() == 3
-    assert mod.read("running").tolist() == [3.0, 6.0, 9.0, 12.0]
+    assert mod.globals["launches"].item() == 3
+    assert mod.globals["running"].tolist() == [3.0, 6.0, 9.0, 12.0]
     assert (mod.constants["WIDTH"], mod.HEIGHT) == (8, 4)
 
 
@@ -351,7 +351,7 @@ def test_globals_carry_over_from_mode_to_mode():
         mod.uses_globals[1, 32](y)
     with cuda.profile():
         mod.uses_globals[1, 32](y)
-    assert mod.read("launches").item() == 3
+    assert mod.globals["launches"].item() == 3
 
 
 def test_static_and_dynamic_shared_memory(mod, mode):
@@ -471,7 +471,7 @@ def test_bits(mod, mode):
 
 def test_constants_of_the_headers(mod, mode):
     y = torch.zeros(6)
-    mod.constants[1, 1](y)
+    mod.header_constants[1, 1](y)
     assert y.tolist() == [math.inf, torch.tensor(math.pi).item(), math.inf, torch.finfo(torch.float32).min, 2.0**31, 32.0]
 
 
@@ -481,18 +481,18 @@ def test_read_only_loads(mod, mode):
     assert torch.equal(y, x + v[:, 1])
 
 
-def test_printf_is_shown_once_and_in_order(mod, mode, capfd):
+def test_printf_is_shown_once_and_in_order(mod, mode, capsys):
     mod.talk[2, 32](LANES)
-    out = capfd.readouterr().out
+    out = capsys.readouterr().out
     lines = [f"thread {t} of block {b} has {t} and 0.50" for b in (0, 1) for t in (3, 19)]
     assert out == "\n".join(lines) + "\n"
 
 
-def test_printf_of_a_rerun_is_not_repeated(mod, capfd):
+def test_printf_of_a_rerun_is_not_repeated(mod, capsys):
     """Lanes that diverge make the profiler run the launch again, in lockstep."""
     with cuda.profile():
         mod.divergent_talk[1, 32](LANES, torch.zeros(32, dtype=torch.int32))
-    assert capfd.readouterr().out == "sum 0\n"
+    assert capsys.readouterr().out == "sum 0\n"
 
 
 @pytest.mark.parametrize("order", ORDERS)
