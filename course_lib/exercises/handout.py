@@ -1,0 +1,447 @@
+"""`python -m course_lib handout CHAPTER... --out DIR`: what a class gets.
+
+The rule: in the handed-out chapters nothing that solves an exercise is in DIR.
+- Exercises: cards, stubs, hints and the stored results of the cases; no solution, no misconception's code, no `reveal`.
+- Notebooks: as shipped, without outputs; a cell that shows a solution gives way to a note.
+- The package: what the notebooks import, and no more. A function or class that is an exercise hands its call on to the
+  student's own, once that has passed; a kernel that is an exercise is cut out of its file.
+- At the end every file is searched for the text of every solution. If one is found, there is no handout.
+- A function that gives the right answers under another name is part of what the chapter teaches, so it stays; the command
+  lists them, and `--cut NAME` hands such a function's calls on to the student's own too.
+Chapters that are not named come as they are: their solutions have been handed in before.
+"""
+from __future__ import annotations
+
+import argparse
+import ast
+import importlib
+import inspect
+import re
+import shutil
+import sys
+import tempfile
+import textwrap
+from pathlib import Path
+
+from .core import draw, expected
+from .declare import CHAPTERS, Exercise, load_chapter
+from .runner import copied
+from .sandbox import COURSE, PACKAGE
+from .sealed import write_sealed
+from .similarity import skeleton
+
+# What every handout has besides what its notebooks import.
+ROOTS = ["course_lib", "course_lib.__main__", "course_lib.install", "course_lib.lab", "course_lib.notebooks_tool",
+         "course_lib.doctor", "course_lib.nbval_plugin",
+         "course_lib.figures", "course_lib.exercises", "course_lib.exercises.kernels", "course_lib.exercises.sealed",
+         "course_lib.cuda"]
+STAYS_HERE = {f"course_lib.exercises.{name}" for name in ("grade", "marking", "sandbox", "child", "walls", "watch", "report",
+                                                          "submissions", "similarity", "handout", "nbgrader_export", "solve")}
+FILES = ["pyproject.toml", "requirements.txt", "environment.yml", "LICENSE", "Makefile", ".gitignore"]
+README = """# Attention, from the math to the metal: {titles}
+
+Open `notebooks/` in JupyterLab (`make lab` sets everything up) and work from top to bottom. An exercise is a card, a cell
+to fill in, and a check that says what is wrong with an answer. Hand in the notebook: only its exercise cells are marked.
+
+This edition holds no solutions. Where the course's own code needs what you are asked to write, it uses yours, once it
+has passed its check.
+"""
+
+
+class HandoutError(Exception):
+    """There is no handout, and this is why."""
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m course_lib handout", description="What a class gets: notebooks and the "
+                                     "package without solutions, with checks that work.")
+    parser.add_argument("chapters", nargs="+", metavar="CHAPTER", help="words or numbers: gqa, 3")
+    parser.add_argument("--out", required=True, metavar="DIR")
+    parser.add_argument("--cut", action="append", default=[], metavar="NAME", help="a function of the package, as in the list "
+                        "that this command prints, that is to call the student's own: attention.scaled_dot_product_attention")
+    args = parser.parse_args(argv)
+    try:
+        words = [chapter_word(name) for name in args.chapters]
+        made, others = handout(words, Path(args.out), args.cut)
+    except HandoutError as error:
+        print(f"handout: {error}", file=sys.stderr)
+        return 2
+    print(f"{args.out}: {', '.join(words)}; {made} files, the text of no solution in any of them")
+    for name, id in others:
+        print(f"  {name} stays, and gives the right answers of exercise {id}; --cut {name} takes it out")
+    return 0
+
+
+def chapter_word(name: str) -> str:
+    """'3', '03_gqa' or 'gqa' -> 'gqa'."""
+    word = re.sub(r"^\d+_|\.ipynb$", "", Path(name).name)
+    if word.isdigit() and int(word) < len(CHAPTERS):
+        word = CHAPTERS[int(word)]
+    if word not in CHAPTERS:
+        raise HandoutError(f"no chapter {name!r}; there are {', '.join(CHAPTERS)}")
+    return word
+
+
+def handout(words: list[str], out: Path, cut: list[str] = ()) -> tuple[int, list[tuple[str, str]]]:
+    """Build it beside `out`, search it, then copy it there.
+
+    Returns the number of files, and (function, exercise id) for what stays and solves an exercise under another name.
+    """
+    exercises = [e for word in words for e in load_chapter(word)]
+    if out.resolve() == COURSE or COURSE in out.resolve().parents and not _ignored(out):
+        raise HandoutError(f"{out} lies inside the course itself: choose another --out")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=out.parent, prefix=".handout-") as building:
+        folder = Path(building)
+        notebooks = [_notebook(word, folder, exercises) for word in words]
+        modules = closure(ROOTS + [m for path in notebooks for m in imports_of_notebook(path)], words)
+        others = same_answers(modules, exercises)
+        wanted = {name: id for name, id in others if name in cut}
+        if set(cut) - set(wanted):
+            raise HandoutError(f"--cut {', '.join(set(cut) - set(wanted))}: no such function; there are "
+                               f"{', '.join(name for name, _ in others) or 'none'}")
+        for name in modules:
+            _module(name, folder, words, exercises, wanted)
+        for word in words:
+            _declarations(word, folder)
+        _rest(folder, words, modules, exercises)
+        _search(folder, exercises)
+        count = sum(path.is_file() for path in folder.rglob("*"))
+        shutil.copytree(folder, out, dirs_exist_ok=True)
+    return count, [(name, id) for name, id in others if name not in cut]
+
+
+def _ignored(path: Path) -> bool:
+    return any(part in ("handout", "work", "solved", ".build") for part in path.resolve().relative_to(COURSE).parts)
+
+
+# --- which modules -----------------------------------------------------------------------------------------------
+
+def _file_of(module: str) -> Path | None:
+    path = COURSE.joinpath(*module.split("."))
+    return next((p for p in (path.with_suffix(".py"), path / "__init__.py") if p.is_file()), None)
+
+
+def closure(roots: list[str], words: list[str]) -> list[str]:
+    """The roots and everything of the course that they import, without the instructor's side and other chapters' exercises."""
+    declared = {f"course_lib.exercises.{word}" for word in CHAPTERS}
+    found, waiting = [], list(dict.fromkeys(roots))
+    while waiting:
+        name = waiting.pop()
+        path = _file_of(name)
+        if name in found or name in STAYS_HERE or name in declared or path is None:
+            continue
+        found.append(name)
+        package = name if path.name == "__init__.py" else name.rpartition(".")[0]
+        waiting += imports_of(ast.parse(path.read_text(encoding="utf-8")), package)
+    return sorted(found)
+
+
+def imports_of(tree: ast.AST, package: str = "") -> list[str]:
+    """Modules of the course that a piece of code may import, wherever in it; and the packages above them."""
+    names = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = ".".join([*package.split(".")[:len(package.split(".")) - node.level + 1], *filter(None, [base])])
+            names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"course_lib(\.\w+)+", node.value):
+            names.append(node.value)
+    ours = [name for name in names if name.split(".")[0] == "course_lib"]
+    return [".".join(name.split(".")[:n]) for name in ours for n in range(1, name.count(".") + 2)]
+
+
+def imports_of_notebook(path: Path) -> list[str]:
+    import nbformat
+    found = []
+    for cell in nbformat.read(path, as_version=4).cells:
+        if cell.cell_type == "code" and not cell.source.startswith("%%"):
+            try:
+                found += imports_of(ast.parse("\n".join(l for l in cell.source.splitlines() if not l.lstrip().startswith(("%", "!")))))
+            except SyntaxError:
+                continue
+    return found
+
+
+# --- what solves an exercise -----------------------------------------------------------------------------------------
+
+def lines_of(text: str) -> list[str]:
+    """Lines of code with spacing and comments gone; empty ones left out."""
+    plain = (re.sub(r"\s+", "", re.sub(r"(#|//).*$", "", line)) for line in text.splitlines())
+    return [line for line in plain if line]
+
+
+def telling_lines(exercise: Exercise) -> list[str]:
+    """The solution's lines that its stub does not have; [] where they are too few to tell a solution by."""
+    if exercise.kind in ("predict", "choose"):
+        return []
+    stub = set(lines_of(exercise.stub)) | {line for line in lines_of(exercise.card)}
+    told = [line for line in lines_of(exercise.solution) if line not in stub and len(line) > 3 and not line.startswith(('"""', "'''"))]
+    return told if sum(map(len, told)) >= 40 else []
+
+
+def holds(text: str, exercise: Exercise) -> bool:
+    """Whether a text holds the solution: its telling lines, in order and close together."""
+    wanted = telling_lines(exercise)
+    lines = lines_of(text)
+    if not wanted or not set(wanted) <= set(lines):
+        return False
+    for start in (i for i, line in enumerate(lines) if line == wanted[0]):
+        window = iter(lines[start:start + 3 * len(wanted) + 6])
+        if all(line in window for line in wanted):
+            return True
+    return False
+
+
+def solves(text: str, exercise: Exercise) -> bool:
+    """Whether one function or class is the solution, under whatever names."""
+    if exercise.kind in ("predict", "choose"):
+        return False
+    return holds(text, exercise) or exercise.kind == "write" and skeleton(text, exercise.language) == skeleton(exercise.solution,
+                                                                                                                exercise.language)
+
+
+# --- notebooks -------------------------------------------------------------------------------------------------------
+
+def _notebook(word: str, folder: Path, exercises: list[Exercise]) -> Path:
+    """The chapter's notebook without outputs, and without cells that show a solution."""
+    import nbformat
+    number = f"{CHAPTERS.index(word):02d}"
+    source = COURSE / "notebooks" / f"{number}_{word}.ipynb"
+    if not source.exists():
+        raise HandoutError(f"there is no notebook of chapter {word} yet")
+    notebook = nbformat.read(source, as_version=4)
+    for cell in notebook.cells:
+        shown = next((e for e in exercises if holds(cell.source, e)), None)
+        if shown and "exercise-card" not in cell.metadata.get("tags", []):
+            cell.cell_type, cell.source = "markdown", f"*A cell stood here that shows the solution of exercise {shown.id}.*"
+            for key in ("outputs", "execution_count"):
+                cell.pop(key, None)
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    path = folder / "notebooks" / source.name
+    path.parent.mkdir(exist_ok=True)
+    nbformat.write(notebook, path)
+    return path
+
+
+# --- the package -----------------------------------------------------------------------------------------------------
+
+def _module(name: str, folder: Path, words: list[str], exercises: list[Exercise], wanted: dict[str, str]) -> None:
+    source = _file_of(name)
+    target = folder / source.relative_to(COURSE)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    text = source.read_text(encoding="utf-8")
+    if name == "course_lib.__main__":
+        text = "".join(line for line in text.splitlines(True)
+                       if not ((found := re.search(r'\("(course_lib[\w.]*):', line)) and not _kept(found[1], folder, words)))
+    elif not name.startswith(("course_lib.exercises", "course_lib.cuda")):
+        text = cut_python(text, name.rpartition(".")[2], exercises, wanted)
+    target.write_text(text, encoding="utf-8")
+
+
+def _kept(module: str, folder: Path, words: list[str]) -> bool:
+    return module in closure(ROOTS, words)
+
+
+def same_answers(modules: list[str], exercises: list[Exercise]) -> list[tuple[str, str]]:
+    """(function, exercise id) for the package's functions that pass an exercise's check and are not cut anyway."""
+    found = []
+    asked = [e for e in exercises if e.language == "python" and e.kind in ("write", "repair") and e.call is None]
+    oracles = {e.id: (draw(e), expected(e, draw(e))) for e in asked}
+    for name in modules:
+        short = name.rpartition(".")[2]
+        if name.count(".") != 1 or not any(w.split("_")[0] in short for w in CHAPTERS):
+            continue
+        module = importlib.import_module(name)
+        for function in [f for f in vars(module).values() if inspect.isfunction(f) and f.__module__ == name]:
+            found += [(f"{short}.{function.__name__}", e.id) for e in asked if function.__name__ != e.name
+                      and _agrees(function, e, *oracles[e.id])]
+    return found
+
+
+def _agrees(function, exercise: Exercise, cases, wanted) -> bool:
+    try:
+        return all(exercise.compare(function(*copied(c.args), **copied(c.kwargs)), want, c) is None for c, want in zip(cases, wanted))
+    except Exception:
+        return False
+
+
+def cut_python(text: str, module: str, exercises: list[Exercise], wanted: dict[str, str] | None = None) -> str:
+    """Functions and classes at the top of a module that are exercises hand their calls on to the student's own."""
+    wanted = wanted or {}
+    lines = text.splitlines(True)
+    for node in reversed(ast.parse(text).body):
+        if not isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            continue
+        own = "".join(lines[node.lineno - 1:node.end_lineno])
+        exercise = next((e for e in exercises if e.language == "python" and e.kind in ("write", "repair") and
+                         (e.name == node.name and CHAPTERS[int(e.id.split(".")[0])] == module or solves(own, e)
+                          or wanted.get(f"{module}.{node.name}") == e.id)), None)
+        if exercise:
+            lines[node.lineno - 1:node.end_lineno] = [_hands_on(node, lines, exercise)]
+    return "".join(lines)
+
+
+def _hands_on(node: ast.FunctionDef | ast.ClassDef, lines: list[str], exercise: Exercise) -> str:
+    doc = ast.get_docstring(node, clean=True)
+    quoted = textwrap.indent(f'"""{doc}"""', "    ") + "\n" if doc and '"""' not in doc and "\\" not in doc else ""
+    if isinstance(node, ast.ClassDef):
+        return (f"class {node.name}:\n{quoted}    def __new__(cls, *args, **kwargs):\n"
+                "        from course_lib.exercises.sealed import yours\n"
+                f"        return yours({exercise.id!r}, {node.name!r})(*args, **kwargs)\n")
+    head = "".join(lines[node.lineno - 1:node.body[0].lineno - 1]) if node.body[0].lineno > node.lineno else f"def {node.name}({ast.unparse(node.args)}):\n"
+    return (f"{head}{quoted}    arguments = dict(locals())\n    from course_lib.exercises.sealed import yours\n"
+            f"    return yours({exercise.id!r}, {exercise.name!r}, arguments)\n")
+
+
+def cut_cuda(text: str, word: str, exercises: list[Exercise]) -> str:
+    """Kernels that are exercises are cut out of a file."""
+    for match in reversed(list(re.finditer(r"^(?:template\s*<[^>]*>\s*)?__global__\b[^;{]*?\b(\w+)\s*\([^;{]*\)\s*\{", text, re.M))):
+        end = _closing(text, match.end() - 1)
+        exercise = next((e for e in exercises if e.language == "cuda" and
+                         (e.name == match[1] and CHAPTERS[int(e.id.split(".")[0])] == word or solves(text[match.start():end], e))), None)
+        if exercise:
+            text = f"{text[:match.start()]}// `{match[1]}` stood here: it is exercise {exercise.id}.{text[end:]}"
+    return text
+
+
+def _closing(text: str, start: int) -> int:
+    """Just past the brace that closes the one at `start`; comments and strings are skipped."""
+    depth = 0
+    for match in re.finditer(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"|[{}]', text[start:], re.S):
+        depth += {"{": 1, "}": -1}.get(match[0], 0)
+        if depth == 0:
+            return start + match.end()
+    return len(text)
+
+
+def _rest(folder: Path, words: list[str], modules: list[str], exercises: list[Exercise]) -> None:
+    """The engine, kernels, data and the files around them."""
+    copied = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
+    shutil.copytree(PACKAGE / "cuda", folder / "course_lib" / "cuda", dirs_exist_ok=True, ignore=copied)
+    for name in ("labextensions",):
+        if (PACKAGE / name).exists():
+            shutil.copytree(PACKAGE / name, folder / "course_lib" / name, ignore=copied)
+    shutil.copytree(COURSE / "kernels" / "laptop", folder / "kernels" / "laptop", ignore=copied)
+    chapters = {word for word in CHAPTERS if f"course_lib.{word}" in modules} | set(words)
+    for path in sorted((COURSE / "kernels").iterdir()):
+        word = max((w for w in CHAPTERS if path.stem == w or path.stem.startswith(f"{w.split('_')[0]}_")), key=len, default=None)
+        if path.is_file() and (word in chapters or word is None):
+            (folder / "kernels" / path.name).write_text(cut_cuda(path.read_text(encoding="utf-8"), word or "", exercises), encoding="utf-8")
+    if (COURSE / "data").exists():
+        shutil.copytree(COURSE / "data", folder / "data", ignore=copied)
+    for name in FILES:
+        if (COURSE / name).exists():
+            shutil.copy(COURSE / name, folder / name)
+    (folder / "README.md").write_text(README.format(titles=", ".join(w.replace("_", " ") for w in words)))
+
+
+# --- declarations ----------------------------------------------------------------------------------------------------
+
+def _declarations(word: str, folder: Path) -> None:
+    """exercises/<word>.py: comparisons and properties as code, everything else as stored data."""
+    exercises = load_chapter(word)
+    pieces = Pieces()
+    entries = []
+    for exercise in exercises:
+        properties = ", ".join(f"({name!r}, {pieces.expression(fn, f'exercise {exercise.id}')})" for name, fn in exercise.properties)
+        entries.append(f"    {exercise.id!r}: dict(compare={pieces.expression(exercise.compare, f'exercise {exercise.id}')},\n"
+                       f"                properties=[{properties}]),\n")
+    text = (f'"""The exercises of chapter {CHAPTERS.index(word)}, without solutions: see sealed.py."""\nfrom pathlib import Path\n\n'
+            + "".join(f"{line}\n" for line in sorted(pieces.imports))
+            + "from course_lib.exercises.compare import close, number\nfrom course_lib.exercises.sealed import open_sealed\n\n"
+            + "".join(f"\n{definition}\n" for definition in pieces.definitions.values())
+            + '\nopen_sealed(Path(__file__).with_suffix(".sealed"), {\n' + "".join(entries) + "})\n")
+    target = folder / "course_lib" / "exercises" / f"{word}.py"
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(text, encoding="utf-8")
+    write_sealed(target.with_suffix(".sealed"), exercises)
+
+
+class Pieces:
+    """Functions of a chapter's declarations as source, with what they refer to."""
+
+    def __init__(self):
+        self.imports: set[str] = set()
+        self.definitions: dict[str, str] = {}
+
+    def expression(self, fn, where: str) -> str:
+        """An expression that makes the function again."""
+        if fn.__qualname__ in ("close.<locals>.compare", "number.<locals>.compare"):
+            values = inspect.getclosurevars(fn).nonlocals
+            kept = {k: v for k, v in values.items() if k in ("atol", "rtol", "dtype", "tolerance")}
+            return f"{fn.__qualname__.split('.')[0]}({', '.join(f'{k}={v!r}' for k, v in sorted(kept.items()))})"
+        outer = {k: v for k, v in inspect.getclosurevars(fn).nonlocals.items()}
+        node = self.node(fn, where)
+        self.refer(node, fn.__globals__, where, skip=set(outer))
+        if isinstance(node, ast.Lambda):
+            text = ast.unparse(node)
+            if outer:
+                text = f"(lambda {', '.join(outer)}: {text})({', '.join(self.value(v, where) for v in outer.values())})"
+            return text
+        if outer:
+            raise HandoutError(f"{where}: `{fn.__name__}` is made inside another function and cannot be carried over")
+        self.definitions.setdefault(fn.__name__, ast.unparse(node) + "\n")
+        return fn.__name__
+
+    def node(self, fn, where: str) -> ast.AST:
+        """The syntax tree of a function or of a lambda, found by its line and its code."""
+        module = inspect.getsourcefile(fn)
+        tree = ast.parse(Path(module).read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Lambda) and fn.__name__ == "<lambda>" and node.lineno == fn.__code__.co_firstlineno:
+                made = eval(compile(ast.Expression(node), "<piece>", "eval"), dict(fn.__globals__))
+                if made.__code__.co_code == fn.__code__.co_code and made.__code__.co_consts == fn.__code__.co_consts or \
+                        sum(isinstance(n, ast.Lambda) and n.lineno == node.lineno for n in ast.walk(tree)) == 1:
+                    return node
+            if isinstance(node, ast.FunctionDef) and node.name == fn.__name__ and node.lineno <= fn.__code__.co_firstlineno <= node.end_lineno:
+                return node
+        raise HandoutError(f"{where}: the source of `{fn.__name__}` was not found")
+
+    def refer(self, node: ast.AST, names: dict, where: str, skip=frozenset()) -> None:
+        """Bring along what the code refers to."""
+        for name in sorted({n.id for n in ast.walk(node) if isinstance(n, ast.Name)} & names.keys() - skip - self.definitions.keys()):
+            value = names[name]
+            if inspect.ismodule(value):
+                self.imports.add(f"import {value.__name__} as {name}" if value.__name__ != name else f"import {name}")
+            elif callable(value) and getattr(value, "__module__", None) != names["__name__"]:
+                self.imports.add(f"from {value.__module__} import {value.__name__}" + (f" as {name}" if name != value.__name__ else ""))
+            elif inspect.isfunction(value):
+                self.definitions[name] = ""                      # taken: it may call itself
+                inner = self.node(value, where)
+                self.refer(inner, names, where)
+                text = ast.unparse(inner)
+                self.definitions.pop(name)
+                self.definitions[name] = (f"{name} = {text}" if isinstance(inner, ast.Lambda) else text) + "\n"
+            else:
+                self.definitions[name] = f"{name} = {self.value(value, where)}"
+
+    def value(self, value, where: str) -> str:
+        text = repr(value)
+        try:
+            ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            raise HandoutError(f"{where}: a {type(value).__name__} that a comparison refers to cannot be carried over") from None
+        return text
+
+
+# --- the search ------------------------------------------------------------------------------------------------------
+
+def _search(folder: Path, exercises: list[Exercise]) -> None:
+    """Raise HandoutError if a solution is anywhere in the folder."""
+    import nbformat
+    found = []
+    for path in sorted(p for p in folder.rglob("*") if p.is_file()):
+        if path.suffix == ".ipynb":
+            texts = [c.source for c in nbformat.read(path, as_version=4).cells if "exercise-card" not in c.metadata.get("tags", [])]
+        elif path.suffix in (".py", ".cu", ".cuh", ".h", ".cpp", ".md", ".toml", ".txt", ".yml", ".json", ".csv"):
+            texts = [path.read_text(encoding="utf-8", errors="replace")]
+        else:
+            texts = []
+        found += [f"{path.relative_to(folder)}: exercise {e.id}" for e in exercises if any(holds(t, e) for t in texts)]
+    if found:
+        raise HandoutError("a solution would be handed out:\n  " + "\n  ".join(found))

@@ -1,0 +1,112 @@
+"""Exercises of a handout: the cases and what is expected of them are stored, solutions are not.
+
+    seal(exercise, into)                  # by `handout`, from the full edition
+    open_sealed(path, {"1.1": {...}})     # in the handout's exercises/<word>.py
+
+What is stored is data: inputs, results, the results of the usual mistakes. Whoever reads the file finds numbers, among
+them the answers of *predict* exercises; that cannot be otherwise where a check works without an instructor.
+"""
+from __future__ import annotations
+
+import inspect
+import zlib
+from pathlib import Path
+from typing import Any, Callable
+
+from . import core, runner, student, wire
+from .answers import plain_run, read_run
+from .declare import Case, Exercise, Launch, Misconception, _register, given_spec
+from .declare import Array
+
+PLAIN = ("id", "title", "kind", "language", "name", "points", "minutes", "difficulty", "card", "stub", "hints", "call", "forbid",
+         "mutates", "limit", "options")
+
+
+class Given:
+    """A given name that is described and not there."""
+
+    def __init__(self, spec: tuple):
+        self.given_spec = tuple(spec)
+
+
+def seal(exercise: Exercise) -> dict:
+    """Everything that a check needs and that gives no solution away, as plain data."""
+    cases = core.draw(exercise)
+    asked = core.request(exercise, cases)
+    runs = [runner.run(asked, exercise.wrong_code(m)) for m in exercise.misconceptions]
+    sealed = {name: getattr(exercise, name) for name in PLAIN} | {
+        "given": given_spec(exercise.given), "cases": [(c.args, c.kwargs, c.label) for c in cases],
+        "expected": core.expected(exercise, cases),
+        "misconceptions": [(m.name, m.ask, plain_run(run)) for m, run in zip(exercise.misconceptions, runs)]}
+    if exercise.launch:
+        sealed["arguments"] = list(inspect.signature(exercise.launch).parameters)
+        sealed["plans"] = [core.plan(exercise, case) for case in cases]
+    if exercise.traffic:
+        sealed["traffic"] = [exercise.traffic(*case.args, **case.kwargs) for case in cases]
+    return sealed
+
+
+def write_sealed(path: Path, exercises: list[Exercise]) -> None:
+    path.write_bytes(zlib.compress(wire.pack([seal(e) for e in exercises])))
+
+
+def open_sealed(path: Path, code: dict[str, dict[str, Any]]) -> None:
+    """Declare the exercises of a file that `write_sealed` wrote. `code`: id -> compare= and properties=."""
+    for data in wire.unpack(zlib.decompress(Path(path).read_bytes())):
+        cases = [Case(*args, label=label, **kwargs) for args, kwargs, label in data["cases"]]
+        stored = [(name, ask, read_run(run)) for name, ask, run in data["misconceptions"]]
+        made = Exercise(**{name: data[name] for name in PLAIN}, solution_text=None, answer=None,
+                        misconceptions=[Misconception(name, ask, value=None) for name, ask, _ in stored],
+                        given={name: Given(spec) for name, spec in data["given"].items()},
+                        cases=None if data["kind"] in ("predict", "choose") else lambda rng, cases=cases: cases,
+                        oracle=core.Oracle(data["expected"], stored), **code[data["id"]])
+        if "plans" in data:
+            made.launch = _lookup(cases, [_launches(plan) for plan in data["plans"]], data["arguments"])
+        if "traffic" in data:
+            made.traffic = _lookup(cases, data["traffic"], data["arguments"])
+        _register(made)
+
+
+def _lookup(cases: list[Case], answers: list, names: list[str]) -> Callable:
+    """A function of a case's values that knows them by identity: it is only ever asked about these."""
+    known = {_key(case.args, case.kwargs): answer for case, answer in zip(cases, answers)}
+
+    def look_up(*args, **kwargs):
+        return known[_key(args, kwargs)]
+    look_up.__signature__ = inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names])
+    return look_up
+
+
+def _key(args: tuple, kwargs: dict) -> tuple:
+    return (*map(id, args), *((name, id(value)) for name, value in kwargs.items()))
+
+
+def _launches(plan) -> list[Launch]:
+    arrays, steps = plan
+    torch = wire.torch
+    made = [Array(a["role"], tuple(a["shape"]), getattr(torch, a["dtype"]), a["tensor"]) for a in arrays]
+    return [Launch(grid=step["grid"], block=step["block"], shared=step["shared"], kernel=step["kernel"],
+                   args=[made[value] if kind == "array" else value for kind, value in step["args"]]) for step in steps]
+
+
+# --- the course's functions that are exercises ----------------------------------------------------------------------
+
+class NotYours(NotImplementedError):
+    """Raised where a handout's package would need a solution."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+def yours(id: str, name: str, arguments: dict[str, Any] | None = None) -> Any:
+    """The student's own `name`, once exercise `id` has passed; called with those of the arguments that it takes."""
+    if id not in student.handed_in:
+        raise NotYours(f"`{name}` is exercise {id}. This edition holds no solution: it works here once your cell has passed its check.")
+    own = student.handed_in[id]
+    if arguments is None:
+        return own
+    taken = inspect.signature(own).parameters
+    extra = [key for key, value in arguments.items() if key not in taken and value not in (None, False)]
+    if extra:
+        raise NotYours(f"Your `{name}` of exercise {id} takes no {', '.join(f'`{e}`' for e in extra)}, which is needed here.")
+    return own(**{key: value for key, value in arguments.items() if key in taken})
