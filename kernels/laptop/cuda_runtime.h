@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <ctime>      // clock() is the one of C
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -102,7 +103,6 @@ LAPTOP_STORE(__stwb) LAPTOP_STORE(__stcg) LAPTOP_STORE(__stcs) LAPTOP_STORE(__st
 
 // ------------------------------------------------------------------ time, text, traps
 LAPTOP_FN long long clock64() { return laptop::clock(); }
-LAPTOP_FN int clock() { return (int)laptop::clock(); }
 LAPTOP_FN unsigned long long globaltimer() { return (unsigned long long)laptop::clock(); }
 LAPTOP_FN void __nanosleep(unsigned) {}
 LAPTOP_FN void __trap() { laptop::trap("__trap", LAPTOP_SITE); }
