@@ -293,6 +293,7 @@ DIAGNOSTIC = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?:\s+(?P
 # what the compiler says, and what to say instead
 CLEARER = [
     (r".*static assertion failed:? (?:due to requirement '[^']*' )?:?\s*\"?laptop: (.*?)\"?$", r"\1"),
+    (r"#error \"?(.*?)\"?$", r"\1"),
     (r"static_assert failed:? (?:due to requirement '[^']*' )?\"?laptop: (.*?)\"?$", r"\1"),
     (r"'?([\w./+-]+)'?( file not found|: No such file or directory)$", r"the engine has no header \1"),
     (r"(?:ISO C\+\+ forbids )?variable length array.*|.*variable length array.*",
@@ -362,6 +363,6 @@ def _clearer(message: str) -> str:
     message = re.sub(r"\s*\[-W[\w=-]+\]$", "", message)
     for number, (pattern, better) in enumerate(CLEARER):
         if re.fullmatch(pattern, message):
-            return ("\0" if number < 2 else "") + re.sub(pattern, better, message)
+            return ("\0" if number < 3 else "") + re.sub(pattern, better, message)
     message = re.sub(r"\blaptop_type_(\w+)", r"\1", message)
     return re.sub(r"; did you mean '_\w+'\?", "", message)

@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 
 from . import build, gpu, launch, memory, signature
-from .rewrite import rewrite
+from .rewrite import rewrite, without_libraries
 from .sanitize import sanitize
 from .signature import ArgumentError, KernelText, Parameter
 from .tokens import Outline, outline
@@ -168,16 +168,17 @@ INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)"([^"\n]+)"', re.MULTILINE)
 
 def files_of(text: str, folder: Path | None) -> list[Outline]:
     """The source and the files beside it that it includes, each once; they hold kernels and shared arrays too."""
-    found, seen = [outline(text)], set()
+    found, seen = [outline(without_libraries(text))], set()
     found[0].path = None
     waiting = [(text, folder)]
     while waiting:
-        text, folder = waiting.pop(0)
-        for _, name in INCLUDE.findall(text) if folder else ():
+        including, folder = waiting.pop(0)
+        for _, name in INCLUDE.findall(including) if folder else ():
             path = (folder / name).resolve()
             if path.is_file() and path not in seen:
                 seen.add(path)
-                found.append(outline(path.read_text(encoding="utf-8-sig", errors="replace")))
+                text = without_libraries(path.read_text(encoding="utf-8-sig", errors="replace"))
+                found.append(outline(text))
                 found[-1].path = path
                 waiting.append((found[-1].text, path.parent))
     return found
