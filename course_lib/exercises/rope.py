@@ -256,8 +256,8 @@ __global__ void rope_pairs(float* __restrict__ x, const float* __restrict__ angl
 kernel_exercise(
     id="2.6", title="Fast, for some widths", points=3, minutes=8, difficulty=3, name="rope_pairs", kind="repair",
     card="""
-    This kernel moves two pairs at a time, as `float4`. It is right for rows of 4 and of 64, and dies on rows of 6. Run it under the sanitizer, read what
-    it says, and repair it so that it is right for **every even width**. It may move one pair at a time, as `float2`.
+    This kernel moves two pairs at a time, as `float4`. It is right for rows of 4 and of 64, and not for rows of 6. Repair it so that it is right for
+    **every even width**. It may move one pair at a time, as `float2`. The check runs it under the sanitizer and shows what it says.
 
     - `n` rows of `2 * pairs` entries; the launch has a thread for every pair
     """,
