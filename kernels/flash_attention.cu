@@ -62,7 +62,7 @@ __global__ void weighted_sum(const float* __restrict__ p, const T* __restrict__ 
     float sum = 0.0f;
     for (int j = 0; j < n_k; j++)
         sum += p[(head * n_q + i) * n_k + j] * widen(v[(kv_head * n_k + j) * v_dim + c]);
-    narrow(sum, &out[(head * n_q + i) * v_dim + c]);
+    out[(head * n_q + i) * v_dim + c] = narrow<T>(sum);
 }
 
 // 2: one thread a query row, keys one by one through the online softmax. Grid (n_q / 64, heads), block 64.
@@ -103,7 +103,7 @@ __global__ void flash_thread_per_row(const T* __restrict__ q, const T* __restric
     out += (head * n_q + i) * v_dim;
 #pragma unroll
     for (int c = 0; c < DV; c++)
-        if (c < v_dim) narrow(l > 0.0f ? o[c] / l : 0.0f, &out[c]);
+        if (c < v_dim) out[c] = narrow<T>(l > 0.0f ? o[c] / l : 0.0f);
     lse[head * n_q + i] = l > 0.0f ? m + logf(l) : -INFINITY;
 }
 
@@ -171,7 +171,7 @@ __global__ void flash_shared(const T* __restrict__ q, const T* __restrict__ k, c
         if (i >= n_q) break;
         for (int b = 0; b < DV / 32; b++) {
             const int c = 32 * b + lane;
-            if (c < v_dim) narrow(l[r] > 0.0f ? o[r][b] / l[r] : 0.0f, &out[(head * n_q + i) * v_dim + c]);
+            if (c < v_dim) out[(head * n_q + i) * v_dim + c] = narrow<T>(l[r] > 0.0f ? o[r][b] / l[r] : 0.0f);
         }
         if (lane == 0) lse[head * n_q + i] = l[r] > 0.0f ? m[r] + logf(l[r]) : -INFINITY;
     }
@@ -235,7 +235,7 @@ __global__ void flash_vectors(const T* __restrict__ q, const T* __restrict__ k, 
         if (i >= n_q) break;
         for (int b = 0; b < DV / 32; b++) {
             const int c = 32 * b + lane;
-            if (c < v_dim) narrow(l[r] > 0.0f ? o[r][b] / l[r] : 0.0f, &out[(head * n_q + i) * v_dim + c]);
+            if (c < v_dim) out[(head * n_q + i) * v_dim + c] = narrow<T>(l[r] > 0.0f ? o[r][b] / l[r] : 0.0f);
         }
         if (lane == 0) lse[head * n_q + i] = l[r] > 0.0f ? m[r] + logf(l[r]) : -INFINITY;
     }

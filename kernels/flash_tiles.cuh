@@ -8,9 +8,12 @@ __device__ inline float widen(float x) { return x; }
 __device__ inline float widen(__half x) { return __half2float(x); }
 __device__ inline float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
 
-__device__ inline void narrow(float x, float* at) { *at = x; }
-__device__ inline void narrow(float x, __half* at) { *at = __float2half(x); }
-__device__ inline void narrow(float x, __nv_bfloat16* at) { *at = __float2bfloat16(x); }
+template <typename T>
+__device__ inline T narrow(float x) { return x; }
+template <>
+__device__ inline __half narrow<__half>(float x) { return __float2half(x); }
+template <>
+__device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float x) { return __float2bfloat16(x); }
 
 // Query i of n_q sees this many of the n_k keys. Causal: the last query sees the last key.
 __device__ inline int keys_seen(int i, int n_q, int n_k, int causal)
@@ -76,10 +79,10 @@ __device__ void narrow4(float4 value, T* at)
 {
     uint2 bits;
     T* x = (T*)&bits;
-    narrow(value.x, &x[0]);
-    narrow(value.y, &x[1]);
-    narrow(value.z, &x[2]);
-    narrow(value.w, &x[3]);
+    x[0] = narrow<T>(value.x);
+    x[1] = narrow<T>(value.y);
+    x[2] = narrow<T>(value.z);
+    x[3] = narrow<T>(value.w);
     *(uint2*)at = bits;
 }
 
@@ -104,10 +107,10 @@ __device__ void store4(T* __restrict__ x, float4 value, int row, int c, int n, i
         narrow4(value, at);
         return;
     }
-    narrow(value.x, &at[0]);
-    if (c + 1 < d) narrow(value.y, &at[1]);
-    if (c + 2 < d) narrow(value.z, &at[2]);
-    if (c + 3 < d) narrow(value.w, &at[3]);
+    at[0] = narrow<T>(value.x);
+    if (c + 1 < d) at[1] = narrow<T>(value.y);
+    if (c + 2 < d) at[2] = narrow<T>(value.z);
+    if (c + 3 < d) at[3] = narrow<T>(value.w);
 }
 
 // Rows first .. first + ROWS - 1 of x into a tile of D / 4 float4 a row, by all threads of the block.
