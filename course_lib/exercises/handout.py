@@ -175,12 +175,13 @@ def lines_of(text: str) -> list[str]:
 
 
 def telling_lines(exercise: Exercise) -> list[str]:
-    """The solution's lines that its stub does not have; [] where they are too few to tell a solution by."""
+    """The lines by which the solution is known: those that the stub does not have; all of them where those are too few."""
     if exercise.kind in ("predict", "choose"):
         return []
-    stub = set(lines_of(exercise.stub)) | {line for line in lines_of(exercise.card)}
-    told = [line for line in lines_of(exercise.solution) if line not in stub and len(line) > 3 and not line.startswith(('"""', "'''"))]
-    return told if sum(map(len, told)) >= 40 else []
+    known = set(lines_of(exercise.stub)) | set(lines_of(exercise.card))
+    lines = [line for line in lines_of(exercise.solution) if not line.startswith(('"""', "'''"))]
+    told = [line for line in lines if line not in known and len(line) > 3]
+    return told if sum(map(len, told)) >= 40 else lines
 
 
 def holds(text: str, exercise: Exercise) -> bool:
