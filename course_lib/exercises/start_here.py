@@ -247,4 +247,4 @@ kernel_exercise(
                       code=WARP.replace("@", "    for (int i = 1; threadIdx.x == 0 && i < 32; i++) value += x[blockIdx.x * 32 + i];\n"),
                       ask="The numbers are in the registers of the warp already. How does lane 0 get at them without memory?")],
     hints=["A loop: `for (int offset = 16; offset > 0; offset /= 2)`.",
-           "Inside it one line: `value += __shfl_down_sync(0xffffffff, value, offset);`"])
+           "Inside it one line, which adds to `value` what the lane `offset` further on holds."])
