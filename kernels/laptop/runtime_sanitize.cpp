@@ -197,6 +197,32 @@ void resolve_pending() {
     if (run->notes.size() < 16) run->notes.push_back(suspicion.error);
 }
 
+// A plain read next to others' atomics is how a compare-and-swap loop begins, and right if the reader's own
+// atomic on the word follows. If none does before the interval ends, it is a race.
+struct Optimist {
+    laptop_error error;
+    uintptr_t address;
+    uint32_t block, thread;      // the reader
+};
+static std::vector<Optimist> optimists;
+
+static void trust(const laptop_error& e, uintptr_t address, uint32_t block, uint32_t thread) {
+    for (const Optimist& o : optimists) {
+        if (o.address == address && o.block == block && o.thread == thread) return;
+    }
+    Busy busy;
+    if (optimists.size() < 1024) optimists.push_back({e, address, block, thread});
+}
+
+static void confirm(uintptr_t address, const Thread* t) {
+    for (size_t i = optimists.size(); i-- > 0;) {
+        const Optimist& o = optimists[i];
+        if (o.address != address || o.thread != t->index || o.block != t->warp->block->linear) continue;
+        optimists[i] = optimists.back();
+        optimists.pop_back();
+    }
+}
+
 static const int ACTIONS[Cell::MARKS] = {1, 2, 0, 0};
 
 void race_check(Found f, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
@@ -214,7 +240,9 @@ void race_check(Found f, uintptr_t address, size_t size, int action, bool is_vol
         for (Cell* c = cells + first; c <= cells + last; ++c) {
             for (int k = Cell::WRITER; k <= (atomic ? Cell::WRITER : Cell::UPDATER); ++k) {
                 if (c->mark[k] >> 22 == me >> 22 || !unordered(c->mark[k], t, r.space)) continue;
-                fail(race_between(c->mark[k], c->pc[k], ACTIONS[k], address, size, action, pc));
+                laptop_error e = race_between(c->mark[k], c->pc[k], ACTIONS[k], address, size, action, pc);
+                if (k != Cell::UPDATER) fail(e);
+                trust(e, address, t->warp->block->linear, t->index);
             }
             // Two readers that are not ordered with each other; one of them is not the next writer.
             int slot = Cell::READER;
@@ -228,13 +256,23 @@ void race_check(Found f, uintptr_t address, size_t size, int action, bool is_vol
         }
         return;
     }
+    if (atomic && !optimists.empty()) confirm(address, t);
     bool suspected = false;
     for (Cell* c = cells + first; c <= cells + last; ++c) {
         for (int k = 0; k < Cell::MARKS && !suspected; ++k) {
             if (c->mark[k] >> 22 == me >> 22 || !unordered(c->mark[k], t, r.space)) continue;
             if (atomic && k == Cell::UPDATER) continue;
+            if (atomic && k >= Cell::READER) {
+                uint32_t block = run->intervals[interval_of(c->mark[k])].block;
+                trust(race_between(c->mark[k], c->pc[k], 0, address, size, action, pc), address, block,
+                      thread_of(c->mark[k]));
+                continue;
+            }
             suspect(race_between(c->mark[k], c->pc[k], ACTIONS[k], address, size, action, pc), f, address, size, action);
             suspected = true;
+        }
+        for (int k = Cell::READER; atomic && k < Cell::MARKS; ++k) {
+            if (c->mark[k] >> 22 == me >> 22) c->mark[k] = 0;        // its read led to this atomic
         }
         int slot = atomic ? Cell::UPDATER : Cell::WRITER;
         c->mark[slot] = me;
@@ -301,6 +339,9 @@ void start_interval(Block& b) {
 }
 
 void end_interval(Block& b) {
+    for (const Optimist& o : optimists) {
+        if (o.block == b.linear) fail(o.error);
+    }
     for (const Unwritten& u : unwritten) {
         if (u.in_shared && u.block == b.linear) fail(u.error);
     }
@@ -309,6 +350,7 @@ void end_interval(Block& b) {
 void start_sanitizing() {
     run->intervals.assign(1, Interval{0, 0});    // 0 means never
     unwritten.clear();
+    optimists.clear();
     released.clear();
     acquired.clear();
     any_fence = pending = false;
