@@ -244,6 +244,29 @@ def test_kernels_that_a_macro_writes():
     assert y.tolist() == [0, 1, 4, 9]
 
 
+def test_host_code_of_gpu_libraries_is_left_out():
+    mod = cuda.compile("#include <cublas_v2.h>\n#include <torch/extension.h>\nstatic cublasHandle_t handle;\n"
+                       "torch::Tensor forward(torch::Tensor x);\n"
+                       "__global__ void k(float* x) { float at = 3; x[0] = at; }\n"
+                       "void run(float* x) { cublasSgemm(handle, x); }\nvoid call(float* x) { run(x); }\n"
+                       "void kept(float* x) { k<<<1, 1>>>(x); }\n"
+                       "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def(\"forward\", &forward); }\n")
+    mod.k[1, 1](x := torch.zeros(1))
+    assert x.item() == 3
+    with pytest.raises(cuda.CompileError, match="line 2: 'missing'|line 2: use of undeclared identifier 'missing'"):
+        cuda.compile("#include <cublas_v2.h>\n__global__ void k(float* x) { x[0] = missing; }\n")
+
+
+def test_names_that_the_standard_library_has_too():
+    mod = cuda.compile("#include <iostream>\n#include <vector>\n#include <algorithm>\n#include <numeric>\nusing namespace std;\n"
+                       "const int N = 8;\n__global__ void copy(float* y) { y[threadIdx.x] = N; }\n"
+                       "__global__ void reduce(float* y) { y[threadIdx.x] = max(1, 2); }\n"
+                       "void host(float* y) { dim3 gridDim(1), blockDim(N); copy<<<gridDim, blockDim>>>(y); cout << N; }\n")
+    mod.copy[1, 2](y := torch.zeros(2))
+    mod.reduce[1, 1](y)
+    assert y.tolist() == [2, 8] and mod.N == 8
+
+
 def test_load_follows_the_file(tmp_path):
     path = tmp_path / "k.cu"
     path.write_text("__global__ void k(float* x) { x[0] = 1; }")
@@ -288,11 +311,27 @@ def test_every_kernel_file_compiles():
         assert mod.kernels, path
 
 
+SIZES = {"D": 64, "DV": 64, "ROWS": 8}          # template parameters of the course's kernels, by name
+
+
+def instances(mod, dtype):
+    """Each template kernel with `dtype` for its types and SIZES for its numbers."""
+    for text in mod._texts:
+        if text.template:
+            given = [dtype if p.startswith(("typename", "class")) else str(SIZES[p.split("=")[0].split()[-1]])
+                     for p in text.template]
+            yield f"{text.name}<{', '.join(given)}>"
+
+
 @pytest.mark.parametrize("path", sorted(KERNELS.glob("*.cu")), ids=lambda p: p.stem)
 def test_every_kernel_file_compiles_for_gpus(path):
     if gpu.nvcc() is None:
         pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
-    gpu.compile_check(path, ("sm_80", "sm_90"))
+    mod = cuda.load(path)
+    wanted = [*instances(mod, "float")]
+    if any("typename" in p for text in mod._texts for p in text.template):
+        wanted += instances(mod, "__half")
+    gpu.compile_check(path, ("sm_80", "sm_90"), tuple(wanted))
 
 
 def test_nvcc_errors_name_the_line(tmp_path):
