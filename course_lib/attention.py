@@ -137,7 +137,7 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, d_model, n_heads, context_dim=None, dropout=0.0, bias=True):
         super().__init__()
-        sizes = {"d_model": d_model, "n_heads": n_heads, "context_dim": context_dim or d_model}
+        sizes = {"d_model": d_model, "n_heads": n_heads, "context_dim": d_model if context_dim is None else context_dim}
         for name, size in sizes.items():
             if not isinstance(size, int) or size < 1:
                 raise ValueError(f"{name} must be a positive integer; got {size!r}")
@@ -145,7 +145,7 @@ class MultiHeadAttention(nn.Module):
             raise ValueError(f"d_model must be a multiple of n_heads; got {d_model} and {n_heads}")
         _check_dropout(dropout)
         self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
-        self.context_dim = context_dim or d_model
+        self.context_dim = sizes["context_dim"]
         self.q_proj = nn.Linear(d_model, d_model, bias)
         self.k_proj = nn.Linear(self.context_dim, d_model, bias)
         self.v_proj = nn.Linear(self.context_dim, d_model, bias)

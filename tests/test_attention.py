@@ -257,6 +257,7 @@ def _bad_calls():
         ("lengths", lambda: padding_mask([5], 4)), ("lengths", lambda: padding_mask([1.5], 4)),
         ("lengths", lambda: padding_mask([[1]], 4)), ("n", lambda: padding_mask([1], -1)),
         ("d_model", lambda: MultiHeadAttention(10, 3)), ("n_heads", lambda: MultiHeadAttention(10, 0)),
+        ("context_dim", lambda: MultiHeadAttention(12, 3, context_dim=0)),
         ("dropout", lambda: MultiHeadAttention(12, 3, dropout=-0.1)),
         ("x", lambda: layer(x[0])), ("x", lambda: layer(x[..., :23])),
         ("context", lambda: layer(x, torch.zeros(2, 5, 23))),
