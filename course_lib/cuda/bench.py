@@ -1,6 +1,8 @@
 """`python -m course_lib bench engine`: how fast the engine builds and runs, all in one process, as ratios too.
 
-Times depend on the machine; the ratios much less. Every build here is a fresh one, in a cache of its own.
+Times depend on the machine; the ratios much less. Every build here is a fresh one, in a cache of its own, and its
+time is what the clock on the wall says; beside it stands what the compiler itself used. A run is one thread, and its
+time is what that thread used, so that a busy machine does not count.
 """
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ import argparse
 import ctypes
 import importlib.util
 import os
-import statistics
+import resource
 import subprocess
 import sys
 import tempfile
@@ -118,15 +120,30 @@ extern "C" void flash_loop(const float* q, const float* k, const float* v, float
 """
 
 
-def once(work: Callable[[], object]) -> float:
-    """Seconds."""
-    start = time.perf_counter()
-    work()
-    return time.perf_counter() - start
-
-
 def best(work: Callable[[], object], times: int = 5) -> float:
-    return min(once(work) for _ in range(times))
+    """Seconds of this process, the least of a few runs."""
+    taken = []
+    for _ in range(times):
+        start = time.process_time()
+        work()
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
+def built(what: str, work: Callable[[], object], goal: float | None = None, times: int = 3) -> None:
+    """A row for the median of a few builds."""
+    taken = []
+    for _ in range(times):
+        start, before = time.perf_counter(), used_by_children()
+        work()
+        taken.append((time.perf_counter() - start, used_by_children() - before))
+    wall, used = sorted(taken)[times // 2]
+    row(what, wall, goal, f"({used:.2f} s of compiler)")
+
+
+def used_by_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def fresh(source: str) -> str:
@@ -145,21 +162,15 @@ def row(what: str, seconds: float | None, goal: float | None = None, note: str =
 def builds() -> None:
     tool = build.compiler()
     print(f"Builds, {tool.version.splitlines()[0]}; the goal in the next column")
-    row("runtime, once for a machine", once(build.runtime_library), 2)
-    row("kernel of 60 lines, plain", statistics.median(once(lambda: build_only(False)) for _ in range(3)), 0.5)
-    row("kernel of 60 lines, traced", statistics.median(once(lambda: build_only(True)) for _ in range(3)), 0.5)
-
-    def edit():
-        mod, arrays = cuda.compile(fresh(FLASH)), inputs(32)
-        with cuda.sanitize():
-            mod.flash[1, 128](*arrays, 32, 0.125, 0)
+    built("runtime, once for a machine", build.runtime_library, 2, times=1)
+    built("kernel of 60 lines, plain", lambda: build_only(False), 0.5)
+    built("kernel of 60 lines, traced", lambda: build_only(True), 0.5)
 
     def cell():      # what %%cuda does: the sanitized build, then a launch
         arrays = inputs(32)
         with cuda.sanitize():
             cuda.compile(fresh(FLASH)).flash[1, 128](*arrays, 32, 0.125, 0)
-    row("from an edited %%cuda cell to its first result", statistics.median(once(cell) for _ in range(3)), 1)
-    row("the same where the plain build comes first", statistics.median(once(edit) for _ in range(3)))
+    built("from an edited %%cuda cell to its first result", cell, 1)
 
 
 def build_only(traced: bool) -> None:
