@@ -77,6 +77,7 @@ def test_attention_kernel_without_keys_or_queries():
     assert attention_kernel(q, k, v).shape == (2, 3, 0, 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel, change", [
     ("softmax_stable", ("expf(in_row[c] - largest) / total", "expf(in_row[c]) / total")),
     ("softmax_online", ("a.total * expf(a.largest - shift)", "a.total")),
