@@ -1,0 +1,195 @@
+"""Chapter 4: attention whose cost grows with n, not with n^2.
+
+softmax weighs a key by exp(q . k). Replace that by phi(q) . phi(k), a product of m features, and the sums over keys can be
+taken before any query comes: S = sum of phi(k) v^T, a matrix (m, v_dim), and z = sum of phi(k), its normaliser.
+
+Shapes: q, k (batch, heads, n, head_dim), v (batch, heads, n, v_dim); a state is the pair (S, z).
+"""
+import math
+from collections.abc import Callable
+
+import torch
+from einops import einsum, rearrange
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_lib.attention import scaled_dot_product_attention
+from course_lib.delta_rule import (check_alike, check_chunk_size, delta_rule, gated_linear_attention, pad_to_chunks, widened)
+
+__all__ = ["feature_map", "linear_attention", "performer_features", "positive_features", "performer_attention",
+           "LinformerAttention", "delta_rule", "gated_linear_attention"]
+
+
+def taylor_features(x: Tensor) -> Tensor:
+    """1 + d + d^2 features whose product is 1 + s + s^2 / 2 for s = q . k / sqrt(d): exp(s) to second order."""
+    x = x * x.shape[-1] ** -0.25
+    squares = einsum(x, x, "... i, ... j -> ... i j").flatten(-2) / math.sqrt(2)
+    return torch.cat([torch.ones_like(x[..., :1]), x, squares], -1)
+
+
+FEATURE_MAPS = {"elu": lambda x: F.elu(x) + 1, "relu": F.relu, "identity": lambda x: x, "taylor": taylor_features}
+# Taylor features may be negative, but 1 + s + s^2 / 2 never is.
+POSITIVE_PRODUCTS = ("elu", "relu", "taylor")
+
+
+def feature_map(name: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """phi by name: "elu" (elu(x) + 1), "relu", "taylor" (second order), "identity"; or any function (..., d) -> (..., m)."""
+    if callable(name):
+        return name
+    if name not in FEATURE_MAPS:
+        raise ValueError(f"feature_map must be a function or one of {', '.join(FEATURE_MAPS)}; got {name!r}")
+    return FEATURE_MAPS[name]
+
+
+def linear_attention(q: Tensor, k: Tensor, v: Tensor, feature_map="elu", causal: bool = False, form: str = "parallel",
+                     chunk_size: int = 64, state=None, return_state: bool = False, normalise: bool = True):
+    """sum_j phi(q_i).phi(k_j) v_j, divided by sum_j phi(q_i).phi(k_j): (batch, heads, n, v_dim).
+
+    The three forms give one answer. "parallel" builds the n x n matrix when causal, "recurrent" carries the state from token
+    to token, "chunked" does the first inside chunks and the second between them. state is (S, z) of what came before, for all
+    queries to see; with return_state the new one is returned too. A query whose weights are all 0 gets 0.
+    """
+    phi = _checked_map(feature_map, normalise)
+    check_alike(q=q, k=k, v=v)
+    if form not in ("parallel", "recurrent", "chunked"):
+        raise ValueError(f'form must be "parallel", "recurrent" or "chunked"; got {form!r}')
+    check_chunk_size(chunk_size)
+    if k.shape[:3] != v.shape[:3] or k.shape[:2] != q.shape[:2] or k.shape[-1] != q.shape[-1]:
+        raise ValueError(f"k must fit q {tuple(q.shape)} and v {tuple(v.shape)}; got {tuple(k.shape)}")
+    if causal and q.shape[2] != k.shape[2]:
+        raise ValueError(f"q must have as many rows as k when causal, {k.shape[2]}; got {q.shape[2]}. "
+                         "Hand what came before as a state")
+    dtype = q.dtype
+    q, k, v = widened(phi(widened(q)[0]), phi(widened(k)[0]), v)
+    if normalise and feature_map not in POSITIVE_PRODUCTS and bool((q < 0).any() | (k < 0).any()):
+        raise ValueError("feature_map must give features of at least 0 when normalise=True; got a negative one. "
+                         "A sum of weights of both signs can be 0")
+    s, z = _read_state(state, k, v)
+    if not causal:
+        s, z = s + k.transpose(-2, -1) @ v, z + k.sum(-2)
+        top, bottom = q @ s, q @ z[..., None]
+    else:
+        top, bottom, s, z = {"parallel": _parallel, "recurrent": _recurrent, "chunked": _chunked}[form](q, k, v, s, z, chunk_size)
+    out = top
+    if normalise:
+        out = torch.where(bottom == 0, 0, top / torch.where(bottom == 0, 1, bottom))
+    return (out.to(dtype), (s, z)) if return_state else out.to(dtype)
+
+
+def _parallel(q, k, v, s, z, chunk_size):
+    weights = (q @ k.transpose(-2, -1)).tril()
+    top, bottom = weights @ v + q @ s, weights.sum(-1, keepdim=True) + q @ z[..., None]
+    return top, bottom, s + k.transpose(-2, -1) @ v, z + k.sum(-2)
+
+
+def _recurrent(q, k, v, s, z, chunk_size):
+    tops, bottoms = [], []
+    for q_t, k_t, v_t in zip(q.unbind(2), k.unbind(2), v.unbind(2)):
+        s = s + k_t[..., :, None] * v_t[..., None, :]
+        z = z + k_t
+        tops.append((q_t[..., None, :] @ s)[..., 0, :])
+        bottoms.append((q_t * z).sum(-1, keepdim=True))
+    if not tops:
+        return q @ s, q @ z[..., None], s, z
+    return torch.stack(tops, 2), torch.stack(bottoms, 2), s, z
+
+
+def _chunked(q, k, v, s, z, chunk_size):
+    n = q.shape[2]
+    q, k, v = (pad_to_chunks(x, chunk_size) for x in (q, k, v))          # (b, h, chunks, chunk_size, ...); zeros add nothing
+    s_after, z_after = s[:, :, None] + (k.transpose(-2, -1) @ v).cumsum(2), z[:, :, None] + k.sum(-2).cumsum(2)
+    s_before, z_before = torch.cat([s[:, :, None], s_after], 2), torch.cat([z[:, :, None], z_after], 2)
+    weights = (q @ k.transpose(-2, -1)).tril()
+    top = weights @ v + q @ s_before[:, :, :-1]
+    bottom = weights.sum(-1, keepdim=True) + q @ z_before[:, :, :-1, :, None]
+    top, bottom = (rearrange(x, "b h c l d -> b h (c l) d")[:, :, :n] for x in (top, bottom))
+    return top, bottom, s_before[:, :, -1], z_before[:, :, -1]
+
+
+def performer_features(d: int, n_features: int, orthogonal: bool = True, generator=None) -> Tensor:
+    """(n_features, d) random directions, each like a standard normal vector; orthogonal in blocks of d rows if asked."""
+    for name, size in (("d", d), ("n_features", n_features)):
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"{name} must be an integer of at least 1; got {size!r}")
+    rows = torch.randn(n_features, d, generator=generator)
+    if not orthogonal:
+        return rows
+    blocks = []
+    for start in range(0, n_features, d):
+        turn, r = torch.linalg.qr(torch.randn(d, d, generator=generator))
+        blocks.append((turn * r.diagonal().sign()).T[:n_features - start])
+    # Orthogonal directions keep the lengths of independent normal vectors: only then is the estimate unbiased.
+    return torch.cat(blocks) * rows.norm(dim=-1, keepdim=True)
+
+
+def positive_features(x: Tensor, projection: Tensor, shift: Tensor | float = 0.0) -> Tensor:
+    """exp(w . x - |x|^2 / 2 - shift) / sqrt(m) for each row w of projection: E[phi(q) . phi(k)] = exp(q . k) at shift 0."""
+    exponent = x @ projection.T.to(x.dtype) - x.square().sum(-1, keepdim=True) / 2
+    return torch.exp(exponent - shift) / math.sqrt(len(projection))
+
+
+def performer_attention(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, causal: bool = False, form: str = "parallel",
+                        chunk_size: int = 64, scale: float | None = None) -> Tensor:
+    """Softmax attention estimated with positive random features (Performer, arXiv:2009.14794)."""
+    check_alike(q=q, k=k, v=v)
+    d, dtype = q.shape[-1], q.dtype
+    if projection.dim() != 2 or projection.shape[1] != d:
+        raise ValueError(f"projection must be (n_features, {d}); got {tuple(projection.shape)}")
+    root = math.sqrt(1 / math.sqrt(d) if scale is None else scale)
+    q, k, v = widened(q, k, v)
+    q, k = q * root, k * root
+
+    def largest_exponent(x, dims):
+        return (x @ projection.T.to(x.dtype) - x.square().sum(-1, keepdim=True) / 2).amax(dims, keepdim=True).detach()
+
+    # One factor a query, and one for all keys of a head, cancel in the quotient and keep exp in range.
+    q = positive_features(q, projection, largest_exponent(q, (-1,))) if q.numel() else q.new_zeros(*q.shape[:3], len(projection))
+    k = positive_features(k, projection, largest_exponent(k, (-2, -1))) if k.numel() else k.new_zeros(*k.shape[:3], len(projection))
+    return linear_attention(q, k, v, "relu", causal, form, chunk_size).to(dtype)
+
+
+class LinformerAttention(nn.Module):
+    """Attention to `rank` mixtures of the keys, the same mixtures for every text (Linformer, arXiv:2006.04768).
+
+    A mixture blends the whole sequence, the future included: there is no causal form, and the length is fixed.
+    """
+
+    def __init__(self, d_model: int, n_heads: int, seq_len: int, rank: int, bias: bool = False):
+        super().__init__()
+        if d_model % n_heads:
+            raise ValueError(f"d_model must be a multiple of n_heads; got {d_model} and {n_heads}")
+        if not 1 <= rank <= seq_len:
+            raise ValueError(f"rank must lie between 1 and seq_len = {seq_len}; got {rank}")
+        self.n_heads, self.seq_len = n_heads, seq_len
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(d_model, d_model, bias) for _ in range(4))
+        self.mix_keys = nn.Parameter(torch.randn(rank, seq_len) / math.sqrt(seq_len))
+        self.mix_values = nn.Parameter(torch.randn(rank, seq_len) / math.sqrt(seq_len))
+
+    def forward(self, x: Tensor, causal: bool = False) -> Tensor:
+        """x (batch, n, d_model) with n at most seq_len -> (batch, n, d_model)."""
+        if causal:
+            raise ValueError("causal must be False: each mixture of keys contains the future")
+        n = x.shape[1]
+        if n > self.seq_len:
+            raise ValueError(f"x must have at most seq_len = {self.seq_len} rows; got {n}")
+        q, k, v = (rearrange(proj(x), "b n (h d) -> b h n d", h=self.n_heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
+        heads = scaled_dot_product_attention(q, self.mix_keys[:, :n] @ k, self.mix_values[:, :n] @ v)
+        return self.out_proj(rearrange(heads, "b h n d -> b n (h d)"))
+
+
+def _checked_map(name, normalise):
+    phi = feature_map(name)
+    if normalise and name == "identity":
+        raise ValueError('feature_map must give features of at least 0 when normalise=True; "identity" does not')
+    return phi
+
+
+def _read_state(state, k, v):
+    b, h, _, m = k.shape
+    if state is None:
+        return k.new_zeros(b, h, m, v.shape[-1]), k.new_zeros(b, h, m)
+    s, z = state
+    if s.shape != (b, h, m, v.shape[-1]) or z.shape != (b, h, m):
+        raise ValueError(f"state must be tensors of shapes {(b, h, m, v.shape[-1])} and {(b, h, m)}; "
+                         f"got {tuple(s.shape)} and {tuple(z.shape)}")
+    return s.to(k.dtype), z.to(k.dtype)
