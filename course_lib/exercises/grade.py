@@ -276,7 +276,7 @@ def flag_copies(marks: list[Mark]) -> None:
     same: dict[tuple[str, str], list[Mark]] = {}
     references = {}
     for mark in marks:
-        if mark.kind != "write" or mark.verdict.status == NOT_ATTEMPTED or not mark.source.strip():
+        if mark.kind != "write" or mark.verdict.status == NOT_ATTEMPTED or not 0 < len(mark.source) <= marking.LONGEST:
             continue
         same.setdefault((mark.exercise, skeleton(mark.source, mark.language)), []).append(mark)
         if mark.exercise not in references:

@@ -15,6 +15,7 @@ from .declare import Exercise, _registry, find, load_chapter, load_file
 from .sandbox import COURSE, HERE, PACKAGE, Sandbox, SandboxError
 from .verdict import NOT_RUN, WRONG, Verdict
 
+LONGEST = 30_000                        # characters of a cell; reading a longer one could be made to take minutes
 _own = threading.local()                # one sandbox a thread
 _judging = threading.Lock()             # references run in this process, and torch's generator is one for all threads
 _oracles: dict[tuple[str, int], core.Oracle] = {}
@@ -55,19 +56,20 @@ def close_sandbox() -> None:
 
 def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdict:
     """The verdict on one cell; the code runs in the sandbox, everything else here."""
-    if len(source) > 200_000:
-        return _wrong(exercise, "The cell is longer than 200,000 characters.")
+    if len(source) > LONGEST:
+        return _wrong(exercise, f"The cell is longer than {LONGEST:,} characters.")
     try:
         with _judging:
             early = core.screen(exercise, source)
     except (RecursionError, MemoryError):
         return _wrong(exercise, "The cell is nested too deeply to be read.")
     if early:
-        return early
+        return _clipped(early)
     with _judging:
         cases = core.draw(exercise, seed)
         request = core.request(exercise, cases, seed)
-    request.limit = 2 * request.limit + 3        # a busy marking machine must not fail what passes in the notebook
+    # a busy marking machine must not fail what passes in the notebook
+    request.limit = min(2 * request.limit + 3, request.limit + 10)
     reply = sandbox.run(request, source, exercise.forbid)
     if reply.run is None:
         verdict = _wrong(exercise, f"{reply.trouble[:1].upper()}{reply.trouble[1:]}.")
@@ -84,6 +86,14 @@ def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdic
             return _wrong(exercise, f"What came back has no form that an answer can have ({type(error).__name__}).")
     if verdict.status == NOT_RUN and not (exercise.language == "cuda" and _no_engine()):
         return _wrong(exercise, "The run says that something is missing on this machine, and nothing is.")
+    return _clipped(verdict)
+
+
+def _clipped(verdict: Verdict) -> Verdict:
+    """A verdict quotes what came from elsewhere: no more of it than a person reads."""
+    verdict.headline = verdict.headline[:2000]
+    verdict.details = [(label[:200], text[:4000]) for label, text in verdict.details[:20]]
+    verdict.picture = None
     return verdict
 
 

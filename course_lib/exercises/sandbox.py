@@ -217,7 +217,7 @@ class Sandbox:
 
     def run(self, request: Request, source: str, forbid=(), limits: Limits | None = None) -> Reply:
         """Run a student's source on the request's inputs. Never raises for anything the student did."""
-        limits = limits or Limits(seconds=1.5 * request.limit + 4, cpu=int(1.5 * request.limit) + 4)
+        limits = limits or Limits(seconds=request.limit + 5, cpu=int(request.limit) + 5)
         task = {"request": {f.name: getattr(request, f.name) for f in fields(request)}, "source": source,
                 "forbid": list(forbid), "limit": limits.reply_bytes}
         message = wire.pack(task)
