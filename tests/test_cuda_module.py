@@ -218,6 +218,21 @@ def test_globals_are_one_set_in_every_build(mod):
         mod.globals["filter"] = [1.0] * 4
 
 
+def test_modules_of_the_same_text_have_globals_of_their_own():
+    source = "__device__ int counter = 7;\n__global__ void count(int* x) { x[0] = ++counter; }\n"
+    first, second = cuda.compile(source), cuda.compile(source)
+    x = torch.zeros(1, dtype=torch.int32)
+    for mod, wanted in [(first, 8), (first, 9), (second, 8), (first, 10), (second, 9)]:
+        mod.count[1, 1](x)
+        assert x.item() == wanted == mod.globals["counter"].item()
+    with cuda.sanitize():
+        second.count[1, 1](x)
+        assert x.item() == 10
+        cuda.compile(source).count[1, 1](x)
+        assert x.item() == 8
+    assert first.globals["counter"].item() == 10
+
+
 def test_files_beside_the_source_are_rewritten(tmp_path):
     (tmp_path / "parts").mkdir()
     (tmp_path / "parts" / "tile.cuh").write_text(

@@ -4,6 +4,7 @@ A module is built twice at most for the CPU, plain and traced, and once for the 
 """
 import ctypes
 import re
+import weakref
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,14 +28,42 @@ class Entry:
     library: ctypes.CDLL
 
 
-@dataclass
+@dataclass(eq=False)
 class Library:
-    """A loaded build: its entries by (kernel, template arguments), its constants, its globals."""
+    """A loaded build: its entries by (kernel, template arguments), its constants, its globals.
+
+    Modules of the same text share one library in memory, but each has values of its own for the globals.
+    """
     path: Path
     handle: ctypes.CDLL
     entries: dict[tuple[KernelText, str], Entry]
     constants: dict[str, int | float | bool]
     symbols: dict[str, signature.TableRow]
+    values: dict[str, bytes]     # of the globals, while another module's are in memory
+
+    def snapshot(self) -> dict[str, bytes]:
+        """What the globals hold now for this module."""
+        if _in_memory.get(self.path) is not self:
+            return self.values
+        return {name: ctypes.string_at(row.address, row.bytes) for name, row in self.symbols.items()}
+
+    def hold(self) -> None:
+        """Puts this module's values of the globals into memory."""
+        other = _in_memory.get(self.path)
+        if other is not self:
+            if other is not None:
+                other.values = other.snapshot()
+            _in_memory[self.path] = self
+            self.restore(self.values)
+
+    def restore(self, values: dict[str, bytes]) -> None:
+        for name, row in self.symbols.items():
+            if len(values.get(name, b"")) == row.bytes:
+                ctypes.memmove(row.address, values[name], row.bytes)
+
+
+_in_memory: weakref.WeakValueDictionary[Path, Library] = weakref.WeakValueDictionary()
+_initial: dict[Path, dict[str, bytes]] = {}
 
 
 class Module:
@@ -87,6 +116,7 @@ class Module:
 
     def _current(self) -> Library:
         self._last = self._last or next(iter(self._libraries.values()))
+        self._last.hold()
         return self._last
 
     def _wanted(self, kernel: KernelText | None, instance: str) -> list[tuple[KernelText, str]]:
@@ -115,11 +145,10 @@ class Module:
 
     def _continue_in(self, library: Library) -> None:
         """A module's globals are one set of variables, whichever build the next launch runs in."""
+        library.hold()
         if self._last is not None and self._last is not library:
-            for name, row in library.symbols.items():
-                before = self._last.symbols.get(name)
-                if before and before.bytes == row.bytes and not row.types.startswith("*"):
-                    ctypes.memmove(row.address, before.address, row.bytes)
+            library.restore({name: value for name, value in self._last.snapshot().items()
+                             if name in library.symbols and not library.symbols[name].types.startswith("*")})
         self._last = library
 
 
@@ -212,7 +241,7 @@ def split_instance(text: str) -> tuple[str, str]:
 
 def load_library(path: Path, wanted: list[tuple[KernelText, str]], prototype=CPU_ENTRY) -> Library:
     handle = ctypes.CDLL(str(path))
-    made = Library(path, handle, {}, {}, {})
+    made = Library(path, handle, {}, {}, {}, {})
     for row in signature.read_table(handle):
         if row.kind == "kernel":
             kernel, instance = wanted[int(row.name)]
@@ -223,6 +252,11 @@ def load_library(path: Path, wanted: list[tuple[KernelText, str]], prototype=CPU
         elif row.kind:
             made.constants[row.name] = {"int": int, "bool": bool}.get(row.kind, float)(
                 row.real if row.kind == "float" else row.whole)
+    if prototype is CPU_ENTRY and made.symbols:
+        if path not in _initial:
+            _in_memory[path] = made
+            _initial[path] = made.snapshot()
+        made.values = _initial[path]
     return made
 
 
