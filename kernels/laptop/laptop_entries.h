@@ -31,6 +31,7 @@ template <class T> constexpr char category() {
 
 template <class T> struct size { static constexpr std::size_t value = sizeof(T); };
 template <> struct size<void> { static constexpr std::size_t value = 1; };
+template <class R, class... P> struct size<R(P...)> { static constexpr std::size_t value = 1; };
 
 // "category|size|const|spelled", with "*" before it for a pointer; returns the length
 template <class T> int describe(char* to, std::size_t room) {
