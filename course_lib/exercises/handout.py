@@ -102,8 +102,8 @@ def handout(words: list[str], out: Path, cut: list[str] = ()) -> tuple[int, list
                                f"{', '.join(name for name, _ in others) or 'none'}")
         for name in modules:
             _module(name, folder, words, exercises, wanted)
-        for word in words:
-            _declarations(word, folder)
+        for word, notebook in zip(words, notebooks):
+            _declarations(word, folder, notebook)
         _rest(folder, words, modules, exercises)
         _search(folder, exercises)
         count = sum(path.is_file() for path in folder.rglob("*"))
@@ -155,15 +155,21 @@ def imports_of(tree: ast.AST, package: str = "") -> list[str]:
 
 
 def imports_of_notebook(path: Path) -> list[str]:
+    return [name for tree in trees_of_notebook(path) for name in imports_of(tree)]
+
+
+def trees_of_notebook(path: Path) -> list[ast.AST]:
+    """The syntax trees of a notebook's Python cells."""
     import nbformat
-    found = []
+    trees = []
     for cell in nbformat.read(path, as_version=4).cells:
         if cell.cell_type == "code" and not cell.source.startswith("%%"):
+            kept = [line for line in cell.source.splitlines() if not line.lstrip().startswith(("%", "!"))]
             try:
-                found += imports_of(ast.parse("\n".join(l for l in cell.source.splitlines() if not l.lstrip().startswith(("%", "!")))))
+                trees.append(ast.parse("\n".join(kept)))
             except SyntaxError:
                 continue
-    return found
+    return trees
 
 
 # --- what solves an exercise -----------------------------------------------------------------------------------------
@@ -343,24 +349,51 @@ def _rest(folder: Path, words: list[str], modules: list[str], exercises: list[Ex
 
 # --- declarations ----------------------------------------------------------------------------------------------------
 
-def _declarations(word: str, folder: Path) -> None:
+def _declarations(word: str, folder: Path, notebook: Path) -> None:
     """exercises/<word>.py: comparisons and properties as code, everything else as stored data."""
     exercises = load_chapter(word)
-    pieces = Pieces()
-    entries = []
+    pieces, entries, tables = Pieces(), [], {}
     for exercise in exercises:
-        properties = ", ".join(f"({name!r}, {pieces.expression(fn, f'exercise {exercise.id}')})" for name, fn in exercise.properties)
-        entries.append(f"    {exercise.id!r}: dict(compare={pieces.expression(exercise.compare, f'exercise {exercise.id}')},\n"
+        where = f"exercise {exercise.id}"
+        properties = ", ".join(f"({name!r}, {pieces.expression(fn, where)})" for name, fn in exercise.properties)
+        entries.append(f"    {exercise.id!r}: dict(compare={pieces.expression(exercise.compare, where)},\n"
                        f"                properties=[{properties}]),\n")
+    module = importlib.import_module(f"course_lib.exercises.{word}")
+    for name in names_imported(notebook, module.__name__):
+        value = getattr(module, name)
+        if inspect.isfunction(value) and list(inspect.get_annotations(value).values())[:1] == [int]:
+            tables[name] = tabulated(value)
+        else:
+            pieces.refer(ast.parse(name), vars(module), f"the notebook of {word}")
     text = (f'"""The exercises of chapter {CHAPTERS.index(word)}, without solutions: see sealed.py."""\nfrom pathlib import Path\n\n'
             + "".join(f"{line}\n" for line in sorted(pieces.imports))
-            + "from course_lib.exercises.compare import close, number\nfrom course_lib.exercises.sealed import open_sealed\n\n"
+            + "from course_lib.exercises.compare import close, number\n"
+            + "from course_lib.exercises.sealed import open_sealed, table\n\n"
+            + 'STORED = Path(__file__).with_suffix(".sealed")\n'
+            + "".join(f"{name} = table(STORED, {name!r})\n" for name in tables)
             + "".join(f"\n{definition}\n" for definition in pieces.definitions.values())
-            + '\nopen_sealed(Path(__file__).with_suffix(".sealed"), {\n' + "".join(entries) + "})\n")
+            + "\nopen_sealed(STORED, {\n" + "".join(entries) + "})\n")
     target = folder / "course_lib" / "exercises" / f"{word}.py"
     target.parent.mkdir(parents=True, exist_ok=True)
     target.write_text(text, encoding="utf-8")
-    write_sealed(target.with_suffix(".sealed"), exercises)
+    write_sealed(target.with_suffix(".sealed"), exercises, tables)
+
+
+def names_imported(notebook: Path, module: str) -> list[str]:
+    """What the notebook's cells import from a module."""
+    return sorted({alias.name for tree in trees_of_notebook(notebook) for node in ast.walk(tree)
+                   if isinstance(node, ast.ImportFrom) and node.module == module for alias in node.names})
+
+
+def tabulated(function) -> list:
+    """What a function of a number gives for 1, 2, 3, ..., as far as it goes. (0 may be the answer to all.)"""
+    answers = []
+    try:
+        for number in range(1, 100):
+            answers.append(function(number))
+    except (IndexError, KeyError, ValueError):
+        pass
+    return answers
 
 
 class Pieces:
