@@ -18,6 +18,7 @@ def own_cache(tmp_path, monkeypatch):
     """Kernels are built in a folder of the test's own; the runtime is the shared one."""
     runtime = build.runtime_library()
     monkeypatch.setattr(build, "runtime_library", lambda: runtime)
+    (tmp_path / "cache").mkdir()
     monkeypatch.setattr(build, "cache", lambda: tmp_path / "cache")
     return tmp_path
 

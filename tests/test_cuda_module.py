@@ -247,6 +247,9 @@ def test_files_beside_the_source_are_rewritten(tmp_path):
     assert x.tolist() == [9] * 4 and mod.kernels == ["k", "beside"] and mod.NINE == 9
     mod.beside[1, 1](x)
     assert x[0] == 7
+    (tmp_path / "tile.cu.h").write_text("// one\n__device__ float f() { return missing; }\n")
+    with pytest.raises(cuda.CompileError, match="tile.cu.h, line 2: .*missing"):
+        cuda.load(tmp_path / "main.cu")
 
 
 def test_kernels_that_a_macro_writes():

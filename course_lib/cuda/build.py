@@ -10,6 +10,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shlex
 import shutil
 import subprocess
@@ -21,6 +22,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 HEADERS = ROOT / "kernels" / "laptop"
 SHOWN_ERRORS = 3
+KEPT_BUILDS = 2000           # beyond that the oldest quarter goes
 
 PLAIN = ["-O2", "-fno-finite-loops"]
 TRACED = ["-O0", "-fsanitize=thread", "-fsanitize=integer-divide-by-zero"]
@@ -166,15 +168,19 @@ def rewritten_header(name: str, text: str) -> Path:
     return folder / name
 
 
-def library(text: str, name: str, original: str, folder: Path | None, traced: bool) -> Path:
-    """Builds rewritten source. `name` and `original` are for error messages; `folder` is where its includes are."""
+def library(text: str, name: str, original: str, folder: Path | None, traced: bool, beside: tuple[str, ...] = ()) -> Path:
+    """Builds rewritten source. `folder` is where its includes are.
+
+    `name`, `original` and the names of the files `beside` it are for error messages.
+    """
     tool = compiler()
     runtime = runtime_library()
     include = [f"-I{HEADERS}"] + ([f"-iquote{folder}"] if folder else [])
     flags = COMMON + (tool.traced() if traced else tool.plain()) + include
     made = cache() / digest(text, *flags, *tool.command, tool.version, str(runtime))
+    _prune(made)
     found = _build(made, {"kernel.cu.cpp": text}, [made / "kernel.cu.cpp"], flags, _link(tool, [str(runtime)]), tool,
-                   lambda output: CompileError(name, original, read_errors(output, name), output))
+                   lambda output: CompileError(name, original, read_errors(output, name, beside), output))
     _runtimes[found] = runtime
     return found
 
@@ -211,9 +217,17 @@ def runtime_library() -> Path:
 
 
 def _link(tool: Compiler, libraries: list[str]) -> list[str]:
-    if sys.platform == "darwin":
-        return ["-dynamiclib", *libraries]
-    return ["-shared", "-Wl,-z,defs", *libraries]
+    return (["-dynamiclib"] if sys.platform == "darwin" else ["-shared", "-Wl,-z,defs"]) + libraries
+
+
+def _prune(new: Path) -> None:
+    """Keeps the cache from growing for ever. A library that is loaded somewhere survives its file."""
+    if new.exists():
+        return
+    folders = [f for f in cache().iterdir() if not f.name.startswith("runtime-")]
+    if len(folders) > KEPT_BUILDS:
+        for old in sorted(folders, key=lambda f: f.stat().st_mtime)[:KEPT_BUILDS // 4]:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list[str], link: list[str],
@@ -225,17 +239,17 @@ def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list
             return found
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")
-        output = folder / "library.new"
+        output, final = folder / "library.new", folder / f"kernel-{secrets.token_hex(8)}.so"
+        if sys.platform == "darwin":
+            link = [*link, f"-Wl,-install_name,{final}"]
         _clear(folder, output)
         (folder / "build.ninja").write_text(_rules(sources, output, flags, link, tool))
         run = subprocess.run([ninja(), "-C", str(folder), "--quiet"], capture_output=True, text=True, errors="replace",
                              env=os.environ | {"LC_ALL": "C"})
         if run.returncode:
             raise failed(run.stdout + run.stderr)
-        included = _depended_on(folder)
-        final = folder / f"kernel-{digest(output.read_bytes())}.so"
         output.replace(final)
-        found = {"library": final.name, "included": {str(p): digest(p.read_bytes()) for p in included}}
+        found = {"library": final.name, "included": {str(p): digest(p.read_bytes()) for p in _depended_on(folder)}}
         record.with_suffix(".new").write_text(json.dumps(found))
         record.with_suffix(".new").replace(record)
         return final
@@ -309,8 +323,11 @@ CLEARER = [
 ]
 
 
-def read_errors(output: str, name: str) -> list[tuple[int, str]]:
-    """(line of the source, message) for each error in a compiler's output; line 0 where none is in the source."""
+def read_errors(output: str, name: str, beside: tuple[str, ...] = ()) -> list[tuple[int, str]]:
+    """(line of the source, message) for each error in a compiler's output; line 0 where none is in the source.
+
+    An error in a file `beside` the source names that file and its line in the message.
+    """
     found: list[tuple[int, str]] = []
     pending = 0              # a line of the source that the compiler names before an error in a header
     elsewhere = None         # an error in a header, waiting for such a line
@@ -335,6 +352,8 @@ def read_errors(output: str, name: str) -> list[tuple[int, str]]:
             message = _clearer(match["message"])
             if ours:
                 found.append((line, message))
+            elif match["file"] in beside:
+                found.append((0, f"{match['file']}, line {line}: {message}"))
             elif pending:
                 found.append((pending, message))
             else:

@@ -131,7 +131,8 @@ class Module:
         if key not in self._libraries:
             text = f'#include <host_launch.h>\n#include <laptop_entries.h>\n#line 1 "{self.name}"\n{rewritten(self._files, self._folder)}'
             text += signature.table(self._files, wanted, _cpu_entry)
-            made = build.library(text, self.name, self.source, self._folder, traced)
+            beside = tuple(f.path.name for f in self._files[1:])
+            made = build.library(text, self.name, self.source, self._folder, traced, beside)
             self._libraries[key] = load_library(made, wanted)
         return self._libraries[key]
 
@@ -416,7 +417,8 @@ def load(word: str | Path) -> Module:
         raise FileNotFoundError(f"there is no {path.name}; `load` knows: {there}")
     path = path.resolve()
     text = path.read_text(encoding="utf-8-sig", errors="replace")
-    if path not in _loaded or _loaded[path].source != text:
+    known = _loaded.get(path)
+    if known is None or [f.text for f in files_of(text, path.parent)] != [f.text for f in known._files]:
         _loaded[path] = Module(text, path.name, path)
     return _loaded[path]
 
