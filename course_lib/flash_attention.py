@@ -164,21 +164,20 @@ def check_inputs(q, k, v, scale, key_bias) -> float:
         if not x.is_floating_point():
             raise ValueError(f"{name} must be a floating-point tensor; got {x.dtype}")
         if x.dtype != q.dtype or x.device != q.device:
-            raise ValueError(f"q, k and v must agree in dtype and device; q is {q.dtype} on {q.device}, "
-                             f"{name} is {x.dtype} on {x.device}")
-    if k.shape[0] != q.shape[0] or v.shape[0] != q.shape[0]:
-        raise ValueError("q, k and v must have one batch size; "
-                         f"got {q.shape[0]}, {k.shape[0]} and {v.shape[0]}")
+            raise ValueError(f"{name} must have the dtype and device of q, {q.dtype} on {q.device}; "
+                             f"got {x.dtype} on {x.device}")
+        if x.shape[0] != q.shape[0]:
+            raise ValueError(f"{name} must have the batch size of q, {q.shape[0]}; got {x.shape[0]}")
     if k.shape[1:3] != v.shape[1:3]:
-        raise ValueError("k and v must agree in heads and length; "
-                         f"got {tuple(k.shape[1:3])} and {tuple(v.shape[1:3])}")
+        raise ValueError(f"v must have the heads and length of k, {tuple(k.shape[1:3])}; "
+                         f"got {tuple(v.shape[1:3])}")
     if k.shape[1] == 0 or q.shape[1] % k.shape[1]:
-        raise ValueError("the heads of q must be a multiple of those of k; "
-                         f"got {q.shape[1]} and {k.shape[1]}")
-    if q.shape[3] != k.shape[3] or q.shape[3] == 0:
-        raise ValueError(f"q and k must have one width, at least 1; got {q.shape[3]} and {k.shape[3]}")
-    if v.shape[3] == 0:
-        raise ValueError("v must have a width of at least 1; got 0")
+        raise ValueError(f"n_heads must be a multiple of n_kv_heads; got {q.shape[1]} and {k.shape[1]}")
+    if k.shape[3] != q.shape[3]:
+        raise ValueError(f"k must be as wide as q, {q.shape[3]}; got {k.shape[3]}")
+    for name, x in (("q", q), ("v", v)):
+        if x.shape[3] == 0:
+            raise ValueError(f"{name} must have a width of at least 1; got 0")
     if key_bias is not None:
         is_float = isinstance(key_bias, Tensor) and key_bias.is_floating_point()
         if not is_float or key_bias.device != k.device:

@@ -1,6 +1,7 @@
 """FlashAttention against a plain oracle in float64: tile mirror, counts, kernels and operator."""
 import math
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -161,12 +162,12 @@ def test_causal_traffic_counts_visited_tiles_only():
 @pytest.mark.parametrize("change, words", [
     (dict(q=torch.zeros(2, 3, 4)), "q must have shape"), (dict(k=[1]), "k must be a tensor"),
     (dict(v=torch.zeros(1, 1, 7, 8, dtype=torch.int64)), "v must be a floating-point"),
-    (dict(k=torch.zeros(1, 1, 7, 8).half()), "agree in dtype"),
-    (dict(k=torch.zeros(2, 1, 7, 8)), "one batch size"),
-    (dict(v=torch.zeros(1, 1, 6, 8)), "agree in heads and length"),
-    (dict(k=torch.zeros(1, 1, 7, 6)), "one width"),
+    (dict(k=torch.zeros(1, 1, 7, 8).half()), "k must have the dtype"),
+    (dict(k=torch.zeros(2, 1, 7, 8)), "k must have the batch size"),
+    (dict(v=torch.zeros(1, 1, 6, 8)), "v must have the heads and length"),
+    (dict(k=torch.zeros(1, 1, 7, 6)), "k must be as wide as q"),
     (dict(q=torch.zeros(1, 3, 5, 8), k=torch.zeros(1, 2, 7, 8), v=torch.zeros(1, 2, 7, 8)),
-     "must be a multiple"),
+     "n_heads must be a multiple"),
     (dict(key_bias=torch.zeros(6)), "key_bias must broadcast"),
     (dict(scale=math.nan), "scale must be a finite"),
 ])
@@ -403,3 +404,48 @@ def test_the_header_quotes_what_is_counted():
         launches = launches_of(lambda: fa.forward_kernel(q, k, v, rung=int(rung)))
         wavefronts = total(launches, lambda x: x.shared_load.wavefronts + x.shared_store.wavefronts)
         assert [int(x.replace(",", "")) for x in quoted] == [asked(launches), wavefronts, excess(launches)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file, rung, change", [
+    ("flash_attention", 2, ("const float m_new = fmaxf(m, s);", "const float m_new = s;")),
+    ("flash_attention", 2, ("expf(m - finite(m_new));       //", "1.0f;       //")),
+    ("flash_attention", 3, ("        __syncthreads();                                    // the last", "        // the last")),
+    ("flash_attention", 3, ("        __syncthreads();                                    // the new", "        // the new")),
+    ("flash_attention", 3, ("k0 + row < n_k && c < d ?", "c < d ?")),
+    ("flash_attention", 3, ("            __syncwarp();\n", "")),
+    ("flash_attention", 4, ("o[r][b] = shrink * o[r][b] + sum;", "o[r][b] += sum;")),
+    ("flash_attention", 4, ("key_bias && key < n_k ? key_bias", "key_bias ? key_bias")),
+    ("flash_attention", 5, ("        __syncthreads();                                    // all have", "        // all have")),
+    ("flash_attention", 5, ("expf(m[r] - finite(top))", "expf(m[r] - top)")),
+    ("flash_attention", 6, ("keys_seen(q0 + first_row + 31,", "keys_seen(q0 + first_row,")),
+    ("flash_attention", 6, ("keys_seen(min(q0 + TILE_Q, n_q) - 1,", "keys_seen(q0,")),
+    ("flash_attention", 6, ("if (tx == 0 && i < n_q) lse", "if (tx == 0) lse")),
+    ("flash_backward", 6, ("max(0, k0 + n_q - n_k)", "k0")),
+    ("flash_backward", 6, ("p * (dp[r][j] - row_delta)", "p * dp[r][j]")),
+    ("flash_backward", 6, ("add_scaled(dk_sum[j][b], scale * ds,", "add_scaled(dk_sum[j][b], ds,")),
+    ("flash_backward", 6, ("for (int i = 0; i < B; i++) bias_sum", "for (int i = 1; i < B; i++) bias_sum")),
+    ("flash_backward", 6, ("const int end = keys_seen(min(q0 + B, n_q) - 1,", "const int end = keys_seen(q0,")),
+])
+def test_a_changed_kernel_is_caught(file, rung, change, tmp_path, monkeypatch):
+    """Each line above breaks a kernel a little; the values or the sanitizer must show it."""
+    text = (KERNELS / f"{file}.cu").read_text()
+    assert change[0] in text
+    shutil.copy(KERNELS / "flash_tiles.cuh", tmp_path)
+    (tmp_path / f"{file}.cu").write_text(text.replace(*change))
+    whole, broken = fa.kernels, cuda.compile(tmp_path / f"{file}.cu")
+    monkeypatch.setattr(fa, "kernels", lambda name: broken if name == file else whole(name))
+    for n_q, n_k in ((63, 33), (33, 63)):
+        q, k, v = random_inputs(13, 1, 2, 1, n_q, n_k, 20, 25, dtype=torch.float32)
+        bias = torch.randn(1, 1, n_k)
+        want, lse = fa.flash_forward_tiles(q, k, v, True, None, bias)
+        exact = fa.flash_backward_tiles(q, k, v, want, lse, torch.ones_like(want), True, None, bias)
+        try:
+            with cuda.sanitize():
+                got = fa.forward_kernel(q, k, v, True, None, bias, rung=rung)
+                grads = fa.backward_kernels(torch.ones_like(want), q, k, v, want, lse, True, None, bias)
+        except cuda.KernelError:
+            return
+        if not all(torch.allclose(a, b, atol=1e-4) for a, b in zip((*got, *grads), (want, lse, *exact))):
+            return
+    pytest.fail("the change was not noticed")
