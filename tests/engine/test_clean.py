@@ -1153,6 +1153,21 @@ def test_right_as_a_plain_run(name):
     check(run)
 
 
+COUNTS = ("global_load", "global_store", "shared_load", "shared_store", "atomics", "barriers")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_counts_do_not_depend_on_the_order_of_threads(name):
+    counts = []
+    for order in ({"order": "forward"}, {"order": "reverse"}, {"order": "seeded", "seed": 7}):
+        run = CASES[name]()
+        with cuda.profile(**order) as report:
+            compiled(SOURCE)[run.kernel][run.grid, run.block, run.shared](*run.args)
+        check(run)
+        counts.append([getattr(report.launches[0], what) for what in COUNTS])
+    assert counts[0] == counts[1] == counts[2]
+
+
 def check(run: Run) -> None:
     for position, want in run.want.items():
         got = run.args[position]

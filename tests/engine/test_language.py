@@ -516,7 +516,6 @@ UNSUPPORTED = {
                                       "dynamic parallelism"),
     "textures": ("__global__ void k(cudaTextureObject_t t, float* y) { y[0] = tex2D<float>(t, 0, 0); }", "texture"),
     "clusters": ("__global__ void __cluster_dims__(2, 1, 1) k(float* y) { y[0] = 0; }", "cluster"),
-    "cuBLAS": ("#include <cublas_v2.h>\n__global__ void k(float* y) { y[0] = 0; }", "cublas"),
     "cuRAND": ("#include <curand_kernel.h>\n__global__ void k(float* y) { y[0] = 0; }", "curand"),
     "cuda::pipeline": ("#include <cuda/pipeline>\n__global__ void k(float* y) { y[0] = 0; }", "cuda::pipeline"),
     "a header that does not exist": ("#include <nothing_of_the_sort.h>\n__global__ void k(float* y) { y[0] = 0; }", "nothing_of_the_sort.h"),
@@ -529,6 +528,15 @@ UNSUPPORTED = {
     "a kernel called as a function": ("__global__ void a(int* y) { y[0] = 1; }\nvoid f(int* y) { a(y); }", "<<<"),
     "initialised shared memory": ("__global__ void k(int* y) { __shared__ int s = 3; y[0] = s; }", "__shared__"),
 }
+
+
+def test_host_code_of_a_library_is_left_out():
+    """Published files call cuBLAS or torch around their kernels; the kernels are what is wanted."""
+    mod = cuda.compile("#include <cublas_v2.h>\n#include <torch/extension.h>\n__global__ void k(float* y) { y[0] = 2; }\n"
+                       "void product(cublasHandle_t handle) { cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N); }\n")
+    y = torch.zeros(1)
+    mod.k[1, 1](y)
+    assert y.item() == 2
 
 
 @pytest.mark.parametrize("name", UNSUPPORTED)
