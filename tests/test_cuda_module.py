@@ -61,7 +61,12 @@ __global__ void twice(float* x, int n) { x[n] *= 4; }
 #ifdef NEVER
 __global__ void absent(float* x) { undeclared(x); }
 #endif
-void from_host(float* x) { inner::deep<<<1, 1>>>(x); }
+cudaError_t from_host(float* x, const float* y, int n, float scale) {
+    dim3 block(32);
+    add<<<(n + block.x - 1) / block.x, block>>>(x, y, x, n);
+    fill<float, 4><<<1, n < 4 ? n : 4>>>(x, scale, n);
+    return cudaGetLastError();
+}
 """
 
 
@@ -199,6 +204,16 @@ def test_namespaces_overloads_and_conditionals(mod):
     assert x.tolist() == [6, 4]
     with pytest.raises(cuda.ArgumentError, match="behind an #if"):
         mod.absent[1, 1](x)
+
+
+def test_launches_from_host_code(mod):
+    x = torch.arange(40.0)
+    mod.host("from_host")(x, torch.ones(40), 40, 0.5)
+    assert x.tolist() == [0.5] * 4 + list(range(5, 41))
+    with pytest.raises(cuda.ArgumentError, match="no host function `nothing`; it has: from_host"):
+        mod.host("nothing")
+    with pytest.raises(cuda.ArgumentError, match="`scale` is missing"):
+        mod.host("from_host")(x, x, 40)
 
 
 def test_globals_are_one_set_in_every_build(mod):

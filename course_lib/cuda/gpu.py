@@ -69,12 +69,17 @@ PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_uint), ctypes
                              ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int)
 
 
+def cells(values: list) -> list:
+    """Each argument in memory of its own: the bytes of a value, the address of a tensor's data."""
+    return [ctypes.create_string_buffer(v, len(v)) if isinstance(v, bytes)
+            else ctypes.c_void_p(v.data_ptr() if v is not None and v.numel() else None) for v in values]
+
+
 def run(entry, kernel: str, grid, block, shared_bytes: int, values: list, device: torch.device) -> None:
     """Launches on the current torch stream. Errors of the launch are raised here, errors of the kernel later, by torch."""
     from .report import KernelError
-    cells = [ctypes.create_string_buffer(v, len(v)) if isinstance(v, bytes)
-             else ctypes.c_void_p(v.data_ptr() if v is not None and v.numel() else None) for v in values]
-    arguments = (ctypes.c_void_p * max(len(cells), 1))(*(ctypes.addressof(c) for c in cells))
+    arguments_in_c = cells(values)
+    arguments = (ctypes.c_void_p * max(len(values), 1))(*(ctypes.addressof(c) for c in arguments_in_c))
     stream = torch.cuda.current_stream(device).cuda_stream
     index = device.index if device.index is not None else torch.cuda.current_device()
     with torch.cuda.device(index):

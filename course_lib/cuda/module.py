@@ -104,6 +104,24 @@ class Module:
             raise KeyError(f"{self.name} has no kernel `{name}`; its kernels: {', '.join(self.kernels)}")
         return Kernel(self, name, arguments)
 
+    def host(self, name: str):
+        """A host function of the file, to be called with CPU tensors; its `<<<>>>` launches run plain."""
+        found = [f for file in self._files for f in signature.hosts(file) if name in (f.name, f.function.name)]
+        if not found:
+            there = ", ".join(f.name for file in self._files for f in signature.hosts(file))
+            raise ArgumentError(f"{self.name} has no host function `{name}`; it has: {there or 'none'}")
+        library = self._build(("host", name), [(found[0], "")], False, _host_entry)
+        entry = next(iter(library.entries.values()))
+
+        def call(*arguments, **named) -> None:
+            values = signature.bind(name, entry.parameters, arguments, named)
+            if any(isinstance(v, torch.Tensor) and v.is_cuda for v in values):
+                raise ArgumentError(f"{name}: host functions take CPU tensors")
+            cells = gpu.cells(values)
+            self._continue_in(library)
+            entry.call((ctypes.c_void_p * max(len(cells), 1))(*(ctypes.addressof(c) for c in cells)))
+        return call
+
     def __dir__(self):
         return [*super().__dir__(), *self.kernels, *self.constants]
 
@@ -128,9 +146,12 @@ class Module:
     def _library(self, traced: bool, kernel: KernelText | None = None, instance: str = "") -> Library:
         wanted = self._wanted(kernel, instance)
         key = ("traced" if traced else "plain", kernel if instance else None, instance)
+        return self._build(key, wanted, traced, _cpu_entry)
+
+    def _build(self, key: tuple, wanted: list[tuple[KernelText, str]], traced: bool, entry) -> Library:
         if key not in self._libraries:
-            text = f'#include <host_launch.h>\n#include <laptop_entries.h>\n#line 1 "{self.name}"\n{rewritten(self._files, self._folder)}'
-            text += signature.table(self._files, wanted, _cpu_entry)
+            text = (f'#include <host_launch.h>\n#include <laptop_entries.h>\n#line 1 "{self.name}"\n'
+                    + rewritten(self._files, self._folder) + signature.table(self._files, wanted, entry))
             beside = tuple(f.path.name for f in self._files[1:])
             made = build.library(text, self.name, self.source, self._folder, traced, beside)
             self._libraries[key] = load_library(made, wanted)
@@ -263,6 +284,10 @@ def load_library(path: Path, wanted: list[tuple[KernelText, str]], prototype=CPU
 
 def _cpu_entry(number: int, address: str) -> str:
     return f"LAPTOP_EXPORT void laptop_entry_{number}(void** args) {{ laptop::call({address}, args); }}\n"
+
+
+def _host_entry(number: int, address: str) -> str:
+    return f"LAPTOP_EXPORT void laptop_entry_{number}(void** args) {{ laptop::call_host({address}, args); }}\n"
 
 
 class Kernel:

@@ -49,24 +49,29 @@ class Parameter:
 
 
 def kernels(source: Outline) -> list[KernelText]:
-    found = []
-    for function in source.functions:
-        if "__global__" not in function.qualifiers or function.member:
-            continue
-        if function.template and function.template[1] == function.template[0] + 1:
-            continue                            # template <>: a specialisation of a kernel already found
-        names, types = _parameters(source, function)
-        template = ()
-        if function.template:
-            first, last = function.template
-            template = tuple(source.source(a, b - 1) for a, b in split_commas(source.tokens, first + 1, last))
-        bounds = ""
-        if function.bounds:
-            first, last = function.bounds
-            bounds = source.source(*_inclusive(split_commas(source.tokens, first + 1, last)[0]))
-        name = f"{function.namespace}::{function.name}" if function.namespace else function.name
-        found.append(KernelText(name, names, types, template, bounds, function.conditions, function))
+    """The kernels of a file, in order."""
+    found = [_kernel_text(source, f) for f in source.functions if "__global__" in f.qualifiers and not f.member
+             and not (f.template and f.template[1] == f.template[0] + 1)]     # template <>: a specialisation
     return found + _from_macros(source)
+
+
+def hosts(source: Outline) -> list[KernelText]:
+    """The host functions of a file that could be called: no templates, no members."""
+    return [_kernel_text(source, f) for f in source.functions if not f.qualifiers and not f.member and not f.template]
+
+
+def _kernel_text(source: Outline, function: Function) -> KernelText:
+    names, types = _parameters(source, function)
+    template, bounds = (), ""
+    if function.template:
+        first, last = function.template
+        template = tuple(source.source(a, b - 1) for a, b in split_commas(source.tokens, first + 1, last))
+    if function.bounds:
+        first, last = function.bounds
+        begin, end = split_commas(source.tokens, first + 1, last)[0]
+        bounds = source.source(begin, end - 1)
+    name = f"{function.namespace}::{function.name}" if function.namespace else function.name
+    return KernelText(name, names, types, template, bounds, function.conditions, function)
 
 
 def _from_macros(source: Outline) -> list[KernelText]:
@@ -90,10 +95,6 @@ def _from_macros(source: Outline) -> list[KernelText]:
             for kernel in kernels(outline(f"namespace {space} {{ {body} }}" if space else body)):
                 found.append(replace(kernel, conditions=source.conditions[i]))
     return found
-
-
-def _inclusive(piece: tuple[int, int]) -> tuple[int, int]:
-    return piece[0], piece[1] - 1
 
 
 def _parameters(source: Outline, function: Function) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -48,7 +48,7 @@ template <class... P> const char* text() {
     ((used += static_cast<std::size_t>(describe<P>(all + used, sizeof(all) - used))), ...);
     return used < sizeof(all) ? all : "";
 }
-template <class... P> constexpr auto types(void (*)(P...)) { return &text<P...>; }
+template <class R, class... P> constexpr auto types(R (*)(P...)) { return &text<P...>; }
 
 template <class V> Row constant(const char* name, V value) {
     Row r = {"", name, nullptr, nullptr, 0, 0.0, nullptr, 0};
