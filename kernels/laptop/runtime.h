@@ -36,7 +36,10 @@ void free_stack(const Stack&);
 void* fiber_start(const Stack&, void (*run)());      // the stack pointer to switch to
 void enter_fiber(void** save, void* fiber, const Stack&);
 void leave_fiber(void** save, void* scheduler);
-void fiber_entered();            // first call on a new fiber
+void fiber_entered();                                // first call on a new fiber
+void stack_abandoned(const Stack&);                  // its frames are gone
+void about_to_jump_out();                            // around the jump from an error to the launch
+void jumped_out();
 
 // ------------------------------------------------------------------ threads, warps, blocks
 enum class State : uint8_t { READY, FULL, BARRIER, EXCHANGE, CONVERGE, GRID, DONE };

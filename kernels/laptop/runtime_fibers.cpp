@@ -9,6 +9,7 @@
 #include "runtime.h"
 
 #if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 #if !defined(MAP_ANONYMOUS)
@@ -144,9 +145,28 @@ void leave_fiber(void** save, void* scheduler) {
 #endif
 }
 
+// For a runtime that is itself built with AddressSanitizer: it must know whose stack this is, and that the
+// frames of an abandoned fiber, or those jumped over on the way out, are gone. Otherwise nothing.
 void fiber_entered() {
 #if defined(__SANITIZE_ADDRESS__)
     __sanitizer_finish_switch_fiber(nullptr, &main_low, &main_bytes);
+#endif
+}
+void stack_abandoned(const Stack& stack) {
+#if defined(__SANITIZE_ADDRESS__)
+    __asan_unpoison_memory_region(stack.low, STACK_BYTES);
+#endif
+    (void)stack;
+}
+void about_to_jump_out() {
+#if defined(__SANITIZE_ADDRESS__)
+    if (current) __sanitizer_start_switch_fiber(nullptr, main_low, main_bytes);
+#endif
+}
+void jumped_out() {
+#if defined(__SANITIZE_ADDRESS__)
+    if (current) __sanitizer_finish_switch_fiber(nullptr, nullptr, nullptr);
+    if (main_low) __asan_unpoison_memory_region(main_low, (char*)__builtin_frame_address(0) - (char*)main_low);
 #endif
 }
 }  // namespace laptop

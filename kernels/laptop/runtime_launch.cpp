@@ -179,6 +179,8 @@ static Result* run_once(const laptop_launch& l) {
             } catch (const std::bad_alloc&) {
                 run->error = bad_launch("out of memory", 0);
             }
+        } else {
+            jumped_out();
         }
         current = nullptr;
     }

@@ -109,7 +109,7 @@ const Exchange& warp_exchange(unsigned mask, const void* value, unsigned bytes, 
     Warp& w = *t->warp;
     release(t);
     Rendezvous& r = meeting_for(w, mask, operation, t->lane);
-    memcpy(r.data.slot[t->lane], value, bytes);
+    if (bytes) memcpy(r.data.slot[t->lane], value, bytes);
     r.data.present |= 1u << t->lane;
     r.orders_memory |= orders_memory;
     t->site = site;
@@ -375,6 +375,7 @@ static void start_block(Block& b, uint64_t linear) {
                 spare_stacks.pop_back();
             }
         }
+        stack_abandoned(t.stack);
         t.sp = fiber_start(t.stack, fiber_body);
         t.depth = 0;
         t.last_pc = 0;

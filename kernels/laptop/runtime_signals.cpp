@@ -4,6 +4,7 @@
 #include <setjmp.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <ucontext.h>
 
 #include "runtime.h"
 #include "runtime_signals.h"
@@ -19,7 +20,10 @@ static stack_t old_stack;
 static char* handler_stack = nullptr;
 constexpr size_t HANDLER_STACK = 64 << 10;
 
-void escape() { siglongjmp(way_out, 1); }
+void escape() {
+    about_to_jump_out();
+    siglongjmp(way_out, 1);
+}
 
 bool was_interrupted() { return interrupted; }
 void check_interrupt() {
@@ -41,7 +45,21 @@ static void on_interrupt(int signal) {
     if (current && !busy) escape();                      // in the student's code: a loop may never look
 }
 
-static void on_crash(int signal, siginfo_t* info, void*) {
+static uintptr_t program_counter(void* context) {
+#if defined(__APPLE__) && defined(__aarch64__)
+    return ((ucontext_t*)context)->uc_mcontext->__ss.__pc;
+#elif defined(__APPLE__)
+    return ((ucontext_t*)context)->uc_mcontext->__ss.__rip;
+#elif defined(__x86_64__)
+    return (uintptr_t)((ucontext_t*)context)->uc_mcontext.gregs[REG_RIP];
+#elif defined(__aarch64__)
+    return ((ucontext_t*)context)->uc_mcontext.pc;
+#else
+    return 0;
+#endif
+}
+
+static void on_crash(int signal, siginfo_t* info, void* context) {
     if (!current || !pthread_equal(pthread_self(), runner)) {
         for (int i = 0; i < 5; ++i) {
             if (CAUGHT[i] == signal) sigaction(signal, &old_action[i], nullptr);     // it happens again, there
@@ -50,9 +68,15 @@ static void on_crash(int signal, siginfo_t* info, void*) {
     }
     uintptr_t address = (uintptr_t)info->si_addr, low = (uintptr_t)current->stack.low;
     bool overflow = address + GUARD_BYTES >= low && address < low + 4096;
-    laptop_error e = make_error(signal == SIGFPE ? "division by zero" : overflow ? "stack overflow" : "out of bounds",
-                                "signal", nullptr, 0);
+    const char* kind = signal == SIGFPE ? "division by zero" : signal == SIGILL ? "assertion"
+                       : overflow ? "stack overflow" : "out of bounds";
+    laptop_error e = make_error(kind, signal == SIGILL ? "trap" : "signal", nullptr, 0);
+    if (signal == SIGILL) e.detail = "an instruction that does not exist";
     e.offset = (int64_t)address;
+    e.who.pc = code_offset((void*)program_counter(context));
+    if (e.who.pc) ++e.who.pc;                            // pcs are return addresses: one past what did it
+    uint32_t depth = current->depth < 64 ? current->depth : 64;
+    if (!e.who.pc && depth) e.who.pc = code_offset(current->returns[depth - 1]);
     run->error = e;
     pending = false;
     escape();
