@@ -32,6 +32,24 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tensor | No
     return _run(q, k, v, beta, decay, form, chunk_size, state, return_state)
 
 
+def delta_rule_kernel(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tensor | None = None, state: Tensor | None = None,
+                      return_state: bool = False):
+    """`delta_rule` by kernels/linear_attention.cu, float32: the recurrence, its state in shared memory."""
+    _check(q, k, v, beta, decay, "recurrent", 1, state)
+    (b, h, n, d), d_v = q.shape, v.shape[-1]
+    need = 4 * (d * d_v + 2 * d + 2)
+    check_for_kernel(q, k, v, need)
+    decay = torch.ones_like(beta) if decay is None else decay
+    carried = q.new_zeros(b, h, d, d_v) if state is None else state.float().contiguous().clone()
+    out = v.new_zeros(b, h, n, d_v)
+    if out.numel() and d:
+        from course_lib import cuda
+
+        arrays = [x.float().contiguous() for x in (q, k, v, beta, decay)]
+        cuda.load("linear_attention").delta_rule[b * h, 128, need](*arrays, carried, out, n, d, d_v)
+    return (out, carried) if return_state else out
+
+
 def _run(q, k, v, beta, decay, form, chunk_size, state, return_state):
     _check(q, k, v, beta, decay, form, chunk_size, state)
     dtype = q.dtype
@@ -112,6 +130,17 @@ def check_alike(**tensors) -> None:
             raise ValueError(f"{name} must be floating-point, of the dtype of {first_name}, {first.dtype}; got {x.dtype}")
         if x.device != first.device:
             raise ValueError(f"{name} must be on the device of {first_name}, {first.device}; got {x.device}")
+
+
+def check_for_kernel(q, k, v, shared_bytes) -> None:
+    """What kernels/linear_attention.cu does not handle."""
+    if q.dtype != torch.float32:
+        raise ValueError(f"q must be float32 for this kernel; got {q.dtype}")
+    if k.shape != q.shape or v.shape[:3] != q.shape[:3]:
+        raise ValueError(f"k must fit q {tuple(q.shape)} and v {tuple(v.shape)}; got {tuple(k.shape)}")
+    if shared_bytes > 48 * 1024:
+        raise ValueError(f"q must be narrower, or chunk_size smaller, for this kernel: a block would need {shared_bytes} bytes "
+                         f"of shared memory and 49152 are there; got head_dim {q.shape[-1]} and {v.shape[-1]}")
 
 
 def _check(q, k, v, beta, decay, form, chunk_size, state):

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.delta_rule import (check_alike, check_chunk_size, delta_rule, gated_linear_attention, pad_to_chunks, widened)
+from course_lib.delta_rule import (check_alike, check_chunk_size, check_for_kernel, delta_rule, delta_rule_kernel,
+                                   gated_linear_attention, pad_to_chunks, widened)
 
 __all__ = ["feature_map", "linear_attention", "performer_features", "positive_features", "performer_attention",
-           "LinformerAttention", "delta_rule", "gated_linear_attention"]
+           "LinformerAttention", "delta_rule", "gated_linear_attention", "linear_attention_kernel", "delta_rule_kernel"]
 
 
 def taylor_features(x: Tensor) -> Tensor:
@@ -175,6 +176,50 @@ class LinformerAttention(nn.Module):
         q, k, v = (rearrange(proj(x), "b n (h d) -> b h n d", h=self.n_heads) for proj in (self.q_proj, self.k_proj, self.v_proj))
         heads = scaled_dot_product_attention(q, self.mix_keys[:, :n] @ k, self.mix_values[:, :n] @ v)
         return self.out_proj(rearrange(heads, "b h n d -> b n (h d)"))
+
+
+KERNEL_MAPS = {"elu": 0, "relu": 1, "identity": 2}
+
+
+def linear_attention_kernel(q: Tensor, k: Tensor, v: Tensor, feature_map: str = "elu", normalise: bool = True, state=None,
+                            return_state: bool = False, rung: int = 3, chunk_size: int = 32):
+    """Causal `linear_attention` by kernels/linear_attention.cu, float32.
+
+    rung: 1 state in global memory, 2 state in shared memory, 3 chunks of chunk_size, in two launches.
+    """
+    check_alike(q=q, k=k, v=v)
+    if feature_map not in KERNEL_MAPS:
+        raise ValueError(f"feature_map must be one of {', '.join(KERNEL_MAPS)} for this kernel; got {feature_map!r}")
+    _checked_map(feature_map, normalise)
+    if rung not in (1, 2, 3):
+        raise ValueError(f"rung must be 1, 2 or 3; got {rung!r}")
+    check_chunk_size(chunk_size)
+    b, h, n, d = q.shape
+    d_v, map_code = v.shape[-1], KERNEL_MAPS[feature_map]
+    width = d_v + 1                                                     # the normaliser is one more column of the state
+    need = {1: 2 * d + width, 2: d * width + 2 * d + width,
+            3: d * width + chunk_size * (2 * d + 1 + 2 * width + chunk_size)}[rung]
+    check_for_kernel(q, k, v, 4 * need)
+    start = torch.cat([s[..., None] if s.dim() == 3 else s for s in _read_state(state, k, v)], -1).contiguous()
+    carried, out = start.clone(), v.new_empty(b, h, n, d_v)
+    q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
+    if out.numel() and d:
+        from course_lib import cuda
+
+        module, block, heads = cuda.load("linear_attention"), 128, b * h
+        if rung < 3:
+            kernel = module.state_in_global if rung == 1 else module.state_in_shared
+            kernel[heads, block, 4 * need](q, k, v, carried, out, n, d, d_v, map_code, int(normalise))
+        else:
+            n_chunks = -(-n // chunk_size)
+            before = q.new_empty(heads, n_chunks, d, width)
+            shared = 4 * (d * width + chunk_size * (d + width))
+            module.chunk_states[heads, block, shared](k, v, carried, before, n, d, d_v, chunk_size, map_code)
+            module.chunk_outputs[(n_chunks, heads), block, 4 * need](q, k, v, before, out, n, d, d_v, chunk_size, map_code,
+                                                                   int(normalise))
+    else:
+        out.zero_()
+    return (out, (carried[..., :-1], carried[..., -1])) if return_state else out
 
 
 def _checked_map(name, normalise):
