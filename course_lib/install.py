@@ -78,6 +78,9 @@ def install() -> None:
     call(*pip, "-r", "requirements.txt", *pip_args)
     # The pins hold the build tool too, so this needs no network.
     call(*pip, "--quiet", "--no-deps", "--no-build-isolation", "-e", ".")
+    print("Building the engine that runs kernels on the CPU", flush=True)
+    if not works(python_of_venv(), "-c", "from course_lib.cuda import build; build.runtime_library()"):
+        print("It was not built: kernels will not run here yet. .venv/bin/python -m course_lib doctor says what is missing.")
     STAMP.write_text(wanted())
 
 
