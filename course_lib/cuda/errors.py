@@ -2,7 +2,7 @@
 import math
 import re
 
-from . import lines
+from .lines import Place
 
 VERBS = ("reads", "writes", "atomically updates", "waits at")
 PAST = ("read", "written", "atomically updated", "waited at")
@@ -39,10 +39,11 @@ class _Teller:
         self.kind, self.reason = error.kind.decode(), (error.reason or b"").decode()
         self.detail = (error.detail or b"").decode(errors="replace")
         pcs = [p.pc for p in (error.who, error.other)]
-        found = lines.of(result.library, result.source_name, pcs)
-        self.line, self.other_line = (found[pc] for pc in pcs)
-        if error.file and error.file.decode().endswith(result.source_name):
-            self.line = error.line
+        found = result.places(pcs)
+        self.place, self.other_place = (found[pc] for pc in pcs)
+        if error.file:
+            named = next((n for n in result.files if error.file.decode().endswith(n)), None)
+            self.place = Place(named, error.line) if named else self.place
         self.memory = result.memories[error.memory] if error.memory >= 0 else None
 
     def tell(self) -> KernelError:
@@ -50,25 +51,21 @@ class _Teller:
         what, cause = getattr(self, "_" + self.kind.replace(" ", "_"))()
         parts = [f"{self.kind}: {what}"]
         if e.has_thread:
-            parts.append(self._where(e.who, self.line))
+            parts.append(self._where(e.who, self.place))
         if e.has_other:
-            parts.append(self._where(e.other, self.other_line))
-        if not e.has_thread and self.line:
-            parts.append(f"  line {self.line}{self._code(self.line)}")
+            parts.append(self._where(e.other, self.other_place))
         if cause:
             parts.append(cause)
         block, thread = (tuple(e.who.block), tuple(e.who.thread)) if e.has_thread else (None, None)
-        return KernelError(self.kind, "\n".join(parts), self.result.kernel, block, thread, self.line)
+        return KernelError(self.kind, "\n".join(parts), self.result.kernel, block, thread, self.place.line)
 
     # ---- pieces
-    def _where(self, party, line: int) -> str:
+    def _where(self, party, place: Place) -> str:
         who = f"block {_triple(party.block, self.result.grid)}, thread {_triple(party.thread, self.result.block)}"
-        at = f"line {line}, " if line else ""
-        return f"  {at}{who}{self._code(line)}"
-
-    def _code(self, line: int) -> str:
-        text = self.result.source.split("\n")
-        return f"\n{line:6} | {text[line - 1].rstrip()}" if 0 < line <= len(text) else ""
+        of = f" of {place.file}" if self.result.in_included_file(place) else ""
+        at = f"line {place.line}{of}, " if place.line else ""
+        text = self.result.text(place)
+        return f"  {at}{who}" + (f"\n{place.line:6} | {text}" if text else "")
 
     def _element(self) -> str:
         m, e = self.memory, self.e
@@ -136,8 +133,7 @@ class _Teller:
 
     def _local_name(self) -> str:
         """The array indexed at the error's column, as the source spells it."""
-        text = self.result.source.split("\n")
-        line = text[self.line - 1] if 0 < self.line <= len(text) else ""
+        line = self.result.text(self.place)
         column = self.e.column - 1
         for match in re.finditer(r"(\w+)\s*((?:\[[^\[\]]*(?:\[[^\[\]]*\][^\[\]]*)*\]\s*)+)", line):
             if match.start() <= column <= match.end():

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from . import build, memory
+from . import build, lines, memory
 
 PLAIN, PROFILE, SANITIZE = 0, 1, 2
 ORDERS = {"forward": 0, "reverse": 1, "seeded": 2}
@@ -124,8 +124,7 @@ class LaunchResult:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     library: object
-    source: str
-    source_name: str
+    files: dict[str, str]        # {name: text}: the source and what it includes of the student's own, source first
     memories: list[Memory] = field(default_factory=list)
     sites: list[dict] = field(default_factory=list)
     raw_requests: bytes = b""    # of block 0, as C left them: pictures are rare, launches are not
@@ -137,6 +136,18 @@ class LaunchResult:
     shared_bytes: int = 0
     notes: list = field(default_factory=list)
 
+
+    def places(self, offsets) -> dict[int, lines.Place]:
+        """{offset in the library: file and line}."""
+        return lines.of(self.library, tuple(self.files), offsets)
+
+    def text(self, place: lines.Place) -> str:
+        """The source line at a place, "" if it is not known."""
+        text = self.files.get(place.file, "").split("\n")
+        return text[place.line - 1].rstrip() if 0 < place.line <= len(text) else ""
+
+    def in_included_file(self, place: lines.Place) -> bool:
+        return bool(place.file) and place.file != next(iter(self.files))
 
     @property
     def requests(self) -> list[dict]:
@@ -156,8 +167,11 @@ def _load(path) -> ctypes.CDLL:
 
 
 def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, library, source: str,
-        source_name: str = "source.cu", launch_bounds: int = 0) -> LaunchResult:
-    """Runs one kernel to its end. `values` are tensors, None, or the bytes of a value, one for each of `params`."""
+        source_name: str = "source.cu", launch_bounds: int = 0, files: dict[str, str] | None = None) -> LaunchResult:
+    """Runs one kernel to its end. `values` are tensors, None, or the bytes of a value, one for each of `params`.
+
+    `files` are the texts of the source and of the files beside it that it includes, by name, for messages.
+    """
     from .report import kernel_error
     runtime = _load(build.runtime_of(library))
     now = _contexts[-1] if _contexts else Context("plain")
@@ -165,7 +179,7 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     launch = _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep)
     answer = runtime.laptop_run(ctypes.byref(launch))
     try:
-        result = LaunchResult(kernel, tuple(grid), tuple(block), library, source, source_name)
+        result = LaunchResult(kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}))
         _read(result, answer.contents, params, values)
         printed = answer.contents.printed
         if printed:

@@ -4,25 +4,34 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import NamedTuple
+
+
+class Place(NamedTuple):
+    file: str
+    line: int            # 0: not known
+
+
+NOWHERE = Place("", 0)
 
 
 @functools.lru_cache(maxsize=None)
-def _known(library: str) -> dict[int, int]:
+def _known(library: str) -> dict[int, Place]:
     return {}
 
 
-def of(library, source_name: str, offsets) -> dict[int, int]:
-    """{offset in the library: line of the source}; 0 where the line is not known. Asks once for each offset."""
+def of(library, names: tuple[str, ...], offsets) -> dict[int, Place]:
+    """{offset in the library: place in one of the files `names`}. Asks once for each offset."""
     known = _known(str(library))
     wanted = sorted({o for o in offsets if o and o not in known})
     if wanted:
-        known.update(_ask(Path(library), source_name, wanted))
-    return {o: known.get(o, 0) for o in offsets}
+        known.update(_ask(Path(library), names, wanted))
+    return {o: known.get(o, NOWHERE) for o in offsets}
 
 
-def _ask(library: Path, source_name: str, offsets: list[int]) -> dict[int, int]:
+def _ask(library: Path, names: tuple[str, ...], offsets: list[int]) -> dict[int, Place]:
     # An offset is a return address: the call before it is what we want. `-i` lists the functions that were
-    # inlined there, innermost first; the first one in the student's file is the line.
+    # inlined there, innermost first; the first one in the student's files is the place.
     addresses = [hex(o - 1) for o in offsets]
     if sys.platform == "darwin":
         command = ["atos", "-i", "-o", str(library), "-l", "0x0", *addresses]
@@ -32,11 +41,11 @@ def _ask(library: Path, source_name: str, offsets: list[int]) -> dict[int, int]:
             return {}
         command = [tool, "-a", "-i", "-e", str(library), *addresses]
     answer = subprocess.run(command, capture_output=True, text=True).stdout
-    found: dict[int, int] = {}
+    found: dict[int, Place] = {}
     groups = answer.split("\n\n") if sys.platform == "darwin" else _groups(answer)
     for offset, frames in zip(offsets, groups):
         frames = frames.splitlines() if isinstance(frames, str) else frames
-        found[offset] = next((line for line in (_line(f, source_name) for f in frames) if line), 0)
+        found[offset] = next((p for p in (_place(f, names) for f in frames) if p.line), NOWHERE)
     return found
 
 
@@ -50,9 +59,11 @@ def _groups(answer: str) -> list[list[str]]:
     return groups
 
 
-def _line(frame: str, source_name: str) -> int:
-    """The line of "path/flash.cu:12 (discriminator 3)" or "flash (in library) (flash.cu:12)"; 0 for another file."""
+def _place(frame: str, names: tuple[str, ...]) -> Place:
+    """Of "path/flash.cu:12 (discriminator 3)" or "flash (in library) (flash.cu:12)"; nowhere if it is another file."""
     frame = frame.split(" (discriminator")[0].rstrip(")")
     path, _, line = frame.rpartition(":")
-    same = path.endswith(source_name) and path.removesuffix(source_name)[-1:] in ("", "/", "(", " ")
-    return int(line) if same and line.isdigit() else 0
+    for name in names:
+        if path.endswith(name) and path.removesuffix(name)[-1:] in ("", "/", "(", " ") and line.isdigit():
+            return Place(name, int(line))
+    return NOWHERE

@@ -35,7 +35,9 @@ class Picture:
         lanes, offsets = [a[0] for a in active], [a[1] for a in active]
         steps = {(b - a) // (n - m) for a, b, m, n in zip(offsets, offsets[1:], lanes, lanes[1:])}
         name, item = self.memory.name, self.memory.itemsize or 4
-        who = f"lanes {lanes[0]}-{lanes[-1]}" if len(lanes) > 1 else f"lane {lanes[0]}"
+        whole = lanes == list(range(lanes[0], lanes[-1] + 1))
+        who = (f"lane {lanes[0]}" if len(lanes) == 1 else f"lanes {lanes[0]}-{lanes[-1]}" if whole else
+               f"{len(lanes)} lanes from {lanes[0]} to {lanes[-1]}")
         if len(lanes) > 1 and len(steps) == 1:
             (step,) = steps
             if step == 0:

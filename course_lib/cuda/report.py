@@ -7,8 +7,8 @@ that was touched at all, however often: the least that memory could move. Caches
 import html
 from dataclasses import dataclass, field
 
-from . import lines
 from .errors import KernelError, kernel_error
+from .lines import Place
 from .picture import Picture
 
 __all__ = ["Atomics", "KernelError", "LaunchReport", "LineReport", "Report", "SharedTraffic", "Traffic", "kernel_error"]
@@ -76,6 +76,7 @@ def _atomics(sites: list[dict], addresses: int = 0) -> Atomics:
 @dataclass(frozen=True)
 class LineReport:
     """The same counts for one line of the source."""
+    file: str                    # the source's name, or that of a file it includes
     line: int
     text: str
     arrays: tuple[str, ...]
@@ -111,20 +112,20 @@ class LaunchReport:
     def lines(self) -> list[LineReport]:
         """One entry for each source line that touched memory or waited, from the top of the file."""
         r = self._result
-        found = lines.of(r.library, r.source_name, [s["pc"] for s in r.sites])
-        by_line: dict[int, list[dict]] = {}
+        found = r.places([s["pc"] for s in r.sites])
+        by_place: dict[Place, list[dict]] = {}
         for site in r.sites:
-            by_line.setdefault(found[site["pc"]], []).append(site)
-        text = r.source.split("\n")
-        return [self._line(n, text[n - 1].strip() if 0 < n <= len(text) else "", by_line[n]) for n in sorted(by_line)]
+            by_place.setdefault(found[site["pc"]], []).append(site)
+        order = {name: i for i, name in enumerate(r.files)}
+        return [self._line(p, by_place[p]) for p in sorted(by_place, key=lambda p: (order.get(p.file, -1), p.line))]
 
-    def _line(self, number: int, text: str, sites: list[dict]) -> LineReport:
+    def _line(self, place: Place, sites: list[dict]) -> LineReport:
         def of(*operations):
             return [s for s in sites if s["operation"] in operations]
         names = dict.fromkeys(self._result.memories[s["memory"]].name for s in sites if s["memory"] >= 0)
-        return LineReport(number, text, tuple(names), _traffic(of(LOAD)), _traffic(of(STORE)), _shared(of(SHARED_LOAD)),
-                          _shared(of(SHARED_STORE)), _atomics(of(ATOMIC, SHARED_ATOMIC)),
-                          sum(s["requests"] for s in of(BARRIER)))
+        return LineReport(place.file, place.line, self._result.text(place).strip(), tuple(names), _traffic(of(LOAD)),
+                          _traffic(of(STORE)), _shared(of(SHARED_LOAD)), _shared(of(SHARED_STORE)),
+                          _atomics(of(ATOMIC, SHARED_ATOMIC)), sum(s["requests"] for s in of(BARRIER)))
 
     @property
     def arrays(self) -> dict[str, tuple[Traffic, Traffic]]:
@@ -146,8 +147,8 @@ class LaunchReport:
             names = ", ".join(dict.fromkeys(m.name for m in r.memories))
             raise ValueError(f"name: {self.kernel} has no array {name!r}; it has {names}")
         kept = [q for q in r.requests if q["memory"] in found and q["warp"] == warp]
-        where = lines.of(r.library, r.source_name, [q["pc"] for q in kept[:requests]])
-        return Picture(r.memories[found[0]], kept[:requests], [where[q["pc"]] for q in kept[:requests]], warp, len(kept))
+        where = r.places([q["pc"] for q in kept[:requests]])
+        return Picture(r.memories[found[0]], kept[:requests], [where[q["pc"]].line for q in kept[:requests]], warp, len(kept))
 
     # ---- as a table
     def _rows(self) -> list[tuple[str, str, str, str, str, str]]:
@@ -157,7 +158,7 @@ class LaunchReport:
                 rows.append((name, f"{t.requests:,}", f"{t.bytes:,}", f"{t.moved:,}", f"{t.unique:,}", _waste(t)))
         for name, s in (("shared loads", self.shared_load), ("shared stores", self.shared_store)):
             if s.requests:
-                rows.append((name, f"{s.requests:,}", f"{s.bytes:,}", f"{s.wavefronts:,} passes", "", _conflicts(s)))
+                rows.append((name, f"{s.requests:,}", f"{s.bytes:,}", _passes(s.wavefronts), "", _conflicts(s)))
         if self.atomics:
             rows.append(("atomics", f"{int(self.atomics):,}", f"{self.atomics.operations:,} operations", "", "", ""))
         if self.barriers:
@@ -172,7 +173,10 @@ class LaunchReport:
             excess = line.shared_load.excess + line.shared_store.excess
             passes = line.shared_load.wavefronts + line.shared_store.wavefronts
             shared = f"{passes:,}" + (f" ({excess:,} from conflicts)" if excess else "") if passes else ""
-            rows.append((str(line.line) if line.line else "?", f"{asked:,}" if asked else "", f"{moved:,}" if moved else "",
+            place = str(line.line) if line.line else "?"
+            if self._result.in_included_file(Place(line.file, line.line)):
+                place = f"{line.file}:{line.line}"
+            rows.append((place, f"{asked:,}" if asked else "", f"{moved:,}" if moved else "",
                          shared, f"{int(line.atomics):,}" if line.atomics else "", line.text))
         return rows
 
@@ -224,8 +228,12 @@ def _waste(t: Traffic) -> str:
     return "; ".join(said) or "nothing wasted"
 
 
+def _passes(n: int) -> str:
+    return f"{n:,} pass{'es' * (n != 1)}"
+
+
 def _conflicts(s: SharedTraffic) -> str:
-    return f"{s.excess:,} passes lost to bank conflicts" if s.excess else "no bank conflicts"
+    return f"{_passes(s.excess)} lost to bank conflicts" if s.excess else "no bank conflicts"
 
 
 def _size(size: tuple[int, int, int]) -> str:
