@@ -124,7 +124,7 @@ __global__ void reduce_cub(const float* in, float* out) {
     __shared__ typename BlockReduce::TempStorage temp;
     float total = BlockReduce(temp).Sum(in[threadIdx.x]);
     __syncthreads();
-    float largest = BlockReduce(temp).Reduce(in[threadIdx.x], cub::Max());
+    float largest = BlockReduce(temp).Reduce(in[threadIdx.x], [](float a, float b) { return a > b ? a : b; });
     if (threadIdx.x == 0) out[0] = total, out[1] = largest;
 }
 __global__ void arg_max(const float* in, int* where, int n) {

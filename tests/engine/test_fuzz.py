@@ -38,9 +38,8 @@ def mutate(source: str, random: random.Random) -> str:
             tokens[at] = random.choice(["threadIdx", "blockIdx", "blockDim", "gridDim"])
         elif token in ("i", "j", "k", "t", "x", "y", "tx", "ty", "n", "lane", "row", "col") and random.random() < 0.3:
             tokens[at] = random.choice(["i", "j", "k", "t", "n", "tx", "ty", "lane", "row", "col", "0"])
-        else:
-            continue
-        return head + "".join(tokens)
+        if (changed := head + "".join(tokens)) != source:
+            return changed
     return source
 
 

@@ -14,6 +14,8 @@ SOURCE = r"""
 #include <cuda_runtime.h>
 #include <math_constants.h>
 #include <stdint.h>
+#include <stdio.h>
+#include <float.h>
 #include <assert.h>
 
 // ---- shapes of grids and blocks

@@ -1,6 +1,7 @@
 """Other compilers, another processor, the fallback of the fibers, and the runtime under the sanitizers of its own kind."""
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
@@ -113,6 +114,15 @@ def test_the_suite_with_another_compiler(compiler, monkeypatch):
     if Path(shutil.which(compiler)).resolve() == Path(shutil.which("g++") or "").resolve():
         pytest.skip(f"not run: {compiler} is the g++ of the quick suite")
     suite(ENGINE[1:], {"CXX": compiler})
+
+
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+@pytest.mark.parametrize("module", ["test_counts", "test_bugs", "test_clean", "test_language", "test_half"])
+def test_nvcc_takes_the_same_sources(module, architecture, tmp_path):
+    """What the laptop runs is CUDA C++, not a dialect of ours."""
+    needs("nvcc")
+    (tmp_path / "kernels.cu").write_text(importlib.import_module(module).SOURCE)
+    shell("nvcc", "-std=c++17", f"-arch={architecture}", "-cubin", tmp_path / "kernels.cu", "-o", tmp_path / "kernels.cubin")
 
 
 def test_counts_with_clang_are_those_of_gcc():

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 SOURCE = r"""
+#include <stdio.h>
 #include <stdlib.h>
 __global__ void wild_write(float* y, unsigned long long address) { *(float*)(address + threadIdx.x * 4) = 1.0f; }
 __global__ void wild_read(float* y, unsigned long long address) { y[0] = *(float*)address; }
