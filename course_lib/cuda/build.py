@@ -69,10 +69,14 @@ class Compiler:
     version: str
 
     def traced(self) -> list[str]:
-        """clang's `bounds` also traps on what it cannot report, and it leaves out blocks, and reads
-        before a write to the same address, unless told not to."""
-        return TRACED + (["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune",
-                          "-mllvm", "-tsan-instrument-read-before-write", "-ferror-limit=20"] if self.clang else ["-fsanitize=bounds", "-fsanitize-coverage=trace-pc", "-fmax-errors=20"])
+        """clang's `bounds` also traps on what it cannot report, and it leaves out blocks, and reads before a
+        write to the same address, unless told not to. Volatile accesses get hooks of their own from both."""
+        if self.clang:
+            return TRACED + ["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune",
+                             "-mllvm", "-tsan-instrument-read-before-write",
+                             "-mllvm", "-tsan-distinguish-volatile=1", "-ferror-limit=20"]
+        return TRACED + ["-fsanitize=bounds", "-fsanitize-coverage=trace-pc", "--param=tsan-distinguish-volatile=1",
+                         "-fmax-errors=20"]
 
     def plain(self) -> list[str]:
         return PLAIN + (["-ferror-limit=20"] if self.clang else ["-fmax-errors=20"])

@@ -383,7 +383,8 @@ class Launch:
                 launch.run(entry=entry.call, kernel=name, grid=self.grid, block=self.block,
                            shared_bytes=self.shared_bytes, params=entry.parameters, values=values,
                            library=library.path, source=module.source, source_name=module.name,
-                           launch_bounds=entry.launch_bounds)
+                           launch_bounds=entry.launch_bounds,
+                           files={file.path.name: file.text for file in module._files[1:]})
             if device is not None or not traced:
                 for parameter, value in zip(entry.parameters, values):
                     if isinstance(value, torch.Tensor) and not parameter.const:
