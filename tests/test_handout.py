@@ -9,9 +9,9 @@ from pathlib import Path
 import nbformat
 import pytest
 
-from course_lib.exercises import handout, nbgrader_export
+from course_lib.exercises import handout, nbgrader_export, similarity
 from course_lib.exercises.declare import CHAPTERS, find, load_chapter
-from course_lib.exercises.sandbox import COURSE
+from course_lib.exercises.reach import COURSE
 from course_lib.exercises.student import _MARKER
 
 WRITTEN = [word for word in CHAPTERS if nbgrader_export.notebook_of(word).exists()]
@@ -90,10 +90,10 @@ def a_chapter() -> str:
 
 
 def test_a_function_that_is_an_exercise_calls_the_students_own():
-    exercise = next(e for e in load_chapter(a_chapter()) if e.kind == "write" and e.language == "python" and handout.telling_lines(e))
+    exercise = next(e for e in load_chapter(a_chapter()) if e.kind == "write" and e.language == "python" and similarity.telling_lines(e))
     text = f"import torch\n\nOTHER = 1\n\n\n{exercise.solution}\n\ndef other(x):\n    return x\n"
     cut = handout.cut_python(text, CHAPTERS[int(exercise.id.split('.')[0])], [exercise])
-    assert handout.holds(text, exercise) and not handout.holds(cut, exercise)
+    assert similarity.holds(text, exercise) and not similarity.holds(cut, exercise)
     assert f"yours({exercise.id!r}, {exercise.name!r}" in cut and "def other(x):\n    return x" in cut and "OTHER = 1" in cut
     renamed = text.replace(f"def {exercise.name}(", "def hidden(")
     assert "yours(" in handout.cut_python(renamed, "elsewhere", [exercise])
@@ -105,12 +105,12 @@ def test_a_kernel_that_is_an_exercise_is_cut_out():
         text = f"// before {{\n__global__ void other(int n) {{ if (n) {{ }} }}\n{exercise.solution}\n// after\n"
         cut = handout.cut_cuda(text, "elsewhere", [exercise])
         assert f"it is exercise {exercise.id}" in cut and "// after" in cut and "void other(int n) { if (n) { } }" in cut
-        assert not handout.holds(cut, exercise)
+        assert not similarity.holds(cut, exercise)
     assert kernels
 
 
 def test_what_would_hand_out_a_solution_is_refused(tmp_path):
-    exercise = next(e for e in load_chapter(a_chapter()) if handout.telling_lines(e))
+    exercise = next(e for e in load_chapter(a_chapter()) if similarity.telling_lines(e))
     (tmp_path / "notes.md").write_text(f"```python\n{exercise.solution}```\n")
     with pytest.raises(handout.HandoutError, match=f"notes.md: exercise {exercise.id}"):
         handout._search(tmp_path, [exercise])

@@ -12,7 +12,8 @@ import torch
 from adversaries import hostile
 from course_lib.exercises import marking, walls
 from course_lib.exercises.runner import Request
-from course_lib.exercises.sandbox import Limits, Sandbox, hidden_paths, missing_walls, readable_paths
+from course_lib.exercises.reach import hidden_paths, readable_paths
+from course_lib.exercises.sandbox import Limits, Sandbox, missing_walls
 
 TESTS = Path(__file__).resolve().parent
 COURSE = TESTS.parent

@@ -9,7 +9,7 @@ from .wire import Opaque, text_of
 
 
 def plain_run(run: Run) -> dict:
-    """A Run as dicts and lists, ready for `wire.pack`. (`dataclasses.asdict` would copy tensors, and hide what is foreign.)"""
+    """A Run as dicts and lists, ready for `wire.pack`. (`dataclasses.asdict` would copy tensors.)"""
     return {"outcomes": [_plain_outcome(o) for o in run.outcomes], "failure": run.failure and asdict(run.failure),
             "printed": run.printed}
 
@@ -31,7 +31,8 @@ def _plain(value: Any, depth: int = 0) -> Any:
 
 def read_run(answer: Any) -> Run:
     """A Run from plain data, every field checked: the process that sent it is not to be trusted."""
-    return Run([_outcome(o) for o in _list(answer["outcomes"])[:10_000]], _failure(answer["failure"]), _text(answer["printed"]))
+    outcomes = [_outcome(o) for o in _list(answer["outcomes"])[:10_000]]
+    return Run(outcomes, _failure(answer["failure"]), _text(answer["printed"]))
 
 
 def _outcome(data: dict) -> Outcome:

@@ -98,7 +98,8 @@ def serve(job: dict, request: int, reply: int, output: int, say: int) -> None:
             for source, target in ((null, 0), (output, 1), (output, 2)):
                 os.dup2(source, target)
             # renumber, so that everything above can be closed, whatever the parent had open
-            request, reply, say = (os.dup2(fd, 200 + n, inheritable=False) for n, fd in enumerate((request, reply, say)))
+            request, reply, say = (os.dup2(fd, 200 + n, inheritable=False)
+                                   for n, fd in enumerate((request, reply, say)))
             os.closerange(3, 200)
             os.closerange(203, 65536)
             os.environ.clear()

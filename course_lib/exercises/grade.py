@@ -77,9 +77,10 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("folder", metavar="FOLDER", help="notebooks and zip files, in folders or not, named as you like")
     parser.add_argument("--out", required=True, metavar="RESULTS", help="where grades.csv, junit.xml and the pages go")
     parser.add_argument("--exercises", metavar="DIR", help="your own exercises: a folder of .py files with declarations")
-    parser.add_argument("--seed", type=int, metavar="N", help="which cases are drawn; without it they are fresh the first time, "
-                        "and the same in every later run into RESULTS")
-    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N", help="at a time (default: %(default)s)")
+    parser.add_argument("--seed", type=int, metavar="N", help="which cases are drawn; without it they are fresh the "
+                        "first time, and the same in every later run into RESULTS")
+    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N",
+                        help="at a time (default: %(default)s)")
     parser.add_argument("--no-sandbox", action="store_true", help="mark even where a wall around students' code is missing")
     parser.add_argument("--dask", metavar="ADDRESS", help="spread the work over a dask.distributed cluster")
     return parser.parse_args(argv)
@@ -127,8 +128,9 @@ class Store:
 
 # --- marking -----------------------------------------------------------------------------------------------------
 
-def tasks(submissions: list[Submission], store: Store, strict: bool, private: str | None, hide: list[Path]) -> dict[int, dict]:
-    """What `marking.mark_notebook` needs, for each notebook (by its index) of which the store does not know everything."""
+def tasks(submissions: list[Submission], store: Store, strict: bool, private: str | None,
+          hide: list[Path]) -> dict[int, dict]:
+    """What `marking.mark_notebook` needs, for each notebook (by its index) that the store does not know all of."""
     waiting = {}
     for index, submission in enumerate(submissions):
         if submission.problem or not submission.chapter:
@@ -222,7 +224,8 @@ class Bar:
         what = what.encode("ascii", "replace").decode()
         if self.live:
             full = 30 * self.done // self.total
-            print(f"\r[{'#' * full}{'.' * (30 - full)}] {self.done}/{self.total} {what[:40]:<40}", end="", file=sys.stderr, flush=True)
+            print(f"\r[{'#' * full}{'.' * (30 - full)}] {self.done}/{self.total} {what[:40]:<40}", end="",
+                  file=sys.stderr, flush=True)
         else:
             print(f"{self.done}/{self.total} {what}", file=sys.stderr, flush=True)
 
@@ -272,7 +275,7 @@ def _mark(student: str, chapter: str, exercise: Exercise, submission: Submission
 
 
 def flag_copies(marks: list[Mark]) -> None:
-    """Say whose code equals the reference or a classmate's. Only where one writes: a mended line is the same for everybody."""
+    """Say whose code equals the reference or a classmate's. Only where one writes: a mended line is alike for all."""
     same: dict[tuple[str, str], list[Mark]] = {}
     references = {}
     for mark in marks:

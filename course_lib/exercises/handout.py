@@ -24,19 +24,21 @@ import textwrap
 from pathlib import Path
 
 from .core import draw, expected
-from .declare import CHAPTERS, Exercise, load_chapter
+from .declare import CHAPTERS, Exercise, chapter_of, load_chapter
 from .runner import copied
-from .sandbox import COURSE, PACKAGE
+from .reach import COURSE, PACKAGE
 from .sealed import write_sealed
-from .similarity import skeleton
+from .pieces import HandoutError, Pieces
+from .similarity import holds, solves
 
 # What every handout has besides what its notebooks import.
 ROOTS = ["course_lib", "course_lib.__main__", "course_lib.install", "course_lib.lab", "course_lib.notebooks_tool",
          "course_lib.doctor", "course_lib.nbval_plugin",
          "course_lib.figures", "course_lib.exercises", "course_lib.exercises.kernels", "course_lib.exercises.sealed",
          "course_lib.cuda"]
-STAYS_HERE = {f"course_lib.exercises.{name}" for name in ("grade", "marking", "sandbox", "child", "walls", "watch", "report",
-                                                          "submissions", "similarity", "handout", "nbgrader_export", "solve")}
+STAYS_HERE = {f"course_lib.exercises.{name}" for name in (
+    "grade", "marking", "sandbox", "reach", "child", "walls", "watch", "report", "submissions", "similarity", "handout", "pieces",
+    "nbgrader_export", "solve")}
 FILES = ["pyproject.toml", "requirements.txt", "environment.yml", "LICENSE", "Makefile", ".gitignore"]
 README = """# Attention, from the math to the metal: {titles}
 
@@ -48,17 +50,14 @@ has passed its check.
 """
 
 
-class HandoutError(Exception):
-    """There is no handout, and this is why."""
-
-
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m course_lib handout", description="What a class gets: notebooks and the "
                                      "package without solutions, with checks that work.")
     parser.add_argument("chapters", nargs="+", metavar="CHAPTER", help="words or numbers: gqa, 3")
     parser.add_argument("--out", required=True, metavar="DIR")
-    parser.add_argument("--cut", action="append", default=[], metavar="NAME", help="a function of the package, as in the list "
-                        "that this command prints, that is to call the student's own: attention.scaled_dot_product_attention")
+    parser.add_argument("--cut", action="append", default=[], metavar="NAME", help="a function of the package, as in the "
+                        "list that this command prints, that is to call the student's own, such as "
+                        "attention.scaled_dot_product_attention")
     args = parser.parse_args(argv)
     try:
         words = [chapter_word(name) for name in args.chapters]
@@ -123,7 +122,7 @@ def _file_of(module: str) -> Path | None:
 
 
 def closure(roots: list[str], words: list[str]) -> list[str]:
-    """The roots and everything of the course that they import, without the instructor's side and other chapters' exercises."""
+    """The roots and all of the course that they import, without the instructor's side and chapters' exercises."""
     declared = {f"course_lib.exercises.{word}" for word in CHAPTERS}
     found, waiting = [], list(dict.fromkeys(roots))
     while waiting:
@@ -146,9 +145,10 @@ def imports_of(tree: ast.AST, package: str = "") -> list[str]:
         elif isinstance(node, ast.ImportFrom):
             base = node.module or ""
             if node.level:
-                base = ".".join([*package.split(".")[:len(package.split(".")) - node.level + 1], *filter(None, [base])])
+                above = package.split(".")
+                base = ".".join([*above[:len(above) - node.level + 1], *filter(None, [base])])
             names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and re.fullmatch(r"course_lib(\.\w+)+", node.value):
+        elif isinstance(node, ast.Constant) and re.fullmatch(r"course_lib(\.\w+)+", str(node.value)):
             names.append(node.value)
     ours = [name for name in names if name.split(".")[0] == "course_lib"]
     return [".".join(name.split(".")[:n]) for name in ours for n in range(1, name.count(".") + 2)]
@@ -172,45 +172,6 @@ def trees_of_notebook(path: Path) -> list[ast.AST]:
     return trees
 
 
-# --- what solves an exercise -----------------------------------------------------------------------------------------
-
-def lines_of(text: str) -> list[str]:
-    """Lines of code with spacing and comments gone; empty ones left out."""
-    plain = (re.sub(r"\s+", "", re.sub(r"(#|//).*$", "", line)) for line in text.splitlines())
-    return [line for line in plain if line]
-
-
-def telling_lines(exercise: Exercise) -> list[str]:
-    """The lines by which the solution is known: those that the stub does not have; all of them where those are too few."""
-    if exercise.kind in ("predict", "choose"):
-        return []
-    known = set(lines_of(exercise.stub)) | set(lines_of(exercise.card))
-    lines = [line for line in lines_of(exercise.solution) if not line.startswith(('"""', "'''"))]
-    told = [line for line in lines if line not in known and len(line) > 3]
-    return told if sum(map(len, told)) >= 40 else lines
-
-
-def holds(text: str, exercise: Exercise) -> bool:
-    """Whether a text holds the solution: its telling lines, in order and close together."""
-    wanted = telling_lines(exercise)
-    lines = lines_of(text)
-    if not wanted or not set(wanted) <= set(lines):
-        return False
-    for start in (i for i, line in enumerate(lines) if line == wanted[0]):
-        window = iter(lines[start:start + 3 * len(wanted) + 6])
-        if all(line in window for line in wanted):
-            return True
-    return False
-
-
-def solves(text: str, exercise: Exercise) -> bool:
-    """Whether one function or class is the solution, under whatever names."""
-    if exercise.kind in ("predict", "choose"):
-        return False
-    return holds(text, exercise) or exercise.kind == "write" and skeleton(text, exercise.language) == skeleton(exercise.solution,
-                                                                                                                exercise.language)
-
-
 # --- notebooks -------------------------------------------------------------------------------------------------------
 
 def _notebook(word: str, folder: Path, exercises: list[Exercise]) -> Path:
@@ -224,7 +185,8 @@ def _notebook(word: str, folder: Path, exercises: list[Exercise]) -> Path:
     for cell in notebook.cells:
         shown = next((e for e in exercises if holds(cell.source, e)), None)
         if shown and "exercise-card" not in cell.metadata.get("tags", []):
-            cell.cell_type, cell.source = "markdown", f"*A cell stood here that shows the solution of exercise {shown.id}.*"
+            cell.cell_type = "markdown"
+            cell.source = f"*A cell stood here that shows the solution of exercise {shown.id}.*"
             for key in ("outputs", "execution_count"):
                 cell.pop(key, None)
         if cell.cell_type == "code":
@@ -243,15 +205,12 @@ def _module(name: str, folder: Path, words: list[str], exercises: list[Exercise]
     target.parent.mkdir(parents=True, exist_ok=True)
     text = source.read_text(encoding="utf-8")
     if name == "course_lib.__main__":
+        kept = closure(ROOTS, words)
         text = "".join(line for line in text.splitlines(True)
-                       if not ((found := re.search(r'\("(course_lib[\w.]*):', line)) and not _kept(found[1], folder, words)))
+                       if not (found := re.search(r'\("(course_lib[\w.]*):', line)) or found[1] in kept)
     elif not name.startswith(("course_lib.exercises", "course_lib.cuda")):
         text = cut_python(text, name.rpartition(".")[2], exercises, wanted)
     target.write_text(text, encoding="utf-8")
-
-
-def _kept(module: str, folder: Path, words: list[str]) -> bool:
-    return module in closure(ROOTS, words)
 
 
 def same_answers(modules: list[str], exercises: list[Exercise]) -> list[tuple[str, str]]:
@@ -272,7 +231,8 @@ def same_answers(modules: list[str], exercises: list[Exercise]) -> list[tuple[st
 
 def _agrees(function, exercise: Exercise, cases, wanted) -> bool:
     try:
-        return all(exercise.compare(function(*copied(c.args), **copied(c.kwargs)), want, c) is None for c, want in zip(cases, wanted))
+        return all(exercise.compare(function(*copied(c.args), **copied(c.kwargs)), want, c) is None
+                   for c, want in zip(cases, wanted))
     except Exception:
         return False
 
@@ -286,7 +246,7 @@ def cut_python(text: str, module: str, exercises: list[Exercise], wanted: dict[s
             continue
         own = "".join(lines[node.lineno - 1:node.end_lineno])
         exercise = next((e for e in exercises if e.language == "python" and e.kind in ("write", "repair") and
-                         (e.name == node.name and CHAPTERS[int(e.id.split(".")[0])] == module or solves(own, e)
+                         (e.name == node.name and chapter_of(e.id) == module or solves(own, e)
                           or wanted.get(f"{module}.{node.name}") == e.id)), None)
         if exercise:
             lines[node.lineno - 1:node.end_lineno] = [_hands_on(node, lines, exercise)]
@@ -300,17 +260,20 @@ def _hands_on(node: ast.FunctionDef | ast.ClassDef, lines: list[str], exercise: 
         return (f"class {node.name}:\n{quoted}    def __new__(cls, *args, **kwargs):\n"
                 "        from course_lib.exercises.sealed import yours\n"
                 f"        return yours({exercise.id!r}, {node.name!r})(*args, **kwargs)\n")
-    head = "".join(lines[node.lineno - 1:node.body[0].lineno - 1]) if node.body[0].lineno > node.lineno else f"def {node.name}({ast.unparse(node.args)}):\n"
+    head = "".join(lines[node.lineno - 1:node.body[0].lineno - 1]) or f"def {node.name}({ast.unparse(node.args)}):\n"
     return (f"{head}{quoted}    arguments = dict(locals())\n    from course_lib.exercises.sealed import yours\n"
             f"    return yours({exercise.id!r}, {exercise.name!r}, arguments)\n")
 
 
+KERNEL = re.compile(r"^(?:template\s*<[^>]*>\s*)?__global__\b[^;{]*?\b(\w+)\s*\([^;{]*\)\s*\{", re.M)
+
+
 def cut_cuda(text: str, word: str, exercises: list[Exercise]) -> str:
     """Kernels that are exercises are cut out of a file."""
-    for match in reversed(list(re.finditer(r"^(?:template\s*<[^>]*>\s*)?__global__\b[^;{]*?\b(\w+)\s*\([^;{]*\)\s*\{", text, re.M))):
+    for match in reversed(list(KERNEL.finditer(text))):
         end = _closing(text, match.end() - 1)
         exercise = next((e for e in exercises if e.language == "cuda" and
-                         (e.name == match[1] and CHAPTERS[int(e.id.split(".")[0])] == word or solves(text[match.start():end], e))), None)
+                         (e.name == match[1] and chapter_of(e.id) == word or solves(text[match.start():end], e))), None)
         if exercise:
             text = f"{text[:match.start()]}// `{match[1]}` stood here: it is exercise {exercise.id}.{text[end:]}"
     return text
@@ -336,9 +299,10 @@ def _rest(folder: Path, words: list[str], modules: list[str], exercises: list[Ex
     shutil.copytree(COURSE / "kernels" / "laptop", folder / "kernels" / "laptop", ignore=copied)
     chapters = {word for word in CHAPTERS if f"course_lib.{word}" in modules} | set(words)
     for path in sorted((COURSE / "kernels").iterdir()):
-        word = max((w for w in CHAPTERS if path.stem == w or path.stem.startswith(f"{w.split('_')[0]}_")), key=len, default=None)
-        if path.is_file() and (word in chapters or word is None):
-            (folder / "kernels" / path.name).write_text(cut_cuda(path.read_text(encoding="utf-8"), word or "", exercises), encoding="utf-8")
+        word = max((w for w in CHAPTERS if path.stem == w or path.stem.startswith(f"{w.split('_')[0]}_")), key=len, default="")
+        if path.is_file() and (word in chapters or not word):
+            text = cut_cuda(path.read_text(encoding="utf-8"), word, exercises)
+            (folder / "kernels" / path.name).write_text(text, encoding="utf-8")
     if (COURSE / "data").exists():
         shutil.copytree(COURSE / "data", folder / "data", ignore=copied)
     for name in FILES:
@@ -365,7 +329,8 @@ def _declarations(word: str, folder: Path, notebook: Path) -> None:
             tables[name] = tabulated(value)
         else:
             pieces.refer(ast.parse(name), vars(module), f"the notebook of {word}")
-    text = (f'"""The exercises of chapter {CHAPTERS.index(word)}, without solutions: see sealed.py."""\nfrom pathlib import Path\n\n'
+    text = (f'"""The exercises of chapter {CHAPTERS.index(word)}, without solutions: see sealed.py."""\n'
+            "from pathlib import Path\n\n"
             + "".join(f"{line}\n" for line in sorted(pieces.imports))
             + "from course_lib.exercises.compare import close, number\n"
             + "from course_lib.exercises.sealed import open_sealed, table\n\n"
@@ -396,73 +361,6 @@ def tabulated(function) -> list:
     return answers
 
 
-class Pieces:
-    """Functions of a chapter's declarations as source, with what they refer to."""
-
-    def __init__(self):
-        self.imports: set[str] = set()
-        self.definitions: dict[str, str] = {}
-
-    def expression(self, fn, where: str) -> str:
-        """An expression that makes the function again."""
-        if fn.__qualname__ in ("close.<locals>.compare", "number.<locals>.compare"):
-            values = inspect.getclosurevars(fn).nonlocals
-            kept = {k: v for k, v in values.items() if k in ("atol", "rtol", "dtype", "tolerance")}
-            return f"{fn.__qualname__.split('.')[0]}({', '.join(f'{k}={v!r}' for k, v in sorted(kept.items()))})"
-        outer = {k: v for k, v in inspect.getclosurevars(fn).nonlocals.items()}
-        node = self.node(fn, where)
-        self.refer(node, fn.__globals__, where, skip=set(outer))
-        if isinstance(node, ast.Lambda):
-            text = ast.unparse(node)
-            if outer:
-                text = f"(lambda {', '.join(outer)}: {text})({', '.join(self.value(v, where) for v in outer.values())})"
-            return text
-        if outer:
-            raise HandoutError(f"{where}: `{fn.__name__}` is made inside another function and cannot be carried over")
-        self.definitions.setdefault(fn.__name__, ast.unparse(node) + "\n")
-        return fn.__name__
-
-    def node(self, fn, where: str) -> ast.AST:
-        """The syntax tree of a function or of a lambda, found by its line and its code."""
-        module = inspect.getsourcefile(fn)
-        tree = ast.parse(Path(module).read_text(encoding="utf-8"))
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Lambda) and fn.__name__ == "<lambda>" and node.lineno == fn.__code__.co_firstlineno:
-                made = eval(compile(ast.Expression(node), "<piece>", "eval"), dict(fn.__globals__))
-                if made.__code__.co_code == fn.__code__.co_code and made.__code__.co_consts == fn.__code__.co_consts or \
-                        sum(isinstance(n, ast.Lambda) and n.lineno == node.lineno for n in ast.walk(tree)) == 1:
-                    return node
-            if isinstance(node, ast.FunctionDef) and node.name == fn.__name__ and node.lineno <= fn.__code__.co_firstlineno <= node.end_lineno:
-                return node
-        raise HandoutError(f"{where}: the source of `{fn.__name__}` was not found")
-
-    def refer(self, node: ast.AST, names: dict, where: str, skip=frozenset()) -> None:
-        """Bring along what the code refers to."""
-        for name in sorted({n.id for n in ast.walk(node) if isinstance(n, ast.Name)} & names.keys() - skip - self.definitions.keys()):
-            value = names[name]
-            if inspect.ismodule(value):
-                self.imports.add(f"import {value.__name__} as {name}" if value.__name__ != name else f"import {name}")
-            elif callable(value) and getattr(value, "__module__", None) != names["__name__"]:
-                self.imports.add(f"from {value.__module__} import {value.__name__}" + (f" as {name}" if name != value.__name__ else ""))
-            elif inspect.isfunction(value):
-                self.definitions[name] = ""                      # taken: it may call itself
-                inner = self.node(value, where)
-                self.refer(inner, names, where)
-                text = ast.unparse(inner)
-                self.definitions.pop(name)
-                self.definitions[name] = (f"{name} = {text}" if isinstance(inner, ast.Lambda) else text) + "\n"
-            else:
-                self.definitions[name] = f"{name} = {self.value(value, where)}"
-
-    def value(self, value, where: str) -> str:
-        text = repr(value)
-        try:
-            ast.literal_eval(text)
-        except (ValueError, SyntaxError):
-            raise HandoutError(f"{where}: a {type(value).__name__} that a comparison refers to cannot be carried over") from None
-        return text
-
-
 # --- the search ------------------------------------------------------------------------------------------------------
 
 def _search(folder: Path, exercises: list[Exercise]) -> None:
@@ -471,7 +369,8 @@ def _search(folder: Path, exercises: list[Exercise]) -> None:
     found = []
     for path in sorted(p for p in folder.rglob("*") if p.is_file()):
         if path.suffix == ".ipynb":
-            texts = [c.source for c in nbformat.read(path, as_version=4).cells if "exercise-card" not in c.metadata.get("tags", [])]
+            texts = [c.source for c in nbformat.read(path, as_version=4).cells
+                     if "exercise-card" not in c.metadata.get("tags", [])]
         elif path.suffix in (".py", ".cu", ".cuh", ".h", ".cpp", ".md", ".toml", ".txt", ".yml", ".json", ".csv"):
             texts = [path.read_text(encoding="utf-8", errors="replace")]
         else:

@@ -12,7 +12,8 @@ import torch
 
 from . import core
 from .declare import Exercise, _registry, find, load_chapter, load_file
-from .sandbox import COURSE, HERE, PACKAGE, Sandbox, SandboxError
+from .reach import COURSE, HERE, PACKAGE
+from .sandbox import Sandbox, SandboxError
 from .verdict import NOT_RUN, WRONG, Verdict
 
 LONGEST = 30_000                        # characters of a cell; reading a longer one could be made to take minutes
@@ -22,7 +23,8 @@ _oracles: dict[tuple[str, int], core.Oracle] = {}
 
 
 def mark_notebook(task: dict) -> dict:
-    """{"cells": {id: source}, "seed", "strict", "exercises": DIR or None, "hide": paths} -> {"verdicts": {id: dict}, "seconds"}."""
+    """{"cells": {id: source}, "seed", "strict", "exercises": DIR or None, "hide": paths}
+    -> {"verdicts": {id: dict}, "seconds"}."""
     begin = time.monotonic()
     torch.set_num_threads(1)
     sandbox = _sandbox(task["strict"], (*task["hide"], *filter(None, [task["exercises"]])))
@@ -34,7 +36,8 @@ def mark_notebook(task: dict) -> dict:
             verdicts[id] = asdict(mark(find(id), source, task["seed"], sandbox))
         except Exception as error:           # ours, not the student's: the others are marked all the same
             said = str(error) if isinstance(error, SandboxError) else f"{type(error).__name__}: {error}"
-            verdicts[id] = asdict(Verdict(id, find(id).title, NOT_RUN, f"The marking itself failed: {said}", of=find(id).points))
+            verdicts[id] = asdict(Verdict(id, find(id).title, NOT_RUN, f"The marking itself failed: {said}",
+                                          of=find(id).points))
     return {"verdicts": verdicts, "seconds": time.monotonic() - begin}
 
 
@@ -77,7 +80,8 @@ def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdic
             verdict.details.append(("It printed", reply.output[:2000]))
         return verdict
     if reply.used:
-        return _wrong(exercise, f"It calls `{reply.used[0]}`, which may not be used here: the exercise is to write what it does.")
+        return _wrong(exercise, f"It calls `{reply.used[0]}`, which may not be used here: the exercise is to write "
+                      "what it does.")
     with _judging:
         oracle = _oracle(exercise, cases, seed)          # if our reference fails, that is not the student's fault
         try:
@@ -111,7 +115,9 @@ def _judged(exercise: Exercise, cases, run, source: str, seed: int, oracle: core
     if first.status != WRONG or oracle.misconceptions is not None:
         return first
     asked = core.request(exercise, cases, seed)
-    oracle.misconceptions = [(m.name, m.ask, core.runner.run(asked, exercise.wrong_code(m))) for m in exercise.misconceptions]
+    asked.limit *= 4                     # what a mistake gives must not depend on how busy this machine is
+    oracle.misconceptions = [(m.name, m.ask, core.runner.run(asked, exercise.wrong_code(m)))
+                             for m in exercise.misconceptions]
     return core.judge(exercise, cases, run, source, seed, oracle)
 
 

@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 from .declare import CHAPTERS, Exercise, find
-from .sandbox import COURSE
+from .reach import COURSE
 
 CONFIG = '''"""nbgrader's settings for this course: run nbgrader in this folder."""
 c = get_config()  # noqa: F821
@@ -27,7 +27,8 @@ c.Execute.timeout = 300
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m course_lib export", description="The course for another grading system.")
+    parser = argparse.ArgumentParser(prog="python -m course_lib export",
+                                     description="The course for another grading system.")
     parser.add_argument("system", choices=["nbgrader"])
     parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help="words or numbers; all where none is given")
     parser.add_argument("--out", required=True, metavar="FOLDER")
@@ -86,7 +87,8 @@ def with_solution(exercise: Exercise) -> str:
     """The exercise's cell with the solution in effect, and with nothing but the stub once nbgrader has cleared it."""
     stub, solution = exercise.stub.strip("\n"), exercise.solution.strip("\n")
     if exercise.language == "cuda":          # a kernel cannot be defined twice, so the stub is switched off
-        return exercise.cell(f"// BEGIN SOLUTION\n{solution}\n#if 0\n// END SOLUTION\n{stub}\n// BEGIN SOLUTION\n#endif\n// END SOLUTION")
+        return exercise.cell(f"// BEGIN SOLUTION\n{solution}\n#if 0\n// END SOLUTION\n{stub}\n"
+                             "// BEGIN SOLUTION\n#endif\n// END SOLUTION")
     return exercise.cell(f"{stub}\n\n### BEGIN SOLUTION\n{solution}\n### END SOLUTION")
 
 

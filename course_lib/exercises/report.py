@@ -12,7 +12,8 @@ from xml.etree import ElementTree
 
 from .verdict import NOT_RUN, PASSED, Verdict
 
-COLUMNS = ["student", "chapter", "exercise", "title", "kind", "points", "of", "verdict", "misconception", "flags", "file", "notes"]
+COLUMNS = ["student", "chapter", "exercise", "title", "kind", "points", "of", "verdict", "misconception", "flags", "file",
+           "notes"]
 NOT_HANDED_IN = "not handed in"
 
 
@@ -33,8 +34,8 @@ class Mark:
 
     def row(self) -> list[str]:
         return [self.student, self.chapter, self.exercise, self.title, self.kind, f"{self.verdict.points:g}",
-                f"{self.verdict.of:g}", self.verdict.status, self.verdict.misconception or "", "; ".join(self.flags), self.file,
-                "; ".join(self.notes)]
+                f"{self.verdict.of:g}", self.verdict.status, self.verdict.misconception or "", "; ".join(self.flags),
+                self.file, "; ".join(self.notes)]
 
 
 def verdict_from(data: dict) -> Verdict:
@@ -108,8 +109,8 @@ def _junit(marks: list[Mark]) -> str:
     for mark in marks:
         if mark.student not in suites:
             suites[mark.student] = ElementTree.SubElement(root, "testsuite", name=_printable(mark.student))
-        case = ElementTree.SubElement(suites[mark.student], "testcase", classname=_printable(f"{mark.student}.{mark.chapter}"),
-                                      name=f"{mark.exercise} {mark.title}".strip())
+        case = ElementTree.SubElement(suites[mark.student], "testcase", name=f"{mark.exercise} {mark.title}".strip(),
+                                      classname=_printable(f"{mark.student}.{mark.chapter}"))
         if mark.verdict.status != PASSED:          # a skip is never a pass: what was not done is a failure
             kind = "error" if mark.verdict.status == NOT_RUN else "failure"
             problem = ElementTree.SubElement(case, kind, message=_printable(f"{mark.verdict.status}: {mark.verdict.headline}"))

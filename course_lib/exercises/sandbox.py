@@ -14,26 +14,21 @@ import select
 import shutil
 import signal
 import socket
-import stat
 import subprocess
 import sys
 import tempfile
 import time
 from dataclasses import dataclass, fields
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from . import walls, wire
 from .answers import read_run
+from .reach import (HERE, PACKAGE, closed_to_others, engine_runtime, hidden_paths, library_paths, readable_paths,
+                    spare_uid)
 from .runner import Request, Run
 
-HERE = Path(__file__).resolve().parent
-PACKAGE = HERE.parent
-COURSE = PACKAGE.parent
 CHILD_FILES = ("walls", "wire", "watch", "runner", "answers", "kernels")      # all that the child has of this folder
-ENGINE = [PACKAGE / "__init__.py", PACKAGE / "cuda", COURSE / "kernels" / "laptop"]
-COMPILERS = ("c++", "g++", "clang++", "ninja", "ld", "as")
 
 
 @dataclass(frozen=True)
@@ -63,82 +58,6 @@ class SandboxError(RuntimeError):
     """The machine cannot do what the sandbox needs; no fault of the student's."""
 
 
-# --- folders -----------------------------------------------------------------------------------------------------
-
-def hidden_paths(extra=()) -> list[Path]:
-    """What no student's code may read: the course with its solutions, and whatever the caller adds."""
-    return [Path(p).resolve() for p in (COURSE, PACKAGE, *extra)]
-
-
-def readable_paths(hidden: list[Path]) -> tuple[list[str], list[str]]:
-    """(readable, listable): Python, torch, the compilers and the engine, without what is hidden below them."""
-    roots = {Path(p).resolve() for p in (sys.prefix, sys.base_prefix, *library_paths())}
-    roots |= {Path(p) for p in ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/proc/cpuinfo",
-                                "/proc/meminfo", "/sys/devices/system/cpu")}
-    for tool in COMPILERS:
-        if found := shutil.which(os.environ.get("CXX", tool) if tool == "c++" else tool):
-            roots.add(Path(found).resolve().parent.parent)
-    roots = {r for r in roots if r.exists() and r not in hidden and r not in (Path("/"), Path.home())}
-    roots = {r for r in roots if not any(h == r or h in r.parents for h in hidden) or _is_python(r)}
-    readable, listable = [], []
-    for root in sorted(roots):
-        _allow(root, hidden, readable, listable)
-    readable += [str(p) for p in ENGINE if p.exists()]
-    return readable, listable
-
-
-def library_paths() -> list[str]:
-    """The part of sys.path that holds Python's own modules and installed packages: not a script's folder, not PYTHONPATH."""
-    prefixes = {Path(p).resolve() for p in (sys.prefix, sys.base_prefix)}
-    return [p for p in sys.path if p and (prefixes & {Path(p).resolve(), *Path(p).resolve().parents}
-                                          or Path(p).name in ("site-packages", "dist-packages") or (Path(p) / "torch").is_dir())]
-
-
-def _is_python(root: Path) -> bool:
-    """An environment may lie inside the course's clone (.venv)."""
-    return any(Path(p).resolve() in (root, *root.parents) for p in (sys.prefix, sys.base_prefix))
-
-
-def _allow(path: Path, hidden: list[Path], readable: list[str], listable: list[str]) -> None:
-    if path in hidden:
-        return
-    if not any(path in h.parents for h in hidden):
-        readable.append(str(path))
-        return
-    listable.append(str(path))                    # Landlock only ever adds: name the neighbours of what is hidden
-    for part in path.iterdir():
-        if not part.is_symlink():
-            _allow(part, hidden, readable, listable)
-
-
-def closed_to_others(paths: list[str]) -> bool:
-    """Whether an unprivileged user cannot even reach one of the paths."""
-    folders = {parent for path in paths for parent in (Path(path), *Path(path).parents)}
-    return any(f.is_dir() and not f.stat().st_mode & stat.S_IXOTH for f in folders)
-
-
-def spare_uid() -> int:
-    """A user that owns nothing, one for each marking process; 0 if this one is not root."""
-    if sys.platform != "linux" or os.geteuid() != 0:
-        return 0
-    wanted = walls.SPARE_UIDS + os.getpid() % 1_000_000
-    for line in Path("/proc/self/uid_map").read_text().splitlines():
-        first, _, count = map(int, line.split())
-        if first <= wanted < first + count:
-            return wanted
-    return 65534                                  # a container with few users: nobody
-
-
-@lru_cache(maxsize=1)
-def engine_runtime() -> Path | None:
-    """The folder of the engine's runtime library, built if need be; None where there is no compiler."""
-    try:
-        from course_lib.cuda import build
-        return build.runtime_library().parent
-    except Exception:
-        return None
-
-
 # --- the sandbox -------------------------------------------------------------------------------------------------
 
 class Sandbox:
@@ -146,6 +65,8 @@ class Sandbox:
 
     def __init__(self, strict: bool = True, hide=()):
         """`strict`: refuse to run if a wall cannot be built; else build those that can be."""
+        if not hasattr(os, "fork"):
+            raise SandboxError(walls.missing()[0])
         self.strict = strict
         self.base = Path(tempfile.mkdtemp(prefix="course-marking-"))
         self.base.chmod(0o711)
@@ -195,8 +116,8 @@ class Sandbox:
         """Nothing of ours but what Python and a compiler need."""
         kept = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "CXX", "CC", "SYSTEMROOT")}
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-        return {**kept, "PATH": path, "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1",
-                "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "COURSE_CACHE": str(folder / "build"),
+        return {**kept, "PATH": path, "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8",
+                "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0", "COURSE_CACHE": str(folder / "build"),
                 "PYTHONDONTWRITEBYTECODE": "1"}
 
     def stop(self) -> None:
@@ -272,11 +193,11 @@ class Sandbox:
                 "landlock": version, "seccomp": linux and (self.strict or walls.has_seccomp()),
                 "uid": self.uid if version or not self.search else 0, "keep_search": self.search,
                 "readable": self.readable, "listable": self.listable,
-                **{name: getattr(limits, name) for name in ("seconds", "cpu", "memory", "resident", "processes", "file_bytes",
-                                                            "disk_bytes")}}
+                **{name: getattr(limits, name) for name in ("seconds", "cpu", "memory", "resident", "processes",
+                                                            "file_bytes", "disk_bytes")}}
 
     def _listen(self, reply_fd: int, output_fd: int, limits: Limits) -> tuple[bytes, bytes, str]:
-        """Read both pipes until nobody can write to them any more; tell the warm process to end the run when we have all."""
+        """Read both pipes until nobody can write to them any more; have the run ended as soon as we have all."""
         reply, output, told, cut = bytearray(), bytearray(), False, ""
         waiting = {reply_fd, output_fd}
         deadline = time.monotonic() + limits.seconds + 30
@@ -346,7 +267,8 @@ def _why(ended: dict, reply: bytes) -> str:
     if reply:
         return "something was written that is no answer"
     if status is not None and status < 0:
-        names = {signal.SIGSEGV: "crashed (it reached for memory that is not its own)", signal.SIGKILL: "was ended from inside",
+        names = {signal.SIGSEGV: "crashed (it reached for memory that is not its own)",
+                 signal.SIGKILL: "was ended from inside",
                  signal.SIGXCPU: "took too much processor time", signal.SIGABRT: "aborted"}
         return f"the process {names.get(-status, f'was ended by signal {-status}')}"
     return "the code ended the process that ran it"
@@ -388,7 +310,8 @@ def missing_walls(sandbox: Sandbox) -> list[str]:
         return gone
     outside = sandbox.base.parent / f"{sandbox.base.name}-outside"
     source = f"SECRET, OUTSIDE, PARENT = {str(HERE / 'attention.py')!r}, {str(outside)!r}, {os.getpid()}\n{PROBE}"
-    request = Request(id="0.0", language="python", name="probe", value=True, is_class=False, given={}, call=None, inputs=[((), {})])
+    request = Request(id="0.0", language="python", name="probe", value=True, is_class=False, given={}, call=None,
+                      inputs=[((), {})])
     try:
         reply = sandbox.run(request, source)
     except SandboxError as error:

@@ -18,8 +18,8 @@ from .answers import plain_run, read_run
 from .declare import Case, Exercise, Launch, Misconception, _register, given_spec
 from .declare import Array
 
-PLAIN = ("id", "title", "kind", "language", "name", "points", "minutes", "difficulty", "card", "stub", "hints", "call", "forbid",
-         "mutates", "limit", "options")
+PLAIN = ("id", "title", "kind", "language", "name", "points", "minutes", "difficulty", "card", "stub", "hints", "call",
+         "forbid", "mutates", "limit", "options")
 
 
 class Given:
@@ -91,7 +91,8 @@ def _lookup(cases: list[Case], answers: list, names: list[str]) -> Callable:
 
     def look_up(*args, **kwargs):
         return known[_key(args, kwargs)]
-    look_up.__signature__ = inspect.Signature([inspect.Parameter(n, inspect.Parameter.POSITIONAL_OR_KEYWORD) for n in names])
+    either = inspect.Parameter.POSITIONAL_OR_KEYWORD
+    look_up.__signature__ = inspect.Signature([inspect.Parameter(name, either) for name in names])
     return look_up
 
 
@@ -119,12 +120,14 @@ class NotYours(NotImplementedError):
 def yours(id: str, name: str, arguments: dict[str, Any] | None = None) -> Any:
     """The student's own `name`, once exercise `id` has passed; called with those of the arguments that it takes."""
     if id not in student.handed_in:
-        raise NotYours(f"`{name}` is exercise {id}. This edition holds no solution: it works here once your cell has passed its check.")
+        raise NotYours(f"`{name}` is exercise {id}. This edition holds no solution: it works here once your cell has "
+                       "passed its check.")
     own = student.handed_in[id]
     if arguments is None:
         return own
     taken = inspect.signature(own).parameters
     extra = [key for key, value in arguments.items() if key not in taken and value not in (None, False)]
     if extra:
-        raise NotYours(f"Your `{name}` of exercise {id} takes no {', '.join(f'`{e}`' for e in extra)}, which is needed here.")
+        named = ", ".join(f"`{e}`" for e in extra)
+        raise NotYours(f"Your `{name}` of exercise {id} takes no {named}, which is needed here.")
     return own(**{key: value for key, value in arguments.items() if key in taken})

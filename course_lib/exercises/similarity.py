@@ -1,9 +1,11 @@
-"""Code that is the same, names, comments and spacing aside."""
+"""Code that is the same, names, comments and spacing aside; and whether a text holds the solution of an exercise."""
 from __future__ import annotations
 
 import ast
 import builtins
 import re
+
+from .declare import Exercise
 
 CPP_WORDS = set("""
     alignas alignof auto bool break case char class const constexpr continue default delete do double else enum explicit extern
@@ -78,3 +80,43 @@ def _cpp(source: str) -> str:
             token = names.setdefault(token, f"n{len(names)}")
         out.append(token)
     return " ".join(out)
+
+
+# --- solutions in other texts -------------------------------------------------------------------------------------
+
+def lines_of(text: str) -> list[str]:
+    """Lines of code with spacing and comments gone; empty ones left out."""
+    plain = (re.sub(r"\s+", "", re.sub(r"(#|//).*$", "", line)) for line in text.splitlines())
+    return [line for line in plain if line]
+
+
+def telling_lines(exercise: Exercise) -> list[str]:
+    """The lines by which the solution is known: those that the stub does not have; all, where those are too few."""
+    if exercise.kind in ("predict", "choose"):
+        return []
+    known = set(lines_of(exercise.stub)) | set(lines_of(exercise.card))
+    lines = [line for line in lines_of(exercise.solution) if not line.startswith(('"""', "'''"))]
+    told = [line for line in lines if line not in known and len(line) > 3]
+    return told if sum(map(len, told)) >= 40 else lines
+
+
+def holds(text: str, exercise: Exercise) -> bool:
+    """Whether a text holds the solution: its telling lines, in order and close together."""
+    wanted = telling_lines(exercise)
+    lines = lines_of(text)
+    if not wanted or not set(wanted) <= set(lines):
+        return False
+    for start in (i for i, line in enumerate(lines) if line == wanted[0]):
+        window = iter(lines[start:start + 3 * len(wanted) + 6])
+        if all(line in window for line in wanted):
+            return True
+    return False
+
+
+def solves(text: str, exercise: Exercise) -> bool:
+    """Whether one function or class is the solution, under whatever names."""
+    if exercise.kind in ("predict", "choose"):
+        return False
+    if holds(text, exercise):
+        return True
+    return exercise.kind == "write" and skeleton(text, exercise.language) == skeleton(exercise.solution, exercise.language)

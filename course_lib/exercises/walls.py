@@ -10,11 +10,15 @@ import ctypes
 import errno
 import os
 import platform
-import resource
 import struct
 import sys
 
-LIBC = ctypes.CDLL(None, use_errno=True)
+try:
+    import resource
+except ImportError:                 # Windows: there are no walls to build, and `missing` says so
+    resource = None
+
+LIBC = ctypes.CDLL(None, use_errno=True) if resource else None
 SPARE_UIDS = 2_000_100_000          # far above what any user database hands out
 
 
@@ -186,7 +190,8 @@ def filter_calls(signals_scoped: bool) -> None:
     for numbers in DENIED.values():
         program += [(EQUAL, 0, 1, numbers[column]), refuse]
     program += [(EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, ERROR | errno.ENOSYS)]    # its flags cannot be seen: use clone
-    program += [(EQUAL, 0, 3, CLONE[column]), (LOAD, 0, 0, 16), (ANY_BIT, 0, 1, NEW_NAMESPACES), refuse, (LOAD, 0, 0, 0)]
+    program += [(EQUAL, 0, 3, CLONE[column]), (LOAD, 0, 0, 16), (ANY_BIT, 0, 1, NEW_NAMESPACES), refuse]
+    program += [(LOAD, 0, 0, 0)]
     allowed_first = {n[column]: 0 for n in OWN_ONLY.values()}
     if not signals_scoped:
         allowed_first.update({n[column]: os.getpid() for n in SIGNALS.values()})
@@ -202,6 +207,8 @@ def filter_calls(signals_scoped: bool) -> None:
 def missing() -> list[str]:
     """The walls that this machine cannot build, in words."""
     gone = []
+    if not hasattr(os, "fork"):
+        return ["anything at all (marking needs Linux; on Windows use WSL: --no-sandbox will not do)"]
     if sys.platform != "linux":
         return ["reading only what is allowed (Landlock is Linux)", "no network (seccomp is Linux)",
                 "a limit on memory and processes"]

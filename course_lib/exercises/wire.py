@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import math
 import numbers
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -179,7 +180,7 @@ class _Reader:
         return text.encode("utf-8", "replace").decode()
 
     def integer(self, depth, text):
-        if not isinstance(text, str) or len(text) > 1300 or not text.lstrip("-").isascii() or not text.lstrip("-").isdigit():
+        if not isinstance(text, str) or len(text) > 1300 or not re.fullmatch(r"-?[0-9]+", text):
             raise WireError("not an integer")
         return int(text)
 
