@@ -18,8 +18,7 @@ help:
 	@echo "make lab        open the course in JupyterLab (installs what it needs into .venv first)"
 	@echo "make test       every notebook as shipped, and every quick test"
 	@echo "make test-all   and the slow ones: notebooks solved, mutations, fuzzing, other compilers"
-	@echo "make gpu-check  every kernel on the GPU of this machine, with PYTHON=python3 as it is"
-	@echo "make gpu-bench  their speed there"
+	@echo "make gpu-check  the tests for a GPU, on this machine's, with PYTHON=python3 as it is"
 	@echo "make clean      empty the build cache"
 	@echo
 	@echo "make lab ARGS='--port 9000', make test ARGS='-k rope', PYTHON=python3.12, PIP_ARGS='--extra-index-url URL'"
