@@ -29,7 +29,7 @@ from .runner import copied
 from .reach import COURSE, PACKAGE
 from .sealed import write_sealed
 from .pieces import HandoutError, Pieces
-from .similarity import holds, solves
+from .similarity import holds, lines_of, solves
 
 # What every handout has besides what its notebooks import.
 ROOTS = ["course_lib", "course_lib.__main__", "course_lib.install", "course_lib.lab", "course_lib.notebooks_tool",
@@ -326,7 +326,7 @@ def _declarations(word: str, folder: Path, notebook: Path) -> None:
     for name in names_imported(notebook, module.__name__):
         value = getattr(module, name)
         if inspect.isfunction(value) and list(inspect.get_annotations(value).values())[:1] == [int]:
-            tables[name] = tabulated(value)
+            tables[name] = tabulated(value, exercises)
         else:
             pieces.refer(ast.parse(name), vars(module), f"the notebook of {word}")
     text = (f'"""The exercises of chapter {CHAPTERS.index(word)}, without solutions: see sealed.py."""\n'
@@ -350,12 +350,14 @@ def names_imported(notebook: Path, module: str) -> list[str]:
                    if isinstance(node, ast.ImportFrom) and node.module == module for alias in node.names})
 
 
-def tabulated(function) -> list:
-    """What a function of a number gives for 1, 2, 3, ..., as far as it goes. (0 may be the answer to all.)"""
+def tabulated(function, exercises: list[Exercise]) -> list:
+    """What a function of a number gives for 0, 1, 2, ..., as far as it goes; where that is a solution, which one."""
     answers = []
     try:
-        for number in range(1, 100):
-            answers.append(function(number))
+        for number in range(100):
+            answer = function(number)
+            solved = [e.id for e in exercises if isinstance(answer, str) and lines_of(answer) == lines_of(e.solution)]
+            answers.append({"exercise": solved[-1]} if solved else answer)
     except (IndexError, KeyError, ValueError):
         pass
     return answers

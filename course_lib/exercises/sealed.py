@@ -48,7 +48,7 @@ def seal(exercise: Exercise) -> dict:
 
 
 def write_sealed(path: Path, exercises: list[Exercise], tables: dict[str, list]) -> None:
-    """`tables`: what a function that a notebook imports from the declarations gives for 1, 2, 3, ..."""
+    """`tables`: what a function that a notebook imports from the declarations gives for 0, 1, 2, ..."""
     path.write_bytes(zlib.compress(wire.pack({"exercises": [seal(e) for e in exercises], "tables": tables})))
 
 
@@ -57,13 +57,14 @@ def _stored(path: Path) -> dict:
 
 
 def table(path: Path, name: str) -> Callable[[int], Any]:
-    """The stored function `name`."""
+    """The stored function `name`. What was a solution's text is the student's own, once that has passed."""
     answers = _stored(path)["tables"][name]
 
     def look_up(number: int):
-        if number not in range(1, len(answers) + 1):
-            raise ValueError(f"{name}: number is {number!r}; this edition has 1 to {len(answers)}")
-        return answers[number - 1]
+        if number not in range(len(answers)):
+            raise ValueError(f"{name}: number is {number!r}; this edition has 0 to {len(answers) - 1}")
+        answer = answers[number]
+        return yours(answer["exercise"], name).source if isinstance(answer, dict) else answer
     look_up.__name__ = name
     return look_up
 
