@@ -175,6 +175,18 @@ def test_errors_name_the_students_line(source, line, words, compiler, needs, mon
     assert "laptop" not in str(error) and "/kernels/" not in str(error) and len(str(error).splitlines()) <= 12
 
 
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_falling_off_a_function_is_no_error_until_it_happens(compiler, needs, monkeypatch):
+    monkeypatch.setenv("CXX", needs(compiler))
+    import torch
+    mod = cuda.compile("__device__ float f(float x) { if (x < 1) return 2; else if (x > 1) return 3; }\n"
+                       "__global__ void k(float* x) { x[0] = f(x[0]); }")
+    mod.k[1, 1](x := torch.zeros(1))
+    assert x.item() == 2
+    with pytest.raises(cuda.KernelError):
+        mod.k[1, 1](torch.ones(1))
+
+
 def test_a_function_without_a_body_is_an_error_of_the_build(monkeypatch):
     with pytest.raises(cuda.CompileError, match="helper.*nowhere defined"):
         cuda.compile("__device__ float helper(float);\n__global__ void k(float* x) { x[0] = helper(x[0]); }")

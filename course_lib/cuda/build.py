@@ -28,8 +28,10 @@ PLAIN = ["-O2", "-fno-finite-loops"]
 TRACED = ["-O0", "-fsanitize=thread", "-fsanitize=integer-divide-by-zero"]
 # addr2line of binutils takes the first file of a DWARF 5 table for the second: version 4 has no such doubt
 COMMON = ["-std=c++17", "-x", "c++", "-fPIC", "-g1", "-gdwarf-4", "-fno-strict-aliasing", "-ffp-contract=off",
-          "-fvisibility=hidden", "-fno-threadsafe-statics", "-DLAPTOP=1", "-Werror=vla", "-Werror=return-type",
-          "-fno-diagnostics-color"]
+          "-fvisibility=hidden", "-fno-threadsafe-statics", "-DLAPTOP=1", "-Werror=vla", "-fno-diagnostics-color"]
+# A function that never returns the value it promises is refused; one that may fall off its end only if it does.
+REFUSED = re.compile(r"warning: (no return statement in function returning non-void"
+                     r"|non-void function does not return a value(?! in all))")
 
 
 class CompileError(Exception):
@@ -79,7 +81,9 @@ class Compiler:
                          "-fmax-errors=20"]
 
     def plain(self) -> list[str]:
-        return PLAIN + (["-ferror-limit=20"] if self.clang else ["-fmax-errors=20"])
+        """Running off the end of a function that owes a value traps; the runtime reports it."""
+        return PLAIN + ["-fsanitize=return"] + (["-fsanitize-trap=return", "-ferror-limit=20"] if self.clang else
+                                                ["-fsanitize-undefined-trap-on-error", "-fmax-errors=20"])
 
 
 def compiler() -> Compiler:
@@ -255,8 +259,9 @@ def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list
         (folder / "build.ninja").write_text(_rules(sources, output, flags, link, tool))
         run = subprocess.run([ninja(), "-C", str(folder), "--quiet"], capture_output=True, text=True, errors="replace",
                              env=os.environ | {"LC_ALL": "C"})
-        if run.returncode:
-            raise failed(run.stdout + run.stderr)
+        printed = run.stdout + run.stderr
+        if run.returncode or REFUSED.search(printed):
+            raise failed(REFUSED.sub(r"error: \1", printed))
         output.replace(final)
         found = {"library": final.name, "included": {str(p): digest(p.read_bytes()) for p in _depended_on(folder)}}
         record.with_suffix(".new").write_text(json.dumps(found))
