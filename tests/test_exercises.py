@@ -434,6 +434,50 @@ def test_declarations_that_cannot_be_meant_are_refused():
         exercise(**{**plain, "id": EXERCISES[0].id, "misconceptions": two})
 
 
+ADD = find("0.2").solution
+BAD_KERNELS = {
+    ADD.replace(";", "", 1): "does not compile",
+    ADD.replace("add(", "plus("): "defines no kernel `add`",
+    ADD.replace("__global__ ", ""): "defines no kernel `add`",
+    ADD.replace("int n", "int n, int m"): "cannot launch your kernel",
+    ADD.replace("int n", "double* n").replace("i < n", "i < 5"): "cannot launch your kernel",
+    ADD.replace("out[i] =", "out[i + 1] ="): "out of bounds",
+    ADD.replace("out[i] =", "out[-1] ="): "out of bounds",
+    ADD.replace("x[i] +", "out[i] +"): "uninitialized",
+    ADD.replace("if (i", "while (i"): "timeout",
+    ADD.replace("x[i] + y[i]", "*(float*)0"): "out of bounds",
+    ADD.replace("x[i] + y[i]", "1 / (n - n)"): "division by zero",
+    ADD.replace("if (i < n)", "if (i < n && i % 2)"): "Never written: 3 of 5 elements, the first at [0]",
+    ADD.replace("out[i] =", "((float*)x)[i] = out[i] ="): "changes its input",
+    ADD.replace("x[i] + y[i]", "x[i] - y[i]"): "The result at [0]",
+    "#include <no_such_header.h>\n" + ADD: "does not compile",
+    "def add(x): return x": "does not compile",
+    "int add = 3;": "defines no kernel `add`",
+    ADD.replace("x[i] +", "x[i] + x[(i * 32) % n] - x[(i * 32) % n] +"): "times the bytes it must",
+}
+
+
+@pytest.mark.parametrize("source", BAD_KERNELS, ids=range(len(BAD_KERNELS)))
+def test_a_bad_kernel_gets_a_sentence(source):
+    verdict = evaluate(find("0.2"), source)
+    assert verdict.status == WRONG
+    assert BAD_KERNELS[source] in str(verdict), str(verdict)
+    assert "Traceback" not in str(verdict) and ".build" not in str(verdict)
+
+
+def test_a_kernel_over_its_budget_is_shown_its_accesses():
+    ex = find("0.2")
+    verdict = evaluate(ex, ex.wrong_code(ex.misconceptions[-1]))
+    assert "times the bytes" in dict(verdict.details)["Traffic"]
+    assert verdict.picture.startswith("<figure><svg") and "line 4, load" in verdict.picture
+
+
+def test_a_forged_picture_is_harmless():
+    forged = {"name": "<script>x", "itemsize": 4, "of": 1, "lines": [3],
+              "requests": [{"offset": [0, 4], "size": 4, "operation": 0, "memory": "<script>"}]}
+    assert "<script" not in core.picture(runner.Outcome(counts={"picture": forged}))
+
+
 # --- marks ---------------------------------------------------------------------------------------------------------
 
 @pytest.fixture

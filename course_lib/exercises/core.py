@@ -175,7 +175,8 @@ def judge(exercise: Exercise, cases: list[Case], run: Run, source: str, seed: in
         verdict.misconception, verdict.ask = known
         typed = exercise.kind in ("predict", "choose")
         if not typed and not outcome.failure:
-            verdict.details.append(("First difference", verdict.headline))
+            label = "Traffic" if exercise.traffic and "times the bytes" in verdict.headline else "First difference"
+            verdict.details.append((label, verdict.headline.replace("`", "")))
         verdict.details = [d for d in verdict.details if d[0] != BROKEN]
         verdict.headline = (f"This is the answer of someone who {known[0]}." if typed else
                             f"Your answer is what you get if it {known[0]}.")
@@ -350,7 +351,7 @@ def _broken(exercise: Exercise, failure: runner.Failure, case: Case | None, prin
         headline = f"The exercise cannot launch your kernel: {failure.message}"
     elif exercise.language == "cuda":
         headline = f"The sanitizer found: {failure.kind}."
-        details.append(("It says", failure.message))
+        details.append(("The sanitizer says", failure.message))
     elif failure.kind == "command":
         headline = f"{failure.message}."
     else:
@@ -384,7 +385,7 @@ def _wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source: 
         where = f"line {outcome.nan['line']}: {outcome.nan.get('text', '')}" if outcome.nan.get("line") else "outside the cell"
         details.append(("The first NaN", f"comes out of `{outcome.nan['op']}`, {where}"))
     if not right_values:
-        broken = broken_property(exercise, case, outcome.value)
+        broken = None if outcome.nan else broken_property(exercise, case, outcome.value)
         if broken:
             details.append((BROKEN, broken))
     if outcome.printed.strip():

@@ -149,6 +149,11 @@ class Progress:
                          f"{sum(e.points for e in passed):g} of {sum(e.points for e in exercises):g}", each))
         return rows
 
+    def _notes(self) -> list[str]:
+        shown = [e.id for exercises in self.chapters.values() for e in exercises]
+        revealed = any(self.marks.get(id, {}).get("revealed") for id in shown)
+        return (["* its solution was revealed"] if revealed else []) + [self._last()]
+
     def _last(self) -> str:
         todo = self.next()
         if not self.chapters:
@@ -161,15 +166,14 @@ class Progress:
         table = [("chapter", "passed", "points", f"{_KEY}"), *self.rows()]
         widths = [max(len(row[i]) for row in table) for i in range(3)]
         lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[3]]).rstrip() for row in table]
-        revealed = ["* its solution was revealed"] if any(m.get("revealed") for m in self.marks.values()) else []
-        return "\n".join(lines + revealed + [self._last()])
+        return "\n".join(lines + self._notes())
 
     def _repr_html_(self) -> str:
         style = 'style="text-align:left;padding:2px 12px 2px 0"'
         head = "".join(f'<th scope="col" {style}>{html.escape(h)}</th>' for h in ("chapter", "passed", "points", _KEY))
         body = "".join("<tr>" + "".join(f"<td {style}>{html.escape(c)}</td>" for c in row) + "</tr>" for row in self.rows())
         return (f'<table style="margin:4px 0"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
-                f"<p>{html.escape(self._last())}</p>")
+                + "".join(f"<p>{html.escape(note)}</p>" for note in self._notes()))
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         return {"text/plain": str(self), "text/html": self._repr_html_()}
