@@ -13,6 +13,8 @@ import pytest
 
 from adversaries import hostile
 from course_lib.exercises import grade, marking, walls
+from course_lib.exercises.declare import all_exercises
+from course_lib.exercises.sandbox import Sandbox
 from course_lib.exercises.similarity import skeleton
 from course_lib.exercises.submissions import chapter_of_name, collect, student_of
 
@@ -251,6 +253,25 @@ def test_skeletons():
     assert skeleton("def f(x: int) -> int:\n    y: int = x\n    return y") == skeleton("def f(x):\n    y = x\n    return y")
     assert skeleton("int i = a[0]; // x", "cuda") == skeleton("int  index=b[0];/* y */", "cuda") != skeleton("int i = a[1];", "cuda")
     assert skeleton("def f(:", "python") == skeleton("def  f( :", "python")
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(strict=not NO_WALLS) as made:
+        yield made
+
+
+@pytest.mark.parametrize("exercise", [pytest.param(e, id=e.id, marks=pytest.mark.slow if e.language == "cuda" else ())
+                                      for e in all_exercises()])
+def test_what_passes_in_the_notebook_passes_when_marked(exercise, sandbox):
+    if exercise.language == "cuda" and marking._no_engine():
+        pytest.skip("not run: no compiler for kernels on this machine")
+    for seed in (1, 2):
+        verdict = marking.mark(exercise, exercise.solution, seed, sandbox)
+        assert verdict.status == "passed", str(verdict)
+    mistake = exercise.misconceptions[0]
+    verdict = marking.mark(exercise, exercise.wrong_code(mistake), 0, sandbox)
+    assert verdict.misconception == mistake.name, str(verdict)
 
 
 @pytest.mark.slow
