@@ -142,7 +142,8 @@ class Picture:
     def _repr_html_(self) -> str:
         caption = ("columns are the 32 banks, a number is how many words the request wants of that bank"
                    if self.memory.space == "shared" else
-                   "a row is a request, a frame a sector of 32 bytes, a number the lane")
+                   "a row is a request, a frame a sector of 32 bytes; four lanes share a colour, from lane 0 in "
+                   "blue to lane 31 in grey")
         if not self.requests:
             return f"<p>{html.escape(self.text)}</p>"
         return f'<figure>{self._svg()}<figcaption>{html.escape(self.text.splitlines()[0])}: {caption}</figcaption></figure>'

@@ -2,7 +2,8 @@
 // of 16 is a bug here as it is there.
 //
 // They copy themselves in one access of their own width. With the compiler's copy g++ emits no hook where
-// a vector is passed or returned by value, and clang a call of memcpy: the traffic would be lost.
+// a vector is passed or returned by value, and clang a call of memcpy: the traffic would be lost. A copy of
+// their own costs them the name of aggregate, so a constructor stands in for `float4 acc[4] = {0}`.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -35,17 +36,17 @@ template <> struct Whole<16> { typedef Bits16 type; };
     struct name##1 { T x; };                                                                         \
     struct alignas(a2) name##2 {                                                                     \
         T x, y;                                                                                      \
-        constexpr name##2(T x, T y) : x(x), y(y) {}                                                  \
+        constexpr name##2(T x, T y = 0) : x(x), y(y) {}                                            \
         LAPTOP_COPIES(name##2, copy2)                                                                \
     };                                                                                               \
     struct name##3 {                                                                                 \
         T x, y, z;                                                                                   \
-        constexpr name##3(T x, T y, T z) : x(x), y(y), z(z) {}                                       \
+        constexpr name##3(T x, T y = 0, T z = 0) : x(x), y(y), z(z) {}                           \
         LAPTOP_COPIES(name##3, (x = o.x, y = o.y, z = o.z))                                          \
     };                                                                                               \
     struct alignas(a4) name##4 {                                                                     \
         T x, y, z, w;                                                                                \
-        constexpr name##4(T x, T y, T z, T w) : x(x), y(y), z(z), w(w) {}                            \
+        constexpr name##4(T x, T y = 0, T z = 0, T w = 0) : x(x), y(y), z(z), w(w) {}          \
         LAPTOP_COPIES(name##4, copy4)                                                                \
     };                                                                                               \
     static inline name##1 make_##name##1(T x) { return {x}; }                                        \
