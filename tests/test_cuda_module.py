@@ -383,6 +383,23 @@ def test_the_entries_compile_for_gpus(tmp_path):
     gpu.compile_check(tmp_path / "kit.cu", ("sm_90",), ("fill<float, 4>", "fill<half>"))
 
 
+def test_a_gpu_build_describes_its_kernels_without_a_card(mod, monkeypatch):
+    if gpu.nvcc() is None:
+        pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    add = mod._named("add")[0]
+    library = mod._library_gpu(add, "", torch.device("cuda", 0))
+    del mod._libraries["gpu", None, "", (9, 0)]
+    entry = library.entries[add, ""]
+    assert [(p.name, p.dtype, p.const) for p in entry.parameters] == [
+        ("x", "float32", True), ("y", "float32", True), ("out", "float32", False), ("n", "int32", False)]
+    assert library.constants["TILE"] == 32 and "filter" in library.symbols
+    fill = mod._named("fill")[0]
+    instance = mod._library_gpu(fill, "<half, 4>", torch.device("cuda", 0)).entries[fill, "<half, 4>"]
+    del mod._libraries["gpu", fill, "<half, 4>", (9, 0)]
+    assert [p.dtype for p in instance.parameters] == ["float16", "float16", "int32"]
+
+
 @pytest.mark.gpu
 def test_the_same_file_on_the_gpu(mod):
     x, y = torch.arange(100.0, device="cuda"), torch.ones(100, device="cuda")
