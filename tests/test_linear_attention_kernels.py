@@ -97,7 +97,7 @@ def test_without_tokens():
     ("        __syncthreads();   // the next chunk", "        // the next chunk"),
     ("        __syncthreads();   // the next token", "        // the next token"),
     ("if (j <= r) ", "if (j < r) "),
-    ("j <= r; ++j) sum", "j < rows; ++j) sum"),
+    ("j <= r; ++j) sum", "j < r; ++j) sum"),
     ("min(chunk, n - start);\n        load", "chunk;\n        load"),
     ("min(chunk, n - start);\n    size_t", "chunk;\n    size_t"),
     ("before[(head * n_chunks + j) * size + e] = sum;\n", ""),

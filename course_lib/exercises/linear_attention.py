@@ -1,0 +1,465 @@
+"""The exercises of chapter 4."""
+import math
+
+import torch
+
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out
+
+
+def randn(rng, *shape):
+    return torch.randn(shape, generator=rng)
+
+
+def positive(rng, *shape):
+    return randn(rng, *shape).abs() + 0.1
+
+
+exercise(
+    id="4.1", title="Where the lines cross", kind="predict", points=1, minutes=4, difficulty=2,
+    card=r"""
+    Causal attention with $d = 64$, chunks of $C = 32$. Count only what is needed: softmax attention skips the keys after
+    each query, and so does linear attention inside its chunks. Beyond which length $n$ does linear attention do **less**
+    arithmetic? Type the $n$ at which both do the same.
+    """,
+    name="crossover", answer=160, tolerance=1,
+    misconceptions=[
+        Misconception("counts the whole square on both sides, as torch's counter does", value=96,
+                      ask="Which of the two products is cut in half when nothing after a query is computed, and which is not?"),
+        Misconception("skips the triangle for softmax and computes it inside the chunks", value=192,
+                      ask="The card skips the later keys on both sides. What does a token then cost inside its chunk?"),
+        Misconception("forgets the work inside the chunk", value=128,
+                      ask="Besides the state, each token meets the keys of its own chunk. How many, on average?")],
+    hints=["Softmax, a token: $n/2$ keys on average, $2d$ operations for the score and $2d$ for the value: $2nd$.",
+           "Linear, a token: $2d^2$ to write the state, $2d^2$ to read it, and $2Cd$ inside the chunk."])
+
+
+def plain_cases(rng):
+    yield Case(positive(rng, 2, 2), positive(rng, 3, 2), randn(rng, 3, 1), label="2 queries, 3 keys, 2 features")
+    yield Case(positive(rng, 2, 5, 4), positive(rng, 2, 7, 4), randn(rng, 2, 7, 3), label="2 heads, 5 queries, 7 keys")
+    yield Case(positive(rng, 3, 9, 8), positive(rng, 3, 4, 8), randn(rng, 3, 4, 8), label="3 heads, more queries than keys")
+
+
+SUMMED = '''
+def attend(q, k, v):
+    """features q (..., n, m), k (..., l, m), values v (..., l, d) -> (..., n, d)"""
+    state = k.transpose(-2, -1) @ v
+    normaliser = k.sum(-2)
+    return (q @ state) / (q @ normaliser[..., None])
+'''
+
+exercise(
+    id="4.2", title="Keys first", kind="write", points=2, minutes=8, difficulty=2,
+    card=r"""
+    `q` and `k` hold **features** already, all positive. Write linear attention without a mask:
+    $o_i = \sum_j (q_i \cdot k_j)\, v_j \,/ \sum_j q_i \cdot k_j$.
+
+    - never build the matrix of all queries by all keys: multiply keys and values first
+    - the sum below the line is taken for all queries at once as well
+    """,
+    given={"torch": torch},
+    stub='''
+    def attend(q, k, v):
+        """features q (..., n, m), k (..., l, m), values v (..., l, d) -> (..., n, d)"""
+        raise NotImplementedError
+    ''',
+    solution=SUMMED, cases=plain_cases, compare=close(atol=1e-5),
+    properties=[("each output lies between the smallest and the largest value",
+                 lambda got, case: bool((got.amax() <= case.args[2].amax() + 1e-4) & (got.amin() >= case.args[2].amin() - 1e-4)))],
+    misconceptions=[
+        Misconception("does not divide", change=(" / (q @ normaliser[..., None])", ""),
+                      ask="What should the weights of one query add up to? What do they add up to here?"),
+        Misconception("divides by the number of keys", change=("(q @ normaliser[..., None])", "k.shape[-2]"),
+                      ask="Softmax divides by the sum of a query's weights. Is that the same number for every query?"),
+        Misconception("divides by the sum of the keys' features, whatever the query",
+                      change=("(q @ normaliser[..., None])", "normaliser.sum(-1)[..., None, None]"),
+                      ask="Below the line stands a sum over j of q_i . k_j. Where is the query in your denominator?"),
+        Misconception("puts a softmax on the queries and one on the keys", code='''
+            def attend(q, k, v):
+                return torch.softmax(q, -1) @ (torch.softmax(k, -2).transpose(-2, -1) @ v)
+            ''', ask="The features are given and positive. Which function turns their products into weights here?")],
+    hints=["$\\sum_j (q_i \\cdot k_j) v_j = q_i \\cdot \\sum_j k_j v_j^\\top$: the sum does not contain $i$.",
+           "`k.transpose(-2, -1) @ v` has shape `(m, d)`; `k.sum(-2)` has shape `(m,)`.",
+           "The denominator is `q @ normaliser[..., None]`, one number a query."])
+
+
+def feature_cases(rng):
+    yield Case(torch.tensor([[1.0, 0.0]]), torch.tensor([[1.0, 0.0], [0.0, 2.0]]), label="one vector, two directions")
+    yield Case(randn(rng, 5, 4) / 2, randn(rng, 8, 4), label="5 vectors of 4, 8 directions")
+    yield Case(randn(rng, 2, 3, 6) / 2, randn(rng, 3, 6), label="2 heads of 3 vectors, 3 directions")
+
+
+FEATURES = '''
+def random_features(x, w):
+    """x (..., n, d), directions w (m, d) -> (..., n, m)"""
+    exponent = x @ w.T - x.square().sum(-1, keepdim=True) / 2
+    return exponent.exp() / math.sqrt(w.shape[0])
+'''
+
+exercise(
+    id="4.3", title="Positive random features", kind="write", points=2, minutes=8, difficulty=3,
+    card=r"""
+    Write Performer's features: for each direction $w_r$, $\phi_r(x) = e^{w_r \cdot x - |x|^2/2} / \sqrt m$.
+
+    - $m$ is the number of directions
+    - the product of two feature vectors must be a **mean** over the directions
+    """,
+    given={"torch": torch, "math": math},
+    stub='''
+    def random_features(x, w):
+        """x (..., n, d), directions w (m, d) -> (..., n, m)"""
+        raise NotImplementedError
+    ''',
+    solution=FEATURES, cases=feature_cases, compare=close(atol=1e-5),
+    properties=[("every feature is positive", lambda got, case: bool((got > 0).all()))],
+    misconceptions=[
+        Misconception("divides by m, not by its root", change=("math.sqrt(w.shape[0])", "w.shape[0]"),
+                      ask="Two feature vectors are multiplied. How often is your factor in the product?"),
+        Misconception("leaves out the |x|^2 / 2", change=(" - x.square().sum(-1, keepdim=True) / 2", ""),
+                      ask="E[exp(w . x)] is exp(|x|^2 / 2). What has to be taken away to leave exp(q . k)?"),
+        Misconception("takes |x| for |x|^2", change=("x.square().sum(-1, keepdim=True)", "x.norm(dim=-1, keepdim=True)"),
+                      ask="What is the mean of exp(w . x): exp of half the length, or of half its square?"),
+        Misconception("divides by the root of d", change=("math.sqrt(w.shape[0])", "math.sqrt(w.shape[1])"),
+                      ask="The estimate is a mean. Over how many terms?")],
+    hints=["`x @ w.T` holds all the $w_r \\cdot x$.", "$|x|^2$ for every row: `x.square().sum(-1, keepdim=True)`."])
+
+
+exercise(
+    id="4.4", title="Why not causal?", kind="choose", points=1, minutes=3, difficulty=2,
+    card="""
+    Linformer replaces `n` keys by `r` mixtures of them. Why is there no causal form for a model that writes?
+    """,
+    name="reason", answer="b",
+    options={"a": "a triangular mask needs a square matrix, and n x r is not one",
+             "b": "each mixture already contains keys from the future",
+             "c": "the softmax over r columns no longer adds up to 1",
+             "d": "r mixtures cannot be computed before all queries are known"},
+    misconceptions=[
+        Misconception("blames the shape of the matrix", value="a",
+                      ask="Chapter 1 masked 5 queries against 7 keys. What would a mask on column 3 of n x r hide?"),
+        Misconception("blames the softmax", value="c", ask="Softmax normalises each row. Does it matter how long the row is?"),
+        Misconception("takes the mixtures for functions of the queries", value="d",
+                      ask="Which tensors does a mixture depend on: queries, keys, or both?")],
+    hints=["What does one row of `mix_keys` multiply?", "Write out mixture 1 for a text of four words. Which words are in it?"])
+
+
+def step_cases(rng):
+    yield Case(torch.zeros(2, 1), torch.zeros(2), torch.tensor([1.0, 2.0]), torch.tensor([3.0, 1.0]), torch.tensor([4.0]),
+               label="the first token, 2 features")
+    yield Case(randn(rng, 4, 3), positive(rng, 4), positive(rng, 4), positive(rng, 4), randn(rng, 3), label="4 features, values of 3")
+    yield Case(randn(rng, 3, 8), positive(rng, 3), positive(rng, 3), positive(rng, 3), randn(rng, 8), label="3 features, values of 8")
+
+
+STEP = '''
+def step(state, normaliser, q, k, v):
+    """state (m, d), normaliser (m,), features q and k (m,), value v (d,) -> output (d,), new state, new normaliser"""
+    state = state + k[:, None] * v[None, :]
+    normaliser = normaliser + k
+    return (q @ state) / (q @ normaliser), state, normaliser
+'''
+
+exercise(
+    id="4.5", title="One step of the recurrence", kind="write", points=2, minutes=8, difficulty=2,
+    card=r"""
+    One token arrives: features `q`, `k` and a value `v`. Write the step that adds it to the state and answers.
+
+    - $S \leftarrow S + k v^\top$, $z \leftarrow z + k$, and the answer $q^\top S / q^\top z$
+    - a token sees itself, as under a causal mask
+    - do not change what was handed in: return new tensors
+    """,
+    given={"torch": torch},
+    stub='''
+    def step(state, normaliser, q, k, v):
+        """state (m, d), normaliser (m,), features q and k (m,), value v (d,) -> output (d,), new state, new normaliser"""
+        raise NotImplementedError
+    ''',
+    solution=STEP, cases=step_cases, compare=close(atol=1e-5),
+    misconceptions=[
+        Misconception("answers before it adds the token", code='''
+            def step(state, normaliser, q, k, v):
+                answer = (q @ state) / (q @ normaliser)
+                return answer, state + k[:, None] * v[None, :], normaliser + k
+            ''', ask="Under a causal mask query t sees keys 0 .. t. What does the very first token see in your version?"),
+        Misconception("adds q v^T to the state", change=("k[:, None] * v", "q[:, None] * v"),
+                      ask="The state is a sum over past tokens. Which of their three vectors will a later query be compared with?"),
+        Misconception("replaces the normaliser instead of adding to it", change=("normaliser = normaliser + k", "normaliser = k"),
+                      ask="Below the line stands the sum over all past keys. How many keys are in your normaliser?"),
+        Misconception("writes v k^T and reads it as if it were k v^T", code='''
+            def step(state, normaliser, q, k, v):
+                state = state + (v[:, None] * k[None, :]).reshape(state.shape)
+                normaliser = normaliser + k
+                return (q @ state) / (q @ normaliser), state, normaliser
+            ''', ask="Row i of the state belongs to feature i. Which vector runs along its rows?")],
+    hints=["The outer product: `k[:, None] * v[None, :]` has shape `(m, d)`.",
+           "First add, then read: the new state answers."])
+
+
+exercise(
+    id="4.6", title="Two keys that are not orthogonal", kind="predict", points=1, minutes=4, difficulty=3,
+    card=r"""
+    The delta rule with $\beta = 1$ writes the value 1 at key $a$, then the value 0 at key $b$. Both keys have length 1 and
+    $a \cdot b = 0.6$. What does the state now return for $a$? (Plain linear attention would return
+    $1 + 0 \cdot 0.6 = 1$.)
+    """,
+    name="returned", answer=0.64, tolerance=0.002,
+    misconceptions=[
+        Misconception("thinks that writing at b leaves a alone", value=1.0,
+                      ask="Before the second writing, the state returns 0.6 for b. What must be added so that it returns 0?"),
+        Misconception("subtracts what the state returned for b, without reading it through a", value=0.4,
+                      ask="The correction is written at b. How much of what lies at b does a see?"),
+        Misconception("thinks that the second writing erases the first", value=0.0,
+                      ask="The state returns 0 for b. Is a the same key as b?")],
+    hints=["After the first writing $S = a$ (values are single numbers). Then $S = a + b\\,(0 - b \\cdot a)$.",
+           "Multiply that by $a$."])
+
+
+def walk_cases(rng):
+    yield Case(positive(rng, 3, 2), positive(rng, 3, 2), randn(rng, 3, 1), label="3 tokens, 2 features, values of 1")
+    yield Case(positive(rng, 17, 8), positive(rng, 17, 8), randn(rng, 17, 8), label="17 tokens, 8 features, values of 8")
+    yield Case(positive(rng, 20, 16), positive(rng, 20, 16), randn(rng, 20, 33), label="20 tokens, 16 features, values of 33")
+    yield Case(positive(rng, 9, 40), positive(rng, 9, 40), randn(rng, 9, 24), label="9 tokens, 40 features, values of 24")
+
+
+WALK = '''
+__global__ void walk_tokens(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
+                            float* __restrict__ out, int n, int d, int d_v) {
+    extern __shared__ float state[];             // d rows of d_v floats, then two rows of d for q and k
+    float* q_row = state + d * d_v;
+    float* k_row = q_row + d;
+    int c = threadIdx.x;                         // this thread's column; blockDim.x >= d_v
+    if (c < d_v)
+        for (int i = 0; i < d; ++i) state[i * d_v + c] = 0.0f;
+
+    for (int t = 0; t < n; ++t) {
+        for (int i = c; i < d; i += blockDim.x) {
+            q_row[i] = q[t * d + i];
+            k_row[i] = k[t * d + i];
+        }
+        __syncthreads();
+        if (c < d_v) {
+            float value = v[t * d_v + c], sum = 0.0f;
+            for (int i = 0; i < d; ++i) {
+                float s = state[i * d_v + c] + k_row[i] * value;
+                state[i * d_v + c] = s;
+                sum += q_row[i] * s;
+            }
+            out[t * d_v + c] = sum;
+        }
+        __syncthreads();
+    }
+}
+'''
+
+kernel_exercise(
+    id="4.7", title="The state stays on the chip", points=4, minutes=16, difficulty=4, name="walk_tokens",
+    card=r"""
+    Finish the kernel: one block walks the tokens of one head, without a normaliser: $S \leftarrow S + k_t v_t^\top$, then
+    $o_t = q_t^\top S$. Launch: `grid = 1`, `block` a multiple of 32 of at least `d_v` threads. `q` and `k` hold features.
+
+    - thread `c` owns column `c` of the state and writes column `c` of the output; threads beyond `d_v` only help loading
+    - for each token: bring its `q` and `k` to `q_row` and `k_row` together, wait, add, read, wait
+    - budget: every number is read once and written once; the state never goes to global memory
+    """,
+    stub='''
+__global__ void walk_tokens(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
+                            float* __restrict__ out, int n, int d, int d_v) {
+    extern __shared__ float state[];             // d rows of d_v floats, then two rows of d for q and k
+    float* q_row = state + d * d_v;
+    float* k_row = q_row + d;
+    int c = threadIdx.x;                         // this thread's column; blockDim.x >= d_v
+    if (c < d_v)
+        for (int i = 0; i < d; ++i) state[i * d_v + c] = 0.0f;
+
+    // for each token: 1. load q_row and k_row   2. wait   3. update column c and read it with q_row   4. wait
+}
+''',
+    solution=WALK, cases=walk_cases, compare=close(atol=1e-3, rtol=1e-4),
+    launch=lambda q, k, v: Launch(grid=1, block=32 * math.ceil(v.shape[1] / 32), shared=4 * (q.shape[1] * (v.shape[1] + 2)),
+                                  args=[q, k, v, out(v.shape), q.shape[0], q.shape[1], v.shape[1]]),
+    expect=lambda q, k, v: (q @ k.T).tril() @ v,
+    traffic=lambda q, k, v: sum(32 * math.ceil(4 * width / 32 + (4 * width % 32 > 0)) * q.shape[0]
+                                for width in (q.shape[1], q.shape[1], v.shape[1], v.shape[1])),
+    misconceptions=[
+        Misconception("answers before it adds the token",
+                      change=[("sum += q_row[i] * s;", ""),
+                              ("float s = state[i * d_v + c] + k_row[i] * value;",
+                               "sum += q_row[i] * state[i * d_v + c];\n                float s = state[i * d_v + c] + k_row[i] * value;")],
+                      ask="Query t sees keys 0 .. t. Is key t in the state when you multiply by the query?"),
+        Misconception("lets the next token's rows arrive while others still read",
+                      change=("            out[t * d_v + c] = sum;\n        }\n        __syncthreads();\n",
+                              "            out[t * d_v + c] = sum;\n        }\n"),
+                      ask="Thread 0 finishes token t and loads token t + 1 into k_row. Who may still be reading it?"),
+        Misconception("fetches q and k from global memory in every thread",
+                      change=[("k_row[i] * value", "k[t * d + i] * value"), ("q_row[i] * s", "q[t * d + i] * s")],
+                      ask="What does one request for a single number move? How many of them do you make for a token?"),
+        Misconception("waits inside `if (c < d_v)`",
+                      change=[("            out[t * d_v + c] = sum;\n        }\n        __syncthreads();\n",
+                               "            out[t * d_v + c] = sum;\n            __syncthreads();\n        }\n")],
+                      ask="Which threads of the block never reach your barrier?")],
+    hints=["Loading: `for (int i = c; i < d; i += blockDim.x)` for both rows; then `__syncthreads()` for everybody.",
+           "In column c: `float s = state[i * d_v + c] + k_row[i] * value;`, keep it, and add `q_row[i] * s` to the answer.",
+           "The second barrier stands at the end of the loop, outside of any `if`."])
+
+
+def prefix_cases(rng):
+    yield Case(positive(rng, 3, 2), randn(rng, 3, 3), label="3 tokens, 2 features, values of 3")
+    yield Case(positive(rng, 20, 7), randn(rng, 20, 5), label="20 tokens, 7 features, values of 5")
+    yield Case(positive(rng, 16, 16), randn(rng, 16, 16), label="16 tokens, 16 features, values of 16")
+
+
+PREFIX = '''
+__global__ void final_state(const float* __restrict__ k, const float* __restrict__ v, float* __restrict__ out,
+                            int n, int d, int d_v) {
+    extern __shared__ float state[];                          // d rows of d_v floats
+    for (int e = threadIdx.x; e < d * d_v; e += blockDim.x) state[e] = 0.0f;
+    for (int t = 0; t < n; ++t) {
+        for (int e = threadIdx.x; e < d * d_v; e += blockDim.x)
+            state[e] += k[t * d + e / d_v] * v[t * d_v + e % d_v];
+    }
+    for (int e = threadIdx.x; e < d * d_v; e += blockDim.x) out[e] = state[e];
+}
+'''
+
+ZEROING = "    for (int e = threadIdx.x; e < d * d_v; e += blockDim.x) state[e] = 0.0f;\n"
+
+kernel_exercise(
+    id="4.8", title="A state from nowhere", points=3, minutes=8, difficulty=2, name="final_state", kind="repair",
+    card="""
+    This kernel sums up `k v^T` over all tokens in shared memory. Its author tried it on a machine whose shared memory
+    happened to hold zeros, and it was right. Run it under the sanitizer (the cell above does), read what it says, and repair
+    it.
+
+    - the state may be larger than the block: `d * d_v` entries, 64 threads
+    - every entry counts, on every machine
+    """,
+    stub=PREFIX.replace(ZEROING, ""),
+    solution=PREFIX, cases=prefix_cases, compare=close(atol=1e-4),
+    launch=lambda k, v: Launch(grid=1, block=64, shared=4 * k.shape[1] * v.shape[1],
+                               args=[k, v, out((k.shape[1], v.shape[1])), k.shape[0], k.shape[1], v.shape[1]]),
+    expect=lambda k, v: k.T @ v,
+    misconceptions=[
+        Misconception("clears one entry a thread, not all of them",
+                      change=(ZEROING, "    if (threadIdx.x < d * d_v) state[threadIdx.x] = 0.0f;\n"),
+                      ask="A state of 16 x 16 has 256 entries and the block 64 threads. Who clears entry 100?"),
+        Misconception("overwrites the state at every token instead of adding",
+                      change=[(ZEROING, ""), ("state[e] += k[", "state[e] = k[")],
+                      ask="After the last token, which tokens are in your state?"),
+        Misconception("lets one thread clear everything while the others already add",
+                      change=(ZEROING, "    if (threadIdx.x == 0) for (int e = 0; e < d * d_v; ++e) state[e] = 0.0f;\n"),
+                      ask="Thread 40 adds to its entries at once. Has thread 0 cleared them by then?")],
+    hints=["Which read does the sanitizer name, and which line should have written there before it?",
+           "Clear with the loop that adds: the same thread, the same entries. Then nobody has to wait."])
+
+
+def chunk_cases(rng):
+    yield Case(positive(rng, 4, 2), positive(rng, 4, 2), randn(rng, 4, 1), 2, label="4 tokens in chunks of 2")
+    yield Case(positive(rng, 7, 3), positive(rng, 7, 3), randn(rng, 7, 2), 3, label="7 tokens in chunks of 3, the last of 1")
+    yield Case(positive(rng, 33, 5), positive(rng, 33, 5), randn(rng, 33, 4), 8, label="33 tokens in chunks of 8")
+    yield Case(positive(rng, 5, 4), positive(rng, 5, 4), randn(rng, 5, 3), 64, label="fewer tokens than a chunk")
+
+
+CHUNKED = '''
+def in_chunks(q, k, v, size):
+    """features q, k (n, m), values v (n, d) -> (n, d), causal, normalised"""
+    v = torch.cat([v, torch.ones_like(v[:, :1])], -1)
+    state = torch.zeros(k.shape[1], v.shape[1])
+    rows = []
+    for start in range(0, len(q), size):
+        a, b, c = (x[start:start + size] for x in (q, k, v))
+        rows.append((a @ b.T).tril() @ c + a @ state)
+        state = state + b.T @ c
+    rows = torch.cat(rows)
+    return rows[:, :-1] / rows[:, -1:]
+'''
+
+exercise(
+    id="4.9", title="In chunks", kind="write", points=3, minutes=15, difficulty=3,
+    card=r"""
+    Write causal linear attention chunk by chunk: inside a chunk the masked product, between chunks the state.
+
+    - the last chunk may be smaller; a chunk may be longer than the text
+    - numerator **and** denominator have a part from inside and a part from before
+    - one loop over chunks, none over tokens, and no $n \times n$ matrix
+    """,
+    given={"torch": torch}, forbid=("cumsum",),
+    stub='''
+    def in_chunks(q, k, v, size):
+        """features q, k (n, m), values v (n, d) -> (n, d), causal, normalised"""
+        raise NotImplementedError
+    ''',
+    solution=CHUNKED, cases=chunk_cases, compare=close(atol=1e-4),
+    misconceptions=[
+        Misconception("adds a chunk to the state before its own queries read it", code=CHUNKED.replace(
+            "        rows.append((a @ b.T).tril() @ c + a @ state)\n        state = state + b.T @ c\n",
+            "        state = state + b.T @ c\n        rows.append((a @ b.T).tril() @ c + a @ state)\n"),
+                      ask="A key inside the chunk is met in the masked product. Where is it met a second time?"),
+        Misconception("forgets the mask inside the chunk", change=(".tril()", ""),
+                      ask="Does the first token of a chunk see the last one of the same chunk?"),
+        Misconception("does not carry the state from chunk to chunk", change=("state = state + b.T @ c", "state = b.T @ c"),
+                      ask="With three chunks, what does the third know of the first?"),
+        Misconception("hides the token itself", change=(".tril()", ".tril(-1)"),
+                      ask="Under the causal rule of this course, does a query see its own key?")],
+    hints=["Give `v` one more column of ones: its output is the denominator, and both parts come along by themselves.",
+           "Inside: `(a @ b.T).tril() @ c`. Before: `a @ state`. Then the state takes the chunk in."])
+
+
+def delta_cases(rng):
+    unit = torch.nn.functional.normalize
+    yield Case(torch.zeros(2, 1), torch.tensor([1.0, 0.0]), torch.tensor([3.0]), 1.0, 1.0, label="an empty state")
+    yield Case(randn(rng, 4, 3), unit(randn(rng, 4), dim=0), randn(rng, 3), 1.0, 1.0, label="beta 1: overwrite")
+    yield Case(randn(rng, 4, 3), unit(randn(rng, 4), dim=0), randn(rng, 3), 0.4, 1.0, label="beta 0.4: part of the way")
+    yield Case(randn(rng, 3, 5), unit(randn(rng, 3), dim=0), randn(rng, 5), 0.7, 0.8, label="beta 0.7, decay 0.8")
+
+
+DELTA = '''
+def overwrite(state, k, v, beta, decay):
+    """state (m, d), key k (m,), value v (d,), beta, decay: numbers -> the new state (m, d)"""
+    state = decay * state
+    return state + beta * k[:, None] * (v - k @ state)[None, :]
+'''
+
+exercise(
+    id="4.10", title="Replace, do not pile up", kind="write", points=2, minutes=8, difficulty=3,
+    card=r"""
+    Write one update of the gated delta rule: $S \leftarrow a S$, then $S \leftarrow S + \beta\, k\, (v - k^\top S)$.
+
+    - with $|k| = 1$, $\beta = 1$ and $a = 1$ the new state returns exactly $v$ for $k$
+    - the state fades **before** it is asked what it returns for $k$
+    """,
+    given={"torch": torch},
+    stub='''
+    def overwrite(state, k, v, beta, decay):
+        """state (m, d), key k (m,), value v (d,), beta, decay: numbers -> the new state (m, d)"""
+        raise NotImplementedError
+    ''',
+    solution=DELTA, cases=delta_cases, compare=close(atol=1e-5),
+    misconceptions=[
+        Misconception("adds without correcting", change=("(v - k @ state)", "v"),
+                      ask="The state may return something for this key already. What does it return after your update?"),
+        Misconception("asks the state before it fades", code='''
+            def overwrite(state, k, v, beta, decay):
+                return decay * state + beta * k[:, None] * (v - k @ state)[None, :]
+            ''', ask="With decay 0.8, what does the faded state still return for k? Is that what you subtract?"),
+        Misconception("corrects with the sign turned round", change=("(v - k @ state)", "(k @ state - v)"),
+                      ask="After the update the state should return v for k. In which direction must it move?"),
+        Misconception("scales the value by beta, but not the correction", change=(
+            "beta * k[:, None] * (v - k @ state)", "k[:, None] * (beta * v - k @ state)"),
+                      ask="With beta = 0 nothing should be written. What does your update do then?")],
+    hints=["`k @ state` is what the state returns for `k`, shape `(d,)`.",
+           "The difference to `v`, times `beta`, goes in at `k`: an outer product."])
+
+
+exercise(
+    id="4.11", title="How long does a state remember?", kind="predict", points=1, minutes=4, difficulty=2,
+    card=r"""
+    A gated state fades by the factor $a = 0.98$ at every token. After how many tokens is **half** of what was written left?
+    The nearest whole number will do.
+    """,
+    name="tokens", answer=34, tolerance=0.5,
+    misconceptions=[
+        Misconception("lets it fade in a straight line", value=25,
+                      ask="After one token 0.98 is left, after two 0.98 times 0.98. Is 0.02 lost at every token?"),
+        Misconception("gives the mean memory 1 / (1 - a)", value=50,
+                      ask="At 1 / (1 - a) tokens the fraction 1/e is left. Is that a half?"),
+        Misconception("takes a logarithm to base 2 for the natural one", value=math.log(2) / -math.log2(0.98),
+                      ask="Solve 0.98^t = 1/2 with one and the same logarithm on both sides.")],
+    hints=["Solve $a^t = 1/2$.", "$t = \\ln 2 / (-\\ln 0.98)$, and $-\\ln 0.98$ is a little more than 0.02."])
