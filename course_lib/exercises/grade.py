@@ -33,8 +33,6 @@ def main(argv: list[str]) -> int:
     folder, results = Path(args.folder), Path(args.out)
     if not folder.is_dir():
         return _refuse(f"{folder} is not a folder")
-    if results.resolve() == folder.resolve() or folder.resolve() in results.resolve().parents:
-        return _refuse("keep the results out of the submissions: choose another --out")
     private = str(Path(args.exercises).resolve()) if args.exercises else None
     if private and not Path(private).is_dir():
         return _refuse(f"{private} is not a folder")
