@@ -99,7 +99,8 @@ def _compiler(asked: str | None, path: str | None) -> Compiler:
         found = shutil.which(command[0])
         if found:
             return _identify((found, *command[1:]), os.stat(found).st_mtime_ns)
-    wanted = f"CXX is set to {asked}, which was not found." if asked else "No C++ compiler was found (g++ or clang++)."
+    wanted = (f"CXX is set to {asked}, which was not found." if asked else
+              "No C++ compiler was found (g++ or clang++).")
     how = ("Run `xcode-select --install`." if sys.platform == "darwin" else
            "On Debian or Ubuntu: `sudo apt install g++`; with conda, on any system: "
            "`conda install -c conda-forge cxx-compiler`.")
@@ -176,7 +177,8 @@ def rewritten_header(name: str, text: str) -> Path:
     return folder / name
 
 
-def library(text: str, name: str, original: str, folder: Path | None, traced: bool, beside: tuple[str, ...] = ()) -> Path:
+def library(text: str, name: str, original: str, folder: Path | None, traced: bool,
+            beside: tuple[str, ...] = ()) -> Path:
     """Builds rewritten source. `folder` is where its includes are.
 
     `name`, `original` and the names of the files `beside` it are for error messages.
@@ -187,18 +189,8 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
     flags = COMMON + (tool.traced() if traced else tool.plain()) + include
     made = cache() / digest(text, *flags, *tool.command, tool.version, str(runtime))
     _prune(made)
-    found = _build(made, {"kernel.cu.cpp": text}, [made / "kernel.cu.cpp"], flags, _link(tool, [str(runtime)]), tool,
-                   lambda output: CompileError(name, original, read_errors(output, name, beside), output))
-    _runtimes[found] = runtime
-    return found
-
-
-_runtimes: dict[Path, Path] = {}
-
-
-def runtime_of(made: Path) -> Path:
-    """The runtime that a library of this process is linked with."""
-    return _runtimes[made]
+    return _build(made, {"kernel.cu.cpp": text}, [made / "kernel.cu.cpp"], flags, _link(tool, [str(runtime)]), tool,
+                  lambda output: CompileError(name, original, read_errors(output, name, beside), output))
 
 
 def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[str], nvcc: str) -> Path:
@@ -219,8 +211,8 @@ def _runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...]) ->
         min(halves.values(), key=lambda half: sum(p.stat().st_size for p in half)).append(source)
     files = {name: "".join(f'#include "{p}"\n' for p in sorted(half)) for name, half in halves.items()}
     failed = lambda output: RuntimeError(f"the runtime in {HEADERS} does not compile:\n{output}")
-    return _build(made, files, [made / name for name in files], flags, _link(tool, ["-pthread", "-ldl", *extra]), tool,
-                  failed)
+    link = _link(tool, ["-pthread", "-ldl", *extra])
+    return _build(made, files, [made / name for name in files], flags, link, tool, failed)
 
 
 def runtime_library() -> Path:
@@ -317,8 +309,8 @@ def _rules(sources: list[Path], output: Path, flags: list[str], link: list[str],
 
 # ---- errors
 
-DIAGNOSTIC = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?:\s+(?P<kind>fatal error|error|note|warning|required"
-                        r"|recursively required|in '?constexpr|instantiated)\b:?\s*(?P<message>.*)$")
+DIAGNOSTIC = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?:\s+(?P<kind>fatal error|error|note|warning"
+                        r"|required|recursively required|in '?constexpr|instantiated)\b:?\s*(?P<message>.*)$")
 # what the compiler says, and what to say instead
 CLEARER = [
     (r".*static assertion failed:? (?:due to requirement '[^']*' )?:?\s*\"?laptop: (.*?)\"?$", r"\1"),
@@ -327,7 +319,8 @@ CLEARER = [
     (r"'?([\w./+-]+)'?( file not found|: No such file or directory)$", r"the engine has no header \1"),
     (r"(?:ISO C\+\+ forbids )?variable length array.*|.*variable length array.*",
      "an array's size must be known when the kernel is compiled: a constant, a #define or a template parameter"),
-    (r"'(__\w+|atomic\w+)' was not declared in this scope.*", r"\1 is not declared: a misspelling, or not supported here"),
+    (r"'(__\w+|atomic\w+)' was not declared in this scope.*",
+     r"\1 is not declared: a misspelling, or not supported here"),
     (r"use of undeclared identifier '(__\w+|atomic\w+)'.*",
      r"\1 is not declared: a misspelling, or not supported here"),
     (r"there are no arguments to '(\w+)' that depend on a template parameter.*",
@@ -388,7 +381,8 @@ def read_errors(output: str, name: str, beside: tuple[str, ...] = ()) -> list[tu
 def read_nvcc_errors(output: str, name: str) -> list[tuple[int, str]]:
     """As `read_errors`, for nvcc's own way of writing them: `path/name(12): error: ...`."""
     found = []
-    for line, message in re.findall(rf"(?m)^\S*\b{re.escape(name)}\((\d+)\): (?:fatal )?error(?: #\S+)?: (.*)$", output):
+    pattern = rf"(?m)^\S*\b{re.escape(name)}\((\d+)\): (?:fatal )?error(?: #\S+)?: (.*)$"
+    for line, message in re.findall(pattern, output):
         found.append((int(line), message))
     return list(dict.fromkeys(found)) or read_errors(output, name)
 

@@ -42,9 +42,9 @@ def nvcc() -> str | None:
 
 
 def entry(number: int, address: str) -> str:
-    return (f'extern "C" int laptop_entry_{number}(const unsigned* grid, const unsigned* block, void** args, size_t shared, '
-            f"void* stream, int device) {{ return laptop_start((const void*)({address}), grid, block, args, shared, "
-            f"stream, device); }}\n")
+    return (f'extern "C" int laptop_entry_{number}(const unsigned* grid, const unsigned* block, void** args, '
+            f"size_t shared, void* stream, int device) {{ return laptop_start((const void*)({address}), grid, "
+            f"block, args, shared, stream, device); }}\n")
 
 
 def generated(sources: list, wanted: list, file: str) -> str:
@@ -56,11 +56,12 @@ def library(sources: list, name: str, folder: Path | None, wanted: list, device:
     """Builds for the architecture of `device`. The first of `sources` is the file, the others it includes."""
     tool = nvcc()
     if tool is None:
-        raise build.NoCompiler("nvcc was not found; CUDA tensors need it. Install the CUDA toolkit, or set CUDA_HOME. "
-                               "CPU tensors run the same kernel without it.")
+        raise build.NoCompiler("nvcc was not found; CUDA tensors need it. Install the CUDA toolkit, or set "
+                               "CUDA_HOME. CPU tensors run the same kernel without it.")
     major, minor = torch.cuda.get_device_capability(device)
     architecture = f"-arch=sm_{major}{minor}"
-    flags = ["-std=c++17", "-O3", "-lineinfo", "-Xcompiler=-fPIC", architecture] + ([f"-I{folder}"] if folder else [])
+    flags = ["-std=c++17", "-O3", "-lineinfo", "-Xcompiler=-fPIC", architecture]
+    flags += [f"-I{folder}"] if folder else []
     files = {"source.cu": sources[0].text, "kernel.cu": generated(sources, wanted, "source.cu")}
     return build.gpu_library(files, name, flags, ["-shared", architecture], tool)
 
@@ -76,7 +77,7 @@ def cells(values: list) -> list:
 
 
 def run(entry, kernel: str, grid, block, shared_bytes: int, values: list, device: torch.device) -> None:
-    """Launches on the current torch stream. Errors of the launch are raised here, errors of the kernel later, by torch."""
+    """Launches on the current torch stream. Errors of the launch are raised here, the kernel's later, by torch."""
     from .report import KernelError
     arguments_in_c = cells(values)
     arguments = (ctypes.c_void_p * max(len(values), 1))(*(ctypes.addressof(c) for c in arguments_in_c))
@@ -102,7 +103,8 @@ def write_symbol(library, name: str, raw: bytes) -> None:
         raise RuntimeError(f"`{name}` was not written: {_text(library.handle, status)}")
 
 
-def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90"), instances: tuple[str, ...] = ()) -> None:
+def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90"),
+                  instances: tuple[str, ...] = ()) -> None:
     """Compiles the file with nvcc for each architecture, entries and the named `instances` included.
 
     Raises CompileError. A template kernel without an instance is only parsed.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 import torch
 
-from . import build, lines, memory
+from . import lines, memory
 
 PLAIN, PROFILE, SANITIZE = 0, 1, 2
 ORDERS = {"forward": 0, "reverse": 1, "seeded": 2}
@@ -156,14 +156,13 @@ class LaunchResult:
         return [{name: getattr(r, name) for name, _ in CRequest._fields_} | {"offset": list(r.offset)} for r in kept]
 
 
-@functools.lru_cache
-def _load(path) -> ctypes.CDLL:
-    handle = ctypes.CDLL(str(path))
-    handle.laptop_run.argtypes = [POINTER(CLaunch)]
-    handle.laptop_run.restype = POINTER(CResult)
-    handle.laptop_free.argtypes = [POINTER(CResult)]
-    handle.laptop_free.restype = None
-    return handle
+@functools.lru_cache(maxsize=None)
+def _runtime(library: str):
+    """(run, free) of the runtime that a kernel's library was linked with."""
+    handle = ctypes.CDLL(library)
+    handle.laptop_run.argtypes, handle.laptop_run.restype = [POINTER(CLaunch)], POINTER(CResult)
+    handle.laptop_free.argtypes, handle.laptop_free.restype = [POINTER(CResult)], None
+    return handle.laptop_run, handle.laptop_free
 
 
 def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, library, source: str,
@@ -173,11 +172,11 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     `files` are the texts of the source and of the files beside it that it includes, by name, for messages.
     """
     from .report import kernel_error
-    runtime = _load(build.runtime_of(library))
+    laptop_run, laptop_free = _runtime(str(library))
     now = _contexts[-1] if _contexts else Context("plain")
     keep = []                    # what C points at must live until it returns
     launch = _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep)
-    answer = runtime.laptop_run(ctypes.byref(launch))
+    answer = laptop_run(ctypes.byref(launch))
     try:
         result = LaunchResult(kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}))
         _read(result, answer.contents, params, values)
@@ -191,7 +190,7 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
             raise kernel_error(error, result)
         result.notes = [kernel_error(answer.contents.notes[i], result) for i in range(answer.contents.n_notes)]
     finally:
-        runtime.laptop_free(answer)
+        laptop_free(answer)
     if now.done:
         now.done(result)
     return result

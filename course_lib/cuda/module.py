@@ -95,7 +95,8 @@ class Module:
             return Kernel(self, name)
         if name in self.constants:
             return self.constants[name]
-        raise AttributeError(f"{self.name} has no kernel and no constant `{name}`; its kernels: {', '.join(self.kernels)}")
+        raise AttributeError(f"{self.name} has no kernel and no constant `{name}`; "
+                             f"its kernels: {', '.join(self.kernels)}")
 
     def __getitem__(self, instance: str) -> "Kernel":
         """`module["tile<64, 32>"]`, an instance of a template kernel."""
@@ -247,7 +248,8 @@ def rewritten(files: list[Outline], folder: Path | None) -> str:
                 return match.group()
             if path not in copies:
                 copies[path] = Path(match.group(2))         # an include of itself, behind a guard, ends here
-                copies[path] = build.rewritten_header(path.name, f'#line 1 "{path.name}"\n{one(beside, path.parent)}')
+                copy = f'#line 1 "{path.name}"\n{one(beside, path.parent)}'
+                copies[path] = build.rewritten_header(path.name, copy)
             return f'{match.group(1)}"{copies[path]}"'
         text = rewrite(file)
         return INCLUDE.sub(include, text) if folder else text
@@ -454,5 +456,6 @@ def compile(source: str | Path, name: str = "source.cu") -> Module:
     if isinstance(source, Path):
         return load(source)
     if "\n" not in source and re.fullmatch(r"[\w./\\ -]+\.cuh?", source):
-        raise ArgumentError(f"compile takes CUDA C++ text or a Path, got the file name {source!r}; use Path({source!r})")
+        raise ArgumentError(f"compile takes CUDA C++ text or a Path, got the file name {source!r}; "
+                            f"use Path({source!r})")
     return Module(source, name)

@@ -37,10 +37,12 @@ def custom_op(name: str, forward: Callable, *, fake: Callable, backward: Callabl
     op.register_fake(_contiguous(fake))
     if backward is None:
         return op
-    wanted = list(gradients) if gradients is not None else [a.name for a in parsed.arguments if str(a.type) == "Tensor"]
+    required = [a.name for a in parsed.arguments if str(a.type) == "Tensor"]
+    wanted = list(gradients) if gradients is not None else required
     unknown = [n for n in wanted if n not in tensors]
     if unknown:
-        raise ValueError(f"custom_op {name}: gradients names {unknown}, which are no Tensor inputs; those are {tensors}")
+        raise ValueError(f"custom_op {name}: gradients names {unknown}, which are no Tensor inputs; "
+                         f"those are {tensors}")
     back = _backward_op(qualified, parsed, backward, wanted)
 
     def setup(ctx, inputs, output):
@@ -82,9 +84,10 @@ def _backward_op(qualified: str, parsed, backward: Callable, wanted: list[str]) 
 
 
 def _declared(argument) -> str:
-    kind = {"Optional[Tensor]": "Tensor?", "Optional[int]": "int?", "Optional[float]": "float?",
-            "Optional[bool]": "bool?", "List[int]": "SymInt[]", "int": "SymInt"}.get(str(argument.type), str(argument.type))
-    return f"{kind} {argument.name}"
+    spelled = str(argument.type)
+    kinds = {"Optional[Tensor]": "Tensor?", "Optional[int]": "int?", "Optional[float]": "float?",
+             "Optional[bool]": "bool?", "List[int]": "SymInt[]", "int": "SymInt"}
+    return f"{kinds.get(spelled, spelled)} {argument.name}"
 
 
 def _contiguous(function: Callable) -> Callable:

@@ -27,10 +27,10 @@ UNSUPPORTED = {
     r"wmma": "tensor-core fragments (nvcuda::wmma) are not supported",
 }
 # libraries of the GPU's host side, and torch's own: nothing that a kernel calls
-LIBRARY_HEADER = re.compile(r"#\s*include\s*[<\"](cublas|cudnn|cusolver|cusparse|cufft|curand\.h|nccl|nvtx|nvToolsExt|torch/|ATen/"
-                            r"|c10/|pybind11/|THC)")
-LIBRARY_WORD = re.compile(r"cublas\w*|cudnn\w*|cusolver\w*|cusparse\w*|cufft\w*|curandGenerator_t|nccl\w*|nvtx\w*|torch|at|c10|py"
-                          r"|pybind11|PYBIND11_MODULE|TORCH_\w+|AT_\w+|C10_\w+|CUBLAS\w*|CUDNN\w*")
+LIBRARY_HEADER = re.compile(r"#\s*include\s*[<\"](cublas|cudnn|cusolver|cusparse|cufft|curand\.h|nccl|nvtx|nvToolsExt"
+                            r"|torch/|ATen/|c10/|pybind11/|THC)")
+LIBRARY_WORD = re.compile(r"(cublas|CUBLAS|cudnn|CUDNN|cusolver|cusparse|cufft|nccl|nvtx|TORCH_|AT_|C10_)\w*|curandGenerator_t"
+                          r"|torch|at|c10|py|pybind11|PYBIND11_MODULE")
 STATEMENT_END = {";", "{", "}"}
 DROPPED = {"__shared__", "static", "extern", "inline"}
 ALIGNMENT = {"alignas", "__align__", "__attribute__"}
@@ -97,7 +97,8 @@ def without_libraries(text: str) -> str:
     for i in range(len(file.tokens)):
         if file.namespace[i] is not None and _of_library(file.tokens, i):
             first, last = i, i
-            while first and file.tokens[first - 1].text not in STATEMENT_END and file.tokens[first - 1].kind != "directive":
+            while first and not (file.tokens[first - 1].text in STATEMENT_END
+                                 or file.tokens[first - 1].kind == "directive"):
                 first -= 1
             while last < len(file.tokens) - 1 and file.tokens[last].text not in (";", "{"):
                 last += 1
@@ -330,7 +331,8 @@ class Rewriter:
     # ---- what there is not
 
     def assembly(self, index: int):
-        opening = next((i for i in range(index, min(index + 4, len(self.tokens))) if self.tokens[i].text == "("), None)
+        near = range(index, min(index + 4, len(self.tokens)))
+        opening = next((i for i in near if self.tokens[i].text == "("), None)
         if opening is None:
             return
         strings = [t.text[1:-1] for t in self.tokens[opening:match_forward(self.tokens, opening)]

@@ -33,8 +33,9 @@ class Code:
         rows = []
         for number, line in enumerate(_coloured(self.text).split("\n"), self.first_line):
             rows.append(f'<span style="opacity:.5;user-select:none">{number:4}  </span>{line}')
-        return (f'<div><code>{html.escape(self.title)}</code><pre style="white-space:pre;overflow-x:auto;line-height:1.35;font-size:var(--jp-code-font-size,13px)">'
-                + "\n".join(rows) + "</pre></div>")
+        style = "white-space:pre;overflow-x:auto;line-height:1.35;font-size:var(--jp-code-font-size,13px)"
+        return (f'<div><code>{html.escape(self.title)}</code><pre style="{style}">' + "\n".join(rows)
+                + "</pre></div>")
 
 
 def show(word: str, *names: str) -> None:
@@ -84,9 +85,10 @@ def _extent(source: Outline, function: Function) -> tuple[int, int]:
 def _coloured(text: str) -> str:
     pieces, position, line_start = [], 0, True
     while position < len(text):
-        match = DIRECTIVE.match(text, position) if line_start and text[position] == "#" else TOKEN.match(text, position)
+        directive = line_start and text[position] == "#"
+        match = (DIRECTIVE if directive else TOKEN).match(text, position)
         word, kind = match.group(), match.lastgroup
-        if line_start and text[position] == "#":
+        if directive:
             kind = "directive"
         elif kind == "name":
             kind = ("keyword" if word in KEYWORDS else "type" if word in TYPES else

@@ -57,7 +57,8 @@ def kernels(source: Outline) -> list[KernelText]:
 
 def hosts(source: Outline) -> list[KernelText]:
     """The host functions of a file that could be called: no templates, no members."""
-    return [_kernel_text(source, f) for f in source.functions if not f.qualifiers and not f.member and not f.template]
+    return [_kernel_text(source, f) for f in source.functions
+            if not f.qualifiers and not f.member and not f.template]
 
 
 def _kernel_text(source: Outline, function: Function) -> KernelText:
@@ -130,13 +131,14 @@ def constants(source: Outline) -> list[tuple[str, str, tuple]]:
         if token.kind == "directive":
             define = re.match(r"#\s*define\s+(\w+)[ \t]+(\S.*?)\s*(?://.*)?$", token.text)
             if define and space is not None:
-                words = set(re.findall(r"[A-Za-z_]\w*", re.sub(r"\b0[xX][\da-fA-F]+|\b[\d.]+(?:[eE][+-]?\d+)?[fFuUlL]*", "",
-                                                               define.group(2))))
+                numbers = r"\b0[xX][\da-fA-F]+|\b[\d.]+(?:[eE][+-]?\d+)?[fFuUlL]*"
+                words = set(re.findall(r"[A-Za-z_]\w*", re.sub(numbers, "", define.group(2))))
                 if words <= known and re.fullmatch(r"[\w\s.+\-*/%()<>]+", define.group(2)):
                     known.add(define.group(1))
                     found[define.group(1)] = (define.group(1), define.group(1), ((f"#ifdef {define.group(1)}",),))
         elif space is not None and token.text in ("constexpr", "const") and _starts_declaration(tokens, i):
-            end = next((n for n in range(i, min(i + 12, len(tokens))) if tokens[n].text in ("=", ";", "{", "(")), None)
+            near = range(i, min(i + 12, len(tokens)))
+            end = next((n for n in near if tokens[n].text in ("=", ";", "{", "(")), None)
             if end and tokens[end].text in ("=", "{") and tokens[end - 1].kind == "name":
                 words = {t.text for t in tokens[max(i - 3, 0):end]}
                 if words & {"__constant__", "__device__", "*", "[", "&", "template"}:
@@ -319,7 +321,8 @@ def bind(kernel: str, parameters: list[Parameter], arguments: tuple, named: dict
             which = f"; `{next(n for n in names[len(arguments):] if n not in named)}` is missing"
         else:
             which = "".join(f"; it has no `{n}`" for n in named if n not in names)
-        raise ArgumentError(f"{kernel} takes {len(parameters)} argument{'s' * (len(parameters) != 1)}, got {got}{which}. "
+        plural = "s" * (len(parameters) != 1)
+        raise ArgumentError(f"{kernel} takes {len(parameters)} argument{plural}, got {got}{which}. "
                             f"Its parameters: ({wanted})")
     for name in names[:len(arguments)]:
         if name in named:
@@ -344,10 +347,12 @@ def _pointer(kernel: str, parameter: Parameter, value):
     if parameter.dtype not in ("void", "struct") and got not in accepted:
         raise ArgumentError(f"{where} needs a tensor of {parameter.dtype}, got {got}")
     if value.layout != torch.strided or value.device.type not in ("cpu", "cuda"):
-        raise ArgumentError(f"{where} needs a dense tensor on the CPU or a CUDA device, got {value.layout} on {value.device}")
+        raise ArgumentError(f"{where} needs a dense tensor on the CPU or a CUDA device, got {value.layout} "
+                            f"on {value.device}")
     if not value.is_contiguous() or value.is_conj() or value.is_neg():
         raise ArgumentError(f"{where} needs a contiguous tensor, got shape {tuple(value.shape)} with strides "
-                            f"{value.stride()}; pass `.contiguous()`, and copy the result back if the kernel writes it")
+                            f"{value.stride()}; pass `.contiguous()`, and copy the result back if the kernel "
+                            "writes it")
     return value
 
 
