@@ -69,9 +69,12 @@ def _plain_dict(value: Any) -> dict | None:
 
 
 def _counts(value: Any) -> dict | None:
-    """Only the numbers: a picture of the accesses is HTML, and whose HTML it is nobody knows."""
+    """The numbers, and which elements were never written. No picture: it is drawn from data that nobody has checked."""
     counts = _plain_dict(value)
-    return counts and {k: v for k, v in counts.items() if type(k) is str and type(v) in (int, float)}
+    if counts is None:
+        return None
+    numbers = {k: v for k, v in counts.items() if type(k) is str and type(v) in (int, float)}
+    return numbers | ({"unwritten": _text(counts["unwritten"])} if counts.get("unwritten") else {})
 
 
 def _thawed(value: Any) -> Any:

@@ -82,6 +82,8 @@ def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdic
     if reply.used:
         return _wrong(exercise, f"It calls `{reply.used[0]}`, which may not be used here: the exercise is to write "
                       "what it does.")
+    if exercise.traffic and any(o.failure is None and "moved" not in (o.counts or {}) for o in reply.run.outcomes):
+        return _wrong(exercise, "What the kernel moves was not counted.")
     with _judging:
         oracle = _oracle(exercise, cases, seed)          # if our reference fails, that is not the student's fault
         try:
