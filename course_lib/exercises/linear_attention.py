@@ -461,5 +461,5 @@ exercise(
         Misconception("gives the mean memory 1 / (1 - a)", value=50,
                       ask="At 1 / (1 - a) tokens the fraction 1/e is left. Is that a half?"),
         Misconception("takes a logarithm to base 2 for the natural one", value=math.log(2) / -math.log2(0.98),
-                      ask="Solve 0.98^t = 1/2 with one and the same logarithm on both sides.")],
+                      ask="Solve 0.98^t = 1/2: is the logarithm on both sides one and the same?")],
     hints=["Solve $a^t = 1/2$.", "$t = \\ln 2 / (-\\ln 0.98)$, and $-\\ln 0.98$ is a little more than 0.02."])
