@@ -1,7 +1,8 @@
 // What the parts of the runtime know of each other. Kernels never include this.
 //
 //   runtime_fibers.cpp     stacks and the switch between them
-//   runtime_schedule.cpp   blocks, warps, barriers, rendezvous: who runs next
+//   runtime_schedule.cpp   blocks, warps, barriers: who runs next
+//   runtime_warp.cpp       shuffles, votes, __syncwarp: lanes that wait for each other
 //   runtime_memory.cpp     which bytes a kernel may touch, and what they are called
 //   runtime_trace.cpp      lanes' accesses -> warp requests -> counts
 //   runtime_sanitize.cpp   races, uninitialised reads
@@ -174,7 +175,7 @@ struct Run {
     uint64_t n_blocks = 0;
     uintptr_t code = 0;                  // where the kernel's library is loaded
     std::vector<std::unique_ptr<Block>> blocks;      // one, or all of them once grid.sync() is used
-    std::vector<Log> logs;
+    Log* logs = nullptr;                 // 32 of them: the warps take turns
     uint64_t random = 0;
     uint64_t barriers = 0;
     // memory
@@ -214,6 +215,12 @@ extern Thread* current;          // null: host code or the scheduler
 void run_grid();
 [[noreturn]] void finish_thread();
 void park(State);                // the current thread waits; returns when it runs again
+void give_way();                 // the others it woke go first
+void wake(Thread*);
+void leave_meeting(Thread*);
+void complete_meetings(Warp&);   // after a lane has ended: perhaps nobody waits for anyone else now
+void release_converged(Warp&);   // nobody in the warp can run: see converged_lanes
+void log_meeting(Thread*, unsigned lanes);
 laptop_party party(const Thread*, uint32_t pc, int action);
 uint32_t code_offset(const void* pc);
 

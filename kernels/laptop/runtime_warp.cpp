@@ -1,0 +1,117 @@
+// Shuffles, votes and __syncwarp: the lanes of a mask wait for each other, leave a value and read the others'.
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "runtime.h"
+
+namespace laptop {
+
+void leave_meeting(Thread* t) {
+    if (!t->meeting) return;
+    t->meeting->readers &= ~(1u << t->lane);
+    t->meeting = nullptr;
+}
+
+static bool complete(Warp& w, Rendezvous& r) {
+    if (!r.open || (r.data.present & w.alive) != (r.mask & w.alive)) return false;
+    r.open = false;
+    r.readers = r.data.present;
+    if (r.orders_memory && run->sanitizing) warp_ordered(w, r.data.present);
+    return true;
+}
+
+void complete_meetings(Warp& w) {
+    for (auto& r : w.meetings) {
+        if (!complete(w, *r)) continue;
+        for (unsigned l = r->data.present; l; l &= l - 1) wake(w.lanes[__builtin_ctz(l)]);
+    }
+}
+
+static Rendezvous& meeting_for(Warp& w, unsigned mask, Operation operation, unsigned lane) {
+    Rendezvous* unused = nullptr;
+    for (auto& r : w.meetings) {
+        if (r->open && r->mask == mask && r->operation == operation && !(r->data.present >> lane & 1)) return *r;
+        if (!r->open && r->readers == 0) unused = r.get();
+    }
+    if (!unused) {
+        Busy busy;
+        w.meetings.emplace_back(new Rendezvous);
+        unused = w.meetings.back().get();
+    }
+    unused->open = true;
+    unused->mask = mask;
+    unused->operation = operation;
+    unused->orders_memory = false;
+    unused->data.present = 0;
+    unused->readers = 0;
+    return *unused;
+}
+
+const Exchange& warp_exchange(unsigned mask, const void* value, unsigned bytes, Operation operation,
+                              bool orders_memory, const void* site) {
+    Thread* t = current;
+    if (!t) {
+        fprintf(stderr, "a warp function was called outside a kernel\n");
+        abort();
+    }
+    if (!(mask >> t->lane & 1)) fail(make_error("deadlock", "not in its own mask", site, 3));
+    Warp& w = *t->warp;
+    leave_meeting(t);
+    Rendezvous& r = meeting_for(w, mask, operation, t->lane);
+    if (bytes) memcpy(r.data.slot[t->lane], value, bytes);
+    r.data.present |= 1u << t->lane;
+    r.orders_memory |= orders_memory;
+    t->site = site;
+    t->meeting = &r;
+    if (complete(w, r)) {
+        for (unsigned lanes = r.data.present; lanes; lanes &= lanes - 1) wake(w.lanes[__builtin_ctz(lanes)]);
+        give_way();
+    } else {
+        park(State::EXCHANGE);
+    }
+    if (t->log) log_meeting(t, r.data.present);
+    return r.data;
+}
+
+unsigned converged_lanes(const void* site) {
+    Thread* t = current;
+    t->site = site;
+    t->warp->converging |= 1u << t->lane;
+    park(State::CONVERGE);
+    if (t->log) log_meeting(t, t->converged);
+    return t->converged;
+}
+
+// Nobody in the warp can run: those who asked at the same place who is with them are together.
+void release_converged(Warp& w) {
+    const void* first = nullptr;
+    for (unsigned l = w.converging; l; l &= l - 1) {
+        const void* site = w.lanes[__builtin_ctz(l)]->site;
+        if (!first || site < first) first = site;
+    }
+    unsigned together = 0;
+    for (unsigned l = w.converging; l; l &= l - 1) {
+        int lane = __builtin_ctz(l);
+        if (w.lanes[lane]->site == first) together |= 1u << lane;
+    }
+    w.converging &= ~together;
+    for (unsigned l = together; l; l &= l - 1) {
+        Thread* t = w.lanes[__builtin_ctz(l)];
+        t->converged = together;
+        wake(t);
+    }
+}
+
+// A synchronisation is a step in the lanes' logs, so that the merge lines the lanes up there.
+void log_meeting(Thread* t, unsigned lanes) {
+    Log& log = *t->log;
+    if (log.n_steps >= Log::STEPS) park(State::FULL);
+    log.step[log.n_steps++] = MEETING;
+    log.step[log.n_steps++] = lanes;
+}
+
+int lane_id() { return current ? current->lane : 0; }
+unsigned active_lanes() { return current ? current->warp->alive : 1; }
+bool in_kernel() { return current != nullptr; }
+}  // namespace laptop
