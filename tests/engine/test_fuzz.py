@@ -77,7 +77,7 @@ def child(seed: int, seconds: float) -> None:
 
 def alone(source: str, kernel: str) -> str:
     """The source without the other kernels, so that one damaged line is one damaged kernel and the build is quick."""
-    pieces = re.split(r"(?m)^(?=(?:template <[^\n]*>\n)?__global__ )", source)
+    pieces = re.split(r"(?m)^(?=template <[^\n]*>\n__global__ |(?<!>\n)__global__ )", source)
     return "".join(p if not re.match(r"(?:template <[^\n]*>\n)?__global__ ", p) or re.search(rf"\b{kernel}\(", p.split("{")[0])
                    else tail(p) for p in pieces)
 
@@ -100,7 +100,7 @@ def test_python_survives_damaged_kernels():
         report.append(done.stdout.splitlines()[-1])
         seed += 1
     print("\n".join(report))
-    assert all("kernels compiled" in line for line in report)
+    assert all(int(line.split()[0]) > 0 for line in report), report
 
 
 def test_mutations_change_something():
