@@ -187,9 +187,10 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
     runtime = runtime_library()
     include = [f"-I{HEADERS}"] + ([f"-iquote{folder}"] if folder else [])
     flags = COMMON + (tool.traced() if traced else tool.plain()) + include
-    made = cache() / digest(text, *flags, *tool.command, tool.version, str(runtime))
+    link = _link(tool, [str(runtime)])
+    made = cache() / digest(text, *flags, *link, *tool.command, tool.version)
     _prune(made)
-    return _build(made, {"kernel.cu.cpp": text}, [made / "kernel.cu.cpp"], flags, _link(tool, [str(runtime)]), tool,
+    return _build(made, {"kernel.cu.cpp": text}, [made / "kernel.cu.cpp"], flags, link, tool,
                   lambda output: CompileError(name, original, read_errors(output, name, beside), output))
 
 
@@ -222,7 +223,9 @@ def runtime_library() -> Path:
 
 
 def _link(tool: Compiler, libraries: list[str]) -> list[str]:
-    return (["-dynamiclib"] if sys.platform == "darwin" else ["-shared", "-Wl,-z,defs"]) + libraries
+    """Linked with the runtime even where a kernel calls nothing of it: it is found through the kernel's library."""
+    system = ["-dynamiclib"] if sys.platform == "darwin" else ["-shared", "-Wl,-z,defs", "-Wl,--no-as-needed"]
+    return system + libraries
 
 
 def _prune(new: Path) -> None:
