@@ -31,7 +31,7 @@ def test_the_chapter_has_all_four_kinds():
 
 def test_keys_first_and_chunks():
     q, k, v = features()
-    torch.testing.assert_close(reference("4.2")(q, k, v), linear_attention(q, k, v, "relu"))
+    torch.testing.assert_close(reference("4.1")(q, k, v), linear_attention(q, k, v, "relu"))
     want = linear_attention(q, k, v, "relu", causal=True)[0, 0]
     torch.testing.assert_close(reference("4.9")(q[0, 0], k[0, 0], v[0, 0], 4), want)
 
@@ -61,7 +61,7 @@ def test_overwrite_is_the_delta_rule():
 
 
 def test_numbers():
-    d, chunk, n = 64, 32, reference("4.1")
+    d, chunk, n = 64, 32, reference("4.2")
     assert 2 * n * d == 2 * chunk * d + 4 * d * d
     a, b = torch.tensor([1.0, 0.0]), torch.tensor([0.6, 0.8])
     s = reference("4.10")(reference("4.10")(torch.zeros(2, 1), a, torch.ones(1), 1, 1), b, torch.zeros(1), 1, 1)

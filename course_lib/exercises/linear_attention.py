@@ -14,25 +14,6 @@ def positive(rng, *shape):
     return randn(rng, *shape).abs() + 0.1
 
 
-exercise(
-    id="4.1", title="Where the lines cross", kind="predict", points=1, minutes=4, difficulty=2,
-    card=r"""
-    Causal attention with $d = 64$, chunks of $C = 32$. Count only what is needed: softmax attention skips the keys after
-    each query, and so does linear attention inside its chunks. Beyond which length $n$ does linear attention do **less**
-    arithmetic? Type the $n$ at which both do the same.
-    """,
-    name="crossover", answer=160, tolerance=1,
-    misconceptions=[
-        Misconception("counts the whole square on both sides, as torch's counter does", value=96,
-                      ask="Which of the two products is cut in half when nothing after a query is computed, and which is not?"),
-        Misconception("skips the triangle for softmax and computes it inside the chunks", value=192,
-                      ask="The card skips the later keys on both sides. What does a token then cost inside its chunk?"),
-        Misconception("forgets the work inside the chunk", value=128,
-                      ask="Besides the state, each token meets the keys of its own chunk. How many, on average?")],
-    hints=["Softmax, a token: $n/2$ keys on average, $2d$ operations for the score and $2d$ for the value: $2nd$.",
-           "Linear, a token: $2d^2$ to write the state, $2d^2$ to read it, and $2Cd$ inside the chunk."])
-
-
 def plain_cases(rng):
     yield Case(positive(rng, 2, 2), positive(rng, 3, 2), randn(rng, 3, 1), label="2 queries, 3 keys, 2 features")
     yield Case(positive(rng, 2, 5, 4), positive(rng, 2, 7, 4), randn(rng, 2, 7, 3), label="2 heads, 5 queries, 7 keys")
@@ -48,7 +29,7 @@ def attend(q, k, v):
 '''
 
 exercise(
-    id="4.2", title="Keys first", kind="write", points=2, minutes=8, difficulty=2,
+    id="4.1", title="Keys first", kind="write", points=2, minutes=8, difficulty=2,
     card=r"""
     `q` and `k` hold **features** already, all positive. Write linear attention without a mask:
     $o_i = \sum_j (q_i \cdot k_j)\, v_j \,/ \sum_j q_i \cdot k_j$.
@@ -80,6 +61,25 @@ exercise(
     hints=["$\\sum_j (q_i \\cdot k_j) v_j = q_i \\cdot \\sum_j k_j v_j^\\top$: the sum does not contain $i$.",
            "`k.transpose(-2, -1) @ v` has shape `(m, d)`; `k.sum(-2)` has shape `(m,)`.",
            "The denominator is `q @ normaliser[..., None]`, one number a query."])
+
+
+exercise(
+    id="4.2", title="Where the lines cross", kind="predict", points=1, minutes=4, difficulty=2,
+    card=r"""
+    Causal attention with $d = 64$, chunks of $C = 32$. Count only what is needed: softmax attention skips the keys after
+    each query, and so does linear attention inside its chunks. Beyond which length $n$ does linear attention do **less**
+    arithmetic? Type the $n$ at which both do the same.
+    """,
+    name="crossover", answer=160, tolerance=1,
+    misconceptions=[
+        Misconception("counts the whole square on both sides, as torch's counter does", value=96,
+                      ask="Which of the two products is cut in half when nothing after a query is computed, and which is not?"),
+        Misconception("skips the triangle for softmax and computes it inside the chunks", value=192,
+                      ask="The card skips the later keys on both sides. What does a token then cost inside its chunk?"),
+        Misconception("forgets the work inside the chunk", value=128,
+                      ask="Besides the state, each token meets the keys of its own chunk. How many, on average?")],
+    hints=["Softmax, a token: $n/2$ keys on average, $2d$ operations for the score and $2d$ for the value: $2nd$.",
+           "Linear, a token: $2d^2$ to write the state, $2d^2$ to read it, and $2Cd$ inside the chunk."])
 
 
 def feature_cases(rng):
