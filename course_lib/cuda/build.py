@@ -25,7 +25,8 @@ SHOWN_ERRORS = 3
 KEPT_BUILDS = 2000           # beyond that the oldest quarter goes
 
 PLAIN = ["-O2", "-fno-finite-loops"]
-TRACED = ["-O0", "-fsanitize=thread", "-fsanitize=integer-divide-by-zero"]
+# clash protection: a frame larger than the guard page under a stack must still hit it
+TRACED = ["-O0", "-fstack-clash-protection", "-fsanitize=thread", "-fsanitize=integer-divide-by-zero"]
 # addr2line of binutils takes the first file of a DWARF 5 table for the second: version 4 has no such doubt
 COMMON = ["-std=c++17", "-x", "c++", "-fPIC", "-g1", "-gdwarf-4", "-fno-strict-aliasing", "-ffp-contract=off",
           "-fvisibility=hidden", "-fno-threadsafe-statics", "-DLAPTOP=1", "-Werror=vla", "-fno-diagnostics-color"]

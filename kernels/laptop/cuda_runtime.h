@@ -123,7 +123,18 @@ LAPTOP_FN void* laptop_memset(void* to, int value, size_t n) {
 }
 template <class... A>
 LAPTOP_FN int laptop_printf(const char* format, A... values) { return laptop::print(format, values...); }
+// A kernel may not end the process.
+LAPTOP_FN void laptop_abort() {
+    if (laptop::in_kernel()) laptop::trap("abort", LAPTOP_SITE);
+    ::abort();
+}
+LAPTOP_FN void laptop_exit(int status) {
+    if (laptop::in_kernel()) laptop::trap("exit", LAPTOP_SITE);
+    ::exit(status);
+}
 namespace std {
+using ::laptop_abort;
+using ::laptop_exit;
 using ::laptop_memcpy;
 using ::laptop_memmove;
 using ::laptop_memset;
@@ -133,4 +144,6 @@ using ::laptop_printf;
 #define memmove laptop_memmove
 #define memset laptop_memset
 #define printf laptop_printf
+#define abort() laptop_abort()
+#define exit(status) laptop_exit(status)
 #include "assert.h"
