@@ -8,7 +8,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from course_lib import cuda
+from course_lib import cuda, flash_kernels
 from course_lib import flash_attention as fa
 
 KERNELS = Path(__file__).parent.parent / "kernels"
@@ -451,8 +451,8 @@ def test_a_changed_kernel_is_caught(file, rung, change, tmp_path, monkeypatch):
     assert change[0] in text
     shutil.copy(KERNELS / "flash_tiles.cuh", tmp_path)
     (tmp_path / f"{file}.cu").write_text(text.replace(*change))
-    whole, broken = fa.kernels, cuda.compile(tmp_path / f"{file}.cu")
-    monkeypatch.setattr(fa, "kernels", lambda name: broken if name == file else whole(name))
+    whole, broken = flash_kernels.kernels, cuda.compile(tmp_path / f"{file}.cu")
+    monkeypatch.setattr(flash_kernels, "kernels", lambda name: broken if name == file else whole(name))
     for n_q, n_k in ((63, 33), (33, 63)):
         q, k, v = random_inputs(13, 1, 2, 1, n_q, n_k, 20, 25, dtype=torch.float32)
         bias = torch.randn(1, 1, n_k)

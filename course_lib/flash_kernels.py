@@ -1,0 +1,159 @@
+"""Chapter 6's kernels as functions of tensors: every rung of the ladder, the backward, and what they accept.
+
+Shapes as in course_lib/flash_attention.py. Nothing here has a gradient: that is `flash_attention`.
+"""
+import math
+from functools import cache
+
+import torch
+from torch import Tensor
+
+from . import cuda
+
+INFINITY = float("inf")
+C_TYPES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}
+LARGEST_WIDTH = 128
+RUNGS = {2: ("flash_thread_per_row", 64, 64), 3: ("flash_shared", 32, 128), 4: ("flash_vectors", 32, 128),
+         5: ("flash_registers", 32, 64), 6: ("flash_two_groups", 64, 128)}  # kernel, rows a block, threads
+
+
+@cache
+def kernels(file: str):
+    """kernels/<file>.cu, compiled when first asked for, so that importing this needs no compiler."""
+    return cuda.load(file)
+
+
+def padded(width: int) -> int:
+    """The width that a kernel is compiled for: the smallest of 32, 64 and 128 that holds `width`."""
+    return next(w for w in (32, 64, LARGEST_WIDTH) if width <= w)
+
+
+def sizes(q, k, v, scale, causal) -> tuple:
+    """The last arguments of every kernel."""
+    return q.shape[1] // k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3], float(scale), int(causal)
+
+
+def aligned(*tensors):
+    """Vector loads need addresses that are multiples of 16; a view into a tensor may begin elsewhere."""
+    return [x.contiguous() if x.data_ptr() % 16 == 0 else x.clone(memory_format=torch.contiguous_format)
+            for x in tensors]
+
+
+def forward_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: float | None = None,
+                   key_bias: Tensor | None = None, rung: int = 6) -> tuple[Tensor, Tensor]:
+    """One rung of the ladder: -> out (batch, n_heads, n_q, v_dim), lse (batch, n_heads, n_q) in float32.
+
+    key_bias, if any, is float32 of shape (batch, n_kv_heads, n_k). No gradient: that is `flash_attention`.
+    """
+    scale = check_kernel_inputs(q, k, v, scale, key_bias)
+    heads, (n_q, n_k) = q.shape[0] * q.shape[1], (q.shape[2], k.shape[2])
+    out, lse = q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
+    if out.numel() == 0 or n_k == 0:                    # nothing to launch
+        return out.zero_(), lse.fill_(-INFINITY)
+    q, k, v = aligned(q, k, v)
+    if rung == 1:
+        return three_launches(q, k, v, key_bias, out, lse, scale, causal)
+    kernel, rows, threads = RUNGS[rung]
+    d, dv = padded(q.shape[3]), padded(v.shape[3])
+    extra = ""
+    if rung in (3, 4):                                  # wide heads: fewer rows, or the tiles would not fit
+        rows = 32 if max(d, dv) <= 64 else 16
+        extra = f", {rows // 4}"
+    launch = kernels("flash_attention")[f"{kernel}<{C_TYPES[q.dtype]}, {d}, {dv}{extra}>"]
+    grid = math.ceil(n_q / rows), heads
+    launch[grid, threads](q, k, v, key_bias, out, lse, *sizes(q, k, v, scale, causal))
+    return out, lse
+
+
+def three_launches(q, k, v, key_bias, out, lse, scale, causal):
+    """Rung 1: scores, softmax, weighted sum, through a matrix of float32 in memory."""
+    heads = q.shape[0] * q.shape[1]
+    group_size, n_q, n_k, d, v_dim, scale, causal = sizes(q, k, v, scale, causal)
+    s = torch.empty(heads, n_q, n_k, device=q.device)
+    mod, dtype = kernels("flash_attention"), C_TYPES[q.dtype]
+    to_s, to_out = ((math.ceil(columns / 32), math.ceil(n_q / 4), heads) for columns in (n_k, v_dim))
+    mod[f"scores<{dtype}>"][to_s, (32, 4)](q, k, key_bias, s, group_size, n_q, n_k, d, scale, causal)
+    mod.softmax_rows[(n_q, heads), 32](s, lse, n_q, n_k)
+    mod[f"weighted_sum<{dtype}>"][to_out, (32, 4)](s, v, out, group_size, n_q, n_k, v_dim)
+    return out, lse
+
+
+def backward_kernels(grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
+                     causal: bool = False, scale: float | None = None, key_bias: Tensor | None = None,
+                     atomic: bool = False):
+    """dq, dk, dv and d key_bias (None without one), by two repeatable kernels or one with atomics."""
+    scale = check_kernel_inputs(q, k, v, scale, key_bias)
+    heads, kv_heads, (n_q, n_k) = q.shape[0] * q.shape[1], k.shape[0] * k.shape[1], (q.shape[2], k.shape[2])
+    dq, dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
+    dbias = None if key_bias is None else torch.empty(k.shape[:3], device=k.device)
+    if out.numel() == 0 or n_k == 0:
+        return *(x.zero_() for x in (dq, dk, dv)), None if dbias is None else dbias.zero_()
+    q, k, v, out, grad_out, lse = aligned(q, k, v, out, grad_out, lse)
+    mod, dtype = kernels("flash_backward"), C_TYPES[q.dtype]
+    delta = torch.empty_like(lse)
+    mod[f"rowsum_do_o<{dtype}>"][(n_q, heads), 32](grad_out, out, delta, n_q, v.shape[3])
+    d, width = padded(q.shape[3]), padded(v.shape[3])
+    tile, instance = 32 if max(d, width) <= 64 else 16, f"<{dtype}, {d}, {width}>"
+    given, last = (q, k, v, key_bias, grad_out, lse, delta), sizes(q, k, v, scale, causal)
+    by_keys, by_queries = (math.ceil(n_k / tile), kv_heads), (math.ceil(n_q / tile), heads)
+    if atomic:
+        sums = torch.zeros(dq.shape, device=dq.device)
+        mod[f"backward_atomic{instance}"][by_keys, 64](*given, sums, dk, dv, dbias, *last)
+        return sums.to(dq.dtype), dk, dv, dbias
+    mod[f"backward_keys{instance}"][by_keys, 64](*given, dk, dv, dbias, *last)
+    mod[f"backward_queries{instance}"][by_queries, 64](*given, dq, *last)
+    return dq, dk, dv, dbias
+
+
+def check_inputs(q, k, v, scale, key_bias) -> float:
+    """Raise a ValueError that names what is wrong, or return the scale to use."""
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        if not isinstance(x, Tensor):
+            raise ValueError(f"{name} must be a tensor; got {type(x).__name__}")
+        if x.dim() != 4:
+            raise ValueError(f"{name} must have shape (batch, heads, n, width); got {tuple(x.shape)}")
+        if not x.is_floating_point():
+            raise ValueError(f"{name} must be a floating-point tensor; got {x.dtype}")
+        if x.dtype != q.dtype or x.device != q.device:
+            raise ValueError(f"{name} must have the dtype and device of q, {q.dtype} on {q.device}; "
+                             f"got {x.dtype} on {x.device}")
+        if x.shape[0] != q.shape[0]:
+            raise ValueError(f"{name} must have the batch size of q, {q.shape[0]}; got {x.shape[0]}")
+    if k.shape[1:3] != v.shape[1:3]:
+        raise ValueError(f"v must have the heads and length of k, {tuple(k.shape[1:3])}; "
+                         f"got {tuple(v.shape[1:3])}")
+    if k.shape[1] == 0 or q.shape[1] % k.shape[1]:
+        raise ValueError(f"n_heads must be a multiple of n_kv_heads; got {q.shape[1]} and {k.shape[1]}")
+    if k.shape[3] != q.shape[3]:
+        raise ValueError(f"k must be as wide as q, {q.shape[3]}; got {k.shape[3]}")
+    for name, x in (("q", q), ("v", v)):
+        if x.shape[3] == 0:
+            raise ValueError(f"{name} must have a width of at least 1; got 0")
+    if key_bias is not None:
+        is_float = isinstance(key_bias, Tensor) and key_bias.is_floating_point()
+        if not is_float or key_bias.device != k.device:
+            raise ValueError("key_bias must be a floating-point tensor on the device of k")
+        try:
+            fits = torch.broadcast_shapes(key_bias.shape, k.shape[:3]) == k.shape[:3]
+        except RuntimeError:
+            fits = False
+        if not fits:
+            raise ValueError(f"key_bias must broadcast to (batch, n_kv_heads, n_k) = {tuple(k.shape[:3])}; "
+                             f"got {tuple(key_bias.shape)}")
+    if scale is None:
+        return 1 / math.sqrt(q.shape[3])
+    if not math.isfinite(scale):
+        raise ValueError(f"scale must be a finite number; got {scale}")
+    return float(scale)
+
+
+def check_kernel_inputs(q, k, v, scale, key_bias) -> float:
+    """What the kernels ask for beyond `check_inputs`: their number types, and widths up to 128."""
+    scale = check_inputs(q, k, v, scale, key_bias)
+    if q.dtype not in C_TYPES:
+        raise ValueError("q must be float32, float16 or bfloat16 (flash_forward_tiles takes float64 too); "
+                         f"got {q.dtype}")
+    for name, x in (("q", q), ("v", v)):
+        if x.shape[3] > LARGEST_WIDTH:
+            raise ValueError(f"{name} must have a width of at most {LARGEST_WIDTH}; got {x.shape[3]}")
+    return scale
