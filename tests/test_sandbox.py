@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from adversaries import hostile
+from adversaries import forget_private_exercises, hostile
 from course_lib.exercises import marking, walls
 from course_lib.exercises.runner import Request
 from course_lib.exercises.reach import hidden_paths, readable_paths
@@ -26,6 +26,7 @@ def sandbox():
     marking.load_private(str(TESTS / "adversaries" / "exercises"))
     with Sandbox(hide=[TESTS]) as made:
         yield made
+    forget_private_exercises()
 
 
 def marked(sandbox, source: str, id: str = ""):
