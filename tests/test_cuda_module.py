@@ -415,6 +415,10 @@ def test_the_same_file_on_the_gpu(mod):
     mod.globals["filter"] = [7.0, 5.0, 6.0]
     mod.convolve[1, 3](out)
     assert out[:3].tolist() == [7, 5, 6]
+    with cuda.profile() as report:                 # on the CPU, and the result is on the card
+        mod.add[4, 32](x, y, x, 100)
+    assert report.launches[0].global_load.bytes == 800 and torch.equal(x, out)
+    x -= 1
     side = torch.cuda.Stream()
     with torch.cuda.stream(side):
         mod.add[4, 32](x, y, out, 100)
@@ -435,6 +439,22 @@ def test_every_kernel_file_builds_for_this_card(path):
     wanted = mod._wanted(None, "")
     assert load_library(gpu.library(mod._files, mod.name, mod._folder, wanted, torch.device("cuda", 0)), wanted,
                         gpu.PROTOTYPE).entries
+
+
+def test_copies_for_a_traced_launch_keep_aliases():
+    from course_lib.cuda.module import CpuCopies
+    base = torch.arange(6.0)
+    here = CpuCopies([base, 3])
+    assert here.values[0] is base and not here.storages            # CPU tensors are passed as they are
+    copies = CpuCopies([])
+    first, second = copies._here(base[:4].view(2, 2)), copies._here(base[2:])
+    first[1, 0] = 9
+    assert second[0] == 9 and base[2] == 2 and first.shape == (2, 2)
+    copies.given = [base[2:]]
+    copies.copy_back([cuda.signature.Parameter("x", "pointer", "float32", 4, True, "const float*", "f")])
+    assert base[2] == 2
+    copies.copy_back([cuda.signature.Parameter("x", "pointer", "float32", 4, False, "float*", "f")])
+    assert base[2] == 9
 
 
 def test_paths_and_text(tmp_path):

@@ -353,6 +353,8 @@ class Launch:
     def __call__(self, *arguments, **named) -> None:
         given = [*arguments, *named.values()]
         device = next((a.device for a in given if isinstance(a, torch.Tensor) and a.is_cuda), None)
+        if launch.mode() != "plain":       # counts and checks are made on the CPU, whatever the machine
+            device = None
         if device is not None:
             self._run(arguments, named, device)
         elif self.kernel.sanitized and launch.mode() == "plain":
@@ -382,17 +384,41 @@ class Launch:
                 gpu.run(entry, name, self.grid, self.block, self.shared_bytes, values, device)
             else:
                 module._continue_in(library)
+                here = CpuCopies(values)
                 launch.run(entry=entry.call, kernel=name, grid=self.grid, block=self.block,
-                           shared_bytes=self.shared_bytes, params=entry.parameters, values=values,
+                           shared_bytes=self.shared_bytes, params=entry.parameters, values=here.values,
                            library=library.path, source=module.source, source_name=module.name,
                            launch_bounds=entry.launch_bounds,
                            files={file.path.name: file.text for file in module._files[1:]})
+                here.copy_back(entry.parameters)
             if device is not None or not traced:
                 for parameter, value in zip(entry.parameters, values):
                     if isinstance(value, torch.Tensor) and not parameter.const:
                         memory.mark_written(value)
             return
         raise faults[0] if faults else ArgumentError(f"{name} stands behind an #if that is not compiled")
+
+
+class CpuCopies:
+    """The arguments of a traced launch: CUDA tensors as CPU tensors, aliases still aliases; the others as they are."""
+
+    def __init__(self, given: list):
+        self.given, self.storages = given, {}
+        self.values = [self._here(v) if isinstance(v, torch.Tensor) and v.device.type != "cpu" else v for v in given]
+
+    def _here(self, tensor: torch.Tensor) -> torch.Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in self.storages:
+            self.storages[storage.data_ptr()] = torch.UntypedStorage(storage.nbytes()).copy_(storage)
+        copy = torch.empty(0, dtype=tensor.dtype)
+        return copy.set_(self.storages[storage.data_ptr()], tensor.storage_offset(), tensor.shape, tensor.stride())
+
+    def copy_back(self, parameters: list[Parameter]) -> None:
+        for parameter, value in zip(parameters, self.given):
+            if isinstance(value, torch.Tensor) and not parameter.const:
+                copy = self.storages.get(value.untyped_storage().data_ptr())
+                if copy is not None:
+                    value.untyped_storage().copy_(copy)
 
 
 def _three(what: str, size) -> tuple[int, int, int]:
