@@ -81,6 +81,8 @@ def test_cheap_answers_are_wrong(ex):
     oracle = core.Oracle(core.expected(ex, core.draw(ex)), [])
     for source in cheap(ex):
         verdict = core.evaluate(ex, source, 0, oracle)
+        if verdict.status == NOT_RUN:
+            pytest.skip(f"not run: {verdict.headline}")
         empty_stub = ex.language == "cuda" and verdict.status == NOT_ATTEMPTED and core.normal(ex, source) == core.normal(ex, ex.stub)
         assert verdict.status == WRONG or empty_stub, f"{source}\n{verdict}"
 
