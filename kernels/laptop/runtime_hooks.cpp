@@ -118,7 +118,7 @@ void memory_fence(bool whole_device) {
 void async_copy(void* to, const void* from, size_t bytes, const void* site) {
     Thread* t = current;
     if (!t || !t->log) return;
-    touch_range((uintptr_t)from, bytes, 0, site);
+    if (from) touch_range((uintptr_t)from, bytes, 0, site);      // null: zeros are written, nothing is read
     touch_range((uintptr_t)to, bytes, 1, site);
     if (!run->sanitizing) return;
     Busy busy;
