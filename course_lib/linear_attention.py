@@ -97,9 +97,12 @@ def _recurrent(q, k, v, s, z, chunk_size):
 
 def _chunked(q, k, v, s, z, chunk_size):
     n = q.shape[2]
-    q, k, v = (pad_to_chunks(x, chunk_size) for x in (q, k, v))          # (b, h, chunks, chunk_size, ...); zeros add nothing
-    s_after, z_after = s[:, :, None] + (k.transpose(-2, -1) @ v).cumsum(2), z[:, :, None] + k.sum(-2).cumsum(2)
-    s_before, z_before = torch.cat([s[:, :, None], s_after], 2), torch.cat([z[:, :, None], z_after], 2)
+    # (b, h, chunks, chunk_size, ...): the last chunk is filled up with zeros, which add nothing
+    q, k, v = (pad_to_chunks(x, chunk_size) for x in (q, k, v))
+    s_after = s[:, :, None] + (k.transpose(-2, -1) @ v).cumsum(2)
+    z_after = z[:, :, None] + k.sum(-2).cumsum(2)
+    s_before = torch.cat([s[:, :, None], s_after], 2)
+    z_before = torch.cat([z[:, :, None], z_after], 2)
     weights = (q @ k.transpose(-2, -1)).tril()
     top = weights @ v + q @ s_before[:, :, :-1]
     bottom = weights.sum(-1, keepdim=True) + q @ z_before[:, :, :-1, :, None]
@@ -124,13 +127,16 @@ def performer_features(d: int, n_features: int, orthogonal: bool = True, generat
 
 
 def positive_features(x: Tensor, projection: Tensor, shift: Tensor | float = 0.0) -> Tensor:
-    """exp(w . x - |x|^2 / 2 - shift) / sqrt(m) for each row w of projection: E[phi(q) . phi(k)] = exp(q . k) at shift 0."""
+    """exp(w . x - |x|^2 / 2 - shift) / sqrt(m), a feature for each row w of projection.
+
+    At shift 0 the mean of phi(q) . phi(k) is exp(q . k).
+    """
     exponent = x @ projection.T.to(x.dtype) - x.square().sum(-1, keepdim=True) / 2
     return torch.exp(exponent - shift) / math.sqrt(len(projection))
 
 
-def performer_attention(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, causal: bool = False, form: str = "parallel",
-                        chunk_size: int = 64, scale: float | None = None) -> Tensor:
+def performer_attention(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, causal: bool = False,
+                        form: str = "parallel", chunk_size: int = 64, scale: float | None = None) -> Tensor:
     """Softmax attention estimated with positive random features (Performer, arXiv:2009.14794)."""
     check_alike(q=q, k=k, v=v)
     d, dtype = q.shape[-1], q.dtype
@@ -140,12 +146,15 @@ def performer_attention(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, cau
     q, k, v = widened(q, k, v)
     q, k = q * root, k * root
 
-    def largest_exponent(x, dims):
-        return (x @ projection.T.to(x.dtype) - x.square().sum(-1, keepdim=True) / 2).amax(dims, keepdim=True).detach()
+    def in_range(x, dims):
+        """Features of x, divided by the largest over dims."""
+        if x.numel() == 0:
+            return x.new_zeros(*x.shape[:3], len(projection))
+        exponent = x @ projection.T.to(x.dtype) - x.square().sum(-1, keepdim=True) / 2
+        return positive_features(x, projection, exponent.amax(dims, keepdim=True).detach())
 
     # One factor a query, and one for all keys of a head, cancel in the quotient and keep exp in range.
-    q = positive_features(q, projection, largest_exponent(q, (-1,))) if q.numel() else q.new_zeros(*q.shape[:3], len(projection))
-    k = positive_features(k, projection, largest_exponent(k, (-2, -1))) if k.numel() else k.new_zeros(*k.shape[:3], len(projection))
+    q, k = in_range(q, (-1,)), in_range(k, (-2, -1))
     return linear_attention(q, k, v, "relu", causal, form, chunk_size).to(dtype)
 
 

@@ -26,9 +26,10 @@ __device__ __forceinline__ float phi(float x, int map) {
     return x;
 }
 
-// One token: add k v^T to the state, then multiply the state by q. A thread owns whole columns, so no one waits for it.
-__device__ void add_and_read(float* state, const float* q_row, const float* k_row, const float* __restrict__ v_row,
-                             float* top, int d, int width) {
+// One token: add k v^T to the state, then multiply the state by q.
+// A thread owns whole columns, so no one waits for it.
+__device__ void add_and_read(float* state, const float* q_row, const float* k_row,
+                             const float* __restrict__ v_row, float* top, int d, int width) {
     for (int c = threadIdx.x; c < width; c += blockDim.x) {
         float value = c < width - 1 ? v_row[c] : 1.0f, sum = 0.0f;
         for (int i = 0; i < d; ++i) {
@@ -122,17 +123,19 @@ __global__ void chunk_states(const float* __restrict__ k, const float* __restric
 }
 
 // Rung 3, second pass. Grid (chunks, heads): no chunk waits for another.
-__global__ void chunk_outputs(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                              const float* __restrict__ before, float* __restrict__ out, int n, int d, int d_v, int chunk,
-                              int map, int normalise) {
+__global__ void chunk_outputs(const float* __restrict__ q, const float* __restrict__ k,
+                              const float* __restrict__ v, const float* __restrict__ before,
+                              float* __restrict__ out, int n, int d, int d_v, int chunk, int map,
+                              int normalise) {
     extern __shared__ float shared[];
-    int width = d_v + 1, size = d * width, pitch = d + 1;           // pitch: rows of keys fall into different banks
+    int width = d_v + 1, size = d * width, pitch = d + 1;           // pitch: keys fall into different banks
     int start = blockIdx.x * chunk, rows = min(chunk, n - start);
     size_t head = blockIdx.y, first = head * n + start;
     float *s = shared, *q_tile = s + size, *k_tile = q_tile + chunk * d, *v_tile = k_tile + chunk * pitch;
     float *weight = v_tile + chunk * width, *top = weight + chunk * chunk;   // top: chunk x width
 
-    for (int e = threadIdx.x; e < size; e += blockDim.x) s[e] = before[(head * gridDim.x + blockIdx.x) * size + e];
+    before += (head * gridDim.x + blockIdx.x) * size;
+    for (int e = threadIdx.x; e < size; e += blockDim.x) s[e] = before[e];
     for (int e = threadIdx.x; e < rows * d; e += blockDim.x) q_tile[e] = phi(q[first * d + e], map);
     load_keys_and_values(k_tile, pitch, v_tile, k + first * d, v + first * d_v, rows, d, d_v, map);
     __syncthreads();
@@ -149,8 +152,8 @@ __global__ void chunk_outputs(const float* __restrict__ q, const float* __restri
     for (int e = threadIdx.x; e < rows * width; e += blockDim.x) {
         int r = e / width, c = e % width;
         float sum = 0.0f;
-        for (int i = 0; i < d; ++i) sum += q_tile[r * d + i] * s[i * width + c];             // the chunks before
-        for (int j = 0; j <= r; ++j) sum += weight[r * chunk + j] * v_tile[j * width + c];   // this chunk
+        for (int i = 0; i < d; ++i) sum += q_tile[r * d + i] * s[i * width + c];    // the chunks before
+        for (int j = 0; j <= r; ++j) sum += weight[r * chunk + j] * v_tile[j * width + c];
         top[e] = sum;
     }
     __syncthreads();
