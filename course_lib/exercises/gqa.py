@@ -265,8 +265,8 @@ __global__ void mix_values(const float* __restrict__ weights, const float* __res
 kernel_exercise(
     id="3.6", title="Right today, wrong tomorrow", points=3, minutes=8, difficulty=3, name="mix_values", kind="repair",
     card="""
-    This kernel mixes the values of one group, tile by tile, in shared memory. On some runs, on some machines, its result is
-    right. Run it under the sanitizer (the cell below does), read what it says about **both** threads, and repair it.
+    This kernel mixes the values of one group, tile by tile, in shared memory. With one tile it is right; with more it depends on
+    which threads are faster. Read what the sanitizer says about **both** threads, and repair the kernel.
 
     - one line is enough
     - every thread of the block has to reach what you add
