@@ -64,7 +64,10 @@ def table(path: Path, name: str) -> Callable[[int], Any]:
         if number not in range(len(answers)):
             raise ValueError(f"{name}: number is {number!r}; this edition has 0 to {len(answers) - 1}")
         answer = answers[number]
-        return yours(answer["exercise"], name).source if isinstance(answer, dict) else answer
+        if not isinstance(answer, dict):
+            return answer
+        passed = [id for id in answer["exercises"] if id in student.handed_in]
+        return yours((passed or answer["exercises"])[0], name).source
     look_up.__name__ = name
     return look_up
 
