@@ -59,7 +59,8 @@ def child(seed: int, seconds: float) -> None:
             source = mutate(source, chance)
         print(f"next {case}\n{source}", file=sys.stderr, flush=True)
         try:
-            mod = cuda.compile(source)
+            with cuda.sanitize():                # builds only what is run
+                mod = cuda.compile(source)
         except cuda.CompileError:
             continue
         compiled += 1
@@ -77,6 +78,13 @@ def child(seed: int, seconds: float) -> None:
 
 def alone(source: str, kernel: str) -> str:
     """The source without the other kernels, so that one damaged line is one damaged kernel and the build is quick."""
+    needed = {"cuda_fp16.h": "half", "cuda_bf16.h": "bfloat", "cooperative_groups": "cg::", "cub/": "cub::"}
+    own = next(p for p in re.split(r"(?m)^(?=__global__ )", source) if re.search(rf"\b{kernel}\(", p.split("{")[0]))
+    for header, word in needed.items():
+        if word not in own:
+            source = re.sub(rf"(?m)^#include <{header}.*\n", "", source)
+    if "cg::" not in own:
+        source = source.replace("namespace cg = cooperative_groups;\n", "")
     pieces = re.split(r"(?m)^(?=template <[^\n]*>\n__global__ |(?<!>\n)__global__ )", source)
     return "".join(p if not re.match(r"(?:template <[^\n]*>\n)?__global__ ", p) or re.search(rf"\b{kernel}\(", p.split("{")[0])
                    else tail(p) for p in pieces)

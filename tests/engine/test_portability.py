@@ -139,14 +139,13 @@ def test_the_fallback_fibers():
 
 
 def test_the_runtime_under_address_and_undefined_sanitizers():
+    """Undefined behaviour traps: the runtime answers `__ubsan_handle_...` itself, for the kernels, so nothing may report there."""
     library = shell("g++", "-print-file-name=libasan.so").strip()
-    undefined = shell("g++", "-print-file-name=libubsan.so").strip()
-    if not (os.path.isabs(library) and os.path.isabs(undefined)):
+    if not os.path.isabs(library):
         pytest.skip("not run: libasan is not installed")
-    suite(ENGINE, {"COURSE_RUNTIME_FLAGS": "-O1 -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer",
-                   "LD_PRELOAD": f"{library} {undefined}", "UBSAN_OPTIONS": "print_stacktrace=1:halt_on_error=1",
-                   "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0:allow_user_segv_handler=1:detect_odr_violation=0"},
-          "-k", "not other_compiler")
+    flags = "-O1 -fsanitize=address,undefined -fsanitize-undefined-trap-on-error -fno-omit-frame-pointer"
+    suite(ENGINE, {"COURSE_RUNTIME_FLAGS": flags, "LD_PRELOAD": library,
+                   "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0:allow_user_segv_handler=1:detect_odr_violation=0"}, "-s")
 
 
 def test_without_a_compiler_there_is_one_clear_error(monkeypatch, tmp_path):
