@@ -454,7 +454,7 @@ exercise(
     A gated state fades by the factor $a = 0.98$ at every token. After how many tokens is **half** of what was written left?
     The nearest whole number will do.
     """,
-    name="tokens", answer=34, tolerance=0.5,
+    name="half_life", answer=34, tolerance=0.5,
     misconceptions=[
         Misconception("lets it fade in a straight line", value=25,
                       ask="After one token 0.98 is left, after two 0.98 times 0.98. Is 0.02 lost at every token?"),
