@@ -6,7 +6,6 @@ first of each group; then every model trains on for the same number of steps on 
 import argparse
 import json
 from pathlib import Path
-
 from unittest.mock import patch
 
 from torch.nn.functional import scaled_dot_product_attention
