@@ -1,0 +1,224 @@
+"""Chapter 9: each token is a Gaussian N(mu, diag(sigma^2)), and a score is minus a squared Wasserstein-2 distance.
+
+Shapes: mu_q, sigma_q (batch, heads, n, head_dim), mu_k, sigma_k (batch, heads, m, head_dim), v (batch, heads, m, v_dim); sigma >= 0.
+tau is a positive number, or one a head, (heads,). For diagonal Gaussians W2^2 = |mu_a - mu_b|^2 + |sigma_a - sigma_b|^2.
+"""
+import math
+from dataclasses import dataclass
+
+import torch
+from einops import rearrange
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from course_lib.attention import masked_weights, scaled_dot_product_attention, weighted_sum
+from course_lib.rope import apply_rope, rope_table
+
+EPS = 1e-6
+FORMS = ("direct", "expanded", "augmented", "kernel")
+
+
+def w2_distance(mu_a: Tensor, sigma_a: Tensor, mu_b: Tensor, sigma_b: Tensor) -> Tensor:
+    """Wasserstein-2 distance of diagonal Gaussians, over the last axis; the others broadcast."""
+    squared = (mu_a - mu_b).square().sum(-1) + (sigma_a - sigma_b).square().sum(-1)
+    # The root has an infinite slope at 0: equal Gaussians would give a gradient of NaN.
+    apart = squared > 0
+    return torch.where(apart, squared, 1.0).sqrt() * apart
+
+
+def gaussian_w2(mean_a: Tensor, cov_a: Tensor, mean_b: Tensor, cov_b: Tensor) -> Tensor:
+    """Wasserstein-2 distance of any two Gaussians: W2^2 = |mean_a - mean_b|^2 + tr(A + B - 2 (A^1/2 B A^1/2)^1/2)."""
+    root_a = _matrix_root(cov_a)
+    cross = _matrix_root(root_a @ cov_b @ root_a)
+    trace = (cov_a + cov_b - 2 * cross).diagonal(dim1=-2, dim2=-1).sum(-1)
+    return ((mean_a - mean_b).square().sum(-1) + trace).clamp_min(0).sqrt()
+
+
+def gaussian_overlap(mu_a: Tensor, sigma_a: Tensor, mu_b: Tensor, sigma_b: Tensor) -> Tensor:
+    """-1/2 (sum (mu_a - mu_b)^2 / (sigma_a + sigma_b) + sum log(sigma_a + sigma_b)), sigma in the place of a variance.
+
+    Up to a constant the logarithm of the integral of the product of two densities. Not a distance: it is what the public
+    code that goes by the name of W2 attention scores with.
+    """
+    total = sigma_a + sigma_b
+    return -0.5 * ((mu_a - mu_b).square() / total + total.log()).sum(-1)
+
+
+def w2_scores(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, tau, form: str = "direct") -> Tensor:
+    """-(|mu_q - mu_k|^2 + |sigma_q - sigma_k|^2) / (tau + eps): (batch, heads, n, m).
+
+    "direct" forms every difference, (n, m, 2 head_dim) numbers. "expanded" uses |q|^2 + |k|^2 - 2 q.k after moving the
+    origin to the first key, which changes no difference and keeps the subtraction from cancelling where all lie far out; what
+    rounding leaves below 0 is 0. (The mean of the keys would do as well, and let later keys touch the rounding of earlier rows.)
+    """
+    q, k = _joined(mu_q, sigma_q, mu_k, sigma_k)
+    if form == "direct":
+        squared = (q[..., :, None, :] - k[..., None, :, :]).square().sum(-1)
+    elif form == "expanded":
+        centre = k[..., :1, :] if k.shape[-2] else 0
+        q, k = q - centre, k - centre
+        squared = q.square().sum(-1)[..., None] + k.square().sum(-1)[..., None, :] - 2 * q @ k.transpose(-2, -1)
+        squared = squared.clamp_min(0)
+    else:
+        raise ValueError(f'form must be "direct" or "expanded" for scores; got {form!r}')
+    # A distance that overflows is very far, not infinitely far: a row of -inf has no softmax.
+    return (-squared / _temperature(tau, q)).clamp_min(torch.finfo(squared.dtype).min)
+
+
+def augment(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, tau) -> tuple[Tensor, Tensor]:
+    """(q, k) whose plain dot products are the W2 scores plus a constant a row: (b, h, n, 2 head_dim + 2) each.
+
+    |q|^2 is the same for all keys of a row and cancels in softmax. What is left is (2 / tau) q.k - |k|^2 / tau. The second part
+    takes two columns, its value rounded to the dtype of q and what that rounding left out: one column of bfloat16 would err by
+    up to half a unit.
+    """
+    q, k = _joined(mu_q, sigma_q, mu_k, sigma_k)
+    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
+    temperature = _temperature(tau, q.to(wide))
+    bias = -k.to(wide).square().sum(-1, keepdim=True) / temperature
+    high = bias.to(k.dtype)
+    low = (bias - high.to(wide)).to(k.dtype)
+    ones = torch.ones_like(q[..., :1])
+    return torch.cat([(q.to(wide) * 2 / temperature).to(q.dtype), ones, ones], -1), torch.cat([k, high, low], -1)
+
+
+def w2_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v: Tensor, tau, mask: Tensor | None = None,
+                 causal: bool = False, form: str = "direct") -> Tensor:
+    """softmax(w2_scores + mask) v: (batch, heads, n, v_dim). Four forms, one answer.
+
+    "direct" and "expanded" build the scores; "augmented" is dot-product attention of width 2 head_dim + 2; "kernel" is
+    chapter 6's flash kernel with a bias a key, and never builds n x m numbers (it takes no mask but causal).
+    """
+    if form not in FORMS:
+        raise ValueError(f"form must be one of {', '.join(FORMS)}; got {form!r}")
+    q, k = _joined(mu_q, sigma_q, mu_k, sigma_k)
+    if not isinstance(v, Tensor) or v.shape[:-1] != k.shape[:-1] or v.dtype != q.dtype:
+        raise ValueError(f"v must be (batch, heads, m, v_dim) with {tuple(k.shape[:-1])} and {q.dtype}; got "
+                         f"{tuple(v.shape) if isinstance(v, Tensor) else type(v).__name__}")
+    if form == "augmented":
+        q, k = augment(mu_q, sigma_q, mu_k, sigma_k, tau)
+        return scaled_dot_product_attention(q, k, v, mask, causal, scale=1.0)
+    if form == "kernel":
+        if mask is not None:
+            raise ValueError("mask must be None for the kernel, which knows causal only; use another form")
+        from course_lib.flash_attention import flash_attention
+
+        temperature = _temperature(tau, q.float())
+        bias = -k.float().square().sum(-1) / temperature[..., 0]
+        return flash_attention((q.float() * 2 / temperature).to(q.dtype), k, v, causal, scale=1.0, key_bias=bias)
+    dtype = q.dtype
+    inputs = [x.float() if x.dtype in (torch.float16, torch.bfloat16) else x for x in (mu_q, sigma_q, mu_k, sigma_k, v)]
+    weights, allowed = masked_weights(w2_scores(*inputs[:4], tau, form), mask, causal)
+    return weighted_sum(weights, inputs[4], allowed).to(dtype)
+
+
+class W2Attention(nn.Module):
+    """Self-attention by W2 distance. One stream of hidden states: queries and keys are projected to means and raw widths,
+    widths pass through softplus, RoPE turns the means (and only them: a width has no direction). tau is learned, one a head."""
+
+    def __init__(self, d_model: int, n_heads: int, tau: float | None = None, form: str = "expanded"):
+        super().__init__()
+        if d_model % n_heads:
+            raise ValueError(f"d_model must be a multiple of n_heads; got {d_model} and {n_heads}")
+        self.d_model, self.n_heads, self.form = d_model, n_heads, form
+        self.q_proj = nn.Linear(d_model, 2 * d_model, bias=False)
+        self.k_proj = nn.Linear(d_model, 2 * d_model, bias=False)
+        self.v_proj = nn.Linear(d_model, d_model, bias=False)
+        self.out_proj = nn.Linear(d_model, d_model, bias=False)
+        # With this tau the dot-product part has the scale 1 / sqrt(width), as in chapter 1.
+        start = 2 * math.sqrt(2 * d_model / n_heads) if tau is None else tau
+        if not start > 0:
+            raise ValueError(f"tau must be positive; got {tau!r}")
+        self.log_tau = nn.Parameter(torch.full((n_heads,), math.log(start)))
+
+    @property
+    def tau(self) -> Tensor:
+        return self.log_tau.exp()
+
+    def forward(self, x: Tensor, rope=None, mask: Tensor | None = None, causal: bool = True) -> Tensor:
+        """x (batch, n, d_model) -> (batch, n, d_model); rope is a pair (cos, sin) or None."""
+        if x.dim() != 3 or x.shape[-1] != self.d_model:
+            raise ValueError(f"x must be (batch, n, {self.d_model}); got shape {tuple(x.shape)}")
+        mu_q, sigma_q = self._gaussians(self.q_proj(x), rope)
+        mu_k, sigma_k = self._gaussians(self.k_proj(x), rope)
+        v = rearrange(self.v_proj(x), "b n (h d) -> b h n d", h=self.n_heads)
+        heads = w2_attention(mu_q, sigma_q, mu_k, sigma_k, v, self.tau.to(x.dtype), mask, causal, self.form)
+        return self.out_proj(rearrange(heads, "b h n d -> b n (h d)"))
+
+    def _gaussians(self, projected, rope):
+        mu, raw = rearrange(projected, "b n (two h d) -> two b h n d", two=2, h=self.n_heads)
+        return (mu if rope is None else apply_rope(mu, *rope)), F.softplus(raw)
+
+
+class RotaryEmbedding(nn.Module):
+    """The table of angles as a module: rotary(x, seq_len=n) -> (cos, sin), each (n, head_dim / 2)."""
+
+    def __init__(self, head_dim: int, base: float = 10000.0):
+        super().__init__()
+        self.head_dim, self.base = head_dim, base
+
+    def forward(self, x: Tensor, seq_len: int) -> tuple[Tensor, Tensor]:
+        return rope_table(seq_len, self.head_dim, self.base, device=x.device, dtype=x.dtype)
+
+
+@dataclass
+class W2Config:
+    hidden_size: int = 64
+    num_attention_heads: int = 4
+    intermediate_size: int = 256
+    rms_norm_eps: float = 1e-6
+
+
+class W2TransformerBlock(nn.Module):
+    """W2 attention and a gated feed-forward, each behind an RMSNorm and added to the stream. config needs the fields of W2Config."""
+
+    def __init__(self, config):
+        super().__init__()
+        size, hidden = config.hidden_size, config.intermediate_size
+        self.attention_norm = nn.RMSNorm(size, eps=config.rms_norm_eps)
+        self.attention = W2Attention(size, config.num_attention_heads)
+        self.feed_forward_norm = nn.RMSNorm(size, eps=config.rms_norm_eps)
+        self.gate, self.up = nn.Linear(size, hidden, bias=False), nn.Linear(size, hidden, bias=False)
+        self.down = nn.Linear(hidden, size, bias=False)
+
+    def forward(self, hidden_states: Tensor, rotary_emb_outputs=None, attention_mask: Tensor | None = None) -> Tensor:
+        """(batch, n, hidden_size) -> the same. Causal unless attention_mask, as of chapter 1, says otherwise."""
+        x = hidden_states
+        x = x + self.attention(self.attention_norm(x), rotary_emb_outputs, attention_mask, causal=attention_mask is None)
+        y = self.feed_forward_norm(x)
+        return x + self.down(F.silu(self.gate(y)) * self.up(y))
+
+
+def _matrix_root(matrix: Tensor) -> Tensor:
+    """The symmetric root of a symmetric positive semi-definite matrix."""
+    values, vectors = torch.linalg.eigh((matrix + matrix.transpose(-2, -1)) / 2)
+    return vectors * values.clamp_min(0).sqrt()[..., None, :] @ vectors.transpose(-2, -1)
+
+
+def _joined(mu_q, sigma_q, mu_k, sigma_k):
+    """[mu; sigma] of queries and keys, checked: the distance does not care which half is which."""
+    named = {"mu_q": mu_q, "sigma_q": sigma_q, "mu_k": mu_k, "sigma_k": sigma_k}
+    for name, x in named.items():
+        if not isinstance(x, Tensor) or x.dim() != 4 or not x.is_floating_point():
+            got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+            raise ValueError(f"{name} must be floating-point, (batch, heads, n, head_dim); got {got}")
+        if x.dtype != mu_q.dtype or x.device != mu_q.device:
+            raise ValueError(f"{name} must have the dtype and device of mu_q, {mu_q.dtype} on {mu_q.device}; got {x.dtype} on {x.device}")
+    for mu, sigma in (("mu_q", "sigma_q"), ("mu_k", "sigma_k")):
+        if named[mu].shape != named[sigma].shape:
+            raise ValueError(f"{sigma} must have the shape of {mu}, {tuple(named[mu].shape)}; got {tuple(named[sigma].shape)}")
+        if bool((named[sigma] < 0).any()):
+            raise ValueError(f"{sigma} must be at least 0; got {named[sigma].min().item():.4g}")
+    if mu_k.shape[:2] != mu_q.shape[:2] or mu_k.shape[-1] != mu_q.shape[-1]:
+        raise ValueError(f"mu_k must have the batch, heads and head_dim of mu_q, {tuple(mu_q.shape)}; got {tuple(mu_k.shape)}")
+    return torch.cat([mu_q, sigma_q], -1), torch.cat([mu_k, sigma_k], -1)
+
+
+def _temperature(tau, q):
+    """tau + eps, shaped to divide (batch, heads, n, m)."""
+    tau = torch.as_tensor(tau, dtype=q.dtype, device=q.device)
+    if tau.dim() > 1 or (tau.dim() == 1 and len(tau) != q.shape[1]):
+        raise ValueError(f"tau must be a number or one a head, ({q.shape[1]},); got shape {tuple(tau.shape)}")
+    if bool((tau < 0).any()):
+        raise ValueError(f"tau must be at least 0; got {tau.min().item():.4g}")
+    return tau.reshape(-1, 1, 1) + EPS
