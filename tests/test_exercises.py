@@ -342,7 +342,7 @@ BAD = {
     "def softmax(x):\n    y = torch.softmax(x, 1)\n    x.zero_()\n    return y": "changes its input `x` in place",
     "def softmax(x):\n    return torch.log_softmax(x, 1).exp()": "`log_softmax` may not be used",
     "def softmax(x):\n    return getattr(torch, 'log_softmax')(x, 1).exp()": "`log_softmax` may not be used",
-    "def softmax(x):\n    return torch.softmax(x, 1).to_sparse()": "The result",
+    "def softmax(x):\n    return torch.softmax(x, 1).to_sparse()": "a dense one is wanted",
     "\x00": "cannot read the cell",
     "raise ValueError('top')\ndef softmax(x): return x": "raises ValueError: top",
     "def softmax(x):\n    return torch.softmax(x, 0)": "sums to 1",

@@ -36,7 +36,8 @@ def number(tolerance: float = 0.0, rtol: float = 0.0) -> Callable:
         if isinstance(got, bool) != isinstance(want, bool) or not isinstance(got, (int, float)):
             if isinstance(got, (tuple, list)) and isinstance(want, (tuple, list)) and len(got) == len(want):
                 return next(filter(None, (compare(g, w) for g, w in zip(got, want))), None)
-            wanted = "True or False" if isinstance(want, bool) else f"{len(want)} numbers" if isinstance(want, (tuple, list)) else "a number"
+            wanted = ("True or False" if isinstance(want, bool) else
+                      f"{len(want)} numbers" if isinstance(want, (tuple, list)) else "a number")
             return f"the answer is {wanted}; you gave {_a(type_name(got))}"
         if isinstance(got, float) and math.isnan(got):
             return "NaN is not a number that one can predict"

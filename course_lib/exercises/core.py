@@ -239,7 +239,8 @@ def over_budget(exercise: Exercise, case: Case, outcome: Outcome) -> str | None:
     budget, moved = exercise.traffic(*case.args, **case.kwargs), outcome.counts["moved"]
     if moved <= allowed(exercise, case):
         return None
-    return f"moves {moved / budget:.1f} times the bytes it must, though its result is correct: {moved:,} where {budget:,} are enough"
+    return (f"moves {moved / budget:.1f} times the bytes it must, though its result is correct: "
+            f"{moved:,} where {budget:,} are enough")
 
 
 def recognise(exercise: Exercise, cases: list[Case], run: Run, source: str = "", seed: int = 0, oracle: Oracle | None = None):

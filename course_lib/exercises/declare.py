@@ -308,5 +308,6 @@ def _describe(name: str, value: Any) -> tuple[str, ...]:
     try:
         ast.literal_eval(text)
     except (ValueError, SyntaxError):
-        raise ValueError(f"given name {name!r}: {type(value).__name__} is not a module, a function, a dtype or a constant") from None
+        raise ValueError(f"given name {name!r}: {type(value).__name__} is not a module, a function, a dtype "
+                         "or a constant") from None
     return ("value", text)

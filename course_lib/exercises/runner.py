@@ -50,7 +50,9 @@ class Request:
 @dataclass
 class Failure:
     """Why there is no value. `line` counts from the first line of the student's cell."""
-    kind: str        # syntax, command, undefined, not defined, signature, exception, timeout, unwritten, compile, launch, or a kernel error's kind
+    # syntax, command, undefined, not defined, signature, exception, timeout, unwritten, compile, launch, missing,
+    # or the kind of a cuda.KernelError
+    kind: str
     message: str
     line: int | None = None
     text: str = ""
@@ -196,7 +198,8 @@ def _one(request, made, driver, args, kwargs, filename, source, deadline) -> Out
             parameters = inspect.signature(made)
             bound = parameters.bind(*args, **kwargs)
         except TypeError as error:
-            return Outcome(failure=Failure("signature", f"`{request.name}{inspect.signature(made)}` cannot be called so: {error}"))
+            told = f"`{request.name}{inspect.signature(made)}` cannot be called so: {error}"
+            return Outcome(failure=Failure("signature", told))
         except ValueError:
             bound = None
         names = list(bound.arguments) if bound and len(bound.arguments) == len(names) else names
@@ -237,7 +240,9 @@ def freeze(value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, torch.Tensor):
         try:
-            return torch.empty(0, dtype=value.dtype).new_tensor(0) if value.layout != torch.strided else value.detach().cpu().clone()
+            if value.layout != torch.strided:
+                return Foreign(f"{str(value.layout).removeprefix('torch.')} tensor, and a dense one is wanted")
+            return value.detach().cpu().clone()
         except Exception as error:
             return Foreign(type(value).__name__, str(error))
     if depth < 6:
