@@ -12,7 +12,7 @@ export PIP_ARGS
 # Relative paths only: the folder's name may hold spaces.
 PY := .venv/bin/python
 
-.PHONY: help ready lab test test-all slow gpu-check gpu-bench clean
+.PHONY: help ready lab test test-all slow gpu-check clean
 
 help:
 	@echo "make lab        open the course in JupyterLab (installs what it needs into .venv first)"
@@ -48,9 +48,6 @@ test-all: $(if $(ONLY_SLOW),,test) slow
 # On a machine with a card, with its own Python: torch, einops and pytest are enough, and nothing is installed.
 gpu-check:
 	@PYTHONPATH=. $(or $(PYTHON),python3) -m pytest -m gpu tests $(ARGS)
-
-gpu-bench:
-	@PYTHONPATH=. $(or $(PYTHON),python3) -m course_lib bench gpu $(ARGS)
 
 clean: ready
 	@$(PY) -m course_lib clean
