@@ -344,7 +344,7 @@ def test_every_kernel_file_compiles():
         assert mod.kernels, path
 
 
-SIZES = {"D": 64, "DV": 64, "ROWS": 8}          # template parameters of the course's kernels, by name
+SIZES = {"D": 64, "DV": 64, "ROWS": 8, "LANES": 16, "GROUP": 4}          # template parameters of the course's kernels, by name
 
 
 def instances(mod, dtype):

@@ -1,0 +1,208 @@
+// Attention of one query a sequence over keys and values that lie in blocks ("pages"), found through a table.
+//
+//   q, out (batch, heads, d); keys, values (n_blocks, kv_heads, block_size, d), one layer of the pool;
+//   tables (batch, max_pages): position p of sequence b is in block tables[b][p / block_size], at p % block_size;
+//   lengths (batch). Query head h reads key head h / (heads / kv_heads). d is a multiple of 4, 128 at most.
+//
+//   kernel                     idea                                      still wastes
+//   1 paged_decode_naive       a thread a key, scores in shared memory   lanes a whole row apart: a sector for 4 bytes
+//   2 paged_decode_warps<L,1>  lanes share a token, 16 bytes each        each query head loads its own copy
+//   3 paged_decode_warps<L,G>  G query heads use what is loaded          long sequences, few blocks: an idle GPU
+//   4 the same, n_splits > 1   pages split among blocks, then merged     a launch more, and the parts' way to memory
+#include <math.h>
+
+// -inf - -inf is NaN. Where nothing has been seen yet, subtract 0 instead: exp(-inf - 0) = 0.
+__device__ inline float finite(float m) { return m == -INFINITY ? 0.0f : m; }
+
+// Over all warps of the block (32 at most), not only the first; every thread gets the result.
+template <typename Combine>
+__device__ float block_reduce(float x, Combine combine, float nothing)
+{
+    __shared__ float of_warp[32];
+    for (int step = 16; step > 0; step /= 2) x = combine(x, __shfl_xor_sync(0xffffffff, x, step));
+    __syncthreads();                                        // the last result has been read
+    if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
+    __syncthreads();
+    x = threadIdx.x % 32 < blockDim.x / 32 ? of_warp[threadIdx.x % 32] : nothing;
+    for (int step = 16; step > 0; step /= 2) x = combine(x, __shfl_xor_sync(0xffffffff, x, step));
+    return x;
+}
+
+struct Larger { __device__ float operator()(float a, float b) const { return fmaxf(a, b); } };
+struct Sum { __device__ float operator()(float a, float b) const { return a + b; } };
+
+// 1: scores[j] = q . k_j by one thread a key, softmax by the block, then one thread a column of the output.
+// Grid (heads, batch), a block of whole warps, 4 * (the largest length) bytes of shared memory.
+__global__ void paged_decode_naive(const float* __restrict__ q, const float* __restrict__ keys,
+                                   const float* __restrict__ values, const int* __restrict__ tables,
+                                   const int* __restrict__ lengths, float* __restrict__ out, int heads, int kv_heads,
+                                   int d, int block_size, int max_pages, float scale)
+{
+    extern __shared__ float scores[];
+    const long long row = (long long)blockIdx.y * heads + blockIdx.x;
+    const int kv_head = blockIdx.x / (heads / kv_heads), length = lengths[blockIdx.y];
+    const int* table = tables + (long long)blockIdx.y * max_pages;
+    q += row * d;
+
+    float largest = -INFINITY;
+    for (int j = threadIdx.x; j < length; j += blockDim.x) {
+        const long long page = table[j / block_size];
+        const float* k = keys + ((page * kv_heads + kv_head) * block_size + j % block_size) * d;
+        float s = 0.0f;
+        for (int c = 0; c < d; c++) s += q[c] * k[c];
+        scores[j] = scale * s;
+        largest = fmaxf(largest, scale * s);
+    }
+    largest = block_reduce(largest, Larger(), -INFINITY);
+    float total = 0.0f;
+    for (int j = threadIdx.x; j < length; j += blockDim.x) {
+        const float weight = expf(scores[j] - largest);
+        scores[j] = weight;
+        total += weight;
+    }
+    total = block_reduce(total, Sum(), 0.0f);               // its barriers also say: every weight is written
+    for (int c = threadIdx.x; c < d; c += blockDim.x) {
+        float sum = 0.0f;
+        for (int j = 0; j < length; j++) {
+            const long long page = table[j / block_size];
+            sum += scores[j] * values[((page * kv_heads + kv_head) * block_size + j % block_size) * d + c];
+        }
+        out[row * d + c] = length > 0 ? sum / total : 0.0f;
+    }
+}
+
+// 2, 3, 4: LANES lanes hold one token, float4 each, so a warp reads 32 / LANES tokens at a time, and GROUP query
+// heads of one key head use each load. Each group of lanes has an online softmax of its own over every
+// (4 * 32 / LANES)th token; at the end they are merged: lanes by shuffles, warps through shared memory, splits by
+// paged_merge. Grid (n_splits, heads / GROUP, batch), block 128. 4 * LANES >= d. parts (batch, heads, n_splits, d)
+// and sums (batch, heads, n_splits, 2: largest score, sum of weights) are used where n_splits > 1.
+template <int LANES, int GROUP>
+__global__ void __launch_bounds__(128)
+paged_decode_warps(const float* __restrict__ q, const float* __restrict__ keys, const float* __restrict__ values,
+                   const int* __restrict__ tables, const int* __restrict__ lengths, float* __restrict__ out,
+                   float* __restrict__ parts, float* __restrict__ sums, int heads, int kv_heads, int d,
+                   int block_size, int max_pages, float scale)
+{
+    constexpr int WARPS = 4, TOKENS = 32 / LANES, WIDTH = 4 * LANES;
+    __shared__ float o_of[WARPS][GROUP][WIDTH], m_of[WARPS][GROUP], l_of[WARPS][GROUP];
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, c = 4 * (lane % LANES);
+    const int n_splits = gridDim.x, split = blockIdx.x, first_head = blockIdx.y * GROUP;
+    const int kv_head = first_head / (heads / kv_heads), length = lengths[blockIdx.z];
+    const long long row = (long long)blockIdx.z * heads + first_head;
+    const int* table = tables + (long long)blockIdx.z * max_pages;
+    const int pages = (length + block_size - 1) / block_size, pages_a_split = (pages + n_splits - 1) / n_splits;
+    const int begin = split * pages_a_split * block_size, end = min(length, begin + pages_a_split * block_size);
+    const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+
+    float4 query[GROUP], o[GROUP];
+    float m[GROUP], l[GROUP];
+#pragma unroll
+    for (int g = 0; g < GROUP; g++) {
+        query[g] = c < d ? *(const float4*)(q + (row + g) * d + c) : zero;
+        o[g] = zero;
+        m[g] = -INFINITY;
+        l[g] = 0.0f;
+    }
+    for (int base = begin + warp * TOKENS; base < end; base += WARPS * TOKENS) {
+        const int token = base + lane / LANES;
+        float4 k = zero, v = zero;
+        if (token < end && c < d) {
+            const long long page = table[token / block_size];
+            const long long at = ((page * kv_heads + kv_head) * block_size + token % block_size) * d + c;
+            k = *(const float4*)(keys + at);
+            v = *(const float4*)(values + at);
+        }
+#pragma unroll
+        for (int g = 0; g < GROUP; g++) {
+            float s = query[g].x * k.x + query[g].y * k.y + query[g].z * k.z + query[g].w * k.w;
+            for (int step = LANES / 2; step > 0; step /= 2) s += __shfl_xor_sync(0xffffffff, s, step);
+            s = token < end ? scale * s : -INFINITY;
+            const float larger = fmaxf(m[g], s), old = expf(m[g] - finite(larger)), weight = expf(s - finite(larger));
+            o[g].x = o[g].x * old + weight * v.x;
+            o[g].y = o[g].y * old + weight * v.y;
+            o[g].z = o[g].z * old + weight * v.z;
+            o[g].w = o[g].w * old + weight * v.w;
+            l[g] = l[g] * old + weight;
+            m[g] = larger;
+        }
+    }
+#pragma unroll
+    for (int g = 0; g < GROUP; g++) {
+        for (int step = LANES; step < 32; step *= 2) {
+            const float m_other = __shfl_xor_sync(0xffffffff, m[g], step);
+            const float larger = fmaxf(m[g], m_other);
+            const float mine = expf(m[g] - finite(larger)), others = expf(m_other - finite(larger));
+            l[g] = l[g] * mine + others * __shfl_xor_sync(0xffffffff, l[g], step);
+            o[g].x = o[g].x * mine + others * __shfl_xor_sync(0xffffffff, o[g].x, step);
+            o[g].y = o[g].y * mine + others * __shfl_xor_sync(0xffffffff, o[g].y, step);
+            o[g].z = o[g].z * mine + others * __shfl_xor_sync(0xffffffff, o[g].z, step);
+            o[g].w = o[g].w * mine + others * __shfl_xor_sync(0xffffffff, o[g].w, step);
+            m[g] = larger;
+        }
+        if (lane < LANES) {
+            o_of[warp][g][c] = o[g].x;
+            o_of[warp][g][c + 1] = o[g].y;
+            o_of[warp][g][c + 2] = o[g].z;
+            o_of[warp][g][c + 3] = o[g].w;
+        }
+        if (lane == 0) {
+            m_of[warp][g] = m[g];
+            l_of[warp][g] = l[g];
+        }
+    }
+    __syncthreads();
+    for (int e = threadIdx.x; e < GROUP * d; e += blockDim.x) {
+        const int g = e / d, column = e % d;
+        float largest = -INFINITY, sum = 0.0f, total = 0.0f;
+        for (int w = 0; w < WARPS; w++) largest = fmaxf(largest, m_of[w][g]);
+        for (int w = 0; w < WARPS; w++) {
+            const float weight = expf(m_of[w][g] - finite(largest));
+            sum += weight * o_of[w][g][column];
+            total += weight * l_of[w][g];
+        }
+        if (n_splits == 1) {
+            out[row * d + e] = total > 0.0f ? sum / total : 0.0f;
+        } else {
+            const long long part = (row + g) * n_splits + split;
+            parts[part * d + column] = sum;
+            if (column == 0) {
+                sums[2 * part] = largest;
+                sums[2 * part + 1] = total;
+            }
+        }
+    }
+}
+
+// The splits of one head, weighted by exp(largest score). Grid (heads, batch), d threads rounded up to whole warps.
+__global__ void paged_merge(const float* __restrict__ parts, const float* __restrict__ sums, float* __restrict__ out,
+                            int n_splits, int d)
+{
+    const long long row = (long long)blockIdx.y * gridDim.x + blockIdx.x;
+    const int c = threadIdx.x;
+    if (c >= d) return;
+    parts += row * n_splits * d;
+    sums += row * n_splits * 2;
+    float m = -INFINITY, sum = 0.0f, total = 0.0f;
+    for (int i = 0; i < n_splits; i++) {
+        const float m_part = sums[2 * i], larger = fmaxf(m, m_part);
+        const float old = expf(m - finite(larger)), weight = expf(m_part - finite(larger));
+        sum = sum * old + weight * parts[i * d + c];
+        total = total * old + weight * sums[2 * i + 1];
+        m = larger;
+    }
+    out[row * d + c] = total > 0.0f ? sum / total : 0.0f;
+}
+
+// pairs (n, 2): source and target, the same for every layer. keys, values (layers, n_blocks, 4 * vectors).
+// Grid (n, layers).
+__global__ void copy_blocks(float* __restrict__ keys, float* __restrict__ values, const int* __restrict__ pairs,
+                            int n_blocks, int vectors)
+{
+    const long long source = pairs[2 * blockIdx.x], target = pairs[2 * blockIdx.x + 1];
+    const long long from = ((long long)blockIdx.y * n_blocks + source) * vectors;
+    const long long to = ((long long)blockIdx.y * n_blocks + target) * vectors;
+    for (int i = threadIdx.x; i < vectors; i += blockDim.x) {
+        ((float4*)keys)[to + i] = ((const float4*)keys)[from + i];
+        ((float4*)values)[to + i] = ((const float4*)values)[from + i];
+    }
+}

@@ -1,0 +1,595 @@
+"""Chapter 8: blocks, tables and kernels, and an engine that serves what the model alone would have generated."""
+import math
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+
+from course_lib import cuda
+from course_lib.attention import scaled_dot_product_attention
+from course_lib.language_model import Config, LanguageModel
+from course_lib.paged_attention import (BlockAllocator, OutOfBlocks, PagedKVCache, copy_blocks_kernel,
+                                        paged_attention, paged_attention_kernel)
+from course_lib.serving import Engine, Scheduler
+
+
+def filled_cache(lengths, heads=2, d=8, size=4, dtype=torch.float64, n_blocks=40, layers=2):
+    """A cache whose sequences 0, 1, ... have these lengths and normal entries; what nobody holds is nan."""
+    generator = torch.Generator().manual_seed(sum(lengths) + d)
+    cache = PagedKVCache(n_blocks, size, layers, heads, d, dtype)
+    scattered = torch.randperm(n_blocks, generator=generator).tolist()
+    cache.allocator._free = scattered
+    cache.keys.fill_(math.nan), cache.values.fill_(math.nan)
+    for name, length in enumerate(lengths):
+        cache.allocator.allocate(name, [0] * length)
+        for layer in range(layers):
+            k, v = torch.randn(2, length, heads, d, dtype=torch.float64, generator=generator).to(dtype)
+            cache.write(layer, cache.slots(name, 0, length), k, v)
+    return cache
+
+
+def contiguous(cache, name, layer):
+    """Keys and values (1, heads, length, d) of one sequence, position by position."""
+    table, size = cache.allocator.tables[name], cache.block_size
+    return [torch.stack([pool[layer, table.blocks[p // size], :, p % size] for p in range(table.length)], 1)[None]
+            for pool in (cache.keys, cache.values)]
+
+
+# Blocks
+
+def test_a_prompt_takes_as_many_blocks_as_it_needs():
+    allocator = BlockAllocator(4, 4)
+    assert allocator.can_allocate([0] * 16) and not allocator.can_allocate([0] * 17)
+    assert allocator.allocate("a", [1] * 9) == 0
+    assert len(allocator.tables["a"].blocks) == 3 and allocator.n_available == 1
+    with pytest.raises(OutOfBlocks):
+        allocator.allocate("b", [1] * 5)
+    allocator.check()
+    assert "b" not in allocator.tables and allocator.n_available == 1
+    for length in (10, 11, 12, 13):
+        block, offset, source = allocator.append_slot("a")
+        assert (offset, source, allocator.tables["a"].length) == ((length - 1) % 4, None, length)
+    with pytest.raises(OutOfBlocks):
+        for _ in range(4):
+            allocator.append_slot("a")
+    assert allocator.tables["a"].length == 16
+    allocator.free("a")
+    allocator.check()
+    assert allocator.n_available == 4
+
+
+def test_prefixes_are_shared_and_the_last_block_is_computed_again():
+    allocator = BlockAllocator(8, 2)
+    allocator.allocate("a", [1, 2, 3, 4])
+    assert allocator.allocate("too early", [1, 2, 3, 4]) == 0            # nothing is computed yet
+    allocator.free("too early")
+    allocator.register("a", [1, 2, 3, 4])
+    assert allocator.allocate("longer", [1, 2, 3, 4, 5]) == 4
+    assert allocator.allocate("whole", [1, 2, 3, 4]) == 2                # fully cached: its last token is wanted
+    assert allocator.allocate("other", [1, 2, 4, 3, 1]) == 2
+    assert allocator.references[allocator.tables["a"].blocks[0]] == 4
+    allocator.check()
+    for name in list(allocator.tables):
+        allocator.free(name)
+    assert allocator.allocate("after all left", [1, 2, 3, 4, 5]) == 4
+    assert allocator.allocate("unshared", [1, 2, 3, 4, 5], share=False) == 0
+    allocator.check()
+
+
+def test_the_prefix_used_least_recently_is_evicted():
+    allocator = BlockAllocator(4, 2)
+    for name in ("a", "b"):
+        tokens = [ord(name)] * 4
+        allocator.allocate(name, tokens)
+        allocator.register(name, tokens)
+    for name in ("b", "a"):
+        allocator.free(name)
+    allocator.allocate("c", [0] * 2)                                     # takes the end of b, which lay longest
+    assert allocator.allocate("a again", [ord("a")] * 5) == 4            # and this the beginning of b
+    allocator.free("a again")
+    assert allocator.allocate("b again", [ord("b")] * 3) == 0
+    allocator.check()
+
+
+def test_equal_hashes_are_not_equal_prefixes():
+    allocator = BlockAllocator(8, 2, hash_function=lambda prefix: 0)
+    allocator.allocate("a", [1, 2, 3, 4])
+    allocator.register("a", [1, 2, 3, 4])
+    assert allocator.allocate("b", [7, 8, 9]) == 0 and allocator.allocate("c", [3, 4, 3, 4, 1]) == 0
+    allocator.register("b", [7, 8])
+    assert allocator.allocate("d", [7, 8, 1]) == 2
+    allocator.check()
+
+
+def test_a_fork_copies_only_when_one_of_them_writes():
+    cache = filled_cache([6])
+    allocator, before = cache.allocator, cache.allocator.n_available
+    allocator.fork(0, "child")
+    assert allocator.n_available == before
+    shared = list(allocator.tables[0].blocks)
+    want = contiguous(cache, 0, 1)
+    block, offset = cache.append_slot("child")
+    assert offset == 2 and block not in shared and allocator.tables[0].blocks == shared
+    cache.keys[:, block, :, offset] = cache.values[:, block, :, offset] = 0.0
+    for got, x in zip(contiguous(cache, "child", 1), want):
+        assert torch.equal(got[:, :, :6], x) and (got[:, :, 6] == 0).all()
+    assert cache.append_slot(0)[0] == shared[1]                          # the last holder writes in place
+    allocator.check()
+
+
+def test_a_copy_on_write_without_a_block_changes_nothing():
+    allocator = BlockAllocator(2, 4)
+    allocator.allocate("a", [0] * 6)
+    allocator.fork("a", "b")
+    with pytest.raises(OutOfBlocks):
+        allocator.append_slot("b")
+    allocator.check()
+    assert allocator.tables["b"].length == 6
+    allocator.free("a")
+    assert allocator.append_slot("b")[2] is None
+
+
+def test_check_sees_a_lost_and_a_doubled_block():
+    for damage in (lambda a: a._free.pop(), lambda a: a._free.append(0), lambda a: a.tables["a"].blocks.pop(),
+                   lambda a: a.references.__setitem__(0, 2)):
+        allocator = BlockAllocator(4, 2)
+        allocator.allocate("a", [0] * 3)
+        allocator.check()
+        damage(allocator)
+        with pytest.raises(AssertionError):
+            allocator.check()
+
+
+# Attention
+
+@pytest.mark.parametrize("heads, kv_heads", [(2, 2), (4, 2), (6, 1)])
+@pytest.mark.parametrize("n", [1, 3])
+def test_paged_is_contiguous_attention(heads, kv_heads, n):
+    cache = filled_cache([3, 9, 16, 4], kv_heads)
+    q = torch.randn(4, heads, n, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
+    out = paged_attention(q, cache, *cache.tables(range(4)), layer=1)
+    for i in range(4):
+        k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in contiguous(cache, i, 1))
+        torch.testing.assert_close(out[i:i + 1], scaled_dot_product_attention(q[i:i + 1], k, v, causal=True))
+
+
+def call(**change):
+    cache = filled_cache([5, 9])
+    tables, lengths = cache.tables([0, 1])
+    given = dict(q=torch.ones(2, 2, 1, 8, dtype=torch.float64), cache=cache, tables=tables, lengths=lengths) | change
+    return paged_attention(**given)
+
+
+def stale():
+    cache = filled_cache([5, 9])
+    tables, lengths = cache.tables([0, 1])
+    cache.allocator.free(1)
+    return paged_attention(torch.ones(2, 2, 1, 8, dtype=torch.float64), cache, tables, lengths)
+
+
+@pytest.mark.parametrize("argument, wrong", [
+    ("q", lambda: call(q=torch.ones(2, 2, 1, 8))), ("q", lambda: call(q=torch.ones(2, 3, 1, 8).double())),
+    ("q", lambda: call(q=torch.ones(2, 2, 1, 4).double())), ("layer", lambda: call(layer=2)), ("tables", stale),
+    ("tables", lambda: call(tables=torch.tensor([[0.0, 1.0]] * 2))),
+    ("tables", lambda: call(tables=torch.full((2, 3), 40))), ("tables", lambda: call(tables=torch.full((2, 3), -1))),
+    ("lengths", lambda: call(lengths=torch.tensor([0, 9]))), ("lengths", lambda: call(lengths=torch.tensor([5, 13]))),
+    ("lengths", lambda: call(q=torch.ones(2, 2, 6, 8).double())),
+    ("block_size", lambda: BlockAllocator(4, 0)), ("n_blocks", lambda: BlockAllocator(2.0, 4)),
+    ("block_size", lambda: PagedKVCache(4, "16", 1, 1, 8)), ("head_dim", lambda: PagedKVCache(4, 4, 1, 1, 0)),
+    ("dtype", lambda: PagedKVCache(4, 4, 1, 1, 8, torch.int8)),
+    ("tokens", lambda: BlockAllocator(4, 4).allocate("a", [])), ("name", lambda: BlockAllocator(4, 4).free("a")),
+    ("name", lambda: BlockAllocator(4, 4).append_slot("a")), ("name", lambda: filled_cache([2]).allocator.allocate(0, [1])),
+    ("child", lambda: filled_cache([2, 2]).allocator.fork(0, 1)),
+    ("tokens", lambda: filled_cache([2]).allocator.register(0, [1, 2, 3])),
+    ("start and stop", lambda: filled_cache([2]).slots(0, 1, 3)),
+    ("k", lambda: filled_cache([2]).write(0, torch.tensor([1]), torch.ones(1, 2, 8), torch.ones(1, 2, 8))),
+    ("kernel", lambda: kernel_call("fast")), ("n_splits", lambda: kernel_call("naive", 2)),
+    ("q", lambda: kernel_call("warp", dtype=torch.float64)), ("q", lambda: kernel_call("warp", d=6)),
+    ("pairs", lambda: copy_blocks_kernel(filled_cache([2], dtype=torch.float32), [(0, 1), (1, 2)])),
+    ("pairs", lambda: copy_blocks_kernel(filled_cache([2], dtype=torch.float32), [(0, 40)])),
+])
+def test_bad_input_is_named(argument, wrong):
+    with pytest.raises(ValueError, match=rf"^{argument} must "):
+        wrong()
+
+
+# Kernels
+
+def kernel_call(kernel="grouped", n_splits=1, heads=4, kv_heads=2, d=8, lengths=(1, 16, 9), dtype=torch.float32,
+                size=4):
+    cache = filled_cache(lengths, kv_heads, d, size, dtype)
+    q = torch.randn(len(lengths), heads, 1, d, generator=torch.Generator().manual_seed(d)).to(dtype)
+    tables = cache.tables(range(len(lengths)))
+    got = paged_attention_kernel(q, cache, *tables, layer=1, kernel=kernel, n_splits=n_splits)
+    return got, paged_attention(q, cache, *tables, layer=1)
+
+
+RUNGS = [("naive", 1), ("warp", 1), ("grouped", 1), ("grouped", 3), ("warp", 7)]
+
+
+@pytest.mark.parametrize("kernel, n_splits", RUNGS)
+@pytest.mark.parametrize("heads, kv_heads, d, size", [(4, 2, 32, 4), (2, 2, 36, 4), (8, 1, 64, 16), (3, 1, 96, 5),
+                                                      (2, 2, 128, 4)])
+def test_kernels_are_the_reference(kernel, n_splits, heads, kv_heads, d, size):
+    with cuda.sanitize():
+        got, want = kernel_call(kernel, n_splits, heads, kv_heads, d, (1, 40, 9), size=size)
+    torch.testing.assert_close(got, want, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kernel, loads_a_key", [("naive", 4), ("warp", 4), ("grouped", 1)])
+def test_bytes_are_the_dense_kernels_and_the_table(kernel, loads_a_key):
+    d, lengths, heads, kv_heads = 32, (16, 64), 4, 1
+    pages, kv = 16 + 4, 2 * sum(lengths) * kv_heads * d * 4
+    with cuda.profile() as report:
+        kernel_call(kernel, heads=heads, kv_heads=kv_heads, d=d, lengths=lengths)
+    launch, = report.launches
+    q_and_lengths = 2 * heads * d * 4 + 32
+    # Least: keys and values once, 4 bytes a page of the table (rows of 16 entries: the short one's 4 are half
+    # a sector, 32 bytes at least), the queries.
+    assert 32 * launch.global_load.unique_sectors == kv + (16 + 8) * 4 + q_and_lengths
+    assert pages == 20 and launch.global_store.bytes == 2 * heads * d * 4
+    if kernel != "naive":
+        # Asked: 8 lanes a token load 16 bytes of key and value each, and 4 of the table each.
+        asked_of_the_table = sum(lengths) * 8 * 4 * loads_a_key
+        queries = 2 * heads * 4 * 4 * d * 4                              # every group of lanes of every warp
+        assert launch.global_load.bytes == kv * loads_a_key + asked_of_the_table + queries + \
+            4 * 128 * 2 * loads_a_key                                    # each thread reads its length
+        moved = 32 * launch.global_load.sectors
+        assert kv * loads_a_key < moved < 1.3 * kv * loads_a_key
+
+
+def test_copy_blocks():
+    cache = filled_cache([16, 16], d=12, dtype=torch.float32)
+    source, target = cache.allocator.tables[0].blocks[:2], cache.allocator.tables[1].blocks[:2]
+    keys, values = cache.keys.clone(), cache.values.clone()
+    keys[:, target], values[:, target] = keys[:, source], values[:, source]
+    with cuda.sanitize():
+        copy_blocks_kernel(cache, list(zip(source, target)))
+    assert torch.equal(cache.keys.nan_to_num(9), keys.nan_to_num(9))
+    assert torch.equal(cache.values.nan_to_num(9), values.nan_to_num(9))
+    copy_blocks_kernel(cache, [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel, n_splits, change", [
+    ("naive", 1, ("if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;", "if (threadIdx.x == 0) of_warp[0] = x;")),
+    ("naive", 1, ("threadIdx.x % 32 < blockDim.x / 32 ?", "threadIdx.x % 32 < 1 ?")),
+    ("naive", 1, ("    __syncthreads();                                        // the last", "    // the last")),
+    ("naive", 1, ("int kv_head = blockIdx.x / (heads / kv_heads)", "int kv_head = blockIdx.x % kv_heads")),
+    ("warp", 1, ("step = LANES; step < 32", "step = LANES; step < 16")),
+    ("warp", 1, ("w < WARPS; w++) {", "w < 1; w++) {")),
+    ("grouped", 1, ("token < end ? scale * s : -INFINITY", "scale * s")),
+    ("grouped", 1, ("first_head / (heads / kv_heads)", "first_head % kv_heads")),
+    ("grouped", 1, ("token % block_size) * d + c", "token) * d + c")),
+    ("grouped", 1, ("    __syncthreads();\n    for (int e", "    for (int e")),
+    ("grouped", 3, ("begin + pages_a_split * block_size)", "begin + pages_a_split * block_size - 1)")),
+    ("grouped", 3, ("weight * sums[2 * i + 1]", "sums[2 * i + 1]")),
+])
+def test_a_changed_kernel_is_caught(kernel, n_splits, change, monkeypatch):
+    text = (Path(__file__).parent.parent / "kernels" / "paged_attention.cu").read_text()
+    assert change[0] in text
+    broken = cuda.compile(text.replace(*change))
+    monkeypatch.setattr(cuda, "load", lambda name: broken)
+    try:
+        with cuda.sanitize():
+            got, want = kernel_call(kernel, n_splits, 4, 2, 32, (1, 75, 9))
+    except cuda.KernelError:
+        return
+    assert not torch.allclose(got, want, atol=1e-5)
+
+
+# Serving
+
+VOCABULARY, CONTEXT = 11, 24
+
+
+def small_model():
+    torch.manual_seed(8)
+    model = LanguageModel(Config(VOCABULARY, n_layers=2, n_heads=2, d_model=8, d_hidden=8, context=CONTEXT)).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(20)                       # far from uniform, so that a wrong key changes a token
+    return model.eval()
+
+
+MODEL, ALONE = small_model(), {}
+
+
+def alone(prompt, n_new, temperature, seed, stop=()):
+    """What the model generates without any cache."""
+    key = tuple(prompt), n_new, temperature, seed
+    if key not in ALONE:
+        generator = torch.Generator().manual_seed(seed)
+        out = MODEL.generate(torch.tensor([prompt]), n_new, temperature, generator)
+        ALONE[key] = out[0, len(prompt):].tolist()
+    tokens = ALONE[key]
+    ends = [i + 1 for i, token in enumerate(tokens) if token in stop]
+    return tokens[:ends[0]] if ends else tokens
+
+
+def poison(cache):
+    """Whoever reads a block that nobody holds gets nan."""
+    cache.keys[:, cache.allocator._free] = math.nan
+    cache.values[:, cache.allocator._free] = math.nan
+
+
+@pytest.mark.parametrize("preemption", ["recompute", "swap"])
+@pytest.mark.parametrize("n_blocks, share", [(6, True), (6, False), (40, True)])
+def test_served_is_what_the_model_generates_alone(preemption, n_blocks, share):
+    engine = Engine(MODEL, n_blocks, 4, token_budget=7, max_running=5, preemption=preemption, share_prefixes=share)
+    asked, streamed, n_preempted, generator = [], Counter(), 0, torch.Generator().manual_seed(n_blocks)
+    for i in range(12):
+        prompt = [3, 1, 4, 1, 5][:i % 6] + torch.randint(VOCABULARY, (1 + i % 7,), generator=generator).tolist()
+        case = prompt, 3 + i, float(i % 2), i
+        engine.add_request(*case[:2], n_samples=1 + i % 3, temperature=case[2], seed=i, stop=[2],
+                           on_token=lambda *event: streamed.update([event[:2]]))
+        asked.append(case)
+    while engine.busy:
+        poison(engine.cache)
+        step = engine.step()
+        n_preempted += len(step.preempted)
+        assert sum(step.scheduled.values()) <= 7 and len(engine.scheduler.running) <= 5
+        engine.cache.allocator.check()
+    for i, (prompt, n_new, temperature, seed) in enumerate(asked):
+        assert engine.output(i) == [alone(prompt, n_new, temperature, seed + s, [2]) for s in range(1 + i % 3)]
+        assert [streamed[i, s] for s in range(1 + i % 3)] == [len(x) for x in engine.output(i)]
+    assert engine.cache.allocator.n_available == n_blocks
+    assert (n_preempted > 0) == (n_blocks == 6)
+
+
+def test_a_shared_prefix_is_computed_once():
+    prompt = [1, 2, 3, 4, 5, 6, 7, 8]
+    engine = Engine(MODEL, 20, 4)
+    engine.add_request(prompt, 2)
+    assert engine.step().scheduled == {(0, 0): 8}
+    engine.add_request(prompt, 2)                     # fully cached: its last block is computed again
+    engine.add_request(prompt + [9], 2)
+    assert engine.step().scheduled == {(0, 0): 1, (1, 0): 4, (2, 0): 1}
+
+
+def test_samples_share_the_prompt():
+    engine = Engine(MODEL, 20, 4)
+    engine.add_request([1, 2, 3, 4, 5, 6], 3, n_samples=4, temperature=1.0)
+    engine.step()
+    assert engine.cache.allocator.n_available == 18
+    step = engine.step()                              # three copy the half-filled block, the last keeps it
+    assert engine.cache.allocator.n_available == 15 and step.kv_bytes == 4 * 7 * 2 * 2 * 8 * 8
+
+
+def test_more_samples_than_blocks_take_turns():
+    engine = Engine(MODEL, 3, 4)
+    engine.add_request([1, 2, 3], 8, n_samples=9, temperature=1.0)
+    assert engine.run() == {0: [alone([1, 2, 3], 8, 1.0, s) for s in range(9)]}
+    assert engine.cache.allocator.n_available == 3
+
+
+def test_cancelling():
+    engine = Engine(MODEL, 8, 4)
+    first = engine.add_request([1, 2, 3], 8, n_samples=2)
+    second = engine.add_request([1, 2, 3], 8, on_token=lambda i, s, t: engine.cancel(i))
+    engine.step()
+    assert engine.cancel(first) and not engine.cancel(first) and not engine.cancel(second)
+    assert not engine.busy and engine.output(second) == [alone([1, 2, 3], 1, 0.0, 0)]
+    engine.cache.allocator.check()
+    assert engine.cache.allocator.n_available == 8 and engine.run() == {0: engine.output(0), 1: engine.output(1)}
+    waiting = engine.add_request([1], 2)
+    assert engine.cancel(waiting) and not engine.busy
+
+
+def test_an_error_in_a_callback_loses_nothing():
+    engine, heard = Engine(MODEL, 8, 4), []
+
+    def fail(*event):
+        raise RuntimeError("heard enough")
+
+    engine.add_request([1, 2, 3], 2, on_token=fail)
+    engine.add_request([1, 2, 3], 2, on_token=lambda *event: heard.append(event[2]))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="heard enough"):
+            engine.step()
+    assert heard == engine.output(0)[0] == engine.output(1)[0] == alone([1, 2, 3], 2, 0.0, 0) and not engine.busy
+
+
+@pytest.mark.parametrize("argument, change", [
+    ("prompt", dict(prompt=[])), ("prompt", dict(prompt=[1] * 17)), ("prompt", dict(max_new_tokens=16)),
+    ("prompt", dict(prompt=[VOCABULARY])), ("prompt", dict(prompt=[1.0])), ("prompt", dict(prompt=7)),
+    ("prompt", dict(prompt=torch.ones(1, 3, dtype=torch.long))), ("max_new_tokens", dict(max_new_tokens=0)),
+    ("n_samples", dict(n_samples=0)), ("temperature", dict(temperature=-1)), ("seed", dict(seed=-1)),
+    ("temperature", dict(temperature=math.nan)), ("on_token", dict(on_token=1)), ("stop", dict(stop=3)),
+])
+def test_bad_requests_are_named(argument, change):
+    engine = Engine(MODEL, 4, 4)
+    with pytest.raises(ValueError, match=rf"^{argument} must "):
+        engine.add_request(**dict(prompt=[1, 2], max_new_tokens=2) | change)
+    assert not engine.busy and engine.cache.allocator.n_available == 4
+    with pytest.raises(ValueError, match="^request_id must "):
+        engine.cancel(0)
+    for argument, wrong in (("token_budget", dict(token_budget=0)), ("preemption", dict(preemption="drop"))):
+        with pytest.raises(ValueError, match=f"^{argument} must "):
+            Scheduler(engine.cache, **wrong)
+
+
+# Machines that do anything in any order
+
+class Blocks(RuleBasedStateMachine):
+    """A cache against contiguous lists. A slot holds a number that only its whole prefix could have put there."""
+
+    @initialize(n_blocks=st.integers(3, 9), size=st.integers(1, 4), n_hashes=st.sampled_from([1, 3, 10**9]))
+    def start(self, n_blocks, size, n_hashes):
+        self.cache = PagedKVCache(n_blocks, size, 1, 1, 1, torch.float64)
+        self.cache.allocator.hash_function = lambda prefix: hash(prefix) % n_hashes
+        self.contents, self.n_names = {}, 0
+
+    @staticmethod
+    def value(tokens):
+        return float(hash(tuple(tokens)) % 10**9)
+
+    def write(self, name, start, stop):
+        x = torch.tensor([self.value(self.contents[name][:p + 1]) for p in range(start, stop)],
+                         dtype=torch.float64)
+        self.cache.write(0, self.cache.slots(name, start, stop), x.view(-1, 1, 1), x.view(-1, 1, 1))
+
+    def new_name(self):
+        self.n_names += 1
+        return self.n_names
+
+    def some(self, data):
+        return data.draw(st.sampled_from(sorted(self.contents)))
+
+    @rule(tokens=st.lists(st.integers(0, 1), min_size=1, max_size=14), register=st.booleans())
+    def allocate(self, tokens, register):
+        name, allocator = self.new_name(), self.cache.allocator
+        if not allocator.can_allocate(tokens):
+            with pytest.raises(OutOfBlocks):
+                allocator.allocate(name, tokens)
+            return
+        known = allocator.allocate(name, tokens)
+        self.contents[name] = tokens
+        self.write(name, known, len(tokens))
+        if register:
+            allocator.register(name, tokens)
+
+    @precondition(lambda self: self.contents)
+    @rule(data=st.data(), token=st.integers(0, 1), register=st.booleans())
+    def append(self, data, token, register):
+        name = self.some(data)
+        try:
+            self.cache.append_slot(name)
+        except OutOfBlocks:
+            assert self.cache.allocator.n_available == 0
+            return
+        self.contents[name] = self.contents[name] + [token]
+        n = len(self.contents[name])
+        self.write(name, n - 1, n)
+        if register:
+            self.cache.allocator.register(name, self.contents[name])
+
+    @precondition(lambda self: self.contents)
+    @rule(data=st.data())
+    def fork(self, data):
+        parent, child = self.some(data), self.new_name()
+        self.cache.allocator.fork(parent, child)
+        self.contents[child] = self.contents[parent]
+
+    @precondition(lambda self: self.contents)
+    @rule(data=st.data())
+    def free(self, data):
+        name = self.some(data)
+        self.cache.allocator.free(name)
+        del self.contents[name]
+        poison(self.cache)
+        with pytest.raises(ValueError):
+            self.cache.allocator.free(name)
+
+    @invariant()
+    def same_contents(self):
+        if not hasattr(self, "cache"):
+            return
+        self.cache.allocator.check()
+        for name, tokens in self.contents.items():
+            got = self.cache.keys[0].flatten()[self.cache.slots(name, 0, len(tokens))]
+            assert got.tolist() == [self.value(tokens[:p + 1]) for p in range(len(tokens))]
+
+    def teardown(self):
+        if hasattr(self, "cache"):
+            for name in self.contents:
+                self.cache.allocator.free(name)
+            self.cache.allocator.check()
+            assert self.cache.allocator.n_available == self.cache.allocator.n_blocks
+
+
+class Serving(RuleBasedStateMachine):
+    """An engine short of blocks against the model alone."""
+    n_steps = 0
+
+    @initialize(n_blocks=st.integers(5, 10), size=st.integers(2, 4), budget=st.integers(1, 9),
+                max_running=st.integers(1, 6), preemption=st.sampled_from(["recompute", "swap"]), share=st.booleans())
+    def start(self, n_blocks, size, budget, max_running, preemption, share):
+        self.engine = Engine(MODEL, n_blocks, size, token_budget=budget, max_running=max_running,
+                             preemption=preemption, share_prefixes=share)
+        self.asked = {}
+
+    @rule(prompt=st.lists(st.integers(0, 1), min_size=1, max_size=12), n_new=st.integers(1, 12),
+          n_samples=st.integers(1, 3), temperature=st.sampled_from([0.0, 1.0]), seed=st.integers(0, 3))
+    def add(self, prompt, n_new, n_samples, temperature, seed):
+        allocator = self.engine.cache.allocator
+        case = dict(prompt=prompt, max_new_tokens=n_new, n_samples=n_samples, temperature=temperature, seed=seed)
+        if len(prompt) + n_new - 1 > min(allocator.n_blocks * allocator.block_size, CONTEXT):
+            with pytest.raises(ValueError, match="^prompt must leave room"):
+                self.engine.add_request(**case)
+        else:
+            self.asked[self.engine.add_request(**case)] = case
+
+    @rule()
+    def step(self):
+        poison(self.engine.cache)
+        self.engine.step()
+
+    @rule(n=st.integers(2, 6))
+    def steps(self, n):
+        for _ in range(n):
+            self.step()
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data())
+    def cancel(self, data):
+        request = data.draw(st.sampled_from(sorted(self.asked)))
+        was_finished = self.engine.requests[request].finished
+        assert self.engine.cancel(request) != was_finished and not self.engine.cancel(request)
+
+    @precondition(lambda self: hasattr(self, "engine") and self.engine.scheduler.running)
+    @rule(data=st.data())
+    def preempt(self, data):
+        running = self.engine.scheduler.running
+        self.engine.scheduler.preempt(running[data.draw(st.integers(0, len(running) - 1))])
+
+    @invariant()
+    def nothing_is_lost(self):
+        if not hasattr(self, "engine"):
+            return
+        type(self).n_steps += 1
+        self.engine.cache.allocator.check()
+        assert set(self.engine.cache.allocator.tables) == {s.name for s in self.engine.scheduler.running}
+        self.compare(prefix=True)
+
+    def compare(self, prefix=False):
+        for request, case in self.asked.items():
+            cancelled = self.engine.requests[request].cancelled
+            outputs = self.engine.output(request)
+            assert prefix or cancelled or len(outputs) == case["n_samples"]
+            for sample, got in enumerate(outputs):
+                want = alone(case["prompt"], case["max_new_tokens"], case["temperature"], case["seed"] + sample)
+                assert got == (want[:len(got)] if prefix or cancelled else want)
+
+    def teardown(self):
+        if hasattr(self, "engine"):
+            while self.engine.busy:
+                self.step()
+            self.compare()
+            self.engine.cache.allocator.check()
+            assert self.engine.cache.allocator.n_available == self.engine.cache.allocator.n_blocks
+
+
+def drive(machine, examples, steps):
+    run_state_machine_as_test(machine, settings=settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True, database=None,
+        suppress_health_check=list(HealthCheck)))
+
+
+def test_a_machine_drives_the_blocks():
+    drive(Blocks, examples=15, steps=25)
+
+
+def test_a_machine_drives_the_engine():
+    drive(Serving, examples=10, steps=12)
+
+
+@pytest.mark.slow
+def test_ten_thousand_steps():
+    drive(Blocks, examples=150, steps=70)
+    Serving.n_steps = 0
+    drive(Serving, examples=200, steps=60)
+    assert Serving.n_steps >= 10_000
