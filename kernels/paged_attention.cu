@@ -14,11 +14,11 @@
 // -inf - -inf is NaN. Where nothing has been seen yet, subtract 0 instead: exp(-inf - 0) = 0.
 __device__ inline float finite(float m) { return m == -INFINITY ? 0.0f : m; }
 
-// Over all warps of the block (32 at most), not only the first; every thread gets the result.
+// Over all warps of the block (32 at most), not only the first; every thread gets the result. of_warp: 32 floats of
+// shared memory.
 template <typename Combine>
-__device__ float block_reduce(float x, Combine combine, float nothing)
+__device__ float block_reduce(float x, Combine combine, float nothing, float* of_warp)
 {
-    __shared__ float of_warp[32];
     for (int step = 16; step > 0; step /= 2) x = combine(x, __shfl_xor_sync(0xffffffff, x, step));
     __syncthreads();                                        // the last result has been read
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
@@ -39,6 +39,7 @@ __global__ void paged_decode_naive(const float* __restrict__ q, const float* __r
                                    int d, int block_size, int max_pages, float scale)
 {
     extern __shared__ float scores[];
+    __shared__ float of_warp[32];
     const long long row = (long long)blockIdx.y * heads + blockIdx.x;
     const int kv_head = blockIdx.x / (heads / kv_heads), length = lengths[blockIdx.y];
     const int* table = tables + (long long)blockIdx.y * max_pages;
@@ -53,14 +54,14 @@ __global__ void paged_decode_naive(const float* __restrict__ q, const float* __r
         scores[j] = scale * s;
         largest = fmaxf(largest, scale * s);
     }
-    largest = block_reduce(largest, Larger(), -INFINITY);
+    largest = block_reduce(largest, Larger(), -INFINITY, of_warp);
     float total = 0.0f;
     for (int j = threadIdx.x; j < length; j += blockDim.x) {
         const float weight = expf(scores[j] - largest);
         scores[j] = weight;
         total += weight;
     }
-    total = block_reduce(total, Sum(), 0.0f);               // its barriers also say: every weight is written
+    total = block_reduce(total, Sum(), 0.0f, of_warp);      // its barriers also say: every weight is written
     for (int c = threadIdx.x; c < d; c += blockDim.x) {
         float sum = 0.0f;
         for (int j = 0; j < length; j++) {
