@@ -81,22 +81,24 @@ def _chunked(q, k, v, beta, decay, s, chunk_size):
     """
     n = q.shape[2]
     q, k, v = (pad_to_chunks(x, chunk_size) for x in (q, k, v))
-    logs = pad_to_chunks(decay.log()[..., None], chunk_size)[..., 0].cumsum(-1)              # log A_t
+    # In float64: the difference of two large logarithms would lose digits of a strong decay.
+    logs = pad_to_chunks(decay.double().log()[..., None], chunk_size)[..., 0].cumsum(-1)     # log A_t
     lower = torch.ones(chunk_size, chunk_size, dtype=torch.bool, device=q.device).tril()
-    ratio = (logs[..., :, None] - logs[..., None, :]).masked_fill(~lower, -torch.inf).exp()  # A_t / A_s, 0 for s > t
+    ratio = (logs[..., :, None] - logs[..., None, :]).masked_fill(~lower, -torch.inf)
+    ratio = ratio.exp().to(k.dtype)                                                          # A_t / A_s, 0 for s > t
     within = q @ k.transpose(-2, -1) * ratio
     if beta is not None:
         beta = pad_to_chunks(beta[..., None], chunk_size)
         system = torch.eye(chunk_size, dtype=k.dtype, device=k.device) + (beta * (k @ k.transpose(-2, -1)) * ratio).tril(-1)
     outputs = []
     for c in range(q.shape[2]):
-        faded = logs[:, :, c].exp()[..., None]                                               # A_t
+        faded = logs[:, :, c].exp().to(k.dtype)[..., None]                                   # A_t
         u = v[:, :, c]
         if beta is not None:
             wanted = beta[:, :, c] * (u - faded * (k[:, :, c] @ s))
             u = torch.linalg.solve_triangular(system[:, :, c], wanted, upper=False, unitriangular=True)
         outputs.append(faded * (q[:, :, c] @ s) + within[:, :, c] @ u)
-        to_end = (logs[:, :, c, -1:] - logs[:, :, c]).exp()[..., None]                       # A_end / A_t
+        to_end = (logs[:, :, c, -1:] - logs[:, :, c]).exp().to(k.dtype)[..., None]           # A_end / A_t
         s = faded[:, :, -1:] * s + (to_end * k[:, :, c]).transpose(-2, -1) @ u
     if not outputs:
         return q.flatten(2, 3) @ s, s
