@@ -30,7 +30,7 @@ def taylor_features(x: Tensor) -> Tensor:
 
 FEATURE_MAPS = {"elu": lambda x: F.elu(x) + 1, "relu": F.relu, "identity": lambda x: x, "taylor": taylor_features}
 # Taylor features may be negative, but 1 + s + s^2 / 2 never is.
-POSITIVE_PRODUCTS = ("elu", "relu", "taylor")
+POSITIVE_PRODUCTS = [FEATURE_MAPS[name] for name in ("elu", "relu", "taylor")]
 
 
 def feature_map(name: str | Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
@@ -62,7 +62,7 @@ def linear_attention(q: Tensor, k: Tensor, v: Tensor, feature_map="elu", causal:
                          "Hand what came before as a state")
     dtype = q.dtype
     q, k, v = widened(phi(widened(q)[0]), phi(widened(k)[0]), v)
-    if normalise and feature_map not in POSITIVE_PRODUCTS and bool((q < 0).any() | (k < 0).any()):
+    if normalise and phi not in POSITIVE_PRODUCTS and bool((q < 0).any() | (k < 0).any()):
         raise ValueError("feature_map must give features of at least 0 when normalise=True; got a negative one. "
                          "A sum of weights of both signs can be 0")
     s, z = _read_state(state, k, v)

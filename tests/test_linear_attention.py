@@ -114,6 +114,22 @@ def test_delta_rule_gradients_and_states_agree_between_forms():
     torch.testing.assert_close(torch.cat([first, second], 2), results[0][0])
 
 
+@pytest.mark.parametrize("strongest", [1e-2, 1e-6, 1e-20])
+def test_chunks_keep_their_digits_under_a_strong_decay(strongest):
+    q, k, v = (rand(1, 2, 100, 8, seed=s, dtype=torch.float32) for s in range(3))
+    k = torch.nn.functional.normalize(k, dim=-1)
+    beta = rand(1, 2, 100, seed=3, dtype=torch.float32).sigmoid()
+    decay = torch.where(rand(1, 2, 100, seed=4) < 0.5, strongest, 0.99).float()
+    for run in (lambda form: delta_rule(q, k, v, beta, decay, form), lambda form: gated_linear_attention(q, k, v, decay, form)):
+        torch.testing.assert_close(run("chunked"), run("recurrent"), atol=1e-5, rtol=1e-5)
+
+
+def test_a_named_map_may_be_handed_in_as_a_function():
+    q, k, v = (rand(1, 2, 9, 4, seed=s) for s in range(3))
+    for name in ("elu", "relu", "taylor"):
+        torch.testing.assert_close(linear_attention(q, k, v, feature_map(name)), linear_attention(q, k, v, name))
+
+
 def test_gated_without_decay_is_plain_linear_attention():
     q, k, v = (rand(1, 2, 23, 4, seed=s) for s in range(3))
     want = linear_attention(q, k, v, "identity", causal=True, normalise=False)
