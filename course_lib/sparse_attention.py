@@ -70,7 +70,10 @@ def dilated_mask(n: int, window: int, dilation: int, causal: bool = True) -> Ten
 def longformer_mask(n: int, window: int, global_tokens, causal: bool = False) -> Tensor:
     """(n, n): a window; the global tokens see everything and everything sees them (arXiv:2004.05150)."""
     mask = sliding_window_mask(n, window, causal)
-    chosen = torch.as_tensor(global_tokens, dtype=torch.long)
+    chosen = torch.as_tensor(global_tokens)
+    if chosen.numel() and (chosen.dtype == torch.bool or chosen.is_floating_point()):
+        raise ValueError(f"global_tokens must be positions, integers; got {chosen.dtype}")
+    chosen = chosen.long()
     if chosen.numel() and (chosen.min() < 0 or chosen.max() >= n):
         raise ValueError(f"global_tokens must lie between 0 and n - 1 = {n - 1}; got {chosen.tolist()}")
     mask[chosen] = True
