@@ -53,6 +53,7 @@ class BlockAllocator:
         return len(self._free) + len(self._cached)
 
     def can_allocate(self, tokens, share: bool = True) -> bool:
+        tokens = _as_list(tokens)
         return self._blocks_missing(tokens, self._known(tokens) if share else []) <= 0
 
     def allocate(self, name, tokens, share: bool = True) -> int:
@@ -61,6 +62,7 @@ class BlockAllocator:
         Whole blocks of the same prefix are shared. The block of the last token never is: its output is wanted,
         so at least one token has to be computed, and nobody writes into a shared block.
         """
+        tokens = _as_list(tokens)
         if name in self.tables:
             raise ValueError(f"name must be new; got {name!r}, which has a table")
         if len(tokens) == 0:
@@ -109,7 +111,7 @@ class BlockAllocator:
 
     def register(self, name, tokens):
         """tokens, the first of this sequence, are computed: their whole blocks may be shared from now on."""
-        table, size = self._table(name), self.block_size
+        table, size, tokens = self._table(name), self.block_size, _as_list(tokens)
         if len(tokens) > table.length:
             raise ValueError(f"tokens must be at most the {table.length} with a slot; got {len(tokens)}")
         for i in range(len(table.prefixes), len(tokens) // size):
@@ -322,7 +324,7 @@ def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kerne
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)
     if q.numel() == 0:
         return out
-    q, tables, lengths = q.contiguous(), tables.int().contiguous(), lengths.int().contiguous()
+    q, tables, lengths = q.contiguous(), *(x.to(q.device, torch.int32).contiguous() for x in (tables, lengths))
     keys, values = cache.keys[layer], cache.values[layer]
     scale = 1 / math.sqrt(d) if scale is None else scale
     module, sizes = cuda.load("paged_attention"), (heads, n_kv_heads, d, cache.block_size, pages)
@@ -358,8 +360,14 @@ def copy_blocks_kernel(cache: PagedKVCache, pairs):
                          f"got {cache.keys.dtype}, {tuple(block)}")
     if pairs:
         cuda.load("paged_attention").copy_blocks[(len(targets), n_layers), 128](
-            cache.keys, cache.values, torch.tensor(list(zip(sources, targets)), dtype=torch.int32),
+            cache.keys, cache.values,
+            torch.tensor(list(zip(sources, targets)), dtype=torch.int32, device=cache.keys.device),
             n_blocks, math.prod(block) // 4)
+
+
+def _as_list(tokens):
+    """Tokens are compared and hashed as numbers; the entries of a tensor would be hashed as objects."""
+    return tokens.tolist() if isinstance(tokens, torch.Tensor) else tokens
 
 
 def _check_positive(name, value):

@@ -13,6 +13,7 @@ import torch
 from einops import rearrange
 from torch.nn import functional as F
 
+from course_lib.language_model import softmax_attention
 from course_lib.paged_attention import OutOfBlocks, PagedKVCache, paged_attention
 from course_lib.rope import apply_rope
 
@@ -183,6 +184,9 @@ class Engine:
 
     def __init__(self, model, n_blocks, block_size=16, **scheduling):
         config, weight = model.config, model.embedding.weight
+        if any(block.attention.attend is not softmax_attention for block in model.blocks):
+            raise ValueError("model must attend by its own function, as after set_attention(): "
+                             "the engine puts paged attention in its place")
         self.model = model
         self.cache = PagedKVCache(n_blocks, block_size, config.n_layers, config.n_heads, config.head_dim,
                                   weight.dtype, weight.device)

@@ -4,11 +4,15 @@
 //   tables (batch, max_pages): position p of sequence b is in block tables[b][p / block_size], at p % block_size;
 //   lengths (batch). Query head h reads key head h / (heads / kv_heads). d is a multiple of 4, 128 at most.
 //
-//   kernel                     idea                                      still wastes
-//   1 paged_decode_naive       a thread a key, scores in shared memory   lanes a whole row apart: a sector for 4 bytes
-//   2 paged_decode_warps<L,1>  lanes share a token, 16 bytes each        each query head loads its own copy
-//   3 paged_decode_warps<L,G>  G query heads use what is loaded          long sequences, few blocks: an idle GPU
-//   4 the same, n_splits > 1   pages split among blocks, then merged     a launch more, and the parts' way to memory
+// Bytes of global memory as the laptop engine counts them (asked, and moved in sectors of 32), with lengths 256 and
+// 128, pages of 16, d = 64, 8 query heads on 2 key heads. The dense kernel's keys and values are 393,216 bytes, the
+// table 96, queries, output and lengths 8,224: 401,536 at least. No rung has been timed on a card.
+//
+//   kernel                     idea                               still wastes                   asked     moved
+//   1 paged_decode_naive       a thread a key                     a sector for 4 bytes       3,170,304 7,480,320
+//   2 paged_decode_warps<L,1>  lanes share a token, 16 bytes each a copy a query head        1,814,528 1,644,544
+//   3 paged_decode_warps<L,G>  G query heads use each load        few blocks: an idle GPU      481,280   426,496
+//   4 with n_splits = 4        pages split among blocks, merged   the parts' way to memory     651,776   522,240
 #include <math.h>
 
 // -inf - -inf is NaN. Where nothing has been seen yet, subtract 0 instead: exp(-inf - 0) = 0.

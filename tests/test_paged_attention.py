@@ -8,7 +8,7 @@ import torch
 from hypothesis import HealthCheck, settings, strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
 
-from course_lib import cuda
+from course_lib import cuda, language_model
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.language_model import Config, LanguageModel
 from course_lib.paged_attention import (BlockAllocator, OutOfBlocks, PagedKVCache, copy_blocks_kernel,
@@ -66,7 +66,7 @@ def test_prefixes_are_shared_and_the_last_block_is_computed_again():
     allocator.allocate("a", [1, 2, 3, 4])
     assert allocator.allocate("too early", [1, 2, 3, 4]) == 0            # nothing is computed yet
     allocator.free("too early")
-    allocator.register("a", [1, 2, 3, 4])
+    allocator.register("a", torch.tensor([1, 2, 3, 4]))
     assert allocator.allocate("longer", [1, 2, 3, 4, 5]) == 4
     assert allocator.allocate("whole", [1, 2, 3, 4]) == 2                # fully cached: its last token is wanted
     assert allocator.allocate("other", [1, 2, 4, 3, 1]) == 2
@@ -391,6 +391,50 @@ def test_an_error_in_a_callback_loses_nothing():
         with pytest.raises(RuntimeError, match="heard enough"):
             engine.step()
     assert heard == engine.output(0)[0] == engine.output(1)[0] == alone([1, 2, 3], 2, 0.0, 0) and not engine.busy
+
+
+@pytest.mark.parametrize("preemption", ["recompute", "swap"])
+def test_a_step_that_fails_can_be_taken_again(preemption, monkeypatch):
+    engine = Engine(MODEL, 8, 4, token_budget=4, preemption=preemption)
+    engine.add_request([1, 2, 3, 4, 5], 6, n_samples=2, temperature=1.0)
+
+    def fail(batch):
+        raise RuntimeError("no power")
+
+    for n_good in (0, 1, 3):
+        with monkeypatch.context() as broken, pytest.raises(RuntimeError, match="no power"):
+            broken.setattr(engine, "_forward", fail)
+            engine.step()
+        engine.cache.allocator.check()
+        engine.scheduler.preempt(engine.scheduler.running[-1])
+        for _ in range(n_good):
+            engine.step()
+    assert engine.run() == {0: [alone([1, 2, 3, 4, 5], 6, 1.0, s) for s in range(2)]}
+
+
+def test_float32_serves_the_same_where_the_best_two_differ():
+    model, _ = language_model.pretrained()
+    generator = torch.Generator().manual_seed(0)
+    engine = Engine(model, 40, 16, token_budget=32, max_running=6)
+    for i in range(10):
+        prompt = torch.randint(20, 60, (20 + 5 * i,), generator=generator)
+        engine.add_request(prompt, 20)
+    for i, (got,) in engine.run().items():
+        prompt = engine.requests[i].prompt
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt + got]))[0, len(prompt) - 1:-1]
+        best = logits.topk(2).values
+        sure = best[:, 0] - best[:, 1] > 1e-3
+        assert torch.equal(logits.argmax(-1)[sure], torch.tensor(got)[sure]) and sure.sum() >= 18
+
+
+def test_the_model_must_attend_by_its_own_function():
+    model = small_model()
+    model.set_attention(lambda q, k, v: v)
+    with pytest.raises(ValueError, match="^model must attend"):
+        Engine(model, 4, 4)
+    model.set_attention()
+    assert Engine(model, 4, 4).run() == {}
 
 
 @pytest.mark.parametrize("argument, change", [
