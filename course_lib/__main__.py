@@ -51,6 +51,11 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:     # the reader of our output went away, as `| head` does
         return 1
+    except OSError as error:    # a folder that is not there or cannot be written, a full disk
+        if error.filename is None:
+            raise
+        print(f"{name}: {error.filename}: {error.strerror}", file=sys.stderr)
+        return 2
 
 
 if __name__ == "__main__":

@@ -24,6 +24,8 @@ class Book:
         import nbformat
 
         self.path = Path(path)
+        if not re.match(r"\d\d_", self.path.name):
+            raise ValueError("a chapter's notebook is named NN_word.ipynb")
         self.text = self.path.read_text(encoding="utf-8") if text is None else text
         self.notebook = nbformat.reads(self.text, as_version=4)
         self.cells = self.notebook.cells
@@ -335,7 +337,12 @@ def main(argv: list[str]) -> int:
         return 2
     said = 0
     for path in paths:
-        found = complaints(Book(path))
+        try:
+            book = Book(path)
+        except ValueError as error:         # another name, or no notebook at all
+            found = [str(error).splitlines()[0]]
+        else:
+            found = complaints(book)
         said += len(found)
         print("\n".join([path.name, *(f"  {line}" for line in found or ["in order"])]))
     return 1 if said else 0

@@ -77,7 +77,10 @@ def rerun(path: Path) -> bool:
     import nbformat
 
     before = path.read_text(encoding="utf-8")
-    notebook = nbformat.reads(before, as_version=4)
+    try:
+        notebook = nbformat.reads(before, as_version=4)
+    except Exception as error:
+        raise CellFailed(f"{_shown(path)} is not a notebook: {str(error).splitlines()[0]}") from None
     if path.resolve().parent == NOTEBOOKS:          # in a student's copy the exercises hold answers
         refresh_exercises(notebook)
     for cell in notebook.cells:

@@ -10,6 +10,8 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 from course_lib import clean_kernel, doctor, install, lab, notebooks_tool
+from course_lib.__main__ import main
+from course_lib.exercises import solve
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -60,6 +62,33 @@ def test_run_refuses_what_is_not_there(capsys):
     assert notebooks_tool.run(["no_such.ipynb"]) == 2
     assert notebooks_tool.run(["99"]) == 2
     assert "no chapter '99'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["run", "lint"])
+@pytest.mark.parametrize("name", ["03_broken.ipynb", "mine.ipynb"])
+def test_what_is_no_notebook_is_one_line(command, name, tmp_path, capsys):
+    path = tmp_path / name
+    path.write_text('{"cells": 3')
+    assert main([command, str(path)]) == 1
+    assert path.read_text() == '{"cells": 3'
+    said = capsys.readouterr()
+    assert "notebook" in said.out.lower() and "Traceback" not in said.out + said.err
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    assert main(["export", "nbgrader", "0", "--out", str(tmp_path / "file" / "x")]) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("export: ") and said.count("\n") == 1
+
+
+def test_solve_does_not_write_over_notebooks(house, monkeypatch, capsys):
+    monkeypatch.setattr(solve, "WORK", house / "work")
+    (house / "work").mkdir(exist_ok=True)
+    (house / "work" / "03_gqa.ipynb").write_text("my answers")
+    assert solve.main(["3", "--out", str(house / "work")]) == 2
+    assert "your own answers" in capsys.readouterr().err
+    assert (house / "work" / "03_gqa.ipynb").read_text() == "my answers"
 
 
 @pytest.fixture

@@ -6,7 +6,8 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from course_lib.notebooks_tool import (NOTEBOOKS, CellFailed, canonical, chapter_notebooks, execute, exercise_of, find_notebook)
+from course_lib.notebooks_tool import (NOTEBOOKS, WORK, CellFailed, canonical, chapter_notebooks, execute, exercise_of,
+                                       find_notebook)
 
 from .declare import Exercise, find
 from .verdict import MIME, PASSED
@@ -20,9 +21,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--misconceptions", action="store_true", help="answer with the usual mistakes instead")
     arguments = parser.parse_args(argv)
     folder = Path(arguments.out)
-    if folder.resolve() == NOTEBOOKS.resolve():
-        print("notebooks/ holds the student edition: choose another --out", file=sys.stderr)
-        return 2
+    for taken, holds in ((NOTEBOOKS, "the student edition"), (WORK, "your own answers")):
+        if folder.resolve() == taken.resolve():
+            print(f"{taken.name}/ holds {holds}: choose another --out", file=sys.stderr)
+            return 2
     try:
         paths = [find_notebook(name) for name in arguments.chapters] or chapter_notebooks()
     except LookupError as error:
