@@ -538,6 +538,8 @@ def test_progress_tells_what_is_next(at_home):
     assert len(str(student.progress()).splitlines()) > 2
     with pytest.raises(ValueError, match="choose a number"):
         student.progress("nowhere")
+    with pytest.raises(ValueError, match="choose a number"):
+        student.progress(99)
 
 
 def test_hints_come_one_by_one(at_home, capsys):

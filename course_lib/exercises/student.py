@@ -106,7 +106,8 @@ def reset(id: str) -> None:
 def progress(chapter: int | str | None = None) -> "Progress":
     """A table of where I stand, by chapter, and what to do next."""
     if chapter is not None:
-        words = [CHAPTERS[int(chapter)] if str(chapter).isdigit() else str(chapter)]
+        numbered = {str(n): word for n, word in enumerate(CHAPTERS)}
+        words = [numbered.get(str(chapter), str(chapter))]
         if words[0] not in CHAPTERS:
             raise ValueError(f"chapter is {chapter!r}; choose a number up to {len(CHAPTERS) - 1} or one of {', '.join(CHAPTERS)}")
     elif marks.interactive():
