@@ -156,6 +156,13 @@ def test_the_export_holds_the_solution_and_leaves_our_stub():
             assert exercise.solution.strip() in made
 
 
+def test_an_export_leaves_settings_that_are_there(tmp_path):
+    from course_lib.exercises import nbgrader_export
+    (tmp_path / "nbgrader_config.py").write_text("# mine")
+    assert nbgrader_export.main(["nbgrader", "0", "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "nbgrader_config.py").read_text() == "# mine"
+
+
 @pytest.mark.slow
 def test_nbgrader_takes_the_export_there_and_back(tmp_path):
     pytest.importorskip("nbgrader", reason="not run: nbgrader is not installed")

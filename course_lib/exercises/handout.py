@@ -40,7 +40,7 @@ ROOTS = ["course_lib", "course_lib.__main__", "course_lib.install", "course_lib.
 STAYS_HERE = {f"course_lib.exercises.{name}" for name in (
     "grade", "marking", "sandbox", "reach", "child", "walls", "watch", "report", "submissions", "similarity", "handout", "pieces",
     "nbgrader_export", "solve")}
-FILES = ["pyproject.toml", "requirements.txt", "environment.yml", "LICENSE", "Makefile", ".gitignore"]
+FILES = ["pyproject.toml", "requirements.txt", "environment.yml", "LICENSE", "Makefile", ".gitignore", "NOTATION.md"]
 README = """# Attention, from the math to the metal: {titles}
 
 Open `notebooks/` in JupyterLab (`make lab` sets everything up) and work from top to bottom. An exercise is a card, a cell

@@ -44,7 +44,8 @@ def main(argv: list[str]) -> int:
         print(f"export: {error}", file=sys.stderr)
         return 2
     out.mkdir(parents=True, exist_ok=True)
-    (out / "nbgrader_config.py").write_text(CONFIG)
+    if not (out / "nbgrader_config.py").exists():       # yours, if you have changed it
+        (out / "nbgrader_config.py").write_text(CONFIG)
     for word in words:
         export(word, out)
     print(f"{out}: {', '.join(words)}. Now, in that folder: nbgrader generate_assignment {words[0]} --create")
