@@ -73,7 +73,8 @@ def main(argv: list[str]) -> int:
 def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m course_lib grade", description="Mark a folder of submissions.")
     parser.add_argument("folder", metavar="FOLDER", help="notebooks and zip files, in folders or not, named as you like")
-    parser.add_argument("--out", required=True, metavar="RESULTS", help="where grades.csv, junit.xml and the pages go")
+    parser.add_argument("--out", default="results", metavar="RESULTS", help="where grades.csv, junit.xml and the pages go "
+                        "(default: %(default)s)")
     parser.add_argument("--exercises", metavar="DIR", help="your own exercises: a folder of .py files with declarations")
     parser.add_argument("--seed", type=int, metavar="N", help="which cases are drawn; without it they are fresh the "
                         "first time, and the same in every later run into RESULTS")
