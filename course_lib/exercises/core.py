@@ -102,7 +102,8 @@ def _is_class(exercise: Exercise) -> bool:
 def screen(exercise: Exercise, source: str) -> Verdict | None:
     """Verdicts that need no run: the untouched stub, and names that the exercise forbids."""
     if not isinstance(source, str) or not source.strip() or normal(exercise, source) == normal(exercise, exercise.stub):
-        what = {"predict": "Type your number in place of `None`, then run both cells.",
+        wanted = "answer" if isinstance(exercise.answer, str) else "number"
+        what = {"predict": f"Type your {wanted} in place of `None`, then run both cells.",
                 "choose": "Type your choice in place of `None`, then run both cells."}.get(
                     exercise.kind, f"Write `{exercise.name}` in the cell above, run it, then run this one.")
         if exercise.kind == "repair":
