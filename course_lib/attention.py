@@ -118,7 +118,7 @@ def _read_mask(mask, causal, scores):
     """What the scores may see and what is added to them: (boolean or None, floating or None)."""
     allowed = bias = None
     if mask is not None:
-        _check_mask(mask, scores)
+        check_mask(mask, scores.shape, scores.device)
         if mask.dtype == torch.bool:
             allowed = mask
         else:
@@ -156,14 +156,13 @@ class MultiHeadAttention(nn.Module):
 
         With return_weights also the weights, (batch, n_heads, n, m).
         """
-        _check_sequence("x", x, self.d_model)
+        check_sequence("x", x, self.q_proj)
         if context is None and self.context_dim != self.d_model:
             raise ValueError(f"context must be given: this layer reads one of width {self.context_dim}")
         context = x if context is None else context
-        _check_sequence("context", context, self.context_dim)
+        check_sequence("context", context, self.k_proj)
         if len(context) != len(x):
             raise ValueError(f"context must have the batch size of x, {len(x)}; got {len(context)}")
-        _check_alike("context", context, "x", x)
 
         q = rearrange(self.q_proj(x), "b n (h d) -> b h n d", h=self.n_heads)
         k = rearrange(self.k_proj(context), "b m (h d) -> b h m d", h=self.n_heads)
@@ -243,10 +242,14 @@ def _check_dropout(dropout):
         raise ValueError(f"dropout must be a probability between 0 and 1; got {dropout!r}")
 
 
-def _check_sequence(name, x, width):
+def check_sequence(name, x, projection):
+    """x must be (batch, n, width), of the width, dtype and device that this nn.Linear takes."""
     _check_floating(name, x)
-    if x.dim() != 3 or x.shape[-1] != width:
-        raise ValueError(f"{name} must be (batch, n, {width}); got shape {tuple(x.shape)}")
+    if x.dim() != 3 or x.shape[-1] != projection.in_features:
+        raise ValueError(f"{name} must be (batch, n, {projection.in_features}); got shape {tuple(x.shape)}")
+    weight = projection.weight
+    if x.device != weight.device or not torch.is_autocast_enabled(x.device.type):   # autocast converts by itself
+        _check_alike(name, x, "the layer's weights", weight)
 
 
 def _check_inputs(q, k, v, scale, dropout):
@@ -269,17 +272,18 @@ def _check_inputs(q, k, v, scale, dropout):
     _check_dropout(dropout)
 
 
-def _check_mask(mask, scores):
+def check_mask(mask, shape, device):
+    """mask must be boolean or floating, and broadcast to the scores' shape (batch, heads, n, m)."""
     if not isinstance(mask, torch.Tensor):
         raise ValueError(f"mask must be a tensor; got {type(mask).__name__}")
-    if mask.device != scores.device:
-        raise ValueError(f"mask must be on the device of q, {scores.device}; got {mask.device}")
+    if mask.device != device:
+        raise ValueError(f"mask must be on the device of q, {device}; got {mask.device}")
     try:
-        fits = torch.broadcast_shapes(mask.shape, scores.shape) == scores.shape
+        fits = torch.broadcast_shapes(mask.shape, shape) == shape
     except RuntimeError:
         fits = False
     if not fits:
-        raise ValueError(f"mask must broadcast to (batch, heads, n, m) = {tuple(scores.shape)}; "
+        raise ValueError(f"mask must broadcast to (batch, heads, n, m) = {tuple(shape)}; "
                          f"got shape {tuple(mask.shape)}")
     if mask.dtype == torch.bool:
         return

@@ -262,7 +262,7 @@ def _bad_calls():
         ("x", lambda: layer(x[0])), ("x", lambda: layer(x[..., :23])),
         ("context", lambda: layer(x, torch.zeros(2, 5, 23))),
         ("context", lambda: layer(x, torch.zeros(1, 5, 24))),
-        ("context", lambda: layer(x, x.double())),
+        ("context", lambda: layer(x, x.double())), ("x", lambda: layer(x.double())), ("x", lambda: layer(x.to("meta"))),
         ("context", lambda: MultiHeadAttention(24, 4, context_dim=8)(x)),
     ]
 
@@ -271,6 +271,12 @@ def _bad_calls():
 def test_bad_input_is_named(argument, call):
     with pytest.raises(ValueError, match=rf"^{argument} must "):
         call()
+
+
+def test_autocast_may_mix_dtypes():
+    layer, x = MultiHeadAttention(24, 4), torch.randn(2, 5, 24)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert layer(x.bfloat16(), context=x).dtype == torch.bfloat16
 
 
 def test_an_additive_mask_of_zeros_is_a_mask():
