@@ -8,7 +8,7 @@ import torch
 from einops import rearrange
 from torch import nn
 
-from course_lib.attention import scaled_dot_product_attention
+from course_lib.attention import check_sequence, scaled_dot_product_attention
 from course_lib.rope_scaling import rescale
 
 
@@ -22,8 +22,8 @@ def rope_table(n, head_dim, base=10000.0, scaling=None, device=None, dtype=torch
         raise ValueError(f"n must be an integer of at least 0; got {n!r}")
     if not isinstance(head_dim, int) or head_dim < 2 or head_dim % 2:
         raise ValueError(f"head_dim must be even and at least 2; got {head_dim!r}")
-    if not base > 0:
-        raise ValueError(f"base must be positive; got {base!r}")
+    if not isinstance(base, (int, float)) or not 0 < base < math.inf:
+        raise ValueError(f"base must be a positive, finite number; got {base!r}")
     # float64 until the very end: a large position times a rounded frequency is off by whole turns.
     frequencies = base ** -(torch.arange(0, head_dim, 2, dtype=torch.float64, device=device) / head_dim)
     magnitude = 1.0
@@ -55,6 +55,8 @@ def apply_rope(x, cos, sin, positions=None, layout="interleaved", rotary_dim=Non
 def interleaved_to_half(weight, n_heads):
     """Reorder the rows of a query or key projection (n_heads * head_dim, d_model), or its bias, so that
     layout="half" afterwards gives the scores that layout="interleaved" gave before."""
+    if not isinstance(n_heads, int) or n_heads < 1:
+        raise ValueError(f"n_heads must be a positive integer; got {n_heads!r}")
     if weight.dim() not in (1, 2) or weight.shape[0] % (2 * n_heads):
         raise ValueError(f"weight must have n_heads * head_dim rows with n_heads = {n_heads} and an even head_dim; "
                          f"got shape {tuple(weight.shape)}")
@@ -84,6 +86,9 @@ class RoPEAttention(nn.Module):
 
     def __init__(self, d_model, n_heads, dropout=0.0):
         super().__init__()
+        for name, size in (("d_model", d_model), ("n_heads", n_heads)):
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"{name} must be a positive integer; got {size!r}")
         if d_model % n_heads or d_model // n_heads % 2:
             raise ValueError(f"d_model must be n_heads times an even head_dim; got {d_model} and {n_heads}")
         if not 0 <= dropout <= 1:
@@ -96,11 +101,15 @@ class RoPEAttention(nn.Module):
 
         Positions count from 0 on both sides unless given: for one new query after m - 1 others, positions=[m - 1].
         """
-        for name, x in (("query", query), ("key", key), ("value", value)):
-            if x.dim() != 3 or x.shape[-1] != self.d_model:
-                raise ValueError(f"{name} must be (batch, n, {self.d_model}); got shape {tuple(x.shape)}")
+        for name, x, proj in (("query", query, self.q_proj), ("key", key, self.k_proj), ("value", value, self.v_proj)):
+            check_sequence(name, x, proj)
+            if len(x) != len(query):
+                raise ValueError(f"{name} must have the batch size of query, {len(query)}; got {len(x)}")
+        if value.shape[1] != key.shape[1]:
+            raise ValueError(f"value must have one row for each of the {key.shape[1]} keys; got {value.shape[1]}")
         q, k, v = (rearrange(proj(x), "b n (h d) -> b h n d", h=self.n_heads)
                    for proj, x in ((self.q_proj, query), (self.k_proj, key), (self.v_proj, value)))
+        check_rope(rope)
         if rope is not None:
             q, k = apply_rope(q, *rope, positions), apply_rope(k, *rope, key_positions)
         heads, weights = scaled_dot_product_attention(q, k, v, mask, return_weights=True,
@@ -140,8 +149,8 @@ def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=3):
 def _positions_by_batch(x, positions):
     """(b, n) int32, contiguous, as the kernels want them."""
     b, n = x.shape[0], x.shape[2]
-    positions = torch.arange(n, device=x.device) if positions is None else positions
-    return positions.to(torch.int32).expand(b, n).contiguous()
+    positions = torch.arange(n) if positions is None else torch.as_tensor(positions)
+    return positions.to(x.device, torch.int32).expand(b, n).contiguous()
 
 
 def _rows(x, cos, sin, positions):
@@ -152,7 +161,8 @@ def _rows(x, cos, sin, positions):
             raise ValueError(f"positions must lie in the table of {length} rows; x has {n} positions. "
                              f"Ask for a longer table: rope_table({n}, ...)")
         return cos[:n], sin[:n]
-    if positions.is_floating_point() or positions.shape not in ((n,), (x.shape[0], n)):
+    positions = torch.as_tensor(positions, device=x.device)     # a list will do, on whatever device
+    if positions.is_floating_point() or positions.dtype == torch.bool or positions.shape not in ((n,), (x.shape[0], n)):
         raise ValueError(f"positions must be integers of shape ({n},) or ({x.shape[0]}, {n}); "
                          f"got {positions.dtype} of shape {tuple(positions.shape)}")
     if positions.numel() and (positions.min() < 0 or positions.max() >= length):
@@ -160,6 +170,12 @@ def _rows(x, cos, sin, positions):
                          f"{int(positions.max())}. Ask for a longer table")
     cos, sin = cos[positions], sin[positions]
     return (cos[:, None], sin[:, None]) if positions.dim() == 2 else (cos, sin)
+
+
+def check_rope(rope):
+    """rope must be None or a pair; what is in the pair, apply_rope checks."""
+    if rope is not None and not (isinstance(rope, (tuple, list)) and len(rope) == 2):
+        raise ValueError(f"rope must be None or a pair (cos, sin), as from rope_table; got {type(rope).__name__}")
 
 
 def _check(x, cos, sin, layout, rotary_dim):
@@ -171,6 +187,9 @@ def _check(x, cos, sin, layout, rotary_dim):
     if rotary_dim % 2 or not 0 < rotary_dim <= x.shape[-1]:
         raise ValueError(f"rotary_dim must be even and at most head_dim = {x.shape[-1]}; got {rotary_dim}")
     for name, table in (("cos", cos), ("sin", sin)):
+        if not isinstance(table, torch.Tensor) or not table.is_floating_point():
+            got = table.dtype if isinstance(table, torch.Tensor) else type(table).__name__
+            raise ValueError(f"{name} must be a floating-point tensor; got {got}")
         if table.dim() != 2 or table.shape[-1] != rotary_dim // 2 or table.shape != cos.shape:
             raise ValueError(f"{name} must be (n, {rotary_dim // 2}); got shape {tuple(table.shape)}")
         if table.device != x.device:

@@ -58,6 +58,8 @@ def rescale(frequencies: Tensor, scaling: dict, base: float) -> tuple[Tensor, fl
     """Apply a rule such as {"kind": "yarn", "factor": 4, "original_length": 2048}: (frequencies, magnitude)."""
     options = _checked(scaling)
     kind = options.pop("kind")
+    if kind == "yarn" and not base > 1:
+        raise ValueError(f"base must be above 1 for scaling of kind 'yarn'; got {base!r}")
     if kind == "linear":
         return interpolate(frequencies, **options), 1.0
     if kind == "ntk":
@@ -77,7 +79,10 @@ def _checked(scaling) -> dict:
     if unknown or missing:
         wrong = f"unknown {sorted(unknown)}" if unknown else f"missing {sorted(missing)}"
         raise ValueError(f"scaling of kind {scaling['kind']!r} takes {', '.join(allowed)}; {wrong}")
-    for name in needed:
-        if not scaling[name] > 0:
-            raise ValueError(f"scaling must have a positive {name}; got {scaling[name]!r}")
+    for name in set(allowed) & set(scaling):
+        if not isinstance(scaling[name], (int, float)) or not 0 < scaling[name] < math.inf:
+            raise ValueError(f"scaling must have a positive, finite {name}; got {scaling[name]!r}")
+    for few, many, defaults in (("slow", "fast", (1.0, 32.0)), ("low", "high", (1.0, 4.0))):
+        if many in allowed and not scaling.get(few, defaults[0]) < scaling.get(many, defaults[1]):
+            raise ValueError(f"scaling must have {few} below {many}; got {scaling!r}")
     return dict(scaling)

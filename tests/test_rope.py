@@ -39,6 +39,7 @@ def test_positions_by_row_and_by_batch():
     torch.testing.assert_close(apply_rope(x, cos, sin), apply_rope(x, cos, sin, torch.arange(4)))
     both = apply_rope(x, cos, sin, torch.tensor([[0, 1, 2, 3], [5, 6, 7, 8]]))
     torch.testing.assert_close(both[1:], apply_rope(x[1:], cos, sin, torch.arange(5, 9)))
+    assert torch.equal(apply_rope(x, cos, sin, [5, 6, 7, 8]), apply_rope(x, cos, sin, torch.arange(5, 9)))
 
 
 @pytest.mark.parametrize("argument, call", [
@@ -52,6 +53,9 @@ def test_positions_by_row_and_by_batch():
     ("positions", lambda x, c, s: apply_rope(x, c, s, torch.tensor([0, 1, 2, -1]))),
     ("positions", lambda x, c, s: apply_rope(x, c, s, torch.tensor([0, 1]))),
     ("positions", lambda x, c, s: apply_rope(x, c, s, torch.tensor([0.0, 1, 2, 3]))),
+    ("positions", lambda x, c, s: apply_rope(x, c, s, torch.ones(4, dtype=torch.bool))),
+    ("cos", lambda x, c, s: apply_rope(x, c.long(), s)), ("sin", lambda x, c, s: apply_rope(x, c, None)),
+    ("cos", lambda x, c, s: apply_rope(x, c.to("meta"), s)), ("base", lambda x, c, s: rope_table(4, 8, base="10000")),
 ])
 def test_bad_input_is_named(argument, call):
     cos, sin = rope_table(9, 8)
@@ -123,7 +127,11 @@ def test_ntk_is_a_larger_base():
 
 
 @pytest.mark.parametrize("scaling", ["linear", {}, {"kind": "magic"}, {"kind": "linear"}, {"kind": "yarn", "factor": 2.0},
-                                     {"kind": "linear", "factor": -1.0}, {"kind": "linear", "factor": 2.0, "extra": 1}])
+                                     {"kind": "linear", "factor": -1.0},
+                                     {"kind": "linear", "factor": "4"},
+                                     {"kind": "yarn", "factor": 2.0, "original_length": 64, "fast": 0.0},
+                                     {"kind": "llama3", "factor": 2.0, "original_length": 64, "low": 4.0},
+                                     {"kind": "linear", "factor": 2.0, "extra": 1}])
 def test_bad_scaling_is_named(scaling):
     with pytest.raises(ValueError, match="^scaling "):
         rope_table(4, 8, scaling=scaling)
@@ -131,6 +139,13 @@ def test_bad_scaling_is_named(scaling):
 
 @pytest.mark.parametrize("argument, call", [
     ("weight", lambda: interleaved_to_half(torch.zeros(9, 3), 3)), ("n_heads", lambda: alibi_bias(0, 2, 2)),
+    ("n_heads", lambda: interleaved_to_half(torch.zeros(8, 3), 0)),
+    ("base", lambda: rope_table(4, 8, 1.0, {"kind": "yarn", "factor": 2.0, "original_length": 64})),
+    ("n_heads", lambda: RoPEAttention(8, 0)), ("d_model", lambda: RoPEAttention(8.0, 2)),
+    ("query", lambda: RoPEAttention(8, 2)(*3 * [torch.zeros(1, 2, 8).double()])),
+    ("key", lambda: RoPEAttention(8, 2)(torch.zeros(2, 2, 8), *2 * [torch.zeros(1, 2, 8)])),
+    ("value", lambda: RoPEAttention(8, 2)(*2 * [torch.zeros(1, 2, 8)], torch.zeros(1, 3, 8))),
+    ("rope", lambda: RoPEAttention(8, 2)(*3 * [torch.zeros(1, 2, 8)], rope=torch.zeros(2, 2))),
     ("d_model", lambda: RoPEAttention(9, 3)), ("dropout", lambda: RoPEAttention(8, 2, 1.5)),
     ("key", lambda: RoPEAttention(8, 2)(torch.zeros(1, 2, 8), torch.zeros(1, 2, 6), torch.zeros(1, 2, 8))),
     ("rung", lambda: rope_kernel(torch.zeros(1, 1, 2, 8), *rope_table(2, 8), rung=2)),
