@@ -9,8 +9,8 @@ import torch
 from einops import rearrange, reduce
 from torch import Tensor, nn
 
-from course_lib.attention import causal_mask, masked_weights, weighted_sum
-from course_lib.rope import apply_rope
+from course_lib.attention import causal_mask, check_mask, check_sequence, masked_weights, weighted_sum
+from course_lib.rope import apply_rope, check_rope
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -69,6 +69,8 @@ class GroupedQueryAttention(nn.Module):
             raise ValueError(f"n_heads must be a multiple of n_kv_heads; got {n_heads} and {n_kv_heads}")
         if head_dim is None and d_model % n_heads:
             raise ValueError(f"d_model must be a multiple of n_heads unless head_dim is given; got {d_model} and {n_heads}")
+        if head_dim is not None and (not isinstance(head_dim, int) or head_dim < 1):
+            raise ValueError(f"head_dim must be None or a positive integer; got {head_dim!r}")
         if window is not None and (not isinstance(window, int) or window < 1):
             raise ValueError(f"window must be None or an integer of at least 1; got {window!r}")
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
@@ -88,23 +90,39 @@ class GroupedQueryAttention(nn.Module):
         rope is a pair (cos, sin) or None. With a cache, x holds only the new tokens: their keys and values are
         appended, and the queries attend to everything the cache holds.
         """
-        if x.dim() != 3 or x.shape[-1] != self.d_model:
-            raise ValueError(f"x must be (batch, n, {self.d_model}); got shape {tuple(x.shape)}")
+        check_sequence("x", x, self.q_proj)
+        check_rope(rope)
         n = x.shape[1]
         q = self.q_norm(rearrange(self.q_proj(x), "b n (h d) -> b h n d", h=self.n_heads))
         k = self.k_norm(rearrange(self.k_proj(x), "b n (h d) -> b h n d", h=self.n_kv_heads))
         v = rearrange(self.v_proj(x), "b n (h d) -> b h n d", h=self.n_kv_heads)
-        if rope is not None:
-            if positions is None and cache is not None:
-                positions = cache.next_positions(n)
-            q, k = (apply_rope(t, *rope, positions=positions, layout=self.rope_layout) for t in (q, k))
-        if cache is not None:
-            cache.append(k, v)
-            k, v = cache.view()
+        q, k, v, mask = rotate_and_cache(q, k, v, rope, positions, mask, cache, self.rope_layout)
         if self.window is not None:
+            if mask is not None:
+                check_mask(mask, (*q.shape[:3], k.shape[-2]), x.device)
             mask = _within_window(mask, n, k.shape[-2], self.window, x.device)
         heads = grouped_query_attention(q, k, v, mask, causal)
         return self.out_proj(rearrange(heads, "b h n d -> b n (h d)"))
+
+
+def rotate_and_cache(q: Tensor, k: Tensor, v: Tensor, rope, positions=None, mask=None, cache=None, layout="interleaved"):
+    """Queries and keys rotated, the new keys and values in the cache: -> q, all keys, all values, mask."""
+    if cache is None:
+        if rope is not None:
+            q, k = (apply_rope(t, *rope, positions=positions, layout=layout) for t in (q, k))
+        return q, k, v, mask
+    rotated = getattr(cache, "rotated", True)       # False: the cache wants keys as they are, see RollingCache
+    if rope is not None:
+        positions = cache.next_positions(q.shape[-2]) if positions is None else positions
+        q = apply_rope(q, *rope, positions=positions, layout=layout)
+        k = apply_rope(k, *rope, positions=positions, layout=layout) if rotated else k
+    cache.append(k, v)
+    k, v = cache.view()
+    if rotated:
+        return q, k, v, mask
+    if rope is not None:
+        k = apply_rope(k, *rope, positions=cache.key_positions(), layout=layout)
+    return q, k, v, _both(mask, cache.mask(q.shape[-2]))
 
 
 def pool_heads(weight: Tensor, n_heads: int, n_kv_heads: int) -> Tensor:
@@ -112,7 +130,10 @@ def pool_heads(weight: Tensor, n_heads: int, n_kv_heads: int) -> Tensor:
 
     The start from which "GQA: Training Generalized Multi-Query Transformer Models" (arXiv:2305.13245) trains on.
     """
-    if n_kv_heads < 1 or n_heads % n_kv_heads:
+    for name, size in (("n_heads", n_heads), ("n_kv_heads", n_kv_heads)):
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"{name} must be a positive integer; got {size!r}")
+    if n_heads % n_kv_heads:
         raise ValueError(f"n_heads must be a multiple of n_kv_heads; got {n_heads} and {n_kv_heads}")
     if weight.dim() != 2 or weight.shape[0] % n_heads:
         raise ValueError(f"weight must be (n_heads * head_dim, d_model) with {n_heads} heads; got {tuple(weight.shape)}")
@@ -190,7 +211,11 @@ def _repeat_by_kernel(module, x, group_size, block):
 
 def _within_window(mask, n_q, n_k, window, device):
     """`mask`, further limited to the last `window` keys of each query."""
-    inside = ~causal_mask(n_q, n_k, device).tril(n_k - n_q - window)
+    return _both(mask, ~causal_mask(n_q, n_k, device).tril(n_k - n_q - window))
+
+
+def _both(mask, inside):
+    """A mask, boolean, floating or None, and a boolean one in one."""
     if mask is None:
         return inside
     return mask & inside if mask.dtype == torch.bool else mask.masked_fill(~inside, -math.inf)

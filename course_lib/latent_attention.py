@@ -8,9 +8,9 @@ import torch
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
-from course_lib.attention import scaled_dot_product_attention
+from course_lib.attention import check_sequence, scaled_dot_product_attention
 from course_lib.gqa import grouped_query_attention
-from course_lib.rope import apply_rope
+from course_lib.rope import apply_rope, check_rope
 
 
 def latent_bytes_per_token(layers: int, latent_dim: int, rope_dim: int, bytes: int = 2) -> int:
@@ -38,8 +38,12 @@ class LatentAttention(nn.Module):
     def __init__(self, d_model: int, n_heads: int, head_dim: int, latent_dim: int, rope_dim: int,
                  absorbed: bool = False):
         super().__init__()
+        sizes = {"d_model": d_model, "n_heads": n_heads, "head_dim": head_dim, "latent_dim": latent_dim, "rope_dim": rope_dim}
+        for name, size in sizes.items():
+            if not isinstance(size, int) or size < 1:
+                raise ValueError(f"{name} must be a positive integer; got {size!r}")
         if rope_dim % 2:
-            raise ValueError(f"rope_dim: RoPE turns pairs, so it must be even; got {rope_dim}")
+            raise ValueError(f"rope_dim must be even, since RoPE turns pairs; got {rope_dim}")
         self.n_heads, self.head_dim, self.rope_dim, self.absorbed = n_heads, head_dim, rope_dim, absorbed
         self.scale = (head_dim + rope_dim) ** -0.5
         self.q_proj = nn.Linear(d_model, n_heads * (head_dim + rope_dim), bias=False)
@@ -55,7 +59,11 @@ class LatentAttention(nn.Module):
     def forward(self, x: Tensor, rope=None, positions: Tensor | None = None, mask: Tensor | None = None,
                 causal: bool = True, cache=None, absorbed: bool | None = None) -> Tensor:
         """x (b, n, d_model) -> (b, n, d_model). rope is a pair (cos, sin) of width rope_dim / 2, or None."""
+        check_sequence("x", x, self.q_proj)
+        check_rope(rope)
         n = x.shape[1]
+        if not getattr(cache, "rotated", True):
+            raise ValueError(f"cache must take rotated keys, as a GrowingCache does; got {type(cache).__name__}")
         if positions is None:
             positions = cache.next_positions(n) if cache is not None else torch.arange(n, device=x.device)
         q = rearrange(self.q_proj(x), "b n (h d) -> b h n d", h=self.n_heads)

@@ -196,6 +196,16 @@ BAD = [
     ("n_heads", lambda q, k, v: pool_heads(torch.randn(8, 3), 4, 3)),
     ("weight", lambda q, k, v: pool_heads(torch.randn(9, 3), 4, 2)),
     ("rope_dim", lambda q, k, v: LatentAttention(8, 2, 4, 4, 3)),
+    ("latent_dim", lambda q, k, v: LatentAttention(8, 2, 4, 0, 2)),
+    ("x", lambda q, k, v: LatentAttention(8, 2, 4, 4, 2)(torch.randn(5, 8))),
+    ("x", lambda q, k, v: LatentAttention(8, 2, 4, 4, 2)(torch.randn(1, 5, 8).double())),
+    ("x", lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24).double())),
+    ("rope", lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24), rope_table(5, 4)[0])),
+    ("head_dim", lambda q, k, v: GroupedQueryAttention(24, 6, 2, head_dim=0)),
+    ("mask", lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=2)(torch.randn(1, 5, 24), mask=torch.ones(5, 5))),
+    ("mask", lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=2)(
+        torch.randn(1, 5, 24), mask=torch.ones(4, 4, dtype=torch.bool))),
+    ("n_heads", lambda q, k, v: pool_heads(torch.randn(8, 3), 0, 2)),
     ("q", lambda q, k, v: gqa_kernel(q, k, v)),
     ("rung", lambda q, k, v: gqa_kernel(q.float(), k.float(), v.float(), rung=4)),
 ]
