@@ -542,6 +542,17 @@ def test_progress_tells_what_is_next(at_home):
         student.progress(99)
 
 
+def mix(weights, values):
+    return weights @ values
+
+
+def test_a_function_of_a_script_is_checked_too(capsys):
+    assert student.check("0.1", mix) is mix
+    assert capsys.readouterr().out.startswith("✓ passed")
+    assert student.check("0.1", lambda weights, values: values) is not mix
+    assert capsys.readouterr().out.startswith("✗ wrong")
+
+
 def test_hints_come_one_by_one(at_home, capsys):
     ex = find("0.1")
     for n in range(1, len(ex.hints) + 2):

@@ -265,6 +265,8 @@ def _form(exercise: Exercise, attempt: Any) -> Verdict:
 
 def _elsewhere(exercise: Exercise, attempt: Any) -> Verdict | None:
     """The exercise's cell is untouched, and the work stands in another cell."""
+    if _shell() is None:                                 # a script or a test has no cells
+        return None
     told = (f"`{exercise.name}` was written in another cell. Only the cell that begins with `{exercise.marker}` is marked: "
             "put your work there.")
     if exercise.kind in ("predict", "choose"):
