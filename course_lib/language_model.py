@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 from course_lib import datasets
 from course_lib.attention import scaled_dot_product_attention
+from course_lib.gqa import grouped_query_attention, rotate_and_cache
 from course_lib.rope import apply_rope, rope_table
 from course_lib.tokenizers import CharTokenizer
 from course_lib.training import load_checkpoint, save_checkpoint
@@ -88,11 +89,16 @@ class SelfAttention(nn.Module):
         self.out_proj = nn.Linear(config.d_model, config.d_model, bias=False)
         self.attend = softmax_attention
 
-    def forward(self, x, rope):
+    def forward(self, x, rope, cache=None):
         q, k, v = (rearrange(proj(x), "b n (h d) -> b h n d", h=self.n_heads)
                    for proj in (self.q_proj, self.k_proj, self.v_proj))
-        q, k = apply_rope(q, *rope), apply_rope(k, *rope)
-        return self.out_proj(rearrange(self.attend(q, k, v), "b h n d -> b n (h d)"))
+        if cache is None:
+            q, k = apply_rope(q, *rope), apply_rope(k, *rope)
+            heads = self.attend(q, k, v)
+        else:
+            q, k, v, mask = rotate_and_cache(q, k, v, rope, cache=cache)
+            heads = grouped_query_attention(q, k, v, mask, causal=True)
+        return self.out_proj(rearrange(heads, "b h n d -> b n (h d)"))
 
 
 class Block(nn.Module):
@@ -105,8 +111,8 @@ class Block(nn.Module):
         self.feed_forward_norm = RMSNorm(config.d_model)
         self.feed_forward = SwiGLU(config.d_model, config.d_hidden)
 
-    def forward(self, x, rope):
-        x = x + self.attention(self.attention_norm(x), rope)
+    def forward(self, x, rope, cache=None):
+        x = x + self.attention(self.attention_norm(x), rope, cache)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
@@ -132,15 +138,27 @@ class LanguageModel(nn.Module):
             for last in (module.attention.out_proj, module.feed_forward.down):
                 nn.init.normal_(last.weight, std=0.02 / (2 * self.config.n_layers) ** 0.5)
 
-    def forward(self, tokens):
+    def forward(self, tokens, caches=None):
+        """caches: one of chapter 7's caches a block; tokens are then the new ones, and the caches hold those before."""
         n = tokens.shape[-1]
         if tokens.dim() != 2 or n > self.config.context:
             raise ValueError(f"tokens must be (batch, n) with n at most the context, {self.config.context}; "
                              f"got shape {tuple(tokens.shape)}")
         x = self.embedding(tokens)
-        for block in self.blocks:
-            x = block(x, (self.cos[:n], self.sin[:n]))
+        if caches is None:
+            for block in self.blocks:
+                x = block(x, (self.cos[:n], self.sin[:n]))
+        else:
+            self._check_caches(caches)
+            for block, cache in zip(self.blocks, caches):
+                x = block(x, (self.cos, self.sin), cache)
         return F.linear(self.final_norm(x), self.embedding.weight)
+
+    def _check_caches(self, caches):
+        if len(caches) != len(self.blocks):
+            raise ValueError(f"caches must be one a block, {len(self.blocks)}; got {len(caches)}")
+        if any(block.attention.attend is not softmax_attention for block in self.blocks):
+            raise ValueError("caches must go with the model's own attention; got another one from set_attention")
 
     def loss(self, tokens, targets):
         """The mean cross-entropy in nats a token; targets are the tokens one place to the left."""
