@@ -43,8 +43,9 @@ STAYS_HERE = {f"course_lib.exercises.{name}" for name in (
 FILES = ["pyproject.toml", "requirements.txt", "environment.yml", "LICENSE", "Makefile", ".gitignore", "NOTATION.md"]
 README = """# Attention, from the math to the metal: {titles}
 
-Open `notebooks/` in JupyterLab (`make lab` sets everything up) and work from top to bottom. An exercise is a card, a cell
-to fill in, and a check that says what is wrong with an answer. Hand in the notebook: only its exercise cells are marked.
+`make lab` sets everything up and opens JupyterLab on your own copies of the notebooks, in `work/`. Work from top to bottom: an
+exercise is a card, a cell to fill in, and a check that says what is wrong with an answer. Hand in the copy: only its exercise
+cells are marked.
 
 This edition holds no solutions. Where the course's own code needs what you are asked to write, it uses yours, once it
 has passed its check.
