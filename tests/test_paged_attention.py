@@ -350,6 +350,18 @@ def test_a_shared_prefix_is_computed_once():
     assert engine.step().scheduled == {(0, 0): 1, (1, 0): 4, (2, 0): 1}
 
 
+def test_only_what_is_computed_is_shared():
+    prompt = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1]
+    engine = Engine(MODEL, 8, 2, token_budget=5)
+    poison(engine.cache)
+    engine.add_request(prompt, 3)
+    engine.step()
+    engine.scheduler.preempt(engine.scheduler.running[0])
+    assert engine.step().scheduled == {(0, 0): 5}     # finds two whole blocks again: 4 of its 5 tokens
+    assert engine.scheduler.running[0].computed == 9
+    assert engine.run() == {0: [alone(prompt, 3, 0.0, 0)]}
+
+
 def test_samples_share_the_prompt():
     engine = Engine(MODEL, 20, 4)
     engine.add_request([1, 2, 3, 4, 5, 6], 3, n_samples=4, temperature=1.0)
