@@ -11,6 +11,8 @@ enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDe
                       cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
                          cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
+enum cudaSharedCarveout { cudaSharedmemCarveoutDefault = -1, cudaSharedmemCarveoutMaxShared = 100,
+                          cudaSharedmemCarveoutMaxL1 = 0 };
 enum cudaFuncCache { cudaFuncCachePreferNone, cudaFuncCachePreferShared, cudaFuncCachePreferL1, cudaFuncCachePreferEqual };
 enum cudaDeviceAttr { cudaDevAttrMaxThreadsPerBlock = 1, cudaDevAttrMaxSharedMemoryPerBlock = 8, cudaDevAttrWarpSize = 10,
                       cudaDevAttrMultiProcessorCount = 16, cudaDevAttrCooperativeLaunch = 95,
@@ -24,6 +26,8 @@ struct cudaDeviceProp {
     size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
     int regsPerBlock, warpSize, maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3], multiProcessorCount;
     int maxThreadsPerMultiProcessor, major, minor, clockRate, memoryClockRate, memoryBusWidth, l2CacheSize;
+    size_t totalConstMem, memPitch;
+    int canMapHostMemory, concurrentKernels, integrated, asyncEngineCount, maxBlocksPerMultiProcessor, cooperativeLaunch;
 };
 
 namespace laptop {
@@ -65,6 +69,20 @@ cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t n, size_t off
     ::memcpy(to, (const char*)&symbol + offset, n);
     return cudaSuccess;
 }
+inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                                size_t height, cudaMemcpyKind) {
+    for (size_t row = 0; row < height; row++)
+        ::memmove((char*)to + row * to_pitch, (const char*)from + row * from_pitch, width);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemGetInfo(size_t* unused, size_t* total) {
+    *unused = *total = (size_t)1 << 32;
+    return cudaSuccess;
+}
+template <class T> cudaError_t cudaGetSymbolAddress(void** to, const T& symbol) {
+    *to = (void*)&symbol;
+    return cudaSuccess;
+}
 inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
 inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
 inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
@@ -91,11 +109,14 @@ inline const char* cudaGetErrorName(cudaError_t e) { return e == cudaSuccess ? "
 inline cudaError_t cudaStreamCreate(cudaStream_t* s) { *s = nullptr; return cudaSuccess; }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { return cudaStreamCreate(s); }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return cudaSuccess; }
 inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = nullptr; return cudaSuccess; }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
 inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t = nullptr) { return cudaSuccess; }
 inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { *ms = 0.f; return cudaSuccess; }
 
@@ -119,6 +140,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
     p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
     p->maxGridSize[0] = 2147483647, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
     p->multiProcessorCount = 1, p->maxThreadsPerMultiProcessor = 1024, p->major = 8;
+    p->totalConstMem = 64 << 10, p->memPitch = 2147483647, p->maxBlocksPerMultiProcessor = 1, p->cooperativeLaunch = 1;
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
