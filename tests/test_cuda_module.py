@@ -300,6 +300,45 @@ def test_names_that_the_standard_library_has_too():
     assert y.tolist() == [2, 8] and mod.N == 8
 
 
+def test_kernels_named_like_functions_of_the_c_library():
+    mod = cuda.compile("#include <cmath>\n#include <cstdlib>\n"
+                       "__global__ void div(float* y) { y[threadIdx.x] /= 2; }\n"
+                       "__global__ void exp(const float* x, float* y, int n) { if (threadIdx.x < n) y[threadIdx.x] = expf(x[0]); }\n"
+                       "__global__ void max(float* y) { y[0] = fmaxf(y[0], exp(0.0f)); }\n")
+    mod.div[1, 2](y := torch.tensor([2.0, 6.0]))
+    assert y.tolist() == [1, 3]
+    mod.exp[1, 2](torch.zeros(1), y, 1)
+    mod.max[1, 1](y)
+    assert y.tolist() == [1, 3]
+
+
+def test_the_host_calls_of_published_files():
+    mod = cuda.compile("""
+        #include <cuda_profiler_api.h>
+        template <int N> __global__ void fill(float* x) { x[threadIdx.x] = N; }
+        __device__ float seen[4];
+        void run(float* x) {
+            cudaFuncSetAttribute(fill<3>, cudaFuncAttributePreferredSharedMemoryCarveout, cudaSharedmemCarveoutMaxShared);
+            size_t unused, total; cudaMemGetInfo(&unused, &total);
+            cudaDeviceProp p; cudaGetDeviceProperties(&p, 0);
+            cudaStream_t stream; cudaStreamCreate(&stream);
+            cudaEvent_t event; cudaEventCreate(&event); cudaEventRecord(event, stream); cudaStreamWaitEvent(stream, event, 0);
+            cudaProfilerStart(); fill<3><<<1, 2, 0, stream>>>(x); cudaProfilerStop();
+            void* there; cudaGetSymbolAddress(&there, seen);
+            cudaMemcpy2D(there, 8, x, 16, 8, 2, cudaMemcpyDeviceToDevice);
+            cudaMemcpyFromSymbol(x + 4, seen, sizeof seen);
+        }""")
+    mod.host("run")(x := torch.arange(8.0))
+    assert x.tolist() == [3, 3, 2, 3, 3, 3, 4, 5]
+
+
+def test_a_bool_of_numpy_is_a_bool(mod):
+    numpy = pytest.importorskip("numpy")
+    out = torch.zeros(11, dtype=torch.float64)
+    mod.values[1, 1](out, numpy.bool_(True), -3, 200, -300, -2**40, 2**31, 0.1, 0.1, 0.1, (1, 2, 3, 4), 2**40)
+    assert out[0] == 1
+
+
 def test_load_follows_the_file(tmp_path):
     path = tmp_path / "k.cu"
     path.write_text("__global__ void k(float* x) { x[0] = 1; }")

@@ -180,9 +180,17 @@ def guarded(conditions: tuple[tuple[str, ...], ...], text: str) -> str:
     return text
 
 
+# names that the C++ library overloads in the global namespace, so that `&::name` alone is ambiguous
+LIBRARY = frozenset(
+    "abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh div erf erfc exp exp2 expm1 fabs fdim "
+    "floor fma fmax fmin fmod frexp hypot ilogb isfinite isinf isnan isnormal ldexp lgamma llrint llround log log10 "
+    "log1p log2 logb lrint lround max min modf nearbyint nextafter pow remainder remquo rint round rsqrt scalbn "
+    "signbit sin sinh sqrt tan tanh tgamma trunc".split())
+
+
 def expression(kernel: KernelText, instance: str, overloaded: bool) -> str:
     """C++ for the address of the kernel; `instance` is its template argument list with the brackets, or ''."""
-    if overloaded and not kernel.template:
+    if (overloaded or kernel.name in LIBRARY) and not kernel.template:
         return f"static_cast<void (*)({', '.join(kernel.types)})>(&::{kernel.name})"
     return f"&::{kernel.name}{instance}"
 
@@ -385,6 +393,8 @@ def _number(where: str, dtype: str, value) -> bytes:
     if isinstance(value, (str, bytes)) or value is None:
         raise ArgumentError(f"{where} needs a number, got {_describe(value)}")
     if dtype in INTEGERS or dtype == "bool":
+        if str(getattr(value, "dtype", "")) == "bool" and not getattr(value, "shape", ()):
+            value = bool(value)                             # numpy's has no __index__
         try:
             whole = operator.index(value)
         except (TypeError, RuntimeError) as fault:
