@@ -93,6 +93,8 @@ def test_compile_in_one_graph(op):
 
 @pytest.mark.slow
 def test_compile_with_inductor(op):
+    if " " in torch.__file__:
+        pytest.skip("not run: inductor cannot compile where torch's own path has a space")
     x, w = inputs(3, 5)
     model = lambda x, w: (op(x * 2, w, 0.5)[0] + 1).sum()        # noqa: E731
     torch.testing.assert_close(torch.compile(model, fullgraph=True)(x, w), model(x, w))

@@ -125,14 +125,6 @@ def test_nvcc_takes_the_same_sources(module, architecture, tmp_path):
     shell("nvcc", "-std=c++17", f"-arch={architecture}", "-cubin", tmp_path / "kernels.cu", "-o", tmp_path / "kernels.cubin")
 
 
-def test_counts_with_clang_are_those_of_gcc():
-    """test_counts.py asserts the numbers derived by hand under both compilers; this makes sure that it did."""
-    needs("clang++")
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "clang", str(HERE / "test_counts.py")],
-                          capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0 and "passed" in done.stdout, done.stdout[-4000:]
-
-
 def test_the_fallback_fibers():
     """ucontext, for processors without a switch of their own."""
     suite(["test_clean.py", "test_bugs.py"], {"COURSE_RUNTIME_FLAGS": "-DLAPTOP_UCONTEXT"}, "-k", "forward or plain")
