@@ -3,7 +3,7 @@
 // The arithmetic is the same in every rung. What changes is how often a key is fetched.
 //
 //   rung  kernel            idea                                   keys and values asked for     still wasted
-//   1     repeat_kv, then   copy K and V until every query head    (1 + 1/g) x rung 2 read,      a cache g times as big,
+//   1     repeat_kv, then   copy K and V until every query head    2 x rung 2 for one query,     a cache g times as big,
 //         attend_by_head    has its own, then plain attention      plus the copies written       made anew for each token
 //   2     attend_by_head    no copy: head h reads K, V of h / g    queries x h x n x 2d floats   every head of a group
 //                                                                                                fetches the same rows
