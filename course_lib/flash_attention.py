@@ -9,7 +9,8 @@
 Shapes: q (batch, n_heads, n_q, head_dim), k (batch, n_kv_heads, n_k, head_dim),
 v (batch, n_kv_heads, n_k, v_dim). Query head h reads key head h // group_size, where
 group_size = n_heads / n_kv_heads. `causal` means that the last query sees the last key.
-A query that sees no key gives 0.
+A query that sees no key gives 0. Values must be finite, hidden ones too: within a tile a hidden value is
+multiplied by 0, and 0 times NaN is NaN.
 """
 from typing import NamedTuple
 

@@ -1,4 +1,7 @@
-"""Wrappers of kernels/sparse_attention.cu: block-sparse attention in float32, on the CPU engine or a card."""
+"""Wrappers of kernels/sparse_attention.cu: block-sparse attention in float32, on the CPU engine or a card.
+
+Values must be finite: inside a visited block a hidden value is multiplied by 0, and 0 times NaN is NaN.
+"""
 import math
 
 import torch
