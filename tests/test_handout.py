@@ -8,6 +8,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import torch
 
 from course_lib.exercises import handout, nbgrader_export, similarity
 from course_lib.exercises.declare import CHAPTERS, find, load_chapter
@@ -156,8 +157,15 @@ def test_the_export_holds_the_solution_and_leaves_our_stub():
             assert exercise.solution.strip() in made
 
 
+def test_what_the_students_own_work_does_not_take_is_said(monkeypatch):
+    from course_lib.exercises import sealed, student
+    monkeypatch.setitem(student.handed_in, "0.1", lambda x: x + 1)
+    assert sealed.yours("0.1", "mix", {"x": 1, "mask": None, "causal": False}) == 2
+    with pytest.raises(sealed.NotYours, match="takes no `mask`"):
+        sealed.yours("0.1", "mix", {"x": 1, "mask": torch.ones(3, dtype=torch.bool)})
+
+
 def test_an_export_leaves_settings_that_are_there(tmp_path):
-    from course_lib.exercises import nbgrader_export
     (tmp_path / "nbgrader_config.py").write_text("# mine")
     assert nbgrader_export.main(["nbgrader", "0", "--out", str(tmp_path)]) == 0
     assert (tmp_path / "nbgrader_config.py").read_text() == "# mine"

@@ -130,7 +130,7 @@ def yours(id: str, name: str, arguments: dict[str, Any] | None = None) -> Any:
     if arguments is None:
         return own
     taken = inspect.signature(own).parameters
-    extra = [key for key, value in arguments.items() if key not in taken and value not in (None, False)]
+    extra = [key for key, value in arguments.items() if key not in taken and not (value is None or value is False)]
     if extra:
         named = ", ".join(f"`{e}`" for e in extra)
         raise NotYours(f"Your `{name}` of exercise {id} takes no {named}, which is needed here.")
