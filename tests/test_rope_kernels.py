@@ -1,0 +1,89 @@
+"""The kernels of chapter 2: right, sanitized, counted, and their mutants caught; its references against the module."""
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib import cuda
+from course_lib.exercises.declare import find
+from course_lib.rope import RUNGS, apply_rope, interleaved_to_half, rope_kernel, rope_table
+from course_lib.rope_scaling import ntk_aware
+
+
+def rand(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("layout, rung", RUNGS)
+def test_every_rung_is_apply_rope(layout, rung):
+    for b, heads, n, d in ((1, 1, 1, 8), (2, 3, 31, 16), (1, 2, 33, 24), (2, 1, 5, 64)):
+        x, table = rand(b, heads, n, d), rope_table(40, d)
+        before = x.clone()
+        scattered = torch.randint(0, 40, (b, n), generator=torch.Generator().manual_seed(n))
+        for positions in (None, scattered[0], scattered):
+            with cuda.sanitize():
+                got = rope_kernel(x, *table, positions, layout, rung)
+            torch.testing.assert_close(got, apply_rope(x, *table, positions, layout), atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(got.norm(dim=-1), x.norm(dim=-1), atol=1e-5, rtol=1e-5)
+        assert torch.equal(x, before)
+    assert rope_kernel(torch.zeros(1, 2, 0, 8), *rope_table(4, 8), layout=layout, rung=rung).shape == (1, 2, 0, 8)
+
+
+@pytest.mark.parametrize("layout, rung", [("interleaved", 1), ("half", 2)])
+def test_one_pair_a_thread_takes_any_even_width(layout, rung):
+    x, table = rand(1, 2, 7, 6), rope_table(7, 6)
+    with cuda.sanitize():
+        got = rope_kernel(x, *table, layout=layout, rung=rung)
+    torch.testing.assert_close(got, apply_rope(x, *table, layout=layout), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("layout, rung, waste", [("interleaved", 1, 2), ("half", 2, 1), ("interleaved", 3, 1), ("half", 3, 1)])
+def test_moved_by_the_stores(layout, rung, waste):
+    x = rand(1, 1, 64, 64)
+    with cuda.profile() as report:
+        rope_kernel(x, *rope_table(64, 64), layout=layout, rung=rung)
+    store = report.launches[0].global_store
+    assert 32 * store.sectors == waste * 4 * x.numel() and store.bytes == 4 * x.numel()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout, rung, change", [
+    ("interleaved", 1, ("pair[1] = a * s + b * c", "pair[1] = b * c - a * s")),
+    ("half", 2, ("float* second = first + half_dim;", "float* second = first + half_dim - 1;")),
+    ("half", 2, ("token = row % n;", "token = row / heads % n;")),
+    ("half", 2, ("row / (heads * n)", "row / heads")),
+    ("interleaved", 3, ("locate(unit, half_dim / 2, 2,", "locate(unit, half_dim / 2, 1,")),
+    ("interleaved", 3, ("v.z * c.y - v.w * s.y", "v.z * c.x - v.w * s.x")),
+    ("half", 3, ("float4* second = first + half_dim / 4;", "float4* second = first + half_dim / 2;")),
+])
+def test_a_changed_kernel_is_caught(layout, rung, change, monkeypatch):
+    text = (Path(__file__).parent.parent / "kernels" / "rope.cu").read_text()
+    assert change[0] in text
+    broken = cuda.compile(text.replace(*change))
+    monkeypatch.setattr(cuda, "load", lambda name: broken)
+    x, table = rand(2, 3, 5, 16), rope_table(20, 16)
+    positions = torch.tensor([[0, 3, 5, 7, 9], [1, 2, 4, 8, 16]])
+    try:
+        with cuda.sanitize():
+            got = rope_kernel(x, *table, positions, layout, rung)
+    except cuda.KernelError:
+        return
+    assert not torch.allclose(got, apply_rope(x, *table, positions, layout), atol=1e-5)
+
+
+def reference(id):
+    """What the solution of an exercise defines, run with the given names alone."""
+    exercise = find(id)
+    namespace = dict(exercise.given)
+    exec(exercise.solution, namespace)
+    return namespace[exercise.name]
+
+
+def test_references_agree_with_the_module():
+    x, (cos, sin) = rand(5, 6), rope_table(5, 6)
+    angles = torch.atan2(sin, cos)
+    torch.testing.assert_close(reference("2.1")(x, angles), apply_rope(x[None, None], cos, sin)[0, 0], atol=1e-6, rtol=1e-5)
+    weight = rand(16, 6)
+    assert torch.equal(reference("2.4")(weight, 2), interleaved_to_half(weight, 2))
+    frequencies = 10000.0 ** -(torch.arange(8) / 8)
+    torch.testing.assert_close(reference("2.7")(frequencies, 4.0), ntk_aware(frequencies, 4.0))
