@@ -24,7 +24,7 @@ def python_of_venv() -> Path:
 
 
 def wanted() -> str:
-    """What the stamp says when nothing is to be done: the pins, the package's own metadata, the place, the Python."""
+    """What the stamp says when nothing is to be done: the pins, the package's own metadata, the place."""
     made = hashlib.sha256()
     for name in ("requirements.txt", "pyproject.toml"):
         made.update((ROOT / name).read_bytes())
@@ -90,8 +90,13 @@ def main() -> int:
                          .format(*sys.version_info[:2]))
     if is_ready():
         return 0
-    (ROOT / ".build").mkdir(exist_ok=True)
-    with open(ROOT / ".build" / "install.lock", "w") as lock:
+    try:
+        (ROOT / ".build").mkdir(exist_ok=True)
+        opened = open(ROOT / ".build" / "install.lock", "w")
+    except OSError as error:
+        print(f"The course's folder cannot be written: {error}", file=sys.stderr)
+        return 1
+    with opened as lock:
         try:
             import fcntl
 

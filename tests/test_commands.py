@@ -247,6 +247,13 @@ def test_install_goes_on_where_it_was_stopped(clone, monkeypatch, capsys):
     assert install.main() == 0 and len(calls) > before
 
 
+def test_install_in_a_folder_that_cannot_be_written(clone, capsys):
+    folder, calls, _ = clone
+    (folder / ".build").write_text("a file where the folder should be")
+    assert install.main() == 1 and not calls
+    assert "cannot be written" in capsys.readouterr().err
+
+
 def test_install_mends_a_broken_venv(clone):
     folder, calls, _ = clone
     (folder / ".venv" / "bin").mkdir(parents=True)
