@@ -113,7 +113,9 @@ def test_the_suite_with_another_compiler(compiler, monkeypatch):
     needs(compiler)
     if Path(shutil.which(compiler)).resolve() == Path(shutil.which("g++") or "").resolve():
         pytest.skip(f"not run: {compiler} is the g++ of the quick suite")
-    suite(ENGINE[1:], {"CXX": compiler})
+    # g++ 11 cannot leave the headers' functions out of its basic blocks, so an endless loop around an atomic has no line of its own.
+    without = ["-k", "not waits_for_the_next_block"] if compiler == "g++-11" else []
+    suite(ENGINE[1:], {"CXX": compiler}, *without)
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
