@@ -379,6 +379,10 @@ __global__ void barrier_behind_the_guard(float* y, int n) {
     __syncthreads();  // BUG barrier_behind_the_guard
     if (t < n) y[t] += 1;
 }
+__global__ void barrier_for_the_first_half_warp(float* y) {
+    if (threadIdx.x < 16) __syncthreads();  // BUG barrier_for_the_first_half_warp
+    y[threadIdx.x] = 1;
+}
 __device__ void meet() { __syncthreads(); }
 __global__ void barrier_in_helpers(float* y) {
     if (threadIdx.x % 64 < 32) y[threadIdx.x] = 1, __syncthreads();  // BUG barrier_in_helpers
@@ -506,6 +510,7 @@ BUGS = [
     Bug("barrier_in_both_arms", DIVERGED, "", lambda: (zeros(64),), 1, 64),
     Bug("barrier_in_a_ragged_loop", DIVERGED, "", lambda: (torch.tensor([2, 3]).int(), zeros(64)), 1, 64),
     Bug("barrier_behind_the_guard", DIVERGED, "", lambda: (zeros(64), 40), 1, 64),
+    Bug("barrier_for_the_first_half_warp", DIVERGED, "", lambda: (zeros(64),), 1, 64),
     Bug("barrier_in_helpers", DIVERGED, "", lambda: (zeros(64),), 1, 64),
 
     Bug("half_a_warp_syncs", "deadlock", "", lambda: (zeros(32),), also=(DIVERGED,)),
