@@ -52,7 +52,7 @@ class LatentAttention(nn.Module):
         self.rope_proj = nn.Linear(d_model, rope_dim, bias=False)
         self.k_up = nn.Parameter(torch.empty(n_heads, head_dim, latent_dim))
         self.v_up = nn.Parameter(torch.empty(n_heads, head_dim, latent_dim))
-        self.o_proj = nn.Linear(n_heads * head_dim, d_model, bias=False)
+        self.out_proj = nn.Linear(n_heads * head_dim, d_model, bias=False)
         for weight in (self.k_up, self.v_up):
             nn.init.normal_(weight, std=latent_dim**-0.5)
 
@@ -77,7 +77,7 @@ class LatentAttention(nn.Module):
             latent, k_rope = cache.view()
         attend = self._absorbed if (self.absorbed if absorbed is None else absorbed) else self._unfolded
         out = attend(q, q_rope, latent, k_rope, mask, causal)
-        return self.o_proj(rearrange(out, "b h n d -> b n (h d)"))
+        return self.out_proj(rearrange(out, "b h n d -> b n (h d)"))
 
     def _unfolded(self, q, q_rope, latent, k_rope, mask, causal):
         k = einsum(latent, self.k_up, "b one n c, h d c -> b h n d")
