@@ -9,10 +9,8 @@ import torch
 from einops import rearrange, reduce
 from torch import Tensor, nn
 
-from course_lib.attention import causal_mask, check_mask, check_sequence, masked_weights, weighted_sum
+from course_lib.attention import HALF, causal_mask, check_mask, check_sequence, masked_weights, weighted_sum
 from course_lib.rope import apply_rope, check_rope
-
-HALF = (torch.float16, torch.bfloat16)
 
 
 def repeat_kv(x: Tensor, group_size: int) -> Tensor:

@@ -9,9 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from course_lib.attention import scaled_dot_product_attention, weighted_sum
-
-HALF = (torch.float16, torch.bfloat16)
+from course_lib.attention import HALF, scaled_dot_product_attention, weighted_sum
 
 
 # Rules: index tensors in, a boolean tensor out. They take b and h as torch's FlexAttention does.
