@@ -263,15 +263,15 @@ def generate(model, tokens: Tensor, max_new_tokens: int, temperature: float = 0.
              chunk: int | None = None) -> Tensor:
     """tokens (b, n) and up to max_new_tokens more, each from one pass of the model over one new token.
 
-    model(tokens, caches) returns logits (b, n, vocabulary); it has `blocks`, one cache each. The prompt goes in
-    whole, or `chunk` tokens at a time. A sequence that has drawn `stop` is filled up with it; when all have, generation ends.
+    model(tokens, caches) returns logits (b, n, vocabulary); it has `blocks`, one cache each: by make_cache, or, where that
+    is None, what model.make_caches() says. The prompt goes in whole, or `chunk` tokens at a time. A sequence that has drawn `stop` is filled up with it; when all have, generation ends.
     """
     if tokens.dim() != 2 or tokens.shape[1] == 0:
         raise ValueError(f"tokens must be (batch, n) with n at least 1; got shape {tuple(tokens.shape)}")
     check_count("max_new_tokens", max_new_tokens, 0)
     if chunk is not None:
         check_count("chunk", chunk, 1)
-    caches = [make_cache() for _ in model.blocks]
+    caches = model.make_caches() if make_cache is None else [make_cache() for _ in model.blocks]
     done = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
     pieces = tokens.split(chunk or tokens.shape[1], 1)
     for _ in range(max_new_tokens):

@@ -1,4 +1,4 @@
-"""Chapter 10, begun in chapter 1: a small language model whose attention can be taken out and replaced.
+"""Chapter 10, begun in chapter 1: a small language model whose attention is chosen by name, and can be taken out and replaced.
 
 tokens are (batch, n) of int64; x is (batch, n, d_model); logits are (batch, n, vocab_size).
 """
@@ -11,11 +11,15 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib import datasets
-from course_lib.attention import scaled_dot_product_attention
-from course_lib.gqa import grouped_query_attention, rotate_and_cache
+from course_lib.gqa import grouped_query_attention
+from course_lib.kv_cache import GrowingCache, generate as generate_cached
 from course_lib.rope import apply_rope, rope_table
+from course_lib.sparse_attention import sliding_window_mask
 from course_lib.tokenizers import CharTokenizer
 from course_lib.training import load_checkpoint, save_checkpoint
+
+
+ATTENTIONS = ("softmax", "gqa", "latent", "linear", "delta", "sliding", "flash", "w2")
 
 
 @dataclass
@@ -25,28 +29,50 @@ class Config:
     n_heads: int = 4
     d_model: int = 128
     d_hidden: int = 256
-    context: int = 256          # the longest sequence, and the length of the table of positions
-    attention: str = "softmax"
+    context: int = 256                  # the longest sequence, and the length of the table of positions
+    attention: str | list = "softmax"   # one of ATTENTIONS, or a list of them, one a layer
     rope_base: float = 10000.0
+    rope: bool | list = True            # rotary positions, or a list: False is a layer without positions
+    n_kv_heads: int = 2                 # "gqa"
+    latent_dim: int = 32                # "latent"
+    rope_dim: int = 16                  # "latent": the part of a key that tells its position
+    window: int = 32                    # "sliding": the keys a query sees, its own included
 
     def __post_init__(self):
-        for name in ("vocab_size", "n_layers", "n_heads", "d_model", "d_hidden", "context"):
+        for name in ("vocab_size", "n_layers", "n_heads", "d_model", "d_hidden", "context", "n_kv_heads", "latent_dim",
+                     "rope_dim", "window"):
             if not isinstance(getattr(self, name), int) or getattr(self, name) < 1:
                 raise ValueError(f"{name} must be a positive integer; got {getattr(self, name)!r}")
         if self.d_model % self.n_heads or self.head_dim % 2:
             raise ValueError(f"d_model must be n_heads times an even head_dim; got d_model={self.d_model}, "
                              f"n_heads={self.n_heads}")
-        if self.attention != "softmax":
-            raise ValueError(f'attention must be "softmax"; got {self.attention!r}')
+        if len(self.attentions) != self.n_layers or not set(self.attentions) <= set(ATTENTIONS):
+            raise ValueError(f"attention must be one of {', '.join(ATTENTIONS)}, or a list of {self.n_layers} of them; "
+                             f"got {self.attention!r}")
+        if len(self.ropes) != self.n_layers or not all(isinstance(rope, bool) for rope in self.ropes):
+            raise ValueError(f"rope must be True, False or a list of {self.n_layers} of them; got {self.rope!r}")
+        if "gqa" in self.attentions and self.n_heads % self.n_kv_heads:
+            raise ValueError(f"n_kv_heads must divide n_heads, {self.n_heads}; got {self.n_kv_heads}")
+        if "latent" in self.attentions and (self.rope_dim % 2 or self.rope_dim > self.head_dim):
+            raise ValueError(f"rope_dim must be even and at most head_dim, {self.head_dim}; got {self.rope_dim}")
 
     @property
     def head_dim(self) -> int:
         return self.d_model // self.n_heads
 
+    @property
+    def attentions(self) -> list:
+        """The attention of each layer."""
+        return [self.attention] * self.n_layers if isinstance(self.attention, str) else list(self.attention)
 
-def softmax_attention(q, k, v):
-    """Causal attention as torch computes it fastest: to rounding our own of chapter 1 (a test says so)."""
-    return F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    @property
+    def ropes(self) -> list:
+        return [self.rope] * self.n_layers if isinstance(self.rope, bool) else list(self.rope)
+
+
+def softmax_attention(q, k, v, scale=None):
+    """Causal attention as torch computes it fastest: to rounding our own of chapters 1 and 3 (a test says so)."""
+    return F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=k.shape[1] != q.shape[1])
 
 
 class RMSNorm(nn.Module):
@@ -75,44 +101,87 @@ class SwiGLU(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """Projections and rotary positions around `attend`, a function (q, k, v) -> output of the same shape.
+    """Project, attend, finish: "softmax". The other attentions are made of the same steps, in model_attentions.py.
 
-    attend has to be causal. Any such function can be put in its place: see LanguageModel.set_attention.
+    attend is a causal function (q, k, v) -> output. Any other can be put in its place: see LanguageModel.set_attention.
     """
+    scale = None        # of the scores; 1 / sqrt(width of a key) unless said
+    window = None       # the number of keys a query sees, its own included; None is all
+    attend = staticmethod(softmax_attention)
 
-    def __init__(self, config):
+    def __init__(self, config, n_kv_heads=None):
         super().__init__()
-        self.n_heads = config.n_heads
+        self.n_heads, self.n_kv_heads = config.n_heads, n_kv_heads or config.n_heads
+        self.key_width = self.value_width = config.head_dim
         self.q_proj = nn.Linear(config.d_model, config.d_model, bias=False)
-        self.k_proj = nn.Linear(config.d_model, config.d_model, bias=False)
-        self.v_proj = nn.Linear(config.d_model, config.d_model, bias=False)
+        self.k_proj = nn.Linear(config.d_model, self.n_kv_heads * config.head_dim, bias=False)
+        self.v_proj = nn.Linear(config.d_model, self.n_kv_heads * config.head_dim, bias=False)
         self.out_proj = nn.Linear(config.d_model, config.d_model, bias=False)
-        self.attend = softmax_attention
+
+    def project(self, x):
+        """x (b, n, d_model) -> q (b, n_heads, n, key_width), k and v (b, n_kv_heads, n, width), not rotated yet."""
+        return (rearrange(self.q_proj(x), "b n (h d) -> b h n d", h=self.n_heads),
+                rearrange(self.k_proj(x), "b n (h d) -> b h n d", h=self.n_kv_heads),
+                rearrange(self.v_proj(x), "b n (h d) -> b h n d", h=self.n_kv_heads))
+
+    def rotate(self, x, rope, positions=None):
+        """Queries or keys turned by their positions, 0, 1, 2, ... unless given; rope None leaves them as they are."""
+        if rope is None:
+            return x
+        return apply_rope(x, *rope) if positions is None else apply_rope(x, *rope, positions)
+
+    def values(self, k, v):
+        return v
+
+    def finish(self, heads):
+        return self.out_proj(rearrange(heads, "b h n d -> b n (h d)"))
+
+    def make_cache(self):
+        return GrowingCache()
 
     def forward(self, x, rope, cache=None):
-        q, k, v = (rearrange(proj(x), "b n (h d) -> b h n d", h=self.n_heads)
-                   for proj in (self.q_proj, self.k_proj, self.v_proj))
+        """x (b, n, d_model) -> (b, n, d_model). With a cache x holds the new tokens, and the cache those before."""
+        q, k, v = self.project(x)
         if cache is None:
-            q, k = apply_rope(q, *rope), apply_rope(k, *rope)
-            heads = self.attend(q, k, v)
-        else:
-            q, k, v, mask = rotate_and_cache(q, k, v, rope, cache=cache)
-            heads = grouped_query_attention(q, k, v, mask, causal=True)
-        return self.out_proj(rearrange(heads, "b h n d -> b n (h d)"))
+            q, k = self.rotate(q, rope), self.rotate(k, rope)
+            return self.finish(self.attend(q, k, self.values(k, v)))
+        positions = cache.next_positions(x.shape[1])
+        cache.append(self.rotate(k, rope, positions) if cache.rotated else k, v)
+        k, v = cache.view()
+        if not cache.rotated:
+            k = self.rotate(k, rope, cache.key_positions())
+        mask = cache.mask(x.shape[1])
+        if self.window and mask is None:
+            i = torch.arange(k.shape[2], device=x.device)
+            mask = i > i[-x.shape[1]:, None] - self.window
+        return self.finish(grouped_query_attention(self.rotate(q, rope, positions), k, self.values(k, v), mask,
+                                                   causal=True, scale=self.scale))
+
+    def weights(self, x, rope):
+        """(b, n_heads, n, n): how much each position looks at each."""
+        q, k, v = self.project(x)
+        q, k = self.rotate(q, rope), self.rotate(k, rope)
+        mask = sliding_window_mask(x.shape[1], self.window) if self.window else None
+        return grouped_query_attention(q, k, self.values(k, v), mask, True, self.scale, return_weights=True)[1]
 
 
 class Block(nn.Module):
     """Attention moves information between positions, the feed-forward works on each; both only add to x."""
 
-    def __init__(self, config):
+    def __init__(self, config, attention="softmax", rope=True):
         super().__init__()
+        self.rope = rope
         self.attention_norm = RMSNorm(config.d_model)
-        self.attention = SelfAttention(config)
+        if attention == "softmax":
+            self.attention = SelfAttention(config)
+        else:
+            from course_lib.model_attentions import LAYERS      # they build on SelfAttention
+            self.attention = LAYERS[attention](config)
         self.feed_forward_norm = RMSNorm(config.d_model)
         self.feed_forward = SwiGLU(config.d_model, config.d_hidden)
 
     def forward(self, x, rope, cache=None):
-        x = x + self.attention(self.attention_norm(x), rope, cache)
+        x = x + self.attention(self.attention_norm(x), rope if self.rope else None, cache=cache)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
@@ -123,7 +192,7 @@ class LanguageModel(nn.Module):
         super().__init__()
         self.config = config
         self.embedding = nn.Embedding(config.vocab_size, config.d_model)
-        self.blocks = nn.ModuleList(Block(config) for _ in range(config.n_layers))
+        self.blocks = nn.ModuleList(Block(config, *layer) for layer in zip(config.attentions, config.ropes))
         self.final_norm = RMSNorm(config.d_model)
         cos, sin = rope_table(config.context, config.head_dim, config.rope_base)
         self.register_buffer("cos", cos, persistent=False)
@@ -139,7 +208,7 @@ class LanguageModel(nn.Module):
                 nn.init.normal_(last.weight, std=0.02 / (2 * self.config.n_layers) ** 0.5)
 
     def forward(self, tokens, caches=None):
-        """caches: one of chapter 7's caches a block; tokens are then the new ones, and the caches hold those before."""
+        """caches: one a block, as from make_caches; tokens are then the new ones, and the caches hold those before."""
         n = tokens.shape[-1]
         if tokens.dim() != 2 or n > self.config.context:
             raise ValueError(f"tokens must be (batch, n) with n at most the context, {self.config.context}; "
@@ -157,43 +226,48 @@ class LanguageModel(nn.Module):
     def _check_caches(self, caches):
         if len(caches) != len(self.blocks):
             raise ValueError(f"caches must be one a block, {len(self.blocks)}; got {len(caches)}")
-        if any(block.attention.attend is not softmax_attention for block in self.blocks):
+        if any("attend" in vars(block.attention) for block in self.blocks):
             raise ValueError("caches must go with the model's own attention; got another one from set_attention")
+
+    def make_caches(self):
+        """An empty cache for each block, of the kind that its attention keeps."""
+        return [block.attention.make_cache() for block in self.blocks]
 
     def loss(self, tokens, targets):
         """The mean cross-entropy in nats a token; targets are the tokens one place to the left."""
         return F.cross_entropy(self(tokens).flatten(0, 1), targets.flatten())
 
-    def set_attention(self, attend=softmax_attention):
+    def set_attention(self, attend=None):
         """Let every block attend by this function (q, k, v) -> output; without one, by the model's own."""
         for block in self.blocks:
-            block.attention.attend = attend
+            vars(block.attention).pop("attend", None)
+            if attend is not None:
+                block.attention.attend = attend
 
     @torch.no_grad()
     def attention_weights(self, tokens):
         """(n_layers, batch, n_heads, n, n): how much each position looks at each, in every layer and head."""
-        seen, before = [], [block.attention.attend for block in self.blocks]
-
-        def attend_and_keep(q, k, v):
-            output, weights = scaled_dot_product_attention(q, k, v, causal=True, return_weights=True)
-            seen.append(weights)
-            return output
-
-        self.set_attention(attend_and_keep)
-        try:
-            self(tokens)
-        finally:
-            for block, attend in zip(self.blocks, before):
+        rope, x, seen = (self.cos[:tokens.shape[1]], self.sin[:tokens.shape[1]]), self.embedding(tokens), []
+        replaced = [vars(block.attention).pop("attend", None) for block in self.blocks]
+        for block, attend in zip(self.blocks, replaced):
+            seen.append(block.attention.weights(block.attention_norm(x), rope if block.rope else None))
+            x = block(x, rope)
+            if attend is not None:
                 block.attention.attend = attend
         return torch.stack(seen)
 
     @torch.no_grad()
-    def generate(self, tokens, n_new, temperature=0.0, generator=None):
-        """tokens (batch, n) and n_new more. At temperature 0 the likeliest, else drawn."""
+    def generate(self, tokens, n_new, temperature=0.0, generator=None, use_cache=False):
+        """tokens (batch, n) and n_new more. At temperature 0 the likeliest, else drawn.
+
+        Without a cache every new token costs a pass over the whole text; beyond the context, over its last part.
+        """
         if tokens.dim() != 2 or tokens.shape[1] == 0:
             raise ValueError(f"tokens must be (batch, n) with n at least 1; got shape {tuple(tokens.shape)}")
         if not temperature >= 0:
             raise ValueError(f"temperature must be at least 0; got {temperature!r}")
+        if use_cache:
+            return generate_cached(self, tokens, n_new, temperature, generator=generator, make_cache=None)
         for _ in range(n_new):
             logits = self(tokens[:, -self.config.context:])[:, -1]
             if temperature == 0:
