@@ -1,7 +1,9 @@
-"""Where the course's data comes from."""
+"""Where the course's data comes from: the plays, and tasks drawn by a seeded torch.Generator."""
 import re
 from importlib.util import find_spec
 from pathlib import Path
+
+import torch
 
 DATA = Path(__file__).parent.parent / "data"
 
@@ -37,3 +39,53 @@ def plain_play(markdown: str) -> str:
     text = re.sub(r" +$", "", text, flags=re.M).replace("—", "--")
     text = re.sub(r"[^A-Za-z \n.,;:!?'&\[\]-]", "", text)
     return re.sub(r"\n{3,}", "\n\n", text).strip() + "\n"
+
+
+def repeated_tokens(batch, generator, vocab_size=1024, n=64):
+    """(batch, 2 n): n random tokens and the same n again. Only the second half can be predicted."""
+    first = torch.randint(vocab_size, (batch, n), generator=generator)
+    return torch.cat([first, first], 1)
+
+
+def associative_recall(batch, generator, vocab_size=512, n=64, pairs=8):
+    """Multi-query associative recall: tokens (batch, n), at (batch, pairs), answers (batch, pairs).
+
+    Key, value, key, value, ...; then every key once more, alone, at a random place. The answer at that place is the key's
+    value. Keys come from the lower half of the vocabulary, values from the upper, places in between hold 0.
+    """
+    half = vocab_size // 2
+    keys = torch.rand(batch, half - 1, generator=generator).argsort(1)[:, :pairs] + 1
+    values = torch.randint(half, vocab_size, (batch, pairs), generator=generator)
+    tokens = torch.zeros(batch, n, dtype=torch.long)
+    tokens[:, 0:2 * pairs:2], tokens[:, 1:2 * pairs:2] = keys, values
+    at = torch.rand(batch, n - 2 * pairs, generator=generator).argsort(1)[:, :pairs] + 2 * pairs
+    return tokens.scatter(1, at, keys), at, values
+
+
+def noisy_recall(batch, generator, pairs=12, dims=8, labels=16, noise=(0.1, 1.5)):
+    """Recall by a key that was measured twice: features (batch, pairs + 1, 2 dims + labels + 1) and labels (batch,).
+
+    A key has dims coordinates, drawn from N(0, 1). Each measurement of it adds noise of a known size, one of `noise`, drawn for
+    every coordinate anew. A row holds the measurement, the sizes of its noise and a label (one-hot). The last row measures one of
+    the keys again; it has a flag in the place of its label.
+    """
+    key = torch.randn(batch, pairs, dims, generator=generator)
+    wanted = torch.randint(pairs, (batch,), generator=generator)
+    key = torch.cat([key, key[torch.arange(batch), wanted][:, None]], 1)
+    sizes = torch.tensor(noise)[torch.randint(len(noise), key.shape, generator=generator)]
+    measured = key + sizes * torch.randn(key.shape, generator=generator)
+    label = torch.randint(labels, (batch, pairs), generator=generator)
+    answer = label[torch.arange(batch), wanted]
+    last = torch.cat([label, torch.full((batch, 1), labels)], 1)
+    return torch.cat([measured, sizes, torch.nn.functional.one_hot(last, labels + 1).float()], -1), answer
+
+
+def tree(depth=4, branching=3):
+    """The ancestors in a complete tree: boolean (nodes, nodes), True at [i, j] where j lies above i. Node 0 is the root."""
+    nodes = (branching ** (depth + 1) - 1) // (branching - 1)
+    above = torch.zeros(nodes, nodes, dtype=torch.bool)
+    for node in range(1, nodes):
+        parent = (node - 1) // branching
+        above[node] = above[parent]
+        above[node, parent] = True
+    return above
