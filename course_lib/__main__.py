@@ -18,6 +18,8 @@ COMMANDS = {
     "gqa-study": ("course_lib.gqa_study:study_command", "fewer key and value heads: data/gqa_study.json"),
     "linear-study": ("course_lib.linear_study:study_command", "the small model with linear attention: data/linear_study.json"),
     "sparse-study": ("course_lib.sparse_study:study_command", "windows and sinks in the small model: data/sparse_study.json"),
+    "request-trace": ("course_lib.request_trace:trace_command", "requests like those of a chat: data/request_trace.json"),
+    "attention-table": ("course_lib.attention_table:table_command", "every attention in the small model: data/attention_table.json"),
     "clean": ("course_lib.notebooks_tool:clean", "empty the build cache"),
     "solve": ("course_lib.exercises.solve:main", "solved notebooks, executed, for instructors: solve [CHAPTER...] --out FOLDER"),
     "grade": ("course_lib.exercises.grade:main", "mark a folder of submissions: grade FOLDER --out RESULTS"),
