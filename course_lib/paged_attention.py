@@ -6,8 +6,15 @@ order: position p lies in block table[p // block_size], at offset p % block_size
 import math
 from collections import OrderedDict
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 import torch
+
+from course_lib.paged_kernels import (check_counts, check_paged, check_positive, copy_blocks_kernel, paged_attention_kernel,
+                                      paged_prefill_kernel)
+
+__all__ = ["OutOfBlocks", "BlockAllocator", "PagedKVCache", "paged_attention", "paged_prefill",
+           "paged_attention_kernel", "paged_prefill_kernel", "copy_blocks_kernel"]
 
 
 class OutOfBlocks(RuntimeError):
@@ -38,7 +45,7 @@ class BlockAllocator:
 
     def __init__(self, n_blocks: int, block_size: int, hash_function=hash):
         for name, value in (("n_blocks", n_blocks), ("block_size", block_size)):
-            _check_positive(name, value)
+            check_positive(name, value)
         self.n_blocks, self.block_size, self.hash_function = n_blocks, block_size, hash_function
         self.references = [0] * n_blocks
         self.tables: dict = {}                           # name -> Table
@@ -206,16 +213,22 @@ class BlockAllocator:
 
 
 class PagedKVCache:
-    """keys and values (n_layers, n_blocks, n_kv_heads, block_size, head_dim), and the allocator of their blocks."""
+    """keys and values (n_layers, n_blocks, n_kv_heads, block_size, head_dim), and the allocator of their blocks.
 
-    def __init__(self, n_blocks, block_size, n_layers, n_kv_heads, head_dim, dtype=torch.float32, device=None):
+    Values are v_dim wide where that is given.
+    """
+
+    def __init__(self, n_blocks, block_size, n_layers, n_kv_heads, head_dim, dtype=torch.float32, device=None,
+                 v_dim=None):
         self.allocator = BlockAllocator(n_blocks, block_size)
-        for name, value in (("n_layers", n_layers), ("n_kv_heads", n_kv_heads), ("head_dim", head_dim)):
-            _check_positive(name, value)
+        v_dim = head_dim if v_dim is None else v_dim
+        for name, value in (("n_layers", n_layers), ("n_kv_heads", n_kv_heads), ("head_dim", head_dim),
+                            ("v_dim", v_dim)):
+            check_positive(name, value)
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise ValueError(f"dtype must be a floating-point dtype; got {dtype!r}")
-        shape = n_layers, n_blocks, n_kv_heads, block_size, head_dim
-        self.keys, self.values = (torch.zeros(shape, dtype=dtype, device=device) for _ in "kv")
+        shape = n_layers, n_blocks, n_kv_heads, block_size
+        self.keys, self.values = (torch.zeros(*shape, width, dtype=dtype, device=device) for width in (head_dim, v_dim))
 
     @property
     def block_size(self) -> int:
@@ -237,7 +250,10 @@ class PagedKVCache:
             pool[:, target] = pool[:, source]
 
     def tables(self, names):
-        """(tables, lengths): int32 (b, the most blocks of one), filled up with -1, and int32 (b)."""
+        """(tables, lengths): int32 (b, the most blocks of one), filled up with -1, and int32 (b).
+
+        They hold until one of these sequences is changed or freed: then ask again.
+        """
         tables = [self.allocator._table(name) for name in names]
         width = max((len(table.blocks) for table in tables), default=0)
         rows = [table.blocks + [-1] * (width - len(table.blocks)) for table in tables]
@@ -253,7 +269,7 @@ class PagedKVCache:
         return torch.tensor([table.blocks[p // size] * size + p % size for p in range(start, stop)], dtype=torch.long)
 
     def write(self, layer: int, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor):
-        """k and v (n, n_kv_heads, head_dim) of one layer into n slots."""
+        """k (n, n_kv_heads, head_dim) and v (n, n_kv_heads, v_dim) of one layer into n slots."""
         blocks, offsets = slots // self.block_size, slots % self.block_size
         for name, pool, x in (("k", self.keys, k), ("v", self.values, v)):
             want = (len(slots), pool.shape[2], pool.shape[4])
@@ -271,130 +287,57 @@ class PagedKVCache:
         self.keys[:, blocks], self.values[:, blocks] = saved
 
 
-def paged_attention(q, cache: PagedKVCache, tables, lengths, layer: int = 0, scale: float | None = None):
-    """Causal attention of the last n positions of each sequence over its blocks -> (b, heads, n, head_dim).
+def paged_attention(q, cache: PagedKVCache, tables, lengths, layer: int = 0, scale: float | None = None,
+                    window: int | None = None):
+    """Causal attention of the last n positions of each sequence over its blocks -> (b, heads, n, v_dim).
 
-    q (b, heads, n, head_dim); tables (b, pages) and lengths (b) as cache.tables gives them. The reference: it gathers
-    each sequence's blocks into one tensor, which is the copy that the kernels do without.
+    q (b, heads, n, head_dim); tables (b, pages) and lengths (b) as cache.tables gives them. With a window a query sees
+    that many keys, its own included. The reference: it gathers each sequence's blocks into one tensor, which is the
+    copy that the kernels do without.
     """
-    _check_paged(q, cache, tables, lengths, layer)
+    check_paged(q, cache, tables, lengths, layer)
+    if window is not None:
+        check_positive("window", window)
     b, heads, n, d = q.shape
-    n_kv_heads, size = cache.keys.shape[2], cache.block_size
+    n_kv_heads, v_dim = cache.keys.shape[2], cache.values.shape[4]
     if q.numel() == 0:
-        return torch.zeros_like(q)
+        return q.new_zeros(b, heads, n, v_dim)
     scale = 1 / math.sqrt(d) if scale is None else scale
     blocks, lengths = tables.to(q.device, torch.long).clamp(min=0), lengths.to(q.device, torch.long)
-    # (b, pages, kv heads, size, d) -> (b, kv heads, 1, pages * size, d)
-    k, v = (pool[layer][blocks].transpose(1, 2).reshape(b, n_kv_heads, 1, -1, d)
+    # (b, pages, kv heads, size, width) -> (b, kv heads, 1, pages * size, width)
+    k, v = (pool[layer][blocks].transpose(1, 2).reshape(b, n_kv_heads, 1, -1, pool.shape[4])
             for pool in (cache.keys, cache.values))
     positions = torch.arange(k.shape[3], device=q.device)
-    seen_until = lengths[:, None] - n + torch.arange(n, device=q.device)                       # (b, n): each query's own position
-    visible = positions <= seen_until[..., None]                              # (b, n, keys)
+    own = (lengths[:, None] - n + torch.arange(n, device=q.device))[..., None]             # (b, n, 1): of each query
+    visible = positions <= own                                                             # (b, n, keys)
+    if window is not None:
+        visible &= positions > own - window
     scores = scale * q.view(b, n_kv_heads, heads // n_kv_heads, n, d) @ k.transpose(-1, -2)
-    scores = scores.masked_fill(~visible[:, None, None], -math.inf)
-    weights = torch.softmax(scores, -1)
+    weights = torch.softmax(scores.masked_fill(~visible[:, None, None], -math.inf), -1)
     # What lies behind the end of a sequence may be anything, and 0 * nan is nan: it must not enter the sum.
     v = v.masked_fill((positions >= lengths[:, None])[:, None, None, :, None], 0)
-    return (weights @ v).view(b, heads, n, d)
+    return (weights @ v).view(b, heads, n, v_dim)
 
 
-def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kernel="grouped", n_splits=1):
-    """paged_attention of one query a sequence, (b, heads, 1, head_dim), by a kernel of kernels/paged_attention.cu.
+def paged_prefill(q, cache: PagedKVCache, tables, lengths, counts, layer: int = 0, scale: float | None = None,
+                  window: int | None = None):
+    """paged_attention of chunks of different length, one after the other in q (tokens, heads, head_dim).
 
-    "naive": a thread a key. "warp": a warp a group of tokens, four numbers a lane, each query head for itself.
-    "grouped": the same, and query heads of one key head share what is loaded. The latter two can split the pages.
-    float32, head_dim a multiple of 4 from 4 to 128.
+    counts[i] rows of q are the last positions of sequence i. Returns (tokens, heads, v_dim). Chunks of one length
+    are computed together.
     """
-    from course_lib import cuda
-
-    _check_paged(q, cache, tables, lengths, layer)
-    b, heads, n, d = q.shape
-    n_kv_heads, pages = cache.keys.shape[2], tables.shape[1]
-    if kernel not in ("naive", "warp", "grouped"):
-        raise ValueError(f"kernel must be naive, warp or grouped; got {kernel!r}")
-    if q.dtype != torch.float32 or n != 1 or d % 4 or d > 128:
-        raise ValueError("q must be float32 (b, heads, 1, head_dim), head_dim a multiple of 4 and at most 128; "
-                         f"got {q.dtype}, {tuple(q.shape)}")
-    _check_positive("n_splits", n_splits)
-    if kernel == "naive" and n_splits != 1:
-        raise ValueError(f"n_splits must be 1 for the naive kernel; got {n_splits}")
-    longest = int(lengths.max()) if b else 0
-    if kernel == "naive" and longest > 12000:
-        raise ValueError(f"lengths must be at most 12000 for the naive kernel (48 KiB of scores); got {longest}")
-    out = torch.zeros_like(q, memory_format=torch.contiguous_format)
-    if q.numel() == 0:
-        return out
-    q, tables, lengths = q.contiguous(), *(x.to(q.device, torch.int32).contiguous() for x in (tables, lengths))
-    keys, values = cache.keys[layer], cache.values[layer]
-    scale = 1 / math.sqrt(d) if scale is None else scale
-    module, sizes = cuda.load("paged_attention"), (heads, n_kv_heads, d, cache.block_size, pages)
-    if kernel == "naive":
-        module.paged_decode_naive[(heads, b), 128, 4 * longest](q, keys, values, tables, lengths, out, *sizes, scale)
-        return out
-    lanes = next(lanes for lanes in (8, 16, 32) if 4 * lanes >= d)
-    group = next(g for g in (8, 4, 2, 1) if heads // n_kv_heads % g == 0) if kernel == "grouped" else 1
-    parts = q.new_empty(b, heads, n_splits, d) if n_splits > 1 else None
-    sums = q.new_empty(b, heads, n_splits, 2) if n_splits > 1 else None
-    module[f"paged_decode_warps<{lanes}, {group}>"][(n_splits, heads // group, b), 128](
-        q, keys, values, tables, lengths, out, parts, sums, *sizes, scale)
-    if n_splits > 1:
-        module.paged_merge[(heads, b), 32 * math.ceil(d / 32)](parts, sums, out, n_splits, d)
+    check_counts(counts, q, tables)
+    starts = list(accumulate(counts, initial=0))
+    out = q.new_empty(*q.shape[:2], cache.values.shape[4])
+    for n in set(counts):
+        members = [i for i, count in enumerate(counts) if count == n]
+        rows = torch.tensor([range(starts[i], starts[i] + n) for i in members], device=q.device)
+        pages = math.ceil(int(lengths[members].max()) / cache.block_size)
+        out[rows] = paged_attention(q[rows].transpose(1, 2), cache, tables[members, :pages], lengths[members], layer,
+                                    scale, window).transpose(1, 2)
     return out
-
-
-def copy_blocks_kernel(cache: PagedKVCache, pairs):
-    """Copy source to target for each (source, target) of pairs in all layers, in one launch for keys and values.
-
-    No target may be a source or a target of another pair: the copies run in any order.
-    """
-    from course_lib import cuda
-
-    sources, targets = [int(s) for s, _ in pairs], [int(t) for _, t in pairs]
-    n_layers, n_blocks, *block = cache.keys.shape
-    if len(set(targets)) < len(targets) or set(targets) & set(sources):
-        raise ValueError(f"pairs must have targets that are nothing else in the list; got {list(pairs)}")
-    if any(not 0 <= x < n_blocks for x in sources + targets):
-        raise ValueError(f"pairs must name blocks from 0 to {n_blocks - 1}; got {list(pairs)}")
-    if cache.keys.dtype != torch.float32 or math.prod(block) % 4:
-        raise ValueError("cache must be float32 with blocks of a multiple of 4 numbers; "
-                         f"got {cache.keys.dtype}, {tuple(block)}")
-    if pairs:
-        cuda.load("paged_attention").copy_blocks[(len(targets), n_layers), 128](
-            cache.keys, cache.values,
-            torch.tensor(list(zip(sources, targets)), dtype=torch.int32, device=cache.keys.device),
-            n_blocks, math.prod(block) // 4)
 
 
 def _as_list(tokens):
     """Tokens are compared and hashed as numbers; the entries of a tensor would be hashed as objects."""
     return tokens.tolist() if isinstance(tokens, torch.Tensor) else tokens
-
-
-def _check_positive(name, value):
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a positive integer; got {value!r}")
-
-
-def _check_paged(q, cache, tables, lengths, layer):
-    pool = cache.keys
-    if not isinstance(q, torch.Tensor) or q.dim() != 4:
-        raise ValueError(f"q must be (b, heads, n, head_dim); got {tuple(getattr(q, 'shape', ()))}")
-    if q.dtype != pool.dtype:
-        raise ValueError(f"q must have the dtype of the cache, {pool.dtype}; got {q.dtype}")
-    if q.shape[3] != pool.shape[4] or q.shape[1] == 0 or q.shape[1] % pool.shape[2]:
-        raise ValueError(f"q must have head_dim {pool.shape[4]} and a multiple of {pool.shape[2]} heads; "
-                         f"got {tuple(q.shape)}")
-    if not 0 <= layer < pool.shape[0]:
-        raise ValueError(f"layer must be from 0 to {pool.shape[0] - 1}; got {layer!r}")
-    for name, x, dims in (("tables", tables, 2), ("lengths", lengths, 1)):
-        if not isinstance(x, torch.Tensor) or x.dtype not in (torch.int32, torch.int64) or x.dim() != dims \
-                or x.shape[0] != q.shape[0]:
-            raise ValueError(f"{name} must be whole numbers in {dims} dimensions, {q.shape[0]} rows; got {x!r}")
-    size, references = cache.block_size, cache.allocator.references
-    for row, length in zip(tables.tolist(), lengths.tolist()):
-        if not q.shape[2] <= length <= size * len(row) or length < 1:
-            raise ValueError(f"lengths must be from max(1, n={q.shape[2]}) to {size * len(row)}, what the table "
-                             f"holds in pages of {size}; got {length}")
-        for block in row[:math.ceil(length / size)]:
-            if not 0 <= block < len(references) or references[block] == 0:
-                raise ValueError(f"tables must name blocks that a sequence holds; got {block}: a stale entry")

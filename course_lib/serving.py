@@ -7,6 +7,7 @@ when blocks run out, the youngest gives its blocks back and waits (preemption), 
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Callable
 
 import torch
@@ -14,7 +15,7 @@ from einops import rearrange
 from torch.nn import functional as F
 
 from course_lib.language_model import softmax_attention
-from course_lib.paged_attention import OutOfBlocks, PagedKVCache, paged_attention
+from course_lib.paged_attention import OutOfBlocks, PagedKVCache, paged_prefill
 from course_lib.rope import apply_rope
 
 
@@ -272,7 +273,8 @@ class Engine:
         tokens = torch.tensor([t for s, start, stop in chunks for t in s.tokens[start:stop]], device=device)
         positions = torch.tensor([p for _, start, stop in chunks for p in range(start, stop)], device=device)
         slots = torch.cat([cache.slots(s.name, start, stop) for s, start, stop in chunks])
-        groups, last = self._groups(chunks)
+        tables, _ = cache.tables([s.name for s, _, _ in chunks])
+        counts, lengths = [n for _, n in batch], torch.tensor([stop for _, _, stop in chunks])
         x = model.embedding(tokens)
         for i, block in enumerate(model.blocks):
             attention, normed = block.attention, block.attention_norm(x)
@@ -281,28 +283,11 @@ class Engine:
             q, k = (apply_rope(y.transpose(0, 1)[None], model.cos, model.sin, positions)[0].transpose(0, 1)
                     for y in (q, k))
             cache.write(i, slots, k, v)
-            attended = torch.empty_like(q)
-            for rows, tables, lengths in groups:             # rows (sequences, n): one n a group
-                out = paged_attention(q[rows].transpose(1, 2), cache, tables, lengths, layer=i)
-                attended[rows] = out.transpose(1, 2)
-            x = x + attention.out_proj(attended.flatten(1))
+            heads = paged_prefill(q, cache, tables, lengths, counts, layer=i)
+            x = x + attention.out_proj(heads.flatten(1))
             x = x + block.feed_forward(block.feed_forward_norm(x))
+        last = [end - 1 for end in accumulate(counts)]
         return F.linear(model.final_norm(x[last]), model.embedding.weight)
-
-    def _groups(self, chunks):
-        """Chunks of one length together: [(rows of x, tables, lengths)]; and the row of each chunk's last token."""
-        by_length, first, last = {}, 0, []
-        for sequence, start, stop in chunks:
-            n = stop - start
-            by_length.setdefault(n, []).append((range(first, first + n), sequence.name, stop))
-            first += n
-            last.append(first - 1)
-        groups = []
-        for members in by_length.values():
-            rows, names, stops = zip(*members)
-            tables, _ = self.cache.tables(names)
-            groups.append((torch.tensor([list(r) for r in rows]), tables, torch.tensor(stops)))
-        return groups, last
 
     def _sample(self, sequence, logits, done):
         """The next token; after a prompt, the first of every sample: they part here and share what came before."""

@@ -1,4 +1,4 @@
-// Attention of one query a sequence over keys and values that lie in blocks ("pages"), found through a table.
+// Attention of the newest queries over keys and values that lie in blocks ("pages"), found through a table.
 //
 //   q, out (batch, heads, d); keys, values (n_blocks, kv_heads, block_size, d), one layer of the pool;
 //   tables (batch, max_pages): position p of sequence b is in block tables[b][p / block_size], at p % block_size;
@@ -13,10 +13,10 @@
 //   2 paged_decode_warps<L,1>  lanes share a token, 16 bytes each a copy a query head        1,814,528 1,644,544
 //   3 paged_decode_warps<L,G>  G query heads use each load        few blocks: an idle GPU      481,280   426,496
 //   4 with n_splits = 4        pages split among blocks, merged   the parts' way to memory     651,776   522,240
-#include <math.h>
-
-// -inf - -inf is NaN. Where nothing has been seen yet, subtract 0 instead: exp(-inf - 0) = 0.
-__device__ inline float finite(float m) { return m == -INFINITY ? 0.0f : m; }
+//   5 paged_prefill<D, ROWS>   a tile of rows shares each key     a page again for each tile 2,803,584 2,753,280
+//
+// Rung 5 is counted with chunks of 64 and 32 queries, the last of the same sequences: 786,592 bytes at least.
+#include "flash_tiles.cuh"
 
 // Over all warps of the block (32 at most), not only the first; every thread gets the result. of_warp: 32 floats of
 // shared memory.
@@ -196,6 +196,88 @@ __global__ void paged_merge(const float* __restrict__ parts, const float* __rest
         m = larger;
     }
     out[row * d + c] = total > 0.0f ? sum / total : 0.0f;
+}
+
+// 5: a chunk of queries a sequence, its last tokens; each sees the keys up to its own position. q and out (tokens, heads,
+// d): the chunk of sequence b is rows starts[b] .. starts[b + 1] - 1. A row of the tile is one head of one token, the
+// heads of one key head together, so all 4 * ROWS of them use the keys in shared memory. This is rung 4 of chapter 6;
+// new is only that each key is looked up. Grid (rows of the longest chunk / (4 * ROWS), kv_heads, batch), block 128.
+template <int D, int ROWS>
+__global__ void __launch_bounds__(128)
+paged_prefill(const float* __restrict__ q, const float* __restrict__ keys, const float* __restrict__ values,
+              const int* __restrict__ tables, const int* __restrict__ starts, const int* __restrict__ lengths,
+              float* __restrict__ out, int heads, int kv_heads, int d, int block_size, int max_pages, float scale)
+{
+    constexpr int TILE_Q = 4 * ROWS, TILE_K = 32;
+    __shared__ float4 q_tile[TILE_Q][D / 4], k_tile[TILE_K][D / 4 + 1], v_tile[TILE_K][D / 4];
+    __shared__ float4 p_tile[TILE_Q][TILE_K / 4];
+    __shared__ long long place[TILE_K];                     // of each key of the tile, in rows of d
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = heads / kv_heads, kv_head = blockIdx.y;
+    const int start = starts[blockIdx.z], n = starts[blockIdx.z + 1] - start, before = lengths[blockIdx.z] - n;
+    const int row0 = blockIdx.x * TILE_Q, rows = min(TILE_Q, n * group - row0);
+    if (rows <= 0) return;                                  // another sequence has the longer chunk
+    const int* table = tables + (long long)blockIdx.z * max_pages;
+    const int end = before + (row0 + rows - 1) / group + 1; // what the tile's last row sees
+    const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+
+    for (int e = threadIdx.x; e < TILE_Q * (D / 4); e += blockDim.x) {
+        const int row = e / (D / 4), c = e % (D / 4), token = (row0 + row) / group, g = (row0 + row) % group;
+        const long long at = ((long long)(start + token) * heads + kv_head * group + g) * d + 4 * c;
+        q_tile[row][c] = row < rows && 4 * c < d ? *(const float4*)(q + at) : zero;
+    }
+    float m[ROWS], l[ROWS], o[ROWS][D / 32];
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        m[r] = -INFINITY;
+        l[r] = 0.0f;
+        for (int b = 0; b < D / 32; b++) o[r][b] = 0.0f;
+    }
+    for (int k0 = 0; k0 < end; k0 += TILE_K) {
+        const int key = k0 + lane;
+        if (warp == 0 && key < end) {
+            const long long page = table[key / block_size];
+            place[lane] = (page * kv_heads + kv_head) * block_size + key % block_size;
+        }
+        __syncthreads();                                    // places are known, the last tile is no longer in use
+        for (int e = threadIdx.x; e < TILE_K * (D / 4); e += blockDim.x) {
+            const int row = e / (D / 4), c = e % (D / 4);
+            const bool there = k0 + row < end && 4 * c < d;
+            k_tile[row][c] = there ? *(const float4*)(keys + place[row] * d + 4 * c) : zero;
+            v_tile[row][c] = there ? *(const float4*)(values + place[row] * d + 4 * c) : zero;
+        }
+        __syncthreads();                                    // the new tile is whole
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            const int row = warp * ROWS + r;
+            float s = 0.0f;
+            for (int c = 0; c < D / 4; c++) s += dot(q_tile[row][c], k_tile[lane][c]);
+            s = key <= before + (row0 + row) / group && key < end ? scale * s : -INFINITY;
+            const float larger = fmaxf(m[r], lanes_max(s, 32));
+            const float p = expf(s - finite(larger)), shrink = expf(m[r] - finite(larger));
+            l[r] = shrink * l[r] + lanes_sum(p, 32);
+            m[r] = larger;
+            ((float*)p_tile[row])[lane] = p;
+            __syncwarp();
+            for (int b = 0; b < D / 32; b++) {
+                const int c = 32 * b + lane;
+                float sum = 0.0f;
+                for (int j = 0; j < TILE_K; j += 4) {
+                    const float4 p4 = p_tile[row][j / 4];
+                    sum += p4.x * ((const float*)v_tile[j])[c] + p4.y * ((const float*)v_tile[j + 1])[c] +
+                           p4.z * ((const float*)v_tile[j + 2])[c] + p4.w * ((const float*)v_tile[j + 3])[c];
+                }
+                o[r][b] = shrink * o[r][b] + sum;
+            }
+        }
+    }
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        const int row = warp * ROWS + r, token = (row0 + row) / group, g = (row0 + row) % group;
+        if (row >= rows) break;
+        const long long at = ((long long)(start + token) * heads + kv_head * group + g) * d;
+        for (int b = 0; b < D / 32; b++)
+            if (32 * b + lane < d) out[at + 32 * b + lane] = o[r][b] / l[r];
+    }
 }
 
 // pairs (n, 2): source and target, the same for every layer. keys, values (layers, n_blocks, 4 * vectors).

@@ -1,5 +1,7 @@
 """Chapter 8: blocks, tables and kernels, and an engine that serves what the model alone would have generated."""
 import math
+import re
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -10,10 +12,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from course_lib import cuda, language_model
 from course_lib.attention import scaled_dot_product_attention
+from course_lib.decoding import decode_kernel
 from course_lib.language_model import Config, LanguageModel
 from course_lib.paged_attention import (BlockAllocator, OutOfBlocks, PagedKVCache, copy_blocks_kernel,
-                                        paged_attention, paged_attention_kernel)
+                                        paged_attention, paged_attention_kernel, paged_prefill, paged_prefill_kernel)
 from course_lib.serving import Engine, Scheduler
+
+KERNELS = Path(__file__).parent.parent / "kernels"
 
 
 def filled_cache(lengths, heads=2, d=8, size=4, dtype=torch.float64, n_blocks=40, layers=2):
@@ -188,6 +193,12 @@ def stale():
     ("k", lambda: filled_cache([2]).write(0, torch.tensor([1]), torch.ones(1, 2, 8), torch.ones(1, 2, 8))),
     ("kernel", lambda: kernel_call("fast")), ("n_splits", lambda: kernel_call("naive", 2)),
     ("q", lambda: kernel_call("warp", dtype=torch.float64)), ("q", lambda: kernel_call("warp", d=6)),
+    ("q", lambda: prefill_call(q=torch.ones(55, 4, 8).double())), ("q", lambda: prefill_call(d=6)),
+    ("q", lambda: prefill_call(q=torch.ones(55, 3, 8))), ("q", lambda: prefill_call(q=torch.ones(1, 55, 4, 8))),
+    ("counts", lambda: prefill_call(counts=(33, 1, 20, 2))), ("counts", lambda: prefill_call(counts=(33, 1, 0, 1))),
+    ("counts", lambda: prefill_call(q=torch.ones(54, 4, 8))), ("tables", lambda: prefill_call(tables=torch.full((4, 10), -1))),
+    ("v_dim", lambda: PagedKVCache(4, 4, 1, 1, 8, v_dim=0)), ("window", lambda: call(window=0)),
+    ("cache", lambda: copy_blocks_kernel(PagedKVCache(4, 4, 1, 1, 8, v_dim=4), [(0, 1)])),
     ("pairs", lambda: copy_blocks_kernel(filled_cache([2], dtype=torch.float32), [(0, 1), (1, 2)])),
     ("pairs", lambda: copy_blocks_kernel(filled_cache([2], dtype=torch.float32), [(0, 40)])),
 ])
@@ -207,6 +218,17 @@ def kernel_call(kernel="grouped", n_splits=1, heads=4, kv_heads=2, d=8, lengths=
     return got, paged_attention(q, cache, *tables, layer=1)
 
 
+def prefill_call(heads=4, kv_heads=2, d=8, lengths=(40, 9, 33, 1), counts=(33, 1, 20, 1), size=4, **change):
+    """Chunks by the kernel, and by the reference one sequence at a time."""
+    cache = filled_cache(lengths, kv_heads, d, size, torch.float32)
+    q = torch.randn(sum(counts), heads, d, generator=torch.Generator().manual_seed(d))
+    tables, lengths = cache.tables(range(len(counts)))
+    got = paged_prefill_kernel(**dict(q=q, cache=cache, tables=tables, lengths=lengths, counts=counts, layer=1) | change)
+    want = [paged_attention(chunk.transpose(0, 1)[None], cache, tables[i:i + 1], lengths[i:i + 1], layer=1)[0]
+            .transpose(0, 1) for i, chunk in enumerate(q.split(list(counts)))]
+    return got, torch.cat(want)
+
+
 RUNGS = [("naive", 1), ("warp", 1), ("grouped", 1), ("grouped", 3), ("warp", 7)]
 
 
@@ -217,6 +239,35 @@ def test_kernels_are_the_reference(kernel, n_splits, heads, kv_heads, d, size):
     with cuda.sanitize():
         got, want = kernel_call(kernel, n_splits, heads, kv_heads, d, (1, 40, 9), size=size)
     torch.testing.assert_close(got, want, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("heads, kv_heads, d, size, counts", [
+    (4, 2, 32, 4, (33, 1, 20, 1)), (2, 2, 36, 4, (40, 9, 33, 1)), (8, 1, 64, 16, (5, 9, 1, 1)),
+    (3, 1, 96, 5, (12, 2, 33, 1)), (2, 2, 128, 4, (17, 1, 1, 1)), (5, 1, 4, 3, (7, 8, 9, 1))])
+def test_prefill_is_the_reference(heads, kv_heads, d, size, counts):
+    with cuda.sanitize():
+        got, want = prefill_call(heads, kv_heads, d, counts=counts, size=size)
+    torch.testing.assert_close(got, want, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("heads, kv_heads, d, rows", [(4, 1, 32, 32), (2, 2, 64, 32), (4, 2, 128, 16)])
+def test_prefill_reads_the_pages_once_for_each_tile_of_rows(heads, kv_heads, d, rows):
+    lengths, counts, size = (64, 128), (64, 32), 16
+    with cuda.profile() as report:
+        prefill_call(heads, kv_heads, d, lengths, counts, size)
+    launch, = report.launches
+    group, q_bytes, asked = heads // kv_heads, sum(counts) * heads * d * 4, 0
+    for length, count in zip(lengths, counts):
+        tiles = range(0, count * group, rows)
+        n_threads = 128 * math.ceil(max(counts) * group / rows)          # of one key head: each asks its two starts
+        asked += kv_heads * n_threads * 3 * 4                            # and its length
+        for row in tiles:
+            seen = length - count + (min(row + rows, count * group) - 1) // group + 1
+            asked += kv_heads * seen * (2 * d * 4 + 4)                   # keys, values, 4 bytes of the table a key
+    assert launch.global_load.bytes == asked + q_bytes and launch.global_store.bytes == q_bytes
+    kv, pages = 2 * sum(lengths) * kv_heads * d * 4, sum(lengths) // size
+    assert 32 * launch.global_load.unique_sectors == kv + 2 * 32 + q_bytes + 2 * 32      # 4 and 8 entries of rows of 8
+    assert pages == 12
 
 
 @pytest.mark.parametrize("kernel, loads_a_key", [("naive", 4), ("warp", 4), ("grouped", 1)])
@@ -239,6 +290,33 @@ def test_bytes_are_the_dense_kernels_and_the_table(kernel, loads_a_key):
             4 * 128 * 2 * loads_a_key                                    # each thread reads its length
         moved = 32 * launch.global_load.sectors
         assert kv * loads_a_key < moved < 1.3 * kv * loads_a_key
+
+
+def test_the_table_of_the_kernel_file_is_counted():
+    cache = filled_cache((256, 128), 2, 64, 16, torch.float32)
+    tables, counted = cache.tables([0, 1]), []
+    q = torch.ones(2, 8, 1, 64)
+    calls = [lambda k=kernel, n=n: paged_attention_kernel(q, cache, *tables, kernel=k, n_splits=n)
+             for kernel, n in (("naive", 1), ("warp", 1), ("grouped", 1), ("grouped", 4))]
+    for run in (*calls, lambda: paged_prefill_kernel(torch.ones(96, 8, 64), cache, *tables, (64, 32))):
+        with cuda.profile() as report:
+            run()
+        both = [x for launch in report.launches for x in (launch.global_load, launch.global_store)]
+        counted.append((f"{sum(x.bytes for x in both):,}", f"{32 * sum(x.sectors for x in both):,}"))
+    assert 32 * sum(x.unique_sectors for x in both) == 786592
+    text = (KERNELS / "paged_attention.cu").read_text()
+    assert counted == re.findall(r"^//   [1-5] .*?([\d,]{7,}) +([\d,]{7,})$", text, re.M)
+
+
+def test_the_pages_cost_four_bytes_each():
+    cache = filled_cache((128,), 2, 64, 16, torch.float32)
+    q, (tables, lengths) = torch.ones(1, 4, 1, 64), cache.tables([0])
+    dense = [x.contiguous() for x in contiguous(cache, 0, 0)]
+    with cuda.profile() as report:
+        paged_attention_kernel(q, cache, tables, lengths)
+        decode_kernel(q, *dense, splits=1)
+    paged, dense, _ = (32 * launch.global_load.unique_sectors for launch in report.launches)
+    assert paged - dense == 4 * tables.shape[1] == 32
 
 
 def test_copy_blocks():
@@ -267,15 +345,29 @@ def test_copy_blocks():
     ("grouped", 1, ("    __syncthreads();\n    for (int e", "    for (int e")),
     ("grouped", 3, ("begin + pages_a_split * block_size)", "begin + pages_a_split * block_size - 1)")),
     ("grouped", 3, ("weight * sums[2 * i + 1]", "sums[2 * i + 1]")),
+    ("prefill", 1, ("(row0 + rows - 1) / group + 1", "(row0 + rows - 1) / group")),
+    ("prefill", 1, ("key <= before + (row0 + row) / group &&", "")),
+    ("prefill", 1, ("key <= before + (row0 + row) / group", "key <= before + row0 + row")),
+    ("prefill", 1, ("(page * kv_heads + kv_head)", "(page * kv_heads)")),
+    ("prefill", 1, ("kv_head * group + g) * d + 4 * c", "g * kv_heads + kv_head) * d + 4 * c")),
+    ("prefill", 1, ("if (row >= rows) break;", "")),
+    ("prefill", 1, ("        __syncthreads();                                    // places", "        // places")),
+    ("prefill", 1, ("        __syncthreads();                                    // the new tile", "        // the new tile")),
+    ("prefill", 1, ("            __syncwarp();\n", "")),
 ])
-def test_a_changed_kernel_is_caught(kernel, n_splits, change, monkeypatch):
-    text = (Path(__file__).parent.parent / "kernels" / "paged_attention.cu").read_text()
+def test_a_changed_kernel_is_caught(kernel, n_splits, change, tmp_path, monkeypatch):
+    text = (KERNELS / "paged_attention.cu").read_text()
     assert change[0] in text
-    broken = cuda.compile(text.replace(*change))
+    shutil.copy(KERNELS / "flash_tiles.cuh", tmp_path)
+    (tmp_path / "broken.cu").write_text(text.replace(*change))
+    broken = cuda.compile(tmp_path / "broken.cu")
     monkeypatch.setattr(cuda, "load", lambda name: broken)
     try:
         with cuda.sanitize():
-            got, want = kernel_call(kernel, n_splits, 4, 2, 32, (1, 75, 9))
+            if kernel == "prefill":
+                got, want = prefill_call(6, 2, 32)
+            else:
+                got, want = kernel_call(kernel, n_splits, 4, 2, 32, (1, 75, 9))
     except cuda.KernelError:
         return
     assert not torch.allclose(got, want, atol=1e-5)
