@@ -15,7 +15,7 @@ from course_lib.attention import masked_weights, scaled_dot_product_attention, w
 from course_lib.rope import apply_rope, rope_table
 
 EPS = 1e-6
-FORMS = ("direct", "expanded", "augmented", "kernel")
+FORMS = ("direct", "expanded", "augmented", "kernel", "fused")
 
 
 def w2_distance(mu_a: Tensor, sigma_a: Tensor, mu_b: Tensor, sigma_b: Tensor) -> Tensor:
@@ -48,17 +48,15 @@ def w2_scores(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, tau,
     """-(|mu_q - mu_k|^2 + |sigma_q - sigma_k|^2) / (tau + eps): (batch, heads, n, m).
 
     "direct" forms every difference, (n, m, 2 head_dim) numbers. "expanded" uses |q|^2 + |k|^2 - 2 q.k after moving the
-    origin to the first key, which changes no difference and keeps the subtraction from cancelling where all lie far out; what
-    rounding leaves below 0 is 0. (The mean of the keys would do as well, and let later keys touch the rounding of earlier rows.)
+    origin to the first key; what rounding leaves below 0 is 0.
     """
     q, k = _joined(mu_q, sigma_q, mu_k, sigma_k)
     if form == "direct":
         squared = (q[..., :, None, :] - k[..., None, :, :]).square().sum(-1)
     elif form == "expanded":
-        centre = k[..., :1, :] if k.shape[-2] else 0
-        q, k = q - centre, k - centre
+        q, k = _centred(q, k)
         squared = q.square().sum(-1)[..., None] + k.square().sum(-1)[..., None, :] - 2 * q @ k.transpose(-2, -1)
-        squared = squared.clamp_min(0)
+        squared = squared.nan_to_num(nan=math.inf).clamp_min(0)       # inf - inf: the squares overflow, so it is far
     else:
         raise ValueError(f'form must be "direct" or "expanded" for scores; got {form!r}')
     # A distance that overflows is very far, not infinitely far: a row of -inf has no softmax.
@@ -70,43 +68,43 @@ def augment(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, tau) -
 
     |q|^2 is the same for all keys of a row and cancels in softmax. What is left is (2 / tau) q.k - |k|^2 / tau. The second part
     takes two columns, its value rounded to the dtype of q and what that rounding left out: one column of bfloat16 would err by
-    up to half a unit.
+    up to half a unit. All three must fit the range of that dtype, which float16 reaches with a small tau.
     """
-    q, k = _joined(mu_q, sigma_q, mu_k, sigma_k)
-    wide = torch.float64 if q.dtype == torch.float64 else torch.float32
-    temperature = _temperature(tau, q.to(wide))
-    bias = -k.to(wide).square().sum(-1, keepdim=True) / temperature
-    high = bias.to(k.dtype)
-    low = (bias - high.to(wide)).to(k.dtype)
+    q, k, bias = _as_dot_product(mu_q, sigma_q, mu_k, sigma_k, tau)
+    least = torch.finfo(k.dtype).min
+    high = bias.clamp_min(least).to(k.dtype)
+    low = (bias - high.to(bias.dtype)).clamp_min(least).to(k.dtype)
     ones = torch.ones_like(q[..., :1])
-    return torch.cat([(q.to(wide) * 2 / temperature).to(q.dtype), ones, ones], -1), torch.cat([k, high, low], -1)
+    return torch.cat([q, ones, ones], -1), torch.cat([k, high[..., None], low[..., None]], -1)
 
 
 def w2_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v: Tensor, tau, mask: Tensor | None = None,
                  causal: bool = False, form: str = "direct") -> Tensor:
-    """softmax(w2_scores + mask) v: (batch, heads, n, v_dim). Four forms, one answer.
+    """softmax(w2_scores + mask) v: (batch, heads, n, v_dim). Five forms, one answer.
 
     "direct" and "expanded" build the scores; "augmented" is dot-product attention of width 2 head_dim + 2; "kernel" is
-    chapter 6's flash kernel with a bias a key, and never builds n x m numbers (it takes no mask but causal).
+    chapter 6's flash kernel with a bias a key, and "fused" this chapter's own. The last two never build n x m numbers and
+    take no mask but causal.
     """
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(FORMS)}; got {form!r}")
-    q, k = _joined(mu_q, sigma_q, mu_k, sigma_k)
-    if not isinstance(v, Tensor) or v.shape[:-1] != k.shape[:-1] or v.dtype != q.dtype:
-        raise ValueError(f"v must be (batch, heads, m, v_dim) with {tuple(k.shape[:-1])} and {q.dtype}; got "
-                         f"{tuple(v.shape) if isinstance(v, Tensor) else type(v).__name__}")
+    check_gaussians(mu_q, sigma_q, mu_k, sigma_k)
+    check_values(v, mu_k)
+    if form in ("kernel", "fused") and mask is not None:
+        raise ValueError("mask must be None for a kernel, which knows causal only; use another form")
     if form == "augmented":
         q, k = augment(mu_q, sigma_q, mu_k, sigma_k, tau)
         return scaled_dot_product_attention(q, k, v, mask, causal, scale=1.0)
     if form == "kernel":
-        if mask is not None:
-            raise ValueError("mask must be None for the kernel, which knows causal only; use another form")
         from course_lib.flash_attention import flash_attention
 
-        temperature = _temperature(tau, q.float())
-        bias = -k.float().square().sum(-1) / temperature[..., 0]
-        return flash_attention((q.float() * 2 / temperature).to(q.dtype), k, v, causal, scale=1.0, key_bias=bias)
-    dtype = q.dtype
+        q, k, bias = _as_dot_product(mu_q, sigma_q, mu_k, sigma_k, tau)
+        return flash_attention(q, k, v, causal, scale=1.0, key_bias=bias)
+    if form == "fused":
+        from course_lib.w2_kernels import w2_flash_attention
+
+        return w2_flash_attention(mu_q, sigma_q, mu_k, sigma_k, v, tau, causal)
+    dtype = mu_q.dtype
     inputs = [x.float() if x.dtype in (torch.float16, torch.bfloat16) else x for x in (mu_q, sigma_q, mu_k, sigma_k, v)]
     weights, allowed = masked_weights(w2_scores(*inputs[:4], tau, form), mask, causal)
     return weighted_sum(weights, inputs[4], allowed).to(dtype)
@@ -142,7 +140,7 @@ class W2Attention(nn.Module):
         mu_q, sigma_q = self._gaussians(self.q_proj(x), rope)
         mu_k, sigma_k = self._gaussians(self.k_proj(x), rope)
         v = rearrange(self.v_proj(x), "b n (h d) -> b h n d", h=self.n_heads)
-        heads = w2_attention(mu_q, sigma_q, mu_k, sigma_k, v, self.tau.to(x.dtype), mask, causal, self.form)
+        heads = w2_attention(mu_q, sigma_q, mu_k, sigma_k, v, self.tau, mask, causal, self.form)
         return self.out_proj(rearrange(heads, "b h n d -> b n (h d)"))
 
     def _gaussians(self, projected, rope):
@@ -196,7 +194,45 @@ def _matrix_root(matrix: Tensor) -> Tensor:
 
 
 def _joined(mu_q, sigma_q, mu_k, sigma_k):
-    """[mu; sigma] of queries and keys, checked: the distance does not care which half is which."""
+    """[mu; sigma] of queries and keys: the distance does not care which half is which."""
+    check_gaussians(mu_q, sigma_q, mu_k, sigma_k)
+    return torch.cat([mu_q, sigma_q], -1), torch.cat([mu_k, sigma_k], -1)
+
+
+def _centred(q, k):
+    """Both with the origin at the first key. No difference changes, and where all lie far out the squares stay small, so that
+    |q|^2 + |k|^2 - 2 q.k does not cancel. (The mean of the keys would do as well, but would let later keys touch the rounding
+    of earlier rows.)"""
+    centre = k[..., :1, :].detach() if k.shape[-2] else 0
+    return q - centre, k - centre
+
+
+def _as_dot_product(mu_q, sigma_q, mu_k, sigma_k, tau):
+    """(2 / tau) q and k in their own dtype, and -|k|^2 / tau of the rounded k, (b, h, m) in float32 or float64."""
+    q, k = _joined(mu_q, sigma_q, mu_k, sigma_k)
+    dtype, wide = q.dtype, torch.promote_types(q.dtype, torch.float32)
+    q, k = _centred(q.to(wide), k.to(wide))
+    k, temperature = k.to(dtype), _temperature(tau, q)
+    bias = (-k.to(wide).square().sum(-1) / temperature[..., 0]).clamp_min(torch.finfo(wide).min)
+    return (q * 2 / temperature).to(dtype), k, bias
+
+
+def _temperature(tau, q):
+    """tau + eps, shaped to divide (batch, heads, n, m)."""
+    return check_tau(tau, q).reshape(-1, 1, 1) + EPS
+
+
+def check_tau(tau, q):
+    """tau as a tensor of the dtype and device of q, (1,) or (heads,)."""
+    tau = torch.as_tensor(tau, dtype=q.dtype, device=q.device)
+    if tau.dim() > 1 or (tau.dim() == 1 and len(tau) != q.shape[1]):
+        raise ValueError(f"tau must be a number or one a head, ({q.shape[1]},); got shape {tuple(tau.shape)}")
+    if not bool((tau >= 0).all()):
+        raise ValueError(f"tau must be at least 0; got {tau.min().item():.4g}")
+    return tau.reshape(-1)
+
+
+def check_gaussians(mu_q, sigma_q, mu_k, sigma_k):
     named = {"mu_q": mu_q, "sigma_q": sigma_q, "mu_k": mu_k, "sigma_k": sigma_k}
     for name, x in named.items():
         if not isinstance(x, Tensor) or x.dim() != 4 or not x.is_floating_point():
@@ -211,14 +247,9 @@ def _joined(mu_q, sigma_q, mu_k, sigma_k):
             raise ValueError(f"{sigma} must be at least 0; got {named[sigma].min().item():.4g}")
     if mu_k.shape[:2] != mu_q.shape[:2] or mu_k.shape[-1] != mu_q.shape[-1]:
         raise ValueError(f"mu_k must have the batch, heads and head_dim of mu_q, {tuple(mu_q.shape)}; got {tuple(mu_k.shape)}")
-    return torch.cat([mu_q, sigma_q], -1), torch.cat([mu_k, sigma_k], -1)
 
 
-def _temperature(tau, q):
-    """tau + eps, shaped to divide (batch, heads, n, m)."""
-    tau = torch.as_tensor(tau, dtype=q.dtype, device=q.device)
-    if tau.dim() > 1 or (tau.dim() == 1 and len(tau) != q.shape[1]):
-        raise ValueError(f"tau must be a number or one a head, ({q.shape[1]},); got shape {tuple(tau.shape)}")
-    if bool((tau < 0).any()):
-        raise ValueError(f"tau must be at least 0; got {tau.min().item():.4g}")
-    return tau.reshape(-1, 1, 1) + EPS
+def check_values(v, mu_k):
+    if not isinstance(v, Tensor) or v.shape[:-1] != mu_k.shape[:-1] or v.dtype != mu_k.dtype or v.device != mu_k.device:
+        got = f"{v.dtype} on {v.device}, {tuple(v.shape)}" if isinstance(v, Tensor) else type(v).__name__
+        raise ValueError(f"v must be (batch, heads, m, v_dim) with {tuple(mu_k.shape[:-1])}, {mu_k.dtype} on {mu_k.device}; got {got}")
