@@ -5,21 +5,20 @@
 // mu_q, sigma_q (heads, n_q, d), mu_k, sigma_k (heads, n_k, d), v (heads, n_k, v_dim); `heads` counts batch and heads
 // together. inverse_tau (n_heads), float. float, __half or __nv_bfloat16 in and out; float inside. Any n; d up to 64.
 //
-// Counted at n = 128, d = v_dim = 64, one float head, not causal. `wider` is the load that a head of plain attention
-// with the same d would ask for (chapter 6's last rung, 197,120 bytes with its stores), as a factor. Not timed here.
+// Counted at n = 128, d = v_dim = 64, one float head, not causal: bytes asked of global memory, and as a multiple of what
+// plain attention of the same d asks in chapter 6's last rung, 197,120. Not timed on a card.
 //
-//   kernel                idea                                   still wastes                        asked   wider
-//   1 w2_score_matrix,    the formula: one thread a score        the matrix out and in,         29,720,576  150.77
+//   kernel                 idea                                  still wastes                        asked    plain
+//   1 w2_score_matrix,     the formula: one thread a score       the matrix out and in,         25,592,320   129.83
 //     then chapter 6's softmax_rows and weighted_sum             every operand from memory
-//   2 w2_flash            tiles of [mu | sigma] on the chip,     matrix units: differences         295,944    1.50
-//                         differences squared, online softmax    are not a product
-//     chapter 6's kernel  (2 / tau) q.k + bias a key: the same   q, k joined and the bias made     296,448    1.50
-//     with key_bias       answer, an unmodified kernel           before it, which is not counted
-//     the same, v padded  what a call needs that wants one       half of v is zeros                394,752    2.00
-//     to the width 2 d    width for all three
-//   w2_backward_keys      a key tile stays, queries pass:        5 products                        755,720
-//                         dK, dV and the gradient of tau
-//   w2_backward_queries   a query tile stays, keys pass: dQ      4 products                        624,648
+//   2 w2_flash             tiles of [mu | sigma] on the chip,    matrix units: differences         296,960     1.51
+//                          differences squared, online softmax   are not a product
+//     chapter 6's kernel   (2 / tau) q.k + a bias a key:         q and k joined, the bias made     311,808     1.58
+//     with key_bias        an unmodified kernel                  before it: not counted here
+//     the same, v padded   what a call needs that takes one      half of v is zeros                410,112     2.08
+//     to 2 d               width for q, k and v
+//   w2_backward_keys       a key tile stays, queries pass: dK, dV and the gradient of tau        1,083,424
+//   w2_backward_queries    a query tile stays, keys pass: dQ                                     1,050,624
 //
 // The distance is a sum of squared differences, so nothing cancels and no score is above 0, wherever the tokens lie.
 // A row's maximum and its sum are kept apart for the backward pass: with a small tau scores reach -1e7, and there
