@@ -1,0 +1,605 @@
+"""The exercises of chapter 8."""
+import math
+
+import torch
+
+from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out
+
+
+def randn(rng, *shape):
+    return torch.randn(shape, generator=rng)
+
+
+def randint(rng, low, high):
+    return int(torch.randint(low, high, (), generator=rng))
+
+
+exercise(
+    id="8.1", title="The last block", kind="predict", points=1, minutes=3, difficulty=1, name="empty_slots",
+    card="""
+    A sequence holds as many blocks of 16 slots as it needs. Over time its length runs through 1, 2, 3, ... 512, and stays equally
+    long at each. How many of its slots are **empty on average**? One decimal.
+    """,
+    answer=7.5, tolerance=0.01,
+    misconceptions=[
+        Misconception("takes half a block", value=8,
+                      ask="Which numbers of empty slots can the last block have? Is 16 one of them? Is 0?"),
+        Misconception("takes the worst case", value=15, ask="That is just after a new block was taken. And later?"),
+        Misconception("counts every block of the sequence, not only the last", value=7.5 * 16.5,
+                      ask="Can a block that is not the last one have an empty slot?")],
+    hints=["With one slot in use the last block has 15 empty, with two it has 14. And with 16?",
+           "The mean of 15, 14, ..., 1, 0."])
+
+
+def _page_cases(rng):
+    for n_blocks, size, d, table, length in [(3, 2, 1, [2, 0], 3), (6, 4, 3, [5, 1, 4], 12), (6, 4, 3, [3, 0, 2, -1], 9),
+                                             (8, 1, 2, [7, 3, 5, 0], 4), (9, 16, 8, [8, 2, 0, 6, 4], 65), (4, 3, 2, [1, -1], 1)]:
+        pool = torch.full((n_blocks, size, d), math.nan)
+        for i in range(length):
+            pool[table[i // size], i % size] = randn(rng, d)
+        yield Case(pool, table, length, label=f"{length} positions in blocks of {size}, table {table}")
+
+
+exercise(
+    id="8.2", title="From position to slot", kind="write", points=2, minutes=6, difficulty=2,
+    card="""
+    Write `read_pages`: the keys of one sequence, in the order of their positions, out of a pool of blocks.
+
+    - `pool` is `(n_blocks, block_size, d)`; `table` is a list: the sequence's i-th block is number `table[i]`
+    - position `p` is in the table's entry `p // block_size`, at offset `p % block_size`
+    - return `(length, d)`; slots behind the end hold anything, and so do entries of the table behind the last block
+    """,
+    given={"torch": torch},
+    stub='''
+    def read_pages(pool, table, length):
+        """(n_blocks, block_size, d), a list of block numbers, an integer -> (length, d)"""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def read_pages(pool, table, length):
+        """(n_blocks, block_size, d), a list of block numbers, an integer -> (length, d)"""
+        positions = torch.arange(length)
+        blocks = torch.tensor(table)[positions // pool.shape[1]]
+        return pool[blocks, positions % pool.shape[1]]
+    ''',
+    cases=_page_cases, compare=close(atol=0),
+    misconceptions=[
+        Misconception("reads the pool from its beginning, as if the sequence lay in one piece", code='''
+            def read_pages(pool, table, length):
+                return pool.flatten(0, 1)[:length]
+            ''', ask="Whose tokens are in block 0 of the pool?"),
+        Misconception("reads the blocks in the order of their numbers", code='''
+            def read_pages(pool, table, length):
+                n = -(-length // pool.shape[1])
+                return pool[sorted(table[:n])].flatten(0, 1)[:length]
+            ''', ask="With the table [2, 0], where do the first tokens lie?"),
+        Misconception("returns the empty slots of the last block, too", code='''
+            def read_pages(pool, table, length):
+                return pool[table[:-(-length // pool.shape[1])]].flatten(0, 1)
+            ''', ask="Which of the last block's slots belong to this sequence?"),
+        Misconception("drops a last block that is not full", code='''
+            def read_pages(pool, table, length):
+                return pool[table[:length // pool.shape[1]]].flatten(0, 1)
+            ''', ask="3 positions in blocks of 2: in how many blocks do they lie?")],
+    hints=["`torch.arange(length)` are the positions. Which block, and which offset, has each of them?",
+           "`pool[blocks, offsets]` with two tensors of `length` numbers gives `length` rows."])
+
+
+def chain(parent, tokens):
+    """A number for these tokens after the prefix that `parent` stands for. After nothing, parent is 0."""
+    return hash((parent, tuple(tokens)))
+
+
+def _prefix_cases(rng):
+    def cache(size, *prompts):
+        """{chained hash: block} of the whole blocks of prompts; blocks numbered as they come."""
+        cached = {}
+        for tokens in prompts:
+            parent = 0
+            for i in range(len(tokens) // size):
+                parent = chain(parent, tokens[i * size:(i + 1) * size])
+                cached.setdefault(parent, len(cached))
+        return cached
+
+    yield Case([1, 2, 3, 4, 5], cache(2, [1, 2, 3, 4]), 2, label="two blocks known, one token more")
+    yield Case([1, 2, 3, 4], cache(2, [1, 2, 3, 4]), 2, label="the whole prompt is known")
+    yield Case([1, 2, 3, 4, 5], cache(2, [9, 9, 3, 4], [1, 2]), 2, label="a block that is known after another beginning")
+    evicted = cache(2, [1, 2, 3, 4, 5, 6])
+    del evicted[chain(chain(0, [1, 2]), [3, 4])]
+    yield Case([1, 2, 3, 4, 5, 6, 7], evicted, 2, label="the second of three blocks was evicted")
+    yield Case([1, 2, 1, 2, 1, 2, 7], cache(2, [5, 6], [1, 2, 1, 2, 1, 2]), 2, label="the same block three times")
+    yield Case([4, 5], {}, 4, label="nothing is known")
+    base = torch.randint(0, 50, (40,), generator=rng).tolist()
+    yield Case(base[:21] + [60, 61, 62], cache(4, [7] * 9, base), 4, label="24 tokens, of which 21 are an old prompt's")
+    yield Case(base[:33], cache(16, base[:16], base), 16, label="33 tokens in blocks of 16")
+
+
+KNOWN = '''
+def known_blocks(tokens, cached, block_size):
+    """tokens, {chained hash: block}, block_size -> list of blocks"""
+    blocks, parent = [], 0
+    for i in range((len(tokens) - 1) // block_size):
+        parent = chain(parent, tokens[i * block_size:(i + 1) * block_size])
+        if parent not in cached:
+            break
+        blocks.append(cached[parent])
+    return blocks
+'''
+
+exercise(
+    id="8.3", title="What is there already", kind="write", points=2, minutes=8, difficulty=3,
+    card="""
+    Write `known_blocks`: the blocks at the beginning of a prompt that need not be computed.
+
+    - `cached` maps the chained hash of a block to its number; `chain(parent, tokens)` makes that hash: `parent` is 0 for the first
+      block, and for every other one the hash of the block before
+    - only whole blocks are there; stop at the first that is not
+    - the block of the **last** token is never taken, even if it is there: the next token comes from its output, so it is computed
+    """,
+    given={"chain": chain},
+    stub='''
+    def known_blocks(tokens, cached, block_size):
+        """tokens, {chained hash: block}, block_size -> list of blocks"""
+        raise NotImplementedError
+    ''',
+    solution=KNOWN, cases=_prefix_cases, compare=exact(),
+    misconceptions=[
+        Misconception("looks up each block by its own tokens", change=("chain(parent, tokens[i", "chain(0, tokens[i"),
+                      ask="Are the keys of `3 4` the same after `1 2` and after `9 9`, in the second layer?"),
+        Misconception("takes the block of the last token, too",
+                      change=("(len(tokens) - 1) // block_size", "len(tokens) // block_size"),
+                      ask="If nothing is computed, from which output does the first new token come?"),
+        Misconception("goes on after a block that is missing", change=("break", "continue"),
+                      ask="The table needs its blocks in order. What would stand in the gap?"),
+        Misconception("chains with the tokens of the block before only", code=KNOWN.replace(
+            "parent = chain(parent, tokens[i * block_size:(i + 1) * block_size])",
+            "parent = chain(chain(0, tokens[(i - 1) * block_size:i * block_size]) if i else 0, "
+            "tokens[i * block_size:(i + 1) * block_size])"),
+                      ask="Does the hash of the third block know anything about the first?")],
+    hints=["Walk over the whole blocks from the front and carry the hash along.",
+           "How many whole blocks lie before the last token? With 4 tokens in blocks of 2 it is one, with 5 it is two."])
+
+
+def _plan_cases(rng):
+    yield Case([1, 1], [6], 5, 4, label="two that generate, a prompt that does not fit whole")
+    yield Case([1, 1, 1], [4, 9], 6, 4, label="three that generate, one place")
+    yield Case([1, 20], [3], 8, 8, label="a prompt half read")
+    yield Case([], [3, 2, 50, 7], 10, 8, label="nobody runs yet")
+    yield Case([1, 1, 1, 1], [2], 3, 8, label="a budget below the number that run")
+    yield Case([1, 1], [5], 16, 2, label="no place")
+    yield Case([1], [], 4, 2, label="nobody waits")
+    yield Case([1, 4], [2, 2, 2], 5, 9, label="a budget that is just enough for those that run")
+    running = [1] * randint(rng, 2, 6) + [randint(rng, 2, 9)]
+    yield Case(running, [randint(rng, 1, 30) for _ in range(6)], 40, 10, label=f"{len(running)} run, six wait")
+
+
+PLAN = '''
+def plan(running, waiting, token_budget, max_running):
+    """-> [tokens for each that runs] + [tokens for each that starts]"""
+    tokens = []
+    for needs in running:
+        n = min(needs, token_budget)
+        tokens.append(n)
+        token_budget -= n
+    for needs in waiting:
+        if token_budget == 0 or len(tokens) == max_running:
+            break
+        n = min(needs, token_budget)
+        tokens.append(n)
+        token_budget -= n
+    return tokens
+'''
+
+exercise(
+    id="8.4", title="Plan a step", kind="write", points=2, minutes=8, difficulty=2,
+    card="""
+    Write `plan`: how many tokens each sequence computes in the next step. Memory is no issue here.
+
+    - `running` lists what is still to compute, oldest first: 1 for a sequence that generates, more for a prompt half read
+    - those that run come first; each gets what it needs, as far as the budget reaches (perhaps 0)
+    - then those in `waiting` (lengths of prompts) start, in order, while there is budget and fewer than `max_running` run
+    - a prompt may get a part of what it needs: the rest comes in later steps
+    """,
+    stub='''
+    def plan(running, waiting, token_budget, max_running):
+        """-> [tokens for each that runs] + [tokens for each that starts]"""
+        raise NotImplementedError
+    ''',
+    solution=PLAN, cases=_plan_cases, compare=exact(),
+    misconceptions=[
+        Misconception("starts a prompt only when all of it fits", code=PLAN.replace(
+            "or len(tokens) == max_running:", "or len(tokens) == max_running or needs > token_budget:"),
+                      ask="When would a prompt start that is longer than the budget of any step?"),
+        Misconception("lets a prompt have more than the budget", code=PLAN.replace(
+            "            break\n        n = min(needs, token_budget)\n        tokens.append(n)\n        token_budget -= n",
+            "            break\n        tokens.append(needs)\n        token_budget = max(0, token_budget - needs)"),
+                      ask="How long do the others wait for their next token while a prompt of 2,000 is read in one step?"),
+        Misconception("starts more than there are places", change=("token_budget == 0 or len(tokens) == max_running",
+                                                                   "token_budget == 0"),
+                      ask="What limits how many run at the same time?"),
+        Misconception("starts somebody with no token", change=("token_budget == 0 or len(tokens) == max_running",
+                                                               "len(tokens) == max_running"),
+                      ask="What does a sequence do in a step in which it computes nothing?"),
+        Misconception("gives to those that wait before those that run", code='''
+            def plan(running, waiting, token_budget, max_running):
+                new = []
+                for needs in waiting:
+                    if token_budget == 0 or len(running) + len(new) == max_running:
+                        break
+                    new.append(min(needs, token_budget))
+                    token_budget -= new[-1]
+                old = []
+                for needs in running:
+                    old.append(min(needs, token_budget))
+                    token_budget -= old[-1]
+                return old + new
+            ''', ask="Somebody reads a text as it is generated. What do they see while new prompts keep coming?")],
+    hints=["Two loops, one after the other, that spend the same budget.", "`min(needs, token_budget)`, and take it off."])
+
+
+SCORES = '''
+// Block 64. q (d), keys (n_blocks, block_size, d), table: the numbers of the sequence's blocks, scores (length). d <= 128.
+__global__ void paged_scores(const float* __restrict__ q, const float* __restrict__ keys, const int* __restrict__ table,
+                             float* __restrict__ scores, int length, int d, int block_size, float scale)
+{
+    const int lane = threadIdx.x % 32;
+    const int warp = (blockIdx.x * blockDim.x + threadIdx.x) / 32, n_warps = gridDim.x * blockDim.x / 32;
+    float query[4];                                     // this lane's columns of q: lane, lane + 32, ...
+    for (int i = 0; i < 4; i++) query[i] = lane + 32 * i < d ? q[lane + 32 * i] : 0.0f;
+
+    for (int j = warp; j < length; j += n_warps) {
+        const float* key = keys + ((size_t)table[j / block_size] * block_size + j % block_size) * d;
+        float sum = 0.0f;
+        for (int i = 0; i < 4; i++)
+            if (lane + 32 * i < d) sum += query[i] * key[lane + 32 * i];
+        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
+        if (lane == 0) scores[j] = scale * sum;
+    }
+}
+'''
+_LOOP = SCORES[SCORES.index("    for (int j = warp;"):SCORES.rindex("}")]
+
+
+def _pool(rng, length, d, size):
+    """Blocks of one sequence among others: (keys, table), the table with an entry more than it needs."""
+    n = -(-length // size)
+    table = torch.randperm(n + 3, generator=rng)[:n].int()
+    return randn(rng, n + 3, size, d), torch.cat([table, torch.tensor([-1], dtype=torch.int32)])
+
+
+def _score_cases(rng):
+    for length, d, size in [(3, 4, 2), (40, 32, 16), (65, 64, 16), (128, 64, 32), (30, 100, 8), (50, 128, 16)]:
+        yield Case(randn(rng, d), *_pool(rng, length, d, size), length, 1 / math.sqrt(d),
+                   label=f"{length} positions in blocks of {size}, d = {d}")
+
+
+def _in_order(pool, table, length):
+    return pool[table[:-(-length // pool.shape[1])].long()].flatten(0, 1)[:length]
+
+
+kernel_exercise(
+    id="8.5", title="Scores through a table", points=4, minutes=15, difficulty=4, name="paged_scores",
+    card="""
+    Finish the kernel: the scores of one query against the keys of a sequence that lies in blocks.
+
+    - one **warp** takes one position at a time: its lanes read neighbouring columns of the key, multiply with their part of the query,
+      and add up by shuffles (chapter 7); one lane writes the score
+    - warp `w` takes the positions `w`, `w + n_warps`, ...; each finds its key through `table`
+    - the table has entries behind the last block that mean nothing
+    - budget: each key once, and for each position a sector of the table and one of the scores
+    """,
+    stub=SCORES.replace(_LOOP, "    // for each position of this warp: find the key, multiply, add up over the lanes, write\n"),
+    solution=SCORES, cases=_score_cases,
+    launch=lambda q, keys, table, length, scale: Launch(
+        grid=2, block=64, args=[q, keys, table, out((length,)), length, len(q), keys.shape[1], scale]),
+    expect=lambda q, keys, table, length, scale: scale * _in_order(keys, table, length) @ q,
+    compare=close(atol=1e-5),
+    traffic=lambda q, keys, table, length, scale: 4 * length * len(q) + 64 * length + 4 * (4 * len(q) + 32),
+    misconceptions=[
+        Misconception("takes position j for slot j, as if the sequence lay in one piece", change=(
+            "((size_t)table[j / block_size] * block_size + j % block_size) * d", "(size_t)j * d"),
+                      ask="What is the table for? Whose key is in slot j of the pool?"),
+        Misconception("looks up the offset in place of the block", change=("table[j / block_size]", "table[j % block_size]"),
+                      ask="Positions 0 to 15 are in one block of 16. Which entry of the table must they all read?"),
+        Misconception("takes the number of a block for the number of its first slot",
+                      change=("(size_t)table[j / block_size] * block_size", "(size_t)table[j / block_size]"),
+                      ask="Block 3 of 16 slots: which slot of the pool is its first?"),
+        Misconception("does not add up over the lanes", change=(
+            "        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);\n", ""),
+                      ask="Lane 0 has multiplied columns 0, 32, 64, 96. Who has the others?"),
+        Misconception("gives each thread a key of its own", code=SCORES.replace(_LOOP, """\
+    for (int j = blockIdx.x * blockDim.x + threadIdx.x; j < length; j += gridDim.x * blockDim.x) {
+        const float* key = keys + ((size_t)table[j / block_size] * block_size + j % block_size) * d;
+        float sum = 0.0f;
+        for (int c = 0; c < d; c++) sum += q[c] * key[c];
+        scores[j] = scale * sum;
+    }
+"""), ask="In one request, how far apart are the addresses that two neighbouring lanes read?"),
+        Misconception("leaves out a last block that is not full", change=(
+            "j < length; j += n_warps", "j < length / block_size * block_size; j += n_warps"),
+                      ask="40 positions in blocks of 16: which of them are in the third block?")],
+    hints=["The block is `table[j / block_size]`, the slot `block * block_size + j % block_size`, and a slot is `d` floats long.",
+           "`for (int i = 0; i < 4; i++)`: column `lane + 32 * i`, where it is below `d`.",
+           "`__shfl_xor_sync(0xffffffff, sum, step)` with steps 16, 8, 4, 2, 1: then every lane has the whole sum."])
+
+
+ATTEND = '''
+// One query of one head: a block of d threads (whole warps, 128 at most), a thread a column of the output.
+// keys, values (n_blocks, block_size, d). Shared memory: `length` floats.
+__global__ void paged_attend(const float* __restrict__ q, const float* __restrict__ keys, const float* __restrict__ values,
+                             const int* __restrict__ table, float* __restrict__ out, int length, int d, int block_size,
+                             float scale)
+{
+    extern __shared__ float weights[];
+    __shared__ float largest_of[4], total_of[4];            // of each warp
+    float largest = -INFINITY, total = 0.0f, sum = 0.0f;
+    for (int j = threadIdx.x; j < length; j += blockDim.x) {
+        const float* key = keys + ((size_t)table[j / block_size] * block_size + j % block_size) * d;
+        float score = 0.0f;
+        for (int c = 0; c < d; c++) score += q[c] * key[c];
+        weights[j] = scale * score;
+        largest = fmaxf(largest, scale * score);
+    }
+    for (int step = 16; step > 0; step /= 2) largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, step));
+    if (threadIdx.x % 32 == 0) largest_of[threadIdx.x / 32] = largest;
+    __syncthreads();
+    for (int w = 0; w < blockDim.x / 32; w++) largest = fmaxf(largest, largest_of[w]);
+
+    for (int j = threadIdx.x; j < length; j += blockDim.x) {
+        weights[j] = expf(weights[j] - largest);
+        total += weights[j];
+    }
+    for (int step = 16; step > 0; step /= 2) total += __shfl_xor_sync(0xffffffff, total, step);
+    if (threadIdx.x % 32 == 0) total_of[threadIdx.x / 32] = total;
+    __syncthreads();
+    total = 0.0f;
+    for (int w = 0; w < blockDim.x / 32; w++) total += total_of[w];
+
+    for (int j = 0; j < length; j++)
+        sum += weights[j] * values[((size_t)table[j / block_size] * block_size + j % block_size) * d + threadIdx.x];
+    out[threadIdx.x] = sum / total;
+}
+'''
+_OF_WARPS = "    __shared__ float largest_of[4], total_of[4];            // of each warp\n"
+_RIGHT_MAX = """\
+    if (threadIdx.x % 32 == 0) largest_of[threadIdx.x / 32] = largest;
+    __syncthreads();
+    for (int w = 0; w < blockDim.x / 32; w++) largest = fmaxf(largest, largest_of[w]);
+"""
+_FAULTY_MAX = """\
+    if (threadIdx.x == 0) largest_of_all = largest;
+    __syncthreads();
+    largest = largest_of_all;
+"""
+_RIGHT_SUM = """\
+    if (threadIdx.x % 32 == 0) total_of[threadIdx.x / 32] = total;
+    __syncthreads();
+    total = 0.0f;
+    for (int w = 0; w < blockDim.x / 32; w++) total += total_of[w];
+"""
+_FAULTY_SUM = """\
+    if (threadIdx.x == 0) total_of_all = total;
+    __syncthreads();
+    total = total_of_all;
+"""
+_FAULTY_MAX_ONLY = ATTEND.replace(_RIGHT_MAX, _FAULTY_MAX).replace(
+    _OF_WARPS, "    __shared__ float largest_of_all, total_of[4];\n")
+_FAULTY_SUM_ONLY = ATTEND.replace(_RIGHT_SUM, _FAULTY_SUM).replace(
+    _OF_WARPS, "    __shared__ float largest_of[4], total_of_all;\n")
+
+
+def _attend_cases(rng):
+    for length, d, size, spread in [(5, 32, 4, 1.0), (40, 64, 16, 1.0), (20, 64, 16, 1.0), (100, 128, 16, 1.0), (70, 96, 8, 1.0)]:
+        keys, table = _pool(rng, length, d, size)
+        yield Case(spread * randn(rng, d), keys, randn(rng, *keys.shape), table, length, 1 / math.sqrt(d),
+                   label=f"{length} positions, d = {d}: {d // 32} warp{'s' * (d > 32)}")
+    keys, table = _pool(rng, 60, 64, 4)
+    for i in range(60):                                     # later keys fit the query better and better
+        keys[table[i // 4], i % 4] = i / 8
+    yield Case(torch.full((64,), 4.0), keys, randn(rng, *keys.shape), table, 60, 0.5, label="60 positions, d = 64, growing scores")
+
+
+def _attend_expect(q, keys, values, table, length, scale):
+    weights = torch.softmax((scale * _in_order(keys, table, length) @ q).double(), 0)
+    return (weights @ _in_order(values, table, length).double()).float()
+
+
+kernel_exercise(
+    id="8.6", title="Right for narrow heads", points=3, minutes=8, difficulty=3, name="paged_attend", kind="repair",
+    card="""
+    A kernel like this one stands in a public course. Its block has as many threads as a head has columns. With `d = 32` it is right.
+
+    - find out what the threads beyond the first warp contribute to the softmax, and repair it
+    - **two** things are shared by the block; both have to come from all of its warps
+    - a result of another warp can only be read behind a barrier
+    """,
+    stub=_FAULTY_MAX_ONLY.replace(_RIGHT_SUM, _FAULTY_SUM).replace("largest_of_all, total_of[4];", "largest_of_all, total_of_all;"),
+    solution=ATTEND, cases=_attend_cases, compare=close(atol=1e-4),
+    launch=lambda q, keys, values, table, length, scale: Launch(
+        grid=1, block=len(q), shared=4 * length,
+        args=[q, keys, values, table, out(q.shape), length, len(q), keys.shape[1], scale]),
+    expect=_attend_expect,
+    misconceptions=[
+        Misconception("still lets only the first warp choose the maximum", code=_FAULTY_MAX_ONLY,
+                      ask="A key of the second warp has a score 100 above all of the first warp's. What is its exponential?"),
+        Misconception("still lets only the first warp add up the weights", code=_FAULTY_SUM_ONLY,
+                      ask="With values of all ones the output should be 1. What is it when some weights are not in the total?"),
+        Misconception("reads the other warps' totals before they are written", change=(
+            "    if (threadIdx.x % 32 == 0) total_of[threadIdx.x / 32] = total;\n    __syncthreads();\n",
+            "    if (threadIdx.x % 32 == 0) total_of[threadIdx.x / 32] = total;\n    __syncwarp();\n"),
+                      ask="Warp 0 may be here while warp 1 is still adding. What makes it wait?"),
+        Misconception("divides each column by the total of its own warp", code=ATTEND.replace(
+            "    total = 0.0f;\n    for (int w = 0; w < blockDim.x / 32; w++) total += total_of[w];\n", ""),
+                      ask="Column 40 belongs to the second warp. Do the keys of the first warp not count for it?")],
+    hints=["A shuffle reaches the 32 lanes of one warp. How many warps has a block of 64 threads?",
+           "Let lane 0 of each warp write its result to shared memory, wait, and let every thread read them all.",
+           "`__shared__ float of_warp[4];`, once for the maximum and once for the sum."])
+
+
+exercise(
+    id="8.7", title="How large is a block?", kind="choose", points=1, minutes=4, difficulty=2, name="size",
+    card="""
+    Sequences are about 512 tokens long. At most **3 %** of the slots that they hold may be empty, on average; among the sizes that
+    keep to it, take the one with the **fewest blocks**.
+    """,
+    options={"a": "8", "b": "16", "c": "32", "d": "64", "e": "128"}, answer="c",
+    misconceptions=[
+        Misconception("takes the smallest waste and forgets the second wish", value="a",
+                      ask="What does it cost to look up, copy and share many small blocks in place of a few large ones?"),
+        Misconception("stops one size too early", value="b",
+                      ask="What is 15.5 of 512 + 15.5, in per cent?"),
+        Misconception("counts a quarter of a block as empty", value="d",
+                      ask="How many slots of the last block are empty on average, at 64 slots?"),
+        Misconception("looks at one empty slot, not at a last block", value="e",
+                      ask="With blocks of 128, how many slots does a sequence of 513 tokens hold?")],
+    hints=["On average $(B - 1) / 2$ slots are empty.", "They are a share of what is held: $512 + (B - 1) / 2$ slots."])
+
+
+def _append_call(f, table, length, references, free, block_size):
+    table, references, free = list(table), list(references), list(free)
+    return f(table, length, references, free, block_size), table, references, free
+
+
+def _append_cases(rng):
+    yield Case([0, 1], 3, [1, 1, 0, 0], [3, 2], 2, label="room in the last block, nobody else holds it")
+    yield Case([0, 1], 4, [1, 1, 0, 0], [3, 2], 2, label="the last block is full")
+    yield Case([0, 1], 3, [2, 2, 0, 0], [3, 2], 2, label="room in the last block, and somebody else holds it")
+    yield Case([0, 1], 4, [2, 2, 0, 0], [3, 2], 2, label="the last block is full, and somebody else holds it")
+    yield Case([0, 1], 3, [3, 1, 0, 0], [3, 2], 2, label="somebody else holds the first block only")
+    yield Case([4, 0, 2], 9, [1, 0, 4, 0, 2], [1, 3], 4, label="four hold the last block")
+    size = randint(rng, 3, 9)
+    for length in (3 * size - 1, 2 * size + 1, 3 * size):
+        yield Case([5, 3, 1], length, [0, 2, 0, 1, 0, 2], [4, 2, 0], size, label=f"{length} slots in blocks of {size}")
+
+
+APPEND = '''
+def append_slot(table, length, references, free, block_size):
+    """-> (block, offset, source): the new slot, and the block to copy into `block` before it is written, or None"""
+    offset, source = length % block_size, None
+    if offset == 0:
+        table.append(free.pop())
+        references[table[-1]] = 1
+    elif references[table[-1]] > 1:
+        source = table[-1]
+        references[source] -= 1
+        table[-1] = free.pop()
+        references[table[-1]] = 1
+    return table[-1], offset, source
+'''
+
+exercise(
+    id="8.8", title="Copy on write", kind="write", points=3, minutes=10, difficulty=3,
+    card="""
+    Write `append_slot`: one more slot for a sequence of `length` tokens. Change `table`, `references` and `free` in place.
+
+    - `references[b]` says how many tables hold block `b`; a new block is `free.pop()`, and then one table holds it
+    - the last block is full: the table gets a new one
+    - the last block has room, and other tables hold it: they must not see what is written. The table gets a new block in its place,
+      and `source` says what to copy into it
+    - return `(block, offset, source)`; `source` is None where nothing is copied
+    """,
+    stub='''
+    def append_slot(table, length, references, free, block_size):
+        """-> (block, offset, source): the new slot, and the block to copy into `block` before it is written, or None"""
+        raise NotImplementedError
+    ''',
+    solution=APPEND, cases=_append_cases, call=_append_call, compare=exact(),
+    misconceptions=[
+        Misconception("writes into a block that others read", code='''
+            def append_slot(table, length, references, free, block_size):
+                if length % block_size == 0:
+                    table.append(free.pop())
+                    references[table[-1]] = 1
+                return table[-1], length % block_size, None
+            ''', ask="Two samples share a block that is half full. Both now write their next token. Into which slot?"),
+        Misconception("copies a full block, too", code=APPEND.replace(
+            "    if offset == 0:", "    if offset == 0 and references[table[-1]] == 1:").replace(
+            "    elif references[table[-1]] > 1:", "    elif references[table[-1]] > 1:"),
+                      ask="Where does the new token go when the shared block is full? Does it change that block?"),
+        Misconception("forgets that it no longer holds the source", change=("        references[source] -= 1\n", ""),
+                      ask="When everybody is done, how many tables hold the source? And what does its count say?"),
+        Misconception("copies because another block of its table is shared",
+                      change=("references[table[-1]] > 1", "max(references[b] for b in table) > 1"),
+                      ask="Which block is written into? Who else holds that one?"),
+        Misconception("does not count the new block", code=APPEND.replace(
+            "        table[-1] = free.pop()\n        references[table[-1]] = 1\n", "        table[-1] = free.pop()\n"),
+                      ask="How many tables hold the copy? What does `references` say?")],
+    hints=["Two questions decide: is the last block full, and how many tables hold it?",
+           "In the third case the table's last entry changes; the block it had stays for the others, with one reader less."])
+
+
+def _release_call(f, table, references):
+    references = list(references)
+    return f(table, references), references
+
+
+def _release_cases(rng):
+    yield Case([0, 1, 2], [1, 1, 1], label="nobody shares")
+    yield Case([2, 0, 1], [1, 1, 2], label="somebody else holds the first block")
+    yield Case([4, 1, 3, 0], [1, 2, 0, 1, 2], label="two blocks are shared")
+    yield Case([5], [0, 0, 0, 0, 0, 1], label="one block")
+    table = torch.randperm(9, generator=rng)[:6].tolist()
+    yield Case(table, [randint(rng, 1, 3) for _ in range(9)], label=f"table {table}")
+
+
+RELEASE = '''
+def release(table, references):
+    """The blocks of a finished sequence that nobody holds any more, the first to be evicted in front."""
+    idle = []
+    for block in reversed(table):
+        references[block] -= 1
+        if references[block] == 0:
+            idle.append(block)
+    return idle
+'''
+
+exercise(
+    id="8.9", title="Evicted from the wrong end", kind="repair", points=2, minutes=5, difficulty=2,
+    card="""
+    When a sequence ends, its blocks stay as a cached prefix until they are evicted, in the order in which `release` returns them.
+    This `release` loses no block, and yet, after **one** eviction, nothing of the prefix is ever found again. Why? Repair it.
+    """,
+    stub=RELEASE.replace("reversed(table)", "table"), solution=RELEASE, cases=_release_cases, call=_release_call,
+    compare=exact(),
+    misconceptions=[
+        Misconception("evicts the blocks with the largest numbers first", change=("reversed(table)", "sorted(table, reverse=True)"),
+                      ask="Does the number of a block say anything about its place in the text?"),
+        Misconception("gives away blocks that others hold", change=(
+            "        if references[block] == 0:\n            idle.append(block)", "        idle.append(block)"),
+                      ask="Somebody else's table holds this block. Who may evict it?")],
+    hints=["A prefix is looked up from its first block on. What is found when the first block is gone?",
+           "The last block of the text should go first: walk through the table backwards."])
+
+
+exercise(
+    id="8.10", title="Many small copies", kind="predict", points=1, minutes=4, difficulty=2, name="copies",
+    card="""
+    A sequence of 2,048 tokens is swapped out. The model has 32 layers; each has a pool of keys and a pool of values, with blocks of 16
+    tokens that lie anywhere. A copy can take one stretch of memory that lies in one piece. How many copies does it take to bring it
+    all out?
+    """,
+    answer=8192, tolerance=0,
+    misconceptions=[
+        Misconception("counts keys and forgets values", value=4096, ask="What else does attention read, besides the keys?"),
+        Misconception("counts one layer", value=256, ask="In how many layers does this sequence have blocks?"),
+        Misconception("copies token by token", value=131072, ask="Do the 16 tokens of one block lie in one piece?"),
+        Misconception("takes all blocks of a layer for one piece", value=64,
+                      ask="Do the blocks of a sequence lie side by side in the pool?")],
+    hints=["How many blocks does the sequence hold in one layer?", "Blocks times layers times two."])
+
+
+exercise(
+    id="8.11", title="Who has nothing to do?", kind="predict", points=1, minutes=4, difficulty=2, name="idle",
+    card="""
+    Four machines in a ring: machine $i$ has the $i$-th quarter of the text as its queries. The quarters of the keys travel around, so
+    that in four rounds each machine meets each quarter once: 16 meetings. The mask is **causal**. In how many of the 16 is there
+    nothing to compute?
+    """,
+    answer=6, tolerance=0,
+    misconceptions=[
+        Misconception("counts the meetings that have work", value=10, ask="Is that what was asked?"),
+        Misconception("takes half of all", value=8, ask="A quarter that meets its own keys: is there nothing to compute?"),
+        Misconception("forgets the mask", value=0, ask="May the first quarter of the text look at the last?"),
+        Misconception("counts the machines that are idle in some round, not the meetings", value=3,
+                      ask="The first machine: in how many of its four rounds does it meet keys of the future?")],
+    hints=["Machine 0 may look at quarter 0 only. What does it do in the other three rounds?", "3 + 2 + 1 + 0."])
