@@ -173,12 +173,20 @@ class MultiHeadAttention(nn.Module):
         return (output, weights) if return_weights else output
 
 
-def softmax_kernel(x: torch.Tensor, kernel: str = "softmax_on_chip") -> torch.Tensor:
+def softmax_kernel(x: torch.Tensor, kernel: str | None = None) -> torch.Tensor:
     """softmax of the rows of x (rows, columns) by one kernel of kernels/attention.cu.
 
     x is float32, or float16 for "softmax_half". "softmax_on_chip" takes 12,224 columns at most (48 KiB).
+    "softmax_registers" takes bfloat16 too, and rows of whole 16 bytes up to 64 KiB; it is what runs on a GPU and in
+    half precision where no kernel is named, "softmax_on_chip" elsewhere.
     """
     from course_lib import cuda
+
+    if kernel is None:
+        wide = x.dim() == 2 and (x.is_cuda or x.dtype in (torch.float16, torch.bfloat16)) and _registers_fit(x)
+        kernel = "softmax_registers" if wide else "softmax_on_chip"
+    if kernel == "softmax_registers":
+        return _softmax_registers(x)
 
     launches = {"softmax_naive": (32, 32), "softmax_stable": (32, 32), "softmax_online": (32, 32),
                 "softmax_warp": (4, 128), "softmax_half": (4, 128),
@@ -198,6 +206,32 @@ def softmax_kernel(x: torch.Tensor, kernel: str = "softmax_on_chip") -> torch.Te
         rows_a_block, threads = launches[kernel]
         launch = cuda.load("attention")[kernel][math.ceil(rows / rows_a_block), threads, shared_bytes]
         launch(x, out, rows, columns)
+    return out
+
+
+C_TYPES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}
+MOST_BYTES = 32 * 32 * 4 * 16        # a row in the registers of 32 warps, 4 x 16 bytes a thread
+
+
+def _registers_fit(x):
+    row = x.shape[1] * x.element_size()
+    return x.dtype in C_TYPES and row % 16 == 0 and row <= MOST_BYTES
+
+
+def _softmax_registers(x):
+    if x.dim() != 2 or not _registers_fit(x):
+        raise ValueError(f"x must be (rows, columns) of {', '.join(map(str, C_TYPES))}, with rows of whole 16 bytes and "
+                         f"at most {MOST_BYTES} of them, for softmax_registers; got {x.dtype}, {tuple(x.shape)}")
+    from course_lib import cuda
+
+    x = x.contiguous() if x.data_ptr() % 16 == 0 else x.clone(memory_format=torch.contiguous_format)
+    out = torch.empty_like(x)
+    if out.numel():
+        loads = math.ceil(x.shape[1] * x.element_size() / (32 * 16))                # of a whole warp, for one row
+        warps = next(w for w in (1, 4, 8, 16, 32) if loads <= 4 * w)
+        threads, rows_a_block = (128, 4) if warps == 1 else (32 * warps, 1)
+        kernel = cuda.load("attention")[f"softmax_registers<{C_TYPES[x.dtype]}, {warps}, {min(loads, 4)}>"]
+        kernel[math.ceil(len(x) / rows_a_block), threads](x, out, *x.shape)
     return out
 
 

@@ -10,8 +10,8 @@ FOLDER = Path(DATA) / "gpu"
 # The kernels of each chapter, in the order of its ladder.
 KERNELS = {
     "attention": ("softmax_naive", "softmax_stable", "softmax_online", "softmax_warp", "softmax_block", "softmax_on_chip",
-                  "softmax_half", "attention_scores", "attention_output"),
-    "rope": ("rope_interleaved", "rope_half", "rope_interleaved_vec4", "rope_half_vec4", "rope_append"),
+                  "softmax_half", "softmax_registers", "attention_scores", "attention_output"),
+    "rope": ("rope_interleaved", "rope_half", "rope_interleaved_vec4", "rope_half_vec4", "rope_heads", "rope_append"),
     "gqa": ("repeat_kv", "attend_by_head", "attend_by_group"),
     "linear_attention": ("state_in_global", "state_in_shared", "chunk_states", "chunk_outputs", "delta_rule"),
     "sparse_attention": ("dense_masked", "block_sparse", "window_sink"),

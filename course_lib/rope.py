@@ -8,7 +8,7 @@ import torch
 from einops import rearrange
 from torch import nn
 
-from course_lib.attention import check_sequence, scaled_dot_product_attention
+from course_lib.attention import C_TYPES, check_sequence, scaled_dot_product_attention
 from course_lib.rope_scaling import rescale
 
 
@@ -122,14 +122,24 @@ RUNGS = {("interleaved", 1): ("rope_interleaved", 1), ("half", 2): ("rope_half",
          ("interleaved", 3): ("rope_interleaved_vec4", 2), ("half", 3): ("rope_half_vec4", 4)}
 
 
-def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=3):
-    """`apply_rope` by kernels/rope.cu, float32; x itself is left alone. Rungs 1 and 2 are one layout each."""
+def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=None):
+    """`apply_rope` by kernels/rope.cu; x itself is left alone. Rungs 1 and 2 are one layout each.
+
+    Rung 4 takes float32, float16 and bfloat16, the others float32; without a rung it is 4 on a GPU and for half
+    precision, else 3.
+    """
     _check(x, cos, sin, layout, x.shape[-1])
     _rows(x, cos, sin, positions)
-    if (layout, rung) not in RUNGS:
-        raise ValueError(f"rung must be 1 or 3 for layout interleaved, 2 or 3 for half; got {rung!r} for {layout}")
-    if any(t.dtype != torch.float32 for t in (x, cos, sin)):
+    if rung is None:
+        wide = x.is_cuda and x.shape[-1] // 2 % _pairs(x, layout) == 0
+        rung = 4 if wide or x.dtype in (torch.float16, torch.bfloat16) else 3
+    if rung != 4 and (layout, rung) not in RUNGS:
+        raise ValueError("rung must be 1, 3 or 4 for layout interleaved, 2, 3 or 4 for half; "
+                         f"got {rung!r} for {layout}")
+    if cos.dtype != torch.float32 or sin.dtype != torch.float32 or x.dtype not in (C_TYPES if rung == 4 else (torch.float32,)):
         raise ValueError(f"x, cos and sin must be float32 for this kernel; got {x.dtype}, {cos.dtype}, {sin.dtype}")
+    if rung == 4:
+        return _rope_heads(x, cos, sin, _positions_by_batch(x, positions), layout)
     name, pairs_a_thread = RUNGS[layout, rung]
     b, heads, n, d = x.shape
     if d // 2 % pairs_a_thread:
@@ -143,6 +153,26 @@ def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=3):
         kernel = cuda.load("rope")[name]
         kernel[math.ceil(threads / block), block](out, cos.contiguous(), sin.contiguous(), _positions_by_batch(x, positions),
                                                   threads, d // 2, heads, n)
+    return out
+
+
+def _pairs(x, layout):
+    """How many pairs of a head a thread of rope_heads turns: 16 bytes of pairs, or twice 16 bytes of halves."""
+    return 16 // x.element_size() // (1 if layout == "half" else 2)
+
+
+def _rope_heads(x, cos, sin, positions, layout):
+    (b, heads, n, d), pairs = x.shape, _pairs(x, layout)
+    if d // 2 % pairs:
+        raise ValueError(f"x must have a head_dim that is a multiple of {2 * pairs} for rope_heads; got {d}")
+    out = torch.empty_like(x, memory_format=torch.contiguous_format)
+    if out.numel():
+        from course_lib import cuda
+
+        kernel = cuda.load("rope")[f"rope_heads<{C_TYPES[x.dtype]}, {str(layout == 'half').lower()}>"]
+        x = x.contiguous() if x.data_ptr() % 16 == 0 else x.clone(memory_format=torch.contiguous_format)
+        grid = (math.ceil(n * d // 2 // pairs / 128), math.ceil(heads / 4), b)
+        kernel[grid, 128](x, out, cos.contiguous(), sin.contiguous(), positions, d // 2, heads, n)
     return out
 
 

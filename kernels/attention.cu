@@ -11,12 +11,15 @@
 //   5     softmax_block    one block a row                   3         reads every entry twice
 //   6     softmax_on_chip  the row stays in shared memory    2         nothing, but a row must fit (12,000 floats)
 //   7     softmax_half     rung 4 on half, float inside      3         rung 4's, at half the bytes
+//   8     softmax_registers  16 bytes a load, the row in     2         nothing; rows of whole 16 bytes. For a card: four
+//                          registers, any of three types               loads in flight a thread. Has not run on a card
 //
 //   attention_scores, softmax_on_chip, attention_output: correct, and the n x m matrix of scores goes out to
 //   memory and back twice (4 n m accesses). Chapter 6 is about never writing it.
 //
 // A row of -inf gives NaN, as in torch. Any number of rows and columns.
 
+#include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
@@ -140,6 +143,73 @@ __global__ void softmax_on_chip(const float* __restrict__ x, float* __restrict__
     state = block_merge(state);
     for (int c = threadIdx.x; c < columns; c += blockDim.x)
         out_row[c] = expf(kept[c] - state.largest) / state.total;
+}
+
+// ------------------------------------------------------------------ at memory speed
+
+// 16 bytes of T as numbers, and back. On a card a load of 16 bytes is one instruction; narrower ones need more of them
+// in flight to keep memory busy.
+template <typename T>
+struct Sixteen {
+    static constexpr int COUNT = 16 / sizeof(T);
+    int4 bits;
+    __device__ float get(int i) const { return float(reinterpret_cast<const T*>(&bits)[i]); }
+    __device__ void set(int i, float x) { reinterpret_cast<T*>(&bits)[i] = T(x); }
+};
+
+// WARPS warps share a row, each thread holds CHUNKS x 16 bytes of it: all loads leave before the first is used.
+// One warp a row: no barrier, any number of warps a block. More: a block a row, 32 * WARPS threads.
+// columns is a multiple of Sixteen<T>::COUNT, at most 32 * WARPS * CHUNKS of them.
+template <typename T, int WARPS, int CHUNKS>
+__global__ void __launch_bounds__(WARPS > 4 ? 32 * WARPS : 128)
+softmax_registers(const T* __restrict__ x, T* __restrict__ out, int rows, int columns) {
+    constexpr int COUNT = Sixteen<T>::COUNT, STEP = 32 * WARPS * COUNT;
+    __shared__ float of_warp[2][WARPS];
+    int row = (blockIdx.x * blockDim.x + threadIdx.x) / (32 * WARPS), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (row >= rows) return;    // with more than one warp a row, no block has more than one row
+    int first = threadIdx.x % (32 * WARPS) * COUNT;
+    size_t begin = (size_t)row * columns + first;
+
+    Sixteen<T> loaded[CHUNKS];
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i)
+        if (first + i * STEP < columns) loaded[i].bits = *reinterpret_cast<const int4*>(x + begin + i * STEP);
+    float entry[CHUNKS][COUNT], largest = -INFINITY, total = 0.0f;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i)
+#pragma unroll
+        for (int e = 0; e < COUNT; ++e) {
+            entry[i][e] = first + i * STEP < columns ? loaded[i].get(e) : -INFINITY;
+            largest = fmaxf(largest, entry[i][e]);
+        }
+    for (int distance = 16; distance > 0; distance /= 2)
+        largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, distance));
+    if (WARPS > 1) {
+        if (lane == 0) of_warp[0][warp] = largest;
+        __syncthreads();
+        for (int w = 0; w < WARPS; ++w) largest = fmaxf(largest, of_warp[0][w]);
+    }
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i)
+#pragma unroll
+        for (int e = 0; e < COUNT; ++e) {
+            entry[i][e] = expf(entry[i][e] - largest);
+            total += entry[i][e];
+        }
+    for (int distance = 16; distance > 0; distance /= 2) total += __shfl_xor_sync(0xffffffff, total, distance);
+    if (WARPS > 1) {
+        if (lane == 0) of_warp[1][warp] = total;
+        __syncthreads();
+        total = 0.0f;
+        for (int w = 0; w < WARPS; ++w) total += of_warp[1][w];
+    }
+    float factor = 1.0f / total;
+#pragma unroll
+    for (int i = 0; i < CHUNKS; ++i) {
+#pragma unroll
+        for (int e = 0; e < COUNT; ++e) loaded[i].set(e, entry[i][e] * factor);
+        if (first + i * STEP < columns) *reinterpret_cast<int4*>(out + begin + i * STEP) = loaded[i].bits;
+    }
 }
 
 // ------------------------------------------------------------------ attention in three launches

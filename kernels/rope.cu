@@ -9,12 +9,18 @@
 //   2     rope_half               pairs (i, i + d/2): the other layout  1               cos and sin are fetched by every head
 //   3     rope_interleaved_vec4   two pairs a thread, one float4        1               the same; a quarter of rung 1's requests
 //         rope_half_vec4          four pairs a thread, two float4       1               head_dim must be a multiple of 8
-//   4     rope_append             rotate the new key and put it, with   1               used in chapter 7: saves writing the
+//   4     rope_heads              16 bytes a load, any of three types;  1               nothing: a quarter of rung 3's
+//                                 a thread turns a pair of 4 heads,                     fetches of cos and sin, which take
+//                                 with cos and sin loaded once                          as many bytes as x itself in bfloat16.
+//                                                                                       Has not run on a card
+//   5     rope_append             rotate the new key and put it, with   1               used in chapter 7: saves writing the
 //                                 its value, straight into the cache                    rotated key and reading it back
 //
 // Layout: x (b, heads, n, d) contiguous, changed in place; cos and sin (table rows, d/2); positions (b, n) int.
 // Rungs 1 and 2 take any even d; a ragged last block is guarded. Positions must lie in the table: the wrapper checks.
 
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 // Where a pair is: which row of x, which pair of that row, and the entry of cos and sin that turns it.
@@ -79,6 +85,66 @@ __global__ void rope_half_vec4(float* __restrict__ x, const float* __restrict__ 
     float4 a = *first, b = *second;
     *first = make_float4(a.x * c.x - b.x * s.x, a.y * c.y - b.y * s.y, a.z * c.z - b.z * s.z, a.w * c.w - b.w * s.w);
     *second = make_float4(a.x * s.x + b.x * c.x, a.y * s.y + b.y * c.y, a.z * s.z + b.z * c.z, a.w * s.w + b.w * c.w);
+}
+
+// 16 bytes of T as numbers, and back.
+template <typename T>
+struct Sixteen {
+    static constexpr int COUNT = 16 / sizeof(T);
+    int4 bits;
+    __device__ float get(int i) const { return float(reinterpret_cast<const T*>(&bits)[i]); }
+    __device__ void set(int i, float x) { reinterpret_cast<T*>(&bits)[i] = T(x); }
+};
+
+// A thread has PAIRS pairs of one token in HEADS heads: 16 bytes of each where pairs are neighbours, twice 16 bytes
+// where they are halves. All loads leave before the first is used. out may be x. Grid (units / 128, heads / 4, b).
+template <typename T, bool HALF>
+__global__ void __launch_bounds__(128)
+rope_heads(const T* x, T* out, const float* __restrict__ cos, const float* __restrict__ sin,
+           const int* __restrict__ positions, int half_dim, int heads, int n) {
+    constexpr int HEADS = 4, COUNT = Sixteen<T>::COUNT, PAIRS = HALF ? COUNT : COUNT / 2;
+    int unit = blockIdx.x * blockDim.x + threadIdx.x, units_a_row = half_dim / PAIRS;
+    int token = unit / units_a_row, pair = unit % units_a_row * PAIRS, first_head = blockIdx.y * HEADS;
+    if (token >= n) return;
+    size_t batch = blockIdx.z, row = (batch * heads + first_head) * n + token;
+    size_t begin = row * 2 * half_dim + (HALF ? pair : 2 * pair), head_stride = (size_t)n * 2 * half_dim;
+
+    Sixteen<T> first[HEADS], second[HEADS];
+#pragma unroll
+    for (int h = 0; h < HEADS; ++h)
+        if (first_head + h < heads) {
+            const T* place = x + begin + h * head_stride;
+            first[h].bits = *reinterpret_cast<const int4*>(place);
+            if (HALF) second[h].bits = *reinterpret_cast<const int4*>(place + half_dim);
+        }
+    float c[PAIRS], s[PAIRS];
+    size_t angle = (size_t)positions[batch * n + token] * half_dim + pair;
+#pragma unroll
+    for (int i = 0; i < PAIRS; i += 2) {                // PAIRS may be 2
+        float2 two_c = *reinterpret_cast<const float2*>(cos + angle + i);
+        float2 two_s = *reinterpret_cast<const float2*>(sin + angle + i);
+        c[i] = two_c.x, c[i + 1] = two_c.y, s[i] = two_s.x, s[i + 1] = two_s.y;
+    }
+#pragma unroll
+    for (int h = 0; h < HEADS; ++h)
+        if (first_head + h < heads) {
+#pragma unroll
+            for (int i = 0; i < PAIRS; ++i) {
+                float a = HALF ? first[h].get(i) : first[h].get(2 * i);
+                float b = HALF ? second[h].get(i) : first[h].get(2 * i + 1);
+                float turned_a = a * c[i] - b * s[i], turned_b = a * s[i] + b * c[i];
+                if (HALF) {
+                    first[h].set(i, turned_a);
+                    second[h].set(i, turned_b);
+                } else {
+                    first[h].set(2 * i, turned_a);
+                    first[h].set(2 * i + 1, turned_b);
+                }
+            }
+            T* place = out + begin + h * head_stride;
+            *reinterpret_cast<int4*>(place) = first[h].bits;
+            if (HALF) *reinterpret_cast<int4*>(place + half_dim) = second[h].bits;
+        }
 }
 
 // New keys and values (b, heads, n, d) go to rows slots[b][n] of a cache (b, heads, capacity, d), keys rotated on the way.

@@ -31,11 +31,12 @@ def test_row_kernels_are_torchs(kernel):
     assert softmax_kernel(torch.zeros(0, 5), kernel).shape == (0, 5)
 
 
-@pytest.mark.parametrize("kernel", ROW_KERNELS)
+@pytest.mark.parametrize("kernel", [*ROW_KERNELS, "softmax_registers"])
 def test_row_kernels_edges_are_torchs(kernel):
     rows = [[1000.0, 1001, 999], [-1e30, 0, 5], [-math.inf, 1, 2], [-math.inf] * 3, [math.nan, 0, 1], [5, 0, math.nan]]
     for row in rows:
-        x = torch.tensor([row, [0.5, 1, 2]])
+        columns = 4 if kernel == "softmax_registers" else 3
+        x = torch.tensor([(row + [-2.0])[:columns], [0.5, 1, 2, 3][:columns]])
         torch.testing.assert_close(softmax_kernel(x, kernel), torch.softmax(x, -1), equal_nan=True)
 
 
@@ -44,6 +45,21 @@ def test_softmax_in_half_sums_in_float():
     torch.testing.assert_close(softmax_kernel(x, "softmax_half"), torch.softmax(x, -1), atol=0, rtol=1e-3)
     x = (3 * rand(33, 100)).half()
     torch.testing.assert_close(softmax_kernel(x, "softmax_half"), torch.softmax(x, -1), atol=2e-3, rtol=2e-3)
+
+
+@pytest.mark.parametrize("dtype, error", [(torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)])
+@pytest.mark.parametrize("rows, columns", [(1, 8), (5, 264), (33, 1024), (3, 3000), (2, 10000)])
+def test_softmax_in_registers(rows, columns, dtype, error):
+    x = (3 * rand(rows, columns)).to(dtype)
+    with cuda.profile() as report:
+        softmax_kernel(x, "softmax_registers")
+    launch, size = report.launches[0], x.numel() * x.element_size()
+    assert launch.global_load.bytes == launch.global_store.bytes == size
+    assert launch.global_load.sectors <= size // 32 + launch.global_load.requests       # a row may begin within a sector
+    with cuda.sanitize():
+        got = softmax_kernel(x, None if dtype != torch.float32 else "softmax_registers")
+    want = torch.softmax(x.double(), -1)
+    assert got.dtype == dtype and (got.double() - want).norm() <= error * want.norm()
 
 
 @pytest.mark.parametrize("kernel, accesses", [("softmax_naive", 3), ("softmax_stable", 4), ("softmax_online", 3),
@@ -87,6 +103,9 @@ def test_attention_kernel_without_keys_or_queries():
     ("softmax_block", ("of_warp[warp] = state;\n    __syncthreads();", "of_warp[warp] = state;")),
     ("softmax_block", ("lane < n_warps ? of_warp[lane]", "lane < 2 ? of_warp[lane]")),
     ("softmax_on_chip", ("kept[c] = entry;", "kept[c / 2] = entry;")),
+    ("softmax_registers", ("columns ? loaded[i].get(e) : -INFINITY", "columns ? loaded[i].get(e) : 0.0f")),
+    ("softmax_registers", ("if (lane == 0) of_warp[1][warp] = total;\n        __syncthreads();",
+                           "if (lane == 0) of_warp[1][warp] = total;")),
     ("attention_scores", ("__syncthreads();    // nobody", "// nobody")),
     ("attention_scores", ("inside && i < n ?", "inside ?")),
     ("attention_scores", ("i + m - n + 1", "i + 1")),
@@ -99,7 +118,7 @@ def test_a_changed_kernel_is_caught(kernel, change, tmp_path, monkeypatch):
     broken = cuda.compile(text.replace(*change))
     monkeypatch.setattr(cuda, "load", lambda name: broken)
     q, k, v = qkv(5, 63, 20, 5)
-    x = 3 * rand(33, 100)
+    x = 3 * (rand(5, 1000) if kernel == "softmax_registers" else rand(33, 100))
     try:
         with cuda.sanitize():
             if kernel.startswith("softmax"):
@@ -114,6 +133,7 @@ def test_a_changed_kernel_is_caught(kernel, change, tmp_path, monkeypatch):
 @pytest.mark.parametrize("argument, call", [
     ("kernel", lambda: softmax_kernel(torch.ones(2, 2), "softmax_fast")), ("x", lambda: softmax_kernel(torch.ones(2))),
     ("x", lambda: softmax_kernel(torch.ones(2, 2).double())), ("x", lambda: softmax_kernel(torch.ones(1, 12225))),
+    ("x", lambda: softmax_kernel(torch.ones(2, 3), "softmax_registers")),
     ("q", lambda: attention_kernel(*(torch.ones(1, 1, 2, 4).double() for _ in "qkv"))),
 ])
 def test_bad_input_to_a_kernel_is_named(argument, call):

@@ -46,7 +46,7 @@ def test_what_was_measured_is_shown_with_card_and_date_and_the_rest_is_named(tmp
     assert first.split()[0] == "rope_half" and "91 %" in first and first.endswith("A card, 2026-01-02")
     assert second.split()[0] == "rope_half" and " - " in second and second.endswith("B card, 2026-01-02")
     assert "250 %  torch eager" in third
-    assert missing.startswith("Not measured on a card yet: rope_interleaved, rope_interleaved_vec4, rope_append")
+    assert missing.startswith("Not measured on a card yet: rope_interleaved, rope_interleaved_vec4, rope_heads, rope_append")
 
 
 def test_unknown_names_are_refused(tmp_path, monkeypatch):

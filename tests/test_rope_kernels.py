@@ -46,6 +46,31 @@ def test_moved_by_the_stores(layout, rung, waste):
     assert 32 * store.sectors == waste * 4 * x.numel() and store.bytes == 4 * x.numel()
 
 
+@pytest.mark.parametrize("dtype, error", [(torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)])
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_rope_heads_in_every_type(layout, dtype, error):
+    """Against float64; it is what half precision gets without asking. Five heads: the last of four is alone."""
+    for b, heads, n, d in ((1, 1, 1, 16), (2, 5, 33, 32), (1, 4, 7, 128)):
+        x, table = rand(b, heads, n, d).to(dtype), rope_table(40, d)
+        positions = torch.randint(0, 40, (b, n), generator=torch.Generator().manual_seed(n))
+        with cuda.sanitize():
+            got = rope_kernel(x, *table, positions, layout, 4 if dtype == torch.float32 else None)
+        want = apply_rope(x.double(), *(t.double() for t in table), positions, layout)
+        assert got.dtype == dtype and (got.double() - want).norm() <= error * want.norm()
+
+
+def test_rope_heads_moves_x_once_and_fetches_the_angles_once_for_four_heads():
+    x, table = rand(1, 8, 32, 64).bfloat16(), rope_table(32, 64)
+    with cuda.profile() as report:
+        rope_kernel(x, *table)
+    launch = report.launches[0]
+    rows = x.numel() * 2
+    angles = 2 * table[0].numel() * 4 * 2 + 2 * 32 * 32 // 4 * 4      # two blocks of heads; a position a thread
+    assert launch.global_store.bytes == launch.global_store.moved == rows
+    assert launch.global_load.bytes == rows + angles
+    assert launch.global_load.unique == rows + 2 * table[0].numel() * 4 + 32 * 4
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("layout, rung, change", [
     ("interleaved", 1, ("pair[1] = a * s + b * c", "pair[1] = b * c - a * s")),
@@ -55,6 +80,9 @@ def test_moved_by_the_stores(layout, rung, waste):
     ("interleaved", 3, ("locate(unit, half_dim / 2, 2,", "locate(unit, half_dim / 2, 1,")),
     ("interleaved", 3, ("v.z * c.y - v.w * s.y", "v.z * c.x - v.w * s.x")),
     ("half", 3, ("float4* second = first + half_dim / 4;", "float4* second = first + half_dim / 2;")),
+    ("half", 4, ("head_stride = (size_t)n * 2 * half_dim", "head_stride = (size_t)n * half_dim")),
+    ("interleaved", 4, ("if (first_head + h < heads) {\n            const", "{\n            const")),
+    ("interleaved", 4, ("first[h].set(2 * i + 1, turned_b)", "first[h].set(2 * i + 1, turned_a)")),
 ])
 def test_a_changed_kernel_is_caught(layout, rung, change, monkeypatch):
     text = (Path(__file__).parent.parent / "kernels" / "rope.cu").read_text()
