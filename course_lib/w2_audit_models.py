@@ -17,7 +17,7 @@ MECHANISMS = ("softmax", "w2", "overlap")
 
 
 class Overlap(torch.autograd.Function):
-    """gaussian_overlap for every query and key, one head at a time: autograd would keep (batch, heads, n, m, head_dim) numbers.
+    """gaussian_overlap for every query and key, a few heads at a time: autograd would keep (batch, heads, n, m, head_dim) numbers.
 
     All four are (heads, head_dim, n); the scores are (heads, n, m). Equal to w2_attention.gaussian_overlap, as a test says.
     """
@@ -25,24 +25,29 @@ class Overlap(torch.autograd.Function):
     @staticmethod
     def forward(ctx, mu_q, sigma_q, mu_k, sigma_k):
         ctx.save_for_backward(mu_q, sigma_q, mu_k, sigma_k)
-        scores = mu_q.new_empty(mu_q.shape[0], mu_q.shape[2], mu_k.shape[2])
-        for mq, sq, mk, sk, out in zip(mu_q, sigma_q, mu_k, sigma_k, scores):
-            total = sq[:, :, None] + sk[:, None]
-            part = (mq[:, :, None] - mk[:, None]).square_().div_(total)
-            torch.sum(part.add_(total.log_()), 0, out=out)
-        return scores.mul_(-0.5)
+        scores = []
+        for mq, sq, mk, sk in in_parts(mu_q, sigma_q, mu_k, sigma_k):
+            total = sq[..., None] + sk[..., None, :]
+            part = (mq[..., None] - mk[..., None, :]).square_().div_(total)
+            scores.append(part.add_(total.log_()).sum(1).mul_(-0.5))
+        return torch.cat(scores)
 
     @staticmethod
     def backward(ctx, upstream):
-        grads = [torch.empty_like(x) for x in ctx.saved_tensors]
-        for mq, sq, mk, sk, g, *out in zip(*ctx.saved_tensors, upstream, *grads):
-            inverse = (sq[:, :, None] + sk[:, None]).reciprocal_()
-            ratio = (mq[:, :, None] - mk[:, None]).mul_(inverse)
-            by_sigma = torch.addcmul(inverse.neg_(), ratio, ratio).mul_(g).mul_(0.5)
-            ratio.mul_(g)
-            for x, dim, into in ((-ratio, 2, out[0]), (by_sigma, 2, out[1]), (ratio, 1, out[2]), (by_sigma, 1, out[3])):
-                torch.sum(x, dim, out=into)
-        return tuple(grads)
+        grads = []
+        for mq, sq, mk, sk, g in in_parts(*ctx.saved_tensors, upstream):
+            inverse = (sq[..., None] + sk[..., None, :]).reciprocal_()
+            ratio = (mq[..., None] - mk[..., None, :]).mul_(inverse)
+            by_sigma = torch.addcmul(inverse.neg_(), ratio, ratio).mul_(g[:, None]).mul_(0.5)
+            by_mu = ratio.mul_(g[:, None])
+            grads.append((-by_mu.sum(-1), by_sigma.sum(-1), by_mu.sum(-2), by_sigma.sum(-2)))
+        return tuple(map(torch.cat, zip(*grads)))
+
+
+def in_parts(mu_q, *others):
+    """As many heads at a time as stay in a core's cache: (heads, head_dim, n, n) of at most about a megabyte."""
+    heads = max(1, 2**18 // (mu_q[0].numel() * mu_q.shape[-1]))
+    return zip(*(x.split(heads) for x in (mu_q, *others)))
 
 
 def raw_scores(q, k, mechanism):
