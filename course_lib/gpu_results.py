@@ -18,8 +18,8 @@ KERNELS = {
     "flash_attention": ("scores", "softmax_rows", "weighted_sum", "flash_thread_per_row", "flash_shared", "flash_vectors",
                         "flash_registers", "flash_two_groups", "rowsum_do_o", "backward_keys", "backward_atomic",
                         "backward_queries", "query_outer", "key_outer"),
-    "kv_cache": ("decode_part", "decode_part_int8", "merge_parts"),
-    "paged_attention": ("paged_decode_naive", "paged_decode_warps", "paged_merge", "copy_blocks"),
+    "kv_cache": ("decode_part", "decode_part_int8", "merge_parts", "decode_tensor_core", "merge_splits"),
+    "paged_attention": ("paged_decode_naive", "paged_decode_warps", "paged_merge", "copy_blocks", "paged_tensor_core"),
     "w2_attention": ("flash_two_groups",),
 }
 
