@@ -66,7 +66,7 @@ def table_command(argv):
     """python -m course_lib attention-table: train every attention at equal parameters and tokens, several seeds."""
     parser = argparse.ArgumentParser(prog="python -m course_lib attention-table", description=table_command.__doc__)
     parser.add_argument("--out", type=Path, default=datasets.DATA / "attention_table.json")
-    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--seeds", type=int, default=3)
     args = parser.parse_args(argv)
 

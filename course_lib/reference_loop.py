@@ -109,7 +109,7 @@ def result_command(argv):
     parser = argparse.ArgumentParser(prog="python -m course_lib result", description=result_command.__doc__)
     parser.add_argument("--out", type=Path, default=datasets.DATA / "result.json")
     parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=1)
     args = parser.parse_args(argv)
 
     torch.set_num_threads(1)
