@@ -233,7 +233,7 @@ def test_the_kernels_refuse_what_they_cannot_do(words, call):
     ("max(0, k0 + n_q - n_k)", "k0"), ("minus(q_tile[i][tx + 8 * b], key)", "q_tile[i][tx + 8 * b]"),
     ("minus(k_tile[j][tx + 8 * b], query)", "minus(query, k_tile[j][tx + 8 * b])"),
     ("= p_tile[0][0] + p_tile[0][1]", "= p_tile[0][0]"),
-    (f"__syncthreads();{' ' * 36}// all have finished with p_tile", "// all have finished with p_tile"),
+    (f"__syncthreads();{' ' * 40}// all have finished with p_tile", "// all have finished with p_tile"),
     ("const int end = keys_seen(min(q0 + B, n_q) - 1,", "const int end = keys_seen(q0,"),
     ("total += ds * score", "total += ds"),
 ])
