@@ -15,6 +15,7 @@ C_TYPES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__n
 LARGEST_WIDTH = 128
 RUNGS = {2: ("flash_thread_per_row", 64, 64), 3: ("flash_shared", 32, 128), 4: ("flash_vectors", 32, 128),
          5: ("flash_registers", 32, 64), 6: ("flash_two_groups", 64, 128)}  # kernel, rows a block, threads
+TENSOR_CORES = 7                                        # the rung of kernels/flash_tensor_core.cu
 
 
 @cache
@@ -40,12 +41,17 @@ def aligned(*tensors):
 
 
 def forward_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: float | None = None,
-                   key_bias: Tensor | None = None, rung: int = 6) -> tuple[Tensor, Tensor]:
+                   key_bias: Tensor | None = None, rung: int | None = None) -> tuple[Tensor, Tensor]:
     """One rung of the ladder: -> out (batch, n_heads, n_q, v_dim), lse (batch, n_heads, n_q) in float32.
 
-    key_bias, if any, is float32 of shape (batch, n_kv_heads, n_k). No gradient: that is `flash_attention`.
+    key_bias, if any, is float32 of shape (batch, n_kv_heads, n_k). Without a rung: 7 on a GPU with tensor cores for
+    what `fits_tensor_cores`, else 6. No gradient: that is `flash_attention`.
     """
     scale = check_kernel_inputs(q, k, v, scale, key_bias)
+    rung = best_rung(q, v, scale) if rung is None else rung
+    if rung not in range(1, 8) or rung == TENSOR_CORES and not fits_tensor_cores(q, v, scale):
+        raise ValueError("rung must be 1 to 6, or 7 for float16 or bfloat16, widths that are multiples of 8 and a scale "
+                         f"above 0; got {rung} for {q.dtype}, widths {q.shape[3]} and {v.shape[3]}, scale {scale:g}")
     heads, (n_q, n_k) = q.shape[0] * q.shape[1], (q.shape[2], k.shape[2])
     out, lse = q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
     if out.numel() == 0 or n_k == 0:                    # nothing to launch
@@ -53,6 +59,11 @@ def forward_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale:
     q, k, v = aligned(q, k, v)
     if rung == 1:
         return three_launches(q, k, v, key_bias, out, lse, scale, causal)
+    if rung == TENSOR_CORES:
+        launch, d, dv = tensor_core_kernel("flash_tensor_core", "flash_tensor_core", q, v, key_bias)
+        shared = 2 * (128 * d + 2 * 64 * (d + dv)) + (512 if key_bias is not None else 0)
+        launch[(math.ceil(n_q / 128), heads), 128, shared](q, k, v, key_bias, out, lse, *sizes(q, k, v, scale, causal))
+        return out, lse
     kernel, rows, threads = RUNGS[rung]
     d, dv = padded(q.shape[3]), padded(v.shape[3])
     extra = ""
@@ -63,6 +74,26 @@ def forward_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale:
     grid = math.ceil(n_q / rows), heads
     launch[grid, threads](q, k, v, key_bias, out, lse, *sizes(q, k, v, scale, causal))
     return out, lse
+
+
+def fits_tensor_cores(q: Tensor, v: Tensor, scale: float) -> bool:
+    """Whether the tensor-core kernels take these: 16-bit numbers, rows of whole 16 bytes, a scale above 0."""
+    return q.dtype in (torch.float16, torch.bfloat16) and q.shape[3] % 8 == v.shape[3] % 8 == 0 and scale > 0
+
+
+def best_rung(q: Tensor, v: Tensor, scale: float) -> int:
+    """7 where the GPU has the instructions (sm_80 and later) and they fit; on a CPU 6, which is emulated faster."""
+    there = q.is_cuda and torch.cuda.get_device_capability(q.device) >= (8, 0)
+    return TENSOR_CORES if there and fits_tensor_cores(q, v, scale) else 6
+
+
+def tensor_core_kernel(file: str, name: str, q: Tensor, v: Tensor, key_bias: Tensor | None, *extra: str):
+    """The instance for these tensors, with its two widths. It may have more shared memory than 48 KiB."""
+    d, dv = (max(64, padded(x.shape[3])) for x in (q, v))
+    given = ", ".join([C_TYPES[q.dtype], str(d), str(dv), "false" if key_bias is None else "true", *extra])
+    launch = kernels(file)[f"{name}<{given}>"]
+    launch.shared_limit = 99 << 10                      # the least of all cards from sm_80 on: 163 or 227 KiB with some
+    return launch, d, dv
 
 
 def three_launches(q, k, v, key_bias, out, lse, scale, causal):

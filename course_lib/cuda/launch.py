@@ -166,7 +166,8 @@ def _runtime(library: str):
 
 
 def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, library, source: str,
-        source_name: str = "source.cu", launch_bounds: int = 0, files: dict[str, str] | None = None) -> LaunchResult:
+        source_name: str = "source.cu", launch_bounds: int = 0, shared_limit: int = 0,
+        files: dict[str, str] | None = None) -> LaunchResult:
     """Runs one kernel to its end. `values` are tensors, None, or the bytes of a value, one for each of `params`.
 
     `files` are the texts of the source and of the files beside it that it includes, by name, for messages.
@@ -176,6 +177,7 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     now = _contexts[-1] if _contexts else Context("plain")
     keep = []                    # what C points at must live until it returns
     launch = _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep)
+    launch.shared_limit = shared_limit
     answer = laptop_run(ctypes.byref(launch))
     try:
         result = LaunchResult(kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}))

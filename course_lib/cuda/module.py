@@ -299,6 +299,7 @@ class Kernel:
         self.module, self.name, self.instance, self.sanitized = module, name, instance, sanitized
 
     error = None          # a kernel whose cell does not compile has one
+    shared_limit = 48 << 10     # set it for more dynamic shared memory, as cudaFuncSetAttribute does
 
     @property
     def source(self) -> str:
@@ -388,7 +389,7 @@ class Launch:
                 launch.run(entry=entry.call, kernel=name, grid=self.grid, block=self.block,
                            shared_bytes=self.shared_bytes, params=entry.parameters, values=here.values,
                            library=library.path, source=module.source, source_name=module.name,
-                           launch_bounds=entry.launch_bounds,
+                           launch_bounds=entry.launch_bounds, shared_limit=self.kernel.shared_limit,
                            files={file.path.name: file.text for file in module._files[1:]})
                 here.copy_back(entry.parameters)
             if device is not None or not traced:
