@@ -12,7 +12,7 @@ from course_lib.decoding import (append_kernel, check_count, choose_splits, deco
 from course_lib.quantization import Quantized, check_bits, dequantize, quantize
 from course_lib.sampling import next_token_probabilities
 
-__all__ = ["KVCache", "GrowingCache", "StaticCache", "RollingCache", "QuantizedCache", "choose_splits",
+__all__ = ["KVCache", "GrowingCache", "StaticCache", "RollingCache", "QuantizedCache", "CrossCache", "choose_splits",
            "decode_attention", "decode_kernel", "decode_quantized_kernel", "append_kernel", "generate"]
 
 
@@ -257,6 +257,16 @@ class QuantizedCache(KVCache):
         self.k, self.v = change(self.k), change(self.v)
 
 
+class CrossCache(KVCache):
+    """Keys and values of the text that a decoder reads (cross-attention): made once, whatever is generated."""
+
+    def append(self, k, v):
+        self._check_new(k, v)
+        if self.k is not None:
+            raise ValueError(f"cache must be empty: what is read has {self.length} tokens already; got {k.shape[2]} more")
+        self.k, self.v, self.length = k, v, k.shape[2]
+
+
 @torch.no_grad()
 def generate(model, tokens: Tensor, max_new_tokens: int, temperature: float = 0.0, top_k: int | None = None,
              top_p: float | None = None, generator=None, stop: int | None = None, make_cache=GrowingCache,
@@ -264,7 +274,8 @@ def generate(model, tokens: Tensor, max_new_tokens: int, temperature: float = 0.
     """tokens (b, n) and up to max_new_tokens more, each from one pass of the model over one new token.
 
     model(tokens, caches) returns logits (b, n, vocabulary); it has `blocks`, one cache each: by make_cache, or, where that
-    is None, what model.make_caches() says. The prompt goes in whole, or `chunk` tokens at a time. A sequence that has drawn `stop` is filled up with it; when all have, generation ends.
+    is None, what model.make_caches() says. The prompt goes in whole, or `chunk` tokens at a time. A sequence that has
+    drawn `stop` is filled up with it; when all have, generation ends.
     """
     if tokens.dim() != 2 or tokens.shape[1] == 0:
         raise ValueError(f"tokens must be (batch, n) with n at least 1; got shape {tuple(tokens.shape)}")
