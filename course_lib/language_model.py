@@ -15,8 +15,8 @@ from course_lib.gqa import grouped_query_attention
 from course_lib.kv_cache import GrowingCache, generate as generate_cached
 from course_lib.rope import rope_table
 from course_lib.sparse_attention import sliding_window_mask
-from course_lib.tokenizers import CharTokenizer
-from course_lib.training import load_checkpoint, save_checkpoint
+from course_lib.tokenizers import tokenizer_of
+from course_lib.training import fit_state, load_checkpoint, save_checkpoint
 
 
 ATTENTIONS = ("softmax", "gqa", "latent", "linear", "delta", "sliding", "flash", "w2")
@@ -296,8 +296,8 @@ def load(path):
     """(model, tokenizer) from a file written by save; the weights become float32."""
     state, about = load_checkpoint(path)
     model = LanguageModel(Config(**about["config"]))
-    model.load_state_dict({name: x.float() for name, x in state.items()})
-    return model.eval(), CharTokenizer(about["vocabulary"])
+    fit_state(model, {name: x.float() for name, x in state.items()}, path)
+    return model.eval(), tokenizer_of(about["vocabulary"])
 
 
 def facts(name="tiny_lm"):

@@ -1,0 +1,83 @@
+"""What training shows while somebody watches: a bar with tokens a second and the time left, and in a notebook the curves.
+
+Under nbval, `run`, pytest and in a pipe nobody watches, and nothing is shown: rates differ from machine to machine.
+"""
+import io
+import os
+import sys
+import time
+
+from course_lib import figures
+
+
+def watched_in():
+    """"notebook", "terminal" or None."""
+    if os.environ.get("COURSE_BATCH") or os.environ.get("PYTEST_CURRENT_TEST"):
+        return None
+    if "IPython" in sys.modules:
+        shell = sys.modules["IPython"].get_ipython()
+        if shell is not None and hasattr(shell, "kernel"):
+            return "notebook"
+    return "terminal" if sys.stderr.isatty() else None
+
+
+class Display:
+    """Told of every step; draws at most a few times a second."""
+
+    def __init__(self, first, steps, tokens_a_step, where=None, clock=time.perf_counter):
+        self.first, self.steps, self.tokens_a_step, self.clock = first, steps, tokens_a_step, clock
+        self.where, self.start, self.drawn, self.entries = where or watched_in(), clock(), 0.0, 0
+        self.bar = self.picture = None
+
+    def step(self, step, loss, history):
+        now = self.clock()
+        if self.where is None or (now - self.drawn < 0.3 and step < self.steps):
+            return
+        self.drawn = now
+        self._show(self.line(step, loss, now))
+        if self.where == "notebook" and len(history) > max(1, self.entries):
+            self.entries = len(history)
+            self._draw(history)
+
+    def line(self, step, loss, now):
+        seconds_a_step = (now - self.start) / max(1, step - self.first)
+        left = seconds_a_step * (self.steps - step)
+        full = round(24 * step / self.steps)
+        return (f"[{'#' * full}{'.' * (24 - full)}] {step:,}/{self.steps:,}  loss {loss:.3f}  "
+                f"{self.tokens_a_step / seconds_a_step:,.0f} tokens/s  {int(left) // 60}:{int(left) % 60:02} left")
+
+    def close(self):
+        if self.where == "terminal":
+            print(file=sys.stderr)
+
+    def _show(self, line):
+        if self.where == "terminal":
+            print(f"\r{line:<100}", end="", file=sys.stderr, flush=True)
+            return
+        from IPython.display import display
+
+        shown = {"text/plain": line}
+        if self.bar is None:
+            self.bar = display(shown, raw=True, display_id=True)
+        else:
+            self.bar.update(shown, raw=True)
+
+    def _draw(self, history):
+        from IPython.display import display
+
+        steps, losses, measured = zip(*history)
+        fig, ax = figures.new(6.4, 3.0)
+        ax.plot(steps, losses, color=figures.COLOURS[0], label="training")
+        if measured[-1] is not None:
+            ax.plot(steps, measured, color=figures.COLOURS[1], linestyle="--", label="validation")
+        ax.set_xlabel("step", color=figures.INK)
+        ax.set_ylabel("loss, nats a token", color=figures.INK)
+        ax.legend(frameon=False)
+        picture = io.BytesIO()
+        fig.savefig(picture, format="png", facecolor="white")
+        alt = f"training loss from {losses[0]:.2f} to {losses[-1]:.2f}"
+        shown, about = {"image/png": picture.getvalue(), "text/plain": alt}, {"image/png": {"alt": alt}}
+        if self.picture is None:
+            self.picture = display(shown, metadata=about, raw=True, display_id=True)
+        else:
+            self.picture.update(shown, metadata=about, raw=True)
