@@ -10,7 +10,8 @@ from itertools import accumulate
 
 import torch
 
-from course_lib.paged_kernels import (check_counts, check_paged, check_positive, copy_blocks_kernel, paged_attention_kernel,
+from course_lib.decoding import check_count
+from course_lib.paged_kernels import (check_chunks, check_paged, copy_blocks_kernel, paged_attention_kernel,
                                       paged_prefill_kernel)
 
 __all__ = ["OutOfBlocks", "BlockAllocator", "PagedKVCache", "paged_attention", "paged_prefill",
@@ -45,7 +46,7 @@ class BlockAllocator:
 
     def __init__(self, n_blocks: int, block_size: int, hash_function=hash):
         for name, value in (("n_blocks", n_blocks), ("block_size", block_size)):
-            check_positive(name, value)
+            check_count(name, value, 1)
         self.n_blocks, self.block_size, self.hash_function = n_blocks, block_size, hash_function
         self.references = [0] * n_blocks
         self.tables: dict = {}                           # name -> Table
@@ -222,9 +223,9 @@ class PagedKVCache:
                  v_dim=None):
         self.allocator = BlockAllocator(n_blocks, block_size)
         v_dim = head_dim if v_dim is None else v_dim
-        for name, value in (("n_layers", n_layers), ("n_kv_heads", n_kv_heads), ("head_dim", head_dim),
-                            ("v_dim", v_dim)):
-            check_positive(name, value)
+        for name, value in (("n_layers", n_layers), ("n_kv_heads", n_kv_heads), ("head_dim", head_dim)):
+            check_count(name, value, 1)
+        check_count("v_dim", v_dim, 0)
         if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
             raise ValueError(f"dtype must be a floating-point dtype; got {dtype!r}")
         shape = n_layers, n_blocks, n_kv_heads, block_size
@@ -288,25 +289,25 @@ class PagedKVCache:
 
 
 def paged_attention(q, cache: PagedKVCache, tables, lengths, layer: int = 0, scale: float | None = None,
-                    window: int | None = None):
+                    window: int | None = None, values=None):
     """Causal attention of the last n positions of each sequence over its blocks -> (b, heads, n, v_dim).
 
     q (b, heads, n, head_dim); tables (b, pages) and lengths (b) as cache.tables gives them. With a window a query sees
-    that many keys, its own included. The reference: it gathers each sequence's blocks into one tensor, which is the
-    copy that the kernels do without.
+    that many keys, its own included. What is averaged is values(k, v), the cached v itself unless given. The reference:
+    it gathers each sequence's blocks into one tensor, which is the copy that the kernels do without.
     """
     check_paged(q, cache, tables, lengths, layer)
     if window is not None:
-        check_positive("window", window)
+        check_count("window", window, 1)
     b, heads, n, d = q.shape
-    n_kv_heads, v_dim = cache.keys.shape[2], cache.values.shape[4]
+    n_kv_heads = cache.keys.shape[2]
     if q.numel() == 0:
-        return q.new_zeros(b, heads, n, v_dim)
+        return q.new_zeros(b, heads, n, cache.values.shape[4])
     scale = 1 / math.sqrt(d) if scale is None else scale
     blocks, lengths = tables.to(q.device, torch.long).clamp(min=0), lengths.to(q.device, torch.long)
     # (b, pages, kv heads, size, width) -> (b, kv heads, 1, pages * size, width)
-    k, v = (pool[layer][blocks].transpose(1, 2).reshape(b, n_kv_heads, 1, -1, pool.shape[4])
-            for pool in (cache.keys, cache.values))
+    k, v = (pool[layer][blocks].transpose(1, 2).flatten(2, 3)[:, :, None] for pool in (cache.keys, cache.values))
+    v = v if values is None else values(k, v)
     positions = torch.arange(k.shape[3], device=q.device)
     own = (lengths[:, None] - n + torch.arange(n, device=q.device))[..., None]             # (b, n, 1): of each query
     visible = positions <= own                                                             # (b, n, keys)
@@ -316,26 +317,27 @@ def paged_attention(q, cache: PagedKVCache, tables, lengths, layer: int = 0, sca
     weights = torch.softmax(scores.masked_fill(~visible[:, None, None], -math.inf), -1)
     # What lies behind the end of a sequence may be anything, and 0 * nan is nan: it must not enter the sum.
     v = v.masked_fill((positions >= lengths[:, None])[:, None, None, :, None], 0)
-    return (weights @ v).view(b, heads, n, v_dim)
+    return (weights @ v).view(b, heads, n, v.shape[-1])
 
 
 def paged_prefill(q, cache: PagedKVCache, tables, lengths, counts, layer: int = 0, scale: float | None = None,
-                  window: int | None = None):
+                  window: int | None = None, values=None):
     """paged_attention of chunks of different length, one after the other in q (tokens, heads, head_dim).
 
     counts[i] rows of q are the last positions of sequence i. Returns (tokens, heads, v_dim). Chunks of one length
     are computed together.
     """
-    check_counts(counts, q, tables)
-    starts = list(accumulate(counts, initial=0))
-    out = q.new_empty(*q.shape[:2], cache.values.shape[4])
+    check_chunks(counts, q, tables)
+    starts, rows, parts = list(accumulate(counts, initial=0)), [], []
     for n in set(counts):
         members = [i for i, count in enumerate(counts) if count == n]
-        rows = torch.tensor([range(starts[i], starts[i] + n) for i in members], device=q.device)
+        here = torch.tensor([range(starts[i], starts[i] + n) for i in members], device=q.device)
         pages = math.ceil(int(lengths[members].max()) / cache.block_size)
-        out[rows] = paged_attention(q[rows].transpose(1, 2), cache, tables[members, :pages], lengths[members], layer,
-                                    scale, window).transpose(1, 2)
-    return out
+        heads = paged_attention(q[here].transpose(1, 2), cache, tables[members, :pages], lengths[members], layer,
+                                scale, window, values)
+        rows.append(here.flatten())
+        parts.append(heads.transpose(1, 2).flatten(0, 1))
+    return torch.cat(parts)[torch.cat(rows).argsort()]
 
 
 def _as_list(tokens):

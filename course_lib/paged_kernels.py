@@ -7,6 +7,8 @@ from itertools import accumulate
 
 import torch
 
+from course_lib.decoding import check_count
+
 
 def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kernel="grouped", n_splits=1):
     """paged_attention of one query a sequence, (b, heads, 1, head_dim), by a kernel of kernels/paged_attention.cu.
@@ -25,7 +27,7 @@ def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kerne
     if q.dtype != torch.float32 or n != 1 or d % 4 or d > 128:
         raise ValueError("q must be float32 (b, heads, 1, head_dim), head_dim a multiple of 4 and at most 128; "
                          f"got {q.dtype}, {tuple(q.shape)}")
-    check_positive("n_splits", n_splits)
+    check_count("n_splits", n_splits, 1)
     if kernel == "naive" and n_splits != 1:
         raise ValueError(f"n_splits must be 1 for the naive kernel; got {n_splits}")
     _check_widths(cache)
@@ -61,7 +63,7 @@ def paged_prefill_kernel(q, cache, tables, lengths, counts, layer=0, scale=None)
     """
     from course_lib import cuda
 
-    check_counts(counts, q, tables)
+    check_chunks(counts, q, tables)
     tokens, heads, d = q.shape
     check_paged(q[None, :1].transpose(1, 2).expand(len(counts), -1, -1, -1), cache, tables, lengths, layer)
     if q.dtype != torch.float32 or d % 4 or d > 128:
@@ -106,12 +108,7 @@ def copy_blocks_kernel(cache, pairs):
             n_blocks, math.prod(block) // 4)
 
 
-def check_positive(name, value):
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"{name} must be a positive integer; got {value!r}")
-
-
-def check_counts(counts, q, tables):
+def check_chunks(counts, q, tables):
     if not isinstance(q, torch.Tensor) or q.dim() != 3:
         raise ValueError(f"q must be (tokens, heads, head_dim); got {tuple(getattr(q, 'shape', ()))}")
     if len(counts) != len(tables) or sum(counts) != len(q) or min(counts, default=0) < 1:

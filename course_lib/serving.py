@@ -11,12 +11,12 @@ from itertools import accumulate
 from typing import Callable
 
 import torch
-from einops import rearrange
 from torch.nn import functional as F
 
-from course_lib.language_model import softmax_attention
+from course_lib.decoding import check_count
+from course_lib.model_attentions import Recurrent
 from course_lib.paged_attention import OutOfBlocks, PagedKVCache, paged_prefill
-from course_lib.rope import apply_rope
+from course_lib.sampling import check_sampling, next_token_probabilities
 
 
 @dataclass(eq=False)
@@ -43,7 +43,7 @@ class Request:
     id: int
     prompt: list
     max_new_tokens: int
-    temperature: float = 0.0
+    sampling: dict = field(default_factory=dict)       # temperature, top_k, top_p, repetition_penalty
     stop: frozenset = frozenset()
     on_token: Callable | None = None
     generators: list = field(default_factory=list)     # of randomness, one a sample
@@ -73,7 +73,7 @@ class Scheduler:
     def __init__(self, cache: PagedKVCache, token_budget=64, max_running=16, preemption="recompute",
                  share_prefixes=True):
         for name, value in (("token_budget", token_budget), ("max_running", max_running)):
-            _check_whole(name, value, 1)
+            check_count(name, value, 1)
         if preemption not in ("recompute", "swap"):
             raise ValueError(f'preemption must be "recompute" or "swap"; got {preemption!r}')
         self.cache, self.token_budget, self.max_running = cache, token_budget, max_running
@@ -184,29 +184,28 @@ class Engine:
     """
 
     def __init__(self, model, n_blocks, block_size=16, **scheduling):
-        config, weight = model.config, model.embedding.weight
-        if any(block.attention.attend is not softmax_attention for block in model.blocks):
-            raise ValueError("model must attend by its own function, as after set_attention(): "
-                             "the engine puts paged attention in its place")
+        weight = model.embedding.weight
+        n_kv_heads, key_width, value_width = kept_of_a_token(model)
         self.model = model
-        self.cache = PagedKVCache(n_blocks, block_size, config.n_layers, config.n_heads, config.head_dim,
-                                  weight.dtype, weight.device)
+        self.cache = PagedKVCache(n_blocks, block_size, len(model.blocks), n_kv_heads, key_width, weight.dtype,
+                                  weight.device, value_width)
         self.scheduler = Scheduler(self.cache, **scheduling)
         self.requests: dict = {}                     # id -> Request, all that were ever added
 
-    def add_request(self, prompt, max_new_tokens, n_samples=1, temperature=0.0, seed=0, stop=(), on_token=None) -> int:
+    def add_request(self, prompt, max_new_tokens, n_samples=1, temperature=0.0, seed=0, stop=(), on_token=None,
+                    top_k=None, top_p=None, repetition_penalty=1.0) -> int:
         """The id of a new request. on_token(id, sample, token) is called after the step that made the token.
 
-        A sample ends after max_new_tokens or with the first token in stop, which it keeps.
+        A sample ends after max_new_tokens or with the first token in stop, which it keeps. How a token is drawn says
+        next_token_probabilities; the tokens it calls seen are the prompt and those generated.
         """
         prompt, stop = self._check_tokens("prompt", prompt), self._check_tokens("stop", stop)
         if not prompt:
             raise ValueError("prompt must hold at least one token; got none")
         for name, value in (("max_new_tokens", max_new_tokens), ("n_samples", n_samples)):
-            _check_whole(name, value, 1)
-        _check_whole("seed", seed, 0)
-        if not isinstance(temperature, (int, float)) or not 0 <= temperature < math.inf:
-            raise ValueError(f"temperature must be at least 0 and finite; got {temperature!r}")
+            check_count(name, value, 1)
+        check_count("seed", seed, 0)
+        check_sampling(temperature, top_k, top_p, repetition_penalty)
         if on_token is not None and not callable(on_token):
             raise ValueError(f"on_token must be a function or None; got {on_token!r}")
         slots = len(prompt) + max_new_tokens - 1                 # the last token is never read
@@ -215,8 +214,8 @@ class Engine:
             raise ValueError(f"prompt must leave room for max_new_tokens={max_new_tokens} in {room} slots (the "
                              f"whole cache, or the model's context); got {len(prompt)} tokens")
         generators = [torch.Generator().manual_seed(seed + i) for i in range(n_samples)]
-        request = Request(len(self.requests), prompt, max_new_tokens, temperature, frozenset(stop), on_token,
-                          generators)
+        sampling = dict(temperature=temperature, top_k=top_k, top_p=top_p, repetition_penalty=repetition_penalty)
+        request = Request(len(self.requests), prompt, max_new_tokens, sampling, frozenset(stop), on_token, generators)
         request.samples.append(Sequence(request, 0, list(prompt)))
         self.requests[request.id] = request
         self.scheduler.add(request.samples[0])
@@ -275,19 +274,18 @@ class Engine:
         slots = torch.cat([cache.slots(s.name, start, stop) for s, start, stop in chunks])
         tables, _ = cache.tables([s.name for s, _, _ in chunks])
         counts, lengths = [n for _, n in batch], torch.tensor([stop for _, _, stop in chunks])
-        x = model.embedding(tokens)
+        x = model.embedding(tokens)[None]
         for i, block in enumerate(model.blocks):
-            attention, normed = block.attention, block.attention_norm(x)
-            q, k, v = (rearrange(proj(normed), "n (h d) -> n h d", h=attention.n_heads)
-                       for proj in (attention.q_proj, attention.k_proj, attention.v_proj))
-            q, k = (apply_rope(y.transpose(0, 1)[None], model.cos, model.sin, positions)[0].transpose(0, 1)
-                    for y in (q, k))
-            cache.write(i, slots, k, v)
-            heads = paged_prefill(q, cache, tables, lengths, counts, layer=i)
-            x = x + attention.out_proj(heads.flatten(1))
+            attention, rope = block.attention, (model.cos, model.sin) if block.rope else None
+            q, k, v = attention.project(block.attention_norm(x))
+            q, k = (attention.rotate(y, rope, positions) for y in (q, k))
+            cache.write(i, slots, k[0].transpose(0, 1), v[0].transpose(0, 1))
+            heads = paged_prefill(q[0].transpose(0, 1), cache, tables, lengths, counts, i, attention.scale,
+                                  attention.window, attention.values)
+            x = x + attention.finish(heads.transpose(0, 1)[None])
             x = x + block.feed_forward(block.feed_forward_norm(x))
         last = [end - 1 for end in accumulate(counts)]
-        return F.linear(model.final_norm(x[last]), model.embedding.weight)
+        return F.linear(model.final_norm(x[0, last]), model.embedding.weight)
 
     def _sample(self, sequence, logits, done):
         """The next token; after a prompt, the first of every sample: they part here and share what came before."""
@@ -298,11 +296,9 @@ class Engine:
             for child in parting:
                 self.scheduler.fork(sequence, child)
         for each in (sequence, *parting):
-            if request.temperature == 0:
-                token = int(logits.argmax())
-            else:
-                weights = torch.softmax(logits / request.temperature, -1).cpu()
-                token = int(torch.multinomial(weights, 1, generator=request.generators[each.sample]))
+            seen = torch.tensor(each.tokens, device=logits.device)
+            chances = next_token_probabilities(logits, **request.sampling, seen=seen).cpu()
+            token = int(torch.multinomial(chances, 1, generator=request.generators[each.sample]))
             each.tokens.append(token)
             done.tokens.append((request.id, each.sample, token))
             if len(each.generated) == request.max_new_tokens or token in request.stop:
@@ -323,9 +319,14 @@ class Engine:
             raise error
 
     def _kv_bytes(self, batch):
-        keys = self.cache.keys
-        a_token = 2 * keys.shape[0] * keys.shape[2] * keys.shape[4] * keys.element_size()
-        return a_token * sum(sequence.computed + n for sequence, n in batch)
+        keys, values = self.cache.keys, self.cache.values
+        a_token = keys.shape[2] * (keys.shape[4] + values.shape[4]) * keys.element_size()
+        tokens = 0
+        for block in self.model.blocks:
+            for sequence, n in batch:
+                length, window = sequence.computed + n, block.attention.window
+                tokens += length if window is None else min(length, window + n - 1)
+        return a_token * tokens
 
     def _check_tokens(self, name, tokens):
         vocabulary = self.model.config.vocab_size
@@ -343,6 +344,18 @@ class Engine:
         return self.requests[request_id]
 
 
-def _check_whole(name, value, least):
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}")
+def kept_of_a_token(model):
+    """(n_kv_heads, width of a key, width of a value): what each layer of model keeps of a token, if pages can hold it."""
+    layers = [block.attention for block in model.blocks]
+    for i, layer in enumerate(layers):
+        if "attend" in vars(layer):
+            raise ValueError("model must attend by its own function, as after set_attention(): "
+                             "the engine puts paged attention in its place")
+        if isinstance(layer, Recurrent):
+            raise ValueError("model must keep keys and values of every token, which is what pages hold; got layer "
+                             f"{i}, {type(layer).__name__}, whose past is a state of fixed size: use its own cache")
+    kept = {(layer.n_kv_heads, layer.key_width, layer.value_width) for layer in layers}
+    if len(kept) > 1:
+        raise ValueError("model must keep the same of a token in every layer, as all have one table of blocks; "
+                         f"got (n_kv_heads, width of a key, width of a value) in {sorted(kept)}")
+    return kept.pop()

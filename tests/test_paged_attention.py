@@ -16,6 +16,7 @@ from course_lib.decoding import decode_kernel
 from course_lib.language_model import Config, LanguageModel
 from course_lib.paged_attention import (BlockAllocator, OutOfBlocks, PagedKVCache, copy_blocks_kernel,
                                         paged_attention, paged_attention_kernel, paged_prefill, paged_prefill_kernel)
+from course_lib.sampling import next_token_probabilities
 from course_lib.serving import Engine, Scheduler
 
 KERNELS = Path(__file__).parent.parent / "kernels"
@@ -197,7 +198,7 @@ def stale():
     ("q", lambda: prefill_call(q=torch.ones(55, 3, 8))), ("q", lambda: prefill_call(q=torch.ones(1, 55, 4, 8))),
     ("counts", lambda: prefill_call(counts=(33, 1, 20, 2))), ("counts", lambda: prefill_call(counts=(33, 1, 0, 1))),
     ("counts", lambda: prefill_call(q=torch.ones(54, 4, 8))), ("tables", lambda: prefill_call(tables=torch.full((4, 10), -1))),
-    ("v_dim", lambda: PagedKVCache(4, 4, 1, 1, 8, v_dim=0)), ("window", lambda: call(window=0)),
+    ("v_dim", lambda: PagedKVCache(4, 4, 1, 1, 8, v_dim=-1)), ("window", lambda: call(window=0)),
     ("cache", lambda: copy_blocks_kernel(PagedKVCache(4, 4, 1, 1, 8, v_dim=4), [(0, 1)])),
     ("pairs", lambda: copy_blocks_kernel(filled_cache([2], dtype=torch.float32), [(0, 1), (1, 2)])),
     ("pairs", lambda: copy_blocks_kernel(filled_cache([2], dtype=torch.float32), [(0, 40)])),
@@ -378,9 +379,10 @@ def test_a_changed_kernel_is_caught(kernel, n_splits, change, tmp_path, monkeypa
 VOCABULARY, CONTEXT = 11, 24
 
 
-def small_model():
+def small_model(**change):
     torch.manual_seed(8)
-    model = LanguageModel(Config(VOCABULARY, n_layers=2, n_heads=2, d_model=8, d_hidden=8, context=CONTEXT)).double()
+    sizes = dict(n_layers=2, n_heads=2, d_model=8, d_hidden=8, context=CONTEXT) | change
+    model = LanguageModel(Config(VOCABULARY, **sizes)).double()
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(20)                       # far from uniform, so that a wrong key changes a token
@@ -430,6 +432,48 @@ def test_served_is_what_the_model_generates_alone(preemption, n_blocks, share):
         assert [streamed[i, s] for s in range(1 + i % 3)] == [len(x) for x in engine.output(i)]
     assert engine.cache.allocator.n_available == n_blocks
     assert (n_preempted > 0) == (n_blocks == 6)
+
+
+def by_definition(logits, seen, temperature, top_k=None, top_p=None, repetition_penalty=1.0):
+    """What next_token_probabilities says, one token at a time."""
+    logits = [x if i not in seen else x / repetition_penalty if x > 0 else x * repetition_penalty
+              for i, x in enumerate(logits)]
+    weights = {i: math.exp((x - max(logits)) / temperature) for i, x in enumerate(logits)}
+    kept, so_far = [], 0.0
+    total = sum(sorted(weights.values(), reverse=True)[:top_k])
+    for i in sorted(weights, key=weights.get, reverse=True)[:top_k]:
+        if top_p is None or so_far < top_p:
+            kept.append(i)
+        so_far += weights[i] / total
+    return [weights[i] / sum(weights[j] for j in kept) if i in kept else 0.0 for i in range(len(logits))]
+
+
+SAMPLINGS = [dict(temperature=2.0), dict(temperature=0.7, top_k=4), dict(temperature=3.0, top_p=0.8),
+             dict(temperature=2.0, repetition_penalty=1.5), dict(temperature=3.0, top_k=6, top_p=0.9, repetition_penalty=0.5)]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+def test_what_is_drawn_has_the_exact_distribution(sampling):
+    prompt, n = [1, 2, 3, 1], 4000
+    logits = 3 * torch.randn(VOCABULARY, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    want = torch.tensor(by_definition(logits.tolist(), prompt, **sampling), dtype=torch.float64)
+    torch.testing.assert_close(next_token_probabilities(logits, **sampling, seen=torch.tensor(prompt)), want)
+    engine = Engine(MODEL, 4, 4)
+    engine._forward = lambda batch: logits[None]
+    engine.add_request(prompt, 1, n_samples=n, **sampling)
+    counts = torch.bincount(torch.tensor(engine.run()[0])[:, 0], minlength=VOCABULARY)
+    assert ((counts / n - want).abs() <= 4.5 * (want * (1 - want) / n).sqrt()).all() and (counts > 0).sum() >= 3
+
+
+def test_a_repeated_token_loses_its_turn():
+    engine, tokens = Engine(MODEL, 8, 4), [1, 2]
+    engine.add_request(tokens, 9, repetition_penalty=1.5)
+    engine.add_request(tokens, 9)
+    (penalised,), (plain,) = engine.run().values()
+    for _ in range(9):
+        chances = by_definition(MODEL(torch.tensor([tokens]))[0, -1].tolist(), tokens, 1.0, repetition_penalty=1.5)
+        tokens = tokens + [chances.index(max(chances))]
+    assert tokens[2:] == penalised and len(set(plain)) < len(set(penalised))
 
 
 def test_a_shared_prefix_is_computed_once():
@@ -532,6 +576,48 @@ def test_float32_serves_the_same_where_the_best_two_differ():
         assert torch.equal(logits.argmax(-1)[sure], torch.tensor(got)[sure]) and sure.sum() >= 18
 
 
+@pytest.mark.parametrize("change", [
+    dict(attention="gqa", n_kv_heads=1), dict(attention="flash"), dict(attention="w2"), dict(rope=[True, False]),
+    dict(attention="latent", latent_dim=6, rope_dim=2), dict(attention=["sliding", "softmax"], window=3)],
+    ids=lambda change: "-".join(map(str, change.values())))
+def test_other_attentions_are_served(change):
+    model, generator = small_model(**change), torch.Generator().manual_seed(0)
+    engine = Engine(model, 7, 4, token_budget=7, max_running=5)
+    prompts = [[3, 1, 4, 1, 5][:i] + torch.randint(VOCABULARY, (1 + i,), generator=generator).tolist() for i in range(6)]
+    for i, prompt in enumerate(prompts):
+        engine.add_request(prompt, 9, temperature=float(i % 2), seed=i)
+    n_preempted = 0
+    while engine.busy:
+        poison(engine.cache)
+        n_preempted += len(engine.step().preempted)
+    for i, prompt in enumerate(prompts):
+        want = model.generate(torch.tensor([prompt]), 9, float(i % 2), torch.Generator().manual_seed(i))
+        assert engine.output(i) == [want[0, len(prompt):].tolist()]
+    assert n_preempted > 0 and len({tuple(engine.output(i)[0]) for i in range(6)}) > 2
+
+
+@pytest.mark.parametrize("change, kept", [(dict(attention="gqa", n_kv_heads=1), 8), (dict(attention="w2"), 2 * 14),
+                                          (dict(attention="latent", latent_dim=6, rope_dim=2), 8)])
+def test_the_pages_hold_what_the_attention_keeps(change, kept):
+    engine = Engine(small_model(**change), 3, 4)
+    assert engine.cache.bytes == 2 * 3 * 4 * kept * 8                 # layers, blocks, slots, numbers, bytes of one
+
+
+def test_a_window_is_all_that_is_read():
+    engine = Engine(small_model(attention=["sliding", "softmax"], window=3), 8, 4)
+    engine.add_request([1] * 10, 2)
+    assert engine.step().kv_bytes == (10 + 10) * 2 * 8 * 8            # every key is seen by a query of the prompt
+    assert engine.step().kv_bytes == (3 + 11) * 2 * 8 * 8
+
+
+@pytest.mark.parametrize("change, why", [
+    (dict(attention="linear"), "state of fixed size"), (dict(attention=["softmax", "delta"]), "layer 1, Delta"),
+    (dict(attention=["softmax", "gqa"], n_kv_heads=1), r"\[\(1, 4, 4\), \(2, 4, 4\)\]")])
+def test_what_cannot_be_served_is_refused(change, why):
+    with pytest.raises(ValueError, match=f"^model must keep .*{why}"):
+        Engine(small_model(**change), 4, 4)
+
+
 def test_the_model_must_attend_by_its_own_function():
     model = small_model()
     model.set_attention(lambda q, k, v: v)
@@ -546,7 +632,8 @@ def test_the_model_must_attend_by_its_own_function():
     ("prompt", dict(prompt=[VOCABULARY])), ("prompt", dict(prompt=[1.0])), ("prompt", dict(prompt=7)),
     ("prompt", dict(prompt=torch.ones(1, 3, dtype=torch.long))), ("max_new_tokens", dict(max_new_tokens=0)),
     ("n_samples", dict(n_samples=0)), ("temperature", dict(temperature=-1)), ("seed", dict(seed=-1)),
-    ("temperature", dict(temperature=math.nan)), ("on_token", dict(on_token=1)), ("stop", dict(stop=3)),
+    ("temperature", dict(temperature=math.nan)), ("temperature", dict(temperature="0")), ("top_k", dict(top_k=0)),
+    ("top_p", dict(top_p=1.5)), ("repetition_penalty", dict(repetition_penalty=0)), ("on_token", dict(on_token=1)), ("stop", dict(stop=3)),
 ])
 def test_bad_requests_are_named(argument, change):
     engine = Engine(MODEL, 4, 4)
@@ -632,6 +719,18 @@ class Blocks(RuleBasedStateMachine):
         with pytest.raises(ValueError):
             self.cache.allocator.free(name)
 
+    @precondition(lambda self: self.contents)
+    @rule(data=st.data())
+    def swap(self, data):
+        name, allocator = self.some(data), self.cache.allocator
+        saved, tokens = self.cache.read_blocks(allocator.tables[name].blocks), self.contents.pop(name)
+        allocator.free(name)
+        poison(self.cache)
+        if allocator.can_allocate(tokens, share=False):          # not where others still hold what it shared
+            assert allocator.allocate(name, tokens, share=False) == 0
+            self.cache.write_blocks(allocator.tables[name].blocks, saved)
+            self.contents[name] = tokens
+
     @invariant()
     def same_contents(self):
         if not hasattr(self, "cache"):
@@ -651,7 +750,7 @@ class Blocks(RuleBasedStateMachine):
 
 class Serving(RuleBasedStateMachine):
     """An engine short of blocks against the model alone."""
-    n_steps = 0
+    happened = Counter()
 
     @initialize(n_blocks=st.integers(5, 10), size=st.integers(2, 4), budget=st.integers(1, 9),
                 max_running=st.integers(1, 6), preemption=st.sampled_from(["recompute", "swap"]), share=st.booleans())
@@ -666,6 +765,7 @@ class Serving(RuleBasedStateMachine):
         allocator = self.engine.cache.allocator
         case = dict(prompt=prompt, max_new_tokens=n_new, n_samples=n_samples, temperature=temperature, seed=seed)
         if len(prompt) + n_new - 1 > min(allocator.n_blocks * allocator.block_size, CONTEXT):
+            self.happened["refused"] += 1
             with pytest.raises(ValueError, match="^prompt must leave room"):
                 self.engine.add_request(**case)
         else:
@@ -674,7 +774,8 @@ class Serving(RuleBasedStateMachine):
     @rule()
     def step(self):
         poison(self.engine.cache)
-        self.engine.step()
+        done = self.engine.step()
+        self.happened.update(steps=1, tokens=len(done.tokens), out_of_blocks=len(done.preempted))
 
     @rule(n=st.integers(2, 6))
     def steps(self, n):
@@ -686,19 +787,20 @@ class Serving(RuleBasedStateMachine):
     def cancel(self, data):
         request = data.draw(st.sampled_from(sorted(self.asked)))
         was_finished = self.engine.requests[request].finished
+        self.happened["cancelled"] += not was_finished
         assert self.engine.cancel(request) != was_finished and not self.engine.cancel(request)
 
     @precondition(lambda self: hasattr(self, "engine") and self.engine.scheduler.running)
     @rule(data=st.data())
     def preempt(self, data):
         running = self.engine.scheduler.running
+        self.happened["preempted"] += 1
         self.engine.scheduler.preempt(running[data.draw(st.integers(0, len(running) - 1))])
 
     @invariant()
     def nothing_is_lost(self):
         if not hasattr(self, "engine"):
             return
-        type(self).n_steps += 1
         self.engine.cache.allocator.check()
         assert set(self.engine.cache.allocator.tables) == {s.name for s in self.engine.scheduler.running}
         self.compare(prefix=True)
@@ -717,6 +819,8 @@ class Serving(RuleBasedStateMachine):
             while self.engine.busy:
                 self.step()
             self.compare()
+            for request in self.engine.requests.values():
+                self.happened.update(forked=len(request.samples) - 1, finished=not request.cancelled)
             self.engine.cache.allocator.check()
             assert self.engine.cache.allocator.n_available == self.engine.cache.allocator.n_blocks
 
@@ -738,6 +842,8 @@ def test_a_machine_drives_the_engine():
 @pytest.mark.slow
 def test_ten_thousand_steps():
     drive(Blocks, examples=150, steps=70)
-    Serving.n_steps = 0
-    drive(Serving, examples=200, steps=60)
-    assert Serving.n_steps >= 10_000
+    Serving.happened.clear()
+    drive(Serving, examples=260, steps=60)
+    happened = Serving.happened
+    assert happened["steps"] >= 10_000
+    assert min(happened[x] for x in ("refused", "forked", "cancelled", "preempted", "out_of_blocks", "finished")) >= 200
