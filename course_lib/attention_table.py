@@ -88,19 +88,20 @@ def table_command(argv):
         if {name: before.get(name) for name in recipe} != recipe:
             raise ValueError(f"out must be a table of the same recipe, or a new file; {args.out} has another")
         result["rows"] = before["rows"]
-    for seed in range(args.seeds):
-        for name, config in configs.items():
-            row = result["rows"].setdefault(name, {"losses": {}})
-            if str(seed) in row["losses"]:
-                continue
-            torch.manual_seed(seed)
-            model = LanguageModel(config)
-            row |= {"d_hidden": config.d_hidden, "parameters": parameters(model),
-                    "cache_bytes": {n: cache_bytes(config, n) for n in (BLOCK, 4 * BLOCK)}}
-            train(model, data, steps=args.steps, batch=BATCH, block=BLOCK, peak=PEAK, seed=seed, check_every=args.steps)
-            row["losses"][str(seed)] = round(evaluate(model, validation, BLOCK, blocks=1000), 4)
-            write(args.out, result)
-            print(f"{name:40} seed {seed}  loss {row['losses'][str(seed)]:.4f}", flush=True)
+    order = [(name, seed) for group in (ATTENTIONS, MIXES) for seed in range(args.seeds) for name in group]
+    for name, seed in order:
+        config = configs[name]
+        row = result["rows"].setdefault(name, {"losses": {}})
+        if str(seed) in row["losses"]:
+            continue
+        torch.manual_seed(seed)
+        model = LanguageModel(config)
+        row |= {"d_hidden": config.d_hidden, "parameters": parameters(model),
+                "cache_bytes": {n: cache_bytes(config, n) for n in (BLOCK, 4 * BLOCK)}}
+        train(model, data, steps=args.steps, batch=BATCH, block=BLOCK, peak=PEAK, seed=seed, check_every=args.steps)
+        row["losses"][str(seed)] = round(evaluate(model, validation, BLOCK, blocks=1000), 4)
+        write(args.out, result)
+        print(f"{name:40} seed {seed}  loss {row['losses'][str(seed)]:.4f}", flush=True)
     speeds = tokens_per_second({name: LanguageModel(config) for name, config in configs.items()}, data)
     for name, speed in speeds.items():
         result["rows"][name]["tokens_per_second"] = speed
