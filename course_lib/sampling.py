@@ -4,8 +4,6 @@ What is left to chance is drawn by a function draw(probabilities) -> index; `eve
 """
 import math
 
-import math
-
 import torch
 from torch import Tensor
 
