@@ -70,12 +70,7 @@ def augment(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, tau) -
     takes two columns, its value rounded to the dtype of q and what that rounding left out: one column of bfloat16 would err by
     up to half a unit. All three must fit the range of that dtype, which float16 reaches with a small tau.
     """
-    q, k, bias = _as_dot_product(mu_q, sigma_q, mu_k, sigma_k, tau)
-    least = torch.finfo(k.dtype).min
-    high = bias.clamp_min(least).to(k.dtype)
-    low = (bias - high.to(bias.dtype)).clamp_min(least).to(k.dtype)
-    ones = torch.ones_like(q[..., :1])
-    return torch.cat([q, ones, ones], -1), torch.cat([k, high[..., None], low[..., None]], -1)
+    return _in_columns(*_as_dot_product(*_joined(mu_q, sigma_q, mu_k, sigma_k), tau))
 
 
 def w2_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v: Tensor, tau, mask: Tensor | None = None,
@@ -92,13 +87,12 @@ def w2_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v
     check_values(v, mu_k)
     if form in ("kernel", "fused") and mask is not None:
         raise ValueError("mask must be None for a kernel, which knows causal only; use another form")
-    if form == "augmented":
-        q, k = augment(mu_q, sigma_q, mu_k, sigma_k, tau)
-        return scaled_dot_product_attention(q, k, v, mask, causal, scale=1.0)
-    if form == "kernel":
+    if form in ("augmented", "kernel"):
+        q, k, bias = _as_dot_product(*_joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
+        if form == "augmented":
+            return scaled_dot_product_attention(*_in_columns(q, k, bias), v, mask, causal, scale=1.0)
         from course_lib.flash_attention import flash_attention
 
-        q, k, bias = _as_dot_product(mu_q, sigma_q, mu_k, sigma_k, tau)
         return flash_attention(q, k, v, causal, scale=1.0, key_bias=bias)
     if form == "fused":
         from course_lib.w2_kernels import w2_flash_attention
@@ -207,14 +201,23 @@ def _centred(q, k):
     return q - centre, k - centre
 
 
-def _as_dot_product(mu_q, sigma_q, mu_k, sigma_k, tau):
+def _as_dot_product(q, k, tau, centred=False):
     """(2 / tau) q and k in their own dtype, and -|k|^2 / tau of the rounded k, (b, h, m) in float32 or float64."""
-    q, k = _joined(mu_q, sigma_q, mu_k, sigma_k)
     dtype, wide = q.dtype, torch.promote_types(q.dtype, torch.float32)
-    q, k = _centred(q.to(wide), k.to(wide))
+    q, k = q.to(wide), k.to(wide)
+    if centred:
+        q, k = _centred(q, k)
     k, temperature = k.to(dtype), _temperature(tau, q)
     bias = (-k.to(wide).square().sum(-1) / temperature[..., 0]).clamp_min(torch.finfo(wide).min)
     return (q * 2 / temperature).to(dtype), k, bias
+
+
+def _in_columns(q, k, bias):
+    least = torch.finfo(k.dtype).min
+    high = bias.clamp_min(least).to(k.dtype)
+    low = (bias - high.to(bias.dtype)).clamp_min(least).to(k.dtype)
+    ones = torch.ones_like(q[..., :1])
+    return torch.cat([q, ones, ones], -1), torch.cat([k, high[..., None], low[..., None]], -1)
 
 
 def _temperature(tau, q):
