@@ -13,6 +13,7 @@ from einops import einsum, rearrange
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from course_lib import linear_tensor_core
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.delta_rule import (check_alike, check_chunk_size, check_for_kernel, delta_rule, delta_rule_kernel,
                                    gated_linear_attention, pad_to_chunks, widened)
@@ -191,20 +192,27 @@ KERNEL_MAPS = {"elu": 0, "relu": 1, "identity": 2}
 
 
 def linear_attention_kernel(q: Tensor, k: Tensor, v: Tensor, feature_map: str = "elu", normalise: bool = True, state=None,
-                            return_state: bool = False, rung: int = 3, chunk_size: int = 32):
-    """Causal `linear_attention` by kernels/linear_attention.cu, float32.
+                            return_state: bool = False, rung: int | None = None, chunk_size: int = 32):
+    """Causal `linear_attention` by kernels/linear_attention.cu, float32, or linear_tensor_core.cu, bfloat16.
 
-    rung: 1 state in global memory, 2 state in shared memory, 3 chunks of chunk_size, in two launches.
+    rung: 1 state in global memory, 2 state in shared memory, 3 chunks of chunk_size, in two launches; 4 chunks of 64 on the
+    tensor cores, for bfloat16 of width 64 or 128. None takes 4 where it fits, else 3.
     """
     check_alike(q=q, k=k, v=v)
     if feature_map not in KERNEL_MAPS:
         raise ValueError(f"feature_map must be one of {', '.join(KERNEL_MAPS)} for this kernel; got {feature_map!r}")
     _checked_map(feature_map, normalise)
-    if rung not in (1, 2, 3):
-        raise ValueError(f"rung must be 1, 2 or 3; got {rung!r}")
+    if rung not in (None, 1, 2, 3, 4):
+        raise ValueError(f"rung must be None or from 1 to 4; got {rung!r}")
     check_chunk_size(chunk_size)
     b, h, n, d = q.shape
     d_v, map_code = v.shape[-1], KERNEL_MAPS[feature_map]
+    if rung is None:
+        rung = 4 if linear_tensor_core.fits(q, v) else 3
+    if rung == 4:
+        start = torch.cat([s.flatten(2) for s in _read_state(state, k[:, :, :0].float(), v[:, :, :0].float())], -1)
+        out, after = linear_tensor_core.run(q, k, v, start, map_code, normalise)
+        return (out, (after[..., :d * d].view(b, h, d, d), after[..., d * d:])) if return_state else out
     width = d_v + 1                                                     # the normaliser is one more column of the state
     need = {1: 2 * d + width, 2: d * width + 2 * d + width,
             3: d * width + chunk_size * (2 * d + 1 + 2 * width + chunk_size)}[rung]

@@ -179,7 +179,7 @@ def _rope_heads(x, cos, sin, positions, layout):
 def _positions_by_batch(x, positions):
     """(b, n) int32, contiguous, as the kernels want them."""
     b, n = x.shape[0], x.shape[2]
-    positions = torch.arange(n) if positions is None else torch.as_tensor(positions)
+    positions = torch.arange(n, device=x.device) if positions is None else torch.as_tensor(positions)
     return positions.to(x.device, torch.int32).expand(b, n).contiguous()
 
 

@@ -59,7 +59,7 @@ def test_the_cache_is_asked_for_once():
 
 
 @pytest.mark.parametrize("change", [
-    ("8 * n + 2 * t + e <= last ?", "8 * n + 2 * t + e <= last + 1 ?"), ("min(8 * n + g, last)", "(8 * n + g)"),
+    ("8 * n + 2 * t + e <= last ?", "8 * n + 2 * t + e <= last + 1 ?"), ("min(r / 2 * 8 + 2 * t + r % 2, last)", "(r / 2 * 8 + 2 * t + r % 2)"),
     ("r / 2 * 8 + 2 * t + r % 2", "r / 2 * 8 + t + r % 2"), ("sum *= shrink;", ""), ("o[h][j][1] *= shrink;", ""),
     ("0x7632", "0x3276"), ("    __syncthreads();\n    for (int e = threadIdx.x; e < group", "    for (int e = threadIdx.x; e < group"),
     ("if (next < end) place = rows.place(next);", "place += WARPS * STEP * D;"),
