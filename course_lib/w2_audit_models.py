@@ -136,11 +136,12 @@ class AuditBlock(nn.Module):
 
 class AuditModel(nn.Module):
     """Two blocks between an embedding and a separate read-out. Input: tokens (batch, n), or with `features` vectors
-    (batch, n, n_in), which get no positions."""
+    (batch, n, n_in), which get no positions. With `shift`, a token also comes with the embedding of the one before it."""
 
-    def __init__(self, n_in, n_out, width, hidden, n_heads, mechanism, features=False, n_layers=2):
+    def __init__(self, n_in, n_out, width, hidden, n_heads, mechanism, features=False, shift=False, n_layers=2):
         super().__init__()
         self.embedding = nn.Linear(n_in, width, bias=False) if features else nn.Embedding(n_in, width)
+        self.before = nn.Embedding(n_in, width) if shift else None
         self.blocks = nn.ModuleList(AuditBlock(width, hidden, n_heads, mechanism) for _ in range(n_layers))
         self.final_norm = RMSNorm(width)
         self.head = nn.Linear(width, n_out, bias=False)
@@ -152,7 +153,8 @@ class AuditModel(nn.Module):
     def forward(self, x, at=None):
         """Logits at every place, (batch, n, n_out), or only at the places `at` (batch, m): (batch, m, n_out)."""
         rope = rope_table(x.shape[1], self.head_dim) if self.positions else None
-        x = self.embedding(x)
+        before = F.pad(self.before(x)[:, :-1], (0, 0, 1, 0)) if self.before else 0
+        x = self.embedding(x) + before
         for block in self.blocks:
             x = block(x, rope)
         if at is not None:

@@ -89,8 +89,11 @@ def fair(s):
 
 
 def mqar(s):
-    """Multi-query associative recall, reduced: vocabulary 512, 64 tokens, 8 pairs."""
-    model = AuditModel(512, 512, s["width"], s["hidden"], s["heads"], s["mechanism"])
+    """Multi-query associative recall, reduced: vocabulary 512, 64 tokens, 8 pairs, and a value comes with its key's embedding.
+
+    Without that, two layers first have to find the token before, and 1,500 steps of batches of 32 were too few for softmax.
+    """
+    model = AuditModel(512, 512, s["width"], s["hidden"], s["heads"], s["mechanism"], shift=True)
     return recall_run(s, model, lambda generator, batch=BATCH: associative_recall(batch, generator))
 
 
