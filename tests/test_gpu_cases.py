@@ -1,0 +1,60 @@
+"""The table of all kernels: on the CPU engine with the small shapes, on a card with all of them."""
+import math
+import secrets
+
+import pytest
+import torch
+
+from course_lib import cuda
+from course_lib.gpu_cases import CASES, Case, poisoned
+from course_lib.gpu_results import KERNELS
+
+
+def by_name(case):
+    return case.name
+
+
+@pytest.mark.parametrize("case", CASES, ids=by_name)
+def test_on_the_engine(case):
+    for seed, shape in enumerate(case.shapes):
+        assert case.error(shape, seed=seed) <= case.tolerance, shape
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", CASES, ids=by_name)
+def test_on_the_card(case):
+    """Fresh inputs each time: the seed is in the message."""
+    for shape in (*case.shapes, *case.large):
+        seed = secrets.randbits(32)
+        error = case.error(shape, "cuda", seed)
+        assert error <= case.tolerance, f"error {error:g} at {shape}, seed {seed}"
+
+
+def test_every_kernel_has_a_case_of_its_chapter():
+    launched = {}
+    for case in CASES:
+        for kernel in case.kernels:
+            launched.setdefault(case.chapter, set()).add(kernel)
+    for chapter, kernels in KERNELS.items():
+        assert set(kernels) - {k for names in launched.values() for k in names} == set(), chapter
+        assert launched[chapter], chapter
+
+
+@pytest.mark.parametrize("case", CASES, ids=by_name)
+def test_a_case_launches_what_it_names(case):
+    with cuda.profile() as report:
+        case.run(*case.arguments(case.shapes[0]))
+    seen = {launch.kernel.partition("<")[0] for launch in report.launches}
+    assert set(case.kernels) <= seen
+
+
+def test_an_output_that_is_not_written_is_not_right():
+    def half_written(x):
+        out = torch.empty_like(x)
+        out[:1] = x[:1]
+        return out
+    lazy = Case("attention", ("none",), lambda draw, n: (draw(n, 3),), half_written, lambda x: x, ({"n": 1}, {"n": 2}))
+    assert lazy.error({"n": 1}) == 0 and math.isnan(lazy.error({"n": 2}))
+    with poisoned():
+        assert torch.empty(3, dtype=torch.bfloat16).isnan().all()
+    assert not torch.are_deterministic_algorithms_enabled()
