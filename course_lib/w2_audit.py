@@ -89,7 +89,7 @@ def swept_runs(task, runs):
 def plan(runs):
     """Every run of the audit, the most important first. runs: those done, by key."""
     return [*published_runs(PUBLISHED, 0), *swept_runs("fair", runs), *swept_runs("hierarchy", runs), *swept_runs("noisy", runs),
-            *swept_runs("mqar", runs), *published_runs(PUBLISHED[:2], 1)]
+            *swept_runs("mqar", runs), *published_runs(PUBLISHED[:4], 1)]
 
 
 def missing(runs):
