@@ -22,6 +22,7 @@ COMMANDS = {
     "attention-table": ("course_lib.attention_table:table_command", "every attention in the small model: data/attention_table.json"),
     "w2-audit": ("course_lib.w2_audit:audit_command", "W2 attention put to the test, about an hour: data/w2_audit.json"),
     "result": ("course_lib.reference_loop:result_command", "our training loop beside a plain one: data/result.json"),
+    "dates": ("course_lib.encoder_decoder:dates_command", "train the translator of dates: data/dates.safetensors"),
     "clean": ("course_lib.notebooks_tool:clean", "empty the build cache"),
     "solve": ("course_lib.exercises.solve:main", "solved notebooks, executed, for instructors: solve [CHAPTER...] --out FOLDER"),
     "grade": ("course_lib.exercises.grade:main", "mark a folder of submissions: grade FOLDER --out RESULTS"),
