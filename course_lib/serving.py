@@ -7,6 +7,7 @@ when blocks run out, the youngest gives its blocks back and waits (preemption), 
 import math
 from collections import deque
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import accumulate
 from typing import Callable
 
@@ -15,7 +16,7 @@ from torch.nn import functional as F
 
 from course_lib.decoding import check_count
 from course_lib.model_attentions import Recurrent
-from course_lib.paged_attention import OutOfBlocks, PagedKVCache, paged_prefill
+from course_lib.paged_attention import OutOfBlocks, PagedKVCache, paged_prefill, paged_prefill_kernel
 from course_lib.sampling import check_sampling, next_token_probabilities
 
 
@@ -180,13 +181,18 @@ class Engine:
     """Serves requests with a LanguageModel: add_request, then step until there is nothing left, or run.
 
     Each sample draws from a generator of its own, seeded with seed + its number, so what is served depends
-    neither on the other requests nor on the schedule (in float64; in float32 up to rounding).
+    neither on the other requests nor on the schedule (in float64; in float32 up to rounding). With kernels=True
+    attention is computed by kernels/paged_attention.cu, else by the reference, which gathers the blocks.
     """
 
-    def __init__(self, model, n_blocks, block_size=16, **scheduling):
+    def __init__(self, model, n_blocks, block_size=16, kernels=False, **scheduling):
         weight = model.embedding.weight
         n_kv_heads, key_width, value_width = kept_of_a_token(model)
-        self.model = model
+        if kernels and (weight.dtype != torch.float32 or key_width != value_width
+                        or any(block.attention.window for block in model.blocks)):
+            raise ValueError("kernels must be False unless the model is float32, has values as wide as its keys and no "
+                             f"window; got {weight.dtype}, attention {model.config.attention!r}")
+        self.model, self.kernels = model, kernels
         self.cache = PagedKVCache(n_blocks, block_size, len(model.blocks), n_kv_heads, key_width, weight.dtype,
                                   weight.device, value_width)
         self.scheduler = Scheduler(self.cache, **scheduling)
@@ -280,8 +286,9 @@ class Engine:
             q, k, v = attention.project(block.attention_norm(x))
             q, k = (attention.rotate(y, rope, positions) for y in (q, k))
             cache.write(i, slots, k[0].transpose(0, 1), v[0].transpose(0, 1))
-            heads = paged_prefill(q[0].transpose(0, 1), cache, tables, lengths, counts, i, attention.scale,
-                                  attention.window, attention.values)
+            attend = paged_prefill_kernel if self.kernels else partial(paged_prefill, window=attention.window,
+                                                                       values=attention.values)
+            heads = attend(q[0].transpose(0, 1), cache, tables, lengths, counts, i, attention.scale)
             x = x + attention.finish(heads.transpose(0, 1)[None])
             x = x + block.feed_forward(block.feed_forward_norm(x))
         last = [end - 1 for end in accumulate(counts)]

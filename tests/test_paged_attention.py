@@ -560,20 +560,21 @@ def test_a_step_that_fails_can_be_taken_again(preemption, monkeypatch):
     assert engine.run() == {0: [alone([1, 2, 3, 4, 5], 6, 1.0, s) for s in range(2)]}
 
 
-def test_float32_serves_the_same_where_the_best_two_differ():
+@pytest.mark.parametrize("kernels, n, n_new", [(False, 10, 20), (True, 3, 4)])
+def test_float32_serves_the_same_where_the_best_two_differ(kernels, n, n_new):
     model, _ = language_model.pretrained()
     generator = torch.Generator().manual_seed(0)
-    engine = Engine(model, 40, 16, token_budget=32, max_running=6)
-    for i in range(10):
+    engine = Engine(model, 40, 16, kernels, token_budget=32, max_running=6)
+    for i in range(n):
         prompt = torch.randint(20, 60, (20 + 5 * i,), generator=generator)
-        engine.add_request(prompt, 20)
+        engine.add_request(prompt, n_new)
     for i, (got,) in engine.run().items():
         prompt = engine.requests[i].prompt
         with torch.no_grad():
             logits = model(torch.tensor([prompt + got]))[0, len(prompt) - 1:-1]
         best = logits.topk(2).values
         sure = best[:, 0] - best[:, 1] > 1e-3
-        assert torch.equal(logits.argmax(-1)[sure], torch.tensor(got)[sure]) and sure.sum() >= 18
+        assert torch.equal(logits.argmax(-1)[sure], torch.tensor(got)[sure]) and sure.sum() >= n_new - 2
 
 
 @pytest.mark.parametrize("change", [
@@ -616,6 +617,13 @@ def test_a_window_is_all_that_is_read():
 def test_what_cannot_be_served_is_refused(change, why):
     with pytest.raises(ValueError, match=f"^model must keep .*{why}"):
         Engine(small_model(**change), 4, 4)
+
+
+@pytest.mark.parametrize("change", [dict(), dict(attention="w2"), dict(attention="sliding")], ids=str)
+def test_what_the_kernels_cannot_serve_is_refused(change):
+    model = small_model(**change)
+    with pytest.raises(ValueError, match="^kernels must be False unless "):
+        Engine(model.float() if change else model, 4, 4, kernels=True)
 
 
 def test_the_model_must_attend_by_its_own_function():
