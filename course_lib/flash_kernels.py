@@ -48,10 +48,7 @@ def forward_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale:
     what `fits_tensor_cores`, else 6. No gradient: that is `flash_attention`.
     """
     scale = check_kernel_inputs(q, k, v, scale, key_bias)
-    rung = best_rung(q, v, scale) if rung is None else rung
-    if rung not in range(1, 8) or rung == TENSOR_CORES and not fits_tensor_cores(q, v, scale):
-        raise ValueError("rung must be 1 to 6, or 7 for float16 or bfloat16, widths that are multiples of 8 and a scale "
-                         f"above 0; got {rung} for {q.dtype}, widths {q.shape[3]} and {v.shape[3]}, scale {scale:g}")
+    rung = check_rung(best_rung(q, v, scale) if rung is None else rung, q, v, scale)
     heads, (n_q, n_k) = q.shape[0] * q.shape[1], (q.shape[2], k.shape[2])
     out, lse = q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
     if out.numel() == 0 or n_k == 0:                    # nothing to launch
@@ -87,6 +84,14 @@ def best_rung(q: Tensor, v: Tensor, scale: float) -> int:
     return TENSOR_CORES if there and fits_tensor_cores(q, v, scale) else 6
 
 
+def check_rung(rung: int, q: Tensor, v: Tensor, scale: float, lowest: int = 1) -> int:
+    if rung not in range(lowest, 8) or rung == TENSOR_CORES and not fits_tensor_cores(q, v, scale):
+        others = "6" if lowest == 6 else f"{lowest} to 6"
+        raise ValueError(f"rung must be {others}, or 7 for float16 or bfloat16, widths that are multiples of 8 and a scale "
+                         f"above 0; got {rung} for {q.dtype}, widths {q.shape[3]} and {v.shape[3]}, scale {scale:g}")
+    return rung
+
+
 def tensor_core_kernel(file: str, name: str, q: Tensor, v: Tensor, key_bias: Tensor | None, *extra: str):
     """The instance for these tensors, with its two widths. It may have more shared memory than 48 KiB."""
     d, dv = (max(64, padded(x.shape[3])) for x in (q, v))
@@ -111,17 +116,24 @@ def three_launches(q, k, v, key_bias, out, lse, scale, causal):
 
 def backward_kernels(grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor,
                      causal: bool = False, scale: float | None = None, key_bias: Tensor | None = None,
-                     atomic: bool = False):
-    """dq, dk, dv and d key_bias (None without one), by two repeatable kernels or one with atomics."""
+                     atomic: bool = False, rung: int | None = None):
+    """dq, dk, dv and d key_bias (None without one), by two repeatable kernels or one with atomics.
+
+    rung 7 is kernels/flash_tensor_core_backward.cu, 6 those of kernels/flash_backward.cu; without it as in the forward.
+    """
     scale = check_kernel_inputs(q, k, v, scale, key_bias)
+    rung = check_rung(best_rung(q, v, scale) if rung is None else rung, q, v, scale, lowest=6)
     heads, kv_heads, (n_q, n_k) = q.shape[0] * q.shape[1], k.shape[0] * k.shape[1], (q.shape[2], k.shape[2])
     dq, dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
     dbias = None if key_bias is None else torch.empty(k.shape[:3], device=k.device)
     if out.numel() == 0 or n_k == 0:
         return *(x.zero_() for x in (dq, dk, dv)), None if dbias is None else dbias.zero_()
     q, k, v, out, grad_out, lse = aligned(q, k, v, out, grad_out, lse)
-    mod, dtype = kernels("flash_backward"), C_TYPES[q.dtype]
     delta = torch.empty_like(lse)
+    if rung == TENSOR_CORES and not atomic:
+        tensor_core_backward(grad_out, q, k, v, out, lse, delta, dq, dk, dv, key_bias, dbias, scale, causal)
+        return dq, dk, dv, dbias
+    mod, dtype = kernels("flash_backward"), C_TYPES[q.dtype]
     mod[f"rowsum_do_o<{dtype}>"][(n_q, heads), 32](grad_out, out, delta, n_q, v.shape[3])
     d, width = padded(q.shape[3]), padded(v.shape[3])
     tile, instance = 32 if max(d, width) <= 64 else 16, f"<{dtype}, {d}, {width}>"
@@ -134,6 +146,21 @@ def backward_kernels(grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Ten
     mod[f"backward_keys{instance}"][by_keys, 64](*given, dk, dv, dbias, *last)
     mod[f"backward_queries{instance}"][by_queries, 64](*given, dq, *last)
     return dq, dk, dv, dbias
+
+
+def tensor_core_backward(grad_out, q, k, v, out, lse, delta, dq, dk, dv, key_bias, dbias, scale, causal):
+    """Into dq, dk, dv, dbias: a launch for the row sums of grad_out * out, one where keys stay, one where queries do."""
+    file, last = "flash_tensor_core_backward", sizes(q, k, v, scale, causal)
+    width = max(64, padded(v.shape[3]))
+    launch = kernels(file)[f"row_deltas<{C_TYPES[q.dtype]}, {width}>"]
+    launch[math.ceil(lse.numel() * width / 8 / 128), 128](grad_out, out, delta, lse.numel(), v.shape[3])
+    for x, keys_stay, results in ((k, "true", (dk, dv, dbias)), (q, "false", (dq, None, None))):
+        launch, d, dv_width = tensor_core_kernel(file, "backward_tensor_core", q, v, key_bias, keys_stay)
+        m = 1 if keys_stay == "true" and d + dv_width > 128 else 2      # tiles of 16 rows a warp has
+        rows, columns = 64 * m, 64 // m
+        shared = 2 * (rows + 2 * columns) * (d + dv_width) + 16 * columns
+        launch[(math.ceil(x.shape[2] / rows), x.shape[0] * x.shape[1]), 128, shared](
+            q, k, v, key_bias, grad_out, lse, delta, *results, *last)
 
 
 def check_inputs(q, k, v, scale, key_bias) -> float:

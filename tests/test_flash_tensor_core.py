@@ -91,6 +91,39 @@ def test_a_bias_of_minus_infinity_hides_a_key():
     assert (out == 0).all() and (lse == -math.inf).all()
 
 
+def check_backward(q, k, v, bias, causal, scale=None):
+    out, lse = oracle(q, k, v, bias, causal, scale)
+    grad_out = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(q.device, q.dtype)
+    got = fa.backward_kernels(grad_out, q, k, v, out.to(q.dtype), lse.float(), causal, scale, bias, rung=7)
+    assert (got[3] is None) == (bias is None)
+    for mine, want in zip(got, gradients(q, k, v, bias, grad_out, causal, scale)):
+        assert agrees(mine, want, q.dtype)
+    return got
+
+
+@pytest.mark.parametrize("n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal",
+                         [*CASES[:-1], *(pytest.param(*case, marks=pytest.mark.slow) for case in (CASES[-1], *WIDE))])
+def test_gradients_equal_the_oracle(n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal, poisoned):
+    check_backward(*inputs(n_q, n_k, d, v_dim, heads=heads, kv_heads=kv_heads, dtype=dtype, bias=bias), causal)
+
+
+def test_gradients_have_the_same_bits_in_every_run():
+    args = inputs(63, 33, heads=4, kv_heads=2)
+    for first, second in zip(check_backward(*args, True)[:3], check_backward(*args, True)[:3]):
+        assert torch.equal(first, second)
+
+
+def test_queries_and_keys_that_see_nothing():
+    """7 queries, 3 keys: the first four see none. A bias of -inf hides a key from all."""
+    q, k, v, bias = inputs(7, 3, dtype=FP16, bias=True)
+    dq, dk, dv, _ = check_backward(q, k, v, bias, True)
+    assert (dq[:, :, :4] == 0).all()
+    bias[..., 1] = -math.inf
+    out, lse = oracle(q, k, v, bias)
+    dq, dk, dv, dbias = fa.backward_kernels(out.half(), q, k, v, out.half(), lse.float(), False, None, bias, rung=7)
+    assert (dk[:, :, 1] == 0).all() and (dv[:, :, 1] == 0).all() and (dbias[..., 1] == 0).all() and dq.isfinite().all()
+
+
 def asked(launches):
     return sum(x.global_load.bytes + x.global_store.bytes for x in launches)
 
@@ -133,6 +166,36 @@ def test_the_header_quotes_what_is_counted():
     assert wavefronts(launches) == tiles + 4 * block_rows + 2 * 2 * 256 * 64 * 2 // 128
 
 
+@pytest.mark.parametrize("n_q, n_k, d, causal", [(70, 50, 64, True), pytest.param(130, 70, 128, False, marks=pytest.mark.slow)])
+def test_traffic_of_the_backward_is_what_was_predicted(n_q, n_k, d, causal):
+    """In units of rows of both operands, q and dO or k and v: the own ones once, the passing ones once a block."""
+    q, k, v, _ = inputs(n_q, n_k, d, heads=1)
+    out, lse = oracle(q, k, v, causal=causal)
+    out, lse = out.to(BF16), lse.float()
+    deltas, keys, queries = launches_of(lambda: fa.backward_kernels(out, q, k, v, out, lse, causal, rung=7))
+    row, keys_a_block = 2 * 2 * d, 128 if d == 64 else 64
+    pass_keys = sum(n_q - max(0, k0 - (n_k - n_q) if causal else 0) for k0 in range(0, n_k, keys_a_block))
+    pass_queries = sum(fa.keys_seen(min(q0 + 128, n_q) - 1, n_q, n_k, causal) for q0 in range(0, n_q, 128))
+    assert asked([deltas]) == n_q * (row + 4)
+    assert asked([keys]) == 2 * n_k * row + pass_keys * (row + 8)                       # k, v in, dk, dv out; lse and D
+    assert asked([queries]) == n_q * (row + row // 2) + pass_queries * row + 4 * 8 * n_q    # four lanes ask for lse and D
+    assert excess([deltas, keys, queries]) == 0
+
+
+def test_the_header_of_the_backward_quotes_what_is_counted():
+    header = (KERNELS / "flash_tensor_core_backward.cu").read_text()
+    rows = re.findall(r"^//   (\w+(?:, \w+)?) +([\d,]+) +([\d,]+) +([\d,]+)$", header, re.M)
+    q, k, v, _ = inputs(256, 256, heads=1)
+    out, lse = oracle(q, k, v)
+    out, lse = out.to(BF16), lse.float()
+    counted = {}
+    for rung in (6, 7):
+        for x in launches_of(lambda: fa.backward_kernels(out, q, k, v, out, lse, rung=rung)):
+            name = x.kernel.split("<")[0] + {"true>": ", keys", "false>": ", queries"}.get(x.kernel.split()[-1], "")
+            counted[name] = [asked([x]), wavefronts([x]), excess([x])]
+    assert len(rows) == 5 and all(counted[name] == [int(n.replace(",", "")) for n in numbers] for name, *numbers in rows), counted
+
+
 @pytest.mark.parametrize("order", ["forward", pytest.param("reverse", marks=pytest.mark.slow),
                                    pytest.param("seeded", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("d, v_dim", [(64, 64), *(pytest.param(128, v, marks=pytest.mark.slow) for v in (128, 64))])
@@ -140,6 +203,14 @@ def test_forward_has_no_fault_in_any_thread_order(d, v_dim, order):
     q, k, v, bias = inputs(35, 140, d, v_dim, bias=d > v_dim)
     with cuda.sanitize(order=order):
         check_forward(q, k, v, bias, True)
+
+
+@pytest.mark.parametrize("order", ["forward", *(pytest.param(o, marks=pytest.mark.slow) for o in ("reverse", "seeded"))])
+@pytest.mark.parametrize("d, v_dim", [(64, 64), *(pytest.param(128, v, marks=pytest.mark.slow) for v in (128, 64))])
+def test_backward_has_no_fault_in_any_thread_order(d, v_dim, order):
+    q, k, v, bias = inputs(35, 70, d, v_dim, bias=d > v_dim)
+    with cuda.sanitize(order=order):
+        check_backward(q, k, v, bias, True)
 
 
 @pytest.mark.parametrize("change, words", [
@@ -179,6 +250,23 @@ MUTANTS = [
 ]
 
 
+BACKWARD_MUTANTS = [
+    ("flash_tensor_core_backward", "        wait<0>();\n        __syncthreads();   ", "        __syncthreads();   "),
+    ("flash_tensor_core_backward", "__syncthreads();                                // the", "                                // the"),
+    ("flash_tensor_core_backward", "x == -INFINITY ? x : -x * LOG2E", "-x * LOG2E"),
+    ("flash_tensor_core_backward", "j >= n_k ? -INFINITY :", ""),
+    ("flash_tensor_core_backward", "max(0, row0 - shift)", "max(0, row0)"),
+    ("flash_tensor_core_backward", "row > 8 * n + e + shift", "row >= 8 * n + e + shift"),
+    ("flash_tensor_core_backward", "8 * n + e > row + shift", "8 * n + e > row"),
+    ("flash_tensor_core_backward", "(dp[m][n][i] - of_query)", "dp[m][n][i]"),
+    ("flash_tensor_core_backward", "(head + step / tiles) * n_q + c0", "head * n_q + c0"),
+    ("flash_tensor_core_backward", "by_scale[m][h] = scale", "by_scale[m][h] = 1.0f"),
+    ("flash_tensor_core_backward", "min(c0 + C, n_q) - 1 + shift", "c0 + shift"),
+    ("flash_tensor_core_backward", "terms + step % 2 * C) + t", "terms + step % 2 * C) + g"),
+    ("flash_tensor_core_backward", "row_tile + warp_row * D, rows_sum", "row_tile, rows_sum"),
+]
+
+
 def broken(monkeypatch, tmp_path, file, before, after):
     for path in KERNELS.glob("*.cu*"):
         (tmp_path / path.name).write_text(path.read_text())
@@ -199,22 +287,39 @@ def test_a_changed_forward_is_caught(change, tmp_path, monkeypatch):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("change", BACKWARD_MUTANTS, ids=lambda m: m[1].strip()[:30])
+def test_a_changed_backward_is_caught(change, tmp_path, monkeypatch):
+    broken(monkeypatch, tmp_path, *change)
+    with pytest.raises((AssertionError, cuda.KernelError)), cuda.sanitize():
+        check_backward(*inputs(100, 70, bias=True), True)
+        check_backward(*inputs(70, 150, bias=True), True)
+        check_backward(*inputs(45, 150, bias=True), False)
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 def test_nvcc_takes_every_instance(architecture, tmp_path, needs):
-    """And at widths of 64 nothing is spilt from registers to memory."""
+    """Next to nothing is spilt from registers to memory: the forward nothing but at 128 and 128, the backward 8 bytes."""
     nvcc = needs("nvcc")
-    lines = ['#include "flash_tensor_core.cu"']
-    arguments = "const {0}*, const {0}*, const {0}*, const float*, {0}*, float*, int, int, int, int, int, float, int"
+    lines = ['#include "flash_tensor_core.cu"', '#include "flash_tensor_core_backward.cu"']
+    forward = "const {0}*, const {0}*, const {0}*, const float*, {0}*, float*, int, int, int, int, int, float, int"
+    backward = ("const {0}*, const {0}*, const {0}*, const float*, const {0}*, const float*, const float*, {0}*, {0}*, float*, "
+                "int, int, int, int, int, float, int")
     for dtype in ("__half", "__nv_bfloat16"):
-        lines += [f"template __global__ void flash_tensor_core<{dtype}, {d}, {dv}, {bias}>({arguments.format(dtype)});"
-                  for d, dv, bias in [(64, 64, "false"), (64, 64, "true"), (128, 64, "true"), (128, 128, "false"), (128, 128, "true")]]
+        for widths in ("64, 64, false", "64, 64, true", "128, 64, true", "128, 128, false", "128, 128, true"):
+            lines.append(f"template __global__ void flash_tensor_core<{dtype}, {widths}>({forward.format(dtype)});")
+            lines += [f"template __global__ void backward_tensor_core<{dtype}, {widths}, {keys}>({backward.format(dtype)});"
+                      for keys in ("true", "false")]
     (tmp_path / "all.cu").write_text("\n".join(lines))
     done = subprocess.run([nvcc, "-std=c++17", "-O3", f"-arch={architecture}", "-Xptxas=-v", f"-I{KERNELS}", "-cubin", "-o", str(tmp_path / "x"),
                            str(tmp_path / "all.cu")], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    spilt = {instance: int(n) for instance, n in re.findall(r"flash_tensor_coreI\S+?(Li\d+ELi\d+ELb\d)E.*?(\d+) bytes spill stores", done.stderr, re.S)}
-    assert len(spilt) == 5 and max(spilt.values()) <= 80
-    assert all(n == 0 for instance, n in spilt.items() if "128ELi128" not in instance), spilt
+    spilt = re.findall(r"tensor_coreI\S+?(Li\d+ELi\d+)(E\S+).*?(\d+) bytes spill stores", done.stderr, re.S)
+    assert len(spilt) == 30
+    for widths, rest, stored in spilt:
+        forward_at_128 = widths == "Li128ELi128" and rest.count("ELb") == 1
+        backward = rest.count("ELb") == 2
+        assert int(stored) <= (80 if forward_at_128 else 8 if backward else 0), (widths, rest, stored)
 
 
 @pytest.mark.gpu
@@ -226,3 +331,22 @@ def test_forward_on_the_card(n_q, n_k, d, v_dim, bias, causal, dtype, poisoned):
     q, k, v, bias = inputs(n_q, n_k, d, v_dim, heads=4, kv_heads=2, dtype=dtype, bias=bias, device="cuda")
     assert flash_kernels.best_rung(q, v, 0.1) == 7
     check_forward(q, k, v, bias, causal)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [BF16, FP16])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("n_q, n_k, d, v_dim, bias", [(1024, 1024, 64, 64, False), (500, 777, 128, 128, False),
+                                                      (777, 511, 128, 64, True), (1, 1025, 64, 64, True), (1031, 129, 72, 40, False)])
+def test_gradients_on_the_card(n_q, n_k, d, v_dim, bias, causal, dtype, poisoned):
+    check_backward(*inputs(n_q, n_k, d, v_dim, heads=4, kv_heads=2, dtype=dtype, bias=bias, device="cuda"), causal)
+
+
+@pytest.mark.gpu
+def test_autograd_takes_the_tensor_cores_on_the_card():
+    q, k, v, _ = inputs(300, 300, heads=4, kv_heads=2, device="cuda")
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    out = fa.flash_attention(*leaves, causal=True)
+    assert torch.equal(out, fa.forward_kernel(q, k, v, True, rung=7)[0])
+    for got, want in zip(torch.autograd.grad(out.sum(), leaves), gradients(q, k, v, None, torch.ones_like(out), True)):
+        assert agrees(got, want, BF16)
