@@ -12,13 +12,14 @@ export PIP_ARGS
 # Relative paths only: the folder's name may hold spaces.
 PY := .venv/bin/python
 
-.PHONY: help ready lab test test-all slow gpu-check clean
+.PHONY: help ready lab test test-all slow gpu-check gpu-bench clean
 
 help:
 	@echo "make lab        open the course in JupyterLab (installs what it needs into .venv first)"
 	@echo "make test       every notebook as shipped, and every quick test"
 	@echo "make test-all   and the slow ones: notebooks solved, mutations, fuzzing, other compilers"
-	@echo "make gpu-check  the tests for a GPU, on this machine's, with PYTHON=python3 as it is"
+	@echo "make gpu-check  every kernel on this machine's GPU, with PYTHON=python3 as it is"
+	@echo "make gpu-bench  how fast they are there: data/gpu/<card>/bench.json"
 	@echo "make clean      empty the build cache"
 	@echo
 	@echo "make lab ARGS='--port 9000', make test ARGS='-k rope', PYTHON=python3.12, PIP_ARGS='--extra-index-url URL'"
@@ -47,7 +48,10 @@ test-all: $(if $(ONLY_SLOW),,test) slow
 
 # On a machine with a card, with its own Python: torch, einops and pytest are enough, and nothing is installed.
 gpu-check:
-	@PYTHONPATH=. $(or $(PYTHON),python3) -m pytest -m gpu tests $(ARGS)
+	@$(or $(PYTHON),python3) -m course_lib gpu-check $(ARGS)
+
+gpu-bench:
+	@$(or $(PYTHON),python3) -m course_lib gpu-bench $(ARGS)
 
 clean: ready
 	@$(PY) -m course_lib clean

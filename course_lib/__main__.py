@@ -20,6 +20,7 @@ COMMANDS = {
     "sparse-study": ("course_lib.sparse_study:study_command", "windows and sinks in the small model: data/sparse_study.json"),
     "request-trace": ("course_lib.request_trace:trace_command", "requests like those of a chat: data/request_trace.json"),
     "attention-table": ("course_lib.attention_table:table_command", "every attention in the small model: data/attention_table.json"),
+    "w2-study": ("course_lib.w2_study:study_command", "the small model with W2 attention: data/w2_study.json"),
     "w2-audit": ("course_lib.w2_audit:audit_command", "W2 attention put to the test, about an hour: data/w2_audit.json"),
     "result": ("course_lib.reference_loop:result_command", "our training loop beside a plain one: data/result.json"),
     "dates": ("course_lib.encoder_decoder:dates_command", "train the translator of dates: data/dates.safetensors"),
@@ -29,6 +30,8 @@ COMMANDS = {
     "handout": ("course_lib.exercises.handout:main", "what a class gets, without solutions: handout CHAPTER --out DIR"),
     "export": ("course_lib.exercises.nbgrader_export:main", "a source tree for nbgrader: export nbgrader --out FOLDER"),
     "bench": ("course_lib.cuda.bench:main", "how fast the engine builds and runs: bench engine"),
+    "gpu-check": ("course_lib.gpu_check:main", "every kernel on this machine's card against float64, and the tools that are there"),
+    "gpu-bench": ("course_lib.gpu_bench:main", "time the kernels on this machine's card: data/gpu/<card>/bench.json"),
     "doctor": ("course_lib.doctor:main", "what this machine has, what is missing and how to get it"),
 }
 

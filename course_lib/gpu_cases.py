@@ -50,10 +50,10 @@ class Case:
         return ", ".join([*self.kernels, str(self.dtype).removeprefix("torch."), *([self.note] if self.note else [])])
 
     def arguments(self, shape: dict, device="cpu", seed: int = 0) -> tuple:
-        generator = torch.Generator().manual_seed(seed)
+        generator = torch.Generator(device).manual_seed(seed)
 
         def draw(*size, dtype=None):
-            return torch.randn(size, generator=generator).to(dtype or self.dtype)
+            return torch.randn(size, generator=generator, device=device).to(dtype or self.dtype)
         return tuple(to_device(x, device) for x in self.make(draw, **shape))
 
     def error(self, shape: dict, device="cpu", seed: int = 0) -> float:
@@ -209,8 +209,8 @@ def copied_by_torch(cache, pairs):
             pool[:, target] = pool[:, source]
 
 
-def with_state(draw, n, d, segments):
-    return *(draw(1, 2, n, d) for _ in "qkv"), draw(1, 2, d * d + d, dtype=F32).abs(), segments
+def with_state(draw, n, d, segments, heads=2):
+    return *(draw(1, heads, n, d) for _ in "qkv"), draw(1, heads, d * d + d, dtype=F32).abs(), segments
 
 
 def walked(q, k, v, start, segments):
@@ -236,7 +236,7 @@ def gradients(forward):
 def flash_gradients(rung, **how):
     def run(q, k, v, grad, causal):
         out, lse = forward_kernel(q, k, v, causal, rung=rung)
-        return backward_kernels(grad, q, k, v, out, lse, causal, **how)
+        return backward_kernels(grad, q, k, v, out, lse, causal, rung=rung, **how)
     return run
 
 
@@ -331,6 +331,10 @@ def cases():
                                      ("flash_vectors",), ("flash_registers",), ("flash_two_groups",)), 1):
         for dtype in (F32, BF16) if rung in (1, 6) else (F32,):
             yield Case("flash_attention", launched, qkv, lambda *x, rung=rung: forward_kernel(*x, rung=rung), attention, GROUPED, MANY, dtype)
+    for dtype in (F16, BF16):
+        yield Case("flash_attention", ("flash_tensor_core",), qkv, lambda *x: forward_kernel(*x, rung=7), attention, TENSOR, MANY, dtype)
+        yield Case("flash_attention", ("row_deltas", "backward_tensor_core"), with_gradient, flash_gradients(7),
+                   gradients(lambda *x: attention(*x)[0]), TENSOR, MANY, dtype)
     yield Case("flash_attention", ("rowsum_do_o", "backward_keys", "backward_queries"), with_gradient, flash_gradients(6),
                gradients(lambda *x: attention(*x)[0]), ({**GROUPED[0]},), MANY)
     yield Case("flash_attention", ("rowsum_do_o", "backward_atomic"), with_gradient, flash_gradients(6, atomic=True),

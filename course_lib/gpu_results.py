@@ -17,11 +17,11 @@ KERNELS = {
                          "segment_prefix"),
     "sparse_attention": ("dense_masked", "block_sparse", "window_sink"),
     "flash_attention": ("scores", "softmax_rows", "weighted_sum", "flash_thread_per_row", "flash_shared", "flash_vectors",
-                        "flash_registers", "flash_two_groups", "rowsum_do_o", "backward_keys", "backward_atomic",
-                        "backward_queries", "query_outer", "key_outer"),
+                        "flash_registers", "flash_two_groups", "flash_tensor_core", "rowsum_do_o", "backward_keys", "backward_atomic",
+                        "backward_queries", "row_deltas", "backward_tensor_core", "query_outer", "key_outer"),
     "kv_cache": ("decode_part", "decode_part_int8", "merge_parts", "decode_tensor_core", "merge_splits"),
-    "paged_attention": ("paged_decode_naive", "paged_decode_warps", "paged_merge", "copy_blocks", "paged_tensor_core"),
-    "w2_attention": ("flash_two_groups",),
+    "paged_attention": ("paged_decode_naive", "paged_decode_warps", "paged_merge", "paged_prefill", "copy_blocks", "paged_tensor_core"),
+    "w2_attention": ("w2_score_matrix", "w2_flash", "w2_backward_keys", "w2_backward_queries"),
 }
 
 
@@ -40,9 +40,10 @@ def gpu_table(word):
     if not rows:
         print("Not measured on a card yet: all kernels of this chapter.")
         return
-    print(f"{'kernel':<24} {'case':<34} {'ceiling':>8} {'peer':>6}  {'named peer':<18} card, date")
+    width = max(len(row["case"]) for row in rows)
+    print(f"{'kernel':<22} {'case':<{width}} {'ceiling':>8} {'peer':>6}  {'named peer':<18} card, date")
     for row in sorted(rows, key=lambda row: (row["card"], KERNELS[word].index(row["kernel"]))):
-        print(f"{row['kernel']:<24} {row['case']:<34} {percent(row['share_of_ceiling']):>8} "
+        print(f"{row['kernel']:<22} {row['case']:<{width}} {percent(row['share_of_ceiling']):>8} "
               f"{percent(row['share_of_peer']):>6}  {row['peer'] or '-':<18} {row['card']}, {row['date']}")
     missing = [kernel for kernel in KERNELS[word] if kernel not in {row["kernel"] for row in rows}]
     if missing:
