@@ -1,0 +1,411 @@
+"""The exercises of chapter 10."""
+import math
+from collections import Counter
+
+import torch
+
+from course_lib.exercises import Case, Misconception, close, exact, exercise
+
+
+def randn(rng, *shape):
+    return torch.randn(shape, generator=rng)
+
+
+def pair_cases(rng):
+    yield Case(["ab", "abc"], [1, 3], label="two words")
+    yield Case(["aaa", "bc"], [2, 3], label="a letter three times in a word")
+    yield Case(["ab", "cd", "xcd"], [2, 1, 1], label="two pairs equally often")
+    yield Case(["axb", "ayb", "cd"], [1, 1, 1], label="two letters that are no neighbours")
+    yield Case(["the", "then", "hen", "en"], [5, 2, 4, 6], label="pieces of words")
+    yield Case(["hand", "and", "an", "na"], [1, 1, 1, 9], label="an order that matters")
+
+
+exercise(
+    id="10.1", title="The pair that comes most often", kind="write", points=2, minutes=9, difficulty=2,
+    card="""
+    A byte-pair tokenizer begins with single characters and, again and again, merges the two neighbours that stand
+    together most often. Write the search, `best_pair(words, counts)`.
+
+    - `words` are the different words of a text, each a string; `counts[i]` says how often word `i` occurs in it
+    - a pair is two **neighbouring** characters of one word, as a tuple; it occurs as often as its word does
+    - `"aaa"` holds the pair `("a", "a")` twice
+    - of pairs that occur equally often, the smallest as Python orders tuples
+    """,
+    given={"Counter": Counter},
+    stub='''
+    def best_pair(words, counts):
+        """words: list of strings, counts: list of ints -> (character, character)"""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def best_pair(words, counts):
+        """words: list of strings, counts: list of ints -> (character, character)"""
+        pairs = Counter()
+        for word, count in zip(words, counts):
+            for pair in zip(word, word[1:]):
+                pairs[pair] += count
+        return min(pairs, key=lambda pair: (-pairs[pair], pair))
+    ''',
+    cases=pair_cases, compare=exact(),
+    misconceptions=[
+        Misconception("counts each different word once", change=("+= count", "+= 1"),
+                      ask="A word that occurs a thousand times: how often does a pair in it occur?"),
+        Misconception("takes any two characters of a word, neighbours or not",
+                      change=("zip(word, word[1:])", "((a, b) for i, a in enumerate(word) for b in word[i + 1:])"),
+                      ask="What would the merged token stand for, if something lies between its two halves?"),
+        Misconception("of equal pairs takes the largest", change=("min(pairs, key=lambda pair: (-pairs[pair], pair))",
+                                                                  "max(pairs, key=lambda pair: (pairs[pair], pair))"),
+                      ask="max with the key (count, pair) prefers which of two pairs with the same count?")],
+    hints=["`zip(word, word[1:])` walks over the neighbours of a word.",
+           "Add `count`, not 1: the word occurs that often.",
+           "`min` with the key `(-how_often, pair)` prefers the most frequent, and of those the smallest."])
+
+
+exercise(
+    id="10.2", title="Before the first step", kind="predict", points=1, minutes=3, difficulty=1,
+    card=r"""
+    A model that has learned nothing gives each of its 65 characters about the same probability. What is its loss, the
+    mean of $-\ln p$(next character), in nats? Type it with two digits after the point.
+    """,
+    name="first_loss", answer=lambda: math.log(65), tolerance=0.02,
+    misconceptions=[
+        Misconception("measures in bits", value=lambda: math.log2(65), ask="Which logarithm gives nats?"),
+        Misconception("gives the probability, not its logarithm", value=lambda: 1 / 65,
+                      ask="The loss is minus the logarithm of this number. What is that?"),
+        Misconception("takes the logarithm to the base 10", value=lambda: math.log10(65), ask="Which logarithm gives nats?")],
+    hints=["Every character has the probability 1/65, whichever is the right one.", "$-\\ln(1/65) = \\ln 65$."])
+
+
+def training_cases(rng):
+    for steps, parts, rows, d, label in ((1, 1, 2, 1, "one step, one part"), (2, 1, 2, 1, "two steps"), (1, 2, 4, 2, "a batch in two parts"),
+                                         (5, 2, 6, 3, "five steps, two parts each"), (4, 3, 9, 5, "four steps, three parts each")):
+        x, true = randn(rng, steps, rows, d), randn(rng, d)
+        yield Case(randn(rng, d), x, x @ true + 0.1 * randn(rng, steps, rows), 0.05, parts, label=label)
+
+
+TRAINING = '''
+def train(weight, xs, ys, rate, parts):
+    """weight (d,), xs (steps, rows, d), ys (steps, rows) -> the weight after all steps"""
+    weight = weight.clone().requires_grad_()
+    for x, y in zip(xs, ys):
+        weight.grad = None
+        for x_part, y_part in zip(x.chunk(parts), y.chunk(parts)):
+            loss = (x_part @ weight - y_part).square().mean()
+            (loss / parts).backward()
+        with torch.no_grad():
+            weight -= rate * weight.grad
+    return weight.detach()
+'''
+
+exercise(
+    id="10.3", title="The loop that drifts", kind="repair", points=3, minutes=9, difficulty=3,
+    card="""
+    This loop fits a line. To save memory it sends each batch through in `parts` equal parts and lets their gradients
+    add up, then takes one step of gradient descent. It runs, the loss falls at first, and it is wrong in **two** ways.
+
+    - the result must be what the whole batch at once would give, to rounding
+    - change as little as you can
+    """,
+    given={"torch": torch}, name="train",
+    stub=TRAINING.replace("        weight.grad = None\n", "").replace("(loss / parts).backward()", "loss.backward()"),
+    solution=TRAINING, cases=training_cases, compare=close(atol=1e-5),
+    misconceptions=[
+        Misconception("keeps the gradients of the steps before", change=("        weight.grad = None\n", ""),
+                      ask="`backward` adds to what is there. What is there when the second step begins?"),
+        Misconception("adds up means of parts as if they were a mean of the whole", change=("(loss / parts).backward()", "loss.backward()"),
+                      ask="The mean of a batch in two halves: is it the sum of the two means?"),
+        Misconception("clears the gradient for every part", code=TRAINING.replace("        weight.grad = None\n", "").replace(
+            "            loss = ", "            weight.grad = None\n            loss = "),
+                      ask="Which parts still have a say in the step, if each begins by clearing?"),
+        Misconception("takes a step after every part", code=TRAINING.replace(
+            "        with torch.no_grad():\n            weight -= rate * weight.grad\n",
+            "            with torch.no_grad():\n                weight -= rate * weight.grad\n"),
+                      ask="At which weight should the gradient of the second part be taken: the old one, or one that has moved already?")],
+    hints=["Print `weight.grad` before the second step. Should it be anything?",
+           "With parts of equal size the mean of the batch is the mean of the means.",
+           "One line clears the gradient once a step; one division mends the sum."])
+
+
+def induction_cases(rng):
+    yield Case(torch.eye(4)[None].roll(1, -2).tril(), 2, label="one head, two tokens twice")
+    yield Case(torch.softmax(2 * randn(rng, 1, 6, 6), -1), 3, label="one head, three tokens twice")
+    yield Case(torch.softmax(2 * randn(rng, 3, 10, 10), -1).tril(), 5, label="three heads, five tokens twice")
+    yield Case(torch.softmax(3 * randn(rng, 4, 32, 32), -1), 16, label="four heads, sixteen tokens twice")
+
+
+exercise(
+    id="10.4", title="Who looks at what came next last time", kind="write", points=2, minutes=9, difficulty=3,
+    card=r"""
+    A text of $n$ random tokens stands there twice, so position $i \ge n$ holds the token of position $i - n$. A head
+    that wants to know what comes next should look at what came next **last time**: at position $i - n + 1$. Write its score.
+
+    - `weights` is `(heads, 2n, 2n)`, a row for each query
+    - the score of a head is the mean weight that the queries of the second copy, $n$ to $2n - 1$, put on that position
+    """,
+    given={"torch": torch},
+    stub='''
+    def induction_score(weights, n):
+        """weights (heads, 2n, 2n) -> (heads,)"""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def induction_score(weights, n):
+        """weights (heads, 2n, 2n) -> (heads,)"""
+        i = torch.arange(n, 2 * n)
+        return weights[:, i, i - n + 1].mean(-1)
+    ''',
+    cases=induction_cases, compare=close(atol=1e-6),
+    misconceptions=[
+        Misconception("scores a look at the same token", change=("i - n + 1", "i - n"),
+                      ask="The model knows which token it stands on. Which position tells it what follows that token?"),
+        Misconception("scores a look at the position before", change=("i - n + 1", "i - 1"),
+                      ask="Where did the token of position i stand the first time, and where is the one that followed?"),
+        Misconception("exchanges queries and keys", change=("weights[:, i, i - n + 1]", "weights[:, i - n + 1, i]"),
+                      ask="Which of the last two axes is the query, and does it stand early or late?"),
+        Misconception("adds up instead of taking the mean", change=(".mean(-1)", ".sum(-1)"),
+                      ask="A head that does this perfectly should score 1, however long the text is. What does yours give?")],
+    hints=["`weights[:, i, j]` with two lists of positions picks one entry for each pair.",
+           "`i = torch.arange(n, 2 * n)`; what is `j` for each of them?"])
+
+
+def nucleus_cases(rng):
+    yield Case(torch.tensor([0.5, 0.3, 0.2]), 0.6, label="three tokens, p = 0.6")
+    yield Case(torch.tensor([0.1, 0.2, 0.6, 0.1]), 0.5, label="one token is enough")
+    yield Case(torch.tensor([0.25, 0.05, 0.4, 0.3]), 0.9, label="four tokens, p = 0.9")
+    yield Case(torch.softmax(2 * randn(rng, 12), -1), 0.8, label="twelve tokens")
+    yield Case(torch.softmax(randn(rng, 30), -1), 1.0, label="p = 1 keeps all")
+
+
+NUCLEUS = '''
+def nucleus(probabilities, p):
+    """(vocabulary,) -> (vocabulary,)"""
+    ordered, order = probabilities.sort(descending=True)
+    before = ordered.cumsum(-1) - ordered
+    kept = torch.where(before < p, ordered, torch.zeros_like(ordered))
+    out = torch.zeros_like(probabilities)
+    out[order] = kept / kept.sum()
+    return out
+'''
+
+exercise(
+    id="10.5", title="The nucleus", kind="write", points=3, minutes=10, difficulty=3,
+    card="""
+    Top-p sampling draws only from the **nucleus**: the fewest tokens, likeliest first, whose probabilities add up to at
+    least `p`. Write the distribution that it draws from.
+
+    - the token with which the sum reaches `p` belongs to it
+    - what is left is normalised; all others are 0
+    - every token stays in its place
+    """,
+    given={"torch": torch},
+    stub='''
+    def nucleus(probabilities, p):
+        """(vocabulary,) -> (vocabulary,)"""
+        raise NotImplementedError
+    ''',
+    solution=NUCLEUS, cases=nucleus_cases, compare=close(atol=1e-6),
+    properties=[("it sums to 1", lambda got, case: abs(float(got.sum()) - 1) < 1e-5)],
+    misconceptions=[
+        Misconception("drops the token with which the sum reaches p",
+                      change=("before < p", "(before + ordered <= p) | (before == 0)"),
+                      ask="With 0.5, 0.3, 0.2 and p = 0.6: do the tokens you keep add up to at least 0.6?"),
+        Misconception("keeps tokens whose own probability is at least p",
+                      change=("before < p", "(ordered >= p) | (before == 0)"),
+                      ask="Is p a bar for one token, or for the sum of those that are kept?"),
+        Misconception("does not normalise what is left", change=("kept / kept.sum()", "kept"),
+                      ask="What should the probabilities of a distribution add up to?"),
+        Misconception("leaves the tokens in sorted order", change=("out[order] = kept / kept.sum()", "out[:] = kept / kept.sum()"),
+                      ask="If token 2 was the likeliest, which entry of your result is the largest?"),
+        Misconception("begins with the unlikeliest", change=("descending=True", "descending=False"),
+                      ask="The fewest tokens that reach p: do they begin with large or with small ones?")],
+    hints=["Sort, and take the cumulative sum.",
+           "A token belongs to it if everything likelier adds up to **less** than p.",
+           "`sort` also gives the order; `out[order] = ...` puts everything back."])
+
+
+exercise(
+    id="10.6", title="Four answers to one prompt", kind="predict", points=1, minutes=4, difficulty=2,
+    card="""
+    A server is asked for **four** samples after one prompt of 200 tokens, 20 new tokens each. It reads the prompt once; the
+    samples share its blocks and part after their first token. Tokens that the model has to compute keys and values for:
+    how many in all?
+
+    - the last token of a sample is never fed back
+    """,
+    name="computed", answer=200 + 4 * 19, tolerance=0,
+    misconceptions=[
+        Misconception("reads the prompt four times", value=4 * (200 + 19), ask="Whose keys would differ between the four, before they part?"),
+        Misconception("feeds the last tokens back too", value=200 + 4 * 20, ask="What would be predicted from the 20th token?"),
+        Misconception("forgets the prompt", value=4 * 19, ask="Who computed the keys that the first new token looks at?"),
+        Misconception("counts one sample only", value=200 + 19, ask="Are the new tokens of the four the same?")],
+    hints=["The prompt: once. Then four samples, each on its own.", "The first of 20 new tokens comes out of the prompt's pass; 19 more passes follow."])
+
+
+def schedule_cases(rng):
+    for step, steps, peak, warmup, label in ((0, 100, 1.0, 10, "the first step"), (9, 100, 1.0, 10, "the last of the warm-up"),
+                                             (10, 100, 1.0, 10, "the peak"), (55, 100, 1.0, 10, "half way down"), (100, 100, 2.0, 10, "the end"),
+                                             (3, 50, 2e-3, 0, "no warm-up"), (700, 1000, 3e-4, 100, "a long run")):
+        yield Case(step, steps, peak, warmup, 0.1, label=label)
+
+
+SCHEDULE = '''
+def learning_rate(step, steps, peak, warmup, floor):
+    """-> the learning rate of this step; steps are counted from 0"""
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    progress = (step - warmup) / (steps - warmup)
+    return peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)
+'''
+
+exercise(
+    id="10.7", title="Up and down again", kind="write", points=2, minutes=8, difficulty=2,
+    card=r"""
+    AdamW's first steps are blind: its averages know nothing yet. So the rate rises in a straight line for `warmup` steps,
+    and then falls like half a cosine wave. Write it.
+
+    - step 0 already moves: the rate of the `warmup` first steps is $1/w, 2/w, \dots, 1$ times the peak
+    - the cosine begins at the peak in step `warmup` and ends, after `steps`, at `floor` times the peak
+    - half way down it is half way between the two
+    """,
+    given={"math": math},
+    stub='''
+    def learning_rate(step, steps, peak, warmup, floor):
+        """-> the learning rate of this step; steps are counted from 0"""
+        raise NotImplementedError
+    ''',
+    solution=SCHEDULE, cases=schedule_cases, compare=close(atol=1e-9, rtol=1e-6),
+    misconceptions=[
+        Misconception("wastes the first step", change=("(step + 1) / warmup", "step / warmup"),
+                      ask="With which rate is the very first step taken, in yours?"),
+        Misconception("starts the cosine at step 0", change=("(step - warmup) / (steps - warmup)", "step / steps"),
+                      ask="When the warm-up ends, how far has your cosine fallen already?"),
+        Misconception("falls to nothing", change=("floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2",
+                                                  "(1 + math.cos(math.pi * progress)) / 2"),
+                      ask="What is the rate of the last step, and what should it be?"),
+        Misconception("goes through a whole wave", change=("math.pi * progress", "2 * math.pi * progress"),
+                      ask="Where on the cosine are you at the end: at its lowest point, or back at the top?")],
+    hints=["Two cases: before `warmup` and after it.", "`progress` runs from 0 to 1 after the warm-up; $(1 + \\cos \\pi x)/2$ runs from 1 to 0."])
+
+
+def chain_cases(rng):
+    yield Case(torch.tensor([[0.5, 0.5], [0.5, 0.5]], dtype=torch.float64), label="a fair coin")
+    yield Case(torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64), label="a and b in turn")
+    yield Case(torch.tensor([[0.9, 0.1], [0.5, 0.5]], dtype=torch.float64), label="two words, unequally often")
+    for n in (3, 6):
+        p = torch.softmax(2 * torch.randn(n, n, generator=rng, dtype=torch.float64), -1)
+        yield Case(p, label=f"{n} words")
+
+
+CHAIN = '''
+def entropy_rate(p):
+    """p (n, n) in float64, rows sum to 1 -> nats a word, a float"""
+    n = len(p)
+    often = torch.linalg.lstsq(torch.cat([p.T - torch.eye(n, dtype=p.dtype), torch.ones(1, n, dtype=p.dtype)]),
+                               torch.cat([torch.zeros(n, dtype=p.dtype), torch.ones(1, dtype=p.dtype)])[:, None]).solution[:, 0]
+    surprise = -torch.special.xlogy(p, p).sum(-1)
+    return float(often @ surprise)
+'''
+
+exercise(
+    id="10.8", title="The floor", kind="write", points=3, minutes=12, difficulty=4,
+    card=r"""
+    A text is made by a chain: after word $i$ comes word $j$ with probability $p_{ij}$. No model, however large, can reach a
+    loss below the **entropy rate** $\sum_i \pi_i \sum_j -p_{ij} \ln p_{ij}$, where $\pi_i$ is how often word $i$ occurs
+    in a long text. Compute it.
+
+    - $\pi = \pi P$, and $\pi$ sums to 1
+    - $0 \ln 0$ is 0
+    """,
+    given={"torch": torch},
+    stub='''
+    def entropy_rate(p):
+        """p (n, n) in float64, rows sum to 1 -> nats a word, a float"""
+        raise NotImplementedError
+    ''',
+    solution=CHAIN, cases=chain_cases, compare=close(atol=1e-6),
+    misconceptions=[
+        Misconception("takes all words as equally frequent", change=("float(often @ surprise)", "float(surprise.mean())"),
+                      ask="If word a comes nine times as often as word b, should the surprise after each weigh the same?"),
+        Misconception("forgets what the word before says", change=("float(often @ surprise)", "float(-torch.special.xlogy(often, often).sum())"),
+                      ask="In the text ababab every letter is certain once you know the one before. What is its entropy rate?"),
+        Misconception("measures in bits", change=("float(often @ surprise)", "float(often @ surprise) / 0.6931471805599453"),
+                      ask="Which logarithm gives nats?"),
+        Misconception("lets 0 ln 0 be NaN", change=("torch.special.xlogy(p, p)", "(p * p.log())"),
+                      ask="What is 0 times minus infinity for a computer, and what is the limit of x ln x?")],
+    hints=["$\\pi$ solves a linear system; or start anywhere and multiply by $(P + I)/2$ many times.",
+           "`torch.special.xlogy(p, p)` is $p \\ln p$, with 0 where p is 0.", "The surprise after each word, weighted by how often it occurs."])
+
+
+def penalty_cases(rng):
+    yield Case(torch.tensor([2.0, -1.0, 0.5]), torch.tensor([1]), 2.0, label="a seen token with a negative logit")
+    yield Case(torch.tensor([2.0, -1.0, 0.5]), torch.tensor([0, 0, 1]), 1.5, label="a token that was seen twice")
+    yield Case(randn(rng, 8), torch.tensor([1, 2, 5]), 1.3, label="eight tokens, three seen")
+    yield Case(randn(rng, 20), torch.randint(20, (30,), generator=rng), 1.2, label="twenty tokens, many seen")
+
+
+PENALTY = '''
+def penalised(logits, seen, penalty):
+    """logits (vocabulary,), seen (m,) tokens of the text so far -> (vocabulary,)"""
+    out = logits.clone()
+    chosen = logits[seen]
+    out[seen] = torch.where(chosen > 0, chosen / penalty, chosen * penalty)
+    return out
+'''
+
+exercise(
+    id="10.9", title="A penalty that rewards", kind="repair", points=2, minutes=7, difficulty=2,
+    card="""
+    A repetition penalty above 1 should make tokens that the text already holds **less** likely. This one was taken from a
+    blog, and for some tokens it does the opposite. Find out for which, and mend it.
+
+    - a token is penalised once, however often it was seen
+    - the logits that came in stay as they are
+    """,
+    given={"torch": torch}, name="penalised",
+    stub='''
+    def penalised(logits, seen, penalty):
+        """logits (vocabulary,), seen (m,) tokens of the text so far -> (vocabulary,)"""
+        out = logits.clone()
+        out[seen] = logits[seen] / penalty
+        return out
+    ''',
+    solution=PENALTY, cases=penalty_cases, compare=close(atol=1e-6),
+    properties=[("no token that was seen has become likelier", lambda got, case: bool((got <= case.args[0] + 1e-6).all()))],
+    misconceptions=[
+        Misconception("multiplies positive logits and divides negative ones", change=("chosen / penalty, chosen * penalty", "chosen * penalty, chosen / penalty"),
+                      ask="Is 4 a smaller logit than 2?"),
+        Misconception("penalises a token once for each time it was seen", code='''
+            def penalised(logits, seen, penalty):
+                out = logits.clone()
+                for token in seen:
+                    out[token] = torch.where(out[token] > 0, out[token] / penalty, out[token] * penalty)
+                return out
+            ''', ask="A token was seen three times. How often should its logit be divided?"),
+        Misconception("penalises every token", code='''
+            def penalised(logits, seen, penalty):
+                return torch.where(logits > 0, logits / penalty, logits * penalty)
+            ''', ask="Which tokens are in `seen`, and which are not?"),
+        Misconception("subtracts the penalty", change=("torch.where(chosen > 0, chosen / penalty, chosen * penalty)", "chosen - penalty"),
+                      ask="With a penalty of 1 nothing should change. What does yours do then?")],
+    hints=["Divide -1 by 2. Is the result larger or smaller than -1?",
+           "Positive logits shrink when they are divided, negative ones when they are multiplied."])
+
+
+exercise(
+    id="10.10", title="Which layers to buy", kind="choose", points=1, minutes=6, difficulty=3,
+    card="""
+    A model of 8 layers serves texts of 8192 tokens. A **full** layer caches every token; a **sliding** layer the last 1024;
+    a **state** layer as much as 128 tokens would take. The cache may be at most 30 % of that of eight full layers, and the
+    model must be able to copy a name, letter by letter, that it read 6000 tokens ago. Which mix does both?
+    """,
+    name="mix", answer="d",
+    options={"a": "8 sliding", "b": "4 full, 4 sliding", "c": "8 state", "d": "1 full, 7 sliding", "e": "3 full, 5 state"},
+    misconceptions=[
+        Misconception("lets windows see what has left them", value="a",
+                      ask="Eight windows of 1024, one over the other, reach 8 x 1023 tokens back. But what is left of a name that was handed on six times?"),
+        Misconception("does not add up the full layers", value="b", ask="Four of eight layers are full. Which share of the cache do they take alone?"),
+        Misconception("trusts a state with every detail", value="c",
+                      ask="In chapter 4, how many pairs could a state of that size hold before they ran into each other?"),
+        Misconception("counts a state as nothing and 3/8 as less than 30 %", value="e", ask="What is 3 / 8?")],
+    hints=["In units of 8192 tokens: a full layer is 1, a sliding one 1/8, a state layer 1/64. Eight full layers are 8; the budget is 2.4.",
+           "Which mixes have a layer that still holds the keys of 6000 tokens ago?"])
