@@ -123,6 +123,18 @@ def induction(batch, generator, vocab_size=64, n=32):
     return tokens, targets
 
 
+def repeats(batch, generator, vocab_size=32, shortest=6, longest=16):
+    """Random tokens said twice, as many as `generator` draws for this batch: tokens and targets (batch, 2 n - 1).
+
+    Only the second half is a target. As n changes from batch to batch, no fixed distance leads to the answer.
+    """
+    n = int(torch.randint(shortest, longest + 1, (), generator=generator))
+    row = repeated_tokens(batch, generator, vocab_size, n)
+    targets = row[:, 1:].clone()
+    targets[:, :n - 1] = NO_TARGET
+    return row[:, :-1], targets
+
+
 MONTHS = ("January February March April May June July August September October November December").split()
 SPELLINGS = [
     lambda y, m, d: f"{d} {MONTHS[m - 1]} {y}", lambda y, m, d: f"{MONTHS[m - 1]} {d}, {y}",

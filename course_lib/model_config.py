@@ -45,8 +45,11 @@ class Config:
     @property
     def attentions(self) -> list:
         """The attention of each layer."""
-        return [self.attention] * self.n_layers if isinstance(self.attention, str) else list(self.attention)
+        return self._by_layer(self.attention)
 
     @property
     def ropes(self) -> list:
-        return [self.rope] * self.n_layers if isinstance(self.rope, bool) else list(self.rope)
+        return self._by_layer(self.rope)
+
+    def _by_layer(self, value) -> list:
+        return list(value) if isinstance(value, (list, tuple)) else [value] * self.n_layers
