@@ -7,7 +7,9 @@ from itertools import accumulate
 
 import torch
 
+from course_lib import decode_tensor_core
 from course_lib.decoding import check_count
+from course_lib.flash_kernels import aligned
 
 
 def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kernel="grouped", n_splits=1):
@@ -15,7 +17,8 @@ def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kerne
 
     "naive": a thread a key. "warp": a warp a group of tokens, four numbers a lane, each query head for itself.
     "grouped": the same, and query heads of one key head share what is loaded. The latter two can split the pages.
-    float32, head_dim a multiple of 4 from 4 to 128.
+    float32, head_dim a multiple of 4 from 4 to 128. Half precision, 64 or 128 wide in pages of a multiple of 16, goes to
+    kernels/decode_tensor_core.cu, which chooses its own splits unless it is given more than one.
     """
     from course_lib import cuda
 
@@ -24,6 +27,9 @@ def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kerne
     n_kv_heads, pages = cache.keys.shape[2], tables.shape[1]
     if kernel not in ("naive", "warp", "grouped"):
         raise ValueError(f"kernel must be naive, warp or grouped; got {kernel!r}")
+    if n == 1 and cache.block_size % 16 == 0 and decode_tensor_core.fits(q, n_kv_heads, cache.values.shape[4]):
+        return decode_tensor_core.paged(q, cache.keys[layer], cache.values[layer], tables, lengths,
+                                        None if n_splits == 1 else n_splits, scale)
     if q.dtype != torch.float32 or n != 1 or d % 4 or d > 128:
         raise ValueError("q must be float32 (b, heads, 1, head_dim), head_dim a multiple of 4 and at most 128; "
                          f"got {q.dtype}, {tuple(q.shape)}")
@@ -37,7 +43,7 @@ def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kerne
     out = torch.zeros_like(q, memory_format=torch.contiguous_format)
     if q.numel() == 0:
         return out
-    q, tables, lengths = q.contiguous(), *(x.to(q.device, torch.int32).contiguous() for x in (tables, lengths))
+    (q,), (tables, lengths) = aligned(q), (x.to(q.device, torch.int32).contiguous() for x in (tables, lengths))
     keys, values = cache.keys[layer], cache.values[layer]
     scale = 1 / math.sqrt(d) if scale is None else scale
     module, sizes = cuda.load("paged_attention"), (heads, n_kv_heads, d, cache.block_size, pages)
@@ -58,8 +64,8 @@ def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kerne
 def paged_prefill_kernel(q, cache, tables, lengths, counts, layer=0, scale=None):
     """paged_prefill by a kernel: q (tokens, heads, head_dim), of which counts[i] rows are the last of sequence i.
 
-    32 rows (16 where head_dim is above 64), a row a head of a token, share each tile of keys; the heads of one key head
-    lie together. float32, head_dim a multiple of 4 from 4 to 128.
+    One head of one token is a row. 32 rows of one key head (16 where head_dim is above 64) share each tile of keys.
+    float32, head_dim a multiple of 4 from 4 to 128.
     """
     from course_lib import cuda
 
@@ -76,10 +82,11 @@ def paged_prefill_kernel(q, cache, tables, lengths, counts, layer=0, scale=None)
     width, rows = next((w, r) for w, r in ((32, 8), (64, 8), (128, 4)) if d <= w)
     starts, tables, lengths = (torch.as_tensor(x).to(q.device, torch.int32).contiguous()
                                for x in (list(accumulate(counts, initial=0)), tables, lengths))
-    out = torch.empty_like(q, memory_format=torch.contiguous_format)
+    (q,) = aligned(q)
+    out = torch.empty_like(q)
     grid = math.ceil(max(counts) * (heads // n_kv_heads) / (4 * rows)), n_kv_heads, len(counts)
     cuda.load("paged_attention")[f"paged_prefill<{width}, {rows}>"][grid, 128](
-        q.contiguous(), cache.keys[layer], cache.values[layer], tables, starts, lengths, out, heads, n_kv_heads, d,
+        q, cache.keys[layer], cache.values[layer], tables, starts, lengths, out, heads, n_kv_heads, d,
         cache.block_size, pages, 1 / math.sqrt(d) if scale is None else scale)
     return out
 

@@ -59,7 +59,7 @@ def pass_on(k: Tensor, v: Tensor, n_next: int):
 
 
 def in_processes(q: Tensor, k: Tensor, v: Tensor, lengths, causal: bool = False) -> Tensor:
-    """ring_attention in len(lengths) new processes on this machine, lengths[i] tokens in the i-th; the slices joined."""
+    """ring_attention in len(lengths) new processes on this machine, lengths[i] tokens in the i-th; slices joined."""
     if any(not isinstance(n, int) or n < 1 for n in lengths) or sum(lengths) != k.shape[2] or q.shape[2] != k.shape[2]:
         raise ValueError(f"lengths must be positive and sum to the {k.shape[2]} tokens of k and of q; got {lengths!r}")
     out = q.new_zeros(*q.shape[:3], v.shape[3]).share_memory_()

@@ -7,7 +7,6 @@ when blocks run out, the youngest gives its blocks back and waits (preemption), 
 import math
 from collections import deque
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import accumulate
 from typing import Callable
 
@@ -202,8 +201,8 @@ class Engine:
                     top_k=None, top_p=None, repetition_penalty=1.0) -> int:
         """The id of a new request. on_token(id, sample, token) is called after the step that made the token.
 
-        A sample ends after max_new_tokens or with the first token in stop, which it keeps. How a token is drawn says
-        next_token_probabilities; the tokens it calls seen are the prompt and those generated.
+        A sample ends after max_new_tokens or with the first token in stop, which it keeps. The chances of the next
+        token are those of next_token_probabilities; seen are the prompt and what was generated.
         """
         prompt, stop = self._check_tokens("prompt", prompt), self._check_tokens("stop", stop)
         if not prompt:
@@ -286,9 +285,9 @@ class Engine:
             q, k, v = attention.project(block.attention_norm(x))
             q, k = (attention.rotate(y, rope, positions) for y in (q, k))
             cache.write(i, slots, k[0].transpose(0, 1), v[0].transpose(0, 1))
-            attend = paged_prefill_kernel if self.kernels else partial(paged_prefill, window=attention.window,
-                                                                       values=attention.values)
-            heads = attend(q[0].transpose(0, 1), cache, tables, lengths, counts, i, attention.scale)
+            given = q[0].transpose(0, 1), cache, tables, lengths, counts, i, attention.scale
+            heads = (paged_prefill_kernel(*given) if self.kernels
+                     else paged_prefill(*given, attention.window, attention.values))
             x = x + attention.finish(heads.transpose(0, 1)[None])
             x = x + block.feed_forward(block.feed_forward_norm(x))
         last = [end - 1 for end in accumulate(counts)]
@@ -352,7 +351,7 @@ class Engine:
 
 
 def kept_of_a_token(model):
-    """(n_kv_heads, width of a key, width of a value): what each layer of model keeps of a token, if pages can hold it."""
+    """(n_kv_heads, width of a key, width of a value) that each layer of model keeps of a token, if pages can."""
     layers = [block.attention for block in model.blocks]
     for i, layer in enumerate(layers):
         if "attend" in vars(layer):

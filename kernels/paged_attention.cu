@@ -198,10 +198,10 @@ __global__ void paged_merge(const float* __restrict__ parts, const float* __rest
     out[row * d + c] = total > 0.0f ? sum / total : 0.0f;
 }
 
-// 5: a chunk of queries a sequence, its last tokens; each sees the keys up to its own position. q and out (tokens, heads,
-// d): the chunk of sequence b is rows starts[b] .. starts[b + 1] - 1. A row of the tile is one head of one token, the
-// heads of one key head together, so all 4 * ROWS of them use the keys in shared memory. This is rung 4 of chapter 6;
-// new is only that each key is looked up. Grid (rows of the longest chunk / (4 * ROWS), kv_heads, batch), block 128.
+// 5: a chunk of queries a sequence, its last tokens; each sees the keys up to its own position. q and out (tokens,
+// heads, d): the chunk of sequence b is tokens starts[b] .. starts[b + 1] - 1. A row of the tile is one head of one
+// token; the heads of one key head lie together, so all 4 * ROWS rows use the keys in shared memory. This is rung 4 of
+// chapter 6, but each key is looked up. Grid (rows of the longest chunk / (4 * ROWS), kv_heads, batch), block 128.
 template <int D, int ROWS>
 __global__ void __launch_bounds__(128)
 paged_prefill(const float* __restrict__ q, const float* __restrict__ keys, const float* __restrict__ values,

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 from hypothesis import HealthCheck, settings, strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (RuleBasedStateMachine, initialize, invariant, precondition, rule,
+                                 run_state_machine_as_test)
 
 from course_lib import cuda, language_model
 from course_lib.attention import scaled_dot_product_attention
@@ -162,6 +163,19 @@ def test_paged_is_contiguous_attention(heads, kv_heads, n):
         torch.testing.assert_close(out[i:i + 1], scaled_dot_product_attention(q[i:i + 1], k, v, causal=True))
 
 
+@pytest.mark.parametrize("window", [None, 3])
+def test_chunks_of_any_length_are_attended_in_one_call(window):
+    cache, counts = filled_cache([3, 9, 16, 9, 20]), (1, 5, 1, 9, 5)
+    q = torch.randn(sum(counts), 4, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    out = paged_prefill(q, cache, *cache.tables(range(5)), counts, layer=1, window=window)
+    for i, (chunk, got) in enumerate(zip(q.split(counts), out.split(counts))):
+        k, v = (x.repeat_interleave(2, 1) for x in contiguous(cache, i, 1))
+        n, m = len(chunk), k.shape[2]
+        near = torch.arange(m) > torch.arange(m - n, m)[:, None] - (window or m)
+        want = scaled_dot_product_attention(chunk.transpose(0, 1)[None], k, v, near, causal=True)
+        torch.testing.assert_close(got, want[0].transpose(0, 1))
+
+
 def call(**change):
     cache = filled_cache([5, 9])
     tables, lengths = cache.tables([0, 1])
@@ -187,7 +201,8 @@ def stale():
     ("block_size", lambda: PagedKVCache(4, "16", 1, 1, 8)), ("head_dim", lambda: PagedKVCache(4, 4, 1, 1, 0)),
     ("dtype", lambda: PagedKVCache(4, 4, 1, 1, 8, torch.int8)),
     ("tokens", lambda: BlockAllocator(4, 4).allocate("a", [])), ("name", lambda: BlockAllocator(4, 4).free("a")),
-    ("name", lambda: BlockAllocator(4, 4).append_slot("a")), ("name", lambda: filled_cache([2]).allocator.allocate(0, [1])),
+    ("name", lambda: BlockAllocator(4, 4).append_slot("a")),
+    ("name", lambda: filled_cache([2]).allocator.allocate(0, [1])),
     ("child", lambda: filled_cache([2, 2]).allocator.fork(0, 1)),
     ("tokens", lambda: filled_cache([2]).allocator.register(0, [1, 2, 3])),
     ("start and stop", lambda: filled_cache([2]).slots(0, 1, 3)),
@@ -197,7 +212,8 @@ def stale():
     ("q", lambda: prefill_call(q=torch.ones(55, 4, 8).double())), ("q", lambda: prefill_call(d=6)),
     ("q", lambda: prefill_call(q=torch.ones(55, 3, 8))), ("q", lambda: prefill_call(q=torch.ones(1, 55, 4, 8))),
     ("counts", lambda: prefill_call(counts=(33, 1, 20, 2))), ("counts", lambda: prefill_call(counts=(33, 1, 0, 1))),
-    ("counts", lambda: prefill_call(q=torch.ones(54, 4, 8))), ("tables", lambda: prefill_call(tables=torch.full((4, 10), -1))),
+    ("counts", lambda: prefill_call(q=torch.ones(54, 4, 8))),
+    ("tables", lambda: prefill_call(tables=torch.full((4, 10), -1))),
     ("v_dim", lambda: PagedKVCache(4, 4, 1, 1, 8, v_dim=-1)), ("window", lambda: call(window=0)),
     ("cache", lambda: copy_blocks_kernel(PagedKVCache(4, 4, 1, 1, 8, v_dim=4), [(0, 1)])),
     ("pairs", lambda: copy_blocks_kernel(filled_cache([2], dtype=torch.float32), [(0, 1), (1, 2)])),
@@ -220,14 +236,12 @@ def kernel_call(kernel="grouped", n_splits=1, heads=4, kv_heads=2, d=8, lengths=
 
 
 def prefill_call(heads=4, kv_heads=2, d=8, lengths=(40, 9, 33, 1), counts=(33, 1, 20, 1), size=4, **change):
-    """Chunks by the kernel, and by the reference one sequence at a time."""
+    """Chunks by the kernel and by the reference."""
     cache = filled_cache(lengths, kv_heads, d, size, torch.float32)
     q = torch.randn(sum(counts), heads, d, generator=torch.Generator().manual_seed(d))
     tables, lengths = cache.tables(range(len(counts)))
-    got = paged_prefill_kernel(**dict(q=q, cache=cache, tables=tables, lengths=lengths, counts=counts, layer=1) | change)
-    want = [paged_attention(chunk.transpose(0, 1)[None], cache, tables[i:i + 1], lengths[i:i + 1], layer=1)[0]
-            .transpose(0, 1) for i, chunk in enumerate(q.split(list(counts)))]
-    return got, torch.cat(want)
+    given = dict(q=q, cache=cache, tables=tables, lengths=lengths, counts=counts, layer=1) | change
+    return paged_prefill_kernel(**given), paged_prefill(**given)
 
 
 RUNGS = [("naive", 1), ("warp", 1), ("grouped", 1), ("grouped", 3), ("warp", 7)]
@@ -334,7 +348,8 @@ def test_copy_blocks():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kernel, n_splits, change", [
-    ("naive", 1, ("if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;", "if (threadIdx.x == 0) of_warp[0] = x;")),
+    ("naive", 1, ("if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;",
+                  "if (threadIdx.x == 0) of_warp[0] = x;")),
     ("naive", 1, ("threadIdx.x % 32 < blockDim.x / 32 ?", "threadIdx.x % 32 < 1 ?")),
     ("naive", 1, ("    __syncthreads();                                        // the last", "    // the last")),
     ("naive", 1, ("int kv_head = blockIdx.x / (heads / kv_heads)", "int kv_head = blockIdx.x % kv_heads")),
@@ -352,8 +367,8 @@ def test_copy_blocks():
     ("prefill", 1, ("(page * kv_heads + kv_head)", "(page * kv_heads)")),
     ("prefill", 1, ("kv_head * group + g) * d + 4 * c", "g * kv_heads + kv_head) * d + 4 * c")),
     ("prefill", 1, ("if (row >= rows) break;", "")),
-    ("prefill", 1, ("        __syncthreads();                                    // places", "        // places")),
-    ("prefill", 1, ("        __syncthreads();                                    // the new tile", "        // the new tile")),
+    ("prefill", 1, ("__syncthreads();                                    // places", "// places")),
+    ("prefill", 1, ("__syncthreads();                                    // the new tile", "// the new tile")),
     ("prefill", 1, ("            __syncwarp();\n", "")),
 ])
 def test_a_changed_kernel_is_caught(kernel, n_splits, change, tmp_path, monkeypatch):
@@ -449,7 +464,8 @@ def by_definition(logits, seen, temperature, top_k=None, top_p=None, repetition_
 
 
 SAMPLINGS = [dict(temperature=2.0), dict(temperature=0.7, top_k=4), dict(temperature=3.0, top_p=0.8),
-             dict(temperature=2.0, repetition_penalty=1.5), dict(temperature=3.0, top_k=6, top_p=0.9, repetition_penalty=0.5)]
+             dict(temperature=2.0, repetition_penalty=1.5),
+             dict(temperature=3.0, top_k=6, top_p=0.9, repetition_penalty=0.5)]
 
 
 @pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
@@ -584,7 +600,8 @@ def test_float32_serves_the_same_where_the_best_two_differ(kernels, n, n_new):
 def test_other_attentions_are_served(change):
     model, generator = small_model(**change), torch.Generator().manual_seed(0)
     engine = Engine(model, 7, 4, token_budget=7, max_running=5)
-    prompts = [[3, 1, 4, 1, 5][:i] + torch.randint(VOCABULARY, (1 + i,), generator=generator).tolist() for i in range(6)]
+    prompts = [[3, 1, 4, 1, 5][:i] + torch.randint(VOCABULARY, (1 + i,), generator=generator).tolist()
+               for i in range(6)]
     for i, prompt in enumerate(prompts):
         engine.add_request(prompt, 9, temperature=float(i % 2), seed=i)
     n_preempted = 0
@@ -641,7 +658,8 @@ def test_the_model_must_attend_by_its_own_function():
     ("prompt", dict(prompt=torch.ones(1, 3, dtype=torch.long))), ("max_new_tokens", dict(max_new_tokens=0)),
     ("n_samples", dict(n_samples=0)), ("temperature", dict(temperature=-1)), ("seed", dict(seed=-1)),
     ("temperature", dict(temperature=math.nan)), ("temperature", dict(temperature="0")), ("top_k", dict(top_k=0)),
-    ("top_p", dict(top_p=1.5)), ("repetition_penalty", dict(repetition_penalty=0)), ("on_token", dict(on_token=1)), ("stop", dict(stop=3)),
+    ("top_p", dict(top_p=1.5)), ("repetition_penalty", dict(repetition_penalty=0)),
+    ("on_token", dict(on_token=1)), ("stop", dict(stop=3)),
 ])
 def test_bad_requests_are_named(argument, change):
     engine = Engine(MODEL, 4, 4)
