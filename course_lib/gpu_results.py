@@ -15,7 +15,7 @@ KERNELS = {
     "gqa": ("repeat_kv", "attend_by_head", "attend_by_group"),
     "linear_attention": ("state_in_global", "state_in_shared", "chunk_states", "chunk_outputs", "delta_rule", "linear_walk",
                          "segment_prefix"),
-    "sparse_attention": ("dense_masked", "block_sparse", "window_sink"),
+    "sparse_attention": ("dense_masked", "block_sparse", "window_sink", "block_sparse_tensor_core", "window_tensor_core"),
     "flash_attention": ("scores", "softmax_rows", "weighted_sum", "flash_thread_per_row", "flash_shared", "flash_vectors",
                         "flash_registers", "flash_two_groups", "flash_tensor_core", "rowsum_do_o", "backward_keys", "backward_atomic",
                         "backward_queries", "row_deltas", "backward_tensor_core", "query_outer", "key_outer"),

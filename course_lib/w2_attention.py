@@ -1,7 +1,8 @@
 """Chapter 9: each token is a Gaussian N(mu, diag(sigma^2)), and a score is minus a squared Wasserstein-2 distance.
 
-Shapes: mu_q, sigma_q (batch, heads, n, head_dim), mu_k, sigma_k (batch, heads, m, head_dim), v (batch, heads, m, v_dim); sigma >= 0.
-tau is a positive number, or one a head, (heads,). For diagonal Gaussians W2^2 = |mu_a - mu_b|^2 + |sigma_a - sigma_b|^2.
+Shapes: mu_q, sigma_q (batch, heads, n, head_dim), mu_k, sigma_k (batch, heads, m, head_dim), v (batch, heads, m, v_dim);
+sigma >= 0. tau is a positive number, or one a head, (heads,). For diagonal Gaussians
+W2^2 = |mu_a - mu_b|^2 + |sigma_a - sigma_b|^2.
 """
 import math
 from dataclasses import dataclass
@@ -37,8 +38,8 @@ def gaussian_w2(mean_a: Tensor, cov_a: Tensor, mean_b: Tensor, cov_b: Tensor) ->
 def gaussian_overlap(mu_a: Tensor, sigma_a: Tensor, mu_b: Tensor, sigma_b: Tensor) -> Tensor:
     """-1/2 (sum (mu_a - mu_b)^2 / (sigma_a + sigma_b) + sum log(sigma_a + sigma_b)), sigma in the place of a variance.
 
-    Up to a constant the logarithm of the integral of the product of two densities. Not a distance: it is what the public
-    code that goes by the name of W2 attention scores with.
+    Up to a constant the logarithm of the integral of the product of two densities. Not a distance: it is what the
+    public code that goes by the name of W2 attention scores with.
     """
     total = sigma_a + sigma_b
     return -0.5 * ((mu_a - mu_b).square() / total + total.log()).sum(-1)
@@ -56,30 +57,32 @@ def w2_scores(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, tau,
     elif form == "expanded":
         q, k = _centred(q, k)
         squared = q.square().sum(-1)[..., None] + k.square().sum(-1)[..., None, :] - 2 * q @ k.transpose(-2, -1)
-        squared = squared.nan_to_num(nan=math.inf).clamp_min(0)       # inf - inf: the squares overflow, so it is far
+        squared = squared.clamp_min(0)
     else:
         raise ValueError(f'form must be "direct" or "expanded" for scores; got {form!r}')
-    # A distance that overflows is very far, not infinitely far: a row of -inf has no softmax.
-    return (-squared / _temperature(tau, q)).clamp_min(torch.finfo(squared.dtype).min)
+    # A distance that overflows is very far, not infinitely far: a row of -inf has no softmax, and 0 times inf no gradient.
+    far, least = ~squared.isfinite(), torch.finfo(squared.dtype).min
+    return (-squared.masked_fill(far, 0) * (1 / _temperature(tau, q))).clamp_min(least).masked_fill(far, least)
 
 
 def augment(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, tau) -> tuple[Tensor, Tensor]:
     """(q, k) whose plain dot products are the W2 scores plus a constant a row: (b, h, n, 2 head_dim + 2) each.
 
-    |q|^2 is the same for all keys of a row and cancels in softmax. What is left is (2 / tau) q.k - |k|^2 / tau. The second part
-    takes two columns, its value rounded to the dtype of q and what that rounding left out: one column of bfloat16 would err by
-    up to half a unit. All three must fit the range of that dtype, which float16 reaches with a small tau.
+    |q|^2 is the same for all keys of a row and cancels in softmax. What is left is (2 / tau) q.k - |k|^2 / tau. The
+    second part takes two columns, its value rounded to the dtype of q and what that rounding left out: one column of
+    bfloat16 would err by up to half a unit. All must fit the range of that dtype, which float16 leaves with a small tau.
+    The origin stays where it is, so a key's row depends on this key alone and may be turned or cached.
     """
     return _in_columns(*_as_dot_product(*_joined(mu_q, sigma_q, mu_k, sigma_k), tau))
 
 
-def w2_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v: Tensor, tau, mask: Tensor | None = None,
-                 causal: bool = False, form: str = "direct") -> Tensor:
+def w2_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v: Tensor, tau,
+                 mask: Tensor | None = None, causal: bool = False, form: str = "direct") -> Tensor:
     """softmax(w2_scores + mask) v: (batch, heads, n, v_dim). Five forms, one answer.
 
     "direct" and "expanded" build the scores; "augmented" is dot-product attention of width 2 head_dim + 2; "kernel" is
-    chapter 6's flash kernel with a bias a key, and "fused" this chapter's own. The last two never build n x m numbers and
-    take no mask but causal.
+    chapter 6's flash kernel with a bias a key, and "fused" this chapter's own. The last two never build n x m numbers
+    and take no mask but causal.
     """
     if form not in FORMS:
         raise ValueError(f"form must be one of {', '.join(FORMS)}; got {form!r}")
@@ -105,8 +108,9 @@ def w2_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v
 
 
 class W2Attention(nn.Module):
-    """Self-attention by W2 distance. One stream of hidden states: queries and keys are projected to means and raw widths,
-    widths pass through softplus, RoPE turns the means (and only them: a width has no direction). tau is learned, one a head."""
+    """Self-attention by W2 distance. One stream of hidden states: queries and keys are projected to means and raw
+    widths, widths pass through softplus, RoPE turns the means (and only them: a width has no direction). tau is learned,
+    one a head."""
 
     def __init__(self, d_model: int, n_heads: int, tau: float | None = None, form: str = "expanded"):
         super().__init__()
@@ -162,7 +166,8 @@ class W2Config:
 
 
 class W2TransformerBlock(nn.Module):
-    """W2 attention and a gated feed-forward, each behind an RMSNorm and added to the stream. config needs the fields of W2Config."""
+    """W2 attention and a gated feed-forward, each behind an RMSNorm and added to the stream. config needs the fields
+    of W2Config."""
 
     def __init__(self, config):
         super().__init__()
@@ -176,7 +181,8 @@ class W2TransformerBlock(nn.Module):
     def forward(self, hidden_states: Tensor, rotary_emb_outputs=None, attention_mask: Tensor | None = None) -> Tensor:
         """(batch, n, hidden_size) -> the same. Causal unless attention_mask, as of chapter 1, says otherwise."""
         x = hidden_states
-        x = x + self.attention(self.attention_norm(x), rotary_emb_outputs, attention_mask, causal=attention_mask is None)
+        causal = attention_mask is None
+        x = x + self.attention(self.attention_norm(x), rotary_emb_outputs, attention_mask, causal)
         y = self.feed_forward_norm(x)
         return x + self.down(F.silu(self.gate(y)) * self.up(y))
 
@@ -194,9 +200,9 @@ def _joined(mu_q, sigma_q, mu_k, sigma_k):
 
 
 def _centred(q, k):
-    """Both with the origin at the first key. No difference changes, and where all lie far out the squares stay small, so that
-    |q|^2 + |k|^2 - 2 q.k does not cancel. (The mean of the keys would do as well, but would let later keys touch the rounding
-    of earlier rows.)"""
+    """Both with the origin at the first key. No difference changes, and where all lie far out the squares stay small,
+    so that |q|^2 + |k|^2 - 2 q.k does not cancel. (The mean of the keys would do as well, but would let later keys touch
+    the rounding of earlier rows.)"""
     centre = k[..., :1, :].detach() if k.shape[-2] else 0
     return q - centre, k - centre
 
@@ -242,17 +248,21 @@ def check_gaussians(mu_q, sigma_q, mu_k, sigma_k):
             got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
             raise ValueError(f"{name} must be floating-point, (batch, heads, n, head_dim); got {got}")
         if x.dtype != mu_q.dtype or x.device != mu_q.device:
-            raise ValueError(f"{name} must have the dtype and device of mu_q, {mu_q.dtype} on {mu_q.device}; got {x.dtype} on {x.device}")
+            raise ValueError(f"{name} must have the dtype and device of mu_q, {mu_q.dtype} on {mu_q.device}; "
+                             f"got {x.dtype} on {x.device}")
     for mu, sigma in (("mu_q", "sigma_q"), ("mu_k", "sigma_k")):
         if named[mu].shape != named[sigma].shape:
-            raise ValueError(f"{sigma} must have the shape of {mu}, {tuple(named[mu].shape)}; got {tuple(named[sigma].shape)}")
+            raise ValueError(f"{sigma} must have the shape of {mu}, {tuple(named[mu].shape)}; "
+                             f"got {tuple(named[sigma].shape)}")
         if bool((named[sigma] < 0).any()):
             raise ValueError(f"{sigma} must be at least 0; got {named[sigma].min().item():.4g}")
     if mu_k.shape[:2] != mu_q.shape[:2] or mu_k.shape[-1] != mu_q.shape[-1]:
-        raise ValueError(f"mu_k must have the batch, heads and head_dim of mu_q, {tuple(mu_q.shape)}; got {tuple(mu_k.shape)}")
+        raise ValueError(f"mu_k must have the batch, heads and head_dim of mu_q, {tuple(mu_q.shape)}; "
+                         f"got {tuple(mu_k.shape)}")
 
 
 def check_values(v, mu_k):
     if not isinstance(v, Tensor) or v.shape[:-1] != mu_k.shape[:-1] or v.dtype != mu_k.dtype or v.device != mu_k.device:
         got = f"{v.dtype} on {v.device}, {tuple(v.shape)}" if isinstance(v, Tensor) else type(v).__name__
-        raise ValueError(f"v must be (batch, heads, m, v_dim) with {tuple(mu_k.shape[:-1])}, {mu_k.dtype} on {mu_k.device}; got {got}")
+        raise ValueError(f"v must be (batch, heads, m, v_dim) with {tuple(mu_k.shape[:-1])}, {mu_k.dtype} on "
+                         f"{mu_k.device}; got {got}")

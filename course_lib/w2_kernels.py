@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 
 from . import cuda
-from .flash_kernels import C_TYPES, LARGEST_WIDTH, aligned, kernels, padded
-from .w2_attention import EPS, check_gaussians, check_tau, check_values
+from .flash_attention import flash_attention
+from .flash_kernels import C_TYPES, LARGEST_WIDTH, TENSOR_CORES, aligned, best_rung, kernels, padded
+from .flash_kernels import forward_kernel as flash_kernel
+from .w2_attention import EPS, _as_dot_product, _joined, check_gaussians, check_tau, check_values
 
 LARGEST_HEAD = 64
 QUERIES_A_BLOCK = 64
@@ -18,10 +20,17 @@ QUERIES_A_BLOCK = 64
 
 def w2_attention_kernel(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v: Tensor, tau,
                         causal: bool = False, rung: int = 2) -> Tensor:
-    """One rung of the ladder, without a gradient: 1 builds the matrix of scores, 2 is fused."""
-    if rung not in (1, 2):
-        raise ValueError(f"rung must be 1 or 2; got {rung!r}")
+    """One rung of the ladder, without a gradient: 1 builds the matrix of scores, 2 is fused, 3 is on tensor cores.
+
+    3 is an instance of chapter 6's rung 7, for scores of width 2 head_dim with a bias a key and values of their own width:
+    float16 or bfloat16, head_dim a multiple of 4, v_dim of 8.
+    """
+    if rung not in (1, 2, 3):
+        raise ValueError(f"rung must be 1, 2 or 3; got {rung!r}")
     tau = check_kernel_inputs(mu_q, sigma_q, mu_k, sigma_k, v, tau)
+    if rung == 3:
+        q, k, bias = _as_dot_product(*_joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
+        return flash_kernel(q, k, v, causal, 1.0, bias, rung=TENSOR_CORES)[0]
     if rung == 2:
         return forward_kernel(mu_q, sigma_q, mu_k, sigma_k, v, tau, causal)[0]
     (b, h, n_q, d), n_k, v_dim = mu_q.shape, mu_k.shape[2], v.shape[3]
@@ -91,8 +100,15 @@ _w2 = cuda.custom_op("w2_attention", _forward, fake=_fake, backward=_backward)
 
 def w2_flash_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v: Tensor, tau,
                        causal: bool = False) -> Tensor:
-    """W2 attention in O(n) memory, differentiable in all its tensors and in tau; the same bits in every run."""
+    """W2 attention in O(n) memory, differentiable in all its tensors and in tau; the same bits in every run.
+
+    On a GPU with tensor cores half precision goes to them, by rung 3 and its backward.
+    """
     tau = check_kernel_inputs(mu_q, sigma_q, mu_k, sigma_k, v, tau)
+    if mu_q.is_cuda and v.dtype != torch.float32:
+        q, k, bias = _as_dot_product(*_joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
+        if best_rung(q, v, 1.0) == TENSOR_CORES:
+            return flash_attention(q, k, v, causal, 1.0, bias)
     return _w2(mu_q, sigma_q, mu_k, sigma_k, v, tau, bool(causal))[0]
 
 

@@ -1,8 +1,9 @@
 """`python -m course_lib w2-study`: W2 attention in the small language model, as it is and after training on.
 
-Writes data/w2_study.json. The weights of data/tiny_lm.safetensors learned dot products. Two changes, each trained on for the same
-steps on the same batches: points (the score is a distance of the trained queries and keys, no parameter more), and Gaussians
-(chapter 9's layer: means from the trained queries and keys, widths that start almost equal, a temperature a head).
+Writes data/w2_study.json. The weights of data/tiny_lm.safetensors learned dot products. Two changes, each trained on for
+the same steps on the same batches: points (the score is a distance of the trained queries and keys, no parameter more),
+and Gaussians (chapter 9's layer: means from the trained queries and keys, widths that start almost equal, a temperature
+a head).
 """
 import argparse
 import json
@@ -21,7 +22,8 @@ START_STD = 0.02        # exactly equal widths would stay equal: a squared diffe
 
 def point_attention(q, k, v):
     """W2 attention of Gaussians of width 0, with the temperature that gives q.k its usual scale."""
-    return w2_attention(q, torch.zeros_like(q), k, torch.zeros_like(k), v, 2 * math.sqrt(q.shape[-1]), causal=True, form="augmented")
+    tau = 2 * math.sqrt(q.shape[-1])
+    return w2_attention(q, torch.zeros_like(q), k, torch.zeros_like(k), v, tau, causal=True, form="augmented")
 
 
 class GaussianAttention(nn.Module):

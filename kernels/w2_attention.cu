@@ -5,8 +5,8 @@
 // mu_q, sigma_q (heads, n_q, d), mu_k, sigma_k (heads, n_k, d), v (heads, n_k, v_dim); `heads` counts batch and heads
 // together. inverse_tau (n_heads), float. float, __half or __nv_bfloat16 in and out; float inside. Any n; d up to 64.
 //
-// Counted at n = 128, d = v_dim = 64, one float head, not causal: bytes asked of global memory, and as a multiple of what
-// plain attention of the same d asks in chapter 6's last rung, 197,120. Not timed on a card.
+// Counted at n = 128, d = v_dim = 64, one float head, not causal: bytes asked of global memory, and as a multiple of
+// what plain attention of the same d asks in chapter 6's last rung, 197,120. Not timed on a card.
 //
 //   kernel                 idea                                  still wastes                        asked    plain
 //   1 w2_score_matrix,     the formula: one thread a score       the matrix out and in,         25,592,320   129.83
@@ -237,7 +237,7 @@ __device__ void store_gaussian(T* __restrict__ mu, T* __restrict__ sigma, float4
     store4(c < D / 4 ? mu : sigma, value, row, 4 * (c % (D / 4)), n, d);
 }
 
-// B x B tiles, 64 threads as an 8 x 8 grid (ty, tx). tau_part (heads, n_k / B): sums of dS * s, added up by the wrapper.
+// B x B tiles, 64 threads as an 8 x 8 grid (ty, tx). tau_part (heads, n_k / B): sums of dS * s, which the wrapper adds.
 // Grid (n_k / B, heads), block 64. B is 32, or 16 where D is above 32 or DV above 64.
 template <typename T, int D, int DV>
 __global__ void w2_backward_keys(const T* __restrict__ mu_q, const T* __restrict__ sigma_q, const T* __restrict__ mu_k,
