@@ -2,9 +2,10 @@
 //
 //   out = softmax(scale * q k^T + key_bias) v,   lse = log of the sum of exp of each row's scores
 //
-// q (heads, n_q, d), k (heads / group_size, n_k, d), v (heads / group_size, n_k, v_dim), all __half or all __nv_bfloat16;
-// `heads` counts batch and heads together. key_bias (heads / group_size, n_k) in float, or null where BIAS is false. Any
-// n; d and v_dim multiples of 8 up to D and DV, which are 64 or 128; scale above 0. Sums, softmax and lse in float.
+// q (heads, n_q, d), k (heads / group_size, n_k, d), v (heads / group_size, n_k, v_dim), all __half or all
+// __nv_bfloat16; `heads` counts batch and heads together. key_bias (heads / group_size, n_k) in float, or null where
+// BIAS is false. Any n; d and v_dim multiples of 8 up to D and DV, which are 64 or 128; scale above 0. Sums, softmax
+// and lse in float.
 //
 // Compiled for sm_80 and sm_90, checked and counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is known.
 //
@@ -24,8 +25,8 @@
 //   6 flash_two_groups      328,704      121,344        0
 //   7 flash_tensor_core     197,632        6,144        0
 //
-// Registers by nvcc 13.0 for sm_80 and sm_90: 243 to 255 a thread, two blocks a multiprocessor. At D = DV = 128 it spills
-// 8 to 80 bytes, none at D = DV = 64 or at 128 and 64.
+// Registers by nvcc 13.0 for sm_80 and sm_90: 224 to 255 a thread, two blocks a multiprocessor. At D = DV = 128 it
+// spills 8 to 80 bytes, none at D = DV = 64 or at 128 and 64.
 #include "flash_tiles.cuh"
 #include "tensor_tiles.cuh"
 
@@ -147,5 +148,6 @@ flash_tensor_core(const T* __restrict__ q, const T* __restrict__ k, const T* __r
             by[m][h] = sum > 0.0f ? 1.0f / sum : 0.0f;
             if (t == 0 && row < n_q) lse[head * n_q + row] = sum > 0.0f ? (top[m][h] + log2f(sum)) * LN2 : -INFINITY;
         }
-    store_rows<M, DV>(out + (head * n_q + first_row) * v_dim, (T*)shared + warp_row * DV, o, by, n_q - first_row, v_dim);
+    out += (head * n_q + first_row) * v_dim;
+    store_rows<M, DV>(out, (T*)shared + warp_row * DV, o, by, n_q - first_row, v_dim);
 }

@@ -7,11 +7,11 @@
 //
 // Compiled for sm_80 and sm_90, checked and counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is known.
 //
-// One kernel, two instances. A block keeps a tile of rows, and tiles of the other side pass, as tiles of keys do in the
-// forward. With KEYS_STAY the rows are keys, queries pass, and the scores are made transposed, k q^T: so P^T and dS^T
-// come out of the tensor cores in just the registers from which they go in again, as A of dV and dK. Without it
-// the rows are queries and dQ comes out. Nothing but inputs is in shared memory, and each sum has one owner: no atomics,
-// the same bits in every run. The price is seven products instead of five, for S and dP are made in both.
+// One kernel, two instances. A block keeps a tile of rows, and tiles of the other side pass, as tiles of keys do in
+// the forward. With KEYS_STAY the rows are keys, queries pass, and the scores are made transposed, k q^T: so P^T and
+// dS^T come out of the tensor cores in just the registers from which they go in again, as A of dV and dK. Without it
+// the rows are queries and dQ comes out. Nothing but inputs is in shared memory, and each sum has one owner: no
+// atomics, the same bits in every run. The price is seven products instead of five: S and dP are made in both.
 //
 // A score's exponent, in units of log2: s * scale + (term of its query) + (term of its key). A query's term is -lse, a
 // key's is its bias, and that of a row beyond the end is -inf: its P is 0 without a mask. Only the diagonal needs one.
@@ -34,15 +34,16 @@ using namespace tensor_core;
 
 // D of every row: DV / 8 lanes a row, 16 bytes each. Grid (rows DV / 8 / 128), block 128.
 template <typename T, int DV>
-__global__ void row_deltas(const T* __restrict__ grad_out, const T* __restrict__ out, float* __restrict__ delta, int rows,
-                           int v_dim)
+__global__ void row_deltas(const T* __restrict__ grad_out, const T* __restrict__ out, float* __restrict__ delta,
+                           int rows, int v_dim)
 {
     constexpr int LANES = DV / 8;
     const long long row = ((long long)blockIdx.x * blockDim.x + threadIdx.x) / LANES;
     const int column = threadIdx.x % LANES * 8;
     float sum = 0.0f;
     if (row < rows && column < v_dim) {
-        const uint4 a = *(const uint4*)(grad_out + row * v_dim + column), b = *(const uint4*)(out + row * v_dim + column);
+        const uint4 a = *(const uint4*)(grad_out + row * v_dim + column);
+        const uint4 b = *(const uint4*)(out + row * v_dim + column);
         for (int i = 0; i < 8; i++) sum += widen(((const T*)&a)[i]) * widen(((const T*)&b)[i]);
     }
     sum = lanes_sum(sum, LANES);
@@ -56,7 +57,8 @@ __global__ void __launch_bounds__(128, 2)
 backward_tensor_core(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
                      const float* __restrict__ key_bias, const T* __restrict__ grad_out, const float* __restrict__ lse,
                      const float* __restrict__ delta, T* __restrict__ d_rows, T* __restrict__ dv,
-                     float* __restrict__ dbias, int group_size, int n_q, int n_k, int d, int v_dim, float scale, int causal)
+                     float* __restrict__ dbias, int group_size, int n_q, int n_k, int d, int v_dim, float scale,
+                     int causal)
 {
     constexpr int THREADS = 128, M = D + DV == 128 || !KEYS_STAY ? 2 : 1, C = 64 / M, ROWS = 64 * M;
     extern __shared__ __align__(128) unsigned char shared[];
@@ -85,7 +87,7 @@ backward_tensor_core(const T* __restrict__ q, const T* __restrict__ k, const T* 
     auto key_term = [&](int j) {
         return make_float2(j >= n_k ? -INFINITY : BIAS ? key_bias[kv_head * n_k + j] * LOG2E : 0.0f, 0.0f);
     };
-    auto fetch = [&](int step) {                        // one tile on its way into its stage, and its terms in registers
+    auto fetch = [&](int step) {                        // one tile on its way into its stage; its terms are returned
         const int c0 = first_column(step);
         const long long from = KEYS_STAY ? (head + step / tiles) * n_q + c0 : kv_head * n_k + c0;
         T* stage = stages + step % 2 * STAGE;
@@ -132,7 +134,8 @@ backward_tensor_core(const T* __restrict__ q, const T* __restrict__ k, const T* 
                         const int row = first_row + 16 * m + 8 * h + g - c0 - 2 * t;
                         for (int n = 0; n < C / 8; n++)
                             for (int e = 0; e < 2; e++)
-                                if (KEYS_STAY ? row > 8 * n + e + shift : 8 * n + e > row + shift) s[m][n][2 * h + e] = -INFINITY;
+                                if (KEYS_STAY ? row > 8 * n + e + shift : 8 * n + e > row + shift)
+                                    s[m][n][2 * h + e] = -INFINITY;
                     }
             }
             const float4* column_terms = (const float4*)(terms + step % 2 * C) + t;
@@ -142,8 +145,10 @@ backward_tensor_core(const T* __restrict__ q, const T* __restrict__ k, const T* 
                 for (int m = 0; m < M; m++)
                     for (int i = 0; i < 4; i++) {
                         const float2 row = row_term[m][i / 2];
-                        const float column = i % 2 ? both.z : both.x, of_query = KEYS_STAY ? (i % 2 ? both.w : both.y) : row.y;
-                        const float term = KEYS_STAY && !BIAS ? column : row.x + column;    // rows beyond the keys: not written
+                        const float column = i % 2 ? both.z : both.x;
+                        const float of_query = KEYS_STAY ? (i % 2 ? both.w : both.y) : row.y;
+                        // A key's row beyond the end needs no term: it is not written.
+                        const float term = KEYS_STAY && !BIAS ? column : row.x + column;
                         const float p = power_of_two(fmaf(s[m][n][i], to_log2, term));
                         s[m][n][i] = p;
                         dp[m][n][i] = p * (dp[m][n][i] - of_query);
@@ -169,6 +174,7 @@ backward_tensor_core(const T* __restrict__ q, const T* __restrict__ k, const T* 
             }
         }
     const long long to = rows_from + warp_row;
-    store_rows<M, D>(d_rows + to * d, row_tile + warp_row * D, rows_sum, by_scale, n_rows - first_row, d);
-    if (KEYS_STAY) store_rows<M, DV>(dv + to * v_dim, row_values + warp_row * DV, values_sum, by_one, n_rows - first_row, v_dim);
+    const int left = n_rows - first_row;
+    store_rows<M, D>(d_rows + to * d, row_tile + warp_row * D, rows_sum, by_scale, left, d);
+    if (KEYS_STAY) store_rows<M, DV>(dv + to * v_dim, row_values + warp_row * DV, values_sum, by_one, left, v_dim);
 }

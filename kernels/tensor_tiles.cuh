@@ -30,10 +30,13 @@ __device__ __forceinline__ float power_of_two(float x)
 template <int WIDTH>
 __device__ __forceinline__ int left_piece(int lane) { return swizzled<WIDTH>(lane % 16, lane / 16 * 8); }
 template <int WIDTH>
-__device__ __forceinline__ int right_piece(int lane) { return swizzled<WIDTH>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8); }
+__device__ __forceinline__ int right_piece(int lane)
+{
+    return swizzled<WIDTH>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8);
+}
 
-// Starts the copy of ROWS rows of `width` numbers into a tile, by all THREADS of the block; what is not there becomes 0.
-// `from` is the tile's first row and rows_there how many rows follow; width is a multiple of 8.
+// Starts the copy of ROWS rows of `width` numbers into a tile, by all THREADS of the block; what is not there becomes
+// 0. `from` is the tile's first row and rows_there how many rows follow; width is a multiple of 8.
 template <int ROWS, int WIDTH, int THREADS, typename T>
 __device__ __forceinline__ void copy_rows(T* tile, const T* __restrict__ from, int rows_there, int width)
 {
@@ -82,10 +85,11 @@ __device__ __forceinline__ void hold_rows(uint32_t (&held)[M][WIDTH / 16][4], co
         for (int k = 0; k < WIDTH / 16; k++) load_matrix_x4(held[m][k], a + m * 16 * WIDTH + (piece ^ 16 * k));
 }
 
-// sum += P B, P of 16 M rows and K columns, rounded to T, B of K rows, WIDTH wide in shared memory. P comes from sums of
-// the tensor cores: the lane that has d[0], d[1] of two neighbouring 16 x 8 tiles has just what it must give as a[0], a[2].
+// sum += P B, P of 16 M rows and K columns, rounded to T, B of K rows, WIDTH wide in shared memory. P comes from sums
+// of the tensor cores: the lane that has d[0], d[1] of two neighbouring 16 x 8 tiles has what it gives as a[0], a[2].
 template <int M, int K, int WIDTH, typename T>
-__device__ __forceinline__ void multiply_columns(float (&sum)[M][WIDTH / 8][4], const float (&p)[M][K / 8][4], const T* b)
+__device__ __forceinline__ void multiply_columns(float (&sum)[M][WIDTH / 8][4], const float (&p)[M][K / 8][4],
+                                                 const T* b)
 {
     const int piece = left_piece<WIDTH>(threadIdx.x % 32);
 #pragma unroll
@@ -127,8 +131,10 @@ __device__ __forceinline__ void store_rows(T* __restrict__ out, T* tile, const f
     constexpr int STEP = 32 / (WIDTH / 8);
 #pragma unroll
     for (int r = 0; r < 16 * M; r += STEP)
-        if (row + r < rows_there && column < width)
-            *(uint4*)(out + (long long)(row + r) * width + column) = *(const uint4*)(tile + swizzled<WIDTH>(row + r, column));
+        if (row + r < rows_there && column < width) {
+            const uint4 eight = *(const uint4*)(tile + swizzled<WIDTH>(row + r, column));
+            *(uint4*)(out + (long long)(row + r) * width + column) = eight;
+        }
 }
 
 }  // namespace tensor_core
