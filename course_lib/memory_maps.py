@@ -1,10 +1,11 @@
 """Chapter 8: what the memory of a cache is filled with while requests are served: in one piece each, or in blocks.
 
-Nothing is computed here. All requests wait at the start, first come, first served; a step adds a token to each running one.
-A map is what lies where after a step: a list of (length, kind) from the first slot to the last.
+Nothing is computed here. All requests wait at the start, first come, first served; a step adds a token to each that
+runs. A map is what lies where after a step: a list of (length, kind) from the first slot to the last.
 """
 import math
 from collections import deque
+from itertools import groupby
 
 from course_lib.paged_attention import BlockAllocator, OutOfBlocks
 
@@ -18,7 +19,7 @@ RESERVE = {     # what a request takes in one piece; only the first knows nothin
 
 
 def contiguous_maps(requests, n_slots, reserve, context=2048):
-    """A map for each step while somebody waits. reserve: a key of RESERVE; the first hole that is long enough is taken."""
+    """A map for each step while somebody waits. reserve: a key of RESERVE. The first long enough hole is taken."""
     waiting, held, maps = deque(requests), [], []            # held: [start, size, request, tokens], sorted by start
     while True:
         held = [piece for piece in held if piece[3] < piece[2].prompt + piece[2].output]
@@ -77,18 +78,19 @@ def draw_maps(maps, caption, width=8.4):
     """One strip a map, {name: map}: what lies where."""
     from course_lib import figures
 
+    looks = {kind: figures._look(k) for k, kind in enumerate(KINDS)}
+    looks[FREE] = {"facecolor": "white", "edgecolor": "#999999"}
     fig, ax = figures.new(width, 0.62 * len(maps) + 1.0)
     for y, lengths in enumerate(maps.values()):
         start = 0
-        for length, kind in lengths:
-            k = KINDS.index(kind)
-            look = {"facecolor": "white", "edgecolor": "#999999"} if kind == FREE else figures._look(k)
-            ax.add_patch(figures._rectangle(start, y - 0.36, length, 0.72, **look | {"linewidth": 0.4}))
+        for kind, pieces in groupby(lengths, key=lambda piece: piece[1]):
+            length = sum(piece[0] for piece in pieces)
+            ax.add_patch(figures._rectangle(start, y - 0.36, length, 0.72, **looks[kind] | {"linewidth": 0.4}))
             start += length
-    ax.set(xlim=(0, start), ylim=(len(maps) - 0.5, -0.5), xlabel="slot", yticks=range(len(maps)), yticklabels=list(maps))
-    ax.legend(handles=[figures._rectangle(0, 0, 1, 1, label=kind, **(
-        {"facecolor": "white", "edgecolor": "#999999"} if kind == FREE else figures._look(k)))
-        for k, kind in enumerate(KINDS)], fontsize=8, frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    ax.set(xlim=(0, start), ylim=(len(maps) - 0.5, -0.5), xlabel="slot", yticks=range(len(maps)),
+           yticklabels=list(maps))
+    ax.legend(handles=[figures._rectangle(0, 0, 1, 1, label=kind, **look) for kind, look in looks.items()],
+              fontsize=8, frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     told = "; ".join(f"{name}: " + ", ".join(f"{share:.0%} {kind}" for kind, share in shares([lengths]).items())
                      for name, lengths in maps.items())
     figures.show(fig, alt=f"Strips of memory at one step. {told}.", caption=caption)

@@ -1,7 +1,7 @@
 """Chapter 8: static against continuous batching, in steps of the server and in slots of the cache that attention reads.
 
-Exact: the continuous schedule is the course's own Scheduler, which never asks what the tokens are. A step computes at most
-token_budget tokens. A request that came in step i can be in step i already.
+Exact: the continuous schedule is the course's own Scheduler, which never asks what the tokens are. A step computes at
+most token_budget tokens. A request that came in step i can be in step i already.
 """
 from collections import deque
 from typing import NamedTuple
@@ -33,7 +33,7 @@ class Served(NamedTuple):
 
 
 def static_batches(requests, batch, token_budget):
-    """Up to `batch` requests start together, padded to the longest prompt; the next start when the last of them is done."""
+    """Up to `batch` requests start together, padded to the longest prompt; the next when the last of them is done."""
     rows, now, steps, slots_read = [], 0, 0, 0
     waiting = deque(enumerate(requests))
     while waiting:
@@ -81,7 +81,7 @@ def continuous_batches(requests, max_running, token_budget, n_blocks, block_size
 
 
 def chart(served, caption, width=8.4):
-    """Gantt charts, one under the other: {name: Served}. Reading the prompt, generating, and holding a place for nothing."""
+    """Gantt charts, one under the other, {name: Served}: reading the prompt, generating, keeping a place."""
     from course_lib import figures
 
     parts = {"reads its prompt": 4, "generates": 2, "done, but keeps its place": 5}
@@ -94,16 +94,18 @@ def chart(served, caption, width=8.4):
             for kind, start, end in zip(parts, (row.start, row.first, row.end), (row.first, row.end, row.held)):
                 if end > start:
                     ax.add_patch(figures._rectangle(start, y - 0.4, end - start, 0.8, **figures._look(parts[kind])))
-            ax.text((row.start + row.end) / 2, y, str(row.request), ha="center", va="center", fontsize=7.5, bbox=figures._paper())
+            ax.text((row.start + row.end) / 2, y, str(row.request), ha="center", va="center", fontsize=7.5,
+                    bbox=figures._paper())
         ticks.append((top + (n - 1) / 2, name))
         top += n + 1
-        told.append(f"{name}: " + ", ".join(f"request {r.request} in steps {r.start} to {r.end - 1}, place kept until {r.held - 1}"
+        told.append(f"{name}: " + ", ".join(f"request {r.request} in steps {r.start} to {r.end - 1}"
+                                            + f", place kept until {r.held - 1}" * (r.held > r.end)
                                             for r in sorted(s.rows)))
     ax.set(xlim=(0, max(row.held for s in served.values() for row in s.rows)), ylim=(top - 1.4, -0.6), xlabel="step",
            yticks=[y for y, _ in ticks], yticklabels=[name for _, name in ticks])
     ax.tick_params(axis="y", length=0)
-    ax.legend(handles=[figures._rectangle(0, 0, 1, 1, label=kind, **figures._look(k)) for kind, k in parts.items()], fontsize=8,
-              frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    ax.legend(handles=[figures._rectangle(0, 0, 1, 1, label=kind, **figures._look(k)) for kind, k in parts.items()],
+              fontsize=8, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     figures.show(fig, alt=f"Charts of places over steps. {'. '.join(told)}.", caption=caption)
 
 

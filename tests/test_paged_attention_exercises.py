@@ -93,7 +93,8 @@ def test_copy_on_write():
         want = allocator.append_slot(name)
         assert reference("8.8")(tables[name], lengths[name], references, free, 4) == want
         lengths[name] += 1
-        assert (tables[name], references, free) == (allocator.tables[name].blocks, allocator.references, allocator._free)
+        assert tables[name] == allocator.tables[name].blocks
+        assert (references, free) == (allocator.references, allocator._free)
 
 
 def test_released_blocks_are_evicted_in_the_allocators_order():
@@ -131,7 +132,8 @@ def test_the_kernel_of_the_gallery_repaired(d, length):
     for source, right in ((find("8.6").solution, True), (find("8.6").stub, d == 32 or length <= 32)):
         got = torch.empty(d)
         with cuda.sanitize():                       # neither is an error of memory
-            cuda.compile(source).paged_attend[1, d, 4 * length](q, keys, values, tables[0], got, length, d, 16, d ** -0.5)
+            cuda.compile(source).paged_attend[1, d, 4 * length](q, keys, values, tables[0], got, length, d, 16,
+                                                                d ** -0.5)
         assert torch.allclose(got, want, atol=1e-5) == right
 
 

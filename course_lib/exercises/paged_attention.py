@@ -17,7 +17,7 @@ def randint(rng, low, high):
 exercise(
     id="8.1", title="The last block", kind="predict", points=1, minutes=3, difficulty=1, name="empty_slots",
     card="""
-    A sequence holds as many blocks of 16 slots as it needs. Over time its length runs through 1, 2, 3, ... 512, and stays equally
+    A sequence holds as many blocks of 16 slots as it needs. Its length runs through 1, 2, 3, ... 512, and stays equally
     long at each. How many of its slots are **empty on average**? One decimal.
     """,
     answer=7.5, tolerance=0.01,
@@ -32,8 +32,9 @@ exercise(
 
 
 def _page_cases(rng):
-    for n_blocks, size, d, table, length in [(3, 2, 1, [2, 0], 3), (6, 4, 3, [5, 1, 4], 12), (6, 4, 3, [3, 0, 2, -1], 9),
-                                             (8, 1, 2, [7, 3, 5, 0], 4), (9, 16, 8, [8, 2, 0, 6, 4], 65), (4, 3, 2, [1, -1], 1)]:
+    for n_blocks, size, d, table, length in [
+            (3, 2, 1, [2, 0], 3), (6, 4, 3, [5, 1, 4], 12), (6, 4, 3, [3, 0, 2, -1], 9), (8, 1, 2, [7, 3, 5, 0], 4),
+            (9, 16, 8, [8, 2, 0, 6, 4], 65), (4, 3, 2, [1, -1], 1)]:
         pool = torch.full((n_blocks, size, d), math.nan)
         for i in range(length):
             pool[table[i // size], i % size] = randn(rng, d)
@@ -103,7 +104,7 @@ def _prefix_cases(rng):
 
     yield Case([1, 2, 3, 4, 5], cache(2, [1, 2, 3, 4]), 2, label="two blocks known, one token more")
     yield Case([1, 2, 3, 4], cache(2, [1, 2, 3, 4]), 2, label="the whole prompt is known")
-    yield Case([1, 2, 3, 4, 5], cache(2, [9, 9, 3, 4], [1, 2]), 2, label="a block that is known after another beginning")
+    yield Case([1, 2, 3, 4, 5], cache(2, [9, 9, 3, 4], [1, 2]), 2, label="a block known after another beginning")
     evicted = cache(2, [1, 2, 3, 4, 5, 6])
     del evicted[chain(chain(0, [1, 2]), [3, 4])]
     yield Case([1, 2, 3, 4, 5, 6, 7], evicted, 2, label="the second of three blocks was evicted")
@@ -131,10 +132,11 @@ exercise(
     card="""
     Write `known_blocks`: the blocks at the beginning of a prompt that need not be computed.
 
-    - `cached` maps the chained hash of a block to its number; `chain(parent, tokens)` makes that hash: `parent` is 0 for the first
-      block, and for every other one the hash of the block before
+    - `cached` maps the chained hash of a block to its number; `chain(parent, tokens)` makes that hash: `parent` is 0
+      for the first block, and for every other one the hash of the block before
     - only whole blocks are there; stop at the first that is not
-    - the block of the **last** token is never taken, even if it is there: the next token comes from its output, so it is computed
+    - the block of the **last** token is never taken, even if it is there: the next token comes from its output, so it
+      is computed
     """,
     given={"chain": chain},
     stub='''
@@ -157,7 +159,7 @@ exercise(
             "tokens[i * block_size:(i + 1) * block_size])"),
                       ask="Does the hash of the third block know anything about the first?")],
     hints=["Walk over the whole blocks from the front and carry the hash along.",
-           "How many whole blocks lie before the last token? With 4 tokens in blocks of 2 it is one, with 5 it is two."])
+           "How many whole blocks lie before the last token? 4 tokens in blocks of 2: one; 5 tokens: two."])
 
 
 def _plan_cases(rng):
@@ -195,9 +197,11 @@ exercise(
     card="""
     Write `plan`: how many tokens each sequence computes in the next step. Memory is no issue here.
 
-    - `running` lists what is still to compute, oldest first: 1 for a sequence that generates, more for a prompt half read
+    - `running` lists what is still to compute, oldest first: 1 for a sequence that generates, more for a prompt that is
+      half read
     - those that run come first; each gets what it needs, as far as the budget reaches (perhaps 0)
-    - then those in `waiting` (lengths of prompts) start, in order, while there is budget and fewer than `max_running` run
+    - then those in `waiting` (lengths of prompts) start, in order, while there is budget and fewer than `max_running`
+      run
     - a prompt may get a part of what it needs: the rest comes in later steps
     """,
     stub='''
@@ -211,9 +215,10 @@ exercise(
             "or len(tokens) == max_running:", "or len(tokens) == max_running or needs > token_budget:"),
                       ask="When would a prompt start that is longer than the budget of any step?"),
         Misconception("lets a prompt have more than the budget", code=PLAN.replace(
-            "            break\n        n = min(needs, token_budget)\n        tokens.append(n)\n        token_budget -= n",
+            "            break\n        n = min(needs, token_budget)\n        tokens.append(n)\n"
+            "        token_budget -= n",
             "            break\n        tokens.append(needs)\n        token_budget = max(0, token_budget - needs)"),
-                      ask="How long do the others wait for their next token while a prompt of 2,000 is read in one step?"),
+                      ask="How long do the others wait for their next token while 2,000 are read in one step?"),
         Misconception("starts more than there are places", change=("token_budget == 0 or len(tokens) == max_running",
                                                                    "token_budget == 0"),
                       ask="What limits how many run at the same time?"),
@@ -234,11 +239,12 @@ exercise(
                     token_budget -= old[-1]
                 return old + new
             ''', ask="Somebody reads a text as it is generated. What do they see while new prompts keep coming?")],
-    hints=["Two loops, one after the other, that spend the same budget.", "`min(needs, token_budget)`, and take it off."])
+    hints=["Two loops, one after the other, that spend the same budget.",
+           "`min(needs, token_budget)`, and take it off."])
 
 
 SCORES = '''
-// Block 64. q (d), keys (n_blocks, block_size, d), table: the numbers of the sequence's blocks, scores (length). d <= 128.
+// Block 64. q (d), d <= 128; keys (n_blocks, block_size, d); table: the sequence's blocks; scores (length).
 __global__ void paged_scores(const float* __restrict__ q, const float* __restrict__ keys, const int* __restrict__ table,
                              float* __restrict__ scores, int length, int d, int block_size, float scale)
 {
@@ -282,13 +288,14 @@ kernel_exercise(
     card="""
     Finish the kernel: the scores of one query against the keys of a sequence that lies in blocks.
 
-    - one **warp** takes one position at a time: its lanes read neighbouring columns of the key, multiply with their part of the query,
-      and add up by shuffles (chapter 7); one lane writes the score
+    - one **warp** takes one position at a time: its lanes read neighbouring columns of the key, multiply with their
+      part of the query, and add up by shuffles (chapter 7); one lane writes the score
     - warp `w` takes the positions `w`, `w + n_warps`, ...; each finds its key through `table`
     - the table has entries behind the last block that mean nothing
     - budget: each key once, and for each position a sector of the table and one of the scores
     """,
-    stub=SCORES.replace(_LOOP, "    // for each position of this warp: find the key, multiply, add up over the lanes, write\n"),
+    stub=SCORES.replace(
+        _LOOP, "    // for each position of this warp: find the key, multiply, add up over the lanes, write\n"),
     solution=SCORES, cases=_score_cases,
     launch=lambda q, keys, table, length, scale: Launch(
         grid=2, block=64, args=[q, keys, table, out((length,)), length, len(q), keys.shape[1], scale]),
@@ -299,7 +306,8 @@ kernel_exercise(
         Misconception("takes position j for slot j, as if the sequence lay in one piece", change=(
             "((size_t)table[j / block_size] * block_size + j % block_size) * d", "(size_t)j * d"),
                       ask="What is the table for? Whose key is in slot j of the pool?"),
-        Misconception("looks up the offset in place of the block", change=("table[j / block_size]", "table[j % block_size]"),
+        Misconception("looks up the offset in place of the block",
+                      change=("table[j / block_size]", "table[j % block_size]"),
                       ask="Positions 0 to 15 are in one block of 16. Which entry of the table must they all read?"),
         Misconception("takes the number of a block for the number of its first slot",
                       change=("(size_t)table[j / block_size] * block_size", "(size_t)table[j / block_size]"),
@@ -318,7 +326,7 @@ kernel_exercise(
         Misconception("leaves out a last block that is not full", change=(
             "j < length; j += n_warps", "j < length / block_size * block_size; j += n_warps"),
                       ask="40 positions in blocks of 16: which of them are in the third block?")],
-    hints=["The block is `table[j / block_size]`, the slot `block * block_size + j % block_size`, and a slot is `d` floats long.",
+    hints=["The block is `table[j / block_size]`, the slot `block * block_size + j % block_size`; a slot: `d` floats.",
            "`for (int i = 0; i < 4; i++)`: column `lane + 32 * i`, where it is below `d`.",
            "`__shfl_xor_sync(0xffffffff, sum, step)` with steps 16, 8, 4, 2, 1: then every lane has the whole sum."])
 
@@ -326,9 +334,9 @@ kernel_exercise(
 ATTEND = '''
 // One query of one head: a block of d threads (whole warps, 128 at most), a thread a column of the output.
 // keys, values (n_blocks, block_size, d). Shared memory: `length` floats.
-__global__ void paged_attend(const float* __restrict__ q, const float* __restrict__ keys, const float* __restrict__ values,
-                             const int* __restrict__ table, float* __restrict__ out, int length, int d, int block_size,
-                             float scale)
+__global__ void paged_attend(const float* __restrict__ q, const float* __restrict__ keys,
+                             const float* __restrict__ values, const int* __restrict__ table, float* __restrict__ out,
+                             int length, int d, int block_size, float scale)
 {
     extern __shared__ float weights[];
     __shared__ float largest_of[4], total_of[4];            // of each warp
@@ -389,14 +397,15 @@ _FAULTY_SUM_ONLY = ATTEND.replace(_RIGHT_SUM, _FAULTY_SUM).replace(
 
 
 def _attend_cases(rng):
-    for length, d, size, spread in [(5, 32, 4, 1.0), (40, 64, 16, 1.0), (20, 64, 16, 1.0), (100, 128, 16, 1.0), (70, 96, 8, 1.0)]:
+    for length, d, size in [(5, 32, 4), (40, 64, 16), (20, 64, 16), (100, 128, 16), (70, 96, 8)]:
         keys, table = _pool(rng, length, d, size)
-        yield Case(spread * randn(rng, d), keys, randn(rng, *keys.shape), table, length, 1 / math.sqrt(d),
+        yield Case(randn(rng, d), keys, randn(rng, *keys.shape), table, length, 1 / math.sqrt(d),
                    label=f"{length} positions, d = {d}: {d // 32} warp{'s' * (d > 32)}")
     keys, table = _pool(rng, 60, 64, 4)
     for i in range(60):                                     # later keys fit the query better and better
         keys[table[i // 4], i % 4] = i / 8
-    yield Case(torch.full((64,), 4.0), keys, randn(rng, *keys.shape), table, 60, 0.5, label="60 positions, d = 64, growing scores")
+    yield Case(torch.full((64,), 4.0), keys, randn(rng, *keys.shape), table, 60, 0.5,
+               label="60 positions, d = 64, growing scores")
 
 
 def _attend_expect(q, keys, values, table, length, scale):
@@ -407,13 +416,14 @@ def _attend_expect(q, keys, values, table, length, scale):
 kernel_exercise(
     id="8.6", title="Right for narrow heads", points=3, minutes=8, difficulty=3, name="paged_attend", kind="repair",
     card="""
-    A kernel like this one stands in a public course. Its block has as many threads as a head has columns. With `d = 32` it is right.
+    A kernel like this one stands in a public course. Its block has as many threads as a head has columns. With `d = 32`
+    it is right.
 
     - find out what the threads beyond the first warp contribute to the softmax, and repair it
     - **two** things are shared by the block; both have to come from all of its warps
     - a result of another warp can only be read behind a barrier
     """,
-    stub=_FAULTY_MAX_ONLY.replace(_RIGHT_SUM, _FAULTY_SUM).replace("largest_of_all, total_of[4];", "largest_of_all, total_of_all;"),
+    stub=_FAULTY_MAX_ONLY.replace(_RIGHT_SUM, _FAULTY_SUM).replace("total_of[4];", "total_of_all;"),
     solution=ATTEND, cases=_attend_cases, compare=close(atol=1e-4),
     launch=lambda q, keys, values, table, length, scale: Launch(
         grid=1, block=len(q), shared=4 * length,
@@ -421,9 +431,9 @@ kernel_exercise(
     expect=_attend_expect,
     misconceptions=[
         Misconception("still lets only the first warp choose the maximum", code=_FAULTY_MAX_ONLY,
-                      ask="A key of the second warp has a score 100 above all of the first warp's. What is its exponential?"),
+                      ask="A key of the second warp has a score 100 above the first's. What is its exponential?"),
         Misconception("still lets only the first warp add up the weights", code=_FAULTY_SUM_ONLY,
-                      ask="With values of all ones the output should be 1. What is it when some weights are not in the total?"),
+                      ask="Values of all ones should give 1. And when some weights are not in the total?"),
         Misconception("reads the other warps' totals before they are written", change=(
             "    if (threadIdx.x % 32 == 0) total_of[threadIdx.x / 32] = total;\n    __syncthreads();\n",
             "    if (threadIdx.x % 32 == 0) total_of[threadIdx.x / 32] = total;\n    __syncwarp();\n"),
@@ -439,13 +449,13 @@ kernel_exercise(
 exercise(
     id="8.7", title="How large is a block?", kind="choose", points=1, minutes=4, difficulty=2, name="size",
     card="""
-    Sequences are about 512 tokens long. At most **3 %** of the slots that they hold may be empty, on average; among the sizes that
-    keep to it, take the one with the **fewest blocks**.
+    Sequences are about 512 tokens long. At most **3 %** of the slots that they hold may be empty, on average; among the
+    sizes that keep to it, take the one with the **fewest blocks**.
     """,
     options={"a": "8", "b": "16", "c": "32", "d": "64", "e": "128"}, answer="c",
     misconceptions=[
         Misconception("takes the smallest waste and forgets the second wish", value="a",
-                      ask="What does it cost to look up, copy and share many small blocks in place of a few large ones?"),
+                      ask="What does it cost to look up and copy many small blocks in place of a few large ones?"),
         Misconception("stops one size too early", value="b",
                       ask="What is 15.5 of 512 + 15.5, in per cent?"),
         Misconception("counts a quarter of a block as empty", value="d",
@@ -490,12 +500,13 @@ def append_slot(table, length, references, free, block_size):
 exercise(
     id="8.8", title="Copy on write", kind="write", points=3, minutes=10, difficulty=3,
     card="""
-    Write `append_slot`: one more slot for a sequence of `length` tokens. Change `table`, `references` and `free` in place.
+    Write `append_slot`: one more slot for a sequence of `length` tokens. Change `table`, `references` and `free` in
+    place.
 
     - `references[b]` says how many tables hold block `b`; a new block is `free.pop()`, and then one table holds it
     - the last block is full: the table gets a new one
-    - the last block has room, and other tables hold it: they must not see what is written. The table gets a new block in its place,
-      and `source` says what to copy into it
+    - the last block has room, and other tables hold it: they must not see what is written. The table gets a new block
+      in its place, and `source` says what to copy into it
     - return `(block, offset, source)`; `source` is None where nothing is copied
     """,
     stub='''
@@ -525,7 +536,7 @@ exercise(
             "        table[-1] = free.pop()\n        references[table[-1]] = 1\n", "        table[-1] = free.pop()\n"),
                       ask="How many tables hold the copy? What does `references` say?")],
     hints=["Two questions decide: is the last block full, and how many tables hold it?",
-           "In the third case the table's last entry changes; the block it had stays for the others, with one reader less."])
+           "In the third case the table's last entry changes; the old block has one reader less."])
 
 
 def _release_call(f, table, references):
@@ -556,13 +567,15 @@ def release(table, references):
 exercise(
     id="8.9", title="Evicted from the wrong end", kind="repair", points=2, minutes=5, difficulty=2,
     card="""
-    When a sequence ends, its blocks stay as a cached prefix until they are evicted, in the order in which `release` returns them.
-    This `release` loses no block, and yet, after **one** eviction, nothing of the prefix is ever found again. Why? Repair it.
+    When a sequence ends, its blocks stay as a cached prefix until they are evicted, in the order in which `release`
+    returns them. This `release` loses no block, and yet, after **one** eviction, nothing of the prefix is ever found
+    again. Why? Repair it.
     """,
     stub=RELEASE.replace("reversed(table)", "table"), solution=RELEASE, cases=_release_cases, call=_release_call,
     compare=exact(),
     misconceptions=[
-        Misconception("evicts the blocks with the largest numbers first", change=("reversed(table)", "sorted(table, reverse=True)"),
+        Misconception("evicts the blocks with the largest numbers first",
+                      change=("reversed(table)", "sorted(table, reverse=True)"),
                       ask="Does the number of a block say anything about its place in the text?"),
         Misconception("gives away blocks that others hold", change=(
             "        if references[block] == 0:\n            idle.append(block)", "        idle.append(block)"),
@@ -574,13 +587,14 @@ exercise(
 exercise(
     id="8.10", title="Many small copies", kind="predict", points=1, minutes=4, difficulty=2, name="copies",
     card="""
-    A sequence of 2,048 tokens is swapped out. The model has 32 layers; each has a pool of keys and a pool of values, with blocks of 16
-    tokens that lie anywhere. A copy can take one stretch of memory that lies in one piece. How many copies does it take to bring it
-    all out?
+    A sequence of 2,048 tokens is swapped out. The model has 32 layers; each has a pool of keys and a pool of values,
+    with blocks of 16 tokens that lie anywhere. A copy can take one stretch of memory that lies in one piece. How many
+    copies does it take to bring it all out?
     """,
     answer=8192, tolerance=0,
     misconceptions=[
-        Misconception("counts keys and forgets values", value=4096, ask="What else does attention read, besides the keys?"),
+        Misconception("counts keys and forgets values", value=4096,
+                      ask="What else does attention read, besides the keys?"),
         Misconception("counts one layer", value=256, ask="In how many layers does this sequence have blocks?"),
         Misconception("copies token by token", value=131072, ask="Do the 16 tokens of one block lie in one piece?"),
         Misconception("takes all blocks of a layer for one piece", value=64,
@@ -591,14 +605,15 @@ exercise(
 exercise(
     id="8.11", title="Who has nothing to do?", kind="predict", points=1, minutes=4, difficulty=2, name="idle",
     card="""
-    Four machines in a ring: machine $i$ has the $i$-th quarter of the text as its queries. The quarters of the keys travel around, so
-    that in four rounds each machine meets each quarter once: 16 meetings. The mask is **causal**. In how many of the 16 is there
-    nothing to compute?
+    Four machines in a ring: machine $i$ has the $i$-th quarter of the text as its queries. The quarters of the keys
+    travel around, so that in four rounds each machine meets each quarter once: 16 meetings. The mask is **causal**. In
+    how many of the 16 is there nothing to compute?
     """,
     answer=6, tolerance=0,
     misconceptions=[
         Misconception("counts the meetings that have work", value=10, ask="Is that what was asked?"),
-        Misconception("takes half of all", value=8, ask="A quarter that meets its own keys: is there nothing to compute?"),
+        Misconception("takes half of all", value=8,
+                      ask="A quarter that meets its own keys: is there nothing to compute?"),
         Misconception("forgets the mask", value=0, ask="May the first quarter of the text look at the last?"),
         Misconception("counts the machines that are idle in some round, not the meetings", value=3,
                       ask="The first machine: in how many of its four rounds does it meet keys of the future?")],
