@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings, strategies as st
 
 from course_lib import cuda, w2_kernels
+from course_lib.flash_kernels import C_TYPES
 from course_lib.flash_kernels import forward_kernel as flash_kernel
 from course_lib.w2_attention import W2Attention, w2_attention
 from course_lib.w2_kernels import w2_attention_kernel, w2_flash_attention
@@ -200,6 +201,29 @@ def test_the_header_quotes_what_is_counted():
         assert f" {bytes_asked / plain:.2f}\n" in header
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)])
+def test_the_tensor_cores_take_scores_of_width_2d_and_values_of_width_d(dtype):
+    """Without padding: 2 d + d products a score, 1.5 times those of plain attention of width d."""
+    inputs = gaussians(70, 90, 64, 64, h=1, dtype=dtype)
+    with cuda.profile() as report:
+        got = w2_attention_kernel(*inputs, 8.0, True, rung=3)
+    launch = report.launches[0]
+    assert launch.kernel == f"flash_tensor_core<{C_TYPES[dtype]}, 128, 64, true>"
+    assert launch.shared_load.excess + launch.shared_store.excess == 0
+    assert agree(got, exact(inputs, 8.0, True)[0], dtype)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_fused_form_takes_the_tensor_cores_on_a_card(dtype):
+    inputs = [x.cuda().requires_grad_() for x in gaussians(500, 700, 64, 64, dtype=dtype)]
+    got = w2_flash_attention(*inputs, 8.0, True)
+    assert torch.equal(got, w2_attention_kernel(*inputs, 8.0, True, rung=3))
+    want, gradients = exact(inputs, 8.0, True, torch.ones_like(got))
+    for mine, right in zip((got, *torch.autograd.grad(got.sum(), inputs)), (want, *gradients)):
+        assert agree(mine, right, dtype)
+
+
 X = gaussians(5, 7, 8, 8)
 WIDE = gaussians(5, 7, 65, 8)
 
@@ -210,7 +234,8 @@ WIDE = gaussians(5, 7, 65, 8)
     ("v must have a width", lambda: w2_flash_attention(*X[:4], torch.zeros(1, 2, 7, 129), 1.0)),
     ("sigma_k must be at least 0", lambda: w2_flash_attention(*X[:3], -X[3], X[4], 1.0)),
     ("v must be", lambda: w2_flash_attention(*X[:4], X[4][:, :, :6], 1.0)), ("tau must", lambda: w2_flash_attention(*X, -1.0)),
-    ("rung must", lambda: w2_attention_kernel(*X, 1.0, rung=3)),
+    ("rung must", lambda: w2_attention_kernel(*X, 1.0, rung=4)),
+    ("rung must", lambda: w2_attention_kernel(*X, 1.0, rung=3)),            # float32
     ("mask must", lambda: w2_attention(*X, 1.0, mask=torch.ones(5, 7).bool(), form="fused")),
 ])
 def test_the_kernels_refuse_what_they_cannot_do(words, call):
