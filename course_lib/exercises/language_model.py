@@ -84,7 +84,7 @@ def training_cases(rng):
 
 
 TRAINING = '''
-def train(weight, xs, ys, rate, parts):
+def fit(weight, xs, ys, rate, parts):
     """weight (d,), xs (steps, rows, d), ys (steps, rows) -> the weight after all steps"""
     weight = weight.clone().requires_grad_()
     for x, y in zip(xs, ys):
@@ -106,7 +106,7 @@ exercise(
     - the result must be what the whole batch at once would give, to rounding
     - change as little as you can
     """,
-    given={"torch": torch}, name="train",
+    given={"torch": torch}, name="fit",
     stub=TRAINING.replace("        weight.grad = None\n", "").replace("(loss / parts).backward()", "loss.backward()"),
     solution=TRAINING, cases=training_cases, compare=close(atol=1e-5),
     misconceptions=[
