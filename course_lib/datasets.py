@@ -63,7 +63,7 @@ def associative_recall(batch, generator, vocab_size=512, n=64, pairs=8):
     return tokens.scatter(1, at, keys), at, values
 
 
-def noisy_recall(batch, generator, pairs=12, dims=8, labels=16, noise=(0.1, 1.5)):
+def noisy_recall(batch, generator, pairs=8, dims=4, labels=16, noise=(0.1, 1.5)):
     """Recall by a key that was measured twice: features (batch, pairs + 1, 2 dims + labels + 1) and labels (batch,).
 
     A key has dims coordinates, drawn from N(0, 1). Each measurement of it adds noise of a known size, one of `noise`, drawn for

@@ -1,6 +1,6 @@
 """The tasks of chapter 9's audit. `run(settings)` trains one model once and returns what was measured; settings say everything.
 
-Training is the same everywhere: AdamW with torch's defaults, a constant learning rate, fresh batches of 32. The seed draws the
+Training is the same everywhere: AdamW with torch's defaults, a constant learning rate, fresh batches (32, where the settings do not say). The seed draws the
 weights and the batches, so that models of one seed see the same batches.
 """
 import math
@@ -97,17 +97,17 @@ def mqar(s):
     return recall_run(s, model, lambda generator, batch=BATCH: associative_recall(batch, generator))
 
 
-def noisy_batch(generator, batch=BATCH):
-    features, labels = noisy_recall(batch, generator)
-    return features, torch.full((batch, 1), features.shape[1] - 1), labels[:, None]
-
-
 def noisy(s):
     """Recall by a noisy key: rows are features, without positions."""
-    return recall_run(s, AuditModel(33, 16, s["width"], s["hidden"], s["heads"], s["mechanism"], features=True), noisy_batch)
+    def draw(generator, batch=s["batch"]):
+        features, labels = noisy_recall(batch, generator)
+        return features, torch.full((batch, 1), features.shape[1] - 1), labels[:, None]
+
+    n_in = draw(torch.Generator().manual_seed(0), 1)[0].shape[-1]
+    return recall_run(s, AuditModel(n_in, 16, s["width"], s["hidden"], s["heads"], s["mechanism"], features=True), draw)
 
 
-def noisy_rules(batch=20_000, dims=8):
+def noisy_rules(batch=20_000, dims=4):
     """Accuracy on noisy_recall of four rules that know the sizes of the noise and need no training."""
     features, answers = noisy_recall(batch, torch.Generator().manual_seed(HELD_OUT_SEED))
     x, sigma, label = features[..., :dims], features[..., dims:2 * dims], features[:, :-1, 2 * dims:-1]
