@@ -10,6 +10,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
+from course_lib import decode_tensor_core
 from course_lib.flash_attention import finish, grouped, merge, state_of
 
 TILE = 32           # keys a warp reads at a time: one a lane where there is one number a token
@@ -68,8 +69,14 @@ def check_decode(q, k, v, lengths, splits):
 
 def decode_kernel(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None,
                   splits: int | None = None) -> Tensor:
-    """`decode_attention` by kernels/kv_cache.cu, float32: one warp a part of a key head, which serves all its queries."""
+    """`decode_attention` by kernels/kv_cache.cu, float32: one warp a part of a key head, which serves all its queries.
+
+    Half precision, 64 or 128 wide, goes to kernels/decode_tensor_core.cu.
+    """
+    asked = splits
     lengths, splits = check_decode(q, k, v, lengths, splits)
+    if decode_tensor_core.fits(q, k.shape[1], v.shape[3]):
+        return decode_tensor_core.dense(q, k, v, lengths, asked)
     _check_kernel(q, k, v)
     parts = _Parts(q, k.shape[1], splits)
     parts.add("decode_part", (k, v), lengths, splits)

@@ -193,6 +193,16 @@ def cache_floor(itemsize, page=0):
     return floor
 
 
+def window_floor(heads, kv_heads, n, d, window):
+    """bfloat16; the pairs that the window leaves, not those of the tiles that are visited."""
+    return 4 * d * n * (heads + kv_heads), 4 * heads * d * (n * window - window * (window - 1) // 2)
+
+
+def w2_floor(b, heads, n, m, d, causal):
+    """bfloat16; scores of width 2 d."""
+    return 2 * b * heads * d * (3 * n + 3 * m), 6 * b * heads * n * m * d // (2 if causal else 1)
+
+
 def linear_floor(itemsize):
     """q, k, v, out once; inside chunks of 64 half of the pairs, between them the state twice."""
     return lambda n, d, segments=1, heads=2: (4 * heads * n * d * itemsize, heads * n * (2 * 64 * d + 4 * d * d))
@@ -225,6 +235,15 @@ def benchmarks():
     small = {"b": 2, "heads": 16, "kv_heads": 16, "n": 2048, "m": 2048, "d": 64}
     for kernel in ("flash_thread_per_row", "flash_shared", "flash_vectors", "flash_registers", "flash_two_groups"):
         yield Benchmark(case_of(kernel, F32), kernel, small, attention_floor(4), every_sdpa(False))
+
+    shape = {"heads": 32, "kv_heads": 32, "n": 16384, "d": 128, "window": 1024}
+    yield Benchmark(case_of("window_tensor_core"), "window_tensor_core", shape, window_floor,
+                    {"our flash_tensor_core, all keys": lambda q, k, v, *_: partial(forward_kernel, q, k, v, True, rung=7),
+                     "FlexAttention": flex(lambda b, h, i, j: (j <= i) & (i - j < 1024)), "SDPA flash, all keys": sdpa("FLASH_ATTENTION", True)})
+    shape = {"b": 4, "heads": 16, "n": 8192, "m": 8192, "d": 64, "causal": True}
+    yield Benchmark(case_of("flash_tensor_core", BF16, "W2"), "flash_tensor_core", shape, w2_floor,
+                    {"our flash_tensor_core": lambda mu_q, sigma_q, mu_k, sigma_k, v, causal: partial(forward_kernel, mu_q, mu_k, v, causal, rung=7)},
+                    note="W2")
 
     cache = {"lengths": (8192,) * 16, "heads": 32, "kv_heads": 8, "d": 128}
     yield Benchmark(case_of("decode_part", F32, "2 splits"), "decode_part", cache, cache_floor(4))

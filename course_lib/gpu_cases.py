@@ -143,6 +143,19 @@ def masked(draw, b, heads, n, m, d):
     return *qkv(draw, b, heads, heads, n, m, d)[:3], mask
 
 
+def half_masked(draw, b, heads, kv_heads, n, m, d):
+    q, k, v, _ = qkv(draw, b, heads, kv_heads, n, m, d)
+    mask = draw(n, m, dtype=F32) > 0.5
+    mask[-1] = False                        # a query that sees nothing,
+    mask[:, 128:256] = False                # blocks that nobody sees,
+    mask[:128, 256:] = True                 # and whole ones
+    return q, k, v, mask
+
+
+def windowed(draw, heads, kv_heads, n, d, window, n_sink=0):
+    return draw(1, heads, n, d), draw(1, kv_heads, n, d), draw(1, kv_heads, n, d), window, n_sink
+
+
 def cached(draw, lengths, heads, kv_heads, d):
     b, m = len(lengths), max(lengths)
     return draw(b, heads, 1, d), draw(b, kv_heads, m, d), draw(b, kv_heads, m, d), torch.tensor(lengths)
@@ -172,7 +185,8 @@ def paged(draw, lengths, heads, kv_heads, d, block_size=16):
         for place in range(length, pages * block_size):
             for pool in pools:
                 pool[tables[i, place // block_size], :, place % block_size] = math.nan
-    cache = SimpleNamespace(keys=pools[0][None], values=pools[1][None], block_size=block_size)
+    cache = SimpleNamespace(keys=pools[0][None], values=pools[1][None], block_size=block_size,
+                            allocator=SimpleNamespace(references=[1] * (b * pages)))
     return draw(b, heads, 1, d), cache, tables, torch.tensor(lengths, dtype=torch.int32)
 
 
@@ -238,6 +252,25 @@ def flash_gradients(rung, **how):
         out, lse = forward_kernel(q, k, v, causal, rung=rung)
         return backward_kernels(grad, q, k, v, out, lse, causal, rung=rung, **how)
     return run
+
+
+def product_of_lanes(a, b):
+    sums = torch.empty(32, 4, device=a.device)
+    kernels("fragments").one_product[1, 32](a, b, sums)
+    return sums
+
+
+def product_in_float64(a, b):
+    """Registers to matrices by the maps of kernels/tensor_core.cuh, multiplied, and the sums back to their lanes."""
+    a = a.view(8, 4, 2, 2, 2).permute(3, 0, 2, 1, 4).reshape(16, 16)
+    b = b.view(8, 4, 2, 2).permute(2, 1, 3, 0).reshape(16, 8)
+    return (a @ b).view(2, 8, 4, 2).permute(1, 2, 0, 3).reshape(32, 4)
+
+
+def dealt_out(x, swizzle):
+    registers = torch.empty(4, 32, 4, 2, dtype=x.dtype, device=x.device)
+    kernels("fragments").read_tile[1, 32](x, registers, swizzle)
+    return registers
 
 
 def with_gradient(draw, b, heads, kv_heads, n, m, d, causal):
@@ -327,6 +360,16 @@ def cases():
                lambda q, k, v: attention(q, k, v, True, mask=window_mask(len(q[0, 0]), 20, 3))[0],
                ({"n": 100, "d": 20},), ({"n": 1001, "d": 128},))
 
+    for dtype in (F16, BF16):
+        yield Case("sparse_attention", ("block_sparse_tensor_core",), half_masked,
+                   lambda q, k, v, mask: block_sparse_kernel(q, k, v, BlockMask.from_mask(mask.cpu(), 128)),
+                   lambda q, k, v, mask: attention(q, k, v, mask=mask)[0],
+                   ({"b": 1, "heads": 2, "kv_heads": 1, "n": 130, "m": 300, "d": 24},), ({"b": 2, "heads": 4, "kv_heads": 2, "n": 1000, "m": 1031, "d": 128},), dtype)
+        yield Case("sparse_attention", ("window_tensor_core",), windowed, window_sink_kernel,
+                   lambda q, k, v, window, n_sink: attention(q, k, v, True, mask=window_mask(q.shape[2], window, n_sink))[0],
+                   ({"heads": 2, "kv_heads": 1, "n": 300, "d": 64, "window": 40, "n_sink": 3},),
+                   ({"heads": 4, "kv_heads": 2, "n": 2001, "d": 128, "window": 500, "n_sink": 70},), dtype)
+
     for rung, launched in enumerate((("scores", "softmax_rows", "weighted_sum"), ("flash_thread_per_row",), ("flash_shared",),
                                      ("flash_vectors",), ("flash_registers",), ("flash_two_groups",)), 1):
         for dtype in (F32, BF16) if rung in (1, 6) else (F32,):
@@ -362,7 +405,7 @@ def cases():
     yield Case("paged_attention", ("paged_prefill",), chunked, paged_prefill_kernel, chunks_from_pages,
                ({"lengths": (33, 20), "counts": (12, 20), "heads": 4, "kv_heads": 2, "d": 64},),
                ({"lengths": (1001, 500), "counts": (301, 500), "heads": 8, "kv_heads": 2, "d": 128},))
-    yield Case("paged_attention", ("copy_blocks",), lambda draw, d: (paged(draw, (100,), 1, 2, d)[1], ((0, 3), (5, 1))), copied,
+    yield Case("paged_attention", ("copy_blocks",), lambda draw, d: (paged(draw, (112,), 2, 2, d)[1], ((0, 3), (5, 1))), copied,
                lambda cache, pairs: copied(cache, pairs, copied_by_torch), ({"d": 32},), ({"d": 128},))
     for dtype in (F16, BF16):
         yield Case("paged_attention", ("paged_tensor_core", "merge_splits"), paged,
@@ -370,9 +413,20 @@ def cases():
                    from_pages, CACHES, LONG, dtype)
 
     w2 = ({"b": 1, "heads": 2, "n": 33, "m": 50, "d": 32, "causal": True},), ({"b": 1, "heads": 3, "n": 500, "m": 511, "d": 64, "causal": True},)
+    yield Case("flash_attention", ("one_product",), lambda draw: (draw(32, 4, 2), draw(32, 2, 2)), product_of_lanes, product_in_float64,
+               ({},), (), BF16)
+    yield Case("flash_attention", ("read_tile",), lambda draw, swizzle: (draw(16, 64), swizzle), dealt_out,
+               lambda x, _: x.view(2, 8, 4, 2, 4, 2).permute(2, 1, 4, 3, 0, 5).reshape(4, 32, 4, 2), ({"swizzle": 0}, {"swizzle": 1}), (), BF16)
+    for dtype in (F16, BF16):
+        yield Case("w2_attention", ("flash_tensor_core",), gaussians, lambda *x: w2_attention_kernel(*x[:5], 8.0, x[5], 3),
+                   lambda *x: w2_attention(*x[:5], 8.0, causal=x[5]), ({"b": 1, "heads": 2, "n": 40, "m": 70, "d": 64, "causal": True},),
+                   ({"b": 2, "heads": 3, "n": 1001, "m": 777, "d": 64},), dtype, "width 2 d")
     for rung, launched in ((1, ("w2_score_matrix", "softmax_rows", "weighted_sum")), (2, ("w2_flash",))):
         yield Case("w2_attention", launched, gaussians, lambda *x, rung=rung: w2_attention_kernel(*x[:5], 8.0, x[5], rung),
                    lambda *x: w2_attention(*x[:5], 8.0, causal=x[5]), *w2)
+    for dtype in (F16, BF16):
+        yield Case("w2_attention", ("flash_tensor_core",), gaussians, lambda *x: w2_attention_kernel(*x[:5], 8.0, x[5], 3),
+                   lambda *x: w2_attention(*x[:5], 8.0, causal=x[5]), *w2, dtype, "W2")
     yield Case("w2_attention", ("rowsum_do_o", "w2_backward_keys", "w2_backward_queries"), lambda draw, **shape: gaussians(draw, **shape, grad=True),
                w2_gradients, gradients(lambda *x: w2_attention(*x[:5], 8.0, causal=x[5])), *w2)
 

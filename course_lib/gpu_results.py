@@ -18,10 +18,10 @@ KERNELS = {
     "sparse_attention": ("dense_masked", "block_sparse", "window_sink", "block_sparse_tensor_core", "window_tensor_core"),
     "flash_attention": ("scores", "softmax_rows", "weighted_sum", "flash_thread_per_row", "flash_shared", "flash_vectors",
                         "flash_registers", "flash_two_groups", "flash_tensor_core", "rowsum_do_o", "backward_keys", "backward_atomic",
-                        "backward_queries", "row_deltas", "backward_tensor_core", "query_outer", "key_outer"),
+                        "backward_queries", "row_deltas", "backward_tensor_core", "query_outer", "key_outer", "one_product", "read_tile"),
     "kv_cache": ("decode_part", "decode_part_int8", "merge_parts", "decode_tensor_core", "merge_splits"),
     "paged_attention": ("paged_decode_naive", "paged_decode_warps", "paged_merge", "paged_prefill", "copy_blocks", "paged_tensor_core"),
-    "w2_attention": ("w2_score_matrix", "w2_flash", "w2_backward_keys", "w2_backward_queries"),
+    "w2_attention": ("w2_score_matrix", "w2_flash", "flash_tensor_core", "w2_backward_keys", "w2_backward_queries"),
 }
 
 

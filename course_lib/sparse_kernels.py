@@ -1,4 +1,5 @@
-"""Wrappers of kernels/sparse_attention.cu: block-sparse attention in float32, on the CPU engine or a card.
+"""Wrappers of kernels/sparse_attention.cu: block-sparse attention in float32, on the CPU engine or a card; in half
+precision they hand on to sparse_tensor_core.
 
 Values must be finite: inside a visited block a hidden value is multiplied by 0, and 0 times NaN is NaN.
 """
@@ -7,6 +8,7 @@ import math
 import torch
 from torch import Tensor
 
+from course_lib import sparse_tensor_core
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.sparse_attention import BlockMask
 
@@ -22,12 +24,16 @@ def dense_masked_kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: fl
 
 
 def block_sparse_kernel(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMask, scale: float | None = None) -> Tensor:
-    """Rung 2: only the blocks of the mask that are not empty. The mask's block must be 32."""
-    if block_mask.block != BLOCK:
-        raise ValueError(f"block_mask must have blocks of {BLOCK} for this kernel; got {block_mask.block}")
+    """Rung 2: only the blocks of the mask that are not empty. The mask's block must be 32, or 128 in half precision."""
+    half = q.dtype in (torch.float16, torch.bfloat16)
+    block = sparse_tensor_core.BLOCK if half else BLOCK
+    if block_mask.block != block:
+        raise ValueError(f"block_mask must have blocks of {block} for this kernel; got {block_mask.block}")
     if (block_mask.n_q, block_mask.n_k) != (q.shape[-2], k.shape[-2]):
         raise ValueError(f"block_mask must be {(q.shape[-2], k.shape[-2])}; got {(block_mask.n_q, block_mask.n_k)}")
     lists = [x.to(q.device) for x in stored_masks(block_mask)]
+    if half:
+        return sparse_tensor_core.blocks(q, k, v, lists, scale)
     return _launch("block_sparse", q, k, v, scale, lists, [q.shape[-2], k.shape[-2]])
 
 
@@ -39,6 +45,8 @@ def window_sink_kernel(q: Tensor, k: Tensor, v: Tensor, window: int, n_sink: int
     if q.shape[-2] != k.shape[-2]:
         raise ValueError(f"k must have as many rows as q, {q.shape[-2]}; got {k.shape[-2]}")
     n = q.shape[-2]
+    if q.dtype in (torch.float16, torch.bfloat16):
+        return sparse_tensor_core.window(q, k, v, window, n_sink, scale)
     return _launch("window_sink", q, k, v, scale, [], [n], [min(window, n), n_sink])
 
 
@@ -47,7 +55,7 @@ def stored_masks(block_mask: BlockMask) -> tuple[Tensor, Tensor, Tensor, Tensor]
     start, column, partial = block_mask.lists()
     stored = torch.where(partial == 1, partial.cumsum(0) - 1, -1).int()
     rows = torch.repeat_interleave(torch.arange(len(start) - 1), start.long().diff())
-    masks = torch.zeros(max(1, int(partial.sum())), BLOCK, BLOCK, dtype=torch.uint8)
+    masks = torch.zeros(max(1, int(partial.sum())), block_mask.block, block_mask.block, dtype=torch.uint8)
     for place, row, col in zip(stored.tolist(), rows.tolist(), column.tolist()):
         if place >= 0:
             inside = block_mask.inside(row, col)

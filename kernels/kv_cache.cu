@@ -12,6 +12,9 @@
 //   3     decode_part_int8, then   read bytes; step and lowest value  about 1/4 x         the newest keys, fewer than 32, are
 //         merge_parts              turn them into numbers on chip                         still float (decode_part)
 //
+//   4     decode_tensor_core.cu, for   half precision, 16 bytes a     1/2 x
+//         a card                       load, products by tensor cores
+//
 // Appending with rotation is rope_append in rope.cu.
 // Layout: q (b, n_heads, d); k, v (b, n_kv_heads, m, d); parts (b, n_heads, n_parts) and (b, n_heads, n_parts, d).
 // int8: codes (b, n_kv_heads, m, d); keys: step and low a channel of 32 tokens, (b, n_kv_heads, m / 32, d); values: step

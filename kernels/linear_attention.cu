@@ -11,6 +11,7 @@
 //   3     chunk_states      tokens walked T at a time; the    n (d + d_v) + 2 d w + (n / T) d w      keys and values are read
 //         chunk_outputs     state before each chunk is kept,  n (2 d + 2 d_v) + (n / T) d w          twice, a state a chunk is
 //                           then all chunks work at once                                             written and read
+//   4     linear_tensor_core.cu, for a card: chunks of 64 by the matrix units, the state in registers, everything read once
 //
 //   delta_rule              as rung 2, but the state is       n (2 d + 2 d_v + 2) + 2 d d_v          as rung 2
 //                           corrected, not only added to

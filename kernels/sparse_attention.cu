@@ -8,6 +8,8 @@
 //   3     window_sink    no list, no stored mask: the rule is           as rung 2, and no list         rows of one block
 //                        arithmetic on i and j                                                         do not share tiles
 //                                                                                                      with the next block
+//   4     sparse_tensor_core.cu, for a card: rungs 2 and 3 in half precision on the tensor cores, blocks of 128 x 128
+//
 // One block of threads computes 32 queries of one head. It keeps, for each query, the largest score so far, the sum of
 // exponentials and the output, and corrects them with every block it visits (the online softmax of chapter 1).
 //

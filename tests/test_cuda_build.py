@@ -5,6 +5,7 @@ import sys
 import textwrap
 
 import pytest
+import torch
 
 from course_lib import cuda
 from course_lib.cuda import build
@@ -121,6 +122,17 @@ def test_no_compiler_is_one_clear_error(monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", "no-such-compiler -O2")
     with pytest.raises(cuda.NoCompiler, match="CXX is set to no-such-compiler"):
         cuda.compile("__global__ void never_built() {}")
+
+
+def test_without_ninja_the_same_commands_run_one_by_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(build, "ninja", lambda: None)
+    source = "__global__ void k(float* x) { x[0] = 5; }  // without ninja"
+    first = cuda.compile(source)
+    first.k[1, 1](x := torch.zeros(1))
+    assert x.item() == 5
+    with pytest.raises(cuda.CompileError) as caught:
+        cuda.compile("__global__ void k(float* x) { x[0] = nothing; }").k[1, 1](x)
+    assert "nothing" in str(caught.value)
 
 
 def test_ninja_of_the_python_package_is_found_without_a_path(monkeypatch, tmp_path):

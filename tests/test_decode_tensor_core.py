@@ -1,11 +1,13 @@
 """Decoding in half precision: against float64, ragged, sanitized, counted; dense and paged give the same bits."""
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from course_lib import cuda, decode_tensor_core
-from course_lib.decoding import decode_attention
+from course_lib.decoding import decode_attention, decode_kernel
+from course_lib.paged_kernels import paged_attention_kernel
 
 
 def rand(*shape, seed=0):
@@ -56,6 +58,15 @@ def test_the_cache_is_asked_for_once():
     table = 2 * 2 * (8 + 4) // 2                                       # steps of 16 keys, by each of two key heads
     assert counted["paged"].bytes == counted["dense"].bytes + table * 32 * 4
     assert counted["paged"].sectors == counted["dense"].sectors + table
+
+
+def test_the_wrappers_of_both_chapters_choose_it():
+    q, k, v, keys, values, tables, lengths = case([33, 16], 4, 2, 64, torch.bfloat16)
+    want = decode_tensor_core.dense(q, k, v, lengths, 1)
+    assert torch.equal(decode_kernel(q, k, v, lengths), want)
+    cache = SimpleNamespace(keys=keys[None], values=values[None], block_size=16,
+                            allocator=SimpleNamespace(references=[1] * len(keys)))
+    assert torch.equal(paged_attention_kernel(q, cache, tables, lengths), want)
 
 
 @pytest.mark.parametrize("change", [

@@ -59,7 +59,7 @@ class CompileError(Exception):
 
 
 class NoCompiler(RuntimeError):
-    """There is no C++ compiler, or no ninja, on this machine."""
+    """There is no C++ compiler on this machine."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"NoCompiler: {self}"]
@@ -114,15 +114,14 @@ def _identify(command: tuple[str, ...], modified: int) -> Compiler:
     return Compiler(command, "clang" in version, version)
 
 
-def ninja() -> str:
+def ninja() -> str | None:
     found = shutil.which("ninja")
     if found:
         return found
-    try:
+    with contextlib.suppress(ImportError):
         import ninja as package
         return str(Path(package.BIN_DIR) / "ninja")
-    except ImportError:
-        raise NoCompiler("ninja was not found; it drives the compiler. Run `pip install ninja`.") from None
+    return None
 
 
 @functools.lru_cache
@@ -252,17 +251,32 @@ def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list
         if sys.platform == "darwin":
             link = [*link, f"-Wl,-install_name,{final}"]
         _clear(folder, output)
-        (folder / "build.ninja").write_text(_rules(sources, output, flags, link, tool))
-        run = subprocess.run([ninja(), "-C", str(folder), "--quiet"], capture_output=True, text=True, errors="replace",
-                             env=os.environ | {"LC_ALL": "C"})
-        printed = run.stdout + run.stderr
-        if run.returncode or REFUSED.search(printed):
+        status, printed = _run(folder, sources, output, flags, link, tool)
+        if status or REFUSED.search(printed):
             raise failed(REFUSED.sub(r"error: \1", printed))
         output.replace(final)
         found = {"library": final.name, "included": {str(p): digest(p.read_bytes()) for p in _depended_on(folder)}}
         record.with_suffix(".new").write_text(json.dumps(found))
         record.with_suffix(".new").replace(record)
         return final
+
+
+def _run(folder: Path, sources: list[Path], output: Path, flags: list[str], link: list[str], tool: Compiler) -> tuple[int, str]:
+    """By ninja, all sources at once; where there is none, as on a rented machine, the same commands one by one."""
+    how = dict(capture_output=True, text=True, errors="replace", env=os.environ | {"LC_ALL": "C"})
+    if driver := ninja():
+        (folder / "build.ninja").write_text(_rules(sources, output, flags, link, tool))
+        run = subprocess.run([driver, "-C", str(folder), "--quiet"], **how)
+        return run.returncode, run.stdout + run.stderr
+    objects = [folder / f"{p.name}.o" for p in sources]
+    commands = [[*flags, "-MD", "-MF", f"{o}.d", "-c", p, "-o", o] for p, o in zip(sources, objects)]
+    printed = ""
+    for words in [*commands, [*objects, "-o", output, *link]]:
+        run = subprocess.run([*tool.command, *map(str, words)], cwd=folder, **how)
+        printed += run.stdout + run.stderr
+        if run.returncode:
+            break
+    return run.returncode, printed
 
 
 def _recorded(record: Path) -> Path | None:
