@@ -14,8 +14,8 @@ def randn(rng, *shape):
 exercise(
     id="9.1", title="Moving sand", kind="write", points=2, minutes=6, difficulty=1,
     card=r"""
-    Two heaps of sand lie on a line, given as `n` grains each. Write `w2_of_samples(a, b)`: the Wasserstein-2 distance between them,
-    the root of the smallest possible mean of squared ways.
+    Two heaps of sand lie on a line, given as `n` grains each. Write `w2_of_samples(a, b)`: the Wasserstein-2 distance
+    between them, the root of the smallest possible mean of squared ways.
 
     - the grains come in no order
     - on a line, the best plan sends the leftmost grain to the leftmost place, the second to the second, and so on
@@ -37,7 +37,8 @@ exercise(
         Misconception("sends each grain where its number says, not where its place says",
                       change=("a.sort().values - b.sort().values", "a - b"),
                       ask="Swap two grains of `a` in the list. Has the heap changed? Has your distance?"),
-        Misconception("sorts one heap only", change=("b.sort().values", "b"), ask="Which grain of `b` does the leftmost of `a` meet?"),
+        Misconception("sorts one heap only", change=("b.sort().values", "b"),
+                      ask="Which grain of `b` does the leftmost of `a` meet?"),
         Misconception("gives the mean square, not its root", change=(".mean().sqrt()", ".mean()"),
                       ask="Shift a heap by 3. By what should the distance grow: 3, or 9?"),
         Misconception("averages the ways, not their squares", change=(".square().mean().sqrt()", ".abs().mean()"),
@@ -48,17 +49,20 @@ exercise(
 exercise(
     id="9.2", title="Two Gaussians on a line", kind="predict", points=1, minutes=3, difficulty=1,
     card="""
-    One token is a Gaussian with mean 0 and standard deviation 1, another has mean 3 and standard deviation 5. How far apart are they in
-    the Wasserstein-2 distance?
+    One token is a Gaussian with mean 0 and standard deviation 1, another has mean 3 and standard deviation 5. How far
+    apart are they in the Wasserstein-2 distance?
     """,
     name="apart", answer=5, tolerance=0.01,
     misconceptions=[
-        Misconception("gives the squared distance", value=25, ask="The score uses the square. Which of the two is the distance?"),
+        Misconception("gives the squared distance", value=25,
+                      ask="The score uses the square. Which of the two is the distance?"),
         Misconception("subtracts variances", value=round(math.sqrt(9 + 24**2), 2),
                       ask="Stretching a heap by a factor moves each grain in proportion to what: sigma, or sigma squared?"),
-        Misconception("adds the two differences", value=7, ask="Mean and width are two directions at a right angle. How do they add up?"),
+        Misconception("adds the two differences", value=7,
+                      ask="Mean and width are two directions at a right angle. How do they add up?"),
         Misconception("sees the means only", value=3, ask="After shifting the first heap by 3, is it the second?")],
-    hints=["The distance of means is 3 and the distance of standard deviations is 4.", "The two add up as the sides of a right triangle do."])
+    hints=["The distance of means is 3 and the distance of standard deviations is 4.",
+           "The two add up as the sides of a right triangle do."])
 
 
 def turn(x, positions):
@@ -74,7 +78,8 @@ def turn_cases(rng):
         yield Case(randn(rng, n, d), randn(rng, n, d), randn(rng, m, d), randn(rng, m, d), start + torch.arange(n),
                    start + 3 + torch.arange(m), 2.0, label=f"{n} queries, {m} keys, positions from {start}")
     same = randn(rng, 1, 4).expand(3, 4)
-    yield Case(same * 0, same, same * 0, same, torch.arange(3), torch.arange(3), 1.0, label="the same token at three places, means 0")
+    yield Case(same * 0, same, same * 0, same, torch.arange(3), torch.arange(3), 1.0,
+               label="the same token at three places, means 0")
 
 
 WIDTHS = '''
@@ -89,8 +94,8 @@ def positioned_scores(mu_q, raw_q, mu_k, raw_k, at_q, at_k, tau):
 exercise(
     id="9.3", title="A width has no direction", kind="repair", points=2, minutes=7, difficulty=2,
     card="""
-    This code puts positions into W2 scores by RoPE. It runs and it trains. But a token is no longer a Gaussian: print the widths and see.
-    Find what is wrong and repair it.
+    This code puts positions into W2 scores by RoPE. It runs and it trains. But a token is no longer a Gaussian: print
+    the widths and see. Find what is wrong and repair it.
 
     - scores must depend on positions through their difference only
     - every width must stay what `softplus` made it
@@ -101,23 +106,26 @@ exercise(
     solution=WIDTHS, cases=turn_cases, compare=close(atol=1e-4),
     misconceptions=[
         Misconception("turns the raw widths before softplus",
-                      change=[("F.softplus(raw_q)", "F.softplus(turn(raw_q, at_q))"), ("F.softplus(raw_k)", "F.softplus(turn(raw_k, at_k))")],
+                      change=[("F.softplus(raw_q)", "F.softplus(turn(raw_q, at_q))"),
+                              ("F.softplus(raw_k)", "F.softplus(turn(raw_k, at_k))")],
                       ask="The widths are positive now. Take the same token at two places: has it the same width at both?"),
         Misconception("turns nothing", change=[("turn(mu_q, at_q)", "mu_q"), ("turn(mu_k, at_k)", "mu_k")],
                       ask="How does a query now know which of two equal keys stands next to it?"),
         Misconception("turns the queries only", change=("turn(mu_k, at_k)", "mu_k"),
                       ask="Move the whole text by 100 places. Do your scores stay the same?"),
         Misconception("takes the absolute value of a turned width",
-                      change=[("at_q), sigma_q]", "at_q), turn(sigma_q, at_q).abs()]"), ("at_k), sigma_k]", "at_k), turn(sigma_k, at_k).abs()]")],
+                      change=[("at_q), sigma_q]", "at_q), turn(sigma_q, at_q).abs()]"),
+                              ("at_k), sigma_k]", "at_k), turn(sigma_k, at_k).abs()]")],
                       ask="A token of width (1, 0) turned by a right angle has width (0, 1). Was that in the token?")],
-    hints=["`turn` keeps the length of a vector and mixes its entries. Which entries may be negative: means, or widths?",
-           "Means are turned, on both sides. Widths are left alone."])
+    hints=["`turn` keeps the length of a vector and mixes its entries. Which entries may be negative: "
+           "means, or widths?", "Means are turned, on both sides. Widths are left alone."])
 
 
 def form_cases(rng):
     for n, m, d, tau in [(1, 2, 1, 1.0), (3, 4, 2, 2.0), (5, 9, 6, 0.5), (1, 5, 3, 3.0)]:
         yield Case(randn(rng, n, d), randn(rng, m, d), tau, label=f"{n} queries, {m} keys of {d} numbers, tau = {tau}")
-    yield Case(randn(rng, 2, 3), torch.tensor([1.0, 4.0])[:, None] * randn(rng, 1, 3), 1.0, label="a short key and a long one")
+    yield Case(randn(rng, 2, 3), torch.tensor([1.0, 4.0])[:, None] * randn(rng, 1, 3), 1.0,
+               label="a short key and a long one")
 
 
 def _weights_of(f, q, k, tau):
@@ -128,8 +136,8 @@ def _weights_of(f, q, k, tau):
 exercise(
     id="9.4", title="The disguise", kind="write", points=3, minutes=9, difficulty=3,
     card=r"""
-    Here `q` and `k` hold means and widths side by side. Write `as_dot_product`, which returns two matrices `wide_q`, `wide_k` with **one
-    column more**, such that
+    Here `q` and `k` hold means and widths side by side. Write `as_dot_product`, which returns two matrices `wide_q`,
+    `wide_k` with **one column more**, such that
 
     $$\text{softmax}(\texttt{wide\_q}\;\texttt{wide\_k}^\top) = \text{softmax}(-|q_i - k_j|^2 / \tau).$$
 
@@ -150,7 +158,8 @@ exercise(
     ''',
     cases=form_cases, call=_weights_of, compare=close(atol=1e-5),
     misconceptions=[
-        Misconception("forgets the 2 of 2 q.k", change=("2 * q / tau", "q / tau"), ask="Expand |q - k|^2. What stands before q.k?"),
+        Misconception("forgets the 2 of 2 q.k", change=("2 * q / tau", "q / tau"),
+                      ask="Expand |q - k|^2. What stands before q.k?"),
         Misconception("divides the products by tau, but not the bias", change=("keepdim=True) / tau", "keepdim=True)"),
                       ask="Which of the terms of -|q - k|^2 / tau are divided by tau?"),
         Misconception("adds |k|^2 where it must be subtracted", change=("-k.square()", "k.square()"),
@@ -160,14 +169,16 @@ exercise(
                 bias = -q.square().sum(-1, keepdim=True) / tau
                 return torch.cat([2 * q / tau, bias], -1), torch.cat([k, torch.ones_like(k[:, :1])], -1)
             ''', ask="A number that is the same for all keys of a row: what does softmax make of it?"),
-        Misconception("leaves the keys' norms out", change=("bias = -k.square().sum(-1, keepdim=True) / tau", "bias = torch.zeros_like(k[:, :1])"),
+        Misconception("leaves the keys' norms out",
+                      change=("bias = -k.square().sum(-1, keepdim=True) / tau", "bias = torch.zeros_like(k[:, :1])"),
                       ask="|q|^2 is the same for all keys of a row. Is |k|^2?"),
         Misconception("carries |q|^2 along, which softmax would forgive", code='''
             def as_dot_product(q, k, tau):
                 norm_q, norm_k = (-x.square().sum(-1, keepdim=True) / tau for x in (q, k))
                 return (torch.cat([2 * q / tau, norm_q, torch.ones_like(norm_q)], -1),
                         torch.cat([k, torch.ones_like(norm_k), norm_k], -1))
-            ''', ask="Your weights are right, and you have one column too many. Which of them is constant in every row?")],
+            ''',
+                      ask="Your weights are right, and you have one column too many. Which of them is constant in every row?")],
     hints=["$-|q - k|^2 = 2\\,q \\cdot k - |k|^2 - |q|^2$. Which term has no $j$ in it?",
            "A column of ones beside the query meets a column with the bias beside the key."])
 
@@ -175,21 +186,26 @@ exercise(
 exercise(
     id="9.5", title="What a wider key costs", kind="predict", points=1, minutes=3, difficulty=2,
     card="""
-    In a flash kernel every tile of queries has all keys and values come past it: with plain attention `d` numbers a key and `d` a value. W2
-    keys are means and widths, values stay as they are. By which factor does this traffic grow in a kernel that reads just what it needs?
+    In a flash kernel every tile of queries has all keys and values come past it: with plain attention `d` numbers a
+    key and `d` a value. W2 keys are means and widths, values stay as they are. By which factor does this traffic grow
+    in a kernel that reads just what it needs?
     """,
     name="factor", answer=1.5, tolerance=0.01,
     misconceptions=[
         Misconception("counts the keys and forgets the values", value=2, ask="Do the values become wider too?"),
-        Misconception("counts what is added, not the factor", value=0.5, ask="2 d numbers before. How many now, in all?"),
-        Misconception("doubles keys and values and adds the widths", value=3, ask="How many numbers has a key now, and how many a value?")],
+        Misconception("counts what is added, not the factor", value=0.5,
+                      ask="2 d numbers before. How many now, in all?"),
+        Misconception("doubles keys and values and adds the widths", value=3,
+                      ask="How many numbers has a key now, and how many a value?")],
     hints=["Before: d + d.", "Now: 2 d + d."])
 
 
 def score_cases(rng):
     for n, m in [(2, 3), (16, 16), (33, 20), (1, 50), (40, 31)]:
-        yield Case(randn(rng, n, 16), randn(rng, n, 16), randn(rng, m, 16), randn(rng, m, 16), 4.0, label=f"{n} queries, {m} keys")
-    yield Case(randn(rng, 5, 16), 40 * randn(rng, 5, 16), randn(rng, 6, 16), 40 * randn(rng, 6, 16), 100.0, label="raw widths of 100 and more")
+        yield Case(randn(rng, n, 16), randn(rng, n, 16), randn(rng, m, 16), randn(rng, m, 16), 4.0,
+                   label=f"{n} queries, {m} keys")
+    yield Case(randn(rng, 5, 16), 40 * randn(rng, 5, 16), randn(rng, 6, 16), 40 * randn(rng, 6, 16), 100.0,
+               label="raw widths of 100 and more")
 
 
 SCORES = '''
@@ -225,11 +241,24 @@ __global__ void w2_tile(const float* __restrict__ mu_q, const float* __restrict_
 _HEAD, _BODY = SCORES.split("    if (q0 + ty < n_q) {\n", 1)
 _LOAD_K = "    if (k0 + ty < n_k) {\n"
 
+def _score_expect(mu_q, raw_q, mu_k, raw_k, tau):
+    means, widths = mu_q[:, None] - mu_k, F.softplus(raw_q)[:, None] - F.softplus(raw_k)
+    return -(means.square() + widths.square()).sum(-1) / tau
+
+
+def _score_traffic(mu_q, raw_q, mu_k, raw_k, tau):
+    """Every tile of queries meets every tile of keys; a row is two times 64 bytes.
+    64 bytes of a row of scores may lie in 3 sectors."""
+    n, m = len(mu_q), len(mu_k)
+    return 128 * (n * -(-m // 16) + m * -(-n // 16)) + 96 * n * -(-m // 16)
+
+
 kernel_exercise(
     id="9.6", title="Fused on the way in", points=4, minutes=15, difficulty=3, name="w2_tile",
     card=r"""
     Means and **raw** widths are in memory. Write the scores $-(|\mu_i - \mu_j|^2 + |\sigma_i - \sigma_j|^2)/\tau$ with
-    $\sigma = \text{softplus}(\text{raw})$, without ever writing $\sigma$ to memory: apply `softplus` while the tile is loaded.
+    $\sigma = \text{softplus}(\text{raw})$, without ever writing $\sigma$ to memory: apply `softplus` while the tile is
+    loaded.
 
     - head_dim is 16, a block is 16 x 16 threads and makes 16 x 16 scores
     - thread `(ty, tx)` loads entry `tx` of four rows: query `q0 + ty` and key `k0 + ty`, mean and width
@@ -241,58 +270,67 @@ kernel_exercise(
     launch=lambda mu_q, raw_q, mu_k, raw_k, tau: Launch(
         grid=(-(-len(mu_k) // 16), -(-len(mu_q) // 16)), block=(16, 16),
         args=[mu_q, raw_q, mu_k, raw_k, out((len(mu_q), len(mu_k))), len(mu_q), len(mu_k), tau]),
-    expect=lambda mu_q, raw_q, mu_k, raw_k, tau: -((mu_q[:, None] - mu_k).square() + (F.softplus(raw_q)[:, None] - F.softplus(raw_k)).square()
-                                                   ).sum(-1) / tau,
-    traffic=lambda mu_q, raw_q, mu_k, raw_k, tau: (128 * (len(mu_q) * -(-len(mu_k) // 16) + len(mu_k) * -(-len(mu_q) // 16))
-                                                   + 96 * len(mu_q) * -(-len(mu_k) // 16)),
+    expect=_score_expect, traffic=_score_traffic,
     misconceptions=[
         Misconception("fills row ty of the key tile with key k0 + tx",
-                      change=[(_LOAD_K, "    if (k0 + tx < n_k) {\n"), ("mu_k[(k0 + ty) * D + tx]", "mu_k[(k0 + tx) * D + ty]"),
+                      change=[(_LOAD_K, "    if (k0 + tx < n_k) {\n"),
+                              ("mu_k[(k0 + ty) * D + tx]", "mu_k[(k0 + tx) * D + ty]"),
                               ("raw_k[(k0 + ty) * D + tx]", "raw_k[(k0 + tx) * D + ty]")],
                       ask="Row ty of the tile should be one key. Which key is it in your load, and which of its entries?"),
-        Misconception("takes the raw widths of the keys for widths", change=("softplus(raw_k[(k0 + ty) * D + tx])", "raw_k[(k0 + ty) * D + tx]"),
+        Misconception("takes the raw widths of the keys for widths",
+                      change=("softplus(raw_k[(k0 + ty) * D + tx])", "raw_k[(k0 + ty) * D + tx]"),
                       ask="A query and a key come from the same kind of projection. Which of them got its softplus?"),
-        Misconception("does not wait for the tiles", change=("    __syncthreads();\n", ""), ask="Thread (0, 5) reads key row 5. Who wrote it, and when?"),
+        Misconception("does not wait for the tiles", change=("    __syncthreads();\n", ""),
+                      ask="Thread (0, 5) reads key row 5. Who wrote it, and when?"),
         Misconception("loads a key only where the same row of threads has a query",
                       change=(_LOAD_K, "    if (q0 + ty < n_q && k0 + ty < n_k) {\n"),
                       ask="With 2 queries and 3 keys, which row of threads loads the third key?"),
         Misconception("reads the means from global memory for every score",
-                      change=[("q[ty][c] - k[tx][c];", "(c < D ? mu_q[(q0 + ty) * D + c] - mu_k[(k0 + tx) * D + c] : q[ty][c] - k[tx][c]);")],
+                      change=[("q[ty][c] - k[tx][c];", "(c < D ? mu_q[(q0 + ty) * D + c] - mu_k[(k0 + tx) * D + c] "
+                                                          ": q[ty][c] - k[tx][c]);")],
                       ask="How often is each mean read now, and how often was it copied into the tile?"),
-        Misconception("leaves the widths out of the sum", change=("c < 2 * D", "c < D"), ask="How long is a row of the tile?")],
-    hints=["Two guarded loads a tile: `q[ty][tx]` from `mu_q`, `q[ty][D + tx]` from `softplus(raw_q[...])`; the same for `k` with `k0 + ty`.",
+        Misconception("leaves the widths out of the sum", change=("c < 2 * D", "c < D"),
+                      ask="How long is a row of the tile?")],
+    hints=["Two guarded loads a tile: `q[ty][tx]` from `mu_q`, `q[ty][D + tx]` from `softplus(raw_q[...])`; "
+           "the same for `k` with `k0 + ty`.",
            "The barrier stands outside of every `if`.", "The score compares row `ty` of `q` with row `tx` of `k`."])
 
 
 exercise(
     id="9.7", title="A floor nobody can go below", kind="predict", points=1, minutes=4, difficulty=2,
     card="""
-    A benchmark repeats 64 random tokens out of 1,024 once, and asks at each of 127 places for the next token. A perfect model cannot know the
-    first 63 of these answers, and knows the other 64. What is its mean loss, in nats?
+    A benchmark repeats 64 random tokens out of 1,024 once, and asks at each of 127 places for the next token. A
+    perfect model cannot know the first 63 of these answers, and knows the other 64. What is its mean loss, in nats?
     """,
     name="floor", answer=63 / 127 * math.log(1024), tolerance=0.005,
     misconceptions=[
-        Misconception("takes half of the answers for unknown", value=round(math.log(1024) / 2, 4), ask="How many of the 127 answers are random?"),
+        Misconception("takes half of the answers for unknown", value=round(math.log(1024) / 2, 4),
+                      ask="How many of the 127 answers are random?"),
         Misconception("counts the first token among the answers", value=round(64 / 127 * math.log(1024), 4),
                       ask="The first token is read, not asked for. How many of the random tokens are asked for?"),
-        Misconception("gives the loss of a blind guess", value=round(math.log(1024), 4), ask="Which answers can be copied?"),
-        Misconception("counts in bits", value=round(63 / 127 * 10, 4), ask="Which logarithm does a cross-entropy in nats use?"),
-        Misconception("thinks that a perfect model has no loss", value=0, ask="What can any model know about a random token before it comes?")],
-    hints=["A random token out of 1,024 costs ln 1024 nats, whatever the model.", "63 such answers, 64 that cost nothing, one mean."])
+        Misconception("gives the loss of a blind guess", value=round(math.log(1024), 4),
+                      ask="Which answers can be copied?"),
+        Misconception("counts in bits", value=round(63 / 127 * 10, 4),
+                      ask="Which logarithm does a cross-entropy in nats use?"),
+        Misconception("thinks that a perfect model has no loss", value=0,
+                      ask="What can any model know about a random token before it comes?")],
+    hints=["A random token out of 1,024 costs ln 1024 nats, whatever the model.",
+           "63 such answers, 64 that cost nothing, one mean."])
 
 
 exercise(
     id="9.8", title="Reading a table", kind="predict", points=2, minutes=6, difficulty=2, name="unfair",
     card="""
-    A paper (invented) says: *mechanism X reaches a lower loss than softmax attention, with a third fewer parameters, at the same speed.* In
-    the small print stands:
+    A paper (invented) says: *mechanism X reaches a lower loss than softmax attention, with a third fewer parameters,
+    at the same speed.* In the small print stands:
 
     - `a` the learning rate of X is the best of nine; softmax attention runs at the default, 1e-3
     - `b` both see the same texts, 32 at a time, for 2,000 steps
     - `c` for X the best of five seeds is shown; for softmax attention the mean of five
     - `d` X has width 64, softmax attention width 96
     - `e` both use AdamW with a weight decay of 0.01
-    - `f` X is timed with its fused kernel; softmax attention is timed as written out in PyTorch, with the matrix of scores
+    - `f` X is timed with its fused kernel; softmax attention is timed as written out in PyTorch, with the matrix of
+      scores
 
     Which of the six spoil the comparison? Type their letters in alphabetical order, as one word.
     """,
@@ -302,11 +340,14 @@ exercise(
                       ask="Would X have fewer parameters at the same width? If not, what does the third say about X?"),
         Misconception("takes a default learning rate for a fair one", value="cdf",
                       ask="X was given nine tries. What would nine tries have given the other?"),
-        Misconception("compares a best seed with a mean", value="adf", ask="Draw five numbers from one hat, twice. Is the best of the one lot above the mean of the other?"),
+        Misconception("compares a best seed with a mean", value="adf",
+                      ask="Draw five numbers from one hat, twice. Is the best of the one lot above the mean of the other?"),
         Misconception("times two implementations and calls it two mechanisms", value="acd",
                       ask="Which of the two would be faster if both had a fused kernel?"),
-        Misconception("suspects what is equal on both sides", value="abcdef", ask="Two of the lines say the same about both. What could they favour?")],
-    hints=["Ask of each line: does it say the same about both?", "A line that differs is fair only if the difference comes from the mechanism itself."])
+        Misconception("suspects what is equal on both sides", value="abcdef",
+                      ask="Two of the lines say the same about both. What could they favour?")],
+    hints=["Ask of each line: does it say the same about both?",
+           "A line that differs is fair only if the difference comes from the mechanism itself."])
 
 
 def far_cases(rng):
@@ -326,8 +367,8 @@ def _near_and_not_below_0(got, want, case):
 exercise(
     id="9.9", title="A negative distance", kind="repair", points=2, minutes=7, difficulty=2,
     card=r"""
-    A squared distance by one matrix product: $|q|^2 + |k|^2 - 2\,q\cdot k$. Where all tokens lie far from the origin it is wrong, and
-    sometimes even below 0. Repair it.
+    A squared distance by one matrix product: $|q|^2 + |k|^2 - 2\,q\cdot k$. Where all tokens lie far from the origin
+    it is wrong, and sometimes even below 0. Repair it.
 
     - keep the matrix product: no array of `(n, m, d)` numbers
     - stay in float32
@@ -348,16 +389,20 @@ exercise(
     ''',
     cases=far_cases, compare=_near_and_not_below_0,
     misconceptions=[
-        Misconception("only hides what is below 0", change=[("    centre = k.mean(0)\n", ""), ("    q, k = q - centre, k - centre\n", "")],
+        Misconception("only hides what is below 0", change=[("    centre = k.mean(0)\n", ""),
+                              ("    q, k = q - centre, k - centre\n", "")],
                       ask="Two tokens a distance of 2 apart, around 1000: which digits of |q|^2 does float32 keep?"),
-        Misconception("makes what is below 0 positive", change=[("    centre = k.mean(0)\n", ""), ("    q, k = q - centre, k - centre\n", ""),
+        Misconception("makes what is below 0 positive", change=[("    centre = k.mean(0)\n", ""),
+                              ("    q, k = q - centre, k - centre\n", ""),
                                                                 (".clamp_min(0)", ".abs()")],
                       ask="If rounding gives -3 where 0.2 is right, is 3 any better?"),
-        Misconception("moves queries and keys by different vectors", change=("q - centre, k - centre", "q - q.mean(0), k - centre"),
+        Misconception("moves queries and keys by different vectors",
+                      change=("q - centre, k - centre", "q - q.mean(0), k - centre"),
                       ask="Which changes leave q - k as it is?"),
         Misconception("centres, but lets rounding go below 0", change=(".clamp_min(0)", ""),
                       ask="A token against itself: is the result exactly 0?")],
-    hints=["A distance does not change if the origin moves, as long as it moves for both.", "Around its own centre a cloud has small norms: nothing large is left to cancel.",
+    hints=["A distance does not change if the origin moves, as long as it moves for both.",
+           "Around its own centre a cloud has small norms: nothing large is left to cancel.",
            "The last rounding may still fall below 0: clamp."])
 
 
@@ -390,9 +435,10 @@ def _steep(got, want, case):
 exercise(
     id="9.10", title="Steeper without end", kind="write", points=3, minutes=12, difficulty=4,
     card=r"""
-    One layer on tokens of two numbers: keys and values are the tokens themselves, the query of a token is the token with its two
-    numbers **exchanged** (so queries and keys are not tied), and $\tau = 1$. Write `steep_tokens(scale)`: three tokens, with no entry
-    larger than `scale`, such that the Jacobian of the last token's output with respect to the last token grows as `scale` squared.
+    One layer on tokens of two numbers: keys and values are the tokens themselves, the query of a token is the token
+    with its two numbers **exchanged** (so queries and keys are not tied), and $\tau = 1$. Write `steep_tokens(scale)`:
+    three tokens, with no entry larger than `scale`, such that the Jacobian of the last token's output with respect to
+    the last token grows as `scale` squared.
 
     - doubling the scale must multiply the Jacobian's norm by 4
     - a weight is sensitive where two keys are equally near
@@ -408,7 +454,8 @@ exercise(
         """a number -> (3, 2) tokens"""
         return scale * torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, 0.0]])
     ''',
-    cases=lambda rng: (Case(s, label=f"scale {s:g} and {2 * s:g}") for s in (4.0, 8.0, 16.0)), call=_steepness, compare=_steep,
+    cases=lambda rng: (Case(s, label=f"scale {s:g} and {2 * s:g}") for s in (4.0, 8.0, 16.0)),
+    call=_steepness, compare=_steep,
     misconceptions=[
         Misconception("lets the last token be the key nearest to its own query", code='''
             def steep_tokens(scale):
@@ -426,7 +473,8 @@ exercise(
             def steep_tokens(scale):
                 return torch.stack([torch.tensor([1.0, scale]), torch.tensor([-1.0, scale]), torch.tensor([scale, 0.0])])
             ''', ask="The keys' distance does not grow with the scale. What multiplies it in the Jacobian?")],
-    hints=["With two keys at equal distance the weights are 1/2 and 1/2, and the output's slope is (k1 - k2) times (v1 - v2), times 1/2.",
+    hints=["With two keys at equal distance the weights are 1/2 and 1/2, and the output's slope is "
+           "(k1 - k2) times (v1 - v2), times 1/2.",
            "Put two keys at (s, s) and (-s, s). Which query lies between them, and which token has this query?",
            "The last token's own key must be further from its query than the other two."])
 
@@ -434,15 +482,18 @@ exercise(
 exercise(
     id="9.11", title="When the widths go to 0", kind="choose", points=1, minutes=4, difficulty=2, name="measure",
     card=r"""
-    Two Gaussians on a line with means 0 and 1 and the same width $\sigma$, which goes to 0. Which measure keeps a finite value that still
-    tells how far the means are apart?
+    Two Gaussians on a line with means 0 and 1 and the same width $\sigma$, which goes to 0. Which measure keeps a
+    finite value that still tells how far the means are apart?
     """,
-    options={"a": "the Kullback-Leibler divergence", "b": "the Hellinger distance", "c": "the overlap score, the logarithm of the integral of the product",
-             "d": "the Wasserstein-2 distance"},
+    options={"a": "the Kullback-Leibler divergence", "b": "the Hellinger distance",
+             "c": "the overlap score, the logarithm of the integral of the product", "d": "the Wasserstein-2 distance"},
     answer="d",
     misconceptions=[
-        Misconception("takes a divergence that divides by the variance", value="a", ask="It is $(0 - 1)^2 / 2\\sigma^2$. What happens to it?"),
+        Misconception("takes a divergence that divides by the variance", value="a",
+                      ask="It is $(0 - 1)^2 / 2\\sigma^2$. What happens to it?"),
         Misconception("takes a distance that stays finite, but for a poor reason", value="b",
                       ask="Its largest value is 1, for heaps that do not touch. Is it then different for means 1 and 100?"),
-        Misconception("takes a score that falls without end", value="c", ask="What is $-(0 - 1)^2 / 2v$ for a variance v near 0?")],
-    hints=["Two of the four divide by a variance.", "Of the other two, one is the same for all pairs that do not touch."])
+        Misconception("takes a score that falls without end", value="c",
+                      ask="What is $-(0 - 1)^2 / 2v$ for a variance v near 0?")],
+    hints=["Two of the four divide by a variance.",
+           "Of the other two, one is the same for all pairs that do not touch."])
