@@ -617,3 +617,49 @@ exercise(
         Misconception("swaps the sizes of float32 and half precision", value=8192,
                       ask="Which of the two is kept in float32?")],
     hints=["A row of $P$ has 4096 numbers of 2 bytes.", "Beside it stands one number of 4 bytes."])
+
+
+def _fragment_cases(rng):
+    for lane, register, half in [(0, 0, 0), (0, 0, 1), (1, 0, 0), (4, 0, 0), (0, 1, 0), (0, 2, 0), (31, 3, 1), (22, 1, 1), (13, 2, 0)]:
+        yield Case(lane, register, half, label=f"lane {lane}, register {register}, half {half}")
+    for lane, register, half in zip(*(torch.randint(0, n, (24,), generator=rng).tolist() for n in (32, 4, 2))):
+        yield Case(lane, register, half, label=f"lane {lane}, register {register}, half {half}")
+
+
+exercise(
+    id="6.14", title="Which lane brings which number", kind="write", points=2, minutes=8, difficulty=3,
+    card="""
+        Write `element`: the row and the column of $A$ (16 x 16) that a lane holds in one half of one register.
+
+        - lane 0 to 31, register 0 to 3, half 0 (the lower 16 bits) or 1
+        - the figure above is the definition: in each 8 x 8 piece lane $l$ has row $l / 4$ and the columns $2 (l \\bmod 4)$
+          and the next
+        - mind the order of the four pieces""",
+    given={"torch": torch, "math": math},
+    stub='''
+        def element(lane, register, half):
+            """-> (row, column)"""
+            raise NotImplementedError
+        ''',
+    solution='''
+        def element(lane, register, half):
+            """-> (row, column)"""
+            row = lane // 4 + 8 * (register % 2)
+            column = 2 * (lane % 4) + half + 8 * (register // 2)
+            return row, column
+        ''',
+    cases=_fragment_cases, compare=exact(),
+    misconceptions=[
+        Misconception("lets register 1 lie to the right of register 0, not below it",
+                      change=[("8 * (register % 2)", "8 * (register // 2)"), ("half + 8 * (register // 2)", "half + 8 * (register % 2)")],
+                      ask="In which order are the four pieces of $A$ numbered?"),
+        Misconception("gives a lane one column, not two neighbours", change=("2 * (lane % 4) + half", "lane % 4 + 4 * half"),
+                      ask="Two numbers share a register. Where in the row do they lie?"),
+        Misconception("counts lanes down a column, not along a row",
+                      change=[("lane // 4", "lane % 8"), ("lane % 4", "lane // 8")],
+                      ask="Lane 1 has the same row as lane 0. Does yours?"),
+        Misconception("gives every register the same piece",
+                      change=[(" + 8 * (register % 2)", ""), (" + 8 * (register // 2)", "")],
+                      ask="Four registers, two numbers each, 32 lanes: how many numbers is that, and how many has $A$?")],
+    hints=["Eight groups of four lanes: the group is the row, the place in the group is the pair of columns.",
+           "Register 1 is eight rows below register 0; register 2 is eight columns to its right."])
