@@ -377,6 +377,22 @@ def test_a_sanitized_launch_remembers_which_bytes_it_wrote():
     assert caught.value.kind == "uninitialized"
 
 
+def test_more_shared_memory_must_be_asked_for():
+    mod = cuda.compile("""__global__ void last(int* y, int n) {
+        extern __shared__ int s[];
+        s[n - 1] = 7;
+        y[0] = s[n - 1];
+    }""")
+    y, kernel = torch.zeros(1, dtype=torch.int32), mod.last
+    with pytest.raises(cuda.KernelError, match="60.000"):
+        kernel[1, 1, 60_000](y, 15_000)
+    kernel.shared_limit = 99 << 10
+    kernel[1, 1, 60_000](y, 15_000)
+    assert y.item() == 7
+    with pytest.raises(cuda.KernelError):
+        kernel[1, 1, 102_000](y, 15_000)
+
+
 def test_every_kernel_file_compiles():
     for path in sorted(KERNELS.glob("*.cu")):
         mod = cuda.load(path.stem)

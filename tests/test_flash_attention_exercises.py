@@ -97,3 +97,24 @@ def test_two_of_the_gallery_are_right_on_some_inputs():
     want = fa.flash_forward_tiles(*(x[None, None] for x in (q, k, v)), causal=True, scale=0.35)[0][0, 0]
     cuda.compile(gallery(2)).flash[3, 16](q, k, v, out, 48, 0.35)           # not rescaled, the largest score first
     torch.testing.assert_close(out, want)
+
+
+def test_the_map_of_the_lanes_is_that_of_the_tensor_cores():
+    """6.14 against both instructions: what load_matrix deals out, and what one product makes of it."""
+    element, kernels = reference("6.14"), fa.kernels("fragments")
+    assert sorted(element(lane, r, half) for lane in range(32) for r in range(4) for half in range(2)) == [
+        (row, column) for row in range(16) for column in range(16)]
+    x, registers = rand(16, 64).bfloat16(), torch.zeros(4, 32, 4, 2, dtype=torch.bfloat16)
+    for swizzle in (0, 1):
+        with cuda.sanitize():
+            kernels.read_tile[1, 32](x, registers, swizzle)
+        for lane, r, half in ((0, 0, 0), (5, 1, 1), (22, 2, 0), (31, 3, 1)):
+            row, column = element(lane, r, half)
+            assert torch.equal(registers[:, lane, r, half], x[row, column::16])
+    a, b, sums = registers[0], rand(32, 2, 2, seed=1).bfloat16(), torch.zeros(32, 4)
+    kernels.one_product[1, 32](a.contiguous(), b, sums)
+    right = b.view(8, 4, 2, 2).permute(2, 1, 3, 0).reshape(16, 8)
+    want = x[:, :16].float() @ right.float()
+    for lane in (0, 7, 30):
+        for i in range(4):
+            assert abs(sums[lane, i] - want[lane // 4 + i // 2 * 8, 2 * (lane % 4) + i % 2]) < 1e-4
