@@ -17,7 +17,8 @@ from course_lib.rope import RoPEAttention, rope_table
 from course_lib.training import fit_state, load_checkpoint, save_checkpoint, train
 
 # 0 fills up, 1 begins a target, 2 ends it.
-CHARACTERS = "\0\1\2" + "".join(sorted({c for month in datasets.MONTHS for c in month + month.upper()} | set(" .,/-0123456789thrdsnofe")))
+LETTERS = {c for month in datasets.MONTHS for c in month + month.upper()} | set("thrdsnofe")
+CHARACTERS = "\0\1\2" + "".join(sorted(LETTERS | set(" .,/-0123456789")))
 BEGIN, END = 1, 2
 
 
@@ -172,7 +173,7 @@ def dates_command(argv):
                     report=lambda step, loss, _: print(f"step {step:5}  loss {loss:.4f}", flush=True))
     matches = {split: exact_matches(model, datasets.dates(2000, split)) for split in ("validation", "test")}
     save_checkpoint(args.out, {name: x.half() for name, x in model.state_dict().items()},
-                    {"sizes": model.sizes, "command": " ".join(["python -m course_lib dates", *argv]), "exact_matches": matches,
-                     "loss": round(history[-1][1], 4)})
+                    {"sizes": model.sizes, "command": " ".join(["python -m course_lib dates", *argv]),
+                     "exact_matches": matches, "loss": round(history[-1][1], 4)})
     print(f"{args.out}: exact matches " + ", ".join(f"{split} {share:.4f}" for split, share in matches.items()))
     return 0

@@ -1,4 +1,4 @@
-"""Chapter 10, begun in chapter 1: a small language model whose attention is chosen by name, and can be taken out and replaced.
+"""Chapter 10, begun in chapter 1: a small language model whose attention is chosen by name, or put in its place.
 
 tokens are (batch, n) of int64; x is (batch, n, d_model); logits are (batch, n, vocab_size).
 """
@@ -25,7 +25,7 @@ def softmax_attention(q, k, v, scale=None):
 
 
 def apply_rope(x, cos, sin, positions=None):
-    """Chapter 2's function. A whole text in float32 is turned by one product of complex numbers, pair by pair, which is faster."""
+    """Chapter 2's function; a whole text in float32 is turned by one product of complex numbers, which is faster."""
     if positions is not None or x.dtype not in (torch.float32, torch.float64):
         return rotary.apply_rope(x, cos, sin, positions)
     turned = torch.view_as_complex(x.unflatten(-1, (-1, 2))) * torch.complex(cos, sin)

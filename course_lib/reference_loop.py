@@ -132,7 +132,8 @@ def result_command(argv):
             print(f"{name:25} seed {seed}  loss {row['losses'][-1]:.4f}", flush=True)
     for name, speed in speeds(data, len(tokenizer)).items():
         rows[name]["tokens_per_second"] = speed
-    write(args.out, {"command": " ".join(["python -m course_lib result", *argv]), "steps": args.steps, "batch": BATCH, "block": BLOCK,
+    write(args.out, {"command": " ".join(["python -m course_lib result", *argv]), "steps": args.steps, "batch": BATCH,
+                     "block": BLOCK,
                      "loss": "nats a character, the whole of the validation plays in blocks of 64",
                      "tokens_per_second": "training, in a second of CPU time, one thread, on a machine shared with other work",
                      "rows": rows})

@@ -107,6 +107,7 @@ def train(model, data, *, steps, batch=8, block=256, peak=2e-3, warmup=100, weig
                     save_run(checkpoint, model, optimizer, generator, recipe, step + 1, history, since)
                 display.step(step + 1, loss, history)
                 if checked and report:
+                    display.clear()
                     report(*history[-1])
             if stopping:
                 model.eval()
@@ -196,7 +197,8 @@ def save_checkpoint(path, tensors, about):
         os.replace(partial, path)
     except (SafetensorError, OSError) as error:     # safetensors tells of a full disk in an error of its own
         code = error.errno if isinstance(error, OSError) else errno.ENOSPC if "os error 28" in str(error) else errno.EIO
-        raise OSError(code, f"{os.strerror(code or errno.EIO)}; nothing was written, and what was there is kept", str(path)) from error
+        said = f"{os.strerror(code or errno.EIO)}; nothing was written, and what was there is kept"
+        raise OSError(code, said, str(path)) from error
     finally:
         partial.unlink(missing_ok=True)
 
@@ -236,8 +238,8 @@ def load_run(path, model, optimizer, generator, recipe):
     if about.get("recipe") != recipe:
         others = about.get("recipe") or {}
         name = next(name for name in recipe if others.get(name) != recipe[name])
-        raise ValueError(f"checkpoint must be of the same run; in {path} {name} is {others.get(name)}, here {recipe[name]}. "
-                         "Give another file, or remove that one to begin anew")
+        raise ValueError(f"checkpoint must be of the same run; in {path} {name} is {others.get(name)}, "
+                         f"here {recipe[name]}. Give another file, or remove that one to begin anew")
     fit_state(model, {name[6:]: x for name, x in tensors.items() if name.startswith("model.")}, path)
     remembered = {}
     for name, x in tensors.items():
@@ -250,16 +252,17 @@ def load_run(path, model, optimizer, generator, recipe):
 
 
 def train_command(argv):
-    """python -m course_lib train: a language model on Shakespeare's plays or your own text. Stopped, it goes on when called again.
+    """python -m course_lib train: a language model on Shakespeare's plays or your own text.
 
-    On several processes: torchrun --nproc-per-node 2 -m course_lib train ...
+    Stopped, it goes on when called again. On several processes: torchrun --nproc-per-node 2 -m course_lib train ...
     """
     parser = argparse.ArgumentParser(prog="python -m course_lib train", description=train_command.__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, required=True, help="the checkpoint to write (.safetensors)")
     parser.add_argument("--attention", default="softmax", help="a name, or one a layer: delta,delta,delta,softmax")
     parser.add_argument("--text", type=Path, help="a file of your own; its last tenth is for validation")
-    parser.add_argument("--pairs", type=int, default=0, help="a byte-pair tokenizer with that many merges; characters unless given")
+    parser.add_argument("--pairs", type=int, default=0,
+                        help="a byte-pair tokenizer with that many merges; characters unless given")
     for name, default in (("steps", 4000), ("batch", 8), ("block", 256), ("layers", 4), ("heads", 4),
                           ("width", 128), ("hidden", 256), ("context", 256), ("seed", 0), ("warmup", 100),
                           ("accumulate", 1), ("kv-heads", 2), ("latent", 32), ("window", 32)):
@@ -298,22 +301,27 @@ def _train(args, argv):
     data, validation = tokens_on_disk(text, tokenizer), tokens_on_disk(validation_text, tokenizer)
     for part in (data, validation):
         if len(part) <= args.block:
-            raise ValueError(f"text must be longer than a block of {args.block} tokens, in training and validation; got {len(part)}")
+            raise ValueError(f"text must be longer than a block of {args.block} tokens, in training and validation; "
+                             f"got {len(part)}")
     torch.manual_seed(args.seed)
     names = args.attention.split(",")
     config = language_model.Config(
-        len(tokenizer), args.layers, args.heads, args.width, args.hidden, args.context, names[0] if len(names) == 1 else names,
-        n_kv_heads=args.kv_heads, latent_dim=args.latent, rope_dim=min(16, args.width // args.heads), window=args.window)
+        len(tokenizer), args.layers, args.heads, args.width, args.hidden, args.context,
+        names[0] if len(names) == 1 else names, n_kv_heads=args.kv_heads, latent_dim=args.latent,
+        rope_dim=min(16, args.width // args.heads), window=args.window)
     rank = distributed.get_rank() if distributed.is_initialized() else 0
     device = f"cuda:{os.environ.get('LOCAL_RANK', 0)}" if torch.cuda.is_available() else "cpu"
     model = language_model.LanguageModel(config).to(device)
     say = print if rank == 0 else lambda *_, **__: None
+
+    def report(step, loss, measured):
+        say(f"step {step:6,}  loss {loss:.4f}  validation {measured:.4f}", flush=True)
+
     say(f"{sum(p.numel() for p in model.parameters()):,} parameters, {len(data):,} tokens")
     unfinished = args.out.with_name(args.out.name + ".run")
-    history = train(model, data, steps=args.steps, batch=args.batch, block=args.block, peak=args.peak, warmup=args.warmup,
-                    seed=args.seed, validation=validation[:64 * args.block + 1], accumulate=args.accumulate,
-                    precision=args.precision, checkpoint=unfinished,
-                    report=lambda step, loss, measured: say(f"step {step:6,}  loss {loss:.4f}  validation {measured:.4f}", flush=True))
+    history = train(model, data, steps=args.steps, batch=args.batch, block=args.block, peak=args.peak,
+                    warmup=args.warmup, seed=args.seed, validation=validation[:64 * args.block + 1],
+                    accumulate=args.accumulate, precision=args.precision, checkpoint=unfinished, report=report)
     if rank == 0:
         loss = evaluate(model, validation, args.block)
         language_model.save(args.out, model, tokenizer, getattr(torch, args.dtype),

@@ -46,6 +46,11 @@ class Display:
         return (f"[{'#' * full}{'.' * (24 - full)}] {step:,}/{self.steps:,}  loss {loss:.3f}  "
                 f"{self.tokens_a_step / seconds_a_step:,.0f} tokens/s  {int(left) // 60}:{int(left) % 60:02} left")
 
+    def clear(self):
+        """Something else is going to be printed."""
+        if self.where == "terminal":
+            print(f"\r{'':<100}\r", end="", file=sys.stderr, flush=True)
+
     def close(self):
         if self.where == "terminal":
             print(file=sys.stderr)
@@ -81,3 +86,13 @@ class Display:
             self.picture = display(shown, metadata=about, raw=True, display_id=True)
         else:
             self.picture.update(shown, metadata=about, raw=True)
+
+
+def show_rates(ways):
+    """Tokens a second of each of {"name": function that gives the number of tokens it made}, if somebody watches."""
+    if watched_in() is None:
+        return
+    for name, work in ways.items():
+        start = time.perf_counter()
+        made = work()
+        print(f"{name:24} {made / (time.perf_counter() - start):8,.0f} tokens a second")
