@@ -50,9 +50,9 @@ def _launch(kernel, q, n_kv_heads, n_keys, lengths, splits, scale, arrays, sizes
         raise ValueError("q must be float16 or bfloat16, 64 or 128 wide like the values, with at most 8 heads a key head; "
                          f"got {q.dtype} of shape {tuple(q.shape)} on {n_kv_heads} key heads")
     splits = choose_splits(b * n_kv_heads, n_keys, q.device) if splits is None else splits
-    out = torch.zeros_like(q, memory_format=torch.contiguous_format)
+    out = torch.empty_like(q, memory_format=torch.contiguous_format)
     if q.numel() == 0 or n_keys == 0:
-        return out
+        return out.zero_()
     from course_lib import cuda
 
     module, c_type = cuda.load("decode_tensor_core"), C_TYPES[q.dtype]

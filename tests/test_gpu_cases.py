@@ -1,13 +1,18 @@
 """The table of all kernels: on the CPU engine with the small shapes, on a card with all of them."""
 import math
 import secrets
+from pathlib import Path
 
 import pytest
 import torch
 
 from course_lib import cuda
+from course_lib.cuda import gpu
 from course_lib.gpu_cases import CASES, Case, poisoned
 from course_lib.gpu_results import KERNELS
+
+
+KERNEL_FILES = Path(__file__).parent.parent / "kernels"
 
 
 def by_name(case):
@@ -40,12 +45,32 @@ def test_every_kernel_has_a_case_of_its_chapter():
         assert launched[chapter], chapter
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", CASES, ids=by_name)
 def test_a_case_launches_what_it_names(case):
     with cuda.profile() as report:
         case.run(*case.arguments(case.shapes[0]))
     seen = {launch.kernel.partition("<")[0] for launch in report.launches}
     assert set(case.kernels) <= seen
+
+
+TYPES, HALVES = ("float", "__half", "__nv_bfloat16"), ("__half", "__nv_bfloat16")
+INSTANCES = {
+    "attention": [f"softmax_registers<{t}, {w}, {c}>" for t in TYPES for w, c in ((1, 1), (1, 4), (4, 4), (16, 4), (32, 4))],
+    "rope": [f"rope_heads<{t}, {half}>" for t in TYPES for half in ("true", "false")],
+    "decode_tensor_core": [f"{kernel}<{t}, {d}>" for t in HALVES for d in (64, 128) for kernel in ("decode_tensor_core", "paged_tensor_core")]
+                          + [f"merge_splits<{t}>" for t in HALVES],
+    "linear_tensor_core": [f"linear_walk<{d}, {output}>" for d in (64, 128) for output in ("true", "false")],
+    "sparse_tensor_core": [f"{kernel}<{t}, {d}>" for t in HALVES for d in (64, 128) for kernel in ("window_tensor_core", "block_sparse_tensor_core")],
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file", INSTANCES)
+def test_nvcc_takes_the_rungs_for_a_card(file):
+    if gpu.nvcc() is None:
+        pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
+    gpu.compile_check(KERNEL_FILES / f"{file}.cu", ("sm_80", "sm_90"), tuple(INSTANCES[file]))
 
 
 def test_an_output_that_is_not_written_is_not_right():
