@@ -84,7 +84,10 @@ def decode_kernel(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None
 
 
 def decode_quantized_kernel(q: Tensor, cache, splits: int | None = None) -> Tensor:
-    """The same from a QuantizedCache(8): bytes are read and turned into numbers in the kernel."""
+    """The same from a QuantizedCache(8): bytes are read and turned into numbers in the kernel.
+
+    The groups of the cache are joined into one tensor a field first, a copy at every call.
+    """
     if cache.bits != 8 or cache.group != TILE:
         raise ValueError(f"cache must be QuantizedCache(8, group={TILE}) for this kernel; "
                          f"got bits {cache.bits!r}, group {cache.group}")

@@ -62,7 +62,7 @@ def paged_maps(requests, n_blocks, block_size):
             running.append((name, end))
         if not waiting:
             return maps
-        maps.append(_paged_map(allocator))
+        maps.append(_paged_map(allocator, dict(running)))
 
 
 def shares(maps):
@@ -114,12 +114,12 @@ def _contiguous_map(held, n_slots):
     return [piece for piece in lengths + [(n_slots - end, FREE)] if piece[0]]
 
 
-def _paged_map(allocator):
-    size, used = allocator.block_size, [0] * allocator.n_blocks
-    for table in allocator.tables.values():
+def _paged_map(allocator, ends):
+    """ends: {name: how long the sequence will be}."""
+    size = allocator.block_size
+    blocks = [[(size, FREE)] for _ in range(allocator.n_blocks)]
+    for name, table in allocator.tables.items():
         for i, block in enumerate(table.blocks):
-            used[block] = min(size, table.length - i * size)
-    lengths = []
-    for count in used:
-        lengths += [(count, USED), (size - count, LATER if count else FREE)]
-    return [piece for piece in lengths if piece[0]]
+            used, needed = (min(size, length - i * size) for length in (table.length, ends[name]))
+            blocks[block] = [(used, USED), (needed - used, LATER), (size - needed, NEVER)]
+    return [piece for block in blocks for piece in block if piece[0]]

@@ -71,8 +71,8 @@ def test_reserving_less_wastes_less():
 def test_paged_maps_by_hand():
     maps = paged_maps(requests((3, 3), (5, 2), (4, 4)), 4, 4)
     # 4 slots: one block; 6 slots: two blocks; the third (5) would need two and finds one
-    assert maps[0] == [(4, USED), (4, USED), (2, USED), (2, LATER), (4, FREE)]
-    assert maps[1] == [(4, USED), (4, USED), (3, USED), (1, LATER), (1, USED), (3, LATER)]
+    assert maps[0] == [(4, USED), (4, USED), (2, USED), (1, LATER), (1, NEVER), (4, FREE)]
+    assert maps[1] == [(4, USED), (4, USED), (3, USED), (1, NEVER), (1, USED), (1, LATER), (2, NEVER)]
     assert len(maps) == 2                                    # then the second leaves, and two blocks are enough
 
 

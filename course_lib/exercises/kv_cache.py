@@ -23,8 +23,8 @@ exercise(
                       ask="The last pass has four times the scores. And how many passes are there now?"),
         Misconception("counts the passes, not the scores", value=2,
                       ask="Is a pass over 2,000 tokens as cheap as one over 1,000?"),
-        Misconception("lets each token look at one score only and every pass double", value=16,
-                      ask="A pass over t tokens has about t * t / 2 scores. What is the sum of t * t up to n?")],
+        Misconception("takes four times the scores a pass, and four times the passes", value=16,
+                      ask="A pass yields one token. How many passes do 2,000 tokens take, and how many 1,000?")],
     hints=["A pass over t tokens computes t (t + 1) / 2 scores. Add them up for t = 1 to n.",
            "The sum of $t^2$ up to $n$ is about $n^3 / 3$."])
 

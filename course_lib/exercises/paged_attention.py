@@ -460,7 +460,7 @@ exercise(
                       ask="What is 15.5 of 512 + 15.5, in per cent?"),
         Misconception("counts a quarter of a block as empty", value="d",
                       ask="How many slots of the last block are empty on average, at 64 slots?"),
-        Misconception("looks at one empty slot, not at a last block", value="e",
+        Misconception("looks at 512 itself, where no size leaves a slot empty", value="e",
                       ask="With blocks of 128, how many slots does a sequence of 513 tokens hold?")],
     hints=["On average $(B - 1) / 2$ slots are empty.", "They are a share of what is held: $512 + (B - 1) / 2$ slots."])
 
@@ -524,8 +524,7 @@ exercise(
                 return table[-1], length % block_size, None
             ''', ask="Two samples share a block that is half full. Both now write their next token. Into which slot?"),
         Misconception("copies a full block, too", code=APPEND.replace(
-            "    if offset == 0:", "    if offset == 0 and references[table[-1]] == 1:").replace(
-            "    elif references[table[-1]] > 1:", "    elif references[table[-1]] > 1:"),
+            "    if offset == 0:", "    if offset == 0 and references[table[-1]] == 1:"),
                       ask="Where does the new token go when the shared block is full? Does it change that block?"),
         Misconception("forgets that it no longer holds the source", change=("        references[source] -= 1\n", ""),
                       ask="When everybody is done, how many tables hold the source? And what does its count say?"),
