@@ -51,8 +51,8 @@ def repeated_tokens(batch, generator, vocab_size=1024, n=64):
 def associative_recall(batch, generator, vocab_size=512, n=64, pairs=8):
     """Multi-query associative recall: tokens (batch, n), at (batch, pairs), answers (batch, pairs).
 
-    Key, value, key, value, ...; then every key once more, alone, at a random place. The answer at that place is the key's
-    value. Keys come from the lower half of the vocabulary, values from the upper, places in between hold 0.
+    Key, value, key, value, ...; then every key once more, alone, at a random place. The answer at that place is the
+    key's value. Keys come from the lower half of the vocabulary, values from the upper, places in between hold 0.
     """
     half = vocab_size // 2
     keys = torch.rand(batch, half - 1, generator=generator).argsort(1)[:, :pairs] + 1
@@ -66,9 +66,9 @@ def associative_recall(batch, generator, vocab_size=512, n=64, pairs=8):
 def noisy_recall(batch, generator, pairs=8, dims=4, labels=16, noise=(0.1, 1.5)):
     """Recall by a key that was measured twice: features (batch, pairs + 1, 2 dims + labels + 1) and labels (batch,).
 
-    A key has dims coordinates, drawn from N(0, 1). Each measurement of it adds noise of a known size, one of `noise`, drawn for
-    every coordinate anew. A row holds the measurement, the sizes of its noise and a label (one-hot). The last row measures one of
-    the keys again; it has a flag in the place of its label.
+    A key has dims coordinates, drawn from N(0, 1). Each measurement of it adds noise of a known size, one of `noise`,
+    drawn for every coordinate anew. A row holds the measurement, the sizes of its noise and a label (one-hot). The last
+    row measures one of the keys again; it has a flag in the place of its label.
     """
     key = torch.randn(batch, pairs, dims, generator=generator)
     wanted = torch.randint(pairs, (batch,), generator=generator)
@@ -82,7 +82,7 @@ def noisy_recall(batch, generator, pairs=8, dims=4, labels=16, noise=(0.1, 1.5))
 
 
 def tree(depth=4, branching=3):
-    """The ancestors in a complete tree: boolean (nodes, nodes), True at [i, j] where j lies above i. Node 0 is the root."""
+    """The ancestors in a complete tree: boolean (nodes, nodes), True at [i, j] where j lies above i. 0 is the root."""
     nodes = (branching ** (depth + 1) - 1) // (branching - 1)
     above = torch.zeros(nodes, nodes, dtype=torch.bool)
     for node in range(1, nodes):

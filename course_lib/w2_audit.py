@@ -1,7 +1,7 @@
 """`python -m course_lib w2-audit`: chapter 9's audit of W2 attention. Writes data/w2_audit.json.
 
-Every run is known by its settings and written as soon as it is done: an interrupted audit goes on where it stopped. Each task is
-first swept over learning rates; the rate with the lowest mean loss is then run with seeds that the sweep has not seen.
+Every run is known by its settings and written as soon as it is done: an interrupted audit goes on where it stopped.
+Each task is first swept over learning rates; the best rate is then run with seeds that the sweep has not seen.
 """
 import argparse
 import json
@@ -25,7 +25,7 @@ from course_lib.w2_audit_models import AuditModel, attend, equal_hidden, paramet
 from course_lib.w2_audit_tasks import BATCH, FLOOR, START_STD, noisy_rules, run, train
 
 FINAL_SEEDS = range(100, 105)
-# The cells of the public table, headline first, then those it left out. W2 is both what was described and what was scored.
+# The cells of the public table, headline first, then those it left out: "w2" was described, "overlap" was scored.
 PUBLISHED = [("w2", 64, 5e-3), ("softmax", 96, 1e-3), ("softmax", 64, 5e-3), ("w2", 96, 1e-3), ("overlap", 64, 5e-3),
              ("softmax", 96, 5e-3), ("w2", 64, 1e-3), ("softmax", 64, 1e-3), ("w2", 96, 5e-3)]
 T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 9: 2.262}       # Student's t, 97.5 %, by degrees of freedom
@@ -33,17 +33,20 @@ T95 = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 9: 2.262}       # Student's t, 9
 
 def arms(width, hidden, mechanisms=("softmax", "w2", "overlap")):
     """Equal parameters: what the wider projections cost is taken from the feed-forward."""
-    return {name: {"mechanism": name, "width": width, "hidden": equal_hidden(width, hidden, name)} for name in mechanisms}
+    return {name: {"mechanism": name, "width": width, "hidden": equal_hidden(width, hidden, name)}
+            for name in mechanisms}
 
 
 # task: what is shared, the arms, the learning rates and seeds of the sweep, the seeds of the final runs
 SWEPT = {
-    "fair": ({"heads": 4, "steps": 300}, {**arms(64, 256, ["softmax"]), "w2": {"mechanism": "w2", "width": 64, "hidden": 256},
-             "w2, equal parameters": {"mechanism": "w2", "width": 64, "hidden": equal_hidden(64, 256, "w2")}},
+    "fair": ({"heads": 4, "steps": 300},
+             {"softmax": {"mechanism": "softmax", "width": 64, "hidden": 256},
+              "w2": {"mechanism": "w2", "width": 64, "hidden": 256},
+              "w2, equal parameters": {"mechanism": "w2", "width": 64, "hidden": equal_hidden(64, 256, "w2")}},
              (1e-3, 3e-3, 1e-2, 3e-2), (0,), FINAL_SEEDS),
     "hierarchy": ({"steps": 600}, {name + (", tied" if tied else ""): {"mechanism": name, "tied": tied}
                   for tied in (False, True) for name in ("softmax", "w2", "overlap")},
-                  (3e-3, 1e-2, 3e-2, 1e-1), (0,), FINAL_SEEDS),
+                  (3e-3, 1e-2, 3e-2, 1e-1, 3e-1), (0,), FINAL_SEEDS),
     "noisy": ({"heads": 4, "steps": 1500, "batch": 64}, arms(64, 128), (3e-4, 1e-3, 3e-3, 1e-2), (0,), FINAL_SEEDS),
     "mqar": ({"heads": 2, "steps": 600}, arms(32, 128, ["softmax", "w2"]), (1e-3, 3e-3, 1e-2, 3e-2), (0,), FINAL_SEEDS),
 }
@@ -56,17 +59,17 @@ def key(settings):
 
 
 def published_runs(cells, seed):
-    return [{"task": "published", "stage": "final", "arm": f"{mechanism} {width}", "mechanism": mechanism, "width": width,
-             "hidden": 4 * width, "heads": 4, "steps": 500, "rate": rate, "seed": seed}
+    return [{"task": "published", "stage": "final", "arm": f"{mechanism} {width}", "mechanism": mechanism,
+             "width": width, "hidden": 4 * width, "heads": 4, "steps": 500, "rate": rate, "seed": seed}
             for mechanism, width, rate in cells]
 
 
 def best_rate(sweep):
-    """The rate with the lowest mean loss; in the tree, where a score is used to rank, with the highest area under the curve."""
+    """The rate with the lowest mean loss; in the tree, where a score ranks, with the highest area under the curve."""
     errors = {}
     for one in sweep:
-        error = 1 - one["auc"] if "auc" in one else one["loss"]
-        errors.setdefault(one["settings"]["rate"], []).append(error if math.isfinite(error) else math.inf)
+        error = math.inf if one["loss"] is None else 1 - one["auc"] if "auc" in one else one["loss"]
+        errors.setdefault(one["settings"]["rate"], []).append(error)
     return min(errors, key=lambda rate: mean(errors[rate]))
 
 
@@ -75,8 +78,8 @@ def swept_runs(task, runs):
     shared, task_arms, rates, sweep_seeds, final_seeds = SWEPT[task]
     for arm, own in task_arms.items():
         swept = BORROWED_RATE.get(arm, arm)
-        sweep = [{"task": task, "stage": "sweep", "arm": swept, **task_arms[swept], **shared, "rate": rate, "seed": seed}
-                 for rate in rates for seed in sweep_seeds]
+        base = {"task": task, "stage": "sweep", "arm": swept, **task_arms[swept], **shared}
+        sweep = [base | {"rate": rate, "seed": seed} for rate in rates for seed in sweep_seeds]
         if swept == arm:
             yield from sweep
         rate = None
@@ -88,20 +91,28 @@ def swept_runs(task, runs):
 
 def plan(runs):
     """Every run of the audit, the most important first. runs: those done, by key."""
-    return [*published_runs(PUBLISHED, 0), *swept_runs("fair", runs), *swept_runs("hierarchy", runs), *swept_runs("noisy", runs),
-            *swept_runs("mqar", runs), *published_runs(PUBLISHED[:2], 1)]
+    return [*published_runs(PUBLISHED, 0), *swept_runs("fair", runs), *swept_runs("hierarchy", runs),
+            *swept_runs("noisy", runs), *swept_runs("mqar", runs), *published_runs(PUBLISHED[:2], 1)]
 
 
 def missing(runs):
     return [settings for settings in plan(runs) if settings["rate"] is None or key(settings) not in runs]
 
 
+def plain(x):
+    """For json, rounded to what a reader sees; what diverged is None."""
+    if isinstance(x, list):
+        return [plain(each) for each in x]
+    if isinstance(x, float):
+        return round(x, 5) if math.isfinite(x) else None
+    return x
+
+
 def work(settings):
-    """In a process of its own. Every number rounded: what is written is what a reader sees."""
+    """In a process of its own."""
     torch.set_num_threads(1)
     start = time.perf_counter()
-    result = run(settings)
-    result = {name: round(x, 5) if isinstance(x, float) else x for name, x in result.items()}
+    result = {name: plain(x) for name, x in run(settings).items()}
     return {"settings": settings, **result, "seconds": round(time.perf_counter() - start, 1)}
 
 
@@ -120,7 +131,8 @@ def saved_bytes(function):
     return sum(storages.values())
 
 
-ATTENTION_FORMS = ("softmax, direct", "softmax, fused", "W2, direct", "W2, expanded", "W2, augmented", "W2, fused", "overlap")
+ATTENTION_FORMS = ("softmax, direct", "softmax, fused",
+                   "W2, direct", "W2, expanded", "W2, augmented", "W2, fused", "overlap")
 
 
 def memory_bytes(form, n, heads=4, head_dim=16):
@@ -146,7 +158,7 @@ def memory_bytes(form, n, heads=4, head_dim=16):
 
 
 def model_bytes(mechanism, width, n=512):
-    """One training step on one sequence of n tokens: weights, gradients and AdamW's two moments, and what backward keeps."""
+    """One step on one sequence of n tokens: weights, gradients and AdamW's two moments, and what backward keeps."""
     model = AuditModel(1024, 1024, width, 4 * width, 4, mechanism)
     tokens = torch.zeros(1, n, dtype=torch.long)
     kept = saved_bytes(lambda: F.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten()))
@@ -195,20 +207,21 @@ def difference(audit, task, a, b, measure="loss"):
 
 
 def sweep(audit, task):
-    """{arm: {rate: mean loss}}"""
+    """{arm: {rate: mean loss, or None where it diverged}}"""
     table = {}
     for one in audit["runs"].values():
         s = one["settings"]
         if s["task"] == task and s["stage"] == "sweep":
             table.setdefault(s["arm"], {}).setdefault(s["rate"], []).append(one["loss"])
-    return {arm: {rate: mean(losses) for rate, losses in row.items()} for arm, row in table.items()}
+    return {arm: {rate: None if None in losses else mean(losses) for rate, losses in row.items()}
+            for arm, row in table.items()}
 
 
 def five_second_slice(steps=100):
     """The public benchmark made small (vocabulary 64, twice 16 tokens, width 32), live: {(mechanism, rate): loss}.
 
-    Softmax at both of its learning rates, W2 at the one it was given; the loss is the mean of the last 20 steps over the half that
-    can be predicted, ln 64 = 4.16 for a blind guess. Torch's generator is left as it was.
+    Softmax at both learning rates, W2 at the one it was given; the loss is the mean of the last 20 steps over the half
+    that can be predicted, ln 64 = 4.16 for a blind guess. Torch's generator is left as it was.
     """
     def losses_of(model, generator):
         tokens = repeated_tokens(16, generator, vocab_size=64, n=16)
@@ -243,12 +256,12 @@ def progress(one, runs, workers):
     s, left = one["settings"], missing(runs)
     minutes = sum(expected_seconds(other, runs) for other in left) / workers / 60
     print(f"{time.strftime('%H:%M:%S')} {len(runs)}/{len(runs) + len(left)} {s['task']} {s['stage']} {s['arm']} "
-          f"rate {s['rate']:g} seed {s['seed']}: loss {one['loss']:.4f}, {one['seconds']:.0f} s; about {minutes:.0f} minutes left",
-          flush=True)
+          f"rate {s['rate']:g} seed {s['seed']}: loss {one['loss']}, {one['seconds']:.0f} s; "
+          f"about {minutes:.0f} minutes left", flush=True)
 
 
 def audit_command(argv):
-    """python -m course_lib w2-audit: train what chapter 9 compares. About an hour on two cores; goes on where it stopped."""
+    """python -m course_lib w2-audit: train what chapter 9 compares. An hour on two cores; goes on where it stopped."""
     parser = argparse.ArgumentParser(prog="python -m course_lib w2-audit", description=audit_command.__doc__)
     parser.add_argument("--out", type=Path, default=datasets.DATA / "w2_audit.json")
     parser.add_argument("--workers", type=int, default=2, help="processes, one thread each")
@@ -257,8 +270,9 @@ def audit_command(argv):
 
     audit = results(args.out) if args.out.exists() else {"runs": {}, "wall_seconds": 0.0}
     runs, before, start, count = audit["runs"], audit["wall_seconds"], time.monotonic(), 0
-    audit |= {"command": "python -m course_lib w2-audit", "batch": BATCH, "floor": round(FLOOR, 4), "start_std": START_STD,
-              "interval": "Student's t, 95 %, over seeds", "made": time.strftime("%Y-%m-%d"), "torch": torch.__version__,
+    audit |= {"command": "python -m course_lib w2-audit", "made": time.strftime("%Y-%m-%d"), "torch": torch.__version__,
+              "batch": BATCH, "floor": round(FLOOR, 4), "start_std": START_STD,
+              "interval": "Student's t, 95 %, over seeds",
               "machine": f"{args.workers} processes of one thread each, {platform.machine()}"}
 
     def keep():

@@ -1,7 +1,7 @@
 """The models of chapter 9's audit: one transformer, three ways to score. Everything else is equal by construction.
 
-Shapes: x (batch, n, width); q, k (batch, heads, n, head_dim), for the Gaussians means and widths side by side, 2 head_dim;
-v (batch, heads, n, head_dim).
+Shapes: x (batch, n, width); q, k (batch, heads, n, head_dim), for the Gaussians means and widths side by side,
+2 head_dim; v (batch, heads, n, head_dim).
 """
 import math
 
@@ -17,9 +17,9 @@ MECHANISMS = ("softmax", "w2", "overlap")
 
 
 class Overlap(torch.autograd.Function):
-    """gaussian_overlap for every query and key, a few heads at a time: autograd would keep (batch, heads, n, m, head_dim) numbers.
+    """gaussian_overlap for every query and key, a few heads at a time; autograd would keep every pair's every feature.
 
-    All four are (heads, head_dim, n); the scores are (heads, n, m). Equal to w2_attention.gaussian_overlap, as a test says.
+    All four are (heads, head_dim, n), the scores (heads, n, m). Equal to w2_attention.gaussian_overlap, as a test says.
     """
 
     @staticmethod
@@ -62,14 +62,14 @@ def raw_scores(q, k, mechanism):
 
 
 def attend(q, k, v, scale, mechanism):
-    """Causal softmax(scale * raw_scores) v; scale (heads,) is positive. All but the overlap go through torch's fused attention."""
+    """Causal softmax(scale * raw_scores) v; scale (heads,). All but the overlap go through torch's fused attention."""
     scale = scale[:, None, None]
     if mechanism == "overlap":
         n = q.shape[-2]
         later = torch.ones(n, n, dtype=torch.bool, device=q.device).triu(1)
         return (raw_scores(q, k, mechanism) * scale).masked_fill(later, -torch.inf).softmax(-1) @ v
     if mechanism == "w2":
-        # The W2 score but for a constant a row, as in w2_attention.augment (in float32 the bias needs one column, not two).
+        # The W2 score but for a constant a row, as in w2_attention.augment; in float32 the bias needs one column.
         ones = torch.ones_like(q[..., :1])
         q, k = torch.cat([2 * q, ones], -1), torch.cat([k, -k.square().sum(-1, keepdim=True)], -1)
     width = v.shape[-1]
@@ -136,7 +136,7 @@ class AuditBlock(nn.Module):
 
 class AuditModel(nn.Module):
     """Two blocks between an embedding and a separate read-out. Input: tokens (batch, n), or with `features` vectors
-    (batch, n, n_in), which get no positions. With `shift`, a token also comes with the embedding of the one before it."""
+    (batch, n, n_in), which get no positions. With `shift`, the embedding of the token before is added to each."""
 
     def __init__(self, n_in, n_out, width, hidden, n_heads, mechanism, features=False, shift=False, n_layers=2):
         super().__init__()
@@ -177,6 +177,6 @@ def parameters(model):
 
 
 def equal_hidden(width, hidden, mechanism):
-    """The hidden size of the feed-forward with which `mechanism` has no more parameters than softmax attention has with hidden."""
+    """The hidden size with which `mechanism` has no more parameters than softmax attention has with `hidden`."""
     extra = 0 if mechanism == "softmax" else 2 * width * width      # q_proj and k_proj are twice as wide
     return hidden - math.ceil(extra / (3 * width))
