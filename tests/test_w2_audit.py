@@ -201,7 +201,8 @@ def test_bytes_of_the_forms():
     assert got["softmax, fused"] == 4 * heads * n * (4 * d + 1)     # q, k, v, the output and one number a row
     assert got["W2, direct"] > 4 * heads * n * n * 2 * d            # every difference
     assert got["overlap"] > got["W2, direct"] > 5 * got["W2, expanded"] > 5 * got["W2, augmented"]
-    assert w2_audit.memory_bytes("W2, fused", 2 * n) == 2 * got["W2, fused"]    # a straight line
+    scales = 4 * heads                                              # kept once, whatever the length: else a straight line
+    assert w2_audit.memory_bytes("W2, fused", 2 * n) - scales == 2 * (got["W2, fused"] - scales)
     assert w2_audit.memory_bytes("W2, direct", 2 * n) > 3.9 * got["W2, direct"]
     with pytest.raises(ValueError, match="form must be one of"):
         w2_audit.memory_bytes("W2", n)
