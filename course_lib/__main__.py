@@ -54,8 +54,8 @@ def main(argv: list[str] | None = None) -> int:
     module, function = COMMANDS[name][0].split(":")
     try:
         return getattr(import_module(module), function)(rest) or 0
-    except KeyboardInterrupt:
-        print("\nstopped", file=sys.stderr)
+    except KeyboardInterrupt as error:      # training says how to go on
+        print(f"\n{error}" if str(error) else "\nstopped", file=sys.stderr)
         return 130
     except BrokenPipeError:     # the reader of our output went away, as `| head` does
         return 1

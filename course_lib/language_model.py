@@ -244,6 +244,8 @@ def save(path, model, tokenizer, dtype=None, **facts):
 def load(path):
     """(model, tokenizer) from a file written by save; the weights become float32."""
     state, about = load_checkpoint(path)
+    if not {"config", "vocabulary"} <= about.keys():
+        raise ValueError(f"path must hold a language model and its vocabulary, as written by save; {path} holds something else")
     model = LanguageModel(Config(**about["config"]))
     fit_state(model, {name: x.float() for name, x in state.items()}, path)
     return model.eval(), tokenizer_of(about["vocabulary"])

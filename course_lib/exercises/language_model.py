@@ -227,7 +227,7 @@ exercise(
     id="10.6", title="Four answers to one prompt", kind="predict", points=1, minutes=4, difficulty=2,
     card="""
     A server is asked for **four** samples after one prompt of 200 tokens, 20 new tokens each. It reads the prompt once; the
-    samples share its blocks and part after their first token. Tokens that the model has to compute keys and values for:
+    samples share its blocks and part with their first new token. Tokens that the model has to compute keys and values for:
     how many in all?
 
     - the last token of a sample is never fed back
