@@ -193,9 +193,10 @@ def cache_floor(itemsize, page=0):
     return floor
 
 
-def window_floor(heads, kv_heads, n, d, window):
-    """bfloat16; the pairs that the window leaves, not those of the tiles that are visited."""
-    return 4 * d * n * (heads + kv_heads), 4 * heads * d * (n * window - window * (window - 1) // 2)
+def window_floor(heads, kv_heads, n, d, window, n_sink=0):
+    """bfloat16; the pairs that window and sinks leave, not those of the tiles that are visited."""
+    pairs = n * window - window * (window - 1) // 2 + n_sink * (n - window) - n_sink * (n_sink - 1) // 2
+    return 4 * d * n * (heads + kv_heads), 4 * heads * d * pairs
 
 
 def w2_floor(b, heads, n, m, d, causal):
