@@ -37,11 +37,12 @@ ready:
 lab: ready
 	@$(PY) -m course_lib lab $(ARGS)
 
+# One thread a test: several that each want every core would mostly wait for one another.
 test: ready
-	@$(PY) -m pytest --nbval -n $(JOBS) $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m pytest --nbval -n $(JOBS) $(ARGS)
 
 slow: ready
-	@$(PY) -m pytest -m slow -n $(JOBS) $(ARGS)
+	@OMP_NUM_THREADS=1 $(PY) -m pytest -m slow -n $(JOBS) $(ARGS)
 
 # With ONLY_SLOW=1 the quick tests are taken as done, as after `make test`.
 test-all: $(if $(ONLY_SLOW),,test) slow
