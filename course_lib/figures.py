@@ -118,7 +118,7 @@ def heatmap(weights, rows=None, columns=None, *, caption: str, alt: str | None =
         ax.set_ylabel(row_label, color=INK)
         for i, j in np.ndindex(*w.shape):
             if allowed is not None and not np.broadcast_to(allowed, w.shape)[i, j]:
-                ax.add_patch(_rectangle(j - 0.5, i - 0.5, 1, 1, facecolor="white", hatch="///", edgecolor="#999999",
+                ax.add_patch(rectangle(j - 0.5, i - 0.5, 1, 1, facecolor="white", hatch="///", edgecolor="#999999",
                                         linewidth=0))
             elif n_columns <= 12 and n_rows <= 16 and np.isfinite(w[i, j]):
                 red, green, blue, _ = image.cmap(image.norm(w[i, j]))
@@ -272,11 +272,11 @@ def tiles(kinds, *, names: dict, caption: str, alt: str | None = None, labels=No
         kind = grid[i, j].item() if hasattr(grid[i, j], "item") else grid[i, j]
         if kind not in order:
             raise ValueError(f"tiles: kind {kind!r} at ({i}, {j}) has no entry in `names`, which knows {list(names)}")
-        ax.add_patch(_rectangle(j, i, 1, 1, **_look(order[kind])))
+        ax.add_patch(rectangle(j, i, 1, 1, **filling(order[kind])))
         if labels is not None and str(labels[i][j]):
-            ax.text(j + 0.5, i + 0.5, str(labels[i][j]), ha="center", va="center", fontsize=8, color=INK, bbox=_paper())
+            ax.text(j + 0.5, i + 0.5, str(labels[i][j]), ha="center", va="center", fontsize=8, color=INK, bbox=paper())
     for row, column, height, width in outline:
-        ax.add_patch(_rectangle(column, row, width, height, facecolor="none", edgecolor=INK, linewidth=2.4))
+        ax.add_patch(rectangle(column, row, width, height, facecolor="none", edgecolor=INK, linewidth=2.4))
     _grid_axes(ax, n_rows, n_columns, row_label, column_label)
     _legend(fig, names.values())
     if alt is None:
@@ -317,10 +317,10 @@ def memory(rows: dict, *, caption: str, alt: str | None = None, owners: dict | N
     for y, (name, start, cells) in enumerate(lines):
         for j, text in enumerate(cells):
             empty = {"facecolor": "white", "edgecolor": "#999999", "linewidth": 0.8}
-            ax.add_patch(_rectangle(j, y * step, 1, 1, **(_look(known.index(owner(text))) if text else empty)))
+            ax.add_patch(rectangle(j, y * step, 1, 1, **(filling(known.index(owner(text))) if text else empty)))
             if text:
                 ax.text(j + 0.5, y * step + 0.5, text, ha="center", va="center", fontsize=7.5, color=INK,
-                        bbox=_paper())
+                        bbox=paper())
             place[name, start + j] = (j + 0.5, y * step)
         ax.text(-0.2, y * step + 0.5, name if start == 0 else f"+{start}", ha="right", va="center", fontsize=9, color=INK)
     for (from_row, i), (to_row, j) in arrows:
@@ -353,16 +353,16 @@ def boxes(places: dict, arrows=(), *, caption: str, alt: str | None = None, kind
     known = list(dict.fromkeys((kinds or {}).values()))
     w, h = 0.8, 0.56
     for name, (x, y) in places.items():
-        look = _look(known.index(kinds[name])) if kinds and name in kinds else {"facecolor": "#f2f2f2", "edgecolor": INK}
-        ax.add_patch(_rectangle(x - w / 2, y - h / 2, w, h, **look))
-        ax.text(x, y, name, ha="center", va="center", fontsize=8.5, color=INK, bbox=_paper())
+        look = filling(known.index(kinds[name])) if kinds and name in kinds else {"facecolor": "#f2f2f2", "edgecolor": INK}
+        ax.add_patch(rectangle(x - w / 2, y - h / 2, w, h, **look))
+        ax.text(x, y, name, ha="center", va="center", fontsize=8.5, color=INK, bbox=paper())
     for start, end, *label in arrows:
         (x0, y0), (x1, y1) = places[start], places[end]
         a, b = _edge(x0, y0, x1, y1, w / 2, h / 2), _edge(x1, y1, x0, y0, w / 2, h / 2)
         ax.annotate("", b, a, arrowprops={"arrowstyle": "-|>", "color": INK, "shrinkA": 1, "shrinkB": 1})
         if label:
             ax.text((a[0] + b[0]) / 2, (a[1] + b[1]) / 2, label[0], ha="center", va="center", fontsize=8, color=INK,
-                    bbox=_paper())
+                    bbox=paper())
     xs, ys = zip(*places.values())
     ax.set_xlim(min(xs) - 0.5, max(xs) + 0.5)
     ax.set_ylim(max(ys) + 0.45, min(ys) - 0.45)
@@ -397,13 +397,13 @@ def chapter_map(caption: str = "An arrow says what a chapter builds on; the numb
     boxes(places, arrows, caption=caption, kinds=kinds, width=8.4, height=4.4, file=file)
 
 
-def _rectangle(x, y, width, height, **look):
+def rectangle(x, y, width, height, **look):
     from matplotlib.patches import Rectangle
 
     return Rectangle((x, y), width, height, **look)
 
 
-def _look(k: int) -> dict:
+def filling(k: int) -> dict:
     """Light fill, dark hatch: text stays readable on it, and the hatch tells kinds apart without colour."""
     from matplotlib.colors import to_rgb
 
@@ -412,7 +412,8 @@ def _look(k: int) -> dict:
             "hatch": HATCHES[k % 8] * (1 + k // 8)}
 
 
-def _paper() -> dict:
+def paper() -> dict:
+    """What a label stands on, so that it can be read over a hatch."""
     return {"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
 
 
@@ -437,7 +438,7 @@ def _grid_axes(ax, n_rows, n_columns, row_label, column_label) -> None:
 
 
 def _legend(fig, names, below: bool = False) -> None:
-    patches = [_rectangle(0, 0, 1, 1, label=str(name), **_look(k)) for k, name in enumerate(names)]
+    patches = [rectangle(0, 0, 1, 1, label=str(name), **filling(k)) for k, name in enumerate(names)]
     if below:
         where = {"loc": "outside lower center", "ncols": min(4, len(patches))}
     else:

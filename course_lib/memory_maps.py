@@ -78,18 +78,18 @@ def draw_maps(maps, caption, width=8.4):
     """One strip a map, {name: map}: what lies where."""
     from course_lib import figures
 
-    looks = {kind: figures._look(k) for k, kind in enumerate(KINDS)}
+    looks = {kind: figures.filling(k) for k, kind in enumerate(KINDS)}
     looks[FREE] = {"facecolor": "white", "edgecolor": "#999999"}
     fig, ax = figures.new(width, 0.62 * len(maps) + 1.0)
     for y, lengths in enumerate(maps.values()):
         start = 0
         for kind, pieces in groupby(lengths, key=lambda piece: piece[1]):
             length = sum(piece[0] for piece in pieces)
-            ax.add_patch(figures._rectangle(start, y - 0.36, length, 0.72, **looks[kind] | {"linewidth": 0.4}))
+            ax.add_patch(figures.rectangle(start, y - 0.36, length, 0.72, **looks[kind] | {"linewidth": 0.4}))
             start += length
     ax.set(xlim=(0, start), ylim=(len(maps) - 0.5, -0.5), xlabel="slot", yticks=range(len(maps)),
            yticklabels=list(maps))
-    ax.legend(handles=[figures._rectangle(0, 0, 1, 1, label=kind, **look) for kind, look in looks.items()],
+    ax.legend(handles=[figures.rectangle(0, 0, 1, 1, label=kind, **look) for kind, look in looks.items()],
               fontsize=8, frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     told = "; ".join(f"{name}: " + ", ".join(f"{share:.0%} {kind}" for kind, share in shares([lengths]).items())
                      for name, lengths in maps.items())

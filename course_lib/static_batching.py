@@ -93,9 +93,9 @@ def chart(served, caption, width=8.4):
             y = top + row.lane
             for kind, start, end in zip(parts, (row.start, row.first, row.end), (row.first, row.end, row.held)):
                 if end > start:
-                    ax.add_patch(figures._rectangle(start, y - 0.4, end - start, 0.8, **figures._look(parts[kind])))
+                    ax.add_patch(figures.rectangle(start, y - 0.4, end - start, 0.8, **figures.filling(parts[kind])))
             ax.text((row.start + row.end) / 2, y, str(row.request), ha="center", va="center", fontsize=7.5,
-                    bbox=figures._paper())
+                    bbox=figures.paper())
         ticks.append((top + (n - 1) / 2, name))
         top += n + 1
         told.append(f"{name}: " + ", ".join(f"request {r.request} in steps {r.start} to {r.end - 1}"
@@ -104,7 +104,7 @@ def chart(served, caption, width=8.4):
     ax.set(xlim=(0, max(row.held for s in served.values() for row in s.rows)), ylim=(top - 1.4, -0.6), xlabel="step",
            yticks=[y for y, _ in ticks], yticklabels=[name for _, name in ticks])
     ax.tick_params(axis="y", length=0)
-    ax.legend(handles=[figures._rectangle(0, 0, 1, 1, label=kind, **figures._look(k)) for kind, k in parts.items()],
+    ax.legend(handles=[figures.rectangle(0, 0, 1, 1, label=kind, **figures.filling(k)) for kind, k in parts.items()],
               fontsize=8, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     figures.show(fig, alt=f"Charts of places over steps. {'. '.join(told)}.", caption=caption)
 
