@@ -32,6 +32,11 @@ def shakespeare(split: str = "train") -> str:
     return "\n".join(plain_play(plays[name].read_text(encoding="utf-8")) for name in names)
 
 
+def excerpt() -> str:
+    """The first 1,024 characters of the validation plays, which are here without the package: enough to try things on."""
+    return (DATA / "excerpt.txt").read_text(encoding="utf-8")
+
+
 def plain_play(markdown: str) -> str:
     """A play without its Markdown: a speaker is `HAMLET:` on a line, stage directions stay in brackets."""
     text = re.sub(r"^#+ *", "", markdown, flags=re.M)

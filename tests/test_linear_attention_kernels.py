@@ -124,7 +124,8 @@ def test_a_changed_kernel_is_caught(change, monkeypatch):
 
 
 @pytest.mark.parametrize("argument, call", [
-    ("rung", lambda q: linear_attention_kernel(q, q, q, rung=4)),
+    ("rung", lambda q: linear_attention_kernel(q, q, q, rung=5)),
+    ("q", lambda q: linear_attention_kernel(q, q, q, rung=4)),
     ("feature_map", lambda q: linear_attention_kernel(q, q, q, "taylor")),
     ("feature_map", lambda q: linear_attention_kernel(q, q, q, "identity")),
     ("chunk_size", lambda q: linear_attention_kernel(q, q, q, chunk_size=0)),
