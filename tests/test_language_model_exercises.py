@@ -9,14 +9,7 @@ from course_lib.language_model import Config, LanguageModel
 from course_lib.sampling import next_token_probabilities
 from course_lib.serving import Engine
 from course_lib.tokenizers import BytePairTokenizer
-
-
-def reference(id):
-    """What the solution of an exercise defines, run with the given names alone."""
-    exercise = find(id)
-    namespace = dict(exercise.given)
-    exec(exercise.solution, namespace)
-    return namespace[exercise.name]
+from references import reference
 
 
 def test_the_first_pair_is_the_tokenizers_first_merge():
