@@ -5,16 +5,13 @@ the same steps on the same batches: points (the score is a distance of the train
 and Gaussians (chapter 9's layer: means from the trained queries and keys, widths that start almost equal, a temperature
 a head).
 """
-import argparse
-import json
 import math
-from pathlib import Path
 
 import torch
 from torch import nn
 
-from course_lib import datasets, language_model
-from course_lib.training import evaluate, train
+from course_lib import language_model
+from course_lib.tuning_study import tuning_study
 from course_lib.w2_attention import W2Attention, w2_attention
 
 START_STD = 0.02        # exactly equal widths would stay equal: a squared difference has no slope at 0
@@ -60,26 +57,5 @@ MECHANISMS = ("softmax", "points", "gaussians")
 
 def study_command(argv):
     """python -m course_lib w2-study: W2 attention in the small model, before and after tuning."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib w2-study", description=study_command.__doc__)
-    parser.add_argument("--out", type=Path, default=datasets.DATA / "w2_study.json")
-    parser.add_argument("--steps", type=int, default=60)
-    parser.add_argument("--seeds", type=int, default=3)
-    args = parser.parse_args(argv)
-
-    _, tokenizer = language_model.pretrained()
-    data, validation = (tokenizer.encode(datasets.shakespeare(split)) for split in ("train", "validation"))
-    rows = {}
-    for name in MECHANISMS:
-        before, after = None, []
-        for seed in range(args.seeds):
-            model, _ = with_mechanism(name, seed)
-            before = before or evaluate(model, validation, blocks=200)
-            train(model, data, steps=args.steps, batch=4, peak=1e-3, warmup=10, seed=seed, check_every=args.steps)
-            after.append(round(evaluate(model, validation, blocks=200), 4))
-        rows[name] = {"loss_before": round(before, 4), "loss_after": after}
-        print(name, rows[name], flush=True)
-    result = {"command": " ".join(["python -m course_lib w2-study", *argv]), "steps": args.steps,
-              "seeds": list(range(args.seeds)), "loss": "nats a character, 200 blocks spread over the validation plays",
-              "rows": rows}
-    args.out.write_text(json.dumps(result, indent=1) + "\n")
-    return 0
+    return tuning_study(argv, "w2-study", study_command.__doc__,
+                        {name: lambda seed, name=name: with_mechanism(name, seed)[0] for name in MECHANISMS})
