@@ -164,14 +164,9 @@ exercise(
                       ask="Which of the terms of -|q - k|^2 / tau are divided by tau?"),
         Misconception("adds |k|^2 where it must be subtracted", change=("-k.square()", "k.square()"),
                       ask="Two keys lie in the same direction, one much further out. Which is nearer to a query close to the origin?"),
-        Misconception("gives the bias to the query", code='''
-            def as_dot_product(q, k, tau):
-                bias = -q.square().sum(-1, keepdim=True) / tau
-                return torch.cat([2 * q / tau, bias], -1), torch.cat([k, torch.ones_like(k[:, :1])], -1)
-            ''', ask="A number that is the same for all keys of a row: what does softmax make of it?"),
-        Misconception("leaves the keys' norms out",
+        Misconception("leaves the keys' norms out, or gives the query's instead",
                       change=("bias = -k.square().sum(-1, keepdim=True) / tau", "bias = torch.zeros_like(k[:, :1])"),
-                      ask="|q|^2 is the same for all keys of a row. Is |k|^2?"),
+                      ask="|q|^2 is the same for all keys of a row, and softmax forgives it. Is |k|^2?"),
         Misconception("carries |q|^2 along, which softmax would forgive", code='''
             def as_dot_product(q, k, tau):
                 norm_q, norm_k = (-x.square().sum(-1, keepdim=True) / tau for x in (q, k))
