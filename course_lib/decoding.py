@@ -58,7 +58,7 @@ def check_decode(q, k, v, lengths, splits):
         raise ValueError(f"v must have the batch, heads and tokens of k, {tuple(k.shape[:3])}; "
                          f"got {tuple(v.shape[:3])}")
     m = k.shape[2]
-    lengths = torch.full((b,), m, device=k.device) if lengths is None else lengths
+    lengths = torch.full((b,), m, device=k.device) if lengths is None else torch.as_tensor(lengths, device=k.device)
     if lengths.shape != (b,) or lengths.is_floating_point() or not ((0 <= lengths) & (lengths <= m)).all():
         raise ValueError(f"lengths must be ({b},) integers between 0 and {m}; got {lengths.tolist()}")
     if splits is None:
@@ -84,23 +84,20 @@ def decode_kernel(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None
 
 
 def decode_quantized_kernel(q: Tensor, cache, splits: int | None = None) -> Tensor:
-    """The same from a QuantizedCache(8): bytes are read and turned into numbers in the kernel.
-
-    The groups of the cache are joined into one tensor a field first, a copy at every call.
-    """
+    """The same from a QuantizedCache(8): bytes are read and turned into numbers in the kernel."""
     if cache.bits != 8 or cache.group != TILE:
         raise ValueError(f"cache must be QuantizedCache(8, group={TILE}) for this kernel; "
                          f"got bits {cache.bits!r}, group {cache.group}")
-    n_packed = len(cache.keys) * TILE
     k, v = cache.waiting()
+    n_packed = cache.length - k.shape[2]
     if splits is None:
         splits = choose_splits(q.shape[0] * k.shape[1], n_packed)
     check_decode(q, k, v, None, splits)
     _check_kernel(q, k, v)
     parts = _Parts(q, k.shape[1], splits * bool(n_packed) + bool(k.shape[2]))
     if n_packed:
-        # One tensor a field: codes (b, h, n, d), steps and lows of keys (b, h, n / 32, d), of values (b, h, n, 1).
-        packed = [torch.cat(field, 2) for groups in (cache.keys, cache.values) for field in zip(*groups)]
+        # Views: codes (b, h, n, d), steps and lows of keys (b, h, n / 32, d), of values (b, h, n, 1).
+        packed = [x.flatten(2, 3) for x in (*cache.keys, *cache.values)]
         parts.add("decode_part_int8", packed, torch.full((len(q),), n_packed, device=q.device), splits)
     if k.shape[2]:
         parts.add("decode_part", (k, v), torch.full((len(q),), k.shape[2], device=q.device), 1)

@@ -49,7 +49,7 @@ class KVCache:
     def reorder(self, index: Tensor) -> None:
         """Sequence i becomes what sequence index[i] was: beams that survive, in their new order. Copies are allowed."""
         self._check_not_empty()
-        batch = self.k.shape[0]
+        batch, index = self.k.shape[0], torch.as_tensor(index, device=self.k.device)
         if index.dim() != 1 or index.is_floating_point() or not ((0 <= index) & (index < batch)).all():
             raise ValueError(f"index must be integers (new batch,) below the batch of {batch}; got {index.tolist()}")
         self._map(lambda x: x.index_select(0, index))
@@ -209,22 +209,25 @@ class QuantizedCache(KVCache):
         check_bits(bits)
         check_count("group", group, 1)
         self.bits, self.group = bits, group
-        self.keys, self.values = [], []     # Quantized, one a group
+        self.keys = self.values = None      # Quantized, (batch, n_kv_heads, groups, group, width): the kernel's order
 
     def append(self, k, v):
         self._check_new(k, v)
-        self.k = k if self.k is None else torch.cat((self.k, k), 2)
-        self.v = v if self.v is None else torch.cat((self.v, v), 2)
+        if self.k is None:
+            self.k, self.v = k[:, :, :0], v[:, :, :0]
+            self.keys, self.values = self._pack(0)
+        self.k, self.v = torch.cat((self.k, k), 2), torch.cat((self.v, v), 2)
         self.length += k.shape[2]
-        while self.k.shape[2] >= self.group:
-            self.keys.append(quantize(self.k[:, :, :self.group], self.bits, dim=-2))
-            self.values.append(quantize(self.v[:, :, :self.group], self.bits, dim=-1))
+        n_groups = self.k.shape[2] // self.group
+        if n_groups:
+            self.keys, self.values = (_each(lambda *x: torch.cat(x, 2), old, new)
+                                      for old, new in zip((self.keys, self.values), self._pack(n_groups)))
             # A copy: a slice would keep the memory of the tokens that have just been packed.
-            self._map_waiting(lambda x: x[:, :, self.group:].clone())
+            super()._map(lambda x: x[:, :, n_groups * self.group:].clone())
 
     def view(self):
         self._check_not_empty()
-        return tuple(torch.cat([*(dequantize(x, self.bits).to(waiting.dtype) for x in packed), waiting], 2)
+        return tuple(torch.cat((dequantize(packed, self.bits).flatten(2, 3).to(waiting.dtype), waiting), 2)
                      for packed, waiting in ((self.keys, self.k), (self.values, self.v)))
 
     def waiting(self) -> tuple[Tensor, Tensor]:
@@ -235,26 +238,30 @@ class QuantizedCache(KVCache):
     def truncate(self, n):
         """A group that is cut is unpacked, and its tokens wait again."""
         self._check_shorter(n)
-        if n < len(self.keys) * self.group:
-            whole = n // self.group
-            self.k, self.v = (dequantize(packed[whole], self.bits).to(waiting.dtype)
-                              for packed, waiting in ((self.keys, self.k), (self.values, self.v)))
-            del self.keys[whole:], self.values[whole:]
         if self.k is not None:
-            waiting = n - len(self.keys) * self.group
-            self._map_waiting(lambda x: x[:, :, :waiting])
+            whole, rest = divmod(n, self.group)
+            if n < self.length - self.k.shape[2]:
+                self.k, self.v = (dequantize(_each(lambda x: x[:, :, whole], packed), self.bits).to(waiting.dtype)
+                                  for packed, waiting in ((self.keys, self.k), (self.values, self.v)))
+                self.keys, self.values = (_each(lambda x: x[:, :, :whole].clone(), x) for x in (self.keys, self.values))
+            super()._map(lambda x: x[:, :, :rest])
         self.length = n
 
+    def _pack(self, n_groups):
+        return tuple(quantize(x[:, :, :n_groups * self.group].unflatten(2, (n_groups, self.group)), self.bits, dim)
+                     for x, dim in ((self.k, -2), (self.v, -1)))
+
     def _tensors(self):
-        return [x for packed in (*self.keys, *self.values) for x in packed if x is not None] + super()._tensors()
+        return [x for x in (*(self.keys or ()), *(self.values or ()), self.k, self.v) if x is not None]
 
     def _map(self, change):
-        self._map_waiting(change)
-        for packed in (self.keys, self.values):
-            packed[:] = [Quantized(*(None if x is None else change(x) for x in one)) for one in packed]
+        super()._map(change)
+        self.keys, self.values = _each(change, self.keys), _each(change, self.values)
 
-    def _map_waiting(self, change):
-        self.k, self.v = change(self.k), change(self.v)
+
+def _each(change, *packed):
+    """change() on the codes, on the steps, and on the lowest values where there are any."""
+    return Quantized(*(None if fields[0] is None else change(*fields) for fields in zip(*packed)))
 
 
 class CrossCache(KVCache):
@@ -280,8 +287,9 @@ def generate(model, tokens: Tensor, max_new_tokens: int, temperature: float = 0.
     if tokens.dim() != 2 or tokens.shape[1] == 0:
         raise ValueError(f"tokens must be (batch, n) with n at least 1; got shape {tuple(tokens.shape)}")
     check_count("max_new_tokens", max_new_tokens, 0)
-    if chunk is not None:
-        check_count("chunk", chunk, 1)
+    for name, value, least in (("chunk", chunk, 1), ("stop", stop, 0)):
+        if value is not None:
+            check_count(name, value, least)
     caches = model.make_caches() if make_cache is None else [make_cache() for _ in model.blocks]
     done = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
     pieces = tokens.split(chunk or tokens.shape[1], 1)

@@ -108,7 +108,7 @@ def copy_blocks_kernel(cache, pairs):
     if cache.keys.dtype != torch.float32 or math.prod(block) % 4:
         raise ValueError("cache must be float32 with blocks of a multiple of 4 numbers; "
                          f"got {cache.keys.dtype}, {tuple(block)}")
-    if pairs:
+    if targets:
         cuda.load("paged_attention").copy_blocks[(len(targets), n_layers), 128](
             cache.keys, cache.values,
             torch.tensor(list(zip(sources, targets)), dtype=torch.int32, device=cache.keys.device),

@@ -305,17 +305,21 @@ def test_decode_kernel(m, d, group, splits):
     k[1, :, m // 3:], v[1, :, m // 3:] = torch.nan, torch.nan
     with cuda.sanitize():
         got = decode_kernel(q, k, v, lengths, splits)
-    torch.testing.assert_close(got, decode_attention(q, k, v, lengths), atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(got, decode_attention(q, k, v, lengths.tolist()), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("n, d, group, splits", [(31, 8, 1, 1), (32, 8, 2, 1), (75, 40, 1, 2), (100, 8, 3, 5)])
 def test_int8_kernel(n, d, group, splits):
     q, k, v = decode_inputs(n, d, group)
     cache = QuantizedCache(8)
-    cache.append(k, v)
-    with cuda.sanitize():
-        got = decode_quantized_kernel(q, cache, splits)
-    torch.testing.assert_close(got, decode_attention(q, *cache.view()), atol=1e-5, rtol=1e-5)
+    for piece in zip(k.split(40, 2), v.split(40, 2)):
+        cache.append(*piece)
+    for change in (lambda: None, lambda: cache.reorder([1, 1]), lambda: cache.truncate(n - 5)):
+        change()
+        assert all(x.is_contiguous() for x in (*cache.keys, *cache.values))         # the kernel copies nothing
+        with cuda.sanitize():
+            got = decode_quantized_kernel(q, cache, splits)
+        torch.testing.assert_close(got, decode_attention(q, *cache.view()), atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("n, d", [(1, 8), (3, 6)])
@@ -421,3 +425,5 @@ def test_bad_appends_leave_the_cache_alone(model):
         model(torch.tensor([[1]]), [GrowingCache()])
     with pytest.raises(ValueError, match="^tokens must "):
         generate(model, torch.zeros(1, 0, dtype=torch.long), 3)
+    with pytest.raises(ValueError, match="^stop must "):
+        generate(model, torch.tensor([[1]]), 3, stop=[1, 2])

@@ -340,7 +340,7 @@ def test_copy_blocks():
     keys, values = cache.keys.clone(), cache.values.clone()
     keys[:, target], values[:, target] = keys[:, source], values[:, source]
     with cuda.sanitize():
-        copy_blocks_kernel(cache, list(zip(source, target)))
+        copy_blocks_kernel(cache, torch.tensor([source, target]).T)
     assert torch.equal(cache.keys.nan_to_num(9), keys.nan_to_num(9))
     assert torch.equal(cache.values.nan_to_num(9), values.nan_to_num(9))
     copy_blocks_kernel(cache, [])
