@@ -60,6 +60,8 @@ def associative_recall(batch, generator, vocab_size=512, n=64, pairs=8):
     key's value. Keys come from the lower half of the vocabulary, values from the upper, places in between hold 0.
     """
     half = vocab_size // 2
+    if not 1 <= pairs <= min(half - 1, n // 3):
+        raise ValueError(f"pairs must be at least 1, at most {half - 1} different keys and a third of n = {n}; got {pairs}")
     keys = torch.rand(batch, half - 1, generator=generator).argsort(1)[:, :pairs] + 1
     values = torch.randint(half, vocab_size, (batch, pairs), generator=generator)
     tokens = torch.zeros(batch, n, dtype=torch.long)
@@ -120,6 +122,8 @@ def copying(batch, generator, length=12, symbols=16):
 def induction(batch, generator, vocab_size=64, n=32):
     """What followed last time: tokens and targets (batch, n). The last token stands once before, and what followed it there is the
     only target. Nothing else is repeated, so neither how often a token comes nor where it stands tells the answer."""
+    if not 3 <= n <= vocab_size + 1:
+        raise ValueError(f"n must be 3 to {vocab_size + 1}, so that n - 1 tokens of {vocab_size} can differ; got {n}")
     row = torch.rand(batch, vocab_size, generator=generator).argsort(1)[:, :n - 1]
     at = torch.randint(n - 2, (batch, 1), generator=generator)
     tokens = torch.cat([row, row.gather(1, at)], 1)
@@ -203,7 +207,7 @@ def grammar(n: int, split: str = "train", seed: int = 0) -> torch.Tensor:
                 if left < 0:
                     break
             todo += reversed(right)
-    return torch.tensor(tokens[:n])
+    return torch.tensor(tokens[:n], dtype=torch.int64)
 
 
 def grammar_entropy() -> float:

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib import datasets, rope as rotary
+from course_lib.decoding import check_count
 from course_lib.gqa import grouped_query_attention
 from course_lib.kv_cache import GrowingCache, generate as generate_cached
 from course_lib.model_config import ATTENTIONS, Config
@@ -170,7 +171,11 @@ class LanguageModel(nn.Module):
         if tokens.dim() != 2 or n > self.config.context:
             raise ValueError(f"tokens must be (batch, n) with n at most the context, {self.config.context}; "
                              f"got shape {tuple(tokens.shape)}")
-        x = self.embedding(tokens)
+        try:
+            x = self.embedding(tokens)
+        except IndexError:
+            raise ValueError(f"tokens must lie in 0 to {self.config.vocab_size - 1}; got {tokens.min().item()} to "
+                             f"{tokens.max().item()}") from None
         if caches is None:
             for block in self.blocks:
                 x = block(x, (self.cos[:n], self.sin[:n]))
@@ -217,13 +222,18 @@ class LanguageModel(nn.Module):
     def generate(self, tokens, n_new, temperature=0.0, generator=None, use_cache=False):
         """tokens (batch, n) and n_new more. At temperature 0 the likeliest, else drawn.
 
-        Without a cache every new token costs a pass over the whole text; beyond the context, over its last part.
+        Without a cache every new token costs a pass over the whole text; beyond the context, over its last part. With one
+        the text must end within the context.
         """
         if tokens.dim() != 2 or tokens.shape[1] == 0:
             raise ValueError(f"tokens must be (batch, n) with n at least 1; got shape {tuple(tokens.shape)}")
         if not temperature >= 0:
             raise ValueError(f"temperature must be at least 0; got {temperature!r}")
+        check_count("n_new", n_new, 0)
         if use_cache:
+            if tokens.shape[1] + n_new > self.config.context + 1:       # the last token is drawn and not read
+                raise ValueError(f"n_new must leave the text within the context of {self.config.context} tokens, with a "
+                                 f"cache; got {n_new} after {tokens.shape[1]}")
             return generate_cached(self, tokens, n_new, temperature, generator=generator, make_cache=None)
         for _ in range(n_new):
             logits = self(tokens[:, -self.config.context:])[:, -1]

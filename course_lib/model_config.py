@@ -28,7 +28,7 @@ class Config:
         if self.d_model % self.n_heads or self.head_dim % 2:
             raise ValueError(f"d_model must be n_heads times an even head_dim; got d_model={self.d_model}, "
                              f"n_heads={self.n_heads}")
-        if len(self.attentions) != self.n_layers or not set(self.attentions) <= set(ATTENTIONS):
+        if len(self.attentions) != self.n_layers or not all(name in ATTENTIONS for name in self.attentions):
             raise ValueError(f"attention must be one of {', '.join(ATTENTIONS)}, or a list of {self.n_layers} of them; "
                              f"got {self.attention!r}")
         if len(self.ropes) != self.n_layers or not all(isinstance(rope, bool) for rope in self.ropes):

@@ -34,7 +34,7 @@ class CharTokenizer:
         return torch.from_numpy(numbers)
 
     def decode(self, tokens) -> str:
-        return "".join(self.vocabulary[int(t)] for t in tokens)
+        return "".join(self.vocabulary[t] for t in _checked(tokens, len(self)))
 
 
 class BytePairTokenizer:
@@ -106,7 +106,14 @@ class BytePairTokenizer:
 
     def decode(self, tokens) -> str:
         """Tokens that cut a character in half are shown as U+FFFD."""
-        return b"".join(self.pieces[int(t)] for t in tokens).decode(errors="replace")
+        return b"".join(self.pieces[t] for t in _checked(tokens, len(self))).decode(errors="replace")
+
+
+def _checked(tokens, n):
+    tokens = [int(t) for t in tokens]
+    if tokens and not 0 <= min(tokens) <= max(tokens) < n:
+        raise ValueError(f"tokens must lie in 0 to {n - 1}; got {min(tokens)} to {max(tokens)}")
+    return tokens
 
 
 def _merged(word, pair, token):

@@ -6,12 +6,15 @@ with the batch in parts to the same curve up to rounding.
 import argparse
 import contextlib
 import errno
+import hashlib
 import json
 import math
 import os
 import signal
 import sys
 import threading
+import time
+import zlib
 from pathlib import Path
 
 import torch
@@ -19,6 +22,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import distributed, nn
 
+from course_lib.decoding import check_count
 from course_lib.training_display import Display
 
 
@@ -60,6 +64,12 @@ def train(model, data, *, steps, batch=8, block=256, peak=2e-3, warmup=100, weig
 
     Within torch.distributed every process draws the same batch and works on its own part of it.
     """
+    for name, count, least in (("steps", steps, 0), ("batch", batch, 1), ("block", block, 1),
+                               ("check_every", check_every, 1), ("accumulate", accumulate, 1)):
+        check_count(name, count, least)
+    if not callable(data) and not (isinstance(data, torch.Tensor) and data.dim() == 1):
+        got = f"shape {tuple(data.shape)}" if isinstance(data, torch.Tensor) else type(data).__name__
+        raise ValueError(f"data must be a row of tokens (n,), or a function that draws batches; got {got}")
     rank, world = (distributed.get_rank(), distributed.get_world_size()) if distributed.is_initialized() else (0, 1)
     if batch % (accumulate * world):
         raise ValueError(f"batch must be a multiple of accumulate * processes = {accumulate * world}; got {batch}")
@@ -67,7 +77,8 @@ def train(model, data, *, steps, batch=8, block=256, peak=2e-3, warmup=100, weig
     autocast = _autocast(precision, device)
     draw = data if callable(data) else lambda batch, generator: random_batch(data, batch, block, generator)
     recipe = {"steps": steps, "batch": batch, "block": block, "peak": peak, "warmup": warmup, "clip": clip,
-              "weight_decay": weight_decay, "seed": seed, "check_every": check_every}
+              "weight_decay": weight_decay, "seed": seed, "check_every": check_every,
+              "data": None if callable(data) else fingerprint(data)}
     generator = torch.Generator().manual_seed(seed)
     optimizer = make_optimizer(model, peak, weight_decay)
     first, history, since = 0, [], []
@@ -131,18 +142,22 @@ class _Loss(nn.Module):
 
 
 class Interrupt:
-    """Within it Ctrl-C only asks, so that no step is left half done; a second one stops at once."""
+    """Within it Ctrl-C only asks, so that no step is left half done. Another one, a second later, stops at once.
+
+    (Sooner, it is the same Ctrl-C: torchrun hands on to its processes what the terminal has told them already.)
+    """
 
     def __enter__(self):
-        self.asked, self.before = False, None
+        self.asked, self.before, self.at = False, None, 0.0
         if threading.current_thread() is threading.main_thread():
             self.before = signal.signal(signal.SIGINT, self._ask)
         return self
 
     def _ask(self, *_):
-        if self.asked:
+        if self.asked and time.monotonic() > self.at + 1:
             raise KeyboardInterrupt
-        self.asked = True
+        if not self.asked:
+            self.asked, self.at = True, time.monotonic()
 
     def __exit__(self, *_):
         if self.before is not None:
@@ -183,6 +198,20 @@ def evaluate(model, data, block=256, batch=32, blocks=None):
     return (sum(losses) / len(windows)).item()
 
 
+def fingerprint(data):
+    """The length of a row of tokens and a hash of up to 131,072 of them, evenly spread: enough to know a text again."""
+    some = data[::max(1, len(data) >> 16)].to("cpu", torch.int64).contiguous()
+    return f"{len(data)} tokens, {hashlib.sha256(some.numpy()).hexdigest()[:12]}"
+
+
+def checksum(tensors):
+    """CRC-32 of all their bytes, in the order of their names."""
+    total = 0
+    for name in sorted(tensors):
+        total = zlib.crc32(tensors[name].detach().cpu().contiguous().flatten().view(torch.uint8).numpy(), total)
+    return f"{total:08x}"
+
+
 def save_checkpoint(path, tensors, about):
     """Write tensors and about (what json can hold); path is always a whole file, the old or the new."""
     path = Path(path)
@@ -190,7 +219,7 @@ def save_checkpoint(path, tensors, about):
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         save_file({name: x.detach().contiguous() for name, x in tensors.items()}, partial,
-                  metadata={"about": json.dumps(about)})
+                  metadata={"about": json.dumps(about), "checksum": checksum(tensors)})
         with open(partial, "rb") as written:
             os.fsync(written.fileno())
         partial.chmod(0o644)        # safetensors writes for the owner alone
@@ -207,10 +236,13 @@ def load_checkpoint(path):
     """(tensors, about) of a file written by save_checkpoint."""
     try:
         with safe_open(path, "pt") as file:
-            about = json.loads((file.metadata() or {})["about"])
-            return {name: file.get_tensor(name) for name in file.keys()}, about
+            beside = file.metadata() or {}
+            about, tensors = json.loads(beside["about"]), {name: file.get_tensor(name) for name in file.keys()}
+        if "checksum" in beside and beside["checksum"] != checksum(tensors):    # older files have none
+            raise SafetensorError("its numbers are not those that were written")
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
         raise ValueError(f"path must be a checkpoint of this course, whole; {path} is not: {error}") from None
+    return tensors, about
 
 
 def fit_state(module, state, path):
@@ -235,9 +267,12 @@ def save_run(path, model, optimizer, generator, recipe, step, history, since):
 def load_run(path, model, optimizer, generator, recipe):
     """(steps done, history, losses since) of a file written by save_run; model, optimizer and generator are set to it."""
     tensors, about = load_checkpoint(path)
-    if about.get("recipe") != recipe:
-        others = about.get("recipe") or {}
-        name = next(name for name in recipe if others.get(name) != recipe[name])
+    others = about.get("recipe") or {}
+    unlike = [name for name in recipe if others.get(name) != recipe[name]]
+    if "data" in unlike and None in (recipe["data"], others.get("data")):       # a function: nobody knows what it draws
+        unlike.remove("data")
+    if unlike:
+        name = unlike[0]
         raise ValueError(f"checkpoint must be of the same run; in {path} {name} is {others.get(name)}, "
                          f"here {recipe[name]}. Give another file, or remove that one to begin anew")
     fit_state(model, {name[6:]: x for name, x in tensors.items() if name.startswith("model.")}, path)
@@ -291,8 +326,13 @@ def _train(args, argv):
     from course_lib import datasets, language_model
     from course_lib.tokenizers import BytePairTokenizer, CharTokenizer, tokens_on_disk
 
+    if args.out.is_dir():
+        raise ValueError(f"out must be a file; {args.out} is a folder")
     if args.text:
-        text = args.text.read_text(encoding="utf-8")
+        try:
+            text = args.text.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise ValueError(f"text must be in UTF-8; {args.text} has another byte at {error.start}") from None
         cut = len(text) - len(text) // 10
         text, validation_text = text[:cut], text[cut:]
     else:

@@ -64,6 +64,7 @@ def test_generate():
     greedy = model.generate(x, 40)
     assert greedy.shape == (2, 45) and (greedy[:, :5] == x).all()
     assert (greedy[:, 20] == model(greedy[:, :20])[:, -1].argmax(-1)).all()
+    assert torch.equal(model.generate(x, 28, use_cache=True), greedy[:, :33]), "the last of 33 is not read: a context of 32 is enough"
     drawn = [model.generate(x, 8, 1.0, torch.Generator().manual_seed(s)) for s in (0, 0, 1)]
     assert (drawn[0] == drawn[1]).all() and (drawn[0] != drawn[2]).any()
 
@@ -75,6 +76,11 @@ def test_generate():
     ("tokens", lambda: small_model()(tokens(1, 33))), ("tokens", lambda: small_model()(tokens(5))),
     ("tokens", lambda: small_model().generate(tokens(1, 0), 3)),
     ("temperature", lambda: small_model().generate(tokens(1, 3), 3, -1.0)),
+    ("n_new", lambda: small_model().generate(tokens(1, 3), -1)),
+    ("n_new", lambda: small_model().generate(tokens(1, 3), 31, use_cache=True)),
+    ("tokens", lambda: small_model()(tokens(1, 3) + 11)), ("tokens", lambda: small_model()(tokens(1, 3) - 11)),
+    ("attention", lambda: Config(11, n_layers=2, attention=[["softmax"], "w2"])),
+    ("tokens", lambda: CharTokenizer("ab").decode([2])), ("tokens", lambda: CharTokenizer("ab").decode([-1])),
     ("data", lambda: random_batch(tokens(8), 2, 8, None)),
     ("data", lambda: evaluate(small_model(), tokens(8), 8)),
     ("text", lambda: CharTokenizer("ab").encode("abc")), ("vocabulary", lambda: CharTokenizer("aa")),

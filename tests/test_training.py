@@ -60,7 +60,17 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path, at, attention
     assert train(small_model(seed=9, attention=attention), DATA, **RECIPE, checkpoint=path) == history, "done: nothing is trained"
 
 
-def test_a_second_interrupt_stops_at_once():
+def test_another_interrupt_stops_at_once_but_an_echo_of_the_first_does_not(tmp_path, monkeypatch):
+    def echoed(batch, generator):           # under torchrun a process hears each Ctrl-C twice
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        return random_batch(DATA, batch, 16, generator)
+
+    with pytest.raises(KeyboardInterrupt, match="stopped after step 1 of 30"):
+        train(small_model(), echoed, **RECIPE, checkpoint=tmp_path / "run")
+    now = iter([10.0, 11.5])
+    monkeypatch.setattr(training.time, "monotonic", lambda: next(now))
+
     def stubborn(batch, generator):
         signal.raise_signal(signal.SIGINT)
         signal.raise_signal(signal.SIGINT)
@@ -87,10 +97,12 @@ def test_bfloat16_products_learn_too():
 
 
 @pytest.mark.parametrize("argument, change", [
-    ("batch", {"accumulate": 3}), ("precision", {"precision": "int8"}), ("data", {"block": 700})])
+    ("batch", {"accumulate": 3}), ("precision", {"precision": "int8"}), ("data", {"block": 700}), ("batch", {"batch": 0}),
+    ("check_every", {"check_every": 0}), ("accumulate", {"accumulate": 0}), ("steps", {"steps": -1}),
+    ("data", {"data": DATA.view(2, 300)}), ("data", {"data": DATA.tolist()}), ("tokens", {"data": DATA + 5})])
 def test_bad_input_is_named(argument, change):
     with pytest.raises(ValueError, match=rf"^{argument} must "):
-        train(small_model(), DATA, **RECIPE | change)
+        train(small_model(), **{"data": DATA} | RECIPE | change)
 
 
 def test_a_checkpoint_that_does_not_fit_is_refused_whole_and_kept(tmp_path):
@@ -99,14 +111,23 @@ def test_a_checkpoint_that_does_not_fit_is_refused_whole_and_kept(tmp_path):
     content = path.read_bytes()
     with pytest.raises(ValueError, match="^checkpoint must be of the same run; in .* peak is 0.01, here 0.02"):
         train(small_model(), DATA, **RECIPE | {"peak": 2e-2}, checkpoint=path)
+    with pytest.raises(ValueError, match="^checkpoint must be of the same run; in .* data is 600 tokens, .* here 599 tokens, "):
+        train(small_model(), DATA[1:], **RECIPE, checkpoint=path)
     other, before = small_model(d_hidden=32), small_model(d_hidden=32)
     with pytest.raises(ValueError, match=r"^path must hold a model of this shape; .*feed_forward.* is \(16, 24\), and here \(16, 32\)"):
         train(other, DATA, **RECIPE, checkpoint=path)
     assert same(other, before) and path.read_bytes() == content
-    path.write_bytes(content[:len(content) // 2])
-    with pytest.raises(ValueError, match="^path must be a checkpoint of this course, whole"):
-        train(other, DATA, **RECIPE, checkpoint=path)
-    assert same(other, before) and path.stat().st_size == len(content) // 2
+    flipped = content[:-40] + bytes([content[-40] ^ 1]) + content[-39:]
+    for damaged in (content[:len(content) // 2], flipped, b""):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="^path must be a checkpoint of this course, whole"):
+            train(other, DATA, **RECIPE, checkpoint=path)
+        assert same(other, before) and path.read_bytes() == damaged
+
+
+def test_a_text_is_known_again():
+    assert training.fingerprint(DATA) == training.fingerprint(DATA.to(torch.int16)) == training.fingerprint(DATA.clone())
+    assert len({training.fingerprint(x) for x in (DATA, DATA.flip(0), DATA[:-1], DATA[:0])}) == 4
 
 
 def test_a_model_file_of_another_shape_is_refused(tmp_path):
@@ -181,6 +202,11 @@ def test_the_command_trains_on_a_text_of_your_own(tmp_path, capsys, monkeypatch)
     assert train_command(["--out", str(out), "--text", str(training_text), *TINY]) == 2
     assert "text has '?', which is not in the vocabulary" in capsys.readouterr().err
     assert out.read_bytes() == content
+    training_text.write_bytes(b"caf\xe9 " * 99)
+    assert train_command(["--out", str(out), "--text", str(training_text), *TINY]) == 2
+    assert "train: text must be in UTF-8" in capsys.readouterr().err
+    assert train_command(["--out", str(tmp_path), "--text", str(training_text), *TINY]) == 2
+    assert "train: out must be a file" in capsys.readouterr().err
 
 
 def command(tmp_path, name, *launcher, extra=()):
