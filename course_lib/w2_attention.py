@@ -21,6 +21,7 @@ FORMS = ("direct", "expanded", "augmented", "kernel", "fused")
 
 def w2_distance(mu_a: Tensor, sigma_a: Tensor, mu_b: Tensor, sigma_b: Tensor) -> Tensor:
     """Wasserstein-2 distance of diagonal Gaussians, over the last axis; the others broadcast."""
+    _check_pair(mu_a, sigma_a, mu_b, sigma_b)
     squared = (mu_a - mu_b).square().sum(-1) + (sigma_a - sigma_b).square().sum(-1)
     # The root has an infinite slope at 0: equal Gaussians would give a gradient of NaN.
     apart = squared > 0
@@ -28,7 +29,13 @@ def w2_distance(mu_a: Tensor, sigma_a: Tensor, mu_b: Tensor, sigma_b: Tensor) ->
 
 
 def gaussian_w2(mean_a: Tensor, cov_a: Tensor, mean_b: Tensor, cov_b: Tensor) -> Tensor:
-    """Wasserstein-2 distance of any two Gaussians: W2^2 = |mean_a - mean_b|^2 + tr(A + B - 2 (A^1/2 B A^1/2)^1/2)."""
+    """Wasserstein-2 distance of any two Gaussians: W2^2 = |mean_a - mean_b|^2 + tr(A + B - 2 (A^1/2 B A^1/2)^1/2).
+
+    means (..., d), covariances (..., d, d). To measure with: the gradient through a root is NaN where two eigenvalues agree.
+    """
+    for name, mean, cov in (("cov_a", mean_a, cov_a), ("cov_b", mean_b, cov_b)):
+        if cov.shape[-2:] != (mean.shape[-1],) * 2:
+            raise ValueError(f"{name} must be (..., {mean.shape[-1]}, {mean.shape[-1]}); got shape {tuple(cov.shape)}")
     root_a = _matrix_root(cov_a)
     cross = _matrix_root(root_a @ cov_b @ root_a)
     trace = (cov_a + cov_b - 2 * cross).diagonal(dim1=-2, dim2=-1).sum(-1)
@@ -41,6 +48,7 @@ def gaussian_overlap(mu_a: Tensor, sigma_a: Tensor, mu_b: Tensor, sigma_b: Tenso
     Up to a constant the logarithm of the integral of the product of two densities. Not a distance: it is what the
     public code that goes by the name of W2 attention scores with.
     """
+    _check_pair(mu_a, sigma_a, mu_b, sigma_b)
     total = sigma_a + sigma_b
     return -0.5 * ((mu_a - mu_b).square() / total + total.log()).sum(-1)
 
@@ -61,7 +69,9 @@ def w2_scores(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, tau,
     else:
         raise ValueError(f'form must be "direct" or "expanded" for scores; got {form!r}')
     # A distance that overflows is very far, not infinitely far: a row of -inf has no softmax, and 0 times inf no gradient.
-    far, least = ~squared.isfinite(), torch.finfo(squared.dtype).min
+    # A NaN that came in goes out: only the expanded form makes NaN of its own, inf - inf, where it overflows.
+    broken = q.isnan().any(-1)[..., None] | k.isnan().any(-1)[..., None, :]
+    far, least = ~(squared.isfinite() | broken), torch.finfo(squared.dtype).min
     return (-squared.masked_fill(far, 0) * (1 / _temperature(tau, q))).clamp_min(least).masked_fill(far, least)
 
 
@@ -114,7 +124,7 @@ class W2Attention(nn.Module):
 
     def __init__(self, d_model: int, n_heads: int, tau: float | None = None, form: str = "expanded"):
         super().__init__()
-        if d_model % n_heads:
+        if n_heads < 1 or d_model % n_heads:
             raise ValueError(f"d_model must be a multiple of n_heads; got {d_model} and {n_heads}")
         self.d_model, self.n_heads, self.form = d_model, n_heads, form
         self.q_proj = nn.Linear(d_model, 2 * d_model, bias=False)
@@ -233,6 +243,8 @@ def _temperature(tau, q):
 
 def check_tau(tau, q):
     """tau as a tensor of the dtype and device of q, (1,) or (heads,)."""
+    if tau is None or isinstance(tau, str):
+        raise ValueError(f"tau must be a number or one a head, ({q.shape[1]},); got {tau!r}")
     tau = torch.as_tensor(tau, dtype=q.dtype, device=q.device)
     if tau.dim() > 1 or (tau.dim() == 1 and len(tau) != q.shape[1]):
         raise ValueError(f"tau must be a number or one a head, ({q.shape[1]},); got shape {tuple(tau.shape)}")
@@ -254,11 +266,25 @@ def check_gaussians(mu_q, sigma_q, mu_k, sigma_k):
         if named[mu].shape != named[sigma].shape:
             raise ValueError(f"{sigma} must have the shape of {mu}, {tuple(named[mu].shape)}; "
                              f"got {tuple(named[sigma].shape)}")
-        if bool((named[sigma] < 0).any()):
-            raise ValueError(f"{sigma} must be at least 0; got {named[sigma].min().item():.4g}")
+        _check_widths(sigma, named[sigma])
     if mu_k.shape[:2] != mu_q.shape[:2] or mu_k.shape[-1] != mu_q.shape[-1]:
         raise ValueError(f"mu_k must have the batch, heads and head_dim of mu_q, {tuple(mu_q.shape)}; "
                          f"got {tuple(mu_k.shape)}")
+
+
+def _check_pair(mu_a, sigma_a, mu_b, sigma_b):
+    for letter, mu, sigma in (("a", mu_a, sigma_a), ("b", mu_b, sigma_b)):
+        if not isinstance(mu, Tensor) or not isinstance(sigma, Tensor) or mu.shape[-1:] != sigma.shape[-1:]:
+            got = [tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__ for x in (mu, sigma)]
+            raise ValueError(f"sigma_{letter} must be a width for each entry of mu_{letter}; got {got[1]} and {got[0]}")
+        _check_widths(f"sigma_{letter}", sigma)
+    if mu_a.shape[-1:] != mu_b.shape[-1:]:
+        raise ValueError(f"mu_b must be as wide as mu_a, {tuple(mu_a.shape)}; got shape {tuple(mu_b.shape)}")
+
+
+def _check_widths(name, sigma):
+    if not bool((sigma >= 0).all()):
+        raise ValueError(f"{name} must be at least 0; got {sigma.min().item():.4g}")
 
 
 def check_values(v, mu_k):

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import cuda
 from .flash_attention import flash_attention
-from .flash_kernels import C_TYPES, LARGEST_WIDTH, TENSOR_CORES, aligned, best_rung, kernels, padded
+from .flash_kernels import C_TYPES, LARGEST_WIDTH, TENSOR_CORES, aligned, best_rung, fits_tensor_cores, kernels, padded
 from .flash_kernels import forward_kernel as flash_kernel
 from .w2_attention import EPS, _as_dot_product, _joined, check_gaussians, check_tau, check_values
 
@@ -30,6 +30,9 @@ def w2_attention_kernel(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Te
     tau = check_kernel_inputs(mu_q, sigma_q, mu_k, sigma_k, v, tau)
     if rung == 3:
         q, k, bias = _as_dot_product(*_joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
+        if not fits_tensor_cores(q, v, 1.0):
+            raise ValueError("rung must be 1 or 2; 3 takes float16 or bfloat16, a head_dim that is a multiple of 4 and a v_dim "
+                             f"of 8; got {v.dtype}, {mu_q.shape[3]} and {v.shape[3]}")
         return flash_kernel(q, k, v, causal, 1.0, bias, rung=TENSOR_CORES)[0]
     if rung == 2:
         return forward_kernel(mu_q, sigma_q, mu_k, sigma_k, v, tau, causal)[0]

@@ -9,6 +9,7 @@ from course_lib.attention import causal_mask
 from course_lib.rope import rope_table
 from course_lib.w2_attention import (RotaryEmbedding, W2Attention, W2Config, W2TransformerBlock, augment, gaussian_overlap,
                                      gaussian_w2, w2_attention, w2_distance, w2_scores)
+from course_lib.w2_kernels import w2_attention_kernel
 
 
 def rand(*shape, seed=0, dtype=torch.float64):
@@ -181,6 +182,13 @@ def test_no_nan_in_any_form(form, tau):
             torch.testing.assert_close(out[:, :, -1], v.mean(2))
 
 
+@pytest.mark.parametrize("form", ["direct", "expanded", "augmented"])
+def test_a_nan_that_comes_in_goes_out(form):
+    inputs = [x.clone() for x in gaussians()]
+    inputs[2][0, 0, 1, 0] = torch.nan
+    assert w2_attention(*inputs, 1.0, form=form)[0, 0].isnan().all(), "a key is seen by every query of its head"
+
+
 def test_rope_on_the_means_makes_distances_relative():
     layer = W2Attention(16, 2).double()
     x, rope = rand(1, 9, 16), rope_table(40, 8, dtype=torch.float64)
@@ -216,6 +224,14 @@ A = gaussians()
     ("tau", lambda: w2_scores(*A[:4], torch.ones(3))), ("form", lambda: w2_scores(*A[:4], 1.0, "fast")),
     ("form", lambda: w2_attention(*A, 1.0, form="fast")), ("v", lambda: w2_attention(*A[:4], A[4][:, :, :3], 1.0)),
     ("mask", lambda: w2_attention(*A, 1.0, mask=torch.ones(5, 7).bool(), form="kernel")),
+    ("tau", lambda: w2_scores(*A[:4], None)), ("sigma_q", lambda: w2_attention(A[0], A[1] * torch.nan, *A[2:], 1.0)),
+    ("sigma_a", lambda: w2_distance(torch.zeros(3), torch.ones(1), torch.zeros(3), torch.ones(3))),
+    ("sigma_b", lambda: gaussian_overlap(torch.zeros(3), torch.ones(3), torch.zeros(3), -torch.ones(3))),
+    ("mu_b", lambda: w2_distance(torch.zeros(3), torch.ones(3), torch.zeros(1), torch.ones(1))),
+    ("sigma_a", lambda: w2_distance(0.0, 1.0, 0.0, 1.0)),
+    ("cov_b", lambda: gaussian_w2(torch.zeros(3), torch.eye(3), torch.zeros(3), torch.eye(2))),
+    ("rung", lambda: w2_attention_kernel(*(x.float() for x in A), 1.0, rung=3)),
+    ("d_model", lambda: W2Attention(8, 0)),
     ("d_model", lambda: W2Attention(10, 4)), ("tau", lambda: W2Attention(8, 2, tau=0.0)), ("x", lambda: W2Attention(8, 2)(torch.zeros(2, 8))),
 ])
 def test_bad_input_names_the_argument(argument, call):
