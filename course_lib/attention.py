@@ -264,7 +264,7 @@ def _check_floating(name, x):
         raise ValueError(f"{name} must be a floating-point tensor; got {got}")
 
 
-def _check_alike(name, x, like_name, like):
+def _check_like(name, x, like_name, like):
     if x.dtype != like.dtype:
         raise ValueError(f"{name} must have the dtype of {like_name}, {like.dtype}; got {x.dtype}")
     if x.device != like.device:
@@ -283,15 +283,22 @@ def check_sequence(name, x, projection):
         raise ValueError(f"{name} must be (batch, n, {projection.in_features}); got shape {tuple(x.shape)}")
     weight = projection.weight
     if x.device != weight.device or not torch.is_autocast_enabled(x.device.type):   # autocast converts by itself
-        _check_alike(name, x, "the layer's weights", weight)
+        _check_like(name, x, "the layer's weights", weight)
 
 
-def _check_inputs(q, k, v, scale, dropout):
-    for name, x in (("q", q), ("k", k), ("v", v)):
+def check_alike(**tensors):
+    """Each is floating-point, four-dimensional, and of the first one's dtype and device."""
+    first_name, first = next(iter(tensors.items()))
+    for name, x in tensors.items():
         _check_floating(name, x)
         if x.dim() != 4:
             raise ValueError(f"{name} must be (batch, heads, seq, head_dim); got shape {tuple(x.shape)}")
-        _check_alike(name, x, "q", q)
+        _check_like(name, x, first_name, first)
+
+
+def _check_inputs(q, k, v, scale, dropout):
+    check_alike(q=q, k=k, v=v)
+    for name, x in (("k", k), ("v", v)):
         if x.shape[:2] != q.shape[:2]:
             raise ValueError(f"{name} must have the batch and heads of q, {tuple(q.shape[:2])}; "
                              f"got {tuple(x.shape[:2])}")

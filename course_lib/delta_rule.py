@@ -12,7 +12,7 @@ from einops import rearrange
 from torch import Tensor
 from torch.nn import functional as F
 
-HALF = (torch.float16, torch.bfloat16)
+from course_lib.attention import HALF, check_alike, weighted_sum
 
 
 def gated_linear_attention(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, form: str = "recurrent", chunk_size: int = 64,
@@ -86,7 +86,7 @@ def _chunked(q, k, v, beta, decay, s, chunk_size):
     lower = torch.ones(chunk_size, chunk_size, dtype=torch.bool, device=q.device).tril()
     ratio = (logs[..., :, None] - logs[..., None, :]).masked_fill(~lower, -torch.inf)
     ratio = ratio.exp().to(k.dtype)                                                          # A_t / A_s, 0 for s > t
-    within = q @ k.transpose(-2, -1) * ratio
+    within = (q @ k.transpose(-2, -1) * ratio).tril()
     if beta is not None:
         beta = pad_to_chunks(beta[..., None], chunk_size)
         system = torch.eye(chunk_size, dtype=k.dtype, device=k.device) + (beta * (k @ k.transpose(-2, -1)) * ratio).tril(-1)
@@ -97,7 +97,7 @@ def _chunked(q, k, v, beta, decay, s, chunk_size):
         if beta is not None:
             wanted = beta[:, :, c] * (u - faded * (k[:, :, c] @ s))
             u = torch.linalg.solve_triangular(system[:, :, c], wanted, upper=False, unitriangular=True)
-        outputs.append(faded * (q[:, :, c] @ s) + within[:, :, c] @ u)
+        outputs.append(faded * (q[:, :, c] @ s) + weighted_sum(within[:, :, c], u, lower))
         to_end = (logs[:, :, c, -1:] - logs[:, :, c]).exp().to(k.dtype)[..., None]           # A_end / A_t
         s = faded[:, :, -1:] * s + (to_end * k[:, :, c]).transpose(-2, -1) @ u
     if not outputs:
@@ -121,25 +121,10 @@ def check_chunk_size(chunk_size) -> None:
         raise ValueError(f"chunk_size must be an integer of at least 1; got {chunk_size!r}")
 
 
-def check_alike(**tensors) -> None:
-    """Each is floating-point, four-dimensional, and of the first one's dtype and device."""
-    first_name, first = next(iter(tensors.items()))
-    for name, x in tensors.items():
-        if not isinstance(x, Tensor) or x.dim() != 4:
-            got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
-            raise ValueError(f"{name} must be (batch, heads, n, width); got {got}")
-        if not x.is_floating_point() or x.dtype != first.dtype:
-            raise ValueError(f"{name} must be floating-point, of the dtype of {first_name}, {first.dtype}; got {x.dtype}")
-        if x.device != first.device:
-            raise ValueError(f"{name} must be on the device of {first_name}, {first.device}; got {x.device}")
-
-
 def check_for_kernel(q, k, v, shared_bytes) -> None:
     """What kernels/linear_attention.cu does not handle."""
     if q.dtype != torch.float32:
         raise ValueError(f"q must be float32 for this kernel; got {q.dtype}")
-    if k.shape != q.shape or v.shape[:3] != q.shape[:3]:
-        raise ValueError(f"k must fit q {tuple(q.shape)} and v {tuple(v.shape)}; got {tuple(k.shape)}")
     if shared_bytes > 48 * 1024:
         raise ValueError(f"q must be narrower, or chunk_size smaller, for this kernel: a block would need {shared_bytes} bytes "
                          f"of shared memory and 49152 are there; got head_dim {q.shape[-1]} and {v.shape[-1]}")
@@ -154,9 +139,11 @@ def _check(q, k, v, beta, decay, form, chunk_size, state):
         raise ValueError(f"k must have the shape of q, {tuple(q.shape)}; got {tuple(k.shape)}")
     if v.shape[:3] != k.shape[:3]:
         raise ValueError(f"v must have the batch, heads and rows of k, {tuple(k.shape[:3])}; got {tuple(v.shape[:3])}")
-    for name, x in (("beta", beta), ("decay", decay)):
-        if x is not None and x.shape != k.shape[:3]:
-            raise ValueError(f"{name} must be (batch, heads, n) = {tuple(k.shape[:3])}; got {tuple(x.shape)}")
+    per_token, whole = tuple(k.shape[:3]), (*k.shape[:2], k.shape[-1], v.shape[-1])
+    for name, x, shape in (("beta", beta, per_token), ("decay", decay, per_token), ("state", state, whole)):
+        if x is not None and (not isinstance(x, Tensor) or x.shape != shape):
+            got = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+            raise ValueError(f"{name} must be a tensor of shape {shape}; got {got}")
     if decay is not None and bool(((decay <= 0) | (decay > 1)).any()):
         raise ValueError("decay must lie in (0, 1]; "
                          f"got values from {decay.min().item():.4g} to {decay.max().item():.4g}")
@@ -166,5 +153,3 @@ def _check(q, k, v, beta, decay, form, chunk_size, state):
         strength = beta * k.square().sum(-1)
         if bool((strength > 2 + 1e-3).any()):
             raise ValueError(f"beta must be at most 2 / |k|^2, or the state diverges; got beta |k|^2 = {strength.max().item():.4g}")
-    if state is not None and state.shape != (*k.shape[:2], k.shape[-1], v.shape[-1]):
-        raise ValueError(f"state must be {(*k.shape[:2], k.shape[-1], v.shape[-1])}; got {tuple(state.shape)}")

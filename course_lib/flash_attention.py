@@ -20,7 +20,7 @@ from torch import Tensor
 
 from . import cuda
 from .flash_kernels import backward_kernels, check_inputs, check_kernel_inputs, forward_kernel, kernels
-from .flash_traffic import keys_seen, tile_kinds, traffic
+from .flash_traffic import check_tiles, keys_seen, tile_kinds, traffic
 
 __all__ = ["State", "state_of", "merge", "finish", "flash_forward_tiles", "flash_backward_tiles", "keys_seen",
            "tile_kinds", "traffic", "kernels", "forward_kernel", "backward_kernels", "flash_attention"]
@@ -73,6 +73,7 @@ def flash_forward_tiles(q, k, v, causal=False, scale=None, key_bias=None, tile_q
     Half precision comes in and goes out; between, everything is float32 (or float64), as in the kernels.
     """
     scale = check_inputs(q, k, v, scale, key_bias)
+    check_tiles(tile_q, tile_k)
     n_q, n_k, out_dtype = q.shape[2], k.shape[2], q.dtype
     q, k, v, bias = grouped(q, k, v, key_bias)
     batch_shape, v_dim = q.shape[:3], v.shape[-1]
@@ -106,6 +107,7 @@ def flash_backward_tiles(q, k, v, out, lse, grad_out, causal=False, scale=None, 
     Five products a tile: S = q k^T again, dV = P^T dO, dP = dO v^T, dQ = dS k, dK = dS^T q.
     """
     scale = check_inputs(q, k, v, scale, key_bias)
+    check_tiles(tile_q, tile_k)
     n_q, n_k, dtypes = q.shape[2], k.shape[2], (q.dtype, k.dtype, v.dtype)
     group_size = q.shape[1] // k.shape[1]
     q, k, v, bias = grouped(q, k, v, key_bias)
@@ -181,5 +183,7 @@ def flash_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale
     shape broadcasts to (batch, n_kv_heads, n_k). Gradients have the same bits in every run.
     """
     scale = check_kernel_inputs(q, k, v, scale, key_bias)
+    if isinstance(causal, Tensor):
+        raise ValueError("causal must be True or False, these kernels take no mask; got a tensor")
     bias = q.new_empty(0, dtype=torch.float32) if key_bias is None else key_bias.float().expand(k.shape[:3])
     return _flash(q, k, v, bias, bool(causal), scale)[0]

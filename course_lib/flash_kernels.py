@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from . import cuda
+from .attention import C_TYPES
+from .gqa import check_grouped
 
 INFINITY = float("inf")
-C_TYPES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}
 LARGEST_WIDTH = 128
 RUNGS = {2: ("flash_thread_per_row", 64, 64), 3: ("flash_shared", 32, 128), 4: ("flash_vectors", 32, 128),
          5: ("flash_registers", 32, 64), 6: ("flash_two_groups", 64, 128)}  # kernel, rows a block, threads
@@ -122,6 +123,10 @@ def backward_kernels(grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Ten
     rung 7 is kernels/flash_tensor_core_backward.cu, 6 those of kernels/flash_backward.cu; without it as in the forward.
     """
     scale = check_kernel_inputs(q, k, v, scale, key_bias)
+    for name, x, shape in (("grad_out", grad_out, (*q.shape[:3], v.shape[3])), ("out", out, (*q.shape[:3], v.shape[3])),
+                           ("lse", lse, q.shape[:3])):
+        if x.shape != shape:
+            raise ValueError(f"{name} must have shape {tuple(shape)}; got {tuple(x.shape)}")
     rung = check_rung(best_rung(q, v, scale) if rung is None else rung, q, v, scale, lowest=6)
     heads, kv_heads, (n_q, n_k) = q.shape[0] * q.shape[1], k.shape[0] * k.shape[1], (q.shape[2], k.shape[2])
     dq, dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
@@ -165,28 +170,9 @@ def tensor_core_backward(grad_out, q, k, v, out, lse, delta, dq, dk, dv, key_bia
 
 def check_inputs(q, k, v, scale, key_bias) -> float:
     """Raise a ValueError that names what is wrong, or return the scale to use."""
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        if not isinstance(x, Tensor):
-            raise ValueError(f"{name} must be a tensor; got {type(x).__name__}")
-        if x.dim() != 4:
-            raise ValueError(f"{name} must have shape (batch, heads, n, width); got {tuple(x.shape)}")
-        if not x.is_floating_point():
-            raise ValueError(f"{name} must be a floating-point tensor; got {x.dtype}")
-        if x.dtype != q.dtype or x.device != q.device:
-            raise ValueError(f"{name} must have the dtype and device of q, {q.dtype} on {q.device}; "
-                             f"got {x.dtype} on {x.device}")
-        if x.shape[0] != q.shape[0]:
-            raise ValueError(f"{name} must have the batch size of q, {q.shape[0]}; got {x.shape[0]}")
-    if k.shape[1:3] != v.shape[1:3]:
-        raise ValueError(f"v must have the heads and length of k, {tuple(k.shape[1:3])}; "
-                         f"got {tuple(v.shape[1:3])}")
-    if k.shape[1] == 0 or q.shape[1] % k.shape[1]:
-        raise ValueError(f"n_heads must be a multiple of n_kv_heads; got {q.shape[1]} and {k.shape[1]}")
-    if k.shape[3] != q.shape[3]:
-        raise ValueError(f"k must be as wide as q, {q.shape[3]}; got {k.shape[3]}")
-    for name, x in (("q", q), ("v", v)):
-        if x.shape[3] == 0:
-            raise ValueError(f"{name} must have a width of at least 1; got 0")
+    check_grouped(q, k, v, scale)
+    if v.shape[3] == 0:
+        raise ValueError("v must have a width of at least 1; got 0")
     if key_bias is not None:
         is_float = isinstance(key_bias, Tensor) and key_bias.is_floating_point()
         if not is_float or key_bias.device != k.device:
@@ -198,11 +184,7 @@ def check_inputs(q, k, v, scale, key_bias) -> float:
         if not fits:
             raise ValueError(f"key_bias must broadcast to (batch, n_kv_heads, n_k) = {tuple(k.shape[:3])}; "
                              f"got {tuple(key_bias.shape)}")
-    if scale is None:
-        return 1 / math.sqrt(q.shape[3])
-    if not math.isfinite(scale):
-        raise ValueError(f"scale must be a finite number; got {scale}")
-    return float(scale)
+    return 1 / math.sqrt(q.shape[3]) if scale is None else float(scale)
 
 
 def check_kernel_inputs(q, k, v, scale, key_bias) -> float:

@@ -7,8 +7,15 @@ def keys_seen(i: int, n_q: int, n_k: int, causal: bool = True) -> int:
     return min(n_k, max(0, i + 1 + n_k - n_q)) if causal else n_k
 
 
+def check_tiles(tile_q: int, tile_k: int) -> None:
+    for name, size in (("tile_q", tile_q), ("tile_k", tile_k)):
+        if size < 1:
+            raise ValueError(f"{name} must be at least 1; got {size}")
+
+
 def tile_kinds(n_q: int, n_k: int, tile_q: int, tile_k: int, causal: bool = True) -> torch.Tensor:
     """(query tiles, key tiles) of 0 = skipped, 1 = diagonal (needs the mask), 2 = full."""
+    check_tiles(tile_q, tile_k)
     first_keys = torch.arange(0, n_k, tile_k)
     ends = (first_keys + tile_k).clamp(max=n_k)
     seen_by_first = torch.tensor([[keys_seen(q0, n_q, n_k, causal)] for q0 in range(0, n_q, tile_q)])

@@ -9,7 +9,8 @@ import torch
 from einops import rearrange, reduce
 from torch import Tensor, nn
 
-from course_lib.attention import HALF, causal_mask, check_mask, check_sequence, masked_weights, weighted_sum
+from course_lib.attention import (HALF, causal_mask, check_alike, check_mask, check_sequence, masked_weights,
+                                  weighted_sum)
 from course_lib.rope import apply_rope, check_rope
 
 
@@ -30,7 +31,7 @@ def grouped_query_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None
     The queries of a group are laid one under the other, so that a key head meets group_size * n rows in one product.
     mask, causal and scale are those of `scaled_dot_product_attention`; masks broadcast to (b, n_heads, n, m).
     """
-    group_size = _check_grouped(q, k, v, scale)
+    group_size = check_grouped(q, k, v, scale)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     dtype, n = q.dtype, q.shape[-2]
     if dtype in HALF:  # half precision in and out, float inside
@@ -170,7 +171,7 @@ def shared_bytes(heads: int, d: int) -> int:
 
 def gqa_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: float | None = None, rung: int = 3) -> Tensor:
     """`grouped_query_attention` by kernels/gqa.cu, float32. rung: 1 repeat, 2 index arithmetic, 3 one block a group."""
-    group_size = _check_grouped(q, k, v, scale)
+    group_size = check_grouped(q, k, v, scale)
     if rung not in (1, 2, 3):
         raise ValueError(f"rung must be 1, 2 or 3; got {rung!r}")
     if q.dtype != torch.float32:
@@ -225,14 +226,10 @@ def _check_heads(name, x):
         raise ValueError(f"{name} must be (batch, heads, seq, head_dim); got {got}")
 
 
-def _check_grouped(q, k, v, scale):
+def check_grouped(q, k, v, scale):
     """Refuse what does not fit; return the group size."""
-    for name, x in (("q", q), ("k", k), ("v", v)):
-        _check_heads(name, x)
-        if not x.is_floating_point() or x.dtype != q.dtype:
-            raise ValueError(f"{name} must be floating-point, of the dtype of q, {q.dtype}; got {x.dtype}")
-        if x.device != q.device:
-            raise ValueError(f"{name} must be on the device of q, {q.device}; got {x.device}")
+    check_alike(q=q, k=k, v=v)
+    for name, x in (("k", k), ("v", v)):
         if x.shape[0] != q.shape[0]:
             raise ValueError(f"{name} must have the batch of q, {q.shape[0]}; got {x.shape[0]}")
     if k.shape[1] == 0 or q.shape[1] % k.shape[1]:

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course_lib import linear_tensor_core
-from course_lib.attention import scaled_dot_product_attention
-from course_lib.delta_rule import (check_alike, check_chunk_size, check_for_kernel, delta_rule, delta_rule_kernel,
+from course_lib.attention import causal_mask, check_alike, check_sequence, scaled_dot_product_attention, weighted_sum
+from course_lib.delta_rule import (check_chunk_size, check_for_kernel, delta_rule, delta_rule_kernel,
                                    gated_linear_attention, pad_to_chunks, widened)
 
 __all__ = ["feature_map", "linear_attention", "performer_features", "positive_features", "performer_attention",
@@ -80,7 +80,7 @@ def linear_attention(q: Tensor, k: Tensor, v: Tensor, feature_map="elu", causal:
 
 def _parallel(q, k, v, s, z, chunk_size):
     weights = (q @ k.transpose(-2, -1)).tril()
-    top, bottom = weights @ v + q @ s, weights.sum(-1, keepdim=True) + q @ z[..., None]
+    top, bottom = weighted_sum(weights, v, causal_mask(*weights.shape[-2:], v.device)) + q @ s, weights.sum(-1, keepdim=True) + q @ z[..., None]
     return top, bottom, s + k.transpose(-2, -1) @ v, z + k.sum(-2)
 
 
@@ -105,7 +105,7 @@ def _chunked(q, k, v, s, z, chunk_size):
     s_before = torch.cat([s[:, :, None], s_after], 2)
     z_before = torch.cat([z[:, :, None], z_after], 2)
     weights = (q @ k.transpose(-2, -1)).tril()
-    top = weights @ v + q @ s_before[:, :, :-1]
+    top = weighted_sum(weights, v, causal_mask(chunk_size, device=v.device)) + q @ s_before[:, :, :-1]
     bottom = weights.sum(-1, keepdim=True) + q @ z_before[:, :, :-1, :, None]
     top, bottom = (rearrange(x, "b h c l d -> b h (c l) d")[:, :, :n] for x in (top, bottom))
     return top, bottom, s_before[:, :, -1], z_before[:, :, -1]
@@ -141,6 +141,8 @@ def performer_attention(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, cau
     """Softmax attention estimated with positive random features (Performer, arXiv:2009.14794)."""
     check_alike(q=q, k=k, v=v)
     d, dtype = q.shape[-1], q.dtype
+    if scale is not None and not scale >= 0:
+        raise ValueError(f"scale must be at least 0, its root goes to q and to k; got {scale}")
     if projection.dim() != 2 or projection.shape[1] != d:
         raise ValueError(f"projection must be (n_features, {d}); got {tuple(projection.shape)}")
     root = math.sqrt(1 / math.sqrt(d) if scale is None else scale)
@@ -167,8 +169,8 @@ class LinformerAttention(nn.Module):
 
     def __init__(self, d_model: int, n_heads: int, seq_len: int, rank: int, bias: bool = False):
         super().__init__()
-        if d_model % n_heads:
-            raise ValueError(f"d_model must be a multiple of n_heads; got {d_model} and {n_heads}")
+        if n_heads < 1 or d_model % n_heads:
+            raise ValueError(f"d_model must be a multiple of n_heads, which is at least 1; got {d_model} and {n_heads}")
         if not 1 <= rank <= seq_len:
             raise ValueError(f"rank must lie between 1 and seq_len = {seq_len}; got {rank}")
         self.n_heads, self.seq_len = n_heads, seq_len
@@ -180,6 +182,7 @@ class LinformerAttention(nn.Module):
         """x (batch, n, d_model) with n at most seq_len -> (batch, n, d_model)."""
         if causal:
             raise ValueError("causal must be False: each mixture of keys contains the future")
+        check_sequence("x", x, self.q_proj)
         n = x.shape[1]
         if n > self.seq_len:
             raise ValueError(f"x must have at most seq_len = {self.seq_len} rows; got {n}")
@@ -204,6 +207,8 @@ def linear_attention_kernel(q: Tensor, k: Tensor, v: Tensor, feature_map: str = 
     _checked_map(feature_map, normalise)
     if rung not in (None, 1, 2, 3, 4):
         raise ValueError(f"rung must be None or from 1 to 4; got {rung!r}")
+    if k.shape != q.shape or v.shape[:3] != q.shape[:3]:
+        raise ValueError(f"k must fit q {tuple(q.shape)} and v {tuple(v.shape)}; got {tuple(k.shape)}")
     check_chunk_size(chunk_size)
     b, h, n, d = q.shape
     d_v, map_code = v.shape[-1], KERNEL_MAPS[feature_map]
@@ -250,6 +255,9 @@ def _read_state(state, k, v):
     b, h, _, m = k.shape
     if state is None:
         return k.new_zeros(b, h, m, v.shape[-1]), k.new_zeros(b, h, m)
+    if isinstance(state, Tensor) or len(state) != 2:
+        raise ValueError("state must be the pair (S, z) that return_state gives; "
+                         f"got {'a tensor' if isinstance(state, Tensor) else len(state)}")
     s, z = state
     if s.shape != (b, h, m, v.shape[-1]) or z.shape != (b, h, m):
         raise ValueError(f"state must be tensors of shapes {(b, h, m, v.shape[-1])} and {(b, h, m)}; "

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from course_lib.attention import HALF, scaled_dot_product_attention, weighted_sum
+from course_lib.attention import HALF, check_alike, scaled_dot_product_attention, weighted_sum
 
 
 # Rules: index tensors in, a boolean tensor out. They take b and h as torch's FlexAttention does.
@@ -20,13 +20,13 @@ def causal_rule(b, h, i, j):
 
 def window_rule(window: int):
     """The last `window` keys, the query's own included."""
-    _check_size("window", window)
+    check_size("window", window)
     return lambda b, h, i, j: (i >= j) & (i - j < window)
 
 
 def sink_rule(window: int, n_sink: int):
     """The last `window` keys, and always the first `n_sink`."""
-    _check_size("window", window), _check_size("n_sink", n_sink, least=0)
+    check_size("window", window), check_size("n_sink", n_sink, least=0)
     return lambda b, h, i, j: (i >= j) & ((i - j < window) | (j < n_sink))
 
 
@@ -53,14 +53,14 @@ def mask_of(rule, n_q: int, n_k: int | None = None) -> Tensor:
 
 def sliding_window_mask(n: int, window: int, causal: bool = True) -> Tensor:
     """(n, n): the last `window` keys, or, not causal, the keys less than `window` away on either side."""
-    _check_size("n", n, least=0), _check_size("window", window)
+    check_size("n", n, least=0), check_size("window", window)
     i, j = _grid(n)
     return (i - j < window) & (i >= j) if causal else (i - j).abs() < window
 
 
 def dilated_mask(n: int, window: int, dilation: int, causal: bool = True) -> Tensor:
     """(n, n): `window` keys, `dilation` apart, the query's own the last (or the middle) of them."""
-    _check_size("n", n, least=0), _check_size("window", window), _check_size("dilation", dilation)
+    check_size("n", n, least=0), check_size("window", window), check_size("dilation", dilation)
     i, j = _grid(n)
     return sliding_window_mask(n, (window - 1) * dilation + 1, causal) & ((i - j) % dilation == 0)
 
@@ -83,7 +83,7 @@ def bigbird_mask(n: int, block: int, window: int, n_global: int, n_random: int, 
     """(n, n), in blocks: `window` blocks around each, the first `n_global`, and `n_random` drawn for each (arXiv:2007.14062)."""
     for name, size, least in (("n", n, 0), ("block", block, 1), ("window", window, 1), ("n_global", n_global, 0),
                               ("n_random", n_random, 0)):
-        _check_size(name, size, least)
+        check_size(name, size, least)
     count = math.ceil(n / block)
     i, j = _grid(count)
     blocks = (i - j).abs() <= (window - 1) // 2
@@ -97,14 +97,14 @@ def bigbird_mask(n: int, block: int, window: int, n_global: int, n_random: int, 
 
 def strided_mask(n: int, stride: int) -> Tensor:
     """(n, n), causal: the last `stride` keys and every `stride`-th before them (Sparse Transformer, arXiv:1904.10509)."""
-    _check_size("n", n, least=0), _check_size("stride", stride)
+    check_size("n", n, least=0), check_size("stride", stride)
     i, j = _grid(n)
     return (i >= j) & ((i - j < stride) | ((i - j) % stride == 0))
 
 
 def fixed_mask(n: int, stride: int, summary: int = 1) -> Tensor:
     """(n, n), causal: the query's own stretch of `stride` keys, and the last `summary` keys of each stretch before it."""
-    _check_size("n", n, least=0), _check_size("stride", stride), _check_size("summary", summary)
+    check_size("n", n, least=0), check_size("stride", stride), check_size("summary", summary)
     i, j = _grid(n)
     return (i >= j) & ((i // stride == j // stride) | (j % stride >= stride - summary))
 
@@ -116,6 +116,8 @@ def sink_mask(n: int, window: int, n_sink: int) -> Tensor:
 
 def receptive_field(mask: Tensor, layers: int) -> Tensor:
     """(n, n): which tokens can have reached which after that many layers with this mask."""
+    if mask.dim() != 2 or mask.shape[0] != mask.shape[1]:
+        raise ValueError(f"mask must be square, (n, n); got {tuple(mask.shape)}")
     reach = torch.eye(len(mask), dtype=torch.bool)
     for _ in range(layers):
         reach = (mask.float() @ reach.float()) > 0
@@ -127,7 +129,7 @@ def receptive_field(mask: Tensor, layers: int) -> Tensor:
 def topk_attention(q: Tensor, k: Tensor, v: Tensor, top: int, mask: Tensor | None = None, causal: bool = False,
                    scale: float | None = None) -> Tensor:
     """Each query attends to its `top` keys of largest score among those it may see; equal scores keep the earlier key."""
-    _check_size("top", top)
+    check_size("top", top)
     _, weights = scaled_dot_product_attention(q, k, v, mask, causal, scale, return_weights=True)
     order = weights.argsort(dim=-1, descending=True, stable=True)[..., :top]
     kept = torch.zeros_like(weights).scatter(-1, order, weights.gather(-1, order))
@@ -138,7 +140,9 @@ def topk_attention(q: Tensor, k: Tensor, v: Tensor, top: int, mask: Tensor | Non
 def select_blocks(q: Tensor, k: Tensor, block: int, top: int, causal: bool = True) -> Tensor:
     """(b, h, query blocks, key blocks): for each block of queries the `top` blocks of keys whose mean key scores highest
     with the mean query; the query's own block is always among them. The idea of trained block-sparse models, untrained."""
-    _check_size("block", block), _check_size("top", top)
+    check_size("block", block), check_size("top", top)
+    if causal and q.shape[-2] != k.shape[-2]:
+        raise ValueError(f"k must have as many rows as q when causal, {q.shape[-2]}; got {k.shape[-2]}")
     mean_q, mean_k = (_block_means(x, block) for x in (q, k))
     scores = mean_q @ mean_k.transpose(-2, -1)
     i, j = torch.arange(scores.shape[-2])[:, None], torch.arange(scores.shape[-1])
@@ -174,7 +178,7 @@ class BlockMask:
     @classmethod
     def from_rule(cls, rule, n_q: int, n_k: int, block: int) -> "BlockMask":
         """From a rule, a row of blocks at a time: n_q x n_k is never built."""
-        _check_size("block", block)
+        check_size("block", block)
         rows, columns = math.ceil(n_q / block), math.ceil(n_k / block)
         seen, size = torch.zeros(rows, columns, dtype=torch.long), torch.zeros(rows, columns, dtype=torch.long)
         j = torch.arange(n_k)
@@ -218,14 +222,7 @@ def block_sparse_attention(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMas
 
     q and k must have the lengths of the mask. A query with nothing to attend to gives 0.
     """
-    if q.dim() != 4 or q.shape[-2] != block_mask.n_q:
-        raise ValueError(f"q must be (batch, heads, {block_mask.n_q}, head_dim) for this mask; got {tuple(q.shape)}")
-    if k.shape[:2] != q.shape[:2] or k.shape[-2] != block_mask.n_k or k.shape[-1] != q.shape[-1]:
-        raise ValueError(f"k must be {(*q.shape[:2], block_mask.n_k, q.shape[-1])} for this mask; got {tuple(k.shape)}")
-    if v.shape[:3] != k.shape[:3]:
-        raise ValueError(f"v must have the batch, heads and rows of k, {tuple(k.shape[:3])}; got {tuple(v.shape[:3])}")
-    if not q.is_floating_point() or not q.dtype == k.dtype == v.dtype:
-        raise ValueError(f"k and v must have the floating-point dtype of q, {q.dtype}; got {k.dtype} and {v.dtype}")
+    _check_block_inputs(q, k, v, block_mask)
     dtype, scale = q.dtype, 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     if dtype in HALF:
         q, k, v = q.float(), k.float(), v.float()
@@ -250,11 +247,23 @@ def block_sparse_attention(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMas
     return torch.cat(rows, -2).to(dtype) if rows else v.new_zeros(*q.shape[:3], v.shape[-1])
 
 
+def _check_block_inputs(q, k, v, block_mask):
+    check_alike(q=q, k=k, v=v)
+    if not isinstance(block_mask, BlockMask):
+        raise ValueError(f"block_mask must be a BlockMask, as from BlockMask.from_mask(mask, block); got {type(block_mask).__name__}")
+    if q.shape[-2] != block_mask.n_q:
+        raise ValueError(f"q must have {block_mask.n_q} rows for this mask; got {q.shape[-2]}")
+    if k.shape[:2] != q.shape[:2] or k.shape[-2] != block_mask.n_k or k.shape[-1] != q.shape[-1]:
+        raise ValueError(f"k must be {(*q.shape[:2], block_mask.n_k, q.shape[-1])} for this mask; got {tuple(k.shape)}")
+    if v.shape[:3] != k.shape[:3]:
+        raise ValueError(f"v must have the batch, heads and rows of k, {tuple(k.shape[:3])}; got {tuple(v.shape[:3])}")
+
+
 def _block_means(x, block):
     n = x.shape[-2]
     parts = torch.nn.functional.pad(x, (0, 0, 0, -n % block)).unflatten(-2, (-1, block))
     sizes = torch.full((parts.shape[-3], 1), float(block), dtype=x.dtype)
-    sizes[-1] -= -n % block
+    sizes[-1:] -= -n % block
     return parts.sum(-2) / sizes
 
 
@@ -263,6 +272,6 @@ def _grid(n):
     return i[:, None], i[None]
 
 
-def _check_size(name, size, least=1):
+def check_size(name, size, least=1):
     if not isinstance(size, int) or isinstance(size, bool) or size < least:
         raise ValueError(f"{name} must be an integer of at least {least}; got {size!r}")

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from course_lib import sparse_tensor_core
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.sparse_attention import BlockMask
+from course_lib.sparse_attention import BlockMask, check_size
 
 BLOCK = 32
 MAX_D = 128
@@ -39,9 +39,7 @@ def block_sparse_kernel(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMask, 
 
 def window_sink_kernel(q: Tensor, k: Tensor, v: Tensor, window: int, n_sink: int = 0, scale: float | None = None) -> Tensor:
     """Rung 3: causal; the last `window` keys, the query's own included, and the first n_sink."""
-    for name, size, least in (("window", window, 1), ("n_sink", n_sink, 0)):
-        if not isinstance(size, int) or size < least:
-            raise ValueError(f"{name} must be an integer of at least {least}; got {size!r}")
+    check_size("window", window), check_size("n_sink", n_sink, least=0)
     if q.shape[-2] != k.shape[-2]:
         raise ValueError(f"k must have as many rows as q, {q.shape[-2]}; got {k.shape[-2]}")
     n = q.shape[-2]
@@ -65,8 +63,8 @@ def stored_masks(block_mask: BlockMask) -> tuple[Tensor, Tensor, Tensor, Tensor]
 
 
 def _launch(kernel, q, k, v, scale, lists, lengths, options=()):
-    # The PyTorch function refuses what does not fit; on empty rows it costs nothing.
-    scaled_dot_product_attention(q[:, :, :0], k[:, :, :0], v[:, :, :0])
+    # The PyTorch function refuses what does not fit; without queries it costs nothing.
+    scaled_dot_product_attention(q[:, :, :0], k, v, scale=scale)
     b, heads, n_q, d = q.shape
     if q.dtype != torch.float32:
         raise ValueError(f"q must be float32 for this kernel; got {q.dtype}")

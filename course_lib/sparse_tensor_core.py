@@ -5,6 +5,7 @@ import torch
 from torch import Tensor
 
 from course_lib.attention import C_TYPES
+from course_lib.gqa import check_grouped
 
 BLOCK = 128                     # of the BlockMask: a block's queries, and twice a tile's keys
 
@@ -26,6 +27,7 @@ def blocks(q: Tensor, k: Tensor, v: Tensor, lists: tuple[Tensor, ...], scale: fl
 
 
 def _launch(kernel, q, k, v, lists, lengths, options, scale):
+    group_size = check_grouped(q, k, v, scale)
     b, heads, n_q, d = q.shape
     scale = d**-0.5 if scale is None else scale
     if not fits(q, v) or not scale > 0:
@@ -41,5 +43,5 @@ def _launch(kernel, q, k, v, lists, lengths, options, scale):
     launch = cuda.load("sparse_tensor_core")[f"{kernel}<{C_TYPES[q.dtype]}, {width}>"]
     launch.shared_limit = 99 << 10
     launch[(math.ceil(n_q / BLOCK), b * heads), 128, 2 * (BLOCK + 4 * 64) * width](
-        q, k, v, *lists, out, heads // k.shape[1], *lengths, d, *options, scale)
+        q, k, v, *lists, out, group_size, *lengths, d, *options, scale)
     return out

@@ -160,16 +160,17 @@ def test_causal_traffic_counts_visited_tiles_only():
 
 
 @pytest.mark.parametrize("change, words", [
-    (dict(q=torch.zeros(2, 3, 4)), "q must have shape"), (dict(k=[1]), "k must be a tensor"),
+    (dict(q=torch.zeros(2, 3, 4)), "q must be \\(batch"), (dict(k=[1]), "k must be a floating-point tensor; got list"),
     (dict(v=torch.zeros(1, 1, 7, 8, dtype=torch.int64)), "v must be a floating-point"),
     (dict(k=torch.zeros(1, 1, 7, 8).half()), "k must have the dtype"),
-    (dict(k=torch.zeros(2, 1, 7, 8)), "k must have the batch size"),
-    (dict(v=torch.zeros(1, 1, 6, 8)), "v must have the heads and length"),
-    (dict(k=torch.zeros(1, 1, 7, 6)), "k must be as wide as q"),
+    (dict(k=torch.zeros(2, 1, 7, 8)), "k must have the batch of q"),
+    (dict(v=torch.zeros(1, 1, 6, 8)), "v must have the heads and rows"),
+    (dict(k=torch.zeros(1, 1, 7, 6)), "k must have the head_dim of q"),
     (dict(q=torch.zeros(1, 3, 5, 8), k=torch.zeros(1, 2, 7, 8), v=torch.zeros(1, 2, 7, 8)),
-     "n_heads must be a multiple"),
+     "q must have a multiple of k's 2 heads"),
     (dict(key_bias=torch.zeros(6)), "key_bias must broadcast"),
-    (dict(scale=math.nan), "scale must be a finite"),
+    (dict(scale=math.nan), "scale must be a finite"), (dict(tile_q=0), "tile_q must be at least 1"),
+    (dict(tile_k=-1), "tile_k must be at least 1"),
 ])
 def test_bad_input_is_named(change, words):
     q, k, v = random_inputs(0, dtype=torch.float32)
@@ -327,6 +328,7 @@ def test_the_operator_passes_opcheck():
     (dict(q=torch.zeros(1, 2, 5, 129), k=torch.zeros(1, 1, 7, 129)), "q must have a width of at most 128"),
     (dict(v=torch.zeros(1, 1, 7, 200)), "v must have a width of at most 128"),
     (dict(key_bias=torch.zeros(6)), "key_bias must broadcast"),
+    (dict(causal=torch.ones(5, 7, dtype=torch.bool)), "causal must be True or False"),
 ])
 def test_the_kernels_refuse_what_they_cannot_do(change, words):
     q, k, v = random_inputs(0, dtype=torch.float32)

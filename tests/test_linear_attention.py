@@ -187,6 +187,20 @@ def test_linformer_shapes_and_refusal():
         layer(torch.randn(2, 33, 16))
 
 
+@pytest.mark.parametrize("broken", ["k", "v"])
+@pytest.mark.parametrize("form", ["parallel", "recurrent", "chunked"])
+def test_a_broken_token_does_not_reach_the_past(form, broken):
+    given = {"q": rand(1, 2, 20, 4), "k": rand(1, 2, 20, 4, seed=1) / 4, "v": rand(1, 2, 20, 4, seed=2)}
+    given[broken][:, :, 13] = math.nan
+    once = torch.ones(1, 2, 20, dtype=torch.float64)
+    answers = [linear_attention(**given, causal=True, form=form, chunk_size=8)]
+    if form != "parallel":
+        answers += [gated_linear_attention(**given, decay=0.9 * once, form=form, chunk_size=8),
+                    delta_rule(**given, beta=once, form=form, chunk_size=8)]
+    for answer in answers:
+        assert answer[:, :, :13].isfinite().all() and answer[:, :, 13:].isnan().all()
+
+
 Q, K, V = rand(1, 2, 5, 4), rand(1, 2, 5, 4, seed=1), rand(1, 2, 5, 3, seed=2)
 BETA = torch.full((1, 2, 5), 0.1, dtype=torch.float64)
 
@@ -203,7 +217,10 @@ BETA = torch.full((1, 2, 5), 0.1, dtype=torch.float64)
     ("decay", lambda: delta_rule(Q, K, V, BETA, BETA * 11)), ("form", lambda: delta_rule(Q, K, V, BETA, form="parallel")),
     ("state", lambda: delta_rule(Q, K, V, BETA / 2, state=V)), ("n_features", lambda: performer_features(4, 0)),
     ("projection", lambda: performer_attention(Q, K, V, torch.zeros(8, 3))), ("rank", lambda: LinformerAttention(8, 2, 4, 5)),
-    ("d_model", lambda: LinformerAttention(9, 2, 4, 2)),
+    ("d_model", lambda: LinformerAttention(9, 2, 4, 2)), ("d_model", lambda: LinformerAttention(8, 0, 4, 2)),
+    ("x", lambda: LinformerAttention(8, 2, 4, 2)(torch.zeros(1, 4, 9))), ("state", lambda: linear_attention(Q, K, V, state=V)),
+    ("beta", lambda: delta_rule(Q, K, V, 0.5)), ("state", lambda: delta_rule(Q, K, V, BETA, state=(V, V))),
+    ("scale", lambda: performer_attention(Q, K, V, torch.zeros(8, 4), scale=-1.0)),
 ])
 def test_bad_input_names_the_argument(argument, call):
     with pytest.raises(ValueError, match=rf"^{argument} must "):

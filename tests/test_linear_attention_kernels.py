@@ -132,6 +132,8 @@ def test_a_changed_kernel_is_caught(change, monkeypatch):
     ("q", lambda q: linear_attention_kernel(q.double(), q.double(), q.double())),
     ("q", lambda q: linear_attention_kernel(*(torch.ones(1, 1, 2, 128) for _ in "qkv"))),
     ("k", lambda q: linear_attention_kernel(q, q[:, :, :1], q)),
+    ("k", lambda q: linear_attention_kernel(*(torch.ones(1, 1, n, 64).bfloat16() for n in (9, 3, 9)))),
+    ("k", lambda q: linear_attention_kernel(*(torch.ones(1, h, 9, 64).bfloat16() for h in (2, 1, 1)))),
     ("beta", lambda q: delta_rule_kernel(q, q, q, torch.ones(1, 1, 3))),
     ("q", lambda q: delta_rule_kernel(q.double(), q.double(), q.double(), torch.ones(1, 1, 2))),
 ])

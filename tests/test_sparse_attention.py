@@ -160,6 +160,8 @@ Q = rand(1, 1, 6, 4)
     ("q", lambda: block_sparse_attention(Q[:, :, :5], Q, Q, BlockMask.from_mask(torch.ones(6, 6).bool(), 2))),
     ("k", lambda: block_sparse_attention(Q, Q[:, :, :5], Q, BlockMask.from_mask(torch.ones(6, 6).bool(), 2))),
     ("v", lambda: block_sparse_attention(Q, Q, Q[:, :, :5], BlockMask.from_mask(torch.ones(6, 6).bool(), 2))),
+    ("block_mask", lambda: block_sparse_attention(Q, Q, Q, torch.ones(6, 6).bool())),
+    ("mask", lambda: receptive_field(torch.ones(3, 5).bool(), 2)), ("k", lambda: select_blocks(Q, Q[:, :, :5], 2, 1)),
 ])
 def test_bad_input_names_the_argument(argument, call):
     with pytest.raises(ValueError, match=rf"^{argument} must "):

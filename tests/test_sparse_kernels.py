@@ -74,7 +74,7 @@ def test_stored_masks_unfold_to_the_mask():
     assert torch.equal(rebuilt[:70, :70], mask)
 
 
-X = rand(1, 1, 8, 4)
+X, H = rand(1, 1, 8, 4), rand(1, 1, 8, 16).half()
 
 
 @pytest.mark.parametrize("argument, call", [
@@ -83,7 +83,10 @@ X = rand(1, 1, 8, 4)
     ("block_mask", lambda: block_sparse_kernel(X, X, X, BlockMask.from_mask(torch.ones(8, 8).bool(), 16))),
     ("block_mask", lambda: block_sparse_kernel(X, X, X, BlockMask.from_mask(torch.ones(9, 8).bool(), 32))),
     ("q", lambda: window_sink_kernel(X.double(), X.double(), X.double(), 2)),
-    ("v", lambda: window_sink_kernel(X, X, rand(1, 1, 8, 5), 2)),
+    ("v", lambda: window_sink_kernel(X, X, rand(1, 1, 8, 5), 2)), ("v", lambda: window_sink_kernel(X, X, X[:, :, :4], 2)),
+    ("v", lambda: window_sink_kernel(H, H, H[:, :, :4], 2)), ("k", lambda: window_sink_kernel(H, H[..., :8], H, 2)),
+    ("k", lambda: window_sink_kernel(H.expand(3, -1, -1, -1), H, H, 2)), ("window", lambda: window_sink_kernel(X, X, X, True)),
+    ("q", lambda: window_sink_kernel(H, H.expand(-1, 3, -1, -1), H.expand(-1, 3, -1, -1), 2)),
 ])
 def test_bad_input_names_the_argument(argument, call):
     with pytest.raises(ValueError, match=rf"^{argument} must "):
