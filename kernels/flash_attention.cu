@@ -275,18 +275,8 @@ __device__ void register_tiles(const T* __restrict__ q, const T* __restrict__ k,
         load_tile<TILE_K, D>(kv_tile, k + kv_head * n_k * d, k0, n_k, d);
         __syncthreads();
         if (k0 < group_end) {                               // the other group may still have work here
-            float s[ROWS][KEYS] = {};
-            for (int c = 0; c < D / 4; c++) {
-                float4 keys[KEYS];
-#pragma unroll
-                for (int j = 0; j < KEYS; j++) keys[j] = kv_tile[tx + 8 * j][c];
-#pragma unroll
-                for (int r = 0; r < ROWS; r++) {
-                    const float4 query = q_tile[ty + 8 * r][c];
-                    for (int j = 0; j < KEYS; j++) s[r][j] += dot(query, keys[j]);
-                }
-            }
-            float bias[KEYS];
+            float s[ROWS][KEYS] = {}, bias[KEYS];
+            pair_rows<dot, D / 4>(s, q_tile, kv_tile, ty, tx);
 #pragma unroll
             for (int j = 0; j < KEYS; j++) {
                 const int key = k0 + tx + 8 * j;
@@ -295,47 +285,16 @@ __device__ void register_tiles(const T* __restrict__ q, const T* __restrict__ k,
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
                 const int seen = keys_seen(q0 + ty + 8 * r, n_q, n_k, causal);
-                float top = m[r], sum = 0.0f;
 #pragma unroll
-                for (int j = 0; j < KEYS; j++) {
+                for (int j = 0; j < KEYS; j++)
                     s[r][j] = k0 + tx + 8 * j < seen ? scale * s[r][j] + bias[j] : -INFINITY;
-                    top = fmaxf(top, s[r][j]);
-                }
-                top = lanes_max(top, 8);
-                const float shrink = expf(m[r] - finite(top));
-#pragma unroll
-                for (int j = 0; j < KEYS; j++) {
-                    const float p = expf(s[r][j] - finite(top));
-                    ((float*)p_tile[ty + 8 * r])[tx + 8 * j] = p;
-                    sum += p;
-                }
-                l[r] = shrink * l[r] + lanes_sum(sum, 8);
-                m[r] = top;
-                for (int b = 0; b < COLUMNS; b++) multiply(o[r][b], shrink);
             }
+            absorb_scores(s, m, l, o, p_tile, ty, tx);
         }
         __syncthreads();                                    // all have finished with k
         load_tile<TILE_K, DV>(kv_tile, v + kv_head * n_k * v_dim, k0, n_k, v_dim);
         __syncthreads();
-        if (k0 < group_end) {
-            for (int j = 0; j < TILE_K; j += 4) {
-                float4 p[ROWS];
-#pragma unroll
-                for (int r = 0; r < ROWS; r++) p[r] = p_tile[ty + 8 * r][j / 4];
-#pragma unroll
-                for (int b = 0; b < COLUMNS; b++) {
-                    const float4 v0 = kv_tile[j][tx + 8 * b], v1 = kv_tile[j + 1][tx + 8 * b];
-                    const float4 v2 = kv_tile[j + 2][tx + 8 * b], v3 = kv_tile[j + 3][tx + 8 * b];
-#pragma unroll
-                    for (int r = 0; r < ROWS; r++) {
-                        add_scaled(o[r][b], p[r].x, v0);
-                        add_scaled(o[r][b], p[r].y, v1);
-                        add_scaled(o[r][b], p[r].z, v2);
-                        add_scaled(o[r][b], p[r].w, v3);
-                    }
-                }
-            }
-        }
+        if (k0 < group_end) add_values(o, p_tile, kv_tile, ty, tx);
     }
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {

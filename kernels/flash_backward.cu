@@ -39,26 +39,8 @@ __device__ void recompute(float4 (&q_tile)[B][D / 4 + 1], float4 (&k_tile)[B][D 
     constexpr int SIDE = B / 8;
     const int tx = threadIdx.x % 8, ty = threadIdx.x / 8;
     float s[SIDE][SIDE] = {}, dp[SIDE][SIDE] = {}, key_bias[SIDE];
-    for (int c = 0; c < D / 4; c++) {
-        float4 keys[SIDE];
-#pragma unroll
-        for (int j = 0; j < SIDE; j++) keys[j] = k_tile[tx + 8 * j][c];
-#pragma unroll
-        for (int r = 0; r < SIDE; r++) {
-            const float4 query = q_tile[ty + 8 * r][c];
-            for (int j = 0; j < SIDE; j++) s[r][j] += dot(query, keys[j]);
-        }
-    }
-    for (int c = 0; c < DV / 4; c++) {
-        float4 values[SIDE];
-#pragma unroll
-        for (int j = 0; j < SIDE; j++) values[j] = v_tile[tx + 8 * j][c];
-#pragma unroll
-        for (int r = 0; r < SIDE; r++) {
-            const float4 grad = do_tile[ty + 8 * r][c];
-            for (int j = 0; j < SIDE; j++) dp[r][j] += dot(grad, values[j]);
-        }
-    }
+    pair_rows<dot, D / 4>(s, q_tile, k_tile, ty, tx);
+    pair_rows<dot, DV / 4>(dp, do_tile, v_tile, ty, tx);
 #pragma unroll
     for (int j = 0; j < SIDE; j++) {
         const int key = k0 + tx + 8 * j;

@@ -122,3 +122,73 @@ __device__ void load_tile(float4 (&tile)[ROWS][PITCH], const T* __restrict__ x, 
         tile[row][c] = load4(x, first + row, 4 * c, n, d);
     }
 }
+
+// Below, 64 threads are an 8 x 8 grid (ty, tx): thread (ty, tx) has rows ty, ty + 8, ... of one tile against rows tx,
+// tx + 8, ... of another. What it reads from shared memory it uses several times.
+
+// sums[r][j] += PAIR over the first COLUMNS float4 of row ty + 8 r of a and row tx + 8 j of b.
+template <float (*PAIR)(float4, float4), int COLUMNS, int ROWS, int KEYS, int ROWS_A, int PITCH_A, int ROWS_B,
+          int PITCH_B>
+__device__ void pair_rows(float (&sums)[ROWS][KEYS], float4 (&a)[ROWS_A][PITCH_A], float4 (&b)[ROWS_B][PITCH_B],
+                          int ty, int tx)
+{
+    for (int c = 0; c < COLUMNS; c++) {
+        float4 keys[KEYS];
+#pragma unroll
+        for (int j = 0; j < KEYS; j++) keys[j] = b[tx + 8 * j][c];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) {
+            const float4 query = a[ty + 8 * r][c];
+            for (int j = 0; j < KEYS; j++) sums[r][j] += PAIR(query, keys[j]);
+        }
+    }
+}
+
+// One step of the online softmax. Scores s, -inf where hidden, become weights in p_tile; the running maximum m, the sum
+// l and the output o move to the new maximum. A row's eight threads lie in one warp, so no barrier is needed.
+template <int ROWS, int KEYS, int COLUMNS, int TILE_Q, int PITCH>
+__device__ void absorb_scores(float (&s)[ROWS][KEYS], float (&m)[ROWS], float (&l)[ROWS], float4 (&o)[ROWS][COLUMNS],
+                              float4 (&p_tile)[TILE_Q][PITCH], int ty, int tx)
+{
+#pragma unroll
+    for (int r = 0; r < ROWS; r++) {
+        float top = m[r], sum = 0.0f;
+#pragma unroll
+        for (int j = 0; j < KEYS; j++) top = fmaxf(top, s[r][j]);
+        top = lanes_max(top, 8);
+        const float shrink = expf(m[r] - finite(top));
+#pragma unroll
+        for (int j = 0; j < KEYS; j++) {
+            const float p = expf(s[r][j] - finite(top));
+            ((float*)p_tile[ty + 8 * r])[tx + 8 * j] = p;
+            sum += p;
+        }
+        l[r] = shrink * l[r] + lanes_sum(sum, 8);
+        m[r] = top;
+        for (int b = 0; b < COLUMNS; b++) multiply(o[r][b], shrink);
+    }
+}
+
+// o += p v: float4 columns tx, tx + 8, ... of the rows.
+template <int ROWS, int COLUMNS, int TILE_Q, int PITCH_P, int TILE_K, int PITCH_V>
+__device__ void add_values(float4 (&o)[ROWS][COLUMNS], float4 (&p_tile)[TILE_Q][PITCH_P],
+                           float4 (&v_tile)[TILE_K][PITCH_V], int ty, int tx)
+{
+    for (int j = 0; j < TILE_K; j += 4) {
+        float4 p[ROWS];
+#pragma unroll
+        for (int r = 0; r < ROWS; r++) p[r] = p_tile[ty + 8 * r][j / 4];
+#pragma unroll
+        for (int b = 0; b < COLUMNS; b++) {
+            const float4 v0 = v_tile[j][tx + 8 * b], v1 = v_tile[j + 1][tx + 8 * b];
+            const float4 v2 = v_tile[j + 2][tx + 8 * b], v3 = v_tile[j + 3][tx + 8 * b];
+#pragma unroll
+            for (int r = 0; r < ROWS; r++) {
+                add_scaled(o[r][b], p[r].x, v0);
+                add_scaled(o[r][b], p[r].y, v1);
+                add_scaled(o[r][b], p[r].z, v2);
+                add_scaled(o[r][b], p[r].w, v3);
+            }
+        }
+    }
+}

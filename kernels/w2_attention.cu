@@ -104,60 +104,20 @@ __global__ void w2_flash(const T* __restrict__ mu_q, const T* __restrict__ sigma
         __syncthreads();
         if (k0 < group_end) {                               // the other group may still have work here
             float s[ROWS][KEYS] = {};
-            for (int c = 0; c < D / 2; c++) {
-                float4 keys[KEYS];
-#pragma unroll
-                for (int j = 0; j < KEYS; j++) keys[j] = kv_tile[tx + 8 * j][c];
-#pragma unroll
-                for (int r = 0; r < ROWS; r++) {
-                    const float4 query = q_tile[ty + 8 * r][c];
-                    for (int j = 0; j < KEYS; j++) s[r][j] += squared_distance(query, keys[j]);
-                }
-            }
+            pair_rows<squared_distance, D / 2>(s, q_tile, kv_tile, ty, tx);
 #pragma unroll
             for (int r = 0; r < ROWS; r++) {
                 const int seen = keys_seen(q0 + ty + 8 * r, n_q, n_k, causal);
-                float top = m[r], sum = 0.0f;
 #pragma unroll
-                for (int j = 0; j < KEYS; j++) {
+                for (int j = 0; j < KEYS; j++)
                     s[r][j] = k0 + tx + 8 * j < seen ? score_of(s[r][j], sharpness) : -INFINITY;
-                    top = fmaxf(top, s[r][j]);
-                }
-                top = lanes_max(top, 8);
-                const float shrink = expf(m[r] - finite(top));
-#pragma unroll
-                for (int j = 0; j < KEYS; j++) {
-                    const float p = expf(s[r][j] - finite(top));
-                    ((float*)p_tile[ty + 8 * r])[tx + 8 * j] = p;
-                    sum += p;
-                }
-                l[r] = shrink * l[r] + lanes_sum(sum, 8);
-                m[r] = top;
-                for (int b = 0; b < COLUMNS; b++) multiply(o[r][b], shrink);
             }
+            absorb_scores(s, m, l, o, p_tile, ty, tx);
         }
         __syncthreads();                                    // all have finished with k
         load_tile<TILE_K, DV>(kv_tile, v + head * n_k * v_dim, k0, n_k, v_dim);
         __syncthreads();
-        if (k0 < group_end) {
-            for (int j = 0; j < TILE_K; j += 4) {
-                float4 p[ROWS];
-#pragma unroll
-                for (int r = 0; r < ROWS; r++) p[r] = p_tile[ty + 8 * r][j / 4];
-#pragma unroll
-                for (int b = 0; b < COLUMNS; b++) {
-                    const float4 v0 = kv_tile[j][tx + 8 * b], v1 = kv_tile[j + 1][tx + 8 * b];
-                    const float4 v2 = kv_tile[j + 2][tx + 8 * b], v3 = kv_tile[j + 3][tx + 8 * b];
-#pragma unroll
-                    for (int r = 0; r < ROWS; r++) {
-                        add_scaled(o[r][b], p[r].x, v0);
-                        add_scaled(o[r][b], p[r].y, v1);
-                        add_scaled(o[r][b], p[r].z, v2);
-                        add_scaled(o[r][b], p[r].w, v3);
-                    }
-                }
-            }
-        }
+        if (k0 < group_end) add_values(o, p_tile, kv_tile, ty, tx);
     }
 #pragma unroll
     for (int r = 0; r < ROWS; r++) {
@@ -176,12 +136,13 @@ __global__ void w2_flash(const T* __restrict__ mu_q, const T* __restrict__ sigma
 // The backward pass. With P the weights, D = rowsum(dO * out) and dS = P * (dO v^T - D):
 //
 //   dq_i = (2 / tau) sum_j dS_ij (k_j - q_i)     dk_j = (2 / tau) sum_i dS_ij (q_i - k_j)
-//   d tau = -(1 / tau) sum_ij dS_ij s_ij
+//   d tau = -(1 / tau) sum_ij dS_ij (s_ij - max_i)
 //
-// A row of dS sums to 0, so the q_i in dq_i adds nothing: this is the gradient of the dot product. It stays in the
-// sum because k_j - q_i is small where k_j and q_i are near each other and both far out.
+// A row of dS sums to 0, so the q_i in dq_i and the row's maximum in d tau add nothing: dq is the gradient of the dot
+// product. Both stay in the sums to keep the terms small where tokens lie far out: k_j - q_i, and scores near their
+// maximum, instead of large numbers that cancel.
 
-// One tile of P and of dS into shared memory; returns this thread's share of the sum of dS * s.
+// One tile of P and of dS into shared memory; returns this thread's share of the sum of dS * (s - max).
 template <int B, int D, int DV>
 __device__ float recompute(float4 (&q_tile)[B][D / 2 + 1], float4 (&k_tile)[B][D / 2 + 1],
                            float4 (&do_tile)[B][DV / 4 + 1], float4 (&v_tile)[B][DV / 4 + 1],
@@ -192,26 +153,8 @@ __device__ float recompute(float4 (&q_tile)[B][D / 2 + 1], float4 (&k_tile)[B][D
     constexpr int SIDE = B / 8;
     const int tx = threadIdx.x % 8, ty = threadIdx.x / 8;
     float s[SIDE][SIDE] = {}, dp[SIDE][SIDE] = {}, total = 0.0f;
-    for (int c = 0; c < D / 2; c++) {
-        float4 keys[SIDE];
-#pragma unroll
-        for (int j = 0; j < SIDE; j++) keys[j] = k_tile[tx + 8 * j][c];
-#pragma unroll
-        for (int r = 0; r < SIDE; r++) {
-            const float4 query = q_tile[ty + 8 * r][c];
-            for (int j = 0; j < SIDE; j++) s[r][j] += squared_distance(query, keys[j]);
-        }
-    }
-    for (int c = 0; c < DV / 4; c++) {
-        float4 values[SIDE];
-#pragma unroll
-        for (int j = 0; j < SIDE; j++) values[j] = v_tile[tx + 8 * j][c];
-#pragma unroll
-        for (int r = 0; r < SIDE; r++) {
-            const float4 grad = do_tile[ty + 8 * r][c];
-            for (int j = 0; j < SIDE; j++) dp[r][j] += dot(grad, values[j]);
-        }
-    }
+    pair_rows<squared_distance, D / 2>(s, q_tile, k_tile, ty, tx);
+    pair_rows<dot, DV / 4>(dp, do_tile, v_tile, ty, tx);
 #pragma unroll
     for (int r = 0; r < SIDE; r++) {
         const int i = q0 + ty + 8 * r;
@@ -224,7 +167,7 @@ __device__ float recompute(float4 (&q_tile)[B][D / 2 + 1], float4 (&k_tile)[B][D
             const float ds = score > -FLT_MAX ? p * (dp[r][j] - d) : 0.0f;      // an overflow has no slope
             p_tile[ty + 8 * r][tx + 8 * j] = p;
             ds_tile[ty + 8 * r][tx + 8 * j] = ds;
-            total += ds * score;
+            total += ds * (score - finite(m));
         }
     }
     return total;
@@ -237,8 +180,8 @@ __device__ void store_gaussian(T* __restrict__ mu, T* __restrict__ sigma, float4
     store4(c < D / 4 ? mu : sigma, value, row, 4 * (c % (D / 4)), n, d);
 }
 
-// B x B tiles, 64 threads as an 8 x 8 grid (ty, tx). tau_part (heads, n_k / B): sums of dS * s, which the wrapper adds.
-// Grid (n_k / B, heads), block 64. B is 32, or 16 where D is above 32 or DV above 64.
+// B x B tiles, 64 threads as an 8 x 8 grid (ty, tx). tau_part (heads, n_k / B): sums of dS * (s - max), which the
+// wrapper adds. Grid (n_k / B, heads), block 64. B is 32, or 16 where D is above 32 or DV above 64.
 template <typename T, int D, int DV>
 __global__ void w2_backward_keys(const T* __restrict__ mu_q, const T* __restrict__ sigma_q, const T* __restrict__ mu_k,
                                  const T* __restrict__ sigma_k, const T* __restrict__ v, const T* __restrict__ grad_out,

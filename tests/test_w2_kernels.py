@@ -1,7 +1,6 @@
 """kernels/w2_attention.cu against the direct form in float64: values, gradients, counts, faults and mutants."""
 import math
 import re
-import shutil
 from pathlib import Path
 
 import pytest
@@ -75,7 +74,9 @@ def test_gradients_against_float64(n, m, width, causal, seed):
     upstream = torch.randn(out.shape, generator=torch.Generator().manual_seed(seed))
     want, grads = exact(inputs, tau.detach(), causal, upstream)
     assert agree(out, want)
-    assert all(agree(got, g, slack=4) for got, g in zip(torch.autograd.grad(out, leaves, upstream), grads))
+    *got, got_tau = torch.autograd.grad(out, leaves, upstream)
+    assert all(agree(a, b, slack=4) for a, b in zip(got, grads))
+    assert agree(got_tau, grads[-1], slack=16)              # one number from all pairs, whose signs differ
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
@@ -260,15 +261,14 @@ def test_the_kernels_refuse_what_they_cannot_do(words, call):
     ("= p_tile[0][0] + p_tile[0][1]", "= p_tile[0][0]"),
     (f"__syncthreads();{' ' * 40}// all have finished with p_tile", "// all have finished with p_tile"),
     ("const int end = keys_seen(min(q0 + B, n_q) - 1,", "const int end = keys_seen(q0,"),
-    ("total += ds * score", "total += ds"),
+    ("total += ds * (score - finite(m))", "total += ds"),
 ])
 def test_a_changed_kernel_is_caught(change, tmp_path, monkeypatch):
     """Each line above breaks a kernel a little; the values or the sanitizer must show it."""
-    text = (KERNELS / "w2_attention.cu").read_text()
-    if change[0] not in text:
-        pytest.fail(f"the kernel has no {change[0]!r}")
-    shutil.copy(KERNELS / "flash_tiles.cuh", tmp_path)
-    (tmp_path / "w2_attention.cu").write_text(text.replace(*change))
+    texts = {name: (KERNELS / name).read_text() for name in ("w2_attention.cu", "flash_tiles.cuh")}
+    assert any(change[0] in text for text in texts.values())
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text.replace(*change))
     whole, broken = w2_kernels.kernels, cuda.compile(tmp_path / "w2_attention.cu")
     monkeypatch.setattr(w2_kernels, "kernels", lambda name: broken if name == "w2_attention" else whole(name))
     for n, m in ((63, 33), (33, 63)):
