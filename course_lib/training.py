@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import signal
 import sys
 import threading
@@ -225,8 +226,9 @@ def save_checkpoint(path, tensors, about):
         partial.chmod(0o644)        # safetensors writes for the owner alone
         os.replace(partial, path)
     except (SafetensorError, OSError) as error:     # safetensors tells of a full disk in an error of its own
-        code = error.errno if isinstance(error, OSError) else errno.ENOSPC if "os error 28" in str(error) else errno.EIO
-        said = f"{os.strerror(code or errno.EIO)}; nothing was written, and what was there is kept"
+        found = re.search(r"os error (\d+)", str(error))
+        code = (int(found[1]) if found else getattr(error, "errno", None)) or errno.EIO
+        said = f"{os.strerror(code)}; nothing was written, and what was there is kept"
         raise OSError(code, said, str(path)) from error
     finally:
         partial.unlink(missing_ok=True)
