@@ -41,7 +41,8 @@ def _use_row_cache(f, capacity, pieces):
     seen = []
     for k, v in pieces:
         cache.append(k, v)
-        seen.append(tuple(x.clone() for x in cache.view()))
+        got = cache.view()
+        seen.append(got if got is None else tuple(x.clone() for x in got))
     return seen
 
 
@@ -160,6 +161,9 @@ exercise(
         Misconception("is right for one new token, but not for several", change=[(_RIGHT_POSITIONS, _WRONG_POSITIONS.replace(
             "torch.arange(total, total + n)", "torch.arange(total - 1, total - 1 + n)"))],
                       ask="Three tokens follow ten cached ones. `total` is 13: what number does the first of the three have?"),
+        Misconception("rotates the cached keys a second time", change=(
+            "torch.cat((past_k, rotate(k, positions)))", "rotate(torch.cat((past_k, k)), torch.arange(total))"),
+                      ask="The keys in `past_k` were returned by an earlier call. Has nobody rotated them yet?"),
         Misconception("shows every new query all keys", change=(".tril(total - n)", ""),
                       ask="May the first of three new queries see the key of the third?")],
     hints=["Print `positions` and `seen` for two cached and two new tokens, and compare them with the last two rows of a pass "
@@ -179,6 +183,8 @@ exercise(
     misconceptions=[
         Misconception("counts the query heads", value=14, ask="Which heads are kept: those that ask, or those that are looked at?"),
         Misconception("keeps keys and no values", value=119, ask="What is weighted once the scores are known?"),
+        Misconception("takes a GiB for a GB", value=64, ask="A sequence takes $2^{30}$ bytes. Is that $10^9$?"),
+        Misconception("takes a KiB for 1,000 bytes", value=61, ask="How many bytes are 128 KiB?"),
         Misconception("forgets the weights", value=74, ask="What else lies in the card's memory?"),
         Misconception("rounds up", value=60, ask="Does the sixtieth sequence fit whole?")],
     hints=["A token: 2 x 32 layers x 8 heads x 128 numbers, 2 bytes each. That is 128 KiB.",
@@ -271,13 +277,21 @@ kernel_exercise(
     solution=PART, cases=part_cases, launch=part_launch, expect=part_expect, compare=close(atol=1e-4, rtol=1e-4),
     traffic=lambda q, k, v, keys, scale: 4 * 2 * k.numel() + -(-len(k) // keys) * (128 + 64 + 128),
     misconceptions=[
+        Misconception("does not add up over the lanes", change=(
+            "        for (int step = 16; step > 0; step /= 2) score += __shfl_xor_sync(ALL, score, step);\n", ""),
+                      ask="`query * k[j * D + lane]` is one of 32 products. Who has the other 31?"),
         Misconception("sums so that lane 0 alone has the score", change=("__shfl_xor_sync", "__shfl_down_sync"),
                       ask="After `__shfl_down_sync`, which lane holds the sum of all 32?"),
         Misconception("does not rescale the output when a larger score comes", change=("o = o * shrink", "o = o"),
                       ask="From which maximum are the terms measured that are already in `o`?"),
         Misconception("does not rescale the sum when a larger score comes", change=("l = l * shrink", "l = l"),
                       ask="From which maximum are the terms measured that are already in `l`?"),
+        Misconception("overwrites the old maximum before it is used", change=(
+            "float m_new = fmaxf(m, score);", "float m_new = m = fmaxf(m, score);"),
+                      ask="When `shrink` is computed, which maximum is in `m`: the old one or the new one?"),
         Misconception("takes no maximum", change=("fmaxf(m, score)", "0.0f"), ask="What is `expf(100)`?"),
+        Misconception("scales twice", change=("query * k[j", "scale * query * k[j"),
+                      ask="By what was `query` multiplied when it was read?"),
         Misconception("lets every lane read every entry of a key", change=(
             "        float score = query * k[j * D + lane];\n"
             "        for (int step = 16; step > 0; step /= 2) score += __shfl_xor_sync(ALL, score, step);\n",
@@ -400,8 +414,8 @@ exercise(
 
     - codes run from 0 to $2^{bits} - 1$; the lowest entry gets 0, the highest the top
     - round to the nearest code, so that no entry errs by more than half a step
-    - return `codes` (floating point is fine here), `step` and `low`; the last two have size 1 along `dim`
-    - no two entries of a group are all alike
+    - return `codes` (left in the floating point of `x`), `step` and `low`; the last two have size 1 along `dim`
+    - in no group are all entries alike: no step is 0
     """,
     given={"torch": torch},
     stub='''
@@ -468,6 +482,14 @@ exercise(
         Misconception("takes the parent for the token", change=("index // log_p.shape[1], index % log_p.shape[1]",
                                                                   "index % log_p.shape[1], index // log_p.shape[1]"),
                       ask="Flattened, beam 1 begins at index `vocabulary`. Which of // and % gives 1 there?"),
+        Misconception("follows only the best token of each beam", code='''
+            def beam_step(scores, log_p, keep):
+                best, token = (scores[:, None] + log_p).max(1)
+                best, parent = best.topk(keep)
+                return parent, token[parent], best
+            ''', ask="May one beam have two children while another has none?"),
+        Misconception("adds the score of a beam to a token", change=("scores[:, None] + log_p", "scores + log_p"),
+                      ask="`log_p` has a row a beam. Along which of its axes must `scores` lie?"),
         Misconception("forgets what the text has cost so far", change=("scores[:, None] + log_p", "log_p"),
                       ask="Is a likely token worth much at the end of an unlikely text?"),
         Misconception("divides by the number of beams", change=("index // log_p.shape[1], index % log_p.shape[1]",

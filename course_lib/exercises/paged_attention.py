@@ -397,7 +397,7 @@ _FAULTY_SUM_ONLY = ATTEND.replace(_RIGHT_SUM, _FAULTY_SUM).replace(
 
 
 def _attend_cases(rng):
-    for length, d, size in [(5, 32, 4), (40, 64, 16), (20, 64, 16), (100, 128, 16), (70, 96, 8)]:
+    for length, d, size in [(5, 32, 4), (40, 64, 16), (20, 64, 16), (100, 128, 16), (200, 96, 8)]:
         keys, table = _pool(rng, length, d, size)
         yield Case(randn(rng, d), keys, randn(rng, *keys.shape), table, length, 1 / math.sqrt(d),
                    label=f"{length} positions, d = {d}: {d // 32} warp{'s' * (d > 32)}")
@@ -432,6 +432,8 @@ kernel_exercise(
     misconceptions=[
         Misconception("still lets only the first warp choose the maximum", code=_FAULTY_MAX_ONLY,
                       ask="A key of the second warp has a score 100 above the first's. What is its exponential?"),
+        Misconception("counts only the last weight of each thread", change=("total += weights[j];", "total = weights[j];"),
+                      ask="200 positions, 96 threads: how many weights does a thread compute?"),
         Misconception("still lets only the first warp add up the weights", code=_FAULTY_SUM_ONLY,
                       ask="Values of all ones should give 1. And when some weights are not in the total?"),
         Misconception("reads the other warps' totals before they are written", change=(
@@ -467,7 +469,8 @@ exercise(
 
 def _append_call(f, table, length, references, free, block_size):
     table, references, free = list(table), list(references), list(free)
-    return f(table, length, references, free, block_size), table, references, free
+    returned = f(table, length, references, free, block_size)
+    return {"returned": returned, "table": table, "references": references, "free": free}
 
 
 def _append_cases(rng):
@@ -540,7 +543,7 @@ exercise(
 
 def _release_call(f, table, references):
     references = list(references)
-    return f(table, references), references
+    return {"returned": f(table, references), "references": references}
 
 
 def _release_cases(rng):
