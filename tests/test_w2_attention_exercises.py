@@ -5,7 +5,9 @@ import torch
 from torch.nn import functional as F
 
 from course_lib import cuda
+from course_lib.exercises import core
 from course_lib.exercises.declare import find, load_chapter
+from course_lib.exercises.verdict import PASSED, WRONG
 from course_lib.exercises.w2_attention import turn
 from course_lib.rope import apply_rope, rope_table
 from course_lib.w2_attention import augment, w2_distance, w2_scores
@@ -21,6 +23,11 @@ def test_the_chapter_has_all_four_kinds():
     assert {e.kind for e in exercises} == {"predict", "write", "repair", "choose"}
     assert [e.id for e in exercises] == [f"9.{i + 1}" for i in range(len(exercises))]
     assert sum(e.language == "cuda" for e in exercises) == 1
+
+
+def test_letters_may_be_typed_in_any_order_and_with_commas():
+    given = {text: core.evaluate(find("9.8"), f"unfair = {text}").status for text in ('"acdf"', '"F, D, C, A"', '"acd"', '"aacdf"')}
+    assert list(given.values()) == [PASSED, PASSED, WRONG, WRONG], given
 
 
 def test_sorted_grains_are_the_distance_of_gaussians():

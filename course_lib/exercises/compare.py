@@ -31,8 +31,12 @@ def number(tolerance: float = 0.0, rtol: float = 0.0) -> Callable:
             got = got.item()
         if isinstance(want, str):
             if not isinstance(got, str):
-                return f'type one of the letters in quotes, such as "a"; you gave {_a(type_name(got))}'
-            return None if got.strip().lower() == want.lower() else f"{got!r} is not the answer"
+                wanted = 'one of the letters in quotes, such as "a"' if len(want) == 1 else 'the letters in quotes, such as "abc"'
+                return f"type {wanted}; you gave {_a(type_name(got))}"
+            if len(want) == 1 and len(got.strip()) > 1:
+                return f"type one letter in quotes, such as \"a\"; you gave {got!r}"
+            letters, wanted = (sorted(filter(str.isalnum, text.lower())) for text in (got, want))      # "D, a" is "ad"
+            return None if letters == wanted else f"{got!r} is not the answer"
         if isinstance(got, bool) != isinstance(want, bool) or not isinstance(got, (int, float)):
             if isinstance(got, (tuple, list)) and isinstance(want, (tuple, list)) and len(got) == len(want):
                 return next(filter(None, (compare(g, w) for g, w in zip(got, want))), None)

@@ -14,7 +14,7 @@ def randn(rng, *shape):
 def pair_cases(rng):
     yield Case(["ab", "abc"], [1, 3], label="two words")
     yield Case(["aaa", "bc"], [2, 3], label="a letter three times in a word")
-    yield Case(["ab", "cd", "xcd"], [2, 1, 1], label="two pairs equally often")
+    yield Case(["cd", "ab", "xcd"], [1, 2, 1], label="two pairs equally often")
     yield Case(["axb", "ayb", "cd"], [1, 1, 1], label="two letters that are no neighbours")
     yield Case(["the", "then", "hen", "en"], [5, 2, 4, 6], label="pieces of words")
     yield Case(["hand", "and", "an", "na"], [1, 1, 1, 9], label="an order that matters")
@@ -53,6 +53,17 @@ exercise(
         Misconception("takes any two characters of a word, neighbours or not",
                       change=("zip(word, word[1:])", "((a, b) for i, a in enumerate(word) for b in word[i + 1:])"),
                       ask="What would the merged token stand for, if something lies between its two halves?"),
+        Misconception("counts a pair once in each word", change=("zip(word, word[1:])", "set(zip(word, word[1:]))"),
+                      ask='How often does "aaa" hold the pair ("a", "a")?'),
+        Misconception("lets a pair reach from one word into the next", code='''
+            def best_pair(words, counts):
+                text = "".join(word * count for word, count in zip(words, counts))
+                pairs = Counter(zip(text, text[1:]))
+                return min(pairs, key=lambda pair: (-pairs[pair], pair))
+            ''', ask="Where two words meet, are their letters neighbours in one word?"),
+        Misconception("of equal pairs takes the first that it met",
+                      change=("min(pairs, key=lambda pair: (-pairs[pair], pair))", "pairs.most_common(1)[0][0]"),
+                      ask="`most_common` keeps equal ones in the order in which they came. Which order does the card want?"),
         Misconception("of equal pairs takes the largest", change=("min(pairs, key=lambda pair: (-pairs[pair], pair))",
                                                                   "max(pairs, key=lambda pair: (pairs[pair], pair))"),
                       ask="max with the key (count, pair) prefers which of two pairs with the same count?")],
@@ -70,6 +81,7 @@ exercise(
     name="first_loss", answer=lambda: math.log(65), tolerance=0.02,
     misconceptions=[
         Misconception("measures in bits", value=lambda: math.log2(65), ask="Which logarithm gives nats?"),
+        Misconception("forgets the minus", value=lambda: -math.log(65), ask="A probability is at most 1. Can -ln p be below 0?"),
         Misconception("gives the probability, not its logarithm", value=lambda: 1 / 65,
                       ask="The loss is minus the logarithm of this number. What is that?"),
         Misconception("takes the logarithm to the base 10", value=lambda: math.log10(65), ask="Which logarithm gives nats?")],
@@ -114,6 +126,9 @@ exercise(
                       ask="`backward` adds to what is there. What is there when the second step begins?"),
         Misconception("adds up means of parts as if they were a mean of the whole", change=("(loss / parts).backward()", "loss.backward()"),
                       ask="The mean of a batch in two halves: is it the sum of the two means?"),
+        Misconception("steps to a new weight, which asks for no gradient",
+                      change=("weight -= rate * weight.grad", "weight = weight - rate * weight.grad"),
+                      ask="What is made under `no_grad` has no gradient of its own. Does `-=` make something new?"),
         Misconception("clears the gradient for every part", code=TRAINING.replace("        weight.grad = None\n", "").replace(
             "            loss = ", "            weight.grad = None\n            loss = "),
                       ask="Which parts still have a say in the step, if each begins by clearing?"),
@@ -160,6 +175,13 @@ exercise(
                       ask="The model knows which token it stands on. Which position tells it what follows that token?"),
         Misconception("scores a look at the position before", change=("i - n + 1", "i - 1"),
                       ask="Where did the token of position i stand the first time, and where is the one that followed?"),
+        Misconception("leaves the last query out", change=("torch.arange(n, 2 * n)", "torch.arange(n, 2 * n - 1)"),
+                      ask="Position 2n - 1 holds the last token of the text. What followed it the first time?"),
+        Misconception("begins one query too early", change=("torch.arange(n, 2 * n)", "torch.arange(n - 1, 2 * n)"),
+                      ask="Has the token of position n - 1 stood there before?"),
+        Misconception("takes the mean over a square of keys and queries",
+                      change=("weights[:, i, i - n + 1].mean(-1)", "weights[:, n:, 1:n + 1].mean((1, 2))"),
+                      ask="How many keys count for one query?"),
         Misconception("exchanges queries and keys", change=("weights[:, i, i - n + 1]", "weights[:, i - n + 1, i]"),
                       ask="Which of the last two axes is the query, and does it stand early or late?"),
         Misconception("adds up instead of taking the mean", change=(".mean(-1)", ".sum(-1)"),
@@ -169,7 +191,8 @@ exercise(
 
 
 def nucleus_cases(rng):
-    yield Case(torch.tensor([0.5, 0.3, 0.2]), 0.6, label="three tokens, p = 0.6")
+    yield Case(torch.tensor([0.2, 0.5, 0.3]), 0.6, label="three tokens, p = 0.6")
+    yield Case(torch.tensor([0.25, 0.125, 0.5, 0.125]), 0.75, label="a sum that is exactly p")
     yield Case(torch.tensor([0.1, 0.2, 0.6, 0.1]), 0.5, label="one token is enough")
     yield Case(torch.tensor([0.25, 0.05, 0.4, 0.3]), 0.9, label="four tokens, p = 0.9")
     yield Case(torch.softmax(2 * randn(rng, 12), -1), 0.8, label="twelve tokens")
@@ -209,6 +232,11 @@ exercise(
         Misconception("drops the token with which the sum reaches p",
                       change=("before < p", "(before + ordered <= p) | (before == 0)"),
                       ask="With 0.5, 0.3, 0.2 and p = 0.6: do the tokens you keep add up to at least 0.6?"),
+        Misconception("keeps one more where the sum is exactly p", change=("before < p", "before <= p"),
+                      ask="With 0.5, 0.25, 0.25 and p = 0.5: how many tokens are enough?"),
+        Misconception("takes from the places where it should put", change=(
+            "out[order] = kept / kept.sum()", "out = (kept / kept.sum())[order]"),
+                      ask="`order[0]` is the place of the likeliest token. Is that where its probability ends up?"),
         Misconception("keeps tokens whose own probability is at least p",
                       change=("before < p", "(ordered >= p) | (before == 0)"),
                       ask="Is p a bar for one token, or for the sum of those that are kept?"),
@@ -234,6 +262,9 @@ exercise(
     """,
     name="computed", answer=200 + 4 * 19, tolerance=0,
     misconceptions=[
+        Misconception("counts the new tokens only", value=4 * 20, ask="Who computed the keys that the first new token looks at?"),
+        Misconception("reads the prompt four times, and feeds the last tokens back", value=4 * (200 + 20),
+                      ask="Whose keys would differ between the four, before they part?"),
         Misconception("reads the prompt four times", value=4 * (200 + 19), ask="Whose keys would differ between the four, before they part?"),
         Misconception("feeds the last tokens back too", value=200 + 4 * 20, ask="What would be predicted from the 20th token?"),
         Misconception("forgets the prompt", value=4 * 19, ask="Who computed the keys that the first new token looks at?"),
@@ -282,6 +313,14 @@ exercise(
         Misconception("falls to nothing", change=("floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2",
                                                   "(1 + math.cos(math.pi * progress)) / 2"),
                       ask="What is the rate of the last step, and what should it be?"),
+        Misconception("takes floor for a rate, where it is a share of the peak",
+                      change=("peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)",
+                              "floor + (peak - floor) * (1 + math.cos(math.pi * progress)) / 2"),
+                      ask="With a peak of 2 and a floor of 0.1, which rate should the last step have?"),
+        Misconception("falls towards 0 and is cut off at the floor",
+                      change=("peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)",
+                              "max(peak * floor, peak * (1 + math.cos(math.pi * progress)) / 2)"),
+                      ask="Half way down: is yours half way between the peak and the floor?"),
         Misconception("goes through a whole wave", change=("math.pi * progress", "2 * math.pi * progress"),
                       ask="Where on the cosine are you at the end: at its lowest point, or back at the top?")],
     hints=["Two cases: before `warmup` and after it.", "`progress` runs from 0 to 1 after the warm-up; $(1 + \\cos \\pi x)/2$ runs from 1 to 0."])
@@ -325,7 +364,8 @@ exercise(
     solution=CHAIN, cases=chain_cases, compare=close(atol=1e-6),
     misconceptions=[
         Misconception("takes all words as equally frequent", change=("float(often @ surprise)", "float(surprise.mean())"),
-                      ask="If word a comes nine times as often as word b, should the surprise after each weigh the same?"),
+                      ask="If word a comes nine times as often as word b, should the surprise after each weigh the same? "
+                          "(If you solved for pi and it came out uniform: was it pi P = pi, or P pi = pi?)"),
         Misconception("forgets what the word before says", change=("float(often @ surprise)", "float(-torch.special.xlogy(often, often).sum())"),
                       ask="In the text ababab every letter is certain once you know the one before. What is its entropy rate?"),
         Misconception("measures in bits", change=("float(often @ surprise)", "float(often @ surprise) / 0.6931471805599453"),

@@ -41,6 +41,8 @@ exercise(
                       ask="Which grain of `b` does the leftmost of `a` meet?"),
         Misconception("gives the mean square, not its root", change=(".mean().sqrt()", ".mean()"),
                       ask="Shift a heap by 3. By what should the distance grow: 3, or 9?"),
+        Misconception("adds the squares up and does not average them", change=(".mean().sqrt()", ".sum().sqrt()"),
+                      ask="Lay a second grain on each grain of both heaps. Are the heaps further apart now?"),
         Misconception("averages the ways, not their squares", change=(".square().mean().sqrt()", ".abs().mean()"),
                       ask="That is W1, the earth mover's distance. What does the 2 in W2 stand for?")],
     hints=["`x.sort().values` is the heap from left to right.", "Square the ways, average, take the root."])
@@ -109,6 +111,10 @@ exercise(
                       change=[("F.softplus(raw_q)", "F.softplus(turn(raw_q, at_q))"),
                               ("F.softplus(raw_k)", "F.softplus(turn(raw_k, at_k))")],
                       ask="The widths are positive now. Take the same token at two places: has it the same width at both?"),
+        Misconception("turns mean and width as one long vector",
+                      change=[("torch.cat([turn(mu_q, at_q), sigma_q], -1)", "turn(torch.cat([mu_q, sigma_q], -1), at_q)"),
+                              ("torch.cat([turn(mu_k, at_k), sigma_k], -1)", "turn(torch.cat([mu_k, sigma_k], -1), at_k)")],
+                      ask="The second half of this vector is the widths. Is it turned, too?"),
         Misconception("turns nothing", change=[("turn(mu_q, at_q)", "mu_q"), ("turn(mu_k, at_k)", "mu_k")],
                       ask="How does a query now know which of two equal keys stands next to it?"),
         Misconception("turns the queries only", change=("turn(mu_k, at_k)", "mu_k"),
@@ -129,7 +135,9 @@ def form_cases(rng):
 
 
 def _weights_of(f, q, k, tau):
-    wide_q, wide_k = f(q, k, tau)
+    pair = f(q, k, tau)
+    assert isinstance(pair, tuple) and len(pair) == 2, "two matrices are wanted, wide_q and wide_k"
+    wide_q, wide_k = pair
     return torch.softmax(wide_q @ wide_k.T, -1), wide_q.shape[1], wide_k.shape[1]
 
 
@@ -162,6 +170,12 @@ exercise(
                       ask="Expand |q - k|^2. What stands before q.k?"),
         Misconception("divides the products by tau, but not the bias", change=("keepdim=True) / tau", "keepdim=True)"),
                       ask="Which of the terms of -|q - k|^2 / tau are divided by tau?"),
+        Misconception("multiplies the bias by 2 / tau, too",
+                      change=("torch.cat([2 * q / tau, torch.ones_like(q[:, :1])], -1)",
+                              "2 / tau * torch.cat([q, torch.ones_like(q[:, :1])], -1)"),
+                      ask="Which number of the query's row meets the bias, and what should it be?"),
+        Misconception("divides queries and keys by tau", change=("torch.cat([k, bias], -1)", "torch.cat([k / tau, bias], -1)"),
+                      ask="In the product of your two matrices, how often is q.k divided by tau?"),
         Misconception("adds |k|^2 where it must be subtracted", change=("-k.square()", "k.square()"),
                       ask="Two keys lie in the same direction, one much further out. Which is nearer to a query close to the origin?"),
         Misconception("leaves the keys' norms out, or gives the query's instead",
@@ -352,10 +366,29 @@ def far_cases(rng):
     yield Case(x, x, label="64 tokens against themselves, around 500")
 
 
+def _watched(f, q, k):
+    """The result, and the most axes that any array on the way to it has."""
+    axes = [0]
+
+    class Watch(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor):
+                axes.append(result.dim())
+            return result
+
+    with Watch():
+        result = f(q, k)
+    return result, max(axes)
+
+
 def _near_and_not_below_0(got, want, case):
-    told = close(atol=1e-3, rtol=1e-4)(got, want, case)
-    if told is None and bool((got < 0).any()) != bool((want < 0).any()):
+    (found, axes), (wanted, their_axes) = got, want
+    told = close(atol=1e-3, rtol=1e-4)(found, wanted, case)
+    if told is None and bool((found < 0).any()) != bool((wanted < 0).any()):
         told = "has distances below 0"
+    if told is None and (axes > 2) != (their_axes > 2):
+        told = "is right, but an array with a number for every query, key and feature was made on the way"
     return told
 
 
@@ -382,7 +415,7 @@ exercise(
         q, k = q - centre, k - centre
         return (q.square().sum(-1)[:, None] + k.square().sum(-1)[None] - 2 * q @ k.T).clamp_min(0)
     ''',
-    cases=far_cases, compare=_near_and_not_below_0,
+    cases=far_cases, call=_watched, compare=_near_and_not_below_0,
     misconceptions=[
         Misconception("only hides what is below 0", change=[("    centre = k.mean(0)\n", ""),
                               ("    q, k = q - centre, k - centre\n", "")],
@@ -391,6 +424,10 @@ exercise(
                               ("    q, k = q - centre, k - centre\n", ""),
                                                                 (".clamp_min(0)", ".abs()")],
                       ask="If rounding gives -3 where 0.2 is right, is 3 any better?"),
+        Misconception("forms every difference, without a matrix product", code='''
+            def squared_distances(q, k):
+                return (q[:, None] - k[None]).square().sum(-1)
+            ''', ask="With 4,096 queries and keys of 128 numbers: how many numbers does q[:, None] - k[None] hold?"),
         Misconception("moves queries and keys by different vectors",
                       change=("q - centre, k - centre", "q - q.mean(0), k - centre"),
                       ask="Which changes leave q - k as it is?"),
@@ -420,9 +457,9 @@ def _steep(got, want, case):
     """Against the solution any growth of 4 will do; against a usual mistake all three numbers must agree."""
     (largest, growth, norm), (their_largest, their_growth, their_norm) = got, want
     if not abs(growth - their_growth) < 0.3:
-        return f"doubling the scale multiplies the Jacobian by {growth:.3g}; 4 is wanted"
+        return f"is not steep enough: doubling the scale multiplies the Jacobian by {growth:.3g}; 4 is wanted"
     if not largest < 1.001:
-        return f"an entry is {largest:.3g} times the scale; at most 1 is allowed"
+        return f"has an entry of {largest:.3g} times the scale; at most 1 is allowed"
     if their_growth < 3.7 and not (abs(largest - their_largest) < 0.01 and abs(norm - their_norm) < 0.01 * their_norm):
         return "another mistake"
 
