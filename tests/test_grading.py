@@ -3,6 +3,8 @@ import csv
 import io
 import json
 import os
+import signal
+import subprocess
 import sys
 import time
 import zipfile
@@ -133,6 +135,35 @@ def test_links_devices_and_bombs_are_not_followed(tmp_path):
     assert all(found[name].problem for name in ("ann", "ben", "cleo", "eve")) and found["dan"].cells
 
 
+def test_nobody_who_sent_something_is_missing(tmp_path):
+    put(tmp_path / "ann" / "01_attention.ipynb", notebook(RIGHT))
+    put(tmp_path / "ann.pdf", "%PDF")                                  # she has a notebook: this is not looked at
+    put(tmp_path / "ben" / "answers.py", "x = 1")
+    put(tmp_path / "cleo.zip", zipped({"scan.pdf": "%PDF"}))
+    put(tmp_path / "dan_01_attention.rar", "Rar!")
+    put(tmp_path / "roster.csv", "ann,ben")
+    put(tmp_path / "results" / "marks.json", "{}")
+    put(tmp_path / "Ann" / "03_gqa.ipynb", notebook("# EXERCISE 3.1\nx = 1"))
+    found = collect(tmp_path)
+    assert [(s.student, s.chapter) for s in found] == [
+        ("Ann", "attention"), ("Ann", "gqa"), ("ben", ""), ("cleo", ""), ("dan", "attention")]
+    assert [bool(s.problem) for s in found] == [False, False, True, True, True]
+
+
+def test_only_the_chapters_that_are_asked_for(tmp_path):
+    put(tmp_path / "in" / "ann" / "01_attention.ipynb", notebook(RIGHT))
+    put(tmp_path / "in" / "ben" / "03_gqa.ipynb", notebook("# EXERCISE 3.1\nx = 1"))
+    submissions, store = collect(tmp_path / "in"), grade.Store(tmp_path, 1)
+    assert set(grade.tasks(submissions, ["gqa"], store, True, None, [])) == {1}
+    assert {m.chapter for m in grade.table(submissions[:1], ["gqa"], store)} == {"gqa"}
+
+
+def test_a_comment_may_stand_above_the_marker(tmp_path):
+    put(tmp_path / "ann" / "01_attention.ipynb", notebook("# mine\n\n" + RIGHT, "%%cuda\n// mine\n// EXERCISE 1.94\nint x;"))
+    [found] = collect(tmp_path)
+    assert set(found.cells) == {"1.91", "1.94"}
+
+
 def test_of_two_cells_for_one_exercise_the_last_counts(tmp_path):
     put(tmp_path / "ann" / "01_attention.ipynb", notebook(WRONG, RIGHT))
     [found] = collect(tmp_path)
@@ -251,6 +282,34 @@ def test_a_worker_that_dies_costs_one_notebook(tmp_path, monkeypatch):
         "ann": "passed", "ben": "not run", "cleo": "passed"}
     monkeypatch.undo()
     assert of(run(tmp_path / "in", tmp_path / "out")[1], "ben")["1.91"]["verdict"] == "passed"      # tried again
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_at_once_and_loses_nothing(tmp_path):
+    put(tmp_path / "in" / "ann" / "01_attention.ipynb", notebook(RIGHT))
+    for number in range(8):
+        put(tmp_path / "in" / f"sleeper{number}" / "01_attention.ipynb", notebook(f"# EXERCISE 1.91\nimport time\ntime.sleep({60 + number})"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"     # as in a terminal
+         "import sys; from course_lib.__main__ import main; sys.exit(main(sys.argv[1:]))",
+         "grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--exercises", str(PRIVATE), *NO_WALLS],
+        stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ | {"TMPDIR": str(tmp_path)})
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if line.startswith("1/9 ann"):
+            break
+    begin = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and "1 of 9 notebooks are marked and kept" in rest, "".join(said) + rest
+    assert time.monotonic() - begin < 20 and "Traceback" not in rest
+    assert len(json.loads((tmp_path / "out" / "marks.json").read_text())["verdicts"]) == 1
+    assert not list(tmp_path.glob("course-marking-*"))
+    with pytest.raises(ProcessLookupError):                            # no worker is left
+        while time.monotonic() - begin < 30:
+            os.killpg(process.pid, 0)
+            time.sleep(0.1)
 
 
 def dies_over_ben(task):

@@ -15,7 +15,6 @@ from course_lib.exercises.declare import CHAPTERS, find, load_chapter
 from course_lib.exercises.reach import COURSE
 from course_lib.exercises.student import _MARKER
 
-WRITTEN = [word for word in CHAPTERS if nbgrader_export.notebook_of(word).exists()]
 # Run in a handout's own folder, by its own package: texts in, verdicts out.
 JUDGE = """
 import json, sys
@@ -31,7 +30,7 @@ print(json.dumps(found))
 """
 
 
-@pytest.fixture(scope="module", params=WRITTEN)
+@pytest.fixture(scope="module", params=CHAPTERS)
 def edition(request, tmp_path_factory):
     out = tmp_path_factory.mktemp("class") / "edition"
     handout.handout([request.param], out)
@@ -87,7 +86,7 @@ def test_its_notebook_runs_once_it_is_solved(edition):
 
 
 def a_chapter() -> str:
-    return next(word for word in WRITTEN if any(e.kind == "write" and e.language == "python" for e in load_chapter(word)))
+    return next(word for word in CHAPTERS if any(e.kind == "write" and e.language == "python" for e in load_chapter(word)))
 
 
 def test_a_function_that_is_an_exercise_calls_the_students_own():
@@ -101,7 +100,7 @@ def test_a_function_that_is_an_exercise_calls_the_students_own():
 
 
 def test_a_kernel_that_is_an_exercise_is_cut_out():
-    kernels = [e for word in WRITTEN for e in load_chapter(word) if e.language == "cuda" and e.kind == "write"]
+    kernels = [e for word in CHAPTERS for e in load_chapter(word) if e.language == "cuda" and e.kind == "write"]
     for exercise in kernels:
         text = f"// before {{\n__global__ void other(int n) {{ if (n) {{ }} }}\n{exercise.solution}\n// after\n"
         cut = handout.cut_cuda(text, "elsewhere", [exercise])
@@ -148,7 +147,7 @@ def cleared(text: str) -> str:
 
 def test_the_export_holds_the_solution_and_leaves_our_stub():
     from course_lib.exercises import core
-    for word in WRITTEN:
+    for word in CHAPTERS:
         for exercise in load_chapter(word):
             made = nbgrader_export.with_solution(exercise)
             released = cleared(made)
@@ -185,7 +184,7 @@ def test_nbgrader_takes_the_export_there_and_back(tmp_path):
         return run.stderr
 
     nbgrader("generate_assignment", word, "--create")
-    name = nbgrader_export.notebook_of(word).name
+    name = handout.notebook_of(word).name
     released = tmp_path / "release" / word / name
     text = released.read_text()
     assert "BEGIN SOLUTION" not in text and "HIDDEN TESTS" not in text and "handed_in" not in text

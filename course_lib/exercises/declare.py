@@ -20,6 +20,10 @@ KINDS = ("predict", "write", "repair", "choose")
 MISSING = object()
 
 
+class NoChapter(ValueError):
+    """There is no chapter of this name."""
+
+
 class Case:
     """One call: positional arguments, keyword arguments, and a label that a person reads."""
 
@@ -186,7 +190,8 @@ def exercise(*, id: str, title: str, kind: str, points: float, minutes: float, d
 
 def kernel_exercise(*, id: str, title: str, points: float, minutes: float, difficulty: int, card: str, name: str, stub: str,
                     solution: str, hints: list[str], misconceptions: list[Misconception], cases, launch, expect,
-                    compare=None, properties=(), traffic=None, kind: str = "write", limit: float = 20.0) -> Exercise:
+                    compare=None, properties=(), traffic=None, kind: str = "write", limit: float = 20.0,
+                    forbid: tuple[str, ...] = ()) -> Exercise:
     """Declare an exercise whose answer is CUDA C++; the package's docstring explains every argument."""
     from .compare import close
     if kind not in ("write", "repair"):
@@ -195,7 +200,7 @@ def kernel_exercise(*, id: str, title: str, points: float, minutes: float, diffi
                     difficulty=difficulty, card=textwrap.dedent(card).strip(), stub=textwrap.dedent(stub).strip("\n") + "\n",
                     solution_text=textwrap.dedent(solution).strip("\n") + "\n", hints=list(hints),
                     misconceptions=list(misconceptions), cases=cases, compare=compare or close(),
-                    properties=list(properties), limit=limit, launch=launch, expect=expect, traffic=traffic)
+                    properties=list(properties), limit=limit, launch=launch, expect=expect, traffic=traffic, forbid=tuple(forbid))
     return _register(made)
 
 
@@ -245,6 +250,16 @@ def chapter_of(id: str) -> str:
     if not match or int(match[1]) >= len(CHAPTERS):
         raise KeyError(f"{id!r} is not an exercise: an id is chapter.number in quotes, such as \"1.2\"")
     return CHAPTERS[int(match[1])]
+
+
+def chapter_word(name: str) -> str:
+    """'3', 'gqa', '03_gqa' or '03_gqa.ipynb' -> 'gqa'. Raises NoChapter for anything else."""
+    word = re.sub(r"^\d+_|\.ipynb$", "", Path(name).name)
+    if word.isdigit() and int(word) < len(CHAPTERS):
+        word = CHAPTERS[int(word)]
+    if word not in CHAPTERS:
+        raise NoChapter(f"no chapter {name!r}; there are {', '.join(CHAPTERS)}")
+    return word
 
 
 def load_chapter(word: str) -> list[Exercise]:

@@ -5,6 +5,7 @@ Only the exercise cells are taken from a student; everything else is the course'
 from __future__ import annotations
 
 import argparse
+import atexit
 import concurrent.futures
 import contextlib
 import hashlib
@@ -12,14 +13,16 @@ import json
 import multiprocessing
 import os
 import secrets
+import signal
 import sys
+import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from pathlib import Path
 
 from . import marking, report
-from .declare import CHAPTERS, Exercise
+from .declare import CHAPTERS, Exercise, chapter_word
 from .report import NOT_HANDED_IN, Mark
 from .sandbox import Sandbox, missing_walls
 from .similarity import skeleton
@@ -37,15 +40,17 @@ def main(argv: list[str]) -> int:
     if private and not Path(private).is_dir():
         return _refuse(f"{private} is not a folder")
     try:
+        wanted = [chapter_word(name) for name in args.chapter]
         marking.load_private(private)
         submissions = collect(folder)
     except Exception as error:
         return _refuse(f"{type(error).__name__}: {error}")
     if not submissions:
         return _refuse(f"{folder} holds no notebook and no zip file")
+    chapters = wanted or [c for c in CHAPTERS if any(s.chapter == c and not s.problem for s in submissions)]
     store = Store(results, args.seed)
     begin = time.monotonic()
-    waiting = tasks(submissions, store, not args.no_sandbox, private, [folder, results])
+    waiting = tasks(submissions, chapters, store, not args.no_sandbox, private, [folder, results])
     if waiting and not args.no_sandbox and not args.dask:
         with Sandbox(hide=[folder, results]) as sandbox:
             gone = missing_walls(sandbox)
@@ -55,8 +60,12 @@ def main(argv: list[str]) -> int:
     results.mkdir(parents=True, exist_ok=True)
     print(f"seed {store.seed}", file=sys.stderr)
     fresh = len(waiting)
-    trouble = mark_all(submissions, waiting, store, args)
-    marks = table(submissions, store)
+    try:
+        trouble = mark_all(submissions, waiting, store, args)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped: {fresh - len(waiting)} of {fresh} notebooks are marked and kept; the same command "
+                                "goes on from there") from None
+    marks = table(submissions, chapters, store)
     flag_copies(marks)
     report.write(results, marks)
     failed = [m for m in marks if m.verdict.status == NOT_RUN]
@@ -65,7 +74,7 @@ def main(argv: list[str]) -> int:
     print(f"{students} student{'s' * (students != 1)}, {len(marks)} marks, {passed} passed, {len(failed)} not run; "
           f"{fresh} notebook{'s' * (fresh != 1)} marked now, the others were already, {time.monotonic() - begin:.1f} s: "
           f"{results / 'grades.csv'}")
-    for line in trouble:
+    for line in [*trouble, *(f"{m.file}: {m.verdict.headline}" for m in failed if not m.exercise)]:
         print(line, file=sys.stderr)
     return 1 if any(m.exercise for m in failed) else 0
 
@@ -75,6 +84,8 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("folder", metavar="FOLDER", help="notebooks and zip files, in folders or not, named as you like")
     parser.add_argument("--out", default="results", metavar="RESULTS", help="where grades.csv, junit.xml and the pages go "
                         "(default: %(default)s)")
+    parser.add_argument("--chapter", action="append", default=[], metavar="CHAPTER", help="mark this chapter only, by number or "
+                        "word; may be repeated (default: every chapter that somebody has handed in)")
     parser.add_argument("--exercises", metavar="DIR", help="your own exercises: a folder of .py files with declarations")
     parser.add_argument("--seed", type=int, metavar="N", help="which cases are drawn; without it they are fresh the "
                         "first time, and the same in every later run into RESULTS")
@@ -105,6 +116,7 @@ class Store:
         if seed is not None:
             self.seed = seed
         self.keys: set[str] = set()            # in use: the others are dropped
+        self.failed: dict[tuple[str, str], dict] = {}        # (student, exercise): verdicts for the next run to try again
 
     def key(self, exercise: Exercise, source: str) -> str:
         text = json.dumps([exercise.id, marking.fingerprint(exercise), self.seed, source])
@@ -127,7 +139,7 @@ class Store:
 
 # --- marking -----------------------------------------------------------------------------------------------------
 
-def tasks(submissions: list[Submission], store: Store, strict: bool, private: str | None,
+def tasks(submissions: list[Submission], chapters: list[str], store: Store, strict: bool, private: str | None,
           hide: list[Path]) -> dict[int, dict]:
     """What `marking.mark_notebook` needs, for each notebook (by its index) that the store does not know all of."""
     waiting = {}
@@ -136,7 +148,7 @@ def tasks(submissions: list[Submission], store: Store, strict: bool, private: st
             continue
         cells = {e.id: submission.cells[e.id] for e in marking.exercises_of(submission.chapter)
                  if e.id in submission.cells and store.get(e, submission.cells[e.id]) is None}
-        if cells:
+        if cells and submission.chapter in chapters:
             waiting[index] = {"cells": cells, "seed": store.seed, "strict": strict, "exercises": private,
                               "hide": [str(path.resolve()) for path in hide]}
     return waiting
@@ -152,12 +164,11 @@ def mark_all(submissions: list[Submission], waiting: dict[int, dict], store: Sto
             if verdict and verdict["status"] != NOT_RUN:
                 store.put(exercise, submissions[index].cells[exercise.id], verdict)
             elif verdict:
-                _not_run[submissions[index].student, exercise.id] = verdict
+                store.failed[submissions[index].student, exercise.id] = verdict
         store.save()
         waiting.pop(index)
         bar.step(f"{submissions[index].student} / {submissions[index].chapter}")
 
-    _not_run.clear()
     alone = False
     while waiting:
         batch = dict(list(waiting.items())[:1 if alone else None])
@@ -170,23 +181,20 @@ def mark_all(submissions: list[Submission], waiting: dict[int, dict], store: Sto
                     except BrokenProcessPool:
                         raise
                     except Exception as error:
-                        _give_up(submissions, waiting, futures[future], f"{type(error).__name__}: {error}", trouble, bar)
+                        _give_up(submissions, waiting, futures[future], f"{type(error).__name__}: {error}", store, trouble, bar)
         except BrokenProcessPool:        # a worker died, and the pool does not say over which notebook: go one by one
             if alone:
-                _give_up(submissions, waiting, next(iter(batch)), "the process that marked it died", trouble, bar)
+                _give_up(submissions, waiting, next(iter(batch)), "the process that marked it died", store, trouble, bar)
             alone = True
     bar.end()
     store.save()
     return trouble
 
 
-_not_run: dict[tuple[str, str], dict] = {}           # verdicts of this run that the next run should try again
-
-
-def _give_up(submissions, waiting, index: int, why: str, trouble: list[str], bar: "Bar") -> None:
+def _give_up(submissions, waiting, index: int, why: str, store: Store, trouble: list[str], bar: "Bar") -> None:
     submission = submissions[index]
     for id in waiting.pop(index)["cells"]:
-        _not_run[submission.student, id] = asdict(Verdict(id, "", NOT_RUN, f"The marking itself failed: {why}"))
+        store.failed[submission.student, id] = asdict(Verdict(id, "", NOT_RUN, f"The marking itself failed: {why}"))
     trouble.append(f"{submission.file}: {why}")
     bar.step(f"{submission.student} / {submission.chapter}")
 
@@ -203,13 +211,32 @@ def _executor(dask: str | None, jobs: int):
         return
     context = multiprocessing.get_context("spawn")           # a fork would inherit torch's threads
     with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context, initializer=_worker) as executor:
-        yield executor
+        try:
+            yield executor
+        except KeyboardInterrupt:
+            executor.shutdown(cancel_futures=True)
+            raise
 
 
 def _worker() -> None:
-    import atexit
     os.environ["COURSE_BATCH"] = "1"
     atexit.register(marking.close_sandbox)
+    for number in (signal.SIGINT, signal.SIGTERM):           # SIGTERM: the pool's, to the others when one worker has died
+        signal.signal(number, _end_worker)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_worker(*_) -> None:
+    """Ctrl-C reaches the workers too: end now, whatever is being marked, or the others in the queue would be marked still."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    marking.close_sandbox()
+    os._exit(1)
+
+
+def _end_with_parent() -> None:
+    multiprocessing.parent_process().join()      # a worker whose parent is killed would wait for work for ever
+    os.kill(os.getpid(), signal.SIGINT)
 
 
 class Bar:
@@ -220,7 +247,7 @@ class Bar:
 
     def step(self, what: str) -> None:
         self.done += 1
-        what = what.encode("ascii", "replace").decode()
+        what = "".join(c if c.isprintable() else "?" for c in what)
         if self.live:
             full = 30 * self.done // self.total
             print(f"\r[{'#' * full}{'.' * (30 - full)}] {self.done}/{self.total} {what[:40]:<40}", end="",
@@ -235,9 +262,8 @@ class Bar:
 
 # --- the table ---------------------------------------------------------------------------------------------------
 
-def table(submissions: list[Submission], store: Store) -> list[Mark]:
-    """Every student against every exercise of the chapters that anybody has handed in."""
-    chapters = [c for c in CHAPTERS if any(s.chapter == c and not s.problem for s in submissions)]
+def table(submissions: list[Submission], chapters: list[str], store: Store) -> list[Mark]:
+    """Every student against every exercise of the chapters."""
     students = list(dict.fromkeys(s.student for s in submissions))
     by = {(s.student, s.chapter): s for s in submissions}
     marks = []
@@ -268,7 +294,7 @@ def _mark(student: str, chapter: str, exercise: Exercise, submission: Submission
     mark.source = submission.cells[exercise.id]
     mark.verdict = store.get(exercise, mark.source)
     if mark.verdict is None:
-        mark.verdict = report.verdict_from(_not_run[student, exercise.id])
+        mark.verdict = report.verdict_from(store.failed[student, exercise.id])
         mark.verdict.title, mark.verdict.of = exercise.title, exercise.points
     return mark
 

@@ -25,7 +25,7 @@ import warnings
 from pathlib import Path
 
 from .core import draw, expected
-from .declare import CHAPTERS, Exercise, chapter_of, load_chapter
+from .declare import CHAPTERS, Exercise, NoChapter, chapter_of, chapter_word, load_chapter
 from .runner import copied
 from .reach import COURSE, PACKAGE
 from .sealed import write_sealed
@@ -64,23 +64,13 @@ def main(argv: list[str]) -> int:
     try:
         words = [chapter_word(name) for name in args.chapters]
         made, others = handout(words, Path(args.out), args.cut)
-    except HandoutError as error:
+    except (HandoutError, NoChapter) as error:
         print(f"handout: {error}", file=sys.stderr)
         return 2
     print(f"{args.out}: {', '.join(words)}; {made} files, the text of no solution in any of them")
     for name, id in others:
         print(f"  {name} stays, and gives the right answers of exercise {id}; --cut {name} takes it out")
     return 0
-
-
-def chapter_word(name: str) -> str:
-    """'3', '03_gqa' or 'gqa' -> 'gqa'."""
-    word = re.sub(r"^\d+_|\.ipynb$", "", Path(name).name)
-    if word.isdigit() and int(word) < len(CHAPTERS):
-        word = CHAPTERS[int(word)]
-    if word not in CHAPTERS:
-        raise HandoutError(f"no chapter {name!r}; there are {', '.join(CHAPTERS)}")
-    return word
 
 
 def handout(words: list[str], out: Path, cut: list[str] = ()) -> tuple[int, list[tuple[str, str]]]:
@@ -176,13 +166,14 @@ def trees_of_notebook(path: Path) -> list[ast.AST]:
 
 # --- notebooks -------------------------------------------------------------------------------------------------------
 
+def notebook_of(word: str) -> Path:
+    return COURSE / "notebooks" / f"{CHAPTERS.index(word):02d}_{word}.ipynb"
+
+
 def _notebook(word: str, folder: Path, exercises: list[Exercise]) -> Path:
     """The chapter's notebook without outputs, and without cells that show a solution."""
     import nbformat
-    number = f"{CHAPTERS.index(word):02d}"
-    source = COURSE / "notebooks" / f"{number}_{word}.ipynb"
-    if not source.exists():
-        raise HandoutError(f"there is no notebook of chapter {word} yet")
+    source = notebook_of(word)
     notebook = nbformat.read(source, as_version=4)
     for cell in notebook.cells:
         shown = next((e for e in exercises if holds(cell.source, e)), None)

@@ -13,8 +13,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from .declare import CHAPTERS, Exercise, find
-from .reach import COURSE
+from .declare import CHAPTERS, Exercise, NoChapter, chapter_word, find
+from .handout import notebook_of
 
 CONFIG = '''"""nbgrader's settings for this course: run nbgrader in this folder."""
 c = get_config()  # noqa: F821
@@ -33,14 +33,10 @@ def main(argv: list[str]) -> int:
     parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help="words or numbers; all where none is given")
     parser.add_argument("--out", required=True, metavar="FOLDER")
     args = parser.parse_args(argv)
-    from .handout import HandoutError, chapter_word
     out = Path(args.out)
     try:
-        words = [chapter_word(name) for name in args.chapters] or [w for w in CHAPTERS if notebook_of(w).exists()]
-        absent = [word for word in words if not notebook_of(word).exists()]
-        if absent:
-            raise HandoutError(f"there is no notebook of chapter {absent[0]} yet")
-    except HandoutError as error:
+        words = [chapter_word(name) for name in args.chapters] or CHAPTERS
+    except NoChapter as error:
         print(f"export: {error}", file=sys.stderr)
         return 2
     out.mkdir(parents=True, exist_ok=True)
@@ -50,10 +46,6 @@ def main(argv: list[str]) -> int:
         export(word, out)
     print(f"{out}: {', '.join(words)}. Now, in that folder: nbgrader generate_assignment {words[0]} --create")
     return 0
-
-
-def notebook_of(word: str) -> Path:
-    return COURSE / "notebooks" / f"{CHAPTERS.index(word):02d}_{word}.ipynb"
 
 
 def export(word: str, out: Path) -> Path:

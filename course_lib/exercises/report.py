@@ -167,8 +167,10 @@ def _index(students: dict[str, list[Mark]], pages: dict[str, str]) -> str:
 
 def _sum(marks: list[Mark]) -> str:
     passed = sum(m.verdict.status == PASSED for m in marks)
+    files = sum(not m.exercise for m in marks)
     return (f"{sum(m.verdict.points for m in marks):g} of {sum(m.verdict.of for m in marks):g} points, "
-            f"{passed} of {len(marks)} exercises passed")
+            f"{passed} of {len(marks) - files} exercises passed"
+            + (f", {files} file{'s' * (files != 1)} not marked" if files else ""))
 
 
 def _escape(text: str) -> str:

@@ -12,11 +12,12 @@ from typing import Any
 from . import marks
 from .compare import type_name
 from .core import evaluate, normal
-from .declare import CHAPTERS, Exercise, chapter_of, find, given_spec, load_chapter
+from .declare import CHAPTERS, Exercise, chapter_of, chapter_word, find, given_spec, load_chapter
 from .runner import _a, build_namespace
 from .verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG, Verdict
 
-_MARKER = re.compile(r"\A\s*(?:%%cuda[^\n]*\n\s*)?(?:#|//)\s*EXERCISE\s+(\d+\.\d+)\b")
+# An exercise's cell begins with its marker; blank lines and comments may stand above it.
+_MARKER = re.compile(r"\A\s*(?:%%cuda[^\n]*\n\s*)?(?:(?:#|//)[^\n]*\n\s*)*?(?:#|//)\s*EXERCISE\s+(\d+\.\d+)\b")
 _texts: dict[str, str] = {}              # id -> the last text run in the exercise's cell
 _handed: dict[str, Any] = {}             # id -> the reference that a check returned
 _references: dict[str, Any] = {}
@@ -106,10 +107,7 @@ def reset(id: str) -> None:
 def progress(chapter: int | str | None = None) -> "Progress":
     """A table of where I stand, by chapter, and what to do next."""
     if chapter is not None:
-        numbered = {str(n): word for n, word in enumerate(CHAPTERS)}
-        words = [numbered.get(str(chapter), str(chapter))]
-        if words[0] not in CHAPTERS:
-            raise ValueError(f"chapter is {chapter!r}; choose a number up to {len(CHAPTERS) - 1} or one of {', '.join(CHAPTERS)}")
+        words = [chapter_word(str(chapter))]
     elif marks.interactive():
         words = CHAPTERS
     else:
@@ -208,6 +206,8 @@ def _source(exercise: Exercise, attempt: Any) -> tuple[Verdict | None, str]:
     reference = attempt is not None and exercise.id in _handed and attempt is _handed[exercise.id]
     if text is None and not reference:
         text = _text_of(exercise, attempt)
+        if text is not None and attempt is not None and _file(attempt) is None and _shell() is not None:
+            return _in_another_cell(exercise), ""        # a number or a kernel, and the exercise's cell was not run
     if text is None:
         if reference or attempt is None:
             return _note(exercise.id, NOT_ATTEMPTED, f"Run the cell that begins with `{exercise.marker}`, then this one.",
@@ -263,17 +263,20 @@ def _form(exercise: Exercise, attempt: Any) -> Verdict:
                  "again, then this one.", exercise.title)
 
 
+def _in_another_cell(exercise: Exercise) -> Verdict:
+    return _note(exercise.id, WRONG, f"`{exercise.name}` was written in another cell. Only the cell that begins with "
+                 f"`{exercise.marker}` is marked: put your work there.", exercise.title)
+
+
 def _elsewhere(exercise: Exercise, attempt: Any) -> Verdict | None:
     """The exercise's cell is untouched, and the work stands in another cell."""
     if _shell() is None:                                 # a script or a test has no cells
         return None
-    told = (f"`{exercise.name}` was written in another cell. Only the cell that begins with `{exercise.marker}` is marked: "
-            "put your work there.")
     if exercise.kind in ("predict", "choose"):
-        return None if attempt is None else _note(exercise.id, WRONG, told, exercise.title)
+        return None if attempt is None else _in_another_cell(exercise)
     filename = _file(attempt)
     if filename and not _MARKER.match("".join(linecache.getlines(filename))):
-        return _note(exercise.id, WRONG, told, exercise.title)
+        return _in_another_cell(exercise)
     return None
 
 

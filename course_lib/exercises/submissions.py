@@ -21,6 +21,7 @@ from .student import _MARKER, _body
 
 MAX_NOTEBOOK = 50 << 20
 MAX_FILES = 20_000
+INSTEAD = {".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".py", ".pdf", ".docx"}        # what students send, besides notebooks
 
 # Words in a file's or a folder's name that name no person.
 NOBODY = {"final", "finished", "copy", "copie", "kopie", "version", "ver", "v", "new", "old", "draft", "done", "solution",
@@ -44,10 +45,15 @@ class Submission:
 
 
 def collect(folder: Path) -> list[Submission]:
-    """One submission for each student and chapter: the newest that can be read; its notes say which others there were."""
+    """One submission for each student and chapter: the newest that can be read; its notes say which others there were.
+
+    A folder or a file in which there is no notebook counts as a submission too: nobody is missing in the table.
+    """
     found: dict[tuple[str, str], list[Submission]] = {}
-    for path, when, data, problem in _files(Path(folder)):
-        made = read(path, when, data, problem)
+    names: dict[str, str] = {}
+    handed_in = [read(*file) for file in _files(folder)]
+    for made in handed_in + _without_notebook(folder, handed_in):
+        made.student = names.setdefault(_key(made.student), made.student)          # one spelling for one student
         found.setdefault((_key(made.student), made.chapter), []).append(made)
     chosen = []
     for versions in found.values():
@@ -59,6 +65,21 @@ def collect(folder: Path) -> list[Submission]:
                               f"not {other.file} ({why})")
         chosen.append(best)
     return sorted(chosen, key=lambda s: (_key(s.student), CHAPTERS.index(s.chapter) if s.chapter else 99))
+
+
+def _without_notebook(folder: Path, handed_in: list[Submission]) -> list[Submission]:
+    """The folders and files right in `folder` that gave no submission, where their student has no other."""
+    heard = {PurePosixPath(s.file).parts[0] for s in handed_in}
+    students, missed = {_key(s.student) for s in handed_in}, []
+    for entry in sorted(folder.iterdir()):
+        name = entry.name if entry.is_dir() else entry.stem
+        student = _person(name) or name
+        ours = (entry / "marks.json").exists() or (folder / "marks.json").exists()           # results of the grader
+        sent = entry.is_dir() or entry.suffix.lower() in INSTEAD
+        if sent and not ours and not entry.name.startswith(".") and not {entry.name, name} & heard and _key(student) not in students:
+            missed.append(Submission(student, chapter_of_name(PurePosixPath(name)), entry.name, entry.lstat().st_mtime,
+                                     problem="there is no notebook in it"))
+    return missed
 
 
 def _key(student: str) -> str:
