@@ -34,7 +34,19 @@ def _one_pass_cases(rng):
 
 
 def _one_by_one(f, q, keys, values, scale):
-    return f(q, iter(list(zip(keys, values))), scale)
+    """f with pairs that come once; whoever keeps them all is noticed, since no key of theirs dies."""
+    import weakref
+
+    def pairs():
+        seen = []
+        for key, value in zip(keys, values):
+            if len(seen) > 3 and all(old() is not None for old in seen):
+                raise ValueError("all pairs that came so far are still kept")
+            key = key.clone()
+            seen.append(weakref.ref(key))
+            yield key, value.clone()
+
+    return f(q, pairs(), scale)
 
 
 exercise(
@@ -82,6 +94,13 @@ exercise(
         Misconception("does not rescale the sum when the largest score changes",
                       change=("l = shrink * l + p", "l = l + p"),
                       ask="Relative to which maximum was the sum so far, and relative to which is the new term?"),
+        Misconception("makes a list of the pairs", code='''
+            def attend_once(q, pairs, scale):
+                pairs = list(pairs)
+                s = scale * torch.stack([q @ key for key, _ in pairs])
+                p = torch.exp(s - s.max())
+                return p @ torch.stack([value for _, value in pairs]) / p.sum()
+            ''', ask="For a million keys, how many numbers does your list hold? How many are `m`, `l` and `o`?"),
         Misconception("measures each key against itself, not against the largest score so far",
                       change=("torch.maximum(m, s)", "s"),
                       ask="What happens to `exp(m - m_new)` when a score is far below the one before it?")],
@@ -250,6 +269,11 @@ exercise(
         ''',
     cases=_traffic_cases, compare=exact(),
     misconceptions=[
+        Misconception("counts bytes of float32, not numbers", change=[
+            ("return 4 * n * d + 4 * n * n", "return 4 * (4 * n * d + 4 * n * n)"),
+            ("return 2 * n * d + rounds * 2 * n * d", "return 4 * (2 * n * d + rounds * 2 * n * d)"),
+            ("return 2 * n * d + rounds * (3 * n * d + 4 * n)", "return 4 * (2 * n * d + rounds * (3 * n * d + 4 * n))")],
+                      ask="How many numbers has one matrix of n rows and d columns?"),
         Misconception("counts the matrix twice, not four times", change=("4 * n * n", "2 * n * n"),
                       ask="S is written and read. And P?"),
         Misconception("forgets that out is read as well as written in each round of the key-outer order",
@@ -438,6 +462,10 @@ kernel_exercise(
                       ask="Which maximum do the terms already in `o` belong to?"),
         Misconception("does not rescale the sum", change=("        l *= shrink;\n", ""),
                       ask="Which maximum do the terms already in `l` belong to?"),
+        Misconception("takes the maximum over keys that the query may not see",
+                      change=[("s[j] = k0 + j <= i ? scale * s[j] : -INFINITY;", "s[j] *= scale;"),
+                              ("const float p = expf(s[j] - m_new);", "const float p = k0 + j <= i ? expf(s[j] - m_new) : 0.0f;")],
+                      ask="Query 0 sees key 0 alone. What becomes of its one weight if key 9 scores 500 more?"),
         Misconception("applies the scale twice", change=_MISTAKES["d"],
                       ask="Where is a score multiplied by `scale`, and is it multiplied again later?"),
         Misconception("lets no query see the key at its own place", change=("k0 + j <= i", "k0 + j < i"),
@@ -614,6 +642,7 @@ exercise(
     answer=2048, tolerance=0,
     misconceptions=[
         Misconception("compares numbers, not bytes", value=4096, ask="How many bytes has each of them?"),
+        Misconception("turns the ratio round", value=1 / 2048, ask="How many times does the small one fit into the large one?"),
         Misconception("swaps the sizes of float32 and half precision", value=8192,
                       ask="Which of the two is kept in float32?")],
     hints=["A row of $P$ has 4096 numbers of 2 bytes.", "Beside it stands one number of 4 bytes."])
@@ -653,6 +682,8 @@ exercise(
         Misconception("lets register 1 lie to the right of register 0, not below it",
                       change=[("8 * (register % 2)", "8 * (register // 2)"), ("half + 8 * (register // 2)", "half + 8 * (register % 2)")],
                       ask="In which order are the four pieces of $A$ numbered?"),
+        Misconception("gives both halves of a register the same column", change=(" + half", ""),
+                      ask="A register holds two numbers. Which two of the row are they?"),
         Misconception("gives a lane one column, not two neighbours", change=("2 * (lane % 4) + half", "lane % 4 + 4 * half"),
                       ask="Two numbers share a register. Where in the row do they lie?"),
         Misconception("counts lanes down a column, not along a row",

@@ -14,6 +14,21 @@ def positive(rng, *shape):
     return randn(rng, *shape).abs() + 0.1
 
 
+def without_the_square(f, q, k, v, *size):
+    """f(q, k, v, *size), refused a tensor of all queries by all keys, where nothing else has that shape."""
+    square = (q.shape[-2], k.shape[-2])
+
+    class Watch(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            made = func(*args, **(kwargs or {}))
+            if isinstance(made, torch.Tensor) and made.shape[-2:] == square and min(square) > max(q.shape[-1], *size, 0):
+                raise ValueError("this makes a matrix of all queries by all keys, which the exercise is to avoid")
+            return made
+
+    with Watch():
+        return f(q, k, v, *size)
+
+
 def plain_cases(rng):
     yield Case(positive(rng, 2, 2), positive(rng, 3, 2), randn(rng, 3, 1), label="2 queries, 3 keys, 2 features")
     yield Case(positive(rng, 2, 5, 4), positive(rng, 2, 7, 4), randn(rng, 2, 7, 3), label="2 heads, 5 queries, 7 keys")
@@ -43,7 +58,7 @@ exercise(
         """features q (..., n, m), k (..., l, m), values v (..., l, d) -> (..., n, d)"""
         raise NotImplementedError
     ''',
-    solution=SUMMED, cases=plain_cases, compare=close(atol=1e-5),
+    solution=SUMMED, cases=plain_cases, call=without_the_square, compare=close(atol=1e-5),
     properties=[("each output lies between the smallest and the largest value",
                  lambda got, case: bool((got.amax() <= case.args[2].amax() + 1e-4) & (got.amin() >= case.args[2].amin() - 1e-4)))],
     misconceptions=[
@@ -54,6 +69,11 @@ exercise(
         Misconception("divides by the sum of the keys' features, whatever the query",
                       change=("(q @ normaliser[..., None])", "normaliser.sum(-1)[..., None, None]"),
                       ask="Below the line stands a sum over j of q_i . k_j. Where is the query in your denominator?"),
+        Misconception("multiplies queries and keys first", code='''
+            def attend(q, k, v):
+                weights = q @ k.transpose(-2, -1)
+                return weights @ v / weights.sum(-1, keepdim=True)
+            ''', ask="How many numbers has your matrix for 100,000 queries and keys, and how many has k^T v?"),
         Misconception("puts a softmax on the queries and one on the keys", code='''
             def attend(q, k, v):
                 return torch.softmax(q, -1) @ (torch.softmax(k, -2).transpose(-2, -1) @ v)
@@ -284,6 +304,9 @@ __global__ void walk_tokens(const float* __restrict__ q, const float* __restrict
                               ("float s = state[i * d_v + c] + k_row[i] * value;",
                                "sum += q_row[i] * state[i * d_v + c];\n                float s = state[i * d_v + c] + k_row[i] * value;")],
                       ask="Query t sees keys 0 .. t. Is key t in the state when you multiply by the query?"),
+        Misconception("reads q_row and k_row before they have been loaded",
+                      change=("        }\n        __syncthreads();\n        if (c < d_v) {", "        }\n        if (c < d_v) {"),
+                      ask="Thread 0 loads q_row[0], thread 1 loads q_row[1]. When may thread 0 read q_row[1]?"),
         Misconception("lets the next token's rows arrive while others still read",
                       change=("            out[t * d_v + c] = sum;\n        }\n        __syncthreads();\n",
                               "            out[t * d_v + c] = sum;\n        }\n"),
@@ -386,7 +409,7 @@ exercise(
         """features q, k (n, m), values v (n, d) -> (n, d), causal, normalised"""
         raise NotImplementedError
     ''',
-    solution=CHUNKED, cases=chunk_cases, compare=close(atol=1e-4),
+    solution=CHUNKED, cases=chunk_cases, call=without_the_square, compare=close(atol=1e-4),
     misconceptions=[
         Misconception("adds a chunk to the state before its own queries read it", code=CHUNKED.replace(
             "        rows.append((a @ b.T).tril() @ c + a @ state)\n        state = state + b.T @ c\n",
@@ -394,6 +417,21 @@ exercise(
                       ask="A key inside the chunk is met in the masked product. Where is it met a second time?"),
         Misconception("forgets the mask inside the chunk", change=(".tril()", ""),
                       ask="Does the first token of a chunk see the last one of the same chunk?"),
+        Misconception("makes one chunk of the whole text", code='''
+            def in_chunks(q, k, v, size):
+                weights = (q @ k.T).tril()
+                return weights @ v / weights.sum(-1, keepdim=True)
+            ''', ask="How large is your matrix for a text of 100,000 tokens? How large may it be with chunks of `size`?"),
+        Misconception("divides by the weights inside the chunk only", code='''
+            def in_chunks(q, k, v, size):
+                state, rows = torch.zeros(k.shape[1], v.shape[1]), []
+                for start in range(0, len(q), size):
+                    a, b, c = (x[start:start + size] for x in (q, k, v))
+                    weights = (a @ b.T).tril()
+                    rows.append((weights @ c + a @ state) / weights.sum(-1, keepdim=True))
+                    state = state + b.T @ c
+                return torch.cat(rows)
+            ''', ask="The numerator holds keys of earlier chunks. Does your denominator?"),
         Misconception("does not carry the state from chunk to chunk", change=("state = state + b.T @ c", "state = b.T @ c"),
                       ask="With three chunks, what does the third know of the first?"),
         Misconception("hides the token itself", change=(".tril()", ".tril(-1)"),

@@ -37,6 +37,16 @@ exercise(
     misconceptions=[
         Misconception("sees one key too many", change=("< window", "<= window"),
                       ask="With window = 1, which keys should a query see?"),
+        Misconception("takes rows for keys and columns for queries",
+                      change=("torch.arange(n)[:, None], torch.arange(n)[None]", "torch.arange(n)[None], torch.arange(n)[:, None]"),
+                      ask="Row 0 belongs to query 0. Which keys may the first query see?"),
+        Misconception("lets the first rows begin at a negative place, which Python counts from the end", code='''
+            def sliding_window(n, window):
+                mask = torch.zeros(n, n, dtype=torch.bool)
+                for i in range(n):
+                    mask[i, i - window + 1:i + 1] = True
+                return mask
+            ''', ask="What does `mask[0, -1:1]` select?"),
         Misconception("looks both ways", change=("(j <= i) & (i - j < window)", "(i - j).abs() < window"),
                       ask="May a model that predicts the next word look at it?"),
         Misconception("leaves the query's own key out", change=("(j <= i) & (i - j < window)", "(j < i) & (i - j <= window)"),
@@ -44,7 +54,8 @@ exercise(
         Misconception("looks at the first keys in place of the last", change=("i - j < window", "j < window"),
                       ask="Which keys should query 8 of 9 see with a window of 4: 0 to 3, or 5 to 8?")],
     hints=["`torch.arange(n)[:, None]` is a column of query numbers, `torch.arange(n)[None]` a row of key numbers.",
-           "The distance is i - j. It must be at least 0 and less than `window`."])
+           "The distance is i - j. It must be at least 0 and less than `window`. "
+           "Join the two with `&`, each in brackets: `and` does not work on tensors."])
 
 
 exercise(
@@ -126,6 +137,9 @@ exercise(
                       ask="Query 64 sees keys 1 to 64. In which blocks do they lie?"),
         Misconception("halves both blocks and then forgets that their halves add up", value=0.25,
                       ask="How many keys does each query see, and how many keys lie in the blocks that its block of queries visits?"),
+        Misconception("gives a percentage", value=50, ask="All pairs of a block are the share 1. What is half of them?"),
+        Misconception("lets each query see the keys at its own place in both blocks", value=65 / 128,
+                      ask="Query 0 of a block sees its own key and the last 63 of the block before. How many keys is that?"),
         Misconception("counts three visited blocks", value=1 / 3, ask="Can a window of 64 that ends in block 5 reach into block 3?")],
     hints=["The first query of a block sees almost only the block before its own, the last almost only its own.",
            "Each query sees 64 keys; its block of queries visits two blocks, 128 keys."])
@@ -306,6 +320,11 @@ exercise(
                 return torch.zeros_like(weights).scatter(-1, kept, weights.gather(-1, kept))
             ''', ask="What do the kept weights of a row add up to?"),
         Misconception("puts 0 where -inf belongs", change=("-math.inf", "0.0"), ask="A score of 0 is not weight 0. What is exp(0)?"),
+        Misconception("hides the smallest of the kept scores as well", code='''
+            def topk_weights(scores, top):
+                least = scores.topk(top, -1).values[:, -1:]
+                return torch.softmax(scores.masked_fill(scores <= least, -math.inf), -1)
+            ''', ask="With top = 1, which scores are left after your filling?"),
         Misconception("keeps the largest of each column", change=[("topk(top, -1)", "topk(min(top, len(scores)), 0)"), ("scatter(-1", "scatter(0"),
                                                                   ("gather(-1", "gather(0")],
                       ask="Who chooses: each query among its keys, or each key among its queries?"),
@@ -341,6 +360,13 @@ exercise(
                       ask="Does token starts[1] belong to document 0 or to document 1?"),
         Misconception("lets a document see all earlier ones", change=("document[:, None] == document[None]", "document[:, None] >= document[None]"),
                       ask="Should the second document know what the first one said?"),
+        Misconception("forgets the last document, which no later start ends", code='''
+            def same_document(starts, n):
+                mask = torch.zeros(n, n, dtype=torch.bool)
+                for first, end in zip(starts[:-1], starts[1:]):
+                    mask[first:end, first:end] = True
+                return mask.tril()
+            ''', ask="Where does the last document end?"),
         Misconception("forgets that it must be causal", change=(" & (j <= i)", ""), ask="May a token see a later one of its own document?")],
     hints=["Number the documents: token t belongs to the last document whose start is at most t.",
            "`torch.searchsorted(starts, tokens, right=True)` counts the starts that are at most t."])

@@ -6,6 +6,8 @@
 #define LAPTOP_MATH2(name, T, expression) LAPTOP_FN T name(T x, T y) { return expression; }
 #define LAPTOP_MATH3(name, T, expression) LAPTOP_FN T name(T x, T y, T z) { return expression; }
 
+using std::isfinite, std::isinf, std::isnan;                // <cmath> alone has them under std:: only
+
 LAPTOP_MATH1(__expf, float, expf(x))
 LAPTOP_MATH1(__exp10f, float, powf(10.f, x))
 LAPTOP_MATH1(__logf, float, logf(x))

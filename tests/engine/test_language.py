@@ -212,6 +212,10 @@ __global__ void functions(const float* x, float* y) {
     o[10] = max(v, 1.0f) + min(v, 2.0f); o[11] = __fsqrt_rn(v); o[12] = tanhf(v); o[13] = __saturatef(v);
     o[14] = fmodf(v, 0.3f); o[15] = norm3df(v, v, v);
 }
+__global__ void kinds_of_numbers(const float* x, int* y) {
+    double wide = x[threadIdx.x];
+    y[threadIdx.x] = isnan(x[threadIdx.x]) + 2 * isinf(wide) + 4 * isfinite(x[threadIdx.x]);
+}
 __global__ void bits(const unsigned* x, int* y) {
     unsigned v = x[threadIdx.x];
     int* o = y + threadIdx.x * 8;
@@ -462,6 +466,12 @@ def test_mathematics(mod, mode):
     want = [x.exp(), x.log(), x.sin(), x / 3, x.rsqrt(), x**2, x * x + 1, x.erf(), 1 / x, x.exp2(), x.clamp(min=1) + x.clamp(max=2),
             x.sqrt(), x.tanh(), x.clamp(0, 1), x.fmod(0.3), x * math.sqrt(3)]
     torch.testing.assert_close(y, torch.stack(want, 1), atol=1e-5, rtol=1e-5)
+
+
+def test_kinds_of_numbers(mod, mode):
+    y = torch.zeros(3, dtype=torch.int32)
+    mod.kinds_of_numbers[1, 3](torch.tensor([math.nan, -math.inf, 1.0]), y)
+    assert y.tolist() == [1, 2, 4]
 
 
 def test_bits(mod, mode):
