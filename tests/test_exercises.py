@@ -72,6 +72,8 @@ def test_every_misconception_is_wrong_and_named(ex):
         assert verdict.status == WRONG, misconception.name
         assert verdict.misconception == misconception.name, str(verdict)
         assert verdict.ask == misconception.ask
+        in_a_handout = core.recognise(ex, cases, run, "", 0, oracle)      # which knows outcomes, and not the text of a mistake
+        assert in_a_handout and in_a_handout[0] == misconception.name, f"{misconception.name!r} gives what {in_a_handout} gives"
         assert misconception.name in str(verdict) and misconception.ask in str(verdict)
 
 

@@ -35,7 +35,9 @@ def number(tolerance: float = 0.0, rtol: float = 0.0) -> Callable:
                 return f"type {wanted}; you gave {_a(type_name(got))}"
             if len(want) == 1 and len(got.strip()) > 1:
                 return f"type one letter in quotes, such as \"a\"; you gave {got!r}"
-            letters, wanted = (sorted(filter(str.isalnum, text.lower())) for text in (got, want))      # "D, a" is "ad"
+            letters, wanted = (list(filter(str.isalnum, text.lower())) for text in (got, want))
+            if wanted == sorted(wanted):                           # a choice of several: "D, a" is "ad"
+                letters.sort()
             return None if letters == wanted else f"{got!r} is not the answer"
         if isinstance(got, bool) != isinstance(want, bool) or not isinstance(got, (int, float)):
             if isinstance(got, (tuple, list)) and isinstance(want, (tuple, list)) and len(got) == len(want):
