@@ -178,13 +178,13 @@ def softmax_kernel(x: torch.Tensor, kernel: str | None = None) -> torch.Tensor:
 
     x is float32, or float16 for "softmax_half". "softmax_on_chip" takes 12,224 columns at most (48 KiB).
     "softmax_registers" takes bfloat16 too, and rows of whole 16 bytes up to 64 KiB; it is what runs on a GPU and in
-    half precision where no kernel is named, "softmax_on_chip" elsewhere.
+    half precision where no kernel is named and such rows are there, else "softmax_half" or "softmax_on_chip".
     """
     from course_lib import cuda
 
     if kernel is None:
-        wide = x.dim() == 2 and (x.is_cuda or x.dtype in (torch.float16, torch.bfloat16)) and _registers_fit(x)
-        kernel = "softmax_registers" if wide else "softmax_on_chip"
+        wide = x.dtype == torch.bfloat16 or x.dim() == 2 and (x.is_cuda or x.dtype in HALF) and _registers_fit(x)
+        kernel = "softmax_registers" if wide else "softmax_half" if x.dtype == torch.float16 else "softmax_on_chip"
     if kernel == "softmax_registers":
         return _softmax_registers(x)
 
@@ -192,7 +192,7 @@ def softmax_kernel(x: torch.Tensor, kernel: str | None = None) -> torch.Tensor:
                 "softmax_warp": (4, 128), "softmax_half": (4, 128),
                 "softmax_block": (1, 128), "softmax_on_chip": (1, 128)}     # rows of a block, threads of a block
     if kernel not in launches:
-        raise ValueError(f"kernel must be one of {', '.join(launches)}; got {kernel!r}")
+        raise ValueError(f"kernel must be one of {', '.join(launches)}, softmax_registers; got {kernel!r}")
     dtype = torch.float16 if kernel == "softmax_half" else torch.float32
     if x.dim() != 2 or x.dtype != dtype:
         raise ValueError(f"x must be (rows, columns) of {dtype} for {kernel}; got {x.dtype}, {tuple(x.shape)}")

@@ -232,7 +232,7 @@ def check_grouped(q, k, v, scale):
     for name, x in (("k", k), ("v", v)):
         if x.shape[0] != q.shape[0]:
             raise ValueError(f"{name} must have the batch of q, {q.shape[0]}; got {x.shape[0]}")
-    if k.shape[1] == 0 or q.shape[1] % k.shape[1]:
+    if 0 in (q.shape[1], k.shape[1]) or q.shape[1] % k.shape[1]:
         raise ValueError(f"q must have a multiple of k's {k.shape[1]} heads; got {q.shape[1]}")
     if v.shape[1:3] != k.shape[1:3]:
         raise ValueError(f"v must have the heads and rows of k, {tuple(k.shape[1:3])}; got {tuple(v.shape[1:3])}")

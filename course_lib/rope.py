@@ -126,13 +126,14 @@ def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=None):
     """`apply_rope` by kernels/rope.cu; x itself is left alone. Rungs 1 and 2 are one layout each.
 
     Rung 4 takes float32, float16 and bfloat16, the others float32; without a rung it is 4 on a GPU and for half
-    precision, else 3.
+    precision, else 3, or 1 or 2 where head_dim is too odd for wide accesses.
     """
     _check(x, cos, sin, layout, x.shape[-1])
     _rows(x, cos, sin, positions)
     if rung is None:
         wide = x.is_cuda and x.shape[-1] // 2 % _pairs(x, layout) == 0
-        rung = 4 if wide or x.dtype in (torch.float16, torch.bfloat16) else 3
+        plain, pairs = (2, 4) if layout == "half" else (1, 2)
+        rung = 4 if wide or x.dtype in (torch.float16, torch.bfloat16) else plain if x.shape[-1] // 2 % pairs else 3
     if rung != 4 and (layout, rung) not in RUNGS:
         raise ValueError("rung must be 1, 3 or 4 for layout interleaved, 2, 3 or 4 for half; "
                          f"got {rung!r} for {layout}")
@@ -214,7 +215,7 @@ def _check(x, cos, sin, layout, rotary_dim):
                          f"got {x.dtype} of shape {tuple(x.shape)}")
     if layout not in ("interleaved", "half"):
         raise ValueError(f'layout must be "interleaved" or "half"; got {layout!r}')
-    if rotary_dim % 2 or not 0 < rotary_dim <= x.shape[-1]:
+    if not isinstance(rotary_dim, int) or rotary_dim % 2 or not 0 < rotary_dim <= x.shape[-1]:
         raise ValueError(f"rotary_dim must be even and at most head_dim = {x.shape[-1]}; got {rotary_dim}")
     for name, table in (("cos", cos), ("sin", sin)):
         if not isinstance(table, torch.Tensor) or not table.is_floating_point():

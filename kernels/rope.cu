@@ -9,10 +9,10 @@
 //   2     rope_half               pairs (i, i + d/2): the other layout  1               cos and sin are fetched by every head
 //   3     rope_interleaved_vec4   two pairs a thread, one float4        1               the same; a quarter of rung 1's requests
 //         rope_half_vec4          four pairs a thread, two float4       1               head_dim must be a multiple of 8
-//   4     rope_heads              16 bytes a load, any of three types;  1               nothing: a quarter of rung 3's
-//                                 a thread turns a pair of 4 heads,                     fetches of cos and sin, which take
-//                                 with cos and sin loaded once                          as many bytes as x itself in bfloat16.
-//                                                                                       Has not run on a card
+//   4     rope_heads              16 bytes a load, any of three types;  1               little: a quarter of rung 3's
+//                                 a thread turns the same pairs of                      fetches of cos and sin, which are as
+//                                 4 heads, with cos and sin loaded once                 many bytes as x itself, twice as many
+//                                                                                       in bfloat16. Has not run on a card
 //   5     rope_append             rotate the new key and put it, with   1               used in chapter 7: saves writing the
 //                                 its value, straight into the cache                    rotated key and reading it back
 //
@@ -120,10 +120,16 @@ rope_heads(const T* x, T* out, const float* __restrict__ cos, const float* __res
     float c[PAIRS], s[PAIRS];
     size_t angle = (size_t)positions[batch * n + token] * half_dim + pair;
 #pragma unroll
-    for (int i = 0; i < PAIRS; i += 2) {                // PAIRS may be 2
-        float2 two_c = *reinterpret_cast<const float2*>(cos + angle + i);
-        float2 two_s = *reinterpret_cast<const float2*>(sin + angle + i);
-        c[i] = two_c.x, c[i + 1] = two_c.y, s[i] = two_s.x, s[i + 1] = two_s.y;
+    for (int i = 0; i < PAIRS; i += 4) {                // 16 bytes a load, where a thread has four pairs
+        if constexpr (PAIRS == 2) {
+            float2 two_c = *reinterpret_cast<const float2*>(cos + angle), two_s = *reinterpret_cast<const float2*>(sin + angle);
+            c[0] = two_c.x, c[1] = two_c.y, s[0] = two_s.x, s[1] = two_s.y;
+        } else {
+            float4 four_c = *reinterpret_cast<const float4*>(cos + angle + i);
+            float4 four_s = *reinterpret_cast<const float4*>(sin + angle + i);
+            c[i] = four_c.x, c[i + 1] = four_c.y, c[i + 2] = four_c.z, c[i + 3] = four_c.w;
+            s[i] = four_s.x, s[i + 1] = four_s.y, s[i + 2] = four_s.z, s[i + 3] = four_s.w;
+        }
     }
 #pragma unroll
     for (int h = 0; h < HEADS; ++h)

@@ -4,7 +4,9 @@ import math
 import torch
 
 from course_lib import attention, cuda
+from course_lib.exercises import core
 from course_lib.exercises.declare import find
+from course_lib.exercises.verdict import PASSED
 
 
 def reference(id, **given):
@@ -78,3 +80,20 @@ def test_sink_softmax():
     scores = rand(3, 5)
     wanted = scores.exp() / (math.exp(0.7) + scores.exp().sum(-1, keepdim=True))
     torch.testing.assert_close(reference("1.11")(scores, 0.7), wanted)
+
+
+def test_two_different_errors_are_not_the_same_mistake():
+    source = "def attention(q, k, v, mask=None):\n    return torch.softmax(q * k / math.sqrt(q.shape[-1]), -1) @ v\n"
+    verdict = core.evaluate(find("1.4"), source)
+    assert verdict.misconception is None and "RuntimeError" in verdict.headline
+
+
+def test_a_choice_is_one_letter():
+    assert "one letter" in core.evaluate(find("1.3"), 'without_the_root = "b)"\n').headline
+
+
+def test_a_kernel_exercise_may_forbid_a_word():
+    ex = find("0.6")
+    forbidden = ex.solution.replace("float value", "__shared__ float s[32]; float value")
+    assert "`__shared__` may not be used" in core.evaluate(ex, forbidden).headline
+    assert core.evaluate(ex, ex.solution.replace("float value", "/* no __shared__ */ float value")).status == PASSED

@@ -45,6 +45,7 @@ def test_softmax_in_half_sums_in_float():
     torch.testing.assert_close(softmax_kernel(x, "softmax_half"), torch.softmax(x, -1), atol=0, rtol=1e-3)
     x = (3 * rand(33, 100)).half()
     torch.testing.assert_close(softmax_kernel(x, "softmax_half"), torch.softmax(x, -1), atol=2e-3, rtol=2e-3)
+    assert torch.equal(softmax_kernel(x[:, :99]), softmax_kernel(x[:, :99], "softmax_half"))    # rows of no whole 16 bytes
 
 
 @pytest.mark.parametrize("dtype, error", [(torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)])
@@ -63,7 +64,8 @@ def test_softmax_in_registers(rows, columns, dtype, error):
 
 
 @pytest.mark.parametrize("kernel, accesses", [("softmax_naive", 3), ("softmax_stable", 4), ("softmax_online", 3),
-                                              ("softmax_warp", 3), ("softmax_block", 3), ("softmax_on_chip", 2)])
+                                              ("softmax_warp", 3), ("softmax_block", 3), ("softmax_on_chip", 2),
+                                              ("softmax_registers", 2)])
 def test_accesses_an_element(kernel, accesses):
     x = rand(8, 64)
     with cuda.profile() as report:
@@ -134,6 +136,7 @@ def test_a_changed_kernel_is_caught(kernel, change, tmp_path, monkeypatch):
     ("kernel", lambda: softmax_kernel(torch.ones(2, 2), "softmax_fast")), ("x", lambda: softmax_kernel(torch.ones(2))),
     ("x", lambda: softmax_kernel(torch.ones(2, 2).double())), ("x", lambda: softmax_kernel(torch.ones(1, 12225))),
     ("x", lambda: softmax_kernel(torch.ones(2, 3), "softmax_registers")),
+    ("x", lambda: softmax_kernel(torch.ones(2, 3).bfloat16())),
     ("q", lambda: attention_kernel(*(torch.ones(1, 1, 2, 4).double() for _ in "qkv"))),
 ])
 def test_bad_input_to_a_kernel_is_named(argument, call):

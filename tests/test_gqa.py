@@ -186,6 +186,7 @@ BAD = [
     ("v", lambda q, k, v: grouped_query_attention(q, k, v[:1])),
     ("mask", lambda q, k, v: grouped_query_attention(q, k, v, mask=torch.ones(3, 3, dtype=torch.bool))),
     ("mask", lambda q, k, v: grouped_query_attention(q, k, v, mask=torch.ones(5, 7, dtype=torch.int64))),
+    ("q", lambda q, k, v: grouped_query_attention(q[:, :0], k, v)),
     ("scale", lambda q, k, v: grouped_query_attention(q, k, v, scale=math.nan)),
     ("group_size", lambda q, k, v: repeat_kv(k, 0)),
     ("n_heads", lambda q, k, v: GroupedQueryAttention(24, 6, 4)),

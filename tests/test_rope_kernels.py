@@ -32,9 +32,10 @@ def test_every_rung_is_apply_rope(layout, rung):
 @pytest.mark.parametrize("layout, rung", [("interleaved", 1), ("half", 2)])
 def test_one_pair_a_thread_takes_any_even_width(layout, rung):
     x, table = rand(1, 2, 7, 6), rope_table(7, 6)
-    with cuda.sanitize():
-        got = rope_kernel(x, *table, layout=layout, rung=rung)
-    torch.testing.assert_close(got, apply_rope(x, *table, layout=layout), atol=1e-6, rtol=1e-5)
+    for chosen in (rung, None):                          # it is also what such a width gets without asking
+        with cuda.sanitize():
+            got = rope_kernel(x, *table, layout=layout, rung=chosen)
+        torch.testing.assert_close(got, apply_rope(x, *table, layout=layout), atol=1e-6, rtol=1e-5)
 
 
 @pytest.mark.parametrize("layout, rung, waste", [("interleaved", 1, 2), ("half", 2, 1), ("interleaved", 3, 1), ("half", 3, 1)])
@@ -69,6 +70,17 @@ def test_rope_heads_moves_x_once_and_fetches_the_angles_once_for_four_heads():
     assert launch.global_store.bytes == launch.global_store.moved == rows
     assert launch.global_load.bytes == rows + angles
     assert launch.global_load.unique == rows + 2 * table[0].numel() * 4 + 32 * 4
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_rope_heads_moves_a_quarter_of_the_angles_of_rung_3(layout):
+    x, table = rand(1, 8, 64, 64), rope_table(64, 64)
+    beside_x = []
+    for rung in (3, 4):
+        with cuda.profile() as report:
+            rope_kernel(x, *table, layout=layout, rung=rung)
+        beside_x.append(report.launches[0].global_load.moved - 4 * x.numel())
+    assert beside_x[0] == 4 * beside_x[1] and 4 * x.numel() <= beside_x[0] < 4.3 * x.numel()
 
 
 @pytest.mark.slow

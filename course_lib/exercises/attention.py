@@ -47,6 +47,10 @@ exercise(
         Misconception("takes the exponential as it is", change=("x - x.amax(dim, keepdim=True)", "x"),
                       ask="What is exp(1000) in float32, and what is inf / inf? Which number may you subtract from a "
                           "whole row without changing its softmax?"),
+        Misconception("loses the axis that it reduces",
+                      change=[(".amax(dim, keepdim=True)", ".amax(dim)"), (".sum(dim, keepdim=True)", ".sum(dim)")],
+                      ask="For x of shape (2, 3), `amax(-1)` is (2,), and axes are lined up from the right. What does "
+                          "`keepdim=True` make of it?"),
         Misconception("subtracts the largest entry of the whole tensor", change=("x.amax(dim, keepdim=True)", "x.max()"),
                       ask="A row 400 below the largest entry becomes exp(-400) = 0 everywhere. What is 0 / 0?"),
         Misconception("always works along the last dimension", change=[("amax(dim,", "amax(-1,"), ("sum(dim,", "sum(-1,")],
@@ -64,8 +68,10 @@ exercise(
     `q` and `k` have 64 entries each, all independent, of mean 0 and variance 1. What is the **standard deviation** of
     $q \cdot k$? Type a number.
     """,
-    name="deviation", answer=8, tolerance=0.01,
+    name="deviation", answer=8, tolerance=0.01, given={"math": math},
     misconceptions=[
+        Misconception("gives the factor that attention multiplies by", value=1 / 8,
+                      ask="Attention brings the spread back to 1 with that factor. How large is the spread before?"),
         Misconception("gives the variance and not its root", value=64,
                       ask="The theorem speaks of the variance. In which unit are the scores themselves?"),
         Misconception("takes the average of the products in place of their sum", value=1,
@@ -105,8 +111,8 @@ exercise(
 def attention_cases(rng):
     yield Case(randn(rng, 1, 1, 2, 4), randn(rng, 1, 1, 3, 4), randn(rng, 1, 1, 3, 2), label="2 queries, 3 keys")
     yield Case(*(randn(rng, 2, 3, n, 16) for n in (5, 7, 7)), label="a batch of 2, 3 heads")
-    causal = torch.ones(6, 6, dtype=torch.bool).tril()
-    yield Case(*(randn(rng, 1, 2, 6, 8) for _ in "qkv"), mask=causal, label="a causal mask")
+    causal = torch.ones(3, 3, dtype=torch.bool).tril()
+    yield Case(*(randn(rng, 1, 1, 3, 4) for _ in "qkv"), mask=causal, label="a causal mask")
     padding = torch.tensor([[1, 1, 0, 0], [1, 1, 1, 1]], dtype=torch.bool)[:, None, None, :]
     yield Case(*(randn(rng, 2, 1, 4, 8) for _ in "qkv"), mask=padding, label="padding of shape (2, 1, 1, 4)")
     some = torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 1]], dtype=torch.bool)
@@ -148,10 +154,21 @@ exercise(
                       ask="What is the variance of q . k when d entries are added up?"),
         Misconception("divides by d, not by its root", change=("math.sqrt(q.shape[-1])", "q.shape[-1]"),
                       ask="The variance of q . k is d. By what must one divide a number to divide its variance by d?"),
-        Misconception("lets the queries share the weight of a key", change=("-1)", "-2)"),
+        Misconception("lets the queries share the weight of a key",
+                      change=[("(scores, -1)", "(scores, -2)"), ("inf), -1)", "inf), -2)")],
                       ask="Each query hands out a weight of 1. Along which axis of (n, m) lie the keys of one query?"),
         Misconception("takes True for hidden", change=("~mask", "mask"),
                       ask="True means *may attend*. Which scores do you set to -inf?"),
+        Misconception("hides keys in a copy of the scores that it does not use", code=ATTENTION.replace(
+            "    weights = torch.softmax(scores.masked_fill(~mask, -math.inf), -1)\n    return weights.masked_fill(~mask, 0) @ v",
+            "    scores.masked_fill(~mask, -math.inf)\n    return torch.softmax(scores, -1) @ v"),
+                      ask="`masked_fill` returns a new tensor. Which of the two goes into your softmax?"),
+        Misconception("sets hidden scores to 0", code=ATTENTION.replace(
+            MASKED_LINES, "    return torch.softmax(scores.masked_fill(~mask, 0), -1) @ v\n"),
+                      ask="What is exp(0)? Which score has the exponential 0?"),
+        Misconception("adds the boolean mask to the scores", code=ATTENTION.replace(
+            MASKED_LINES, "    return torch.softmax(scores + mask, -1) @ v\n"),
+                      ask="True counts as 1 and False as 0: what is the weight of a hidden key then?"),
         Misconception("hides keys after the softmax only", code=ATTENTION.replace(
             MASKED_LINES, "    return (torch.softmax(scores, -1) * mask) @ v\n"),
                       ask="Add up a row of your weights. Where has the weight of the hidden keys gone?"),
@@ -228,6 +245,8 @@ exercise(
     misconceptions=[
         Misconception("sets n d^2 equal to n^2 d and forgets how many of each there are", value=4096,
                       ask="There are four projections and two products with the n x n matrix. What is 4 n d^2 = 2 n^2 d?"),
+        Misconception("turns the fraction over", value=2048,
+                      ask="4 n d^2 = 2 n^2 d: what is left when both sides are divided by n d?"),
         Misconception("counts one product with the n x n matrix", value=16384,
                       ask="The weights are made from q and k, and then?"),
         Misconception("counts three projections", value=6144,
@@ -255,7 +274,7 @@ ONLINE = SIGNATURE + """\
 
 def row_cases(rng):
     yield Case(torch.tensor([[0.0, 2.0, 1.0]]), label="1 row of 3")
-    for rows, columns in [(2, 1), (33, 31), (63, 64), (100, 33)]:
+    for rows, columns in [(2, 1), (2, 3), (33, 31), (63, 64), (100, 33)]:
         yield Case(randn(rng, rows, columns, scale=3), label=f"{rows} rows of {columns}")
     yield Case(torch.tensor([[1000.0, 1001.0, 999.0], [-900.0, -901.0, -1000.0]]), label="scores near 1000 and -900")
 
@@ -289,6 +308,21 @@ kernel_exercise(
         Misconception("does not rescale the sum when a larger entry comes",
                       change=("total * expf(largest - new_largest)", "total"),
                       ask="The sum so far holds exp(entry - old largest). By what factor is it off after the largest grows?"),
+        Misconception("turns the factor over by which the sum is rescaled",
+                      change=("expf(largest - new_largest)", "expf(new_largest - largest)"),
+                      ask="Every term of the sum is exp(entry - largest). When the largest grows, do the terms grow or shrink?"),
+        Misconception("takes the exponential as it is", code=SIGNATURE + """\
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    float total = 0.0f;
+    for (int c = 0; c < columns; ++c) total += expf(x[row * columns + c]);
+    for (int c = 0; c < columns; ++c) out[row * columns + c] = expf(x[row * columns + c]) / total;
+}
+""", ask="What is expf(1000.0f), and what is that divided by itself?"),
+        Misconception("writes x[row, c], as in Python", change=("[row * columns + c]", "[row, c]"),
+                      ask="In C++ the comma throws `row` away and leaves `x[c]`. What is the number of entry c of this row?"),
+        Misconception("walks down a column and not along a row", change=("[row * columns + c]", "[row + c * rows]"),
+                      ask="Two entries of one row are neighbours in memory. How far apart are yours?"),
         Misconception("keeps the last entry and not the largest",
                       change=("fmaxf(largest, entry)", "entry"),
                       ask="After the row 1000, 0 your `largest` is 0. What is exp(1000 - 0)?"),
@@ -355,10 +389,10 @@ kernel_exercise(
                       code=BLOCK.replace("@\n", "\n").replace("    part[t] = total;\n    __syncthreads();\n",
                                                              "    part[t] = total;\n"),
                       ask="Thread 0 reads `part[32]`. Which barrier makes sure that thread 32 has written it?"),
-        Misconception("waits before the largest entry is read, where everybody has already waited",
+        Misconception("waits, but not between the two lines that race",
                       code=BLOCK.replace("    largest = part[0];\n@\n", "    __syncthreads();\n    largest = part[0];\n\n"),
-                      ask="The loop above ends with a barrier already. Who writes `part[0]` next, and who may still have "
-                          "to read it?")],
+                      ask="After the first loop, which line reads `part[0]` and which writes it next? Does everybody wait "
+                          "between those two? (A barrier is a call: `__syncthreads();`)")],
     hints=["A race has two sides: one thread reads `part[0]`, another writes it, and nothing says who is first.",
            "Thread 0 may run ahead: it can have stored its part of the sum before thread 5 has read the largest entry.",
            "Everybody must have read `part[0]` before anybody stores a new `part[t]`."])
@@ -446,6 +480,9 @@ exercise(
                       ask="p_1 depends on x_2 as well. Where is that in your formula?"),
         Misconception("forgets that the probabilities are coupled", change=("(g - (p * g).sum(-1, keepdim=True))", "g"),
                       ask="Raise all scores by the same number: p stays. Does your gradient add up to 0?"),
+        Misconception("loses the axis of the sum", change=(".sum(-1, keepdim=True)", ".sum(-1)"),
+                      ask="For p of shape (4, 5) the sum is (4,), and axes are lined up from the right. What does "
+                          "`keepdim=True` make of it?"),
         Misconception("subtracts the plain mean of g", change=("(p * g).sum(-1, keepdim=True)", "g.mean(-1, keepdim=True)"),
                       ask="The average of g in p^T g is weighted. By what?")],
     hints=["$(\\mathrm{diag}(p) - p p^\\top)\\, g = p \\odot g - p\\,(p^\\top g)$.",
@@ -458,6 +495,7 @@ def sink_cases(rng):
     yield Case(randn(rng, 2, 4, 33), -2.0, label="2 x 4 rows of 33, a low sink")
     yield Case(torch.tensor([[900.0, 899.0]]), 1.0, label="scores near 900")
     yield Case(torch.tensor([[-300.0, -301.0]]), 0.0, label="a sink far above all scores")
+    yield Case(torch.tensor([[0.0, 1.0], [-400.0, -401.0]]), -500.0, label="one row far below the other, the sink lower still")
 
 
 exercise(
@@ -494,6 +532,12 @@ exercise(
                 e = torch.exp(scores)
                 return e / (math.exp(sink) + e.sum(-1, keepdim=True))
             ''', ask="What is exp(900) in float32?"),
+        Misconception("measures every row from the largest score of all", code='''
+            def sink_softmax(scores, sink):
+                largest = scores.max()
+                e = torch.exp(scores - largest)
+                return e / (torch.exp(sink - largest) + e.sum(-1, keepdim=True))
+            ''', ask="A row 400 below the largest score becomes exp(-400) = 0 everywhere. What is 0 / 0?"),
         Misconception("subtracts the largest score from the scores but not from the sink", code='''
             def sink_softmax(scores, sink):
                 e = torch.exp(scores - scores.amax(-1, keepdim=True))

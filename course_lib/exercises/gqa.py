@@ -23,6 +23,8 @@ exercise(
         Misconception("counts the query heads", value=2560,
                       ask="Is a query ever needed again, once its token is done?"),
         Misconception("takes 4 bytes a number", value=640, ask="In which precision is this cache kept?"),
+        Misconception("gives bytes and not KiB", value=327_680, ask="How many bytes is a KiB?"),
+        Misconception("takes 1,000 bytes for a KiB", value=327.68, ask="A kB is 1,000 bytes. And a KiB?"),
         Misconception("counts one layer only", value=4, ask="Does every layer keep keys and values of its own?")],
     hints=["One layer keeps one key and one value of 128 numbers for each of its 8 heads.",
            "2 x 8 x 128 numbers a layer, 2 bytes each, 80 layers, and a KiB is 1024 bytes."])
@@ -120,6 +122,13 @@ exercise(
             "out = (weights @ v).reshape(b, n_kv_heads, n_heads // n_kv_heads, n, v.shape[-1])\n"
             "    return out.transpose(1, 2).reshape(b, n_heads, n, v.shape[-1])"),
                       ask="With 4 query heads on 2 key heads, whose keys does query head 1 read: those of key head 0 or 1?"),
+        Misconception("lets the group axis of q meet the heads of k", code='''
+            def grouped_attention(q, k, v):
+                b, n_heads, n, d = q.shape
+                rows = q.reshape(b, k.shape[1], -1, n, d)
+                weights = torch.softmax(rows @ k.transpose(-2, -1) / math.sqrt(d), -1)
+                return (weights @ v).reshape(b, n_heads, n, -1)
+            ''', ask="q has five axes here and k four, lined up from the right. Which axis of q does the head axis of k meet?"),
         Misconception("lets the rows of a group share one softmax over the queries", change=("math.sqrt(d), -1)", "math.sqrt(d), -2)"),
                       ask="Each query hands out a weight of 1 over the keys. Which axis of (g n, m) is that?"),
         Misconception("leaves out the scale", change=(" / math.sqrt(d)", ""), ask="What is the variance of q . k?"),
@@ -141,6 +150,8 @@ exercise(
     misconceptions=[
         Misconception("forgets queries and outputs, which do not shrink", value=4.0,
                       ask="Grouping shrinks keys and values. Do the queries and the outputs become fewer as well?"),
+        Misconception("counts queries and outputs for the groups and not for single heads", value=4 / (1 + 4 / 64),
+                      ask="What is I_1? Does multi-head attention read no query?"),
         Misconception("lets the FLOPs shrink with the bytes", value=1.0,
                       ask="How many scores are computed, with and without groups?"),
         Misconception("turns the fraction over", value=(1 + 4 / 64) / (4 * (1 + 1 / 64)),
@@ -225,8 +236,13 @@ __global__ void group_scores(const float* __restrict__ q, const float* __restric
         Misconception("gives head h the keys of head h mod n_kv_heads", change=(
             "kv_head * group_size + pair / 32", "pair / 32 * gridDim.y + kv_head"),
                       ask="Which query heads form group 0 when the group size is 2: 0 and 1, or 0 and n_kv_heads?"),
+        Misconception("lets every thread load the whole tile",
+                      change=("int e = threadIdx.x; e < rows * d; e += blockDim.x", "int e = 0; e < rows * d; ++e"),
+                      ask="128 threads run this loop. How often is element 0 fetched?"),
         Misconception("forgets that the last tile may be smaller", change=[("min(32, n - first_key)", "32")],
-                      ask="With 33 keys, which keys does the second block load?")],
+                      ask="With 33 keys, which keys does the second block load?"),
+        Misconception("writes scores of keys that are not there", change=("if (row < rows) {", "{"),
+                      ask="A head has 32 threads here and 3 keys. What do the other 29 write?")],
     hints=["Loading: `for (int e = threadIdx.x; e < rows * d; e += blockDim.x)`; element `e` is row `e / d`, column `e % d`.",
            "Between loading and computing: `__syncthreads()`, reached by every thread of the block.",
            "Computing: `pair / 32` is the head within the group, `pair % 32` the key within the tile."])
@@ -251,7 +267,8 @@ __global__ void mix_values(const float* __restrict__ weights, const float* __res
             int element = threadIdx.x + 64 * i;
             if (element >= heads * d) break;
             int head = element / d, column = element % d;
-            for (int row = 0; row < rows; ++row) sum[i] += weights[head * n + start + row] * tile[row * d + column];
+            for (int row = 0; row < rows; ++row)
+                sum[i] += weights[head * n + start + row] * tile[row * d + column];
         }
         __syncthreads();
     }
@@ -281,6 +298,10 @@ kernel_exercise(
             "        }\n        __syncthreads();\n    }\n", "        }\n    }\n").replace(
             "            int head = element / d,", "            if (i == 0) __syncthreads();\n            int head = element / d,"),
                       ask="Which threads leave the loop by `break` and never arrive at your barrier?"),
+        Misconception("waits, but not between using a tile and filling it again", code=MIX.replace(
+            "        }\n        __syncthreads();\n    }\n", "        }\n    }\n    __syncthreads();\n"),
+                      ask="Which line reads the tile last, and which line fills it next? Does your barrier stand between them "
+                          "in every turn of the loop?"),
         Misconception("waits for the warp only", code=MIX.replace(
             "        }\n        __syncthreads();\n    }\n", "        }\n        __syncwarp();\n    }\n"),
                       ask="The block has two warps. Does the second wait for the first at __syncwarp()?")],
@@ -344,6 +365,8 @@ exercise(
     misconceptions=[
         Misconception("keeps a latent for the keys and another one for the values", value=61 * 1152 * 2 / 1024,
                       ask="Keys and values are both unfolded from the same latent. How often must it be kept?"),
+        Misconception("gives bytes and not KiB", value=61 * 576 * 2, ask="How many bytes is a KiB?"),
+        Misconception("takes 1,000 bytes for a KiB", value=61 * 576 * 2 / 1000, ask="A kB is 1,000 bytes. And a KiB?"),
         Misconception("forgets the rotary key", value=61 * 512 * 2 / 1024,
                       ask="Why can position not travel inside the latent, and where does it travel instead?"),
         Misconception("keeps a latent for each head", value=61 * 576 * 2 * 128 / 1024,

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import hashlib
 import threading
-import time
 from dataclasses import asdict
 from functools import lru_cache
 from pathlib import Path
@@ -11,7 +10,7 @@ from pathlib import Path
 import torch
 
 from . import core
-from .declare import Exercise, _registry, find, load_chapter, load_file
+from .declare import Exercise, _registry, find, load_file
 from .reach import COURSE, HERE, PACKAGE
 from .sandbox import Sandbox, SandboxError
 from .verdict import NOT_RUN, WRONG, Verdict
@@ -24,8 +23,7 @@ _oracles: dict[tuple[str, int], core.Oracle] = {}
 
 def mark_notebook(task: dict) -> dict:
     """{"cells": {id: source}, "seed", "strict", "exercises": DIR or None, "hide": paths}
-    -> {"verdicts": {id: dict}, "seconds"}."""
-    begin = time.monotonic()
+    -> {id: verdict as a dict}."""
     torch.set_num_threads(1)
     sandbox = _sandbox(task["strict"], (*task["hide"], *filter(None, [task["exercises"]])))
     sandbox.start()                      # it loads torch while we load the declarations
@@ -38,7 +36,7 @@ def mark_notebook(task: dict) -> dict:
             said = str(error) if isinstance(error, SandboxError) else f"{type(error).__name__}: {error}"
             verdicts[id] = asdict(Verdict(id, find(id).title, NOT_RUN, f"The marking itself failed: {said}",
                                           of=find(id).points))
-    return {"verdicts": verdicts, "seconds": time.monotonic() - begin}
+    return verdicts
 
 
 def _sandbox(strict: bool, hide: tuple[str, ...]) -> Sandbox:
@@ -80,8 +78,8 @@ def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdic
             verdict.details.append(("It printed", reply.output[:2000]))
         return verdict
     if reply.used:
-        return _wrong(exercise, f"It calls `{reply.used[0]}`, which may not be used here: the exercise is to write "
-                      "what it does.")
+        return _wrong(exercise, f"It calls `{reply.used[0]}`, which may not be used here: the exercise is to do "
+                      "without it.")
     if exercise.traffic and any(o.failure is None and "moved" not in (o.counts or {}) for o in reply.run.outcomes):
         return _wrong(exercise, "What the kernel moves was not counted.")
     with _judging:
@@ -152,11 +150,6 @@ def load_private(folder: str | None) -> None:
 
 
 _loaded: dict[str, list[str]] = {}
-
-
-def exercises_of(chapter: str) -> list[Exercise]:
-    """The chapter's exercises, private ones included, in order."""
-    return load_chapter(chapter)
 
 
 def fingerprint(exercise: Exercise) -> str:

@@ -11,8 +11,9 @@ def randn(rng, *shape):
 
 
 def rotate_cases(rng):
-    yield Case(torch.tensor([[1.0, 0.0]]), torch.tensor([[math.pi / 2]]), label="(1, 0), a quarter turn")
-    yield Case(torch.tensor([[1.0, 0.0, 0.0, 1.0]]), torch.tensor([[math.pi / 2, 0.0]]), label="two pairs, only the first turns")
+    angle = math.atan2(4, 3)                             # its cosine is 0.6, its sine 0.8
+    yield Case(torch.tensor([[1.0, 0.0]]), torch.tensor([[angle]]), label="(1, 0), turned to (0.6, 0.8)")
+    yield Case(torch.tensor([[1.0, 0.0, 0.0, 1.0]]), torch.tensor([[angle, 0.0]]), label="two pairs, only the first turns")
     yield Case(randn(rng, 5, 6), 3 * randn(rng, 5, 3), label="5 rows of 6")
     yield Case(randn(rng, 1, 2), randn(rng, 1, 1), label="one pair")
 
@@ -66,8 +67,10 @@ exercise(
     With `head_dim` 64 and base 10,000, pair $i$ turns by $\theta_i = 10000^{-2i/64}$ radians a position, for $i = 0, \dots, 31$. After how many
     positions has the **slowest** pair made one full turn? Type a number; 1 % either way will do.
     """,
-    name="positions", answer=2 * math.pi * 10000 ** (62 / 64), rtol=0.01,
+    name="positions", answer=2 * math.pi * 10000 ** (62 / 64), rtol=0.01, given={"math": math},
     misconceptions=[
+        Misconception("leaves out the 2 of the exponent", value=2 * math.pi * 10000 ** (31 / 64),
+                      ask="The exponent of pair i is 2i / 64. What is it for i = 31?"),
         Misconception("counts until the angle is one radian, not one turn", value=10000 ** (62 / 64),
                       ask="How many radians are a full turn?"),
         Misconception("takes the frequency of a pair that does not exist, i = 32", value=2 * math.pi * 10000,
@@ -92,6 +95,8 @@ exercise(
     misconceptions=[
         Misconception("trusts relativity where only one side has moved", value="a",
                       ask="A score depends on the difference of two positions. Which two positions enter here?"),
+        Misconception("expects a table to be as long as the text", value="d",
+                      ask="A table has a row for each position that may occur. Which rows does a call for one word read?"),
         Misconception("takes position 0 for no position", value="c",
                       ask="The query is turned by angle 0, the keys are not. Is the angle between them then free of position?")],
     hints=["Left out, `positions` means 0, 1, 2, ... for the rows that are there. There is one row.",
@@ -205,6 +210,10 @@ __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos
                       ask="Where does the second case's first row stand: at position 0 or at position 5?"),
         Misconception("uses the new first entry to compute the second", change=("*second = a * s + b * c", "*second = *first * s + b * c"),
                       ask="`*first` has just been overwritten. Which value does the formula want?"),
+        Misconception("takes the pairs of a row for its floats", change=("x + row * 2 * half + i", "x + row * half + i"),
+                      ask="A row has `half` pairs and `2 * half` floats. By which do you count threads, by which places in x?"),
+        Misconception("stops after as many threads as there are rows", change=("unit >= n * half", "unit >= n"),
+                      ask="One pair a thread: how many pairs are there in all?"),
         Misconception("pairs neighbours", change=[("x + row * 2 * half + i;", "x + row * 2 * half + 2 * i;"), ("first + half;", "first + 1;")],
                       ask="Those are interleaved pairs. Where is the partner of entry i when halves are paired?"),
         Misconception("forgets the ragged guard", change=("    if (unit >= n * half) return;\n", ""),
@@ -284,6 +293,7 @@ kernel_exercise(
 
 def slow_cases(rng):
     yield Case(10000.0 ** -(torch.arange(2) / 2), 4.0, label="2 pairs, factor 4")
+    yield Case(1000.0 ** -(torch.arange(3) / 3), 4.0, label="3 pairs, base 1,000, factor 4")
     yield Case(10000.0 ** -(torch.arange(32) / 32), 4.0, label="32 pairs, factor 4")
     yield Case(500000.0 ** -(torch.arange(16) / 16), 8.0, label="16 pairs, base 500,000, factor 8")
 
@@ -314,6 +324,9 @@ exercise(
             def ntk(frequencies, factor):
                 return frequencies / factor
             ''', ask="That is position interpolation. What does it do to the pair that tells neighbours apart?"),
+        Misconception("lets the slow-down grow in equal steps", change=(
+            "frequencies * factor ** -(torch.arange(pairs) / (pairs - 1))", "frequencies / torch.linspace(1, factor, pairs)"),
+                      ask="From 1 to 4 over three pairs: is the middle one slowed 2.5 times or 2 times?"),
         Misconception("never quite reaches the factor", change=("(pairs - 1)", "pairs"),
                       ask="By how much is the last pair, i = p - 1, slowed in your version?"),
         Misconception("slows the fast ones", change=("torch.arange(pairs)", "(pairs - 1 - torch.arange(pairs))"),
@@ -336,6 +349,8 @@ exercise(
     misconceptions=[
         Misconception("takes a formula for an education", value="a",
                       ask="The rotation is defined everywhere. Has the softmax after it ever seen such scores?"),
+        Misconception("looks for the table among the weights", value="c",
+                      ask="Which weight of a layer has a shape that depends on the length of the text?"),
         Misconception("mixes it up with a table whose last row is repeated", value="d",
                       ask="A table of 8,192 rows was asked for. Are two of them the same?")],
     hints=["Look at the figure of the loss by position: which line is the longer table?",

@@ -46,6 +46,8 @@ exercise(
                       ask="Where do the weights come in?"),
         Misconception("adds the rows up without their weights", change=("(weights[:, None] * values).sum(0)", "values.sum(0)"),
                       ask="Where do the weights come in?"),
+        Misconception("lets the weights meet the columns", change=("weights[:, None] * values", "weights * values"),
+                      ask="`(n,)` times `(n, d)`: axes are lined up from the right. What shape lets a weight meet its whole row?"),
         Misconception("weighs the rows and does not add them up", change=(".sum(0)", ""),
                       ask="What is the shape of the result that the card asks for?"),
         Misconception("adds along the columns and not along the rows", change=("sum(0)", "sum(1)"),
@@ -61,7 +63,7 @@ __global__ void add(const float* __restrict__ x, const float* __restrict__ y, fl
 
 
 def add_cases(rng):
-    for n, block in [(5, 4), (64, 32), (100, 32), (1, 32), (1000, 256)]:
+    for n, block in [(5, 4), (13, 8), (64, 32), (100, 32), (1, 32), (1000, 256)]:
         yield Case(randn(rng, n), randn(rng, n), block, label=f"{n} numbers, {ceil_div(n, block)} blocks of {block} threads")
 
 
@@ -87,6 +89,14 @@ kernel_exercise(
                       ask="`threadIdx.x` starts at 0 in every block. Which element does thread 0 of block 1 take?"),
         Misconception("forgets that a block has many threads", change=("blockIdx.x * blockDim.x + threadIdx.x", "blockIdx.x"),
                       ask="How many elements do 2 blocks cover, if all threads of a block take the same one?"),
+        Misconception("adds the two numbers and does not multiply", change=("blockIdx.x * blockDim.x", "blockIdx.x"),
+                      ask="Block 1 begins where block 0 ends. After how many threads is that?"),
+        Misconception("takes the number of blocks for the number of threads in a block",
+                      change=("blockIdx.x * blockDim.x", "blockIdx.x * gridDim.x"),
+                      ask="2 blocks of 8 threads: how many threads come before block 1, 2 or 8?"),
+        Misconception("lets every thread add up all of the vector",
+                      change=("int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n)", "for (int i = 0; i < n; i++)"),
+                      ask="All threads run this loop. Which one element is a thread's own?"),
         Misconception("leaves out the last element", change=("i < n", "i < n - 1"),
                       ask="What is the number of the last element of a vector of 5?"),
         Misconception("deals the elements out among blocks, so that neighbouring threads are far apart in memory",
@@ -137,7 +147,7 @@ MATMUL_BODY = """\
 
 
 def matmul_cases(rng):
-    for m, k, n in [(2, 3, 2), (8, 8, 8), (16, 32, 16), (11, 20, 9), (1, 33, 17)]:
+    for m, k, n in [(2, 3, 2), (2, 9, 1), (8, 8, 8), (16, 32, 16), (11, 20, 9), (1, 33, 17)]:
         yield Case(randn(rng, m, k), randn(rng, k, n), label=f"({m}, {k}) times ({k}, {n})")
 
 
@@ -177,6 +187,9 @@ kernel_exercise(
                               ("b_tile[ty][tx] = start + ty < k && column < n ? ",
                                "if (start + ty < k && column < n) b_tile[ty][tx] = "), (" : 0.0f", "")],
                       ask="The sum runs over all 8 elements of the tile. What stands in those that nobody has loaded?"),
+        Misconception("loads the first tile of a at every step",
+                      change=[("start + tx < k", "tx < k"), ("k + start + tx]", "k + tx]")],
+                      ask="`start` walks along `k`. Which columns of `a` does the second step need?"),
         Misconception("reads the tile of b by rows, as it reads that of a", change=("b_tile[i][tx]", "b_tile[tx][i]"),
                       ask="In `sum over i of a[row][i] * b[i][column]`, which index of `b` runs?"),
         Misconception("reads global memory for every product, and the tiles for none",
@@ -201,6 +214,8 @@ exercise(
                       ask="The bank of a float is its number modulo 32. What are the numbers of `tile[0][0]`, `tile[1][0]`?"),
         Misconception("counts sectors, as in global memory", value=4,
                       ask="Shared memory has no sectors. What does it have 32 of?"),
+        Misconception("counts the waiting lanes and forgets the one that is served first", value=31,
+                      ask="31 lanes wait for lane 0. In which wavefront is lane 0 itself?"),
         Misconception("lets two lanes share a bank, and no more", value=2,
                       ask="Lanes 0 and 1 meet in one bank. Where does lane 2 go?")],
     hints=["The float number `n` of a shared array lies in bank `n % 32`; row `i` begins at number `32 * i`.",
@@ -236,11 +251,17 @@ kernel_exercise(
                                "        value += __shfl_down_sync(0xffffffff, value, offset);\n"),
     cases=warp_cases, launch=lambda x: Launch(len(x) // 32, 32, [x, out(len(x) // 32)]),
     expect=lambda x: x.reshape(-1, 32).sum(1), compare=close(atol=1e-4), traffic=lambda x: 4 * len(x) + len(x),
+    forbid=("__shared__",),
     misconceptions=[
         Misconception("stops one step early", change=("offset > 0", "offset > 1"),
                       ask="After the step with offset 2, which lanes' values are in lane 0, and which are in lane 1?"),
         Misconception("begins with offset 8", change=("offset = 16", "offset = 8"),
                       ask="Which lanes does lane 0 hear of, directly or through others, if the first step is 8?"),
+        Misconception("lets only the lanes take part that still matter",
+                      change=("value += ", "if (threadIdx.x < offset) value += "),
+                      ask="A shuffle reads a lane that takes part in it. Does lane 16 take part in your first step?"),
+        Misconception("asks for the other lane's value and drops it", change=("value += ", ""),
+                      ask="The shuffle returns a number. What do you do with it?"),
         Misconception("takes the other lane's value in place of adding it", change=("value += ", "value = "),
                       ask="What has become of lane 0's own value after the first step?"),
         Misconception("lets lane 0 read all 32 numbers again, one after the other",
