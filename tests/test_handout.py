@@ -13,7 +13,7 @@ import torch
 from course_lib.exercises import handout, nbgrader_export, similarity
 from course_lib.exercises.declare import CHAPTERS, find, load_chapter
 from course_lib.exercises.reach import COURSE
-from course_lib.exercises.student import _MARKER
+from course_lib.exercises.student import MARKER
 
 # Run in a handout's own folder, by its own package: texts in, verdicts out.
 JUDGE = """
@@ -76,7 +76,7 @@ def test_its_notebook_runs_once_it_is_solved(edition):
     notebook = nbformat.read(shipped, as_version=4)
     assert not any(c.get("outputs") for c in notebook.cells)
     for cell in notebook.cells:
-        if cell.cell_type == "code" and (match := _MARKER.match(cell.source)):
+        if cell.cell_type == "code" and (match := MARKER.match(cell.source)):
             cell.source = find(match[1]).cell(find(match[1]).solution)
     (out / "work").mkdir(exist_ok=True)
     nbformat.write(notebook, out / "work" / "solved.ipynb")
@@ -151,7 +151,7 @@ def test_the_export_holds_the_solution_and_leaves_our_stub():
         for exercise in load_chapter(word):
             made = nbgrader_export.with_solution(exercise)
             released = cleared(made)
-            assert _MARKER.match(made)[1] == _MARKER.match(released)[1] == exercise.id
+            assert MARKER.match(made)[1] == MARKER.match(released)[1] == exercise.id
             assert core.screen(exercise, released.removeprefix("%%cuda\n")).status == "not attempted"
             assert exercise.solution.strip() in made
 
@@ -190,7 +190,7 @@ def test_nbgrader_takes_the_export_there_and_back(tmp_path):
     assert "BEGIN SOLUTION" not in text and "HIDDEN TESTS" not in text and "handed_in" not in text
     right = nbformat.read(released, as_version=4)
     for cell in right.cells:
-        if cell.cell_type == "code" and (match := _MARKER.match(cell.source)):
+        if cell.cell_type == "code" and (match := MARKER.match(cell.source)):
             cell.source = find(match[1]).cell(find(match[1]).solution)
     for student in ("ann", "ben"):
         folder = tmp_path / "submitted" / student / word

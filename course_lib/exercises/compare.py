@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 import torch
 
-from .runner import Foreign, _a
+from .runner import Foreign, with_article
 
 SMALL = 64          # a tensor with at most so many elements is shown whole
 WIDE = 12           # numbers on a line
@@ -32,7 +32,7 @@ def number(tolerance: float = 0.0, rtol: float = 0.0) -> Callable:
         if isinstance(want, str):
             if not isinstance(got, str):
                 wanted = 'one of the letters in quotes, such as "a"' if len(want) == 1 else 'the letters in quotes, such as "abc"'
-                return f"type {wanted}; you gave {_a(type_name(got))}"
+                return f"type {wanted}; you gave {with_article(type_name(got))}"
             if len(want) == 1 and len(got.strip()) > 1:
                 return f"type one letter in quotes, such as \"a\"; you gave {got!r}"
             letters, wanted = (list(filter(str.isalnum, text.lower())) for text in (got, want))
@@ -44,7 +44,7 @@ def number(tolerance: float = 0.0, rtol: float = 0.0) -> Callable:
                 return next(filter(None, (compare(g, w) for g, w in zip(got, want))), None)
             wanted = ("True or False" if isinstance(want, bool) else
                       f"{len(want)} numbers" if isinstance(want, (tuple, list)) else "a number")
-            return f"the answer is {wanted}; you gave {_a(type_name(got))}"
+            return f"the answer is {wanted}; you gave {with_article(type_name(got))}"
         if isinstance(got, float) and math.isnan(got):
             return "NaN is not a number that one can predict"
         return None if abs(got - want) <= tolerance + rtol * abs(want) else f"{show(got)} is not the answer"
@@ -138,7 +138,7 @@ def a_value(value: Any) -> str:
         return "None"
     if type(value) in (bool, int, float, str):
         return f"the {type_name(value)} {show(value)}"
-    return _a(type_name(value))
+    return with_article(type_name(value))
 
 
 def show(value: Any, small: int = SMALL) -> str:
@@ -162,7 +162,7 @@ def show(value: Any, small: int = SMALL) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{k}: {show(v, small)}" for k, v in value.items()) + "}"
     if isinstance(value, Foreign):
-        return _a(value.type)
+        return with_article(value.type)
     return str(value)[:200]
 
 

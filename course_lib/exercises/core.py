@@ -112,6 +112,9 @@ def screen(exercise: Exercise, source: str) -> Verdict | None:
     for name in exercise.forbid:
         if name in (_words(source) if exercise.language == "cuda" else _names(source)):
             return _verdict(exercise, WRONG, f"`{name}` may not be used here: the exercise is to do without it.")
+    if exercise.language == "python" and "course_lib" in _names(source):
+        return _verdict(exercise, WRONG, "`course_lib` is not there when your work is marked: use the names that the exercise "
+                        "gives, and import the rest from Python or torch.")
     return None
 
 
@@ -132,13 +135,13 @@ def normal(exercise: Exercise, source: str) -> str:
     return ast.dump(tree)
 
 
-def _names(source: str) -> set[str]:
-    try:
-        tree = ast.parse(source)
 def _words(source: str) -> set[str]:
     return set(re.findall(r"\w+", re.sub(r"//[^\n]*|/\*.*?\*/", "", source, flags=re.S)))
 
 
+def _names(source: str) -> set[str]:
+    try:
+        tree = ast.parse(source)
     except (SyntaxError, ValueError):
         return set()
     found = set()
@@ -149,6 +152,8 @@ def _words(source: str) -> set[str]:
             found.add(node.attr)
         elif isinstance(node, ast.alias):
             found.update(node.name.split("."))
+        elif isinstance(node, ast.ImportFrom):
+            found.update((node.module or "").split("."))
         elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.isidentifier():
             found.add(node.value)                        # getattr(F, "scaled_dot_product_attention")
     return found
@@ -330,7 +335,7 @@ def _broken(exercise: Exercise, failure: runner.Failure, case: Case | None, prin
     """A verdict about code that gave no value."""
     details = []
     if failure.line and exercise.language == "python":
-        details.append((f"Line {failure.line}", failure.text or _line(source, failure.line)))
+        details.append((f"Line {failure.line}", failure.text or runner.line_of(source, failure.line)))
     if case is not None:
         details = _inputs(exercise, case, 16 if exercise.language == "cuda" else SMALL) + details
     status, headline = WRONG, ""
@@ -462,11 +467,6 @@ def signature(exercise: Exercise) -> str:
         if isinstance(node, ast.FunctionDef) and node.name == exercise.name:
             return f"{node.name}({ast.unparse(node.args)})"
     return exercise.name
-
-
-def _line(source: str, line: int) -> str:
-    lines = source.splitlines()
-    return lines[line - 1].strip() if 0 < line <= len(lines) else ""
 
 
 def _clip(text: str) -> str:

@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from . import marking, report
-from .declare import CHAPTERS, Exercise, chapter_word
+from .declare import CHAPTERS, Exercise, chapter_word, load_chapter
 from .report import NOT_HANDED_IN, Mark
 from .sandbox import Sandbox, missing_walls
 from .similarity import skeleton
@@ -146,7 +146,7 @@ def tasks(submissions: list[Submission], chapters: list[str], store: Store, stri
     for index, submission in enumerate(submissions):
         if submission.problem or not submission.chapter:
             continue
-        cells = {e.id: submission.cells[e.id] for e in marking.exercises_of(submission.chapter)
+        cells = {e.id: submission.cells[e.id] for e in load_chapter(submission.chapter)
                  if e.id in submission.cells and store.get(e, submission.cells[e.id]) is None}
         if cells and submission.chapter in chapters:
             waiting[index] = {"cells": cells, "seed": store.seed, "strict": strict, "exercises": private,
@@ -158,9 +158,9 @@ def mark_all(submissions: list[Submission], waiting: dict[int, dict], store: Sto
     """Mark what is waiting. Returns what went wrong with the marking itself, in words."""
     trouble, bar = [], Bar(len(waiting))
 
-    def finished(index: int, answer: dict) -> None:
-        for exercise in marking.exercises_of(submissions[index].chapter):
-            verdict = answer["verdicts"].get(exercise.id)
+    def finished(index: int, verdicts: dict[str, dict]) -> None:
+        for exercise in load_chapter(submissions[index].chapter):
+            verdict = verdicts.get(exercise.id)
             if verdict and verdict["status"] != NOT_RUN:
                 store.put(exercise, submissions[index].cells[exercise.id], verdict)
             elif verdict:
@@ -275,7 +275,7 @@ def table(submissions: list[Submission], chapters: list[str], store: Store) -> l
         for chapter in chapters:
             submission = by.get((student, chapter))
             if submission is None or not submission.problem:
-                marks += [_mark(student, chapter, exercise, submission, store) for exercise in marking.exercises_of(chapter)]
+                marks += [_mark(student, chapter, exercise, submission, store) for exercise in load_chapter(chapter)]
     return marks
 
 

@@ -288,9 +288,7 @@ def _rest(folder: Path, words: list[str], modules: list[str], exercises: list[Ex
     """The engine, kernels, data and the files around them."""
     copied = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
     shutil.copytree(PACKAGE / "cuda", folder / "course_lib" / "cuda", dirs_exist_ok=True, ignore=copied)
-    for name in ("labextensions",):
-        if (PACKAGE / name).exists():
-            shutil.copytree(PACKAGE / name, folder / "course_lib" / name, ignore=copied)
+    shutil.copytree(PACKAGE / "labextensions", folder / "course_lib" / "labextensions", ignore=copied)
     shutil.copytree(COURSE / "kernels" / "laptop", folder / "kernels" / "laptop", ignore=copied)
     chapters = {word for word in CHAPTERS if f"course_lib.{word}" in modules} | set(words)
     for path in sorted((COURSE / "kernels").iterdir()):
@@ -298,11 +296,9 @@ def _rest(folder: Path, words: list[str], modules: list[str], exercises: list[Ex
         if path.is_file() and (word in chapters or not word):
             text = cut_cuda(path.read_text(encoding="utf-8"), word, exercises)
             (folder / "kernels" / path.name).write_text(text, encoding="utf-8")
-    if (COURSE / "data").exists():
-        shutil.copytree(COURSE / "data", folder / "data", ignore=copied)
+    shutil.copytree(COURSE / "data", folder / "data", ignore=copied)
     for name in FILES:
-        if (COURSE / name).exists():
-            shutil.copy(COURSE / name, folder / name)
+        shutil.copy(COURSE / name, folder / name)
     (folder / "README.md").write_text(README.format(titles=", ".join(w.replace("_", " ") for w in words)))
 
 

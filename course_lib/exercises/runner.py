@@ -120,7 +120,7 @@ def run_python(request: Request, source: str) -> Run:
         return Run([Outcome(freeze(made))], printed=text)
     if request.is_class != inspect.isclass(made) or not callable(made):
         wanted = "a class" if request.is_class else "a function"
-        return Run(failure=Failure("not defined", f"`{request.name}` is {_a(type(made).__name__)}, not {wanted}",
+        return Run(failure=Failure("not defined", f"`{request.name}` is {with_article(type(made).__name__)}, not {wanted}",
                                    name=request.name), printed=text)
     driver = _driver(request)
     run, slow = Run(printed=text), None
@@ -322,7 +322,7 @@ def _trace_nan(request, made, driver, args, kwargs, filename, source) -> dict | 
     except BaseException:
         pass
     if tracer.found and tracer.found["line"]:
-        tracer.found["text"] = _line(source, tracer.found["line"])
+        tracer.found["text"] = line_of(source, tracer.found["line"])
     return tracer.found
 
 
@@ -379,7 +379,7 @@ def _failure(error: BaseException, filename: str, source: str, limit: float) -> 
         if frame.tb_frame.f_code.co_filename == filename:
             line = frame.tb_lineno
         frame = frame.tb_next
-    text = _line(source, line)
+    text = line_of(source, line)
     if isinstance(error, TimeIsUp):
         return Failure("timeout", f"did not finish within {limit:g} seconds", line, text)
     if isinstance(error, NotImplementedError):
@@ -396,10 +396,10 @@ def _failure(error: BaseException, filename: str, source: str, limit: float) -> 
     return Failure("exception", f"{type(error).__name__}: {first}" if first else type(error).__name__, line, text)
 
 
-def _line(source: str, line: int | None) -> str:
+def line_of(source: str, line: int | None) -> str:
     lines = source.splitlines()
-    return lines[line - 1].strip() if line and line <= len(lines) else ""
+    return lines[line - 1].strip() if line and 0 < line <= len(lines) else ""
 
 
-def _a(noun: str) -> str:
+def with_article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"

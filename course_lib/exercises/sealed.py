@@ -13,10 +13,11 @@ import zlib
 from pathlib import Path
 from typing import Any, Callable
 
+import torch
+
 from . import core, runner, student, wire
 from .answers import plain_run, read_run
-from .declare import Case, Exercise, Launch, Misconception, _register, given_spec
-from .declare import Array
+from .declare import Array, Case, Exercise, Launch, Misconception, _register, given_spec
 
 PLAIN = ("id", "title", "kind", "language", "name", "points", "minutes", "difficulty", "card", "stub", "hints", "call",
          "forbid", "mutates", "limit", "options")
@@ -106,7 +107,6 @@ def _key(args: tuple, kwargs: dict) -> tuple:
 
 def _launches(plan) -> list[Launch]:
     arrays, steps = plan
-    torch = wire.torch
     made = [Array(a["role"], tuple(a["shape"]), getattr(torch, a["dtype"]), a["tensor"]) for a in arrays]
     return [Launch(grid=step["grid"], block=step["block"], shared=step["shared"], kernel=step["kernel"],
                    args=[made[value] if kind == "array" else value for kind, value in step["args"]]) for step in steps]

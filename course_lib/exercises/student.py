@@ -13,11 +13,11 @@ from . import marks
 from .compare import type_name
 from .core import evaluate, normal
 from .declare import CHAPTERS, Exercise, chapter_of, chapter_word, find, given_spec, load_chapter
-from .runner import _a, build_namespace
+from .runner import with_article, build_namespace
 from .verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG, Verdict
 
 # An exercise's cell begins with its marker; blank lines and comments may stand above it.
-_MARKER = re.compile(r"\A\s*(?:%%cuda[^\n]*\n\s*)?(?:(?:#|//)[^\n]*\n\s*)*?(?:#|//)\s*EXERCISE\s+(\d+\.\d+)\b")
+MARKER = re.compile(r"\A\s*(?:%%cuda[^\n]*\n\s*)?(?:(?:#|//)[^\n]*\n\s*)*?(?:#|//)\s*EXERCISE\s+(\d+\.\d+)\b")
 _texts: dict[str, str] = {}              # id -> the last text run in the exercise's cell
 _handed: dict[str, Any] = {}             # id -> the reference that a check returned
 _references: dict[str, Any] = {}
@@ -213,7 +213,7 @@ def _source(exercise: Exercise, attempt: Any) -> tuple[Verdict | None, str]:
             return _note(exercise.id, NOT_ATTEMPTED, f"Run the cell that begins with `{exercise.marker}`, then this one.",
                          exercise.title), ""
         return _form(exercise, attempt), ""
-    text = _body(text)
+    text = without_magic(text)
     if normal(exercise, text) == normal(exercise, exercise.stub) and not reference:
         elsewhere = _elsewhere(exercise, attempt)
         if elsewhere:
@@ -221,7 +221,8 @@ def _source(exercise: Exercise, attempt: Any) -> tuple[Verdict | None, str]:
     return None, text
 
 
-def _body(text: str) -> str:
+def without_magic(text: str) -> str:
+    """A cell's text without its %%cuda line."""
     return re.sub(r"\A\s*%%cuda[^\n]*\n", "", text)
 
 
@@ -235,7 +236,7 @@ def _text_of(exercise: Exercise, attempt: Any) -> str | None:
     filename = _file(attempt)
     if filename:
         cell = "".join(linecache.getlines(filename))
-        match = _MARKER.match(cell)
+        match = MARKER.match(cell)
         if match and match[1] == exercise.id:
             return cell
     if inspect.isfunction(attempt) or inspect.isclass(attempt):
@@ -256,9 +257,9 @@ def _file(attempt: Any) -> str | None:
 def _form(exercise: Exercise, attempt: Any) -> Verdict:
     """An attempt of the wrong kind, in a sentence."""
     if exercise.kind in ("predict", "choose"):
-        return _note(exercise.id, WRONG, f"`{exercise.name}` is {_a(type_name(attempt))}: type "
+        return _note(exercise.id, WRONG, f"`{exercise.name}` is {with_article(type_name(attempt))}: type "
                      f"{'a letter in quotes' if exercise.options else 'a number'} in the exercise's cell.", exercise.title)
-    what = "`None`" if attempt is None else _a(type_name(attempt))
+    what = "`None`" if attempt is None else with_article(type_name(attempt))
     return _note(exercise.id, WRONG, f"`{exercise.name}` is {what} now. Run the cell that begins with `{exercise.marker}` "
                  "again, then this one.", exercise.title)
 
@@ -275,7 +276,7 @@ def _elsewhere(exercise: Exercise, attempt: Any) -> Verdict | None:
     if exercise.kind in ("predict", "choose"):
         return None if attempt is None else _in_another_cell(exercise)
     filename = _file(attempt)
-    if filename and not _MARKER.match("".join(linecache.getlines(filename))):
+    if filename and not MARKER.match("".join(linecache.getlines(filename))):
         return _in_another_cell(exercise)
     return None
 
@@ -310,7 +311,7 @@ def _reference(exercise: Exercise) -> Any:
 
 def _remember(info) -> None:
     """Keep the text of every exercise cell that is run, faulty ones included."""
-    match = _MARKER.match(info.raw_cell or "")
+    match = MARKER.match(info.raw_cell or "")
     if match:
         _texts[match[1]] = info.raw_cell
 

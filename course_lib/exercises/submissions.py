@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from .declare import CHAPTERS
-from .student import _MARKER, _body
+from .student import MARKER, without_magic
 
 MAX_NOTEBOOK = 50 << 20
 MAX_FILES = 20_000
@@ -169,11 +169,11 @@ def read(path: PurePosixPath, when: float, data: bytes, problem: str) -> Submiss
         made.problem = f"it is no notebook ({type(error).__name__})"
         return made
     for text in texts:
-        match = _MARKER.match(text)
+        match = MARKER.match(text)
         if match:
             if match[1] in made.cells:
                 made.notes.append(f"exercise {match[1]} has more than one cell: the last one is marked")
-            made.cells[match[1]] = _body(text)
+            made.cells[match[1]] = without_magic(text)
     numbers = [int(id.split(".")[0]) for id in made.cells]
     if numbers:
         number = max(set(numbers), key=numbers.count)
