@@ -67,8 +67,8 @@ class BlockAllocator:
     def allocate(self, name, tokens, share: bool = True) -> int:
         """Make a table with a slot for each of tokens; return how many of them are in the cache already.
 
-        Whole blocks of the same prefix are shared. The block of the last token never is: its output is wanted,
-        so at least one token has to be computed, and nobody writes into a shared block.
+        Whole blocks of the same prefix are shared. The block of the last token never is: its output is
+        wanted, so at least one token has to be computed, and nobody writes into a shared block.
         """
         tokens = _as_list(tokens)
         if name in self.tables:

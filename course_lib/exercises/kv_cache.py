@@ -307,7 +307,8 @@ kernel_exercise(
 
 SCORES = '''
 // The scores of one query with n keys of width d <= 32: a warp, and so a block, a key.
-__global__ void key_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores, int d) {
+__global__ void key_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores,
+                           int d) {
     int lane = threadIdx.x, j = blockIdx.x;
     float sum = lane < d ? q[lane] * k[j * d + lane] : 0.0f;
     for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
