@@ -1,12 +1,13 @@
 """Modules: kernels as attributes, launches, arguments checked against the signature, constants, globals."""
+import re
 from pathlib import Path
 
 import pytest
 import torch
 
 from course_lib import cuda
-from course_lib.cuda import gpu, memory
-from course_lib.cuda.module import KERNELS
+from course_lib.cuda import gpu, memory, signature
+from course_lib.cuda.module import KERNELS, files_of
 
 SOURCE = """
 #include <cuda_fp16.h>
@@ -439,6 +440,22 @@ def test_the_entries_compile_for_gpus(tmp_path):
         pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
     (tmp_path / "kit.cu").write_text(SOURCE)
     gpu.compile_check(tmp_path / "kit.cu", ("sm_90",), ("fill<float, 4>", "fill<half>"))
+
+
+def test_a_kernel_with_grid_sync_is_launched_cooperatively(tmp_path):
+    """Nothing but such a launch makes `grid.sync()` valid on a card; the others in the file are launched as ever."""
+    source = """#include <cooperative_groups.h>
+__global__ void ordinary(float* x) { x[threadIdx.x] = 1; }
+__global__ void meets(float* x) { x[threadIdx.x] = 1; cooperative_groups::this_grid().sync(); }
+"""
+    sources = files_of(source, None)
+    text = gpu.generated(sources, [(k, "") for k in signature.kernels(sources[0])], "source.cu")
+    cooperative = re.findall(r"laptop_start\(\(const void\*\)\(&::(\w+)\).*?(true|false)\)", text)
+    assert cooperative == [("ordinary", "false"), ("meets", "true")]
+    if gpu.nvcc() is None:
+        pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
+    (tmp_path / "grid.cu").write_text(source)
+    gpu.compile_check(tmp_path / "grid.cu", ("sm_80", "sm_90"))
 
 
 def test_a_gpu_build_describes_its_kernels_without_a_card(mod, monkeypatch):

@@ -329,12 +329,20 @@ def _rules(sources: list[Path], output: Path, flags: list[str], link: list[str],
 
 DIAGNOSTIC = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?:\s+(?P<kind>fatal error|error|note|warning"
                         r"|required|recursively required|in '?constexpr|instantiated)\b:?\s*(?P<message>.*)$")
-# what the compiler says, and what to say instead
-CLEARER = [
+# What the compiler says, and what to say instead. Where one of the first list is found, the others are its echo.
+HALF, BFLOAT = r"(half2?|__half2?)", r"((?:__)?nv_bfloat162?)"
+UNKNOWN = (r"(?:unknown type name '{0}'.*|use of undeclared identifier '{0}'.*"
+           r"|'{0}' (?:was not declared|does not name a type).*)")
+DECISIVE = [
     (r".*static assertion failed:? (?:due to requirement '[^']*' )?:?\s*\"?laptop: (.*?)\"?$", r"\1"),
     (r"#error \"?(.*?)\"?$", r"\1"),
     (r"static_assert failed:? (?:due to requirement '[^']*' )?\"?laptop: (.*?)\"?$", r"\1"),
-    (r"'?([\w./+-]+)'?( file not found|: No such file or directory)$", r"the engine has no header \1"),
+    (UNKNOWN.format(HALF), r"half precision needs `#include <cuda_fp16.h>`"),
+    (UNKNOWN.format(BFLOAT), r"bfloat16 needs `#include <cuda_bf16.h>`"),
+]
+CLEARER = [
+    (r"'?([\w./+-]+)'?( file not found|: No such file or directory)$",
+     r"there is no \1, neither beside the source nor in the engine"),
     (r"(?:ISO C\+\+ forbids )?variable length array.*|.*variable length array.*",
      "an array's size must be known when the kernel is compiled: a constant, a #define or a template parameter"),
     (r"'(__\w+|atomic\w+)' was not declared in this scope.*",
@@ -354,6 +362,7 @@ def read_errors(output: str, name: str, beside: tuple[str, ...] = ()) -> list[tu
     An error in a file `beside` the source names that file and its line in the message.
     """
     found: list[tuple[int, str]] = []
+    outside: list[tuple[int, str]] = []      # errors for which no line of the source is named
     pending = 0              # a line of the source that the compiler names before an error in a header
     elsewhere = None         # an error in a header, waiting for such a line
     for text in output.splitlines():
@@ -372,7 +381,7 @@ def read_errors(output: str, name: str, beside: tuple[str, ...] = ()) -> list[tu
         line = int(match["line"])
         if match["kind"] in ("error", "fatal error"):
             if elsewhere:
-                found.append((0, elsewhere))
+                outside.append((0, elsewhere))
             elsewhere = None
             message = _clearer(match["message"])
             if ours:
@@ -390,9 +399,10 @@ def read_errors(output: str, name: str, beside: tuple[str, ...] = ()) -> list[tu
             found.append((line, elsewhere))
             elsewhere = None
     if elsewhere:
-        found.append((0, elsewhere))
-    own = [e for e in found if e[1].startswith("\0")]           # our own words say it best
-    found = [(line, message.removeprefix("\0")) for line, message in (own or found)]
+        outside.append((0, elsewhere))
+    found = found or outside                 # the others follow from those of the source
+    decisive = [e for e in found if e[1].startswith("\0")]
+    found = [(line, message.removeprefix("\0")) for line, message in (decisive or found)]
     return sorted(dict.fromkeys(found), key=lambda e: e[0] or 10**9) or [(0, output.strip()[-2000:])]
 
 
@@ -407,8 +417,9 @@ def read_nvcc_errors(output: str, name: str) -> list[tuple[int, str]]:
 
 def _clearer(message: str) -> str:
     message = re.sub(r"\s*\[-W[\w=-]+\]$", "", message)
-    for number, (pattern, better) in enumerate(CLEARER):
-        if re.fullmatch(pattern, message):
-            return ("\0" if number < 3 else "") + re.sub(pattern, better, message)
+    for mark, known in (("\0", DECISIVE), ("", CLEARER)):
+        for pattern, better in known:
+            if re.fullmatch(pattern, message):
+                return mark + re.sub(pattern, better, message)
     message = re.sub(r"\blaptop_type_(\w+)", r"\1", message)
     return re.sub(r"; did you mean '_\w+'\?", "", message)

@@ -5,7 +5,8 @@ import re
 from .lines import Place
 
 VERBS = ("reads", "writes", "atomically updates", "waits at")
-PAST = ("read", "written", "atomically updated", "waited at")
+# x[i] += v, ++x[i], *p += v
+UPDATE = re.compile(r"\]\s*(\+\+|--|[-+*/|&^]=)|(\+\+|--)\s*\w+\s*\[|\*\s*\w+\s*[-+*/|&^]=")
 
 
 class KernelError(RuntimeError):
@@ -115,9 +116,11 @@ class _Teller:
                     cause = "Usual cause: kernel[grid, block] without the third number, the bytes of shared memory."
             return f"{kernel} {self._verb()} {self._element()}, {side}: {self._extent()}.", cause
         if self.reason == "index":
-            name = self._local_name()
-            return (f"{kernel} uses index {e.offset} of {name}, which is a {_plain_type(self.detail)}.",
-                    "Usual cause: a loop that runs one step too far, or `<=` where `<` is meant.")
+            cause = "Usual cause: a loop that runs one step too far, or `<=` where `<` is meant."
+            if e.offset >= 1 << 31:
+                cause = "Usual cause: an unsigned index that went below 0: 0u - 1 is 4294967295."
+            kind = self.detail.strip("'")
+            return f"{kernel} uses index {e.offset} of {self._local_name()}, whose type is {kind}.", cause
         if self.reason == "null":
             return (f"{kernel} follows a null pointer.",
                     "Usual cause: None was passed for an array that the kernel uses.")
@@ -128,8 +131,12 @@ class _Teller:
         if self.reason == "beyond shared":
             return (f"{kernel} {self._verb()} shared memory beyond every array declared in it.",
                     "Usual cause: an index computed from the wrong size.")
+        if self.reason == "unchecked":
+            return (f"{kernel} touches an address that is in no array, or misaligned for a vector access.",
+                    "The same launch in `with cuda.sanitize():` names the array and the element.")
         return (f"{kernel} touches an address that belongs to no array of this launch.",
-                "Usual cause: a pointer that was never set, or an index that is garbage.")
+                "Usual cause: a pointer that was never set, or an index that is garbage, such as an unsigned one that "
+                "went below 0.")
 
     def _local_name(self) -> str:
         """The array indexed at the error's column, as the source spells it."""
@@ -158,15 +165,29 @@ class _Teller:
         pair = {(0, 1): "is read by one thread and written by another", (1, 0): "is written by one thread and read by another",
                 (1, 1): "is written by two threads"}.get((e.who.action, e.other.action),
                                                        "is updated atomically by one thread and touched plainly by another")
-        apart = {"inside a warp": "with no __syncwarp() in between", "inside a block": "with no __syncthreads() in between",
-                 "between blocks": "in two blocks, which nothing orders"}[self.reason]
-        cause = {"inside a warp": "Usual cause: code that trusts a warp to run in step. Since Volta it does not: put "
-                                  "__syncwarp() between the write and the read (a shuffle orders no memory).",
-                 "inside a block": "Usual cause: a missing __syncthreads() between filling shared memory and using it, or "
-                                   "before it is filled again.",
-                 "between blocks": "Usual cause: two blocks compute the same output element, or one relies on another's "
-                                   "result; use atomicAdd, or a second launch."}[self.reason]
-        return f"in {kernel}, {self._element()} {pair}, {apart}{self._position()}.", cause
+        one_warp = math.prod(self.result.block) <= 32
+        apart = ("in two blocks, which nothing orders" if self.reason == "between blocks" else
+                 f"with no {'__syncwarp' if one_warp else '__syncthreads'}() in between")
+        return (f"in {kernel}, {self._element()} {pair}, {apart}{self._position()}.",
+                "Usual cause: " + self._cause_of_race(one_warp))
+
+    def _cause_of_race(self, one_warp: bool) -> str:
+        e = self.e
+        if self.place == self.other_place and UPDATE.search(self.result.text(self.place)):
+            return ("several threads update one element, and `x[i] += v` is a read and a write. Use atomicAdd, or give "
+                    "each element to one thread.")
+        if self.reason == "between blocks":
+            return ("two blocks compute the same output element, or one relies on another's result; use atomicAdd, or a "
+                    "second launch.")
+        if (e.who.action, e.other.action) == (1, 1) and self.memory is not None and self.memory.space == "global":
+            return "an index that gives two threads the same output element."
+        if one_warp:
+            return ("code that trusts a warp to run in step. Since Volta it does not: put __syncwarp() between the write "
+                    "and the read (a shuffle orders no memory).")
+        cause = "a missing __syncthreads() between filling shared memory and using it, or before it is filled again."
+        if self.reason == "inside a warp":
+            cause += " These two threads are of one warp, which since Volta does not run in step either."
+        return cause
 
     def _uninitialized(self):
         kernel = self.result.kernel
@@ -180,7 +201,7 @@ class _Teller:
 
     def _barrier_divergence(self):
         kernel = self.result.kernel
-        if self.reason == "jumped over":
+        if self.reason == "gone past":
             return (f"in {kernel}, one thread waits at a __syncthreads() that another thread of its block has gone past "
                     "without it.",
                     "Usual cause: __syncthreads() inside an `if` or a loop that not all threads of the block run alike; "
@@ -194,6 +215,11 @@ class _Teller:
         if self.reason == "not in its own mask":
             return (f"in {kernel}, a thread calls a warp function with a mask that leaves the thread itself out.",
                     "Usual cause: a mask written for other lanes; the bit of every calling lane must be set.")
+        if self.reason == "gone past":
+            return (f"in {kernel}, a lane waits in a warp function whose mask {self.detail} names a lane that has gone "
+                    "past without it.",
+                    "Usual cause: a shuffle, vote or __syncwarp inside an `if` or a loop that not all lanes of the mask "
+                    "run alike; name only those that do, for instance with a __ballot_sync before it.")
         missing = re.search(r"mask (0x\w+), missing lanes (0x\w+)", self.detail)
         what = f"in {kernel}, no thread can go on"
         if missing:
@@ -252,10 +278,6 @@ class _Teller:
 def _triple(index, extent) -> str:
     used = 3 if extent[2] > 1 else 2 if extent[1] > 1 else 1
     return str(index[0]) if used == 1 else str(tuple(index[:used]))
-
-
-def _plain_type(name: str) -> str:
-    return name.strip("'").replace("[", "[", 1)
 
 
 def _spans(numbers: list[int]) -> str:

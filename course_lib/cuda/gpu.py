@@ -17,13 +17,15 @@ START = f"""#include <cuda_runtime.h>
 #include "{build.HEADERS / "laptop_entries.h"}"
 """ + """\
 static int laptop_start(const void* kernel, const unsigned* grid, const unsigned* block, void** args,
-                        size_t shared, void* stream, int device) {
+                        size_t shared, void* stream, int device, bool grid_sync) {
     cudaError_t status = cudaSetDevice(device);
     if (status == cudaSuccess && shared > 48 * 1024)
         status = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared);
-    if (status == cudaSuccess)
-        status = cudaLaunchKernel(kernel, dim3(grid[0], grid[1], grid[2]), dim3(block[0], block[1], block[2]),
-                                  args, shared, (cudaStream_t)stream);
+    dim3 blocks(grid[0], grid[1], grid[2]), threads(block[0], block[1], block[2]);
+    if (status == cudaSuccess && grid_sync)
+        status = cudaLaunchCooperativeKernel(kernel, blocks, threads, args, shared, (cudaStream_t)stream);
+    else if (status == cudaSuccess)
+        status = cudaLaunchKernel(kernel, blocks, threads, args, shared, (cudaStream_t)stream);
     if (status != cudaSuccess) cudaGetLastError();      // leave no error behind for torch to find
     return (int)status;
 }
@@ -41,15 +43,20 @@ def nvcc() -> str | None:
     return next((found for c in candidates if c and (found := shutil.which(c))), None)
 
 
-def entry(number: int, address: str) -> str:
-    return (f'extern "C" int laptop_entry_{number}(const unsigned* grid, const unsigned* block, void** args, '
-            f"size_t shared, void* stream, int device) {{ return laptop_start((const void*)({address}), grid, "
-            f"block, args, shared, stream, device); }}\n")
-
-
 def generated(sources: list, wanted: list, file: str) -> str:
     """The generated source: `file`, untouched, then the entries of the `wanted` kernels and instances."""
+    def entry(number: int, address: str) -> str:
+        grid_sync = str(_speaks_of_the_grid(sources, wanted[number][0])).lower()
+        return (f'extern "C" int laptop_entry_{number}(const unsigned* grid, const unsigned* block, void** args, '
+                f"size_t shared, void* stream, int device) {{ return laptop_start((const void*)({address}), grid, "
+                f"block, args, shared, stream, device, {grid_sync}); }}\n")
     return f'{START}#include "{file}"\n' + signature.table(sources, wanted, entry)
+
+
+def _speaks_of_the_grid(sources: list, kernel) -> bool:
+    """Whether a kernel takes the grid as a cooperative group: only a cooperative launch makes `grid.sync()` valid."""
+    body = next((s.tokens[f.body[0]:f.body[1]] for s in sources for f in s.functions if f is kernel.function), [])
+    return any(token.text in ("this_grid", "grid_group") for token in body)
 
 
 def library(sources: list, name: str, folder: Path | None, wanted: list, device: torch.device) -> Path:

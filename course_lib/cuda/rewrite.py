@@ -13,6 +13,7 @@ in its place, so that it is reported where it is compiled and ignored behind an 
 import re
 from pathlib import Path
 
+from .signature import LIBRARY
 from .tokens import (Function, Outline, Token, match_angle, match_angle_backward, match_backward, match_forward,
                      outline, scan, split_commas)
 
@@ -24,6 +25,8 @@ UNSUPPORTED = {
     r"__cluster_dims__|__block_size__": "thread block clusters are not supported",
     r"CUtensorMap|cuTensorMap\w+|cp_async_bulk\w*": "TMA (bulk tensor copies) is not supported",
     r"wgmma\w*|tcgen05\w*": "warp-group matrix instructions are not supported",
+    r"cudaLaunchCooperativeKernel": "cooperative launches by host code are not supported; "
+                                    "launch the kernel from Python",
     r"wmma": "tensor-core fragments (nvcuda::wmma) are not supported",
 }
 # libraries of the GPU's host side, and torch's own: nothing that a kernel calls
@@ -32,6 +35,9 @@ LIBRARY_HEADER = re.compile(r"#\s*include\s*[<\"](cublas|cudnn|cusolver|cusparse
 LIBRARY_WORD = re.compile(r"(cublas|CUBLAS|cudnn|CUDNN|cusolver|cusparse|cufft|nccl|nvtx|TORCH_|AT_|C10_)\w*|curandGenerator_t"
                           r"|torch|at|c10|py|pybind11|PYBIND11_MODULE")
 STATEMENT_END = {";", "{", "}"}
+TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "size_t"}
+STORAGE = {"static", "inline", "extern", "const", "volatile"}
+HOST_CLASSES = {"cout", "cerr", "vector", "string", "map"}
 DROPPED = {"__shared__", "static", "extern", "inline"}
 ALIGNMENT = {"alignas", "__align__", "__attribute__"}
 
@@ -62,7 +68,7 @@ def rewrite(source: str | Outline) -> str:
     edits = Edits()
     kernels = {f.name for f in file.functions if "__global__" in f.qualifiers}
     hosts = {f.name for f in file.functions if "__global__" not in f.qualifiers}
-    Rewriter(file.text, file.tokens, edits, file, kernels - hosts).run()
+    Rewriter(file.text, file.tokens, edits, file, kernels - hosts, host_only(file)).run()
     for token in file.tokens:
         if token.kind == "directive" and re.match(r"#\s*define\b", token.text):
             name = re.match(r"#(?:\s|\\\n)*define(?:\s|\\\n)+\w+(?:\([^)]*\))?", token.text)
@@ -70,6 +76,21 @@ def rewrite(source: str | Outline) -> str:
                 body = scan(file.text, token.start + name.end(), token.end)
                 Rewriter(file.text, body, edits, None, kernels - hosts).run()
     return edits.apply(file.text)
+
+
+def head_words(file: Outline, function: Function) -> list[str]:
+    """What stands before a function's name, template parameters aside: its qualifiers and its return type."""
+    first = function.template[1] + 1 if function.template else function.first
+    return [t.text for t in file.tokens[first:function.parameters[0] - 1] if t.kind == "name"]
+
+
+def host_only(file: Outline) -> set[str]:
+    """Names of the functions that nvcc would not let a kernel call. Where a macro may hide a `__device__`, it does."""
+    def plain(function: Function) -> bool:
+        words = [w for w in head_words(file, function) if w not in STORAGE]
+        return not function.qualifiers and not function.member and (set(words) <= TYPES or len(words) == 1)
+    found = {f.name for f in file.functions if plain(f)} - {f.name for f in file.functions if not plain(f)} - LIBRARY
+    return {name for name in found if not re.search(rf"__device__[^;{{}}]*\b{name}\s*\(", file.text)}
 
 
 def without_libraries(text: str) -> str:
@@ -120,11 +141,17 @@ def _of_library(tokens: list[Token], i: int) -> bool:
 class Rewriter:
     """One pass over the tokens of a file, or of the body of one macro (`file` is None then)."""
 
-    def __init__(self, text: str, tokens: list[Token], edits: Edits, file: Outline | None, kernels: set[str]):
-        self.text, self.tokens, self.edits, self.file, self.kernels = text, tokens, edits, file, kernels
+    def __init__(self, text: str, tokens: list[Token], edits: Edits, file: Outline | None, kernels: set[str],
+                 host_only: set[str] = frozenset()):
+        self.text, self.tokens, self.edits, self.file = text, tokens, edits, file
+        self.kernels, self.host_only = kernels, host_only
         self.rejected: set[int] = set()
 
     def run(self):
+        for function in self.file.functions if self.file else ():
+            words = set(head_words(self.file, function))
+            if "__global__" in words and words & TYPES and "void" not in words:
+                self.reject(function.parameters[0] - 1, "a kernel returns void; write its result through a pointer")
         for i, token in enumerate(self.tokens):
             if token.kind == "symbol" and token.text == "<<<":
                 self.launch(i)
@@ -138,6 +165,10 @@ class Rewriter:
                 self.assembly(i)
             elif token.text in self.kernels:
                 self.called_as_a_function(i)
+            elif token.text in self.host_only:
+                self.called_from_a_kernel(i)
+            elif token.text == "std":
+                self.of_the_host(i)
             else:
                 self.unsupported(i)
 
@@ -151,8 +182,7 @@ class Rewriter:
         after = end + 3                       # the "(" of the arguments
         if after >= len(self.tokens) or self.tokens[after].text != "(":
             return
-        owner = self.file.owner[opening] if self.file else None
-        if owner and owner.qualifiers & {"__global__", "__device__"} and "__host__" not in owner.qualifiers:
+        if self.device_function(opening):
             self.reject(opening, "a kernel launched from device code (dynamic parallelism) is not supported")
         first, last = self.tokens[begin].start, self.tokens[opening - 1].end
         callee = re.sub(r"\s+", " ", self.text[first:last].replace("\\\n", " "))
@@ -355,6 +385,28 @@ class Rewriter:
         if before in STATEMENT_END | {")", "else"} and self.tokens[after].text == "(":
             name = self.tokens[index].text
             self.reject(index, f"kernel {name} is called without <<<grid, block>>>")
+
+    def device_function(self, index: int) -> Function | None:
+        """The function around a token, if it runs on the device only."""
+        owner = self.file.owner[index] if self.file else None
+        on_device = owner and owner.qualifiers & {"__global__", "__device__"} and "__host__" not in owner.qualifiers
+        return owner if on_device else None
+
+    def of_the_host(self, index: int):
+        words = [t.text for t in self.tokens[index:index + 3]]
+        if words[1:2] == ["::"] and words[2] in HOST_CLASSES and self.device_function(index):
+            instead = "use printf" if words[2] in ("cout", "cerr") else "use an array"
+            self.reject(index, f"std::{words[2]} is of the host, and not to be had in a kernel; {instead}")
+
+    def called_from_a_kernel(self, index: int):
+        """A call of a host function; a variable of the same name, a lambda say, is none."""
+        owner, name = self.device_function(index), self.tokens[index].text
+        if not owner:
+            return
+        own = [i for i in range(owner.parameters[0], owner.body[1]) if self.tokens[i].text == name]
+        if all(self.tokens[i + 1].text in ("(", "<") and self.tokens[i - 1].text not in (".", "->", "::")
+               and (self.tokens[i - 1].kind != "name" or self.tokens[i - 1].text in ("return", "else")) for i in own):
+            self.reject(index, f"{name} is a function of the host; with __device__ before it, a kernel may call it")
 
     def unsupported(self, index: int):
         word = self.tokens[index].text

@@ -9,6 +9,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <ctime>      // clock() is the one of C
+#include <math.h>     // C++'s own: exp and abs of a float are floats without std::, as in CUDA
+#include <stdlib.h>
 #include <limits>
 #include <type_traits>
 #include <utility>
@@ -47,14 +49,6 @@ LAPTOP_FN void call(void (*kernel)(P...), void** args, std::index_sequence<I...>
 template <class... P>
 LAPTOP_FN void call(void (*kernel)(P...), void** args) {
     call(kernel, args, std::index_sequence_for<P...>{});
-}
-
-// kernel<<<grid, block, shared>>>(...) in host code. `run` calls the kernel with its arguments.
-template <class Run>
-LAPTOP_FN int host_launch(const char* name, dim3 grid, dim3 block, size_t shared_bytes, Run&& run) {
-    const unsigned g[3] = {grid.x, grid.y, grid.z}, b[3] = {block.x, block.y, block.z};
-    using Function = std::remove_reference_t<Run>;
-    return launch_from_host(name, g, b, shared_bytes, [](void** f) { (*(Function*)*f)(); }, (void*)&run);
 }
 
 template <class T>

@@ -6,8 +6,6 @@
 #define LAPTOP_MATH2(name, T, expression) LAPTOP_FN T name(T x, T y) { return expression; }
 #define LAPTOP_MATH3(name, T, expression) LAPTOP_FN T name(T x, T y, T z) { return expression; }
 
-using std::isfinite, std::isinf, std::isnan;                // <cmath> alone has them under std:: only
-
 LAPTOP_MATH1(__expf, float, expf(x))
 LAPTOP_MATH1(__exp10f, float, powf(10.f, x))
 LAPTOP_MATH1(__logf, float, logf(x))
@@ -25,10 +23,21 @@ LAPTOP_MATH1(rsqrtf, float, 1.f / sqrtf(x))
 LAPTOP_MATH1(rsqrt, double, 1. / sqrt(x))
 LAPTOP_FN float rsqrt(float x) { return 1.f / sqrtf(x); }
 LAPTOP_MATH1(rcbrtf, float, 1.f / cbrtf(x))
+LAPTOP_MATH1(rcbrt, double, 1. / cbrt(x))
 LAPTOP_MATH2(rhypotf, float, 1.f / hypotf(x, y))
+LAPTOP_MATH2(rhypot, double, 1. / hypot(x, y))
 LAPTOP_MATH3(norm3df, float, sqrtf(x * x + y * y + z * z))
-LAPTOP_MATH1(sinpif, float, (float)sin(3.14159265358979323846 * (double)x))
-LAPTOP_MATH1(cospif, float, (float)cos(3.14159265358979323846 * (double)x))
+LAPTOP_MATH3(norm3d, double, sqrt(x * x + y * y + z * z))
+LAPTOP_MATH3(rnorm3df, float, 1.f / sqrtf(x * x + y * y + z * z))
+LAPTOP_MATH3(rnorm3d, double, 1. / sqrt(x * x + y * y + z * z))
+LAPTOP_FN float norm4df(float x, float y, float z, float w) { return sqrtf(x * x + y * y + z * z + w * w); }
+LAPTOP_FN double norm4d(double x, double y, double z, double w) { return sqrt(x * x + y * y + z * z + w * w); }
+LAPTOP_MATH1(sinpi, double, sin(3.14159265358979323846 * x))
+LAPTOP_MATH1(cospi, double, cos(3.14159265358979323846 * x))
+LAPTOP_MATH1(sinpif, float, (float)sinpi((double)x))
+LAPTOP_MATH1(cospif, float, (float)cospi((double)x))
+LAPTOP_FN void sincospi(double x, double* s, double* c) { *s = sinpi(x), *c = cospi(x); }
+LAPTOP_FN void sincospif(float x, float* s, float* c) { *s = sinpif(x), *c = cospif(x); }
 LAPTOP_MATH1(normcdff, float, 0.5f * erfcf(-x * 0.70710678118654752f))
 LAPTOP_MATH1(normcdf, double, 0.5 * erfc(-x * 0.70710678118654752440))
 #ifndef __GLIBC__
@@ -48,7 +57,9 @@ LAPTOP_FN void __sincosf(float x, float* s, float* c) { *s = sinf(x), *c = cosf(
     LAPTOP_MATH1(__fsqrt_##suffix, float, sqrtf(x))          \
     LAPTOP_MATH2(__dadd_##suffix, double, x + y)             \
     LAPTOP_MATH2(__dmul_##suffix, double, x * y)             \
+    LAPTOP_MATH2(__dsub_##suffix, double, x - y)             \
     LAPTOP_MATH2(__ddiv_##suffix, double, x / y)             \
+    LAPTOP_MATH1(__drcp_##suffix, double, 1. / x)            \
     LAPTOP_MATH3(__fma_##suffix, double, fma(x, y, z))       \
     LAPTOP_MATH1(__dsqrt_##suffix, double, sqrt(x))
 LAPTOP_ROUNDED(rn)
@@ -85,6 +96,7 @@ LAPTOP_TO_INTEGER(float, float, ull, unsigned long long)
 LAPTOP_TO_INTEGER(double, double, int, int)
 LAPTOP_TO_INTEGER(double, double, uint, unsigned)
 LAPTOP_TO_INTEGER(double, double, ll, long long)
+LAPTOP_TO_INTEGER(double, double, ull, unsigned long long)
 #undef LAPTOP_TO_INTEGER
 LAPTOP_FN float __double2float_rn(double x) { return (float)x; }
 LAPTOP_FN int __float_as_int(float x) { return laptop::bits<int>(x); }
@@ -108,11 +120,18 @@ LAPTOP_FN unsigned __umulhi(unsigned x, unsigned y) { return (unsigned)((unsigne
 LAPTOP_FN unsigned long long __umul64hi(unsigned long long x, unsigned long long y) {
     return (unsigned long long)((unsigned __int128)x * y >> 64);
 }
+LAPTOP_FN long long __mul64hi(long long x, long long y) { return (long long)((__int128)x * y >> 64); }
+LAPTOP_FN int __hadd(int x, int y) { return (int)(((long long)x + y) >> 1); }
+LAPTOP_FN unsigned __uhadd(unsigned x, unsigned y) { return (unsigned)(((unsigned long long)x + y) >> 1); }
+LAPTOP_FN unsigned __usad(unsigned x, unsigned y, unsigned z) { return z + (x > y ? x - y : y - x); }
 LAPTOP_FN unsigned __sad(int x, int y, unsigned z) { return z + (unsigned)(x > y ? x - y : y - x); }
 LAPTOP_FN unsigned __brev(unsigned x) {
     unsigned y = 0;
     for (int i = 0; i < 32; ++i) y |= (x >> i & 1) << (31 - i);
     return y;
+}
+LAPTOP_FN unsigned long long __brevll(unsigned long long x) {
+    return (unsigned long long)__brev((unsigned)x) << 32 | __brev((unsigned)(x >> 32));
 }
 LAPTOP_FN unsigned __byte_perm(unsigned x, unsigned y, unsigned selector) {
     unsigned long long both = (unsigned long long)y << 32 | x;
@@ -164,6 +183,8 @@ template <class A, class B>
 LAPTOP_FN laptop::Mixed<A, B> max(A x, B y) {
     return max((std::common_type_t<A, B>)x, (std::common_type_t<A, B>)y);
 }
+LAPTOP_FN long long llmin(long long x, long long y) { return x < y ? x : y; }
+LAPTOP_FN long long llmax(long long x, long long y) { return x > y ? x : y; }
 LAPTOP_FN unsigned umin(unsigned x, unsigned y) { return x < y ? x : y; }
 LAPTOP_FN unsigned umax(unsigned x, unsigned y) { return x < y ? y : x; }
 

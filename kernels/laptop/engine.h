@@ -130,7 +130,8 @@ void laptop_free(laptop_result*);
 // inlined, each source call has its own address.
 #define LAPTOP_SITE __builtin_return_address(0)
 #if defined(__clang__)
-#define LAPTOP_QUIET __attribute__((no_sanitize("thread", "coverage", "undefined")))
+#define LAPTOP_QUIET \
+    __attribute__((no_sanitize("thread", "coverage", "undefined"), disable_sanitizer_instrumentation))
 #elif defined(__has_attribute)
 #if __has_attribute(no_sanitize_coverage)
 #define LAPTOP_QUIET __attribute__((no_sanitize("thread", "undefined"), no_sanitize_coverage))

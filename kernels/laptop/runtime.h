@@ -80,7 +80,7 @@ struct Thread {
     bool predicate = false;
     uint32_t depth = 0;          // of calls
     uint32_t clock = 1;          // counts the warp synchronisations that order memory
-    uint32_t last_pc = 0;        // of its last access in the kernel's own body
+    uint32_t last_place = 0;     // in the kernel's own body, of its last access
     uint32_t spins = 0;
     const void* site = nullptr;  // where it waits
     Rendezvous* meeting = nullptr;
@@ -88,7 +88,7 @@ struct Thread {
     Arrived arrived = {};        // answer of block_barrier
     uint32_t async_group = 0;
     void* returns[64] = {};      // return addresses, so that a return is a step of its own
-    std::vector<uint32_t> barriers;      // sites of the barriers it passed
+    std::vector<uint32_t> met;   // places, in the kernel's own body, where it met other threads
 };
 
 struct Warp {
@@ -223,6 +223,10 @@ void release_converged(Warp&);   // nobody in the warp can run: see converged_la
 void log_meeting(Thread*, unsigned lanes);
 laptop_party party(const Thread*, uint32_t pc, int action);
 uint32_t code_offset(const void* pc);
+uint32_t place_in_kernel(const Thread*, const void* pc);
+void remember_meeting(Thread*);
+bool jumped_over(const Thread&, uint32_t place);
+laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* gone);
 
 // ------------------------------------------------------------------ memory
 constexpr size_t SHARED_SPAN = 2 << 20;  // a block's shared memory with its red zones

@@ -63,8 +63,7 @@ static inline void touch(uintptr_t address, size_t size, int action, bool is_vol
         if (in_shared && !t->warp->block->in_flight.empty()) check_in_flight(address, size, action, pc);
         race_check(f, address, size, action, is_volatile, pc);
         init_check(f, address, size, action, pc);
-        // The kernel's own body: the entry that calls it is 1 deep, the kernel 2.
-        if (t->depth <= 2) t->last_pc = (uint32_t)((uintptr_t)pc - run->code);
+        t->last_place = place_in_kernel(t, pc);
     }
     if (!run->profiling || f.region->constant) return;
     Log& log = *t->log;

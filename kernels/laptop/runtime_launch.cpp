@@ -35,7 +35,8 @@ laptop_error make_error(const char* kind, const char* reason, const void* pc, in
 
 void fail(const laptop_error& e) {
     bool decided = !strcmp(e.kind, "race") || !strcmp(e.kind, "uninitialized") || !strcmp(e.kind, "timeout");
-    if (current && run->sanitizing && !decided && uninitialised_read_of(current)) {
+    bool running = current && current->state != State::DONE;
+    if (running && run->sanitizing && !decided && uninitialised_read_of(current)) {
         // It may follow from the uninitialised read, and that in turn may be half of a race: let the others
         // go on to the end of the interval, where that is decided.
         pending = false;

@@ -40,6 +40,38 @@ laptop_party party(const Thread* t, uint32_t pc, int action) {
     return p;
 }
 
+// ------------------------------------------------------------------ who has gone past
+// What happens in a helper happens, for the kernel's own body, at the call of the helper. Of the functions
+// with hooks the generated entry is 1 deep, the kernel 2.
+uint32_t place_in_kernel(const Thread* t, const void* pc) {
+    constexpr uint32_t KERNEL = 2;
+    return code_offset(t->depth > KERNEL ? t->returns[KERNEL] : pc);
+}
+
+void remember_meeting(Thread* t) {
+    uint32_t place = place_in_kernel(t, t->site);
+    if (std::find(t->met.begin(), t->met.end(), place) != t->met.end()) return;
+    Busy busy;
+    t->met.push_back(place);
+}
+
+// A thread that ended before this place is fine (an early return); one that jumped over it is not.
+bool jumped_over(const Thread& t, uint32_t place) {
+    return t.state == State::DONE && t.last_place > place && place &&
+           std::find(t.met.begin(), t.met.end(), place) == t.met.end();
+}
+
+laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* gone) {
+    laptop_error e = {};
+    e.kind = kind;
+    e.reason = "gone past";
+    e.memory = -1;
+    e.who = party(waiting, code_offset(waiting->site), 3);
+    e.other = party(gone, gone->last_place, 3);
+    e.has_thread = e.has_other = 1;
+    return e;
+}
+
 // ------------------------------------------------------------------ waiting
 void park(State state) {
     if (pending) resolve_pending();
@@ -82,17 +114,9 @@ static void open_barrier(Block& b) {
     }
     if (pending) resolve_pending();
     if (run->sanitizing) {
-        // A thread that left before this barrier is fine (an early return); one that jumped over it is not.
+        uint32_t place = place_in_kernel(first, first->site);
         for (Thread& t : b.threads) {
-            if (t.state != State::DONE || !t.barriers.empty() || t.last_pc <= pc || pc == 0) continue;
-            laptop_error e = {};
-            e.kind = "barrier divergence";
-            e.reason = "jumped over";
-            e.memory = -1;
-            e.who = party(first, pc, 3);
-            e.other = party(&t, t.last_pc, 3);
-            e.has_thread = e.has_other = 1;
-            fail(e);
+            if (jumped_over(t, place)) fail(gone_past("barrier divergence", first, &t));
         }
         end_interval(b);
         start_interval(b);
@@ -117,10 +141,7 @@ Arrived block_barrier(bool predicate, const void* site) {
     t->site = site;
     b.predicates += predicate;
     ++b.waiting;
-    if (run->traced) {
-        Busy busy;
-        if (t->barriers.size() < 16) t->barriers.push_back(code_offset(site));
-    }
+    if (run->sanitizing) remember_meeting(t);
     if (b.waiting == b.alive) {
         t->state = State::BARRIER;
         open_barrier(b);
@@ -275,11 +296,11 @@ static void start_block(Block& b, uint64_t linear) {
         stack_abandoned(t.stack);
         t.sp = fiber_start(t.stack, fiber_body);
         t.depth = 0;
-        t.last_pc = 0;
+        t.last_place = 0;
         t.spins = 0;
         t.meeting = nullptr;
         t.async_group = 0;
-        t.barriers.clear();
+        t.met.clear();
         t.warp->alive |= 1u << t.lane;
         wake(&t);
     }

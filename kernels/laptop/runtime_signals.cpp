@@ -70,7 +70,8 @@ static void on_crash(int signal, siginfo_t* info, void* context) {
     bool overflow = address + GUARD_BYTES >= low && address < low + 4096;
     const char* kind = signal == SIGFPE ? "division by zero" : signal == SIGILL ? "assertion"
                        : overflow ? "stack overflow" : "out of bounds";
-    laptop_error e = make_error(kind, signal == SIGILL ? "trap" : "signal", nullptr, 0);
+    const char* reason = signal == SIGILL ? "trap" : run->traced ? "signal" : "unchecked";
+    laptop_error e = make_error(kind, reason, nullptr, 0);
     if (signal == SIGILL) e.detail = "an instruction that does not exist";
     e.offset = (int64_t)address;
     e.who.pc = code_offset((void*)program_counter(context));

@@ -13,8 +13,24 @@ void leave_meeting(Thread* t) {
     t->meeting = nullptr;
 }
 
+// Lanes that have ended are not waited for, unless they took another way around this meeting.
+static void check_the_absent(const Warp& w, const Rendezvous& r) {
+    const Thread* first = w.lanes[__builtin_ctz(r.data.present)];
+    uint32_t place = place_in_kernel(first, first->site);
+    for (unsigned l = r.mask & ~r.data.present; l; l &= l - 1) {
+        const Thread* absent = w.lanes[__builtin_ctz(l)];
+        if (!absent || !jumped_over(*absent, place)) continue;
+        char mask[16];
+        snprintf(mask, sizeof mask, "0x%08x", r.mask);
+        laptop_error e = gone_past("deadlock", first, absent);
+        e.detail = mask;
+        fail(e);
+    }
+}
+
 static bool complete(Warp& w, Rendezvous& r) {
     if (!r.open || (r.data.present & w.alive) != (r.mask & w.alive)) return false;
+    if (run->sanitizing) check_the_absent(w, r);
     r.open = false;
     r.readers = r.data.present;
     if (r.orders_memory && run->sanitizing) warp_ordered(w, r.data.present);
@@ -64,6 +80,7 @@ const Exchange& warp_exchange(unsigned mask, const void* value, unsigned bytes, 
     r.orders_memory |= orders_memory;
     t->site = site;
     t->meeting = &r;
+    if (run->sanitizing) remember_meeting(t);
     if (complete(w, r)) {
         for (unsigned lanes = r.data.present; lanes; lanes &= lanes - 1) wake(w.lanes[__builtin_ctz(lanes)]);
         give_way();

@@ -707,6 +707,43 @@ __global__ void grid_sync(const float* in, float* scratch, float* out) {
     grid.sync();
     out[i] = scratch[n - 1 - i];
 }
+__device__ float sum_of_16(float v) {
+    __shared__ float s[64];
+    s[threadIdx.x] = v;
+    __syncthreads();
+    float sum = 0;
+    for (int i = 0; i < 16; ++i) sum += s[i];
+    return sum;
+}
+__global__ void leaves_before_a_helper(const float* in, float* out) {
+    float v = in[threadIdx.x];
+    if (threadIdx.x >= 16) return;
+    out[threadIdx.x] = sum_of_16(v);
+}
+__device__ float sum_of_lanes(float v) {
+    for (int d = 16; d > 0; d /= 2) v += __shfl_xor_sync(0xffffffff, v, d);
+    return v;
+}
+__global__ void lanes_leave_before_a_helper(const float* in, float* out, int n) {
+    float v = in[threadIdx.x];
+    if (threadIdx.x >= n) return;
+    v = sum_of_lanes(threadIdx.x < 16 ? v : 0.0f);
+    if (threadIdx.x == 0) out[0] = v < 0 ? -1.0f : 1.0f;
+}
+__global__ void barrier_then_leave(const float* in, float* out, int rounds) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    for (int k = 0; k < rounds; ++k) {
+        s[t] = in[t] + k;
+        __syncthreads();
+        if (t > 60 - 20 * k) {
+            out[t] = k;
+            return;
+        }
+        out[t] = s[t ^ 1];
+        __syncthreads();
+    }
+}
 __global__ void producer_consumer(const float* in, float* out, int rounds) {
     __shared__ float ring[2][32];
     int lane = threadIdx.x % 32;
@@ -1107,6 +1144,28 @@ def tiles_of_eight():
 def grid_sync():
     x = randn(256)
     return Run("grid_sync", 4, 64, (x, blank(256), blank(256)), {2: 2 * x.flip(0)})
+
+
+@case
+def leaves_before_a_helper():
+    x = randn(64)
+    want = torch.zeros(64)
+    want[:16] = x[:16].sum()
+    return Run("leaves_before_a_helper", 1, 64, (x, torch.zeros(64)), {1: want})
+
+
+@case
+def lanes_leave_before_a_helper():
+    return Run("lanes_leave_before_a_helper", 1, 32, (torch.rand(32) + 1, blank(1), 32), {1: torch.ones(1)})
+
+
+@case
+def barrier_then_leave():
+    x, t = randn(64), torch.arange(64)
+    left = torch.full((64,), 3)
+    for k in (2, 1, 0):
+        left[t > 60 - 20 * k] = k
+    return Run("barrier_then_leave", 1, 64, (x, blank(64), 3), {1: torch.where(left < 3, left.float(), x[t ^ 1] + 2)})
 
 
 @case

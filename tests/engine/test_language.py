@@ -493,6 +493,17 @@ def test_read_only_loads(mod, mode):
     assert torch.equal(y, x + v[:, 1])
 
 
+def test_a_function_of_a_float_is_a_float():
+    """As in CUDA, and unlike C: abs(-1.5f) is no integer and exp(x) is not computed in double precision."""
+    mod = cuda.compile("__global__ void k(float x, float* y) {\n"
+                       "    y[0] = abs(x);\n    y[1] = sizeof(exp(x)) + sizeof(pow(x, 2.0f));\n"
+                       "    y[2] = isnan(x) + isinf(1 / (x - x)) + isfinite(x);\n"
+                       "    y[3] = norm3d(1.0, 2.0, 2.0) + llmax(3, 4);\n}")
+    y = torch.zeros(4)
+    mod.k[1, 1](-1.5, y)
+    assert y.tolist() == [1.5, 8, 2, 7]
+
+
 def test_printf_is_shown_once_and_in_order(mod, mode, capsys):
     mod.talk[2, 32](LANES)
     out = capsys.readouterr().out
@@ -500,8 +511,7 @@ def test_printf_is_shown_once_and_in_order(mod, mode, capsys):
     assert out == "\n".join(lines) + "\n"
 
 
-def test_printf_of_a_rerun_is_not_repeated(mod, capsys):
-    """Lanes that diverge make the profiler run the launch again, in lockstep."""
+def test_printf_of_lanes_that_diverge_is_shown_once(mod, capsys):
     with cuda.profile():
         mod.divergent_talk[1, 32](LANES, torch.zeros(32, dtype=torch.int32))
     assert capsys.readouterr().out == "sum 0\n"
@@ -538,8 +548,38 @@ UNSUPPORTED = {
                                        "this_cluster"),
     "shuffles without a mask": ("__global__ void k(int* y) { y[0] = __shfl_down(y[0], 1); }", "__shfl_down"),
     "a kernel called as a function": ("__global__ void a(int* y) { y[0] = 1; }\nvoid f(int* y) { a(y); }", "<<<"),
+    "a host function in a kernel": ("inline float half_of(float x) { return x / 2; }\n"
+                                    "__global__ void k(float* y) { y[0] = half_of(y[0]); }", "__device__"),
+    "a kernel that returns something": ("__global__ float k(float* y) { return y[0]; }", "returns void"),
+    "streams of C++ in a kernel": ("#include <iostream>\n__global__ void k(float* y) { std::cout << y[0]; }", "printf"),
+    "a cooperative launch by host code": ("__global__ void k(int* y) { y[0] = 1; }\nvoid f(int* y) { void* a[] = {&y};\n"
+                                          "cudaLaunchCooperativeKernel((void*)k, dim3(1), dim3(1), a); }", "cooperative launches"),
+    "half precision without its header": ("__global__ void k(half* y) { y[0] = y[1]; }", "#include <cuda_fp16.h>"),
+    "bfloat16 without its header": ("__global__ void k(__nv_bfloat16* y) { y[0] = y[1]; }", "#include <cuda_bf16.h>"),
     "initialised shared memory": ("__global__ void k(int* y) { __shared__ int s = 3; y[0] = s; }", "__shared__"),
 }
+
+
+NO_HOST_FUNCTION = [
+    "#define HD __host__ __device__\nHD float f(float x) { return x; }",
+    "__device__ float f(float x);\nfloat f(float x) { return x; }",
+    "__device__ float f(float x) { return x; }\nfloat f(double x) { return x; }",
+    "constexpr int f(int n) { return n; }",
+]
+
+
+@pytest.mark.parametrize("helper", NO_HOST_FUNCTION)
+def test_a_helper_that_may_be_a_device_function_is_taken_for_one(helper):
+    y = torch.ones(1)
+    cuda.compile(helper + "\n__global__ void k(float* y) { y[0] = f(2.0f); }").k[1, 1](y)
+    assert y.item() == 2
+
+
+def test_a_lambda_may_have_the_name_of_a_host_function():
+    source = "float f(float x) { return 0; }\n__global__ void k(float* y) { auto f = [](float x) { return x; }; y[0] = f(2); }"
+    y = torch.ones(1)
+    cuda.compile(source).k[1, 1](y)
+    assert y.item() == 2
 
 
 def test_host_code_of_a_library_is_left_out():
