@@ -35,7 +35,8 @@ class Display:
             return
         self.drawn = now
         self._show(self.line(step, loss, now))
-        if self.where == "notebook" and len(history) > max(1, self.entries):
+        # A run of a few seconds is over before a curve could tell anything.
+        if self.where == "notebook" and len(history) > max(1, self.entries) and now - self.start > 5:
             self.entries = len(history)
             self._draw(history)
 
