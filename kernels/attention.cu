@@ -12,12 +12,12 @@
 //   6     softmax_on_chip  the row stays in shared memory    2         nothing, but a row must fit (12,000 floats)
 //   7     softmax_half     rung 4 on half, float inside      3         rung 4's, at half the bytes
 //   8     softmax_registers  16 bytes a load, the row in     2         nothing; rows of whole 16 bytes. For a card: four
-//                          registers, any of three types               loads in flight a thread. Has not run on a card
+//                          registers, any of three types               loads in flight a thread
 //
 //   attention_scores, softmax_on_chip, attention_output: correct, and the n x m matrix of scores goes out to
 //   memory and back twice (4 n m accesses). Chapter 6 is about never writing it.
 //
-// A row of -inf gives NaN, as in torch. Any number of rows and columns.
+// A row of -inf gives NaN, as in torch. Any number of rows and columns. Has not run on a card.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -17,7 +17,7 @@
 //                           corrected, not only added to
 //
 // Layout: q, k (heads, n, d); v, out (heads, n, d_v); state (heads, d, w); all float and contiguous, heads = b * h.
-// Any n, d, d_v whose state fits into shared memory; the wrappers in course_lib check. Always causal.
+// Any n, d, d_v whose state fits into shared memory; the wrappers in course_lib check. Always causal. Has not run on a card.
 
 #include <cuda_runtime.h>
 

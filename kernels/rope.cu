@@ -12,12 +12,13 @@
 //   4     rope_heads              16 bytes a load, any of three types;  1               little: a quarter of rung 3's
 //                                 a thread turns the same pairs of                      fetches of cos and sin, which are as
 //                                 4 heads, with cos and sin loaded once                 many bytes as x itself, twice as many
-//                                                                                       in bfloat16. Has not run on a card
+//                                                                                       in bfloat16
 //   5     rope_append             rotate the new key and put it, with   1               used in chapter 7: saves writing the
 //                                 its value, straight into the cache                    rotated key and reading it back
 //
 // Layout: x (b, heads, n, d) contiguous, changed in place; cos and sin (table rows, d/2); positions (b, n) int.
 // Rungs 1 and 2 take any even d; a ragged last block is guarded. Positions must lie in the table: the wrapper checks.
+// Has not run on a card.
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

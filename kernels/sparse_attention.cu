@@ -14,7 +14,7 @@
 // exponentials and the output, and corrects them with every block it visits (the online softmax of chapter 1).
 //
 // Layout: q, out (b, heads, n_q, d); k, v (b, heads, n_k, d); float, contiguous; d up to 128, any lengths.
-// A query that sees nothing gets 0.
+// A query that sees nothing gets 0. Has not run on a card.
 
 #include <cuda_runtime.h>
 

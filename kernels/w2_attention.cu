@@ -6,7 +6,7 @@
 // together. inverse_tau (n_heads), float. float, __half or __nv_bfloat16 in and out; float inside. Any n; d up to 64.
 //
 // Counted at n = 128, d = v_dim = 64, one float head, not causal: bytes asked of global memory, and as a multiple of
-// what plain attention of the same d asks in chapter 6's last rung, 197,120. Not timed on a card.
+// what plain attention of the same d asks in chapter 6's last rung, 197,120. Has not run on a card.
 //
 //   kernel                 idea                                  still wastes                        asked    plain
 //   1 w2_score_matrix,     the formula: one thread a score       the matrix out and in,         25,592,320   129.83

@@ -20,13 +20,23 @@ def bench(folder, card, rows):
     (folder / card.replace(" ", "_") / "bench.json").write_text(json.dumps(made))
 
 
+def kernels_of(file):
+    text = re.sub(r"//.*", "", file.read_text())
+    return set(re.findall(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(", text))
+
+
 def test_every_kernel_of_the_course_is_listed():
-    written = set()
-    for file in KERNEL_FILES.glob("*.cu"):
-        text = re.sub(r"//.*", "", file.read_text())
-        written |= set(re.findall(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(", text))
+    written = set().union(*(kernels_of(file) for file in KERNEL_FILES.glob("*.cu")))
     assert written and {kernel for kernels in KERNELS.values() for kernel in kernels} == written
     assert list(KERNELS) == sorted(KERNELS, key=CHAPTERS.index)
+
+
+@pytest.mark.parametrize("file", sorted(KERNEL_FILES.glob("*.cu")), ids=lambda file: file.stem)
+def test_a_file_says_whether_it_has_run_on_a_card(file):
+    """Its header says that it has not, exactly as long as none of its kernels stands in data/gpu/."""
+    header = file.read_text().partition("#include")[0].partition("__global__")[0]
+    has_run = kernels_of(file) & {row["kernel"] for row in gpu_results.measured()}
+    assert ("has not run on a card" in header.lower()) != bool(has_run)
 
 
 def test_nothing_measured_is_said(tmp_path, monkeypatch, capsys):
