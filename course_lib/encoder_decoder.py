@@ -120,6 +120,8 @@ class EncoderDecoder(nn.Module):
 
 def encode(texts: list) -> torch.Tensor:
     """(len(texts), longest) of int64, filled up with 0."""
+    if isinstance(texts, str) or not texts or not all(texts):
+        raise ValueError(f"texts must be a list of strings of at least one character; got {texts!r}")
     for text in texts:
         if unknown := set(text) - set(CHARACTERS[3:]):
             raise ValueError(f"text has {min(unknown)!r}, which no date has")

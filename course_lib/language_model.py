@@ -167,15 +167,7 @@ class LanguageModel(nn.Module):
 
     def forward(self, tokens, caches=None):
         """caches: one a block, as from make_caches; tokens are then the new ones, and the caches hold those before."""
-        n = tokens.shape[-1]
-        if tokens.dim() != 2 or n > self.config.context:
-            raise ValueError(f"tokens must be (batch, n) with n at most the context, {self.config.context}; "
-                             f"got shape {tuple(tokens.shape)}")
-        try:
-            x = self.embedding(tokens)
-        except IndexError:
-            raise ValueError(f"tokens must lie in 0 to {self.config.vocab_size - 1}; got {tokens.min().item()} to "
-                             f"{tokens.max().item()}") from None
+        x, n = self.embed(tokens), tokens.shape[1]
         if caches is None:
             for block in self.blocks:
                 x = block(x, (self.cos[:n], self.sin[:n]))
@@ -184,6 +176,17 @@ class LanguageModel(nn.Module):
             for block, cache in zip(self.blocks, caches):
                 x = block(x, (self.cos, self.sin), cache)
         return F.linear(self.final_norm(x), self.embedding.weight)
+
+    def embed(self, tokens):
+        """(batch, n) -> (batch, n, d_model)."""
+        if tokens.dim() != 2 or tokens.shape[1] > self.config.context:
+            raise ValueError(f"tokens must be (batch, n) with n at most the context, {self.config.context}; "
+                             f"got shape {tuple(tokens.shape)}")
+        try:
+            return self.embedding(tokens)
+        except IndexError:
+            raise ValueError(f"tokens must lie in 0 to {self.config.vocab_size - 1}; got {tokens.min().item()} to "
+                             f"{tokens.max().item()}") from None
 
     def _check_caches(self, caches):
         if len(caches) != len(self.blocks):
@@ -209,7 +212,8 @@ class LanguageModel(nn.Module):
     @torch.no_grad()
     def attention_weights(self, tokens):
         """(n_layers, batch, n_heads, n, n): how much each position looks at each, in every layer and head."""
-        rope, x, seen = (self.cos[:tokens.shape[1]], self.sin[:tokens.shape[1]]), self.embedding(tokens), []
+        x, seen = self.embed(tokens), []
+        rope = self.cos[:tokens.shape[1]], self.sin[:tokens.shape[1]]
         replaced = [vars(block.attention).pop("attend", None) for block in self.blocks]
         for block, attend in zip(self.blocks, replaced):
             seen.append(block.attention.weights(block.attention_norm(x), rope if block.rope else None))

@@ -2,6 +2,7 @@
 import torch
 
 from course_lib.datasets import generator, repeated_tokens
+from course_lib.decoding import check_count
 
 
 @torch.no_grad()
@@ -11,6 +12,7 @@ def induction_scores(model, n=24, batch=16, seed=0) -> torch.Tensor:
     The text is n random tokens, twice. In the second half a head that looks n - 1 places back sees what came next the last time.
     A head that looks everywhere evenly scores about 1 / (1.5 n).
     """
+    check_count("n", n, 2)
     tokens = repeated_tokens(batch, generator("test", seed), model.config.vocab_size, n)
     weights = model.attention_weights(tokens)
     at = torch.arange(n, 2 * n - 1)
@@ -20,6 +22,7 @@ def induction_scores(model, n=24, batch=16, seed=0) -> torch.Tensor:
 @torch.no_grad()
 def copying_gain(model, n=24, batch=16, seed=0) -> float:
     """By how many nats a token the second half of n random tokens said twice is easier than the first."""
+    check_count("n", n, 2)
     tokens = repeated_tokens(batch, generator("test", seed), model.config.vocab_size, n)
     logits = model(tokens[:, :-1]).log_softmax(-1)
     losses = -logits.gather(-1, tokens[:, 1:, None])[..., 0].mean(0)

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from course_lib import attention, datasets, language_model
+from course_lib import attention, datasets, encoder_decoder, language_model, look_inside
 from course_lib.language_model import Config, LanguageModel
 from course_lib.tokenizers import CharTokenizer
 from course_lib.training import (evaluate, learning_rate, load_checkpoint, random_batch, save_checkpoint,
@@ -79,6 +79,10 @@ def test_generate():
     ("n_new", lambda: small_model().generate(tokens(1, 3), -1)),
     ("n_new", lambda: small_model().generate(tokens(1, 3), 31, use_cache=True)),
     ("tokens", lambda: small_model()(tokens(1, 3) + 11)), ("tokens", lambda: small_model()(tokens(1, 3) - 11)),
+    ("tokens", lambda: small_model().attention_weights(tokens(1, 33))),
+    ("n", lambda: look_inside.induction_scores(small_model(), 1)), ("n", lambda: look_inside.copying_gain(small_model(), 0)),
+    ("texts", lambda: encoder_decoder.encode("3 May")), ("texts", lambda: encoder_decoder.encode([])),
+    ("texts", lambda: encoder_decoder.encode(["3 May", ""])),
     ("attention", lambda: Config(11, n_layers=2, attention=[["softmax"], "w2"])),
     ("tokens", lambda: CharTokenizer("ab").decode([2])), ("tokens", lambda: CharTokenizer("ab").decode([-1])),
     ("data", lambda: random_batch(tokens(8), 2, 8, None)),
