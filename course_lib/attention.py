@@ -86,7 +86,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None, d
 
 
 def masked_weights(scores, mask=None, causal=False):
-    """softmax of the scores (batch, heads, n, m) over what each query may see; a row that sees nothing is 0.
+    """softmax of the scores (batch, heads, n, m) over what each query may see; where that is nothing, 0.
 
     Returns the weights and the boolean mask that was used, or None where everything may be seen.
     """
@@ -103,7 +103,7 @@ def masked_weights(scores, mask=None, causal=False):
 
 
 def weighted_sum(weights, v, allowed):
-    """weights @ v, where a hidden key counts for nothing even if its value is NaN (0 * NaN would be NaN)."""
+    """weights @ v, where a hidden key counts for nothing, even a NaN (0 * NaN would be NaN)."""
     output = weights @ v
     if allowed is None:
         return output

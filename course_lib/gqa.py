@@ -24,12 +24,13 @@ def repeat_kv(x: Tensor, group_size: int) -> Tensor:
     return x[:, :, None].expand(b, n_kv_heads, group_size, n, d).reshape(b, n_kv_heads * group_size, n, d)
 
 
-def grouped_query_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False,
-                            scale: float | None = None, return_weights: bool = False):
-    """Attention of n_heads queries over n_kv_heads keys and values, without repeating them: (b, n_heads, n, v_dim).
+def grouped_query_attention(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None,
+                            causal: bool = False, scale: float | None = None, return_weights: bool = False):
+    """Attention of n_heads queries over n_kv_heads keys and values: (b, n_heads, n, v_dim).
 
-    The queries of a group are laid one under the other, so that a key head meets group_size * n rows in one product.
-    mask, causal and scale are those of `scaled_dot_product_attention`; masks broadcast to (b, n_heads, n, m).
+    Nothing is repeated: the queries of a group are laid one under the other, so that a key head meets
+    group_size * n rows in one product. mask, causal and scale are those of `scaled_dot_product_attention`;
+    masks broadcast to (b, n_heads, n, m).
     """
     group_size = check_grouped(q, k, v, scale)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale

@@ -34,8 +34,9 @@ def rope_table(n, head_dim, base=10000.0, scaling=None, device=None, dtype=torch
 
 
 def apply_rope(x, cos, sin, positions=None, layout="interleaved", rotary_dim=None):
-    """Rotate x (batch, heads, n, head_dim) by position; positions is (n,) or (batch, n), 0..n-1 unless given.
+    """Rotate x (batch, heads, n, head_dim) by position.
 
+    positions is (n,) or (batch, n), and 0..n-1 unless given.
     layout says which entries form a pair: "interleaved" (2i, 2i + 1) or "half" (i, i + rotary_dim / 2).
     With rotary_dim, only the first rotary_dim entries are rotated.
     """
