@@ -17,20 +17,22 @@ from course_lib.flash_attention import finish, grouped, merge, state_of
 
 
 def ring_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Tensor:
-    """This process's slice of attention over the whole sequence: q (b, n_heads, n, d) -> (b, n_heads, n, v_dim).
+    """This process's slice of attention over the whole sequence: q (b, n_heads, n, d), k and v
+    (b, n_kv_heads, n, ...) -> (b, n_heads, n, v_dim).
 
-    Call it in every process of the group, with slices in the order of the ranks; they may differ in length. k and v are
-    (b, n_kv_heads, n, ...).
+    Call it in every process of the group, with slices in the order of the ranks; they may differ in
+    length.
     """
     rank, n_ranks, n = dist.get_rank(), dist.get_world_size(), k.shape[2]
     lengths = [torch.zeros(1, dtype=torch.long) for _ in range(n_ranks)]
     dist.all_gather(lengths, torch.tensor([n]))
+    lengths = [int(length) for length in lengths]
     if min(lengths) < 1:                                    # all see it, so all stop and nobody waits
-        raise ValueError(f"k must hold at least one token in each process; got {list(map(int, lengths))}")
-    starts, state = list(accumulate(map(int, lengths), initial=0)), None
+        raise ValueError(f"k must hold at least one token in each process; got {lengths}")
+    starts, state = list(accumulate(lengths, initial=0)), None
     for step in range(n_ranks):
         owner = (rank - step) % n_ranks                     # whose keys and values are here now
-        passing = pass_on(k, v, int(lengths[owner - 1])) if step < n_ranks - 1 else None
+        passing = pass_on(k, v, lengths[owner - 1]) if step < n_ranks - 1 else None
         queries, keys, values, _ = grouped(q, k, v, None)
         scores = queries @ keys.mT * q.shape[-1]**-0.5
         if causal:
