@@ -14,6 +14,7 @@ WORDS_A_MINUTE = 120
 CORE_WORDS = 4000
 CORE_MINUTES = {0: 60, 1: 120, 6: 120}          # 90 for the others
 CODE_LINES, CODE_LINES_RARELY, CUDA_LINES = 15, 25, 35
+COLUMNS = 120                                   # what a laptop's JupyterLab shows of a line beside the list of files
 READING_MINUTES = 7                             # the longest stretch with nothing to run
 
 
@@ -183,6 +184,13 @@ def cells_are_short(book):
         yield f"cells are rarely longer than {CODE_LINES} lines, here {len(long)} are: {', '.join(long)}"
 
 
+def lines_fit_the_screen(book):
+    for cell in book.code:
+        for line in cell.source.split("\n"):
+            if len(line) > COLUMNS:
+                yield f"{begin(cell)}: a line of {len(line)} columns; {COLUMNS} can be seen: {line.strip()[:40]}"
+
+
 def code_is_portable(book):
     for cell in book.code:
         for pattern, why in [(r"\bplt\.|\bimport matplotlib|\bfrom matplotlib", "figures come from course_lib.figures"),
@@ -293,6 +301,9 @@ def nothing_is_given_away(book):
                 yield f"exercise {id}: the notebook ships with it attempted"
         if cell.cell_type == "code" and re.search(r"^\s*reveal\(", cell.source, re.M):
             yield f"{begin(cell)}: reveals a solution"
+        sealed = re.search(r"\.(given|solution|cases|oracle|misconceptions)\b", cell.source) if cell.cell_type == "code" else None
+        if sealed:
+            yield f"{begin(cell)}: `{sealed[0]}` of an exercise is not there in a handout"
     for id, end in ends.items():
         exercise = by_id.get(id)
         if exercise is None or exercise.kind in ("predict", "choose"):
@@ -319,7 +330,7 @@ def kinds_of_exercises(book):
 
 
 RULES = [one_title, no_skipped_level, ends_with_where_you_stand, pictures_have_words, core_in_time, something_to_run,
-         first_cell_imports, cells_are_short, code_is_portable, nbval_sees_everything, outputs_are_clean,
+         first_cell_imports, cells_are_short, lines_fit_the_screen, code_is_portable, nbval_sees_everything, outputs_are_clean,
          nothing_of_one_machine, canonical_form, exercises_as_declared, nothing_is_given_away, kinds_of_exercises]
 
 

@@ -64,6 +64,7 @@ def printed(text, name="stdout"):
     ("core_in_time", new_markdown_cell("word " * 4001)),
     ("something_to_run", new_markdown_cell("word " * 900)),
     ("cells_are_short", code("\n".join(f"a{i} = {i}" for i in range(26)))),
+    ("lines_fit_the_screen", code("x = 1" + " + 1" * 30)),
     ("code_is_portable", code("import matplotlib.pyplot as plt")),
     ("code_is_portable", code("%%time\nx = 1")),
     ("code_is_portable", code("open('../data/x.json')")),
@@ -80,6 +81,7 @@ def printed(text, name="stdout"):
     ("exercises_as_declared", code("# EXERCISE 12.1\nx = None")),
     ("exercises_as_declared", new_markdown_cell("## An exercise\n\n### Exercise 12.1 · Undeclared", metadata={"tags": ["exercise-card"]})),
     ("nothing_is_given_away", code('reveal("12.1")')),
+    ("nothing_is_given_away", code('rotate = find("12.1").given["rotate"]')),
 ], ids=lambda value: value if isinstance(value, str) else "")
 def test_a_broken_rule_is_named(rule, cell):
     cells = good_cells()
