@@ -84,9 +84,9 @@ struct Int8Rows {
 
 // The online softmax of chapter 1 over keys first .. end - 1, for the query heads of one group.
 template <class Rows>
-__device__ void attend_part(Rows rows, const float* __restrict__ q, int first, int end, int d, int group_size, float scale,
-                            float* __restrict__ part_max, float* __restrict__ part_sum, float* __restrict__ part_out,
-                            int part, int n_parts) {
+__device__ void attend_part(Rows rows, const float* __restrict__ q, int first, int end, int d, int group_size,
+                            float scale, float* __restrict__ part_max, float* __restrict__ part_sum,
+                            float* __restrict__ part_out, int part, int n_parts) {
     int lane = threadIdx.x;
     float query[MAX_GROUP][PER_LANE], out[MAX_GROUP][PER_LANE], largest[MAX_GROUP], sum[MAX_GROUP];
 #pragma unroll
@@ -158,7 +158,7 @@ __global__ void decode_part_int8(const float* __restrict__ q, const unsigned cha
                 part_out + parts * d, first_part + blockIdx.x, n_parts);
 }
 
-// Grid (n_heads, b), a warp a block: parts share one max, then their sums and outputs add up. No keys at all give 0.
+// Grid (n_heads, b), a warp a block: parts share one max, then sums and outputs add up. No keys at all give 0.
 __global__ void merge_parts(const float* __restrict__ part_max, const float* __restrict__ part_sum,
                             const float* __restrict__ part_out, float* __restrict__ out, int n_parts, int d) {
     int lane = threadIdx.x;

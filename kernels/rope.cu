@@ -37,8 +37,9 @@ __device__ __forceinline__ Pair locate(int unit, int units_a_row, int pairs_a_un
     return {row, index, positions[batch * n + token] * half_dim + index};
 }
 
-__global__ void rope_interleaved(float* __restrict__ x, const float* __restrict__ cos, const float* __restrict__ sin,
-                                 const int* __restrict__ positions, int n_pairs, int half_dim, int heads, int n) {
+__global__ void rope_interleaved(float* __restrict__ x, const float* __restrict__ cos,
+                                 const float* __restrict__ sin, const int* __restrict__ positions, int n_pairs,
+                                 int half_dim, int heads, int n) {
     int unit = blockIdx.x * blockDim.x + threadIdx.x;
     if (unit >= n_pairs) return;
     Pair p = locate(unit, half_dim, 1, half_dim, heads, n, positions);
