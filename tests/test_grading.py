@@ -14,9 +14,9 @@ from xml.etree import ElementTree
 import pytest
 
 from adversaries import forget_private_exercises, hostile
-from course_lib.exercises import grade, marking, walls
-from course_lib.exercises.declare import all_exercises
-from course_lib.exercises.sandbox import Sandbox
+from course_lib.exercises import grade, marking, runner, walls
+from course_lib.exercises.declare import all_exercises, find
+from course_lib.exercises.sandbox import STOPPED, Reply, Sandbox
 from course_lib.exercises.similarity import skeleton
 from course_lib.exercises.submissions import chapter_of_name, collect, student_of
 
@@ -343,6 +343,23 @@ def test_what_passes_in_the_notebook_passes_when_marked(exercise, sandbox):
     mistake = exercise.misconceptions[0]
     verdict = marking.mark(exercise, exercise.wrong_code(mistake), 0, sandbox)
     assert verdict.misconception == mistake.name, str(verdict)
+
+
+def test_a_busy_machine_fails_nobody():
+    """What was stopped by the clock without having worked runs again, and longer; what did work does not."""
+    exercise, limits = find("1.1"), []
+
+    class Busy:
+        def run(self, request, source, forbid):
+            limits.append(request.limit)
+            if len(limits) > 1 or self.idle is None:
+                return Reply(runner.run(request, source), cpu=1.0)
+            return Reply(trouble=f"no answer came: the code {STOPPED['time']}", cpu=0.1 if self.idle else request.limit)
+
+    for Busy.idle, status, runs in ((None, "passed", 1), (True, "passed", 2), (False, "wrong", 1)):
+        limits.clear()
+        assert marking.mark(exercise, exercise.solution, 0, Busy()).status == status
+        assert len(limits) == runs and limits[-1] == limits[0] * (4 if runs == 2 else 1)
 
 
 @pytest.mark.slow

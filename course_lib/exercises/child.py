@@ -157,7 +157,7 @@ def carry_out(task: dict) -> bytes:
 
 def supervise(pid: int, job: dict, control: socket.socket, woken: int) -> dict:
     """Wait for the job; stop it when it is told to, or takes too much; leave none of its processes."""
-    deadline, stopped, status = time.monotonic() + job["seconds"], None, None
+    deadline, stopped, status, before = time.monotonic() + job["seconds"], None, None, processor_time()
     while status is None and not stopped:
         ready, _, _ = select.select([control, woken], [], [], LOOK)
         if woken in ready:
@@ -173,7 +173,13 @@ def supervise(pid: int, job: dict, control: socket.socket, woken: int) -> dict:
     end_all(pid)
     if status is None:
         status = reap(pid, wait=True)
-    return {"status": status, "stopped": stopped}
+    return {"status": status, "stopped": stopped, "cpu": processor_time() - before}
+
+
+def processor_time() -> float:
+    """Seconds that all processes which have ended below this one have worked."""
+    spent = os.times()
+    return spent.children_user + spent.children_system
 
 
 def reap(pid: int, wait: bool = False) -> int | None:

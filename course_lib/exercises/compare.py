@@ -5,6 +5,7 @@ import math
 from typing import Any, Callable
 
 import torch
+from torch.utils._pytree import tree_leaves
 
 from .runner import Foreign, with_article
 
@@ -156,11 +157,15 @@ def show(value: Any, small: int = SMALL) -> str:
         return _float(value)
     if isinstance(value, str):
         return repr(value if len(value) < 200 else value[:200] + "...")
-    if isinstance(value, (tuple, list)):
-        inside = ", ".join(show(v, small) for v in value)
+    if isinstance(value, (tuple, list, dict)):
+        named = value.items() if isinstance(value, dict) else ((f"item {i}", v) for i, v in enumerate(value))
+        parts = [(f"{name}: ", show(v, small)) for name, v in named]
+        if any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value)):           # one part below the other
+            return "\n".join(name + text.replace("\n", "\n" + " " * len(name)) for name, text in parts)
+        if isinstance(value, dict):
+            return "{" + ", ".join(map("".join, parts)) + "}"
+        inside = ", ".join(text for _, text in parts)
         return f"({inside})" if isinstance(value, tuple) else f"[{inside}]"
-    if isinstance(value, dict):
-        return "{" + ", ".join(f"{k}: {show(v, small)}" for k, v in value.items()) + "}"
     if isinstance(value, Foreign):
         return with_article(value.type)
     return str(value)[:200]

@@ -379,7 +379,8 @@ def _wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source: 
     told = fault(exercise, case, outcome, want)
     if exercise.kind in ("predict", "choose"):
         return _verdict(exercise, WRONG, f"{told[0].upper()}{told[1:]}.", case=case.label)
-    headline = told if told[0].isupper() else f"`{exercise.name}` {told}" if _is_verb(told) else f"The result {told}"
+    headline = told if told[0].isupper() else f"`{exercise.name}` {told}" if _is_verb(told) else (
+        f"The result's {told}" if re.match(r"\w+( \d+)?: ", told) else f"The result {told}")
     headline += "" if headline.endswith((".", "?", "!")) else "."
     right_values = told.startswith(("changes", "moves"))
     details = _inputs(exercise, case, 0 if told.startswith("moves") else SMALL)

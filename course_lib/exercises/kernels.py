@@ -5,7 +5,7 @@ import re
 
 import torch
 
-from .runner import Failure, Outcome, Request, Run, TimeIsUp, copied, same, time_limit
+from .runner import LATE, Failure, Outcome, Request, Run, TimeIsUp, copied, same, time_limit
 
 STEPS = 50_000_000          # basic blocks that a thread block may run: a second or two, for loops that never end
 
@@ -50,7 +50,7 @@ def _one(cuda, module, arrays: list[dict], steps: list[dict], limit: float, budg
                 _launch(cuda, module, arrays, steps)
             outcome.counts = _counts(report, budget)
     except TimeIsUp:
-        return Outcome(failure=Failure("timeout", f"did not finish within {limit:g} seconds"))
+        return Outcome(failure=Failure("timeout", f"{LATE} {limit:g} seconds"))
     except cuda.KernelError as error:
         return Outcome(failure=Failure(error.kind, str(error), error.line or None))
     except cuda.ArgumentError as error:

@@ -26,7 +26,7 @@ from . import walls, wire
 from .answers import read_run
 from .reach import (HERE, PACKAGE, closed_to_others, engine_runtime, hidden_paths, library_paths, readable_paths,
                     spare_uid)
-from .runner import Request, Run
+from .runner import LATE, Request, Run
 
 CHILD_FILES = ("walls", "wire", "watch", "runner", "answers", "kernels")      # all that the child has of this folder
 
@@ -52,6 +52,13 @@ class Reply:
     trouble: str = ""
     used: tuple[str, ...] = ()      # forbidden operations that were seen while it ran
     output: str = ""
+    cpu: float = 0.0                # seconds of processor time, all processes of the run
+
+    @property
+    def late(self) -> bool:
+        """Whether the run was ended by the clock."""
+        failures = [self.run.failure, *(o.failure for o in self.run.outcomes)] if self.run else []
+        return self.trouble.endswith(STOPPED["time"]) or any(f and f.message.startswith(LATE) for f in failures)
 
 
 class SandboxError(RuntimeError):
@@ -248,14 +255,15 @@ def _read_reply(reply: bytes, output: str, ended: dict | None, cut: str) -> Repl
     output = wire.text_of(output)
     if ended is None:
         return Reply(trouble="the marking process ended", output=output)
+    cpu = ended.get("cpu", 0.0)
     if ended["walls"] not in ("", "ok"):
         raise SandboxError(f"a wall could not be built: {ended['walls']}")
     size = int.from_bytes(reply[:8], "little")
     if cut or len(reply) < 8 + size or not size:
-        return Reply(trouble=f"no answer came: {cut or _why(ended, reply)}", output=output)
+        return Reply(trouble=f"no answer came: {cut or _why(ended, reply)}", output=output, cpu=cpu)
     try:
         answer = wire.unpack(reply[8:8 + size])         # what follows the first answer is nobody's
-        return Reply(read_run(answer), used=_texts(answer["used"]), output=output)
+        return Reply(read_run(answer), used=_texts(answer["used"]), output=output, cpu=cpu)
     except (wire.WireError, KeyError, TypeError, ValueError, AttributeError) as error:
         return Reply(trouble=f"what came back is no answer ({error})", output=output)
 
