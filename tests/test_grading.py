@@ -352,14 +352,14 @@ def test_a_busy_machine_fails_nobody():
     class Busy:
         def run(self, request, source, forbid):
             limits.append(request.limit)
-            if len(limits) > 1 or self.idle is None:
-                return Reply(runner.run(request, source), cpu=1.0)
-            return Reply(trouble=f"no answer came: the code {STOPPED['time']}", cpu=0.1 if self.idle else request.limit)
+            if len(limits) == 2:
+                return Reply(runner.run(request, source))
+            return Reply(trouble=f"no answer came: the code {STOPPED['time']}", cpu=self.share * request.limit)
 
-    for Busy.idle, status, runs in ((None, "passed", 1), (True, "passed", 2), (False, "wrong", 1)):
+    for Busy.share, status in ((0.2, "passed"), (0.01, "wrong"), (0.9, "wrong")):
         limits.clear()
         assert marking.mark(exercise, exercise.solution, 0, Busy()).status == status
-        assert len(limits) == runs and limits[-1] == limits[0] * (4 if runs == 2 else 1)
+        assert limits[1:] == ([4 * limits[0]] if status == "passed" else [])
 
 
 @pytest.mark.slow
