@@ -102,7 +102,7 @@ def flash_forward_tiles(q, k, v, causal=False, scale=None, key_bias=None, tile_q
 
 def flash_backward_tiles(q, k, v, out, lse, grad_out, causal=False, scale=None, key_bias=None,
                          tile_q=32, tile_k=32):
-    """The gradients from q, k, v, out and lse alone: -> dq, dk, dv, and d key_bias (None without a bias).
+    """The gradients from q, k, v, out and lse alone: -> dq, dk, dv, d key_bias (None without a bias).
 
     Five products a tile: S = q k^T again, dV = P^T dO, dP = dO v^T, dQ = dS k, dK = dS^T q.
     """

@@ -137,7 +137,8 @@ def positive_features(x: Tensor, projection: Tensor, shift: Tensor | float = 0.0
 
 
 def performer_attention(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, causal: bool = False,
-                        form: str = "parallel", chunk_size: int = 64, scale: float | None = None) -> Tensor:
+                        form: str = "parallel", chunk_size: int = 64,
+                        scale: float | None = None) -> Tensor:
     """Softmax attention estimated with positive random features (Performer, arXiv:2009.14794)."""
     check_alike(q=q, k=k, v=v)
     d, dtype = q.shape[-1], q.dtype

@@ -217,8 +217,9 @@ class BlockMask:
         return start.int(), columns.int(), self.partial[rows, columns].int()
 
 
-def block_sparse_attention(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMask, scale: float | None = None) -> Tensor:
-    """Attention that visits only the blocks of the mask that are not empty, with the online softmax: (b, h, n, v_dim).
+def block_sparse_attention(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMask,
+                           scale: float | None = None) -> Tensor:
+    """Attention over the blocks of the mask that are not empty, with the online softmax: (b, h, n, v_dim).
 
     q and k must have the lengths of the mask. A query with nothing to attend to gives 0.
     """
@@ -238,7 +239,7 @@ def block_sparse_attention(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMas
             if inside is not None:
                 scores = scores.masked_fill(~inside, -math.inf)
             new_largest = torch.maximum(largest, scores.amax(-1))
-            shift = new_largest.masked_fill(new_largest == -math.inf, 0)     # a row may have seen nothing yet
+            shift = new_largest.masked_fill(new_largest == -math.inf, 0)   # a row may have seen nothing
             weights, shrink = torch.exp(scores - shift[..., None]), torch.exp(largest - shift)
             total = total * shrink + weights.sum(-1)
             out = out * shrink[..., None] + weighted_sum(weights, v[:, :, keys], inside)

@@ -120,8 +120,8 @@ __global__ void dense_masked(const float* __restrict__ q, const float* __restric
     finish(w, out + head * n_q * d, first_query, queries, d);
 }
 
-// Rung 2. Query block r visits column[start[r]] .. column[start[r + 1] - 1]. stored[e] is the place of entry e's mask among
-// `masks` (BLOCK x BLOCK bytes each), or -1 where the block is full.
+// Rung 2. Query block r visits column[start[r]] .. column[start[r + 1] - 1]. stored[e] is the place of entry e's
+// mask among `masks` (BLOCK x BLOCK bytes each), or -1 where the block is full.
 __global__ void block_sparse(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
                              const int* __restrict__ start, const int* __restrict__ column,
                              const int* __restrict__ stored, const unsigned char* __restrict__ masks,
