@@ -121,6 +121,9 @@ class _Teller:
                 cause = "Usual cause: an unsigned index that went below 0: 0u - 1 is 4294967295."
             kind = self.detail.strip("'")
             return f"{kernel} uses index {e.offset} of {self._local_name()}, whose type is {kind}.", cause
+        if self.reason == "constant":
+            return (f"{kernel} {self._verb()} {self._element()}, which is constant: kernels only read it.",
+                    "Usual cause: __device__ is meant, or the value is to be set from Python, by `module.globals`.")
         if self.reason == "null":
             return (f"{kernel} follows a null pointer.",
                     "Usual cause: None was passed for an array that the kernel uses.")

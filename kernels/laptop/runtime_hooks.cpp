@@ -18,6 +18,13 @@ static void misaligned(uintptr_t address, size_t size, int action, const void* p
     fail(e);
 }
 
+static void written_constant(uintptr_t address, size_t size, int action, const void* pc) {
+    laptop_error e = make_error("out of bounds", "constant", pc, action);
+    e.memory = memory_at(*current->warp->block, address, &e.offset);
+    e.size = (uint32_t)size;
+    fail(e);
+}
+
 static void check_in_flight(uintptr_t address, size_t size, int action, const void* pc) {
     Block& b = *current->warp->block;
     for (const InFlight& f : b.in_flight) {
@@ -58,6 +65,7 @@ static inline void touch(uintptr_t address, size_t size, int action, bool is_vol
     Found f = find_quickly(t, address, size, action, pc);
     if (!f.region) return;
     if (address & (size - 1) && (size & (size - 1)) == 0) misaligned(address, size, action, pc);
+    if (action && f.region->constant) written_constant(address, size, action, pc);
     bool in_shared = f.region->space == LAPTOP_IN_SHARED;
     if (run->sanitizing) {
         if (in_shared && !t->warp->block->in_flight.empty()) check_in_flight(address, size, action, pc);

@@ -82,6 +82,10 @@ __constant__ float coefficient[4] = {1, 2, 3, 4};
 __global__ void constant_outside(float* y) {
     y[threadIdx.x] = coefficient[threadIdx.x];  // BUG constant_outside
 }
+__global__ void constant_written(float* y) {
+    coefficient[threadIdx.x % 4] = 2;  // BUG constant_written
+    y[threadIdx.x] = 0;
+}
 __device__ float table_of_eight[8];
 __global__ void global_outside(float* y) {
     table_of_eight[threadIdx.x] = 1.0f;  // BUG global_outside
@@ -513,6 +517,7 @@ BUGS = [
     Bug("in_a_helper", OOB, "x", lambda: (ramp(32), zeros(32))),
     Bug("empty_page", OOB, "pages", lambda: (torch.tensor([0, 1, -1, 2]).int(), ramp(12), zeros(4)), 1, 4),
     Bug("constant_outside", OOB, "coefficient", lambda: (zeros(32),)),
+    Bug("constant_written", OOB, "coefficient", lambda: (zeros(32),)),
     Bug("global_outside", OOB, "table_of_eight", lambda: (zeros(32),)),
     Bug("shared_outside", OOB, "row", lambda: (zeros(32),)),
     Bug("shared_before", OOB, "window", lambda: (zeros(32),)),
