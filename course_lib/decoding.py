@@ -24,10 +24,10 @@ def choose_splits(heads: int, n_keys: int, n_multiprocessors: int = 132, least_k
 
 def decode_attention(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None,
                      splits: int | None = None) -> Tensor:
-    """One new query a sequence: q (b, n_heads, 1, d), k (b, n_kv_heads, m, d), v (b, n_kv_heads, m, v_dim)
-    -> (b, n_heads, 1, v_dim). lengths (b,): how many of the m keys are there; the rest is not looked
-    at, NaN or not. The keys are cut into `splits` parts (by `choose_splits` if None); each is worked
-    on apart, then chapter 6's merge joins them.
+    """One new query a sequence: q (b, n_heads, 1, d), k (b, n_kv_heads, m, d), v (b, n_kv_heads, m,
+    v_dim) -> (b, n_heads, 1, v_dim). lengths (b,): how many of the m keys are there; the rest is not
+    looked at, NaN or not. The keys are cut into `splits` parts (by `choose_splits` if None); each is
+    worked on apart, then chapter 6's merge joins them.
     """
     lengths, splits = check_decode(q, k, v, lengths, splits)
     dtype, m = q.dtype, k.shape[2]
