@@ -169,22 +169,25 @@ def mark_all(submissions: list[Submission], waiting: dict[int, dict], store: Sto
         waiting.pop(index)
         bar.step(f"{submissions[index].student} / {submissions[index].chapter}")
 
-    alone = False
+    alone, jobs = False, min(max(1, args.jobs), len(waiting) or 1)
     while waiting:
-        batch = dict(list(waiting.items())[:1 if alone else None])
         try:
-            with _executor(args.dask, min(max(1, args.jobs), len(batch))) as executor:
-                futures = {executor.submit(marking.mark_notebook, task): index for index, task in batch.items()}
-                for future in concurrent.futures.as_completed(futures):
+            with _executor(args.dask, 1 if alone else jobs) as executor:
+                if alone:
+                    pairs = ((index, executor.submit(marking.mark_notebook, task)) for index, task in list(waiting.items()))
+                else:
+                    futures = {executor.submit(marking.mark_notebook, task): index for index, task in waiting.items()}
+                    pairs = ((futures[future], future) for future in concurrent.futures.as_completed(futures))
+                for index, future in pairs:
                     try:
-                        finished(futures[future], future.result())
+                        finished(index, future.result())
                     except BrokenProcessPool:
                         raise
                     except Exception as error:
-                        _give_up(submissions, waiting, futures[future], f"{type(error).__name__}: {error}", store, trouble, bar)
+                        _give_up(submissions, waiting, index, f"{type(error).__name__}: {error}", store, trouble, bar)
         except BrokenProcessPool:        # a worker died, and the pool does not say over which notebook: go one by one
             if alone:
-                _give_up(submissions, waiting, next(iter(batch)), "the process that marked it died", store, trouble, bar)
+                _give_up(submissions, waiting, next(iter(waiting)), "the process that marked it died", store, trouble, bar)
             alone = True
     bar.end()
     store.save()
