@@ -15,7 +15,7 @@ from . import lines, memory
 
 PLAIN, PROFILE, SANITIZE = 0, 1, 2
 ORDERS = {"forward": 0, "reverse": 1, "seeded": 2}
-STEP_LIMIT = 100_000_000         # basic blocks a thread block may run under the sanitizer: a few seconds
+STEP_LIMIT = 100_000_000         # basic blocks a thread block may run under the sanitizer: ten seconds
 CLASSES = 7                      # LAPTOP_CLASSES
 
 
