@@ -98,7 +98,7 @@ class SelfAttention(nn.Module):
         return GrowingCache()
 
     def forward(self, x, rope, cache=None):
-        """x (b, n, d_model) -> (b, n, d_model). With a cache x holds the new tokens, and the cache those before."""
+        """x (b, n, d_model) -> (b, n, d_model). With a cache, x is the new tokens; the cache has the others."""
         q, k, v = self.project(x)
         if cache is None:
             q, k = self.rotate(q, rope), self.rotate(k, rope)
@@ -112,8 +112,8 @@ class SelfAttention(nn.Module):
         if self.window and mask is None:
             i = torch.arange(k.shape[2], device=x.device)
             mask = i > i[-x.shape[1]:, None] - self.window
-        return self.finish(grouped_query_attention(self.rotate(q, rope, positions), k, self.values(k, v), mask,
-                                                   causal=True, scale=self.scale))
+        q, v = self.rotate(q, rope, positions), self.values(k, v)
+        return self.finish(grouped_query_attention(q, k, v, mask, causal=True, scale=self.scale))
 
     def weights(self, x, rope):
         """(b, n_heads, n, n): how much each position looks at each."""
@@ -124,7 +124,7 @@ class SelfAttention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention moves information between positions, the feed-forward works on each; both only add to x."""
+    """Attention moves information between positions, the feed-forward works on each. Both add to x."""
 
     def __init__(self, config, attention="softmax", rope=True):
         super().__init__()
