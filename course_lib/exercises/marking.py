@@ -14,6 +14,7 @@ from .declare import Exercise, _registry, find, load_file
 from .reach import COURSE, HERE, PACKAGE
 from .sandbox import Sandbox, SandboxError
 from .verdict import NOT_RUN, WRONG, Verdict
+from .wire import LONGEST_TEXT
 
 LONGEST = 30_000                        # characters of a cell; reading a longer one could be made to take minutes
 _own = threading.local()                # one sandbox a thread
@@ -72,7 +73,8 @@ def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdic
     # a busy marking machine must not fail what passes in the notebook
     request.limit = min(2 * request.limit + 3, request.limit + 10)
     reply = sandbox.run(request, source, exercise.forbid)
-    if reply.late and 0.05 < reply.cpu / request.limit < 0.5:     # it waited for a processor; what sleeps needs none, a loop all
+    # It waited for a processor. What sleeps needs none, a loop needs all, and what prints without end waits for its reader.
+    if reply.late and 0.05 < reply.cpu / request.limit < 0.5 and len(reply.output) < LONGEST_TEXT:
         request.limit *= 4
         reply = sandbox.run(request, source, exercise.forbid)
     if reply.run is None:

@@ -79,7 +79,10 @@ def _no_number(text: str):
     raise ValueError("numbers travel as text")
 
 
-def text_of(value: str, limit: int = 20_000) -> str:
+LONGEST_TEXT = 20_000       # characters
+
+
+def text_of(value: str, limit: int = LONGEST_TEXT) -> str:
     """A string from elsewhere that can be encoded, printed and stored: no lone surrogates, no endless length."""
     short = value if len(value) <= limit else value[:limit] + " ..."
     return short.encode("utf-8", "replace").decode()
