@@ -426,6 +426,22 @@ def test_every_kernel_file_compiles_for_gpus(path):
     gpu.compile_check(path, ("sm_80", "sm_90"), tuple(wanted))
 
 
+def test_what_compiled_once_is_compiled_again_when_it_changes(tmp_path, monkeypatch):
+    if gpu.nvcc() is None:
+        pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
+    monkeypatch.setenv("COURSE_CACHE", str(tmp_path))
+    (tmp_path / "one.cuh").write_text("#define ONE 1.0f\n")
+    file = tmp_path / "good.cu"
+    file.write_text('#include "one.cuh"\n__global__ void k(float* x) { x[0] = ONE; }\n')
+    gpu.compile_check(file, ("sm_90",))
+    with monkeypatch.context() as patch:
+        patch.setattr(gpu.subprocess, "run", None)          # not needed
+        gpu.compile_check(file, ("sm_90",))
+    (tmp_path / "one.cuh").write_text("#define ONE missing\n")
+    with pytest.raises(cuda.CompileError):
+        gpu.compile_check(file, ("sm_90",))
+
+
 def test_nvcc_errors_name_the_line(tmp_path):
     if gpu.nvcc() is None:
         pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")

@@ -99,7 +99,7 @@ def _compiler(asked: str | None, path: str | None) -> Compiler:
         command = shlex.split(candidate)
         found = shutil.which(command[0])
         if found:
-            return _identify((found, *command[1:]), os.stat(found).st_mtime_ns)
+            return identify((found, *command[1:]), os.stat(found).st_mtime_ns)
     wanted = (f"CXX is set to {asked}, which was not found." if asked else
               "No C++ compiler was found (g++ or clang++).")
     how = ("Run `xcode-select --install`." if sys.platform == "darwin" else
@@ -109,7 +109,7 @@ def _compiler(asked: str | None, path: str | None) -> Compiler:
 
 
 @functools.lru_cache
-def _identify(command: tuple[str, ...], modified: int) -> Compiler:
+def identify(command: tuple[str, ...], modified: int) -> Compiler:
     version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
     return Compiler(command, "clang" in version, version)
 
@@ -196,7 +196,7 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
 
 def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[str], nvcc: str) -> Path:
     """Builds kernel.cu of `files` with nvcc; source.cu is the student's text, untouched."""
-    tool = _identify((nvcc,), os.stat(nvcc).st_mtime_ns)
+    tool = identify((nvcc,), os.stat(nvcc).st_mtime_ns)
     made = cache() / digest(*files.values(), *flags, *tool.command, tool.version)
     return _build(made, files, [made / "kernel.cu"], flags, link, tool,
                   lambda output: CompileError(name, files["source.cu"], read_nvcc_errors(output, "source.cu"), output))

@@ -114,7 +114,7 @@ def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90"
                   instances: tuple[str, ...] = ()) -> None:
     """Compiles the file with nvcc for each architecture, entries and the named `instances` included.
 
-    Raises CompileError. A template kernel without an instance is only parsed.
+    Raises CompileError. A template kernel without an instance is only parsed. What compiled once is not compiled again.
     """
     from .module import files_of, split_instance
     tool = nvcc()
@@ -126,12 +126,19 @@ def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90"
     wanted = [(k, "") for k in kernels if not k.template]
     for name, arguments in map(split_instance, instances):
         wanted += [(k, arguments) for k in kernels if k.name == name]
+    text = generated(sources, wanted, str(path))
+    command = [tool, "-std=c++17", "-c", *(f"-gencode=arch=compute_{a[3:]},code={a}" for a in architectures)]
+    version = build.identify((tool,), os.stat(tool).st_mtime_ns).version
+    texts = [source.text for source in sources]
+    passed = build.cache() / ("checked-" + build.digest(*texts, text, build.engine_digest(), *command, version))
+    if passed.exists():
+        return
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "check.cu"
-        made.write_text(generated(sources, wanted, str(path)))
-        targets = [f"-gencode=arch=compute_{a[3:]},code={a}" for a in architectures]
-        run = subprocess.run([tool, "-std=c++17", "-c", *targets, str(made), "-o", str(Path(folder) / "check.o")],
-                             capture_output=True, text=True, env=os.environ | {"LC_ALL": "C"})
+        made.write_text(text)
+        run = subprocess.run([*command, str(made), "-o", str(Path(folder) / "check.o")], capture_output=True, text=True,
+                             env=os.environ | {"LC_ALL": "C"})
     if run.returncode:
         output = run.stdout + run.stderr
         raise build.CompileError(path.name, sources[0].text, build.read_nvcc_errors(output, path.name), output)
+    passed.mkdir(parents=True, exist_ok=True)
