@@ -160,8 +160,7 @@ exercise(
         Misconception("takes True for hidden", change=("~mask", "mask"),
                       ask="True means *may attend*. Which scores do you set to -inf?"),
         Misconception("hides keys in a copy of the scores that it does not use", code=ATTENTION.replace(
-            "    weights = torch.softmax(scores.masked_fill(~mask, -math.inf), -1)\n    return weights.masked_fill(~mask, 0) @ v",
-            "    scores.masked_fill(~mask, -math.inf)\n    return torch.softmax(scores, -1) @ v"),
+            MASKED_LINES, "    scores.masked_fill(~mask, -math.inf)\n    return torch.softmax(scores, -1) @ v\n"),
                       ask="`masked_fill` returns a new tensor. Which of the two goes into your softmax?"),
         Misconception("sets hidden scores to 0", code=ATTENTION.replace(
             MASKED_LINES, "    return torch.softmax(scores.masked_fill(~mask, 0), -1) @ v\n"),

@@ -13,7 +13,7 @@ from . import marks
 from .compare import type_name
 from .core import evaluate, normal
 from .declare import CHAPTERS, Exercise, chapter_of, chapter_word, find, given_spec, load_chapter
-from .runner import with_article, build_namespace
+from .runner import build_namespace, with_article
 from .verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG, Verdict
 
 # An exercise's cell begins with its marker; blank lines and comments may stand above it.
