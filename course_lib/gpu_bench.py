@@ -23,7 +23,7 @@ from course_lib import decode_tensor_core
 from course_lib.attention import softmax_kernel
 from course_lib.flash_kernels import backward_kernels, forward_kernel
 from course_lib.gpu_cases import BF16, CASES, F32, Case
-from course_lib.gpu_check import folder_of
+from course_lib.gpu_check import build_all, folder_of
 from course_lib.rope import apply_rope, rope_kernel
 
 FASTER_THAN_POSSIBLE = 1.05     # reading alone may be a little faster than the copy that is the ceiling
@@ -317,6 +317,7 @@ def main(argv: list[str]) -> int:
         return 1
     card = torch.cuda.get_device_name()
     chosen = [b for b in benchmarks() if not asked.words or any(word in b.kernel for word in asked.words)]
+    build_all()
     made = run(Clock(), card, folder_of(card), chosen=chosen)
     try:
         figure(made, folder_of(card) / "bench.png")

@@ -8,7 +8,7 @@ import torch
 
 from course_lib import cuda
 from course_lib.cuda import gpu
-from course_lib.gpu_cases import CASES, Case, poisoned
+from course_lib.gpu_cases import CASES, Case, build_all, poisoned
 from course_lib.gpu_results import KERNELS
 
 
@@ -83,3 +83,15 @@ def test_an_output_that_is_not_written_is_not_right():
     with poisoned():
         assert torch.empty(3, dtype=torch.bfloat16).isnan().all()
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+def test_a_case_that_fails_does_not_stop_the_others():
+    seen = []
+
+    def launched(x):
+        seen.append(len(x))
+        assert len(x) > 1
+    shapes = {"n": 1}, {"n": 2}
+    case = Case("attention", ("none",), lambda draw, n: (draw(n, 3),), launched, lambda x: x, shapes, ({"n": 3},))
+    build_all([case, case], "cpu")
+    assert sorted(seen) == [1, 1, 2, 2, 3, 3]

@@ -171,7 +171,7 @@ def rewritten_header(name: str, text: str) -> Path:
     folder = cache() / f"header-{digest(text)}"
     folder.mkdir(parents=True, exist_ok=True)
     if not (folder / name).exists():
-        made = folder / f"{name}.{os.getpid()}.new"
+        made = folder / f"{name}.{secrets.token_hex(8)}.new"
         made.write_text(text, encoding="utf-8")
         made.replace(folder / name)
     return folder / name
