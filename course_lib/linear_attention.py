@@ -80,7 +80,8 @@ def linear_attention(q: Tensor, k: Tensor, v: Tensor, feature_map="elu", causal:
 
 def _parallel(q, k, v, s, z, chunk_size):
     weights = (q @ k.transpose(-2, -1)).tril()
-    top, bottom = weighted_sum(weights, v, causal_mask(*weights.shape[-2:], v.device)) + q @ s, weights.sum(-1, keepdim=True) + q @ z[..., None]
+    top = weighted_sum(weights, v, causal_mask(*weights.shape[-2:], v.device)) + q @ s
+    bottom = weights.sum(-1, keepdim=True) + q @ z[..., None]
     return top, bottom, s + k.transpose(-2, -1) @ v, z + k.sum(-2)
 
 
@@ -146,6 +147,8 @@ def performer_attention(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, cau
         raise ValueError(f"scale must be at least 0, its root goes to q and to k; got {scale}")
     if projection.dim() != 2 or projection.shape[1] != d:
         raise ValueError(f"projection must be (n_features, {d}); got {tuple(projection.shape)}")
+    if k.shape[-1] != d:
+        raise ValueError(f"k must be as wide as q, {d}; got {k.shape[-1]}")
     root = math.sqrt(1 / math.sqrt(d) if scale is None else scale)
     q, k, v = widened(q, k, v)
     q, k = q * root, k * root
@@ -248,7 +251,7 @@ def linear_attention_kernel(q: Tensor, k: Tensor, v: Tensor, feature_map: str = 
 def _checked_map(name, normalise):
     phi = feature_map(name)
     if normalise and name == "identity":
-        raise ValueError('feature_map must give features of at least 0 when normalise=True; "identity" does not')
+        raise ValueError('feature_map must give features of at least 0 when normalise=True; got "identity"')
     return phi
 
 
@@ -256,9 +259,9 @@ def _read_state(state, k, v):
     b, h, _, m = k.shape
     if state is None:
         return k.new_zeros(b, h, m, v.shape[-1]), k.new_zeros(b, h, m)
-    if isinstance(state, Tensor) or len(state) != 2:
-        raise ValueError("state must be the pair (S, z) that return_state gives; "
-                         f"got {'a tensor' if isinstance(state, Tensor) else len(state)}")
+    if not isinstance(state, (tuple, list)) or len(state) != 2 or not all(isinstance(x, Tensor) for x in state):
+        got = [type(x).__name__ for x in state] if isinstance(state, (tuple, list)) else type(state).__name__
+        raise ValueError(f"state must be the pair of tensors (S, z) that return_state gives; got {got}")
     s, z = state
     if s.shape != (b, h, m, v.shape[-1]) or z.shape != (b, h, m):
         raise ValueError(f"state must be tensors of shapes {(b, h, m, v.shape[-1])} and {(b, h, m)}; "

@@ -59,7 +59,7 @@ def sliding_window_mask(n: int, window: int, causal: bool = True) -> Tensor:
 
 
 def dilated_mask(n: int, window: int, dilation: int, causal: bool = True) -> Tensor:
-    """(n, n): `window` keys, `dilation` apart, the query's own the last (or the middle) of them."""
+    """(n, n): the window of sliding_window_mask, its keys `dilation` apart."""
     check_size("n", n, least=0), check_size("window", window), check_size("dilation", dilation)
     i, j = _grid(n)
     return sliding_window_mask(n, (window - 1) * dilation + 1, causal) & ((i - j) % dilation == 0)
@@ -80,7 +80,8 @@ def longformer_mask(n: int, window: int, global_tokens, causal: bool = False) ->
 
 
 def bigbird_mask(n: int, block: int, window: int, n_global: int, n_random: int, generator=None) -> Tensor:
-    """(n, n), in blocks: `window` blocks around each, the first `n_global`, and `n_random` drawn for each (arXiv:2007.14062)."""
+    """(n, n), in blocks: `window` blocks around each (an odd number: an even one counts as one less), the first
+    `n_global`, and `n_random` drawn for each (arXiv:2007.14062)."""
     for name, size, least in (("n", n, 0), ("block", block, 1), ("window", window, 1), ("n_global", n_global, 0),
                               ("n_random", n_random, 0)):
         check_size(name, size, least)
@@ -250,14 +251,19 @@ def block_sparse_attention(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMas
 
 def _check_block_inputs(q, k, v, block_mask):
     check_alike(q=q, k=k, v=v)
-    if not isinstance(block_mask, BlockMask):
-        raise ValueError(f"block_mask must be a BlockMask, as from BlockMask.from_mask(mask, block); got {type(block_mask).__name__}")
+    check_block_mask(block_mask)
     if q.shape[-2] != block_mask.n_q:
         raise ValueError(f"q must have {block_mask.n_q} rows for this mask; got {q.shape[-2]}")
     if k.shape[:2] != q.shape[:2] or k.shape[-2] != block_mask.n_k or k.shape[-1] != q.shape[-1]:
         raise ValueError(f"k must be {(*q.shape[:2], block_mask.n_k, q.shape[-1])} for this mask; got {tuple(k.shape)}")
     if v.shape[:3] != k.shape[:3]:
         raise ValueError(f"v must have the batch, heads and rows of k, {tuple(k.shape[:3])}; got {tuple(v.shape[:3])}")
+
+
+def check_block_mask(block_mask) -> None:
+    if not isinstance(block_mask, BlockMask):
+        raise ValueError("block_mask must be a BlockMask, as from BlockMask.from_mask(mask, block); "
+                         f"got {type(block_mask).__name__}")
 
 
 def _block_means(x, block):

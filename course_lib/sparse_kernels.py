@@ -10,7 +10,7 @@ from torch import Tensor
 
 from course_lib import sparse_tensor_core
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.sparse_attention import BlockMask, check_size
+from course_lib.sparse_attention import BlockMask, check_block_mask, check_size
 
 BLOCK = 32
 MAX_D = 128
@@ -25,6 +25,7 @@ def dense_masked_kernel(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, scale: fl
 
 def block_sparse_kernel(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMask, scale: float | None = None) -> Tensor:
     """Rung 2: only the blocks of the mask that are not empty. The mask's block must be 32, or 128 in half precision."""
+    check_block_mask(block_mask)
     half = q.dtype in (torch.float16, torch.bfloat16)
     block = sparse_tensor_core.BLOCK if half else BLOCK
     if block_mask.block != block:

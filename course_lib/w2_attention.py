@@ -36,6 +36,11 @@ def gaussian_w2(mean_a: Tensor, cov_a: Tensor, mean_b: Tensor, cov_b: Tensor) ->
     for name, mean, cov in (("cov_a", mean_a, cov_a), ("cov_b", mean_b, cov_b)):
         if cov.shape[-2:] != (mean.shape[-1],) * 2:
             raise ValueError(f"{name} must be (..., {mean.shape[-1]}, {mean.shape[-1]}); got shape {tuple(cov.shape)}")
+        slack, widths = 1e-4 * cov.abs().amax((-2, -1)), torch.linalg.eigvalsh(cov)
+        if bool(((cov - cov.mT).abs() > slack[..., None, None]).any() | (widths < -slack[..., None]).any()):
+            raise ValueError(f"{name} must be symmetric, its eigenvalues at least 0; got {cov.tolist()}")
+    if mean_a.shape[-1] != mean_b.shape[-1]:
+        raise ValueError(f"mean_b must be as wide as mean_a, {mean_a.shape[-1]}; got {mean_b.shape[-1]}")
     root_a = _matrix_root(cov_a)
     cross = _matrix_root(root_a @ cov_b @ root_a)
     trace = (cov_a + cov_b - 2 * cross).diagonal(dim1=-2, dim2=-1).sum(-1)
@@ -99,7 +104,7 @@ def w2_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v
     check_gaussians(mu_q, sigma_q, mu_k, sigma_k)
     check_values(v, mu_k)
     if form in ("kernel", "fused") and mask is not None:
-        raise ValueError("mask must be None for a kernel, which knows causal only; use another form")
+        raise ValueError(f"mask must be None for a kernel, which knows causal only; got a {type(mask).__name__}: use another form")
     if form in ("augmented", "kernel"):
         q, k, bias = _as_dot_product(*_joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
         if form == "augmented":

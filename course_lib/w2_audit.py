@@ -206,17 +206,6 @@ def difference(audit, task, a, b, measure="loss"):
     return mean(values), T95[len(values) - 1] * stdev(values) / len(values)**0.5
 
 
-def sweep(audit, task):
-    """{arm: {rate: mean loss, or None where it diverged}}"""
-    table = {}
-    for one in audit["runs"].values():
-        s = one["settings"]
-        if s["task"] == task and s["stage"] == "sweep":
-            table.setdefault(s["arm"], {}).setdefault(s["rate"], []).append(one["loss"])
-    return {arm: {rate: None if None in losses else mean(losses) for rate, losses in row.items()}
-            for arm, row in table.items()}
-
-
 def five_second_slice(steps=100):
     """The public benchmark made small (vocabulary 64, twice 16 tokens, width 32), live: {(mechanism, rate): loss}.
 

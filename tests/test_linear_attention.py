@@ -221,6 +221,8 @@ BETA = torch.full((1, 2, 5), 0.1, dtype=torch.float64)
     ("x", lambda: LinformerAttention(8, 2, 4, 2)(torch.zeros(1, 4, 9))), ("state", lambda: linear_attention(Q, K, V, state=V)),
     ("beta", lambda: delta_rule(Q, K, V, 0.5)), ("state", lambda: delta_rule(Q, K, V, BETA, state=(V, V))),
     ("scale", lambda: performer_attention(Q, K, V, torch.zeros(8, 4), scale=-1.0)),
+    ("k", lambda: performer_attention(Q, K[..., :3], V, torch.zeros(8, 4))), ("state", lambda: linear_attention(Q, K, V, state=1)),
+    ("state", lambda: linear_attention(Q, K, V, state=(V, None))),
 ])
 def test_bad_input_names_the_argument(argument, call):
     with pytest.raises(ValueError, match=rf"^{argument} must "):

@@ -82,6 +82,7 @@ X, H = rand(1, 1, 8, 4), rand(1, 1, 8, 16).half()
     ("n_sink", lambda: window_sink_kernel(X, X, X, 2, -1)), ("k", lambda: window_sink_kernel(X, X[:, :, :4], X[:, :, :4], 2)),
     ("block_mask", lambda: block_sparse_kernel(X, X, X, BlockMask.from_mask(torch.ones(8, 8).bool(), 16))),
     ("block_mask", lambda: block_sparse_kernel(X, X, X, BlockMask.from_mask(torch.ones(9, 8).bool(), 32))),
+    ("block_mask", lambda: block_sparse_kernel(X, X, X, torch.ones(8, 8).bool())),
     ("q", lambda: window_sink_kernel(X.double(), X.double(), X.double(), 2)),
     ("v", lambda: window_sink_kernel(X, X, rand(1, 1, 8, 5), 2)), ("v", lambda: window_sink_kernel(X, X, X[:, :, :4], 2)),
     ("v", lambda: window_sink_kernel(H, H, H[:, :, :4], 2)), ("k", lambda: window_sink_kernel(H, H[..., :8], H, 2)),
