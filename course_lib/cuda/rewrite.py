@@ -1,4 +1,5 @@
 """CUDA C++ into C++ that a CPU compiler takes. Two things change, launches and `__shared__`; no line moves.
+(A loop without a body gets `continue` for one: g++ counts no step where nothing stands, so no limit would end it.)
 
     k<32><<<grid, block>>>(x, n);      ->  laptop::host_launch("k<32>", __LINE__, [&](auto... a) { k<32>(a...); },
                                                                laptop::launch_config(grid, block), x, n);
@@ -146,6 +147,7 @@ class Rewriter:
         self.text, self.tokens, self.edits, self.file = text, tokens, edits, file
         self.kernels, self.host_only = kernels, host_only
         self.rejected: set[int] = set()
+        self.tails: set[int] = set()         # each `while` that ends a `do`
 
     def run(self):
         for function in self.file.functions if self.file else ():
@@ -159,6 +161,8 @@ class Rewriter:
                 continue
             elif token.text == "__shared__":
                 self.shared(i)
+            elif token.text in ("while", "for", "do"):
+                self.loop(i)
             elif token.text == "__noinline__" and self.tokens[i - 1].text != "(":
                 self.edits.replace(token.start, token.end, "__attribute__((noinline))")   # a macro would break <memory>
             elif token.text in ("asm", "__asm__", "__asm"):
@@ -243,6 +247,26 @@ class Rewriter:
                     return i
             i += 1
         return None
+
+    # ---- loops
+
+    def loop(self, index: int):
+        """Give an empty body its `continue`."""
+        if index in self.tails:
+            return
+        body = index + 1
+        if self.tokens[index].text == "do":
+            tail = body
+            while tail < len(self.tokens) and self.tokens[tail].text != "while":
+                tail = match_forward(self.tokens, tail) + 1 if self.tokens[tail].text in ("(", "[", "{") else tail + 1
+            self.tails.add(tail)
+        else:
+            body = match_forward(self.tokens, body) + 1
+        words = [t.text for t in self.tokens[body:body + 2]]
+        if words[:1] == [";"]:
+            self.edits.insert(self.tokens[body].start, "continue")
+        elif words == ["{", "}"]:
+            self.edits.insert(self.tokens[body + 1].start, "continue;")
 
     # ---- shared memory
 

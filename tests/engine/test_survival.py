@@ -49,6 +49,7 @@ __global__ void stack_of_another(float** y) {
 }
 __global__ void endless(int* y) { while (true) y[0] += 1; }
 __global__ void endless_empty(int* y, volatile int n) { while (n) {} }
+__global__ void endless_nothing(int* y) { for (;;) {} }
 __global__ void endless_barriers(int* y) { while (true) __syncthreads(); }
 """
 
@@ -65,7 +66,7 @@ CASES = {
     "trap": "mod.trap[1, 1](f(1))", "builtin_trap": "mod.builtin_trap[1, 1](f(1))", "calls_abort": "mod.calls_abort[1, 1](f(1))",
     "writes_a_constant": "mod.writes_a_constant[1, 1](f(1))", "frees_an_array": "mod.frees_an_array[1, 1](f(64))",
     "endless": "mod.endless[1, 1](i(1))", "endless_empty": "mod.endless_empty[1, 1](i(1), 1)",
-    "endless_barriers": "mod.endless_barriers[1, 64](i(1))",
+    "endless_nothing": "mod.endless_nothing[1, 1](i(1))", "endless_barriers": "mod.endless_barriers[1, 64](i(1))",
 }
 HARMLESS = {"divide_smallest", "flood", "large_frame"}       # may also end well
 
