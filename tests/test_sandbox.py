@@ -3,6 +3,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -153,8 +154,30 @@ def test_a_run_can_write_in_its_folder_and_import_torch_lazily(sandbox):
 
 @linux
 def test_a_dead_warm_process_is_replaced(sandbox):
+    sandbox.start()
     os.kill(sandbox.process.pid, signal.SIGKILL)
     assert marked(sandbox, hostile.HONEST).status == "passed"
+
+
+@linux
+def test_work_that_its_warm_process_left_is_done_again(sandbox):
+    sandbox.start()
+    sandbox.ready()
+    first = sandbox.process
+    threading.Timer(0.5, first.kill).start()
+    assert sandbox.run(request(), "import time\ndef f(x):\n    time.sleep(1)\n    return x").run is not None
+    assert sandbox.process is not first
+
+
+@linux
+def test_the_end_of_a_run_may_come_after_it_has_ended(sandbox):
+    sandbox.start()
+    sandbox.ready()
+    warm = sandbox.process
+    sandbox.control.send(b"x")
+    for _ in range(2):
+        assert sandbox.run(request(), "def f(x):\n    return x").run is not None
+    assert sandbox.process is warm
 
 
 @linux

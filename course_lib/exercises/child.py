@@ -35,6 +35,9 @@ def main(control: socket.socket, config: dict) -> None:
         message, fds, _, _ = socket.recv_fds(control, 65536, 3)
         if not message:
             return
+        message = message.lstrip(b"x")                # meant for a job that had ended by itself
+        if not message:
+            continue
         job = json.loads(message)
         if sys.platform == "linux" and not job["uid"]:        # the limit counts everything that this user runs
             job["processes"] += walls.tasks_of_user(os.getuid())

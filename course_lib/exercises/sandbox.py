@@ -185,7 +185,8 @@ class Sandbox:
             os.close(output_write)
             reply_write = output_write = None
             reply, output, cut = self._listen(reply_read, output_read, limits)
-            ended = json.loads(self._line())
+            if (ended := json.loads(self._line())) is None:
+                raise OSError("the marking process ended")
         finally:
             for fd in (reply_read, output_read, reply_write, output_write):
                 if fd is not None:
@@ -251,10 +252,8 @@ def _remove(folder: Path) -> None:
 STOPPED = {"time": "did not end in time", "memory": "took too much memory", "disk": "wrote too much to the disk"}
 
 
-def _read_reply(reply: bytes, output: str, ended: dict | None, cut: str) -> Reply:
+def _read_reply(reply: bytes, output: str, ended: dict, cut: str) -> Reply:
     output = wire.text_of(output)
-    if ended is None:
-        return Reply(trouble="the marking process ended", output=output)
     cpu = ended.get("cpu", 0.0)
     if ended["walls"] not in ("", "ok"):
         raise SandboxError(f"a wall could not be built: {ended['walls']}")
