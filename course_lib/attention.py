@@ -55,7 +55,8 @@ def causal_mask(n_q: int, n_k: int | None = None, device=None) -> torch.Tensor:
 def padding_mask(lengths, n: int) -> torch.Tensor:
     """(batch, 1, 1, n), True for the first lengths[b] keys of sequence b."""
     lengths = torch.as_tensor(lengths)
-    if lengths.dim() != 1 or lengths.is_floating_point() or lengths.dtype == torch.bool:
+    integers = not lengths.is_floating_point() and lengths.dtype != torch.bool or lengths.numel() == 0
+    if lengths.dim() != 1 or not integers:
         raise ValueError("lengths must be one integer a sequence; "
                          f"got {lengths.dtype} of shape {tuple(lengths.shape)}")
     if not isinstance(n, int) or isinstance(n, bool) or n < 0:
@@ -137,18 +138,15 @@ class MultiHeadAttention(nn.Module):
 
     def __init__(self, d_model, n_heads, context_dim=None, dropout=0.0, bias=True):
         super().__init__()
-        sizes = {"d_model": d_model, "n_heads": n_heads, "context_dim": d_model if context_dim is None else context_dim}
-        for name, size in sizes.items():
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a positive integer; got {size!r}")
+        context_dim = d_model if context_dim is None else context_dim
+        check_sizes(d_model=d_model, n_heads=n_heads, context_dim=context_dim)
         if d_model % n_heads:
             raise ValueError(f"d_model must be a multiple of n_heads; got {d_model} and {n_heads}")
-        _check_dropout(dropout)
-        self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
-        self.context_dim = sizes["context_dim"]
+        check_dropout(dropout)
+        self.d_model, self.n_heads, self.context_dim, self.dropout = d_model, n_heads, context_dim, dropout
         self.q_proj = nn.Linear(d_model, d_model, bias)
-        self.k_proj = nn.Linear(self.context_dim, d_model, bias)
-        self.v_proj = nn.Linear(self.context_dim, d_model, bias)
+        self.k_proj = nn.Linear(context_dim, d_model, bias)
+        self.v_proj = nn.Linear(context_dim, d_model, bias)
         self.out_proj = nn.Linear(d_model, d_model, bias)
 
     def forward(self, x, context=None, mask=None, causal=False, return_weights=False):
@@ -178,13 +176,15 @@ def softmax_kernel(x: torch.Tensor, kernel: str | None = None) -> torch.Tensor:
 
     x is float32, or float16 for "softmax_half". "softmax_on_chip" takes 12,224 columns at most (48 KiB).
     "softmax_registers" takes bfloat16 too, and rows of whole 16 bytes up to 64 KiB; it is what runs on a GPU and in
-    half precision where no kernel is named and such rows are there, else "softmax_half" or "softmax_on_chip".
+    half precision where no kernel is named and such rows are there, else "softmax_half", "softmax_on_chip" or, for
+    rows that do not fit there, "softmax_block".
     """
     from course_lib import cuda
 
     if kernel is None:
         wide = x.dtype == torch.bfloat16 or x.dim() == 2 and (x.is_cuda or x.dtype in HALF) and _registers_fit(x)
-        kernel = "softmax_registers" if wide else "softmax_half" if x.dtype == torch.float16 else "softmax_on_chip"
+        in_float = "softmax_on_chip" if x.shape[-1] <= ON_CHIP else "softmax_block"
+        kernel = "softmax_registers" if wide else "softmax_half" if x.dtype == torch.float16 else in_float
     if kernel == "softmax_registers":
         return _softmax_registers(x)
 
@@ -197,9 +197,9 @@ def softmax_kernel(x: torch.Tensor, kernel: str | None = None) -> torch.Tensor:
     if x.dim() != 2 or x.dtype != dtype:
         raise ValueError(f"x must be (rows, columns) of {dtype} for {kernel}; got {x.dtype}, {tuple(x.shape)}")
     rows, columns = x.shape
+    if kernel == "softmax_on_chip" and columns > ON_CHIP:
+        raise ValueError(f"x must have at most {ON_CHIP} columns for {kernel}; got {columns}: use softmax_block")
     shared_bytes = 4 * columns if kernel == "softmax_on_chip" else 0
-    if shared_bytes > 48 * 1024 - 256:
-        raise ValueError(f"x must have at most 12224 columns for {kernel}; got {columns}: use softmax_block")
     x = x.contiguous()
     out = torch.empty_like(x)
     if out.numel():
@@ -210,7 +210,14 @@ def softmax_kernel(x: torch.Tensor, kernel: str | None = None) -> torch.Tensor:
 
 
 C_TYPES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}
+ON_CHIP = (48 * 1024 - 256) // 4     # floats of a row in shared memory, beside what the warps merge
 MOST_BYTES = 32 * 32 * 4 * 16        # a row in the registers of 32 warps, 4 x 16 bytes a thread
+
+
+def aligned(*tensors):
+    """Vector loads need addresses that are multiples of 16; a view into a tensor may begin elsewhere."""
+    return [x.contiguous() if x.data_ptr() % 16 == 0 else x.clone(memory_format=torch.contiguous_format)
+            for x in tensors]
 
 
 def _registers_fit(x):
@@ -224,7 +231,7 @@ def _softmax_registers(x):
                          f"at most {MOST_BYTES} of them, for softmax_registers; got {x.dtype}, {tuple(x.shape)}")
     from course_lib import cuda
 
-    x = x.contiguous() if x.data_ptr() % 16 == 0 else x.clone(memory_format=torch.contiguous_format)
+    (x,) = aligned(x)
     out = torch.empty_like(x)
     if out.numel():
         loads = math.ceil(x.shape[1] * x.element_size() / (32 * 16))                # of a whole warp, for one row
@@ -252,7 +259,7 @@ def attention_kernel(q, k, v, causal=False, scale=None) -> torch.Tensor:
     module, tile = cuda.load("attention"), 16
     blocks = (math.ceil(m / tile), math.ceil(n / tile), batch * heads)
     module.attention_scores[blocks, (tile, tile)](q, k, scores, n, m, d, scale, int(causal))
-    weights = softmax_kernel(scores, "softmax_on_chip" if m <= 12224 else "softmax_block")
+    weights = softmax_kernel(scores, "softmax_on_chip" if m <= ON_CHIP else "softmax_block")
     blocks = (math.ceil(v_dim / tile), math.ceil(n / tile), batch * heads)
     module.attention_output[blocks, (tile, tile)](weights, v, out, n, m, v_dim, int(causal))
     return out
@@ -271,7 +278,14 @@ def _check_like(name, x, like_name, like):
         raise ValueError(f"{name} must be on the device of {like_name}, {like.device}; got {x.device}")
 
 
-def _check_dropout(dropout):
+def check_sizes(**sizes):
+    """Each is a positive integer."""
+    for name, size in sizes.items():
+        if not isinstance(size, int) or size < 1:
+            raise ValueError(f"{name} must be a positive integer; got {size!r}")
+
+
+def check_dropout(dropout):
     if not 0 <= dropout <= 1:
         raise ValueError(f"dropout must be a probability between 0 and 1; got {dropout!r}")
 
@@ -310,7 +324,7 @@ def _check_inputs(q, k, v, scale, dropout):
         raise ValueError(f"v must have one row for each of the {k.shape[-2]} keys; got {v.shape[-2]}")
     if scale is not None and not math.isfinite(scale):
         raise ValueError(f"scale must be a finite number; got {scale}")
-    _check_dropout(dropout)
+    check_dropout(dropout)
 
 
 def check_mask(mask, shape, device):

@@ -19,7 +19,8 @@ from einops import rearrange
 from torch import Tensor
 
 from . import cuda
-from .flash_kernels import backward_kernels, check_inputs, check_kernel_inputs, forward_kernel, kernels
+from .flash_kernels import (backward_kernels, check_inputs, check_kernel_inputs, check_results, forward_kernel,
+                            kernels)
 from .flash_traffic import check_tiles, keys_seen, tile_kinds, traffic
 
 __all__ = ["State", "state_of", "merge", "finish", "flash_forward_tiles", "flash_backward_tiles", "keys_seen",
@@ -108,6 +109,7 @@ def flash_backward_tiles(q, k, v, out, lse, grad_out, causal=False, scale=None, 
     """
     scale = check_inputs(q, k, v, scale, key_bias)
     check_tiles(tile_q, tile_k)
+    check_results(q, v, out, lse, grad_out)
     n_q, n_k, dtypes = q.shape[2], k.shape[2], (q.dtype, k.dtype, v.dtype)
     group_size = q.shape[1] // k.shape[1]
     q, k, v, bias = grouped(q, k, v, key_bias)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from . import cuda
-from .attention import C_TYPES
+from .attention import C_TYPES, aligned
 from .gqa import check_grouped
 
 INFINITY = float("inf")
@@ -33,12 +33,6 @@ def padded(width: int) -> int:
 def sizes(q, k, v, scale, causal) -> tuple:
     """The last arguments of every kernel."""
     return q.shape[1] // k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3], float(scale), int(causal)
-
-
-def aligned(*tensors):
-    """Vector loads need addresses that are multiples of 16; a view into a tensor may begin elsewhere."""
-    return [x.contiguous() if x.data_ptr() % 16 == 0 else x.clone(memory_format=torch.contiguous_format)
-            for x in tensors]
 
 
 def forward_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: float | None = None,
@@ -123,10 +117,7 @@ def backward_kernels(grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Ten
     rung 7 is kernels/flash_tensor_core_backward.cu, 6 those of kernels/flash_backward.cu; without it as in the forward.
     """
     scale = check_kernel_inputs(q, k, v, scale, key_bias)
-    for name, x, shape in (("grad_out", grad_out, (*q.shape[:3], v.shape[3])), ("out", out, (*q.shape[:3], v.shape[3])),
-                           ("lse", lse, q.shape[:3])):
-        if x.shape != shape:
-            raise ValueError(f"{name} must have shape {tuple(shape)}; got {tuple(x.shape)}")
+    check_results(q, v, out, lse, grad_out)
     rung = check_rung(best_rung(q, v, scale) if rung is None else rung, q, v, scale, lowest=6)
     heads, kv_heads, (n_q, n_k) = q.shape[0] * q.shape[1], k.shape[0] * k.shape[1], (q.shape[2], k.shape[2])
     dq, dk, dv = (torch.empty_like(x, memory_format=torch.contiguous_format) for x in (q, k, v))
@@ -176,7 +167,8 @@ def check_inputs(q, k, v, scale, key_bias) -> float:
     if key_bias is not None:
         is_float = isinstance(key_bias, Tensor) and key_bias.is_floating_point()
         if not is_float or key_bias.device != k.device:
-            raise ValueError("key_bias must be a floating-point tensor on the device of k")
+            got = f"{key_bias.dtype} on {key_bias.device}" if isinstance(key_bias, Tensor) else type(key_bias).__name__
+            raise ValueError(f"key_bias must be a floating-point tensor on the device of k, {k.device}; got {got}")
         try:
             fits = torch.broadcast_shapes(key_bias.shape, k.shape[:3]) == k.shape[:3]
         except RuntimeError:
@@ -185,6 +177,14 @@ def check_inputs(q, k, v, scale, key_bias) -> float:
             raise ValueError(f"key_bias must broadcast to (batch, n_kv_heads, n_k) = {tuple(k.shape[:3])}; "
                              f"got {tuple(key_bias.shape)}")
     return 1 / math.sqrt(q.shape[3]) if scale is None else float(scale)
+
+
+def check_results(q, v, out, lse, grad_out) -> None:
+    """What a backward pass is given has the shapes of what the forward returned."""
+    for name, x, shape in (("out", out, (*q.shape[:3], v.shape[3])), ("lse", lse, q.shape[:3]),
+                           ("grad_out", grad_out, (*q.shape[:3], v.shape[3]))):
+        if x.shape != shape:
+            raise ValueError(f"{name} must have shape {tuple(shape)}; got {tuple(x.shape)}")
 
 
 def check_kernel_inputs(q, k, v, scale, key_bias) -> float:

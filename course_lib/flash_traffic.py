@@ -18,9 +18,9 @@ def tile_kinds(n_q: int, n_k: int, tile_q: int, tile_k: int, causal: bool = True
     check_tiles(tile_q, tile_k)
     first_keys = torch.arange(0, n_k, tile_k)
     ends = (first_keys + tile_k).clamp(max=n_k)
-    seen_by_first = torch.tensor([[keys_seen(q0, n_q, n_k, causal)] for q0 in range(0, n_q, tile_q)])
-    seen_by_last = torch.tensor([[keys_seen(min(q0 + tile_q, n_q) - 1, n_q, n_k, causal)]
-                                 for q0 in range(0, n_q, tile_q)])
+    rows = range(0, n_q, tile_q)
+    seen_by_first = torch.tensor([keys_seen(q0, n_q, n_k, causal) for q0 in rows])[:, None]
+    seen_by_last = torch.tensor([keys_seen(min(q0 + tile_q, n_q) - 1, n_q, n_k, causal) for q0 in rows])[:, None]
     return (seen_by_last > first_keys).long() + (seen_by_first >= ends).long()
 
 

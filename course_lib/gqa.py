@@ -9,8 +9,8 @@ import torch
 from einops import rearrange, reduce
 from torch import Tensor, nn
 
-from course_lib.attention import (HALF, causal_mask, check_alike, check_mask, check_sequence, masked_weights,
-                                  weighted_sum)
+from course_lib.attention import (HALF, causal_mask, check_alike, check_mask, check_sequence, check_sizes,
+                                  masked_weights, weighted_sum)
 from course_lib.rope import apply_rope, check_rope
 
 
@@ -62,9 +62,7 @@ class GroupedQueryAttention(nn.Module):
     def __init__(self, d_model: int, n_heads: int, n_kv_heads: int, head_dim: int | None = None, qk_norm: bool = False,
                  window: int | None = None, bias: bool = False, rope_layout: str = "interleaved"):
         super().__init__()
-        for name, size in (("d_model", d_model), ("n_heads", n_heads), ("n_kv_heads", n_kv_heads)):
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a positive integer; got {size!r}")
+        check_sizes(d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads)
         if n_heads % n_kv_heads:
             raise ValueError(f"n_heads must be a multiple of n_kv_heads; got {n_heads} and {n_kv_heads}")
         if head_dim is None and d_model % n_heads:
@@ -73,6 +71,8 @@ class GroupedQueryAttention(nn.Module):
             raise ValueError(f"head_dim must be None or a positive integer; got {head_dim!r}")
         if window is not None and (not isinstance(window, int) or window < 1):
             raise ValueError(f"window must be None or an integer of at least 1; got {window!r}")
+        if rope_layout not in ("interleaved", "half"):
+            raise ValueError(f'rope_layout must be "interleaved" or "half"; got {rope_layout!r}')
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
         self.head_dim = d_model // n_heads if head_dim is None else head_dim
         self.window, self.rope_layout = window, rope_layout
@@ -128,20 +128,20 @@ def rotate_and_cache(q: Tensor, k: Tensor, v: Tensor, rope, positions=None, mask
 def pool_heads(weight: Tensor, n_heads: int, n_kv_heads: int) -> Tensor:
     """Average the key or value heads of a trained layer in groups: (n_heads * d, d_model) -> (n_kv_heads * d, d_model).
 
+    The bias of such a layer, (n_heads * d), will do too.
     The start from which "GQA: Training Generalized Multi-Query Transformer Models" (arXiv:2305.13245) trains on.
     """
-    for name, size in (("n_heads", n_heads), ("n_kv_heads", n_kv_heads)):
-        if not isinstance(size, int) or size < 1:
-            raise ValueError(f"{name} must be a positive integer; got {size!r}")
+    check_sizes(n_heads=n_heads, n_kv_heads=n_kv_heads)
     if n_heads % n_kv_heads:
         raise ValueError(f"n_heads must be a multiple of n_kv_heads; got {n_heads} and {n_kv_heads}")
-    if weight.dim() != 2 or weight.shape[0] % n_heads:
+    if weight.dim() not in (1, 2) or weight.shape[0] % n_heads:
         raise ValueError(f"weight must be (n_heads * head_dim, d_model) with {n_heads} heads; got {tuple(weight.shape)}")
-    return reduce(weight, "(h_kv g d) m -> (h_kv d) m", "mean", h_kv=n_kv_heads, g=n_heads // n_kv_heads)
+    return reduce(weight, "(h_kv g d) ... -> (h_kv d) ...", "mean", h_kv=n_kv_heads, g=n_heads // n_kv_heads)
 
 
 def kv_bytes_per_token(layers: int, n_kv_heads: int, head_dim: int, bytes: int = 2) -> int:
     """Bytes that one token adds to the cache: a key and a value in every layer. For layers that attend to everything."""
+    check_sizes(layers=layers, n_kv_heads=n_kv_heads, head_dim=head_dim, bytes=bytes)
     return 2 * layers * n_kv_heads * head_dim * bytes
 
 
@@ -183,8 +183,8 @@ def gqa_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: floa
     heads_a_block = group_size if rung == 3 else 1
     need = shared_bytes(heads_a_block, d)
     if need > 48 * 1024:
-        raise ValueError(f"q: {heads_a_block} heads of {d} need {need} bytes of shared memory a block; 49152 are there. "
-                         "Use rung 2, which serves one head a block")
+        raise ValueError(f"q must need at most 49152 bytes of shared memory a block; got {heads_a_block} heads of {d}, "
+                         f"{need} bytes" + ". Use rung 2, which serves one head a block" * (rung == 3))
     scale = 1 / math.sqrt(d) if scale is None else scale
     q, k, v, out = q.contiguous(), k.contiguous(), v.contiguous(), torch.empty_like(q, memory_format=torch.contiguous_format)
     if out.numel() == 0:

@@ -8,7 +8,7 @@ import torch
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
-from course_lib.attention import check_sequence, scaled_dot_product_attention
+from course_lib.attention import check_sequence, check_sizes, scaled_dot_product_attention
 from course_lib.gqa import grouped_query_attention
 from course_lib.rope import apply_rope, check_rope
 
@@ -38,10 +38,7 @@ class LatentAttention(nn.Module):
     def __init__(self, d_model: int, n_heads: int, head_dim: int, latent_dim: int, rope_dim: int,
                  absorbed: bool = False):
         super().__init__()
-        sizes = {"d_model": d_model, "n_heads": n_heads, "head_dim": head_dim, "latent_dim": latent_dim, "rope_dim": rope_dim}
-        for name, size in sizes.items():
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a positive integer; got {size!r}")
+        check_sizes(d_model=d_model, n_heads=n_heads, head_dim=head_dim, latent_dim=latent_dim, rope_dim=rope_dim)
         if rope_dim % 2:
             raise ValueError(f"rope_dim must be even, since RoPE turns pairs; got {rope_dim}")
         self.n_heads, self.head_dim, self.rope_dim, self.absorbed = n_heads, head_dim, rope_dim, absorbed

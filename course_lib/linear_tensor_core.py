@@ -4,6 +4,8 @@ import math
 import torch
 from torch import Tensor
 
+from course_lib.attention import aligned
+
 CHUNK, LEAST_TOKENS, MULTIPROCESSORS = 64, 512, 132
 
 
@@ -32,7 +34,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, start: Tensor, map_code: int, normalise
     out, after = torch.empty_like(q, memory_format=torch.contiguous_format), torch.empty_like(start)
     if q.numel() == 0:
         return out, start
-    q, k, v = (x.contiguous() if x.data_ptr() % 16 == 0 else x.clone(memory_format=torch.contiguous_format) for x in (q, k, v))
+    q, k, v = aligned(q, k, v)
     module, heads, size, states = cuda.load("linear_tensor_core"), b * h, d * d + d, start.contiguous()
     tile = 2 * CHUNK * d                                        # bytes
     sums, walk = module[f"linear_walk<{d}, false>"], module[f"linear_walk<{d}, true>"]

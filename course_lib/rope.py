@@ -8,7 +8,8 @@ import torch
 from einops import rearrange
 from torch import nn
 
-from course_lib.attention import C_TYPES, check_sequence, scaled_dot_product_attention
+from course_lib.attention import (C_TYPES, aligned, check_dropout, check_sequence, check_sizes,
+                                  scaled_dot_product_attention)
 from course_lib.rope_scaling import rescale
 
 
@@ -24,6 +25,8 @@ def rope_table(n, head_dim, base=10000.0, scaling=None, device=None, dtype=torch
         raise ValueError(f"head_dim must be even and at least 2; got {head_dim!r}")
     if not isinstance(base, (int, float)) or not 0 < base < math.inf:
         raise ValueError(f"base must be a positive, finite number; got {base!r}")
+    if not isinstance(dtype, torch.dtype) or not dtype.is_floating_point:
+        raise ValueError(f"dtype must be a floating-point dtype; got {dtype!r}")
     # float64 until the very end: a large position times a rounded frequency is off by whole turns.
     frequencies = base ** -(torch.arange(0, head_dim, 2, dtype=torch.float64, device=device) / head_dim)
     magnitude = 1.0
@@ -56,8 +59,7 @@ def apply_rope(x, cos, sin, positions=None, layout="interleaved", rotary_dim=Non
 def interleaved_to_half(weight, n_heads):
     """Reorder the rows of a query or key projection (n_heads * head_dim, d_model), or its bias, so that
     layout="half" afterwards gives the scores that layout="interleaved" gave before."""
-    if not isinstance(n_heads, int) or n_heads < 1:
-        raise ValueError(f"n_heads must be a positive integer; got {n_heads!r}")
+    check_sizes(n_heads=n_heads)
     if weight.dim() not in (1, 2) or weight.shape[0] % (2 * n_heads):
         raise ValueError(f"weight must have n_heads * head_dim rows with n_heads = {n_heads} and an even head_dim; "
                          f"got shape {tuple(weight.shape)}")
@@ -87,13 +89,10 @@ class RoPEAttention(nn.Module):
 
     def __init__(self, d_model, n_heads, dropout=0.0):
         super().__init__()
-        for name, size in (("d_model", d_model), ("n_heads", n_heads)):
-            if not isinstance(size, int) or size < 1:
-                raise ValueError(f"{name} must be a positive integer; got {size!r}")
+        check_sizes(d_model=d_model, n_heads=n_heads)
+        check_dropout(dropout)
         if d_model % n_heads or d_model // n_heads % 2:
             raise ValueError(f"d_model must be n_heads times an even head_dim; got {d_model} and {n_heads}")
-        if not 0 <= dropout <= 1:
-            raise ValueError(f"dropout must be a probability between 0 and 1; got {dropout!r}")
         self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(d_model, d_model) for _ in range(4))
 
@@ -138,8 +137,12 @@ def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=None):
     if rung != 4 and (layout, rung) not in RUNGS:
         raise ValueError("rung must be 1, 3 or 4 for layout interleaved, 2, 3 or 4 for half; "
                          f"got {rung!r} for {layout}")
-    if cos.dtype != torch.float32 or sin.dtype != torch.float32 or x.dtype not in (C_TYPES if rung == 4 else (torch.float32,)):
-        raise ValueError(f"x, cos and sin must be float32 for this kernel; got {x.dtype}, {cos.dtype}, {sin.dtype}")
+    types = C_TYPES if rung == 4 else (torch.float32,)
+    if x.dtype not in types:
+        raise ValueError(f"x must be {' or '.join(map(str, types))} for rung {rung}; got {x.dtype}")
+    if cos.dtype != torch.float32:
+        raise ValueError(f"cos and sin must be float32 for the kernels; got {cos.dtype}")
+    cos, sin = aligned(cos, sin)
     if rung == 4:
         return _rope_heads(x, cos, sin, _positions_by_batch(x, positions), layout)
     name, pairs_a_thread = RUNGS[layout, rung]
@@ -153,8 +156,8 @@ def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=None):
 
         block = 128
         kernel = cuda.load("rope")[name]
-        kernel[math.ceil(threads / block), block](out, cos.contiguous(), sin.contiguous(), _positions_by_batch(x, positions),
-                                                  threads, d // 2, heads, n)
+        kernel[math.ceil(threads / block), block](out, cos, sin, _positions_by_batch(x, positions), threads, d // 2, heads,
+                                                  n)
     return out
 
 
@@ -172,9 +175,9 @@ def _rope_heads(x, cos, sin, positions, layout):
         from course_lib import cuda
 
         kernel = cuda.load("rope")[f"rope_heads<{C_TYPES[x.dtype]}, {str(layout == 'half').lower()}>"]
-        x = x.contiguous() if x.data_ptr() % 16 == 0 else x.clone(memory_format=torch.contiguous_format)
+        (x,) = aligned(x)
         grid = (math.ceil(n * d // 2 // pairs / 128), math.ceil(heads / 4), b)
-        kernel[grid, 128](x, out, cos.contiguous(), sin.contiguous(), positions, d // 2, heads, n)
+        kernel[grid, 128](x, out, cos, sin, positions, d // 2, heads, n)
     return out
 
 
@@ -190,7 +193,7 @@ def _rows(x, cos, sin, positions):
     n, length = x.shape[-2], len(cos)
     if positions is None:
         if n > length:
-            raise ValueError(f"positions must lie in the table of {length} rows; x has {n} positions. "
+            raise ValueError(f"positions must lie in the table of {length} rows; got an x of {n} positions. "
                              f"Ask for a longer table: rope_table({n}, ...)")
         return cos[:n], sin[:n]
     positions = torch.as_tensor(positions, device=x.device)     # a list will do, on whatever device
@@ -226,3 +229,5 @@ def _check(x, cos, sin, layout, rotary_dim):
             raise ValueError(f"{name} must be (n, {rotary_dim // 2}); got shape {tuple(table.shape)}")
         if table.device != x.device:
             raise ValueError(f"{name} must be on the device of x, {x.device}; got {table.device}")
+    if sin.dtype != cos.dtype:
+        raise ValueError(f"sin must have the dtype of cos, {cos.dtype}; got {sin.dtype}")

@@ -77,8 +77,8 @@ def _checked(scaling) -> dict:
     needed = {"factor", "original_length"} & set(allowed)
     missing = needed - set(scaling)
     if unknown or missing:
-        wrong = f"unknown {sorted(unknown)}" if unknown else f"missing {sorted(missing)}"
-        raise ValueError(f"scaling of kind {scaling['kind']!r} takes {', '.join(allowed)}; {wrong}")
+        wrong = f"{', '.join(map(repr, sorted(unknown)))} too" if unknown else f"no {' and no '.join(sorted(missing))}"
+        raise ValueError(f"scaling of kind {scaling['kind']!r} must have {', '.join(allowed)}; got {wrong}")
     for name in set(allowed) & set(scaling):
         if not isinstance(scaling[name], (int, float)) or not 0 < scaling[name] < math.inf:
             raise ValueError(f"scaling must have a positive, finite {name}; got {scaling[name]!r}")

@@ -4,7 +4,7 @@ import math
 import torch
 from torch import Tensor
 
-from course_lib.attention import C_TYPES
+from course_lib.attention import C_TYPES, aligned
 from course_lib.gqa import check_grouped
 
 BLOCK = 128                     # of the BlockMask: a block's queries, and twice a tile's keys
@@ -38,7 +38,7 @@ def _launch(kernel, q, k, v, lists, lengths, options, scale):
         return out
     from course_lib import cuda
 
-    q, k, v = (x.contiguous() if x.data_ptr() % 16 == 0 else x.clone(memory_format=torch.contiguous_format) for x in (q, k, v))
+    q, k, v = aligned(q, k, v)
     width = 64 if d <= 64 else 128
     launch = cuda.load("sparse_tensor_core")[f"{kernel}<{C_TYPES[q.dtype]}, {width}>"]
     launch.shared_limit = 99 << 10

@@ -231,6 +231,7 @@ def test_causal_mask(n_q, n_k, want):
 def test_padding_mask():
     mask = padding_mask(torch.tensor([0, 2, 3]), 3)
     assert mask.shape == (3, 1, 1, 3) and mask[:, 0, 0].int().tolist() == [[0, 0, 0], [1, 1, 0], [1, 1, 1]]
+    assert padding_mask([], 3).shape == (0, 1, 1, 3)
 
 
 def _bad_calls():

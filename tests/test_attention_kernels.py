@@ -132,9 +132,15 @@ def test_a_changed_kernel_is_caught(kernel, change, tmp_path, monkeypatch):
     assert not torch.allclose(got, want, atol=1e-5)
 
 
+def test_a_long_row_needs_no_name():
+    """More than shared memory holds: the kernel that reads twice is taken."""
+    x = torch.randn(2, 12225, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(softmax_kernel(x), torch.softmax(x, -1))
+
+
 @pytest.mark.parametrize("argument, call", [
     ("kernel", lambda: softmax_kernel(torch.ones(2, 2), "softmax_fast")), ("x", lambda: softmax_kernel(torch.ones(2))),
-    ("x", lambda: softmax_kernel(torch.ones(2, 2).double())), ("x", lambda: softmax_kernel(torch.ones(1, 12225))),
+    ("x", lambda: softmax_kernel(torch.ones(2, 2).double())), ("x", lambda: softmax_kernel(torch.ones(1, 12225), "softmax_on_chip")),
     ("x", lambda: softmax_kernel(torch.ones(2, 3), "softmax_registers")),
     ("x", lambda: softmax_kernel(torch.ones(2, 3).bfloat16())),
     ("q", lambda: attention_kernel(*(torch.ones(1, 1, 2, 4).double() for _ in "qkv"))),

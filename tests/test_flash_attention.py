@@ -178,6 +178,16 @@ def test_bad_input_is_named(change, words):
         fa.flash_forward_tiles(**arguments)
 
 
+def test_bad_results_to_a_backward_are_named():
+    q, k, v = random_inputs(0, dtype=torch.float32)
+    out, lse = fa.flash_forward_tiles(q, k, v)
+    for backward in (fa.flash_backward_tiles, lambda q, k, v, out, lse, g: fa.backward_kernels(g, q, k, v, out, lse)):
+        for name, results in (("out", (out[1:], lse, out)), ("lse", (out, lse[..., 1:], out)),
+                              ("grad_out", (out, lse, out[..., 1:]))):
+            with pytest.raises(ValueError, match=f"^{name} must have shape .*; got"):
+                backward(q, k, v, *results)
+
+
 def test_bad_traffic_arguments():
     with pytest.raises(ValueError, match="order must be"):
         fa.traffic(8, 8, 4, 4, "diagonal")

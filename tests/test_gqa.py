@@ -136,6 +136,7 @@ def test_pooled_heads_are_means_of_neighbours():
     weight = torch.tensor([[1.0], [3.0], [10.0], [30.0]])
     assert pool_heads(weight, 4, 2).tolist() == [[2.0], [20.0]]
     assert torch.equal(pool_heads(weight, 4, 4), weight)
+    assert torch.equal(pool_heads(weight[:, 0], 4, 2), pool_heads(weight, 4, 2)[:, 0])        # a bias
     tall = torch.randn(6 * 5, 7)
     torch.testing.assert_close(pool_heads(tall, 6, 2)[:5], (tall[0:5] + tall[5:10] + tall[10:15]) / 3)
 
@@ -196,6 +197,8 @@ BAD = [
     ("positions", lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24), rope_table(4, 4))),
     ("n_heads", lambda q, k, v: pool_heads(torch.randn(8, 3), 4, 3)),
     ("weight", lambda q, k, v: pool_heads(torch.randn(9, 3), 4, 2)),
+    ("rope_layout", lambda q, k, v: GroupedQueryAttention(24, 6, 2, rope_layout="split")),
+    ("layers", lambda q, k, v: kv_bytes_per_token(0, 8, 128)),
     ("rope_dim", lambda q, k, v: LatentAttention(8, 2, 4, 4, 3)),
     ("latent_dim", lambda q, k, v: LatentAttention(8, 2, 4, 0, 2)),
     ("x", lambda q, k, v: LatentAttention(8, 2, 4, 4, 2)(torch.randn(5, 8))),
@@ -209,10 +212,11 @@ BAD = [
     ("n_heads", lambda q, k, v: pool_heads(torch.randn(8, 3), 0, 2)),
     ("q", lambda q, k, v: gqa_kernel(q, k, v)),
     ("rung", lambda q, k, v: gqa_kernel(q.float(), k.float(), v.float(), rung=4)),
+    ("q", lambda q, k, v: gqa_kernel(torch.ones(1, 32, 1, 128), *2 * [torch.ones(1, 1, 1, 128)])),
 ]
 
 
 @pytest.mark.parametrize("name, call", BAD, ids=range(len(BAD)))
 def test_bad_input_names_the_argument(name, call):
-    with pytest.raises(ValueError, match=rf"^{name}\b"):
+    with pytest.raises(ValueError, match=rf"^{name} must .*; got "):
         call(*inputs())

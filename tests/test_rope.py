@@ -56,10 +56,11 @@ def test_positions_by_row_and_by_batch():
     ("positions", lambda x, c, s: apply_rope(x, c, s, torch.ones(4, dtype=torch.bool))),
     ("cos", lambda x, c, s: apply_rope(x, c.long(), s)), ("sin", lambda x, c, s: apply_rope(x, c, None)),
     ("cos", lambda x, c, s: apply_rope(x, c.to("meta"), s)), ("base", lambda x, c, s: rope_table(4, 8, base="10000")),
+    ("sin", lambda x, c, s: apply_rope(x, c, s.double())), ("dtype", lambda x, c, s: rope_table(4, 8, dtype=torch.int32)),
 ])
 def test_bad_input_is_named(argument, call):
     cos, sin = rope_table(9, 8)
-    with pytest.raises(ValueError, match=rf"^{argument} must "):
+    with pytest.raises(ValueError, match=rf"^{argument} must .*; got "):
         call(torch.zeros(2, 3, 4, 8), cos, sin)
 
 
@@ -133,7 +134,7 @@ def test_ntk_is_a_larger_base():
                                      {"kind": "llama3", "factor": 2.0, "original_length": 64, "low": 4.0},
                                      {"kind": "linear", "factor": 2.0, "extra": 1}])
 def test_bad_scaling_is_named(scaling):
-    with pytest.raises(ValueError, match="^scaling "):
+    with pytest.raises(ValueError, match="^scaling .*must .*; got "):
         rope_table(4, 8, scaling=scaling)
 
 
@@ -150,6 +151,8 @@ def test_bad_scaling_is_named(scaling):
     ("key", lambda: RoPEAttention(8, 2)(torch.zeros(1, 2, 8), torch.zeros(1, 2, 6), torch.zeros(1, 2, 8))),
     ("rung", lambda: rope_kernel(torch.zeros(1, 1, 2, 8), *rope_table(2, 8), rung=2)),
     ("x", lambda: rope_kernel(torch.zeros(1, 1, 2, 6), *rope_table(2, 6), layout="half", rung=3)),
+    ("x", lambda: rope_kernel(torch.zeros(1, 1, 2, 8).double(), *rope_table(2, 8))),
+    ("cos and sin", lambda: rope_kernel(torch.zeros(1, 1, 2, 8), *rope_table(2, 8, dtype=torch.float64))),
 ])
 def test_bad_input_of_the_rest_is_named(argument, call):
     with pytest.raises(ValueError, match=rf"^{argument} must "):

@@ -38,6 +38,14 @@ def test_one_pair_a_thread_takes_any_even_width(layout, rung):
         torch.testing.assert_close(got, apply_rope(x, *table, layout=layout), atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.parametrize("rung", [3, 4])
+def test_wide_loads_from_addresses_that_are_no_multiple_of_16(layout, rung):
+    x, table = rand(1, 2, 7, 8), rope_table(7, 8)
+    moved = [torch.cat([torch.zeros(1), t.flatten()])[1:].view(t.shape) for t in (x, *table)]
+    torch.testing.assert_close(rope_kernel(*moved, layout=layout, rung=rung), apply_rope(x, *table, layout=layout))
+
+
 @pytest.mark.parametrize("layout, rung, waste", [("interleaved", 1, 2), ("half", 2, 1), ("interleaved", 3, 1), ("half", 3, 1)])
 def test_moved_by_the_stores(layout, rung, waste):
     x = rand(1, 1, 64, 64)
