@@ -90,6 +90,8 @@ def noisy_recall(batch, generator, pairs=8, dims=4, labels=16, noise=(0.1, 1.5))
 
 def tree(depth=4, branching=3):
     """The ancestors in a complete tree: boolean (nodes, nodes), True at [i, j] where j lies above i. 0 is the root."""
+    if depth < 0 or branching < 2:
+        raise ValueError(f"depth must be at least 0, and branching at least 2; got {depth} and {branching}")
     nodes = (branching ** (depth + 1) - 1) // (branching - 1)
     above = torch.zeros(nodes, nodes, dtype=torch.bool)
     for node in range(1, nodes):
@@ -107,6 +109,7 @@ NO_TARGET = -100        # torch's cross-entropy leaves such a target out
 
 def generator(split: str = "train", seed: int = 0) -> torch.Generator:
     """Randomness for one split: no two splits, and no two seeds, draw the same."""
+    _check_not_negative("seed", seed)
     return torch.Generator().manual_seed(len(SPLITS) * seed + SPLITS.index(_checked(split)))
 
 
@@ -137,6 +140,8 @@ def repeats(batch, generator, vocab_size=32, shortest=6, longest=16):
 
     Only the second half is a target. As n changes from batch to batch, no fixed distance leads to the answer.
     """
+    if not 1 <= shortest <= longest:
+        raise ValueError(f"shortest must be from 1 to longest, {longest}; got {shortest}")
     n = int(torch.randint(shortest, longest + 1, (), generator=generator))
     row = repeated_tokens(batch, generator, vocab_size, n)
     targets = row[:, 1:].clone()
@@ -163,6 +168,7 @@ def dates(count: int, split: str = "train", seed: int = 0) -> list[tuple[str, st
 
     A day belongs to one split, in all its spellings: one day in ten to validation, one to test.
     """
+    _check_not_negative("count", count)
     days = torch.randperm(LAST_DAY - FIRST_DAY + 1, generator=torch.Generator().manual_seed(0))
     tenth = len(days) // 10
     mine = {"validation": days[:tenth], "test": days[tenth:2 * tenth], "train": days[2 * tenth:]}[_checked(split)]
@@ -193,6 +199,7 @@ WORDS = sorted({word for rules in GRAMMAR.values() for _, right in rules for wor
 
 def grammar(n: int, split: str = "train", seed: int = 0) -> torch.Tensor:
     """(n,) of int64: sentences of the grammar, one after the other, as places in WORDS. The last one may be cut off."""
+    _check_not_negative("n", n)
     draws, tokens = generator(split, seed), []
     while len(tokens) < n:
         todo = ["sentence"]
@@ -229,6 +236,11 @@ def grammar_entropy() -> float:
                     words[i] += p
     h, length = torch.linalg.solve(torch.eye(len(symbols), dtype=torch.float64) - uses, torch.stack([choice, words], 1))[0]
     return (h / length).item()
+
+
+def _check_not_negative(name, value):
+    if not isinstance(value, int) or value < 0:
+        raise ValueError(f"{name} must be an integer of at least 0; got {value!r}")
 
 
 def _checked(split):

@@ -85,9 +85,10 @@ def decode_kernel(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None
 
 def decode_quantized_kernel(q: Tensor, cache, splits: int | None = None) -> Tensor:
     """The same from a QuantizedCache(8): bytes are read and turned into numbers in the kernel."""
-    if cache.bits != 8 or cache.group != TILE:
+    bits, group = getattr(cache, "bits", None), getattr(cache, "group", None)
+    if bits != 8 or group != TILE:
         raise ValueError(f"cache must be QuantizedCache(8, group={TILE}) for this kernel; "
-                         f"got bits {cache.bits!r}, group {cache.group}")
+                         f"got {type(cache).__name__}, bits {bits!r}, group {group}")
     k, v = cache.waiting()
     n_packed = cache.length - k.shape[2]
     if splits is None:
@@ -106,10 +107,14 @@ def decode_quantized_kernel(q: Tensor, cache, splits: int | None = None) -> Tens
 
 def append_kernel(cache, k: Tensor, v: Tensor, rope) -> None:
     """Append to a StaticCache with one kernel: the keys, not rotated yet, are rotated on their way in."""
-    b, heads, n, d = k.shape
-    if d % 2 or v.shape != k.shape or k.dtype != torch.float32:
-        raise ValueError(f"k must be float32 of an even width, shaped like v; got {k.dtype} {tuple(k.shape)}")
-    cos, sin = rope
+    if not hasattr(cache, "reserve"):
+        raise ValueError(f"cache must be a StaticCache for this kernel; got {type(cache).__name__}")
+    if k.dim() != 4 or k.shape[3] % 2 or v.shape != k.shape or k.dtype != torch.float32:
+        raise ValueError(f"k must be float32 (batch, heads, n, width) of an even width, shaped like v; "
+                         f"got {k.dtype} {tuple(k.shape)}")
+    if not isinstance(rope, (tuple, list)) or len(rope) != 2:
+        raise ValueError(f"rope must be a pair (cos, sin), as from rope_table; got {type(rope).__name__}")
+    (b, heads, n, d), (cos, sin) = k.shape, rope
     if cos.shape[0] < cache.length + n or cos.shape[1] != d // 2:
         raise ValueError(f"rope must be a table of at least {cache.length + n} rows, {d // 2} wide; "
                          f"got {tuple(cos.shape)}")

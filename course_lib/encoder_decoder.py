@@ -69,18 +69,19 @@ class EncoderDecoder(nn.Module):
 
     def encode(self, source):
         """source (b, m) -> what the decoder looks at (b, m, d_model), and which of it is text (b, 1, 1, m)."""
-        mask = (source != 0)[:, None, None]
+        rope, mask = self._rope("source", source), (source != 0)[:, None, None]
         x = self.embedding(source)
         for block in self.encoder:
-            x = block(x, self._rope(source), mask)
+            x = block(x, rope, mask)
         return self.encoder_norm(x), mask
 
     def decode(self, target, context, context_mask):
         """target (b, n) -> logits of the next character at each place (b, n, vocab_size)."""
-        x, n = self.embedding(target), target.shape[1]
+        rope, n = self._rope("target", target), target.shape[1]
+        x = self.embedding(target)
         causal = torch.ones(n, n, dtype=torch.bool, device=x.device).tril()
         for block in self.decoder:
-            x = block(x, self._rope(target), causal, context, context_mask)
+            x = block(x, rope, causal, context, context_mask)
         return F.linear(self.decoder_norm(x), self.embedding.weight)
 
     def forward(self, source, target):
@@ -94,7 +95,8 @@ class EncoderDecoder(nn.Module):
     @torch.no_grad()
     def translate(self, texts: list) -> list:
         """The likeliest character at each place, until END."""
-        target, context = torch.full((len(texts), 1), BEGIN), self.encode(encode(texts))
+        source = encode(texts)
+        target, context = torch.full((len(source), 1), BEGIN), self.encode(source)
         for _ in range(11):
             target = torch.cat([target, self.decode(target, *context)[:, -1:].argmax(-1)], 1)
         return ["".join(CHARACTERS[t] for t in row).split(CHARACTERS[END])[0] for row in target[:, 1:].tolist()]
@@ -112,15 +114,16 @@ class EncoderDecoder(nn.Module):
             hook.remove()
         return torch.cat([layer.forward(x, context, mask=mask, return_weights=True)[1] for layer, x in kept])
 
-    def _rope(self, tokens):
-        if tokens.shape[1] > len(self.cos):
-            raise ValueError(f"tokens must be at most {len(self.cos)} characters; got {tokens.shape[1]}")
+    def _rope(self, name, tokens):
+        if tokens.dim() != 2 or tokens.dtype != torch.int64 or not 1 <= tokens.shape[1] <= len(self.cos):
+            raise ValueError(f"{name} must be (batch, n) of int64, n at most {len(self.cos)}; "
+                             f"got {tokens.dtype} of shape {tuple(tokens.shape)}")
         return self.cos[:tokens.shape[1]], self.sin[:tokens.shape[1]]
 
 
 def encode(texts: list) -> torch.Tensor:
     """(len(texts), longest) of int64, filled up with 0."""
-    if isinstance(texts, str) or not texts or not all(texts):
+    if not isinstance(texts, (list, tuple)) or not texts or not all(isinstance(text, str) and text for text in texts):
         raise ValueError(f"texts must be a list of strings of at least one character; got {texts!r}")
     for text in texts:
         if unknown := set(text) - set(CHARACTERS[3:]):

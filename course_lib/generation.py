@@ -5,7 +5,7 @@ from torch import Tensor
 
 from course_lib.attention import MultiHeadAttention, scaled_dot_product_attention
 from course_lib.decoding import check_count
-from course_lib.kv_cache import CrossCache, GrowingCache
+from course_lib.kv_cache import CrossCache, GrowingCache, caches_for
 from course_lib.sampling import drawing, next_token_probabilities, verify_draft
 
 
@@ -30,7 +30,7 @@ def beam_search(model, tokens: Tensor, max_new_tokens: int, n_beams: int, stop: 
     _check_one(tokens)
     check_count("max_new_tokens", max_new_tokens, 0)
     check_count("n_beams", n_beams, 1)
-    caches = [make_cache() for _ in model.blocks]
+    caches = caches_for(model, make_cache)
     new, scores = tokens, torch.zeros(1, device=tokens.device)
     for _ in range(max_new_tokens):
         step = model(new, caches)[:, -1].log_softmax(-1)
@@ -64,7 +64,7 @@ def generate_speculative(model, draft_model, tokens: Tensor, max_new_tokens: int
     check_count("max_new_tokens", max_new_tokens, 0)
     check_count("n_draft", n_draft, 0)
     draw = drawing(generator) if draw is None else draw
-    caches, draft_caches = ([make_cache() for _ in one.blocks] for one in (model, draft_model))
+    caches, draft_caches = (caches_for(one, make_cache) for one in (model, draft_model))
 
     def probabilities(one, its_caches, text):
         """(new, vocabulary): of the token after each one that the caches did not hold yet."""

@@ -25,7 +25,7 @@ class KVCache:
 
     def next_positions(self, n: int) -> Tensor:
         """(n,): the positions of the next n tokens."""
-        return torch.arange(self.length, self.length + n, device=None if self.k is None else self.k.device)
+        return self._positions_from(self.length, n)
 
     def append(self, k: Tensor, v: Tensor) -> None:
         raise NotImplementedError
@@ -59,6 +59,10 @@ class KVCache:
         """Bytes of memory that the cache occupies."""
         return sum(x.numel() * x.element_size() for x in self._tensors())
 
+    def _positions_from(self, start, n):
+        check_count("n", n, 0)
+        return torch.arange(start, start + n, device=None if self.k is None else self.k.device)
+
     def _tensors(self):
         return [x for x in (self.k, self.v) if x is not None]
 
@@ -67,8 +71,9 @@ class KVCache:
 
     def _check_new(self, k, v):
         for name, x, held in (("k", k, self.k), ("v", v, self.v)):
-            if x.dim() != 4:
-                raise ValueError(f"{name} must be (batch, heads, n, width); got shape {tuple(x.shape)}")
+            if not isinstance(x, Tensor) or x.dim() != 4:
+                got = f"shape {tuple(x.shape)}" if isinstance(x, Tensor) else type(x).__name__
+                raise ValueError(f"{name} must be (batch, heads, n, width); got {got}")
             if held is not None and (x.dtype != held.dtype or x.device != held.device
                                      or x.shape[:2] != held.shape[:2] or x.shape[3] != held.shape[3]):
                 raise ValueError(f"{name} must have the batch, heads, width, dtype and device of the cache, "
@@ -91,8 +96,10 @@ class GrowingCache(KVCache):
 
     def append(self, k, v):
         self._check_new(k, v)
-        self.k = k if self.k is None else torch.cat((self.k, k), 2)
-        self.v = v if self.v is None else torch.cat((self.v, v), 2)
+        if self.k is None:
+            self.k, self.v = k.clone(), v.clone()       # the caller may go on writing into his own
+        else:
+            self.k, self.v = torch.cat((self.k, k), 2), torch.cat((self.v, v), 2)
         self.length += k.shape[2]
 
 
@@ -149,7 +156,7 @@ class RollingCache(KVCache):
     def append(self, k, v):
         self._check_new(k, v)
         if self.k is None:
-            self.k, self.v = k, v
+            self.k, self.v = k.clone(), v.clone()
         else:
             # Forget only what the first of the new queries cannot see: the others are hidden by mask().
             old = self._first_needed(self.length) - self.first
@@ -163,7 +170,7 @@ class RollingCache(KVCache):
         start = self.length
         if self.positions == "reindexed":
             start -= self._first_needed(self.length) - self.n_sink
-        return torch.arange(start, start + n, device=None if self.k is None else self.k.device)
+        return self._positions_from(start, n)
 
     def key_positions(self) -> Tensor:
         """(m,): the positions by which view()'s keys have to be rotated."""
@@ -271,7 +278,12 @@ class CrossCache(KVCache):
         self._check_new(k, v)
         if self.k is not None:
             raise ValueError(f"cache must be empty: what is read has {self.length} tokens already; got {k.shape[2]} more")
-        self.k, self.v, self.length = k, v, k.shape[2]
+        self.k, self.v, self.length = k.clone(), v.clone(), k.shape[2]
+
+
+def caches_for(model, make_cache):
+    """A cache for each of model.blocks: by make_cache, or, where that is None, what model.make_caches() says."""
+    return model.make_caches() if make_cache is None else [make_cache() for _ in model.blocks]
 
 
 @torch.no_grad()
@@ -280,9 +292,9 @@ def generate(model, tokens: Tensor, max_new_tokens: int, temperature: float = 0.
              chunk: int | None = None) -> Tensor:
     """tokens (b, n) and up to max_new_tokens more, each from one pass of the model over one new token.
 
-    model(tokens, caches) returns logits (b, n, vocabulary); it has `blocks`, one cache each: by make_cache, or, where that
-    is None, what model.make_caches() says. The prompt goes in whole, or `chunk` tokens at a time. A sequence that has
-    drawn `stop` is filled up with it; when all have, generation ends.
+    model(tokens, caches) returns logits (b, n, vocabulary); it has `blocks`, one cache each, as `caches_for` makes them.
+    The prompt goes in whole, or `chunk` tokens at a time. A sequence that has drawn `stop` is filled up with it; when all
+    have, generation ends.
     """
     if tokens.dim() != 2 or tokens.shape[1] == 0:
         raise ValueError(f"tokens must be (batch, n) with n at least 1; got shape {tuple(tokens.shape)}")
@@ -290,7 +302,7 @@ def generate(model, tokens: Tensor, max_new_tokens: int, temperature: float = 0.
     for name, value, least in (("chunk", chunk, 1), ("stop", stop, 0)):
         if value is not None:
             check_count(name, value, least)
-    caches = model.make_caches() if make_cache is None else [make_cache() for _ in model.blocks]
+    caches = caches_for(model, make_cache)
     done = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
     pieces = tokens.split(chunk or tokens.shape[1], 1)
     for _ in range(max_new_tokens):

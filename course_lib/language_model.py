@@ -179,9 +179,10 @@ class LanguageModel(nn.Module):
 
     def embed(self, tokens):
         """(batch, n) -> (batch, n, d_model)."""
-        if tokens.dim() != 2 or tokens.shape[1] > self.config.context:
-            raise ValueError(f"tokens must be (batch, n) with n at most the context, {self.config.context}; "
-                             f"got shape {tuple(tokens.shape)}")
+        whole = isinstance(tokens, torch.Tensor) and tokens.dtype in (torch.int64, torch.int32)
+        if not whole or tokens.dim() != 2 or tokens.shape[1] > self.config.context:
+            got = f"{tokens.dtype} of shape {tuple(tokens.shape)}" if isinstance(tokens, torch.Tensor) else repr(tokens)
+            raise ValueError(f"tokens must be (batch, n) of int64 with n at most the context, {self.config.context}; got {got}")
         try:
             return self.embedding(tokens)
         except IndexError:
@@ -200,10 +201,20 @@ class LanguageModel(nn.Module):
 
     def loss(self, tokens, targets):
         """The mean cross-entropy in nats a token; targets are the tokens one place to the left."""
-        return F.cross_entropy(self(tokens).flatten(0, 1), targets.flatten())
+        logits = self(tokens)
+        if targets.shape != tokens.shape or targets.dtype != torch.int64:
+            raise ValueError(f"targets must be int64 of the shape of tokens, {tuple(tokens.shape)}; "
+                             f"got {targets.dtype} of shape {tuple(targets.shape)}")
+        try:
+            return F.cross_entropy(logits.flatten(0, 1), targets.flatten())
+        except IndexError:
+            raise ValueError(f"targets must lie in 0 to {self.config.vocab_size - 1}, or be {datasets.NO_TARGET}; "
+                             f"got {targets.min().item()} to {targets.max().item()}") from None
 
     def set_attention(self, attend=None):
         """Let every block attend by this function (q, k, v) -> output; without one, by the model's own."""
+        if attend is not None and not callable(attend):
+            raise ValueError(f"attend must be a function (q, k, v) -> output, or None; got {attend!r}")
         for block in self.blocks:
             vars(block.attention).pop("attend", None)
             if attend is not None:

@@ -139,7 +139,9 @@ class StateCache:
         self.length, self.state = 0, None
 
     def reorder(self, index):
-        self.state = [x.index_select(0, index) for x in self.state]
+        if self.state is None:
+            raise ValueError("cache must hold tokens before it is reordered; got an empty one")
+        self.state = [x[index] for x in self.state]
 
     def truncate(self, n):
         if n != self.length:
@@ -160,6 +162,9 @@ class Recurrent(SelfAttention):
         q, k, v, *more = self.project(x)
         positions = None
         if cache is not None:
+            if not isinstance(cache, StateCache):
+                raise ValueError("caches must hold a state for this layer, as those of make_caches (make_cache=None) do; "
+                                 f"got {type(cache).__name__}")
             positions = torch.arange(cache.length, cache.length + x.shape[1], device=x.device)
         q, k = self.rotate(q, rope, positions), self.rotate(k, rope, positions)
         if cache is None:

@@ -61,8 +61,9 @@ class BlockAllocator:
         return len(self._free) + len(self._cached)
 
     def can_allocate(self, tokens, share: bool = True) -> bool:
+        """Whether allocate would find room; never for no tokens, which it refuses."""
         tokens = _as_list(tokens)
-        return self._blocks_missing(tokens, self._known(tokens) if share else []) <= 0
+        return len(tokens) > 0 and self._blocks_missing(tokens, self._known(tokens) if share else []) <= 0
 
     def allocate(self, name, tokens, share: bool = True) -> int:
         """Make a table with a slot for each of tokens; return how many of them are in the cache already.
@@ -271,6 +272,9 @@ class PagedKVCache:
 
     def write(self, layer: int, slots: torch.Tensor, k: torch.Tensor, v: torch.Tensor):
         """k (n, n_kv_heads, head_dim) and v (n, n_kv_heads, v_dim) of one layer into n slots."""
+        n_slots = self.keys.shape[1] * self.block_size
+        if len(slots) and not 0 <= int(slots.min()) <= int(slots.max()) < n_slots:
+            raise ValueError(f"slots must lie in 0 to {n_slots - 1}; got {int(slots.min())} to {int(slots.max())}")
         blocks, offsets = slots // self.block_size, slots % self.block_size
         for name, pool, x in (("k", self.keys, k), ("v", self.values, v)):
             want = (len(slots), pool.shape[2], pool.shape[4])

@@ -8,8 +8,8 @@ from itertools import accumulate
 import torch
 
 from course_lib import decode_tensor_core
+from course_lib.attention import aligned
 from course_lib.decoding import check_count
-from course_lib.flash_kernels import aligned
 
 
 def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kernel="grouped", n_splits=1):
@@ -118,8 +118,9 @@ def copy_blocks_kernel(cache, pairs):
 def check_chunks(counts, q, tables):
     if not isinstance(q, torch.Tensor) or q.dim() != 3:
         raise ValueError(f"q must be (tokens, heads, head_dim); got {tuple(getattr(q, 'shape', ()))}")
-    if len(counts) != len(tables) or sum(counts) != len(q) or min(counts, default=0) < 1:
-        raise ValueError(f"counts must be positive, one for each of the {len(tables)} sequences, and sum to the "
+    whole = all(isinstance(count, int) and count > 0 for count in counts)
+    if not whole or len(counts) != len(tables) or sum(counts) != len(q) or len(q) == 0:
+        raise ValueError(f"counts must be positive integers, one for each of the {len(tables)} sequences, and sum to the "
                          f"{len(q)} rows of q; got {list(counts)}")
 
 
@@ -138,7 +139,7 @@ def check_paged(q, cache, tables, lengths, layer):
     if q.shape[3] != pool.shape[4] or q.shape[1] == 0 or q.shape[1] % pool.shape[2]:
         raise ValueError(f"q must have head_dim {pool.shape[4]} and a multiple of {pool.shape[2]} heads; "
                          f"got {tuple(q.shape)}")
-    if not 0 <= layer < pool.shape[0]:
+    if not isinstance(layer, int) or not 0 <= layer < pool.shape[0]:
         raise ValueError(f"layer must be from 0 to {pool.shape[0] - 1}; got {layer!r}")
     for name, x, dims in (("tables", tables, 2), ("lengths", lengths, 1)):
         if not isinstance(x, torch.Tensor) or x.dtype not in (torch.int32, torch.int64) or x.dim() != dims \

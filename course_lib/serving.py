@@ -262,6 +262,8 @@ class Engine:
 
     def run(self, max_steps=None) -> dict:
         """Step until nothing is left (or max_steps times). {request id: output of all samples}"""
+        if max_steps is not None:
+            check_count("max_steps", max_steps, 0)
         steps = 0
         while self.busy and (max_steps is None or steps < max_steps):
             self.step()

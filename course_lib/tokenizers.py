@@ -13,14 +13,14 @@ class CharTokenizer:
     """One number a character. The vocabulary is a string; a character's number is its place in it."""
 
     def __init__(self, vocabulary: str):
-        if len(set(vocabulary)) != len(vocabulary) or not vocabulary:
+        if not isinstance(vocabulary, str) or len(set(vocabulary)) != len(vocabulary) or not vocabulary:
             raise ValueError(f"vocabulary must be distinct characters, at least one; got {vocabulary!r}")
         self.vocabulary = vocabulary
         self._number = {character: number for number, character in enumerate(vocabulary)}
 
     @classmethod
     def from_text(cls, text: str) -> "CharTokenizer":
-        return cls("".join(sorted(set(text))))
+        return cls("".join(sorted(set(_text(text)))))
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -28,7 +28,7 @@ class CharTokenizer:
     def encode(self, text: str) -> torch.Tensor:
         """(len(text),) of int64."""
         try:
-            numbers = np.fromiter((self._number[c] for c in text), np.int64, len(text))
+            numbers = np.fromiter((self._number[c] for c in _text(text)), np.int64, len(text))
         except KeyError as error:
             raise ValueError(f"text has {error.args[0]!r}, which is not in the vocabulary") from None
         return torch.from_numpy(numbers)
@@ -48,10 +48,10 @@ class BytePairTokenizer:
     def __init__(self, vocabulary):
         self.vocabulary = [tuple(pair) for pair in vocabulary]
         self.pieces = [bytes([byte]) for byte in range(256)]
-        for number, (a, b) in enumerate(self.vocabulary):
-            if not 0 <= min(a, b) <= max(a, b) < 256 + number:
-                raise ValueError(f"vocabulary must be pairs of earlier tokens; got {(a, b)} for token {256 + number}")
-            self.pieces.append(self.pieces[a] + self.pieces[b])
+        for number, pair in enumerate(self.vocabulary):
+            if len(pair) != 2 or not all(isinstance(t, int) and 0 <= t < 256 + number for t in pair):
+                raise ValueError(f"vocabulary must be pairs of earlier tokens; got {pair} for token {256 + number}")
+            self.pieces.append(self.pieces[pair[0]] + self.pieces[pair[1]])
         self._rank = {pair: number for number, pair in enumerate(self.vocabulary)}
         self._words = {}                # words that were encoded before
 
@@ -60,7 +60,7 @@ class BytePairTokenizer:
         """Merge the most frequent pair, n_merges times; of equally frequent ones, the one with the smallest numbers."""
         if not isinstance(n_merges, int) or n_merges < 0:
             raise ValueError(f"n_merges must be an integer of at least 0; got {n_merges!r}")
-        counted = Counter(cls.WORDS.findall(text))
+        counted = Counter(cls.WORDS.findall(_text(text)))
         words, counts = [list(word.encode()) for word in counted], list(counted.values())
         pairs, where = Counter(), defaultdict(set)      # how often a pair occurs, and in which words
         for i, word in enumerate(words):
@@ -89,7 +89,7 @@ class BytePairTokenizer:
     def encode(self, text: str) -> torch.Tensor:
         """(number of tokens,) of int64."""
         tokens = []
-        for word in self.WORDS.findall(text):
+        for word in self.WORDS.findall(_text(text)):
             if word not in self._words:
                 self._words[word] = self._encode_word(list(word.encode()))
             tokens += self._words[word]
@@ -107,6 +107,12 @@ class BytePairTokenizer:
     def decode(self, tokens) -> str:
         """Tokens that cut a character in half are shown as U+FFFD."""
         return b"".join(self.pieces[t] for t in _checked(tokens, len(self))).decode(errors="replace")
+
+
+def _text(text):
+    if not isinstance(text, str):
+        raise ValueError(f"text must be a string; got {type(text).__name__}")
+    return text
 
 
 def _checked(tokens, n):

@@ -23,14 +23,22 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import distributed, nn
 
+from course_lib.datasets import NO_TARGET
 from course_lib.decoding import check_count
 from course_lib.training_display import Display
 
 
+def check_row(name, row, block):
+    if not isinstance(row, torch.Tensor) or row.dim() != 1 or row.is_floating_point():
+        got = f"{row.dtype} of shape {tuple(row.shape)}" if isinstance(row, torch.Tensor) else type(row).__name__
+        raise ValueError(f"{name} must be a row of tokens (n,); got {got}")
+    if len(row) <= block:
+        raise ValueError(f"{name} must be longer than a block of {block} tokens; got {len(row)}")
+
+
 def random_batch(data, batch, block, generator):
     """tokens and targets, each (batch, block): random windows of data (n,), targets one further on."""
-    if len(data) <= block:
-        raise ValueError(f"data must be longer than a block of {block} tokens; got {len(data)}")
+    check_row("data", data, block)
     starts = torch.randint(len(data) - block, (batch,), generator=generator)
     windows = data[starts[:, None] + torch.arange(block + 1)].long()
     return windows[:, :-1], windows[:, 1:]
@@ -57,7 +65,8 @@ def train(model, data, *, steps, batch=8, block=256, peak=2e-3, warmup=100, weig
     """Train model in place on data: a row of tokens (n,), or a function (batch, generator) -> (tokens, targets).
 
     Returns [(step, training loss, validation loss or None)], an entry each check_every steps. model needs
-    loss(tokens, targets). report, if given, is called with each entry as it comes.
+    loss(tokens, targets), the mean over the targets that are not NO_TARGET. report, if given, is called with the three
+    numbers of each entry as it comes.
 
     accumulate   a batch goes through the model in that many parts, one after the other: less memory, the same step
     precision    of the products: "float32", "bfloat16", or "auto": bfloat16 on a GPU that has it
@@ -66,11 +75,16 @@ def train(model, data, *, steps, batch=8, block=256, peak=2e-3, warmup=100, weig
     Within torch.distributed every process draws the same batch and works on its own part of it.
     """
     for name, count, least in (("steps", steps, 0), ("batch", batch, 1), ("block", block, 1),
-                               ("check_every", check_every, 1), ("accumulate", accumulate, 1)):
+                               ("check_every", check_every, 1), ("accumulate", accumulate, 1), ("warmup", warmup, 0),
+                               ("seed", seed, 0)):
         check_count(name, count, least)
-    if not callable(data) and not (isinstance(data, torch.Tensor) and data.dim() == 1):
-        got = f"shape {tuple(data.shape)}" if isinstance(data, torch.Tensor) else type(data).__name__
-        raise ValueError(f"data must be a row of tokens (n,), or a function that draws batches; got {got}")
+    for name, value in (("peak", peak), ("clip", clip), ("weight_decay", weight_decay)):
+        if not isinstance(value, (int, float)) or not 0 <= value < math.inf:
+            raise ValueError(f"{name} must be a finite number of at least 0; got {value!r}")
+    if not callable(data):
+        check_row("data", data, block)
+    if validation is not None:
+        check_row("validation", validation, block)
     rank, world = (distributed.get_rank(), distributed.get_world_size()) if distributed.is_initialized() else (0, 1)
     if batch % (accumulate * world):
         raise ValueError(f"batch must be a multiple of accumulate * processes = {accumulate * world}; got {batch}")
@@ -94,16 +108,19 @@ def train(model, data, *, steps, batch=8, block=256, peak=2e-3, warmup=100, weig
         for step in range(first, steps):
             for group in optimizer.param_groups:
                 group["lr"] = learning_rate(step, steps, peak, warmup)
-            parts = zip(*(x.chunk(accumulate) for x in draw(batch, generator)))
-            loss = 0.0
-            for i, part in enumerate(parts):
-                tokens, targets = (x.chunk(world)[rank].to(device) for x in part)
+            drawn = draw(batch, generator)
+            n_targets, loss = n_counted(drawn[1]), torch.zeros((), device=device)
+            for i, part in enumerate(zip(*(x.chunk(accumulate) for x in drawn))):
+                tokens, targets = (x.chunk(world)[rank] for x in part)
+                # A part counts by its targets. Between processes gradients and losses are averaged, hence `world`.
+                share = world * n_counted(targets) / max(1, n_targets)
                 # Gradients are exchanged once a step, with the last part.
                 wait = loss_of.no_sync() if world > 1 and i < accumulate - 1 else contextlib.nullcontext()
                 with wait, autocast():
-                    part_loss = loss_of(tokens, targets) / accumulate
+                    part_loss = loss_of(tokens.to(device), targets.to(device)) * share
                     part_loss.backward()
-                loss += part_loss.detach().float()
+                if share:                   # the mean over no targets is NaN
+                    loss += part_loss.detach().float()
             torch.nn.utils.clip_grad_norm_(model.parameters(), clip)
             optimizer.step()
             optimizer.zero_grad()
@@ -129,6 +146,10 @@ def train(model, data, *, steps, batch=8, block=256, peak=2e-3, warmup=100, weig
         display.close()
     model.eval()
     return history
+
+
+def n_counted(targets):
+    return int((targets != NO_TARGET).sum())
 
 
 class _Loss(nn.Module):
@@ -187,9 +208,8 @@ def _autocast(precision, device):
 @torch.no_grad()
 def evaluate(model, data, block=256, batch=32, blocks=None):
     """The mean loss over data cut into blocks: all of them, or that many, evenly spread."""
+    check_row("data", data, block)
     model_was_training, count = model.training, (len(data) - 1) // block
-    if count == 0:
-        raise ValueError(f"data must be longer than a block of {block} tokens; got {len(data)}")
     model.eval()
     chosen = torch.linspace(0, count - 1, min(blocks or count, count)).long() * block
     windows = data[chosen[:, None] + torch.arange(block + 1)].long()

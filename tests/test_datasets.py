@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from course_lib import datasets
-from course_lib.datasets import (GRAMMAR, NO_TARGET, WORDS, copying, dates, generator, grammar, grammar_entropy, induction)
+from course_lib.datasets import (GRAMMAR, NO_TARGET, WORDS, copying, dates, generator, grammar, grammar_entropy, induction,
+                                  tree)
 
 
 @pytest.mark.parametrize("task", [copying, induction, datasets.repeated_tokens, datasets.associative_recall, datasets.noisy_recall])
@@ -91,6 +92,8 @@ def test_a_sentence_has_one_derivation_and_the_entropy_is_exact():
 def test_sizes_that_do_not_fit_are_named():
     for argument, call in (("pairs", lambda: datasets.associative_recall(2, generator(), vocab_size=16, pairs=9)),
                            ("pairs", lambda: datasets.associative_recall(2, generator(), n=20, pairs=8)),
+                           ("count", lambda: dates(-1)), ("seed", lambda: generator(seed=-1)), ("depth", lambda: tree(3, 1)),
+                           ("shortest", lambda: datasets.repeats(2, generator(), shortest=4, longest=3)),
                            ("n", lambda: induction(2, generator(), vocab_size=8, n=10)), ("n", lambda: induction(2, generator(), n=2))):
         with pytest.raises(ValueError, match=f"^{argument} must "):
             call()

@@ -48,8 +48,12 @@ def test_it_learns_and_its_weights_are_weights():
 def test_bad_input_is_named():
     with pytest.raises(ValueError, match="^text has '#'"):
         encode(["#"])
-    with pytest.raises(ValueError, match="^tokens must be at most 32"):
+    with pytest.raises(ValueError, match="^texts must"):
+        encode([3])
+    with pytest.raises(ValueError, match="^source must be .* at most 32"):
         small_model()(encode(["1" * 33]), encode(["1"]))
+    with pytest.raises(ValueError, match="^target must"):
+        small_model()(encode(["1"]), encode(["1"]).float())
 
 
 def test_the_trained_model_reads_days_it_has_never_seen():

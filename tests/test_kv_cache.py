@@ -8,8 +8,8 @@ from torch.nn import functional as F
 
 from course_lib import cuda
 from course_lib.gqa import GroupedQueryAttention
-from course_lib.kv_cache import (GrowingCache, QuantizedCache, RollingCache, StaticCache, append_kernel, choose_splits,
-                                 decode_attention, decode_kernel, decode_quantized_kernel, generate)
+from course_lib.kv_cache import (CrossCache, GrowingCache, QuantizedCache, RollingCache, StaticCache, append_kernel,
+                                 choose_splits, decode_attention, decode_kernel, decode_quantized_kernel, generate)
 from course_lib.language_model import Config, LanguageModel
 from course_lib.latent_attention import LatentAttention
 from course_lib.quantization import dequantize, quantize
@@ -402,6 +402,12 @@ def step(b=1, h=2, n=1, d=4, dtype=torch.float32):
     ("q", lambda: decode_kernel(step(dtype=torch.float64), *[step(dtype=torch.float64)] * 2)),
     ("q", lambda: decode_kernel(step(h=18), step(), step())), ("v", lambda: decode_kernel(step(d=129), step(d=129), step(d=129))),
     ("cache", lambda: decode_quantized_kernel(step(), QuantizedCache(4))),
+    ("cache", lambda: decode_quantized_kernel(step(), GrowingCache())),
+    ("k", lambda: GrowingCache().append([1.0], [1.0])), ("n", lambda: GrowingCache().next_positions(-1)),
+    ("n", lambda: RollingCache(2).next_positions(1.5)),
+    ("cache", lambda: append_kernel(GrowingCache(), step(), step(), rope_table(2, 4))),
+    ("k", lambda: append_kernel(StaticCache(4), step()[0], step()[0], rope_table(2, 4))),
+    ("rope", lambda: append_kernel(StaticCache(4), step(), step(), None)),
     ("rope", lambda: append_kernel(StaticCache(4), step(n=3), step(n=3), rope_table(2, 4))),
     ("x", lambda: quantize(step(d=3), 4, -1)), ("temperature", lambda: next_token_probabilities(step(), -1)),
     ("top_k", lambda: next_token_probabilities(step(), top_k=0)), ("top_p", lambda: next_token_probabilities(step(), top_p=0.0)),
@@ -410,6 +416,14 @@ def step(b=1, h=2, n=1, d=4, dtype=torch.float32):
 def test_bad_input(argument, call):
     with pytest.raises(ValueError, match=f"^{argument} must "):
         call()
+
+
+def test_what_the_caller_does_to_its_own_tensors_does_not_reach_the_cache():
+    for make in (*ALL, CrossCache):
+        cache, k, v = make(), torch.ones(1, 2, 3, 4), torch.ones(1, 2, 3, 4)
+        cache.append(k, v)
+        k.zero_(), v.zero_()
+        assert all((x == 1).all() for x in cache.view())
 
 
 def test_bad_appends_leave_the_cache_alone(model):

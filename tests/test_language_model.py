@@ -1,11 +1,12 @@
 """The language model, its training loop, its tokenizer and its text."""
 import math
 import os
+from dataclasses import replace
 
 import pytest
 import torch
 
-from course_lib import attention, datasets, encoder_decoder, language_model, look_inside
+from course_lib import attention, datasets, encoder_decoder, kv_cache, language_model, look_inside
 from course_lib.language_model import Config, LanguageModel
 from course_lib.tokenizers import CharTokenizer
 from course_lib.training import (evaluate, learning_rate, load_checkpoint, random_batch, save_checkpoint,
@@ -80,6 +81,11 @@ def test_generate():
     ("n_new", lambda: small_model().generate(tokens(1, 3), 31, use_cache=True)),
     ("tokens", lambda: small_model()(tokens(1, 3) + 11)), ("tokens", lambda: small_model()(tokens(1, 3) - 11)),
     ("tokens", lambda: small_model().attention_weights(tokens(1, 33))),
+    ("tokens", lambda: small_model()(tokens(1, 3).float())), ("tokens", lambda: small_model()([[1, 2]])),
+    ("targets", lambda: small_model().loss(tokens(1, 3), tokens(3, 1))),
+    ("targets", lambda: small_model().loss(tokens(1, 3), tokens(1, 3) + 11)),
+    ("attend", lambda: small_model().set_attention(3)), ("text", lambda: CharTokenizer("ab").encode(b"ab")),
+    ("caches", lambda: kv_cache.generate(LanguageModel(replace(SMALL, attention="delta")), tokens(1, 3), 2)),
     ("n", lambda: look_inside.induction_scores(small_model(), 1)), ("n", lambda: look_inside.copying_gain(small_model(), 0)),
     ("texts", lambda: encoder_decoder.encode("3 May")), ("texts", lambda: encoder_decoder.encode([])),
     ("texts", lambda: encoder_decoder.encode(["3 May", ""])),

@@ -50,6 +50,7 @@ def contiguous(cache, name, layer):
 def test_a_prompt_takes_as_many_blocks_as_it_needs():
     allocator = BlockAllocator(4, 4)
     assert allocator.can_allocate([0] * 16) and not allocator.can_allocate([0] * 17)
+    assert not allocator.can_allocate([])                               # as allocate refuses it
     assert allocator.allocate("a", [1] * 9) == 0
     assert len(allocator.tables["a"].blocks) == 3 and allocator.n_available == 1
     with pytest.raises(OutOfBlocks):
@@ -207,6 +208,9 @@ def stale():
     ("tokens", lambda: filled_cache([2]).allocator.register(0, [1, 2, 3])),
     ("start and stop", lambda: filled_cache([2]).slots(0, 1, 3)),
     ("k", lambda: filled_cache([2]).write(0, torch.tensor([1]), torch.ones(1, 2, 8), torch.ones(1, 2, 8))),
+    ("slots", lambda: filled_cache([2]).write(0, torch.tensor([-1]), *[torch.ones(1, 2, 8).double()] * 2)),
+    ("layer", lambda: call(layer="0")),
+    ("counts", lambda: prefill_call(counts=(33, 1, 20, 1.0))),
     ("kernel", lambda: kernel_call("fast")), ("n_splits", lambda: kernel_call("naive", 2)),
     ("q", lambda: kernel_call("warp", dtype=torch.float64)), ("q", lambda: kernel_call("warp", d=6)),
     ("q", lambda: prefill_call(q=torch.ones(55, 4, 8).double())), ("q", lambda: prefill_call(d=6)),
@@ -238,7 +242,7 @@ def kernel_call(kernel="grouped", n_splits=1, heads=4, kv_heads=2, d=8, lengths=
 def prefill_call(heads=4, kv_heads=2, d=8, lengths=(40, 9, 33, 1), counts=(33, 1, 20, 1), size=4, **change):
     """Chunks by the kernel and by the reference."""
     cache = filled_cache(lengths, kv_heads, d, size, torch.float32)
-    q = torch.randn(sum(counts), heads, d, generator=torch.Generator().manual_seed(d))
+    q = torch.randn(int(sum(counts)), heads, d, generator=torch.Generator().manual_seed(d))
     tables, lengths = cache.tables(range(len(counts)))
     given = dict(q=q, cache=cache, tables=tables, lengths=lengths, counts=counts, layer=1) | change
     return paged_prefill_kernel(**given), paged_prefill(**given)

@@ -13,6 +13,7 @@ import torch
 from safetensors import SafetensorError
 
 from course_lib import language_model, training
+from course_lib.datasets import NO_TARGET
 from course_lib.language_model import Config, LanguageModel
 from course_lib.tokenizers import CharTokenizer
 from course_lib.training import evaluate, load_checkpoint, random_batch, save_checkpoint, train, train_command
@@ -91,6 +92,17 @@ def test_a_batch_in_parts_is_the_same_step():
     torch.testing.assert_close(torch.tensor(curves[1:]), torch.tensor(curves[:1]).expand(2, -1), rtol=1e-4, atol=0)
 
 
+def test_parts_with_fewer_targets_count_for_less():
+    def draw(batch, generator):
+        tokens = torch.randint(5, (batch, 6), generator=generator)
+        targets = torch.full_like(tokens, NO_TARGET)
+        targets[0], targets[1, :2] = tokens[0].roll(1), tokens[1, 2:4]         # the other rows have none
+        return tokens, targets
+
+    curves = [[loss for _, loss, _ in train(small_model(), draw, **RECIPE, accumulate=parts)] for parts in (1, 2, 4)]
+    torch.testing.assert_close(torch.tensor(curves[1:]), torch.tensor(curves[:1]).expand(2, -1), rtol=1e-4, atol=0)
+
+
 def test_bfloat16_products_learn_too():
     model = small_model()
     history = train(model, DATA % 3, **RECIPE, precision="bfloat16")
@@ -100,6 +112,8 @@ def test_bfloat16_products_learn_too():
 @pytest.mark.parametrize("argument, change", [
     ("batch", {"accumulate": 3}), ("precision", {"precision": "int8"}), ("data", {"block": 700}), ("batch", {"batch": 0}),
     ("check_every", {"check_every": 0}), ("accumulate", {"accumulate": 0}), ("steps", {"steps": -1}),
+    ("warmup", {"warmup": -1}), ("seed", {"seed": 1.5}), ("clip", {"clip": -1.0}), ("weight_decay", {"weight_decay": -1}),
+    ("peak", {"peak": float("nan")}), ("validation", {"validation": DATA[:3]}), ("data", {"data": DATA.float()}),
     ("data", {"data": DATA.view(2, 300)}), ("data", {"data": DATA.tolist()}), ("tokens", {"data": DATA + 5})])
 def test_bad_input_is_named(argument, change):
     with pytest.raises(ValueError, match=rf"^{argument} must "):
