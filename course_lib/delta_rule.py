@@ -34,7 +34,7 @@ def delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tensor | No
 
 def delta_rule_kernel(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tensor | None = None, state: Tensor | None = None,
                       return_state: bool = False):
-    """`delta_rule` by kernels/linear_attention.cu, float32: the recurrence, its state in shared memory."""
+    """`delta_rule` by kernels/linear_attention.cu, float32: the recurrence, its state in shared memory. Without a gradient."""
     _check(q, k, v, beta, decay, "recurrent", 1, state)
     (b, h, n, d), d_v = q.shape, v.shape[-1]
     need = 4 * (d * d_v + 2 * d + 2)

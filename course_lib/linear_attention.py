@@ -203,7 +203,7 @@ def linear_attention_kernel(q: Tensor, k: Tensor, v: Tensor, feature_map: str = 
     """Causal `linear_attention` by kernels/linear_attention.cu, float32, or linear_tensor_core.cu, bfloat16.
 
     rung: 1 state in global memory, 2 state in shared memory, 3 chunks of chunk_size, in two launches; 4 chunks of 64 on the
-    tensor cores, for bfloat16 of width 64 or 128. None takes 4 where it fits, else 3.
+    tensor cores, for bfloat16 of width 64 or 128. None takes 4 where it fits, else 3. Without a gradient.
     """
     check_alike(q=q, k=k, v=v)
     if feature_map not in KERNEL_MAPS:

@@ -18,16 +18,68 @@ def causal_rule(b, h, i, j):
     return i >= j
 
 
-def window_rule(window: int):
-    """The last `window` keys, the query's own included."""
+def window_rule(window: int, causal: bool = True):
+    """The last `window` keys, the query's own included; or, not causal, the keys less than `window` away on either side."""
     check_size("window", window)
-    return lambda b, h, i, j: (i >= j) & (i - j < window)
+    if causal:
+        return lambda b, h, i, j: (i >= j) & (i - j < window)
+    return lambda b, h, i, j: (i - j).abs() < window
 
 
 def sink_rule(window: int, n_sink: int):
-    """The last `window` keys, and always the first `n_sink`."""
+    """The last `window` keys, and always the first `n_sink` (StreamingLLM, arXiv:2309.17453)."""
     check_size("window", window), check_size("n_sink", n_sink, least=0)
     return lambda b, h, i, j: (i >= j) & ((i - j < window) | (j < n_sink))
+
+
+def dilated_rule(window: int, dilation: int, causal: bool = True):
+    """The window of `window_rule`, its keys `dilation` apart."""
+    check_size("window", window), check_size("dilation", dilation)
+    inside = window_rule((window - 1) * dilation + 1, causal)
+    return lambda b, h, i, j: inside(b, h, i, j) & ((i - j) % dilation == 0)
+
+
+def longformer_rule(n: int, window: int, global_tokens, causal: bool = False):
+    """A window; the global tokens see everything and everything sees them (arXiv:2004.05150)."""
+    check_size("n", n, least=0)
+    chosen = torch.as_tensor(global_tokens)
+    if chosen.numel() and (chosen.dtype == torch.bool or chosen.is_floating_point()):
+        raise ValueError(f"global_tokens must be positions, integers; got {chosen.dtype}")
+    if chosen.numel() and (chosen.min() < 0 or chosen.max() >= n):
+        raise ValueError(f"global_tokens must lie between 0 and n - 1 = {n - 1}; got {chosen.tolist()}")
+    is_global, near = torch.zeros(n, dtype=torch.bool), window_rule(window, causal)
+    is_global[chosen.long()] = True
+    seen = lambda b, h, i, j: near(b, h, i, j) | is_global[i] | is_global[j]
+    return (lambda b, h, i, j: seen(b, h, i, j) & (i >= j)) if causal else seen
+
+
+def bigbird_rule(n: int, block: int, window: int, n_global: int, n_random: int, generator=None):
+    """In blocks: `window` blocks around each (an odd number: an even one counts as one less), the first `n_global`, and
+    `n_random` drawn for each (arXiv:2007.14062)."""
+    for name, size, least in (("n", n, 0), ("block", block, 1), ("window", window, 1), ("n_global", n_global, 0),
+                              ("n_random", n_random, 0)):
+        check_size(name, size, least)
+    count = math.ceil(n / block)
+    i, j = torch.arange(count)[:, None], torch.arange(count)
+    blocks = (i - j).abs() <= (window - 1) // 2
+    blocks |= (i < n_global) | (j < n_global)
+    for row in range(count):
+        free = (~blocks[row]).nonzero().flatten()
+        drawn = free[torch.randperm(len(free), generator=generator)[:n_random]]
+        blocks[row, drawn] = True
+    return lambda b, h, i, j: blocks[i // block, j // block]
+
+
+def strided_rule(stride: int):
+    """Causal: the last `stride` keys and every `stride`-th before them (Sparse Transformer, arXiv:1904.10509)."""
+    check_size("stride", stride)
+    return lambda b, h, i, j: (i >= j) & ((i - j < stride) | ((i - j) % stride == 0))
+
+
+def fixed_rule(stride: int, summary: int = 1):
+    """Causal: the query's own stretch of `stride` keys, and the last `summary` keys of each stretch before it."""
+    check_size("stride", stride), check_size("summary", summary)
+    return lambda b, h, i, j: (i >= j) & ((i // stride == j // stride) | (j % stride >= stride - summary))
 
 
 def document_rule(document: Tensor, inner=causal_rule):
@@ -49,70 +101,34 @@ def mask_of(rule, n_q: int, n_k: int | None = None) -> Tensor:
     return rule(0, 0, torch.arange(n_q)[:, None], torch.arange(n_k)[None]).expand(n_q, n_k)
 
 
-# Masks
+# The same rules as masks, (n, n)
 
 def sliding_window_mask(n: int, window: int, causal: bool = True) -> Tensor:
-    """(n, n): the last `window` keys, or, not causal, the keys less than `window` away on either side."""
-    check_size("n", n, least=0), check_size("window", window)
-    i, j = _grid(n)
-    return (i - j < window) & (i >= j) if causal else (i - j).abs() < window
-
-
-def dilated_mask(n: int, window: int, dilation: int, causal: bool = True) -> Tensor:
-    """(n, n): the window of sliding_window_mask, its keys `dilation` apart."""
-    check_size("n", n, least=0), check_size("window", window), check_size("dilation", dilation)
-    i, j = _grid(n)
-    return sliding_window_mask(n, (window - 1) * dilation + 1, causal) & ((i - j) % dilation == 0)
-
-
-def longformer_mask(n: int, window: int, global_tokens, causal: bool = False) -> Tensor:
-    """(n, n): a window; the global tokens see everything and everything sees them (arXiv:2004.05150)."""
-    mask = sliding_window_mask(n, window, causal)
-    chosen = torch.as_tensor(global_tokens)
-    if chosen.numel() and (chosen.dtype == torch.bool or chosen.is_floating_point()):
-        raise ValueError(f"global_tokens must be positions, integers; got {chosen.dtype}")
-    chosen = chosen.long()
-    if chosen.numel() and (chosen.min() < 0 or chosen.max() >= n):
-        raise ValueError(f"global_tokens must lie between 0 and n - 1 = {n - 1}; got {chosen.tolist()}")
-    mask[chosen] = True
-    mask[:, chosen] = True
-    return mask.tril() if causal else mask
-
-
-def bigbird_mask(n: int, block: int, window: int, n_global: int, n_random: int, generator=None) -> Tensor:
-    """(n, n), in blocks: `window` blocks around each (an odd number: an even one counts as one less), the first
-    `n_global`, and `n_random` drawn for each (arXiv:2007.14062)."""
-    for name, size, least in (("n", n, 0), ("block", block, 1), ("window", window, 1), ("n_global", n_global, 0),
-                              ("n_random", n_random, 0)):
-        check_size(name, size, least)
-    count = math.ceil(n / block)
-    i, j = _grid(count)
-    blocks = (i - j).abs() <= (window - 1) // 2
-    blocks |= (i < n_global) | (j < n_global)
-    for row in range(count):
-        free = (~blocks[row]).nonzero().flatten()
-        drawn = free[torch.randperm(len(free), generator=generator)[:n_random]]
-        blocks[row, drawn] = True
-    return blocks.repeat_interleave(block, 0).repeat_interleave(block, 1)[:n, :n]
-
-
-def strided_mask(n: int, stride: int) -> Tensor:
-    """(n, n), causal: the last `stride` keys and every `stride`-th before them (Sparse Transformer, arXiv:1904.10509)."""
-    check_size("n", n, least=0), check_size("stride", stride)
-    i, j = _grid(n)
-    return (i >= j) & ((i - j < stride) | ((i - j) % stride == 0))
-
-
-def fixed_mask(n: int, stride: int, summary: int = 1) -> Tensor:
-    """(n, n), causal: the query's own stretch of `stride` keys, and the last `summary` keys of each stretch before it."""
-    check_size("n", n, least=0), check_size("stride", stride), check_size("summary", summary)
-    i, j = _grid(n)
-    return (i >= j) & ((i // stride == j // stride) | (j % stride >= stride - summary))
+    return _square(window_rule(window, causal), n)
 
 
 def sink_mask(n: int, window: int, n_sink: int) -> Tensor:
-    """(n, n), causal: the last `window` keys, and always the first `n_sink` (StreamingLLM, arXiv:2309.17453)."""
-    return mask_of(sink_rule(window, n_sink), n)
+    return _square(sink_rule(window, n_sink), n)
+
+
+def dilated_mask(n: int, window: int, dilation: int, causal: bool = True) -> Tensor:
+    return _square(dilated_rule(window, dilation, causal), n)
+
+
+def longformer_mask(n: int, window: int, global_tokens, causal: bool = False) -> Tensor:
+    return _square(longformer_rule(n, window, global_tokens, causal), n)
+
+
+def bigbird_mask(n: int, block: int, window: int, n_global: int, n_random: int, generator=None) -> Tensor:
+    return _square(bigbird_rule(n, block, window, n_global, n_random, generator), n)
+
+
+def strided_mask(n: int, stride: int) -> Tensor:
+    return _square(strided_rule(stride), n)
+
+
+def fixed_mask(n: int, stride: int, summary: int = 1) -> Tensor:
+    return _square(fixed_rule(stride, summary), n)
 
 
 def receptive_field(mask: Tensor, layers: int) -> Tensor:
@@ -274,9 +290,9 @@ def _block_means(x, block):
     return parts.sum(-2) / sizes
 
 
-def _grid(n):
-    i = torch.arange(n)
-    return i[:, None], i[None]
+def _square(rule, n):
+    check_size("n", n, least=0)
+    return mask_of(rule, n)
 
 
 def check_size(name, size, least=1):

@@ -1,5 +1,5 @@
 """Wrappers of kernels/sparse_attention.cu: block-sparse attention in float32, on the CPU engine or a card; in half
-precision they hand on to sparse_tensor_core.
+precision they hand on to sparse_tensor_core. Without a gradient.
 
 Values must be finite: inside a visited block a hidden value is multiplied by 0, and 0 times NaN is NaN.
 """

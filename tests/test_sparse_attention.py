@@ -5,10 +5,10 @@ import pytest
 import torch
 
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.sparse_attention import (BlockMask, bigbird_mask, block_sparse_attention, causal_rule, dilated_mask,
-                                         document_rule, documents, fixed_mask, longformer_mask, mask_of, receptive_field,
-                                         select_blocks, sink_mask, sink_rule, sliding_window_mask, strided_mask,
-                                         topk_attention, window_rule)
+from course_lib.sparse_attention import (BlockMask, bigbird_mask, bigbird_rule, block_sparse_attention, causal_rule,
+                                         dilated_mask, dilated_rule, document_rule, documents, fixed_mask, fixed_rule,
+                                         longformer_mask, longformer_rule, mask_of, receptive_field, select_blocks, sink_mask,
+                                         sink_rule, sliding_window_mask, strided_mask, strided_rule, topk_attention, window_rule)
 
 
 def rand(*shape, seed=0, dtype=torch.float64):
@@ -66,8 +66,17 @@ def test_blocks_equal_the_masked_dense_product(name, block):
         torch.testing.assert_close(mine, other)
 
 
+RULES = {"window": window_rule(7), "sink": sink_rule(5, 2), "longformer": longformer_rule(50, 3, [0, 20]),
+         "bigbird": bigbird_rule(50, 8, 3, 1, 1, torch.Generator().manual_seed(0)), "causal": causal_rule,
+         "dilated": dilated_rule(4, 3), "dilated, both ways": dilated_rule(4, 3, causal=False), "strided": strided_rule(7),
+         "fixed": fixed_rule(8, 2)}
+ALL_MASKS = MASKS | {"causal": torch.ones(50, 50).tril().bool(), "dilated": dilated_mask(50, 4, 3), "strided": strided_mask(50, 7),
+                     "dilated, both ways": dilated_mask(50, 4, 3, causal=False), "fixed": fixed_mask(50, 8, 2)}
+
+
 def test_rules_and_masks_agree_and_lengths_may_differ():
-    for rule, mask in ((window_rule(7), MASKS["window"]), (sink_rule(5, 2), MASKS["sink"]), (causal_rule, torch.ones(50, 50).tril().bool())):
+    for name, rule in RULES.items():
+        mask = ALL_MASKS[name]
         assert torch.equal(mask_of(rule, 50), mask)
         a, b = BlockMask.from_rule(rule, 50, 50, 16), BlockMask.from_mask(mask, 16)
         assert torch.equal(a.full, b.full) and torch.equal(a.partial, b.partial)
@@ -100,21 +109,17 @@ def test_lists_for_the_kernel():
     assert start.tolist() == [0, 1, 3, 5] and column.tolist() == [0, 0, 1, 1, 2] and kind.tolist() == [1, 1, 1, 1, 1]
 
 
-def test_equal_to_flex_attention():
+@pytest.mark.parametrize("rule", RULES)
+def test_equal_to_flex_attention(rule):
     import warnings
 
-    from torch.nn.attention.flex_attention import flex_attention
+    from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    q, k, v = (rand(1, 2, 64, 8, seed=s, dtype=torch.float32) for s in range(3))
-    rule = sink_rule(9, 2)
-
-    def score(s, b, h, i, j):
-        return torch.where(rule(b, h, i, j), s, -math.inf)
-
+    q, k, v = (rand(1, 2, 50, 8, seed=s, dtype=torch.float32) for s in range(3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = flex_attention(q, k, v, score_mod=score)
-    torch.testing.assert_close(block_sparse_attention(q, k, v, BlockMask.from_rule(rule, 64, 64, 16)), theirs)
+        theirs = flex_attention(q, k, v, block_mask=create_block_mask(RULES[rule], None, None, 50, 50, device="cpu"))
+    torch.testing.assert_close(block_sparse_attention(q, k, v, BlockMask.from_rule(RULES[rule], 50, 50, 16)), theirs)
 
 
 def test_documents_do_not_see_each_other():
