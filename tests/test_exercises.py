@@ -605,6 +605,16 @@ def test_a_student_works_through_an_exercise(tmp_path):
     assert "Hint 1" in results[21][0] and "1 of 6" in results[22][0] and "# EXERCISE 0.1" in results[23][0]
 
 
+def test_where_the_name_comes_from(tmp_path):
+    """The wrapper that a decorator makes stands in a file of torch's; a kernel of another cell is told from the marked one."""
+    ex, kernel = find("0.1"), find("0.2")
+    results = run_cells(tmp_path, "from course_lib import cuda", "# EXERCISE 0.1\n@torch.no_grad()\n" + ex.solution,
+                        'mix = check("0.1", mix)', kernel.cell(kernel.solution), "%%cuda\n" + kernel.solution,
+                        'add = check("0.2", add)')
+    assert results[2][0]["status"] == PASSED
+    assert results[5][0]["status"] == WRONG and "another cell" in results[5][0]["headline"]
+
+
 def test_a_typed_answer(tmp_path):
     results = run_cells(tmp_path, "# EXERCISE 0.3\nsectors = None", 'sectors = check("0.3", sectors)', "print(sectors)",
                         'sectors = check("0.3", sectors)', "# EXERCISE 0.3\nsectors = 4", 'sectors = check("0.3", sectors)',

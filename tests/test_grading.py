@@ -80,6 +80,7 @@ def no_private_exercises_afterwards():
     ("week3/alice/04_linear_attention_final.ipynb", "alice", "linear_attention"),
     ("alice/01_attention-Copy1.ipynb", "alice", "attention"),
     ("alice/my answers 07.ipynb", "alice", "kv_cache"),
+    ("alice/lab 3/03_gqa.ipynb", "alice", "gqa"),
     ("03_gqa.ipynb", "03_gqa", "gqa"),
     ("student42/00_start_here.ipynb", "student42", "start_here"),
 ])

@@ -21,7 +21,10 @@ MISSING = object()
 
 
 class NoChapter(ValueError):
-    """There is no chapter of this name."""
+    """There is no chapter of this name. A notebook shows the sentence alone."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
 
 
 class Case:

@@ -59,7 +59,7 @@ def main(argv: list[str]) -> int:
                            "\nOn a machine that holds nothing of worth, run it again with --no-sandbox.")
     results.mkdir(parents=True, exist_ok=True)
     print(f"seed {store.seed}", file=sys.stderr)
-    fresh = len(waiting)
+    fresh, begun = len(waiting), sum(bool(s.cells) and s.chapter in chapters for s in submissions)
     try:
         trouble = mark_all(submissions, waiting, store, args)
     except KeyboardInterrupt:
@@ -72,8 +72,8 @@ def main(argv: list[str]) -> int:
     passed = sum(m.verdict.status == PASSED for m in marks)
     students = len({m.student for m in marks})
     print(f"{students} student{'s' * (students != 1)}, {len(marks)} marks, {passed} passed, {len(failed)} not run; "
-          f"{fresh} notebook{'s' * (fresh != 1)} marked now, the others were already, {time.monotonic() - begin:.1f} s: "
-          f"{results / 'grades.csv'}")
+          f"{fresh} notebook{'s' * (fresh != 1)} marked now{', the others were already' * (fresh < begun)}, "
+          f"{time.monotonic() - begin:.1f} s: {results / 'grades.csv'}")
     for line in [*trouble, *(f"{m.file}: {m.verdict.headline}" for m in failed if not m.exercise)]:
         print(line, file=sys.stderr)
     return 1 if any(m.exercise for m in failed) else 0
@@ -208,7 +208,7 @@ def _executor(dask: str | None, jobs: int):
         try:
             from distributed import Client
         except ImportError:
-            raise SystemExit("grade: --dask needs dask.distributed: pip install 'course_lib[dask]'") from None
+            raise SystemExit("grade: --dask needs dask.distributed: pip install -e '.[dask]' in the course's folder") from None
         with Client(dask) as client:
             yield client.get_executor()
         return

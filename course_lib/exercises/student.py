@@ -192,6 +192,9 @@ def _judge(exercise: Exercise, attempt: Any) -> Verdict:
         verdict = problem or evaluate(exercise, source)
         if verdict.passed:
             verdict = _stale(exercise, attempt) or verdict
+        elif not problem and not _is_handed(exercise, attempt) and exercise.kind not in ("predict", "choose"):
+            elsewhere = _elsewhere(exercise, attempt)
+            verdict.notes += [elsewhere.headline] if elsewhere else []
         return verdict
     except KeyboardInterrupt:
         return _note(exercise.id, NOT_RUN, "You stopped the check.", exercise.title)
@@ -203,7 +206,7 @@ def _judge(exercise: Exercise, attempt: Any) -> Verdict:
 def _source(exercise: Exercise, attempt: Any) -> tuple[Verdict | None, str]:
     """(a verdict, "") or (None, the text of the exercise's cell)."""
     text = _texts.get(exercise.id)
-    reference = attempt is not None and exercise.id in _handed and attempt is _handed[exercise.id]
+    reference = _is_handed(exercise, attempt)
     if text is None and not reference:
         text = _text_of(exercise, attempt)
         if text is not None and attempt is not None and _file(attempt) is None and _shell() is not None:
@@ -219,6 +222,11 @@ def _source(exercise: Exercise, attempt: Any) -> tuple[Verdict | None, str]:
         if elsewhere:
             return elsewhere, ""
     return None, text
+
+
+def _is_handed(exercise: Exercise, attempt: Any) -> bool:
+    """Whether the attempt is the reference that an earlier check returned."""
+    return attempt is not None and attempt is _handed.get(exercise.id)
 
 
 def without_magic(text: str) -> str:
@@ -248,6 +256,7 @@ def _text_of(exercise: Exercise, attempt: Any) -> str | None:
 
 
 def _file(attempt: Any) -> str | None:
+    attempt = inspect.unwrap(attempt) if callable(attempt) else attempt          # what stands under @torch.no_grad()
     code = getattr(attempt, "__code__", None)
     if code is None and inspect.isclass(attempt):
         code = next((v.__code__ for v in vars(attempt).values() if hasattr(v, "__code__")), None)
@@ -270,20 +279,22 @@ def _in_another_cell(exercise: Exercise) -> Verdict:
 
 
 def _elsewhere(exercise: Exercise, attempt: Any) -> Verdict | None:
-    """The exercise's cell is untouched, and the work stands in another cell."""
+    """The work stands in another cell; of a number, which tells nothing of where it comes from, the caller knows."""
     if _shell() is None:                                 # a script or a test has no cells
         return None
     if exercise.kind in ("predict", "choose"):
         return None if attempt is None else _in_another_cell(exercise)
+    text = getattr(attempt, "source", None) if exercise.language == "cuda" else None
     filename = _file(attempt)
-    if filename and not MARKER.match("".join(linecache.getlines(filename))):
-        return _in_another_cell(exercise)
-    return None
+    if filename and not os.path.exists(filename):        # a cell, and not a module of Python's
+        text = "".join(linecache.getlines(filename))
+    match = MARKER.match(text) if isinstance(text, str) else None
+    return _in_another_cell(exercise) if text and not (match and match[1] == exercise.id) else None
 
 
 def _stale(exercise: Exercise, attempt: Any) -> Verdict | None:
     """The cell's text is right, but the name means something else by now."""
-    if exercise.id in _handed and attempt is _handed[exercise.id]:
+    if _is_handed(exercise, attempt):
         return None
     if exercise.kind in ("predict", "choose"):
         return None

@@ -24,11 +24,12 @@ MAX_FILES = 20_000
 INSTEAD = {".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".py", ".pdf", ".docx"}        # what students send, besides notebooks
 
 # Words in a file's or a folder's name that name no person.
-NOBODY = {"final", "finished", "copy", "copie", "kopie", "version", "ver", "v", "new", "old", "draft", "done", "solution",
-          "solutions", "solved", "submission", "submissions", "submitted", "submit", "assignment", "assignments", "exercise",
-          "exercises", "homework", "hw", "week", "chapter", "ch", "notebook", "notebooks", "work", "attention", "course",
-          "src", "release", "handin", "upload", "uploads", "files", "of", "the", "my", "part", "late", "untitled",
-          "checkpoint", "start", "here", "onlinetext", "file", "assignsubmission", "macosx", "ipynb", "checkpoints"}
+NOBODY = {"final", "finished", "copy", "copie", "kopie", "version", "ver", "v", "new", "old", "draft", "done",
+          "solution", "solutions", "solved", "submission", "submissions", "submitted", "submit", "assignment",
+          "assignments", "exercise", "exercises", "homework", "hw", "answer", "answers", "task", "tasks", "lab",
+          "labs", "week", "chapter", "ch", "notebook", "notebooks", "work", "attention", "course", "src", "release",
+          "handin", "upload", "uploads", "files", "of", "the", "my", "part", "late", "untitled", "checkpoint",
+          "start", "here", "onlinetext", "file", "assignsubmission", "macosx", "ipynb", "checkpoints"}
 NOBODY |= {part for word in CHAPTERS for part in word.split("_")}
 
 
