@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out
+from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, inout, kernel_exercise, out
 
 
 def randn(rng, *shape):
@@ -245,7 +245,7 @@ kernel_exercise(
     solution=MARK, compare=exact(),
     cases=lambda rng: (Case(torch.zeros(n, n, dtype=torch.int32), w, s, label=f"{n} blocks, a window of {w}, {s} sink blocks")
                        for n, w, s in ((3, 1, 1), (6, 2, 1), (40, 3, 2), (5, 9, 2))),
-    launch=lambda visits, w, s: Launch(grid=math.ceil(len(visits) / 32), block=32, args=[_inout(visits), len(visits), w, s]),
+    launch=lambda visits, w, s: Launch(grid=math.ceil(len(visits) / 32), block=32, args=[inout(visits), len(visits), w, s]),
     expect=lambda visits, w, s: _visits(len(visits), w, s),
     misconceptions=[
         Misconception("guards the rows and leaves the double visit", change=("c < min(sink_blocks, oldest)", "c < sink_blocks"),
@@ -257,11 +257,6 @@ kernel_exercise(
                       ask="Two sink blocks, and a window that begins at block 1. Who visits block 0?")],
     hints=["There are more threads than rows. What do the others write to?",
            "The sinks that lie before the oldest block of the window are the only ones that the second loop does not visit."])
-
-
-def _inout(tensor):
-    from course_lib.exercises import inout
-    return inout(tensor)
 
 
 def _visits(n, w, s):
