@@ -144,7 +144,8 @@ def check_paged(q, cache, tables, lengths, layer):
     for name, x, dims in (("tables", tables, 2), ("lengths", lengths, 1)):
         if not isinstance(x, torch.Tensor) or x.dtype not in (torch.int32, torch.int64) or x.dim() != dims \
                 or x.shape[0] != q.shape[0]:
-            raise ValueError(f"{name} must be whole numbers in {dims} dimensions, {q.shape[0]} rows; got {x!r}")
+            got = f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, torch.Tensor) else type(x).__name__
+            raise ValueError(f"{name} must be int32 or int64 in {dims} dimensions, {q.shape[0]} rows; got {got}")
     size, references = cache.block_size, cache.allocator.references
     for row, length in zip(tables.tolist(), lengths.tolist()):
         if not q.shape[2] <= length <= size * len(row) or length < 1:
