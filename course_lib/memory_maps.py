@@ -20,6 +20,9 @@ RESERVE = {     # what a request takes in one piece; only the first knows nothin
 
 def contiguous_maps(requests, n_slots, reserve, context=2048):
     """A map for each step while somebody waits. reserve: a key of RESERVE. The first long enough hole is taken."""
+    largest = max(RESERVE[reserve](request, context) for request in requests)
+    if largest > n_slots:
+        raise ValueError(f"n_slots must hold the largest request, {largest} slots by this rule; got {n_slots}")
     waiting, held, maps = deque(requests), [], []            # held: [start, size, request, tokens], sorted by start
     while True:
         held = [piece for piece in held if piece[3] < piece[2].prompt + piece[2].output]
@@ -39,6 +42,7 @@ def contiguous_maps(requests, n_slots, reserve, context=2048):
 
 def paged_maps(requests, n_blocks, block_size):
     """The same with blocks that are taken when they are needed. Where none is left, the youngest gives its own back."""
+    check_room(requests, n_blocks, block_size)
     allocator = BlockAllocator(n_blocks, block_size)
     waiting, running, maps = deque((i, r.prompt, r.prompt + r.output) for i, r in enumerate(requests)), [], []
     while True:
@@ -63,6 +67,13 @@ def paged_maps(requests, n_blocks, block_size):
         if not waiting:
             return maps
         maps.append(_paged_map(allocator, dict(running)))
+
+
+def check_room(requests, n_blocks, block_size):
+    """What would never fit would be waited for without end."""
+    largest = max(math.ceil((request.prompt + request.output) / block_size) for request in requests)
+    if largest > n_blocks:
+        raise ValueError(f"n_blocks must hold the largest request, {largest} blocks of {block_size}; got {n_blocks}")
 
 
 def shares(maps):

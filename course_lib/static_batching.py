@@ -6,6 +6,7 @@ most token_budget tokens. A request that came in step i can be in step i already
 from collections import deque
 from typing import NamedTuple
 
+from course_lib.memory_maps import check_room
 from course_lib.paged_attention import PagedKVCache
 from course_lib.serving import Request, Scheduler, Sequence
 
@@ -56,6 +57,7 @@ def static_batches(requests, batch, token_budget):
 
 def continuous_batches(requests, max_running, token_budget, n_blocks, block_size=16):
     """Whoever comes joins at the next step, whoever is done makes room at once. Blocks are taken when needed."""
+    check_room(requests, n_blocks, block_size)
     scheduler = Scheduler(PagedKVCache(n_blocks, block_size, 1, 1, 1), token_budget, max_running, share_prefixes=False)
     coming, rows, begun, firsts = deque(enumerate(requests)), [], {}, {}
     now = steps = slots_read = 0

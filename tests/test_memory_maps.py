@@ -6,6 +6,7 @@ import pytest
 
 from course_lib.memory_maps import FREE, LATER, NEVER, RESERVE, USED, contiguous_maps, draw_maps, paged_maps, shares
 from course_lib.request_trace import FILE, Arrival, draw_trace, load_trace, trace_command
+from course_lib.static_batching import continuous_batches
 
 
 def test_the_committed_trace_is_what_its_command_writes(tmp_path):
@@ -82,6 +83,16 @@ def test_the_youngest_gives_way_and_everybody_is_served():
     # Two start with 5 slots. When they have 8 the younger gives way; it comes back at 9 when the first has all its 12.
     used = [sum(length for length, kind in lengths if kind == USED) for lengths in maps]
     assert used == [10, 12, 14, 16, 9, 10, 11, 12, 9, 10, 11, 12]
+
+
+def test_a_memory_in_which_a_request_never_fits_is_refused():
+    trace = requests((3, 3), (9, 9))
+    for argument, call in (("n_slots", lambda: contiguous_maps(trace, 17, "the exact length")),
+                           ("n_slots", lambda: contiguous_maps(trace, 1024, "the maximum")),
+                           ("n_blocks", lambda: paged_maps(trace, 4, 4)),
+                           ("n_blocks", lambda: continuous_batches(trace, 4, 8, n_blocks=4, block_size=4))):
+        with pytest.raises(ValueError, match=f"^{argument} must hold the largest request"):
+            call()
 
 
 def test_the_picture_says_what_it_shows(capsys):
