@@ -227,8 +227,8 @@ def _registers_fit(x):
 
 def _softmax_registers(x):
     if x.dim() != 2 or not _registers_fit(x):
-        raise ValueError(f"x must be (rows, columns) of {', '.join(map(str, C_TYPES))}, with rows of whole 16 bytes and "
-                         f"at most {MOST_BYTES} of them, for softmax_registers; got {x.dtype}, {tuple(x.shape)}")
+        raise ValueError(f"x must be (rows, columns) of {', '.join(map(str, C_TYPES))}, with rows of whole 16 bytes "
+                         f"and at most {MOST_BYTES} of them, for softmax_registers; got {x.dtype}, {tuple(x.shape)}")
     from course_lib import cuda
 
     (x,) = aligned(x)

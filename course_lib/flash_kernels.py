@@ -82,8 +82,9 @@ def best_rung(q: Tensor, v: Tensor, scale: float) -> int:
 def check_rung(rung: int, q: Tensor, v: Tensor, scale: float, lowest: int = 1) -> int:
     if rung not in range(lowest, 8) or rung == TENSOR_CORES and not fits_tensor_cores(q, v, scale):
         others = "6" if lowest == 6 else f"{lowest} to 6"
-        raise ValueError(f"rung must be {others}, or 7 for float16 or bfloat16, widths that are multiples of 8 and a scale "
-                         f"above 0; got {rung} for {q.dtype}, widths {q.shape[3]} and {v.shape[3]}, scale {scale:g}")
+        raise ValueError(f"rung must be {others}, or 7 for float16 or bfloat16, widths that are multiples of 8 and "
+                         f"a scale above 0; got {rung} for {q.dtype}, widths {q.shape[3]} and {v.shape[3]}, "
+                         f"scale {scale:g}")
     return rung
 
 
@@ -145,7 +146,7 @@ def backward_kernels(grad_out: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Ten
 
 
 def tensor_core_backward(grad_out, q, k, v, out, lse, delta, dq, dk, dv, key_bias, dbias, scale, causal):
-    """Into dq, dk, dv, dbias: a launch for the row sums of grad_out * out, one where keys stay, one where queries do."""
+    """Into dq, dk, dv, dbias: a launch for rows of grad_out * out, one where keys stay, one where queries do."""
     file, last = "flash_tensor_core_backward", sizes(q, k, v, scale, causal)
     width = max(64, padded(v.shape[3]))
     launch = kernels(file)[f"row_deltas<{C_TYPES[q.dtype]}, {width}>"]

@@ -66,7 +66,8 @@ class GroupedQueryAttention(nn.Module):
         if n_heads % n_kv_heads:
             raise ValueError(f"n_heads must be a multiple of n_kv_heads; got {n_heads} and {n_kv_heads}")
         if head_dim is None and d_model % n_heads:
-            raise ValueError(f"d_model must be a multiple of n_heads unless head_dim is given; got {d_model} and {n_heads}")
+            raise ValueError("d_model must be a multiple of n_heads unless head_dim is given; "
+                             f"got {d_model} and {n_heads}")
         if head_dim is not None and (not isinstance(head_dim, int) or head_dim < 1):
             raise ValueError(f"head_dim must be None or a positive integer; got {head_dim!r}")
         if window is not None and (not isinstance(window, int) or window < 1):
@@ -105,7 +106,8 @@ class GroupedQueryAttention(nn.Module):
         return self.out_proj(rearrange(heads, "b h n d -> b n (h d)"))
 
 
-def rotate_and_cache(q: Tensor, k: Tensor, v: Tensor, rope, positions=None, mask=None, cache=None, layout="interleaved"):
+def rotate_and_cache(q: Tensor, k: Tensor, v: Tensor, rope, positions=None, mask=None, cache=None,
+                     layout="interleaved"):
     """Queries and keys rotated, the new keys and values in the cache: -> q, all keys, all values, mask."""
     if cache is None:
         if rope is not None:
@@ -135,12 +137,13 @@ def pool_heads(weight: Tensor, n_heads: int, n_kv_heads: int) -> Tensor:
     if n_heads % n_kv_heads:
         raise ValueError(f"n_heads must be a multiple of n_kv_heads; got {n_heads} and {n_kv_heads}")
     if weight.dim() not in (1, 2) or weight.shape[0] % n_heads:
-        raise ValueError(f"weight must be (n_heads * head_dim, d_model) with {n_heads} heads; got {tuple(weight.shape)}")
+        raise ValueError(f"weight must be (n_heads * head_dim, d_model) with {n_heads} heads; "
+                         f"got {tuple(weight.shape)}")
     return reduce(weight, "(h_kv g d) ... -> (h_kv d) ...", "mean", h_kv=n_kv_heads, g=n_heads // n_kv_heads)
 
 
 def kv_bytes_per_token(layers: int, n_kv_heads: int, head_dim: int, bytes: int = 2) -> int:
-    """Bytes that one token adds to the cache: a key and a value in every layer. For layers that attend to everything."""
+    """Bytes that one token adds to the cache: a key and a value a layer. For layers that attend to everything."""
     check_sizes(layers=layers, n_kv_heads=n_kv_heads, head_dim=head_dim, bytes=bytes)
     return 2 * layers * n_kv_heads * head_dim * bytes
 
@@ -170,7 +173,8 @@ def shared_bytes(heads: int, d: int) -> int:
     return 4 * (2 * heads * d + tile * (d + 1) + tile * d + heads * tile + 3 * heads)
 
 
-def gqa_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: float | None = None, rung: int = 3) -> Tensor:
+def gqa_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: float | None = None,
+               rung: int = 3) -> Tensor:
     """`grouped_query_attention` by kernels/gqa.cu, float32. rung: 1 repeat, 2 index arithmetic, 3 one block a group."""
     group_size = check_grouped(q, k, v, scale)
     if rung not in (1, 2, 3):
@@ -186,7 +190,8 @@ def gqa_kernel(q: Tensor, k: Tensor, v: Tensor, causal: bool = True, scale: floa
         raise ValueError(f"q must need at most 49152 bytes of shared memory a block; got {heads_a_block} heads of {d}, "
                          f"{need} bytes" + ". Use rung 2, which serves one head a block" * (rung == 3))
     scale = 1 / math.sqrt(d) if scale is None else scale
-    q, k, v, out = q.contiguous(), k.contiguous(), v.contiguous(), torch.empty_like(q, memory_format=torch.contiguous_format)
+    q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
+    out = torch.empty_like(q)
     if out.numel() == 0:
         return out
     from course_lib import cuda

@@ -96,7 +96,8 @@ class RoPEAttention(nn.Module):
         self.d_model, self.n_heads, self.dropout = d_model, n_heads, dropout
         self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(d_model, d_model) for _ in range(4))
 
-    def forward(self, query, key, value, rope=None, mask=None, return_weights=False, positions=None, key_positions=None):
+    def forward(self, query, key, value, rope=None, mask=None, return_weights=False, positions=None,
+                key_positions=None):
         """query (b, n, d_model), key and value (b, m, d_model) -> (b, n, d_model); rope is (cos, sin) or None.
 
         Positions count from 0 on both sides unless given: for one new query after m - 1 others, positions=[m - 1].
@@ -156,8 +157,8 @@ def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=None):
 
         block = 128
         kernel = cuda.load("rope")[name]
-        kernel[math.ceil(threads / block), block](out, cos, sin, _positions_by_batch(x, positions), threads, d // 2, heads,
-                                                  n)
+        positions = _positions_by_batch(x, positions)
+        kernel[math.ceil(threads / block), block](out, cos, sin, positions, threads, d // 2, heads, n)
     return out
 
 

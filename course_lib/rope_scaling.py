@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 def interpolate(frequencies: Tensor, factor: float) -> Tensor:
-    """Position interpolation (arXiv:2306.15595): every pair turns `factor` times slower, as if positions were squeezed."""
+    """Position interpolation (arXiv:2306.15595): every pair `factor` times slower, as if positions were squeezed."""
     return frequencies / factor
 
 

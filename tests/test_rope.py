@@ -56,7 +56,8 @@ def test_positions_by_row_and_by_batch():
     ("positions", lambda x, c, s: apply_rope(x, c, s, torch.ones(4, dtype=torch.bool))),
     ("cos", lambda x, c, s: apply_rope(x, c.long(), s)), ("sin", lambda x, c, s: apply_rope(x, c, None)),
     ("cos", lambda x, c, s: apply_rope(x, c.to("meta"), s)), ("base", lambda x, c, s: rope_table(4, 8, base="10000")),
-    ("sin", lambda x, c, s: apply_rope(x, c, s.double())), ("dtype", lambda x, c, s: rope_table(4, 8, dtype=torch.int32)),
+    ("sin", lambda x, c, s: apply_rope(x, c, s.double())),
+    ("dtype", lambda x, c, s: rope_table(4, 8, dtype=torch.int32)),
 ])
 def test_bad_input_is_named(argument, call):
     cos, sin = rope_table(9, 8)
