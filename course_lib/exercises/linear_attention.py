@@ -14,12 +14,18 @@ def positive(rng, *shape):
     return randn(rng, *shape).abs() + 0.1
 
 
-def without_the_square(f, q, k, v, *size):
-    """f(q, k, v, *size), refused a tensor of all queries by all keys, where nothing else has that shape."""
-    square = (q.shape[-2], k.shape[-2])
+def watched(f, q, k, v, *size):
+    """f(q, k, v, *size), refused a tensor of all queries by all keys, where nothing else has that shape, and, with chunks
+    of a size, refused a step for every token."""
+    square, steps = (q.shape[-2], k.shape[-2]), 0
+    limit = max(len(q), 40 * math.ceil(len(q) / size[0])) if size else math.inf
 
     class Watch(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):
+            nonlocal steps
+            steps += 1
+            if steps > limit:
+                raise ValueError("this takes a step for every token, and the exercise asks for one loop, over chunks")
             made = func(*args, **(kwargs or {}))
             if isinstance(made, torch.Tensor) and made.shape[-2:] == square and min(square) > max(q.shape[-1], *size, 0):
                 raise ValueError("this makes a matrix of all queries by all keys, which the exercise is to avoid")
@@ -58,7 +64,7 @@ exercise(
         """features q (..., n, m), k (..., l, m), values v (..., l, d) -> (..., n, d)"""
         raise NotImplementedError
     ''',
-    solution=SUMMED, cases=plain_cases, call=without_the_square, compare=close(atol=1e-5),
+    solution=SUMMED, cases=plain_cases, call=watched, compare=close(atol=1e-5),
     properties=[("each output lies between the smallest and the largest value",
                  lambda got, case: bool((got.amax() <= case.args[2].amax() + 1e-4) & (got.amin() >= case.args[2].amin() - 1e-4)))],
     misconceptions=[
@@ -378,6 +384,7 @@ def chunk_cases(rng):
     yield Case(positive(rng, 7, 3), positive(rng, 7, 3), randn(rng, 7, 2), 3, label="7 tokens in chunks of 3, the last of 1")
     yield Case(positive(rng, 33, 5), positive(rng, 33, 5), randn(rng, 33, 4), 8, label="33 tokens in chunks of 8")
     yield Case(positive(rng, 5, 4), positive(rng, 5, 4), randn(rng, 5, 3), 64, label="fewer tokens than a chunk")
+    yield Case(positive(rng, 300, 4), positive(rng, 300, 4), randn(rng, 300, 3), 100, label="300 tokens in 3 chunks")
 
 
 CHUNKED = '''
@@ -409,7 +416,7 @@ exercise(
         """features q, k (n, m), values v (n, d) -> (n, d), causal, normalised"""
         raise NotImplementedError
     ''',
-    solution=CHUNKED, cases=chunk_cases, call=without_the_square, compare=close(atol=1e-4),
+    solution=CHUNKED, cases=chunk_cases, call=watched, compare=close(atol=1e-4),
     misconceptions=[
         Misconception("adds a chunk to the state before its own queries read it", code=CHUNKED.replace(
             "        rows.append((a @ b.T).tril() @ c + a @ state)\n        state = state + b.T @ c\n",
@@ -422,6 +429,15 @@ exercise(
                 weights = (q @ k.T).tril()
                 return weights @ v / weights.sum(-1, keepdim=True)
             ''', ask="How large is your matrix for a text of 100,000 tokens? How large may it be with chunks of `size`?"),
+        Misconception("walks token by token, whatever the size of a chunk", code='''
+            def in_chunks(q, k, v, size):
+                state, normaliser, rows = torch.zeros(k.shape[1], v.shape[1]), torch.zeros(k.shape[1]), []
+                for t in range(len(q)):
+                    state = state + k[t][:, None] * v[t]
+                    normaliser = normaliser + k[t]
+                    rows.append(q[t] @ state / (q[t] @ normaliser))
+                return torch.stack(rows)
+            ''', ask="With 300 tokens in chunks of 100, how many times should your loop run?"),
         Misconception("divides by the weights inside the chunk only", code='''
             def in_chunks(q, k, v, size):
                 state, rows = torch.zeros(k.shape[1], v.shape[1]), []
