@@ -143,7 +143,7 @@ def test_where_tiles_lose_to_the_standard_passes():
 
 
 @settings(max_examples=40, deadline=None)
-@given(n_q=st.integers(1, 40), n_k=st.integers(1, 40), tile_q=st.integers(1, 9), tile_k=st.integers(1, 9))
+@given(n_q=st.integers(0, 40), n_k=st.integers(0, 40), tile_q=st.integers(1, 9), tile_k=st.integers(1, 9))
 def test_tile_kinds_against_the_mask(n_q, n_k, tile_q, tile_k):
     mask = torch.ones(n_q, n_k, dtype=torch.bool).tril(n_k - n_q)
     kinds = fa.tile_kinds(n_q, n_k, tile_q, tile_k)
