@@ -243,15 +243,20 @@ kernel_exercise(
     """,
     stub=MARK.replace("c < min(sink_blocks, oldest)", "c < sink_blocks").replace("    if (row >= n_blocks) return;\n", ""),
     solution=MARK, compare=exact(),
-    cases=lambda rng: (Case(torch.zeros(n, n, dtype=torch.int32), w, s, label=f"{n} blocks, a window of {w}, {s} sink blocks")
-                       for n, w, s in ((3, 1, 1), (6, 2, 1), (40, 3, 2), (5, 9, 2))),
+    # The last counts begin at 7: to write a 1 is not to add one.
+    cases=lambda rng: (Case(torch.full((n, n), count, dtype=torch.int32), w, s,
+                            label=f"{n} blocks, a window of {w}, {s} sink blocks" + f", counts that begin at {count}" * (count > 0))
+                       for n, w, s, count in ((3, 1, 1, 0), (6, 2, 1, 0), (40, 3, 2, 0), (5, 9, 2, 7))),
     launch=lambda visits, w, s: Launch(grid=math.ceil(len(visits) / 32), block=32, args=[inout(visits), len(visits), w, s]),
-    expect=lambda visits, w, s: _visits(len(visits), w, s),
+    expect=lambda visits, w, s: visits + _visits(len(visits), w, s),
     misconceptions=[
         Misconception("guards the rows and leaves the double visit", change=("c < min(sink_blocks, oldest)", "c < sink_blocks"),
                       ask="Block 0 is a sink. Is it also in the window of row 0?"),
         Misconception("never visits a sink in the future, but still visits some twice", change=("min(sink_blocks, oldest)", "min(sink_blocks, row)"),
                       ask="Row 1 has a window of two blocks and one sink block. How often does it visit block 0?"),
+        Misconception("writes a 1 and counts nothing", change=[("visits[row * n_blocks + c] += 1", "visits[row * n_blocks + c] = 1"),
+                                                               ("min(sink_blocks, oldest)", "min(sink_blocks, row)")],
+                      ask="If a block were visited twice, what would stand in your `visits`?"),
         Misconception("drops the sinks where they meet the window", change=(
             "for (int c = 0; c < min(sink_blocks, oldest); ++c)", "if (sink_blocks <= oldest) for (int c = 0; c < sink_blocks; ++c)"),
                       ask="Two sink blocks, and a window that begins at block 1. Who visits block 0?")],
