@@ -181,10 +181,15 @@ def softmax_kernel(x: torch.Tensor, kernel: str | None = None) -> torch.Tensor:
     """
     from course_lib import cuda
 
+    if x.dim() != 2:
+        raise ValueError(f"x must be (rows, columns); got shape {tuple(x.shape)}")
     if kernel is None:
-        wide = x.dtype == torch.bfloat16 or x.dim() == 2 and (x.is_cuda or x.dtype in HALF) and _registers_fit(x)
-        in_float = "softmax_on_chip" if x.shape[-1] <= ON_CHIP else "softmax_block"
-        kernel = "softmax_registers" if wide else "softmax_half" if x.dtype == torch.float16 else in_float
+        if x.dtype == torch.bfloat16 or (x.is_cuda or x.dtype == torch.float16) and _registers_fit(x):
+            kernel = "softmax_registers"
+        elif x.dtype == torch.float16:
+            kernel = "softmax_half"
+        else:
+            kernel = "softmax_on_chip" if x.shape[1] <= ON_CHIP else "softmax_block"
     if kernel == "softmax_registers":
         return _softmax_registers(x)
 
@@ -194,8 +199,8 @@ def softmax_kernel(x: torch.Tensor, kernel: str | None = None) -> torch.Tensor:
     if kernel not in launches:
         raise ValueError(f"kernel must be one of {', '.join(launches)}, softmax_registers; got {kernel!r}")
     dtype = torch.float16 if kernel == "softmax_half" else torch.float32
-    if x.dim() != 2 or x.dtype != dtype:
-        raise ValueError(f"x must be (rows, columns) of {dtype} for {kernel}; got {x.dtype}, {tuple(x.shape)}")
+    if x.dtype != dtype:
+        raise ValueError(f"x must be {dtype} for {kernel}; got {x.dtype}")
     rows, columns = x.shape
     if kernel == "softmax_on_chip" and columns > ON_CHIP:
         raise ValueError(f"x must have at most {ON_CHIP} columns for {kernel}; got {columns}: use softmax_block")
@@ -226,9 +231,9 @@ def _registers_fit(x):
 
 
 def _softmax_registers(x):
-    if x.dim() != 2 or not _registers_fit(x):
-        raise ValueError(f"x must be (rows, columns) of {', '.join(map(str, C_TYPES))}, with rows of whole 16 bytes "
-                         f"and at most {MOST_BYTES} of them, for softmax_registers; got {x.dtype}, {tuple(x.shape)}")
+    if not _registers_fit(x):
+        raise ValueError(f"x must be {', '.join(map(str, C_TYPES))}, with rows of whole 16 bytes and at most "
+                         f"{MOST_BYTES} of them, for softmax_registers; got {x.dtype}, {tuple(x.shape)}")
     from course_lib import cuda
 
     (x,) = aligned(x)

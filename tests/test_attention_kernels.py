@@ -140,6 +140,7 @@ def test_a_long_row_needs_no_name():
 
 @pytest.mark.parametrize("argument, call", [
     ("kernel", lambda: softmax_kernel(torch.ones(2, 2), "softmax_fast")), ("x", lambda: softmax_kernel(torch.ones(2))),
+    ("x", lambda: softmax_kernel(torch.tensor(1.0))), ("x", lambda: softmax_kernel(torch.ones(1, 2, 4).bfloat16())),
     ("x", lambda: softmax_kernel(torch.ones(2, 2).double())),
     ("x", lambda: softmax_kernel(torch.ones(1, 12225), "softmax_on_chip")),
     ("x", lambda: softmax_kernel(torch.ones(2, 3), "softmax_registers")),
