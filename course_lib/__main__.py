@@ -59,6 +59,11 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     except BrokenPipeError:     # the reader of our output went away, as `| head` does
         return 1
+    except ModuleNotFoundError as error:
+        if error.name is not None:
+            raise
+        print(f"{name}: {error}", file=sys.stderr)      # an extra, with how to get it
+        return 2
     except OSError as error:    # a folder that is not there or cannot be written, a full disk
         if error.filename is None:
             raise

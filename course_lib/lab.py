@@ -14,23 +14,23 @@ def main(argv: list[str]) -> int:
         print("usage: python -m course_lib lab [arguments of jupyter lab]\n\nCopies the notebooks that work/ does not have "
               "yet, and opens JupyterLab there.")
         return 0
-    fresh(["--missing"])
     os.chdir(ROOT)
     os.environ.update(environment())
-    trust_copies()
+    missing = [source for source in chapter_notebooks() if not (WORK / source.name).exists()]
+    if missing:
+        trust(missing)
+    fresh(["--missing"])
     os.execv(sys.executable, [sys.executable, *command(argv)])
 
 
-def trust_copies():
-    """Sign the copies that are still as shipped: JupyterLab shows no drawings of a notebook that it does not trust."""
+def trust(notebooks: list[Path]):
+    """Sign what they hold, and so their copies: JupyterLab shows no drawings of a notebook that it does not trust."""
     import nbformat
     from nbformat.sign import NotebookNotary
 
     notary = NotebookNotary()
-    for source in chapter_notebooks():
-        copy = WORK / source.name
-        if copy.exists() and copy.read_bytes() == source.read_bytes():
-            notary.sign(nbformat.read(copy, as_version=4))
+    for path in notebooks:
+        notary.sign(nbformat.read(path, as_version=4))
 
 
 def command(argv: list[str]) -> list[str]:

@@ -122,7 +122,10 @@ def test_the_instructors_side_is_not_in_a_handout():
     assert not {m for m in modules if m.endswith((".grade", ".solve", ".handout", ".sandbox", ".exercises.attention"))}
 
 
-def test_a_handout_does_not_go_into_the_course(capsys):
+def test_a_handout_goes_neither_into_the_course_nor_over_other_files(capsys, tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    assert handout.main([a_chapter(), "--out", str(tmp_path)]) == 2
+    assert "holds other files" in capsys.readouterr().err and (tmp_path / "README.md").read_text() == "mine"
     assert handout.main([a_chapter(), "--out", str(COURSE / "notebooks")]) == 2
     assert handout.main(["nothing", "--out", "/nowhere"]) == 2
     said = capsys.readouterr().err

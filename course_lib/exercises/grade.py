@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from . import marking, report
-from .declare import CHAPTERS, Exercise, chapter_word, load_chapter
+from .declare import CHAPTERS, Exercise, NoChapter, chapter_word, load_chapter
 from .report import NOT_HANDED_IN, Mark
 from .sandbox import Sandbox, missing_walls
 from .similarity import skeleton
@@ -43,6 +43,8 @@ def main(argv: list[str]) -> int:
         wanted = [chapter_word(name) for name in args.chapter]
         marking.load_private(private)
         submissions = collect(folder)
+    except NoChapter as error:
+        return _refuse(str(error))
     except Exception as error:
         return _refuse(f"{type(error).__name__}: {error}")
     if not submissions:
@@ -208,7 +210,7 @@ def _executor(dask: str | None, jobs: int):
         try:
             from distributed import Client
         except ImportError:
-            raise SystemExit("grade: --dask needs dask.distributed: pip install -e '.[dask]' in the course's folder") from None
+            raise ModuleNotFoundError("--dask needs dask.distributed: pip install -e '.[dask]' in the course's folder") from None
         with Client(dask) as client:
             yield client.get_executor()
         return

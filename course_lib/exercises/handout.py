@@ -81,6 +81,8 @@ def handout(words: list[str], out: Path, cut: list[str] = ()) -> tuple[int, list
     exercises = [e for word in words for e in load_chapter(word)]
     if out.resolve() == COURSE or COURSE in out.resolve().parents and not _ignored(out):
         raise HandoutError(f"{out} lies inside the course itself: choose another --out")
+    if out.is_dir() and any(out.iterdir()) and not (out / PACKAGE.name).is_dir():
+        raise HandoutError(f"{out} holds other files: choose a folder that is empty, or that an earlier handout made")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".handout-") as building:
         folder = Path(building)
