@@ -232,6 +232,8 @@ exercise(
         Misconception("drops the token with which the sum reaches p",
                       change=("before < p", "(before + ordered <= p) | (before == 0)"),
                       ask="With 0.5, 0.3, 0.2 and p = 0.6: do the tokens you keep add up to at least 0.6?"),
+        Misconception("keeps no token at all where the likeliest alone reaches p", change=("before < p", "before + ordered <= p"),
+                      ask="With 0.6, 0.2, 0.1, 0.1 and p = 0.5: with which token does the sum reach p?"),
         Misconception("keeps one more where the sum is exactly p", change=("before < p", "before <= p"),
                       ask="With 0.5, 0.25, 0.25 and p = 0.5: how many tokens are enough?"),
         Misconception("takes from the places where it should put", change=(
