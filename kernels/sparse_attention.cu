@@ -3,8 +3,8 @@
 //   rung  kernel         idea                                           keys and values moved          still wasted
 //   1     dense_masked   visit every block, ask the mask inside         all of them, for every block   work on blocks that
 //                                                                       of queries                     hold nothing
-//   2     block_sparse   visit the blocks of a list, ask a stored mask  8 d bytes a key of a visited   the list: 12 bytes
-//                        inside partial ones                            block; nothing for empty ones  a visited block
+//   2     block_sparse   visit the blocks of a list, ask a stored mask  8 d bytes a key of a visited   the list: each thread
+//                        inside partial ones                            block; nothing for empty ones  12 bytes a block
 //   3     window_sink    no list, no stored mask: the rule is           as rung 2, and no list         rows of one block
 //                        arithmetic on i and j                                                         do not share tiles
 //                                                                                                      with the next block
