@@ -214,8 +214,8 @@ def table(sources: list[Outline], wanted: list[tuple[KernelText, str]], entry) -
         rows += guarded(conditions, f'laptop_entries::constant("{name}", {value}),\n')
     for name, value, conditions in (s for source in sources for s in symbols(source)):
         kind = f"std::remove_all_extents_t<decltype({value})>"
-        rows += guarded(conditions, f'{{"symbol", "{name}", nullptr, laptop_entries::text<{kind}>, 0, 0.0, '
-                                    f"(void*)&{value}, sizeof({value})}},\n")
+        rows += guarded(conditions, f'{{"symbol", "{name}", nullptr, laptop_entries::text<{kind}>, '
+                                    f"std::is_const<{kind}>::value, 0.0, (void*)&{value}, sizeof({value})}},\n")
     return (text + "static const laptop_entries::Row laptop_rows[] = {\n" + rows
             + "{nullptr, nullptr, nullptr, nullptr, 0, 0.0, nullptr, 0}};\n"
             + "LAPTOP_EXPORT const laptop_entries::Row* laptop_table() { return laptop_rows; }\n")

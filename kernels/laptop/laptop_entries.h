@@ -14,7 +14,7 @@ struct Row {
     const char* name;
     void* entry;               // of a kernel
     const char* (*types)();    // of a kernel's parameters, or of a symbol
-    long long whole;           // an integer constant, or the __launch_bounds__ of a kernel (0: none)
+    long long whole;           // an integer constant; the __launch_bounds__ of a kernel (0: none); 1: a const symbol
     double real;               // a floating constant
     void* address;             // of a symbol
     std::size_t bytes;
