@@ -337,7 +337,7 @@ def _broken(exercise: Exercise, failure: runner.Failure, case: Case | None, prin
     if failure.line and exercise.language == "python":
         details.append((f"Line {failure.line}", failure.text or runner.line_of(source, failure.line)))
     if case is not None:
-        details = _inputs(exercise, case, 16 if exercise.language == "cuda" else SMALL) + details
+        details += _inputs(exercise, case, 16 if exercise.language == "cuda" else SMALL)
     status, headline = WRONG, ""
     if failure.kind == "undefined":
         names = ", ".join(f"`{n}`" for n in exercise.given) or "none besides Python's own"
