@@ -292,7 +292,7 @@ kernel_exercise(
     - `x` and `out` are `(rows, columns)`; entry `c` of a row is `x[row * columns + c]`
     - when a larger entry appears, the sum so far was measured from the wrong largest entry: rescale it
     - `expf`, `fmaxf` and `-INFINITY` are there; the grid may have more threads than there are rows
-    - a third reading of the row is over the traffic budget
+    - a third reading of the row is over the traffic budget; an `x[c]` that stands twice in a line is two readings
     """,
     stub=SIGNATURE + """\
     int row = blockIdx.x * blockDim.x + threadIdx.x;
