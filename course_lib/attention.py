@@ -71,6 +71,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None, d
     """softmax(q k^T * scale + mask) v: (batch, heads, n, v_dim).
 
     A query with nothing to attend to gives 0. scale is 1/sqrt(head_dim) unless given.
+    A hidden key or value may be NaN: outputs do not feel it, gradients do.
     With return_weights, returns (output, weights); the weights are those before dropout.
     """
     _check_inputs(q, k, v, scale, dropout)
