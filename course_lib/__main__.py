@@ -60,9 +60,11 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:     # the reader of our output went away, as `| head` does
         return 1
     except ModuleNotFoundError as error:
-        if error.name is not None:
+        if error.name and error.name.startswith("course_lib"):
             raise
-        print(f"{name}: {error}", file=sys.stderr)      # an extra, with how to get it
+        # Without a name: an extra, and the message says how to get it.
+        print(f"{name}: {error}" + (", which the course needs: `python -m course_lib doctor` says how to get it. Is it the "
+              "course's own Python, .venv/bin/python?" if error.name else ""), file=sys.stderr)
         return 2
     except OSError as error:    # a folder that is not there or cannot be written, a full disk
         if error.filename is None:

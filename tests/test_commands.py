@@ -58,6 +58,15 @@ def test_run_leaves_a_failing_notebook_as_it_was(tmp_path, capsys):
     assert 'under "The fault"' in said and "ZeroDivisionError" in said
 
 
+@pytest.mark.parametrize("name, said", [("torch", "train: No module named 'torch', which the course needs"), (None, "train: pip install")])
+def test_what_is_not_installed_is_one_line(name, said, capsys, monkeypatch):
+    def command(argv):
+        raise ModuleNotFoundError("No module named 'torch'" if name else "pip install it", name=name)
+    monkeypatch.setattr("course_lib.training.train_command", command)
+    assert main(["train"]) == 2
+    assert capsys.readouterr().err.startswith(said)
+
+
 def test_run_refuses_what_is_not_there(capsys):
     assert notebooks_tool.run(["no_such.ipynb"]) == 2
     assert notebooks_tool.run(["99"]) == 2
