@@ -120,6 +120,8 @@ def test_template_instances(mod):
         mod["fill<int>"][1, 8](out, 2, 6)
     with pytest.raises(cuda.ArgumentError, match="add is not a template"):
         mod["add<3>"][1, 1](out, out, out, 1)
+    with pytest.raises(cuda.ArgumentError, match="fill<int, 2, 3> gives 3 arguments"):
+        mod["fill<int, 2, 3>"][1, 8](out, 2, 6)
     with pytest.raises(cuda.CompileError):
         mod["fill<no_such_type>"][1, 8](out, 2, 6)
     with pytest.raises(KeyError, match="no kernel `file`"):
@@ -215,6 +217,25 @@ def test_launches_from_host_code(mod):
         mod.host("nothing")
     with pytest.raises(cuda.ArgumentError, match="`scale` is missing"):
         mod.host("from_host")(x, x, 40)
+    with cuda.sanitize(), pytest.raises(cuda.ArgumentError, match="neither counted nor checked"):
+        mod.host("from_host")(x, x, 40, 0.5)
+
+
+def test_a_byte_order_mark_is_no_text():
+    y = torch.zeros(1)
+    cuda.compile("\ufeff__global__ void one(float* y) { y[0] = 1; }").one[1, 1](y)
+    assert y.item() == 1
+
+
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 0, 1)])
+@pytest.mark.parametrize("columns", [5, 40])                # rows that share a sector, and rows that do not
+def test_views_of_one_tensor_do_not_overwrite_each_other(order, columns):
+    rows = torch.zeros(3, columns)
+    mod = cuda.compile("__global__ void number(float* a, float* b, float* c) {\n"
+                       "int i = threadIdx.x; a[i] = 1; b[i] = 2; c[i] = 3; }")
+    with cuda.sanitize():
+        mod.number[1, columns](*(rows[i] for i in order))
+    assert [rows[i].unique().tolist() for i in order] == [[1], [2], [3]]
 
 
 def test_globals_are_one_set_in_every_build(mod):

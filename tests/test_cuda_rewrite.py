@@ -34,10 +34,13 @@ UNTOUCHED = [
 
 
 @pytest.mark.parametrize("body, wanted", [
-    ("while (true) ;", "while (true) continue;"), ("while (n) { }", "while (n) { continue;}"), ("for (;;) {}", "for (;;) {continue;}"),
-    ("do ; while (n);", "do continue; while (n);"), ("do { } while (n);", "do { continue;} while (n);"),
-    ("do if (n) { --n; } else n = 0; while (n);", None), ("do { --n; } while (n); while (n) ;", "do { --n; } while (n); while (n) continue;"),
-    ("for (int i = 0; i < n; ++i) { f(i); }", None), ("while (n) --n;", None), ("do for (;;) ; while (n);", "do for (;;) continue; while (n);")])
+    ("while (true) ;", "while (true) laptop::turn();"), ("while (n) { }", "while (n) { laptop::turn();}"),
+    ("for (;;) {}", "for (;;) {laptop::turn();}"),
+    ("do ; while (n);", "do laptop::turn(); while (n);"), ("do { } while (n);", "do { laptop::turn();} while (n);"),
+    ("do if (n) { --n; } else n = 0; while (n);", None),
+    ("do { --n; } while (n); while (n) ;", "do { --n; } while (n); while (n) laptop::turn();"),
+    ("for (int i = 0; i < n; ++i) { f(i); }", None), ("while (n) --n;", None),
+    ("do for (;;) ; while (n);", "do for (;;) laptop::turn(); while (n);")])
 def test_a_loop_without_a_body_gets_one(body, wanted):
     assert in_kernel(body) == (wanted or body)
     assert rewrite(f"#define SPIN {body}") == f"#define SPIN {wanted or body}"

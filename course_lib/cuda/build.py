@@ -78,7 +78,7 @@ class Compiler:
             return TRACED + ["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune",
                              "-mllvm", "-tsan-instrument-read-before-write",
                              "-mllvm", "-tsan-distinguish-volatile=1", "-ferror-limit=20"]
-        return TRACED + ["-fsanitize=bounds", "-fsanitize-coverage=trace-pc", "--param=tsan-distinguish-volatile=1",
+        return TRACED + ["-fsanitize=bounds-strict", "-fsanitize-coverage=trace-pc", "--param=tsan-distinguish-volatile=1",
                          "-fmax-errors=20"]
 
     def plain(self) -> list[str]:
@@ -349,6 +349,8 @@ CLEARER = [
      r"\1 is not declared: a misspelling, or not supported here"),
     (r"use of undeclared identifier '(__\w+|atomic\w+)'.*",
      r"\1 is not declared: a misspelling, or not supported here"),
+    (r"no matching function for call to '(call|types)\(<unresolved overloaded function type>.*",
+     "these template arguments fit no kernel of that name"),
     (r"there are no arguments to '(\w+)' that depend on a template parameter.*",
      r"\1 is not declared: a misspelling, or not supported here"),
     (r"no return statement in function returning non-void.*|non-void function does not return a value.*",

@@ -119,7 +119,7 @@ class _Teller:
             cause = "Usual cause: a loop that runs one step too far, or `<=` where `<` is meant."
             if e.offset >= 1 << 31:
                 cause = "Usual cause: an unsigned index that went below 0: 0u - 1 is 4294967295."
-            kind = self.detail.strip("'")
+            kind = re.sub(r".*\(aka '(.*)'\)", r"\1", self.detail).strip("'")     # a typedef, as clang spells it
             return f"{kernel} uses index {e.offset} of {self._local_name()}, whose type is {kind}.", cause
         if self.reason == "constant":
             return (f"{kernel} {self._verb()} {self._element()}, which is constant: kernels only read it.",
@@ -268,7 +268,7 @@ class _Teller:
         return f"in {self.result.kernel}, assert({self.detail}) failed.", ""
 
     def _division_by_zero(self):
-        if self.reason == "overflow":
+        if self.reason in ("overflow", "signal"):     # a divisor of zero is seen before the division
             return f"{self.result.kernel} divides the smallest integer by -1.", ""
         return (f"{self.result.kernel} divides an integer by zero.",
                 "Usual cause: a size or a stride that was passed as 0.")

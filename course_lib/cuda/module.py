@@ -58,7 +58,7 @@ class Library:
 
     def restore(self, values: dict[str, bytes]) -> None:
         for name, row in self.symbols.items():
-            if len(values.get(name, b"")) == row.bytes:
+            if len(values.get(name, b"")) == row.bytes and not row.whole:     # a const one lies in read-only memory
                 ctypes.memmove(row.address, values[name], row.bytes)
 
 
@@ -67,6 +67,9 @@ _initial: dict[Path, dict[str, bytes]] = {}
 
 
 class Module:
+    """`module.name` is the kernel, or the constant, of that name; `module["name"]` where the module itself has one,
+    as for a kernel called `source`."""
+
     def __init__(self, text: str, name: str, path: Path | None = None, traced: bool | None = None):
         self.source, self.name, self.path = text, name, path
         self._folder = path.parent if path else None
@@ -115,6 +118,9 @@ class Module:
         entry = next(iter(library.entries.values()))
 
         def call(*arguments, **named) -> None:
+            if launch.mode() != "plain":
+                raise ArgumentError(f"{name}: the launches of a host function are neither counted nor checked; "
+                                    "launch its kernels from Python")
             values = signature.bind(name, entry.parameters, arguments, named)
             if any(isinstance(v, torch.Tensor) and v.is_cuda for v in values):
                 raise ArgumentError(f"{name}: host functions take CPU tensors")
@@ -194,6 +200,8 @@ class Globals:
     def __setitem__(self, name: str, value) -> None:
         """Sets it from its first element on; on the GPU too, if the module was used there."""
         row = self._row(name)
+        if row.whole:
+            raise ArgumentError(f"`{name}` is const, and cannot be set")
         dtype = getattr(torch, signature.parse_type(name, row.types).dtype, None)
         tensor = torch.as_tensor(value, dtype=dtype, device="cpu").contiguous().reshape(-1)
         raw = bytes(tensor.view(torch.uint8).tolist())
@@ -340,6 +348,8 @@ class Kernel:
                 raise ArgumentError(f"{template}: name an instance, {example}")
             if kernel.template and count < kernel.required:
                 raise ArgumentError(f"{template}: {self.__name__} gives {count} of its {kernel.required} arguments")
+            if kernel.template and count > len(kernel.template) and "..." not in template:
+                raise ArgumentError(f"{template}: {self.__name__} gives {count} arguments")
             if not kernel.template and self.instance:
                 raise ArgumentError(f"{kernel.name} is not a template; launch it as {kernel.name}[grid, block](...)")
         return found
@@ -485,4 +495,4 @@ def compile(source: str | Path, name: str = "source.cu") -> Module:
     if "\n" not in source and re.fullmatch(r"[\w./\\ -]+\.cuh?", source):
         raise ArgumentError(f"compile takes CUDA C++ text or a Path, got the file name {source!r}; "
                             f"use Path({source!r})")
-    return Module(source, name)
+    return Module(source.removeprefix("\ufeff"), name)

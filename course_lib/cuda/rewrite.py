@@ -1,5 +1,5 @@
 """CUDA C++ into C++ that a CPU compiler takes. Two things change, launches and `__shared__`; no line moves.
-(A loop without a body gets `continue` for one: g++ counts no step where nothing stands, so no limit would end it.)
+(A loop without a body gets a call for one: g++ counts no step where nothing stands, so no limit would end it.)
 
     k<32><<<grid, block>>>(x, n);      ->  laptop::host_launch("k<32>", __LINE__, [&](auto... a) { k<32>(a...); },
                                                                laptop::launch_config(grid, block), x, n);
@@ -12,13 +12,11 @@ that depend on a template need nothing from us. What CUDA has and this engine do
 in its place, so that it is reported where it is compiled and ignored behind an `#if` that is not.
 """
 import re
-from pathlib import Path
 
 from .signature import LIBRARY
 from .tokens import (Function, Outline, Token, match_angle, match_angle_backward, match_backward, match_forward,
                      outline, scan, split_commas)
 
-HEADERS = Path(__file__).resolve().parents[2] / "kernels" / "laptop"
 UNSUPPORTED = {
     r"texture": "texture references are not supported; read the array through a pointer",
     r"tex[123]D\w*|tex1Dfetch|cudaTextureObject_t": "textures are not supported; read the array through a pointer",
@@ -39,6 +37,13 @@ STATEMENT_END = {";", "{", "}"}
 TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "size_t"}
 STORAGE = {"static", "inline", "extern", "const", "volatile"}
 HOST_CLASSES = {"cout", "cerr", "vector", "string", "map"}
+# words that are not for kernels, each with the start of the next token; `new (place) T` asks for no heap
+HOST_WORDS = {
+    r"(malloc|calloc|realloc)\(|new[^(]": "a heap in a kernel is not supported; use a local array, or an array from Python",
+    r"(throw|try).": "a kernel has no exceptions; use assert, or write an error code to an array",
+    r"(fprintf|puts|putchar|fputs)\(": "it is a function of the host; use printf",
+    r"(terminate|raise|_exit|_Exit|quick_exit)\(": "it is a function of the host; use assert",
+}
 DROPPED = {"__shared__", "static", "extern", "inline"}
 ALIGNMENT = {"alignas", "__align__", "__attribute__"}
 
@@ -251,7 +256,7 @@ class Rewriter:
     # ---- loops
 
     def loop(self, index: int):
-        """Give an empty body its `continue`."""
+        """Give an empty body its call, a step with a line of its own."""
         if index in self.tails:
             return
         body = index + 1
@@ -264,9 +269,9 @@ class Rewriter:
             body = match_forward(self.tokens, body) + 1
         words = [t.text for t in self.tokens[body:body + 2]]
         if words[:1] == [";"]:
-            self.edits.insert(self.tokens[body].start, "continue")
+            self.edits.insert(self.tokens[body].start, "laptop::turn()")
         elif words == ["{", "}"]:
-            self.edits.insert(self.tokens[body + 1].start, "continue;")
+            self.edits.insert(self.tokens[body + 1].start, "laptop::turn();")
 
     # ---- shared memory
 
@@ -434,10 +439,15 @@ class Rewriter:
 
     def unsupported(self, index: int):
         word = self.tokens[index].text
+        owner = self.device_function(index)
+        if (owner and owner.body[0] < index < owner.body[1] and self.tokens[index - 1].text not in (".", "->")
+                and word not in {f.name for f in self.file.functions}):
+            after = word + self.tokens[index + 1].text
+            for pattern, sentence in HOST_WORDS.items():
+                if re.match(pattern, after):
+                    self.reject(index, f"{word}: {sentence}")
         for pattern, sentence in UNSUPPORTED.items():
             if not re.fullmatch(pattern, word):
-                continue
-            if word == "wmma" and (HEADERS / "mma.h").exists():
                 continue
             if word == "texture" and self.tokens[min(index + 1, len(self.tokens) - 1)].text != "<":
                 continue

@@ -149,6 +149,7 @@ struct SharedSlot { uint32_t low, high; SharedArray* array; };   // the array in
 struct View { uint64_t low, high; int32_t array; };      // an array's bytes in the arena
 
 struct Storage {
+    int host = 0;                // index into laptop_launch::storages
     uintptr_t data = 0;          // arena address of host byte `from`
     uint64_t from = 0, bytes = 0;
     std::vector<View> views;
@@ -183,6 +184,7 @@ struct Run {
     size_t arena_bytes = 0;
     std::vector<uint16_t> storage_at;    // for each MiB of the arena
     std::vector<Storage> storages;
+    std::vector<int> storage_of;         // of each array
     std::deque<SharedArray> shared;
     std::vector<SharedSlot> shared_at;   // for each 128 bytes of a block's shared memory
     size_t shared_used = 0, shared_bytes = 0;

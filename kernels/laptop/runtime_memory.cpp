@@ -46,21 +46,30 @@ static void map_in_place() {
     }
 }
 
-// The part of each storage that some array of this launch covers, at a multiple of 256 as cudaMalloc gives.
+// Stretches of tensor memory, each of them apart in the arena. Arrays that overlap, or share a sector, share one;
+// two views side by side in one tensor have one each, so that an index which leaves the first is not in the second.
 static void plan_storages() {
     const laptop_launch& l = *run->launch;
-    run->storages.resize(l.n_storages);
-    for (int s = 0; s < l.n_storages; ++s) {
-        uint64_t from = UINT64_MAX, to = 0;
-        for (int a = 0; a < l.n_arrays; ++a) {
-            if (l.arrays[a].storage != s) continue;
-            from = std::min(from, l.arrays[a].offset);
-            to = std::max(to, l.arrays[a].offset + l.arrays[a].bytes);
+    std::vector<int> order;
+    for (int a = 0; a < l.n_arrays; ++a) {
+        if (l.arrays[a].storage >= 0) order.push_back(a);
+    }
+    std::sort(order.begin(), order.end(), [&](int a, int b) {
+        const laptop_array &x = l.arrays[a], &y = l.arrays[b];
+        return x.storage != y.storage ? x.storage < y.storage : x.offset < y.offset;
+    });
+    run->storage_of.assign(l.n_arrays, 0);
+    for (int a : order) {
+        const laptop_array& array = l.arrays[a];
+        Storage* s = run->storages.empty() ? nullptr : &run->storages.back();
+        if (!s || s->host != array.storage || array.offset / 32 * 32 >= up(s->from + s->bytes, 32)) {
+            run->storages.emplace_back();
+            s = &run->storages.back();
+            s->host = array.storage;
+            s->from = array.offset;
         }
-        if (from > to) from = to = 0;
-        Storage& storage = run->storages[s];
-        storage.from = from / 256 * 256;
-        storage.bytes = to - storage.from;
+        s->bytes = std::max(s->bytes, array.offset + array.bytes - s->from);
+        run->storage_of[a] = (int)run->storages.size() - 1;
     }
 }
 
@@ -72,7 +81,7 @@ static void map_arena() {
     for (Storage& s : run->storages) {
         size_t guard = up(std::max<size_t>(s.bytes, SLOT), SLOT);
         // A different cache line for each array's start: all at multiples of a MiB would evict each other.
-        size_t stagger = start.size() % 16 * 4352;
+        size_t stagger = start.size() % 16 * 4352 + s.from % 256;     // a storage starts at a multiple of 256
         start.push_back(total + guard + stagger);
         total += guard + up(s.bytes + stagger, SLOT) + guard;
     }
@@ -87,25 +96,25 @@ static void map_arena() {
     for (size_t i = 0; i < run->storages.size(); ++i) {
         Storage& s = run->storages[i];
         size_t guard = up(std::max<size_t>(s.bytes, SLOT), SLOT);
-        size_t slots = (2 * guard + up(s.bytes + i % 16 * 4352, SLOT)) / SLOT;
+        size_t slots = (2 * guard + up(s.bytes + i % 16 * 4352 + s.from % 256, SLOT)) / SLOT;
         for (size_t k = 0; k < slots; ++k) run->storage_at[slot++] = (uint16_t)i;
         s.data = run->arena + start[i];
         uintptr_t page = s.data / 65536 * 65536;
         if (s.bytes) {
             mprotect((void*)page, up(s.data + s.bytes - page, 65536), PROT_READ | PROT_WRITE);
-            memcpy((void*)s.data, (char*)l.storages[i].host + s.from, s.bytes);
+            memcpy((void*)s.data, (char*)l.storages[s.host].host + s.from, s.bytes);
         }
         s.region.space = LAPTOP_IN_GLOBAL;
         s.region.low = s.data;
         s.region.bytes = s.bytes;
-        if (l.storages[i].initialised && s.bytes) {
+        if (l.storages[s.host].initialised && s.bytes) {
             s.region.initialised = (uint8_t*)reserve(s.bytes, true);
-            memcpy(s.region.initialised, l.storages[i].initialised + s.from, s.bytes);
+            memcpy(s.region.initialised, l.storages[s.host].initialised + s.from, s.bytes);
         }
     }
     for (int a = 0; a < l.n_arrays; ++a) {
         if (l.arrays[a].storage < 0) continue;
-        Storage& s = run->storages[l.arrays[a].storage];
+        Storage& s = run->storages[run->storage_of[a]];
         uint64_t low = s.data + (l.arrays[a].offset - s.from);
         s.views.push_back({low, low + l.arrays[a].bytes, a});
         if (l.arrays[a].itemsize < s.region.grain) s.region.grain = l.arrays[a].itemsize == 2 ? 2 : 1;
@@ -113,7 +122,7 @@ static void map_arena() {
     for (int i = 0; i < l.n_args; ++i) {
         int a = l.arg_array[i];
         if (a < 0 || l.arrays[a].storage < 0) continue;
-        Storage& s = run->storages[l.arrays[a].storage];
+        Storage& s = run->storages[run->storage_of[a]];
         run->pointers[i] = (void*)(s.data + (l.arrays[a].offset - s.from));
     }
 }
@@ -138,14 +147,13 @@ void map_arrays() {
 // Only what changed: a tensor that the kernel reads may live in a file that cannot be written.
 void copy_back() {
     const laptop_launch& l = *run->launch;
-    for (size_t i = 0; i < run->storages.size(); ++i) {
-        Storage& s = run->storages[i];
-        char* host = (char*)l.storages[i].host + s.from;
+    for (Storage& s : run->storages) {
+        char* host = (char*)l.storages[s.host].host + s.from;
         for (size_t at = 0; at < s.bytes; at += 4096) {
             size_t n = std::min<size_t>(4096, s.bytes - at);
             if (memcmp(host + at, (char*)s.data + at, n) != 0) memcpy(host + at, (char*)s.data + at, n);
         }
-        if (s.region.initialised) memcpy(l.storages[i].initialised + s.from, s.region.initialised, s.bytes);
+        if (s.region.initialised) memcpy(l.storages[s.host].initialised + s.from, s.region.initialised, s.bytes);
     }
 }
 

@@ -38,6 +38,16 @@ __global__ void into_the_neighbour(const float* x, float* y, int n) {
     int i = threadIdx.x;
     y[i + n] = x[i];  // BUG into_the_neighbour
 }
+__global__ void into_the_next_view(float* q, float* k) {
+    k[threadIdx.x] = 1;
+    q[threadIdx.x + 1] = 2;  // BUG into_the_next_view
+}
+struct Corner { int kind; float weight[3]; };
+__global__ void member_overrun(float* y, int n) {
+    Corner c;
+    for (int k = 0; k < n; ++k) c.weight[k] = k;  // BUG member_overrun
+    y[0] = c.weight[0];
+}
 __global__ void rows_for_columns(const float* a, float* out, int rows, int cols) {
     int col = threadIdx.x;
     float sum = 0;
@@ -506,6 +516,8 @@ BUGS = [
     Bug("guard_off_by_one", OOB, "y", lambda: (ramp(100), zeros(100), 100), 1, 128),
     Bug("before_the_start", OOB, "x", lambda: (ramp(32), zeros(32), 32)),
     Bug("into_the_neighbour", OOB, "y", lambda: (ramp(32), zeros(32), 32)),
+    Bug("into_the_next_view", OOB, "q", lambda: tuple(torch.zeros(2, 32))),
+    Bug("member_overrun", OOB, "weight", lambda: (zeros(1), 4), 1, 1),
     Bug("rows_for_columns", OOB, "a", lambda: (ramp(128), zeros(16), 8, 16), 1, 16),
     Bug("vector_tail", OOB, "x", lambda: (ramp(30), torch.zeros(8, 4)), 1, 8),
     Bug("one_step_too_far", OOB, "x", lambda: (ramp(10), zeros(1), 10), 1, 1),

@@ -360,6 +360,18 @@ def test_globals_carry_over_from_mode_to_mode():
     assert mod.globals["launches"].item() == 3
 
 
+def test_constants_in_read_only_memory():
+    mod = cuda.compile("__device__ const float HALF = 0.5f;\n__constant__ const int TABLE[2] = {3, 4};\n"
+                       "__global__ void k(float* y) { y[0] += HALF * TABLE[1]; }")
+    y = torch.ones(1)
+    mod.k[1, 1](y)
+    with cuda.sanitize():
+        mod.k[1, 1](y)
+    assert y.item() == 5
+    with pytest.raises(cuda.ArgumentError, match="`HALF` is const"):
+        mod.globals["HALF"] = 1.0
+
+
 def test_static_and_dynamic_shared_memory(mod, mode):
     x, y = torch.rand(32), torch.zeros(32)
     mod.static_and_dynamic[1, 32, 32 * 12](x, y)
@@ -556,6 +568,12 @@ UNSUPPORTED = {
                                           "cudaLaunchCooperativeKernel((void*)k, dim3(1), dim3(1), a); }", "cooperative launches"),
     "half precision without its header": ("__global__ void k(half* y) { y[0] = y[1]; }", "#include <cuda_fp16.h>"),
     "bfloat16 without its header": ("__global__ void k(__nv_bfloat16* y) { y[0] = y[1]; }", "#include <cuda_bf16.h>"),
+    "the heap": ("__global__ void k(float** y) { y[0] = (float*)malloc(4); }", "malloc"),
+    "new": ("__global__ void k(float* y) { float* p = new float[4]; y[0] = p[0]; }", "heap"),
+    "exceptions": ("__global__ void k(float* y) { if (y[0] > 1) throw 1; }", "throw"),
+    "output of C in a kernel": ('#include <cstdio>\n__global__ void k(float* y) { fprintf(stderr, "%f", y[0]); }', "use printf"),
+    "the end of the process": ("#include <exception>\n__global__ void k(float* y) { std::terminate(); }", "terminate"),
+    "tensor-core fragments": ("#include <mma.h>\n__global__ void k(float* y) { y[0] = 0; }", "wmma"),
     "initialised shared memory": ("__global__ void k(int* y) { __shared__ int s = 3; y[0] = s; }", "__shared__"),
 }
 
@@ -573,6 +591,15 @@ def test_a_helper_that_may_be_a_device_function_is_taken_for_one(helper):
     y = torch.ones(1)
     cuda.compile(helper + "\n__global__ void k(float* y) { y[0] = f(2.0f); }").k[1, 1](y)
     assert y.item() == 2
+
+
+def test_names_of_the_host_may_be_the_files_own():
+    y = torch.ones(1)
+    cuda.compile("#include <new>\nstruct Pool { float at; __device__ float raise(float x) { return x; } };\n"
+                 "__device__ float puts(float x) { return x + 1; }\n"
+                 "__global__ void k(float* y) { alignas(Pool) char room[sizeof(Pool)]; Pool* p = new (room) Pool{2};\n"
+                 "y[0] = puts(p->raise(p->at)); }").k[1, 1](y)
+    assert y.item() == 3
 
 
 def test_a_lambda_may_have_the_name_of_a_host_function():

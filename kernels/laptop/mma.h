@@ -1,0 +1,2 @@
+#pragma once
+#error "tensor-core fragments (nvcuda::wmma, mma.h) are not supported here"
