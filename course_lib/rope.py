@@ -124,7 +124,7 @@ RUNGS = {("interleaved", 1): ("rope_interleaved", 1), ("half", 2): ("rope_half",
 
 
 def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=None):
-    """`apply_rope` by kernels/rope.cu; x itself is left alone. Rungs 1 and 2 are one layout each.
+    """`apply_rope` by kernels/rope.cu, without a gradient; x itself is left alone. Rungs 1 and 2 are one layout each.
 
     Rung 4 takes float32, float16 and bfloat16, the others float32; without a rung it is 4 on a GPU and for half
     precision, else 3, or 1 or 2 where head_dim is too odd for wide accesses.
@@ -150,7 +150,7 @@ def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=None):
     b, heads, n, d = x.shape
     if d // 2 % pairs_a_thread:
         raise ValueError(f"x must have a head_dim that is a multiple of {2 * pairs_a_thread} for {name}; got {d}")
-    out = x.clone(memory_format=torch.contiguous_format)
+    out = x.detach().clone(memory_format=torch.contiguous_format)      # autograd would take it for a plain copy
     threads = b * heads * n * d // 2 // pairs_a_thread
     if threads:
         from course_lib import cuda

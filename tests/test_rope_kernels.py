@@ -46,6 +46,12 @@ def test_wide_loads_from_addresses_that_are_no_multiple_of_16(layout, rung):
     torch.testing.assert_close(rope_kernel(*moved, layout=layout, rung=rung), apply_rope(x, *table, layout=layout))
 
 
+@pytest.mark.parametrize("rung", [1, 3, 4])
+def test_a_kernel_claims_no_gradient(rung):
+    """A copy that a kernel changes in place would pass for the copy itself: a gradient of ones."""
+    assert not rope_kernel(rand(1, 2, 7, 8).requires_grad_(), *rope_table(7, 8), rung=rung).requires_grad
+
+
 @pytest.mark.parametrize("layout, rung, waste", [("interleaved", 1, 2), ("half", 2, 1), ("interleaved", 3, 1), ("half", 3, 1)])
 def test_moved_by_the_stores(layout, rung, waste):
     x = rand(1, 1, 64, 64)
