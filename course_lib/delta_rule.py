@@ -40,7 +40,7 @@ def delta_rule_kernel(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tens
     need = 4 * (d * d_v + 2 * d + 2)
     check_for_kernel(q, k, v, need)
     decay = torch.ones_like(beta) if decay is None else decay
-    carried = q.new_zeros(b, h, d, d_v) if state is None else state.float().contiguous().clone()
+    carried = q.new_zeros(b, h, d, d_v) if state is None else state.detach().float().contiguous().clone()
     out = v.new_zeros(b, h, n, d_v)
     if out.numel() and d:
         from course_lib import cuda

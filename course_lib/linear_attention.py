@@ -227,7 +227,7 @@ def linear_attention_kernel(q: Tensor, k: Tensor, v: Tensor, feature_map: str = 
             3: d * width + chunk_size * (2 * d + 1 + 2 * width + chunk_size)}[rung]
     check_for_kernel(q, k, v, 4 * need)
     start = torch.cat([s[..., None] if s.dim() == 3 else s for s in _read_state(state, k, v)], -1).contiguous()
-    carried, out = start.clone(), v.new_empty(b, h, n, d_v)
+    carried, out = start.detach().clone(), v.new_empty(b, h, n, d_v)
     q, k, v = q.contiguous(), k.contiguous(), v.contiguous()
     if out.numel() and d:
         from course_lib import cuda

@@ -66,6 +66,14 @@ def test_delta_rule_carries_its_state():
     torch.testing.assert_close(torch.cat([first, second], 2), whole)
 
 
+def test_a_state_that_a_kernel_changes_claims_no_gradient():
+    (q, k, v), states = qkv(5, 4, 3), [rand(2, 2, 4, 3).requires_grad_(), rand(2, 2, 4).requires_grad_()]
+    for rung in (1, 3):
+        state = linear_attention_kernel(q, k, v, state=states, return_state=True, rung=rung)[1]
+        assert not any(x.requires_grad for x in state)
+    assert not delta_rule_kernel(*delta_inputs(5, 4, 3), state=states[0], return_state=True)[1].requires_grad
+
+
 def asked(run):
     with cuda.profile() as report:
         run()
