@@ -164,6 +164,11 @@ def test_a_compiler_barrier_and_a_host_overload_are_no_fault():
     assert "static_assert" not in rewrite("__global__ void k(int n) {}\nvoid k(float* x) {}\nvoid f() { k(nullptr); }")
 
 
+def test_a_name_that_begins_like_a_word_of_the_host_is_none():
+    body = "float new_max = 0; int newer = new_max, tries = 1, thrown = tries, try_again = thrown;"
+    assert "static_assert" not in rewrite(f"__global__ void k() {{ {body} }}")
+
+
 def test_the_outline_survives_conditionals_with_unbalanced_brackets():
     source = ("namespace a {\n#ifdef FAST\n__global__ void k(int n) {\n#else\n__global__ void k(float n) {\n#endif\n"
               "  n += 1;\n}\n__global__ void after() {}\n}\n__global__ void last() {}\n")

@@ -39,10 +39,10 @@ STORAGE = {"static", "inline", "extern", "const", "volatile"}
 HOST_CLASSES = {"cout", "cerr", "vector", "string", "map"}
 # words that are not for kernels, each with the start of the next token; `new (place) T` asks for no heap
 HOST_WORDS = {
-    r"(malloc|calloc|realloc)\(|new[^(]": "a heap in a kernel is not supported; use a local array, or an array from Python",
-    r"(throw|try).": "a kernel has no exceptions; use assert, or write an error code to an array",
-    r"(fprintf|puts|putchar|fputs)\(": "it is a function of the host; use printf",
-    r"(terminate|raise|_exit|_Exit|quick_exit)\(": "it is a function of the host; use assert",
+    r"(malloc|calloc|realloc) \(|new [^(]": "a heap in a kernel is not supported; use a local array, or an array from Python",
+    r"(throw|try) ": "a kernel has no exceptions; use assert, or write an error code to an array",
+    r"(fprintf|puts|putchar|fputs) \(": "it is a function of the host; use printf",
+    r"(terminate|raise|_exit|_Exit|quick_exit) \(": "it is a function of the host; use assert",
 }
 DROPPED = {"__shared__", "static", "extern", "inline"}
 ALIGNMENT = {"alignas", "__align__", "__attribute__"}
@@ -442,7 +442,7 @@ class Rewriter:
         owner = self.device_function(index)
         if (owner and owner.body[0] < index < owner.body[1] and self.tokens[index - 1].text not in (".", "->")
                 and word not in {f.name for f in self.file.functions}):
-            after = word + self.tokens[index + 1].text
+            after = f"{word} {self.tokens[index + 1].text}"
             for pattern, sentence in HOST_WORDS.items():
                 if re.match(pattern, after):
                     self.reject(index, f"{word}: {sentence}")
