@@ -17,7 +17,6 @@ from importlib.metadata import version
 from queue import Empty
 from time import monotonic
 
-import pytest
 from nbval.kernel import CURRENT_ENV_KERNEL_NAME, RunningKernel, start_new_kernel
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError, nocolors
 
@@ -26,7 +25,6 @@ from course_lib.nbval_plugin import NOTEBOOK
 
 NBVAL = "0.11."
 NBVAL_DEFAULT_SECONDS = 2000
-
 
 
 class Kernel(RunningKernel):

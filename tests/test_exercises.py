@@ -344,7 +344,10 @@ BAD = {
     "def softmax(x):\n    y = torch.softmax(x, 1)\n    x.zero_()\n    return y": "changes its input `x` in place",
     "def softmax(x):\n    return torch.log_softmax(x, 1).exp()": "`log_softmax` may not be used",
     "def softmax(x):\n    return getattr(torch, 'log_softmax')(x, 1).exp()": "`log_softmax` may not be used",
-    "def softmax(x):\n    return torch.softmax(x, 1).to_sparse()": "a dense one is wanted",
+    "def softmax(x):\n    return torch.softmax(x, 1).to_sparse()": "a sparse_coo tensor, not a plain tensor",
+    "def softmax(x):\n    return torch.nested.nested_tensor([x])": "a nested tensor, not a plain tensor",
+    "def softmax(x):\n    return x.to('meta')": "a meta tensor, not a plain tensor",
+    "def softmax(x):\n    return 10 ** 5000": "the integer 10**5000 or so, not a tensor",
     "\x00": "cannot read the cell",
     "raise ValueError('top')\ndef softmax(x): return x": "raises ValueError: top",
     "def softmax(x):\n    return torch.softmax(x, 0)": "sums to 1",
@@ -603,6 +606,13 @@ def test_a_student_works_through_an_exercise(tmp_path):
     assert passed[0]["status"] == passed_again[0]["status"] == PASSED
     assert other[0]["status"] == WRONG and "`other` is not defined" in other[0]["headline"]
     assert "Hint 1" in results[21][0] and "1 of 6" in results[22][0] and "# EXERCISE 0.1" in results[23][0]
+
+
+@pytest.mark.parametrize("id", ["0.3", "2.2"])
+@pytest.mark.parametrize("typed", ["10 ** 400", "-10 ** 5000"])
+def test_a_number_beyond_all_floats_is_an_answer_too(id, typed):
+    verdict = core.evaluate(find(id), f"{find(id).name} = {typed}")
+    assert verdict.status == WRONG and verdict.headline.endswith("or so is not the answer.")
 
 
 def test_where_the_name_comes_from(tmp_path):

@@ -48,15 +48,23 @@ def number(tolerance: float = 0.0, rtol: float = 0.0) -> Callable:
             return f"the answer is {wanted}; you gave {with_article(type_name(got))}"
         if isinstance(got, float) and math.isnan(got):
             return "NaN is not a number that one can predict"
-        return None if abs(got - want) <= tolerance + rtol * abs(want) else f"{show(got)} is not the answer"
+        return None if _near(got, want, tolerance, rtol) else f"{show(got)} is not the answer"
     return compare
+
+
+def _near(got, want, atol: float, rtol: float) -> bool:
+    try:
+        return abs(got - want) <= atol + rtol * abs(want)
+    except OverflowError:                                # an integer beyond all floats
+        return False
 
 
 def difference(got: Any, want: Any, atol: float, rtol: float, dtype: bool = True, where: str = "") -> str | None:
     """None if equal, else a sentence about the first difference. `where` names the part, such as 'item 2: '."""
     if isinstance(want, torch.Tensor):
         if not isinstance(got, torch.Tensor):
-            return f"{where}returns {a_value(got)}, not a tensor{_advice(got)}"
+            plain = "plain " * (isinstance(got, Foreign) and got.type.lower().endswith("tensor"))
+            return f"{where}returns {a_value(got)}, not a {plain}tensor{_advice(got)}"
         return _tensors(got, want, atol, rtol, dtype, where)
     if isinstance(want, (tuple, list)):
         if not isinstance(got, (tuple, list)):
@@ -79,7 +87,7 @@ def difference(got: Any, want: Any, atol: float, rtol: float, dtype: bool = True
         return f"{where}is {a_value(got)}, expected the number {show(want)}{_advice(got)}"
     if isinstance(want, int) and isinstance(got, float):
         return f"{where}is the float {show(got)}, expected the integer {want}"
-    equal = got == want or (got != got and want != want) or abs(got - want) <= atol + rtol * abs(want)
+    equal = got == want or (got != got and want != want) or _near(got, want, atol, rtol)
     return None if equal else f"{where}is {show(got)}, expected {show(want)}"
 
 
@@ -155,6 +163,8 @@ def show(value: Any, small: int = SMALL) -> str:
         return str(value)
     if isinstance(value, float):
         return _float(value)
+    if isinstance(value, int) and abs(value) >= 10 ** 40:       # Python itself refuses to write very long ones
+        return f"{'-' * (value < 0)}10**{math.log10(abs(value)):.0f} or so"
     if isinstance(value, str):
         return repr(value if len(value) < 200 else value[:200] + "...")
     if isinstance(value, (tuple, list, dict)):

@@ -241,10 +241,10 @@ def freeze(value: Any, depth: int = 0) -> Any:
     if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, torch.Tensor):
+        kind = ("nested" if value.is_nested else "quantized" if value.is_quantized else "meta" if value.is_meta else
+                str(value.layout).removeprefix("torch."))
         try:
-            if value.layout != torch.strided:
-                return Foreign(f"{str(value.layout).removeprefix('torch.')} tensor, and a dense one is wanted")
-            return value.detach().cpu().clone()
+            return value.detach().cpu().clone() if kind == "strided" else Foreign(f"{kind} tensor")
         except Exception as error:
             return Foreign(type(value).__name__, str(error))
     if depth < 6:
