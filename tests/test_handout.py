@@ -126,10 +126,10 @@ def test_a_handout_goes_neither_into_the_course_nor_over_other_files(capsys, tmp
     (tmp_path / "README.md").write_text("mine")
     assert handout.main([a_chapter(), "--out", str(tmp_path)]) == 2
     assert "holds other files" in capsys.readouterr().err and (tmp_path / "README.md").read_text() == "mine"
-    assert handout.main([a_chapter(), "--out", str(COURSE / "notebooks")]) == 2
+    assert handout.main([a_chapter(), "--out", str(COURSE / "notebooks")]) == handout.main([a_chapter(), "--out", str(COURSE)]) == 2
     assert handout.main(["nothing", "--out", "/nowhere"]) == 2
     said = capsys.readouterr().err
-    assert "inside the course" in said and "no chapter 'nothing'" in said
+    assert "notebooks holds other files" in said and "is the course itself" in said and "no chapter 'nothing'" in said
 
 
 # --- nbgrader --------------------------------------------------------------------------------------------------------

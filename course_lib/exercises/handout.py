@@ -79,8 +79,8 @@ def handout(words: list[str], out: Path, cut: list[str] = ()) -> tuple[int, list
     Returns the number of files, and (function, exercise id) for what stays and solves an exercise under another name.
     """
     exercises = [e for word in words for e in load_chapter(word)]
-    if out.resolve() == COURSE or COURSE in out.resolve().parents and not _ignored(out):
-        raise HandoutError(f"{out} lies inside the course itself: choose another --out")
+    if out.resolve() == COURSE:
+        raise HandoutError(f"{out} is the course itself: choose another --out")
     if out.is_dir() and any(out.iterdir()) and not (out / PACKAGE.name).is_dir():
         raise HandoutError(f"{out} holds other files: choose a folder that is empty, or that an earlier handout made")
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -102,10 +102,6 @@ def handout(words: list[str], out: Path, cut: list[str] = ()) -> tuple[int, list
         count = sum(path.is_file() for path in folder.rglob("*"))
         shutil.copytree(folder, out, dirs_exist_ok=True)
     return count, [(name, id) for name, id in others if name not in cut]
-
-
-def _ignored(path: Path) -> bool:
-    return any(part in ("handout", "work", "solved", ".build") for part in path.resolve().relative_to(COURSE).parts)
 
 
 # --- which modules -----------------------------------------------------------------------------------------------
