@@ -102,6 +102,9 @@ def test_the_rendered_errors_have_no_python_frames(shell, capsys):
     out = capsys.readouterr().out
     assert "line 2: 'y' was not declared" in out or "line 2: use of undeclared identifier 'y'" in out
     assert "Traceback" not in out and ".py" not in out
+    run(shell, "%%cuda\n__global__ void k(int n) {}")
+    run(shell, "k[1, 1](0.5)")
+    assert capsys.readouterr().out.strip() == "ArgumentError: k: parameter `n` (int) needs an integer, got float 0.5"
 
 
 def test_show(shell, tmp_path, capsys):

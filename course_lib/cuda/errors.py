@@ -253,8 +253,9 @@ class _Teller:
                                  "1024.", "Usual cause: grid and block swapped, or a block for the whole array."),
             "launch bounds": (f"{r.kernel} was launched with {math.prod(r.block)} threads a block, more than its "
                               "__launch_bounds__ allows.", ""),
-            "too much shared memory": (f"{r.kernel} needs {e.offset:,} bytes of shared memory a block: there are 49,152 "
-                                       "(48 KiB).", "Use a smaller tile, or keep it in half precision."),
+            "too much shared memory": (f"{r.kernel} needs {e.offset:,} bytes of shared memory a block: there are "
+                                       f"{r.shared_limit:,} ({r.shared_limit >> 10} KiB).",
+                                       "Use a smaller tile, or keep it in half precision."),
             "out of memory": (f"{r.kernel} could not be launched: not enough memory for copies of its arrays.", ""),
             "grid too large for grid.sync()": (f"{r.kernel} uses grid.sync() with {size}: all its threads must be "
                                                "resident at once, here at most 16384.", ""),

@@ -125,6 +125,7 @@ class LaunchResult:
     block: tuple[int, int, int]
     library: object
     files: dict[str, str]        # {name: text}: the source and what it includes of the student's own, source first
+    shared_limit: int            # bytes a block
     memories: list[Memory] = field(default_factory=list)
     sites: list[dict] = field(default_factory=list)
     raw_requests: bytes = b""    # of block 0, as C left them: pictures are rare, launches are not
@@ -135,7 +136,6 @@ class LaunchResult:
     divergent_steps: int = 0
     shared_bytes: int = 0
     notes: list = field(default_factory=list)
-
 
     def places(self, offsets) -> dict[int, lines.Place]:
         """{offset in the library: file and line}."""
@@ -166,7 +166,7 @@ def _runtime(library: str):
 
 
 def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, library, source: str,
-        source_name: str = "source.cu", launch_bounds: int = 0, shared_limit: int = 0,
+        source_name: str = "source.cu", launch_bounds: int = 0, shared_limit: int = 48 << 10,
         files: dict[str, str] | None = None) -> LaunchResult:
     """Runs one kernel to its end. `values` are tensors, None, or the bytes of a value, one for each of `params`.
 
@@ -180,7 +180,8 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     launch.shared_limit = shared_limit
     answer = laptop_run(ctypes.byref(launch))
     try:
-        result = LaunchResult(kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}))
+        result = LaunchResult(kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}),
+                              shared_limit)
         _read(result, answer.contents, params, values)
         printed = answer.contents.printed
         if printed:

@@ -18,6 +18,9 @@ from .tokens import Function, Outline, match_angle, match_forward, outline, spli
 class ArgumentError(TypeError, ValueError):
     """A launch whose arguments do not fit the kernel; the message names the parameter."""
 
+    def _render_traceback_(self) -> list[str]:
+        return [f"ArgumentError: {self}"]
+
 
 @dataclass(frozen=True, eq=False)
 class KernelText:
