@@ -78,8 +78,8 @@ class Compiler:
             return TRACED + ["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune",
                              "-mllvm", "-tsan-instrument-read-before-write",
                              "-mllvm", "-tsan-distinguish-volatile=1", "-ferror-limit=20"]
-        return TRACED + ["-fsanitize=bounds-strict", "-fsanitize-coverage=trace-pc", "--param=tsan-distinguish-volatile=1",
-                         "-fmax-errors=20"]
+        return TRACED + ["-fsanitize=bounds-strict", "-fsanitize-coverage=trace-pc",
+                         "--param=tsan-distinguish-volatile=1", "-fmax-errors=20"]
 
     def plain(self) -> list[str]:
         """Running off the end of a function that owes a value traps; the runtime reports it."""
@@ -261,7 +261,8 @@ def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list
         return final
 
 
-def _run(folder: Path, sources: list[Path], output: Path, flags: list[str], link: list[str], tool: Compiler) -> tuple[int, str]:
+def _run(folder: Path, sources: list[Path], output: Path, flags: list[str], link: list[str],
+         tool: Compiler) -> tuple[int, str]:
     """By ninja, all sources at once; where there is none, as on a rented machine, the same commands one by one."""
     how = dict(capture_output=True, text=True, errors="replace", env=os.environ | {"LC_ALL": "C"})
     if driver := ninja():

@@ -153,9 +153,11 @@ class _Teller:
 
     def _misaligned(self):
         e, kernel = self.e, self.result.kernel
-        return (f"{kernel} {self._verb()} {e.size} bytes at {self._element()}, whose address is not a multiple of {e.size}.",
-                f"Usual cause: a cast to a vector type (float4 needs addresses that are multiples of 16) where the row "
-                f"length or the start is not a multiple of {max(e.size // max(self.memory.itemsize, 1), 1) if self.memory else e.size} elements.")
+        itemsize = self.memory.itemsize if self.memory else 1
+        return (f"{kernel} {self._verb()} {e.size} bytes at {self._element()}, "
+                f"whose address is not a multiple of {e.size}.",
+                "Usual cause: a cast to a vector type (float4 needs addresses that are multiples of 16) where the row "
+                f"length or the start is not a multiple of {max(e.size // max(itemsize, 1), 1)} elements.")
 
     def _race(self):
         e, kernel = self.e, self.result.kernel
@@ -165,9 +167,10 @@ class _Teller:
         if self.reason == "same value":
             return (f"{kernel}: two threads write the same value to {self._element()}, with no barrier in between. "
                     "The result does not depend on their order.", "")
-        pair = {(0, 1): "is read by one thread and written by another", (1, 0): "is written by one thread and read by another",
-                (1, 1): "is written by two threads"}.get((e.who.action, e.other.action),
-                                                       "is updated atomically by one thread and touched plainly by another")
+        pair = {(0, 1): "is read by one thread and written by another",
+                (1, 0): "is written by one thread and read by another",
+                (1, 1): "is written by two threads"}.get(
+                    (e.who.action, e.other.action), "is updated atomically by one thread and touched plainly by another")
         one_warp = math.prod(self.result.block) <= 32
         apart = ("in two blocks, which nothing orders" if self.reason == "between blocks" else
                  f"with no {'__syncwarp' if one_warp else '__syncthreads'}() in between")
