@@ -18,7 +18,7 @@ def watched(f, q, k, v, *size):
     """f(q, k, v, *size), refused a tensor of all queries by all keys, where nothing else has that shape, and, with chunks
     of a size, refused a step for every token."""
     square, steps = (q.shape[-2], k.shape[-2]), 0
-    limit = max(len(q), 40 * math.ceil(len(q) / size[0])) if size else math.inf
+    limit = max(len(q), 80 * math.ceil(len(q) / size[0])) if size else math.inf
 
     class Watch(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):
