@@ -297,8 +297,13 @@ def nothing_is_given_away(book):
     for i, cell in enumerate(book.cells):
         for kind, id in exercise_of(cell):
             ends[id] = i
-            if kind == "check" and "not attempted" not in " ".join(texts(cell)).lower():
+            if kind != "check":
+                continue
+            verdict = " ".join(texts(cell)).lower()
+            if "not attempted" not in verdict:
                 yield f"exercise {id}: the notebook ships with it attempted"
+            elif "use the reference" not in verdict:
+                yield f"exercise {id}: its reference did not run, so the cells below it show nothing that is true"
         if cell.cell_type == "code" and re.search(r"^\s*reveal\(", cell.source, re.M):
             yield f"{begin(cell)}: reveals a solution"
         sealed = re.search(r"\.(given|solution|cases|oracle|misconceptions)\b", cell.source) if cell.cell_type == "code" else None

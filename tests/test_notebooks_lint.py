@@ -135,7 +135,7 @@ def exercise_notebook(word: str):
     made = [new_markdown_cell(f"# {number} · X"), code("import torch"), new_markdown_cell("## Exercises")]
     for exercise in load_chapter(word):
         made += [nbformat.from_dict({"id": f"{exercise.id.replace('.', '-')}-{i}"} | cell) for i, cell in enumerate(cells(exercise.id))]
-        made[-1].outputs = [printed("Not attempted\n")]
+        made[-1].outputs = [printed("not attempted\nThe cells below use the reference.\n")]
     notebook = canonical(new_notebook(cells=made + [new_markdown_cell("## Where you stand")]))
     return lint.Book(Path(f"{number:02}_{word}.ipynb"), nbformat.writes(notebook) + "\n")
 
@@ -164,6 +164,8 @@ def test_a_missing_a_changed_and_a_solved_exercise(shipped):
     solved = copy.deepcopy(shipped)
     solved.cells[stub + 1].outputs = [printed("passed\n")]
     assert any("ships with it attempted" in line for line in lint.nothing_is_given_away(solved))
+    solved.cells[stub + 1].outputs = [printed("not attempted\n")]
+    assert any("its reference did not run" in line for line in lint.nothing_is_given_away(solved))
 
 
 def test_a_leaked_solution_is_found(shipped):
