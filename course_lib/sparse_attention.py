@@ -236,7 +236,7 @@ class BlockMask:
 
 def block_sparse_attention(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMask,
                            scale: float | None = None) -> Tensor:
-    """Attention over the blocks of the mask that are not empty, with the online softmax: (b, h, n, v_dim).
+    """Online softmax over the blocks of the mask that are not empty: (b, h, n, v_dim).
 
     q and k must have the lengths of the mask. A query with nothing to attend to gives 0.
     """
