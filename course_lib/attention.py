@@ -284,6 +284,11 @@ def _check_like(name, x, like_name, like):
         raise ValueError(f"{name} must be on the device of {like_name}, {like.device}; got {x.device}")
 
 
+def check_count(name, value, least=1):
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}")
+
+
 def check_sizes(**sizes):
     """Each is a positive integer."""
     for name, size in sizes.items():

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import torch
 
+from course_lib.attention import check_count
+
 DATA = Path(__file__).parent.parent / "data"
 
 VALIDATION_PLAYS = ("the-tempest", "julius-caesar")
@@ -109,7 +111,7 @@ NO_TARGET = -100        # torch's cross-entropy leaves such a target out
 
 def generator(split: str = "train", seed: int = 0) -> torch.Generator:
     """Randomness for one split: no two splits, and no two seeds, draw the same."""
-    _check_not_negative("seed", seed)
+    check_count("seed", seed, 0)
     return torch.Generator().manual_seed(len(SPLITS) * seed + SPLITS.index(_checked(split)))
 
 
@@ -168,7 +170,7 @@ def dates(count: int, split: str = "train", seed: int = 0) -> list[tuple[str, st
 
     A day belongs to one split, in all its spellings: one day in ten to validation, one to test.
     """
-    _check_not_negative("count", count)
+    check_count("count", count, 0)
     days = torch.randperm(LAST_DAY - FIRST_DAY + 1, generator=torch.Generator().manual_seed(0))
     tenth = len(days) // 10
     mine = {"validation": days[:tenth], "test": days[tenth:2 * tenth], "train": days[2 * tenth:]}[_checked(split)]
@@ -199,7 +201,7 @@ WORDS = sorted({word for rules in GRAMMAR.values() for _, right in rules for wor
 
 def grammar(n: int, split: str = "train", seed: int = 0) -> torch.Tensor:
     """(n,) of int64: sentences of the grammar, one after the other, as places in WORDS. The last one may be cut off."""
-    _check_not_negative("n", n)
+    check_count("n", n, 0)
     draws, tokens = generator(split, seed), []
     while len(tokens) < n:
         todo = ["sentence"]
@@ -236,11 +238,6 @@ def grammar_entropy() -> float:
                     words[i] += p
     h, length = torch.linalg.solve(torch.eye(len(symbols), dtype=torch.float64) - uses, torch.stack([choice, words], 1))[0]
     return (h / length).item()
-
-
-def _check_not_negative(name, value):
-    if not isinstance(value, int) or value < 0:
-        raise ValueError(f"{name} must be an integer of at least 0; got {value!r}")
 
 
 def _checked(split):

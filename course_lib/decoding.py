@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from course_lib import decode_tensor_core
+from course_lib.attention import check_count
 from course_lib.flash_attention import finish, grouped, merge, state_of
 
 TILE = 32           # keys a warp reads at a time: one a lane where there is one number a token
@@ -171,8 +172,3 @@ def _check_kernel(q, k, v):
     if q.shape[1] // k.shape[1] > LARGEST_GROUP:
         raise ValueError(f"q must have at most {LARGEST_GROUP} heads a key head for this kernel; "
                          f"got {q.shape[1] // k.shape[1]}")
-
-
-def check_count(name, value, least):
-    if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{name} must be an integer of at least {least}; got {value!r}")

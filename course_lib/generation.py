@@ -3,8 +3,7 @@ import torch
 from einops import rearrange
 from torch import Tensor
 
-from course_lib.attention import MultiHeadAttention, scaled_dot_product_attention
-from course_lib.decoding import check_count
+from course_lib.attention import MultiHeadAttention, check_count, scaled_dot_product_attention
 from course_lib.kv_cache import CrossCache, GrowingCache, caches_for
 from course_lib.sampling import drawing, next_token_probabilities, verify_draft
 

@@ -317,7 +317,7 @@ def main(argv: list[str]) -> int:
         return 1
     card = torch.cuda.get_device_name()
     chosen = [b for b in benchmarks() if not asked.words or any(word in b.kernel for word in asked.words)]
-    build_all()
+    build_all(sorted({b.kernel for b in chosen}))
     made = run(Clock(), card, folder_of(card), chosen=chosen)
     try:
         figure(made, folder_of(card) / "bench.png")

@@ -5,6 +5,7 @@
 """
 import math
 import os
+import sys
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -455,4 +456,4 @@ def build_all(cases, device="cuda") -> None:
 
 
 if __name__ == "__main__":
-    build_all(CASES)
+    build_all([case for case in CASES if not sys.argv[1:] or set(sys.argv[1:]) & set(case.kernels)])

@@ -35,9 +35,9 @@ def main(argv: list[str]) -> int:
     return max(sanitized(shutil.which("compute-sanitizer")), counted(shutil.which("ncu"), card))
 
 
-def build_all() -> None:
-    """In a process of its own: a kernel that goes wrong there leaves this one its card."""
-    subprocess.run([sys.executable, "-m", "course_lib.gpu_cases"], cwd=ROOT)
+def build_all(kernels=()) -> None:
+    """Of these kernels, or all. In a process of its own: a kernel that goes wrong there leaves this one its card."""
+    subprocess.run([sys.executable, "-m", "course_lib.gpu_cases", *kernels], cwd=ROOT)
 
 
 def sanitized(tool: str | None) -> int:

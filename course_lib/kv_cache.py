@@ -7,7 +7,8 @@ A RollingCache takes keys as they are (`rotated` is False): the layer rotates vi
 import torch
 from torch import Tensor
 
-from course_lib.decoding import (append_kernel, check_count, choose_splits, decode_attention, decode_kernel,
+from course_lib.attention import check_count
+from course_lib.decoding import (append_kernel, choose_splits, decode_attention, decode_kernel,
                                  decode_quantized_kernel)
 from course_lib.quantization import Quantized, check_bits, dequantize, quantize
 from course_lib.sampling import next_token_probabilities

@@ -10,7 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib import datasets, rope as rotary
-from course_lib.decoding import check_count
+from course_lib.attention import check_count
 from course_lib.gqa import grouped_query_attention
 from course_lib.kv_cache import GrowingCache, generate as generate_cached
 from course_lib.model_config import ATTENTIONS, Config

@@ -2,7 +2,7 @@
 import torch
 
 from course_lib.datasets import generator, repeated_tokens
-from course_lib.decoding import check_count
+from course_lib.attention import check_count
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from itertools import accumulate
 
 import torch
 
-from course_lib.decoding import check_count
+from course_lib.attention import check_count
 from course_lib.paged_kernels import (check_chunks, check_paged, copy_blocks_kernel, paged_attention_kernel,
                                       paged_prefill_kernel)
 

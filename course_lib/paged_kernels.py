@@ -8,8 +8,7 @@ from itertools import accumulate
 import torch
 
 from course_lib import decode_tensor_core
-from course_lib.attention import aligned
-from course_lib.decoding import check_count
+from course_lib.attention import aligned, check_count
 
 
 def paged_attention_kernel(q, cache, tables, lengths, layer=0, scale=None, kernel="grouped", n_splits=1):

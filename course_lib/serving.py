@@ -13,7 +13,7 @@ from typing import Callable
 import torch
 from torch.nn import functional as F
 
-from course_lib.decoding import check_count
+from course_lib.attention import check_count
 from course_lib.model_attentions import Recurrent
 from course_lib.paged_attention import OutOfBlocks, PagedKVCache, paged_prefill, paged_prefill_kernel
 from course_lib.sampling import check_sampling, next_token_probabilities

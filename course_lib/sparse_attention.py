@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from course_lib.attention import HALF, check_alike, scaled_dot_product_attention, weighted_sum
+from course_lib.attention import HALF, check_alike, check_count, scaled_dot_product_attention, weighted_sum
 
 
 # Rules: index tensors in, a boolean tensor out. They take b and h as torch's FlexAttention does.
@@ -20,7 +20,7 @@ def causal_rule(b, h, i, j):
 
 def window_rule(window: int, causal: bool = True):
     """The last `window` keys, the query's own included; or, not causal, the keys less than `window` away on either side."""
-    check_size("window", window)
+    check_count("window", window)
     if causal:
         return lambda b, h, i, j: (i >= j) & (i - j < window)
     return lambda b, h, i, j: (i - j).abs() < window
@@ -28,20 +28,20 @@ def window_rule(window: int, causal: bool = True):
 
 def sink_rule(window: int, n_sink: int):
     """The last `window` keys, and always the first `n_sink` (StreamingLLM, arXiv:2309.17453)."""
-    check_size("window", window), check_size("n_sink", n_sink, least=0)
+    check_count("window", window), check_count("n_sink", n_sink, least=0)
     return lambda b, h, i, j: (i >= j) & ((i - j < window) | (j < n_sink))
 
 
 def dilated_rule(window: int, dilation: int, causal: bool = True):
     """The window of `window_rule`, its keys `dilation` apart."""
-    check_size("window", window), check_size("dilation", dilation)
+    check_count("window", window), check_count("dilation", dilation)
     inside = window_rule((window - 1) * dilation + 1, causal)
     return lambda b, h, i, j: inside(b, h, i, j) & ((i - j) % dilation == 0)
 
 
 def longformer_rule(n: int, window: int, global_tokens, causal: bool = False):
     """A window; the global tokens see everything and everything sees them (arXiv:2004.05150)."""
-    check_size("n", n, least=0)
+    check_count("n", n, least=0)
     chosen = torch.as_tensor(global_tokens)
     if chosen.numel() and (chosen.dtype == torch.bool or chosen.is_floating_point()):
         raise ValueError(f"global_tokens must be positions, integers; got {chosen.dtype}")
@@ -58,7 +58,7 @@ def bigbird_rule(n: int, block: int, window: int, n_global: int, n_random: int, 
     `n_random` drawn for each (arXiv:2007.14062)."""
     for name, size, least in (("n", n, 0), ("block", block, 1), ("window", window, 1), ("n_global", n_global, 0),
                               ("n_random", n_random, 0)):
-        check_size(name, size, least)
+        check_count(name, size, least)
     count = math.ceil(n / block)
     i, j = torch.arange(count)[:, None], torch.arange(count)
     blocks = (i - j).abs() <= (window - 1) // 2
@@ -72,13 +72,13 @@ def bigbird_rule(n: int, block: int, window: int, n_global: int, n_random: int, 
 
 def strided_rule(stride: int):
     """Causal: the last `stride` keys and every `stride`-th before them (Sparse Transformer, arXiv:1904.10509)."""
-    check_size("stride", stride)
+    check_count("stride", stride)
     return lambda b, h, i, j: (i >= j) & ((i - j < stride) | ((i - j) % stride == 0))
 
 
 def fixed_rule(stride: int, summary: int = 1):
     """Causal: the query's own stretch of `stride` keys, and the last `summary` keys of each stretch before it."""
-    check_size("stride", stride), check_size("summary", summary)
+    check_count("stride", stride), check_count("summary", summary)
     return lambda b, h, i, j: (i >= j) & ((i // stride == j // stride) | (j % stride >= stride - summary))
 
 
@@ -146,7 +146,7 @@ def receptive_field(mask: Tensor, layers: int) -> Tensor:
 def topk_attention(q: Tensor, k: Tensor, v: Tensor, top: int, mask: Tensor | None = None, causal: bool = False,
                    scale: float | None = None) -> Tensor:
     """Each query attends to its `top` keys of largest score among those it may see; equal scores keep the earlier key."""
-    check_size("top", top)
+    check_count("top", top)
     _, weights = scaled_dot_product_attention(q, k, v, mask, causal, scale, return_weights=True)
     order = weights.argsort(dim=-1, descending=True, stable=True)[..., :top]
     kept = torch.zeros_like(weights).scatter(-1, order, weights.gather(-1, order))
@@ -157,7 +157,7 @@ def topk_attention(q: Tensor, k: Tensor, v: Tensor, top: int, mask: Tensor | Non
 def select_blocks(q: Tensor, k: Tensor, block: int, top: int, causal: bool = True) -> Tensor:
     """(b, h, query blocks, key blocks): for each block of queries the `top` blocks of keys whose mean key scores highest
     with the mean query; the query's own block is always among them. The idea of trained block-sparse models, untrained."""
-    check_size("block", block), check_size("top", top)
+    check_count("block", block), check_count("top", top)
     if causal and q.shape[-2] != k.shape[-2]:
         raise ValueError(f"k must have as many rows as q when causal, {q.shape[-2]}; got {k.shape[-2]}")
     mean_q, mean_k = (_block_means(x, block) for x in (q, k))
@@ -195,7 +195,7 @@ class BlockMask:
     @classmethod
     def from_rule(cls, rule, n_q: int, n_k: int, block: int) -> "BlockMask":
         """From a rule, a row of blocks at a time: n_q x n_k is never built."""
-        check_size("block", block)
+        check_count("block", block)
         rows, columns = math.ceil(n_q / block), math.ceil(n_k / block)
         seen, size = torch.zeros(rows, columns, dtype=torch.long), torch.zeros(rows, columns, dtype=torch.long)
         j = torch.arange(n_k)
@@ -291,10 +291,5 @@ def _block_means(x, block):
 
 
 def _square(rule, n):
-    check_size("n", n, least=0)
+    check_count("n", n, least=0)
     return mask_of(rule, n)
-
-
-def check_size(name, size, least=1):
-    if not isinstance(size, int) or isinstance(size, bool) or size < least:
-        raise ValueError(f"{name} must be an integer of at least {least}; got {size!r}")

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from course_lib import sparse_tensor_core
-from course_lib.attention import scaled_dot_product_attention
-from course_lib.sparse_attention import BlockMask, check_block_mask, check_size
+from course_lib.attention import check_count, scaled_dot_product_attention
+from course_lib.sparse_attention import BlockMask, check_block_mask
 
 BLOCK = 32
 MAX_D = 128
@@ -40,7 +40,7 @@ def block_sparse_kernel(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMask, 
 
 def window_sink_kernel(q: Tensor, k: Tensor, v: Tensor, window: int, n_sink: int = 0, scale: float | None = None) -> Tensor:
     """Rung 3: causal; the last `window` keys, the query's own included, and the first n_sink."""
-    check_size("window", window), check_size("n_sink", n_sink, least=0)
+    check_count("window", window), check_count("n_sink", n_sink, least=0)
     if q.shape[-2] != k.shape[-2]:
         raise ValueError(f"k must have as many rows as q, {q.shape[-2]}; got {k.shape[-2]}")
     n = q.shape[-2]

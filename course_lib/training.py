@@ -24,7 +24,7 @@ from safetensors.torch import save_file
 from torch import distributed, nn
 
 from course_lib.datasets import NO_TARGET
-from course_lib.decoding import check_count
+from course_lib.attention import check_count
 from course_lib.training_display import Display
 
 
