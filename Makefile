@@ -28,7 +28,7 @@ help:
 ready:
 	@for python in $(or $(PYTHON),python3 python3.13 python3.12 python3.14 python3.11 python); do \
 	  if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1; then \
-	    exec "$$python" course_lib/install.py; \
+	    exec "$$python" course_lib/tools/install.py; \
 	  fi; \
 	done; \
 	echo "No Python 3.11 or newer was found$(if $(PYTHON), under the name $(PYTHON)). Debian 12, Ubuntu 24.04: sudo apt install python3 python3-venv; Fedora: sudo dnf install python3; macOS: brew install python; then again, or name one: make lab PYTHON=python3.12" >&2; \

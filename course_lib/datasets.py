@@ -7,9 +7,10 @@ from pathlib import Path
 
 import torch
 
-from course_lib.attention import check_count
+from course_lib.checks import check_count
+from course_lib.files import ROOT
 
-DATA = Path(__file__).parent.parent / "data"
+DATA = ROOT / "data"
 
 VALIDATION_PLAYS = ("the-tempest", "julius-caesar")
 TEST_PLAYS = ("macbeth", "twelfth-night")

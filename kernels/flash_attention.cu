@@ -19,7 +19,7 @@
 //   4 flash_vectors        float4, and a pitch of D + 4       loads what it just had   328,192   133,888         0
 //   5 flash_registers      4 x 4 scores a thread              k, v again for 32 rows   328,192    31,488         0
 //   6 flash_two_groups     64 rows share; skips the future    matrix units are idle    197,120    30,464         0
-#include "flash_tiles.cuh"
+#include "common/tiles.cuh"
 
 // 1: one thread a score. s (heads, n_q, n_k) in float, -inf where a query may not look.
 // Grid (n_k / 32, n_q / 4, heads), block (32, 4).

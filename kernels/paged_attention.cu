@@ -16,7 +16,7 @@
 //   5 paged_prefill<D, ROWS>   a tile of rows shares each key     a page again for each tile 2,803,584 2,753,280
 //
 // Rung 5 is counted with chunks of 64 and 32 queries, the last of the same sequences: 786,592 bytes at least.
-#include "flash_tiles.cuh"
+#include "common/tiles.cuh"
 
 // Over all warps of the block (32 at most), not only the first; every thread gets the result. of_warp: 32 floats of
 // shared memory.

@@ -23,7 +23,7 @@
 // The distance is a sum of squared differences, so nothing cancels and no score is above 0, wherever the tokens lie.
 // A row's maximum and its sum are kept apart for the backward pass: with a small tau scores reach -1e7, and there
 // max + log(sum) in float has lost the logarithm.
-#include "flash_tiles.cuh"
+#include "common/tiles.cuh"
 #include <float.h>
 
 __device__ inline float squared_distance(float4 a, float4 b)

@@ -1,7 +1,7 @@
 """Exercises that say what went wrong.
 
 A student uses six functions: `check`, `hint`, `reveal`, `progress`, `reset`, and `show_source` for reading.
-A chapter's author declares exercises in `course_lib/exercises/<word>.py`; this docstring is how.
+A chapter's author declares exercises in `course_lib/exercises/chapters/<word>.py`; this docstring is how.
 
 The number before the dot is the chapter: `0.x` is declared in `start_here.py`, `1.x` in `attention.py`,
 and so on in the order of `CHAPTERS`. A module is imported when one of its ids is asked for, never before.

@@ -267,7 +267,7 @@ def chapter_word(name: str) -> str:
 
 def load_chapter(word: str) -> list[Exercise]:
     """Import the chapter's declarations, if it has any, and return them in order."""
-    name = f"{__package__}.{word}"
+    name = f"{__package__}.chapters.{word}"
     if importlib.util.find_spec(name) is not None:
         importlib.import_module(name)
     prefix = f"{CHAPTERS.index(word)}."

@@ -90,7 +90,7 @@ class Run:
 def run(request: Request, source: str) -> Run:
     """Run the source on every input of the request."""
     if request.language == "cuda":
-        from .kernels import run_kernel
+        from .kernel_runner import run_kernel
         return run_kernel(request, source)
     return run_python(request, source)
 

@@ -1,7 +1,7 @@
 """Exercises of a handout: the cases and what is expected of them are stored, solutions are not.
 
     seal(exercise, into)                  # by `handout`, from the full edition
-    open_sealed(path, {"1.1": {...}})     # in the handout's exercises/<word>.py
+    open_sealed(path, {"1.1": {...}})     # in the handout's exercises/chapters/<word>.py
 
 What is stored is data: inputs, results, the results of the usual mistakes. Whoever reads the file finds numbers, among
 them the answers of *predict* exercises; that cannot be otherwise where a check works without an instructor.
@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 import torch
 
-from . import core, runner, student, wire
+from course_lib.exercises import judge as core, runner, student, wire
 from .answers import plain_run, read_run
 from .declare import Array, Case, Exercise, Launch, Misconception, _register, given_spec
 

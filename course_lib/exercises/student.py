@@ -9,9 +9,9 @@ import re
 import textwrap
 from typing import Any
 
-from . import marks
+from course_lib.exercises import marks
 from .compare import type_name
-from .core import evaluate, normal
+from .judge import evaluate, normal
 from .declare import CHAPTERS, Exercise, chapter_of, chapter_word, find, given_spec, load_chapter
 from .runner import build_namespace, with_article
 from .verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG, Verdict

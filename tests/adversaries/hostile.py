@@ -90,7 +90,7 @@ def normalise(x):
     "reads a chapter's source from the disk": """
 def normalise(x):
     space = {}
-    exec(open("COURSE/course_lib/attention.py").read(), space)
+    exec(open("COURSE/course_lib/attention/functions.py").read(), space)
     return space["softmax"](x)
 """,
     "reads compiled solutions": """
@@ -315,7 +315,7 @@ def normalise(x):
     "writes over the grader": """
 import os
 def normalise(x):
-    for path in ("COURSE/course_lib/exercises/core.py", "COURSE/course_lib/exercises/runner.py", torch.__file__):
+    for path in ("COURSE/course_lib/exercises/judge.py", "COURSE/course_lib/exercises/runner.py", torch.__file__):
         try:
             with open(path, "a") as file:
                 file.write("raise SystemExit")
@@ -588,7 +588,7 @@ __global__ void twice(const float* x, float* out, int n) { while (true) { out[0]
 extern "C" void* fopen(const char*, const char*);
 __global__ void twice(const float* x, float* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
-    void* file = fopen("COURSE/course_lib/attention.py", "r");
+    void* file = fopen("COURSE/course_lib/attention/functions.py", "r");
     if (i < n) out[i] = file ? 2 * x[i] : 0;
 }
 """,

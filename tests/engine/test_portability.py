@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from course_lib import cuda
-from course_lib.cuda import build
-from course_lib.cuda.rewrite import rewrite
+from laptop_cuda import build
+from laptop_cuda.rewrite import rewrite
 
 HERE = Path(__file__).parent
 pytestmark = pytest.mark.slow

@@ -1,0 +1,696 @@
+"""Exercises of chapter 6. The debugging gallery is one small kernel, whole in `GALLERY_KERNEL`, with one mistake each."""
+import math
+
+import torch
+
+from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out
+
+
+exercise(
+    id="6.1", title="Below the roof", kind="predict", points=1, minutes=3, difficulty=1, name="flop_per_byte",
+    card="""
+        Attention that is not fused writes the score matrix and reads it back: four passes over $N^2$ numbers, in
+        half precision two bytes each. Its work is $4N^2d$ FLOP. For large $N$ the terms linear in $N$ do not matter.
+
+        - How many FLOP does it do for each byte it moves, at $d = 128$?
+        - Type the number.""",
+    answer=64, tolerance=0.5,
+    misconceptions=[
+        Misconception("counts one pass over the matrix and forgets that it is written and read twice", value=256,
+                      ask="The scores are written, read by softmax, written as weights, and then what?"),
+        Misconception("counts four-byte numbers", value=32, ask="How many bytes is a number in half precision?"),
+        Misconception("counts elements, not bytes", value=128, ask="How many bytes is one element?")],
+    hints=["Divide $4N^2d$ by the bytes of four passes over $N^2$ numbers.", "$4N^2d / (4N^2 \\cdot 2) = d / 2$."])
+
+
+def _one_pass_cases(rng):
+    for n, d, v_dim, spread in [(2, 2, 1, 1.0), (1, 3, 2, 1.0), (7, 4, 3, 1.0), (33, 8, 5, 1.0), (20, 4, 4, 300.0)]:
+        yield Case(spread * torch.randn(d, generator=rng), torch.randn(n, d, generator=rng),
+                   torch.randn(n, v_dim, generator=rng), 0.5, label=f"{n} keys, scores of size about {spread:g}")
+    keys = torch.arange(1.0, 7.0)[:, None] * torch.ones(3)
+    values = torch.randn(6, 2, generator=rng)
+    yield Case(torch.full((3,), 40.0), keys, values, 1.0, label="the scores grow from key to key")
+    yield Case(torch.full((3,), 40.0), keys.flip(0), values, 1.0, label="the scores fall from key to key")
+
+
+def _one_by_one(f, q, keys, values, scale):
+    """f with pairs that come once; whoever keeps them all is noticed, since no key of theirs dies."""
+    import weakref
+
+    def pairs():
+        seen = []
+        for key, value in zip(keys, values):
+            if len(seen) > 3 and all(old() is not None for old in seen):
+                raise ValueError("all pairs that came so far are still kept")
+            key = key.clone()
+            seen.append(weakref.ref(key))
+            yield key, value.clone()
+
+    return f(q, pairs(), scale)
+
+
+exercise(
+    id="6.2", title="One pass over the keys", kind="write", points=2, minutes=8, difficulty=2,
+    card="""
+        Write `attend_once`: the attention output of one query, from keys and values that come **one pair at a time**.
+
+        - `pairs` can be walked through once; do not make a list of it
+        - remember only the largest score, a sum, and an output that is not yet divided
+        - when the largest score changes, what was summed before must be rescaled
+        - scores of several hundred must do no harm""",
+    given={"torch": torch, "math": math},
+    stub='''
+        def attend_once(q, pairs, scale):
+            """q (d,), pairs of key (d,) and value (v_dim,) -> output (v_dim,)"""
+            raise NotImplementedError
+        ''',
+    solution='''
+        def attend_once(q, pairs, scale):
+            """q (d,), pairs of key (d,) and value (v_dim,) -> output (v_dim,)"""
+            m, l, o = torch.tensor(-math.inf), torch.tensor(0.0), torch.tensor(0.0)
+            for key, value in pairs:
+                s = scale * (q @ key)
+                m_new = torch.maximum(m, s)
+                shrink, p = torch.exp(m - m_new), torch.exp(s - m_new)
+                l = shrink * l + p
+                o = shrink * o + p * value
+                m = m_new
+            return o / l
+        ''',
+    cases=_one_pass_cases,
+    call=_one_by_one,
+    compare=close(atol=1e-4),
+    forbid=("softmax", "scaled_dot_product_attention", "logsumexp"),
+    properties=[("the output lies between the smallest and the largest value",
+                 lambda got, case: bool((got <= case.args[2].amax(0) + 1e-3).all() and
+                                        (got >= case.args[2].amin(0) - 1e-3).all()))],
+    misconceptions=[
+        Misconception("does not subtract the largest score", change=[("torch.maximum(m, s)", "torch.tensor(0.0)"),
+                                                                      ("torch.tensor(-math.inf)", "torch.tensor(0.0)")],
+                      ask="What is exp(300) in float32?"),
+        Misconception("does not rescale the output when the largest score changes",
+                      change=("o = shrink * o + p * value", "o = o + p * value"),
+                      ask="Relative to which maximum was the output summed so far, and relative to which is the new term?"),
+        Misconception("does not rescale the sum when the largest score changes",
+                      change=("l = shrink * l + p", "l = l + p"),
+                      ask="Relative to which maximum was the sum so far, and relative to which is the new term?"),
+        Misconception("makes a list of the pairs", code='''
+            def attend_once(q, pairs, scale):
+                pairs = list(pairs)
+                s = scale * torch.stack([q @ key for key, _ in pairs])
+                p = torch.exp(s - s.max())
+                return p @ torch.stack([value for _, value in pairs]) / p.sum()
+            ''', ask="For a million keys, how many numbers does your list hold? How many are `m`, `l` and `o`?"),
+        Misconception("measures each key against itself, not against the largest score so far",
+                      change=("torch.maximum(m, s)", "s"),
+                      ask="What happens to `exp(m - m_new)` when a score is far below the one before it?")],
+    hints=["Keep `m`, `l` and `o`, starting from minus infinity, 0 and 0.",
+           "A new maximum `m_new` turns `exp(s - m)` into `exp(s - m_new)`: multiply by `exp(m - m_new)`.",
+           "`l` and `o` are both sums of such terms; both are rescaled, and only the end divides."])
+
+
+def _merge_cases(rng):
+    def state(n, v_dim, empty=()):
+        m, l = 5 * torch.randn(n, generator=rng), 1 + torch.rand(n, generator=rng)
+        o = torch.randn(n, v_dim, generator=rng)
+        for i in empty:
+            m[i], l[i], o[i] = -math.inf, 0.0, 0.0
+        return m, l, o
+    yield Case(state(1, 1), state(1, 1), label="one query")
+    yield Case(state(4, 3), state(4, 3), label="four queries")
+    yield Case(state(3, 2, empty=[0]), state(3, 2, empty=[1]), label="queries that one side has shown no key")
+    yield Case(state(3, 2, empty=[0, 2]), state(3, 2, empty=[0]), label="a query that neither side has shown a key")
+    m, l, o = state(2, 2)
+    yield Case((m + 400, l, o), state(2, 2), label="maxima 400 apart")
+
+
+exercise(
+    id="6.3", title="Merge two halves", kind="write", points=2, minutes=7, difficulty=2,
+    card="""
+        Two workers have each looked at some of the keys. Each hands you `(m, l, o)`: for every query the largest score,
+        the sum of `exp(score - m)`, and the sum of `exp(score - m) * value`. Write `merge`, which gives the state of
+        all keys together.
+
+        - `m` and `l` have shape `(n,)`, `o` has shape `(n, v_dim)`
+        - the result has the same form: nothing is divided yet
+        - a query that a worker has shown no key comes as `(-inf, 0, 0)`; no NaN may arise, even if both do so""",
+    given={"torch": torch, "math": math},
+    stub='''
+        def merge(a, b):
+            """(m, l, o) of some keys, (m, l, o) of others -> (m, l, o) of all"""
+            raise NotImplementedError
+        ''',
+    solution='''
+        def merge(a, b):
+            """(m, l, o) of some keys, (m, l, o) of others -> (m, l, o) of all"""
+            m = torch.maximum(a[0], b[0])
+            base = torch.where(m == -math.inf, 0.0, m)
+            weight_a, weight_b = torch.exp(a[0] - base), torch.exp(b[0] - base)
+            l = weight_a * a[1] + weight_b * b[1]
+            o = weight_a[:, None] * a[2] + weight_b[:, None] * b[2]
+            return m, l, o
+        ''',
+    cases=_merge_cases, compare=close(atol=1e-5, rtol=1e-4),
+    properties=[("nothing is NaN", lambda got, case: not any(bool(x.isnan().any()) for x in got))],
+    misconceptions=[
+        Misconception("adds sums that were measured from different maxima",
+                      change=[("torch.exp(a[0] - base)", "torch.ones_like(m)"),
+                              ("torch.exp(b[0] - base)", "torch.ones_like(m)")],
+                      ask="`l` is a sum of `exp(score - m)`: with which `m`?"),
+        Misconception("rescales the sums but not the outputs",
+                      change=("weight_a[:, None] * a[2] + weight_b[:, None] * b[2]", "a[2] + b[2]"),
+                      ask="The output is a sum of `exp(score - m) * value`: with which `m`?"),
+        Misconception("makes NaN out of -inf minus -inf", change=("torch.where(m == -math.inf, 0.0, m)", "m"),
+                      ask="What is `m_a - m` if neither side has seen a key?"),
+        Misconception("divides the output by the sum, so that the result cannot be merged again",
+                      change=("return m, l, o", "return m, l, o / l[:, None]"),
+                      ask="Your result is somebody else's `a`. What must its `o` be?")],
+    hints=["The new maximum is the larger of the two; each side is rescaled to it, as a single key was in 6.2.",
+           "`exp(-inf - m)` is 0 for every finite `m`. What could you subtract where `m` is not finite?"])
+
+
+def _tile_loop_cases(rng):
+    for n_q, n_k, d, tile, causal in [(1, 2, 1, 1, False), (2, 4, 2, 2, True), (3, 7, 4, 2, False), (5, 5, 3, 2, True),
+                                      (4, 33, 8, 16, True), (9, 20, 5, 32, True), (6, 31, 4, 5, False)]:
+        q, k, v = (torch.randn(n, d, generator=rng) for n in (n_q, n_k, n_k))
+        yield Case(3 * q, k, v, 0.7, tile, causal,
+                   label=f"{n_q} queries, {n_k} keys in tiles of {tile}{', causal' if causal else ''}")
+
+
+exercise(
+    id="6.4", title="The tile loop", kind="write", points=3, minutes=14, difficulty=3,
+    card="""
+        Write the loop of the forward pass for one tile of queries: keys and values come past in tiles of `tile_k`.
+
+        - the last tile may be shorter
+        - `causal`: the **last** query sees the **last** key, so query `i` sees key `j` if `j <= i + n_k - n_q`
+        - a tile may be masked whole for some queries (or all), and must then change nothing
+        - return the output and the log-sum-exp of each row, `m + log(l)`
+        - every query sees at least one key""",
+    given={"torch": torch, "math": math},
+    stub='''
+        def flash_rows(q, k, v, scale, tile_k, causal):
+            """q (n_q, d), k (n_k, d), v (n_k, v_dim) -> out (n_q, v_dim), lse (n_q,)"""
+            raise NotImplementedError
+        ''',
+    solution='''
+        def flash_rows(q, k, v, scale, tile_k, causal):
+            """q (n_q, d), k (n_k, d), v (n_k, v_dim) -> out (n_q, v_dim), lse (n_q,)"""
+            n_q, n_k = len(q), len(k)
+            m = torch.full((n_q,), -math.inf)
+            l, o = torch.zeros(n_q), torch.zeros(n_q, v.shape[1])
+            i = torch.arange(n_q)[:, None]
+            for k0 in range(0, n_k, tile_k):
+                s = scale * q @ k[k0:k0 + tile_k].T
+                j = torch.arange(k0, k0 + s.shape[1])
+                if causal:
+                    s = s.masked_fill(j > i + n_k - n_q, -math.inf)
+                m_new = torch.maximum(m, s.amax(1))
+                base = torch.where(m_new == -math.inf, 0.0, m_new)
+                p = torch.exp(s - base[:, None])
+                shrink = torch.exp(m - base)
+                l = shrink * l + p.sum(1)
+                o = shrink[:, None] * o + p @ v[k0:k0 + tile_k]
+                m = m_new
+            return o / l[:, None], m + torch.log(l)
+        ''',
+    cases=_tile_loop_cases, compare=close(atol=1e-4),
+    forbid=("softmax", "scaled_dot_product_attention", "logsumexp"),
+    properties=[("nothing is NaN", lambda got, case: not any(bool(x.isnan().any()) for x in got))],
+    misconceptions=[
+        Misconception("forgets the running maximum and uses each tile's own",
+                      change=("torch.maximum(m, s.amax(1))", "s.amax(1)"),
+                      ask="What is the maximum of a tile that is masked whole, and what is `m` minus that?"),
+        Misconception("does not rescale the output", change=("shrink[:, None] * o + p", "o + p"),
+                      ask="Which maximum do the terms already in `o` belong to?"),
+        Misconception("aligns the causal mask to the first key, not to the last", change=("i + n_k - n_q", "i"),
+                      ask="With 1 query and 100 keys: which keys does the last query see?"),
+        Misconception("drops the last tile when it is shorter", change=("range(0, n_k, tile_k)",
+                                                                         "range(0, n_k // tile_k * tile_k or n_k, tile_k)"),
+                      ask="31 keys in tiles of 5: where does the last tile begin?"),
+        Misconception("returns the maximum in place of the log-sum-exp", change=("m + torch.log(l)", "m"),
+                      ask="What must be subtracted from a score so that its exponential is the weight?")],
+    hints=["It is 6.2 with a tile in place of a key: a row of scores, their maximum, their sum, one small product.",
+           "Mask with -inf before the maximum is taken.",
+           "Where a query has not seen any key yet, `m_new` is -inf; subtract 0 there, as in 6.3."])
+
+
+def _traffic_cases(rng):
+    for n, d, tile in [(4, 1, 2), (64, 16, 16), (1024, 64, 32), (1024, 64, 512), (4096, 128, 64), (96, 24, 8)]:
+        for order in ("standard", "query-outer", "key-outer"):
+            yield Case(n, d, tile, order, label=f"n={n}, d={d}, tile={tile}, {order}")
+
+
+exercise(
+    id="6.5", title="What the loops move", kind="write", points=2, minutes=8, difficulty=2,
+    card="""
+        Write `elements_moved`: how many numbers go between slow memory and the chip, for one head.
+
+        - `"standard"`: read q and k, write S; read S, write P; read P and v, write out
+        - `"query-outer"`: each tile of q is read once and its tile of out is written once; for each of them all of k and v
+          comes past
+        - `"key-outer"`: each tile of k and v is read once; for each of them all of q is read, and all of out, the maxima
+          and the sums are read **and** written
+        - `n` is a multiple of `tile`; return an integer""",
+    stub='''
+        def elements_moved(n, d, tile, order):
+            """-> numbers read plus numbers written"""
+            raise NotImplementedError
+        ''',
+    solution='''
+        def elements_moved(n, d, tile, order):
+            """-> numbers read plus numbers written"""
+            rounds = n // tile
+            if order == "standard":
+                return 4 * n * d + 4 * n * n
+            if order == "query-outer":
+                return 2 * n * d + rounds * 2 * n * d
+            return 2 * n * d + rounds * (3 * n * d + 4 * n)
+        ''',
+    cases=_traffic_cases, compare=exact(),
+    misconceptions=[
+        Misconception("counts bytes of float32, not numbers", change=[
+            ("return 4 * n * d + 4 * n * n", "return 4 * (4 * n * d + 4 * n * n)"),
+            ("return 2 * n * d + rounds * 2 * n * d", "return 4 * (2 * n * d + rounds * 2 * n * d)"),
+            ("return 2 * n * d + rounds * (3 * n * d + 4 * n)", "return 4 * (2 * n * d + rounds * (3 * n * d + 4 * n))")],
+                      ask="How many numbers has one matrix of n rows and d columns?"),
+        Misconception("counts the matrix twice, not four times", change=("4 * n * n", "2 * n * n"),
+                      ask="S is written and read. And P?"),
+        Misconception("forgets that out is read as well as written in each round of the key-outer order",
+                      change=("3 * n * d + 4 * n", "2 * n * d + 4 * n"),
+                      ask="A round adds to an output that an earlier round has left in slow memory. What must come first?"),
+        Misconception("forgets the maxima and sums", change=("3 * n * d + 4 * n", "3 * n * d"),
+                      ask="What besides the output does the next round need of a row?"),
+        Misconception("reads k and v once in the query-outer order", change=("+ rounds * 2 * n * d", "+ 2 * n * d"),
+                      ask="How many query tiles are there, and how many keys does each of them need?"),
+        Misconception("multiplies by the tile instead of the number of tiles", change=("n // tile", "tile"),
+                      ask="Do larger tiles mean more rounds or fewer?")],
+    hints=["Count arrays of $n d$ numbers first: in each order, how many of them are touched once, how many once a round?",
+           "There are `n // tile` rounds.", "Maximum and sum: two numbers a row, read and written."])
+
+
+def _tile_count_cases(rng):
+    for sizes in [(2, 2, 1, 1), (4, 4, 2, 2), (64, 64, 16, 16), (10, 10, 4, 4), (7, 7, 7, 2), (3, 9, 2, 3), (8, 4, 2, 2),
+                  (1, 33, 1, 16), (100, 100, 32, 16)]:
+        n_q, n_k, tile_q, tile_k = sizes
+        yield Case(*sizes, label=f"{n_q} x {n_k} in tiles of {tile_q} x {tile_k}")
+
+
+exercise(
+    id="6.6", title="Skip the future", kind="write", points=2, minutes=8, difficulty=3,
+    card="""
+        Under a causal mask some tiles need no work, some need no mask, and only the rest need both. Write `count_tiles`.
+
+        - *skipped*: no query of the tile sees any key of it
+        - *full*: every query of the tile sees every key of it
+        - *diagonal*: all others
+        - query `i` sees key `j` if `j <= i + n_k - n_q`; tiles at the edges may be smaller
+        - return `(skipped, diagonal, full)`""",
+    given={"torch": torch, "math": math},
+    stub='''
+        def count_tiles(n_q, n_k, tile_q, tile_k):
+            """-> (skipped, diagonal, full)"""
+            raise NotImplementedError
+        ''',
+    solution='''
+        def count_tiles(n_q, n_k, tile_q, tile_k):
+            """-> (skipped, diagonal, full)"""
+            skipped = diagonal = full = 0
+            for q0 in range(0, n_q, tile_q):
+                last_query = min(q0 + tile_q, n_q) - 1
+                for k0 in range(0, n_k, tile_k):
+                    last_key = min(k0 + tile_k, n_k) - 1
+                    if k0 > last_query + n_k - n_q:
+                        skipped += 1
+                    elif last_key <= q0 + n_k - n_q:
+                        full += 1
+                    else:
+                        diagonal += 1
+            return skipped, diagonal, full
+        ''',
+    cases=_tile_count_cases, compare=exact(),
+    misconceptions=[
+        Misconception("aligns the mask to the first key",
+                      change=[("last_query + n_k - n_q", "last_query"), ("q0 + n_k - n_q", "q0")],
+                      ask="Which key does the last query see when there are more keys than queries?"),
+        Misconception("asks the tile's first query whether the tile can be skipped",
+                      change=("k0 > last_query + n_k - n_q", "k0 > q0 + n_k - n_q"),
+                      ask="Which query of the tile sees the most keys?"),
+        Misconception("forgets that the tiles at the edge are smaller",
+                      change=[("min(q0 + tile_q, n_q) - 1", "q0 + tile_q - 1"),
+                              ("min(k0 + tile_k, n_k) - 1", "k0 + tile_k - 1")],
+                      ask="10 keys in tiles of 4: what is the last key of the last tile?"),
+        Misconception("counts a tile that just touches the diagonal as not full",
+                      change=("last_key <= q0", "last_key < q0"),
+                      ask="May query `i` look at the key at its own place?")],
+    hints=["A tile can be skipped if its *last* query does not even see its *first* key.",
+           "A tile is full if its *first* query sees its *last* key."])
+
+
+GALLERY_KERNEL = """\
+constexpr int D = 8, TILE = 16;
+
+// A tile of rows of x, side by side threads reading side by side numbers; rows beyond n become 0.
+__device__ void load(float (*tile)[D + 1], const float* __restrict__ x, int first, int n)
+{
+    for (int e = threadIdx.x; e < TILE * D; e += TILE) {
+        const int row = e / D, c = e % D;
+        tile[row][c] = first + row < n ? x[(first + row) * D + c] : 0.0f;
+    }
+}
+
+// Causal attention for one head of n rows. Grid n / TILE, block TILE: thread `row` has query i.
+__global__ void flash(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
+                      float* __restrict__ out, int n, float scale)
+{
+    __shared__ float q_tile[TILE][D + 1], k_tile[TILE][D + 1], v_tile[TILE][D + 1];
+    const int row = threadIdx.x, i = blockIdx.x * TILE + row;
+    load(q_tile, q, blockIdx.x * TILE, n);
+    float m = -INFINITY, l = 0.0f, o[D] = {};
+
+    for (int k0 = 0; k0 < n; k0 += TILE) {
+        load(k_tile, k, k0, n);
+        load(v_tile, v, k0, n);
+        __syncthreads();
+        float s[TILE], m_new = m;
+        for (int j = 0; j < TILE; j++) {
+            s[j] = 0.0f;
+            for (int c = 0; c < D; c++) s[j] += q_tile[row][c] * k_tile[j][c];
+            s[j] = k0 + j <= i ? scale * s[j] : -INFINITY;
+            m_new = fmaxf(m_new, s[j]);
+        }
+        const float shrink = expf(m - m_new);
+        l *= shrink;
+        for (int c = 0; c < D; c++) o[c] *= shrink;
+        for (int j = 0; j < TILE; j++) {
+            const float p = expf(s[j] - m_new);
+            l += p;
+            for (int c = 0; c < D; c++) o[c] += p * v_tile[j][c];
+        }
+        m = m_new;
+        __syncthreads();
+    }
+    if (i < n)
+        for (int c = 0; c < D; c++) out[i * D + c] = o[c] / l;
+}
+"""
+
+_MISTAKES = {                           # letter of the list in 6.8 -> what was changed
+    "a": ("float s[TILE], m_new = m;", "float s[TILE], m_new = -INFINITY;"),
+    "b": ("        m = m_new;\n        __syncthreads();\n", "        m = m_new;\n"),
+    "c": ("for (int c = 0; c < D; c++) s[j] +=", "for (int c = 0; c <= D; c++) s[j] +="),
+    "d": [("expf(m - m_new)", "expf(scale * (m - m_new))"), ("expf(s[j] - m_new)", "expf(scale * (s[j] - m_new))")],
+    "e": ("        for (int c = 0; c < D; c++) o[c] *= shrink;\n", ""),
+}
+_ORDER = "debac"                        # kernel 1 has mistake d, and so on
+
+
+def gallery(number: int) -> str:
+    """The source of kernel 1 to 5 of the debugging gallery, each with one mistake; 0 is the correct kernel."""
+    text = GALLERY_KERNEL
+    if number:
+        changes = _MISTAKES[_ORDER[number - 1]]
+        for old, new in [changes] if isinstance(changes[0], str) else changes:
+            text = text.replace(old, new)
+    return text
+
+
+def _kernel_cases(rng):
+    for n, spread in [(3, 1.0), (16, 1.0), (33, 1.0), (48, 2.0), (64, 1.0)]:
+        q, k, v = (torch.randn(n, 8, generator=rng) for _ in range(3))
+        yield Case(spread * q, k, v, 0.35, label=f"{n} rows")
+    q, k, v = torch.full((40, 8), 4.0), torch.arange(40.0)[:, None] * torch.ones(8), torch.randn(40, 8, generator=rng)
+    yield Case(q, k, v, 0.35, label="the scores grow from key to key")
+    yield Case(q, -k, v, 0.35, label="the scores fall from key to key")
+
+
+def _kernel_launch(q, k, v, scale):
+    return Launch(grid=-(-len(q) // 16), block=16, args=[q, k, v, out(q.shape), len(q), scale])
+
+
+def _kernel_expect(q, k, v, scale):
+    scores = scale * q.double() @ k.double().T
+    return (scores.masked_fill(torch.ones_like(scores).triu(1).bool(), -math.inf).softmax(-1) @ v.double()).float()
+
+
+def _kernel_traffic(q, k, v, scale):
+    rounds = -(-len(q) // 16)
+    return 4 * (q.numel() + 2 * rounds * q.numel()) + 32 * q.numel()        # out is written with a stride
+
+
+_BEFORE, _REST = GALLERY_KERNEL.split("        float s[TILE], m_new = m;\n")
+_INNER, _AFTER = _REST.split("        m = m_new;\n        __syncthreads();\n")
+_AFTER = "        __syncthreads();\n" + _AFTER
+
+kernel_exercise(
+    id="6.7", title="The inner loop of a flash kernel", points=4, minutes=18, difficulty=4, name="flash",
+    card="""
+        Tiles of keys and values are already in shared memory. Finish the loop body: the scores of this thread's query
+        with the tile, the running maximum, the rescaled sum and output.
+
+        - query `i` sees key `k0 + j` if `k0 + j <= i`
+        - read `q_tile`, `k_tile` and `v_tile`, never `q`, `k` and `v` themselves
+        - a tile that is masked whole must leave `m`, `l` and `o` as they are
+        - no further barrier is needed; a local array `float s[TILE]` is allowed""",
+    stub=_BEFORE + "        // your code: update m, l and o with this tile\n" + _AFTER,
+    solution=GALLERY_KERNEL, cases=_kernel_cases, launch=_kernel_launch, expect=_kernel_expect,
+    compare=close(atol=1e-4), traffic=_kernel_traffic,
+    misconceptions=[
+        Misconception("forgets the running maximum: each tile starts again from -inf", change=_MISTAKES["a"],
+                      ask="What is the maximum of a tile that is masked whole?"),
+        Misconception("does not rescale the output", change=_MISTAKES["e"],
+                      ask="Which maximum do the terms already in `o` belong to?"),
+        Misconception("does not rescale the sum", change=("        l *= shrink;\n", ""),
+                      ask="Which maximum do the terms already in `l` belong to?"),
+        Misconception("takes the maximum over keys that the query may not see",
+                      change=[("s[j] = k0 + j <= i ? scale * s[j] : -INFINITY;", "s[j] *= scale;"),
+                              ("const float p = expf(s[j] - m_new);", "const float p = k0 + j <= i ? expf(s[j] - m_new) : 0.0f;")],
+                      ask="Query 0 sees key 0 alone. What becomes of its one weight if key 9 scores 500 more?"),
+        Misconception("applies the scale twice", change=_MISTAKES["d"],
+                      ask="Where is a score multiplied by `scale`, and is it multiplied again later?"),
+        Misconception("lets no query see the key at its own place", change=("k0 + j <= i", "k0 + j < i"),
+                      ask="Which keys does query 0 see?"),
+        Misconception("reads keys from global memory although the tile is there",
+                      change=("* k_tile[j][c]", "* (k0 + j < n ? k[(k0 + j) * D + c] : 0.0f)"),
+                      ask="How often is each key read now, and how often was it copied into the tile?")],
+    hints=["Three steps: scores with their maximum; rescale `l` and `o`; add the tile's terms.",
+           "Start `m_new` from `m`, not from -inf.",
+           "`shrink = expf(m - m_new)`; for the first tile that is `expf(-INFINITY)`, which is 0."])
+
+
+exercise(
+    id="6.8", title="Five kernels, five mistakes", kind="predict", points=3, minutes=12, difficulty=3, name="mistakes",
+    card="""
+        Each kernel of the gallery differs from the one of 6.7 in one place. Which kernel has which mistake?
+
+        - `a` the running maximum is forgotten
+        - `b` a barrier is missing
+        - `c` a loop runs into the column that pads a tile
+        - `d` the scale is applied twice
+        - `e` what was summed before is not rescaled when the maximum changes
+        - type five letters, for kernels 1 to 5, as one word""",
+    answer=_ORDER,
+    misconceptions=[
+        Misconception("confuses the forgotten maximum with the sums that are not rescaled", value="dabec",
+                      ask="One of the two makes NaN out of a tile that is masked whole. Which?"),
+        Misconception("confuses the scale applied twice with the sums that are not rescaled", value="edbac",
+                      ask="Which of the two does no harm when the scale is 1?"),
+        Misconception("confuses the missing barrier with the loop that is one too long", value="decab",
+                      ask="The sanitizer has two kinds for these: who wrote last, and whether anybody ever wrote. Which is which?")],
+    hints=["Begin with what the sanitizer says: a race, and a read that nobody wrote.",
+           "Three are left, and the sanitizer is silent on them. One of them makes NaN.",
+           "Of the last two, one is right when `scale` is 1, the other when the largest score comes first."])
+
+
+kernel_exercise(
+    id="6.9", title="Repair the maximum", kind="repair", points=2, minutes=8, difficulty=3, name="flash",
+    card="""
+        This kernel is the one that makes NaN. Repair it.
+
+        - change as little as you can
+        - it must be right for scores of any size, and whatever the order of the keys""",
+    stub=gallery(_ORDER.index("a") + 1), solution=GALLERY_KERNEL, cases=_kernel_cases, launch=_kernel_launch,
+    expect=_kernel_expect, compare=close(atol=1e-4),
+    misconceptions=[
+        Misconception("skips tiles that are masked whole, but still lets the maximum fall",
+                      change=[_MISTAKES["a"], ("        const float shrink = expf(m - m_new);\n",
+                                               "        if (m_new == -INFINITY) m_new = m;\n"
+                                               "        const float shrink = expf(m - m_new);\n")],
+                      ask="If a later tile has only small scores, what is `expf(m - m_new)`?"),
+        Misconception("hides the NaN behind a 0", change=[_MISTAKES["a"],
+                                                           ("out[i * D + c] = o[c] / l",
+                                                            "out[i * D + c] = l > 0.0f ? o[c] / l : 0.0f")],
+                      ask="Did these rows see no key at all, or was what they had seen lost?"),
+        Misconception("writes a large negative number in place of -inf",
+                      change=[("float s[TILE], m_new = m;", "float s[TILE], m_new = -1e9f;")],
+                      ask="What is `expf(m - m_new)` now, when `m` is 3?")],
+    hints=["A maximum that can fall is not a running maximum.",
+           "From where should `m_new` start, so that a tile that is masked whole changes nothing?"])
+
+
+exercise(
+    id="6.10", title="Tall or wide", kind="choose", points=1, minutes=5, difficulty=2, name="tiles",
+    card="""
+        A block has 48 KiB of shared memory for float32 tiles of q, k, v and the scores: `tile_q * d + 2 * tile_k * d +
+        tile_q * tile_k` numbers. The loops run in the query-outer order with $d = 64$ and $N = 4096$, and may move at
+        most 30 % of what the standard passes move. Which tile fits both?""",
+    options={"a": "`tile_q` 32, `tile_k` 64", "b": "`tile_q` 64, `tile_k` 32", "c": "`tile_q` 64, `tile_k` 64",
+             "d": "`tile_q` 128, `tile_k` 16", "e": "`tile_q` 192, `tile_k` 16"},
+    answer="d",
+    misconceptions=[
+        Misconception("makes the key tile large; but it is the query tile that decides how often keys are read", value="a",
+                      ask="How many times does all of k come past, in terms of `tile_q` and `tile_k`?"),
+        Misconception("picks a tile that fits but moves half of what the standard passes move", value="b",
+                      ask="What is $2N^2d / 64$ as a share of $4N^2$?"),
+        Misconception("picks a square tile that does not fit", value="c",
+                      ask="$3 \\cdot 64 \\cdot 64$ numbers for q, k and v, and how many for the scores?"),
+        Misconception("picks the fewest bytes, with a tile that does not fit", value="e",
+                      ask="How many KiB are $192 \\cdot 64$ float32 numbers alone?")],
+    hints=["`traffic(4096, 64, tile_q, tile_k)` does one half of the work.",
+           "In the query-outer order the traffic does not depend on `tile_k` at all."])
+
+
+def _backward_cases(rng):
+    for n_q, n_k, d, v_dim in [(1, 2, 1, 1), (2, 3, 2, 2), (5, 4, 3, 6), (8, 33, 16, 7)]:
+        q, k, grad_out = (torch.randn(*size, generator=rng) for size in ((n_q, d), (n_k, d), (n_q, v_dim)))
+        lse = (0.6 * q @ k.mT).logsumexp(-1)
+        yield Case(q, k, grad_out, lse, 0.6, label=f"{n_q} queries, {n_k} keys")
+
+
+exercise(
+    id="6.11", title="The gradient of the values", kind="write", points=2, minutes=8, difficulty=3,
+    card="""
+        The weights were never stored. Make them again from the scores and the saved log-sum-exp, and write `grad_v`.
+
+        - the weights are $P_{ij} = \\exp(s_{ij} - \\mathrm{lse}_i)$: no maximum, no sum
+        - $dV = P^T dO$""",
+    given={"torch": torch, "math": math},
+    stub='''
+        def grad_v(q, k, grad_out, lse, scale):
+            """q (n_q, d), k (n_k, d), grad_out (n_q, v_dim), lse (n_q,) -> (n_k, v_dim)"""
+            raise NotImplementedError
+        ''',
+    solution='''
+        def grad_v(q, k, grad_out, lse, scale):
+            """q (n_q, d), k (n_k, d), grad_out (n_q, v_dim), lse (n_q,) -> (n_k, v_dim)"""
+            p = torch.exp(scale * q @ k.T - lse[:, None])
+            return p.T @ grad_out
+        ''',
+    cases=_backward_cases, compare=close(atol=1e-4), forbid=("softmax", "autograd", "backward"),
+    misconceptions=[
+        Misconception("leaves out the log-sum-exp", change=(" - lse[:, None]", ""),
+                      ask="Do the rows of your weights sum to 1?"),
+        Misconception("leaves out the scale", change=("scale * q @ k.T", "q @ k.T"),
+                      ask="Which scores was the log-sum-exp made from?"),
+        Misconception("divides by the log-sum-exp after exponentiating",
+                      change=("torch.exp(scale * q @ k.T - lse[:, None])", "torch.exp(scale * q @ k.T) / lse[:, None]"),
+                      ask="What is $e^s / e^{\\mathrm{lse}}$ as one exponential?")],
+    hints=["One line for the weights, one for the product.", "The log-sum-exp belongs to a row: `lse[:, None]`."])
+
+
+def _score_gradient_cases(rng):
+    for n_q, n_k, v_dim in [(1, 2, 1), (2, 3, 2), (5, 4, 3), (7, 33, 16)]:
+        p = (2 * torch.randn(n_q, n_k, generator=rng)).softmax(-1)
+        v, grad_out = torch.randn(n_k, v_dim, generator=rng), torch.randn(n_q, v_dim, generator=rng)
+        yield Case(p, v, p @ v, grad_out, label=f"{n_q} queries, {n_k} keys")
+
+
+exercise(
+    id="6.12", title="The gradient of the scores", kind="write", points=3, minutes=10, difficulty=4,
+    card="""
+        Write `grad_scores`: $dS$ from the weights, the values, the output and its gradient.
+
+        - $dP = dO\\,V^T$
+        - through softmax: $dS_{ij} = P_{ij}\\,(dP_{ij} - \\sum_l P_{il}\\,dP_{il})$
+        - make the inner sum **from `out` and `grad_out`**, as one number a row: the kernel sees a tile of a row at a time
+          and could not add up the whole row""",
+    given={"torch": torch, "math": math},
+    stub='''
+        def grad_scores(p, v, out, grad_out):
+            """p (n_q, n_k), v (n_k, v_dim), out and grad_out (n_q, v_dim) -> (n_q, n_k)"""
+            raise NotImplementedError
+        ''',
+    solution='''
+        def grad_scores(p, v, out, grad_out):
+            """p (n_q, n_k), v (n_k, v_dim), out and grad_out (n_q, v_dim) -> (n_q, n_k)"""
+            delta = (grad_out * out).sum(1)
+            return p * (grad_out @ v.T - delta[:, None])
+        ''',
+    cases=_score_gradient_cases, compare=close(atol=1e-5),
+    properties=[("each row of dS sums to 0", lambda got, case: bool(got.sum(1).abs().max() < 1e-3))],
+    misconceptions=[
+        Misconception("leaves out the inner sum", change=(" - delta[:, None]", ""),
+                      ask="Adding a number to all scores of a row changes nothing. What must a row of dS sum to?"),
+        Misconception("adds the inner sum", change=(" - delta[:, None]", " + delta[:, None]"),
+                      ask="What must a row of dS sum to?"),
+        Misconception("takes the mean of dO * O, not its sum",
+                      change=("(grad_out * out).sum(1)", "(grad_out * out).mean(1)"),
+                      ask="$\\sum_l P_{il}\\,(dO_i \\cdot v_l) = dO_i \\cdot$ what?"),
+        Misconception("sums dP over the row without its weights",
+                      change=("(grad_out * out).sum(1)", "(grad_out @ v.T).sum(1)"),
+                      ask="Which weights stand before $dP_{il}$ in the inner sum?")],
+    hints=["$\\sum_l P_{il}\\,dP_{il} = \\sum_l P_{il}\\,(dO_i \\cdot v_l)$: pull $dO_i$ out of the sum.",
+           "What remains in the sum is $O_i$."])
+
+
+exercise(
+    id="6.13", title="What is kept for the backward pass", kind="predict", points=1, minutes=3, difficulty=1,
+    name="times_less",
+    card="""
+        For its backward pass, standard attention keeps the weights $P$ of every head, in half precision. FlashAttention
+        keeps one float32 number a query. At $N = 4096$: how many times fewer bytes is that?""",
+    answer=2048, tolerance=0,
+    misconceptions=[
+        Misconception("compares numbers, not bytes", value=4096, ask="How many bytes has each of them?"),
+        Misconception("turns the ratio round", value=1 / 2048, ask="How many times does the small one fit into the large one?"),
+        Misconception("swaps the sizes of float32 and half precision", value=8192,
+                      ask="Which of the two is kept in float32?")],
+    hints=["A row of $P$ has 4096 numbers of 2 bytes.", "Beside it stands one number of 4 bytes."])
+
+
+def _fragment_cases(rng):
+    for lane, register, half in [(0, 0, 0), (0, 0, 1), (1, 0, 0), (4, 0, 0), (0, 1, 0), (0, 2, 0), (31, 3, 1), (22, 1, 1), (13, 2, 0)]:
+        yield Case(lane, register, half, label=f"lane {lane}, register {register}, half {half}")
+    for lane, register, half in zip(*(torch.randint(0, n, (24,), generator=rng).tolist() for n in (32, 4, 2))):
+        yield Case(lane, register, half, label=f"lane {lane}, register {register}, half {half}")
+
+
+exercise(
+    id="6.14", title="Which lane brings which number", kind="write", points=2, minutes=8, difficulty=3,
+    card="""
+        Write `element`: the row and the column of $A$ (16 x 16) that a lane holds in one half of one register.
+
+        - lane 0 to 31, register 0 to 3, half 0 (the lower 16 bits) or 1
+        - the figure above is the definition: in each 8 x 8 piece lane $l$ has row $l / 4$ and the columns $2 (l \\bmod 4)$
+          and the next
+        - mind the order of the four pieces""",
+    given={"torch": torch, "math": math},
+    stub='''
+        def element(lane, register, half):
+            """-> (row, column)"""
+            raise NotImplementedError
+        ''',
+    solution='''
+        def element(lane, register, half):
+            """-> (row, column)"""
+            row = lane // 4 + 8 * (register % 2)
+            column = 2 * (lane % 4) + half + 8 * (register // 2)
+            return row, column
+        ''',
+    cases=_fragment_cases, compare=exact(),
+    misconceptions=[
+        Misconception("lets register 1 lie to the right of register 0, not below it",
+                      change=[("8 * (register % 2)", "8 * (register // 2)"), ("half + 8 * (register // 2)", "half + 8 * (register % 2)")],
+                      ask="In which order are the four pieces of $A$ numbered?"),
+        Misconception("gives both halves of a register the same column", change=(" + half", ""),
+                      ask="A register holds two numbers. Which two of the row are they?"),
+        Misconception("gives a lane one column, not two neighbours", change=("2 * (lane % 4) + half", "lane % 4 + 4 * half"),
+                      ask="Two numbers share a register. Where in the row do they lie?"),
+        Misconception("counts lanes down a column, not along a row",
+                      change=[("lane // 4", "lane % 8"), ("lane % 4", "lane // 8")],
+                      ask="Lane 1 has the same row as lane 0. Does yours?"),
+        Misconception("gives every register the same piece",
+                      change=[(" + 8 * (register % 2)", ""), (" + 8 * (register // 2)", "")],
+                      ask="Four registers, two numbers each, 32 lanes: how many numbers is that, and how many has $A$?")],
+    hints=["Eight groups of four lanes: the group is the row, the place in the group is the pair of columns.",
+           "Register 1 is eight rows below register 0; register 2 is eight columns to its right."])

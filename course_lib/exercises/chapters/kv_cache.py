@@ -1,0 +1,568 @@
+"""Exercises of chapter 7."""
+import math
+
+import torch
+
+from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out
+
+
+def randn(rng, *shape):
+    return torch.randn(shape, generator=rng)
+
+
+exercise(
+    id="7.1", title="Twice the text", kind="predict", points=1, minutes=3, difficulty=1, name="factor",
+    card="""
+    Without a cache, each new token means one more pass over the whole text so far, and in a pass every token looks at all
+    tokens up to its own place. A text of 1,000 tokens is generated, then one of 2,000, each from a single token. By what
+    factor does the number of **scores** grow that are computed in all? Type the nearest integer.
+    """,
+    answer=8, tolerance=0.05,
+    misconceptions=[
+        Misconception("counts the scores of one pass, not of all passes", value=4,
+                      ask="The last pass has four times the scores. And how many passes are there now?"),
+        Misconception("counts the passes, not the scores", value=2,
+                      ask="Is a pass over 2,000 tokens as cheap as one over 1,000?"),
+        Misconception("takes four times the scores a pass, and four times the passes", value=16,
+                      ask="A pass yields one token. How many passes do 2,000 tokens take, and how many 1,000?")],
+    hints=["A pass over t tokens computes t (t + 1) / 2 scores. Add them up for t = 1 to n.",
+           "The sum of $t^2$ up to $n$ is about $n^3 / 3$."])
+
+
+def row_cache_cases(rng):
+    for capacity, heads, d, cuts in [(2, 1, 1, [1, 1]), (5, 1, 2, [3, 1]), (8, 2, 3, [4, 1, 1, 2]), (33, 3, 4, [1] * 9), (4, 2, 2, [4])]:
+        yield Case(capacity, [(randn(rng, heads, n, d), randn(rng, heads, n, d)) for n in cuts],
+                   label=f"room for {capacity}, then appends of {cuts}")
+
+
+def _use_row_cache(f, capacity, pieces):
+    heads, _, d = pieces[0][0].shape
+    cache = f(capacity, heads, d)
+    seen = []
+    for k, v in pieces:
+        cache.append(k, v)
+        got = cache.view()
+        seen.append(got if got is None else tuple(x.clone() for x in got))
+    return seen
+
+
+ROW_CACHE = '''
+class RowCache:
+    def __init__(self, capacity, heads, d):
+        self.k, self.v = (torch.full((heads, capacity, d), math.nan) for _ in "kv")
+        self.length = 0
+
+    def append(self, k, v):
+        """k, v (heads, n, d): the next n tokens"""
+        here = slice(self.length, self.length + k.shape[1])
+        self.k[:, here], self.v[:, here] = k, v
+        self.length += k.shape[1]
+
+    def view(self):
+        """-> k, v (heads, length, d): all that was appended, oldest first"""
+        return self.k[:, :self.length], self.v[:, :self.length]
+'''
+
+exercise(
+    id="7.2", title="Room for all of it", kind="write", points=2, minutes=8, difficulty=2,
+    card="""
+    Finish `RowCache`. Its room is reserved once, filled with NaN so that a slot nobody wrote shows itself; `length` says how
+    many tokens are there.
+
+    - `append` writes the new tokens behind those that are there, in place
+    - `view` returns what was appended, and nothing else
+    - no `cat`: an append touches its own rows only
+    """,
+    given={"torch": torch, "math": math},
+    stub=ROW_CACHE[:ROW_CACHE.index("        here =")] + '''        raise NotImplementedError
+
+    def view(self):
+        """-> k, v (heads, length, d): all that was appended, oldest first"""
+        raise NotImplementedError
+''',
+    solution=ROW_CACHE, cases=row_cache_cases, call=_use_row_cache, compare=close(atol=0),
+    forbid=("cat", "concat", "stack", "hstack", "vstack"),
+    misconceptions=[
+        Misconception("writes every append to the front", change=("slice(self.length, self.length + k.shape[1])",
+                                                                  "slice(0, k.shape[1])"),
+                      ask="Which slot is free after three tokens?"),
+        Misconception("returns the empty slots too", change=("self.k[:, :self.length], self.v[:, :self.length]",
+                                                              "self.k, self.v"),
+                      ask="What would a query do with a key that nobody wrote?"),
+        Misconception("counts appends, not tokens", change=("self.length += k.shape[1]", "self.length += 1"),
+                      ask="A prompt of four tokens arrives in one append. Where does the next token go?"),
+        Misconception("keeps the newest tokens only", change=("self.k[:, :self.length], self.v[:, :self.length]",
+                                                                "self.k[:, :self.length][:, -1:], self.v[:, :self.length][:, -1:]"),
+                      ask="Which keys does the newest query look at?")],
+    hints=["A slice of a tensor can be assigned to: `self.k[:, a:b] = k`.",
+           "`a` is `self.length`, and afterwards the length grows by the number of new tokens, `k.shape[1]`."])
+
+
+def rotate(x, positions):
+    """Rotary positions (chapter 2): rows of x (n, d) turned by their positions (n,)."""
+    angle = positions[:, None] * 10000.0 ** (-torch.arange(0, x.shape[-1], 2) / x.shape[-1])
+    a, b = x[:, 0::2], x[:, 1::2]
+    return torch.stack((a * angle.cos() - b * angle.sin(), a * angle.sin() + b * angle.cos()), -1).flatten(-2)
+
+
+def step_cases(rng):
+    for d, cuts in [(2, [1, 1]), (2, [2, 1, 1]), (4, [3, 2]), (8, [5, 1, 1, 3, 1]), (8, [13]), (6, [1] * 7)]:
+        n = sum(cuts)
+        yield Case(3 * randn(rng, n, d), randn(rng, n, d), randn(rng, n, d), cuts, label=f"{n} tokens in pieces of {cuts}")
+
+
+def _in_pieces(f, q, k, v, cuts):
+    outs, past_k, past_v = [], k[:0], v[:0]
+    for q_new, k_new, v_new in zip(q.split(cuts), k.split(cuts), v.split(cuts)):
+        got, past_k, past_v = f(q_new, k_new, v_new, past_k, past_v)
+        outs.append(got)
+    return torch.cat(outs)
+
+
+STEP = '''
+def attend_with_cache(q, k, v, past_k, past_v):
+    """n new tokens after m cached: q, k, v (n, d), past (m, d) -> out (n, d), keys and values (m + n, d)"""
+    n, total = len(q), len(past_k) + len(q)
+    positions = torch.arange(total - n, total)
+    keys = torch.cat((past_k, rotate(k, positions)))
+    values = torch.cat((past_v, v))
+    scores = rotate(q, positions) @ keys.T / math.sqrt(q.shape[1])
+    seen = torch.ones(n, total, dtype=torch.bool).tril(total - n)
+    return scores.masked_fill(~seen, -math.inf).softmax(-1) @ values, keys, values
+'''
+_RIGHT_POSITIONS = "    positions = torch.arange(total - n, total)\n"
+_WRONG_POSITIONS = """    if len(past_k) == 0:
+        positions = torch.arange(n)
+    else:
+        positions = torch.arange(total, total + n)
+"""
+_LATE, _CORNER = (_RIGHT_POSITIONS, _WRONG_POSITIONS), (".tril(total - n)", ".tril()")
+
+exercise(
+    id="7.3", title="Right without a cache, wrong with one", kind="repair", points=3, minutes=10, difficulty=3,
+    card="""
+    `attend_with_cache` is right for a whole prompt and wrong for what comes after it. It has **two** mistakes: one in the
+    positions, one in the mask. Find them and repair them.
+
+    - the new tokens come directly after the cached ones
+    - the **last** query sees the **last** key, and each query before it one key less
+    - the text may come in pieces of any length
+    """,
+    given={"torch": torch, "math": math, "rotate": rotate},
+    stub=STEP.replace(*_LATE).replace(*_CORNER), solution=STEP, cases=step_cases, call=_in_pieces, compare=close(atol=1e-4),
+    misconceptions=[
+        Misconception("has the right mask, but new tokens stand too far back", change=_LATE,
+                      ask="Four tokens are cached, numbered 0 to 3. What is the number of the next one?"),
+        Misconception("has the right positions, but a mask aligned to the first key", change=_CORNER,
+                      ask="One new query and 100 keys: which keys does the first row of `tril()` show it?"),
+        Misconception("begins one place too early", change=[(_RIGHT_POSITIONS, _WRONG_POSITIONS.replace(
+            "torch.arange(total, total + n)", "torch.arange(total - n - 1, total - 1)"))],
+                      ask="The last cached token has number m - 1. May the first new one have the same?"),
+        Misconception("is right for one new token, but not for several", change=[(_RIGHT_POSITIONS, _WRONG_POSITIONS.replace(
+            "torch.arange(total, total + n)", "torch.arange(total - 1, total - 1 + n)"))],
+                      ask="Three tokens follow ten cached ones. `total` is 13: what number does the first of the three have?"),
+        Misconception("rotates the cached keys a second time", change=(
+            "torch.cat((past_k, rotate(k, positions)))", "rotate(torch.cat((past_k, k)), torch.arange(total))"),
+                      ask="The keys in `past_k` were returned by an earlier call. Has nobody rotated them yet?"),
+        Misconception("shows every new query all keys", change=(".tril(total - n)", ""),
+                      ask="May the first of three new queries see the key of the third?")],
+    hints=["Print `positions` and `seen` for two cached and two new tokens, and compare them with the last two rows of a pass "
+           "over all four.",
+           "`total` already counts the new tokens. The cached ones are `total - n`.",
+           "`tril(c)` moves the diagonal by `c` columns to the right."])
+
+
+exercise(
+    id="7.4", title="How many readers fit", kind="predict", points=1, minutes=3, difficulty=2, name="sequences",
+    card="""
+    Llama 3 8B has 32 layers with 32 query heads and 8 heads of keys and values of width 128. Its weights take 16 GB
+    (2 bytes each), and so does a number of its cache take 2 bytes. A card has 80 GB ($80 \\cdot 10^9$ bytes). How many
+    sequences of 8,192 tokens fit beside the weights? Type a whole number.
+    """,
+    answer=59, tolerance=0,
+    misconceptions=[
+        Misconception("counts the query heads", value=14, ask="Which heads are kept: those that ask, or those that are looked at?"),
+        Misconception("keeps keys and no values", value=119, ask="What is weighted once the scores are known?"),
+        Misconception("takes a GiB for a GB", value=64, ask="A sequence takes $2^{30}$ bytes. Is that $10^9$?"),
+        Misconception("takes a KiB for 1,000 bytes", value=61, ask="How many bytes are 128 KiB?"),
+        Misconception("forgets the weights", value=74, ask="What else lies in the card's memory?"),
+        Misconception("rounds up", value=60, ask="Does the sixtieth sequence fit whole?")],
+    hints=["A token: 2 x 32 layers x 8 heads x 128 numbers, 2 bytes each. That is 128 KiB.",
+           "Divide what is left beside the weights by 8,192 times that, and round down."])
+
+
+exercise(
+    id="7.5", title="Parts enough for everybody", kind="predict", points=1, minutes=2, difficulty=1, name="parts",
+    card="""
+    One sequence of Llama 3 8B decodes one token. A block of the kernel serves one of the 8 **key** heads with all its
+    queries. The card has 132 multiprocessors. Into how many parts must each head's keys be cut, at least, so that every
+    multiprocessor gets a block?
+    """,
+    answer=17, tolerance=0,
+    misconceptions=[
+        Misconception("rounds down, so that four multiprocessors stay idle", value=16, ask="What is 8 times 16?"),
+        Misconception("counts the 32 query heads as blocks", value=5,
+                      ask="If a block serves the queries of a whole group, how many blocks has one part?"),
+        Misconception("cuts one head for the whole card", value=132, ask="The other seven heads have blocks too. How many in all?")],
+    hints=["Blocks = heads times parts, and there must be at least 132.", "132 / 8 = 16.5."])
+
+
+PART = '''
+constexpr int D = 32;                  // a lane for each entry of a row
+constexpr unsigned ALL = 0xffffffff;
+
+// One head, one query. Block b: keys b * keys_a_part up to the next part or n. Writes what chapter 6 calls a state.
+__global__ void attend_part(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
+                            float* __restrict__ part_max, float* __restrict__ part_sum, float* __restrict__ part_out,
+                            int n, int keys_a_part, float scale) {
+    int lane = threadIdx.x, part = blockIdx.x;
+    int first = part * keys_a_part, end = min(first + keys_a_part, n);
+    float query = scale * q[lane];
+    float m = -INFINITY, l = 0.0f, o = 0.0f;      // o: this lane's entry of the output, not divided yet
+
+    for (int j = first; j < end; ++j) {
+        float score = query * k[j * D + lane];
+        for (int step = 16; step > 0; step /= 2) score += __shfl_xor_sync(ALL, score, step);
+        float m_new = fmaxf(m, score);
+        float shrink = expf(m - m_new), p = expf(score - m_new);
+        l = l * shrink + p;
+        o = o * shrink + p * v[j * D + lane];
+        m = m_new;
+    }
+
+    if (lane == 0) {
+        part_max[part] = m;
+        part_sum[part] = l;
+    }
+    part_out[part * D + lane] = o;
+}
+'''
+_LOOP = PART[PART.index("    for (int j"):PART.index("    if (lane == 0)")]
+
+
+def part_cases(rng):
+    for n, keys, spread in [(2, 2, 1.0), (5, 4, 1.0), (33, 32, 1.0), (64, 16, 3.0), (40, 32, 1.0)]:
+        yield Case(spread * randn(rng, 32), randn(rng, n, 32), randn(rng, n, 32), keys, 0.18, label=f"{n} keys, {keys} a part")
+    rising = torch.arange(20.0)[:, None] * torch.ones(32)
+    yield Case(torch.full((32,), 2.0), rising, randn(rng, 20, 32), 10, 1.0, label="the scores grow from key to key")
+
+
+def part_launch(q, k, v, keys, scale):
+    parts = -(-len(k) // keys)
+    return Launch(grid=parts, block=32, args=[q, k, v, out((parts,)), out((parts,)), out((parts, 32)), len(k), keys, scale])
+
+
+def part_expect(q, k, v, keys, scale):
+    parts = []
+    for key, value in zip(k.split(keys), v.split(keys)):
+        s = scale * key @ q
+        m = s.max()
+        p = (s - m).exp()
+        parts.append((m, p.sum(), p @ value))
+    return tuple(torch.stack(x) for x in zip(*parts))
+
+
+kernel_exercise(
+    id="7.6", title="One warp, one part of the keys", points=4, minutes=15, difficulty=4, name="attend_part",
+    card="""
+    Finish the loop of a decoding kernel. A warp serves one query and one part of the keys; lane `l` holds entry `l` of the
+    query, and of whatever row comes past.
+
+    - a score is a sum over **lanes**: add up with shuffles, so that every lane has it
+    - then the online softmax of chapter 6, in every lane alike: `m`, `l`, and this lane's entry `o` of the output
+    - scores of a hundred must do no harm
+    - budget: every key and every value crosses over once
+    """,
+    stub=PART.replace(_LOOP, "    for (int j = first; j < end; ++j) {\n        // your code: the score of key j, then m, l and o\n    }\n\n"),
+    solution=PART, cases=part_cases, launch=part_launch, expect=part_expect, compare=close(atol=1e-4, rtol=1e-4),
+    traffic=lambda q, k, v, keys, scale: 4 * 2 * k.numel() + -(-len(k) // keys) * (128 + 64 + 128),
+    misconceptions=[
+        Misconception("does not add up over the lanes", change=(
+            "        for (int step = 16; step > 0; step /= 2) score += __shfl_xor_sync(ALL, score, step);\n", ""),
+                      ask="`query * k[j * D + lane]` is one of 32 products. Who has the other 31?"),
+        Misconception("sums so that lane 0 alone has the score", change=("__shfl_xor_sync", "__shfl_down_sync"),
+                      ask="After `__shfl_down_sync`, which lane holds the sum of all 32?"),
+        Misconception("does not rescale the output when a larger score comes", change=("o = o * shrink", "o = o"),
+                      ask="From which maximum are the terms measured that are already in `o`?"),
+        Misconception("does not rescale the sum when a larger score comes", change=("l = l * shrink", "l = l"),
+                      ask="From which maximum are the terms measured that are already in `l`?"),
+        Misconception("overwrites the old maximum before it is used", change=(
+            "float m_new = fmaxf(m, score);", "float m_new = m = fmaxf(m, score);"),
+                      ask="When `shrink` is computed, which maximum is in `m`: the old one or the new one?"),
+        Misconception("takes no maximum", change=("fmaxf(m, score)", "0.0f"), ask="What is `expf(100)`?"),
+        Misconception("scales twice", change=("query * k[j", "scale * query * k[j"),
+                      ask="By what was `query` multiplied when it was read?"),
+        Misconception("lets every lane read every entry of a key", change=(
+            "        float score = query * k[j * D + lane];\n"
+            "        for (int step = 16; step > 0; step /= 2) score += __shfl_xor_sync(ALL, score, step);\n",
+            "        float score = 0.0f;\n        for (int c = 0; c < D; ++c) score += scale * q[c] * k[j * D + c];\n"),
+                      ask="A request in which all lanes want the same number moves 32 bytes. How many requests does your key take?"),
+        Misconception("divides by the sum, so that the parts cannot be merged", change=(
+            "part_out[part * D + lane] = o;", "part_out[part * D + lane] = o / l;"),
+                      ask="Somebody will merge your part with others. By which sum will that output be divided?")],
+    hints=["`score = query * k[j * D + lane]` is this lane's product. Five shuffles add up the warp's.",
+           "`for (int step = 16; step > 0; step /= 2) score += __shfl_xor_sync(ALL, score, step);`",
+           "The rest is exercise 6.2 with `v[j * D + lane]` as the value."])
+
+
+SCORES = '''
+// The scores of one query with n keys of width d <= 32: a warp, and so a block, a key.
+__global__ void key_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores,
+                           int d) {
+    int lane = threadIdx.x, j = blockIdx.x;
+    float sum = lane < d ? q[lane] * k[j * d + lane] : 0.0f;
+    for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
+    __syncwarp();                                 // all lanes go on together
+    if (lane == 0) scores[j] = sum;
+}
+'''
+_GUARDED = '''    float sum = 0.0f;
+    if (lane < d) {
+        sum = q[lane] * k[j * d + lane];
+        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);
+    }
+'''
+_FROM, _TO = SCORES.index("    float sum"), SCORES.index("    __syncwarp();")
+
+
+def score_cases(rng):
+    for n, d in [(2, 2), (3, 20), (4, 32), (5, 1), (3, 31), (2, 24)]:
+        yield Case(randn(rng, d), randn(rng, n, d), label=f"{n} keys of width {d}")
+
+
+kernel_exercise(
+    id="7.7", title="A shuffle that not everyone reaches", kind="repair", points=3, minutes=7, difficulty=3, name="key_scores",
+    card="""
+    This kernel is right for a width of 32 and wrong for every other. Read what the sanitizer says, and repair it.
+
+    - widths from 1 to 32
+    - all 32 lanes have to reach a shuffle that names all 32
+    - a lane without an entry must not read one, and must not spoil the sum
+    """,
+    stub=SCORES[:_FROM] + _GUARDED + SCORES[_TO:], solution=SCORES, cases=score_cases, compare=close(atol=1e-5),
+    launch=lambda q, k: Launch(grid=len(k), block=32, args=[q, k, out((len(k),)), len(q)]), expect=lambda q, k: k @ q,
+    misconceptions=[
+        Misconception("lets lanes beyond the width read", change=("lane < d ? q[lane] * k[j * d + lane] : 0.0f",
+                                                                  "q[lane] * k[j * d + lane]"),
+                      ask="With d = 20: which entry does lane 25 read, and whose is it?"),
+        Misconception("adds something for the lanes beyond the width", change=(": 0.0f", ": 1.0f"),
+                      ask="Which number changes no sum?"),
+        Misconception("names only the lanes that have an entry, and still reads from the others", code=(
+            SCORES[:_FROM] + _GUARDED.replace("0xffffffff", "d < 32 ? (1u << d) - 1 : 0xffffffff") + SCORES[_TO:]),
+                      ask="In the first step lane 5 reads from lane 5 ^ 16 = 21. Is lane 21 there when d = 20?")],
+    hints=["Which lanes go into the branch, and which lanes does `0xffffffff` wait for?",
+           "Take the sum out of the branch: each lane has a product, or 0.",
+           "`float sum = lane < d ? ... : 0.0f;`"])
+
+
+def rolling_cases(rng):
+    for t, window, n_sink in [(0, 1, 0), (3, 2, 0), (3, 2, 1), (1, 4, 2), (9, 4, 2), (20, 5, 3), (6, 7, 0), (7, 6, 2)]:
+        for reindexed in (False, True):
+            yield Case(t, window, n_sink, reindexed, label=f"token {t}, window {window}, {n_sink} sinks, reindexed {reindexed}")
+
+
+exercise(
+    id="7.8", title="Positions in a rolling cache", kind="write", points=2, minutes=7, difficulty=3,
+    card="""
+    A rolling cache holds the first `n_sink` tokens and the last `window`, the newest included. Write `rolling_positions`
+    for the moment at which token `t` (counted from 0) has just been appended: the position of its query, and the list of
+    the positions of all keys held, oldest first.
+
+    - absolute (`reindexed` False): every token keeps its own number
+    - `reindexed` True: those held are counted 0, 1, 2, ... anew, and the query has the number of its own key
+    - sinks are held in addition to the window; early on the two overlap, and no token is held twice
+    """,
+    stub='''
+    def rolling_positions(t, window, n_sink, reindexed):
+        """-> query position, [key positions]"""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def rolling_positions(t, window, n_sink, reindexed):
+        """-> query position, [key positions]"""
+        held = [j for j in range(t + 1) if j < n_sink or j > t - window]
+        if not reindexed:
+            return t, held
+        return len(held) - 1, list(range(len(held)))
+    ''',
+    cases=rolling_cases, compare=exact(),
+    misconceptions=[
+        Misconception("holds one token too many", change=("j > t - window", "j >= t - window"),
+                      ask="A window of 1 holds the newest token. Does yours hold any other?"),
+        Misconception("forgets the sinks", change=("j < n_sink or j > t - window", "j > t - window"),
+                      ask="Which tokens are held however long the text grows?"),
+        Misconception("takes the sinks out of the window", change=("j > t - window", "j > t - window + n_sink"),
+                      ask="With a window of 4 and 2 sinks, how many tokens are held?"),
+        Misconception("renumbers the keys and leaves the query at its old place",
+                      change=("len(held) - 1, list", "t, list"),
+                      ask="After re-indexing, how far is the query from its own key?")],
+    hints=["First the tokens: which `j` from 0 to `t` are a sink, or among the last `window`?",
+           "Re-indexed, the keys are `range(len(held))`. The query's own key is the last of them."])
+
+
+def quantize_cases(rng):
+    for n, d, bits, dim, loud in [(2, 2, 4, 0, 1), (2, 3, 8, 1, 1), (16, 8, 4, 0, 30), (16, 8, 4, 1, 30), (33, 5, 8, 0, 100), (7, 9, 2, 1, 1)]:
+        x = randn(rng, n, d) + 1
+        x[:, 0] *= loud
+        yield Case(x, bits, dim, label=f"{n} x {d}, {bits} bits, one step along dim {dim}")
+
+
+exercise(
+    id="7.9", title="Fewer bits", kind="write", points=2, minutes=8, difficulty=3,
+    card="""
+    Write `quantize`: the entries along `dim` share a lowest value and a step. An entry is kept as the whole number of steps
+    above the lowest, $x \\approx \\text{low} + \\text{step} \\cdot \\text{code}$.
+
+    - codes run from 0 to $2^{bits} - 1$; the lowest entry gets 0, the highest the top
+    - round to the nearest code, so that no entry errs by more than half a step
+    - return `codes` (left in the floating point of `x`), `step` and `low`; the last two have size 1 along `dim`
+    - in no group are all entries alike: no step is 0
+    """,
+    given={"torch": torch},
+    stub='''
+    def quantize(x, bits, dim):
+        """x (n, d) -> codes (n, d), step and low with size 1 along dim"""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def quantize(x, bits, dim):
+        """x (n, d) -> codes (n, d), step and low with size 1 along dim"""
+        low, high = x.amin(dim, keepdim=True), x.amax(dim, keepdim=True)
+        step = (high - low) / (2**bits - 1)
+        return ((x - low) / step).round(), step, low
+    ''',
+    cases=quantize_cases, compare=close(atol=1e-4, rtol=1e-4),
+    properties=[("no entry errs by more than half a step", lambda got, case: bool(
+        ((got[2] + got[1] * got[0] - case.args[0]).abs() <= 0.501 * got[1]).all()))],
+    misconceptions=[
+        Misconception("counts one code too many", change=("2**bits - 1", "2**bits"),
+                      ask="What is the highest number that 4 bits can hold?"),
+        Misconception("cuts off instead of rounding", change=(".round()", ".floor()"),
+                      ask="By how much can an entry err when 6.9 steps become 6?"),
+        Misconception("shares one step among all entries", change=[("x.amin(dim, keepdim=True)", "x.amin().expand(x.amin(dim, keepdim=True).shape)"),
+                                                                     ("x.amax(dim, keepdim=True)", "x.amax().expand(x.amax(dim, keepdim=True).shape)")],
+                      ask="One channel is 30 times as loud as the others. How many codes are left for those?"),
+        Misconception("shares along the other dimension", change=[("x.amin(dim, keepdim=True)", "x.amin(1 - dim, keepdim=True)"),
+                                                                    ("x.amax(dim, keepdim=True)", "x.amax(1 - dim, keepdim=True)")],
+                      ask="With `dim=0`, a column shares a step. What shape must `step` have?")],
+    hints=["`x.amin(dim, keepdim=True)` and `amax` give the two ends of each group.",
+           "The step divides the range into $2^{bits} - 1$ pieces."])
+
+
+def beam_cases(rng):
+    for beams, vocabulary, keep in [(1, 3, 2), (2, 2, 2), (2, 5, 3), (4, 11, 4), (3, 7, 1)]:
+        yield Case(4 * randn(rng, beams), (3 * randn(rng, beams, vocabulary)).log_softmax(-1), keep,
+                   label=f"{beams} beams, {vocabulary} tokens, keep {keep}")
+
+
+exercise(
+    id="7.10", title="A step of beam search", kind="write", points=2, minutes=6, difficulty=2,
+    card="""
+    Beam search keeps the `keep` likeliest texts. Write one step: each beam has a score (the log probability of its text so
+    far), and `log_p` the log probabilities of its next token.
+
+    - a text's new score is the sum of both
+    - the best `keep` are chosen among **all** beams and tokens
+    - return for each survivor, best first: `parent` (the beam it continues, which is the index that the cache is reordered
+      by), `token`, and its new score
+    """,
+    given={"torch": torch},
+    stub='''
+    def beam_step(scores, log_p, keep):
+        """scores (b,), log_p (b, vocabulary) -> parent (keep,), token (keep,), scores (keep,)"""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def beam_step(scores, log_p, keep):
+        """scores (b,), log_p (b, vocabulary) -> parent (keep,), token (keep,), scores (keep,)"""
+        best, index = (scores[:, None] + log_p).flatten().topk(keep)
+        return index // log_p.shape[1], index % log_p.shape[1], best
+    ''',
+    cases=beam_cases, compare=close(atol=1e-5),
+    misconceptions=[
+        Misconception("takes the parent for the token", change=("index // log_p.shape[1], index % log_p.shape[1]",
+                                                                  "index % log_p.shape[1], index // log_p.shape[1]"),
+                      ask="Flattened, beam 1 begins at index `vocabulary`. Which of // and % gives 1 there?"),
+        Misconception("follows only the best token of each beam", code='''
+            def beam_step(scores, log_p, keep):
+                best, token = (scores[:, None] + log_p).max(1)
+                best, parent = best.topk(keep)
+                return parent, token[parent], best
+            ''', ask="May one beam have two children while another has none?"),
+        Misconception("adds the score of a beam to a token", change=("scores[:, None] + log_p", "scores + log_p"),
+                      ask="`log_p` has a row a beam. Along which of its axes must `scores` lie?"),
+        Misconception("forgets what the text has cost so far", change=("scores[:, None] + log_p", "log_p"),
+                      ask="Is a likely token worth much at the end of an unlikely text?"),
+        Misconception("divides by the number of beams", change=("index // log_p.shape[1], index % log_p.shape[1]",
+                                                                 "index // log_p.shape[0], index % log_p.shape[0]"),
+                      ask="How many entries does one beam take up in the flattened row?")],
+    hints=["`scores[:, None] + log_p` has a row a beam. Flatten it, and `topk`.",
+           "An index into the flattened row is `parent * vocabulary + token`."])
+
+
+def keep_cases(rng):
+    for n in (2, 3, 5, 9):
+        yield Case((2 * randn(rng, n)).softmax(0), (2 * randn(rng, n)).softmax(0), label=f"{n} tokens")
+    yield Case(torch.tensor([0.5, 0.5, 0.0]), torch.tensor([0.25, 0.25, 0.5]), label="the draft likes a token that the target never draws")
+
+
+exercise(
+    id="7.11", title="Keep or replace", kind="write", points=3, minutes=8, difficulty=4,
+    card="""
+    A draft model has drawn a token from `draft`; the large model would have drawn from `target`. Write
+    `keep_and_replace`, which makes up for the difference.
+
+    - `keep[x]`: with what probability a drafted token `x` is kept
+    - `instead[x]`: with what probability a **refused** token is replaced by `x`; it sums to 1
+    - together: $\\text{draft}(x)\\,\\text{keep}(x) + P(\\text{refused})\\,\\text{instead}(x) = \\text{target}(x)$, and as much is kept as possible
+    - `target` and `draft` differ, and `draft` is nowhere 0
+    """,
+    given={"torch": torch},
+    stub='''
+    def keep_and_replace(target, draft):
+        """probabilities (vocabulary,) each -> keep (vocabulary,), instead (vocabulary,)"""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def keep_and_replace(target, draft):
+        """probabilities (vocabulary,) each -> keep (vocabulary,), instead (vocabulary,)"""
+        keep = (target / draft).clamp(max=1)
+        missing = (target - draft).clamp(min=0)
+        return keep, missing / missing.sum()
+    ''',
+    cases=keep_cases, compare=close(atol=1e-5),
+    properties=[("what is kept and what replaces it add up to the target", lambda got, case: bool(torch.allclose(
+        case.args[1] * got[0] + (1 - (case.args[1] * got[0]).sum()) * got[1], case.args[0], atol=1e-4)))],
+    misconceptions=[
+        Misconception("replaces a refused token from the target itself", change=("return keep, missing / missing.sum()",
+                                                                              "return keep, target"),
+                      ask="Tokens that the draft likes too much are already kept as often as they should come. How often may they also replace?"),
+        Misconception("keeps with a probability above 1", change=(".clamp(max=1)", ""),
+                      ask="A token that the target likes twice as much as the draft: can it be kept more often than always?"),
+        Misconception("turns the ratio round", change=("target / draft", "draft / target.clamp(min=1e-9)"),
+                      ask="Which tokens must be refused: those that the draft draws too often, or too rarely?"),
+        Misconception("forgets to normalise", change=("missing / missing.sum()", "missing"),
+                      ask="What is the sum of the probabilities from which a refused token is replaced?"),
+        Misconception("replaces by what the draft draws too often", change=("(target - draft)", "(draft - target)"),
+                      ask="Which tokens come too rarely from the draft, and have to be made up for?")],
+    hints=["Draw the two as bars side by side. What lies under both can be kept.",
+           "Kept mass at x is min(target, draft): what `keep` makes draft(x) keep(x) just that?",
+           "What is missing at x is max(target - draft, 0); a replacement is drawn in proportion to it."])
+
+
+exercise(
+    id="7.12", title="Tokens for a pass", kind="predict", points=1, minutes=4, difficulty=3, name="tokens",
+    card="""
+    Four tokens are drafted, and each is kept with probability 0.8, if all before it were kept. A pass of the large model
+    yields those that were kept and one more. How many tokens is that on average? Two decimals.
+    """,
+    answer=(1 - 0.8**5) / (1 - 0.8), tolerance=0.011,
+    misconceptions=[
+        Misconception("counts a token as kept even after a refusal", value=1 + 4 * 0.8,
+                      ask="The second token was refused. Can the third still be used?"),
+        Misconception("forgets the token that the pass adds itself", value=0.8 + 0.8**2 + 0.8**3 + 0.8**4,
+                      ask="If all four are refused, does the pass yield nothing?"),
+        Misconception("counts only the passes in which all four are kept", value=1 + 4 * 0.8**4,
+                      ask="Three kept tokens are worth something too. How many come on average?")],
+    hints=["The third token is kept if the first two were as well: with probability $0.8^3$.",
+           "$1 + 0.8 + 0.8^2 + 0.8^3 + 0.8^4$."])

@@ -1,0 +1,372 @@
+"""The exercises of chapter 5."""
+import math
+
+import torch
+
+from course_lib.exercises import (Case, Launch, Misconception, close, exact, exercise, inout, kernel_exercise, out)
+
+
+def randn(rng, *shape):
+    return torch.randn(shape, generator=rng)
+
+
+WINDOW = '''
+def sliding_window(n, window):
+    """-> (n, n) boolean: query i may see the last `window` keys, its own included"""
+    i, j = torch.arange(n)[:, None], torch.arange(n)[None]
+    return (j <= i) & (i - j < window)
+'''
+
+exercise(
+    id="5.1", title="The last few keys", kind="write", points=2, minutes=6, difficulty=1,
+    card="""
+    Write `sliding_window(n, window)`, a boolean mask of shape `(n, n)`, `True` where query `i` may see key `j`.
+
+    - causal: no query sees a later key
+    - `window` counts the keys that are seen, **the query's own included**
+    - the first queries see fewer, because there are no more
+    """,
+    given={"torch": torch},
+    stub='''
+    def sliding_window(n, window):
+        """-> (n, n) boolean: query i may see the last `window` keys, its own included"""
+        raise NotImplementedError
+    ''',
+    solution=WINDOW, compare=exact(),
+    cases=lambda rng: (Case(n, w, label=f"n = {n}, window = {w}") for n, w in ((4, 2), (1, 1), (6, 1), (5, 9), (9, 4))),
+    misconceptions=[
+        Misconception("sees one key too many", change=("< window", "<= window"),
+                      ask="With window = 1, which keys should a query see?"),
+        Misconception("takes rows for keys and columns for queries",
+                      change=("torch.arange(n)[:, None], torch.arange(n)[None]", "torch.arange(n)[None], torch.arange(n)[:, None]"),
+                      ask="Row 0 belongs to query 0. Which keys may the first query see?"),
+        Misconception("lets the first rows begin at a negative place, which Python counts from the end", code='''
+            def sliding_window(n, window):
+                mask = torch.zeros(n, n, dtype=torch.bool)
+                for i in range(n):
+                    mask[i, i - window + 1:i + 1] = True
+                return mask
+            ''', ask="What does `mask[0, -1:1]` select?"),
+        Misconception("looks both ways", change=("(j <= i) & (i - j < window)", "(i - j).abs() < window"),
+                      ask="May a model that predicts the next word look at it?"),
+        Misconception("leaves the query's own key out", change=("(j <= i) & (i - j < window)", "(j < i) & (i - j <= window)"),
+                      ask="Is the query's own key one of the `window` keys?"),
+        Misconception("looks at the first keys in place of the last", change=("i - j < window", "j < window"),
+                      ask="Which keys should query 8 of 9 see with a window of 4: 0 to 3, or 5 to 8?")],
+    hints=["`torch.arange(n)[:, None]` is a column of query numbers, `torch.arange(n)[None]` a row of key numbers.",
+           "The distance is i - j. It must be at least 0 and less than `window`. "
+           "Join the two with `&`, each in brackets: `and` does not work on tensors."])
+
+
+exercise(
+    id="5.2", title="How far does it see?", kind="predict", points=1, minutes=4, difficulty=2,
+    card="""
+    Three layers, each with a causal window of 4 keys (the query's own included). How many tokens, itself included, can have
+    reached the last token after the third layer?
+    """,
+    name="reached", answer=10, tolerance=0,
+    misconceptions=[
+        Misconception("counts the query's own key in every layer", value=12,
+                      ask="A window of 4 reaches back how many positions: 4 or 3?"),
+        Misconception("sees one layer only", value=4, ask="The key at distance 3 had a window of its own, one layer below. Whom did it see?"),
+        Misconception("multiplies the windows", value=64, ask="After two layers, is the oldest token 3 + 3 back, or 4 x 4?"),
+        Misconception("forgets the token itself", value=9, ask="Does the last token's own input count?")],
+    hints=["One layer reaches 3 positions back.", "Distances add from layer to layer: the oldest token is 9 back. Count both ends."])
+
+
+CLASSIFY = '''
+def classify(mask, block):
+    """(n_q, n_k) boolean -> (query blocks, key blocks) integers: 0 empty, 1 partial, 2 full"""
+    rows, columns = math.ceil(mask.shape[0] / block), math.ceil(mask.shape[1] / block)
+    kinds = torch.zeros(rows, columns, dtype=torch.long)
+    for r in range(rows):
+        for c in range(columns):
+            part = mask[r * block:(r + 1) * block, c * block:(c + 1) * block]
+            kinds[r, c] = 2 if part.all() else 1 if part.any() else 0
+    return kinds
+'''
+
+
+def classify_cases(rng):
+    yield Case(torch.ones(3, 3, dtype=torch.bool).tril(), 2, label="causal, n = 3, blocks of 2")
+    yield Case(torch.ones(8, 8, dtype=torch.bool).tril(), 4, label="causal, n = 8, blocks of 4")
+    i, j = torch.arange(10)[:, None], torch.arange(10)[None]
+    yield Case((j <= i) & (i - j < 3), 4, label="a window of 3, n = 10, blocks of 4")
+    yield Case(torch.rand(7, 12, generator=rng) > 0.5, 3, label="random, 7 x 12, blocks of 3")
+
+
+exercise(
+    id="5.3", title="From a mask to blocks", kind="write", points=3, minutes=10, difficulty=2,
+    card="""
+    Write `classify(mask, block)`: cut the mask into squares of `block` a side and say for each whether it is empty (0), partial (1)
+    or full (2). An empty block need never be visited, and a full one needs no mask.
+
+    - the last row and the last column of blocks may be smaller; a smaller block that is all `True` is full
+    """,
+    given={"torch": torch, "math": math},
+    stub='''
+    def classify(mask, block):
+        """(n_q, n_k) boolean -> (query blocks, key blocks) integers: 0 empty, 1 partial, 2 full"""
+        raise NotImplementedError
+    ''',
+    solution=CLASSIFY, cases=classify_cases, compare=exact(),
+    misconceptions=[
+        Misconception("drops the smaller blocks at the end", code=CLASSIFY.replace("math.ceil(mask.shape[0] / block)", "mask.shape[0] // block").replace(
+            "math.ceil(mask.shape[1] / block)", "mask.shape[1] // block"),
+                      ask="With n = 3 and blocks of 2, which block holds query 2?"),
+        Misconception("takes a smaller block for partial, because it is not block x block", code=CLASSIFY.replace(
+            "2 if part.all()", "2 if part.sum() == block * block"),
+                      ask="The last block of a 3 x 3 mask has one pair, and it is allowed. Is there anything in it to mask?"),
+        Misconception("calls a block full when anything in it is allowed", change=("2 if part.all() else 1 if part.any() else 0", "2 if part.any() else 0"),
+                      ask="In a block on the diagonal of a causal mask, may every query see every key?"),
+        Misconception("looks at the diagonal of each block only", change=("part.any()", "part.diagonal().any()"),
+                      ask="Can a block hold an allowed pair that is not on its own diagonal?")],
+    hints=["A slice that runs over the end is simply shorter: `mask[r * block:(r + 1) * block]` needs no special case.",
+           "`part.all()` is full, else `part.any()` is partial, else empty."])
+
+
+exercise(
+    id="5.4", title="How much of the work is useful?", kind="predict", points=1, minutes=5, difficulty=3,
+    card=r"""
+    A causal window of 64 keys in blocks of $64 \times 64$, far from the beginning of a long text. A block of queries visits every block
+    of keys that holds an allowed pair. Which share of the pairs in the visited blocks is allowed? Type a number between 0 and 1.
+    """,
+    name="share", answer=0.5, tolerance=0.005,
+    misconceptions=[
+        Misconception("takes the diagonal block for all that is visited", value=1.0,
+                      ask="Query 64 sees keys 1 to 64. In which blocks do they lie?"),
+        Misconception("halves both blocks and then forgets that their halves add up", value=0.25,
+                      ask="How many keys does each query see, and how many keys lie in the blocks that its block of queries visits?"),
+        Misconception("gives a percentage", value=50, ask="All pairs of a block are the share 1. What is half of them?"),
+        Misconception("lets each query see the keys at its own place in both blocks", value=65 / 128,
+                      ask="Query 0 of a block sees its own key and the last 63 of the block before. How many keys is that?"),
+        Misconception("counts three visited blocks", value=1 / 3, ask="Can a window of 64 that ends in block 5 reach into block 3?")],
+    hints=["The first query of a block sees almost only the block before its own, the last almost only its own.",
+           "Each query sees 64 keys; its block of queries visits two blocks, 128 keys."])
+
+
+def average_cases(rng):
+    def case(n, d, visits, label):
+        start, column = [0], []
+        for row in visits:
+            column += row
+            start.append(len(column))
+        return Case(randn(rng, n, d), torch.tensor(start, dtype=torch.int32), torch.tensor(column, dtype=torch.int32), label=label)
+
+    yield case(4, 1, [[0]], "4 values, one block")
+    yield case(64, 8, [[0], [0, 1]], "64 values, two blocks, causal")
+    yield case(100, 16, [[0], [1], [0, 2], [3, 0]], "100 values, four blocks, the last one smaller")
+    yield case(96, 4, [[], [2, 0], [1]], "a block that visits nothing")
+
+
+def averages(v, start, column):
+    rows = []
+    for r in range(len(start) - 1):
+        seen = [v[32 * c:32 * c + 32] for c in column[start[r]:start[r + 1]].tolist()]
+        rows.append(torch.cat(seen).mean(0) if seen else torch.zeros(v.shape[1]))
+    return torch.stack(rows)
+
+
+AVERAGE = '''
+__global__ void average_blocks(const float* __restrict__ v, const int* __restrict__ start,
+                               const int* __restrict__ column, float* __restrict__ out, int n, int d) {
+    int row = blockIdx.x, c = threadIdx.x;         // a block of queries; one column of the values a thread
+    if (c >= d) return;
+    float sum = 0.0f;
+    int seen = 0;
+    for (int entry = start[row]; entry < start[row + 1]; ++entry) {
+        int first = column[entry] * 32, last = min(first + 32, n);
+        for (int j = first; j < last; ++j) sum += v[j * d + c];
+        seen += last - first;
+    }
+    out[row * d + c] = seen > 0 ? sum / seen : 0.0f;
+}
+'''
+
+kernel_exercise(
+    id="5.5", title="Walk the list", points=4, minutes=15, difficulty=3, name="average_blocks",
+    card=r"""
+    Attention with equal scores is a plain average. Write the walk: row `r` of `out` is the average of all values in the blocks that
+    block `r` of queries visits, which are `column[start[r]]`, `column[start[r] + 1]`, ... up to, not including, `column[start[r + 1]]`.
+
+    - a block is 32 values; block `b` begins at value `32 * b`, and the last one may hold fewer
+    - a row that visits nothing gets 0
+    - launch: one block of threads a row, a thread a column, `block = 32`
+    - budget: values of visited blocks once, and nothing of the others
+    """,
+    stub='''
+__global__ void average_blocks(const float* __restrict__ v, const int* __restrict__ start,
+                               const int* __restrict__ column, float* __restrict__ out, int n, int d) {
+    int row = blockIdx.x, c = threadIdx.x;         // a block of queries; one column of the values a thread
+    if (c >= d) return;
+    // your code
+}
+''',
+    solution=AVERAGE, cases=average_cases, compare=close(atol=1e-5), expect=averages,
+    launch=lambda v, start, column: Launch(grid=len(start) - 1, block=32,
+                                           args=[v, start, column, out((len(start) - 1, v.shape[1])), len(v), v.shape[1]]),
+    # a sector at least a value row; start and column cost a sector each time they are read
+    traffic=lambda v, start, column: (len(column) * 32 * max(32, 4 * v.shape[1]) + 32 * (4 * len(column) + 4 * len(start))
+                                      + max(32, 4 * v.shape[1]) * (len(start) - 1)),
+    misconceptions=[
+        Misconception("takes the place in the list for the block", change=("column[entry] * 32", "entry * 32"),
+                      ask="The second row's first entry stands at place start[1] of the list. Which block is that?"),
+        Misconception("runs over the end of the last block", change=("min(first + 32, n)", "first + 32"),
+                      ask="With 100 values, which values are in block 3?"),
+        Misconception("divides by 32 for every block", change=("seen += last - first", "seen += 32"),
+                      ask="How many values does the last block hold when there are 100?"),
+        Misconception("visits one entry too many", change=("entry < start[row + 1]", "entry <= start[row + 1]"),
+                      ask="To which row does entry start[row + 1] belong?"),
+        Misconception("starts every row at the head of the list", change=("int entry = start[row]", "int entry = 0"),
+                      ask="Where in the list do row 1's blocks begin?")],
+    hints=["`for (int entry = start[row]; entry < start[row + 1]; ++entry)` visits the row's entries.",
+           "Block `column[entry]` holds values `32 * column[entry]` to `min(that + 32, n) - 1`.",
+           "Count the values as you add them, and divide once, at the end."])
+
+
+MARK = '''
+__global__ void mark_visits(int* __restrict__ visits, int n_blocks, int window_blocks, int sink_blocks) {
+    int row = blockIdx.x * blockDim.x + threadIdx.x;              // a block of queries
+    if (row >= n_blocks) return;
+    int oldest = max(0, row - window_blocks + 1);
+    for (int c = 0; c < min(sink_blocks, oldest); ++c) visits[row * n_blocks + c] += 1;
+    for (int c = oldest; c <= row; ++c) visits[row * n_blocks + c] += 1;
+}
+'''
+
+kernel_exercise(
+    id="5.6", title="Counted twice", points=3, minutes=9, difficulty=3, name="mark_visits", kind="repair",
+    card="""
+    A kernel with a window and sinks first has to decide which blocks of keys to visit. This one adds 1 to `visits[row][c]` each time block
+    `row` of queries would visit block `c` of keys: the first `sink_blocks` blocks, and the last `window_blocks` up to its own. Two things
+    are wrong. The sanitizer finds one. A count finds the other: **no block may be visited twice, and none that lies in the future**.
+    """,
+    stub=MARK.replace("c < min(sink_blocks, oldest)", "c < sink_blocks").replace("    if (row >= n_blocks) return;\n", ""),
+    solution=MARK, compare=exact(),
+    # The last counts begin at 7: to write a 1 is not to add one.
+    cases=lambda rng: (Case(torch.full((n, n), count, dtype=torch.int32), w, s,
+                            label=f"{n} blocks, a window of {w}, {s} sink blocks" + f", counts that begin at {count}" * (count > 0))
+                       for n, w, s, count in ((3, 1, 1, 0), (6, 2, 1, 0), (40, 3, 2, 0), (5, 9, 2, 7))),
+    launch=lambda visits, w, s: Launch(grid=math.ceil(len(visits) / 32), block=32, args=[inout(visits), len(visits), w, s]),
+    expect=lambda visits, w, s: visits + _visits(len(visits), w, s),
+    misconceptions=[
+        Misconception("guards the rows and leaves the double visit", change=("c < min(sink_blocks, oldest)", "c < sink_blocks"),
+                      ask="Block 0 is a sink. Is it also in the window of row 0?"),
+        Misconception("never visits a sink in the future, but still visits some twice", change=("min(sink_blocks, oldest)", "min(sink_blocks, row)"),
+                      ask="Row 1 has a window of two blocks and one sink block. How often does it visit block 0?"),
+        Misconception("writes a 1 and counts nothing", change=[("visits[row * n_blocks + c] += 1", "visits[row * n_blocks + c] = 1"),
+                                                               ("min(sink_blocks, oldest)", "min(sink_blocks, row)")],
+                      ask="If a block were visited twice, what would stand in your `visits`?"),
+        Misconception("drops the sinks where they meet the window", change=(
+            "for (int c = 0; c < min(sink_blocks, oldest); ++c)", "if (sink_blocks <= oldest) for (int c = 0; c < sink_blocks; ++c)"),
+                      ask="Two sink blocks, and a window that begins at block 1. Who visits block 0?")],
+    hints=["There are more threads than rows. What do the others write to?",
+           "The sinks that lie before the oldest block of the window are the only ones that the second loop does not visit."])
+
+
+def _visits(n, w, s):
+    i, j = torch.arange(n)[:, None], torch.arange(n)[None]
+    return ((j <= i) & ((i - j < w) | (j < s))).int()
+
+
+exercise(
+    id="5.7", title="Why the first token?", kind="choose", points=1, minutes=3, difficulty=2,
+    card="""
+    In many large models most heads put most of their weight on the first token, whatever it is. Taking that token out of a sliding
+    window ruins them. What is it for?
+    """,
+    name="sink", options={
+        "a": "the first token usually carries the topic of the text",
+        "b": "weights must add up to 1, so a head that finds nothing needs a place to put them; the first token is seen by everyone",
+        "c": "positions near 0 get larger scores from rotary embeddings",
+        "d": "it is a trace of padding in the training data"},
+    answer="b",
+    misconceptions=[
+        Misconception("looks for meaning in it", value="a", ask="It happens with a line break as the first token too. Which topic is that?"),
+        Misconception("blames positions", value="c", ask="Rotary scores depend on the distance. Is the first token near or far?"),
+        Misconception("blames the data", value="d", ask="Models trained without padding do it as well. What do all of them share in their softmax?")],
+    hints=["What does softmax do with a row in which no key fits?", "Which token can every query of a causal model see?"])
+
+
+TOPK = '''
+def topk_weights(scores, top):
+    """(n, m) -> (n, m): softmax over the `top` largest scores of each row, 0 elsewhere"""
+    kept = scores.topk(top, -1).indices
+    chosen = torch.full_like(scores, -math.inf).scatter(-1, kept, scores.gather(-1, kept))
+    return torch.softmax(chosen, -1)
+'''
+
+exercise(
+    id="5.8", title="Only the best", kind="write", points=2, minutes=8, difficulty=2,
+    card="""
+    Write `topk_weights(scores, top)`: each row keeps its `top` largest scores and shares the weight 1 among them by softmax; all others
+    get 0. `top` is at most the number of columns.
+    """,
+    given={"torch": torch, "math": math},
+    stub='''
+    def topk_weights(scores, top):
+        """(n, m) -> (n, m): softmax over the `top` largest scores of each row, 0 elsewhere"""
+        raise NotImplementedError
+    ''',
+    solution=TOPK, compare=close(atol=1e-6),
+    cases=lambda rng: (Case(torch.randn(n, m, generator=rng) - shift, top, label=f"{n} x {m}, top {top}")
+                       for n, m, top, shift in ((1, 3, 2, 0), (4, 7, 3, 0), (3, 5, 5, 2), (6, 33, 1, 5))),
+    properties=[("each row sums to 1", lambda got, case: bool((got.sum(-1) - 1).abs().max() < 1e-4))],
+    misconceptions=[
+        Misconception("forgets to share the weight out again", code='''
+            def topk_weights(scores, top):
+                weights = torch.softmax(scores, -1)
+                kept = weights.topk(top, -1).indices
+                return torch.zeros_like(weights).scatter(-1, kept, weights.gather(-1, kept))
+            ''', ask="What do the kept weights of a row add up to?"),
+        Misconception("puts 0 where -inf belongs", change=("-math.inf", "0.0"), ask="A score of 0 is not weight 0. What is exp(0)?"),
+        Misconception("hides the smallest of the kept scores as well", code='''
+            def topk_weights(scores, top):
+                least = scores.topk(top, -1).values[:, -1:]
+                return torch.softmax(scores.masked_fill(scores <= least, -math.inf), -1)
+            ''', ask="With top = 1, which scores are left after your filling?"),
+        Misconception("keeps the largest of each column", change=[("topk(top, -1)", "topk(min(top, len(scores)), 0)"), ("scatter(-1", "scatter(0"),
+                                                                  ("gather(-1", "gather(0")],
+                      ask="Who chooses: each query among its keys, or each key among its queries?"),
+        Misconception("keeps the smallest", change=("topk(top, -1)", "topk(top, -1, largest=False)"), ask="Which scores mark the keys that fit?")],
+    hints=["`scores.topk(top, -1).indices` are the places to keep.", "Fill a tensor with -inf, put the kept scores back, then softmax."])
+
+
+DOCUMENTS = '''
+def same_document(starts, n):
+    """starts: first token of each document, ascending, starts[0] = 0 -> (n, n) boolean, causal, within documents"""
+    document = torch.searchsorted(starts, torch.arange(n), right=True)
+    i, j = torch.arange(n)[:, None], torch.arange(n)[None]
+    return (document[:, None] == document[None]) & (j <= i)
+'''
+
+exercise(
+    id="5.9", title="Packed sequences", kind="write", points=2, minutes=8, difficulty=3,
+    card="""
+    Several documents are packed into one row of tokens, to waste none on padding. Write `same_document(starts, n)`, where `starts` holds the
+    first token of each document: query `i` may see key `j` if both are in the same document and `j` is not later.
+    """,
+    given={"torch": torch},
+    stub='''
+    def same_document(starts, n):
+        """starts: first token of each document, ascending, starts[0] = 0 -> (n, n) boolean, causal, within documents"""
+        raise NotImplementedError
+    ''',
+    solution=DOCUMENTS, compare=exact(),
+    cases=lambda rng: (Case(torch.tensor(s), n, label=f"{n} tokens, documents from {s}")
+                       for s, n in (([0, 2], 4), ([0], 3), ([0, 1, 5], 9), ([0, 3, 4, 7], 12))),
+    misconceptions=[
+        Misconception("counts a document's first token to the one before", change=("right=True", "right=False"),
+                      ask="Does token starts[1] belong to document 0 or to document 1?"),
+        Misconception("lets a document see all earlier ones", change=("document[:, None] == document[None]", "document[:, None] >= document[None]"),
+                      ask="Should the second document know what the first one said?"),
+        Misconception("forgets the last document, which no later start ends", code='''
+            def same_document(starts, n):
+                mask = torch.zeros(n, n, dtype=torch.bool)
+                for first, end in zip(starts[:-1], starts[1:]):
+                    mask[first:end, first:end] = True
+                return mask.tril()
+            ''', ask="Where does the last document end?"),
+        Misconception("forgets that it must be causal", change=(" & (j <= i)", ""), ask="May a token see a later one of its own document?")],
+    hints=["Number the documents: token t belongs to the last document whose start is at most t.",
+           "`torch.searchsorted(starts, tokens, right=True)` counts the starts that are at most t."])

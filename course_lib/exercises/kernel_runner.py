@@ -1,0 +1,105 @@
+"""Run a student's kernel on inputs: sanitized, counted, with poisoned outputs. The CUDA half of `runner`."""
+from __future__ import annotations
+
+import re
+
+import torch
+
+from .runner import LATE, Failure, Outcome, Request, Run, TimeIsUp, copied, same, time_limit
+
+STEPS = 50_000_000          # basic blocks that a thread block may run: a second or two, for loops that never end
+
+
+def run_kernel(request: Request, source: str) -> Run:
+    """Compile the text and launch it on every case. Lines are counted as in the cell, `%%cuda` included."""
+    try:
+        from course_lib import cuda
+    except ImportError as error:
+        return Run(failure=Failure("missing", f"The CUDA engine is not there: {error}."))
+    source = "\n" + re.sub(r"\A\s*%%cuda[^\n]*\n", "", source)
+    try:
+        with cuda.sanitize():
+            module = cuda.compile(source, "<cell>")
+    except cuda.NoCompiler as error:
+        return Run(failure=Failure("missing", str(error)))
+    except cuda.CompileError as error:
+        return Run(failure=Failure("compile", str(error), error.line or None))
+    except cuda.ArgumentError as error:
+        return Run(failure=Failure("launch", str(error)))
+    absent = {step["kernel"] for steps in request.launches for step in steps} - set(module.kernels)
+    if absent:
+        return Run(failure=Failure("not defined", f"the cell defines no kernel `{sorted(absent)[0]}`", name=sorted(absent)[0]))
+    run = Run()
+    for i, (arrays, steps) in enumerate(zip(request.arrays, request.launches)):
+        budget = request.budgets[i] if request.budgets else None
+        run.outcomes.append(_one(cuda, module, arrays, steps, request.limit, budget))
+        failure = run.outcomes[-1].failure
+        if failure and failure.kind == "timeout":                # one endless loop is enough
+            run.outcomes += [Outcome(failure=failure)] * (len(request.launches) - len(run.outcomes))
+            break
+    return run
+
+
+def _one(cuda, module, arrays: list[dict], steps: list[dict], limit: float, budget: float | None) -> Outcome:
+    try:
+        with time_limit(limit), cuda.sanitize(step_limit=STEPS):
+            memory = _launch(cuda, module, arrays, steps)
+        outcome = Outcome([t.clone() for a, t in zip(arrays, memory) if a["role"] in ("out", "inout")], counts={})
+        if budget is not None:
+            with time_limit(limit), cuda.profile(step_limit=STEPS) as report:
+                _launch(cuda, module, arrays, steps)
+            outcome.counts = _counts(report, budget)
+    except TimeIsUp:
+        return Outcome(failure=Failure("timeout", f"{LATE} {limit:g} seconds"))
+    except cuda.KernelError as error:
+        return Outcome(failure=Failure(error.kind, str(error), error.line or None))
+    except cuda.ArgumentError as error:
+        return Outcome(failure=Failure("launch", str(error)))
+    unwritten = [_unwritten(t) for a, t in zip(arrays, memory) if a["role"] == "out"]
+    outcome.counts["unwritten"] = next(filter(None, unwritten), "")
+    outcome.changed = [f"argument {i + 1}" for i, (a, t) in enumerate(zip(arrays, memory))
+                       if a["role"] == "in" and not same(a["tensor"], t)]
+    return outcome
+
+
+def _launch(cuda, module, arrays: list[dict], steps: list[dict]) -> list[torch.Tensor]:
+    """Run the launches on fresh memory: copies of the inputs, and outputs that hold poison."""
+    memory = [copied(a["tensor"]) if a["role"] in ("in", "inout") else
+              cuda.empty(tuple(a["shape"]), dtype=getattr(torch, a["dtype"])) for a in arrays]
+    for step in steps:
+        args = [memory[value] if kind == "array" else value for kind, value in step["args"]]
+        getattr(module, step["kernel"])[tuple(step["grid"]), tuple(step["block"]), step["shared"]](*args)
+    return memory
+
+
+def _unwritten(tensor: torch.Tensor) -> str:
+    """Which elements no thread has written, in words; '' if all are."""
+    from laptop_cuda.memory import initialised
+    written = initialised(tensor)
+    if written is None or not tensor.numel():
+        return ""
+    missing = (written.view(tensor.numel(), -1) == 0).any(1).nonzero().flatten()
+    if not len(missing):
+        return ""
+    index, rest = [], int(missing[0])
+    for size in reversed(tensor.shape):
+        index.insert(0, rest % size)
+        rest //= size
+    return f"{len(missing)} of {tensor.numel()} elements, the first at [{', '.join(map(str, index))}]"
+
+
+def _counts(report, budget: float) -> dict:
+    """Bytes moved, asked and unique over all launches; a picture of the costliest array if it is over the budget."""
+    counts: dict = {"moved": 0, "asked": 0, "unique": 0}
+    for launch in report.launches:
+        for side in (launch.global_load, launch.global_store):
+            counts["moved"] += side.moved
+            counts["asked"] += side.bytes
+            counts["unique"] += side.unique
+    if counts["moved"] > budget:
+        launch = max(report.launches, key=lambda l: l.global_load.moved + l.global_store.moved)
+        arrays = {name: load.moved + store.moved for name, (load, store) in launch.arrays.items()}
+        picture = launch.picture(max(arrays, key=arrays.get), requests=4)
+        counts["picture"] = {"name": picture.memory.name, "itemsize": picture.memory.itemsize, "of": picture.of,
+                             "lines": list(picture.lines), "requests": [dict(r) for r in picture.requests]}
+    return counts

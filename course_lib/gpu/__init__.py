@@ -1,0 +1,1 @@
+"""Checking and timing the kernels on a card."""

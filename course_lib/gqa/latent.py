@@ -1,0 +1,92 @@
+"""Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): cache one small vector a token, not keys and values.
+
+A token's hidden state is compressed to a latent c of `latent_dim` numbers. Keys and values of every head are linear
+in c, so only c needs to be kept. RoPE would stand between c and the keys and spoil that, so position travels in a
+separate key of `rope_dim` numbers that all heads share. Cached a token: latent_dim + rope_dim numbers.
+"""
+import torch
+from einops import einsum, rearrange
+from torch import Tensor, nn
+
+from course_lib.attention import scaled_dot_product_attention
+from course_lib.checks import check_sequence, check_sizes
+from course_lib.gqa.grouped import grouped_query_attention
+from course_lib.rope import apply_rope, check_rope
+
+
+def latent_bytes_per_token(layers: int, latent_dim: int, rope_dim: int, bytes: int = 2) -> int:
+    """Bytes that one token adds to the cache of a model with latent attention."""
+    return layers * (latent_dim + rope_dim) * bytes
+
+
+def flops_per_key(head_dim: int, latent_dim: int, rope_dim: int, absorbed: bool) -> int:
+    """FLOPs that one head spends on one cached key: its score and its share of the output.
+
+    Not absorbed, the keys and values are taken as already unfolded from the latents.
+    """
+    score, value = (latent_dim + rope_dim, latent_dim) if absorbed else (head_dim + rope_dim, head_dim)
+    return 2 * (score + value)
+
+
+class LatentAttention(nn.Module):
+    """Causal self-attention whose cache holds latents. `absorbed` chooses the order of the same products.
+
+    False: unfold keys and values of every head from the latents, then attend (cheap when many queries share them).
+    True: fold the up-projections into query and output, and attend to the latents themselves, which then act as one
+    key and value head for all query heads (cheap in bytes when decoding, dearer in FLOPs a key).
+    """
+
+    def __init__(self, d_model: int, n_heads: int, head_dim: int, latent_dim: int, rope_dim: int,
+                 absorbed: bool = False):
+        super().__init__()
+        check_sizes(d_model=d_model, n_heads=n_heads, head_dim=head_dim, latent_dim=latent_dim, rope_dim=rope_dim)
+        if rope_dim % 2:
+            raise ValueError(f"rope_dim must be even, since RoPE turns pairs; got {rope_dim}")
+        self.n_heads, self.head_dim, self.rope_dim, self.absorbed = n_heads, head_dim, rope_dim, absorbed
+        self.scale = (head_dim + rope_dim) ** -0.5
+        self.q_proj = nn.Linear(d_model, n_heads * (head_dim + rope_dim), bias=False)
+        self.down_proj = nn.Linear(d_model, latent_dim, bias=False)
+        self.latent_norm = nn.RMSNorm(latent_dim)
+        self.rope_proj = nn.Linear(d_model, rope_dim, bias=False)
+        self.k_up = nn.Parameter(torch.empty(n_heads, head_dim, latent_dim))
+        self.v_up = nn.Parameter(torch.empty(n_heads, head_dim, latent_dim))
+        self.out_proj = nn.Linear(n_heads * head_dim, d_model, bias=False)
+        for weight in (self.k_up, self.v_up):
+            nn.init.normal_(weight, std=latent_dim**-0.5)
+
+    def forward(self, x: Tensor, rope=None, positions: Tensor | None = None, mask: Tensor | None = None,
+                causal: bool = True, cache=None, absorbed: bool | None = None) -> Tensor:
+        """x (b, n, d_model) -> (b, n, d_model). rope is a pair (cos, sin) of width rope_dim / 2, or None."""
+        check_sequence("x", x, self.q_proj)
+        check_rope(rope)
+        n = x.shape[1]
+        if not getattr(cache, "rotated", True):
+            raise ValueError(f"cache must take rotated keys, as a GrowingCache does; got {type(cache).__name__}")
+        if positions is None:
+            positions = cache.next_positions(n) if cache is not None else torch.arange(n, device=x.device)
+        q = rearrange(self.q_proj(x), "b n (h d) -> b h n d", h=self.n_heads)
+        q, q_rope = q.split([self.head_dim, self.rope_dim], dim=-1)
+        latent = rearrange(self.latent_norm(self.down_proj(x)), "b n c -> b 1 n c")
+        k_rope = rearrange(self.rope_proj(x), "b n r -> b 1 n r")
+        if rope is not None:
+            q_rope, k_rope = (apply_rope(t, *rope, positions=positions) for t in (q_rope, k_rope))
+        if cache is not None:
+            cache.append(latent, k_rope)
+            latent, k_rope = cache.view()
+        attend = self._absorbed if (self.absorbed if absorbed is None else absorbed) else self._unfolded
+        out = attend(q, q_rope, latent, k_rope, mask, causal)
+        return self.out_proj(rearrange(out, "b h n d -> b n (h d)"))
+
+    def _unfolded(self, q, q_rope, latent, k_rope, mask, causal):
+        k = einsum(latent, self.k_up, "b one n c, h d c -> b h n d")
+        v = einsum(latent, self.v_up, "b one n c, h d c -> b h n d")
+        k = torch.cat([k, k_rope.expand(-1, self.n_heads, -1, -1)], dim=-1)
+        q = torch.cat([q, q_rope], dim=-1)
+        return scaled_dot_product_attention(q, k, v, mask=mask, causal=causal, scale=self.scale)
+
+    def _absorbed(self, q, q_rope, latent, k_rope, mask, causal):
+        # q . (W c) = (W^T q) . c : the up-projection moves from every key to the one query.
+        q = torch.cat([einsum(q, self.k_up, "b h n d, h d c -> b h n c"), q_rope], dim=-1)
+        k = torch.cat([latent, k_rope], dim=-1)
+        mixed = grouped_query_attention(q, k, latent, mask=mask, causal=causal, scale=self.scale)
+        return einsum(mixed, self.v_up, "b h n c, h d c -> b h n d")

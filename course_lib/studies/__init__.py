@@ -1,0 +1,1 @@
+"""The experiments behind data/: each has a command, seeds and a spread."""

@@ -1,0 +1,1 @@
+"""What an instructor uses: handing out, marking, walls, nbgrader."""

@@ -1,0 +1,180 @@
+"""Marking one notebook: what runs on a worker of the grader, be it a process here or a machine of a cluster."""
+from __future__ import annotations
+
+import hashlib
+import threading
+from dataclasses import asdict
+from functools import lru_cache
+from pathlib import Path
+
+import torch
+
+from course_lib.exercises import judge as core
+from course_lib.exercises.declare import Exercise, _registry, find, load_file
+from .reach import COURSE, HERE, PACKAGE
+from .sandbox import Sandbox, SandboxError
+from course_lib.exercises.verdict import NOT_RUN, WRONG, Verdict
+from course_lib.exercises.wire import LONGEST_TEXT
+
+LONGEST = 30_000                        # characters of a cell; reading a longer one could be made to take minutes
+_own = threading.local()                # one sandbox a thread
+_judging = threading.Lock()             # references run in this process, and torch's generator is one for all threads
+_oracles: dict[tuple[str, int], core.Oracle] = {}
+
+
+def mark_notebook(task: dict) -> dict:
+    """{"cells": {id: source}, "seed", "strict", "exercises": DIR or None, "hide": paths}
+    -> {id: verdict as a dict}."""
+    torch.set_num_threads(1)
+    sandbox = _sandbox(task["strict"], (*task["hide"], *filter(None, [task["exercises"]])))
+    sandbox.start()                      # it loads torch while we load the declarations
+    load_private(task["exercises"])
+    verdicts = {}
+    for id, source in task["cells"].items():
+        try:
+            verdicts[id] = asdict(mark(find(id), source, task["seed"], sandbox))
+        except Exception as error:           # ours, not the student's: the others are marked all the same
+            said = str(error) if isinstance(error, SandboxError) else f"{type(error).__name__}: {error}"
+            verdicts[id] = asdict(Verdict(id, find(id).title, NOT_RUN, f"The marking itself failed: {said}",
+                                          of=find(id).points))
+    return verdicts
+
+
+def _sandbox(strict: bool, hide: tuple[str, ...]) -> Sandbox:
+    key = (strict, hide)
+    if getattr(_own, "key", None) != key:
+        if hasattr(_own, "sandbox"):
+            _own.sandbox.close()
+        _own.sandbox, _own.key = Sandbox(strict, hide), key
+    return _own.sandbox
+
+
+def close_sandbox() -> None:
+    """End this thread's warm process."""
+    if hasattr(_own, "sandbox"):
+        _own.sandbox.close()
+        del _own.sandbox, _own.key
+
+
+def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdict:
+    """The verdict on one cell; the code runs in the sandbox, everything else here."""
+    if len(source) > LONGEST:
+        return _wrong(exercise, f"The cell is longer than {LONGEST:,} characters.")
+    try:
+        with _judging:
+            early = core.screen(exercise, source)
+    except (RecursionError, MemoryError):
+        return _wrong(exercise, "The cell is nested too deeply to be read.")
+    if early:
+        return _clipped(early)
+    with _judging:
+        cases = core.draw(exercise, seed)
+        request = core.request(exercise, cases, seed)
+    # a busy marking machine must not fail what passes in the notebook
+    request.limit = min(2 * request.limit + 3, request.limit + 10)
+    reply = sandbox.run(request, source, exercise.forbid)
+    # It waited for a processor. What sleeps needs none, a loop needs all, and what prints without end waits for its reader.
+    if reply.late and 0.05 < reply.cpu / request.limit < 0.5 and len(reply.output) < LONGEST_TEXT:
+        request.limit *= 4
+        reply = sandbox.run(request, source, exercise.forbid)
+    if reply.run is None:
+        verdict = _wrong(exercise, f"{reply.trouble[:1].upper()}{reply.trouble[1:]}.")
+        if reply.output.strip():
+            verdict.details.append(("It printed", reply.output[:2000]))
+        return verdict
+    if reply.used:
+        return _wrong(exercise, f"It calls `{reply.used[0]}`, which may not be used here: the exercise is to do "
+                      "without it.")
+    if exercise.traffic and any(o.failure is None and "moved" not in (o.counts or {}) for o in reply.run.outcomes):
+        return _wrong(exercise, "What the kernel moves was not counted.")
+    with _judging:
+        oracle = _oracle(exercise, cases, seed)          # if our reference fails, that is not the student's fault
+        try:
+            verdict = _judged(exercise, cases, reply.run, source, seed, oracle)
+        except Exception as error:
+            return _wrong(exercise, f"What came back has no form that an answer can have ({type(error).__name__}).")
+    if verdict.status == NOT_RUN and not (exercise.language == "cuda" and _no_engine()):
+        return _wrong(exercise, "The run says that something is missing on this machine, and nothing is.")
+    return _clipped(verdict)
+
+
+def _clipped(verdict: Verdict) -> Verdict:
+    """A verdict quotes what came from elsewhere: no more of it than a person reads."""
+    verdict.headline = verdict.headline[:2000]
+    verdict.details = [(label[:200], text[:4000]) for label, text in verdict.details[:20]]
+    verdict.picture = None
+    return verdict
+
+
+def _oracle(exercise: Exercise, cases, seed: int) -> core.Oracle:
+    """What is expected, worked out once for all students."""
+    key = (exercise.id, seed)
+    if key not in _oracles:
+        _oracles[key] = core.Oracle(core.expected(exercise, cases, seed))
+    return _oracles[key]
+
+
+def _judged(exercise: Exercise, cases, run, source: str, seed: int, oracle: core.Oracle) -> Verdict:
+    """`core.judge`, with the misconceptions run once for all students, and only when one of them is wrong."""
+    first = core.judge(exercise, cases, run, source, seed, core.Oracle(oracle.expected, oracle.misconceptions or []))
+    if first.status != WRONG or oracle.misconceptions is not None:
+        return first
+    asked = core.request(exercise, cases, seed)
+    asked.limit *= 4                     # what a mistake gives must not depend on how busy this machine is
+    oracle.misconceptions = [(m.name, m.ask, core.runner.run(asked, exercise.wrong_code(m)))
+                             for m in exercise.misconceptions]
+    return core.judge(exercise, cases, run, source, seed, oracle)
+
+
+@lru_cache(maxsize=1)
+def _no_engine() -> bool:
+    """Whether kernels cannot be run here, as this process and not the student's finds out."""
+    try:
+        from course_lib import cuda
+        cuda.compile("__global__ void nothing() {}").nothing[1, 1]()
+    except Exception:
+        return True
+    return False
+
+
+def _wrong(exercise: Exercise, headline: str) -> Verdict:
+    return Verdict(exercise.id, exercise.title, WRONG, headline, of=exercise.points)
+
+
+# --- an instructor's own exercises -------------------------------------------------------------------------------
+
+def load_private(folder: str | None) -> None:
+    """Declare the exercises of every Python file in the folder, once."""
+    if not folder:
+        return
+    for path in sorted(Path(folder).glob("*.py")):
+        if str(path) not in _loaded:
+            before = set(_registry)
+            load_file(path)
+            _loaded[str(path)] = sorted(set(_registry) - before)
+
+
+_loaded: dict[str, list[str]] = {}
+
+
+def fingerprint(exercise: Exercise) -> str:
+    """Changes whenever a mark for this exercise could: its declaration, the course's code, torch."""
+    own = _loaded_from(exercise)
+    return hashlib.sha256(f"{_course_state()} {own} {torch.__version__} {exercise.id}".encode()).hexdigest()[:16]
+
+
+def _loaded_from(exercise: Exercise) -> str:
+    for path, ids in _loaded.items():
+        if exercise.id in ids:
+            return hashlib.sha256(Path(path).read_bytes()).hexdigest()
+    return ""
+
+
+@lru_cache(maxsize=1)
+def _course_state() -> str:
+    state = hashlib.sha256()
+    for folder, pattern in ((PACKAGE, "**/*.py"), (COURSE / "laptop_cuda", "**/*"), (COURSE / "kernels", "**/*")):
+        for path in sorted(folder.glob(pattern)):
+            if path.is_file():
+                state.update(path.name.encode() + b"\0" + path.read_bytes())
+    return state.hexdigest()

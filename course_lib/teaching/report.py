@@ -1,0 +1,177 @@
+"""What the grader leaves behind: grades.csv, junit.xml, and a page for each student."""
+from __future__ import annotations
+
+import csv
+import hashlib
+import html
+import os
+import re
+from dataclasses import dataclass, fields
+from pathlib import Path
+from xml.etree import ElementTree
+
+from course_lib.exercises.verdict import NOT_RUN, PASSED, Verdict
+
+COLUMNS = ["student", "chapter", "exercise", "title", "kind", "points", "of", "verdict", "misconception", "flags", "file",
+           "notes"]
+NOT_HANDED_IN = "not handed in"
+
+
+@dataclass
+class Mark:
+    """One line of the table: a student and an exercise."""
+    student: str
+    chapter: str
+    exercise: str
+    title: str
+    kind: str
+    verdict: Verdict
+    source: str = ""
+    language: str = "python"
+    flags: tuple[str, ...] = ()
+    file: str = ""
+    notes: tuple[str, ...] = ()
+
+    def row(self) -> list[str]:
+        return [self.student, self.chapter, self.exercise, self.title, self.kind, f"{self.verdict.points:g}",
+                f"{self.verdict.of:g}", self.verdict.status, self.verdict.misconception or "", "; ".join(self.flags),
+                self.file, "; ".join(self.notes)]
+
+
+def verdict_from(data: dict) -> Verdict:
+    """A verdict from its dict, without the parts that are HTML: what a page shows is escaped, all of it."""
+    known = {f.name for f in fields(Verdict)}
+    made = Verdict(**{k: v for k, v in data.items() if k in known and k != "picture"})
+    made.details = [(str(label), str(text)) for label, text in made.details]
+    return made
+
+
+def write(results: Path, marks: list[Mark]) -> None:
+    """All three, each file replaced in one step."""
+    _replace(results / "grades.csv", _csv(marks))
+    _replace(results / "junit.xml", _junit(marks))
+    students: dict[str, list[Mark]] = {}
+    for mark in marks:
+        students.setdefault(mark.student, []).append(mark)
+    pages = page_names(students)
+    (results / "students").mkdir(exist_ok=True)
+    for old in set((results / "students").glob("*.html")) - {results / "students" / name for name in pages.values()}:
+        old.unlink()
+    for student, theirs in students.items():
+        _replace(results / "students" / pages[student], _page(student, theirs))
+    _replace(results / "index.html", _index(students, pages))
+
+
+def _replace(path: Path, text: str) -> None:
+    fresh = path.with_name(path.name + ".part")
+    fresh.write_text(text, encoding="utf-8", newline="")
+    os.replace(fresh, path)
+
+
+def page_names(students) -> dict[str, str]:
+    """A safe file name for each student, no two alike."""
+    names = {}
+    for student in students:
+        plain = re.sub(r"[^A-Za-z0-9]+", "_", student).strip("_")[:60]
+        if not plain or plain != student or plain.casefold() in {n[:-5].casefold() for n in names.values()}:
+            plain = f"{plain or 'student'}-{hashlib.sha256(student.encode('utf-8', 'replace')).hexdigest()[:6]}"
+        names[student] = f"{plain}.html"
+    return names
+
+
+# --- the table ---------------------------------------------------------------------------------------------------
+
+def _csv(marks: list[Mark]) -> str:
+    import io
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for mark in marks:
+        writer.writerow([_cell(value) for value in mark.row()])
+    return out.getvalue()
+
+
+def _cell(text: str) -> str:
+    """A spreadsheet runs a cell that begins with one of these; a file's name is the student's to choose."""
+    text = _printable(text)
+    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+
+
+def _printable(text: str) -> str:
+    return re.sub(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]", "?", text)
+
+
+# --- JUnit -------------------------------------------------------------------------------------------------------
+
+def _junit(marks: list[Mark]) -> str:
+    root = ElementTree.Element("testsuites", name="grades")
+    suites: dict[str, ElementTree.Element] = {}
+    for mark in marks:
+        if mark.student not in suites:
+            suites[mark.student] = ElementTree.SubElement(root, "testsuite", name=_printable(mark.student))
+        case = ElementTree.SubElement(suites[mark.student], "testcase", name=f"{mark.exercise} {mark.title}".strip(),
+                                      classname=_printable(f"{mark.student}.{mark.chapter}"))
+        if mark.verdict.status != PASSED:          # a skip is never a pass: what was not done is a failure
+            kind = "error" if mark.verdict.status == NOT_RUN else "failure"
+            problem = ElementTree.SubElement(case, kind, message=_printable(f"{mark.verdict.status}: {mark.verdict.headline}"))
+            problem.text = _printable(str(mark.verdict))
+    for suite in suites.values():
+        suite.set("tests", str(len(suite)))
+        suite.set("failures", str(len(suite.findall("testcase/failure"))))
+        suite.set("errors", str(len(suite.findall("testcase/error"))))
+    ElementTree.indent(root)
+    return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
+
+
+# --- pages -------------------------------------------------------------------------------------------------------
+
+STYLE = """
+:root { color-scheme: light dark }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
+table { border-collapse: collapse } th, td { text-align: left; padding: .2rem .8rem .2rem 0; vertical-align: top }
+pre.code { border: 1px solid #8888; padding: .6rem; overflow-x: auto; font-size: 14px }
+.flag { border-left: 5px solid #b8860b; padding: 0 12px }
+"""
+HEAD = ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src \'unsafe-inline\'">'
+        '<meta name="viewport" content="width=device-width"><title>{title}</title><style>' + STYLE + "</style></head><body>\n")
+
+
+def _page(student: str, marks: list[Mark]) -> str:
+    parts = [HEAD.replace("{title}", _escape(student)), f"<h1>{_escape(student)}</h1>", f"<p>{_sum(marks)}</p>"]
+    chapter = None
+    for mark in marks:
+        if mark.chapter != chapter:
+            chapter = mark.chapter
+            parts.append(f"<h2>{_escape(chapter.replace('_', ' ') or 'no chapter')}</h2>")
+            if mark.file:
+                parts.append(f"<p>From <code>{_escape(mark.file)}</code></p>")
+            parts += [f'<p class="flag">{_escape(note)}</p>' for note in mark.notes]
+        parts.append(f'<section id="exercise-{_escape(mark.exercise)}">')
+        parts.append(f"<h3>Exercise {_escape(mark.exercise)}: {mark.verdict.points:g} of {mark.verdict.of:g}</h3>"
+                     if mark.exercise else "<h3>Not marked</h3>")
+        if mark.source.strip():
+            parts.append(f'<pre class="code"><code>{_escape(mark.source)}</code></pre>')
+        parts.append(mark.verdict._repr_html_())
+        parts += [f'<p class="flag">{_escape(flag)}</p>' for flag in mark.flags]
+        parts.append("</section>")
+    return "\n".join(map(_printable, parts)) + "\n</body></html>\n"
+
+
+def _index(students: dict[str, list[Mark]], pages: dict[str, str]) -> str:
+    rows = "\n".join(f'<tr><td><a href="students/{pages[s]}">{_escape(s)}</a></td><td>{_sum(marks)}</td>'
+                     f'<td>{sum(bool(m.flags) for m in marks) or ""}</td></tr>' for s, marks in students.items())
+    return _printable(HEAD.replace("{title}", "Grades") + "<h1>Grades</h1>\n<table><thead><tr><th>student</th><th>points</th>"
+                      f"<th>flags</th></tr></thead><tbody>\n{rows}\n</tbody></table>\n</body></html>\n")
+
+
+def _sum(marks: list[Mark]) -> str:
+    passed = sum(m.verdict.status == PASSED for m in marks)
+    files = sum(not m.exercise for m in marks)
+    return (f"{sum(m.verdict.points for m in marks):g} of {sum(m.verdict.of for m in marks):g} points, "
+            f"{passed} of {len(marks) - files} exercises passed"
+            + (f", {files} file{'s' * (files != 1)} not marked" if files else ""))
+
+
+def _escape(text: str) -> str:
+    return html.escape(_printable(text))

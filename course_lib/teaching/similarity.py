@@ -1,0 +1,122 @@
+"""Code that is the same, names, comments and spacing aside; and whether a text holds the solution of an exercise."""
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+
+from course_lib.exercises.declare import Exercise
+
+CPP_WORDS = set("""
+    alignas alignof auto bool break case char class const constexpr continue default delete do double else enum explicit extern
+    false float for friend goto if inline int long mutable namespace new nullptr operator private protected public return short
+    signed sizeof static static_assert static_cast struct switch template this true typedef typename union unsigned using void
+    volatile while int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t half bfloat16 float2 float4 int4 dim3
+    threadIdx blockIdx blockDim gridDim warpSize x y z w""".split())
+
+
+def skeleton(source: str, language: str = "python") -> str:
+    """A text that two sources share exactly if they differ in names that they define, comments and spacing alone."""
+    return _cpp(source) if language == "cuda" else _python(source)
+
+
+def _python(source: str) -> str:
+    try:
+        tree = ast.parse(source)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return "".join(source.split())
+    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+    bound |= {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
+    names: dict[str, str] = {}
+
+    def renamed(name: str) -> str:
+        return names.setdefault(name, f"n{len(names)}") if name in bound and not hasattr(builtins, name) else name
+
+    class Rename(ast.NodeTransformer):
+        def visit_Name(self, node):
+            node.id = renamed(node.id)
+            return node
+
+        def visit_arg(self, node):
+            node.arg, node.annotation = renamed(node.arg), None
+            return node
+
+        def visit_keyword(self, node):
+            if node.arg in bound:
+                node.arg = renamed(node.arg)
+            return self.generic_visit(node)
+
+        def visit_AnnAssign(self, node):
+            self.generic_visit(node)
+            return ast.Assign([node.target], node.value, lineno=node.lineno) if node.value else None
+
+        def visit_FunctionDef(self, node):
+            node.name, node.returns = renamed(node.name), None
+            return self.block(node)
+
+        def visit_ClassDef(self, node):
+            node.name = renamed(node.name)
+            return self.block(node)
+
+        def block(self, node):
+            first = node.body[0]
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+                node.body = node.body[1:] or [ast.Pass()]
+            return self.generic_visit(node)
+
+    try:
+        return ast.dump(Rename().visit(tree))
+    except RecursionError:
+        return "".join(source.split())
+
+
+def _cpp(source: str) -> str:
+    source = re.sub(r"//[^\n]*|/\*.*?\*/", " ", source, flags=re.S)
+    names: dict[str, str] = {}
+    out = []
+    for token in re.findall(r'"(?:\\.|[^"\\])*"|[A-Za-z_]\w*|\d[\w.]*|\S', source):
+        if (token[0].isalpha() or token[0] == "_") and token not in CPP_WORDS and not token.startswith("__"):
+            token = names.setdefault(token, f"n{len(names)}")
+        out.append(token)
+    return " ".join(out)
+
+
+# --- solutions in other texts -------------------------------------------------------------------------------------
+
+def lines_of(text: str) -> list[str]:
+    """Lines of code with spacing and comments gone; empty ones left out."""
+    plain = (re.sub(r"\s+", "", re.sub(r"(#|//).*$", "", line)) for line in text.splitlines())
+    return [line for line in plain if line]
+
+
+def telling_lines(exercise: Exercise) -> list[str]:
+    """The lines by which the solution is known: those that the stub does not have; all, where those are too few."""
+    if exercise.kind in ("predict", "choose"):
+        return []
+    known = set(lines_of(exercise.stub)) | set(lines_of(exercise.card))
+    lines = [line for line in lines_of(exercise.solution) if not line.startswith(('"""', "'''"))]
+    told = [line for line in lines if line not in known and len(line) > 3]
+    return told if sum(map(len, told)) >= 40 else lines
+
+
+def holds(text: str, exercise: Exercise) -> bool:
+    """Whether a text holds the solution: its telling lines, in order and close together."""
+    wanted = telling_lines(exercise)
+    lines = lines_of(text)
+    if not wanted or not set(wanted) <= set(lines):
+        return False
+    for start in (i for i, line in enumerate(lines) if line == wanted[0]):
+        window = iter(lines[start:start + 3 * len(wanted) + 6])
+        if all(line in window for line in wanted):
+            return True
+    return False
+
+
+def solves(text: str, exercise: Exercise) -> bool:
+    """Whether one function or class is the solution, under whatever names."""
+    if exercise.kind in ("predict", "choose"):
+        return False
+    if holds(text, exercise):
+        return True
+    return exercise.kind == "write" and skeleton(text, exercise.language) == skeleton(exercise.solution, exercise.language)

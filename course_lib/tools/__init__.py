@@ -1,0 +1,1 @@
+"""The lab, the install, the doctor, notebooks run and held to conventions, the nbval plugin."""

@@ -1,0 +1,295 @@
+"""`run`, `fresh` and `clean`: what the course does with its notebooks from a shell.
+
+`run` is the only thing that changes `notebooks/`. It leaves each in one canonical form, so that a second run without a
+change in between is no diff: stable cell ids, execution counts 1..n, no times, no versions, no paths.
+"""
+import argparse
+import asyncio
+import hashlib
+import os
+import re
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from time import perf_counter
+
+from course_lib.tools.clean_kernel import CELL_SECONDS, ROOT, environment, use_writable_runtime_folder
+
+NOTEBOOKS, WORK = ROOT / "notebooks", ROOT / "work"
+# The id of the exercise that a cell belongs to, in its card, in its stub, in its check.
+EXERCISE_MARKS = {"exercise-card": r"^### Exercise (\d+\.\d+)\b", "exercise": r"^(?:#|//) EXERCISE (\d+\.\d+)\s*$",
+                  "check": r"\bcheck\(\"(\d+\.\d+)\""}
+METADATA_KEPT = ("tags", "jupyter", "jp-MarkdownHeadingCollapsed")
+
+
+def chapter_notebooks() -> list[Path]:
+    return sorted(NOTEBOOKS.glob("[0-9][0-9]_*.ipynb"))
+
+
+def find_notebook(name: str) -> Path:
+    """A notebook by path, by number (3) or by word (gqa)."""
+    if name.endswith(".ipynb"):
+        path = Path(name)
+        if not path.exists():
+            raise LookupError(f"no notebook {name}")
+        return path
+    for path in chapter_notebooks():
+        number, word = path.stem.split("_", 1)
+        if name in (word, path.stem) or (name.isdigit() and int(name) == int(number)):
+            return path
+    known = ", ".join(path.stem for path in chapter_notebooks()) or "none yet"
+    raise LookupError(f"no chapter {name!r}; there are: {known}")
+
+
+# run
+
+def run(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser("python -m course_lib run", description="Re-execute notebooks in place, in canonical form.")
+    parser.add_argument("notebooks", nargs="*", help="paths, numbers or words; all of notebooks/ where none is given")
+    arguments = parser.parse_args(argv)
+    try:
+        paths = [find_notebook(name) for name in arguments.notebooks] or chapter_notebooks()
+    except LookupError as error:
+        print(error, file=sys.stderr)
+        return 2
+    failed = 0
+    for path in paths:
+        shown = _shown(path)
+        print(f"{shown} ...", end=" ", flush=True)
+        start = perf_counter()
+        try:
+            changed = rerun(path)
+        except CellFailed as error:
+            failed += 1
+            print(f"failed after {perf_counter() - start:.1f} s; the file is as it was\n{error}")
+        else:
+            print(f"{perf_counter() - start:.1f} s, {'changed' if changed else 'no change'}")
+    return 1 if failed else 0
+
+
+class CellFailed(Exception):
+    pass
+
+
+def rerun(path: Path) -> bool:
+    """Execute a notebook and write it back in canonical form; whether that changed the file."""
+    import nbformat
+
+    before = path.read_text(encoding="utf-8")
+    try:
+        notebook = nbformat.reads(before, as_version=4)
+    except Exception as error:
+        raise CellFailed(f"{_shown(path)} is not a notebook: {str(error).splitlines()[0]}") from None
+    if path.resolve().parent == NOTEBOOKS:          # in a student's copy the exercises hold answers
+        refresh_exercises(notebook)
+    for cell in notebook.cells:
+        cell.source = cell.source.strip("\n")
+    notebook.cells = [cell for cell in notebook.cells if cell.source]
+    execute(notebook, path)
+    after = nbformat.writes(canonical(notebook)) + "\n"
+    if after == before:
+        return False
+    descriptor, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=".tmp")
+    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+        file.write(after)
+    os.chmod(fresh, path.stat().st_mode)
+    os.replace(fresh, path)
+    return True
+
+
+def refresh_exercises(notebook) -> None:
+    """Each exercise's card, stub and check as its declaration makes them."""
+    for cell in notebook.cells:
+        for kind, id in exercise_of(cell):
+            made = next(c for c in exercise_cells(id) if kind in c["metadata"]["tags"])
+            cell.source = made["source"]
+            cell.metadata["tags"] = list(made["metadata"]["tags"])
+            cell["id"] = f"{kind}-{id.replace('.', '-')}"
+
+
+def exercise_cells(id: str) -> list[dict]:
+    from course_lib.exercises import cells
+
+    return cells(id)
+
+
+def exercise_of(cell):
+    """[(kind, exercise id)] of a cell that its tags call part of an exercise."""
+    for kind in cell.metadata.get("tags", []):
+        if kind in EXERCISE_MARKS:
+            found = re.search(EXERCISE_MARKS[kind], cell.source, re.M)
+            if found is None:
+                raise CellFailed(f"a cell is tagged {kind} and names no exercise: {cell.source[:60]!r}")
+            yield kind, found[1]
+
+
+def execute(notebook, path: Path) -> None:
+    from ipykernel.kernelspec import RESOURCES, get_kernel_dict
+    from jupyter_client import AsyncKernelManager
+    from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+    from nbclient import NotebookClient
+    from nbclient.exceptions import CellExecutionError, CellTimeoutError, DeadKernelError
+
+    class ThisEnvironment(KernelSpecManager):
+        """Whatever the notebook calls its kernel, it is Python as it runs here."""
+        def get_kernel_spec(self, kernel_name):
+            return KernelSpec(resource_dir=RESOURCES, **get_kernel_dict())
+
+    use_writable_runtime_folder()
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    manager = AsyncKernelManager(kernel_name="python3", kernel_spec_manager=ThisEnvironment())
+    client = NotebookClient(notebook, km=manager, timeout=CELL_SECONDS, record_timing=False,
+                            resources={"metadata": {"path": str(path.resolve().parent)}})
+    reached = 0
+
+    def started(cell, cell_index):
+        nonlocal reached
+        reached = cell_index
+
+    client.on_cell_execute = started
+    try:
+        client.execute(env=environment(), stderr=-3, stdout=-3)         # -3: subprocess.DEVNULL
+    except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
+        raise CellFailed(f"{_shown(path)}, under \"{heading_above(notebook, reached)}\":\n{error}") from None
+    finally:
+        asyncio.run(manager.shutdown_kernel(now=True))
+
+
+def heading_above(notebook, index: int) -> str:
+    for cell in reversed(notebook.cells[:index]):
+        if cell.cell_type == "markdown" and (found := re.findall(r"^#{1,6} +(.+?) *$", cell.source, re.M)):
+            return found[-1]
+    return "top of the notebook"
+
+
+def canonical(notebook):
+    """The one form of an executed notebook."""
+    notebook.metadata = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+                         "language_info": {"name": "python"}}
+    notebook.nbformat, notebook.nbformat_minor = 4, 5
+    used: set[str] = set()
+    count = 0
+    for cell in notebook.cells:
+        cell.metadata = {key: cell.metadata[key] for key in METADATA_KEPT if cell.metadata.get(key)}
+        id = cell.get("id") or _id_of(cell.cell_type + cell.source)
+        while id in used:
+            id = _id_of(id)
+        used.add(id)
+        cell["id"] = id
+        cell.pop("attachments", None)
+        if cell.cell_type == "code":
+            count += 1
+            cell.execution_count = count
+            cell.outputs = _joined(cell.outputs)
+            for output in cell.outputs:
+                if output.output_type == "execute_result":
+                    output.execution_count = count
+                elif output.output_type == "error":
+                    # Frames hold paths of this machine; the kind and the message are what the reader needs.
+                    output.traceback = [f"\x1b[31m{output.ename}\x1b[39m: {output.evalue}"]
+                elif output.output_type == "display_data":
+                    output.pop("transient", None)
+    return notebook
+
+
+def _id_of(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _joined(outputs: list) -> list:
+    """Pieces of one stream as one output: where they break depends on the machine's mood."""
+    joined: list = []
+    for output in outputs:
+        last = joined[-1] if joined else None
+        if last is not None and output.output_type == last.output_type == "stream" and output.name == last.name:
+            last.text += output.text
+        else:
+            joined.append(output)
+    return joined
+
+
+def _shown(path: Path) -> str:
+    try:
+        return path.resolve().relative_to(ROOT).as_posix()
+    except ValueError:
+        return str(path)
+
+
+# fresh
+
+def fresh(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser("python -m course_lib fresh", description="Lay a new copy of a chapter's notebook in "
+                                     "work/, beside the old one; nothing is overwritten.")
+    parser.add_argument("chapters", nargs="*", help="numbers or words")
+    parser.add_argument("--missing", action="store_true", help="every notebook that work/ does not have yet")
+    arguments = parser.parse_args(argv)
+    if not arguments.chapters and not arguments.missing:
+        parser.print_usage()
+        return 2
+    WORK.mkdir(exist_ok=True)
+    try:
+        chosen = [find_notebook(name) for name in arguments.chapters]
+    except LookupError as error:
+        print(error, file=sys.stderr)
+        return 2
+    for source in chapter_notebooks() if arguments.missing else []:
+        if not (WORK / source.name).exists():
+            lay_copy(source, WORK / source.name)
+    for source in chosen:
+        target, n = WORK / source.name, 2
+        while not lay_copy(source, target):
+            target, n = WORK / f"{source.stem}_{n}.ipynb", n + 1
+        print(target.relative_to(ROOT).as_posix())
+    return 0
+
+
+def lay_copy(source: Path, target: Path) -> bool:
+    """Copy to a name that nobody has; false if somebody has it, even if they took it this very moment."""
+    descriptor, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}.", suffix=".tmp")
+    os.close(descriptor)
+    try:
+        shutil.copyfile(source, part)
+        os.chmod(part, 0o644)
+        try:
+            os.link(part, target)       # whole or not at all, and never over an existing file
+        except FileExistsError:
+            return False
+        except OSError:                 # a file system without links
+            if target.exists():
+                return False
+            os.replace(part, target)
+        return True
+    finally:
+        if os.path.exists(part):
+            os.unlink(part)
+
+
+# clean
+
+def clean(argv: list[str]) -> int:
+    argparse.ArgumentParser("python -m course_lib clean", description="Empty the build cache; the next launch builds "
+                            "what it needs again. Notebooks and answers stay.").parse_args(argv)
+    freed = 0
+    for folder in build_folders():
+        if not folder.is_dir():
+            continue
+        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
+        shutil.rmtree(folder, ignore_errors=True)
+        if folder.exists():
+            print(f"{_shown(folder)}: not all of it could be removed", file=sys.stderr)
+            return 1
+        freed += size
+        print(f"{_shown(folder)}: {size / 1e6:.1f} MB")
+    print(f"{freed / 1e6:.1f} MB freed")
+    return 0
+
+
+def build_folders() -> list[Path]:
+    """Every place where `laptop_cuda.build.cache` may have put builds."""
+    user = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    user = Path(os.environ.get("XDG_CACHE_HOME", user)) / "attention-course"
+    asked = os.environ.get("COURSE_CACHE")
+    return [*([Path(asked) / "cuda"] if asked else []), ROOT / ".build", user / "cuda"]

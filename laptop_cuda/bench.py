@@ -1,0 +1,293 @@
+"""`python -m course_lib bench engine`: how fast the engine builds and runs, all in one process, as ratios too.
+
+Times depend on the machine; the ratios much less. Every build here is a fresh one, in a cache of its own, and its
+time is what the clock on the wall says; beside it stands what the compiler itself used. A run is one thread, and its
+time is what that thread used, so that a busy machine does not count.
+"""
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib.util
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Callable
+
+import torch
+
+import laptop_cuda as cuda
+
+from . import build
+
+# 128 threads: 4 for each of 32 query rows. A thread computes 8 of a row's 32 scores and 16 of its 64 outputs.
+FLASH = r"""
+#define BR 32
+#define BC 32
+#define D 64
+#define PARTS 4
+
+__global__ void flash(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
+                      float* __restrict__ o, int n, float scale, int causal) {
+    __shared__ float qs[BR][D + 1], ks[BC][D + 1], vs[BC][D + 1], ps[BR][BC + 1];
+    int row = threadIdx.x / PARTS, part = threadIdx.x % PARTS, query = blockIdx.x * BR + row;
+    for (int i = threadIdx.x; i < BR * D; i += blockDim.x) {
+        int r = blockIdx.x * BR + i / D;
+        qs[i / D][i % D] = r < n ? q[r * D + i % D] : 0.0f;
+    }
+    float acc[D / PARTS], m = -INFINITY, l = 0.0f;
+    for (int c = 0; c < D / PARTS; ++c) acc[c] = 0.0f;
+    for (int start = 0; start < n; start += BC) {
+        __syncthreads();
+        for (int i = threadIdx.x; i < BC * D; i += blockDim.x) {
+            int r = start + i / D;
+            ks[i / D][i % D] = r < n ? k[r * D + i % D] : 0.0f;
+            vs[i / D][i % D] = r < n ? v[r * D + i % D] : 0.0f;
+        }
+        __syncthreads();
+        float s[BC / PARTS], tile_max = -INFINITY;
+        for (int j = 0; j < BC / PARTS; ++j) {
+            int key = part + j * PARTS;
+            s[j] = -INFINITY;
+            if (start + key < n && (!causal || start + key <= query)) {
+                float dot = 0.0f;
+                for (int c = 0; c < D; ++c) dot += qs[row][c] * ks[key][c];
+                s[j] = dot * scale;
+            }
+            tile_max = fmaxf(tile_max, s[j]);
+        }
+        tile_max = fmaxf(tile_max, __shfl_xor_sync(0xffffffffu, tile_max, 1));
+        tile_max = fmaxf(tile_max, __shfl_xor_sync(0xffffffffu, tile_max, 2));
+        float m_new = fmaxf(m, tile_max), alpha = __expf(m - m_new), sum = 0.0f;
+        for (int j = 0; j < BC / PARTS; ++j) {
+            float p = __expf(s[j] - m_new);
+            ps[row][part + j * PARTS] = p;
+            sum += p;
+        }
+        sum += __shfl_xor_sync(0xffffffffu, sum, 1);
+        sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+        l = l * alpha + sum;
+        m = m_new;
+        __syncwarp();
+        for (int c = 0; c < D / PARTS; ++c) {
+            float pv = 0.0f;
+            for (int j = 0; j < BC; ++j) pv += ps[row][j] * vs[j][part + c * PARTS];
+            acc[c] = acc[c] * alpha + pv;
+        }
+        __syncwarp();
+    }
+    if (query < n)
+        for (int c = 0; c < D / PARTS; ++c) o[query * D + part + c * PARTS] = acc[c] / l;
+}
+"""
+
+# The same arithmetic in the same tiles, as one would write it for a CPU.
+LOOP = r"""
+#include <math.h>
+extern "C" void flash_loop(const float* q, const float* k, const float* v, float* o, int n, float scale) {
+    enum { BR = 32, BC = 32, D = 64 };
+    for (int first = 0; first < n; first += BR) {
+        float acc[BR][D] = {}, m[BR], l[BR] = {}, p[BC];
+        for (int r = 0; r < BR; ++r) m[r] = -INFINITY;
+        for (int start = 0; start < n; start += BC)
+            for (int r = 0; r < BR && first + r < n; ++r) {
+                float tile_max = -INFINITY, sum = 0;
+                int count = n - start < BC ? n - start : BC;
+                for (int j = 0; j < count; ++j) {
+                    float dot = 0;
+                    for (int c = 0; c < D; ++c) dot += q[(first + r) * D + c] * k[(start + j) * D + c];
+                    p[j] = dot * scale;
+                    tile_max = fmaxf(tile_max, p[j]);
+                }
+                float m_new = fmaxf(m[r], tile_max), alpha = expf(m[r] - m_new);
+                for (int j = 0; j < count; ++j) sum += p[j] = expf(p[j] - m_new);
+                l[r] = l[r] * alpha + sum;
+                m[r] = m_new;
+                for (int c = 0; c < D; ++c) {
+                    float pv = 0;
+                    for (int j = 0; j < count; ++j) pv += p[j] * v[(start + j) * D + c];
+                    acc[r][c] = acc[r][c] * alpha + pv;
+                }
+            }
+        for (int r = 0; r < BR && first + r < n; ++r)
+            for (int c = 0; c < D; ++c) o[(first + r) * D + c] = acc[r][c] / l[r];
+    }
+}
+"""
+
+
+def best(work: Callable[[], object], times: int = 5) -> float:
+    """Seconds of this process, the least of a few runs."""
+    taken = []
+    for _ in range(times):
+        start = time.process_time()
+        work()
+        taken.append(time.process_time() - start)
+    return min(taken)
+
+
+def built(what: str, work: Callable[[], object], goal: float | None = None, times: int = 3) -> None:
+    """A row for the median of a few builds."""
+    taken = []
+    for _ in range(times):
+        start, before = time.perf_counter(), used_by_children()
+        work()
+        taken.append((time.perf_counter() - start, used_by_children() - before))
+    wall, used = sorted(taken)[times // 2]
+    row(what, wall, goal, f"({used:.2f} s of compiler)")
+
+
+def used_by_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def fresh(source: str) -> str:
+    """The same source under another key."""
+    fresh.count = getattr(fresh, "count", 0) + 1
+    return f"{source}// build {os.getpid()}.{fresh.count}\n"
+
+
+def row(what: str, seconds: float | None, goal: float | None = None, note: str = "") -> None:
+    shown = "not run" if seconds is None else f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+    aim = "" if goal is None else f"{goal * 1e3:.0f} ms" if goal < 1 else f"{goal:.0f} s"
+    verdict = "" if goal is None or seconds is None else "met" if seconds <= goal else "MISSED"
+    print(f"  {what:<54} {shown:>10} {aim:>9}  {verdict} {note}".rstrip(), flush=True)
+
+
+def builds() -> None:
+    tool = build.compiler()
+    print(f"Builds, {tool.version.splitlines()[0]}; the goal in the next column")
+    built("runtime, once for a machine", build.runtime_library, 2, times=1)
+    built("kernel of 60 lines, plain", lambda: build_only(False), 0.5)
+    built("kernel of 60 lines, traced", lambda: build_only(True), 0.5)
+
+    def cell():      # what %%cuda does: the sanitized build, then a launch
+        arrays = inputs(32)
+        with cuda.sanitize():
+            cuda.compile(fresh(FLASH)).flash[1, 128](*arrays, 32, 0.125, 0)
+    built("from an edited %%cuda cell to its first result", cell, 1)
+
+
+def build_only(traced: bool) -> None:
+    cuda.Module(fresh(FLASH), "bench.cu", traced=traced)
+
+
+def inputs(n: int) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    return [torch.randn(n, 64, generator=generator) for _ in range(3)] + [torch.zeros(n, 64)]
+
+
+def loop(folder: Path) -> Callable[[list[torch.Tensor], int], None]:
+    (folder / "loop.cpp").write_text(LOOP)
+    subprocess.run([*build.compiler().command, "-O2", "-ffp-contract=off", "-shared", "-fPIC", str(folder / "loop.cpp"),
+                    "-o", str(folder / "loop.so")], check=True)
+    function = ctypes.CDLL(str(folder / "loop.so")).flash_loop
+
+    def run(arrays, n):
+        function(*(ctypes.c_void_p(a.data_ptr()) for a in arrays), ctypes.c_int(n), ctypes.c_float(0.125))
+    return run
+
+
+def flash(folder: Path) -> None:
+    n = 256
+    mod, arrays, grid = cuda.compile(FLASH), inputs(n), n // 32
+    run_loop = loop(folder)
+
+    def plain(causal=0):
+        mod.flash[grid, 128](*arrays, n, 0.125, causal)
+
+    def traced(kind, causal=0):
+        with kind():
+            plain(causal)
+    plain(), traced(cuda.profile)                                  # builds
+    want = torch.nn.functional.scaled_dot_product_attention(*(a[None] for a in arrays[:3]))[0]
+    plain()
+    error = (arrays[3] - want).abs().max().item()
+    assert error < 1e-5, error
+    print(f"\nFlash attention forward, n = {n}, d = 64, tiles of 32 x 32, 128 threads; largest error {error:.0e}")
+    reference = best(lambda: run_loop(arrays, n))
+    row("a plain C++ loop, -O2", reference)
+    quick = best(plain)
+    row("plain", quick, 0.010, f"{quick / reference:.2f} times the loop")
+    counted = best(lambda: traced(cuda.profile), 3)
+    row("profiled", counted, 0.250, f"{counted / reference:.0f} times the loop")
+    checked = best(lambda: traced(cuda.sanitize), 3)
+    row("sanitized", checked, None, f"{checked / reference:.0f} times the loop")
+    diverged = best(lambda: traced(cuda.profile, 1), 3)
+    row("profiled with diverging lanes (causal)", diverged, 1, f"{diverged / reference:.0f} times the loop")
+    numba(reference)
+
+
+def numba(reference: float) -> None:
+    """numba's CUDA simulator interprets Python: a small matrix product stands for its speed, beside ours."""
+    if importlib.util.find_spec("numba") is None:
+        row("numba's CUDA simulator", None, None, "numba is not installed")
+        return
+    program = r"""
+import time, numpy
+from numba import cuda
+@cuda.jit
+def product(a, b, c):
+    i, j = cuda.grid(2)
+    s = 0.0
+    for k in range(a.shape[1]):
+        s += a[i, k] * b[k, j]
+    c[i, j] = s
+a = numpy.ones((32, 32), numpy.float32); c = numpy.zeros_like(a)
+start = time.perf_counter(); product[(2, 2), (16, 16)](a, a, c); print(time.perf_counter() - start)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"})
+    if done.returncode:
+        row("numba's CUDA simulator", None, None, done.stderr.strip().splitlines()[-1])
+        return
+    simulated = float(done.stdout.split()[-1])
+    mod = cuda.compile("__global__ void product(const float* a, const float* b, float* c, int n) {\n"
+                       "  int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;\n"
+                       "  float s = 0; for (int k = 0; k < n; ++k) s += a[i * n + k] * b[k * n + j]; c[i * n + j] = s;\n}\n")
+    a, c = torch.ones(32, 32), torch.zeros(32, 32)
+    ours = best(lambda: mod.product[(2, 2), (16, 16)](a, a, c, 32))
+    row("numba's CUDA simulator, product of 32 x 32", simulated, None, f"{simulated / ours:.0f} times ours ({ours * 1e6:.0f} us)")
+
+
+def inline_extension(folder: Path) -> None:
+    print("\ntorch's own inline extension")
+    if importlib.util.find_spec("ninja") is None:
+        return row("torch.utils.cpp_extension.load_inline", None, None, "ninja is not installed")
+    program = ("import time, torch, torch.utils.cpp_extension as e; start = time.perf_counter();"
+               "e.load_inline('bench_inline', 'torch::Tensor f(torch::Tensor x) { return x + 1; }', functions=['f'],"
+               f" build_directory={str(folder)!r}); print(time.perf_counter() - start)")
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "PATH": path})
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["failed"])[-1]
+        return row("torch.utils.cpp_extension.load_inline", None, None, reason[:60])
+    row("torch.utils.cpp_extension.load_inline, one function", float(done.stdout.split()[-1]))
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m course_lib bench", description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["engine"])
+    parser.add_argument("--quick", action="store_true", help="without torch's inline extension, which takes half a minute")
+    asked = parser.parse_args(argv)
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as name:
+        before = os.environ.get("COURSE_CACHE")
+        os.environ["COURSE_CACHE"] = name
+        build.cache.cache_clear()
+        try:
+            builds()
+            flash(Path(name))
+            if not asked.quick:
+                inline_extension(Path(name))
+        finally:
+            os.environ.pop("COURSE_CACHE")
+            if before is not None:
+                os.environ["COURSE_CACHE"] = before
+            build.cache.cache_clear()
+    return 0

@@ -1,0 +1,152 @@
+"""The kernels of chapter 1: right, sanitized, counted, and their mutants caught."""
+import math
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib import cuda
+from course_lib.attention import attention_kernel, scaled_dot_product_attention as attention, softmax_kernel
+
+
+def rand(*shape, seed=0):
+    generator = torch.Generator().manual_seed(seed + 1000 * len(shape) + sum(shape))
+    return torch.randn(shape, generator=generator)
+
+
+def qkv(n, m, d, v_dim):
+    return [rand(2, 3, *shape, seed=i) for i, shape in enumerate([(n, d), (m, d), (m, v_dim)])]
+
+
+ROW_KERNELS = ["softmax_stable", "softmax_online", "softmax_warp", "softmax_block", "softmax_on_chip"]
+ROW_SHAPES = [(1, 1), (3, 31), (33, 33), (2, 63), (5, 100), (1, 300)]
+
+
+@pytest.mark.parametrize("kernel", ["softmax_naive", *ROW_KERNELS])
+def test_row_kernels_are_torchs(kernel):
+    for rows, columns in ROW_SHAPES:
+        x = 3 * rand(rows, columns)
+        with cuda.sanitize():
+            torch.testing.assert_close(softmax_kernel(x, kernel), torch.softmax(x, -1), atol=1e-6, rtol=1e-5)
+    assert softmax_kernel(torch.zeros(0, 5), kernel).shape == (0, 5)
+
+
+@pytest.mark.parametrize("kernel", [*ROW_KERNELS, "softmax_registers"])
+def test_row_kernels_edges_are_torchs(kernel):
+    rows = [[1000.0, 1001, 999], [-1e30, 0, 5], [-math.inf, 1, 2], [-math.inf] * 3, [math.nan, 0, 1], [5, 0, math.nan]]
+    for row in rows:
+        columns = 4 if kernel == "softmax_registers" else 3
+        x = torch.tensor([(row + [-2.0])[:columns], [0.5, 1, 2, 3][:columns]])
+        torch.testing.assert_close(softmax_kernel(x, kernel), torch.softmax(x, -1), equal_nan=True)
+
+
+def test_softmax_in_half_sums_in_float():
+    x = torch.zeros(1, 5000, dtype=torch.float16)     # a half sum of ones stops at 2048
+    torch.testing.assert_close(softmax_kernel(x, "softmax_half"), torch.softmax(x, -1), atol=0, rtol=1e-3)
+    x = (3 * rand(33, 100)).half()
+    torch.testing.assert_close(softmax_kernel(x, "softmax_half"), torch.softmax(x, -1), atol=2e-3, rtol=2e-3)
+    assert torch.equal(softmax_kernel(x[:, :99]), softmax_kernel(x[:, :99], "softmax_half"))    # rows of no whole 16 bytes
+
+
+@pytest.mark.parametrize("dtype, error", [(torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)])
+@pytest.mark.parametrize("rows, columns", [(1, 8), (5, 264), (33, 1024), (3, 3000), (2, 10000)])
+def test_softmax_in_registers(rows, columns, dtype, error):
+    x = (3 * rand(rows, columns)).to(dtype)
+    with cuda.profile() as report:
+        softmax_kernel(x, "softmax_registers")
+    launch, size = report.launches[0], x.numel() * x.element_size()
+    assert launch.global_load.bytes == launch.global_store.bytes == size
+    assert launch.global_load.sectors <= size // 32 + launch.global_load.requests       # a row may begin within a sector
+    with cuda.sanitize():
+        got = softmax_kernel(x, None if dtype != torch.float32 else "softmax_registers")
+    want = torch.softmax(x.double(), -1)
+    assert got.dtype == dtype and (got.double() - want).norm() <= error * want.norm()
+
+
+@pytest.mark.parametrize("kernel, accesses", [("softmax_naive", 3), ("softmax_stable", 4), ("softmax_online", 3),
+                                              ("softmax_warp", 3), ("softmax_block", 3), ("softmax_on_chip", 2),
+                                              ("softmax_registers", 2)])
+def test_accesses_an_element(kernel, accesses):
+    x = rand(8, 64)
+    with cuda.profile() as report:
+        softmax_kernel(x, kernel)
+    launch = report.launches[0]
+    assert launch.global_load.bytes + launch.global_store.bytes == accesses * x.numel() * 4
+    moved = 32 * (launch.global_load.sectors + launch.global_store.sectors)
+    one_thread_a_row = kernel in ("softmax_naive", "softmax_stable", "softmax_online")
+    assert moved == accesses * x.numel() * 4 * (8 if one_thread_a_row else 1)
+    assert launch.global_load.unique_sectors * 32 == x.numel() * 4
+
+
+@pytest.mark.parametrize("n, m, d, v_dim", [(1, 1, 1, 1), (31, 33, 8, 8), (33, 31, 20, 5), (5, 63, 33, 40),
+                                            (16, 16, 16, 16)])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_in_three_launches(n, m, d, v_dim, causal):
+    q, k, v = qkv(n, m, d, v_dim)
+    with cuda.sanitize():
+        out = attention_kernel(q, k, v, causal)
+    torch.testing.assert_close(out, attention(q, k, v, causal=causal), atol=1e-5, rtol=1e-4)
+
+
+def test_attention_kernel_without_keys_or_queries():
+    q, k, v = qkv(4, 0, 8, 5)
+    assert (attention_kernel(q, k, v) == 0).all() and attention_kernel(q, k, v).shape == (2, 3, 4, 5)
+    q, k, v = qkv(0, 4, 8, 16)
+    assert attention_kernel(q, k, v).shape == (2, 3, 0, 16)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel, change", [
+    ("softmax_stable", ("expf(in_row[c] - largest) / total", "expf(in_row[c]) / total")),
+    ("softmax_online", ("a.total * expf(a.largest - shift)", "a.total")),
+    ("softmax_online", ("if (row >= rows) return;", "")),
+    ("softmax_warp", ("distance = 16", "distance = 8")),
+    ("softmax_warp", ("c = lane; c < columns; c += 32", "c = lane; c < columns - 1; c += 32")),
+    ("softmax_block", ("of_warp[warp] = state;\n    __syncthreads();", "of_warp[warp] = state;")),
+    ("softmax_block", ("lane < n_warps ? of_warp[lane]", "lane < 2 ? of_warp[lane]")),
+    ("softmax_on_chip", ("kept[c] = entry;", "kept[c / 2] = entry;")),
+    ("softmax_registers", ("columns ? loaded[i].get(e) : -INFINITY", "columns ? loaded[i].get(e) : 0.0f")),
+    ("softmax_registers", ("if (lane == 0) of_warp[1][warp] = total;\n        __syncthreads();",
+                           "if (lane == 0) of_warp[1][warp] = total;")),
+    ("attention_scores", ("__syncthreads();    // nobody", "// nobody")),
+    ("attention_scores", ("inside && i < n ?", "inside ?")),
+    ("attention_scores", ("i + m - n + 1", "i + 1")),
+    ("attention_output", ("int visible = i < n ? visible_keys(i, n, m, causal) : 0;", "int visible = m;")),
+])
+def test_a_changed_kernel_is_caught(kernel, change, tmp_path, monkeypatch):
+    """Each line above breaks a kernel a little; the values or the sanitizer must show it."""
+    text = (Path(__file__).resolve().parents[2] / "kernels" / "attention.cu").read_text()
+    assert change[0] in text
+    broken = cuda.compile(text.replace(*change))
+    monkeypatch.setattr(cuda, "load", lambda name: broken)
+    q, k, v = qkv(5, 63, 20, 5)
+    x = 3 * (rand(5, 1000) if kernel == "softmax_registers" else rand(33, 100))
+    try:
+        with cuda.sanitize():
+            if kernel.startswith("softmax"):
+                got, want = softmax_kernel(x, kernel), torch.softmax(x, -1)
+            else:
+                got, want = attention_kernel(q, k, v, causal=True), attention(q, k, v, causal=True)
+    except cuda.KernelError:
+        return
+    assert not torch.allclose(got, want, atol=1e-5)
+
+
+def test_a_long_row_needs_no_name():
+    """More than shared memory holds: the kernel that reads twice is taken."""
+    x = torch.randn(2, 12225, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(softmax_kernel(x), torch.softmax(x, -1))
+
+
+@pytest.mark.parametrize("argument, call", [
+    ("kernel", lambda: softmax_kernel(torch.ones(2, 2), "softmax_fast")), ("x", lambda: softmax_kernel(torch.ones(2))),
+    ("x", lambda: softmax_kernel(torch.tensor(1.0))), ("x", lambda: softmax_kernel(torch.ones(1, 2, 4).bfloat16())),
+    ("x", lambda: softmax_kernel(torch.ones(2, 2).double())),
+    ("x", lambda: softmax_kernel(torch.ones(1, 12225), "softmax_on_chip")),
+    ("x", lambda: softmax_kernel(torch.ones(2, 3), "softmax_registers")),
+    ("x", lambda: softmax_kernel(torch.ones(2, 3).bfloat16())),
+    ("q", lambda: attention_kernel(*(torch.ones(1, 1, 2, 4).double() for _ in "qkv"))),
+])
+def test_bad_input_to_a_kernel_is_named(argument, call):
+    with pytest.raises(ValueError, match=rf"^{argument} must "):
+        call()

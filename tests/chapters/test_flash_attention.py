@@ -1,0 +1,482 @@
+"""FlashAttention against a plain oracle in float64: tile mirror, counts, kernels and operator."""
+import math
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+from course_lib import cuda
+from course_lib.flash_attention import kernels as flash_kernels
+from course_lib import flash_attention as fa
+
+KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+
+
+def oracle(q, k, v, causal=False, scale=None, key_bias=None):
+    """Attention in float64 with the whole matrix; a query without keys gives 0."""
+    q, k, v = (x.double() for x in (q, k, v))
+    group_size = q.shape[1] // k.shape[1]
+    n_q, n_k = q.shape[2], k.shape[2]
+    s = q @ k.repeat_interleave(group_size, 1).mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if key_bias is not None:
+        s = s + key_bias.double().expand(k.shape[:3]).repeat_interleave(group_size, 1)[:, :, None]
+    allowed = torch.ones(n_q, n_k, dtype=torch.bool)
+    if causal:
+        allowed = allowed.tril(n_k - n_q)
+    weights = s.masked_fill(~allowed, -math.inf).softmax(-1).where(allowed.any(-1)[:, None], 0.0)
+    return weights @ v.repeat_interleave(group_size, 1)
+
+
+def oracle_gradients(inputs, grad_out, **options):
+    """Gradients of the oracle for q, k, v and, if there is one, key_bias."""
+    leaves = [x.detach().double().requires_grad_() for x in inputs]
+    bias = leaves[3] if len(leaves) == 4 else None
+    out = oracle(*leaves[:3], key_bias=bias, **options)
+    return torch.autograd.grad(out, leaves, grad_out.double())
+
+
+def random_inputs(seed, batch=1, n_heads=2, n_kv_heads=1, n_q=5, n_k=7, d=8, v_dim=None, dtype=torch.float64):
+    g = torch.Generator().manual_seed(seed)
+    make = lambda *shape: torch.randn(*shape, generator=g, dtype=torch.float64).to(dtype)
+    return (make(batch, n_heads, n_q, d), make(batch, n_kv_heads, n_k, d),
+            make(batch, n_kv_heads, n_k, v_dim or d))
+
+
+shapes = st.fixed_dictionaries(dict(
+    seed=st.integers(0, 10_000), batch=st.integers(1, 2), n_kv_heads=st.integers(1, 2),
+    n_q=st.integers(1, 200), n_k=st.integers(1, 200), d=st.integers(1, 40), v_dim=st.integers(1, 40)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(shape=shapes, group_size=st.integers(1, 3), causal=st.booleans(), with_bias=st.booleans(),
+       tile_q=st.sampled_from([16, 32, 50]), tile_k=st.sampled_from([16, 32, 50]))
+def test_tile_walk_equals_the_oracle(shape, group_size, causal, with_bias, tile_q, tile_k):
+    q, k, v = random_inputs(n_heads=shape["n_kv_heads"] * group_size, **shape)
+    bias = torch.randn(k.shape[:3], dtype=torch.float64) if with_bias else None
+    options = dict(causal=causal, scale=0.3)
+    out, lse = fa.flash_forward_tiles(q, k, v, key_bias=bias, tile_q=tile_q, tile_k=tile_k, **options)
+    torch.testing.assert_close(out, oracle(q, k, v, key_bias=bias, **options), atol=1e-10, rtol=1e-10)
+    grad_out = torch.randn_like(out)
+    got = fa.flash_backward_tiles(q, k, v, out, lse, grad_out, key_bias=bias, tile_q=tile_q, tile_k=tile_k,
+                                  **options)
+    want = oracle_gradients((q, k, v) if bias is None else (q, k, v, bias), grad_out, **options)
+    assert (got[3] is None) == (bias is None)
+    for g, w in zip(got, want):
+        torch.testing.assert_close(g, w, atol=1e-9, rtol=1e-9)
+
+
+class TileFlash(torch.autograd.Function):
+    """The mirror's forward with the mirror's backward, for gradcheck."""
+    @staticmethod
+    def forward(ctx, q, k, v, bias, causal):
+        out, lse = fa.flash_forward_tiles(q, k, v, causal, key_bias=bias, tile_q=3, tile_k=2)
+        ctx.save_for_backward(q, k, v, bias, out, lse)
+        ctx.causal = causal
+        return out
+
+    @staticmethod
+    def backward(ctx, grad_out):
+        q, k, v, bias, out, lse = ctx.saved_tensors
+        grads = fa.flash_backward_tiles(q, k, v, out, lse, grad_out, ctx.causal, key_bias=bias,
+                                        tile_q=2, tile_k=3)
+        return *grads, None
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_gradcheck_of_the_mirror(causal):
+    q, k, v = (x.requires_grad_() for x in random_inputs(0, n_heads=2, n_q=5, n_k=4, d=3, v_dim=2))
+    bias = torch.randn(1, 1, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda *x: TileFlash.apply(*x, causal), (q, k, v, bias))
+    # and the forward itself, differentiated by autograd
+    forward = lambda q, k, v, b: fa.flash_forward_tiles(q, k, v, causal, key_bias=b, tile_q=3, tile_k=2)[0]
+    assert torch.autograd.gradcheck(forward, (q, k, v, bias))
+
+
+@settings(max_examples=50, deadline=None)
+@given(seed=st.integers(0, 10_000), spread=st.sampled_from([0.1, 10.0, 1e4]), hidden=st.integers(0, 3))
+def test_merge_is_associative_and_commutative_with_an_identity(seed, spread, hidden):
+    g = torch.Generator().manual_seed(seed)
+    scores = spread * torch.randn(4, 12, generator=g, dtype=torch.float64)
+    scores[hidden, :5] = -math.inf                      # some parts of some rows see nothing
+    scores[3] = -math.inf
+    v = torch.randn(12, 3, generator=g, dtype=torch.float64)
+    a, b, c = (fa.state_of(scores[:, s], v[s]) for s in (slice(0, 5), slice(5, 6), slice(6, 12)))
+    whole = fa.finish(fa.state_of(scores, v))
+    identity = (torch.full((4,), -math.inf, dtype=torch.float64), torch.zeros(4, dtype=torch.float64),
+                torch.zeros(4, 3, dtype=torch.float64))
+    for joined in (fa.merge(fa.merge(a, b), c), fa.merge(a, fa.merge(b, c)), fa.merge(fa.merge(c, a), b),
+                   fa.merge(fa.merge(fa.merge(identity, a), fa.merge(b, identity)), c)):
+        for got, want in zip(fa.finish(joined), whole):
+            torch.testing.assert_close(got, want, atol=1e-12, rtol=1e-12)
+    assert (fa.finish(whole_state := fa.state_of(scores, v))[0][3] == 0).all() and whole_state.l[3] == 0
+
+
+def test_a_causal_query_without_keys_gives_zero_and_no_nan_gradient():
+    q, k, v = (x.requires_grad_() for x in random_inputs(1, n_q=7, n_k=3))
+    out, lse = fa.flash_forward_tiles(q, k, v, causal=True, tile_q=2, tile_k=2)
+    assert (out[:, :, :4] == 0).all() and (lse[:, :, :4] == -math.inf).all()
+    grads = fa.flash_backward_tiles(q, k, v, out, lse, torch.ones_like(out), causal=True)
+    assert all(g.isfinite().all() for g in grads[:3]) and (grads[0][:, :, :4] == 0).all()
+
+
+@pytest.mark.parametrize("n_q, n_k", [(0, 3), (3, 0)])
+def test_empty_inputs(n_q, n_k):
+    out, lse = fa.flash_forward_tiles(*random_inputs(0, n_q=n_q, n_k=n_k))
+    assert out.shape == (1, 2, n_q, 8) and lse.shape == (1, 2, n_q) and (out == 0).all()
+
+
+def test_traffic_reproduces_the_published_shape():
+    millions = lambda tile, order: round(fa.traffic(1024, 64, tile, tile, order, itemsize=1) / 1e6, 2)
+    tiles = [32, 64, 128, 256, 512]
+    assert [millions(t, "key-outer") for t in tiles] == [6.55, 3.34, 1.74, 0.93, 0.53]
+    assert [millions(t, "query-outer") for t in tiles] == [4.33, 2.23, 1.18, 0.66, 0.39]
+    assert millions(32, "standard") == 4.46
+    assert fa.traffic(1024, 64, 32, 32) == 4 * fa.traffic(1024, 64, 32, 32, itemsize=1)
+
+
+def test_where_tiles_lose_to_the_standard_passes():
+    n, d = 2 ** 16, 64                                  # so long that the terms linear in n do not matter
+    standard = fa.traffic(n, d, 1, 1, "standard")
+    assert fa.traffic(n, d, 32, 32, "query-outer") > standard * 0.99 > fa.traffic(n, d, 33, 33, "query-outer")
+    assert fa.traffic(n, d, 48, 48, "key-outer") > standard > fa.traffic(n, d, 52, 52, "key-outer")
+
+
+@settings(max_examples=40, deadline=None)
+@given(n_q=st.integers(0, 40), n_k=st.integers(0, 40), tile_q=st.integers(1, 9), tile_k=st.integers(1, 9))
+def test_tile_kinds_against_the_mask(n_q, n_k, tile_q, tile_k):
+    mask = torch.ones(n_q, n_k, dtype=torch.bool).tril(n_k - n_q)
+    kinds = fa.tile_kinds(n_q, n_k, tile_q, tile_k)
+    for a in range(kinds.shape[0]):
+        for b in range(kinds.shape[1]):
+            tile = mask[a * tile_q:(a + 1) * tile_q, b * tile_k:(b + 1) * tile_k]
+            assert kinds[a, b] == int(tile.any()) + int(tile.all())
+
+
+def test_causal_traffic_counts_visited_tiles_only():
+    full, causal = (fa.traffic(256, 64, 32, 32, causal=c) for c in (False, True))
+    assert full == 4 * (2 * 256 * 64 + 64 * 32 * 2 * 64) and causal == 4 * (2 * 256 * 64 + 36 * 32 * 2 * 64)
+
+
+@pytest.mark.parametrize("change, words", [
+    (dict(q=torch.zeros(2, 3, 4)), "q must be \\(batch"), (dict(k=[1]), "k must be a floating-point tensor; got list"),
+    (dict(v=torch.zeros(1, 1, 7, 8, dtype=torch.int64)), "v must be a floating-point"),
+    (dict(k=torch.zeros(1, 1, 7, 8).half()), "k must have the dtype"),
+    (dict(k=torch.zeros(2, 1, 7, 8)), "k must have the batch of q"),
+    (dict(v=torch.zeros(1, 1, 6, 8)), "v must have the heads and rows"),
+    (dict(k=torch.zeros(1, 1, 7, 6)), "k must have the head_dim of q"),
+    (dict(q=torch.zeros(1, 3, 5, 8), k=torch.zeros(1, 2, 7, 8), v=torch.zeros(1, 2, 7, 8)),
+     "q must have a multiple of k's 2 heads"),
+    (dict(key_bias=torch.zeros(6)), "key_bias must broadcast"),
+    (dict(scale=math.nan), "scale must be a finite"), (dict(tile_q=0), "tile_q must be at least 1"),
+    (dict(tile_k=-1), "tile_k must be at least 1"),
+])
+def test_bad_input_is_named(change, words):
+    q, k, v = random_inputs(0, dtype=torch.float32)
+    arguments = dict(dict(q=q, k=k, v=v), **change)
+    with pytest.raises(ValueError, match=words):
+        fa.flash_forward_tiles(**arguments)
+
+
+def test_bad_results_to_a_backward_are_named():
+    q, k, v = random_inputs(0, dtype=torch.float32)
+    out, lse = fa.flash_forward_tiles(q, k, v)
+    for backward in (fa.flash_backward_tiles, lambda q, k, v, out, lse, g: fa.backward_kernels(g, q, k, v, out, lse)):
+        for name, results in (("out", (out[1:], lse, out)), ("lse", (out, lse[..., 1:], out)),
+                              ("grad_out", (out, lse, out[..., 1:]))):
+            with pytest.raises(ValueError, match=f"^{name} must have shape .*; got"):
+                backward(q, k, v, *results)
+
+
+def test_bad_traffic_arguments():
+    with pytest.raises(ValueError, match="order must be"):
+        fa.traffic(8, 8, 4, 4, "diagonal")
+    with pytest.raises(ValueError, match="tile_q must be at least 1"):
+        fa.traffic(8, 8, 0, 4)
+
+
+TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+
+
+def poison(patch):
+    """Every array that the wrappers make for a kernel starts as NaN, so that an output left unwritten is seen."""
+    for owner, name in ((torch.Tensor, "new_empty"), (torch, "empty"), (torch, "empty_like")):
+        make = getattr(owner, name)
+        patch.setattr(owner, name, lambda *a, _make=make, **k: _make(*a, **k).fill_(math.nan))
+
+
+def agree(got, want, dtype):
+    scale = max(1.0, want.abs().max().item())
+    return bool(got.isfinite().all()) and (got.double() - want).abs().max().item() < TOLERANCE[dtype] * scale
+
+
+@pytest.mark.parametrize("rung", range(1, 7))
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_rung_equals_the_oracle(rung, causal, monkeypatch):
+    for n_q, n_k, d, v_dim in [(1, 1, 8, 8), (33, 63, 31, 20), (100, 31, 32, 7), (64, 64, 32, 32), (5, 130, 9, 32)]:
+        q, k, v = random_inputs(rung, 2, 4, 2, n_q, n_k, d, v_dim, dtype=torch.float32)
+        bias = torch.randn(k.shape[:3])
+        want, lse = fa.flash_forward_tiles(q, k, v, causal, 0.4, bias)
+        with monkeypatch.context() as patch:
+            poison(patch)
+            got = fa.forward_kernel(q, k, v, causal, 0.4, bias, rung=rung)
+        assert agree(got[0], oracle(q, k, v, causal, 0.4, bias), torch.float32)
+        torch.testing.assert_close(got[1], lse, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("rung", [1, *(pytest.param(r, marks=pytest.mark.slow) for r in (2, 3, 4, 5)), 6])
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_of_every_rung(rung, dtype):
+    for n, d in [(31, 32), (70, 30), (40, 9)]:
+        q, k, v = random_inputs(rung, 1, 2, 1, n, n, d, dtype=dtype)
+        out, _ = fa.forward_kernel(q, k, v, causal=True, rung=rung)
+        assert out.dtype == dtype and agree(out, oracle(q, k, v, causal=True), dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rung", range(2, 7))
+@pytest.mark.parametrize("d, v_dim", [(64, 64), (128, 128), (100, 20), (24, 80)])
+def test_wide_heads_of_every_rung(rung, d, v_dim):
+    q, k, v = random_inputs(rung, 1, 2, 2, 50, 70, d, v_dim, dtype=torch.float32)
+    assert agree(fa.forward_kernel(q, k, v, causal=True, rung=rung)[0], oracle(q, k, v, causal=True), torch.float32)
+
+
+widths = st.sampled_from([(8, 8), (31, 17), (32, 32), (64, 64), (33, 64)])
+
+
+@settings(max_examples=20, deadline=None)
+@given(shape=shapes, width=widths, group_size=st.integers(1, 3), causal=st.booleans(), with_bias=st.booleans())
+def test_forward_and_backward_against_float64(shape, width, group_size, causal, with_bias):
+    shape = dict(shape, d=width[0], v_dim=width[1])
+    inputs = random_inputs(n_heads=shape["n_kv_heads"] * group_size, dtype=torch.float32, **shape)
+    torch.manual_seed(shape["seed"])                    # the same example draws the same bias and gradient again
+    inputs += (torch.randn(inputs[1].shape[:3]),) if with_bias else ()
+    leaves = [x.requires_grad_() for x in inputs]
+    out = fa.flash_attention(*leaves[:3], causal=causal, scale=0.3, key_bias=leaves[3] if with_bias else None)
+    grad_out = torch.randn_like(out)
+    assert agree(out, oracle(*leaves[:3], causal, 0.3, leaves[3] if with_bias else None), torch.float32)
+    want = oracle_gradients(inputs, grad_out, causal=causal, scale=0.3)
+    for got, exact in zip(torch.autograd.grad(out, leaves, grad_out), want):
+        assert agree(got, exact, torch.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_gradients(dtype):
+    inputs = random_inputs(3, 1, 4, 2, 40, 70, 30, 32, dtype=dtype)
+    leaves = [x.requires_grad_() for x in inputs]
+    out = fa.flash_attention(*leaves, causal=True)
+    grad_out = torch.randn_like(out)
+    want = oracle_gradients(inputs, grad_out, causal=True)
+    for got, exact in zip(torch.autograd.grad(out, leaves, grad_out), want):
+        assert got.dtype == dtype and agree(got, exact, dtype)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("d, v_dim", [(128, 128), (100, 20), (24, 80)])
+def test_wide_heads_backward(d, v_dim):
+    inputs = random_inputs(4, 1, 2, 1, 50, 70, d, v_dim, dtype=torch.float32)
+    leaves = [x.requires_grad_() for x in inputs]
+    out = fa.flash_attention(*leaves, causal=True)
+    for got, exact in zip(torch.autograd.grad(out, leaves, torch.ones_like(out)),
+                          oracle_gradients(inputs, torch.ones_like(out), causal=True)):
+        assert agree(got, exact, torch.float32)
+
+
+def test_atomic_and_deterministic_backward_agree_and_the_latter_repeats(monkeypatch):
+    q, k, v = random_inputs(5, 2, 4, 2, 70, 45, 20, 32, dtype=torch.float32)
+    bias, grad_out = torch.randn(k.shape[:3]), torch.randn(2, 4, 70, 32)
+    out, lse = fa.forward_kernel(q, k, v, True, None, bias)
+    with monkeypatch.context() as patch:
+        poison(patch)
+        runs = [fa.backward_kernels(grad_out, q, k, v, out, lse, True, None, bias, atomic=a)
+                for a in (False, False, True)]
+    for first, second, atomic in zip(*runs):
+        assert torch.equal(first, second)
+        torch.testing.assert_close(first, atomic, atol=1e-4, rtol=1e-4)
+
+
+def test_no_nan_for_large_inputs_or_masked_queries():
+    for dtype in (torch.float32, torch.float16):
+        g = torch.Generator().manual_seed(0)
+        q, k, v = ((2e4 * torch.rand(1, 1, n, 32, generator=g) - 1e4).to(dtype).requires_grad_()
+                   for n in (70, 40, 40))
+        out = fa.flash_attention(q, k, v, causal=True)
+        assert out.isfinite().all() and (out[:, :, :30] == 0).all()
+        grads = torch.autograd.grad(out, (q, k, v), torch.full_like(out, 1e-4))
+        assert not any(g.isnan().any() for g in grads) and (grads[0][:, :, :30] == 0).all()
+
+
+def test_a_key_bias_of_minus_infinity_hides_a_key():
+    q, k, v = random_inputs(6, n_q=9, n_k=12, dtype=torch.float32)
+    bias = torch.zeros(12)
+    bias[3:] = -math.inf
+    seen = fa.flash_attention(q, k[:, :, :3], v[:, :, :3])
+    torch.testing.assert_close(fa.flash_attention(q, k, v, key_bias=bias), seen)
+    assert (fa.flash_attention(q, k, v, key_bias=torch.full((12,), -math.inf)) == 0).all()
+
+
+def test_views_and_empty_inputs():
+    q, k, v = random_inputs(7, 1, 2, 2, 20, 20, 16, dtype=torch.float32)
+    moved = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
+    assert torch.equal(fa.flash_attention(*moved), fa.flash_attention(q, k, v))
+    offset = torch.cat([torch.zeros(1), q.flatten()])[1:].view(q.shape)        # its address is no multiple of 16
+    assert torch.equal(fa.flash_attention(offset, k, v), fa.flash_attention(q, k, v))
+    assert fa.flash_attention(q[:, :, :0], k, v).shape == (1, 2, 0, 16)
+    assert (fa.flash_attention(q, k[:, :, :0], v[:, :, :0]) == 0).all()
+
+
+def test_the_operator_passes_opcheck():
+    q, k, v = (x.requires_grad_() for x in random_inputs(8, 1, 2, 1, 9, 12, 8, dtype=torch.float32))
+    for bias in (torch.randn(1, 1, 12, requires_grad=True), torch.empty(0)):
+        torch.library.opcheck(fa._flash, (q, k, v, bias, True, 0.3))
+
+
+@pytest.mark.parametrize("change, words", [
+    (dict(q=torch.zeros(1, 2, 5, 8).double(), k=torch.zeros(1, 1, 7, 8).double(), v=torch.zeros(1, 1, 7, 8).double()),
+     "q must be float32, float16 or bfloat16"),
+    (dict(q=torch.zeros(1, 2, 5, 129), k=torch.zeros(1, 1, 7, 129)), "q must have a width of at most 128"),
+    (dict(v=torch.zeros(1, 1, 7, 200)), "v must have a width of at most 128"),
+    (dict(key_bias=torch.zeros(6)), "key_bias must broadcast"),
+    (dict(causal=torch.ones(5, 7, dtype=torch.bool)), "causal must be True or False"),
+])
+def test_the_kernels_refuse_what_they_cannot_do(change, words):
+    q, k, v = random_inputs(0, dtype=torch.float32)
+    with pytest.raises(ValueError, match=words):
+        fa.flash_attention(**dict(dict(q=q, k=k, v=v), **change))
+
+
+def launches_of(function):
+    with cuda.profile() as report:
+        function()
+    return report.launches
+
+
+def total(launches, what):
+    return sum(what(launch) for launch in launches)
+
+
+def asked(launches):
+    return total(launches, lambda x: x.global_load.bytes + x.global_store.bytes)
+
+
+def excess(launches):
+    return total(launches, lambda x: x.shared_load.excess + x.shared_store.excess)
+
+
+@pytest.mark.parametrize("rung, rows", [(3, 32), (4, 32), (5, 32), (6, 64)])
+def test_tiled_rungs_move_what_the_formula_says(rung, rows):
+    """n = 70, 50: ragged tiles too. Bank conflicts: rung 3 has them, the others have none."""
+    q, k, v = random_inputs(9, 1, 1, 1, 70, 50, 32, dtype=torch.float32)
+    for causal in (False, True):
+        launches = launches_of(lambda: fa.forward_kernel(q, k, v, causal, rung=rung))
+        skips = causal and rung == 6
+        assert asked(launches) == fa.traffic(70, 32, rows, 32, n_k=50, causal=skips, lse=True)
+        assert (excess(launches) > 0) == (rung == 3)
+
+
+def test_three_launches_move_the_standard_passes():
+    q, k, v = random_inputs(10, 1, 1, 1, 64, 96, 32, dtype=torch.float32)
+    launches = launches_of(lambda: fa.forward_kernel(q, k, v, rung=1))
+    unique = 32 * total(launches, lambda x: x.global_load.unique_sectors + x.global_store.unique_sectors)
+    assert unique == fa.traffic(64, 32, 1, 1, "standard", n_k=96) + 4 * 64         # and the log-sum-exp
+
+
+def run_order(order, n, d, tile):
+    q, k, v = (torch.randn(n, d) for _ in "qkv")
+    out, statistics = torch.zeros(n, d), (torch.full((n,), -math.inf), torch.zeros(n))
+    arrays = (q, k, v, out) + (statistics if order == "key_outer" else ())
+    kernel = getattr(fa.kernels("flash_attention/orders"), order)
+    kernel[1 if order == "key_outer" else math.ceil(n / tile), tile, 16 * tile * (d + 1)](*arrays, n, d, tile, 0.3)
+    torch.testing.assert_close(out, (0.3 * q @ k.T).softmax(-1) @ v, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("order", ["key_outer", "query_outer"])
+@pytest.mark.parametrize("n, d, tile", [(64, 16, 8), (64, 16, 32), (50, 6, 16)])
+def test_both_orders_move_what_the_formula_says(order, n, d, tile):
+    assert asked(launches_of(lambda: run_order(order, n, d, tile))) == fa.traffic(n, d, tile, tile, order)
+
+
+@pytest.mark.parametrize("order", ["forward", "reverse", "seeded"])
+def test_no_kernel_has_a_fault_in_any_thread_order(order):
+    q, k, v = random_inputs(11, 1, 2, 1, 35, 40, 20, 19, dtype=torch.float32)
+    bias = torch.randn(1, 1, 40)
+    with cuda.sanitize(order=order):
+        for rung in range(1, 7):
+            out, lse = fa.forward_kernel(q, k, v, True, None, bias, rung=rung)
+        for atomic in (False, True):
+            fa.backward_kernels(torch.ones_like(out), q, k, v, out, lse, True, None, bias, atomic=atomic)
+        for name in ("key_outer", "query_outer"):
+            run_order(name, 40, 6, 16)
+
+
+def test_the_header_quotes_what_is_counted():
+    """The table in kernels/flash_attention.cu: bytes asked for, wavefronts and excess at n = 128, d = 64."""
+    header = (KERNELS / "flash_attention.cu").read_text()
+    rows = re.findall(r"^//   (\d) .* ([\d,]+) +([\d,]+) +([\d,]+)$", header, re.M)
+    q, k, v = random_inputs(12, 1, 1, 1, 128, 128, 64, dtype=torch.float32)
+    assert [row[0] for row in rows] == list("123456")
+    for rung, *quoted in rows:
+        launches = launches_of(lambda: fa.forward_kernel(q, k, v, rung=int(rung)))
+        wavefronts = total(launches, lambda x: x.shared_load.wavefronts + x.shared_store.wavefronts)
+        assert [int(x.replace(",", "")) for x in quoted] == [asked(launches), wavefronts, excess(launches)]
+
+
+def test_the_header_of_the_backward_quotes_what_is_counted():
+    header = (KERNELS / "flash_attention/backward.cu").read_text()
+    rows = {name: [int(x.replace(",", "")) for x in numbers] for name, *numbers in
+            re.findall(r"^//   (\w+) .* ([\d,]+) +([\d,]+)$", header, re.M)}
+    q, k, v = random_inputs(12, 1, 1, 1, 128, 128, 64, dtype=torch.float32)
+    out, lse = fa.forward_kernel(q, k, v)
+    counted = {}
+    for atomic in (False, True):
+        for launch in launches_of(lambda: fa.backward_kernels(out, q, k, v, out, lse, atomic=atomic)):
+            shared = launch.shared_load.wavefronts + launch.shared_store.wavefronts
+            counted[launch.kernel.split("<")[0]] = [asked([launch]), shared]
+            assert excess([launch]) == 0 and launch.atomics == (1024 if "atomic" in launch.kernel else 0)
+    assert counted == rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file, rung, change", [
+    ("flash_attention", 2, ("l = shrink * l + p;", "l += p;")),
+    ("flash_attention", 2, ("expf(m - finite(m_new));       //", "1.0f;       //")),
+    ("flash_attention", 3, (f"__syncthreads();{' ' * 36}// the last tile", "// the last tile")),
+    ("flash_attention", 3, (f"__syncthreads();{' ' * 36}// the new tile", "// the new tile")),
+    ("flash_attention", 3, ("k0 + row < n_k && c < d ?", "c < d ?")),
+    ("flash_attention", 3, ("            __syncwarp();\n", "")),
+    ("flash_attention", 4, ("o[r][b] = shrink * o[r][b] + sum;", "o[r][b] += sum;")),
+    ("flash_attention", 4, ("key_bias && key < n_k ? key_bias", "key_bias ? key_bias")),
+    ("flash_attention", 5, (f"__syncthreads();{' ' * 36}// all have", "// all have")),
+    ("flash_attention", 5, ("expf(m[r] - finite(top))", "expf(m[r] - top)")),
+    ("flash_attention", 6, ("keys_seen(q0 + first_row + 31,", "keys_seen(q0 + first_row,")),
+    ("flash_attention", 6, ("keys_seen(min(q0 + TILE_Q, n_q) - 1,", "keys_seen(q0,")),
+    ("flash_attention", 6, ("if (tx == 0 && i < n_q) lse", "if (tx == 0) lse")),
+    ("flash_backward", 6, ("max(0, k0 + n_q - n_k)", "k0")),
+    ("flash_backward", 6, ("p * (dp[r][j] - row_delta)", "p * dp[r][j]")),
+    ("flash_backward", 6, ("add_scaled(dk_sum[j][b], scale * ds,", "add_scaled(dk_sum[j][b], ds,")),
+    ("flash_backward", 6, ("for (int i = 0; i < B; i++) bias_sum", "for (int i = 1; i < B; i++) bias_sum")),
+    ("flash_backward", 6, ("const int end = keys_seen(min(q0 + B, n_q) - 1,", "const int end = keys_seen(q0,")),
+])
+def test_a_changed_kernel_is_caught(file, rung, change, tmp_path, monkeypatch):
+    """Each line above breaks a kernel a little; the values or the sanitizer must show it."""
+    texts = {name: (KERNELS / name).read_text() for name in (f"{file}.cu", "flash_tiles.cuh")}
+    assert any(change[0] in text for text in texts.values())
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text.replace(*change))
+    whole, broken = flash_kernels.kernels, cuda.compile(tmp_path / f"{file}.cu")
+    monkeypatch.setattr(flash_kernels, "kernels", lambda name: broken if name == file else whole(name))
+    for n_q, n_k in ((63, 33), (33, 63)):
+        q, k, v = random_inputs(13, 1, 2, 1, n_q, n_k, 20, 25, dtype=torch.float32)
+        bias = torch.randn(1, 1, n_k)
+        want, lse = fa.flash_forward_tiles(q, k, v, True, None, bias)
+        exact = fa.flash_backward_tiles(q, k, v, want, lse, torch.ones_like(want), True, None, bias)
+        try:
+            with cuda.sanitize():
+                got = fa.forward_kernel(q, k, v, True, None, bias, rung=rung)
+                grads = fa.backward_kernels(torch.ones_like(want), q, k, v, want, lse, True, None, bias)
+        except cuda.KernelError:
+            return
+        if not all(torch.allclose(a, b, atol=1e-4) for a, b in zip((*got, *grads), (want, lse, *exact))):
+            return
+    pytest.fail("the change was not noticed")

@@ -1,0 +1,353 @@
+"""Flash attention on the tensor cores: rung 7 and its backward against float64, counted, sanitized, and broken on purpose."""
+import math
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib import cuda
+from course_lib.flash_attention import kernels as flash_kernels
+from course_lib import flash_attention as fa
+
+KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+BF16, FP16 = torch.bfloat16, torch.float16
+TOLERANCE = {FP16: 2e-3, BF16: 1.6e-2}                  # of the largest number: a few units of the last place
+
+
+def inputs(n_q, n_k, d=64, v_dim=None, *, heads=2, kv_heads=1, dtype=BF16, bias=False, device="cpu", seed=0):
+    g = torch.Generator().manual_seed(seed)
+    make = lambda *shape: torch.randn(*shape, generator=g).to(device, dtype)
+    q, k, v = make(1, heads, n_q, d), make(1, kv_heads, n_k, d), make(1, kv_heads, n_k, v_dim or d)
+    return q, k, v, make(1, kv_heads, n_k).float() if bias else None
+
+
+def oracle(q, k, v, bias=None, causal=False, scale=None):
+    """Attention in float64, written once more: -> out, lse. A query without keys gives 0 and -inf."""
+    q, k, v = (x.double() for x in (q, k, v))
+    groups = q.shape[1] // k.shape[1]
+    k, v = k.repeat_interleave(groups, 1), v.repeat_interleave(groups, 1)
+    s = q @ k.mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    if bias is not None:
+        s = s + bias.double().repeat_interleave(groups, 1)[:, :, None]
+    n_q, n_k = s.shape[-2:]
+    if causal:
+        s = s.masked_fill(~torch.ones(n_q, n_k, dtype=torch.bool, device=s.device).tril(n_k - n_q), -math.inf)
+    lse = s.logsumexp(-1)
+    return (s - lse.where(lse > -math.inf, 0.0)[..., None]).exp() @ v, lse
+
+
+def gradients(q, k, v, bias, grad_out, causal, scale=None):
+    leaves = [x.double().requires_grad_() for x in (q, k, v, bias) if x is not None]
+    bias = leaves[3] if len(leaves) == 4 else None
+    return torch.autograd.grad(oracle(*leaves[:3], bias, causal, scale)[0], leaves, grad_out.double())
+
+
+def agrees(got, want, dtype):
+    return bool(got.isfinite().all()) and bool((got.double() - want).abs().max() <= TOLERANCE[dtype] * max(1.0, want.abs().max().item()))
+
+
+@pytest.fixture
+def poisoned(monkeypatch):
+    """What the wrappers allocate starts as NaN: an output that is left unwritten is seen."""
+    for owner, name in ((torch.Tensor, "new_empty"), (torch, "empty"), (torch, "empty_like")):
+        make = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *a, _make=make, **k: _make(*a, **k).fill_(math.nan))
+
+
+def check_forward(q, k, v, bias, causal, scale=None):
+    out, lse = fa.forward_kernel(q, k, v, causal, scale, bias, rung=7)
+    want, want_lse = oracle(q, k, v, bias, causal, scale)
+    assert out.dtype == q.dtype and agrees(out, want, q.dtype)
+    torch.testing.assert_close(lse.double(), want_lse, atol=2e-5, rtol=2e-5)
+
+
+# n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal: every n and dtype, cross lengths both ways, both widths.
+CASES = [(1, 1, 64, 64, 1, 1, BF16, False, True), (31, 100, 64, 64, 2, 1, FP16, True, False),
+         (33, 63, 64, 64, 2, 1, BF16, False, True), (100, 31, 64, 64, 1, 1, FP16, True, True),
+         (63, 33, 40, 24, 2, 2, BF16, False, True), (130, 140, 64, 64, 1, 1, BF16, False, True)]
+WIDE = [(31, 33, 128, 128, 2, 1, BF16, False, True), (100, 63, 128, 128, 1, 1, FP16, True, False),
+        (33, 100, 128, 64, 2, 1, BF16, True, True), (63, 31, 72, 128, 1, 1, FP16, False, False)]
+
+
+@pytest.mark.parametrize("n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal",
+                         [*CASES, WIDE[0], WIDE[2], *(pytest.param(*case, marks=pytest.mark.slow) for case in WIDE[1::2])])
+def test_forward_equals_the_oracle(n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal, poisoned):
+    check_forward(*inputs(n_q, n_k, d, v_dim, heads=heads, kv_heads=kv_heads, dtype=dtype, bias=bias), causal)
+
+
+def test_a_scale_of_ones_own_and_large_numbers():
+    q, k, v, _ = inputs(40, 70)
+    check_forward(q, k, v, None, True, scale=2.5)
+    out, lse = fa.forward_kernel(100 * q, 100 * k, v, True, rung=7)
+    assert out.isfinite().all() and lse.isfinite().all()
+
+
+def test_a_bias_of_minus_infinity_hides_a_key():
+    q, k, v, bias = inputs(9, 70, dtype=FP16, bias=True)
+    bias[..., 5:] = -math.inf
+    check_forward(q, k, v, bias, False)
+    out, lse = fa.forward_kernel(q, k, v, key_bias=torch.full_like(bias, -math.inf), rung=7)
+    assert (out == 0).all() and (lse == -math.inf).all()
+
+
+def check_backward(q, k, v, bias, causal, scale=None):
+    out, lse = oracle(q, k, v, bias, causal, scale)
+    grad_out = torch.randn(out.shape, generator=torch.Generator().manual_seed(1)).to(q.device, q.dtype)
+    got = fa.backward_kernels(grad_out, q, k, v, out.to(q.dtype), lse.float(), causal, scale, bias, rung=7)
+    assert (got[3] is None) == (bias is None)
+    for mine, want in zip(got, gradients(q, k, v, bias, grad_out, causal, scale)):
+        assert agrees(mine, want, q.dtype)
+    return got
+
+
+@pytest.mark.parametrize("n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal",
+                         [*CASES[:-1], *(pytest.param(*case, marks=pytest.mark.slow) for case in (CASES[-1], *WIDE))])
+def test_gradients_equal_the_oracle(n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal, poisoned):
+    check_backward(*inputs(n_q, n_k, d, v_dim, heads=heads, kv_heads=kv_heads, dtype=dtype, bias=bias), causal)
+
+
+def test_gradients_have_the_same_bits_in_every_run():
+    args = inputs(63, 33, heads=4, kv_heads=2)
+    for first, second in zip(check_backward(*args, True)[:3], check_backward(*args, True)[:3]):
+        assert torch.equal(first, second)
+
+
+def test_queries_and_keys_that_see_nothing():
+    """7 queries, 3 keys: the first four see none. A bias of -inf hides a key from all."""
+    q, k, v, bias = inputs(7, 3, dtype=FP16, bias=True)
+    dq, dk, dv, _ = check_backward(q, k, v, bias, True)
+    assert (dq[:, :, :4] == 0).all()
+    bias[..., 1] = -math.inf
+    out, lse = oracle(q, k, v, bias)
+    dq, dk, dv, dbias = fa.backward_kernels(out.half(), q, k, v, out.half(), lse.float(), False, None, bias, rung=7)
+    assert (dk[:, :, 1] == 0).all() and (dv[:, :, 1] == 0).all() and (dbias[..., 1] == 0).all() and dq.isfinite().all()
+
+
+def asked(launches):
+    return sum(x.global_load.bytes + x.global_store.bytes for x in launches)
+
+
+def wavefronts(launches):
+    return sum(x.shared_load.wavefronts + x.shared_store.wavefronts for x in launches)
+
+
+def excess(launches):
+    return sum(x.shared_load.excess + x.shared_store.excess for x in launches)
+
+
+def launches_of(function):
+    with cuda.profile() as report:
+        function()
+    return report.launches
+
+
+@pytest.mark.parametrize("n_q, n_k, d, causal", [(70, 50, 64, True), (130, 200, 64, True),
+                                                 pytest.param(130, 70, 128, False, marks=pytest.mark.slow)])
+def test_traffic_is_what_was_predicted_and_no_bank_is_asked_twice(n_q, n_k, d, causal):
+    """Each block reads its 128 queries once and every tile of 64 keys that it visits; out and lse are written once."""
+    q, k, v, _ = inputs(n_q, n_k, d, heads=1)
+    launches = launches_of(lambda: fa.forward_kernel(q, k, v, causal, rung=7))
+    assert asked(launches) == fa.traffic(n_q, d, 128, 64, n_k=n_k, causal=causal, itemsize=2) + 4 * n_q
+    assert excess(launches) == 0
+
+
+def test_the_header_quotes_what_is_counted():
+    header = (KERNELS / "flash_attention/tensor_core.cu").read_text()
+    rows = re.findall(r"^//   (\d) .* ([\d,]+) +([\d,]+) +([\d,]+)$", header, re.M)
+    q, k, v, _ = inputs(256, 256, heads=1)
+    assert [row[0] for row in rows] == ["6", "7"]
+    for rung, *quoted in rows:
+        launches = launches_of(lambda: fa.forward_kernel(q, k, v, rung=int(rung)))
+        assert [int(x.replace(",", "")) for x in quoted] == [asked(launches), wavefronts(launches), excess(launches)]
+    # A warp and a tile of 64 keys: 16 loads of k and 16 of v, four pieces each. Eight warps, four tiles. Then Q in and
+    # out, the copies, and out through shared memory both ways: bytes / 128.
+    tiles, block_rows = 8 * 4 * (16 + 16) * 4, 2 * 128 * 64 * 2 // 128
+    assert wavefronts(launches) == tiles + 4 * block_rows + 2 * 2 * 256 * 64 * 2 // 128
+
+
+@pytest.mark.parametrize("n_q, n_k, d, causal", [(70, 50, 64, True), pytest.param(130, 70, 128, False, marks=pytest.mark.slow)])
+def test_traffic_of_the_backward_is_what_was_predicted(n_q, n_k, d, causal):
+    """In units of rows of both operands, q and dO or k and v: the own ones once, the passing ones once a block."""
+    q, k, v, _ = inputs(n_q, n_k, d, heads=1)
+    out, lse = oracle(q, k, v, causal=causal)
+    out, lse = out.to(BF16), lse.float()
+    deltas, keys, queries = launches_of(lambda: fa.backward_kernels(out, q, k, v, out, lse, causal, rung=7))
+    row, keys_a_block = 2 * 2 * d, 128 if d == 64 else 64
+    pass_keys = sum(n_q - max(0, k0 - (n_k - n_q) if causal else 0) for k0 in range(0, n_k, keys_a_block))
+    pass_queries = sum(fa.keys_seen(min(q0 + 128, n_q) - 1, n_q, n_k, causal) for q0 in range(0, n_q, 128))
+    assert asked([deltas]) == n_q * (row + 4)
+    assert asked([keys]) == 2 * n_k * row + pass_keys * (row + 8)                       # k, v in, dk, dv out; lse and D
+    assert asked([queries]) == n_q * (row + row // 2) + pass_queries * row + 4 * 8 * n_q    # four lanes ask for lse and D
+    assert excess([deltas, keys, queries]) == 0
+
+
+def test_the_header_of_the_backward_quotes_what_is_counted():
+    header = (KERNELS / "flash_attention/tensor_core_backward.cu").read_text()
+    rows = re.findall(r"^//   (\w+(?:, \w+)?) +([\d,]+) +([\d,]+) +([\d,]+)$", header, re.M)
+    q, k, v, _ = inputs(256, 256, heads=1)
+    out, lse = oracle(q, k, v)
+    out, lse = out.to(BF16), lse.float()
+    counted = {}
+    for rung in (6, 7):
+        for x in launches_of(lambda: fa.backward_kernels(out, q, k, v, out, lse, rung=rung)):
+            name = x.kernel.split("<")[0] + {"true>": ", keys", "false>": ", queries"}.get(x.kernel.split()[-1], "")
+            counted[name] = [asked([x]), wavefronts([x]), excess([x])]
+    assert len(rows) == 5 and all(counted[name] == [int(n.replace(",", "")) for n in numbers] for name, *numbers in rows), counted
+
+
+@pytest.mark.parametrize("order", ["forward", pytest.param("reverse", marks=pytest.mark.slow),
+                                   pytest.param("seeded", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("d, v_dim", [(64, 64), *(pytest.param(128, v, marks=pytest.mark.slow) for v in (128, 64))])
+def test_forward_has_no_fault_in_any_thread_order(d, v_dim, order):
+    q, k, v, bias = inputs(35, 140, d, v_dim, bias=d > v_dim)
+    with cuda.sanitize(order=order):
+        check_forward(q, k, v, bias, True)
+
+
+@pytest.mark.parametrize("order", ["forward", *(pytest.param(o, marks=pytest.mark.slow) for o in ("reverse", "seeded"))])
+@pytest.mark.parametrize("d, v_dim", [(64, 64), *(pytest.param(128, v, marks=pytest.mark.slow) for v in (128, 64))])
+def test_backward_has_no_fault_in_any_thread_order(d, v_dim, order):
+    q, k, v, bias = inputs(35, 70, d, v_dim, bias=d > v_dim)
+    with cuda.sanitize(order=order):
+        check_backward(q, k, v, bias, True)
+
+
+@pytest.mark.parametrize("change, words", [
+    (dict(dtype=torch.float32), "rung must be 1 to 6, or 7 for float16"), (dict(d=60), "widths that are multiples of 8"),
+    (dict(v_dim=20), "widths that are multiples of 8")])
+def test_what_the_tensor_cores_do_not_take(change, words):
+    q, k, v, _ = inputs(3, 3, **change)
+    with pytest.raises(ValueError, match=words):
+        fa.forward_kernel(q, k, v, rung=7)
+    assert flash_kernels.best_rung(q, v, 0.1) == 6
+
+
+def test_a_scale_that_is_not_positive_is_refused():
+    q, k, v, _ = inputs(3, 3)
+    with pytest.raises(ValueError, match="a scale above 0; got 7"):
+        fa.forward_kernel(q, k, v, scale=-1.0, rung=7)
+
+
+# A changed line that values, counts or the sanitizer must notice.
+MUTANTS = [
+    ("flash_tensor_core", "        wait<0>();\n        __syncthreads();   ", "        __syncthreads();   "),
+    ("flash_tensor_core", "    wait<0>();\n    __syncthreads();\n", "    __syncthreads();\n"),
+    ("flash_tensor_core", "__syncthreads();                                // tile", "                                // tile"),
+    ("flash_tensor_core", "k0 + TILE_K > seen_by_all", "k0 + TILE_K > warp_end"),
+    ("flash_tensor_core", "- k0 - 2 * t;", "- k0 - t;"),
+    ("flash_tensor_core", "l[m][h] *= shrink;", ""),
+    ("flash_tensor_core", "base = finite(higher)", "base = higher"),
+    ("flash_tensor_core", "lanes_max(highest, 4)", "lanes_max(highest, 2)"),
+    ("flash_tensor_core", "if (8 * n + e >= seen)", "if (8 * n + e > seen)"),
+    ("flash_tensor_core", "k0 / TILE_K % 2 * TILE_K + 2 * t", "k0 / TILE_K % 2 * TILE_K + t"),
+    ("flash_tensor_core", "if (t == 0 && row < n_q)", "if (t == 0)"),
+    ("tensor_tiles", "swizzled<WIDTH>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8)", "swizzled<WIDTH>(lane % 16, lane / 16 * 8)"),
+    ("tensor_tiles", "b + n * 16 * WIDTH + (b_piece ^ 16 * k)", "b + n * 16 * WIDTH + b_piece + 16 * k"),
+    ("tensor_tiles", "p[m][2 * k + i / 2][i % 2 * 2]", "p[m][2 * k + i % 2][i / 2 * 2]"),
+    ("tensor_tiles", "column < width ? rows_there - row : 0", "rows_there - row"),
+    ("tensor_tiles", "    __syncwarp();\n", ""),
+]
+
+
+BACKWARD_MUTANTS = [
+    ("flash_tensor_core_backward", "        wait<0>();\n        __syncthreads();   ", "        __syncthreads();   "),
+    ("flash_tensor_core_backward", "__syncthreads();                                // the", "                                // the"),
+    ("flash_tensor_core_backward", "x == -INFINITY ? x : -x * LOG2E", "-x * LOG2E"),
+    ("flash_tensor_core_backward", "j >= n_k ? -INFINITY :", ""),
+    ("flash_tensor_core_backward", "max(0, row0 - shift)", "max(0, row0)"),
+    ("flash_tensor_core_backward", "row > 8 * n + e + shift", "row >= 8 * n + e + shift"),
+    ("flash_tensor_core_backward", "8 * n + e > row + shift", "8 * n + e > row"),
+    ("flash_tensor_core_backward", "(dp[m][n][i] - of_query)", "dp[m][n][i]"),
+    ("flash_tensor_core_backward", "(head + step / tiles) * n_q + c0", "head * n_q + c0"),
+    ("flash_tensor_core_backward", "by_scale[m][h] = scale", "by_scale[m][h] = 1.0f"),
+    ("flash_tensor_core_backward", "min(c0 + C, n_q) - 1 + shift", "c0 + shift"),
+    ("flash_tensor_core_backward", "terms + step % 2 * C) + t", "terms + step % 2 * C) + g"),
+    ("flash_tensor_core_backward", "row_tile + warp_row * D, rows_sum", "row_tile, rows_sum"),
+]
+
+
+def broken(monkeypatch, tmp_path, file, before, after):
+    for path in KERNELS.glob("*.cu*"):
+        (tmp_path / path.name).write_text(path.read_text())
+    suffix = ".cuh" if file == "tensor_tiles" else ".cu"
+    text = (tmp_path / (file + suffix)).read_text()
+    assert before in text
+    (tmp_path / (file + suffix)).write_text(text.replace(before, after))
+    monkeypatch.setattr(flash_kernels, "kernels", lambda name: cuda.compile(tmp_path / f"{name}.cu"))
+
+
+@pytest.mark.parametrize("change", [*MUTANTS[:1], *(pytest.param(m, marks=pytest.mark.slow) for m in MUTANTS[1:])],
+                         ids=lambda m: m[1].strip()[:30])
+def test_a_changed_forward_is_caught(change, tmp_path, monkeypatch):
+    broken(monkeypatch, tmp_path, *change)
+    with pytest.raises((AssertionError, cuda.KernelError)), cuda.sanitize():
+        check_forward(*inputs(100, 70, 40, 40, bias=True), True)
+        check_forward(*inputs(75, 140, dtype=FP16), False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", BACKWARD_MUTANTS, ids=lambda m: m[1].strip()[:30])
+def test_a_changed_backward_is_caught(change, tmp_path, monkeypatch):
+    broken(monkeypatch, tmp_path, *change)
+    with pytest.raises((AssertionError, cuda.KernelError)), cuda.sanitize():
+        check_backward(*inputs(100, 70, bias=True), True)
+        check_backward(*inputs(70, 150, bias=True), True)
+        check_backward(*inputs(45, 150, bias=True), False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
+def test_nvcc_takes_every_instance(architecture, tmp_path, needs):
+    """Next to nothing is spilt from registers to memory: the forward nothing but at 128 and 128, the backward 8 bytes."""
+    nvcc = needs("nvcc")
+    lines = ['#include "flash_tensor_core.cu"', '#include "flash_tensor_core_backward.cu"']
+    forward = "const {0}*, const {0}*, const {0}*, const float*, {0}*, float*, int, int, int, int, int, float, int"
+    backward = ("const {0}*, const {0}*, const {0}*, const float*, const {0}*, const float*, const float*, {0}*, {0}*, float*, "
+                "int, int, int, int, int, float, int")
+    for dtype in ("__half", "__nv_bfloat16"):
+        for widths in ("64, 64, false", "64, 64, true", "128, 64, true", "128, 128, false", "128, 128, true"):
+            lines.append(f"template __global__ void flash_tensor_core<{dtype}, {widths}>({forward.format(dtype)});")
+            lines += [f"template __global__ void backward_tensor_core<{dtype}, {widths}, {keys}>({backward.format(dtype)});"
+                      for keys in ("true", "false")]
+    (tmp_path / "all.cu").write_text("\n".join(lines))
+    done = subprocess.run([nvcc, "-std=c++17", "-O3", f"-arch={architecture}", "-Xptxas=-v", f"-I{KERNELS}", "-cubin", "-o", str(tmp_path / "x"),
+                           str(tmp_path / "all.cu")], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    spilt = re.findall(r"tensor_coreI\S+?(Li\d+ELi\d+)(E\S+).*?(\d+) bytes spill stores", done.stderr, re.S)
+    assert len(spilt) == 30
+    for widths, rest, stored in spilt:
+        forward_at_128 = widths == "Li128ELi128" and rest.count("ELb") == 1
+        backward = rest.count("ELb") == 2
+        assert int(stored) <= (80 if forward_at_128 else 8 if backward else 0), (widths, rest, stored)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [BF16, FP16])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("n_q, n_k, d, v_dim, bias", [(1024, 1024, 64, 64, False), (1000, 1333, 128, 128, False),
+                                                      (777, 511, 128, 64, True), (1, 2049, 64, 64, True), (4097, 129, 72, 40, False)])
+def test_forward_on_the_card(n_q, n_k, d, v_dim, bias, causal, dtype, poisoned):
+    q, k, v, bias = inputs(n_q, n_k, d, v_dim, heads=4, kv_heads=2, dtype=dtype, bias=bias, device="cuda")
+    assert flash_kernels.best_rung(q, v, 0.1) == 7
+    check_forward(q, k, v, bias, causal)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [BF16, FP16])
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("n_q, n_k, d, v_dim, bias", [(1024, 1024, 64, 64, False), (500, 777, 128, 128, False),
+                                                      (777, 511, 128, 64, True), (1, 1025, 64, 64, True), (1031, 129, 72, 40, False)])
+def test_gradients_on_the_card(n_q, n_k, d, v_dim, bias, causal, dtype, poisoned):
+    check_backward(*inputs(n_q, n_k, d, v_dim, heads=4, kv_heads=2, dtype=dtype, bias=bias, device="cuda"), causal)
+
+
+@pytest.mark.gpu
+def test_autograd_takes_the_tensor_cores_on_the_card():
+    q, k, v, _ = inputs(300, 300, heads=4, kv_heads=2, device="cuda")
+    leaves = [x.requires_grad_() for x in (q, k, v)]
+    out = fa.flash_attention(*leaves, causal=True)
+    assert torch.equal(out, fa.forward_kernel(q, k, v, True, rung=7)[0])
+    for got, want in zip(torch.autograd.grad(out.sum(), leaves), gradients(q, k, v, None, torch.ones_like(out), True)):
+        assert agrees(got, want, BF16)

@@ -1,0 +1,222 @@
+"""Chapter 3's module against torch's own attention, in float64 where it matters."""
+import json
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from course_lib.attention import MultiHeadAttention, causal_mask
+from course_lib.gqa import (GroupedQueryAttention, cache_bytes, gqa_kernel, grouped_query_attention, kv_bytes_per_token,
+                            pool_heads, repeat_kv)
+from course_lib.gqa.latent import LatentAttention, flops_per_key, latent_bytes_per_token
+from course_lib.rope import apply_rope, rope_table
+
+MODELS = {m["name"]: m for m in json.loads((Path(__file__).resolve().parents[2] / "data" / "models.json").read_text())["models"]}
+
+
+class ListCache:
+    """The least that a layer asks of a cache."""
+
+    def __init__(self):
+        self.keys, self.values = [], []
+
+    def next_positions(self, n):
+        start = sum(k.shape[-2] for k in self.keys)
+        return torch.arange(start, start + n)
+
+    def append(self, k, v):
+        self.keys.append(k), self.values.append(v)
+
+    def view(self):
+        return torch.cat(self.keys, -2), torch.cat(self.values, -2)
+
+
+def inputs(b=2, n_heads=6, n_kv_heads=2, n=5, m=7, d=8, dtype=torch.float64, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    shapes = (b, n_heads, n, d), (b, n_kv_heads, m, d), (b, n_kv_heads, m, d)
+    return [torch.randn(s, generator=g, dtype=torch.float64).to(dtype) for s in shapes]
+
+
+def test_repeat_keeps_a_group_together():
+    x = torch.arange(2.0).view(1, 2, 1, 1)
+    assert repeat_kv(x, 3).flatten().tolist() == [0, 0, 0, 1, 1, 1]
+    assert torch.equal(repeat_kv(x, 3), x.repeat_interleave(3, 1))
+
+
+@pytest.mark.parametrize("n_heads, n_kv_heads", [(4, 4), (4, 2), (6, 2), (6, 1)])
+@pytest.mark.parametrize("n, m, d", [(1, 1, 2), (5, 5, 8), (31, 33, 5), (1, 63, 16)])
+def test_equals_torch_with_gradients(n_heads, n_kv_heads, n, m, d):
+    q, k, v = [x.requires_grad_() for x in inputs(2, n_heads, n_kv_heads, n, m, d)]
+    ours = grouped_query_attention(q, k, v)
+    theirs = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
+    torch.testing.assert_close(ours, theirs)
+    upstream = torch.randn_like(ours)
+    for mine, other in zip(torch.autograd.grad(ours, (q, k, v), upstream), torch.autograd.grad(theirs, (q, k, v), upstream)):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)])
+def test_lower_precision(dtype, tolerance):
+    q, k, v = inputs(dtype=dtype)
+    got = grouped_query_attention(q, k, v, causal=True)
+    want = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), attn_mask=causal_mask(5, 7), enable_gqa=True)
+    assert got.dtype == dtype
+    torch.testing.assert_close(got.double(), want, atol=tolerance, rtol=tolerance)
+
+
+def test_masks_and_the_rule_for_empty_rows():
+    q, k, v = inputs(n=4, m=4)
+    hidden = torch.zeros(2, 1, 4, 4, dtype=torch.bool)
+    assert torch.equal(grouped_query_attention(q, k, v, mask=hidden), torch.zeros_like(q))
+    a_head = torch.rand(6, 4, 4) > 0.4
+    a_head[..., 0] = True
+    torch.testing.assert_close(grouped_query_attention(q, k, v, mask=a_head),
+                               F.scaled_dot_product_attention(q, k, v, attn_mask=a_head.expand(2, 6, 4, 4), enable_gqa=True))
+    out, weights = grouped_query_attention(q, k, v, causal=True, return_weights=True)
+    assert weights.shape == (2, 6, 4, 4) and weights.triu(1).abs().max() == 0
+    assert grouped_query_attention(q, k[:, :, :0], v[:, :, :0]).abs().sum() == 0
+    assert grouped_query_attention(q[:, :, :0], k, v).shape == (2, 6, 0, 8)
+
+
+def test_nan_stays_in_its_row():
+    q, k, v = inputs(n=4, m=4)
+    q[0, 1, 2] = math.nan
+    bad = grouped_query_attention(q, k, v, causal=True).isnan().any(-1)
+    assert bad.nonzero().tolist() == [[0, 1, 2]]
+    q, k, v = inputs(n=4, m=4)
+    v[0, 1, 3, 0] = math.nan       # the last key, seen by the last query of the three heads of its group
+    bad = grouped_query_attention(q, k, v, causal=True).isnan().any(-1)
+    assert bad.nonzero().tolist() == [[0, 3, 3], [0, 4, 3], [0, 5, 3]]
+
+
+def test_layer_equals_the_repeat_written_out():
+    torch.manual_seed(0)
+    layer = GroupedQueryAttention(24, 6, 2).double()
+    x, rope = torch.randn(2, 9, 24, dtype=torch.float64), rope_table(9, 4, dtype=torch.float64)
+    q = apply_rope(layer.q_proj(x).view(2, 9, 6, 4).transpose(1, 2), *rope)
+    k = apply_rope(layer.k_proj(x).view(2, 9, 2, 4).transpose(1, 2), *rope)
+    v = layer.v_proj(x).view(2, 9, 2, 4).transpose(1, 2)
+    want = F.scaled_dot_product_attention(q, repeat_kv(k, 3), repeat_kv(v, 3), is_causal=True)
+    torch.testing.assert_close(layer(x, rope), layer.out_proj(want.transpose(1, 2).reshape(2, 9, 24)))
+
+
+def test_one_head_each_is_multi_head_attention():
+    torch.manual_seed(0)
+    many, grouped = MultiHeadAttention(16, 4, bias=False), GroupedQueryAttention(16, 4, 4)
+    grouped.load_state_dict(many.state_dict())
+    x = torch.randn(2, 7, 16)
+    torch.testing.assert_close(grouped(x), many(x, causal=True))
+
+
+@pytest.mark.parametrize("options", [{}, {"qk_norm": True}, {"window": 3}, {"head_dim": 10}])
+def test_cached_equals_uncached(options):
+    torch.manual_seed(0)
+    layer = GroupedQueryAttention(24, 6, 2, **options).double()
+    x, rope = torch.randn(2, 11, 24, dtype=torch.float64), rope_table(11, layer.head_dim, dtype=torch.float64)
+    cache = ListCache()
+    pieces = [layer(x[:, a:b], rope, cache=cache) for a, b in [(0, 4), (4, 5), (5, 9), (9, 11)]]
+    torch.testing.assert_close(torch.cat(pieces, 1), layer(x, rope))
+
+
+def test_window_hides_what_is_older():
+    torch.manual_seed(0)
+    layer = GroupedQueryAttention(8, 2, 1, window=3)
+    x = torch.randn(1, 6, 8)
+    changed = x.clone()
+    changed[:, 2] += 1
+    same = torch.isclose(layer(x), layer(changed)).all(-1)[0].tolist()
+    assert same == [True, True, False, False, False, True]     # token 2 is seen by 2, 3 and 4
+    float_mask = torch.zeros(6, 6)
+    torch.testing.assert_close(layer(x, mask=float_mask), layer(x))
+
+
+def test_pooled_heads_are_means_of_neighbours():
+    weight = torch.tensor([[1.0], [3.0], [10.0], [30.0]])
+    assert pool_heads(weight, 4, 2).tolist() == [[2.0], [20.0]]
+    assert torch.equal(pool_heads(weight, 4, 4), weight)
+    assert torch.equal(pool_heads(weight[:, 0], 4, 2), pool_heads(weight, 4, 2)[:, 0])        # a bias
+    tall = torch.randn(6 * 5, 7)
+    torch.testing.assert_close(pool_heads(tall, 6, 2)[:5], (tall[0:5] + tall[5:10] + tall[10:15]) / 3)
+
+
+def test_published_bytes_per_token():
+    kib = {name: kv_bytes_per_token(sum(g["count"] for g in m["layers"]), m["n_kv_heads"], m["head_dim"]) / 1024
+           for name, m in MODELS.items()}
+    assert [kib[n] for n in ("Llama 2 7B", "Llama 2 13B", "Llama 2 70B", "Llama 3 8B", "Llama 3 70B", "Llama 3.1 405B")] \
+        == [512, 800, 320, 128, 320, 504]
+
+
+def test_where_the_formula_misleads():
+    gemma, deepseek = MODELS["Gemma 3 27B"], MODELS["DeepSeek-V3"]
+    simple = 131072 * kv_bytes_per_token(62, 16, 128)
+    assert round(simple / 2**30, 1) == 62.0 and round(cache_bytes(gemma, 131072) / 2**30, 1) == 10.4
+    assert cache_bytes(deepseek, 1) == latent_bytes_per_token(61, 512, 64) == 70272
+    assert kv_bytes_per_token(61, 128, 128) == 3904 * 1024
+    hybrid = MODELS["Qwen3-Next 80B-A3B"]
+    assert cache_bytes(hybrid, 0) == 36 * 32 * 128 * 128 * 4        # the states are there before the first token
+
+
+@pytest.mark.parametrize("with_rope", [True, False])
+def test_latent_absorbed_equals_unfolded(with_rope):
+    torch.manual_seed(0)
+    layer = LatentAttention(24, n_heads=4, head_dim=8, latent_dim=12, rope_dim=6).double()
+    x = torch.randn(2, 9, 24, dtype=torch.float64, requires_grad=True)
+    rope = rope_table(9, 6, dtype=torch.float64) if with_rope else None
+    plain, absorbed = layer(x, rope), layer(x, rope, absorbed=True)
+    torch.testing.assert_close(plain, absorbed)
+    upstream = torch.randn_like(plain)
+    torch.testing.assert_close(torch.autograd.grad(plain, x, upstream), torch.autograd.grad(absorbed, x, upstream))
+    cache = ListCache()
+    pieces = [layer(x[:, a:b], rope, cache=cache, absorbed=True) for a, b in [(0, 5), (5, 6), (6, 9)]]
+    torch.testing.assert_close(torch.cat(pieces, 1), plain)
+    assert cache.view()[0].shape == (2, 1, 9, 12) and cache.view()[1].shape == (2, 1, 9, 6)
+
+
+def test_absorbing_costs_flops():
+    assert flops_per_key(128, 512, 64, absorbed=False) == 640 and flops_per_key(128, 512, 64, absorbed=True) == 2176
+
+
+BAD = [
+    ("q", lambda q, k, v: grouped_query_attention(q[0], k, v)),
+    ("q", lambda q, k, v: grouped_query_attention(q[:, :5], k, v)),
+    ("k", lambda q, k, v: grouped_query_attention(q, k[..., :4], v)),
+    ("k", lambda q, k, v: grouped_query_attention(q, k.float(), v)),
+    ("v", lambda q, k, v: grouped_query_attention(q, k, v[:, :, :3])),
+    ("v", lambda q, k, v: grouped_query_attention(q, k, v[:1])),
+    ("mask", lambda q, k, v: grouped_query_attention(q, k, v, mask=torch.ones(3, 3, dtype=torch.bool))),
+    ("mask", lambda q, k, v: grouped_query_attention(q, k, v, mask=torch.ones(5, 7, dtype=torch.int64))),
+    ("q", lambda q, k, v: grouped_query_attention(q[:, :0], k, v)),
+    ("scale", lambda q, k, v: grouped_query_attention(q, k, v, scale=math.nan)),
+    ("group_size", lambda q, k, v: repeat_kv(k, 0)),
+    ("n_heads", lambda q, k, v: GroupedQueryAttention(24, 6, 4)),
+    ("d_model", lambda q, k, v: GroupedQueryAttention(25, 6, 2)),
+    ("window", lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=0)),
+    ("x", lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(2, 24))),
+    ("positions", lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24), rope_table(4, 4))),
+    ("n_heads", lambda q, k, v: pool_heads(torch.randn(8, 3), 4, 3)),
+    ("weight", lambda q, k, v: pool_heads(torch.randn(9, 3), 4, 2)),
+    ("rope_layout", lambda q, k, v: GroupedQueryAttention(24, 6, 2, rope_layout="split")),
+    ("layers", lambda q, k, v: kv_bytes_per_token(0, 8, 128)),
+    ("rope_dim", lambda q, k, v: LatentAttention(8, 2, 4, 4, 3)),
+    ("latent_dim", lambda q, k, v: LatentAttention(8, 2, 4, 0, 2)),
+    ("x", lambda q, k, v: LatentAttention(8, 2, 4, 4, 2)(torch.randn(5, 8))),
+    ("x", lambda q, k, v: LatentAttention(8, 2, 4, 4, 2)(torch.randn(1, 5, 8).double())),
+    ("x", lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24).double())),
+    ("rope", lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24), rope_table(5, 4)[0])),
+    ("head_dim", lambda q, k, v: GroupedQueryAttention(24, 6, 2, head_dim=0)),
+    ("mask", lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=2)(torch.randn(1, 5, 24), mask=torch.ones(5, 5))),
+    ("mask", lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=2)(
+        torch.randn(1, 5, 24), mask=torch.ones(4, 4, dtype=torch.bool))),
+    ("n_heads", lambda q, k, v: pool_heads(torch.randn(8, 3), 0, 2)),
+    ("q", lambda q, k, v: gqa_kernel(q, k, v)),
+    ("rung", lambda q, k, v: gqa_kernel(q.float(), k.float(), v.float(), rung=4)),
+    ("q", lambda q, k, v: gqa_kernel(torch.ones(1, 32, 1, 128), *2 * [torch.ones(1, 1, 1, 128)])),
+]
+
+
+@pytest.mark.parametrize("name, call", BAD, ids=range(len(BAD)))
+def test_bad_input_names_the_argument(name, call):
+    with pytest.raises(ValueError, match=rf"^{name} must .*; got "):
+        call(*inputs())

@@ -1,0 +1,85 @@
+"""The kernels of chapter 3: right, sanitized, counted, and their mutants caught; its references against the module."""
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib import cuda, gqa
+from course_lib.exercises.declare import find
+from course_lib.gqa import gqa_kernel, grouped_query_attention
+
+
+def qkv(b, n_heads, n_kv_heads, n, m, d):
+    generator = torch.Generator().manual_seed(n + 100 * m + d)
+    shapes = (b, n_heads, n, d), (b, n_kv_heads, m, d), (b, n_kv_heads, m, d)
+    return [torch.randn(shape, generator=generator) for shape in shapes]
+
+
+@pytest.mark.parametrize("rung", [1, 2, 3])
+@pytest.mark.parametrize("causal", [False, True])
+def test_every_rung_is_grouped_query_attention(rung, causal):
+    shapes = [(1, 1, 1, 1, 1, 1), (2, 4, 2, 3, 33, 8), (1, 6, 2, 2, 31, 20), (1, 4, 4, 2, 63, 5), (1, 4, 1, 1, 100, 64),
+              (1, 2, 1, 5, 3, 8)]                             # in the last some queries see no key
+    for shape in shapes:
+        q, k, v = qkv(*shape)
+        with cuda.sanitize():
+            got = gqa_kernel(q, k, v, causal=causal, rung=rung)
+        torch.testing.assert_close(got, grouped_query_attention(q, k, v, causal=causal), atol=1e-5, rtol=1e-4)
+    q, k, v = qkv(1, 4, 2, 3, 0, 8)
+    assert (gqa_kernel(q, k, v, rung=rung) == 0).all()
+    q, k, v = qkv(1, 4, 2, 0, 3, 8)
+    assert gqa_kernel(q, k, v, rung=rung).shape == (1, 4, 0, 8)
+
+
+@pytest.mark.parametrize("n_kv_heads", [4, 2, 1])
+def test_keys_and_values_are_read_once_a_group(n_kv_heads):
+    q, k, v = qkv(1, 4, n_kv_heads, 1, 64, 16)
+    read = {}
+    for rung in (1, 2, 3):
+        with cuda.profile() as report:
+            gqa_kernel(q, k, v, rung=rung)
+        read[rung] = sum(launch.global_load.bytes for launch in report.launches) - 4 * q.numel()
+    each_head = 4 * 2 * 64 * 16 * 4
+    assert read == {1: 2 * each_head, 2: each_head, 3: each_head * n_kv_heads // 4}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rung, change", [
+    (1, ("int kv_head = head / group_size;\n    float value", "int kv_head = head % n_kv_heads;\n    float value")),
+    (2, ("int kv_head = head / group_size;\n    size_t", "int kv_head = head % (n_heads / group_size);\n    size_t")),
+    (2, ("n_k - n_q + query + 1", "query + 1")),
+    (3, ("int first_head = kv_head * group_size;", "int first_head = kv_head;")),
+    (3, ("int rows = min(TILE, visible - start);", "int rows = TILE;")),
+    (3, ("__syncthreads();   // the next tile", "// the next tile")),
+    (3, ("float total = acc[e] * rescale[h];", "float total = acc[e];")),
+    (3, ("row_sum[h] * shrink;", "row_sum[h];")),
+])
+def test_a_changed_kernel_is_caught(rung, change, monkeypatch):
+    text = (Path(__file__).resolve().parents[2] / "kernels" / "gqa.cu").read_text()
+    assert change[0] in text
+    broken = cuda.compile(text.replace(*change))
+    monkeypatch.setattr(cuda, "load", lambda name: broken)
+    q, k, v = qkv(1, 6, 2, 3, 70, 16)
+    try:
+        with cuda.sanitize():
+            got = gqa_kernel(q, k, v, rung=rung)
+    except cuda.KernelError:
+        return
+    assert not torch.allclose(got, grouped_query_attention(q, k, v, causal=True), atol=1e-5)
+
+
+def reference(id):
+    """What the solution of an exercise defines, run with the given names alone."""
+    exercise = find(id)
+    namespace = dict(exercise.given)
+    exec(exercise.solution, namespace)
+    return namespace[exercise.name]
+
+
+def test_references_agree_with_the_module():
+    q, k, v = qkv(2, 6, 2, 3, 5, 8)
+    assert torch.equal(reference("3.2")(k, 3), gqa.repeat_kv(k, 3))
+    torch.testing.assert_close(reference("3.3")(q, k, v), grouped_query_attention(q, k, v))
+    weight = torch.arange(24.0).view(8, 3)
+    torch.testing.assert_close(reference("3.7")(weight, 4, 2), gqa.pool_heads(weight, 4, 2))
+    assert reference("3.1") == gqa.kv_bytes_per_token(80, 8, 128) / 1024

@@ -1,0 +1,879 @@
+"""Chapter 8: blocks, tables and kernels, and an engine that serves what the model alone would have generated."""
+import math
+import re
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings, strategies as st
+from hypothesis.stateful import (RuleBasedStateMachine, initialize, invariant, precondition, rule,
+                                 run_state_machine_as_test)
+
+from course_lib import cuda, language_model
+from course_lib.attention import scaled_dot_product_attention
+from course_lib.kv_cache.decoding import decode_kernel
+from course_lib.language_model import Config, LanguageModel
+from course_lib.paged_attention import (BlockAllocator, OutOfBlocks, PagedKVCache, copy_blocks_kernel,
+                                        paged_attention, paged_attention_kernel, paged_prefill, paged_prefill_kernel)
+from course_lib.kv_cache.sampling import next_token_probabilities
+from course_lib.paged_attention.serving import Engine, Scheduler
+
+KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+
+
+def filled_cache(lengths, heads=2, d=8, size=4, dtype=torch.float64, n_blocks=40, layers=2):
+    """A cache whose sequences 0, 1, ... have these lengths and normal entries; what nobody holds is nan."""
+    generator = torch.Generator().manual_seed(sum(lengths) + d)
+    cache = PagedKVCache(n_blocks, size, layers, heads, d, dtype)
+    scattered = torch.randperm(n_blocks, generator=generator).tolist()
+    cache.allocator._free = scattered
+    cache.keys.fill_(math.nan), cache.values.fill_(math.nan)
+    for name, length in enumerate(lengths):
+        cache.allocator.allocate(name, [0] * length)
+        for layer in range(layers):
+            k, v = torch.randn(2, length, heads, d, dtype=torch.float64, generator=generator).to(dtype)
+            cache.write(layer, cache.slots(name, 0, length), k, v)
+    return cache
+
+
+def contiguous(cache, name, layer):
+    """Keys and values (1, heads, length, d) of one sequence, position by position."""
+    table, size = cache.allocator.tables[name], cache.block_size
+    return [torch.stack([pool[layer, table.blocks[p // size], :, p % size] for p in range(table.length)], 1)[None]
+            for pool in (cache.keys, cache.values)]
+
+
+# Blocks
+
+def test_a_prompt_takes_as_many_blocks_as_it_needs():
+    allocator = BlockAllocator(4, 4)
+    assert allocator.can_allocate([0] * 16) and not allocator.can_allocate([0] * 17)
+    assert not allocator.can_allocate([])                               # as allocate refuses it
+    assert allocator.allocate("a", [1] * 9) == 0
+    assert len(allocator.tables["a"].blocks) == 3 and allocator.n_available == 1
+    with pytest.raises(OutOfBlocks):
+        allocator.allocate("b", [1] * 5)
+    allocator.check()
+    assert "b" not in allocator.tables and allocator.n_available == 1
+    for length in (10, 11, 12, 13):
+        block, offset, source = allocator.append_slot("a")
+        assert (offset, source, allocator.tables["a"].length) == ((length - 1) % 4, None, length)
+    with pytest.raises(OutOfBlocks):
+        for _ in range(4):
+            allocator.append_slot("a")
+    assert allocator.tables["a"].length == 16
+    allocator.free("a")
+    allocator.check()
+    assert allocator.n_available == 4
+
+
+def test_prefixes_are_shared_and_the_last_block_is_computed_again():
+    allocator = BlockAllocator(8, 2)
+    allocator.allocate("a", [1, 2, 3, 4])
+    assert allocator.allocate("too early", [1, 2, 3, 4]) == 0            # nothing is computed yet
+    allocator.free("too early")
+    allocator.register("a", torch.tensor([1, 2, 3, 4]))
+    assert allocator.allocate("longer", [1, 2, 3, 4, 5]) == 4
+    assert allocator.allocate("whole", [1, 2, 3, 4]) == 2                # fully cached: its last token is wanted
+    assert allocator.allocate("other", [1, 2, 4, 3, 1]) == 2
+    assert allocator.references[allocator.tables["a"].blocks[0]] == 4
+    allocator.check()
+    for name in list(allocator.tables):
+        allocator.free(name)
+    assert allocator.allocate("after all left", [1, 2, 3, 4, 5]) == 4
+    assert allocator.allocate("unshared", [1, 2, 3, 4, 5], share=False) == 0
+    allocator.check()
+
+
+def test_the_prefix_used_least_recently_is_evicted():
+    allocator = BlockAllocator(4, 2)
+    for name in ("a", "b"):
+        tokens = [ord(name)] * 4
+        allocator.allocate(name, tokens)
+        allocator.register(name, tokens)
+    for name in ("b", "a"):
+        allocator.free(name)
+    allocator.allocate("c", [0] * 2)                                     # takes the end of b, which lay longest
+    assert allocator.allocate("a again", [ord("a")] * 5) == 4            # and this the beginning of b
+    allocator.free("a again")
+    assert allocator.allocate("b again", [ord("b")] * 3) == 0
+    allocator.check()
+
+
+def test_equal_hashes_are_not_equal_prefixes():
+    allocator = BlockAllocator(8, 2, hash_function=lambda prefix: 0)
+    allocator.allocate("a", [1, 2, 3, 4])
+    allocator.register("a", [1, 2, 3, 4])
+    assert allocator.allocate("b", [7, 8, 9]) == 0 and allocator.allocate("c", [3, 4, 3, 4, 1]) == 0
+    allocator.register("b", [7, 8])
+    assert allocator.allocate("d", [7, 8, 1]) == 2
+    allocator.check()
+
+
+def test_a_fork_copies_only_when_one_of_them_writes():
+    cache = filled_cache([6])
+    allocator, before = cache.allocator, cache.allocator.n_available
+    allocator.fork(0, "child")
+    assert allocator.n_available == before
+    shared = list(allocator.tables[0].blocks)
+    want = contiguous(cache, 0, 1)
+    block, offset = cache.append_slot("child")
+    assert offset == 2 and block not in shared and allocator.tables[0].blocks == shared
+    cache.keys[:, block, :, offset] = cache.values[:, block, :, offset] = 0.0
+    for got, x in zip(contiguous(cache, "child", 1), want):
+        assert torch.equal(got[:, :, :6], x) and (got[:, :, 6] == 0).all()
+    assert cache.append_slot(0)[0] == shared[1]                          # the last holder writes in place
+    allocator.check()
+
+
+def test_a_copy_on_write_without_a_block_changes_nothing():
+    allocator = BlockAllocator(2, 4)
+    allocator.allocate("a", [0] * 6)
+    allocator.fork("a", "b")
+    with pytest.raises(OutOfBlocks):
+        allocator.append_slot("b")
+    allocator.check()
+    assert allocator.tables["b"].length == 6
+    allocator.free("a")
+    assert allocator.append_slot("b")[2] is None
+
+
+def test_check_sees_a_lost_and_a_doubled_block():
+    for damage in (lambda a: a._free.pop(), lambda a: a._free.append(0), lambda a: a.tables["a"].blocks.pop(),
+                   lambda a: a.references.__setitem__(0, 2)):
+        allocator = BlockAllocator(4, 2)
+        allocator.allocate("a", [0] * 3)
+        allocator.check()
+        damage(allocator)
+        with pytest.raises(AssertionError):
+            allocator.check()
+
+
+# Attention
+
+@pytest.mark.parametrize("heads, kv_heads", [(2, 2), (4, 2), (6, 1)])
+@pytest.mark.parametrize("n", [1, 3])
+def test_paged_is_contiguous_attention(heads, kv_heads, n):
+    cache = filled_cache([3, 9, 16, 4], kv_heads)
+    q = torch.randn(4, heads, n, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(n))
+    out = paged_attention(q, cache, *cache.tables(range(4)), layer=1)
+    for i in range(4):
+        k, v = (x.repeat_interleave(heads // kv_heads, 1) for x in contiguous(cache, i, 1))
+        torch.testing.assert_close(out[i:i + 1], scaled_dot_product_attention(q[i:i + 1], k, v, causal=True))
+
+
+@pytest.mark.parametrize("window", [None, 3])
+def test_chunks_of_any_length_are_attended_in_one_call(window):
+    cache, counts = filled_cache([3, 9, 16, 9, 20]), (1, 5, 1, 9, 5)
+    q = torch.randn(sum(counts), 4, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    out = paged_prefill(q, cache, *cache.tables(range(5)), counts, layer=1, window=window)
+    for i, (chunk, got) in enumerate(zip(q.split(counts), out.split(counts))):
+        k, v = (x.repeat_interleave(2, 1) for x in contiguous(cache, i, 1))
+        n, m = len(chunk), k.shape[2]
+        near = torch.arange(m) > torch.arange(m - n, m)[:, None] - (window or m)
+        want = scaled_dot_product_attention(chunk.transpose(0, 1)[None], k, v, near, causal=True)
+        torch.testing.assert_close(got, want[0].transpose(0, 1))
+
+
+def call(**change):
+    cache = filled_cache([5, 9])
+    tables, lengths = cache.tables([0, 1])
+    given = dict(q=torch.ones(2, 2, 1, 8, dtype=torch.float64), cache=cache, tables=tables, lengths=lengths) | change
+    return paged_attention(**given)
+
+
+def stale():
+    cache = filled_cache([5, 9])
+    tables, lengths = cache.tables([0, 1])
+    cache.allocator.free(1)
+    return paged_attention(torch.ones(2, 2, 1, 8, dtype=torch.float64), cache, tables, lengths)
+
+
+@pytest.mark.parametrize("argument, wrong", [
+    ("q", lambda: call(q=torch.ones(2, 2, 1, 8))), ("q", lambda: call(q=torch.ones(2, 3, 1, 8).double())),
+    ("q", lambda: call(q=torch.ones(2, 2, 1, 4).double())), ("layer", lambda: call(layer=2)), ("tables", stale),
+    ("tables", lambda: call(tables=torch.tensor([[0.0, 1.0]] * 2))),
+    ("tables", lambda: call(tables=torch.full((2, 3), 40))), ("tables", lambda: call(tables=torch.full((2, 3), -1))),
+    ("lengths", lambda: call(lengths=torch.tensor([0, 9]))), ("lengths", lambda: call(lengths=torch.tensor([5, 13]))),
+    ("lengths", lambda: call(q=torch.ones(2, 2, 6, 8).double())),
+    ("block_size", lambda: BlockAllocator(4, 0)), ("n_blocks", lambda: BlockAllocator(2.0, 4)),
+    ("block_size", lambda: PagedKVCache(4, "16", 1, 1, 8)), ("head_dim", lambda: PagedKVCache(4, 4, 1, 1, 0)),
+    ("dtype", lambda: PagedKVCache(4, 4, 1, 1, 8, torch.int8)),
+    ("tokens", lambda: BlockAllocator(4, 4).allocate("a", [])), ("name", lambda: BlockAllocator(4, 4).free("a")),
+    ("name", lambda: BlockAllocator(4, 4).append_slot("a")),
+    ("name", lambda: filled_cache([2]).allocator.allocate(0, [1])),
+    ("child", lambda: filled_cache([2, 2]).allocator.fork(0, 1)),
+    ("tokens", lambda: filled_cache([2]).allocator.register(0, [1, 2, 3])),
+    ("start and stop", lambda: filled_cache([2]).slots(0, 1, 3)),
+    ("k", lambda: filled_cache([2]).write(0, torch.tensor([1]), torch.ones(1, 2, 8), torch.ones(1, 2, 8))),
+    ("slots", lambda: filled_cache([2]).write(0, torch.tensor([-1]), *[torch.ones(1, 2, 8).double()] * 2)),
+    ("layer", lambda: call(layer="0")),
+    ("counts", lambda: prefill_call(counts=(33, 1, 20, 1.0))),
+    ("kernel", lambda: kernel_call("fast")), ("n_splits", lambda: kernel_call("naive", 2)),
+    ("q", lambda: kernel_call("warp", dtype=torch.float64)), ("q", lambda: kernel_call("warp", d=6)),
+    ("q", lambda: prefill_call(q=torch.ones(55, 4, 8).double())), ("q", lambda: prefill_call(d=6)),
+    ("q", lambda: prefill_call(q=torch.ones(55, 3, 8))), ("q", lambda: prefill_call(q=torch.ones(1, 55, 4, 8))),
+    ("counts", lambda: prefill_call(counts=(33, 1, 20, 2))), ("counts", lambda: prefill_call(counts=(33, 1, 0, 1))),
+    ("counts", lambda: prefill_call(q=torch.ones(54, 4, 8))),
+    ("tables", lambda: prefill_call(tables=torch.full((4, 10), -1))),
+    ("v_dim", lambda: PagedKVCache(4, 4, 1, 1, 8, v_dim=-1)), ("window", lambda: call(window=0)),
+    ("cache", lambda: copy_blocks_kernel(PagedKVCache(4, 4, 1, 1, 8, v_dim=4), [(0, 1)])),
+    ("pairs", lambda: copy_blocks_kernel(filled_cache([2], dtype=torch.float32), [(0, 1), (1, 2)])),
+    ("pairs", lambda: copy_blocks_kernel(filled_cache([2], dtype=torch.float32), [(0, 40)])),
+])
+def test_bad_input_is_named(argument, wrong):
+    with pytest.raises(ValueError, match=rf"^{argument} must "):
+        wrong()
+
+
+# Kernels
+
+def kernel_call(kernel="grouped", n_splits=1, heads=4, kv_heads=2, d=8, lengths=(1, 16, 9), dtype=torch.float32,
+                size=4):
+    cache = filled_cache(lengths, kv_heads, d, size, dtype)
+    q = torch.randn(len(lengths), heads, 1, d, generator=torch.Generator().manual_seed(d)).to(dtype)
+    tables = cache.tables(range(len(lengths)))
+    got = paged_attention_kernel(q, cache, *tables, layer=1, kernel=kernel, n_splits=n_splits)
+    return got, paged_attention(q, cache, *tables, layer=1)
+
+
+def prefill_call(heads=4, kv_heads=2, d=8, lengths=(40, 9, 33, 1), counts=(33, 1, 20, 1), size=4, **change):
+    """Chunks by the kernel and by the reference."""
+    cache = filled_cache(lengths, kv_heads, d, size, torch.float32)
+    q = torch.randn(int(sum(counts)), heads, d, generator=torch.Generator().manual_seed(d))
+    tables, lengths = cache.tables(range(len(counts)))
+    given = dict(q=q, cache=cache, tables=tables, lengths=lengths, counts=counts, layer=1) | change
+    return paged_prefill_kernel(**given), paged_prefill(**given)
+
+
+RUNGS = [("naive", 1), ("warp", 1), ("grouped", 1), ("grouped", 3), ("warp", 7)]
+
+
+@pytest.mark.parametrize("kernel, n_splits", RUNGS)
+@pytest.mark.parametrize("heads, kv_heads, d, size", [(4, 2, 32, 4), (2, 2, 36, 4), (8, 1, 64, 16), (3, 1, 96, 5),
+                                                      (2, 2, 128, 4)])
+def test_kernels_are_the_reference(kernel, n_splits, heads, kv_heads, d, size):
+    with cuda.sanitize():
+        got, want = kernel_call(kernel, n_splits, heads, kv_heads, d, (1, 40, 9), size=size)
+    torch.testing.assert_close(got, want, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("heads, kv_heads, d, size, counts", [
+    (4, 2, 32, 4, (33, 1, 20, 1)), (2, 2, 36, 4, (40, 9, 33, 1)), (8, 1, 64, 16, (5, 9, 1, 1)),
+    (3, 1, 96, 5, (12, 2, 33, 1)), (2, 2, 128, 4, (17, 1, 1, 1)), (5, 1, 4, 3, (7, 8, 9, 1))])
+def test_prefill_is_the_reference(heads, kv_heads, d, size, counts):
+    with cuda.sanitize():
+        got, want = prefill_call(heads, kv_heads, d, counts=counts, size=size)
+    torch.testing.assert_close(got, want, atol=2e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("heads, kv_heads, d, rows", [(4, 1, 32, 32), (2, 2, 64, 32), (4, 2, 128, 16)])
+def test_prefill_reads_the_pages_once_for_each_tile_of_rows(heads, kv_heads, d, rows):
+    lengths, counts, size = (64, 128), (64, 32), 16
+    with cuda.profile() as report:
+        prefill_call(heads, kv_heads, d, lengths, counts, size)
+    launch, = report.launches
+    group, q_bytes, asked = heads // kv_heads, sum(counts) * heads * d * 4, 0
+    for length, count in zip(lengths, counts):
+        tiles = range(0, count * group, rows)
+        n_threads = 128 * math.ceil(max(counts) * group / rows)          # of one key head: each asks its two starts
+        asked += kv_heads * n_threads * 3 * 4                            # and its length
+        for row in tiles:
+            seen = length - count + (min(row + rows, count * group) - 1) // group + 1
+            asked += kv_heads * seen * (2 * d * 4 + 4)                   # keys, values, 4 bytes of the table a key
+    assert launch.global_load.bytes == asked + q_bytes and launch.global_store.bytes == q_bytes
+    kv, pages = 2 * sum(lengths) * kv_heads * d * 4, sum(lengths) // size
+    assert 32 * launch.global_load.unique_sectors == kv + 2 * 32 + q_bytes + 2 * 32      # 4 and 8 entries of rows of 8
+    assert pages == 12
+
+
+@pytest.mark.parametrize("kernel, loads_a_key", [("naive", 4), ("warp", 4), ("grouped", 1)])
+def test_bytes_are_the_dense_kernels_and_the_table(kernel, loads_a_key):
+    d, lengths, heads, kv_heads = 32, (16, 64), 4, 1
+    pages, kv = 16 + 4, 2 * sum(lengths) * kv_heads * d * 4
+    with cuda.profile() as report:
+        kernel_call(kernel, heads=heads, kv_heads=kv_heads, d=d, lengths=lengths)
+    launch, = report.launches
+    q_and_lengths = 2 * heads * d * 4 + 32
+    # Least: keys and values once, 4 bytes a page of the table (rows of 16 entries: the short one's 4 are half
+    # a sector, 32 bytes at least), the queries.
+    assert 32 * launch.global_load.unique_sectors == kv + (16 + 8) * 4 + q_and_lengths
+    assert pages == 20 and launch.global_store.bytes == 2 * heads * d * 4
+    if kernel != "naive":
+        # Asked: 8 lanes a token load 16 bytes of key and value each, and 4 of the table each.
+        asked_of_the_table = sum(lengths) * 8 * 4 * loads_a_key
+        queries = 2 * heads * 4 * 4 * d * 4                              # every group of lanes of every warp
+        assert launch.global_load.bytes == kv * loads_a_key + asked_of_the_table + queries + \
+            4 * 128 * 2 * loads_a_key                                    # each thread reads its length
+        moved = 32 * launch.global_load.sectors
+        assert kv * loads_a_key < moved < 1.3 * kv * loads_a_key
+
+
+def test_the_table_of_the_kernel_file_is_counted():
+    cache = filled_cache((256, 128), 2, 64, 16, torch.float32)
+    tables, counted = cache.tables([0, 1]), []
+    q = torch.ones(2, 8, 1, 64)
+    calls = [lambda k=kernel, n=n: paged_attention_kernel(q, cache, *tables, kernel=k, n_splits=n)
+             for kernel, n in (("naive", 1), ("warp", 1), ("grouped", 1), ("grouped", 4))]
+    for run in (*calls, lambda: paged_prefill_kernel(torch.ones(96, 8, 64), cache, *tables, (64, 32))):
+        with cuda.profile() as report:
+            run()
+        both = [x for launch in report.launches for x in (launch.global_load, launch.global_store)]
+        counted.append((f"{sum(x.bytes for x in both):,}", f"{32 * sum(x.sectors for x in both):,}"))
+    assert 32 * sum(x.unique_sectors for x in both) == 786592
+    text = (KERNELS / "paged_attention.cu").read_text()
+    assert counted == re.findall(r"^//   [1-5] .*?([\d,]{7,}) +([\d,]{7,})$", text, re.M)
+
+
+def test_the_pages_cost_four_bytes_each():
+    cache = filled_cache((128,), 2, 64, 16, torch.float32)
+    q, (tables, lengths) = torch.ones(1, 4, 1, 64), cache.tables([0])
+    dense = [x.contiguous() for x in contiguous(cache, 0, 0)]
+    with cuda.profile() as report:
+        paged_attention_kernel(q, cache, tables, lengths)
+        decode_kernel(q, *dense, splits=1)
+    paged, dense, _ = (32 * launch.global_load.unique_sectors for launch in report.launches)
+    assert paged - dense == 4 * tables.shape[1] == 32
+
+
+def test_copy_blocks():
+    cache = filled_cache([16, 16], d=12, dtype=torch.float32)
+    source, target = cache.allocator.tables[0].blocks[:2], cache.allocator.tables[1].blocks[:2]
+    keys, values = cache.keys.clone(), cache.values.clone()
+    keys[:, target], values[:, target] = keys[:, source], values[:, source]
+    with cuda.sanitize():
+        copy_blocks_kernel(cache, torch.tensor([source, target]).T)
+    assert torch.equal(cache.keys.nan_to_num(9), keys.nan_to_num(9))
+    assert torch.equal(cache.values.nan_to_num(9), values.nan_to_num(9))
+    copy_blocks_kernel(cache, [])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kernel, n_splits, change", [
+    ("naive", 1, ("if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;",
+                  "if (threadIdx.x == 0) of_warp[0] = x;")),
+    ("naive", 1, ("threadIdx.x % 32 < blockDim.x / 32 ?", "threadIdx.x % 32 < 1 ?")),
+    ("naive", 1, ("    __syncthreads();                                        // the last", "    // the last")),
+    ("naive", 1, ("int kv_head = blockIdx.x / (heads / kv_heads)", "int kv_head = blockIdx.x % kv_heads")),
+    ("warp", 1, ("step = LANES; step < 32", "step = LANES; step < 16")),
+    ("warp", 1, ("w < WARPS; w++) {", "w < 1; w++) {")),
+    ("grouped", 1, ("token < end ? scale * s : -INFINITY", "scale * s")),
+    ("grouped", 1, ("first_head / (heads / kv_heads)", "first_head % kv_heads")),
+    ("grouped", 1, ("token % block_size) * d + c", "token) * d + c")),
+    ("grouped", 1, ("    __syncthreads();\n    for (int e", "    for (int e")),
+    ("grouped", 3, ("begin + pages_a_split * block_size)", "begin + pages_a_split * block_size - 1)")),
+    ("grouped", 3, ("weight * sums[2 * i + 1]", "sums[2 * i + 1]")),
+    ("prefill", 1, ("(row0 + rows - 1) / group + 1", "(row0 + rows - 1) / group")),
+    ("prefill", 1, ("key <= before + (row0 + row) / group &&", "")),
+    ("prefill", 1, ("key <= before + (row0 + row) / group", "key <= before + row0 + row")),
+    ("prefill", 1, ("(page * kv_heads + kv_head)", "(page * kv_heads)")),
+    ("prefill", 1, ("kv_head * group + g) * d + 4 * c", "g * kv_heads + kv_head) * d + 4 * c")),
+    ("prefill", 1, ("if (row >= rows) break;", "")),
+    ("prefill", 1, ("__syncthreads();                                    // places", "// places")),
+    ("prefill", 1, ("__syncthreads();                                    // the new tile", "// the new tile")),
+    ("prefill", 1, ("            __syncwarp();\n", "")),
+])
+def test_a_changed_kernel_is_caught(kernel, n_splits, change, tmp_path, monkeypatch):
+    text = (KERNELS / "paged_attention.cu").read_text()
+    assert change[0] in text
+    shutil.copy(KERNELS / "flash_tiles.cuh", tmp_path)
+    (tmp_path / "broken.cu").write_text(text.replace(*change))
+    broken = cuda.compile(tmp_path / "broken.cu")
+    monkeypatch.setattr(cuda, "load", lambda name: broken)
+    try:
+        with cuda.sanitize():
+            if kernel == "prefill":
+                got, want = prefill_call(6, 2, 32)
+            else:
+                got, want = kernel_call(kernel, n_splits, 4, 2, 32, (1, 75, 9))
+    except cuda.KernelError:
+        return
+    assert not torch.allclose(got, want, atol=1e-5)
+
+
+# Serving
+
+VOCABULARY, CONTEXT = 11, 24
+
+
+def small_model(**change):
+    torch.manual_seed(8)
+    sizes = dict(n_layers=2, n_heads=2, d_model=8, d_hidden=8, context=CONTEXT) | change
+    model = LanguageModel(Config(VOCABULARY, **sizes)).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(20)                       # far from uniform, so that a wrong key changes a token
+    return model.eval()
+
+
+MODEL, ALONE = small_model(), {}
+
+
+def alone(prompt, n_new, temperature, seed, stop=()):
+    """What the model generates without any cache."""
+    key = tuple(prompt), n_new, temperature, seed
+    if key not in ALONE:
+        generator = torch.Generator().manual_seed(seed)
+        out = MODEL.generate(torch.tensor([prompt]), n_new, temperature, generator)
+        ALONE[key] = out[0, len(prompt):].tolist()
+    tokens = ALONE[key]
+    ends = [i + 1 for i, token in enumerate(tokens) if token in stop]
+    return tokens[:ends[0]] if ends else tokens
+
+
+def poison(cache):
+    """Whoever reads a block that nobody holds gets nan."""
+    cache.keys[:, cache.allocator._free] = math.nan
+    cache.values[:, cache.allocator._free] = math.nan
+
+
+@pytest.mark.parametrize("preemption", ["recompute", "swap"])
+@pytest.mark.parametrize("n_blocks, share", [(6, True), (6, False), (40, True)])
+def test_served_is_what_the_model_generates_alone(preemption, n_blocks, share):
+    engine = Engine(MODEL, n_blocks, 4, token_budget=7, max_running=5, preemption=preemption, share_prefixes=share)
+    asked, streamed, n_preempted, generator = [], Counter(), 0, torch.Generator().manual_seed(n_blocks)
+    for i in range(12):
+        prompt = [3, 1, 4, 1, 5][:i % 6] + torch.randint(VOCABULARY, (1 + i % 7,), generator=generator).tolist()
+        case = prompt, 3 + i, float(i % 2), i
+        engine.add_request(*case[:2], n_samples=1 + i % 3, temperature=case[2], seed=i, stop=[2],
+                           on_token=lambda *event: streamed.update([event[:2]]))
+        asked.append(case)
+    while engine.busy:
+        poison(engine.cache)
+        step = engine.step()
+        n_preempted += len(step.preempted)
+        assert sum(step.scheduled.values()) <= 7 and len(engine.scheduler.running) <= 5
+        engine.cache.allocator.check()
+    for i, (prompt, n_new, temperature, seed) in enumerate(asked):
+        assert engine.output(i) == [alone(prompt, n_new, temperature, seed + s, [2]) for s in range(1 + i % 3)]
+        assert [streamed[i, s] for s in range(1 + i % 3)] == [len(x) for x in engine.output(i)]
+    assert engine.cache.allocator.n_available == n_blocks
+    assert (n_preempted > 0) == (n_blocks == 6)
+
+
+def by_definition(logits, seen, temperature, top_k=None, top_p=None, repetition_penalty=1.0):
+    """What next_token_probabilities says, one token at a time."""
+    logits = [x if i not in seen else x / repetition_penalty if x > 0 else x * repetition_penalty
+              for i, x in enumerate(logits)]
+    weights = {i: math.exp((x - max(logits)) / temperature) for i, x in enumerate(logits)}
+    kept, so_far = [], 0.0
+    total = sum(sorted(weights.values(), reverse=True)[:top_k])
+    for i in sorted(weights, key=weights.get, reverse=True)[:top_k]:
+        if top_p is None or so_far < top_p:
+            kept.append(i)
+        so_far += weights[i] / total
+    return [weights[i] / sum(weights[j] for j in kept) if i in kept else 0.0 for i in range(len(logits))]
+
+
+SAMPLINGS = [dict(temperature=2.0), dict(temperature=0.7, top_k=4), dict(temperature=3.0, top_p=0.8),
+             dict(temperature=2.0, repetition_penalty=1.5),
+             dict(temperature=3.0, top_k=6, top_p=0.9, repetition_penalty=0.5)]
+
+
+@pytest.mark.parametrize("sampling", SAMPLINGS, ids=str)
+def test_what_is_drawn_has_the_exact_distribution(sampling):
+    prompt, n = [1, 2, 3, 1], 4000
+    logits = 3 * torch.randn(VOCABULARY, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    want = torch.tensor(by_definition(logits.tolist(), prompt, **sampling), dtype=torch.float64)
+    torch.testing.assert_close(next_token_probabilities(logits, **sampling, seen=torch.tensor(prompt)), want)
+    engine = Engine(MODEL, 4, 4)
+    engine._forward = lambda batch: logits[None]
+    engine.add_request(prompt, 1, n_samples=n, **sampling)
+    counts = torch.bincount(torch.tensor(engine.run()[0])[:, 0], minlength=VOCABULARY)
+    assert ((counts / n - want).abs() <= 4.5 * (want * (1 - want) / n).sqrt()).all() and (counts > 0).sum() >= 3
+
+
+def test_a_repeated_token_loses_its_turn():
+    engine, tokens = Engine(MODEL, 8, 4), [1, 2]
+    engine.add_request(tokens, 9, repetition_penalty=1.5)
+    engine.add_request(tokens, 9)
+    (penalised,), (plain,) = engine.run().values()
+    for _ in range(9):
+        chances = by_definition(MODEL(torch.tensor([tokens]))[0, -1].tolist(), tokens, 1.0, repetition_penalty=1.5)
+        tokens = tokens + [chances.index(max(chances))]
+    assert tokens[2:] == penalised and len(set(plain)) < len(set(penalised))
+
+
+def test_a_shared_prefix_is_computed_once():
+    prompt = [1, 2, 3, 4, 5, 6, 7, 8]
+    engine = Engine(MODEL, 20, 4)
+    engine.add_request(prompt, 2)
+    assert engine.step().scheduled == {(0, 0): 8}
+    engine.add_request(prompt, 2)                     # fully cached: its last block is computed again
+    engine.add_request(prompt + [9], 2)
+    assert engine.step().scheduled == {(0, 0): 1, (1, 0): 4, (2, 0): 1}
+
+
+def test_only_what_is_computed_is_shared():
+    prompt = [1, 2, 3, 4, 5, 6, 7, 8, 9, 1]
+    engine = Engine(MODEL, 8, 2, token_budget=5)
+    poison(engine.cache)
+    engine.add_request(prompt, 3)
+    engine.step()
+    engine.scheduler.preempt(engine.scheduler.running[0])
+    assert engine.step().scheduled == {(0, 0): 5}     # finds two whole blocks again: 4 of its 5 tokens
+    assert engine.scheduler.running[0].computed == 9
+    assert engine.run() == {0: [alone(prompt, 3, 0.0, 0)]}
+
+
+def test_samples_share_the_prompt():
+    engine = Engine(MODEL, 20, 4)
+    engine.add_request([1, 2, 3, 4, 5, 6], 3, n_samples=4, temperature=1.0)
+    engine.step()
+    assert engine.cache.allocator.n_available == 18
+    step = engine.step()                              # three copy the half-filled block, the last keeps it
+    assert engine.cache.allocator.n_available == 15 and step.kv_bytes == 4 * 7 * 2 * 2 * 8 * 8
+
+
+def test_more_samples_than_blocks_take_turns():
+    engine = Engine(MODEL, 3, 4)
+    engine.add_request([1, 2, 3], 8, n_samples=9, temperature=1.0)
+    assert engine.run() == {0: [alone([1, 2, 3], 8, 1.0, s) for s in range(9)]}
+    assert engine.cache.allocator.n_available == 3
+
+
+def test_cancelling():
+    engine = Engine(MODEL, 8, 4)
+    first = engine.add_request([1, 2, 3], 8, n_samples=2)
+    second = engine.add_request([1, 2, 3], 8, on_token=lambda i, s, t: engine.cancel(i))
+    engine.step()
+    assert engine.cancel(first) and not engine.cancel(first) and not engine.cancel(second)
+    assert not engine.busy and engine.output(second) == [alone([1, 2, 3], 1, 0.0, 0)]
+    engine.cache.allocator.check()
+    assert engine.cache.allocator.n_available == 8 and engine.run() == {0: engine.output(0), 1: engine.output(1)}
+    waiting = engine.add_request([1], 2)
+    assert engine.cancel(waiting) and not engine.busy
+
+
+def test_an_error_in_a_callback_loses_nothing():
+    engine, heard = Engine(MODEL, 8, 4), []
+
+    def fail(*event):
+        raise RuntimeError("heard enough")
+
+    engine.add_request([1, 2, 3], 2, on_token=fail)
+    engine.add_request([1, 2, 3], 2, on_token=lambda *event: heard.append(event[2]))
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match="heard enough"):
+            engine.step()
+    assert heard == engine.output(0)[0] == engine.output(1)[0] == alone([1, 2, 3], 2, 0.0, 0) and not engine.busy
+
+
+@pytest.mark.parametrize("preemption", ["recompute", "swap"])
+def test_a_step_that_fails_can_be_taken_again(preemption, monkeypatch):
+    engine = Engine(MODEL, 8, 4, token_budget=4, preemption=preemption)
+    engine.add_request([1, 2, 3, 4, 5], 6, n_samples=2, temperature=1.0)
+
+    def fail(batch):
+        raise RuntimeError("no power")
+
+    for n_good in (0, 1, 3):
+        with monkeypatch.context() as broken, pytest.raises(RuntimeError, match="no power"):
+            broken.setattr(engine, "_forward", fail)
+            engine.step()
+        engine.cache.allocator.check()
+        engine.scheduler.preempt(engine.scheduler.running[-1])
+        for _ in range(n_good):
+            engine.step()
+    assert engine.run() == {0: [alone([1, 2, 3, 4, 5], 6, 1.0, s) for s in range(2)]}
+
+
+@pytest.mark.parametrize("kernels, n, n_new", [(False, 10, 20), (True, 3, 4)])
+def test_float32_serves_the_same_where_the_best_two_differ(kernels, n, n_new):
+    model, _ = language_model.pretrained()
+    generator = torch.Generator().manual_seed(0)
+    engine = Engine(model, 40, 16, kernels, token_budget=32, max_running=6)
+    for i in range(n):
+        prompt = torch.randint(20, 60, (20 + 5 * i,), generator=generator)
+        engine.add_request(prompt, n_new)
+    for i, (got,) in engine.run().items():
+        prompt = engine.requests[i].prompt
+        with torch.no_grad():
+            logits = model(torch.tensor([prompt + got]))[0, len(prompt) - 1:-1]
+        best = logits.topk(2).values
+        sure = best[:, 0] - best[:, 1] > 1e-3
+        assert torch.equal(logits.argmax(-1)[sure], torch.tensor(got)[sure]) and sure.sum() >= n_new - 2
+
+
+@pytest.mark.parametrize("change", [
+    dict(attention="gqa", n_kv_heads=1), dict(attention="flash"), dict(attention="w2"), dict(rope=[True, False]),
+    dict(attention="latent", latent_dim=6, rope_dim=2), dict(attention=["sliding", "softmax"], window=3)],
+    ids=lambda change: "-".join(map(str, change.values())))
+def test_other_attentions_are_served(change):
+    model, generator = small_model(**change), torch.Generator().manual_seed(0)
+    engine = Engine(model, 7, 4, token_budget=7, max_running=5)
+    prompts = [[3, 1, 4, 1, 5][:i] + torch.randint(VOCABULARY, (1 + i,), generator=generator).tolist()
+               for i in range(6)]
+    for i, prompt in enumerate(prompts):
+        engine.add_request(prompt, 9, temperature=float(i % 2), seed=i)
+    n_preempted = 0
+    while engine.busy:
+        poison(engine.cache)
+        n_preempted += len(engine.step().preempted)
+    for i, prompt in enumerate(prompts):
+        want = model.generate(torch.tensor([prompt]), 9, float(i % 2), torch.Generator().manual_seed(i))
+        assert engine.output(i) == [want[0, len(prompt):].tolist()]
+    assert n_preempted > 0 and len({tuple(engine.output(i)[0]) for i in range(6)}) > 2
+
+
+@pytest.mark.parametrize("change, kept", [(dict(attention="gqa", n_kv_heads=1), 8), (dict(attention="w2"), 2 * 14),
+                                          (dict(attention="latent", latent_dim=6, rope_dim=2), 8)])
+def test_the_pages_hold_what_the_attention_keeps(change, kept):
+    engine = Engine(small_model(**change), 3, 4)
+    assert engine.cache.bytes == 2 * 3 * 4 * kept * 8                 # layers, blocks, slots, numbers, bytes of one
+
+
+def test_a_window_is_all_that_is_read():
+    engine = Engine(small_model(attention=["sliding", "softmax"], window=3), 8, 4)
+    engine.add_request([1] * 10, 2)
+    assert engine.step().kv_bytes == (10 + 10) * 2 * 8 * 8            # every key is seen by a query of the prompt
+    assert engine.step().kv_bytes == (3 + 11) * 2 * 8 * 8
+
+
+@pytest.mark.parametrize("change, why", [
+    (dict(attention="linear"), "state of fixed size"), (dict(attention=["softmax", "delta"]), "layer 1, Delta"),
+    (dict(attention=["softmax", "gqa"], n_kv_heads=1), r"\[\(1, 4, 4\), \(2, 4, 4\)\]")])
+def test_what_cannot_be_served_is_refused(change, why):
+    with pytest.raises(ValueError, match=f"^model must keep .*{why}"):
+        Engine(small_model(**change), 4, 4)
+
+
+@pytest.mark.parametrize("change", [dict(), dict(attention="w2"), dict(attention="sliding")], ids=str)
+def test_what_the_kernels_cannot_serve_is_refused(change):
+    model = small_model(**change)
+    with pytest.raises(ValueError, match="^kernels must be False unless "):
+        Engine(model.float() if change else model, 4, 4, kernels=True)
+
+
+def test_the_model_must_attend_by_its_own_function():
+    model = small_model()
+    model.set_attention(lambda q, k, v: v)
+    with pytest.raises(ValueError, match="^model must attend"):
+        Engine(model, 4, 4)
+    model.set_attention()
+    assert Engine(model, 4, 4).run() == {}
+
+
+@pytest.mark.parametrize("argument, change", [
+    ("prompt", dict(prompt=[])), ("prompt", dict(prompt=[1] * 17)), ("prompt", dict(max_new_tokens=16)),
+    ("prompt", dict(prompt=[VOCABULARY])), ("prompt", dict(prompt=[1.0])), ("prompt", dict(prompt=7)),
+    ("prompt", dict(prompt=torch.ones(1, 3, dtype=torch.long))), ("max_new_tokens", dict(max_new_tokens=0)),
+    ("n_samples", dict(n_samples=0)), ("temperature", dict(temperature=-1)), ("seed", dict(seed=-1)),
+    ("temperature", dict(temperature=math.nan)), ("temperature", dict(temperature="0")), ("top_k", dict(top_k=0)),
+    ("top_p", dict(top_p=1.5)), ("repetition_penalty", dict(repetition_penalty=0)),
+    ("on_token", dict(on_token=1)), ("stop", dict(stop=3)),
+])
+def test_bad_requests_are_named(argument, change):
+    engine = Engine(MODEL, 4, 4)
+    with pytest.raises(ValueError, match=rf"^{argument} must "):
+        engine.add_request(**dict(prompt=[1, 2], max_new_tokens=2) | change)
+    assert not engine.busy and engine.cache.allocator.n_available == 4
+    with pytest.raises(ValueError, match="^request_id must "):
+        engine.cancel(0)
+    for argument, wrong in (("token_budget", dict(token_budget=0)), ("preemption", dict(preemption="drop"))):
+        with pytest.raises(ValueError, match=f"^{argument} must "):
+            Scheduler(engine.cache, **wrong)
+
+
+# Machines that do anything in any order
+
+class Blocks(RuleBasedStateMachine):
+    """A cache against contiguous lists. A slot holds a number that only its whole prefix could have put there."""
+
+    @initialize(n_blocks=st.integers(3, 9), size=st.integers(1, 4), n_hashes=st.sampled_from([1, 3, 10**9]))
+    def start(self, n_blocks, size, n_hashes):
+        self.cache = PagedKVCache(n_blocks, size, 1, 1, 1, torch.float64)
+        self.cache.allocator.hash_function = lambda prefix: hash(prefix) % n_hashes
+        self.contents, self.n_names = {}, 0
+
+    @staticmethod
+    def value(tokens):
+        return float(hash(tuple(tokens)) % 10**9)
+
+    def write(self, name, start, stop):
+        x = torch.tensor([self.value(self.contents[name][:p + 1]) for p in range(start, stop)],
+                         dtype=torch.float64)
+        self.cache.write(0, self.cache.slots(name, start, stop), x.view(-1, 1, 1), x.view(-1, 1, 1))
+
+    def new_name(self):
+        self.n_names += 1
+        return self.n_names
+
+    def some(self, data):
+        return data.draw(st.sampled_from(sorted(self.contents)))
+
+    @rule(tokens=st.lists(st.integers(0, 1), min_size=1, max_size=14), register=st.booleans())
+    def allocate(self, tokens, register):
+        name, allocator = self.new_name(), self.cache.allocator
+        if not allocator.can_allocate(tokens):
+            with pytest.raises(OutOfBlocks):
+                allocator.allocate(name, tokens)
+            return
+        known = allocator.allocate(name, tokens)
+        self.contents[name] = tokens
+        self.write(name, known, len(tokens))
+        if register:
+            allocator.register(name, tokens)
+
+    @precondition(lambda self: self.contents)
+    @rule(data=st.data(), token=st.integers(0, 1), register=st.booleans())
+    def append(self, data, token, register):
+        name = self.some(data)
+        try:
+            self.cache.append_slot(name)
+        except OutOfBlocks:
+            assert self.cache.allocator.n_available == 0
+            return
+        self.contents[name] = self.contents[name] + [token]
+        n = len(self.contents[name])
+        self.write(name, n - 1, n)
+        if register:
+            self.cache.allocator.register(name, self.contents[name])
+
+    @precondition(lambda self: self.contents)
+    @rule(data=st.data())
+    def fork(self, data):
+        parent, child = self.some(data), self.new_name()
+        self.cache.allocator.fork(parent, child)
+        self.contents[child] = self.contents[parent]
+
+    @precondition(lambda self: self.contents)
+    @rule(data=st.data())
+    def free(self, data):
+        name = self.some(data)
+        self.cache.allocator.free(name)
+        del self.contents[name]
+        poison(self.cache)
+        with pytest.raises(ValueError):
+            self.cache.allocator.free(name)
+
+    @precondition(lambda self: self.contents)
+    @rule(data=st.data())
+    def swap(self, data):
+        name, allocator = self.some(data), self.cache.allocator
+        saved, tokens = self.cache.read_blocks(allocator.tables[name].blocks), self.contents.pop(name)
+        allocator.free(name)
+        poison(self.cache)
+        if allocator.can_allocate(tokens, share=False):          # not where others still hold what it shared
+            assert allocator.allocate(name, tokens, share=False) == 0
+            self.cache.write_blocks(allocator.tables[name].blocks, saved)
+            self.contents[name] = tokens
+
+    @invariant()
+    def same_contents(self):
+        if not hasattr(self, "cache"):
+            return
+        self.cache.allocator.check()
+        for name, tokens in self.contents.items():
+            got = self.cache.keys[0].flatten()[self.cache.slots(name, 0, len(tokens))]
+            assert got.tolist() == [self.value(tokens[:p + 1]) for p in range(len(tokens))]
+
+    def teardown(self):
+        if hasattr(self, "cache"):
+            for name in self.contents:
+                self.cache.allocator.free(name)
+            self.cache.allocator.check()
+            assert self.cache.allocator.n_available == self.cache.allocator.n_blocks
+
+
+class Serving(RuleBasedStateMachine):
+    """An engine short of blocks against the model alone."""
+    happened = Counter()
+
+    @initialize(n_blocks=st.integers(5, 10), size=st.integers(2, 4), budget=st.integers(1, 9),
+                max_running=st.integers(1, 6), preemption=st.sampled_from(["recompute", "swap"]), share=st.booleans())
+    def start(self, n_blocks, size, budget, max_running, preemption, share):
+        self.engine = Engine(MODEL, n_blocks, size, token_budget=budget, max_running=max_running,
+                             preemption=preemption, share_prefixes=share)
+        self.asked = {}
+
+    @rule(prompt=st.lists(st.integers(0, 1), min_size=1, max_size=12), n_new=st.integers(1, 12),
+          n_samples=st.integers(1, 3), temperature=st.sampled_from([0.0, 1.0]), seed=st.integers(0, 3))
+    def add(self, prompt, n_new, n_samples, temperature, seed):
+        allocator = self.engine.cache.allocator
+        case = dict(prompt=prompt, max_new_tokens=n_new, n_samples=n_samples, temperature=temperature, seed=seed)
+        if len(prompt) + n_new - 1 > min(allocator.n_blocks * allocator.block_size, CONTEXT):
+            self.happened["refused"] += 1
+            with pytest.raises(ValueError, match="^prompt must leave room"):
+                self.engine.add_request(**case)
+        else:
+            self.asked[self.engine.add_request(**case)] = case
+
+    @rule()
+    def step(self):
+        poison(self.engine.cache)
+        done = self.engine.step()
+        self.happened.update(steps=1, tokens=len(done.tokens), out_of_blocks=len(done.preempted))
+
+    @rule(n=st.integers(2, 6))
+    def steps(self, n):
+        for _ in range(n):
+            self.step()
+
+    @precondition(lambda self: self.asked)
+    @rule(data=st.data())
+    def cancel(self, data):
+        request = data.draw(st.sampled_from(sorted(self.asked)))
+        was_finished = self.engine.requests[request].finished
+        self.happened["cancelled"] += not was_finished
+        assert self.engine.cancel(request) != was_finished and not self.engine.cancel(request)
+
+    @precondition(lambda self: hasattr(self, "engine") and self.engine.scheduler.running)
+    @rule(data=st.data())
+    def preempt(self, data):
+        running = self.engine.scheduler.running
+        self.happened["preempted"] += 1
+        self.engine.scheduler.preempt(running[data.draw(st.integers(0, len(running) - 1))])
+
+    @invariant()
+    def nothing_is_lost(self):
+        if not hasattr(self, "engine"):
+            return
+        self.engine.cache.allocator.check()
+        assert set(self.engine.cache.allocator.tables) == {s.name for s in self.engine.scheduler.running}
+        self.compare(prefix=True)
+
+    def compare(self, prefix=False):
+        for request, case in self.asked.items():
+            cancelled = self.engine.requests[request].cancelled
+            outputs = self.engine.output(request)
+            assert prefix or cancelled or len(outputs) == case["n_samples"]
+            for sample, got in enumerate(outputs):
+                want = alone(case["prompt"], case["max_new_tokens"], case["temperature"], case["seed"] + sample)
+                assert got == (want[:len(got)] if prefix or cancelled else want)
+
+    def teardown(self):
+        if hasattr(self, "engine"):
+            while self.engine.busy:
+                self.step()
+            self.compare()
+            for request in self.engine.requests.values():
+                self.happened.update(forked=len(request.samples) - 1, finished=not request.cancelled)
+            self.engine.cache.allocator.check()
+            assert self.engine.cache.allocator.n_available == self.engine.cache.allocator.n_blocks
+
+
+def drive(machine, examples, steps):
+    run_state_machine_as_test(machine, settings=settings(
+        max_examples=examples, stateful_step_count=steps, deadline=None, derandomize=True, database=None,
+        suppress_health_check=list(HealthCheck)))
+
+
+def test_a_machine_drives_the_blocks():
+    drive(Blocks, examples=15, steps=25)
+
+
+def test_a_machine_drives_the_engine():
+    drive(Serving, examples=10, steps=12)
+
+
+@pytest.mark.slow
+def test_ten_thousand_steps():
+    drive(Blocks, examples=150, steps=70)
+    Serving.happened.clear()
+    drive(Serving, examples=260, steps=60)
+    happened = Serving.happened
+    assert happened["steps"] >= 10_000
+    assert min(happened[x] for x in ("refused", "forked", "cancelled", "preempted", "out_of_blocks", "finished")) >= 200

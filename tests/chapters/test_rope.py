@@ -1,0 +1,160 @@
+"""Rotary positions: the rotation, its relative property, and the table."""
+import pytest
+import torch
+
+from course_lib.rope import RoPEAttention, alibi_bias, apply_rope, interleaved_to_half, rope_kernel, rope_table
+from course_lib.rope.scaling import yarn_magnitude
+
+
+def rand(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.parametrize("rotary_dim", [None, 6])
+def test_scores_depend_on_the_distance_only(layout, rotary_dim):
+    cos, sin = rope_table(64, rotary_dim or 10, dtype=torch.float64)
+    q, k = rand(1, 2, 1, 10), rand(1, 2, 1, 10, seed=1)
+
+    def score(m, n):
+        turned = [apply_rope(x, cos, sin, torch.tensor([p]), layout, rotary_dim) for x, p in ((q, m), (k, n))]
+        return (turned[0] * turned[1]).sum(-1)
+
+    torch.testing.assert_close(score(3, 10), score(40, 47))
+    assert not torch.allclose(score(3, 10), score(3, 11))
+    torch.testing.assert_close(score(5, 5), (q * k).sum(-1))
+
+
+def test_layouts_are_a_permutation_of_each_other():
+    cos, sin = rope_table(9, 8, dtype=torch.float64)
+    x = rand(2, 3, 9, 8)
+    order = torch.tensor([0, 2, 4, 6, 1, 3, 5, 7])
+    half = apply_rope(x[..., order], cos, sin, layout="half")
+    torch.testing.assert_close(apply_rope(x, cos, sin)[..., order], half)
+
+
+def test_positions_by_row_and_by_batch():
+    cos, sin = rope_table(9, 8, dtype=torch.float64)
+    x = rand(2, 3, 4, 8)
+    torch.testing.assert_close(apply_rope(x, cos, sin), apply_rope(x, cos, sin, torch.arange(4)))
+    both = apply_rope(x, cos, sin, torch.tensor([[0, 1, 2, 3], [5, 6, 7, 8]]))
+    torch.testing.assert_close(both[1:], apply_rope(x[1:], cos, sin, torch.arange(5, 9)))
+    assert torch.equal(apply_rope(x, cos, sin, [5, 6, 7, 8]), apply_rope(x, cos, sin, torch.arange(5, 9)))
+
+
+@pytest.mark.parametrize("argument, call", [
+    ("head_dim", lambda x, c, s: rope_table(4, 7)), ("n", lambda x, c, s: rope_table(-1, 8)),
+    ("base", lambda x, c, s: rope_table(4, 8, base=0)), ("x", lambda x, c, s: apply_rope(x[0], c, s)),
+    ("cos", lambda x, c, s: apply_rope(x[..., :6], c, s)), ("sin", lambda x, c, s: apply_rope(x, c, s[:3])),
+    ("layout", lambda x, c, s: apply_rope(x, c, s, layout="pairs")),
+    ("rotary_dim", lambda x, c, s: apply_rope(x, c, s, rotary_dim=3)),
+    ("positions", lambda x, c, s: apply_rope(x, c[:3], s[:3])),
+    ("positions", lambda x, c, s: apply_rope(x, c, s, torch.tensor([0, 1, 2, 9]))),
+    ("positions", lambda x, c, s: apply_rope(x, c, s, torch.tensor([0, 1, 2, -1]))),
+    ("positions", lambda x, c, s: apply_rope(x, c, s, torch.tensor([0, 1]))),
+    ("positions", lambda x, c, s: apply_rope(x, c, s, torch.tensor([0.0, 1, 2, 3]))),
+    ("positions", lambda x, c, s: apply_rope(x, c, s, torch.ones(4, dtype=torch.bool))),
+    ("cos", lambda x, c, s: apply_rope(x, c.long(), s)), ("sin", lambda x, c, s: apply_rope(x, c, None)),
+    ("cos", lambda x, c, s: apply_rope(x, c.to("meta"), s)), ("base", lambda x, c, s: rope_table(4, 8, base="10000")),
+    ("sin", lambda x, c, s: apply_rope(x, c, s.double())),
+    ("dtype", lambda x, c, s: rope_table(4, 8, dtype=torch.int32)),
+])
+def test_bad_input_is_named(argument, call):
+    cos, sin = rope_table(9, 8)
+    with pytest.raises(ValueError, match=rf"^{argument} must .*; got "):
+        call(torch.zeros(2, 3, 4, 8), cos, sin)
+
+
+@pytest.mark.parametrize("bias", [False, True])
+def test_reordered_weights_swap_the_layouts(bias):
+    n_heads, head_dim, d_model = 3, 8, 10
+    x, rope = rand(2, 5, d_model), rope_table(5, head_dim, dtype=torch.float64)
+    w_q, w_k = rand(n_heads * head_dim, d_model, seed=1), rand(n_heads * head_dim, d_model, seed=2)
+
+    def scores(w_q, w_k, layout):
+        q, k = (apply_rope((x @ w.T).view(2, 5, n_heads, head_dim).transpose(1, 2), *rope, layout=layout) for w in (w_q, w_k))
+        return q @ k.transpose(-2, -1)
+
+    want = scores(w_q, w_k, "interleaved")
+    torch.testing.assert_close(scores(*(interleaved_to_half(w, n_heads) for w in (w_q, w_k)), "half"), want)
+    assert not torch.allclose(scores(w_q, w_k, "half"), want)
+    assert interleaved_to_half(torch.arange(8.0), 2).tolist() == [0, 2, 1, 3, 4, 6, 5, 7]
+
+
+def test_alibi_slopes_and_alignment():
+    bias = alibi_bias(8, 1, 3)
+    assert bias[0, 0].tolist() == [-1.0, -0.5, 0.0] and bias[7, 0, 0] == -2 * 2**-8
+    assert alibi_bias(3, 4, 4).shape == (3, 4, 4)
+    slopes = -alibi_bias(6, 1, 2)[:, 0, 0]
+    torch.testing.assert_close(slopes, 2.0 ** torch.tensor([-2.0, -4, -6, -8, -1, -3]))
+
+
+def test_layer_against_torchs_multi_head_attention():
+    torch.manual_seed(0)
+    ours, theirs = RoPEAttention(16, 4), torch.nn.MultiheadAttention(16, 4, batch_first=True)
+    theirs.in_proj_weight.data = torch.cat([p.weight for p in (ours.q_proj, ours.k_proj, ours.v_proj)])
+    theirs.in_proj_bias.data = torch.cat([p.bias for p in (ours.q_proj, ours.k_proj, ours.v_proj)])
+    theirs.out_proj.load_state_dict(ours.out_proj.state_dict())
+    query, key, value = torch.randn(2, 5, 16), torch.randn(2, 7, 16), torch.randn(2, 7, 16)
+    torch.testing.assert_close(ours(query, key, value), theirs(query, key, value)[0])
+    rope = rope_table(7, 4)
+    out, weights = ours(query, key, value, rope, return_weights=True)
+    assert weights.shape == (2, 4, 5, 7) and not torch.allclose(out, ours(query, key, value))
+    one = ours(query[:, 4:], key, value, rope, positions=torch.tensor([4]))
+    torch.testing.assert_close(one, out[:, 4:])
+
+
+SCALINGS = [{"kind": "linear", "factor": 4.0}, {"kind": "ntk", "factor": 4.0},
+            {"kind": "yarn", "factor": 4.0, "original_length": 64},
+            {"kind": "llama3", "factor": 8.0, "original_length": 64}]
+
+
+@pytest.mark.parametrize("scaling", SCALINGS, ids=lambda s: s["kind"])
+def test_scaling_keeps_fast_pairs_or_says_so_and_slows_slow_ones(scaling):
+    plain, scaled = rope_table(2, 64, dtype=torch.float64), rope_table(2, 64, scaling=scaling, dtype=torch.float64)
+    frequency = torch.atan2(plain[1][1], plain[0][1])
+    new = torch.atan2(scaled[1][1], scaled[0][1])
+    ratio = frequency / new
+    assert (ratio.diff() > -1e-9).all()                                      # slower pairs are slowed at least as much
+    torch.testing.assert_close(ratio[-1].item(), scaling["factor"], rtol=1e-6, atol=0)
+    if scaling["kind"] != "linear":
+        torch.testing.assert_close(ratio[0].item(), 1.0)
+    size = (scaled[0] ** 2 + scaled[1] ** 2).sqrt()
+    torch.testing.assert_close(size, torch.full_like(size, yarn_magnitude(4.0) if scaling["kind"] == "yarn" else 1.0))
+
+
+def test_ntk_is_a_larger_base():
+    scaled = rope_table(9, 16, scaling={"kind": "ntk", "factor": 4.0}, dtype=torch.float64)
+    torch.testing.assert_close(scaled, rope_table(9, 16, base=10000 * 4 ** (16 / 14), dtype=torch.float64))
+
+
+@pytest.mark.parametrize("scaling", ["linear", {}, {"kind": "magic"}, {"kind": "linear"}, {"kind": "yarn", "factor": 2.0},
+                                     {"kind": "linear", "factor": -1.0},
+                                     {"kind": "linear", "factor": "4"},
+                                     {"kind": "yarn", "factor": 2.0, "original_length": 64, "fast": 0.0},
+                                     {"kind": "llama3", "factor": 2.0, "original_length": 64, "low": 4.0},
+                                     {"kind": "linear", "factor": 2.0, "extra": 1}])
+def test_bad_scaling_is_named(scaling):
+    with pytest.raises(ValueError, match="^scaling .*must .*; got "):
+        rope_table(4, 8, scaling=scaling)
+
+
+@pytest.mark.parametrize("argument, call", [
+    ("weight", lambda: interleaved_to_half(torch.zeros(9, 3), 3)), ("n_heads", lambda: alibi_bias(0, 2, 2)),
+    ("n_heads", lambda: interleaved_to_half(torch.zeros(8, 3), 0)),
+    ("base", lambda: rope_table(4, 8, 1.0, {"kind": "yarn", "factor": 2.0, "original_length": 64})),
+    ("n_heads", lambda: RoPEAttention(8, 0)), ("d_model", lambda: RoPEAttention(8.0, 2)),
+    ("query", lambda: RoPEAttention(8, 2)(*3 * [torch.zeros(1, 2, 8).double()])),
+    ("key", lambda: RoPEAttention(8, 2)(torch.zeros(2, 2, 8), *2 * [torch.zeros(1, 2, 8)])),
+    ("value", lambda: RoPEAttention(8, 2)(*2 * [torch.zeros(1, 2, 8)], torch.zeros(1, 3, 8))),
+    ("rope", lambda: RoPEAttention(8, 2)(*3 * [torch.zeros(1, 2, 8)], rope=torch.zeros(2, 2))),
+    ("d_model", lambda: RoPEAttention(9, 3)), ("dropout", lambda: RoPEAttention(8, 2, 1.5)),
+    ("key", lambda: RoPEAttention(8, 2)(torch.zeros(1, 2, 8), torch.zeros(1, 2, 6), torch.zeros(1, 2, 8))),
+    ("rung", lambda: rope_kernel(torch.zeros(1, 1, 2, 8), *rope_table(2, 8), rung=2)),
+    ("x", lambda: rope_kernel(torch.zeros(1, 1, 2, 6), *rope_table(2, 6), layout="half", rung=3)),
+    ("x", lambda: rope_kernel(torch.zeros(1, 1, 2, 8).double(), *rope_table(2, 8))),
+    ("cos and sin", lambda: rope_kernel(torch.zeros(1, 1, 2, 8), *rope_table(2, 8, dtype=torch.float64))),
+])
+def test_bad_input_of_the_rest_is_named(argument, call):
+    with pytest.raises(ValueError, match=rf"^{argument} must "):
+        call()

@@ -1,0 +1,93 @@
+"""Windows and blocks on the tensor cores: the wrappers choose them, visited tiles are counted, mutants are caught."""
+from pathlib import Path
+
+import pytest
+import torch
+
+from course_lib import cuda
+from course_lib.sparse_attention import tensor_core as sparse_tensor_core
+from course_lib.gpu.cases import BF16, attention, window_mask
+from course_lib.sparse_attention import BlockMask
+from course_lib.sparse_attention.kernels import block_sparse_kernel, window_sink_kernel
+
+
+def inputs(heads, kv_heads, n, m, d, dtype=BF16):
+    generator = torch.Generator().manual_seed(n + m + d)
+    return [torch.randn(1, h, rows, d, generator=generator).to(dtype) for h, rows in ((heads, n), (kv_heads, m), (kv_heads, m))]
+
+
+def close(got, want, error=1e-2):
+    return (got.double() - want).norm() <= error * want.norm()
+
+
+@pytest.mark.parametrize("n, window, n_sink", [(1, 1, 0), (130, 1, 0), (300, 20, 5), (300, 200, 100)])
+def test_windows_and_sinks(n, window, n_sink):
+    q, k, v = inputs(2, 1, n, n, 64)
+    with cuda.sanitize():
+        out = window_sink_kernel(q, k, v, window, n_sink)
+    assert close(out, attention(*(x.double() for x in (q, k, v)), mask=window_mask(n, window, n_sink))[0])
+
+
+def test_blocks_with_empty_rows_and_ragged_ends():
+    q, k, v = inputs(2, 2, 200, 300, 128)
+    mask = torch.zeros(200, 300, dtype=torch.bool)
+    mask[:100, 5:140] = mask[128:, 256:] = True
+    with cuda.sanitize():
+        out = block_sparse_kernel(q, k, v, BlockMask.from_mask(mask, 128))
+    assert close(out, attention(*(x.double() for x in (q, k, v)), mask=mask)[0])
+    assert (out[:, :, 100:128] == 0).all()
+
+
+def test_only_visited_tiles_are_asked_for():
+    """n = 512, window 64, 3 sinks: a block of 128 queries sees tiles of 64 keys from its window's first to its own last."""
+    n, d, window, n_sink = 512, 64, 64, 3
+    q, k, v = inputs(1, 1, n, n, d)
+    tiles = 0
+    for q0 in range(0, n, 128):
+        oldest = max(0, q0 - window + 1) // 64
+        tiles += min(oldest, 1) + (q0 + 127) // 64 - oldest + 1
+    assert tiles == 2 + 4 + 4 + 4                       # one of sinks and three of the window's own, after the first block
+    with cuda.profile() as report:
+        window_sink_kernel(q, k, v, window, n_sink)
+    (launch,) = report.launches
+    assert launch.global_load.bytes == 2 * d * (n + 2 * 64 * tiles)
+    assert launch.global_store.bytes == launch.global_store.moved == 2 * d * n
+    assert launch.shared_load.excess == launch.shared_store.excess == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [
+    ("q0 - window + 1) / TILE_K", "q0 - window + 65) / TILE_K"), ("row - key < window", "row - key <= window"),
+    ("row + ROWS - 1 - k0 < window", "row - k0 < window"), ("k0 + TILE_K - 1 <= row &&", "k0 <= row &&"),
+    ("i % 2 * TILE_K; }", "0; }"), ("k0 + TILE_K <= n_k; }", "true; }"), ("place < 0 || masks", "place < 1 || masks"),
+    ("l[m][h] *= shrink;", ""), ("        wait<0>();\n        __syncthreads();", "        wait<0>();")])
+def test_a_changed_kernel_is_caught(change, monkeypatch, tmp_path):
+    folder = Path(__file__).resolve().parents[2] / "kernels"
+    text = (folder / "sparse_attention/tensor_core.cu").read_text()
+    assert change[0] in text
+    for header in folder.glob("*.cuh"):
+        (tmp_path / header.name).write_text(header.read_text())
+    (tmp_path / "broken.cu").write_text(text.replace(*change))
+    broken = cuda.load(tmp_path / "broken.cu")
+    monkeypatch.setattr(cuda, "load", lambda name: broken)
+    q, k, v = inputs(2, 1, 300, 300, 64)
+    mask = torch.rand(300, 300, generator=torch.Generator().manual_seed(0)) > 0.5
+    mask[128:256] = False                               # a block of queries without a tile
+    mask[:128, :128] = True
+    double = [4 * q.double(), k.double(), v.double()]
+    try:
+        with cuda.sanitize():
+            windows = [window_sink_kernel(4 * q, k, v, window, 5) for window in (20, 150)]
+            blocks = block_sparse_kernel(4 * q, k, v, BlockMask.from_mask(mask, 128))
+    except cuda.KernelError:
+        return
+    good = [close(out, attention(*double, mask=window_mask(300, window, 5))[0], 2e-2) for out, window in zip(windows, (20, 150))]
+    assert not all([*good, close(blocks, attention(*double, mask=mask)[0], 2e-2)])
+
+
+def test_bad_input_is_named():
+    q, k, v = inputs(1, 1, 5, 5, 20)
+    with pytest.raises(ValueError, match="^q must be float16 or bfloat16"):
+        sparse_tensor_core.window(q, k, v, 3)
+    with pytest.raises(ValueError, match="^block_mask must have blocks of 128"):
+        block_sparse_kernel(q, k, v, BlockMask.from_mask(torch.ones(5, 5, dtype=torch.bool), 32))

@@ -1,0 +1,278 @@
+"""Runs that stop and go on, batches in parts, processes, and what bad input and a full disk get."""
+import errno
+import json
+import os
+import resource
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors import SafetensorError
+
+from course_lib import language_model
+from course_lib.language_model import training
+from course_lib.datasets import NO_TARGET
+from course_lib.language_model import Config, LanguageModel
+from course_lib.language_model.tokenizers import CharTokenizer
+from course_lib.language_model.training import evaluate, load_checkpoint, random_batch, save_checkpoint, train, train_command
+from course_lib.language_model.display import Display, watched_in
+
+ROOT = Path(__file__).resolve().parents[2]
+DATA = torch.randint(11, (600,), generator=torch.Generator().manual_seed(3))
+RECIPE = {"steps": 30, "batch": 4, "block": 16, "peak": 1e-2, "warmup": 5, "check_every": 10}
+TINY = ["--steps", "12", "--batch", "4", "--block", "8", "--layers", "1", "--width", "16", "--heads", "2", "--hidden", "16",
+        "--context", "16"]
+
+
+def small_model(seed=0, **changes):
+    torch.manual_seed(seed)
+    return LanguageModel(Config(**{"vocab_size": 11, "n_layers": 2, "n_heads": 2, "d_model": 16, "d_hidden": 24, "context": 32} | changes))
+
+
+def same(a, b):
+    return all(torch.equal(x, b.state_dict()[name]) for name, x in a.state_dict().items())
+
+
+class Interrupting:
+    """Batches as they come; while the one with this number is drawn, somebody presses Ctrl-C."""
+
+    def __init__(self, at):
+        self.left = at
+
+    def __call__(self, batch, generator):
+        self.left -= 1
+        if self.left == 0:
+            signal.raise_signal(signal.SIGINT)
+        return random_batch(DATA, batch, 16, generator)
+
+
+@pytest.mark.parametrize("at", [3, 10, 17])
+@pytest.mark.parametrize("attention", ["softmax", "delta"])
+def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path, at, attention):
+    whole, stopped, path = small_model(attention=attention), small_model(attention=attention), tmp_path / "run"
+    history = train(whole, DATA, **RECIPE, validation=DATA)
+    with pytest.raises(KeyboardInterrupt, match=f"stopped after step {at} of 30"):
+        train(stopped, Interrupting(at), **RECIPE, validation=DATA, checkpoint=path)
+    assert not same(whole, stopped) and not stopped.training
+    again = small_model(seed=9, attention=attention)            # a new process knows nothing of the old weights
+    assert train(again, DATA, **RECIPE, validation=DATA, checkpoint=path) == history
+    assert same(whole, again)
+    assert train(small_model(seed=9, attention=attention), DATA, **RECIPE, checkpoint=path) == history, "done: nothing is trained"
+
+
+def test_another_interrupt_stops_at_once_but_an_echo_of_the_first_does_not(tmp_path, monkeypatch):
+    def echoed(batch, generator):           # under torchrun a process hears each Ctrl-C twice
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        return random_batch(DATA, batch, 16, generator)
+
+    with pytest.raises(KeyboardInterrupt, match="stopped after step 1 of 30"):
+        train(small_model(), echoed, **RECIPE, checkpoint=tmp_path / "run")
+    now = iter([10.0, 11.5])
+    monkeypatch.setattr(training.time, "monotonic", lambda: next(now))
+
+    def stubborn(batch, generator):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        raise AssertionError("not reached")
+
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        train(small_model(), stubborn, **RECIPE)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_batch_in_parts_is_the_same_step():
+    curves = []
+    for accumulate in (1, 2, 4):
+        model = small_model()
+        curves.append([loss for _, loss, _ in train(model, DATA, **RECIPE, accumulate=accumulate)])
+    torch.testing.assert_close(torch.tensor(curves[1:]), torch.tensor(curves[:1]).expand(2, -1), rtol=1e-4, atol=0)
+
+
+def test_parts_with_fewer_targets_count_for_less():
+    def draw(batch, generator):
+        tokens = torch.randint(5, (batch, 6), generator=generator)
+        targets = torch.full_like(tokens, NO_TARGET)
+        targets[0], targets[1, :2] = tokens[0].roll(1), tokens[1, 2:4]         # the other rows have none
+        return tokens, targets
+
+    curves = [[loss for _, loss, _ in train(small_model(), draw, **RECIPE, accumulate=parts)] for parts in (1, 2, 4)]
+    torch.testing.assert_close(torch.tensor(curves[1:]), torch.tensor(curves[:1]).expand(2, -1), rtol=1e-4, atol=0)
+
+
+def test_bfloat16_products_learn_too():
+    model = small_model()
+    history = train(model, DATA % 3, **RECIPE, precision="bfloat16")
+    assert history[-1][1] < history[0][1] and next(model.parameters()).dtype == torch.float32
+
+
+@pytest.mark.parametrize("argument, change", [
+    ("batch", {"accumulate": 3}), ("precision", {"precision": "int8"}), ("data", {"block": 700}), ("batch", {"batch": 0}),
+    ("check_every", {"check_every": 0}), ("accumulate", {"accumulate": 0}), ("steps", {"steps": -1}),
+    ("warmup", {"warmup": -1}), ("seed", {"seed": 1.5}), ("clip", {"clip": -1.0}), ("weight_decay", {"weight_decay": -1}),
+    ("peak", {"peak": float("nan")}), ("validation", {"validation": DATA[:3]}), ("data", {"data": DATA.float()}),
+    ("data", {"data": DATA.view(2, 300)}), ("data", {"data": DATA.tolist()}), ("tokens", {"data": DATA + 5})])
+def test_bad_input_is_named(argument, change):
+    with pytest.raises(ValueError, match=rf"^{argument} must "):
+        train(small_model(), **{"data": DATA} | RECIPE | change)
+
+
+def test_a_checkpoint_that_does_not_fit_is_refused_whole_and_kept(tmp_path):
+    path = tmp_path / "run"
+    train(small_model(), DATA, **RECIPE, checkpoint=path)
+    content = path.read_bytes()
+    with pytest.raises(ValueError, match="^checkpoint must be of the same run; in .* peak is 0.01, here 0.02"):
+        train(small_model(), DATA, **RECIPE | {"peak": 2e-2}, checkpoint=path)
+    with pytest.raises(ValueError, match="^checkpoint must be of the same run; in .* data is 600 tokens, .* here 599 tokens, "):
+        train(small_model(), DATA[1:], **RECIPE, checkpoint=path)
+    other, before = small_model(d_hidden=32), small_model(d_hidden=32)
+    with pytest.raises(ValueError, match=r"^path must hold a model of this shape; .*feed_forward.* is \(16, 24\), and here \(16, 32\)"):
+        train(other, DATA, **RECIPE, checkpoint=path)
+    assert same(other, before) and path.read_bytes() == content
+    flipped = content[:-40] + bytes([content[-40] ^ 1]) + content[-39:]
+    for damaged in (content[:len(content) // 2], flipped, b""):
+        path.write_bytes(damaged)
+        with pytest.raises(ValueError, match="^path must be a checkpoint of this course, whole"):
+            train(other, DATA, **RECIPE, checkpoint=path)
+        assert same(other, before) and path.read_bytes() == damaged
+
+
+def test_a_text_is_known_again():
+    assert training.fingerprint(DATA) == training.fingerprint(DATA.to(torch.int16)) == training.fingerprint(DATA.clone())
+    assert len({training.fingerprint(x) for x in (DATA, DATA.flip(0), DATA[:-1], DATA[:0])}) == 4
+
+
+def test_a_model_file_of_another_shape_is_refused(tmp_path):
+    path = tmp_path / "model.safetensors"
+    language_model.save(path, small_model(), CharTokenizer("abcdefghijk"))
+    state, about = load_checkpoint(path)
+    about["config"]["n_layers"] = 3
+    save_checkpoint(path, state, about)
+    with pytest.raises(ValueError, match="^path must hold a model of this shape; .* blocks.2.* missing"):
+        language_model.load(path)
+
+
+@pytest.mark.parametrize("error", [SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)"),
+                                   OSError(errno.ENOSPC, "No space left on device")])
+def test_a_full_disk_is_told_and_costs_nothing(tmp_path, monkeypatch, error):
+    path, model = tmp_path / "run", small_model()
+    with pytest.raises(KeyboardInterrupt):
+        train(model, Interrupting(5), **RECIPE, checkpoint=path)
+    content, real = path.read_bytes(), training.save_file
+
+    def half(tensors, file, metadata=None):
+        real(tensors, file, metadata=metadata)
+        os.truncate(file, 100)
+        raise error
+
+    monkeypatch.setattr(training, "save_file", half)
+    with pytest.raises(OSError, match="No space left on device; nothing was written") as raised:
+        train(model, DATA, **RECIPE, checkpoint=path)
+    assert raised.value.errno == errno.ENOSPC and raised.value.filename == str(path)
+    assert path.read_bytes() == content and os.listdir(tmp_path) == ["run"]
+    monkeypatch.undo()
+    whole = small_model()
+    assert train(small_model(), DATA, **RECIPE, checkpoint=path) == train(whole, DATA, **RECIPE)
+
+
+def test_a_file_that_may_not_grow(tmp_path):
+    path, before = tmp_path / "x", resource.getrlimit(resource.RLIMIT_FSIZE)
+    save_checkpoint(path, {"x": torch.ones(10)}, {})
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large; nothing was written"):
+            save_checkpoint(path, {"x": torch.ones(100_000)}, {})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert os.listdir(tmp_path) == ["x"] and torch.equal(load_checkpoint(path)[0]["x"], torch.ones(10))
+
+
+def test_a_disk_that_is_really_full(tmp_path):
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True).returncode:
+        pytest.skip("not run: mounting a small disk needs the rights of an administrator")
+    try:
+        save_checkpoint(tmp_path / "x", {"x": torch.ones(10)}, {})
+        with pytest.raises(OSError, match="No space left on device") as raised:
+            save_checkpoint(tmp_path / "x", {"x": torch.ones(100_000)}, {})
+        assert raised.value.errno == errno.ENOSPC and os.listdir(tmp_path) == ["x"]
+        assert torch.equal(load_checkpoint(tmp_path / "x")[0]["x"], torch.ones(10))
+    finally:
+        subprocess.run(["umount", str(tmp_path)])
+
+
+def test_the_display():
+    now = iter([0.0, 10.0])
+    display = Display(0, 100, 50, where="terminal", clock=lambda: next(now))
+    assert display.line(20, 1.5, next(now)) == "[#####...................] 20/100  loss 1.500  100 tokens/s  0:40 left"
+    assert watched_in() is None, "nobody watches a test"
+
+
+def test_the_command_trains_on_a_text_of_your_own(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COURSE_CACHE", str(tmp_path / "cache"))
+    training_text, out = tmp_path / "text.txt", tmp_path / "model.safetensors"
+    training_text.write_text("to be, or not to be: that is the question\n" * 20)
+    assert train_command(["--out", str(out), "--text", str(training_text), *TINY, "--attention", "sliding"]) == 0
+    model, tokenizer = language_model.load(out)
+    assert model.config.attention == "sliding" and set(tokenizer.vocabulary) == set(training_text.read_text())
+    assert train_command(["--out", str(out), "--text", str(training_text), *TINY, "--pairs", "8"]) == 0
+    model, tokenizer = language_model.load(out)
+    assert len(tokenizer) == model.config.vocab_size == 264 and tokenizer.decode(tokenizer.encode("ünd")) == "ünd"
+    assert [file.name for file in tmp_path.glob("*.run")] == [], "a finished run leaves its model only"
+    content = out.read_bytes()
+    training_text.write_text("too short")
+    assert train_command(["--out", str(out), "--text", str(training_text), *TINY]) == 2
+    assert "train: text must be longer than a block of 8 tokens" in capsys.readouterr().err
+    training_text.write_text("to be, or not to be" * 9 + "?")       # a character that only the validation part has
+    assert train_command(["--out", str(out), "--text", str(training_text), *TINY]) == 2
+    assert "text has '?', which is not in the vocabulary" in capsys.readouterr().err
+    assert out.read_bytes() == content
+    training_text.write_bytes(b"caf\xe9 " * 99)
+    assert train_command(["--out", str(out), "--text", str(training_text), *TINY]) == 2
+    assert "train: text must be in UTF-8" in capsys.readouterr().err
+    assert train_command(["--out", str(tmp_path), "--text", str(training_text), *TINY]) == 2
+    assert "train: out must be a file" in capsys.readouterr().err
+
+
+def command(tmp_path, name, *launcher, extra=()):
+    environment = os.environ | {"COURSE_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    out = tmp_path / name
+    done = subprocess.run([*launcher, "-m", "course_lib", "train", "--out", str(out), "--text", str(tmp_path / "text.txt"), *TINY, *extra],
+                          cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400)
+    assert done.returncode == 0, done.stderr
+    return done.stdout, load_checkpoint(out)
+
+
+@pytest.mark.slow
+def test_two_processes_train_the_same_curve(tmp_path):
+    (tmp_path / "text.txt").write_text("to be, or not to be: that is the question\n" * 20)
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517")
+    _, (weights, about) = command(tmp_path, "one", sys.executable, extra=["--dtype", "float32"])
+    said, (weights_of_two, about_of_two) = command(tmp_path, "two", *torchrun, extra=["--dtype", "float32", "--accumulate", "2"])
+    assert said.count("step") == 1, "one process speaks"
+    torch.testing.assert_close(torch.tensor(about["history"]), torch.tensor(about_of_two["history"]), rtol=1e-4, atol=0)
+    for name, x in weights.items():
+        torch.testing.assert_close(weights_of_two[name], x, rtol=1e-2, atol=1e-4)
+    # What one process began, two go on with.
+    path, model = tmp_path / "three.run", None
+    text = (tmp_path / "text.txt").read_text()
+    cut = len(text) - len(text) // 10
+    tokenizer = CharTokenizer.from_text(text[:cut])
+    torch.manual_seed(0)
+    model = LanguageModel(Config(len(tokenizer), 1, 2, 16, 16, 16, rope_dim=8))
+    data, batches = tokenizer.encode(text[:cut]), []
+
+    def draw(batch, generator):
+        batches.append(batch)
+        if len(batches) == 5:
+            signal.raise_signal(signal.SIGINT)
+        return random_batch(data, batch, 8, generator)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(model, draw, steps=12, batch=4, block=8, validation=tokenizer.encode(text[cut:])[:513], checkpoint=path)
+    assert json.loads(json.dumps(load_checkpoint(path)[1]))["step"] == 5
+    _, (weights_of_three, about_of_three) = command(tmp_path, "three", *torchrun, extra=["--dtype", "float32"])
+    torch.testing.assert_close(torch.tensor(about["history"]), torch.tensor(about_of_three["history"]), rtol=1e-4, atol=0)

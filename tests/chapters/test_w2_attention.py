@@ -1,0 +1,269 @@
+"""Chapter 9's module: the distance against samples and the general formula, and four forms that agree."""
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings, strategies as st
+
+from course_lib.attention import causal_mask
+from course_lib.rope import rope_table
+from course_lib.w2_attention import (RotaryEmbedding, W2Attention, W2Config, W2TransformerBlock, augment, gaussian_overlap,
+                                     gaussian_w2, w2_attention, w2_distance, w2_scores)
+from course_lib.w2_attention.kernels import w2_attention_kernel
+
+
+def rand(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def gaussians(b=2, h=2, n=5, m=7, d=4, dv=3, dtype=torch.float64):
+    mu_q, mu_k, v = rand(b, h, n, d, dtype=dtype), rand(b, h, m, d, seed=1, dtype=dtype), rand(b, h, m, dv, seed=4, dtype=dtype)
+    return mu_q, rand(b, h, n, d, seed=2, dtype=dtype).exp(), mu_k, rand(b, h, m, d, seed=3, dtype=dtype).exp(), v
+
+
+def test_against_sorted_samples_in_one_dimension():
+    # In one dimension the best transport sorts: W2^2 is the mean squared difference of quantiles.
+    u = (torch.arange(200_000, dtype=torch.float64) + 0.5) / 200_000
+    quantiles = torch.erfinv(2 * u - 1) * math.sqrt(2)
+    a, b = 0.3 + 0.8 * quantiles, -1.0 + 2.0 * quantiles
+    got = w2_distance(torch.tensor([0.3]), torch.tensor([0.8]), torch.tensor([-1.0]), torch.tensor([2.0]))
+    assert abs((a - b).square().mean().sqrt().item() - got.item()) < 1e-3
+
+
+@given(st.integers(1, 5), st.integers(0, 10_000))
+@settings(max_examples=30, deadline=None)
+def test_diagonal_is_the_general_formula_and_a_metric(d, seed):
+    mu, sigma = rand(3, d, seed=seed), rand(3, d, seed=seed + 1).exp()
+    cov = [torch.diag(s**2) for s in sigma]
+    pairs = [w2_distance(mu[i], sigma[i], mu[j], sigma[j]).item() for i, j in ((0, 1), (1, 2), (0, 2))]
+    general = [gaussian_w2(mu[i], cov[i], mu[j], cov[j]).item() for i, j in ((0, 1), (1, 2), (0, 2))]
+    assert pairs == pytest.approx(general, abs=1e-6)
+    assert pairs[2] <= pairs[0] + pairs[1] + 1e-9
+    assert pairs[0] == pytest.approx(w2_distance(mu[1], sigma[1], mu[0], sigma[0]).item())
+    assert w2_distance(mu[0], sigma[0], mu[0], sigma[0]) == 0
+
+
+def test_general_formula_for_covariances_that_do_not_commute():
+    a, b = rand(4, 4), rand(4, 4, seed=1)
+    a, b = a @ a.T, b @ b.T
+    # Bures: the trace term is min over rotations u of |a^1/2 - b^1/2 u|^2, reached by the polar factor.
+    la, ua = torch.linalg.eigh(a)
+    lb, ub = torch.linalg.eigh(b)
+    ra, rb = ua * la.sqrt() @ ua.T, ub * lb.sqrt() @ ub.T
+    x, _, y = torch.linalg.svd(rb @ ra)
+    want = (ra - rb @ (x @ y)).square().sum().sqrt()
+    torch.testing.assert_close(gaussian_w2(torch.zeros(4).double(), a, torch.zeros(4).double(), b), want)
+
+
+def test_equal_gaussians_have_a_finite_gradient():
+    mu = rand(3).requires_grad_()
+    w2_distance(mu, torch.ones(3).double(), mu.detach(), torch.ones(3).double()).backward()
+    assert torch.equal(mu.grad, torch.zeros(3).double())
+
+
+def test_overlap_is_the_integral_of_the_product():
+    x = torch.linspace(-30, 30, 60_001, dtype=torch.float64)
+    va, vb = 0.7, 1.9                                            # variances
+    density = lambda m, v: torch.exp(-(x - m) ** 2 / (2 * v)) / math.sqrt(2 * math.pi * v)
+    integral = torch.log((density(0.5, va) * density(-1.0, vb)).sum() * (x[1] - x[0])) + 0.5 * math.log(2 * math.pi)
+    got = gaussian_overlap(*(torch.tensor([t]).double() for t in (0.5, va, -1.0, vb)))
+    assert abs(got - integral) < 1e-6
+
+
+@pytest.mark.parametrize("tau", [1.0, torch.tensor([0.5, 3.0])])
+@pytest.mark.parametrize("causal", [False, True])
+def test_forms_agree_forward_and_backward(tau, causal):
+    inputs = [x.requires_grad_() for x in gaussians(n=6, m=9)]
+    mask = None if causal else torch.rand(6, 9, generator=torch.Generator().manual_seed(0)) > 0.3
+    results = [w2_attention(*inputs, tau, mask, causal, form) for form in ("direct", "expanded", "augmented")]
+    upstream = rand(*results[0].shape, seed=9)
+    grads = [torch.autograd.grad(out, inputs, upstream) for out in results]
+    for out, grad in zip(results[1:], grads[1:]):
+        torch.testing.assert_close(out, results[0], atol=1e-9, rtol=1e-6)
+        torch.testing.assert_close(grad, grads[0], atol=1e-8, rtol=1e-5)
+
+
+@pytest.mark.parametrize("form", ["kernel", "fused"])
+@pytest.mark.parametrize("n, m", [(10, 10), (33, 7), (5, 40)])
+def test_kernel_forms_forward_and_backward(form, n, m):
+    inputs = [x.requires_grad_() for x in (*gaussians(1, 2, n, m, 8, 8, torch.float32), torch.tensor([2.0, 6.0]))]
+    want, got = (w2_attention(*inputs, causal=True, form=f) for f in ("direct", form))
+    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
+    upstream = rand(*want.shape, seed=9, dtype=torch.float32)
+    for mine, other in zip(torch.autograd.grad(got, inputs, upstream), torch.autograd.grad(want, inputs, upstream)):
+        torch.testing.assert_close(mine, other, atol=5e-4, rtol=2e-3)
+
+
+def test_gradcheck():
+    inputs = [x.requires_grad_() for x in (*gaussians(1, 2, 3, 4, 2, 2), torch.tensor([1.3, 0.4], dtype=torch.float64))]
+    for form in ("direct", "expanded", "augmented"):
+        assert torch.autograd.gradcheck(lambda *x: w2_attention(*x, causal=True, form=form), inputs)
+
+
+@given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 10_000), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_a_shift_of_all_means_changes_nothing(n, m, seed, causal):
+    """The three forms in PyTorch, float32, means around 100: what is moved by 100 is rounded to what was there before."""
+    draw = torch.Generator().manual_seed(seed)
+    mu_q, mu_k = (torch.randint(-64, 65, (1, 2, rows, 4), generator=draw) / 32 for rows in (n, m))
+    sigma_q, sigma_k, v = (torch.rand(1, 2, rows, 4, generator=draw) for rows in (n, m, m))
+    for form in ("direct", "expanded", "augmented"):
+        near, far = (w2_attention(mu_q + at, sigma_q, mu_k + at, sigma_k, v, 1.0, causal=causal, form=form) for at in (0, 1000))
+        torch.testing.assert_close(near, far, atol=1e-4, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype, atol", [(torch.float16, 2e-3), (torch.bfloat16, 2e-2)])
+@pytest.mark.parametrize("form", ["direct", "expanded", "augmented", "kernel", "fused"])
+def test_every_form_in_half_precision(form, dtype, atol):
+    mu_q, sigma_q, mu_k, sigma_k, v = gaussians(1, 2, 12, 20, 8, 8)
+    inputs = [x.to(dtype) for x in (mu_q, sigma_q.sigmoid(), mu_k, sigma_k.sigmoid(), v)]
+    want = w2_attention(*(x.double() for x in inputs), 8.0, causal=True)
+    got = w2_attention(*inputs, 8.0, causal=True, form=form)
+    assert got.dtype == dtype
+    torch.testing.assert_close(got.double(), want, atol=4 * atol, rtol=0)
+
+
+@pytest.mark.parametrize("form", ["direct", "expanded", "augmented", "kernel", "fused"])
+def test_an_augmented_key_depends_on_this_key_alone(form):
+    """Keys may come one by one, as from a cache; and no later key touches an earlier row, whatever the form."""
+    mu_q, sigma_q, mu_k, sigma_k, v = gaussians(1, 2, 9, 9, 8, 8, torch.float32)
+    together, alone = (augment(mu_q, sigma_q, mu_k[:, :, at], sigma_k[:, :, at], 2.0)[1] for at in (slice(0, 9), slice(4, 5)))
+    assert torch.equal(together[:, :, 4:5], alone)
+    whole = w2_attention(mu_q, sigma_q, mu_k, sigma_k, v, 2.0, causal=True, form=form)
+    first = w2_attention(*(x[:, :, :5] for x in (mu_q, sigma_q, mu_k, sigma_k, v)), 2.0, causal=True, form=form)
+    torch.testing.assert_close(whole[:, :, :5], first, atol=1e-5, rtol=1e-5)
+
+
+def test_the_norm_of_a_query_does_not_matter_and_has_no_gradient():
+    mu_q, sigma_q, mu_k, sigma_k, v = gaussians()
+    plain = w2_scores(mu_q, sigma_q, mu_k, sigma_k, 1.0)
+    dot = 2 * (torch.cat([mu_q, sigma_q], -1) @ torch.cat([mu_k, sigma_k], -1).transpose(-2, -1))
+    bias = (mu_k.square() + sigma_k.square()).sum(-1)[..., None, :]
+    torch.testing.assert_close(torch.softmax(plain, -1), torch.softmax(dot - bias, -1), atol=1e-5, rtol=1e-5)
+
+
+def test_two_bias_columns_in_bfloat16():
+    mu_q, sigma_q, mu_k, sigma_k, v = gaussians(1, 2, 16, 32, 64, 8)
+    low = [x.bfloat16() for x in (mu_q, sigma_q, mu_k, sigma_k)]
+    q, k = augment(*low, 1.0)
+    exact = -k[..., :-2].double().square().sum(-1) / (1 + 1e-6)
+    one = (k[..., -2].double() - exact).abs().max()
+    both = (k[..., -2].double() + k[..., -1].double() - exact).abs().max()
+    assert one > 0.25 and both < 0.01 * one
+
+
+def test_no_negative_distance_and_no_nan():
+    far = 1e4 + rand(1, 1, 6, 8, dtype=torch.float32)
+    sigma = torch.ones(1, 1, 6, 8)
+    assert (w2_scores(far, sigma, far, sigma, 1.0, "expanded") <= 0).all()
+    v = rand(1, 1, 6, 4, dtype=torch.float32)
+    for form in ("direct", "expanded", "augmented"):
+        for mu, tau in ((far / 1e4, 0.0), (far, 1.0), (torch.zeros(1, 1, 6, 8), 0.0)):
+            x = mu.clone().requires_grad_()
+            out = w2_attention(x, sigma, x, sigma, v, tau, causal=True, form=form)
+            out.sum().backward()
+            assert out.isfinite().all() and x.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("form", ["direct", "expanded", "augmented", "kernel", "fused"])
+@pytest.mark.parametrize("tau", [0.0, 1.0])
+def test_no_nan_in_any_form(form, tau):
+    """Equal tokens, far tokens, norms of 1e12; the squares of 1e24 overflow, which only products cannot bear."""
+    draw = rand(1, 1, 6, 8, dtype=torch.float32)
+    v = rand(1, 1, 6, 4, seed=1, dtype=torch.float32)
+    sizes = (0.0, 1.0, 1e4, 1e12) + ((1e24,) if form in ("direct", "expanded", "fused") else ())
+    for size in sizes:
+        inputs = [(size * x).requires_grad_() for x in (draw, draw.abs(), draw.flip(2), draw.abs())]
+        temperature = torch.tensor(tau, requires_grad=True)
+        out = w2_attention(*inputs, v, temperature, causal=True, form=form)
+        grads = torch.autograd.grad(out.sum(), [*inputs, temperature])
+        assert out.isfinite().all() and not any(g.isnan().any() for g in grads), size
+        if size == 0:
+            torch.testing.assert_close(out[:, :, -1], v.mean(2))
+
+
+@pytest.mark.parametrize("form", ["direct", "expanded", "augmented"])
+def test_a_nan_that_comes_in_goes_out(form):
+    inputs = [x.clone() for x in gaussians()]
+    inputs[2][0, 0, 1, 0] = torch.nan
+    assert w2_attention(*inputs, 1.0, form=form)[0, 0].isnan().all(), "a key is seen by every query of its head"
+
+
+def test_rope_on_the_means_makes_distances_relative():
+    layer = W2Attention(16, 2).double()
+    x, rope = rand(1, 9, 16), rope_table(40, 8, dtype=torch.float64)
+    shifted = tuple(t[20:] for t in rope)
+    torch.testing.assert_close(layer(x, tuple(t[:9] for t in rope)), layer(x, tuple(t[:9] for t in shifted)))
+
+
+def test_layer_and_block_shapes_gradients_and_causality():
+    config = W2Config(hidden_size=32, num_attention_heads=4, intermediate_size=64)
+    block = W2TransformerBlock(config)
+    x = torch.randn(2, 10, 32, requires_grad=True)
+    rotary = RotaryEmbedding(8)
+    out = block(x, rotary_emb_outputs=rotary(x, seq_len=10))
+    assert out.shape == x.shape
+    out[:, 3].sum().backward()
+    assert x.grad[:, :4].abs().sum() > 0 and x.grad[:, 4:].abs().max() == 0
+    assert all(p.grad is not None and p.grad.isfinite().all() for p in block.parameters())
+    torch.testing.assert_close(block(x, attention_mask=causal_mask(10)), block(x))
+
+
+def test_parameters_are_the_two_wider_projections():
+    standard, ours = 4 * 64 * 64, sum(p.numel() for n, p in W2Attention(64, 4).named_parameters() if "proj" in n)
+    assert ours - standard == 2 * 64 * 64
+
+
+A = gaussians()
+
+
+@pytest.mark.parametrize("argument, call", [
+    ("mu_q", lambda: w2_scores(A[0][0], *A[1:4], 1.0)), ("sigma_q", lambda: w2_scores(A[0], A[1][:, :, :2], *A[2:4], 1.0)),
+    ("sigma_k", lambda: w2_scores(*A[:3], -A[3], 1.0)), ("mu_k", lambda: w2_scores(A[0], A[1], A[2][..., :2], A[3][..., :2], 1.0)),
+    ("sigma_k", lambda: w2_scores(*A[:3], A[3].float(), 1.0)), ("tau", lambda: w2_scores(*A[:4], -1.0)),
+    ("tau", lambda: w2_scores(*A[:4], torch.ones(3))), ("form", lambda: w2_scores(*A[:4], 1.0, "fast")),
+    ("form", lambda: w2_attention(*A, 1.0, form="fast")), ("v", lambda: w2_attention(*A[:4], A[4][:, :, :3], 1.0)),
+    ("mask", lambda: w2_attention(*A, 1.0, mask=torch.ones(5, 7).bool(), form="kernel")),
+    ("tau", lambda: w2_scores(*A[:4], None)), ("sigma_q", lambda: w2_attention(A[0], A[1] * torch.nan, *A[2:], 1.0)),
+    ("sigma_a", lambda: w2_distance(torch.zeros(3), torch.ones(1), torch.zeros(3), torch.ones(3))),
+    ("sigma_b", lambda: gaussian_overlap(torch.zeros(3), torch.ones(3), torch.zeros(3), -torch.ones(3))),
+    ("mu_b", lambda: w2_distance(torch.zeros(3), torch.ones(3), torch.zeros(1), torch.ones(1))),
+    ("sigma_a", lambda: w2_distance(0.0, 1.0, 0.0, 1.0)),
+    ("cov_b", lambda: gaussian_w2(torch.zeros(3), torch.eye(3), torch.zeros(3), torch.eye(2))),
+    ("cov_a", lambda: gaussian_w2(torch.zeros(2), -torch.eye(2), torch.zeros(2), torch.eye(2))),
+    ("cov_b", lambda: gaussian_w2(torch.zeros(2), torch.eye(2), torch.zeros(2), torch.tensor([[1.0, 0.5], [0.0, 1.0]]))),
+    ("mean_b", lambda: gaussian_w2(torch.zeros(2), torch.eye(2), torch.zeros(1), torch.eye(1))),
+    ("rung", lambda: w2_attention_kernel(*(x.float() for x in A), 1.0, rung=3)),
+    ("d_model", lambda: W2Attention(8, 0)),
+    ("d_model", lambda: W2Attention(10, 4)), ("tau", lambda: W2Attention(8, 2, tau=0.0)), ("x", lambda: W2Attention(8, 2)(torch.zeros(2, 8))),
+])
+def test_bad_input_names_the_argument(argument, call):
+    with pytest.raises(ValueError, match=rf"^{argument} must "):
+        call()
+
+
+def test_the_public_quick_start():
+    """As its README has it: a config with these four fields, tables from the rotary module, one call."""
+    class Config:
+        hidden_size, num_attention_heads, intermediate_size, rms_norm_eps = 64, 4, 256, 1e-5
+    block, rotary, hidden_states = W2TransformerBlock(Config()), RotaryEmbedding(64 // 4), torch.randn(2, 16, 64, requires_grad=True)
+    cos, sin = rotary(hidden_states, seq_len=16)
+    out = block(hidden_states, rotary_emb_outputs=(cos, sin), attention_mask=None)
+    out.mean().backward()
+    assert out.shape == hidden_states.shape and out.isfinite().all() and hidden_states.grad.isfinite().all()
+    assert all(p.grad is not None and p.grad.abs().sum() > 0 for p in block.parameters())
+    assert (cos.shape, sin.shape) == ((16, 8), (16, 8)) and block.attention_norm.eps == 1e-5
+
+
+def test_the_temperature_is_the_heads_own():
+    layer = W2Attention(16, 2).double()
+    x = rand(1, 6, 16)
+    before = layer(x)
+    with torch.no_grad():
+        layer.log_tau[1] += 1
+        layer.out_proj.weight.copy_(torch.eye(16))
+    after = layer(x)
+    with torch.no_grad():
+        layer.log_tau[1] -= 1
+    assert torch.equal(after[..., :8], layer(x)[..., :8]) and not torch.allclose(after[..., 8:], layer(x)[..., 8:])
+    assert before.shape == after.shape

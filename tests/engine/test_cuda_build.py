@@ -1,0 +1,204 @@
+"""Builds: cached by content, safe for two processes, never cached when they fail, errors in the student's lines."""
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+import torch
+
+from course_lib import cuda
+from laptop_cuda import build
+from laptop_cuda.module import Module, files_of, rewritten
+
+KERNEL = "__global__ void k(float* x) {{\n  x[0] = {value};\n}}\n"
+
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    """Kernels are built in a folder of the test's own; the runtime is the shared one."""
+    runtime = build.runtime_library()
+    monkeypatch.setattr(build, "runtime_library", lambda: runtime)
+    (tmp_path / "cache").mkdir()
+    monkeypatch.setattr(build, "cache", lambda: tmp_path / "cache")
+    return tmp_path
+
+
+@pytest.fixture
+def compiles(monkeypatch):
+    """Counts runs of ninja."""
+    real, runs = subprocess.run, []
+
+    def run(command, *args, **kwargs):
+        if "--version" not in command:
+            runs.append(command)
+        return real(command, *args, **kwargs)
+    monkeypatch.setattr(build.subprocess, "run", run)
+    return runs
+
+
+def built(text, folder=None, traced=False):
+    source = f'#include <host_launch.h>\n#line 1 "k.cu"\n{rewritten(files_of(text, folder), folder)}'
+    return build.library(source, "k.cu", text, folder, traced)
+
+
+def test_the_second_build_comes_from_the_cache(own_cache, compiles):
+    first = built(KERNEL.format(value="1"))
+    assert len(compiles) == 1
+    assert built(KERNEL.format(value="1")) == first and len(compiles) == 1
+    assert built(KERNEL.format(value="2")) != first and len(compiles) == 2
+    assert built(KERNEL.format(value="1"), traced=True) != first and len(compiles) == 3
+
+
+def test_an_edited_header_rebuilds_even_with_an_older_date(own_cache, compiles):
+    (own_cache / "deep.h").write_text("#define VALUE 1\n")
+    header = own_cache / "value.h"
+    header.write_text('#pragma once\n#include "deep.h"\n')
+    text = '#include "value.h"\n' + KERNEL.format(value="VALUE")
+    first = built(text, own_cache)
+    assert built(text, own_cache) == first and len(compiles) == 1
+    (own_cache / "deep.h").write_text("#define VALUE 2\n")
+    os.utime(own_cache / "deep.h", (1, 1))
+    assert built(text, own_cache) != first and len(compiles) == 2
+
+
+def test_a_header_found_by_angle_brackets_is_followed_too(own_cache, compiles, monkeypatch):
+    (own_cache / "angle.h").write_text("#define VALUE 1\n")
+    monkeypatch.setenv("CPATH", str(own_cache))
+    text = "#include <angle.h>\n" + KERNEL.format(value="VALUE")
+    first = built(text)
+    (own_cache / "angle.h").write_text("#define VALUE 2\n")
+    os.utime(own_cache / "angle.h", (1, 1))
+    assert built(text) != first and len(compiles) == 2
+
+
+def test_a_failed_build_is_not_cached(own_cache, compiles):
+    header = own_cache / "value.h"
+    text = '#include "value.h"\n' + KERNEL.format(value="VALUE")
+    for _ in range(2):
+        with pytest.raises(cuda.CompileError):
+            built(text, own_cache)
+    assert len(compiles) == 2
+    header.write_text("#define VALUE 3\n")
+    assert built(text, own_cache).exists()
+
+
+def test_a_killed_build_leaves_nothing_that_is_believed(own_cache, monkeypatch):
+    def killed(command, *args, **kwargs):
+        folder = command[command.index("-C") + 1]
+        open(os.path.join(folder, "library.new"), "w").write("half a librar")
+        raise KeyboardInterrupt
+    with monkeypatch.context() as patch:
+        patch.setattr(build.subprocess, "run", killed)
+        with pytest.raises(KeyboardInterrupt):
+            built(KERNEL.format(value="5"))
+    assert built(KERNEL.format(value="5")).read_bytes()[:4] in (b"\x7fELF", b"\xcf\xfa\xed\xfe")
+
+
+def test_processes_that_build_the_same_thing_at_once(tmp_path):
+    script = textwrap.dedent(f"""
+        import sys
+        sys.path.insert(0, {str(build.ROOT)!r})
+        from pathlib import Path
+        from laptop_cuda import build
+        build.runtime_library = lambda: Path({str(build.runtime_library())!r})
+        text = "#include <host_launch.h>\\n__global__ void k(float* x) {{ x[0] = 1; }}"
+        print(build.library(text, "k.cu", text, None, False))
+    """)
+    environment = os.environ | {"COURSE_CACHE": str(tmp_path)}
+    running = [subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True)
+               for _ in range(3)]
+    paths = {process.communicate()[0] for process in running}
+    assert all(process.returncode == 0 for process in running)
+    assert len(paths) == 1 and os.path.exists(paths.pop().strip())
+    assert len(list(tmp_path.glob("cuda/*/kernel-*.so"))) == 1
+
+
+def test_no_compiler_is_one_clear_error(monkeypatch, tmp_path):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("CXX", raising=False)
+    with pytest.raises(cuda.NoCompiler, match="conda install -c conda-forge cxx-compiler|xcode-select"):
+        cuda.compile("__global__ void never_built() {}")
+    monkeypatch.setenv("CXX", "no-such-compiler -O2")
+    with pytest.raises(cuda.NoCompiler, match="CXX is set to no-such-compiler"):
+        cuda.compile("__global__ void never_built() {}")
+
+
+def test_without_ninja_the_same_commands_run_one_by_one(monkeypatch, tmp_path):
+    monkeypatch.setattr(build, "ninja", lambda: None)
+    source = "__global__ void k(float* x) { x[0] = 5; }  // without ninja"
+    first = cuda.compile(source)
+    first.k[1, 1](x := torch.zeros(1))
+    assert x.item() == 5
+    with pytest.raises(cuda.CompileError) as caught:
+        cuda.compile("__global__ void k(float* x) { x[0] = nothing; }").k[1, 1](x)
+    assert "nothing" in str(caught.value)
+
+
+def test_ninja_of_the_python_package_is_found_without_a_path(monkeypatch, tmp_path):
+    package = pytest.importorskip("ninja")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert build.ninja().startswith(package.BIN_DIR)
+
+
+def test_the_cache_falls_back(monkeypatch, tmp_path):
+    build.cache.cache_clear()
+    monkeypatch.delenv("COURSE_CACHE", raising=False)
+    monkeypatch.setattr(build, "ROOT", tmp_path / "file" / "clone")
+    (tmp_path / "file").write_text("not a folder")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
+    try:
+        assert build.cache() == tmp_path / "user" / "attention-course" / "cuda"
+        build.cache.cache_clear()
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+        assert build.cache().is_dir()
+        build.cache.cache_clear()
+        monkeypatch.setenv("COURSE_CACHE", str(tmp_path / "asked"))
+        assert build.cache() == tmp_path / "asked" / "cuda"
+    finally:
+        build.cache.cache_clear()
+
+
+ERRORS = [
+    ("__global__ void k(float* x) {\n  x[0] = missing;\n}", 2, "missing"),
+    ("__global__ void k(float* x) {\n\n  x[0] = 1\n}", 3, "expected"),
+    ("__global__ void k(float* x) {\n  asm(\"mma.sync %0;\" : \"=r\"(x));\n}", 2, "inline PTX (mma.sync) is not supported"),
+    ("__global__ void k(int n) {\n  float a[n];\n  a[0] = 1;\n}", 2, "size must be known"),
+    ("__global__ void k(int n) {\n  __shared__ float a[n];\n  a[0] = 1;\n}", 2, "size must be known"),
+    ("__device__ float f(float x) {\n}\n__global__ void k(float* x) { x[0] = f(x[0]); }", 2, "returns nothing"),
+    ("#include <cstdio>\n#include <no_such_header.h>\n", 2, "no_such_header.h"),
+    ("__global__ void k(unsigned* x) {\n  x[0] = __no_such_intrinsic(x[0]);\n}", 2, "__no_such_intrinsic is not declared"),
+    ("__global__ void k(int n) {}\nvoid f() {\n  k<<<1,\n     2>>>(\n    3);\n  k(3);\n}", 6, "without <<<grid, block>>>"),
+    ("#include <utility>\n__global__ void k(float* x) {\n  x[0] = std::get<3>(std::make_pair(1.f, 2.f));\n}", 3, ""),
+]
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("source, line, words", ERRORS)
+def test_errors_name_the_students_line(source, line, words, compiler, needs, monkeypatch):
+    monkeypatch.setenv("CXX", needs(compiler))
+    runtime = build.runtime_library()
+    monkeypatch.setattr(build, "runtime_library", lambda: runtime)
+    with pytest.raises(cuda.CompileError) as caught:
+        Module(source, "k.cu")
+    error = caught.value
+    assert error.line == line and words in str(error), str(error) + error.output
+    assert f"line {line}: " in str(error) and source.splitlines()[line - 1].strip() in str(error)
+    assert "laptop" not in str(error) and "/kernels/" not in str(error) and len(str(error).splitlines()) <= 12
+
+
+@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+def test_falling_off_a_function_is_no_error_until_it_happens(compiler, needs, monkeypatch):
+    monkeypatch.setenv("CXX", needs(compiler))
+    import torch
+    mod = cuda.compile("__device__ float f(float x) { if (x < 1) return 2; else if (x > 1) return 3; }\n"
+                       "__global__ void k(float* x) { x[0] = f(x[0]); }")
+    mod.k[1, 1](x := torch.zeros(1))
+    assert x.item() == 2
+    with pytest.raises(cuda.KernelError):
+        mod.k[1, 1](torch.ones(1))
+
+
+def test_a_function_without_a_body_is_an_error_of_the_build(monkeypatch):
+    with pytest.raises(cuda.CompileError, match="helper.*nowhere defined"):
+        cuda.compile("__device__ float helper(float);\n__global__ void k(float* x) { x[0] = helper(x[0]); }")

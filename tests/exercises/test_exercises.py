@@ -1,0 +1,696 @@
+"""Every declared exercise, one by one; then the framework with everything a student may do to it."""
+import ast
+import os
+import random
+import re
+from copy import deepcopy
+from dataclasses import replace
+
+import nbformat
+import pytest
+import torch
+from nbformat.v4 import new_code_cell, new_notebook
+
+from course_lib.exercises import CHAPTERS, Case, Misconception, all_exercises, cells, close, exercise, find
+from course_lib.exercises import judge as core, marks, runner, student
+from course_lib.exercises.declare import MISSING, _registry
+from course_lib.exercises.notebook import card, check_line
+from course_lib.exercises.verdict import MIME, NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
+
+EXERCISES = [e for e in all_exercises() if e.module.startswith("course_lib.")]
+EVERY = pytest.mark.parametrize("ex", EXERCISES, ids=[e.id for e in EXERCISES])
+
+
+def evaluate(ex, source, seed=0):
+    verdict = core.evaluate(ex, source, seed)
+    if verdict.status == NOT_RUN:
+        pytest.skip(f"not run: {verdict.headline}")
+    return verdict
+
+
+def seconds() -> float:
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system
+
+
+# --- every exercise ----------------------------------------------------------------------------------------------
+
+@EVERY
+def test_stub_is_not_attempted(ex):
+    assert evaluate(ex, ex.stub).status == NOT_ATTEMPTED
+    assert evaluate(ex, ex.cell(ex.stub).removeprefix("%%cuda\n")).status == NOT_ATTEMPTED
+
+
+@EVERY
+def test_solution_passes_in_time(ex):
+    evaluate(ex, ex.solution)                            # torch's own first-use imports are not the exercise's
+    start = seconds()
+    verdict = evaluate(ex, ex.cell(ex.solution).removeprefix("%%cuda\n"))
+    assert verdict.status == PASSED, str(verdict)
+    assert verdict.points == ex.points
+    assert seconds() - start < (5 if ex.language == "cuda" else 2)
+
+
+@EVERY
+@pytest.mark.parametrize("seed", [1, 2])
+def test_solution_passes_whatever_is_drawn(ex, seed):
+    verdict = evaluate(ex, ex.solution, seed)
+    assert verdict.status == PASSED, str(verdict)
+
+
+@EVERY
+def test_every_misconception_is_wrong_and_named(ex):
+    cases = core.draw(ex)
+    request = core.request(ex, cases)
+    runs = [runner.run(request, ex.wrong_code(m)) for m in ex.misconceptions]
+    oracle = core.Oracle(core.expected(ex, cases), [(m.name, m.ask, run) for m, run in zip(ex.misconceptions, runs)])
+    for misconception, run in zip(ex.misconceptions, runs):
+        if run.failure and run.failure.kind == "missing":
+            pytest.skip(f"not run: {run.failure.message}")
+        source = ex.wrong_code(misconception)
+        verdict = core.screen(ex, source) or core.judge(ex, cases, run, source, 0, oracle)
+        assert verdict.status == WRONG, misconception.name
+        assert verdict.misconception == misconception.name, str(verdict)
+        assert verdict.ask == misconception.ask
+        in_a_handout = core.recognise(ex, cases, run, "", 0, oracle)      # which knows outcomes, and not the text of a mistake
+        assert in_a_handout and in_a_handout[0] == misconception.name, f"{misconception.name!r} gives what {in_a_handout} gives"
+        assert misconception.name in str(verdict) and misconception.ask in str(verdict)
+
+
+@EVERY
+def test_cheap_answers_are_wrong(ex):
+    """An empty function, a constant, the input itself."""
+    oracle = core.Oracle(core.expected(ex, core.draw(ex)), [])
+    for source in cheap(ex):
+        verdict = core.evaluate(ex, source, 0, oracle)
+        if verdict.status == NOT_RUN:
+            pytest.skip(f"not run: {verdict.headline}")
+        empty_stub = ex.language == "cuda" and verdict.status == NOT_ATTEMPTED and core.normal(ex, source) == core.normal(ex, ex.stub)
+        assert verdict.status == WRONG or empty_stub, f"{source}\n{verdict}"
+
+
+def cheap(ex):
+    if ex.language == "cuda":
+        head = re.search(rf"\A.*?__global__[^{{;]*\b{ex.name}\s*\([^)]*\)\s*", ex.stub, re.S)[0]
+        yield head + "{}\n"
+        return
+    if ex.kind in ("predict", "choose"):
+        for value in ("'?'", "-12345", "True", "[]", "float('nan')"):
+            if value != repr(ex.answer):
+                yield f"{ex.name} = {value}\n"
+        return
+    for node in ast.parse(ex.stub).body:
+        if getattr(node, "name", None) != ex.name:
+            continue
+        if isinstance(node, ast.ClassDef):
+            yield f"class {ex.name}:\n    pass\n"
+            yield f"class {ex.name}:\n    def __init__(self, *args, **kwargs):\n        pass\n"
+            continue
+        first = (node.args.posonlyargs + node.args.args)[0].arg if node.args.args else "None"
+        for body in ("pass", "return 0", "return torch_zero", f"return {first}"):
+            yield f"torch_zero = __import__('torch').zeros(1)\ndef {ex.name}({ast.unparse(node.args)}):\n    {body}\n"
+
+
+@EVERY
+def test_one_wrong_element_dtype_or_shape_fails(ex):
+    if ex.kind in ("predict", "choose"):
+        pytest.skip("a typed answer has no elements")
+    cases = core.draw(ex)
+    run = runner.run(core.request(ex, cases), ex.solution)
+    if run.failure and run.failure.kind == "missing":
+        pytest.skip(f"not run: {run.failure.message}")
+    assert core.judge(ex, cases, run, ex.solution).status == PASSED
+    oracle = core.Oracle(core.expected(ex, cases), [])
+    spoiled = 0
+    for index in range(len(cases)):
+        for harm in (element, dtype, shape):
+            value = spoil(run.outcomes[index].value, harm)
+            if value is None:
+                continue
+            hurt = deepcopy(run)
+            hurt.outcomes[index].value = value
+            assert core.judge(ex, cases, hurt, ex.solution, 0, oracle).status == WRONG, f"{harm.__name__} of case {index}"
+            spoiled += 1
+    assert spoiled
+
+
+def spoil(value, harm):
+    """The value with its first tensor or number harmed; None if there is nothing to harm."""
+    if isinstance(value, (tuple, list)):
+        for i, part in enumerate(value):
+            hurt = spoil(part, harm)
+            if hurt is not None:
+                return type(value)([*value[:i], hurt, *value[i + 1:]])
+        return None
+    if isinstance(value, dict):
+        for key, part in value.items():
+            hurt = spoil(part, harm)
+            if hurt is not None:
+                return {**value, key: hurt}
+        return None
+    return harm(value)
+
+
+def element(value):
+    if isinstance(value, torch.Tensor) and value.numel():
+        hurt = value.clone().reshape(-1)
+        last = hurt[-1].item()
+        hurt[-1] = (not last) if value.dtype == torch.bool else 1.0 if last in (float("inf"), -float("inf")) or last != last else last + 1
+        return hurt.reshape(value.shape)
+    if isinstance(value, bool):
+        return not value
+    if isinstance(value, (int, float)):
+        return value + 1
+    return value + "?" if isinstance(value, str) else None
+
+
+def dtype(value):
+    if isinstance(value, torch.Tensor):
+        return value.double() if value.dtype != torch.float64 else value.float()
+    return None
+
+
+def shape(value):
+    return value.unsqueeze(0) if isinstance(value, torch.Tensor) else None
+
+
+@EVERY
+def test_declaration_is_whole(ex):
+    assert ex.id.split(".")[0] == str(CHAPTERS.index(ex.module.rpartition(".")[2]))
+    assert 1 <= ex.difficulty <= 5 and ex.minutes > 0 and ex.points > 0
+    names = [m.name for m in ex.misconceptions]
+    assert len(set(names)) == len(names) >= 2 and len(ex.hints) >= 2
+    assert all(m.ask.rstrip().endswith("?") or "?" in m.ask for m in ex.misconceptions), "the question that leads on"
+    assert len(core.draw(ex)) >= (1 if ex.cases is None else 3)
+    made = cells(ex.id)
+    assert made[0]["source"].startswith(f"### Exercise {ex.id} · ") and made[1]["source"].splitlines()[
+        1 if ex.language == "cuda" else 0] == ex.marker
+    assert made[2]["source"] == check_line(ex) == f'{ex.name} = check("{ex.id}", {ex.name})'
+    lines = [line.strip() for line in ex.solution.splitlines() if len(line.strip()) > 24 and line not in ex.stub]
+    assert not any(line in made[0]["source"].split("<details>")[0] for line in lines), "the card gives the solution away"
+
+
+def test_ids_count_from_one_without_a_gap():
+    for number in range(len(CHAPTERS)):
+        ids = [int(e.id.split(".")[1]) for e in EXERCISES if e.id.startswith(f"{number}.")]
+        assert ids == list(range(1, len(ids) + 1))
+
+
+def test_cases_are_the_same_for_a_seed_and_others_for_another():
+    for ex in EXERCISES:
+        if ex.cases is None:
+            continue
+        first, again, other = core.draw(ex, 3), core.draw(ex, 3), core.draw(ex, 4)
+        assert all(runner.same(a.args, b.args) and runner.same(a.kwargs, b.kwargs) for a, b in zip(first, again)), ex.id
+        assert len(first) == len(other)
+
+
+# --- mutation ------------------------------------------------------------------------------------------------------
+
+MUTANTS, CUDA_MUTANTS = 40, 12
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", range(len(CHAPTERS)), ids=CHAPTERS)
+def test_mutants_of_solutions_are_rejected(number):
+    """Small automatic changes of a solution that change what it gives on other inputs are wrong on the check's own."""
+    changing, survivors = 0, []
+    for ex in EXERCISES:
+        if not ex.id.startswith(f"{number}.") or ex.kind in ("predict", "choose"):
+            continue
+        made = list(mutants(ex))
+        random.Random(ex.id).shuffle(made)
+        probes = [(cases := core.draw(ex, seed), core.Oracle(core.expected(ex, cases, seed), []), seed) for seed in (11, 12, 13)]
+        for what, source in made[:CUDA_MUTANTS if ex.language == "cuda" else MUTANTS]:
+            if not any(judge(ex, *probe, source) != PASSED for probe in probes):
+                continue
+            changing += 1
+            if judge(ex, cases := core.draw(ex), core.Oracle(core.expected(ex, cases), []), 0, source) == PASSED:
+                survivors.append(f"{ex.id}: {what}")
+    if not changing:
+        pytest.skip("no exercises to write in this chapter")
+    assert len(survivors) <= 0.05 * changing, f"{len(survivors)} of {changing} got through:\n" + "\n".join(survivors)
+
+
+def judge(ex, cases, oracle, seed, source):
+    request = replace(core.request(ex, cases, seed), limit=2.0)
+    return core.judge(ex, cases, runner.run(request, source), source, seed, oracle).status
+
+
+def mutants(ex):
+    return cuda_mutants(ex.solution) if ex.language == "cuda" else python_mutants(ex.solution)
+
+
+SWAP = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
+        ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
+        ast.And: ast.Or, ast.Or: ast.And, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.Pow: ast.Mult}
+
+
+def python_mutants(source):
+    """(what, text): an operator, a constant, an axis or a bound changed, one at a time."""
+    tree = ast.parse(source)
+    docs = {id(n.body[0].value) for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.Module))
+            and n.body and isinstance(n.body[0], ast.Expr)}
+    for number, node in enumerate(ast.walk(tree)):
+        line = f"line {getattr(node, 'lineno', '?')}"
+        if isinstance(node, (ast.BinOp, ast.AugAssign, ast.BoolOp)) and type(node.op) in SWAP:
+            yield f"{line}: {type(node.op).__name__}", changed(tree, number, lambda n: setattr(n, "op", SWAP[type(n.op)]()))
+        elif isinstance(node, ast.Compare) and type(node.ops[0]) in SWAP:
+            yield f"{line}: {type(node.ops[0]).__name__}", changed(
+                tree, number, lambda n: setattr(n, "ops", [SWAP[type(n.ops[0])](), *n.ops[1:]]))
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+            yield f"{line}: -{node.operand.value}", changed(tree, number, lambda n: setattr(n, "op", ast.UAdd()))
+        elif isinstance(node, ast.Constant) and id(node) not in docs and not isinstance(node.value, str):
+            if isinstance(node.value, bool):
+                yield f"{line}: {node.value}", changed(tree, number, lambda n: setattr(n, "value", not n.value))
+            elif isinstance(node.value, (int, float)):
+                yield f"{line}: {node.value}", changed(tree, number, lambda n: setattr(n, "value", n.value + 1))
+
+
+def changed(tree, number, change):
+    copy = deepcopy(tree)
+    change(list(ast.walk(copy))[number])
+    return ast.unparse(copy)
+
+
+def cuda_mutants(source):
+    swaps = [(r"(?<![<-])<(?![<=])(?= )", "<="), (r" \+ ", " - "), (r" - ", " + "), (r" \* ", " + "), (r"&&", "||"), (r"\+= ", "-= "),
+             (r"(?<=[ (])16\b", "8"), (r"\b0\.0f", "1.0f"), (r"= 0;", "= 1;"), (r"__syncthreads\(\);", ""), (r"> 0;", "> 1;"),
+             (r"\bthreadIdx\.x", "threadIdx.y"), (r"\bfmaxf", "fminf"), (r"\bty\b", "tx"), (r" % ", " / "), (r" / ", " * ")]
+    begin = source.index("{", source.index("__global__"))
+    for pattern, text in swaps:
+        for match in re.finditer(pattern, source):
+            if match.start() > begin:
+                line = source[:match.start()].count("\n") + 1
+                yield f"line {line}: {match[0]!r} -> {text!r}", source[:match.start()] + text + source[match.end():]
+
+
+# --- the framework -------------------------------------------------------------------------------------------------
+
+def softmax_cases(rng):
+    for n, d in [(2, 3), (1, 1), (5, 8), (7, 33)]:
+        yield Case(torch.randn(n, d, generator=rng) * 3, label=f"{n} rows of {d}")
+    yield Case(torch.tensor([[1000.0, 1001.0]]), label="large scores")
+
+
+@pytest.fixture
+def ex():
+    """An exercise that no chapter has."""
+    made = exercise(
+        id="10.99", title="A softmax", kind="write", points=2, minutes=8, difficulty=2, card="Write it.",
+        given={"torch": torch}, forbid=("log_softmax",), limit=1.0,
+        stub='def softmax(x):\n    """(n, d) -> (n, d)"""\n    raise NotImplementedError\n',
+        solution="def softmax(x):\n    e = (x - x.amax(-1, keepdim=True)).exp()\n    return e / e.sum(-1, keepdim=True)\n",
+        cases=softmax_cases, compare=close(atol=1e-5),
+        properties=[("each row sums to 1", lambda got, case: (got.sum(-1) - 1).abs().max() < 1e-4)],
+        misconceptions=[Misconception("sums over the wrong axis", change=("sum(-1", "sum(0"), ask="One row, or one column?"),
+                        Misconception("forgets to subtract the maximum", change=(" - x.amax(-1, keepdim=True)", ""),
+                                      ask="What is exp(1000)?")],
+        hints=["a", "b"])
+    yield made
+    del _registry["10.99"]
+
+
+BAD = {
+    "def softmax(x):\n    return x": "The result at [0, 0]",
+    "def softmax(x):\n    return None": "Is there a `return`?",
+    "def softmax(x):\n    return 'no'": "the string 'no', not a tensor",
+    "def softmax(x):\n    return x.numpy()": "NumPy",
+    "def softmax(x):\n    return torch.softmax(x, 1).long()": "has dtype int64, expected float32",
+    "def softmax(x):\n    return torch.softmax(x, 1).double()": "has dtype float64, expected float32",
+    "def softmax(x):\n    return torch.softmax(x, 1).T": "has shape (3, 2), expected (2, 3)",
+    "def softmax(x):\n    return torch.softmax(x, 1)[None]": "a dimension of size 1 too many",
+    "def softmax(x):\n    return (torch.softmax(x, 1), x)": "a tuple, not a tensor",
+    "def softmax(x):\n    yield x": "Use `return`, not `yield`",
+    "async def softmax(x):\n    return x": "coroutine",
+    "def softmax(x):\n    return softmax": "a function, not a tensor",
+    "def softmax(x, y):\n    return x": "`softmax(x)`",
+    "def softmax():\n    return 1": "`softmax(x)`",
+    "def softmax(x):\n    return x[10]": "raises IndexError",
+    "def softmax(x):\n    raise KeyError": "raises KeyError",
+    "def softmax(x):\n    raise SystemExit": "tries to stop",
+    "def softmax(x):\n    return softmax(x)": "RecursionError",
+    "def softmax(x):\n    return missing + x": "`missing` is not defined inside this cell",
+    "def softmax(x):\n    return np.exp(x)": "gives you: `torch`",
+    "def softmax(x": "cannot read the cell",
+    "def softmax(x):\nreturn x": "cannot read the cell",
+    "softmax = 3": "`softmax` is an int, not a function",
+    "class softmax:\n    pass": "not a function",
+    "def soft_max(x):\n    return x": "The cell does not define `softmax`",
+    "%timeit 1\ndef softmax(x): return x": "notebook command",
+    "def softmax(x):\n    while True:\n        pass": "did not finish within 1 second",
+    "while True:\n    pass": "did not finish within 1 second",
+    "def softmax(x):\n    while True:\n        try:\n            x = x + 1\n        except Exception:\n            pass": "did not finish",
+    "def softmax(x):\n    y = torch.softmax(x, 1)\n    x.zero_()\n    return y": "changes its input `x` in place",
+    "def softmax(x):\n    return torch.log_softmax(x, 1).exp()": "`log_softmax` may not be used",
+    "def softmax(x):\n    return getattr(torch, 'log_softmax')(x, 1).exp()": "`log_softmax` may not be used",
+    "def softmax(x):\n    return torch.softmax(x, 1).to_sparse()": "a sparse_coo tensor, not a plain tensor",
+    "def softmax(x):\n    return torch.nested.nested_tensor([x])": "a nested tensor, not a plain tensor",
+    "def softmax(x):\n    return x.to('meta')": "a meta tensor, not a plain tensor",
+    "def softmax(x):\n    return 10 ** 5000": "the integer 10**5000 or so, not a tensor",
+    "\x00": "cannot read the cell",
+    "raise ValueError('top')\ndef softmax(x): return x": "raises ValueError: top",
+    "def softmax(x):\n    return torch.softmax(x, 0)": "sums to 1",
+    "def softmax(x):\n    return type('T', (), {})()": "not a tensor",
+    "def softmax(x):\n    return torch.softmax(x, 1) + 1e-3": "each row sums to 1",
+}
+
+
+@pytest.mark.parametrize("source", BAD, ids=range(len(BAD)))
+def test_a_bad_attempt_gets_a_sentence(ex, source):
+    verdict = core.evaluate(ex, source)
+    said = str(verdict)
+    assert verdict.status == WRONG, said
+    assert BAD[source] in said
+    assert "Traceback" not in said and "course_lib" not in said and not re.search(r"0x[0-9a-f]{6}", said)
+
+
+def test_a_student_may_import_help_print_and_return_a_view(ex):
+    helped = "import math\ndef helper(x):\n    return x.exp()\n" + ex.solution.replace(
+        "def softmax(x):\n", "def softmax(x):\n    print('here', x.shape)\n")
+    assert core.evaluate(ex, helped).status == PASSED
+    view = exercise(id="10.98", title="T", kind="write", points=1, minutes=1, difficulty=1, card="", given={},
+                    stub="def turn(x):\n    ...\n", solution="def turn(x):\n    return x.T.contiguous()\n",
+                    cases=softmax_cases, hints=["a", "b"],
+                    misconceptions=[Misconception("a", "a?", change=(".T", "")), Misconception("b", "b?", change=(".T", " + 1"))])
+    try:
+        verdict = core.evaluate(view, "def turn(x):\n    return x.T\n")
+        assert verdict.status == PASSED and "shares memory with `x`" in str(verdict)
+    finally:
+        del _registry["10.98"]
+
+
+def test_the_line_is_the_students_own(ex):
+    verdict = core.evaluate(ex, "# EXERCISE 10.99\ndef softmax(x):\n    y = x.exp()\n    return y.reshape(1000)\n")
+    assert verdict.details[0] == ("Line 4", "return y.reshape(1000)")
+
+
+def test_nan_is_traced_to_the_operation_that_made_it(ex):
+    verdict = core.evaluate(ex, "def softmax(x):\n    y = (x - x).log() * 0\n    return y + 1\n")
+    assert ("The first NaN", "comes out of `mul`, line 2: y = (x - x).log() * 0") in verdict.details
+
+
+def test_what_the_code_prints_is_shown_and_cut(ex):
+    verdict = core.evaluate(ex, "def softmax(x):\n    for i in range(99): print('line', i)\n    return x\n")
+    assert dict(verdict.details)["Your code printed"].splitlines()[-1] == "..."
+
+
+def test_checks_leave_random_numbers_and_threads_alone(ex):
+    torch.manual_seed(5)
+    want = torch.rand(3)
+    torch.manual_seed(5)
+    core.evaluate(ex, ex.solution)
+    core.evaluate(ex, "def softmax(x):\n    torch.manual_seed(1)\n    return x + torch.rand(1)\n")
+    assert torch.equal(torch.rand(3), want)
+
+
+def test_the_verdict_is_the_same_twice_in_text_html_and_data(ex):
+    for source in [ex.stub, ex.solution, *map(ex.wrong_code, ex.misconceptions), *list(BAD)[:12]]:
+        first, again = core.evaluate(ex, source), core.evaluate(ex, source)
+        assert first._repr_mimebundle_() == again._repr_mimebundle_()
+        assert set(first._repr_mimebundle_()) == {"text/plain", "text/html", MIME}
+        page = first._repr_html_()
+        assert first.status in page and not re.search(r"(?<!-)\bcolor:(?!inherit)|background:(?!transparent)", page)
+
+
+def test_html_is_escaped(ex):
+    page = core.evaluate(ex, "def softmax(x):\n    raise ValueError('<script>alert(1)</script>')\n")._repr_html_()
+    assert "<script>" not in page
+
+
+@pytest.mark.parametrize("id", ["1.999", "99.1", "x", "", 3.2, None, "3", "../1.1"])
+def test_an_unknown_id_is_a_sentence(id, capsys):
+    sentinel = object()
+    assert student.check(id, sentinel) is sentinel
+    student.hint(id), student.reveal(id), student.reset(id)
+    said = capsys.readouterr().out
+    assert said.count("not run") >= 3 and "Traceback" not in said
+
+
+def test_declarations_that_cannot_be_meant_are_refused():
+    plain = dict(id="10.97", title="t", kind="write", points=1, minutes=1, difficulty=1, card="", hints=["a", "b"],
+                 stub="def f(x): ...", solution="def f(x):\n    return x", cases=softmax_cases)
+    two = [Misconception("a", "a?", change=("x", "y")), Misconception("b", "b?", value=1)]
+    for change, told in [({"kind": "wrote"}, "kind"), ({"hints": ["a"]}, "two hints"), ({"id": "ten"}, "id"), ({"difficulty": 9}, "difficulty"),
+                         ({"misconceptions": [Misconception("a", "?", change=("nothing", "y")), two[1]]}, "does not contain"),
+                         ({"misconceptions": [Misconception("a", "?"), two[1]]}, "one of code="), ({"solution": None}, "solution="),
+                         ({"kind": "predict"}, "answer="), ({"kind": "choose", "answer": "c", "name": "n", "options": {"a": ""}}, "options=")]:
+        with pytest.raises(ValueError, match=told):
+            exercise(**{**plain, "misconceptions": two, **change})
+    assert "10.97" not in _registry
+    with pytest.raises(ValueError, match="twice"):
+        exercise(**{**plain, "id": EXERCISES[0].id, "misconceptions": two})
+
+
+ADD = find("0.2").solution
+BAD_KERNELS = {
+    ADD.replace(";", "", 1): "does not compile",
+    ADD.replace("add(", "plus("): "defines no kernel `add`",
+    ADD.replace("__global__ ", ""): "defines no kernel `add`",
+    ADD.replace("int n", "int n, int m"): "cannot launch your kernel",
+    ADD.replace("int n", "double* n").replace("i < n", "i < 5"): "cannot launch your kernel",
+    ADD.replace("out[i] =", "out[i + 1] ="): "out of bounds",
+    ADD.replace("out[i] =", "out[-1] ="): "out of bounds",
+    ADD.replace("x[i] +", "out[i] +"): "uninitialized",
+    ADD.replace("if (i", "while (i"): "timeout",
+    ADD.replace("x[i] + y[i]", "*(float*)0"): "out of bounds",
+    ADD.replace("x[i] + y[i]", "1 / (n - n)"): "division by zero",
+    ADD.replace("if (i < n)", "if (i < n && i % 2)"): "Never written: 3 of 5 elements, the first at [0]",
+    ADD.replace("out[i] =", "((float*)x)[i] = out[i] ="): "changes its input",
+    ADD.replace("x[i] + y[i]", "x[i] - y[i]"): "The result at [0]",
+    "#include <no_such_header.h>\n" + ADD: "does not compile",
+    "def add(x): return x": "does not compile",
+    "int add = 3;": "defines no kernel `add`",
+    ADD.replace("x[i] +", "x[i] + x[(i * 32) % n] - x[(i * 32) % n] +"): "times the bytes it must",
+}
+
+
+@pytest.mark.parametrize("source", BAD_KERNELS, ids=range(len(BAD_KERNELS)))
+def test_a_bad_kernel_gets_a_sentence(source):
+    verdict = evaluate(find("0.2"), source)
+    assert verdict.status == WRONG
+    assert BAD_KERNELS[source] in str(verdict), str(verdict)
+    assert "Traceback" not in str(verdict) and ".build" not in str(verdict)
+
+
+def test_a_kernel_over_its_budget_is_shown_its_accesses():
+    ex = find("0.2")
+    verdict = evaluate(ex, ex.wrong_code(ex.misconceptions[-1]))
+    assert "times the bytes" in dict(verdict.details)["Traffic"]
+    assert verdict.picture.startswith("<figure><svg") and "line 4, load" in verdict.picture
+
+
+def test_a_forged_picture_is_harmless():
+    forged = {"name": "<script>x", "itemsize": 4, "of": 1, "lines": [3],
+              "requests": [{"offset": [0, 4], "size": 4, "operation": 0, "memory": "<script>"}]}
+    assert "<script" not in core.picture(runner.Outcome(counts={"picture": forged}))
+
+
+# --- marks ---------------------------------------------------------------------------------------------------------
+
+@pytest.fixture
+def at_home(monkeypatch, tmp_path):
+    """As if a person sat there, with a file of marks of their own."""
+    monkeypatch.setattr(marks, "interactive", lambda: True)
+    monkeypatch.setenv("COURSE_PROGRESS", str(tmp_path / "progress.json"))
+    return tmp_path / "progress.json"
+
+
+def test_marks_survive_and_a_pass_is_kept(at_home):
+    marks.update("1.1", status=WRONG)
+    marks.update("1.1", status=PASSED)
+    marks.update("1.1", status=NOT_ATTEMPTED)
+    marks.update("1.2", hints=2)
+    assert marks.read()["1.1"]["status"] == PASSED and marks.read()["1.2"]["hints"] == 2
+    marks.forget("1.1")
+    assert marks.read()["1.1"]["status"] == NOT_ATTEMPTED
+
+
+def write_marks(arguments):
+    path, prefix = arguments
+    os.environ["COURSE_PROGRESS"] = path
+    marks.interactive = lambda: True
+    for i in range(40):
+        marks.update(f"{prefix}.{i}", status=PASSED)
+
+
+def test_two_notebooks_at_once_lose_nothing(at_home):
+    import multiprocessing
+    with multiprocessing.get_context("spawn").Pool(2) as pool:
+        pool.map(write_marks, [(str(at_home), 1), (str(at_home), 2)])
+    assert len(marks.read()) == 80
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"1.1": 3}', "\x00"])
+def test_a_broken_file_of_marks_is_set_aside(at_home, text):
+    at_home.write_text(text)
+    marks.update("1.1", status=PASSED)
+    assert marks.read()["1.1"]["status"] == PASSED
+
+
+def test_marks_without_a_place_to_write_are_kept_in_memory(monkeypatch):
+    monkeypatch.setattr(marks, "interactive", lambda: True)
+    monkeypatch.setenv("COURSE_PROGRESS", "/proc/nowhere/progress.json")
+    monkeypatch.setattr(marks, "_memory", {})
+    assert marks.update("1.1", status=PASSED)["status"] == PASSED
+
+
+def test_progress_tells_what_is_next(at_home):
+    assert "Next: exercise 0.1" in str(student.progress(0))
+    marks.update("0.1", status=PASSED)
+    table = student.progress(0)
+    assert "✓ 0.1" in str(table) and "Next: exercise 0.2" in str(table) and "1 of 6" in table._repr_html_()
+    assert len(str(student.progress()).splitlines()) > 2
+    with pytest.raises(ValueError, match="no chapter"):
+        student.progress("nowhere")
+    with pytest.raises(ValueError, match="no chapter"):
+        student.progress(99)
+
+
+def mix(weights, values):
+    return weights @ values
+
+
+def test_a_function_of_a_script_is_checked_too(capsys):
+    assert student.check("0.1", mix) is mix
+    assert capsys.readouterr().out.startswith("✓ passed")
+    assert student.check("0.1", lambda weights, values: values) is not mix
+    assert capsys.readouterr().out.startswith("✗ wrong")
+
+
+def test_hints_come_one_by_one(at_home, capsys):
+    ex = find("0.1")
+    for n in range(1, len(ex.hints) + 2):
+        student.hint("0.1")
+        shown = capsys.readouterr().out
+        assert sum(hint in shown for hint in ex.hints) == min(n, len(ex.hints))
+    assert "reveal" in shown
+    student.reveal("0.1")
+    assert ex.solution.strip() in capsys.readouterr().out and marks.read()["0.1"]["revealed"]
+
+
+# --- in a real kernel ----------------------------------------------------------------------------------------------
+
+def run_cells(tmp_path, *sources):
+    from course_lib.tools.notebooks import execute
+    book = new_notebook(cells=[new_code_cell("import torch\nfrom course_lib.exercises import *"), *map(new_code_cell, sources)])
+    execute(book, tmp_path / "try.ipynb")
+    return [[said(o) for o in cell.outputs] for cell in book.cells[1:]]
+
+
+def said(output):
+    return output.text if output.output_type == "stream" else output.data.get(MIME) or output.data["text/plain"]
+
+
+def test_a_student_works_through_an_exercise(tmp_path):
+    ex = find("0.1")
+    check, right = 'mix = check("0.1", mix)', ex.solution.replace("(weights[:, None] * values).sum(0)", "weights @ values")
+    use = "print(mix(torch.ones(2), torch.ones(2, 3)))"
+    results = run_cells(
+        tmp_path, ex.cell(ex.stub), check, use,                                        # the reference works
+        check,                                                                         # checked again: the reference is no answer
+        ex.cell(ex.wrong_code(ex.misconceptions[0])), check,                           # a known mistake
+        check,                                                                         # and again
+        right, ex.cell(ex.stub), right, check,                                         # work in another cell
+        ex.cell(right), "mix = 3", check,                                              # the name means something else
+        ex.cell(right), check, check,                                                  # right, twice
+        ex.cell("helper = 2\n" + right.replace("weights @", "other * weights @")), "other = 1", check,
+        "print(mix is not None)", 'hint("0.1")', "progress()", 'reset("0.1")')
+    stub, used, again, known, known_again, elsewhere, stale, passed, passed_again, other = (
+        results[i] for i in (1, 2, 3, 5, 6, 10, 13, 15, 16, 19))
+    assert stub[0]["status"] == again[0]["status"] == NOT_ATTEMPTED
+    assert used == ["tensor([2., 2., 2.])\n"]
+    assert known[0]["misconception"] == known_again[0]["misconception"] == ex.misconceptions[0].name
+    assert elsewhere[0]["status"] == WRONG and "another cell" in elsewhere[0]["headline"]
+    assert stale[0]["status"] == WRONG and "is an integer now" in stale[0]["headline"]
+    assert passed[0]["status"] == passed_again[0]["status"] == PASSED
+    assert other[0]["status"] == WRONG and "`other` is not defined" in other[0]["headline"]
+    assert "Hint 1" in results[21][0] and "1 of 6" in results[22][0] and "# EXERCISE 0.1" in results[23][0]
+
+
+@pytest.mark.parametrize("id", ["0.3", "2.2"])
+@pytest.mark.parametrize("typed", ["10 ** 400", "-10 ** 5000"])
+def test_a_number_beyond_all_floats_is_an_answer_too(id, typed):
+    verdict = core.evaluate(find(id), f"{find(id).name} = {typed}")
+    assert verdict.status == WRONG and verdict.headline.endswith("or so is not the answer.")
+
+
+def test_where_the_name_comes_from(tmp_path):
+    """The wrapper that a decorator makes stands in a file of torch's; a kernel of another cell is told from the marked one."""
+    ex, kernel = find("0.1"), find("0.2")
+    results = run_cells(tmp_path, "from course_lib import cuda", "# EXERCISE 0.1\n@torch.no_grad()\n" + ex.solution,
+                        'mix = check("0.1", mix)', kernel.cell(kernel.solution), "%%cuda\n" + kernel.solution,
+                        'add = check("0.2", add)')
+    assert results[2][0]["status"] == PASSED
+    assert results[5][0]["status"] == WRONG and "another cell" in results[5][0]["headline"]
+
+
+def test_a_typed_answer(tmp_path):
+    results = run_cells(tmp_path, "# EXERCISE 0.3\nsectors = None", 'sectors = check("0.3", sectors)', "print(sectors)",
+                        'sectors = check("0.3", sectors)', "# EXERCISE 0.3\nsectors = 4", 'sectors = check("0.3", sectors)',
+                        "# EXERCISE 0.3\nsectors = 'eight'", 'sectors = check("0.3", sectors)', "# EXERCISE 0.3\nsectors = 2 ** 3",
+                        'sectors = check("0.3", sectors)')
+    assert [r[0]["status"] for r in results[1::2] if isinstance(r[0], dict)] == [NOT_ATTEMPTED, NOT_ATTEMPTED, WRONG, WRONG, PASSED]
+    assert results[2] == ["8\n"]
+
+
+def test_strict_raises_and_names_stay(tmp_path, monkeypatch):
+    monkeypatch.setenv("COURSE_STRICT", "1")
+    ex = find("0.1")
+    book = new_notebook(cells=[new_code_cell(s) for s in ("from course_lib.exercises import *", ex.cell(ex.stub))]
+                        + [new_code_cell('mix = check("0.1", mix)', metadata={"tags": ["raises-exception"]})])
+    from course_lib.tools.notebooks import execute
+    execute(book, tmp_path / "strict.ipynb")
+    kinds = [o.output_type for o in book.cells[2].outputs]
+    assert kinds == ["display_data", "error"] and "not attempted" in book.cells[2].outputs[1].evalue
+
+
+def test_a_broken_cell_does_not_fall_back_to_an_earlier_one(tmp_path):
+    from course_lib.tools.notebooks import execute
+    ex = find("0.1")
+    book = new_notebook(cells=[new_code_cell("from course_lib.exercises import *"), new_code_cell(ex.cell(ex.solution)),
+                               new_code_cell("# EXERCISE 0.1\ndef mix(weights", metadata={"tags": ["raises-exception"]}),
+                               new_code_cell('mix = check("0.1", mix)')])
+    execute(book, tmp_path / "broken.ipynb")
+    assert book.cells[3].outputs[0].data[MIME]["status"] == WRONG
+
+
+# --- whole notebooks -----------------------------------------------------------------------------------------------
+
+def notebooks():
+    from course_lib.tools.notebooks import chapter_notebooks
+    return chapter_notebooks()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", notebooks(), ids=lambda p: p.stem)
+def test_notebook_solved_passes_every_check(path, tmp_path):
+    from course_lib.teaching.solve import answered, right_answer, verdicts
+    from course_lib.tools.notebooks import execute
+    book = answered(path, right_answer)
+    execute(book, path)
+    found = verdicts(book)
+    assert [v["id"] for v in found if v["status"] != PASSED] == [] and found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", notebooks(), ids=lambda p: p.stem)
+def test_notebook_answered_by_misconceptions_has_no_traceback(path, tmp_path):
+    from course_lib.teaching.solve import answered, verdicts, wrong_answer
+    from course_lib.tools.notebooks import execute
+    shipped = nbformat.read(path, 4)
+    book = answered(path, wrong_answer)
+    execute(book, path)
+    assert {v["status"] for v in verdicts(book)} == {WRONG}
+    errors = [sum(o.output_type == "error" for o in cell.get("outputs", [])) for cell in book.cells]
+    assert errors == [sum(o.output_type == "error" for o in cell.get("outputs", [])) for cell in shipped.cells]
+
+
+def test_value_is_not_missing():
+    assert all(e.answer is not MISSING for e in EXERCISES if e.kind in ("predict", "choose"))
+
+
+def test_cards_say_what_a_student_wants_to_know():
+    for ex in EXERCISES:
+        text = card(ex)
+        assert ex.kind in text and f"{ex.minutes:g} minutes" in text and text.count("<details>") == len(ex.hints)

@@ -1,0 +1,393 @@
+"""`python -m course_lib grade`: from a folder of submissions to marks that one can stand behind."""
+import csv
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path, PurePosixPath
+from xml.etree import ElementTree
+
+import pytest
+
+from adversaries import forget_private_exercises, hostile
+from course_lib.teaching import grade, marking, walls
+from course_lib.exercises import runner
+from course_lib.exercises.declare import all_exercises, find
+from course_lib.teaching.sandbox import STOPPED, Reply, Sandbox
+from course_lib.teaching.similarity import skeleton
+from course_lib.teaching.submissions import chapter_of_name, collect, student_of
+
+PRIVATE = Path(__file__).parent / "adversaries" / "exercises"
+NO_WALLS = [] if not walls.missing() else ["--no-sandbox"]
+RIGHT = "# EXERCISE 1.91" + hostile.HONEST
+WRONG = RIGHT.replace("e.sum(-1", "e.sum(0")
+GUESS = "# EXERCISE 1.93\nscores = 256"
+
+
+def notebook(*cells: str) -> str:
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [
+        {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": cell.splitlines(True)}
+        for cell in cells]})
+
+
+def put(path: Path, text: str | bytes, age: float = 0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    os.utime(path, (time.time() - age,) * 2)
+    return path
+
+
+def zipped(files: dict[str, str]) -> bytes:
+    data = io.BytesIO()
+    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, text in files.items():
+            archive.writestr(name, text)
+    return data.getvalue()
+
+
+def run(folder: Path, results: Path, *more: str) -> tuple[int, list[dict]]:
+    """(exit status, the rows of the private exercises)."""
+    status = grade.main([str(folder), "--out", str(results), "--exercises", str(PRIVATE), *NO_WALLS, *more])
+    with open(results / "grades.csv", newline="") as file:
+        return status, [row for row in csv.DictReader(file) if row["exercise"] in ("", "1.91", "1.92", "1.93", "1.94")]
+
+
+def of(rows: list[dict], student: str) -> dict[str, dict]:
+    return {row["exercise"]: row for row in rows if row["student"] == student}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def no_private_exercises_afterwards():
+    yield
+    forget_private_exercises()
+
+
+# --- whose work is it --------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("path, student, chapter", [
+    ("alice/03_gqa.ipynb", "alice", "gqa"),
+    ("03_gqa_alice.ipynb", "alice", "gqa"),
+    ("alice_03_gqa.ipynb", "alice", "gqa"),
+    ("gqa-bob.ipynb", "bob", "gqa"),
+    ("Alice Smith/03_gqa (2).ipynb", "Alice Smith", "gqa"),
+    ("alice/notebooks/06_flash_attention.ipynb", "alice", "flash_attention"),
+    ("submitted/alice/gqa/gqa.ipynb", "alice", "gqa"),
+    ("Alice Smith_4711_assignsubmission_file_/03_gqa.ipynb", "Alice Smith", "gqa"),
+    ("smithalice_12345_678910_03_gqa.ipynb", "smithalice", "gqa"),
+    ("week3/alice/04_linear_attention_final.ipynb", "alice", "linear_attention"),
+    ("alice/01_attention-Copy1.ipynb", "alice", "attention"),
+    ("alice/my answers 07.ipynb", "alice", "kv_cache"),
+    ("alice/lab 3/03_gqa.ipynb", "alice", "gqa"),
+    ("03_gqa.ipynb", "03_gqa", "gqa"),
+    ("student42/00_start_here.ipynb", "student42", "start_here"),
+])
+def test_names_are_understood(path, student, chapter):
+    assert (student_of(PurePosixPath(path)), chapter_of_name(PurePosixPath(path))) == (student, chapter)
+
+
+def test_files_zip_files_and_zip_files_in_zip_files(tmp_path):
+    put(tmp_path / "ann" / "01_attention.ipynb", notebook(RIGHT))
+    put(tmp_path / "01_attention_ben.ipynb", notebook(RIGHT))
+    put(tmp_path / "cleo.zip", zipped({"01_attention.ipynb": notebook(RIGHT)}))
+    put(tmp_path / "all.zip", zipped({"dan/01_attention.ipynb": notebook(RIGHT), "__MACOSX/dan/._01.ipynb": "x"}))
+    put(tmp_path / "outer.zip", zipped({}) or b"")
+    with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:
+        archive.writestr("eve.zip", zipped({"work/whatever.ipynb": notebook(RIGHT)}))
+    found = collect(tmp_path)
+    assert [(s.student, s.chapter, s.problem) for s in found] == [(n, "attention", "") for n in ("ann", "ben", "cleo", "dan", "eve")]
+    assert all(set(s.cells) == {"1.91"} for s in found)
+
+
+def test_the_chapter_is_told_by_the_exercises_not_by_the_name(tmp_path):
+    put(tmp_path / "ann" / "03_gqa.ipynb", notebook(RIGHT))
+    assert [s.chapter for s in collect(tmp_path)] == ["attention"]
+
+
+def test_the_newest_that_can_be_read_wins_and_says_so(tmp_path):
+    put(tmp_path / "ann" / "01_attention.ipynb", notebook(WRONG), age=100)
+    put(tmp_path / "ann" / "01_attention_v2.ipynb", notebook(RIGHT), age=50)
+    put(tmp_path / "ann" / "01_attention_v3.ipynb", "{", age=0)
+    [chosen] = collect(tmp_path)
+    assert chosen.file == "ann/01_attention_v2.ipynb" and "normalise" in chosen.cells["1.91"] and "sum(-1" in chosen.cells["1.91"]
+    assert len(chosen.notes) == 2 and any("v3" in n and "cannot be read" in n for n in chosen.notes)
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"[" * 100_000, b'{"cells": 3}', b'{"cells": [3, {"cell_type": "code"}]}',
+                                  b'{"cells": [{"cell_type": "code", "source": {"a": 1}}]}', b"\xff\xfe\x00", zipped({"a": "b"})])
+def test_a_broken_notebook_is_named_and_nothing_stops(tmp_path, data):
+    put(tmp_path / "ann" / "01_attention.ipynb", data)
+    [found] = collect(tmp_path)
+    assert found.student == "ann" and (found.problem or not found.cells)
+
+
+def test_links_devices_and_bombs_are_not_followed(tmp_path):
+    secret = put(tmp_path / "secret.txt", notebook(RIGHT))
+    folder = tmp_path / "in"
+    folder.mkdir()
+    (folder / "01_attention_ann.ipynb").symlink_to(secret)
+    os.mkfifo(folder / "01_attention_ben.ipynb")
+    put(folder / "cleo.zip", zipped({"01_attention.ipynb": "0" * (60 << 20)}))
+    put(folder / "dan.zip", zipped({"../../dan/01_attention.ipynb": notebook(RIGHT)}))
+    put(folder / "eve.zip", b"PK\x03\x04 nothing")
+    found = {s.student: s for s in collect(folder)}
+    assert all(found[name].problem for name in ("ann", "ben", "cleo", "eve")) and found["dan"].cells
+
+
+def test_nobody_who_sent_something_is_missing(tmp_path):
+    put(tmp_path / "ann" / "01_attention.ipynb", notebook(RIGHT))
+    put(tmp_path / "ann.pdf", "%PDF")                                  # she has a notebook: this is not looked at
+    put(tmp_path / "ben" / "answers.py", "x = 1")
+    put(tmp_path / "cleo.zip", zipped({"scan.pdf": "%PDF"}))
+    put(tmp_path / "dan_01_attention.rar", "Rar!")
+    put(tmp_path / "roster.csv", "ann,ben")
+    put(tmp_path / "results" / "marks.json", "{}")
+    put(tmp_path / "Ann" / "03_gqa.ipynb", notebook("# EXERCISE 3.1\nx = 1"))
+    found = collect(tmp_path)
+    assert [(s.student, s.chapter) for s in found] == [
+        ("Ann", "attention"), ("Ann", "gqa"), ("ben", ""), ("cleo", ""), ("dan", "attention")]
+    assert [bool(s.problem) for s in found] == [False, False, True, True, True]
+
+
+def test_only_the_chapters_that_are_asked_for(tmp_path):
+    put(tmp_path / "in" / "ann" / "01_attention.ipynb", notebook(RIGHT))
+    put(tmp_path / "in" / "ben" / "03_gqa.ipynb", notebook("# EXERCISE 3.1\nx = 1"))
+    submissions, store = collect(tmp_path / "in"), grade.Store(tmp_path, 1)
+    assert set(grade.tasks(submissions, ["gqa"], store, True, None, [])) == {1}
+    assert {m.chapter for m in grade.table(submissions[:1], ["gqa"], store)} == {"gqa"}
+
+
+def test_a_comment_may_stand_above_the_marker(tmp_path):
+    put(tmp_path / "ann" / "01_attention.ipynb", notebook("# mine\n\n" + RIGHT, "%%cuda\n// mine\n// EXERCISE 1.94\nint x;"))
+    [found] = collect(tmp_path)
+    assert set(found.cells) == {"1.91", "1.94"}
+
+
+def test_of_two_cells_for_one_exercise_the_last_counts(tmp_path):
+    put(tmp_path / "ann" / "01_attention.ipynb", notebook(WRONG, RIGHT))
+    [found] = collect(tmp_path)
+    assert "sum(-1" in found.cells["1.91"] and "the last one" in found.notes[0]
+
+
+# --- marks -------------------------------------------------------------------------------------------------------
+
+@pytest.fixture(scope="module")
+def batch(tmp_path_factory):
+    """A small class, marked once."""
+    root = tmp_path_factory.mktemp("batch")
+    folder = root / "in"
+    renamed = RIGHT.replace("e ", "weights ").replace("e.sum", "weights.sum").replace("return e", "return  weights")
+    put(folder / "ann" / "01_attention.ipynb", notebook(RIGHT, GUESS))
+    put(folder / "ben" / "01_attention.ipynb", notebook(renamed, "# EXERCISE 1.93\nscores = 32"))
+    put(folder / "01_attention_cleo.ipynb", notebook(WRONG + "\n# <script>alert(1)</script>"))
+    put(folder / "dan.zip", zipped({"01_attention.ipynb": notebook("# EXERCISE 1.91\ndef normalise(x):\n    raise NotImplementedError")}))
+    put(folder / "eve" / "01_attention.ipynb", "broken")
+    put(folder / "=cmd()" / "01_attention.ipynb", notebook("# EXERCISE 1.91" + hostile.QUICK["ends the process"]))
+    status, rows = run(folder, root / "out", "--seed", "3")
+    return folder, root / "out", status, rows
+
+
+def test_points_and_verdicts(batch):
+    _, _, status, rows = batch
+    assert status == 0
+    assert {e: (r["verdict"], r["points"], r["of"]) for e, r in of(rows, "ann").items()} == {
+        "1.91": ("passed", "2", "2"), "1.92": ("not attempted", "0", "3"), "1.93": ("passed", "1", "1"), "1.94": ("not attempted", "0", "2")}
+    assert of(rows, "cleo")["1.91"]["misconception"] == "sums over the wrong axis"
+    assert of(rows, "ben")["1.93"]["misconception"] == "adds the lengths"
+    assert of(rows, "dan")["1.91"]["verdict"] == "not attempted"
+    assert of(rows, "eve")[""]["verdict"] == "not run" and "no notebook" in of(rows, "eve")[""]["notes"]
+
+
+def test_equal_code_is_flagged_names_and_spacing_aside(batch):
+    rows = batch[3]
+    assert of(rows, "ann")["1.91"]["flags"] == "same code as the reference; same code as ben"
+    assert of(rows, "ben")["1.91"]["flags"] == "same code as the reference; same code as ann"
+    assert not of(rows, "cleo")["1.91"]["flags"] and not of(rows, "ann")["1.93"]["flags"]
+
+
+def test_a_name_is_no_formula(batch):
+    assert of(batch[3], "'=cmd()")["1.91"]["verdict"] == "wrong"
+
+
+def test_pages_show_code_verdict_and_misconception_and_run_nothing(batch):
+    pages = {p.name: p.read_text() for p in (batch[1] / "students").glob("*.html")}
+    assert len(pages) == 6 and "ann.html" in pages
+    page = pages["cleo.html"]
+    assert "<script" not in page and "&lt;script&gt;alert(1)" in page and "default-src 'none'" in page
+    assert "sums over the wrong axis" in page and "Which entries should add up to 1?" in page
+    assert 'href="students/ann.html"' in (batch[1] / "index.html").read_text()
+
+
+def test_junit_counts_what_did_not_pass(batch):
+    root = ElementTree.parse(batch[1] / "junit.xml").getroot()
+    suites = {s.get("name"): s for s in root}
+    cases = {c.get("name").split()[0]: c for c in suites["ann"] if c.get("name").split()[0] in ("1.91", "1.92", "1.93")}
+    assert len(cases["1.91"]) == 0 and cases["1.92"].find("failure") is not None
+    assert int(suites["ann"].get("tests")) == len(suites["ann"]) and suites["eve"].get("errors") == "1"
+
+
+def test_a_second_run_marks_only_what_changed(batch, capsys):
+    folder, results, _, before = batch
+    assert run(folder, results)[1] == before                  # the seed is remembered
+    assert "0 notebooks marked now" in capsys.readouterr().out
+    path = put(folder / "dan" / "01_attention.ipynb", notebook(RIGHT + "# by dan"))
+    after = run(folder, results, "--jobs", "1")[1]
+    path.unlink()
+    assert "1 notebook marked now" in capsys.readouterr().out
+    assert of(after, "dan")["1.91"]["verdict"] == "passed" and "newest" in of(after, "dan")["1.91"]["notes"]
+    assert [r for r in after if r["student"] not in ("dan", "ann", "ben")] == [r for r in before if r["student"] not in ("dan", "ann", "ben")]
+
+
+@pytest.mark.slow
+def test_the_results_may_lie_among_the_submissions(tmp_path):
+    put(tmp_path / "ann" / "01_attention.ipynb", notebook(RIGHT))
+    for _ in range(2):
+        _, rows = run(tmp_path, tmp_path / "results")
+        assert {row["student"] for row in rows} == {"ann"} and of(rows, "ann")["1.91"]["verdict"] == "passed"
+
+
+def test_what_cannot_be_marked_is_refused_in_words(tmp_path, capsys):
+    folder = tmp_path / "in"
+    assert grade.main([str(folder), "--out", str(tmp_path / "out")]) == 2
+    folder.mkdir()
+    assert grade.main([str(folder), "--out", str(tmp_path / "out"), *NO_WALLS]) == 2
+    said = capsys.readouterr().err
+    assert "is not a folder" in said and "no notebook" in said
+    assert "Traceback" not in said
+
+
+def test_missing_walls_are_named_and_no_sandbox_is_asked_for(tmp_path, monkeypatch, capsys):
+    put(tmp_path / "in" / "ann" / "01_attention.ipynb", notebook(RIGHT))
+    monkeypatch.setattr(walls, "missing", lambda: ["reading only what is allowed (no Landlock)"])
+    assert grade.main([str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "no Landlock" in said and "--no-sandbox" in said and not (tmp_path / "out").exists()
+
+
+def test_without_walls_it_marks_all_the_same(tmp_path):
+    put(tmp_path / "in" / "ann" / "01_attention.ipynb", notebook(RIGHT))
+    put(tmp_path / "in" / "ben" / "01_attention.ipynb", notebook("# EXERCISE 1.91" + hostile.QUICK["ends the process"]))
+    _, rows = run(tmp_path / "in", tmp_path / "out", "--no-sandbox", "--jobs", "1")
+    assert of(rows, "ann")["1.91"]["verdict"] == "passed" and of(rows, "ben")["1.91"]["verdict"] == "wrong"
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_costs_one_notebook(tmp_path, monkeypatch):
+    for name in ("ann", "ben", "cleo"):
+        put(tmp_path / "in" / name / "01_attention.ipynb", notebook(RIGHT + f"# {name}"))
+    monkeypatch.setattr(marking, "mark_notebook", dies_over_ben)
+    status, rows = run(tmp_path / "in", tmp_path / "out")
+    assert status == 1 and {n: of(rows, n)["1.91"]["verdict"] for n in ("ann", "ben", "cleo")} == {
+        "ann": "passed", "ben": "not run", "cleo": "passed"}
+    monkeypatch.undo()
+    assert of(run(tmp_path / "in", tmp_path / "out")[1], "ben")["1.91"]["verdict"] == "passed"      # tried again
+
+
+@pytest.mark.slow
+def test_ctrl_c_stops_at_once_and_loses_nothing(tmp_path):
+    put(tmp_path / "in" / "ann" / "01_attention.ipynb", notebook(RIGHT))
+    for number in range(8):
+        put(tmp_path / "in" / f"sleeper{number}" / "01_attention.ipynb", notebook(f"# EXERCISE 1.91\nimport time\ntime.sleep({60 + number})"))
+    process = subprocess.Popen(
+        [sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"     # as in a terminal
+         "import sys; from course_lib.__main__ import main; sys.exit(main(sys.argv[1:]))",
+         "grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--exercises", str(PRIVATE), *NO_WALLS],
+        stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ | {"TMPDIR": str(tmp_path)})
+    said = []
+    for line in process.stderr:
+        said.append(line)
+        if line.startswith("1/9 ann"):
+            break
+    begin = time.monotonic()
+    os.killpg(process.pid, signal.SIGINT)
+    rest = process.communicate(timeout=60)[1]
+    assert process.returncode == 130 and "1 of 9 notebooks are marked and kept" in rest, "".join(said) + rest
+    assert time.monotonic() - begin < 20 and "Traceback" not in rest
+    assert len(json.loads((tmp_path / "out" / "marks.json").read_text())["verdicts"]) == 1
+    assert not list(tmp_path.glob("course-marking-*"))
+    with pytest.raises(ProcessLookupError):                            # no worker is left
+        while time.monotonic() - begin < 30:
+            os.killpg(process.pid, 0)
+            time.sleep(0.1)
+
+
+def dies_over_ben(task):
+    if "# ben" in task["cells"]["1.91"]:
+        os._exit(9)
+    return {"1.91": {"id": "1.91", "title": "", "status": "passed", "headline": "", "details": [], "points": 2, "of": 2}}
+
+
+def test_skeletons():
+    assert skeleton("def f(x, n=1):\n    '''doc'''\n    y = x + n  # why\n    return y") == skeleton("def g(a, b=1):\n  c = a+b\n  return c")
+    assert skeleton("def f(x): return torch.exp(x)") != skeleton("def f(x): return torch.log(x)")
+    assert skeleton("def f(x: int) -> int:\n    y: int = x\n    return y") == skeleton("def f(x):\n    y = x\n    return y")
+    assert skeleton("int i = a[0]; // x", "cuda") == skeleton("int  index=b[0];/* y */", "cuda") != skeleton("int i = a[1];", "cuda")
+    assert skeleton("def f(:", "python") == skeleton("def  f( :", "python")
+
+
+@pytest.fixture(scope="module")
+def sandbox():
+    with Sandbox(strict=not NO_WALLS) as made:
+        yield made
+
+
+@pytest.mark.parametrize("exercise", [pytest.param(e, id=e.id, marks=() if e.id[:2] == "1." and e.language == "python"
+                                                   else pytest.mark.slow) for e in all_exercises()])
+def test_what_passes_in_the_notebook_passes_when_marked(exercise, sandbox):
+    if exercise.language == "cuda" and marking._no_engine():
+        pytest.skip("not run: no compiler for kernels on this machine")
+    for seed in (1, 2):
+        verdict = marking.mark(exercise, exercise.solution, seed, sandbox)
+        assert verdict.status == "passed", str(verdict)
+    mistake = exercise.misconceptions[0]
+    verdict = marking.mark(exercise, exercise.wrong_code(mistake), 0, sandbox)
+    assert verdict.misconception == mistake.name, str(verdict)
+
+
+def test_a_busy_machine_fails_nobody():
+    """What was stopped by the clock without having worked runs again, and longer; what did work does not."""
+    exercise, limits = find("1.1"), []
+
+    class Busy:
+        def run(self, request, source, forbid):
+            limits.append(request.limit)
+            if len(limits) == 2:
+                return Reply(runner.run(request, source))
+            return Reply(trouble=f"no answer came: the code {STOPPED['time']}", cpu=self.share * request.limit)
+
+    for Busy.share, status in ((0.2, "passed"), (0.01, "wrong"), (0.9, "wrong")):
+        limits.clear()
+        assert marking.mark(exercise, exercise.solution, 0, Busy()).status == status
+        assert limits[1:] == ([4 * limits[0]] if status == "passed" else [])
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(bool(walls.missing()), reason="not run: this machine cannot build the walls")
+def test_a_class_of_adversaries(tmp_path):
+    """Everything hostile at once, two at a time: only the honest get marks, all of them, and no worker is lost."""
+    everything = {**hostile.QUICK, **hostile.HEAVY, **{name: code for name, code in hostile.CUDA.items() if "loops" not in name}}
+    for number, (name, code) in enumerate(everything.items()):
+        id, head = ("1.94", "%%cuda\n//") if name in hostile.CUDA else ("1.92" if "def attend" in code else "1.91", "#")
+        cell = f"{head} EXERCISE {id}{code.replace('COURSE', str(Path(__file__).parents[1]))}"
+        put(tmp_path / "in" / f"foe{number:02d}" / "01_attention.ipynb", notebook(cell, GUESS))
+        if number % 10 == 0:
+            put(tmp_path / "in" / f"friend{number:02d}" / "01_attention.ipynb", notebook(RIGHT, GUESS))
+    status, rows = run(tmp_path / "in", tmp_path / "out")
+    assert status == 0 and len(everything) >= 30
+    for row in rows:
+        foe, attempted = row["student"].startswith("foe"), row["verdict"] != "not attempted"
+        if attempted:
+            assert (row["verdict"] == "passed") == (not foe or row["exercise"] == "1.93"), row
+
+
+def test_a_cluster_marks_as_one_machine_does(tmp_path):
+    distributed = pytest.importorskip("distributed", reason="not run: dask.distributed is not installed")
+    for name in ("ann", "ben", "cleo"):
+        put(tmp_path / "in" / name / "01_attention.ipynb", notebook(RIGHT if name != "ben" else WRONG, GUESS))
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+        status, rows = run(tmp_path / "in", tmp_path / "out", "--dask", cluster.scheduler_address)
+    assert status == 0 and of(rows, "ann")["1.91"]["verdict"] == of(rows, "cleo")["1.91"]["verdict"] == "passed"
+    assert of(rows, "ben")["1.91"]["misconception"] == "sums over the wrong axis"

@@ -1,0 +1,209 @@
+"""What a class gets: no solution in it, and checks that still say what is wrong."""
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+
+from course_lib.teaching import handout, nbgrader_export, similarity
+from course_lib.exercises.declare import CHAPTERS, find, load_chapter
+from course_lib.teaching.reach import COURSE
+from course_lib.exercises.student import MARKER
+
+# Run in a handout's own folder, by its own package: texts in, verdicts out.
+JUDGE = """
+import json, sys
+sys.path.insert(0, ".")
+from course_lib.exercises import core, declare, reveal
+assert declare.__file__.startswith({folder!r}), declare.__file__
+found = []
+for id, text in json.load(sys.stdin):
+    verdict = core.evaluate(declare.find(id), text)
+    found.append([verdict.status, verdict.misconception])
+reveal(id)
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module", params=CHAPTERS)
+def edition(request, tmp_path_factory):
+    out = tmp_path_factory.mktemp("class") / "edition"
+    handout.handout([request.param], out)
+    return request.param, out
+
+
+@pytest.mark.slow
+def test_no_file_holds_a_solution(edition):
+    """Searched as a person would, with nothing of the code that built it."""
+    word, out = edition
+    texts = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
+    assert len(texts) > 50
+    for exercise in load_chapter(word):
+        if exercise.kind in ("predict", "choose"):
+            continue
+        bodies = [t.strip("\n") for t in (exercise.solution, *(exercise.wrong_code(m) for m in exercise.misconceptions))]
+        for body in bodies:
+            if body == exercise.stub.strip("\n"):
+                continue                                          # a fault to be mended may be a misconception too
+            for text in (body, json.dumps(body)[1:-1]):
+                assert not [path for path, data in texts.items() if text.encode() in data], exercise
+
+
+@pytest.mark.slow
+def test_its_checks_say_what_ours_say(edition):
+    word, out = edition
+    asked = []
+    for e in load_chapter(word):
+        asked += [(e.id, e.stub, ["not attempted", None]), (e.id, e.solution, ["passed", None])]
+        asked += [(e.id, e.wrong_code(m), ["wrong", m.name]) for m in e.misconceptions]
+    run = subprocess.run([sys.executable, "-c", JUDGE.format(folder=str(out))], cwd=out, text=True, capture_output=True,
+                         input=json.dumps([(id, text) for id, text, _ in asked]), env=os.environ | {"OMP_NUM_THREADS": "1"})
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout.splitlines()[-1])
+    assert "carries no solutions" in run.stdout
+    assert [(id, got) for (id, _, _), got in zip(asked, found)] == [(id, want) for id, _, want in asked]
+
+
+@pytest.mark.slow
+def test_its_notebook_runs_once_it_is_solved(edition):
+    word, out = edition
+    shipped = next((out / "notebooks").glob("*.ipynb"))
+    notebook = nbformat.read(shipped, as_version=4)
+    assert not any(c.get("outputs") for c in notebook.cells)
+    for cell in notebook.cells:
+        if cell.cell_type == "code" and (match := MARKER.match(cell.source)):
+            cell.source = find(match[1]).cell(find(match[1]).solution)
+    (out / "work").mkdir(exist_ok=True)
+    nbformat.write(notebook, out / "work" / "solved.ipynb")
+    run = subprocess.run([sys.executable, "-m", "course_lib", "run", "work/solved.ipynb"], cwd=out, text=True, capture_output=True,
+                         env=os.environ | {"OMP_NUM_THREADS": "1", "COURSE_STRICT": "1", "PYTHONPATH": str(out)})
+    assert run.returncode == 0, run.stdout + run.stderr
+
+
+def a_chapter() -> str:
+    return next(word for word in CHAPTERS if any(e.kind == "write" and e.language == "python" for e in load_chapter(word)))
+
+
+def test_a_function_that_is_an_exercise_calls_the_students_own():
+    exercise = next(e for e in load_chapter(a_chapter()) if e.kind == "write" and e.language == "python" and similarity.telling_lines(e))
+    text = f"import torch\n\nOTHER = 1\n\n\n{exercise.solution}\n\ndef other(x):\n    return x\n"
+    cut = handout.cut_python(text, CHAPTERS[int(exercise.id.split('.')[0])], [exercise])
+    assert similarity.holds(text, exercise) and not similarity.holds(cut, exercise)
+    assert f"yours({exercise.id!r}, {exercise.name!r}" in cut and "def other(x):\n    return x" in cut and "OTHER = 1" in cut
+    renamed = text.replace(f"def {exercise.name}(", "def hidden(")
+    assert "yours(" in handout.cut_python(renamed, "elsewhere", [exercise])
+
+
+def test_a_kernel_that_is_an_exercise_is_cut_out():
+    kernels = [e for word in CHAPTERS for e in load_chapter(word) if e.language == "cuda" and e.kind == "write"]
+    for exercise in kernels:
+        text = f"// before {{\n__global__ void other(int n) {{ if (n) {{ }} }}\n{exercise.solution}\n// after\n"
+        cut = handout.cut_cuda(text, "elsewhere", [exercise])
+        assert f"it is exercise {exercise.id}" in cut and "// after" in cut and "void other(int n) { if (n) { } }" in cut
+        assert not similarity.holds(cut, exercise)
+    assert kernels
+
+
+def test_what_would_hand_out_a_solution_is_refused(tmp_path):
+    exercise = next(e for e in load_chapter(a_chapter()) if similarity.telling_lines(e))
+    (tmp_path / "notes.md").write_text(f"```python\n{exercise.solution}```\n")
+    with pytest.raises(handout.HandoutError, match=f"notes.md: exercise {exercise.id}"):
+        handout._search(tmp_path, [exercise])
+
+
+def test_the_instructors_side_is_not_in_a_handout():
+    modules = handout.closure(handout.ROOTS, ["attention"])
+    assert "course_lib.exercises.student" in modules and "course_lib.cuda" in modules
+    assert not {m for m in modules if m.endswith((".grade", ".solve", ".handout", ".sandbox", ".exercises.attention"))}
+
+
+def test_a_handout_goes_neither_into_the_course_nor_over_other_files(capsys, tmp_path):
+    (tmp_path / "README.md").write_text("mine")
+    assert handout.main([a_chapter(), "--out", str(tmp_path)]) == 2
+    assert "holds other files" in capsys.readouterr().err and (tmp_path / "README.md").read_text() == "mine"
+    assert handout.main([a_chapter(), "--out", str(COURSE / "notebooks")]) == handout.main([a_chapter(), "--out", str(COURSE)]) == 2
+    assert handout.main(["nothing", "--out", "/nowhere"]) == 2
+    said = capsys.readouterr().err
+    assert "notebooks holds other files" in said and "is the course itself" in said and "no chapter 'nothing'" in said
+
+
+# --- nbgrader --------------------------------------------------------------------------------------------------------
+
+def cleared(text: str) -> str:
+    """What nbgrader's ClearSolutions leaves, with our setting of an empty stub."""
+    kept, inside = [], False
+    for line in text.splitlines():
+        if "BEGIN SOLUTION" in line:
+            inside = True
+            kept.append("")
+        elif "END SOLUTION" in line:
+            inside = False
+        elif not inside:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def test_the_export_holds_the_solution_and_leaves_our_stub():
+    from course_lib.exercises import judge as core
+    for word in CHAPTERS:
+        for exercise in load_chapter(word):
+            made = nbgrader_export.with_solution(exercise)
+            released = cleared(made)
+            assert MARKER.match(made)[1] == MARKER.match(released)[1] == exercise.id
+            assert core.screen(exercise, released.removeprefix("%%cuda\n")).status == "not attempted"
+            assert exercise.solution.strip() in made
+
+
+def test_what_the_students_own_work_does_not_take_is_said(monkeypatch):
+    from course_lib.exercises import sealed, student
+    monkeypatch.setitem(student.handed_in, "0.1", lambda x: x + 1)
+    assert sealed.yours("0.1", "mix", {"x": 1, "mask": None, "causal": False}) == 2
+    with pytest.raises(sealed.NotYours, match="takes no `mask`"):
+        sealed.yours("0.1", "mix", {"x": 1, "mask": torch.ones(3, dtype=torch.bool)})
+
+
+def test_an_export_leaves_settings_that_are_there(tmp_path):
+    (tmp_path / "nbgrader_config.py").write_text("# mine")
+    assert nbgrader_export.main(["nbgrader", "0", "--out", str(tmp_path)]) == 0
+    assert (tmp_path / "nbgrader_config.py").read_text() == "# mine"
+
+
+@pytest.mark.slow
+def test_nbgrader_takes_the_export_there_and_back(tmp_path):
+    pytest.importorskip("nbgrader", reason="not run: nbgrader is not installed")
+    word = a_chapter()
+    assert nbgrader_export.main(["nbgrader", word, "--out", str(tmp_path)]) == 0
+
+    def nbgrader(*args: str) -> str:
+        run = subprocess.run([sys.executable, "-m", "nbgrader", *args], cwd=tmp_path, text=True, capture_output=True,
+                             env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(COURSE), "COURSE_BATCH": "1",
+                                               "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"})
+        assert run.returncode == 0, run.stdout + run.stderr
+        return run.stderr
+
+    nbgrader("generate_assignment", word, "--create")
+    name = handout.notebook_of(word).name
+    released = tmp_path / "release" / word / name
+    text = released.read_text()
+    assert "BEGIN SOLUTION" not in text and "HIDDEN TESTS" not in text and "handed_in" not in text
+    right = nbformat.read(released, as_version=4)
+    for cell in right.cells:
+        if cell.cell_type == "code" and (match := MARKER.match(cell.source)):
+            cell.source = find(match[1]).cell(find(match[1]).solution)
+    for student in ("ann", "ben"):
+        folder = tmp_path / "submitted" / student / word
+        folder.mkdir(parents=True)
+        shutil.copy(released, folder / name)
+        if student == "ann":
+            nbformat.write(right, folder / name)
+    nbgrader("autograde", word)
+    from nbgrader.api import Gradebook
+    with Gradebook(f"sqlite:///{tmp_path}/gradebook.db") as book:
+        scores = {s.student.id: (s.score, s.max_score) for s in book.assignment_submissions(word)}
+    total = sum(e.points for e in load_chapter(word))
+    assert scores == {"ann": (total, total), "ben": (0, total)}

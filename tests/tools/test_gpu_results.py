@@ -1,0 +1,68 @@
+"""What a notebook says was measured on a card."""
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from course_lib.gpu import results as gpu_results
+from course_lib.exercises import CHAPTERS
+from course_lib.gpu.results import KERNELS, gpu_table
+
+KERNEL_FILES = Path(gpu_results.__file__).parent.parent / "kernels"
+
+
+def bench(folder, card, rows):
+    (folder / card.replace(" ", "_")).mkdir()
+    row = {"chapter": "rope", "case": "2 x 8 x 4096 x 128, bf16", "ms": 1.0, "share_of_ceiling": 0.914, "peer": None,
+           "share_of_peer": None}
+    made = {"card": card, "date": "2026-01-02", "rows": [row | changes for changes in rows]}
+    (folder / card.replace(" ", "_") / "bench.json").write_text(json.dumps(made))
+
+
+def kernels_of(file):
+    text = re.sub(r"//.*", "", file.read_text())
+    return set(re.findall(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s*)?(\w+)\s*\(", text))
+
+
+def test_every_kernel_of_the_course_is_listed():
+    written = set().union(*(kernels_of(file) for file in KERNEL_FILES.glob("*.cu")))
+    assert written and {kernel for kernels in KERNELS.values() for kernel in kernels} == written
+    assert list(KERNELS) == sorted(KERNELS, key=CHAPTERS.index)
+
+
+@pytest.mark.parametrize("file", sorted(KERNEL_FILES.glob("*.cu")), ids=lambda file: file.stem)
+def test_a_file_says_whether_it_has_run_on_a_card(file):
+    """Its header says that it has not, exactly as long as none of its kernels stands in data/gpu/."""
+    header = file.read_text().partition("#include")[0].partition("__global__")[0]
+    has_run = kernels_of(file) & {row["kernel"] for row in gpu_results.measured()}
+    assert ("has not run on a card" in header.lower()) != bool(has_run)
+
+
+def test_nothing_measured_is_said(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gpu_results, "FOLDER", tmp_path)
+    gpu_table("rope")
+    bench(tmp_path, "A card", [{"chapter": "gqa", "kernel": "repeat_kv"}])
+    gpu_table("rope")
+    assert capsys.readouterr().out == 2 * "Not measured on a card yet: all kernels of this chapter.\n"
+
+
+def test_what_was_measured_is_shown_with_card_and_date_and_the_rest_is_named(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(gpu_results, "FOLDER", tmp_path)
+    bench(tmp_path, "B card", [{"kernel": "rope_half_vec4", "peer": "torch eager", "share_of_peer": 2.5}, {"kernel": "rope_half"}])
+    bench(tmp_path, "A card", [{"kernel": "rope_half"}])
+    gpu_table("rope")
+    _, first, second, third, missing = capsys.readouterr().out.splitlines()
+    assert first.split()[0] == "rope_half" and "91 %" in first and first.endswith("A card, 2026-01-02")
+    assert second.split()[0] == "rope_half" and " - " in second and second.endswith("B card, 2026-01-02")
+    assert "250 %  torch eager" in third
+    assert missing.startswith("Not measured on a card yet: rope_interleaved, rope_interleaved_vec4, rope_heads, rope_append")
+
+
+def test_unknown_names_are_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(gpu_results, "FOLDER", tmp_path)
+    with pytest.raises(ValueError, match="^word must"):
+        gpu_table("ropes")
+    bench(tmp_path, "A card", [{"kernel": "rope_quarter"}])
+    with pytest.raises(ValueError, match="^kernel must"):
+        gpu_table("rope")

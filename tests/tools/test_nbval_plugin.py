@@ -1,0 +1,126 @@
+"""The plugin against notebooks made to fall into nbval's traps; pytest runs in a folder of its own each time."""
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
+
+from course_lib.tools.notebooks import chapter_notebooks
+
+ROOT = Path(__file__).resolve().parents[2]
+OURS = "import course_lib\n"
+
+
+def cell(source, stdout=None, count=1, text=None, tags=()):
+    outputs = [new_output("stream", name="stdout", text=stdout)] if stdout is not None else []
+    if text is not None:
+        outputs.append(new_output("execute_result", data={"text/plain": text}, execution_count=count))
+    return new_code_cell(source, outputs=outputs, execution_count=count, metadata={"tags": list(tags)} if tags else {})
+
+
+def write(path: Path, *cells, kernel="python3") -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    nbformat.write(new_notebook(cells=list(cells), metadata={"kernelspec": {"name": kernel, "display_name": "x"}}), path)
+    return path
+
+
+def pytest_on(*arguments, cwd, **env):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_") and k not in ("COURSE_STRICT", "COURSE_BATCH")}
+    done = subprocess.run([sys.executable, "-m", "pytest", "--nbval", "-p", "no:cacheprovider", *map(str, arguments)], cwd=cwd,
+                          capture_output=True, text=True, env=clean | env, timeout=240)
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_what_jupyter_shows_is_what_is_compared(tmp_path):
+    write(tmp_path / "good.ipynb",
+          cell(OURS + "print(6 * 7)", "42\n"),
+          cell("x = 5\nx;"),                                                # a trailing ; silences
+          cell("7"     , text="7"), cell("Out[3] + 1", text="8"),           # the history is kept
+          cell("import os\nprint(os.environ['OMP_NUM_THREADS'], os.environ['PYTHONHASHSEED'],"
+               " 'PYTEST_CURRENT_TEST' in os.environ)", "1 0 False\n"),
+          cell("print(hash('attention') == hash('attention'))", "True\n"),
+          kernel="a-name-nobody-has")
+    code, said = pytest_on(tmp_path, cwd=tmp_path)
+    assert code == 0 and "6 passed" in said, said
+    assert "slowest notebooks" in said and "good.ipynb" in said
+
+
+def test_a_wrong_output_fails_at_its_cell(tmp_path):
+    write(tmp_path / "03_wrong.ipynb", new_markdown_cell("# 3 · Groups\n\n## Counting bytes"), cell(OURS + "print(1)", "1\n"),
+          new_markdown_cell("## Counting sectors\n\n```\n# not a heading\n```"), cell("print('sectors', 8)", "sectors 9\n"),
+          cell("print(2)", "2\n"))
+    code, said = pytest_on("03_wrong.ipynb", cwd=tmp_path)
+    assert code == 1 and "1 failed, 2 passed" in said, said
+    assert 'FAILED 03_wrong.ipynb::Cell 1' in said
+    assert '03_wrong.ipynb, cell 2 of code, under "Counting sectors"' in said
+    assert "-sectors 9" in said and "+sectors 8" in said
+
+
+def test_what_must_not_pass(tmp_path):
+    bad = [(cell("print(1)", count=None), "This cell was never run"),
+           (cell("2 + 2"), "+4"),                                                               # an output too many
+           (cell("pass", "gone\n"), "-gone"),                                                   # an output too few
+           (cell("1 / 0"), "ZeroDivisionError"),
+           (cell("import sys; print('careful', file=sys.stderr)"), "+careful")]
+    write(tmp_path / "bad.ipynb", cell(OURS + "print(1)", "1\n"), *(made for made, _ in bad))
+    code, said = pytest_on(tmp_path, cwd=tmp_path)
+    assert code == 1 and "5 failed, 1 passed" in said and all(why in said for _, why in bad), said
+
+
+def test_a_dead_kernel_is_noticed_at_once(tmp_path):
+    write(tmp_path / "dead.ipynb", cell(OURS + "import os\nos._exit(1)"), cell("print(1)", "1\n"))
+    code, said = pytest_on(tmp_path, cwd=tmp_path)
+    assert code == 1 and "The kernel died while this cell ran" in said and "1 failed, 1 xfailed" in said, said
+
+
+@pytest.mark.slow
+def test_serial_and_parallel_agree_from_any_folder(tmp_path):
+    folder = tmp_path / "a folder é"
+    for name in "abc":
+        write(folder / f"{name}.ipynb", cell(OURS + f"x = '{name}'"), cell("print(x)", f"{name}\n"), cell("print(x)", "no\n"))
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    for arguments, cwd in [((folder,), elsewhere), ((), folder), ((folder, "-n", "2"), elsewhere)]:
+        code, said = pytest_on(*arguments, cwd=cwd)
+        assert code == 1 and "3 failed, 6 passed" in said, said
+
+
+def test_other_projects_are_left_alone(tmp_path):
+    write(tmp_path / "theirs.ipynb", cell("print(1)", count=None), cell("import os; print('COURSE_BATCH' in os.environ)", "False\n"))
+    (tmp_path / "test_x.py").write_text("def test_x(): pass\n")
+    code, said = pytest_on(tmp_path, cwd=tmp_path)
+    assert code == 0 and "3 passed" in said and "slowest notebooks" not in said, said
+
+
+def test_another_nbval_is_refused_in_one_line(tmp_path):
+    write(tmp_path / "good.ipynb", cell(OURS + "print(1)", "1\n"))
+    (tmp_path / "conftest.py").write_text("import course_lib.tools.nbval_cells as c\nc.version = lambda name: '0.12.0'\n")
+    code, said = pytest_on(tmp_path, cwd=tmp_path)
+    assert code != 0 and "pip install 'nbval==0.11.*'" in said and "passed" not in said, said
+
+
+def test_strict_leaves_the_outputs_of_exercises_alone(tmp_path):
+    write(tmp_path / "strict.ipynb", cell(OURS + "pass"), cell("print('solved')", count=None, tags=["exercise"]),
+          cell("print('passed')", "not attempted\n", tags=["check"]), cell("raise SystemError('not passed')", tags=["check"]))
+    code, said = pytest_on(tmp_path, cwd=tmp_path, COURSE_STRICT="1")
+    assert code == 1 and "1 failed, 3 passed" in said and "SystemError" in said, said
+    code, said = pytest_on(tmp_path, cwd=tmp_path)
+    assert "3 failed, 1 passed" in said, said
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", chapter_notebooks(), ids=lambda path: path.stem)
+def test_a_wrong_output_in_each_notebook(path, tmp_path):
+    """One character changed in the middle of a copy: exactly that cell fails."""
+    book = nbformat.read(path, 4)
+    code = [cell for cell in book.cells if cell.cell_type == "code"]
+    printing = [(i, output) for i, cell in enumerate(code) for output in cell.outputs if output.output_type == "stream"]
+    assert printing, "a notebook prints something"
+    number, output = printing[len(printing) // 2]
+    output.text = ("8" if output.text[0] != "8" else "9") + output.text[1:]
+    nbformat.write(book, tmp_path / path.name)
+    code, said = pytest_on(tmp_path / path.name, cwd=tmp_path)
+    assert code == 1 and "1 failed" in said and f"FAILED {path.name}::Cell {number}" in said, said[-3000:]

@@ -1,0 +1,57 @@
+"""The README says what is there: its links, its commands, its table of chapters."""
+import re
+from pathlib import Path
+
+import pytest
+
+from course_lib.__main__ import COMMANDS
+from course_lib.tools.notebooks import chapter_notebooks
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGES = ["README.md", "NOTATION.md", "data/README.md"]
+README = (ROOT / "README.md").read_text()
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_lead_somewhere(page):
+    text = (ROOT / page).read_text()
+    links = [link for link in re.findall(r"\]\(([^)#]+)", text) if not link.startswith("http")]
+    assert [link for link in links if not (ROOT / page).parent.joinpath(link).exists()] == []
+
+
+def test_every_command_is_one():
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    assert set(re.findall(r"`make ([\w-]+)|^make ([\w-]+)", README, re.M)) and targets >= {
+        a or b for a, b in re.findall(r"`make ([\w-]+)|^make ([\w-]+)", README, re.M)}
+    assert set(re.findall(r"python -m course_lib ([\w-]+)", README)) <= set(COMMANDS)
+
+
+def rows() -> dict[int, list[str]]:
+    """{chapter: the cells of its row}"""
+    return {int(n): [cell.strip() for cell in rest.split("|")] for n, rest in re.findall(r"^\| (\d+) \| (\[.*) \|$", README, re.M)}
+
+
+def test_the_table_has_every_notebook():
+    linked = {re.search(r"notebooks/(\S+)\.ipynb", cells[0])[1] for cells in rows().values()}
+    assert linked == {path.stem for path in chapter_notebooks()}
+
+
+@pytest.mark.parametrize("number", rows())
+def test_the_number_of_exercises(number):
+    from course_lib.exercises import CHAPTERS
+    from course_lib.exercises.declare import load_chapter
+
+    declared = len(load_chapter(CHAPTERS[number]))
+    assert rows()[number][-1] == str(declared), f"chapter {number} declares {declared} exercises"
+
+
+def test_the_picture_is_of_these_chapters(tmp_path):
+    """Made by `python -c "from course_lib import figures; figures.chapter_map(file='data/map.png')"`."""
+    import matplotlib
+
+    from course_lib import figures
+
+    if f"matplotlib=={matplotlib.__version__}\n" not in (ROOT / "requirements.txt").read_text():
+        pytest.skip("not run: another matplotlib than the pinned one draws other pixels")
+    figures.chapter_map(file=tmp_path / "map.png")
+    assert (tmp_path / "map.png").read_bytes() == (ROOT / "data" / "map.png").read_bytes()
