@@ -235,7 +235,7 @@ def files_of(text: str, folder: Path | None) -> list[Outline]:
             path = (folder / name).resolve()
             if path.is_file() and path not in seen:
                 seen.add(path)
-                text = without_libraries(path.read_text(encoding="utf-8-sig", errors="replace"))
+                text = without_libraries(_read(path))
                 found.append(outline(text))
                 found[-1].path = path
                 waiting.append((found[-1].text, path.parent))
@@ -476,11 +476,19 @@ def load(path: str | Path) -> Module:
     path = Path(path).resolve()
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path}")
-    text = path.read_text(encoding="utf-8-sig", errors="replace")
-    known = _loaded.get(path)
-    if known is None or [f.text for f in files_of(text, path.parent)] != [f.text for f in known._files]:
+    text, known = _read(path), _loaded.get(path)
+    if known is None or text != known.source or any(not _is_still(file) for file in known._files[1:]):
         _loaded[path] = Module(text, path.name, path)
     return _loaded[path]
+
+
+def _is_still(file: Outline) -> bool:
+    """Whether an included file reads as when it was compiled. Compares texts: an outline takes milliseconds."""
+    return file.path.is_file() and without_libraries(_read(file.path)) == file.text
+
+
+def _read(path: Path) -> str:
+    return path.read_text(encoding="utf-8-sig", errors="replace")
 
 
 def compile(source: str | Path, name: str = "source.cu") -> Module:
