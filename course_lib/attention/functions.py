@@ -10,7 +10,7 @@ from einops import rearrange
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.checks import check_floating, check_sizes, check_dropout, check_sequence, check_inputs, check_mask
+from course_lib.checks import check_floating, check_sizes, check_dropout, check_sequence, check_attention, check_mask
 
 HALF = (torch.float16, torch.bfloat16)
 
@@ -76,7 +76,7 @@ def scaled_dot_product_attention(q, k, v, mask=None, causal=False, scale=None, d
     A hidden key or value may be NaN: outputs do not feel it, gradients do.
     With return_weights, returns (output, weights); the weights are those before dropout.
     """
-    check_inputs(q, k, v, scale, dropout)
+    check_attention(q, k, v, scale, dropout)
     scale = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     dtype = q.dtype
     if dtype in HALF:  # half precision in and out, float inside
@@ -254,7 +254,7 @@ def attention_kernel(q, k, v, causal=False, scale=None) -> torch.Tensor:
     """scaled_dot_product_attention in float32 as three launches: scores, softmax, output."""
     from course_lib import cuda
 
-    check_inputs(q, k, v, scale, 0.0)
+    check_attention(q, k, v, scale, 0.0)
     if q.dtype != torch.float32:
         raise ValueError(f"q must be float32 for this kernel; got {q.dtype}")
     (batch, heads, n, d), m, v_dim = q.shape, k.shape[2], v.shape[3]

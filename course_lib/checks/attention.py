@@ -1,0 +1,113 @@
+"""Checks of queries, keys, values and masks, and of the layers that make them."""
+import torch
+
+from .tensors import check_like, check_tensor
+from .values import check_count, check_dropout, check_multiple, check_scale, check_sizes
+
+
+def check_alike(**tensors):
+    """Each is floating-point, four-dimensional, and of the first one's dtype and device."""
+    first_name, first = next(iter(tensors.items()))
+    for name, x in tensors.items():
+        check_tensor(name, x, ("batch", "heads", "seq", "head_dim"), "floating-point")
+        check_like(name, x, first_name, first)
+
+
+def check_attention(q, k, v, scale=None, dropout=0.0):
+    """q (batch, heads, n, head_dim), k (batch, heads, m, head_dim), v (batch, heads, m, v_dim)."""
+    check_alike(q=q, k=k, v=v)
+    for name, x in (("k", k), ("v", v)):
+        if x.shape[:2] != q.shape[:2]:
+            raise ValueError(f"{name} must have the batch and heads of q, {tuple(q.shape[:2])}; "
+                             f"got {tuple(x.shape[:2])}")
+    _check_widths_and_rows(q, k, v)
+    check_scale(scale)
+    check_dropout(dropout)
+
+
+def check_grouped(q, k, v, scale=None) -> int:
+    """q (batch, n_heads, n, head_dim), k and v of n_kv_heads. Returns the group size, n_heads / n_kv_heads."""
+    check_alike(q=q, k=k, v=v)
+    for name, x in (("k", k), ("v", v)):
+        if x.shape[0] != q.shape[0]:
+            raise ValueError(f"{name} must have the batch size of q, {q.shape[0]}; got {x.shape[0]}")
+    if v.shape[1] != k.shape[1]:
+        raise ValueError(f"v must have as many heads as k, {k.shape[1]}; got {v.shape[1]}")
+    if 0 in (q.shape[1], k.shape[1]) or q.shape[1] % k.shape[1]:
+        raise ValueError(f"q must have n_heads that are a multiple of n_kv_heads, of which k has {k.shape[1]}; "
+                         f"got {q.shape[1]}")
+    _check_widths_and_rows(q, k, v)
+    check_scale(scale)
+    return q.shape[1] // k.shape[1]
+
+
+def _check_widths_and_rows(q, k, v):
+    if q.shape[-1] == 0:
+        raise ValueError("q must have a head_dim of at least 1; got 0")
+    if k.shape[-1] != q.shape[-1]:
+        raise ValueError(f"k must have the head_dim of q, {q.shape[-1]}; got {k.shape[-1]}")
+    if v.shape[-2] != k.shape[-2]:
+        raise ValueError(f"v must have one row per key, {k.shape[-2]}; got {v.shape[-2]}")
+
+
+def check_mask(mask, shape, device):
+    """mask is boolean or floating, broadcasts to (batch, heads, n, m) = shape, and can be read in one way only."""
+    check_tensor("mask", mask)
+    if mask.device != device:
+        raise ValueError(f"mask must be on the device of q, {device}; got {mask.device}")
+    _check_mask_shape(mask, tuple(shape))
+    if mask.dtype == torch.bool:
+        return
+    which = "boolean (True = may attend), or floating and added to the scores (-inf = hidden)"
+    if not mask.is_floating_point():
+        raise ValueError(f"mask must be {which}; got {mask.dtype}. Which was meant? mask.bool() is boolean")
+    if bool(mask.isnan().any()):
+        raise ValueError(f"mask must be {which}; got NaN in {int(mask.isnan().sum())} of {mask.numel()} entries. "
+                         "Which was meant? mask.masked_fill(mask.isnan(), -math.inf) hides them, with 0 they are seen")
+    if bool((mask == 1).any()) and bool(((mask == 0) | (mask == 1)).all()):
+        raise ValueError(f"mask must be {which}; got a floating mask of zeros and ones, "
+                         "which would hide nothing. Which was meant? mask.bool() is boolean")
+
+
+def _check_mask_shape(mask, shape):
+    try:
+        fits = torch.broadcast_shapes(mask.shape, shape) == shape
+    except RuntimeError:
+        fits = False
+    batch, heads = shape[:2]
+    per_sequence = mask.dim() == 3 and 1 < len(mask) == batch
+    if not fits:
+        advice = ". One mask per sequence is mask[:, None]" if per_sequence else ""
+        raise ValueError(f"mask must broadcast to (batch, heads, n, m) = {shape}; got shape {tuple(mask.shape)}{advice}")
+    if per_sequence and batch == heads:
+        raise ValueError(f"mask must have one reading; got shape {tuple(mask.shape)}, and there are {batch} sequences "
+                         f"and {heads} heads. Which was meant? mask[:, None] is one per sequence, mask[None] one per head")
+
+
+def check_sequence(name, x, projection):
+    """x is (batch, n, width), of the width, dtype and device that this nn.Linear takes."""
+    check_tensor(name, x, ("batch", "n", projection.in_features), "floating-point")
+    weight = projection.weight
+    if x.device != weight.device or not torch.is_autocast_enabled(x.device.type):   # autocast converts by itself
+        check_like(name, x, "the layer's weights", weight)
+
+
+def check_sequences(**pairs):
+    """The inputs of a layer, each with the nn.Linear that takes it, as check_sequence; one batch size for all."""
+    (first_name, (first, _)), *_ = pairs.items()
+    for name, (x, projection) in pairs.items():
+        check_sequence(name, x, projection)
+        if len(x) != len(first):
+            raise ValueError(f"{name} must have the batch size of {first_name}, {len(first)}; got {len(x)}")
+
+
+def check_head_sizes(d_model, n_heads, n_kv_heads=1, head_dim=None, dropout=0.0, even=False, **sizes):
+    """The sizes of a layer: n_heads heads, each d_model / n_heads wide (even, for RoPE) unless head_dim is given."""
+    check_sizes(d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads, **sizes)
+    check_count("head_dim", head_dim, optional=True)
+    check_multiple("n_heads", n_heads, "n_kv_heads", n_kv_heads)
+    if head_dim is None:
+        check_multiple("d_model", d_model, "n_heads", n_heads)
+    if even and (head_dim or d_model // n_heads) % 2:
+        raise ValueError(f"d_model must be n_heads times an even head_dim; got {d_model} and {n_heads}")
+    check_dropout(dropout)

@@ -1,0 +1,41 @@
+"""What the functions that launch kernels share: number types, aligned memory, limits of a GPU, how to cut the work."""
+import math
+
+import torch
+from torch import Tensor
+
+HALF = (torch.float16, torch.bfloat16)
+C_TYPES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}
+
+# Bytes of shared memory per block. More than the first must be asked for: kernel.shared_limit = ...
+SHARED_BYTES = 48 << 10             # every GPU
+SHARED_BYTES_SM80 = 99 << 10        # the smallest limit of all GPUs from sm_80 on (sm_86 and sm_89 have it)
+SHARED_BYTES_A100 = 160 << 10       # sm_80 and sm_90, the data-centre GPUs: they allow 163 and 227 KiB
+MULTIPROCESSORS = 132               # of an H100, assumed where there is no GPU
+
+
+def multiprocessors(device) -> int:
+    device = torch.device(device)
+    on_a_gpu = device.type == "cuda"
+    return torch.cuda.get_device_properties(device).multi_processor_count if on_a_gpu else MULTIPROCESSORS
+
+
+def parts_to_fill(wanted: int, blocks: int, length: int, shortest: int) -> int:
+    """Parts to cut `length` into, so that blocks * parts is at least `wanted`; no part shorter than `shortest`."""
+    return max(1, min(math.ceil(wanted / max(blocks, 1)), length // shortest))
+
+
+def parts_that_fit(wanted: int, blocks: int, length: int, shortest: int) -> int:
+    """The same, but blocks * parts is at most `wanted`: all of them run at once, none waits for a second round."""
+    return max(1, min(wanted // max(blocks, 1), length // shortest))
+
+
+def aligned(*tensors: Tensor) -> list[Tensor]:
+    """Contiguous, at addresses that are multiples of 16 as vector loads need; a view may begin elsewhere."""
+    return [x.contiguous() if x.data_ptr() % 16 == 0 else x.clone(memory_format=torch.contiguous_format)
+            for x in tensors]
+
+
+def widened(*tensors: Tensor) -> tuple[Tensor, ...]:
+    """Half precision becomes float: scores, states and sums are never kept in half."""
+    return tuple(x.float() if x.dtype in HALF else x for x in tensors)
