@@ -8,6 +8,7 @@ import re
 import sys
 from pathlib import Path
 
+from course_lib.tools import house, voice
 from course_lib.tools.notebooks import EXERCISE_MARKS, canonical, chapter_notebooks, exercise_of, find_notebook
 
 WORDS_A_MINUTE = 120
@@ -345,8 +346,13 @@ def complaints(book: Book) -> list[str]:
 
 def main(argv: list[str]) -> int:
     if argv in (["-h"], ["--help"]):
-        print("usage: python -m course_lib lint [NOTEBOOK...]")
+        print("usage: python -m course_lib lint [NOTEBOOK...]\n       python -m course_lib lint house\n"
+              "       python -m course_lib lint voice [PATH...]")
         return 0
+    if argv[:1] == ["house"]:
+        return house.main()
+    if argv[:1] == ["voice"]:
+        return voice.main(argv[1:])
     try:
         paths = [find_notebook(name) for name in argv] or chapter_notebooks()
     except LookupError as error:

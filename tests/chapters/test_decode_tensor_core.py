@@ -9,6 +9,7 @@ from course_lib import cuda
 from course_lib.kv_cache import tensor_core as decode_tensor_core
 from course_lib.kv_cache.decoding import decode_attention, decode_kernel
 from course_lib.paged_attention.kernels import paged_attention_kernel
+from references import changed_kernels
 
 
 def rand(*shape, seed=0):
@@ -78,12 +79,8 @@ def test_the_wrappers_of_both_chapters_choose_it():
     ("power_of_two(sums[2 * i] - largest)", "1.0f"), ("key / block_size]", "key / block_size - key / block_size % 2]")])
 @pytest.mark.slow
 def test_a_changed_kernel_is_caught(change, monkeypatch, tmp_path):
-    text = (Path(__file__).resolve().parents[2] / "kernels" / "kv_cache/tensor_core.cu").read_text()
-    assert change[0] in text
-    for header in ("tensor_tiles.cuh", "tensor_core.cuh"):
-        (tmp_path / header).write_text((Path(__file__).resolve().parents[2] / "kernels" / header).read_text())
-    (tmp_path / "broken.cu").write_text(text.replace(*change))
-    broken = cuda.load(tmp_path / "broken.cu")
+    file = "kv_cache/tensor_core.cu"
+    broken = cuda.load(changed_kernels(tmp_path, *change, file) / file)
     q, k, v, keys, values, tables, lengths = case([100, 170], 8, 2, 64, torch.bfloat16)
     want = decode_attention(*(x.double() for x in (q, k, v)), lengths)
     monkeypatch.setattr(cuda, "load", lambda name: broken)

@@ -10,6 +10,7 @@ from hypothesis import given, settings, strategies as st
 from course_lib import cuda
 from course_lib.flash_attention import kernels as flash_kernels
 from course_lib import flash_attention as fa
+from references import changed_kernels
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 
@@ -452,19 +453,16 @@ def test_the_header_of_the_backward_quotes_what_is_counted():
     ("flash_attention", 6, ("keys_seen(q0 + first_row + 31,", "keys_seen(q0 + first_row,")),
     ("flash_attention", 6, ("keys_seen(min(q0 + TILE_Q, n_q) - 1,", "keys_seen(q0,")),
     ("flash_attention", 6, ("if (tx == 0 && i < n_q) lse", "if (tx == 0) lse")),
-    ("flash_backward", 6, ("max(0, k0 + n_q - n_k)", "k0")),
-    ("flash_backward", 6, ("p * (dp[r][j] - row_delta)", "p * dp[r][j]")),
-    ("flash_backward", 6, ("add_scaled(dk_sum[j][b], scale * ds,", "add_scaled(dk_sum[j][b], ds,")),
-    ("flash_backward", 6, ("for (int i = 0; i < B; i++) bias_sum", "for (int i = 1; i < B; i++) bias_sum")),
-    ("flash_backward", 6, ("const int end = keys_seen(min(q0 + B, n_q) - 1,", "const int end = keys_seen(q0,")),
+    ("flash_attention/backward", 6, ("max(0, k0 + n_q - n_k)", "k0")),
+    ("flash_attention/backward", 6, ("p * (dp[r][j] - row_delta)", "p * dp[r][j]")),
+    ("flash_attention/backward", 6, ("add_scaled(dk_sum[j][b], scale * ds,", "add_scaled(dk_sum[j][b], ds,")),
+    ("flash_attention/backward", 6, ("for (int i = 0; i < B; i++) bias_sum", "for (int i = 1; i < B; i++) bias_sum")),
+    ("flash_attention/backward", 6, ("const int end = keys_seen(min(q0 + B, n_q) - 1,", "const int end = keys_seen(q0,")),
 ])
 def test_a_changed_kernel_is_caught(file, rung, change, tmp_path, monkeypatch):
     """Each line above breaks a kernel a little; the values or the sanitizer must show it."""
-    texts = {name: (KERNELS / name).read_text() for name in (f"{file}.cu", "flash_tiles.cuh")}
-    assert any(change[0] in text for text in texts.values())
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text.replace(*change))
-    whole, broken = flash_kernels.kernels, cuda.compile(tmp_path / f"{file}.cu")
+    kernels = changed_kernels(tmp_path, *change, f"{file}.cu", "common/tiles.cuh")
+    whole, broken = flash_kernels.kernels, cuda.compile(kernels / f"{file}.cu")
     monkeypatch.setattr(flash_kernels, "kernels", lambda name: broken if name == file else whole(name))
     for n_q, n_k in ((63, 33), (33, 63)):
         q, k, v = random_inputs(13, 1, 2, 1, n_q, n_k, 20, 25, dtype=torch.float32)

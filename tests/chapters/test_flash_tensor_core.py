@@ -10,6 +10,7 @@ import torch
 from course_lib import cuda
 from course_lib.flash_attention import kernels as flash_kernels
 from course_lib import flash_attention as fa
+from references import changed_kernels
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 BF16, FP16 = torch.bfloat16, torch.float16
@@ -232,50 +233,45 @@ def test_a_scale_that_is_not_positive_is_refused():
 
 # A changed line that values, counts or the sanitizer must notice.
 MUTANTS = [
-    ("flash_tensor_core", "        wait<0>();\n        __syncthreads();   ", "        __syncthreads();   "),
-    ("flash_tensor_core", "    wait<0>();\n    __syncthreads();\n", "    __syncthreads();\n"),
-    ("flash_tensor_core", "__syncthreads();                                // tile", "                                // tile"),
-    ("flash_tensor_core", "k0 + TILE_K > seen_by_all", "k0 + TILE_K > warp_end"),
-    ("flash_tensor_core", "- k0 - 2 * t;", "- k0 - t;"),
-    ("flash_tensor_core", "l[m][h] *= shrink;", ""),
-    ("flash_tensor_core", "base = finite(higher)", "base = higher"),
-    ("flash_tensor_core", "lanes_max(highest, 4)", "lanes_max(highest, 2)"),
-    ("flash_tensor_core", "if (8 * n + e >= seen)", "if (8 * n + e > seen)"),
-    ("flash_tensor_core", "k0 / TILE_K % 2 * TILE_K + 2 * t", "k0 / TILE_K % 2 * TILE_K + t"),
-    ("flash_tensor_core", "if (t == 0 && row < n_q)", "if (t == 0)"),
-    ("tensor_tiles", "swizzled<WIDTH>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8)", "swizzled<WIDTH>(lane % 16, lane / 16 * 8)"),
-    ("tensor_tiles", "b + n * 16 * WIDTH + (b_piece ^ 16 * k)", "b + n * 16 * WIDTH + b_piece + 16 * k"),
-    ("tensor_tiles", "p[m][2 * k + i / 2][i % 2 * 2]", "p[m][2 * k + i % 2][i / 2 * 2]"),
-    ("tensor_tiles", "column < width ? rows_there - row : 0", "rows_there - row"),
-    ("tensor_tiles", "    __syncwarp();\n", ""),
+    ("flash_attention/tensor_core.cu", "        wait<0>();\n        __syncthreads();   ", "        __syncthreads();   "),
+    ("flash_attention/tensor_core.cu", "    wait<0>();\n    __syncthreads();\n", "    __syncthreads();\n"),
+    ("flash_attention/tensor_core.cu", "__syncthreads();                                // tile", "                                // tile"),
+    ("flash_attention/tensor_core.cu", "k0 + TILE_K > seen_by_all", "k0 + TILE_K > warp_end"),
+    ("flash_attention/tensor_core.cu", "- k0 - 2 * t;", "- k0 - t;"),
+    ("flash_attention/tensor_core.cu", "l[m][h] *= shrink;", ""),
+    ("flash_attention/tensor_core.cu", "base = finite(higher)", "base = higher"),
+    ("flash_attention/tensor_core.cu", "lanes_max(highest, 4)", "lanes_max(highest, 2)"),
+    ("flash_attention/tensor_core.cu", "if (8 * n + e >= seen)", "if (8 * n + e > seen)"),
+    ("flash_attention/tensor_core.cu", "k0 / TILE_K % 2 * TILE_K + 2 * t", "k0 / TILE_K % 2 * TILE_K + t"),
+    ("flash_attention/tensor_core.cu", "if (t == 0 && row < n_q)", "if (t == 0)"),
+    ("common/tensor_tiles.cuh", "swizzled<WIDTH>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8)", "swizzled<WIDTH>(lane % 16, lane / 16 * 8)"),
+    ("common/tensor_tiles.cuh", "b + n * 16 * WIDTH + (b_piece ^ 16 * k)", "b + n * 16 * WIDTH + b_piece + 16 * k"),
+    ("common/tensor_tiles.cuh", "p[m][2 * k + i / 2][i % 2 * 2]", "p[m][2 * k + i % 2][i / 2 * 2]"),
+    ("common/tensor_tiles.cuh", "column < width ? rows_there - row : 0", "rows_there - row"),
+    ("common/tensor_tiles.cuh", "    __syncwarp();\n", ""),
 ]
 
 
 BACKWARD_MUTANTS = [
-    ("flash_tensor_core_backward", "        wait<0>();\n        __syncthreads();   ", "        __syncthreads();   "),
-    ("flash_tensor_core_backward", "__syncthreads();                                // the", "                                // the"),
-    ("flash_tensor_core_backward", "x == -INFINITY ? x : -x * LOG2E", "-x * LOG2E"),
-    ("flash_tensor_core_backward", "j >= n_k ? -INFINITY :", ""),
-    ("flash_tensor_core_backward", "max(0, row0 - shift)", "max(0, row0)"),
-    ("flash_tensor_core_backward", "row > 8 * n + e + shift", "row >= 8 * n + e + shift"),
-    ("flash_tensor_core_backward", "8 * n + e > row + shift", "8 * n + e > row"),
-    ("flash_tensor_core_backward", "(dp[m][n][i] - of_query)", "dp[m][n][i]"),
-    ("flash_tensor_core_backward", "(head + step / tiles) * n_q + c0", "head * n_q + c0"),
-    ("flash_tensor_core_backward", "by_scale[m][h] = scale", "by_scale[m][h] = 1.0f"),
-    ("flash_tensor_core_backward", "min(c0 + C, n_q) - 1 + shift", "c0 + shift"),
-    ("flash_tensor_core_backward", "terms + step % 2 * C) + t", "terms + step % 2 * C) + g"),
-    ("flash_tensor_core_backward", "row_tile + warp_row * D, rows_sum", "row_tile, rows_sum"),
+    ("flash_attention/tensor_core_backward.cu", "        wait<0>();\n        __syncthreads();   ", "        __syncthreads();   "),
+    ("flash_attention/tensor_core_backward.cu", "__syncthreads();                                // the", "                                // the"),
+    ("flash_attention/tensor_core_backward.cu", "x == -INFINITY ? x : -x * LOG2E", "-x * LOG2E"),
+    ("flash_attention/tensor_core_backward.cu", "j >= n_k ? -INFINITY :", ""),
+    ("flash_attention/tensor_core_backward.cu", "max(0, row0 - shift)", "max(0, row0)"),
+    ("flash_attention/tensor_core_backward.cu", "row > 8 * n + e + shift", "row >= 8 * n + e + shift"),
+    ("flash_attention/tensor_core_backward.cu", "8 * n + e > row + shift", "8 * n + e > row"),
+    ("flash_attention/tensor_core_backward.cu", "(dp[m][n][i] - of_query)", "dp[m][n][i]"),
+    ("flash_attention/tensor_core_backward.cu", "(head + step / tiles) * n_q + c0", "head * n_q + c0"),
+    ("flash_attention/tensor_core_backward.cu", "by_scale[m][h] = scale", "by_scale[m][h] = 1.0f"),
+    ("flash_attention/tensor_core_backward.cu", "min(c0 + C, n_q) - 1 + shift", "c0 + shift"),
+    ("flash_attention/tensor_core_backward.cu", "terms + step % 2 * C) + t", "terms + step % 2 * C) + g"),
+    ("flash_attention/tensor_core_backward.cu", "row_tile + warp_row * D, rows_sum", "row_tile, rows_sum"),
 ]
 
 
 def broken(monkeypatch, tmp_path, file, before, after):
-    for path in KERNELS.glob("*.cu*"):
-        (tmp_path / path.name).write_text(path.read_text())
-    suffix = ".cuh" if file == "tensor_tiles" else ".cu"
-    text = (tmp_path / (file + suffix)).read_text()
-    assert before in text
-    (tmp_path / (file + suffix)).write_text(text.replace(before, after))
-    monkeypatch.setattr(flash_kernels, "kernels", lambda name: cuda.compile(tmp_path / f"{name}.cu"))
+    kernels = changed_kernels(tmp_path, before, after, file)
+    monkeypatch.setattr(flash_kernels, "kernels", lambda name: cuda.compile(kernels / f"{name}.cu"))
 
 
 @pytest.mark.parametrize("change", [*MUTANTS[:1], *(pytest.param(m, marks=pytest.mark.slow) for m in MUTANTS[1:])],
@@ -302,7 +298,7 @@ def test_a_changed_backward_is_caught(change, tmp_path, monkeypatch):
 def test_nvcc_takes_every_instance(architecture, tmp_path, needs):
     """Next to nothing is spilt from registers to memory: the forward nothing but at 128 and 128, the backward 8 bytes."""
     nvcc = needs("nvcc")
-    lines = ['#include "flash_tensor_core.cu"', '#include "flash_tensor_core_backward.cu"']
+    lines = ['#include "flash_attention/tensor_core.cu"', '#include "flash_attention/tensor_core_backward.cu"']
     forward = "const {0}*, const {0}*, const {0}*, const float*, {0}*, float*, int, int, int, int, int, float, int"
     backward = ("const {0}*, const {0}*, const {0}*, const float*, const {0}*, const float*, const float*, {0}*, {0}*, float*, "
                 "int, int, int, int, int, float, int")

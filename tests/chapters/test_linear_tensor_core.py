@@ -7,6 +7,7 @@ import torch
 from course_lib import cuda
 from course_lib.linear_attention import tensor_core as linear_tensor_core
 from course_lib.linear_attention import linear_attention, linear_attention_kernel
+from references import changed_kernels
 
 
 def case(n, d, seed=0):
@@ -73,13 +74,8 @@ def test_what_it_asks_for(segments, times_read):
     ("c / 8 * D * 64 + swizzled", "swizzled"), ("weight[h] == 0.0f ? 0.0f :", ""), ("sum += own;", "sum = own;"),
     ("before += own * SIZE;", "before += head * SIZE;"), ("blockIdx.x != gridDim.x - 1", "blockIdx.x != 0")])
 def test_a_changed_kernel_is_caught(change, monkeypatch, tmp_path):
-    folder = Path(__file__).resolve().parents[2] / "kernels"
-    text = (folder / "linear_attention/tensor_core.cu").read_text()
-    assert change[0] in text
-    for header in ("tensor_tiles.cuh", "tensor_core.cuh"):
-        (tmp_path / header).write_text((folder / header).read_text())
-    (tmp_path / "broken.cu").write_text(text.replace(*change))
-    broken = cuda.load(tmp_path / "broken.cu")
+    file = "linear_attention/tensor_core.cu"
+    broken = cuda.load(changed_kernels(tmp_path, *change, file) / file)
     monkeypatch.setattr(cuda, "load", lambda name: broken)
     good = True
     for n, d, segments in ((100, 128, 1), (200, 64, 3)):

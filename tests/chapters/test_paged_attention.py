@@ -19,6 +19,7 @@ from course_lib.paged_attention import (BlockAllocator, OutOfBlocks, PagedKVCach
                                         paged_attention, paged_attention_kernel, paged_prefill, paged_prefill_kernel)
 from course_lib.kv_cache.sampling import next_token_probabilities
 from course_lib.paged_attention.serving import Engine, Scheduler
+from references import changed_kernels
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 
@@ -376,11 +377,7 @@ def test_copy_blocks():
     ("prefill", 1, ("            __syncwarp();\n", "")),
 ])
 def test_a_changed_kernel_is_caught(kernel, n_splits, change, tmp_path, monkeypatch):
-    text = (KERNELS / "paged_attention.cu").read_text()
-    assert change[0] in text
-    shutil.copy(KERNELS / "flash_tiles.cuh", tmp_path)
-    (tmp_path / "broken.cu").write_text(text.replace(*change))
-    broken = cuda.compile(tmp_path / "broken.cu")
+    broken = cuda.compile(changed_kernels(tmp_path, *change, "paged_attention.cu") / "paged_attention.cu")
     monkeypatch.setattr(cuda, "load", lambda name: broken)
     try:
         with cuda.sanitize():

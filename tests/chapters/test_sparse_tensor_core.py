@@ -9,6 +9,7 @@ from course_lib.sparse_attention import tensor_core as sparse_tensor_core
 from course_lib.gpu.cases import BF16, attention, window_mask
 from course_lib.sparse_attention import BlockMask
 from course_lib.sparse_attention.kernels import block_sparse_kernel, window_sink_kernel
+from references import changed_kernels
 
 
 def inputs(heads, kv_heads, n, m, d, dtype=BF16):
@@ -62,13 +63,8 @@ def test_only_visited_tiles_are_asked_for():
     ("i % 2 * TILE_K; }", "0; }"), ("k0 + TILE_K <= n_k; }", "true; }"), ("place < 0 || masks", "place < 1 || masks"),
     ("l[m][h] *= shrink;", ""), ("        wait<0>();\n        __syncthreads();", "        wait<0>();")])
 def test_a_changed_kernel_is_caught(change, monkeypatch, tmp_path):
-    folder = Path(__file__).resolve().parents[2] / "kernels"
-    text = (folder / "sparse_attention/tensor_core.cu").read_text()
-    assert change[0] in text
-    for header in folder.glob("*.cuh"):
-        (tmp_path / header.name).write_text(header.read_text())
-    (tmp_path / "broken.cu").write_text(text.replace(*change))
-    broken = cuda.load(tmp_path / "broken.cu")
+    file = "sparse_attention/tensor_core.cu"
+    broken = cuda.load(changed_kernels(tmp_path, *change, file) / file)
     monkeypatch.setattr(cuda, "load", lambda name: broken)
     q, k, v = inputs(2, 1, 300, 300, 64)
     mask = torch.rand(300, 300, generator=torch.Generator().manual_seed(0)) > 0.5

@@ -8,7 +8,7 @@ import torch
 
 from course_lib import cuda
 
-KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+KERNELS = Path(__file__).resolve().parents[2] / "kernels" / "common"
 SOURCE = r"""
 #include "tensor_core.cuh"
 using namespace tensor_core;

@@ -13,6 +13,7 @@ from course_lib.flash_attention.kernels import C_TYPES
 from course_lib.flash_attention.kernels import forward_kernel as flash_kernel
 from course_lib.w2_attention import W2Attention, w2_attention
 from course_lib.w2_attention.kernels import w2_attention_kernel, w2_flash_attention
+from references import changed_kernels
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 TOLERANCE = {torch.float32: 3e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}
@@ -266,11 +267,8 @@ def test_the_kernels_refuse_what_they_cannot_do(words, call):
 ])
 def test_a_changed_kernel_is_caught(change, tmp_path, monkeypatch):
     """Each line above breaks a kernel a little; the values or the sanitizer must show it."""
-    texts = {name: (KERNELS / name).read_text() for name in ("w2_attention.cu", "flash_tiles.cuh")}
-    assert any(change[0] in text for text in texts.values())
-    for name, text in texts.items():
-        (tmp_path / name).write_text(text.replace(*change))
-    whole, broken = w2_kernels.kernels, cuda.compile(tmp_path / "w2_attention.cu")
+    kernels = changed_kernels(tmp_path, *change, "w2_attention.cu", "common/tiles.cuh")
+    whole, broken = w2_kernels.kernels, cuda.compile(kernels / "w2_attention.cu")
     monkeypatch.setattr(w2_kernels, "kernels", lambda name: broken if name == "w2_attention" else whole(name))
     for n, m in ((63, 33), (33, 63)):
         inputs, tau = gaussians(n, m, 20, 25), torch.tensor([1.0, 4.0])

@@ -144,7 +144,7 @@ def test_ninja_of_the_python_package_is_found_without_a_path(monkeypatch, tmp_pa
 def test_the_cache_falls_back(monkeypatch, tmp_path):
     build.cache.cache_clear()
     monkeypatch.delenv("COURSE_CACHE", raising=False)
-    monkeypatch.setattr(build, "ROOT", tmp_path / "file" / "clone")
+    monkeypatch.setattr(build, "_preferred", [tmp_path / "file" / "clone"])
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     try:

@@ -370,7 +370,7 @@ def test_load_follows_the_file(tmp_path):
     path.write_text("__global__ void k(float* x) { x[0] = 2; }")
     cuda.load(path).k[1, 1](x := torch.zeros(1))
     assert x.item() == 2
-    with pytest.raises(FileNotFoundError, match="there is no nothing.cu; `load` knows: .*flash_attention"):
+    with pytest.raises(FileNotFoundError, match="there is no nothing.cu in kernels/; it has: .*flash_attention"):
         cuda.load("nothing")
     with pytest.raises(cuda.ArgumentError, match="use Path"):
         cuda.compile("k.cu")
@@ -564,9 +564,9 @@ def test_copies_for_a_traced_launch_keep_aliases():
     first[1, 0] = 9
     assert second[0] == 9 and base[2] == 2 and first.shape == (2, 2)
     copies.given = [base[2:]]
-    copies.copy_back([cuda.signature.Parameter("x", "pointer", "float32", 4, True, "const float*", "f")])
+    copies.copy_back([signature.Parameter("x", "pointer", "float32", 4, True, "const float*", "f")])
     assert base[2] == 2
-    copies.copy_back([cuda.signature.Parameter("x", "pointer", "float32", 4, False, "float*", "f")])
+    copies.copy_back([signature.Parameter("x", "pointer", "float32", 4, False, "float*", "f")])
     assert base[2] == 9
 
 

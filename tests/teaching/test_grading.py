@@ -21,7 +21,7 @@ from course_lib.teaching.sandbox import STOPPED, Reply, Sandbox
 from course_lib.teaching.similarity import skeleton
 from course_lib.teaching.submissions import chapter_of_name, collect, student_of
 
-PRIVATE = Path(__file__).parent / "adversaries" / "exercises"
+PRIVATE = Path(__file__).resolve().parents[1] / "adversaries" / "exercises"
 NO_WALLS = [] if not walls.missing() else ["--no-sandbox"]
 RIGHT = "# EXERCISE 1.91" + hostile.HONEST
 WRONG = RIGHT.replace("e.sum(-1", "e.sum(0")
@@ -371,7 +371,7 @@ def test_a_class_of_adversaries(tmp_path):
     everything = {**hostile.QUICK, **hostile.HEAVY, **{name: code for name, code in hostile.CUDA.items() if "loops" not in name}}
     for number, (name, code) in enumerate(everything.items()):
         id, head = ("1.94", "%%cuda\n//") if name in hostile.CUDA else ("1.92" if "def attend" in code else "1.91", "#")
-        cell = f"{head} EXERCISE {id}{code.replace('COURSE', str(Path(__file__).parents[1]))}"
+        cell = f"{head} EXERCISE {id}{code.replace('COURSE', str(Path(__file__).resolve().parents[2]))}"
         put(tmp_path / "in" / f"foe{number:02d}" / "01_attention.ipynb", notebook(cell, GUESS))
         if number % 10 == 0:
             put(tmp_path / "in" / f"friend{number:02d}" / "01_attention.ipynb", notebook(RIGHT, GUESS))

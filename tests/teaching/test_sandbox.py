@@ -16,7 +16,7 @@ from course_lib.exercises.runner import Request
 from course_lib.teaching.reach import hidden_paths, readable_paths
 from course_lib.teaching.sandbox import Limits, Sandbox, missing_walls
 
-TESTS = Path(__file__).resolve().parent
+TESTS = Path(__file__).resolve().parents[1]
 COURSE = TESTS.parent
 linux = pytest.mark.skipif(sys.platform != "linux" or bool(walls.missing()),
                            reason="not run: this machine cannot build the walls: " + "; ".join(walls.missing()))
@@ -106,9 +106,9 @@ def test_the_reason_is_said(sandbox):
 def test_what_is_hidden_is_nowhere_below_what_is_readable():
     hidden = hidden_paths([TESTS])
     readable, listable = readable_paths(hidden)
-    engine = COURSE / "course_lib" / "cuda"
+    engine = COURSE / "laptop_cuda"
     for path in map(Path, readable):
-        for secret in (COURSE / "course_lib" / "attention.py", COURSE / "course_lib" / "exercises", TESTS, COURSE / "kernels" / "x.cu"):
+        for secret in (COURSE / "course_lib" / "attention" / "functions.py", COURSE / "course_lib" / "exercises", TESTS, COURSE / "kernels" / "x.cu"):
             assert path != secret and path not in secret.parents, path
     assert str(engine) in readable and any(Path(p) in Path(torch.__file__).parents for p in readable)
 

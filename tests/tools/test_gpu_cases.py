@@ -58,10 +58,10 @@ TYPES, HALVES = ("float", "__half", "__nv_bfloat16"), ("__half", "__nv_bfloat16"
 INSTANCES = {
     "attention": [f"softmax_registers<{t}, {w}, {c}>" for t in TYPES for w, c in ((1, 1), (1, 4), (4, 4), (16, 4), (32, 4))],
     "rope": [f"rope_heads<{t}, {half}>" for t in TYPES for half in ("true", "false")],
-    "decode_tensor_core": [f"{kernel}<{t}, {d}>" for t in HALVES for d in (64, 128) for kernel in ("decode_tensor_core", "paged_tensor_core")]
+    "kv_cache/tensor_core": [f"{kernel}<{t}, {d}>" for t in HALVES for d in (64, 128) for kernel in ("decode_tensor_core", "paged_tensor_core")]
                           + [f"merge_splits<{t}>" for t in HALVES],
-    "linear_tensor_core": [f"linear_walk<{d}, {output}>" for d in (64, 128) for output in ("true", "false")],
-    "sparse_tensor_core": [f"{kernel}<{t}, {d}>" for t in HALVES for d in (64, 128) for kernel in ("window_tensor_core", "block_sparse_tensor_core")],
+    "linear_attention/tensor_core": [f"linear_walk<{d}, {output}>" for d in (64, 128) for output in ("true", "false")],
+    "sparse_attention/tensor_core": [f"{kernel}<{t}, {d}>" for t in HALVES for d in (64, 128) for kernel in ("window_tensor_core", "block_sparse_tensor_core")],
 }
 
 

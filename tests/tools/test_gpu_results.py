@@ -9,7 +9,7 @@ from course_lib.gpu import results as gpu_results
 from course_lib.exercises import CHAPTERS
 from course_lib.gpu.results import KERNELS, gpu_table
 
-KERNEL_FILES = Path(gpu_results.__file__).parent.parent / "kernels"
+KERNEL_FILES = Path(__file__).resolve().parents[2] / "kernels"
 
 
 def bench(folder, card, rows):
@@ -26,12 +26,12 @@ def kernels_of(file):
 
 
 def test_every_kernel_of_the_course_is_listed():
-    written = set().union(*(kernels_of(file) for file in KERNEL_FILES.glob("*.cu")))
+    written = set().union(*(kernels_of(file) for file in KERNEL_FILES.rglob("*.cu")))
     assert written and {kernel for kernels in KERNELS.values() for kernel in kernels} == written
     assert list(KERNELS) == sorted(KERNELS, key=CHAPTERS.index)
 
 
-@pytest.mark.parametrize("file", sorted(KERNEL_FILES.glob("*.cu")), ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", sorted(KERNEL_FILES.rglob("*.cu")), ids=lambda file: file.stem)
 def test_a_file_says_whether_it_has_run_on_a_card(file):
     """Its header says that it has not, exactly as long as none of its kernels stands in data/gpu/."""
     header = file.read_text().partition("#include")[0].partition("__global__")[0]

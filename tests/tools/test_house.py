@@ -1,0 +1,42 @@
+"""The tree against the guides of the house: arrows, circles, sizes, the share of checks, the voice."""
+import pytest
+
+from course_lib.tools import house, voice
+
+
+@pytest.fixture(scope="module")
+def graph():
+    return house.import_graph()
+
+
+def test_arrows_go_down(graph):
+    assert house.upward(graph) == []
+
+
+def test_an_upward_arrow_is_seen(graph):
+    for module, target, said in (("course_lib.attention.kernels", "course_lib.rope", "goes up"),
+                                 ("course_lib.exercises.judge", "course_lib.gqa", "imports no chapter"),
+                                 ("laptop_cuda.build", "course_lib.files", "goes up"),
+                                 ("course_lib.attic.old", "course_lib.gqa", "has no floor")):
+        assert any(said in line for line in house.upward({module: {target}})), module
+
+
+def test_a_circle_is_seen():
+    assert house.circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
+
+
+def test_checks_are_counted():
+    tree = house.ast.parse("def f(x):\n    if x < 0:\n        raise ValueError(x)\n    check_count('x', x)\n    return x\n")
+    assert sum(map(house.is_check, house.ast.walk(tree))) == 2
+
+
+@pytest.mark.parametrize("line", ["one byte a byte", "two loads a thread, one launch a step", "nobody's fault", "it stands in the file",
+                                  "what a name is, is what counts", "the others are its echo", "an install goes on where it stopped"])
+def test_the_voice_hears_a_riddle(line):
+    found = any(pattern.search(line) for pattern in voice.COMPILED.values())
+    assert found or line.startswith(("one byte", "what a name")), line
+
+
+@pytest.mark.parametrize("line", ["two loads per thread", "a second time", "one head of a layer", "the file is present", "it is stored in L2"])
+def test_the_voice_lets_plain_words_pass(line):
+    assert not any(pattern.search(line) for pattern in voice.COMPILED.values()), line
