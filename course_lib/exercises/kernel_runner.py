@@ -13,7 +13,7 @@ STEPS = 50_000_000          # basic blocks that a thread block may run: a second
 def run_kernel(request: Request, source: str) -> Run:
     """Compile the text and launch it on every case. Lines are counted as in the cell, `%%cuda` included."""
     try:
-        from course_lib import cuda
+        import laptop_cuda as cuda
     except ImportError as error:
         return Run(failure=Failure("missing", f"The CUDA engine is not there: {error}."))
     source = "\n" + re.sub(r"\A\s*%%cuda[^\n]*\n", "", source)

@@ -15,6 +15,7 @@ import sys
 import time
 import types
 from dataclasses import asdict
+from pathlib import Path
 
 LOOK = 0.05         # seconds between two looks at a job's memory and files
 
@@ -60,10 +61,9 @@ def main(control: socket.socket, config: dict) -> None:
 
 def load(config: dict) -> None:
     """Import the named files of the course alone, as the modules they are, without the packages around them."""
-    for name, folder in (("course_lib", config["package"]), ("course_lib.exercises", None), ("course_lib.teaching", None)):
-        package = types.ModuleType(name)
-        package.__path__ = [folder] if folder else []
-        sys.modules[name] = package
+    for name in ("course_lib", "course_lib.exercises", "course_lib.teaching"):
+        sys.modules[name] = types.ModuleType(name)
+        sys.modules[name].__path__ = []
     for name, path in config["files"].items():
         spec = importlib.util.spec_from_file_location(name, path)
         module = importlib.util.module_from_spec(spec)
@@ -73,11 +73,17 @@ def load(config: dict) -> None:
         setattr(sys.modules[name.rpartition(".")[0]], name.rpartition(".")[2], module)
     sys.modules["torch"].set_num_threads(1)
     warm_up()
-    for preload in config["preload"]:
-        try:
-            importlib.import_module(preload)
-        except Exception as error:                    # no engine on this machine: kernels say so themselves
-            print(f"{preload}: {error}", file=sys.stderr)
+    load_engine(Path(config["engine"]))
+
+
+def load_engine(folder: Path) -> None:
+    """Import the engine from its folder; the folder above, which holds the course, stays off the path."""
+    spec = importlib.util.spec_from_file_location(folder.name, folder / "__init__.py", submodule_search_locations=[str(folder)])
+    sys.modules[folder.name] = importlib.util.module_from_spec(spec)
+    try:
+        spec.loader.exec_module(sys.modules[folder.name])
+    except Exception as error:                        # no engine on this machine: kernels say so themselves
+        print(f"{folder.name}: {error}", file=sys.stderr)
 
 
 def warm_up() -> None:

@@ -13,7 +13,7 @@ from course_lib.teaching import walls
 HERE = Path(__file__).resolve().parent
 PACKAGE = HERE.parent
 COURSE = PACKAGE.parent
-ENGINE = [PACKAGE / "__init__.py", PACKAGE / "cuda.py", COURSE / "laptop_cuda"]
+ENGINE = COURSE / "laptop_cuda"
 COMPILERS = ("c++", "g++", "clang++", "ninja", "ld", "as")
 
 
@@ -35,7 +35,7 @@ def readable_paths(hidden: list[Path]) -> tuple[list[str], list[str]]:
     readable, listable = [], []
     for root in sorted(roots):
         _allow(root, hidden, readable, listable)
-    readable += [str(p) for p in ENGINE if p.exists()]
+    readable.append(str(ENGINE))
     return readable, listable
 
 

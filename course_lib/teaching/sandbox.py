@@ -25,7 +25,7 @@ from typing import Any
 from course_lib.teaching import walls
 from course_lib.exercises import wire
 from course_lib.exercises.answers import read_run
-from .reach import (HERE, PACKAGE, closed_to_others, engine_runtime, hidden_paths, library_paths, readable_paths,
+from .reach import (ENGINE, HERE, PACKAGE, closed_to_others, engine_runtime, hidden_paths, library_paths, readable_paths,
                     spare_uid)
 from course_lib.exercises.runner import LATE, Request, Run
 
@@ -100,7 +100,7 @@ class Sandbox:
         self.stop()
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         files = {f"course_lib.{name}": str(PACKAGE / f"{name.replace('.', '/')}.py") for name in CHILD_FILES}
-        config = {"sys_path": library_paths(), "package": str(PACKAGE), "files": files, "preload": ["course_lib.cuda"]}
+        config = {"sys_path": library_paths(), "files": files, "engine": str(ENGINE)}
         self.log = tempfile.TemporaryFile()
         with theirs:
             self.process = subprocess.Popen(

@@ -98,7 +98,7 @@ def test_a_killed_build_leaves_nothing_that_is_believed(own_cache, monkeypatch):
 def test_processes_that_build_the_same_thing_at_once(tmp_path):
     script = textwrap.dedent(f"""
         import sys
-        sys.path.insert(0, {str(build.ROOT)!r})
+        sys.path.insert(0, {str(build.PACKAGE.parent)!r})
         from pathlib import Path
         from laptop_cuda import build
         build.runtime_library = lambda: Path({str(build.runtime_library())!r})
