@@ -3,9 +3,9 @@
 Each check raises a ValueError that begins with the name of the argument and says what came and what was wanted.
 The vocabulary is exported here. What only one chapter refuses is in the file of its word: `course_lib.checks.rope`.
 """
-from .attention import (check_alike, check_attention, check_grouped, check_head_sizes, check_mask,
-                        check_sequence, check_sequences)
-from .tensors import (check_dtype, check_floating, check_integers, check_like, check_shared_memory, check_tensor,
-                      described)
+from .attention import (check_alike, check_attention, check_grouped, check_head_sizes, check_lengths, check_mask,
+                        check_sequence, check_sequences, check_softmax_kernel)
+from .tensors import (check_axis, check_dtype, check_floating, check_integers, check_like, check_shared_memory,
+                      check_tensor, described)
 from .values import (check_choice, check_count, check_dropout, check_multiple, check_number, check_scale, check_sizes,
                      listed)

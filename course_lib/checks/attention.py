@@ -1,8 +1,8 @@
 """Checks of queries, keys, values and masks, and of the layers that make them."""
 import torch
 
-from .tensors import check_like, check_tensor
-from .values import check_count, check_dropout, check_multiple, check_scale, check_sizes
+from .tensors import check_dtype, check_integers, check_like, check_tensor
+from .values import check_choice, check_count, check_dropout, check_multiple, check_scale, check_sizes
 
 
 def check_alike(**tensors):
@@ -13,9 +13,11 @@ def check_alike(**tensors):
         check_like(name, x, first_name, first)
 
 
-def check_attention(q, k, v, scale=None, dropout=0.0):
+def check_attention(q, k, v, scale=None, dropout=0.0, dtypes=None):
     """q (batch, heads, n, head_dim), k (batch, heads, m, head_dim), v (batch, heads, m, v_dim)."""
     check_alike(q=q, k=k, v=v)
+    if dtypes is not None:
+        check_dtype("q", q, *dtypes)
     for name, x in (("k", k), ("v", v)):
         if x.shape[:2] != q.shape[:2]:
             raise ValueError(f"{name} must have the batch and heads of q, {tuple(q.shape[:2])}; "
@@ -25,9 +27,11 @@ def check_attention(q, k, v, scale=None, dropout=0.0):
     check_dropout(dropout)
 
 
-def check_grouped(q, k, v, scale=None) -> int:
+def check_grouped(q, k, v, scale=None, dtypes=None) -> int:
     """q (batch, n_heads, n, head_dim), k and v of n_kv_heads. Returns the group size, n_heads / n_kv_heads."""
     check_alike(q=q, k=k, v=v)
+    if dtypes is not None:
+        check_dtype("q", q, *dtypes)
     for name, x in (("k", k), ("v", v)):
         if x.shape[0] != q.shape[0]:
             raise ValueError(f"{name} must have the batch size of q, {q.shape[0]}; got {x.shape[0]}")
@@ -111,3 +115,26 @@ def check_head_sizes(d_model, n_heads, n_kv_heads=1, head_dim=None, dropout=0.0,
     if even and (head_dim or d_model // n_heads) % 2:
         raise ValueError(f"d_model must be n_heads times an even head_dim; got {d_model} and {n_heads}")
     check_dropout(dropout)
+
+
+def check_lengths(lengths, n):
+    """lengths, one integer from 0 to n per sequence, as a tensor."""
+    check_count("n", n, 0)
+    return check_integers("lengths", lengths, ("batch",), 0, n)
+
+
+def check_softmax_kernel(x, kernel, kernels, on_chip, in_registers):
+    """The limits of one softmax kernel: its number type, and the length of a row in columns or bytes."""
+    check_tensor("x", x, ("rows", "columns"))
+    check_choice("kernel", kernel, kernels)
+    if kernel == "softmax_registers":
+        row = x.shape[1] * x.element_size()
+        check_dtype("x", x, torch.float32, torch.float16, torch.bfloat16, where=f"for {kernel}")
+        if row % 16 or row > in_registers:
+            raise ValueError(f"x must have rows of a multiple of 16 bytes, at most {in_registers:,}, for {kernel}; "
+                             f"got {row:,}")
+        return
+    check_dtype("x", x, torch.float16 if kernel == "softmax_half" else torch.float32, where=f"for {kernel}")
+    if kernel == "softmax_on_chip" and x.shape[1] > on_chip:
+        raise ValueError(f"x must have at most {on_chip:,} columns for {kernel}; got {x.shape[1]:,}. "
+                         "softmax_block takes any number")

@@ -28,6 +28,16 @@ def check_floating(name, x):
     check_tensor(name, x, kind="floating-point")
 
 
+def check_axis(x, dim, scalar=False):
+    """x is floating-point and dim one of its axes; scalar: x may have none, and then 0 and -1 will do, as in torch."""
+    check_floating("x", x)
+    axes = max(x.dim(), int(scalar))
+    if axes == 0:
+        raise ValueError("x must have at least one axis; got a scalar")
+    if not -axes <= dim < axes:
+        raise ValueError(f"dim must be an axis of x, from {-axes} to {axes - 1}; got {dim}")
+
+
 def check_like(name, x, like_name, like):
     """x has the dtype and the device of another tensor."""
     if x.dtype != like.dtype:

@@ -90,5 +90,5 @@ X, H = rand(1, 1, 8, 4), rand(1, 1, 8, 16).half()
     ("q", lambda: window_sink_kernel(H, H.expand(-1, 3, -1, -1), H.expand(-1, 3, -1, -1), 2)),
 ])
 def test_bad_input_names_the_argument(argument, call):
-    with pytest.raises(ValueError, match=rf"^{argument} must "):
+    with pytest.raises(ValueError, match=rf"^{argument} (must|needs) "):
         call()
