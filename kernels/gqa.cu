@@ -13,7 +13,7 @@
 //
 // Layout: q, out (b, n_heads, n_q, d); k, v (b, n_kv_heads, n_k, d), all float and contiguous.
 // The last query sees the last key: query i sees keys 0 .. n_k - n_q + i when causal.
-// Limits: any n_q, n_k, d; shared memory (see shared_bytes in course_lib/gqa.py) bounds g * d. Has not run on a card.
+// Limits: any n_q, n_k, d; shared memory (see shared_bytes in course_lib/gqa/kernels.py) bounds g * d. Has not run on a card.
 
 #include <cuda_runtime.h>
 

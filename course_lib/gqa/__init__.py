@@ -1,4 +1,7 @@
-"""Chapter 3: fewer keys and values than queries."""
-from .grouped import (GroupedQueryAttention, cache_bytes, check_grouped, gqa_kernel, grouped_query_attention,
-                      kv_bytes_per_token, pool_heads, repeat_kv, rotate_and_cache, shared_bytes)
-from .latent import LatentAttention, flops_per_key, latent_bytes_per_token
+"""Chapter 3: fewer heads of keys and values than of queries."""
+from .cache_size import cache_bytes, flops_per_key, kv_bytes_per_token, latent_bytes_per_token
+from .grouped import grouped_query_attention, pool_heads, repeat_kv
+from .kernels import gqa_kernel, shared_bytes
+from .latent import LatentAttention
+from .layer import GroupedQueryAttention, rotate_and_cache
+from course_lib.checks import check_grouped  # until every chapter imports it from there

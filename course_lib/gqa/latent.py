@@ -1,47 +1,32 @@
-"""Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): cache one small vector a token, not keys and values.
+"""Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): cache one small vector per token, no keys and values.
 
 A token's hidden state is compressed to a latent c of `latent_dim` numbers. Keys and values of every head are linear
-in c, so only c needs to be kept. RoPE would stand between c and the keys and spoil that, so position travels in a
-separate key of `rope_dim` numbers that all heads share. Cached a token: latent_dim + rope_dim numbers.
+in c, so only c has to be cached. RoPE between c and the keys would depend on the position and prevent that, so the
+position is in a separate key of `rope_dim` numbers that all heads share. Cached per token: latent_dim + rope_dim
+numbers.
 """
 import torch
 from einops import einsum, rearrange
 from torch import Tensor, nn
 
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.checks import check_sequence, check_sizes
+from course_lib.checks.gqa import check_latent_layer, check_layer_input, check_rotated_keys
 from course_lib.gqa.grouped import grouped_query_attention
-from course_lib.rope import apply_rope, check_rope
-
-
-def latent_bytes_per_token(layers: int, latent_dim: int, rope_dim: int, bytes: int = 2) -> int:
-    """Bytes that one token adds to the cache of a model with latent attention."""
-    return layers * (latent_dim + rope_dim) * bytes
-
-
-def flops_per_key(head_dim: int, latent_dim: int, rope_dim: int, absorbed: bool) -> int:
-    """FLOPs that one head spends on one cached key: its score and its share of the output.
-
-    Not absorbed, the keys and values are taken as already unfolded from the latents.
-    """
-    score, value = (latent_dim + rope_dim, latent_dim) if absorbed else (head_dim + rope_dim, head_dim)
-    return 2 * (score + value)
+from course_lib.rope import apply_rope
 
 
 class LatentAttention(nn.Module):
     """Causal self-attention whose cache holds latents. `absorbed` chooses the order of the same products.
 
-    False: unfold keys and values of every head from the latents, then attend (cheap when many queries share them).
-    True: fold the up-projections into query and output, and attend to the latents themselves, which then act as one
-    key and value head for all query heads (cheap in bytes when decoding, dearer in FLOPs a key).
+    False: unfold keys and values of every head from the latents, then attend (cheap if many queries share them).
+    True: fold the up-projections into query and output, and attend to the latents themselves: one key and value
+    head for all query heads (fewer bytes when decoding, more FLOPs per key).
     """
 
     def __init__(self, d_model: int, n_heads: int, head_dim: int, latent_dim: int, rope_dim: int,
                  absorbed: bool = False):
         super().__init__()
-        check_sizes(d_model=d_model, n_heads=n_heads, head_dim=head_dim, latent_dim=latent_dim, rope_dim=rope_dim)
-        if rope_dim % 2:
-            raise ValueError(f"rope_dim must be even, since RoPE turns pairs; got {rope_dim}")
+        check_latent_layer(rope_dim, d_model=d_model, n_heads=n_heads, head_dim=head_dim, latent_dim=latent_dim)
         self.n_heads, self.head_dim, self.rope_dim, self.absorbed = n_heads, head_dim, rope_dim, absorbed
         self.scale = (head_dim + rope_dim) ** -0.5
         self.q_proj = nn.Linear(d_model, n_heads * (head_dim + rope_dim), bias=False)
@@ -57,11 +42,9 @@ class LatentAttention(nn.Module):
     def forward(self, x: Tensor, rope=None, positions: Tensor | None = None, mask: Tensor | None = None,
                 causal: bool = True, cache=None, absorbed: bool | None = None) -> Tensor:
         """x (b, n, d_model) -> (b, n, d_model). rope is a pair (cos, sin) of width rope_dim / 2, or None."""
-        check_sequence("x", x, self.q_proj)
-        check_rope(rope)
+        check_layer_input(x, self.q_proj, rope)
+        check_rotated_keys(cache)
         n = x.shape[1]
-        if not getattr(cache, "rotated", True):
-            raise ValueError(f"cache must take rotated keys, as a GrowingCache does; got {type(cache).__name__}")
         if positions is None:
             positions = cache.next_positions(n) if cache is not None else torch.arange(n, device=x.device)
         q = rearrange(self.q_proj(x), "b n (h d) -> b h n d", h=self.n_heads)
@@ -85,7 +68,7 @@ class LatentAttention(nn.Module):
         return scaled_dot_product_attention(q, k, v, mask=mask, causal=causal, scale=self.scale)
 
     def _absorbed(self, q, q_rope, latent, k_rope, mask, causal):
-        # q . (W c) = (W^T q) . c : the up-projection moves from every key to the one query.
+        # q . (W c) = (W^T q) . c : apply the up-projection to the one query instead of to every key.
         q = torch.cat([einsum(q, self.k_up, "b h n d, h d c -> b h n c"), q_rope], dim=-1)
         k = torch.cat([latent, k_rope], dim=-1)
         mixed = grouped_query_attention(q, k, latent, mask=mask, causal=causal, scale=self.scale)

@@ -11,7 +11,7 @@ from course_lib.gqa import GroupedQueryAttention
 from course_lib.kv_cache import (CrossCache, GrowingCache, QuantizedCache, RollingCache, StaticCache, append_kernel,
                                  choose_splits, decode_attention, decode_kernel, decode_quantized_kernel, generate)
 from course_lib.language_model import Config, LanguageModel
-from course_lib.gqa.latent import LatentAttention
+from course_lib.gqa import LatentAttention
 from course_lib.kv_cache.quantization import dequantize, quantize
 from course_lib.rope import apply_rope, rope_table
 from course_lib.kv_cache.sampling import acceptance, next_token_probabilities, residual, verify_draft

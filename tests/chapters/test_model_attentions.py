@@ -10,7 +10,7 @@ from course_lib.linear_attention.delta import delta_rule
 from course_lib.gqa import GroupedQueryAttention
 from course_lib.kv_cache import GrowingCache, StaticCache
 from course_lib.language_model import ATTENTIONS, Config, LanguageModel
-from course_lib.gqa.latent import LatentAttention
+from course_lib.gqa import LatentAttention
 from course_lib.linear_attention import linear_attention
 from course_lib.language_model.look_inside import copying_gain, effect_of_distance, induction_scores, weight_by_distance
 from course_lib.rope import rope_table
