@@ -79,10 +79,10 @@ The check runs sanitized, with guard bands, and counts; `traffic` has a slack of
 
 `cells("1.2")` returns the three cells (card, stub, check) as the notebook must hold them. Nobody types them.
 """
-from .declare import (CHAPTERS, Case, Exercise, Launch, Misconception, all_exercises, chapter_of, exercise, find, inout,
-                      kernel_exercise, out, scratch)
 from .compare import close, exact
+from .declare import CHAPTERS, all_exercises, chapter_of, exercise, find, kernel_exercise
 from .notebook import cells
+from .parts import Case, Exercise, Launch, Misconception, inout, out, scratch
 from .student import check, hint, progress, reset, reveal, show_source
 
 __all__ = ["check", "hint", "progress", "reset", "reveal", "show_source", "cells", "CHAPTERS", "Case", "Exercise", "Launch",

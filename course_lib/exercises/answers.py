@@ -4,7 +4,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from .runner import Failure, Foreign, Outcome, Run
+from .results import Failure, Foreign, Outcome, Run
 from .wire import Opaque, text_of
 
 

@@ -5,7 +5,9 @@ import re
 
 import torch
 
-from .runner import LATE, Failure, Outcome, Request, Run, TimeIsUp, copied, same, time_limit
+from .limits import TimeIsUp, time_limit
+from .results import LATE, Failure, Outcome, Request, Run
+from .values import copied, same
 
 STEPS = 50_000_000          # basic blocks that a thread block may run: a second or two, for loops that never end
 

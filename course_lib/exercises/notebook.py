@@ -1,7 +1,8 @@
 """The cells of an exercise, made from its declaration."""
 from __future__ import annotations
 
-from .declare import Exercise, find
+from .declare import find
+from .parts import Exercise
 
 
 def cells(id: str) -> list[dict]:

@@ -15,9 +15,11 @@ from typing import Any, Callable
 
 import torch
 
-from course_lib.exercises import judge as core, runner, student, wire
+from . import judge, runner, student, wire
 from .answers import plain_run, read_run
-from .declare import Array, Case, Exercise, Launch, Misconception, _register, given_spec
+from .declare import register
+from .given import given_spec
+from .parts import Array, Case, Exercise, Launch, Misconception
 
 PLAIN = ("id", "title", "kind", "language", "name", "points", "minutes", "difficulty", "card", "stub", "hints", "call",
          "forbid", "mutates", "limit", "options")
@@ -32,17 +34,17 @@ class Given:
 
 def seal(exercise: Exercise) -> dict:
     """Everything that a check needs and that gives no solution away, as plain data."""
-    cases = core.draw(exercise)
-    asked = core.request(exercise, cases)
+    cases = judge.draw(exercise)
+    asked = judge.request(exercise, cases)
     asked.limit *= 4                     # what a mistake gives must not depend on how busy this machine is
     runs = [runner.run(asked, exercise.wrong_code(m)) for m in exercise.misconceptions]
     sealed = {name: getattr(exercise, name) for name in PLAIN} | {
         "given": given_spec(exercise.given), "cases": [(c.args, c.kwargs, c.label) for c in cases],
-        "expected": core.expected(exercise, cases),
+        "expected": judge.expected(exercise, cases),
         "misconceptions": [(m.name, m.ask, plain_run(run)) for m, run in zip(exercise.misconceptions, runs)]}
     if exercise.launch:
         sealed["arguments"] = list(inspect.signature(exercise.launch).parameters)
-        sealed["plans"] = [core.plan(exercise, case) for case in cases]
+        sealed["plans"] = [judge.plan(exercise, case) for case in cases]
     if exercise.traffic:
         sealed["traffic"] = [exercise.traffic(*case.args, **case.kwargs) for case in cases]
     return sealed
@@ -82,12 +84,12 @@ def open_sealed(path: Path, code: dict[str, dict[str, Any]]) -> None:
                         misconceptions=[Misconception(name, ask, value=None) for name, ask, _ in stored],
                         given={name: Given(spec) for name, spec in data["given"].items()},
                         cases=None if data["kind"] in ("predict", "choose") else lambda rng, cases=cases: cases,
-                        oracle=core.Oracle(data["expected"], stored), **code[data["id"]])
+                        oracle=judge.Oracle(data["expected"], stored), **code[data["id"]])
         if "plans" in data:
             made.launch = _lookup(cases, [_launches(plan) for plan in data["plans"]], data["arguments"])
         if "traffic" in data:
             made.traffic = _lookup(cases, data["traffic"], data["arguments"])
-        _register(made)
+        register(made)
 
 
 def _lookup(cases: list[Case], answers: list, names: list[str]) -> Callable:

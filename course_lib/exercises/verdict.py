@@ -1,4 +1,4 @@
-"""What a check says, as data, as text and as HTML."""
+"""The verdict of a check, as data, as text and as HTML."""
 from __future__ import annotations
 
 import html
@@ -66,6 +66,12 @@ class Verdict:
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         return {"text/plain": str(self), "text/html": self._repr_html_(), MIME: self.as_dict()}
+
+
+def verdict_on(exercise, status: str, headline: str, details=(), **more) -> Verdict:
+    """A verdict on an exercise; only a pass earns its points."""
+    return Verdict(exercise.id, exercise.title, status, headline, list(details), of=exercise.points,
+                   points=exercise.points if status == PASSED else 0, **more)
 
 
 def _ticks(text: str) -> str:

@@ -88,7 +88,7 @@ def load_engine(folder: Path) -> None:
 
 def warm_up() -> None:
     """Run something small, so that what torch imports at first use is there for every fork."""
-    request = runner.Request(id="0.0", language="python", name="f", value=False, is_class=False, call=None, limit=60,
+    request = results.Request(id="0.0", language="python", name="f", value=False, is_class=False, call=None, limit=60,
                              given={"torch": ("module", "torch"), "einops": ("module", "einops")},
                              inputs=[((wire.torch.zeros(2, 2),), {})])
     with watch.calls(["logsumexp"]):
@@ -150,7 +150,7 @@ def build(job: dict) -> None:
 
 def carry_out(task: dict) -> bytes:
     """Run a student's source as the request says. What comes back is a claim, and the parent treats it as one."""
-    request = runner.Request(**task["request"])
+    request = results.Request(**task["request"])
     with watch.calls(task["forbid"]) as used:
         run = runner.run(request, task["source"])
     answer = answers.plain_run(run)
@@ -158,7 +158,7 @@ def carry_out(task: dict) -> bytes:
     try:
         return wire.pack(answer, task["limit"])
     except wire.WireError as error:
-        failure = asdict(runner.Failure("exception", f"the answer cannot be handed in: {error}"))
+        failure = asdict(results.Failure("exception", f"the answer cannot be handed in: {error}"))
         return wire.pack({"outcomes": [], "failure": failure, "printed": "", "used": []})
 
 

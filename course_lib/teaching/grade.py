@@ -22,7 +22,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from course_lib.teaching import marking, report
-from course_lib.exercises.declare import CHAPTERS, Exercise, NoChapter, chapter_word, load_chapter
+from course_lib.exercises.declare import CHAPTERS, NoChapter, chapter_word, load_chapter
+from course_lib.exercises.parts import Exercise
 from .report import NOT_HANDED_IN, Mark
 from .sandbox import Sandbox, missing_walls
 from .similarity import skeleton

@@ -25,8 +25,9 @@ import warnings
 from pathlib import Path
 
 from course_lib.exercises.judge import draw, expected
-from course_lib.exercises.declare import CHAPTERS, Exercise, NoChapter, chapter_of, chapter_word, load_chapter
-from course_lib.exercises.runner import copied
+from course_lib.exercises.declare import CHAPTERS, NoChapter, chapter_of, chapter_word, load_chapter
+from course_lib.exercises.parts import Exercise
+from course_lib.exercises.values import copied
 from .reach import COURSE, PACKAGE
 from course_lib.exercises.sealed import write_sealed
 from .pieces import HandoutError, Pieces

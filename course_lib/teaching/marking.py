@@ -10,7 +10,9 @@ from pathlib import Path
 import torch
 
 from course_lib.exercises import judge as core
-from course_lib.exercises.declare import Exercise, _registry, find, load_file
+from course_lib.exercises import runner
+from course_lib.exercises.declare import declared, find, load_file
+from course_lib.exercises.parts import Exercise
 from .reach import COURSE, HERE, PACKAGE
 from .sandbox import Sandbox, SandboxError
 from course_lib.exercises.verdict import NOT_RUN, WRONG, Verdict
@@ -121,7 +123,7 @@ def _judged(exercise: Exercise, cases, run, source: str, seed: int, oracle: core
         return first
     asked = core.request(exercise, cases, seed)
     asked.limit *= 4                     # what a mistake gives must not depend on how busy this machine is
-    oracle.misconceptions = [(m.name, m.ask, core.runner.run(asked, exercise.wrong_code(m)))
+    oracle.misconceptions = [(m.name, m.ask, runner.run(asked, exercise.wrong_code(m)))
                              for m in exercise.misconceptions]
     return core.judge(exercise, cases, run, source, seed, oracle)
 
@@ -149,9 +151,9 @@ def load_private(folder: str | None) -> None:
         return
     for path in sorted(Path(folder).glob("*.py")):
         if str(path) not in _loaded:
-            before = set(_registry)
+            before = set(declared)
             load_file(path)
-            _loaded[str(path)] = sorted(set(_registry) - before)
+            _loaded[str(path)] = sorted(set(declared) - before)
 
 
 _loaded: dict[str, list[str]] = {}

@@ -13,7 +13,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from course_lib.exercises.declare import CHAPTERS, Exercise, NoChapter, chapter_word, find
+from course_lib.exercises.declare import CHAPTERS, NoChapter, chapter_word, find
+from course_lib.exercises.parts import Exercise
 from .handout import notebook_of
 
 CONFIG = '''"""nbgrader's settings for this course: run nbgrader in this folder."""

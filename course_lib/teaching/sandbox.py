@@ -27,10 +27,11 @@ from course_lib.exercises import wire
 from course_lib.exercises.answers import read_run
 from .reach import (ENGINE, HERE, PACKAGE, closed_to_others, engine_runtime, hidden_paths, library_paths, readable_paths,
                     spare_uid)
-from course_lib.exercises.runner import LATE, Request, Run
+from course_lib.exercises.results import LATE, Request, Run
 
 # All that the child has of the course beside the engine.
-CHILD_FILES = ("teaching.walls", "exercises.wire", "teaching.watch", "exercises.runner", "exercises.answers",
+CHILD_FILES = ("teaching.walls", "exercises.wire", "teaching.watch", "exercises.results", "exercises.values",
+               "exercises.limits", "exercises.first_nan", "exercises.namespace", "exercises.runner", "exercises.answers",
                "exercises.kernel_runner")
 
 

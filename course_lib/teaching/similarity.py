@@ -5,7 +5,7 @@ import ast
 import builtins
 import re
 
-from course_lib.exercises.declare import Exercise
+from course_lib.exercises.parts import Exercise
 
 CPP_WORDS = set("""
     alignas alignof auto bool break case char class const constexpr continue default delete do double else enum explicit extern

@@ -9,7 +9,8 @@ from time import perf_counter
 from course_lib.tools.notebooks import (NOTEBOOKS, WORK, CellFailed, canonical, chapter_notebooks, execute, exercise_of,
                                        find_notebook)
 
-from course_lib.exercises.declare import Exercise, find
+from course_lib.exercises.declare import find
+from course_lib.exercises.parts import Exercise
 from course_lib.exercises.verdict import MIME, PASSED
 
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from course_lib.exercises.declare import CHAPTERS
-from course_lib.exercises.student import MARKER, without_magic
+from course_lib.exercises.cell_text import MARKER, without_magic
 
 MAX_NOTEBOOK = 50 << 20
 MAX_FILES = 20_000

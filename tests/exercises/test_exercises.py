@@ -13,7 +13,8 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.exercises import CHAPTERS, Case, Misconception, all_exercises, cells, close, exercise, find
 from course_lib.exercises import judge as core, marks, runner, student
-from course_lib.exercises.declare import MISSING, _registry
+from course_lib.exercises.declare import declared
+from course_lib.exercises.parts import MISSING
 from course_lib.exercises.notebook import card, check_line
 from course_lib.exercises.verdict import MIME, NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
 
@@ -308,7 +309,7 @@ def ex():
                                       ask="What is exp(1000)?")],
         hints=["a", "b"])
     yield made
-    del _registry["10.99"]
+    del declared["10.99"]
 
 
 BAD = {
@@ -377,7 +378,7 @@ def test_a_student_may_import_help_print_and_return_a_view(ex):
         verdict = core.evaluate(view, "def turn(x):\n    return x.T\n")
         assert verdict.status == PASSED and "shares memory with `x`" in str(verdict)
     finally:
-        del _registry["10.98"]
+        del declared["10.98"]
 
 
 def test_the_line_is_the_students_own(ex):
@@ -437,7 +438,7 @@ def test_declarations_that_cannot_be_meant_are_refused():
                          ({"kind": "predict"}, "answer="), ({"kind": "choose", "answer": "c", "name": "n", "options": {"a": ""}}, "options=")]:
         with pytest.raises(ValueError, match=told):
             exercise(**{**plain, "misconceptions": two, **change})
-    assert "10.97" not in _registry
+    assert "10.97" not in declared
     with pytest.raises(ValueError, match="twice"):
         exercise(**{**plain, "id": EXERCISES[0].id, "misconceptions": two})
 

@@ -12,7 +12,7 @@ import torch
 
 from adversaries import forget_private_exercises, hostile
 from course_lib.teaching import marking, walls
-from course_lib.exercises.runner import Request
+from course_lib.exercises.results import Request
 from course_lib.teaching.reach import hidden_paths, readable_paths
 from course_lib.teaching.sandbox import Limits, Sandbox, missing_walls
 

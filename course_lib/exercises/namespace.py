@@ -1,0 +1,56 @@
+"""The names that a student's source sees: the given ones and Python's builtins, nothing else."""
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import math
+from typing import Any, Callable
+
+import torch
+
+from .results import Request
+
+
+def build_namespace(given: dict[str, tuple[str, ...]]) -> dict[str, Any]:
+    """A fresh namespace with exactly the given names; `given` is what `declare.given_spec` returns."""
+    namespace: dict[str, Any] = {"__builtins__": builtins, "__name__": "exercise"}
+    sources = {}
+    for name, (kind, *what) in given.items():
+        if kind == "module":
+            namespace[name] = importlib.import_module(what[0])
+        elif kind == "attribute":
+            value = importlib.import_module(what[0])
+            for part in what[1].split("."):
+                value = getattr(value, part)
+            namespace[name] = value
+        elif kind == "value":
+            namespace[name] = ast.literal_eval(what[0])
+        else:
+            sources[name] = what[0]
+    if sources:
+        shared = {**_toolbox(), **namespace}
+        for name, text in sources.items():
+            exec(compile(text, f"<given {name}>", "exec", dont_inherit=True), shared)
+            shared[name] = namespace[name] = shared[_last_definition(text)]
+    return namespace
+
+
+def driver(request: Request) -> Callable:
+    """The exercise's `call=`, ready to run; a plain call where it has none."""
+    if request.call is None:
+        return lambda f, *args, **kwargs: f(*args, **kwargs)
+    namespace = {**_toolbox(), **build_namespace(request.given), "__name__": "driver"}
+    exec(compile(request.call, "<driver>", "exec", dont_inherit=True), namespace)
+    return namespace[_last_definition(request.call)]
+
+
+def _last_definition(text: str) -> str:
+    return [n.name for n in ast.parse(text).body if isinstance(n, (ast.FunctionDef, ast.ClassDef))][-1]
+
+
+def _toolbox() -> dict[str, Any]:
+    import einops
+    return {"__builtins__": builtins, "__name__": "given", "torch": torch, "math": math, "F": torch.nn.functional,
+            "nn": torch.nn, "einops": einops, "rearrange": einops.rearrange, "repeat": einops.repeat,
+            "reduce": einops.reduce, "Tensor": torch.Tensor}

@@ -1,0 +1,136 @@
+"""The parts of a declaration: cases, misconceptions, arrays and launches of kernels, and the exercise itself."""
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass, field
+from typing import Any, Callable, Iterable
+
+import torch
+
+MISSING = object()
+
+
+class Case:
+    """One call: positional arguments, keyword arguments, and a label that a person reads."""
+
+    def __init__(self, *args, label: str = "", **kwargs):
+        self.args, self.kwargs, self.label = args, kwargs, label
+
+    def __repr__(self):
+        return f"Case({self.label or ', '.join(map(repr, self.args))})"
+
+
+@dataclass
+class Misconception:
+    """A usual wrong answer. `name` continues "what you get if it ..."; `ask` is a question that leads further."""
+    name: str
+    ask: str
+    code: str | None = None
+    change: tuple[str, str] | list[tuple[str, str]] | None = None
+    value: Any = MISSING
+
+
+@dataclass(eq=False)
+class Array:
+    """An array of a kernel launch. `role` is in, inout, out (compared) or scratch (not compared)."""
+    role: str
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    tensor: torch.Tensor | None = None
+
+
+def _shape(shape) -> tuple[int, ...]:
+    return (shape,) if isinstance(shape, int) else tuple(shape)
+
+
+def out(shape, dtype=torch.float32) -> Array:
+    """An uninitialised array that the kernel fills and the check compares."""
+    return Array("out", _shape(shape), dtype)
+
+
+def scratch(shape, dtype=torch.float32) -> Array:
+    """An uninitialised array that is not compared."""
+    return Array("scratch", _shape(shape), dtype)
+
+
+def inout(tensor: torch.Tensor) -> Array:
+    """An array that the kernel reads and changes; it is compared."""
+    return Array("inout", tuple(tensor.shape), tensor.dtype, tensor)
+
+
+@dataclass
+class Launch:
+    """`kernel[grid, block, shared](*args)`; args are tensors, numbers, and `out`, `scratch` or `inout` arrays."""
+    grid: int | tuple[int, ...]
+    block: int | tuple[int, ...]
+    args: list
+    shared: int = 0
+    kernel: str | None = None
+
+
+@dataclass(eq=False)
+class Exercise:
+    id: str
+    title: str
+    kind: str
+    language: str                                  # "python" or "cuda"
+    name: str                                      # what the student's cell defines
+    points: float
+    minutes: float
+    difficulty: int
+    card: str
+    stub: str
+    solution_text: str | None                      # None: an answer that a function computes
+    hints: list[str]
+    misconceptions: list[Misconception]
+    given: dict[str, Any] = field(default_factory=dict)
+    cases: Callable[[torch.Generator], Iterable[Case]] | None = None
+    compare: Callable[[Any, Any, Case], str | None] | None = None
+    properties: list[tuple[str, Callable]] = field(default_factory=list)
+    call: str | None = None
+    forbid: tuple[str, ...] = ()
+    mutates: tuple[str, ...] = ()
+    limit: float = 5.0
+    answer: Any = MISSING
+    options: dict[str, str] | None = None
+    launch: Callable | None = None
+    expect: Callable | None = None
+    traffic: Callable | None = None
+    module: str = ""
+    oracle: Any = None                             # in a handout: what is expected, stored; see sealed.py
+
+    @property
+    def solution(self) -> str:
+        """The reference as source text."""
+        return self.solution_text if self.solution_text is not None else f"{self.name} = {self.answer()!r}\n"
+
+    @property
+    def marker(self) -> str:
+        """The first line of the exercise's cell (the second one, under %%cuda)."""
+        return f"{'//' if self.language == 'cuda' else '#'} EXERCISE {self.id}"
+
+    def cell(self, body: str) -> str:
+        """The text of the exercise's cell with this body."""
+        head = "%%cuda\n" if self.language == "cuda" else ""
+        return f"{head}{self.marker}\n{body.strip(chr(10))}"
+
+    def wrong_code(self, misconception: Misconception) -> str:
+        """The source text of a misconception."""
+        if misconception.value is not MISSING:
+            value = misconception.value() if callable(misconception.value) else misconception.value
+            return f"{self.name} = {value!r}\n"
+        if misconception.code is not None:
+            return textwrap.dedent(misconception.code).strip("\n") + "\n"
+        return _changed(self.solution, misconception.change, f"{self.id}, misconception '{misconception.name}'")
+
+    def __repr__(self):
+        return f"<exercise {self.id} {self.title!r}>"
+
+
+def _changed(text: str, change, where: str) -> str:
+    pairs = [change] if isinstance(change[0], str) else change
+    for old, new in pairs:
+        if old not in text:
+            raise ValueError(f"exercise {where}: the solution does not contain {old!r}")
+        text = text.replace(old, new)
+    return text

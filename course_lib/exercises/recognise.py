@@ -1,0 +1,66 @@
+"""Which known misconception a wrong answer is: the one that gives the same outcomes."""
+from __future__ import annotations
+
+import re
+
+from .compare import compare_outputs
+from .counting import over_budget
+from .parts import Case, Exercise
+from .results import Failure, Outcome, Run
+from .screen import normal
+from .values import same
+
+SAME_KIND, SAME_LINES, EQUAL, SURE = 1, 2, 3, 4
+
+
+def recognise(exercise: Exercise, cases: list[Case], run: Run, source: str,
+              mistakes: list[tuple[str, str, Run]]) -> tuple[str, str] | None:
+    """(name, question) of the misconception that gives the same outcomes, or None. `mistakes`: (name, question, its run).
+
+    Two misconceptions may both be a race, or both out of bounds: then the one that reports the same lines wins, and
+    if that does not tell them apart, none is named.
+    """
+    codes = {m.name: normal(exercise, exercise.wrong_code(m)) for m in exercise.misconceptions}
+    found: list[tuple[int, str, str]] = []
+    for name, ask, theirs in mistakes:
+        if theirs.failure or len(theirs.outcomes) != len(run.outcomes):
+            continue
+        levels = [alike(exercise, case, a, b) for case, a, b in zip(cases, run.outcomes, theirs.outcomes)]
+        if all(levels):
+            level = SURE if codes.get(name) == normal(exercise, source) else min(levels)
+            found.append((level, name, ask))
+    best = [f for f in found if f[0] == max(found)[0]]
+    if not best or (best[0][0] == SAME_KIND and len(best) > 1):
+        return None
+    return best[0][1:]
+
+
+def alike(exercise: Exercise, case: Case, a: Outcome, b: Outcome) -> int:
+    """How far two outcomes, right or wrong, are the same answer; 0 is not at all."""
+    if a.failure or b.failure:
+        return _alike_failures(a.failure, b.failure) if a.failure and b.failure else 0
+    if sorted(a.changed) != sorted(b.changed):
+        return 0
+    if exercise.traffic and a.counts and b.counts:
+        if (over_budget(exercise, case, a) is None) != (over_budget(exercise, case, b) is None):
+            return 0
+        if over_budget(exercise, case, a) and not 0.8 < a.counts["moved"] / b.counts["moved"] < 1.25:
+            return 0
+    try:
+        compare = compare_outputs(exercise.compare) if exercise.language == "cuda" else exercise.compare
+        return EQUAL * (compare(a.value, b.value, case) is None)
+    except Exception:
+        return EQUAL * same(a.value, b.value)
+
+
+def _alike_failures(a: Failure, b: Failure) -> int:
+    if a.kind != b.kind or a.name != b.name:
+        return 0
+    if a.kind == "exception" and a.message != b.message:
+        return 0                                       # two RuntimeErrors need not be the same mistake
+    return SAME_LINES if _reported(a) == _reported(b) else SAME_KIND
+
+
+def _reported(failure: Failure) -> str:
+    """What an error says, without line numbers and spacing."""
+    return "".join(re.sub(r"\b(line )?\d+\b(?= \||,)", "", failure.message).split())
