@@ -127,7 +127,7 @@ def _directive(name: str, rest: str) -> str | None:
     if name == "include":
         header = re.fullmatch(r'\s*[<"]([\w./]+)[>"]\s*', rest)
         if not header or not HEADERS.fullmatch(header[1]):
-            return f"`#include{rest}` may not be used in an exercise: only CUDA's own headers and those of numbers are allowed."
+            return f"`#include{rest}` does not compile in an exercise: use CUDA's own headers, or those for numbers such as <cmath>."
     if name == "pragma" and rest.split()[:1] != ["unroll"]:
         return f"`#pragma{rest}` may not be used in an exercise; `#pragma unroll` may."
     if name in ("include_next", "import", "embed", "line", "ident", "assert"):

@@ -93,9 +93,9 @@ def reset(id: str) -> None:
     marks.forget(id)
     texts.pop(id, None)
     text = exercise.cell(exercise.stub)
-    shell = shell()
-    if shell is not None and marks.interactive() and hasattr(shell, "set_next_input"):
-        shell.set_next_input(text, replace=False)
+    here = shell()
+    if here is not None and marks.interactive() and hasattr(here, "set_next_input"):
+        here.set_next_input(text, replace=False)
         print(f"Exercise {id} is as new: its stub is in the cell below. Delete your old cell, run the new one, then the check.")
     else:
         print(text)

@@ -16,7 +16,12 @@ from course_lib.exercises import judge as core, marks, runner, student
 from course_lib.exercises.declare import declared
 from course_lib.exercises.parts import MISSING
 from course_lib.exercises.notebook import card, check_line
+from course_lib.exercises.recognise import recognise
+from course_lib.exercises.results import Outcome
+from course_lib.exercises.screen import normal
+from course_lib.exercises.values import same
 from course_lib.exercises.verdict import MIME, NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
+from course_lib.exercises.wording import picture
 
 EXERCISES = [e for e in all_exercises() if e.module.startswith("course_lib.")]
 EVERY = pytest.mark.parametrize("ex", EXERCISES, ids=[e.id for e in EXERCISES])
@@ -73,7 +78,7 @@ def test_every_misconception_is_wrong_and_named(ex):
         assert verdict.status == WRONG, misconception.name
         assert verdict.misconception == misconception.name, str(verdict)
         assert verdict.ask == misconception.ask
-        in_a_handout = core.recognise(ex, cases, run, "", 0, oracle)      # which knows outcomes, and not the text of a mistake
+        in_a_handout = recognise(ex, cases, run, "", oracle.misconceptions)      # it has outcomes, not the text of a mistake
         assert in_a_handout and in_a_handout[0] == misconception.name, f"{misconception.name!r} gives what {in_a_handout} gives"
         assert misconception.name in str(verdict) and misconception.ask in str(verdict)
 
@@ -86,7 +91,7 @@ def test_cheap_answers_are_wrong(ex):
         verdict = core.evaluate(ex, source, 0, oracle)
         if verdict.status == NOT_RUN:
             pytest.skip(f"not run: {verdict.headline}")
-        empty_stub = ex.language == "cuda" and verdict.status == NOT_ATTEMPTED and core.normal(ex, source) == core.normal(ex, ex.stub)
+        empty_stub = ex.language == "cuda" and verdict.status == NOT_ATTEMPTED and normal(ex, source) == normal(ex, ex.stub)
         assert verdict.status == WRONG or empty_stub, f"{source}\n{verdict}"
 
 
@@ -202,7 +207,7 @@ def test_cases_are_the_same_for_a_seed_and_others_for_another():
         if ex.cases is None:
             continue
         first, again, other = core.draw(ex, 3), core.draw(ex, 3), core.draw(ex, 4)
-        assert all(runner.same(a.args, b.args) and runner.same(a.kwargs, b.kwargs) for a, b in zip(first, again)), ex.id
+        assert all(same(a.args, b.args) and same(a.kwargs, b.kwargs) for a, b in zip(first, again)), ex.id
         assert len(first) == len(other)
 
 
@@ -484,7 +489,7 @@ def test_a_kernel_over_its_budget_is_shown_its_accesses():
 def test_a_forged_picture_is_harmless():
     forged = {"name": "<script>x", "itemsize": 4, "of": 1, "lines": [3],
               "requests": [{"offset": [0, 4], "size": 4, "operation": 0, "memory": "<script>"}]}
-    assert "<script" not in core.picture(runner.Outcome(counts={"picture": forged}))
+    assert "<script" not in picture(Outcome(counts={"picture": forged}))
 
 
 # --- marks ---------------------------------------------------------------------------------------------------------
