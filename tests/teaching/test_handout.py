@@ -13,7 +13,7 @@ import torch
 from course_lib.teaching import handout, nbgrader_export, similarity
 from course_lib.exercises.declare import CHAPTERS, find, load_chapter
 from course_lib.teaching.reach import COURSE
-from course_lib.exercises.student import MARKER
+from course_lib.exercises.cell_text import MARKER
 
 # Run in a handout's own folder, by its own package: texts in, verdicts out.
 JUDGE = """
