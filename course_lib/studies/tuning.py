@@ -28,7 +28,7 @@ def tuning_study(argv, command, about, mechanisms):
         rows[name] = {"loss_before": round(before, 4), "loss_after": after}
         print(name, rows[name], flush=True)
     result = {"command": " ".join([f"python -m course_lib {command}", *argv]), "steps": args.steps,
-              "seeds": list(range(args.seeds)), "loss": "nats a character, 200 blocks spread over the validation plays",
+              "seeds": list(range(args.seeds)), "loss": "nats per character, 200 blocks spread over the validation plays",
               "rows": rows}
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     return 0
