@@ -12,12 +12,13 @@ export PIP_ARGS
 # Relative paths only: the folder's name may hold spaces.
 PY := .venv/bin/python
 
-.PHONY: help ready lab test test-all slow gpu-check gpu-bench clean
+.PHONY: help ready lab test test-all slow book book-ready gpu-check gpu-bench clean
 
 help:
 	@echo "make lab        open the course in JupyterLab (installs what it needs into .venv first)"
 	@echo "make test       every notebook as shipped, and every quick test"
 	@echo "make test-all   and the slow ones: notebooks solved, mutations, fuzzing, other compilers"
+	@echo "make book       the notebooks as a site that opens from the disk: .build/book/html/index.html"
 	@echo "make gpu-check  every kernel on this machine's GPU, with PYTHON=python3 as it is"
 	@echo "make gpu-bench  how fast they are there: data/gpu/<card>/bench.json"
 	@echo "make clean      empty the build cache"
@@ -41,8 +42,16 @@ lab: ready
 test: ready
 	@OMP_NUM_THREADS=1 $(PY) -m pytest --nbval -n $(JOBS) $(ARGS)
 
-slow: ready
+slow: book-ready
 	@OMP_NUM_THREADS=1 $(PY) -m pytest -m slow -n $(JOBS) $(ARGS)
+
+# Sphinx and its theme are an extra; the pins of requirements.txt hold for it too.
+book-ready: ready
+	@$(PY) -c 'import myst_nb, sphinx_book_theme, sphinx_copybutton' 2>/dev/null || \
+	  $(PY) -m pip install --quiet --no-build-isolation -c requirements.txt -e '.[book]' $(PIP_ARGS)
+
+book: book-ready
+	@$(PY) -m course_lib book $(ARGS)
 
 # With ONLY_SLOW=1 the quick tests are taken as done, as after `make test`.
 test-all: $(if $(ONLY_SLOW),,test) slow

@@ -34,6 +34,7 @@ COMMANDS = {
     "bench": ("laptop_cuda.bench:main", "how fast the engine builds and runs: bench engine"),
     "gpu-check": ("course_lib.gpu.check:main", "every kernel on this machine's card against float64, and the tools that are there"),
     "gpu-bench": ("course_lib.gpu.bench:main", "time the kernels on this machine's card: data/gpu/<card>/bench.json"),
+    "book": ("course_lib.tools.book.build:main", "a static site from the committed notebooks: .build/book/html"),
     "doctor": ("course_lib.tools.doctor:main", "what this machine has, what is missing and how to get it"),
 }
 

@@ -1,0 +1,33 @@
+project = "Attention, from the math to the metal"
+author = "the maintainers"
+copyright = "MIT licence"
+extensions = ["myst_nb", "sphinx_copybutton"]
+exclude_patterns = []
+html_theme = "sphinx_book_theme"
+html_title = project
+html_static_path = ["_static"]
+html_css_files = ["course.css"]
+html_js_files = ["terms.js", "glossary.js"]
+html_copy_source = False
+html_show_sourcelink = False
+html_theme_options = {
+    "show_toc_level": 2,
+    "use_download_button": False,
+    "use_fullscreen_button": False,
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+    "show_navbar_depth": 1,
+    "collapse_navbar": True,
+    "collapse_navigation": True,
+}
+# Mathematics is drawn by the copy of MathJax that the book carries.
+mathjax_path = "mathjax/tex-svg.js"
+nb_execution_mode = "off"
+nb_ipywidgets_js = {}
+nb_merge_streams = True
+nb_mime_priority_overrides = [("html", "application/vnd.course.verdict+json", None)]
+myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
+myst_heading_anchors = 3
+myst_links_external_new_tab = True
+suppress_warnings = ["mystnb.unknown_mime_type", "mystnb.mime_priority", "misc.highlighting_failure", "myst.xref_missing"]
+copybutton_exclude = ".linenos, .gp"

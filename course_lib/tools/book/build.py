@@ -1,0 +1,110 @@
+"""`python -m course_lib book [--out FOLDER]`: write the source folder, run Sphinx over it, say what the result weighs."""
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+
+import nbformat
+
+from course_lib.files import ROOT
+from course_lib.tools.book import code, texts
+from course_lib.tools.book.pages import Page, chapters
+
+ASSETS = Path(__file__).parent / "assets"
+OUT = ROOT / ".build" / "book"
+LARGEST = 25e6
+NEEDED = {"sphinx": "sphinx", "myst_nb": "myst-nb", "sphinx_book_theme": "sphinx-book-theme",
+          "sphinx_copybutton": "sphinx-copybutton", "sphinx-mathjax-offline": "sphinx-mathjax-offline"}
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m course_lib book", description="A static site from the committed "
+                                     "notebooks. It opens from the disk and asks nothing of the network.")
+    parser.add_argument("--out", type=Path, default=OUT / "html", metavar="FOLDER", help="default: .build/book/html")
+    args = parser.parse_args(argv)
+    missing = [package for module, package in NEEDED.items() if find_spec(module) is None]
+    if missing:
+        print(f"book: {', '.join(missing)} not installed: `make book` installs what it needs, or "
+              '.venv/bin/pip install -e ".[book]"', file=sys.stderr)
+        return 2
+    start = time.monotonic()
+    source = OUT / "source"
+    write_source(source)
+    if not run_sphinx(source, args.out):
+        return 1
+    strip_network(args.out)
+    size = sum(p.stat().st_size for p in args.out.rglob("*") if p.is_file())
+    print(f"{args.out / 'index.html'}: {size / 1e6:.1f} MB in {time.monotonic() - start:.0f} s")
+    if size > LARGEST:
+        print(f"book: more than {LARGEST / 1e6:.0f} MB", file=sys.stderr)
+        return 1
+    return 0
+
+
+def page_names() -> dict[str, str]:
+    """file of the repository -> its page in the book, relative to the book's root."""
+    found = {"NOTATION.md": "notation.md", "docs/marking.md": "marking.md", "CONTRIBUTING.md": "contributing.md",
+             "README.md": "index.md", "data/map.png": "_static/map.png"}
+    found |= {f"notebooks/{p.name}": f"chapters/{p.name}" for p in chapters()}
+    found |= {p.name: f"chapters/{p.name}" for p in chapters()}
+    return found | {p.relative_to(ROOT).as_posix(): f"{code.page_name(p)}.md" for p in code.files()}
+
+
+def write_source(source: Path) -> None:
+    """Everything that Sphinx reads, made anew."""
+    shutil.rmtree(source, ignore_errors=True)
+    pages = page_names()
+    static = source / "_static"
+    (static / "figures").mkdir(parents=True)
+    for name, text in texts.around(pages).items():
+        put(source / f"{name}.md", text)
+    for path in code.files():
+        put(source / f"{code.page_name(path)}.md", code.page(path))
+    indexes = code.indexes()
+    for name, text in indexes.items():
+        put(source / f"{name}.md", text)
+    for path in chapters():
+        page = Page(path, pages)
+        put(source / "chapters" / path.name, nbformat.writes(page.build()))
+        for name, content in page.pictures.items():
+            (static / "figures" / name).write_bytes(content)
+    put(source / "index.md", texts.front(pages, [f"chapters/{p.stem}" for p in chapters()], list(indexes)))
+    put(static / "terms.js", f"window.courseTerms = {json.dumps(texts.terms(), ensure_ascii=False)};\n")
+    shutil.copy(ROOT / "data" / "map.png", static / "map.png")
+    shutil.copy(ASSETS / "conf.py", source)
+    for name in ("course.css", "glossary.js"):
+        shutil.copy(ASSETS / name, static)
+    mathjax = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax" / "tex-svg.js"
+    (static / "mathjax").mkdir()
+    shutil.copy(mathjax, static / "mathjax" / mathjax.name)
+
+
+def put(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+
+
+def run_sphinx(source: Path, out: Path) -> bool:
+    """Warnings are errors: a dead link inside the book, a heading that skips a level."""
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "-j", "auto", "-d", str(OUT / "doctrees"),
+               str(source), str(out)]
+    return subprocess.run(command, cwd=ROOT).returncode == 0
+
+
+def strip_network(out: Path) -> None:
+    """Preconnects and scripts that a theme would load from elsewhere, and maps for those who debug the theme."""
+    for path in out.rglob("*.map"):
+        path.unlink()
+    outside = re.compile(r'\s*<(?:script|link)[^>]*(?:src|href)="https?://[^"]*"[^>]*>(?:</script>)?')
+    for path in out.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        changed = outside.sub("", text)
+        if changed != text:
+            path.write_text(changed, encoding="utf-8")

@@ -1,0 +1,96 @@
+"""A notebook as a page of the book."""
+from __future__ import annotations
+
+import base64
+import html
+import re
+from pathlib import Path
+
+import nbformat
+
+from course_lib.exercises.declare import find
+from course_lib.files import ROOT
+from course_lib.tools.book.texts import relinked
+from course_lib.tools.notebooks import exercise_of
+
+SUFFIXES = {"image/svg+xml": "svg", "image/png": "png"}
+SHOWN = re.compile(r"\bcuda\.show\(\s*[\"']([\w/]+)[\"']|\bcuda\.load\(\s*[\"']([\w/]+)[\"']")
+IMPORTED = re.compile(r"^from course_lib\.(\w+)(?:\.\w+)* import", re.M)
+CLICK = "Show a solution. It costs you the exercise: what you have read you will not find."
+
+
+class Page:
+    """One chapter: its cells changed for the book, its pictures as files."""
+
+    def __init__(self, path: Path, pages: dict[str, str]):
+        self.path, self.pages = path, pages
+        self.notebook = nbformat.read(path, as_version=4)
+        self.pictures: dict[str, bytes] = {}
+        self.linked: set[str] = set()
+
+    def build(self) -> nbformat.NotebookNode:
+        cells = []
+        for cell in self.notebook.cells:
+            if cell.cell_type == "markdown":
+                cell.source = relinked(cell.source, "chapters/", self.pages)
+                if "exercise-card" in cell.metadata.get("tags", []):
+                    heading, _, card = cell.source.partition("\n")
+                    cell.source = f"{heading}\n\n::::::{{container}} exercise-card\n{card.strip()}\n::::::"
+            else:
+                cell.outputs = [self._output(output) for output in cell.get("outputs", [])]
+            cells.append(cell)
+            cells += self._after(cell)
+        self.notebook.cells = cells
+        self.notebook.metadata["mystnb"] = {"execution_mode": "off"}
+        return self.notebook
+
+    # --- what follows a cell ---
+
+    def _after(self, cell) -> list:
+        """The solution below an exercise's check, and links to the files that a code cell shows or imports."""
+        if cell.cell_type != "code":
+            return []
+        if "check" in cell.metadata.get("tags", []):
+            id = re.search(r'check\("([\d.]+)"', cell.source)
+            return [nbformat.v4.new_markdown_cell(solution(id[1]))] if id else []
+        names = [f"kernels/{a or b}.cu" for a, b in SHOWN.findall(cell.source)]
+        names += [f"course_lib/{word}/__init__.py" for word in IMPORTED.findall(cell.source)]
+        new = [name for name in dict.fromkeys(names) if name in self.pages and name not in self.linked]
+        self.linked |= set(new)
+        if not new:
+            return []
+        links = ", ".join(f"[{name.removesuffix('/__init__.py')}](../{self.pages[name]})" for name in new)
+        return [nbformat.v4.new_markdown_cell(f"*Read the file: {links}*")]
+
+    # --- outputs ---
+
+    def _output(self, output):
+        """A picture becomes an <img> with a real alt, a file beside the page."""
+        data = output.get("data", {})
+        kind = next((kind for kind in SUFFIXES if kind in data), None)
+        if kind is None:
+            return output
+        raw = data[kind]
+        content = raw.encode() if kind == "image/svg+xml" else base64.b64decode(raw)
+        name = f"{self.path.stem}-{len(self.pictures) + 1}.{SUFFIXES[kind]}"
+        self.pictures[name] = content
+        alt = output.get("metadata", {}).get(kind, {}).get("alt") or data.get("text/plain", "")
+        tag = f'<img class="figure" src="../_static/figures/{name}" alt="{html.escape(alt, quote=True)}">'
+        return nbformat.v4.new_output("display_data", data={"text/html": tag, "text/plain": data.get("text/plain", "")})
+
+
+def solution(id: str) -> str:
+    exercise = find(id)
+    language = "cuda" if exercise.language == "cuda" else "python"
+    text = exercise.solution.strip("\n")
+    return (f"<details class=\"solution\"><summary>{CLICK}</summary>\n\n```{language}\n{text}\n```\n\n</details>")
+
+
+def chapters() -> list[Path]:
+    return sorted((ROOT / "notebooks").glob("[0-9][0-9]_*.ipynb"))
+
+
+def exercises_of(path: Path) -> list[str]:
+    """The ids in a notebook, for the test that each has its solution on the page."""
+    found = [exercise_of(cell) for cell in nbformat.read(path, as_version=4).cells]
+    return [id for id in dict.fromkeys(found) if id]

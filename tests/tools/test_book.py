@@ -1,0 +1,108 @@
+"""The book: what becomes a page, and in a browser what a reader sees of it."""
+import json
+import re
+import subprocess
+import sys
+
+import nbformat
+import pytest
+
+from course_lib.exercises.declare import all_exercises
+from course_lib.files import ROOT
+from course_lib.tools.book import build, code, texts
+from course_lib.tools.book.pages import Page, chapters, solution
+
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
+
+
+def page_of(tmp_path, *cells):
+    path = tmp_path / "03_gqa.ipynb"
+    nbformat.write(nbformat.v4.new_notebook(cells=list(cells)), path)
+    page = Page(path, build.page_names())
+    return page, page.build().cells
+
+
+def test_a_figure_has_its_text_alternative(tmp_path):
+    output = nbformat.v4.new_output("display_data", data={"image/png": PIXEL, "text/plain": "Figure"},
+                                    metadata={"image/png": {"alt": 'Two "heads" < 3'}})
+    page, cells = page_of(tmp_path, nbformat.v4.new_code_cell("draw()", outputs=[output]))
+    shown = cells[0].outputs[0].data["text/html"]
+    assert 'alt="Two &quot;heads&quot; &lt; 3"' in shown
+    assert list(page.pictures) == ["03_gqa-1.png"] and "figures/03_gqa-1.png" in shown
+
+
+def test_links_lead_to_pages(tmp_path):
+    text = "see [the words](../NOTATION.md#glossary), [chapter 2](02_rope.ipynb), [a kernel](../kernels/rope.cu), [gone](../x/y.md)"
+    _, cells = page_of(tmp_path, nbformat.v4.new_markdown_cell(text))
+    assert cells[0].source == ("see [the words](../notation.md#glossary), [chapter 2](../chapters/02_rope.ipynb), "
+                               "[a kernel](../code/kernels/rope-cu.md), gone")
+
+
+def test_a_solution_is_behind_a_click_below_its_check(tmp_path):
+    check = nbformat.v4.new_code_cell('kib = check("3.1", kib)', metadata={"tags": ["check"]})
+    _, cells = page_of(tmp_path, check)
+    assert cells[1].source == solution("3.1") and cells[1].source.startswith('<details class="solution"><summary>')
+
+
+def test_code_that_is_shown_is_linked_once(tmp_path):
+    cell = lambda: nbformat.v4.new_code_cell('cuda.show("rope", "rope_pairs")')
+    _, cells = page_of(tmp_path, cell(), cell())
+    assert [c.source for c in cells if c.cell_type == "markdown"] == ["*Read the file: [kernels/rope.cu](../code/kernels/rope-cu.md)*"]
+
+
+def test_every_exercise_of_a_notebook_shows_its_solution():
+    ids = {e.id for e in all_exercises()}
+    shown = set()
+    for path in chapters():
+        shown |= {id for cell in Page(path, {}).build().cells if cell.cell_type == "markdown"
+                  for id in re.findall(r"### Exercise ([\d.]+)", cell.source)}
+    assert shown == ids
+
+
+def test_every_kernel_has_a_page():
+    names = {p.relative_to(ROOT).as_posix() for p in code.files()}
+    assert {p.relative_to(ROOT).as_posix() for p in (ROOT / "kernels").rglob("*.cu")} <= names
+    assert "course_lib/attention/functions.py" in names and "laptop_cuda/module.py" in names
+
+
+def test_terms_and_sources():
+    terms = texts.terms()
+    assert terms["sector"].startswith("32 aligned bytes") and len(terms) > 30
+    assert texts.bibliography("(1706.03762)") == "([1706.03762](https://arxiv.org/abs/1706.03762))"
+    with pytest.raises(ValueError, match="no section 'Nothing'"):
+        texts.section("# x\n", "Nothing")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    for module, package in build.NEEDED.items():
+        if build.find_spec(module) is None:
+            pytest.skip(f"not run: {package} is missing (make book)")
+    out = tmp_path_factory.mktemp("book")
+    done = subprocess.run([sys.executable, "-m", "course_lib", "book", "--out", str(out)], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return out
+
+
+@pytest.mark.slow
+def test_it_is_whole_small_and_asks_nothing_of_the_network(site):
+    pages = [p for p in site.rglob("*.html") if "_static" not in p.parts]
+    assert sum(p.stat().st_size for p in site.rglob("*") if p.is_file()) < build.LARGEST
+    for page in pages:
+        text = page.read_text()
+        assert not re.search(r'<(?:script|link|img|iframe)[^>]*(?:src|href)="(?:https?:)?//', text), page
+        assert "<img" not in text or all("alt=" in tag for tag in re.findall(r"<img[^>]*>", text)), page
+        for link in re.findall(r'href="([^"#?]+)', text):
+            if not re.match(r"\w+:", link):
+                assert (page.parent / link).exists(), f"{page}: {link}"
+
+
+@pytest.mark.slow
+def test_in_a_browser(site, needs, tmp_path):
+    """Mathematics is drawn, the page does not scroll sideways at 700 pixels, search has its index."""
+    chromium = needs("chromium")
+    page = site / "chapters" / "01_attention.html"
+    dom = subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--window-size=700,1000", "--virtual-time-budget=8000",
+                          "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120).stdout
+    assert dom.count("<mjx-container") > 20 and 'class="term"' in dom
+    assert json.loads((site / "searchindex.js").read_text().removeprefix("Search.setIndex(").removesuffix(")"))["titles"]
