@@ -70,6 +70,13 @@ def check_shared_memory(name, what, need, limit, advice=""):
                          f"{limit:,}{advice and '. ' + advice}")
 
 
+def check_tensor_cores(fits, wanted, q, v, scale=1.0):
+    """fits: whether a kernel for tensor cores takes these. wanted: which q it takes, in words."""
+    if not fits:
+        raise ValueError(f"q must be {wanted}, v of the same width and scale above 0, for the tensor cores; "
+                         f"got {q.dtype}, widths {q.shape[-1]} and {v.shape[-1]}, scale {scale:g}")
+
+
 def described(x) -> str:
     """torch.float32 of shape (2, 3); or, of what is no tensor, its type."""
     return f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, torch.Tensor) else type(x).__name__

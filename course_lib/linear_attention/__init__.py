@@ -1,7 +1,5 @@
 """Chapter 4: attention as a recurrence."""
-from .delta import (check_chunk_size, check_for_kernel, delta_rule, delta_rule_kernel, gated_linear_attention,
-                    pad_to_chunks, widened)
-from .linear import (FEATURE_MAPS, KERNEL_MAPS, LinformerAttention, POSITIVE_PRODUCTS, feature_map,
-                     linear_attention, linear_attention_kernel, performer_attention, performer_features,
-                     positive_features, taylor_features)
-from .tensor_core import choose_segments, fits, run
+from .approximations import LinformerAttention, performer_attention, performer_features, positive_features
+from .delta import delta_rule, gated_linear_attention
+from .kernels import delta_rule_kernel, linear_attention_kernel
+from .linear import chunked_form, feature_map, linear_attention, taylor_features

@@ -217,7 +217,7 @@ BETA = torch.full((1, 2, 5), 0.1, dtype=torch.float64)
     ("decay", lambda: delta_rule(Q, K, V, BETA, BETA * 11)), ("form", lambda: delta_rule(Q, K, V, BETA, form="parallel")),
     ("state", lambda: delta_rule(Q, K, V, BETA / 2, state=V)), ("n_features", lambda: performer_features(4, 0)),
     ("projection", lambda: performer_attention(Q, K, V, torch.zeros(8, 3))), ("rank", lambda: LinformerAttention(8, 2, 4, 5)),
-    ("d_model", lambda: LinformerAttention(9, 2, 4, 2)), ("d_model", lambda: LinformerAttention(8, 0, 4, 2)),
+    ("d_model", lambda: LinformerAttention(9, 2, 4, 2)), ("n_heads", lambda: LinformerAttention(8, 0, 4, 2)),
     ("x", lambda: LinformerAttention(8, 2, 4, 2)(torch.zeros(1, 4, 9))), ("state", lambda: linear_attention(Q, K, V, state=V)),
     ("beta", lambda: delta_rule(Q, K, V, 0.5)), ("state", lambda: delta_rule(Q, K, V, BETA, state=(V, V))),
     ("scale", lambda: performer_attention(Q, K, V, torch.zeros(8, 4), scale=-1.0)),
