@@ -1,4 +1,4 @@
-"""What the functions that launch kernels share: number types, aligned memory, limits of a GPU, how to cut the work."""
+"""For functions that launch kernels: number types, aligned memory, limits of a GPU, how to cut the work."""
 import math
 
 import torch
@@ -7,7 +7,7 @@ from torch import Tensor
 HALF = (torch.float16, torch.bfloat16)
 C_TYPES = {torch.float32: "float", torch.float16: "__half", torch.bfloat16: "__nv_bfloat16"}
 
-# Bytes of shared memory per block. More than the first must be asked for: kernel.shared_limit = ...
+# Bytes of shared memory per block. A kernel gets more than the first by kernel.shared_limit = ...
 SHARED_BYTES = 48 << 10             # every GPU
 SHARED_BYTES_SM80 = 99 << 10        # the smallest limit of all GPUs from sm_80 on (sm_86 and sm_89 have it)
 SHARED_BYTES_A100 = 160 << 10       # sm_80 and sm_90, the data-centre GPUs: they allow 163 and 227 KiB
@@ -21,12 +21,12 @@ def multiprocessors(device) -> int:
 
 
 def parts_to_fill(wanted: int, blocks: int, length: int, shortest: int) -> int:
-    """Parts to cut `length` into, so that blocks * parts is at least `wanted`; no part shorter than `shortest`."""
+    """Parts of `length`, none shorter than `shortest`, so that blocks * parts is at least `wanted`."""
     return max(1, min(math.ceil(wanted / max(blocks, 1)), length // shortest))
 
 
 def parts_that_fit(wanted: int, blocks: int, length: int, shortest: int) -> int:
-    """The same, but blocks * parts is at most `wanted`: all of them run at once, none waits for a second round."""
+    """The same, but blocks * parts is at most `wanted`, so that all of them run at once."""
     return max(1, min(wanted // max(blocks, 1), length // shortest))
 
 

@@ -101,7 +101,7 @@ def weighted_sum(weights, v, allowed):
 
 
 def _read_mask(mask, causal, scores):
-    """(allowed, bias): the keys that each query may see, boolean or None; what is added to its scores, or None."""
+    """(allowed, bias): the keys that a query may see, boolean or None; the bias of its scores, or None."""
     allowed = bias = None
     if mask is not None:
         check_mask(mask, scores.shape, scores.device)

@@ -11,7 +11,7 @@ from course_lib.launching import C_TYPES, HALF, SHARED_BYTES, aligned
 SOFTMAX_KERNELS = {"softmax_naive": (32, 32), "softmax_stable": (32, 32), "softmax_online": (32, 32),
                    "softmax_warp": (4, 128), "softmax_half": (4, 128), "softmax_block": (1, 128),
                    "softmax_on_chip": (1, 128), "softmax_registers": None}
-ON_CHIP = (SHARED_BYTES - 256) // 4  # columns of a row of floats in shared memory; 256 bytes are for the warps' sums
+ON_CHIP = (SHARED_BYTES - 256) // 4  # columns of a row of floats in shared memory; 256 bytes for the warps
 IN_REGISTERS = 32 * 32 * 4 * 16      # bytes of a row: 32 warps of 32 threads, 4 loads of 16 bytes each
 
 

@@ -28,7 +28,7 @@ def check_attention(q, k, v, scale=None, dropout=0.0, dtypes=None):
 
 
 def check_grouped(q, k, v, scale=None, dtypes=None) -> int:
-    """q (batch, n_heads, n, head_dim), k and v of n_kv_heads. Returns the group size, n_heads / n_kv_heads."""
+    """q (batch, n_heads, n, head_dim), k and v (batch, n_kv_heads, m, ...). Returns the group size."""
     check_alike(q=q, k=k, v=v)
     if dtypes is not None:
         check_dtype("q", q, *dtypes)
@@ -38,8 +38,7 @@ def check_grouped(q, k, v, scale=None, dtypes=None) -> int:
     if v.shape[1] != k.shape[1]:
         raise ValueError(f"v must have as many heads as k, {k.shape[1]}; got {v.shape[1]}")
     if 0 in (q.shape[1], k.shape[1]) or q.shape[1] % k.shape[1]:
-        raise ValueError(f"q must have n_heads that are a multiple of n_kv_heads, of which k has {k.shape[1]}; "
-                         f"got {q.shape[1]}")
+        raise ValueError(f"q must have a multiple of the heads of k, {k.shape[1]}; got {q.shape[1]}")
     _check_widths_and_rows(q, k, v)
     check_scale(scale)
     return q.shape[1] // k.shape[1]
@@ -55,7 +54,7 @@ def _check_widths_and_rows(q, k, v):
 
 
 def check_mask(mask, shape, device):
-    """mask is boolean or floating, broadcasts to (batch, heads, n, m) = shape, and can be read in one way only."""
+    """mask is boolean or floating, broadcasts to shape = (batch, heads, n, m), and has only one reading."""
     check_tensor("mask", mask)
     if mask.device != device:
         raise ValueError(f"mask must be on the device of q, {device}; got {mask.device}")
@@ -66,8 +65,9 @@ def check_mask(mask, shape, device):
     if not mask.is_floating_point():
         raise ValueError(f"mask must be {which}; got {mask.dtype}. Which was meant? mask.bool() is boolean")
     if bool(mask.isnan().any()):
-        raise ValueError(f"mask must be {which}; got NaN in {int(mask.isnan().sum())} of {mask.numel()} entries. "
-                         "Which was meant? mask.masked_fill(mask.isnan(), -math.inf) hides them, with 0 they are seen")
+        raise ValueError(f"mask must be {which}; got NaN in {int(mask.isnan().sum())} of {mask.numel()} "
+                         "entries. Which was meant? mask.masked_fill(mask.isnan(), -math.inf) hides them, "
+                         "mask.masked_fill(mask.isnan(), 0) does not")
     if bool((mask == 1).any()) and bool(((mask == 0) | (mask == 1)).all()):
         raise ValueError(f"mask must be {which}; got a floating mask of zeros and ones, "
                          "which would hide nothing. Which was meant? mask.bool() is boolean")
@@ -82,22 +82,25 @@ def _check_mask_shape(mask, shape):
     per_sequence = mask.dim() == 3 and 1 < len(mask) == batch
     if not fits:
         advice = ". One mask per sequence is mask[:, None]" if per_sequence else ""
-        raise ValueError(f"mask must broadcast to (batch, heads, n, m) = {shape}; got shape {tuple(mask.shape)}{advice}")
+        raise ValueError(f"mask must broadcast to (batch, heads, n, m) = {shape}; "
+                         f"got shape {tuple(mask.shape)}{advice}")
     if per_sequence and batch == heads:
-        raise ValueError(f"mask must have one reading; got shape {tuple(mask.shape)}, and there are {batch} sequences "
-                         f"and {heads} heads. Which was meant? mask[:, None] is one per sequence, mask[None] one per head")
+        raise ValueError(f"mask must have only one reading; got shape {tuple(mask.shape)} for {batch} "
+                         f"sequences and {heads} heads. Which was meant? mask[:, None] is one mask per sequence, "
+                         "mask[None] one per head")
 
 
 def check_sequence(name, x, projection):
     """x is (batch, n, width), of the width, dtype and device that this nn.Linear takes."""
     check_tensor(name, x, ("batch", "n", projection.in_features), "floating-point")
     weight = projection.weight
-    if x.device != weight.device or not torch.is_autocast_enabled(x.device.type):   # autocast converts by itself
+    # Autocast converts dtypes by itself.
+    if x.device != weight.device or not torch.is_autocast_enabled(x.device.type):
         check_like(name, x, "the layer's weights", weight)
 
 
 def check_sequences(**pairs):
-    """The inputs of a layer, each with the nn.Linear that takes it, as check_sequence; one batch size for all."""
+    """The inputs of a layer, each with the nn.Linear that takes it; all of one batch size."""
     (first_name, (first, _)), *_ = pairs.items()
     for name, (x, projection) in pairs.items():
         check_sequence(name, x, projection)
@@ -106,7 +109,7 @@ def check_sequences(**pairs):
 
 
 def check_head_sizes(d_model, n_heads, n_kv_heads=1, head_dim=None, dropout=0.0, even=False, **sizes):
-    """The sizes of a layer: n_heads heads, each d_model / n_heads wide (even, for RoPE) unless head_dim is given."""
+    """The sizes of a layer. head_dim is d_model / n_heads unless given; even, if RoPE rotates pairs."""
     check_sizes(d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads, **sizes)
     check_count("head_dim", head_dim, optional=True)
     check_multiple("n_heads", n_heads, "n_kv_heads", n_kv_heads)
@@ -131,8 +134,8 @@ def check_softmax_kernel(x, kernel, kernels, on_chip, in_registers):
         row = x.shape[1] * x.element_size()
         check_dtype("x", x, torch.float32, torch.float16, torch.bfloat16, where=f"for {kernel}")
         if row % 16 or row > in_registers:
-            raise ValueError(f"x must have rows of a multiple of 16 bytes, at most {in_registers:,}, for {kernel}; "
-                             f"got {row:,}")
+            raise ValueError(f"x must have rows of a multiple of 16 bytes, at most {in_registers:,}, "
+                             f"for {kernel}; got {row:,}")
         return
     check_dtype("x", x, torch.float16 if kernel == "softmax_half" else torch.float32, where=f"for {kernel}")
     if kernel == "softmax_on_chip" and x.shape[1] > on_chip:

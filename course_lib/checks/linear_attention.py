@@ -1,13 +1,15 @@
 """Checks of chapter 4: forms, feature maps, states, decays, projections."""
 import torch
 
+from course_lib.launching import SHARED_BYTES
+
 from .attention import check_alike, check_head_sizes, check_sequence
-from .tensors import check_tensor, described
+from .tensors import check_dtype, check_shared_memory, check_tensor, described
 from .values import check_choice, check_count, listed
 
 
 def check_linear(q, k, v, causal, form, forms, chunk_size):
-    """q (batch, heads, n, head_dim), k (batch, heads, m, head_dim), v (batch, heads, m, v_dim); causal: n = m."""
+    """q (batch, heads, n, head_dim), k (batch, heads, m, head_dim), v (batch, heads, m, v_dim)."""
     check_alike(q=q, k=k, v=v)
     check_choice("form", form, forms)
     check_count("chunk_size", chunk_size)
@@ -28,22 +30,24 @@ def check_feature_map(name, maps, normalise):
 def check_not_negative(q, k):
     """Features phi(q) and phi(k) whose weighted sum is divided by the sum of the weights."""
     if bool((q < 0).any() | (k < 0).any()):
-        raise ValueError("feature_map must give features of at least 0 if normalise=True; got a negative one. "
-                         "The sum of weights of both signs can be 0")
+        raise ValueError("feature_map must give features of at least 0 if normalise=True; got a negative "
+                         "one. The sum of weights of both signs can be 0")
 
 
 def check_state(state, shapes):
     """state is a pair of tensors of these shapes, as return_state gives."""
-    if not isinstance(state, (tuple, list)) or len(state) != 2 or not all(isinstance(x, torch.Tensor) for x in state):
-        got = [described(x) for x in state] if isinstance(state, (tuple, list)) else described(state)
+    several = isinstance(state, (tuple, list))
+    if not several or len(state) != 2 or not all(isinstance(x, torch.Tensor) for x in state):
+        got = [described(x) for x in state] if several else described(state)
         raise ValueError(f"state must be the pair of tensors (S, z) that return_state gives; got {got}")
     got = [tuple(x.shape) for x in state]
     if got != shapes:
-        raise ValueError(f"state must be tensors of shapes {shapes[0]} and {shapes[1]}; got {got[0]} and {got[1]}")
+        raise ValueError(f"state must be tensors of shapes {shapes[0]} and {shapes[1]}; "
+                         f"got {got[0]} and {got[1]}")
 
 
 def check_delta(q, k, v, beta, decay, state, form="recurrent", chunk_size=1):
-    """q, k (b, h, n, d_k), v (b, h, n, d_v); beta and decay (b, h, n) or None, state (b, h, d_k, d_v) or None."""
+    """q, k (b, h, n, d_k), v (b, h, n, d_v), beta and decay (b, h, n), state (b, h, d_k, d_v)."""
     check_alike(q=q, k=k, v=v)
     check_choice("form", form, ("recurrent", "chunked"))
     check_count("chunk_size", chunk_size)
@@ -99,3 +103,9 @@ def check_linear_kernel(q, k, v, feature_map, maps, normalise, rung, chunk_size)
     check_tensor("k", k, tuple(q.shape))
     check_tensor("v", v, (*q.shape[:3], "v_dim"))
     check_count("chunk_size", chunk_size)
+
+
+def check_kernel_memory(q, v, need, advice=""):
+    """float32, and need bytes of shared memory per block."""
+    check_dtype("q", q, torch.float32)
+    check_shared_memory("q", f"head_dim {q.shape[-1]} and v_dim {v.shape[-1]}", need, SHARED_BYTES, advice)

@@ -13,11 +13,12 @@ LAYOUTS = ("interleaved", "half")
 def check_rope(rope):
     """rope is None or a pair; apply_rope checks the two tables."""
     if rope is not None and not (isinstance(rope, (tuple, list)) and len(rope) == 2):
-        raise ValueError(f"rope must be None or a pair (cos, sin), as from rope_table; got {type(rope).__name__}")
+        raise ValueError("rope must be None or a pair (cos, sin), as from rope_table; "
+                         f"got {type(rope).__name__}")
 
 
 def check_rope_inputs(rope, **pairs):
-    """query, key and value of a layer, each with the nn.Linear that takes it, and the tables that rotate them."""
+    """query, key and value of a layer, each with the nn.Linear that takes it, and their tables."""
     check_sequences(**pairs)
     rows = {name: x.shape[1] for name, (x, _) in pairs.items()}
     if rows["value"] != rows["key"]:
@@ -68,25 +69,28 @@ def _positions(positions, x, length):
     n, limit = x.shape[-2], f"below {length}, the length of the table"
     if positions is None:
         if n > length:
-            raise ValueError(f"positions must be {limit}; got x with {n} rows. rope_table({n}, ...) is long enough")
+            raise ValueError(f"positions must be {limit}; got x with {n} rows. "
+                             f"rope_table({n}, ...) is long enough")
         return None
     positions = torch.as_tensor(positions, device=x.device)
     shape = (n,) if positions.dim() == 1 else (x.shape[0], n)
     positions = check_integers("positions", positions, shape)
     if positions.numel() and positions.max() >= length:
         largest = positions.max().item()
-        raise ValueError(f"positions must be {limit}; got {largest}. rope_table({largest + 1}, ...) is long enough")
+        raise ValueError(f"positions must be {limit}; got {largest}. "
+                         f"rope_table({largest + 1}, ...) is long enough")
     return positions
 
 
 def check_rope_kernel(x, cos, layout, rung, rungs, dtypes):
-    """rungs maps a rung to the name of its kernel and its pairs per thread; dtypes are those of x that it takes."""
+    """rungs: name of the kernel and pairs per thread, by rung. dtypes: those of x that this rung takes."""
     check_choice("rung", rung, rungs, f"for layout {layout}")
     name, pairs = rungs[rung]
     check_dtype("x", x, *dtypes, where=f"for {name}")
     check_dtype("cos and sin", cos, torch.float32, where="for the kernels")
     if x.shape[-1] // 2 % pairs:
-        raise ValueError(f"x must have a head_dim that is a multiple of {2 * pairs} for {name}; got {x.shape[-1]}")
+        raise ValueError(f"x must have a head_dim that is a multiple of {2 * pairs} for {name}; "
+                         f"got {x.shape[-1]}")
 
 
 def check_scaling(scaling, rules, base) -> dict:

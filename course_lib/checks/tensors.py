@@ -9,7 +9,7 @@ KINDS = {"floating-point": torch.Tensor.is_floating_point,
 
 
 def check_tensor(name, x, shape=None, kind=None, advice=""):
-    """x is a tensor of this shape, each entry a size or the name of a dimension of any size, and of this kind.
+    """x is a tensor of this kind and shape: each entry a size, or the name of a dimension of any size.
 
         check_tensor("x", x, ("batch", "n", 64), "floating-point")
     """
@@ -29,7 +29,7 @@ def check_floating(name, x):
 
 
 def check_axis(x, dim, scalar=False):
-    """x is floating-point and dim one of its axes; scalar: x may have none, and then 0 and -1 will do, as in torch."""
+    """x is floating-point and dim one of its axes. scalar: x may have no axis; then dim is 0 or -1."""
     check_floating("x", x)
     axes = max(x.dim(), int(scalar))
     if axes == 0:
@@ -55,7 +55,7 @@ def check_dtype(name, x, *dtypes, where="for this kernel"):
 def check_integers(name, values, shape, least=0, most=None, device=None) -> torch.Tensor:
     """values, a list or a tensor, as a tensor of integers of this shape, all from least to most."""
     x = torch.as_tensor(values, device=device)
-    empty = isinstance(values, (list, tuple)) and x.numel() == 0        # torch makes a floating-point tensor of []
+    empty = isinstance(values, (list, tuple)) and x.numel() == 0        # torch makes a float tensor of []
     check_tensor(name, x.long() if empty else x, shape, "integer")
     if x.numel() and (x.min() < least or most is not None and x.max() > most):
         limits = f"at least {least}" if most is None else f"from {least} to {most}"
@@ -66,8 +66,8 @@ def check_integers(name, values, shape, least=0, most=None, device=None) -> torc
 def check_shared_memory(name, what, need, limit, advice=""):
     """A block of threads needs `need` bytes of shared memory, for `what`: say "2 heads of 64"."""
     if need > limit:
-        raise ValueError(f"{name} needs too much shared memory: {what} take {need:,} bytes per block, the limit is "
-                         f"{limit:,}{advice and '. ' + advice}")
+        raise ValueError(f"{name} needs too much shared memory: {what} take {need:,} bytes per block, "
+                         f"the limit is {limit:,}{advice and '. ' + advice}")
 
 
 def check_tensor_cores(fits, wanted, q, v, scale=1.0):
@@ -78,5 +78,5 @@ def check_tensor_cores(fits, wanted, q, v, scale=1.0):
 
 
 def described(x) -> str:
-    """torch.float32 of shape (2, 3); or, of what is no tensor, its type."""
+    """torch.float32 of shape (2, 3); or the type, if x is not a tensor."""
     return f"{x.dtype} of shape {tuple(x.shape)}" if isinstance(x, torch.Tensor) else type(x).__name__

@@ -23,8 +23,8 @@ def check_number(name, value, least=None, above=None, most=None):
     real = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
     if not real or (least is not None and value < least) or (above is not None and value <= above) \
             or (most is not None and value > most):
-        limits = [f" {word} {limit}" for word, limit in (("of at least", least), ("above", above), ("of at most", most))
-                  if limit is not None]
+        words = ("of at least", least), ("above", above), ("of at most", most)
+        limits = [f" {word} {limit}" for word, limit in words if limit is not None]
         raise ValueError(f"{name} must be a finite number{' and'.join(limits)}; got {value!r}")
 
 

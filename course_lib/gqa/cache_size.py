@@ -3,7 +3,7 @@ from course_lib.checks import check_sizes
 
 
 def kv_bytes_per_token(layers: int, n_kv_heads: int, head_dim: int, bytes: int = 2) -> int:
-    """Bytes that one token adds to the cache: a key and a value per head and layer, if no layer has a window."""
+    """Bytes that one token adds to the cache: a key and a value per head and layer, without windows."""
     check_sizes(layers=layers, n_kv_heads=n_kv_heads, head_dim=head_dim, bytes=bytes)
     return 2 * layers * n_kv_heads * head_dim * bytes
 

@@ -1,9 +1,9 @@
-"""Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): cache one small vector per token, no keys and values.
+"""Multi-head latent attention (DeepSeek-V2, arXiv:2405.04434): cache one small vector per token.
 
-A token's hidden state is compressed to a latent c of `latent_dim` numbers. Keys and values of every head are linear
-in c, so only c has to be cached. RoPE between c and the keys would depend on the position and prevent that, so the
-position is in a separate key of `rope_dim` numbers that all heads share. Cached per token: latent_dim + rope_dim
-numbers.
+A token's hidden state is compressed to a latent c of `latent_dim` numbers. Keys and values of every head
+are linear in c, so only c has to be cached. RoPE between c and the keys would depend on the position and
+prevent that, so the position is in a separate key of `rope_dim` numbers that all heads share. Cached per
+token: latent_dim + rope_dim numbers.
 """
 import torch
 from einops import einsum, rearrange
@@ -18,15 +18,17 @@ from course_lib.rope import apply_rope
 class LatentAttention(nn.Module):
     """Causal self-attention whose cache holds latents. `absorbed` chooses the order of the same products.
 
-    False: unfold keys and values of every head from the latents, then attend (cheap if many queries share them).
-    True: fold the up-projections into query and output, and attend to the latents themselves: one key and value
-    head for all query heads (fewer bytes when decoding, more FLOPs per key).
+    False: unfold keys and values of every head from the latents, then attend (cheap if many queries use them).
+
+    True: fold the up-projections into query and output, and attend to the latents themselves: one key and
+    value head for all query heads (fewer bytes when decoding, more FLOPs per key).
     """
 
     def __init__(self, d_model: int, n_heads: int, head_dim: int, latent_dim: int, rope_dim: int,
                  absorbed: bool = False):
         super().__init__()
-        check_latent_layer(rope_dim, d_model=d_model, n_heads=n_heads, head_dim=head_dim, latent_dim=latent_dim)
+        sizes = {"d_model": d_model, "n_heads": n_heads, "head_dim": head_dim, "latent_dim": latent_dim}
+        check_latent_layer(rope_dim, **sizes)
         self.n_heads, self.head_dim, self.rope_dim, self.absorbed = n_heads, head_dim, rope_dim, absorbed
         self.scale = (head_dim + rope_dim) ** -0.5
         self.q_proj = nn.Linear(d_model, n_heads * (head_dim + rope_dim), bias=False)

@@ -16,13 +16,14 @@ class GroupedQueryAttention(nn.Module):
     """Self-attention of a decoder, with rotary positions and a cache.
 
     n_kv_heads = n_heads is multi-head attention, n_kv_heads = 1 multi-query attention.
-    qk_norm normalises queries and keys before they are rotated; window limits a query to the last `window` keys,
-    its own key included.
+    qk_norm normalises queries and keys before they are rotated; window limits a query to the last `window`
+    keys, its own key included.
     """
-    attend = staticmethod(grouped_query_attention)      # (q, k, v, mask, causal); a study may use a faster one
+    attend = staticmethod(grouped_query_attention)      # (q, k, v, mask, causal); replaceable by a faster one
 
-    def __init__(self, d_model: int, n_heads: int, n_kv_heads: int, head_dim: int | None = None, qk_norm: bool = False,
-                 window: int | None = None, bias: bool = False, rope_layout: str = "interleaved"):
+    def __init__(self, d_model: int, n_heads: int, n_kv_heads: int, head_dim: int | None = None,
+                 qk_norm: bool = False, window: int | None = None, bias: bool = False,
+                 rope_layout: str = "interleaved"):
         super().__init__()
         check_grouped_layer(d_model, n_heads, n_kv_heads, head_dim, window, rope_layout)
         self.d_model, self.n_heads, self.n_kv_heads = d_model, n_heads, n_kv_heads
@@ -39,8 +40,8 @@ class GroupedQueryAttention(nn.Module):
                 causal: bool = True, cache=None) -> Tensor:
         """x (b, n, d_model) -> (b, n, d_model).
 
-        rope is a pair (cos, sin) or None. With a cache, x holds only the new tokens: their keys and values are
-        appended, and the queries attend to all keys in the cache.
+        rope is a pair (cos, sin) or None. With a cache, x holds only the new tokens: their keys and values
+        are appended, and the queries attend to all keys in the cache.
         """
         check_layer_input(x, self.q_proj, rope)
         q = self.q_norm(rearrange(self.q_proj(x), "b n (h d) -> b h n d", h=self.n_heads))
@@ -60,7 +61,7 @@ def rotate_and_cache(q: Tensor, k: Tensor, v: Tensor, rope, positions=None, mask
         if rope is not None:
             q, k = (apply_rope(t, *rope, positions=positions, layout=layout) for t in (q, k))
         return q, k, v, mask
-    rotated = getattr(cache, "rotated", True)       # False: the cache holds keys before rotation, see RollingCache
+    rotated = getattr(cache, "rotated", True)       # False: it holds keys before rotation, see RollingCache
     if rope is not None:
         positions = cache.next_positions(q.shape[-2]) if positions is None else positions
         q = apply_rope(q, *rope, positions=positions, layout=layout)
@@ -75,12 +76,13 @@ def rotate_and_cache(q: Tensor, k: Tensor, v: Tensor, rope, positions=None, mask
 
 
 def within_window(n_q, n_k, window, device=None):
-    """(n_q, n_k), False for keys `window` or more positions before the query; the last query is at the last key."""
+    """(n_q, n_k), False for keys `window` or more positions before the query. The last query is at the last
+    key."""
     return ~causal_mask(n_q, n_k, device).tril(n_k - n_q - window)
 
 
 def narrowed(mask, inside, q):
-    """A mask (boolean, floating or None) for the scores of q that also hides what the boolean mask `inside` hides."""
+    """A mask (boolean, floating or None) for the scores of q, combined with the boolean mask `inside`."""
     if mask is None:
         return inside
     check_mask(mask, (*q.shape[:3], inside.shape[-1]), q.device)

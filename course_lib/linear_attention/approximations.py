@@ -13,7 +13,7 @@ from course_lib.linear_attention.linear import linear_attention
 
 
 def performer_features(d: int, n_features: int, orthogonal: bool = True, generator=None) -> Tensor:
-    """(n_features, d) random directions, each like a standard normal vector; if orthogonal, in blocks of d rows."""
+    """(n_features, d) random directions, standard normal vectors; if orthogonal, in blocks of d rows."""
     check_sizes(d=d, n_features=n_features)
     rows = torch.randn(n_features, d, generator=generator)
     if not orthogonal:
@@ -22,7 +22,7 @@ def performer_features(d: int, n_features: int, orthogonal: bool = True, generat
     for start in range(0, n_features, d):
         turn, r = torch.linalg.qr(torch.randn(d, d, generator=generator))
         blocks.append((turn * r.diagonal().sign()).T[:n_features - start])
-    # Orthogonal directions keep the lengths of independent normal vectors: only then is the estimate unbiased.
+    # Give them the lengths of independent normal vectors: only then is the estimate unbiased.
     return torch.cat(blocks) * rows.norm(dim=-1, keepdim=True)
 
 
@@ -57,16 +57,17 @@ def performer_attention(q: Tensor, k: Tensor, v: Tensor, projection: Tensor, cau
 
 
 class LinformerAttention(nn.Module):
-    """Attention to `rank` mixtures of the keys, the same mixtures for every text (Linformer, arXiv:2006.04768).
+    """Attention to `rank` mixtures of the keys, the same for every text (Linformer, arXiv:2006.04768).
 
-    A mixture contains the whole sequence, also the future: there is no causal form, and the length is limited.
+    A mixture contains the whole sequence, future included: it has no causal form, and the length is limited.
     """
 
     def __init__(self, d_model: int, n_heads: int, seq_len: int, rank: int, bias: bool = False):
         super().__init__()
         check_linformer_layer(d_model, n_heads, seq_len, rank)
         self.n_heads, self.seq_len = n_heads, seq_len
-        self.q_proj, self.k_proj, self.v_proj, self.out_proj = (nn.Linear(d_model, d_model, bias) for _ in range(4))
+        projections = (nn.Linear(d_model, d_model, bias) for _ in range(4))
+        self.q_proj, self.k_proj, self.v_proj, self.out_proj = projections
         self.mix_keys = nn.Parameter(torch.randn(rank, seq_len) / math.sqrt(seq_len))
         self.mix_values = nn.Parameter(torch.randn(rank, seq_len) / math.sqrt(seq_len))
 

@@ -2,11 +2,12 @@
 
     plain          S <- S + k v^T
     gated          S <- a S + k v^T                          a in (0, 1], one number per token
-    delta rule     S <- a S;  S <- S + beta k (v - k^T S)    replace the value that the state returns for k by v
+    delta rule     S <- a S;  S <- S + beta k (v - k^T S)    replace the value stored at k by v
 
-The output is o = q^T S, after the update. Shapes: q, k (b, h, n, d_k), v (b, h, n, d_v), beta and decay (b, h, n),
-S (b, h, d_k, d_v). Every form runs token by token ("recurrent") or chunk by chunk ("chunked"): the same numbers in
-fewer steps.
+The output is o = q^T S, after the update. Every form runs token by token ("recurrent") or chunk by chunk
+("chunked"): the same numbers in fewer steps.
+
+Shapes: q, k (b, h, n, d_k), v (b, h, n, d_v), beta and decay (b, h, n), S (b, h, d_k, d_v).
 """
 import torch
 from einops import rearrange
@@ -21,12 +22,13 @@ from course_lib.linear_attention.linear import pad_to_chunks
 
 def gated_linear_attention(q: Tensor, k: Tensor, v: Tensor, decay: Tensor, form: str = "recurrent",
                            chunk_size: int = 64, state: Tensor | None = None, return_state: bool = False):
-    """Linear attention that multiplies its state by `decay` before each update. No normaliser; q is not scaled."""
+    """Linear attention whose state is multiplied by `decay` before each update. No normaliser, no scale."""
     return _run(q, k, v, None, decay, form, chunk_size, state, return_state)
 
 
-def delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tensor | None = None, form: str = "recurrent",
-               chunk_size: int = 64, state: Tensor | None = None, return_state: bool = False):
+def delta_rule(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tensor | None = None,
+               form: str = "recurrent", chunk_size: int = 64, state: Tensor | None = None,
+               return_state: bool = False):
     """The (gated) delta rule: write v at key k with strength beta. Keys are used as given, q is not scaled.
 
     beta |k|^2 above 2 lets the state grow without bound, so it is an error.
@@ -73,7 +75,7 @@ def _chunked(q, k, v, beta, decay, s, chunk_size):
     logs = pad_to_chunks(decay.double().log()[..., None], chunk_size)[..., 0].cumsum(-1)    # log A_t
     lower = torch.ones(chunk_size, chunk_size, dtype=torch.bool, device=q.device).tril()
     ratio = (logs[..., :, None] - logs[..., None, :]).masked_fill(~lower, -torch.inf)
-    ratio = ratio.exp().to(k.dtype)                                                         # A_t / A_s, 0 for s > t
+    ratio = ratio.exp().to(k.dtype)                                                         # A_t / A_s, or 0
     within = (q @ k.transpose(-2, -1) * ratio).tril()
     if beta is not None:
         beta = pad_to_chunks(beta[..., None], chunk_size)

@@ -1,13 +1,11 @@
-"""Chapter 4: linear attention and the delta rule by the kernels of kernels/linear_attention.cu, without a gradient."""
+"""Chapter 4: linear attention and the delta rule by kernels/linear_attention.cu. No gradient."""
 import math
 
 import torch
 from torch import Tensor
 
 from course_lib import cuda
-from course_lib.checks import check_dtype, check_shared_memory
-from course_lib.checks.linear_attention import check_delta, check_linear_kernel
-from course_lib.launching import SHARED_BYTES
+from course_lib.checks.linear_attention import check_delta, check_kernel_memory, check_linear_kernel
 from course_lib.linear_attention import tensor_core
 from course_lib.linear_attention.linear import read_state
 
@@ -16,11 +14,12 @@ THREADS = 128
 
 
 def linear_attention_kernel(q: Tensor, k: Tensor, v: Tensor, feature_map: str = "elu", normalise: bool = True,
-                            state=None, return_state: bool = False, rung: int | None = None, chunk_size: int = 32):
+                            state=None, return_state: bool = False, rung: int | None = None,
+                            chunk_size: int = 32):
     """Causal `linear_attention` by kernels/linear_attention.cu, float32, or on the tensor cores, bfloat16.
 
-    rung: 1 state in global memory, 2 state in shared memory, 3 chunks of chunk_size, in two launches; 4 chunks of 64
-    on the tensor cores, for bfloat16 of width 64 or 128. None takes 4 where it fits, otherwise 3.
+    rung: 1 state in global memory, 2 state in shared memory, 3 chunks of chunk_size, in two launches; 4
+    chunks of 64 on the tensor cores, for bfloat16 of width 64 or 128. None picks 4 if it fits, otherwise 3.
     """
     check_linear_kernel(q, k, v, feature_map, KERNEL_MAPS, normalise, rung, chunk_size)
     if rung is None:
@@ -28,25 +27,24 @@ def linear_attention_kernel(q: Tensor, k: Tensor, v: Tensor, feature_map: str = 
     options = KERNEL_MAPS[feature_map], int(normalise)
     d = q.shape[-1]
     if rung == 4:
-        start = torch.cat([s.flatten(2) for s in read_state(state, k[:, :, :0].float(), v[:, :, :0].float())], -1)
+        s, z = read_state(state, k[:, :, :0].float(), v[:, :, :0].float())
+        start = torch.cat([s.flatten(2), z], -1)
         out, after = tensor_core.run(q, k, v, start, *options)
         s, z = after[..., :d * d].view(*q.shape[:2], d, d), after[..., d * d:]
     else:
         s, z = read_state(state, k, v)
-        carried = torch.cat([s, z[..., None]], -1).detach()         # the normaliser is one more column of the state
+        carried = torch.cat([s, z[..., None]], -1).detach()     # z is one more column of the state
         out = _launch(q, k, v, carried, rung, chunk_size, options)
         s, z = carried[..., :-1], carried[..., -1]
     return (out, (s, z)) if return_state else out
 
 
 def _launch(q, k, v, carried, rung, chunk_size, options):
-    """Rungs 1 to 3. carried (b, h, d, d_v + 1) holds the state before, and after the launch the state at the end."""
+    """Rungs 1 to 3. carried (b, h, d, d_v + 1) is the state at the start, after the launch at the end."""
     (b, h, n, d), d_v, width = q.shape, v.shape[-1], v.shape[-1] + 1
     per_chunk = d * width + chunk_size * (2 * d + 1 + 2 * width + chunk_size)
     need = 4 * {1: 2 * d + width, 2: d * width + 2 * d + width, 3: per_chunk}[rung]
-    advice = "A smaller chunk_size takes less" if rung == 3 else ""
-    check_dtype("q", q, torch.float32)
-    check_shared_memory("q", f"head_dim {d} and v_dim {d_v}", need, SHARED_BYTES, advice)
+    check_kernel_memory(q, v, need, "A smaller chunk_size takes less" if rung == 3 else "")
     out = v.new_zeros(b, h, n, d_v)
     if out.numel() == 0 or d == 0:
         return out
@@ -60,7 +58,8 @@ def _launch(q, k, v, carried, rung, chunk_size, options):
     before = q.new_empty(heads, n_chunks, d, width)
     shared = 4 * (d * width + chunk_size * (d + width))
     module.chunk_states[heads, THREADS, shared](k, v, carried, before, n, d, d_v, chunk_size, options[0])
-    module.chunk_outputs[(n_chunks, heads), THREADS, need](q, k, v, before, out, n, d, d_v, chunk_size, *options)
+    outputs = module.chunk_outputs[(n_chunks, heads), THREADS, need]
+    outputs(q, k, v, before, out, n, d, d_v, chunk_size, *options)
     return out
 
 
@@ -70,8 +69,7 @@ def delta_rule_kernel(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tens
     check_delta(q, k, v, beta, decay, state)
     (b, h, n, d), d_v = q.shape, v.shape[-1]
     need = 4 * (d * d_v + 2 * d + 2)
-    check_dtype("q", q, torch.float32)
-    check_shared_memory("q", f"head_dim {d} and v_dim {d_v}", need, SHARED_BYTES)
+    check_kernel_memory(q, v, need)
     decay = torch.ones_like(beta) if decay is None else decay
     carried = q.new_zeros(b, h, d, d_v) if state is None else state.detach().float().contiguous().clone()
     out = v.new_zeros(b, h, n, d_v)

@@ -1,7 +1,8 @@
 """Chapter 4: attention whose cost grows with n, not with n^2.
 
-softmax weighs a key by exp(q . k). With phi(q) . phi(k) instead, a product of m features, the sums over keys do not
-depend on the query: S = sum of phi(k) v^T, a matrix (m, v_dim), and z = sum of phi(k), for the normaliser.
+softmax weighs a key by exp(q . k). With phi(q) . phi(k) instead, a product of m features, the sums over
+keys do not depend on the query: S = sum of phi(k) v^T, a matrix (m, v_dim), and z = sum of phi(k), for the
+normaliser.
 
 Shapes: q, k (batch, heads, n, head_dim), v (batch, heads, n, v_dim); a state is the pair (S, z).
 """
@@ -14,24 +15,29 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from course_lib.attention import causal_mask, weighted_sum
-from course_lib.checks.linear_attention import check_feature_map, check_linear, check_not_negative, check_state
+from course_lib.checks.linear_attention import (check_feature_map, check_linear, check_not_negative,
+                                                check_state)
 from course_lib.launching import widened
 
 
 def taylor_features(x: Tensor) -> Tensor:
-    """1 + d + d^2 features whose product is 1 + s + s^2 / 2 for s = q . k / sqrt(d): exp(s) to second order."""
+    """1 + d + d^2 features whose product is 1 + s + s^2 / 2 for s = q . k / sqrt(d): exp(s) to second
+    order."""
     x = x * x.shape[-1] ** -0.25
     squares = einsum(x, x, "... i, ... j -> ... i j").flatten(-2) / math.sqrt(2)
     return torch.cat([torch.ones_like(x[..., :1]), x, squares], -1)
 
 
-FEATURE_MAPS = {"elu": lambda x: F.elu(x) + 1, "relu": F.relu, "identity": lambda x: x, "taylor": taylor_features}
+FEATURE_MAPS = {"elu": lambda x: F.elu(x) + 1, "relu": F.relu, "identity": lambda x: x,
+                "taylor": taylor_features}
 # Taylor features may be negative, but 1 + s + s^2 / 2 never is.
 POSITIVE_PRODUCTS = [FEATURE_MAPS[name] for name in ("elu", "relu", "taylor")]
 
 
-def feature_map(name: str | Callable[[Tensor], Tensor], normalise: bool = False) -> Callable[[Tensor], Tensor]:
-    """phi by name: "elu" (elu(x) + 1), "relu", "taylor" (second order), "identity"; or any (..., d) -> (..., m)."""
+def feature_map(name: str | Callable[[Tensor], Tensor],
+                normalise: bool = False) -> Callable[[Tensor], Tensor]:
+    """phi by name: "elu" (elu(x) + 1), "relu", "taylor" (second order), "identity"; or any (..., d) ->
+    (..., m)."""
     check_feature_map(name, FEATURE_MAPS, normalise)
     return name if callable(name) else FEATURE_MAPS[name]
 
@@ -39,14 +45,15 @@ def feature_map(name: str | Callable[[Tensor], Tensor], normalise: bool = False)
 features_of = feature_map       # linear_attention has a parameter of that name
 
 
-def linear_attention(q: Tensor, k: Tensor, v: Tensor, feature_map="elu", causal: bool = False, form: str = "parallel",
-                     chunk_size: int = 64, state=None, return_state: bool = False, normalise: bool = True):
+def linear_attention(q: Tensor, k: Tensor, v: Tensor, feature_map="elu", causal: bool = False,
+                     form: str = "parallel", chunk_size: int = 64, state=None, return_state: bool = False,
+                     normalise: bool = True):
     """sum_j phi(q_i).phi(k_j) v_j, divided by sum_j phi(q_i).phi(k_j): (batch, heads, n, v_dim).
 
-    The three forms give the same numbers. If causal, "parallel" builds the n x n matrix, "recurrent" carries the
-    state from token to token, "chunked" does the first inside chunks and the second between them. state is (S, z) of
-    earlier tokens, which all queries see; with return_state the new one is returned too. A query whose weights are
-    all 0 gets 0.
+    The three forms give the same numbers. If causal, "parallel" builds the n x n matrix, "recurrent"
+    carries the state from token to token, "chunked" does the first inside chunks and the second between
+    them. state is (S, z) of earlier tokens, which all queries see; with return_state the new one is
+    returned too. A query whose weights are all 0 gets 0.
     """
     phi = features_of(feature_map, normalise)
     check_linear(q, k, v, causal, form, FORMS, chunk_size)

@@ -1,4 +1,5 @@
-"""Chapter 4: causal linear attention in bfloat16 by kernels/linear_attention/tensor_core.cu, for the tensor cores."""
+"""Chapter 4: causal linear attention in bfloat16 by kernels/linear_attention/tensor_core.cu, for the tensor
+cores."""
 import math
 
 import torch
@@ -19,8 +20,8 @@ def run(q: Tensor, k: Tensor, v: Tensor, start: Tensor, map_code: int, normalise
         segments: int | None = None) -> tuple[Tensor, Tensor]:
     """Out (b, h, n, d), and the state at the end, in the layout of start.
 
-    q, k, v (b, h, n, d); start (b, h, d * d + d) in float32: S row by row, then z. The tokens are cut into segments
-    that run side by side, with one block per multiprocessor (two at d = 64) unless given.
+    q, k, v (b, h, n, d); start (b, h, d * d + d) in float32: S row by row, then z. The tokens are cut into
+    segments that run side by side, with one block per multiprocessor (two at d = 64) unless given.
     """
     check_tensor_cores(fits(q, v), "bfloat16 of width 64 or 128", q, v)
     b, h, n, d = q.shape
@@ -32,7 +33,8 @@ def run(q: Tensor, k: Tensor, v: Tensor, start: Tensor, map_code: int, normalise
     if q.numel() == 0:
         return out, start
     q, k, v = aligned(q, k, v)
-    module, heads, size, states = cuda.load("linear_attention/tensor_core"), b * h, d * d + d, start.contiguous()
+    module, states = cuda.load("linear_attention/tensor_core"), start.contiguous()
+    heads, size = b * h, d * d + d
     tile = 2 * CHUNK * d                                        # bytes of a chunk of q, k or v
     sums, walk = module[f"linear_walk<{d}, false>"], module[f"linear_walk<{d}, true>"]
     sums.shared_limit = walk.shared_limit = SHARED_BYTES_A100

@@ -15,9 +15,9 @@ RUNGS = {("interleaved", 1): ("rope_interleaved", 1), ("half", 2): ("rope_half",
 def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=None):
     """`apply_rope` by kernels/rope.cu, without a gradient; x is not changed.
 
-    rung: 1 is for the interleaved layout, 2 for half, 3 and 4 for both. 4 takes float32, float16 and bfloat16, the
-    others float32. None picks 4 on a GPU or in half precision; otherwise 3, or 1 or 2 if head_dim does not allow
-    vector loads.
+    rung: 1 is for the interleaved layout, 2 for half, 3 and 4 for both. 4 takes float32, float16 and
+    bfloat16, the others float32. None picks 4 on a GPU or in half precision; otherwise 3, or 1 or 2 if
+    head_dim does not allow vector loads.
     """
     positions = check_rotation(x, cos, sin, positions, layout)
     rungs = {number: kernel for (of, number), kernel in RUNGS.items() if of == layout}
@@ -35,7 +35,8 @@ def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=None):
         if out.numel():
             cuda.load("rope")[kernel][grid, 128](x, out, cos, sin, positions, d // 2, heads, n)
         return out
-    out = x.detach().clone(memory_format=torch.contiguous_format)      # or a gradient would ignore the rotation
+    # Detach, or autograd would take the result for a plain copy of x.
+    out = x.detach().clone(memory_format=torch.contiguous_format)
     threads = b * heads * n * d // 2 // pairs_per_thread
     if threads:
         kernel = cuda.load("rope")[name]

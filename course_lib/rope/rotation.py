@@ -66,7 +66,8 @@ def alibi_bias(n_heads, n_q, n_k, device=None):
     """(n_heads, n_q, n_k), added to the scores: minus a slope times the distance (arXiv:2108.12409).
 
     The last query is at the position of the last key. n heads, n a power of two, have the slopes 2^(-8/n),
-    2^(-16/n), ...; for another n, the rest are every second slope of twice as many heads, as in the paper's code.
+    2^(-16/n), ...; for another n, the rest are every second slope of twice as many heads, as in the paper's
+    code.
     """
     check_alibi(n_heads, n_q, n_k)
     power = 2 ** int(math.log2(n_heads))

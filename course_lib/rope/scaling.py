@@ -1,6 +1,7 @@
 """RoPE for texts longer than those of the training: rules that change the frequencies.
 
-Each takes the frequencies (head_dim / 2 of them, in radians per position, largest first) and returns new ones.
+Each takes the frequencies (head_dim / 2 of them, in radians per position, largest first) and returns new
+ones.
 """
 import math
 
@@ -26,8 +27,9 @@ def ntk_aware(frequencies: Tensor, factor: float) -> Tensor:
 
 def yarn(frequencies: Tensor, factor: float, original_length: int, base: float = 10000.0, fast: float = 32.0,
          slow: float = 1.0) -> Tensor:
-    """YaRN (arXiv:2309.00071), as in the released code. Pairs that turned more than `fast` times in training stay,
-    those that turned less than `slow` times are interpolated, with a ramp over the indices of the pairs between."""
+    """YaRN (arXiv:2309.00071), as in the released code. Pairs that turned more than `fast` times in
+    training stay, those that turned less than `slow` times are interpolated, with a ramp over the indices
+    of the pairs between."""
     pairs = len(frequencies)
 
     def pair_that_turns(times):
@@ -45,7 +47,8 @@ def yarn_magnitude(factor: float) -> float:
     return 0.1 * math.log(factor) + 1 if factor > 1 else 1.0
 
 
-def llama3(frequencies: Tensor, factor: float, original_length: int, low: float = 1.0, high: float = 4.0) -> Tensor:
+def llama3(frequencies: Tensor, factor: float, original_length: int, low: float = 1.0,
+           high: float = 4.0) -> Tensor:
     """Llama 3.1's rule (arXiv:2407.21783): the same, but the ramp is over the turns of a pair in training."""
     turns = original_length * frequencies / (2 * math.pi)
     kept = ((turns - low) / (high - low)).clamp(0, 1)
@@ -57,7 +60,8 @@ RULES = {"linear": ("factor",), "ntk": ("factor",), "yarn": ("factor", "original
 
 
 def rescale(frequencies: Tensor, scaling: dict, base: float) -> tuple[Tensor, float]:
-    """Apply a rule such as {"kind": "yarn", "factor": 4, "original_length": 2048}: (frequencies, magnitude)."""
+    """Apply a rule such as {"kind": "yarn", "factor": 4, "original_length": 2048}: (frequencies,
+    magnitude)."""
     options = check_scaling(scaling, RULES, base)
     kind = options.pop("kind")
     if kind == "linear":

@@ -1,8 +1,7 @@
 """Chapter 5: masks as graphs, windows, sinks, blocks."""
-from .kernels import BLOCK, MAX_D, block_sparse_kernel, dense_masked_kernel, stored_masks, window_sink_kernel
-from .rules import (BlockMask, bigbird_mask, bigbird_rule, block_sparse_attention, causal_rule,
-                    check_block_mask, dilated_mask, dilated_rule, document_rule, documents, fixed_mask,
-                    fixed_rule, longformer_mask, longformer_rule, mask_of, receptive_field, select_blocks,
-                    sink_mask, sink_rule, sliding_window_mask, strided_mask, strided_rule, topk_attention,
+from .blocks import BlockMask, block_sparse_attention, select_blocks, topk_attention
+from .kernels import block_sparse_kernel, dense_masked_kernel, window_sink_kernel
+from .rules import (bigbird_mask, bigbird_rule, causal_rule, dilated_mask, dilated_rule, document_rule,
+                    documents, fixed_mask, fixed_rule, longformer_mask, longformer_rule, mask_of,
+                    receptive_field, sink_mask, sink_rule, sliding_window_mask, strided_mask, strided_rule,
                     window_rule)
-from .tensor_core import blocks, fits, window
