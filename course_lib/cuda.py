@@ -1,12 +1,16 @@
 """The engine as the notebooks use it: `laptop_cuda`, with the chapters' kernels by name."""
+import re
 from pathlib import Path
 
 import laptop_cuda
 from laptop_cuda import *  # noqa: F403
-from laptop_cuda import build
+from laptop_cuda import build, magic
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
-build.prefer_cache(KERNELS.parent / ".build")
+EXERCISE = re.compile(r"^\s*//\s*EXERCISE\s+(\S+)", re.MULTILINE)
+
+build.prefer_cache(KERNELS.parent / ".build", variable="COURSE_CACHE")
+magic.name_cells(lambda cell: (found := EXERCISE.search(cell)) and f"exercise {found.group(1)}")
 
 
 def load(word: str | Path) -> laptop_cuda.Module:
@@ -17,6 +21,11 @@ def load(word: str | Path) -> laptop_cuda.Module:
 def show(word: str | Path, *names: str) -> None:
     """Displays kernels (or functions) of kernels/<word>.cu with the comment above each; no name: the whole file."""
     laptop_cuda.show(_file(word), *names)
+
+
+def custom_op(name: str, forward, **how):
+    """A pair of launches as the torch operator `course::<name>`; see laptop_cuda.custom_op."""
+    return laptop_cuda.custom_op(name if "::" in name else f"course::{name}", forward, **how)
 
 
 def _file(word: str | Path) -> Path:

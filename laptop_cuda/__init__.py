@@ -1,28 +1,26 @@
-"""CUDA C++ on any machine: compile a `.cu`, launch its kernels on tensors, count what they do, catch their bugs.
+"""CUDA C++ on any machine: compile a `.cu`, launch its kernels on arrays, count what they do, find their bugs.
 
-    mod = cuda.load("flash_attention")            # kernels/flash_attention.cu
+    mod = laptop_cuda.load("flash.cu")            # or compile(source), CUDA C++ as text
     mod.flash[grid, block](q, k, v, out, n, scale)
-    with cuda.profile() as report: ...            # exact counts
-    with cuda.sanitize(): ...                     # a bug is a KernelError
+    with laptop_cuda.profile() as report: ...     # exact counts
+    with laptop_cuda.sanitize(): ...              # a bug is a KernelError
 
-CPU tensors run on the CPU, CUDA tensors on the GPU, from the same file. In a notebook, importing this
-defines the cell magic `%%cuda`.
+Arrays are NumPy's, or torch's tensors where torch is installed; CUDA tensors run on the GPU, from the same file.
+In a notebook, importing this defines the cell magic `%%cuda`.
 """
-import sys
-
+from . import magic
+from .arguments import ArgumentError
 from .build import CompileError, NoCompiler
+from .kernel import Kernel
 from .memory import empty
-from .module import Kernel, Module, compile, load
+from .module import Module, compile, load
 from .ops import custom_op
 from .profile import profile
 from .report import KernelError
 from .sanitize import sanitize
 from .show import show
-from .signature import ArgumentError
 
 __all__ = ["ArgumentError", "CompileError", "Kernel", "KernelError", "Module", "NoCompiler", "compile", "custom_op",
            "empty", "load", "profile", "sanitize", "show"]
 
-if "IPython" in sys.modules:
-    from .magic import register
-    register()
+magic.register()

@@ -1,7 +1,9 @@
-"""The same file on a GPU: nvcc compiles it as it stands, included into a generated source that adds the entries.
+"""The same file on a GPU: nvcc compiles it unchanged, included into a generated source that adds the entries.
 
-Nothing here was run where there is no card; `compile_check` at least compiles everything for the given ones.
+A card is only ever reached through torch's CUDA tensors. `compile_check` compiles for given cards without having one.
 """
+from __future__ import annotations
+
 import ctypes
 import os
 import shutil
@@ -9,9 +11,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-import torch
-
-from . import build, signature
+from . import arrays, build, signature, table
+from .sources import files_of, split_instance
 
 START = f"""#include <cuda_runtime.h>
 #include "{build.HEADERS / "laptop_entries.h"}"
@@ -50,7 +51,7 @@ def generated(sources: list, wanted: list, file: str) -> str:
         return (f'extern "C" int laptop_entry_{number}(const unsigned* grid, const unsigned* block, void** args, '
                 f"size_t shared, void* stream, int device) {{ return laptop_start((const void*)({address}), grid, "
                 f"block, args, shared, stream, device, {grid_sync}); }}\n")
-    return f'{START}#include "{file}"\n' + signature.table(sources, wanted, entry)
+    return f'{START}#include "{file}"\n' + table.table(sources, wanted, entry)
 
 
 def _speaks_of_the_grid(sources: list, kernel) -> bool:
@@ -59,13 +60,17 @@ def _speaks_of_the_grid(sources: list, kernel) -> bool:
     return any(token.text in ("this_grid", "grid_group") for token in body)
 
 
-def library(sources: list, name: str, folder: Path | None, wanted: list, device: torch.device) -> Path:
+def capability(device) -> tuple[int, int]:
+    return arrays.torch_in_use().cuda.get_device_capability(device)
+
+
+def library(sources: list, name: str, folder: Path | None, wanted: list, device) -> Path:
     """Builds for the architecture of `device`. The first of `sources` is the file, the others it includes."""
     tool = nvcc()
     if tool is None:
         raise build.NoCompiler("nvcc was not found; CUDA tensors need it. Install the CUDA toolkit, or set "
                                "CUDA_HOME. CPU tensors run the same kernel without it.")
-    major, minor = torch.cuda.get_device_capability(device)
+    major, minor = capability(device)
     architecture = f"-arch=sm_{major}{minor}"
     flags = ["-std=c++17", "-O3", "-lineinfo", "-Xcompiler=-fPIC", architecture]
     flags += [f"-I{folder}"] if folder else []
@@ -78,14 +83,15 @@ PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_uint), ctypes
 
 
 def cells(values: list) -> list:
-    """Each argument in memory of its own: the bytes of a value, the address of a tensor's data."""
+    """Each argument in memory of its own: the bytes of a value, the address of an array's data."""
     return [ctypes.create_string_buffer(v, len(v)) if isinstance(v, bytes)
-            else ctypes.c_void_p(v.data_ptr() if v is not None and v.numel() else None) for v in values]
+            else ctypes.c_void_p(None if v is None else arrays.address(v)) for v in values]
 
 
-def run(entry, kernel: str, grid, block, shared_bytes: int, values: list, device: torch.device) -> None:
+def run(entry, kernel: str, grid, block, shared_bytes: int, values: list, device) -> None:
     """Launches on the current torch stream. Errors of the launch are raised here, the kernel's later, by torch."""
     from .report import KernelError
+    torch = arrays.torch_in_use()
     arguments_in_c = cells(values)
     arguments = (ctypes.c_void_p * max(len(values), 1))(*(ctypes.addressof(c) for c in arguments_in_c))
     stream = torch.cuda.current_stream(device).cuda_stream
@@ -116,7 +122,6 @@ def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90"
 
     Raises CompileError. A template kernel without an instance is only parsed. What compiled once is not compiled again.
     """
-    from .module import files_of, split_instance
     tool = nvcc()
     if tool is None:
         raise build.NoCompiler("nvcc was not found")

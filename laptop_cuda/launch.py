@@ -1,7 +1,9 @@
 """One launch on the CPU: arguments into C structures, the runtime's answer back out.
 
-The structures mirror `kernels/laptop/engine.h`; the runtime is a library built once.
+The structures mirror `include/engine.h`; the runtime is a library built once.
 """
+from __future__ import annotations
+
 import ctypes
 import functools
 import sys
@@ -9,9 +11,7 @@ from contextlib import contextmanager
 from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, field
 
-import torch
-
-from . import lines, memory
+from . import arrays, lines, memory
 
 PLAIN, PROFILE, SANITIZE = 0, 1, 2
 ORDERS = {"forward": 0, "reverse": 1, "seeded": 2}
@@ -125,10 +125,10 @@ class LaunchResult:
     block: tuple[int, int, int]
     library: object
     files: dict[str, str]        # {name: text}: the source and what it includes of the student's own, source first
-    shared_limit: int            # bytes a block
+    shared_limit: int            # bytes per block
     memories: list[Memory] = field(default_factory=list)
     sites: list[dict] = field(default_factory=list)
-    raw_requests: bytes = b""    # of block 0, as C left them: pictures are rare, launches are not
+    raw_requests: bytes = b""    # raw request records of block 0; decoded only when a picture is drawn
     unique_sectors: list[int] = field(default_factory=list)
     atomic_addresses: int = 0
     barriers: int = 0
@@ -168,7 +168,7 @@ def _runtime(library: str):
 def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, library, source: str,
         source_name: str = "source.cu", launch_bounds: int = 0, shared_limit: int = 48 << 10,
         files: dict[str, str] | None = None) -> LaunchResult:
-    """Runs one kernel to its end. `values` are tensors, None, or the bytes of a value, one for each of `params`.
+    """Runs one kernel to its end. `values` are arrays, None, or the bytes of a value, one for each of `params`.
 
     `files` are the texts of the source and of the files beside it that it includes, by name, for messages.
     """
@@ -200,12 +200,13 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
 
 
 def _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep) -> CLaunch:
-    storages: dict[int, int] = {}
-    c_storages, c_arrays, arg_array, pointers = [], [], [], []
-    for parameter, value in zip(params, values):
+    found = [arrays.of(v) if p.kind == "pointer" and v is not None else None for p, v in zip(params, values)]
+    allocations, c_storages = _storages(found, now.mode != "plain", keep)
+    c_arrays, arg_array, pointers = [], [], []
+    for parameter, value, array in zip(params, values, found):
         if parameter.kind == "pointer":
             arg_array.append(len(c_arrays))
-            c_arrays.append(_array(parameter, value, storages, c_storages, keep, now))
+            c_arrays.append(_array(parameter, array, allocations))
             cell = c_void_p()
         else:
             arg_array.append(-1)
@@ -224,42 +225,52 @@ def _describe(entry, kernel, grid, block, shared_bytes, params, values, library,
     launch.n_arrays = len(c_arrays)
     launch.storages = (CStorage * max(len(c_storages), 1))(*c_storages)
     launch.n_storages = len(c_storages)
-    launch.mode = {"plain": PLAIN, "profile": PROFILE, "sanitize": SANITIZE}[now.mode]
+    launch.mode = MODES[now.mode]
     launch.order, launch.seed, launch.step_limit = ORDERS[now.order], now.seed, now.step_limit
     launch.max_threads = launch_bounds
     launch.library = str(library).encode()
     return launch
 
 
-def _array(parameter, value: torch.Tensor | None, storages: dict, c_storages: list, keep: list, now) -> CArray:
-    if value is None:
+def _storages(found: list[arrays.Array | None], traced: bool, keep: list) -> tuple[list, list[CStorage]]:
+    """The allocations behind the arrays, as (low, high) and for C. Those that overlap are one."""
+    allocations: list[tuple[int, int]] = []
+    for low, high in sorted({(a.low, a.high) for a in found if a is not None}):
+        if allocations and low < allocations[-1][1]:
+            low, high = allocations[-1][0], max(high, allocations.pop()[1])
+        allocations.append((low, high))
+    c_storages = []
+    for low, high in allocations:
+        inside = [a for a in found if a is not None and low <= a.low and a.high <= high]
+        alone = all((a.low, a.high) == (low, high) for a in inside)
+        written = memory.initialised(inside[0].given) if traced and alone else None
+        keep += [*(a.given for a in inside), written]
+        c_storages.append(CStorage(low, high - low, None if written is None else arrays.address(written)))
+    return allocations, c_storages
+
+
+def _array(parameter, array: arrays.Array | None, allocations: list[tuple[int, int]]) -> CArray:
+    if array is None:
         return CArray(parameter.name.encode(), parameter.dtype.encode(), parameter.itemsize, -1)
-    storage = value.untyped_storage()
-    address = storage.data_ptr()
-    if address not in storages:
-        storages[address] = len(c_storages)
-        written = memory.initialised(value) if now.mode != "plain" else None
-        keep += [storage, written]
-        c_storages.append(CStorage(address, storage.nbytes(), None if written is None else written.data_ptr()))
-    dtype = str(value.dtype).removeprefix("torch.")
-    made = CArray(parameter.name.encode(), dtype.encode(), value.element_size(), storages[address],
-                  value.storage_offset() * value.element_size(), value.numel() * value.element_size(),
-                  min(value.dim(), 8))
-    made.shape[:made.ndim] = value.shape[:8]
+    storage = next(i for i, (low, high) in enumerate(allocations) if low <= array.low and array.high <= high)
+    made = CArray(parameter.name.encode(), array.dtype.encode(), array.itemsize, storage,
+                  array.address - allocations[storage][0], array.bytes, min(len(array.shape), 8))
+    made.shape[:made.ndim] = array.shape[:8]
     return made
 
 
+MODES = {"plain": PLAIN, "profile": PROFILE, "sanitize": SANITIZE}
 SPACES = ("global", "shared", "module")
 
 
 def _read(result: LaunchResult, c: CResult, params, values) -> None:
-    arrays = [(p, v) for p, v in zip(params, values) if p.kind == "pointer"]
+    pointers = [(p, v) for p, v in zip(params, values) if p.kind == "pointer"]
     for i in range(c.n_memories):
         m = c.memories[i]
         made = Memory(m.name.decode(), SPACES[m.space], m.itemsize, m.bytes, m.offset)
-        if m.parameter >= 0 and arrays[m.parameter][1] is not None:
-            tensor = arrays[m.parameter][1]
-            made.dtype, made.shape = str(tensor.dtype).removeprefix("torch."), tuple(tensor.shape)
+        if m.parameter >= 0 and pointers[m.parameter][1] is not None:
+            value = pointers[m.parameter][1]
+            made.dtype, made.shape = arrays.dtype_of(value), tuple(value.shape)
         result.memories.append(made)
     for i in range(c.n_sites):
         site = c.sites[i]

@@ -5,23 +5,33 @@
     %%cuda --module m          also binds the module, for constants and template instances: m["tile<64>"]
 
 A cell that does not compile binds the names of its kernels too, to objects that say so: no name ever means
-an earlier version of the cell. A cell marked `// EXERCISE 3.7` prints the compiler's error instead of raising
-it, so that the rest of the notebook runs; `check` finds it as `.error` of the bound object.
+an earlier version of the cell. A program on top may give cells names (`name_cells`): a named cell that does not
+compile prints the error instead of raising it, so that the rest of the notebook runs, and the error is `.error` of
+the bound objects.
 """
 import argparse
 import re
 import shlex
-
-from IPython import get_ipython
-from IPython.core.error import UsageError
+import sys
+from collections.abc import Callable
 
 from .build import CompileError
-from .module import Kernel, Module
+from .kernel import Kernel
+from .module import Module
 from .signature import kernels
 from .tokens import outline
 
-EXERCISE = re.compile(r"^\s*//\s*EXERCISE\s+(\S+)", re.MULTILINE)
-_bound: dict[str, dict[str, object]] = {}        # what each cell bound, by exercise or by the cell's id
+_bound: dict[str, dict[str, object]] = {}        # what each cell bound, by its name or its id
+_namers: list[Callable[[str], str | None]] = []
+
+
+def name_cells(namer: Callable[[str], str | None]) -> None:
+    """`namer(text)` is asked for the name of each %%cuda cell; None if it has none."""
+    _namers.append(namer)
+
+
+def _shell():
+    return sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
 
 
 class BrokenKernel:
@@ -42,6 +52,7 @@ class BrokenKernel:
 
 class Arguments(argparse.ArgumentParser):
     def error(self, message):
+        from IPython.core.error import UsageError
         raise UsageError(f"%%cuda: {message}; it takes --no-sanitize and --module NAME")
 
 
@@ -53,29 +64,29 @@ PARSER.add_argument("--module", default=None)
 def cuda_cell(line: str, cell: str) -> None:
     """The magic itself; line n of an error is line n of the cell, the `%%cuda` line included."""
     options = PARSER.parse_args(shlex.split(line))
-    names = get_ipython().user_ns
+    names = _shell().user_ns
     source = "\n" + cell
-    exercise = EXERCISE.search(cell)
+    name = next(filter(None, (namer(cell) for namer in _namers)), None)
     fault = None
     try:
         module = Module(source, "cell", traced=not options.no_sanitize)
-        made = {name.split("::")[-1]: Kernel(module, name, sanitized=not options.no_sanitize)
-                for name in module.kernels}
+        made = {kernel.split("::")[-1]: Kernel(module, kernel, sanitized=not options.no_sanitize)
+                for kernel in module.kernels}
     except CompileError as error:
         fault, module = error, None
-        made = {name: BrokenKernel(name, source, error) for name in kernel_names(source)}
-    key = f"exercise {exercise.group(1)}" if exercise else _cell_id()
-    for name, old in _bound.get(key, {}).items():
-        if names.get(name) is old and name not in made:
+        made = {kernel: BrokenKernel(kernel, source, error) for kernel in kernel_names(source)}
+    key = f"named {name}" if name else _cell_id()
+    for kernel, old in _bound.get(key, {}).items():
+        if names.get(kernel) is old and kernel not in made:
             if fault:
-                made[name] = BrokenKernel(name, source, fault)
+                made[kernel] = BrokenKernel(kernel, source, fault)
             else:
-                del names[name]
+                del names[kernel]
     _bound[key] = made
     names.update(made)
     if options.module:
         names[options.module] = module if module is not None else BrokenKernel(options.module, source, fault)
-    if fault and exercise:
+    if fault and name:
         print(f"CompileError: {fault}")
     elif fault:
         raise fault
@@ -90,13 +101,13 @@ def kernel_names(source: str) -> list[str]:
 
 def _cell_id() -> str:
     """JupyterLab sends the cell's id with its text; where there is none, every cell is a new one."""
-    header = getattr(get_ipython(), "parent_header", None) or {}
+    header = getattr(_shell(), "parent_header", None) or {}
     shown = (header.get("metadata") or {}).get("cellId") if isinstance(header, dict) else None
     return shown or f"unknown {len(_bound)}"
 
 
 def register() -> None:
     """Defines `%%cuda` in the running notebook or IPython, if there is one."""
-    shell = get_ipython()
+    shell = _shell()
     if shell is not None:
         shell.register_magic_function(cuda_cell, "cell", "cuda")

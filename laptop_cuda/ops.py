@@ -1,5 +1,7 @@
 """A pair of launches as a torch operator: functional, with fake tensors, autograd and `torch.compile`.
 
+torch is imported when the first one is made.
+
     def forward(x: Tensor, scale: float) -> Tensor:           # annotated: torch reads the schema from it
         out = torch.empty_like(x)
         mod.scaled[grid, block](x, out, x.numel(), scale)
@@ -11,24 +13,29 @@
 
     scaled = cuda.custom_op("scaled", forward, fake=lambda x, scale: torch.empty_like(x), backward=backward)
 """
-from collections.abc import Callable, Sequence
+from __future__ import annotations
 
-import torch
-from torch import Tensor
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 
 def custom_op(name: str, forward: Callable, *, fake: Callable, backward: Callable | None = None,
               gradients: Sequence[str] | None = None) -> Callable:
-    """The operator `course::<name>`, which calls `forward`.
+    """The operator `laptop_cuda::<name>`, which calls `forward`; a name with a namespace, `mine::scaled`, keeps it.
 
     fake(*inputs)       outputs of the right shape, dtype and device, with nothing in them (`torch.empty...`)
     backward(*grads, *inputs, *outputs)
                         returns one tensor for each input named in `gradients` (default: each Tensor input);
-                        it is an operator of its own, `course::<name>_backward`
+                        it is an operator of its own, `<name>_backward`
     Tensors reach `forward`, `fake` and `backward` contiguous. Outputs must be new tensors, not views of inputs: wrap
     a kernel that works in place as clone, then launch.
     """
-    qualified = name if "::" in name else f"course::{name}"
+    import torch
+    from torch import Tensor
+    qualified = name if "::" in name else f"laptop_cuda::{name}"
     schema = torch.library.infer_schema(forward, mutates_args=())
     parsed = torch._C.parse_schema(qualified + schema)
     inputs = [a.name for a in parsed.arguments]
@@ -67,6 +74,7 @@ def custom_op(name: str, forward: Callable, *, fake: Callable, backward: Callabl
 
 def _backward_op(qualified: str, parsed, backward: Callable, wanted: list[str]) -> Callable:
     """`backward` as an operator: gradients of the outputs, the inputs, the outputs -> gradients of the `wanted`."""
+    import torch
     grads = [f"Tensor grad_{n}" for n in range(len(parsed.returns))]
     outputs = [f"Tensor output_{n}" for n in range(len(parsed.returns))]
     inputs = [_declared(a) for a in parsed.arguments]
@@ -91,6 +99,8 @@ def _declared(argument) -> str:
 
 
 def _contiguous(function: Callable) -> Callable:
+    from torch import Tensor
+
     def call(*given, **named):
         given = [g.contiguous() if isinstance(g, Tensor) else g for g in given]
         named = {n: g.contiguous() if isinstance(g, Tensor) else g for n, g in named.items()}

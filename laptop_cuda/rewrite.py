@@ -13,7 +13,7 @@ in its place, so that it is reported where it is compiled and ignored behind an 
 """
 import re
 
-from .signature import LIBRARY
+from .table import LIBRARY
 from .tokens import (Function, Outline, Token, match_angle, match_angle_backward, match_backward, match_forward,
                      outline, scan, split_commas)
 
@@ -28,11 +28,6 @@ UNSUPPORTED = {
                                     "launch the kernel from Python",
     r"wmma": "tensor-core fragments (nvcuda::wmma) are not supported",
 }
-# libraries of the GPU's host side, and torch's own: nothing that a kernel calls
-LIBRARY_HEADER = re.compile(r"#\s*include\s*[<\"](cublas|cudnn|cusolver|cusparse|cufft|curand\.h|nccl|nvtx|nvToolsExt"
-                            r"|torch/|ATen/|c10/|pybind11/|THC)")
-LIBRARY_WORD = re.compile(r"(cublas|CUBLAS|cudnn|CUDNN|cusolver|cusparse|cufft|nccl|nvtx|TORCH_|AT_|C10_)\w*|curandGenerator_t"
-                          r"|torch|at|c10|py|pybind11|PYBIND11_MODULE")
 STATEMENT_END = {";", "{", "}"}
 TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "size_t"}
 STORAGE = {"static", "inline", "extern", "const", "volatile"}
@@ -97,51 +92,6 @@ def host_only(file: Outline) -> set[str]:
         return not function.qualifiers and not function.member and (set(words) <= TYPES or len(words) == 1)
     found = {f.name for f in file.functions if plain(f)} - {f.name for f in file.functions if not plain(f)} - LIBRARY
     return {name for name in found if not re.search(rf"__device__[^;{{}}]*\b{name}\s*\(", file.text)}
-
-
-def without_libraries(text: str) -> str:
-    """The text without host code that calls cuBLAS, torch and their like, which Python could not call anyway.
-
-    Left out are the includes, the host functions that use such a library (and those that call these), and the
-    declarations that name one. Every character stays where it was: what goes becomes blanks.
-    """
-    if not any(LIBRARY_HEADER.match(line.lstrip()) for line in text.split("\n")):
-        return text
-    file = outline(text)
-    spans = [(t.start, t.end) for t in file.tokens if t.kind == "directive" and LIBRARY_HEADER.match(t.text)]
-    hosts = [f for f in file.functions if not f.qualifiers and not f.member]
-    kept = {f.name for f in file.functions} - {f.name for f in hosts}
-    gone: list[Function] = []
-    names: set[str] = set()
-    while True:
-        more = [f for f in hosts if f not in gone and any(
-            _of_library(file.tokens, i) or file.tokens[i].text in names for i in range(f.first, f.body[1]))]
-        if not more:
-            break
-        gone += more
-        names |= {f.name for f in more} - kept
-    spans += [(file.tokens[f.first].start, file.tokens[f.body[1]].end) for f in gone]
-    for i in range(len(file.tokens)):
-        if file.namespace[i] is not None and _of_library(file.tokens, i):
-            first, last = i, i
-            while first and not (file.tokens[first - 1].text in STATEMENT_END
-                                 or file.tokens[first - 1].kind == "directive"):
-                first -= 1
-            while last < len(file.tokens) - 1 and file.tokens[last].text not in (";", "{"):
-                last += 1
-            if file.tokens[last].text == ";":
-                spans.append((file.tokens[first].start, file.tokens[last].end))
-    for start, end in spans:
-        text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
-    return text
-
-
-def _of_library(tokens: list[Token], i: int) -> bool:
-    word = tokens[i].text
-    if tokens[i].kind != "name" or not LIBRARY_WORD.fullmatch(word):
-        return False
-    namespace = word in ("torch", "at", "c10", "py", "pybind11")      # words that a kernel may use for its own
-    return not namespace or i + 1 < len(tokens) and tokens[i + 1].text == "::"
 
 
 class Rewriter:

@@ -58,6 +58,7 @@ class Outline:
     namespace: list[str | None] = field(default_factory=list)        # of each token; None inside functions and classes
     conditions: list[tuple[tuple[str, ...], ...]] = field(default_factory=list)
     path: Path | None = None             # of a file that another one includes
+    as_read: str = ""                    # the file's text, before host code of libraries was left out
 
     def line(self, index: int) -> int:
         return self.text.count("\n", 0, self.tokens[index].start) + 1

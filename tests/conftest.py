@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 HOW_TO_GET = {"clang": "apt install clang", "aarch64-linux-gnu-g++": "apt install g++-aarch64-linux-gnu",
               "qemu-aarch64": "apt install qemu-user", "chromium": "apt install chromium", "nvcc": "NVIDIA's CUDA toolkit"}

@@ -289,7 +289,6 @@ def clean(argv: list[str]) -> int:
 
 def build_folders() -> list[Path]:
     """Every place where `laptop_cuda.build.cache` may have put builds."""
-    user = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
-    user = Path(os.environ.get("XDG_CACHE_HOME", user)) / "attention-course"
+    from laptop_cuda.build import user_cache
     asked = os.environ.get("COURSE_CACHE")
-    return [*([Path(asked) / "cuda"] if asked else []), ROOT / ".build", user / "cuda"]
+    return [*([Path(asked) / "cuda"] if asked else []), ROOT / ".build", user_cache() / "cuda"]

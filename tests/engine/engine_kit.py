@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from course_lib import cuda
+import laptop_cuda as cuda
 
 ORDERS = [pytest.param({"order": "forward"}, id="forward"), pytest.param({"order": "reverse"}, id="reverse"),
           pytest.param({"order": "seeded", "seed": 7}, id="seeded")]

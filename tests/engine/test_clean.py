@@ -10,7 +10,7 @@ import torch
 import torch.nn.functional as F
 from engine_kit import ORDERS, compiled
 
-from course_lib import cuda
+import laptop_cuda as cuda
 
 SOURCE = r"""
 #include <cuda_fp16.h>

@@ -12,7 +12,7 @@ import pytest
 import torch
 from engine_kit import COMPILERS, compiled, counted, line_of, use_compiler
 
-from course_lib import cuda
+import laptop_cuda as cuda
 
 SOURCE = r"""
 #include <cuda_fp16.h>

@@ -7,9 +7,10 @@ import textwrap
 import pytest
 import torch
 
-from course_lib import cuda
+import laptop_cuda as cuda
 from laptop_cuda import build
-from laptop_cuda.module import Module, files_of, rewritten
+from laptop_cuda.module import Module
+from laptop_cuda.sources import files_of, rewritten
 
 KERNEL = "__global__ void k(float* x) {{\n  x[0] = {value};\n}}\n"
 
@@ -105,7 +106,7 @@ def test_processes_that_build_the_same_thing_at_once(tmp_path):
         text = "#include <host_launch.h>\\n__global__ void k(float* x) {{ x[0] = 1; }}"
         print(build.library(text, "k.cu", text, None, False))
     """)
-    environment = os.environ | {"COURSE_CACHE": str(tmp_path)}
+    environment = os.environ | {"LAPTOP_CUDA_CACHE": str(tmp_path)}
     running = [subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True)
                for _ in range(3)]
     paths = {process.communicate()[0] for process in running}
@@ -142,19 +143,26 @@ def test_ninja_of_the_python_package_is_found_without_a_path(monkeypatch, tmp_pa
 
 
 def test_the_cache_falls_back(monkeypatch, tmp_path):
-    build.cache.cache_clear()
-    monkeypatch.delenv("COURSE_CACHE", raising=False)
-    monkeypatch.setattr(build, "_preferred", [tmp_path / "file" / "clone"])
+    from laptop_cuda import cache as module
+    for name in ("LAPTOP_CUDA_CACHE", "COURSE_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(module, "_preferred", [tmp_path / "file" / "clone"])
+    monkeypatch.setattr(module, "_variables", ["LAPTOP_CUDA_CACHE"])
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     try:
-        assert build.cache() == tmp_path / "user" / "attention-course" / "cuda"
         build.cache.cache_clear()
+        assert build.cache() == tmp_path / "user" / "laptop_cuda" / "cuda"
+        build.prefer_cache(tmp_path / "preferred", variable="THE_COURSE")
+        assert build.cache() == tmp_path / "preferred" / "cuda"
+        monkeypatch.setattr(module, "_preferred", [])
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
-        assert build.cache().is_dir()
         build.cache.cache_clear()
-        monkeypatch.setenv("COURSE_CACHE", str(tmp_path / "asked"))
-        assert build.cache() == tmp_path / "asked" / "cuda"
+        assert build.cache().is_dir()
+        for variable in ("THE_COURSE", "LAPTOP_CUDA_CACHE"):
+            monkeypatch.setenv(variable, str(tmp_path / variable))
+            build.cache.cache_clear()
+            assert build.cache() == tmp_path / variable / "cuda"
     finally:
         build.cache.cache_clear()
 

@@ -1,5 +1,6 @@
 """The notebook side: `%%cuda` cells, names that never mean an earlier version, `show`, interrupts, colours."""
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,8 +11,8 @@ import time
 import pytest
 import torch
 
-from course_lib import cuda
-from laptop_cuda import build
+import laptop_cuda as cuda
+from laptop_cuda import build, magic
 
 IPython = pytest.importorskip("IPython")
 
@@ -82,7 +83,12 @@ def test_a_cell_that_does_not_compile_raises_and_leaves_no_earlier_version(shell
     assert shell.user_ns["add"].error is error and "does not compile" in repr(shell.user_ns["add"])
 
 
-def test_an_exercise_prints_the_compilers_error(shell, capsys):
+@pytest.fixture
+def named_cells(monkeypatch):
+    monkeypatch.setattr(magic, "_namers", [lambda text: (found := re.search("// EXERCISE (.*)", text)) and found[1]])
+
+
+def test_a_named_cell_prints_the_compilers_error(shell, capsys, named_cells):
     cell = "%%cuda\n// EXERCISE 3.7\n" + ADD
     assert run(shell, cell) is None
     assert run(shell, cell.replace("add(", "sum(")) is None
@@ -92,7 +98,7 @@ def test_an_exercise_prints_the_compilers_error(shell, capsys):
     assert shell.user_ns["ad"].error and shell.user_ns["sum"].error      # nothing is left of the version that compiled
 
 
-def test_an_exercise_that_is_no_c_at_all(shell, capsys):
+def test_a_named_cell_that_is_no_c_at_all(shell, capsys, named_cells):
     assert run(shell, "%%cuda\n// EXERCISE 3.7\n__global__ void add(const float* x { \" '") is None
     assert shell.user_ns["add"].error and "does not compile" in capsys.readouterr().out
 
@@ -134,7 +140,7 @@ def test_an_interrupt_stops_a_kernel_within_a_second(mode):
         import sys, time
         sys.path.insert(0, {str(build.PACKAGE.parent)!r})
         import torch
-        from course_lib import cuda
+        import laptop_cuda as cuda
         mod = cuda.compile("__global__ void k(volatile float* x) {{ while (x[0] < 1.0f) x[1] = x[1] + 1.0f; }}")
         x = torch.zeros(2)
         if {mode == "sanitized"}:
@@ -170,7 +176,7 @@ def test_an_interrupt_stops_a_kernel_within_a_second(mode):
 
 
 def test_nothing_of_ipython_is_imported_by_the_engine():
-    script = ("import sys; sys.path.insert(0, %r); import course_lib.cuda; "
+    script = ("import sys; sys.path.insert(0, %r); import laptop_cuda; "
               "print([m for m in ('IPython', 'matplotlib', 'nbformat') if m in sys.modules])" % str(build.PACKAGE.parent))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -5,10 +5,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from course_lib import cuda
+import laptop_cuda as cuda
 from laptop_cuda import gpu, memory, signature
-from course_lib.cuda import KERNELS
-from laptop_cuda.module import files_of
+from laptop_cuda.sources import files_of
 
 SOURCE = """
 #include <cuda_fp16.h>
@@ -370,7 +369,7 @@ def test_load_follows_the_file(tmp_path):
     path.write_text("__global__ void k(float* x) { x[0] = 2; }")
     cuda.load(path).k[1, 1](x := torch.zeros(1))
     assert x.item() == 2
-    with pytest.raises(FileNotFoundError, match="there is no nothing.cu in kernels/; it has: .*flash_attention"):
+    with pytest.raises(FileNotFoundError, match="there is no file .*nothing"):
         cuda.load("nothing")
     with pytest.raises(cuda.ArgumentError, match="use Path"):
         cuda.compile("k.cu")
@@ -416,42 +415,10 @@ def test_more_shared_memory_must_be_asked_for():
         kernel[1, 1, 102_000](y, 15_000)
 
 
-def test_every_kernel_file_compiles():
-    for path in sorted(KERNELS.rglob("*.cu")):
-        mod = cuda.load(path)
-        assert mod.kernels, path
-
-
-# Template parameters of the course's kernels, by name.
-SIZES = {"D": 64, "DV": 64, "ROWS": 8, "LANES": 16, "GROUP": 4, "WARPS": 4, "CHUNKS": 4, "BIAS": "true", "KEYS_STAY": "true",
-         "HALF": "true"}
-
-
-def instances(mod, dtype):
-    """Each template kernel with `dtype` for its types and SIZES for its numbers."""
-    for text in mod._texts:
-        if text.template:
-            given = [dtype if p.startswith(("typename", "class")) else str(SIZES[p.split("=")[0].split()[-1]])
-                     for p in text.template]
-            yield f"{text.name}<{', '.join(given)}>"
-
-
-@pytest.mark.parametrize("path", sorted(KERNELS.rglob("*.cu")), ids=lambda p: p.relative_to(KERNELS).as_posix())
-def test_every_kernel_file_compiles_for_gpus(path):
-    if gpu.nvcc() is None:
-        pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
-    mod = cuda.load(path)
-    only_half = "tensor_" in path.read_text()           # the tensor cores' products are of 16-bit numbers
-    wanted = [] if only_half else [*instances(mod, "float")]
-    if any("typename" in p for text in mod._texts for p in text.template):
-        wanted += instances(mod, "__half")
-    gpu.compile_check(path, ("sm_80", "sm_90"), tuple(wanted))
-
-
 def test_what_compiled_once_is_compiled_again_when_it_changes(tmp_path, monkeypatch):
     if gpu.nvcc() is None:
         pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
-    monkeypatch.setenv("COURSE_CACHE", str(tmp_path))
+    monkeypatch.setenv("LAPTOP_CUDA_CACHE", str(tmp_path))
     (tmp_path / "one.cuh").write_text("#define ONE 1.0f\n")
     file = tmp_path / "good.cu"
     file.write_text('#include "one.cuh"\n__global__ void k(float* x) { x[0] = ONE; }\n')
@@ -544,18 +511,9 @@ def test_the_same_file_on_the_gpu(mod):
         mod.add[4, 32](x, y.cpu(), out, 100)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("path", sorted(KERNELS.rglob("*.cu")), ids=lambda p: p.relative_to(KERNELS).as_posix())
-def test_every_kernel_file_builds_for_this_card(path):
-    from laptop_cuda.module import load_library
-    mod = cuda.load(path)
-    wanted = mod._wanted(None, "")
-    assert load_library(gpu.library(mod._files, mod.name, mod._folder, wanted, torch.device("cuda", 0)), wanted,
-                        gpu.PROTOTYPE).entries
-
-
 def test_copies_for_a_traced_launch_keep_aliases():
-    from laptop_cuda.module import CpuCopies
+    from laptop_cuda.arguments import Parameter
+    from laptop_cuda.arrays import CpuCopies
     base = torch.arange(6.0)
     here = CpuCopies([base, 3])
     assert here.values[0] is base and not here.storages            # CPU tensors are passed as they are
@@ -564,9 +522,9 @@ def test_copies_for_a_traced_launch_keep_aliases():
     first[1, 0] = 9
     assert second[0] == 9 and base[2] == 2 and first.shape == (2, 2)
     copies.given = [base[2:]]
-    copies.copy_back([signature.Parameter("x", "pointer", "float32", 4, True, "const float*", "f")])
+    copies.copy_back([Parameter("x", "pointer", "float32", 4, True, "const float*", "f")])
     assert base[2] == 2
-    copies.copy_back([signature.Parameter("x", "pointer", "float32", 4, False, "float*", "f")])
+    copies.copy_back([Parameter("x", "pointer", "float32", 4, False, "float*", "f")])
     assert base[2] == 9
 
 

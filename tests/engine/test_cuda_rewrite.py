@@ -4,7 +4,8 @@ import re
 import pytest
 
 from laptop_cuda.rewrite import rewrite
-from laptop_cuda.signature import constants, kernels, symbols
+from laptop_cuda.signature import kernels
+from laptop_cuda.table import constants, symbols
 from laptop_cuda.tokens import outline, scan
 
 

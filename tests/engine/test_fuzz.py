@@ -48,7 +48,7 @@ def child(seed: int, seconds: float) -> None:
     import test_clean
     import torch
 
-    from course_lib import cuda
+    import laptop_cuda as cuda
     torch.set_num_threads(1)
     chance, end, compiled, launched, errors = random.Random(seed), time.monotonic() + seconds, 0, 0, {}
     while time.monotonic() < end:

@@ -10,7 +10,7 @@ from engine_kit import compiled, counted
 from test_clean import Run, blank, integers, randn
 from test_clean import check as check_run
 
-from course_lib import cuda
+import laptop_cuda as cuda
 
 SOURCE = r"""
 #include <cstdio>

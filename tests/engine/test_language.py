@@ -7,7 +7,7 @@ import pytest
 import torch
 from engine_kit import ORDERS, compiled
 
-from course_lib import cuda
+import laptop_cuda as cuda
 
 SOURCE = r"""
 #include <cuda_fp16.h>

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from course_lib import cuda
+import laptop_cuda as cuda
 from laptop_cuda import build
 from laptop_cuda.rewrite import rewrite
 
@@ -77,7 +77,7 @@ def run_without_python(folder: Path, compiler: str, *emulator: str) -> str:
     (folder / "kernels.cpp").write_text(kernel_source())
     runtime = folder / "libruntime.so"
     shell(compiler, "-std=c++17", "-O2", "-g1", "-fPIC", "-shared", "-pthread", f"-I{build.HEADERS}",
-          *sorted(build.HEADERS.glob("runtime*.cpp")), "-o", runtime, "-ldl")
+          *sorted(build.RUNTIME.glob("runtime*.cpp")), "-o", runtime, "-ldl")
     libraries = []
     for name, flags in (("plain", tool.plain()), ("traced", tool.traced())):
         libraries.append(folder / f"{name}.so")
@@ -129,7 +129,7 @@ def test_nvcc_takes_the_same_sources(module, architecture, tmp_path):
 
 def test_the_fallback_fibers():
     """ucontext, for processors without a switch of their own."""
-    suite(["test_clean.py", "test_bugs.py"], {"COURSE_RUNTIME_FLAGS": "-DLAPTOP_UCONTEXT"}, "-k", "forward or plain")
+    suite(["test_clean.py", "test_bugs.py"], {"LAPTOP_CUDA_RUNTIME_FLAGS": "-DLAPTOP_UCONTEXT"}, "-k", "forward or plain")
 
 
 def test_the_runtime_under_address_and_undefined_sanitizers():
@@ -138,7 +138,7 @@ def test_the_runtime_under_address_and_undefined_sanitizers():
     if not os.path.isabs(library):
         pytest.skip("not run: libasan is not installed")
     flags = "-O1 -fsanitize=address,undefined -fsanitize-undefined-trap-on-error -fno-omit-frame-pointer"
-    suite(ENGINE, {"COURSE_RUNTIME_FLAGS": flags, "LD_PRELOAD": library,
+    suite(ENGINE, {"LAPTOP_CUDA_RUNTIME_FLAGS": flags, "LD_PRELOAD": library,
                    "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0:allow_user_segv_handler=1:detect_odr_violation=0"}, "-s")
 
 
@@ -151,9 +151,9 @@ def test_without_a_compiler_there_is_one_clear_error(monkeypatch, tmp_path):
 
 
 def test_two_processes_may_build_the_same_kernel_at_once(tmp_path):
-    program = ("from course_lib import cuda; import torch; x = torch.zeros(4);"
+    program = ("import laptop_cuda as cuda; import torch; x = torch.zeros(4);"
                "cuda.compile('__global__ void k(float* x) { x[threadIdx.x] = 3; }').k[1, 4](x); print(x.sum().item())")
-    environment = {**os.environ, "COURSE_CACHE": str(tmp_path)}
+    environment = {**os.environ, "LAPTOP_CUDA_CACHE": str(tmp_path)}
     both = [subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     assert [p.communicate(timeout=120)[0].strip() for p in both] == ["12.0", "12.0"]
 
@@ -171,7 +171,7 @@ def test_the_tracer_needs_bounded_memory():
     """10^8 traced accesses in less than 1 GiB."""
     program = r'''
 import resource, torch
-from course_lib import cuda
+import laptop_cuda as cuda
 mod = cuda.compile("__global__ void k(const float* x, float* y, int n) { float s = 0;"
                    " for (int i = 0; i < n; ++i) s += x[(threadIdx.x + i) % 1024]; y[threadIdx.x] = s; }")
 x, y = torch.rand(1024), torch.zeros(1024)

@@ -72,7 +72,7 @@ HARMLESS = {"divide_smallest", "flood", "large_frame"}       # may also end well
 
 PROGRAM = r"""
 import sys, torch
-from course_lib import cuda
+import laptop_cuda as cuda
 f = lambda n: torch.zeros(n)
 i = lambda n: torch.zeros(n, dtype=torch.int32)
 victim = [1, 2, 3]

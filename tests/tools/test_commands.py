@@ -139,7 +139,7 @@ def test_fresh_never_overwrites(house, capsys):
 def test_clean_empties_the_caches_and_nothing_else(house, monkeypatch, capsys):
     monkeypatch.setenv("XDG_CACHE_HOME", str(house / "cache"))
     monkeypatch.delenv("COURSE_CACHE", raising=False)
-    built = [house / ".build" / "cuda" / "a" / "x.so", house / "cache" / "attention-course" / "cuda" / "y.so"]
+    built = [house / ".build" / "cuda" / "a" / "x.so", house / "cache" / "laptop_cuda" / "cuda" / "y.so"]
     for file in [*built, house / "work" / "mine.ipynb"]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"0" * 1000)

@@ -1,0 +1,71 @@
+"""Where builds are kept, and the helpers that make a folder of them safe for several processes.
+
+The caches of a program that builds on this engine are its own business: `prefer_cache` names a folder and, if it
+likes, an environment variable.
+"""
+import contextlib
+import functools
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+KEPT_BUILDS = 2000           # beyond that, the oldest quarter is removed
+_variables = ["LAPTOP_CUDA_CACHE"]
+_preferred: list[Path] = []
+
+
+def prefer_cache(folder: Path, variable: str = "") -> None:
+    """Builds go to this folder if it can be written, before the user's own cache. `variable` may name another one."""
+    if variable and variable not in _variables:
+        _variables.append(variable)
+    if folder not in _preferred:
+        _preferred.append(folder)
+    cache.cache_clear()
+
+
+def user_cache() -> Path:
+    """The folder of this user's own."""
+    folder = Path.home() / ("Library/Caches" if sys.platform == "darwin" else ".cache")
+    return Path(os.environ.get("XDG_CACHE_HOME", folder)) / "laptop_cuda"
+
+
+@functools.lru_cache
+def cache() -> Path:
+    """LAPTOP_CUDA_CACHE if set, else the first writable of: a preferred folder, the user's, a temporary one."""
+    asked = next((os.environ[name] for name in _variables if os.environ.get(name)), None)
+    for folder in (Path(asked),) if asked else (*_preferred, user_cache()):
+        with contextlib.suppress(OSError):
+            (folder / "cuda").mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryFile(dir=folder / "cuda"):
+                return folder / "cuda"
+    return Path(tempfile.mkdtemp(prefix="laptop-cuda-"))
+
+
+@contextlib.contextmanager
+def locked(folder: Path):
+    import fcntl
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / "lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def digest(*parts: str | bytes) -> str:
+    made = hashlib.sha256()
+    for part in parts:
+        made.update(part.encode() if isinstance(part, str) else part)
+        made.update(b"\0")
+    return made.hexdigest()[:20]
+
+
+def prune(folder: Path, new: Path) -> None:
+    """Keeps the cache from growing for ever. A library that is loaded somewhere survives its file."""
+    if new.exists():
+        return
+    builds = [f for f in folder.iterdir() if not f.name.startswith("runtime-")]
+    if len(builds) > KEPT_BUILDS:
+        for old in sorted(builds, key=lambda f: f.stat().st_mtime)[:KEPT_BUILDS // 4]:
+            shutil.rmtree(old, ignore_errors=True)

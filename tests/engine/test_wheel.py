@@ -1,0 +1,107 @@
+"""The engine as a package of its own: built, installed without torch and without the course, and used."""
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+import laptop_cuda
+from laptop_cuda import build
+
+pytestmark = pytest.mark.slow
+QUICK = ["test_counts.py", "test_cuda_module.py", "test_cuda_rewrite.py", "test_ptx.py", "test_published.py"]
+
+USE = r'''
+import importlib.util, sys
+assert importlib.util.find_spec("torch") is None and importlib.util.find_spec("course_lib") is None
+import numpy as np
+import laptop_cuda as cuda
+mod = cuda.compile("""
+__device__ int launches;
+__global__ void scale(const float* x, float* y, int n, float s) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i == 0) launches++;
+    if (i < n) y[i] = s * x[i];
+}""")
+x, y = np.arange(100, dtype=np.float32), np.zeros(100, np.float32)
+mod.scale[1, 128](x, y, 100, 2.0)
+assert (y == 2 * x).all() and mod.globals["launches"].tolist() == [1]
+with cuda.profile() as report:
+    mod.scale[1, 128](x, y, 100, 2.0)
+assert report.launches[0].global_load.bytes == 400 + 4 and report.launches[0].global_store.sectors == 13 + 1, report
+for bad, kind in ((lambda: mod.scale[1, 128](x[:50], y, 100, 2.0), "out of bounds"),
+                  (lambda: mod.scale[1, 128](cuda.empty(100), y, 100, 2.0), "uninitialized")):
+    try:
+        with cuda.sanitize():
+            bad()
+    except cuda.KernelError as error:
+        assert error.kind == kind, error
+    else:
+        raise AssertionError(kind)
+out = cuda.empty(100)
+assert isinstance(out, np.ndarray)
+with cuda.sanitize():
+    mod.scale[1, 128](x, out, 100, 3.0)
+    mod.scale[1, 128](out, y, 100, 1.0)
+assert (y == 3 * x).all() and "torch" not in sys.modules
+print("works")
+'''
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    source = folder / "source"
+    package = build.PACKAGE
+    if not (package / "pyproject.toml").exists():
+        pytest.skip("not run: the engine is installed here, its source is not")
+    subprocess.run(["cp", "-r", str(package), str(source)], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
+                    "--wheel-dir", str(folder), str(source)], check=True)
+    return next(folder.glob("laptop_cuda-*.whl"))
+
+
+def clean_environment(**more: str) -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "COURSE_CACHE")} | more
+
+
+def test_with_numpy_alone_it_compiles_runs_profiles_and_sanitizes(wheel, tmp_path):
+    import numpy
+    venv.create(tmp_path / "venv", with_pip=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    site = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+                          capture_output=True, text=True, check=True).stdout.strip()
+    for folder in Path(numpy.__file__).parents[1].glob("numpy*"):       # NumPy without a network
+        (Path(site) / folder.name).symlink_to(folder)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
+    done = subprocess.run([python, "-c", USE], cwd=tmp_path, capture_output=True, text=True,
+                          env=clean_environment(LAPTOP_CUDA_CACHE=str(tmp_path / "cache")))
+    assert done.stdout.strip() == "works", done.stdout + done.stderr
+
+
+def test_the_quick_tests_pass_on_the_wheel(wheel, tmp_path):
+    subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index",
+                    "--target", str(tmp_path), str(wheel)], check=True)
+    here = Path(__file__).parent
+    where = "import laptop_cuda; print(laptop_cuda.__file__)"
+    environment = clean_environment(PYTHONPATH=str(tmp_path))
+    found = subprocess.run([sys.executable, "-P", "-c", where], cwd=tmp_path, capture_output=True, text=True,
+                           env=environment).stdout
+    assert found.startswith(str(tmp_path))
+    done = subprocess.run([sys.executable, "-P", "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider",
+                           *(str(here / name) for name in QUICK if (here / name).exists())],
+                          cwd=tmp_path, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-2000:]
+    assert Path(laptop_cuda.__file__).parent != tmp_path / "laptop_cuda"
+
+
+def test_the_engine_names_nothing_of_the_course():
+    words = ("course_lib", "course::", "COURSE_", "attention-course", "EXERCISE", "kernels/laptop")
+    for path in build.PACKAGE.rglob("*"):
+        if path.is_file() and path.suffix in (".py", ".h", ".cpp", ".md", ".toml", ""):
+            text = path.read_text(encoding="utf-8")
+            assert not [w for w in words if w in text], path
