@@ -13,7 +13,7 @@ class KernelError(RuntimeError):
     """A bug that a launch ran into. Nothing the kernel wrote has reached the tensors.
 
     `.kind` is one of `out of bounds`, `misaligned`, `race`, `uninitialized`, `barrier divergence`, `deadlock`,
-    `timeout`, `bad launch`, `assertion`, `division by zero`, `stack overflow`.
+    `timeout`, `bad launch`, `assertion`, `division by zero`, `stack overflow`, `not supported`.
     """
 
     def __init__(self, kind: str, message: str, kernel: str = "", block: tuple | None = None,
@@ -270,6 +270,10 @@ class _Teller:
         if self.reason == "trap":
             return f"{self.result.kernel} called {self.detail}.", ""
         return f"in {self.result.kernel}, assert({self.detail}) failed.", ""
+
+    def _not_supported(self):
+        return (f"{self.result.kernel} reaches `{self.detail}`, which this engine does not know.",
+                "Inline PTX is translated instruction by instruction; the engine's README lists those that are known.")
 
     def _division_by_zero(self):
         if self.reason in ("overflow", "signal"):     # a divisor of zero is seen before the division

@@ -30,8 +30,8 @@ def of(library, names: tuple[str, ...], offsets) -> dict[int, Place]:
 
 
 def _ask(library: Path, names: tuple[str, ...], offsets: list[int]) -> dict[int, Place]:
-    # An offset is a return address: the call before it is what we want. `-i` lists the functions that were
-    # inlined there, innermost first; the first one in the student's files is the place.
+    # An offset is a return address: the call before it is wanted. `-i` lists the functions that were inlined there,
+    # innermost first. The place is the first one in the source itself; else, in a file that it includes.
     addresses = [hex(o - 1) for o in offsets]
     if sys.platform == "darwin":
         command = ["atos", "-i", "-o", str(library), "-l", "0x0", *addresses]
@@ -45,7 +45,9 @@ def _ask(library: Path, names: tuple[str, ...], offsets: list[int]) -> dict[int,
     groups = answer.split("\n\n") if sys.platform == "darwin" else _groups(answer)
     for offset, frames in zip(offsets, groups):
         frames = frames.splitlines() if isinstance(frames, str) else frames
-        found[offset] = next((p for p in (_place(f, names) for f in frames) if p.line), NOWHERE)
+        places = [place for place in (_place(f, names) for f in frames) if place.line]
+        own = [place for place in places if place.file == names[0]]
+        found[offset] = next(iter(own or places), NOWHERE)
     return found
 
 

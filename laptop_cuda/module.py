@@ -13,7 +13,7 @@ from .arguments import ArgumentError, bind
 from .kernel import Kernel
 from .library import Globals, Library, load_library
 from .signature import KernelText
-from .sources import files_of, read, rewritten, split_instance
+from .sources import files_of, read, rewritten, split_instance, started
 from .tokens import Outline
 
 
@@ -108,8 +108,8 @@ class Module:
 
     def _build(self, key: tuple, wanted: list[tuple[KernelText, str]], traced: bool, entry) -> Library:
         if key not in self._libraries:
-            text = (f'#include <host_launch.h>\n#include <laptop_entries.h>\n#line 1 "{self.name}"\n'
-                    + rewritten(self._files, self._folder) + table.table(self._files, wanted, entry))
+            text = (started(self._files, self.name) + rewritten(self._files, self._folder)
+                    + table.table(self._files, wanted, entry))
             beside = tuple(f.path.name for f in self._files[1:])
             made = build.library(text, self.name, self.source, self._folder, traced, beside)
             self._libraries[key] = load_library(made, wanted)

@@ -62,6 +62,13 @@ def rewritten(files: list[Outline], folder: Path | None, search: tuple[Path, ...
     return one(files[0], folder)
 
 
+def started(files: list[Outline], name: str) -> str:
+    """What precedes the rewritten text: the engine's headers. Line n of `name` is still line n."""
+    assembly = any(re.search(r"\basm\b|\b__asm", file.text) for file in files)
+    headers = ["host_launch.h", "laptop_entries.h"] + ["ptx.h"] * assembly
+    return "".join(f"#include <{h}>\n" for h in headers) + f'#line 1 "{name}"\n'
+
+
 def split_instance(text: str) -> tuple[str, str]:
     """'tile<64,32>' -> ('tile', '<64, 32>')."""
     name, _, arguments = text.partition("<")

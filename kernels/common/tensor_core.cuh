@@ -1,7 +1,7 @@
 // The building blocks of a fast kernel: matrices from shared memory to registers, the tensor cores' product, and copies
-// that do not wait. On a GPU (sm_80 and later) each is one PTX instruction. On the CPU engine the same functions are
-// emulated as what they are, operations of a whole warp: 32 lanes meet, exchange registers and go on; bank conflicts
-// are counted, and touching the destination of a copy before its wait is an error.
+// that do not wait. Each is one PTX instruction, of sm_80 and later. The CPU engine runs the same instructions: 32 lanes
+// meet, exchange registers and go on; bank conflicts are counted, and touching the destination of a copy before its wait
+// is an error.
 // Compiled for sm_80 and sm_90; not yet run on a card.
 //
 // Everything here is collective: all 32 lanes of a warp call it together.
@@ -31,88 +31,6 @@ namespace tensor_core {
 // So a 16 x 16 tile of A is four pieces: (rows 0-7, k 0-7), (rows 8-15, k 0-7), (rows 0-7, k 8-15), (rows 8-15, k 8-15),
 // and lane l gives the address of row l % 16, first k 8 * (l / 16).
 
-#if defined(LAPTOP)
-
-// The 16 bytes that each lane's address names, and who is present.
-struct rows { uint16_t of[32][8]; };
-
-LAPTOP_FN void meet(const void* value, unsigned bytes, const char* what, const void* site, laptop::Exchange& all) {
-    const laptop::Exchange& x = laptop::warp_exchange(0xffffffffu, value, bytes, laptop::MMA, false, site);
-    if (x.present != 0xffffffffu) laptop::trap(what, site);
-    all = x;
-}
-
-LAPTOP_FN void gather_rows(const void* row, int lanes, const char* what, const void* site, rows& all) {
-    uint16_t own[8] = {};
-    if (laptop::lane_id() < lanes) {
-        if ((uintptr_t)row % 16) laptop::trap("load_matrix from an address that is no multiple of 16", site);
-        if (LAPTOP_TRACED) laptop::will_read(row, 16, site);
-        __builtin_memcpy(own, row, 16);
-    }
-    laptop::Exchange x;
-    meet(own, 16, what, site, x);
-    for (int lane = 0; lane < 32; ++lane) __builtin_memcpy(all.of[lane], x.slot[lane], 16);
-}
-
-template <int COUNT>
-LAPTOP_FN void load_pieces(uint32_t (&r)[COUNT], const void* row, bool transposed, const void* site) {
-    rows all;
-    gather_rows(row, 8 * COUNT, "load_matrix without a whole warp", site, all);
-    int g = laptop::lane_id() / 4, t = laptop::lane_id() % 4;
-    for (int i = 0; i < COUNT; ++i) {
-        uint16_t low = transposed ? all.of[8 * i + 2 * t][g] : all.of[8 * i + g][2 * t];
-        uint16_t high = transposed ? all.of[8 * i + 2 * t + 1][g] : all.of[8 * i + g][2 * t + 1];
-        r[i] = low | uint32_t(high) << 16;
-    }
-}
-
-LAPTOP_FN void load_matrix_x4(uint32_t (&r)[4], const void* row) { load_pieces(r, row, false, LAPTOP_SITE); }
-LAPTOP_FN void load_matrix_x2(uint32_t (&r)[2], const void* row) { load_pieces(r, row, false, LAPTOP_SITE); }
-LAPTOP_FN void load_matrix_x4_transposed(uint32_t (&r)[4], const void* row) { load_pieces(r, row, true, LAPTOP_SITE); }
-LAPTOP_FN void load_matrix_x2_transposed(uint32_t (&r)[2], const void* row) { load_pieces(r, row, true, LAPTOP_SITE); }
-
-// Products are exact; the 17 terms are added in double and rounded once. The hardware's own order is not documented.
-template <class Format>
-LAPTOP_FN void product(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const void* site) {
-    uint32_t own[6] = {a[0], a[1], a[2], a[3], b[0], b[1]};
-    laptop::Exchange x;
-    meet(own, 24, "multiply_add without a whole warp", site, x);
-    auto element = [&](int lane, int reg, int half) LAPTOP_QUIET {
-        uint32_t bits;
-        __builtin_memcpy(&bits, x.slot[lane] + 4 * reg, 4);
-        return double(Format::widen(uint16_t(bits >> 16 * half)));
-    };
-    int g = laptop::lane_id() / 4, t = laptop::lane_id() % 4;
-    for (int i = 0; i < 4; ++i) {
-        int lower = i / 2, column = 2 * t + i % 2;
-        double sum = d[i];
-        for (int k = 0; k < 16; ++k) {
-            int place = k % 8 / 2, right = k / 8;
-            sum += element(4 * g + place, lower + 2 * right, k % 2) * element(4 * column + place, 4 + right, k % 2);
-        }
-        d[i] = float(sum);
-    }
-}
-LAPTOP_FN void multiply_add(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], __nv_bfloat16) {
-    product<laptop::bfloat16>(d, a, b, LAPTOP_SITE);
-}
-LAPTOP_FN void multiply_add(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], __half) {
-    product<laptop::binary16>(d, a, b, LAPTOP_SITE);
-}
-
-LAPTOP_FN void copy_async16(void* shared, const void* global, bool there = true) {
-    if (((uintptr_t)shared | (there ? (uintptr_t)global : 0)) % 16)
-        laptop::trap("copy_async16 at an address that is no multiple of 16", LAPTOP_SITE);
-    laptop::async_copy(shared, there ? global : nullptr, 16, LAPTOP_SITE);
-    if (there) __builtin_memcpy(shared, global, 16);
-    else __builtin_memset(shared, 0, 16);
-}
-LAPTOP_FN void commit() { laptop::async_commit(); }
-template <int LEFT>
-LAPTOP_FN void wait() { laptop::async_wait(LEFT); }
-
-#else
-
 __device__ __forceinline__ uint32_t shared_address(const void* p) { return (uint32_t)__cvta_generic_to_shared(p); }
 
 // Four 8 x 8 pieces (or two): lanes 0-7 give the rows of the first, 8-15 of the second, and so on, 16 bytes each.
@@ -124,7 +42,7 @@ __device__ __forceinline__ void load_matrix_x2(uint32_t (&r)[2], const void* row
     asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
                  : "=r"(r[0]), "=r"(r[1]) : "r"(shared_address(row)) : "memory");
 }
-// The same pieces, each transposed on the way: for a B that lies in memory with its columns side by side, as V does.
+// The same pieces, each transposed on the way: for a B stored with its columns side by side, as V does.
 __device__ __forceinline__ void load_matrix_x4_transposed(uint32_t (&r)[4], const void* row) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3]) : "r"(shared_address(row)) : "memory");
@@ -158,8 +76,6 @@ __device__ __forceinline__ void copy_async16(void* shared, const void* global, b
 __device__ __forceinline__ void commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 template <int LEFT>
 __device__ __forceinline__ void wait() { asm volatile("cp.async.wait_group %0;" :: "n"(LEFT) : "memory"); }
-
-#endif
 
 // ---- The swizzle. A row of 64 16-bit numbers is 8 chunks of 16 bytes, all 32 banks. load_matrix reads the same chunk of
 // 8 rows at once: unswizzled, 8 times the same 4 banks. Chunk c of row r is therefore kept at place c ^ (r % 8).

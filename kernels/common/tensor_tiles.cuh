@@ -10,16 +10,12 @@ namespace tensor_core {
 constexpr float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
 
 // 2^x by the hardware's one instruction; what is below 2^-126 becomes 0. exp2f would spend three more on such numbers.
-#if defined(LAPTOP)
-__device__ inline float power_of_two(float x) { return exp2f(x); }
-#else
 __device__ __forceinline__ float power_of_two(float x)
 {
     float y;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
     return y;
 }
-#endif
 
 // Where a lane's address for load_matrix_x4 lies in a tile, for the two orders of its four 8 x 8 pieces:
 //

@@ -95,6 +95,14 @@ LAPTOP_STORE(__stwb) LAPTOP_STORE(__stcg) LAPTOP_STORE(__stcs) LAPTOP_STORE(__st
 #undef LAPTOP_LOAD
 #undef LAPTOP_STORE
 
+// ------------------------------------------------------------------ state spaces
+LAPTOP_FN size_t __cvta_generic_to_shared(const void* p) { return laptop::shared_address(p); }
+LAPTOP_FN void* __cvta_shared_to_generic(size_t address) { return laptop::shared_pointer((uint32_t)address); }
+LAPTOP_FN size_t __cvta_generic_to_global(const void* p) { return (size_t)p; }
+LAPTOP_FN void* __cvta_global_to_generic(size_t address) { return (void*)address; }
+LAPTOP_FN unsigned __isShared(const void* p) { return laptop::is_shared(p); }
+LAPTOP_FN unsigned __isGlobal(const void* p) { return !laptop::is_shared(p); }
+
 // ------------------------------------------------------------------ time, text, traps
 LAPTOP_FN long long clock64() { return laptop::clock(); }
 LAPTOP_FN unsigned long long globaltimer() { return (unsigned long long)laptop::clock(); }

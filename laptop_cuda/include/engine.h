@@ -199,6 +199,11 @@ long long clock();
 int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 [[noreturn]] void assert_failed(const char* expression, const char* file, int line);
 [[noreturn]] void trap(const char* what, const void* site);
+[[noreturn]] void not_supported(const char* what, const void* site);
+// An address in the shared memory of this block as PTX has it, 32 bits, and back.
+uint32_t shared_address(const void* p);
+void* shared_pointer(uint32_t address);
+bool is_shared(const void* p);
 // A launch from host code: runs plain, on the memory as it is. Returns a cudaError_t.
 int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
                      void (*entry)(void**), void* argument);

@@ -71,6 +71,16 @@ void trap(const char* what, const void* site) {
     fail(e);
 }
 
+void not_supported(const char* what, const void* site) {
+    if (!current) {
+        fprintf(stderr, "%s is not supported here\n", what);
+        abort();
+    }
+    laptop_error e = make_error("not supported", "", site, 0);
+    e.detail = what;
+    fail(e);
+}
+
 int print(const char* format, ...) {
     va_list values;
     va_start(values, format);

@@ -255,6 +255,19 @@ void* dynamic_shared(const char* name, size_t itemsize) {
     return current->warp->block->shared + place_shared(name, 0, nullptr, run->launch->shared_bytes, align).position;
 }
 
+// What is not shared memory gets an address beyond it, and that one leads nowhere.
+bool is_shared(const void* p) {
+    return current && (uintptr_t)p - (uintptr_t)current->warp->block->shared < SHARED_SPAN;
+}
+uint32_t shared_address(const void* p) {
+    if (!current) return 0;
+    size_t at = (uintptr_t)p - (uintptr_t)current->warp->block->shared;
+    return at < SHARED_SPAN ? (uint32_t)at : (uint32_t)SHARED_SPAN;
+}
+void* shared_pointer(uint32_t address) {
+    return address < SHARED_SPAN && current ? current->warp->block->shared + address : (void*)(uintptr_t)address;
+}
+
 // ------------------------------------------------------------------ __device__ and __constant__ variables
 static void read_image(const char* data, size_t size) {
 #if !defined(__APPLE__)

@@ -170,7 +170,6 @@ def test_the_cache_falls_back(monkeypatch, tmp_path):
 ERRORS = [
     ("__global__ void k(float* x) {\n  x[0] = missing;\n}", 2, "missing"),
     ("__global__ void k(float* x) {\n\n  x[0] = 1\n}", 3, "expected"),
-    ("__global__ void k(float* x) {\n  asm(\"mma.sync %0;\" : \"=r\"(x));\n}", 2, "inline PTX (mma.sync) is not supported"),
     ("__global__ void k(int n) {\n  float a[n];\n  a[0] = 1;\n}", 2, "size must be known"),
     ("__global__ void k(int n) {\n  __shared__ float a[n];\n  a[0] = 1;\n}", 2, "size must be known"),
     ("__device__ float f(float x) {\n}\n__global__ void k(float* x) { x[0] = f(x[0]); }", 2, "returns nothing"),

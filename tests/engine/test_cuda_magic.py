@@ -129,7 +129,7 @@ def test_show(shell, tmp_path, capsys):
     assert "Adds & <doubles>" in capsys.readouterr().out
     with pytest.raises(ValueError, match="k.cu has no function `ad`; it has: add"):
         cuda.show(str(path), "ad")
-    with pytest.raises(FileNotFoundError, match="there is no nothing.cu"):
+    with pytest.raises(FileNotFoundError, match="nothing"):
         cuda.show("nothing")
     assert Code("a\n\nb", 9, "t")._repr_html_().count("<span style=\"opacity") == 3
 

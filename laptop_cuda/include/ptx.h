@@ -1,0 +1,369 @@
+// Inline PTX as C++: the rewriter turns each instruction that it knows into a call of a function here (see ptx.py).
+// A PTX register is 64 bits, `reg`; `get<T>` and `put` read and write its low bytes as a type.
+//
+// The warp's matrix instructions are what they are on a GPU, operations of 32 lanes that meet and exchange registers.
+#pragma once
+#include "cuda_runtime.h"
+#include "soft_float.h"
+
+namespace laptop {
+namespace ptx {
+
+typedef unsigned long long reg;
+
+template <class T>
+LAPTOP_FN T get(reg r) {
+    T value;
+    __builtin_memcpy((void*)&value, &r, sizeof(T));
+    return value;
+}
+template <class T>
+LAPTOP_FN reg put(T value) {
+    static_assert(sizeof(T) <= sizeof(reg), "an operand of inline PTX has at most 64 bits");
+    reg r = 0;
+    __builtin_memcpy(&r, (const void*)&value, sizeof(T));
+    return r;
+}
+
+[[noreturn]] LAPTOP_FN void unknown(const char* instruction) { laptop::not_supported(instruction, LAPTOP_SITE); }
+LAPTOP_FN void require(bool condition, const char* what, const void* site) {
+    if (!condition) laptop::trap(what, site);
+}
+
+// ------------------------------------------------------------------ 16-bit numbers
+template <class Format>
+struct small {
+    uint16_t bits;
+    small() = default;
+    LAPTOP_QUIET small(float value) : bits(Format::narrow(value)) {}
+    LAPTOP_QUIET operator float() const { return Format::widen(bits); }
+};
+typedef small<laptop::binary16> f16;
+typedef small<laptop::bfloat16> bf16;
+template <class T>
+struct pair { T low, high; };
+typedef pair<f16> f16x2;
+typedef pair<bf16> bf16x2;
+
+// ------------------------------------------------------------------ arithmetic
+template <class T, class = void> struct arithmetic {
+    LAPTOP_QUIET static T add(T a, T b) { return T(a + b); }
+    LAPTOP_QUIET static T sub(T a, T b) { return T(a - b); }
+    LAPTOP_QUIET static T mul(T a, T b) { return T(a * b); }
+    LAPTOP_QUIET static T div(T a, T b) { return T(a / b); }
+    LAPTOP_QUIET static T fma(T a, T b, T c) { return T(std::fma(double(a), double(b), double(c))); }
+    LAPTOP_QUIET static T min(T a, T b) { return a != a ? b : b != b ? a : b < a ? b : a; }
+    LAPTOP_QUIET static T max(T a, T b) { return a != a ? b : b != b ? a : a < b ? b : a; }
+};
+template <> struct arithmetic<float> {
+    LAPTOP_QUIET static float add(float a, float b) { return a + b; }
+    LAPTOP_QUIET static float sub(float a, float b) { return a - b; }
+    LAPTOP_QUIET static float mul(float a, float b) { return a * b; }
+    LAPTOP_QUIET static float div(float a, float b) { return a / b; }
+    LAPTOP_QUIET static float fma(float a, float b, float c) { return fmaf(a, b, c); }
+    LAPTOP_QUIET static float min(float a, float b) { return fminf(a, b); }
+    LAPTOP_QUIET static float max(float a, float b) { return fmaxf(a, b); }
+};
+template <class Format> struct arithmetic<small<Format>> {
+    typedef small<Format> T;
+    LAPTOP_QUIET static T add(T a, T b) { return T(float(a) + float(b)); }
+    LAPTOP_QUIET static T sub(T a, T b) { return T(float(a) - float(b)); }
+    LAPTOP_QUIET static T mul(T a, T b) { return T(float(a) * float(b)); }
+    LAPTOP_QUIET static T div(T a, T b) { return T(float(a) / float(b)); }
+    LAPTOP_QUIET static T fma(T a, T b, T c) {
+        T made;
+        made.bits = laptop::fused_multiply_add<Format>(a, b, c);
+        return made;
+    }
+    LAPTOP_QUIET static T min(T a, T b) { return T(fminf(a, b)); }
+    LAPTOP_QUIET static T max(T a, T b) { return T(fmaxf(a, b)); }
+};
+template <class E> struct arithmetic<pair<E>> {
+    typedef pair<E> T;
+    typedef arithmetic<E> A;
+    LAPTOP_QUIET static T add(T a, T b) { return {A::add(a.low, b.low), A::add(a.high, b.high)}; }
+    LAPTOP_QUIET static T sub(T a, T b) { return {A::sub(a.low, b.low), A::sub(a.high, b.high)}; }
+    LAPTOP_QUIET static T mul(T a, T b) { return {A::mul(a.low, b.low), A::mul(a.high, b.high)}; }
+    LAPTOP_QUIET static T fma(T a, T b, T c) { return {A::fma(a.low, b.low, c.low), A::fma(a.high, b.high, c.high)}; }
+    LAPTOP_QUIET static T min(T a, T b) { return {A::min(a.low, b.low), A::min(a.high, b.high)}; }
+    LAPTOP_QUIET static T max(T a, T b) { return {A::max(a.low, b.low), A::max(a.high, b.high)}; }
+};
+
+template <class T> LAPTOP_FN T add(T a, T b) { return arithmetic<T>::add(a, b); }
+template <class T> LAPTOP_FN T sub(T a, T b) { return arithmetic<T>::sub(a, b); }
+template <class T> LAPTOP_FN T mul(T a, T b) { return arithmetic<T>::mul(a, b); }
+template <class T> LAPTOP_FN T div(T a, T b) { return arithmetic<T>::div(a, b); }
+template <class T> LAPTOP_FN T rem(T a, T b) { return T(a % b); }
+template <class T> LAPTOP_FN T fma(T a, T b, T c) { return arithmetic<T>::fma(a, b, c); }
+template <class T> LAPTOP_FN T min(T a, T b) { return arithmetic<T>::min(a, b); }
+template <class T> LAPTOP_FN T max(T a, T b) { return arithmetic<T>::max(a, b); }
+template <class T> LAPTOP_FN T abs(T a) { return a < T(0) ? T(-a) : a; }
+template <class T> LAPTOP_FN T neg(T a) { return T(-a); }
+template <> LAPTOP_FN f16x2 neg(f16x2 a) { return {f16(-a.low), f16(-a.high)}; }
+template <class T> LAPTOP_FN T saturate(T a) { return a != a || a < T(0) ? T(0) : a > T(1) ? T(1) : a; }
+template <class T> LAPTOP_FN T mul_hi(T a, T b) { return T(((__int128)a * (__int128)b) >> (8 * sizeof(T))); }
+template <class T> struct wider;
+template <> struct wider<int16_t> { typedef int32_t type; };
+template <> struct wider<uint16_t> { typedef uint32_t type; };
+template <> struct wider<int32_t> { typedef int64_t type; };
+template <> struct wider<uint32_t> { typedef uint64_t type; };
+template <class T> LAPTOP_FN typename wider<T>::type mul_wide(T a, T b) {
+    return typename wider<T>::type(a) * typename wider<T>::type(b);
+}
+template <class T> LAPTOP_FN T shl(T a, uint32_t n) { return n >= 8 * sizeof(T) ? T(0) : T(a << n); }
+template <class T> LAPTOP_FN T shr(T a, uint32_t n) {
+    return n >= 8 * sizeof(T) ? (a < T(0) ? T(-1) : T(0)) : T(a >> n);
+}
+template <class T> LAPTOP_FN bool compare(const char* how, T a, T b) {
+    bool unordered = a != a || b != b;
+    switch (how[0] * 256 + how[1]) {
+        case 'e' * 256 + 'q': return how[2] == 'u' ? unordered || a == b : !unordered && a == b;
+        case 'n' * 256 + 'e': return how[2] == 'u' ? unordered || a != b : !unordered && a != b;
+        case 'l' * 256 + 't': case 'l' * 256 + 'o': return how[2] == 'u' ? unordered || a < b : a < b;
+        case 'l' * 256 + 'e': case 'l' * 256 + 's': return how[2] == 'u' ? unordered || a <= b : a <= b;
+        case 'g' * 256 + 't': case 'h' * 256 + 'i': return how[2] == 'u' ? unordered || a > b : a > b;
+        case 'g' * 256 + 'e': case 'h' * 256 + 's': return how[2] == 'u' ? unordered || a >= b : a >= b;
+        case 'n' * 256 + 'u': return !unordered;
+        default: return unordered;               // nan
+    }
+}
+LAPTOP_FN uint32_t lop3(uint32_t a, uint32_t b, uint32_t c, uint32_t table) {
+    uint32_t made = 0;
+    for (int i = 0; i < 8; ++i) {
+        if (table >> i & 1) made |= (i & 4 ? a : ~a) & (i & 2 ? b : ~b) & (i & 1 ? c : ~c);
+    }
+    return made;
+}
+template <class T> LAPTOP_FN T bfe(T a, uint32_t start, uint32_t length) {
+    start &= 0xff, length &= 0xff;
+    if (length == 0) return 0;
+    int bits = 8 * sizeof(T);
+    uint64_t wide = sizeof(T) == 4 ? uint64_t(int64_t(a)) : uint64_t(a);
+    if (start >= 64) wide = std::is_signed<T>::value && a < T(0) ? ~0ull : 0;
+    else wide = std::is_signed<T>::value ? uint64_t(int64_t(wide) >> start) : wide >> start;
+    if (length >= uint32_t(bits)) return T(wide);
+    T field = T(wide & ((1ull << length) - 1));
+    return std::is_signed<T>::value && (field >> (length - 1) & 1) ? T(field | T(~0ull << length)) : field;
+}
+template <class T> LAPTOP_FN T bfi(T a, T b, uint32_t start, uint32_t length) {
+    start &= 0xff, length &= 0xff;
+    if (length == 0 || start >= 8 * sizeof(T)) return b;
+    uint64_t mask = (length >= 64 ? ~0ull : (1ull << length) - 1) << start;
+    return T((uint64_t(b) & ~mask) | (uint64_t(a) << start & mask));
+}
+LAPTOP_FN float tanh_(float x) { return tanhf(x); }
+LAPTOP_FN float rcp(float x) { return 1.f / x; }
+LAPTOP_FN float rsqrt_(float x) { return 1.f / sqrtf(x); }
+
+// ------------------------------------------------------------------ conversions
+template <class To, class From> struct convert_ {
+    LAPTOP_QUIET static To of(From a, laptop::rounding) { return To(a); }
+};
+template <class To> struct convert_<To, float> {
+    LAPTOP_QUIET static To of(float a, laptop::rounding mode) {
+        if constexpr (std::is_integral<To>::value) return laptop::to_integer<To>(a, mode);
+        else if constexpr (std::is_same<To, f16>::value || std::is_same<To, bf16>::value) {
+            typedef std::conditional_t<std::is_same<To, f16>::value, laptop::binary16, laptop::bfloat16> Format;
+            To made;
+            made.bits = laptop::narrow<Format>(double(a), mode);
+            return made;
+        } else return To(a);
+    }
+};
+template <class Format, class To> struct of_small {
+    LAPTOP_QUIET static To of(small<Format> a, laptop::rounding mode) { return convert_<To, float>::of(a, mode); }
+};
+template <class To> struct convert_<To, f16> : of_small<laptop::binary16, To> {};
+template <class To> struct convert_<To, bf16> : of_small<laptop::bfloat16, To> {};
+template <class To, class From>
+LAPTOP_FN To convert(From a, laptop::rounding mode = laptop::rounding::nearest) { return convert_<To, From>::of(a, mode); }
+template <class E>
+LAPTOP_FN pair<E> convert_pair(float high, float low, bool relu) {
+    return {E(relu && low < 0 ? 0.f : low), E(relu && high < 0 ? 0.f : high)};
+}
+// tf32 has 10 bits after the point; .rna rounds ties away from zero.
+LAPTOP_FN uint32_t to_tf32(float a) {
+    uint32_t bits = laptop::bits_of(a);
+    return (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0x1000) & ~0x1fffu;
+}
+
+// ------------------------------------------------------------------ memory
+LAPTOP_FN void* in_shared(reg address) { return laptop::shared_pointer((uint32_t)address); }
+LAPTOP_FN void* generic(reg address) { return (void*)(uintptr_t)address; }
+template <int BYTES, int COUNT>
+LAPTOP_FN void load(reg (&d)[COUNT], const void* p) {
+    if (LAPTOP_TRACED) laptop::will_read(p, BYTES * COUNT, LAPTOP_SITE);
+    for (int i = 0; i < COUNT; ++i) {
+        d[i] = 0;
+        __builtin_memcpy(&d[i], (const char*)p + BYTES * i, BYTES);
+    }
+}
+template <int BYTES, int COUNT>
+LAPTOP_FN void store(void* p, const reg (&d)[COUNT]) {
+    if (LAPTOP_TRACED) laptop::will_write(p, BYTES * COUNT, LAPTOP_SITE);
+    for (int i = 0; i < COUNT; ++i) __builtin_memcpy((char*)p + BYTES * i, &d[i], BYTES);
+}
+template <class T>
+LAPTOP_FN T sign_extended(reg r) { return get<T>(r); }
+template <class T, class F>
+LAPTOP_FN T update(void* p, F change) { return laptop::atomic((T*)p, change, LAPTOP_SITE); }
+
+LAPTOP_FN void copy_async(void* to, const void* from, unsigned bytes, unsigned given) {
+    if (((uintptr_t)to | (given ? (uintptr_t)from : 0)) % bytes)
+        laptop::trap("cp.async at an address that is not a multiple of its size", LAPTOP_SITE);
+    if (given > bytes) given = bytes;
+    if (given == bytes || given == 0) {
+        laptop::async_copy(to, given ? from : nullptr, bytes, LAPTOP_SITE);
+    } else {
+        if (LAPTOP_TRACED) laptop::will_read(from, given, LAPTOP_SITE);
+        laptop::async_copy(to, nullptr, bytes, LAPTOP_SITE);
+    }
+    __builtin_memcpy(to, from, given);
+    __builtin_memset((char*)to + given, 0, bytes - given);
+}
+
+// ------------------------------------------------------------------ warp and block
+LAPTOP_FN void barrier(uint32_t, uint32_t threads) {
+    if (threads && threads != blockDim.x * blockDim.y * blockDim.z)
+        laptop::not_supported("bar.sync of a part of the block", LAPTOP_SITE);
+    laptop::block_barrier(false, LAPTOP_SITE);
+}
+LAPTOP_FN void sync_warp(uint32_t mask) { laptop::warp_exchange(mask, nullptr, 0, laptop::SYNCWARP, true, LAPTOP_SITE); }
+LAPTOP_FN uint32_t ballot(bool predicate, uint32_t mask) {
+    unsigned present;
+    return laptop::ballot(mask, predicate, &present, LAPTOP_SITE);
+}
+// c holds, as in PTX, the clamp in bits 0..4 and the mask of a segment in bits 8..12.
+LAPTOP_FN uint32_t shuffle(const char* how, uint32_t a, uint32_t b, uint32_t c, uint32_t mask, bool* valid) {
+    int lane = laptop::lane_id(), segment = c >> 8 & 31, clamp = c & 31;
+    int last = (lane & segment) | (clamp & ~segment), first = lane & segment, source = 0;
+    b &= 31;
+    switch (how[0]) {
+        case 'u': source = lane - (int)b, *valid = source >= last; break;
+        case 'd': source = lane + (int)b, *valid = source <= last; break;
+        case 'b': source = lane ^ (int)b, *valid = source <= last; break;
+        default: source = first | ((int)b & ~segment), *valid = source <= last; break;
+    }
+    return laptop::shuffle(mask, a, *valid ? source : lane, LAPTOP_SITE);
+}
+LAPTOP_FN uint32_t redux(const char* how, uint32_t a, uint32_t mask, bool is_signed) {
+    return laptop::reduce(mask, a, [=](uint32_t x, uint32_t y) LAPTOP_QUIET -> uint32_t {
+        bool less = is_signed ? (int32_t)x < (int32_t)y : x < y;
+        return how[0] == 'x' ? x ^ y : how[0] == 'o' ? x | y : how[1] == 'n' ? x & y : how[1] == 'd' ? x + y
+             : how[1] == 'i' ? (less ? x : y) : (less ? y : x);
+    }, LAPTOP_SITE);
+}
+
+// ------------------------------------------------------------------ matrices of a warp
+LAPTOP_FN void meet(const void* value, unsigned bytes, const char* what, const void* site, laptop::Exchange& all) {
+    const laptop::Exchange& x = laptop::warp_exchange(0xffffffffu, value, bytes, laptop::MMA, false, site);
+    require(x.present == 0xffffffffu, what, site);
+    all = x;
+}
+
+// Lane l gives the 16-byte row l of the 8 x 8 pieces, and gets of each piece row l / 4, columns 2 (l % 4) and the next.
+template <int COUNT, bool TRANSPOSED>
+LAPTOP_FN void load_matrix(reg (&d)[COUNT], reg address) {
+    const void* site = LAPTOP_SITE;
+    uint16_t own[8] = {}, rows[32][8];
+    if (laptop::lane_id() < 8 * COUNT) {
+        const void* row = laptop::shared_pointer((uint32_t)address);
+        require((uintptr_t)row % 16 == 0, "ldmatrix from an address that is not a multiple of 16", site);
+        if (LAPTOP_TRACED) laptop::will_read(row, 16, site);
+        __builtin_memcpy(own, row, 16);
+    }
+    laptop::Exchange x;
+    meet(own, 16, "ldmatrix without a whole warp", site, x);
+    for (int lane = 0; lane < 32; ++lane) __builtin_memcpy(rows[lane], x.slot[lane], 16);
+    int g = laptop::lane_id() / 4, t = laptop::lane_id() % 4;
+    for (int i = 0; i < COUNT; ++i) {
+        uint16_t low = TRANSPOSED ? rows[8 * i + 2 * t][g] : rows[8 * i + g][2 * t];
+        uint16_t high = TRANSPOSED ? rows[8 * i + 2 * t + 1][g] : rows[8 * i + g][2 * t + 1];
+        d[i] = low | uint32_t(high) << 16;
+    }
+}
+template <int COUNT, bool TRANSPOSED>
+LAPTOP_FN void store_matrix(reg address, const reg (&d)[COUNT]) {
+    const void* site = LAPTOP_SITE;
+    uint32_t own[4] = {};
+    for (int i = 0; i < COUNT; ++i) own[i] = (uint32_t)d[i];
+    laptop::Exchange x;
+    meet(own, 16, "stmatrix without a whole warp", site, x);
+    int lane = laptop::lane_id(), piece = lane / 8, row = lane % 8;
+    if (piece >= COUNT) return;
+    void* to = laptop::shared_pointer((uint32_t)address);
+    require((uintptr_t)to % 16 == 0, "stmatrix to an address that is not a multiple of 16", site);
+    if (LAPTOP_TRACED) laptop::will_write(to, 16, site);
+    uint16_t made[8];
+    for (int column = 0; column < 8; ++column) {
+        int r = TRANSPOSED ? column : row, c = TRANSPOSED ? row : column;
+        __builtin_memcpy(&made[column], x.slot[4 * r + c / 2] + 4 * piece + 2 * (c % 2), 2);
+    }
+    __builtin_memcpy(to, made, 16);
+}
+
+// What a lane's registers hold of A (16 x K, row by row), B (K x 8, column by column) and D (16 x 8), as PTX maps them.
+// `Number` says how an element is read; a register holds PER of them.
+template <class Format> struct of_half {
+    static constexpr int PER = 2;
+    LAPTOP_QUIET static double read(uint32_t r, int i) { return Format::widen(uint16_t(r >> 16 * i)); }
+};
+struct of_tf32 {
+    static constexpr int PER = 1;
+    LAPTOP_QUIET static double read(uint32_t r, int) { return laptop::float_of(r & ~0x1fffu); }
+};
+template <class T> struct of_byte {
+    static constexpr int PER = 4;
+    LAPTOP_QUIET static double read(uint32_t r, int i) { return double(T(r >> 8 * i)); }
+};
+
+// d = a b + c. Products are exact; the K + 1 terms are added in double and rounded once: the hardware's own order is
+// not documented.
+template <class A, class B, int K, int NA, int NB>
+LAPTOP_FN void multiply_matrices(double (&d)[4], const reg (&a)[NA], const reg (&b)[NB], const void* site) {
+    uint32_t own[NA + NB];
+    for (int i = 0; i < NA; ++i) own[i] = (uint32_t)a[i];
+    for (int i = 0; i < NB; ++i) own[NA + i] = (uint32_t)b[i];
+    laptop::Exchange x;
+    meet(own, sizeof own, "mma without a whole warp", site, x);
+    constexpr int PER = A::PER, SPAN = 4 * PER;          // numbers of a row in one register of four lanes
+    auto word = [&](int lane, int i) LAPTOP_QUIET {
+        uint32_t bits;
+        __builtin_memcpy(&bits, x.slot[lane] + 4 * i, 4);
+        return bits;
+    };
+    int g = laptop::lane_id() / 4, t = laptop::lane_id() % 4;
+    for (int i = 0; i < 4; ++i) {
+        int lower = i / 2, column = 2 * t + i % 2;
+        for (int k = 0; k < K; ++k) {
+            int place = k % SPAN / PER, right = k / SPAN, n = k % PER;
+            d[i] += A::read(word(4 * g + place, lower + 2 * right), n) * B::read(word(4 * column + place, NA + right), n);
+        }
+    }
+}
+template <class A, class B, int K, int NA, int NB>
+LAPTOP_FN void mma_f32(reg (&d)[4], const reg (&a)[NA], const reg (&b)[NB], const reg (&c)[4]) {
+    double sum[4];
+    for (int i = 0; i < 4; ++i) sum[i] = get<float>(c[i]);
+    multiply_matrices<A, B, K>(sum, a, b, LAPTOP_SITE);
+    for (int i = 0; i < 4; ++i) d[i] = put(float(sum[i]));
+}
+template <class A, class B, int K, int NA, int NB>
+LAPTOP_FN void mma_s32(reg (&d)[4], const reg (&a)[NA], const reg (&b)[NB], const reg (&c)[4]) {
+    double sum[4];
+    for (int i = 0; i < 4; ++i) sum[i] = get<int32_t>(c[i]);
+    multiply_matrices<A, B, K>(sum, a, b, LAPTOP_SITE);
+    for (int i = 0; i < 4; ++i) d[i] = put(int32_t((long long)sum[i]));
+}
+template <class A, class B, int K, int NA, int NB>
+LAPTOP_FN void mma_f16(reg (&d)[2], const reg (&a)[NA], const reg (&b)[NB], const reg (&c)[2]) {
+    double sum[4];
+    for (int i = 0; i < 4; ++i) sum[i] = laptop::binary16::widen(uint16_t(c[i / 2] >> 16 * (i % 2)));
+    multiply_matrices<A, B, K>(sum, a, b, LAPTOP_SITE);
+    for (int i = 0; i < 2; ++i) {
+        d[i] = laptop::narrow<laptop::binary16>(sum[2 * i]) |
+               (uint32_t)laptop::narrow<laptop::binary16>(sum[2 * i + 1]) << 16;
+    }
+}
+}  // namespace ptx
+}  // namespace laptop
