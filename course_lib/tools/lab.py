@@ -16,15 +16,15 @@ def main(argv: list[str]) -> int:
         return 0
     os.chdir(ROOT)
     os.environ.update(environment())
-    missing = [source for source in chapter_notebooks() if not (WORK / source.name).exists()]
+    missing = [WORK / source.name for source in chapter_notebooks() if not (WORK / source.name).exists()]
+    fresh(["--missing"])
     if missing:
         trust(missing)
-    fresh(["--missing"])
     os.execv(sys.executable, [sys.executable, *command(argv)])
 
 
 def trust(notebooks: list[Path]):
-    """Sign what they hold, and so their copies: JupyterLab shows no drawings of a notebook that it does not trust."""
+    """Sign copies just made: JupyterLab shows no drawings of a notebook that it does not trust."""
     import nbformat
     from nbformat.sign import NotebookNotary
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from time import perf_counter
 
 from course_lib.tools.clean_kernel import CELL_SECONDS, ROOT, environment, use_writable_runtime_folder
+from course_lib.tools.student_copy import student_copy
 
 NOTEBOOKS, WORK = ROOT / "notebooks", ROOT / "work"
 # The id of the exercise that a cell belongs to, in its card, in its stub, in its check.
@@ -247,11 +248,11 @@ def fresh(argv: list[str]) -> int:
 
 
 def lay_copy(source: Path, target: Path) -> bool:
-    """Copy to a name that nobody has; false if somebody has it, even if they took it this very moment."""
+    """A student's copy under a name that is free; false if it is taken, even if it was taken this very moment."""
     descriptor, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}.", suffix=".tmp")
     os.close(descriptor)
     try:
-        shutil.copyfile(source, part)
+        Path(part).write_text(student_copy(source), encoding="utf-8")
         os.chmod(part, 0o644)
         try:
             os.link(part, target)       # whole or not at all, and never over an existing file

@@ -115,7 +115,7 @@ def house(tmp_path, monkeypatch):
     """A clone's notebooks/ and work/ somewhere else."""
     (tmp_path / "notebooks").mkdir()
     for name in ("00_start_here", "03_gqa"):
-        (tmp_path / "notebooks" / f"{name}.ipynb").write_text(f"the {name} that ships")
+        nbformat.write(new_notebook(cells=[new_markdown_cell(f"the {name} that ships")]), tmp_path / "notebooks" / f"{name}.ipynb")
     monkeypatch.setattr(notebooks_tool, "ROOT", tmp_path)
     monkeypatch.setattr(notebooks_tool, "NOTEBOOKS", tmp_path / "notebooks")
     monkeypatch.setattr(notebooks_tool, "WORK", tmp_path / "work")
@@ -131,7 +131,7 @@ def test_fresh_never_overwrites(house, capsys):
         assert notebooks_tool.fresh([chapter]) == 0
     assert answers.read_text() == "my answers"
     assert capsys.readouterr().out == "work/03_gqa_2.ipynb\nwork/03_gqa_3.ipynb\n"
-    assert (house / "work" / "03_gqa_3.ipynb").read_text() == "the 03_gqa that ships"
+    assert "the 03_gqa that ships" in (house / "work" / "03_gqa_3.ipynb").read_text()
     assert len(list((house / "work").iterdir())) == 4
     assert notebooks_tool.fresh(["12"]) == 2
 
