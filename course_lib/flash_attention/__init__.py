@@ -1,7 +1,16 @@
-"""Chapter 6: softmax tile by tile, forward and backward."""
-from .kernels import (INFINITY, LARGEST_WIDTH, RUNGS, TENSOR_CORES, backward_kernels, best_rung, check_inputs,
-                      check_kernel_inputs, check_results, check_rung, fits_tensor_cores, forward_kernel,
-                      padded, sizes, tensor_core_backward, tensor_core_kernel, three_launches)
-from .tiles import (State, finish, finite, flash_attention, flash_backward_tiles, flash_forward_tiles,
-                    grouped, merge, score_tile, state_of)
-from .traffic import check_tiles, keys_seen, tile_kinds
+"""Chapter 6, FlashAttention: exact attention in tiles, without the n x n matrix, forward and backward.
+
+    tiles         the online softmax as an associative operation, and the algorithm in plain PyTorch, line for line
+                  what kernels/flash_attention.cu does
+    orders        which tiles a causal mask leaves, and the bytes that each order of the loops moves
+    kernels       every rung of the ladder as a function of tensors; tensor_core is its last rung
+    op            flash_attention: the kernels as one differentiable function
+"""
+from .kernels import backward_kernels, best_rung, forward_kernel
+from .op import flash_attention
+from .orders import keys_seen, tile_kinds, traffic
+from .tiles import State, finish, flash_backward_tiles, flash_forward_tiles, grouped, merge, state_of
+
+__all__ = ["State", "backward_kernels", "best_rung", "finish", "flash_attention", "flash_backward_tiles",
+           "flash_forward_tiles", "forward_kernel", "grouped", "keys_seen", "merge", "state_of", "tile_kinds",
+           "traffic"]

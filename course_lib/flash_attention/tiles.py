@@ -1,36 +1,23 @@
-"""FlashAttention: exact attention in tiles, without the n x n matrix, forward and backward.
+"""FlashAttention in plain PyTorch, line for line what kernels/flash_attention.cu does.
 
-    merge, finish           the online softmax as an associative operation on (max, sum, output)
-    flash_forward_tiles     plain PyTorch, line for line what the kernels in kernels/flash_attention.cu do
-    flash_backward_tiles    the same for the gradients
-    tile_kinds, traffic     which tiles a causal mask leaves, and the bytes each order of the loops moves
-    flash_attention         the kernels as one differentiable function, on a CPU (laptop engine) and on a GPU
-
-Shapes: q (batch, n_heads, n_q, head_dim), k (batch, n_kv_heads, n_k, head_dim),
-v (batch, n_kv_heads, n_k, v_dim). Query head h reads key head h // group_size, where
-group_size = n_heads / n_kv_heads. `causal` means that the last query sees the last key.
-A query that sees no key gives 0. Values must be finite, hidden ones too: within a tile a hidden value is
-multiplied by 0, and 0 times NaN is NaN.
+Shapes: q (batch, n_heads, n_q, head_dim), k (batch, n_kv_heads, n_k, head_dim), v (batch, n_kv_heads, n_k,
+v_dim). Query head h reads key head h // group_size, where group_size = n_heads / n_kv_heads. `causal` means
+that the last query sees the last key. A query that sees no key gives 0. Values must be finite, hidden ones
+too: within a tile a hidden value is multiplied by 0, and 0 times NaN is NaN.
 """
+import math
 from typing import NamedTuple
 
 import torch
 from einops import rearrange
 from torch import Tensor
 
-from course_lib import cuda
-from .kernels import (backward_kernels, check_inputs, check_kernel_inputs, check_results, forward_kernel,
-                            kernels)
-from .traffic import check_tiles, keys_seen, tile_kinds, traffic
-
-__all__ = ["State", "state_of", "merge", "finish", "flash_forward_tiles", "flash_backward_tiles", "keys_seen",
-           "tile_kinds", "traffic", "kernels", "forward_kernel", "backward_kernels", "flash_attention"]
-
-INFINITY = float("inf")
+from course_lib.checks.flash_attention import check_flash, check_results
+from .orders import keys_seen
 
 
 class State(NamedTuple):
-    """What is remembered of the keys seen so far: the largest score and two sums of exp(score - m)."""
+    """The keys seen so far in three numbers per query: the largest score and two sums of exp(score - m)."""
     m: Tensor         # (..., n_q)
     l: Tensor         # (..., n_q), the sum of exp(score - m)
     o: Tensor         # (..., n_q, v_dim), the sum of exp(score - m) * v: not yet divided by l
@@ -38,7 +25,7 @@ class State(NamedTuple):
 
 def finite(m: Tensor) -> Tensor:
     """m with -inf replaced by 0, so that exp(-inf - finite(m)) is 0 where exp(-inf - m) would be NaN."""
-    return torch.where(m == -INFINITY, torch.zeros_like(m), m)
+    return torch.where(m == -math.inf, torch.zeros_like(m), m)
 
 
 def state_of(scores: Tensor, v: Tensor) -> State:
@@ -51,8 +38,8 @@ def state_of(scores: Tensor, v: Tensor) -> State:
 def merge(state_a, state_b) -> State:
     """The state of both sets of keys together, from (max, sum, output) of each.
 
-    Associative and commutative; State(-inf, 0, 0) changes nothing. So tiles may come in any order, and
-    parts of the keys may be worked on apart and joined at the end.
+    Associative and commutative, with State(-inf, 0, 0) as its identity. So tiles can be processed in any
+    order, and parts of the keys in parallel, to be merged at the end.
     """
     (m_a, l_a, o_a), (m_b, l_b, o_b) = state_a, state_b
     m = torch.maximum(m_a, m_b)
@@ -64,32 +51,32 @@ def finish(state) -> tuple[Tensor, Tensor]:
     """(max, sum, output) -> the attention output (..., n_q, v_dim) and the log-sum-exp (..., n_q)."""
     m, l, o = state
     seen = l > 0
-    l = torch.where(seen, l, torch.ones_like(l))        # a query without keys: 0 / 1, and -inf + log 1
-    return o / l[..., None], torch.where(seen, m + torch.log(l), torch.full_like(m, -INFINITY))
+    l = torch.where(seen, l, torch.ones_like(l))        # a query without keys gives 0 / 1 = 0
+    return o / l[..., None], torch.where(seen, m + torch.log(l), torch.full_like(m, -math.inf))
 
 
 def flash_forward_tiles(q, k, v, causal=False, scale=None, key_bias=None, tile_q=32, tile_k=32):
     """Attention one tile at a time: -> out (batch, n_heads, n_q, v_dim), lse (batch, n_heads, n_q).
 
-    Half precision comes in and goes out; between, everything is float32 (or float64), as in the kernels.
+    Inputs and outputs may be in half precision; everything in between is float32 (or float64), as in the
+    kernels.
     """
-    scale = check_inputs(q, k, v, scale, key_bias)
-    check_tiles(tile_q, tile_k)
+    scale = check_flash(q, k, v, scale, key_bias, tile_q=tile_q, tile_k=tile_k)
     n_q, n_k, out_dtype = q.shape[2], k.shape[2], q.dtype
     q, k, v, bias = grouped(q, k, v, key_bias)
     batch_shape, v_dim = q.shape[:3], v.shape[-1]
     outs, lses = [], []
-    for q0 in range(0, n_q, tile_q):                    # in the kernel: one block each
+    for q0 in range(0, n_q, tile_q):                    # in the kernel: one block per tile
         q_tile = q[..., q0:q0 + tile_q, :]
         rows = q_tile.shape[-2]
-        m = q.new_full((*batch_shape, rows), -INFINITY)
+        m = q.new_full((*batch_shape, rows), -math.inf)
         l = q.new_zeros((*batch_shape, rows))
         o = q.new_zeros((*batch_shape, rows, v_dim))
         for k0 in range(0, keys_seen(q0 + rows - 1, n_q, n_k, causal), tile_k):
             s = score_tile(q_tile, k, bias, q0, k0, tile_k, n_q, causal, scale)
             m_new = torch.maximum(m, s.amax(dim=-1))
             p = torch.exp(s - finite(m_new)[..., None])
-            shrink = torch.exp(m - finite(m_new))       # what was summed with the old max is rescaled
+            shrink = torch.exp(m - finite(m_new))       # rescale the sums made with the old maximum
             l = shrink * l + p.sum(dim=-1)
             o = shrink[..., None] * o + p @ v[..., k0:k0 + tile_k, :]
             m = m_new
@@ -105,11 +92,10 @@ def flash_backward_tiles(q, k, v, out, lse, grad_out, causal=False, scale=None, 
                          tile_q=32, tile_k=32):
     """The gradients from q, k, v, out and lse alone: -> dq, dk, dv, d key_bias (None without a bias).
 
-    Five products a tile: S = q k^T again, dV = P^T dO, dP = dO v^T, dQ = dS k, dK = dS^T q.
+    Five products per tile: S = q k^T again, dV = P^T dO, dP = dO v^T, dQ = dS k, dK = dS^T q.
     """
-    scale = check_inputs(q, k, v, scale, key_bias)
-    check_tiles(tile_q, tile_k)
-    check_results(q, v, out, lse, grad_out)
+    scale = check_flash(q, k, v, scale, key_bias, tile_q=tile_q, tile_k=tile_k)
+    check_results(q, v, out=out, lse=lse, grad_out=grad_out)
     n_q, n_k, dtypes = q.shape[2], k.shape[2], (q.dtype, k.dtype, v.dtype)
     group_size = q.shape[1] // k.shape[1]
     q, k, v, bias = grouped(q, k, v, key_bias)
@@ -118,15 +104,15 @@ def flash_backward_tiles(q, k, v, out, lse, grad_out, causal=False, scale=None, 
     delta = (grad_out * out).sum(dim=-1)                # D_i = dO_i . O_i = sum_j P_ij dP_ij
     dq, dk, dv = torch.zeros_like(q), torch.zeros_like(k), torch.zeros_like(v)
     dbias = torch.zeros_like(k[..., 0])
-    for k0 in range(0, n_k, tile_k):                    # in the kernel: one block each
+    for k0 in range(0, n_k, tile_k):                    # in the kernel: one block per tile
         k_tile, v_tile = k[..., k0:k0 + tile_k, :], v[..., k0:k0 + tile_k, :]
         for q0 in range(0, n_q, tile_q):
             here = slice(q0, q0 + tile_q)
             q_tile, do_tile = q[..., here, :], grad_out[..., here, :]
             if k0 >= keys_seen(q0 + q_tile.shape[-2] - 1, n_q, n_k, causal):
-                continue                                # the whole tile lies in the future
+                continue                                # every key of the tile is in the future
             s = score_tile(q_tile, k, bias, q0, k0, tile_k, n_q, causal, scale)
-            p = torch.exp(s - finite(lse[..., here])[..., None])        # recomputed: no max, no sum
+            p = torch.exp(s - finite(lse[..., here])[..., None])        # recomputed from lse alone
             dp = do_tile @ v_tile.mT
             ds = p * (dp - delta[..., here, None])
             dq[..., here, :] += scale * ds @ k_tile     # in the kernel: the only sum across blocks
@@ -155,37 +141,4 @@ def score_tile(q_tile, k, bias, q0, k0, tile_k, n_q, causal, scale):
         return s
     i = q0 + torch.arange(s.shape[-2], device=s.device)[:, None]
     j = k0 + torch.arange(s.shape[-1], device=s.device)
-    return s.masked_fill(j > i + n_k - n_q, -INFINITY)
-
-
-def _forward(q: Tensor, k: Tensor, v: Tensor, key_bias: Tensor, causal: bool,
-             scale: float) -> tuple[Tensor, Tensor]:
-    return forward_kernel(q, k, v, causal, scale, key_bias if key_bias.numel() else None)
-
-
-def _fake(q, k, v, key_bias, causal, scale):
-    return q.new_empty(*q.shape[:3], v.shape[3]), q.new_empty(q.shape[:3], dtype=torch.float32)
-
-
-def _backward(grad_out, grad_lse, q, k, v, key_bias, causal, scale, out, lse):
-    bias = key_bias if key_bias.numel() else None
-    dq, dk, dv, dbias = backward_kernels(grad_out, q, k, v, out, lse, causal, scale, bias)
-    return dq, dk, dv, torch.zeros_like(key_bias) if dbias is None else dbias
-
-
-_flash = cuda.custom_op("flash_attention", _forward, fake=_fake, backward=_backward)
-
-
-def flash_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False, scale: float | None = None,
-                    key_bias: Tensor | None = None) -> Tensor:
-    """Exact attention in O(n) memory -> (batch, n_heads, n_q, v_dim), differentiable, by the kernels.
-
-    q (batch, n_heads, n_q, d), k (batch, n_kv_heads, n_k, d), v (batch, n_kv_heads, n_k, v_dim), all float32,
-    float16 or bfloat16, widths 1 to 128. key_bias is added to the scores after the scale, in float32; its
-    shape broadcasts to (batch, n_kv_heads, n_k). Gradients have the same bits in every run.
-    """
-    scale = check_kernel_inputs(q, k, v, scale, key_bias)
-    if isinstance(causal, Tensor):
-        raise ValueError("causal must be True or False, these kernels take no mask; got a tensor")
-    bias = q.new_empty(0, dtype=torch.float32) if key_bias is None else key_bias.float().expand(k.shape[:3])
-    return _flash(q, k, v, bias, bool(causal), scale)[0]
+    return s.masked_fill(j > i + n_k - n_q, -math.inf)

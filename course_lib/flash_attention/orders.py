@@ -1,21 +1,17 @@
-"""How many tiles a causal mask leaves, and how many bytes attention moves in each order of its loops."""
+"""Which tiles a causal mask leaves, and how many bytes attention moves in each order of its loops."""
 import torch
+
+from course_lib.checks import check_choice, check_sizes
 
 
 def keys_seen(i: int, n_q: int, n_k: int, causal: bool = True) -> int:
-    """How many keys query i may look at: all, or under a causal mask those up to its own place."""
+    """How many keys query i may look at: all, or under a causal mask those up to its own position."""
     return min(n_k, max(0, i + 1 + n_k - n_q)) if causal else n_k
-
-
-def check_tiles(tile_q: int, tile_k: int) -> None:
-    for name, size in (("tile_q", tile_q), ("tile_k", tile_k)):
-        if size < 1:
-            raise ValueError(f"{name} must be at least 1; got {size}")
 
 
 def tile_kinds(n_q: int, n_k: int, tile_q: int, tile_k: int, causal: bool = True) -> torch.Tensor:
     """(query tiles, key tiles) of 0 = skipped, 1 = diagonal (needs the mask), 2 = full."""
-    check_tiles(tile_q, tile_k)
+    check_sizes(tile_q=tile_q, tile_k=tile_k)
     first_keys = torch.arange(0, n_k, tile_k)
     ends = (first_keys + tile_k).clamp(max=n_k)
     rows = range(0, n_q, tile_q)
@@ -29,21 +25,17 @@ def traffic(n: int, d: int, tile_q: int, tile_k: int, order: str = "query-outer"
     """Bytes that one head's forward pass moves between slow memory and the tiles.
 
     "standard"     three passes: read q, k, write S; read S, write P; read P, v, write out
-    "query-outer"  a query tile stays, keys and values come past it (lse=True adds the saved log-sum-exp)
-    "key-outer"    a key tile stays, queries come past it, and out, max and sum are read and written each time
+    "query-outer"  a query tile stays, all keys and values are read past it (lse=True adds the saved log-sum-exp)
+    "key-outer"    a key tile stays, all queries are read past it, and out, max and sum are read and written each time
     Statistics (max, sum, lse) count as elements of `itemsize` bytes. Without `causal`, "standard" does not
     depend on the tiles; with it, only the other two skip tiles.
     """
     n_k, v_dim = n if n_k is None else n_k, d if v_dim is None else v_dim
-    sizes = dict(n=n, d=d, tile_q=tile_q, tile_k=tile_k, n_k=n_k, v_dim=v_dim, itemsize=itemsize)
-    for name, value in sizes.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1; got {value}")
     order = order.replace("_", "-")
+    check_sizes(n=n, d=d, tile_q=tile_q, tile_k=tile_k, n_k=n_k, v_dim=v_dim, itemsize=itemsize)
+    check_choice("order", order, ("query-outer", "key-outer", "standard"))
     if order == "standard":
         return itemsize * (n * d + n_k * d + 4 * n * n_k + n_k * v_dim + n * v_dim)
-    if order not in ("query-outer", "key-outer"):
-        raise ValueError(f"order must be 'query-outer', 'key-outer' or 'standard'; got {order!r}")
     visited = tile_kinds(n, n_k, tile_q, tile_k, causal) > 0
     query_rows = torch.tensor([min(tile_q, n - q0) for q0 in range(0, n, tile_q)])
     key_rows = torch.tensor([min(tile_k, n_k - k0) for k0 in range(0, n_k, tile_k)])
