@@ -1,7 +1,6 @@
 """Chapter 6, FlashAttention: exact attention in tiles, without the n x n matrix, forward and backward.
 
-    tiles         the online softmax as an associative operation, and the algorithm in plain PyTorch, line for line
-                  what kernels/flash_attention.cu does
+    tiles         the online softmax as an associative operation; the algorithm in plain PyTorch
     orders        which tiles a causal mask leaves, and the bytes that each order of the loops moves
     kernels       every rung of the ladder as a function of tensors; tensor_core is its last rung
     op            flash_attention: the kernels as one differentiable function

@@ -14,9 +14,10 @@ def tile_kinds(n_q: int, n_k: int, tile_q: int, tile_k: int, causal: bool = True
     check_sizes(tile_q=tile_q, tile_k=tile_k)
     first_keys = torch.arange(0, n_k, tile_k)
     ends = (first_keys + tile_k).clamp(max=n_k)
-    rows = range(0, n_q, tile_q)
-    seen_by_first = torch.tensor([keys_seen(q0, n_q, n_k, causal) for q0 in rows])[:, None]
-    seen_by_last = torch.tensor([keys_seen(min(q0 + tile_q, n_q) - 1, n_q, n_k, causal) for q0 in rows])[:, None]
+    first_rows = range(0, n_q, tile_q)
+    last_rows = [min(row + tile_q, n_q) - 1 for row in first_rows]
+    seen_by_first, seen_by_last = (torch.tensor([keys_seen(i, n_q, n_k, causal) for i in rows])[:, None]
+                                   for rows in (first_rows, last_rows))
     return (seen_by_last > first_keys).long() + (seen_by_first >= ends).long()
 
 
@@ -25,8 +26,8 @@ def traffic(n: int, d: int, tile_q: int, tile_k: int, order: str = "query-outer"
     """Bytes that one head's forward pass moves between slow memory and the tiles.
 
     "standard"     three passes: read q, k, write S; read S, write P; read P, v, write out
-    "query-outer"  a query tile stays, all keys and values are read past it (lse=True adds the saved log-sum-exp)
-    "key-outer"    a key tile stays, all queries are read past it, and out, max and sum are read and written each time
+    "query-outer"  a query tile stays, keys and values are read again for each (lse=True adds the saved lse)
+    "key-outer"    a key tile stays; for each, queries are read again, out, max and sum read and written again
     Statistics (max, sum, lse) count as elements of `itemsize` bytes. Without `causal`, "standard" does not
     depend on the tiles; with it, only the other two skip tiles.
     """

@@ -34,7 +34,8 @@ def tensor_core_backward(grad_out, q, k, v, out, lse, delta, dq, dk, dv, key_bia
     launch = cuda.load("flash_attention/tensor_core_backward")[f"row_deltas<{C_TYPES[q.dtype]}, {width}>"]
     launch[math.ceil(lse.numel() * width / 8 / 128), 128](grad_out, out, delta, lse.numel(), v.shape[3])
     for x, keys_stay, results in ((k, "true", (dk, dv, dbias)), (q, "false", (dq, None, None))):
-        launch, d, v_dim = _instance("tensor_core_backward", "backward_tensor_core", q, v, key_bias, keys_stay)
+        launch, d, v_dim = _instance("tensor_core_backward", "backward_tensor_core", q, v, key_bias,
+                                     keys_stay)
         tiles_per_warp = 1 if keys_stay == "true" and d + v_dim > 128 else 2        # of 16 rows
         rows, columns = 64 * tiles_per_warp, 64 // tiles_per_warp
         shared = 2 * (rows + 2 * columns) * (d + v_dim) + 16 * columns

@@ -330,7 +330,7 @@ def test_views_and_empty_inputs():
 def test_the_operator_passes_opcheck():
     q, k, v = (x.requires_grad_() for x in random_inputs(8, 1, 2, 1, 9, 12, 8, dtype=torch.float32))
     for bias in (torch.randn(1, 1, 12, requires_grad=True), torch.empty(0)):
-        torch.library.opcheck(fa._flash, (q, k, v, bias, True, 0.3))
+        torch.library.opcheck(fa.op._flash, (q, k, v, bias, True, 0.3))
 
 
 @pytest.mark.parametrize("change, words", [
@@ -387,7 +387,7 @@ def run_order(order, n, d, tile):
     q, k, v = (torch.randn(n, d) for _ in "qkv")
     out, statistics = torch.zeros(n, d), (torch.full((n,), -math.inf), torch.zeros(n))
     arrays = (q, k, v, out) + (statistics if order == "key_outer" else ())
-    kernel = getattr(fa.kernels("flash_attention/orders"), order)
+    kernel = getattr(cuda.load("flash_attention/orders"), order)
     kernel[1 if order == "key_outer" else math.ceil(n / tile), tile, 16 * tile * (d + 1)](*arrays, n, d, tile, 0.3)
     torch.testing.assert_close(out, (0.3 * q @ k.T).softmax(-1) @ v, atol=1e-5, rtol=1e-5)
 
@@ -462,8 +462,8 @@ def test_the_header_of_the_backward_quotes_what_is_counted():
 def test_a_changed_kernel_is_caught(file, rung, change, tmp_path, monkeypatch):
     """Each line above breaks a kernel a little; the values or the sanitizer must show it."""
     kernels = changed_kernels(tmp_path, *change, f"{file}.cu", "common/tiles.cuh")
-    whole, broken = flash_kernels.kernels, cuda.compile(kernels / f"{file}.cu")
-    monkeypatch.setattr(flash_kernels, "kernels", lambda name: broken if name == file else whole(name))
+    whole, broken = cuda.load, cuda.compile(kernels / f"{file}.cu")
+    monkeypatch.setattr(cuda, "load", lambda name: broken if name == file else whole(name))
     for n_q, n_k in ((63, 33), (33, 63)):
         q, k, v = random_inputs(13, 1, 2, 1, n_q, n_k, 20, 25, dtype=torch.float32)
         bias = torch.randn(1, 1, n_k)

@@ -94,7 +94,7 @@ def test_two_of_the_gallery_are_right_on_some_inputs():
 
 def test_the_map_of_the_lanes_is_that_of_the_tensor_cores():
     """6.14 against both instructions: what load_matrix deals out, and what one product makes of it."""
-    element, kernels = reference("6.14"), fa.kernels("flash_attention/fragments")
+    element, kernels = reference("6.14"), cuda.load("flash_attention/fragments")
     assert sorted(element(lane, r, half) for lane in range(32) for r in range(4) for half in range(2)) == [
         (row, column) for row in range(16) for column in range(16)]
     x, registers = rand(16, 64).bfloat16(), torch.zeros(4, 32, 4, 2, dtype=torch.bfloat16)
