@@ -19,7 +19,7 @@ from torch import Tensor
 from course_lib.kv_cache import tensor_core as decode_tensor_core
 from course_lib.linear_attention import tensor_core as linear_tensor_core
 from course_lib.attention import attention_kernel, softmax_kernel
-from course_lib.kv_cache.decoding import append_kernel, decode_kernel, decode_quantized_kernel
+from course_lib.kv_cache import append_kernel, decode_kernel, decode_quantized_kernel
 from course_lib.linear_attention import delta_rule, delta_rule_kernel
 from course_lib.flash_attention.kernels import backward_kernels, forward_kernel, kernels
 from course_lib.gqa import gqa_kernel

@@ -1,19 +1,60 @@
-"""What is built on the caches of chapter 7: cross-attention, beam search, speculative decoding."""
+"""What is built on the caches: generation, cross-attention, beam search, speculative decoding.
+
+A model here is a function model(tokens, caches) -> logits (b, n, vocabulary) with `blocks`, one cache per
+block.
+"""
 import torch
 from einops import rearrange
 from torch import Tensor
 
 from course_lib.attention import MultiHeadAttention, scaled_dot_product_attention
-from course_lib.checks import check_count
-from course_lib.kv_cache.caches import CrossCache, GrowingCache, caches_for
-from course_lib.kv_cache.sampling import drawing, next_token_probabilities, verify_draft
+from course_lib.checks.kv_cache import check_context, check_prompt
+from .caches import CrossCache, GrowingCache
+from .sampling import drawing, next_token_probabilities, verify_draft
 
 
-def cross_attention(layer: MultiHeadAttention, x: Tensor, cache: CrossCache, context: Tensor | None = None) -> Tensor:
-    """What layer(x, context) returns. Keys and values of the context are made at the first call, and only then needed."""
+def caches_for(model, make_cache):
+    """A cache for each of model.blocks: by make_cache, or by model.make_caches() if that is None."""
+    return model.make_caches() if make_cache is None else [make_cache() for _ in model.blocks]
+
+
+@torch.no_grad()
+def generate(model, tokens: Tensor, max_new_tokens: int, temperature: float = 0.0, top_k: int | None = None,
+             top_p: float | None = None, generator=None, stop: int | None = None, make_cache=GrowingCache,
+             chunk: int | None = None) -> Tensor:
+    """tokens (b, n) and up to max_new_tokens more, each from one pass of the model over one new token.
+
+    The model reads the prompt whole, or `chunk` tokens at a time. A sequence that has drawn `stop` is padded
+    with it; generation ends when all have.
+    """
+    check_prompt(tokens, max_new_tokens, chunk=(chunk, 1), stop=(stop, 0))
+    caches = caches_for(model, make_cache)
+    done = torch.zeros(len(tokens), dtype=torch.bool, device=tokens.device)
+    pieces = tokens.split(chunk or tokens.shape[1], 1)
+    for _ in range(max_new_tokens):
+        for piece in pieces:
+            logits = model(piece, caches)[:, -1]
+        probabilities = next_token_probabilities(logits, temperature, top_k, top_p)
+        if temperature == 0:
+            new = probabilities.argmax(-1)
+        else:
+            new = torch.multinomial(probabilities, 1, generator=generator)[:, 0]
+        if stop is not None:
+            new = new.masked_fill(done, stop)
+            done |= new == stop
+        pieces = [new[:, None]]
+        tokens = torch.cat((tokens, new[:, None]), 1)
+        if done.all():
+            break
+    return tokens
+
+
+def cross_attention(layer: MultiHeadAttention, x: Tensor, cache: CrossCache,
+                    context: Tensor | None = None) -> Tensor:
+    """layer(x, context). The first call computes the keys and values of the context; later calls do not need
+    it."""
     if cache.length == 0:
-        if context is None:
-            raise ValueError("context must be given while the cache is empty; got None")
+        check_context(context)
         cache.append(*(rearrange(project(context), "b m (h d) -> b h m d", h=layer.n_heads)
                        for project in (layer.k_proj, layer.v_proj)))
     q = rearrange(layer.q_proj(x), "b n (h d) -> b h n d", h=layer.n_heads)
@@ -23,24 +64,21 @@ def cross_attention(layer: MultiHeadAttention, x: Tensor, cache: CrossCache, con
 @torch.no_grad()
 def beam_search(model, tokens: Tensor, max_new_tokens: int, n_beams: int, stop: int | None = None,
                 make_cache=GrowingCache) -> tuple[Tensor, Tensor]:
-    """tokens (1, n) -> the n_beams likeliest continuations found (n_beams, n + new), best first, and their log probabilities.
-
-    A beam that has drawn `stop` is filled up with it at no cost; when all have, the search ends.
-    """
-    _check_one(tokens)
-    check_count("max_new_tokens", max_new_tokens, 0)
-    check_count("n_beams", n_beams, 1)
+    """tokens (1, n) -> the n_beams likeliest continuations found (n_beams, n + new), best first, and their
+    log probabilities. A beam that has drawn `stop` is padded with it at no cost; the search ends when all
+    have."""
+    check_prompt(tokens, max_new_tokens, batch=1, n_beams=(n_beams, 1))
     caches = caches_for(model, make_cache)
     new, scores = tokens, torch.zeros(1, device=tokens.device)
-    for _ in range(max_new_tokens):
-        step = model(new, caches)[:, -1].log_softmax(-1)
-        if stop is not None and tokens is not new:          # not for the prompt, which may well contain `stop`
+    for step in range(max_new_tokens):
+        log_p = model(new, caches)[:, -1].log_softmax(-1)
+        if stop is not None and step > 0:               # the prompt may contain `stop` without having ended
             ended = tokens[:, -1] == stop
-            step[ended] = -torch.inf
-            step[ended, stop] = 0
-        total = (scores[:, None] + step).flatten()
+            log_p[ended] = -torch.inf
+            log_p[ended, stop] = 0
+        total = (scores[:, None] + log_p).flatten()
         scores, best = total.topk(min(n_beams, int(total.isfinite().sum())))
-        parent, token = best // step.shape[-1], best % step.shape[-1]
+        parent, token = best // log_p.shape[-1], best % log_p.shape[-1]
         for cache in caches:
             cache.reorder(parent)
         new = token[:, None]
@@ -50,36 +88,45 @@ def beam_search(model, tokens: Tensor, max_new_tokens: int, n_beams: int, stop: 
     return tokens, scores
 
 
+class _Reader:
+    """A model and its caches, which hold the tokens that it has read of a growing text."""
+
+    def __init__(self, model, make_cache, *sampling):
+        self.model, self.caches, self.sampling = model, caches_for(model, make_cache), sampling
+
+    def probabilities(self, text):
+        """text (1, n) -> (new, vocabulary): of the next token, after each token that was not read before."""
+        logits = self.model(text[:, self.caches[0].length:], self.caches)[0]
+        return next_token_probabilities(logits, *self.sampling)
+
+    def keep(self, n):
+        for cache in self.caches:
+            cache.truncate(min(cache.length, n))
+
+
 @torch.no_grad()
 def generate_speculative(model, draft_model, tokens: Tensor, max_new_tokens: int, n_draft: int = 4,
-                         temperature: float = 0.0, top_k: int | None = None, top_p: float | None = None, generator=None,
-                         stop: int | None = None, make_cache=GrowingCache, draw=None, kept: list | None = None) -> Tensor:
+                         temperature: float = 0.0, top_k: int | None = None, top_p: float | None = None,
+                         generator=None, stop: int | None = None, make_cache=GrowingCache, draw=None,
+                         kept: list | None = None) -> Tensor:
     """What `generate` draws, tokens (1, n) and up to max_new_tokens more, in fewer passes of `model`.
 
-    draft_model draws up to n_draft tokens, one pass each; one pass of `model` over all of them keeps some of them and adds
-    one, so that the result is distributed as if `model` had drawn alone. Both caches then forget what was refused.
-    kept, if given, is appended the number of drafted tokens that each pass kept.
+    draft_model draws up to n_draft tokens, one pass each. One pass of `model` over all of them accepts some
+    and adds one more, so that the result is distributed as if `model` had drawn alone. Both caches then
+    forget the rejected tokens. The number of drafted tokens that each pass accepted is appended to `kept`, if
+    given.
     """
-    _check_one(tokens)
-    check_count("max_new_tokens", max_new_tokens, 0)
-    check_count("n_draft", n_draft, 0)
+    check_prompt(tokens, max_new_tokens, batch=1, n_draft=(n_draft, 0))
     draw = drawing(generator) if draw is None else draw
-    caches, draft_caches = (caches_for(one, make_cache) for one in (model, draft_model))
-
-    def probabilities(one, its_caches, text):
-        """(new, vocabulary): of the token after each one that the caches did not hold yet."""
-        logits = one(text[:, its_caches[0].length:], its_caches)[0]
-        return next_token_probabilities(logits, temperature, top_k, top_p)
-
+    large, small = (_Reader(one, make_cache, temperature, top_k, top_p) for one in (model, draft_model))
     end = tokens.shape[1] + max_new_tokens
     while tokens.shape[1] < end:
-        n, text, draft = tokens.shape[1], tokens, []
-        for _ in range(min(n_draft, end - n - 1)):          # a pass yields at least one token more
-            draft.append(probabilities(draft_model, draft_caches, text)[-1])
-            text = torch.cat((text, text.new_tensor([[draw(draft[-1])]])), 1)
-        target = probabilities(model, caches, text)[-1 - len(draft):]
-        draft = torch.stack(draft) if draft else target[:0]
-        new = verify_draft(target, draft, text[0, n:], draw=draw)
+        n, text, drafts = tokens.shape[1], tokens, []
+        for _ in range(min(n_draft, end - n - 1)):      # `model` adds at least one token
+            drafts.append(small.probabilities(text)[-1])
+            text = torch.cat((text, text.new_tensor([[draw(drafts[-1])]])), 1)
+        target = large.probabilities(text)[-1 - len(drafts):]
+        new = verify_draft(target, torch.stack(drafts) if drafts else target[:0], text[0, n:], draw=draw)
         if kept is not None:
             kept.append(len(new) - 1)
         ended = stop is not None and stop in new
@@ -88,12 +135,6 @@ def generate_speculative(model, draft_model, tokens: Tensor, max_new_tokens: int
         tokens = torch.cat((tokens, new[None]), 1)
         if ended:
             break
-        # The last token has been drawn and not read: no cache holds it.
-        for cache in (*caches, *draft_caches):
-            cache.truncate(min(cache.length, tokens.shape[1] - 1))
+        for reader in (large, small):
+            reader.keep(tokens.shape[1] - 1)                # no model has read the last token yet
     return tokens
-
-
-def _check_one(tokens):
-    if tokens.dim() != 2 or tokens.shape[0] != 1 or tokens.shape[1] == 0:
-        raise ValueError(f"tokens must be one sequence, (1, n) with n at least 1; got shape {tuple(tokens.shape)}")

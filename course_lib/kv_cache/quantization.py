@@ -1,7 +1,7 @@
-"""Numbers in fewer bits: each group shares a scale (and, for integers, a lowest value).
+"""Numbers in fewer bits, and a cache of them. Each group shares a step (and, for integers, a lowest value).
 
     int8, int4   x ~ low + step * code, code in 0 .. 2^bits - 1; the error is at most step / 2
-    fp8          x ~ step * code, code a float8_e4m3fn of at most 448; the error is relative, about 1/16 at most
+    fp8          x ~ step * code, code a float8_e4m3fn up to 448; the relative error is at most about 1/16
 
 Two int4 codes share a byte, so the last dimension must be even.
 """
@@ -10,30 +10,27 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from course_lib.checks import check_count
+from course_lib.checks.kv_cache import check_bits, check_new, check_not_empty, check_truncation
+from .caches import KVCache
+
 FP8_LARGEST = 448.0
-BITS = (8, 4, "fp8")
 
 
 class Quantized(NamedTuple):
     codes: Tensor           # uint8, or float8_e4m3fn; int4: the last dimension is halved
-    step: Tensor            # float32, 1 along the dimension whose entries share it
+    step: Tensor            # float32, of size 1 along the dimension whose entries share it
     low: Tensor | None      # the same; None for fp8
 
 
-def check_bits(bits):
-    if bits not in BITS:
-        raise ValueError(f'bits must be 8, 4 or "fp8"; got {bits!r}')
-
-
 def quantize(x: Tensor, bits, dim: int) -> Quantized:
-    """All entries along dim share a step: dim=-2 of (..., n, d) is a step a channel, dim=-1 a step a token."""
-    check_bits(bits)
-    if bits == 4 and x.shape[-1] % 2:
-        raise ValueError(f"x must have an even last dimension for int4; got {x.shape[-1]}")
+    """All entries along dim share a step. Of (..., n, d), dim=-2 is one step per channel, dim=-1 one per
+    token."""
+    check_bits(bits, x)
     x = x.float()
     if bits == "fp8":
         step = _not_zero(x.abs().amax(dim, keepdim=True) / FP8_LARGEST)
-        # Rounding may carry the largest a hair above 448, which would become NaN.
+        # Rounding may push the largest value just above 448, which would become NaN.
         return Quantized((x / step).clamp(-FP8_LARGEST, FP8_LARGEST).to(torch.float8_e4m3fn), step, None)
     low, high = x.aminmax(dim=dim, keepdim=True)
     top = 2**bits - 1
@@ -45,7 +42,7 @@ def quantize(x: Tensor, bits, dim: int) -> Quantized:
 
 
 def dequantize(x: Quantized, bits) -> Tensor:
-    """float32, of the shape that was quantised."""
+    """float32, of the shape that was quantized."""
     check_bits(bits)
     if bits == "fp8":
         return x.codes.float() * x.step
@@ -56,5 +53,74 @@ def dequantize(x: Quantized, bits) -> Tensor:
 
 
 def _not_zero(step):
-    """A group whose entries are all alike would divide by 0; any step does for it."""
+    """Avoids 0 / 0 where all entries of a group are equal; any step represents them."""
     return torch.where(step > 0, step, torch.ones_like(step))
+
+
+class QuantizedCache(KVCache):
+    """Whole groups of tokens as int8, int4 or fp8; the newest, up to group - 1, wait in full precision.
+
+    Keys have one step per channel and group (some channels are large in every token), values one step per
+    token: a large channel of keys, or a large token of values, does not add to the errors of the others.
+    """
+
+    def __init__(self, bits, group: int = 32):
+        super().__init__()
+        check_bits(bits)
+        check_count("group", group, 1)
+        self.bits, self.group = bits, group
+        self.keys = self.values = None      # Quantized, (batch, n_kv_heads, groups, group, width)
+
+    def append(self, k, v):
+        check_new(self, k, v)
+        if self.k is None:
+            self.k, self.v = k[:, :, :0], v[:, :, :0]
+            self.keys, self.values = self._pack(0)
+        self.k, self.v = torch.cat((self.k, k), 2), torch.cat((self.v, v), 2)
+        self.length += k.shape[2]
+        n_groups = self.k.shape[2] // self.group
+        if n_groups:
+            self.keys, self.values = (_each(lambda *x: torch.cat(x, 2), old, new)
+                                      for old, new in zip((self.keys, self.values), self._pack(n_groups)))
+            # A copy: a slice would keep the memory of the packed tokens alive.
+            super()._map(lambda x: x[:, :, n_groups * self.group:].clone())
+
+    def view(self):
+        check_not_empty(self)
+        return tuple(torch.cat((dequantize(packed, self.bits).flatten(2, 3).to(waiting.dtype), waiting), 2)
+                     for packed, waiting in ((self.keys, self.k), (self.values, self.v)))
+
+    def waiting(self) -> tuple[Tensor, Tensor]:
+        """Keys and values in full precision: the newest, fewer than a group."""
+        check_not_empty(self)
+        return self.k, self.v
+
+    def truncate(self, n):
+        """If the cut is inside a group, unpack it: its tokens wait again."""
+        check_truncation(n, self.length)
+        if self.k is not None:
+            whole, rest = divmod(n, self.group)
+            if n < self.length - self.k.shape[2]:
+                cut = (_each(lambda x: x[:, :, whole], packed) for packed in (self.keys, self.values))
+                self.k, self.v = (dequantize(packed, self.bits).to(self.k.dtype) for packed in cut)
+                self.keys, self.values = (_each(lambda x: x[:, :, :whole].clone(), packed)
+                                          for packed in (self.keys, self.values))
+            super()._map(lambda x: x[:, :, :rest])
+        self.length = n
+
+    def _pack(self, n_groups):
+        n = n_groups * self.group
+        groups = (x[:, :, :n].unflatten(2, (n_groups, self.group)) for x in (self.k, self.v))
+        return tuple(quantize(x, self.bits, dim) for x, dim in zip(groups, (-2, -1)))
+
+    def _tensors(self):
+        return [x for x in (*(self.keys or ()), *(self.values or ()), self.k, self.v) if x is not None]
+
+    def _map(self, change):
+        super()._map(change)
+        self.keys, self.values = _each(change, self.keys), _each(change, self.values)
+
+
+def _each(change, *packed):
+    """change() on the codes, on the steps, and on the lowest values if present."""
+    return Quantized(*(None if fields[0] is None else change(*fields) for fields in zip(*packed)))

@@ -1,11 +1,12 @@
-"""From logits to the next token: temperature, top-k, top-p, and the verification step of speculative decoding.
+"""From logits to the next token: temperature, top-k, top-p, and the verification step of speculative
+decoding.
 
-What is left to chance is drawn by a function draw(probabilities) -> index; `every_outcome` walks through all its answers.
+Random choices are made by a function draw(probabilities) -> index; `every_outcome` tries all its answers.
 """
-import math
-
 import torch
 from torch import Tensor
+
+from course_lib.checks.kv_cache import check_draft, check_sampling, check_seen
 
 
 def next_token_probabilities(logits: Tensor, temperature: float = 1.0, top_k: int | None = None,
@@ -13,71 +14,55 @@ def next_token_probabilities(logits: Tensor, temperature: float = 1.0, top_k: in
                              seen: Tensor | None = None) -> Tensor:
     """Probabilities (..., vocabulary) of the next token, from logits of the same shape.
 
-    The logits of tokens in seen (..., m) are first divided by repetition_penalty, or multiplied by it where negative.
-    Temperature 0 puts everything on the likeliest. top_k keeps the k likeliest; top_p then the fewest of those whose
-    probabilities sum to at least top_p. What is kept is normalised.
+    The logits of tokens in seen (..., m) are first divided by repetition_penalty, or multiplied by it where
+    negative. Temperature 0 gives the likeliest token probability 1. top_k keeps the k likeliest; of those,
+    top_p keeps the fewest whose probabilities sum to at least top_p. The probabilities kept are normalized.
     """
     check_sampling(temperature, top_k, top_p, repetition_penalty)
     if repetition_penalty != 1:
-        if seen is None:
-            raise ValueError("seen must be given with a repetition_penalty; got None")
+        check_seen(seen)
         logit = logits.gather(-1, seen)
-        penalised = torch.where(logit > 0, logit / repetition_penalty, logit * repetition_penalty)
-        logits = logits.scatter(-1, seen, penalised)
+        penalized = torch.where(logit > 0, logit / repetition_penalty, logit * repetition_penalty)
+        logits = logits.scatter(-1, seen, penalized)
     if temperature == 0:
         return torch.zeros_like(logits).scatter(-1, logits.argmax(-1, keepdim=True), 1.0)
-    # The largest first becomes 0: a tiny temperature would otherwise divide into infinity, and inf - inf is NaN.
+    # Shift the largest logit to 0: dividing by a tiny temperature would overflow, and inf - inf is NaN.
     ordered, order = (logits - logits.amax(-1, keepdim=True)).sort(dim=-1, descending=True, stable=True)
     ordered = ordered / temperature
     if top_k is not None:
         ordered[..., top_k:] = -torch.inf
     probabilities = ordered.softmax(-1)
     if top_p is not None:
-        before = probabilities.cumsum(-1) - probabilities       # of everything likelier; 0 for the first, so it stays
+        before = probabilities.cumsum(-1) - probabilities       # of all likelier tokens; 0 for the first
         probabilities = probabilities.masked_fill(before >= top_p, 0)
         probabilities = probabilities / probabilities.sum(-1, keepdim=True)
     return torch.zeros_like(probabilities).scatter(-1, order, probabilities)
 
 
-def check_sampling(temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0) -> None:
-    for name, value in (("temperature", temperature), ("top_k", top_k or 1), ("top_p", top_p or 1),
-                        ("repetition_penalty", repetition_penalty)):
-        if not isinstance(value, (int, float)):
-            raise ValueError(f"{name} must be a number; got {value!r}")
-    if not 0 <= temperature < math.inf:
-        raise ValueError(f"temperature must be at least 0 and finite; got {temperature!r}")
-    if top_k is not None and (not isinstance(top_k, int) or top_k < 1):
-        raise ValueError(f"top_k must be an integer of at least 1; got {top_k!r}")
-    if top_p is not None and not 0 < top_p <= 1:
-        raise ValueError(f"top_p must be above 0 and at most 1; got {top_p!r}")
-    if not 0 < repetition_penalty < math.inf:
-        raise ValueError(f"repetition_penalty must be above 0 and finite; got {repetition_penalty!r}")
-
-
 def acceptance(target: Tensor, draft: Tensor) -> Tensor:
-    """min(1, p / q) for every token: how probably a token drawn from draft is kept. 0 where q is 0: it is never drawn."""
+    """min(1, p / q) per token: the probability to accept a token drawn from draft. 0 where q is 0, never
+    drawn."""
     return torch.where(draft > 0, (target / draft).clamp(max=1), torch.zeros_like(target))
 
 
 def residual(target: Tensor, draft: Tensor) -> Tensor:
-    """max(p - q, 0), normalised: what a refused token is replaced from. The target itself where the two are equal."""
+    """max(p - q, 0), normalized: the distribution that replaces a rejected token. The target itself if p =
+    q."""
     left = (target - draft).clamp(min=0)
     total = left.sum(-1, keepdim=True)
     return torch.where(total > 0, left / total, target)
 
 
 def verify_draft(target: Tensor, draft: Tensor, drafted: Tensor, generator=None, draw=None) -> Tensor:
-    """The tokens that one pass of the large model yields, distributed as if it had drawn each by itself.
+    """The tokens that one pass of the large model yields, distributed as if it had drawn each itself.
 
-    drafted (n,): tokens that a small model drew, each from its row of draft (n, vocabulary). target (n + 1, vocabulary):
-    the large model's probabilities before each of them, and after the last. Returns 1 to n + 1 tokens: the drafted ones
-    up to the first refusal, then one drawn from the residual, or from the last row of target if none was refused.
+    drafted (n,): tokens that a small model drew, each from its row of draft (n, vocabulary). target (n + 1,
+    vocabulary): the large model's probabilities before each of them, and after the last. Returns 1 to n + 1
+    tokens: the drafted ones before the first rejection, then one drawn from the residual, or from the last
+    row of target if all were accepted.
     """
+    check_draft(target, draft, drafted)
     n = len(drafted)
-    if draft.dim() != 2 or len(draft) != n:
-        raise ValueError(f"draft must be ({n}, vocabulary) for {n} drafted tokens; got {tuple(draft.shape)}")
-    if target.shape != (n + 1, draft.shape[-1]):
-        raise ValueError(f"target must be {(n + 1, draft.shape[-1])}; got {tuple(target.shape)}")
     draw = drawing(generator) if draw is None else draw
     chances = acceptance(target[:n], draft).gather(-1, drafted[:, None])[:, 0]
     for accepted, chance in enumerate(chances):
@@ -88,16 +73,16 @@ def verify_draft(target: Tensor, draft: Tensor, drafted: Tensor, generator=None,
 
 
 def drawing(generator=None):
-    """draw(probabilities) -> index, by chance."""
+    """draw(probabilities) -> index, at random."""
     return lambda probabilities: int(torch.multinomial(probabilities, 1, generator=generator))
 
 
 def every_outcome(run):
-    """(probability, result) of run(draw), once for each way in which its draws can fall.
+    """(probability, result) of run(draw), once per sequence of answers that its draws can give.
 
-    run is started again for each: it must depend on nothing but what draw tells it.
+    run is called again for each, so it must depend only on the answers of draw.
     """
-    waiting = [[]]                          # answers that a start begins with; then it takes the first possible ones
+    waiting = [[]]      # first answers still to try; a run continues them with the first possible answer
     while waiting:
         begin, told, probability = waiting.pop(), [], 1.0
 

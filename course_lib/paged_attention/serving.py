@@ -15,7 +15,8 @@ from torch.nn import functional as F
 
 from course_lib.checks import check_count
 from course_lib.paged_attention.cache import OutOfBlocks, PagedKVCache, paged_prefill, paged_prefill_kernel
-from course_lib.kv_cache.sampling import check_sampling, next_token_probabilities
+from course_lib.checks.kv_cache import check_sampling
+from course_lib.kv_cache import next_token_probabilities
 
 
 @dataclass(eq=False)

@@ -7,7 +7,7 @@ import torch
 
 from course_lib import cuda
 from course_lib.kv_cache import tensor_core as decode_tensor_core
-from course_lib.kv_cache.decoding import decode_attention, decode_kernel
+from course_lib.kv_cache import decode_attention, decode_kernel
 from course_lib.paged_attention.kernels import paged_attention_kernel
 from references import changed_kernels
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from course_lib import cuda
-from course_lib.kv_cache.decoding import choose_splits, decode_attention
+from course_lib.kv_cache import choose_splits, decode_attention
 from course_lib.exercises.declare import find
 from course_lib.flash_attention import finish, merge
 from course_lib.kv_cache.generation import beam_search

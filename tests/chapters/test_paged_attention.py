@@ -13,7 +13,7 @@ from hypothesis.stateful import (RuleBasedStateMachine, initialize, invariant, p
 
 from course_lib import cuda, language_model
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.kv_cache.decoding import decode_kernel
+from course_lib.kv_cache import decode_kernel
 from course_lib.language_model import Config, LanguageModel
 from course_lib.paged_attention import (BlockAllocator, OutOfBlocks, PagedKVCache, copy_blocks_kernel,
                                         paged_attention, paged_attention_kernel, paged_prefill, paged_prefill_kernel)
