@@ -1,30 +1,33 @@
-"""Chapter 8: static against continuous batching, in steps of the server and in slots of the cache that attention reads.
+"""Static and continuous batching, compared in steps of the server and in slots of the cache that attention
+reads.
 
-Exact: the continuous schedule is the course's own Scheduler, which never asks what the tokens are. A step computes at
-most token_budget tokens. A request that came in step i can be in step i already.
+Exact: the continuous schedule is the course's own Scheduler, which does not depend on what the tokens are. A
+step computes at most token_budget tokens. A request that arrives in step i can start in step i.
 """
 from collections import deque
 from typing import NamedTuple
 
-from course_lib.paged_attention.memory_maps import check_room
-from course_lib.paged_attention.cache import PagedKVCache
-from course_lib.paged_attention.serving import Request, Scheduler, Sequence
+from course_lib import figures
+from course_lib.checks.paged_attention import check_largest
+from .cache import PagedKVCache
+from .memory_maps import largest_in_blocks
+from .scheduler import Request, Scheduler, Sequence
 
 
 class Row(NamedTuple):
     request: int       # its number in the list
-    lane: int          # where a chart draws it: no two at the same time in one lane
+    lane: int          # its line in a chart: rows of one lane do not overlap
     arrival: int
-    start: int         # the step that first computes some of it
-    first: int         # the step that gives its first token
-    end: int           # the step after the one that gives its last token
-    held: int          # the step after the last that it keeps its place
+    start: int         # the step that computes its first prompt tokens
+    first: int         # the step that generates its first token
+    end: int           # the step after the one that generates its last token
+    held: int          # the step after the last one in which it holds its place
 
 
 class Served(NamedTuple):
     rows: list
     steps: int         # in which something was computed
-    slots_read: int    # keys and values read by attention: each sequence's slots once a step
+    slots_read: int    # keys and values read by attention: each sequence's slots once per step
     tokens: int        # generated
 
     @property
@@ -34,7 +37,8 @@ class Served(NamedTuple):
 
 
 def static_batches(requests, batch, token_budget):
-    """Up to `batch` requests start together, padded to the longest prompt; the next when the last of them is done."""
+    """Up to `batch` requests start together, padded to the longest prompt; the next batch when all are
+    done."""
     rows, now, steps, slots_read = [], 0, 0, 0
     waiting = deque(enumerate(requests))
     while waiting:
@@ -43,9 +47,10 @@ def static_batches(requests, batch, token_budget):
         while waiting and len(members) < batch and waiting[0][1].step <= now:
             members.append(waiting.popleft())
         prompt, output = max(r.prompt for _, r in members), max(r.output for _, r in members)
-        chunk = max(1, token_budget // len(members))             # positions that all read in one step
+        chunk = max(1, token_budget // len(members))             # prompt positions per step, for all members
         ends = [min(prompt, at + chunk) for at in range(0, prompt, chunk)]
-        lengths = ends + [prompt + i for i in range(1, output)]  # the step that ends the prompt gives the first token
+        # The step that ends the prompt generates the first token.
+        lengths = ends + [prompt + i for i in range(1, output)]
         first = now + len(ends) - 1
         rows += [Row(i, lane, r.step, now, first, first + r.output, now + len(lengths))
                  for lane, (i, r) in enumerate(members)]
@@ -56,9 +61,11 @@ def static_batches(requests, batch, token_budget):
 
 
 def continuous_batches(requests, max_running, token_budget, n_blocks, block_size=16):
-    """Whoever comes joins at the next step, whoever is done makes room at once. Blocks are taken when needed."""
-    check_room(requests, n_blocks, block_size)
-    scheduler = Scheduler(PagedKVCache(n_blocks, block_size, 1, 1, 1), token_budget, max_running, share_prefixes=False)
+    """A request joins at the next step and frees its place when it is done. Blocks are allocated when
+    needed."""
+    check_largest("n_blocks", largest_in_blocks(requests, block_size), n_blocks, f"blocks of {block_size}")
+    cache = PagedKVCache(n_blocks, block_size, 1, 1, 1)
+    scheduler = Scheduler(cache, token_budget, max_running, share_prefixes=False)
     coming, rows, begun, firsts = deque(enumerate(requests)), [], {}, {}
     now = steps = slots_read = 0
     while coming or scheduler.waiting or scheduler.running or scheduler.preempted:
@@ -83,9 +90,7 @@ def continuous_batches(requests, max_running, token_budget, n_blocks, block_size
 
 
 def chart(served, caption, width=8.4):
-    """Gantt charts, one under the other, {name: Served}: reading the prompt, generating, keeping a place."""
-    from course_lib import figures
-
+    """Gantt charts, one below the other, {name: Served}: reading the prompt, generating, holding a place."""
     parts = {"reads its prompt": 4, "generates": 2, "done, but keeps its place": 5}
     lanes = [max(row.lane for row in s.rows) + 1 for s in served.values()]
     fig, ax = figures.new(width, 0.3 * sum(lanes) + 1.5)
@@ -93,26 +98,33 @@ def chart(served, caption, width=8.4):
     for (name, s), n in zip(served.items(), lanes):
         for row in s.rows:
             y = top + row.lane
-            for kind, start, end in zip(parts, (row.start, row.first, row.end), (row.first, row.end, row.held)):
+            for filling, start, end in zip(parts.values(), (row.start, row.first, row.end),
+                                           (row.first, row.end, row.held)):
                 if end > start:
-                    ax.add_patch(figures.rectangle(start, y - 0.4, end - start, 0.8, **figures.filling(parts[kind])))
+                    look = figures.filling(filling)
+                    ax.add_patch(figures.rectangle(start, y - 0.4, end - start, 0.8, **look))
             ax.text((row.start + row.end) / 2, y, str(row.request), ha="center", va="center", fontsize=7.5,
                     bbox=figures.paper())
         ticks.append((top + (n - 1) / 2, name))
         top += n + 1
-        told.append(f"{name}: " + ", ".join(f"request {r.request} in steps {r.start} to {r.end - 1}"
-                                            + f", place kept until {r.held - 1}" * (r.held > r.end)
-                                            for r in sorted(s.rows)))
-    ax.set(xlim=(0, max(row.held for s in served.values() for row in s.rows)), ylim=(top - 1.4, -0.6), xlabel="step",
+        told.append(f"{name}: " + ", ".join(map(_in_words, sorted(s.rows))))
+    last = max(row.held for s in served.values() for row in s.rows)
+    ax.set(xlim=(0, last), ylim=(top - 1.4, -0.6), xlabel="step",
            yticks=[y for y, _ in ticks], yticklabels=[name for _, name in ticks])
     ax.tick_params(axis="y", length=0)
-    ax.legend(handles=[figures.rectangle(0, 0, 1, 1, label=kind, **figures.filling(k)) for kind, k in parts.items()],
-              fontsize=8, frameon=False, ncols=3, loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    handles = [figures.rectangle(0, 0, 1, 1, label=kind, **figures.filling(k)) for kind, k in parts.items()]
+    ax.legend(handles=handles, fontsize=8, frameon=False, loc="lower center", ncols=3,
+              bbox_to_anchor=(0.5, 1.0))
     figures.show(fig, alt=f"Charts of places over steps. {'. '.join(told)}.", caption=caption)
 
 
+def _in_words(row):
+    kept = f", place kept until {row.held - 1}" if row.held > row.end else ""
+    return f"request {row.request} in steps {row.start} to {row.end - 1}{kept}"
+
+
 def _in_lanes(rows):
-    """Each row in the lowest lane that is free from its start on."""
+    """Each row in the lowest lane that is free when it starts."""
     free_from, placed = [], []
     for row in sorted(rows, key=lambda row: (row.start, row.request)):
         lane = next((i for i, end in enumerate(free_from) if end <= row.start), len(free_from))

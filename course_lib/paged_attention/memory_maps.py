@@ -1,31 +1,36 @@
-"""Chapter 8: what the memory of a cache is filled with while requests are served: in one piece each, or in blocks.
+"""How the memory of a cache is used while requests are served: with one contiguous piece per request, or in
+blocks.
 
-Nothing is computed here. All requests wait at the start, first come, first served; a step adds a token to each that
-runs. A map is what lies where after a step: a list of (length, kind) from the first slot to the last.
+Only places are simulated, no keys. All requests wait at the start and are served in order; a step adds a
+token to each running request. A map describes the memory after a step: a list of (length, kind) from the
+first slot to the last.
 """
 import math
 from collections import deque
 from itertools import groupby
 
-from course_lib.paged_attention.cache import BlockAllocator, OutOfBlocks
+from course_lib import figures
+from course_lib.checks.paged_attention import check_largest
+from .blocks import BlockAllocator, OutOfBlocks
 
 USED, LATER, NEVER, FREE = KINDS = "in use", "reserved, used later", "reserved, never used", "free"
 
-RESERVE = {     # what a request takes in one piece; only the first knows nothing about the output
+RESERVE = {     # slots that a request reserves; only the first does not need the length of the output
     "the maximum": lambda request, context: context,
-    "the next power of two": lambda request, context: 2 ** math.ceil(math.log2(request.prompt + request.output)),
-    "the exact length": lambda request, context: request.prompt + request.output,
+    "the next power of two": lambda request, context: 2 ** math.ceil(math.log2(_total(request))),
+    "the exact length": lambda request, context: _total(request),
 }
 
 
 def contiguous_maps(requests, n_slots, reserve, context=2048):
-    """A map for each step while somebody waits. reserve: a key of RESERVE. The first long enough hole is taken."""
+    """One map per step, while any request waits. reserve: a key of RESERVE. The first hole that is long
+    enough is used."""
     largest = max(RESERVE[reserve](request, context) for request in requests)
-    if largest > n_slots:
-        raise ValueError(f"n_slots must hold the largest request, {largest} slots by this rule; got {n_slots}")
-    waiting, held, maps = deque(requests), [], []            # held: [start, size, request, tokens], sorted by start
+    check_largest("n_slots", largest, n_slots, "slots by this rule")
+    waiting, maps = deque(requests), []
+    held = []                                                # [start, size, request, tokens], sorted by start
     while True:
-        held = [piece for piece in held if piece[3] < piece[2].prompt + piece[2].output]
+        held = [piece for piece in held if piece[3] < _total(piece[2])]
         while waiting:
             size = RESERVE[reserve](waiting[0], context)
             start = _first_hole(held, size, n_slots)
@@ -41,10 +46,11 @@ def contiguous_maps(requests, n_slots, reserve, context=2048):
 
 
 def paged_maps(requests, n_blocks, block_size):
-    """The same with blocks that are taken when they are needed. Where none is left, the youngest gives its own back."""
-    check_room(requests, n_blocks, block_size)
+    """The same with blocks, allocated when needed. If none is left, the youngest request loses its blocks and
+    waits."""
+    check_largest("n_blocks", largest_in_blocks(requests, block_size), n_blocks, f"blocks of {block_size}")
     allocator = BlockAllocator(n_blocks, block_size)
-    waiting, running, maps = deque((i, r.prompt, r.prompt + r.output) for i, r in enumerate(requests)), [], []
+    waiting, running, maps = deque((i, r.prompt, _total(r)) for i, r in enumerate(requests)), [], []
     while True:
         for name, end in [pair for pair in running if allocator.tables[pair[0]].length >= pair[1]]:
             allocator.free(name)
@@ -62,18 +68,16 @@ def paged_maps(requests, n_blocks, block_size):
                     preempted = True
         while not preempted and waiting and allocator.can_allocate([0] * (waiting[0][1] + 1), share=False):
             name, length, end = waiting.popleft()
-            allocator.allocate(name, [0] * (length + 1), share=False)      # what is known, and the first new token
+            allocator.allocate(name, [0] * (length + 1), share=False)      # one more for the next token
             running.append((name, end))
         if not waiting:
             return maps
         maps.append(_paged_map(allocator, dict(running)))
 
 
-def check_room(requests, n_blocks, block_size):
-    """What would never fit would be waited for without end."""
-    largest = max(math.ceil((request.prompt + request.output) / block_size) for request in requests)
-    if largest > n_blocks:
-        raise ValueError(f"n_blocks must hold the largest request, {largest} blocks of {block_size}; got {n_blocks}")
+def largest_in_blocks(requests, block_size):
+    """The blocks that the longest of the requests needs at its end."""
+    return max(math.ceil(_total(request) / block_size) for request in requests)
 
 
 def shares(maps):
@@ -86,9 +90,7 @@ def shares(maps):
 
 
 def draw_maps(maps, caption, width=8.4):
-    """One strip a map, {name: map}: what lies where."""
-    from course_lib import figures
-
+    """One strip per map, {name: map}, with a colour for each kind."""
     looks = {kind: figures.filling(k) for k, kind in enumerate(KINDS)}
     looks[FREE] = {"facecolor": "white", "edgecolor": "#999999"}
     fig, ax = figures.new(width, 0.62 * len(maps) + 1.0)
@@ -100,11 +102,18 @@ def draw_maps(maps, caption, width=8.4):
             start += length
     ax.set(xlim=(0, start), ylim=(len(maps) - 0.5, -0.5), xlabel="slot", yticks=range(len(maps)),
            yticklabels=list(maps))
-    ax.legend(handles=[figures.rectangle(0, 0, 1, 1, label=kind, **look) for kind, look in looks.items()],
-              fontsize=8, frameon=False, ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1.0))
-    told = "; ".join(f"{name}: " + ", ".join(f"{share:.0%} {kind}" for kind, share in shares([lengths]).items())
-                     for name, lengths in maps.items())
-    figures.show(fig, alt=f"Strips of memory at one step. {told}.", caption=caption)
+    handles = [figures.rectangle(0, 0, 1, 1, label=kind, **look) for kind, look in looks.items()]
+    ax.legend(handles=handles, fontsize=8, frameon=False, loc="lower center", ncols=4,
+              bbox_to_anchor=(0.5, 1.0))
+    told = []
+    for name, lengths in maps.items():
+        parts = (f"{share:.0%} {kind}" for kind, share in shares([lengths]).items())
+        told.append(f"{name}: {', '.join(parts)}")
+    figures.show(fig, alt=f"Strips of memory at one step. {'; '.join(told)}.", caption=caption)
+
+
+def _total(request):
+    return request.prompt + request.output
 
 
 def _first_hole(held, size, n_slots):
@@ -119,7 +128,7 @@ def _first_hole(held, size, n_slots):
 def _contiguous_map(held, n_slots):
     lengths, end = [], 0
     for start, size, request, tokens in held:
-        needed = request.prompt + request.output
+        needed = _total(request)
         lengths += [(start - end, FREE), (tokens, USED), (needed - tokens, LATER), (size - needed, NEVER)]
         end = start + size
     return [piece for piece in lengths + [(n_slots - end, FREE)] if piece[0]]

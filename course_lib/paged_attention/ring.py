@@ -1,7 +1,7 @@
-"""Ring attention: a sequence too long for one machine, cut into slices, one a process.
+"""Ring attention: a sequence too long for one machine, cut into one slice per process.
 
-Each process keeps its queries. Keys and values go round: after as many steps as there are processes, every query has
-met every key, one slice at a time, and chapter 6's `merge` has joined the parts.
+Each process keeps its queries and passes keys and values on to the next: after as many steps as there are
+processes, every query has met every key, one slice at a time, and chapter 6's `merge` has joined the parts.
 """
 import os
 import socket
@@ -13,6 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, multiprocessing as processes
 
+from course_lib.checks.paged_attention import check_gathered, check_slices
 from course_lib.flash_attention import finish, grouped, merge, state_of
 
 
@@ -27,11 +28,10 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Ten
     lengths = [torch.zeros(1, dtype=torch.long) for _ in range(n_ranks)]
     dist.all_gather(lengths, torch.tensor([n]))
     lengths = [int(length) for length in lengths]
-    if min(lengths) < 1:                                    # all see it, so all stop and nobody waits
-        raise ValueError(f"k must hold at least one token in each process; got {lengths}")
+    check_gathered(lengths)         # every process sees all lengths, so all stop together
     starts, state = list(accumulate(lengths, initial=0)), None
     for step in range(n_ranks):
-        owner = (rank - step) % n_ranks                     # whose keys and values are here now
+        owner = (rank - step) % n_ranks                     # the rank that these keys and values belong to
         passing = pass_on(k, v, lengths[owner - 1]) if step < n_ranks - 1 else None
         queries, keys, values, _ = grouped(q, k, v, None)
         scores = queries @ keys.mT * q.shape[-1]**-0.5
@@ -46,7 +46,8 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Ten
 
 
 def pass_on(k: Tensor, v: Tensor, n_next: int):
-    """Begin to send k and v to the next process and to receive n_next tokens; a function that waits for them."""
+    """Start sending k and v to the next process and receiving n_next tokens; returns a function that waits
+    for them."""
     rank, n_ranks, tensors = dist.get_rank(), dist.get_world_size(), [k.contiguous(), v.contiguous()]
     arriving = [x.new_empty(*x.shape[:2], n_next, x.shape[3]) for x in tensors]
     work = [dist.isend(x, (rank + 1) % n_ranks, tag=tag) for tag, x in enumerate(tensors)]
@@ -61,19 +62,19 @@ def pass_on(k: Tensor, v: Tensor, n_next: int):
 
 
 def in_processes(q: Tensor, k: Tensor, v: Tensor, lengths, causal: bool = False) -> Tensor:
-    """ring_attention in len(lengths) new processes on this machine, lengths[i] tokens in the i-th; slices joined."""
-    if any(not isinstance(n, int) or n < 1 for n in lengths) or sum(lengths) != k.shape[2] or q.shape[2] != k.shape[2]:
-        raise ValueError(f"lengths must be positive and sum to the {k.shape[2]} tokens of k and of q; got {lengths!r}")
+    """ring_attention in len(lengths) new processes on this machine, lengths[i] tokens in the i-th; joined
+    slices."""
+    check_slices(lengths, q, k)
     out = q.new_zeros(*q.shape[:3], v.shape[3]).share_memory_()
     with tempfile.TemporaryDirectory() as folder:
         processes.set_forkserver_preload(["torch.distributed"])         # imported once, not in every process
-        processes.start_processes(_process, (f"{folder}/meet", q, k, v, list(lengths), causal, out), len(lengths),
-                                  start_method="forkserver")
+        arguments = f"{folder}/meet", q, k, v, list(lengths), causal, out
+        processes.start_processes(_process, arguments, len(lengths), start_method="forkserver")
     return out
 
 
 def _process(rank, meet, q, k, v, lengths, causal, out):
-    # The loopback by name: without a network, a machine's own name may lead nowhere.
+    # Name the loopback interface: without a network, the machine's own host name may not resolve.
     loopback = next((name for _, name in socket.if_nameindex() if name.startswith("lo")), "lo")
     os.environ.setdefault("GLOO_SOCKET_IFNAME", loopback)
     torch.set_num_threads(1)
