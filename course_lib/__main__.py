@@ -13,7 +13,7 @@ COMMANDS = {
     "run": ("course_lib.tools.notebooks:run", "re-execute notebooks in place: run [NOTEBOOK...]"),
     "lint": ("course_lib.tools.lint:main", "hold notebooks to the course's conventions: lint [NOTEBOOK...]"),
     "fresh": ("course_lib.tools.notebooks:fresh", "lay a new copy of a chapter's notebook in work/: fresh 3"),
-    "train": ("course_lib.language_model.training:train_command", "train the language model: train --out FILE ..."),
+    "train": ("course_lib.language_model.train_command:train_command", "train the language model: train --out FILE ..."),
     "attention-study": ("course_lib.studies.attention:study_command", "the small model without positions: data/attention_study.json"),
     "heads-study": ("course_lib.studies.heads:study_command", "one head against many at equal width: data/heads_study.json"),
     "rope-study": ("course_lib.studies.rope:study_command", "the small model beyond its trained length: data/rope_study.json"),

@@ -1,14 +1,28 @@
-"""Chapter 10: a small language model from the chapters' parts."""
+"""Chapter 10, a small language model from the chapters' parts.
+
+    config          sizes, and the attention of each layer
+    layers          attention in steps, feed-forward, norm; attentions: those of the earlier chapters
+    model           LanguageModel
+    saved           models in files; pretrained() is the one in data/
+    training        train, evaluate; checkpoints are files that a run can continue from; train_command is `train`
+    tokenizers      characters, byte pairs
+    look_inside     which tokens the layers attend to
+    translator      an encoder and a decoder for dates
+"""
+from .attentions import LAYERS
+from .checkpoints import load_checkpoint, save_checkpoint
 from .config import ATTENTIONS, Config
-from .model import (Block, LanguageModel, RMSNorm, SelfAttention, SwiGLU, apply_rope, facts, load, pretrained,
-                    save, softmax_attention)
-from .attentions import (Delta, Flash, Grouped, LAYERS, Latent, Linear, PartlyRotated, Recurrent, Sliding,
-                         StateCache, Tiles, W2)
-from .tokenizers import BytePairTokenizer, CharTokenizer, tokenizer_of, tokens_on_disk
-from .training import (Interrupt, check_row, checksum, evaluate, fingerprint, fit_state, learning_rate,
-                       load_checkpoint, load_run, make_optimizer, n_counted, random_batch, save_checkpoint,
-                       save_run, train, train_command)
-from .display import Display, show_rates, watched_in
+from .display import show_rates
+from .layers import ModelAttention, RMSNorm, SelfAttention, SwiGLU, softmax_attention
 from .look_inside import copying_gain, effect_of_distance, induction_scores, weight_by_distance
-from .translator import (CHARACTERS, DecoderBlock, EncoderBlock, EncoderDecoder, LETTERS, batch_of,
-                         dates_command, draw_dates, encode, exact_matches)
+from .model import Block, LanguageModel
+from .saved import facts, load, pretrained, save
+from .tokenizers import BytePairTokenizer, CharTokenizer, tokenizer_of, tokens_on_disk
+from .training import TrainConfig, evaluate, learning_rate, make_optimizer, random_batch, train
+from .translator import EncoderDecoder
+
+__all__ = ["ATTENTIONS", "Block", "BytePairTokenizer", "CharTokenizer", "Config", "EncoderDecoder", "LAYERS",
+           "LanguageModel", "ModelAttention", "RMSNorm", "SelfAttention", "SwiGLU", "TrainConfig", "copying_gain",
+           "effect_of_distance", "evaluate", "facts", "induction_scores", "learning_rate", "load", "load_checkpoint",
+           "make_optimizer", "pretrained", "random_batch", "save", "save_checkpoint", "show_rates",
+           "softmax_attention", "tokenizer_of", "tokens_on_disk", "train", "weight_by_distance"]

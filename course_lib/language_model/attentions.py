@@ -1,27 +1,27 @@
-"""Chapter 10: the attentions of the earlier chapters as layers of the language model, chosen by name.
+"""The attentions of the earlier chapters as layers of the language model, chosen by name.
 
-Each is SelfAttention with something changed: what a token projects to, how the output is made, what is cached.
+Each takes the steps of ModelAttention and changes some: what a token projects to, how the output is made,
+what is cached.
 
-    gqa      fewer heads of keys and values (chapter 3)      latent   one small vector a token (chapter 3)
-    linear   elu + 1, a state (chapter 4)                    delta    the gated delta rule, a state (chapter 4)
-    sliding  the last `window` keys (chapter 5)              flash    softmax in tiles (chapter 6)
-    w2       tokens are Gaussians (chapter 9)
+    softmax  chapter 1                                       gqa      fewer heads of keys and values (chapter 3)
+    latent   one small vector per token (chapter 3)          linear   elu + 1, a state (chapter 4)
+    delta    the gated delta rule, a state (chapter 4)       sliding  the last `window` keys (chapter 5)
+    flash    softmax in tiles (chapter 6)                    w2       tokens are Gaussians (chapter 9)
 """
-import math
-
 import torch
 from einops import einsum, rearrange
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.linear_attention.delta import delta_rule
+from course_lib.checks.language_model import check_state, check_state_cache, check_whole_state
 from course_lib.flash_attention import flash_attention, flash_backward_tiles, flash_forward_tiles
+from course_lib.gqa import LatentAttention
 from course_lib.kv_cache import RollingCache
-from course_lib.language_model.model import SelfAttention, softmax_attention
-from course_lib.linear_attention import linear_attention
+from course_lib.linear_attention import delta_rule, linear_attention
 from course_lib.rope import apply_rope
 from course_lib.sparse_attention import sliding_window_mask
-from course_lib.w2_attention import augment
+from course_lib.w2_attention import W2Attention, augment
+from .layers import ModelAttention, SelfAttention, softmax_attention
 
 
 class Grouped(SelfAttention):
@@ -31,8 +31,7 @@ class Grouped(SelfAttention):
 
 class Sliding(SelfAttention):
     def __init__(self, config):
-        super().__init__(config)
-        self.window = config.window
+        super().__init__(config, window=config.window)
 
     def attend(self, q, k, v):
         mask = sliding_window_mask(q.shape[2], self.window).to(q.device)
@@ -43,7 +42,7 @@ class Sliding(SelfAttention):
 
 
 class Tiles(torch.autograd.Function):
-    """Chapter 6's tiles in PyTorch, forward and backward: nothing of size n x n is kept between them."""
+    """Chapter 6's tiles in PyTorch, forward and backward: nothing of size n x n is stored in between."""
 
     @staticmethod
     def forward(ctx, q, k, v):
@@ -58,14 +57,15 @@ class Tiles(torch.autograd.Function):
 
 
 class Flash(SelfAttention):
-    """The kernels on a GPU. On a CPU the same tiles in PyTorch: the engine is made to look at kernels, not to train with."""
+    """The kernels on a GPU. On a CPU the same tiles in PyTorch: the engine counts and checks kernels, it is
+    slow to train with."""
 
     def attend(self, q, k, v):
         return flash_attention(q, k, v, causal=True) if q.is_cuda else Tiles.apply(q, k, v)
 
 
-class PartlyRotated(SelfAttention):
-    """RoPE turns the first rotary_dim entries of queries and keys; the others have no direction."""
+class PartlyRotated(ModelAttention):
+    """RoPE rotates only the first rotary_dim entries of queries and keys."""
 
     def rotate(self, x, rope, positions=None):
         if rope is None:
@@ -77,23 +77,14 @@ class PartlyRotated(SelfAttention):
         return softmax_attention(q, k, v, self.scale)
 
 
-class Latent(PartlyRotated):
-    """Latent attention with its up-projections folded into query and output: one key [rope key; latent] serves all heads,
-    and its latent part is also the value. Nothing else is cached."""
+class Latent(PartlyRotated, LatentAttention):
+    """Chapter 3's layer, always absorbed: one key [rope key; latent] serves all heads, and its latent part is
+    also the value. Nothing else is cached."""
 
     def __init__(self, config):
-        nn.Module.__init__(self)
-        self.n_heads, self.n_kv_heads = config.n_heads, 1
-        self.head_dim, self.rotary_dim = config.head_dim, config.rope_dim
+        super().__init__(config.d_model, config.n_heads, config.head_dim, config.latent_dim, config.rope_dim)
+        self.n_kv_heads, self.rotary_dim = 1, config.rope_dim
         self.key_width, self.value_width = config.rope_dim + config.latent_dim, 0
-        self.scale = (config.head_dim + config.rope_dim) ** -0.5
-        self.q_proj = nn.Linear(config.d_model, config.n_heads * (config.head_dim + config.rope_dim), bias=False)
-        self.down_proj = nn.Linear(config.d_model, config.latent_dim, bias=False)
-        self.latent_norm = nn.RMSNorm(config.latent_dim)
-        self.rope_proj = nn.Linear(config.d_model, config.rope_dim, bias=False)
-        up = config.latent_dim ** -0.5 * torch.randn(2, config.n_heads, config.head_dim, config.latent_dim)
-        self.k_up, self.v_up = nn.Parameter(up[0].clone()), nn.Parameter(up[1].clone())
-        self.out_proj = nn.Linear(config.n_heads * config.head_dim, config.d_model, bias=False)
 
     def project(self, x):
         q = rearrange(self.q_proj(x), "b n (h d) -> b h n d", h=self.n_heads)
@@ -109,43 +100,34 @@ class Latent(PartlyRotated):
         return super().finish(einsum(heads, self.v_up, "b h n c, h d c -> b h n d"))
 
 
-class W2(PartlyRotated):
-    """Tokens are Gaussians, written as queries and keys whose dot products are their W2 scores (`augment`). A constant a row
-    is left out; softmax does not see it."""
+class W2(PartlyRotated, W2Attention):
+    """Chapter 9's layer. Its Gaussians become queries and keys whose dot products are their W2 scores up to a
+    constant per row (`augment`), so that they can be cached like any others."""
     scale = 1.0
 
     def __init__(self, config):
-        super().__init__(config)
-        self.rotary_dim, self.key_width = config.head_dim, 2 * config.head_dim + 2
-        self.q_proj = nn.Linear(config.d_model, 2 * config.d_model, bias=False)
-        self.k_proj = nn.Linear(config.d_model, 2 * config.d_model, bias=False)
-        self.log_tau = nn.Parameter(torch.full((config.n_heads,), math.log(2 * math.sqrt(2 * config.head_dim))))
+        super().__init__(config.d_model, config.n_heads)
+        self.n_kv_heads, self.rotary_dim = config.n_heads, config.head_dim
+        self.key_width, self.value_width = 2 * config.head_dim + 2, config.head_dim
 
     def project(self, x):
-        (mu_q, sigma_q), (mu_k, sigma_k) = (self._gaussian(projection(x)) for projection in (self.q_proj, self.k_proj))
-        v = rearrange(self.v_proj(x), "b n (h d) -> b h n d", h=self.n_heads)
-        # A rotation changes no length, so the means may be turned after the lengths have been taken.
-        return *augment(mu_q, sigma_q, mu_k, sigma_k, self.log_tau.exp()), v
-
-    def _gaussian(self, projected):
-        mu, raw = rearrange(projected, "b n (two h d) -> two b h n d", two=2, h=self.n_heads)
-        return mu, F.softplus(raw)
+        queries, keys, v = self.gaussians(x)
+        # A rotation preserves lengths, so augment may take the lengths of the means before they are rotated.
+        return *augment(*queries, *keys, self.tau), v
 
 
 class StateCache:
-    """What a layer with a state keeps of the tokens it has seen: that state, however many they were."""
+    """The cache of a layer with a state: its size does not depend on how many tokens were read."""
 
     def __init__(self):
         self.length, self.state = 0, None
 
     def reorder(self, index):
-        if self.state is None:
-            raise ValueError("cache must hold tokens before it is reordered; got an empty one")
+        check_state(self)
         self.state = [x[index] for x in self.state]
 
     def truncate(self, n):
-        if n != self.length:
-            raise ValueError(f"n must be all {self.length} tokens: a state cannot forget its last ones; got {n}")
+        check_whole_state(n, self.length)
 
     @property
     def bytes(self):
@@ -153,8 +135,9 @@ class StateCache:
 
 
 class Recurrent(SelfAttention):
-    """Layers whose past is a state: `run(q, k, v, *more, state=...)` gives outputs and the next state, a list of tensors."""
-    recurrent = True        # chapter 8's engine asks for it
+    """Layers whose past is a state: `run(q, k, v, *more, state=...)` returns outputs and the next state, a
+    list of tensors."""
+    recurrent = True        # chapter 8's engine refuses such layers: pages hold keys and values
 
     def make_cache(self):
         return StateCache()
@@ -163,9 +146,7 @@ class Recurrent(SelfAttention):
         q, k, v, *more = self.project(x)
         positions = None
         if cache is not None:
-            if not isinstance(cache, StateCache):
-                raise ValueError("caches must hold a state for this layer, as those of make_caches (make_cache=None) do; "
-                                 f"got {type(cache).__name__}")
+            check_state_cache(cache, StateCache)
             positions = torch.arange(cache.length, cache.length + x.shape[1], device=x.device)
         q, k = self.rotate(q, rope, positions), self.rotate(k, rope, positions)
         if cache is None:
@@ -178,7 +159,8 @@ class Recurrent(SelfAttention):
         return self.run(q, k, v, *more)[0]
 
     def weights(self, x, rope):
-        """The output is linear in the values: with the unit matrix in their place it is what each position takes of each."""
+        """The output is linear in the values, so with the unit matrix as values it is the matrix of
+        weights."""
         q, k, v, *more = self.project(x)
         unit = torch.eye(x.shape[1], dtype=x.dtype, device=x.device).expand(*v.shape[:3], -1)
         return self.attend(self.rotate(q, rope), self.rotate(k, rope), unit, *more)
@@ -191,27 +173,30 @@ class Linear(Recurrent):
 
 
 class Delta(Recurrent):
-    """The gated delta rule: keys of length 1, and for each token and head a strength beta and a decay, both in (0, 1)."""
+    """The gated delta rule: keys of length 1, and a strength beta and a decay in (0, 1) per token and
+    head."""
 
     def __init__(self, config):
         super().__init__(config)
         self.beta_proj = nn.Linear(config.d_model, config.n_heads, bias=False)
         self.decay_proj = nn.Linear(config.d_model, config.n_heads)
-        nn.init.constant_(self.decay_proj.bias, 4.0)                # at first a token keeps 98 % of the state
-        self.norm = nn.RMSNorm(config.head_dim)                     # outputs have no normaliser of their own
+        nn.init.constant_(self.decay_proj.bias, 4.0)                # at the start a token keeps 98 % of the state
+        self.norm = nn.RMSNorm(config.head_dim)                     # the delta rule does not normalize its output
 
     def project(self, x):
         q, k, v = super().project(x)
-        beta, decay = (rearrange(torch.sigmoid(proj(x)), "b n h -> b h n") for proj in (self.beta_proj, self.decay_proj))
+        beta, decay = (rearrange(torch.sigmoid(projection(x)), "b n h -> b h n")
+                       for projection in (self.beta_proj, self.decay_proj))
         return F.normalize(q, dim=-1), F.normalize(k, dim=-1), v, beta, decay
 
     def run(self, q, k, v, beta, decay, state=None):
-        heads, state = delta_rule(q, k, v, beta, decay, "chunked", 32, state=None if state is None else state[0],
-                                  return_state=True)
+        state = None if state is None else state[0]
+        heads, state = delta_rule(q, k, v, beta, decay, "chunked", 32, state=state, return_state=True)
         return heads, [state]
 
     def finish(self, heads):
         return super().finish(self.norm(heads))
 
 
-LAYERS = {"gqa": Grouped, "latent": Latent, "linear": Linear, "delta": Delta, "sliding": Sliding, "flash": Flash, "w2": W2}
+LAYERS = {"softmax": SelfAttention, "gqa": Grouped, "latent": Latent, "linear": Linear, "delta": Delta,
+          "sliding": Sliding, "flash": Flash, "w2": W2}

@@ -1,6 +1,7 @@
-"""What training shows while somebody watches: a bar with tokens a second and the time left, and in a notebook the curves.
+"""The display of training: a bar with tokens per second and the time left, and in a notebook the curves.
 
-Under nbval, `run`, pytest and in a pipe nobody watches, and nothing is shown: rates differ from machine to machine.
+Only for a person who watches: under nbval, `run`, pytest and in a pipe nothing is shown, because rates differ
+from machine to machine.
 """
 import io
 import os
@@ -22,10 +23,10 @@ def watched_in():
 
 
 class Display:
-    """Told of every step; draws at most a few times a second."""
+    """Receives every step; draws at most three times per second."""
 
-    def __init__(self, first, steps, tokens_a_step, where=None, clock=time.perf_counter):
-        self.first, self.steps, self.tokens_a_step, self.clock = first, steps, tokens_a_step, clock
+    def __init__(self, first, steps, tokens_per_step, where=None, clock=time.perf_counter):
+        self.first, self.steps, self.tokens_per_step, self.clock = first, steps, tokens_per_step, clock
         self.where, self.start, self.drawn, self.entries = where or watched_in(), clock(), 0.0, 0
         self.bar = self.picture = None
 
@@ -35,20 +36,21 @@ class Display:
             return
         self.drawn = now
         self._show(self.line(step, loss, now))
-        # A run of a few seconds is over before a curve could tell anything.
+        # Runs of a few seconds get no curve.
         if self.where == "notebook" and len(history) > max(1, self.entries) and now - self.start > 5:
             self.entries = len(history)
             self._draw(history)
 
     def line(self, step, loss, now):
-        seconds_a_step = (now - self.start) / max(1, step - self.first)
-        left = seconds_a_step * (self.steps - step)
+        seconds_per_step = (now - self.start) / max(1, step - self.first)
+        left = seconds_per_step * (self.steps - step)
         full = round(24 * step / self.steps)
         return (f"[{'#' * full}{'.' * (24 - full)}] {step:,}/{self.steps:,}  loss {loss:.3f}  "
-                f"{self.tokens_a_step / seconds_a_step:,.0f} tokens/s  {int(left) // 60}:{int(left) % 60:02} left")
+                f"{self.tokens_per_step / seconds_per_step:,.0f} tokens/s  "
+                f"{int(left) // 60}:{int(left) % 60:02} left")
 
     def clear(self):
-        """Something else is going to be printed."""
+        """Remove the bar before other output is printed."""
         if self.where == "terminal":
             print(f"\r{'':<100}\r", end="", file=sys.stderr, flush=True)
 
@@ -77,7 +79,7 @@ class Display:
         if measured[-1] is not None:
             ax.plot(steps, measured, color=figures.COLOURS[1], linestyle="--", label="validation")
         ax.set_xlabel("step", color=figures.INK)
-        ax.set_ylabel("loss, nats a token", color=figures.INK)
+        ax.set_ylabel("loss, nats per token", color=figures.INK)
         ax.legend(frameon=False)
         picture = io.BytesIO()
         fig.savefig(picture, format="png", facecolor="white")
@@ -90,10 +92,11 @@ class Display:
 
 
 def show_rates(ways):
-    """Tokens a second of each of {"name": function that gives the number of tokens it made}, if somebody watches."""
+    """Print tokens per second of each {"name": function that returns a number of tokens}, if a person
+    watches."""
     if watched_in() is None:
         return
     for name, work in ways.items():
         start = time.perf_counter()
         made = work()
-        print(f"{name:24} {made / (time.perf_counter() - start):8,.0f} tokens a second")
+        print(f"{name:24} {made / (time.perf_counter() - start):8,.0f} tokens per second")

@@ -1,4 +1,4 @@
-"""Chapter 10: what the layers of a language model have learned to look at. Works for every attention that has weights."""
+"""Which tokens the layers of a language model attend to. Works for every attention that has weights."""
 import torch
 
 from course_lib.datasets import generator, repeated_tokens
@@ -7,10 +7,11 @@ from course_lib.checks import check_count
 
 @torch.no_grad()
 def induction_scores(model, n=24, batch=16, seed=0) -> torch.Tensor:
-    """(n_layers, n_heads): the weight that a head puts on the token after the one it stands on, where that stood before.
+    """(n_layers, n_heads): the attention from a repeated token to the token that followed its first
+    occurrence.
 
-    The text is n random tokens, twice. In the second half a head that looks n - 1 places back sees what came next the last time.
-    A head that looks everywhere evenly scores about 1 / (1.5 n).
+    The text is n random tokens, twice, so that token is n - 1 positions back. Uniform attention scores about
+    1 / (1.5 n).
     """
     check_count("n", n, 2)
     tokens = repeated_tokens(batch, generator("test", seed), model.config.vocab_size, n)
@@ -21,7 +22,8 @@ def induction_scores(model, n=24, batch=16, seed=0) -> torch.Tensor:
 
 @torch.no_grad()
 def copying_gain(model, n=24, batch=16, seed=0) -> float:
-    """By how many nats a token the second half of n random tokens said twice is easier than the first."""
+    """How many nats per token the model loses less in the second half than in the first of n random tokens,
+    twice."""
     check_count("n", n, 2)
     tokens = repeated_tokens(batch, generator("test", seed), model.config.vocab_size, n)
     logits = model(tokens[:, :-1]).log_softmax(-1)
@@ -31,9 +33,9 @@ def copying_gain(model, n=24, batch=16, seed=0) -> float:
 
 @torch.no_grad()
 def weight_by_distance(model, tokens, edges=(0, 1, 2, 4, 8, 16, 32, 64, 128)) -> dict:
-    """{(nearest, farthest): (n_layers,)}: of all that a layer's queries take, the share from keys that far back, in size.
+    """{(nearest, farthest): (n_layers,)}: the share of a layer's attention weights on keys at that distance.
 
-    Weights of the delta rule may be negative; each counts with its absolute value.
+    Absolute values, because weights of the delta rule may be negative.
     """
     weights = model.attention_weights(tokens).abs()
     n = weights.shape[-1]
@@ -49,9 +51,10 @@ def weight_by_distance(model, tokens, edges=(0, 1, 2, 4, 8, 16, 32, 64, 128)) ->
 
 @torch.no_grad()
 def effect_of_distance(model, tokens, distances=(1, 4, 16, 32, 48), seed=0) -> dict:
-    """{distance: change}: how much the last position's logits move when one token that far back is another one.
+    """{distance: change}: how much the last logits change when one token at that distance is replaced (root
+    mean square).
 
-    What a model sees at a distance, whatever its attention is and however many layers the message takes.
+    This shows whether a model sees that far, with any attention and through any number of layers.
     """
     draws, before, moved = generator("test", seed), model(tokens)[:, -1], {}
     for distance in distances:

@@ -1,6 +1,5 @@
-"""From text to numbers and back: a number a character, or a number a frequent piece of text."""
+"""From text to numbers and back: one number per character, or per frequent piece of text."""
 import hashlib
-import os
 import re
 from collections import Counter, defaultdict
 from pathlib import Path
@@ -8,19 +7,23 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from course_lib import cuda
+from course_lib.checks import check_count
+from course_lib.checks.language_model import (check_characters, check_int16, check_known, check_pair, check_text)
+from course_lib.files import write_whole
+
 
 class CharTokenizer:
-    """One number a character. The vocabulary is a string; a character's number is its place in it."""
+    """One number per character: its index in the vocabulary, a string."""
 
     def __init__(self, vocabulary: str):
-        if not isinstance(vocabulary, str) or len(set(vocabulary)) != len(vocabulary) or not vocabulary:
-            raise ValueError(f"vocabulary must be distinct characters, at least one; got {vocabulary!r}")
+        check_characters(vocabulary)
         self.vocabulary = vocabulary
         self._number = {character: number for number, character in enumerate(vocabulary)}
 
     @classmethod
     def from_text(cls, text: str) -> "CharTokenizer":
-        return cls("".join(sorted(set(_text(text)))))
+        return cls("".join(sorted(set(check_text(text)))))
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -28,20 +31,21 @@ class CharTokenizer:
     def encode(self, text: str) -> torch.Tensor:
         """(len(text),) of int64."""
         try:
-            numbers = np.fromiter((self._number[c] for c in _text(text)), np.int64, len(text))
+            numbers = np.fromiter((self._number[c] for c in check_text(text)), np.int64, len(text))
         except KeyError as error:
             raise ValueError(f"text has {error.args[0]!r}, which is not in the vocabulary") from None
         return torch.from_numpy(numbers)
 
     def decode(self, tokens) -> str:
-        return "".join(self.vocabulary[t] for t in _checked(tokens, len(self)))
+        return "".join(self.vocabulary[t] for t in check_known(tokens, len(self)))
 
 
 class BytePairTokenizer:
-    """The 256 bytes, and pairs of tokens that were merged into one because they often stood together.
+    """The 256 bytes, and pairs of tokens that were merged because they often follow each other.
 
-    vocabulary is the list of pairs in the order in which they were merged: pair i is token 256 + i. A pair never reaches
-    over the border of a word; a word carries the blank before it. Any text can be encoded, and comes back as it was.
+    vocabulary is the list of pairs in the order in which they were merged: pair i is token 256 + i. A pair
+    never crosses the border of a word; a word includes the space before it. decode(encode(text)) is text, for
+    any text.
     """
     WORDS = re.compile(r" ?\w+| ?[^\w\s]+|\s+(?=\S)|\s+")
 
@@ -49,20 +53,19 @@ class BytePairTokenizer:
         self.vocabulary = [tuple(pair) for pair in vocabulary]
         self.pieces = [bytes([byte]) for byte in range(256)]
         for number, pair in enumerate(self.vocabulary):
-            if len(pair) != 2 or not all(isinstance(t, int) and 0 <= t < 256 + number for t in pair):
-                raise ValueError(f"vocabulary must be pairs of earlier tokens; got {pair} for token {256 + number}")
+            check_pair(pair, 256 + number)
             self.pieces.append(self.pieces[pair[0]] + self.pieces[pair[1]])
         self._rank = {pair: number for number, pair in enumerate(self.vocabulary)}
-        self._words = {}                # words that were encoded before
+        self._words = {}                # encoded words, kept for the next time
 
     @classmethod
     def train(cls, text: str, n_merges: int) -> "BytePairTokenizer":
-        """Merge the most frequent pair, n_merges times; of equally frequent ones, the one with the smallest numbers."""
-        if not isinstance(n_merges, int) or n_merges < 0:
-            raise ValueError(f"n_merges must be an integer of at least 0; got {n_merges!r}")
-        counted = Counter(cls.WORDS.findall(_text(text)))
+        """Merge the most frequent pair, n_merges times; of equally frequent ones, the pair that sorts
+        first."""
+        check_count("n_merges", n_merges, 0)
+        counted = Counter(cls.WORDS.findall(check_text(text)))
         words, counts = [list(word.encode()) for word in counted], list(counted.values())
-        pairs, where = Counter(), defaultdict(set)      # how often a pair occurs, and in which words
+        pairs, where = Counter(), defaultdict(set)      # how often each pair occurs, and in which words
         for i, word in enumerate(words):
             for pair in zip(word, word[1:]):
                 pairs[pair] += counts[i]
@@ -89,14 +92,15 @@ class BytePairTokenizer:
     def encode(self, text: str) -> torch.Tensor:
         """(number of tokens,) of int64."""
         tokens = []
-        for word in self.WORDS.findall(_text(text)):
+        for word in self.WORDS.findall(check_text(text)):
             if word not in self._words:
                 self._words[word] = self._encode_word(list(word.encode()))
             tokens += self._words[word]
         return torch.tensor(tokens, dtype=torch.int64)
 
     def _encode_word(self, word):
-        """Merge in the order of training, the earliest pair first: so it is cut as it was there."""
+        """Merge pairs in the order of training, the earliest first, so that words are split as they were
+        then."""
         while len(word) > 1:
             first = min(zip(word, word[1:]), key=lambda pair: self._rank.get(pair, len(self._rank)))
             if first not in self._rank:
@@ -105,21 +109,8 @@ class BytePairTokenizer:
         return word
 
     def decode(self, tokens) -> str:
-        """Tokens that cut a character in half are shown as U+FFFD."""
-        return b"".join(self.pieces[t] for t in _checked(tokens, len(self))).decode(errors="replace")
-
-
-def _text(text):
-    if not isinstance(text, str):
-        raise ValueError(f"text must be a string; got {type(text).__name__}")
-    return text
-
-
-def _checked(tokens, n):
-    tokens = [int(t) for t in tokens]
-    if tokens and not 0 <= min(tokens) <= max(tokens) < n:
-        raise ValueError(f"tokens must lie in 0 to {n - 1}; got {min(tokens)} to {max(tokens)}")
-    return tokens
+        """The text; an incomplete character becomes U+FFFD."""
+        return b"".join(self.pieces[t] for t in check_known(tokens, len(self))).decode(errors="replace")
 
 
 def _merged(word, pair, token):
@@ -141,24 +132,19 @@ def tokenizer_of(vocabulary):
 
 
 def tokens_on_disk(text: str, tokenizer, folder=None) -> torch.Tensor:
-    """(number of tokens,) of int16, mapped from a file of the build cache: encoded once, and read as it is needed."""
-    if len(tokenizer) > 2 ** 15:
-        raise ValueError(f"tokenizer must have at most 32768 tokens, for int16; got {len(tokenizer)}")
-    if folder is None:
-        from laptop_cuda.build import cache
-
-        folder = cache().parent / "tokens"
-    known_by = hashlib.sha256(f"{tokenizer.vocabulary!r}\0{text}".encode()).hexdigest()[:20]
-    path = Path(folder) / f"{known_by}.bin"
+    """(number of tokens,) of int16, mapped from a file of the course's cache: encoded once, read when
+    needed."""
+    check_int16(tokenizer)
+    folder = Path(cuda.build.cache().parent / "tokens" if folder is None else folder)
+    key = hashlib.sha256(f"{tokenizer.vocabulary!r}\0{text}".encode()).hexdigest()[:20]
+    path = folder / f"{key}.bin"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial = path.with_name(f".{path.name}.{os.getpid()}")
+        folder.mkdir(parents=True, exist_ok=True)
         try:
-            partial.write_bytes(tokenizer.encode(text).numpy().astype(np.int16).tobytes())
-            os.replace(partial, path)
-        except OSError as error:        # of a full disk it does not say where
+            write_whole(path, tokenizer.encode(text).numpy().astype(np.int16).tobytes())
+        except OSError as error:        # the error of a full disk names no file
             raise OSError(error.errno, f"{error.strerror}; nothing was written", str(path)) from error
-        finally:
-            partial.unlink(missing_ok=True)
     size = path.stat().st_size // 2
-    return torch.from_file(str(path), shared=False, size=size, dtype=torch.int16) if size else torch.zeros(0, dtype=torch.int16)
+    if not size:
+        return torch.zeros(0, dtype=torch.int16)
+    return torch.from_file(str(path), shared=False, size=size, dtype=torch.int16)

@@ -1,10 +1,10 @@
-"""Chapter 10: an encoder reads a date in any spelling, a decoder writes it as ISO. Cross-attention is chapter 1's.
+"""An encoder reads a date in any spelling, a decoder writes it as ISO. Cross-attention is chapter 1's.
 
-source (batch, m) and target (batch, n) are characters as numbers, 0 fills up; x is (batch, n, d_model).
-`python -m course_lib dates` trains data/dates.safetensors and measures it on days it has never seen.
+source (batch, m) and target (batch, n) are characters as numbers, 0 is padding; x is (batch, n, d_model).
+`python -m course_lib dates` trains data/dates.safetensors and measures it on days that are not in the
+training set.
 """
 import argparse
-from pathlib import Path
 
 import torch
 from torch import nn
@@ -12,14 +12,17 @@ from torch.nn import functional as F
 
 from course_lib import datasets
 from course_lib.attention import MultiHeadAttention
-from course_lib.language_model.model import RMSNorm, SwiGLU
+from course_lib.checks.language_model import check_spellings, check_translation
 from course_lib.rope import RoPEAttention, rope_table
-from course_lib.language_model.training import fit_state, load_checkpoint, save_checkpoint, train
+from .checkpoints import fit_state, load_checkpoint, save_checkpoint
+from .layers import RMSNorm, SwiGLU
+from .training import train
 
-# 0 fills up, 1 begins a target, 2 ends it.
+# 0 = padding, 1 = begin, 2 = end of a target
 LETTERS = {c for month in datasets.MONTHS for c in month + month.upper()} | set("thrdsnofe")
 CHARACTERS = "\0\1\2" + "".join(sorted(LETTERS | set(" .,/-0123456789")))
 BEGIN, END = 1, 2
+FILE = datasets.DATA / "dates.safetensors"
 
 
 class EncoderBlock(nn.Module):
@@ -30,14 +33,14 @@ class EncoderBlock(nn.Module):
         self.feed_forward = SwiGLU(d_model, d_hidden)
 
     def forward(self, x, rope, mask=None):
-        """mask: causal in a decoder, in an encoder what of x is text."""
+        """mask: causal in a decoder; in an encoder True where x is text, not padding."""
         y = self.attention_norm(x)
         x = x + self.attention(y, y, y, rope, mask)
         return x + self.feed_forward(self.feed_forward_norm(x))
 
 
 class DecoderBlock(EncoderBlock):
-    """Looks at what was written, then at what was read."""
+    """Attends to the target so far, then to the source."""
 
     def __init__(self, d_model, n_heads, d_hidden):
         super().__init__(d_model, n_heads, d_hidden)
@@ -52,7 +55,7 @@ class DecoderBlock(EncoderBlock):
 
 
 class EncoderDecoder(nn.Module):
-    """One embedding for what is read and what is written, which is also the read-out."""
+    """One embedding for source and target, which is also the read-out."""
 
     def __init__(self, vocab_size, n_layers=2, n_heads=4, d_model=64, d_hidden=128, context=32):
         super().__init__()
@@ -68,7 +71,8 @@ class EncoderDecoder(nn.Module):
         nn.init.normal_(self.embedding.weight, std=0.02)
 
     def encode(self, source):
-        """source (b, m) -> what the decoder looks at (b, m, d_model), and which of it is text (b, 1, 1, m)."""
+        """source (b, m) -> the context of the decoder (b, m, d_model), and a mask (b, 1, 1, m), True where it
+        is text."""
         rope, mask = self._rope("source", source), (source != 0)[:, None, None]
         x = self.embedding(source)
         for block in self.encoder:
@@ -76,7 +80,7 @@ class EncoderDecoder(nn.Module):
         return self.encoder_norm(x), mask
 
     def decode(self, target, context, context_mask):
-        """target (b, n) -> logits of the next character at each place (b, n, vocab_size)."""
+        """target (b, n) -> logits of the next character at each position (b, n, vocab_size)."""
         rope, n = self._rope("target", target), target.shape[1]
         x = self.embedding(target)
         causal = torch.ones(n, n, dtype=torch.bool, device=x.device).tril()
@@ -88,13 +92,13 @@ class EncoderDecoder(nn.Module):
         return self.decode(target, *self.encode(source))
 
     def loss(self, tokens, targets):
-        """tokens: source and target side by side, as `batch_of` makes them; targets as long as the target part."""
+        """tokens: source and target concatenated, as by `batch_of`; targets as long as the target part."""
         n = targets.shape[1]
         return F.cross_entropy(self(tokens[:, :-n], tokens[:, -n:]).flatten(0, 1), targets.flatten())
 
     @torch.no_grad()
     def translate(self, texts: list) -> list:
-        """The likeliest character at each place, until END."""
+        """The likeliest character at each position, until END."""
         source = encode(texts)
         target, context = torch.full((len(source), 1), BEGIN), self.encode(source)
         for _ in range(11):
@@ -103,7 +107,8 @@ class EncoderDecoder(nn.Module):
 
     @torch.no_grad()
     def looks_at(self, text: str, written: str) -> torch.Tensor:
-        """(n_layers, n_heads, n, m): how much each written character looks at each that was read, before it is written."""
+        """(n_layers, n_heads, n, m): the weights with which the decoder reads the source to write each
+        character."""
         context, mask = self.encode(encode([text]))
         target = torch.cat([torch.tensor([[BEGIN]]), encode([written])], 1)[:, :-1]
         kept = []
@@ -115,58 +120,55 @@ class EncoderDecoder(nn.Module):
         return torch.cat([layer.forward(x, context, mask=mask, return_weights=True)[1] for layer, x in kept])
 
     def _rope(self, name, tokens):
-        if tokens.dim() != 2 or tokens.dtype != torch.int64 or not 1 <= tokens.shape[1] <= len(self.cos):
-            raise ValueError(f"{name} must be (batch, n) of int64, n at most {len(self.cos)}; "
-                             f"got {tokens.dtype} of shape {tuple(tokens.shape)}")
+        check_translation(name, tokens, len(self.cos))
         return self.cos[:tokens.shape[1]], self.sin[:tokens.shape[1]]
 
 
 def encode(texts: list) -> torch.Tensor:
-    """(len(texts), longest) of int64, filled up with 0."""
-    if not isinstance(texts, (list, tuple)) or not texts or not all(isinstance(text, str) and text for text in texts):
-        raise ValueError(f"texts must be a list of strings of at least one character; got {texts!r}")
-    for text in texts:
-        if unknown := set(text) - set(CHARACTERS[3:]):
-            raise ValueError(f"text has {min(unknown)!r}, which no date has")
+    """(len(texts), longest) of int64, padded with 0."""
+    check_spellings(texts, CHARACTERS[3:])
     rows = [torch.tensor([CHARACTERS.index(c) for c in text]) for text in texts]
     return nn.utils.rnn.pad_sequence(rows, batch_first=True)
 
 
 def batch_of(pairs):
-    """[(spelling, iso)] -> tokens: spellings and, after them, BEGIN and the ISO dates; targets: the ISO dates and END."""
+    """[(spelling, iso)] -> tokens: spellings, then BEGIN and the ISO dates; targets: the ISO dates and
+    END."""
     source, target = encode([spelling for spelling, _ in pairs]), encode([iso for _, iso in pairs])
     edge = torch.ones(len(pairs), 1, dtype=torch.long)
     return torch.cat([source, BEGIN * edge, target], 1), torch.cat([target, END * edge], 1)
 
 
 def draw_dates(batch, generator):
-    """For `train`: fresh pairs of the training days."""
+    """A batch for `train`: new pairs from the training days."""
     return batch_of(datasets.dates(batch, seed=int(torch.randint(2**31, (), generator=generator))))
 
 
 def exact_matches(model, pairs) -> float:
-    """The share of dates that come out right in every character."""
-    written = [text for i in range(0, len(pairs), 500) for text in model.translate([s for s, _ in pairs[i:i + 500]])]
+    """The share of dates that are right in every character."""
+    written = []
+    for i in range(0, len(pairs), 500):
+        written += model.translate([spelling for spelling, _ in pairs[i:i + 500]])
     return sum(text == iso for text, (_, iso) in zip(written, pairs)) / len(pairs)
 
 
 def pretrained() -> EncoderDecoder:
-    """The model of data/dates.safetensors. Notebooks call it."""
-    path = Path(datasets.DATA) / "dates.safetensors"
-    state, about = load_checkpoint(path)
+    """The model of data/dates.safetensors. Only notebooks call it."""
+    state, about = load_checkpoint(FILE)
     model = EncoderDecoder(**about["sizes"])
-    fit_state(model, {name: x.float() for name, x in state.items()}, path)
+    fit_state(model, {name: x.float() for name, x in state.items()}, FILE)
     return model.eval()
 
 
 def facts() -> dict:
-    return load_checkpoint(Path(datasets.DATA) / "dates.safetensors")[1]
+    return load_checkpoint(FILE)[1]
 
 
 def dates_command(argv):
-    """python -m course_lib dates: train the encoder-decoder on dates, and measure it on days it has never seen."""
+    """python -m course_lib dates: train the encoder-decoder on dates, measure it on days not in the training
+    set."""
     parser = argparse.ArgumentParser(prog="python -m course_lib dates", description=dates_command.__doc__)
-    parser.add_argument("--out", type=Path, default=datasets.DATA / "dates.safetensors")
+    parser.add_argument("--out", default=FILE)
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     args = parser.parse_args(argv)

@@ -36,17 +36,17 @@ class W2Attention(nn.Module):
     def forward(self, x: Tensor, rope=None, mask: Tensor | None = None, causal: bool = True) -> Tensor:
         """x (batch, n, d_model) -> (batch, n, d_model); rope is a pair (cos, sin) or None."""
         check_sequence("x", x, self.q_proj)
-        (mu_q, sigma_q), (mu_k, sigma_k), v = self.project(x)
+        (mu_q, sigma_q), (mu_k, sigma_k), v = self.gaussians(x)
         if rope is not None:
             mu_q, mu_k = apply_rope(mu_q, *rope), apply_rope(mu_k, *rope)
         heads = w2_attention(mu_q, sigma_q, mu_k, sigma_k, v, self.tau, mask, causal, self.form)
         return self.out_proj(rearrange(heads, "b h n d -> b n (h d)"))
 
-    def project(self, x: Tensor):
+    def gaussians(self, x: Tensor):
         """x -> (mu_q, sigma_q), (mu_k, sigma_k), v, each (batch, n_heads, n, head_dim)."""
-        queries, keys = (self._gaussians(projection(x)) for projection in (self.q_proj, self.k_proj))
+        queries, keys = (self._gaussian(projection(x)) for projection in (self.q_proj, self.k_proj))
         return queries, keys, rearrange(self.v_proj(x), "b n (h d) -> b h n d", h=self.n_heads)
 
-    def _gaussians(self, projected):
+    def _gaussian(self, projected):
         mu, raw = rearrange(projected, "b n (two h d) -> two b h n d", two=2, h=self.n_heads)
         return mu, F.softplus(raw)

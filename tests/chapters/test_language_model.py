@@ -10,8 +10,9 @@ from course_lib import attention, datasets, kv_cache, language_model
 from course_lib.language_model import translator as encoder_decoder, look_inside
 from course_lib.language_model import Config, LanguageModel
 from course_lib.language_model.tokenizers import CharTokenizer
-from course_lib.language_model.training import (evaluate, learning_rate, load_checkpoint, random_batch, save_checkpoint,
-                                 train, train_command)
+from course_lib.language_model.checkpoints import load_checkpoint, save_checkpoint
+from course_lib.language_model.train_command import train_command
+from course_lib.language_model.training import evaluate, learning_rate, random_batch, train
 
 SMALL = Config(vocab_size=11, n_layers=2, n_heads=2, d_model=16, d_hidden=24, context=32)
 

@@ -17,7 +17,10 @@ from course_lib.language_model import training
 from course_lib.datasets import NO_TARGET
 from course_lib.language_model import Config, LanguageModel
 from course_lib.language_model.tokenizers import CharTokenizer
-from course_lib.language_model.training import evaluate, load_checkpoint, random_batch, save_checkpoint, train, train_command
+from course_lib.language_model import checkpoints, interrupt
+from course_lib.language_model.checkpoints import load_checkpoint, save_checkpoint
+from course_lib.language_model.train_command import train_command
+from course_lib.language_model.training import evaluate, random_batch, train
 from course_lib.language_model.display import Display, watched_in
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -72,7 +75,7 @@ def test_another_interrupt_stops_at_once_but_an_echo_of_the_first_does_not(tmp_p
     with pytest.raises(KeyboardInterrupt, match="stopped after step 1 of 30"):
         train(small_model(), echoed, **RECIPE, checkpoint=tmp_path / "run")
     now = iter([10.0, 11.5])
-    monkeypatch.setattr(training.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(interrupt.time, "monotonic", lambda: next(now))
 
     def stubborn(batch, generator):
         signal.raise_signal(signal.SIGINT)

@@ -62,7 +62,7 @@ def test_run_leaves_a_failing_notebook_as_it_was(tmp_path, capsys):
 def test_what_is_not_installed_is_one_line(name, said, capsys, monkeypatch):
     def command(argv):
         raise ModuleNotFoundError("No module named 'torch'" if name else "pip install it", name=name)
-    monkeypatch.setattr("course_lib.language_model.training.train_command", command)
+    monkeypatch.setattr("course_lib.language_model.train_command.train_command", command)
     assert main(["train"]) == 2
     assert capsys.readouterr().err.startswith(said)
 
