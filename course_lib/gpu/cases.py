@@ -16,12 +16,13 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
+from course_lib import cuda
 from course_lib.kv_cache import tensor_core as decode_tensor_core
 from course_lib.linear_attention import tensor_core as linear_tensor_core
 from course_lib.attention import attention_kernel, softmax_kernel
 from course_lib.kv_cache import append_kernel, decode_kernel, decode_quantized_kernel
 from course_lib.linear_attention import delta_rule, delta_rule_kernel
-from course_lib.flash_attention.kernels import backward_kernels, forward_kernel, kernels
+from course_lib.flash_attention.kernels import backward_kernels, forward_kernel
 from course_lib.gqa import gqa_kernel
 from course_lib.kv_cache import QuantizedCache, StaticCache
 from course_lib.linear_attention import linear_attention, linear_attention_kernel
@@ -260,7 +261,7 @@ def flash_gradients(rung, **how):
 
 def product_of_lanes(a, b):
     sums = torch.empty(32, 4, device=a.device)
-    kernels("flash_attention/fragments").one_product[1, 32](a, b, sums)
+    cuda.load("flash_attention/fragments").one_product[1, 32](a, b, sums)
     return sums
 
 
@@ -273,7 +274,7 @@ def product_in_float64(a, b):
 
 def dealt_out(x, swizzle):
     registers = torch.empty(4, 32, 4, 2, dtype=x.dtype, device=x.device)
-    kernels("flash_attention/fragments").read_tile[1, 32](x, registers, swizzle)
+    cuda.load("flash_attention/fragments").read_tile[1, 32](x, registers, swizzle)
     return registers
 
 
@@ -287,7 +288,7 @@ def in_order(order, tile=16):
         (n, d), out = q.shape, torch.zeros_like(q)
         statistics = (torch.full((n,), -math.inf, device=q.device), torch.zeros(n, device=q.device))
         grid, arrays = (1, statistics) if order == "key_outer" else (math.ceil(n / tile), ())
-        getattr(kernels("flash_attention/orders"), order)[grid, tile, 16 * tile * (d + 1)](q, k, v, out, *arrays, n, d, tile, 0.3)
+        getattr(cuda.load("flash_attention/orders"), order)[grid, tile, 16 * tile * (d + 1)](q, k, v, out, *arrays, n, d, tile, 0.3)
         return out
     return run
 

@@ -161,17 +161,17 @@ def test_causal_traffic_counts_visited_tiles_only():
 
 
 @pytest.mark.parametrize("change, words", [
-    (dict(q=torch.zeros(2, 3, 4)), "q must be \\(batch"), (dict(k=[1]), "k must be a floating-point tensor; got list"),
+    (dict(q=torch.zeros(2, 3, 4)), "q must be a floating-point tensor of shape \\(batch"), (dict(k=[1]), "k must be a floating-point tensor of shape .*; got list"),
     (dict(v=torch.zeros(1, 1, 7, 8, dtype=torch.int64)), "v must be a floating-point"),
     (dict(k=torch.zeros(1, 1, 7, 8).half()), "k must have the dtype"),
-    (dict(k=torch.zeros(2, 1, 7, 8)), "k must have the batch of q"),
-    (dict(v=torch.zeros(1, 1, 6, 8)), "v must have the heads and rows"),
+    (dict(k=torch.zeros(2, 1, 7, 8)), "k must have the batch size of q"),
+    (dict(v=torch.zeros(1, 1, 6, 8)), "v must have one row per key, 7; got 6"),
     (dict(k=torch.zeros(1, 1, 7, 6)), "k must have the head_dim of q"),
     (dict(q=torch.zeros(1, 3, 5, 8), k=torch.zeros(1, 2, 7, 8), v=torch.zeros(1, 2, 7, 8)),
-     "q must have a multiple of k's 2 heads"),
+     "q must have n_heads that are a multiple of n_kv_heads, of which k has 2"),
     (dict(key_bias=torch.zeros(6)), "key_bias must broadcast"),
-    (dict(scale=math.nan), "scale must be a finite"), (dict(tile_q=0), "tile_q must be at least 1"),
-    (dict(tile_k=-1), "tile_k must be at least 1"),
+    (dict(scale=math.nan), "scale must be None or a finite"), (dict(tile_q=0), "tile_q must be an integer of at least 1"),
+    (dict(tile_k=-1), "tile_k must be an integer of at least 1"),
 ])
 def test_bad_input_is_named(change, words):
     q, k, v = random_inputs(0, dtype=torch.float32)
@@ -193,7 +193,7 @@ def test_bad_results_to_a_backward_are_named():
 def test_bad_traffic_arguments():
     with pytest.raises(ValueError, match="order must be"):
         fa.traffic(8, 8, 4, 4, "diagonal")
-    with pytest.raises(ValueError, match="tile_q must be at least 1"):
+    with pytest.raises(ValueError, match="tile_q must be an integer of at least 1"):
         fa.traffic(8, 8, 0, 4)
 
 

@@ -228,13 +228,13 @@ A = gaussians()
     ("sigma_a", lambda: w2_distance(torch.zeros(3), torch.ones(1), torch.zeros(3), torch.ones(3))),
     ("sigma_b", lambda: gaussian_overlap(torch.zeros(3), torch.ones(3), torch.zeros(3), -torch.ones(3))),
     ("mu_b", lambda: w2_distance(torch.zeros(3), torch.ones(3), torch.zeros(1), torch.ones(1))),
-    ("sigma_a", lambda: w2_distance(0.0, 1.0, 0.0, 1.0)),
+    ("mu_a", lambda: w2_distance(0.0, 1.0, 0.0, 1.0)),
     ("cov_b", lambda: gaussian_w2(torch.zeros(3), torch.eye(3), torch.zeros(3), torch.eye(2))),
     ("cov_a", lambda: gaussian_w2(torch.zeros(2), -torch.eye(2), torch.zeros(2), torch.eye(2))),
     ("cov_b", lambda: gaussian_w2(torch.zeros(2), torch.eye(2), torch.zeros(2), torch.tensor([[1.0, 0.5], [0.0, 1.0]]))),
     ("mean_b", lambda: gaussian_w2(torch.zeros(2), torch.eye(2), torch.zeros(1), torch.eye(1))),
     ("rung", lambda: w2_attention_kernel(*(x.float() for x in A), 1.0, rung=3)),
-    ("d_model", lambda: W2Attention(8, 0)),
+    ("n_heads", lambda: W2Attention(8, 0)),
     ("d_model", lambda: W2Attention(10, 4)), ("tau", lambda: W2Attention(8, 2, tau=0.0)), ("x", lambda: W2Attention(8, 2)(torch.zeros(2, 8))),
 ])
 def test_bad_input_names_the_argument(argument, call):

@@ -9,7 +9,7 @@ from hypothesis import given, settings, strategies as st
 
 from course_lib import cuda
 from course_lib.w2_attention import kernels as w2_kernels
-from course_lib.flash_attention.kernels import C_TYPES
+from course_lib.launching import C_TYPES
 from course_lib.flash_attention.kernels import forward_kernel as flash_kernel
 from course_lib.w2_attention import W2Attention, w2_attention
 from course_lib.w2_attention.kernels import w2_attention_kernel, w2_flash_attention
@@ -268,8 +268,8 @@ def test_the_kernels_refuse_what_they_cannot_do(words, call):
 def test_a_changed_kernel_is_caught(change, tmp_path, monkeypatch):
     """Each line above breaks a kernel a little; the values or the sanitizer must show it."""
     kernels = changed_kernels(tmp_path, *change, "w2_attention.cu", "common/tiles.cuh")
-    whole, broken = w2_kernels.kernels, cuda.compile(kernels / "w2_attention.cu")
-    monkeypatch.setattr(w2_kernels, "kernels", lambda name: broken if name == "w2_attention" else whole(name))
+    whole, broken = cuda.load, cuda.compile(kernels / "w2_attention.cu")
+    monkeypatch.setattr(cuda, "load", lambda name: broken if name == "w2_attention" else whole(name))
     for n, m in ((63, 33), (33, 63)):
         inputs, tau = gaussians(n, m, 20, 25), torch.tensor([1.0, 4.0])
         want, grads = exact(inputs, tau, True, torch.ones(1, 2, n, 25))
