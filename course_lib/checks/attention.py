@@ -86,8 +86,8 @@ def _check_mask_shape(mask, shape):
                          f"got shape {tuple(mask.shape)}{advice}")
     if per_sequence and batch == heads:
         raise ValueError(f"mask must have only one reading; got shape {tuple(mask.shape)} for {batch} "
-                         f"sequences and {heads} heads. Which was meant? mask[:, None] is one mask per sequence, "
-                         "mask[None] one per head")
+                         f"sequences and {heads} heads. Which was meant? mask[:, None] is one mask "
+                         "per sequence, mask[None] one per head")
 
 
 def check_sequence(name, x, projection):

@@ -18,10 +18,10 @@ from course_lib.rope import apply_rope
 class LatentAttention(nn.Module):
     """Causal self-attention whose cache holds latents. `absorbed` chooses the order of the same products.
 
-    False: unfold keys and values of every head from the latents, then attend (cheap if many queries use them).
+    False: unfold keys and values of every head from the latents, then attend: cheap if many queries use them.
 
-    True: fold the up-projections into query and output, and attend to the latents themselves: one key and
-    value head for all query heads (fewer bytes when decoding, more FLOPs per key).
+    True: fold the up-projections into query and output, and attend to the latents, one key and value
+    head for all query heads: fewer bytes when decoding, more FLOPs per key.
     """
 
     def __init__(self, d_model: int, n_heads: int, head_dim: int, latent_dim: int, rope_dim: int,

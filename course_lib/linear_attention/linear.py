@@ -21,8 +21,7 @@ from course_lib.launching import widened
 
 
 def taylor_features(x: Tensor) -> Tensor:
-    """1 + d + d^2 features whose product is 1 + s + s^2 / 2 for s = q . k / sqrt(d): exp(s) to second
-    order."""
+    """1 + d + d^2 features whose product is 1 + s + s^2 / 2, exp(s) to second order; s = q . k / sqrt(d)."""
     x = x * x.shape[-1] ** -0.25
     squares = einsum(x, x, "... i, ... j -> ... i j").flatten(-2) / math.sqrt(2)
     return torch.cat([torch.ones_like(x[..., :1]), x, squares], -1)
@@ -36,8 +35,7 @@ POSITIVE_PRODUCTS = [FEATURE_MAPS[name] for name in ("elu", "relu", "taylor")]
 
 def feature_map(name: str | Callable[[Tensor], Tensor],
                 normalise: bool = False) -> Callable[[Tensor], Tensor]:
-    """phi by name: "elu" (elu(x) + 1), "relu", "taylor" (second order), "identity"; or any (..., d) ->
-    (..., m)."""
+    """phi by name: "elu" (elu(x) + 1), "relu", "taylor", "identity"; or any function (..., d) -> (..., m)."""
     check_feature_map(name, FEATURE_MAPS, normalise)
     return name if callable(name) else FEATURE_MAPS[name]
 

@@ -1,5 +1,4 @@
-"""Chapter 5: masks in blocks, attention over the blocks that are not empty, and the choice of keys by their
-scores."""
+"""Chapter 5: masks in blocks, attention over the blocks that are not empty, keys chosen by their scores."""
 import math
 from dataclasses import dataclass
 
@@ -15,8 +14,7 @@ from course_lib.launching import widened
 
 @dataclass
 class BlockMask:
-    """A mask (n_q, n_k) cut into square blocks: empty ones, full ones, and partial ones with a mask
-    inside."""
+    """A mask (n_q, n_k) cut into square blocks: empty, full, or partial with a mask of its own."""
     n_q: int
     n_k: int
     block: int
@@ -66,8 +64,10 @@ class BlockMask:
         return self.rule(0, 0, i, j).expand(len(i), j.shape[1])
 
     def lists(self) -> tuple[Tensor, Tensor, Tensor]:
-        """(start, column, kind), int32, for a kernel: row r visits column[start[r]:start[r + 1]]; kind 1 is
-        partial, 0 full."""
+        """(start, column, kind), int32, for a kernel: row r visits the blocks column[start[r]:start[r + 1]].
+
+        kind is 1 for a partial block, 0 for a full one.
+        """
         visited = self.visited()
         start = torch.cat([torch.zeros(1, dtype=torch.long), visited.sum(1).cumsum(0)])
         rows, columns = visited.nonzero(as_tuple=True)
@@ -106,8 +106,7 @@ def block_sparse_attention(q: Tensor, k: Tensor, v: Tensor, block_mask: BlockMas
 
 def topk_attention(q: Tensor, k: Tensor, v: Tensor, top: int, mask: Tensor | None = None,
                    causal: bool = False, scale: float | None = None) -> Tensor:
-    """Each query attends to the `top` keys of largest score that it may see; of equal scores, to the
-    earlier ones."""
+    """Each query attends to the `top` keys of largest score that it may see; ties go to the earlier key."""
     check_count("top", top)
     _, weights = scaled_dot_product_attention(q, k, v, mask, causal, scale, return_weights=True)
     order = weights.argsort(dim=-1, descending=True, stable=True)[..., :top]

@@ -251,6 +251,8 @@ def _bad_calls():
         ("mask", lambda: attention(q, q, q, torch.ones(4, 4).tril())),
         ("mask", lambda: attention(q, q, q, torch.ones(4, 4))),
         ("mask", lambda: attention(q, q, q, torch.ones(5, 4, dtype=torch.bool))),
+        ("mask", lambda: attention(q, q, q, torch.zeros(4, 4).fill_diagonal_(math.nan))),
+        ("mask", lambda: attention(q, q, q, torch.ones(2, 4, 4, dtype=torch.bool))),
         ("mask", lambda: attention(q, q, q, torch.ones(1, 2, 3, 4, 4, dtype=torch.bool))),
         ("mask", lambda: attention(q, q, q, [[True]])),
         ("mask", lambda: attention(q, q, q, torch.ones(4, 4, dtype=torch.bool, device="meta"))),
@@ -259,6 +261,7 @@ def _bad_calls():
         ("lengths", lambda: padding_mask([[1]], 4)), ("n", lambda: padding_mask([1], -1)),
         ("d_model", lambda: MultiHeadAttention(10, 3)), ("n_heads", lambda: MultiHeadAttention(10, 0)),
         ("context_dim", lambda: MultiHeadAttention(12, 3, context_dim=0)),
+        ("n_heads", lambda: MultiHeadAttention(12, True)),
         ("dropout", lambda: MultiHeadAttention(12, 3, dropout=-0.1)),
         ("x", lambda: layer(x[0])), ("x", lambda: layer(x[..., :23])),
         ("context", lambda: layer(x, torch.zeros(2, 5, 23))),
@@ -283,3 +286,22 @@ def test_autocast_may_mix_dtypes():
 def test_an_additive_mask_of_zeros_is_a_mask():
     q, k, v = qkv(4, 4)
     torch.testing.assert_close(attention(q, k, v, torch.zeros(4, 4)), attention(q, k, v))
+
+
+def test_a_mask_with_two_readings_is_asked_about():
+    """(2, n, n) for 2 sequences of 2 heads: per sequence or per head? With other sizes it is one of the two."""
+    q = torch.randn(2, 2, 3, 4)
+    mask = torch.randn(2, 3, 3)
+    with pytest.raises(ValueError, match=r"mask\[:, None\] .*mask\[None\]"):
+        attention(q, q, q, mask)
+    per_head = attention(q, q, q, mask[None])
+    assert not torch.allclose(per_head, attention(q, q, q, mask[:, None]))
+    torch.testing.assert_close(attention(q[:1], q[:1], q[:1], mask), per_head[:1])
+    with pytest.raises(ValueError, match=r"One mask per sequence is mask\[:, None\]"):
+        attention(*3 * [q.repeat(1, 2, 1, 1)], mask)
+
+
+def test_a_mask_of_nan_is_asked_about():
+    q, mask = torch.randn(1, 1, 3, 4), torch.tensor([0.0, math.nan, -math.inf]).expand(3, 3)
+    with pytest.raises(ValueError, match="NaN in 3 of 9 entries. Which was meant"):
+        attention(q, q, q, mask)
