@@ -3,4 +3,3 @@ from .functions import (causal_mask, masked_weights, online_softmax, padding_mas
                         scaled_dot_product_attention, softmax, weighted_sum)
 from .kernels import attention_kernel, softmax_kernel
 from .layer import MultiHeadAttention
-from course_lib.launching import C_TYPES, HALF, aligned  # until every chapter imports them from there

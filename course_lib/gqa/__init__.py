@@ -4,4 +4,3 @@ from .grouped import grouped_query_attention, pool_heads, repeat_kv
 from .kernels import gqa_kernel, shared_bytes
 from .latent import LatentAttention
 from .layer import GroupedQueryAttention, rotate_and_cache
-from course_lib.checks import check_grouped  # until every chapter imports it from there

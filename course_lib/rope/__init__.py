@@ -3,4 +3,3 @@ from .kernels import RUNGS, rope_kernel
 from .layer import RoPEAttention
 from .rotation import alibi_bias, apply_rope, interleaved_to_half, rope_table
 from .scaling import interpolate, llama3, ntk_aware, rescale, yarn, yarn_magnitude
-from course_lib.checks.rope import check_rope  # until every chapter imports it from there
