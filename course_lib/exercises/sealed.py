@@ -3,8 +3,8 @@
     seal(exercise, into)                  # by `handout`, from the full edition
     open_sealed(path, {"1.1": {...}})     # in the handout's exercises/chapters/<word>.py
 
-What is stored is data: inputs, results, the results of the usual mistakes. Whoever reads the file finds numbers, among
-them the answers of *predict* exercises; that cannot be otherwise where a check works without an instructor.
+What is stored is data: inputs, results, the results of the usual mistakes. Whoever unpacks the file finds numbers, among
+them the answers of *predict* exercises: a check that works without an instructor needs them.
 """
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any, Callable
 
 import torch
 
-from . import judge, runner, student, wire
+from . import judge, student, wire
 from .answers import plain_run, read_run
 from .declare import register
 from .given import given_spec
@@ -26,18 +26,18 @@ PLAIN = ("id", "title", "kind", "language", "name", "points", "minutes", "diffic
 
 
 class Given:
-    """A given name that is described and not there."""
+    """A given name by its description alone."""
 
     def __init__(self, spec: tuple):
         self.given_spec = tuple(spec)
 
 
 def seal(exercise: Exercise) -> dict:
-    """Everything that a check needs and that gives no solution away, as plain data."""
+    """All that a check needs, as plain data, without a solution."""
     cases = judge.draw(exercise)
     asked = judge.request(exercise, cases)
-    asked.limit *= 4                     # what a mistake gives must not depend on how busy this machine is
-    runs = [runner.run(asked, exercise.wrong_code(m)) for m in exercise.misconceptions]
+    asked.limit *= 4                     # so that a mistake's result does not depend on how busy this machine is
+    runs = [run for _, _, run in judge.mistakes(exercise, asked)]
     sealed = {name: getattr(exercise, name) for name in PLAIN} | {
         "given": given_spec(exercise.given), "cases": [(c.args, c.kwargs, c.label) for c in cases],
         "expected": judge.expected(exercise, cases),
@@ -51,7 +51,7 @@ def seal(exercise: Exercise) -> dict:
 
 
 def write_sealed(path: Path, exercises: list[Exercise], tables: dict[str, list]) -> None:
-    """`tables`: what a function that a notebook imports from the declarations gives for 0, 1, 2, ..."""
+    """`tables`: for each function that a notebook imports from the declarations, its results for 0, 1, 2, ..."""
     path.write_bytes(zlib.compress(wire.pack({"exercises": [seal(e) for e in exercises], "tables": tables})))
 
 
@@ -60,7 +60,7 @@ def _stored(path: Path) -> dict:
 
 
 def table(path: Path, name: str) -> Callable[[int], Any]:
-    """The stored function `name`. What was a solution's text is the student's own, once that has passed."""
+    """The stored function `name`. Where it returned a solution's text, it returns the student's own, once that has passed."""
     answers = _stored(path)["tables"][name]
 
     def look_up(number: int):
@@ -93,7 +93,7 @@ def open_sealed(path: Path, code: dict[str, dict[str, Any]]) -> None:
 
 
 def _lookup(cases: list[Case], answers: list, names: list[str]) -> Callable:
-    """A function of a case's values that knows them by identity: it is only ever asked about these."""
+    """A function of a case's values, which it recognises by identity: it is only called with these."""
     known = {_key(case.args, case.kwargs): answer for case, answer in zip(cases, answers)}
 
     def look_up(*args, **kwargs):
@@ -124,7 +124,10 @@ class NotYours(NotImplementedError):
 
 
 def yours(id: str, name: str, arguments: dict[str, Any] | None = None) -> Any:
-    """The student's own `name`, once exercise `id` has passed; called with those of the arguments that it takes."""
+    """The student's own `name`, once exercise `id` has passed; called with those of the arguments that it takes.
+
+    Where the student's function has as many parameters under other names, the order decides.
+    """
     if id not in student.handed_in:
         raise NotYours(f"`{name}` is exercise {id}. This edition holds no solution: it works here once your cell has "
                        "passed its check.")
@@ -132,6 +135,8 @@ def yours(id: str, name: str, arguments: dict[str, Any] | None = None) -> Any:
     if arguments is None:
         return own
     taken = inspect.signature(own).parameters
+    if len(taken) == len(arguments) and taken.keys() != arguments.keys():
+        return own(*arguments.values())
     extra = [key for key, value in arguments.items() if key not in taken and not (value is None or value is False)]
     if extra:
         named = ", ".join(f"`{e}`" for e in extra)

@@ -32,13 +32,19 @@ def quantize(x: Tensor, bits, dim: int) -> Quantized:
         step = _not_zero(x.abs().amax(dim, keepdim=True) / FP8_LARGEST)
         # Rounding may push the largest value just above 448, which would become NaN.
         return Quantized((x / step).clamp(-FP8_LARGEST, FP8_LARGEST).to(torch.float8_e4m3fn), step, None)
-    low, high = x.aminmax(dim=dim, keepdim=True)
-    top = 2**bits - 1
-    step = _not_zero((high - low) / top)
-    codes = ((x - low) / step).round().clamp(0, top).to(torch.uint8)
+    codes, step, low = affine_codes(x, bits, dim)
+    codes = codes.to(torch.uint8)
     if bits == 4:
         codes = codes[..., 0::2] | codes[..., 1::2] << 4
     return Quantized(codes, step, low)
+
+
+def affine_codes(x: Tensor, bits: int, dim: int) -> tuple[Tensor, Tensor, Tensor]:
+    """x -> codes 0 .. 2^bits - 1, still floating point; step and low, with size 1 along dim"""
+    low, high = x.aminmax(dim=dim, keepdim=True)
+    top = 2**bits - 1
+    step = _not_zero((high - low) / top)
+    return ((x - low) / step).round().clamp(0, top), step, low
 
 
 def dequantize(x: Quantized, bits) -> Tensor:

@@ -113,6 +113,13 @@ def holds(text: str, exercise: Exercise) -> bool:
     return False
 
 
+def share_shown(text: str, exercise: Exercise) -> float:
+    """Which share of the solution's telling lines a text holds, 0 to 1, by their length."""
+    wanted = telling_lines(exercise)
+    lines = set(lines_of(text))
+    return sum(len(line) for line in wanted if line in lines) / max(1, sum(map(len, wanted)))
+
+
 def solves(text: str, exercise: Exercise) -> bool:
     """Whether one function or class is the solution, under whatever names."""
     if exercise.kind in ("predict", "choose"):

@@ -10,7 +10,7 @@ import nbformat
 import pytest
 import torch
 
-from course_lib.teaching import handout, nbgrader_export, similarity
+from course_lib.teaching import cutting, handout, leaks, modules, nbgrader_export, similarity
 from course_lib.exercises.declare import CHAPTERS, find, load_chapter
 from course_lib.teaching.reach import COURSE
 from course_lib.exercises.cell_text import MARKER
@@ -19,7 +19,7 @@ from course_lib.exercises.cell_text import MARKER
 JUDGE = """
 import json, sys
 sys.path.insert(0, ".")
-from course_lib.exercises import core, declare, reveal
+from course_lib.exercises import judge as core, declare, reveal
 assert declare.__file__.startswith({folder!r}), declare.__file__
 found = []
 for id, text in json.load(sys.stdin):
@@ -33,14 +33,13 @@ print(json.dumps(found))
 @pytest.fixture(scope="module", params=CHAPTERS)
 def edition(request, tmp_path_factory):
     out = tmp_path_factory.mktemp("class") / "edition"
-    handout.handout([request.param], out)
-    return request.param, out
+    return request.param, out, handout.handout([request.param], out)
 
 
 @pytest.mark.slow
 def test_no_file_holds_a_solution(edition):
     """Searched as a person would, with nothing of the code that built it."""
-    word, out = edition
+    word, out, made = edition
     texts = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
     assert len(texts) > 50
     for exercise in load_chapter(word):
@@ -54,11 +53,24 @@ def test_no_file_holds_a_solution(edition):
                 assert not [path for path, data in texts.items() if text.encode() in data], exercise
 
 
+def solving(out: Path, word: str, exercises) -> set[tuple[str, str]]:
+    """(function or kernel, exercise) of a handout's package, tried one by one on the exercises' cases."""
+    needed = modules.closure(handout.ROOTS + modules.imports_of_notebook(modules.notebook_of(word)), [word])
+    return {(leak.name, leak.exercise) for leak in leaks.remaining(out, needed, exercises)}
+
+
+@pytest.mark.slow
+def test_no_function_and_no_kernel_gives_the_right_answers_but_those_that_are_listed(edition):
+    word, out, made = edition
+    assert solving(out, word, load_chapter(word)) == {(leak.name, leak.exercise) for leak in made.stay}
+
+
 @pytest.mark.slow
 def test_its_checks_say_what_ours_say(edition):
-    word, out = edition
+    word, out, made = edition
     asked = []
-    for e in load_chapter(word):
+    kept_back = {what.removeprefix("exercise ") for what, _ in made.withheld}
+    for e in (e for e in load_chapter(word) if e.id not in kept_back):
         asked += [(e.id, e.stub, ["not attempted", None]), (e.id, e.solution, ["passed", None])]
         asked += [(e.id, e.wrong_code(m), ["wrong", m.name]) for m in e.misconceptions]
     run = subprocess.run([sys.executable, "-c", JUDGE.format(folder=str(out))], cwd=out, text=True, capture_output=True,
@@ -71,7 +83,7 @@ def test_its_checks_say_what_ours_say(edition):
 
 @pytest.mark.slow
 def test_its_notebook_runs_once_it_is_solved(edition):
-    word, out = edition
+    word, out, made = edition
     shipped = next((out / "notebooks").glob("*.ipynb"))
     notebook = nbformat.read(shipped, as_version=4)
     assert not any(c.get("outputs") for c in notebook.cells)
@@ -92,32 +104,77 @@ def a_chapter() -> str:
 def test_a_function_that_is_an_exercise_calls_the_students_own():
     exercise = next(e for e in load_chapter(a_chapter()) if e.kind == "write" and e.language == "python" and similarity.telling_lines(e))
     text = f"import torch\n\nOTHER = 1\n\n\n{exercise.solution}\n\ndef other(x):\n    return x\n"
-    cut = handout.cut_python(text, CHAPTERS[int(exercise.id.split('.')[0])], [exercise])
+    cut = cutting.cut_python(text, CHAPTERS[int(exercise.id.split('.')[0])], [exercise])
     assert similarity.holds(text, exercise) and not similarity.holds(cut, exercise)
     assert f"yours({exercise.id!r}, {exercise.name!r}" in cut and "def other(x):\n    return x" in cut and "OTHER = 1" in cut
     renamed = text.replace(f"def {exercise.name}(", "def hidden(")
-    assert "yours(" in handout.cut_python(renamed, "elsewhere", [exercise])
+    assert "yours(" in cutting.cut_python(renamed, "elsewhere", [exercise])
 
 
 def test_a_kernel_that_is_an_exercise_is_cut_out():
     kernels = [e for word in CHAPTERS for e in load_chapter(word) if e.language == "cuda" and e.kind == "write"]
     for exercise in kernels:
         text = f"// before {{\n__global__ void other(int n) {{ if (n) {{ }} }}\n{exercise.solution}\n// after\n"
-        cut = handout.cut_cuda(text, "elsewhere", [exercise])
-        assert f"it is exercise {exercise.id}" in cut and "// after" in cut and "void other(int n) { if (n) { } }" in cut
+        cut = cutting.cut_cuda(text, "elsewhere", [exercise])
+        assert f"is exercise {exercise.id}: it is left out here" in cut and "// after" in cut and "void other(int n) { if (n) { } }" in cut
         assert not similarity.holds(cut, exercise)
     assert kernels
+
+
+def test_a_function_by_an_exercises_name_is_cut_unless_it_calls_one_that_is():
+    """`quantize` of chapter 7 packs what `affine_codes` gives: only the second is exercise 7.9."""
+    text = (COURSE / "course_lib/kv_cache/quantization.py").read_text()
+    found = {leak.name: leak.exercise for leak in leaks.python_leaks(["course_lib.kv_cache.quantization"], load_chapter("kv_cache"))}
+    assert found == {"affine_codes": "7.9"}
+    cut = cutting.cut_python(text, "kv_cache", load_chapter("kv_cache"), found)
+    assert "yours('7.9', 'quantize', arguments)" in cut and ".round()" not in cut and "codes[..., 0::2]" in cut
+    assert "yours('7.9'" in cutting.cut_python("def quantize(x, bits, dim):\n    return x\n", "kv_cache", load_chapter("kv_cache"))
+    assert "yours" not in cutting.cut_python("def quantize(x, bits, dim):\n    return x\n", "gqa", load_chapter("kv_cache"))
+
+
+@pytest.fixture(scope="module")
+def last_chapter(tmp_path_factory):
+    out = tmp_path_factory.mktemp("class") / "edition"
+    return out, handout.handout(["language_model"], out)
+
+
+def test_the_schedule_of_exercise_10_7_is_cut_wherever_its_chapter_keeps_it(last_chapter):
+    out, made = last_chapter
+    [path] = [p for p in (out / "course_lib/language_model").glob("*.py") if "def learning_rate(" in p.read_text()]
+    assert "yours('10.7', 'learning_rate', arguments)" in path.read_text() and "cos(" not in path.read_text()
+    assert ("learning_rate", "10.7") not in solving(out, "language_model", load_chapter("language_model"))
+    assert out.stat().st_mode & 0o055 == 0o055                        # others may enter it, whatever folder it was built in
+
+
+def test_the_search_by_behaviour_finds_a_solution_under_any_name(last_chapter, tmp_path):
+    out = shutil.copytree(last_chapter[0], tmp_path / "edition")
+    wanted = find("10.7")
+    text = wanted.solution.replace("def learning_rate(step, steps, peak, warmup, floor)", "def fade(a, b, c, d, e)")
+    renamed = text.replace(text.splitlines()[1], "    step, steps, peak, warmup, floor = a, b, c, d, e\n" + text.splitlines()[1])
+    with open(out / "course_lib/language_model/tokenizers.py", "a") as file:
+        file.write(f"\n\nimport math\n\n\n{renamed}")
+    assert ("fade", "10.7") in solving(out, "language_model", load_chapter("language_model"))
+
+
+def test_what_shows_most_of_another_solution_is_withheld_until_that_is_handed_in():
+    from course_lib.teaching.shown import withheld
+    exercises = load_chapter("flash_attention")
+    found = withheld("flash_attention", exercises)
+    assert found.functions == {"gallery": "6.7"} and found.exercises == {"6.8": "6.7", "6.9": "6.7"}
+    later = withheld("flash_attention", [e for e in exercises if e.id != "6.7"])
+    assert not later.functions and not later.exercises
+    assert not any(withheld(word, load_chapter(word)).rows() for word in CHAPTERS if word != "flash_attention")
 
 
 def test_what_would_hand_out_a_solution_is_refused(tmp_path):
     exercise = next(e for e in load_chapter(a_chapter()) if similarity.telling_lines(e))
     (tmp_path / "notes.md").write_text(f"```python\n{exercise.solution}```\n")
     with pytest.raises(handout.HandoutError, match=f"notes.md: exercise {exercise.id}"):
-        handout._search(tmp_path, [exercise])
+        handout._search(tmp_path, [exercise], [], [])
 
 
 def test_the_instructors_side_is_not_in_a_handout():
-    modules = handout.closure(handout.ROOTS, ["attention"])
+    modules = modules.closure(handout.ROOTS, ["attention"])
     assert "course_lib.exercises.student" in modules and "course_lib.cuda" in modules
     assert not {m for m in modules if m.endswith((".grade", ".solve", ".handout", ".sandbox", ".exercises.attention"))}
 
@@ -187,7 +244,7 @@ def test_nbgrader_takes_the_export_there_and_back(tmp_path):
         return run.stderr
 
     nbgrader("generate_assignment", word, "--create")
-    name = handout.notebook_of(word).name
+    name = modules.notebook_of(word).name
     released = tmp_path / "release" / word / name
     text = released.read_text()
     assert "BEGIN SOLUTION" not in text and "HIDDEN TESTS" not in text and "handed_in" not in text
