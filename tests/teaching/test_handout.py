@@ -174,9 +174,9 @@ def test_what_would_hand_out_a_solution_is_refused(tmp_path):
 
 
 def test_the_instructors_side_is_not_in_a_handout():
-    modules = modules.closure(handout.ROOTS, ["attention"])
-    assert "course_lib.exercises.student" in modules and "course_lib.cuda" in modules
-    assert not {m for m in modules if m.endswith((".grade", ".solve", ".handout", ".sandbox", ".exercises.attention"))}
+    names = modules.closure(handout.ROOTS, ["attention"])
+    assert "course_lib.exercises.student" in names and "course_lib.cuda" in names
+    assert not {m for m in names if m.endswith((".grade", ".solve", ".handout", ".sandbox", ".exercises.attention"))}
 
 
 def test_a_handout_goes_neither_into_the_course_nor_over_other_files(capsys, tmp_path):
