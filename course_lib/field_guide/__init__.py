@@ -1,0 +1,10 @@
+"""Chapter 11, a field guide: the attention of today's models, each as a difference from one base layer."""
+from course_lib.field_guide.base import Attention, Recipe
+from course_lib.field_guide.cache import Cache
+from course_lib.field_guide.families import FAMILIES
+from course_lib.field_guide.describe import Description, describe
+from course_lib.field_guide.ideas import IDEAS, ideas_of
+from course_lib.field_guide.reading import Reading, layer_recipes
+from course_lib.field_guide.rotary import Rotary, rotate
+from course_lib.field_guide.recorded import recorded, run_layers
+from course_lib.field_guide.weights import copy_weights, made_up, made_up_weights, outline

@@ -1,0 +1,31 @@
+"""What one layer remembers of one batch of texts: rows, one per token, and states of a fixed size."""
+import torch
+from torch import Tensor
+
+
+class Cache:
+    """rows[name] is (..., tokens, width), the newest last; state[name] is a tensor that every token changes."""
+
+    def __init__(self):
+        self.length, self.rows, self.state = 0, {}, {}
+
+    def extend(self, **new: Tensor) -> list[Tensor]:
+        """Append new rows of every name, one per new token; return all rows that are kept."""
+        self.length += next(iter(new.values())).shape[-2]
+        return [self.append(name, x) for name, x in new.items()]
+
+    def append(self, name: str, x: Tensor) -> Tensor:
+        """Append rows that are not one per token, such as a row for each block of tokens."""
+        self.rows[name] = torch.cat([self.rows[name], x], -2) if name in self.rows else x
+        return self.rows[name]
+
+    def trim(self, limit: int | None, *names: str):
+        """Forget all rows but the last `limit`, of these names or of all."""
+        for name in names or self.rows:
+            if limit is not None:
+                self.rows[name] = self.rows[name][..., max(self.rows[name].shape[-2] - limit, 0):, :]
+
+    @property
+    def numbers(self) -> int:
+        """Numbers kept for the whole batch."""
+        return sum(x.numel() for x in (*self.rows.values(), *self.state.values()))

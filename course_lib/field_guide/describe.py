@@ -1,0 +1,116 @@
+"""Any configuration in one table: what its layers keep per token, what they read per step, and which ideas they use."""
+import html
+import re
+from dataclasses import dataclass, field
+
+from course_lib.field_guide.costs import LENGTHS, bytes_per_token, in_flops, in_words, kept_bytes, read_bytes
+from course_lib.field_guide.families import FAMILIES
+from course_lib.field_guide.families.generic import by_keys
+from course_lib.field_guide.ideas import ideas_of
+from course_lib.field_guide.reading import Reading, layer_recipes
+from course_lib.field_guide.state import ConvRecipe, StateRecipe
+
+# Keys that say nothing of attention: sizes of other parts, training, generation, files.
+ELSEWHERE = re.compile(
+    r"token|vocab|expert|moe|router|mlp|hidden_act|activation|initializer|dropout|use_cache|^tie_|dtype|architectures|version"
+    r"|label|problem|return_dict|^output_|feed_forward|is_encoder|intermediate_size|vision|audio|image|video|quantization"
+    r"|aux_loss|norm_topk|topk_group|^n_group$|routed|scoring|^hc_|swiglu|logit|pretraining_tp|auto_map|_name|loss|residual"
+    r"|embedding_multiplier|lm_head|_hidden_layers$|max_position|max_window_layers|initialize|rescale|use_mamba_kernels|mtp"
+    r"|nextn|per_layer_input|first_k_dense|decoder_sparse_step|chunk_size$|cache_dtype|double_wide|route_scale|mup_enabled"
+    r"|ngram|^ple_|^seed$|boi_|eoi_|eoa_|boa_|number_of_conv|post_norm|output_multiplier|attention_(in|out)_multiplier"
+    r"|ssm_out_multiplier|^expand$|time_step|_dt_|a_log|nanochat|_alpha_factor|_beta_factor|learnable_sink_init|dense_"
+    r"|sandwich|max_length|^use_cache^block_size$|num_dense|block_ff|block_auto|block_mult|block_norm|block_use|_name_or_path|torchscript")
+
+
+@dataclass
+class Description:
+    """`rows` has one entry per kind of layer; `unplaced` names what the configuration says and nobody here can read."""
+    model_type: str
+    known: bool
+    rows: list
+    unplaced: list
+    notes: list
+    recipes: list = field(repr=False, default_factory=list)
+
+    def total(self, count, tokens: int) -> int:
+        """A cost summed over the layers: `kept_bytes`, `read_bytes` or a recipe's FLOPs."""
+        return sum(count(recipe, tokens) for layer in self.recipes for recipe in layer)
+
+    @property
+    def ideas(self) -> list[str]:
+        return list(dict.fromkeys(idea for row in self.rows for idea in row["ideas"]))
+
+    def lines(self) -> list[list[str]]:
+        head = ["layers", "kind", "ideas", "kept per token", *(f"cache at {name}" for name in LENGTHS), "read per step at 128k",
+                "FLOPs per step at 128k"]
+        body = [[str(row["layers"]), row["kind"], ", ".join(row["ideas"]) or "none", in_words(row["per token"]),
+                 *(in_words(row["kept"][name]) for name in LENGTHS), in_words(row["read"]), in_flops(row["flops"])]
+                for row in self.rows]
+        far = LENGTHS["128k"]
+        total = [str(len(self.recipes)), "all", "", in_words(sum(row["per token"] for row in self.rows)),
+                 *(in_words(self.total(kept_bytes, tokens)) for tokens in LENGTHS.values()),
+                 in_words(self.total(read_bytes, far)), in_flops(self.total(lambda r, n: r.flops(n), far))]
+        return [head, *body, total]
+
+    def remarks(self) -> list[str]:
+        placed = [f"Not placed: {', '.join(self.unplaced)}."] if self.unplaced else ["Every key that may concern attention was placed."]
+        return [*self.notes, *placed]
+
+    def __str__(self):
+        lines = self.lines()
+        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
+        table = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
+        return "\n".join([f"{self.model_type}, one sequence, 2 bytes per number, states 4", *table, *self.remarks()])
+
+    __repr__ = __str__
+
+    def _repr_html_(self):
+        head, *body = self.lines()
+        rows = ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in body]
+        columns = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+        remarks = "".join(f"<p>{html.escape(remark)}</p>" for remark in self.remarks())
+        return (f"<p><b>{html.escape(str(self.model_type))}</b>, one sequence, 2 bytes per number, states 4</p>"
+                f"<table><thead><tr>{columns}</tr></thead><tbody>{''.join(rows)}</tbody></table>{remarks}")
+
+
+def describe(config) -> Description:
+    """The attention of a published configuration: a dict, as read from a config.json, or an object with `to_dict`."""
+    reading = Reading(config)
+    known = reading.model_type in FAMILIES
+    notes = [] if known else [
+        f"model_type {reading.model_type!r} is not one of the {len(FAMILIES)} that the field guide knows, so it was read by its "
+        "keys alone: norms, gates and sinks are often in the code only."]
+    recipes = []
+    for layer in range(reading.layers):
+        recipes.append(layer_recipes(reading, layer) if known else by_keys(reading, layer, notes))
+    unplaced = sorted(name for name, value in reading.values.items() if name not in reading.used
+                      and value not in (None, False, [], {}) and not ELSEWHERE.search(name))
+    return Description(reading.model_type or "no model_type", known, group(recipes), unplaced, list(dict.fromkeys(notes)), recipes)
+
+
+def group(recipes: list) -> list[dict]:
+    """Layers of one kind in one row."""
+    rows = {}
+    for layer in recipes:
+        for recipe in layer:
+            key = kind_of(recipe), tuple(ideas_of(recipe)), *(kept_bytes(recipe, n) for n in LENGTHS.values()), recipe.flops(8192)
+            rows.setdefault(key, []).append(recipe)
+    return [dict(layers=len(same), kind=key[0], ideas=list(key[1]),
+                 **{"per token": len(same) * bytes_per_token(same[0]),
+                    "kept": {name: len(same) * kept_bytes(same[0], n) for name, n in LENGTHS.items()},
+                    "read": len(same) * read_bytes(same[0], LENGTHS["128k"]),
+                    "flops": len(same) * same[0].flops(LENGTHS["128k"])}) for key, same in rows.items()]
+
+
+def kind_of(recipe) -> str:
+    """What a layer is called in one word or two."""
+    if isinstance(recipe, ConvRecipe):
+        return f"convolution over {recipe.conv} tokens"
+    if isinstance(recipe, StateRecipe):
+        return f"state of {recipe.n_heads} x {recipe.key_dim} x {recipe.value_dim}"
+    reach = f"window of {recipe.window:,}" if recipe.window else f"chunks of {recipe.chunk:,}" if recipe.chunk else "full"
+    if getattr(recipe, "ratio", None):
+        return f"{reach} and entries of {recipe.ratio}"
+    if hasattr(recipe, "latent_dim"):
+        return f"latent of {recipe.latent_dim} + {recipe.rope_dim}"
+    return f"{reach}, {recipe.n_kv_heads} of {recipe.n_heads} heads of {recipe.head_dim}"

@@ -1,0 +1,32 @@
+"""A configuration whose family is not known, read by the names of its keys alone."""
+from course_lib.field_guide.families.latent import indexing, latent
+from course_lib.field_guide.families.states import delta, kda
+from course_lib.field_guide.state import ConvRecipe
+
+SOFTMAX = ("full_attention", "sliding_attention", "chunked_attention", "attention", "hybrid", "global", "indexed_attention")
+
+
+def by_keys(c, layer: int, notes: list) -> tuple:
+    """The recipes of one layer, as far as names tell; what cannot be told goes to `notes`."""
+    kind = c.layer_type(layer)
+    if kind in ("linear_attention", "recurrent") and c.get("linear_num_value_heads"):
+        return (delta(c, layer),)
+    if kind == "linear_attention" and c.get("linear_num_heads"):
+        return (kda(c, layer),)
+    if kind == "conv" and c.get("conv_L_cache"):
+        return (ConvRecipe(c.size("hidden_size"), c.size("conv_L_cache"), layer),)
+    if kind in ("linear_attention", "mamba", "recurrent", "conv"):
+        notes.append(f"Layers of the kind {kind!r} are not counted: nothing says how large their state is.")
+        return ()
+    if c.get("kv_lora_rank"):
+        index = indexing(c) if c.get("index_topk") else None
+        return (latent(c, layer, indexer=index if c.get("q_lora_rank") else None),)
+    window = kind == "sliding_attention" or "sliding" in kind or "local" in kind
+    if kind not in SOFTMAX and not window:
+        notes.append(f"Layers of the kind {kind!r} are counted as full attention.")
+    rotates = c.rotates(layer) if c.get("no_rope_layers") or c.get("no_rope_layer_interval") else True
+    reach = c.get("sliding_window", c.get("sliding_window_size", c.get("attention_window"))) if window else None
+    return (c.plain(layer, rope=rotates, sinks=bool(c.get("attention_sinks")),
+                    window=reach, chunk=c.get("attention_chunk_size") if "chunk" in kind else None,
+                    qk_norm="head" if c.get("use_qk_norm") or c.get("qk_layernorm") else None,
+                    softcap=c.get("attn_logit_softcapping")),)

@@ -1,0 +1,128 @@
+"""Reading a published configuration, with a note of what has been read: what is left over could not be placed."""
+import json
+from pathlib import Path
+
+from course_lib.field_guide.base import Recipe
+from course_lib.field_guide.rotary import Rotary, read_rotary
+
+
+class Reading:
+    """A configuration: a dict, or an object with `to_dict`. A model of several parts is read by its text part."""
+
+    def __init__(self, config):
+        values = config.to_dict() if hasattr(config, "to_dict") else config
+        if isinstance(values, (str, Path)):
+            values = json.loads(Path(values).read_text())
+        if not isinstance(values, dict):
+            raise ValueError("config must be a dict, the path of a config.json, or an object with to_dict(); "
+                             f"got {type(config).__name__}")
+        inner = values.get("text_config")
+        self.values = {**inner} if isinstance(inner, dict) else {**values}
+        self.model_type = self.values.get("model_type") or values.get("model_type")
+        self.used = {"model_type", "text_config"}
+
+    def __getitem__(self, name):
+        if self.values.get(name) is None:
+            raise ValueError(f"config must have {name} for model_type {self.model_type!r}; it has none")
+        return self.get(name)
+
+    def get(self, name, default=None):
+        self.used.add(name)
+        value = self.values.get(name)
+        return default if value is None else value
+
+    def size(self, name, default=None) -> int:
+        """A positive integer."""
+        value = self[name] if default is None else self.get(name, default)
+        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+            raise ValueError(f"config must have a positive integer as {name}; got {value!r}")
+        return value
+
+    @property
+    def layers(self) -> int:
+        blocks = self.get("layers_block_type")
+        return len(blocks) if blocks else self.size("num_hidden_layers")
+
+    def per_layer(self, name: str, layer: int):
+        """One entry of a list that has one for each layer."""
+        values = self[name]
+        if not isinstance(values, (list, tuple)) or len(values) != self.layers:
+            raise ValueError(f"config must have one entry for each of its {self.layers} layers in {name}; "
+                             f"got {len(values) if isinstance(values, (list, tuple)) else values!r}")
+        return values[layer]
+
+    def layer_type(self, layer: int) -> str:
+        """Which kind a layer is; older files say only how often the full ones come."""
+        if self.get("layer_types"):
+            return self.per_layer("layer_types", layer)
+        for name, other in (("full_attention_interval", "linear_attention"), ("sliding_window_pattern", "sliding_attention"),
+                            ("global_attn_every_n_layers", "sliding_attention")):
+            every = self.get(name)
+            if isinstance(every, int) and every > 0:
+                return other if (layer + 1) % every else "full_attention"
+        return "full_attention"
+
+    def rotates(self, layer: int) -> bool:
+        """Whether a layer of a model that leaves some without positions has them; by default every fourth has none."""
+        if self.get("no_rope_layers"):
+            return bool(self.per_layer("no_rope_layers", layer))
+        return (layer + 1) % self.get("no_rope_layer_interval", 4) != 0
+
+    def rope(self, kind: str | None = None) -> dict:
+        """The rotation's options, of one kind of layer where kinds differ; older files spread them over several keys."""
+        options = self.get("rope_parameters") or self.get("rope_scaling") or {}
+        if kind in options:
+            options = options[kind] or {}
+        old = {"rope_theta": self.get("rope_theta"), "partial_rotary_factor": self.get("partial_rotary_factor"),
+               "original_max_position_embeddings": self.get("original_max_position_embeddings",
+                                                            self.get("max_position_embeddings"))}
+        return {**{name: value for name, value in old.items() if value is not None},
+                **{name: value for name, value in options.items() if value is not None}}
+
+    def rotary(self, head_dim: int, kind: str | None = None, layout="half", at="front", dim: int | None = None,
+               base: float | None = None) -> Rotary:
+        """`dim` entries of a head turn, or the share that the configuration names."""
+        options = {**self.rope(kind), **({} if base is None else {"rope_theta": base})}
+        if dim is not None:
+            options["partial_rotary_factor"] = dim / head_dim
+        return read_rotary(options, head_dim, layout, at)
+
+    def heads(self, layer: int = 0) -> dict:
+        """d_model, n_heads, n_kv_heads and head_dim, which must fit."""
+        own = (self.get("per_layer_config") or {}).get(str(layer), {})
+        d_model, n_heads = self.size("hidden_size"), self.size("num_attention_heads")
+        n_kv_heads = own.get("num_key_value_heads") or self.size("num_key_value_heads", n_heads)
+        head_dim = own.get("head_dim") or self.get("head_dim")
+        if n_heads % n_kv_heads:
+            raise ValueError(f"config must have num_attention_heads that num_key_value_heads divides; "
+                             f"got {n_heads} and {n_kv_heads}")
+        if head_dim is None and d_model % n_heads:
+            raise ValueError(f"config must have head_dim, or a hidden_size that num_attention_heads divides; "
+                             f"got {d_model} and {n_heads}")
+        return dict(d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads, head_dim=head_dim or d_model // n_heads)
+
+    def plain(self, layer: int, rope=True, **changes) -> Recipe:
+        """The recipe of an ordinary layer, as Llama has it, with a family's changes."""
+        kind = self.layer_type(layer)
+        sizes = {name: changes.pop(name) for name in ("d_model", "n_heads", "n_kv_heads", "head_dim") if name in changes}
+        sizes = {**self.heads(layer), **sizes}
+        bias = bool(self.get("attention_bias", False))
+        facts = dict(layer=layer, bias=bias, out_bias=bias, eps=self.get("rms_norm_eps", self.get("norm_eps", 1e-6)), **sizes)
+        if rope and "rotary" not in changes:
+            facts["rotary"] = self.rotary(sizes["head_dim"], kind)
+        if kind == "sliding_attention":
+            facts["window"] = self.size("sliding_window")
+        return Recipe(**{**facts, **changes})
+
+
+def layer_recipes(config, layer: int, model_type: str | None = None) -> tuple:
+    """The recipes of one layer of a published configuration: one, or more where several mix tokens side by side, or none."""
+    from course_lib.field_guide.families import FAMILIES
+    config = config if isinstance(config, Reading) else Reading(config)
+    model_type = model_type or config.model_type
+    if model_type not in FAMILIES:
+        raise ValueError(f"model_type {model_type!r} is not one the field guide knows: {', '.join(sorted(FAMILIES))}")
+    if not 0 <= layer < config.layers:
+        raise ValueError(f"layer must be in 0 to {config.layers - 1}; got {layer}")
+    recipe = FAMILIES[model_type].recipe(config, layer)
+    return recipe if isinstance(recipe, tuple) else () if recipe is None else (recipe,)

@@ -1,0 +1,66 @@
+"""Published weights in our layers, and weights that anybody can make again from a name."""
+import math
+import zlib
+
+import torch
+from torch import Tensor, nn
+
+from course_lib.field_guide.families import FAMILIES
+
+
+def copy_weights(layer: nn.Module, published: dict[str, Tensor], model_type: str):
+    """Fill a layer with a published layer's weights, whose names and order are its family's; nothing may be left over."""
+    family = FAMILIES[model_type]
+    weights = {name: x.detach().clone() for name, x in published.items()}
+    for name in family.plus_one:
+        if name in weights:
+            weights[name] += 1
+    if family.split:
+        weights = family.split(weights, layer.recipe)
+    weights = {renamed(name, family.names): x for name, x in weights.items()}
+    ours = dict(layer.state_dict())
+    missing, extra = sorted(ours.keys() - weights.keys()), sorted(weights.keys() - ours.keys())
+    if missing or extra:
+        raise ValueError(f"{model_type}, layer {layer.recipe.layer}: no published weight for {', '.join(missing) or 'none'}; "
+                         f"no place for {', '.join(extra) or 'none'}")
+    layer.load_state_dict({name: x.reshape(ours[name].shape) for name, x in weights.items()})
+
+
+def renamed(name: str, names: dict) -> str:
+    """The longest beginning that is in `names` is replaced, whole parts only."""
+    parts = name.split(".")
+    for end in range(len(parts), 0, -1):
+        start = ".".join(parts[:end])
+        if start in names:
+            return ".".join([names[start], *parts[end:]])
+    return name
+
+
+def made_up(name: str, shape, std: float = 1.0, mean: float = 0.0) -> Tensor:
+    """Float32 numbers that depend on nothing but a name and a shape, by integer arithmetic: the same on every machine."""
+    mask = (1 << 32) - 1
+    count = math.prod(shape)
+    x = (torch.arange(count) * 0x9E3779B1 + zlib.crc32(name.encode())) & mask
+    for shift, factor in ((16, 0x45D9F3B), (15, 0x2C1B3C6D), (16, 1)):
+        x = ((x ^ (x >> shift)) * factor) & mask
+    return (mean + std * 12**0.5 * (x.double() / 2**32 - 0.5)).float().reshape(shape)
+
+
+def made_up_weights(name: str, outline: dict[str, list]) -> dict[str, Tensor]:
+    """Weights of a layer from the sizes of each, of which 1-dimensional ones end in the mean they are drawn around."""
+    weights = {}
+    for part, sizes in outline.items():
+        if len(sizes) == 2 and isinstance(sizes[1], float):
+            weights[part] = made_up(f"{name}.{part}", sizes[:1], std=0.3, mean=sizes[1])
+        else:
+            weights[part] = made_up(f"{name}.{part}", sizes, std=math.prod(sizes[1:]) ** -0.5)
+    return weights
+
+
+def outline(module: nn.Module) -> dict[str, list]:
+    """What `made_up_weights` needs to know of a module: factors of norms are drawn around where they start, others around 0."""
+    sizes = {}
+    for part, x in module.named_parameters():
+        start = float("norm" in part and bool(x.mean() > 0.5))
+        sizes[part] = [*x.shape, start] if x.dim() == 1 else [*x.shape]
+    return sizes

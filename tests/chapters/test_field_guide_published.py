@@ -1,0 +1,80 @@
+"""Chapter 11 against the library itself: pip install "course_lib[field_guide]". Models are built, nothing is downloaded."""
+import pytest
+import torch
+
+pytest.importorskip("transformers", reason='needs transformers: pip install "course_lib[field_guide]"')
+pytestmark = pytest.mark.slow
+
+from course_lib.field_guide import describe, recorded                                          # noqa: E402
+from course_lib.field_guide.costs import kept_bytes                                            # noqa: E402
+from course_lib.field_guide.recorded import EVERY, padding, WHOLE                              # noqa: E402
+from course_lib.studies.field_guide import (CONFIGS, compare, first_difference, published_layers, published_model,  # noqa: E402
+                                            record, run_published)
+
+
+@pytest.mark.parametrize("model_type", CONFIGS)
+def test_equal_to_the_published_layer(model_type):
+    model = published_model(model_type)
+    wrong = [case for case in compare(model_type, model) if not case.difference < 1e-5]
+    assert not wrong, f"{first_difference(model_type, model)}\n{wrong[0]}"
+
+
+@pytest.mark.parametrize("model_type", CONFIGS)
+def test_the_published_layer_is_as_recorded(model_type):
+    """Red when a new release of the library changes a layer: the names say which."""
+    model, family = published_model(model_type), recorded(model_type)
+    theirs = run_published(model, model_type, WHOLE, padding())
+    for place, want in family.outputs["padded"].items():
+        name, module = published_layers(model)[place]
+        gap = ((theirs[place][..., ::EVERY] - want).abs() * padding()[..., None]).max()
+        assert gap < 1e-5, f"{model_type}: {type(module).__name__} at {name} differs by {gap:.1e} from {family.library}"
+
+
+def test_a_changed_layer_is_named_with_its_first_tensor(monkeypatch):
+    from transformers.models.qwen3 import modeling_qwen3
+    before = modeling_qwen3.Qwen3RMSNorm.forward
+    monkeypatch.setattr(modeling_qwen3.Qwen3RMSNorm, "forward", lambda self, x: before(self, x) * 1.01)
+    model = published_model("qwen3")
+    assert max(case.difference for case in compare("qwen3", model)) > 1e-3
+    assert first_difference("qwen3", model).startswith(
+        "qwen3: Qwen3Attention at layers.0.self_attn: the first tensor that differs is the output of q_norm")
+
+
+def test_a_family_that_the_library_does_not_have(monkeypatch):
+    monkeypatch.setitem(CONFIGS, "swirl", {})
+    with pytest.raises(ValueError, match=r"^transformers \S+, which is installed, has no model_type 'swirl'$"):
+        published_model("swirl")
+
+
+def test_the_cache_of_a_published_model_is_as_large_as_described():
+    """Keys and values of a mix of windows and full layers, in numbers."""
+    import transformers
+    config = transformers.AutoConfig.for_model("gpt_oss", **CONFIGS["gpt_oss"])
+    model = transformers.AutoModel.from_config(config).eval()
+    with torch.no_grad():
+        cache = model(torch.ones(1, 40, dtype=torch.long), use_cache=True).past_key_values
+    numbers = [layer.keys.numel() + layer.values.numel() for layer in cache.layers]
+    ours = [recipe.kept(40) for (recipe,) in describe(config).recipes]
+    row = 2 * 2 * 8                                     # the library keeps one token less of a window: it counts the next one
+    assert numbers == [ours[0] - row, ours[1], ours[2] - row]
+
+
+def test_configurations_nobody_wrote_a_family_for_are_described():
+    import transformers
+    for model_type in ("stablelm", "olmoe", "zaya", "jamba", "gemma3n_text", "exaone4_5_text"):
+        try:
+            config = transformers.AutoConfig.for_model(model_type)
+        except ValueError:
+            continue
+        table = describe(config)
+        assert table.total(kept_bytes, 8192) > 0 and ("not one of the" in table.notes[0]) != table.known
+
+
+def test_a_recording_can_be_made_again(tmp_path, monkeypatch):
+    import course_lib.studies.field_guide as study
+    monkeypatch.setattr(study, "CONFIGS", {"qwen3": CONFIGS["qwen3"]})
+    record(tmp_path / "recorded.safetensors")
+    from safetensors.torch import load_file
+    again = load_file(tmp_path / "recorded.safetensors")
+    for place, want in recorded("qwen3").outputs["padded"].items():
+        torch.testing.assert_close(again[f"qwen3/padded/{place[0]}/{place[1]}"], want, atol=1e-6, rtol=0)
