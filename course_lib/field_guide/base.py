@@ -1,13 +1,15 @@
 """The base layer of the field guide: softmax attention of a decoder, and what models change in it, as data.
 
-A `Recipe` is the whole difference between two families. `Attention(recipe)` is the layer, with one forward pass:
+A `Recipe` is the whole difference between two families. `Attention(recipe)` is the layer, with one forward
+pass:
 
     project   queries, keys, values: normalised, rotated, scaled          (b, heads, n, head_dim)
     keep      append them to the cache, take back all that it holds
     attend    scores, cap, mask, sink, softmax, weighted sum
     finish    gate, output projection
 
-A family whose tokens are projected or kept in another way overrides that step; see `latent` and `compressed`; layers that keep a state are in `state`.
+A family whose tokens are projected or kept in another way overrides that step; see `latent` and `compressed`;
+layers that keep a state are in `state`.
 """
 from dataclasses import dataclass
 
@@ -115,7 +117,8 @@ class Attention(nn.Module):
                 setattr(self, name, nn.RMSNorm(width, r.eps, elementwise_affine=r.norm_factors))
 
     def add_ending(self, width: int):
-        """The indexer, sinks, the gate and the output projection, for heads that are `width` wide together."""
+        """The indexer, sinks, the gate and the output projection, for heads that are `width` wide together.
+        """
         r = self.recipe
         if r.own_indexer:
             self.indexer = r.indexer.build(r)
@@ -126,8 +129,8 @@ class Attention(nn.Module):
 
     def forward(self, x: Tensor, positions: Tensor | None = None, present: Tensor | None = None,
                 cache: Cache | None = None, shared: dict | None = None) -> Tensor:
-        """positions are 0, 1, ... unless given. present (b, all tokens so far): False is padding, which nothing sees.
-        shared carries what one layer leaves for a later one in the same pass."""
+        """positions are 0, 1, ... unless given. present (b, all tokens so far): False is padding, which
+        nothing sees. shared carries what one layer leaves for a later one in the same pass."""
         cache = Cache() if cache is None else cache
         slots = torch.arange(cache.length, cache.length + x.shape[1], device=x.device)
         positions = slots if positions is None else positions
@@ -159,7 +162,8 @@ class Attention(nn.Module):
         return rotate(norm(y), r.rotary, positions)
 
     def growth(self, positions: Tensor) -> Tensor | float:
-        """How much longer a query gets far into the text, so that its softmax stays as sharp over more keys."""
+        """How much longer a query gets far into the text, so that its softmax stays as sharp over more keys.
+        """
         if self.recipe.temperature is None:
             return 1.0
         strength, every, shift = self.recipe.temperature
@@ -232,7 +236,8 @@ class Attention(nn.Module):
 
 
 def masked_softmax(scores: Tensor, seen: Tensor, sinks: Tensor | None = None) -> Tensor:
-    """Softmax over the keys that are seen; a sink is one more key, whose weight is dropped. Nothing seen gives 0."""
+    """Softmax over the keys that are seen; a sink is one more key, whose weight is dropped. Nothing seen
+    gives 0."""
     scores = scores.masked_fill(~seen, float("-inf"))
     if sinks is not None:
         scores = torch.cat([scores, sinks[:, None, None].expand(*scores.shape[:3], 1)], -1)

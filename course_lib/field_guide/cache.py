@@ -4,7 +4,8 @@ from torch import Tensor
 
 
 class Cache:
-    """rows[name] is (..., tokens, width), the newest last; state[name] is a tensor that every token changes."""
+    """rows[name] is (..., tokens, width), the newest last; state[name] is a tensor that every token changes.
+    """
 
     def __init__(self):
         self.length, self.rows, self.state = 0, {}, {}

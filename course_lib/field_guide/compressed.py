@@ -1,8 +1,10 @@
-"""DeepSeek-V4: the text itself is compressed. A window of recent tokens, and beyond it one entry for every few tokens.
+"""DeepSeek-V4: the text itself is compressed. A window of recent tokens, and beyond it one entry for every
+few tokens.
 
-One vector per token is key and value of one head that all query heads share. It is rotated as a key, so the weighted sum of
-values comes out rotated too, and is turned back by the query's position. Entries are weighted means of `ratio` tokens (or
-of twice as many that overlap), weighted by a learned softmax per channel; where an indexer is given, it chooses among them.
+One vector per token is key and value of one head that all query heads share. It is rotated as a key, so the
+weighted sum of values comes out rotated too, and is turned back by the query's position. Entries are weighted
+means of `ratio` tokens (or of twice as many that overlap), weighted by a learned softmax per channel; where
+an indexer is given, it chooses among them.
 """
 from dataclasses import dataclass
 
@@ -106,7 +108,8 @@ class CompressedAttention(Attention):
 
 
 class Compressor(nn.Module):
-    """Tokens to entries: a softmax over the tokens of an entry, per channel, weighs them; then norm and rotation."""
+    """Tokens to entries: a softmax over the tokens of an entry, per channel, weighs them; then norm and
+    rotation."""
 
     def __init__(self, d_model: int, width: int, ratio: int, overlaps: bool, rotary: Rotary, eps: float):
         super().__init__()

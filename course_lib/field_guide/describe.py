@@ -1,4 +1,5 @@
-"""Any configuration in one table: what its layers keep per token, what they read per step, and which ideas they use."""
+"""Any configuration in one table: what its layers keep per token, what they read per step, and which ideas
+they use."""
 import html
 import re
 from dataclasses import dataclass, field
@@ -24,7 +25,8 @@ ELSEWHERE = re.compile(
 
 @dataclass
 class Description:
-    """`rows` has one entry per kind of layer; `unplaced` names what the configuration says and nobody here can read."""
+    """`rows` has one entry per kind of layer; `unplaced` names what the configuration says and nobody here
+    can read."""
     model_type: str
     known: bool
     rows: list
@@ -74,7 +76,8 @@ class Description:
 
 
 def describe(config) -> Description:
-    """The attention of a published configuration: a dict, as read from a config.json, or an object with `to_dict`."""
+    """The attention of a published configuration: a dict, as read from a config.json, or an object with
+    `to_dict`."""
     reading = Reading(config)
     known = reading.model_type in FAMILIES
     notes = [] if known else [

@@ -1,4 +1,5 @@
-"""The ideas that the families are made of: where each comes from, what it changes, and how to see it in a recipe."""
+"""The ideas that the families are made of: where each comes from, what it changes, and how to see it in a
+recipe."""
 from dataclasses import dataclass
 from typing import Callable
 

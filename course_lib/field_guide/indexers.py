@@ -1,8 +1,9 @@
 """Indexers: a small attention whose scores only choose which tokens the layer looks at.
 
-Each is data with `build(recipe)`, and counts for itself: `seen(tokens)` are the keys that are left for a query, `kept(tokens)`
-the numbers in the cache that the choice itself needs. Called with the layer's input, what its queries are made from,
-positions, what is visible and the cache, it returns a mask (b, 1 or heads, n, m).
+Each is data with `build(recipe)`, and counts for itself: `seen(tokens)` are the keys that are left for a
+query, `kept(tokens)` the numbers in the cache that the choice itself needs. Called with the layer's input,
+what its queries are made from, positions, what is visible and the cache, it returns a mask (b, 1 or heads, n,
+m).
 """
 from dataclasses import dataclass, replace
 
@@ -16,7 +17,8 @@ from course_lib.field_guide.rotary import rotate
 
 @dataclass(frozen=True)
 class TokenIndexing:
-    """DeepSeek's lightning indexer: the top_k tokens by sum over heads of w_h relu(q_h . k), one key for all heads."""
+    """DeepSeek's lightning indexer: the top_k tokens by sum over heads of w_h relu(q_h . k), one key for all
+    heads."""
     n_heads: int
     head_dim: int
     top_k: int
@@ -77,7 +79,8 @@ class LearnedTemperature(nn.Module):
 
 @dataclass(frozen=True)
 class BlockIndexing:
-    """MiniMax-M3: blocks of the text by their best token; each index head chooses for its own group of query heads."""
+    """MiniMax-M3: blocks of the text by their best token; each index head chooses for its own group of query
+    heads."""
     n_heads: int
     head_dim: int
     block: int
@@ -128,7 +131,8 @@ class BlockIndexer(nn.Module):
 
 @dataclass(frozen=True)
 class PoolIndexing:
-    """Complete blocks of the text, each by one pooled key; the newest tokens that fill no block are always seen.
+    """Complete blocks of the text, each by one pooled key; the newest tokens that fill no block are always
+    seen.
 
     Qwen4-Exp pools by the mean, then normalises and rotates; GLM-5-Next by a learned softmax per channel.
     """
@@ -198,7 +202,8 @@ class LearnedPoolIndexer(nn.Module):
 
 
 def block_places(seen: Tensor, block: int) -> tuple[Tensor, Tensor]:
-    """Where each text begins, (b,), and the last slot of each of its blocks, (b, blocks); padding comes before a text."""
+    """Where each text begins, (b,), and the last slot of each of its blocks, (b, blocks); padding comes
+    before a text."""
     seen = seen[:, 0].any(1)
     start = seen.int().argmax(-1)
     blocks = seen.shape[-1] // block
@@ -206,7 +211,8 @@ def block_places(seen: Tensor, block: int) -> tuple[Tensor, Tensor]:
 
 
 def gather_blocks(x: Tensor, start: Tensor, block: int) -> Tensor:
-    """(b, m, d) -> (b, blocks, block, d), counted from where each text begins; beyond its end the last row is repeated."""
+    """(b, m, d) -> (b, blocks, block, d), counted from where each text begins; beyond its end the last row is
+    repeated."""
     places = start[:, None] + torch.arange(x.shape[1] // block * block, device=x.device)
     places = places.clamp(max=x.shape[1] - 1)[..., None].expand(-1, -1, x.shape[-1])
     return x.gather(1, places).unflatten(1, (-1, block))

@@ -1,4 +1,5 @@
-"""Reading a published configuration, with a note of what has been read: what is left over could not be placed."""
+"""Reading a published configuration, with a note of what has been read: what is left over could not be
+placed."""
 import json
 from pathlib import Path
 
@@ -7,7 +8,8 @@ from course_lib.field_guide.rotary import Rotary, read_rotary
 
 
 class Reading:
-    """A configuration: a dict, or an object with `to_dict`. A model of several parts is read by its text part."""
+    """A configuration: a dict, or an object with `to_dict`. A model of several parts is read by its text
+    part."""
 
     def __init__(self, config):
         values = config.to_dict() if hasattr(config, "to_dict") else config
@@ -63,13 +65,15 @@ class Reading:
         return "full_attention"
 
     def rotates(self, layer: int) -> bool:
-        """Whether a layer of a model that leaves some without positions has them; by default every fourth has none."""
+        """Whether a layer of a model that leaves some without positions has them; by default every fourth has
+        none."""
         if self.get("no_rope_layers"):
             return bool(self.per_layer("no_rope_layers", layer))
         return (layer + 1) % self.get("no_rope_layer_interval", 4) != 0
 
     def rope(self, kind: str | None = None) -> dict:
-        """The rotation's options, of one kind of layer where kinds differ; older files spread them over several keys."""
+        """The rotation's options, of one kind of layer where kinds differ; older files spread them over
+        several keys."""
         options = self.get("rope_parameters") or self.get("rope_scaling") or {}
         if kind in options:
             options = options[kind] or {}
@@ -116,7 +120,8 @@ class Reading:
 
 
 def layer_recipes(config, layer: int, model_type: str | None = None) -> tuple:
-    """The recipes of one layer of a published configuration: one, or more where several mix tokens side by side, or none."""
+    """The recipes of one layer of a published configuration: one, or more where several mix tokens side by
+    side, or none."""
     from course_lib.field_guide.families import FAMILIES
     config = config if isinstance(config, Reading) else Reading(config)
     model_type = model_type or config.model_type

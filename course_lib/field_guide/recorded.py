@@ -1,8 +1,8 @@
 """What the published layers gave, recorded: equality can be checked where the library is not installed.
 
-`data/field_guide/recorded.safetensors` holds, for each family, every fourth number of the outputs that the library's layers
-gave for made-up inputs and weights, and what is needed to make those again: the configuration and the weights' sizes.
-Written by `python -m course_lib.studies.field_guide --record`.
+`data/field_guide/recorded.safetensors` holds, for each family, every fourth number of the outputs that the
+library's layers gave for made-up inputs and weights, and what is needed to make those again: the
+configuration and the weights' sizes. Written by `python -m course_lib field-guide --record`.
 """
 import json
 from dataclasses import dataclass

@@ -1,7 +1,8 @@
-"""Rotary positions as today's models have them: some entries of a head, several axes, frequencies that were stretched.
+"""Rotary positions as today's models have them: some entries of a head, several axes, frequencies that were
+stretched.
 
-Chapter 2's rotation, for positions that may differ by sequence and by axis. positions is (n,), (batch, n) or, where
-the rotation has several axes, (axes, batch, n).
+Chapter 2's rotation, for positions that may differ by sequence and by axis. positions is (n,), (batch, n) or,
+where the rotation has several axes, (axes, batch, n).
 """
 import math
 from dataclasses import dataclass
@@ -67,7 +68,8 @@ def _turn(x, cos, sin, layout):
 
 
 def read_rotary(options: dict, head_dim: int, layout: str = "half", at: str = "front", whole: int | None = None) -> Rotary:
-    """A Rotary from the `rope_parameters` of a published configuration; head_dim is the width they refer to."""
+    """A Rotary from the `rope_parameters` of a published configuration; head_dim is the width they refer to.
+    """
     kind = options.get("rope_type", options.get("type", "default"))
     base, factor = float(options.get("rope_theta", 10000.0)), options.get("factor", 1.0)
     share = options.get("partial_rotary_factor", 1.0)
@@ -98,7 +100,8 @@ def _llama3(speeds, base, options):
 
 
 def _yarn(speeds, base, options):
-    """YaRN, as chapter 2 has it; some models leave the ends of the ramp unrounded, or choose the magnitude."""
+    """YaRN, as chapter 2 has it; some models leave the ends of the ramp unrounded, or choose the magnitude.
+    """
     dim, factor = 2 * len(speeds), options["factor"]
 
     def pair_that_turns(times):

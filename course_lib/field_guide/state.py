@@ -1,4 +1,5 @@
-"""Layers that keep a state of a fixed size: the delta rule, Mamba-2, lightning attention, and a convolution alone.
+"""Layers that keep a state of a fixed size: the delta rule, Mamba-2, lightning attention, and a convolution
+alone.
 
 All of them but the last run one recurrence per head over a state S of (key_dim, value_dim), chapter 4's:
 

@@ -9,7 +9,8 @@ from course_lib.field_guide.families import FAMILIES
 
 
 def copy_weights(layer: nn.Module, published: dict[str, Tensor], model_type: str):
-    """Fill a layer with a published layer's weights, whose names and order are its family's; nothing may be left over."""
+    """Fill a layer with a published layer's weights, whose names and order are its family's; nothing may be
+    left over."""
     family = FAMILIES[model_type]
     weights = {name: x.detach().clone() for name, x in published.items()}
     for name in family.plus_one:
@@ -37,7 +38,8 @@ def renamed(name: str, names: dict) -> str:
 
 
 def made_up(name: str, shape, std: float = 1.0, mean: float = 0.0) -> Tensor:
-    """Float32 numbers that depend on nothing but a name and a shape, by integer arithmetic: the same on every machine."""
+    """Float32 numbers that depend on nothing but a name and a shape, by integer arithmetic: the same on every
+    machine."""
     mask = (1 << 32) - 1
     count = math.prod(shape)
     x = (torch.arange(count) * 0x9E3779B1 + zlib.crc32(name.encode())) & mask
@@ -47,7 +49,8 @@ def made_up(name: str, shape, std: float = 1.0, mean: float = 0.0) -> Tensor:
 
 
 def made_up_weights(name: str, outline: dict[str, list]) -> dict[str, Tensor]:
-    """Weights of a layer from the sizes of each, of which 1-dimensional ones end in the mean they are drawn around."""
+    """Weights of a layer from the sizes of each, of which 1-dimensional ones end in the mean they are drawn
+    around."""
     weights = {}
     for part, sizes in outline.items():
         if len(sizes) == 2 and isinstance(sizes[1], float):
@@ -58,7 +61,8 @@ def made_up_weights(name: str, outline: dict[str, list]) -> dict[str, Tensor]:
 
 
 def outline(module: nn.Module) -> dict[str, list]:
-    """What `made_up_weights` needs to know of a module: factors of norms are drawn around where they start, others around 0."""
+    """What `made_up_weights` needs to know of a module: factors of norms are drawn around where they start,
+    others around 0."""
     sizes = {}
     for part, x in module.named_parameters():
         start = float("norm" in part and bool(x.mean() > 0.5))

@@ -1,12 +1,13 @@
 """The field guide's layers against the published ones.
 
-    python -m course_lib.studies.field_guide                    the table of equality, all families
-    python -m course_lib.studies.field_guide qwen3 gemma4_text  some of them
-    python -m course_lib.studies.field_guide --record           also write data/field_guide/
+    python -m course_lib field-guide                     the table of equality, all families
+    python -m course_lib field-guide qwen3 gemma4_text   some of them
+    python -m course_lib field-guide --record            also write data/field_guide/
 
-Needs `transformers` (pip install "course_lib[field_guide]"). A model of a few thousand random weights is built from a
-configuration; nothing is downloaded. Every attention layer of it is given made-up inputs in place of its own, so that each
-layer is compared by itself, with the masks, positions and caches that the published model makes for it.
+Needs `transformers` (pip install "course_lib[field_guide]"). A model of a few thousand random weights is
+built from a configuration; nothing is downloaded. Every attention layer of it is given made-up inputs in
+place of its own, so that each layer is compared by itself, with the masks, positions and caches that the
+published model makes for it.
 """
 import json
 import re
@@ -19,9 +20,11 @@ from safetensors.torch import save_file
 from course_lib.field_guide import FAMILIES, Cache, Reading, copy_weights, layer_recipes, made_up_weights, outline, run_layers
 from course_lib.field_guide.recorded import BATCH, EVERY, FILE, LENGTH, WHOLE, inputs, ways
 from course_lib.field_guide.weights import renamed
+from course_lib.files import write_whole
 from course_lib.studies.tiny_models import CONFIGS, PARTS
 
 TOLERANCE = 1e-5
+COMMAND = "python -m course_lib field-guide --record"
 
 
 @dataclass
@@ -131,7 +134,8 @@ def compare(model_type: str, model=None) -> list[Case]:
 
 @torch.no_grad()
 def first_difference(model_type: str, model=None) -> str | None:
-    """The first tensor inside a layer, in the order of the published computation, that is not equal to ours."""
+    """The first tensor inside a layer, in the order of the published computation, that is not equal to ours.
+    """
     model = published_model(model_type) if model is None else model
     layers, names = our_layers(model, model_type), published_layers(model)
     theirs = {place: watch(module) for place, (_, module) in names.items()}
@@ -150,7 +154,8 @@ def first_difference(model_type: str, model=None) -> str | None:
 
 
 def watch(module) -> dict:
-    """The outputs of a module's parts, in the order in which they are computed; its own is the last, under ''."""
+    """The outputs of a module's parts, in the order in which they are computed; its own is the last, under
+    ''."""
     seen = {}
     for name, part in module.named_modules():
         if name == "" or not list(part.children()):
@@ -160,7 +165,8 @@ def watch(module) -> dict:
 
 
 def record(path=FILE) -> None:
-    """Write what the quick tests compare with: outputs of padded texts, every fourth number; and of three axes."""
+    """Write what the quick tests compare with: outputs of padded texts, every fourth number; and of three
+    axes."""
     import transformers
     tensors, families = {}, {}
     for model_type in CONFIGS:
@@ -178,13 +184,14 @@ def record(path=FILE) -> None:
         used = {name: reading.values[name] for name in sorted(reading.used) if name in reading.values}
         families[model_type] = {"config": {**used, "model_type": model_type}, "outlines": outlines}
     path.parent.mkdir(exist_ok=True)
-    about = {"command": "python -m course_lib.studies.field_guide --record", "families": families,
+    about = {"command": COMMAND, "families": families,
              "library": f"transformers {transformers.__version__}"}
     save_file(tensors, path, {"about": json.dumps(about)})
 
 
 def table(model_types) -> list[dict]:
-    """One row per family: what is published, how many cases, the largest difference with and without a cache."""
+    """One row per family: what is published, how many cases, the largest difference with and without a cache.
+    """
     rows = []
     for model_type in model_types:
         cases = compare(model_type)
@@ -196,19 +203,25 @@ def table(model_types) -> list[dict]:
 
 
 def main(arguments) -> int:
-    import transformers
+    try:
+        import transformers
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError('this compares with the library transformers: pip install "course_lib[field_guide]"') \
+            from None
     names = [name for name in arguments if not name.startswith("-")] or list(CONFIGS)
+    rows = table(names)
     if "--record" in arguments:
         record()
+        about = {"command": COMMAND, "library": f"transformers {transformers.__version__}", "torch": torch.__version__}
+        write_whole(FILE.parent / "equality.json", json.dumps({**about, "families": rows}, indent=1) + "\n")
     print(f"transformers {transformers.__version__}, float32; largest difference of the outputs")
-    print(f"{'family':20s} {'without cache':>14s} {'with cache':>11s} {'cases':>6s} {'lines':>6s}  published classes")
-    rows = table(names)
+    print(f"{'family':20s} {'no cache':>9s} {'cache':>9s} {'cases':>6s} {'lines':>6s}  published classes")
     for row in rows:
-        print(f"{row['family']:20s} {row['without cache']:14.1e} {row['with cache']:11.1e} {row['cases']:6d} {row['lines']:6d}  "
-              f"{', '.join(row['classes'])}")
-    worst = max(max(row["with cache"], row["without cache"]) for row in rows)
-    equal = sum(max(row["with cache"], row["without cache"]) < TOLERANCE for row in rows)
-    print(f"{equal} of {len(rows)} families within {TOLERANCE:.0e}; largest difference {worst:.1e}")
+        print(f"{row['family']:20s} {row['without cache']:9.1e} {row['with cache']:9.1e} {row['cases']:6d} "
+              f"{row['lines']:6d}  {', '.join(row['classes'])}")
+    worst = [max(row["with cache"], row["without cache"]) for row in rows]
+    equal = sum(difference < TOLERANCE for difference in worst)
+    print(f"{equal} of {len(rows)} families within {TOLERANCE:.0e}; largest difference {max(worst):.1e}")
     return 0 if equal == len(rows) else 1
 
 

@@ -1,4 +1,5 @@
-"""Chapter 11 against what the published layers gave (recorded), against the chapters before it, and on bad input."""
+"""Chapter 11 against what the published layers gave (recorded), against the chapters before it, and on bad
+input."""
 import json
 
 import pytest

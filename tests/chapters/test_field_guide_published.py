@@ -1,4 +1,5 @@
-"""Chapter 11 against the library itself: pip install "course_lib[field_guide]". Models are built, nothing is downloaded."""
+"""Chapter 11 against the library itself: pip install "course_lib[field_guide]". Models are built, nothing is
+downloaded."""
 import pytest
 import torch
 

@@ -64,7 +64,8 @@ def nanochat(c, layer):
 
 @family("gemma2")
 def gemma2(c, layer):
-    """Scores capped by a tanh; every second layer sees a window; the scale is a number of the configuration."""
+    """Scores capped by a tanh; every second layer sees a window; the scale is a number of the configuration.
+    """
     return c.plain(layer, softcap=c.get("attn_logit_softcapping"), scale=c["query_pre_attn_scalar"] ** -0.5)
 
 
@@ -76,8 +77,9 @@ def gemma3(c, layer):
 
 @family("gemma4_text", "gemma4")
 def gemma4(c, layer):
-    """No root: normalised queries and keys need no 1 / sqrt(d). Values are normalised too, and in full layers may be
-    the keys' own projection; full layers have wider heads; the last layers read the keys and values of an earlier one."""
+    """No root: normalised queries and keys need no 1 / sqrt(d). Values are normalised too, and in full layers
+    may be the keys' own projection; full layers have wider heads; the last layers read the keys and values of
+    an earlier one."""
     kinds, full = [c.layer_type(i) for i in range(c.layers)], c.layer_type(layer) == "full_attention"
     wider = dict(head_dim=c.get("global_head_dim"), n_kv_heads=c.get("num_global_key_value_heads")) if full else {}
     own = c.layers - c.get("num_kv_shared_layers", 0)
@@ -114,7 +116,8 @@ def smollm3(c, layer):
 
 @family("llama4_text", "llama4")
 def llama4(c, layer):
-    """Three layers of four turn and see their chunk alone; the fourth sees all, has no positions, and grows its queries."""
+    """Three layers of four turn and see their chunk alone; the fourth sees all, has no positions, and grows
+    its queries."""
     rotates = c.rotates(layer)
     rotary = c.rotary(c.heads()["head_dim"], layout="interleaved") if rotates else None
     chunk = c.size("attention_chunk_size") if c.layer_type(layer) == "chunked_attention" else None
@@ -167,7 +170,8 @@ def split_qkv(weights, recipe):
 
 @family("phi3", split=split_qkv)
 def phi3(c, layer):
-    """One matrix makes queries, keys and values; a part of each head turns; long texts have frequencies of their own."""
+    """One matrix makes queries, keys and values; a part of each head turns; long texts have frequencies of
+    their own."""
     return c.plain(layer, window=c.get("sliding_window"))
 
 
@@ -186,7 +190,8 @@ def ernie(c, layer):
 
 @family("mimo_v2_flash")
 def mimo(c, layer):
-    """Windows of 128 with sinks, twice the key heads of a full layer; values are narrower than keys, and scaled."""
+    """Windows of 128 with sinks, twice the key heads of a full layer; values are narrower than keys, and
+    scaled."""
     window = c.layer_type(layer) == "sliding_attention"
     return c.plain(layer, n_kv_heads=c["num_key_value_heads"] * (2 if window else 1), v_dim=c["v_head_dim"], sinks=window,
                    value_scale=c.get("attention_value_scale", 1.0), out_bias=False)
