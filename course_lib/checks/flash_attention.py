@@ -64,4 +64,5 @@ def check_rung(rung, lowest, fits_tensor_cores, q, v, scale):
     if rung not in range(lowest, 8) or rung == 7 and not fits_tensor_cores:
         others, widths = "6" if lowest == 6 else f"{lowest} to 6", f"{q.shape[3]} and {v.shape[3]}"
         raise ValueError(f"rung must be {others}, or 7 for float16 or bfloat16, widths that are multiples "
-                         f"of 8 and a scale above 0; got {rung} for {q.dtype}, widths {widths}, scale {scale:g}")
+                         f"of 8 and a scale above 0; got {rung} for {q.dtype}, widths {widths}, "
+                         f"scale {scale:g}")

@@ -52,8 +52,15 @@ def check_window_left(n, first_needed, n_sink, first):
                          f"{n}")
 
 
-def check_bits(bits, x=None):
+def check_rolling(window, n_sink, positions):
+    check_count("window", window)
+    check_count("n_sink", n_sink, 0)
+    check_choice("positions", positions, ("absolute", "reindexed"))
+
+
+def check_bits(bits, x=None, group=1):
     check_choice("bits", bits, BITS)
+    check_count("group", group)
     if bits == 4 and x is not None and x.shape[-1] % 2:
         raise ValueError(f"x must have an even last dimension for int4; got {x.shape[-1]}")
 
@@ -124,16 +131,13 @@ def check_append(cache, k, v, rope):
                          f"{tuple(rope[0].shape)}")
 
 
-def check_sampling(temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0):
+def check_sampling(temperature=1.0, top_k=None, top_p=None, repetition_penalty=1.0, seen=()):
     check_number("temperature", temperature, least=0)
     check_count("top_k", top_k, optional=True)
     if top_p is not None:
         check_number("top_p", top_p, above=0, most=1)
     check_number("repetition_penalty", repetition_penalty, above=0)
-
-
-def check_seen(seen):
-    if seen is None:
+    if repetition_penalty != 1 and seen is None:
         raise ValueError("seen must be given with a repetition_penalty; got None")
 
 

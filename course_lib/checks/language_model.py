@@ -1,15 +1,16 @@
 """What chapter 10 refuses: of configurations, tokens and caches, of training, of text."""
 import torch
 
-from . import (check_choice, check_count, check_multiple, check_number, check_sizes, check_tensor, described, listed)
+from . import (check_choice, check_count, check_multiple, check_number, check_sizes, check_tensor, described,
+               listed)
 
 PRECISIONS = ("auto", "float32", "bfloat16")
 
 
 def check_config(config, known):
     """known: the names of all attentions."""
-    names = ("vocab_size", "n_layers", "n_heads", "d_model", "d_hidden", "context", "n_kv_heads", "latent_dim",
-             "rope_dim", "window")
+    names = ("vocab_size", "n_layers", "n_heads", "d_model", "d_hidden", "context", "n_kv_heads",
+             "latent_dim", "rope_dim", "window")
     check_sizes(**{name: getattr(config, name) for name in names})
     n = config.n_layers
     if config.d_model % config.n_heads or config.head_dim % 2:
@@ -97,8 +98,9 @@ def check_row(name, row, block):
 
 def check_training(config, data, validation, world):
     """config: a TrainConfig. world: the number of processes."""
-    for least, names in ((0, ("steps", "warmup", "seed")), (1, ("batch", "block", "check_every", "accumulate"))):
-        check_sizes(least, **{name: getattr(config, name) for name in names})
+    check_sizes(0, steps=config.steps, warmup=config.warmup, seed=config.seed)
+    check_sizes(1, batch=config.batch, block=config.block, check_every=config.check_every,
+                accumulate=config.accumulate)
     for name in ("peak", "clip", "weight_decay"):
         check_number(name, getattr(config, name), least=0)
     check_choice("precision", config.precision, PRECISIONS)

@@ -8,9 +8,9 @@ may differ. A RollingCache stores keys unrotated (`rotated` is False): the layer
 import torch
 from torch import Tensor
 
-from course_lib.checks import check_choice, check_count, check_integers
-from course_lib.checks.kv_cache import (check_empty, check_new, check_not_empty, check_room, check_truncation,
-                                        check_window_left)
+from course_lib.checks import check_count, check_integers
+from course_lib.checks.kv_cache import (check_empty, check_new, check_not_empty, check_rolling, check_room,
+                                        check_truncation, check_window_left)
 
 
 class KVCache:
@@ -25,12 +25,14 @@ class KVCache:
         return self._positions_from(self.length, n)
 
     def append(self, k: Tensor, v: Tensor) -> None:
-        raise NotImplementedError
+        check_new(self, k, v)
+        self._add(k, v)
+        self.length += k.shape[2]
 
     def view(self) -> tuple[Tensor, Tensor]:
         """The keys and values held, (batch, n_kv_heads, m, width) each, oldest first."""
         check_not_empty(self)
-        return self.k, self.v
+        return self._held()
 
     def mask(self, n: int) -> Tensor | None:
         """(n, m): which of view()'s keys the last n queries may see beyond the causal rule; None means
@@ -40,8 +42,7 @@ class KVCache:
     def truncate(self, n: int) -> None:
         """Forget all but the first n tokens, as after drafted tokens were refused."""
         check_truncation(n, self.length)
-        if self.k is not None:
-            self._map(lambda x: x[:, :, :n])
+        self._cut(n)
         self.length = n
 
     def reorder(self, index: Tensor) -> None:
@@ -59,6 +60,16 @@ class KVCache:
         check_count("n", n, 0)
         return torch.arange(start, start + n, device=None if self.k is None else self.k.device)
 
+    def _add(self, k, v):
+        raise NotImplementedError
+
+    def _held(self):
+        return self.k, self.v
+
+    def _cut(self, n):
+        if self.k is not None:
+            self._map(lambda x: x[:, :, :n])
+
     def _tensors(self):
         return [x for x in (self.k, self.v) if x is not None]
 
@@ -69,13 +80,11 @@ class KVCache:
 class GrowingCache(KVCache):
     """Grows by torch.cat: never larger than needed, but every step copies the whole cache."""
 
-    def append(self, k, v):
-        check_new(self, k, v)
+    def _add(self, k, v):
         if self.k is None:
             self.k, self.v = k.clone(), v.clone()       # copies: the caller may overwrite its own tensors
         else:
             self.k, self.v = torch.cat((self.k, k), 2), torch.cat((self.v, v), 2)
-        self.length += k.shape[2]
 
 
 class StaticCache(KVCache):
@@ -89,23 +98,23 @@ class StaticCache(KVCache):
     def reserve(self, k, v):
         """Check new keys and values; the first call allocates."""
         check_new(self, k, v)
+        self._allocate(k, v)
+
+    def _allocate(self, k, v):
         check_room(self, k)
         if self.k is None:
             self.k, self.v = (x.new_zeros(*x.shape[:2], self.capacity, x.shape[3]) for x in (k, v))
 
-    def append(self, k, v):
-        self.reserve(k, v)
+    def _add(self, k, v):
+        self._allocate(k, v)
         here = slice(self.length, self.length + k.shape[2])
         self.k[:, :, here], self.v[:, :, here] = k, v
-        self.length += k.shape[2]
 
-    def view(self):
-        check_not_empty(self)
+    def _held(self):
         return self.k[:, :, :self.length], self.v[:, :, :self.length]
 
-    def truncate(self, n):
-        check_truncation(n, self.length)
-        self.length = n
+    def _cut(self, n):
+        """Nothing to do: later tokens overwrite the slots."""
 
 
 class RollingCache(KVCache):
@@ -121,14 +130,11 @@ class RollingCache(KVCache):
 
     def __init__(self, window: int, n_sink: int = 0, positions: str = "absolute"):
         super().__init__()
-        check_count("window", window, 1)
-        check_count("n_sink", n_sink, 0)
-        check_choice("positions", positions, ("absolute", "reindexed"))
+        check_rolling(window, n_sink, positions)
         self.window, self.n_sink, self.positions = window, n_sink, positions
         self.first = n_sink                 # the oldest token held, sinks apart
 
-    def append(self, k, v):
-        check_new(self, k, v)
+    def _add(self, k, v):
         if self.k is None:
             self.k, self.v = k.clone(), v.clone()
         else:
@@ -138,7 +144,6 @@ class RollingCache(KVCache):
                 self._map(lambda x: torch.cat((x[:, :, :self.n_sink], x[:, :, self.n_sink + old:]), 2))
                 self.first += old
             self.k, self.v = torch.cat((self.k, k), 2), torch.cat((self.v, v), 2)
-        self.length += k.shape[2]
 
     def next_positions(self, n):
         start = self.length
@@ -156,8 +161,7 @@ class RollingCache(KVCache):
         query = torch.arange(self.length - n, self.length, device=key.device)[:, None]
         return (key < self.n_sink) | (key > query - self.window)
 
-    def truncate(self, n):
-        check_truncation(n, self.length)
+    def _cut(self, n):
         if n <= self.n_sink:
             held, self.first = n, self.n_sink
         else:
@@ -165,7 +169,6 @@ class RollingCache(KVCache):
             held = self.n_sink + n - self.first
         if self.k is not None:
             self._map(lambda x: x[:, :, :held])
-        self.length = n
 
     def _first_needed(self, position):
         """The oldest token, sinks apart, that a query at this position sees."""
@@ -182,7 +185,6 @@ class CrossCache(KVCache):
     """Keys and values of the context of cross-attention: computed once per context, however much is
     generated."""
 
-    def append(self, k, v):
-        check_new(self, k, v)
+    def _add(self, k, v):
         check_empty(self, k)
-        self.k, self.v, self.length = k.clone(), v.clone(), k.shape[2]
+        self.k, self.v = k.clone(), v.clone()

@@ -10,8 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from course_lib.checks import check_count
-from course_lib.checks.kv_cache import check_bits, check_new, check_not_empty, check_truncation
+from course_lib.checks.kv_cache import check_bits, check_not_empty
 from .caches import KVCache
 
 FP8_LARGEST = 448.0
@@ -72,18 +71,15 @@ class QuantizedCache(KVCache):
 
     def __init__(self, bits, group: int = 32):
         super().__init__()
-        check_bits(bits)
-        check_count("group", group, 1)
+        check_bits(bits, group=group)
         self.bits, self.group = bits, group
         self.keys = self.values = None      # Quantized, (batch, n_kv_heads, groups, group, width)
 
-    def append(self, k, v):
-        check_new(self, k, v)
+    def _add(self, k, v):
         if self.k is None:
             self.k, self.v = k[:, :, :0], v[:, :, :0]
             self.keys, self.values = self._pack(0)
         self.k, self.v = torch.cat((self.k, k), 2), torch.cat((self.v, v), 2)
-        self.length += k.shape[2]
         n_groups = self.k.shape[2] // self.group
         if n_groups:
             self.keys, self.values = (_each(lambda *x: torch.cat(x, 2), old, new)
@@ -91,8 +87,7 @@ class QuantizedCache(KVCache):
             # A copy: a slice would keep the memory of the packed tokens alive.
             super()._map(lambda x: x[:, :, n_groups * self.group:].clone())
 
-    def view(self):
-        check_not_empty(self)
+    def _held(self):
         return tuple(torch.cat((dequantize(packed, self.bits).flatten(2, 3).to(waiting.dtype), waiting), 2)
                      for packed, waiting in ((self.keys, self.k), (self.values, self.v)))
 
@@ -101,9 +96,8 @@ class QuantizedCache(KVCache):
         check_not_empty(self)
         return self.k, self.v
 
-    def truncate(self, n):
+    def _cut(self, n):
         """If the cut is inside a group, unpack it: its tokens wait again."""
-        check_truncation(n, self.length)
         if self.k is not None:
             whole, rest = divmod(n, self.group)
             if n < self.length - self.k.shape[2]:
@@ -112,7 +106,6 @@ class QuantizedCache(KVCache):
                 self.keys, self.values = (_each(lambda x: x[:, :, :whole].clone(), packed)
                                           for packed in (self.keys, self.values))
             super()._map(lambda x: x[:, :, :rest])
-        self.length = n
 
     def _pack(self, n_groups):
         n = n_groups * self.group

@@ -6,7 +6,7 @@ Random choices are made by a function draw(probabilities) -> index; `every_outco
 import torch
 from torch import Tensor
 
-from course_lib.checks.kv_cache import check_draft, check_sampling, check_seen
+from course_lib.checks.kv_cache import check_draft, check_sampling
 
 
 def next_token_probabilities(logits: Tensor, temperature: float = 1.0, top_k: int | None = None,
@@ -18,9 +18,8 @@ def next_token_probabilities(logits: Tensor, temperature: float = 1.0, top_k: in
     negative. Temperature 0 gives the likeliest token probability 1. top_k keeps the k likeliest; of those,
     top_p keeps the fewest whose probabilities sum to at least top_p. The probabilities kept are normalized.
     """
-    check_sampling(temperature, top_k, top_p, repetition_penalty)
+    check_sampling(temperature, top_k, top_p, repetition_penalty, seen)
     if repetition_penalty != 1:
-        check_seen(seen)
         logit = logits.gather(-1, seen)
         penalized = torch.where(logit > 0, logit / repetition_penalty, logit * repetition_penalty)
         logits = logits.scatter(-1, seen, penalized)

@@ -4,7 +4,7 @@
     layers          attention in steps, feed-forward, norm; attentions: those of the earlier chapters
     model           LanguageModel
     saved           models in files; pretrained() is the one in data/
-    training        train, evaluate; checkpoints are files that a run can continue from; train_command is `train`
+    training        train, evaluate; checkpoints: files that a run continues from; train_command: `train`
     tokenizers      characters, byte pairs
     look_inside     which tokens the layers attend to
     translator      an encoder and a decoder for dates
@@ -21,8 +21,9 @@ from .tokenizers import BytePairTokenizer, CharTokenizer, tokenizer_of, tokens_o
 from .training import TrainConfig, evaluate, learning_rate, make_optimizer, random_batch, train
 from .translator import EncoderDecoder
 
-__all__ = ["ATTENTIONS", "Block", "BytePairTokenizer", "CharTokenizer", "Config", "EncoderDecoder", "LAYERS",
-           "LanguageModel", "ModelAttention", "RMSNorm", "SelfAttention", "SwiGLU", "TrainConfig", "copying_gain",
-           "effect_of_distance", "evaluate", "facts", "induction_scores", "learning_rate", "load", "load_checkpoint",
-           "make_optimizer", "pretrained", "random_batch", "save", "save_checkpoint", "show_rates",
-           "softmax_attention", "tokenizer_of", "tokens_on_disk", "train", "weight_by_distance"]
+__all__ = ["ATTENTIONS", "Block", "BytePairTokenizer", "CharTokenizer", "Config",
+           "EncoderDecoder", "LAYERS", "LanguageModel", "ModelAttention", "RMSNorm", "SelfAttention",
+           "SwiGLU", "TrainConfig", "copying_gain", "effect_of_distance", "evaluate", "facts",
+           "induction_scores", "learning_rate", "load", "load_checkpoint", "make_optimizer", "pretrained",
+           "random_batch", "save", "save_checkpoint", "show_rates", "softmax_attention", "tokenizer_of",
+           "tokens_on_disk", "train", "weight_by_distance"]

@@ -3,10 +3,14 @@
 Each takes the steps of ModelAttention and changes some: what a token projects to, how the output is made,
 what is cached.
 
-    softmax  chapter 1                                       gqa      fewer heads of keys and values (chapter 3)
-    latent   one small vector per token (chapter 3)          linear   elu + 1, a state (chapter 4)
-    delta    the gated delta rule, a state (chapter 4)       sliding  the last `window` keys (chapter 5)
-    flash    softmax in tiles (chapter 6)                    w2       tokens are Gaussians (chapter 9)
+    softmax   chapter 1
+    gqa       chapter 3, fewer heads of keys and values
+    latent    chapter 3, one small vector per token
+    linear    chapter 4, elu + 1, a state
+    delta     chapter 4, the gated delta rule, a state
+    sliding   chapter 5, the last `window` keys
+    flash     chapter 6, softmax in tiles
+    w2        chapter 9, tokens are Gaussians
 """
 import torch
 from einops import einsum, rearrange
@@ -180,8 +184,8 @@ class Delta(Recurrent):
         super().__init__(config)
         self.beta_proj = nn.Linear(config.d_model, config.n_heads, bias=False)
         self.decay_proj = nn.Linear(config.d_model, config.n_heads)
-        nn.init.constant_(self.decay_proj.bias, 4.0)                # at the start a token keeps 98 % of the state
-        self.norm = nn.RMSNorm(config.head_dim)                     # the delta rule does not normalize its output
+        nn.init.constant_(self.decay_proj.bias, 4.0)            # the start: 98 % of the state is kept
+        self.norm = nn.RMSNorm(config.head_dim)                 # the delta rule does not normalize its output
 
     def project(self, x):
         q, k, v = super().project(x)

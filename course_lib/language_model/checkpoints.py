@@ -17,7 +17,8 @@ def checksum(tensors):
     """CRC-32 of all their bytes, in the order of their names."""
     total = 0
     for name in sorted(tensors):
-        total = zlib.crc32(tensors[name].detach().cpu().contiguous().flatten().view(torch.uint8).numpy(), total)
+        numbers = tensors[name].detach().cpu().contiguous().flatten()
+        total = zlib.crc32(numbers.view(torch.uint8).numpy(), total)
     return f"{total:08x}"
 
 
@@ -30,8 +31,9 @@ def save_checkpoint(path, tensors, about):
     try:
         write_whole(path, content)
     except OSError as error:
-        said = f"{os.strerror(error.errno or errno.EIO)}; nothing was written, and the file that was there is unchanged"
-        raise OSError(error.errno or errno.EIO, said, str(path)) from error
+        code = error.errno or errno.EIO
+        said = f"{os.strerror(code)}; nothing was written, and the file that was there is unchanged"
+        raise OSError(code, said, str(path)) from error
 
 
 def load_checkpoint(path):
@@ -39,9 +41,11 @@ def load_checkpoint(path):
     try:
         with safe_open(path, "pt") as file:
             metadata = file.metadata() or {}
-            about, tensors = json.loads(metadata["about"]), {name: file.get_tensor(name) for name in file.keys()}
+            about = json.loads(metadata["about"])
+            tensors = {name: file.get_tensor(name) for name in file.keys()}
     except (SafetensorError, KeyError, json.JSONDecodeError) as error:
-        raise ValueError(f"path must be a checkpoint of this course; {path} is no complete one: {error}") from None
+        said = f"path must be a checkpoint of this course; {path} is no complete one: {error}"
+        raise ValueError(said) from None
     if "checksum" in metadata and metadata["checksum"] != checksum(tensors):        # older files have none
         raise ValueError(f"path must be a checkpoint without damage; the checksum of {path} does not match")
     return tensors, about

@@ -95,7 +95,8 @@ class ModelAttention(nn.Module):
         q, k, v = self.project(x)
         q, k = self.rotate(q, rope), self.rotate(k, rope)
         mask = sliding_window_mask(x.shape[1], self.window) if self.window else None
-        return grouped_query_attention(q, k, self.values(k, v), mask, True, self.scale, return_weights=True)[1]
+        v = self.values(k, v)
+        return grouped_query_attention(q, k, v, mask, True, self.scale, return_weights=True)[1]
 
 
 class SelfAttention(ModelAttention, GroupedQueryAttention):

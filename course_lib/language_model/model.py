@@ -7,8 +7,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from course_lib import datasets
-from course_lib.checks.language_model import (check_attend, check_caches, check_generation, check_model_tokens,
-                                              check_targets, out_of_vocabulary)
+from course_lib.checks.language_model import (check_attend, check_caches, check_generation,
+                                              check_model_tokens, check_targets, out_of_vocabulary)
 from course_lib.kv_cache import generate
 from course_lib.rope import rope_table
 from .attentions import LAYERS

@@ -9,7 +9,8 @@ import torch
 
 from course_lib import cuda
 from course_lib.checks import check_count
-from course_lib.checks.language_model import (check_characters, check_int16, check_known, check_pair, check_text)
+from course_lib.checks.language_model import (check_characters, check_int16, check_known, check_pair,
+                                              check_text)
 from course_lib.files import write_whole
 
 

@@ -16,7 +16,8 @@ from .training import TrainConfig, evaluate, train
 
 # option: its default
 COUNTS = {"steps": 4000, "batch": 8, "block": 256, "layers": 4, "heads": 4, "width": 128, "hidden": 256,
-          "context": 256, "seed": 0, "warmup": 100, "accumulate": 1, "kv-heads": 2, "latent": 32, "window": 32}
+          "context": 256, "seed": 0, "warmup": 100, "accumulate": 1, "kv-heads": 2, "latent": 32,
+          "window": 32}
 
 
 def train_command(argv):

@@ -31,7 +31,7 @@ class TrainConfig:
     seed: int = 0
     check_every: int = 200          # steps per entry of the history
     accumulate: int = 1             # parts of a batch, one after the other: less memory, the same step
-    precision: str = "auto"         # of the products: "float32", "bfloat16", or "auto": bfloat16 on a GPU that has it
+    precision: str = "auto"         # of products; "auto" is bfloat16 on a GPU that has it, else float32
 
     def recipe(self, data):
         """What decides the curve of a run: all but how a step is computed."""
@@ -63,7 +63,8 @@ def train(model, data, config: TrainConfig | None = None, *, validation=None, re
             run.show(step, loss, report if entry else None)
             if stopping:
                 model.eval()
-                raise KeyboardInterrupt(f"stopped after step {step + 1} of {config.steps}" + run.how_to_go_on())
+                told = f"stopped after step {step + 1} of {config.steps}"
+                raise KeyboardInterrupt(told + run.how_to_go_on())
     run.close()
     return run.history
 
@@ -90,7 +91,8 @@ class _Run:
         self.loss_of = _Loss(model)
         if self.world > 1:
             self.loss_of = nn.parallel.DistributedDataParallel(self.loss_of)
-        self.display = Display(self.done, config.steps, config.batch * config.block) if self.rank == 0 else None
+        tokens_per_step = config.batch * config.block
+        self.display = Display(self.done, config.steps, tokens_per_step) if self.rank == 0 else None
         model.train()
 
     def step(self, step):

@@ -103,7 +103,8 @@ class EncoderDecoder(nn.Module):
         target, context = torch.full((len(source), 1), BEGIN), self.encode(source)
         for _ in range(11):
             target = torch.cat([target, self.decode(target, *context)[:, -1:].argmax(-1)], 1)
-        return ["".join(CHARACTERS[t] for t in row).split(CHARACTERS[END])[0] for row in target[:, 1:].tolist()]
+        written = ("".join(CHARACTERS[t] for t in row) for row in target[:, 1:].tolist())
+        return [text.split(CHARACTERS[END])[0] for text in written]
 
     @torch.no_grad()
     def looks_at(self, text: str, written: str) -> torch.Tensor:
@@ -113,7 +114,8 @@ class EncoderDecoder(nn.Module):
         target = torch.cat([torch.tensor([[BEGIN]]), encode([written])], 1)[:, :-1]
         kept = []
         hooks = [block.cross_attention.register_forward_pre_hook(
-            lambda layer, args, kwargs: kept.append((layer, args[0])), with_kwargs=True) for block in self.decoder]
+            lambda layer, args, kwargs: kept.append((layer, args[0])), with_kwargs=True)
+            for block in self.decoder]
         self.decode(target, context, mask)
         for hook in hooks:
             hook.remove()
@@ -182,5 +184,6 @@ def dates_command(argv):
     save_checkpoint(args.out, {name: x.half() for name, x in model.state_dict().items()},
                     {"sizes": model.sizes, "command": " ".join(["python -m course_lib dates", *argv]),
                      "exact_matches": matches, "loss": round(history[-1][1], 4)})
-    print(f"{args.out}: exact matches " + ", ".join(f"{split} {share:.4f}" for split, share in matches.items()))
+    told = ", ".join(f"{split} {share:.4f}" for split, share in matches.items())
+    print(f"{args.out}: exact matches {told}")
     return 0

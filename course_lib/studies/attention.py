@@ -1,10 +1,11 @@
 """`python -m course_lib attention-study`: what the small language model loses without positions.
 
-Writes data/attention_study.json. The weights of data/tiny_lm.safetensors learned with rotated queries and keys (chapter 2);
-the rotation is switched off, and both models train on for the same steps on the same batches.
+Writes data/attention_study.json. The weights of data/tiny_lm.safetensors learned with rotated queries and
+keys (chapter 2); the rotation is switched off, and both models train on for the same steps on the same
+batches.
 """
 from course_lib import language_model
-from course_lib.studies.tuning import tuning_study
+from .tuning import tuning_study
 
 
 def without_positions():
@@ -15,7 +16,8 @@ def without_positions():
     return model
 
 
-MECHANISMS = {"with positions": lambda: language_model.pretrained()[0], "without positions": without_positions}
+MECHANISMS = {"with positions": lambda: language_model.pretrained()[0],
+              "without positions": without_positions}
 
 
 def study_command(argv):

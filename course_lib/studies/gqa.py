@@ -1,21 +1,19 @@
-"""`python -m course_lib gqa-study`: fewer key and value heads in the small language model, before and after training on.
+"""`python -m course_lib gqa-study`: fewer key and value heads in the small language model, before and after
+training on.
 
-Writes data/gqa_study.json. The heads of data/tiny_lm.safetensors are merged in groups, by their mean or by keeping the
-first of each group; then every model trains on for the same number of steps on the same batches.
+Writes data/gqa_study.json. The heads of data/tiny_lm.safetensors are merged in groups, by their mean or by
+keeping the first of each group; then every model trains on for the same number of steps on the same batches.
 """
-import argparse
-import json
-from pathlib import Path
-
 from torch.nn.functional import scaled_dot_product_attention
 
-from course_lib import datasets, language_model
+from course_lib import language_model
 from course_lib.gqa import GroupedQueryAttention, kv_bytes_per_token, pool_heads
-from course_lib.language_model.training import evaluate, train
+from course_lib.language_model import evaluate, train
+from .study import plays, study
 
 
 def first_heads(weight, n_heads, n_kv_heads):
-    """Keep the first head of each group: what mean pooling is compared with."""
+    """Keep the first head of each group: the alternative to mean pooling."""
     group_size, head_dim = n_heads // n_kv_heads, weight.shape[0] // n_heads
     return weight.view(n_kv_heads, group_size, head_dim, -1)[:, 0].reshape(n_kv_heads * head_dim, -1)
 
@@ -39,16 +37,8 @@ def as_torch(q, k, v, mask, causal):
     return scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, enable_gqa=True)
 
 
-def study_command(argv):
-    """python -m course_lib gqa-study: merge the heads of the small model and train on."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib gqa-study", description=study_command.__doc__)
-    parser.add_argument("--out", type=Path, default=datasets.DATA / "gqa_study.json")
-    parser.add_argument("--steps", type=int, default=150)
-    parser.add_argument("--seeds", type=int, default=3)
-    args = parser.parse_args(argv)
-
-    _, tokenizer = language_model.pretrained()
-    data, validation = (tokenizer.encode(datasets.shakespeare(split)) for split in ("train", "validation"))
+def measure(args):
+    data, validation = plays()
     rows = []
     for n_kv_heads, how in [(4, "mean"), (2, "mean"), (2, "first"), (1, "mean"), (1, "first")]:
         merge = {"mean": pool_heads, "first": first_heads}[how]
@@ -59,11 +49,14 @@ def study_command(argv):
             train(model, data, steps=args.steps, peak=5e-4, warmup=20, seed=seed, check_every=args.steps)
             after.append(round(evaluate(model, validation, blocks=200), 4))
         config = model.config
-        rows.append({"n_kv_heads": n_kv_heads, "merge": how, "loss_before": round(before, 4), "loss_after": after,
-                     "cache_bytes_per_token": kv_bytes_per_token(config.n_layers, n_kv_heads, config.head_dim)})
+        per_token = kv_bytes_per_token(config.n_layers, n_kv_heads, config.head_dim)
+        rows.append({"n_kv_heads": n_kv_heads, "merge": how, "loss_before": round(before, 4),
+                     "loss_after": after, "cache_bytes_per_token": per_token})
         print(rows[-1], flush=True)
-    result = {"command": " ".join(["python -m course_lib gqa-study", *argv]), "steps": args.steps,
-              "seeds": list(range(args.seeds)), "loss": "nats a character, 200 blocks spread over the validation plays",
-              "rows": rows}
-    args.out.write_text(json.dumps(result, indent=1) + "\n")
-    return 0
+    return {"steps": args.steps, "seeds": list(range(args.seeds)),
+            "loss": "nats per character, 200 blocks spread over the validation plays", "rows": rows}
+
+
+def study_command(argv):
+    """python -m course_lib gqa-study: merge the heads of the small model and train on."""
+    return study(argv, "gqa-study", study_command.__doc__, measure, steps=150, seeds=3)

@@ -1,24 +1,23 @@
-"""`python -m course_lib result`: the course's loop beside a plain one, on the same text and the same number of tokens.
+"""`python -m course_lib result`: the course's loop beside a plain one, on the same text and the same number
+of tokens.
 
-The plain one is written the way a first language model is written: learned positions, LayerNorm, a GELU feed-forward four times
-as wide, biases, torch's own AdamW, one loop. Its recipe: 4 layers, 4 heads, width 128, block 64, batch 12, 2000 steps, learning
-rate 1e-3 with 100 steps of warm-up and a cosine down to a tenth. Writes data/result.json.
+The plain one is written the way a first language model is written: learned positions, LayerNorm, a GELU
+feed-forward four times as wide, biases, torch's own AdamW, one loop. Its recipe: 4 layers, 4 heads, width
+128, block 64, batch 12, 2000 steps, learning rate 1e-3 with 100 steps of warm-up and a cosine down to a
+tenth. Writes data/result.json.
 """
-import argparse
 import json
 import math
 import time
-from pathlib import Path
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
 from course_lib import datasets
-from course_lib.studies.attention_table import parameters, write
-from course_lib.language_model import Config, LanguageModel
-from course_lib.language_model.tokenizers import CharTokenizer
-from course_lib.language_model.training import evaluate, train
+from course_lib.language_model import CharTokenizer, Config, LanguageModel, evaluate, train
+from .attention_table import SPEED, parameters
+from .study import plays, study
 
 BATCH, BLOCK = 12, 64
 OUR_PEAK, PLAIN_PEAK = 3e-3, 1e-3
@@ -47,9 +46,9 @@ class PlainModel(nn.Module):
         self.blocks = nn.Sequential(*(PlainBlock(d_model, n_heads) for _ in range(n_layers)))
         self.norm = nn.LayerNorm(d_model)
         self.n_layers = n_layers
-        self.apply(self._initialise)
+        self.apply(self._initialize)
 
-    def _initialise(self, module):
+    def _initialize(self, module):
         if isinstance(module, (nn.Linear, nn.Embedding)):
             nn.init.normal_(module.weight, std=0.02)
         if isinstance(module, nn.Linear):
@@ -72,7 +71,8 @@ def plain_steps(model, data, steps, peak, seed=0, warmup=100):
     optimizer = torch.optim.AdamW(model.parameters(), lr=peak, betas=(0.9, 0.99), weight_decay=0.1)
     for step in range(steps):
         progress = (step - warmup) / max(1, steps - warmup)
-        rate = peak * (step + 1) / warmup if step < warmup else peak * (0.55 + 0.45 * math.cos(math.pi * progress))
+        cosine = peak * (0.55 + 0.45 * math.cos(math.pi * progress))
+        rate = peak * (step + 1) / warmup if step < warmup else cosine
         for group in optimizer.param_groups:
             group["lr"] = rate
         starts = torch.randint(len(data) - BLOCK, (BATCH,))
@@ -91,7 +91,8 @@ def our_model(vocab_size):
 
 
 def speeds(data, vocab_size, rounds=5, steps=20):
-    """Training tokens in a second of CPU time, one thread, of each loop whole: the best of several rounds, in turns."""
+    """Training tokens per second of CPU time, one thread, of each whole loop: the best of several rounds, in
+    turns."""
     best = {"ours": 0.0, "plain": 0.0}
     for _ in range(rounds):
         for name in best:
@@ -104,19 +105,12 @@ def speeds(data, vocab_size, rounds=5, steps=20):
     return {name: round(speed, -2) for name, speed in best.items()}
 
 
-def result_command(argv):
-    """python -m course_lib result: our loop and a plain one, loss and tokens a second."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib result", description=result_command.__doc__)
-    parser.add_argument("--out", type=Path, default=datasets.DATA / "result.json")
-    parser.add_argument("--steps", type=int, default=2000)
-    parser.add_argument("--seeds", type=int, default=1)
-    args = parser.parse_args(argv)
-
+def measure(args):
     torch.set_num_threads(1)
-    text = datasets.shakespeare("train")
-    tokenizer = CharTokenizer.from_text(text)
-    data, validation = tokenizer.encode(text), tokenizer.encode(datasets.shakespeare("validation"))
-    rows = {"ours": {"peak": OUR_PEAK}, "plain": {"peak": PLAIN_PEAK}, "plain, our learning rate": {"peak": OUR_PEAK}}
+    tokenizer = CharTokenizer.from_text(datasets.shakespeare("train"))
+    data, validation = plays(tokenizer)
+    rows = {"ours": {"peak": OUR_PEAK}, "plain": {"peak": PLAIN_PEAK},
+            "plain, our learning rate": {"peak": OUR_PEAK}}
     for name, row in rows.items():
         row["losses"] = []
         for seed in range(args.seeds):
@@ -132,10 +126,12 @@ def result_command(argv):
             print(f"{name:25} seed {seed}  loss {row['losses'][-1]:.4f}", flush=True)
     for name, speed in speeds(data, len(tokenizer)).items():
         rows[name]["tokens_per_second"] = speed
-    write(args.out, {"command": " ".join(["python -m course_lib result", *argv]), "steps": args.steps, "batch": BATCH,
-                     "block": BLOCK,
-                     "loss": "nats a character, the whole of the validation plays in blocks of 64",
-                     "tokens_per_second": "training, in a second of CPU time, one thread, on a machine shared with other work",
-                     "rows": rows})
     print(json.dumps(rows, indent=1))
-    return 0
+    return {"steps": args.steps, "batch": BATCH, "block": BLOCK,
+            "loss": "nats per character, the whole of the validation plays in blocks of 64",
+            "tokens_per_second": SPEED, "rows": rows}
+
+
+def result_command(argv):
+    """python -m course_lib result: our loop and a plain one, loss and tokens per second."""
+    return study(argv, "result", result_command.__doc__, measure, steps=2000, seeds=1)

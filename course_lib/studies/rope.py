@@ -1,17 +1,16 @@
-"""`python -m course_lib rope-study`: the small language model beyond the length it was trained at, under each rule.
+"""`python -m course_lib rope-study`: the small language model beyond the length it was trained at, under each
+rule.
 
-Writes data/rope_study.json: the mean loss by position, 64 positions at a time, up to four times the trained length.
+Writes data/rope_study.json: the mean loss by position, 64 positions at a time, up to four times the trained
+length.
 """
-import argparse
-import json
-from pathlib import Path
-
 import torch
 from torch.nn import functional as F
 
-from course_lib import datasets, language_model
+from course_lib import language_model
 from course_lib.rope import rope_table
-from course_lib.language_model.training import train
+from .study import plays, study
+from course_lib.language_model import train
 
 TRAINED = 256
 FACTOR = 4
@@ -25,7 +24,7 @@ def stretch(model, n, scaling=None, table=None):
 
 
 def repeated_last_row(n, head_dim):
-    """The habit to avoid: a table that is too short, filled up with copies of its last row."""
+    """The habit to avoid: a table that is too short, padded with copies of its last row."""
     return [torch.cat([t, t[-1:].expand(n - len(t), -1)]) for t in rope_table(TRAINED, head_dim)]
 
 
@@ -37,16 +36,8 @@ def loss_by_position(model, windows, width=64):
     return [round(x, 3) for x in losses.view(-1, width).mean(1).tolist()]
 
 
-def study_command(argv):
-    """python -m course_lib rope-study: loss by position, under each rule for longer texts."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib rope-study", description=study_command.__doc__)
-    parser.add_argument("--out", type=Path, default=datasets.DATA / "rope_study.json")
-    parser.add_argument("--windows", type=int, default=64)
-    parser.add_argument("--tuning-steps", type=int, default=100)
-    args = parser.parse_args(argv)
-
-    _, tokenizer = language_model.pretrained()
-    data, validation = (tokenizer.encode(datasets.shakespeare(split)) for split in ("train", "validation"))
+def measure(args):
+    data, validation = plays()
     n = FACTOR * TRAINED
     starts = torch.linspace(0, len(validation) - n - 1, args.windows).long()
     windows = validation[starts[:, None] + torch.arange(n + 1)]
@@ -54,18 +45,26 @@ def study_command(argv):
     def model(scaling=None, table=None):
         return stretch(language_model.pretrained()[0], n, scaling, table)
 
-    head_dim = model().config.head_dim
-    by_rule = {"a longer table": model(), "last row repeated": model(table=repeated_last_row(n, head_dim)),
-               "linear": model({"kind": "linear", "factor": FACTOR}), "ntk": model({"kind": "ntk", "factor": FACTOR}),
-               "yarn": model({"kind": "yarn", "factor": FACTOR, "original_length": TRAINED}),
-               "llama3": model({"kind": "llama3", "factor": FACTOR, "original_length": TRAINED})}
-    tuned = model({"kind": "linear", "factor": FACTOR})
-    train(tuned, data, steps=args.tuning_steps, batch=2, block=n, peak=5e-4, warmup=10, check_every=args.tuning_steps)
+    def scaled(kind, **more):
+        return model({"kind": kind, "factor": FACTOR, **more})
+
+    by_rule = {"a longer table": model(),
+               "last row repeated": model(table=repeated_last_row(n, model().config.head_dim)),
+               "linear": scaled("linear"), "ntk": scaled("ntk"),
+               "yarn": scaled("yarn", original_length=TRAINED),
+               "llama3": scaled("llama3", original_length=TRAINED)}
+    tuned = scaled("linear")
+    train(tuned, data, steps=args.tuning_steps, batch=2, block=n, peak=5e-4, warmup=10,
+          check_every=args.tuning_steps)
     by_rule[f"linear, {args.tuning_steps} steps of tuning"] = tuned
-    result = {"command": " ".join(["python -m course_lib rope-study", *argv]), "trained_length": TRAINED, "factor": FACTOR,
-              "width": 64, "windows": args.windows, "seed": 0, "loss": "nats a character, validation plays",
-              "rules": {name: loss_by_position(m, windows) for name, m in by_rule.items()}}
-    args.out.write_text(json.dumps(result, indent=1) + "\n")
-    for name, losses in result["rules"].items():
-        print(f"{name:32s} trained length {sum(losses[:4]) / 4:.3f}   last quarter {sum(losses[-4:]) / 4:.3f}")
-    return 0
+    rules = {name: loss_by_position(m, windows) for name, m in by_rule.items()}
+    for name, losses in rules.items():
+        first, last = sum(losses[:4]) / 4, sum(losses[-4:]) / 4
+        print(f"{name:32s} trained length {first:.3f}   last quarter {last:.3f}")
+    return {"trained_length": TRAINED, "factor": FACTOR, "width": 64, "windows": args.windows, "seed": 0,
+            "loss": "nats per character, validation plays", "rules": rules}
+
+
+def study_command(argv):
+    """python -m course_lib rope-study: loss by position, under each rule for longer texts."""
+    return study(argv, "rope-study", study_command.__doc__, measure, windows=64, tuning_steps=100)

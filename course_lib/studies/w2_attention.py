@@ -1,9 +1,9 @@
 """`python -m course_lib w2-study`: W2 attention in the small language model, as it is and after training on.
 
-Writes data/w2_study.json. The weights of data/tiny_lm.safetensors learned dot products. Two changes, each trained on for
-the same steps on the same batches: points (the score is a distance of the trained queries and keys, no parameter more),
-and Gaussians (chapter 9's layer: means from the trained queries and keys, widths that start almost equal, a temperature
-a head).
+Writes data/w2_study.json. The weights of data/tiny_lm.safetensors learned dot products. Two changes, each
+trained on for the same steps on the same batches: points (the score is a distance of the trained queries and
+keys, no new parameters), and Gaussians (chapter 9's layer: means from the trained queries and keys, widths
+that start almost equal, one temperature per head).
 """
 import math
 
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from course_lib import language_model
-from course_lib.studies.tuning import tuning_study
+from .tuning import tuning_study
 from course_lib.w2_attention import W2Attention, w2_attention
 
 START_STD = 0.02        # exactly equal widths would stay equal: a squared difference has no slope at 0
@@ -24,11 +24,13 @@ def point_attention(q, k, v):
 
 
 class GaussianAttention(nn.Module):
-    """W2Attention in the place of a trained SelfAttention; its means, values and output begin as they were."""
+    """W2Attention in the place of a trained SelfAttention; its means, values and output begin as they
+    were."""
 
     def __init__(self, trained, d_model):
         super().__init__()
-        self.layer = W2Attention(d_model, trained.n_heads, tau=2 * math.sqrt(d_model / trained.n_heads), form="augmented")
+        tau = 2 * math.sqrt(d_model / trained.n_heads)
+        self.layer = W2Attention(d_model, trained.n_heads, tau, form="augmented")
         with torch.no_grad():
             for own, old in ((self.layer.q_proj, trained.q_proj), (self.layer.k_proj, trained.k_proj)):
                 own.weight[:d_model] = old.weight

@@ -92,7 +92,7 @@ def test_a_sentence_has_one_derivation_and_the_entropy_is_exact():
 def test_sizes_that_do_not_fit_are_named():
     for argument, call in (("pairs", lambda: datasets.associative_recall(2, generator(), vocab_size=16, pairs=9)),
                            ("pairs", lambda: datasets.associative_recall(2, generator(), n=20, pairs=8)),
-                           ("count", lambda: dates(-1)), ("seed", lambda: generator(seed=-1)), ("depth", lambda: tree(3, 1)),
+                           ("count", lambda: dates(-1)), ("seed", lambda: generator(seed=-1)), ("branching", lambda: tree(3, 1)),
                            ("shortest", lambda: datasets.repeats(2, generator(), shortest=4, longest=3)),
                            ("n", lambda: induction(2, generator(), vocab_size=8, n=10)), ("n", lambda: induction(2, generator(), n=2))):
         with pytest.raises(ValueError, match=f"^{argument} must "):
