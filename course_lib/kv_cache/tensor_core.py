@@ -12,7 +12,7 @@ from course_lib.checks import check_multiple
 from course_lib.checks.kv_cache import LARGEST_GROUP, check_tensor_core
 from course_lib.launching import C_TYPES, HALF, multiprocessors, parts_to_fill
 
-STEP = 16               # keys that a warp reads at a time; the block_size of a paged cache is a multiple of it
+STEP = 16               # keys that a warp reads at a time; it divides the block_size of a paged cache
 LEAST_KEYS = 512        # per part
 
 

@@ -20,7 +20,7 @@ class Config:
     n_kv_heads: int = 2                 # "gqa"
     latent_dim: int = 32                # "latent"
     rope_dim: int = 16                  # "latent": the rotated part of a key
-    window: int = 32                    # "sliding": the keys a query sees, its own included
+    window: int = 32                    # "sliding": how many keys a query sees, its own included
 
     def __post_init__(self):
         check_config(self, ATTENTIONS)

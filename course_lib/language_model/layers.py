@@ -53,7 +53,7 @@ class ModelAttention(nn.Module):
     rotation is a function (x, cos, sin) -> x.
     """
     scale = None        # of the scores; None is 1 / sqrt(width of a key)
-    window = None       # the number of keys a query sees, its own included; None is all
+    window = None       # how many keys each query sees, its own included; None is all
     attend = staticmethod(softmax_attention)
     rotation = staticmethod(apply_rope)
 

@@ -160,7 +160,8 @@ class BlockAllocator:
 
     @staticmethod
     def _is(prefix, parent, tokens):
-        """A matching hash is no proof, so compare the tokens. The parent prefix has been compared already."""
+        """Different tokens can have equal hashes, so compare the tokens. The parent prefix was compared
+        before."""
         return prefix.parent is parent and prefix.tokens == tokens
 
     def _publish(self, block, parent, tokens):

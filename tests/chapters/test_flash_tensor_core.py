@@ -170,7 +170,7 @@ def test_the_header_quotes_what_is_counted():
 
 @pytest.mark.parametrize("n_q, n_k, d, causal", [(70, 50, 64, True), pytest.param(130, 70, 128, False, marks=pytest.mark.slow)])
 def test_traffic_of_the_backward_is_what_was_predicted(n_q, n_k, d, causal):
-    """In units of rows of both operands, q and dO or k and v: the own ones once, the passing ones once a block."""
+    """In units of rows of both operands, q and dO or k and v: the own ones once, the passing ones once per block."""
     q, k, v, _ = inputs(n_q, n_k, d, heads=1)
     out, lse = oracle(q, k, v, causal=causal)
     out, lse = out.to(BF16), lse.float()

@@ -147,7 +147,7 @@ def test_reorder_takes_whole_sequences(make):
     cache.reorder(index)
     for got, want in zip(cache.view(), before):
         assert torch.equal(got, want[index])
-    filled(cache, n=1, b=3)                                         # and goes on from there
+    filled(cache, n=1, b=3)                                         # and continues
     with pytest.raises(ValueError, match="^index must "):
         cache.reorder(torch.tensor([3]))
 

@@ -76,7 +76,7 @@ def test_what_a_cache_holds():
         for n in (20, 40):
             caches = made.make_caches()
             made(tokens(1, n), caches)
-            held[attention, n] = sum(cache.bytes for cache in caches) // 4 // 4         # numbers a layer
+            held[attention, n] = sum(cache.bytes for cache in caches) // 4 // 4         # numbers per layer
     a_layer = {"softmax": 2 * 32, "flash": 2 * 32, "gqa": 2 * 16, "latent": 4 + 6, "w2": 4 * (2 * 8 + 2) + 32}
     assert all(held[name, n] == n * numbers for name, numbers in a_layer.items() for n in (20, 40))
     assert held["linear", 20] == held["linear", 40] == 4 * 8 * (8 + 1)

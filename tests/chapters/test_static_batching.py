@@ -9,7 +9,7 @@ HAND = [Arrival(0, 3, 2), Arrival(0, 5, 4), Arrival(1, 2, 1)]
 
 def test_static_by_hand():
     served = static_batches(HAND, batch=2, token_budget=6)
-    # 5 positions for two rows, 3 a step: lengths 3, 5; then 6, 7, 8. The third waits until step 5.
+    # 5 positions for two rows, 3 per step: lengths 3, 5; then 6, 7, 8. The third waits until step 5.
     assert served.rows[:2] == [Row(0, 0, 0, 0, 1, 3, 5), Row(1, 1, 0, 0, 1, 5, 5)]
     assert served.rows[2] == Row(2, 0, 1, 5, 5, 6, 6)
     assert (served.steps, served.slots_read, served.tokens) == (6, 2 * (3 + 5 + 6 + 7 + 8) + 2, 7)

@@ -183,7 +183,7 @@ def test_the_fused_kernel_asks_for_what_the_formula_says(n, m, causal):
     d, v_dim = 32, 32
     rows = [min(m, q0 + min(64, n - q0)) if causal else m for q0 in range(0, n, 64)]        # keys that each block visits
     visited = sum(min(m, math.ceil(seen / 32) * 32) for seen in rows)
-    want = 4 * (n * (2 * d + v_dim + 2) + visited * (2 * d + v_dim) + 128 * len(rows))      # + tau, once a thread
+    want = 4 * (n * (2 * d + v_dim + 2) + visited * (2 * d + v_dim) + 128 * len(rows))      # + tau, once per thread
     assert asked(lambda: w2_attention_kernel(*gaussians(n, m, d, v_dim, h=1), 1.0, causal)) == {"w2_flash": want}
 
 
@@ -206,7 +206,7 @@ def test_the_header_quotes_what_is_counted():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, pytest.param(torch.float16, marks=pytest.mark.slow)])
 def test_the_tensor_cores_take_scores_of_width_2d_and_values_of_width_d(dtype):
-    """Without padding: 2 d + d products a score, 1.5 times those of plain attention of width d."""
+    """Without padding: 2 d + d products per score, 1.5 times those of plain attention of width d."""
     inputs = gaussians(70, 90, 64, 64, h=1, dtype=dtype)
     with cuda.profile() as report:
         got = w2_attention_kernel(*inputs, 8.0, True, rung=3)
