@@ -1,4 +1,4 @@
-"""`python -m course_lib bench engine`: how fast the engine builds and runs, all in one process, as ratios too.
+"""`python -m laptop_cuda bench`: how fast the engine builds and runs, all in one process, as ratios too.
 
 Times depend on the machine; the ratios much less. Every build here is a fresh one, in a cache of its own, and its
 time is what the clock on the wall says; beside it stands what the compiler itself used. A run is one thread, and its
@@ -18,7 +18,7 @@ import time
 from pathlib import Path
 from typing import Callable
 
-import torch
+import numpy as np
 
 import laptop_cuda as cuda
 
@@ -177,19 +177,19 @@ def build_only(traced: bool) -> None:
     cuda.Module(fresh(FLASH), "bench.cu", traced=traced)
 
 
-def inputs(n: int) -> list[torch.Tensor]:
-    generator = torch.Generator().manual_seed(0)
-    return [torch.randn(n, 64, generator=generator) for _ in range(3)] + [torch.zeros(n, 64)]
+def inputs(n: int) -> list[np.ndarray]:
+    made = np.random.default_rng(0).standard_normal((4, n, 64)).astype(np.float32)
+    return [*made[:3], np.zeros_like(made[3])]
 
 
-def loop(folder: Path) -> Callable[[list[torch.Tensor], int], None]:
+def loop(folder: Path) -> Callable[[list[np.ndarray], int], None]:
     (folder / "loop.cpp").write_text(LOOP)
     subprocess.run([*build.compiler().command, "-O2", "-ffp-contract=off", "-shared", "-fPIC", str(folder / "loop.cpp"),
                     "-o", str(folder / "loop.so")], check=True)
     function = ctypes.CDLL(str(folder / "loop.so")).flash_loop
 
     def run(arrays, n):
-        function(*(ctypes.c_void_p(a.data_ptr()) for a in arrays), ctypes.c_int(n), ctypes.c_float(0.125))
+        function(*(ctypes.c_void_p(a.ctypes.data) for a in arrays), ctypes.c_int(n), ctypes.c_float(0.125))
     return run
 
 
@@ -205,9 +205,10 @@ def flash(folder: Path) -> None:
         with kind():
             plain(causal)
     plain(), traced(cuda.profile)                                  # builds
-    want = torch.nn.functional.scaled_dot_product_attention(*(a[None] for a in arrays[:3]))[0]
+    q, k, v = (a.astype(np.float64) for a in arrays[:3])
+    scores = np.exp(q @ k.T / 8)
     plain()
-    error = (arrays[3] - want).abs().max().item()
+    error = np.abs(arrays[3] - scores / scores.sum(1, keepdims=True) @ v).max()
     assert error < 1e-5, error
     print(f"\nFlash attention forward, n = {n}, d = 64, tiles of 32 x 32, 128 threads; largest error {error:.0e}")
     reference = best(lambda: run_loop(arrays, n))
@@ -250,15 +251,15 @@ start = time.perf_counter(); product[(2, 2), (16, 16)](a, a, c); print(time.perf
     mod = cuda.compile("__global__ void product(const float* a, const float* b, float* c, int n) {\n"
                        "  int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;\n"
                        "  float s = 0; for (int k = 0; k < n; ++k) s += a[i * n + k] * b[k * n + j]; c[i * n + j] = s;\n}\n")
-    a, c = torch.ones(32, 32), torch.zeros(32, 32)
+    a, c = np.ones((32, 32), np.float32), np.zeros((32, 32), np.float32)
     ours = best(lambda: mod.product[(2, 2), (16, 16)](a, a, c, 32))
     row("numba's CUDA simulator, product of 32 x 32", simulated, None, f"{simulated / ours:.0f} times ours ({ours * 1e6:.0f} us)")
 
 
 def inline_extension(folder: Path) -> None:
     print("\ntorch's own inline extension")
-    if importlib.util.find_spec("ninja") is None:
-        return row("torch.utils.cpp_extension.load_inline", None, None, "ninja is not installed")
+    if importlib.util.find_spec("ninja") is None or importlib.util.find_spec("torch") is None:
+        return row("torch.utils.cpp_extension.load_inline", None, None, "torch or ninja is not installed")
     program = ("import time, torch, torch.utils.cpp_extension as e; start = time.perf_counter();"
                "e.load_inline('bench_inline', 'torch::Tensor f(torch::Tensor x) { return x + 1; }', functions=['f'],"
                f" build_directory={str(folder)!r}); print(time.perf_counter() - start)")
@@ -271,14 +272,13 @@ def inline_extension(folder: Path) -> None:
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m course_lib bench", description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["engine"])
+    parser = argparse.ArgumentParser(prog="python -m laptop_cuda bench", description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["engine"], nargs="?", default="engine")
     parser.add_argument("--quick", action="store_true", help="without torch's inline extension, which takes half a minute")
     asked = parser.parse_args(argv)
-    torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as name:
-        before = os.environ.get("COURSE_CACHE")
-        os.environ["COURSE_CACHE"] = name
+        before = os.environ.get("LAPTOP_CUDA_CACHE")
+        os.environ["LAPTOP_CUDA_CACHE"] = name
         build.cache.cache_clear()
         try:
             builds()
@@ -286,8 +286,8 @@ def main(argv: list[str]) -> int:
             if not asked.quick:
                 inline_extension(Path(name))
         finally:
-            os.environ.pop("COURSE_CACHE")
+            os.environ.pop("LAPTOP_CUDA_CACHE")
             if before is not None:
-                os.environ["COURSE_CACHE"] = before
+                os.environ["LAPTOP_CUDA_CACHE"] = before
             build.cache.cache_clear()
     return 0

@@ -197,6 +197,13 @@ class _Teller:
 
     def _uninitialized(self):
         kernel = self.result.kernel
+        if self.reason in ("shuffle", "unused shuffle"):
+            why = "is not in its mask" if self.e.size else "has ended or does not exist"
+            depends = "and the result depends on it" if self.reason == "shuffle" else "but the result does not depend on it"
+            return (f"in {kernel}, a shuffle takes a value from lane {self.e.offset}, which {why}. That value is "
+                    f"undefined, {depends}.",
+                    "Usual cause: an offset that starts at half of 32 where fewer lanes take part, or a block whose size "
+                    "is not a multiple of 32; start at half of the lanes, or let all 32 take part.")
         if self.reason == "shared":
             return (f"{kernel} {self._verb()} shared {self._element()}, which no thread has written.",
                     "Usual cause: the loop that fills the tile does not cover it (padding, a ragged edge, fewer threads "

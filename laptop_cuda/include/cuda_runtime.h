@@ -18,7 +18,12 @@
 #include "engine.h"
 #include "vector_types.h"
 
+// One pass compiles host and device code; both are told that it is device code of sm_80, compiled by nvcc.
 #define CUDART_VERSION 13000
+#define __CUDA_ARCH__ 800
+#define __CUDACC__ 1
+#define __CUDACC_VER_MAJOR__ 13
+#define __CUDACC_VER_MINOR__ 0
 #define __global__
 #define __device__
 #define __host__

@@ -1,5 +1,5 @@
-// CUDA's math names. The fast intrinsics (__expf, ...) are computed as accurately as their slow sisters:
-// what a kernel gains from them on a GPU is time, which nobody measures here.
+// CUDA's math names. The fast intrinsics (__expf, ...) are as accurate here as the slow ones: a kernel gains time from
+// them on a GPU, and time is not measured here.
 #pragma once
 
 #define LAPTOP_MATH1(name, T, expression) LAPTOP_FN T name(T x) { return expression; }
@@ -71,8 +71,9 @@ namespace laptop {
 template <class To>
 LAPTOP_QUIET To saturate(double x) {
     if (x != x) return 0;
-    if (x <= (double)std::numeric_limits<To>::min()) return std::numeric_limits<To>::min();
-    if (x >= (double)std::numeric_limits<To>::max()) return std::numeric_limits<To>::max();
+    constexpr To lowest = std::numeric_limits<To>::min(), highest = std::numeric_limits<To>::max();
+    if (x <= (double)lowest) return lowest;
+    if (x >= (double)highest) return highest;
     return (To)x;
 }
 template <class To, class From>

@@ -1,6 +1,6 @@
 // Shuffles, votes and atomics, on the two primitives of engine.h: a warp rendezvous and "I will update
 // these bytes". A value asked of a lane that has exited or is not in the mask is undefined in CUDA; here
-// it is all ones (a NaN, -1), so that it is seen.
+// it is all ones (a NaN, -1) and the sanitizer knows of it.
 #pragma once
 
 namespace laptop {
@@ -17,7 +17,11 @@ LAPTOP_QUIET T take(const Exchange& x, int lane) {
 template <class T>
 LAPTOP_QUIET T shuffle(unsigned mask, const T& value, int source, const void* site) {
     static_assert(sizeof(T) <= 64, "a shuffle moves at most 64 bytes");
-    return take<T>(warp_exchange(mask, &value, sizeof(T), SHUFFLE, false, site), source);
+    const Exchange& x = warp_exchange(mask, &value, sizeof(T), SHUFFLE, false, site);
+    if (x.present >> source & 1) return take<T>(x, source);
+    T undefined;
+    undefined_value((void*)&undefined, sizeof(T), source, site);
+    return undefined;
 }
 template <class T, class F>
 LAPTOP_QUIET T reduce(unsigned mask, T value, F combine, const void* site) {

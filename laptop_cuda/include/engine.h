@@ -167,6 +167,10 @@ enum Operation { SYNCWARP, SHUFFLE, VOTE, MATCH, REDUCE, MMA, OTHER };
 const Exchange& warp_exchange(unsigned mask, const void* value, unsigned bytes, Operation operation,
                               bool orders_memory, const void* site);
 
+// A shuffle read a lane that is not in its mask, has ended or does not exist: the value is undefined. It is a poison
+// here, and an error of the sanitizer if the result of the launch depends on it.
+void undefined_value(void* value, size_t bytes, int lane, const void* site);
+
 // The lanes of this warp that reached this very call together (__activemask, coalesced_threads).
 unsigned converged_lanes(const void* site);
 

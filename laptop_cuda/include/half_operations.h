@@ -23,14 +23,14 @@ LAPTOP_BINARY(__hdiv, x / y)
 LAPTOP_BINARY(__hadd_rn, x + y)
 LAPTOP_BINARY(__hsub_rn, x - y)
 LAPTOP_BINARY(__hmul_rn, x * y)
-LAPTOP_BINARY(__hadd_sat, std::fmin(std::fmax(x + y, 0.0f), 1.0f))
-LAPTOP_BINARY(__hsub_sat, std::fmin(std::fmax(x - y, 0.0f), 1.0f))
-LAPTOP_BINARY(__hmul_sat, std::fmin(std::fmax(x * y, 0.0f), 1.0f))
+LAPTOP_BINARY(__hadd_sat, __builtin_fminf(__builtin_fmaxf(x + y, 0.0f), 1.0f))
+LAPTOP_BINARY(__hsub_sat, __builtin_fminf(__builtin_fmaxf(x - y, 0.0f), 1.0f))
+LAPTOP_BINARY(__hmul_sat, __builtin_fminf(__builtin_fmaxf(x * y, 0.0f), 1.0f))
 // A NaN loses against a number, and -0 is below +0.
-LAPTOP_BINARY(__hmax, std::isnan(x) ? y : std::isnan(y) ? x : x > y || (x == y && !std::signbit(x)) ? x : y)
-LAPTOP_BINARY(__hmin, std::isnan(x) ? y : std::isnan(y) ? x : x < y || (x == y && std::signbit(x)) ? x : y)
-LAPTOP_BINARY(__hmax_nan, std::isnan(x) || std::isnan(y) ? NAN : x > y || (x == y && !std::signbit(x)) ? x : y)
-LAPTOP_BINARY(__hmin_nan, std::isnan(x) || std::isnan(y) ? NAN : x < y || (x == y && std::signbit(x)) ? x : y)
+LAPTOP_BINARY(__hmax, __builtin_isnan(x) ? y : __builtin_isnan(y) ? x : x > y || (x == y && !__builtin_signbit(x)) ? x : y)
+LAPTOP_BINARY(__hmin, __builtin_isnan(x) ? y : __builtin_isnan(y) ? x : x < y || (x == y && __builtin_signbit(x)) ? x : y)
+LAPTOP_BINARY(__hmax_nan, __builtin_isnan(x) || __builtin_isnan(y) ? NAN : x > y || (x == y && !__builtin_signbit(x)) ? x : y)
+LAPTOP_BINARY(__hmin_nan, __builtin_isnan(x) || __builtin_isnan(y) ? NAN : x < y || (x == y && __builtin_signbit(x)) ? x : y)
 #undef LAPTOP_BINARY
 
 LAPTOP_FN LAPTOP_SCALAR __hfma(LAPTOP_SCALAR a, LAPTOP_SCALAR b, LAPTOP_SCALAR c) {
@@ -45,7 +45,7 @@ LAPTOP_FN int __hisinf(LAPTOP_SCALAR a) {
 }
 LAPTOP_FN LAPTOP_SCALAR __hfma_sat(LAPTOP_SCALAR a, LAPTOP_SCALAR b, LAPTOP_SCALAR c) {
     float exact = laptop_widen(__hfma(a, b, c));
-    return laptop_narrow(a, std::fmin(std::fmax(exact, 0.0f), 1.0f));
+    return laptop_narrow(a, __builtin_fminf(__builtin_fmaxf(exact, 0.0f), 1.0f));
 }
 LAPTOP_FN LAPTOP_SCALAR __hfma_relu(LAPTOP_SCALAR a, LAPTOP_SCALAR b, LAPTOP_SCALAR c) {
     LAPTOP_SCALAR result = __hfma(a, b, c);
@@ -56,11 +56,11 @@ LAPTOP_FN LAPTOP_SCALAR __hfma_relu(LAPTOP_SCALAR a, LAPTOP_SCALAR b, LAPTOP_SCA
 #define LAPTOP_COMPARE(name, op)                                                              \
     LAPTOP_FN bool __h##name(LAPTOP_SCALAR a, LAPTOP_SCALAR b) {                              \
         float x = laptop_widen(a), y = laptop_widen(b);                                       \
-        return !std::isnan(x) && !std::isnan(y) && x op y;                                    \
+        return !__builtin_isnan(x) && !__builtin_isnan(y) && x op y;                                    \
     }                                                                                         \
     LAPTOP_FN bool __h##name##u(LAPTOP_SCALAR a, LAPTOP_SCALAR b) {                           \
         float x = laptop_widen(a), y = laptop_widen(b);                                       \
-        return std::isnan(x) || std::isnan(y) || x op y;                                      \
+        return __builtin_isnan(x) || __builtin_isnan(y) || x op y;                                      \
     }                                                                                         \
     LAPTOP_FN LAPTOP_PAIR __h##name##2(LAPTOP_PAIR a, LAPTOP_PAIR b) {                        \
         return {LAPTOP_SCALAR::laptop_from(__h##name(a.x, b.x) ? LAPTOP_FORMAT::one : 0),     \
@@ -131,23 +131,23 @@ LAPTOP_FN float __high2float(LAPTOP_PAIR a) { return laptop_widen(a.y); }
         return LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::narrow(expression));                 \
     }                                                                                         \
     LAPTOP_FN LAPTOP_PAIR h2##name(LAPTOP_PAIR a) { return {h##name(a.x), h##name(a.y)}; }
-LAPTOP_FUNCTION(sqrt, std::sqrt(x))
-LAPTOP_FUNCTION(rsqrt, float(1.0 / std::sqrt(double(x))))
+LAPTOP_FUNCTION(sqrt, __builtin_sqrtf(x))
+LAPTOP_FUNCTION(rsqrt, float(1.0 / __builtin_sqrt(double(x))))
 LAPTOP_FUNCTION(rcp, 1.0f / x)
-LAPTOP_FUNCTION(exp, std::exp(x))
+LAPTOP_FUNCTION(exp, __builtin_expf(x))
 LAPTOP_FUNCTION(exp2, std::exp2(x))
-LAPTOP_FUNCTION(exp10, float(std::pow(10.0, double(x))))
-LAPTOP_FUNCTION(log, std::log(x))
+LAPTOP_FUNCTION(exp10, float(__builtin_pow(10.0, double(x))))
+LAPTOP_FUNCTION(log, __builtin_logf(x))
 LAPTOP_FUNCTION(log2, std::log2(x))
 LAPTOP_FUNCTION(log10, std::log10(x))
-LAPTOP_FUNCTION(sin, std::sin(x))
-LAPTOP_FUNCTION(cos, std::cos(x))
-LAPTOP_FUNCTION(tanh, std::tanh(x))
-LAPTOP_FUNCTION(tanh_approx, std::tanh(x))
-LAPTOP_FUNCTION(floor, std::floor(x))
-LAPTOP_FUNCTION(ceil, std::ceil(x))
-LAPTOP_FUNCTION(trunc, std::trunc(x))
-LAPTOP_FUNCTION(rint, std::nearbyint(x))
+LAPTOP_FUNCTION(sin, __builtin_sinf(x))
+LAPTOP_FUNCTION(cos, __builtin_cosf(x))
+LAPTOP_FUNCTION(tanh, __builtin_tanhf(x))
+LAPTOP_FUNCTION(tanh_approx, __builtin_tanhf(x))
+LAPTOP_FUNCTION(floor, __builtin_floorf(x))
+LAPTOP_FUNCTION(ceil, __builtin_ceilf(x))
+LAPTOP_FUNCTION(trunc, __builtin_truncf(x))
+LAPTOP_FUNCTION(rint, __builtin_nearbyintf(x))
 #undef LAPTOP_FUNCTION
 
 // ---- operators

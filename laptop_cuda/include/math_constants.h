@@ -1,11 +1,10 @@
 // The constants of CUDA's header of the same name that kernels use.
 #pragma once
 #include <cmath>
-#include <limits>
-#define CUDART_INF_F (std::numeric_limits<float>::infinity())
-#define CUDART_NAN_F (std::numeric_limits<float>::quiet_NaN())
-#define CUDART_INF (std::numeric_limits<double>::infinity())
-#define CUDART_NAN (std::numeric_limits<double>::quiet_NaN())
+#define CUDART_INF_F __builtin_inff()
+#define CUDART_NAN_F __builtin_nanf("")
+#define CUDART_INF __builtin_inf()
+#define CUDART_NAN __builtin_nan("")
 #define CUDART_MAX_NORMAL_F 3.402823466e+38f
 #define CUDART_MIN_DENORM_F 1.401298464e-45f
 #define CUDART_PI_F 3.141592654f

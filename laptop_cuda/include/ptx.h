@@ -51,7 +51,7 @@ template <class T, class = void> struct arithmetic {
     LAPTOP_QUIET static T sub(T a, T b) { return T(a - b); }
     LAPTOP_QUIET static T mul(T a, T b) { return T(a * b); }
     LAPTOP_QUIET static T div(T a, T b) { return T(a / b); }
-    LAPTOP_QUIET static T fma(T a, T b, T c) { return T(std::fma(double(a), double(b), double(c))); }
+    LAPTOP_QUIET static T fma(T a, T b, T c) { return T(__builtin_fma(double(a), double(b), double(c))); }
     LAPTOP_QUIET static T min(T a, T b) { return a != a ? b : b != b ? a : b < a ? b : a; }
     LAPTOP_QUIET static T max(T a, T b) { return a != a ? b : b != b ? a : a < b ? b : a; }
 };

@@ -1,6 +1,7 @@
 // The bits of the two 16-bit floats: exact conversions to and from float and double, in plain integer arithmetic.
-// cuda_fp16.h and cuda_bf16.h build their types on these. Everything here is LAPTOP_QUIET: it reads no memory of
-// a kernel, and its branches depend on data, so that to the tracer lanes that round differently must not look divergent.
+// cuda_fp16.h and cuda_bf16.h build their types on these. Everything here is LAPTOP_QUIET: it reads no memory of a
+// kernel, and lanes that round differently must not look divergent to the tracer. So it calls builtins, never the C++
+// library, whose inline functions have hooks.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -29,25 +30,25 @@ LAPTOP_FN float float_of(uint32_t bits) {
 
 // Round a double to `digits` significant bits, but never finer than 2^finest. The result is exact in double.
 LAPTOP_FN double round_to(double value, int digits, int finest, rounding mode) {
-    if (value == 0 || !std::isfinite(value)) return value;
+    if (value == 0 || !__builtin_isfinite(value)) return value;
     int exponent;
-    std::frexp(value, &exponent);                        // |value| in [2^(exponent-1), 2^exponent)
+    __builtin_frexp(value, &exponent);                        // |value| in [2^(exponent-1), 2^exponent)
     int unit = exponent - digits > finest ? exponent - digits : finest;
-    double scaled = std::ldexp(value, -unit);            // exact: a power of two; |scaled| < 2^53
-    double down = std::floor(scaled), rest = scaled - down, rounded = down;
+    double scaled = __builtin_ldexp(value, -unit);            // exact: a power of two; |scaled| < 2^53
+    double down = __builtin_floor(scaled), rest = scaled - down, rounded = down;
     if (mode == rounding::nearest)
-        rounded = rest > 0.5 || (rest == 0.5 && std::fmod(down, 2.0) != 0) ? down + 1 : down;
+        rounded = rest > 0.5 || (rest == 0.5 && __builtin_fmod(down, 2.0) != 0) ? down + 1 : down;
     else if (mode == rounding::up)
         rounded = rest > 0 ? down + 1 : down;
     else if (mode == rounding::zero && value < 0)
         rounded = rest > 0 ? down + 1 : down;
-    return std::copysign(std::ldexp(rounded, unit), value);
+    return __builtin_copysign(__builtin_ldexp(rounded, unit), value);
 }
 
 // a + b in double, rounded to odd: a later rounding to fewer digits then gives what one rounding would have given.
 LAPTOP_FN double add_to_odd(double a, double b) {
     double sum = a + b;
-    if (!std::isfinite(sum)) return sum;
+    if (!__builtin_isfinite(sum)) return sum;
     double part = sum - a, error = (a - (sum - part)) + (b - part);
     if (error == 0) return sum;
     uint64_t bits;
@@ -111,7 +112,7 @@ LAPTOP_FN uint16_t narrow(double value, rounding mode = rounding::nearest) {
     double rounded = round_to(value, Format::digits, Format::finest, mode);
     bool towards_zero = mode == rounding::zero || (mode == rounding::down && value > 0) ||
                         (mode == rounding::up && value < 0);
-    if (std::isfinite(value) && std::fabs(rounded) > Format::largest)
+    if (__builtin_isfinite(value) && __builtin_fabs(rounded) > Format::largest)
         return uint16_t((towards_zero ? Format::largest_bits : Format::infinity) | (value < 0 ? 0x8000 : 0));
     return Format::narrow(float(rounded));               // exact by now
 }
@@ -126,11 +127,11 @@ LAPTOP_FN uint16_t fused_multiply_add(float a, float b, float c) {
 // What the hardware's float-to-integer conversions do: saturate, and NaN is 0.
 template <class Integer>
 LAPTOP_FN Integer to_integer(float value, rounding mode) {
-    if (std::isnan(value)) return 0;
-    double whole = mode == rounding::nearest ? std::nearbyint(double(value))
-                 : mode == rounding::down    ? std::floor(double(value))
-                 : mode == rounding::up      ? std::ceil(double(value))
-                                             : std::trunc(double(value));
+    if (__builtin_isnan(value)) return 0;
+    double whole = mode == rounding::nearest ? __builtin_nearbyint(double(value))
+                 : mode == rounding::down    ? __builtin_floor(double(value))
+                 : mode == rounding::up      ? __builtin_ceil(double(value))
+                                             : __builtin_trunc(double(value));
     constexpr Integer lowest = Integer(-1) < 0 ? Integer(1ull << (8 * sizeof(Integer) - 1)) : Integer(0);
     constexpr Integer highest = Integer(~lowest);
     if (whole <= double(lowest)) return lowest;

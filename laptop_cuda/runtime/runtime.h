@@ -203,6 +203,9 @@ struct Run {
     // sanitizer
     std::vector<Interval> intervals;
     uint32_t grid_epoch = 0;
+    laptop_error undefined = {};         // the first undefined value that a shuffle gave
+    unsigned char poison = 0xff;         // the bytes of an undefined value
+    std::unique_ptr<Run> again;          // the same launch with another poison: does its result differ?
     // answers
     std::string printed;
     laptop_error error = {};

@@ -129,8 +129,11 @@ static void check_sizes(const laptop_launch& l) {
 }
 
 // ------------------------------------------------------------------ the launch
-static void perform(const laptop_launch& l) {
-    check_sizes(l);
+static void execute(const laptop_launch& l) {
+    run->launch = &l;
+    run->profiling = l.mode & LAPTOP_PROFILE;
+    run->sanitizing = l.mode & LAPTOP_SANITIZE;
+    run->traced = l.mode != LAPTOP_PLAIN;
     run->entry = l.entry;
     run->n_threads = l.block[0] * l.block[1] * l.block[2];
     run->n_blocks = (uint64_t)l.grid[0] * l.grid[1] * l.grid[2];
@@ -145,6 +148,54 @@ static void perform(const laptop_launch& l) {
     if (run->sanitizing) start_sanitizing();
     run_grid();
     if (run->sanitizing) end_sanitizing();
+}
+
+typedef std::vector<std::string> Bytes;
+static Bytes variables() {
+    Bytes found;
+    for (const Symbol& s : run->symbols) found.push_back(s.constant ? "" : std::string((const char*)s.low, s.bytes));
+    return found;
+}
+static void set_variables(const Bytes& values) {
+    for (size_t i = 0; i < values.size(); ++i) {         // only what differs: relocated constants look writable
+        void* to = (void*)run->symbols[i].low;
+        if (memcmp(to, values[i].data(), values[i].size()) != 0) memcpy(to, values[i].data(), values[i].size());
+    }
+}
+
+// Runs the launch again with another poison. If the arrays or the module's variables differ then, the undefined value
+// reached the result.
+static bool depends_on_undefined(const laptop_launch& l, const Bytes& before) {
+    Run* first = run;
+    Bytes after = variables();
+    set_variables(before);
+    first->again.reset(new Run);
+    run = first->again.get();
+    run->poison = 0x5b;
+    execute(l);
+    bool differs = variables() != after;
+    for (size_t i = 0; i < first->storages.size(); ++i) {
+        const Storage &a = first->storages[i], &b = run->storages[i];
+        differs |= memcmp((void*)a.data, (void*)b.data, a.bytes) != 0;
+    }
+    set_variables(after);
+    unmap_arrays();
+    run = first;
+    first->again.reset();
+    return differs;
+}
+
+static void perform(const laptop_launch& l) {
+    check_sizes(l);
+    Bytes before;
+    if (run->sanitizing) read_symbols(), before = variables();
+    execute(l);
+    if (run->undefined.kind) {
+        if (depends_on_undefined(l, before)) fail(run->undefined);
+        Busy busy;
+        run->undefined.reason = "unused shuffle";
+        run->notes.push_back(run->undefined);
+    }
     copy_back();
 }
 
@@ -183,7 +234,6 @@ static Result* run_once(const laptop_launch& l) {
     Run* outer = run;
     run = result->run.get();
     run->launch = &l;
-    run->profiling = l.mode & LAPTOP_PROFILE;
     run->sanitizing = l.mode & LAPTOP_SANITIZE;
     run->traced = l.mode != LAPTOP_PLAIN;
     {
@@ -198,6 +248,12 @@ static Result* run_once(const laptop_launch& l) {
             jumped_out();
         }
         current = nullptr;
+    }
+    if (run != result->run.get()) {              // the second run failed where the first did not: it depends, then
+        unmap_arrays();
+        run = result->run.get();
+        if (!was_interrupted()) run->error = run->undefined;
+        run->again.reset();
     }
     unmap_arrays();
     run->blocks.clear();

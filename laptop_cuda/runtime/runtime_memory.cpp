@@ -308,6 +308,7 @@ static void read_image(const char* data, size_t size) {
 }
 
 void read_symbols() {
+    if (!run->symbols.empty()) return;
     Dl_info info;
     if (!dladdr((void*)run->launch->entry, &info)) return;
     run->code = run->image_low = (uintptr_t)info.dli_fbase;

@@ -1,11 +1,12 @@
 // Races and uninitialised reads. Each stretch of 4 bytes (1 or 2 where the type or an access is narrower)
 // remembers its last writer, its last atomic and two of its last readers: in which interval between barriers, by which
-// thread, at which of that thread's warp synchronisations. Two accesses of one place are ordered by
+// thread, at which of that thread's warp synchronisations and fences. Two accesses of one place are ordered by
 // __syncthreads, by __syncwarp among its lanes, by grid.sync, or by fence - atomic - atomic; by nothing
 // else. A shuffle orders no memory.
 #include <string.h>
 
 #include <algorithm>
+#include <memory>
 #include <unordered_map>
 
 #include "runtime.h"
@@ -22,79 +23,125 @@ static uint64_t mark_of(const Thread* t) {
 }
 
 // ------------------------------------------------------------------ fence - atomic - atomic
-struct Released {                // what an atomic variable carries from those who fenced and then updated it
-    std::vector<uint64_t> blocks;
-    uint32_t interval = 0;
-    uint64_t threads[16] = {};   // of the block that is in this interval
+// A thread that fences and then updates a variable atomically releases what it wrote, and what its block wrote before
+// the last barrier (if it fenced after that, or the writers did before). Whoever updates the variable later knows it;
+// the rest of that block after its next barrier, the rest of the warp after a __syncwarp.
+struct Known {
+    std::vector<uint32_t> upto;                          // per block: writes of intervals below this one
+    std::unordered_map<uint64_t, uint32_t> own;          // interval, thread -> writes below this clock
 };
-struct Acquired {
-    std::vector<uint64_t> blocks;
-    uint32_t interval = 0;
-    std::vector<uint64_t> threads;       // 16 words a thread
-    std::vector<uint8_t> fenced;         // by thread
-    bool any_fenced = false;
+struct OfBlock {
+    uint32_t interval = 0, fenced_upto = 0;              // all threads fenced in an interval: as if one had, after it
+    Known at_start;                                      // of the interval
+    std::vector<std::unique_ptr<Known>> threads;         // learnt since
+    std::vector<uint32_t> last_fence;                    // per thread: its interval
+    std::unordered_map<uint32_t, uint32_t> fences;       // of this interval: thread -> clock
+    std::unordered_map<uint64_t, uint32_t> fenced;       // of earlier intervals
 };
-static std::unordered_map<uintptr_t, Released> released;
-static std::unordered_map<uint32_t, Acquired> acquired;      // by block
+constexpr size_t MOST_OWN = 4096;
+static std::unordered_map<uintptr_t, Known> released;
+static std::unordered_map<uint32_t, OfBlock> of_block;
 static bool any_fence = false;
 
-static Acquired& mine(const Thread* t) {
-    Acquired& a = acquired[t->warp->block->linear];
-    if (a.threads.empty()) {
-        a.threads.resize(run->n_threads * 16);
-        a.fenced.resize(run->n_threads);
-        a.blocks.resize(run->n_blocks / 64 + 1);
-    }
-    if (a.interval != t->warp->block->interval) {
-        std::fill(a.threads.begin(), a.threads.end(), 0);
-        a.interval = t->warp->block->interval;
-    }
-    return a;
+static void learn_upto(Known& k, uint32_t block, uint32_t interval) {
+    if (k.upto.size() <= block) k.upto.resize(run->n_blocks);
+    k.upto[block] = std::max(k.upto[block], interval);
 }
 
+static void learn_own(Known& k, uint64_t who, uint32_t clock) {
+    if (k.own.size() >= MOST_OWN) {                      // too many to follow: the whole interval counts as known
+        for (auto& o : k.own) learn_upto(k, run->intervals[o.first >> 10].block, (uint32_t)(o.first >> 10) + 1);
+        k.own.clear();
+    }
+    uint32_t& known = k.own[who];
+    known = std::max(known, clock);
+}
+
+static void learn(Known& to, const Known& from) {
+    if (to.upto.size() < from.upto.size()) to.upto.resize(from.upto.size());
+    for (size_t i = 0; i < from.upto.size(); ++i) to.upto[i] = std::max(to.upto[i], from.upto[i]);
+    for (auto& o : from.own) learn_own(to, o.first, o.second);
+}
+
+static bool knows(const Known& k, uint64_t mark, uint32_t block) {
+    uint32_t interval = interval_of(mark);
+    if (block < k.upto.size() && interval < k.upto[block]) return true;
+    auto own = k.own.find((uint64_t)interval << 10 | thread_of(mark));
+    return own != k.own.end() && (mark & CLOCK_MASK) < own->second;
+}
+
+static OfBlock& mine(const Thread* t) {
+    const Block& b = *t->warp->block;
+    OfBlock& o = of_block[b.linear];
+    if (o.threads.empty()) o.threads.resize(run->n_threads), o.last_fence.resize(run->n_threads);
+    if (o.interval == b.interval) return o;
+    for (auto& learnt : o.threads) {
+        if (learnt) learn(o.at_start, *learnt);
+        learnt.reset();
+    }
+    if (!o.fences.empty() && o.fences.size() >= b.alive) {
+        o.fenced_upto = o.interval + 1;
+        o.fenced.clear();
+    } else {
+        for (auto& f : o.fences) o.fenced[(uint64_t)o.interval << 10 | f.first] = f.second;
+    }
+    o.fences.clear();
+    o.interval = b.interval;
+    return o;
+}
+
+static Known& learnt_by(OfBlock& o, uint32_t thread) {
+    if (!o.threads[thread]) o.threads[thread].reset(new Known);
+    return *o.threads[thread];
+}
+
+static bool can_follow() { return run->n_blocks <= 65536 && run->n_blocks * run->n_threads <= 1 << 24; }
+
 void fence(bool) {
-    if (!run->sanitizing || run->n_blocks > 65536) return;
+    if (!run->sanitizing || !can_follow()) return;
     Busy busy;
+    Thread* t = current;
+    OfBlock& o = mine(t);
     any_fence = true;
-    Acquired& a = mine(current);
-    a.fenced[current->index] = 1;
-    a.any_fenced = true;
+    if (t->clock < 1u << 21) ++t->clock;
+    o.fences[t->index] = t->clock;
+    o.last_fence[t->index] = o.interval;
 }
 
 void synchronise(uintptr_t address) {
     if (!any_fence) return;
     Busy busy;
     Thread* t = current;
-    Acquired& a = mine(t);
+    uint32_t block = t->warp->block->linear, fenced_in = 0;
+    OfBlock& o = mine(t);
+    fenced_in = std::max(o.last_fence[t->index], o.fenced_upto);
     auto found = released.find(address);
-    if (found == released.end() && !a.any_fenced) return;
-    Released& r = found == released.end() ? released[address] : found->second;
-    uint64_t* threads = &a.threads[t->index * 16];
-    if (r.blocks.empty()) r.blocks.resize(a.blocks.size());
-    if (r.interval == a.interval) {
-        for (int i = 0; i < 16; ++i) threads[i] |= r.threads[i];
-    } else {
-        memset(r.threads, 0, sizeof r.threads);
-        r.interval = a.interval;
-    }
-    for (size_t i = 0; i < a.blocks.size(); ++i) a.blocks[i] |= r.blocks[i];
-    if (a.any_fenced) {
-        uint32_t block = t->warp->block->linear;
-        for (size_t i = 0; i < a.blocks.size(); ++i) r.blocks[i] |= a.blocks[i];
-        r.blocks[block / 64] |= 1ull << (block % 64);
-    }
-    if (a.fenced[t->index]) {
-        for (int i = 0; i < 16; ++i) r.threads[i] |= threads[i];
-        r.threads[t->index / 64] |= 1ull << (t->index % 64);
-    }
+    if (found != released.end()) learn(learnt_by(o, t->index), found->second);
+    if (!fenced_in && o.fenced.empty()) return;
+    Known& r = released[address];
+    if (fenced_in) learn_upto(r, block, fenced_in);
+    auto now = o.fences.find(t->index);
+    if (now != o.fences.end()) learn_own(r, (uint64_t)o.interval << 10 | t->index, now->second);
+    for (auto& f : o.fenced) learn_own(r, f.first, f.second);
+    learn(r, o.at_start);
+    if (o.threads[t->index]) learn(r, *o.threads[t->index]);
 }
 
-static bool acquired_block(const Thread* t, uint32_t block) {
-    if (run->n_blocks > 65536) return true;      // too many to follow: no race is claimed
-    return any_fence && (mine(t).blocks[block / 64] >> (block % 64) & 1);
+static bool acquired(const Thread* t, uint64_t mark, uint32_t block) {
+    if (!any_fence) return !can_follow();                // too many to follow: no race is claimed
+    const OfBlock& o = mine(t);
+    return knows(o.at_start, mark, block) || (o.threads[t->index] && knows(*o.threads[t->index], mark, block));
 }
-static bool acquired_thread(const Thread* t, uint32_t other) {
-    return any_fence && run->n_blocks <= 65536 && (mine(t).threads[t->index * 16 + other / 64] >> (other % 64) & 1);
+
+static void share_what_was_learnt(Warp& w, unsigned lanes) {
+    OfBlock& o = mine(w.lanes[__builtin_ctz(lanes)]);
+    Known all;
+    bool any = false;
+    for (unsigned l = lanes; l; l &= l - 1) {
+        auto& learnt = o.threads[w.lanes[__builtin_ctz(l)]->index];
+        if (learnt) learn(all, *learnt), any = true;
+    }
+    for (unsigned l = lanes; any && l; l &= l - 1) learn(learnt_by(o, w.lanes[__builtin_ctz(l)]->index), all);
 }
 
 // ------------------------------------------------------------------ order
@@ -108,11 +155,11 @@ static bool unordered(uint64_t mark, const Thread* t, int space) {
         if (other / 32 == t->index / 32 && t->warp->known[t->lane * 32 + other % 32] >= (mark & CLOCK_MASK)) {
             return false;
         }
-        return !acquired_thread(t, other);
+        return !any_fence || !acquired(t, mark, b.linear);
     }
     if (space == LAPTOP_IN_SHARED) return false;
     const Interval& i = run->intervals[interval];
-    return i.block != b.linear && i.grid_epoch == run->grid_epoch && !acquired_block(t, i.block);
+    return i.block != b.linear && i.grid_epoch == run->grid_epoch && !acquired(t, mark, i.block);
 }
 
 // __syncwarp among `lanes`: each now knows what any of them knew.
@@ -129,6 +176,7 @@ void warp_ordered(Warp& w, unsigned lanes) {
     for (unsigned l = lanes; l; l &= l - 1) {
         memcpy(&w.known[__builtin_ctz(l) * 32], all, sizeof all);
     }
+    if (any_fence) share_what_was_learnt(w, lanes);
 }
 
 // ------------------------------------------------------------------ races
@@ -352,7 +400,7 @@ void start_sanitizing() {
     unwritten.clear();
     optimists.clear();
     released.clear();
-    acquired.clear();
+    of_block.clear();
     any_fence = pending = false;
 }
 

@@ -91,6 +91,14 @@ const Exchange& warp_exchange(unsigned mask, const void* value, unsigned bytes, 
     return r.data;
 }
 
+void undefined_value(void* value, size_t bytes, int lane, const void* site) {
+    memset(value, run ? run->poison : 0xff, bytes);
+    if (!run || !run->sanitizing || run->undefined.kind) return;
+    run->undefined = make_error("uninitialized", "shuffle", site, 0);
+    run->undefined.offset = lane;
+    run->undefined.size = !(current->meeting->mask >> lane & 1);
+}
+
 unsigned converged_lanes(const void* site) {
     Thread* t = current;
     t->site = site;
