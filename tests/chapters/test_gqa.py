@@ -13,7 +13,8 @@ from course_lib.gqa import (GroupedQueryAttention, cache_bytes, gqa_kernel, grou
 from course_lib.gqa import LatentAttention, flops_per_key, latent_bytes_per_token
 from course_lib.rope import apply_rope, rope_table
 
-MODELS = {m["name"]: m for m in json.loads((Path(__file__).resolve().parents[2] / "data" / "models.json").read_text())["models"]}
+MODELS = {m["name"]: m for m in json.loads((Path(__file__).resolve().parents[2] / "data" / "models.json").read_text())["models"]
+          if "layers" in m}
 
 
 class ListCache:
