@@ -50,18 +50,16 @@ class ModelAttention(nn.Module):
     """A layer of the model in steps: project, rotate, attend, finish. Each attention replaces some of them.
 
     attend is a causal function (q, k, v) -> output; LanguageModel.set_attention replaces it by any other.
-    rotation is a function (x, cos, sin) -> x.
     """
     scale = None        # of the scores; None is 1 / sqrt(width of a key)
     window = None       # how many keys each query sees, its own included; None is all
     attend = staticmethod(softmax_attention)
-    rotation = staticmethod(apply_rope)
 
     def rotate(self, x, rope, positions=None):
         """Queries or keys rotated by their positions, 0, 1, 2, ... if None; unchanged if rope is None."""
         if rope is None:
             return x
-        return self.rotation(x, *rope) if positions is None else self.rotation(x, *rope, positions)
+        return apply_rope(x, *rope, positions)
 
     def values(self, k, v):
         return v
