@@ -1,29 +1,29 @@
 // Softmax of the rows of a matrix, and attention as three launches around it.
 //
-// x and out are (rows, columns), contiguous. "Accesses" are reads and writes of global memory an element.
+// x and out are (rows, columns), contiguous. "Accesses" are reads and writes of global memory per element.
 //
-//   rung  kernel           idea                              accesses  what it still wastes
-//   1     softmax_naive    the formula: sum, then divide     3         overflows from exp(89); one thread a row:
-//                                                                      32 lanes read in 32 distant rows
-//   2     softmax_stable   subtract the largest entry        4         one more pass over the row
-//   3     softmax_online   largest and sum in one pass       3         the distant rows, still
-//   4     softmax_warp     one warp a row, shuffles merge    3         a long row has only 32 threads
-//   5     softmax_block    one block a row                   3         reads every entry twice
-//   6     softmax_on_chip  the row stays in shared memory    2         nothing, but a row must fit (12,000 floats)
-//   7     softmax_half     rung 4 on half, float inside      3         rung 4's, at half the bytes
-//   8     softmax_registers  16 bytes a load, the row in     2         nothing; rows of whole 16 bytes. For a card: four
-//                          registers, any of three types               loads in flight a thread
+//   rung  kernel             idea                              accesses  still wasted
+//   1     softmax_naive      the formula: sum, then divide     3         overflows from exp(89); with one thread per
+//                                                                        row, 32 lanes read from 32 distant rows
+//   2     softmax_stable     subtract the largest entry        4         one more pass over the row
+//   3     softmax_online     largest and sum in one pass       3         the distant rows, still
+//   4     softmax_warp       one warp per row, merged by       3         a long row has only 32 threads
+//                            shuffles
+//   5     softmax_block      one block per row                 3         reads every entry twice
+//   6     softmax_on_chip    the row stays in shared memory    2         nothing, but a row must fit (12,000 floats)
+//   7     softmax_half       rung 4 on half, float inside      3         as rung 4, at half the bytes
+//   8     softmax_registers  16 bytes per load, the row in     2         nothing; needs rows of whole 16 bytes. For a
+//                            registers, any of three types               card: four loads in flight per thread
 //
-//   attention_scores, softmax_on_chip, attention_output: correct, and the n x m matrix of scores goes out to
-//   memory and back twice (4 n m accesses). Chapter 6 is about never writing it.
+//   attention_scores, softmax_on_chip, attention_output: correct, but the n x m matrix of scores is written and read
+//   back twice (4 n m accesses). Chapter 6 is about never writing it.
 //
 // A row of -inf gives NaN, as in torch. Any number of rows and columns. Has not run on a card.
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
-// ------------------------------------------------------------------ one thread a row
+#include "common/numbers.cuh"
+#include "common/rows.cuh"
 
 __global__ void softmax_naive(const float* __restrict__ x, float* __restrict__ out, int rows, int columns) {
     int row = blockIdx.x * blockDim.x + threadIdx.x;
@@ -47,7 +47,7 @@ __global__ void softmax_stable(const float* __restrict__ x, float* __restrict__ 
     for (int c = 0; c < columns; ++c) out_row[c] = expf(in_row[c] - largest) / total;
 }
 
-// What one pass knows of the entries it has seen: the largest, and the sum of exp(entry - largest).
+// The state of one pass over a row: the largest entry so far, and the sum of exp(entry - largest).
 struct Running {
     float largest, total;
 };
@@ -55,7 +55,7 @@ struct Running {
 // Two stretches of a row seen as one. A single entry x is the stretch {x, 1}; nothing at all is {-inf, 0}.
 __device__ Running merge(Running a, Running b) {
     float largest = fmaxf(a.largest, b.largest);
-    float shift = largest == -INFINITY ? 0.0f : largest;    // -inf - -inf would be NaN
+    float shift = largest == -INFINITY ? 0.0f : largest;  // -inf - -inf would be NaN
     return {largest, a.total * expf(a.largest - shift) + b.total * expf(b.largest - shift)};
 }
 
@@ -68,8 +68,6 @@ __global__ void softmax_online(const float* __restrict__ x, float* __restrict__ 
     for (int c = 0; c < columns; ++c) state = merge(state, {in_row[c], 1.0f});
     for (int c = 0; c < columns; ++c) out_row[c] = expf(in_row[c] - state.largest) / state.total;
 }
-
-// ------------------------------------------------------------------ one warp a row
 
 // Every lane ends with the merged state of all 32: at each step a lane meets the one `distance` away.
 __device__ Running warp_merge(Running state) {
@@ -84,7 +82,7 @@ __device__ Running warp_merge(Running state) {
 // blockDim.x is a multiple of 32. Neighbouring lanes read neighbouring entries: whole sectors are used.
 __global__ void softmax_warp(const float* __restrict__ x, float* __restrict__ out, int rows, int columns) {
     int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
-    if (row >= rows) return;    // the whole warp leaves together
+    if (row >= rows) return;  // the whole warp leaves together
     const float* in_row = x + (size_t)row * columns;
     float* out_row = out + (size_t)row * columns;
     Running state = {-INFINITY, 0.0f};
@@ -93,7 +91,7 @@ __global__ void softmax_warp(const float* __restrict__ x, float* __restrict__ ou
     for (int c = lane; c < columns; c += 32) out_row[c] = expf(in_row[c] - state.largest) / state.total;
 }
 
-// The same at 2 bytes an entry. The state stays in float: a sum in half stops growing at 2048 + 1.
+// The same at 2 bytes per entry. The state stays in float: a sum in half stops growing at 2048 + 1.
 __global__ void softmax_half(const __half* __restrict__ x, __half* __restrict__ out, int rows, int columns) {
     int row = (blockIdx.x * blockDim.x + threadIdx.x) / 32, lane = threadIdx.x % 32;
     if (row >= rows) return;
@@ -105,8 +103,6 @@ __global__ void softmax_half(const __half* __restrict__ x, __half* __restrict__ 
     for (int c = lane; c < columns; c += 32)
         out_row[c] = __float2half(expf(__half2float(in_row[c]) - state.largest) / state.total);
 }
-
-// ------------------------------------------------------------------ one block a row
 
 // Every thread ends with the merged state of the block. blockDim.x is a multiple of 32, at most 1024.
 __device__ Running block_merge(Running state) {
@@ -129,7 +125,7 @@ __global__ void softmax_block(const float* __restrict__ x, float* __restrict__ o
         out_row[c] = expf(in_row[c] - state.largest) / state.total;
 }
 
-// Shared memory: columns floats. A thread reads back only what it stored itself, which needs no barrier.
+// Shared memory: columns floats. A thread reads back only its own entries, which needs no barrier.
 __global__ void softmax_on_chip(const float* __restrict__ x, float* __restrict__ out, int rows, int columns) {
     extern __shared__ float kept[];
     const float* in_row = x + (size_t)blockIdx.x * columns;
@@ -145,28 +141,17 @@ __global__ void softmax_on_chip(const float* __restrict__ x, float* __restrict__
         out_row[c] = expf(kept[c] - state.largest) / state.total;
 }
 
-// ------------------------------------------------------------------ at memory speed
-
-// 16 bytes of T as numbers, and back. On a card a load of 16 bytes is one instruction; narrower ones need more of them
-// in flight to keep memory busy.
-template <typename T>
-struct Sixteen {
-    static constexpr int COUNT = 16 / sizeof(T);
-    int4 bits;
-    __device__ float get(int i) const { return float(reinterpret_cast<const T*>(&bits)[i]); }
-    __device__ void set(int i, float x) { reinterpret_cast<T*>(&bits)[i] = T(x); }
-};
-
-// WARPS warps share a row, each thread holds CHUNKS x 16 bytes of it: all loads leave before the first is used.
-// One warp a row: no barrier, any number of warps a block. More: a block a row, 32 * WARPS threads.
-// columns is a multiple of Sixteen<T>::COUNT, at most 32 * WARPS * CHUNKS of them.
+// Rung 8. WARPS warps share a row, each thread holds CHUNKS x 16 bytes of it: all loads are issued before the
+// first is used. One warp per row: no barrier, any number of warps per block. More: one block per row, 32 *
+// WARPS threads. columns is a multiple of Sixteen<T>::COUNT, at most 32 * WARPS * CHUNKS of them.
 template <typename T, int WARPS, int CHUNKS>
 __global__ void __launch_bounds__(WARPS > 4 ? 32 * WARPS : 128)
-softmax_registers(const T* __restrict__ x, T* __restrict__ out, int rows, int columns) {
+    softmax_registers(const T* __restrict__ x, T* __restrict__ out, int rows, int columns) {
     constexpr int COUNT = Sixteen<T>::COUNT, STEP = 32 * WARPS * COUNT;
     __shared__ float of_warp[2][WARPS];
-    int row = (blockIdx.x * blockDim.x + threadIdx.x) / (32 * WARPS), warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (row >= rows) return;    // with more than one warp a row, no block has more than one row
+    int row = (blockIdx.x * blockDim.x + threadIdx.x) / (32 * WARPS), warp = threadIdx.x / 32,
+        lane = threadIdx.x % 32;
+    if (row >= rows) return;  // with more than one warp per row, no block has more than one row
     int first = threadIdx.x % (32 * WARPS) * COUNT;
     size_t begin = (size_t)row * columns + first;
 
@@ -182,8 +167,7 @@ softmax_registers(const T* __restrict__ x, T* __restrict__ out, int rows, int co
             entry[i][e] = first + i * STEP < columns ? loaded[i].get(e) : -INFINITY;
             largest = fmaxf(largest, entry[i][e]);
         }
-    for (int distance = 16; distance > 0; distance /= 2)
-        largest = fmaxf(largest, __shfl_xor_sync(0xffffffff, largest, distance));
+    largest = lanes_max(largest);
     if (WARPS > 1) {
         if (lane == 0) of_warp[0][warp] = largest;
         __syncthreads();
@@ -196,7 +180,7 @@ softmax_registers(const T* __restrict__ x, T* __restrict__ out, int rows, int co
             entry[i][e] = expf(entry[i][e] - largest);
             total += entry[i][e];
         }
-    for (int distance = 16; distance > 0; distance /= 2) total += __shfl_xor_sync(0xffffffff, total, distance);
+    total = lanes_sum(total);
     if (WARPS > 1) {
         if (lane == 0) of_warp[1][warp] = total;
         __syncthreads();
@@ -212,22 +196,16 @@ softmax_registers(const T* __restrict__ x, T* __restrict__ out, int rows, int co
     }
 }
 
-// ------------------------------------------------------------------ attention in three launches
-
-constexpr int TILE = 16;    // a block makes TILE x TILE entries of the product, with as many threads
-
-// How many keys query i sees: when causal, the last of n queries sees the last of m keys.
-__device__ int visible_keys(int i, int n, int m, int causal) {
-    return causal ? max(0, min(m, i + m - n + 1)) : m;
-}
+constexpr int TILE = 16;  // a block makes TILE x TILE entries of the product, with as many threads
 
 // scores[i][j] = scale * q[i] . k[j], or -inf where j is hidden.
 // q (heads, n, d), k (heads, m, d), scores (heads, n, m).
 __global__ void attention_scores(const float* __restrict__ q, const float* __restrict__ k,
                                  float* __restrict__ scores, int n, int m, int d, float scale, int causal) {
-    __shared__ float q_tile[TILE][TILE + 1], k_tile[TILE][TILE + 1];    // + 1: a column falls into different banks
+    // + 1: the entries of a column fall into different banks
+    __shared__ float q_tile[TILE][TILE + 1], k_tile[TILE][TILE + 1];
     int j = blockIdx.x * TILE + threadIdx.x, i = blockIdx.y * TILE + threadIdx.y;
-    int j_load = blockIdx.x * TILE + threadIdx.y;    // neighbouring threads fetch neighbouring features of one key
+    int j_load = blockIdx.x * TILE + threadIdx.y;  // neighbouring threads load neighbouring features
     size_t head = blockIdx.z;
     float dot = 0.0f;
     for (int start = 0; start < d; start += TILE) {
@@ -237,19 +215,19 @@ __global__ void attention_scores(const float* __restrict__ q, const float* __res
         k_tile[threadIdx.y][threadIdx.x] = inside && j_load < m ? k[(head * m + j_load) * d + feature] : 0.0f;
         __syncthreads();
         for (int f = 0; f < TILE; ++f) dot += q_tile[threadIdx.y][f] * k_tile[threadIdx.x][f];
-        __syncthreads();    // nobody refills the tiles while another still reads them
+        __syncthreads();  // keep the tiles until every thread has read them
     }
-    bool visible = j < visible_keys(i, n, m, causal);
+    bool visible = j < keys_seen(i, n, m, causal);
     if (i < n && j < m) scores[(head * n + i) * m + j] = visible ? dot * scale : -INFINITY;
 }
 
 // out[i][c] = sum over the visible j of weights[i][j] * v[j][c]. v (heads, m, v_dim), out (heads, n, v_dim).
-// A hidden weight is never read: a query that sees nothing gets 0.
+// A hidden weight is never read: a query that sees no key gets 0.
 __global__ void attention_output(const float* __restrict__ weights, const float* __restrict__ v,
                                  float* __restrict__ out, int n, int m, int v_dim, int causal) {
     __shared__ float w_tile[TILE][TILE + 1], v_tile[TILE][TILE + 1];
     int column = blockIdx.x * TILE + threadIdx.x, i = blockIdx.y * TILE + threadIdx.y;
-    int visible = i < n ? visible_keys(i, n, m, causal) : 0;
+    int visible = i < n ? keys_seen(i, n, m, causal) : 0;
     size_t head = blockIdx.z;
     float sum = 0.0f;
     for (int start = 0; start < m; start += TILE) {

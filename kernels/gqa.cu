@@ -1,30 +1,32 @@
 // Grouped-query attention: g query heads share one head of keys and values.
 //
-// The arithmetic is the same in every rung. What changes is how often a key is fetched.
+// The arithmetic is the same in every rung. What changes is how often a key is loaded.
 //
 //   rung  kernel            idea                                   keys and values asked for     still wasted
 //   1     repeat_kv, then   copy K and V until every query head    2 x rung 2 for one query,     a cache g times as big,
 //         attend_by_head    has its own, then plain attention      plus the copies written       made anew for each token
 //   2     attend_by_head    no copy: head h reads K, V of h / g    queries x h x n x 2d floats   every head of a group
-//                                                                                                fetches the same rows
-//   3     attend_by_group   one block a group: a tile of K and V   rung 2 / g, exactly           one query row a block:
-//                           goes to shared memory once and all g                                 rows do not share tiles
-//                           heads of the group use it                                            (chapter 6 does that)
+//                                                                                                loads the same rows
+//   3     attend_by_group   one block per group: a tile of K and   rung 2 / g, exactly           one query row per block:
+//                           V is loaded to shared memory once                                    rows do not share tiles
+//                           and serves all g heads of the group                                  (chapter 6 does that)
 //
 // Layout: q, out (b, n_heads, n_q, d); k, v (b, n_kv_heads, n_k, d), all float and contiguous.
 // The last query sees the last key: query i sees keys 0 .. n_k - n_q + i when causal.
-// Limits: any n_q, n_k, d; shared memory (see shared_bytes in course_lib/gqa/kernels.py) bounds g * d. Has not run on a card.
+// Limits: any n_q, n_k, d; shared memory bounds g * d (the wrapper checks). Has not run on a card.
 
 #include <cuda_runtime.h>
 
-constexpr int TILE = 32;   // keys a tile: one a lane while scores are computed
+#include "common/rows.cuh"
 
-// Rung 1, first half. One thread an element of the repeated tensor.
+constexpr int TILE = 32;  // keys per tile: one per lane while scores are computed
+
+// Rung 1, first half. One thread per element of the repeated tensor.
 // [K1 K2] becomes [K1 K1 K2 K2]: query head h then finds its keys at h itself.
-__global__ void repeat_kv(const float* __restrict__ x, float* __restrict__ out,
-                          int n_kv_heads, int group_size, int rows_times_d) {
-    int inside = blockIdx.x * blockDim.x + threadIdx.x;   // position inside one head
-    int head = blockIdx.y;                                // repeated head
+__global__ void repeat_kv(const float* __restrict__ x, float* __restrict__ out, int n_kv_heads,
+                          int group_size, int rows_times_d) {
+    int inside = blockIdx.x * blockDim.x + threadIdx.x;  // position inside one head
+    int head = blockIdx.y;  // repeated head
     int batch = blockIdx.z;
     if (inside >= rows_times_d) return;
     int kv_head = head / group_size;
@@ -37,15 +39,15 @@ __global__ void repeat_kv(const float* __restrict__ x, float* __restrict__ out,
 __device__ void attend(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
                        float* __restrict__ out, int heads, int head_stride, int visible, int d, float scale) {
     extern __shared__ float shared[];
-    int pitch = d + 1;                      // odd for even d: 32 rows fall into 32 banks
-    float* q_row = shared;                  // [heads][d]
-    float* k_tile = q_row + heads * d;      // [TILE][pitch]
+    int pitch = d + 1;  // odd for even d: 32 rows fall into 32 banks
+    float* q_row = shared;  // [heads][d]
+    float* k_tile = q_row + heads * d;  // [TILE][pitch]
     float* v_tile = k_tile + TILE * pitch;  // [TILE][d]
-    float* acc = v_tile + TILE * d;         // [heads][d]   weighted sum of values so far
-    float* weight = acc + heads * d;        // [heads][TILE]
-    float* row_max = weight + heads * TILE; // [heads]
-    float* row_sum = row_max + heads;       // [heads]
-    float* rescale = row_sum + heads;       // [heads]
+    float* acc = v_tile + TILE * d;  // [heads][d]   weighted sum of values so far
+    float* weight = acc + heads * d;  // [heads][TILE]
+    float* row_max = weight + heads * TILE;  // [heads]
+    float* row_sum = row_max + heads;  // [heads]
+    float* rescale = row_sum + heads;  // [heads]
     int tid = threadIdx.x;
 
     for (int e = tid; e < heads * d; e += blockDim.x) {
@@ -77,11 +79,11 @@ __device__ void attend(const float* __restrict__ q, const float* __restrict__ k,
         }
         __syncthreads();
 
-        // One thread a head merges the tile into its running maximum and sum.
+        // One thread per head merges the tile into its running maximum and sum.
         for (int h = tid; h < heads; h += blockDim.x) {
             float before = row_max[h], now = before;
             for (int row = 0; row < rows; ++row) now = fmaxf(now, weight[h * TILE + row]);
-            float shrink = expf(before - now), sum = row_sum[h] * shrink;   // first tile: exp(-inf) = 0
+            float shrink = expf(before - now), sum = row_sum[h] * shrink;  // first tile: exp(-inf) = 0
             for (int row = 0; row < rows; ++row) {
                 float w = expf(weight[h * TILE + row] - now);
                 weight[h * TILE + row] = w;
@@ -99,23 +101,19 @@ __device__ void attend(const float* __restrict__ q, const float* __restrict__ k,
             for (int row = 0; row < rows; ++row) total += weight[h * TILE + row] * v_tile[row * d + c];
             acc[e] = total;
         }
-        __syncthreads();   // the next tile overwrites k_tile and v_tile
+        __syncthreads();  // the next tile overwrites k_tile and v_tile
     }
 
     for (int e = tid; e < heads * d; e += blockDim.x) {
-        float sum = visible > 0 ? row_sum[e / d] : 1.0f;   // nothing to attend to: 0, the rule of the course
+        float sum = visible > 0 ? row_sum[e / d] : 1.0f;  // nothing to attend to: 0, the rule of the course
         out[(size_t)(e / d) * head_stride + e % d] = acc[e] / sum;
     }
 }
 
-__device__ int keys_seen(int query, int n_q, int n_k, int causal) {
-    return causal ? max(0, n_k - n_q + query + 1) : n_k;
-}
-
 // Rung 2 (and the second half of rung 1, with group_size = 1). Grid (n_q, n_heads, b).
-__global__ void attend_by_head(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                               float* __restrict__ out, int n_q, int n_k, int d, int group_size, int causal,
-                               float scale) {
+__global__ void attend_by_head(const float* __restrict__ q, const float* __restrict__ k,
+                               const float* __restrict__ v, float* __restrict__ out, int n_q, int n_k, int d,
+                               int group_size, int causal, float scale) {
     int query = blockIdx.x, head = blockIdx.y, batch = blockIdx.z, n_heads = gridDim.y;
     int kv_head = head / group_size;
     size_t row = ((size_t)(batch * n_heads + head) * n_q + query) * d;
@@ -124,12 +122,13 @@ __global__ void attend_by_head(const float* __restrict__ q, const float* __restr
 }
 
 // Rung 3. Grid (n_q, n_kv_heads, b).
-__global__ void attend_by_group(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                                float* __restrict__ out, int n_q, int n_k, int d, int group_size, int causal,
-                                float scale) {
+__global__ void attend_by_group(const float* __restrict__ q, const float* __restrict__ k,
+                                const float* __restrict__ v, float* __restrict__ out, int n_q, int n_k, int d,
+                                int group_size, int causal, float scale) {
     int query = blockIdx.x, kv_head = blockIdx.y, batch = blockIdx.z, n_kv_heads = gridDim.y;
     int first_head = kv_head * group_size;
     size_t row = ((size_t)(batch * n_kv_heads * group_size + first_head) * n_q + query) * d;
     size_t kv = (size_t)(batch * n_kv_heads + kv_head) * n_k * d;
-    attend(q + row, k + kv, v + kv, out + row, group_size, n_q * d, keys_seen(query, n_q, n_k, causal), d, scale);
+    attend(q + row, k + kv, v + kv, out + row, group_size, n_q * d, keys_seen(query, n_q, n_k, causal), d,
+           scale);
 }

@@ -1,34 +1,36 @@
 // Linear attention: the state S = sum of phi(k) v^T is carried from token to token; nothing is n x n.
 //
-// The normaliser z = sum of phi(k) rides along as one more column of S whose value is always 1: width w = d_v + 1.
-// Bytes asked for by one head, all linear in n (T = tokens of a chunk):
+// The normaliser z = sum of phi(k) is one more column of S, whose value is always 1: width w = d_v + 1.
+// Bytes asked for by one head, all linear in n (T = tokens per chunk):
 //
 //   rung  kernel            idea                              asked for / 4                          still wasted
-//   1     state_in_global   the recurrence as it is written   n (2 d + 2 d_v) + 2 n d w              the state, in and out of
-//                                                                                                    memory at every token
+//   1     state_in_global   the recurrence as it is written   n (2 d + 2 d_v) + 2 n d w              the state, read and written
+//                                                                                                    at every token
 //   2     state_in_shared   the state stays on the chip       n (2 d + 2 d_v) + 2 d w                n steps that wait for each
-//                                                                                                    other, one block a head
+//                                                                                                    other, one block per head
 //   3     chunk_states      tokens walked T at a time; the    n (d + d_v) + 2 d w + (n / T) d w      keys and values are read
-//         chunk_outputs     state before each chunk is kept,  n (2 d + 2 d_v) + (n / T) d w          twice, a state a chunk is
-//                           then all chunks work at once                                             written and read
-//   4     linear_tensor_core.cu, for a card: chunks of 64 by the matrix units, the state in registers, everything read once
+//         chunk_outputs     state before each chunk is kept,  n (2 d + 2 d_v) + (n / T) d w          twice, one state per chunk
+//                           then all chunks run at once                                              is written and read
+//   4     linear_attention/tensor_core.cu, for a card: chunks of 64 on the tensor cores, the state in registers,
+//         everything read once
 //
 //   delta_rule              as rung 2, but the state is       n (2 d + 2 d_v + 2) + 2 d d_v          as rung 2
 //                           corrected, not only added to
 //
-// Layout: q, k (heads, n, d); v, out (heads, n, d_v); state (heads, d, w); all float and contiguous, heads = b * h.
-// Any n, d, d_v whose state fits into shared memory; the wrappers in course_lib check. Always causal. Has not run on a card.
+// Layout: q, k (heads, n, d); v, out (heads, n, d_v); state (heads, d, w); all float and contiguous, heads =
+// b * h. Any n, d, d_v whose state fits in shared memory; the wrappers check. Always causal. Has not run on a
+// card.
 
 #include <cuda_runtime.h>
 
 __device__ __forceinline__ float phi(float x, int map) {
-    if (map == 0) return x > 0.0f ? x + 1.0f : expf(x);   // elu(x) + 1
-    if (map == 1) return fmaxf(x, 0.0f);                  // relu
+    if (map == 0) return x > 0.0f ? x + 1.0f : expf(x);  // elu(x) + 1
+    if (map == 1) return fmaxf(x, 0.0f);  // relu
     return x;
 }
 
 // One token: add k v^T to the state, then multiply the state by q.
-// A thread owns whole columns, so no one waits for it.
+// A thread owns whole columns, so no barrier is needed inside.
 __device__ void add_and_read(float* state, const float* q_row, const float* k_row,
                              const float* __restrict__ v_row, float* top, int d, int width) {
     for (int c = threadIdx.x; c < width; c += blockDim.x) {
@@ -45,13 +47,14 @@ __device__ void add_and_read(float* state, const float* q_row, const float* k_ro
 __device__ void write_row(float* __restrict__ out_row, const float* top, int width, int normalise) {
     float total = normalise ? top[width - 1] : 1.0f;
     for (int c = threadIdx.x; c < width - 1; c += blockDim.x)
-        out_row[c] = total == 0.0f ? 0.0f : top[c] / total;   // all weights 0: the answer is 0
+        out_row[c] = total == 0.0f ? 0.0f : top[c] / total;  // all weights 0: the answer is 0
 }
 
-// Walks all tokens of one head; `state` may lie in global or in shared memory.
+// Walks all tokens of one head; `state` is in global or in shared memory.
 __device__ void walk(float* state, float* rows, const float* __restrict__ q, const float* __restrict__ k,
-                     const float* __restrict__ v, float* __restrict__ out, int n, int d, int d_v, int map, int normalise) {
-    float *q_row = rows, *k_row = q_row + d, *top = k_row + d;     // d, d and d_v + 1 floats
+                     const float* __restrict__ v, float* __restrict__ out, int n, int d, int d_v, int map,
+                     int normalise) {
+    float *q_row = rows, *k_row = q_row + d, *top = k_row + d;  // d, d and d_v + 1 floats
     for (int t = 0; t < n; ++t) {
         for (int i = threadIdx.x; i < d; i += blockDim.x) {
             q_row[i] = phi(q[(size_t)t * d + i], map);
@@ -59,33 +62,33 @@ __device__ void walk(float* state, float* rows, const float* __restrict__ q, con
         }
         __syncthreads();
         add_and_read(state, q_row, k_row, v + (size_t)t * d_v, top, d, d_v + 1);
-        __syncthreads();   // top is complete, and nobody needs q_row and k_row any more
+        __syncthreads();  // top is complete; q_row and k_row may be overwritten
         write_row(out + (size_t)t * d_v, top, d_v + 1, normalise);
     }
 }
 
-// Rung 1. One block a head.
-__global__ void state_in_global(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                                float* __restrict__ state, float* __restrict__ out, int n, int d, int d_v, int map,
-                                int normalise) {
+// Rung 1. One block per head.
+__global__ void state_in_global(const float* __restrict__ q, const float* __restrict__ k,
+                                const float* __restrict__ v, float* __restrict__ state,
+                                float* __restrict__ out, int n, int d, int d_v, int map, int normalise) {
     extern __shared__ float shared[];
     size_t head = blockIdx.x;
     walk(state + head * d * (d_v + 1), shared, q + head * n * d, k + head * n * d, v + head * n * d_v,
          out + head * n * d_v, n, d, d_v, map, normalise);
 }
 
-// Rung 2. One block a head.
-__global__ void state_in_shared(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                                float* __restrict__ state, float* __restrict__ out, int n, int d, int d_v, int map,
-                                int normalise) {
+// Rung 2. One block per head.
+__global__ void state_in_shared(const float* __restrict__ q, const float* __restrict__ k,
+                                const float* __restrict__ v, float* __restrict__ state,
+                                float* __restrict__ out, int n, int d, int d_v, int map, int normalise) {
     extern __shared__ float shared[];
     size_t head = blockIdx.x;
     int size = d * (d_v + 1);
     float* mine = state + head * size;
     for (int e = threadIdx.x; e < size; e += blockDim.x) shared[e] = mine[e];
     __syncthreads();
-    walk(shared, shared + size, q + head * n * d, k + head * n * d, v + head * n * d_v, out + head * n * d_v, n, d, d_v,
-         map, normalise);
+    walk(shared, shared + size, q + head * n * d, k + head * n * d, v + head * n * d_v, out + head * n * d_v,
+         n, d, d_v, map, normalise);
     __syncthreads();
     for (int e = threadIdx.x; e < size; e += blockDim.x) mine[e] = shared[e];
 }
@@ -98,9 +101,10 @@ __device__ void load_keys_and_values(float* k_tile, int pitch, float* v_tile, co
     for (int r = threadIdx.x; r < rows; r += blockDim.x) v_tile[r * width + d_v] = 1.0f;
 }
 
-// Rung 3, first pass. One block a head: before[head][chunk] is the state that the chunk starts from.
-__global__ void chunk_states(const float* __restrict__ k, const float* __restrict__ v, float* __restrict__ state,
-                             float* __restrict__ before, int n, int d, int d_v, int chunk, int map) {
+// Rung 3, first pass. One block per head: before[head][chunk] is the state that the chunk starts from.
+__global__ void chunk_states(const float* __restrict__ k, const float* __restrict__ v,
+                             float* __restrict__ state, float* __restrict__ before, int n, int d, int d_v,
+                             int chunk, int map) {
     extern __shared__ float shared[];
     int width = d_v + 1, size = d * width, n_chunks = (n + chunk - 1) / chunk;
     size_t head = blockIdx.x;
@@ -109,16 +113,17 @@ __global__ void chunk_states(const float* __restrict__ k, const float* __restric
     for (int e = threadIdx.x; e < size; e += blockDim.x) s[e] = mine[e];
     for (int j = 0; j < n_chunks; ++j) {
         int start = j * chunk, rows = min(chunk, n - start);
-        load_keys_and_values(k_tile, d, v_tile, k + (head * n + start) * d, v + (head * n + start) * d_v, rows, d, d_v, map);
+        load_keys_and_values(k_tile, d, v_tile, k + (head * n + start) * d, v + (head * n + start) * d_v,
+                             rows, d, d_v, map);
         __syncthreads();
-        for (int e = threadIdx.x; e < size; e += blockDim.x) {      // each thread keeps to its own entries of the state
+        for (int e = threadIdx.x; e < size; e += blockDim.x) {  // a thread updates its own entries only
             int i = e / width, c = e % width;
             float sum = s[e];
             before[(head * n_chunks + j) * size + e] = sum;
             for (int r = 0; r < rows; ++r) sum += k_tile[r * d + i] * v_tile[r * width + c];
             s[e] = sum;
         }
-        __syncthreads();   // the next chunk overwrites the tiles
+        __syncthreads();  // the next chunk overwrites the tiles
     }
     for (int e = threadIdx.x; e < size; e += blockDim.x) mine[e] = s[e];
 }
@@ -129,11 +134,11 @@ __global__ void chunk_outputs(const float* __restrict__ q, const float* __restri
                               float* __restrict__ out, int n, int d, int d_v, int chunk, int map,
                               int normalise) {
     extern __shared__ float shared[];
-    int width = d_v + 1, size = d * width, pitch = d + 1;           // pitch: keys fall into different banks
+    int width = d_v + 1, size = d * width, pitch = d + 1;  // pitch: keys fall into different banks
     int start = blockIdx.x * chunk, rows = min(chunk, n - start);
     size_t head = blockIdx.y, first = head * n + start;
     float *s = shared, *q_tile = s + size, *k_tile = q_tile + chunk * d, *v_tile = k_tile + chunk * pitch;
-    float *weight = v_tile + chunk * width, *top = weight + chunk * chunk;   // top: chunk x width
+    float *weight = v_tile + chunk * width, *top = weight + chunk * chunk;  // top: chunk x width
 
     before += (head * gridDim.x + blockIdx.x) * size;
     for (int e = threadIdx.x; e < size; e += blockDim.x) s[e] = before[e];
@@ -144,7 +149,7 @@ __global__ void chunk_outputs(const float* __restrict__ q, const float* __restri
     for (int pair = threadIdx.x; pair < rows * rows; pair += blockDim.x) {
         int r = pair / rows, j = pair % rows;
         float sum = 0.0f;
-        if (j <= r)                                                 // a key after the query counts nothing
+        if (j <= r)  // a key after the query has weight 0
             for (int i = 0; i < d; ++i) sum += q_tile[r * d + i] * k_tile[j * pitch + i];
         weight[r * chunk + j] = sum;
     }
@@ -153,7 +158,7 @@ __global__ void chunk_outputs(const float* __restrict__ q, const float* __restri
     for (int e = threadIdx.x; e < rows * width; e += blockDim.x) {
         int r = e / width, c = e % width;
         float sum = 0.0f;
-        for (int i = 0; i < d; ++i) sum += q_tile[r * d + i] * s[i * width + c];    // the chunks before
+        for (int i = 0; i < d; ++i) sum += q_tile[r * d + i] * s[i * width + c];  // the chunks before
         for (int j = 0; j <= r; ++j) sum += weight[r * chunk + j] * v_tile[j * width + c];
         top[e] = sum;
     }
@@ -162,14 +167,16 @@ __global__ void chunk_outputs(const float* __restrict__ q, const float* __restri
     for (int r = 0; r < rows; ++r) write_row(out + (first + r) * d_v, top + r * width, width, normalise);
 }
 
-// S <- a S;  S <- S + beta k (v - k^T S);  o = q^T S. One block a head; state (heads, d, d_v).
-__global__ void delta_rule(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                           const float* __restrict__ beta, const float* __restrict__ decay, float* __restrict__ state,
+// S <- a S;  S <- S + beta k (v - k^T S);  o = q^T S. One block per head; state (heads, d, d_v).
+__global__ void delta_rule(const float* __restrict__ q, const float* __restrict__ k,
+                           const float* __restrict__ v, const float* __restrict__ beta,
+                           const float* __restrict__ decay, float* __restrict__ state,
                            float* __restrict__ out, int n, int d, int d_v) {
     extern __shared__ float shared[];
     int size = d * d_v;
     size_t head = blockIdx.x;
-    float *s = shared, *q_row = s + size, *k_row = q_row + d, *strength = k_row + d;   // strength: beta and decay
+    float *s = shared, *q_row = s + size, *k_row = q_row + d,
+          *strength = k_row + d;  // strength: beta and decay
     float* mine = state + head * size;
     for (int e = threadIdx.x; e < size; e += blockDim.x) s[e] = mine[e];
     for (int t = 0; t < n; ++t) {
@@ -184,7 +191,7 @@ __global__ void delta_rule(const float* __restrict__ q, const float* __restrict_
         }
         __syncthreads();
         float b = strength[0], a = strength[1];
-        for (int c = threadIdx.x; c < d_v; c += blockDim.x) {       // a thread owns whole columns of S
+        for (int c = threadIdx.x; c < d_v; c += blockDim.x) {  // a thread owns whole columns of S
             float found = 0.0f, sum = 0.0f;
             for (int i = 0; i < d; ++i) found += k_row[i] * s[i * d_v + c];
             float correction = b * (v[token * d_v + c] - a * found);
@@ -195,7 +202,7 @@ __global__ void delta_rule(const float* __restrict__ q, const float* __restrict_
             }
             out[token * d_v + c] = sum;
         }
-        __syncthreads();   // the next token overwrites q_row and k_row
+        __syncthreads();  // the next token overwrites q_row and k_row
     }
     for (int e = threadIdx.x; e < size; e += blockDim.x) mine[e] = s[e];
 }

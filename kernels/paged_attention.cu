@@ -1,47 +1,44 @@
-// Attention of the newest queries over keys and values that lie in blocks ("pages"), found through a table.
+// Attention of the newest queries over keys and values that are stored in blocks ("pages"), found through a
+// table.
 //
 //   q, out (batch, heads, d); keys, values (n_blocks, kv_heads, block_size, d), one layer of the pool;
 //   tables (batch, max_pages): position p of sequence b is in block tables[b][p / block_size], at p % block_size;
 //   lengths (batch). Query head h reads key head h / (heads / kv_heads). d is a multiple of 4, 128 at most.
 //
-// Bytes of global memory as the laptop engine counts them (asked, and moved in sectors of 32), with lengths 256 and
-// 128, pages of 16, d = 64, 8 query heads on 2 key heads. The dense kernel's keys and values are 393,216 bytes, the
-// table 96, queries, output and lengths 8,224: 401,536 at least. Has not run on a card.
+// Bytes of global memory as the laptop engine counts them (asked, and moved in sectors of 32), with lengths
+// 256 and 128, pages of 16, d = 64, 8 query heads on 2 key heads. The dense kernel's keys and values are
+// 393,216 bytes, the table 96, queries, output and lengths 8,224: 401,536 at least. Has not run on a card.
 //
 //   kernel                     idea                               still wastes                   asked     moved
-//   1 paged_decode_naive       a thread a key                     a sector for 4 bytes       3,170,304 7,480,320
-//   2 paged_decode_warps<L,1>  lanes share a token, 16 bytes each a copy a query head        1,814,528 1,644,544
+//   1 paged_decode_naive       one thread per key                 a sector for 4 bytes       3,170,304 7,480,320
+//   2 paged_decode_warps<L,1>  lanes share a token, 16 bytes each a load per query head      1,814,528 1,644,544
 //   3 paged_decode_warps<L,G>  G query heads use each load        few blocks: an idle GPU      481,280   426,496
-//   4 with n_splits = 4        pages split among blocks, merged   the parts' way to memory     651,776   522,240
-//   5 paged_prefill<D, ROWS>   a tile of rows shares each key     a page again for each tile 2,803,584 2,753,280
+//   4 with n_splits = 4        pages split among blocks, merged   partial results written      651,776   522,240
+//                                                                 to memory and read back
+//   5 paged_prefill<D, ROWS>   a tile of rows shares each key     each page once per tile    2,803,584 2,753,280
+//   6 kv_cache/tensor_core.cu, for a card
 //
 // Rung 5 is counted with chunks of 64 and 32 queries, the last of the same sequences: 786,592 bytes at least.
 #include "common/tiles.cuh"
 
-// Over all warps of the block (32 at most), not only the first; every thread gets the result. of_warp: 32 floats of
-// shared memory.
-template <typename Combine>
-__device__ float block_reduce(float x, Combine combine, float nothing, float* of_warp)
-{
-    for (int step = 16; step > 0; step /= 2) x = combine(x, __shfl_xor_sync(0xffffffff, x, step));
-    __syncthreads();                                        // the last result has been read
+// A reduction over all warps of the block (32 at most), not only the first; every thread gets the result.
+// of_warp: 32 floats of shared memory. REDUCE is lanes_max with -inf as its neutral element, or lanes_sum
+// with 0.
+template <float (*REDUCE)(float, int)>
+__device__ float block_reduce(float x, float neutral, float* of_warp) {
+    x = REDUCE(x, 32);
+    __syncthreads();  // the last result has been read
     if (threadIdx.x % 32 == 0) of_warp[threadIdx.x / 32] = x;
     __syncthreads();
-    x = threadIdx.x % 32 < blockDim.x / 32 ? of_warp[threadIdx.x % 32] : nothing;
-    for (int step = 16; step > 0; step /= 2) x = combine(x, __shfl_xor_sync(0xffffffff, x, step));
-    return x;
+    return REDUCE(threadIdx.x % 32 < blockDim.x / 32 ? of_warp[threadIdx.x % 32] : neutral, 32);
 }
 
-struct Larger { __device__ float operator()(float a, float b) const { return fmaxf(a, b); } };
-struct Sum { __device__ float operator()(float a, float b) const { return a + b; } };
-
-// 1: scores[j] = q . k_j by one thread a key, softmax by the block, then one thread a column of the output.
-// Grid (heads, batch), a block of whole warps, 4 * (the largest length) bytes of shared memory.
+// 1: scores[j] = q . k_j by one thread per key, softmax by the block, then one thread per column of the
+// output. Grid (heads, batch), a block of whole warps, 4 * (the largest length) bytes of shared memory.
 __global__ void paged_decode_naive(const float* __restrict__ q, const float* __restrict__ keys,
                                    const float* __restrict__ values, const int* __restrict__ tables,
-                                   const int* __restrict__ lengths, float* __restrict__ out, int heads, int kv_heads,
-                                   int d, int block_size, int max_pages, float scale)
-{
+                                   const int* __restrict__ lengths, float* __restrict__ out, int heads,
+                                   int kv_heads, int d, int block_size, int max_pages, float scale) {
     extern __shared__ float scores[];
     __shared__ float of_warp[32];
     const long long row = (long long)blockIdx.y * heads + blockIdx.x;
@@ -54,21 +51,21 @@ __global__ void paged_decode_naive(const float* __restrict__ q, const float* __r
         const long long page = table[j / block_size];
         const float* k = keys + ((page * kv_heads + kv_head) * block_size + j % block_size) * d;
         float s = 0.0f;
-        for (int c = 0; c < d; c++) s += q[c] * k[c];
+        for (int c = 0; c < d; ++c) s += q[c] * k[c];
         scores[j] = scale * s;
         largest = fmaxf(largest, scale * s);
     }
-    largest = block_reduce(largest, Larger(), -INFINITY, of_warp);
+    largest = block_reduce<lanes_max>(largest, -INFINITY, of_warp);
     float total = 0.0f;
     for (int j = threadIdx.x; j < length; j += blockDim.x) {
         const float weight = expf(scores[j] - largest);
         scores[j] = weight;
         total += weight;
     }
-    total = block_reduce(total, Sum(), 0.0f, of_warp);      // its barriers also say: every weight is written
+    total = block_reduce<lanes_sum>(total, 0.0f, of_warp);  // its barriers also order the weights
     for (int c = threadIdx.x; c < d; c += blockDim.x) {
         float sum = 0.0f;
-        for (int j = 0; j < length; j++) {
+        for (int j = 0; j < length; ++j) {
             const long long page = table[j / block_size];
             sum += scores[j] * values[((page * kv_heads + kv_head) * block_size + j % block_size) * d + c];
         }
@@ -76,18 +73,18 @@ __global__ void paged_decode_naive(const float* __restrict__ q, const float* __r
     }
 }
 
-// 2, 3, 4: LANES lanes hold one token, float4 each, so a warp reads 32 / LANES tokens at a time, and GROUP query
-// heads of one key head use each load. Each group of lanes has an online softmax of its own over every
-// (4 * 32 / LANES)th token; at the end they are merged: lanes by shuffles, warps through shared memory, splits by
-// paged_merge. Grid (n_splits, heads / GROUP, batch), block 128. 4 * LANES >= d. parts (batch, heads, n_splits, d)
-// and sums (batch, heads, n_splits, 2: largest score, sum of weights) are used where n_splits > 1.
+// 2, 3, 4: LANES lanes hold one token, float4 each, so a warp reads 32 / LANES tokens at a time, and GROUP
+// query heads of one key head use each load. Each group of lanes keeps its own online softmax over every (4 *
+// 32 / LANES)th token; at the end they are merged: lanes by shuffles, warps through shared memory, splits by
+// paged_merge. Grid (n_splits, heads / GROUP, batch), block 128. 4 * LANES >= d. parts (batch, heads,
+// n_splits, d) and sums (batch, heads, n_splits, 2: largest score, sum of weights) are used if n_splits > 1.
 template <int LANES, int GROUP>
 __global__ void __launch_bounds__(128)
-paged_decode_warps(const float* __restrict__ q, const float* __restrict__ keys, const float* __restrict__ values,
-                   const int* __restrict__ tables, const int* __restrict__ lengths, float* __restrict__ out,
-                   float* __restrict__ parts, float* __restrict__ sums, int heads, int kv_heads, int d,
-                   int block_size, int max_pages, float scale)
-{
+    paged_decode_warps(const float* __restrict__ q, const float* __restrict__ keys,
+                       const float* __restrict__ values, const int* __restrict__ tables,
+                       const int* __restrict__ lengths, float* __restrict__ out, float* __restrict__ parts,
+                       float* __restrict__ sums, int heads, int kv_heads, int d, int block_size,
+                       int max_pages, float scale) {
     constexpr int WARPS = 4, TOKENS = 32 / LANES, WIDTH = 4 * LANES;
     __shared__ float o_of[WARPS][GROUP][WIDTH], m_of[WARPS][GROUP], l_of[WARPS][GROUP];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, c = 4 * (lane % LANES);
@@ -95,14 +92,16 @@ paged_decode_warps(const float* __restrict__ q, const float* __restrict__ keys, 
     const int kv_head = first_head / (heads / kv_heads), length = lengths[blockIdx.z];
     const long long row = (long long)blockIdx.z * heads + first_head;
     const int* table = tables + (long long)blockIdx.z * max_pages;
-    const int pages = (length + block_size - 1) / block_size, pages_a_split = (pages + n_splits - 1) / n_splits;
-    const int begin = split * pages_a_split * block_size, end = min(length, begin + pages_a_split * block_size);
+    const int pages = (length + block_size - 1) / block_size,
+              pages_per_split = (pages + n_splits - 1) / n_splits;
+    const int begin = split * pages_per_split * block_size,
+              end = min(length, begin + pages_per_split * block_size);
     const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 
     float4 query[GROUP], o[GROUP];
     float m[GROUP], l[GROUP];
 #pragma unroll
-    for (int g = 0; g < GROUP; g++) {
+    for (int g = 0; g < GROUP; ++g) {
         query[g] = c < d ? *(const float4*)(q + (row + g) * d + c) : zero;
         o[g] = zero;
         m[g] = -INFINITY;
@@ -118,21 +117,18 @@ paged_decode_warps(const float* __restrict__ q, const float* __restrict__ keys, 
             v = *(const float4*)(values + at);
         }
 #pragma unroll
-        for (int g = 0; g < GROUP; g++) {
-            float s = query[g].x * k.x + query[g].y * k.y + query[g].z * k.z + query[g].w * k.w;
-            for (int step = LANES / 2; step > 0; step /= 2) s += __shfl_xor_sync(0xffffffff, s, step);
-            s = token < end ? scale * s : -INFINITY;
-            const float larger = fmaxf(m[g], s), old = expf(m[g] - finite(larger)), weight = expf(s - finite(larger));
-            o[g].x = o[g].x * old + weight * v.x;
-            o[g].y = o[g].y * old + weight * v.y;
-            o[g].z = o[g].z * old + weight * v.z;
-            o[g].w = o[g].w * old + weight * v.w;
+        for (int g = 0; g < GROUP; ++g) {
+            const float s = token < end ? scale * lanes_sum(dot(query[g], k), LANES) : -INFINITY;
+            const float larger = fmaxf(m[g], s), old = expf(m[g] - finite(larger)),
+                        weight = expf(s - finite(larger));
+            multiply(o[g], old);
+            add_scaled(o[g], weight, v);
             l[g] = l[g] * old + weight;
             m[g] = larger;
         }
     }
 #pragma unroll
-    for (int g = 0; g < GROUP; g++) {
+    for (int g = 0; g < GROUP; ++g) {
         for (int step = LANES; step < 32; step *= 2) {
             const float m_other = __shfl_xor_sync(0xffffffff, m[g], step);
             const float larger = fmaxf(m[g], m_other);
@@ -159,8 +155,8 @@ paged_decode_warps(const float* __restrict__ q, const float* __restrict__ keys, 
     for (int e = threadIdx.x; e < GROUP * d; e += blockDim.x) {
         const int g = e / d, column = e % d;
         float largest = -INFINITY, sum = 0.0f, total = 0.0f;
-        for (int w = 0; w < WARPS; w++) largest = fmaxf(largest, m_of[w][g]);
-        for (int w = 0; w < WARPS; w++) {
+        for (int w = 0; w < WARPS; ++w) largest = fmaxf(largest, m_of[w][g]);
+        for (int w = 0; w < WARPS; ++w) {
             const float weight = expf(m_of[w][g] - finite(largest));
             sum += weight * o_of[w][g][column];
             total += weight * l_of[w][g];
@@ -178,17 +174,17 @@ paged_decode_warps(const float* __restrict__ q, const float* __restrict__ keys, 
     }
 }
 
-// The splits of one head, weighted by exp(largest score). Grid (heads, batch), d threads rounded up to whole warps.
-__global__ void paged_merge(const float* __restrict__ parts, const float* __restrict__ sums, float* __restrict__ out,
-                            int n_splits, int d)
-{
+// The splits of one head, weighted by exp(largest score). Grid (heads, batch), d threads rounded up to whole
+// warps.
+__global__ void paged_merge(const float* __restrict__ parts, const float* __restrict__ sums,
+                            float* __restrict__ out, int n_splits, int d) {
     const long long row = (long long)blockIdx.y * gridDim.x + blockIdx.x;
     const int c = threadIdx.x;
     if (c >= d) return;
     parts += row * n_splits * d;
     sums += row * n_splits * 2;
     float m = -INFINITY, sum = 0.0f, total = 0.0f;
-    for (int i = 0; i < n_splits; i++) {
+    for (int i = 0; i < n_splits; ++i) {
         const float m_part = sums[2 * i], larger = fmaxf(m, m_part);
         const float old = expf(m - finite(larger)), weight = expf(m_part - finite(larger));
         sum = sum * old + weight * parts[i * d + c];
@@ -198,26 +194,29 @@ __global__ void paged_merge(const float* __restrict__ parts, const float* __rest
     out[row * d + c] = total > 0.0f ? sum / total : 0.0f;
 }
 
-// 5: a chunk of queries a sequence, its last tokens; each sees the keys up to its own position. q and out (tokens,
-// heads, d): the chunk of sequence b is tokens starts[b] .. starts[b + 1] - 1. A row of the tile is one head of one
-// token; the heads of one key head lie together, so all 4 * ROWS rows use the keys in shared memory. This is rung 4 of
-// chapter 6, but each key is looked up. Grid (rows of the longest chunk / (4 * ROWS), kv_heads, batch), block 128.
+// 5: a chunk of queries per sequence, its last tokens; each sees the keys up to its own position. q and out
+// (tokens, heads, d): the chunk of sequence b is tokens starts[b] .. starts[b + 1] - 1. A row of the tile is
+// one head of one token; the heads of one key head are neighbours, so all 4 * ROWS rows use the keys in
+// shared memory. This is rung 4 of chapter 6, but each key is looked up. Grid (rows of the longest chunk / (4
+// * ROWS), kv_heads, batch), block 128.
 template <int D, int ROWS>
 __global__ void __launch_bounds__(128)
-paged_prefill(const float* __restrict__ q, const float* __restrict__ keys, const float* __restrict__ values,
-              const int* __restrict__ tables, const int* __restrict__ starts, const int* __restrict__ lengths,
-              float* __restrict__ out, int heads, int kv_heads, int d, int block_size, int max_pages, float scale)
-{
+    paged_prefill(const float* __restrict__ q, const float* __restrict__ keys,
+                  const float* __restrict__ values, const int* __restrict__ tables,
+                  const int* __restrict__ starts, const int* __restrict__ lengths, float* __restrict__ out,
+                  int heads, int kv_heads, int d, int block_size, int max_pages, float scale) {
     constexpr int TILE_Q = 4 * ROWS, TILE_K = 32;
     __shared__ float4 q_tile[TILE_Q][D / 4], k_tile[TILE_K][D / 4 + 1], v_tile[TILE_K][D / 4];
     __shared__ float4 p_tile[TILE_Q][TILE_K / 4];
-    __shared__ long long place[TILE_K];                     // of each key of the tile, in rows of d
-    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = heads / kv_heads, kv_head = blockIdx.y;
-    const int start = starts[blockIdx.z], n = starts[blockIdx.z + 1] - start, before = lengths[blockIdx.z] - n;
+    __shared__ long long place[TILE_K];  // of each key of the tile, in rows of d
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = heads / kv_heads,
+              kv_head = blockIdx.y;
+    const int start = starts[blockIdx.z], n = starts[blockIdx.z + 1] - start,
+              before = lengths[blockIdx.z] - n;
     const int row0 = blockIdx.x * TILE_Q, rows = min(TILE_Q, n * group - row0);
-    if (rows <= 0) return;                                  // another sequence has the longer chunk
+    if (rows <= 0) return;  // another sequence has a longer chunk
     const int* table = tables + (long long)blockIdx.z * max_pages;
-    const int end = before + (row0 + rows - 1) / group + 1; // what the tile's last row sees
+    const int end = before + (row0 + rows - 1) / group + 1;  // the keys that the tile's last row sees
     const float4 zero = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 
     for (int e = threadIdx.x; e < TILE_Q * (D / 4); e += blockDim.x) {
@@ -226,39 +225,34 @@ paged_prefill(const float* __restrict__ q, const float* __restrict__ keys, const
         q_tile[row][c] = row < rows && 4 * c < d ? *(const float4*)(q + at) : zero;
     }
     float m[ROWS], l[ROWS], o[ROWS][D / 32];
-#pragma unroll
-    for (int r = 0; r < ROWS; r++) {
-        m[r] = -INFINITY;
-        l[r] = 0.0f;
-        for (int b = 0; b < D / 32; b++) o[r][b] = 0.0f;
-    }
+    start_rows(m, l, o);
     for (int k0 = 0; k0 < end; k0 += TILE_K) {
         const int key = k0 + lane;
         if (warp == 0 && key < end) {
             const long long page = table[key / block_size];
             place[lane] = (page * kv_heads + kv_head) * block_size + key % block_size;
         }
-        __syncthreads();                                    // places are known, the last tile is no longer in use
+        __syncthreads();  // places are known, the last tile has been used
         for (int e = threadIdx.x; e < TILE_K * (D / 4); e += blockDim.x) {
             const int row = e / (D / 4), c = e % (D / 4);
             const bool there = k0 + row < end && 4 * c < d;
             k_tile[row][c] = there ? *(const float4*)(keys + place[row] * d + 4 * c) : zero;
             v_tile[row][c] = there ? *(const float4*)(values + place[row] * d + 4 * c) : zero;
         }
-        __syncthreads();                                    // the new tile is whole
+        __syncthreads();  // the new tile is whole
 #pragma unroll
-        for (int r = 0; r < ROWS; r++) {
+        for (int r = 0; r < ROWS; ++r) {
             const int row = warp * ROWS + r;
             float s = 0.0f;
-            for (int c = 0; c < D / 4; c++) s += dot(q_tile[row][c], k_tile[lane][c]);
+            for (int c = 0; c < D / 4; ++c) s += dot(q_tile[row][c], k_tile[lane][c]);
             s = key <= before + (row0 + row) / group && key < end ? scale * s : -INFINITY;
-            const float larger = fmaxf(m[r], lanes_max(s, 32));
+            const float larger = fmaxf(m[r], lanes_max(s));
             const float p = expf(s - finite(larger)), shrink = expf(m[r] - finite(larger));
-            l[r] = shrink * l[r] + lanes_sum(p, 32);
+            l[r] = shrink * l[r] + lanes_sum(p);
             m[r] = larger;
             ((float*)p_tile[row])[lane] = p;
             __syncwarp();
-            for (int b = 0; b < D / 32; b++) {
+            for (int b = 0; b < D / 32; ++b) {
                 const int c = 32 * b + lane;
                 float sum = 0.0f;
                 for (int j = 0; j < TILE_K; j += 4) {
@@ -271,20 +265,19 @@ paged_prefill(const float* __restrict__ q, const float* __restrict__ keys, const
         }
     }
 #pragma unroll
-    for (int r = 0; r < ROWS; r++) {
+    for (int r = 0; r < ROWS; ++r) {
         const int row = warp * ROWS + r, token = (row0 + row) / group, g = (row0 + row) % group;
         if (row >= rows) break;
         const long long at = ((long long)(start + token) * heads + kv_head * group + g) * d;
-        for (int b = 0; b < D / 32; b++)
+        for (int b = 0; b < D / 32; ++b)
             if (32 * b + lane < d) out[at + 32 * b + lane] = o[r][b] / l[r];
     }
 }
 
 // pairs (n, 2): source and target, the same for every layer. keys, values (layers, n_blocks, 4 * vectors).
 // Grid (n, layers).
-__global__ void copy_blocks(float* __restrict__ keys, float* __restrict__ values, const int* __restrict__ pairs,
-                            int n_blocks, int vectors)
-{
+__global__ void copy_blocks(float* __restrict__ keys, float* __restrict__ values,
+                            const int* __restrict__ pairs, int n_blocks, int vectors) {
     const long long source = pairs[2 * blockIdx.x], target = pairs[2 * blockIdx.x + 1];
     const long long from = ((long long)blockIdx.y * n_blocks + source) * vectors;
     const long long to = ((long long)blockIdx.y * n_blocks + target) * vectors;

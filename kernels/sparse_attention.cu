@@ -1,29 +1,34 @@
 // Sparse attention: blocks of 32 x 32 pairs, and three ways to decide which of them to visit.
 //
 //   rung  kernel         idea                                           keys and values moved          still wasted
-//   1     dense_masked   visit every block, ask the mask inside         all of them, for every block   work on blocks that
-//                                                                       of queries                     hold nothing
-//   2     block_sparse   visit the blocks of a list, ask a stored mask  8 d bytes a key of a visited   the list: each thread
-//                        inside partial ones                            block; nothing for empty ones  12 bytes a block
+//   1     dense_masked   visit every block, apply the mask inside       all of them, for every block   work on blocks that
+//                                                                       of queries                     are all hidden
+//   2     block_sparse   visit the blocks of a list, apply a stored     8 d bytes per key of a         the list: 12 bytes per
+//                        mask inside partial ones                       visited block, 0 for others    block and thread
 //   3     window_sink    no list, no stored mask: the rule is           as rung 2, and no list         rows of one block
 //                        arithmetic on i and j                                                         do not share tiles
 //                                                                                                      with the next block
-//   4     sparse_tensor_core.cu, for a card: rungs 2 and 3 in half precision on the tensor cores, blocks of 128 x 128
+//   4     sparse_attention/tensor_core.cu, for a card: rungs 2 and 3 in half precision, blocks of 128 x 128
 //
-// One block of threads computes 32 queries of one head. It keeps, for each query, the largest score so far, the sum of
-// exponentials and the output, and corrects them with every block it visits (the online softmax of chapter 1).
+// One block of threads computes 32 queries of one head. It keeps, for each query, the largest score so far,
+// the sum of exponentials and the output, and corrects them with every block it visits (the online softmax of
+// chapter 1).
 //
 // Layout: q, out (b, heads, n_q, d); k, v (b, heads, n_k, d); float, contiguous; d up to 128, any lengths.
-// A query that sees nothing gets 0. Has not run on a card.
+// A query that sees no key gets 0. Has not run on a card, where
+// Walk.out (indexed in a loop of unknown length) would be local memory, not registers: slow, not wrong.
 
 #include <cuda_runtime.h>
 
-constexpr int BLOCK = 32;                          // queries and keys a side
-constexpr int THREADS = 128;                       // four threads a query
-constexpr int MAX_D = 128;
-constexpr int OWN = MAX_D / (THREADS / BLOCK);     // output columns a thread may own
+#include "common/rows.cuh"
 
-// What a block of threads keeps while it walks. Thread t owns columns t % 4, t % 4 + 4, ... of the output of query t / 4.
+constexpr int BLOCK = 32;  // queries, and keys, per block
+constexpr int THREADS = 128;  // four threads per query
+constexpr int MAX_D = 128;
+constexpr int OWN = MAX_D / (THREADS / BLOCK);  // output columns per thread, at most
+
+// State of a block of threads during its walk. Thread t owns columns t % 4, t % 4 + 4, ... of the output of
+// query t / 4.
 struct Walk {
     float *q, *tile, *weight, *row_max, *row_sum, *shrink;
     float out[OWN];
@@ -31,14 +36,15 @@ struct Walk {
 
 __device__ void begin(Walk& w, const float* __restrict__ q, int first_query, int n_q, int d) {
     extern __shared__ float shared[];
-    w.q = shared;                                  // [BLOCK][d + 1]
-    w.tile = w.q + BLOCK * (d + 1);                // [BLOCK][d + 1]: keys, then values
-    w.weight = w.tile + BLOCK * (d + 1);           // [BLOCK][BLOCK + 1]
+    w.q = shared;  // [BLOCK][d + 1]
+    w.tile = w.q + BLOCK * (d + 1);  // [BLOCK][d + 1]: keys, then values
+    w.weight = w.tile + BLOCK * (d + 1);  // [BLOCK][BLOCK + 1]
     w.row_max = w.weight + BLOCK * (BLOCK + 1);
     w.row_sum = w.row_max + BLOCK;
     w.shrink = w.row_sum + BLOCK;
     int rows = min(BLOCK, n_q - first_query);
-    for (int e = threadIdx.x; e < rows * d; e += THREADS) w.q[e / d * (d + 1) + e % d] = q[(size_t)first_query * d + e];
+    for (int e = threadIdx.x; e < rows * d; e += THREADS)
+        w.q[e / d * (d + 1) + e % d] = q[(size_t)first_query * d + e];
     if (threadIdx.x < BLOCK) {
         w.row_max[threadIdx.x] = -INFINITY;
         w.row_sum[threadIdx.x] = 0.0f;
@@ -47,15 +53,17 @@ __device__ void begin(Walk& w, const float* __restrict__ q, int first_query, int
 }
 
 __device__ void load_tile(Walk& w, const float* __restrict__ from, int first, int keys, int d) {
-    __syncthreads();                               // nobody reads the old tile any more
-    for (int e = threadIdx.x; e < keys * d; e += THREADS) w.tile[e / d * (d + 1) + e % d] = from[(size_t)first * d + e];
+    __syncthreads();  // every thread has read the old tile
+    for (int e = threadIdx.x; e < keys * d; e += THREADS)
+        w.tile[e / d * (d + 1) + e % d] = from[(size_t)first * d + e];
     __syncthreads();
 }
 
-// Visit the block of keys that begins at first_key. allowed(r, c): may query r of the block see key c of the block?
+// Visit the block of keys that begins at first_key. allowed(r, c): may query r of the block see key c of the
+// block?
 template <class Allowed>
-__device__ void visit(Walk& w, const float* __restrict__ k, const float* __restrict__ v, int first_key, int n_k,
-                      int queries, int d, float scale, Allowed allowed) {
+__device__ void visit(Walk& w, const float* __restrict__ k, const float* __restrict__ v, int first_key,
+                      int n_k, int queries, int d, float scale, Allowed allowed) {
     int keys = min(BLOCK, n_k - first_key);
     load_tile(w, k, first_key, keys, d);
     for (int pair = threadIdx.x; pair < queries * BLOCK; pair += THREADS) {
@@ -69,12 +77,11 @@ __device__ void visit(Walk& w, const float* __restrict__ k, const float* __restr
         w.weight[r * (BLOCK + 1) + c] = score;
     }
     __syncthreads();
-    if (threadIdx.x < queries) {                   // one thread a query brings its maximum and sum up to date
+    if (threadIdx.x < queries) {  // one thread per query updates its maximum and sum
         float* row = w.weight + threadIdx.x * (BLOCK + 1);
         float before = w.row_max[threadIdx.x], now = before;
         for (int c = 0; c < keys; ++c) now = fmaxf(now, row[c]);
-        float from = now == -INFINITY ? 0.0f : now;             // nothing seen yet: exp(-inf - 0) = 0, not NaN
-        float shrink = expf(before - from), sum = w.row_sum[threadIdx.x] * shrink;
+        float from = finite(now), shrink = expf(before - from), sum = w.row_sum[threadIdx.x] * shrink;
         for (int c = 0; c < keys; ++c) {
             float weight = expf(row[c] - from);
             row[c] = weight;
@@ -84,7 +91,7 @@ __device__ void visit(Walk& w, const float* __restrict__ k, const float* __restr
         w.row_sum[threadIdx.x] = sum;
         w.shrink[threadIdx.x] = shrink;
     }
-    load_tile(w, v, first_key, keys, d);           // its first barrier also ends the softmax above
+    load_tile(w, v, first_key, keys, d);  // its first barrier also ends the softmax above
     int r = threadIdx.x / 4;
     if (r < queries) {
         for (int i = 0, col = threadIdx.x % 4; col < d; ++i, col += 4) {
@@ -96,7 +103,7 @@ __device__ void visit(Walk& w, const float* __restrict__ k, const float* __restr
 }
 
 __device__ void finish(Walk& w, float* __restrict__ out, int first_query, int queries, int d) {
-    __syncthreads();                               // a row that was never visited has its sum from `begin`
+    __syncthreads();  // a row that was never visited has its sum from `begin`
     int r = threadIdx.x / 4;
     if (r >= queries) return;
     float sum = w.row_sum[r];
@@ -104,10 +111,10 @@ __device__ void finish(Walk& w, float* __restrict__ out, int first_query, int qu
         out[(size_t)(first_query + r) * d + col] = sum > 0.0f ? w.out[i] / sum : 0.0f;
 }
 
-// Rung 1. mask (n_q, n_k), a byte a pair. Grid (query blocks, heads, b) in all three.
-__global__ void dense_masked(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                             const unsigned char* __restrict__ mask, float* __restrict__ out, int n_q, int n_k, int d,
-                             float scale) {
+// Rung 1. mask (n_q, n_k), one byte per pair. Grid (query blocks, heads, b) in all three.
+__global__ void dense_masked(const float* __restrict__ q, const float* __restrict__ k,
+                             const float* __restrict__ v, const unsigned char* __restrict__ mask,
+                             float* __restrict__ out, int n_q, int n_k, int d, float scale) {
     int first_query = blockIdx.x * BLOCK, queries = min(BLOCK, n_q - first_query);
     size_t head = blockIdx.z * gridDim.y + blockIdx.y;
     Walk w;
@@ -120,12 +127,13 @@ __global__ void dense_masked(const float* __restrict__ q, const float* __restric
     finish(w, out + head * n_q * d, first_query, queries, d);
 }
 
-// Rung 2. Query block r visits column[start[r]] .. column[start[r + 1] - 1]. stored[e] is the place of entry e's
-// mask among `masks` (BLOCK x BLOCK bytes each), or -1 where the block is full.
-__global__ void block_sparse(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                             const int* __restrict__ start, const int* __restrict__ column,
-                             const int* __restrict__ stored, const unsigned char* __restrict__ masks,
-                             float* __restrict__ out, int n_q, int n_k, int d, float scale) {
+// Rung 2. Query block r visits column[start[r]] .. column[start[r + 1] - 1]. stored[e] is the index of entry
+// e's mask in `masks` (BLOCK x BLOCK bytes each), or -1 if the block is full.
+__global__ void block_sparse(const float* __restrict__ q, const float* __restrict__ k,
+                             const float* __restrict__ v, const int* __restrict__ start,
+                             const int* __restrict__ column, const int* __restrict__ stored,
+                             const unsigned char* __restrict__ masks, float* __restrict__ out, int n_q,
+                             int n_k, int d, float scale) {
     int first_query = blockIdx.x * BLOCK, queries = min(BLOCK, n_q - first_query);
     size_t head = blockIdx.z * gridDim.y + blockIdx.y;
     Walk w;
@@ -140,14 +148,17 @@ __global__ void block_sparse(const float* __restrict__ q, const float* __restric
 }
 
 // Rung 3. Causal: the last `window` keys, and always the first n_sink. q and k have the same length n.
-__global__ void window_sink(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                            float* __restrict__ out, int n, int d, int window, int n_sink, float scale) {
+__global__ void window_sink(const float* __restrict__ q, const float* __restrict__ k,
+                            const float* __restrict__ v, float* __restrict__ out, int n, int d, int window,
+                            int n_sink, float scale) {
     int first_query = blockIdx.x * BLOCK, queries = min(BLOCK, n - first_query);
     size_t head = blockIdx.z * gridDim.y + blockIdx.y;
     Walk w;
     begin(w, q + head * n * d, first_query, n, d);
-    int oldest = max(0, first_query - window + 1) / BLOCK;       // first block that the window of some query touches
-    int sinks = min(oldest, (n_sink + BLOCK - 1) / BLOCK);       // blocks of sinks before it; none is visited twice
+    int oldest =
+        max(0, first_query - window + 1) / BLOCK;  // first block that the window of some query touches
+    int sinks =
+        min(oldest, (n_sink + BLOCK - 1) / BLOCK);  // blocks of sinks before it; none is visited twice
     int visits = sinks + blockIdx.x - oldest + 1;
     for (int t = 0; t < visits; ++t) {
         int first_key = (t < sinks ? t : oldest + t - sinks) * BLOCK;

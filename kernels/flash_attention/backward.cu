@@ -1,4 +1,4 @@
-// Attention backward from q, k, v, out and one number a row, the log-sum-exp. The weights are computed again.
+// Attention backward from q, k, v, out and one number per row, the log-sum-exp. The weights are recomputed.
 //
 //   P = exp(scale q k^T + bias - lse)     dV = P^T dO     dP = dO v^T     dS = P * (dP - D),  D = rowsum(dO * out)
 //   dQ = scale dS k     dK = scale dS^T q     d bias = column sums of dS
@@ -6,7 +6,7 @@
 // Counted at n = 128, d = 64 as in flash_attention.cu; no bank conflicts anywhere. Has not run on a card.
 //
 //   kernel               idea                                         products   same bits    asked  wavefronts
-//   rowsum_do_o          D, one warp a row                            -          yes         66,048           0
+//   rowsum_do_o          D, one warp per row                          -          yes         66,048           0
 //   backward_keys        a key tile stays, queries pass: dK, dV       4          yes        425,984     110,080
 //   backward_queries     a query tile stays, keys pass: dQ            3          yes        393,216      73,216
 //   backward_atomic      backward_keys, and dQ by atomicAdd           5          no         425,984     151,040
@@ -17,14 +17,13 @@
 
 // Grid (n_q, heads), block 32.
 template <typename T>
-__global__ void rowsum_do_o(const T* __restrict__ grad_out, const T* __restrict__ out, float* __restrict__ delta,
-                            int n_q, int v_dim)
-{
+__global__ void rowsum_do_o(const T* __restrict__ grad_out, const T* __restrict__ out,
+                            float* __restrict__ delta, int n_q, int v_dim) {
     const long long row = (long long)blockIdx.y * n_q + blockIdx.x;
     float sum = 0.0f;
     for (int c = threadIdx.x; c < v_dim; c += 32)
         sum += widen(grad_out[row * v_dim + c]) * widen(out[row * v_dim + c]);
-    sum = lanes_sum(sum, 32);
+    sum = lanes_sum(sum);
     if (threadIdx.x == 0) delta[row] = sum;
 }
 
@@ -34,25 +33,25 @@ __device__ void recompute(float4 (&q_tile)[B][D / 4 + 1], float4 (&k_tile)[B][D 
                           float4 (&do_tile)[B][DV / 4 + 1], float4 (&v_tile)[B][DV / 4 + 1],
                           float (&p_tile)[B][B + 8], float (&ds_tile)[B][B + 8],
                           const float* __restrict__ bias, const float* __restrict__ lse,
-                          const float* __restrict__ delta, int q0, int k0, int n_q, int n_k, float scale, int causal)
-{
+                          const float* __restrict__ delta, int q0, int k0, int n_q, int n_k, float scale,
+                          int causal) {
     constexpr int SIDE = B / 8;
     const int tx = threadIdx.x % 8, ty = threadIdx.x / 8;
     float s[SIDE][SIDE] = {}, dp[SIDE][SIDE] = {}, key_bias[SIDE];
     pair_rows<dot, D / 4>(s, q_tile, k_tile, ty, tx);
     pair_rows<dot, DV / 4>(dp, do_tile, v_tile, ty, tx);
 #pragma unroll
-    for (int j = 0; j < SIDE; j++) {
+    for (int j = 0; j < SIDE; ++j) {
         const int key = k0 + tx + 8 * j;
         key_bias[j] = bias && key < n_k ? bias[key] : 0.0f;
     }
 #pragma unroll
-    for (int r = 0; r < SIDE; r++) {
+    for (int r = 0; r < SIDE; ++r) {
         const int i = q0 + ty + 8 * r;
         const int seen = i < n_q ? keys_seen(i, n_q, n_k, causal) : 0;
         const float row_lse = i < n_q ? finite(lse[i]) : 0.0f, row_delta = i < n_q ? delta[i] : 0.0f;
 #pragma unroll
-        for (int j = 0; j < SIDE; j++) {
+        for (int j = 0; j < SIDE; ++j) {
             const float score = scale * s[r][j] + key_bias[j];
             const float p = k0 + tx + 8 * j < seen ? expf(score - row_lse) : 0.0f;
             p_tile[ty + 8 * r][tx + 8 * j] = p;
@@ -61,18 +60,17 @@ __device__ void recompute(float4 (&q_tile)[B][D / 4 + 1], float4 (&k_tile)[B][D 
     }
 }
 
-// dQ += scale dS k for one tile. Other blocks add to the same rows, in whatever order they come.
+// dQ += scale dS k for one tile. Other blocks add to the same rows, in any order.
 template <int B, int D>
-__device__ void add_dq(float* __restrict__ dq, float (&ds_tile)[B][B + 8], float4 (&k_tile)[B][D / 4 + 1], int q0,
-                       int n_q, int d, float scale)
-{
+__device__ void add_dq(float* __restrict__ dq, float (&ds_tile)[B][B + 8], float4 (&k_tile)[B][D / 4 + 1],
+                       int q0, int n_q, int d, float scale) {
     const int tx = threadIdx.x % 8, ty = threadIdx.x / 8;
 #pragma unroll 1
     for (int row = ty; row < B && q0 + row < n_q; row += 8) {
-        for (int b = 0; b < D / 32; b++) {
+        for (int b = 0; b < D / 32; ++b) {
             float4 sum = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 #pragma unroll 4
-            for (int j = 0; j < B; j++) add_scaled(sum, scale * ds_tile[row][j], k_tile[j][tx + 8 * b]);
+            for (int j = 0; j < B; ++j) add_scaled(sum, scale * ds_tile[row][j], k_tile[j][tx + 8 * b]);
             const int c = 4 * (tx + 8 * b);
             float* at = dq + (q0 + row) * d + c;
             if (c < d) atomicAdd(at, sum.x);
@@ -88,11 +86,11 @@ __device__ void key_tile_gradients(const T* __restrict__ q, const T* __restrict_
                                    const float* __restrict__ key_bias, const T* __restrict__ grad_out,
                                    const float* __restrict__ lse, const float* __restrict__ delta,
                                    float* __restrict__ dq, T* __restrict__ dk, T* __restrict__ dv,
-                                   float* __restrict__ dbias, int group_size, int n_q, int n_k, int d, int v_dim,
-                                   float scale, int causal)
-{
+                                   float* __restrict__ dbias, int group_size, int n_q, int n_k, int d,
+                                   int v_dim, float scale, int causal) {
     constexpr int B = D > 64 || DV > 64 ? 16 : 32, SIDE = B / 8;
-    __shared__ float4 q_tile[B][D / 4 + 1], k_tile[B][D / 4 + 1], do_tile[B][DV / 4 + 1], v_tile[B][DV / 4 + 1];
+    __shared__ float4 q_tile[B][D / 4 + 1], k_tile[B][D / 4 + 1], do_tile[B][DV / 4 + 1],
+        v_tile[B][DV / 4 + 1];
     __shared__ float p_tile[B][B + 8], ds_tile[B][B + 8];
     const int tx = threadIdx.x % 8, ty = threadIdx.x / 8, k0 = blockIdx.x * B;
     const long long kv_head = blockIdx.y;
@@ -102,12 +100,12 @@ __device__ void key_tile_gradients(const T* __restrict__ q, const T* __restrict_
     float4 dk_sum[SIDE][D / 32], dv_sum[SIDE][DV / 32];
     float bias_sum = 0.0f;
 #pragma unroll
-    for (int j = 0; j < SIDE; j++) {
-        for (int b = 0; b < D / 32; b++) dk_sum[j][b] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        for (int b = 0; b < DV / 32; b++) dv_sum[j][b] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int j = 0; j < SIDE; ++j) {
+        for (int b = 0; b < D / 32; ++b) dk_sum[j][b] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+        for (int b = 0; b < DV / 32; ++b) dv_sum[j][b] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
     }
-    const int first_query = causal ? max(0, k0 + n_q - n_k) : 0;        // queries before it see none of these keys
-    for (long long head = kv_head * group_size; head < (kv_head + 1) * group_size; head++) {
+    const int first_query = causal ? max(0, k0 + n_q - n_k) : 0;  // queries before it see none of these keys
+    for (long long head = kv_head * group_size; head < (kv_head + 1) * group_size; ++head) {
         for (int q0 = first_query / B * B; q0 < n_q; q0 += B) {
             __syncthreads();
             load_tile<B, D>(q_tile, q + head * n_q * d, q0, n_q, d);
@@ -117,40 +115,41 @@ __device__ void key_tile_gradients(const T* __restrict__ q, const T* __restrict_
                                 key_bias ? key_bias + kv_head * n_k : nullptr, lse + head * n_q,
                                 delta + head * n_q, q0, k0, n_q, n_k, scale, causal);
             __syncthreads();
-            for (int i = 0; i < B; i++) {
+            for (int i = 0; i < B; ++i) {
 #pragma unroll
-                for (int j = 0; j < SIDE; j++) {
+                for (int j = 0; j < SIDE; ++j) {
                     const float p = p_tile[i][ty + 8 * j], ds = ds_tile[i][ty + 8 * j];
-                    for (int b = 0; b < D / 32; b++) add_scaled(dk_sum[j][b], scale * ds, q_tile[i][tx + 8 * b]);
-                    for (int b = 0; b < DV / 32; b++) add_scaled(dv_sum[j][b], p, do_tile[i][tx + 8 * b]);
+                    for (int b = 0; b < D / 32; ++b)
+                        add_scaled(dk_sum[j][b], scale * ds, q_tile[i][tx + 8 * b]);
+                    for (int b = 0; b < DV / 32; ++b) add_scaled(dv_sum[j][b], p, do_tile[i][tx + 8 * b]);
                 }
             }
             if (dbias && threadIdx.x < B)
-                for (int i = 0; i < B; i++) bias_sum += ds_tile[i][threadIdx.x];
+                for (int i = 0; i < B; ++i) bias_sum += ds_tile[i][threadIdx.x];
             if (ATOMIC_DQ) add_dq<B, D>(dq + head * n_q * d, ds_tile, k_tile, q0, n_q, d, scale);
         }
     }
 #pragma unroll
-    for (int j = 0; j < SIDE; j++) {
+    for (int j = 0; j < SIDE; ++j) {
         const int key = k0 + ty + 8 * j;
-        for (int b = 0; b < D / 32; b++)
+        for (int b = 0; b < D / 32; ++b)
             store4(dk + kv_head * n_k * d, dk_sum[j][b], key, 4 * (tx + 8 * b), n_k, d);
-        for (int b = 0; b < DV / 32; b++)
+        for (int b = 0; b < DV / 32; ++b)
             store4(dv + kv_head * n_k * v_dim, dv_sum[j][b], key, 4 * (tx + 8 * b), n_k, v_dim);
     }
-    if (dbias && threadIdx.x < B && k0 + threadIdx.x < n_k) dbias[kv_head * n_k + k0 + threadIdx.x] = bias_sum;
+    if (dbias && threadIdx.x < B && k0 + threadIdx.x < n_k)
+        dbias[kv_head * n_k + k0 + threadIdx.x] = bias_sum;
 }
 
-// Grid (n_k / B, heads / group_size), block 64. B is 32, or 16 where D or DV is above 64.
+// Grid (n_k / B, heads / group_size), block 64. B is 32, or 16 if D or DV is above 64.
 template <typename T, int D, int DV>
 __global__ void backward_keys(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
                               const float* __restrict__ key_bias, const T* __restrict__ grad_out,
-                              const float* __restrict__ lse, const float* __restrict__ delta, T* __restrict__ dk,
-                              T* __restrict__ dv, float* __restrict__ dbias, int group_size, int n_q, int n_k,
-                              int d, int v_dim, float scale, int causal)
-{
-    key_tile_gradients<T, D, DV, false>(q, k, v, key_bias, grad_out, lse, delta, nullptr, dk, dv, dbias, group_size,
-                                        n_q, n_k, d, v_dim, scale, causal);
+                              const float* __restrict__ lse, const float* __restrict__ delta,
+                              T* __restrict__ dk, T* __restrict__ dv, float* __restrict__ dbias,
+                              int group_size, int n_q, int n_k, int d, int v_dim, float scale, int causal) {
+    key_tile_gradients<T, D, DV, false>(q, k, v, key_bias, grad_out, lse, delta, nullptr, dk, dv, dbias,
+                                        group_size, n_q, n_k, d, v_dim, scale, causal);
 }
 
 // dq in float, all zeros at the start. Grid and block as backward_keys.
@@ -160,8 +159,7 @@ __global__ void backward_atomic(const T* __restrict__ q, const T* __restrict__ k
                                 const float* __restrict__ lse, const float* __restrict__ delta,
                                 float* __restrict__ dq, T* __restrict__ dk, T* __restrict__ dv,
                                 float* __restrict__ dbias, int group_size, int n_q, int n_k, int d, int v_dim,
-                                float scale, int causal)
-{
+                                float scale, int causal) {
     key_tile_gradients<T, D, DV, true>(q, k, v, key_bias, grad_out, lse, delta, dq, dk, dv, dbias, group_size,
                                        n_q, n_k, d, v_dim, scale, causal);
 }
@@ -172,10 +170,10 @@ __global__ void backward_queries(const T* __restrict__ q, const T* __restrict__ 
                                  const float* __restrict__ key_bias, const T* __restrict__ grad_out,
                                  const float* __restrict__ lse, const float* __restrict__ delta,
                                  T* __restrict__ dq, int group_size, int n_q, int n_k, int d, int v_dim,
-                                 float scale, int causal)
-{
+                                 float scale, int causal) {
     constexpr int B = D > 64 || DV > 64 ? 16 : 32, SIDE = B / 8;
-    __shared__ float4 q_tile[B][D / 4 + 1], k_tile[B][D / 4 + 1], do_tile[B][DV / 4 + 1], v_tile[B][DV / 4 + 1];
+    __shared__ float4 q_tile[B][D / 4 + 1], k_tile[B][D / 4 + 1], do_tile[B][DV / 4 + 1],
+        v_tile[B][DV / 4 + 1];
     __shared__ float p_tile[B][B + 8], ds_tile[B][B + 8];
     const int tx = threadIdx.x % 8, ty = threadIdx.x / 8, q0 = blockIdx.x * B;
     const long long head = blockIdx.y, kv_head = head / group_size;
@@ -184,8 +182,8 @@ __global__ void backward_queries(const T* __restrict__ q, const T* __restrict__ 
 
     float4 dq_sum[SIDE][D / 32];
 #pragma unroll
-    for (int r = 0; r < SIDE; r++)
-        for (int b = 0; b < D / 32; b++) dq_sum[r][b] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
+    for (int r = 0; r < SIDE; ++r)
+        for (int b = 0; b < D / 32; ++b) dq_sum[r][b] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
 
     const int end = keys_seen(min(q0 + B, n_q) - 1, n_q, n_k, causal);
     for (int k0 = 0; k0 < end; k0 += B) {
@@ -194,19 +192,19 @@ __global__ void backward_queries(const T* __restrict__ q, const T* __restrict__ 
         load_tile<B, DV>(v_tile, v + kv_head * n_k * v_dim, k0, n_k, v_dim);
         __syncthreads();
         recompute<B, D, DV>(q_tile, k_tile, do_tile, v_tile, p_tile, ds_tile,
-                            key_bias ? key_bias + kv_head * n_k : nullptr, lse + head * n_q, delta + head * n_q,
-                            q0, k0, n_q, n_k, scale, causal);
+                            key_bias ? key_bias + kv_head * n_k : nullptr, lse + head * n_q,
+                            delta + head * n_q, q0, k0, n_q, n_k, scale, causal);
         __syncthreads();
-        for (int j = 0; j < B; j++) {
+        for (int j = 0; j < B; ++j) {
 #pragma unroll
-            for (int r = 0; r < SIDE; r++) {
+            for (int r = 0; r < SIDE; ++r) {
                 const float ds = scale * ds_tile[ty + 8 * r][j];
-                for (int b = 0; b < D / 32; b++) add_scaled(dq_sum[r][b], ds, k_tile[j][tx + 8 * b]);
+                for (int b = 0; b < D / 32; ++b) add_scaled(dq_sum[r][b], ds, k_tile[j][tx + 8 * b]);
             }
         }
     }
 #pragma unroll
-    for (int r = 0; r < SIDE; r++)
-        for (int b = 0; b < D / 32; b++)
+    for (int r = 0; r < SIDE; ++r)
+        for (int b = 0; b < D / 32; ++b)
             store4(dq + head * n_q * d, dq_sum[r][b], q0 + ty + 8 * r, 4 * (tx + 8 * b), n_q, d);
 }

@@ -1,30 +1,33 @@
-// One new query a sequence over a long cache, at the speed of reading it: the rungs for a card of kv_cache.cu (dense) and
-// paged_attention.cu (in pages). Keys and values are __half or __nv_bfloat16; sums and softmax are float.
+// One new query per sequence over a long cache, at the speed of reading it: the rungs for a card of
+// kv_cache.cu (dense) and paged_attention.cu (in pages). Keys and values are __half or __nv_bfloat16; sums
+// and softmax are float.
 //
 //   q, out (batch, heads, D); lengths (batch); query head h reads key head h / group, group at most 8; D is 64 or 128.
 //   dense:  k, v (batch, kv_heads, capacity, D)
 //   paged:  keys, values (n_blocks, kv_heads, block_size, D), block_size a multiple of 16, and tables (batch, max_pages)
 //
-// Compiled for sm_80 and sm_90, checked and counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is known.
+// Compiled for sm_80 and sm_90, checked and counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is
+// known.
 //
-// A step reads each key and value once and does 4 x group operations for each number. With 8 heads a key head, ordinary
-// arithmetic would take longer than the reading; the tensor cores multiply 16 rows at once, of which `group` are used.
-//   no shared memory   a warp's 16 keys go from memory to registers, 16 bytes a lane, in an order that the product
-//                      does not notice: a sum over features may be taken in any order, if q is in the same
+// A step reads each key and value once and does 4 x group operations per number. With 8 heads per key head,
+// ordinary arithmetic would take longer than the reading; the tensor cores multiply 16 rows at once, of which
+// `group` are used.
+//   no shared memory   a warp's 16 keys go from memory to registers, 16 bytes per lane, with features in a permuted
+//                      order: a sum over features may be taken in any order that is the same in q and k
 //   no transposing     of a value's columns, lane group g takes 8 neighbours; two keys' words are interleaved by
-//                      byte_perm, and the output comes out 16 neighbours a lane
-//   many loads         all 16 keys and values of a step (16 loads of 16 bytes a lane at D = 128) leave at once
-//   split-K            parts of the keys are blocks of their own; merge_splits joins them
+//                      byte_perm, and each lane ends with 16 neighbouring columns of the output
+//   split-KV           parts of the keys are blocks of their own; merge_splits joins them
 //
-// The cache is asked for once, to the byte, where lengths are multiples of 16; else the last key is read again in the
-// place of those after the end. They get weight 0, and what lies behind the end is never read.
+// The cache is loaded once, to the byte, if lengths are multiples of 16; else the last key is loaded again in
+// place of those after the end. They get weight 0; memory after the end is never read.
+#include "../common/rows.cuh"
 #include "../common/tensor_tiles.cuh"
 
 using namespace tensor_core;
 
 constexpr int STEP = 16, WARPS = 4, MAX_GROUP = 8;
 
-// Where 16 keys begin, from the head's first number. A page is looked up once for all of them.
+// Offset of 16 keys from the head's first number. A page is looked up once for all of them.
 struct DenseRows {
     int width;
     __device__ long long place(int key) const { return (long long)key * width; }
@@ -40,83 +43,86 @@ struct PagedRows {
 __device__ __forceinline__ uint32_t low_halves(uint32_t a, uint32_t b) { return __byte_perm(a, b, 0x5410); }
 __device__ __forceinline__ uint32_t high_halves(uint32_t a, uint32_t b) { return __byte_perm(a, b, 0x7632); }
 
-// Keys begin .. end of one key head, for its `group` query heads. q and out are those of the first; parts and sums too:
-// (group, n_parts, D) and (group, n_parts, 2: largest score in powers of 2, sum of weights), used where n_parts > 1.
+// Keys begin .. end of one key head, for its `group` query heads. q and out are those of the first; parts and
+// sums too: (group, n_parts, D) and (group, n_parts, 2: largest score in powers of 2, sum of weights), used
+// if n_parts > 1.
 template <int D, typename T, class Rows>
 __device__ __forceinline__ void attend(const Rows rows, const T* __restrict__ q, const T* __restrict__ keys,
-                                       const T* __restrict__ values, T* __restrict__ out, float* __restrict__ parts,
-                                       float* __restrict__ sums, int begin, int end, int group, int part, int n_parts,
-                                       float scale)
-{
+                                       const T* __restrict__ values, T* __restrict__ out,
+                                       float* __restrict__ parts, float* __restrict__ sums, int begin,
+                                       int end, int group, int part, int n_parts, float scale) {
     __shared__ float o_of[WARPS][MAX_GROUP][D], top_of[WARPS][MAX_GROUP], sum_of[WARPS][MAX_GROUP];
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
     const float to_log2 = scale * LOG2E;
 
-    uint4 query[D / 32];                                // of head g: features 32 p + 8 t and the seven after
+    uint4 query[D / 32];  // of head g: features 32 p + 8 t and the seven after
 #pragma unroll
-    for (int p = 0; p < D / 32; p++)
+    for (int p = 0; p < D / 32; ++p)
         query[p] = g < group ? *(const uint4*)(q + g * D + 32 * p + 8 * t) : make_uint4(0, 0, 0, 0);
-    float o[D / 64][8][4] = {}, top = -INFINITY, sum = 0.0f;    // o[h][j]: features 64 h + 16 t + j and + 8 + j, twice
+    float o[D / 64][8][4] = {}, top = -INFINITY,
+                sum = 0.0f;  // o[h][j]: features 64 h + 16 t + j and + 8 + j, twice
     long long place = begin + warp * STEP < end ? rows.place(begin + warp * STEP) : 0;
 
     for (int first = begin + warp * STEP; first < end; first += WARPS * STEP) {
-        const int last = end - first - 1;               // of the 16 rows, the last that is there
+        const int last = end - first - 1;  // index of the last valid row among the 16
         uint4 k[2][D / 32], v[4][D / 64];
 #pragma unroll
-        for (int n = 0; n < 2; n++)
-            for (int p = 0; p < D / 32; p++)
+        for (int n = 0; n < 2; ++n)
+            for (int p = 0; p < D / 32; ++p)
                 k[n][p] = *(const uint4*)(keys + place + min(8 * n + g, last) * D + 32 * p + 8 * t);
 #pragma unroll
-        for (int r = 0; r < 4; r++)
-            for (int h = 0; h < D / 64; h++)
-                v[r][h] = *(const uint4*)(values + place + min(r / 2 * 8 + 2 * t + r % 2, last) * D + 64 * h + 8 * g);
+        for (int r = 0; r < 4; ++r)
+            for (int h = 0; h < D / 64; ++h)
+                v[r][h] = *(const uint4*)(values + place + min(r / 2 * 8 + 2 * t + r % 2, last) * D + 64 * h +
+                                          8 * g);
         const int next = first + WARPS * STEP;
-        if (next < end) place = rows.place(next);       // the table is asked while keys are on their way
+        if (next < end) place = rows.place(next);  // looked up while keys are being loaded
 
         float s[2][4] = {};
 #pragma unroll
-        for (int n = 0; n < 2; n++)
-            for (int p = 0; p < D / 32; p++) {          // rows g + 8 of the 16 are not there: their registers are 0
-                const uint32_t q_left[4] = {query[p].x, 0, query[p].y, 0}, q_right[4] = {query[p].z, 0, query[p].w, 0};
+        for (int n = 0; n < 2; ++n)
+            for (int p = 0; p < D / 32; ++p) {  // rows g + 8 of the 16 are unused: their registers are 0
+                const uint32_t q_left[4] = {query[p].x, 0, query[p].y, 0},
+                               q_right[4] = {query[p].z, 0, query[p].w, 0};
                 const uint32_t k_left[2] = {k[n][p].x, k[n][p].y}, k_right[2] = {k[n][p].z, k[n][p].w};
                 multiply_add(s[n], q_left, k_left, T());
                 multiply_add(s[n], q_right, k_right, T());
             }
         float highest = -INFINITY;
 #pragma unroll
-        for (int n = 0; n < 2; n++)
-            for (int e = 0; e < 2; e++) {
+        for (int n = 0; n < 2; ++n)
+            for (int e = 0; e < 2; ++e) {
                 s[n][e] = 8 * n + 2 * t + e <= last ? s[n][e] * to_log2 : -INFINITY;
                 highest = fmaxf(highest, s[n][e]);
             }
-        highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 1));      // a head's scores lie in 4 lanes
-        highest = fmaxf(highest, __shfl_xor_sync(0xffffffff, highest, 2));
-        const float higher = fmaxf(top, highest), shrink = power_of_two(top - higher);  // key `first` is there: finite
+        // 4 lanes share a head's scores. Key `first` is valid, so the maximum is finite.
+        const float higher = fmaxf(top, lanes_max(highest, 4)), shrink = power_of_two(top - higher);
         top = higher;
         sum *= shrink;
 #pragma unroll
-        for (int n = 0; n < 2; n++)
-            for (int e = 0; e < 2; e++) {
+        for (int n = 0; n < 2; ++n)
+            for (int e = 0; e < 2; ++e) {
                 s[n][e] = power_of_two(s[n][e] - higher);
-                sum += s[n][e];                         // this lane's share
+                sum += s[n][e];  // this lane's share
             }
         const uint32_t weights[4] = {pack(s[0][0], s[0][1], T()), 0, pack(s[1][0], s[1][1], T()), 0};
 #pragma unroll
-        for (int h = 0; h < D / 64; h++)
-            for (int j = 0; j < 8; j++) {
-                const uint32_t a = (&v[0][h].x)[j / 2], b = (&v[1][h].x)[j / 2], c = (&v[2][h].x)[j / 2], d = (&v[3][h].x)[j / 2];
-                const uint32_t pair[2] = {j % 2 ? high_halves(a, b) : low_halves(a, b), j % 2 ? high_halves(c, d) : low_halves(c, d)};
+        for (int h = 0; h < D / 64; ++h)
+            for (int j = 0; j < 8; ++j) {
+                const uint32_t a = (&v[0][h].x)[j / 2], b = (&v[1][h].x)[j / 2], c = (&v[2][h].x)[j / 2],
+                               d = (&v[3][h].x)[j / 2];
+                const uint32_t pair[2] = {j % 2 ? high_halves(a, b) : low_halves(a, b),
+                                          j % 2 ? high_halves(c, d) : low_halves(c, d)};
                 o[h][j][0] *= shrink;
                 o[h][j][1] *= shrink;
                 multiply_add(o[h][j], weights, pair, T());
             }
     }
-    sum += __shfl_xor_sync(0xffffffff, sum, 1);
-    sum += __shfl_xor_sync(0xffffffff, sum, 2);
+    sum = lanes_sum(sum, 4);
     if (g < group) {
 #pragma unroll
-        for (int h = 0; h < D / 64; h++)
-            for (int j = 0; j < 8; j++) {
+        for (int h = 0; h < D / 64; ++h)
+            for (int j = 0; j < 8; ++j) {
                 o_of[warp][g][64 * h + 16 * t + j] = o[h][j][0];
                 o_of[warp][g][64 * h + 16 * t + 8 + j] = o[h][j][1];
             }
@@ -126,9 +132,9 @@ __device__ __forceinline__ void attend(const Rows rows, const T* __restrict__ q,
     for (int e = threadIdx.x; e < group * D; e += 32 * WARPS) {
         const int head = e / D, column = e % D;
         float largest = -INFINITY, total = 0.0f, value = 0.0f;
-        for (int w = 0; w < WARPS; w++) largest = fmaxf(largest, top_of[w][head]);
-        for (int w = 0; w < WARPS; w++)
-            if (top_of[w][head] > -INFINITY) {          // a warp without a key: -inf - -inf would be NaN
+        for (int w = 0; w < WARPS; ++w) largest = fmaxf(largest, top_of[w][head]);
+        for (int w = 0; w < WARPS; ++w)
+            if (top_of[w][head] > -INFINITY) {  // a warp without a key: -inf - -inf would be NaN
                 const float weight = power_of_two(top_of[w][head] - largest);
                 value += weight * o_of[w][head][column];
                 total += weight * sum_of[w][head];
@@ -143,44 +149,45 @@ __device__ __forceinline__ void attend(const Rows rows, const T* __restrict__ q,
     }
 }
 
-// Grid (n_parts, kv_heads, batch), block 128. keys_a_part is a multiple of 16.
+// Grid (n_parts, kv_heads, batch), block 128. keys_per_part is a multiple of 16.
 template <typename T, int D>
 __global__ void __launch_bounds__(128)
-decode_tensor_core(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
-                   const int* __restrict__ lengths, T* __restrict__ out, float* __restrict__ parts,
-                   float* __restrict__ sums, int capacity, int group, int keys_a_part, float scale)
-{
-    const long long kv_head = (long long)blockIdx.z * gridDim.y + blockIdx.y, head = kv_head * group, rows = kv_head * capacity * D;
-    const int begin = blockIdx.x * keys_a_part, end = min(begin + keys_a_part, lengths[blockIdx.z]);
+    decode_tensor_core(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
+                       const int* __restrict__ lengths, T* __restrict__ out, float* __restrict__ parts,
+                       float* __restrict__ sums, int capacity, int group, int keys_per_part, float scale) {
+    const long long kv_head = (long long)blockIdx.z * gridDim.y + blockIdx.y, head = kv_head * group,
+                    rows = kv_head * capacity * D;
+    const int begin = blockIdx.x * keys_per_part, end = min(begin + keys_per_part, lengths[blockIdx.z]);
     attend<D>(DenseRows{D}, q + head * D, k + rows, v + rows, out + head * D, parts + head * gridDim.x * D,
               sums + head * gridDim.x * 2, begin, end, group, blockIdx.x, gridDim.x, scale);
 }
 
 template <typename T, int D>
 __global__ void __launch_bounds__(128)
-paged_tensor_core(const T* __restrict__ q, const T* __restrict__ keys, const T* __restrict__ values,
-                  const int* __restrict__ tables, const int* __restrict__ lengths, T* __restrict__ out,
-                  float* __restrict__ parts, float* __restrict__ sums, int block_size, int max_pages, int group,
-                  int keys_a_part, float scale)
-{
+    paged_tensor_core(const T* __restrict__ q, const T* __restrict__ keys, const T* __restrict__ values,
+                      const int* __restrict__ tables, const int* __restrict__ lengths, T* __restrict__ out,
+                      float* __restrict__ parts, float* __restrict__ sums, int block_size, int max_pages,
+                      int group, int keys_per_part, float scale) {
     const int kv_heads = gridDim.y;
-    const long long head = ((long long)blockIdx.z * kv_heads + blockIdx.y) * group, inside = (long long)blockIdx.y * block_size * D;
-    const int begin = blockIdx.x * keys_a_part, end = min(begin + keys_a_part, lengths[blockIdx.z]);
+    const long long head = ((long long)blockIdx.z * kv_heads + blockIdx.y) * group,
+                    inside = (long long)blockIdx.y * block_size * D;
+    const int begin = blockIdx.x * keys_per_part, end = min(begin + keys_per_part, lengths[blockIdx.z]);
     const PagedRows rows{tables + (long long)blockIdx.z * max_pages, kv_heads, block_size, D};
-    attend<D>(rows, q + head * D, keys + inside, values + inside, out + head * D, parts + head * gridDim.x * D,
-              sums + head * gridDim.x * 2, begin, end, group, blockIdx.x, gridDim.x, scale);
+    attend<D>(rows, q + head * D, keys + inside, values + inside, out + head * D,
+              parts + head * gridDim.x * D, sums + head * gridDim.x * 2, begin, end, group, blockIdx.x,
+              gridDim.x, scale);
 }
 
-// The parts of one head, weighted by 2^(largest score). Grid (heads, batch), D threads. No keys at all give 0.
+// The parts of one head, weighted by 2^(largest score). Grid (heads, batch), D threads. No keys give 0.
 template <typename T>
-__global__ void merge_splits(const float* __restrict__ parts, const float* __restrict__ sums, T* __restrict__ out, int n_parts)
-{
+__global__ void merge_splits(const float* __restrict__ parts, const float* __restrict__ sums,
+                             T* __restrict__ out, int n_parts) {
     const long long head = (long long)blockIdx.y * gridDim.x + blockIdx.x;
     parts += head * n_parts * blockDim.x + threadIdx.x;
     sums += head * n_parts * 2;
     float largest = -INFINITY, value = 0.0f, total = 0.0f;
-    for (int i = 0; i < n_parts; i++) largest = fmaxf(largest, sums[2 * i]);
-    for (int i = 0; i < n_parts; i++) {
+    for (int i = 0; i < n_parts; ++i) largest = fmaxf(largest, sums[2 * i]);
+    for (int i = 0; i < n_parts; ++i) {
         const float weight = sums[2 * i + 1] > 0.0f ? power_of_two(sums[2 * i] - largest) : 0.0f;
         value += weight * parts[(long long)i * blockDim.x];
         total += weight * sums[2 * i + 1];

@@ -1,0 +1,31 @@
+// Number types: float, half and bfloat16 as float and back, and 16 bytes of any of them at once.
+#pragma once
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+__device__ inline float widen(float x) { return x; }
+__device__ inline float widen(__half x) { return __half2float(x); }
+__device__ inline float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+
+template <typename T>
+__device__ inline T narrow(float x) {
+    return x;
+}
+template <>
+__device__ inline __half narrow<__half>(float x) {
+    return __float2half(x);
+}
+template <>
+__device__ inline __nv_bfloat16 narrow<__nv_bfloat16>(float x) {
+    return __float2bfloat16(x);
+}
+
+// 16 bytes of T as numbers, and back. On a card a load of 16 bytes is one instruction; narrower loads need
+// more instructions in flight to keep memory busy.
+template <typename T>
+struct Sixteen {
+    static constexpr int COUNT = 16 / sizeof(T);
+    int4 bits;
+    __device__ float get(int i) const { return float(reinterpret_cast<const T*>(&bits)[i]); }
+    __device__ void set(int i, float x) { reinterpret_cast<T*>(&bits)[i] = T(x); }
+};
