@@ -118,7 +118,8 @@ __global__ void __launch_bounds__(128)
         }
 #pragma unroll
         for (int g = 0; g < GROUP; ++g) {
-            const float s = token < end ? scale * lanes_sum(dot(query[g], k), LANES) : -INFINITY;
+            const float sum = lanes_sum(dot(query[g], k), LANES);  // by all lanes, also those beyond the end
+            const float s = token < end ? scale * sum : -INFINITY;
             const float larger = fmaxf(m[g], s), old = expf(m[g] - finite(larger)),
                         weight = expf(s - finite(larger));
             multiply(o[g], old);
