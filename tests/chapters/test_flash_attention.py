@@ -441,14 +441,14 @@ def test_the_header_of_the_backward_quotes_what_is_counted():
 @pytest.mark.slow
 @pytest.mark.parametrize("file, rung, change", [
     ("flash_attention", 2, ("l = shrink * l + p;", "l += p;")),
-    ("flash_attention", 2, ("expf(m - finite(m_new));       //", "1.0f;       //")),
-    ("flash_attention", 3, (f"__syncthreads();{' ' * 36}// the last tile", "// the last tile")),
-    ("flash_attention", 3, (f"__syncthreads();{' ' * 36}// the new tile", "// the new tile")),
+    ("flash_attention", 2, ("expf(m - finite(m_new));  //", "1.0f;  //")),
+    ("flash_attention", 3, ("__syncthreads();  // the last tile", "// the last tile")),
+    ("flash_attention", 3, ("__syncthreads();  // the new tile", "// the new tile")),
     ("flash_attention", 3, ("k0 + row < n_k && c < d ?", "c < d ?")),
     ("flash_attention", 3, ("            __syncwarp();\n", "")),
     ("flash_attention", 4, ("o[r][b] = shrink * o[r][b] + sum;", "o[r][b] += sum;")),
     ("flash_attention", 4, ("key_bias && key < n_k ? key_bias", "key_bias ? key_bias")),
-    ("flash_attention", 5, (f"__syncthreads();{' ' * 36}// all have", "// all have")),
+    ("flash_attention", 5, ("__syncthreads();  // all have", "// all have")),
     ("flash_attention", 5, ("expf(m[r] - finite(top))", "expf(m[r] - top)")),
     ("flash_attention", 6, ("keys_seen(q0 + first_row + 31,", "keys_seen(q0 + first_row,")),
     ("flash_attention", 6, ("keys_seen(min(q0 + TILE_Q, n_q) - 1,", "keys_seen(q0,")),
@@ -456,7 +456,7 @@ def test_the_header_of_the_backward_quotes_what_is_counted():
     ("flash_attention/backward", 6, ("max(0, k0 + n_q - n_k)", "k0")),
     ("flash_attention/backward", 6, ("p * (dp[r][j] - row_delta)", "p * dp[r][j]")),
     ("flash_attention/backward", 6, ("add_scaled(dk_sum[j][b], scale * ds,", "add_scaled(dk_sum[j][b], ds,")),
-    ("flash_attention/backward", 6, ("for (int i = 0; i < B; i++) bias_sum", "for (int i = 1; i < B; i++) bias_sum")),
+    ("flash_attention/backward", 6, ("for (int i = 0; i < B; ++i) bias_sum", "for (int i = 1; i < B; ++i) bias_sum")),
     ("flash_attention/backward", 6, ("const int end = keys_seen(min(q0 + B, n_q) - 1,", "const int end = keys_seen(q0,")),
 ])
 def test_a_changed_kernel_is_caught(file, rung, change, tmp_path, monkeypatch):

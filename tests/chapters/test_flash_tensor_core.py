@@ -233,9 +233,9 @@ def test_a_scale_that_is_not_positive_is_refused():
 
 # A changed line that values, counts or the sanitizer must notice.
 MUTANTS = [
-    ("flash_attention/tensor_core.cu", "        wait<0>();\n        __syncthreads();   ", "        __syncthreads();   "),
-    ("flash_attention/tensor_core.cu", "    wait<0>();\n    __syncthreads();\n", "    __syncthreads();\n"),
-    ("flash_attention/tensor_core.cu", "__syncthreads();                                // tile", "                                // tile"),
+    ("flash_attention/tensor_core.cu", "wait<0>(); __syncthreads();  //", "__syncthreads();  //"),
+    ("flash_attention/tensor_core.cu", "keep_bias(0, bias_of(0)); wait<0>();", "keep_bias(0, bias_of(0));"),
+    ("flash_attention/tensor_core.cu", "__syncthreads();  // tile", "// tile"),
     ("flash_attention/tensor_core.cu", "k0 + TILE_K > seen_by_all", "k0 + TILE_K > warp_end"),
     ("flash_attention/tensor_core.cu", "- k0 - 2 * t;", "- k0 - t;"),
     ("flash_attention/tensor_core.cu", "l[m][h] *= shrink;", ""),
@@ -247,14 +247,14 @@ MUTANTS = [
     ("common/tensor_tiles.cuh", "swizzled<WIDTH>(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8)", "swizzled<WIDTH>(lane % 16, lane / 16 * 8)"),
     ("common/tensor_tiles.cuh", "b + n * 16 * WIDTH + (b_piece ^ 16 * k)", "b + n * 16 * WIDTH + b_piece + 16 * k"),
     ("common/tensor_tiles.cuh", "p[m][2 * k + i / 2][i % 2 * 2]", "p[m][2 * k + i % 2][i / 2 * 2]"),
-    ("common/tensor_tiles.cuh", "column < width ? rows_there - row : 0", "rows_there - row"),
+    ("common/tensor_tiles.cuh", "column < width ? rows_left - row : 0", "rows_left - row"),
     ("common/tensor_tiles.cuh", "    __syncwarp();\n", ""),
 ]
 
 
 BACKWARD_MUTANTS = [
-    ("flash_attention/tensor_core_backward.cu", "        wait<0>();\n        __syncthreads();   ", "        __syncthreads();   "),
-    ("flash_attention/tensor_core_backward.cu", "__syncthreads();                                // the", "                                // the"),
+    ("flash_attention/tensor_core_backward.cu", "wait<0>(); __syncthreads();  //", "__syncthreads();  //"),
+    ("flash_attention/tensor_core_backward.cu", "__syncthreads();  // the", "// the"),
     ("flash_attention/tensor_core_backward.cu", "x == -INFINITY ? x : -x * LOG2E", "-x * LOG2E"),
     ("flash_attention/tensor_core_backward.cu", "j >= n_k ? -INFINITY :", ""),
     ("flash_attention/tensor_core_backward.cu", "max(0, row0 - shift)", "max(0, row0)"),

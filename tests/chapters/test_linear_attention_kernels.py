@@ -1,11 +1,11 @@
 """The kernels of chapter 4: equal to the module, sanitized, counted, and their mutants caught."""
-from pathlib import Path
 
 import pytest
 import torch
 
 from course_lib import cuda
 from course_lib.linear_attention import delta_rule, delta_rule_kernel, linear_attention, linear_attention_kernel
+from references import changed_kernels
 
 SHAPES = [(1, 1, 1), (31, 4, 3), (33, 8, 8), (63, 5, 20), (100, 16, 8)]
 
@@ -101,7 +101,7 @@ def test_without_tokens():
 @pytest.mark.parametrize("change", [
     ("x > 0.0f ? x + 1.0f : expf(x)", "x > 0.0f ? x : expf(x)"),
     ("float value = c < width - 1 ? v_row[c] : 1.0f", "float value = c < width - 1 ? v_row[c] : 0.5f"),
-    ("        __syncthreads();   // top is complete", "        // top is complete"),
+    ("        __syncthreads();  // top is complete", "        // top is complete"),
     ("        __syncthreads();   // the next chunk", "        // the next chunk"),
     ("        __syncthreads();   // the next token", "        // the next token"),
     ("if (j <= r) ", "if (j < r) "),
@@ -113,11 +113,9 @@ def test_without_tokens():
     ("float now = a * s[", "float now = s["),
     ("total == 0.0f ? 0.0f :", ""),
 ])
-def test_a_changed_kernel_is_caught(change, monkeypatch):
+def test_a_changed_kernel_is_caught(change, tmp_path, monkeypatch):
     """Each line above breaks a kernel a little; the values or the sanitizer must show it."""
-    text = (Path(__file__).resolve().parents[2] / "kernels" / "linear_attention.cu").read_text()
-    assert change[0] in text
-    broken = cuda.compile(text.replace(*change))
+    broken = cuda.compile(changed_kernels(tmp_path, *change, "linear_attention.cu") / "linear_attention.cu")
     monkeypatch.setattr(cuda, "load", lambda name: broken)
     q, k, v, beta, decay = delta_inputs(37, 6, 70)
     q[:, :, 5] = -1                                                # under relu, a query whose weights are all 0

@@ -67,8 +67,8 @@ def test_what_it_asks_for(segments, times_read):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("change", [
-    ("if (i / (D / 8) >= rows_there) break;", ""), ("g + i / 2 * 8) p[0]", "g + i / 2 * 8 + 1) p[0]"),
-    ("wait<0>();\n        __syncthreads();", "__syncthreads();"),
+    ("if (i / (D / 8) >= rows_left) break;", ""), ("g + i / 2 * 8) p[0]", "g + i / 2 * 8 + 1) p[0]"),
+    ("wait<0>(); __syncthreads();", "__syncthreads();"),
     ("        __syncthreads();\n\n        if (OUTPUT) {\n            uint32_t held",
      "        if (OUTPUT) {\n            uint32_t held"),
     ("c / 8 * D * 64 + swizzled", "swizzled"), ("weight[h] == 0.0f ? 0.0f :", ""), ("sum += own;", "sum = own;"),

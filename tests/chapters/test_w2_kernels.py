@@ -251,7 +251,7 @@ def test_the_kernels_refuse_what_they_cannot_do(words, call):
     ("sum += mean * mean + width * width", "sum += mean * mean"),
     ("inverse_tau[head % n_heads]) : -INFINITY", "inverse_tau[0]) : -INFINITY"),
     (f"__syncthreads();{' ' * 36}// all have finished with v", "// all have finished with v"),
-    (f"__syncthreads();{' ' * 36}// all have finished with k", "// all have finished with k"),
+    ("__syncthreads();  // all have finished with k", "// all have finished with k"),
     ("l[r] = shrink * l[r] + lanes_sum", "l[r] = l[r] + lanes_sum"),
     ("expf(m[r] - finite(top))", "expf(m[r] - top)"),
     ("keys_seen(q0 + first_row + 31,", "keys_seen(q0 + first_row,"),
@@ -261,7 +261,7 @@ def test_the_kernels_refuse_what_they_cannot_do(words, call):
     ("max(0, k0 + n_q - n_k)", "k0"), ("minus(q_tile[i][tx + 8 * b], key)", "q_tile[i][tx + 8 * b]"),
     ("minus(k_tile[j][tx + 8 * b], query)", "minus(query, k_tile[j][tx + 8 * b])"),
     ("= p_tile[0][0] + p_tile[0][1]", "= p_tile[0][0]"),
-    (f"__syncthreads();{' ' * 40}// all have finished with p_tile", "// all have finished with p_tile"),
+    ("__syncthreads();  // all have finished with p_tile", "// all have finished with p_tile"),
     ("const int end = keys_seen(min(q0 + B, n_q) - 1,", "const int end = keys_seen(q0,"),
     ("total += ds * (score - finite(m))", "total += ds"),
 ])
