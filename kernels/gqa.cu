@@ -2,14 +2,16 @@
 //
 // The arithmetic is the same in every rung. What changes is how often a key is loaded.
 //
-//   rung  kernel            idea                                   keys and values asked for     still wasted
-//   1     repeat_kv, then   copy K and V until every query head    2 x rung 2 for one query,     a cache g times as big,
-//         attend_by_head    has its own, then plain attention      plus the copies written       made anew for each token
-//   2     attend_by_head    no copy: head h reads K, V of h / g    queries x h x n x 2d floats   every head of a group
-//                                                                                                loads the same rows
-//   3     attend_by_group   one block per group: a tile of K and   rung 2 / g, exactly           one query row per block:
-//                           V is loaded to shared memory once                                    rows do not share tiles
-//                           and serves all g heads of the group                                  (chapter 6 does that)
+//   rung  kernel           idea                             keys and values asked for    still wasted
+//   1     repeat_kv, then  copy K and V until every query   2 x rung 2 for one query,    a cache g times as big,
+//         attend_by_head   head has a copy, then plain      plus the copies written      made again for each token
+//                          attention
+//   2     attend_by_head   no copy: head h reads K, V of    queries x h x n x 2d floats  every head of a group
+//                          h / g                                                         loads the same rows
+//   3     attend_by_group  one block per group: a tile of   rung 2 / g, exactly          one query row per block:
+//                          K and V is loaded to shared                                   rows do not share tiles
+//                          memory once and serves all g                                  (chapter 6 does that)
+//                          heads
 //
 // Layout: q, out (b, n_heads, n_q, d); k, v (b, n_kv_heads, n_k, d), all float and contiguous.
 // The last query sees the last key: query i sees keys 0 .. n_k - n_q + i when causal.

@@ -1,27 +1,25 @@
 // Decoding: one new query per sequence, over all the keys and values in its cache.
 //
-// Every number of the cache is used once per query head of its group, so reading the cache takes most of a
-// step. One warp walks over the keys of one key head and keeps the queries of the whole group in registers:
-// it loads the cache once. Lane l holds entries l, l + 32, l + 64, l + 96 of every row; a score is summed by
-// shuffles.
+// Every number of the cache is used once per query head of its group, so reading the cache takes most of a step.
+// One warp walks over the keys of one key head and keeps the queries of the whole group in registers: it loads the
+// cache once. Lane l holds entries l, l + 32, l + 64, l + 96 of every row; a score is summed by shuffles.
 //
-//   rung  kernel                   idea                               cache bytes asked   still wasted
-//   1     decode_part, one part    one warp per key head              1 x, float          b * n_kv_heads warps: a GPU is idle
-//   2     decode_part, then        split-KV: keys in parts, one warp  1 x, float          partial results are written and read
-//         merge_parts              per part; parts are merged by                          back: (d + 2) floats per part and head
-//                                  their max and sum
-//   3     decode_part_int8, then   load bytes; a step and a lowest    about 1/4 x         the newest keys, fewer than 32, are
-//         merge_parts              value turn them into floats                            still float (decode_part)
-//   4     kv_cache/tensor_core.cu  half precision, 16 bytes per       1/2 x               (for a card)
+//   rung  kernel                   idea                            cache bytes  still wasted
+//   1     decode_part, one part    one warp per key head           1 x, float   b * n_kv_heads warps: a GPU is idle
+//   2     decode_part, then        split-KV: one warp per part;    1 x, float   partial results are written and read
+//         merge_parts              parts are merged by their max                back: (d + 2) floats per part and
+//                                  and sum                                      head
+//   3     decode_part_int8, then   load bytes; a step and a        about 1/4 x  the newest keys, fewer than 32, are
+//         merge_parts              lowest value make them floats                still float (decode_part)
+//   4     kv_cache/tensor_core.cu  half precision, 16 bytes per    1/2 x        (for a card)
 //                                  load, products by tensor cores
 //
 // Appending with rotation is rope_append in rope.cu.
-// Layout: q (b, n_heads, d); k, v (b, n_kv_heads, m, d); parts (b, n_heads, n_parts) and (b, n_heads,
-// n_parts, d). int8: codes (b, n_kv_heads, m, d); keys: step and low per channel of 32 tokens, (b,
-// n_kv_heads, m / 32, d); values: step and low per token, (b, n_kv_heads, m). lengths (b): how many of the m
-// keys are valid.
-// Limits: d <= 128, group <= 8, blocks of one warp, parts of whole tiles of 32 keys; any m, ragged ends are
-// guarded. Has not run on a card.
+// Layout: q (b, n_heads, d); k, v (b, n_kv_heads, m, d); parts (b, n_heads, n_parts) and (b, n_heads, n_parts, d).
+// int8: codes (b, n_kv_heads, m, d); keys: step and low per channel of 32 tokens, (b, n_kv_heads, m / 32, d);
+// values: step and low per token, (b, n_kv_heads, m). lengths (b): how many of the m keys are valid.
+// Limits: d <= 128, group <= 8, blocks of one warp, parts of whole tiles of 32 keys; any m, ragged ends are guarded.
+// Has not run on a card.
 
 #include <cuda_runtime.h>
 

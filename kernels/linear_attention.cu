@@ -3,23 +3,21 @@
 // The normaliser z = sum of phi(k) is one more column of S, whose value is always 1: width w = d_v + 1.
 // Bytes asked for by one head, all linear in n (T = tokens per chunk):
 //
-//   rung  kernel            idea                              asked for / 4                          still wasted
-//   1     state_in_global   the recurrence as it is written   n (2 d + 2 d_v) + 2 n d w              the state, read and written
-//                                                                                                    at every token
-//   2     state_in_shared   the state stays on the chip       n (2 d + 2 d_v) + 2 d w                n steps that wait for each
-//                                                                                                    other, one block per head
-//   3     chunk_states      tokens walked T at a time; the    n (d + d_v) + 2 d w + (n / T) d w      keys and values are read
-//         chunk_outputs     state before each chunk is kept,  n (2 d + 2 d_v) + (n / T) d w          twice, one state per chunk
-//                           then all chunks run at once                                              is written and read
-//   4     linear_attention/tensor_core.cu, for a card: chunks of 64 on the tensor cores, the state in registers,
-//         everything read once
+//   rung  kernel           idea                             asked for / 4                      still wasted
+//   1     state_in_global  the recurrence, as written       n (2 d + 2 d_v) + 2 n d w          the state, read and
+//                                                                                              written at every token
+//   2     state_in_shared  the state stays on the chip      n (2 d + 2 d_v) + 2 d w            n steps in sequence;
+//                                                                                              one block per head
+//   3     chunk_states     T tokens at a time; the state    n (d + d_v) + 2 d w + (n / T) d w  keys and values are read
+//         chunk_outputs    before each chunk is kept, then  n (2 d + 2 d_v) + (n / T) d w      twice, and one state per
+//                          all chunks run at once                                              chunk goes out and in
+//   4     linear_attention/tensor_core.cu, for a card: chunks of 64 on the tensor cores, everything read once
 //
-//   delta_rule              as rung 2, but the state is       n (2 d + 2 d_v + 2) + 2 d d_v          as rung 2
-//                           corrected, not only added to
+//   delta_rule             as rung 2, but the state is      n (2 d + 2 d_v + 2) + 2 d d_v      as rung 2
+//                          corrected, not only added to
 //
-// Layout: q, k (heads, n, d); v, out (heads, n, d_v); state (heads, d, w); all float and contiguous, heads =
-// b * h. Any n, d, d_v whose state fits in shared memory; the wrappers check. Always causal. Has not run on a
-// card.
+// Layout: q, k (heads, n, d); v, out (heads, n, d_v); state (heads, d, w); all float and contiguous, heads = b * h.
+// Any n, d, d_v whose state fits in shared memory; the wrappers check. Always causal. Has not run on a card.
 
 #include <cuda_runtime.h>
 

@@ -1,24 +1,25 @@
 // Rotary positions: turn each pair of entries by an angle that grows with the position.
 //
-// There is hardly any arithmetic, so a kernel is as good as its memory traffic. The least: read x once, write
-// it once, 8 bytes per entry. Moved bytes of x alone, for head_dim a multiple of 64:
+// There is hardly any arithmetic, so a kernel is as good as its memory traffic. The least: read x once, write it
+// once, 8 bytes per entry. Moved bytes of x alone, for head_dim a multiple of 64:
 //
-//   rung  kernel                  idea                                  moved / least   still wasted
-//   1     rope_interleaved        one pair (2i, 2i + 1) per thread      2               two requests of stride 2: each moves
-//                                                                                       every sector and uses half of it
-//   2     rope_half               pairs (i, i + d/2): the other layout  1               cos and sin are fetched by every head
-//   3     rope_interleaved_vec4   two pairs per thread, one float4      1               the same; a quarter of rung 1's requests
-//         rope_half_vec4          four pairs per thread, two float4     1               head_dim must be a multiple of 8
-//   4     rope_heads              16 bytes per load, any of three       1               little: cos and sin are fetched a
-//                                 types; a thread turns the same                        quarter as often as in rung 3, where
-//                                 pairs of 4 heads and loads cos and                    they are as many bytes as x, and
-//                                 sin once                                              twice as many in bfloat16
-//   5     rope_append             rotate the new key and store it with  1               used in chapter 7: saves writing the
-//                                 its value directly in the cache                       rotated key and reading it back
+//   rung  kernel                  idea                                moved / least  still wasted
+//   1     rope_interleaved        one pair (2i, 2i + 1) per thread    2              two requests of stride 2: each
+//                                                                                    moves all, uses half
+//   2     rope_half               pairs (i, i + d/2)                  1              every head loads cos and sin
+//   3     rope_interleaved_vec4   two pairs per thread, one float4    1              the same, with a quarter of rung
+//                                                                                    1's requests
+//         rope_half_vec4          four pairs per thread, two float4   1              the same; head_dim % 8 == 0
+//   4     rope_heads              16 bytes per load, any of three     1              little: cos and sin are loaded a
+//                                 types; a thread turns the same                     quarter as often as in rung 3,
+//                                 pairs of 4 heads and loads cos and                 where they are as many bytes as x,
+//                                 sin once                                           and twice as many in bfloat16
+//   5     rope_append             rotate the new key and store it     1              used in chapter 7: saves writing
+//                                 with its value in the cache                        and rereading the rotated key
 //
-// Layout: x (b, heads, n, d) contiguous, changed in place; cos and sin (table rows, d/2); positions (b, n)
-// int. Rungs 1 and 2 take any even d; a ragged last block is guarded. The wrapper checks that positions are
-// in the table. Has not run on a card.
+// Layout: x (b, heads, n, d) contiguous, changed in place; cos and sin (table rows, d/2); positions (b, n) int.
+// Rungs 1 and 2 take any even d; a ragged last block is guarded. The wrapper checks that positions are in the table.
+// Has not run on a card.
 
 #include <cuda_runtime.h>
 

@@ -1,22 +1,20 @@
 // Sparse attention: blocks of 32 x 32 pairs, and three ways to decide which of them to visit.
 //
-//   rung  kernel         idea                                           keys and values moved          still wasted
-//   1     dense_masked   visit every block, apply the mask inside       all of them, for every block   work on blocks that
-//                                                                       of queries                     are all hidden
-//   2     block_sparse   visit the blocks of a list, apply a stored     8 d bytes per key of a         the list: 12 bytes per
-//                        mask inside partial ones                       visited block, 0 for others    block and thread
-//   3     window_sink    no list, no stored mask: the rule is           as rung 2, and no list         rows of one block
-//                        arithmetic on i and j                                                         do not share tiles
-//                                                                                                      with the next block
+//   rung  kernel        idea                                    keys and values moved        still wasted
+//   1     dense_masked  visit every block, apply the mask       all of them, for every       work on blocks that are
+//                       inside                                  block of queries             all hidden
+//   2     block_sparse  visit the blocks of a list, apply a     8 d bytes per key of a       the list: 12 bytes per
+//                       stored mask inside partial ones         visited block, 0 for others  block and thread
+//   3     window_sink   no list, no stored mask: the rule is    as rung 2, and no list       rows of one block do not
+//                       arithmetic on i and j                                                share tiles with the next
 //   4     sparse_attention/tensor_core.cu, for a card: rungs 2 and 3 in half precision, blocks of 128 x 128
 //
-// One block of threads computes 32 queries of one head. It keeps, for each query, the largest score so far,
-// the sum of exponentials and the output, and corrects them with every block it visits (the online softmax of
-// chapter 1).
+// One block of threads computes 32 queries of one head. It keeps, for each query, the largest score so far, the sum
+// of exponentials and the output, and corrects them with every block it visits (the online softmax of chapter 1).
 //
 // Layout: q, out (b, heads, n_q, d); k, v (b, heads, n_k, d); float, contiguous; d up to 128, any lengths.
-// A query that sees no key gets 0. Has not run on a card, where
-// Walk.out (indexed in a loop of unknown length) would be local memory, not registers: slow, not wrong.
+// A query that sees no key gets 0. Has not run on a card, where Walk.out (indexed in a loop of unknown length) would
+// be local memory, not registers: slow, not wrong.
 
 #include <cuda_runtime.h>
 

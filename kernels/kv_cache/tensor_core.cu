@@ -2,12 +2,11 @@
 // kv_cache.cu (dense) and paged_attention.cu (in pages). Keys and values are __half or __nv_bfloat16; sums
 // and softmax are float.
 //
-//   q, out (batch, heads, D); lengths (batch); query head h reads key head h / group, group at most 8; D is 64 or 128.
+//   q, out (batch, heads, D), D = 64 or 128; lengths (batch); query head h reads key head h / group, group <= 8
 //   dense:  k, v (batch, kv_heads, capacity, D)
-//   paged:  keys, values (n_blocks, kv_heads, block_size, D), block_size a multiple of 16, and tables (batch, max_pages)
+//   paged:  keys, values (n_blocks, kv_heads, block_size, D), block_size a multiple of 16; tables (batch, max_pages)
 //
-// Compiled for sm_80 and sm_90, checked and counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is
-// known.
+// Compiled for sm_80 and sm_90, counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is known.
 //
 // A step reads each key and value once and does 4 x group operations per number. With 8 heads per key head,
 // ordinary arithmetic would take longer than the reading; the tensor cores multiply 16 rows at once, of which

@@ -2,8 +2,7 @@
 //
 //   q, k, v, out (heads, n, D), D = 64 or 128; state (heads, segments, D D + D) in float: S row by row, then z
 //
-// Compiled for sm_80 and sm_90, checked and counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is
-// known.
+// Compiled for sm_80 and sm_90, counted on the laptop engine; HAS NOT RUN ON A CARD: no speed is known.
 //
 // Rung 3 reads keys and values twice and writes a state per chunk. Here a block walks its tokens 64 at a time
 // with the state in its registers, in float, and four products per chunk, all on the tensor cores:
@@ -11,7 +10,7 @@
 //   scores    P = phi(Q) phi(K)^T     64 x 64, masked: a key after the query has weight 0
 //   output    O = P V + phi(Q) S      the chunk itself, and all chunks before through a bfloat16 copy of S
 //   state     S += phi(K)^T V         for the next chunk
-//   weights   z += phi(K)^T 1         one more column of the same product; the normaliser is phi(Q) z + the row sums of P
+//   weights   z += phi(K)^T 1         one more column; the normaliser is phi(Q) z + the row sums of P
 //
 // Q, K, V of the next chunk are copied while this one is multiplied. Everything is read once and written
 // once: 8 n D bytes per head, if there are enough heads to fill the card (segments = 1). If not, a head's
