@@ -1,0 +1,85 @@
+"""Chapter 6: the forward's ladder, the backward, the two loop orders, and the tensor cores up close."""
+import math
+from functools import partial
+
+import torch
+
+from course_lib.flash_attention.kernels import backward_kernels, forward_kernel, kernels
+from course_lib.gpu.case import BF16, F16, F32, GROUPED, GROUPED_LARGE, Case, attention, attention_output, gradients, qkv
+
+TENSOR = ({"b": 1, "heads": 2, "kv_heads": 1, "n": 70, "m": 130, "d": 64, "causal": True},)
+
+
+def forward(number, *launched, dtype=F32):
+    return Case(chapter="flash_attention", kernels=launched, dtype=dtype, inputs=qkv,
+                run=partial(forward_kernel, rung=number), oracle=attention,
+                small=TENSOR if number == 7 else GROUPED, large=GROUPED_LARGE)
+
+
+def with_gradient(draw, b, heads, kv_heads, n, m, d, causal):
+    q, k, v, _ = qkv(draw, b, heads, kv_heads, n, m, d)
+    return q, k, v, draw(b, heads, n, d), causal
+
+
+def backward(number, *launched, dtype=F32, **how):
+    def run(q, k, v, grad, causal):
+        out, lse = forward_kernel(q, k, v, causal, rung=number)
+        return backward_kernels(grad, q, k, v, out, lse, causal, rung=number, **how)
+    return Case(chapter="flash_attention", kernels=launched, dtype=dtype, inputs=with_gradient, run=run,
+                oracle=gradients(attention_output), small=TENSOR if number == 7 else GROUPED[:1], large=GROUPED_LARGE)
+
+
+def in_order(order, tile=16):
+    def run(q, k, v):
+        (n, d), out = q.shape, torch.zeros_like(q)
+        statistics = (torch.full((n,), -math.inf, device=q.device), torch.zeros(n, device=q.device))
+        grid, arrays = (1, statistics) if order == "key_outer" else (math.ceil(n / tile), ())
+        kernel = getattr(kernels("flash_attention/orders"), order)
+        kernel[grid, tile, 16 * tile * (d + 1)](q, k, v, out, *arrays, n, d, tile, 0.3)
+        return out
+    return Case(chapter="flash_attention", kernels=(order,), inputs=lambda draw, n, d: tuple(draw(n, d) for _ in "qkv"), run=run,
+                oracle=lambda *x: attention(*(a[None, None] for a in x), scale=0.3)[0][0, 0],
+                small=({"n": 100, "d": 64}, {"n": 33, "d": 32}))
+
+
+def product_of_lanes(a, b):
+    sums = torch.empty(32, 4, device=a.device)
+    kernels("flash_attention/fragments").one_product[1, 32](a, b, sums)
+    return sums
+
+
+def product_in_float64(a, b):
+    """Registers to matrices by the maps of kernels/common/tensor_core.cuh, multiplied, and the sums back to their lanes."""
+    a = a.view(8, 4, 2, 2, 2).permute(3, 0, 2, 1, 4).reshape(16, 16)
+    b = b.view(8, 4, 2, 2).permute(2, 1, 3, 0).reshape(16, 8)
+    return (a @ b).view(2, 8, 4, 2).permute(1, 2, 0, 3).reshape(32, 4)
+
+
+def dealt_out(x, swizzle):
+    registers = torch.empty(4, 32, 4, 2, dtype=x.dtype, device=x.device)
+    kernels("flash_attention/fragments").read_tile[1, 32](x, registers, swizzle)
+    return registers
+
+
+CASES = [
+    forward(1, "scores", "softmax_rows", "weighted_sum"),
+    forward(1, "scores", "softmax_rows", "weighted_sum", dtype=BF16),
+    forward(2, "flash_thread_per_row"),
+    forward(3, "flash_shared"),
+    forward(4, "flash_vectors"),
+    forward(5, "flash_registers"),
+    forward(6, "flash_two_groups"),
+    forward(6, "flash_two_groups", dtype=BF16),
+    *(forward(7, "flash_tensor_core", dtype=dtype) for dtype in (F16, BF16)),
+    *(backward(7, "row_deltas", "backward_tensor_core", dtype=dtype) for dtype in (F16, BF16)),
+    backward(6, "rowsum_do_o", "backward_keys", "backward_queries"),
+    backward(6, "rowsum_do_o", "backward_atomic", atomic=True),
+    in_order("query_outer"),
+    in_order("key_outer"),
+    Case(chapter="flash_attention", kernels=("one_product",), dtype=BF16,
+         inputs=lambda draw: (draw(32, 4, 2), draw(32, 2, 2)), run=product_of_lanes, oracle=product_in_float64, small=({},)),
+    Case(chapter="flash_attention", kernels=("read_tile",), dtype=BF16,
+         inputs=lambda draw, swizzle: (draw(16, 64), swizzle), run=dealt_out,
+         oracle=lambda x, _: x.view(2, 8, 4, 2, 4, 2).permute(2, 1, 4, 3, 0, 5).reshape(4, 32, 4, 2),
+         small=({"swizzle": 0}, {"swizzle": 1})),
+]

@@ -1,0 +1,44 @@
+"""Chapter 7: one new query over a cache, in float, in 8 bits, and in half precision."""
+from functools import partial
+
+import torch
+
+from course_lib.gpu.case import BF16, CACHES, CACHES_LARGE, F16, F32, Case, attention
+from course_lib.kv_cache import QuantizedCache, tensor_core
+from course_lib.kv_cache.decoding import decode_kernel, decode_quantized_kernel
+
+
+def cached(draw, lengths, heads, kv_heads, d):
+    b, m = len(lengths), max(lengths)
+    return draw(b, heads, 1, d), draw(b, kv_heads, m, d), draw(b, kv_heads, m, d), torch.tensor(lengths)
+
+
+def decoded(q, k, v, lengths):
+    mask = torch.arange(k.shape[2]) < lengths[:, None, None, None]
+    return attention(q, k, v, mask=mask)[0]
+
+
+def decoding(run, *kernels, dtype=F32, note=""):
+    return Case(chapter="kv_cache", kernels=kernels, dtype=dtype, note=note, inputs=cached, run=run, oracle=decoded,
+                small=CACHES, large=CACHES_LARGE)
+
+
+def quantized(draw, n, heads, kv_heads, d):
+    return draw(2, heads, 1, d), draw(2, kv_heads, n, d), draw(2, kv_heads, n, d)
+
+
+def filled(k, v):
+    cache = QuantizedCache(8)
+    cache.append(k, v)
+    return cache
+
+
+CASES = [
+    *(decoding(partial(decode_kernel, splits=splits), "decode_part", "merge_parts", note=f"{splits} splits") for splits in (1, 2)),
+    Case(chapter="kv_cache", kernels=("decode_part_int8", "decode_part", "merge_parts"),
+         inputs=quantized,
+         run=lambda q, k, v: decode_quantized_kernel(q, filled(k, v)),
+         oracle=lambda q, k, v: attention(q, *(x.double() for x in filled(k.float(), v.float()).view()))[0],
+         small=({"n": 70, "heads": 4, "kv_heads": 2, "d": 64},), large=({"n": 3001, "heads": 8, "kv_heads": 2, "d": 128},)),
+    *(decoding(partial(tensor_core.dense, splits=2), "decode_tensor_core", "merge_splits", dtype=dtype) for dtype in (F16, BF16)),
+]

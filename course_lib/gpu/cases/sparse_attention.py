@@ -1,0 +1,62 @@
+"""Chapter 5: masks, lists of blocks, and windows with sinks."""
+import torch
+
+from course_lib.gpu.case import BF16, F16, F32, Case, attention, masked_attention, qkv, three
+from course_lib.sparse_attention import BlockMask
+from course_lib.sparse_attention.kernels import block_sparse_kernel, dense_masked_kernel, window_sink_kernel
+
+
+def masked(draw, b, heads, n, m, d):
+    mask = draw(n, m, dtype=F32) > 0.5
+    mask[-1] = False                        # a query that sees no key
+    mask[:, 32:64] = False                  # and blocks that no query sees
+    return *qkv(draw, b, heads, heads, n, m, d)[:3], mask
+
+
+def half_masked(draw, b, heads, kv_heads, n, m, d):
+    mask = draw(n, m, dtype=F32) > 0.5
+    mask[-1] = False                        # a query that sees no key,
+    mask[:, 128:256] = False                # blocks that no query sees,
+    mask[:128, 256:] = True                 # and full ones
+    return *qkv(draw, b, heads, kv_heads, n, m, d)[:3], mask
+
+
+def windowed(draw, heads, kv_heads, n, d, window, n_sink=0):
+    return draw(1, heads, n, d), draw(1, kv_heads, n, d), draw(1, kv_heads, n, d), window, n_sink
+
+
+def by_blocks(size):
+    return lambda q, k, v, mask: block_sparse_kernel(q, k, v, BlockMask.from_mask(mask.cpu(), size))
+
+
+def window_in_float64(q, k, v, window, n_sink):
+    i, j = torch.arange(q.shape[2])[:, None], torch.arange(q.shape[2])
+    return attention(q, k, v, mask=(j <= i) & ((i - j < window) | (j < n_sink)))[0]
+
+
+def float_case(kernel, run):
+    return Case(chapter="sparse_attention", kernels=(kernel,), inputs=masked, run=run, oracle=masked_attention,
+                small=({"b": 1, "heads": 2, "n": 70, "m": 100, "d": 20},),
+                large=({"b": 2, "heads": 3, "n": 1000, "m": 1031, "d": 128},))
+
+
+def half_cases(dtype):
+    yield Case(chapter="sparse_attention", kernels=("block_sparse_tensor_core",), dtype=dtype,
+               inputs=half_masked, run=by_blocks(128), oracle=masked_attention,
+               small=({"b": 1, "heads": 2, "kv_heads": 1, "n": 130, "m": 300, "d": 24},),
+               large=({"b": 2, "heads": 4, "kv_heads": 2, "n": 1000, "m": 1031, "d": 128},))
+    yield Case(chapter="sparse_attention", kernels=("window_tensor_core",), dtype=dtype,
+               inputs=windowed, run=window_sink_kernel, oracle=window_in_float64,
+               small=({"heads": 2, "kv_heads": 1, "n": 300, "d": 64, "window": 40, "n_sink": 3},),
+               large=({"heads": 4, "kv_heads": 2, "n": 2001, "d": 128, "window": 500, "n_sink": 70},))
+
+
+CASES = [
+    float_case("dense_masked", dense_masked_kernel),
+    float_case("block_sparse", by_blocks(32)),
+    Case(chapter="sparse_attention", kernels=("window_sink",), inputs=three,
+         run=lambda *x: window_sink_kernel(*x, window=20, n_sink=3),
+         oracle=lambda *x: window_in_float64(*x, 20, 3),
+         small=({"n": 100, "d": 20},), large=({"n": 1001, "d": 128},)),
+    *half_cases(F16), *half_cases(BF16),
+]

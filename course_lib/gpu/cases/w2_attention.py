@@ -1,0 +1,44 @@
+"""Chapter 9: Wasserstein-2 attention of Gaussians, forward and backward."""
+from functools import partial
+
+from torch import Tensor
+
+from course_lib.gpu.case import BF16, F16, F32, Case, gradients
+from course_lib.w2_attention import w2_attention
+from course_lib.w2_attention.kernels import w2_attention_kernel, w2_flash_attention
+
+SMALL = ({"b": 1, "heads": 2, "n": 33, "m": 50, "d": 32, "causal": True},)
+LARGE = ({"b": 1, "heads": 3, "n": 500, "m": 511, "d": 64, "causal": True},)
+WIDE = ({"b": 1, "heads": 2, "n": 40, "m": 70, "d": 64, "causal": True},)
+WIDE_LARGE = ({"b": 2, "heads": 3, "n": 1001, "m": 777, "d": 64},)
+
+
+def gaussians(draw, b, heads, n, m, d, causal=False, grad=False):
+    mu_q, mu_k, v = draw(b, heads, n, d), draw(b, heads, m, d), draw(b, heads, m, d)
+    sigma_q, sigma_k = draw(b, heads, n, d).abs(), draw(b, heads, m, d).abs()
+    return mu_q, sigma_q, mu_k, sigma_k, v, *([draw(b, heads, n, d)] if grad else []), causal
+
+
+def exact(*arguments):
+    *inputs, causal = arguments
+    return w2_attention(*inputs, 8.0, causal=causal)
+
+
+def forward(number, *kernels, dtype=F32, note="", small=SMALL, large=LARGE):
+    return Case(chapter="w2_attention", kernels=kernels, dtype=dtype, note=note, inputs=gaussians,
+                run=lambda *x: w2_attention_kernel(*x[:5], 8.0, x[5], number), oracle=exact, small=small, large=large)
+
+
+def gradients_by_kernels(*arguments):
+    leaves = (x.detach().clone() if isinstance(x, Tensor) else x for x in arguments)
+    return gradients(lambda *x: w2_flash_attention(*x[:5], 8.0, causal=x[5]))(*leaves)
+
+
+CASES = [
+    *(forward(3, "flash_tensor_core", dtype=dtype, note="width 2 d", small=WIDE, large=WIDE_LARGE) for dtype in (F16, BF16)),
+    forward(1, "w2_score_matrix", "softmax_rows", "weighted_sum"),
+    forward(2, "w2_flash"),
+    *(forward(3, "flash_tensor_core", dtype=dtype, note="W2") for dtype in (F16, BF16)),
+    Case(chapter="w2_attention", kernels=("rowsum_do_o", "w2_backward_keys", "w2_backward_queries"),
+         inputs=partial(gaussians, grad=True), run=gradients_by_kernels, oracle=gradients(exact), small=SMALL, large=LARGE),
+]
