@@ -38,11 +38,10 @@ class Case:
         return TOLERANCE[self.dtype]
 
     def arguments(self, shape: dict, device="cpu", seed: int = 0) -> tuple:
-        source = "cpu" if not torch.cuda.is_available() else device
-        generator = torch.Generator(source).manual_seed(seed)
+        generator = torch.Generator(device).manual_seed(seed)
 
         def draw(*size, dtype=None):
-            return torch.randn(size, generator=generator, device=source).to(dtype or self.dtype)
+            return torch.randn(size, generator=generator, device=device).to(dtype or self.dtype)
         return tuple(to_device(x, device) for x in self.inputs(draw, **shape))
 
     def error(self, shape: dict, device="cpu", seed: int = 0) -> float:

@@ -1,8 +1,10 @@
 """The engine's counts beside Nsight Compute's: `data/gpu/<card>/counters.json`.
 
-`python -m course_lib.gpu.counters` launches a few cases on the card, for ncu to watch; `compare` runs ncu on that, counts
-the same launches on the engine, and writes both down, metric by metric.
+`python -m course_lib.gpu.counters` launches the cases marked `counted` on the card, for ncu to watch; `compare` runs ncu on
+that, counts the same launches on the engine, and writes both down, metric by metric.
 """
+from __future__ import annotations
+
 import csv
 import json
 import subprocess
@@ -10,42 +12,50 @@ import sys
 from pathlib import Path
 
 from course_lib import cuda
+from course_lib.files import write_whole
 from course_lib.gpu.cases import CASES
 
-# What the engine counts, and what ncu calls it. Excess wavefronts are a difference of two of ncu's metrics.
-METRICS = {"global load requests": "l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
-           "global load sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
-           "global store requests": "l1tex__t_requests_pipe_lsu_mem_global_op_st.sum",
-           "global store sectors": "l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum",
-           "shared wavefronts": "memory_l1_wavefronts_shared", "shared ideal wavefronts": "memory_l1_wavefronts_shared_ideal"}
+# A count of the engine and its metrics in ncu; several are added up. Copies that go past the registers (cp.async) are
+# global loads in the engine, and in ncu a kind of their own, counted in sectors that bypass or fill L1.
+ASYNC = "sm__sass_l1tex_{}_pipe_lsu_mem_global_op_ldgsts_cache_{}.sum"
+METRICS = {
+    "global load requests": ["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", ASYNC.format("t_requests", "bypass"),
+                             ASYNC.format("t_requests", "access")],
+    "global load sectors": ["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", ASYNC.format("t_sectors", "bypass"),
+                            ASYNC.format("t_sectors", "access")],
+    "global store requests": ["l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"],
+    "global store sectors": ["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"],
+    "shared wavefronts": ["memory_l1_wavefronts_shared"], "shared ideal wavefronts": ["memory_l1_wavefronts_shared_ideal"]}
 COMPARED = (*list(METRICS)[:4], "shared excess wavefronts")
-# Kernels without redundant accesses in the source, so that the counts may be compared.
-WATCHED = ("softmax_warp", "softmax_on_chip", "softmax_registers", "attention_scores", "attention_output", "rope_interleaved",
-           "rope_interleaved_vec4", "rope_half_vec4", "rope_heads", "repeat_kv", "attend_by_group", "chunk_outputs", "linear_walk",
-           "block_sparse", "flash_vectors", "flash_registers", "flash_two_groups", "flash_tensor_core", "backward_keys",
-           "decode_part",
-           "decode_tensor_core", "paged_decode_warps", "paged_tensor_core")
+NO_PERMISSION = ("ERR_NVGPUCTRPERM", "permission to access")
+
+
+class NotAllowed(Exception):
+    """This user may not read the card's counters, or the tool cannot run here."""
 
 
 def watched_cases():
-    """The first case of each watched kernel."""
-    return list({next(case for case in CASES if kernel in case.kernels).name: next(case for case in CASES if kernel in case.kernels)
-                 for kernel in WATCHED}.values())
+    """Cases whose kernels have no redundant accesses in the source, so that their counts may be compared."""
+    return [case for case in CASES if case.counted]
+
+
+def watched_kernels() -> list[str]:
+    return list(dict.fromkeys(kernel for case in watched_cases() for kernel in case.kernels))
 
 
 def launch_all(device):
     for case in watched_cases():
-        case.run(*case.arguments(case.shapes[0], device))
+        case.run(*case.arguments(case.small[0], device))
 
 
 def counted():
     """The engine's counts of those launches of `launch_all` that launch a watched kernel, in order."""
     with cuda.profile() as report:
         launch_all("cpu")
-    rows = []
+    rows, watched = [], set(watched_kernels())
     for launch in report.launches:
         kernel = launch.kernel.partition("<")[0]
-        if kernel in WATCHED:
+        if kernel in watched:
             rows.append((kernel, {
                 "global load requests": launch.global_load.requests, "global load sectors": launch.global_load.sectors,
                 "global store requests": launch.global_store.requests, "global store sectors": launch.global_store.sectors,
@@ -55,24 +65,29 @@ def counted():
 
 def command(ncu, python=sys.executable):
     """The names are anchored: torch has kernels of its own."""
+    metrics = ",".join(metric for several in METRICS.values() for metric in several)
     return [ncu, "--csv", "--clock-control", "none", "--print-units", "base", "--kernel-name-base", "function",
-            "--kernel-name", f"regex:^({'|'.join(WATCHED)})$", "--metrics", ",".join(METRICS.values()),
+            "--kernel-name", f"regex:^({'|'.join(watched_kernels())})$", "--metrics", metrics,
             python, "-m", "course_lib.gpu.counters"]
 
 
 def parsed(text):
-    """ncu's CSV, a line a launch and metric after lines of its own -> [(kernel, {what: count})] in order of launches."""
+    """ncu's CSV, one line per launch and metric after lines of its own -> [(kernel, {what: count})] in order of launches."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
-        raise ValueError(f"ncu gave no table; it said: {' '.join(lines[-5:])}")
-    names, launches = {metric: what for what, metric in METRICS.items()}, {}
+        said = " ".join(lines[-5:])
+        if any(mark in text for mark in NO_PERMISSION):
+            raise NotAllowed(said)
+        raise ValueError(f"ncu gave no table; it said: {said}")
+    names = {metric: what for what, several in METRICS.items() for metric in several}
+    launches = {}
     for row in csv.DictReader(line for line in lines[start:] if line.startswith('"')):
         kernel = row["Kernel Name"].partition("(")[0].partition("<")[0].split()[-1].rpartition("::")[2]
-        launch = launches.setdefault(int(row["ID"]), (kernel, {}))
-        if row["Metric Name"] in names:
-            value = row["Metric Value"].replace(",", "")
-            launch[1][names[row["Metric Name"]]] = None if value in ("", "n/a", "(!) n/a") else int(float(value))
+        counts = launches.setdefault(int(row["ID"]), (kernel, {}))[1]
+        what, value = names.get(row["Metric Name"]), row["Metric Value"].replace(",", "")
+        if what and value not in ("", "n/a", "(!) n/a"):
+            counts[what] = counts.get(what, 0) + int(float(value))
     for _, counts in launches.values():
         total, ideal = counts.pop("shared wavefronts", None), counts.pop("shared ideal wavefronts", None)
         counts["shared excess wavefronts"] = None if None in (total, ideal) else total - ideal
@@ -81,9 +96,12 @@ def parsed(text):
 
 def agreement(engine, card):
     """Both lists side by side, and for each metric in how many launches they are equal."""
-    if [name for name, _ in engine] != [name for name, _ in card]:
-        raise ValueError("engine and card must have launched the same kernels; "
-                         f"got {[name for name, _ in engine]} and {[name for name, _ in card]}")
+    ours, theirs = [name for name, _ in engine], [name for name, _ in card]
+    if ours != theirs:
+        cut = ours[:len(theirs)] == theirs
+        raise ValueError("ncu's table is cut off: it holds the first "
+                         f"{len(theirs)} of {len(ours)} launches" if cut else
+                         f"engine and card must have launched the same kernels; got {ours} and {theirs}")
     rows = [{"kernel": name, "engine": ours, "ncu": {what: theirs.get(what) for what in COMPARED}}
             for (name, ours), (_, theirs) in zip(engine, card)]
     metrics = {}
@@ -94,12 +112,19 @@ def agreement(engine, card):
     return {"kernels": len({row["kernel"] for row in rows}), "metrics": metrics, "launches": rows}
 
 
-def compare(ncu: str, card: str, date: str, folder: Path) -> str:
-    """Write counters.json; returns a line a metric."""
-    done = subprocess.run(command(ncu), capture_output=True, text=True)
-    made = {"card": card, "date": date} | agreement(counted(), parsed(done.stdout + done.stderr))
+def compare(ncu: str, card: str, date: str, folder: Path, limit: float = 900) -> str:
+    """Write counters.json; returns one line per metric."""
+    try:
+        done = subprocess.run(command(ncu), capture_output=True, text=True, timeout=limit)
+    except subprocess.TimeoutExpired:
+        raise ValueError(f"ncu did not finish within {limit:g} s") from None
+    output = done.stdout + done.stderr
+    try:
+        made = {"card": card, "date": date} | agreement(counted(), parsed(output))
+    except ValueError as problem:
+        raise ValueError(f"{problem} (exit status {done.returncode}; {' '.join(done.stderr.split()[-40:])})") from None
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "counters.json").write_text(json.dumps(made, indent=1) + "\n")
+    write_whole(folder / "counters.json", json.dumps(made, indent=1) + "\n")
     return "\n".join(f"{what}: equal in {m['equal']} of {m['launches']} launches"
                      + (f"; not in {', '.join(m['differ'])}" if m["differ"] else "") for what, m in made["metrics"].items())
 

@@ -1,11 +1,11 @@
 """Chapter 9: Wasserstein-2 attention of Gaussians, forward and backward."""
 from functools import partial
 
-from torch import Tensor
+import torch
 
 from course_lib.gpu.case import BF16, F16, F32, Case, gradients
 from course_lib.w2_attention import w2_attention
-from course_lib.w2_attention.kernels import w2_attention_kernel, w2_flash_attention
+from course_lib.w2_attention.kernels import backward_kernels, forward_kernel, w2_attention_kernel
 
 SMALL = ({"b": 1, "heads": 2, "n": 33, "m": 50, "d": 32, "causal": True},)
 LARGE = ({"b": 1, "heads": 3, "n": 500, "m": 511, "d": 64, "causal": True},)
@@ -30,8 +30,9 @@ def forward(number, *kernels, dtype=F32, note="", small=SMALL, large=LARGE):
 
 
 def gradients_by_kernels(*arguments):
-    leaves = (x.detach().clone() if isinstance(x, Tensor) else x for x in arguments)
-    return gradients(lambda *x: w2_flash_attention(*x[:5], 8.0, causal=x[5]))(*leaves)
+    *inputs, grad, causal = arguments
+    tau = torch.full((grad.shape[1],), 8.0, device=grad.device)
+    return backward_kernels(grad, *inputs, tau, causal, *forward_kernel(*inputs, tau, causal))[:5]
 
 
 CASES = [
