@@ -14,7 +14,6 @@ from .kernel import Kernel
 from .library import Globals, Library, load_library
 from .signature import KernelText
 from .sources import files_of, read, rewritten, split_instance, started
-from .tokens import Outline
 
 
 class Module:
@@ -140,23 +139,29 @@ def _host_entry(number: int, address: str) -> str:
     return f"LAPTOP_EXPORT void laptop_entry_{number}(void** args) {{ laptop::call_host({address}, args); }}\n"
 
 
-_loaded: dict[Path, Module] = {}
+_loaded: dict[Path, tuple[Module, list]] = {}
 
 
 def load(path: str | Path) -> Module:
     """A .cu file; the same module again until the file, or a file that it includes, changes."""
-    path = Path(path).resolve()
+    path = Path(path)
+    known, stamps = _loaded.get(path, (None, []))
+    if known is not None and stamps == [_stamp(file) for file, _ in stamps]:
+        return known                    # the usual case, at every launch: no file is read
     if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}")
-    text, known = read(path), _loaded.get(path)
-    if known is None or text != known.source or any(not _is_still(file) for file in known._files[1:]):
-        _loaded[path] = Module(text, path.name, path)
-    return _loaded[path]
+        raise FileNotFoundError(f"there is no file {path.resolve()}")
+    made = Module(read(path), path.name, path.resolve())
+    _loaded[path] = made, [_stamp(file) for file in (path, *(file.path for file in made._files[1:]))]
+    return made
 
 
-def _is_still(file: Outline) -> bool:
-    """Whether an included file reads as when it was compiled. Compares texts: an outline takes milliseconds."""
-    return file.path.is_file() and read(file.path) == file.as_read
+def _stamp(file: Path) -> tuple:
+    """Changes when the file does."""
+    try:
+        status = file.stat()
+    except FileNotFoundError:
+        return file, None
+    return file, (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
 def compile(source: str | Path, name: str = "source.cu") -> Module:

@@ -1,11 +1,10 @@
 """Rung 7: the tensor-core kernels of kernels/flash_attention/, forward and backward, in half precision."""
 import math
 
-import torch
 from torch import Tensor
 
 from course_lib import cuda
-from course_lib.launching import C_TYPES, HALF, SHARED_BYTES_SM80
+from course_lib.launching import C_TYPES, HALF, SHARED_BYTES_SM80, runs_tensor_cores
 
 
 def fits_tensor_cores(q: Tensor, v: Tensor, scale: float) -> bool:
@@ -15,7 +14,7 @@ def fits_tensor_cores(q: Tensor, v: Tensor, scale: float) -> bool:
 
 def has_tensor_cores(x: Tensor) -> bool:
     """Whether x is on a GPU that has the instructions: sm_80 and later."""
-    return x.is_cuda and torch.cuda.get_device_capability(x.device) >= (8, 0)
+    return x.is_cuda and runs_tensor_cores(x.device)
 
 
 def tensor_core_forward(q, k, v, key_bias, out, lse, last) -> None:

@@ -31,6 +31,8 @@ def red(benchmark: Benchmark, device) -> str | None:
     for case in CASES:
         if benchmark.kernel in case.kernels and case.dtype == benchmark.case.dtype:
             for shape in (*case.small, *(case.large if torch.device(device).type == "cuda" else ())):
+                if case.unfit(shape, device):
+                    continue
                 seed = secrets.randbits(32)
                 error = case.error(shape, device, seed)
                 if not error <= case.tolerance:
@@ -41,7 +43,7 @@ def red(benchmark: Benchmark, device) -> str | None:
 def measure(benchmark: Benchmark, clock, best: dict, device="cuda") -> dict:
     """A row, or {"refused": why}. Peers that cannot run here say why in their place."""
     row = {"chapter": benchmark.case.chapter, "kernel": benchmark.kernel, "case": benchmark.text}
-    if why := red(benchmark, device):
+    if why := benchmark.case.unfit(benchmark.shape, device) or red(benchmark, device):
         return row | {"refused": why}
     arguments = benchmark.case.arguments(benchmark.shape, device, secrets.randbits(32))
     arguments = benchmark.prepare(*arguments) if benchmark.prepare else arguments

@@ -12,6 +12,8 @@ from types import SimpleNamespace
 import torch
 from torch import Tensor
 
+from course_lib.launching import runs_tensor_cores, shared_limit
+
 F32, F16, BF16 = torch.float32, torch.float16, torch.bfloat16
 # ||answer - float64|| / ||float64||. Half precision rounds inputs of products, weights and outputs.
 TOLERANCE = {F32: 1e-4, F16: 3e-3, BF16: 2e-2}
@@ -28,6 +30,9 @@ class Case:
     large: tuple[dict, ...] = ()            # shapes for the card alone
     dtype: torch.dtype = F32
     note: str = ""                          # tells cases of one kernel apart
+    tensor_cores: bool = False              # asks for a kernel that needs sm_80
+    shared_bytes: Callable = lambda **shape: 0      # that a block of it needs, if more than every card has
+    counted: bool = False                   # no redundant accesses in the source: its counts may be compared with ncu's
 
     @property
     def name(self) -> str:
@@ -36,6 +41,13 @@ class Case:
     @property
     def tolerance(self) -> float:
         return TOLERANCE[self.dtype]
+
+    def unfit(self, shape: dict, device) -> str | None:
+        """Why this card cannot run it, or None."""
+        if self.tensor_cores and not runs_tensor_cores(device):
+            return "not run: it needs tensor cores with bfloat16, sm_80 or later"
+        need, limit = self.shared_bytes(**shape), shared_limit(device)
+        return f"not run: it needs {need:,} bytes of shared memory per block; here {limit:,}" if need > limit else None
 
     def arguments(self, shape: dict, device="cpu", seed: int = 0) -> tuple:
         generator = torch.Generator(device).manual_seed(seed)

@@ -10,24 +10,40 @@ from torch import Tensor
 from course_lib import cuda
 from course_lib.checks import check_multiple
 from course_lib.checks.kv_cache import LARGEST_GROUP, check_tensor_core
-from course_lib.launching import C_TYPES, HALF, multiprocessors, parts_to_fill
+from course_lib.launching import C_TYPES, HALF, aligned, multiprocessors, parts_to_fill, require_tensor_cores, runs_tensor_cores
 
 STEP = 16               # keys that a warp reads at a time; it divides the block_size of a paged cache
 LEAST_KEYS = 512        # per part
 
 
 def fits(q: Tensor, n_kv_heads: int, v_dim: int) -> bool:
-    """Half precision, head_dim 64 or 128, values as wide as keys, at most 8 query heads per key head."""
-    return (q.dtype in HALF and q.shape[-1] in (64, 128) and v_dim == q.shape[-1]
+    """Half precision, head_dim 64 or 128, values as wide as keys, at most 8 query heads per key head; on a GPU
+    sm_80 or later."""
+    return (runs_tensor_cores(q.device) and q.dtype in HALF and q.shape[-1] in (64, 128) and v_dim == q.shape[-1]
             and q.shape[1] // n_kv_heads <= LARGEST_GROUP)
 
 
 def dense(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, splits: int | None = None,
           scale: float | None = None) -> Tensor:
     """q (b, n_heads, 1, d) over the first lengths[i] of k, v (b, n_kv_heads, m, d) -> like q."""
-    k, v = k.contiguous(), v.contiguous()
     n_kv_heads, m = k.shape[1:3]
-    return _launch("decode_tensor_core", q, n_kv_heads, m, lengths, splits, scale, (k, v), (m,))
+    whole = _cache_of(k), _cache_of(v)
+    if None in whole or whole[0].shape != whole[1].shape:
+        whole = aligned(k, v)
+    return _launch("decode_tensor_core", q, n_kv_heads, m, lengths, splits, scale, whole, (whole[0].shape[2],))
+
+
+def _cache_of(x: Tensor) -> Tensor | None:
+    """The contiguous (b, n_kv_heads, capacity, d) of which x is the first rows, as a StaticCache's view is; a copy of
+    them would cost as much as the attention."""
+    b, heads, _, d = x.shape
+    capacity = (x.stride(1) if heads > 1 else x.stride(0) if b > 1 else x.numel()) // d
+    strides = (heads * capacity * d, capacity * d, d, 1)
+    if any(have != want for have, want, size in zip(x.stride(), strides, x.shape) if size > 1):
+        return None
+    end = x.storage_offset() + b * heads * capacity * d
+    fits = end * x.element_size() <= x.untyped_storage().nbytes() and x.data_ptr() % 16 == 0
+    return x.as_strided((b, heads, capacity, d), strides) if fits else None
 
 
 def paged(q: Tensor, keys: Tensor, values: Tensor, tables: Tensor, lengths: Tensor, splits: int | None = None,
@@ -48,6 +64,7 @@ def choose_splits(blocks: int, n_keys: int, device: torch.device) -> int:
 
 
 def _launch(kernel, q, n_kv_heads, n_keys, lengths, splits, scale, arrays, sizes):
+    require_tensor_cores(q)
     b, n_heads, _, d = q.shape
     check_tensor_core(fits(q, n_kv_heads, arrays[1].shape[-1]), q, n_kv_heads)
     splits = choose_splits(b * n_kv_heads, n_keys, q.device) if splits is None else splits

@@ -7,13 +7,23 @@ from torch import Tensor
 
 from course_lib import cuda
 from course_lib.checks import check_tensor_cores
-from course_lib.launching import SHARED_BYTES_A100, aligned, multiprocessors, parts_that_fit
+from course_lib.launching import (SHARED_BYTES_A100, aligned, multiprocessors, parts_that_fit, require_tensor_cores,
+                                  runs_tensor_cores, shared_limit)
 
 CHUNK, LEAST_TOKENS = 64, 512
 
 
 def fits(q: Tensor, v: Tensor) -> bool:
-    return q.dtype == torch.bfloat16 and q.shape[-1] in (64, 128) and v.shape[-1] == q.shape[-1]
+    """bfloat16 of width 64 or 128, on a device with the instructions and the shared memory."""
+    d = q.shape[-1]
+    return (q.dtype == torch.bfloat16 and d in (64, 128) and v.shape[-1] == d
+            and runs_tensor_cores(q.device) and shared_bytes(d) <= shared_limit(q.device))
+
+
+def shared_bytes(d: int) -> int:
+    """Of a block: two stages of q, k and v, the state in bfloat16, the output, and the weights."""
+    tile = 2 * CHUNK * d
+    return 7 * tile + 2 * d * d + 4 * d
 
 
 def run(q: Tensor, k: Tensor, v: Tensor, start: Tensor, map_code: int, normalise: bool,
@@ -23,6 +33,7 @@ def run(q: Tensor, k: Tensor, v: Tensor, start: Tensor, map_code: int, normalise
     q, k, v (b, h, n, d); start (b, h, d * d + d) in float32: S row by row, then z. The tokens are cut into
     segments that run side by side, with one block per multiprocessor (two at d = 64) unless given.
     """
+    require_tensor_cores(q)
     check_tensor_cores(fits(q, v), "bfloat16 of width 64 or 128", q, v)
     b, h, n, d = q.shape
     if segments is None:
@@ -43,5 +54,5 @@ def run(q: Tensor, k: Tensor, v: Tensor, start: Tensor, map_code: int, normalise
         states = start.new_zeros(heads, segments, size)
         sums[(segments, heads), 2 * d, 4 * tile](q, k, v, None, states, out, *last)
         module.segment_prefix[(math.ceil(size / 256), heads), 256](start.contiguous(), states, segments, size)
-    walk[(segments, heads), 2 * d, 7 * tile + 2 * d * d + 4 * d](q, k, v, states, after, out, *last)
+    walk[(segments, heads), 2 * d, shared_bytes(d)](q, k, v, states, after, out, *last)
     return out, after

@@ -29,18 +29,24 @@ def rope_kernel(x, cos, sin, positions=None, layout="interleaved", rung=None):
     cos, sin = aligned(cos, sin)
     if rung == 4:
         (x,) = aligned(x)
-        kernel = f"{name}<{C_TYPES[x.dtype]}, {str(layout == 'half').lower()}>"
-        out = torch.empty_like(x, memory_format=torch.contiguous_format)
-        grid = (math.ceil(n * d // 2 // pairs_per_thread / 128), math.ceil(heads / 4), b)
-        if out.numel():
-            cuda.load("rope")[kernel][grid, 128](x, out, cos, sin, positions, d // 2, heads, n)
-        return out
+        return rotate_heads(x, torch.empty_like(x), cos, sin, positions, layout)
     # Detach, or autograd would take the result for a plain copy of x.
     out = x.detach().clone(memory_format=torch.contiguous_format)
     threads = b * heads * n * d // 2 // pairs_per_thread
     if threads:
         kernel = cuda.load("rope")[name]
         kernel[math.ceil(threads / 128), 128](out, cos, sin, positions, threads, d // 2, heads, n)
+    return out
+
+
+def rotate_heads(x, out, cos, sin, positions, layout):
+    """Rung 4 alone: x contiguous and aligned, positions (b, n) int32; out may be x."""
+    (b, heads, n, d), half = x.shape, layout == "half"
+    pairs_per_thread = 16 // x.element_size() // (1 if half else 2)
+    grid = (math.ceil(n * d // 2 // pairs_per_thread / 128), math.ceil(heads / 4), b)
+    if x.numel():
+        kernel = cuda.load("rope")[f"rope_heads<{C_TYPES[x.dtype]}, {str(half).lower()}>"]
+        kernel[grid, 128](x, out, cos, sin, positions, d // 2, heads, n)
     return out
 
 

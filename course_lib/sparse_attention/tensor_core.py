@@ -7,14 +7,15 @@ from torch import Tensor
 
 from course_lib import cuda
 from course_lib.checks.sparse_attention import check_sparse_tensor_core
-from course_lib.launching import C_TYPES, HALF, SHARED_BYTES_SM80, aligned
+from course_lib.launching import C_TYPES, HALF, SHARED_BYTES_SM80, aligned, require_tensor_cores, runs_tensor_cores
 
 BLOCK = 128                     # of the BlockMask: 128 queries per block of threads, two tiles of 64 keys
 
 
 def fits(q: Tensor, v: Tensor) -> bool:
+    """Half precision of a width that is a multiple of 8 up to 128; on a GPU sm_80 or later."""
     d = q.shape[-1]
-    return q.dtype in HALF and d == v.shape[-1] and d % 8 == 0 and d <= 128
+    return runs_tensor_cores(q.device) and q.dtype in HALF and d == v.shape[-1] and d % 8 == 0 and d <= 128
 
 
 def window(q: Tensor, k: Tensor, v: Tensor, window: int, n_sink: int = 0,
@@ -31,6 +32,7 @@ def blocks(q: Tensor, k: Tensor, v: Tensor, lists: tuple[Tensor, ...], scale: fl
 
 
 def _launch(kernel, q, k, v, lists, lengths, options, scale):
+    require_tensor_cores(q)
     group_size = check_sparse_tensor_core(q, k, v, scale, fits(q, v))
     b, heads, n_q, d = q.shape
     scale = d**-0.5 if scale is None else scale

@@ -10,6 +10,7 @@ from course_lib.gpu import build, pretend
 from course_lib.gpu.case import Case, poisoned
 from course_lib.gpu.cases import CASES
 from course_lib.gpu.results import CHAPTERS, kernels_of
+from course_lib.kv_cache import StaticCache, decode_kernel, tensor_core
 from laptop_cuda import gpu
 
 by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
@@ -27,6 +28,8 @@ def test_on_the_engine(case):
 def test_on_the_card(case, size):
     """Fresh inputs each time: the seed is in the message."""
     for shape in getattr(case, size):
+        if why := case.unfit(shape, "cuda"):
+            pytest.skip(why)
         seed = secrets.randbits(32)
         error = case.error(shape, "cuda", seed)
         assert error <= case.tolerance, f"error {error:g} at {shape}, seed {seed}"
@@ -79,6 +82,45 @@ def test_an_output_that_is_not_written_is_not_right():
     with poisoned():
         assert torch.empty(3, dtype=torch.bfloat16).isnan().all()
     assert not torch.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize("model", [pretend.T4, pretend.RTX_4090, pretend.A100], ids=lambda model: model.name)
+def test_a_lesser_card_gets_what_fits_it(model):
+    """Every case runs there, or says why not; the wrappers by themselves choose kernels that the card has."""
+    left_out = set()
+    for case in CASES:
+        with pretend.card(model, run=False) as card:
+            for shape in (*case.small, *case.large):
+                why = case.unfit(shape, "cuda")
+                left_out |= {(case.kernels[0], why)} if why else set()
+                if not why:
+                    case.run(*case.arguments(shape, "cuda"))
+        if model.capability < (8, 0):
+            assert not {kernel for kernel in card.kernels() if "tensor_core" in kernel or kernel == "linear_walk"}
+    names = {name for name, _ in left_out}
+    assert names == {"RTX 4090": {"linear_walk"}, "A100": set()}.get(model.name.removeprefix("Pretend "), names)
+    assert model.capability >= (8, 0) or {"flash_tensor_core", "decode_tensor_core", "linear_walk"} <= names
+
+
+def test_half_precision_on_a_card_without_bfloat16_is_refused_by_name():
+    with pretend.card(pretend.T4, run=False):
+        q, k = torch.randn(1, 8, 1, 64, device="cuda").half(), torch.randn(1, 2, 40, 64, device="cuda").half()
+        with pytest.raises(ValueError, match="need a GPU from sm_80 on; Pretend T4 is sm_75"):
+            tensor_core.dense(q, k, k, torch.tensor([40]))
+        with pytest.raises(ValueError, match="float32"):
+            decode_kernel(q, k, k)
+
+
+def test_a_static_cache_is_read_where_it_is():
+    cache = StaticCache(64)
+    cache.append(*(torch.randn(2, 2, 40, 64).half() for _ in "kv"))
+    q = torch.randn(2, 8, 1, 64).half()
+    want = decode_kernel(q, *(x.contiguous() for x in cache.view()))
+    assert torch.equal(decode_kernel(q, *cache.view()), want)
+    k, v = cache.view()
+    assert not k.is_contiguous() and tensor_core._cache_of(k).data_ptr() == cache.k.data_ptr()
+    assert tensor_core._cache_of(k[:, :, 1:]) is None and tensor_core._cache_of(k[..., ::2]) is None
+    assert torch.equal(decode_kernel(q, k[:, :, 1:], v[:, :, 1:]), decode_kernel(q, k[:, :, 1:].contiguous(), v[:, :, 1:].contiguous()))
 
 
 def case_of(run, small):

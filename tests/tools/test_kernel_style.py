@@ -7,7 +7,7 @@ import pytest
 
 from course_lib.cuda import KERNELS
 
-FILES = sorted(file for file in KERNELS.rglob("*.cu*") if file.name != "tensor_core.cuh")
+FILES = sorted(KERNELS.rglob("*.cu*"))
 by_path = pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_to(KERNELS).as_posix())
 
 

@@ -9,6 +9,7 @@ from course_lib.gpu.case import BF16, F16, F32, Case, attention_output, qkv
 
 def softmax(kernel, dtype=F32):
     return Case(chapter="attention", kernels=(kernel,), dtype=dtype,
+                counted=dtype == F32 and kernel in ("softmax_warp", "softmax_on_chip", "softmax_registers"),
                 inputs=lambda draw, rows, columns: (3 * draw(rows, columns),),
                 run=partial(softmax_kernel, kernel=kernel),
                 oracle=lambda x: torch.softmax(x, -1),
@@ -20,7 +21,7 @@ CASES = [
     *map(softmax, ("softmax_naive", "softmax_stable", "softmax_online", "softmax_warp", "softmax_block", "softmax_on_chip")),
     softmax("softmax_half", F16),
     *(softmax("softmax_registers", dtype) for dtype in (F32, F16, BF16)),
-    Case(chapter="attention", kernels=("attention_scores", "softmax_on_chip", "attention_output"),
+    Case(chapter="attention", kernels=("attention_scores", "softmax_on_chip", "attention_output"), counted=True,
          inputs=qkv, run=attention_kernel, oracle=attention_output,
          small=({"b": 1, "heads": 2, "kv_heads": 2, "n": 33, "m": 50, "d": 20, "causal": True},),
          large=({"b": 2, "heads": 4, "kv_heads": 4, "n": 500, "m": 511, "d": 64},)),

@@ -4,14 +4,16 @@ from functools import partial
 
 import torch
 
-from course_lib.flash_attention.kernels import backward_kernels, forward_kernel, kernels
+from course_lib import cuda
+from course_lib.flash_attention.kernels import backward_kernels, forward_kernel
 from course_lib.gpu.case import BF16, F16, F32, GROUPED, GROUPED_LARGE, Case, attention, attention_output, gradients, qkv
 
 TENSOR = ({"b": 1, "heads": 2, "kv_heads": 1, "n": 70, "m": 130, "d": 64, "causal": True},)
 
 
 def forward(number, *launched, dtype=F32):
-    return Case(chapter="flash_attention", kernels=launched, dtype=dtype, inputs=qkv,
+    return Case(chapter="flash_attention", kernels=launched, dtype=dtype, tensor_cores=number == 7, inputs=qkv,
+                counted=number in (4, 5) or (number, dtype) in ((6, F32), (7, F16)),
                 run=partial(forward_kernel, rung=number), oracle=attention,
                 small=TENSOR if number == 7 else GROUPED, large=GROUPED_LARGE)
 
@@ -25,7 +27,9 @@ def backward(number, *launched, dtype=F32, **how):
     def run(q, k, v, grad, causal):
         out, lse = forward_kernel(q, k, v, causal, rung=number)
         return backward_kernels(grad, q, k, v, out, lse, causal, rung=number, **how)
-    return Case(chapter="flash_attention", kernels=launched, dtype=dtype, inputs=with_gradient, run=run,
+    return Case(chapter="flash_attention", kernels=launched, dtype=dtype, tensor_cores=number == 7,
+                inputs=with_gradient, run=run,
+                counted=number == 6 and not how,
                 oracle=gradients(attention_output), small=TENSOR if number == 7 else GROUPED[:1], large=GROUPED_LARGE)
 
 
@@ -34,7 +38,7 @@ def in_order(order, tile=16):
         (n, d), out = q.shape, torch.zeros_like(q)
         statistics = (torch.full((n,), -math.inf, device=q.device), torch.zeros(n, device=q.device))
         grid, arrays = (1, statistics) if order == "key_outer" else (math.ceil(n / tile), ())
-        kernel = getattr(kernels("flash_attention/orders"), order)
+        kernel = getattr(cuda.load("flash_attention/orders"), order)
         kernel[grid, tile, 16 * tile * (d + 1)](q, k, v, out, *arrays, n, d, tile, 0.3)
         return out
     return Case(chapter="flash_attention", kernels=(order,), inputs=lambda draw, n, d: tuple(draw(n, d) for _ in "qkv"), run=run,
@@ -44,7 +48,7 @@ def in_order(order, tile=16):
 
 def product_of_lanes(a, b):
     sums = torch.empty(32, 4, device=a.device)
-    kernels("flash_attention/fragments").one_product[1, 32](a, b, sums)
+    cuda.load("flash_attention/fragments").one_product[1, 32](a, b, sums)
     return sums
 
 
@@ -57,7 +61,7 @@ def product_in_float64(a, b):
 
 def dealt_out(x, swizzle):
     registers = torch.empty(4, 32, 4, 2, dtype=x.dtype, device=x.device)
-    kernels("flash_attention/fragments").read_tile[1, 32](x, registers, swizzle)
+    cuda.load("flash_attention/fragments").read_tile[1, 32](x, registers, swizzle)
     return registers
 
 
@@ -76,9 +80,9 @@ CASES = [
     backward(6, "rowsum_do_o", "backward_atomic", atomic=True),
     in_order("query_outer"),
     in_order("key_outer"),
-    Case(chapter="flash_attention", kernels=("one_product",), dtype=BF16,
+    Case(chapter="flash_attention", kernels=("one_product",), dtype=BF16, tensor_cores=True,
          inputs=lambda draw: (draw(32, 4, 2), draw(32, 2, 2)), run=product_of_lanes, oracle=product_in_float64, small=({},)),
-    Case(chapter="flash_attention", kernels=("read_tile",), dtype=BF16,
+    Case(chapter="flash_attention", kernels=("read_tile",), dtype=BF16, tensor_cores=True,
          inputs=lambda draw, swizzle: (draw(16, 64), swizzle), run=dealt_out,
          oracle=lambda x, _: x.view(2, 8, 4, 2, 4, 2).permute(2, 1, 4, 3, 0, 5).reshape(4, 32, 4, 2),
          small=({"swizzle": 0}, {"swizzle": 1})),

@@ -4,8 +4,7 @@ from functools import partial
 import torch
 
 from course_lib.gpu.case import BF16, CACHES, CACHES_LARGE, F16, F32, Case, attention
-from course_lib.kv_cache import QuantizedCache, tensor_core
-from course_lib.kv_cache.decoding import decode_kernel, decode_quantized_kernel
+from course_lib.kv_cache import QuantizedCache, decode_kernel, decode_quantized_kernel, tensor_core
 
 
 def cached(draw, lengths, heads, kv_heads, d):
@@ -19,7 +18,8 @@ def decoded(q, k, v, lengths):
 
 
 def decoding(run, *kernels, dtype=F32, note=""):
-    return Case(chapter="kv_cache", kernels=kernels, dtype=dtype, note=note, inputs=cached, run=run, oracle=decoded,
+    return Case(chapter="kv_cache", kernels=kernels, dtype=dtype, note=note,
+                counted=note == "1 splits" or dtype == F16, tensor_cores=dtype != F32, inputs=cached, run=run, oracle=decoded,
                 small=CACHES, large=CACHES_LARGE)
 
 

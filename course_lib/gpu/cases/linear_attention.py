@@ -13,7 +13,7 @@ RUNG_LARGE = {1: {"n": 1001, "d": 64}, 2: {"n": 1001, "d": 64}, 3: {"n": 1001, "
 
 
 def rung(number, *kernels):
-    return Case(chapter="linear_attention", kernels=kernels, inputs=three,
+    return Case(chapter="linear_attention", kernels=kernels, counted=number == 3, inputs=three,
                 run=partial(linear_attention_kernel, rung=number), oracle=partial(linear_attention, causal=True),
                 small=({"n": 70, "d": 20},), large=(RUNG_LARGE[number],))
 
@@ -39,7 +39,8 @@ def walked_in_float64(q, k, v, start, segments):
 
 
 def walk(segments, large_segments, *kernels, note=""):
-    return Case(chapter="linear_attention", kernels=kernels, dtype=BF16, note=note,
+    return Case(chapter="linear_attention", kernels=kernels, dtype=BF16, note=note, counted=not note, tensor_cores=True,
+                shared_bytes=lambda d, **_: tensor_core.shared_bytes(d),
                 inputs=with_state, run=walked, oracle=walked_in_float64,
                 small=({"n": 100, "d": 64, "segments": segments},),
                 large=({"n": 2001, "d": 128, "segments": large_segments},))

@@ -37,6 +37,7 @@ def from_pages(q, cache, tables, lengths):
 
 def decoding(kernel, splits, *launched):
     return Case(chapter="paged_attention", kernels=launched, note=f"{kernel}, {splits} splits", inputs=paged,
+                counted=kernel == "warp",
                 run=partial(paged_attention_kernel, kernel=kernel, n_splits=splits), oracle=from_pages,
                 small=CACHES[:1], large=CACHES_LARGE)
 
@@ -83,6 +84,6 @@ CASES = [
          inputs=lambda draw, d: (paged(draw, (112,), 2, 2, d)[1], ((0, 3), (5, 1))), run=copied,
          oracle=partial(copied, by=copied_by_torch),
          small=({"d": 32},), large=({"d": 128},)),
-    *(Case(chapter="paged_attention", kernels=("paged_tensor_core", "merge_splits"), dtype=dtype, inputs=paged,
+    *(Case(chapter="paged_attention", kernels=("paged_tensor_core", "merge_splits"), dtype=dtype, tensor_cores=True, counted=dtype == F16, inputs=paged,
            run=on_tensor_cores, oracle=from_pages, small=CACHES, large=CACHES_LARGE) for dtype in (F16, BF16)),
 ]

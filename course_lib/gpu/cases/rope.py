@@ -1,10 +1,12 @@
 """Chapter 2: rotation of queries and keys, alone and while appending to a cache."""
 from functools import partial
 
+import torch
+
 from course_lib.gpu.case import BF16, F16, F32, Case
-from course_lib.kv_cache import StaticCache
-from course_lib.kv_cache.decoding import append_kernel
+from course_lib.kv_cache import StaticCache, append_kernel
 from course_lib.rope import apply_rope, rope_kernel, rope_table
+from course_lib.rope.kernels import rotate_heads
 
 SMALL = ({"b": 1, "heads": 2, "n": 33, "d": 32}, {"b": 2, "heads": 5, "n": 7, "d": 64})
 LARGE = ({"b": 2, "heads": 7, "n": 1001, "d": 128},)
@@ -17,10 +19,20 @@ def inputs(draw, b, heads, n, d):
 
 def rotation(kernel, layout, rung, dtype=F32):
     return Case(chapter="rope", kernels=(kernel,), dtype=dtype, note=layout if rung == 4 else "",
+                counted=dtype == F32 and (kernel, layout) not in (("rope_half", "half"), ("rope_heads", "half")),
                 inputs=inputs,
                 run=partial(rope_kernel, layout=layout, rung=rung),
                 oracle=partial(apply_rope, layout=layout),
                 small=SMALL, large=LARGE)
+
+
+def prepared(x, cos, sin, positions):
+    """For timing: the output's memory and the positions as the kernel reads them, made before."""
+    return x, torch.empty_like(x), cos, sin, positions.int().contiguous()
+
+
+def rotate_prepared(layout, x, out, cos, sin, positions):
+    return rotate_heads(x, out, cos, sin, positions, layout)
 
 
 def appended(k, v, cos, sin):
