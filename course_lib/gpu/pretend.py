@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -65,10 +66,11 @@ class Card:
     run: bool = True
     kernel_ms: float = 0.01                 # every launch takes so long
     launches: list[Launch] = field(default_factory=list)
-    busy_until: float = 0.0                 # seconds, by the host's clock
+    now: Callable[[], float] = time.perf_counter     # the host's clock, in seconds
+    busy_until: float = 0.0
 
     def take(self, milliseconds: float) -> None:
-        self.busy_until = max(self.busy_until, time.perf_counter()) + milliseconds / 1e3
+        self.busy_until = max(self.busy_until, self.now()) + milliseconds / 1e3
 
     def kernels(self) -> set[str]:
         return {launch.name.partition("<")[0] for launch in self.launches}
@@ -245,21 +247,17 @@ def _launched(card: Card, original):
 
 
 @contextmanager
-def card(model: Model = H100, run: bool = True, kernel_ms: float = 0.01):
+def card(model: Model = H100, run: bool = True, kernel_ms: float = 0.01, now=time.perf_counter):
     """Within it there is a card. Gives a Card, which lists the launches."""
-    made = Card(model, run, kernel_ms)
+    made = Card(model, run, kernel_ms, now=now)
     launch = sys.modules[laptop_cuda.Kernel.__module__].Launch
     properties = SimpleNamespace(**vars(model), major=model.capability[0], minor=model.capability[1])
     cuda = {"is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0,
             "get_device_properties": lambda *_: properties, "get_device_capability": lambda *_: model.capability,
-            "get_device_name": lambda *_: model.name, "synchronize": lambda *_: _wait(made),
+            "get_device_name": lambda *_: model.name, "synchronize": lambda *_: None,
             "current_stream": lambda *_: SimpleNamespace(cuda_stream=0), "device": lambda *_: ExitStack(),
             "Event": lambda **how: Event(made, **how), "_sleep": lambda cycles: made.take(cycles / 1.98e6)}
     with mock.patch.multiple(torch.cuda, create=True, **cuda), mock.patch.object(torch, "Generator", CpuGenerator), \
             mock.patch.object(launch, "_run", _launched(made, launch._run)), \
             Factories():
         yield made
-
-
-def _wait(card: Card) -> None:
-    time.sleep(max(0.0, card.busy_until - time.perf_counter()))
