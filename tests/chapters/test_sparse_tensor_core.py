@@ -6,7 +6,8 @@ import torch
 
 from course_lib import cuda
 from course_lib.sparse_attention import tensor_core as sparse_tensor_core
-from course_lib.gpu.cases import BF16, attention, window_mask
+from course_lib.gpu.case import BF16, attention
+from course_lib.gpu.cases.sparse_attention import window_mask
 from course_lib.sparse_attention import BlockMask
 from course_lib.sparse_attention.kernels import block_sparse_kernel, window_sink_kernel
 from references import changed_kernels

@@ -29,9 +29,13 @@ def by_blocks(size):
     return lambda q, k, v, mask: block_sparse_kernel(q, k, v, BlockMask.from_mask(mask.cpu(), size))
 
 
+def window_mask(n, window, n_sink):
+    i, j = torch.arange(n)[:, None], torch.arange(n)
+    return (j <= i) & ((i - j < window) | (j < n_sink))
+
+
 def window_in_float64(q, k, v, window, n_sink):
-    i, j = torch.arange(q.shape[2])[:, None], torch.arange(q.shape[2])
-    return attention(q, k, v, mask=(j <= i) & ((i - j < window) | (j < n_sink)))[0]
+    return attention(q, k, v, mask=window_mask(q.shape[2], window, n_sink))[0]
 
 
 def float_case(kernel, run):
