@@ -36,7 +36,7 @@ from .similarity import holds
 
 # What every handout has besides what its notebooks import.
 ROOTS = ["course_lib", "course_lib.__main__", "course_lib.tools.install", "course_lib.tools.lab",
-         "course_lib.tools.notebooks", "course_lib.tools.doctor", "course_lib.tools.nbval_plugin", "course_lib.figures",
+         "course_lib.tools.notebooks", "course_lib.tools.fresh", "course_lib.tools.clean", "course_lib.tools.doctor", "course_lib.tools.nbval_plugin", "course_lib.figures",
          "course_lib.exercises", "course_lib.exercises.kernel_runner", "course_lib.exercises.sealed",
          "course_lib.exercises.chapters", "course_lib.cuda"]
 FILES = ["pyproject.toml", "requirements.txt", "environment.yml", "LICENSE", "Makefile", ".gitignore", "NOTATION.md"]

@@ -10,6 +10,7 @@ from pathlib import Path
 from course_lib.files import ROOT
 
 CELL_SECONDS = 120
+NOTEBOOK = "course notebook"        # the property that our cells leave in their reports
 
 
 def environment() -> dict[str, str]:

@@ -4,7 +4,8 @@ import sys
 from pathlib import Path
 
 from course_lib.tools.clean_kernel import ROOT
-from course_lib.tools.notebooks import WORK, chapter_notebooks, fresh
+from course_lib.tools.fresh import fresh
+from course_lib.tools.notebooks import WORK, chapter_notebooks
 
 FIRST = "00_start_here.ipynb"
 

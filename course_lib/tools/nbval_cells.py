@@ -20,8 +20,7 @@ from time import monotonic
 from nbval.kernel import CURRENT_ENV_KERNEL_NAME, RunningKernel, start_new_kernel
 from nbval.plugin import IPyNbCell, IPyNbFile, NbCellError, nocolors
 
-from course_lib.tools.clean_kernel import CELL_SECONDS, environment, use_writable_runtime_folder
-from course_lib.tools.nbval_plugin import NOTEBOOK
+from course_lib.tools.clean_kernel import CELL_SECONDS, NOTEBOOK, environment, use_writable_runtime_folder
 
 NBVAL = "0.11."
 NBVAL_DEFAULT_SECONDS = 2000

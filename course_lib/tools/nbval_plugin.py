@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-NOTEBOOK = "course notebook"        # the name of the property that our cells leave in their reports
+from course_lib.tools.clean_kernel import NOTEBOOK
 
 
 def runs_notebooks(config) -> bool:

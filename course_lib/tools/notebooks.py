@@ -1,21 +1,18 @@
-"""`run`, `fresh` and `clean`: what the course does with its notebooks from a shell.
+"""`python -m course_lib run`: re-execute notebooks in place.
 
-`run` is the only thing that changes `notebooks/`. It leaves each in one canonical form, so that a second run without a
+It is the only thing that changes `notebooks/`. It leaves each in one canonical form, so that a second run without a
 change in between is no diff: stable cell ids, execution counts 1..n, no times, no versions, no paths.
 """
 import argparse
 import asyncio
 import hashlib
-import os
 import re
-import shutil
 import sys
-import tempfile
 from pathlib import Path
 from time import perf_counter
 
-from course_lib.tools.clean_kernel import CELL_SECONDS, ROOT, environment, use_writable_runtime_folder
-from course_lib.tools.student_copy import student_copy
+from course_lib.files import ROOT, write_whole
+from course_lib.tools.clean_kernel import CELL_SECONDS, environment, use_writable_runtime_folder
 
 NOTEBOOKS, WORK = ROOT / "notebooks", ROOT / "work"
 # The id of the exercise that a cell belongs to, in its card, in its stub, in its check.
@@ -43,8 +40,6 @@ def find_notebook(name: str) -> Path:
     raise LookupError(f"no chapter {name!r}; there are: {known}")
 
 
-# run
-
 def run(argv: list[str]) -> int:
     parser = argparse.ArgumentParser("python -m course_lib run", description="Re-execute notebooks in place, in canonical form.")
     parser.add_argument("notebooks", nargs="*", help="paths, numbers or words; all of notebooks/ where none is given")
@@ -56,7 +51,7 @@ def run(argv: list[str]) -> int:
         return 2
     failed = 0
     for path in paths:
-        shown = _shown(path)
+        shown = shown_path(path)
         print(f"{shown} ...", end=" ", flush=True)
         start = perf_counter()
         try:
@@ -81,7 +76,7 @@ def rerun(path: Path) -> bool:
     try:
         notebook = nbformat.reads(before, as_version=4)
     except Exception as error:
-        raise CellFailed(f"{_shown(path)} is not a notebook: {str(error).splitlines()[0]}") from None
+        raise CellFailed(f"{shown_path(path)} is not a notebook: {str(error).splitlines()[0]}") from None
     if path.resolve().parent == NOTEBOOKS:          # in a student's copy the exercises hold answers
         refresh_exercises(notebook)
     for cell in notebook.cells:
@@ -91,11 +86,7 @@ def rerun(path: Path) -> bool:
     after = nbformat.writes(canonical(notebook)) + "\n"
     if after == before:
         return False
-    descriptor, fresh = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=".tmp")
-    with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-        file.write(after)
-    os.chmod(fresh, path.stat().st_mode)
-    os.replace(fresh, path)
+    write_whole(path, after)
     return True
 
 
@@ -154,7 +145,7 @@ def execute(notebook, path: Path) -> None:
     try:
         client.execute(env=environment(), stderr=-3, stdout=-3)         # -3: subprocess.DEVNULL
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        raise CellFailed(f"{_shown(path)}, under \"{heading_above(notebook, reached)}\":\n{error}") from None
+        raise CellFailed(f"{shown_path(path)}, under \"{heading_above(notebook, reached)}\":\n{error}") from None
     finally:
         asyncio.run(manager.shutdown_kernel(now=True))
 
@@ -212,84 +203,8 @@ def _joined(outputs: list) -> list:
     return joined
 
 
-def _shown(path: Path) -> str:
+def shown_path(path: Path) -> str:
     try:
         return path.resolve().relative_to(ROOT).as_posix()
     except ValueError:
         return str(path)
-
-
-# fresh
-
-def fresh(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser("python -m course_lib fresh", description="Lay a new copy of a chapter's notebook in "
-                                     "work/, beside the old one; nothing is overwritten.")
-    parser.add_argument("chapters", nargs="*", help="numbers or words")
-    parser.add_argument("--missing", action="store_true", help="every notebook that work/ does not have yet")
-    arguments = parser.parse_args(argv)
-    if not arguments.chapters and not arguments.missing:
-        parser.print_usage()
-        return 2
-    WORK.mkdir(exist_ok=True)
-    try:
-        chosen = [find_notebook(name) for name in arguments.chapters]
-    except LookupError as error:
-        print(error, file=sys.stderr)
-        return 2
-    for source in chapter_notebooks() if arguments.missing else []:
-        if not (WORK / source.name).exists():
-            lay_copy(source, WORK / source.name)
-    for source in chosen:
-        target, n = WORK / source.name, 2
-        while not lay_copy(source, target):
-            target, n = WORK / f"{source.stem}_{n}.ipynb", n + 1
-        print(target.relative_to(ROOT).as_posix())
-    return 0
-
-
-def lay_copy(source: Path, target: Path) -> bool:
-    """A student's copy under a name that is free; false if it is taken, even if it was taken this very moment."""
-    descriptor, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}.", suffix=".tmp")
-    os.close(descriptor)
-    try:
-        Path(part).write_text(student_copy(source), encoding="utf-8")
-        os.chmod(part, 0o644)
-        try:
-            os.link(part, target)       # whole or not at all, and never over an existing file
-        except FileExistsError:
-            return False
-        except OSError:                 # a file system without links
-            if target.exists():
-                return False
-            os.replace(part, target)
-        return True
-    finally:
-        if os.path.exists(part):
-            os.unlink(part)
-
-
-# clean
-
-def clean(argv: list[str]) -> int:
-    argparse.ArgumentParser("python -m course_lib clean", description="Empty the build cache; the next launch builds "
-                            "what it needs again. Notebooks and answers stay.").parse_args(argv)
-    freed = 0
-    for folder in build_folders():
-        if not folder.is_dir():
-            continue
-        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
-        shutil.rmtree(folder, ignore_errors=True)
-        if folder.exists():
-            print(f"{_shown(folder)}: not all of it could be removed", file=sys.stderr)
-            return 1
-        freed += size
-        print(f"{_shown(folder)}: {size / 1e6:.1f} MB")
-    print(f"{freed / 1e6:.1f} MB freed")
-    return 0
-
-
-def build_folders() -> list[Path]:
-    """Every place where `laptop_cuda.build.cache` may have put builds."""
-    from laptop_cuda.build import user_cache
-    asked = os.environ.get("COURSE_CACHE")
-    return [*([Path(asked) / "cuda"] if asked else []), ROOT / ".build", user_cache() / "cuda"]

@@ -9,7 +9,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from course_lib.tools import clean_kernel, doctor, install, lab, notebooks as notebooks_tool
+from course_lib.tools import clean, clean_kernel, doctor, fresh, install, lab, notebooks as notebooks_tool
 from course_lib.__main__ import main
 from course_lib.teaching import solve
 
@@ -118,22 +118,24 @@ def house(tmp_path, monkeypatch):
         nbformat.write(new_notebook(cells=[new_markdown_cell(f"the {name} that ships")]), tmp_path / "notebooks" / f"{name}.ipynb")
     monkeypatch.setattr(notebooks_tool, "ROOT", tmp_path)
     monkeypatch.setattr(notebooks_tool, "NOTEBOOKS", tmp_path / "notebooks")
-    monkeypatch.setattr(notebooks_tool, "WORK", tmp_path / "work")
+    for module in (fresh, clean):
+        monkeypatch.setattr(module, "ROOT", tmp_path)
+    monkeypatch.setattr(fresh, "WORK", tmp_path / "work")
     return tmp_path
 
 
 def test_fresh_never_overwrites(house, capsys):
-    assert notebooks_tool.fresh(["--missing"]) == 0
+    assert fresh.fresh(["--missing"]) == 0
     answers = house / "work" / "03_gqa.ipynb"
     answers.write_text("my answers")
-    assert notebooks_tool.fresh(["--missing"]) == 0
+    assert fresh.fresh(["--missing"]) == 0
     for chapter in ("3", "gqa"):
-        assert notebooks_tool.fresh([chapter]) == 0
+        assert fresh.fresh([chapter]) == 0
     assert answers.read_text() == "my answers"
     assert capsys.readouterr().out == "work/03_gqa_2.ipynb\nwork/03_gqa_3.ipynb\n"
     assert "the 03_gqa that ships" in (house / "work" / "03_gqa_3.ipynb").read_text()
     assert len(list((house / "work").iterdir())) == 4
-    assert notebooks_tool.fresh(["12"]) == 2
+    assert fresh.fresh(["12"]) == 2
 
 
 def test_clean_empties_the_caches_and_nothing_else(house, monkeypatch, capsys):
@@ -143,16 +145,16 @@ def test_clean_empties_the_caches_and_nothing_else(house, monkeypatch, capsys):
     for file in [*built, house / "work" / "mine.ipynb"]:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_bytes(b"0" * 1000)
-    assert notebooks_tool.clean([]) == 0
+    assert clean.clean([]) == 0
     assert not any(file.exists() for file in built) and (house / "work" / "mine.ipynb").exists()
-    assert notebooks_tool.clean([]) == 0
+    assert clean.clean([]) == 0
     assert "0.0 MB freed" in capsys.readouterr().out
 
 
 def test_clean_knows_where_builds_go():
     from laptop_cuda import build
 
-    assert any(build.cache().is_relative_to(folder) for folder in notebooks_tool.build_folders())
+    assert any(build.cache().is_relative_to(folder) for folder in clean.build_folders())
 
 
 def test_doctor_here():

@@ -1,7 +1,7 @@
 """The tree against the guides of the house: arrows, circles, sizes, the share of checks, the voice."""
 import pytest
 
-from course_lib.tools import house, voice
+from course_lib.tools.lint import house, voice
 
 
 @pytest.fixture(scope="module")

@@ -7,6 +7,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 
 from course_lib.tools import lint
+from course_lib.tools.lint import code as code_rules, exercises, text
 from course_lib.tools.notebooks import canonical, chapter_notebooks
 
 
@@ -33,7 +34,7 @@ def book(cells) -> lint.Book:
 
 
 # Chapter 12 declares no exercises, so this one rule has nothing to look at.
-RULES = [rule for rule in lint.RULES if rule is not lint.kinds_of_exercises]
+RULES = [rule for rule in lint.RULES if rule is not exercises.kinds_of_exercises]
 
 
 def said(cells) -> dict[str, list[str]]:
@@ -98,7 +99,7 @@ def test_the_first_code_cell_only_imports():
 def test_a_cell_that_was_never_run():
     made = book(good_cells())
     made.code[2].execution_count = None
-    assert list(lint.outputs_are_clean(made)) == ["'print(8)': never run"]
+    assert list(code_rules.outputs_are_clean(made)) == ["'print(8)': never run"]
 
 
 def test_deeper_sections_do_not_count():
@@ -116,7 +117,7 @@ def test_a_rerun_that_is_needed_is_noticed():
     made = book(good_cells())
     made.text = made.text.replace('"language": "python"', '"language": "Python"')
     made.notebook = nbformat.reads(made.text, 4)
-    assert [line[:22] for line in lint.canonical_form(made)] == ["not in canonical form:"]
+    assert [line[:22] for line in code_rules.canonical_form(made)] == ["not in canonical form:"]
 
 
 def test_words():
@@ -150,22 +151,22 @@ def shipped():
 
 
 def test_exercises_as_shipped_are_in_order(shipped):
-    assert list(lint.exercises_as_declared(shipped)) == [] and list(lint.nothing_is_given_away(shipped)) == []
+    assert list(exercises.exercises_as_declared(shipped)) == [] and list(exercises.nothing_is_given_away(shipped)) == []
 
 
 def test_a_missing_a_changed_and_a_solved_exercise(shipped):
     stub = next(i for i, cell in enumerate(shipped.cells) if "exercise" in cell.metadata.get("tags", []))
     changed = copy.deepcopy(shipped)
     changed.cells[stub].source += "\n    # and a word of mine"
-    assert any("not as declared" in line for line in lint.exercises_as_declared(changed))
+    assert any("not as declared" in line for line in exercises.exercises_as_declared(changed))
     gone = copy.deepcopy(shipped)
     del gone.cells[stub - 1:stub + 2]
-    assert any("declared and not in the notebook" in line for line in lint.exercises_as_declared(gone))
+    assert any("declared and not in the notebook" in line for line in exercises.exercises_as_declared(gone))
     solved = copy.deepcopy(shipped)
     solved.cells[stub + 1].outputs = [printed("passed\n")]
-    assert any("ships with it attempted" in line for line in lint.nothing_is_given_away(solved))
+    assert any("ships with it attempted" in line for line in exercises.nothing_is_given_away(solved))
     solved.cells[stub + 1].outputs = [printed("not attempted\n")]
-    assert any("its reference did not run" in line for line in lint.nothing_is_given_away(solved))
+    assert any("its reference did not run" in line for line in exercises.nothing_is_given_away(solved))
 
 
 def test_a_leaked_solution_is_found(shipped):
@@ -173,9 +174,22 @@ def test_a_leaked_solution_is_found(shipped):
 
     leaks = 0
     for i, cell in enumerate(list(shipped.cells)):
-        for kind, id in lint.exercise_of(cell):
+        for kind, id in exercises.exercise_of(cell):
             if kind == "exercise" and find(id).kind in ("write", "repair"):
                 leaking = copy.deepcopy(shipped)
                 leaking.cells.insert(2, code("show_source()", printed(find(id).solution)))
-                leaks += any(id in line for line in lint.nothing_is_given_away(leaking))
+                leaks += any(id in line for line in exercises.nothing_is_given_away(leaking))
     assert leaks > 0
+
+
+@pytest.mark.parametrize("prose, said", [("the loss is 1.93 nats", "says 1.93"), ("it has 664,831 parameters", "says 664,831")])
+def test_a_number_that_no_cell_prints(prose, said):
+    cells = [new_markdown_cell(prose), new_code_cell("print(loss)", outputs=[new_output("stream", name="stdout", text="1.776 of 664,832")])]
+    assert [line for line in text.numbers_are_printed(book(cells)) if said in line]
+
+
+@pytest.mark.parametrize("prose", ["the loss is 1.78", "it has 664,832 parameters", "Kwon et al. report 20.4 to 38.2 % and 96.31 %", "about 12",
+                                   "from data/rope_study.json: 1.931", "$1.23$ and `4.567`", "in 2023"])
+def test_a_number_that_a_cell_prints_or_a_source_gives(prose):
+    cells = [new_markdown_cell(prose), new_code_cell("print(loss)", outputs=[new_output("stream", name="stdout", text="1.776 of 664,832")])]
+    assert list(text.numbers_are_printed(book(cells))) == []

@@ -33,7 +33,7 @@ PATTERNS = {
     "say resumes": r"\bgoes on (?:where|from)\b",
 }
 COMPILED = {say: re.compile(pattern) for say, pattern in PATTERNS.items()}
-SKIPPED = ("course_lib/tools/voice.py", "data/excerpt.txt", "requirements.txt")
+SKIPPED = ("course_lib/tools/lint/voice.py", "data/excerpt.txt", "requirements.txt")
 KINDS = {".py", ".cu", ".cuh", ".h", ".cpp", ".md", ".ipynb"}
 
 
