@@ -12,6 +12,7 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 import time
 import types
 from dataclasses import asdict
@@ -25,7 +26,7 @@ def main(control: socket.socket, config: dict) -> None:
     sys.path[:] = config["sys_path"]
     load(config)
     if sys.platform == "linux":
-        walls.LIBC.prctl(36, 1, 0, 0, 0)              # orphans of a job become our children, so that none escapes
+        walls.LIBC.prctl(36, 1, 0, 0, 0)              # orphans of a job become our children, so that none is lost
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
@@ -36,13 +37,13 @@ def main(control: socket.socket, config: dict) -> None:
         message, fds, _, _ = socket.recv_fds(control, 65536, 3)
         if not message:
             return
-        message = message.lstrip(b"x")                # meant for a job that had ended by itself
+        message = message.lstrip(b"x")                # told to stop a job that had ended by itself
         if not message:
             continue
         job = json.loads(message)
         if sys.platform == "linux" and not job["uid"]:        # the limit counts everything that this user runs
             job["processes"] += walls.tasks_of_user(os.getuid())
-        said, say = os.pipe()                         # how the walls went: closed before the student's code begins
+        said, say = os.pipe()                         # whether the walls were built: closed before the student's code begins
         pid = os.fork()
         if pid == 0:
             signal.set_wakeup_fd(-1)
@@ -87,7 +88,7 @@ def load_engine(folder: Path) -> None:
 
 
 def warm_up() -> None:
-    """Run something small, so that what torch imports at first use is there for every fork."""
+    """Run something small, so that every fork has what torch imports at first use."""
     request = results.Request(id="0.0", language="python", name="f", value=False, is_class=False, call=None, limit=60,
                              given={"torch": ("module", "torch"), "einops": ("module", "einops")},
                              inputs=[((wire.torch.zeros(2, 2),), {})])
@@ -122,6 +123,7 @@ def serve(job: dict, request: int, reply: int, output: int, say: int) -> None:
         os.close(say)
         with os.fdopen(request, "rb") as stream:
             task = wire.unpack(stream.read())
+        tempfile.tempdir = None                       # torch has asked for it already: look again, in the new environment
         answer = carry_out(task)
         frame = len(answer).to_bytes(8, "little") + answer
         while frame:
@@ -166,7 +168,7 @@ def carry_out(task: dict) -> bytes:
 
 def supervise(pid: int, job: dict, control: socket.socket, woken: int) -> dict:
     """Wait for the job; stop it when it is told to, or takes too much; leave none of its processes."""
-    deadline, stopped, status, before = time.monotonic() + job["seconds"], None, None, processor_time()
+    deadline, stopped, status, before, starved = time.monotonic() + job["seconds"], None, None, processor_time(), 0.0
     while status is None and not stopped:
         ready, _, _ = select.select([control, woken], [], [], LOOK)
         if woken in ready:
@@ -174,19 +176,18 @@ def supervise(pid: int, job: dict, control: socket.socket, woken: int) -> dict:
         if control in ready and control.recv(1, socket.MSG_PEEK)[:1] in (b"", b"x"):
             stopped = "told"
             control.recv(1)
+        starved = max(starved, watching.waited_for_processor(pid))
         status = reap(pid)
         if status is None and not stopped:
-            stopped = ("time" if time.monotonic() > deadline else
-                       "memory" if memory_of_children() > job["resident"] else
-                       "disk" if too_full(job["folder"], job["disk_bytes"]) else None)
+            stopped = "time" if time.monotonic() > deadline else watching.taken_too_much(job)
     end_all(pid)
     if status is None:
         status = reap(pid, wait=True)
-    return {"status": status, "stopped": stopped, "cpu": processor_time() - before}
+    return {"status": status, "stopped": stopped, "cpu": processor_time() - before, "starved": starved}
 
 
 def processor_time() -> float:
-    """Seconds that all processes which have ended below this one have worked."""
+    """Seconds of processor time of all processes below this one that have ended."""
     spent = os.times()
     return spent.children_user + spent.children_system
 
@@ -219,12 +220,12 @@ def end_all(pid: int) -> None:
     except (ProcessLookupError, PermissionError):
         pass
     while sys.platform == "linux":
-        living, seen = descendants(), set()
+        living, seen = watching.descendants(), set()
         while living - seen:
             for process in living - seen:
                 _signal(process, signal.SIGSTOP)
             seen |= living
-            living = descendants()
+            living = watching.descendants()
         if not seen:
             break
         for process in seen:
@@ -247,58 +248,6 @@ def _signal(pid: int, number: int) -> None:
         os.kill(pid, number)
     except ProcessLookupError:
         pass
-
-
-def descendants() -> set[int]:
-    """The living processes below this one."""
-    parents = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                with open(f"/proc/{name}/stat") as stat:
-                    state, parent = stat.read().rpartition(")")[2].split()[:2]
-            except OSError:
-                continue
-            parents[int(name)] = (int(parent), state)
-    found, front = set(), {os.getpid()}
-    while front:
-        front = {p for p, (parent, _) in parents.items() if parent in front}
-        found |= front
-    return {p for p in found if parents[p][1] not in "ZX"}
-
-
-def memory_of_children() -> int:
-    """Bytes of memory that the job holds and does not share with us."""
-    if sys.platform != "linux":
-        return 0
-    total = 0
-    for pid in descendants():
-        try:
-            with open(f"/proc/{pid}/status") as status:
-                total += sum(int(line.split()[1]) for line in status if line.startswith(("RssAnon", "RssShmem"))) << 10
-        except OSError:
-            continue
-    return total
-
-
-def too_full(folder: str, limit: int, most: int = 2000) -> bool:
-    """Whether the job has written too many bytes or too many files."""
-    size = count = 0
-    waiting = [folder]
-    while waiting:
-        try:
-            with os.scandir(waiting.pop()) as entries:
-                for entry in entries:
-                    count += 1
-                    if count > most:
-                        return True
-                    if entry.is_dir(follow_symlinks=False):
-                        waiting.append(entry.path)
-                    else:
-                        size += entry.stat(follow_symlinks=False).st_blocks * 512
-        except OSError:
-            continue
-    return size > limit
 
 
 if __name__ == "__main__":

@@ -1,7 +1,10 @@
-"""Marking one notebook: what runs on a worker of the grader, be it a process here or a machine of a cluster."""
+"""Marking one notebook: the part that runs on a worker of the grader, be it a process here or a machine of a cluster."""
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import os
+import sys
 import threading
 from dataclasses import asdict
 from functools import lru_cache
@@ -9,19 +12,22 @@ from pathlib import Path
 
 import torch
 
-from course_lib.exercises import judge as core
-from course_lib.exercises import runner
+from course_lib.exercises import judge
 from course_lib.exercises.declare import declared, find, load_file
 from course_lib.exercises.parts import Exercise
-from .reach import COURSE, HERE, PACKAGE
-from .sandbox import Sandbox, SandboxError
-from course_lib.exercises.verdict import NOT_RUN, WRONG, Verdict
+from course_lib.exercises.results import Request
+from course_lib.exercises.screen import screen
+from course_lib.exercises.verdict import NOT_RUN, WRONG, Verdict, verdict_on
 from course_lib.exercises.wire import LONGEST_TEXT
+from .reach import COURSE, PACKAGE
+from .reply import Reply, SandboxError
+from .sandbox import Sandbox
 
+JUDGING = 3 << 30                       # bytes that a comparison may take
 LONGEST = 30_000                        # characters of a cell; reading a longer one could be made to take minutes
-_own = threading.local()                # one sandbox a thread
+_own = threading.local()                # one sandbox per thread
 _judging = threading.Lock()             # references run in this process, and torch's generator is one for all threads
-_oracles: dict[tuple[str, int], core.Oracle] = {}
+_oracles: dict[tuple[str, int], judge.Oracle] = {}
 
 
 def mark_notebook(task: dict) -> dict:
@@ -64,40 +70,49 @@ def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdic
         return _wrong(exercise, f"The cell is longer than {LONGEST:,} characters.")
     try:
         with _judging:
-            early = core.screen(exercise, source)
+            early = screen(exercise, source)
     except (RecursionError, MemoryError):
         return _wrong(exercise, "The cell is nested too deeply to be read.")
     if early:
         return _clipped(early)
     with _judging:
-        cases = core.draw(exercise, seed)
-        request = core.request(exercise, cases, seed)
-    # a busy marking machine must not fail what passes in the notebook
-    request.limit = min(2 * request.limit + 3, request.limit + 10)
-    reply = sandbox.run(request, source, exercise.forbid)
-    # It waited for a processor. What sleeps needs none, a loop needs all, and what prints without end waits for its reader.
-    if reply.late and 0.05 < reply.cpu / request.limit < 0.5 and len(reply.output) < LONGEST_TEXT:
-        request.limit *= 4
-        reply = sandbox.run(request, source, exercise.forbid)
-    if reply.run is None:
-        verdict = _wrong(exercise, f"{reply.trouble[:1].upper()}{reply.trouble[1:]}.")
-        if reply.output.strip():
-            verdict.details.append(("It printed", reply.output[:2000]))
-        return verdict
-    if reply.used:
-        return _wrong(exercise, f"It calls `{reply.used[0]}`, which may not be used here: the exercise is to do "
-                      "without it.")
-    if exercise.traffic and any(o.failure is None and "moved" not in (o.counts or {}) for o in reply.run.outcomes):
-        return _wrong(exercise, "What the kernel moves was not counted.")
-    with _judging:
+        cases = judge.draw(exercise, seed)
+        request = judge.request(exercise, cases, seed)
+    reply = _run(exercise, request, source, sandbox)
+    if told := _unusable(exercise, reply):
+        return told
+    with _judging, bounded_memory(JUDGING):
         oracle = _oracle(exercise, cases, seed)          # if our reference fails, that is not the student's fault
         try:
             verdict = _judged(exercise, cases, reply.run, source, seed, oracle)
         except Exception as error:
             return _wrong(exercise, f"What came back has no form that an answer can have ({type(error).__name__}).")
-    if verdict.status == NOT_RUN and not (exercise.language == "cuda" and _no_engine()):
+    if verdict.status == NOT_RUN and not (exercise.language == "cuda" and no_engine()):
         return _wrong(exercise, "The run says that something is missing on this machine, and nothing is.")
     return _clipped(verdict)
+
+
+def _run(exercise: Exercise, request: Request, source: str, sandbox: Sandbox) -> Reply:
+    """Run it with more time than in a notebook; a second time where the machine had no processor for it."""
+    request.limit = min(2 * request.limit + 3, request.limit + 10)
+    reply = sandbox.run(request, source, exercise.forbid)
+    starved = reply.starved > 0.3 * request.limit and reply.cpu < 0.6 * request.limit
+    if reply.late and starved and len(reply.output) < LONGEST_TEXT:
+        request.limit *= 2
+        reply = sandbox.run(request, source, exercise.forbid)
+    return reply
+
+
+def _unusable(exercise: Exercise, reply: Reply) -> Verdict | None:
+    """A verdict where there is no answer to judge, or one that was not come by as the exercise asks."""
+    if reply.run is None:
+        verdict = _wrong(exercise, f"{reply.trouble[:1].upper()}{reply.trouble[1:]}.")
+        if reply.output.strip():
+            verdict.details.append(("It printed", reply.output[:2000]))
+        return verdict
+    if exercise.traffic and any(o.failure is None and "moved" not in (o.counts or {}) for o in reply.run.outcomes):
+        return _wrong(exercise, "What the kernel moves was not counted.")
+    return None
 
 
 def _clipped(verdict: Verdict) -> Verdict:
@@ -108,29 +123,45 @@ def _clipped(verdict: Verdict) -> Verdict:
     return verdict
 
 
-def _oracle(exercise: Exercise, cases, seed: int) -> core.Oracle:
-    """What is expected, worked out once for all students."""
+@contextlib.contextmanager
+def bounded_memory(limit: int):
+    """An allocation beyond `limit` bytes more than now raises: an answer can be small and make a comparison large."""
+    if sys.platform != "linux":
+        yield
+        return
+    import resource
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
+    wanted = mapped + limit if hard == resource.RLIM_INFINITY else min(mapped + limit, hard)
+    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
+
+
+def _oracle(exercise: Exercise, cases, seed: int) -> judge.Oracle:
+    """The expected values, worked out once for all students."""
     key = (exercise.id, seed)
     if key not in _oracles:
-        _oracles[key] = core.Oracle(core.expected(exercise, cases, seed))
+        _oracles[key] = judge.Oracle(judge.expected(exercise, cases, seed))
     return _oracles[key]
 
 
-def _judged(exercise: Exercise, cases, run, source: str, seed: int, oracle: core.Oracle) -> Verdict:
-    """`core.judge`, with the misconceptions run once for all students, and only when one of them is wrong."""
-    first = core.judge(exercise, cases, run, source, seed, core.Oracle(oracle.expected, oracle.misconceptions or []))
+def _judged(exercise: Exercise, cases, run, source: str, seed: int, oracle: judge.Oracle) -> Verdict:
+    """`judge.judge`, with the misconceptions run once for all students, and only when one of them is wrong."""
+    first = judge.judge(exercise, cases, run, source, seed, judge.Oracle(oracle.expected, oracle.misconceptions or []))
     if first.status != WRONG or oracle.misconceptions is not None:
         return first
-    asked = core.request(exercise, cases, seed)
-    asked.limit *= 4                     # what a mistake gives must not depend on how busy this machine is
-    oracle.misconceptions = [(m.name, m.ask, runner.run(asked, exercise.wrong_code(m)))
-                             for m in exercise.misconceptions]
-    return core.judge(exercise, cases, run, source, seed, oracle)
+    asked = judge.request(exercise, cases, seed)
+    asked.limit *= 4                     # so that a mistake's result does not depend on how busy this machine is
+    oracle.misconceptions = judge.mistakes(exercise, asked)
+    return judge.judge(exercise, cases, run, source, seed, oracle)
 
 
 @lru_cache(maxsize=1)
-def _no_engine() -> bool:
-    """Whether kernels cannot be run here, as this process and not the student's finds out."""
+def no_engine() -> bool:
+    """Whether kernels cannot be run here, found out by this process and not by the student's."""
     try:
         from course_lib import cuda
         cuda.compile("__global__ void nothing() {}").nothing[1, 1]()
@@ -140,7 +171,7 @@ def _no_engine() -> bool:
 
 
 def _wrong(exercise: Exercise, headline: str) -> Verdict:
-    return Verdict(exercise.id, exercise.title, WRONG, headline, of=exercise.points)
+    return verdict_on(exercise, WRONG, headline)
 
 
 # --- an instructor's own exercises -------------------------------------------------------------------------------
@@ -160,7 +191,7 @@ _loaded: dict[str, list[str]] = {}
 
 
 def fingerprint(exercise: Exercise) -> str:
-    """Changes whenever a mark for this exercise could: its declaration, the course's code, torch."""
+    """Changes whenever a mark for this exercise could change: with its declaration, the course's code, torch."""
     own = _loaded_from(exercise)
     return hashlib.sha256(f"{_course_state()} {own} {torch.__version__} {exercise.id}".encode()).hexdigest()[:16]
 

@@ -48,7 +48,7 @@ def library_paths() -> list[str]:
 
 
 def _is_python(root: Path) -> bool:
-    """An environment may lie inside the course's clone (.venv)."""
+    """Whether it holds this Python: an environment may be inside the course's clone (.venv)."""
     return any(Path(p).resolve() in (root, *root.parents) for p in (sys.prefix, sys.base_prefix))
 
 
@@ -58,7 +58,7 @@ def _allow(path: Path, hidden: list[Path], readable: list[str], listable: list[s
     if not any(path in h.parents for h in hidden):
         readable.append(str(path))
         return
-    listable.append(str(path))                    # Landlock only ever adds: name the neighbours of what is hidden
+    listable.append(str(path))                    # Landlock rules only grant: name each neighbour of what is hidden
     for part in path.iterdir():
         if not part.is_symlink():
             _allow(part, hidden, readable, listable)
@@ -70,16 +70,19 @@ def closed_to_others(paths: list[str]) -> bool:
     return any(f.is_dir() and not f.stat().st_mode & stat.S_IXOTH for f in folders)
 
 
+UIDS = 64           # users of one marking process: each run has the next
+
+
 def spare_uid() -> int:
-    """A user that owns nothing, one for each marking process; 0 if this one is not root."""
+    """The first of UIDS users that own nothing, others for each marking process; 0 if this process is not root."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return 0
-    wanted = walls.SPARE_UIDS + os.getpid() % 1_000_000
+    wanted = walls.SPARE_UIDS + os.getpid() % 100_000 * UIDS
     for line in Path("/proc/self/uid_map").read_text().splitlines():
         first, _, count = map(int, line.split())
-        if first <= wanted < first + count:
+        if first <= wanted and wanted + UIDS < first + count:
             return wanted
-    return 65534                                  # a container with few users: nobody
+    return 65534 - UIDS                           # a container with few users
 
 
 @lru_cache(maxsize=1)

@@ -1,16 +1,16 @@
-"""What the grader leaves behind: grades.csv, junit.xml, and a page for each student."""
+"""The grader's results: grades.csv, junit.xml, and one page per student."""
 from __future__ import annotations
 
 import csv
 import hashlib
 import html
-import os
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
 from xml.etree import ElementTree
 
 from course_lib.exercises.verdict import NOT_RUN, PASSED, Verdict
+from course_lib.files import write_whole
 
 COLUMNS = ["student", "chapter", "exercise", "title", "kind", "points", "of", "verdict", "misconception", "flags", "file",
            "notes"]
@@ -47,9 +47,9 @@ def verdict_from(data: dict) -> Verdict:
 
 
 def write(results: Path, marks: list[Mark]) -> None:
-    """All three, each file replaced in one step."""
-    _replace(results / "grades.csv", _csv(marks))
-    _replace(results / "junit.xml", _junit(marks))
+    """All of them, each file replaced in one step."""
+    write_whole(results / "grades.csv", _csv(marks))
+    write_whole(results / "junit.xml", _junit(marks))
     students: dict[str, list[Mark]] = {}
     for mark in marks:
         students.setdefault(mark.student, []).append(mark)
@@ -58,14 +58,8 @@ def write(results: Path, marks: list[Mark]) -> None:
     for old in set((results / "students").glob("*.html")) - {results / "students" / name for name in pages.values()}:
         old.unlink()
     for student, theirs in students.items():
-        _replace(results / "students" / pages[student], _page(student, theirs))
-    _replace(results / "index.html", _index(students, pages))
-
-
-def _replace(path: Path, text: str) -> None:
-    fresh = path.with_name(path.name + ".part")
-    fresh.write_text(text, encoding="utf-8", newline="")
-    os.replace(fresh, path)
+        write_whole(results / "students" / pages[student], _page(student, theirs))
+    write_whole(results / "index.html", _index(students, pages))
 
 
 def page_names(students) -> dict[str, str]:
@@ -93,11 +87,11 @@ def _csv(marks: list[Mark]) -> str:
 
 def _cell(text: str) -> str:
     """A spreadsheet runs a cell that begins with one of these; a file's name is the student's to choose."""
-    text = _printable(text)
+    text = printable(text)
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
     return re.sub(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]", "?", text)
 
 
@@ -108,13 +102,13 @@ def _junit(marks: list[Mark]) -> str:
     suites: dict[str, ElementTree.Element] = {}
     for mark in marks:
         if mark.student not in suites:
-            suites[mark.student] = ElementTree.SubElement(root, "testsuite", name=_printable(mark.student))
+            suites[mark.student] = ElementTree.SubElement(root, "testsuite", name=printable(mark.student))
         case = ElementTree.SubElement(suites[mark.student], "testcase", name=f"{mark.exercise} {mark.title}".strip(),
-                                      classname=_printable(f"{mark.student}.{mark.chapter}"))
+                                      classname=printable(f"{mark.student}.{mark.chapter}"))
         if mark.verdict.status != PASSED:          # a skip is never a pass: what was not done is a failure
             kind = "error" if mark.verdict.status == NOT_RUN else "failure"
-            problem = ElementTree.SubElement(case, kind, message=_printable(f"{mark.verdict.status}: {mark.verdict.headline}"))
-            problem.text = _printable(str(mark.verdict))
+            problem = ElementTree.SubElement(case, kind, message=printable(f"{mark.verdict.status}: {mark.verdict.headline}"))
+            problem.text = printable(str(mark.verdict))
     for suite in suites.values():
         suite.set("tests", str(len(suite)))
         suite.set("failures", str(len(suite.findall("testcase/failure"))))
@@ -153,15 +147,14 @@ def _page(student: str, marks: list[Mark]) -> str:
         if mark.source.strip():
             parts.append(f'<pre class="code"><code>{_escape(mark.source)}</code></pre>')
         parts.append(mark.verdict._repr_html_())
-        parts += [f'<p class="flag">{_escape(flag)}</p>' for flag in mark.flags]
         parts.append("</section>")
-    return "\n".join(map(_printable, parts)) + "\n</body></html>\n"
+    return "\n".join(map(printable, parts)) + "\n</body></html>\n"
 
 
 def _index(students: dict[str, list[Mark]], pages: dict[str, str]) -> str:
     rows = "\n".join(f'<tr><td><a href="students/{pages[s]}">{_escape(s)}</a></td><td>{_sum(marks)}</td>'
                      f'<td>{sum(bool(m.flags) for m in marks) or ""}</td></tr>' for s, marks in students.items())
-    return _printable(HEAD.replace("{title}", "Grades") + "<h1>Grades</h1>\n<table><thead><tr><th>student</th><th>points</th>"
+    return printable(HEAD.replace("{title}", "Grades") + "<h1>Grades</h1>\n<table><thead><tr><th>student</th><th>points</th>"
                       f"<th>flags</th></tr></thead><tbody>\n{rows}\n</tbody></table>\n</body></html>\n")
 
 
@@ -174,4 +167,4 @@ def _sum(marks: list[Mark]) -> str:
 
 
 def _escape(text: str) -> str:
-    return html.escape(_printable(text))
+    return html.escape(printable(text))

@@ -1,7 +1,7 @@
-"""Running a student's code in a process that can do no harm, and believing nothing that it says.
+"""Running a student's code in a process that can do no harm. What that process says is treated as untrusted.
 
     with Sandbox() as sandbox:
-        reply = sandbox.run(request, source)        # a runner.Request and text; a Reply
+        reply = sandbox.run(request, source)        # a results.Request and text -> a Reply
 
 One process with torch loaded waits, and forks once for each run (a few milliseconds); the fork builds its walls
 (`walls.py`), runs the code, sends plain data back (`wire.py`) and is ended with everything it has started.
@@ -12,7 +12,6 @@ import json
 import os
 import select
 import shutil
-import signal
 import socket
 import subprocess
 import sys
@@ -20,17 +19,16 @@ import tempfile
 import time
 from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
 
 from course_lib.teaching import walls
 from course_lib.exercises import wire
-from course_lib.exercises.answers import read_run
 from .reach import (ENGINE, HERE, PACKAGE, closed_to_others, engine_runtime, hidden_paths, library_paths, readable_paths,
-                    spare_uid)
-from course_lib.exercises.results import LATE, Request, Run
+                    spare_uid, UIDS)
+from .reply import Reply, SandboxError, read_reply
+from course_lib.exercises.results import Request
 
-# All that the child has of the course beside the engine.
-CHILD_FILES = ("teaching.walls", "exercises.wire", "teaching.watch", "exercises.results", "exercises.values",
+# All that the child has of the course, besides the engine.
+CHILD_FILES = ("teaching.walls", "teaching.watching", "exercises.wire", "teaching.watch", "exercises.results", "exercises.values",
                "exercises.limits", "exercises.first_nan", "exercises.namespace", "exercises.runner", "exercises.answers",
                "exercises.kernel_runner")
 
@@ -38,7 +36,7 @@ CHILD_FILES = ("teaching.walls", "exercises.wire", "teaching.watch", "exercises.
 @dataclass(frozen=True)
 class Limits:
     """What one run may take."""
-    seconds: float = 20.0           # on the clock
+    seconds: float = 20.0           # of wall-clock time
     cpu: int = 20                   # of processor time, one process
     memory: int = 3 << 30           # address space of one process, beyond what torch has mapped
     resident: int = 1 << 30         # memory really used, all processes of the run
@@ -47,26 +45,6 @@ class Limits:
     disk_bytes: int = 128 << 20     # all files of the run
     output_bytes: int = 64 << 10    # kept of what it prints past Python
     reply_bytes: int = 64 << 20
-
-
-@dataclass
-class Reply:
-    """What became of a run: `run` if a well-formed answer came, else `trouble` says why not."""
-    run: Run | None = None
-    trouble: str = ""
-    used: tuple[str, ...] = ()      # forbidden operations that were seen while it ran
-    output: str = ""
-    cpu: float = 0.0                # seconds of processor time, all processes of the run
-
-    @property
-    def late(self) -> bool:
-        """Whether the run was ended by the clock."""
-        failures = [self.run.failure, *(o.failure for o in self.run.outcomes)] if self.run else []
-        return self.trouble.endswith(STOPPED["time"]) or any(f and f.message.startswith(LATE) for f in failures)
-
-
-class SandboxError(RuntimeError):
-    """The machine cannot do what the sandbox needs; no fault of the student's."""
 
 
 # --- the sandbox -------------------------------------------------------------------------------------------------
@@ -82,7 +60,7 @@ class Sandbox:
         self.base = Path(tempfile.mkdtemp(prefix="course-marking-"))
         self.base.chmod(0o711)
         self.readable, self.listable = readable_paths(hidden_paths(hide))
-        self.uid = spare_uid()
+        self.first_uid = self.uid = spare_uid()
         self.search = bool(self.uid) and closed_to_others(self.readable)
         self.runs = 0
         self.process = self.control = None
@@ -123,7 +101,7 @@ class Sandbox:
             raise SandboxError(f"the marking process did not start:\n{said}")
 
     def environment(self, folder: Path) -> dict[str, str]:
-        """Nothing of ours but what Python and a compiler need."""
+        """Only what Python and a compiler need of this process's environment."""
         kept = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "CXX", "CC", "SYSTEMROOT")}
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         return {**kept, "PATH": path, "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8",
@@ -157,13 +135,15 @@ class Sandbox:
                 self.start()
                 self.ready()
                 return self._run(message, limits, engine=request.language == "cuda")
-            except (OSError, json.JSONDecodeError):            # the warm process is gone: a second one may do
+            except (OSError, json.JSONDecodeError):            # the warm process has ended: try a second one
                 self.stop()
         return Reply(trouble="the marking process was ended twice while this code ran")
 
     def _folder(self, engine: bool) -> Path:
         """A new folder for one run: empty, but for the engine's compiled runtime where a kernel needs it."""
         self.runs += 1
+        if self.first_uid:             # another user for each run: a process that were left behind could not disturb the next
+            self.uid = self.first_uid + self.runs % UIDS
         folder = self.base / f"run{self.runs}"
         folder.mkdir(mode=0o700)
         if engine and (runtime := engine_runtime()):
@@ -195,7 +175,7 @@ class Sandbox:
                 if fd is not None:
                     os.close(fd)
             _remove(folder)
-        return _read_reply(reply, output.decode("utf-8", "replace"), ended, cut)
+        return read_reply(reply, output.decode("utf-8", "replace"), ended, cut)
 
     def _job(self, folder: Path, limits: Limits) -> dict:
         linux = sys.platform == "linux"
@@ -208,7 +188,7 @@ class Sandbox:
                                                             "file_bytes", "disk_bytes")}}
 
     def _listen(self, reply_fd: int, output_fd: int, limits: Limits) -> tuple[bytes, bytes, str]:
-        """Read both pipes until nobody can write to them any more; have the run ended as soon as we have all."""
+        """Read both pipes until their last writer has closed them; have the run ended once the answer is complete."""
         reply, output, told, cut = bytearray(), bytearray(), False, ""
         waiting = {reply_fd, output_fd}
         deadline = time.monotonic() + limits.seconds + 30
@@ -248,86 +228,3 @@ def _remove(folder: Path) -> None:
     except (OSError, RecursionError):
         subprocess.run(["chmod", "-R", "u+rwX", "--", str(folder)], stderr=subprocess.DEVNULL)
         subprocess.run(["rm", "-rf", "--", str(folder)], stderr=subprocess.DEVNULL)
-
-
-# --- what came back ----------------------------------------------------------------------------------------------
-
-STOPPED = {"time": "did not end in time", "memory": "took too much memory", "disk": "wrote too much to the disk"}
-
-
-def _read_reply(reply: bytes, output: str, ended: dict, cut: str) -> Reply:
-    output = wire.text_of(output)
-    cpu = ended.get("cpu", 0.0)
-    if ended["walls"] not in ("", "ok"):
-        raise SandboxError(f"a wall could not be built: {ended['walls']}")
-    size = int.from_bytes(reply[:8], "little")
-    if cut or len(reply) < 8 + size or not size:
-        return Reply(trouble=f"no answer came: {cut or _why(ended, reply)}", output=output, cpu=cpu)
-    try:
-        answer = wire.unpack(reply[8:8 + size])         # what follows the first answer is nobody's
-        return Reply(read_run(answer), used=_texts(answer["used"]), output=output, cpu=cpu)
-    except (wire.WireError, KeyError, TypeError, ValueError, AttributeError) as error:
-        return Reply(trouble=f"what came back is no answer ({error})", output=output)
-
-
-def _why(ended: dict, reply: bytes) -> str:
-    status = ended["status"]
-    if ended["stopped"] in STOPPED:
-        return f"the code {STOPPED[ended['stopped']]}"
-    if reply:
-        return "something was written that is no answer"
-    if status is not None and status < 0:
-        names = {signal.SIGSEGV: "crashed (it reached for memory that is not its own)",
-                 signal.SIGKILL: "was ended from inside",
-                 signal.SIGXCPU: "took too much processor time", signal.SIGABRT: "aborted"}
-        return f"the process {names.get(-status, f'was ended by signal {-status}')}"
-    return "the code ended the process that ran it"
-
-
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(wire.text_of(v, 200) for v in value if isinstance(v, str))
-
-
-# --- are the walls there? ----------------------------------------------------------------------------------------
-
-PROBE = '''
-import ctypes, os, socket
-found = []
-def attempt(what, action):
-    try:
-        action()
-    except (OSError, MemoryError):
-        return
-    found.append(what)
-attempt("reading the solutions", lambda: open(SECRET).read())
-attempt("writing outside its folder", lambda: open(OUTSIDE, "w").close())
-attempt("the network", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
-attempt("another process's memory", lambda: open(f"/proc/{PARENT}/mem", "rb"))
-attempt("signals to other processes", lambda: os.kill(PARENT, 0))
-attempt("large files", lambda: os.ftruncate(os.open("large", os.O_CREAT | os.O_RDWR), 1 << 40))
-attempt("unlimited memory", lambda: bytearray(1 << 44))
-if hasattr(os, "geteuid") and os.geteuid() == 0:
-    found.append("the rights of root")
-open("own", "w").write("x")
-probe = found
-'''
-
-
-def missing_walls(sandbox: Sandbox) -> list[str]:
-    """What a student's code could do here that it must not be able to do; [] when every wall stands."""
-    gone = walls.missing()
-    if gone and sandbox.strict:
-        return gone
-    outside = sandbox.base.parent / f"{sandbox.base.name}-outside"
-    source = f"SECRET, OUTSIDE, PARENT = {str(HERE / 'attention.py')!r}, {str(outside)!r}, {os.getpid()}\n{PROBE}"
-    request = Request(id="0.0", language="python", name="probe", value=True, is_class=False, given={}, call=None,
-                      inputs=[((), {})])
-    try:
-        reply = sandbox.run(request, source)
-    except SandboxError as error:
-        return [str(error)]
-    finally:
-        outside.unlink(missing_ok=True)
-    if reply.run is None or reply.run.failure:
-        return [reply.trouble or reply.run.failure.message]
-    return list(_texts(reply.run.outcomes[0].value))

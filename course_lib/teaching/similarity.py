@@ -67,7 +67,7 @@ def _python(source: str) -> str:
 
     try:
         return ast.dump(Rename().visit(tree))
-    except RecursionError:
+    except (RecursionError, ValueError, MemoryError):        # ValueError: a number with more digits than Python prints
         return "".join(source.split())
 
 

@@ -1,183 +1,144 @@
-"""Whose work is in a folder: submissions of any naming, notebooks and zip files, found and read without trusting them.
+"""Submissions from a folder of any naming: one per student and chapter, with what was found beside it.
 
-    alice/03_gqa.ipynb   03_gqa_alice.ipynb   alice.zip with 03_gqa.ipynb   week3.zip with alice/03_gqa.ipynb
-    Alice Smith_4711_assignsubmission_file_/03_gqa.ipynb   submitted/alice/gqa/gqa.ipynb
-
-Nothing is unpacked to the disk and nothing is followed: no links, no devices, no zip bomb.
+    alice/03_gqa.ipynb   03_gqa_alice.ipynb   alice.zip with 03_gqa.ipynb   submitted/alice/gqa/gqa.ipynb
+    Alice Smith_4711_assignsubmission_file_/anything.zip   smithalice_12345_678910_03_gqa.ipynb
 """
 from __future__ import annotations
 
 import datetime
-import io
 import json
 import re
-import stat
-import zipfile
+from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from course_lib.exercises.declare import CHAPTERS
 from course_lib.exercises.cell_text import MARKER, without_magic
+from course_lib.exercises.declare import CHAPTERS
+from .identity import LONGEST_NAME, Person, Roster, from_name
+from .intake import Found, notebooks_in
 
-MAX_NOTEBOOK = 50 << 20
-MAX_FILES = 20_000
-INSTEAD = {".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".py", ".pdf", ".docx"}        # what students send, besides notebooks
-
-# Words in a file's or a folder's name that name no person.
-NOBODY = {"final", "finished", "copy", "copie", "kopie", "version", "ver", "v", "new", "old", "draft", "done",
-          "solution", "solutions", "solved", "submission", "submissions", "submitted", "submit", "assignment",
-          "assignments", "exercise", "exercises", "homework", "hw", "answer", "answers", "task", "tasks", "lab",
-          "labs", "week", "chapter", "ch", "notebook", "notebooks", "work", "attention", "course", "src", "release",
-          "handin", "upload", "uploads", "files", "of", "the", "my", "part", "late", "untitled", "checkpoint",
-          "start", "here", "onlinetext", "file", "assignsubmission", "macosx", "ipynb", "checkpoints"}
-NOBODY |= {part for word in CHAPTERS for part in word.split("_")}
+LONGEST_CELL = 30_001           # characters kept of a cell: one more than what is marked
+MAX_IDS = 200                   # exercises in one notebook
+INSTEAD = {".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".py", ".pdf", ".docx"}   # what students send in place of notebooks
 
 
 @dataclass
 class Submission:
     """One student's file for one chapter."""
-    student: str
+    student: str                       # the name that the table shows; no two students have the same
     chapter: str                       # a word of CHAPTERS, or "" if that cannot be told
     file: str                          # where it was found, for people
     when: float                        # seconds since 1970
     cells: dict[str, str] = field(default_factory=dict)       # exercise id -> the text of its cell
     problem: str = ""                  # why it cannot be read
     notes: list[str] = field(default_factory=list)
+    person: Person = Person("")
+    row: dict[str, str] = field(default_factory=dict)         # the student's line of the roster
 
 
-def collect(folder: Path) -> list[Submission]:
-    """One submission for each student and chapter: the newest that can be read; its notes say which others there were.
+def collect(folder: Path, class_zips: list[Path] = (), depth: int | None = None, roster: Roster | None = None) -> list[Submission]:
+    """One submission per student and chapter: the newest that can be read; its notes name the others.
 
-    A folder or a file in which there is no notebook counts as a submission too: nobody is missing in the table.
+    A folder or a file without a notebook counts as a submission too, and so does a student of the roster who sent nothing,
+    so that the table misses nobody.
     """
+    handed_in = [read(found) for found in notebooks_in(folder, class_zips, depth)]
+    handed_in += _without_notebook(folder, handed_in)
+    if roster:
+        _match(handed_in, roster)
     found: dict[tuple[str, str], list[Submission]] = {}
-    names: dict[str, str] = {}
-    handed_in = [read(*file) for file in _files(folder)]
-    for made in handed_in + _without_notebook(folder, handed_in):
-        made.student = names.setdefault(_key(made.student), made.student)          # one spelling for one student
-        found.setdefault((_key(made.student), made.chapter), []).append(made)
-    chosen = []
-    for versions in found.values():
-        versions.sort(key=lambda s: (not s.problem, s.when, s.file), reverse=True)
-        best = versions[0]
-        for other in versions[1:]:
-            why = f"cannot be read: {other.problem}" if other.problem else f"of {_moment(other.when)}"
-            best.notes.append(f"{best.file} of {_moment(best.when)} is marked, the newest of {len(versions)}; "
-                              f"not {other.file} ({why})")
-        chosen.append(best)
-    return sorted(chosen, key=lambda s: (_key(s.student), CHAPTERS.index(s.chapter) if s.chapter else 99))
+    for made in handed_in:
+        found.setdefault((made.person.key, made.chapter), []).append(made)
+    chosen = [_newest(versions) for versions in found.values()]
+    _name(chosen)
+    return sorted(chosen, key=lambda s: (s.student.casefold(), s.student, CHAPTERS.index(s.chapter) if s.chapter else 99))
+
+
+def _newest(versions: list[Submission]) -> Submission:
+    versions.sort(key=lambda s: (not s.problem, s.when, s.file), reverse=True)
+    best = versions[0]
+    for other in versions[1:6]:
+        why = f"cannot be read: {other.problem}" if other.problem else f"of {_moment(other.when)}"
+        best.notes.append(f"{best.file} of {_moment(best.when)} is marked, the newest of {len(versions)}; "
+                          f"not {other.file} ({why})")
+    if len(versions) > 6:
+        best.notes.append(f"and {len(versions) - 6} more. If these are of several students: --depth says at which level the "
+                          "names are")
+    return best
+
+
+def _name(submissions: list[Submission]) -> None:
+    """Names for the table: one per person, with the platform's number where two people share a name."""
+    people: dict[str, dict[str, str]] = {}                    # a name's spelling-free form -> {key: name}
+    for made in submissions:
+        people.setdefault(made.student.casefold(), {}).setdefault(made.person.key, made.student)
+    for made in submissions:
+        same = people[made.student.casefold()]
+        name = same[made.person.key]
+        made.student = f"{name} ({made.person.id or 'no number'})" if len(same) > 1 else name
+
+
+def _match(submissions: list[Submission], roster: Roster) -> None:
+    """Give each submission its line of the roster, and add those who have sent nothing."""
+    seen = set()
+    for made in submissions:
+        row = roster.find(made.person)
+        if row is None:
+            made.notes.append("not on the roster")
+            continue
+        seen.add(id(row))
+        made.row, made.student = row, row["name"] or made.student
+        made.person = Person(made.student, row["id"] or f"roster {roster.people.index(row)}")
+    for row in roster.people:
+        if id(row) not in seen:
+            person = Person(row["name"] or row["id"], row["id"] or f"roster {roster.people.index(row)}")
+            submissions.append(Submission(person.name, "", "", 0.0, problem="nothing was handed in", person=person, row=row))
 
 
 def _without_notebook(folder: Path, handed_in: list[Submission]) -> list[Submission]:
     """The folders and files right in `folder` that gave no submission, where their student has no other."""
-    heard = {PurePosixPath(s.file).parts[0] for s in handed_in}
-    students, missed = {_key(s.student) for s in handed_in}, []
+    heard = {PurePosixPath(s.file).parts[0] for s in handed_in if s.file}
+    students, missed = {s.person.key for s in handed_in}, []
+    if (folder / "marks.json").exists():                       # the results of a marking: nothing was handed in here
+        return []
     for entry in sorted(folder.iterdir()):
+        sent = entry.is_dir() and not (entry / "marks.json").exists() or entry.suffix.lower() in INSTEAD
         name = entry.name if entry.is_dir() else entry.stem
-        student = _person(name) or name
-        ours = (entry / "marks.json").exists() or (folder / "marks.json").exists()           # results of the grader
-        sent = entry.is_dir() or entry.suffix.lower() in INSTEAD
-        if sent and not ours and not entry.name.startswith(".") and not {entry.name, name} & heard and _key(student) not in students:
-            missed.append(Submission(student, chapter_of_name(PurePosixPath(name)), entry.name, entry.lstat().st_mtime,
-                                     problem="there is no notebook in it"))
+        person = from_name(name) or Person(name)
+        if sent and not entry.name.startswith(".") and not {entry.name, name} & heard and person.key not in students:
+            missed.append(Submission(person.name, chapter_of_name(PurePosixPath(name)), entry.name, entry.lstat().st_mtime,
+                                     problem="there is no notebook in it", person=person))
     return missed
-
-
-def _key(student: str) -> str:
-    return " ".join(re.split(r"[\s_.-]+", student.casefold()))
 
 
 def _moment(when: float) -> str:
     return datetime.datetime.fromtimestamp(when).strftime("%Y-%m-%d %H:%M")
 
 
-# --- files -------------------------------------------------------------------------------------------------------
+# --- notebooks -------------------------------------------------------------------------------------------------------
 
-def _files(folder: Path):
-    """(path below the folder, time, bytes, problem) of every notebook, zip files looked into."""
-    count = 0
-    for path in sorted(folder.rglob("*")):
-        inside = PurePosixPath(path.relative_to(folder).as_posix())
-        if _ignored(inside) or path.suffix.lower() not in (".ipynb", ".zip"):
-            continue
-        count += 1
-        if count > MAX_FILES:
-            raise ValueError(f"{folder} holds more than {MAX_FILES} files")
-        about = path.lstat()
-        if stat.S_ISDIR(about.st_mode):
-            continue
-        if not stat.S_ISREG(about.st_mode):
-            yield inside, about.st_mtime, b"", "it is a link or a device, not a file"
-        elif path.suffix.lower() == ".zip":
-            yield from _zipped(inside, about.st_mtime, path, depth=0)
-        elif about.st_size > MAX_NOTEBOOK:
-            yield inside, about.st_mtime, b"", f"it is larger than {MAX_NOTEBOOK >> 20} MiB"
-        else:
-            try:
-                yield inside, about.st_mtime, path.read_bytes(), ""
-            except OSError as error:
-                yield inside, about.st_mtime, b"", error.strerror or "it cannot be opened"
-
-
-def _ignored(path: PurePosixPath) -> bool:
-    return any(part.startswith((".", "__MACOSX")) for part in path.parts)
-
-
-def _zipped(path: PurePosixPath, when: float, source, depth: int):
-    """The notebooks in a zip file, and in zip files in it. `path` without its suffix stands for a folder."""
-    inside = path.with_suffix("")
-    try:
-        with zipfile.ZipFile(source) as archive:
-            for entry in archive.infolist()[:MAX_FILES]:
-                parts = PurePosixPath(entry.filename.replace("\\", "/")).parts
-                name = PurePosixPath(*[p for p in parts if p not in ("/", "..")])
-                full = inside / name
-                if entry.is_dir() or _ignored(name) or name.suffix.lower() not in (".ipynb", ".zip"):
-                    continue
-                moment = _zip_time(entry, when)
-                with archive.open(entry) as stream:
-                    data = stream.read(MAX_NOTEBOOK + 1)          # what is really there, whatever the zip says
-                if len(data) > MAX_NOTEBOOK:
-                    yield full, moment, b"", f"it is larger than {MAX_NOTEBOOK >> 20} MiB"
-                elif name.suffix.lower() == ".ipynb":
-                    yield full, moment, data, ""
-                elif depth < 2:
-                    yield from _zipped(full, moment, io.BytesIO(data), depth + 1)
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError, ValueError, OverflowError) as error:
-        yield path, when, b"", f"the zip file cannot be read: {error}"
-    except Exception as error:           # zlib and lzma have errors of their own
-        yield path, when, b"", f"the zip file cannot be read: {type(error).__name__}"
-
-
-def _zip_time(entry: zipfile.ZipInfo, otherwise: float) -> float:
-    try:
-        return datetime.datetime(*entry.date_time).timestamp()
-    except (ValueError, OverflowError):
-        return otherwise
-
-
-# --- notebooks ---------------------------------------------------------------------------------------------------
-
-def read(path: PurePosixPath, when: float, data: bytes, problem: str) -> Submission:
+def read(found: Found) -> Submission:
     """A submission from a notebook's bytes: of all its cells, those that begin with an exercise's marker."""
-    made = Submission(student_of(path), chapter_of_name(path), str(path), when, problem=problem)
-    if problem:
+    made = Submission(found.person.name, chapter_of_name(found.path), str(found.path), found.when, problem=found.problem,
+                      person=found.person)
+    if found.problem:
         return made
     try:
-        cells = json.loads(data.decode("utf-8-sig", "replace"))["cells"]
+        cells = json.loads(found.data.decode("utf-8-sig", "replace"))["cells"]
         texts = [_source(cell) for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"]
-    except (ValueError, KeyError, TypeError, RecursionError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, RecursionError, AttributeError, MemoryError) as error:
         made.problem = f"it is no notebook ({type(error).__name__})"
         return made
+    repeated = set()
     for text in texts:
-        match = MARKER.match(text)
-        if match:
-            if match[1] in made.cells:
-                made.notes.append(f"exercise {match[1]} has more than one cell: the last one is marked")
-            made.cells[match[1]] = without_magic(text)
-    numbers = [int(id.split(".")[0]) for id in made.cells]
+        match = MARKER.match(text[:LONGEST_CELL])
+        if match and (match[1] in made.cells or len(made.cells) < MAX_IDS):
+            repeated |= {match[1]} & made.cells.keys()
+            made.cells[match[1]] = without_magic(text[:LONGEST_CELL])
+    made.notes += [f"exercise {id} has more than one cell: the last one is marked" for id in sorted(repeated)]
+    numbers = Counter(int(id.split(".")[0]) for id in made.cells)
     if numbers:
-        number = max(set(numbers), key=numbers.count)
+        number = max(numbers, key=numbers.get)
         if number < len(CHAPTERS):
             made.chapter = CHAPTERS[number]
     elif not made.chapter:
@@ -192,38 +153,12 @@ def _source(cell: dict) -> str:
     return source if isinstance(source, str) else ""
 
 
-# --- names -------------------------------------------------------------------------------------------------------
-
 def chapter_of_name(path: PurePosixPath) -> str:
     """The chapter that a file's name speaks of: its word, else its number; "" if it names none."""
     for part in (path.stem, *reversed(path.parts[:-1])):
-        plain = re.sub(r"[^a-z0-9]+", "_", part.lower())
+        plain = re.sub(r"[^a-z0-9]+", "_", part[:LONGEST_NAME].lower())
         words = [w for w in CHAPTERS if re.search(rf"(?:^|_)\d*_?{w}(?:_|$)", plain)]
         if words:
             return max(words, key=len)
-    number = re.match(r"(?:.*[_\s-])?(\d{2})(?:[_\s-]|$)", path.stem)
+    number = re.match(r"(?:.*[_\s-])?(\d{2})(?:[_\s-]|$)", path.stem[:LONGEST_NAME])
     return CHAPTERS[int(number[1])] if number and int(number[1]) < len(CHAPTERS) else ""
-
-
-def student_of(path: PurePosixPath) -> str:
-    """The student that a path speaks of: the innermost folder that names somebody, else the file's own name."""
-    for part in reversed(path.parts[:-1]):
-        name = _person(part)
-        if name:
-            return name
-    return _person(path.stem) or path.stem
-
-
-def _person(text: str) -> str:
-    """What is left of a name when the chapter, numbers and words such as 'final' are gone."""
-    text = re.sub(r"_\d+_assignsubmission_.*$", "", text)                  # Moodle
-    text = re.sub(r"(?:_late)?_\d{3,}_\d{3,}_.*$", "", text, flags=re.I)    # Canvas
-    plain = text
-    for word in sorted(CHAPTERS, key=len, reverse=True):
-        plain = re.sub(rf"(?<![A-Za-z0-9])\d*[_\s-]*{word}(?![A-Za-z0-9])", " ", plain, flags=re.I)
-    parts = [p for p in re.split(r"[\s_()\[\]-]+", plain) if p]
-    parts = [p for p in parts if not re.fullmatch(r"(?:v|copy|ch|hw|week|assignment|part)?\d{0,2}", p, re.I)]
-    kept = [p for p in parts if p.lower() not in NOBODY]
-    if not kept:
-        return ""
-    return text.strip() if len(kept) == len([p for p in re.split(r"[\s_()\[\]-]+", text) if p]) else " ".join(kept)

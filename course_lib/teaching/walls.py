@@ -1,4 +1,4 @@
-"""The walls around a student's code: what a process gives up before it runs something that it does not trust.
+"""The walls around a student's code: the rights that a process gives up before it runs code that it does not trust.
 
 Limits on time, memory, processes and files (setrlimit); another user, if this one is root; only the listed folders to
 read (Landlock); no network and nothing that reaches into another process (seccomp). A process cannot undo them, and its
@@ -38,7 +38,7 @@ def limit(seconds: int, memory: int, processes: int, file_bytes: int) -> None:
     lower(resource.RLIMIT_CORE, 0)
     lower(resource.RLIMIT_CPU, seconds)
     lower(resource.RLIMIT_FSIZE, file_bytes)
-    lower(resource.RLIMIT_NOFILE, 256)
+    lower(resource.RLIMIT_NOFILE, 128)
     if sys.platform == "linux":
         lower(resource.RLIMIT_AS, _mapped() + memory)
         lower(resource.RLIMIT_NPROC, processes)
@@ -144,7 +144,8 @@ def no_new_privileges() -> None:
 
 # --- what may be asked of the kernel: seccomp --------------------------------------------------------------------
 
-# (x86-64, arm64). First the network; then other processes; then what outlives a process or changes the machine.
+# (x86-64, arm64). First the network; then other processes; then shared memory, owners and attributes of files, which
+# reach past a process; then what changes the machine.
 DENIED = {
     "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201), "accept": (43, 202),
     "accept4": (288, 242), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
@@ -153,7 +154,13 @@ DENIED = {
     "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "tkill": (200, 130), "setpriority": (141, 140),
     "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
     "sched_setattr": (314, 274), "ioprio_set": (251, 30), "move_pages": (279, 239), "migrate_pages": (256, 238),
-    "shmget": (29, 194), "msgget": (68, 186), "semget": (64, 190), "mq_open": (240, 180), "memfd_create": (319, 279),
+    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190), "semop": (65, 193),
+    "semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188),
+    "msgctl": (71, 187), "mq_open": (240, 180), "mq_unlink": (241, 181), "memfd_create": (319, 279),
+    "chown": (92, 55), "fchown": (93, 55), "lchown": (94, 55), "fchownat": (260, 54), "utime": (132, 88), "utimes": (235, 88),
+    "futimesat": (261, 88), "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
+    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "setxattrat": (463, 463),
+    "removexattrat": (466, 466),
     "memfd_secret": (447, 447), "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218),
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97),
     "setns": (308, 268), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
@@ -162,6 +169,8 @@ DENIED = {
     "kexec_file_load": (320, 294), "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
     "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "syslog": (103, 116),
 }
+# Answered with "done" and not carried out: the linker makes what it wrote executable, and Landlock does not govern modes.
+PRETENDED = {"chmod": (90, 52), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452)}
 OWN_ONLY = {"prlimit64": (302, 261)}                 # allowed with pid 0, that is for oneself
 SIGNALS = {"kill": (62, 129), "tgkill": (234, 131)}    # allowed to oneself where Landlock does not scope signals
 CLONE, CLONE3 = (56, 220), 435
@@ -181,7 +190,7 @@ def has_seccomp() -> bool:
 
 
 def filter_calls(signals_scoped: bool) -> None:
-    """Refuse the calls above with 'not permitted'."""
+    """Refuse the calls above with 'not permitted', and answer those of PRETENDED without carrying them out."""
     column, architecture = ARCHITECTURES[platform.machine()]
     refuse = (RETURN, 0, 0, ERROR | errno.EPERM)
     program = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL), (LOAD, 0, 0, 0)]
@@ -189,6 +198,8 @@ def filter_calls(signals_scoped: bool) -> None:
         program += [(AT_LEAST, 0, 1, 0x40000000), refuse]                 # the x32 names of the same calls
     for numbers in DENIED.values():
         program += [(EQUAL, 0, 1, numbers[column]), refuse]
+    for numbers in PRETENDED.values():
+        program += [(EQUAL, 0, 1, numbers[column]), (RETURN, 0, 0, ERROR)]
     program += [(EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, ERROR | errno.ENOSYS)]    # its flags cannot be seen: use clone
     program += [(EQUAL, 0, 3, CLONE[column]), (LOAD, 0, 0, 16), (ANY_BIT, 0, 1, NEW_NAMESPACES), refuse]
     program += [(LOAD, 0, 0, 0)]

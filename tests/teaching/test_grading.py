@@ -14,12 +14,16 @@ from xml.etree import ElementTree
 import pytest
 
 from adversaries import forget_private_exercises, hostile
-from course_lib.teaching import grade, marking, walls
+from course_lib.teaching import batch as batches, grade, marking, walls
 from course_lib.exercises import runner
 from course_lib.exercises.declare import all_exercises, find
-from course_lib.teaching.sandbox import STOPPED, Reply, Sandbox
+from course_lib.teaching.reply import STOPPED, Reply
+from course_lib.teaching.sandbox import Sandbox
 from course_lib.teaching.similarity import skeleton
-from course_lib.teaching.submissions import chapter_of_name, collect, student_of
+from course_lib.teaching.identity import person_of
+from course_lib.teaching.store import Store
+from course_lib.teaching.submissions import chapter_of_name, collect
+from course_lib.teaching.table import table
 
 PRIVATE = Path(__file__).resolve().parents[1] / "adversaries" / "exercises"
 NO_WALLS = [] if not walls.missing() else ["--no-sandbox"]
@@ -86,7 +90,7 @@ def no_private_exercises_afterwards():
     ("student42/00_start_here.ipynb", "student42", "start_here"),
 ])
 def test_names_are_understood(path, student, chapter):
-    assert (student_of(PurePosixPath(path)), chapter_of_name(PurePosixPath(path))) == (student, chapter)
+    assert (person_of(PurePosixPath(path)).name, chapter_of_name(PurePosixPath(path))) == (student, chapter)
 
 
 def test_files_zip_files_and_zip_files_in_zip_files(tmp_path):
@@ -97,8 +101,8 @@ def test_files_zip_files_and_zip_files_in_zip_files(tmp_path):
     put(tmp_path / "outer.zip", zipped({}) or b"")
     with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:
         archive.writestr("eve.zip", zipped({"work/whatever.ipynb": notebook(RIGHT)}))
-    found = collect(tmp_path)
-    assert [(s.student, s.chapter, s.problem) for s in found] == [(n, "attention", "") for n in ("ann", "ben", "cleo", "dan", "eve")]
+    found = collect(tmp_path, class_zips=[tmp_path / "all.zip"])
+    assert [(s.student, s.chapter, s.problem) for s in found] == [(n, "attention", "") for n in ("ann", "ben", "cleo", "dan", "outer")]
     assert all(set(s.cells) == {"1.91"} for s in found)
 
 
@@ -155,9 +159,9 @@ def test_nobody_who_sent_something_is_missing(tmp_path):
 def test_only_the_chapters_that_are_asked_for(tmp_path):
     put(tmp_path / "in" / "ann" / "01_attention.ipynb", notebook(RIGHT))
     put(tmp_path / "in" / "ben" / "03_gqa.ipynb", notebook("# EXERCISE 3.1\nx = 1"))
-    submissions, store = collect(tmp_path / "in"), grade.Store(tmp_path, 1)
-    assert set(grade.tasks(submissions, ["gqa"], store, True, None, [])) == {1}
-    assert {m.chapter for m in grade.table(submissions[:1], ["gqa"], store)} == {"gqa"}
+    submissions, store = collect(tmp_path / "in"), Store(tmp_path, 1)
+    assert set(batches.tasks(submissions, ["gqa"], store, True, None, [])) == {1}
+    assert {m.chapter for m in table(submissions[:1], ["gqa"], store)} == {"gqa"}
 
 
 def test_a_comment_may_stand_above_the_marker(tmp_path):
@@ -337,7 +341,7 @@ def sandbox():
 @pytest.mark.parametrize("exercise", [pytest.param(e, id=e.id, marks=() if e.id[:2] == "1." and e.language == "python"
                                                    else pytest.mark.slow) for e in all_exercises()])
 def test_what_passes_in_the_notebook_passes_when_marked(exercise, sandbox):
-    if exercise.language == "cuda" and marking._no_engine():
+    if exercise.language == "cuda" and marking.no_engine():
         pytest.skip("not run: no compiler for kernels on this machine")
     for seed in (1, 2):
         verdict = marking.mark(exercise, exercise.solution, seed, sandbox)
@@ -356,12 +360,13 @@ def test_a_busy_machine_fails_nobody():
             limits.append(request.limit)
             if len(limits) == 2:
                 return Reply(runner.run(request, source))
-            return Reply(trouble=f"no answer came: the code {STOPPED['time']}", cpu=self.share * request.limit)
+            return Reply(trouble=f"no answer came: the code {STOPPED['time']}", cpu=self.share * request.limit,
+                         starved=self.starved * request.limit)
 
-    for Busy.share, status in ((0.2, "passed"), (0.01, "wrong"), (0.9, "wrong")):
+    for Busy.share, Busy.starved, status in ((0.2, 0.8, "passed"), (0.2, 0.01, "wrong"), (0.9, 0.4, "wrong")):
         limits.clear()
         assert marking.mark(exercise, exercise.solution, 0, Busy()).status == status
-        assert limits[1:] == ([4 * limits[0]] if status == "passed" else [])
+        assert limits[1:] == ([2 * limits[0]] if status == "passed" else [])
 
 
 @pytest.mark.slow

@@ -1,0 +1,161 @@
+"""Marking many notebooks at a time, on this machine or on a cluster, so that none can stop the others."""
+from __future__ import annotations
+
+import atexit
+import concurrent.futures
+import contextlib
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict
+from pathlib import Path
+from typing import Iterator
+
+from course_lib.exercises.declare import load_chapter
+from course_lib.exercises.verdict import NOT_RUN, Verdict
+from . import marking
+from .store import Store
+from .submissions import Submission
+
+
+def tasks(submissions: list[Submission], chapters: list[str], store: Store, strict: bool, private: str | None,
+          hide: list[Path]) -> dict[int, dict]:
+    """What `marking.mark_notebook` needs, for each notebook (by its index) that the store does not know all of."""
+    waiting = {}
+    for index, submission in enumerate(submissions):
+        if submission.problem or not submission.chapter:
+            continue
+        cells = {e.id: submission.cells[e.id] for e in load_chapter(submission.chapter)
+                 if e.id in submission.cells and store.get(e, submission.cells[e.id]) is None}
+        if cells and submission.chapter in chapters:
+            waiting[index] = {"cells": cells, "seed": store.seed, "strict": strict, "exercises": private,
+                              "hide": [str(path.resolve()) for path in hide]}
+    return waiting
+
+
+class Batch:
+    """A run over all notebooks that wait; `trouble` says in words what went wrong with the marking itself."""
+
+    def __init__(self, submissions: list[Submission], waiting: dict[int, dict], store: Store):
+        self.submissions, self.waiting, self.store = submissions, waiting, store
+        self.trouble: list[str] = []
+        self.bar = Bar(len(waiting))
+
+    def mark(self, jobs: int, dask: str | None = None) -> list[str]:
+        """Mark what is waiting, `jobs` at a time. Where a worker dies, go on one by one: the pool does not say over which."""
+        alone, jobs = False, min(max(1, jobs), len(self.waiting) or 1)
+        while self.waiting:
+            try:
+                with _executor(dask, 1 if alone else jobs) as executor:
+                    for index, future in self._futures(executor, alone):
+                        self._finish(index, future)
+            except BrokenProcessPool:
+                if alone:
+                    self._give_up(next(iter(self.waiting)), "the process that marked it died")
+                alone = True
+        self.bar.end()
+        self.store.save()
+        return self.trouble
+
+    def _futures(self, executor, alone: bool) -> Iterator[tuple[int, concurrent.futures.Future]]:
+        if alone:
+            for index, task in list(self.waiting.items()):
+                yield index, executor.submit(marking.mark_notebook, task)
+            return
+        futures = {executor.submit(marking.mark_notebook, task): index for index, task in self.waiting.items()}
+        for future in concurrent.futures.as_completed(futures):
+            yield futures[future], future
+
+    def _finish(self, index: int, future: concurrent.futures.Future) -> None:
+        submission = self.submissions[index]
+        try:
+            verdicts = future.result()
+        except BrokenProcessPool:
+            raise
+        except Exception as error:
+            self._give_up(index, f"{type(error).__name__}: {error}")
+            return
+        for exercise in load_chapter(submission.chapter):
+            verdict = verdicts.get(exercise.id)
+            if verdict and verdict["status"] != NOT_RUN:
+                self.store.put(exercise, submission.cells[exercise.id], verdict)
+            elif verdict:
+                self.store.failed[submission.student, exercise.id] = verdict
+        self.store.save()
+        self._step(index)
+
+    def _give_up(self, index: int, why: str) -> None:
+        submission = self.submissions[index]
+        for id in self.waiting[index]["cells"]:
+            told = Verdict(id, "", NOT_RUN, f"The marking itself failed: {why}")
+            self.store.failed[submission.student, id] = asdict(told)
+        self.trouble.append(f"{submission.file}: {why}")
+        self._step(index)
+
+    def _step(self, index: int) -> None:
+        self.waiting.pop(index)
+        self.bar.step(f"{self.submissions[index].student} / {self.submissions[index].chapter}")
+
+
+@contextlib.contextmanager
+def _executor(dask: str | None, jobs: int):
+    if dask:
+        try:
+            from distributed import Client
+        except ImportError:
+            raise ModuleNotFoundError("--dask needs dask.distributed: pip install -e '.[dask]' in the course's folder") from None
+        with Client(dask) as client:
+            yield client.get_executor()
+        return
+    context = multiprocessing.get_context("spawn")           # a fork would inherit torch's threads
+    with concurrent.futures.ProcessPoolExecutor(jobs, mp_context=context, initializer=_worker) as executor:
+        try:
+            yield executor
+        except KeyboardInterrupt:
+            executor.shutdown(cancel_futures=True)
+            raise
+
+
+def _worker() -> None:
+    os.environ["COURSE_BATCH"] = "1"
+    atexit.register(marking.close_sandbox)
+    for number in (signal.SIGINT, signal.SIGTERM):           # SIGTERM: the pool's, to the others when one worker has died
+        signal.signal(number, _end_worker)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_worker(*_) -> None:
+    """End now: Ctrl-C reaches the workers too, and without this they would go on with the rest of the queue."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)
+    marking.close_sandbox()
+    os._exit(1)
+
+
+def _end_with_parent() -> None:
+    multiprocessing.parent_process().join()      # without its parent a worker would wait for work forever
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+class Bar:
+    """Progress on stderr: a bar in a terminal, one line per notebook elsewhere."""
+
+    def __init__(self, total: int):
+        self.total, self.done, self.live = total, 0, sys.stderr.isatty()
+
+    def step(self, what: str) -> None:
+        self.done += 1
+        what = "".join(c if c.isprintable() else "?" for c in what)
+        if self.live:
+            full = 30 * self.done // self.total
+            print(f"\r[{'#' * full}{'.' * (30 - full)}] {self.done}/{self.total} {what[:40]:<40}", end="",
+                  file=sys.stderr, flush=True)
+        else:
+            print(f"{self.done}/{self.total} {what}", file=sys.stderr, flush=True)
+
+    def end(self) -> None:
+        if self.live and self.total:
+            print(file=sys.stderr)

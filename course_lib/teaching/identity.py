@@ -1,0 +1,128 @@
+"""Whose work a file is: told by the outermost folder, zip or file name that names somebody, or by a roster.
+
+What a student can choose inside a hand-in (folders in a zip, files in a folder) never names anybody else.
+"""
+from __future__ import annotations
+
+import csv
+import re
+import unicodedata
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from course_lib.exercises.declare import CHAPTERS
+
+LONGEST_NAME = 255
+# Words in the name of a file or a folder that name no person.
+NO_NAMES = set("""final finished copy copie kopie version ver v new old draft done solution solutions solved submission
+    submissions submitted submit assignment assignments exercise exercises homework hw answer answers task tasks lab labs week
+    chapter ch notebook notebooks work attention course src release handin upload uploads files of the my part late untitled
+    checkpoint start here onlinetext file assignsubmission macosx ipynb checkpoints desktop downloads documents
+    home""".split()) | {part for word in CHAPTERS for part in word.split("_")}
+MOODLE = re.compile(r"(?P<name>[^_]{1,200})_(?P<id>\d{1,20})_assignsubmission_[a-z]{1,40}_?", re.I)
+CANVAS = re.compile(r"(?P<name>[^_]{1,200}?)_(?:late_)?(?P<id>\d{3,20})_\d{3,20}_.*", re.I)
+GRADESCOPE = re.compile(r"submission_(?P<id>\d{3,20})", re.I)
+
+
+@dataclass(frozen=True)
+class Person:
+    """Who handed something in. `id` is the number by which a learning platform knows them; "" if it gave none."""
+    name: str
+    id: str = ""
+
+    @property
+    def key(self) -> str:
+        """Equal for two files exactly if they are the same person's."""
+        return f"#{self.id}" if self.id else " ".join(re.split(r"[\s_.-]+", plain(self.name)))
+
+
+def plain(text: str) -> str:
+    """One spelling for names that look alike: composed accents, lower case."""
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
+
+
+def person_of(path: PurePosixPath, depth: int | None = None) -> Person:
+    """The person of a path below the folder of submissions.
+
+    `depth` 1, 2, ... says at which level the names are. Without it the outermost folder that is a name or a number is
+    taken (folders 01 to 40), then the file's own name.
+    """
+    folders, stem = path.parts[:-1], path.stem
+    if depth is not None:
+        part = path.parts[min(depth, len(path.parts)) - 1]
+        return from_name(part if depth < len(path.parts) else stem) or Person(part)
+    for part in folders:
+        if found := from_name(part) or (Person(part) if re.fullmatch(r"\d{1,12}", part) else None):
+            return found
+    return from_name(stem) or Person(unicodedata.normalize("NFC", stem))
+
+
+def from_name(text: str) -> Person | None:
+    """The person that a file's or a folder's name speaks of, if it does."""
+    text = unicodedata.normalize("NFC", text[:LONGEST_NAME])
+    for pattern in (MOODLE, CANVAS, GRADESCOPE):
+        if match := pattern.fullmatch(text):
+            return Person((match.groupdict().get("name") or match[0]).strip(), match["id"])
+    name = _without_common_words(text)
+    return Person(name) if name else None
+
+
+def _without_common_words(text: str) -> str:
+    """What is left of a name when the chapter, numbers and words such as 'final' are gone."""
+    words = [w for w in re.split(r"[\s_()\[\]-]+", text) if w]
+    kept = [w for w in words if w.lower() not in NO_NAMES
+            and not re.fullmatch(r"(?:v|copy|ch|hw|week|assignment|part)?\d{0,2}|\d+", w, re.I)]
+    if not kept:
+        return ""
+    return text.strip() if len(kept) == len(words) else " ".join(kept)
+
+
+# --- a roster --------------------------------------------------------------------------------------------------------
+
+@dataclass
+class Roster:
+    """The students of a class, from a CSV file with a header: `name`, and `id`, `email` or `login` where there are any.
+
+    The gradebooks that Canvas and Moodle export will do as they are.
+    """
+    people: list[dict[str, str]] = field(default_factory=list)
+
+    @classmethod
+    def read(cls, path: Path) -> "Roster":
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = [_columns(row) for row in csv.DictReader(file)]
+        people = [row for row in rows if row["name"] or row["id"]]
+        if not people:
+            raise ValueError(f"{path}: a roster needs a header with `name` (or `Student`, or `First name` and `Last name`)")
+        return cls(people)
+
+    def find(self, person: Person) -> dict[str, str] | None:
+        """The one row that is this person's: by id, else by name, login or e-mail. None if there is none, or two."""
+        if person.id and (found := [p for p in self.people if p["id"] == person.id]):
+            return found[0] if len(found) == 1 else None
+        wanted = _letters(person.name)
+        found = [p for p in self.people if wanted in {_letters(p["name"]), _letters(_turned(p["name"])), _letters(p["login"]),
+                                                      _letters(p["email"].partition("@")[0]), _letters(p["id"])} - {""}]
+        return found[0] if len(found) == 1 else None
+
+
+def _columns(row: dict) -> dict[str, str]:
+    """A gradebook's row under the names that are used here."""
+    low = {plain(key or ""): (value or "").strip() for key, value in row.items() if isinstance(value, str)}
+
+    def first(*names: str) -> str:
+        return next((low[name] for name in names if low.get(name)), "")
+    name = first("name", "student", "full name") or " ".join(filter(None, [first("first name"), first("last name", "surname")]))
+    return {"name": name, "id": first("id", "id number", "sid", "identifier").removeprefix("Participant "),
+            "login": first("login", "sis login id", "username"), "email": first("email", "email address")}
+
+
+def _letters(text: str) -> str:
+    """A name without spaces, punctuation and accents' spelling: `O'Neil, Ann` and `oneilann` are alike."""
+    return "".join(c for c in plain(text) if c.isalnum())
+
+
+def _turned(name: str) -> str:
+    """'Smith, Ann' <-> 'Ann Smith'."""
+    last, comma, first = name.partition(",")
+    return f"{first} {last}" if comma else " ".join([*name.split()[-1:], *name.split()[:-1]])

@@ -1,0 +1,52 @@
+"""Whether the walls hold on this machine: code that tries to get through them is run behind them."""
+from __future__ import annotations
+
+import os
+
+from course_lib.exercises.results import Request
+from . import walls
+from .reach import PACKAGE
+from .reply import SandboxError, texts_of
+from .sandbox import Sandbox
+
+PROBE = '''
+import ctypes, os, socket
+found = []
+def attempt(what, action):
+    try:
+        action()
+    except (OSError, MemoryError):
+        return
+    found.append(what)
+attempt("reading the solutions", lambda: open(SECRET).read())
+attempt("writing outside its folder", lambda: open(OUTSIDE, "w").close())
+attempt("the network", lambda: socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+attempt("another process's memory", lambda: open(f"/proc/{PARENT}/mem", "rb"))
+attempt("signals to other processes", lambda: os.kill(PARENT, 0))
+attempt("large files", lambda: os.ftruncate(os.open("large", os.O_CREAT | os.O_RDWR), 1 << 40))
+attempt("unlimited memory", lambda: bytearray(1 << 44))
+if hasattr(os, "geteuid") and os.geteuid() == 0:
+    found.append("the rights of root")
+open("own", "w").write("x")
+probe = found
+'''
+
+
+def missing_walls(sandbox: Sandbox) -> list[str]:
+    """What a student's code could do here that it must not be able to do; [] if every wall holds."""
+    gone = walls.missing()
+    if gone and sandbox.strict:
+        return gone
+    outside = sandbox.base.parent / f"{sandbox.base.name}-outside"
+    source = f"SECRET, OUTSIDE, PARENT = {str(PACKAGE / 'exercises' / 'chapters' / 'attention.py')!r}, {str(outside)!r}, {os.getpid()}\n{PROBE}"
+    request = Request(id="0.0", language="python", name="probe", value=True, is_class=False, given={}, call=None,
+                      inputs=[((), {})])
+    try:
+        reply = sandbox.run(request, source)
+    except SandboxError as error:
+        return [str(error)]
+    finally:
+        outside.unlink(missing_ok=True)
+    if reply.run is None or reply.run.failure:
+        return [reply.trouble or reply.run.failure.message]
+    return list(texts_of(reply.run.outcomes[0].value))
