@@ -379,7 +379,7 @@ import sys
 runner = sys.modules["course_lib.exercises.runner"]
 def normalise(x):
     raise runner.TimeIsUp
-runner._failure = lambda *a: runner.Failure("missing", "passed")
+runner._Cell.failure = lambda *a: runner.Failure("missing", "passed")
 """,
 }
 

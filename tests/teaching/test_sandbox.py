@@ -14,7 +14,8 @@ from adversaries import forget_private_exercises, hostile
 from course_lib.teaching import marking, walls
 from course_lib.exercises.results import Request
 from course_lib.teaching.reach import hidden_paths, readable_paths
-from course_lib.teaching.sandbox import Limits, Sandbox, missing_walls
+from course_lib.teaching.probe import missing_walls
+from course_lib.teaching.sandbox import Limits, Sandbox
 
 TESTS = Path(__file__).resolve().parents[1]
 COURSE = TESTS.parent
@@ -37,7 +38,7 @@ def marked(sandbox, source: str, id: str = ""):
 
 
 @linux
-def test_every_wall_stands(sandbox):
+def test_every_wall_holds(sandbox):
     assert missing_walls(sandbox) == []
 
 
@@ -84,7 +85,7 @@ def test_a_hostile_kernel_earns_nothing(sandbox, needs_engine, name):
 
 @pytest.fixture(scope="module")
 def needs_engine():
-    if marking._no_engine():
+    if marking.no_engine():
         pytest.skip("not run: no compiler for kernels on this machine")
 
 
