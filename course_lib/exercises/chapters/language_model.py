@@ -4,7 +4,7 @@ from collections import Counter
 
 import torch
 
-from course_lib.exercises import Case, Misconception, close, exact, exercise
+from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, inout, kernel_exercise, out
 
 
 def randn(rng, *shape):
@@ -18,18 +18,23 @@ def pair_cases(rng):
     yield Case(["axb", "ayb", "cd"], [1, 1, 1], label="two letters that are no neighbours")
     yield Case(["the", "then", "hen", "en"], [5, 2, 4, 6], label="pieces of words")
     yield Case(["hand", "and", "an", "na"], [1, 1, 1, 9], label="an order that matters")
+    for n, letters in ((5, "abc"), (12, "abcde"), (30, "aeinrst")):
+        drawn = ["".join(letters[i] for i in torch.randint(len(letters), (length,), generator=rng).tolist())
+                 for length in torch.randint(1, 8, (n,), generator=rng).tolist()]
+        words = list(dict.fromkeys(drawn)) + ["ab"]
+        yield Case(words, torch.randint(1, 6, (len(words),), generator=rng).tolist(), label=f"{len(words)} drawn words")
 
 
 exercise(
-    id="10.1", title="The pair that comes most often", kind="write", points=2, minutes=9, difficulty=2,
+    id="10.1", title="The most frequent pair", kind="write", points=2, minutes=9, difficulty=2,
     card="""
-    A byte-pair tokenizer begins with single characters and, again and again, merges the two neighbours that stand
-    together most often. Write the search, `best_pair(words, counts)`.
+    A byte-pair tokenizer begins with single characters. Again and again it merges the two neighbours that occur side by
+    side most often. Write the search, `best_pair(words, counts)`.
 
     - `words` are the different words of a text, each a string; `counts[i]` says how often word `i` occurs in it
     - a pair is two **neighbouring** characters of one word, as a tuple; it occurs as often as its word does
     - `"aaa"` holds the pair `("a", "a")` twice
-    - of pairs that occur equally often, the smallest as Python orders tuples
+    - of pairs that occur equally often, return the smallest, as Python orders tuples
     """,
     given={"Counter": Counter},
     stub='''
@@ -52,7 +57,7 @@ exercise(
                       ask="A word that occurs a thousand times: how often does a pair in it occur?"),
         Misconception("takes any two characters of a word, neighbours or not",
                       change=("zip(word, word[1:])", "((a, b) for i, a in enumerate(word) for b in word[i + 1:])"),
-                      ask="What would the merged token stand for, if something lies between its two halves?"),
+                      ask="Which text would the merged token mean, if another character is between its two halves?"),
         Misconception("counts a pair once in each word", change=("zip(word, word[1:])", "set(zip(word, word[1:]))"),
                       ask='How often does "aaa" hold the pair ("a", "a")?'),
         Misconception("lets a pair reach from one word into the next", code='''
@@ -61,9 +66,9 @@ exercise(
                 pairs = Counter(zip(text, text[1:]))
                 return min(pairs, key=lambda pair: (-pairs[pair], pair))
             ''', ask="Where two words meet, are their letters neighbours in one word?"),
-        Misconception("of equal pairs takes the first that it met",
+        Misconception("of equal pairs takes the first in the text",
                       change=("min(pairs, key=lambda pair: (-pairs[pair], pair))", "pairs.most_common(1)[0][0]"),
-                      ask="`most_common` keeps equal ones in the order in which they came. Which order does the card want?"),
+                      ask="`most_common` keeps equal ones in the order of their insertion. Which order does the card want?"),
         Misconception("of equal pairs takes the largest", change=("min(pairs, key=lambda pair: (-pairs[pair], pair))",
                                                                   "max(pairs, key=lambda pair: (pairs[pair], pair))"),
                       ask="max with the key (count, pair) prefers which of two pairs with the same count?")],
@@ -112,10 +117,10 @@ def fit(weight, xs, ys, rate, parts):
 exercise(
     id="10.3", title="The loop that drifts", kind="repair", points=3, minutes=9, difficulty=3,
     card="""
-    This loop fits a line. To save memory it sends each batch through in `parts` equal parts and lets their gradients
-    add up, then takes one step of gradient descent. It runs, the loss falls at first, and it is wrong in **two** ways.
+    This loop fits a line. To save memory it processes each batch in `parts` equal parts, adds up their gradients, and
+    then takes one step of gradient descent. It runs, the loss falls at first, and it is wrong in **two** ways.
 
-    - the result must be what the whole batch at once would give, to rounding
+    - the result must be that of the whole batch at once, up to rounding
     - change as little as you can
     """,
     given={"torch": torch}, name="fit",
@@ -123,22 +128,44 @@ exercise(
     solution=TRAINING, cases=training_cases, compare=close(atol=1e-5),
     misconceptions=[
         Misconception("keeps the gradients of the steps before", change=("        weight.grad = None\n", ""),
-                      ask="`backward` adds to what is there. What is there when the second step begins?"),
+                      ask="`backward` adds to the gradient that is stored. What is stored when the second step begins?"),
         Misconception("adds up means of parts as if they were a mean of the whole", change=("(loss / parts).backward()", "loss.backward()"),
                       ask="The mean of a batch in two halves: is it the sum of the two means?"),
         Misconception("steps to a new weight, which asks for no gradient",
                       change=("weight -= rate * weight.grad", "weight = weight - rate * weight.grad"),
-                      ask="What is made under `no_grad` has no gradient of its own. Does `-=` make something new?"),
+                      ask="A tensor made under `no_grad` does not require a gradient. Does `-=` make a new tensor?"),
         Misconception("clears the gradient for every part", code=TRAINING.replace("        weight.grad = None\n", "").replace(
             "            loss = ", "            weight.grad = None\n            loss = "),
-                      ask="Which parts still have a say in the step, if each begins by clearing?"),
+                      ask="Which parts still contribute to the step, if each begins by clearing?"),
         Misconception("takes a step after every part", code=TRAINING.replace(
             "        with torch.no_grad():\n            weight -= rate * weight.grad\n",
             "            with torch.no_grad():\n                weight -= rate * weight.grad\n"),
                       ask="At which weight should the gradient of the second part be taken: the old one, or one that has moved already?")],
     hints=["Print `weight.grad` before the second step. Should it be anything?",
            "With parts of equal size the mean of the batch is the mean of the means.",
-           "One line clears the gradient once a step; one division mends the sum."])
+           "One line clears the gradient once per step; one division repairs the sum."])
+
+
+exercise(
+    id="10.4", title="Which layers to buy", kind="choose", points=1, minutes=6, difficulty=3,
+    card="""
+    A model of 8 layers serves texts of 8192 tokens. A **full** layer caches every token; a **sliding** layer the last
+    1024; a **state** layer as much as 128 tokens would take. The cache may be at most 30 % of that of eight full layers.
+    And at least one layer must be able to attend *directly* to each of the last 6000 tokens, so that a name can be copied
+    letter by letter. Which mix does both?
+    """,
+    name="mix", answer="e",
+    options={"a": "4 full, 4 sliding", "b": "8 state", "c": "3 full, 5 state", "d": "8 sliding", "e": "1 full, 7 sliding"},
+    misconceptions=[
+        Misconception("counts what windows pass on as attended to", value="d",
+                      ask="Eight windows on top of each other do reach 8 x 1023 tokens back, window by window, as the next cell shows. "
+                          "Does any of them hold the key of a token 6000 places back?"),
+        Misconception("does not add up the full layers", value="a", ask="Four of eight layers are full. Which share of the cache do they take alone?"),
+        Misconception("trusts a state with every detail", value="b",
+                      ask="In chapter 4, how many pairs could a state of that size hold before they disturbed each other?"),
+        Misconception("counts a state as nothing and 3/8 as less than 30 %", value="c", ask="What is 3 / 8?")],
+    hints=["In units of 8192 tokens: a full layer is 1, a sliding one 1/8, a state layer 1/64. Eight full layers are 8; the budget is 2.4.",
+           "Which mixes have a layer whose cache still holds the keys of 6000 tokens ago?"])
 
 
 def induction_cases(rng):
@@ -149,13 +176,14 @@ def induction_cases(rng):
 
 
 exercise(
-    id="10.4", title="Who looks at what came next last time", kind="write", points=2, minutes=9, difficulty=3,
+    id="10.5", title="A score for induction", kind="write", points=2, minutes=9, difficulty=3,
     card=r"""
-    A text of $n$ random tokens stands there twice, so position $i \ge n$ holds the token of position $i - n$. A head
-    that wants to know what comes next should look at what came next **last time**: at position $i - n + 1$. Write its score.
+    A text consists of $n$ random tokens and the same $n$ again, so position $i \ge n$ holds the token of position $i - n$.
+    To predict the next token, a head should attend to the token that followed **last time**, at position $i - n + 1$.
+    Write the score of a head.
 
-    - `weights` is `(heads, 2n, 2n)`, a row for each query
-    - the score of a head is the mean weight that the queries of the second copy, $n$ to $2n - 1$, put on that position
+    - `weights` is `(heads, 2n, 2n)`, one row per query
+    - the score is the mean weight that the queries of the second copy, $n$ to $2n - 1$, give to that position
     """,
     given={"torch": torch},
     stub='''
@@ -172,18 +200,18 @@ exercise(
     cases=induction_cases, compare=close(atol=1e-6),
     misconceptions=[
         Misconception("scores a look at the same token", change=("i - n + 1", "i - n"),
-                      ask="The model knows which token it stands on. Which position tells it what follows that token?"),
+                      ask="The model knows its present token. Which position tells it what follows that token?"),
         Misconception("scores a look at the position before", change=("i - n + 1", "i - 1"),
-                      ask="Where did the token of position i stand the first time, and where is the one that followed?"),
+                      ask="At which position did the token of position i occur first, and at which the one that followed?"),
         Misconception("leaves the last query out", change=("torch.arange(n, 2 * n)", "torch.arange(n, 2 * n - 1)"),
                       ask="Position 2n - 1 holds the last token of the text. What followed it the first time?"),
         Misconception("begins one query too early", change=("torch.arange(n, 2 * n)", "torch.arange(n - 1, 2 * n)"),
-                      ask="Has the token of position n - 1 stood there before?"),
+                      ask="Does the token of position n - 1 occur before that position?"),
         Misconception("takes the mean over a square of keys and queries",
                       change=("weights[:, i, i - n + 1].mean(-1)", "weights[:, n:, 1:n + 1].mean((1, 2))"),
                       ask="How many keys count for one query?"),
         Misconception("exchanges queries and keys", change=("weights[:, i, i - n + 1]", "weights[:, i - n + 1, i]"),
-                      ask="Which of the last two axes is the query, and does it stand early or late?"),
+                      ask="Which of the last two axes is the query, and is it early or late in the text?"),
         Misconception("adds up instead of taking the mean", change=(".mean(-1)", ".sum(-1)"),
                       ask="A head that does this perfectly should score 1, however long the text is. What does yours give?")],
     hints=["`weights[:, i, j]` with two lists of positions picks one entry for each pair.",
@@ -211,14 +239,14 @@ def nucleus(probabilities, p):
 '''
 
 exercise(
-    id="10.5", title="The nucleus", kind="write", points=3, minutes=10, difficulty=3,
+    id="10.6", title="The nucleus", kind="write", points=3, minutes=10, difficulty=3,
     card="""
     Top-p sampling draws only from the **nucleus**: the fewest tokens, likeliest first, whose probabilities add up to at
     least `p`. Write the distribution that it draws from.
 
     - the token with which the sum reaches `p` belongs to it
-    - what is left is normalised; all others are 0
-    - every token stays in its place
+    - the probabilities in the nucleus are normalised; all others are 0
+    - the result is in the order of the input, not sorted
     """,
     given={"torch": torch},
     stub='''
@@ -236,7 +264,7 @@ exercise(
                       ask="With 0.6, 0.2, 0.1, 0.1 and p = 0.5: with which token does the sum reach p?"),
         Misconception("keeps one more where the sum is exactly p", change=("before < p", "before <= p"),
                       ask="With 0.5, 0.25, 0.25 and p = 0.5: how many tokens are enough?"),
-        Misconception("takes from the places where it should put", change=(
+        Misconception("reads by the order where it should write", change=(
             "out[order] = kept / kept.sum()", "out = (kept / kept.sum())[order]"),
                       ask="`order[0]` is the place of the likeliest token. Is that where its probability ends up?"),
         Misconception("keeps tokens whose own probability is at least p",
@@ -254,24 +282,119 @@ exercise(
 
 
 exercise(
-    id="10.6", title="Four answers to one prompt", kind="predict", points=1, minutes=4, difficulty=2,
+    id="10.8", title="Four answers to one prompt", kind="predict", points=1, minutes=4, difficulty=2,
     card="""
     A server is asked for **four** samples after one prompt of 200 tokens, 20 new tokens each. It reads the prompt once; the
-    samples share its blocks and part with their first new token. Tokens that the model has to compute keys and values for:
-    how many in all?
+    samples share its blocks and differ from their first new token on. For how many tokens in all does the model compute
+    keys and values?
 
-    - the last token of a sample is never fed back
+    - the last token of a sample is not fed back
     """,
     name="computed", answer=200 + 4 * 19, tolerance=0,
     misconceptions=[
         Misconception("counts the new tokens only", value=4 * 20, ask="Who computed the keys that the first new token looks at?"),
         Misconception("reads the prompt four times, and feeds the last tokens back", value=4 * (200 + 20),
-                      ask="Whose keys would differ between the four, before they part?"),
-        Misconception("reads the prompt four times", value=4 * (200 + 19), ask="Whose keys would differ between the four, before they part?"),
+                      ask="Which keys would differ between the four, before their first new token?"),
+        Misconception("reads the prompt four times", value=4 * (200 + 19), ask="Which keys would differ between the four, before their first new token?"),
         Misconception("feeds the last tokens back too", value=200 + 4 * 20, ask="What would be predicted from the 20th token?"),
         Misconception("forgets the prompt", value=4 * 19, ask="Who computed the keys that the first new token looks at?"),
         Misconception("counts one sample only", value=200 + 19, ask="Are the new tokens of the four the same?")],
     hints=["The prompt: once. Then four samples, each on its own.", "The first of 20 new tokens comes out of the prompt's pass; 19 more passes follow."])
+
+
+def norm_cases(rng):
+    for rows, d in ((1, 1), (1, 33), (3, 31), (2, 128), (17, 100), (40, 256)):
+        yield Case(randn(rng, rows, d), 2 * randn(rng, rows, d), 1 + 0.5 * randn(rng, d), 1e-3, label=f"{rows} x {d}")
+    yield Case(torch.zeros(2, 8), 1e-3 * torch.ones(2, 8), torch.ones(8), 1e-3, label="rows so small that eps matters")
+
+
+ADD_NORM = '''
+__device__ float block_sum(float value) {              // of all threads of the block; every thread gets it
+    __shared__ float part[32];
+    for (int step = 16; step > 0; step /= 2) value += __shfl_xor_sync(0xffffffff, value, step);
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = value;
+    __syncthreads();
+    float sum = 0.0f;
+    for (int warp = 0; warp < blockDim.x / 32; warp++) sum += part[warp];
+    return sum;
+}
+
+__global__ void add_norm(float* __restrict__ x, const float* __restrict__ delta, const float* __restrict__ weight,
+                         float* __restrict__ out, int d, float eps) {
+    extern __shared__ float row[];                     // d floats: this block's row of x + delta
+    const size_t start = (size_t)blockIdx.x * d;       // where its row begins
+    float squares = 0.0f;
+    for (int c = threadIdx.x; c < d; c += blockDim.x) {
+        const float sum = x[start + c] + delta[start + c];
+        x[start + c] = row[c] = sum;
+        squares += sum * sum;
+    }
+    const float scale = rsqrtf(block_sum(squares) / d + eps);
+    for (int c = threadIdx.x; c < d; c += blockDim.x) out[start + c] = row[c] * scale * weight[c];
+}
+'''
+_LOOPS = ADD_NORM.index("    float squares")
+
+
+def _norm_expect(x, delta, weight, eps):
+    stream = x + delta
+    return [stream, stream * torch.rsqrt(stream.square().mean(-1, keepdim=True) + eps) * weight]
+
+
+def _norm_traffic(x, delta, weight, eps):
+    """x and delta read, x and out written, once each, in sectors of 32 bytes per request of a warp; the weight once."""
+    rows, d = x.shape
+    starts = [4 * (row * d + c) for row in range(rows) for c in range(0, d, 32)]
+    ends = [4 * (row * d + min(c + 32, d)) for row in range(rows) for c in range(0, d, 32)]
+    sectors = sum((end - 1) // 32 - start // 32 + 1 for start, end in zip(starts, ends))
+    return 32 * (4 * sectors + -(-d // 8))
+
+
+kernel_exercise(
+    id="10.7", title="Add and normalise, fused", points=4, minutes=12, difficulty=3, name="add_norm",
+    card=r"""
+    Between two layers of the model, two things happen to each token: what the last layer computed is added to the
+    stream, and the sum is normalised. Fuse them: one launch, one block per token.
+
+    - `x += delta`, in place: the stream goes on
+    - `out = x / sqrt(mean of x squared + eps) * weight`, with the new `x`: RMSNorm
+    - a row has `d` numbers, any `d`; a block has 128 threads
+    - read `x` and `delta` from global memory once: the row fits into shared memory, as `row`
+    - `block_sum` is given. Every thread of the block must call it
+    """,
+    stub=ADD_NORM[:_LOOPS] + "    // your code: add, write the stream, sum the squares; then normalise\n}\n",
+    solution=ADD_NORM, cases=norm_cases, compare=close(atol=1e-4, rtol=1e-4),
+    launch=lambda x, delta, weight, eps: Launch(
+        grid=len(x), block=128, shared=4 * x.shape[1],
+        args=[inout(x), delta, weight, out(x.shape), x.shape[1], eps]),
+    expect=_norm_expect, traffic=_norm_traffic,
+    misconceptions=[
+        Misconception("does not write the sum back into the stream", change=("x[start + c] = row[c] = sum;", "row[c] = sum;"),
+                      ask="The next layer adds to x. Which x does it find?"),
+        Misconception("divides by the root of the sum of squares, not of their mean", change=("block_sum(squares) / d", "block_sum(squares)"),
+                      ask="For a row of d ones the result should be ones. What is yours?"),
+        Misconception("normalises with the squares that one thread has seen", change=("block_sum(squares)", "squares"),
+                      ask="Thread 5 sees the entries 5, 133, 261, ... Whose mean is wanted?"),
+        Misconception("squares x before delta is added",
+                      change=[("const float sum = x[start + c] + delta[start + c];",
+                               "const float old = x[start + c], sum = old + delta[start + c];"), ("sum * sum", "old * old")],
+                      ask="Which vector has length sqrt(d) after a norm: the old stream or the new one?"),
+        Misconception("forgets the weight", change=(" * scale * weight[c]", " * scale"),
+                      ask="With a weight of 2, how large should the entries be?"),
+        Misconception("adds eps outside of the root", change=("rsqrtf(block_sum(squares) / d + eps)", "(rsqrtf(block_sum(squares) / d) + eps)"),
+                      ask="What is the result for a row that is almost 0?"),
+        Misconception("reads the row from global memory a second time", change=("out[start + c] = row[c] *", "out[start + c] = x[start + c] *"),
+                      ask="The row was in your hands a moment ago. How many bytes does the second loop load?"),
+        Misconception("handles only as many entries as the block has threads",
+                      change=[("for (int c = threadIdx.x; c < d; c += blockDim.x) {", "if (int c = threadIdx.x; c < d) {"),
+                              ("for (int c = threadIdx.x; c < d; c += blockDim.x) out", "if (int c = threadIdx.x; c < d) out")],
+                      ask="A row has 256 numbers and a block 128 threads. Who takes number 200?"),
+        Misconception("lets a thread without an entry skip block_sum",
+                      change=("    const float scale", "    if (threadIdx.x >= d) return;\n    const float scale"),
+                      ask="block_sum waits for all threads, and its shuffles want all lanes of a warp. Who is missing?")],
+    hints=["Two loops `for (int c = threadIdx.x; c < d; c += blockDim.x)`, with `block_sum` between them.",
+           "In the first: `const float sum = x[start + c] + delta[start + c];`, store it in `x` and in `row`, add its square.",
+           "`rsqrtf(block_sum(squares) / d + eps)` is the factor for the second loop."])
 
 
 def schedule_cases(rng):
@@ -279,6 +402,11 @@ def schedule_cases(rng):
                                              (10, 100, 1.0, 10, "the peak"), (55, 100, 1.0, 10, "half way down"), (100, 100, 2.0, 10, "the end"),
                                              (3, 50, 2e-3, 0, "no warm-up"), (700, 1000, 3e-4, 100, "a long run")):
         yield Case(step, steps, peak, warmup, 0.1, label=label)
+    for _ in range(4):
+        steps = int(torch.randint(20, 2000, (), generator=rng))
+        warmup, step = (int(steps * share * x) for share, x in zip((0.3, 1.0), torch.rand(2, generator=rng).tolist()))
+        peak, floor = (1e-3 + torch.rand(2, generator=rng).double() / 2).tolist()
+        yield Case(step, steps, peak, warmup, floor, label=f"step {step} of {steps}, {warmup} of warm-up, floor {floor:.2f}")
 
 
 SCHEDULE = '''
@@ -291,12 +419,12 @@ def learning_rate(step, steps, peak, warmup, floor):
 '''
 
 exercise(
-    id="10.7", title="Up and down again", kind="write", points=2, minutes=8, difficulty=2,
+    id="10.9", title="Up and down again", kind="write", points=2, minutes=8, difficulty=2,
     card=r"""
-    AdamW's first steps are blind: its averages know nothing yet. So the rate rises in a straight line for `warmup` steps,
+    AdamW's averages need a few steps before they mean anything. So the rate rises in a straight line for `warmup` steps,
     and then falls like half a cosine wave. Write it.
 
-    - step 0 already moves: the rate of the `warmup` first steps is $1/w, 2/w, \dots, 1$ times the peak
+    - step 0 already moves: the rates of the first $w$ (`warmup`) steps are $1/w, 2/w, \dots, 1$ times the peak
     - the cosine begins at the peak in step `warmup` and ends, after `steps`, at `floor` times the peak
     - half way down it is half way between the two
     """,
@@ -339,7 +467,7 @@ def chain_cases(rng):
 
 CHAIN = '''
 def entropy_rate(p):
-    """p (n, n) in float64, rows sum to 1 -> nats a word, a float"""
+    """p (n, n) in float64, rows sum to 1 -> nats per word, a float"""
     n = len(p)
     often = torch.linalg.lstsq(torch.cat([p.T - torch.eye(n, dtype=p.dtype), torch.ones(1, n, dtype=p.dtype)]),
                                torch.cat([torch.zeros(n, dtype=p.dtype), torch.ones(1, dtype=p.dtype)])[:, None]).solution[:, 0]
@@ -348,11 +476,11 @@ def entropy_rate(p):
 '''
 
 exercise(
-    id="10.8", title="The floor", kind="write", points=3, minutes=12, difficulty=4,
+    id="10.10", title="The floor", kind="write", points=3, minutes=12, difficulty=4,
     card=r"""
-    A text is made by a chain: after word $i$ comes word $j$ with probability $p_{ij}$. No model, however large, can reach a
-    loss below the **entropy rate** $\sum_i \pi_i \sum_j -p_{ij} \ln p_{ij}$, where $\pi_i$ is how often word $i$ occurs
-    in a long text. Compute it.
+    A text is made by a chain: word $j$ follows word $i$ with probability $p_{ij}$. No model, however large, has an expected
+    loss below the **entropy rate** $\sum_i \pi_i \sum_j -p_{ij} \ln p_{ij}$, where $\pi_i$ is the share of word $i$ in a
+    long text. Compute it.
 
     - $\pi = \pi P$, and $\pi$ sums to 1
     - $0 \ln 0$ is 0
@@ -360,13 +488,13 @@ exercise(
     given={"torch": torch},
     stub='''
     def entropy_rate(p):
-        """p (n, n) in float64, rows sum to 1 -> nats a word, a float"""
+        """p (n, n) in float64, rows sum to 1 -> nats per word, a float"""
         raise NotImplementedError
     ''',
     solution=CHAIN, cases=chain_cases, compare=close(atol=1e-6),
     misconceptions=[
         Misconception("takes all words as equally frequent", change=("float(often @ surprise)", "float(surprise.mean())"),
-                      ask="If word a comes nine times as often as word b, should the surprise after each weigh the same? "
+                      ask="If word a occurs nine times as often as word b, should the surprise after each weigh the same? "
                           "(If you solved for pi and it came out uniform: was it pi P = pi, or P pi = pi?)"),
         Misconception("forgets what the word before says", change=("float(often @ surprise)", "float(-torch.special.xlogy(often, often).sum())"),
                       ask="In the text ababab every letter is certain once you know the one before. What is its entropy rate?"),
@@ -395,13 +523,13 @@ def penalised(logits, seen, penalty):
 '''
 
 exercise(
-    id="10.9", title="A penalty that rewards", kind="repair", points=2, minutes=7, difficulty=2,
+    id="10.11", title="A penalty that rewards", kind="repair", points=2, minutes=7, difficulty=2,
     card="""
-    A repetition penalty above 1 should make tokens that the text already holds **less** likely. This one was taken from a
-    blog, and for some tokens it does the opposite. Find out for which, and mend it.
+    A repetition penalty above 1 should make tokens that the text already contains **less** likely. This one is often seen,
+    and for some tokens it does the opposite. Find out for which, and repair it.
 
     - a token is penalised once, however often it was seen
-    - the logits that came in stay as they are
+    - the input `logits` must not change
     """,
     given={"torch": torch}, name="penalised",
     stub='''
@@ -431,23 +559,3 @@ exercise(
                       ask="With a penalty of 1 nothing should change. What does yours do then?")],
     hints=["Divide -1 by 2. Is the result larger or smaller than -1?",
            "Positive logits shrink when they are divided, negative ones when they are multiplied."])
-
-
-exercise(
-    id="10.10", title="Which layers to buy", kind="choose", points=1, minutes=6, difficulty=3,
-    card="""
-    A model of 8 layers serves texts of 8192 tokens. A **full** layer caches every token; a **sliding** layer the last 1024;
-    a **state** layer as much as 128 tokens would take. The cache may be at most 30 % of that of eight full layers, and the
-    model must be able to copy a name, letter by letter, that it read 6000 tokens ago. Which mix does both?
-    """,
-    name="mix", answer="d",
-    options={"a": "8 sliding", "b": "4 full, 4 sliding", "c": "8 state", "d": "1 full, 7 sliding", "e": "3 full, 5 state"},
-    misconceptions=[
-        Misconception("lets windows see what has left them", value="a",
-                      ask="Eight windows of 1024, one over the other, reach 8 x 1023 tokens back. But what is left of a name that was handed on six times?"),
-        Misconception("does not add up the full layers", value="b", ask="Four of eight layers are full. Which share of the cache do they take alone?"),
-        Misconception("trusts a state with every detail", value="c",
-                      ask="In chapter 4, how many pairs could a state of that size hold before they ran into each other?"),
-        Misconception("counts a state as nothing and 3/8 as less than 30 %", value="e", ask="What is 3 / 8?")],
-    hints=["In units of 8192 tokens: a full layer is 1, a sliding one 1/8, a state layer 1/64. Eight full layers are 8; the budget is 2.4.",
-           "Which mixes have a layer that still holds the keys of 6000 tokens ago?"])
