@@ -16,11 +16,12 @@ from .memory import empty
 from .module import Module, compile, load
 from .ops import custom_op
 from .profile import profile
+from .program import run
 from .report import KernelError
 from .sanitize import sanitize
 from .show import show
 
 __all__ = ["ArgumentError", "CompileError", "Kernel", "KernelError", "Module", "NoCompiler", "compile", "custom_op",
-           "empty", "load", "profile", "sanitize", "show"]
+           "empty", "load", "profile", "run", "sanitize", "show"]
 
 magic.register()

@@ -131,6 +131,13 @@ class _Teller:
             return (f"{kernel} {self._verb()} the local variable of another thread.",
                     "Usual cause: a pointer to a local variable was put into shared memory; its address means nothing "
                     "to other threads.")
+        if self.reason == "freed":
+            return (f"{kernel} {self._verb()} {self._element()} after cudaFree of {self.memory.name}.",
+                    "Usual cause: a pointer that is kept, or a cudaFree before the last launch that uses it.")
+        if self.reason == "host memory":
+            return (f"{kernel} {self._verb()} an address that is not in device memory.",
+                    "Usual cause: a pointer of the host passed to the kernel: copy the data with cudaMemcpy first. Or a "
+                    "pointer that was never set, or an index that is garbage.")
         if self.reason == "beyond shared":
             return (f"{kernel} {self._verb()} shared memory beyond every array declared in it.",
                     "Usual cause: an index computed from the wrong size.")
@@ -197,9 +204,10 @@ class _Teller:
 
     def _uninitialized(self):
         kernel = self.result.kernel
-        if self.reason in ("shuffle", "unused shuffle"):
+        if self.reason.endswith("shuffle"):
             why = "is not in its mask" if self.e.size else "has ended or does not exist"
-            depends = "and the result depends on it" if self.reason == "shuffle" else "but the result does not depend on it"
+            depends = {"shuffle": "and the result depends on it", "some shuffle": "whether or not it is used",
+                       "unused shuffle": "but the result does not depend on it"}[self.reason]
             return (f"in {kernel}, a shuffle takes a value from lane {self.e.offset}, which {why}. That value is "
                     f"undefined, {depends}.",
                     "Usual cause: an offset that starts at half of 32 where fewer lanes take part, or a block whose size "

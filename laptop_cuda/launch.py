@@ -34,7 +34,7 @@ class CLaunch(ctypes.Structure):
                 ("arg_array", POINTER(c_int32)), ("arrays", POINTER(CArray)), ("n_arrays", c_int32),
                 ("storages", POINTER(CStorage)), ("n_storages", c_int32), ("mode", c_int32), ("order", c_int32),
                 ("seed", c_uint64), ("step_limit", c_uint64), ("max_threads", c_int32), ("shared_limit", c_uint64),
-                ("library", c_char_p)]
+                ("library", c_char_p), ("in_place", c_int32)]
 
 
 class CMemory(ctypes.Structure):

@@ -25,8 +25,6 @@ UNSUPPORTED = {
     r"__cluster_dims__|__block_size__": "thread block clusters are not supported",
     r"CUtensorMap|cuTensorMap\w+|cp_async_bulk\w*": "TMA (bulk tensor copies) is not supported",
     r"wgmma\w*|tcgen05\w*": "warp-group matrix instructions are not supported",
-    r"cudaLaunchCooperativeKernel": "cooperative launches by host code are not supported; "
-                                    "launch the kernel from Python",
     r"wmma": "tensor-core fragments (nvcuda::wmma) are not supported",
 }
 STATEMENT_END = {";", "{", "}"}
@@ -123,6 +121,8 @@ class Rewriter:
                 self.edits.replace(token.start, token.end, "__attribute__((noinline))")   # a macro would break <memory>
             elif token.text in ("asm", "__asm__", "__asm"):
                 self.assembly(i)
+            elif token.text in ("cudaLaunchKernel", "cudaLaunchCooperativeKernel"):
+                self.launch_by_function(i)
             elif token.text in self.kernels:
                 self.called_as_a_function(i)
             elif token.text in self.host_only:
@@ -203,6 +203,22 @@ class Rewriter:
                     return i
             i += 1
         return None
+
+    def launch_by_function(self, index: int):
+        """Give cudaLaunchKernel(f, ...) the kernel's name, and its type: a cast to void* would hide it."""
+        opening = index + 1
+        if opening + 1 >= len(self.tokens) or self.tokens[opening].text != "(":
+            return
+        first = opening + 1
+        if self.tokens[first].text == "(":
+            close = match_forward(self.tokens, first)
+            if {t.text for t in self.tokens[first + 1:close]} <= {"const", "void", "*"}:
+                self.edits.replace(self.tokens[first].start, self.tokens[close].end, "")
+                first = close + 1
+        pieces = split_commas(self.tokens, first, match_forward(self.tokens, opening))
+        name = self.piece(first, pieces[0][1] - 1) if pieces else ""
+        self.edits.replace(self.tokens[index].start, self.tokens[index].end, "laptop::launch_kernel")
+        self.edits.insert(self.tokens[opening].end, f'"{name.lstrip("&")}", ', -1)
 
     # ---- loops
 

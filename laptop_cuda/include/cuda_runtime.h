@@ -36,6 +36,9 @@
 #define __builtin_align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define __grid_constant__
+#define __nv_pure__
+#define CUDART_CB
+#define CUDARTAPI
 #define __shared__ this_form_of_shared_declaration_is_not_supported
 #ifndef __restrict__
 #define __restrict__ __restrict

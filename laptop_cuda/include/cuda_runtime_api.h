@@ -1,12 +1,15 @@
-// The host side that published files call around their kernels: device memory is host memory, streams and
-// events are names, every launch has finished when it returns.
+// The host side of the runtime API. Work is done when a call returns, so streams are in order by themselves; device
+// memory is a range of addresses of its own (runtime_heap.cpp), and what the API would refuse is refused here.
 #pragma once
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "cuda_device_properties.h"
+#include "cuda_errors.h"
 #include "engine.h"
 #include "vector_types.h"
 
-enum cudaError_t { cudaSuccess = 0, cudaErrorInvalidValue = 1, cudaErrorMemoryAllocation = 2,
-                   cudaErrorInvalidConfiguration = 9, cudaErrorNotSupported = 801, cudaErrorLaunchFailure = 719 };
-typedef cudaError_t cudaError;
 enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost,
                       cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
@@ -14,142 +17,277 @@ enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
 enum cudaSharedCarveout { cudaSharedmemCarveoutDefault = -1, cudaSharedmemCarveoutMaxShared = 100,
                           cudaSharedmemCarveoutMaxL1 = 0 };
 enum cudaFuncCache { cudaFuncCachePreferNone, cudaFuncCachePreferShared, cudaFuncCachePreferL1, cudaFuncCachePreferEqual };
-enum cudaDeviceAttr { cudaDevAttrMaxThreadsPerBlock = 1, cudaDevAttrMaxSharedMemoryPerBlock = 8, cudaDevAttrWarpSize = 10,
-                      cudaDevAttrMultiProcessorCount = 16, cudaDevAttrCooperativeLaunch = 95,
-                      cudaDevAttrMaxSharedMemoryPerBlockOptin = 97 };
-enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventDisableTiming = 2,
-       cudaMemAttachGlobal = 1, cudaHostAllocDefault = 0 };
+enum cudaSharedMemConfig { cudaSharedMemBankSizeDefault, cudaSharedMemBankSizeFourByte, cudaSharedMemBankSizeEightByte };
+enum cudaLimit { cudaLimitStackSize, cudaLimitPrintfFifoSize, cudaLimitMallocHeapSize, cudaLimitDevRuntimeSyncDepth,
+                 cudaLimitDevRuntimePendingLaunchCount, cudaLimitMaxL2FetchGranularity, cudaLimitPersistingL2CacheSize };
+enum cudaMemoryAdvise { cudaMemAdviseSetReadMostly = 1, cudaMemAdviseUnsetReadMostly, cudaMemAdviseSetPreferredLocation,
+                        cudaMemAdviseUnsetPreferredLocation, cudaMemAdviseSetAccessedBy, cudaMemAdviseUnsetAccessedBy };
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice, cudaMemoryTypeManaged };
+enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventBlockingSync = 1,
+       cudaEventDisableTiming = 2, cudaEventInterprocess = 4, cudaMemAttachGlobal = 1, cudaMemAttachHost = 2,
+       cudaMemAttachSingle = 4, cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2,
+       cudaHostAllocWriteCombined = 4, cudaHostRegisterDefault = 0, cudaHostRegisterPortable = 1, cudaHostRegisterMapped = 2,
+       cudaDeviceScheduleAuto = 0, cudaDeviceScheduleSpin = 1, cudaDeviceScheduleYield = 2,
+       cudaDeviceScheduleBlockingSync = 4, cudaDeviceMapHost = 8, cudaDeviceLmemResizeToMax = 16, cudaDeviceMask = 31,
+       cudaOccupancyDefault = 0, cudaCpuDeviceId = -1, cudaInvalidDeviceId = -2 };
 typedef struct CUstream_st* cudaStream_t;
 typedef struct CUevent_st* cudaEvent_t;
-struct cudaDeviceProp {
-    char name[256];
-    size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor;
-    int regsPerBlock, warpSize, maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3], multiProcessorCount;
-    int maxThreadsPerMultiProcessor, major, minor, clockRate, memoryClockRate, memoryBusWidth, l2CacheSize;
-    size_t totalConstMem, memPitch;
-    int canMapHostMemory, concurrentKernels, integrated, asyncEngineCount, maxBlocksPerMultiProcessor, cooperativeLaunch;
+#define cudaStreamLegacy ((cudaStream_t)1)
+#define cudaStreamPerThread ((cudaStream_t)2)
+struct cudaPointerAttributes { cudaMemoryType type; int device; void *devicePointer, *hostPointer; };
+struct cudaFuncAttributes {
+    size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
+    int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, cacheModeCA, maxDynamicSharedSizeBytes,
+        preferredShmemCarveout;
 };
 
 namespace laptop {
-int& last_error();                        // of a launch from host code
-void* device_malloc(size_t bytes);        // 256-byte aligned, as cudaMalloc's answer is
-void device_free(void* p);
+inline cudaError_t answer(cudaError_t e) {
+    if (sticky_error()) return (cudaError_t)sticky_error();
+    if (e != cudaSuccess) last_error() = e;
+    return e;
 }
-
-inline cudaError_t cudaMalloc(void** p, size_t bytes) {
-    *p = laptop::device_malloc(bytes);
-    return *p ? cudaSuccess : cudaErrorMemoryAllocation;
-}
-template <class T> cudaError_t cudaMalloc(T** p, size_t bytes) { return cudaMalloc((void**)p, bytes); }
-template <class T> cudaError_t cudaMallocManaged(T** p, size_t bytes, unsigned = 1) { return cudaMalloc((void**)p, bytes); }
-template <class T> cudaError_t cudaMallocHost(T** p, size_t bytes) { return cudaMalloc((void**)p, bytes); }
-template <class T> cudaError_t cudaHostAlloc(T** p, size_t bytes, unsigned) { return cudaMalloc((void**)p, bytes); }
-template <class T> cudaError_t cudaMallocAsync(T** p, size_t bytes, cudaStream_t) { return cudaMalloc((void**)p, bytes); }
-inline cudaError_t cudaFree(void* p) { laptop::device_free(p); return cudaSuccess; }
-inline cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
-inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return cudaFree(p); }
-inline cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind) {
+inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
+    if (sticky_error()) return (cudaError_t)sticky_error();
+    bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return answer(cudaErrorInvalidMemcpyDirection);
+    if (n && (!to || !from)) return answer(cudaErrorInvalidValue);
+    if (place_of(to, n) == Place::OUTSIDE || place_of(from, n) == Place::OUTSIDE) return answer(cudaErrorInvalidValue);
+    if ((to_device && !is_device_memory(to, n)) || (from_device && !is_device_memory(from, n)))
+        return answer(cudaErrorInvalidValue);
     ::memmove(to, from, n);
+    host_wrote(to, n);
     return cudaSuccess;
 }
-inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t = nullptr) {
-    return cudaMemcpy(to, from, n, kind);
+inline cudaError_t set(void* to, int value, size_t n) {
+    if (sticky_error()) return (cudaError_t)sticky_error();
+    if (place_of(to, n) == Place::OUTSIDE || !is_device_memory(to, n)) return answer(cudaErrorInvalidValue);
+    ::memset(to, value, n);
+    host_wrote(to, n);
+    return cudaSuccess;
 }
-inline cudaError_t cudaMemset(void* to, int value, size_t n) { ::memset(to, value, n); return cudaSuccess; }
-inline cudaError_t cudaMemsetAsync(void* to, int value, size_t n, cudaStream_t = nullptr) { return cudaMemset(to, value, n); }
+inline cudaError_t allocate(const char* name, void** p, size_t bytes, unsigned itemsize, bool for_host) {
+    if (sticky_error()) return (cudaError_t)sticky_error();
+    *p = bytes ? device_malloc(bytes, name, itemsize, for_host) : nullptr;
+    return *p || !bytes ? cudaSuccess : answer(cudaErrorMemoryAllocation);
+}
+template <class T> struct sized { static constexpr unsigned value = sizeof(T); };
+template <> struct sized<void> { static constexpr unsigned value = 1; };
+}  // namespace laptop
+
+// ------------------------------------------------------------------ memory
+// Each is also a macro, which hands on the text of its arguments: that is how an array gets its name.
+#define LAPTOP_ALLOCATOR(name, for_host, more)                                                          \
+    template <class T> cudaError_t laptop_##name(const char* text, T** p, size_t bytes more) {          \
+        return laptop::allocate(text, (void**)p, bytes, laptop::sized<T>::value, for_host);             \
+    }                                                                                                   \
+    template <class T> cudaError_t name(T** p, size_t bytes more) {                                     \
+        return laptop::allocate(nullptr, (void**)p, bytes, laptop::sized<T>::value, for_host);          \
+    }
+#define LAPTOP_MORE(...) , __VA_ARGS__
+LAPTOP_ALLOCATOR(cudaMalloc, false, )
+LAPTOP_ALLOCATOR(cudaMallocManaged, true, LAPTOP_MORE(unsigned = 1))
+LAPTOP_ALLOCATOR(cudaMallocHost, true, LAPTOP_MORE(unsigned = 0))
+LAPTOP_ALLOCATOR(cudaHostAlloc, true, LAPTOP_MORE(unsigned = 0))
+LAPTOP_ALLOCATOR(cudaMallocAsync, false, LAPTOP_MORE(cudaStream_t = nullptr))
+#undef LAPTOP_ALLOCATOR
+#undef LAPTOP_MORE
+template <class T>
+cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) {
+    *pitch = (width + 511) / 512 * 512;
+    return laptop::allocate(nullptr, (void**)p, *pitch * height, laptop::sized<T>::value, false);
+}
+#define cudaMalloc(...) laptop_cudaMalloc(#__VA_ARGS__, __VA_ARGS__)
+#define cudaMallocManaged(...) laptop_cudaMallocManaged(#__VA_ARGS__, __VA_ARGS__)
+#define cudaMallocHost(...) laptop_cudaMallocHost(#__VA_ARGS__, __VA_ARGS__)
+#define cudaHostAlloc(...) laptop_cudaHostAlloc(#__VA_ARGS__, __VA_ARGS__)
+#define cudaMallocAsync(...) laptop_cudaMallocAsync(#__VA_ARGS__, __VA_ARGS__)
+
+inline cudaError_t cudaFree(void* p) { return laptop::answer(laptop::device_free(p) ? cudaSuccess : cudaErrorInvalidValue); }
+inline cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
+inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return cudaFree(p); }
+inline cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
+    return laptop::copy(to, from, n, kind);
+}
+inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t = nullptr) {
+    return laptop::copy(to, from, n, kind);
+}
+inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
+    return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
+}
+inline cudaError_t cudaMemset(void* to, int value, size_t n) { return laptop::set(to, value, n); }
+inline cudaError_t cudaMemsetAsync(void* to, int value, size_t n, cudaStream_t = nullptr) {
+    return laptop::set(to, value, n);
+}
+inline cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
+    cudaError_t e = cudaSuccess;
+    for (size_t row = 0; row < height && e == cudaSuccess; row++) e = laptop::set((char*)to + row * pitch, value, width);
+    return e;
+}
+inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                                size_t height, cudaMemcpyKind kind) {
+    cudaError_t e = cudaSuccess;
+    for (size_t row = 0; row < height && e == cudaSuccess; row++)
+        e = laptop::copy((char*)to + row * to_pitch, (const char*)from + row * from_pitch, width, kind);
+    return e;
+}
+inline cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                                     size_t height, cudaMemcpyKind kind, cudaStream_t = nullptr) {
+    return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
+}
 template <class T>
 cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, size_t n, size_t offset = 0,
                                cudaMemcpyKind = cudaMemcpyHostToDevice) {
+    if (offset + n > sizeof symbol) return laptop::answer(cudaErrorInvalidValue);
     ::memcpy((char*)&symbol + offset, from, n);
-    return cudaSuccess;
+    return laptop::answer(cudaSuccess);
 }
 template <class T>
 cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t n, size_t offset = 0,
                                  cudaMemcpyKind = cudaMemcpyDeviceToHost) {
+    if (offset + n > sizeof symbol) return laptop::answer(cudaErrorInvalidValue);
     ::memcpy(to, (const char*)&symbol + offset, n);
-    return cudaSuccess;
+    return laptop::answer(cudaSuccess);
 }
-inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
-                                size_t height, cudaMemcpyKind) {
-    for (size_t row = 0; row < height; row++)
-        ::memmove((char*)to + row * to_pitch, (const char*)from + row * from_pitch, width);
-    return cudaSuccess;
+template <class T>
+cudaError_t cudaMemcpyToSymbolAsync(T& symbol, const void* from, size_t n, size_t offset = 0,
+                                    cudaMemcpyKind = cudaMemcpyHostToDevice, cudaStream_t = nullptr) {
+    return cudaMemcpyToSymbol(symbol, from, n, offset);
 }
-inline cudaError_t cudaMemGetInfo(size_t* unused, size_t* total) {
-    *unused = *total = (size_t)1 << 32;
-    return cudaSuccess;
+template <class T>
+cudaError_t cudaMemcpyFromSymbolAsync(void* to, const T& symbol, size_t n, size_t offset = 0,
+                                      cudaMemcpyKind = cudaMemcpyDeviceToHost, cudaStream_t = nullptr) {
+    return cudaMemcpyFromSymbol(to, symbol, n, offset);
 }
 template <class T> cudaError_t cudaGetSymbolAddress(void** to, const T& symbol) {
     *to = (void*)&symbol;
     return cudaSuccess;
 }
-inline cudaError_t cudaDeviceSynchronize() { return cudaSuccess; }
+template <class T> cudaError_t cudaGetSymbolSize(size_t* to, const T&) {
+    *to = sizeof(T);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemGetInfo(size_t* unused, size_t* total) {
+    *unused = *total = laptop::model_card().totalGlobalMem;
+    return cudaSuccess;
+}
+template <class T> cudaError_t cudaHostGetDevicePointer(T** device, void* host, unsigned) {
+    *device = (T*)host;
+    return laptop::answer(laptop::place_of(host, 1) == laptop::Place::BOTH ? cudaSuccess : cudaErrorInvalidValue);
+}
+inline cudaError_t cudaHostRegister(void*, size_t, unsigned) { return laptop::answer(cudaErrorNotSupported); }
+inline cudaError_t cudaHostUnregister(void*) { return laptop::answer(cudaErrorNotSupported); }
+inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
+    laptop::Place place = laptop::place_of(p, 1);
+    bool device = place == laptop::Place::DEVICE || place == laptop::Place::BOTH;
+    *a = {device ? (place == laptop::Place::BOTH ? cudaMemoryTypeManaged : cudaMemoryTypeDevice) : cudaMemoryTypeUnregistered,
+          device ? 0 : -1, device ? (void*)p : nullptr, place == laptop::Place::DEVICE ? nullptr : (void*)p};
+    return cudaSuccess;
+}
+template <class L> cudaError_t cudaMemPrefetchAsync(const void*, size_t, L, cudaStream_t = nullptr) { return cudaSuccess; }
+template <class L> cudaError_t cudaMemPrefetchAsync(const void*, size_t, L, unsigned, cudaStream_t) { return cudaSuccess; }
+template <class L> cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, L) { return cudaSuccess; }
+inline cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t = 0, unsigned = 4) { return cudaSuccess; }
+
+// ------------------------------------------------------------------ device and errors
+inline cudaError_t cudaDeviceSynchronize() { return laptop::answer(cudaSuccess); }
+inline cudaError_t cudaThreadSynchronize() { return laptop::answer(cudaSuccess); }
 inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
-inline cudaError_t cudaSetDevice(int) { return cudaSuccess; }
+inline cudaError_t cudaThreadExit() { return cudaSuccess; }
+inline cudaError_t cudaSetDevice(int d) { return laptop::answer(d == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
 inline cudaError_t cudaGetDevice(int* device) { *device = 0; return cudaSuccess; }
 inline cudaError_t cudaGetDeviceCount(int* count) { *count = 1; return cudaSuccess; }
-inline cudaError_t cudaPeekAtLastError() { return (cudaError_t)laptop::last_error(); }
+inline cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp*) { *device = 0; return cudaSuccess; }
+inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
+inline cudaError_t cudaGetDeviceFlags(unsigned* flags) { *flags = 0; return cudaSuccess; }
+inline cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
+inline cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) { *value = 1 << 20; return cudaSuccess; }
+inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
+inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* most) { *least = *most = 0; return cudaSuccess; }
+inline cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { *can = 0; return cudaSuccess; }
+inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return laptop::answer(cudaErrorNotSupported); }
+inline cudaError_t cudaDeviceDisablePeerAccess(int) { return laptop::answer(cudaErrorNotSupported); }
+inline cudaError_t cudaRuntimeGetVersion(int* version) { *version = 13000; return cudaSuccess; }
+inline cudaError_t cudaDriverGetVersion(int* version) { *version = 13000; return cudaSuccess; }
+inline cudaError_t cudaPeekAtLastError() {
+    return (cudaError_t)(laptop::sticky_error() ? laptop::sticky_error() : laptop::last_error());
+}
 inline cudaError_t cudaGetLastError() {
-    cudaError_t error = (cudaError_t)laptop::last_error();
+    cudaError_t error = cudaPeekAtLastError();
     laptop::last_error() = cudaSuccess;
     return error;
 }
-inline const char* cudaGetErrorString(cudaError_t e) {
-    switch (e) {
-        case cudaSuccess: return "no error";
-        case cudaErrorInvalidValue: return "invalid argument";
-        case cudaErrorMemoryAllocation: return "out of memory";
-        case cudaErrorInvalidConfiguration: return "invalid configuration argument";
-        case cudaErrorNotSupported: return "operation not supported";
-        default: return "unspecified launch failure";
-    }
-}
-inline const char* cudaGetErrorName(cudaError_t e) { return e == cudaSuccess ? "cudaSuccess" : "cudaError"; }
-
-inline cudaError_t cudaStreamCreate(cudaStream_t* s) { *s = nullptr; return cudaSuccess; }
-inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { return cudaStreamCreate(s); }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return cudaSuccess; }
-inline cudaError_t cudaStreamDestroy(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = nullptr; return cudaSuccess; }
-inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
-inline cudaError_t cudaEventRecord(cudaEvent_t, cudaStream_t = nullptr) { return cudaSuccess; }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
-inline cudaError_t cudaEventDestroy(cudaEvent_t) { return cudaSuccess; }
-inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t, cudaEvent_t) { *ms = 0.f; return cudaSuccess; }
-
-template <class F> cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int) { return cudaSuccess; }
-template <class F> cudaError_t cudaFuncSetCacheConfig(F, cudaFuncCache) { return cudaSuccess; }
-template <class F>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, F, int threads, size_t) {
-    *blocks = threads > 0 ? 2048 / threads : 0;
-    return cudaSuccess;
-}
-template <class F>
-cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, F, size_t = 0, int = 0) {
-    *grid = 1, *block = 1024;
-    return cudaSuccess;
-}
-inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
-    ::memset((void*)p, 0, sizeof *p);
-    ::strcpy(p->name, "CPU running CUDA C++");
-    p->totalGlobalMem = (size_t)1 << 32, p->sharedMemPerBlock = 48 << 10, p->sharedMemPerBlockOptin = 99 << 10;
-    p->sharedMemPerMultiprocessor = 100 << 10, p->regsPerBlock = 65536, p->warpSize = 32, p->maxThreadsPerBlock = 1024;
-    p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
-    p->maxGridSize[0] = 2147483647, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
-    p->multiProcessorCount = 1, p->maxThreadsPerMultiProcessor = 1024, p->major = 8;
-    p->totalConstMem = 64 << 10, p->memPitch = 2147483647, p->maxBlocksPerMultiProcessor = 1, p->cooperativeLaunch = 1;
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
+    if (device != 0) return laptop::answer(cudaErrorInvalidDevice);
+    *p = laptop::model_card();
     return cudaSuccess;
 }
 inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
-    switch (attribute) {
-        case cudaDevAttrMaxThreadsPerBlock: *value = 1024; break;
-        case cudaDevAttrMaxSharedMemoryPerBlock: *value = 48 << 10; break;
-        case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = 99 << 10; break;
-        case cudaDevAttrWarpSize: *value = 32; break;
-        default: *value = 1; break;
-    }
+    *value = laptop::attribute_of_card(attribute);
+    return cudaSuccess;
+}
+
+// ------------------------------------------------------------------ streams and events
+namespace laptop {
+typedef std::chrono::steady_clock::time_point Time;
+inline void* handle(size_t bytes) { return ::calloc(1, bytes); }
+}
+inline cudaError_t cudaStreamCreate(cudaStream_t* s) { *s = (cudaStream_t)laptop::handle(8); return cudaSuccess; }
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { return cudaStreamCreate(s); }
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) { return cudaStreamCreate(s); }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return laptop::answer(cudaSuccess); }
+inline cudaError_t cudaStreamQuery(cudaStream_t) { return laptop::answer(cudaSuccess); }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return laptop::answer(cudaSuccess); }
+inline cudaError_t cudaStreamDestroy(cudaStream_t s) { ::free(s); return cudaSuccess; }
+inline cudaError_t cudaStreamAddCallback(cudaStream_t s, void (*f)(cudaStream_t, cudaError_t, void*), void* data, unsigned) {
+    f(s, cudaSuccess, data);
+    return cudaSuccess;
+}
+inline cudaError_t cudaLaunchHostFunc(cudaStream_t, void (*f)(void*), void* data) { f(data); return cudaSuccess; }
+inline cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = (cudaEvent_t)laptop::handle(sizeof(laptop::Time)); return cudaSuccess; }
+inline cudaError_t cudaEventCreate(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
+inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t = nullptr) {
+    if (e) *(laptop::Time*)e = std::chrono::steady_clock::now();
+    return laptop::answer(e ? cudaSuccess : cudaErrorInvalidResourceHandle);
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return laptop::answer(cudaSuccess); }
+inline cudaError_t cudaEventQuery(cudaEvent_t) { return laptop::answer(cudaSuccess); }
+inline cudaError_t cudaEventDestroy(cudaEvent_t e) { ::free(e); return cudaSuccess; }
+// The time that passed on this machine: never 0, as programs divide by it.
+inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+    if (!from || !to) return laptop::answer(cudaErrorInvalidResourceHandle);
+    std::chrono::duration<float, std::milli> passed = *(laptop::Time*)to - *(laptop::Time*)from;
+    *ms = passed.count() > 1e-3f ? passed.count() : 1e-3f;
+    return cudaSuccess;
+}
+
+// ------------------------------------------------------------------ functions
+template <class F> cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int) { return cudaSuccess; }
+template <class F> cudaError_t cudaFuncSetCacheConfig(F, cudaFuncCache) { return cudaSuccess; }
+template <class F> cudaError_t cudaFuncSetSharedMemConfig(F, cudaSharedMemConfig) { return cudaSuccess; }
+template <class F> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, F) {
+    *a = {0, 0, 0, 1024, 32, 80, 80, 0, 48 << 10, -1};
+    return cudaSuccess;
+}
+// By threads and shared memory alone: the registers of a kernel are not known.
+template <class F>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, F, int threads, size_t shared) {
+    const cudaDeviceProp& card = laptop::model_card();
+    *blocks = threads > 0 ? card.maxThreadsPerMultiProcessor / threads : 0;
+    if (shared && (int)(card.sharedMemPerMultiprocessor / shared) < *blocks)
+        *blocks = (int)(card.sharedMemPerMultiprocessor / shared);
+    return cudaSuccess;
+}
+template <class F>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, F f, int threads, size_t shared, unsigned) {
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, f, threads, shared);
+}
+template <class F>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, F, size_t = 0, int limit = 0) {
+    *block = limit > 0 && limit < 1024 ? limit : 1024;
+    *grid = laptop::model_card().multiProcessorCount * (laptop::model_card().maxThreadsPerMultiProcessor / *block);
     return cudaSuccess;
 }

@@ -15,7 +15,7 @@ extern "C" {
 typedef struct {
     void* host;              // the tensor storage
     uint64_t bytes;
-    uint8_t* initialised;    // one byte a byte, 1 = written; null: all of it is. Updated when the launch succeeds.
+    uint8_t* initialised;    // one flag byte per data byte, 1 = written; null: all of it is. Updated on success.
 } laptop_storage;
 
 typedef struct {             // one for each pointer parameter
@@ -49,6 +49,7 @@ typedef struct {
     int32_t max_threads;     // __launch_bounds__, 0 = none
     uint64_t shared_limit;   // 0 = 48 KiB, what CUDA allows without asking
     const char* library;     // path of the kernel's library
+    int32_t in_place;        // a launch of host code: its arrays are in device memory, and stay there
 } laptop_launch;
 
 // ------------------------------------------------------------------ what comes back
@@ -120,6 +121,11 @@ typedef struct {
 
 laptop_result* laptop_run(const laptop_launch*);
 void laptop_free(laptop_result*);
+// How launches of host code run from now on, and who is told of each: a whole program sets it once, at its start.
+void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint64_t step_limit,
+                    void (*done)(const laptop_launch*, const laptop_result*));
+// A crash of host code writes "signal, offset in the library, address" to a file before the process ends.
+void laptop_report_crashes(int file);
 
 #ifdef __cplusplus
 }
@@ -208,8 +214,19 @@ int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 uint32_t shared_address(const void* p);
 void* shared_pointer(uint32_t address);
 bool is_shared(const void* p);
-// A launch from host code: runs plain, on the memory as it is. Returns a cudaError_t.
+// A launch from host code, on device memory as it is. Returns a cudaError_t.
 int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
-                     void (*entry)(void**), void* argument);
+                     void (*entry)(void**), void* argument, bool grid_sync = false);
+// Device memory. `name` is the text of the argument that receives the pointer.
+void* device_malloc(size_t bytes, const char* name = nullptr, unsigned itemsize = 1, bool for_host = false);
+bool device_free(void* p);                // false: not what device_malloc returned, or freed before
+enum class Place { HOST, DEVICE, BOTH, OUTSIDE };
+Place place_of(const void* p, size_t bytes);
+bool is_device_memory(const void* p, size_t bytes);
+bool is_whole_program();
+void host_wrote(void* p, size_t bytes);   // cudaMemcpy, cudaMemset
+void device_pointer_type(const void* p, unsigned itemsize);
+int& last_error();                        // of launches from host code and of calls of the CUDA API
+int sticky_error();                       // of a kernel that failed: as on a GPU, nothing runs after it
 }  // namespace laptop
 #endif

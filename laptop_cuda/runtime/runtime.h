@@ -4,6 +4,7 @@
 //   runtime_schedule.cpp   blocks, warps, barriers: who runs next
 //   runtime_warp.cpp       shuffles, votes, __syncwarp: lanes that wait for each other
 //   runtime_memory.cpp     which bytes a kernel may touch, and what they are called
+//   runtime_heap.cpp       device memory of whole programs
 //   runtime_trace.cpp      lanes' accesses -> warp requests -> counts
 //   runtime_sanitize.cpp   races, uninitialised reads
 //   runtime_hooks.cpp      what the compiler calls before each load, store and basic block
@@ -152,6 +153,7 @@ struct Storage {
     int host = 0;                // index into laptop_launch::storages
     uintptr_t data = 0;          // arena address of host byte `from`
     uint64_t from = 0, bytes = 0;
+    bool freed = false;          // by cudaFree
     std::vector<View> views;
     Region region;
 };
@@ -172,6 +174,7 @@ struct Run {
     std::vector<void*> args;
     std::vector<void*> pointers;         // arena addresses that args point at
     bool profiling = false, sanitizing = false, traced = false;
+    bool in_place = false;               // of host code: its arrays are those of the heap
     uint32_t n_threads = 0;
     uint64_t n_blocks = 0;
     uintptr_t code = 0;                  // where the kernel's library is loaded
@@ -182,7 +185,7 @@ struct Run {
     // memory
     uintptr_t arena = 0;
     size_t arena_bytes = 0;
-    std::vector<uint16_t> storage_at;    // for each MiB of the arena
+    std::vector<uint32_t> storage_at;    // for each MiB of the arena
     std::vector<Storage> storages;
     std::vector<int> storage_of;         // of each array
     std::deque<SharedArray> shared;
@@ -234,10 +237,13 @@ bool jumped_over(const Thread&, uint32_t place);
 laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* gone);
 
 // ------------------------------------------------------------------ memory
+constexpr size_t SLOT = 1 << 20;         // device arrays begin in slots of their own
+inline size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 constexpr size_t SHARED_SPAN = 2 << 20;  // a block's shared memory with its red zones
 void map_arrays();               // plain: the tensors' own memory. Traced: copies in the arena.
 void copy_back();
 void unmap_arrays();
+void map_heap();
 void read_symbols();
 void start_shared(Block&);
 void free_shared(Block&);

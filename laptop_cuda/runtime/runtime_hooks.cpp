@@ -62,6 +62,7 @@ static inline void touch(uintptr_t address, size_t size, int action, bool is_vol
     if (!t || !t->log) return;
     if (pending) resolve_pending();
     if (address - (uintptr_t)t->stack.low < STACK_BYTES) return;
+    if (run->in_place && t->depth <= 1) return;          // the launch itself, which reads the host's variables
     Found f = find_quickly(t, address, size, action, pc);
     if (!f.region) return;
     if (address & (size - 1) && (size & (size - 1)) == 0) misaligned(address, size, action, pc);

@@ -1,5 +1,6 @@
 // One launch, from its description to its result.
 #include <dlfcn.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -134,6 +135,7 @@ static void execute(const laptop_launch& l) {
     run->profiling = l.mode & LAPTOP_PROFILE;
     run->sanitizing = l.mode & LAPTOP_SANITIZE;
     run->traced = l.mode != LAPTOP_PLAIN;
+    run->in_place = l.in_place;
     run->entry = l.entry;
     run->n_threads = l.block[0] * l.block[1] * l.block[2];
     run->n_blocks = (uint64_t)l.grid[0] * l.grid[1] * l.grid[2];
@@ -188,7 +190,7 @@ static bool depends_on_undefined(const laptop_launch& l, const Bytes& before) {
 static void perform(const laptop_launch& l) {
     check_sizes(l);
     Bytes before;
-    if (run->sanitizing) read_symbols(), before = variables();
+    if (run->sanitizing && !l.in_place) read_symbols(), before = variables();
     execute(l);
     if (run->undefined.kind) {
         if (depends_on_undefined(l, before)) fail(run->undefined);
@@ -236,6 +238,7 @@ static Result* run_once(const laptop_launch& l) {
     run->launch = &l;
     run->sanitizing = l.mode & LAPTOP_SANITIZE;
     run->traced = l.mode != LAPTOP_PLAIN;
+    run->in_place = l.in_place;
     {
         Signals signals;
         if (sigsetjmp(way_out, 1) == 0) {
@@ -264,19 +267,35 @@ static Result* run_once(const laptop_launch& l) {
 }
 
 // ------------------------------------------------------------------ launches from host code
-static int last_launch_error = 0;
+static struct {
+    int mode = LAPTOP_PLAIN, order = LAPTOP_FORWARD;
+    uint64_t seed = 0, step_limit = 0;
+    void (*done)(const laptop_launch*, const laptop_result*) = nullptr;
+} program;
+static int last_launch_error = 0, failed = 0;
 int& last_error() { return last_launch_error; }
+int sticky_error() { return failed; }
+bool is_whole_program() { return program.done != nullptr; }
+
+static int code_of(const laptop_error& e) {
+    if (!e.kind) return 0;
+    if (strcmp(e.kind, "bad launch") != 0) return strcmp(e.kind, "assertion") ? 719 : 710;
+    return 9;                                    // cudaErrorInvalidConfiguration: the launch is refused, no more
+}
 
 int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
-                     void (*entry)(void**), void* argument) {
+                     void (*entry)(void**), void* argument, bool) {
     if (run) fail(make_error("bad launch", "from a kernel", nullptr, 0));
+    if (failed) return failed;
     laptop_launch l = {};
     l.entry = entry;
     l.kernel = kernel;
     memcpy(l.grid, grid, sizeof l.grid);
     memcpy(l.block, block, sizeof l.block);
     l.shared_bytes = shared_bytes;
-    l.shared_limit = 99 << 10;                   // host code asks for more with cudaFuncSetAttribute
+    l.shared_limit = 163 << 10;                  // of the model card; cudaFuncSetAttribute is taken as called
+    l.mode = program.mode, l.order = program.order, l.seed = program.seed, l.step_limit = program.step_limit;
+    l.in_place = 1;
     void* args[1] = {argument};
     int32_t none[1] = {-1};
     l.args = args;
@@ -284,20 +303,26 @@ int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned 
     l.arg_array = none;
     Result* result = run_once(l);
     fputs(result->printed, stdout);
-    int code = result->error.kind ? 719 : 0;
-    if (code) fprintf(stderr, "%s: %s (%s)\n", kernel, result->error.kind, result->error.reason);
+    int code = code_of(result->error);
+    if (program.done) {
+        fflush(stdout);
+        program.done(&l, result);
+    } else if (code) {
+        fprintf(stderr, "%s: %s (%s)\n", kernel, result->error.kind, result->error.reason);
+    }
     if (code) last_launch_error = code;
+    if (code && code != 9) failed = code;
+    bool stopped = result->interrupted;
     delete result;
+    if (stopped) raise(SIGINT);
     return code;
 }
-
-void* device_malloc(size_t bytes) {
-    Busy busy;
-    void* p = nullptr;
-    return posix_memalign(&p, 256, bytes ? bytes : 256) == 0 ? p : nullptr;
-}
-void device_free(void* p) { free(p); }
 }  // namespace laptop
 
+extern "C" void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint64_t step_limit,
+                               void (*done)(const laptop_launch*, const laptop_result*)) {
+    laptop::program = {mode, order, seed, step_limit, done};
+    laptop::failed = 0;
+}
 extern "C" laptop_result* laptop_run(const laptop_launch* launch) { return laptop::run_once(*launch); }
 extern "C" void laptop_free(laptop_result* result) { delete static_cast<laptop::Result*>(result); }

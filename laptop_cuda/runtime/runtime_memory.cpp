@@ -24,10 +24,6 @@
 
 namespace laptop {
 
-constexpr size_t SLOT = 1 << 20;
-
-static size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
-
 static void* reserve(size_t bytes, bool usable) {
     int access = usable ? PROT_READ | PROT_WRITE : PROT_NONE;
     void* p = mmap(nullptr, bytes, access, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -97,7 +93,7 @@ static void map_arena() {
         Storage& s = run->storages[i];
         size_t guard = up(std::max<size_t>(s.bytes, SLOT), SLOT);
         size_t slots = (2 * guard + up(s.bytes + i % 16 * 4352 + s.from % 256, SLOT)) / SLOT;
-        for (size_t k = 0; k < slots; ++k) run->storage_at[slot++] = (uint16_t)i;
+        for (size_t k = 0; k < slots; ++k) run->storage_at[slot++] = (uint32_t)i;
         s.data = run->arena + start[i];
         uintptr_t page = s.data / 65536 * 65536;
         if (s.bytes) {
@@ -134,7 +130,9 @@ void map_arrays() {
     }
     run->pointers.assign(l.n_args, nullptr);
     run->args.assign(l.args, l.args + l.n_args);
-    if (run->traced) {
+    if (run->in_place) {
+        if (run->traced) map_heap();
+    } else if (run->traced) {
         map_arena();
     } else {
         map_in_place();
@@ -147,6 +145,7 @@ void map_arrays() {
 // Only what changed: a tensor that the kernel reads may live in a file that cannot be written.
 void copy_back() {
     const laptop_launch& l = *run->launch;
+    if (run->in_place) return;
     for (Storage& s : run->storages) {
         char* host = (char*)l.storages[s.host].host + s.from;
         for (size_t at = 0; at < s.bytes; at += 4096) {
@@ -165,11 +164,11 @@ static void free_region(Region& r) {
 void unmap_arrays() {
     for (Storage& s : run->storages) {
         free_region(s.region);
-        if (s.region.initialised) munmap(s.region.initialised, s.region.bytes);
+        if (s.region.initialised && !run->in_place) munmap(s.region.initialised, s.region.bytes);
     }
     for (Symbol& s : run->symbols) free_region(s.region);
     for (SharedArray& a : run->shared) free_region(a.region);
-    if (run->arena_bytes) munmap((void*)run->arena, run->arena_bytes);
+    if (run->arena_bytes && !run->in_place) munmap((void*)run->arena, run->arena_bytes);
 }
 
 // Room for one cell a byte, of which only touched pages exist; a grain of 4 uses the first quarter.
@@ -363,6 +362,7 @@ static Found find_global(uintptr_t address, size_t size, int action, const void*
     }
     if (s.views.empty()) out_of_bounds("nowhere", -1, 0, size, action, pc);
     const View& v = nearest_view(s, address);
+    if (s.freed) out_of_bounds("freed", v.array, (int64_t)(address - v.low), size, action, pc);
     out_of_bounds("array", v.array, (int64_t)(address - v.low), size, action, pc);
     return {};
 }
@@ -407,7 +407,7 @@ Found find(uintptr_t address, size_t size, int action, const void* pc) {
             out_of_bounds("another thread's local memory", -1, 0, size, action, pc);
         }
     }
-    out_of_bounds(address < 65536 ? "null" : "nowhere", -1, (int64_t)address, size, action, pc);
+    out_of_bounds(address < 65536 ? "null" : run->in_place ? "host memory" : "nowhere", -1, (int64_t)address, size, action, pc);
     return {nullptr, 0};
 }
 

@@ -1,10 +1,13 @@
-// A crash inside a kernel ends the launch, not the process; so does the stop button. The handlers stand
-// only while a launch lasts. They run on a stack of their own: a thread's may be what overflowed.
+// A crash inside a kernel ends the launch, not the process; so does the stop button. The handlers are installed
+// only while a launch lasts. They run on a stack of their own: a thread's may be the one that overflowed.
+#include <dlfcn.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 #include "runtime.h"
 #include "runtime_signals.h"
@@ -83,14 +86,34 @@ static void on_crash(int signal, siginfo_t* info, void* context) {
     escape();
 }
 
-Signals::Signals() {
-    interrupted = busy = 0;
-    runner = pthread_self();
+static void use_handler_stack(stack_t* old) {
     if (!handler_stack) handler_stack = (char*)malloc(HANDLER_STACK);
     stack_t stack = {};
     stack.ss_sp = handler_stack;
     stack.ss_size = HANDLER_STACK;
-    sigaltstack(&stack, &old_stack);
+    sigaltstack(&stack, old);
+}
+
+// ------------------------------------------------------------------ crashes of host code, in a process of its own
+static int crash_file = -1;
+
+static void on_host_crash(int signal, siginfo_t* info, void* context) {
+    Dl_info where = {};
+    uintptr_t pc = program_counter(context);
+    dladdr((void*)pc, &where);
+    char text[160];
+    int n = snprintf(text, sizeof text, "{\"crash\": %d, \"offset\": %llu, \"address\": %llu, \"in\": \"%.60s\"}\n", signal,
+                     (unsigned long long)(pc - (uintptr_t)where.dli_fbase), (unsigned long long)(uintptr_t)info->si_addr,
+                     where.dli_sname ? where.dli_sname : "");
+    if (n > 0 && write(crash_file, text, (size_t)n) < 0) _exit(1);
+    ::signal(signal, SIG_DFL);
+    raise(signal);
+}
+
+Signals::Signals() {
+    interrupted = busy = 0;
+    runner = pthread_self();
+    use_handler_stack(&old_stack);
     for (int i = 0; i < 5; ++i) {
         struct sigaction action = {};
         sigemptyset(&action.sa_mask);
@@ -110,3 +133,15 @@ Signals::~Signals() {
     sigaltstack(&old_stack, nullptr);
 }
 }  // namespace laptop
+
+extern "C" void laptop_report_crashes(int file) {
+    laptop::crash_file = file;
+    laptop::use_handler_stack(nullptr);
+    for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
+        struct sigaction action = {};
+        sigemptyset(&action.sa_mask);
+        action.sa_flags = SA_ONSTACK | SA_SIGINFO;
+        action.sa_sigaction = laptop::on_host_crash;
+        sigaction(signal, &action, nullptr);
+    }
+}

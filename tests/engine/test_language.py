@@ -563,8 +563,6 @@ UNSUPPORTED = {
                                     "__global__ void k(float* y) { y[0] = half_of(y[0]); }", "__device__"),
     "a kernel that returns something": ("__global__ float k(float* y) { return y[0]; }", "returns void"),
     "streams of C++ in a kernel": ("#include <iostream>\n__global__ void k(float* y) { std::cout << y[0]; }", "printf"),
-    "a cooperative launch by host code": ("__global__ void k(int* y) { y[0] = 1; }\nvoid f(int* y) { void* a[] = {&y};\n"
-                                          "cudaLaunchCooperativeKernel((void*)k, dim3(1), dim3(1), a); }", "cooperative launches"),
     "half precision without its header": ("__global__ void k(half* y) { y[0] = y[1]; }", "#include <cuda_fp16.h>"),
     "bfloat16 without its header": ("__global__ void k(__nv_bfloat16* y) { y[0] = y[1]; }", "#include <cuda_bf16.h>"),
     "the heap": ("__global__ void k(float** y) { y[0] = (float*)malloc(4); }", "malloc"),

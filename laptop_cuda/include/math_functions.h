@@ -1,0 +1,3 @@
+// Names that moved elsewhere.
+#pragma once
+#include "cuda_runtime.h"
