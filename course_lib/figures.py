@@ -381,7 +381,7 @@ CHAPTERS = {  # chapter: (title, column, row, the chapters it builds on)
     1: ("attention", 1, 1, ()), 2: ("rotary\npositions", 2, 0, (1,)), 3: ("grouped\nqueries", 2, 1, (1,)),
     4: ("linear\nattention", 2, 2, (1,)), 5: ("sparse\nattention", 3, 2, (1,)), 6: ("flash\nattention", 3, 0, (1,)),
     7: ("KV cache", 3, 1, (3,)), 8: ("paged\nattention", 4, 1, (7,)), 9: ("W2\nattention", 4, 0, (6,)),
-    10: ("language\nmodel", 5, 1, (8,)),
+    10: ("language\nmodel", 5, 1, (8,)), 11: ("field\nguide", 5, 2, (5,)),
 }
 
 
@@ -389,7 +389,8 @@ def chapter_map(caption: str = "An arrow says what a chapter builds on; the numb
                 file=None) -> None:
     """The map of the course: `figures.chapter_map()`; `file` saves it instead, as in the README."""
     idea = {1: "the definition", 2: "positions", 3: "less to remember", 4: "less to compute", 5: "less to compute",
-            6: "less to move", 7: "less to remember", 8: "less to remember", 9: "another geometry", 10: "all together"}
+            6: "less to move", 7: "less to remember", 8: "less to remember", 9: "another geometry", 10: "all together",
+            11: "all together"}
     text = {0: "0\nstart here"} | {n: f"{n}\n{title}" for n, (title, *_) in CHAPTERS.items()}
     places = {text[0]: (0, 1)} | {text[n]: (column, row) for n, (_, column, row, _) in CHAPTERS.items()}
     arrows = [(text[0], text[1])] + [(text[b], text[n]) for n, (*_, builds_on) in CHAPTERS.items() for b in builds_on]

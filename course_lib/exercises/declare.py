@@ -15,7 +15,7 @@ from .compare import close, number
 from .parts import MISSING, Exercise, Misconception
 
 CHAPTERS = ["start_here", "attention", "rope", "gqa", "linear_attention", "sparse_attention", "flash_attention",
-            "kv_cache", "paged_attention", "w2_attention", "language_model"]
+            "kv_cache", "paged_attention", "w2_attention", "language_model", "field_guide"]
 KINDS = ("predict", "write", "repair", "choose")
 
 

@@ -57,7 +57,7 @@ IDEAS = [
          softmax(lambda r: r.window is not None)),
     Idea("chunks", "see", "2025-04", "Llama 4", "a query sees the part of the text that it is in",
          softmax(lambda r: r.chunk is not None)),
-    Idea("indexer", "see", "2025-12", "arXiv:2512.02556", "a small attention chooses the tokens to look at",
+    Idea("indexer", "see", "2025-09", "DeepSeek-V3.2-Exp; arXiv:2512.02556", "a small attention chooses the tokens to look at",
          lambda r: isinstance(getattr(r, "indexer", None), TokenIndexing) or bool(getattr(r, "index", None))),
     Idea("block indexer", "see", "2025-02", "arXiv:2502.11089", "whole blocks are chosen, by their best token or by a pooled key",
          lambda r: isinstance(getattr(r, "indexer", None), (BlockIndexing, PoolIndexing))),
@@ -91,6 +91,11 @@ IDEAS = [
     Idea("convolution", "state", "2022-12", "arXiv:2212.14052", "a mixture of the last few tokens",
          lambda r: isinstance(r, ConvRecipe) or states(lambda r: r.conv > 0)(r)),
 ]
+GREW_FROM = {"grouped heads": "one key head", "latent": "grouped heads", "compressed text": "latent", "chunks": "window",
+             "keys and values of an earlier layer": "grouped heads", "values are keys": "latent",
+             "indexer": "block indexer", "an earlier layer's choice": "indexer", "several axes": "part of a head turns",
+             "state space": "linear attention", "delta rule": "linear attention",
+             "delta rule, decay per channel": "delta rule"}
 BRANCHES = {"keep": "What is kept?", "see": "What is seen?", "place": "How do positions enter?", "weigh": "How is it weighed?",
             "state": "Or is a state kept?"}
 

@@ -28,14 +28,17 @@ def deepseek_v4(c, layer):
         index=(c.size("index_n_heads"), c.size("index_head_dim"), c.size("index_topk")) if sparse else None)
 
 
+def index_of_blocks(c):
+    return BlockIndexing(c.size("index_n_heads"), c.size("index_head_dim"), c.size("index_block_size"),
+                         c.size("index_topk_blocks"), c.get("index_local_blocks", 1))
+
+
 @family("minimax_m3_vl_text", "minimax_m3_vl",
         plus_one=(*QK_NORMS, *(f"indexer.{name}" for name in QK_NORMS)))
 def minimax_m3(c, layer):
     """Blocks of 128 by the score of their best token: an index head for each head of keys chooses 16."""
     sparse = c.layer_type(layer) == "minimax_m3_sparse"
-    index = BlockIndexing(c.size("index_n_heads"), c.size("index_head_dim"), c.size("index_block_size"),
-                          c.size("index_topk_blocks"), c.get("index_local_blocks", 1)) if sparse else None
-    return c.plain(layer, qk_norm="head", indexer=index, bias=False, out_bias=False)
+    return c.plain(layer, qk_norm="head", indexer=index_of_blocks(c) if sparse else None, bias=False, out_bias=False)
 
 
 def split_index(weights, recipe):

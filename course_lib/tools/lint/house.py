@@ -19,7 +19,7 @@ CHECKS_SHARE = 0.06
 EXCUSE = re.compile(r"(?:#|//) over the guide: (.+)")
 
 # The floors: an import only goes down. Chapters have a floor each, between `SHARED` and `EXERCISES`.
-WORDS = list(dict.fromkeys([*CHAPTERS[1:], "field_guide"]))      # until chapter 11 has its notebook
+WORDS = CHAPTERS[1:]
 SHARED = ("checks", "launching", "files", "datasets", "figures", "growing_table", "cuda")
 FLOORS = ({"laptop_cuda": 0} | dict.fromkeys(SHARED, 1) | {word: 2 + n for n, word in enumerate(WORDS)}
           | {"exercises": 30, "explore": 30, "tools": 40, "studies": 50, "gpu": 50, "teaching": 50, "__main__": 60})

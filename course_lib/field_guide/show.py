@@ -1,0 +1,137 @@
+"""What the notebook shows of a family, of an idea, and of all models: text and one picture."""
+import inspect
+import json
+import textwrap
+
+from course_lib import figures
+from course_lib.field_guide.costs import LENGTHS, bytes_per_token, in_flops, in_words, kept_bytes, read_bytes
+from course_lib.field_guide.describe import describe
+from course_lib.field_guide.families import FAMILIES
+from course_lib.field_guide.ideas import BRANCHES, GREW_FROM, IDEAS, ideas_of
+from course_lib.field_guide.recorded import EVERY, STEPS, WHOLE, padding, recorded, run_layers, three_axes
+from course_lib.files import ROOT
+
+
+def published_models() -> dict[str, dict]:
+    """{name: entry} of data/models.json: configuration, date and source of each model."""
+    entries = json.loads((ROOT / "data" / "models.json").read_text(encoding="utf-8"))["models"]
+    return {entry["name"]: entry for entry in entries}
+
+
+def equality_table() -> dict:
+    """What `python -m course_lib field-guide --record` measured: library, and one row per family."""
+    return json.loads((ROOT / "data" / "field_guide" / "equality.json").read_text(encoding="utf-8"))
+
+
+def largest_difference(model_type: str) -> float:
+    """Our layers against the recorded outputs of the published ones: whole texts and step by step, padded."""
+    family, worst = recorded(model_type), 0.0
+    layers = family.layers()
+    for way, positions, present in (("padded", None, padding()), ("three axes", three_axes(), None)):
+        for pieces in (WHOLE, STEPS) if way in family.outputs else ():
+            ours = run_layers(layers, model_type, pieces, present, positions)
+            for place, want in family.outputs[way].items():
+                gap = (ours[place][..., ::EVERY] - want).abs()
+                worst = max(worst, float((gap if present is None else gap * present[..., None]).max()))
+    return worst
+
+
+def show_family(model_type: str, *more) -> None:
+    """The difference as it is written, and whether it is equal to the published layer. `more`: functions it calls."""
+    for function in (*more, FAMILIES[model_type].recipe):
+        print(inspect.getsource(function).rstrip(), end="\n\n")
+    library = recorded(model_type).library
+    verdict = "equal" if largest_difference(model_type) < 1e-5 else "NOT equal"
+    print(f"{model_type}: {verdict} to the layers of {library}, within 1e-5 in float32, with and without a cache")
+
+
+def show_costs(*models: str, ideas: tuple = ()) -> None:
+    """One line per kind of layer, of one layer each; with `ideas`, only kinds that use one of them."""
+    print(f"{'one layer of':24s} {'kind':36s} {'per token':>9s}" + "".join(f"{name:>10s}" for name in LENGTHS)
+          + "".join(f"{name:>13s}" for name in LENGTHS))
+    for model in models:
+        seen = set()
+        for layer in describe(published_models()[model]["config"]).recipes:
+            for recipe in layer:
+                line = cost_line(recipe)
+                if line not in seen and (not ideas or set(ideas) & set(ideas_of(recipe))):
+                    print(f"{model:24s} {line}")
+                    seen.add(line)
+
+
+def cost_line(recipe) -> str:
+    from course_lib.field_guide.describe import kind_of
+    cache = "".join(f"{in_words(kept_bytes(recipe, tokens)):>10s}" for tokens in LENGTHS.values())
+    flops = "".join(f"{in_flops(recipe.flops(tokens)):>13s}" for tokens in LENGTHS.values())
+    return f"{kind_of(recipe):36s} {in_words(bytes_per_token(recipe)):>9s}{cache}{flops}"
+
+
+def models_by_idea(branch: str | None = None) -> str:
+    """A table of all models: date, layers, cache at 128k, what a step reads there, and a mark for each idea used."""
+    ideas = [idea for idea in IDEAS if branch in (None, idea.branch)]
+    far = LENGTHS["128k"]
+    lines = [f"{chr(97 + n)}  {idea.name}" for n, idea in enumerate(ideas)]
+    lines += ["", f"{'model':26s} {'date':7s} {'layers':>6s} {'cache':>9s} {'read':>9s}  "
+              + "".join(chr(97 + n) for n in range(len(ideas)))]
+    for name, entry in sorted(published_models().items(), key=lambda item: item[1]["date"]):
+        about = describe(entry["config"])
+        marks = "".join(chr(97 + n) if idea.name in about.ideas else "." for n, idea in enumerate(ideas))
+        lines.append(f"{name:26s} {entry['date']:7s} {len(about.recipes):6d} {in_words(about.total(kept_bytes, far)):>9s} "
+                     f"{in_words(about.total(read_bytes, far)):>9s}  {marks}")
+    return "\n".join(lines)
+
+
+def ideas_tree(branch: str | None = None, since: str = "", caption: str | None = None) -> None:
+    """The ideas by question and date: of one branch (keep, see, place, weigh, state), or those since a date."""
+    if branch is not None and branch not in BRANCHES:
+        raise ValueError(f"branch must be None or one of {', '.join(BRANCHES)}; got {branch!r}")
+    chosen = [idea for idea in IDEAS if branch in (None, idea.branch) and idea.date >= since]
+    if not chosen:
+        raise ValueError(f"since must leave an idea; the newest is of {max(idea.date for idea in IDEAS)}, got {since!r}")
+    rows = [name for name in BRANCHES if any(idea.branch == name for idea in chosen)]
+    placed = [(idea, row, lane) for row in rows for idea, lane in in_lanes([i for i in chosen if i.branch == row])]
+    heights = {row: 1.6 + max(lane for _, r, lane in placed if r == row) for row in rows}
+    base = {row: sum(heights[r] for r in rows[:n]) for n, row in enumerate(rows)}
+    spots = {idea.name: (in_years(idea.date), base[row] + lane + 0.8) for idea, row, lane in placed}
+    fig, ax = figures.new(9.6, 0.6 + 0.19 * sum(heights.values()))
+    for number, row in enumerate(rows):
+        ax.axhspan(base[row], base[row] + heights[row], color="#F4F4F4" if number % 2 else "white", zorder=0)
+    for idea, row, lane in placed:
+        x, y = spots[idea.name]
+        if GREW_FROM.get(idea.name) in spots:
+            ax.plot(*zip(spots[GREW_FROM[idea.name]], (x, y)), color="#BBBBBB", lw=0.8, zorder=1)
+        ax.plot(x, y, "o", ms=4, color=figures.COLOURS[list(BRANCHES).index(row)], zorder=3)
+        ax.text(x + 0.06, y, idea.name, va="center", fontsize=8.5, zorder=3)
+    first = min(int(in_years(idea.date)) for idea in chosen)
+    ax.set(ylim=(sum(heights.values()), 0), xlim=(first - 0.1, 2027.9), xticks=range(first, 2028))
+    ax.set_yticks([base[row] + heights[row] / 2 for row in rows], [textwrap.fill(BRANCHES[row], 14) for row in rows])
+    figures.show(fig, alt=f"Ideas by question, with dates. {told_in_words(chosen)}",
+                 caption=caption or "Each idea at the date of its source; a line leads to what it grew from.")
+
+
+def told_in_words(chosen: list) -> str:
+    told = []
+    for branch, question in BRANCHES.items():
+        names = [f"{idea.name} ({idea.date}{grew(idea.name)})" for idea in chosen if idea.branch == branch]
+        told += [f"{question} {', '.join(names)}."] if names else []
+    return " ".join(told)
+
+
+def grew(name: str) -> str:
+    return f", from {GREW_FROM[name]}" if name in GREW_FROM else ""
+
+
+def in_years(date: str) -> float:
+    year, _, month = date.partition("-")
+    return int(year) + (int(month) - 1) / 12 if month else int(year) + 0.5
+
+
+def in_lanes(ideas: list) -> list[tuple]:
+    """Each idea with the first lane in which its name meets no other."""
+    ends, placed = [], []
+    for idea in sorted(ideas, key=lambda idea: idea.date):
+        start, width = in_years(idea.date), 0.14 + 0.105 * len(idea.name)
+        lane = next((n for n, end in enumerate(ends) if end < start), len(ends))
+        ends[lane:lane + 1] = [start + width]
+        placed.append((idea, lane))
+    return placed
