@@ -253,9 +253,7 @@ kernel_exercise(
     expect=with_sinks, compare=close(atol=1e-5),
     misconceptions=[
         Misconception("leaves the sink out", change=("largest = sinks[h], total = 1.0f", "largest = -INFINITY, total = 0.0f"),
-                      ask="Which argument have you not read?"),
-        Misconception("starts from the sink's score and forgets its weight", change=("total = 1.0f", "total = 0.0f"),
-                      ask="Measured from a largest score that is the sink's own, what is the sink's exp(score - largest)?"),
+                      ask="Measured from itself, the sink's exp(score - largest) is 1. Where is that 1 in your total?"),
         Misconception("adds the sink at the end without rescaling it", code=BODY.replace(
             "largest = sinks[h], total = 1.0f", "largest = -INFINITY, total = 0.0f").replace(
             "sum / total", "sum / (total + expf(sinks[h]))"),
