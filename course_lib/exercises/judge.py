@@ -60,7 +60,7 @@ def request(exercise: Exercise, cases: list[Case], seed: int = 0) -> Request:
     made = Request(id=exercise.id, language=exercise.language, name=exercise.name,
                    value=exercise.kind in ("predict", "choose"), is_class=_is_class(exercise),
                    given=given_spec(exercise.given), call=exercise.call, inputs=[(c.args, c.kwargs) for c in cases],
-                   mutates=exercise.mutates, limit=exercise.limit, seed=seed)
+                   mutates=exercise.mutates, forbid=exercise.forbid, limit=exercise.limit, seed=seed)
     if exercise.language == "cuda":
         plans = [plan(exercise, case) for case in cases]
         made.inputs, made.arrays, made.launches = [], [p[0] for p in plans], [p[1] for p in plans]

@@ -23,6 +23,7 @@ class Request:
     arrays: list[list[dict]] = field(default_factory=list)
     budgets: list[float] = field(default_factory=list)           # bytes that each case may move; empty: not counted
     mutates: tuple[str, ...] = ()
+    forbid: tuple[str, ...] = ()                   # what the source may not call, see watch.py
     limit: float = 5.0                              # seconds for all cases together
     seed: int = 0
 
@@ -30,7 +31,7 @@ class Request:
 @dataclass
 class Failure:
     """Why there is no value. `line` counts from the first line of the student's cell."""
-    # syntax, command, undefined, not defined, signature, exception, timeout, unwritten, compile, launch, missing,
+    # syntax, command, undefined, not defined, signature, exception, timeout, unwritten, compile, launch, missing, forbidden,
     # or the kind of a cuda.KernelError
     kind: str
     message: str

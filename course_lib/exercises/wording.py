@@ -57,6 +57,7 @@ _SENTENCES = {
     "compile": lambda e, f: "The kernel does not compile.",
     "missing": lambda e, f: f.message,
     "launch": lambda e, f: f"The exercise cannot launch your kernel: {f.message}",
+    "forbidden": lambda e, f: f"{f.message}.",
     "command": lambda e, f: f"{f.message}.",
 }
 

@@ -92,8 +92,8 @@ def warm_up() -> None:
     request = results.Request(id="0.0", language="python", name="f", value=False, is_class=False, call=None, limit=60,
                              given={"torch": ("module", "torch"), "einops": ("module", "einops")},
                              inputs=[((wire.torch.zeros(2, 2),), {})])
-    with watch.calls(["logsumexp"]):
-        runner.run(request, "def f(x):\n    return torch.softmax(x @ x.mT, -1) / 0 * 0")
+    request.forbid = ("logsumexp",)
+    runner.run(request, "def f(x):\n    return torch.softmax(x @ x.mT, -1) / 0 * 0")
 
 
 # --- the job's own process ---------------------------------------------------------------------------------------
@@ -153,22 +153,19 @@ def build(job: dict) -> None:
 def carry_out(task: dict) -> bytes:
     """Run a student's source as the request says. What comes back is a claim, and the parent treats it as one."""
     request = results.Request(**task["request"])
-    with watch.calls(task["forbid"]) as used:
-        run = runner.run(request, task["source"])
-    answer = answers.plain_run(run)
-    answer["used"] = sorted(used)
+    answer = answers.plain_run(runner.run(request, task["source"]))
     try:
         return wire.pack(answer, task["limit"])
     except wire.WireError as error:
         failure = asdict(results.Failure("exception", f"the answer cannot be handed in: {error}"))
-        return wire.pack({"outcomes": [], "failure": failure, "printed": "", "used": []})
+        return wire.pack({"outcomes": [], "failure": failure, "printed": ""})
 
 
 # --- watching over it --------------------------------------------------------------------------------------------
 
 def supervise(pid: int, job: dict, control: socket.socket, woken: int) -> dict:
     """Wait for the job; stop it when it is told to, or takes too much; leave none of its processes."""
-    deadline, stopped, status, before, starved = time.monotonic() + job["seconds"], None, None, processor_time(), 0.0
+    deadline, stopped, status, before, waited = time.monotonic() + job["seconds"], None, None, processor_time(), {}
     while status is None and not stopped:
         ready, _, _ = select.select([control, woken], [], [], LOOK)
         if woken in ready:
@@ -176,14 +173,14 @@ def supervise(pid: int, job: dict, control: socket.socket, woken: int) -> dict:
         if control in ready and control.recv(1, socket.MSG_PEEK)[:1] in (b"", b"x"):
             stopped = "told"
             control.recv(1)
-        starved = max(starved, watching.waited_for_processor(pid))
+        watching.note_waiting(waited)
         status = reap(pid)
         if status is None and not stopped:
             stopped = "time" if time.monotonic() > deadline else watching.taken_too_much(job)
     end_all(pid)
     if status is None:
         status = reap(pid, wait=True)
-    return {"status": status, "stopped": stopped, "cpu": processor_time() - before, "starved": starved}
+    return {"status": status, "stopped": stopped, "cpu": processor_time() - before, "starved": sum(waited.values())}
 
 
 def processor_time() -> float:

@@ -95,11 +95,11 @@ def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdic
 def _run(exercise: Exercise, request: Request, source: str, sandbox: Sandbox) -> Reply:
     """Run it with more time than in a notebook; a second time where the machine had no processor for it."""
     request.limit = min(2 * request.limit + 3, request.limit + 10)
-    reply = sandbox.run(request, source, exercise.forbid)
+    reply = sandbox.run(request, source)
     starved = reply.starved > 0.3 * request.limit and reply.cpu < 0.6 * request.limit
     if reply.late and starved and len(reply.output) < LONGEST_TEXT:
-        request.limit *= 2
-        reply = sandbox.run(request, source, exercise.forbid)
+        request.limit *= 4
+        reply = sandbox.run(request, source)
     return reply
 
 

@@ -21,7 +21,6 @@ class Reply:
     """What became of a run: `run` if a well-formed answer came, else `trouble` says why not."""
     run: Run | None = None
     trouble: str = ""
-    used: tuple[str, ...] = ()      # forbidden operations that were seen while it ran
     output: str = ""
     cpu: float = 0.0                # seconds of processor time, all processes of the run
     starved: float = 0.0            # seconds for which it was ready to run and had no processor
@@ -43,7 +42,7 @@ def read_reply(reply: bytes, output: str, ended: dict, cut: str) -> Reply:
         return Reply(trouble=f"no answer came: {cut or _why(ended, reply)}", output=output, **used)
     try:
         answer = wire.unpack(reply[8:8 + size])         # anything after the first message is ignored
-        return Reply(read_run(answer), used=texts_of(answer["used"]), output=output, **used)
+        return Reply(read_run(answer), output=output, **used)
     except (wire.WireError, KeyError, TypeError, ValueError, AttributeError) as error:
         return Reply(trouble=f"what came back is no answer ({error})", output=output, **used)
 

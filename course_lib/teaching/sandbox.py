@@ -28,8 +28,8 @@ from .reply import Reply, SandboxError, read_reply
 from course_lib.exercises.results import Request
 
 # All that the child has of the course, besides the engine.
-CHILD_FILES = ("teaching.walls", "teaching.watching", "exercises.wire", "teaching.watch", "exercises.results", "exercises.values",
-               "exercises.limits", "exercises.first_nan", "exercises.namespace", "exercises.runner", "exercises.answers",
+CHILD_FILES = ("teaching.walls", "teaching.watching", "exercises.wire", "exercises.results", "exercises.values",
+               "exercises.watch", "exercises.limits", "exercises.first_nan", "exercises.namespace", "exercises.runner", "exercises.answers",
                "exercises.kernel_runner")
 
 
@@ -124,11 +124,11 @@ class Sandbox:
         self.stop()
         _remove(self.base)
 
-    def run(self, request: Request, source: str, forbid=(), limits: Limits | None = None) -> Reply:
+    def run(self, request: Request, source: str, limits: Limits | None = None) -> Reply:
         """Run a student's source on the request's inputs. Never raises for anything the student did."""
         limits = limits or Limits(seconds=request.limit + 5, cpu=int(request.limit) + 5)
         task = {"request": {f.name: getattr(request, f.name) for f in fields(request)}, "source": source,
-                "forbid": list(forbid), "limit": limits.reply_bytes}
+                "limit": limits.reply_bytes}
         message = wire.pack(task)
         for attempt in (1, 2):
             try:

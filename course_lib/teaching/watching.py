@@ -98,13 +98,11 @@ def unlinked_bytes(processes: set[int]) -> int:
     return sum(held.values())
 
 
-def waited_for_processor(pid: int) -> float:
-    """Seconds that the process's threads were ready to run and had no processor."""
-    waited = 0
-    try:
-        for thread in os.listdir(f"/proc/{pid}/task"):
-            with open(f"/proc/{pid}/task/{thread}/schedstat") as file:
-                waited = max(waited, int(file.read().split()[1]))
-    except (OSError, IndexError, ValueError):
-        pass
-    return waited / 1e9
+def note_waiting(waited: dict[int, float]) -> None:
+    """Keep for each process below this one the seconds that it was ready to run and had no processor."""
+    for pid in descendants() if sys.platform == "linux" else ():
+        try:
+            with open(f"/proc/{pid}/schedstat") as file:
+                waited[pid] = int(file.read().split()[1]) / 1e9
+        except (OSError, IndexError, ValueError):
+            continue

@@ -356,7 +356,7 @@ def test_a_busy_machine_fails_nobody():
     exercise, limits = find("1.1"), []
 
     class Busy:
-        def run(self, request, source, forbid):
+        def run(self, request, source):
             limits.append(request.limit)
             if len(limits) == 2:
                 return Reply(runner.run(request, source))
@@ -366,7 +366,7 @@ def test_a_busy_machine_fails_nobody():
     for Busy.share, Busy.starved, status in ((0.2, 0.8, "passed"), (0.2, 0.01, "wrong"), (0.9, 0.4, "wrong")):
         limits.clear()
         assert marking.mark(exercise, exercise.solution, 0, Busy()).status == status
-        assert limits[1:] == ([2 * limits[0]] if status == "passed" else [])
+        assert limits[1:] == ([4 * limits[0]] if status == "passed" else [])
 
 
 @pytest.mark.slow
