@@ -3,11 +3,58 @@ import math
 
 import torch
 
+from einops import rearrange
+from torch.nn import functional as F
+
 from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out
 
 
 def randn(rng, *shape, scale=1.0):
     return scale * torch.randn(shape, generator=rng)
+
+
+def project_cases(rng):
+    words = torch.tensor([[1.0, 0, 0, 0], [0, 1, 0, 1], [0, 0, 1, 0]])
+    yield Case(words, *(randn(rng, 4, 2) for _ in "qkv"), label="3 tokens of width 4, projected to width 2")
+    yield Case(randn(rng, 5, 4), *(randn(rng, 4, 4) for _ in "qkv"), label="5 tokens, as wide after as before")
+    yield Case(randn(rng, 2, 7, 6), *(randn(rng, 6, 3) for _ in "qkv"), label="a batch of 2 sequences of 7 tokens")
+
+
+exercise(
+    id="1.1", title="From tokens to queries, keys and values", kind="write", points=1, minutes=4, difficulty=1,
+    card=r"""
+    Write `project(x, w_q, w_k, w_v)`, which returns `(q, k, v)`.
+
+    - `x` is `(n, d_model)`, one row per token, or `(b, n, d_model)`; each matrix is `(d_model, d)`
+    - `q`, `k` and `v` are `(n, d)`, or `(b, n, d)`: every token goes through the same three matrices
+    """,
+    given={"torch": torch},
+    stub='''
+    def project(x, w_q, w_k, w_v):
+        """x (..., n, d_model), each w (d_model, d) -> q, k, v, each (..., n, d)."""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def project(x, w_q, w_k, w_v):
+        """x (..., n, d_model), each w (d_model, d) -> q, k, v, each (..., n, d)."""
+        return x @ w_q, x @ w_k, x @ w_v
+    ''',
+    cases=project_cases, compare=close(atol=1e-5),
+    misconceptions=[
+        Misconception("makes keys and values from the queries' matrix", change=("x @ w_k, x @ w_v", "x @ w_q, x @ w_q"),
+                      ask="What a token asks for and what it offers are two things. Which matrix makes which?"),
+        Misconception("returns keys, queries and values, in this order", change=("x @ w_q, x @ w_k", "x @ w_k, x @ w_q"),
+                      ask="In which order does the card name the three?"),
+        Misconception("makes the keys and values from the queries and not from the tokens",
+                      change=("return x @ w_q, x @ w_k, x @ w_v", "q = x @ w_q\n    return q, q @ w_k, q @ w_v"),
+                      ask="All three are read off the same `x`. What is the shape of `w_k`, and what does it expect?"),
+        Misconception("transposes the matrices, which `nn.Linear` does with its own",
+                      change=[("@ w_q", "@ w_q.T"), ("@ w_k", "@ w_k.T"), ("@ w_v", "@ w_v.T")],
+                      ask="`(n, d_model) @ (d_model, d)`: which axes meet, and are these equal here without a transpose?"),
+        Misconception("divides the queries by the root of d already", change=("x @ w_q,", "x @ w_q / w_q.shape[1] ** 0.5,"),
+                      ask="That factor belongs to the scores (section 4). What is a query without it?")],
+    hints=["A row of `x` times a matrix is the row of the result: `(n, d_model) @ (d_model, d)` is `(n, d)`.",
+           "Three matrix products, one per matrix. `@` treats leading axes as a batch."])
 
 
 def softmax_cases(rng):
@@ -20,13 +67,14 @@ def softmax_cases(rng):
 
 
 exercise(
-    id="1.1", title="A softmax that does not overflow", kind="write", points=2, minutes=8, difficulty=2,
+    id="1.2", title="A softmax that does not overflow", kind="write", points=2, minutes=8, difficulty=2,
     card=r"""
     Write `softmax(x, dim=-1)`.
 
     - along `dim`, entries are positive and add up to 1
     - scores of 1000 do no harm, nor does a row that lies far below the others
-    - the result has the shape of `x`
+    - the result has the shape and the dtype of `x`
+    - `torch.softmax` and `torch.logsumexp` may not be used
     """,
     given={"torch": torch}, forbid=("softmax", "log_softmax", "logsumexp"),
     stub='''
@@ -63,7 +111,7 @@ exercise(
 
 
 exercise(
-    id="1.2", title="How large is a dot product?", kind="predict", points=1, minutes=3, difficulty=1,
+    id="1.3", title="How large is a dot product?", kind="predict", points=1, minutes=3, difficulty=1,
     card=r"""
     `q` and `k` have 64 entries each, all independent, of mean 0 and variance 1. What is the **standard deviation** of
     $q \cdot k$? Type a number.
@@ -73,7 +121,7 @@ exercise(
         Misconception("gives the factor that attention multiplies by", value=1 / 8,
                       ask="Attention brings the spread back to 1 with that factor. How large is the spread before?"),
         Misconception("gives the variance and not its root", value=64,
-                      ask="The theorem speaks of the variance. In which unit are the scores themselves?"),
+                      ask="64 is the variance, the mean of the *square*. What is the size of a typical score?"),
         Misconception("takes the average of the products in place of their sum", value=1,
                       ask="A dot product adds 64 products. Does a sum of 64 independent terms spread more or less "
                           "than one of them?"),
@@ -84,25 +132,24 @@ exercise(
 
 
 exercise(
-    id="1.3", title="Take the root away", kind="choose", points=1, minutes=4, difficulty=2,
+    id="1.4", title="Take the root away", kind="choose", points=1, minutes=4, difficulty=2,
     card=r"""
-    The trained model of the last section has heads of width 32. You run it **without** the factor $1/\sqrt{32}$: all
-    scores become 5.7 times as large. What happens to the softmax, to the gradient that passes through it, and to the
-    loss?
+    The next cells run a trained model whose heads have width 32 **without** the factor $1/\sqrt{32}$: all scores become
+    5.7 times as large. What happens to the softmax, to the gradient that passes through it, and to the loss?
     """,
-    name="without_the_root", answer="b",
-    options={"a": "Nothing: softmax does not change when all scores change together.",
-             "b": "The rows grow sharper, less gradient passes through the softmax, and the loss goes up.",
+    name="without_the_root", answer="d",
+    options={"a": "The rows grow flatter, more gradient passes, and the loss goes up.",
+             "b": "Nothing: softmax does not change when all scores change together.",
              "c": "The rows grow sharper, more gradient passes because the scores are larger, and the loss goes down.",
-             "d": "The rows grow flatter, more gradient passes, and the loss goes up."},
+             "d": "The rows grow sharper, less gradient passes through the softmax, and the loss goes up."},
     misconceptions=[
-        Misconception("confuses a factor with a shift", value="a",
+        Misconception("takes larger scores for a higher temperature", value="a",
+                      ask="Multiplying scores by 5.7 is dividing the temperature by 5.7. Which way does that go?"),
+        Misconception("confuses a factor with a shift", value="b",
                       ask="Softmax ignores a number that is *added* to a row. Is that so for one that multiplies it? "
                           "Try softmax of [0, 1] and of [0, 6]."),
         Misconception("looks at the size of the scores and not at the Jacobian", value="c",
-                      ask="The Jacobian is diag(p) - p p^T. What is it when p = [1, 0, 0]?"),
-        Misconception("takes larger scores for a higher temperature", value="d",
-                      ask="Multiplying scores by 5.7 is dividing the temperature by 5.7. Which way does that go?")],
+                      ask="The Jacobian is diag(p) - p p^T. What is it when p = [1, 0, 0]?")],
     hints=["Compare softmax of [0, 1, 2] with softmax of [0, 6, 12].",
            "Where p is nearly a single 1, a small change of the scores changes p by nearly nothing.",
            "The model's weights were trained for the scores that they had."])
@@ -133,7 +180,7 @@ MASKED_LINES = """    weights = torch.softmax(scores.masked_fill(~mask, -math.in
 """
 
 exercise(
-    id="1.4", title="Attention, with a mask", kind="write", points=3, minutes=14, difficulty=3,
+    id="1.5", title="Attention, with a mask", kind="write", points=3, minutes=14, difficulty=3,
     card=r"""
     Write $\mathrm{softmax}(q k^\top / \sqrt d)\, v$ for a batch of heads. At the end of the chapter a language model
     speaks through *your* function.
@@ -156,7 +203,7 @@ exercise(
                       ask="The variance of q . k is d. By what must one divide a number to divide its variance by d?"),
         Misconception("lets the queries share the weight of a key",
                       change=[("(scores, -1)", "(scores, -2)"), ("inf), -1)", "inf), -2)")],
-                      ask="Each query hands out a weight of 1. Along which axis of (n, m) lie the keys of one query?"),
+                      ask="Each query hands out a weight of 1. Along which axis of (n, m) do the keys of one query run?"),
         Misconception("takes True for hidden", change=("~mask", "mask"),
                       ask="True means *may attend*. Which scores do you set to -inf?"),
         Misconception("hides keys in a copy of the scores that it does not use", code=ATTENTION.replace(
@@ -185,6 +232,53 @@ exercise(
            "A row of -inf becomes NaN. `weights.masked_fill(~mask, 0)` sets every hidden weight to 0, those too."])
 
 
+def causal_cases(rng):
+    yield Case(3, 3, label="3 queries, 3 keys")
+    for n, m in [(2, 4), (1, 5), (4, 2), (7, 7), (3, 33)]:
+        yield Case(n, m, label=f"{n} queries, {m} keys")
+
+
+exercise(
+    id="1.6", title="Which keys are in the past?", kind="write", points=1, minutes=5, difficulty=2,
+    card=r"""
+    Write `causal(n, m)`: the boolean causal mask for `n` queries and `m` keys, by the rule of this course.
+
+    - the result is `(n, m)`; `True` means *may attend*
+    - the **last** query sees the **last** key, and each query before it one key less
+    - with more queries than keys, the first queries see nothing
+    """,
+    given={"torch": torch},
+    stub='''
+    def causal(n, m):
+        """(n, m) of bool: True where query i may see key j."""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def causal(n, m):
+        """(n, m) of bool: True where query i may see key j."""
+        i, j = torch.arange(n)[:, None], torch.arange(m)
+        return j <= i + m - n
+    ''',
+    cases=causal_cases, compare=close(),
+    misconceptions=[
+        Misconception("counts from the first key, as `is_causal` does", change=("i + m - n", "i"),
+                      ask="2 new queries, 4 keys: the last query is the newest token. Which keys does your mask hide from it?"),
+        Misconception("hides every token from itself", change=("j <= i", "j < i"),
+                      ask="May the last query see the last key, which belongs to the same token?"),
+        Misconception("writes True for hidden", change=("j <= i", "j > i"),
+                      ask="True means *may attend*. May the first query see the last key?"),
+        Misconception("shifts the triangle the wrong way", change=("i + m - n", "i + n - m"),
+                      ask="With 2 queries and 4 keys, query 1 should see key 3. What is i + n - m for it?"),
+        Misconception("returns numbers to add to the scores", change=(
+            "return j <= i + m - n", "return torch.zeros(n, m).masked_fill(j > i + m - n, -float('inf'))"),
+                      ask="That is the other kind of mask, and a good one. Which dtype does the card ask for?"),
+        Misconception("returns the mask of keys that look at queries", change=("return j <= i + m - n", "return (j <= i + m - n).T"),
+                      ask="A row is a query. How many rows should there be?")],
+    hints=["Query i is token number i + m - n of all m tokens: the last query, n - 1, is token m - 1.",
+           "Compare a column of query numbers with a row of key numbers: `torch.arange(n)[:, None]` and `torch.arange(m)`.",
+           "`torch.ones(n, m, dtype=torch.bool).tril(...)` works too. Which diagonal?"])
+
+
 def head_cases(rng):
     yield Case(torch.arange(12.0).view(1, 2, 6), 2, label="1 sequence of 2 tokens, 2 heads of 3 features")
     yield Case(randn(rng, 2, 3, 8), 2, label="2 sequences of 3 tokens, 2 heads of 4 features")
@@ -193,7 +287,7 @@ def head_cases(rng):
 
 
 exercise(
-    id="1.5", title="Whose features are these?", kind="repair", points=2, minutes=8, difficulty=3,
+    id="1.7", title="Whose features are these?", kind="repair", points=2, minutes=8, difficulty=3,
     card=r"""
     This function should hand each head its slice of every token's features: head 0 the first `head_dim`, head 1 the
     next, and so on. It returns the right **shape**, nothing complains, and a model trained with it learns worse. Mend
@@ -220,7 +314,7 @@ exercise(
             def split_heads(x, n_heads):
                 b, n, width = x.shape
                 return x.reshape(b, n_heads, n, -1)
-            ''', ask="`view` and `reshape` never move a number. After how many numbers does the next token begin in memory, "
+            ''', ask="No number was moved. After how many numbers does the next token begin in memory, "
                      "and after how many does your head 1 begin?"),
         Misconception("deals the features out in turn, like cards",
                       change=("x.view(b, n, n_heads, width // n_heads).transpose(1, 2)",
@@ -233,8 +327,67 @@ exercise(
            "`transpose(1, 2)` exchanges them by changing strides; it moves nothing."])
 
 
+def layer_cases(rng):
+    def weights(width):
+        return [randn(rng, width, width, scale=width ** -0.5) for _ in range(4)]
+
+    yield Case(randn(rng, 1, 2, 4), *weights(4), 2, label="2 tokens of width 4, 2 heads")
+    yield Case(randn(rng, 2, 5, 12), *weights(12), 3, label="2 sequences of 5 tokens, 3 heads of width 4")
+    yield Case(randn(rng, 3, 7, 8), *weights(8), 1, label="one head")
+    yield Case(randn(rng, 1, 33, 16), *weights(16), 4, label="33 tokens, 4 heads of width 4")
+
+
+LAYER = '''
+def multi_head(x, w_q, w_k, w_v, w_o, n_heads):
+    """x (b, n, d_model), each w (d_model, d_model) -> (b, n, d_model)."""
+    q, k, v = (rearrange(x @ w, "b n (h d) -> b h n d", h=n_heads) for w in (w_q, w_k, w_v))
+    heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+    return rearrange(heads, "b h n d -> b n (h d)") @ w_o
+'''
+
 exercise(
-    id="1.6", title="When does n squared take over?", kind="predict", points=1, minutes=4, difficulty=2,
+    id="1.8", title="A whole layer", kind="write", points=3, minutes=12, difficulty=3,
+    card=r"""
+    Write causal multi-head self-attention, from tokens to tokens.
+
+    - project `x` to queries, keys and values; head 0 gets the first `d_model / n_heads` features of each, and so on
+    - each head attends on its own; attention itself is given: `F.scaled_dot_product_attention(q, k, v, is_causal=True)`
+      takes and returns `(b, h, n, d)`
+    - put the heads side by side again, in their order, and mix them with `w_o`
+    - `rearrange`, or `view` and `transpose`: as you like
+    """,
+    given={"torch": torch, "F": F, "rearrange": rearrange, "math": math},
+    stub='''
+    def multi_head(x, w_q, w_k, w_v, w_o, n_heads):
+        """x (b, n, d_model), each w (d_model, d_model) -> (b, n, d_model)."""
+        raise NotImplementedError
+    ''',
+    solution=LAYER, cases=layer_cases, compare=close(atol=1e-5),
+    misconceptions=[
+        Misconception("leaves the heads unmixed", change=(' @ w_o', ""),
+                      ask="Which of the four matrices did you not use?"),
+        Misconception("attends with one wide head", change=("h=n_heads)", "h=1)"),
+                      ask="How many sets of weights does each token have in your function, and how many should it have?"),
+        Misconception("deals the features out in turn, like cards", change=[("(h d) -> b h", "(d h) -> b h")],
+                      ask="In `(h d)` the last letter runs fastest. Which features does head 0 get from `(d h)`?"),
+        Misconception("puts the features of the heads in turn when it joins them", change=("-> b n (h d)", "-> b n (d h)"),
+                      ask="The first d features of the result should be head 0. Which letter runs fastest in `(d h)`?"),
+        Misconception("joins the heads without moving them behind the tokens",
+                      change=('rearrange(heads, "b h n d -> b n (h d)")', "heads.reshape(x.shape)"),
+                      ask="`heads` is (b, h, n, d). Which numbers are neighbours in memory, and which should be?"),
+        Misconception("cuts heads out of the sequence and not out of each token", change=(
+            'rearrange(x @ w, "b n (h d) -> b h n d", h=n_heads)',
+            '(x @ w).reshape(x.shape[0], n_heads, x.shape[1], -1)'),
+                      ask="That is the mistake of exercise 1.7. Where in memory does head 1 of token 0 begin?"),
+        Misconception("lets every token see the future", change=(", is_causal=True", ""),
+                      ask="Change the last token of `x`. Which rows of your result change, and which may?")],
+    hints=["Three steps: split (b, n, h d) into (b, h, n, d), attend, join again. Exercise 1.7 was the first.",
+           '`rearrange(x @ w_q, "b n (h d) -> b h n d", h=n_heads)`, and the same pattern backwards.',
+           "At the end `@ w_o`, once for all heads together."])
+
+
+exercise(
+    id="1.9", title="When does n squared take over?", kind="predict", points=1, minutes=4, difficulty=2,
     card=r"""
     A layer of width $d = 4096$ makes four projections of $d \times d$ and the two products with the $n \times n$ matrix
     ($q k^\top$ and weights times $v$, over all heads together of width $d$). At which length $n$ do both cost the
@@ -284,15 +437,15 @@ def launch_rows(x):
 
 
 kernel_exercise(
-    id="1.7", title="Softmax in two passes", points=3, minutes=15, difficulty=4, name="softmax_rows",
+    id="1.10", title="Softmax in two passes", points=3, minutes=15, difficulty=4, name="softmax_rows",
     card=r"""
     Write the **online** softmax: one thread makes one row. It may read the row twice, no more: once to find the
-    largest entry and the sum *together*, once to write the result.
+    largest entry and the sum *together*, once for the result.
 
     - `x` and `out` are `(rows, columns)`; entry `c` of a row is `x[row * columns + c]`
     - when a larger entry appears, the sum so far was measured from the wrong largest entry: rescale it
-    - `expf`, `fmaxf` and `-INFINITY` are there; the grid may have more threads than there are rows
-    - a third reading of the row is over the traffic budget; an `x[c]` that stands twice in a line is two readings
+    - `expf`, `fmaxf` and `-INFINITY` can be used; the grid may have more threads than the matrix has rows
+    - a third reading of the row is over the traffic budget; `x[c]` written twice in a line counts as two readings
     """,
     stub=SIGNATURE + """\
     int row = blockIdx.x * blockDim.x + threadIdx.x;
@@ -328,7 +481,17 @@ kernel_exercise(
         Misconception("starts the search for the largest at 0",
                       change=("largest = -INFINITY", "largest = 0.0f"),
                       ask="What is found in a row whose entries are all near -900?"),
-        Misconception("works on rows that are not there", change=("    if (row >= rows) return;\n", ""),
+        Misconception("reads the row three times: for the largest, for the sum, for the result", code=SIGNATURE + """\
+    int row = blockIdx.x * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    float largest = -INFINITY, total = 0.0f;
+    for (int c = 0; c < columns; ++c) largest = fmaxf(largest, x[row * columns + c]);
+    for (int c = 0; c < columns; ++c) total += expf(x[row * columns + c] - largest);
+    for (int c = 0; c < columns; ++c) out[row * columns + c] = expf(x[row * columns + c] - largest) / total;
+}
+""", ask="The result is right. What do you know after the first entry, and after the second? Keep the largest *and* the "
+         "sum as you go; the theorem says what to do with the sum when the largest grows."),
+        Misconception("works on rows past the end", change=("    if (row >= rows) return;\n", ""),
                       ask="With 33 rows and blocks of 32 there are 64 threads. What does thread 40 do?")],
     hints=["Three lines in the first loop: the new largest, the sum, then remember the new largest.",
            "`total = total * expf(largest - new_largest) + expf(entry - new_largest)`",
@@ -371,11 +534,11 @@ def block_cases(rng):
 
 
 kernel_exercise(
-    id="1.8", title="Right on Tuesdays", kind="repair", points=2, minutes=10, difficulty=3, name="softmax_row",
+    id="1.11", title="Two reductions, one array", kind="repair", points=2, minutes=10, difficulty=3, name="softmax_row",
     card=r"""
     One block of 64 threads makes one row; the largest entry and the sum are found by halving, in shared memory. On a
-    GPU this kernel is right most of the time. The check runs it under the sanitizer: read what it says, both lines of
-    it, then mend the kernel by **one** line in the right place.
+    GPU this kernel may well give the right answer. The cell above ran it under the sanitizer, which names two lines.
+    Repair the kernel by **one** line in the right place.
     """,
     stub=BLOCK.replace("@\n", "\n"), solution=BLOCK.replace("@\n", "    __syncthreads();\n\n"),
     cases=block_cases, launch=lambda x: Launch(grid=x.shape[0], block=64, args=[x, out(x.shape), x.shape[1]]),
@@ -390,10 +553,10 @@ kernel_exercise(
                       ask="Thread 0 reads `part[32]`. Which barrier makes sure that thread 32 has written it?"),
         Misconception("waits, but not between the two lines that race",
                       code=BLOCK.replace("    largest = part[0];\n@\n", "    __syncthreads();\n    largest = part[0];\n\n"),
-                      ask="After the first loop, which line reads `part[0]` and which writes it next? Does everybody wait "
+                      ask="After the first loop, which line reads `part[0]` and which writes it next? Do all threads wait "
                           "between those two? (A barrier is a call: `__syncthreads();`)")],
-    hints=["A race has two sides: one thread reads `part[0]`, another writes it, and nothing says who is first.",
-           "Thread 0 may run ahead: it can have stored its part of the sum before thread 5 has read the largest entry.",
+    hints=["A race has two sides: one thread reads `part[0]`, another writes it, and nothing orders the two.",
+           "Thread 0 may run ahead: it can have stored its part of the sum before thread 40 has read the largest entry.",
            "Everybody must have read `part[0]` before anybody stores a new `part[t]`."])
 
 
@@ -404,12 +567,12 @@ def map_cases(rng):
 
 
 exercise(
-    id="1.9", title="Draw what a head looks at", kind="write", points=2, minutes=8, difficulty=2,
+    id="1.12", title="Draw what a head looks at", kind="write", points=2, minutes=8, difficulty=2,
     card=r"""
     Return what `figures.heatmap` needs to draw one head of a causal model: a dict with
 
     - `weights`: the `(n, n)` weights of this head, each row adding up to 1, nothing of the future
-    - `rows` and `columns`: the characters of the text, one label a position
+    - `rows` and `columns`: the characters of the text, one label per position
 
     `q` and `k` are `(1, n_heads, n, d)`. The next cell draws it.
     """,
@@ -438,13 +601,40 @@ exercise(
         Misconception("draws the scores and not the weights", change=(
             "torch.softmax(scores.masked_fill(~visible, -math.inf), -1)", "scores.masked_fill(~visible, 0)"),
                       ask="Do your rows add up to 1?"),
+        Misconception("hides the future after the softmax only", change=(
+            "torch.softmax(scores.masked_fill(~visible, -math.inf), -1)", "torch.softmax(scores, -1) * visible"),
+                      ask="Add up a row of your weights. Where has the weight of the hidden keys gone?"),
         Misconception("puts the keys in the rows", change=("q @ k.T", "k @ q.T"),
                       ask="A row is one query's attention. Whose vector is on the left of the product?"),
         Misconception("forgets to divide by the root of d", change=(" / math.sqrt(q.shape[-1])", ""),
                       ask="The model divides its scores by sqrt(d). Does your picture?")],
     hints=["`q[0, head]` is the (n, d) of one head.",
-           "This is exercise 1.4 for one head, without the product with v.",
+           "This is exercise 1.5 for one head, without the product with v.",
            "`list(\"abc\")` is `[\"a\", \"b\", \"c\"]`."])
+
+
+def largest_made(f, p, g):
+    """The result, and how many entries the largest tensor has that was made on the way."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watch(TorchDispatchMode):
+        largest = 0
+
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            result = function(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor):
+                self.largest = max(self.largest, result.numel())
+            return result
+
+    with Watch() as watch:
+        result = f(p, g)
+    return {"gradient": result, "entries of the largest tensor": watch.largest}
+
+
+def same_without_the_matrix(got, want, case):
+    made, enough = (result["entries of the largest tensor"] for result in (got, want))
+    return close(atol=1e-5)(got["gradient"], want["gradient"]) or (
+        f"is right, but a tensor with {made} entries was made; {enough} are enough" if made > enough else None)
 
 
 def backward_cases(rng):
@@ -454,13 +644,13 @@ def backward_cases(rng):
 
 
 exercise(
-    id="1.10", title="The gradient through softmax", kind="write", points=2, minutes=8, difficulty=3,
+    id="1.13", title="The gradient through softmax", kind="write", points=2, minutes=8, difficulty=3,
     card=r"""
     `p = softmax(x)` and `g` is the gradient of the loss with respect to `p`. Return the gradient with respect to `x`,
     **without** building the matrix $\mathrm{diag}(p) - p p^\top$ and without autograd. Any shape; softmax is along the
-    last axis.
+    last axis. (The check looks at the largest tensor that you make.)
     """,
-    given={"torch": torch}, forbid=("autograd", "backward", "diag", "diag_embed"),
+    given={"torch": torch}, forbid=("autograd", "backward"), call=largest_made,
     stub='''
     def softmax_backward(p, g):
         """p, g (..., n) -> (..., n)."""
@@ -471,22 +661,32 @@ exercise(
         """p, g (..., n) -> (..., n)."""
         return p * (g - (p * g).sum(-1, keepdim=True))
     ''',
-    cases=backward_cases, compare=close(atol=1e-5),
+    cases=backward_cases, compare=same_without_the_matrix,
     properties=[("the entries of a row add up to 0: a shift of the scores changes nothing",
-                 lambda got, case: bool((got.sum(-1).abs() < 1e-4).all()))],
+                 lambda got, case: bool((got["gradient"].sum(-1).abs() < 1e-4).all()))],
     misconceptions=[
         Misconception("uses the derivative of the sigmoid", change=("p * (g - (p * g).sum(-1, keepdim=True))",
                                                                     "p * (1 - p) * g"),
                       ask="p_1 depends on x_2 as well. Where is that in your formula?"),
         Misconception("forgets that the probabilities are coupled", change=("(g - (p * g).sum(-1, keepdim=True))", "g"),
                       ask="Raise all scores by the same number: p stays. Does your gradient add up to 0?"),
+        Misconception("leaves out the factor p in front", change=("p * (g - (p * g)", "(g - (p * g)"),
+                      ask="A token with p = 0 has no part in the output. What does your gradient say of its score?"),
+        Misconception("sums over all rows together", change=(".sum(-1, keepdim=True)", ".sum()"),
+                      ask="Two rows are two separate softmaxes. Which entries belong to the p^T g of one row?"),
+        Misconception("builds the matrix", code="""
+            def softmax_backward(p, g):
+                matrix = p[..., None] * torch.eye(p.shape[-1]) - p[..., None] * p[..., None, :]
+                return (matrix @ g[..., None]).squeeze(-1)
+            """, ask="The result is right, from n x n numbers per row. Multiply (diag(p) - p p^T) g out: which two "
+                     "vectors are left?"),
         Misconception("loses the axis of the sum", change=(".sum(-1, keepdim=True)", ".sum(-1)"),
                       ask="For p of shape (4, 5) the sum is (4,), and axes are lined up from the right. What does "
                           "`keepdim=True` make of it?"),
         Misconception("subtracts the plain mean of g", change=("(p * g).sum(-1, keepdim=True)", "g.mean(-1, keepdim=True)"),
                       ask="The average of g in p^T g is weighted. By what?")],
     hints=["$(\\mathrm{diag}(p) - p p^\\top)\\, g = p \\odot g - p\\,(p^\\top g)$.",
-           "$p^\\top g$ is one number a row: a sum with `keepdim=True`."])
+           "$p^\\top g$ is one number per row: a sum with `keepdim=True`."])
 
 
 def sink_cases(rng):
@@ -499,7 +699,7 @@ def sink_cases(rng):
 
 
 exercise(
-    id="1.11", title="A place to look at nothing", kind="write", points=2, minutes=8, difficulty=3,
+    id="1.14", title="A place to look at nothing", kind="write", points=2, minutes=8, difficulty=3,
     card=r"""
     Give every row one more score, the same learned number `sink`, whose weight goes to no value at all:
     $p_j = e^{s_j} / (e^{\text{sink}} + \sum_i e^{s_i})$. A head that finds nothing can then say so.
