@@ -52,7 +52,7 @@ exercise(
                       change=[("@ w_q", "@ w_q.T"), ("@ w_k", "@ w_k.T"), ("@ w_v", "@ w_v.T")],
                       ask="`(n, d_model) @ (d_model, d)`: which axes meet, and are these equal here without a transpose?"),
         Misconception("divides the queries by the root of d already", change=("x @ w_q,", "x @ w_q / w_q.shape[1] ** 0.5,"),
-                      ask="That factor belongs to the scores (section 4). What is a query without it?")],
+                      ask="That factor belongs to the scores (section 3). What is a query without it?")],
     hints=["A row of `x` times a matrix is the row of the result: `(n, d_model) @ (d_model, d)` is `(n, d)`.",
            "Three matrix products, one per matrix. `@` treats leading axes as a batch."])
 
@@ -72,7 +72,7 @@ exercise(
     Write `softmax(x, dim=-1)`.
 
     - along `dim`, entries are positive and add up to 1
-    - scores of 1000 do no harm, nor does a row that lies far below the others
+    - scores of 1000 do no harm, nor does a row far below the others
     - the result has the shape and the dtype of `x`
     - `torch.softmax` and `torch.logsumexp` may not be used
     """,
@@ -290,8 +290,8 @@ exercise(
     id="1.7", title="Whose features are these?", kind="repair", points=2, minutes=8, difficulty=3,
     card=r"""
     This function should hand each head its slice of every token's features: head 0 the first `head_dim`, head 1 the
-    next, and so on. It returns the right **shape**, nothing complains, and a model trained with it learns worse. Mend
-    it. (`torch.arange(12.).view(1, 2, 6)` is small enough to look at.)
+    next, and so on. It returns the right **shape**, no error appears, and a model trained with it learns worse.
+    Repair it. (`torch.arange(12.).view(1, 2, 6)` is small enough to look at.)
     """,
     given={"torch": torch},
     stub='''

@@ -84,6 +84,8 @@ kernel_exercise(
     misconceptions=[
         Misconception("lets every thread work, those past the end too", change=("if (i < n) ", ""),
                       ask="5 numbers, 2 blocks of 4 threads: what do threads 5, 6 and 7 read?"),
+        Misconception("lets one thread past the end work", change=("i < n", "i <= n"),
+                      ask="The elements of a vector of 5 are numbers 0 to 4. What does thread 5 read?"),
         Misconception("takes the number inside the block for the number in the grid",
                       change=("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x"),
                       ask="`threadIdx.x` starts at 0 in every block. Which element does thread 0 of block 1 take?"),
@@ -93,7 +95,7 @@ kernel_exercise(
                       ask="Block 1 begins where block 0 ends. After how many threads is that?"),
         Misconception("takes the number of blocks for the number of threads in a block",
                       change=("blockIdx.x * blockDim.x", "blockIdx.x * gridDim.x"),
-                      ask="2 blocks of 8 threads: how many threads come before block 1, 2 or 8?"),
+                      ask="2 blocks of 8 threads: how many threads have smaller numbers than those of block 1, 2 or 8?"),
         Misconception("lets every thread add up all of the vector",
                       change=("int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n)", "for (int i = 0; i < n; i++)"),
                       ask="All threads run this loop. Which one element is a thread's own?"),
@@ -101,8 +103,8 @@ kernel_exercise(
                       ask="What is the number of the last element of a vector of 5?"),
         Misconception("deals the elements out among blocks, so that neighbouring threads are far apart in memory",
                       change=("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x * gridDim.x + blockIdx.x"),
-                      ask="Threads 0 and 1 of a block are in one warp. How many bytes lie between their elements?")],
-    hints=["Block 2, with 4 threads a block: the threads before it are 2 x 4. Add the thread's own number.",
+                      ask="Threads 0 and 1 of a block are in one warp. How far apart in memory are their elements, in bytes?")],
+    hints=["Block 2, with 4 threads per block: the threads before it are 2 x 4. Add the thread's own number.",
            "`if (i < n)` before the line that reads and writes."])
 
 
@@ -110,7 +112,7 @@ exercise(
     id="0.3", title="Every second number", kind="predict", points=1, minutes=3, difficulty=1,
     card=r"""
     The 32 threads of a warp read `x[2 * i]`, `i` = 0 to 31, of a `float` array that starts at a multiple of 32 bytes.
-    How many **sectors** does this one request move? The next cell counts.
+    How many **sectors** does this one request touch? The next cell counts.
     """,
     name="sectors", answer=8,
     misconceptions=[
@@ -120,7 +122,7 @@ exercise(
                       ask="Threads 0 and 1 read bytes 0 to 3 and 8 to 11. Are these in different sectors of 32 bytes?"),
         Misconception("moves one sector for each pair of threads", value=16,
                       ask="A sector holds 8 floats. How many of those are read, if every second one is?")],
-    hints=["A sector is 32 bytes, or 8 floats. It moves whole or not at all.",
+    hints=["A sector is 32 bytes, or 8 floats. It is fetched whole or not at all.",
            "The warp touches `x[0]` to `x[62]`. How many sectors of 8 floats is that?"])
 
 
@@ -151,10 +153,19 @@ def matmul_cases(rng):
         yield Case(randn(rng, m, k), randn(rng, k, n), label=f"({m}, {k}) times ({k}, {n})")
 
 
+def sectors(first, last):
+    """How many sectors of 8 floats the floats first to last touch; none if there are none."""
+    return last // 8 - first // 8 + 1 if last >= first else 0
+
+
 def matmul_traffic(a, b):
-    """Two tiles a step, whose rows may touch two sectors each, and the store."""
-    steps = ceil_div(a.shape[0], 8) * ceil_div(b.shape[1], 8) * ceil_div(a.shape[1], 8)
-    return steps * 2 * 8 * 64 + ceil_div(b.shape[1], 8) * a.shape[0] * 64
+    """Each element that a tile needs once per block, and the store: 32 x the sectors of every row of every tile."""
+    (m, k), n = a.shape, b.shape[1]
+    touched = sum(sectors(row * k + start, row * k + min(start + 8, k) - 1) * ceil_div(n, 8)
+                  for row in range(m) for start in range(0, k, 8))
+    touched += sum(sectors(row * n + start, row * n + min(start + 8, n) - 1) * factor
+                   for rows, factor in ((k, ceil_div(m, 8)), (m, 1)) for row in range(rows) for start in range(0, n, 8))
+    return 32 * touched
 
 
 kernel_exercise(
@@ -162,7 +173,7 @@ kernel_exercise(
     card=r"""
     Write the inside of the loop. A block of 8 x 8 threads makes one 8 x 8 tile of `c`, and `start` walks along `k`.
 
-    - each thread loads **one** element of `a` and **one** of `b` into shared memory, 0 where the matrix has ended:
+    - each thread loads **one** element of `a` and **one** of `b` into shared memory, 0 outside the matrix:
       `a_tile[ty][tx]` is `a[row][start + tx]`, `b_tile[ty][tx]` is `b[start + ty][column]`
     - the block waits until both tiles are complete: `__syncthreads()`
     - each thread adds its 8 products to `sum`
@@ -175,18 +186,18 @@ kernel_exercise(
     misconceptions=[
         Misconception("multiplies before the tiles are complete",
                       change=("        __syncthreads();\n        for", "        for"),
-                      ask="Thread (0, 0) reads what thread (7, 0) loads. How does it know that this is there?"),
+                      ask="Thread (0, 0) reads what thread (7, 0) loads. How does it know that this is loaded already?"),
         Misconception("loads the next tiles while others still read the old ones",
                       change=("[i][tx];\n        __syncthreads();", "[i][tx];"),
                       ask="A fast thread is at the next `start` already. What does it do to the tile that a slow one reads?"),
         Misconception("does not ask whether the matrix has ended",
                       change=[("row < m && start + tx < k ? ", ""), ("start + ty < k && column < n ? ", ""), (" : 0.0f", "")],
                       ask="`a` is (2, 3) and the tile 8 x 8. Which element does thread (7, 7) load?"),
-        Misconception("leaves what lies outside the matrix as it happens to be",
+        Misconception("leaves the tile as it was where the matrix has ended",
                       change=[("a_tile[ty][tx] = row < m && start + tx < k ? ", "if (row < m && start + tx < k) a_tile[ty][tx] = "),
                               ("b_tile[ty][tx] = start + ty < k && column < n ? ",
                                "if (start + ty < k && column < n) b_tile[ty][tx] = "), (" : 0.0f", "")],
-                      ask="The sum runs over all 8 elements of the tile. What stands in those that nobody has loaded?"),
+                      ask="The sum runs over all 8 elements of the tile. What is in those that no thread has loaded?"),
         Misconception("loads the first tile of a at every step",
                       change=[("start + tx < k", "tx < k"), ("k + start + tx]", "k + tx]")],
                       ask="`start` walks along `k`. Which columns of `a` does the second step need?"),
@@ -218,8 +229,8 @@ exercise(
                       ask="31 lanes wait for lane 0. In which wavefront is lane 0 itself?"),
         Misconception("lets two lanes share a bank, and no more", value=2,
                       ask="Lanes 0 and 1 meet in one bank. Where does lane 2 go?")],
-    hints=["The float number `n` of a shared array lies in bank `n % 32`; row `i` begins at number `32 * i`.",
-           "All 32 floats of the column are in bank 0, and a bank gives one of them a wavefront."])
+    hints=["Float number `n` of a shared array is in bank `n % 32`; row `i` begins at number `32 * i`.",
+           "All 32 floats of the column are in bank 0, and a bank gives out one of them per wavefront."])
 
 
 WARP = """\
