@@ -378,10 +378,10 @@ def boxes(places: dict, arrows=(), *, caption: str, alt: str | None = None, kind
 
 
 CHAPTERS = {  # chapter: (title, column, row, the chapters it builds on)
-    1: ("attention", 1, 1, ()), 2: ("rotary\npositions", 2, 0, (1,)), 3: ("grouped\nqueries", 2, 1, (1,)),
-    4: ("linear\nattention", 2, 2, (1,)), 5: ("sparse\nattention", 3, 2, (1,)), 6: ("flash\nattention", 3, 0, (1,)),
-    7: ("KV cache", 3, 1, (3,)), 8: ("paged\nattention", 4, 1, (7,)), 9: ("W2\nattention", 4, 0, (6,)),
-    10: ("language\nmodel", 5, 1, (8,)), 11: ("field\nguide", 5, 2, (5,)),
+    1: ("attention", 1, 1, ()), 2: ("rotary\npositions", 2, 0, (1,)), 3: ("grouped\nqueries", 3, 1, (2,)),
+    4: ("linear\nattention", 2, 3, (1,)), 5: ("sparse\nattention", 4, 2, (3,)), 6: ("flash\nattention", 4, 0, (3,)),
+    7: ("KV cache", 5, 1, (6,)), 8: ("paged\nattention", 6, 1, (7,)), 9: ("W2\nattention", 5, 0, (6,)),
+    10: ("language\nmodel", 6, 0, (8,)), 11: ("field\nguide", 6, 3, (4, 5, 7)),
 }
 
 
@@ -395,7 +395,7 @@ def chapter_map(caption: str = "An arrow says what a chapter builds on; the numb
     places = {text[0]: (0, 1)} | {text[n]: (column, row) for n, (_, column, row, _) in CHAPTERS.items()}
     arrows = [(text[0], text[1])] + [(text[b], text[n]) for n, (*_, builds_on) in CHAPTERS.items() for b in builds_on]
     kinds = {text[n]: idea[n] for n in CHAPTERS}
-    boxes(places, arrows, caption=caption, kinds=kinds, width=8.4, height=4.4, file=file)
+    boxes(places, arrows, caption=caption, kinds=kinds, width=8.4, height=5.0, file=file)
 
 
 def rectangle(x, y, width, height, **look):
