@@ -6,6 +6,7 @@ import torch
 
 from course_lib import cuda, flash_attention as fa
 from course_lib.exercises.declare import find
+from course_lib.exercises.judge import evaluate
 from course_lib.exercises.chapters.flash_attention import gallery
 from references import reference
 
@@ -111,3 +112,18 @@ def test_the_map_of_the_lanes_is_that_of_the_tensor_cores():
     for lane in (0, 7, 30):
         for i in range(4):
             assert abs(sums[lane, i] - want[lane // 4 + i // 2 * 8, 2 * (lane % 4) + i % 2]) < 1e-4
+
+
+@pytest.mark.parametrize("body, status", [
+    ("s = scale * q @ k.T\n    if causal:\n"
+     "        s = s.masked_fill(torch.ones_like(s).triu(1 + len(k) - len(q)).bool(), -torch.inf)\n"
+     "    lse = s.logsumexp(1)\n    return torch.exp(s - lse[:, None]) @ v, lse", "wrong"),           # no tiles
+    ("lse, out = torch.full((len(q),), -torch.inf), torch.zeros(len(q), v.shape[1])\n"
+     "    for k0 in range(0, len(k), tile_k):\n        s = scale * q @ k[k0:k0 + tile_k].T\n"
+     "        if causal:\n            hidden = torch.arange(k0, k0 + s.shape[1]) > torch.arange(len(q))[:, None] + len(k) - len(q)\n"
+     "            s = s.masked_fill(hidden, -torch.inf)\n"
+     "        new = torch.logaddexp(lse, s.logsumexp(1))\n"
+     "        out = torch.exp(lse - new)[:, None] * out + torch.exp(s - new[:, None]) @ v[k0:k0 + tile_k]\n"
+     "        lse = new\n    return out, lse", "passed")])                                             # merged by lse
+def test_the_tile_loop_may_use_logsumexp_of_a_tile_but_not_of_a_row(body, status):
+    assert evaluate(find("6.4"), f"def flash_rows(q, k, v, scale, tile_k, causal):\n    {body}\n").status == status

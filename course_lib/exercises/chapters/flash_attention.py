@@ -1,4 +1,5 @@
 """Exercises of chapter 6. The debugging gallery is one small kernel, whole in `GALLERY_KERNEL`, with one mistake each."""
+import itertools
 import math
 
 import torch
@@ -9,10 +10,10 @@ from course_lib.exercises import Case, Launch, Misconception, close, exact, exer
 exercise(
     id="6.1", title="Below the roof", kind="predict", points=1, minutes=3, difficulty=1, name="flop_per_byte",
     card="""
-        Attention that is not fused writes the score matrix and reads it back: four passes over $N^2$ numbers, in
-        half precision two bytes each. Its work is $4N^2d$ FLOP. For large $N$ the terms linear in $N$ do not matter.
+        Attention that is not fused writes the score matrix and reads it back: four passes over $n^2$ numbers, in
+        half precision two bytes each. Its work is $4n^2d$ FLOP. For large $n$ the terms linear in $n$ do not matter.
 
-        - How many FLOP does it do for each byte it moves, at $d = 128$?
+        - How many FLOP does it do per byte moved, at $d = 128$?
         - Type the number.""",
     answer=64, tolerance=0.5,
     misconceptions=[
@@ -20,7 +21,7 @@ exercise(
                       ask="The scores are written, read by softmax, written as weights, and then what?"),
         Misconception("counts four-byte numbers", value=32, ask="How many bytes is a number in half precision?"),
         Misconception("counts elements, not bytes", value=128, ask="How many bytes is one element?")],
-    hints=["Divide $4N^2d$ by the bytes of four passes over $N^2$ numbers.", "$4N^2d / (4N^2 \\cdot 2) = d / 2$."])
+    hints=["Divide $4n^2d$ by the bytes of four passes over $n^2$ numbers.", "$4n^2d / (4n^2 \\cdot 2) = d / 2$."])
 
 
 def _one_pass_cases(rng):
@@ -31,6 +32,7 @@ def _one_pass_cases(rng):
     values = torch.randn(6, 2, generator=rng)
     yield Case(torch.full((3,), 40.0), keys, values, 1.0, label="the scores grow from key to key")
     yield Case(torch.full((3,), 40.0), keys.flip(0), values, 1.0, label="the scores fall from key to key")
+    yield Case(torch.full((3,), 40.0), -keys, values, 1.0, label="all scores are far below zero")
 
 
 def _one_by_one(f, q, keys, values, scale):
@@ -57,7 +59,7 @@ exercise(
         - `pairs` can be walked through once; do not make a list of it
         - remember only the largest score, a sum, and an output that is not yet divided
         - when the largest score changes, what was summed before must be rescaled
-        - scores of several hundred must do no harm""",
+        - scores of several hundred, of either sign, must do no harm""",
     given={"torch": torch, "math": math},
     stub='''
         def attend_once(q, pairs, scale):
@@ -81,13 +83,20 @@ exercise(
     call=_one_by_one,
     compare=close(atol=1e-4),
     forbid=("softmax", "scaled_dot_product_attention", "logsumexp"),
-    properties=[("the output lies between the smallest and the largest value",
+    properties=[("the output is no smaller than the smallest value and no larger than the largest",
                  lambda got, case: bool((got <= case.args[2].amax(0) + 1e-3).all() and
                                         (got >= case.args[2].amin(0) - 1e-3).all()))],
     misconceptions=[
         Misconception("does not subtract the largest score", change=[("torch.maximum(m, s)", "torch.tensor(0.0)"),
                                                                       ("torch.tensor(-math.inf)", "torch.tensor(0.0)")],
                       ask="What is exp(300) in float32?"),
+        Misconception("starts the largest score at 0, not at minus infinity",
+                      change=("torch.tensor(-math.inf)", "torch.tensor(0.0)"),
+                      ask="If every score is below -200, what is `exp(s - 0)` in float32, and what is your sum?"),
+        Misconception("leaves out the scale", change=("s = scale * (q @ key)", "s = q @ key"),
+                      ask="What does the argument `scale` multiply?"),
+        Misconception("does not divide by the sum", change=("return o / l", "return o"),
+                      ask="If all values are 1, what must the output be?"),
         Misconception("does not rescale the output when the largest score changes",
                       change=("o = shrink * o + p * value", "o = o + p * value"),
                       ask="Relative to which maximum was the output summed so far, and relative to which is the new term?"),
@@ -171,10 +180,31 @@ exercise(
 
 def _tile_loop_cases(rng):
     for n_q, n_k, d, tile, causal in [(1, 2, 1, 1, False), (2, 4, 2, 2, True), (3, 7, 4, 2, False), (5, 5, 3, 2, True),
-                                      (4, 33, 8, 16, True), (9, 20, 5, 32, True), (6, 31, 4, 5, False)]:
+                                      (4, 33, 8, 16, True), (9, 20, 5, 32, True), (6, 31, 4, 5, False), (3, 40, 4, 4, False)]:
         q, k, v = (torch.randn(n, d, generator=rng) for n in (n_q, n_k, n_k))
         yield Case(3 * q, k, v, 0.7, tile, causal,
                    label=f"{n_q} queries, {n_k} keys in tiles of {tile}{', causal' if causal else ''}")
+    q, v = 10 + torch.rand(4, 3, generator=rng), torch.randn(6, 2, generator=rng)
+    k = torch.rand(6, 3, generator=rng)
+    yield Case(q, k - 20, v, 0.7, 2, False, label="all scores are far below zero")
+    k[-1] += 20
+    yield Case(q, k, v, 0.7, 3, True, label="causal, and the last key has by far the largest score")
+
+
+def _tile_by_tile(f, q, k, v, scale, tile_k, causal):
+    """f, watched: an exponential of more scores than one tile has is refused."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+            name = operation.overloadpacket.__name__
+            if name in ("exp", "exp_", "exp2", "logsumexp", "sigmoid") and args[0].numel() > most:
+                raise ValueError(f"takes the exponential of {args[0].numel()} scores at once: a tile has {len(q) * tile_k}")
+            return operation(*args, **(kwargs or {}))
+
+    most = len(q) * (max(tile_k, v.shape[1]) + 1)
+    with Watch():
+        return f(q, k, v, scale, tile_k, causal)
 
 
 exercise(
@@ -184,9 +214,9 @@ exercise(
 
         - the last tile may be shorter
         - `causal`: the **last** query sees the **last** key, so query `i` sees key `j` if `j <= i + n_k - n_q`
-        - a tile may be masked whole for some queries (or all), and must then change nothing
-        - return the output and the log-sum-exp of each row, `m + log(l)`
-        - every query sees at least one key""",
+        - every query sees key 0; a later tile may be masked whole for some queries (or all), and must then change nothing
+        - scores and their exponentials exist for one tile at a time; `torch.logsumexp` of a tile is allowed, `softmax` is not
+        - return the output and the log-sum-exp of each row, `m + log(l)`""",
     given={"torch": torch, "math": math},
     stub='''
         def flash_rows(q, k, v, scale, tile_k, causal):
@@ -206,21 +236,43 @@ exercise(
                 if causal:
                     s = s.masked_fill(j > i + n_k - n_q, -math.inf)
                 m_new = torch.maximum(m, s.amax(1))
-                base = torch.where(m_new == -math.inf, 0.0, m_new)
-                p = torch.exp(s - base[:, None])
-                shrink = torch.exp(m - base)
+                p = torch.exp(s - m_new[:, None])
+                shrink = torch.exp(m - m_new)
                 l = shrink * l + p.sum(1)
                 o = shrink[:, None] * o + p @ v[k0:k0 + tile_k]
                 m = m_new
             return o / l[:, None], m + torch.log(l)
         ''',
-    cases=_tile_loop_cases, compare=close(atol=1e-4),
-    forbid=("softmax", "scaled_dot_product_attention", "logsumexp"),
+    cases=_tile_loop_cases, call=_tile_by_tile, compare=close(atol=1e-4),
+    forbid=("softmax", "scaled_dot_product_attention"),
     properties=[("nothing is NaN", lambda got, case: not any(bool(x.isnan().any()) for x in got))],
     misconceptions=[
         Misconception("forgets the running maximum and uses each tile's own",
                       change=("torch.maximum(m, s.amax(1))", "s.amax(1)"),
                       ask="What is the maximum of a tile that is masked whole, and what is `m` minus that?"),
+        Misconception("makes the whole matrix of scores, and walks over no tiles", code='''
+            def flash_rows(q, k, v, scale, tile_k, causal):
+                s = scale * q @ k.T
+                if causal:
+                    s = s.masked_fill(torch.ones_like(s).triu(1 + len(k) - len(q)).bool(), -math.inf)
+                p = torch.exp(s - s.amax(1, keepdim=True))
+                return p @ v / p.sum(1, keepdim=True), s.amax(1) + torch.log(p.sum(1))
+            ''', ask="For 100,000 keys, how many scores exist at the same time in your function, and how many in one tile?"),
+        Misconception("starts the running maximum at 0, not at minus infinity",
+                      change=("torch.full((n_q,), -math.inf)", "torch.zeros(n_q)"),
+                      ask="If every score is below -200, what is `exp(s - 0)` in float32, and what is your sum?"),
+        Misconception("masks after the maximum is taken, so that hidden scores decide it",
+                      change=[("        j = torch.arange(k0,", "        highest = s.amax(1)\n        j = torch.arange(k0,"),
+                              ("torch.maximum(m, s.amax(1))", "torch.maximum(m, highest)")],
+                      ask="A hidden key scores 300 more than all visible ones. What is `exp(s - m)` of the visible ones?"),
+        Misconception("leaves out the scale", change=("scale * q @ k", "q @ k"), ask="What does the argument `scale` multiply?"),
+        Misconception("does not divide by the sum", change=("o / l[:, None]", "o"),
+                      ask="If all values are 1, what must the output be?"),
+        Misconception("counts the keys of each tile from 0 when it masks",
+                      change=("torch.arange(k0, k0 + s.shape[1])", "torch.arange(s.shape[1])"),
+                      ask="Which key is column 0 of the second tile?"),
+        Misconception("returns log(l) without the maximum", change=("m + torch.log(l)", "torch.log(l)"),
+                      ask="`l` is a sum of exp(score - m). What is the logarithm of the sum of exp(score)?"),
         Misconception("does not rescale the output", change=("shrink[:, None] * o + p", "o + p"),
                       ask="Which maximum do the terms already in `o` belong to?"),
         Misconception("aligns the causal mask to the first key, not to the last", change=("i + n_k - n_q", "i"),
@@ -232,7 +284,7 @@ exercise(
                       ask="What must be subtracted from a score so that its exponential is the weight?")],
     hints=["It is 6.2 with a tile in place of a key: a row of scores, their maximum, their sum, one small product.",
            "Mask with -inf before the maximum is taken.",
-           "Where a query has not seen any key yet, `m_new` is -inf; subtract 0 there, as in 6.3."])
+           "`m_new` is never below `m`. So a tile that is masked whole has weights `exp(-inf - m)`, which are 0."])
 
 
 def _traffic_cases(rng):
@@ -279,14 +331,17 @@ exercise(
         Misconception("forgets that out is read as well as written in each round of the key-outer order",
                       change=("3 * n * d + 4 * n", "2 * n * d + 4 * n"),
                       ask="A round adds to an output that an earlier round has left in slow memory. What must come first?"),
+        Misconception("moves the maxima and sums once per round, though they are read and written",
+                      change=("3 * n * d + 4 * n", "3 * n * d + 2 * n"),
+                      ask="Where does a round find the maximum and the sum of the round before, and where does it leave its own?"),
         Misconception("forgets the maxima and sums", change=("3 * n * d + 4 * n", "3 * n * d"),
                       ask="What besides the output does the next round need of a row?"),
         Misconception("reads k and v once in the query-outer order", change=("+ rounds * 2 * n * d", "+ 2 * n * d"),
-                      ask="How many query tiles are there, and how many keys does each of them need?"),
+                      ask="How many query tiles has a head, and how many keys does each of them need?"),
         Misconception("multiplies by the tile instead of the number of tiles", change=("n // tile", "tile"),
                       ask="Do larger tiles mean more rounds or fewer?")],
-    hints=["Count arrays of $n d$ numbers first: in each order, how many of them are touched once, how many once a round?",
-           "There are `n // tile` rounds.", "Maximum and sum: two numbers a row, read and written."])
+    hints=["Count arrays of $n d$ numbers first: in each order, how many of them are touched once, how many once per round?",
+           "There are `n // tile` rounds.", "Maximum and sum: two numbers per row, read and written."])
 
 
 def _tile_count_cases(rng):
@@ -466,6 +521,13 @@ kernel_exercise(
                       change=[("s[j] = k0 + j <= i ? scale * s[j] : -INFINITY;", "s[j] *= scale;"),
                               ("const float p = expf(s[j] - m_new);", "const float p = k0 + j <= i ? expf(s[j] - m_new) : 0.0f;")],
                       ask="Query 0 sees key 0 alone. What becomes of its one weight if key 9 scores 500 more?"),
+        Misconception("applies no mask", change=("k0 + j <= i ? scale * s[j] : -INFINITY", "scale * s[j]"),
+                      ask="Which keys does query 0 see?"),
+        Misconception("gives hidden keys the score 0", change=("scale * s[j] : -INFINITY", "scale * s[j] : 0.0f"),
+                      ask="What is the weight of a key whose score is 0?"),
+        Misconception("does not store the new maximum in `m`", change=("        m = m_new;\n", ""),
+                      ask="From which maximum does the next tile rescale?"),
+        Misconception("leaves out the scale", change=("scale * s[j]", "s[j]"), ask="What does the argument `scale` multiply?"),
         Misconception("applies the scale twice", change=_MISTAKES["d"],
                       ask="Where is a score multiplied by `scale`, and is it multiplied again later?"),
         Misconception("lets no query see the key at its own place", change=("k0 + j <= i", "k0 + j < i"),
@@ -478,19 +540,30 @@ kernel_exercise(
            "`shrink = expf(m - m_new)`; for the first tile that is `expf(-INFINITY)`, which is 0."])
 
 
+def _two_exchanged():
+    """Answers with three letters right and two exchanged, except those that the exercise names by what was confused."""
+    named = {"dabec", "edbac", "decab"}
+    for one, other in itertools.combinations(range(5), 2):
+        letters = list(_ORDER)
+        letters[one], letters[other] = letters[other], letters[one]
+        if "".join(letters) not in named:
+            yield Misconception("has three kernels right and two exchanged", value="".join(letters),
+                                ask="Which three letters rest on what the sanitizer or a NaN says, and which two on the numbers?")
+
+
 exercise(
     id="6.8", title="Five kernels, five mistakes", kind="predict", points=3, minutes=12, difficulty=3, name="mistakes",
     card="""
         Each kernel of the gallery differs from the one of 6.7 in one place. Which kernel has which mistake?
 
         - `a` the running maximum is forgotten
-        - `b` a barrier is missing
+        - `b` a barrier (`__syncthreads()`) is missing
         - `c` a loop runs into the column that pads a tile
         - `d` the scale is applied twice
         - `e` what was summed before is not rescaled when the maximum changes
         - type five letters, for kernels 1 to 5, as one word""",
     answer=_ORDER,
-    misconceptions=[
+    misconceptions=[*_two_exchanged(),
         Misconception("confuses the forgotten maximum with the sums that are not rescaled", value="dabec",
                       ask="One of the two makes NaN out of a tile that is masked whole. Which?"),
         Misconception("confuses the scale applied twice with the sums that are not rescaled", value="edbac",
@@ -521,6 +594,8 @@ kernel_exercise(
                                                            ("out[i * D + c] = o[c] / l",
                                                             "out[i * D + c] = l > 0.0f ? o[c] / l : 0.0f")],
                       ask="Did these rows see no key at all, or was what they had seen lost?"),
+        Misconception("starts each tile's maximum at 0", change=("float s[TILE], m_new = m;", "float s[TILE], m_new = 0.0f;"),
+                      ask="After a tile with a score of 100 comes one that is masked whole. What is `expf(m - m_new)`?"),
         Misconception("writes a large negative number in place of -inf",
                       change=[("float s[TILE], m_new = m;", "float s[TILE], m_new = -1e9f;")],
                       ask="What is `expf(m - m_new)` now, when `m` is 3?")],
@@ -532,7 +607,7 @@ exercise(
     id="6.10", title="Tall or wide", kind="choose", points=1, minutes=5, difficulty=2, name="tiles",
     card="""
         A block has 48 KiB of shared memory for float32 tiles of q, k, v and the scores: `tile_q * d + 2 * tile_k * d +
-        tile_q * tile_k` numbers. The loops run in the query-outer order with $d = 64$ and $N = 4096$, and may move at
+        tile_q * tile_k` numbers. The loops run in the query-outer order with $d = 64$ and $n = 4096$, and may move at
         most 30 % of what the standard passes move. Which tile fits both?""",
     options={"a": "`tile_q` 32, `tile_k` 64", "b": "`tile_q` 64, `tile_k` 32", "c": "`tile_q` 64, `tile_k` 64",
              "d": "`tile_q` 128, `tile_k` 16", "e": "`tile_q` 192, `tile_k` 16"},
@@ -541,7 +616,7 @@ exercise(
         Misconception("makes the key tile large; but it is the query tile that decides how often keys are read", value="a",
                       ask="How many times does all of k come past, in terms of `tile_q` and `tile_k`?"),
         Misconception("picks a tile that fits but moves half of what the standard passes move", value="b",
-                      ask="What is $2N^2d / 64$ as a share of $4N^2$?"),
+                      ask="What is $2n^2d / 64$ as a share of $4n^2$?"),
         Misconception("picks a square tile that does not fit", value="c",
                       ask="$3 \\cdot 64 \\cdot 64$ numbers for q, k and v, and how many for the scores?"),
         Misconception("picks the fewest bytes, with a tile that does not fit", value="e",
@@ -589,47 +664,53 @@ exercise(
 
 
 def _score_gradient_cases(rng):
-    for n_q, n_k, v_dim in [(1, 2, 1), (2, 3, 2), (5, 4, 3), (7, 33, 16)]:
+    for n_q, n_k, tile, v_dim in [(1, 2, 1, 1), (2, 3, 2, 2), (5, 4, 4, 3), (7, 33, 16, 16)]:
         p = (2 * torch.randn(n_q, n_k, generator=rng)).softmax(-1)
         v, grad_out = torch.randn(n_k, v_dim, generator=rng), torch.randn(n_q, v_dim, generator=rng)
-        yield Case(p, v, p @ v, grad_out, label=f"{n_q} queries, {n_k} keys")
+        yield Case(p[:, :tile].clone(), v[:tile].clone(), p @ v, grad_out,
+                   label=f"{n_q} queries, a tile of {tile} of {n_k} keys")
 
 
 exercise(
     id="6.12", title="The gradient of the scores", kind="write", points=3, minutes=10, difficulty=4,
     card="""
-        Write `grad_scores`: $dS$ from the weights, the values, the output and its gradient.
+        Write `grad_scores`: $dS$ for one **tile of keys**, from the tile's weights and values and the whole output.
 
         - $dP = dO\\,V^T$
-        - through softmax: $dS_{ij} = P_{ij}\\,(dP_{ij} - \\sum_l P_{il}\\,dP_{il})$
-        - make the inner sum **from `out` and `grad_out`**, as one number a row: the kernel sees a tile of a row at a time
-          and could not add up the whole row""",
+        - through softmax: $dS_{ij} = P_{ij}\\,(dP_{ij} - \\sum_t P_{it}\\,dP_{it})$, with $t$ over **all** keys
+        - `p` and `v` hold one tile, so you cannot add up the whole row; make the inner sum **from `out` and `grad_out`**,
+          as one number per row""",
     given={"torch": torch, "math": math},
     stub='''
         def grad_scores(p, v, out, grad_out):
-            """p (n_q, n_k), v (n_k, v_dim), out and grad_out (n_q, v_dim) -> (n_q, n_k)"""
+            """p (n_q, tile), v (tile, v_dim), out and grad_out (n_q, v_dim) -> (n_q, tile)"""
             raise NotImplementedError
         ''',
     solution='''
         def grad_scores(p, v, out, grad_out):
-            """p (n_q, n_k), v (n_k, v_dim), out and grad_out (n_q, v_dim) -> (n_q, n_k)"""
+            """p (n_q, tile), v (tile, v_dim), out and grad_out (n_q, v_dim) -> (n_q, tile)"""
             delta = (grad_out * out).sum(1)
             return p * (grad_out @ v.T - delta[:, None])
         ''',
     cases=_score_gradient_cases, compare=close(atol=1e-5),
-    properties=[("each row of dS sums to 0", lambda got, case: bool(got.sum(1).abs().max() < 1e-3))],
     misconceptions=[
+        Misconception("adds up P * dP over the tile alone",
+                      change=("(grad_out * out).sum(1)", "(p * (grad_out @ v.T)).sum(1)"),
+                      ask="The inner sum runs over all keys. How many of them does `p` hold?"),
+        Misconception("leaves out the factor P", change=("return p * (grad_out @ v.T - delta[:, None])",
+                                                          "return grad_out @ v.T - delta[:, None]"),
+                      ask="What is the gradient of the score of a key whose weight is 0?"),
         Misconception("leaves out the inner sum", change=(" - delta[:, None]", ""),
-                      ask="Adding a number to all scores of a row changes nothing. What must a row of dS sum to?"),
+                      ask="Adding a number to all scores of a row changes nothing. What must a whole row of dS sum to?"),
         Misconception("adds the inner sum", change=(" - delta[:, None]", " + delta[:, None]"),
-                      ask="What must a row of dS sum to?"),
+                      ask="What must a whole row of dS sum to?"),
         Misconception("takes the mean of dO * O, not its sum",
                       change=("(grad_out * out).sum(1)", "(grad_out * out).mean(1)"),
-                      ask="$\\sum_l P_{il}\\,(dO_i \\cdot v_l) = dO_i \\cdot$ what?"),
+                      ask="$\\sum_t P_{it}\\,(dO_i \\cdot v_t) = dO_i \\cdot$ what?"),
         Misconception("sums dP over the row without its weights",
                       change=("(grad_out * out).sum(1)", "(grad_out @ v.T).sum(1)"),
-                      ask="Which weights stand before $dP_{il}$ in the inner sum?")],
-    hints=["$\\sum_l P_{il}\\,dP_{il} = \\sum_l P_{il}\\,(dO_i \\cdot v_l)$: pull $dO_i$ out of the sum.",
+                      ask="By which weights is $dP_{it}$ multiplied in the inner sum?")],
+    hints=["$\\sum_t P_{it}\\,dP_{it} = \\sum_t P_{it}\\,(dO_i \\cdot v_t)$: pull $dO_i$ out of the sum.",
            "What remains in the sum is $O_i$."])
 
 
@@ -638,14 +719,14 @@ exercise(
     name="times_less",
     card="""
         For its backward pass, standard attention keeps the weights $P$ of every head, in half precision. FlashAttention
-        keeps one float32 number a query. At $N = 4096$: how many times fewer bytes is that?""",
+        keeps one float32 number per query. At $n = 4096$: how many times fewer bytes is that?""",
     answer=2048, tolerance=0,
     misconceptions=[
         Misconception("compares numbers, not bytes", value=4096, ask="How many bytes has each of them?"),
         Misconception("turns the ratio round", value=1 / 2048, ask="How many times does the small one fit into the large one?"),
         Misconception("swaps the sizes of float32 and half precision", value=8192,
                       ask="Which of the two is kept in float32?")],
-    hints=["A row of $P$ has 4096 numbers of 2 bytes.", "Beside it stands one number of 4 bytes."])
+    hints=["A row of $P$ has 4096 numbers of 2 bytes.", "In its place FlashAttention keeps one number of 4 bytes."])
 
 
 def _fragment_cases(rng):
@@ -661,8 +742,8 @@ exercise(
         Write `element`: the row and the column of $A$ (16 x 16) that a lane holds in one half of one register.
 
         - lane 0 to 31, register 0 to 3, half 0 (the lower 16 bits) or 1
-        - the figure above is the definition: in each 8 x 8 piece lane $l$ has row $l / 4$ and the columns $2 (l \\bmod 4)$
-          and the next
+        - the figure above is the definition: in each 8 x 8 piece lane $x$ has row $\\lfloor x / 4 \\rfloor$ and the columns
+          $2 (x \\bmod 4)$ and the next
         - mind the order of the four pieces""",
     given={"torch": torch, "math": math},
     stub='''
