@@ -40,6 +40,8 @@ and so on in the order of `CHAPTERS`. A module is imported when one of its ids i
   It is carried over as source, so it must stand alone: `torch`, `math`, `F`, `nn`, `einops` and given names only.
   It returns a tensor, number, string, or tuple/list/dict of such.
 - `cases` values are tensors, numbers, strings, None, and tuples/lists/dicts of such.
+- `measure=`: `fn(result, case)`, computed here from what the code returned, before it is compared and shown. Nothing that
+  decides a mark is measured in `call`, where the student's code runs.
 - `compare`: `close(atol=, rtol=, dtype=True)`, `exact()`, or `fn(got, want, case) -> None | str`.
 - `properties`: `(name, fn)`, `fn(got, case)` returns True if it holds (or None), False or a sentence if it is broken.
   Write the name so that it follows "This must hold and does not:".
@@ -81,10 +83,11 @@ The check runs sanitized, with guard bands, and counts; `traffic` has a slack of
 """
 from .compare import close, exact
 from .declare import CHAPTERS, all_exercises, chapter_of, exercise, find, kernel_exercise
+from .draws import randn, whole
 from .notebook import cells
 from .parts import Case, Exercise, Launch, Misconception, inout, out, scratch
 from .student import check, hint, progress, reset, reveal, show_source
 
 __all__ = ["check", "hint", "progress", "reset", "reveal", "show_source", "cells", "CHAPTERS", "Case", "Exercise", "Launch",
            "Misconception", "all_exercises", "chapter_of", "close", "exact", "exercise", "find", "inout", "kernel_exercise",
-           "out", "scratch"]
+           "out", "randn", "scratch", "whole"]

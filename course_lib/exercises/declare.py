@@ -31,7 +31,7 @@ declared: dict[str, Exercise] = {}
 
 def exercise(*, id: str, title: str, kind: str, points: float, minutes: float, difficulty: int, card: str, hints: list[str],
              misconceptions: list[Misconception], stub: str | None = None, solution: str | None = None,
-             name: str | None = None, given: dict[str, Any] | None = None, cases=None, compare=None, properties=(), call=None,
+             name: str | None = None, given: dict[str, Any] | None = None, cases=None, compare=None, measure=None, properties=(), call=None,
              forbid: tuple[str, ...] = (), mutates: tuple[str, ...] = (), limit: float = 5.0, answer: Any = MISSING,
              tolerance: float = 0.0, rtol: float = 0.0, options: dict[str, str] | None = None) -> Exercise:
     """Declare an exercise; the package's docstring explains every argument."""
@@ -58,7 +58,7 @@ def exercise(*, id: str, title: str, kind: str, points: float, minutes: float, d
                     difficulty=difficulty, card=textwrap.dedent(card).strip(), stub=textwrap.dedent(stub).strip("\n") + "\n",
                     solution_text=solution and textwrap.dedent(solution).strip("\n") + "\n",
                     hints=list(hints), misconceptions=list(misconceptions), given=dict(given or {}), cases=cases,
-                    compare=compare, properties=list(properties), call=call, forbid=tuple(forbid), mutates=tuple(mutates),
+                    compare=compare, measure=measure, properties=list(properties), call=call, forbid=tuple(forbid), mutates=tuple(mutates),
                     limit=limit, answer=answer, options=options)
     return register(made)
 

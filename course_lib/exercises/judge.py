@@ -184,7 +184,7 @@ def _difference(exercise: Exercise, case: Case, got: Any, want: Any) -> str | No
     if exercise.language == "cuda":
         return compare_outputs(exercise.compare)(got, want, case)
     try:
-        return exercise.compare(got, want, case)
+        return exercise.differs(got, want, case)
     except Exception:                            # the author's comparison raised on a value of an unexpected type
         return close()(got, want, case) or "has the wrong form"
 

@@ -86,6 +86,7 @@ class Exercise:
     given: dict[str, Any] = field(default_factory=dict)
     cases: Callable[[torch.Generator], Iterable[Case]] | None = None
     compare: Callable[[Any, Any, Case], str | None] | None = None
+    measure: Callable[[Any, Case], Any] | None = None      # of a result, before it is compared: here, not where it ran
     properties: list[tuple[str, Callable]] = field(default_factory=list)
     call: str | None = None
     forbid: tuple[str, ...] = ()
@@ -113,6 +114,14 @@ class Exercise:
         """The text of the exercise's cell with this body."""
         head = "%%cuda\n" if self.language == "cuda" else ""
         return f"{head}{self.marker}\n{body.strip(chr(10))}"
+
+    def measured(self, value: Any, case: Case) -> Any:
+        """What is compared and shown of a result."""
+        return value if self.measure is None else self.measure(value, case)
+
+    def differs(self, got: Any, want: Any, case: Case) -> str | None:
+        """A sentence about how a result differs from the expected one; None if it does not."""
+        return self.compare(self.measured(got, case), self.measured(want, case), case)
 
     def wrong_code(self, misconception: Misconception) -> str:
         """The source text of a misconception."""

@@ -47,7 +47,7 @@ def alike(exercise: Exercise, case: Case, a: Outcome, b: Outcome) -> int:
         if over_budget(exercise, case, a) and not 0.8 < a.counts["moved"] / b.counts["moved"] < 1.25:
             return 0
     try:
-        compare = compare_outputs(exercise.compare) if exercise.language == "cuda" else exercise.compare
+        compare = compare_outputs(exercise.compare) if exercise.language == "cuda" else exercise.differs
         return EQUAL * (compare(a.value, b.value, case) is None)
     except Exception:
         return EQUAL * same(a.value, b.value)

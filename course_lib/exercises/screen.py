@@ -14,6 +14,9 @@ from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 LOOKED_UP = {"getattr", "attrgetter", "methodcaller", "__getattribute__", "__dict__", "vars", "eval", "exec", "import_module",
              "__import__", "globals", "locals"}        # with one of these a name may be written as a string
 
+TAKES_DOWN = {"_disable_current_modes", "_python_dispatch", "_pop_mode", "_pop_torch_function_stack", "_pop_torch_dispatch_stack",
+              "DisableTorchFunction", "DisableTorchFunctionSubclass", "_DisableTorchDispatch", "no_dispatch", "_get_current_dispatch_mode"}
+
 
 def screen(exercise: Exercise, source: str) -> Verdict | None:
     """A verdict if the source need not be run; None otherwise."""
@@ -26,6 +29,8 @@ def screen(exercise: Exercise, source: str) -> Verdict | None:
     for name in exercise.forbid:
         if name in used:
             return verdict_on(exercise, WRONG, f"`{name}` may not be used here: the exercise is to do without it.")
+    if exercise.forbid and used & TAKES_DOWN:
+        return verdict_on(exercise, WRONG, f"`{min(used & TAKES_DOWN)}` may not be used here: it hides what your code calls.")
     if "course_lib" in used:
         return verdict_on(exercise, WRONG, "`course_lib` is not available when your work is marked: use the names that the "
                           "exercise gives, and import the rest from Python or torch.")
@@ -97,9 +102,9 @@ def outside_names(source: str) -> set[str]:
 # Compiler features that reach past the kernel: what uses them cannot be counted or sanitized. Spelled in any way that
 # the preprocessor allows, hence no pasting of tokens and no alternative spellings of `#` and `[`.
 BEYOND_A_KERNEL = ("__attribute__", "__attribute", "__declspec", "asm", "__asm__", "__asm", "_Pragma", "dlsym", "dlopen",
-                   "__has_include", "__has_embed", "__extension__", "thread_local", "constructor")
+                   "__has_include", "__has_embed", "__extension__", "thread_local", "gnu", "__gnu__", "clang", "no_sanitize")
 SPELLINGS = {"##": "`##`", "%:": "`%:`", "<:": "`<:`", "[[": "an attribute in `[[ ]]`", "??": "`??`"}
-HEADERS = re.compile(r"(?:cuda_\w+|cooperative_groups(?:/\w+)?|mma|math|cmath|cfloat|float|climits|limits|cstdint|stdint)(?:\.h)?")
+HEADERS = re.compile(r"(?:cuda_\w+|cooperative_groups(?:/\w+)?|mma|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|climits|limits|cstdint|stdint)(?:\.h)?")
 
 
 def forbidden_in_kernel(exercise: Exercise, source: str) -> str | None:
@@ -116,6 +121,8 @@ def forbidden_in_kernel(exercise: Exercise, source: str) -> str | None:
     for spelling, said in SPELLINGS.items():
         if spelling in plain and spelling not in stub:
             return f"{said} may not be used in an exercise."
+    if re.search(r"\bextern\b(?!\s+__shared__)", plain):
+        return "`extern` may be used for `__shared__` arrays only."
     for line in re.findall(r"^\s*#\s*(\w+)(.*)$", plain, flags=re.M):
         told = _directive(*line)
         if told and told not in stub:
@@ -130,6 +137,8 @@ def _directive(name: str, rest: str) -> str | None:
             return f"`#include{rest}` does not compile in an exercise: use CUDA's own headers, or those for numbers such as <cmath>."
     if name == "pragma" and rest.split()[:1] != ["unroll"]:
         return f"`#pragma{rest}` may not be used in an exercise; `#pragma unroll` may."
+    if name in ("define", "undef") and rest.split()[:1] and rest.split()[0].startswith("__"):
+        return f"`#{name}{rest}` may not be used in an exercise: names that begin with two underscores are the compiler's."
     if name in ("include_next", "import", "embed", "line", "ident", "assert"):
         return f"`#{name}` may not be used in an exercise."
     return None

@@ -84,7 +84,7 @@ def on_wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source
     headline += "" if headline.endswith((".", "?", "!")) else "."
     details = _inputs(exercise, case, 0 if told.startswith("moves") else SMALL)
     if not told.startswith(("changes", "moves")):            # then the values themselves are right
-        details += _values(exercise, outcome, want)
+        details += _values(exercise, case, outcome, want)
     if (outcome.counts or {}).get("unwritten"):
         details.append(("Never written", outcome.counts["unwritten"]))
     if outcome.nan:
@@ -97,11 +97,13 @@ def on_wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source
     return verdict_on(exercise, WRONG, headline, details, case=case.label, picture=picture(outcome))
 
 
-def _values(exercise: Exercise, outcome: Outcome, want: Any) -> list[tuple[str, str]]:
+def _values(exercise: Exercise, case: Case, outcome: Outcome, want: Any) -> list[tuple[str, str]]:
     """What was returned, what was expected, and which inputs were changed."""
     kernel = exercise.language == "cuda"
     got = outcome.value[0] if kernel and len(outcome.value) == 1 else outcome.value
     wanted = want[0] if kernel and len(want) == 1 else want
+    if not kernel:
+        got, wanted = exercise.measured(got, case), exercise.measured(want, case)
     rows = [("Your kernel wrote" if kernel else "You returned", show(got)), ("Expected", show(wanted))]
     if outcome.changed:
         rows.append(("It also changes", f"its input {', '.join(outcome.changed)}, in place"))

@@ -22,7 +22,8 @@ def write_declarations(word: str, folder: Path, notebook: Path, kept_back) -> No
     for exercise in exercises:
         where = f"exercise {exercise.id}"
         properties = ", ".join(f"({name!r}, {pieces.expression(fn, where)})" for name, fn in exercise.properties)
-        entries.append(f"    {exercise.id!r}: dict(compare={pieces.expression(exercise.compare, where)},\n"
+        measure = f"measure={pieces.expression(exercise.measure, where)}, " if exercise.measure else ""
+        entries.append(f"    {exercise.id!r}: dict({measure}compare={pieces.expression(exercise.compare, where)},\n"
                        f"                properties=[{properties}]),\n")
     module = importlib.import_module(f"course_lib.exercises.chapters.{word}")
     for name in names_imported(notebook, module.__name__):

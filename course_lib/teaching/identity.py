@@ -49,8 +49,8 @@ def person_of(path: PurePosixPath, depth: int | None = None) -> Person:
     """
     folders, stem = path.parts[:-1], path.stem
     if depth is not None:
-        part = path.parts[min(depth, len(path.parts)) - 1]
-        return from_name(part if depth < len(path.parts) else stem) or Person(part)
+        part = path.parts[depth - 1] if depth < len(path.parts) else stem
+        return from_name(part) or Person(part)
     for part in folders:
         if found := from_name(part) or (Person(part) if re.fullmatch(r"\d{1,12}", part) else None):
             return found

@@ -383,6 +383,130 @@ runner._Cell.failure = lambda *a: runner.Failure("missing", "passed")
 """,
 }
 
+QUICK |= {
+    "calls softmax in another thread": """
+import threading
+def normalise(x):
+    found = []
+    worker = threading.Thread(target=lambda: found.append(getattr(torch, "soft" + "max")(x, -1)))
+    worker.start()
+    worker.join()
+    return found[0]
+""",
+    "calls softmax in a pool of threads": """
+from concurrent.futures import ThreadPoolExecutor
+def normalise(x):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(getattr(torch, "soft" + "max"), x, -1).result()
+""",
+    "takes the watch down": """
+from torch.utils import _python_dispatch
+def normalise(x):
+    with _python_dispatch._disable_current_modes():
+        return getattr(torch, "soft" + "max")(x, -1)
+""",
+    "calls softmax through a module": """
+def normalise(x):
+    return getattr(torch.nn, "Soft" + "max")(-1)(x)
+""",
+    "calls softmin": """
+def normalise(x):
+    return torch.nn.functional.softmin(-x, -1)
+""",
+    "calls log-sum-exp's sibling": """
+def normalise(x):
+    return torch.ops.aten._softmax(x, -1, False)
+""",
+    "changes modes of files": """
+import os
+def normalise(x):
+    for path in ("COURSE", "COURSE/course_lib/exercises", "COURSE/notebooks", "/tmp", os.path.dirname(os.getcwd())):
+        for change in (os.chmod, lambda p, m: os.utime(p, (1, 1)), lambda p, m: os.setxattr(p, "user.a", b"b")):
+            try:
+                change(path, 0)
+            except OSError:
+                pass
+    return x
+""",
+    "gives its files away": """
+import os
+def normalise(x):
+    open("mine", "w").close()
+    os.chown("mine", 0, 0)
+    return x
+""",
+    "reads shared memory of others": """
+import ctypes
+def normalise(x):
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.shmat.restype = ctypes.c_void_p
+    for number in range(200):
+        if libc.shmat(number, None, 0) not in (None, 2 ** 64 - 1):
+            import torch
+            return torch.exp(x - x.amax(-1, keepdim=True)) / torch.exp(x - x.amax(-1, keepdim=True)).sum(-1, keepdim=True)
+    assert libc.shmctl(0, 0, None) == libc.semctl(0, 0, 0) == libc.msgctl(0, 0, None) == -1
+    return x
+""",
+    "is a number of 4,000 hexadecimal digits": """
+def normalise(x):
+    return 0x""" + "f" * 4000 + "\n",
+    "returns a number of 4,000 digits": """
+def normalise(x):
+    return 16 ** 4000
+""",
+    "returns infinities": """
+def normalise(x):
+    return torch.full_like(x, float("inf"))
+""",
+    "returns a numpy array of another shape": """
+import numpy
+def normalise(x):
+    return numpy.lib.stride_tricks.as_strided(numpy.zeros(1), (10 ** 6, 10 ** 6), (0, 0))
+""",
+    "returns a broadcast tensor of a terabyte": """
+def normalise(x):
+    return torch.zeros(1).expand(1 << 38)
+""",
+    "returns a tensor that aliases itself": """
+def normalise(x):
+    return torch.zeros(4).as_strided((1 << 20, 1 << 20), (0, 0))
+""",
+    "says that it was forbidden": """
+import sys
+def normalise(x):
+    sys.modules["course_lib.exercises.watch"].calls = None
+    return x
+""",
+    "leaves a timer behind": """
+import signal
+def normalise(x):
+    signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)
+    return x
+""",
+    "waits for the next run's folder": """
+import os
+def normalise(x):
+    parent = os.path.dirname(os.getcwd())
+    for number in range(50):
+        for name in (f"run{number}", f"run{number}/build"):
+            try:
+                open(f"{parent}/{name}/sitecustomize.py", "w").write("raise SystemExit")
+            except OSError:
+                pass
+    return x
+""",
+    "writes a module beside torch": """
+import os
+def normalise(x):
+    for folder in (os.path.dirname(torch.__file__), os.path.dirname(os.__file__)):
+        try:
+            open(os.path.join(folder, "sitecustomize.py"), "w").write("raise SystemExit")
+        except OSError:
+            pass
+    return x
+""",
+}
+
 # Texts that are hard to read, before anything is run.
 QUICK |= {f"is {name}": "def normalise(x):\n    return x\n" + text for name, text in {
     "nested too deeply": "y = " + "(" * 20_000, "a long chain": "y = x" + ".a" * 10_000, "a long sum": "y = 1" + "+1" * 10_000,
@@ -545,6 +669,43 @@ def normalise(x):
 """,
 }
 
+HEAVY |= {
+    "lives on in a process whose first thread has ended": """
+import ctypes, os, threading, time
+def normalise(x):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            for _ in range(20):
+                threading.Thread(target=time.sleep, args=(600,), daemon=False).start()
+            ctypes.CDLL(None).syscall(60, 0)
+        os._exit(0)
+    time.sleep(0.3)
+    return x
+""",
+    "holds files without a name": """
+import os, time
+def normalise(x):
+    held = []
+    for number in range(60):
+        file = open(f"file{number}", "wb")
+        os.unlink(file.name)
+        file.write(bytes(32 << 20))
+        file.flush()
+        held.append(file)
+    time.sleep(30)
+    return x
+""",
+    "works a fifth of the time, then sleeps": """
+import time
+def normalise(x):
+    begin = time.monotonic()
+    while True:
+        if (time.monotonic() - begin) % 1 > 0.2:
+            time.sleep(0.05)
+""",
+}
+
 # %%cuda cells: exercise 1.94, `twice(x, out, n)`.
 CUDA_HONEST = """
 __global__ void twice(const float* x, float* out, int n) {
@@ -591,5 +752,51 @@ __global__ void twice(const float* x, float* out, int n) {
     void* file = fopen("COURSE/course_lib/attention/functions.py", "r");
     if (i < n) out[i] = file ? 2 * x[i] : 0;
 }
+""",    "has a constructor": """
+__attribute__((constructor)) static void early() { __builtin_trap(); }
+__global__ void twice(const float* x, float* out, int n) {}
+""",
+    "has a constructor in brackets": """
+#define OPEN [
+static int early() OPEN [gnu::constructor]];
+__global__ void twice(const float* x, float* out, int n) {}
+""",
+    "spells an attribute over two lines": """
+__attri\\
+bute__((constructor)) static void early() { __builtin_trap(); }
+__global__ void twice(const float* x, float* out, int n) {}
+""",
+    "pastes an attribute": """
+#define PASTE(a, b) a ## b
+PASTE(__attri, bute__)((constructor)) static void early() { __builtin_trap(); }
+__global__ void twice(const float* x, float* out, int n) {}
+""",
+    "pastes with other signs": """
+%:define PASTE(a, b) a %:%: b
+PASTE(__attri, bute__)((constructor)) static void early() { __builtin_trap(); }
+__global__ void twice(const float* x, float* out, int n) {}
+""",
+    "calls Python": """
+extern "C" int PyRun_SimpleString(const char*);
+static int early = PyRun_SimpleString("import laptop_cuda; laptop_cuda.compile = None");
+__global__ void twice(const float* x, float* out, int n) {}
+""",
+    "hides from the sanitizer": """
+__global__ void __attribute__((no_sanitize("thread"))) twice(const float* x, float* out, int n) { out[-100] = 1; }
+""",
+    "redefines a word of the compiler": """
+#define __shared__ "C" { int PyRun_SimpleString(const char*); }
+extern __shared__
+__global__ void twice(const float* x, float* out, int n) {}
+""",
+    "includes the loader": """
+#include <dlfcn.h>
+__global__ void twice(const float* x, float* out, int n) { dlsym(nullptr, "Py_Exit"); }
+""",
+    "asks the preprocessor for a file": """
+#if __has_include("COURSE/course_lib/exercises/chapters/attention.py")
+#define FACTOR 2
+#endif
+__global__ void twice(const float* x, float* out, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) out[i] = FACTOR * x[i]; }
 """,
 }

@@ -700,3 +700,81 @@ def test_cards_say_what_a_student_wants_to_know():
     for ex in EXERCISES:
         text = card(ex)
         assert ex.kind in text and f"{ex.minutes:g} minutes" in text and text.count("<details>") == len(ex.hints)
+
+
+# --- what a mark rests on --------------------------------------------------------------------------------------------
+
+@pytest.mark.parametrize("ex", [e for e in EXERCISES if e.cases], ids=lambda e: e.id)
+def test_cases_differ_from_seed_to_seed(ex):
+    """Or a table of the cases in a handout would be a solution."""
+    first, second = ([(c.args, c.kwargs) for c in core.draw(ex, seed)] for seed in (1, 2))
+    assert not all(same(a, b) for a, b in zip(first, second)), ex.id
+
+
+@pytest.mark.parametrize("want", [float("inf"), -float("inf")])
+def test_within_any_tolerance_of_infinity_only_infinity_is_right(want):
+    from course_lib.exercises.compare import close, number
+    for got in (0.0, -want, 1e30, float("nan")):
+        assert close(atol=1e9, rtol=1e9)(torch.tensor([1.0, got]), torch.tensor([1.0, want])) and close()(got, want)
+        assert number(1e9, 1e9)(got, want)
+    assert close()(torch.tensor(want), torch.tensor(want)) is None and close()(want, want) is None and number()(want, want) is None
+
+
+def test_any_integers_may_do_where_the_card_says_integers():
+    from course_lib.exercises.compare import exact
+    want = torch.tensor([1, 2])
+    assert exact(dtype="kind")(want.int(), want) is None and exact()(want.int(), want)
+    assert exact(dtype="kind")(want.float(), want) and exact(dtype="kind")(want.bool(), want)
+    large = torch.tensor([2**53 + 1])
+    assert exact()(large, large - 1) and exact()(large, large) is None
+
+
+SOFTMAX = "def softmax(x, dim=-1):\n    e = (x - x.amax(dim, keepdim=True)).exp()\n    return e / e.sum(dim, keepdim=True)\n"
+OWN_NAMES = {
+    "1.1": "softmax = lambda x, dim=-1: (x - x.amax(dim, keepdim=True)).exp() / (x - x.amax(dim, keepdim=True)).exp().sum(dim, keepdim=True)\n",
+    "3.3": "tile = 4\nexpand = 2\n", "9.9": "norm = 1\ndouble = 2\n",
+    "7.2": "class Helper:\n    def __init__(self):\n        self.stack = []\n        self.stack.append(1)\nHelper()\n",
+    "6.4": "def softmax(scores):\n    return scores\n",
+}
+
+
+@pytest.mark.parametrize("id", OWN_NAMES)
+def test_a_forbidden_name_that_is_the_students_own_is_allowed(id):
+    ex = find(id)
+    source = OWN_NAMES[id] if id == "1.1" else OWN_NAMES[id] + ex.solution
+    assert core.evaluate(ex, source, 3).passed, str(core.evaluate(ex, source, 3))
+
+
+FORBIDDEN = {
+    "3.3": ("def grouped_attention(q, k, v):\n    g = q.shape[1] // k.shape[1]\n    index = torch.arange(q.shape[1]) // g\n"
+            "    k, v = k[:, index], v[:, index]\n    return torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1) @ v\n"),
+    "1.1": "def softmax(x, dim=-1):\n    return getattr(torch, 'soft' + 'max')(x, dim)\n",
+    "1.10": "def softmax_backward(p, g):\n    return torch.func.vjp(lambda s: s.exp() / s.exp().sum(-1, keepdim=True), p.log())[1](g)[0]\n",
+    "9.1": "def w2_of_samples(*a):\n    return torch.cdist(*a)\n",
+}
+
+
+@pytest.mark.parametrize("id", FORBIDDEN)
+def test_what_is_forbidden_is_found_by_what_is_called(id):
+    verdict = core.evaluate(find(id), FORBIDDEN[id], 3)
+    assert verdict.status == WRONG and "may not be used here" in verdict.headline, str(verdict)
+
+
+def test_a_growing_cache_by_any_name_is_found():
+    ex = find("7.2")
+    growing = ex.solution.replace("self.k[:, here], self.v[:, here] = k, v", "self.k = torch.concatenate([self.k[:, :self.length], k], 1)\n"
+                                  "        self.v = torch.concatenate([self.v[:, :self.length], v], 1)")
+    assert growing != ex.solution and "may not be used here" in core.evaluate(ex, growing, 3).headline
+
+
+def test_a_numpy_number_is_a_number():
+    ex = next(e for e in EXERCISES if e.kind == "predict" and isinstance(e.answer, (int, float)) and not isinstance(e.answer, bool))
+    assert core.evaluate(ex, f"import numpy as np\n{ex.name} = np.float64({ex.answer!r})\n").passed
+
+
+def test_a_property_is_not_asked_of_a_value_of_another_shape():
+    """7.9's would multiply a row by a column: 28 GB from an answer of half a megabyte."""
+    ex = find("7.9")
+    n = 200_000
+    source = f"def quantize(x, bits, dim):\n    return torch.zeros({n}, 1), torch.zeros(1, {n}), torch.zeros(1, {n})\n"
+    assert core.evaluate(ex, source, 3).status == WRONG

@@ -4,7 +4,7 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out
+from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out, whole
 
 
 def randn(rng, *shape):
@@ -141,6 +141,9 @@ def axis_cases(rng):
     yield Case([24, 20, 20], True, label="64 pairs, in turn: Qwen3-VL")
     yield Case([11, 11, 10], True, label="32 pairs, in turn: Qwen3.5")
     yield Case([5], True, label="one axis")
+    drawn = sorted((whole(rng, 3, 30) for _ in range(3)), reverse=True)
+    yield Case(drawn, True, label=f"{sum(drawn)} pairs, in turn")
+    yield Case(drawn, False, label=f"{sum(drawn)} pairs, in blocks")
 
 
 AXES = '''

@@ -4,7 +4,7 @@ import math
 
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out
+from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out, whole
 
 
 exercise(
@@ -288,7 +288,8 @@ exercise(
 
 
 def _traffic_cases(rng):
-    for n, d, tile in [(4, 1, 2), (64, 16, 16), (1024, 64, 32), (1024, 64, 512), (4096, 128, 64), (96, 24, 8)]:
+    for n, d, tile in [(4, 1, 2), (64, 16, 16), (1024, 64, 32), (1024, 64, 512), (4096, 128, 64), (96, 24, 8),
+                       ((tile := 2 ** whole(rng, 1, 6)) * whole(rng, 3, 30), whole(rng, 2, 100), tile)]:
         for order in ("standard", "query-outer", "key-outer"):
             yield Case(n, d, tile, order, label=f"n={n}, d={d}, tile={tile}, {order}")
 
@@ -346,7 +347,8 @@ exercise(
 
 def _tile_count_cases(rng):
     for sizes in [(2, 2, 1, 1), (4, 4, 2, 2), (64, 64, 16, 16), (10, 10, 4, 4), (7, 7, 7, 2), (3, 9, 2, 3), (8, 4, 2, 2),
-                  (1, 33, 1, 16), (100, 100, 32, 16)]:
+                  (1, 33, 1, 16), (100, 100, 32, 16),
+                  *((whole(rng, 9, 90), whole(rng, 9, 90), whole(rng, 2, 20), whole(rng, 2, 20)) for _ in range(3))]:
         n_q, n_k, tile_q, tile_k = sizes
         yield Case(*sizes, label=f"{n_q} x {n_k} in tiles of {tile_q} x {tile_k}")
 

@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out
+from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out, whole
 
 
 def randn(rng, *shape):
@@ -356,7 +356,8 @@ kernel_exercise(
 
 
 def rolling_cases(rng):
-    for t, window, n_sink in [(0, 1, 0), (3, 2, 0), (3, 2, 1), (1, 4, 2), (9, 4, 2), (20, 5, 3), (6, 7, 0), (7, 6, 2)]:
+    for t, window, n_sink in [(0, 1, 0), (3, 2, 0), (3, 2, 1), (1, 4, 2), (9, 4, 2), (20, 5, 3), (6, 7, 0), (7, 6, 2),
+                              (whole(rng, 30, 90), whole(rng, 6, 20), whole(rng, 1, 5))]:
         for reindexed in (False, True):
             yield Case(t, window, n_sink, reindexed, label=f"token {t}, window {window}, {n_sink} sinks, reindexed {reindexed}")
 

@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exercise, inout, kernel_exercise
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, inout, kernel_exercise, whole
 
 
 def randn(rng, *shape):
@@ -296,6 +296,10 @@ def slow_cases(rng):
     yield Case(1000.0 ** -(torch.arange(3) / 3), 4.0, label="3 pairs, base 1,000, factor 4")
     yield Case(10000.0 ** -(torch.arange(32) / 32), 4.0, label="32 pairs, factor 4")
     yield Case(500000.0 ** -(torch.arange(16) / 16), 8.0, label="16 pairs, base 500,000, factor 8")
+    for _ in range(2):
+        pairs, base, factor = whole(rng, 2, 40), 1000 * whole(rng, 2, 900), whole(rng, 3, 20) / 2
+        yield Case(float(base) ** -(torch.arange(pairs) / pairs), factor,
+                   label=f"{pairs} pairs, base {base:,}, factor {factor:g}")
 
 
 exercise(

@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from course_lib.exercises import (Case, Launch, Misconception, close, exact, exercise, inout, kernel_exercise, out)
+from course_lib.exercises import (Case, Launch, Misconception, close, exact, exercise, inout, kernel_exercise, out, whole)
 
 
 def randn(rng, *shape):
@@ -33,7 +33,7 @@ exercise(
         raise NotImplementedError
     ''',
     solution=WINDOW, compare=exact(),
-    cases=lambda rng: (Case(n, w, label=f"n = {n}, window = {w}") for n, w in ((4, 2), (1, 1), (6, 1), (5, 9), (9, 4))),
+    cases=lambda rng: (Case(n, w, label=f"n = {n}, window = {w}") for n, w in ((4, 2), (1, 1), (6, 1), (5, 9), (9, 4), (whole(rng, 10, 40), whole(rng, 2, 9)))),
     misconceptions=[
         Misconception("sees one key too many", change=("< window", "<= window"),
                       ask="With window = 1, which keys should a query see?"),
@@ -109,7 +109,7 @@ exercise(
         """(n_q, n_k) boolean -> (query blocks, key blocks) integers: 0 empty, 1 partial, 2 full"""
         raise NotImplementedError
     ''',
-    solution=CLASSIFY, cases=classify_cases, compare=exact(),
+    solution=CLASSIFY, cases=classify_cases, compare=exact(dtype="kind"),
     misconceptions=[
         Misconception("drops the smaller blocks at the end", code=CLASSIFY.replace("math.ceil(mask.shape[0] / block)", "mask.shape[0] // block").replace(
             "math.ceil(mask.shape[1] / block)", "mask.shape[1] // block"),
@@ -246,7 +246,8 @@ kernel_exercise(
     # The last counts begin at 7: to write a 1 is not to add one.
     cases=lambda rng: (Case(torch.full((n, n), count, dtype=torch.int32), w, s,
                             label=f"{n} blocks, a window of {w}, {s} sink blocks" + f", counts that begin at {count}" * (count > 0))
-                       for n, w, s, count in ((3, 1, 1, 0), (6, 2, 1, 0), (40, 3, 2, 0), (5, 9, 2, 7))),
+                       for n, w, s, count in ((3, 1, 1, 0), (6, 2, 1, 0), (40, 3, 2, 0), (5, 9, 2, 7),
+                                          (whole(rng, 8, 20), whole(rng, 2, 5), whole(rng, 1, 3), whole(rng, 1, 99)))),
     launch=lambda visits, w, s: Launch(grid=math.ceil(len(visits) / 32), block=32, args=[inout(visits), len(visits), w, s]),
     expect=lambda visits, w, s: visits + _visits(len(visits), w, s),
     misconceptions=[
@@ -354,7 +355,8 @@ exercise(
     ''',
     solution=DOCUMENTS, compare=exact(),
     cases=lambda rng: (Case(torch.tensor(s), n, label=f"{n} tokens, documents from {s}")
-                       for s, n in (([0, 2], 4), ([0], 3), ([0, 1, 5], 9), ([0, 3, 4, 7], 12))),
+                       for s, n in (([0, 2], 4), ([0], 3), ([0, 1, 5], 9), ([0, 3, 4, 7], 12),
+                                    (sorted({0, whole(rng, 1, 9), whole(rng, 10, 24)}), whole(rng, 25, 40)))),
     misconceptions=[
         Misconception("counts a document's first token to the one before", change=("right=True", "right=False"),
                       ask="Does token starts[1] belong to document 0 or to document 1?"),

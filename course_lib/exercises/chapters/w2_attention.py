@@ -4,7 +4,7 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out, whole
 
 
 def randn(rng, *shape):
@@ -32,7 +32,7 @@ exercise(
         return (a.sort().values - b.sort().values).square().mean().sqrt()
     ''',
     cases=lambda rng: (Case(randn(rng, n), 3 + 2 * randn(rng, n), label=f"{n} grains") for n in (3, 1, 2, 33, 100)),
-    compare=close(atol=1e-5), forbid=("cdist",),
+    compare=close(atol=1e-5, dtype="kind"), forbid=("cdist",),
     misconceptions=[
         Misconception("sends each grain where its number says, not where its place says",
                       change=("a.sort().values - b.sort().values", "a - b"),
@@ -134,9 +134,11 @@ def form_cases(rng):
                label="a short key and a long one")
 
 
-def _weights_of(f, q, k, tau):
-    pair = f(q, k, tau)
-    assert isinstance(pair, tuple) and len(pair) == 2, "two matrices are wanted, wide_q and wide_k"
+def _weights_of(pair, case):
+    """The attention weights of the two matrices, and their widths; anything else as it is."""
+    if not (isinstance(pair, (tuple, list)) and len(pair) == 2 and all(
+            isinstance(x, torch.Tensor) and x.dim() == 2 and len(x) == len(c) for x, c in zip(pair, case.args))):
+        return pair
     wide_q, wide_k = pair
     return torch.softmax(wide_q @ wide_k.T, -1), wide_q.shape[1], wide_k.shape[1]
 
@@ -164,7 +166,7 @@ exercise(
         bias = -k.square().sum(-1, keepdim=True) / tau
         return torch.cat([2 * q / tau, torch.ones_like(q[:, :1])], -1), torch.cat([k, bias], -1)
     ''',
-    cases=form_cases, call=_weights_of, compare=close(atol=1e-5),
+    cases=form_cases, measure=_weights_of, compare=close(atol=1e-5),
     misconceptions=[
         Misconception("forgets the 2 of 2 q.k", change=("2 * q / tau", "q / tau"),
                       ask="Expand |q - k|^2. What stands before q.k?"),
@@ -438,11 +440,18 @@ exercise(
            "The last rounding may still fall below 0: clamp."])
 
 
-def _steepness(f, scale):
+def _at_two_scales(f, scale):
+    return f(scale), f(2.0 * scale)
+
+
+def _steepness(pair, case):
+    """From the tokens at a scale s and at 2s: the largest entry by s, the growth of the Jacobian, and the Jacobian's norm."""
+    if not (isinstance(pair, tuple) and all(isinstance(x, torch.Tensor) and x.shape == (3, 2) for x in pair)):
+        return pair
     swap = torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64)
 
-    def slope(s):
-        x = f(s).double()
+    def slope(x):
+        x = x.double()
 
         def last(token):
             tokens = torch.cat([x[:2], token[None]])
@@ -450,18 +459,21 @@ def _steepness(f, scale):
 
         return torch.autograd.functional.jacobian(last, x[2]).norm()
 
-    return float(f(scale).abs().max() / scale), float(slope(2.0 * scale) / slope(scale)), float(slope(scale))
+    single, double = map(slope, pair)
+    return float(pair[0].abs().max() / case.args[0]), float(double / single), float(single)
 
 
 def _steep(got, want, case):
     """Against the solution any growth of 4 will do; against a usual mistake all three numbers must agree."""
+    if len(got) != 3:
+        return "is not three tokens of two numbers"
     (largest, growth, norm), (their_largest, their_growth, their_norm) = got, want
     if not abs(growth - their_growth) < 0.3:
         return f"is not steep enough: doubling the scale multiplies the Jacobian by {growth:.3g}; 4 is wanted"
     if not largest < 1.001:
         return f"has an entry of {largest:.3g} times the scale; at most 1 is allowed"
     if their_growth < 3.7 and not (abs(largest - their_largest) < 0.01 and abs(norm - their_norm) < 0.01 * their_norm):
-        return "another mistake"
+        return "differs from the expected tokens"
 
 
 exercise(
@@ -486,8 +498,8 @@ exercise(
         """a number -> (3, 2) tokens"""
         return scale * torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, 0.0]])
     ''',
-    cases=lambda rng: (Case(s, label=f"scale {s:g} and {2 * s:g}") for s in (4.0, 8.0, 16.0)),
-    call=_steepness, compare=_steep,
+    cases=lambda rng: (Case(s, label=f"scale {s:g} and {2 * s:g}") for s in (4.0, 8.0, 16.0, whole(rng, 20, 90) / 4)),
+    call=_at_two_scales, measure=_steepness, compare=_steep,
     misconceptions=[
         Misconception("lets the last token be the key nearest to its own query", code='''
             def steep_tokens(scale):
