@@ -65,7 +65,7 @@ exercise(
         raise NotImplementedError
     ''',
     solution=SUMMED, cases=plain_cases, call=watched, compare=close(atol=1e-5),
-    properties=[("each output lies between the smallest and the largest value",
+    properties=[("each output is between the smallest and the largest value",
                  lambda got, case: bool((got.amax() <= case.args[2].amax() + 1e-4) & (got.amin() >= case.args[2].amin() - 1e-4)))],
     misconceptions=[
         Misconception("does not divide", change=(" / (q @ normaliser[..., None])", ""),
@@ -86,11 +86,11 @@ exercise(
             ''', ask="The features are given and positive. Which function turns their products into weights here?")],
     hints=["$\\sum_j (q_i \\cdot k_j) v_j = q_i \\cdot \\sum_j k_j v_j^\\top$: the sum does not contain $i$.",
            "`k.transpose(-2, -1) @ v` has shape `(m, d)`; `k.sum(-2)` has shape `(m,)`.",
-           "The denominator is `q @ normaliser[..., None]`, one number a query."])
+           "The denominator is `q @ normaliser[..., None]`, one number per query."])
 
 
 exercise(
-    id="4.2", title="Where the lines cross", kind="predict", points=1, minutes=4, difficulty=2,
+    id="4.4", title="Where the lines cross", kind="predict", points=1, minutes=4, difficulty=2,
     card=r"""
     Causal attention with $d = 64$, chunks of $C = 32$. Count only what is needed: softmax attention skips the keys after
     each query, and so does linear attention inside its chunks. Beyond which length $n$ does linear attention do **less**
@@ -122,7 +122,7 @@ def random_features(x, w):
 '''
 
 exercise(
-    id="4.3", title="Positive random features", kind="write", points=2, minutes=8, difficulty=3,
+    id="4.9", title="Positive random features", kind="write", points=2, minutes=8, difficulty=3,
     card=r"""
     Write Performer's features: for each direction $w_r$, $\phi_r(x) = e^{w_r \cdot x - |x|^2/2} / \sqrt m$.
 
@@ -150,20 +150,20 @@ exercise(
 
 
 exercise(
-    id="4.4", title="Why not causal?", kind="choose", points=1, minutes=3, difficulty=2,
+    id="4.10", title="Why not causal?", kind="choose", points=1, minutes=3, difficulty=2,
     card="""
     Linformer replaces `n` keys by `r` mixtures of them. Why is there no causal form for a model that writes?
     """,
-    name="reason", answer="b",
+    name="reason", answer="d",
     options={"a": "a triangular mask needs a square matrix, and n x r is not one",
-             "b": "each mixture already contains keys from the future",
+             "b": "r mixtures cannot be computed before all queries are known",
              "c": "the softmax over r columns no longer adds up to 1",
-             "d": "r mixtures cannot be computed before all queries are known"},
+             "d": "each mixture already contains keys from the future"},
     misconceptions=[
         Misconception("blames the shape of the matrix", value="a",
                       ask="Chapter 1 masked 5 queries against 7 keys. What would a mask on column 3 of n x r hide?"),
         Misconception("blames the softmax", value="c", ask="Softmax normalises each row. Does it matter how long the row is?"),
-        Misconception("takes the mixtures for functions of the queries", value="d",
+        Misconception("takes the mixtures for functions of the queries", value="b",
                       ask="Which tensors does a mixture depend on: queries, keys, or both?")],
     hints=["What does one row of `mix_keys` multiply?", "Write out mixture 1 for a text of four words. Which words are in it?"])
 
@@ -184,7 +184,7 @@ def step(state, normaliser, q, k, v):
 '''
 
 exercise(
-    id="4.5", title="One step of the recurrence", kind="write", points=2, minutes=8, difficulty=2,
+    id="4.2", title="One step of the recurrence", kind="write", points=2, minutes=8, difficulty=2,
     card=r"""
     One token arrives: features `q`, `k` and a value `v`. Write the step that adds it to the state and answers.
 
@@ -220,7 +220,7 @@ exercise(
 
 
 exercise(
-    id="4.6", title="Two keys that are not orthogonal", kind="predict", points=1, minutes=4, difficulty=3,
+    id="4.5", title="Two keys that are not orthogonal", kind="predict", points=1, minutes=4, difficulty=3,
     card=r"""
     The delta rule with $\beta = 1$ writes the value 1 at key $a$, then the value 0 at key $b$. Both keys have length 1 and
     $a \cdot b = 0.6$. What does the state now return for $a$? (Plain linear attention would return
@@ -231,7 +231,7 @@ exercise(
         Misconception("thinks that writing at b leaves a alone", value=1.0,
                       ask="Before the second writing, the state returns 0.6 for b. What must be added so that it returns 0?"),
         Misconception("subtracts what the state returned for b, without reading it through a", value=0.4,
-                      ask="The correction is written at b. How much of what lies at b does a see?"),
+                      ask="The correction is written at b. How much of what is stored at b does a return?"),
         Misconception("thinks that the second writing erases the first", value=0.0,
                       ask="The state returns 0 for b. Is a the same key as b?")],
     hints=["After the first writing $S = a$ (values are single numbers). Then $S = a + b\\,(0 - b \\cdot a)$.",
@@ -326,7 +326,7 @@ __global__ void walk_tokens(const float* __restrict__ q, const float* __restrict
                       ask="Which threads of the block never reach your barrier?")],
     hints=["Loading: `for (int i = c; i < d; i += blockDim.x)` for both rows; then `__syncthreads()` for everybody.",
            "In column c: `float s = state[i * d_v + c] + k_row[i] * value;`, keep it, and add `q_row[i] * s` to the answer.",
-           "The second barrier stands at the end of the loop, outside of any `if`."])
+           "The second barrier belongs at the end of the loop, outside of any `if`."])
 
 
 def prefix_cases(rng):
@@ -402,7 +402,7 @@ def in_chunks(q, k, v, size):
 '''
 
 exercise(
-    id="4.9", title="In chunks", kind="write", points=3, minutes=15, difficulty=3,
+    id="4.3", title="In chunks", kind="write", points=3, minutes=15, difficulty=3,
     card=r"""
     Write causal linear attention chunk by chunk: inside a chunk the masked product, between chunks the state.
 
@@ -452,7 +452,7 @@ exercise(
                       ask="With three chunks, what does the third know of the first?"),
         Misconception("hides the token itself", change=(".tril()", ".tril(-1)"),
                       ask="Under the causal rule of this course, does a query see its own key?")],
-    hints=["Give `v` one more column of ones: its output is the denominator, and both parts come along by themselves.",
+    hints=["Give `v` one more column of ones: its output is the denominator, so both sums are made by the same two products.",
            "Inside: `(a @ b.T).tril() @ c`. Before: `a @ state`. Then the state takes the chunk in."])
 
 
@@ -472,7 +472,7 @@ def overwrite(state, k, v, beta, decay):
 '''
 
 exercise(
-    id="4.10", title="Replace, do not pile up", kind="write", points=2, minutes=8, difficulty=3,
+    id="4.6", title="Replace, do not pile up", kind="write", points=2, minutes=8, difficulty=3,
     card=r"""
     Write one update of the gated delta rule: $S \leftarrow a S$, then $S \leftarrow S + \beta\, k\, (v - k^\top S)$.
 
