@@ -136,13 +136,86 @@ exercise(
         Misconception("takes the diagonal block for all that is visited", value=1.0,
                       ask="Query 64 sees keys 1 to 64. In which blocks do they lie?"),
         Misconception("halves both blocks and then forgets that their halves add up", value=0.25,
-                      ask="How many keys does each query see, and how many keys lie in the blocks that its block of queries visits?"),
+                      ask="How many keys does each query see, and how many keys are in the blocks that its block of queries visits?"),
         Misconception("gives a percentage", value=50, ask="All pairs of a block are the share 1. What is half of them?"),
         Misconception("lets each query see the keys at its own place in both blocks", value=65 / 128,
                       ask="Query 0 of a block sees its own key and the last 63 of the block before. How many keys is that?"),
         Misconception("counts three visited blocks", value=1 / 3, ask="Can a window of 64 that ends in block 5 reach into block 3?")],
     hints=["The first query of a block sees almost only the block before its own, the last almost only its own.",
            "Each query sees 64 keys; its block of queries visits two blocks, 128 keys."])
+
+
+def block_cases(rng):
+    def draw(n, d, visits, block, size=1.0, label=""):
+        q, k, v = (torch.randn(n, d, generator=rng) for _ in "qkv")
+        seen = {c for columns in visits for c in columns}
+        for c in set(range(math.ceil(n / block))) - seen:
+            k[c * block:(c + 1) * block] = v[c * block:(c + 1) * block] = math.nan
+        return Case(size * q, k, v, visits, block, label=label)
+
+    yield draw(4, 2, [[0], [0, 1]], 2, label="4 tokens in blocks of 2")
+    yield draw(12, 5, [[0], [], [2, 0]], 4, label="12 tokens in blocks of 4, a list that is empty, a block that nobody visits")
+    yield draw(10, 3, [[2], [1, 0], [0, 2]], 4, label="10 tokens in blocks of 4: the last block holds 2")
+    yield draw(33, 8, [[0], [1, 0], [2, 1, 0], [3, 0], [4, 3, 1]], 8, 60.0, label="scores of some hundred")
+
+
+exercise(
+    id="5.5", title="Attention over a list of blocks", kind="write", points=4, minutes=14, difficulty=3,
+    card=r"""
+    Write attention in which each block of queries visits only the blocks of keys on its list, with the three steps above.
+
+    - `visits[r]` is the list of block numbers that block `r` of queries visits; every pair of a visited block is allowed
+    - keys of blocks that are on no list are never read: in some cases they hold NaN
+    - the last block may be smaller; queries with an empty list get 0
+    - scores are scaled by $1/\sqrt d$; they may be several hundred
+    """,
+    given={"torch": torch, "math": math},
+    stub='''
+def attend_blocks(q, k, v, visits, block):
+    """q, k, v (n, d), visits: a list of block numbers for each block of queries -> (n, d)"""
+    raise NotImplementedError
+''',
+    solution='''
+def attend_blocks(q, k, v, visits, block):
+    """q, k, v (n, d), visits: a list of block numbers for each block of queries -> (n, d)"""
+    out = torch.zeros_like(v)
+    for r, columns in enumerate(visits):
+        rows = slice(r * block, (r + 1) * block)
+        m = torch.full((len(q[rows]), 1), -math.inf)
+        s, o = torch.zeros_like(m), torch.zeros_like(v[rows])
+        for c in columns:
+            keys = slice(c * block, (c + 1) * block)
+            scores = q[rows] @ k[keys].T / math.sqrt(q.shape[1])
+            top = torch.maximum(m, scores.amax(-1, keepdim=True))
+            p, shrink = torch.exp(scores - top), torch.exp(m - top)
+            s = s * shrink + p.sum(-1, keepdim=True)
+            o = o * shrink + p @ v[keys]
+            m = top
+        if columns:
+            out[rows] = o / s
+    return out
+''',
+    cases=block_cases, compare=close(atol=1e-4),
+    misconceptions=[
+        Misconception("does not rescale the output when the maximum grows", change=("o = o * shrink +", "o = o +"),
+                      ask="The first block was summed with its own maximum as reference. Which factor brings it to the new one?"),
+        Misconception("does not rescale the sum when the maximum grows", change=("s = s * shrink +", "s = s +"),
+                      ask="The output and the sum are divided by one another. Do both refer to the same maximum?"),
+        Misconception("forgets the largest score of the blocks before", change=(
+            "torch.maximum(m, scores.amax(-1, keepdim=True))", "scores.amax(-1, keepdim=True)"),
+                      ask="If the first block's largest score was 300 and the second's is -300, what is exp(300 - (-300))?"),
+        Misconception("takes the place in the list for the block", change=("for c in columns:", "for c in range(len(columns)):"),
+                      ask="The list [2, 0] has two entries. Which blocks does it name?"),
+        Misconception("does not divide by the sum", change=("o / s", "o"), ask="To what do the weights of a row add up?"),
+        Misconception("forgets the scale", change=(" / math.sqrt(q.shape[1])", ""),
+                      ask="What is the variance of a product of two random vectors of width d?"),
+        Misconception("adds up the softmax of each block", change=[
+            ("p, shrink = torch.exp(scores - top), torch.exp(m - top)", "p, shrink = torch.softmax(scores, -1), torch.ones_like(m)"),
+            ("s = s * shrink + p.sum(-1, keepdim=True)", "s = torch.ones_like(m)")],
+                      ask="Each block's weights add up to 1. To what do those of two blocks add up?")],
+    hints=["Carry `m`, `s` and `o` for the rows of one block of queries; they start at -inf, 0 and 0.",
+           "`q[r * block:(r + 1) * block]` is right for the last block too: a slice ends where the tensor ends.",
+           "`shrink = exp(m - top)` multiplies both `s` and `o`; at the first block it is exp(-inf) = 0."])
 
 
 def average_cases(rng):
@@ -170,7 +243,7 @@ def averages(v, start, column):
 AVERAGE = '''
 __global__ void average_blocks(const float* __restrict__ v, const int* __restrict__ start,
                                const int* __restrict__ column, float* __restrict__ out, int n, int d) {
-    int row = blockIdx.x, c = threadIdx.x;         // a block of queries; one column of the values a thread
+    int row = blockIdx.x, c = threadIdx.x;         // a block of queries; one column of the values per thread
     if (c >= d) return;
     float sum = 0.0f;
     int seen = 0;
@@ -184,20 +257,20 @@ __global__ void average_blocks(const float* __restrict__ v, const int* __restric
 '''
 
 kernel_exercise(
-    id="5.5", title="Walk the list", points=4, minutes=15, difficulty=3, name="average_blocks",
+    id="5.6", title="Walk the list", points=4, minutes=15, difficulty=3, name="average_blocks",
     card=r"""
     Attention with equal scores is a plain average. Write the walk: row `r` of `out` is the average of all values in the blocks that
     block `r` of queries visits, which are `column[start[r]]`, `column[start[r] + 1]`, ... up to, not including, `column[start[r + 1]]`.
 
     - a block is 32 values; block `b` begins at value `32 * b`, and the last one may hold fewer
     - a row that visits nothing gets 0
-    - launch: one block of threads a row, a thread a column, `block = 32`
+    - launch: one block of threads per row of blocks, one thread per column, `block = 32`
     - budget: values of visited blocks once, and nothing of the others
     """,
     stub='''
 __global__ void average_blocks(const float* __restrict__ v, const int* __restrict__ start,
                                const int* __restrict__ column, float* __restrict__ out, int n, int d) {
-    int row = blockIdx.x, c = threadIdx.x;         // a block of queries; one column of the values a thread
+    int row = blockIdx.x, c = threadIdx.x;         // a block of queries; one column of the values per thread
     if (c >= d) return;
     // your code
 }
@@ -205,12 +278,12 @@ __global__ void average_blocks(const float* __restrict__ v, const int* __restric
     solution=AVERAGE, cases=average_cases, compare=close(atol=1e-5), expect=averages,
     launch=lambda v, start, column: Launch(grid=len(start) - 1, block=32,
                                            args=[v, start, column, out((len(start) - 1, v.shape[1])), len(v), v.shape[1]]),
-    # a sector at least a value row; start and column cost a sector each time they are read
+    # at least one sector per row of values; start and column cost a sector each time they are read
     traffic=lambda v, start, column: (len(column) * 32 * max(32, 4 * v.shape[1]) + 32 * (4 * len(column) + 4 * len(start))
                                       + max(32, 4 * v.shape[1]) * (len(start) - 1)),
     misconceptions=[
         Misconception("takes the place in the list for the block", change=("column[entry] * 32", "entry * 32"),
-                      ask="The second row's first entry stands at place start[1] of the list. Which block is that?"),
+                      ask="The second row's first entry is number start[1] of the list. Which block is that?"),
         Misconception("runs over the end of the last block", change=("min(first + 32, n)", "first + 32"),
                       ask="With 100 values, which values are in block 3?"),
         Misconception("divides by 32 for every block", change=("seen += last - first", "seen += 32"),
@@ -235,11 +308,11 @@ __global__ void mark_visits(int* __restrict__ visits, int n_blocks, int window_b
 '''
 
 kernel_exercise(
-    id="5.6", title="Counted twice", points=3, minutes=9, difficulty=3, name="mark_visits", kind="repair",
+    id="5.7", title="Counted twice", points=3, minutes=9, difficulty=3, name="mark_visits", kind="repair",
     card="""
     A kernel with a window and sinks first has to decide which blocks of keys to visit. This one adds 1 to `visits[row][c]` each time block
     `row` of queries would visit block `c` of keys: the first `sink_blocks` blocks, and the last `window_blocks` up to its own. Two things
-    are wrong. The sanitizer finds one. A count finds the other: **no block may be visited twice, and none that lies in the future**.
+    are wrong. The sanitizer finds one. A count finds the other: **no block may be visited twice, and none in the future**.
     """,
     stub=MARK.replace("c < min(sink_blocks, oldest)", "c < sink_blocks").replace("    if (row >= n_blocks) return;\n", ""),
     solution=MARK, compare=exact(),
@@ -257,12 +330,12 @@ kernel_exercise(
                       ask="Row 1 has a window of two blocks and one sink block. How often does it visit block 0?"),
         Misconception("writes a 1 and counts nothing", change=[("visits[row * n_blocks + c] += 1", "visits[row * n_blocks + c] = 1"),
                                                                ("min(sink_blocks, oldest)", "min(sink_blocks, row)")],
-                      ask="If a block were visited twice, what would stand in your `visits`?"),
+                      ask="If a block were visited twice, what would your `visits` hold?"),
         Misconception("drops the sinks where they meet the window", change=(
             "for (int c = 0; c < min(sink_blocks, oldest); ++c)", "if (sink_blocks <= oldest) for (int c = 0; c < sink_blocks; ++c)"),
                       ask="Two sink blocks, and a window that begins at block 1. Who visits block 0?")],
     hints=["There are more threads than rows. What do the others write to?",
-           "The sinks that lie before the oldest block of the window are the only ones that the second loop does not visit."])
+           "The sinks before the oldest block of the window are the only ones that the second loop does not visit."])
 
 
 def _visits(n, w, s):
@@ -271,20 +344,20 @@ def _visits(n, w, s):
 
 
 exercise(
-    id="5.7", title="Why the first token?", kind="choose", points=1, minutes=3, difficulty=2,
+    id="5.8", title="Why the first token?", kind="choose", points=1, minutes=3, difficulty=2,
     card="""
     In many large models most heads put most of their weight on the first token, whatever it is. Taking that token out of a sliding
     window ruins them. What is it for?
     """,
     name="sink", options={
         "a": "the first token usually carries the topic of the text",
-        "b": "weights must add up to 1, so a head that finds nothing needs a place to put them; the first token is seen by everyone",
-        "c": "positions near 0 get larger scores from rotary embeddings",
+        "b": "positions near 0 get larger scores from rotary embeddings",
+        "c": "weights must add up to 1, so a head that finds nothing needs a place to put them; the first token is seen by everyone",
         "d": "it is a trace of padding in the training data"},
-    answer="b",
+    answer="c",
     misconceptions=[
         Misconception("looks for meaning in it", value="a", ask="It happens with a line break as the first token too. Which topic is that?"),
-        Misconception("blames positions", value="c", ask="Rotary scores depend on the distance. Is the first token near or far?"),
+        Misconception("blames positions", value="b", ask="Rotary scores depend on the distance. Is the first token near or far?"),
         Misconception("blames the data", value="d", ask="Models trained without padding do it as well. What do all of them share in their softmax?")],
     hints=["What does softmax do with a row in which no key fits?", "Which token can every query of a causal model see?"])
 
@@ -298,7 +371,7 @@ def topk_weights(scores, top):
 '''
 
 exercise(
-    id="5.8", title="Only the best", kind="write", points=2, minutes=8, difficulty=2,
+    id="5.9", title="Only the best", kind="write", points=2, minutes=8, difficulty=2,
     card="""
     Write `topk_weights(scores, top)`: each row keeps its `top` largest scores and shares the weight 1 among them by softmax; all others
     get 0. `top` is at most the number of columns.
@@ -342,7 +415,7 @@ def same_document(starts, n):
 '''
 
 exercise(
-    id="5.9", title="Packed sequences", kind="write", points=2, minutes=8, difficulty=3,
+    id="5.10", title="Packed sequences", kind="write", points=2, minutes=8, difficulty=3,
     card="""
     Several documents are packed into one row of tokens, to waste none on padding. Write `same_document(starts, n)`, where `starts` holds the
     first token of each document: query `i` may see key `j` if both are in the same document and `j` is not later.

@@ -19,7 +19,7 @@ _NUMBER = (r"(?:one|two|three|four|five|six|seven|eight|\d[\d,.]*|bytes?|tokens?
            r"threads?|warps?|blocks?|rows?|numbers?|entries|minutes|seconds|FLOPs?|nats|requests?|keys|queries|heads|cells?|"
            r"products?|lines|files|once|twice|times)")
 PATTERNS = {
-    "use per for a rate": rf"\b{_NUMBER} an? {_UNIT}\b(?! of\b| time\b|'s)",
+    "use per for a rate": rf"\b{_NUMBER} an? {_UNIT}\b(?! (?:of|time|may|can|must|sees|has|reads|visits|keeps|gets|wants|is|needs|takes|holds)\b|'s)",
     "say whose, or that there is none": r"\bnobody's\b",
     "use a verb of the field for stands": r"\bstands? (?:there|in|on|at|twice|once|before|after|behind|beside|above|below|for itself|under)\b",
     "use a verb of the field for lies": r"\blies? (?:in|on|at|beside|between|under|below|above|before|behind)\b",
