@@ -1,6 +1,5 @@
 """Any configuration in one table: what its layers keep per token, what they read per step, and which ideas
 they use."""
-import html
 import re
 from dataclasses import dataclass, field
 
@@ -9,6 +8,7 @@ from course_lib.field_guide.families import FAMILIES
 from course_lib.field_guide.families.generic import by_keys
 from course_lib.field_guide.ideas import ideas_of
 from course_lib.field_guide.reading import Reading, layer_recipes
+from course_lib.field_guide.table import Table
 from course_lib.field_guide.state import ConvRecipe, StateRecipe
 
 # Keys that say nothing of attention: sizes of other parts, training, generation, files.
@@ -42,9 +42,9 @@ class Description:
     def ideas(self) -> list[str]:
         return list(dict.fromkeys(idea for row in self.rows for idea in row["ideas"]))
 
-    def lines(self) -> list[list[str]]:
-        head = ["layers", "kind", "ideas", "kept per token", *(f"cache at {name}" for name in LENGTHS), "read per step at 128k",
-                "FLOPs per step at 128k"]
+    def table(self) -> Table:
+        head = ["layers", "kind", "ideas", "kept per token", *(f"cache at {name}" for name in LENGTHS),
+                "read per step at 128k", "FLOPs per step at 128k"]
         body = [[str(row["layers"]), row["kind"], ", ".join(row["ideas"]) or "none", in_words(row["per token"]),
                  *(in_words(row["kept"][name]) for name in LENGTHS), in_words(row["read"]), in_flops(row["flops"])]
                 for row in self.rows]
@@ -52,27 +52,21 @@ class Description:
         total = [str(len(self.recipes)), "all", "", in_words(sum(row["per token"] for row in self.rows)),
                  *(in_words(self.total(kept_bytes, tokens)) for tokens in LENGTHS.values()),
                  in_words(self.total(read_bytes, far)), in_flops(self.total(lambda r, n: r.flops(n), far))]
-        return [head, *body, total]
+        title = f"{self.model_type}, one sequence, 2 bytes per number, states 4"
+        return Table(title, head, [*body, total], self.remarks())
 
     def remarks(self) -> list[str]:
-        placed = [f"Not placed: {', '.join(self.unplaced)}."] if self.unplaced else ["Every key that may concern attention was placed."]
-        return [*self.notes, *placed]
+        if self.unplaced:
+            return [*self.notes, f"Not placed: {', '.join(self.unplaced)}."]
+        return [*self.notes, "Every key that may concern attention was placed."]
 
     def __str__(self):
-        lines = self.lines()
-        widths = [max(len(line[i]) for line in lines) for i in range(len(lines[0]))]
-        table = ["  ".join(cell.ljust(width) for cell, width in zip(line, widths)).rstrip() for line in lines]
-        return "\n".join([f"{self.model_type}, one sequence, 2 bytes per number, states 4", *table, *self.remarks()])
+        return str(self.table())
 
     __repr__ = __str__
 
     def _repr_html_(self):
-        head, *body = self.lines()
-        rows = ["<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in line) + "</tr>" for line in body]
-        columns = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-        remarks = "".join(f"<p>{html.escape(remark)}</p>" for remark in self.remarks())
-        return (f"<p><b>{html.escape(str(self.model_type))}</b>, one sequence, 2 bytes per number, states 4</p>"
-                f"<table><thead><tr>{columns}</tr></thead><tbody>{''.join(rows)}</tbody></table>{remarks}")
+        return self.table()._repr_html_()
 
 
 def describe(config) -> Description:

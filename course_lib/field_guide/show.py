@@ -5,10 +5,11 @@ import textwrap
 
 from course_lib import figures
 from course_lib.field_guide.costs import LENGTHS, bytes_per_token, in_flops, in_words, kept_bytes, read_bytes
-from course_lib.field_guide.describe import describe
+from course_lib.field_guide.describe import describe, kind_of
 from course_lib.field_guide.families import FAMILIES
 from course_lib.field_guide.ideas import BRANCHES, GREW_FROM, IDEAS, ideas_of
 from course_lib.field_guide.recorded import EVERY, STEPS, WHOLE, padding, recorded, run_layers, three_axes
+from course_lib.field_guide.table import Table
 from course_lib.files import ROOT
 
 
@@ -42,28 +43,26 @@ def show_family(model_type: str, *more) -> None:
         print(inspect.getsource(function).rstrip(), end="\n\n")
     library = recorded(model_type).library
     verdict = "equal" if largest_difference(model_type) < 1e-5 else "NOT equal"
-    print(f"{model_type}: {verdict} to the layers of {library}, within 1e-5 in float32, with and without a cache")
+    print(f"{model_type}: {verdict} to {library} within 1e-5, float32, with and without a cache\n")
 
 
-def show_costs(*models: str, ideas: tuple = ()) -> None:
-    """One line per kind of layer, of one layer each; with `ideas`, only kinds that use one of them."""
-    print(f"{'one layer of':24s} {'kind':36s} {'per token':>9s}" + "".join(f"{name:>10s}" for name in LENGTHS)
-          + "".join(f"{name:>13s}" for name in LENGTHS))
+def show_costs(*models: str, ideas: tuple = ()) -> Table:
+    """One row per kind of layer, of one layer each; with `ideas`, only kinds that use one of them."""
+    head = ["one layer of", "kind", "kept per token", *(f"cache at {name}" for name in LENGTHS),
+            *(f"FLOPs at {name}" for name in LENGTHS)]
+    rows = {}
     for model in models:
-        seen = set()
         for layer in describe(published_models()[model]["config"]).recipes:
             for recipe in layer:
-                line = cost_line(recipe)
-                if line not in seen and (not ideas or set(ideas) & set(ideas_of(recipe))):
-                    print(f"{model:24s} {line}")
-                    seen.add(line)
+                if not ideas or set(ideas) & set(ideas_of(recipe)):
+                    rows[(model, *costs(recipe))] = None
+    return Table("One layer, one sequence, 2 bytes per number, states 4", head, [list(row) for row in rows])
 
 
-def cost_line(recipe) -> str:
-    from course_lib.field_guide.describe import kind_of
-    cache = "".join(f"{in_words(kept_bytes(recipe, tokens)):>10s}" for tokens in LENGTHS.values())
-    flops = "".join(f"{in_flops(recipe.flops(tokens)):>13s}" for tokens in LENGTHS.values())
-    return f"{kind_of(recipe):36s} {in_words(bytes_per_token(recipe)):>9s}{cache}{flops}"
+def costs(recipe) -> list[str]:
+    return [kind_of(recipe), in_words(bytes_per_token(recipe)),
+            *(in_words(kept_bytes(recipe, tokens)) for tokens in LENGTHS.values()),
+            *(in_flops(recipe.flops(tokens)) for tokens in LENGTHS.values())]
 
 
 def models_by_idea(branch: str | None = None) -> str:
