@@ -44,9 +44,11 @@ class Recipe:
     chunk: int | None = None            # the text is cut into chunks; a query sees its own
     sinks: bool = False                 # a learned score for each head that takes weight and gives no value
     softcap: float | None = None        # scores are cap * tanh(scores / cap)
-    gate: str | None = None             # "feature" or "head": the output times an activation of a projection of x
+    # "feature" or "head": the output times an activation of a projection of x
+    gate: str | None = None
     gate_activation: str = "sigmoid"
-    temperature: tuple | None = None    # (strength, every, shift): queries grow with log(1 + (position + shift) // every)
+    # (strength, every, shift): queries grow with log(1 + (position + shift) // every)
+    temperature: tuple | None = None
     key_scale: float = 1.0
     value_scale: float = 1.0
     values_are_keys: bool = False       # one projection serves both
@@ -175,8 +177,10 @@ class Attention(nn.Module):
         r = self.recipe
         if r.reuses is not None:
             if shared is None or r.reuses not in shared:
-                raise ValueError(f"shared must hold the keys and values of layer {r.reuses}, which layer {r.layer} reads; "
-                                 "give every layer of a pass the same dict, in order")
+                raise ValueError(
+                    f"shared must hold the keys and values of layer {r.reuses}, which layer {r.layer} reads; "
+                    "give every layer of a pass the same dict, in order"
+                )
             cache.length += n
             return shared[r.reuses]
         k, v = cache.extend(k=kv[0], v=kv[1])
@@ -194,7 +198,8 @@ class Attention(nn.Module):
             seen = seen & (back < r.window)
         seen = seen[None]
         if r.chunk:
-            start = 0 if present is None else present.int().argmax(-1)[:, None, None]      # padding before the text
+            # padding before the text
+            start = 0 if present is None else present.int().argmax(-1)[:, None, None]
             seen = seen & ((queries[:, None] - start) // r.chunk == (keys - start) // r.chunk)
         if present is not None:
             seen = seen & present[:, None, keys]
@@ -204,7 +209,8 @@ class Attention(nn.Module):
         """What queries are made from."""
         return x
 
-    def chosen(self, x: Tensor, positions: Tensor, seen: Tensor, cache: Cache, shared: dict | None) -> Tensor | bool:
+    def chosen(self, x: Tensor, positions: Tensor, seen: Tensor, cache: Cache,
+               shared: dict | None) -> Tensor | bool:
         """Where an indexer lets a query look, (b, 1 or heads, n, m); without one, everywhere."""
         r = self.recipe
         if r.index_from is not None:

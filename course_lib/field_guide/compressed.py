@@ -25,7 +25,8 @@ class CompressedRecipe(Recipe):
     overlaps: bool = False              # an entry also sees the tokens of the one before it
     index: tuple | None = None          # heads, width and number of entries of the indexer
     out_groups: int = 1
-    out_rank: int = 0                   # the output projection is cut in groups and passes through a narrow vector
+    # the output projection is cut in groups and passes through a narrow vector
+    out_rank: int = 0
 
     def build(self):
         return CompressedAttention(self)
@@ -44,7 +45,11 @@ class CompressedRecipe(Recipe):
     def kept(self, tokens):
         """The window, the entries, and what the next entry will be made from."""
         widths = [self.head_dim] + ([self.index[1]] if self.index else [])
-        entries = sum(compressor_keeps(tokens, self.ratio, width, self.overlaps) for width in widths) if self.ratio else 0
+        entries = (
+            sum(compressor_keeps(tokens, self.ratio, width, self.overlaps) for width in widths)
+            if self.ratio
+            else 0
+        )
         return min(tokens, self.window) * self.head_dim + entries
 
     def read(self, tokens):
@@ -67,13 +72,15 @@ class CompressedAttention(Attention):
         r = self.recipe = recipe
         self.q_down, self.q_norm = nn.Linear(r.d_model, r.q_rank, bias=False), nn.RMSNorm(r.q_rank, r.eps)
         self.q_proj = nn.Linear(r.q_rank, r.n_heads * r.head_dim, bias=False)
-        self.kv_proj, self.kv_norm = nn.Linear(r.d_model, r.head_dim, bias=False), nn.RMSNorm(r.head_dim, r.eps)
+        self.kv_proj, self.kv_norm = nn.Linear(r.d_model, r.head_dim, bias=False), nn.RMSNorm(
+            r.head_dim, r.eps)
         self.sinks = nn.Parameter(torch.zeros(r.n_heads))
         if r.ratio:
             self.compressor = Compressor(r.d_model, r.head_dim, r.ratio, r.overlaps, r.rotary, r.eps)
         if r.index:
             self.indexer = EntryIndexer(r)
-        self.out_groups = nn.Parameter(torch.empty(r.out_groups, r.out_rank, r.n_heads * r.head_dim // r.out_groups))
+        self.out_groups = nn.Parameter(
+            torch.empty(r.out_groups, r.out_rank, r.n_heads * r.head_dim // r.out_groups))
         self.out_proj = nn.Linear(r.out_groups * r.out_rank, r.d_model, bias=False)
 
     def narrow(self, x):
@@ -83,7 +90,9 @@ class CompressedAttention(Attention):
         r = self.recipe
         q = rearrange(self.q_proj(self.narrow(x)), "b n (h d) -> b h n d", h=r.n_heads)
         q = nn.functional.rms_norm(q, q.shape[-1:], eps=r.eps)
-        return [rotate(q, r.rotary, positions), rotate(self.kv_norm(self.kv_proj(x))[:, None], r.rotary, positions)]
+        return [
+            rotate(q, r.rotary, positions),
+            rotate(self.kv_norm(self.kv_proj(x))[:, None], r.rotary, positions)]
 
     def forward(self, x, positions=None, present=None, cache=None, shared=None):
         r, cache = self.recipe, Cache() if cache is None else cache
@@ -91,7 +100,8 @@ class CompressedAttention(Attention):
         positions = slots if positions is None else positions
         q, kv = self.project(x, positions)
         (kv,) = cache.extend(k=kv)
-        seen = self.visible(slots, torch.arange(cache.length - kv.shape[2], cache.length, device=x.device), present)
+        seen = self.visible(
+            slots, torch.arange(cache.length - kv.shape[2], cache.length, device=x.device), present)
         cache.trim(r.window, "k")
         if r.ratio:
             entries = self.compressor("entries", x, cache)
@@ -101,10 +111,13 @@ class CompressedAttention(Attention):
                 complete = self.indexer(x, self.narrow(x), positions, complete, cache)
             kv = torch.cat([kv, entries[:, None]], 2)
             seen = torch.cat([seen.expand(len(x), -1, -1, -1), complete[:, None]], -1)
-        weights = masked_softmax(einsum(q, kv[:, 0], "b h n d, b m d -> b h n m") * r.head_dim ** -0.5, seen, self.sinks)
+        weights = masked_softmax(
+            einsum(q, kv[:, 0], "b h n d, b m d -> b h n m") * r.head_dim**-0.5, seen, self.sinks)
         heads = einsum(weights, kv[:, 0], "b h n m, b m d -> b h n d")
-        heads = rearrange(rotate(heads, r.rotary, positions, backwards=True), "b (g h) n d -> b n g (h d)", g=r.out_groups)
-        return self.out_proj(rearrange(einsum(heads, self.out_groups, "b n g i, g o i -> b n g o"), "b n g o -> b n (g o)"))
+        heads = rearrange(
+            rotate(heads, r.rotary, positions, backwards=True), "b (g h) n d -> b n g (h d)", g=r.out_groups)
+        return self.out_proj(
+            rearrange(einsum(heads, self.out_groups, "b n g i, g o i -> b n g o"), "b n g o -> b n (g o)"))
 
 
 class Compressor(nn.Module):
@@ -115,7 +128,8 @@ class Compressor(nn.Module):
         super().__init__()
         self.width, self.ratio, self.overlaps, self.rotary = width, ratio, overlaps, rotary
         wide = width * (2 if overlaps else 1)
-        self.kv_proj, self.gate_proj = nn.Linear(d_model, wide, bias=False), nn.Linear(d_model, wide, bias=False)
+        self.kv_proj, self.gate_proj = nn.Linear(d_model, wide, bias=False), nn.Linear(
+            d_model, wide, bias=False)
         self.position_bias = nn.Parameter(torch.zeros(ratio, wide))
         self.norm = nn.RMSNorm(width, eps)
 
@@ -140,7 +154,8 @@ class Compressor(nn.Module):
         ahead = torch.cat([ahead, gate_ahead], -1)
         before = cache.state.get(name)
         if before is None:                                      # no entry before the first: weight 0
-            before = torch.cat([torch.zeros_like(value[:, :1]), torch.full_like(gate[:, :1], float("-inf"))], -1)
+            before = torch.cat(
+                [torch.zeros_like(value[:, :1]), torch.full_like(gate[:, :1], float("-inf"))], -1)
         if ahead.shape[1]:
             cache.state[name] = ahead[:, -1:]
         earlier, earlier_gate = torch.cat([before, ahead], 1)[:, :ahead.shape[1]].chunk(2, -1)

@@ -12,15 +12,17 @@ from course_lib.field_guide.table import Table
 from course_lib.field_guide.state import ConvRecipe, StateRecipe
 
 # Keys that say nothing of attention: sizes of other parts, training, generation, files.
-ELSEWHERE = re.compile(
-    r"token|vocab|expert|moe|router|mlp|hidden_act|activation|initializer|dropout|use_cache|^tie_|dtype|architectures|version"
-    r"|label|problem|return_dict|^output_|feed_forward|is_encoder|intermediate_size|vision|audio|image|video|quantization"
-    r"|aux_loss|norm_topk|topk_group|^n_group$|routed|scoring|^hc_|swiglu|logit|pretraining_tp|auto_map|_name|loss|residual"
-    r"|embedding_multiplier|lm_head|_hidden_layers$|max_position|max_window_layers|initialize|rescale|use_mamba_kernels|mtp"
-    r"|nextn|per_layer_input|first_k_dense|decoder_sparse_step|chunk_size$|cache_dtype|double_wide|route_scale|mup_enabled"
-    r"|ngram|^ple_|^seed$|boi_|eoi_|eoa_|boa_|number_of_conv|post_norm|output_multiplier|attention_(in|out)_multiplier"
-    r"|ssm_out_multiplier|^expand$|time_step|_dt_|a_log|nanochat|_alpha_factor|_beta_factor|learnable_sink_init|dense_"
-    r"|sandwich|max_length|^use_cache^block_size$|num_dense|block_ff|block_auto|block_mult|block_norm|block_use|_name_or_path|torchscript")
+ELSEWHERE = re.compile("|".join("""
+    token vocab expert moe router mlp hidden_act activation initializer initialize dropout dtype architectures
+    version label problem feed_forward intermediate_size vision audio image video quantization loss topk_group
+    norm_topk routed scoring swiglu logit pretraining_tp auto_map _name residual lm_head max_position
+    max_length rescale mtp nextn per_layer_input
+    first_k_dense sparse_step chunk_size$ cache_dtype wide_mlp double_wide
+    route_scale mup_enabled ngram number_of_conv post_norm multiplier$ time_step _dt_ a_log sandwich _factor$
+    learnable_sink_init dense_ num_dense torchscript use_mamba_kernels is_encoder max_window_layers expand$
+    _hidden_layers$ block_size$ block_ff block_auto ^use_cache ^tie_ ^output_ ^return_dict ^n_group$ ^hc_
+    ^ple_ ^seed$ ^bo[ia]_ ^eo[ia]_
+    """.split()))
 
 
 @dataclass
@@ -45,9 +47,13 @@ class Description:
     def table(self) -> Table:
         head = ["layers", "kind", "ideas", "kept per token", *(f"cache at {name}" for name in LENGTHS),
                 "read per step at 128k", "FLOPs per step at 128k"]
-        body = [[str(row["layers"]), row["kind"], ", ".join(row["ideas"]) or "none", in_words(row["per token"]),
-                 *(in_words(row["kept"][name]) for name in LENGTHS), in_words(row["read"]), in_flops(row["flops"])]
-                for row in self.rows]
+        body = [
+            [
+                str(row["layers"]), row["kind"], ", ".join(row["ideas"]) or "none",
+                in_words(row["per token"]), *(in_words(row["kept"][name]) for name in LENGTHS),
+                in_words(row["read"]), in_flops(row["flops"])]
+            for row in self.rows
+        ]
         far = LENGTHS["128k"]
         total = [str(len(self.recipes)), "all", "", in_words(sum(row["per token"] for row in self.rows)),
                  *(in_words(self.total(kept_bytes, tokens)) for tokens in LENGTHS.values()),
@@ -75,14 +81,16 @@ def describe(config) -> Description:
     reading = Reading(config)
     known = reading.model_type in FAMILIES
     notes = [] if known else [
-        f"model_type {reading.model_type!r} is not one of the {len(FAMILIES)} that the field guide knows, so it was read by its "
-        "keys alone: norms, gates and sinks are often in the code only."]
+        f"model_type {reading.model_type!r} is not one of the {len(FAMILIES)} that the field guide knows, so "
+        "it was read by its keys alone: norms, gates and sinks are often in the code only."]
     recipes = []
     for layer in range(reading.layers):
         recipes.append(layer_recipes(reading, layer) if known else by_keys(reading, layer, notes))
     unplaced = sorted(name for name, value in reading.values.items() if name not in reading.used
                       and value not in (None, False, [], {}) and not ELSEWHERE.search(name))
-    return Description(reading.model_type or "no model_type", known, group(recipes), unplaced, list(dict.fromkeys(notes)), recipes)
+    return Description(
+        reading.model_type or "no model_type", known, group(recipes), unplaced, list(dict.fromkeys(notes)),
+        recipes)
 
 
 def group(recipes: list) -> list[dict]:
@@ -90,7 +98,9 @@ def group(recipes: list) -> list[dict]:
     rows = {}
     for layer in recipes:
         for recipe in layer:
-            key = kind_of(recipe), tuple(ideas_of(recipe)), *(kept_bytes(recipe, n) for n in LENGTHS.values()), recipe.flops(8192)
+            key = (
+                kind_of(recipe), tuple(ideas_of(recipe)), *(kept_bytes(recipe, n) for n in LENGTHS.values()),
+                recipe.flops(8192))
             rows.setdefault(key, []).append(recipe)
     return [dict(layers=len(same), kind=key[0], ideas=list(key[1]),
                  **{"per token": len(same) * bytes_per_token(same[0]),
@@ -105,7 +115,11 @@ def kind_of(recipe) -> str:
         return f"convolution over {recipe.conv} tokens"
     if isinstance(recipe, StateRecipe):
         return f"state of {recipe.n_heads} x {recipe.key_dim} x {recipe.value_dim}"
-    reach = f"window of {recipe.window:,}" if recipe.window else f"chunks of {recipe.chunk:,}" if recipe.chunk else "full"
+    reach = (
+        f"window of {recipe.window:,}"
+        if recipe.window
+        else f"chunks of {recipe.chunk:,}" if recipe.chunk else "full"
+    )
     if getattr(recipe, "ratio", None):
         return f"{reach} and entries of {recipe.ratio}"
     if hasattr(recipe, "latent_dim"):

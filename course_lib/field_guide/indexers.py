@@ -173,7 +173,8 @@ class MeanPoolIndexer(nn.Module):
         seen = seen.expand(len(x), -1, -1, -1)
         start, ends = block_places(seen, i.block)
         k = self.k_norm(gather_blocks(k, start, i.block).mean(-2))
-        k = rotate(k[:, None], r.rotary, start[:, None] + i.block * torch.arange(k.shape[1], device=x.device))[:, 0]
+        k = rotate(
+            k[:, None], r.rotary, start[:, None] + i.block * torch.arange(k.shape[1], device=x.device))[:, 0]
         scores = torch.relu(einsum(q, k, "b h n d, b m d -> b h n m")).sum(1)
         return choose_blocks(scores, seen, start, ends, i)
 
@@ -226,8 +227,13 @@ def choose_blocks(scores: Tensor, seen: Tensor, start: Tensor, ends: Tensor, ind
     chosen = best(scores, complete, index.top_k // index.block)
     place = torch.arange(m, device=scores.device) - start[:, None]                # of each slot in its text
     number = (place // index.block).clamp(0, max(scores.shape[-1] - 1, 0))
-    tail = number.new_tensor(0) if scores.shape[-1] == 0 else chosen.gather(-1, number[:, None].expand(-1, n, -1))
-    last = (slots - start[:, None] + 1) // index.block * index.block              # the first token of no complete block
+    tail = (
+        number.new_tensor(0)
+        if scores.shape[-1] == 0
+        else chosen.gather(-1, number[:, None].expand(-1, n, -1))
+    )
+    # the first token of no complete block
+    last = (slots - start[:, None] + 1) // index.block * index.block
     return ((tail.bool() | (place[:, None] >= last[..., None])) & seen[:, 0])[:, None]
 
 

@@ -74,7 +74,9 @@ class LatentAttention(Attention):
         if r.reuses is not None:
             return [q]
         latent, k_rope = self.down(x).split([r.latent_dim, r.rope_dim], -1)
-        return [q, torch.cat([self.latent_norm(latent)[:, None], rotate(k_rope[:, None], r.rotary, positions)], -1)]
+        return [
+            q,
+            torch.cat([self.latent_norm(latent)[:, None], rotate(k_rope[:, None], r.rotary, positions)], -1)]
 
     def ups(self):
         """The up-projections of keys and values, (heads, width, latent_dim) each."""

@@ -57,7 +57,8 @@ class Reading:
         """Which kind a layer is; older files say only how often the full ones come."""
         if self.get("layer_types"):
             return self.per_layer("layer_types", layer)
-        for name, other in (("full_attention_interval", "linear_attention"), ("sliding_window_pattern", "sliding_attention"),
+        for name, other in (("full_attention_interval", "linear_attention"),
+                            ("sliding_window_pattern", "sliding_attention"),
                             ("global_attn_every_n_layers", "sliding_attention")):
             every = self.get(name)
             if isinstance(every, int) and every > 0:
@@ -77,14 +78,17 @@ class Reading:
         options = self.get("rope_parameters") or self.get("rope_scaling") or {}
         if kind in options:
             options = options[kind] or {}
-        old = {"rope_theta": self.get("rope_theta"), "partial_rotary_factor": self.get("partial_rotary_factor"),
-               "original_max_position_embeddings": self.get("original_max_position_embeddings",
-                                                            self.get("max_position_embeddings"))}
+        old = {
+            "rope_theta": self.get("rope_theta"),
+            "partial_rotary_factor": self.get("partial_rotary_factor"),
+            "original_max_position_embeddings": self.get(
+                "original_max_position_embeddings", self.get("max_position_embeddings")),
+        }
         return {**{name: value for name, value in old.items() if value is not None},
                 **{name: value for name, value in options.items() if value is not None}}
 
-    def rotary(self, head_dim: int, kind: str | None = None, layout="half", at="front", dim: int | None = None,
-               base: float | None = None) -> Rotary:
+    def rotary(self, head_dim: int, kind: str | None = None, layout="half", at="front",
+               dim: int | None = None, base: float | None = None) -> Rotary:
         """`dim` entries of a head turn, or the share that the configuration names."""
         options = {**self.rope(kind), **({} if base is None else {"rope_theta": base})}
         if dim is not None:
@@ -103,15 +107,22 @@ class Reading:
         if head_dim is None and d_model % n_heads:
             raise ValueError(f"config must have head_dim, or a hidden_size that num_attention_heads divides; "
                              f"got {d_model} and {n_heads}")
-        return dict(d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads, head_dim=head_dim or d_model // n_heads)
+        return dict(
+            d_model=d_model, n_heads=n_heads, n_kv_heads=n_kv_heads, head_dim=head_dim or d_model // n_heads)
 
     def plain(self, layer: int, rope=True, **changes) -> Recipe:
         """The recipe of an ordinary layer, as Llama has it, with a family's changes."""
         kind = self.layer_type(layer)
-        sizes = {name: changes.pop(name) for name in ("d_model", "n_heads", "n_kv_heads", "head_dim") if name in changes}
+        sizes = {
+            name: changes.pop(name)
+            for name in ("d_model", "n_heads", "n_kv_heads", "head_dim")
+            if name in changes
+        }
         sizes = {**self.heads(layer), **sizes}
         bias = bool(self.get("attention_bias", False))
-        facts = dict(layer=layer, bias=bias, out_bias=bias, eps=self.get("rms_norm_eps", self.get("norm_eps", 1e-6)), **sizes)
+        facts = dict(
+            layer=layer, bias=bias, out_bias=bias, eps=self.get("rms_norm_eps", self.get("norm_eps", 1e-6)),
+            **sizes)
         if rope and "rotary" not in changes:
             facts["rotary"] = self.rotary(sizes["head_dim"], kind)
         if kind == "sliding_attention":
@@ -126,7 +137,8 @@ def layer_recipes(config, layer: int, model_type: str | None = None) -> tuple:
     config = config if isinstance(config, Reading) else Reading(config)
     model_type = model_type or config.model_type
     if model_type not in FAMILIES:
-        raise ValueError(f"model_type {model_type!r} is not one the field guide knows: {', '.join(sorted(FAMILIES))}")
+        raise ValueError(
+            f"model_type {model_type!r} is not one the field guide knows: {', '.join(sorted(FAMILIES))}")
     if not 0 <= layer < config.layers:
         raise ValueError(f"layer must be in 0 to {config.layers - 1}; got {layer}")
     recipe = FAMILIES[model_type].recipe(config, layer)

@@ -35,7 +35,8 @@ class Rotary:
             return torch.repeat_interleave(torch.arange(len(self.axes)), torch.tensor(self.axes))
         axis = pairs % len(self.axes)
         limit = torch.tensor(self.axes)[axis] * len(self.axes)
-        return torch.where(pairs < limit, axis, 0)              # what an axis has no room for goes to the first
+        # what an axis has no room for goes to the first
+        return torch.where(pairs < limit, axis, 0)
 
 
 def plain_frequencies(dim: int, base: float) -> Tensor:
@@ -54,9 +55,11 @@ def rotate(x: Tensor, rotary: Rotary | None, positions: Tensor, backwards: bool 
         angles = angles.gather(0, which)[0]
     if angles.dim() == 3:
         angles = angles[:, None]                                # the same for every head
-    cos, sin = angles.cos() * rotary.magnitude, angles.sin() * (-rotary.magnitude if backwards else rotary.magnitude)
+    cos, sin = angles.cos() * rotary.magnitude, angles.sin() * (
+        -rotary.magnitude if backwards else rotary.magnitude)
     rest = x.shape[-1] - rotary.dim
-    still, x = x.split([rest, rotary.dim], -1) if rotary.at == "back" else x.split([rotary.dim, rest], -1)[::-1]
+    still, x = (
+        x.split([rest, rotary.dim], -1) if rotary.at == "back" else x.split([rotary.dim, rest], -1)[::-1])
     x = _turn(x, cos, sin, rotary.layout)
     return torch.cat([still, x] if rotary.at == "back" else [x, still], -1)
 
@@ -67,7 +70,7 @@ def _turn(x, cos, sin, layout):
     return torch.cat(pair, -1) if layout == "half" else torch.stack(pair, -1).flatten(-2)
 
 
-def read_rotary(options: dict, head_dim: int, layout: str = "half", at: str = "front", whole: int | None = None) -> Rotary:
+def read_rotary(options: dict, head_dim: int, layout: str = "half", at: str = "front") -> Rotary:
     """A Rotary from the `rope_parameters` of a published configuration; head_dim is the width they refer to.
     """
     kind = options.get("rope_type", options.get("type", "default"))
@@ -82,8 +85,10 @@ def read_rotary(options: dict, head_dim: int, layout: str = "half", at: str = "f
     if kind in ("default", "mrope"):
         return Rotary(dim, base, layout, at, axes=axes, interleaved_axes=interleaved)
     if kind not in STRETCHES:
-        raise ValueError(f"rope_type {kind!r} is not one the field guide knows: default, mrope, proportional, "
-                         f"{', '.join(STRETCHES)}")
+        raise ValueError(
+            f"rope_type {kind!r} is not one the field guide knows: default, mrope, proportional, "
+            f"{', '.join(STRETCHES)}"
+        )
     speeds, magnitude = STRETCHES[kind](plain_frequencies(dim, base), base, options)
     return Rotary(dim, base, layout, at, tuple(speeds.tolist()), magnitude, axes, interleaved)
 
@@ -105,9 +110,14 @@ def _yarn(speeds, base, options):
     dim, factor = 2 * len(speeds), options["factor"]
 
     def pair_that_turns(times):
-        return dim * math.log(options["original_max_position_embeddings"] / (times * 2 * math.pi)) / (2 * math.log(base))
+        return (
+            dim
+            * math.log(options["original_max_position_embeddings"] / (times * 2 * math.pi))
+            / (2 * math.log(base))
+        )
 
-    low, high = pair_that_turns(options.get("beta_fast") or 32), pair_that_turns(options.get("beta_slow") or 1)
+    low, high = pair_that_turns(options.get("beta_fast") or 32), pair_that_turns(
+        options.get("beta_slow") or 1)
     if options.get("truncate", True):
         low, high = math.floor(low), math.ceil(high)
     low, high = max(low, 0), min(high, dim - 1)

@@ -7,7 +7,7 @@ from course_lib import figures
 from course_lib.field_guide.costs import LENGTHS, bytes_per_token, in_flops, in_words, kept_bytes, read_bytes
 from course_lib.field_guide.describe import describe, kind_of
 from course_lib.field_guide.families import FAMILIES
-from course_lib.field_guide.ideas import BRANCHES, GREW_FROM, IDEAS, ideas_of
+from course_lib.field_guide.ideas import BRANCHES, IDEAS, ideas_of
 from course_lib.field_guide.recorded import EVERY, STEPS, WHOLE, padding, recorded, run_layers, three_axes
 from course_lib.field_guide.table import Table
 from course_lib.files import ROOT
@@ -38,7 +38,7 @@ def largest_difference(model_type: str) -> float:
 
 
 def show_family(model_type: str, *more) -> None:
-    """The difference as it is written, and whether it is equal to the published layer. `more`: functions it calls."""
+    """The difference as it is written, and whether it equals the published layer. `more`: what it calls."""
     for function in (*more, FAMILIES[model_type].recipe):
         print(inspect.getsource(function).rstrip(), end="\n\n")
     library = recorded(model_type).library
@@ -66,7 +66,7 @@ def costs(recipe) -> list[str]:
 
 
 def models_by_idea(branch: str | None = None) -> str:
-    """A table of all models: date, layers, cache at 128k, what a step reads there, and a mark for each idea used."""
+    """All models: date, layers, cache at 128k, what a step reads there, and a mark for each idea used."""
     ideas = [idea for idea in IDEAS if branch in (None, idea.branch)]
     far = LENGTHS["128k"]
     lines = [f"{chr(97 + n)}  {idea.name}" for n, idea in enumerate(ideas)]
@@ -75,20 +75,22 @@ def models_by_idea(branch: str | None = None) -> str:
     for name, entry in sorted(published_models().items(), key=lambda item: item[1]["date"]):
         about = describe(entry["config"])
         marks = "".join(chr(97 + n) if idea.name in about.ideas else "." for n, idea in enumerate(ideas))
-        lines.append(f"{name:26s} {entry['date']:7s} {len(about.recipes):6d} {in_words(about.total(kept_bytes, far)):>9s} "
-                     f"{in_words(about.total(read_bytes, far)):>9s}  {marks}")
+        kept, read = (in_words(about.total(count, far)) for count in (kept_bytes, read_bytes))
+        lines.append(f"{name:26s} {entry['date']:7s} {len(about.recipes):6d} {kept:>9s} {read:>9s}  {marks}")
     return "\n".join(lines)
 
 
 def ideas_tree(branch: str | None = None, since: str = "", caption: str | None = None) -> None:
-    """The ideas by question and date: of one branch (keep, see, place, weigh, state), or those since a date."""
+    """The ideas by question and date; of one branch (keep, see, place, weigh, state), or since a date."""
     if branch is not None and branch not in BRANCHES:
         raise ValueError(f"branch must be None or one of {', '.join(BRANCHES)}; got {branch!r}")
     chosen = [idea for idea in IDEAS if branch in (None, idea.branch) and idea.date >= since]
     if not chosen:
-        raise ValueError(f"since must leave an idea; the newest is of {max(idea.date for idea in IDEAS)}, got {since!r}")
+        raise ValueError(
+            f"since must leave an idea; the newest is of {max(idea.date for idea in IDEAS)}, got {since!r}")
     rows = [name for name in BRANCHES if any(idea.branch == name for idea in chosen)]
-    placed = [(idea, row, lane) for row in rows for idea, lane in in_lanes([i for i in chosen if i.branch == row])]
+    placed = [
+        (idea, row, lane) for row in rows for idea, lane in in_lanes([i for i in chosen if i.branch == row])]
     heights = {row: 1.6 + max(lane for _, r, lane in placed if r == row) for row in rows}
     base = {row: sum(heights[r] for r in rows[:n]) for n, row in enumerate(rows)}
     spots = {idea.name: (in_years(idea.date), base[row] + lane + 0.8) for idea, row, lane in placed}
@@ -97,13 +99,14 @@ def ideas_tree(branch: str | None = None, since: str = "", caption: str | None =
         ax.axhspan(base[row], base[row] + heights[row], color="#F4F4F4" if number % 2 else "white", zorder=0)
     for idea, row, lane in placed:
         x, y = spots[idea.name]
-        if GREW_FROM.get(idea.name) in spots:
-            ax.plot(*zip(spots[GREW_FROM[idea.name]], (x, y)), color="#BBBBBB", lw=0.8, zorder=1)
+        if idea.grew_from in spots:
+            ax.plot(*zip(spots[idea.grew_from], (x, y)), color="#BBBBBB", lw=0.8, zorder=1)
         ax.plot(x, y, "o", ms=4, color=figures.COLOURS[list(BRANCHES).index(row)], zorder=3)
         ax.text(x + 0.06, y, idea.name, va="center", fontsize=8.5, zorder=3)
     first = min(int(in_years(idea.date)) for idea in chosen)
     ax.set(ylim=(sum(heights.values()), 0), xlim=(first - 0.1, 2027.9), xticks=range(first, 2028))
-    ax.set_yticks([base[row] + heights[row] / 2 for row in rows], [textwrap.fill(BRANCHES[row], 14) for row in rows])
+    ax.set_yticks(
+        [base[row] + heights[row] / 2 for row in rows], [textwrap.fill(BRANCHES[row], 14) for row in rows])
     figures.show(fig, alt=f"Ideas by question, with dates. {told_in_words(chosen)}",
                  caption=caption or "Each idea at the date of its source; a line leads to what it grew from.")
 
@@ -111,13 +114,10 @@ def ideas_tree(branch: str | None = None, since: str = "", caption: str | None =
 def told_in_words(chosen: list) -> str:
     told = []
     for branch, question in BRANCHES.items():
-        names = [f"{idea.name} ({idea.date}{grew(idea.name)})" for idea in chosen if idea.branch == branch]
+        names = [f"{idea.name} ({', from '.join(filter(None, (idea.date, idea.grew_from)))})"
+                 for idea in chosen if idea.branch == branch]
         told += [f"{question} {', '.join(names)}."] if names else []
     return " ".join(told)
-
-
-def grew(name: str) -> str:
-    return f", from {GREW_FROM[name]}" if name in GREW_FROM else ""
 
 
 def in_years(date: str) -> float:

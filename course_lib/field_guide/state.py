@@ -26,22 +26,27 @@ class StateRecipe:
     value_dim: int
     layer: int = 0
     layers: int = 1                     # of the whole model: a fixed decay depends on the layer's place
-    conv: int = 0                       # tokens that a causal convolution of queries, keys and values sees; 0: none
+    # tokens that a causal convolution of queries, keys and values sees; 0: none
+    conv: int = 0
     conv_bias: bool = False
     bias: bool = False
     erases: bool = True                 # the delta rule: what the state says about the key is taken out first
     unit_keys: bool = True              # queries and keys of length 1, queries then divided by sqrt(key_dim)
     decay: str = "head"                 # "head", "channel" or "fixed"
     decay_rank: int | None = None       # the projection to the decay passes through so few numbers
-    decay_floor: float | None = None    # the logarithm of the decay is floor * sigmoid(...), not -softplus(...)
+    # the logarithm of the decay is floor * sigmoid(...), not -softplus(...)
+    decay_floor: float | None = None
     strength: float = 1.0               # beta is strength * sigmoid(...); 2 lets the state change sign
-    steps: bool = False                 # Mamba: one step size per head gives the decay and multiplies the value
+    # Mamba: one step size per head gives the decay and multiplies the value
+    steps: bool = False
     skip: bool = False                  # Mamba: a learned part of the value goes past the state
     gate: str = "silu"                  # of the output: "silu" or "sigmoid"
     gate_rank: int | None = None
-    norm: str | None = "head"           # the output is normalised over a "head", a "group" of heads, or the "width"
+    # the output is normalised over a "head", a "group" of heads, or the "width"
+    norm: str | None = "head"
     gate_first: bool = False            # Mamba gates before it normalises
-    multipliers: tuple = (1, 1, 1, 1, 1)    # of gate, values, keys, queries and steps; copied weights take them in
+    # of gate, values, keys, queries and steps; copied weights take them in
+    multipliers: tuple = (1, 1, 1, 1, 1)
     eps: float = 1e-6
 
     def build(self) -> "StateLayer":
@@ -78,7 +83,8 @@ class StateLayer(nn.Module):
         if r.decay != "fixed":
             width = r.n_heads * (r.key_dim if r.decay == "channel" else 1)
             self.decay_proj = projection(r.d_model, width, r.decay_rank, r.bias)
-            self.rate, self.decay_bias = nn.Parameter(torch.zeros(r.n_heads)), nn.Parameter(torch.zeros(width))
+            self.rate, self.decay_bias = nn.Parameter(torch.zeros(r.n_heads)), nn.Parameter(
+                torch.zeros(width))
         self.skip = nn.Parameter(torch.ones(r.n_heads)) if r.skip else None
         self.gate_proj = projection(r.d_model, values, r.gate_rank, r.bias)
         if r.norm:
@@ -96,7 +102,10 @@ class StateLayer(nn.Module):
         qkv = F.silu(convolve(self.conv, qkv, cache) if r.conv else qkv) * real
         keys = r.n_key_heads * r.key_dim
         q, k, v = qkv.split([keys, keys, r.n_heads * r.value_dim], -1)
-        q, k = (repeat(t, "b n (h d) -> b (h g) n d", h=r.n_key_heads, g=r.n_heads // r.n_key_heads) for t in (q, k))
+        q, k = (
+            repeat(t, "b n (h d) -> b (h g) n d", h=r.n_key_heads, g=r.n_heads // r.n_key_heads)
+            for t in (q, k)
+        )
         v = rearrange(v, "b n (h d) -> b h n d", h=r.n_heads)
         if r.unit_keys:
             q, k = (t * torch.rsqrt(t.square().sum(-1, keepdim=True) + 1e-6) for t in (q, k))
@@ -131,7 +140,8 @@ class StateLayer(nn.Module):
             out, gate = out * gate, 1.0
         parts = {"head": r.n_heads, "group": r.n_key_heads, "width": 1}[r.norm]
         out = rearrange(out, "b n (p d) -> b n p d", p=parts)
-        factors = self.norm.weight if r.norm == "head" else rearrange(self.norm.weight, "(p d) -> p d", p=parts)
+        factors = (
+            self.norm.weight if r.norm == "head" else rearrange(self.norm.weight, "(p d) -> p d", p=parts))
         return rearrange(F.rms_norm(out, out.shape[-1:], eps=r.eps) * factors, "b n p d -> b n (p d)") * gate
 
 

@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import torch
 from safetensors.torch import save_file
 
-from course_lib.field_guide import FAMILIES, Cache, Reading, copy_weights, layer_recipes, made_up_weights, outline, run_layers
+from course_lib.field_guide import (
+    FAMILIES, Cache, Reading, copy_weights, layer_recipes, made_up_weights, outline, run_layers)
 from course_lib.field_guide.recorded import BATCH, EVERY, FILE, LENGTH, WHOLE, inputs, ways
 from course_lib.field_guide.weights import renamed
 from course_lib.files import write_whole
@@ -48,7 +49,8 @@ def published_model(model_type: str, **changes):
     import transformers
     transformers.logging.set_verbosity_error()
     if model_type not in CONFIGS:
-        raise ValueError(f"model_type {model_type!r} has no tiny configuration here; these have: {', '.join(CONFIGS)}")
+        raise ValueError(
+            f"model_type {model_type!r} has no tiny configuration here; these have: {', '.join(CONFIGS)}")
     try:
         config = transformers.AutoConfig.for_model(model_type, **{**CONFIGS[model_type], **changes})
     except ValueError as error:
@@ -88,13 +90,18 @@ def our_layers(model, model_type: str) -> dict:
 @torch.no_grad()
 def run_published(model, model_type, pieces, present=None, positions=None) -> dict:
     """{(layer, part): outputs}, the text given in pieces: one piece without a cache, several with one."""
-    layers, outputs, span = published_layers(model), {place: [] for place in published_layers(model)}, slice(0)
+    layers, outputs, span = (
+        published_layers(model), {place: [] for place in published_layers(model)}, slice(0))
     whole = {place: inputs(model_type, place, model.config.get_text_config().hidden_size) for place in layers}
 
     def give(place):
         def hook(module, args, kwargs):
             x = whole[place][:, span]
-            return (args, {**kwargs, "hidden_states": x}) if "hidden_states" in kwargs else ((x, *args[1:]), kwargs)
+            return (
+                (args, {**kwargs, "hidden_states": x})
+                if "hidden_states" in kwargs
+                else ((x, *args[1:]), kwargs)
+            )
         return hook
 
     def take(place):
@@ -110,8 +117,10 @@ def run_published(model, model_type, pieces, present=None, positions=None) -> di
     for start, end in pieces:
         span = slice(start, end)
         mask = None if present is None else present[:, :end].long()
-        past = model(input_ids=torch.ones(BATCH, end - start, dtype=torch.long), attention_mask=mask, past_key_values=past,
-                     use_cache=len(pieces) > 1, position_ids=positions[..., span]).past_key_values
+        past = model(
+            input_ids=torch.ones(BATCH, end - start, dtype=torch.long), attention_mask=mask,
+            past_key_values=past, use_cache=len(pieces) > 1,
+            position_ids=positions[..., span]).past_key_values
     for hook in hooks:
         hook.remove()
     return {place: torch.cat(parts, 1) for place, parts in outputs.items()}
@@ -148,8 +157,8 @@ def first_difference(model_type: str, model=None) -> str | None:
             if got is not None and got.numel() == want.numel():
                 gap = (got.reshape(want.shape) - want).abs().max()
                 if not gap < TOLERANCE:
-                    return f"{model_type}: {type(module).__name__} at {name}: the first tensor that differs is the output of " \
-                           f"{part or 'the layer itself'}, by {gap:.1e}"
+                    return f"{model_type}: {type(module).__name__} at {name}: the first tensor that differs " \
+                           f"is the output of {part or 'the layer itself'}, by {gap:.1e}"
     return None
 
 
@@ -179,7 +188,8 @@ def record(path=FILE) -> None:
             outlines[f"{layer}.{part}"] = sizes if same is None else [int(i) for i in same.split(".")]
         for way, pieces, present, positions in ways(CONFIGS[model_type]):
             if way in ("padded", "three axes"):
-                for (layer, part), out in run_published(model, model_type, pieces, present, positions).items():
+                theirs = run_published(model, model_type, pieces, present, positions)
+                for (layer, part), out in theirs.items():
                     tensors[f"{model_type}/{way}/{layer}/{part}"] = out[..., ::EVERY].contiguous()
         used = {name: reading.values[name] for name in sorted(reading.used) if name in reading.values}
         families[model_type] = {"config": {**used, "model_type": model_type}, "outlines": outlines}
@@ -197,8 +207,12 @@ def table(model_types) -> list[dict]:
         cases = compare(model_type)
         with_cache = [case.difference for case in cases if "step" in case.way]
         without = [case.difference for case in cases if "step" not in case.way]
-        rows.append({"family": model_type, "classes": sorted({case.published for case in cases}), "cases": len(cases),
-                     "without cache": max(without), "with cache": max(with_cache), "lines": FAMILIES[model_type].lines})
+        rows.append(
+            {
+                "family": model_type, "classes": sorted({case.published for case in cases}),
+                "cases": len(cases), "without cache": max(without), "with cache": max(with_cache),
+                "lines": FAMILIES[model_type].lines}
+        )
     return rows
 
 
@@ -206,13 +220,15 @@ def main(arguments) -> int:
     try:
         import transformers
     except ModuleNotFoundError:
-        raise ModuleNotFoundError('this compares with the library transformers: pip install "course_lib[field_guide]"') \
-            from None
+        raise ModuleNotFoundError(
+            'this compares with the library transformers: pip install "course_lib[field_guide]"') from None
     names = [name for name in arguments if not name.startswith("-")] or list(CONFIGS)
     rows = table(names)
     if "--record" in arguments:
         record()
-        about = {"command": COMMAND, "library": f"transformers {transformers.__version__}", "torch": torch.__version__}
+        about = {
+            "command": COMMAND, "library": f"transformers {transformers.__version__}",
+            "torch": torch.__version__}
         write_whole(FILE.parent / "equality.json", json.dumps({**about, "families": rows}, indent=1) + "\n")
     print(f"transformers {transformers.__version__}, float32; largest difference of the outputs")
     print(f"{'family':20s} {'no cache':>9s} {'cache':>9s} {'cases':>6s} {'lines':>6s}  published classes")

@@ -9,8 +9,15 @@ pytestmark = pytest.mark.slow
 from course_lib.field_guide import describe, recorded                                          # noqa: E402
 from course_lib.field_guide.costs import kept_bytes                                            # noqa: E402
 from course_lib.field_guide.recorded import EVERY, padding, WHOLE                              # noqa: E402
-from course_lib.studies.field_guide import (CONFIGS, compare, first_difference, published_layers, published_model,  # noqa: E402
-                                            record, run_published)
+from course_lib.studies.field_guide import (
+    CONFIGS,
+    compare,
+    first_difference,
+    published_layers,
+    published_model,  # noqa: E402
+    record,
+    run_published,
+)
 
 
 @pytest.mark.parametrize("model_type", CONFIGS)
@@ -28,7 +35,9 @@ def test_the_published_layer_is_as_recorded(model_type):
     for place, want in family.outputs["padded"].items():
         name, module = published_layers(model)[place]
         gap = ((theirs[place][..., ::EVERY] - want).abs() * padding()[..., None]).max()
-        assert gap < 1e-5, f"{model_type}: {type(module).__name__} at {name} differs by {gap:.1e} from {family.library}"
+        assert (
+            gap < 1e-5
+        ), f"{model_type}: {type(module).__name__} at {name} differs by {gap:.1e} from {family.library}"
 
 
 def test_a_changed_layer_is_named_with_its_first_tensor(monkeypatch):
@@ -43,7 +52,7 @@ def test_a_changed_layer_is_named_with_its_first_tensor(monkeypatch):
 
 def test_a_family_that_the_library_does_not_have(monkeypatch):
     monkeypatch.setitem(CONFIGS, "swirl", {})
-    with pytest.raises(ValueError, match=r"^transformers \S+, which is installed, has no model_type 'swirl'$"):
+    with pytest.raises(ValueError, match=r"^transformers \S+, which is installed, has no model_type 'swirl'"):
         published_model("swirl")
 
 
@@ -56,7 +65,8 @@ def test_the_cache_of_a_published_model_is_as_large_as_described():
         cache = model(torch.ones(1, 40, dtype=torch.long), use_cache=True).past_key_values
     numbers = [layer.keys.numel() + layer.values.numel() for layer in cache.layers]
     ours = [recipe.kept(40) for (recipe,) in describe(config).recipes]
-    row = 2 * 2 * 8                                     # the library keeps one token less of a window: it counts the next one
+    # the library keeps one token less of a window: it counts the next one
+    row = 2 * 2 * 8
     assert numbers == [ours[0] - row, ours[1], ours[2] - row]
 
 

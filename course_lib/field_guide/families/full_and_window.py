@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from course_lib.field_guide.families.registry import family
 
-NORM_NAMES = {"q_layernorm": "q_norm", "k_layernorm": "k_norm", "query_layernorm": "q_norm", "key_layernorm": "k_norm"}
+NORM_NAMES = {
+    "q_layernorm": "q_norm", "k_layernorm": "k_norm", "query_layernorm": "q_norm", "key_layernorm": "k_norm"}
 QK_NORMS = ("q_norm.weight", "k_norm.weight")
 
 
@@ -81,11 +82,13 @@ def gemma4(c, layer):
     may be the keys' own projection; full layers have wider heads; the last layers read the keys and values of
     an earlier one."""
     kinds, full = [c.layer_type(i) for i in range(c.layers)], c.layer_type(layer) == "full_attention"
-    wider = dict(head_dim=c.get("global_head_dim"), n_kv_heads=c.get("num_global_key_value_heads")) if full else {}
+    names = {"head_dim": "global_head_dim", "n_kv_heads": "num_global_key_value_heads"} if full else {}
     own = c.layers - c.get("num_kv_shared_layers", 0)
     last = max((i for i in range(own) if kinds[i] == kinds[layer]), default=layer)
-    return c.plain(layer, qk_norm="head", v_norm=True, scale=1.0, values_are_keys=bool(c.get("attention_k_eq_v")) and full,
-                   reuses=last if layer >= own else None, **{name: size for name, size in wider.items() if size})
+    return c.plain(
+        layer, qk_norm="head", v_norm=True, scale=1.0,
+        values_are_keys=bool(c.get("attention_k_eq_v")) and full, reuses=last if layer >= own else None,
+        **{size: c[name] for size, name in names.items() if c.get(name)})
 
 
 @family("gpt_oss")
@@ -122,9 +125,10 @@ def llama4(c, layer):
     rotary = c.rotary(c.heads()["head_dim"], layout="interleaved") if rotates else None
     chunk = c.size("attention_chunk_size") if c.layer_type(layer) == "chunked_attention" else None
     grows = c.get("attn_temperature_tuning") and not rotates
-    return c.plain(layer, rotary=rotary, chunk=chunk, qk_norm="head" if c.get("use_qk_norm") and rotates else None,
-                   norm_last=True, norm_factors=False,
-                   temperature=(c["attn_scale"], c["floor_scale"], 1) if grows else None)
+    return c.plain(
+        layer, rotary=rotary, chunk=chunk, qk_norm="head" if c.get("use_qk_norm") and rotates else None,
+        norm_last=True, norm_factors=False,
+        temperature=(c["attn_scale"], c["floor_scale"], 1) if grows else None)
 
 
 @family("cohere2")
@@ -138,7 +142,8 @@ def cohere2(c, layer):
 def exaone4(c, layer):
     """Cohere's mix with QK norm: windowed layers turn, full layers have no positions."""
     window = c.layer_type(layer) == "sliding_attention"
-    return c.plain(layer, qk_norm="head", rope=window or c.get("sliding_window") is None, bias=False, out_bias=False)
+    return c.plain(
+        layer, qk_norm="head", rope=window or c.get("sliding_window") is None, bias=False, out_bias=False)
 
 
 @family("granite")
@@ -185,7 +190,8 @@ def glm4(c, layer):
 def ernie(c, layer):
     """Neighbours as pairs."""
     bias = bool(c.get("use_bias", False))
-    return c.plain(layer, rotary=c.rotary(c.heads()["head_dim"], layout="interleaved"), bias=bias, out_bias=bias)
+    return c.plain(
+        layer, rotary=c.rotary(c.heads()["head_dim"], layout="interleaved"), bias=bias, out_bias=bias)
 
 
 @family("mimo_v2_flash")
@@ -193,8 +199,9 @@ def mimo(c, layer):
     """Windows of 128 with sinks, twice the key heads of a full layer; values are narrower than keys, and
     scaled."""
     window = c.layer_type(layer) == "sliding_attention"
-    return c.plain(layer, n_kv_heads=c["num_key_value_heads"] * (2 if window else 1), v_dim=c["v_head_dim"], sinks=window,
-                   value_scale=c.get("attention_value_scale", 1.0), out_bias=False)
+    return c.plain(
+        layer, n_kv_heads=c["num_key_value_heads"] * (2 if window else 1), v_dim=c["v_head_dim"],
+        sinks=window, value_scale=c.get("attention_value_scale", 1.0), out_bias=False)
 
 
 @family("afmoe")

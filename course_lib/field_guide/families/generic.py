@@ -3,7 +3,9 @@ from course_lib.field_guide.families.latent import indexing, latent
 from course_lib.field_guide.families.states import delta, kda
 from course_lib.field_guide.state import ConvRecipe
 
-SOFTMAX = ("full_attention", "sliding_attention", "chunked_attention", "attention", "hybrid", "global", "indexed_attention")
+SOFTMAX = (
+    "full_attention", "sliding_attention", "chunked_attention", "attention", "hybrid", "global",
+    "indexed_attention")
 
 
 def by_keys(c, layer: int, notes: list) -> tuple:
@@ -25,7 +27,8 @@ def by_keys(c, layer: int, notes: list) -> tuple:
     if kind not in SOFTMAX and not window:
         notes.append(f"Layers of the kind {kind!r} are counted as full attention.")
     rotates = c.rotates(layer) if c.get("no_rope_layers") or c.get("no_rope_layer_interval") else True
-    reach = c.get("sliding_window", c.get("sliding_window_size", c.get("attention_window"))) if window else None
+    reach = (
+        c.get("sliding_window", c.get("sliding_window_size", c.get("attention_window"))) if window else None)
     return (c.plain(layer, rope=rotates, sinks=bool(c.get("attention_sinks")),
                     window=reach, chunk=c.get("attention_chunk_size") if "chunk" in kind else None,
                     qk_norm="head" if c.get("use_qk_norm") or c.get("qk_layernorm") else None,

@@ -18,10 +18,11 @@ def latent(c, layer, layout=None, rope=True, **changes):
     if options.get("rope_type", "default") != "default" and options.get("mscale_all_dim"):
         root *= yarn_magnitude(options["factor"], options["mscale_all_dim"]) ** 2
     layout = layout or ("interleaved" if c.get("rope_interleave", True) else "half")
-    facts = dict(d_model=c.size("hidden_size"), n_heads=c.size("num_attention_heads"), n_kv_heads=1, head_dim=head_dim,
-                 v_dim=c.size("v_head_dim"), latent_dim=c.size("kv_lora_rank"), rope_dim=rope_dim, layer=layer,
-                 q_rank=c.get("q_lora_rank"), scale=root, bias=bool(c.get("attention_bias")),
-                 rotary=c.rotary(rope_dim, layout=layout, dim=rope_dim) if rope else None)
+    facts = dict(
+        d_model=c.size("hidden_size"), n_heads=c.size("num_attention_heads"), n_kv_heads=1, head_dim=head_dim,
+        v_dim=c.size("v_head_dim"), latent_dim=c.size("kv_lora_rank"), rope_dim=rope_dim, layer=layer,
+        q_rank=c.get("q_lora_rank"), scale=root, bias=bool(c.get("attention_bias")),
+        rotary=c.rotary(rope_dim, layout=layout, dim=rope_dim) if rope else None)
     facts["out_bias"] = facts["bias"]
     return LatentRecipe(**{**facts, **changes})
 
@@ -36,8 +37,10 @@ def shared_or_own(c, layer, index):
         return dict(indexer=index)
     own = [i for i in range(layer) if c.per_layer("indexer_types", i) != "shared"]
     if not own:
-        raise ValueError(f"config must have an indexer before layer {layer}, which shares one; indexer_types begins with "
-                         f"{c['indexer_types'][0]!r}")
+        raise ValueError(
+            f"config must have an indexer before layer {layer}, which shares one; indexer_types begins with "
+            f"{c['indexer_types'][0]!r}"
+        )
     return dict(indexer=index, index_from=own[-1])
 
 
@@ -51,7 +54,9 @@ def deepseek_v3(c, layer):
 def mistral4(c, layer):
     """Latent, and queries that grow with the logarithm of the position."""
     options = c.rope()
-    return latent(c, layer, temperature=(options["llama_4_scaling_beta"], options["original_max_position_embeddings"], 0))
+    return latent(
+        c, layer,
+        temperature=(options["llama_4_scaling_beta"], options["original_max_position_embeddings"], 0))
 
 
 @family("deepseek_v32", names=NAMES)
@@ -63,7 +68,8 @@ def deepseek_v32(c, layer):
 @family("glm_moe_dsa", names=NAMES)
 def glm_moe_dsa(c, layer):
     """The same indexer, by neighbours; some layers share what an earlier one has chosen."""
-    return latent(c, layer, layout="interleaved", **shared_or_own(c, layer, indexing(c, layout="interleaved")))
+    return latent(
+        c, layer, layout="interleaved", **shared_or_own(c, layer, indexing(c, layout="interleaved")))
 
 
 @family("hy_v4", names=NAMES)
@@ -80,6 +86,7 @@ def mistral_large4(c, layer):
     rotates, source = c.rotates(layer), c.per_layer("kv_source_layers", layer)
     index = indexing(c, layout="interleaved", own_queries=True, rotates=rotates)
     wide = c["qk_nope_head_dim"] + (0 if rotates else c["qk_rope_head_dim"])
-    return latent(c, layer, rope=rotates, layout="interleaved", head_dim=wide, q_rank=None, learned_temperature=True, latent_eps=c.get("rms_norm_eps", 1e-6),
-                  rope_dim=c["qk_rope_head_dim"] if rotates else 0, reuses=source if source != layer else None,
-                  **shared_or_own(c, layer, index))
+    return latent(
+        c, layer, rope=rotates, layout="interleaved", head_dim=wide, q_rank=None, learned_temperature=True,
+        latent_eps=c.get("rms_norm_eps", 1e-6), rope_dim=c["qk_rope_head_dim"] if rotates else 0,
+        reuses=source if source != layer else None, **shared_or_own(c, layer, index))

@@ -13,7 +13,8 @@ class Family:
     recipe: Callable
     names: dict = field(default_factory=dict)       # published name: ours, by whole name or by its beginning
     plus_one: tuple = ()                            # normalisations that are stored as the factor minus one
-    split: Callable | None = None                   # (weights, recipe) -> weights, where several are stored as one
+    # (weights, recipe) -> weights, where several are stored as one
+    split: Callable | None = None
     about: str = ""
 
     @property
@@ -31,6 +32,7 @@ def family(*model_types: str, names=None, plus_one=(), split=None):
     def enter(recipe):
         about = " ".join((recipe.__doc__ or "").split())
         for model_type in model_types:
-            FAMILIES[model_type] = Family(model_type, recipe, {"o_proj": "out_proj", **(names or {})}, plus_one, split, about)
+            FAMILIES[model_type] = Family(
+                model_type, recipe, {"o_proj": "out_proj", **(names or {})}, plus_one, split, about)
         return recipe
     return enter

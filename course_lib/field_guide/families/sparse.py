@@ -6,11 +6,21 @@ from course_lib.field_guide.families.registry import family
 from course_lib.field_guide.families.states import DELTA_NAMES, KDA_NAMES, delta, kda, split_interleaved
 from course_lib.field_guide.indexers import BlockIndexing, PoolIndexing
 
-V4_NAMES = {"q_a_proj": "q_down", "q_a_norm": "q_norm", "q_b_proj": "q_proj", "o_a_proj.weight": "out_groups",
-            "o_b_proj": "out_proj", "compressor.kv_norm": "compressor.norm",
-            "compressor.indexer.kv_norm": "indexer.compressor.norm", "compressor.indexer.q_b_proj": "indexer.q_proj",
-            "compressor.indexer.scorer.weights_proj": "indexer.weights_proj",
-            **{f"compressor.indexer.{name}": f"indexer.compressor.{name}" for name in ("kv_proj", "gate_proj", "position_bias")}}
+V4_NAMES = {
+    "q_a_proj": "q_down",
+    "q_a_norm": "q_norm",
+    "q_b_proj": "q_proj",
+    "o_a_proj.weight": "out_groups",
+    "o_b_proj": "out_proj",
+    "compressor.kv_norm": "compressor.norm",
+    "compressor.indexer.kv_norm": "indexer.compressor.norm",
+    "compressor.indexer.q_b_proj": "indexer.q_proj",
+    "compressor.indexer.scorer.weights_proj": "indexer.weights_proj",
+    **{
+        f"compressor.indexer.{name}": f"indexer.compressor.{name}"
+        for name in ("kv_proj", "gate_proj", "position_bias")
+    },
+}
 
 
 @family("deepseek_v4", names=V4_NAMES)
@@ -19,7 +29,8 @@ def deepseek_v4(c, layer):
     kind, rates = c.layer_type(layer), c.get("compress_rates") or {}
     sparse = kind == "compressed_sparse_attention"
     head_dim = c.size("head_dim")
-    c.used.update(("num_key_value_heads", "qk_rope_head_dim", "compress_rope_theta"))    # one head; the rest is in rope_parameters
+    # one head; the rest is in rope_parameters
+    c.used.update(("num_key_value_heads", "qk_rope_head_dim", "compress_rope_theta"))
     rotary = c.rotary(head_dim, "main" if kind == "sliding_attention" else "compress", "interleaved", "back")
     return CompressedRecipe(
         c.size("hidden_size"), c.size("num_attention_heads"), 1, head_dim, layer, rotary=rotary, sinks=True,
@@ -38,7 +49,8 @@ def index_of_blocks(c):
 def minimax_m3(c, layer):
     """Blocks of 128 by the score of their best token: an index head for each head of keys chooses 16."""
     sparse = c.layer_type(layer) == "minimax_m3_sparse"
-    return c.plain(layer, qk_norm="head", indexer=index_of_blocks(c) if sparse else None, bias=False, out_bias=False)
+    return c.plain(
+        layer, qk_norm="head", indexer=index_of_blocks(c) if sparse else None, bias=False, out_bias=False)
 
 
 def split_index(weights, recipe):
@@ -51,25 +63,30 @@ def split_index(weights, recipe):
 
 
 @family("qwen4_exp_text", "qwen4_exp", split=split_index,
-        names={**DELTA_NAMES, "indexer.q_layernorm": "indexer.q_norm", "indexer.k_layernorm": "indexer.k_norm"},
+        names={**DELTA_NAMES, "indexer.q_layernorm": "indexer.q_norm",
+               "indexer.k_layernorm": "indexer.k_norm"},
         plus_one=(*QK_NORMS, "indexer.q_layernorm.weight", "indexer.k_layernorm.weight"))
 def qwen4_exp(c, layer):
     """Qwen3.5's mix, whose softmax layers choose among means of a few neighbouring keys."""
     if c.layer_type(layer) == "linear_attention":
         return delta(c, layer, gate=c.get("output_gate_type") or c.get("hidden_act", "silu"))
-    index = PoolIndexing(c.size("indexer_n_heads"), c.size("indexer_head_dim"), c.size("indexer_compress_ratio"),
-                         c.size("indexer_budget"))
+    index = PoolIndexing(
+        c.size("indexer_n_heads"), c.size("indexer_head_dim"), c.size("indexer_compress_ratio"),
+        c.size("indexer_budget"))
     return c.plain(layer, qk_norm="head", gate="feature", indexer=index)
 
 
 @family("glm5_next_text", "glm5_next",
-        names={**DELTA_NAMES, **KDA_NAMES, **LATENT_NAMES, "indexer.index_kpool_compress_ape": "indexer.pool_bias",
+        names={**DELTA_NAMES, **KDA_NAMES, **LATENT_NAMES,
+               "indexer.index_kpool_compress_ape": "indexer.pool_bias",
                "indexer.index_kpool_compress_gate": "indexer.pool_gate"})
 def glm5_next(c, layer):
     """Kimi's channel-wise delta rule with a floor under the decay, and latents without positions behind
     pooled indexers."""
     if c.layer_type(layer) == "linear_attention":
         return kda(c, layer, decay_floor=c.get("linear_lower_bound"))
-    index = PoolIndexing(c.size("index_n_heads"), c.size("index_head_dim"), c.size("index_kpool"), c.size("index_topk"),
-                         learned=True)
-    return latent(c, layer, rope=False, latent_eps=c.get("rms_norm_eps", 1e-6), **shared_or_own(c, layer, index))
+    index = PoolIndexing(
+        c.size("index_n_heads"), c.size("index_head_dim"), c.size("index_kpool"), c.size("index_topk"),
+        learned=True)
+    return latent(
+        c, layer, rope=False, latent_eps=c.get("rms_norm_eps", 1e-6), **shared_or_own(c, layer, index))

@@ -7,28 +7,31 @@ from course_lib.field_guide.families.latent import NAMES as LATENT_NAMES, latent
 from course_lib.field_guide.families.registry import family
 from course_lib.field_guide.state import ConvRecipe, StateRecipe
 
-DELTA_NAMES = {"conv1d": "conv", "A_log": "rate", "dt_bias": "decay_bias", "in_proj_z": "gate_proj", "a_proj": "decay_proj",
-               "in_proj_b": "beta_proj", "in_proj_a": "decay_proj", "b_proj": "beta_proj", "g_proj": "gate_proj",
-               "o_norm": "norm"}
-KDA_NAMES = {"forget_gate.A_log": "rate", "forget_gate.dt_bias": "decay_bias", "forget_gate.f_a_proj": "decay_proj.0",
-             "forget_gate.f_b_proj": "decay_proj.1", "g_a_proj": "gate_proj.0", "g_b_proj": "gate_proj.1"}
+DELTA_NAMES = {
+    "conv1d": "conv", "A_log": "rate", "dt_bias": "decay_bias", "in_proj_z": "gate_proj",
+    "a_proj": "decay_proj", "in_proj_b": "beta_proj", "in_proj_a": "decay_proj", "b_proj": "beta_proj",
+    "g_proj": "gate_proj", "o_norm": "norm"}
+KDA_NAMES = {
+    "forget_gate.A_log": "rate", "forget_gate.dt_bias": "decay_bias", "forget_gate.f_a_proj": "decay_proj.0",
+    "forget_gate.f_b_proj": "decay_proj.1", "g_a_proj": "gate_proj.0", "g_b_proj": "gate_proj.1"}
 
 
 def delta(c, layer, **changes):
     """The gated delta net, as Qwen3-Next has it."""
-    return StateRecipe(**{**dict(
-        d_model=c.size("hidden_size"), n_heads=c.size("linear_num_value_heads"), layer=layer,
-        n_key_heads=c.size("linear_num_key_heads"), key_dim=c.size("linear_key_head_dim"),
-        value_dim=c.size("linear_value_head_dim"), conv=c.size("linear_conv_kernel_dim"),
-        eps=c.get("rms_norm_eps", 1e-6)), **changes})
+    facts = dict(d_model=c.size("hidden_size"), n_heads=c.size("linear_num_value_heads"), layer=layer,
+                 n_key_heads=c.size("linear_num_key_heads"), key_dim=c.size("linear_key_head_dim"),
+                 value_dim=c.size("linear_value_head_dim"), conv=c.size("linear_conv_kernel_dim"),
+                 eps=c.get("rms_norm_eps", 1e-6))
+    return StateRecipe(**{**facts, **changes})
 
 
 def kda(c, layer, **changes):
     """Kimi Delta Attention: a decay for every channel of a key, through a narrow projection."""
     heads, width = c.size("linear_num_heads"), c.size("linear_head_dim")
-    return StateRecipe(c.size("hidden_size"), heads, heads, width, width, layer, conv=c.size("linear_conv_kernel_dim"),
-                       decay="channel", decay_rank=width, gate="sigmoid", gate_rank=width,
-                       eps=c.get("rms_norm_eps", 1e-6), **changes)
+    return StateRecipe(
+        c.size("hidden_size"), heads, heads, width, width, layer, conv=c.size("linear_conv_kernel_dim"),
+        decay="channel", decay_rank=width, gate="sigmoid", gate_rank=width, eps=c.get("rms_norm_eps", 1e-6),
+        **changes)
 
 
 def split_interleaved(weights, recipe):
@@ -38,7 +41,12 @@ def split_interleaved(weights, recipe):
         r, group = recipe, recipe.n_heads // recipe.n_key_heads
         sizes = [r.key_dim, r.key_dim, group * r.value_dim, group * r.value_dim]
         by_head = weights.pop("in_proj_qkvz.weight").unflatten(0, (r.n_key_heads, -1)).split(sizes, 1)
-        weights.update({f"{name}.weight": x.flatten(0, 1) for name, x in zip(("q_proj", "k_proj", "v_proj", "g_proj"), by_head)})
+        weights.update(
+            {
+                f"{name}.weight": x.flatten(0, 1)
+                for name, x in zip(("q_proj", "k_proj", "v_proj", "g_proj"), by_head)
+            }
+        )
         b, a = weights.pop("in_proj_ba.weight").unflatten(0, (r.n_key_heads, -1)).chunk(2, 1)
         weights["b_proj.weight"], weights["a_proj.weight"] = b.flatten(0, 1), a.flatten(0, 1)
     if "in_proj_qkv.weight" in weights:
@@ -96,10 +104,11 @@ def split_mamba(weights, recipe):
 
 
 def mamba(c, layer, n_heads, head_dim, state, groups, conv, **changes):
-    return StateRecipe(**{**dict(
-        d_model=c.size("hidden_size"), n_heads=c.size(n_heads), n_key_heads=c.size(groups), key_dim=c.size(state),
-        value_dim=head_dim, layer=layer, conv=c.size(conv), conv_bias=True, erases=False, unit_keys=False, steps=True,
-        skip=True, norm="group", gate_first=True), **changes})
+    """Mamba-2, by the names under which a configuration has its sizes."""
+    facts = dict(d_model=c.size("hidden_size"), n_heads=c.size(n_heads), n_key_heads=c.size(groups),
+                 key_dim=c.size(state), value_dim=head_dim, layer=layer, conv=c.size(conv), conv_bias=True,
+                 erases=False, unit_keys=False, steps=True, skip=True, norm="group", gate_first=True)
+    return StateRecipe(**{**facts, **changes})
 
 
 MAMBA_NAMES = {**DELTA_NAMES, "D": "skip"}
@@ -110,9 +119,10 @@ def nemotron_h(c, layer):
     """Mamba-2 layers, and a few of attention without positions."""
     kind = c.per_layer("layers_block_type" if c.get("layers_block_type") else "layer_types", layer)
     if kind in ("mamba", "linear_attention"):
-        return mamba(c, layer, "mamba_num_heads", c["mamba_head_dim"], "ssm_state_size", "n_groups", "conv_kernel",
-                     bias=bool(c.get("use_bias")), conv_bias=bool(c.get("use_conv_bias", True)),
-                     eps=c.get("layer_norm_epsilon", 1e-5))
+        return mamba(
+            c, layer, "mamba_num_heads", c["mamba_head_dim"], "ssm_state_size", "n_groups", "conv_kernel",
+            bias=bool(c.get("use_bias")), conv_bias=bool(c.get("use_conv_bias", True)),
+            eps=c.get("layer_norm_epsilon", 1e-5))
     return c.plain(layer, rope=False) if kind in ("attention", "full_attention") else None
 
 
@@ -135,10 +145,12 @@ def falcon_h1(c, layer):
     width = c.get("mamba_d_ssm") or int(c.get("mamba_expand", 2) * c["hidden_size"])
     every = c.get("ssm_in_multiplier", 1.0)
     gate, values, keys, queries, steps = (every * times for times in c.get("ssm_multipliers", [1.0] * 5))
-    state = mamba(c, layer, "mamba_n_heads", width // c["mamba_n_heads"], "mamba_d_state", "mamba_n_groups", "mamba_d_conv",
-                  bias=bool(c.get("mamba_proj_bias")), conv_bias=bool(c.get("mamba_conv_bias", True)),
-                  norm="group" if c.get("mamba_rms_norm") else None, gate_first=not c.get("mamba_norm_before_gate", True),
-                  eps=c.get("rms_norm_eps", 1e-5), multipliers=(gate, values, keys, queries, steps))
+    state = mamba(
+        c, layer, "mamba_n_heads", width // c["mamba_n_heads"], "mamba_d_state", "mamba_n_groups",
+        "mamba_d_conv", bias=bool(c.get("mamba_proj_bias")), conv_bias=bool(c.get("mamba_conv_bias", True)),
+        norm="group" if c.get("mamba_rms_norm") else None,
+        gate_first=not c.get("mamba_norm_before_gate", True), eps=c.get("rms_norm_eps", 1e-5),
+        multipliers=(gate, values, keys, queries, steps))
     return c.plain(layer, key_scale=c.get("key_multiplier", 1.0)), state
 
 
@@ -157,8 +169,9 @@ def minimax(c, layer):
     if c.layer_type(layer) == "full_attention":
         return c.plain(layer, bias=False, out_bias=False)
     heads = c.heads()
-    return StateRecipe(heads["d_model"], heads["n_heads"], heads["n_heads"], heads["head_dim"], heads["head_dim"], layer,
-                       layers=c.layers, erases=False, unit_keys=False, decay="fixed", norm="width", gate="sigmoid")
+    return StateRecipe(
+        heads["d_model"], heads["n_heads"], heads["n_heads"], heads["head_dim"], heads["head_dim"], layer,
+        layers=c.layers, erases=False, unit_keys=False, decay="fixed", norm="width", gate="sigmoid")
 
 
 @family("lfm2", names={"q_layernorm": "q_norm", "k_layernorm": "k_norm"})
