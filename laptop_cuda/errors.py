@@ -2,9 +2,8 @@
 import math
 import re
 
-from .lines import Place
+from .facts import Facts, spans
 
-VERBS = ("reads", "writes", "atomically updates", "waits at")
 # x[i] += v, ++x[i], *p += v
 UPDATE = re.compile(r"\]\s*(\+\+|--|[-+*/|&^]=)|(\+\+|--)\s*\w+\s*\[|\*\s*\w+\s*[-+*/|&^]=")
 
@@ -34,19 +33,7 @@ def kernel_error(error, result) -> KernelError:
     return _Teller(error, result).tell()
 
 
-class _Teller:
-    def __init__(self, error, result):
-        self.e, self.result = error, result
-        self.kind, self.reason = error.kind.decode(), (error.reason or b"").decode()
-        self.detail = (error.detail or b"").decode(errors="replace")
-        pcs = [p.pc for p in (error.who, error.other)]
-        found = result.places(pcs)
-        self.place, self.other_place = (found[pc] for pc in pcs)
-        if error.file:
-            named = next((n for n in result.files if error.file.decode().endswith(n)), None)
-            self.place = Place(named, error.line) if named else self.place
-        self.memory = result.memories[error.memory] if error.memory >= 0 else None
-
+class _Teller(Facts):
     def tell(self) -> KernelError:
         e = self.e
         what, cause = getattr(self, "_" + self.kind.replace(" ", "_"))()
@@ -60,50 +47,7 @@ class _Teller:
         block, thread = (tuple(e.who.block), tuple(e.who.thread)) if e.has_thread else (None, None)
         return KernelError(self.kind, "\n".join(parts), self.result.kernel, block, thread, self.place.line)
 
-    # ---- pieces
-    def _where(self, party, place: Place) -> str:
-        who = f"block {_triple(party.block, self.result.grid)}, thread {_triple(party.thread, self.result.block)}"
-        of = f" of {place.file}" if self.result.in_included_file(place) else ""
-        at = f"line {place.line}{of}, " if place.line else ""
-        text = self.result.text(place)
-        return f"  {at}{who}" + (f"\n{place.line:6} | {text}" if text else "")
-
-    def _element(self) -> str:
-        m, e = self.memory, self.e
-        if m is None:
-            return "memory"
-        if not m.itemsize or e.offset % m.itemsize:
-            return f"{m.name} at byte {e.offset}"
-        first, count = e.offset // m.itemsize, max(e.size // m.itemsize, 1)
-        return f"{m.name}[{first}]" if count == 1 else f"{m.name}[{first}..{first + count - 1}]"
-
-    def _position(self) -> str:
-        """" (row 3, column 4)" of an element of a tensor with more than one dimension."""
-        m, e = self.memory, self.e
-        if m is None or len(m.shape) < 2 or not m.itemsize or not 0 <= e.offset < m.bytes:
-            return ""
-        rest, at = e.offset // m.itemsize, []
-        for size in reversed(m.shape):
-            at.append(rest % max(size, 1))
-            rest //= max(size, 1)
-        return f", that is {m.name}[{', '.join(map(str, reversed(at)))}] of the tensor"
-
-    def _extent(self) -> str:
-        m = self.memory
-        if m.space == "module":
-            return f"{m.name} has {m.bytes} bytes"
-        count = m.bytes // max(m.itemsize, 1)
-        shape = f", shape {tuple(m.shape)}" if len(m.shape) > 1 else ""
-        kind = f" {m.dtype}" if m.dtype else ""
-        place = "shared array " if m.space == "shared" else ""
-        if m.space == "shared" and m.bytes == 0:
-            return f"{m.name} has no bytes: the launch asked for no dynamic shared memory"
-        return f"{place}{m.name} has {count}{kind} element{'s' * (count != 1)}{shape}"
-
-    def _verb(self) -> str:
-        return VERBS[self.e.who.action]
-
-    # ---- one method a kind: (what happened, the usual cause)
+    # ---- one method per kind: (what happened, the usual cause)
     def _out_of_bounds(self):
         kernel, e = self.result.kernel, self.e
         if self.reason == "array":
@@ -245,7 +189,7 @@ class _Teller:
         what = f"in {kernel}, no thread can go on"
         if missing:
             lanes = [i for i in range(32) if int(missing[2], 16) >> i & 1]
-            what += f": lanes wait for lane{'s' * (len(lanes) > 1)} {_spans(lanes)}, named in their mask {missing[1]}"
+            what += f": lanes wait for lane{'s' * (len(lanes) > 1)} {spans(lanes)}, named in their mask {missing[1]}"
         return (what + ".",
                 "Usual cause: a shuffle, vote or __syncwarp whose mask names lanes that do not get there, because it "
                 "stands inside an `if`; or a __syncthreads() that part of a warp waits at.")
@@ -299,19 +243,3 @@ class _Teller:
     def _stack_overflow(self):
         return (f"{self.result.kernel} used up the stack of a thread.",
                 "Usual cause: a recursion without an end, or a local array of many kilobytes.")
-
-
-def _triple(index, extent) -> str:
-    used = 3 if extent[2] > 1 else 2 if extent[1] > 1 else 1
-    return str(index[0]) if used == 1 else str(tuple(index[:used]))
-
-
-def _spans(numbers: list[int]) -> str:
-    """[0, 1, 2, 5] -> "0-2, 5"."""
-    spans: list[list[int]] = []
-    for n in numbers:
-        if spans and spans[-1][1] == n - 1:
-            spans[-1][1] = n
-        else:
-            spans.append([n, n])
-    return ", ".join(f"{a}-{b}" if b > a else f"{a}" for a, b in spans)

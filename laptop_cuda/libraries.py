@@ -6,7 +6,8 @@ such libraries bring the 16-bit types along, so they become an include of those.
 """
 import re
 
-from .tokens import Function, Outline, Token, match_forward, outline, scan
+from .outline import Function, Outline, outline
+from .tokens import Token, match_forward, scan
 
 # libraries of the GPU's host side and torch's own: kernels call nothing of them
 LIBRARY_HEADER = re.compile(r"#\s*include\s*[<\"](cublas|cudnn|cusolver|cusparse|cufft|curand\.h|nccl|nvtx|nvToolsExt"

@@ -19,7 +19,7 @@ from .build import CompileError
 from .kernel import Kernel
 from .module import Module
 from .signature import kernels
-from .tokens import outline
+from .outline import outline
 
 _bound: dict[str, dict[str, object]] = {}        # what each cell bound, by its name or its id
 _namers: list[Callable[[str], str | None]] = []

@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 
 def custom_op(name: str, forward: Callable, *, fake: Callable, backward: Callable | None = None,

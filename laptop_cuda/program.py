@@ -15,7 +15,7 @@ from pathlib import Path
 
 from . import build, lines, sources
 from .launch import STEP_LIMIT
-from .tokens import Outline
+from .outline import Outline
 
 MODES = ("sanitize", "profile", "plain")
 ENTRY = """

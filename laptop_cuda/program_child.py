@@ -5,8 +5,9 @@ import os
 import sys
 
 from . import launch
+from .c_types import CLaunch, CResult
 from .errors import kernel_error
-from .launch import CLaunch, CResult, LaunchResult
+from .launch import LaunchResult
 from .report import LaunchReport
 
 DONE = ctypes.CFUNCTYPE(None, ctypes.POINTER(CLaunch), ctypes.POINTER(CResult))

@@ -2,7 +2,8 @@
 from __future__ import annotations
 
 from .program import Ran
-from .report import LEGEND, _text_table
+from .report import LEGEND
+from .tables import text_table
 
 MOST_LINES = 12
 
@@ -32,7 +33,7 @@ def _kernels(ran: Ran) -> str:
         moved = ran.total("sectors", kernel) * 32
         rows.append((kernel, total("launches"), total("requests"), total("bytes"), f"{moved:,}", total("wavefronts"),
                      total("excess"), total("atomics"), total("barriers"), ""))
-    return _text_table(("kernel", "launches", "requests", "asked", "moved", "shared passes", "from conflicts", "atomics",
+    return text_table(("kernel", "launches", "requests", "asked", "moved", "shared passes", "from conflicts", "atomics",
                         "barriers", ""), rows)
 
 
@@ -50,4 +51,4 @@ def _lines(ran: Ran, files: dict[str, str]) -> str:
         shown = source[number - 1].strip() if 0 < number <= len(source) else ""
         rows.append((f"{file}:{number}", f"{row['bytes']:,}", f"{32 * row['sectors']:,}", f"{row['wavefronts']:,}",
                      f"{row['excess']:,}", f"{row['atomics']:,}", shown))
-    return _text_table(("line", "asked", "moved", "shared passes", "from conflicts", "atomics", "source"), rows)
+    return text_table(("line", "asked", "moved", "shared passes", "from conflicts", "atomics", "source"), rows)

@@ -12,7 +12,7 @@ import re
 from dataclasses import dataclass
 
 from . import ptx_instructions
-from .ptx_instructions import Unknown
+from .ptx_operands import Unknown
 
 SPACE = "laptop::ptx::"
 ESCAPES = {"n": "\n", "t": "\t", "\\": "\\", '"': '"', "'": "'", "\n": ""}

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from .errors import KernelError, kernel_error
 from .lines import Place
 from .picture import Picture
+from .tables import html_table, text_table
 
 __all__ = ["Atomics", "KernelError", "LaunchReport", "LineReport", "Report", "SharedTraffic", "Traffic", "kernel_error"]
 
@@ -41,7 +42,7 @@ class SharedTraffic:
     """Loads or stores of shared memory."""
     requests: int = 0
     wavefronts: int = 0          # passes over the 32 banks
-    excess: int = 0              # of them, because two words of one request lie in one bank
+    excess: int = 0              # of them, because two words of one request are in one bank
     bytes: int = 0
 
 
@@ -187,14 +188,14 @@ class LaunchReport:
         return f"{self.kernel}, grid {_size(self.grid)}, block {_size(self.block)}"
 
     def __str__(self) -> str:
-        return "\n".join([self._title(), _text_table(self.HEAD, self._rows()), "",
-                          _text_table(self.LINE_HEAD, self._line_rows())])
+        return "\n".join([self._title(), text_table(self.HEAD, self._rows()), "",
+                          text_table(self.LINE_HEAD, self._line_rows())])
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         return (f"<p><b>{html.escape(self.kernel)}</b>, grid {_size(self.grid)}, block {_size(self.block)}</p>"
-                + _html_table(self.HEAD, self._rows()) + _html_table(self.LINE_HEAD, self._line_rows(), code=True))
+                + html_table(self.HEAD, self._rows()) + html_table(self.LINE_HEAD, self._line_rows(), code=True))
 
 
 @dataclass
@@ -213,8 +214,8 @@ class Report:
         return "".join(launch._repr_html_() for launch in self.launches) + f"<p><small>{html.escape(LEGEND)}</small></p>"
 
 
-LEGEND = ("asked: what the lanes asked for; moved: 32 bytes for each sector a request touched, what passed between SM and "
-          "L2; unique: each sector once, the least that memory could move.")
+LEGEND = ("asked: what the lanes asked for; moved: 32 bytes for each sector of each request, which pass between SM and L2; "
+          "unique: each sector once, the least that memory could move.")
 
 
 def _waste(t: Traffic) -> str:
@@ -239,23 +240,3 @@ def _conflicts(s: SharedTraffic) -> str:
 def _size(size: tuple[int, int, int]) -> str:
     used = 3 if size[2] > 1 else 2 if size[1] > 1 else 1
     return " x ".join(map(str, size[:used]))
-
-
-def _text_table(head: tuple, rows: list[tuple]) -> str:
-    widths = [max(len(str(row[i])) for row in [head, *rows]) for i in range(len(head))]
-    def line(row):
-        cells = [str(c).ljust(w) if i in (0, len(head) - 1) else str(c).rjust(w) for i, (c, w) in enumerate(zip(row, widths))]
-        return "  ".join(cells).rstrip()
-    return "\n".join([line(head), "  ".join("-" * w for w in widths), *map(line, rows)])
-
-
-def _html_table(head: tuple, rows: list[tuple], code: bool = False) -> str:
-    def cell(tag, text, i):
-        last = i == len(head) - 1
-        align = "left" if i == 0 or last else "right"
-        text = html.escape(str(text))
-        text = f"<code>{text}</code>" if code and last and tag == "td" else text
-        return f'<{tag} style="text-align:{align}">{text}</{tag}>'
-    body = "".join("<tr>" + "".join(cell("td", c, i) for i, c in enumerate(row)) + "</tr>" for row in rows)
-    return ("<table><thead><tr>" + "".join(cell("th", c, i) for i, c in enumerate(head)) + "</tr></thead>"
-            f"<tbody>{body}</tbody></table>")

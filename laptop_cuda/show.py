@@ -7,7 +7,8 @@ import re
 import sys
 from pathlib import Path
 
-from .tokens import DIRECTIVE, TOKEN, Function, Outline, outline
+from .outline import Function, Outline, outline
+from .tokens import DIRECTIVE, TOKEN
 
 KEYWORDS = set("""alignas alignof auto break case const constexpr continue default do else enum extern for goto if inline
     namespace operator return sizeof static struct switch template typedef typename union using volatile while""".split())

@@ -2,7 +2,8 @@
 import re
 from dataclasses import dataclass, replace
 
-from .tokens import Function, Outline, match_angle, match_forward, outline, split_commas
+from .outline import Function, Outline, outline
+from .tokens import match_angle, match_forward, split_commas
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,8 +5,7 @@ from pathlib import Path
 from . import build
 from .libraries import without_libraries
 from .rewrite import rewrite
-from .tokens import Outline, outline
-
+from .outline import Outline, outline
 INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)"([^"\n]+)"', re.MULTILINE)
 
 

@@ -6,10 +6,9 @@ import ctypes
 import re
 from dataclasses import dataclass
 
-from .signature import KernelText, kernels
-from .tokens import SPECIFIERS, Outline, Token, match_forward, split_commas
-
-
+from .signature import KernelText
+from .outline import Outline
+from .tokens import SPECIFIERS, Token, match_forward, split_commas
 def constants(source: Outline) -> list[tuple[str, str, tuple]]:
     """(name, expression, conditions) of the integer and floating constants at namespace scope."""
     found, tokens = {}, source.tokens

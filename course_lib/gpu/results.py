@@ -7,7 +7,7 @@ from pathlib import Path
 from course_lib import cuda
 from course_lib.datasets import DATA
 from laptop_cuda import signature
-from laptop_cuda.tokens import outline
+from laptop_cuda.outline import outline
 
 FOLDER = Path(DATA) / "gpu"
 

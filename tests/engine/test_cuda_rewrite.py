@@ -6,7 +6,8 @@ import pytest
 from laptop_cuda.rewrite import rewrite
 from laptop_cuda.signature import kernels
 from laptop_cuda.table import constants, symbols
-from laptop_cuda.tokens import outline, scan
+from laptop_cuda.outline import outline
+from laptop_cuda.tokens import scan
 
 
 def flat(text: str) -> str:
