@@ -1,12 +1,13 @@
-"""CUDA C++ on any machine: compile a `.cu`, launch its kernels on arrays, count what they do, find their bugs.
+"""CUDA C++ on any machine: compile a `.cu`, launch its kernels on arrays, count what they do, find their
+bugs.
 
     mod = laptop_cuda.load("flash.cu")            # or compile(source), CUDA C++ as text
     mod.flash[grid, block](q, k, v, out, n, scale)
     with laptop_cuda.profile() as report: ...     # exact counts
     with laptop_cuda.sanitize(): ...              # a bug is a KernelError
 
-Arrays are NumPy's, or torch's tensors where torch is installed; CUDA tensors run on the GPU, from the same file.
-In a notebook, importing this defines the cell magic `%%cuda`.
+Arrays are NumPy's, or torch's tensors where torch is installed; CUDA tensors run on the GPU, from the same
+file. In a notebook, importing this defines the cell magic `%%cuda`.
 """
 from . import magic
 from .arguments import ArgumentError
@@ -21,7 +22,21 @@ from .report import KernelError
 from .sanitize import sanitize
 from .show import show
 
-__all__ = ["ArgumentError", "CompileError", "Kernel", "KernelError", "Module", "NoCompiler", "compile", "custom_op",
-           "empty", "load", "profile", "run", "sanitize", "show"]
+__all__ = [
+    "ArgumentError",
+    "CompileError",
+    "Kernel",
+    "KernelError",
+    "Module",
+    "NoCompiler",
+    "compile",
+    "custom_op",
+    "empty",
+    "load",
+    "profile",
+    "run",
+    "sanitize",
+    "show",
+]
 
 magic.register()

@@ -29,7 +29,18 @@ from .launch import ORDERS, STEP_LIMIT
 from .program import Budget, Options, ProgramError, Ran, compile_program, execute
 
 SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
-WITH_VALUE = ("-arch", "-gencode", "-Xcompiler", "-Xptxas", "-o", "-ccbin", "-code", "-maxrregcount", "-L", "-x")
+WITH_VALUE = (
+    "-arch",
+    "-gencode",
+    "-Xcompiler",
+    "-Xptxas",
+    "-o",
+    "-ccbin",
+    "-code",
+    "-maxrregcount",
+    "-L",
+    "-x",
+)
 
 
 class UsageError(Exception):
@@ -77,6 +88,7 @@ def read_command(words: list[str]) -> Asked:
 
 
 def _option(asked: Asked, word: str, left: list[str]) -> None:
+    # over the guide: one branch per option
     name, joined, value = word.partition("=") if word.startswith("--") else (word, "", "")
 
     def given() -> str:
@@ -108,8 +120,14 @@ def _option(asked: Asked, word: str, left: list[str]) -> None:
         asked.flags.append(word)
     elif word in WITH_VALUE:
         given()
-    elif word.startswith("--") and name not in ("--use_fast_math", "--expt-relaxed-constexpr", "--extended-lambda",
-                                                "--expt-extended-lambda", "--gpu-architecture", "--generate-code"):
+    elif word.startswith("--") and name not in (
+        "--use_fast_math",
+        "--expt-relaxed-constexpr",
+        "--extended-lambda",
+        "--expt-extended-lambda",
+        "--gpu-architecture",
+        "--generate-code",
+    ):
         raise UsageError(f"run: {name} is not an option; `python -m laptop_cuda --help` lists them")
 
 
@@ -135,8 +153,16 @@ def run(words: list[str]) -> int:
 
 
 def _write_json(asked: Asked, ran: Ran, over: list[str]) -> None:
-    made = {"sources": [str(p) for p in asked.sources], "mode": asked.mode, "status": ran.status, "crash": ran.crash,
-            "errors": ran.errors, "notes": ran.notes, "over_budget": over, "launches": ran.launches}
+    made = {
+        "sources": [str(p) for p in asked.sources],
+        "mode": asked.mode,
+        "status": ran.status,
+        "crash": ran.crash,
+        "errors": ran.errors,
+        "notes": ran.notes,
+        "over_budget": over,
+        "launches": ran.launches,
+    }
     text = json.dumps(made, indent=1)
     if asked.json == "-":
         print(text)

@@ -1,7 +1,9 @@
 """A kernel's parameters as the compiler types them, and the check of a call's arguments against them.
 
-The compiler spells the types (see `laptop_entries.h`), so a `typedef`, a macro or a template parameter is seen through.
+The compiler spells the types (see `laptop_entries.h`), so a `typedef`, a macro or a template parameter is
+seen through.
 """
+# over the guide: parameters and their check belong together
 import ctypes
 import math
 import operator
@@ -25,7 +27,8 @@ class ArgumentError(TypeError, ValueError):
 class Parameter:
     name: str
     kind: str          # "pointer" or "value"
-    dtype: str         # of the value or the pointee, as torch and NumPy name it; "void", "struct" where they have none
+    # of the value or the pointee, as torch and NumPy name it; "void", "struct" where they have none
+    dtype: str
     itemsize: int      # bytes of the value or the pointee
     const: bool        # a pointer to const
     type: str          # as C++ spells it: "const float*"
@@ -41,7 +44,13 @@ CLASSES = {"__half": ("float16", 1), "__half2": ("float16", 2), "__nv_bfloat16":
            "__nv_bfloat162": ("bfloat16", 2), "__nv_fp8_e4m3": ("float8_e4m3fn", 1),
            "__nv_fp8_e5m2": ("float8_e5m2", 1), "dim3": ("uint32", 3)}
 # dtypes accepted besides the pointee's own: torch's unsigned types are young
-ALSO = {"uint32": ("int32",), "uint64": ("int64",), "uint16": ("int16",), "uint8": ("bool",), "int8": ("uint8",)}
+ALSO = {
+    "uint32": ("int32",),
+    "uint64": ("int64",),
+    "uint16": ("int16",),
+    "uint8": ("bool",),
+    "int8": ("uint8",),
+}
 
 
 def parse_parameters(names, types: str) -> list[Parameter]:
@@ -72,7 +81,9 @@ def parse_type(name: str, line: str) -> Parameter:
     elif VECTOR.fullmatch(spelled):
         element, count = VECTOR.fullmatch(spelled).groups()
         dtype, lanes = ELEMENT[element], int(count)
-    return Parameter(name, "pointer" if pointer else "value", dtype, int(size), const == "1", text, category, lanes)
+    return Parameter(
+        name, "pointer" if pointer else "value", dtype, int(size), const == "1", text, category, lanes
+    )
 
 
 def _tidy(spelled: str) -> str:
@@ -113,7 +124,9 @@ def _pointer(kernel: str, parameter: Parameter, value):
     if not arrays.is_array(value):
         raise ArgumentError(f"{where} needs {_a(noun)}, got {_describe(value)}")
     if parameter.category == "p":
-        raise ArgumentError(f"{where}: a pointer to pointers cannot be passed; use one {noun} and offsets into it")
+        raise ArgumentError(
+            f"{where}: a pointer to pointers cannot be passed; use one {noun} and offsets into it"
+        )
     got = arrays.dtype_of(value)
     accepted = (parameter.dtype,) + ALSO.get(parameter.dtype, ())
     if parameter.dtype not in ("void", "struct") and got not in accepted:
@@ -141,7 +154,9 @@ def _check_dense(where: str, value) -> None:
 def _value(kernel: str, parameter: Parameter, value) -> bytes:
     where = f"{kernel}: parameter `{parameter.name}` ({parameter.type})"
     if arrays.is_array(value) and (value.ndim or parameter.category == "s" and parameter.lanes > 1):
-        raise ArgumentError(f"{where} needs a number, got {_a(_noun_of(value))} of shape {tuple(value.shape)}")
+        raise ArgumentError(
+            f"{where} needs a number, got {_a(_noun_of(value))} of shape {tuple(value.shape)}"
+        )
     if parameter.lanes > 1:
         try:
             parts = [_number(where, parameter.dtype, v) for v in value]
@@ -153,8 +168,10 @@ def _value(kernel: str, parameter: Parameter, value) -> bytes:
     if parameter.dtype == "struct":
         raw = bytes(value) if isinstance(value, (bytes, bytearray, ctypes.Structure, ctypes.Union)) else None
         if raw is None or len(raw) != parameter.itemsize:
-            raise ArgumentError(f"{where} needs {parameter.itemsize} bytes or a ctypes.Structure of that size, "
-                                f"got {_describe(value)}")
+            raise ArgumentError(
+                f"{where} needs {parameter.itemsize} bytes or a ctypes.Structure of that size, "
+                f"got {_describe(value)}"
+            )
         return raw
     return _number(where, parameter.dtype, value)
 

@@ -1,6 +1,7 @@
 """Arrays as kernels take them: NumPy's, and torch's tensors where torch is installed.
 
-A tensor can only arrive from a program that has imported torch, so nothing here imports it to look at an argument.
+A tensor can only arrive from a program that has imported torch, so nothing here imports it to look at an
+argument.
 """
 from __future__ import annotations
 
@@ -81,7 +82,9 @@ def of(value) -> Array:
     """The memory of a tensor on the CPU or of a NumPy array."""
     if isinstance(value, np.ndarray):
         low, high = _bounds(_root(value))
-        return Array(value, dtype_of(value), value.itemsize, value.shape, value.ctypes.data, value.nbytes, low, high)
+        return Array(
+            value, dtype_of(value), value.itemsize, value.shape, value.ctypes.data, value.nbytes, low, high
+        )
     storage = value.untyped_storage()
     low, size = storage.data_ptr(), value.element_size()
     return Array(value, dtype_of(value), size, tuple(value.shape), low + value.storage_offset() * size,
@@ -89,7 +92,8 @@ def of(value) -> Array:
 
 
 def owner(value):
-    """The object whose life is the life of the memory: a tensor's storage, the array that a NumPy view is of."""
+    """The object whose life is the life of the memory: a tensor's storage, the array that a NumPy view is
+    of."""
     return _root(value) if isinstance(value, np.ndarray) else value.untyped_storage()
 
 
@@ -122,13 +126,16 @@ def to_bytes(value, dtype: str) -> bytes:
     """The elements of a tensor, an array, a list or a number, as `dtype` if that is a type of theirs."""
     torch = torch_if_installed() if is_tensor(value) or dtype == "bfloat16" else None
     if torch is not None:
-        made = torch.as_tensor(value, dtype=getattr(torch, dtype, None), device="cpu").contiguous().reshape(-1)
+        made = (
+            torch.as_tensor(value, dtype=getattr(torch, dtype, None), device="cpu").contiguous().reshape(-1)
+        )
         return made.view(torch.uint8).numpy().tobytes()
     return np.ascontiguousarray(np.asarray(value, dtype=dtype if hasattr(np, dtype) else None)).tobytes()
 
 
 class CpuCopies:
-    """The arguments of a traced launch with CUDA tensors as CPU tensors, aliases still aliases; the rest as it is."""
+    """The arguments of a traced launch with CUDA tensors as CPU tensors, aliases still aliases; the rest
+    as it is."""
 
     def __init__(self, given: list):
         self.given, self.storages = given, {}
@@ -139,7 +146,9 @@ class CpuCopies:
         if storage.data_ptr() not in self.storages:
             self.storages[storage.data_ptr()] = torch.UntypedStorage(storage.nbytes()).copy_(storage)
         copy = torch.empty(0, dtype=tensor.dtype)
-        return copy.set_(self.storages[storage.data_ptr()], tensor.storage_offset(), tensor.shape, tensor.stride())
+        return copy.set_(
+            self.storages[storage.data_ptr()], tensor.storage_offset(), tensor.shape, tensor.stride()
+        )
 
     def copy_back(self, parameters: list) -> None:
         for parameter, value in zip(parameters, self.given):

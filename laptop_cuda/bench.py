@@ -1,8 +1,8 @@
 """`python -m laptop_cuda bench`: how fast the engine builds and runs, all in one process, as ratios too.
 
-Times depend on the machine; the ratios much less. Every build here is a fresh one, in a cache of its own, and its
-time is what the clock on the wall says; beside it stands what the compiler itself used. A run is one thread, and its
-time is what that thread used, so that a busy machine does not count.
+Times depend on the machine; the ratios much less. Every build here is a fresh one, in a cache of its own,
+and its time is what the clock on the wall says; beside it stands what the compiler itself used. A run is
+one thread, and its time is what that thread used, so that a busy machine does not count.
 """
 from __future__ import annotations
 
@@ -89,8 +89,19 @@ def inputs(n: int) -> list[np.ndarray]:
 
 def loop(folder: Path) -> Callable[[list[np.ndarray], int], None]:
     (folder / "loop.cpp").write_text(LOOP)
-    subprocess.run([*build.compiler().command, "-O2", "-ffp-contract=off", "-shared", "-fPIC", str(folder / "loop.cpp"),
-                    "-o", str(folder / "loop.so")], check=True)
+    subprocess.run(
+        [
+            *build.compiler().command,
+            "-O2",
+            "-ffp-contract=off",
+            "-shared",
+            "-fPIC",
+            str(folder / "loop.cpp"),
+            "-o",
+            str(folder / "loop.so"),
+        ],
+        check=True,
+    )
     function = ctypes.CDLL(str(folder / "loop.so")).flash_loop
 
     def run(arrays, n):
@@ -115,7 +126,10 @@ def flash(folder: Path) -> None:
     plain()
     error = np.abs(arrays[3] - scores / scores.sum(1, keepdims=True) @ v).max()
     assert error < 1e-5, error
-    print(f"\nFlash attention forward, n = {n}, d = 64, tiles of 32 x 32, 128 threads; largest error {error:.0e}")
+    print(
+        f"\nFlash attention forward, n = {n}, d = 64, tiles of 32 x 32, 128 threads; largest error "
+        f"{error:.0e}"
+    )
     reference = best(lambda: run_loop(arrays, n))
     row("a plain C++ loop, -O2", reference)
     quick = best(plain)
@@ -153,23 +167,34 @@ start = time.perf_counter(); product[(2, 2), (16, 16)](a, a, c); print(time.perf
         row("numba's CUDA simulator", None, None, done.stderr.strip().splitlines()[-1])
         return
     simulated = float(done.stdout.split()[-1])
-    mod = cuda.compile("__global__ void product(const float* a, const float* b, float* c, int n) {\n"
-                       "  int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;\n"
-                       "  float s = 0; for (int k = 0; k < n; ++k) s += a[i * n + k] * b[k * n + j]; c[i * n + j] = s;\n}\n")
+    mod = cuda.compile(
+        "__global__ void product(const float* a, const float* b, float* c, int n) {\n"
+        "  int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  float s = 0; for (int k = 0; k < n; ++k) s += a[i * n + k] * b[k * n + j]; c[i * n + j] = s;\n}\n"
+    )
     a, c = np.ones((32, 32), np.float32), np.zeros((32, 32), np.float32)
     ours = best(lambda: mod.product[(2, 2), (16, 16)](a, a, c, 32))
-    row("numba's CUDA simulator, product of 32 x 32", simulated, None, f"{simulated / ours:.0f} times ours ({ours * 1e6:.0f} us)")
+    row(
+        "numba's CUDA simulator, product of 32 x 32",
+        simulated,
+        None,
+        f"{simulated / ours:.0f} times ours ({ours * 1e6:.0f} us)",
+    )
 
 
 def inline_extension(folder: Path) -> None:
     print("\ntorch's own inline extension")
     if importlib.util.find_spec("ninja") is None or importlib.util.find_spec("torch") is None:
         return row("torch.utils.cpp_extension.load_inline", None, None, "torch or ninja is not installed")
-    program = ("import time, torch, torch.utils.cpp_extension as e; start = time.perf_counter();"
-               "e.load_inline('bench_inline', 'torch::Tensor f(torch::Tensor x) { return x + 1; }', functions=['f'],"
-               f" build_directory={str(folder)!r}); print(time.perf_counter() - start)")
+    program = (
+        "import time, torch, torch.utils.cpp_extension as e; start = time.perf_counter();"
+        "e.load_inline('bench_inline', 'torch::Tensor f(torch::Tensor x) { return x + 1; }', functions=['f'],"
+        f" build_directory={str(folder)!r}); print(time.perf_counter() - start)"
+    )
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "PATH": path})
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "PATH": path}
+    )
     if done.returncode:
         reason = (done.stderr.strip().splitlines() or ["failed"])[-1]
         return row("torch.utils.cpp_extension.load_inline", None, None, reason[:60])
@@ -179,7 +204,9 @@ def inline_extension(folder: Path) -> None:
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m laptop_cuda bench", description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["engine"], nargs="?", default="engine")
-    parser.add_argument("--quick", action="store_true", help="without torch's inline extension, which takes half a minute")
+    parser.add_argument(
+        "--quick", action="store_true", help="without torch's inline extension, which takes half a minute"
+    )
     asked = parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as name:
         before = os.environ.get("LAPTOP_CUDA_CACHE")

@@ -1,8 +1,10 @@
-"""Source text in, shared library out: ninja runs the compiler, the result is cached, errors are made readable.
+"""Source text in, shared library out: ninja runs the compiler, the result is cached, errors are made
+readable.
 
-A build has a folder of its own, `<cache>/cuda/<key>/`. The key covers the text, the flags, the compiler and every file
-of the engine; other files that the source includes are listed by the compiler's depfile and compared by content. A
-library gets its final name only when it is complete, under a lock, so two processes may build the same thing at once.
+A build has a folder of its own, `<cache>/cuda/<key>/`. The key covers the text, the flags, the compiler
+and every file of the engine; other files that the source includes are listed by the compiler's depfile and
+compared by content. A library gets its final name only when it is complete, under a lock, so two processes
+may build the same thing at once.
 """
 import functools
 import json
@@ -65,11 +67,16 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
 
 
 def program(units: dict[Path, str], files: dict[str, str], more: list[str], traced: bool) -> Path:
-    """Builds the rewritten sources of a whole program into one library. `files` are the texts that errors quote."""
+    """Builds the rewritten sources of a whole program into one library. `files` are the texts that errors
+    quote."""
     tool = compiler()
-    flags = [f for f in COMMON if f not in ("-std=c++17", "-Werror=vla")] + (tool.traced() if traced else tool.plain())
+    flags = [f for f in COMMON if f not in ("-std=c++17", "-Werror=vla")] + (
+        tool.traced() if traced else tool.plain()
+    )
     flags = [*flags, *more, f"-I{HEADERS}"]
-    link = _link(tool, [str(runtime_library()), "-lm", "-lpthread", "-ldl", *(f for f in more if f == "-fopenmp")])
+    link = _link(
+        tool, [str(runtime_library()), "-lm", "-lpthread", "-ldl", *(f for f in more if f == "-fopenmp")]
+    )
     made = cache() / digest(*units.values(), *map(str, units), *flags, *link, *tool.command, tool.version)
     prune(cache(), made)
     texts = {f"{n}-{path.name}.cpp": f'{text}' for n, (path, text) in enumerate(units.items())}
@@ -87,8 +94,15 @@ def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[s
     """Builds kernel.cu of `files` with nvcc; source.cu is the student's text, untouched."""
     tool = identify((nvcc,), os.stat(nvcc).st_mtime_ns)
     made = cache() / digest(*files.values(), *flags, *tool.command, tool.version)
-    return _build(made, files, [made / "kernel.cu"], flags, link, tool,
-                  lambda output: CompileError(name, files["source.cu"], read_nvcc_errors(output, "source.cu"), output))
+    return _build(
+        made,
+        files,
+        [made / "kernel.cu"],
+        flags,
+        link,
+        tool,
+        lambda output: CompileError(name, files["source.cu"], read_nvcc_errors(output, "source.cu"), output),
+    )
 
 
 @functools.lru_cache
@@ -107,19 +121,21 @@ def _runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...]) ->
 
 def runtime_library() -> Path:
     """The library behind every kernel: fibers, hooks, counters, checks. Built once per compiler."""
-    extra = tuple(shlex.split(os.environ.get("LAPTOP_CUDA_RUNTIME_FLAGS", "")))     # a test builds it under ASan
+    # a test builds it under ASan
+    extra = tuple(shlex.split(os.environ.get("LAPTOP_CUDA_RUNTIME_FLAGS", "")))
     return _runtime(compiler(), engine_digest(), cache(), extra)
 
 
 def _link(tool: Compiler, libraries: list[str]) -> list[str]:
-    """Linked with the runtime even where a kernel calls nothing of it: it is found through the kernel's library."""
+    """Linked with the runtime even where a kernel calls nothing of it: it is found through the kernel's
+    library."""
     system = ["-dynamiclib"] if sys.platform == "darwin" else ["-shared", "-Wl,-z,defs", "-Wl,--no-as-needed"]
     return system + libraries
 
 
 def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list[str], link: list[str],
            tool: Compiler, failed, strict: bool = True) -> Path:
-    """One library from `sources` in `folder`, from the cache if it is there and up to date."""
+    """One library from `sources` in `folder`, from the cache if that has it."""
     record = folder / "library.json"
     with locked(folder):
         if (found := _recorded(record)) is not None:
@@ -134,7 +150,10 @@ def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list
         if status or strict and REFUSED.search(printed):
             raise failed(REFUSED.sub(r"error: \1", printed))
         output.replace(final)
-        found = {"library": final.name, "included": {str(p): digest(p.read_bytes()) for p in _depended_on(folder)}}
+        found = {
+            "library": final.name,
+            "included": {str(p): digest(p.read_bytes()) for p in _depended_on(folder)},
+        }
         record.with_suffix(".new").write_text(json.dumps(found))
         record.with_suffix(".new").replace(record)
         return final
@@ -142,7 +161,8 @@ def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list
 
 def _run(folder: Path, sources: list[Path], output: Path, flags: list[str], link: list[str],
          tool: Compiler) -> tuple[int, str]:
-    """By ninja, all sources at once; where there is none, as on a rented machine, the same commands one by one."""
+    """By ninja, all sources at once; where there is none, as on a rented machine, the same commands one by
+    one."""
     how = dict(capture_output=True, text=True, errors="replace", env=os.environ | {"LC_ALL": "C"})
     if driver := ninja():
         (folder / "build.ninja").write_text(_rules(sources, output, flags, link, tool))
@@ -197,9 +217,11 @@ def _rules(sources: list[Path], output: Path, flags: list[str], link: list[str],
         return str(p).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
     objects = [f"{p.name}.o" for p in sources]
-    rules = [f"rule compile\n  command = {quoted(tool.command)} {quoted(flags)} -MD -MF $out.d -c $in -o $out\n"
-             "  depfile = $out.d\n",
-             f"rule link\n  command = {quoted(tool.command)} $in -o $out {quoted(link)}\n"]
+    rules = [
+        f"rule compile\n  command = {quoted(tool.command)} {quoted(flags)} -MD -MF $out.d -c $in -o $out\n"
+        "  depfile = $out.d\n",
+        f"rule link\n  command = {quoted(tool.command)} $in -o $out {quoted(link)}\n",
+    ]
     rules += [f"build {o}: compile {path(p)}\n" for o, p in zip(objects, sources)]
     rules.append(f"build {path(output)}: link {' '.join(objects)}\n")
     return "\n".join(rules)

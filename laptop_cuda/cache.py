@@ -1,7 +1,7 @@
 """Where builds are kept, and the helpers that make a folder of them safe for several processes.
 
-The caches of a program that builds on this engine are its own business: `prefer_cache` names a folder and, if it
-likes, an environment variable.
+The caches of a program that builds on this engine are its own business: `prefer_cache` names a folder and,
+if it likes, an environment variable.
 """
 import contextlib
 import functools
@@ -18,7 +18,8 @@ _preferred: list[Path] = []
 
 
 def prefer_cache(folder: Path, variable: str = "") -> None:
-    """Builds go to this folder if it can be written, before the user's own cache. `variable` may name another one."""
+    """Builds go to this folder if it can be written, before the user's own cache. `variable` may name
+    another one."""
     if variable and variable not in _variables:
         _variables.append(variable)
     if folder not in _preferred:
@@ -34,7 +35,8 @@ def user_cache() -> Path:
 
 @functools.lru_cache
 def cache() -> Path:
-    """LAPTOP_CUDA_CACHE if set, else the first writable of: a preferred folder, the user's, a temporary one."""
+    """LAPTOP_CUDA_CACHE if set, else the first writable of: a preferred folder, the user's, a temporary
+    one."""
     asked = next((os.environ[name] for name in _variables if os.environ.get(name)), None)
     for folder in (Path(asked),) if asked else (*_preferred, user_cache()):
         with contextlib.suppress(OSError):

@@ -13,8 +13,21 @@ PLAIN = ["-O2", "-fno-finite-loops"]
 # clash protection: a frame larger than the guard page under a stack must still hit it
 TRACED = ["-O0", "-fstack-clash-protection", "-fsanitize=thread", "-fsanitize=integer-divide-by-zero"]
 # binutils addr2line is off by one in DWARF 5 file tables; DWARF 4 is unambiguous
-COMMON = ["-std=c++17", "-x", "c++", "-fPIC", "-g1", "-gdwarf-4", "-fno-strict-aliasing", "-ffp-contract=off",
-          "-fvisibility=hidden", "-fno-threadsafe-statics", "-DLAPTOP=1", "-Werror=vla", "-fno-diagnostics-color"]
+COMMON = [
+    "-std=c++17",
+    "-x",
+    "c++",
+    "-fPIC",
+    "-g1",
+    "-gdwarf-4",
+    "-fno-strict-aliasing",
+    "-ffp-contract=off",
+    "-fvisibility=hidden",
+    "-fno-threadsafe-statics",
+    "-DLAPTOP=1",
+    "-Werror=vla",
+    "-fno-diagnostics-color",
+]
 
 
 class NoCompiler(RuntimeError):
@@ -41,9 +54,16 @@ class Compiler:
                          "--param=tsan-distinguish-volatile=1", "-fmax-errors=20"]
 
     def plain(self) -> list[str]:
-        """Running off the end of a function that owes a value traps; the runtime reports it."""
-        return PLAIN + ["-fsanitize=return"] + (["-fsanitize-trap=return", "-ferror-limit=20"] if self.clang else
-                                                ["-fsanitize-undefined-trap-on-error", "-fmax-errors=20"])
+        """Falling off the end of a non-void function traps; the runtime reports it."""
+        return (
+            PLAIN
+            + ["-fsanitize=return"]
+            + (
+                ["-fsanitize-trap=return", "-ferror-limit=20"]
+                if self.clang
+                else ["-fsanitize-undefined-trap-on-error", "-fmax-errors=20"]
+            )
+        )
 
 
 def compiler() -> Compiler:

@@ -3,13 +3,15 @@ import re
 from pathlib import Path
 
 SHOWN_ERRORS = 3
-# Reject a non-void function without any return. One that only sometimes falls off its end is reported when it does.
+# Reject a non-void function without any return. One that only sometimes falls off its end is reported when it
+# does.
 REFUSED = re.compile(r"warning: (no return statement in function returning non-void"
                      r"|non-void function does not return a value(?! in all))")
 
 
 class CompileError(Exception):
-    """A source that does not compile. `.errors` is a list of (line, message); line 0 is no line of the source."""
+    """A source that does not compile. `.errors` is a list of (line, message); line 0 is no line of the
+    source."""
 
     def __init__(self, name: str, text: str, errors: list[tuple[int, str]], output: str):
         self.name, self.text, self.errors, self.output = name, text, errors, output
@@ -31,9 +33,12 @@ class CompileError(Exception):
         return [f"CompileError: {self}"]
 
 
-DIAGNOSTIC = re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?:\s+(?P<kind>fatal error|error|note|warning"
-                        r"|required|recursively required|in '?constexpr|instantiated)\b:?\s*(?P<message>.*)$")
-# (pattern of the compiler's message, our message). If a DECISIVE pattern matches, the rest are follow-on errors: drop them.
+DIAGNOSTIC = re.compile(
+    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?:\s+(?P<kind>fatal error|error|note|warning"
+    r"|required|recursively required|in '?constexpr|instantiated)\b:?\s*(?P<message>.*)$"
+)
+# (pattern of the compiler's message, our message). If a DECISIVE pattern matches, the rest are follow-on
+# errors: drop them.
 HALF, BFLOAT = r"(half2?|__half2?)", r"((?:__)?nv_bfloat162?)"
 UNKNOWN = (r"(?:unknown type name '{0}'.*|use of undeclared identifier '{0}'.*"
            r"|'{0}' (?:was not declared|does not name a type).*)")
@@ -45,25 +50,42 @@ DECISIVE = [
     (UNKNOWN.format(BFLOAT), r"bfloat16 needs `#include <cuda_bf16.h>`"),
 ]
 CLEARER = [
-    (r"'?([\w./+-]+)'?( file not found|: No such file or directory)$",
-     r"there is no \1, neither beside the source nor in the engine"),
-    (r"(?:ISO C\+\+ forbids )?variable length array.*|.*variable length array.*",
-     "an array's size must be known when the kernel is compiled: a constant, a #define or a template parameter"),
-    (r"'(__\w+|atomic\w+)' was not declared in this scope.*",
-     r"\1 is not declared: a misspelling, or not supported here"),
-    (r"use of undeclared identifier '(__\w+|atomic\w+)'.*",
-     r"\1 is not declared: a misspelling, or not supported here"),
-    (r"no matching function for call to '(call|types)\(<unresolved overloaded function type>.*",
-     "these template arguments fit no kernel of that name"),
-    (r"there are no arguments to '(\w+)' that depend on a template parameter.*",
-     r"\1 is not declared: a misspelling, or not supported here"),
-    (r"no return statement in function returning non-void.*|non-void function does not return a value.*",
-     "this function returns nothing, but its type says it does"),
+    (
+        r"'?([\w./+-]+)'?( file not found|: No such file or directory)$",
+        r"there is no \1, neither beside the source nor in the engine",
+    ),
+    (
+        r"(?:ISO C\+\+ forbids )?variable length array.*|.*variable length array.*",
+        "an array's size must be known when the kernel is compiled: a constant, a #define or a template "
+        "parameter",
+    ),
+    (
+        r"'(__\w+|atomic\w+)' was not declared in this scope.*",
+        r"\1 is not declared: a misspelling, or not supported here",
+    ),
+    (
+        r"use of undeclared identifier '(__\w+|atomic\w+)'.*",
+        r"\1 is not declared: a misspelling, or not supported here",
+    ),
+    (
+        r"no matching function for call to '(call|types)\(<unresolved overloaded function type>.*",
+        "these template arguments fit no kernel of that name",
+    ),
+    (
+        r"there are no arguments to '(\w+)' that depend on a template parameter.*",
+        r"\1 is not declared: a misspelling, or not supported here",
+    ),
+    (
+        r"no return statement in function returning non-void.*|non-void function does not return a value.*",
+        "this function returns nothing, but its type says it does",
+    ),
 ]
 
 
 def read_errors(output: str, name: str, beside: tuple[str, ...] = ()) -> list[tuple[int, str]]:
-    """(line of the source, message) for each error in a compiler's output; line 0 where none is in the source.
+    # over the guide: one pass over the lines, each kind of line with its branch
+    """(line of the source, message) for each error in a compiler's output; line 0 where none is in the
+    source.
 
     An error in a file `beside` the source names that file and its line in the message.
     """

@@ -19,7 +19,9 @@ class Facts:
         self.memory = result.memories[error.memory] if error.memory >= 0 else None
 
     def _where(self, party, place: Place) -> str:
-        who = f"block {triple(party.block, self.result.grid)}, thread {triple(party.thread, self.result.block)}"
+        who = (
+            f"block {triple(party.block, self.result.grid)}, thread {triple(party.thread, self.result.block)}"
+        )
         of = f" of {place.file}" if self.result.in_included_file(place) else ""
         at = f"line {place.line}{of}, " if place.line else ""
         text = self.result.text(place)

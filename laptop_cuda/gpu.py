@@ -1,6 +1,7 @@
 """The same file on a GPU: nvcc compiles it unchanged, included into a generated source that adds the entries.
 
-A card is only ever reached through torch's CUDA tensors. `compile_check` compiles for given cards without having one.
+A card is only ever reached through torch's CUDA tensors. `compile_check` compiles for given cards without
+having one.
 """
 from __future__ import annotations
 
@@ -48,15 +49,21 @@ def generated(sources: list, wanted: list, file: str) -> str:
     """The generated source: `file`, untouched, then the entries of the `wanted` kernels and instances."""
     def entry(number: int, address: str) -> str:
         grid_sync = str(_speaks_of_the_grid(sources, wanted[number][0])).lower()
-        return (f'extern "C" int laptop_entry_{number}(const unsigned* grid, const unsigned* block, void** args, '
-                f"size_t shared, void* stream, int device) {{ return laptop_start((const void*)({address}), grid, "
-                f"block, args, shared, stream, device, {grid_sync}); }}\n")
+        return (
+            f'extern "C" int laptop_entry_{number}(const unsigned* grid, const unsigned* block, void** args, '
+            f"size_t shared, void* stream, int device) "
+            f"{{ return laptop_start((const void*)({address}), grid, "
+            f"block, args, shared, stream, device, {grid_sync}); }}\n"
+        )
     return f'{START}#include "{file}"\n' + table.table(sources, wanted, entry)
 
 
 def _speaks_of_the_grid(sources: list, kernel) -> bool:
-    """Whether a kernel takes the grid as a cooperative group: only a cooperative launch makes `grid.sync()` valid."""
-    body = next((s.tokens[f.body[0]:f.body[1]] for s in sources for f in s.functions if f is kernel.function), [])
+    """Whether a kernel takes the grid as a cooperative group: only a cooperative launch makes
+    `grid.sync()` valid."""
+    body = next(
+        (s.tokens[f.body[0] : f.body[1]] for s in sources for f in s.functions if f is kernel.function), []
+    )
     return any(token.text in ("this_grid", "grid_group") for token in body)
 
 
@@ -89,7 +96,8 @@ def cells(values: list) -> list:
 
 
 def run(entry, kernel: str, grid, block, shared_bytes: int, values: list, device) -> None:
-    """Launches on the current torch stream. Errors of the launch are raised here, the kernel's later, by torch."""
+    """Launches on the current torch stream. Errors of the launch are raised here, the kernel's later, by
+    torch."""
     from .report import KernelError
     torch = arrays.torch_in_use()
     arguments_in_c = cells(values)
@@ -100,8 +108,12 @@ def run(entry, kernel: str, grid, block, shared_bytes: int, values: list, device
         status = entry.call((ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), arguments, shared_bytes,
                             stream, index)
     if status:
-        raise KernelError("bad launch", kernel=kernel, message=f"{kernel} was not launched with grid {grid}, block "
-                          f"{block} and {shared_bytes} bytes of shared memory: {_text(entry.library, status)}")
+        raise KernelError(
+            "bad launch",
+            kernel=kernel,
+            message=f"{kernel} was not launched with grid {grid}, block "
+            f"{block} and {shared_bytes} bytes of shared memory: {_text(entry.library, status)}",
+        )
 
 
 def _text(handle: ctypes.CDLL, status: int) -> str:
@@ -120,7 +132,8 @@ def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90"
                   instances: tuple[str, ...] = ()) -> None:
     """Compiles the file with nvcc for each architecture, entries and the named `instances` included.
 
-    Raises CompileError. A template kernel without an instance is only parsed. What compiled once is not compiled again.
+    Raises CompileError. A template kernel without an instance is only parsed. What compiled once is not
+    compiled again.
     """
     tool = nvcc()
     if tool is None:
@@ -135,15 +148,23 @@ def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90"
     command = [tool, "-std=c++17", "-c", *(f"-gencode=arch=compute_{a[3:]},code={a}" for a in architectures)]
     version = build.identify((tool,), os.stat(tool).st_mtime_ns).version
     texts = [source.text for source in sources]
-    passed = build.cache() / ("checked-" + build.digest(*texts, text, build.engine_digest(), *command, version))
+    passed = build.cache() / (
+        "checked-" + build.digest(*texts, text, build.engine_digest(), *command, version)
+    )
     if passed.exists():
         return
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "check.cu"
         made.write_text(text)
-        run = subprocess.run([*command, str(made), "-o", str(Path(folder) / "check.o")], capture_output=True, text=True,
-                             env=os.environ | {"LC_ALL": "C"})
+        run = subprocess.run(
+            [*command, str(made), "-o", str(Path(folder) / "check.o")],
+            capture_output=True,
+            text=True,
+            env=os.environ | {"LC_ALL": "C"},
+        )
     if run.returncode:
         output = run.stdout + run.stderr
-        raise build.CompileError(path.name, sources[0].text, build.read_nvcc_errors(output, path.name), output)
+        raise build.CompileError(
+            path.name, sources[0].text, build.read_nvcc_errors(output, path.name), output
+        )
     passed.mkdir(parents=True, exist_ok=True)

@@ -70,7 +70,8 @@ class LaunchResult:
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
     library: object
-    files: dict[str, str]        # {name: text}: the source and what it includes of the student's own, source first
+    # {name: text}: the source and what it includes of the student's own, source first
+    files: dict[str, str]
     shared_limit: int            # bytes per block
     memories: list[Memory] = field(default_factory=list)
     sites: list[dict] = field(default_factory=list)
@@ -97,9 +98,15 @@ class LaunchResult:
 
     @property
     def requests(self) -> list[dict]:
-        """The first requests of block 0: pc, warp, size, operation, memory, and the offset that each lane touched."""
-        kept = (CRequest * (len(self.raw_requests) // ctypes.sizeof(CRequest))).from_buffer_copy(self.raw_requests)
-        return [{name: getattr(r, name) for name, _ in CRequest._fields_} | {"offset": list(r.offset)} for r in kept]
+        """The first requests of block 0: pc, warp, size, operation, memory, and the offset that each lane
+        touched."""
+        kept = (CRequest * (len(self.raw_requests) // ctypes.sizeof(CRequest))).from_buffer_copy(
+            self.raw_requests
+        )
+        return [
+            {name: getattr(r, name) for name, _ in CRequest._fields_} | {"offset": list(r.offset)}
+            for r in kept
+        ]
 
 
 @functools.lru_cache(maxsize=None)
@@ -114,7 +121,8 @@ def _runtime(library: str):
 def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, library, source: str,
         source_name: str = "source.cu", launch_bounds: int = 0, shared_limit: int = 48 << 10,
         files: dict[str, str] | None = None) -> LaunchResult:
-    """Runs one kernel to its end. `values` are arrays, None, or the bytes of a value, one for each of `params`.
+    """Runs one kernel to its end. `values` are arrays, None, or the bytes of a value, one for each of
+    `params`.
 
     `files` are the texts of the source and of the files beside it that it includes, by name, for messages.
     """
@@ -122,12 +130,15 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     laptop_run, laptop_free = _runtime(str(library))
     now = _contexts[-1] if _contexts else Context("plain")
     keep = []                    # what C points at must live until it returns
-    launch = _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep)
+    launch = _describe(
+        entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep
+    )
     launch.shared_limit = shared_limit
     answer = laptop_run(ctypes.byref(launch))
     try:
-        result = LaunchResult(kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}),
-                              shared_limit)
+        result = LaunchResult(
+            kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}), shared_limit
+        )
         _read(result, answer.contents, params, values)
         printed = answer.contents.printed
         if printed:
@@ -137,7 +148,9 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
         error = answer.contents.error
         if error.kind:
             raise kernel_error(error, result)
-        result.notes = [kernel_error(answer.contents.notes[i], result) for i in range(answer.contents.n_notes)]
+        result.notes = [
+            kernel_error(answer.contents.notes[i], result) for i in range(answer.contents.n_notes)
+        ]
     finally:
         laptop_free(answer)
     if now.done:
@@ -145,7 +158,9 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     return result
 
 
-def _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep) -> CLaunch:
+def _describe(
+    entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep
+) -> CLaunch:
     found = [arrays.of(v) if p.kind == "pointer" and v is not None else None for p, v in zip(params, values)]
     allocations, c_storages = _storages(found, now.mode != "plain", keep)
     c_arrays, arg_array, pointers = [], [], []
@@ -224,7 +239,9 @@ def _read(result: LaunchResult, c: CResult, params, values) -> None:
         bits = ctypes.string_at(site.unique, 8 * c.n_unique) if site.unique and c.n_unique else b""
         made["unique"] = int.from_bytes(bits, "little")
         result.sites.append(made)
-    result.raw_requests = ctypes.string_at(c.requests, c.n_requests * ctypes.sizeof(CRequest)) if c.n_requests else b""
+    result.raw_requests = (
+        ctypes.string_at(c.requests, c.n_requests * ctypes.sizeof(CRequest)) if c.n_requests else b""
+    )
     result.unique_sectors = list(c.unique_sectors)
     result.atomic_addresses = sum(c.atomic_addresses)
     result.barriers, result.steps, result.divergent_steps = c.barriers, c.steps, c.divergent_steps

@@ -1,8 +1,8 @@
 """Sources without the host code of cuBLAS, torch and their like, which could not be called here anyway.
 
-Left out are the functions that use such a library and those that call these, in whichever file they are; declarations
-that name one; macros whose text does, and their uses outside functions. Every line keeps its number. The includes of
-such libraries bring the 16-bit types along, so they become an include of those.
+Left out are the functions that use such a library and those that call these, in whichever file they are;
+declarations that name one; macros whose text does, and their uses outside functions. Every line keeps its
+number. The includes of such libraries bring the 16-bit types along, so they become an include of those.
 """
 import re
 
@@ -10,8 +10,10 @@ from .outline import Function, Outline, outline
 from .tokens import Token, match_forward, scan
 
 # libraries of the GPU's host side and torch's own: kernels call nothing of them
-LIBRARY_HEADER = re.compile(r"#\s*include\s*[<\"](cublas|cudnn|cusolver|cusparse|cufft|curand\.h|nccl|nvtx|nvToolsExt"
-                            r"|torch/|ATen/|c10/|pybind11/|THC)[^>\"\n]*[>\"]")
+LIBRARY_HEADER = re.compile(
+    r"#\s*include\s*[<\"](cublas|cudnn|cusolver|cusparse|cufft|curand\.h|nccl|nvtx|nvToolsExt"
+    r"|torch/|ATen/|c10/|pybind11/|THC)[^>\"\n]*[>\"]"
+)
 LIBRARY_WORD = re.compile(r"(cublas|CUBLAS|cudnn|CUDNN|cusolver|cusparse|cufft|nccl|nvtx|TORCH_|AT_|C10_)\w*"
                           r"|curandGenerator_t|torch|at|c10|py|pybind11|PYBIND11_MODULE")
 NAMESPACES = ("torch", "at", "c10", "py", "pybind11")        # words that a kernel may use for its own
@@ -35,7 +37,11 @@ def _library_macros(files: list[Outline]) -> set[str]:
     texts = {}
     for file in files:
         for token in file.tokens:
-            define = re.match(r"#\s*define\s+(\w+)(?:\([^)]*\))?", token.text) if token.kind == "directive" else None
+            define = (
+                re.match(r"#\s*define\s+(\w+)(?:\([^)]*\))?", token.text)
+                if token.kind == "directive"
+                else None
+            )
             if define:
                 texts[define.group(1)] = scan(token.text, define.end())
     found: set[str] = set()
@@ -63,7 +69,9 @@ def _library_functions(files: list[Outline], macros: set[str]) -> list[Function]
 
 def _without(file: Outline, gone: list[Function], macros: set[str]) -> str:
     tokens = file.tokens
-    spans = [(tokens[f.first].start, tokens[f.body[1]].end) for f in file.functions if any(f is g for g in gone)]
+    spans = [
+        (tokens[f.first].start, tokens[f.body[1]].end) for f in file.functions if any(f is g for g in gone)
+    ]
     for i, token in enumerate(tokens):
         if file.namespace[i] is None:
             continue

@@ -51,7 +51,8 @@ class Library:
 
     def restore(self, values: dict[str, bytes]) -> None:
         for name, row in self.symbols.items():
-            if len(values.get(name, b"")) == row.bytes and not row.whole:     # a const one is in read-only memory
+            # a const one is in read-only memory
+            if len(values.get(name, b"")) == row.bytes and not row.whole:
                 ctypes.memmove(row.address, values[name], row.bytes)
 
 
@@ -94,7 +95,8 @@ class Globals:
         self._module = module
 
     def __getitem__(self, name: str):
-        """A copy of the variable as the last launch on the CPU left it: a tensor, or an array without torch."""
+        """A copy of the variable as the last launch on the CPU left it: a tensor, or an array without
+        torch."""
         row = self._row(name)
         return arrays.from_bytes(ctypes.string_at(row.address, row.bytes), parse_type(name, row.types).dtype)
 

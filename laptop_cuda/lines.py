@@ -30,8 +30,9 @@ def of(library, names: tuple[str, ...], offsets) -> dict[int, Place]:
 
 
 def _ask(library: Path, names: tuple[str, ...], offsets: list[int]) -> dict[int, Place]:
-    # An offset is a return address: the call before it is wanted. `-i` lists the functions that were inlined there,
-    # innermost first. The place is the first one in the source itself; else, in a file that it includes.
+    # An offset is a return address: the call before it is wanted. `-i` lists the functions that were inlined
+    # there, innermost first. The place is the first one in the source itself; else, in a file that it
+    # includes.
     addresses = [hex(o - 1) for o in offsets]
     if sys.platform == "darwin":
         command = ["atos", "-i", "-o", str(library), "-l", "0x0", *addresses]
@@ -62,7 +63,8 @@ def _groups(answer: str) -> list[list[str]]:
 
 
 def _place(frame: str, names: tuple[str, ...]) -> Place:
-    """Of "path/flash.cu:12 (discriminator 3)" or "flash (in library) (flash.cu:12)"; nowhere if it is another file."""
+    """Of "path/flash.cu:12 (discriminator 3)" or "flash (in library) (flash.cu:12)"; nowhere if it is
+    another file."""
     frame = frame.split(" (discriminator")[0].rstrip(")")
     path, _, line = frame.rpartition(":")
     for name in names:

@@ -5,9 +5,9 @@
     %%cuda --module m          also binds the module, for constants and template instances: m["tile<64>"]
 
 A cell that does not compile binds the names of its kernels too, to objects that say so: no name ever means
-an earlier version of the cell. A program on top may give cells names (`name_cells`): a named cell that does not
-compile prints the error instead of raising it, so that the rest of the notebook runs, and the error is `.error` of
-the bound objects.
+an earlier version of the cell. A program on top may give cells names (`name_cells`): a named cell that
+does not compile prints the error instead of raising it, so that the rest of the notebook runs, and the
+error is `.error` of the bound objects.
 """
 import argparse
 import re
@@ -35,7 +35,8 @@ def _shell():
 
 
 class BrokenKernel:
-    """Stands for a kernel whose cell does not compile. `.error` is the CompileError, `.source` the cell's text."""
+    """Stands for a kernel whose cell does not compile. `.error` is the CompileError, `.source` the cell's
+    text."""
 
     def __init__(self, name: str, source: str, error: CompileError):
         self.__name__, self.name, self.source, self.error, self.module = name, name, source, error, None

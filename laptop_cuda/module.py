@@ -17,8 +17,8 @@ from .sources import files_of, read, rewritten, split_instance, started
 
 
 class Module:
-    """`module.name` is the kernel, or the constant, of that name; `module["name"]` where the module itself has one,
-    as for a kernel called `source`."""
+    """`module.name` is the kernel, or the constant, of that name; `module["name"]` where the module itself
+    has one, as for a kernel called `source`."""
 
     def __init__(self, text: str, name: str, path: Path | None = None, traced: bool | None = None):
         self.source, self.name, self.path = text, name, path
@@ -60,7 +60,9 @@ class Module:
 
     def host(self, name: str):
         """A host function of the file, to be called with CPU tensors; its `<<<>>>` launches run plain."""
-        found = [f for file in self._files for f in signature.hosts(file) if name in (f.name, f.function.name)]
+        found = [
+            f for file in self._files for f in signature.hosts(file) if name in (f.name, f.function.name)
+        ]
         if not found:
             there = ", ".join(f.name for file in self._files for f in signature.hosts(file))
             raise ArgumentError(f"{self.name} has no host function `{name}`; it has: {there or 'none'}")
@@ -69,8 +71,10 @@ class Module:
 
         def call(*arguments, **named) -> None:
             if launch.mode() != "plain":
-                raise ArgumentError(f"{name}: the launches of a host function are neither counted nor checked; "
-                                    "launch its kernels from Python")
+                raise ArgumentError(
+                    f"{name}: the launches of a host function are neither counted nor checked; "
+                    "launch its kernels from Python"
+                )
             values = bind(name, entry.parameters, arguments, named)
             if any(map(arrays.on_gpu, values)):
                 raise ArgumentError(f"{name}: host functions take CPU tensors")
@@ -95,7 +99,8 @@ class Module:
         return self._last
 
     def _wanted(self, kernel: KernelText | None, instance: str) -> list[tuple[KernelText, str]]:
-        """What goes into one library: an instance of a template alone, or all kernels that are no templates."""
+        """What goes into one library: an instance of a template alone, or all kernels that are no
+        templates."""
         if kernel is not None and kernel.template:
             return [(kernel, instance)]
         return [(k, "") for k in self._texts if not k.template]
@@ -136,7 +141,9 @@ def _cpu_entry(number: int, address: str) -> str:
 
 
 def _host_entry(number: int, address: str) -> str:
-    return f"LAPTOP_EXPORT void laptop_entry_{number}(void** args) {{ laptop::call_host({address}, args); }}\n"
+    return (
+        f"LAPTOP_EXPORT void laptop_entry_{number}(void** args) {{ laptop::call_host({address}, args); }}\n"
+    )
 
 
 _loaded: dict[Path, tuple[Module, list]] = {}

@@ -24,14 +24,16 @@ if TYPE_CHECKING:
 
 def custom_op(name: str, forward: Callable, *, fake: Callable, backward: Callable | None = None,
               gradients: Sequence[str] | None = None) -> Callable:
-    """The operator `laptop_cuda::<name>`, which calls `forward`; a name with a namespace, `mine::scaled`, keeps it.
+    # over the guide: the autograd functions close over what the operator is made of
+    """The operator `laptop_cuda::<name>`, which calls `forward`; a name with a namespace, `mine::scaled`,
+    keeps it.
 
     fake(*inputs)       outputs of the right shape, dtype and device, with nothing in them (`torch.empty...`)
     backward(*grads, *inputs, *outputs)
                         returns one tensor for each input named in `gradients` (default: each Tensor input);
                         it is an operator of its own, `<name>_backward`
-    Tensors reach `forward`, `fake` and `backward` contiguous. Outputs must be new tensors, not views of inputs: wrap
-    a kernel that works in place as clone, then launch.
+    Tensors reach `forward`, `fake` and `backward` contiguous. Outputs must be new tensors, not views of
+    inputs: wrap a kernel that works in place as clone, then launch.
     """
     import torch
     from torch import Tensor
@@ -73,7 +75,8 @@ def custom_op(name: str, forward: Callable, *, fake: Callable, backward: Callabl
 
 
 def _backward_op(qualified: str, parsed, backward: Callable, wanted: list[str]) -> Callable:
-    """`backward` as an operator: gradients of the outputs, the inputs, the outputs -> gradients of the `wanted`."""
+    """`backward` as an operator: gradients of the outputs, the inputs, the outputs -> gradients of the
+    `wanted`."""
     import torch
     grads = [f"Tensor grad_{n}" for n in range(len(parsed.returns))]
     outputs = [f"Tensor output_{n}" for n in range(len(parsed.returns))]
@@ -86,7 +89,9 @@ def _backward_op(qualified: str, parsed, backward: Callable, wanted: list[str]) 
         made = tuple(torch.empty_like(given[p]) for p in places)
         return made if len(made) > 1 else made[0]
 
-    op = torch.library.custom_op(f"{qualified}_backward", _contiguous(backward), mutates_args=(), schema=schema)
+    op = torch.library.custom_op(
+        f"{qualified}_backward", _contiguous(backward), mutates_args=(), schema=schema
+    )
     op.register_fake(_contiguous(fake))
     return op
 

@@ -1,7 +1,7 @@
 """The outline of a file: in which function, namespace and `#if` a token is.
 
-This is no parser. It tells functions, classes and namespaces from everything else: enough to find kernels, launches and
-`__shared__` in a source without understanding the rest of it.
+This is no parser. It tells functions, classes and namespaces from everything else: enough to find kernels,
+launches and `__shared__` in a source without understanding the rest of it.
 """
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class Outline:
     tokens: list[Token]
     functions: list[Function] = field(default_factory=list)
     owner: list[Function | None] = field(default_factory=list)       # of each token
-    namespace: list[str | None] = field(default_factory=list)        # of each token; None inside functions and classes
+    # of each token; None inside functions and classes
+    namespace: list[str | None] = field(default_factory=list)
     conditions: list[tuple[tuple[str, ...], ...]] = field(default_factory=list)
     path: Path | None = None             # of a file that another one includes
     as_read: str = ""                    # the file's text, before host code of libraries was left out
@@ -185,7 +186,8 @@ class _Reader:
         qualifiers = {w for w in words if w in ("__global__", "__device__", "__host__")}
         if self.global_macros & set(words):
             qualifiers.add("__global__")
-        result = self.result           # the brace itself is already filed under the namespace and class around it
+        # the brace itself is already filed under the namespace and class around it
+        result = self.result
         space = result.namespace[brace]
         made = Function(name, qualifiers, space or "", head[0], parameters, (brace, brace), template, bounds,
                         result.conditions[brace], space is None)
@@ -206,7 +208,8 @@ def _after_template(tokens: list[Token], head: list[int]) -> tuple[int, tuple[in
 
 
 def _signature(tokens: list[Token], i: int, brace: int) -> tuple:
-    """(name, parameters, launch bounds) of the function whose head begins at token `i`; Nones if there is none."""
+    """(name, parameters, launch bounds) of the function whose head begins at token `i`; Nones if there is
+    none."""
     bounds = parameters = name = None
     while i < brace:
         text = tokens[i].text if tokens[i].kind == "symbol" else ""
@@ -231,7 +234,15 @@ def _without_macros(tokens: list[Token], head: list[int]) -> list[int]:
         rest = [i for i in head if i > close]
         if tokens[head[0] + 1].text != "(" or not rest or tokens[rest[0]].kind != "name":
             break
-        if tokens[rest[0]].text in ("const", "noexcept", "override", "final", "volatile", "__attribute__", "requires"):
+        if tokens[rest[0]].text in (
+            "const",
+            "noexcept",
+            "override",
+            "final",
+            "volatile",
+            "__attribute__",
+            "requires",
+        ):
             break
         head = rest
     return head

@@ -9,9 +9,9 @@ from .report import LaunchReport, Report
 def profile(*, order: str = "forward", seed: int = 0, step_limit: int = 10 * launch.STEP_LIMIT):
     """Exact counts, on the CPU, whatever the machine. `report.launches` has one entry for each launch.
 
-    One gap: a struct of the source's own that goes from an array straight into a by-value parameter, or from a call
-    straight into an array, as in `s[t] = combine(s[t], x)`, is not counted. Parameters by `const &` and a local
-    variable for the result are, with g++ and with clang from 16 on.
+    One gap: a struct of the source's own that goes from an array straight into a by-value parameter, or
+    from a call straight into an array, as in `s[t] = combine(s[t], x)`, is not counted. Parameters by
+    `const &` and a local variable for the result are, with g++ and with clang from 16 on.
     """
     report = Report()
     with launch.context(launch.Context("profile", order, seed, step_limit,

@@ -63,8 +63,13 @@ class Ran:
         return [note for launch in self.launches for note in launch["notes"]]
 
     def total(self, count: str, kernel: str = "") -> int:
-        """A count summed over the launches (of one kernel): "sectors", "requests", "bytes", "excess", "launches", ..."""
-        chosen = [la for la in self.launches if not kernel or bare_name(la["kernel"]) == kernel or la["kernel"] == kernel]
+        """A count summed over the launches (of one kernel): "sectors", "requests", "bytes", "excess",
+        "launches", ..."""
+        chosen = [
+            la
+            for la in self.launches
+            if not kernel or bare_name(la["kernel"]) == kernel or la["kernel"] == kernel
+        ]
         return len(chosen) if count == "launches" else sum(la["counts"].get(count, 0) for la in chosen)
 
 
@@ -94,8 +99,12 @@ def compile_program(paths: list[Path], options: Options = Options(), mode: str =
     order = sorted(paths, key=lambda p: p != mains[0])
     found = {path.name: units[path][0].text for path in order}
     found |= {f.path.name: f.text for files in units.values() for f in files[1:]}
-    flags = [f"-std={options.standard}", *(f"-D{d}" for d in options.defines), *(f"-I{p}" for p in options.include),
-             *options.flags]
+    flags = [
+        f"-std={options.standard}",
+        *(f"-D{d}" for d in options.defines),
+        *(f"-I{p}" for p in options.include),
+        *options.flags,
+    ]
     if any("omp.h" in text for text in texts.values()) and "-fopenmp" not in flags:
         flags.append("-fopenmp")
     made = build.program({path: texts[path] for path in order}, found, flags, mode != "plain")
@@ -109,17 +118,33 @@ def _has_main(file: Outline) -> bool:
 def execute(program: Program, arguments: list[str] = (), *, order: str = "forward", seed: int = 0,
             step_limit: int = STEP_LIMIT, capture: bool = False, name: str = "", folder: Path | None = None,
             timeout: float | None = None) -> Ran:
+    # over the guide: a process with its pipe, opened and closed in one place
     """Runs a built program to its end in a child process."""
     reading, writing = os.pipe()
-    job = {"library": str(program.library), "mode": program.mode, "order": order, "seed": seed, "files": program.files,
-           "step_limit": step_limit, "report": writing,
-           "arguments": [name or next(iter(program.files)).removesuffix(".cu"), *map(str, arguments)]}
+    job = {
+        "library": str(program.library),
+        "mode": program.mode,
+        "order": order,
+        "seed": seed,
+        "files": program.files,
+        "step_limit": step_limit,
+        "report": writing,
+        "arguments": [name or next(iter(program.files)).removesuffix(".cu"), *map(str, arguments)],
+    }
     home = str(build.PACKAGE.parent)
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
     pipe = subprocess.PIPE if capture else None
-    child = subprocess.Popen([sys.executable, "-m", "laptop_cuda.program_child"], stdin=subprocess.PIPE, stdout=pipe,
-                             stderr=pipe, text=True, errors="replace", pass_fds=(writing,), cwd=folder,
-                             env=os.environ | {"PYTHONPATH": path})
+    child = subprocess.Popen(
+        [sys.executable, "-m", "laptop_cuda.program_child"],
+        stdin=subprocess.PIPE,
+        stdout=pipe,
+        stderr=pipe,
+        text=True,
+        errors="replace",
+        pass_fds=(writing,),
+        cwd=folder,
+        env=os.environ | {"PYTHONPATH": path},
+    )
     os.close(writing)
     with os.fdopen(reading, encoding="utf-8", errors="replace") as report:
         rows = _Rows(report)
@@ -170,14 +195,18 @@ def _crash(program: Program, number: int, rows: list[dict]) -> str:
     elif rows[0]["in"]:
         said += f", in {rows[0]['in']}()"
     if number == signal.SIGSEGV:
-        said += (f"\nIt touched address {rows[0]['address']:#x}. Usual cause: a pointer that was never set, an array of the "
-                 "host that is too small, or an argument that the program expects and did not get.")
+        said += (
+            f"\nIt touched address {rows[0]['address']:#x}. Usual cause: a pointer that was never set, an "
+            f"array of the "
+            "host that is too small, or an argument that the program expects and did not get."
+        )
     return said
 
 
 def run(*paths: str | Path, arguments: list[str] = (), mode: str = "sanitize", options: Options = Options(),
         capture: bool = True, **how) -> Ran:
-    """Compiles and runs a program: `run("prog.cu", arguments=["1024"]).errors` are the bugs that were found."""
+    """Compiles and runs a program: `run("prog.cu", arguments=["1024"]).errors` are the bugs that were
+    found."""
     program = compile_program([Path(p) for p in paths], options, mode)
     return execute(program, list(arguments), capture=capture, **how)
 
@@ -193,7 +222,9 @@ class Budget:
     def read(cls, text: str) -> Budget:
         found = re.fullmatch(r"(?:([\w:]+):)?(\w+)=(\d[\d_,]*)", text)
         if not found or found[2] not in COUNTS:
-            raise ValueError(f"a budget is COUNT=N or KERNEL:COUNT=N, COUNT one of {', '.join(COUNTS)}; got {text!r}")
+            raise ValueError(
+                f"a budget is COUNT=N or KERNEL:COUNT=N, COUNT one of {', '.join(COUNTS)}; got {text!r}"
+            )
         return cls(found[2], int(re.sub("[_,]", "", found[3])), found[1] or "")
 
     def over(self, ran: Ran) -> str:
@@ -203,5 +234,15 @@ class Budget:
         return f"{whose}{used:,} {self.count}, the budget is {self.most:,}" if used > self.most else ""
 
 
-COUNTS = ("sectors", "load_sectors", "store_sectors", "requests", "bytes", "wavefronts", "excess", "atomics", "barriers",
-          "launches")
+COUNTS = (
+    "sectors",
+    "load_sectors",
+    "store_sectors",
+    "requests",
+    "bytes",
+    "wavefronts",
+    "excess",
+    "atomics",
+    "barriers",
+    "launches",
+)

@@ -39,15 +39,27 @@ class Child:
     def after_launch(self, c_launch, c_result) -> None:
         asked, answer = c_launch.contents, c_result.contents
         limit = asked.shared_limit
-        result = LaunchResult(asked.kernel.decode(), tuple(asked.grid), tuple(asked.block), self.job["library"],
-                              self.job["files"], limit)
+        result = LaunchResult(
+            asked.kernel.decode(),
+            tuple(asked.grid),
+            tuple(asked.block),
+            self.job["library"],
+            self.job["files"],
+            limit,
+        )
         launch._read(result, answer, [], [])
         row = {"kernel": result.kernel, "grid": result.grid, "block": result.block, "counts": {}, "lines": [],
                "error": None, "notes": []}
         if answer.error.kind:
             error = kernel_error(answer.error, result)
-            row["error"] = {"kind": error.kind, "kernel": error.kernel, "line": error.line, "block": error.block,
-                            "thread": error.thread, "message": error.message}
+            row["error"] = {
+                "kind": error.kind,
+                "kernel": error.kernel,
+                "line": error.line,
+                "block": error.block,
+                "thread": error.thread,
+                "message": error.message,
+            }
         row["notes"] = [str(kernel_error(answer.notes[i], result)) for i in range(answer.n_notes)]
         if self.job["mode"] == "profile":
             report = LaunchReport(result)
@@ -59,8 +71,13 @@ class Child:
         words = [w.encode() for w in job["arguments"]]
         argv = (ctypes.c_char_p * (len(words) + 1))(*words, None)
         library.laptop_report_crashes(job["report"])
-        library.laptop_program(launch.MODES[job["mode"]], launch.ORDERS[job["order"]], ctypes.c_uint64(job["seed"]),
-                               ctypes.c_uint64(job["step_limit"]), self.done)
+        library.laptop_program(
+            launch.MODES[job["mode"]],
+            launch.ORDERS[job["order"]],
+            ctypes.c_uint64(job["seed"]),
+            ctypes.c_uint64(job["step_limit"]),
+            self.done,
+        )
         return library.laptop_main(len(words), argv)
 
 
@@ -68,7 +85,8 @@ def main() -> None:
     job = json.loads(sys.stdin.buffer.read())
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     status = Child(job).run()
-    ctypes.CDLL(None).exit(status)               # C's own exit: its buffers are written, static objects destroyed
+    # C's own exit: its buffers are written, static objects destroyed
+    ctypes.CDLL(None).exit(status)
 
 
 if __name__ == "__main__":

@@ -31,10 +31,35 @@ def _kernels(ran: Ran) -> str:
         def total(count):
             return f"{ran.total(count, kernel):,}"
         moved = ran.total("sectors", kernel) * 32
-        rows.append((kernel, total("launches"), total("requests"), total("bytes"), f"{moved:,}", total("wavefronts"),
-                     total("excess"), total("atomics"), total("barriers"), ""))
-    return text_table(("kernel", "launches", "requests", "asked", "moved", "shared passes", "from conflicts", "atomics",
-                        "barriers", ""), rows)
+        rows.append(
+            (
+                kernel,
+                total("launches"),
+                total("requests"),
+                total("bytes"),
+                f"{moved:,}",
+                total("wavefronts"),
+                total("excess"),
+                total("atomics"),
+                total("barriers"),
+                "",
+            )
+        )
+    return text_table(
+        (
+            "kernel",
+            "launches",
+            "requests",
+            "asked",
+            "moved",
+            "shared passes",
+            "from conflicts",
+            "atomics",
+            "barriers",
+            "",
+        ),
+        rows,
+    )
 
 
 def _lines(ran: Ran, files: dict[str, str]) -> str:
@@ -44,11 +69,24 @@ def _lines(ran: Ran, files: dict[str, str]) -> str:
             row = sums.setdefault((line["file"], line["line"]), dict.fromkeys(line, 0))
             for name in ("bytes", "sectors", "wavefronts", "excess", "atomics"):
                 row[name] += line[name]
-    busiest = sorted(sums.items(), key=lambda item: (-item[1]["sectors"], -item[1]["wavefronts"]))[:MOST_LINES]
+    busiest = sorted(sums.items(), key=lambda item: (-item[1]["sectors"], -item[1]["wavefronts"]))[
+        :MOST_LINES
+    ]
     rows = []
     for (file, number), row in busiest:
         source = files.get(file, "").split("\n")
         shown = source[number - 1].strip() if 0 < number <= len(source) else ""
-        rows.append((f"{file}:{number}", f"{row['bytes']:,}", f"{32 * row['sectors']:,}", f"{row['wavefronts']:,}",
-                     f"{row['excess']:,}", f"{row['atomics']:,}", shown))
-    return text_table(("line", "asked", "moved", "shared passes", "from conflicts", "atomics", "source"), rows)
+        rows.append(
+            (
+                f"{file}:{number}",
+                f"{row['bytes']:,}",
+                f"{32 * row['sectors']:,}",
+                f"{row['wavefronts']:,}",
+                f"{row['excess']:,}",
+                f"{row['atomics']:,}",
+                shown,
+            )
+        )
+    return text_table(
+        ("line", "asked", "moved", "shared passes", "from conflicts", "atomics", "source"), rows
+    )

@@ -1,10 +1,11 @@
 """Inline PTX as C++: each instruction that is known becomes calls of `include/ptx.h`.
 
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" :: "r"(to), "l"(from));
- -> do { reg laptop_0 = put(to), laptop_1 = put(from); copy_async(in_shared(laptop_0), generic(laptop_1), 16, 16); } while (0)
+ -> do { reg laptop_0 = put(to), laptop_1 = put(from); copy_async(in_shared(laptop_0), generic(laptop_1),
+ 16, 16); } while (0)
 
-An asm with an instruction that is not known, or a branch, becomes a trap with the instruction's name: an error where
-it is reached, and none where it is not.
+An asm with an instruction that is not known, or a branch, becomes a trap with the instruction's name: an
+error where it is reached, and none where it is not.
 """
 from __future__ import annotations
 
@@ -105,7 +106,8 @@ def _register(name: str) -> str:
 
 
 def _operand(text: str, operands: list[Operand]):
-    """A C++ name or literal; a list for {a, b}; ("address", base, offset) for [a + 16]; a special register's call."""
+    """A C++ name or literal; a list for {a, b}; ("address", base, offset) for [a + 16]; a special
+    register's call."""
     text = text.strip()
     if text.startswith("{"):
         return [_operand(part, operands) for part in _split(text[1:-1])]
@@ -113,7 +115,11 @@ def _operand(text: str, operands: list[Operand]):
         inner = re.fullmatch(r"\[\s*(%?\[?[\w$]+\]?)\s*(?:\+\s*(-?\w+))?\s*\]", text)
         if not inner:
             raise Unknown(text)
-        offset = _operand(inner[2], operands) if inner[2] and not inner[2].lstrip("-").isdigit() else inner[2] or "0"
+        offset = (
+            _operand(inner[2], operands)
+            if inner[2] and not inner[2].lstrip("-").isdigit()
+            else inner[2] or "0"
+        )
         return ("address", _operand(inner[1], operands), offset)
     if "|" in text:
         return ("both", *(_operand(part, operands) for part in text.split("|")))

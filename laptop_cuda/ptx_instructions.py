@@ -1,4 +1,5 @@
 """The PTX instructions that the engine knows, each as C++ on the functions of `include/ptx.h`."""
+# over the guide: a table of instructions
 from __future__ import annotations
 
 import re
@@ -6,22 +7,68 @@ import re
 from . import ptx_memory
 from .ptx_operands import BYTES, TYPES, P, Unknown, get, put, whole
 
-IGNORED = {"rn", "ftz", "approx", "full", "sync", "aligned", "volatile", "relaxed", "acquire", "release", "acq_rel",
-           "weak", "cta", "gpu", "sys", "cluster", "nc", "ca", "cg", "cs", "cv", "lu", "wb", "wt", "uni"}
-NOTHING = re.compile(r"prefetch.*|prefetchu.*|griddepcontrol.*|nanosleep.*|pragma|discard.*|applypriority.*|brkpt"
-                     r"|createpolicy.*")
+IGNORED = {
+    "rn",
+    "ftz",
+    "approx",
+    "full",
+    "sync",
+    "aligned",
+    "volatile",
+    "relaxed",
+    "acquire",
+    "release",
+    "acq_rel",
+    "weak",
+    "cta",
+    "gpu",
+    "sys",
+    "cluster",
+    "nc",
+    "ca",
+    "cg",
+    "cs",
+    "cv",
+    "lu",
+    "wb",
+    "wt",
+    "uni",
+}
+NOTHING = re.compile(
+    r"prefetch.*|prefetchu.*|griddepcontrol.*|nanosleep.*|pragma|discard.*|applypriority.*|brkpt"
+    r"|createpolicy.*"
+)
 BINARY = {"add", "sub", "mul", "div", "rem", "min", "max"}
 BITS = {"and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}"}
-FUNCTIONS = {"ex2": "exp2f({0})", "lg2": "log2f({0})", "sin": "sinf({0})", "cos": "cosf({0})", "sqrt": "sqrtf({0})",
-             "rcp": P + "rcp({0})", "rsqrt": P + "rsqrt_({0})", "tanh": P + "tanh_({0})"}
+FUNCTIONS = {
+    "ex2": "exp2f({0})",
+    "lg2": "log2f({0})",
+    "sin": "sinf({0})",
+    "cos": "cosf({0})",
+    "sqrt": "sqrtf({0})",
+    "rcp": P + "rcp({0})",
+    "rsqrt": P + "rsqrt_({0})",
+    "tanh": P + "tanh_({0})",
+}
 THREAD = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
-SPECIAL = {"laneid": "laptop::lane_id()", "warpid": f"({THREAD}) / 32",
-           "nwarpid": "(blockDim.x * blockDim.y * blockDim.z + 31) / 32", "smid": "0u", "nsmid": "1u", "gridid": "0u",
-           "clock": "(uint32_t)laptop::clock()", "clock64": "(uint64_t)laptop::clock()", "warpsize": "32u",
-           "globaltimer": "(uint64_t)laptop::clock()", "globaltimer_lo": "(uint32_t)laptop::clock()",
-           "lanemask_eq": "1u << laptop::lane_id()", "lanemask_lt": "(1u << laptop::lane_id()) - 1u",
-           "lanemask_le": "(2u << laptop::lane_id()) - 1u", "lanemask_gt": "~((2u << laptop::lane_id()) - 1u)",
-           "lanemask_ge": "~((1u << laptop::lane_id()) - 1u)"}
+SPECIAL = {
+    "laneid": "laptop::lane_id()",
+    "warpid": f"({THREAD}) / 32",
+    "nwarpid": "(blockDim.x * blockDim.y * blockDim.z + 31) / 32",
+    "smid": "0u",
+    "nsmid": "1u",
+    "gridid": "0u",
+    "clock": "(uint32_t)laptop::clock()",
+    "clock64": "(uint64_t)laptop::clock()",
+    "warpsize": "32u",
+    "globaltimer": "(uint64_t)laptop::clock()",
+    "globaltimer_lo": "(uint32_t)laptop::clock()",
+    "lanemask_eq": "1u << laptop::lane_id()",
+    "lanemask_lt": "(1u << laptop::lane_id()) - 1u",
+    "lanemask_le": "(2u << laptop::lane_id()) - 1u",
+    "lanemask_gt": "~((2u << laptop::lane_id()) - 1u)",
+    "lanemask_ge": "~((1u << laptop::lane_id()) - 1u)",
+}
 VARIABLES = {"tid": "threadIdx", "ntid": "blockDim", "ctaid": "blockIdx", "nctaid": "gridDim"}
 
 
@@ -73,7 +120,9 @@ def _arithmetic(name: str, mods: list[str], given: list, opcode: str) -> str:
         return _integers(name, type_, given, values, opcode)
     made = f"{P}saturate({made})" if "sat" in shape else made
     wide = type_ in ("s32", "u32", "s16", "u16") and "wide" in shape
-    return put(given[0], made if wide else f"({TYPES[type_]})({made})" if type_ not in ("f16x2", "bf16x2") else made)
+    return put(
+        given[0], made if wide else f"({TYPES[type_]})({made})" if type_ not in ("f16x2", "bf16x2") else made
+    )
 
 
 def _fused(type_: str, shape: list[str], given: list, values: list[str]) -> str:
@@ -134,13 +183,24 @@ def _mov(mods: list[str], given: list, opcode: str) -> str:
     if isinstance(source, list):
         part = 8 * BYTES[type_] // len(source)
         mask = (1 << part) - 1
-        return f"{target} = {' | '.join(f'({s} & {mask:#x}ull) << {part * i}' for i, s in enumerate(source))};"
+        return (
+            f"{target} = {' | '.join(f'({s} & {mask:#x}ull) << {part * i}' for i, s in enumerate(source))};"
+        )
     return put(target, get(type_, source))
 
 
 def _cvt(mods: list[str], given: list, opcode: str) -> str:
-    modes = {"rn": "nearest", "rni": "nearest", "rz": "zero", "rzi": "zero", "rm": "down", "rmi": "down", "rp": "up",
-             "rpi": "up", "rna": "nearest"}
+    modes = {
+        "rn": "nearest",
+        "rni": "nearest",
+        "rz": "zero",
+        "rzi": "zero",
+        "rm": "down",
+        "rmi": "down",
+        "rp": "up",
+        "rpi": "up",
+        "rna": "nearest",
+    }
     mode = next((modes[m] for m in mods if m in modes), "nearest")
     to, from_ = [m for m in mods if m in TYPES or m == "tf32"]
     if to == "tf32":
@@ -148,9 +208,18 @@ def _cvt(mods: list[str], given: list, opcode: str) -> str:
     if to in ("f16x2", "bf16x2"):
         relu = str("relu" in mods).lower()
         half = to.removesuffix("x2")
-        return put(given[0], f"{P}convert_pair<{P}{half}>({get('f32', given[1])}, {get('f32', given[2])}, {relu})")
-    mode = "zero" if BYTES.get(to, 0) and to[0] in "us" and from_[0] == "f" and "rn" not in "".join(mods) and not any(
-        m in modes for m in mods) else mode
+        return put(
+            given[0], f"{P}convert_pair<{P}{half}>({get('f32', given[1])}, {get('f32', given[2])}, {relu})"
+        )
+    mode = (
+        "zero"
+        if BYTES.get(to, 0)
+        and to[0] in "us"
+        and from_[0] == "f"
+        and "rn" not in "".join(mods)
+        and not any(m in modes for m in mods)
+        else mode
+    )
     made = f"{P}convert<{TYPES[to]}>({get(from_, given[1])}, laptop::rounding::{mode})"
     return put(given[0], f"{P}saturate({made})" if "sat" in mods and to in ("f32", "f64") else made)
 

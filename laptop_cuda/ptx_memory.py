@@ -5,9 +5,18 @@ import re
 
 from .ptx_operands import BYTES, TYPES, P, Unknown, assigned, get, put, registers, whole
 
-ATOMICS = {"add": P + "add(old, {0})", "min": P + "min(old, {0})", "max": P + "max(old, {0})", "and": "old & {0}",
-           "or": "old | {0}", "xor": "old ^ {0}", "exch": "{0}", "inc": "old >= {0} ? 0 : old + 1",
-           "dec": "old == 0 || old > {0} ? {0} : old - 1", "cas": "old == {0} ? {1} : old"}
+ATOMICS = {
+    "add": P + "add(old, {0})",
+    "min": P + "min(old, {0})",
+    "max": P + "max(old, {0})",
+    "and": "old & {0}",
+    "or": "old | {0}",
+    "xor": "old ^ {0}",
+    "exch": "{0}",
+    "inc": "old >= {0} ? 0 : old + 1",
+    "dec": "old == 0 || old > {0} ? {0} : old - 1",
+    "cas": "old == {0} ? {1} : old",
+}
 HALF, BRAIN, TF32 = "of_half<laptop::binary16>", "of_half<laptop::bfloat16>", "of_tf32"
 FRAGMENTS = {"f16": HALF, "bf16": BRAIN, "tf32": TF32, "s8": "of_byte<int8_t>", "u8": "of_byte<uint8_t>"}
 
@@ -32,7 +41,9 @@ def _ld(mods: list[str], given: list, opcode: str) -> str:
     pointer = _pointer(mods, given[1], opcode)
     extend = " ".join(f"{t} = {P}put((int32_t){P}get<{TYPES[type_]}>({t}));" for t in targets) if type_ in (
         "s8", "s16") else ""
-    return (f"{{ {P}reg d[{count}]; {P}load<{BYTES[type_]}>(d, {pointer}); {assigned(targets, 'd')} {extend} }}")
+    return (
+        f"{{ {P}reg d[{count}]; {P}load<{BYTES[type_]}>(d, {pointer}); {assigned(targets, 'd')} {extend} }}"
+    )
 
 
 def _ldu(mods: list[str], given: list, opcode: str) -> str:

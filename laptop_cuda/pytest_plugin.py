@@ -1,11 +1,11 @@
 """The pytest fixture `cuda_program`: a program under test, its launches checked or counted.
 
     def test_it(cuda_program):
-        ran = cuda_program("prog.cu", "1024")                     # sanitized; fails the test if a bug is found
+        ran = cuda_program("prog.cu", "1024")           # sanitized; fails the test if a bug is found
         assert ran.status == 0 and "passed" in ran.stdout
 
     def test_traffic(cuda_program):
-        ran = cuda_program("prog.cu", mode="profile", budgets=["sectors=100_000", "scan:excess=0"])
+        cuda_program("prog.cu", budgets=["sectors=100_000", "scan:excess=0"])
 """
 from pathlib import Path
 
@@ -14,7 +14,8 @@ import pytest
 
 @pytest.fixture
 def cuda_program(request):
-    """Runs a program: `cuda_program(path, *arguments, mode=, budgets=, options=)`. Paths are from the test's folder."""
+    """Runs a program: `cuda_program(path, *arguments, mode=, budgets=, options=)`. Paths are from the
+    test's folder."""
     from .program import Budget, run
     here = Path(request.path).parent
 

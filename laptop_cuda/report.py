@@ -1,9 +1,11 @@
-"""What a launch did to memory: asked, moved, unique; by launch and by source line; as text, HTML and pictures.
+"""What a launch did to memory: asked, moved, unique; by launch and by source line; as text, HTML and
+pictures.
 
-Three words, never mixed. **Asked** is what the active lanes asked for, in bytes. **Moved** is 32 bytes for each
-sector that a request touched, what passed between the SM and L2. **Unique** is 32 bytes for each sector
-that was touched at all, however often: the least that memory could move. Caches are not modelled.
+Three words, never mixed. **Asked** is what the active lanes asked for, in bytes. **Moved** is 32 bytes for
+each sector that a request touched, what passed between the SM and L2. **Unique** is 32 bytes for each
+sector that was touched at all, however often: the least that memory could move. Caches are not modelled.
 """
+# over the guide: the counts of a launch, and the tables that show them
 import html
 from dataclasses import dataclass, field
 
@@ -12,7 +14,16 @@ from .lines import Place
 from .picture import Picture
 from .tables import html_table, text_table
 
-__all__ = ["Atomics", "KernelError", "LaunchReport", "LineReport", "Report", "SharedTraffic", "Traffic", "kernel_error"]
+__all__ = [
+    "Atomics",
+    "KernelError",
+    "LaunchReport",
+    "LineReport",
+    "Report",
+    "SharedTraffic",
+    "Traffic",
+    "kernel_error",
+]
 
 SECTOR = 32
 LOAD, STORE, SHARED_LOAD, SHARED_STORE, ATOMIC, SHARED_ATOMIC, BARRIER = range(7)
@@ -67,7 +78,9 @@ def _traffic(sites: list[dict], unique: int | None = None) -> Traffic:
 
 
 def _shared(sites: list[dict]) -> SharedTraffic:
-    return SharedTraffic(*(sum(s[name] for s in sites) for name in ("requests", "wavefronts", "excess", "bytes")))
+    return SharedTraffic(
+        *(sum(s[name] for s in sites) for name in ("requests", "wavefronts", "excess", "bytes"))
+    )
 
 
 def _atomics(sites: list[dict], addresses: int = 0) -> Atomics:
@@ -118,15 +131,27 @@ class LaunchReport:
         for site in r.sites:
             by_place.setdefault(found[site["pc"]], []).append(site)
         order = {name: i for i, name in enumerate(r.files)}
-        return [self._line(p, by_place[p]) for p in sorted(by_place, key=lambda p: (order.get(p.file, -1), p.line))]
+        return [
+            self._line(p, by_place[p])
+            for p in sorted(by_place, key=lambda p: (order.get(p.file, -1), p.line))
+        ]
 
     def _line(self, place: Place, sites: list[dict]) -> LineReport:
         def of(*operations):
             return [s for s in sites if s["operation"] in operations]
         names = dict.fromkeys(self._result.memories[s["memory"]].name for s in sites if s["memory"] >= 0)
-        return LineReport(place.file, place.line, self._result.text(place).strip(), tuple(names), _traffic(of(LOAD)),
-                          _traffic(of(STORE)), _shared(of(SHARED_LOAD)), _shared(of(SHARED_STORE)),
-                          _atomics(of(ATOMIC, SHARED_ATOMIC)), sum(s["requests"] for s in of(BARRIER)))
+        return LineReport(
+            place.file,
+            place.line,
+            self._result.text(place).strip(),
+            tuple(names),
+            _traffic(of(LOAD)),
+            _traffic(of(STORE)),
+            _shared(of(SHARED_LOAD)),
+            _shared(of(SHARED_STORE)),
+            _atomics(of(ATOMIC, SHARED_ATOMIC)),
+            sum(s["requests"] for s in of(BARRIER)),
+        )
 
     @property
     def arrays(self) -> dict[str, tuple[Traffic, Traffic]]:
@@ -149,19 +174,31 @@ class LaunchReport:
             raise ValueError(f"name: {self.kernel} has no array {name!r}; it has {names}")
         kept = [q for q in r.requests if q["memory"] in found and q["warp"] == warp]
         where = r.places([q["pc"] for q in kept[:requests]])
-        return Picture(r.memories[found[0]], kept[:requests], [where[q["pc"]].line for q in kept[:requests]], warp, len(kept))
+        return Picture(
+            r.memories[found[0]],
+            kept[:requests],
+            [where[q["pc"]].line for q in kept[:requests]],
+            warp,
+            len(kept),
+        )
 
     # ---- as a table
     def _rows(self) -> list[tuple[str, str, str, str, str, str]]:
         rows = []
         for name, t in (("global loads", self.global_load), ("global stores", self.global_store)):
             if t.requests:
-                rows.append((name, f"{t.requests:,}", f"{t.bytes:,}", f"{t.moved:,}", f"{t.unique:,}", _waste(t)))
+                rows.append(
+                    (name, f"{t.requests:,}", f"{t.bytes:,}", f"{t.moved:,}", f"{t.unique:,}", _waste(t))
+                )
         for name, s in (("shared loads", self.shared_load), ("shared stores", self.shared_store)):
             if s.requests:
-                rows.append((name, f"{s.requests:,}", f"{s.bytes:,}", _passes(s.wavefronts), "", _conflicts(s)))
+                rows.append(
+                    (name, f"{s.requests:,}", f"{s.bytes:,}", _passes(s.wavefronts), "", _conflicts(s))
+                )
         if self.atomics:
-            rows.append(("atomics", f"{int(self.atomics):,}", f"{self.atomics.operations:,} operations", "", "", ""))
+            rows.append(
+                ("atomics", f"{int(self.atomics):,}", f"{self.atomics.operations:,} operations", "", "", "")
+            )
         if self.barriers:
             rows.append(("barriers", f"{self.barriers:,}", "", "", "", ""))
         return rows
@@ -194,8 +231,11 @@ class LaunchReport:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return (f"<p><b>{html.escape(self.kernel)}</b>, grid {_size(self.grid)}, block {_size(self.block)}</p>"
-                + html_table(self.HEAD, self._rows()) + html_table(self.LINE_HEAD, self._line_rows(), code=True))
+        return (
+            f"<p><b>{html.escape(self.kernel)}</b>, grid {_size(self.grid)}, block {_size(self.block)}</p>"
+            + html_table(self.HEAD, self._rows())
+            + html_table(self.LINE_HEAD, self._line_rows(), code=True)
+        )
 
 
 @dataclass
@@ -204,18 +244,28 @@ class Report:
     launches: list[LaunchReport] = field(default_factory=list)
 
     def __str__(self) -> str:
-        return "\n\n".join(map(str, self.launches)) + "\n\n" + LEGEND if self.launches else "no launch on the CPU was counted"
+        return (
+            "\n\n".join(map(str, self.launches)) + "\n\n" + LEGEND
+            if self.launches
+            else "no launch on the CPU was counted"
+        )
 
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
         if not self.launches:
             return "<p>no launch on the CPU was counted</p>"
-        return "".join(launch._repr_html_() for launch in self.launches) + f"<p><small>{html.escape(LEGEND)}</small></p>"
+        return (
+            "".join(launch._repr_html_() for launch in self.launches)
+            + f"<p><small>{html.escape(LEGEND)}</small></p>"
+        )
 
 
-LEGEND = ("asked: what the lanes asked for; moved: 32 bytes for each sector of each request, which pass between SM and L2; "
-          "unique: each sector once, the least that memory could move.")
+LEGEND = (
+    "asked: what the lanes asked for; moved: 32 bytes for each sector of each request, which pass between "
+    "SM and L2; "
+    "unique: each sector once, the least that memory could move."
+)
 
 
 def _waste(t: Traffic) -> str:

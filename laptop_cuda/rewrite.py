@@ -1,15 +1,17 @@
 """CUDA C++ into C++ that a CPU compiler takes: launches, `__shared__` and inline PTX change; no line moves.
-(A loop without a body gets a call for one: g++ emits no hook for an empty body, so the step limit would never fire.)
+(A loop without a body gets a call for one: g++ emits no hook for an empty body, so the step limit would
+never fire.)
 
-    k<32><<<grid, block>>>(x, n);      ->  laptop::host_launch("k<32>", __LINE__, [&](auto... a) { k<32>(a...); },
-                                                               laptop::launch_config(grid, block), x, n);
-    __shared__ float t[32][33];        ->  typedef float laptop_type_t[32][33];
-                                           auto& t = *(laptop_type_t*)laptop::shared("t", __LINE__, ...);
-    extern __shared__ float s[];       ->  the same, with laptop::dynamic_shared
+    k<32><<<grid, block>>>(x, n);   ->  laptop::host_launch("k<32>", __LINE__,
+                                                            [&](auto... a) { k<32>(a...); },
+                                                            laptop::launch_config(grid, block), x, n);
+    __shared__ float t[32][33];     ->  typedef float laptop_type_t[32][33];
+                                        auto& t = *(laptop_type_t*)laptop::shared("t", __LINE__, ...);
+    extern __shared__ float s[];    ->  the same, with laptop::dynamic_shared
 
 The typedef lets the compiler read the declaration: arrays of any dimension, several names, structs and sizes
-that depend on a template need nothing from us. Features of CUDA that this engine lacks become a `static_assert`
-in their place: an error where it is compiled, ignored behind an `#if` that is not.
+that depend on a template need nothing from us. Features of CUDA that this engine lacks become a
+`static_assert` in their place: an error where it is compiled, ignored behind an `#if` that is not.
 """
 from __future__ import annotations
 
@@ -51,11 +53,16 @@ def head_words(file: Outline, function: Function) -> list[str]:
 
 
 def host_only(file: Outline) -> set[str]:
-    """Names of the functions that nvcc would not let a kernel call. Where a macro may hide a `__device__`, it does."""
+    """Names of the functions that nvcc would not let a kernel call. Where a macro may hide a `__device__`,
+    it does."""
     def plain(function: Function) -> bool:
         words = [w for w in head_words(file, function) if w not in STORAGE]
         return not function.qualifiers and not function.member and (set(words) <= TYPES or len(words) == 1)
-    found = {f.name for f in file.functions if plain(f)} - {f.name for f in file.functions if not plain(f)} - LIBRARY
+    found = (
+        {f.name for f in file.functions if plain(f)}
+        - {f.name for f in file.functions if not plain(f)}
+        - LIBRARY
+    )
     return {name for name in found if not re.search(rf"__device__[^;{{}}]*\b{name}\s*\(", file.text)}
 
 
@@ -66,7 +73,9 @@ class Rewriter(Launches, SharedArrays, Assembly, Refusals):
         for function in self.file.functions if self.file else ():
             words = set(head_words(self.file, function))
             if "__global__" in words and words & TYPES and "void" not in words:
-                self.reject(function.parameters[0] - 1, "a kernel returns void; write its result through a pointer")
+                self.reject(
+                    function.parameters[0] - 1, "a kernel returns void; write its result through a pointer"
+                )
         for i, token in enumerate(self.tokens):
             if token.kind == "symbol" and token.text == "<<<":
                 self.launch(i)
@@ -77,7 +86,8 @@ class Rewriter(Launches, SharedArrays, Assembly, Refusals):
             elif token.text in ("while", "for", "do"):
                 self.loop(i)
             elif token.text == "__noinline__" and self.tokens[i - 1].text != "(":
-                self.edits.replace(token.start, token.end, "__attribute__((noinline))")   # a macro would break <memory>
+                # a macro would break <memory>
+                self.edits.replace(token.start, token.end, "__attribute__((noinline))")
             elif token.text in ("asm", "__asm__", "__asm"):
                 self.assembly(i)
             elif token.text in ("cudaLaunchKernel", "cudaLaunchCooperativeKernel"):
@@ -99,7 +109,11 @@ class Rewriter(Launches, SharedArrays, Assembly, Refusals):
         if self.tokens[index].text == "do":
             tail = body
             while tail < len(self.tokens) and self.tokens[tail].text != "while":
-                tail = match_forward(self.tokens, tail) + 1 if self.tokens[tail].text in ("(", "[", "{") else tail + 1
+                tail = (
+                    match_forward(self.tokens, tail) + 1
+                    if self.tokens[tail].text in ("(", "[", "{")
+                    else tail + 1
+                )
             self.tails.add(tail)
         else:
             body = match_forward(self.tokens, body) + 1

@@ -1,4 +1,5 @@
-"""What the parts of the rewriter share: the tokens of a file, edits of its text, and how to refuse a statement."""
+"""What the parts of the rewriter share: the tokens of a file, edits of its text, and how to refuse a
+statement."""
 from __future__ import annotations
 
 from .outline import Function, Outline
@@ -41,7 +42,9 @@ class Pass:
     def device_function(self, index: int) -> Function | None:
         """The function around a token, if it runs on the device only."""
         owner = self.file.owner[index] if self.file else None
-        on_device = owner and owner.qualifiers & {"__global__", "__device__"} and "__host__" not in owner.qualifiers
+        on_device = (
+            owner and owner.qualifiers & {"__global__", "__device__"} and "__host__" not in owner.qualifiers
+        )
         return owner if on_device else None
 
     def statement(self, index: int) -> tuple[int, int]:
@@ -75,7 +78,11 @@ class Pass:
                 continue
             if before.text in ("(", "["):
                 parens += 1
-            elif before.kind == "directive" or before.text in STATEMENT_END and not self.in_parentheses(first - 1):
+            elif (
+                before.kind == "directive"
+                or before.text in STATEMENT_END
+                and not self.in_parentheses(first - 1)
+            ):
                 break
             first -= 1
         if first in self.rejected:

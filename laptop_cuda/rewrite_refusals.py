@@ -8,17 +8,18 @@ from .tokens import match_angle
 
 UNSUPPORTED = {
     r"texture": "texture references are not supported; read the array through a pointer",
-    r"tex[123]D\w*|tex1Dfetch|cudaTextureObject_t": "textures are not supported; read the array through a pointer",
+    r"tex[123]D\w*|tex1Dfetch|cudaTextureObject_t": "textures are not supported; read the array through a "
+                                                    "pointer",
     r"surf[123]D\w*|cudaSurfaceObject_t": "surfaces are not supported; write the array through a pointer",
     r"__cluster_dims__|__block_size__": "thread block clusters are not supported",
     r"CUtensorMap|cuTensorMap\w+|cp_async_bulk\w*": "TMA (bulk tensor copies) is not supported",
     r"wgmma\w*|tcgen05\w*": "warp-group matrix instructions are not supported",
-    r"wmma": "tensor-core fragments (nvcuda::wmma) are not supported",
 }
 HOST_CLASSES = {"cout", "cerr", "vector", "string", "map"}
 # words that are not for kernels, each with the start of the next token; `new (place) T` asks for no heap
 HOST_WORDS = {
-    r"(malloc|calloc|realloc) \(|new [^(]": "a heap in a kernel is not supported; use a local array, or an array from Python",
+    r"(malloc|calloc|realloc) \(|new [^(]": "a heap in a kernel is not supported; use a local array, or an "
+                                            "array from Python",
     r"(throw|try) ": "a kernel has no exceptions; use assert, or write an error code to an array",
     r"(fprintf|puts|putchar|fputs) \(": "it is a function of the host; use printf",
     r"(terminate|raise|_exit|_Exit|quick_exit) \(": "it is a function of the host; use assert",
@@ -51,9 +52,15 @@ class Refusals(Pass):
         if not owner:
             return
         own = [i for i in range(owner.parameters[0], owner.body[1]) if self.tokens[i].text == name]
-        if all(self.tokens[i + 1].text in ("(", "<") and self.tokens[i - 1].text not in (".", "->", "::")
-               and (self.tokens[i - 1].kind != "name" or self.tokens[i - 1].text in ("return", "else")) for i in own):
-            self.reject(index, f"{name} is a function of the host; with __device__ before it, a kernel may call it")
+        if all(
+            self.tokens[i + 1].text in ("(", "<")
+            and self.tokens[i - 1].text not in (".", "->", "::")
+            and (self.tokens[i - 1].kind != "name" or self.tokens[i - 1].text in ("return", "else"))
+            for i in own
+        ):
+            self.reject(
+                index, f"{name} is a function of the host; with __device__ before it, a kernel may call it"
+            )
 
     def unsupported(self, index: int):
         word = self.tokens[index].text

@@ -1,6 +1,7 @@
 """A kernel shown from its file, coloured, so that no notebook holds a copy of it.
 
-The colours are JupyterLab's own editor colours, so they follow its theme; the HTML depends on nothing but the text.
+The colours are JupyterLab's own editor colours, so they follow its theme; the HTML depends on nothing but
+the text.
 """
 import html
 import re
@@ -10,14 +11,26 @@ from pathlib import Path
 from .outline import Function, Outline, outline
 from .tokens import DIRECTIVE, TOKEN
 
-KEYWORDS = set("""alignas alignof auto break case const constexpr continue default do else enum extern for goto if inline
-    namespace operator return sizeof static struct switch template typedef typename union using volatile while""".split())
-TYPES = set("""bool char double float half int long short signed size_t unsigned void int8_t uint8_t int16_t uint16_t int32_t
-    uint32_t int64_t uint64_t half2 float2 float3 float4 int2 int4 uint2 uint4 dim3 __nv_bfloat16 __nv_bfloat162""".split())
+KEYWORDS = set(
+    """alignas alignof auto break case const constexpr continue default do else enum extern for goto if inline
+    namespace operator return sizeof static struct switch template typedef typename union using volatile
+    while""".split()
+)
+TYPES = set(
+    """bool char double float half int long short signed size_t unsigned void int8_t uint8_t int16_t uint16_t
+    int32_t uint32_t int64_t uint64_t half2 float2 float3 float4 int2 int4 uint2 uint4 dim3 __nv_bfloat16
+    __nv_bfloat162""".split()
+)
 CUDA = {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"}
-COLOURS = {"keyword": ("keyword", "#008000"), "type": ("def", "#b00040"), "cuda": ("builtin", "#0055aa"),
-           "comment": ("comment", "#408080"), "string": ("string", "#ba2121"), "number": ("number", "#666666"),
-           "directive": ("meta", "#aa22ff")}
+COLOURS = {
+    "keyword": ("keyword", "#008000"),
+    "type": ("def", "#b00040"),
+    "cuda": ("builtin", "#0055aa"),
+    "comment": ("comment", "#408080"),
+    "string": ("string", "#ba2121"),
+    "number": ("number", "#666666"),
+    "directive": ("meta", "#aa22ff"),
+}
 
 
 class Code:
@@ -28,7 +41,9 @@ class Code:
 
     def __repr__(self):
         lines = self.text.split("\n")
-        return "\n".join([self.title, *(f"{n:4}  {line}".rstrip() for n, line in enumerate(lines, self.first_line))])
+        return "\n".join(
+            [self.title, *(f"{n:4}  {line}".rstrip() for n, line in enumerate(lines, self.first_line))]
+        )
 
     def _repr_html_(self):
         rows = []
@@ -43,7 +58,9 @@ def show(file: str | Path, *names: str) -> None:
     """Displays kernels (or functions) of a .cu file with the comment above each; no name: the whole file."""
     path = Path(file)
     source = outline(path.read_text())
-    pieces = [_piece(source, path.name, name) for name in names] or [Code(source.text.rstrip("\n"), 1, path.name)]
+    pieces = [_piece(source, path.name, name) for name in names] or [
+        Code(source.text.rstrip("\n"), 1, path.name)
+    ]
     for piece in pieces:
         if "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None:
             sys.modules["IPython"].display.display(piece)
@@ -94,7 +111,9 @@ def _coloured(text: str) -> str:
         if kind in COLOURS:
             variable, colour = COLOURS[kind]
             style = f'<span style="color:var(--jp-mirror-editor-{variable}-color,{colour})">'
-            word = "\n".join(f"{style}{html.escape(part)}</span>" if part else "" for part in word.split("\n"))
+            word = "\n".join(
+                f"{style}{html.escape(part)}</span>" if part else "" for part in word.split("\n")
+            )
         else:
             word = html.escape(word)
         pieces.append(word)

@@ -26,8 +26,13 @@ class KernelText:
 
 def kernels(source: Outline) -> list[KernelText]:
     """The kernels of a file, in order."""
-    found = [_kernel_text(source, f) for f in source.functions if "__global__" in f.qualifiers and not f.member
-             and not (f.template and f.template[1] == f.template[0] + 1)]     # template <>: a specialisation
+    found = [
+        _kernel_text(source, f)
+        for f in source.functions
+        if "__global__" in f.qualifiers
+        and not f.member
+        and not (f.template and f.template[1] == f.template[0] + 1)
+    ]  # template <>: a specialisation
     return found + _from_macros(source)
 
 
@@ -52,7 +57,8 @@ def _kernel_text(source: Outline, function: Function) -> KernelText:
 
 
 def _from_macros(source: Outline) -> list[KernelText]:
-    """Kernels that a macro of the file writes: `#define UNARY(name) __global__ void name##_kernel(...) {...}`."""
+    """Kernels that a macro of the file writes: `#define UNARY(name) __global__ void name##_kernel(...)
+    {...}`."""
     macros = {}
     for token in source.tokens:
         define = re.match(r"#\s*define\s+(\w+)\(([^)]*)\)(.*\b__global__\b.*)$", token.text, re.DOTALL)
@@ -88,7 +94,9 @@ def _parameters(source: Outline, function: Function) -> tuple[tuple, tuple, tupl
             elif tokens[i].text == "<":
                 i = match_angle(tokens, i) or i
             elif tokens[i].text == "(":
-                inner = next((n for n in range(i, match_forward(tokens, i)) if tokens[n].kind == "name"), None)
+                inner = next(
+                    (n for n in range(i, match_forward(tokens, i)) if tokens[n].kind == "name"), None
+                )
                 found = inner if inner is not None else found
                 break
             i += 1

@@ -41,7 +41,8 @@ def beside(name: str, folder: Path, search: tuple[Path, ...] = ()) -> Path | Non
 
 
 def rewritten(files: list[Outline], folder: Path | None, search: tuple[Path, ...] = ()) -> str:
-    """The first of `files`, rewritten, its includes pointing to rewritten copies of the others in the cache."""
+    """The first of `files`, rewritten, its includes pointing to rewritten copies of the others in the
+    cache."""
     copies: dict[Path, Path] = {}
 
     def one(file: Outline, folder: Path | None) -> str:

@@ -1,4 +1,5 @@
-"""CUDA C++ text as tokens: comments, strings, raw strings and preprocessor lines are known, brackets matched."""
+"""CUDA C++ text as tokens: comments, strings, raw strings and preprocessor lines are known, brackets
+matched."""
 import re
 from dataclasses import dataclass
 
@@ -16,8 +17,20 @@ TOKEN = re.compile(
 DIRECTIVE = re.compile(r"#(?:\\\r?\n|/\*.*?\*/|//[^\n]*|\"(?:[^\"\\\n]|\\.)*\"|[^\n])*", re.DOTALL)
 CLOSING = {")": "(", "]": "[", "}": "{"}
 # a name before "(" that is not the name of a function
-SPECIFIERS = {"__launch_bounds__", "__align__", "alignas", "__attribute__", "decltype", "noexcept", "__cluster_dims__",
-              "__declspec", "throw", "requires", "__maxnreg__", "__block_size__"}
+SPECIFIERS = {
+    "__launch_bounds__",
+    "__align__",
+    "alignas",
+    "__attribute__",
+    "decltype",
+    "noexcept",
+    "__cluster_dims__",
+    "__declspec",
+    "throw",
+    "requires",
+    "__maxnreg__",
+    "__block_size__",
+}
 
 
 @dataclass

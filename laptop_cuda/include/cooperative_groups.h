@@ -1,5 +1,5 @@
 // Cooperative groups: the grid, the block, tiles of a warp, and lanes that happen to run together.
-// All of it stands on the three rendezvous of engine.h: block_barrier, grid_barrier and warp_exchange.
+// All of it uses the three rendezvous of engine.h: block_barrier, grid_barrier and warp_exchange.
 // `site` is the student's call, which is why every function here is a LAPTOP_FN and takes it first thing.
 #pragma once
 #include "cuda_runtime.h"

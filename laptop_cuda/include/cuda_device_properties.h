@@ -1,4 +1,4 @@
-// What programs ask about the card: the limits of an A100 (sm_80), under a name that says that none is there.
+// What programs ask about the card: the limits of an A100 (sm_80), under a name that says it is a model.
 #pragma once
 #include <cstddef>
 #include <cstring>

@@ -11,7 +11,7 @@
 extern "C" {
 #endif
 
-// ------------------------------------------------------------------ what Python hands in
+// ------------------------------------------------------------------ input, from Python
 typedef struct {
     void* host;              // the tensor storage
     uint64_t bytes;
@@ -45,14 +45,14 @@ typedef struct {
     int32_t n_storages;
     int32_t mode, order;
     uint64_t seed;
-    uint64_t step_limit;     // basic blocks a thread block may run, 0 = no limit (plain runs have none)
+    uint64_t step_limit;     // basic blocks per thread block, 0 = no limit (plain runs have none)
     int32_t max_threads;     // __launch_bounds__, 0 = none
     uint64_t shared_limit;   // 0 = 48 KiB, what CUDA allows without asking
     const char* library;     // path of the kernel's library
     int32_t in_place;        // a launch of host code: its arrays are in device memory, and stay there
 } laptop_launch;
 
-// ------------------------------------------------------------------ what comes back
+// ------------------------------------------------------------------ output
 enum { LAPTOP_GLOBAL_LOAD, LAPTOP_GLOBAL_STORE, LAPTOP_SHARED_LOAD, LAPTOP_SHARED_STORE,
        LAPTOP_GLOBAL_ATOMIC, LAPTOP_SHARED_ATOMIC, LAPTOP_BARRIER, LAPTOP_CLASSES };
 enum { LAPTOP_IN_GLOBAL, LAPTOP_IN_SHARED, LAPTOP_IN_MODULE };
@@ -111,7 +111,7 @@ typedef struct {
     uint64_t unique_sectors[LAPTOP_CLASSES];     // over the whole launch
     uint64_t atomic_addresses[LAPTOP_CLASSES];   // distinct words that atomics touched
     uint64_t barriers;       // block barriers completed, summed over blocks
-    uint64_t steps, divergent_steps;             // basic blocks a warp ran; of them, not with all its live lanes
+    uint64_t steps, divergent_steps;             // basic blocks that warps ran; of them, those without all live lanes
     const laptop_request* requests;
     uint64_t n_requests;
     uint64_t shared_bytes;   // static and dynamic, without red zones
@@ -130,7 +130,7 @@ void laptop_report_crashes(int file);
 #ifdef __cplusplus
 }
 
-// ------------------------------------------------------------------ what the CUDA headers are made of
+// ------------------------------------------------------------------ primitives for the CUDA headers
 // `site` is always the return address in the student's code, LAPTOP_SITE taken in the function that the
 // student called. That function must be LAPTOP_FN (no hooks inside it): then at -O0, where nothing is
 // inlined, each source call has its own address.

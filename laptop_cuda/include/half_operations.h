@@ -2,7 +2,7 @@
 //   LAPTOP_SCALAR __half, LAPTOP_PAIR __half2, LAPTOP_FORMAT laptop::binary16
 // and by cuda_bf16.h with the bfloat16 types. CUDA overloads the same names (__hadd, hexp, ...) for both.
 // Operands go through float and the result is rounded once to 16 bits; float has more than 2p + 2 bits, so that
-// + - * / and the square root come out as if they had been computed exactly. Parameters are taken by value:
+// + - * / and the square root equal the exactly computed value, rounded once. Parameters are taken by value:
 // the load happens in the kernel's own line.
 
 // ---- one number

@@ -34,3 +34,10 @@ inline bool compareDataAsFloatThreshold(const T* reference, const T* data, const
                                         const float threshold) {
     return compareData(reference, data, n, epsilon, threshold);
 }
+// Numbers as text, one per line.
+template <class T>
+inline bool sdkWriteFile(const char* name, const T* data, unsigned n, const T, bool, bool append = false) {
+    std::ofstream file(name, append ? std::ios::app : std::ios::trunc);
+    for (unsigned i = 0; i < n; ++i) file << data[i] << "\n";
+    return bool(file);
+}

@@ -41,7 +41,7 @@ template <class T> int describe(char* to, std::size_t room) {
                          size<bare>::value, std::is_const<pointee>::value, spelled<bare>());
 }
 
-// the descriptions of types, one a line, and of a kernel's parameters
+// the descriptions of types, one per line, and of a kernel's parameters
 template <class... P> const char* text() {
     static char all[sizeof...(P) * 1000 + 1];
     std::size_t used = 0;

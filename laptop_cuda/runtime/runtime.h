@@ -3,7 +3,7 @@
 //   runtime_fibers.cpp     stacks and the switch between them
 //   runtime_schedule.cpp   blocks, warps, barriers: who runs next
 //   runtime_warp.cpp       shuffles, votes, __syncwarp: lanes that wait for each other
-//   runtime_memory.cpp     which bytes a kernel may touch, and what they are called
+//   runtime_memory.cpp     the bytes that kernels may touch, and their names
 //   runtime_heap.cpp       device memory of whole programs
 //   runtime_trace.cpp      lanes' accesses -> warp requests -> counts
 //   runtime_sanitize.cpp   races, uninitialised reads

@@ -1,4 +1,4 @@
-// Which bytes a kernel may touch, and what they are called. In a traced run every array lives in its own
+// The bytes that kernels may touch, and their names. In a traced run every array lives in its own
 // stretch of an arena of addresses, with a guard at least as long as itself on both sides: an index gone
 // wrong lands in a guard that knows its array. Shared arrays have red zones in between, of multiples of
 // 128 bytes, so that the banks are those of the real layout.
@@ -171,7 +171,7 @@ void unmap_arrays() {
     if (run->arena_bytes && !run->in_place) munmap((void*)run->arena, run->arena_bytes);
 }
 
-// Room for one cell a byte, of which only touched pages exist; a grain of 4 uses the first quarter.
+// Room for one cell per byte, of which only touched pages exist; a grain of 4 uses the first quarter.
 Cell* cells_of(Region& r) {
     if (!r.cells) r.cells = (Cell*)reserve(r.bytes * sizeof(Cell), true);
     return r.cells;

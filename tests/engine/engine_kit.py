@@ -20,7 +20,7 @@ def _compiled(source: str, compiler: str):
 
 
 def compiled(source: str):
-    """A module, built once a session for each compiler."""
+    """A module, built once per session and compiler."""
     return _compiled(source, os.environ.get("CXX", ""))
 
 

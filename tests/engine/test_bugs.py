@@ -501,7 +501,7 @@ def zeros(n: int) -> torch.Tensor:
 class Bug:
     name: str
     kind: str
-    array: str                     # its name must stand in the message; "" where no array is at fault
+    array: str                     # its name must be in the message; "" where no array is at fault
     args: Callable[[], tuple]
     grid: object = 1
     block: object = 32

@@ -1236,7 +1236,7 @@ def check(run: Run) -> None:
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_compaction_keeps_every_element(order):
-    """Which warp comes first is nobody's promise, so the result is compared as a set."""
+    """The order of warps is not defined, so the result is compared as a set."""
     x = integers(200, 30)
     out, count = torch.full((200,), -1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)
     with cuda.sanitize(**order):

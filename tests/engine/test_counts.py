@@ -349,7 +349,7 @@ def test_broadcast(mod):
 
 
 def test_rows_by_thread_are_columns_by_warp(mod):
-    # Thread j walks row j of a 64 x 64 matrix: neighbouring lanes are 256 bytes apart, 32 sectors a request.
+    # Thread j walks row j of a 64 x 64 matrix: neighbouring lanes are 256 bytes apart, 32 sectors per request.
     # 2 warps x 64 steps. Each of the 512 sectors of the matrix moves 8 times.
     launch = counted(mod.by_column, 1, 64, ramp(4096), torch.zeros(64), 64)
     check(launch.global_load, 128, 128 * 32, 4 * 4096, unique=512)
@@ -402,7 +402,7 @@ def test_a_block_of_16_by_4(mod):
 
 
 def test_registers_are_not_memory(mod):
-    # 8 loads a warp; the local array kept[] is registers and counts nowhere.
+    # 8 loads per warp; the local array kept[] is registers and counts nowhere.
     launch = counted(mod.registers, 1, 32, ramp(256), torch.zeros(32))
     check(launch.global_load, 8, 32, 1024, unique=32)
     check(launch.global_store, 1, 4, 128)
@@ -417,7 +417,7 @@ def test_in_place_reads_and_writes(mod):
 
 # ---------------------------------------------------------------------------- global memory: widths
 def test_float4_copy(mod):
-    # 16 bytes a lane: one request asks for 512 bytes, 16 sectors. 256 vectors are 8 warps.
+    # 16 bytes per lane: one request asks for 512 bytes, 16 sectors. 256 vectors are 8 warps.
     launch = counted(mod.copy4, 1, 256, ramp(1024), torch.zeros(1024), 256)
     check(launch.global_load, 8, 8 * 16, 4096, unique=128)
     check(launch.global_store, 8, 8 * 16, 4096, unique=128)
@@ -436,7 +436,7 @@ def test_float4_handed_to_a_function_is_one_load(mod):
 
 
 def test_float2_copy(mod):
-    # 8 bytes a lane: 256 bytes, 8 sectors.
+    # 8 bytes per lane: 256 bytes, 8 sectors.
     launch = counted(mod.copy2, 1, 32, ramp(64).reshape(32, 2), torch.zeros(32, 2))
     check(launch.global_load, 1, 8, 256)
     check(launch.global_store, 1, 8, 256)
@@ -449,14 +449,14 @@ def test_one_field_of_a_vector_is_four_bytes_a_lane(mod):
 
 
 def test_halves(mod):
-    # 2 bytes a lane: 64 bytes, 2 sectors.
+    # 2 bytes per lane: 64 bytes, 2 sectors.
     launch = counted(mod.halves, 1, 32, ramp(32).half(), torch.zeros(32).half())
     check(launch.global_load, 1, 2, 64, unique=2)
     check(launch.global_store, 1, 2, 64, unique=2)
 
 
 def test_half_pairs(mod):
-    # Two loads of 4 bytes a lane, both passed straight into a function, and one store of its result.
+    # Two loads of 4 bytes per lane, both passed straight into a function, and one store of its result.
     launch = counted(mod.half_pairs, 1, 32, ramp(128).half(), torch.zeros(64).half())
     check(launch.global_load, 2, 8, 256, unique=8)
     check(launch.global_store, 1, 4, 128, unique=4)
@@ -627,7 +627,7 @@ def test_dynamic_shared_memory(mod):
 
 @pytest.mark.parametrize("pitch, excess_each", [(32, 31), (33, 0)])
 def test_transpose_through_shared_memory(mod, pitch, excess_each):
-    # 64 x 64 by 2 x 2 blocks of 32 x 8 threads: 8 warps a block, 4 rows each. 128 loads and stores, all of 4 sectors.
+    # 64 x 64 by 2 x 2 blocks of 32 x 8 threads: 8 warps per block, 4 rows each. 128 loads and stores, all of 4 sectors.
     # Reading a column of the tile puts 32 lanes `pitch` words apart: one bank for 32, all banks for 33.
     launch = counted(mod[f"transpose<{pitch}>"], (2, 2), (32, 8), ramp(4096), torch.zeros(4096), 64)
     check(launch.global_load, 128, 512, 16384, unique=512)
@@ -639,7 +639,7 @@ def test_transpose_through_shared_memory(mod, pitch, excess_each):
 
 
 def test_transpose_without_a_tile(mod):
-    # 64 x 64, a warp reads a row (4 sectors) and writes a column (32 sectors).
+    # 64 x 64, each warp reads one row (4 sectors) and writes a column (32 sectors).
     launch = counted(mod.transpose_naive, (2, 8), (32, 8), ramp(4096), torch.zeros(4096), 64)
     check(launch.global_load, 128, 512, 16384, unique=512)
     check(launch.global_store, 128, 128 * 32, 16384, unique=512)

@@ -411,7 +411,7 @@ def test_more_shared_memory_must_be_asked_for():
     kernel.shared_limit = 99 << 10
     kernel[1, 1, 60_000](y, 15_000)
     assert y.item() == 7
-    with pytest.raises(cuda.KernelError, match=r"there are 101,376 \(99 KiB\)"):
+    with pytest.raises(cuda.KernelError, match=r"the limit is 101,376 \(99 KiB\)"):
         kernel[1, 1, 102_000](y, 15_000)
 
 

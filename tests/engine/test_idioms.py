@@ -507,7 +507,7 @@ def test_published_style(name, mode):
 
 
 def test_casts_to_vectors_are_one_request_of_their_width():
-    # 2 blocks of 4 warps, two loads and a store of 16 bytes a lane: 512 bytes, 16 sectors each.
+    # 2 blocks of 4 warps, two loads and a store of 16 bytes per lane: 512 bytes, 16 sectors each.
     run = CASES["macro_float4"]()
     launch = counted(compiled(SOURCE).macro_float4, run.grid, run.block, *run.args)
     assert (launch.global_load.requests, launch.global_load.sectors) == (16, 256)

@@ -570,7 +570,6 @@ UNSUPPORTED = {
     "exceptions": ("__global__ void k(float* y) { if (y[0] > 1) throw 1; }", "throw"),
     "output of C in a kernel": ('#include <cstdio>\n__global__ void k(float* y) { fprintf(stderr, "%f", y[0]); }', "use printf"),
     "the end of the process": ("#include <exception>\n__global__ void k(float* y) { std::terminate(); }", "terminate"),
-    "tensor-core fragments": ("#include <mma.h>\n__global__ void k(float* y) { y[0] = 0; }", "wmma"),
     "initialised shared memory": ("__global__ void k(int* y) { __shared__ int s = 3; y[0] = s; }", "__shared__"),
 }
 

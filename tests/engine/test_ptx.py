@@ -11,7 +11,25 @@ from laptop_cuda.rewrite import rewrite
 
 SOURCE = r"""
 #include <cuda_fp16.h>
+#include <mma.h>
 #include <stdint.h>
+using namespace nvcuda;
+
+template <class Layout, class Out>
+__global__ void fragments(const half* a, const half* b, Out* d, int by_columns) {
+    __shared__ __align__(16) half as[256];
+    for (int i = threadIdx.x; i < 256; i += 32) as[i] = a[i];
+    __syncthreads();
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> fa;
+    wmma::fragment<wmma::matrix_b, 16, 16, 16, half, Layout> fb;
+    wmma::fragment<wmma::accumulator, 16, 16, 16, Out> fd;
+    wmma::fill_fragment(fd, (Out)1.0f);
+    wmma::load_matrix_sync(fa, as, 16);
+    wmma::load_matrix_sync(fb, b, 16);
+    wmma::mma_sync(fd, fa, fb, fd);
+    for (int i = 0; i < fd.num_elements; i++) fd.x[i] = fd.x[i] * (Out)2.0f;
+    wmma::store_matrix_sync(d, fd, 16, by_columns ? wmma::mem_col_major : wmma::mem_row_major);
+}
 
 // As in many repositories: the instruction is a macro of the file.
 #define LDMATRIX_X4(R0, R1, R2, R3, addr)                                                     \
@@ -174,6 +192,20 @@ def test_the_matrix_loads_are_counted_by_their_rows(mod):
     assert launch.global_load.bytes == a.nbytes + b.nbytes and launch.global_store.bytes == d.nbytes
     assert (launch.shared_load.requests, launch.shared_load.bytes) == (2, 16 * 32 + 16 * 16)
     assert launch.shared_store.bytes == a.nbytes + b.nbytes
+
+
+@pytest.mark.parametrize("layout, out", [("row_major", "float"), ("col_major", "float"), ("row_major", "half")])
+def test_fragments(mod, layout, out):
+    a, b = rng().standard_normal((2, 16, 16)).astype(np.float16)
+    d = np.zeros((16, 16), np.float32 if out == "float" else np.float16)
+    kernel = mod[f"fragments<nvcuda::wmma::{layout}, {out}>"]
+    both_ways(lambda: kernel[1, 32](a, b, d, 0))
+    want = 2 * (a.astype(float) @ (b.astype(float) if layout == "row_major" else b.astype(float).T) + 1)
+    np.testing.assert_allclose(d, want, rtol=2e-3, atol=2e-2)
+    launch = counted(kernel, 1, 32, a, b, d, 1)
+    np.testing.assert_allclose(d, want.T, rtol=2e-3, atol=2e-2)
+    assert launch.global_load.bytes == 2 * 512 and launch.global_store.bytes == d.nbytes
+    assert (launch.shared_load.requests, launch.shared_load.bytes) == (1, 512)
 
 
 def test_products_in_tf32_and_in_bytes(mod):
