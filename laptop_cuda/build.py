@@ -50,14 +50,14 @@ def rewritten_header(name: str, text: str) -> Path:
 
 
 def library(text: str, name: str, original: str, folder: Path | None, traced: bool,
-            beside: tuple[str, ...] = ()) -> Path:
+            beside: tuple[str, ...] = (), search: tuple[Path, ...] = ()) -> Path:
     """Builds rewritten source. `folder` is where its includes are.
 
     `name`, `original` and the names of the files `beside` it are for error messages.
     """
     tool = compiler()
     runtime = runtime_library()
-    include = [f"-I{HEADERS}"] + ([f"-iquote{folder}"] if folder else [])
+    include = [*(f"-I{p}" for p in search), f"-I{HEADERS}"] + ([f"-iquote{folder}"] if folder else [])
     flags = COMMON + (tool.traced() if traced else tool.plain()) + include
     link = _link(tool, [str(runtime)])
     made = cache() / digest(text, *flags, *link, *tool.command, tool.version)

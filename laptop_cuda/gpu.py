@@ -71,7 +71,7 @@ def capability(device) -> tuple[int, int]:
     return arrays.torch_in_use().cuda.get_device_capability(device)
 
 
-def library(sources: list, name: str, folder: Path | None, wanted: list, device) -> Path:
+def library(sources: list, name: str, folder: Path | None, wanted: list, device, search: tuple = ()) -> Path:
     """Builds for the architecture of `device`. The first of `sources` is the file, the others it includes."""
     tool = nvcc()
     if tool is None:
@@ -80,7 +80,7 @@ def library(sources: list, name: str, folder: Path | None, wanted: list, device)
     major, minor = capability(device)
     architecture = f"-arch=sm_{major}{minor}"
     flags = ["-std=c++17", "-O3", "-lineinfo", "-Xcompiler=-fPIC", architecture]
-    flags += [f"-I{folder}"] if folder else []
+    flags += [f"-I{p}" for p in ([folder] if folder else []) + list(search)]
     files = {"source.cu": sources[0].text, "kernel.cu": generated(sources, wanted, "source.cu")}
     return build.gpu_library(files, name, flags, ["-shared", architecture], tool)
 

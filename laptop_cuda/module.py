@@ -20,10 +20,13 @@ class Module:
     """`module.name` is the kernel, or the constant, of that name; `module["name"]` where the module itself
     has one, as for a kernel called `source`."""
 
-    def __init__(self, text: str, name: str, path: Path | None = None, traced: bool | None = None):
+    def __init__(self, text: str, name: str, path: Path | None = None, traced: bool | None = None,
+                 include: tuple[Path, ...] = ()):
         self.source, self.name, self.path = text, name, path
         self._folder = path.parent if path else None
-        self._files = files_of(text, self._folder)
+        self._include = include
+        self._start = self._folder or (Path() if include else None)      # where `#include "..."` looks first
+        self._files = files_of(text, self._start, include)
         self._texts = [k for file in self._files for k in signature.kernels(file)]
         self._libraries: dict[tuple, Library] = {}
         self._last: Library | None = None
@@ -112,10 +115,10 @@ class Module:
 
     def _build(self, key: tuple, wanted: list[tuple[KernelText, str]], traced: bool, entry) -> Library:
         if key not in self._libraries:
-            text = (started(self._files, self.name) + rewritten(self._files, self._folder)
+            text = (started(self._files, self.name) + rewritten(self._files, self._start, self._include)
                     + table.table(self._files, wanted, entry))
             beside = tuple(f.path.name for f in self._files[1:])
-            made = build.library(text, self.name, self.source, self._folder, traced, beside)
+            made = build.library(text, self.name, self.source, self._folder, traced, beside, self._include)
             self._libraries[key] = load_library(made, wanted)
         return self._libraries[key]
 
@@ -123,7 +126,7 @@ class Module:
         key = ("gpu", kernel if instance else None, instance, gpu.capability(device))
         if key not in self._libraries:
             wanted = self._wanted(kernel, instance)
-            made = gpu.library(self._files, self.name, self._folder, wanted, device)
+            made = gpu.library(self._files, self.name, self._folder, wanted, device, self._include)
             self._libraries[key] = load_library(made, wanted, gpu.PROTOTYPE)
         return self._libraries[key]
 
@@ -146,19 +149,23 @@ def _host_entry(number: int, address: str) -> str:
     )
 
 
-_loaded: dict[Path, tuple[Module, list]] = {}
+_loaded: dict[tuple[Path, tuple], tuple[Module, list]] = {}
 
 
-def load(path: str | Path) -> Module:
-    """A .cu file; the same module again until the file, or a file that it includes, changes."""
+def load(path: str | Path, include: list[str | Path] = ()) -> Module:
+    """A .cu file; the same module again until the file, or a file that it includes, changes.
+
+    `include` are folders in which its includes are looked for besides its own, as with -I.
+    """
+    search = tuple(Path(folder).resolve() for folder in include)
     path = Path(path)
-    known, stamps = _loaded.get(path, (None, []))
+    known, stamps = _loaded.get((path, search), (None, []))
     if known is not None and stamps == [_stamp(file) for file, _ in stamps]:
         return known                    # the usual case, at every launch: no file is read
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path.resolve()}")
-    made = Module(read(path), path.name, path.resolve())
-    _loaded[path] = made, [_stamp(file) for file in (path, *(file.path for file in made._files[1:]))]
+    made = Module(read(path), path.name, path.resolve(), include=search)
+    _loaded[path, search] = made, [_stamp(file) for file in (path, *(file.path for file in made._files[1:]))]
     return made
 
 
@@ -171,11 +178,12 @@ def _stamp(file: Path) -> tuple:
     return file, (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def compile(source: str | Path, name: str = "source.cu") -> Module:
-    """CUDA C++ text, or a Path to a file of it."""
+def compile(source: str | Path, name: str = "source.cu", include: list[str | Path] = ()) -> Module:
+    """CUDA C++ text, or a Path to a file of it. `include` are folders for its includes, as with -I."""
     if isinstance(source, Path):
-        return load(source)
+        return load(source, include)
     if "\n" not in source and re.fullmatch(r"[\w./\\ -]+\.cuh?", source):
         raise ArgumentError(f"compile takes CUDA C++ text or a Path, got the file name {source!r}; "
                             f"use Path({source!r})")
-    return Module(source.removeprefix("\ufeff"), name)
+    search = tuple(Path(folder).resolve() for folder in include)
+    return Module(source.removeprefix("\ufeff"), name, include=search)

@@ -212,3 +212,16 @@ def test_host_code_of_libraries_is_left_out_across_files(tmp_path):
     import torch
     mod.add_one[1, 2](x := torch.zeros(2), torch.tensor([1.0, 2.0]).bfloat16(), 0.5)
     assert x.tolist() == [1.5, 2.5]
+
+
+def test_folders_for_includes(tmp_path):
+    (tmp_path / "utils").mkdir()
+    (tmp_path / "utils" / "utils.h").write_text("#pragma once\n#define LANE(x) asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(x))\n")
+    text = '#include "utils.h"\n__global__ void k(unsigned* x) { unsigned l; LANE(l); x[l] = l; }\n'
+    (tmp_path / "k.cu").write_text(text)
+    with pytest.raises(cuda.CompileError, match="there is no utils.h"):
+        cuda.load(tmp_path / "k.cu")
+    for mod in (cuda.load(tmp_path / "k.cu", include=[tmp_path / "utils"]), cuda.compile(text, include=[tmp_path / "utils"])):
+        mod.k[1, 4](x := np.zeros(4, np.uint32))
+        assert x.tolist() == [0, 1, 2, 3]
+    assert cuda.load(tmp_path / "k.cu", [tmp_path / "utils"]) is cuda.load(tmp_path / "k.cu", [tmp_path / "utils"])
