@@ -1,4 +1,4 @@
-"""One new query per sequence over a cache: split-K decoding in PyTorch, as the kernels do it."""
+"""One new query per sequence over a cache: split-KV decoding (Flash-Decoding) in PyTorch, as the kernels do it."""
 import math
 from functools import reduce
 
@@ -8,14 +8,17 @@ from torch import Tensor
 from course_lib.checks import check_count
 from course_lib.checks.kv_cache import check_decode
 from course_lib.flash_attention import finish, grouped, merge, state_of
-from course_lib.launching import MULTIPROCESSORS, parts_to_fill
+from course_lib.launching import MULTIPROCESSORS, parts_that_fit
+
+
+BLOCKS_PER_MULTIPROCESSOR = 32      # of one warp each: an SM holds no more, and memory needs nearly all of them
 
 
 def choose_splits(heads: int, n_keys: int, n_multiprocessors: int = MULTIPROCESSORS,
                   least_keys: int = 128) -> int:
-    """Into how many parts to cut the keys, so that heads * splits blocks fill a GPU and no part is too
-    short."""
-    return parts_to_fill(n_multiprocessors, heads, n_keys, least_keys)
+    """Into how many parts to cut the keys, so that heads * splits blocks of one warp are one full wave and no
+    part is too short. A block more would wait for a second wave."""
+    return parts_that_fit(BLOCKS_PER_MULTIPROCESSOR * n_multiprocessors, heads, n_keys, least_keys)
 
 
 def decode_attention(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None,

@@ -208,7 +208,7 @@ def test_decode_attention_is_torchs(splits, m):
 
 
 def test_choose_splits():
-    assert [choose_splits(h, m) for h, m in ((8, 4096), (8, 1000), (200, 9999), (1, 10), (1, 10**6))] == [17, 7, 1, 1, 132]
+    assert [choose_splits(h, m) for h, m in ((8, 4096), (8, 1000), (200, 9999), (1, 10), (1, 10**6))] == [32, 7, 21, 1, 4224]
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,9 @@ def test_numbers():
         (Path(__file__).resolve().parents[2] / "data" / "models.json").read_text())["models"]}
     one = cache_bytes(models["Llama 3 8B"], 8192)
     assert find("7.4").answer == int((80e9 - 16e9) // one)
-    assert find("7.5").answer == choose_splits(8, 10**6)
+    in_flight = 4.8e12 * 700e-9                                  # Little's law: bandwidth times latency
+    assert find("7.5").answer == -(-in_flight // (8 * 4 * 8 * 512))
+    assert 132 <= 8 * choose_splits(8, 10**6) <= 132 * 32        # one wave
     scores = [sum(t * (t + 1) // 2 for t in range(1, n + 1)) for n in (1000, 2000)]
     assert round(scores[1] / scores[0], 1) == find("7.1").answer
     chances = [0.8**i * 0.2 for i in range(4)] + [0.8**4]

@@ -15,7 +15,7 @@ exercise(
     card="""
     Without a cache, each new token means one more pass over the whole text so far, and in a pass every token looks at all
     tokens up to its own place. A text of 1,000 tokens is generated, then one of 2,000, each from a single token. By what
-    factor does the number of **scores** grow that are computed in all? Type the nearest integer.
+    factor does the total number of **scores** computed grow? Type the nearest integer.
     """,
     answer=8, tolerance=0.05,
     misconceptions=[
@@ -23,7 +23,7 @@ exercise(
                       ask="The last pass has four times the scores. And how many passes are there now?"),
         Misconception("counts the passes, not the scores", value=2,
                       ask="Is a pass over 2,000 tokens as cheap as one over 1,000?"),
-        Misconception("takes four times the scores a pass, and four times the passes", value=16,
+        Misconception("takes four times the scores per pass, and four times the passes", value=16,
                       ask="A pass yields one token. How many passes do 2,000 tokens take, and how many 1,000?")],
     hints=["A pass over t tokens computes t (t + 1) / 2 scores. Add them up for t = 1 to n.",
            "The sum of $t^2$ up to $n$ is about $n^3 / 3$."])
@@ -66,10 +66,10 @@ class RowCache:
 exercise(
     id="7.2", title="Room for all of it", kind="write", points=2, minutes=8, difficulty=2,
     card="""
-    Finish `RowCache`. Its room is reserved once, filled with NaN so that a slot nobody wrote shows itself; `length` says how
-    many tokens are there.
+    Finish `RowCache`. Its room is reserved once, filled with NaN so that an unwritten slot is noticed; `length` says how many
+    tokens are stored.
 
-    - `append` writes the new tokens behind those that are there, in place
+    - `append` writes the new tokens behind those already stored, in place
     - `view` returns what was appended, and nothing else
     - no `cat`: an append touches its own rows only
     """,
@@ -141,7 +141,7 @@ _LATE, _CORNER = (_RIGHT_POSITIONS, _WRONG_POSITIONS), (".tril(total - n)", ".tr
 exercise(
     id="7.3", title="Right without a cache, wrong with one", kind="repair", points=3, minutes=10, difficulty=3,
     card="""
-    `attend_with_cache` is right for a whole prompt and wrong for what comes after it. It has **two** mistakes: one in the
+    `attend_with_cache` is right for a whole prompt and wrong for the tokens after it. It has **two** mistakes: one in the
     positions, one in the mask. Find them and repair them.
 
     - the new tokens come directly after the cached ones
@@ -175,9 +175,9 @@ exercise(
 exercise(
     id="7.4", title="How many readers fit", kind="predict", points=1, minutes=3, difficulty=2, name="sequences",
     card="""
-    Llama 3 8B has 32 layers with 32 query heads and 8 heads of keys and values of width 128. Its weights take 16 GB
-    (2 bytes each), and so does a number of its cache take 2 bytes. A card has 80 GB ($80 \\cdot 10^9$ bytes). How many
-    sequences of 8,192 tokens fit beside the weights? Type a whole number.
+    Llama 3 8B has 32 layers with 32 query heads and 8 heads of keys and values of width 128. Its weights take 16 GB,
+    and each cached number takes 2 bytes. A GPU has 80 GB ($80 \\cdot 10^9$ bytes). How many sequences of 8,192 tokens
+    fit beside the weights? Type a whole number.
     """,
     answer=59, tolerance=0,
     misconceptions=[
@@ -185,26 +185,31 @@ exercise(
         Misconception("keeps keys and no values", value=119, ask="What is weighted once the scores are known?"),
         Misconception("takes a GiB for a GB", value=64, ask="A sequence takes $2^{30}$ bytes. Is that $10^9$?"),
         Misconception("takes a KiB for 1,000 bytes", value=61, ask="How many bytes are 128 KiB?"),
-        Misconception("forgets the weights", value=74, ask="What else lies in the card's memory?"),
+        Misconception("forgets the weights", value=74, ask="What else is in the GPU's memory?"),
         Misconception("rounds up", value=60, ask="Does the sixtieth sequence fit whole?")],
     hints=["A token: 2 x 32 layers x 8 heads x 128 numbers, 2 bytes each. That is 128 KiB.",
            "Divide what is left beside the weights by 8,192 times that, and round down."])
 
 
 exercise(
-    id="7.5", title="Parts enough for everybody", kind="predict", points=1, minutes=2, difficulty=1, name="parts",
+    id="7.5", title="Bytes in flight", kind="predict", points=1, minutes=4, difficulty=2, name="parts",
     card="""
-    One sequence of Llama 3 8B decodes one token. A block of the kernel serves one of the 8 **key** heads with all its
-    queries. The card has 132 multiprocessors. Into how many parts must each head's keys be cut, at least, so that every
-    multiprocessor gets a block?
+    One sequence of Llama 3 8B decodes one token on a GPU that reads 4.8 TB/s; a load takes about 700 ns to return. A
+    block of the kernel serves one part of the keys of one of the 8 **key** heads. It has 4 warps, and each warp keeps 8
+    loads of 512 bytes in flight (32 lanes, 16 bytes each). Memory is busy only while bandwidth times latency, in bytes, is
+    in flight (Little's law). Into how many parts must each head's keys be cut, at least? Type a whole number.
     """,
-    answer=17, tolerance=0,
+    answer=26, tolerance=0,
     misconceptions=[
-        Misconception("rounds down, so that four multiprocessors stay idle", value=16, ask="What is 8 times 16?"),
-        Misconception("counts the 32 query heads as blocks", value=5,
+        Misconception("gives each of 132 multiprocessors one block, and counts no bytes", value=17,
+                      ask="How many bytes do 132 such blocks keep in flight, and how many does memory need?"),
+        Misconception("rounds down", value=25, ask="Are 200 blocks of 16,384 bytes enough for 3.36 MB?"),
+        Misconception("counts a block as one warp", value=103, ask="How many warps has a block, and how many loads does each keep?"),
+        Misconception("counts the 32 query heads as blocks", value=7,
                       ask="If a block serves the queries of a whole group, how many blocks has one part?"),
-        Misconception("cuts one head for the whole card", value=132, ask="The other seven heads have blocks too. How many in all?")],
-    hints=["Blocks = heads times parts, and there must be at least 132.", "132 / 8 = 16.5."])
+        Misconception("cuts one head for the whole GPU", value=206, ask="The other seven heads have blocks too. How many in all?")],
+    hints=["$4.8 \\cdot 10^{12} \\cdot 700 \\cdot 10^{-9} = 3.36 \\cdot 10^6$ bytes must be in flight. How many does one block keep?",
+           "A block keeps $4 \\cdot 8 \\cdot 512 = 16{,}384$ bytes in flight: 205.1 blocks, from 8 heads."])
 
 
 PART = '''
@@ -242,7 +247,7 @@ _LOOP = PART[PART.index("    for (int j"):PART.index("    if (lane == 0)")]
 
 def part_cases(rng):
     for n, keys, spread in [(2, 2, 1.0), (5, 4, 1.0), (33, 32, 1.0), (64, 16, 3.0), (40, 32, 1.0)]:
-        yield Case(spread * randn(rng, 32), randn(rng, n, 32), randn(rng, n, 32), keys, 0.18, label=f"{n} keys, {keys} a part")
+        yield Case(spread * randn(rng, 32), randn(rng, n, 32), randn(rng, n, 32), keys, 0.18, label=f"{n} keys, {keys} per part")
     rising = torch.arange(20.0)[:, None] * torch.ones(32)
     yield Case(torch.full((32,), 2.0), rising, randn(rng, 20, 32), 10, 1.0, label="the scores grow from key to key")
 
@@ -266,12 +271,12 @@ kernel_exercise(
     id="7.6", title="One warp, one part of the keys", points=4, minutes=15, difficulty=4, name="attend_part",
     card="""
     Finish the loop of a decoding kernel. A warp serves one query and one part of the keys; lane `l` holds entry `l` of the
-    query, and of whatever row comes past.
+    query, and of each key and value.
 
     - a score is a sum over **lanes**: add up with shuffles, so that every lane has it
     - then the online softmax of chapter 6, in every lane alike: `m`, `l`, and this lane's entry `o` of the output
     - scores of a hundred must do no harm
-    - budget: every key and every value crosses over once
+    - budget: every key and every value is read from global memory once
     """,
     stub=PART.replace(_LOOP, "    for (int j = first; j < end; ++j) {\n        // your code: the score of key j, then m, l and o\n    }\n\n"),
     solution=PART, cases=part_cases, launch=part_launch, expect=part_expect, compare=close(atol=1e-4, rtol=1e-4),
@@ -299,14 +304,14 @@ kernel_exercise(
                       ask="A request in which all lanes want the same number moves 32 bytes. How many requests does your key take?"),
         Misconception("divides by the sum, so that the parts cannot be merged", change=(
             "part_out[part * D + lane] = o;", "part_out[part * D + lane] = o / l;"),
-                      ask="Somebody will merge your part with others. By which sum will that output be divided?")],
+                      ask="Your part will be merged with others. By which sum will that output be divided?")],
     hints=["`score = query * k[j * D + lane]` is this lane's product. Five shuffles add up the warp's.",
            "`for (int step = 16; step > 0; step /= 2) score += __shfl_xor_sync(ALL, score, step);`",
            "The rest is exercise 6.2 with `v[j * D + lane]` as the value."])
 
 
 SCORES = '''
-// The scores of one query with n keys of width d <= 32: a warp, and so a block, a key.
+// The scores of one query with n keys of width d <= 32: one warp, and so one block, per key.
 __global__ void key_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores,
                            int d) {
     int lane = threadIdx.x, j = blockIdx.x;
@@ -349,7 +354,7 @@ kernel_exercise(
                       ask="Which number changes no sum?"),
         Misconception("names only the lanes that have an entry, and still reads from the others", code=(
             SCORES[:_FROM] + _GUARDED.replace("0xffffffff", "d < 32 ? (1u << d) - 1 : 0xffffffff") + SCORES[_TO:]),
-                      ask="In the first step lane 5 reads from lane 5 ^ 16 = 21. Is lane 21 there when d = 20?")],
+                      ask="In the first step lane 5 reads from lane 5 ^ 16 = 21. Does lane 21 take part when d = 20?")],
     hints=["Which lanes go into the branch, and which lanes does `0xffffffff` wait for?",
            "Take the sum out of the branch: each lane has a product, or 0.",
            "`float sum = lane < d ? ... : 0.0f;`"])
@@ -546,7 +551,7 @@ exercise(
                       ask="What is the sum of the probabilities from which a refused token is replaced?"),
         Misconception("replaces by what the draft draws too often", change=("(target - draft)", "(draft - target)"),
                       ask="Which tokens come too rarely from the draft, and have to be made up for?")],
-    hints=["Draw the two as bars side by side. What lies under both can be kept.",
+    hints=["Draw the two as bars side by side. The part that both have can be kept.",
            "Kept mass at x is min(target, draft): what `keep` makes draft(x) keep(x) just that?",
            "What is missing at x is max(target - draft, 0); a replacement is drawn in proportion to it."])
 
