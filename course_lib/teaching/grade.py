@@ -13,9 +13,13 @@ from pathlib import Path
 
 from course_lib.exercises.declare import CHAPTERS, NoChapter, chapter_word
 from course_lib.exercises.verdict import NOT_RUN, PASSED
-from . import marking, report
+from course_lib.files import write_whole
+from . import by_hand, changes, marking, report
 from .batch import Batch, tasks
+from .class_page import class_page
+from .gradebooks import write_gradebooks
 from .identity import Roster
+from .late import LateRule, read_rule
 from .probe import missing_walls
 from .sandbox import Sandbox
 from .store import Store
@@ -35,6 +39,8 @@ class Job:
     store: Store
     waiting: dict[int, dict]
     results: Path
+    late: LateRule
+    by_hand: list[by_hand.Line]
 
 
 def main(argv: list[str]) -> int:
@@ -65,6 +71,8 @@ def _prepare(args: argparse.Namespace) -> Job:
         raise Refused(f"{private} is not a folder")
     wanted = [chapter_word(name) for name in args.chapter]
     try:
+        late = read_rule(args.due, args.late, args.late_days, args.grace)
+        given = by_hand.read(results)
         marking.load_private(private)
         roster = Roster.read(Path(args.roster)) if args.roster else None
         submissions = collect(folder, [Path(path) for path in args.class_zip], args.depth, roster)
@@ -79,7 +87,7 @@ def _prepare(args: argparse.Namespace) -> Job:
     waiting = tasks(submissions, chapters, store, not args.no_sandbox, private, [folder, results])
     if waiting and not args.no_sandbox and not args.dask:
         _check_walls([folder, results])
-    return Job(submissions, chapters, store, waiting, results)
+    return Job(submissions, chapters, store, waiting, results, late, given)
 
 
 def _check_walls(hide: list[Path]) -> None:
@@ -114,9 +122,16 @@ def _mark(job: Job, args: argparse.Namespace, begin: float) -> int:
 
 def _write(job: Job) -> list[report.Mark]:
     """The table, and all files that are made from it."""
-    marks = table(job.submissions, job.chapters, job.store)
+    marks = table(job.submissions, job.chapters, job.store, job.late)
     flag_copies(marks)
+    lines = by_hand.merge(marks, job.submissions, job.by_hand)
+    before = changes.rows_of(job.results / "grades.csv")
     report.write(job.results, marks)
+    write_whole(job.results / "class.html", class_page(marks))
+    write_gradebooks(job.results, marks, job.submissions, job.chapters)
+    by_hand.write(job.results, lines)
+    if before:
+        write_whole(job.results / "changes.csv", changes.changes(before, changes.rows_of(job.results / "grades.csv")))
     return marks
 
 
@@ -133,6 +148,12 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
                         "outermost folder or file that names somebody)")
     parser.add_argument("--roster", metavar="CSV", help="the class, with columns such as name, id and email, or a gradebook as Canvas "
                         "or Moodle exports it: who is missing, who is unknown")
+    parser.add_argument("--due", action="append", default=[], metavar="WHEN", help="the deadline, such as 2026-05-01T23:59, or "
+                        "gqa=2026-05-01T23:59 for one chapter; may be repeated")
+    parser.add_argument("--late", type=float, default=0.0, metavar="PERCENT", help="lost per day begun after the deadline "
+                        "(default: a note, and no points)")
+    parser.add_argument("--late-days", type=int, metavar="N", help="after so many days all points are lost")
+    parser.add_argument("--grace", type=float, default=0.0, metavar="MINUTES", help="how late is still in time")
     parser.add_argument("--exercises", metavar="DIR", help="your own exercises: a folder of .py files with declarations")
     parser.add_argument("--seed", type=int, metavar="N", help="which cases are drawn; without it they are fresh the "
                         "first time, and the same in every later run into RESULTS")

@@ -114,7 +114,8 @@ def _columns(row: dict) -> dict[str, str]:
         return next((low[name] for name in names if low.get(name)), "")
     name = first("name", "student", "full name") or " ".join(filter(None, [first("first name"), first("last name", "surname")]))
     return {"name": name, "id": first("id", "id number", "sid", "identifier").removeprefix("Participant "),
-            "login": first("login", "sis login id", "username"), "email": first("email", "email address")}
+            "login": first("login", "sis login id", "username"), "email": first("email", "email address"),
+            "section": first("section"), "extension": first("extension")}
 
 
 def _letters(text: str) -> str:

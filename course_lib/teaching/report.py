@@ -31,9 +31,16 @@ class Mark:
     flags: tuple[str, ...] = ()
     file: str = ""
     notes: tuple[str, ...] = ()
+    kept: float = 1.0                  # the share of its points that a late hand-in keeps
+    by_hand: float | None = None       # points that a person has given
+
+    @property
+    def points(self) -> float:
+        """What counts: points by hand, else those of the verdict less what is lost by being late."""
+        return self.by_hand if self.by_hand is not None else round(self.verdict.points * self.kept, 2)
 
     def row(self) -> list[str]:
-        return [self.student, self.chapter, self.exercise, self.title, self.kind, f"{self.verdict.points:g}",
+        return [self.student, self.chapter, self.exercise, self.title, self.kind, f"{self.points:g}",
                 f"{self.verdict.of:g}", self.verdict.status, self.verdict.misconception or "", "; ".join(self.flags),
                 self.file, "; ".join(self.notes)]
 
@@ -81,11 +88,11 @@ def _csv(marks: list[Mark]) -> str:
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     for mark in marks:
-        writer.writerow([_cell(value) for value in mark.row()])
+        writer.writerow([safe_cell(value) for value in mark.row()])
     return out.getvalue()
 
 
-def _cell(text: str) -> str:
+def safe_cell(text: str) -> str:
     """A spreadsheet runs a cell that begins with one of these; a file's name is the student's to choose."""
     text = printable(text)
     return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
@@ -131,40 +138,45 @@ HEAD = ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
         '<meta name="viewport" content="width=device-width"><title>{title}</title><style>' + STYLE + "</style></head><body>\n")
 
 
+def head(title: str) -> str:
+    """The beginning of a page, which runs nothing and loads nothing."""
+    return HEAD.replace("{title}", escape(title))
+
+
 def _page(student: str, marks: list[Mark]) -> str:
-    parts = [HEAD.replace("{title}", _escape(student)), f"<h1>{_escape(student)}</h1>", f"<p>{_sum(marks)}</p>"]
+    parts = [head(student), f"<h1>{escape(student)}</h1>", f"<p>{_sum(marks)}</p>"]
     chapter = None
     for mark in marks:
         if mark.chapter != chapter:
             chapter = mark.chapter
-            parts.append(f"<h2>{_escape(chapter.replace('_', ' ') or 'no chapter')}</h2>")
+            parts.append(f"<h2>{escape(chapter.replace('_', ' ') or 'no chapter')}</h2>")
             if mark.file:
-                parts.append(f"<p>From <code>{_escape(mark.file)}</code></p>")
-            parts += [f'<p class="flag">{_escape(note)}</p>' for note in mark.notes]
-        parts.append(f'<section id="exercise-{_escape(mark.exercise)}">')
-        parts.append(f"<h3>Exercise {_escape(mark.exercise)}: {mark.verdict.points:g} of {mark.verdict.of:g}</h3>"
+                parts.append(f"<p>From <code>{escape(mark.file)}</code></p>")
+            parts += [f'<p class="flag">{escape(note)}</p>' for note in mark.notes]
+        parts.append(f'<section id="exercise-{escape(mark.exercise)}">')
+        parts.append(f"<h3>Exercise {escape(mark.exercise)}: {mark.points:g} of {mark.verdict.of:g}</h3>"
                      if mark.exercise else "<h3>Not marked</h3>")
         if mark.source.strip():
-            parts.append(f'<pre class="code"><code>{_escape(mark.source)}</code></pre>')
+            parts.append(f'<pre class="code"><code>{escape(mark.source)}</code></pre>')
         parts.append(mark.verdict._repr_html_())
         parts.append("</section>")
     return "\n".join(map(printable, parts)) + "\n</body></html>\n"
 
 
 def _index(students: dict[str, list[Mark]], pages: dict[str, str]) -> str:
-    rows = "\n".join(f'<tr><td><a href="students/{pages[s]}">{_escape(s)}</a></td><td>{_sum(marks)}</td>'
+    rows = "\n".join(f'<tr><td><a href="students/{pages[s]}">{escape(s)}</a></td><td>{_sum(marks)}</td>'
                      f'<td>{sum(bool(m.flags) for m in marks) or ""}</td></tr>' for s, marks in students.items())
-    return printable(HEAD.replace("{title}", "Grades") + "<h1>Grades</h1>\n<table><thead><tr><th>student</th><th>points</th>"
+    return printable(head("Grades") + "<h1>Grades</h1>\n<table><thead><tr><th>student</th><th>points</th>"
                       f"<th>flags</th></tr></thead><tbody>\n{rows}\n</tbody></table>\n</body></html>\n")
 
 
 def _sum(marks: list[Mark]) -> str:
     passed = sum(m.verdict.status == PASSED for m in marks)
     files = sum(not m.exercise for m in marks)
-    return (f"{sum(m.verdict.points for m in marks):g} of {sum(m.verdict.of for m in marks):g} points, "
+    return (f"{sum(m.points for m in marks):g} of {sum(m.verdict.of for m in marks):g} points, "
             f"{passed} of {len(marks) - files} exercises passed"
             + (f", {files} file{'s' * (files != 1)} not marked" if files else ""))
 
 
-def _escape(text: str) -> str:
+def escape(text: str) -> str:
     return html.escape(printable(text))

@@ -19,6 +19,7 @@ from .intake import Found, notebooks_in
 
 LONGEST_CELL = 30_001           # characters kept of a cell: one more than what is marked
 MAX_IDS = 200                   # exercises in one notebook
+ANSWER = re.compile(r"\A\s*(?:#{1,6}\s*|\*\*)?Answer\s+(\d{1,3}\.[a-z]\w{0,9})\b[*:.]*", re.I)
 INSTEAD = {".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".py", ".pdf", ".docx"}   # what students send in place of notebooks
 
 
@@ -32,7 +33,9 @@ class Submission:
     cells: dict[str, str] = field(default_factory=dict)       # exercise id -> the text of its cell
     problem: str = ""                  # why it cannot be read
     notes: list[str] = field(default_factory=list)
-    person: Person = Person("")
+    person: Person = Person("")        # who it is, by the roster where there is one
+    given: Person = Person("")         # who it is by the file's own path
+    answers: dict[str, str] = field(default_factory=dict)     # text answers: id -> Markdown
     row: dict[str, str] = field(default_factory=dict)         # the student's line of the roster
 
 
@@ -120,12 +123,13 @@ def _moment(when: float) -> str:
 def read(found: Found) -> Submission:
     """A submission from a notebook's bytes: of all its cells, those that begin with an exercise's marker."""
     made = Submission(found.person.name, chapter_of_name(found.path), str(found.path), found.when, problem=found.problem,
-                      person=found.person)
+                      person=found.person, given=found.person)
     if found.problem:
         return made
     try:
         cells = json.loads(found.data.decode("utf-8-sig", "replace"))["cells"]
         texts = [_source(cell) for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"]
+        made.answers = _answers(cells)
     except (ValueError, KeyError, TypeError, RecursionError, AttributeError, MemoryError) as error:
         made.problem = f"it is no notebook ({type(error).__name__})"
         return made
@@ -144,6 +148,17 @@ def read(found: Found) -> Submission:
     elif not made.chapter:
         made.problem = "it holds no exercise of this course"
     return made
+
+
+def _answers(cells: list) -> dict[str, str]:
+    """Text answers: Markdown cells that begin with `Answer 3.a`."""
+    found = {}
+    for cell in cells:
+        if isinstance(cell, dict) and cell.get("cell_type") == "markdown" and len(found) < MAX_IDS:
+            text = _source(cell)[:LONGEST_CELL]
+            if match := ANSWER.match(text):
+                found[match[1]] = text[match.end():].strip()
+    return found
 
 
 def _source(cell: dict) -> str:

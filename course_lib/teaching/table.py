@@ -5,13 +5,14 @@ from course_lib.exercises.declare import find, load_chapter
 from course_lib.exercises.parts import Exercise
 from course_lib.exercises.verdict import NOT_ATTEMPTED, NOT_RUN, Verdict
 from . import marking, report
+from .late import LateRule
 from .report import NOT_HANDED_IN, Mark
 from .similarity import skeleton
 from .store import Store
 from .submissions import Submission
 
 
-def table(submissions: list[Submission], chapters: list[str], store: Store) -> list[Mark]:
+def table(submissions: list[Submission], chapters: list[str], store: Store, late: LateRule | None = None) -> list[Mark]:
     """Every student against every exercise of the chapters. A file that cannot be read has a row
     of its own, and its chapter counts without points."""
     students = list(dict.fromkeys(s.student for s in submissions))
@@ -24,7 +25,12 @@ def table(submissions: list[Submission], chapters: list[str], store: Store) -> l
                               notes=(submission.problem, *submission.notes)))
         for chapter in chapters:
             submission = by.get((student, chapter))
-            marks += [_mark(student, chapter, exercise, submission, store) for exercise in load_chapter(chapter)]
+            theirs = [_mark(student, chapter, exercise, submission, store) for exercise in load_chapter(chapter)]
+            if late and submission:
+                kept, note = late.share(submission)
+                for mark in theirs:
+                    mark.kept, mark.notes = kept, (*mark.notes, note) if note else mark.notes
+            marks += theirs
     return marks
 
 

@@ -1,0 +1,90 @@
+"""Marks that a person gives: RESULTS/by_hand.csv, which `grade` writes, an instructor fills in, and `grade` reads again.
+
+A student's text answer is a Markdown cell that begins with `Answer 3.a` (a heading or bold, or not): each has a line with its
+text. Points in a line of an ordinary exercise replace the automatic ones. Lines that somebody has filled in are kept for good.
+"""
+from __future__ import annotations
+
+import csv
+import io
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from course_lib.exercises.verdict import NOT_ATTEMPTED, PASSED, Verdict
+from course_lib.files import write_whole
+from .report import Mark, safe_cell
+from .submissions import Submission
+
+COLUMNS = ["student", "chapter", "exercise", "points", "of", "comment", "answer"]
+NAME = "by_hand.csv"
+
+
+@dataclass
+class Line:
+    student: str
+    chapter: str
+    exercise: str
+    points: str = ""
+    of: str = ""
+    comment: str = ""
+    answer: str = ""
+
+
+def read(results: Path) -> list[Line]:
+    try:
+        with open(results / NAME, newline="", encoding="utf-8-sig") as file:
+            rows = list(csv.DictReader(file))
+    except FileNotFoundError:
+        return []
+    lines = [Line(**{name: (row.get(name) or "").removeprefix("'") if name == "student" else row.get(name) or ""
+                     for name in COLUMNS}) for row in rows]
+    for number, line in enumerate(lines, 2):
+        if not all(re.fullmatch(r"\d+(\.\d+)?|", value) for value in (line.points, line.of)):
+            raise ValueError(f"{results / NAME}, line {number}: points and of are numbers, such as 2.5")
+    return lines
+
+
+def merge(marks: list[Mark], submissions: list[Submission], lines: list[Line]) -> list[Line]:
+    """Put the given points into the marks, and return the lines to be written: the given ones and all text answers."""
+    given = {(line.student, line.exercise): line for line in lines if line.points or line.comment}
+    for submission in submissions:
+        for id, text in submission.answers.items():
+            line = given.setdefault((submission.student, id), Line(submission.student, submission.chapter, id))
+            line.answer = text
+    by = {(m.student, m.exercise): m for m in marks}
+    for (student, id), line in given.items():
+        mark = by.get((student, id)) or _text_mark(line)
+        if (student, id) not in by:
+            _insert(marks, mark)
+        if line.points:
+            mark.by_hand = float(line.points)
+            if line.of and mark.kind == "text":
+                mark.verdict.of = float(line.of)
+            mark.notes = (*mark.notes, f"{line.points} points by hand" + (f": {line.comment}" if line.comment else ""))
+            if mark.kind == "text":
+                mark.verdict.status, mark.verdict.headline = PASSED, line.comment or "Marked by hand."
+    return list(given.values())
+
+
+def _text_mark(line: Line) -> Mark:
+    verdict = Verdict(line.exercise, "Text answer", NOT_ATTEMPTED, "A text answer: it waits for a mark by hand.",
+                      of=float(line.of or 0))
+    return Mark(line.student, line.chapter, line.exercise, "Text answer", "text", verdict, source=line.answer)
+
+
+def _insert(marks: list[Mark], mark: Mark) -> None:
+    """After the student's other marks of the chapter."""
+    places = [i for i, m in enumerate(marks) if m.student == mark.student and m.chapter in (mark.chapter, "")]
+    marks.insert(places[-1] + 1 if places else len(marks), mark)
+
+
+def write(results: Path, lines: list[Line]) -> None:
+    if not lines:
+        return
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for line in sorted(lines, key=lambda l: (l.exercise, l.student)):
+        writer.writerow([safe_cell(getattr(line, name)) for name in COLUMNS])
+    write_whole(results / NAME, out.getvalue())

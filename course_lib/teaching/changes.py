@@ -1,0 +1,29 @@
+"""changes.csv: what this marking changed against the one before, row by row of grades.csv."""
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+COLUMNS = ["student", "exercise", "before", "after", "points before", "points after"]
+
+
+def rows_of(path: Path) -> dict[tuple[str, str], tuple[str, str]]:
+    """(student, exercise) -> (verdict, points) of a grades.csv; nothing where there is none."""
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            return {(row["student"], row["exercise"]): (row["verdict"], row["points"]) for row in csv.DictReader(file)}
+    except (OSError, KeyError):
+        return {}
+
+
+def changes(before: dict, after: dict) -> str:
+    """The lines that differ; a row that is new or gone has an empty side."""
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for key in sorted(before.keys() | after.keys()):
+        was, now = before.get(key, ("", "")), after.get(key, ("", ""))
+        if was != now:
+            writer.writerow([*key, was[0], now[0], was[1], now[1]])
+    return out.getvalue()

@@ -1,0 +1,47 @@
+"""Deadlines: how much a late hand-in loses. The time of a hand-in is that of its file, as the platform or the disk has it."""
+from __future__ import annotations
+
+import datetime
+import math
+from dataclasses import dataclass, field
+
+from .submissions import Submission
+
+
+@dataclass
+class LateRule:
+    """`due`: chapter -> moment, "" for all others. Each day begun after it costs `percent`; after `most` days all is lost."""
+    due: dict[str, datetime.datetime] = field(default_factory=dict)
+    percent: float = 0.0
+    most: int | None = None
+    grace: float = 0.0              # minutes
+
+    def share(self, submission: Submission) -> tuple[float, str]:
+        """(the share of its points that a hand-in keeps, a note); an `extension` in the roster, in hours, moves the deadline."""
+        due = self.due.get(submission.chapter, self.due.get(""))
+        if due is None or submission.problem or not submission.cells:
+            return 1.0, ""
+        extra = float(submission.row.get("extension") or 0)
+        hours = (submission.when - due.timestamp()) / 3600 - extra
+        if hours * 60 <= self.grace:
+            return 1.0, ""
+        days = math.ceil(hours / 24)
+        lost = 100.0 if self.most is not None and days > self.most else min(100.0, days * self.percent)
+        return 1 - lost / 100, f"handed in {_duration(hours)} late: {lost:g} % off"
+
+
+def read_rule(due: list[str], percent: float, most: int | None, grace: float) -> LateRule:
+    """From the command line: `2026-05-01T23:59`, or `gqa=2026-05-01T23:59` for one chapter."""
+    from course_lib.exercises.declare import chapter_word
+    moments = {}
+    for text in due:
+        chapter, _, moment = text.rpartition("=")
+        try:
+            moments[chapter_word(chapter) if chapter else ""] = datetime.datetime.fromisoformat(moment)
+        except ValueError as error:
+            raise ValueError(f"--due {text}: {error}") from None
+    return LateRule(moments, percent, most, grace)
+
+
+def _duration(hours: float) -> str:
+    return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.1f} days"
