@@ -1,0 +1,107 @@
+"""Bars and curves."""
+import numpy as np
+
+from course_lib.figures.frame import COLOURS, DASHES, HATCHES, INK, MARKERS, array, new, number, show
+
+
+def bars(values: dict, *, caption: str, alt: str | None = None, unit: str = "", ceiling: float | None = None,
+         ceiling_label: str = "limit", xlabel: str = "", log: bool = False) -> None:
+    """Horizontal bars with their numbers, and a dashed line for the ceiling (or the least possible).
+
+    values {"name": number}, or {"name": {"part": number, ...}} for groups of bars, one hatch per part.
+
+        figures.bars({"naive": 8.0, "tiled": 1.0}, unit="MB", ceiling=0.5, ceiling_label="least", caption="Moved bytes.")
+    """
+    groups = {str(n): v if isinstance(v, dict) else {"": v} for n, v in values.items()}
+    parts = list(dict.fromkeys(part for group in groups.values() for part in group))
+    thick = 0.8 / len(parts)
+    fig, ax = new(6.4, 0.8 + (0.34 * len(parts) + 0.12) * len(groups) + (0.3 if ceiling is not None else 0))
+    for k, part in enumerate(parts):
+        places = [(i + (k - (len(parts) - 1) / 2) * thick, group[part])
+                  for i, group in enumerate(groups.values()) if part in group]
+        ax.barh(*zip(*places), thick * 0.92, color=COLOURS[k % 8], hatch=HATCHES[k % 8], edgecolor="white",
+                linewidth=0, label=part)
+        for y, value in places:
+            ax.annotate(f"{number(value)} {unit}".strip(), (value, y), xytext=(4, 0),
+                        textcoords="offset points", va="center", fontsize=8.5, color=INK)
+    ax.set_yticks(range(len(groups)), groups)
+    ax.invert_yaxis()
+    ax.tick_params(axis="y", length=0)
+    if log:
+        ax.set_xscale("log")
+    largest = max([v for g in groups.values() for v in g.values()] + ([ceiling] if ceiling is not None else []))
+    smallest = min([v for g in groups.values() for v in g.values()] + [0])
+    ax.set_xlim(right=largest * (3 if log else 1.18))
+    if smallest < 0:
+        ax.axvline(0, color=INK, linewidth=0.8)
+    if ceiling is not None:
+        _ceiling(ax, ceiling, f"{ceiling_label}: {number(ceiling)} {unit}".strip(), ceiling > 0.6 * largest)
+    ax.set_xlabel(xlabel or unit, color=INK)
+    if parts != [""]:
+        ax.legend(fontsize=8, frameon=False, loc="best")
+    if alt is None:
+        told = [f"{name}: " + ", ".join(f"{part} {number(v)} {unit}".strip() for part, v in group.items())
+                for name, group in groups.items()]
+        line = "" if ceiling is None else f" Dashed line, {ceiling_label}: {number(ceiling)} {unit}".rstrip() + "."
+        alt = f"Bars. {'; '.join(told)}.{line}"
+    show(fig, alt, caption)
+
+
+def _ceiling(ax, value, text, text_left: bool) -> None:
+    ax.axvline(value, color=INK, linestyle="--", linewidth=1.3)
+    ax.annotate(text, (value, 1), xycoords=("data", "axes fraction"), xytext=(0, 3), textcoords="offset points",
+                ha="right" if text_left else "left", va="bottom", fontsize=8.5, color=INK)
+
+
+def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = "", ylabel: str = "", x=None,
+           floor: float | None = None, floor_label: str = "floor", logx: bool = False, logy: bool = False,
+           spread: dict | None = None) -> None:
+    """Lines that differ in dash and marker as well as colour, each named at its end; a dashed floor.
+
+    series {"name": ys} or {"name": (xs, ys)}; `x` is shared where only ys are given; `spread` {"name": (low, high)}
+    shades a band. Give `alt` yourself where the numbers come from training: the one worked out here quotes the first
+    and the last value.
+
+        figures.curves({"model": losses}, floor=1.2, floor_label="entropy", xlabel="step", ylabel="loss", caption="...")
+    """
+    fig, ax = new(6.4, 3.6)
+    told = []
+    for k, (name, line) in enumerate(series.items()):
+        if isinstance(line, tuple):
+            xs, ys = map(array, line)
+        else:
+            ys = array(line)
+            xs = np.arange(len(ys)) if x is None else array(x)
+        ax.plot(xs, ys, linestyle=DASHES[k % 8], marker=MARKERS[k % 8], markersize=4, markevery=max(1, len(xs) // 10),
+                color=COLOURS[k % 8], linewidth=1.6, label=name)
+        if spread and name in spread:
+            ax.fill_between(xs, *map(array, spread[name]), color=COLOURS[k % 8], alpha=0.18, linewidth=0)
+        told.append(f"{name}: from {number(ys[0])} at {number(xs[0])} to {number(ys[-1])} at {number(xs[-1])}")
+    if logx:
+        ax.set_xscale("log", base=2 if _powers_of_two(series, x) else 10)
+    if logy:
+        ax.set_yscale("log")
+    if floor is not None:
+        _floor(ax, floor, f"{floor_label}: {number(floor)}")
+    ax.set_xlabel(xlabel, color=INK)
+    ax.set_ylabel(ylabel, color=INK)
+    ax.grid(color="#dddddd", linewidth=0.6)
+    ax.set_axisbelow(True)
+    if len(series) > 1:
+        ax.legend(fontsize=8, frameon=False, handlelength=4)
+    if alt is None:
+        alt = f"Curves of {ylabel or 'y'} against {xlabel or 'x'}. {'; '.join(told)}." + (
+            f" Dashed line, {floor_label}: {number(floor)}." if floor is not None else "")
+    show(fig, alt, caption)
+
+
+def _floor(ax, value, text) -> None:
+    ax.axhline(value, color=INK, linestyle=(0, (6, 3)), linewidth=1.2)
+    ax.annotate(text, (0.01, value), xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
+                fontsize=8.5, color=INK)
+
+
+def _powers_of_two(series, x) -> bool:
+    first = next(iter(series.values()))
+    xs = array(first[0] if isinstance(first, tuple) else (x if x is not None else np.arange(len(first))))
+    return bool(len(xs) and (xs > 0).all() and (np.log2(xs) % 1 == 0).all())

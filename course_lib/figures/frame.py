@@ -1,0 +1,103 @@
+"""The sheet that every figure is drawn on, and how it is shown with its text alternative."""
+import io
+import textwrap
+
+import numpy as np
+
+# Okabe and Ito's palette, in an order whose neighbours also differ in lightness.
+COLOURS = ["#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#8C6D1F", "#666666"]
+HATCHES = ["", "//", "..", "xx", "\\\\", "++", "oo", "--"]
+DASHES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (3, 3)), (0, (1, 3))]
+MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
+INK = "#222222"
+DPI = 110
+
+
+def new(width: float = 6.4, height: float = 3.6, columns: int = 1):
+    """A figure and its axes: `fig, ax = figures.new()`, or `fig, (left, right) = figures.new(columns=2)`."""
+    from matplotlib.figure import Figure
+
+    fig = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
+    axes = fig.subplots(1, columns)
+    for ax in np.atleast_1d(axes):
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.tick_params(colors=INK, labelsize=9)
+    return fig, axes
+
+
+def show(fig, alt: str, caption: str, file=None) -> None:
+    """Show any matplotlib figure: `figures.show(fig, alt="Loss falls from 3.1 to 1.4.", caption="Training the model.")`.
+
+    The picture carries `alt` as its plain-text form, so a terminal prints it and the test suite compares it (never the
+    pixels). JupyterLab gives pictures no alternative text of its own, so it
+    is also shown under the caption, folded. With `file` it is only saved.
+    """
+    if not alt or not alt.strip():
+        raise ValueError("show: `alt` is empty; say in words what the figure shows")
+    if not caption or not caption.strip():
+        raise ValueError("show: `caption` is empty; say in one sentence what the figure says")
+    alt, caption = " ".join(alt.split()), " ".join(caption.split())
+    picture = io.BytesIO() if file is None else file
+    # "Software" would put matplotlib's version into the file, and a re-run on another machine into the diff.
+    fig.savefig(picture, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
+    _forget(fig)
+    if file is not None:
+        return
+    from IPython.core.getipython import get_ipython
+    from IPython.display import display
+
+    if get_ipython() is None:
+        print(f"[figure] {caption}\n{textwrap.fill(alt, 100)}")
+        return
+    display({"image/png": picture.getvalue(), "text/plain": alt}, metadata={"image/png": {"alt": alt}}, raw=True)
+    display({"text/markdown": f"*{caption}*\n\n<details><summary>In words</summary>\n\n{alt}\n\n</details>",
+             "text/plain": f"Figure: {caption}"}, raw=True)
+
+
+def _forget(fig) -> None:
+    """A figure made through pyplot would be shown a second time at the end of the cell."""
+    import sys
+
+    if "matplotlib.pyplot" in sys.modules:
+        sys.modules["matplotlib.pyplot"].close(fig)
+
+
+def array(values) -> np.ndarray:
+    if hasattr(values, "detach"):
+        values = values.detach().cpu().float().numpy()
+    return np.asarray(values)
+
+
+def number(x: float) -> str:
+    """4 significant digits at most, no trailing zeros: 1234567 -> 1.235e+06, 0.25 -> 0.25, 12 -> 12."""
+    x = float(x)
+    return f"{x:,.0f}" if abs(x) < 1e6 and x == round(x) else f"{x:.4g}"
+
+
+def rectangle(x, y, width, height, **look):
+    from matplotlib.patches import Rectangle
+
+    return Rectangle((x, y), width, height, **look)
+
+
+def filling(k: int) -> dict:
+    """Light fill, dark hatch: text stays readable on it, and the hatch tells kinds apart without colour."""
+    from matplotlib.colors import to_rgb
+
+    colour = np.array(to_rgb(COLOURS[k % 8]))
+    return {"facecolor": tuple(0.55 * colour + 0.45), "edgecolor": tuple(0.6 * colour), "linewidth": 0.8,
+            "hatch": HATCHES[k % 8] * (1 + k // 8)}
+
+
+def paper() -> dict:
+    """The ground of a label, so that it can be read over a hatch."""
+    return {"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
+
+
+def legend(fig, names, below: bool = False) -> None:
+    patches = [rectangle(0, 0, 1, 1, label=str(name), **filling(k)) for k, name in enumerate(names)]
+    if below:
+        where = {"loc": "outside lower center", "ncols": min(4, len(patches))}
+    else:
+        where = {"loc": "outside right upper"}
+    fig.legend(handles=patches, fontsize=8, frameon=False, handleheight=1.4, **where)
