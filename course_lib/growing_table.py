@@ -1,17 +1,21 @@
-"""One table that every chapter adds its row to: what its mechanism does to the loss, the cache and the traffic.
+"""One table that every chapter adds its row to: its mechanism's loss, cache and traffic.
 
 One rule per column, for every row:
 
-loss     of the small model with the mechanism in it, in nats per character, on one evaluation: 200 blocks of 256 characters
-         spread over the held-out plays (`evaluate(model, validation, blocks=200)`, as in the studies behind data/).
-control  the same evaluation of the unchanged model after the same steps of tuning. UNTUNED where nothing was tuned.
-cache    a function: tokens seen -> bytes kept for them in all layers of the small model, at 2 bytes per number. A cache that
-         grows returns 2048 * n, a state of fixed size its size, a rolling cache 2048 * min(n, slots). The table shows its
-         value at the numbers of tokens in LENGTHS.
-unique   32 x the unique sectors that one head of width 32 loads and stores for 128 tokens, float32, added over every launch from
-         q, k and v to the output. With grouped heads: per query head. A cache that decodes token by token: all 128 steps.
+loss     of the small model with the mechanism in it, in nats per character, on one evaluation: 200 blocks of
+         256 characters spread over the held-out plays (`evaluate(model, validation, blocks=200)`, as in the
+         studies behind data/).
+control  the same evaluation of the unchanged model after the same steps of tuning. UNTUNED where nothing was
+         tuned.
+cache    a function: tokens seen -> bytes kept for them in all layers of the small model, 2 bytes per number.
+         A cache that grows returns 2048 * n, a state of fixed size its size, a rolling cache
+         2048 * min(n, slots). The table shows its value at the numbers of tokens in LENGTHS.
+unique   32 x the unique sectors that one head of width 32 loads and stores for 128 tokens, float32, added
+         over every launch from q, k and v to the output. With grouped heads: per query head. A cache that
+         decodes token by token: all 128 steps.
 
-None means that the column does not apply. data/growing_table.json holds the rows; a chapter measures its own again.
+None means that the column does not apply. data/growing_table.json holds the rows; a chapter measures its own
+again.
 """
 import json
 from pathlib import Path
@@ -24,15 +28,16 @@ UNTUNED = 1.4788        # the small model as it is, on that evaluation: the cont
 
 
 def growing_table(word, *, loss=UNTUNED, control=UNTUNED, cache, unique):
-    """Print the rows of the chapters so far, the last of them made of the numbers given, which were just measured.
+    """Print the rows of the chapters so far, the last of them made of the numbers given, just measured.
 
-    Leave out the losses where the mechanism computes what the unchanged model computes. A ValueError where a number
-    differs from data/growing_table.json, so that the committed table cannot go stale.
+    Leave out the losses where the mechanism computes what the unchanged model computes. A ValueError where a
+    number differs from data/growing_table.json, so that the committed table cannot go stale.
     """
     rows = json.loads(ROWS.read_text())
     measured = {"loss": loss, "control": control, "cache": [cache(n) for n in LENGTHS], "unique": unique}
     if word not in rows:
-        raise ValueError(f"word must be a chapter with a row in {ROWS.name}; got {word!r}. The row: {measured}")
+        raise ValueError(f"word must be a chapter with a row in {ROWS.name}; got {word!r}. "
+                         f"The row: {measured}")
     for column, value in measured.items():
         committed = rows[word][column]
         rounded = column in ("loss", "control") and None not in (value, committed)
@@ -45,7 +50,8 @@ def growing_table(word, *, loss=UNTUNED, control=UNTUNED, cache, unique):
 
 def table(rows):
     """The lines: a loss beside its control, caches in KiB, unique bytes."""
-    yield f"{'':<41} {'loss':>4} {'control':>8} {'cache, KiB, at 256':>19} {'at 131,072 tokens':>18} {'unique bytes':>13}"
+    yield (f"{'':<41} {'loss':>4} {'control':>8} {'cache, KiB, at 256':>19} {'at 131,072 tokens':>18} "
+           f"{'unique bytes':>13}")
     for row in rows:
         cells = [f"{row['name']:<41}", f"{row['loss']:.2f}", f"{row['control']:8.2f}"]
         cells += [f"{size / 1024:{width},.0f}" for size, width in zip(row["cache"], (19, 18))]

@@ -15,7 +15,8 @@ def one_head(x, w_q, w_k, w_v, words):
     out = weights @ v
     n, (width, d) = len(x), w_q.shape
     fig, ax = _canvas(2 * width + 3 * d + 2 * n + 7.2, 3 * width + 3.4)
-    columns = [0, width + 1.9, width + d + 3.8, width + 2 * d + 5.6, width + 2 * d + n + 7.4, width + 2 * d + 2 * n + 8.6]
+    columns = [0, width + 1.9, width + d + 3.8, width + 2 * d + 5.6, width + 2 * d + n + 7.4,
+               width + 2 * d + 2 * n + 8.6]
     rows = [0.8 + i * (width + 1.2) for i in range(3)]
     middle = rows[1] + (width - n) / 2
     _matrix(ax, columns[0], middle, x, f"X: {n} × {width}", PLAIN, rows=words)
@@ -34,12 +35,13 @@ def one_head(x, w_q, w_k, w_v, words):
     _arrow(ax, (columns[3] + n, high + n / 2), (columns[4] - 0.15, high + n / 2))
     _arrow(ax, (columns[4] + n, high + n / 2 + 0.5), (columns[5] + 0.3, middle + 2.4))
     _arrow(ax, (columns[2] + d, rows[2] + width / 2), (columns[5] - 0.15, middle + 3.4 + n / 2))
-    told = [f"{word} looks at " + ", ".join(f"{other} {p:.2f}" for other, p in zip(words, row)) + f" and gets {_pair(o)}"
-            for word, row, o in zip(words, weights.tolist(), out)]
-    figures.show(fig, alt=f"X, {n} by {width}, times three matrices, {width} by {d}, gives Q, K and V, {n} by {d}. Q times K "
-                 f"transposed gives scores, {n} by {n}; softmax makes each row weights; weights times V gives the output, "
-                 f"{n} by {d}. " + "; ".join(told) + ".",
-                 caption=f"One head, every number of it: {n} tokens of width {width}, queries, keys and values of width {d}.")
+    seen = [", ".join(f"{other} {p:.2f}" for other, p in zip(words, row)) for row in weights.tolist()]
+    told = "; ".join(f"{word} looks at {look} and gets {_pair(o)}" for word, look, o in zip(words, seen, out))
+    figures.show(fig, alt=f"X, {n} by {width}, times three matrices, {width} by {d}, gives Q, K and V, "
+                 f"{n} by {d}. Q times K transposed gives scores, {n} by {n}; softmax makes each row "
+                 f"weights; weights times V gives the output, {n} by {d}. {told}.",
+                 caption=f"One head, every number of it: {n} tokens of width {width}, queries, keys and "
+                         f"values of width {d}.")
 
 
 def weighted_mean(values, weights, words):
@@ -49,12 +51,16 @@ def weighted_mean(values, weights, words):
     for word, (x, y), weight in zip(words, values.tolist(), weights.tolist()):
         ax.plot([x, answer[0]], [y, answer[1]], color="#bbbbbb", linewidth=0.6 + 6 * weight, zorder=1)
         ax.plot(x, y, "o", color=figures.COLOURS[0], markersize=8, zorder=2)
-        ax.annotate(f"{word}: {weight:.2f}", (x, y), (6, 8), textcoords="offset points", fontsize=9, color=figures.INK)
+        ax.annotate(f"{word}: {weight:.2f}", (x, y), (6, 8), textcoords="offset points", fontsize=9,
+                    color=figures.INK)
     ax.plot(*answer.tolist(), "D", color=ACCENT, markersize=9, zorder=3)
-    ax.annotate(f"answer {_pair(answer)}", answer.tolist(), (8, 8), textcoords="offset points", fontsize=9, color=ACCENT)
+    ax.annotate(f"answer {_pair(answer)}", answer.tolist(), (8, 8), textcoords="offset points", fontsize=9,
+                color=ACCENT)
     ax.margins(0.22)
-    points = "; ".join(f"{word} at {_pair(v)} with weight {w:.2f}" for word, v, w in zip(words, values, weights.tolist()))
-    figures.show(fig, alt=f"Points in the plane: {points}. The answer is at {_pair(answer)}, inside the figure they span.",
+    points = "; ".join(f"{word} at {_pair(value)} with weight {weight:.2f}"
+                       for word, value, weight in zip(words, values, weights.tolist()))
+    figures.show(fig, alt=f"Points in the plane: {points}. The answer is at {_pair(answer)}, inside the "
+                 "figure they span.",
                  caption="A weighted mean is a point between the values: the heavier a value, the nearer.")
 
 
@@ -70,18 +76,21 @@ def width_in_heads(tokens, n_heads, head_dim):
         own = slice(head * head_dim, (head + 1) * head_dim)
         y, colour = 1 + head * (tokens + 1.3), colours[head % len(colours)]
         for x in (places[0], places[3]):
-            title = {places[0]: "q, k or v", places[3]: "side by side"}[x] if head == n_heads // 2 else ""
-            _matrix(ax, x + head * head_dim, middle, labels[:, own] if x == places[0] else None, title, colour,
-                    size=(tokens, head_dim), digits=0)
+            title = ("q, k or v" if x == places[0] else "side by side") if head == n_heads // 2 else ""
+            _matrix(ax, x + head * head_dim, middle, labels[:, own] if x == places[0] else None, title,
+                    colour, size=(tokens, head_dim), digits=0)
         _matrix(ax, places[1], y, labels[:, own], f"head {head}", colour, digits=0)
         _matrix(ax, places[2], y, None, "its output", colour, size=(tokens, head_dim))
         _arrow(ax, (places[0] + width, middle + tokens / 2), (places[1] - 0.15, y + tokens / 2))
         _arrow(ax, (places[1] + head_dim, y + tokens / 2), (places[2] - 0.15, y + tokens / 2), "attend")
         _arrow(ax, (places[2] + head_dim, y + tokens / 2), (places[3] - 0.15, middle + tokens / 2))
-    slices = ", ".join(f"head {i} features {i * head_dim} to {(i + 1) * head_dim - 1}" for i in range(n_heads))
-    figures.show(fig, alt=f"A matrix of {tokens} tokens by {width} features is divided by columns: {slices}. Each head attends on "
-                 f"its own {tokens} by {head_dim} matrix; the outputs are put side by side, {tokens} by {width}, and mixed.",
-                 caption="Each head gets its slice of the features of every token; the numbers are the features.")
+    slices = ", ".join(f"head {i} features {i * head_dim} to {(i + 1) * head_dim - 1}"
+                       for i in range(n_heads))
+    figures.show(fig, alt=f"A matrix of {tokens} tokens by {width} features is divided by columns: {slices}. "
+                 f"Each head attends on its own {tokens} by {head_dim} matrix; the outputs are put side by "
+                 f"side, {tokens} by {width}, and mixed.",
+                 caption="Each head gets its slice of the features of every token; the numbers are the "
+                         "features.")
 
 
 def _canvas(width, height, cell=0.3):
@@ -95,10 +104,11 @@ def _matrix(ax, x, y, matrix, name, colour, rows=(), below=(), size=None, digits
     n, m = size if matrix is None else matrix.shape
     for i in range(n):
         for j in range(m):
-            ax.add_patch(figures.rectangle(x + j, y + i, 1, 1, facecolor=colour, edgecolor="#888888", linewidth=0.6))
+            ax.add_patch(figures.rectangle(x + j, y + i, 1, 1, facecolor=colour, edgecolor="#888888",
+                                           linewidth=0.6))
             if matrix is not None:
-                ax.text(x + j + 0.5, y + i + 0.5, _short(float(matrix[i, j]), digits), ha="center", va="center", fontsize=7,
-                        color=figures.INK)
+                ax.text(x + j + 0.5, y + i + 0.5, _short(float(matrix[i, j]), digits), ha="center",
+                        va="center", fontsize=7, color=figures.INK)
     ax.text(x + m / 2, y - 0.25, name, ha="center", va="bottom", fontsize=8.5, color=figures.INK)
     for i, word in enumerate(rows):
         ax.text(x - 0.2, y + i + 0.5, word, ha="right", va="center", fontsize=8.5, color=figures.INK)
@@ -109,8 +119,8 @@ def _matrix(ax, x, y, matrix, name, colour, rows=(), below=(), size=None, digits
 def _arrow(ax, start, end, label=""):
     ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": "#777777", "linewidth": 0.9})
     if label:
-        ax.text((start[0] + end[0]) / 2, (start[1] + end[1]) / 2 - 0.2, label, ha="center", va="bottom", fontsize=7,
-                color="#555555")
+        ax.text((start[0] + end[0]) / 2, (start[1] + end[1]) / 2 - 0.2, label, ha="center", va="bottom",
+                fontsize=7, color="#555555")
 
 
 def _short(number, digits):

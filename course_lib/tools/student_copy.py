@@ -2,7 +2,7 @@
 import re
 from pathlib import Path
 
-ANSWER = "answer"       # the tag of a cell whose output answers an exercise and that the rules below do not find
+ANSWER = "answer"       # tag of a cell whose output answers an exercise and which no rule below finds
 GUESSED = re.compile(r"^\*(predict|choose) ·", re.M)
 HEADING = re.compile(r"^#{1,6} ", re.M)
 SHOWS_A_SOLUTION = re.compile(r"\b(show_source|reveal)\(")
@@ -11,7 +11,7 @@ SHOWS_A_SOLUTION = re.compile(r"\b(show_source|reveal)\(")
 def student_copy(source: Path) -> str:
     """The text of the copy. Answers are the outputs of three kinds of cells:
 
-    - those below a *predict* or *choose* exercise, up to the next heading: they count or run what was guessed;
+    - those below a *predict* or *choose* exercise, up to the next heading: they count what was guessed;
     - those that print an implementation;
     - those tagged "answer".
 
