@@ -1,6 +1,8 @@
-"""The models of chapter 9's audit: one transformer, three ways to score. Everything else is equal by construction.
+"""The models of chapter 9's audit: one transformer, three ways to score. Everything else is equal by
+construction.
 
-Shapes: x (batch, n, width); q, k (batch, heads, n, head_dim), for the Gaussians means and widths side by side,
+Shapes: x (batch, n, width); q, k (batch, heads, n, head_dim), for the Gaussians means and widths side by
+side,
 2 head_dim; v (batch, heads, n, head_dim).
 """
 import math
@@ -17,9 +19,11 @@ MECHANISMS = ("softmax", "w2", "overlap")
 
 
 class Overlap(torch.autograd.Function):
-    """gaussian_overlap for every query and key, a few heads at a time; autograd would keep every pair's every feature.
+    """gaussian_overlap for every query and key, a few heads at a time; autograd would keep every pair's
+    every feature.
 
-    All four are (heads, head_dim, n), the scores (heads, n, m). Equal to w2_attention.gaussian_overlap, as a test says.
+    All four are (heads, head_dim, n), the scores (heads, n, m). Equal to w2_attention.gaussian_overlap, as
+    a test says.
     """
 
     @staticmethod
@@ -45,7 +49,8 @@ class Overlap(torch.autograd.Function):
 
 
 def in_parts(mu_q, *others):
-    """As many heads at a time as stay in a core's cache: (heads, head_dim, n, n) of at most about a megabyte."""
+    """As many heads at a time as stay in a core's cache: (heads, head_dim, n, n) of at most about a
+    megabyte."""
     heads = max(1, 2**18 // (mu_q[0].numel() * mu_q.shape[-1]))
     return zip(*(x.split(heads) for x in (mu_q, *others)))
 
@@ -57,19 +62,22 @@ def raw_scores(q, k, mechanism):
     if mechanism == "w2":
         return 2 * q @ k.transpose(-2, -1) - k.square().sum(-1)[..., None, :] - q.square().sum(-1)[..., None]
     b = q.shape[0]
-    parts = [part.contiguous() for x in (q, k) for part in rearrange(x, "b h n (two d) -> two (b h) d n", two=2)]
+    parts = [part.contiguous() for x in (q, k)
+             for part in rearrange(x, "b h n (two d) -> two (b h) d n", two=2)]
     return Overlap.apply(*parts).unflatten(0, (b, -1))
 
 
 def attend(q, k, v, scale, mechanism):
-    """Causal softmax(scale * raw_scores) v; scale (heads,). All but the overlap go through torch's fused attention."""
+    """Causal softmax(scale * raw_scores) v; scale (heads,). All but the overlap go through torch's fused
+    attention."""
     scale = scale[:, None, None]
     if mechanism == "overlap":
         n = q.shape[-2]
         later = torch.ones(n, n, dtype=torch.bool, device=q.device).triu(1)
         return (raw_scores(q, k, mechanism) * scale).masked_fill(later, -torch.inf).softmax(-1) @ v
     if mechanism == "w2":
-        # The W2 score but for a constant a row, as in w2_attention.augment; in float32 the bias needs one column.
+        # The W2 score but for a constant a row, as in w2_attention.augment; in float32 the bias
+        # needs one column.
         ones = torch.ones_like(q[..., :1])
         q, k = torch.cat([2 * q, ones], -1), torch.cat([k, -k.square().sum(-1, keepdim=True)], -1)
     width = v.shape[-1]
@@ -78,7 +86,8 @@ def attend(q, k, v, scale, mechanism):
 
 
 class AuditAttention(nn.Module):
-    """Self-attention that scores by `mechanism`. Its scale is learned, one a head, whatever the mechanism."""
+    """Self-attention that scores by `mechanism`. Its scale is learned, one per head, whatever the
+    mechanism."""
 
     def __init__(self, width, n_heads, mechanism):
         super().__init__()
@@ -89,8 +98,8 @@ class AuditAttention(nn.Module):
         self.v_proj = nn.Linear(width, width, bias=False)
         self.out_proj = nn.Linear(width, width, bias=False)
         # Where the dot-product part starts with the scale of chapter 1; the public overlap has none.
-        start = {"softmax": self.head_dim ** -0.5, "w2": 0.5 * (2 * self.head_dim) ** -0.5, "overlap": 1.0}[mechanism]
-        self.log_scale = nn.Parameter(torch.full((n_heads,), math.log(start)))
+        start = {"softmax": self.head_dim ** -0.5, "w2": 0.5 * (2 * self.head_dim) ** -0.5, "overlap": 1.0}
+        self.log_scale = nn.Parameter(torch.full((n_heads,), math.log(start[mechanism])))
         self.wanted_std = self.seen_std = None
 
     def forward(self, x, rope):
@@ -110,7 +119,8 @@ class AuditAttention(nn.Module):
 
     @torch.no_grad()
     def _measure(self, q, k):
-        """What a softmax sees: the spread of a row's scores around their mean, over the keys up to the query."""
+        """What a softmax sees: the spread of a row's scores around their mean, over the keys up to the
+        query."""
         scores = raw_scores(q, k, self.mechanism)
         n = scores.shape[-1]
         allowed = torch.ones(n, n, dtype=torch.bool).tril()
@@ -135,10 +145,13 @@ class AuditBlock(nn.Module):
 
 
 class AuditModel(nn.Module):
-    """Two blocks between an embedding and a separate read-out. Input: tokens (batch, n), or with `features` vectors
-    (batch, n, n_in), which get no positions. With `shift`, the embedding of the token before is added to each."""
+    """Two blocks between an embedding and a separate read-out. Input: tokens (batch, n), or with `features`
+    vectors
+    (batch, n, n_in), which get no positions. With `shift`, the embedding of the token before is added to
+    each."""
 
-    def __init__(self, n_in, n_out, width, hidden, n_heads, mechanism, features=False, shift=False, n_layers=2):
+    def __init__(self, n_in, n_out, width, hidden, n_heads, mechanism, features=False, shift=False,
+                 n_layers=2):
         super().__init__()
         self.embedding = nn.Linear(n_in, width, bias=False) if features else nn.Embedding(n_in, width)
         self.before = nn.Embedding(n_in, width) if shift else None
@@ -151,7 +164,8 @@ class AuditModel(nn.Module):
                 nn.init.orthogonal_(module.weight)
 
     def forward(self, x, at=None):
-        """Logits at every place, (batch, n, n_out), or only at the places `at` (batch, m): (batch, m, n_out)."""
+        """Logits at every place, (batch, n, n_out), or only at the places `at` (batch, m): (batch, m,
+        n_out)."""
         rope = rope_table(x.shape[1], self.head_dim) if self.positions else None
         before = F.pad(self.before(x)[:, :-1], (0, 0, 1, 0)) if self.before else 0
         x = self.embedding(x) + before
@@ -163,7 +177,8 @@ class AuditModel(nn.Module):
 
     @torch.no_grad()
     def start_scores(self, x, std=None):
-        """Measure the spread of the scores in each layer; with std, first set every head's scale so that it is std."""
+        """Measure the spread of the scores in each layer; with std, first set every head's scale so that it
+        is std."""
         for block in self.blocks:
             block.attention.wanted_std = std or -1.0
         self(x)
@@ -177,6 +192,7 @@ def parameters(model):
 
 
 def equal_hidden(width, hidden, mechanism):
-    """The hidden size with which `mechanism` has no more parameters than softmax attention has with `hidden`."""
+    """The hidden size with which `mechanism` has no more parameters than softmax attention has with
+    `hidden`."""
     extra = 0 if mechanism == "softmax" else 2 * width * width      # q_proj and k_proj are twice as wide
     return hidden - math.ceil(extra / (3 * width))

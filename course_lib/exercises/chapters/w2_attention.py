@@ -14,10 +14,10 @@ def randn(rng, *shape):
 exercise(
     id="9.1", title="Moving sand", kind="write", points=2, minutes=6, difficulty=1,
     card=r"""
-    Two heaps of sand lie on a line, given as `n` grains each. Write `w2_of_samples(a, b)`: the Wasserstein-2 distance
-    between them, the root of the smallest possible mean of squared ways.
+    Two heaps of sand on a line are given by the positions of their grains, `n` each. Write `w2_of_samples(a, b)`: the
+    Wasserstein-2 distance between them, the square root of the smallest possible mean of squared distances.
 
-    - the grains come in no order
+    - the grains are listed in any order
     - on a line, the best plan sends the leftmost grain to the leftmost place, the second to the second, and so on
     """,
     given={"torch": torch},
@@ -42,33 +42,34 @@ exercise(
         Misconception("gives the mean square, not its root", change=(".mean().sqrt()", ".mean()"),
                       ask="Shift a heap by 3. By what should the distance grow: 3, or 9?"),
         Misconception("adds the squares up and does not average them", change=(".mean().sqrt()", ".sum().sqrt()"),
-                      ask="Lay a second grain on each grain of both heaps. Are the heaps further apart now?"),
-        Misconception("averages the ways, not their squares", change=(".square().mean().sqrt()", ".abs().mean()"),
+                      ask="Put a second grain on every grain of both heaps. Are the heaps further apart now?"),
+        Misconception("averages the distances, not their squares", change=(".square().mean().sqrt()", ".abs().mean()"),
                       ask="That is W1, the earth mover's distance. What does the 2 in W2 stand for?")],
-    hints=["`x.sort().values` is the heap from left to right.", "Square the ways, average, take the root."])
+    hints=["`x.sort().values` is the heap from left to right.", "Square the differences, average them, take the root."])
 
 
 exercise(
     id="9.2", title="Two Gaussians on a line", kind="predict", points=1, minutes=3, difficulty=1,
     card="""
-    One token is a Gaussian with mean 0 and standard deviation 1, another has mean 3 and standard deviation 5. How far
-    apart are they in the Wasserstein-2 distance?
+    One token is a Gaussian with mean 0 and standard deviation 2, another has mean 8 and standard deviation 8. What is
+    their Wasserstein-2 distance?
     """,
-    name="apart", answer=5, tolerance=0.01,
+    name="apart", answer=10, tolerance=0.01,
     misconceptions=[
-        Misconception("gives the squared distance", value=25,
+        Misconception("gives the squared distance", value=100,
                       ask="The score uses the square. Which of the two is the distance?"),
-        Misconception("subtracts variances", value=round(math.sqrt(9 + 24**2), 2),
+        Misconception("subtracts variances", value=round(math.hypot(8, 60), 2),
                       ask="Stretching a heap by a factor moves each grain in proportion to what: sigma, or sigma squared?"),
-        Misconception("adds the two differences", value=7,
+        Misconception("adds the two differences", value=14,
                       ask="Mean and width are two directions at a right angle. How do they add up?"),
-        Misconception("sees the means only", value=3, ask="After shifting the first heap by 3, is it the second?")],
-    hints=["The distance of means is 3 and the distance of standard deviations is 4.",
+        Misconception("sees the means only", value=8, ask="After shifting the first heap by 8, is it the second?"),
+        Misconception("sees the widths only", value=6, ask="Two heaps of one shape, 8 apart: is their distance 0?")],
+    hints=["The difference of means is 8 and the difference of standard deviations is 6.",
            "The two add up as the sides of a right triangle do."])
 
 
 def turn(x, positions):
-    """RoPE: (n, d), positions (n,) -> each pair (2i, 2i + 1) of row t turned by positions[t] * 10000^(-2i / d)."""
+    """RoPE: (n, d), positions (n,) -> each pair (2i, 2i + 1) of row t rotated by positions[t] * 10000^(-2i / d)."""
     d = x.shape[1]
     angle = positions[:, None] * 10000.0 ** (-torch.arange(0, d, 2) / d)
     a, b = x[:, 0::2], x[:, 1::2]
@@ -81,7 +82,7 @@ def turn_cases(rng):
                    start + 3 + torch.arange(m), 2.0, label=f"{n} queries, {m} keys, positions from {start}")
     same = randn(rng, 1, 4).expand(3, 4)
     yield Case(same * 0, same, same * 0, same, torch.arange(3), torch.arange(3), 1.0,
-               label="the same token at three places, means 0")
+               label="the same token at three positions, means 0")
 
 
 WIDTHS = '''
@@ -94,10 +95,10 @@ def positioned_scores(mu_q, raw_q, mu_k, raw_k, at_q, at_k, tau):
 '''
 
 exercise(
-    id="9.3", title="A width has no direction", kind="repair", points=2, minutes=7, difficulty=2,
+    id="9.3", title="Only the means are rotated", kind="repair", points=2, minutes=7, difficulty=2,
     card="""
-    This code puts positions into W2 scores by RoPE. It runs and it trains. But a token is no longer a Gaussian: print
-    the widths and see. Find what is wrong and repair it.
+    This code puts positions into W2 scores by RoPE. It runs and it trains, but some of its widths are negative, as the
+    cell above shows. Find what is wrong and repair it.
 
     - scores must depend on positions through their difference only
     - every width must stay what `softplus` made it
@@ -107,24 +108,24 @@ exercise(
         "turn(mu_k, at_k), sigma_k]", "turn(mu_k, at_k), turn(sigma_k, at_k)]"),
     solution=WIDTHS, cases=turn_cases, compare=close(atol=1e-4),
     misconceptions=[
-        Misconception("turns the raw widths before softplus",
+        Misconception("rotates the raw widths before softplus",
                       change=[("F.softplus(raw_q)", "F.softplus(turn(raw_q, at_q))"),
                               ("F.softplus(raw_k)", "F.softplus(turn(raw_k, at_k))")],
-                      ask="The widths are positive now. Take the same token at two places: has it the same width at both?"),
-        Misconception("turns mean and width as one long vector",
+                      ask="The widths are positive now. Take the same token at two positions: does it have the same width at both?"),
+        Misconception("rotates mean and width as one long vector",
                       change=[("torch.cat([turn(mu_q, at_q), sigma_q], -1)", "turn(torch.cat([mu_q, sigma_q], -1), at_q)"),
                               ("torch.cat([turn(mu_k, at_k), sigma_k], -1)", "turn(torch.cat([mu_k, sigma_k], -1), at_k)")],
-                      ask="The second half of this vector is the widths. Is it turned, too?"),
-        Misconception("turns nothing", change=[("turn(mu_q, at_q)", "mu_q"), ("turn(mu_k, at_k)", "mu_k")],
-                      ask="How does a query now know which of two equal keys stands next to it?"),
-        Misconception("turns the queries only", change=("turn(mu_k, at_k)", "mu_k"),
-                      ask="Move the whole text by 100 places. Do your scores stay the same?"),
-        Misconception("takes the absolute value of a turned width",
+                      ask="The second half of this vector holds the widths. Is it rotated, too?"),
+        Misconception("rotates nothing", change=[("turn(mu_q, at_q)", "mu_q"), ("turn(mu_k, at_k)", "mu_k")],
+                      ask="How does a query now tell two equal keys at different positions apart?"),
+        Misconception("rotates the queries only", change=("turn(mu_k, at_k)", "mu_k"),
+                      ask="Move the whole text by 100 positions. Do your scores stay the same?"),
+        Misconception("takes the absolute value of a rotated width",
                       change=[("at_q), sigma_q]", "at_q), turn(sigma_q, at_q).abs()]"),
                               ("at_k), sigma_k]", "at_k), turn(sigma_k, at_k).abs()]")],
-                      ask="A token of width (1, 0) turned by a right angle has width (0, 1). Was that in the token?")],
+                      ask="A token of width (1, 0) rotated by a right angle has width (0, 1). Was this in the token?")],
     hints=["`turn` keeps the length of a vector and mixes its entries. Which entries may be negative: "
-           "means, or widths?", "Means are turned, on both sides. Widths are left alone."])
+           "means, or widths?", "Rotate the means, of queries and keys. Leave the widths as they are."])
 
 
 def form_cases(rng):
@@ -151,8 +152,8 @@ exercise(
 
     $$\text{softmax}(\texttt{wide\_q}\;\texttt{wide\_k}^\top) = \text{softmax}(-|q_i - k_j|^2 / \tau).$$
 
-    - softmax forgives a constant in a row
-    - the plain dot product must do: nobody divides by a root afterwards
+    - softmax does not change when a constant is added to a row
+    - the plain dot product is the score: it is not divided by a root afterwards
     """,
     given={"torch": torch},
     stub='''
@@ -169,7 +170,7 @@ exercise(
     cases=form_cases, measure=_weights_of, compare=close(atol=1e-5),
     misconceptions=[
         Misconception("forgets the 2 of 2 q.k", change=("2 * q / tau", "q / tau"),
-                      ask="Expand |q - k|^2. What stands before q.k?"),
+                      ask="Expand |q - k|^2. What is the factor of q.k?"),
         Misconception("divides the products by tau, but not the bias", change=("keepdim=True) / tau", "keepdim=True)"),
                       ask="Which of the terms of -|q - k|^2 / tau are divided by tau?"),
         Misconception("multiplies the bias by 2 / tau, too",
@@ -179,27 +180,27 @@ exercise(
         Misconception("divides queries and keys by tau", change=("torch.cat([k, bias], -1)", "torch.cat([k / tau, bias], -1)"),
                       ask="In the product of your two matrices, how often is q.k divided by tau?"),
         Misconception("adds |k|^2 where it must be subtracted", change=("-k.square()", "k.square()"),
-                      ask="Two keys lie in the same direction, one much further out. Which is nearer to a query close to the origin?"),
+                      ask="Two keys have the same direction, one much further out. Which is nearer to a query close to the origin?"),
         Misconception("leaves the keys' norms out, or gives the query's instead",
                       change=("bias = -k.square().sum(-1, keepdim=True) / tau", "bias = torch.zeros_like(k[:, :1])"),
-                      ask="|q|^2 is the same for all keys of a row, and softmax forgives it. Is |k|^2?"),
-        Misconception("carries |q|^2 along, which softmax would forgive", code='''
+                      ask="|q|^2 is the same for all keys of a row and cancels in softmax. Is |k|^2 the same for all keys?"),
+        Misconception("carries |q|^2 along, which cancels in softmax", code='''
             def as_dot_product(q, k, tau):
                 norm_q, norm_k = (-x.square().sum(-1, keepdim=True) / tau for x in (q, k))
                 return (torch.cat([2 * q / tau, norm_q, torch.ones_like(norm_q)], -1),
                         torch.cat([k, torch.ones_like(norm_k), norm_k], -1))
             ''',
                       ask="Your weights are right, and you have one column too many. Which of them is constant in every row?")],
-    hints=["$-|q - k|^2 = 2\\,q \\cdot k - |k|^2 - |q|^2$. Which term has no $j$ in it?",
-           "A column of ones beside the query meets a column with the bias beside the key."])
+    hints=["$-|q - k|^2 = 2\\,q \\cdot k - |k|^2 - |q|^2$. Which term does not depend on the key?",
+           "A column of ones in `wide_q` meets a column with the bias in `wide_k`."])
 
 
 exercise(
     id="9.5", title="What a wider key costs", kind="predict", points=1, minutes=3, difficulty=2,
     card="""
-    In a flash kernel every tile of queries has all keys and values come past it: with plain attention `d` numbers a
-    key and `d` a value. W2 keys are means and widths, values stay as they are. By which factor does this traffic grow
-    in a kernel that reads just what it needs?
+    In a flash kernel every tile of queries reads all keys and values: with plain attention `d` numbers per key and `d`
+    per value. A W2 key consists of means and widths; values stay as they are. By which factor does this traffic grow in
+    a kernel that reads only what it needs?
     """,
     name="factor", answer=1.5, tolerance=0.01,
     misconceptions=[
@@ -207,7 +208,7 @@ exercise(
         Misconception("counts what is added, not the factor", value=0.5,
                       ask="2 d numbers before. How many now, in all?"),
         Misconception("doubles keys and values and adds the widths", value=3,
-                      ask="How many numbers has a key now, and how many a value?")],
+                      ask="How many numbers does a key have now, and how many a value?")],
     hints=["Before: d + d.", "Now: 2 d + d."])
 
 
@@ -259,7 +260,7 @@ def _score_expect(mu_q, raw_q, mu_k, raw_k, tau):
 
 def _score_traffic(mu_q, raw_q, mu_k, raw_k, tau):
     """Every tile of queries meets every tile of keys; a row is two times 64 bytes.
-    64 bytes of a row of scores may lie in 3 sectors."""
+    64 bytes of a row of scores may touch 3 sectors."""
     n, m = len(mu_q), len(mu_k)
     return 128 * (n * -(-m // 16) + m * -(-n // 16)) + 96 * n * -(-m // 16)
 
@@ -271,12 +272,12 @@ kernel_exercise(
     $\sigma = \text{softplus}(\text{raw})$, without ever writing $\sigma$ to memory: apply `softplus` while the tile is
     loaded.
 
-    - head_dim is 16, a block is 16 x 16 threads and makes 16 x 16 scores
+    - head_dim is 16; each block has 16 x 16 threads and computes 16 x 16 scores
     - thread `(ty, tx)` loads entry `tx` of four rows: query `q0 + ty` and key `k0 + ty`, mean and width
     - then it makes one score: query `q0 + ty` with key `k0 + tx`
-    - the last rows may not exist; every thread must reach the barrier
+    - rows past the end do not exist, so guard the loads; every thread must reach the barrier
     """,
-    stub=_HEAD + "    // your code: load both tiles, wait, then one score a thread\n}\n",
+    stub=_HEAD + "    // your code: load both tiles, wait, then one score per thread\n}\n",
     solution=SCORES, cases=score_cases, compare=close(atol=1e-3, rtol=1e-4),
     launch=lambda mu_q, raw_q, mu_k, raw_k, tau: Launch(
         grid=(-(-len(mu_k) // 16), -(-len(mu_q) // 16)), block=(16, 16),
@@ -293,7 +294,7 @@ kernel_exercise(
                       ask="A query and a key come from the same kind of projection. Which of them got its softplus?"),
         Misconception("does not wait for the tiles", change=("    __syncthreads();\n", ""),
                       ask="Thread (0, 5) reads key row 5. Who wrote it, and when?"),
-        Misconception("loads a key only where the same row of threads has a query",
+        Misconception("skips the keys whose row of threads has no query",
                       change=(_LOAD_K, "    if (q0 + ty < n_q && k0 + ty < n_k) {\n"),
                       ask="With 2 queries and 3 keys, which row of threads loads the third key?"),
         Misconception("reads the means from global memory for every score",
@@ -302,16 +303,17 @@ kernel_exercise(
                       ask="How often is each mean read now, and how often was it copied into the tile?"),
         Misconception("leaves the widths out of the sum", change=("c < 2 * D", "c < D"),
                       ask="How long is a row of the tile?")],
-    hints=["Two guarded loads a tile: `q[ty][tx]` from `mu_q`, `q[ty][D + tx]` from `softplus(raw_q[...])`; "
+    hints=["Two guarded loads per tile: `q[ty][tx]` from `mu_q`, `q[ty][D + tx]` from `softplus(raw_q[...])`; "
            "the same for `k` with `k0 + ty`.",
-           "The barrier stands outside of every `if`.", "The score compares row `ty` of `q` with row `tx` of `k`."])
+           "Put the barrier outside of every `if`.", "The score compares row `ty` of `q` with row `tx` of `k`."])
 
 
 exercise(
-    id="9.7", title="A floor nobody can go below", kind="predict", points=1, minutes=4, difficulty=2,
+    id="9.7", title="The lowest possible loss", kind="predict", points=1, minutes=4, difficulty=2,
     card="""
-    A benchmark repeats 64 random tokens out of 1,024 once, and asks at each of 127 places for the next token. A
-    perfect model cannot know the first 63 of these answers, and knows the other 64. What is its mean loss, in nats?
+    In the benchmark a sequence is 64 random tokens out of 1,024, followed by the same 64 again. At each of 127
+    positions the model predicts the next token. The first 63 answers are random; a perfect model knows the other 64.
+    What is its mean loss, in nats?
     """,
     name="floor", answer=63 / 127 * math.log(1024), tolerance=0.005,
     misconceptions=[
@@ -324,21 +326,111 @@ exercise(
         Misconception("counts in bits", value=round(63 / 127 * 10, 4),
                       ask="Which logarithm does a cross-entropy in nats use?"),
         Misconception("thinks that a perfect model has no loss", value=0,
-                      ask="What can any model know about a random token before it comes?")],
+                      ask="What can any model know about a random token before it has seen it?")],
     hints=["A random token out of 1,024 costs ln 1024 nats, whatever the model.",
            "63 such answers, 64 that cost nothing, one mean."])
 
 
 exercise(
-    id="9.8", title="Reading a table", kind="predict", points=2, minutes=6, difficulty=2, name="unfair",
+    id="9.8", title="One more run", kind="choose", points=1, minutes=4, difficulty=2, name="one_more",
     card="""
-    A paper (invented) says: *mechanism X reaches a lower loss than softmax attention, with a third fewer parameters,
-    at the same speed.* In the small print stands:
+    The repository's table has two rows. With what its code adds to them they are:
+
+    | model | width | heads | learning rate | parameters | loss |
+    |---|---|---|---|---|---|
+    | standard attention | 96 | 6 | 0.001 | 492,096 | 3.68 |
+    | W2 attention | 64 | 4 | 0.005 | 278,912 | 3.45 |
+
+    The claim is that W2 attention reaches a lower loss with fewer parameters. You may train one more model. Which one
+    tests most directly whether the *mechanism* is the cause?
+    """,
+    options={"a": "W2 attention as in the table, with another seed",
+             "b": "standard attention of width 128 with 8 heads, at 0.001",
+             "c": "standard attention of width 64 with 4 heads, at 0.005",
+             "d": "W2 attention of width 96 with 6 heads, at 0.005"},
+    answer="c",
+    misconceptions=[
+        Misconception("asks for the spread, and not for the cause", value="a",
+                      ask="Suppose the second seed gives 3.45 as well. Which of the differing columns caused it?"),
+        Misconception("changes the size of the baseline and keeps its learning rate", value="b",
+                      ask="In how many columns does your run differ from the row of W2?"),
+        Misconception("compares W2 with itself", value="d",
+                      ask="Beside which row of the table would your run differ in one column only, and is it the mechanism?")],
+    hints=["A row differs from another in mechanism, width, heads and learning rate. Which of these should differ?",
+           "Your run should differ from one row of the table in the mechanism alone."])
+
+
+def seed_cases(rng):
+    for n, t in ((5, 2.776), (2, 12.706), (3, 4.303), (5, 4.315), (10, 2.262)):
+        shared, own = randn(rng, n), 0.1 * randn(rng, 2, n)
+        yield Case((2 + shared + own[0]).tolist(), (2.1 + shared + own[1]).tolist(), t, label=f"{n} seeds, t = {t}")
+
+
+def _two_numbers(got, want, case):
+    if isinstance(got, (tuple, list)):
+        got = tuple(x.item() if isinstance(x, torch.Tensor) and x.numel() == 1 else x for x in got)
+    return close(atol=1e-6, rtol=1e-5)(got, want, case)
+
+
+exercise(
+    id="9.9", title="An interval for a difference", kind="write", points=2, minutes=7, difficulty=2,
+    card=r"""
+    Two mechanisms were trained with the same `n` seeds: runs `a[i]` and `b[i]` saw the same batches. Write
+    `paired_interval(a, b, t)`. It returns the mean of the differences `a[i] - b[i]` and half the width of its interval,
+    $t\,s/\sqrt n$.
+
+    - $s$ is the standard deviation of the `n` differences, with $n - 1$ in the denominator
+    - $t$ is given: Student's t for the wanted level
+    """,
+    given={"math": math, "torch": torch},
+    stub='''
+    def paired_interval(a, b, t):
+        """two lists of n losses, n at least 2, and a number -> (mean difference, half the width)"""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def paired_interval(a, b, t):
+        """two lists of n losses, n at least 2, and a number -> (mean difference, half the width)"""
+        differences = [x - y for x, y in zip(a, b)]
+        n = len(differences)
+        mean = sum(differences) / n
+        s = math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1))
+        return mean, t * s / math.sqrt(n)
+    ''',
+    cases=seed_cases, compare=_two_numbers,
+    misconceptions=[
+        Misconception("treats the two lists as independent, and does not pair them", code='''
+            def paired_interval(a, b, t):
+                n = len(a)
+                variance = lambda x: sum((y - sum(x) / n) ** 2 for y in x) / (n - 1)
+                return sum(a) / n - sum(b) / n, t * math.sqrt((variance(a) + variance(b)) / n)
+            ''', ask="One seed draws easy batches, another hard ones. Does that change a, b, or a - b?"),
+        Misconception("divides by n in the standard deviation", change=("/ (n - 1))", "/ n)"),
+                      ask="The mean was computed from the same n differences. How many of them are still free?"),
+        Misconception("gives the spread of the runs, not of their mean", change=("t * s / math.sqrt(n)", "t * s"),
+                      ask="With a hundred seeds, how precisely is the mean known: as precisely as one run?"),
+        Misconception("divides the spread by n", change=("t * s / math.sqrt(n)", "t * s / n"),
+                      ask="The variance of a mean of n runs is s^2 / n. What is its root?"),
+        Misconception("gives the whole width", change=("t * s / math.sqrt(n)", "2 * t * s / math.sqrt(n)"),
+                      ask="The interval is mean ± half. Which of the two is asked for?"),
+        Misconception("subtracts a from b", change=("x - y for", "y - x for"),
+                      ask="If a has the lower losses, what is the sign of a - b?"),
+        Misconception("uses the normal distribution whatever t is", change=("return mean, t *", "return mean, 1.96 *"),
+                      ask="1.96 is right for very many seeds. How many are there here?")],
+    hints=["First the list of differences, then its mean, then its standard deviation.",
+           "`math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1))`"])
+
+
+exercise(
+    id="9.10", title="Reading a table", kind="predict", points=2, minutes=6, difficulty=2, name="unfair",
+    card="""
+    An (invented) paper says: *mechanism X reaches a lower loss than softmax attention, with a third fewer parameters,
+    at the same speed.* Its appendix adds:
 
     - `a` the learning rate of X is the best of nine; softmax attention runs at the default, 1e-3
     - `b` both see the same texts, 32 at a time, for 2,000 steps
     - `c` for X the best of five seeds is shown; for softmax attention the mean of five
-    - `d` X has width 64, softmax attention width 96
+    - `d` X has width 64, softmax attention width 96; no other widths were run
     - `e` both use AdamW with a weight decay of 0.01
     - `f` X is timed with its fused kernel; softmax attention is timed as written out in PyTorch, with the matrix of
       scores
@@ -348,11 +440,12 @@ exercise(
     answer="acdf",
     misconceptions=[
         Misconception("lets the different widths pass, because they are stated openly", value="acf",
-                      ask="Would X have fewer parameters at the same width? If not, what does the third say about X?"),
+                      ask="A smaller X that beats a larger softmax sounds generous to softmax. But which row is missing: what would "
+                          "softmax of width 64 have reached, and with how many parameters?"),
         Misconception("takes a default learning rate for a fair one", value="cdf",
                       ask="X was given nine tries. What would nine tries have given the other?"),
         Misconception("compares a best seed with a mean", value="adf",
-                      ask="Draw five numbers from one hat, twice. Is the best of the one lot above the mean of the other?"),
+                      ask="Draw five numbers from one hat, twice. How often is the best of one draw above the mean of the other?"),
         Misconception("times two implementations and calls it two mechanisms", value="acd",
                       ask="Which of the two would be faster if both had a fused kernel?"),
         Misconception("suspects what is equal on both sides", value="abcdef",
@@ -395,16 +488,16 @@ def _near_and_not_below_0(got, want, case):
 
 
 exercise(
-    id="9.9", title="A negative distance", kind="repair", points=2, minutes=7, difficulty=2,
+    id="9.11", title="A negative distance", kind="repair", points=2, minutes=7, difficulty=2,
     card=r"""
-    A squared distance by one matrix product: $|q|^2 + |k|^2 - 2\,q\cdot k$. Where all tokens lie far from the origin
-    it is wrong, and sometimes even below 0. Repair it.
+    A squared distance by one matrix product: $|q|^2 + |k|^2 - 2\,q\cdot k$. Where all tokens are far from the origin
+    the result is wrong, and sometimes even below 0. Repair it.
 
     - keep the matrix product: no array of `(n, m, d)` numbers
     - stay in float32
     - nothing may be below 0
     """,
-    given={"torch": torch}, forbid=("cdist", "double", "float64", "norm"),
+    given={"torch": torch}, forbid=("cdist", "double", "float64", "numpy"),
     stub='''
     def squared_distances(q, k):
         """q (n, d), k (m, d) -> (n, m)"""
@@ -453,11 +546,13 @@ def _steepness(pair, case):
     def slope(x):
         x = x.double()
 
-        def last(token):
-            tokens = torch.cat([x[:2], token[None]])
-            return torch.softmax(-(swap @ token - tokens).square().sum(-1), -1) @ tokens
+def _slope(tokens):
+    """The norm of the Jacobian of the last token's output with respect to the last token."""
+    swap, x = torch.eye(2, dtype=torch.float64).flip(0), tokens.double()
 
-        return torch.autograd.functional.jacobian(last, x[2]).norm()
+    def last(token):
+        keys = torch.cat([x[:2], token[None]])
+        return torch.softmax(-(swap @ token - keys).square().sum(-1), -1) @ keys
 
     single, double = map(slope, pair)
     return float(pair[0].abs().max() / case.args[0]), float(double / single), float(single)
@@ -477,7 +572,7 @@ def _steep(got, want, case):
 
 
 exercise(
-    id="9.10", title="Steeper without end", kind="write", points=3, minutes=12, difficulty=4,
+    id="9.12", title="Steeper without end", kind="write", points=3, minutes=12, difficulty=4,
     card=r"""
     One layer on tokens of two numbers: keys and values are the tokens themselves, the query of a token is the token
     with its two numbers **exchanged** (so queries and keys are not tied), and $\tau = 1$. Write `steep_tokens(scale)`:
@@ -519,15 +614,15 @@ exercise(
             ''', ask="The keys' distance does not grow with the scale. What multiplies it in the Jacobian?")],
     hints=["With two keys at equal distance the weights are 1/2 and 1/2, and the output's slope is "
            "(k1 - k2) times (v1 - v2), times 1/2.",
-           "Put two keys at (s, s) and (-s, s). Which query lies between them, and which token has this query?",
+           "Put two keys at (s, s) and (-s, s). Which query is half way between them, and which token has this query?",
            "The last token's own key must be further from its query than the other two."])
 
 
 exercise(
-    id="9.11", title="When the widths go to 0", kind="choose", points=1, minutes=4, difficulty=2, name="measure",
+    id="9.13", title="When the widths go to 0", kind="choose", points=1, minutes=4, difficulty=2, name="measure",
     card=r"""
-    Two Gaussians on a line with means 0 and 1 and the same width $\sigma$, which goes to 0. Which measure keeps a
-    finite value that still tells how far the means are apart?
+    Two Gaussians on a line have the means 0 and 1 and the same width $\sigma$, which goes to 0. Which measure stays
+    finite and still tells how far apart the means are?
     """,
     options={"a": "the Kullback-Leibler divergence", "b": "the Hellinger distance",
              "c": "the overlap score, the logarithm of the integral of the product", "d": "the Wasserstein-2 distance"},
