@@ -24,7 +24,7 @@ COMMANDS = {
     "attention-table": ("course_lib.studies.attention_table:table_command", "every attention in the small model: data/attention_table.json"),
     "field-guide": ("course_lib.studies.field_guide:main", "chapter 11's layers beside the published ones: field-guide [FAMILY...]"),
     "w2-study": ("course_lib.studies.w2_attention:study_command", "the small model with W2 attention: data/w2_study.json"),
-    "w2-audit": ("course_lib.studies.w2_audit:audit_command", "W2 attention put to the test, about an hour: data/w2_audit.json"),
+    "w2-audit": ("course_lib.studies.w2_audit:audit_command", "W2 attention put to the test, about two hours: data/w2_audit.json"),
     "result": ("course_lib.studies.reference_loop:result_command", "our training loop beside a plain one: data/result.json"),
     "dates": ("course_lib.language_model.translator:dates_command", "train the translator of dates: data/dates.safetensors"),
     "clean": ("course_lib.tools.clean:clean", "empty the build cache"),

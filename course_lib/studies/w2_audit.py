@@ -63,9 +63,8 @@ def progress(one, runs, workers):
 
 
 def train_missing(runs, workers, at_most, done):
-    """Train what `runs` lacks, in fresh processes (one that is forked while torch's threads run can hang),
-    and call
-    done(run) after each. A final run becomes possible when the sweep of its arm is complete."""
+    """Train what `runs` lacks, and call done(run) after each. A final run becomes possible when the sweep of
+    its arm is complete. The processes are fresh: one that is forked while torch's threads run can hang."""
     count, under_way = 0, {}
     with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
         while True:

@@ -1,8 +1,7 @@
 """The models of chapter 9's audit: one transformer, three ways to score. Everything else is equal by
 construction.
 
-Shapes: x (batch, n, width); q, k (batch, heads, n, head_dim), for the Gaussians means and widths side by
-side,
+Shapes: x (batch, n, width); q, k (batch, heads, n, head_dim), for Gaussians means and widths concatenated,
 2 head_dim; v (batch, heads, n, head_dim).
 """
 import math
@@ -146,9 +145,8 @@ class AuditBlock(nn.Module):
 
 class AuditModel(nn.Module):
     """Two blocks between an embedding and a separate read-out. Input: tokens (batch, n), or with `features`
-    vectors
-    (batch, n, n_in), which get no positions. With `shift`, the embedding of the token before is added to
-    each."""
+    vectors (batch, n, n_in), which get no positions. With `shift`, each token also gets an embedding of the
+    token before."""
 
     def __init__(self, n_in, n_out, width, hidden, n_heads, mechanism, features=False, shift=False,
                  n_layers=2):

@@ -11,7 +11,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from course_lib import datasets
 from course_lib.datasets import repeated_tokens
 from course_lib.studies.w2_audit_models import AuditModel
-from course_lib.studies.w2_audit_plan import PUBLIC, PUBLIC_LATER
+from course_lib.studies.w2_audit_plan import PUBLIC
 from course_lib.studies.w2_audit_public import PublicModel
 from course_lib.studies.w2_audit_tasks import BATCH, next_token_losses, train
 
@@ -37,12 +37,11 @@ def finals(audit, task):
 
 
 def by_rate(audit, task, arm, measure="loss"):
-    """[(rate, [values])] of an arm, in the order of the rates: its sweep, and whatever else was run at
-    these rates."""
+    """[(rate, [values])] of an arm, in the order of the rates: its sweep and the runs at a low rate."""
     found = {}
     for one in audit["runs"].values():
         s = one["settings"]
-        if (s["task"], s["arm"]) == (task, arm):
+        if (s["task"], s["arm"]) == (task, arm) and s["stage"] != "final":
             found.setdefault(s["rate"], []).append(one[measure])
     return sorted(found.items())
 
@@ -92,7 +91,7 @@ def seeded(audit, task, arm, measure="loss"):
 def step_cost(arm):
     """(GFLOP in matrix products, millions of pairs times features) of one step of a public arm, forward and
     backward."""
-    score, width, heads = next(each[:3] for each in PUBLIC + PUBLIC_LATER if f"{each[0]} {each[1]}" == arm)
+    score, width, heads = next(each[:3] for each in PUBLIC if f"{each[0]} {each[1]}" == arm)
     model = PublicModel(1024, width, 4 * width, heads, score)
     with FlopCounterMode(display=False) as counter:
         next_token_losses(model, torch.Generator().manual_seed(0))[0].backward()

@@ -32,8 +32,8 @@ def gaussian_overlap(mu_a: Tensor, sigma_a: Tensor, mu_b: Tensor, sigma_b: Tenso
     """-1/2 (sum (mu_a - mu_b)^2 / (sigma_a + sigma_b) + sum log(sigma_a + sigma_b)), with sigma used as a
     variance.
 
-    Up to a constant, the logarithm of the integral of the product of two densities. It is not a distance: it
-    is the score that the public code known as W2 attention computes.
+    Up to a constant, the logarithm of the integral of the product of two densities. It is not a distance;
+    the public W2Attn scored with it in commit 1f86662, behind its published losses.
     """
     check_pair(mu_a, sigma_a, mu_b, sigma_b)
     total = sigma_a + sigma_b

@@ -13,8 +13,8 @@ from .forms import w2_attention
 
 class W2Attention(nn.Module):
     """Self-attention by W2 distance. One stream of hidden states: queries and keys are projected to means and
-    raw widths, widths pass through softplus, RoPE rotates the means (and only them: a width has no
-    direction). tau is learned, one per head."""
+    raw widths, widths pass through softplus, RoPE rotates the means only, a design
+    choice. tau is learned, one per head."""
 
     def __init__(self, d_model: int, n_heads: int, tau: float | None = None, form: str = "expanded"):
         super().__init__()
