@@ -36,12 +36,12 @@ def finals(audit, task):
     return groups
 
 
-def by_rate(audit, task, arm, measure="loss"):
-    """[(rate, [values])] of an arm, in the order of the rates: its sweep and the runs at a low rate."""
+def by_rate(audit, task, arm, measure="loss", stages=("sweep",)):
+    """[(rate, [values])] of an arm, in the order of the rates; `stages` may add the runs at a low rate."""
     found = {}
     for one in audit["runs"].values():
         s = one["settings"]
-        if (s["task"], s["arm"]) == (task, arm) and s["stage"] != "final":
+        if (s["task"], s["arm"]) == (task, arm) and s["stage"] in stages:
             found.setdefault(s["rate"], []).append(one[measure])
     return sorted(found.items())
 
