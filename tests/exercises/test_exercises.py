@@ -732,7 +732,7 @@ def test_any_integers_may_do_where_the_card_says_integers():
 SOFTMAX = "def softmax(x, dim=-1):\n    e = (x - x.amax(dim, keepdim=True)).exp()\n    return e / e.sum(dim, keepdim=True)\n"
 OWN_NAMES = {
     "1.1": "softmax = lambda x, dim=-1: (x - x.amax(dim, keepdim=True)).exp() / (x - x.amax(dim, keepdim=True)).exp().sum(dim, keepdim=True)\n",
-    "3.3": "tile = 4\nexpand = 2\n", "9.9": "norm = 1\ndouble = 2\n",
+    "3.3": "tile = 4\nexpand = 2\n", "9.11": "norm = 1\ndouble = 2\n",
     "7.2": "class Helper:\n    def __init__(self):\n        self.stack = []\n        self.stack.append(1)\nHelper()\n",
     "6.4": "def softmax(scores):\n    return scores\n",
 }

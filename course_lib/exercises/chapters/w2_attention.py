@@ -546,13 +546,11 @@ def _steepness(pair, case):
     def slope(x):
         x = x.double()
 
-def _slope(tokens):
-    """The norm of the Jacobian of the last token's output with respect to the last token."""
-    swap, x = torch.eye(2, dtype=torch.float64).flip(0), tokens.double()
+        def last(token):
+            tokens = torch.cat([x[:2], token[None]])
+            return torch.softmax(-(swap @ token - tokens).square().sum(-1), -1) @ tokens
 
-    def last(token):
-        keys = torch.cat([x[:2], token[None]])
-        return torch.softmax(-(swap @ token - keys).square().sum(-1), -1) @ keys
+        return torch.autograd.functional.jacobian(last, x[2]).norm()
 
     single, double = map(slope, pair)
     return float(pair[0].abs().max() / case.args[0]), float(double / single), float(single)
