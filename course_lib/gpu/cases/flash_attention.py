@@ -5,6 +5,7 @@ from functools import partial
 import torch
 
 from course_lib import cuda
+from course_lib.flash_attention import sinks as sinks_module
 from course_lib.flash_attention.kernels import backward_kernels, forward_kernel
 from course_lib.gpu.case import BF16, F16, F32, GROUPED, GROUPED_LARGE, Case, attention, attention_output, gradients, qkv
 
@@ -31,6 +32,32 @@ def backward(number, *launched, dtype=F32, **how):
                 inputs=with_gradient, run=run,
                 counted=number == 6 and not how,
                 oracle=gradients(attention_output), small=TENSOR if number == 7 else GROUPED[:1], large=GROUPED_LARGE)
+
+
+def with_sinks(draw, b, heads, kv_heads, n, m, d, causal):
+    q, k, v, grad, _ = with_gradient(draw, b, heads, kv_heads, n, m, d, causal)
+    return q, k, v, draw(heads), grad, causal
+
+
+def sinks_and_gradients(q, k, v, sinks, grad, causal):
+    scale = q.shape[-1] ** -0.5
+    out, lse = sinks_module._forward(q, k, v, sinks, causal, scale)
+    return out, *sinks_module._backward(grad, None, q, k, v, sinks, causal, scale, out, lse)
+
+
+def sinks_in_float64(q, k, v, sinks, grad, causal):
+    """One more column of scores, whose weight is dropped."""
+    with torch.enable_grad():
+        given = [x.detach().requires_grad_() for x in (q, k, v, sinks)]
+        q, k, v, sinks = given
+        k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+        scores = q @ k.mT * q.shape[-1] ** -0.5
+        if causal:
+            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1 + k.shape[2] - q.shape[2])
+            scores = scores.masked_fill(hidden, -math.inf)
+        column = sinks[:, None, None].expand(*scores.shape[:3], 1)
+        out = torch.softmax(torch.cat([scores, column], -1), -1)[..., :-1] @ v
+        return out.detach(), *torch.autograd.grad(out, given, grad)
 
 
 def in_order(order, tile=16):
@@ -78,6 +105,8 @@ CASES = [
     *(backward(7, "row_deltas", "backward_tensor_core", dtype=dtype) for dtype in (F16, BF16)),
     backward(6, "rowsum_do_o", "backward_keys", "backward_queries"),
     backward(6, "rowsum_do_o", "backward_atomic", atomic=True),
+    Case(chapter="flash_attention", kernels=("give_to_sinks", "sink_gradients"), inputs=with_sinks,
+         run=sinks_and_gradients, oracle=sinks_in_float64, small=GROUPED[:1], large=GROUPED_LARGE),
     in_order("query_outer"),
     in_order("key_outer"),
     Case(chapter="flash_attention", kernels=("one_product",), dtype=BF16, tensor_cores=True,
