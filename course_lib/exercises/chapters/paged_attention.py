@@ -17,13 +17,15 @@ def randint(rng, low, high):
 exercise(
     id="8.1", title="The last block", kind="predict", points=1, minutes=3, difficulty=1, name="empty_slots",
     card="""
-    A sequence holds as many blocks of 16 slots as it needs. Its length runs through 1, 2, 3, ... 512, and stays equally
-    long at each. How many of its slots are **empty on average**? One decimal.
+    A sequence holds as many blocks of 16 slots as it needs. Its length runs through 1, 2, 3, ... 512, and spends the
+    same time at each length. How many of its slots are **empty on average**? One decimal.
     """,
     answer=7.5, tolerance=0.01,
     misconceptions=[
         Misconception("takes half a block", value=8,
                       ask="Which numbers of empty slots can the last block have? Is 16 one of them? Is 0?"),
+        Misconception("runs from 1 empty slot to 16", value=8.5, ask="With 16 slots in use, how many of the last block are empty?"),
+        Misconception("counts the slots of a block, not the empty ones", value=16, ask="Can all 16 slots of the last block be empty?"),
         Misconception("takes the worst case", value=15, ask="That is just after a new block was taken. And later?"),
         Misconception("counts every block of the sequence, not only the last", value=7.5 * 16.5,
                       ask="Can a block that is not the last one have an empty slot?")],
@@ -34,7 +36,7 @@ exercise(
 def _page_cases(rng):
     for n_blocks, size, d, table, length in [
             (3, 2, 1, [2, 0], 3), (6, 4, 3, [5, 1, 4], 12), (6, 4, 3, [3, 0, 2, -1], 9), (8, 1, 2, [7, 3, 5, 0], 4),
-            (9, 16, 8, [8, 2, 0, 6, 4], 65), (4, 3, 2, [1, -1], 1)]:
+            (9, 16, 8, [8, 2, 0, 6, 4], 65), (4, 3, 2, [1, -1], 1), (6, 4, 3, [3, 5, 999], 7)]:
         pool = torch.full((n_blocks, size, d), math.nan)
         for i in range(length):
             pool[table[i // size], i % size] = randn(rng, d)
@@ -48,7 +50,8 @@ exercise(
 
     - `pool` is `(n_blocks, block_size, d)`; `table` is a list: the sequence's i-th block is number `table[i]`
     - position `p` is in the table's entry `p // block_size`, at offset `p % block_size`
-    - return `(length, d)`; slots behind the end hold anything, and so do entries of the table behind the last block
+    - return `(length, d)`; slots behind the end hold anything, and so do entries of the table behind the last block:
+      such an entry need not be the number of a block
     """,
     given={"torch": torch},
     stub='''
@@ -65,7 +68,7 @@ exercise(
     ''',
     cases=_page_cases, compare=close(atol=0),
     misconceptions=[
-        Misconception("reads the pool from its beginning, as if the sequence lay in one piece", code='''
+        Misconception("reads the pool from its beginning, as if the sequence were in one piece", code='''
             def read_pages(pool, table, length):
                 return pool.flatten(0, 1)[:length]
             ''', ask="Whose tokens are in block 0 of the pool?"),
@@ -73,7 +76,17 @@ exercise(
             def read_pages(pool, table, length):
                 n = -(-length // pool.shape[1])
                 return pool[sorted(table[:n])].flatten(0, 1)[:length]
-            ''', ask="With the table [2, 0], where do the first tokens lie?"),
+            ''', ask="With the table [2, 0], in which block are the first tokens?"),
+        Misconception("looks up entries of the table behind the last block", code='''
+            def read_pages(pool, table, length):
+                return pool[torch.tensor(table)].flatten(0, 1)[:length]
+            ''', ask="How many entries of the table does a sequence of `length` tokens use? What may the next one hold?"),
+        Misconception("takes the offset for the table's entry, and the entry for the offset", code='''
+            def read_pages(pool, table, length):
+                positions = torch.arange(length)
+                blocks = torch.tensor(table)[(positions % pool.shape[1]).clamp(max=len(table) - 1)]
+                return pool[blocks, (positions // pool.shape[1]).clamp(max=pool.shape[1] - 1)]
+            ''', ask="Positions 0 to 3 are in the first block of 4. Which of `//` and `%` gives all four the same entry?"),
         Misconception("returns the empty slots of the last block, too", code='''
             def read_pages(pool, table, length):
                 return pool[table[:-(-length // pool.shape[1])]].flatten(0, 1)
@@ -81,7 +94,7 @@ exercise(
         Misconception("drops a last block that is not full", code='''
             def read_pages(pool, table, length):
                 return pool[table[:length // pool.shape[1]]].flatten(0, 1)
-            ''', ask="3 positions in blocks of 2: in how many blocks do they lie?")],
+            ''', ask="3 positions in blocks of 2: how many blocks do they fill or begin?")],
     hints=["`torch.arange(length)` are the positions. Which block, and which offset, has each of them?",
            "`pool[blocks, offsets]` with two tensors of `length` numbers gives `length` rows."])
 
@@ -134,9 +147,10 @@ exercise(
 
     - `cached` maps the chained hash of a block to its number; `chain(parent, tokens)` makes that hash: `parent` is 0
       for the first block, and for every other one the hash of the block before
-    - only whole blocks are there; stop at the first that is not
-    - the block of the **last** token is never taken, even if it is there: the next token comes from its output, so it
-      is computed
+    - only whole blocks are in `cached`; stop at the first that is not. A block may have the number 0
+    - the block of the **last** token is never taken, even if it is in `cached`: the next token is chosen from the last
+      token's output, so that has to be computed
+    - an equal hash is taken for an equal block here, as in vLLM; the course's allocator compares the tokens as well
     """,
     given={"chain": chain},
     stub='''
@@ -150,29 +164,36 @@ exercise(
                       ask="Are the keys of `3 4` the same after `1 2` and after `9 9`, in the second layer?"),
         Misconception("takes the block of the last token, too",
                       change=("(len(tokens) - 1) // block_size", "len(tokens) // block_size"),
-                      ask="If nothing is computed, from which output does the first new token come?"),
+                      ask="If nothing is computed, from which output is the first new token chosen?"),
+        Misconception("takes block 0 for no block", code=KNOWN.replace(
+            "if parent not in cached:", "if not cached.get(parent):"), ask="Is the number 0 true or false in Python?"),
         Misconception("goes on after a block that is missing", change=("break", "continue"),
-                      ask="The table needs its blocks in order. What would stand in the gap?"),
+                      ask="The table needs its blocks in order. Which block would fill the gap?"),
         Misconception("chains with the tokens of the block before only", code=KNOWN.replace(
             "parent = chain(parent, tokens[i * block_size:(i + 1) * block_size])",
             "parent = chain(chain(0, tokens[(i - 1) * block_size:i * block_size]) if i else 0, "
             "tokens[i * block_size:(i + 1) * block_size])"),
                       ask="Does the hash of the third block know anything about the first?")],
     hints=["Walk over the whole blocks from the front and carry the hash along.",
-           "How many whole blocks lie before the last token? 4 tokens in blocks of 2: one; 5 tokens: two."])
+           "How many whole blocks precede the last token? 4 tokens in blocks of 2: one; 5 tokens: two."])
 
 
 def _plan_cases(rng):
     yield Case([1, 1], [6], 5, 4, label="two that generate, a prompt that does not fit whole")
     yield Case([1, 1, 1], [4, 9], 6, 4, label="three that generate, one place")
     yield Case([1, 20], [3], 8, 8, label="a prompt half read")
-    yield Case([], [3, 2, 50, 7], 10, 8, label="nobody runs yet")
+    yield Case([], [3, 2, 50, 7], 10, 8, label="none runs yet")
     yield Case([1, 1, 1, 1], [2], 3, 8, label="a budget below the number that run")
     yield Case([1, 1], [5], 16, 2, label="no place")
-    yield Case([1], [], 4, 2, label="nobody waits")
+    yield Case([1], [], 4, 2, label="none waits")
     yield Case([1, 4], [2, 2, 2], 5, 9, label="a budget that is just enough for those that run")
     running = [1] * randint(rng, 2, 6) + [randint(rng, 2, 9)]
     yield Case(running, [randint(rng, 1, 30) for _ in range(6)], 40, 10, label=f"{len(running)} run, six wait")
+
+
+def _plan_call(f, running, waiting, token_budget, max_running):
+    """f on copies: a plan may use up its lists."""
+    return f(list(running), list(waiting), token_budget, max_running)
 
 
 PLAN = '''
@@ -195,21 +216,22 @@ def plan(running, waiting, token_budget, max_running):
 exercise(
     id="8.4", title="Plan a step", kind="write", points=2, minutes=8, difficulty=2,
     card="""
-    Write `plan`: how many tokens each sequence computes in the next step. Memory is no issue here.
+    Write `plan`: how many tokens each sequence computes in the next step. Memory is no limit here.
 
     - `running` lists what is still to compute, oldest first: 1 for a sequence that generates, more for a prompt that is
       half read
     - those that run come first; each gets what it needs, as far as the budget reaches (perhaps 0)
     - then those in `waiting` (lengths of prompts) start, in order, while there is budget and fewer than `max_running`
       run
-    - a prompt may get a part of what it needs: the rest comes in later steps
+    - a prompt may get a part of what it needs: the rest follows in later steps
+    - the lists are copies: you may change them (`waiting.pop(0)`)
     """,
     stub='''
     def plan(running, waiting, token_budget, max_running):
         """-> [tokens for each that runs] + [tokens for each that starts]"""
         raise NotImplementedError
     ''',
-    solution=PLAN, cases=_plan_cases, compare=exact(),
+    solution=PLAN, cases=_plan_cases, call=_plan_call, compare=exact(),
     misconceptions=[
         Misconception("starts a prompt only when all of it fits", code=PLAN.replace(
             "or len(tokens) == max_running:", "or len(tokens) == max_running or needs > token_budget:"),
@@ -222,7 +244,7 @@ exercise(
         Misconception("starts more than there are places", change=("token_budget == 0 or len(tokens) == max_running",
                                                                    "token_budget == 0"),
                       ask="What limits how many run at the same time?"),
-        Misconception("starts somebody with no token", change=("token_budget == 0 or len(tokens) == max_running",
+        Misconception("starts a sequence with no token", change=("token_budget == 0 or len(tokens) == max_running",
                                                                "len(tokens) == max_running"),
                       ask="What does a sequence do in a step in which it computes nothing?"),
         Misconception("gives to those that wait before those that run", code='''
@@ -238,7 +260,7 @@ exercise(
                     old.append(min(needs, token_budget))
                     token_budget -= old[-1]
                 return old + new
-            ''', ask="Somebody reads a text as it is generated. What do they see while new prompts keep coming?")],
+            ''', ask="A user reads a text as it is generated. What do they see while new prompts keep coming?")],
     hints=["Two loops, one after the other, that spend the same budget.",
            "`min(needs, token_budget)`, and take it off."])
 
@@ -286,12 +308,13 @@ def _in_order(pool, table, length):
 kernel_exercise(
     id="8.5", title="Scores through a table", points=4, minutes=15, difficulty=4, name="paged_scores",
     card="""
-    Finish the kernel: the scores of one query against the keys of a sequence that lies in blocks.
+    Finish the kernel: the scores of one query against the keys of a sequence that is stored in blocks.
 
     - one **warp** takes one position at a time: its lanes read neighbouring columns of the key, multiply with their
-      part of the query, and add up by shuffles (chapter 7); one lane writes the score
+      part of the query, and add up by shuffles (chapter 7); the score is written in one request
     - warp `w` takes the positions `w`, `w + n_warps`, ...; each finds its key through `table`
     - the table has entries behind the last block that mean nothing
+    - all 32 lanes must reach each shuffle, also those beyond the width
     - budget: each key once, and for each position a sector of the table and one of the scores
     """,
     stub=SCORES.replace(
@@ -303,7 +326,7 @@ kernel_exercise(
     compare=close(atol=1e-5),
     traffic=lambda q, keys, table, length, scale: 4 * length * len(q) + 64 * length + 4 * (4 * len(q) + 32),
     misconceptions=[
-        Misconception("takes position j for slot j, as if the sequence lay in one piece", change=(
+        Misconception("takes position j for slot j, as if the sequence were in one piece", change=(
             "((size_t)table[j / block_size] * block_size + j % block_size) * d", "(size_t)j * d"),
                       ask="What is the table for? Whose key is in slot j of the pool?"),
         Misconception("looks up the offset in place of the block",
@@ -315,6 +338,14 @@ kernel_exercise(
         Misconception("does not add up over the lanes", change=(
             "        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);\n", ""),
                       ask="Lane 0 has multiplied columns 0, 32, 64, 96. Who has the others?"),
+        Misconception("leaves out the scale", change=("scale * sum", "sum"), ask="What does the argument `scale` multiply?"),
+        Misconception("leaves out the offset in the block", change=(" * block_size + j % block_size) * d", " * block_size) * d"),
+                      ask="Do the 16 positions of one block all have the same key?"),
+        Misconception("adds up with one shuffle too few", change=("int step = 16", "int step = 8"),
+                      ask="After steps 8, 4, 2 and 1, how many lanes are in each sum?"),
+        Misconception("lets only the lanes below the width reach the shuffles", change=(
+            "        for (int step = 16; step > 0; step /= 2) sum +=", "        for (int step = 16; lane < d && step > 0; step /= 2) sum +="),
+                      ask="With d = 4: which lanes does `0xffffffff` name, and which of them reach the shuffle?"),
         Misconception("gives each thread a key of its own", code=SCORES.replace(_LOOP, """\
     for (int j = blockIdx.x * blockDim.x + threadIdx.x; j < length; j += gridDim.x * blockDim.x) {
         const float* key = keys + ((size_t)table[j / block_size] * block_size + j % block_size) * d;
@@ -332,7 +363,7 @@ kernel_exercise(
 
 
 ATTEND = '''
-// One query of one head: a block of d threads (whole warps, 128 at most), a thread a column of the output.
+// One query of one head: a block of d threads (whole warps, 128 at most), one thread per column of the output.
 // keys, values (n_blocks, block_size, d). Shared memory: `length` floats.
 __global__ void paged_attend(const float* __restrict__ q, const float* __restrict__ keys,
                              const float* __restrict__ values, const int* __restrict__ table, float* __restrict__ out,
@@ -397,7 +428,7 @@ _FAULTY_SUM_ONLY = ATTEND.replace(_RIGHT_SUM, _FAULTY_SUM).replace(
 
 
 def _attend_cases(rng):
-    for length, d, size in [(5, 32, 4), (40, 64, 16), (20, 64, 16), (100, 128, 16), (200, 96, 8)]:
+    for length, d, size in [(5, 64, 4), (5, 32, 4), (40, 64, 16), (20, 64, 16), (100, 128, 16), (200, 96, 8)]:
         keys, table = _pool(rng, length, d, size)
         yield Case(randn(rng, d), keys, randn(rng, *keys.shape), table, length, 1 / math.sqrt(d),
                    label=f"{length} positions, d = {d}: {d // 32} warp{'s' * (d > 32)}")
@@ -416,8 +447,7 @@ def _attend_expect(q, keys, values, table, length, scale):
 kernel_exercise(
     id="8.6", title="Right for narrow heads", points=3, minutes=8, difficulty=3, name="paged_attend", kind="repair",
     card="""
-    A kernel like this one stands in a public course. Its block has as many threads as a head has columns. With `d = 32`
-    it is right.
+    The block of this kernel has as many threads as a head has columns. With `d = 32` it is right.
 
     - find out what the threads beyond the first warp contribute to the softmax, and repair it
     - **two** things are shared by the block; both have to come from all of its warps
@@ -436,6 +466,9 @@ kernel_exercise(
                       ask="200 positions, 96 threads: how many weights does a thread compute?"),
         Misconception("still lets only the first warp add up the weights", code=_FAULTY_SUM_ONLY,
                       ask="Values of all ones should give 1. And when some weights are not in the total?"),
+        Misconception("lets lane 0 of each warp store its total in the same variable", code=_FAULTY_SUM_ONLY.replace(
+            "if (threadIdx.x == 0) total_of_all", "if (threadIdx.x % 32 == 0) total_of_all"),
+                      ask="Two warps write one variable. Which of the two totals is in it afterwards?"),
         Misconception("reads the other warps' totals before they are written", change=(
             "    if (threadIdx.x % 32 == 0) total_of[threadIdx.x / 32] = total;\n    __syncthreads();\n",
             "    if (threadIdx.x % 32 == 0) total_of[threadIdx.x / 32] = total;\n    __syncwarp();\n"),
@@ -454,15 +487,15 @@ exercise(
     Sequences are about 512 tokens long. At most **3 %** of the slots that they hold may be empty, on average; among the
     sizes that keep to it, take the one with the **fewest blocks**.
     """,
-    options={"a": "8", "b": "16", "c": "32", "d": "64", "e": "128"}, answer="c",
+    options={"a": "32", "b": "128", "c": "8", "d": "64", "e": "16"}, answer="a",
     misconceptions=[
-        Misconception("takes the smallest waste and forgets the second wish", value="a",
+        Misconception("takes the smallest waste and forgets the second wish", value="c",
                       ask="What does it cost to look up and copy many small blocks in place of a few large ones?"),
-        Misconception("stops one size too early", value="b",
+        Misconception("stops one size too early", value="e",
                       ask="What is 15.5 of 512 + 15.5, in per cent?"),
         Misconception("counts a quarter of a block as empty", value="d",
                       ask="How many slots of the last block are empty on average, at 64 slots?"),
-        Misconception("looks at 512 itself, where no size leaves a slot empty", value="e",
+        Misconception("looks at 512 itself, where no size leaves a slot empty", value="b",
                       ask="With blocks of 128, how many slots does a sequence of 513 tokens hold?")],
     hints=["On average $(B - 1) / 2$ slots are empty.", "They are a share of what is held: $512 + (B - 1) / 2$ slots."])
 
@@ -474,11 +507,11 @@ def _append_call(f, table, length, references, free, block_size):
 
 
 def _append_cases(rng):
-    yield Case([0, 1], 3, [1, 1, 0, 0], [3, 2], 2, label="room in the last block, nobody else holds it")
+    yield Case([0, 1], 3, [1, 1, 0, 0], [3, 2], 2, label="room in the last block, no other table holds it")
     yield Case([0, 1], 4, [1, 1, 0, 0], [3, 2], 2, label="the last block is full")
-    yield Case([0, 1], 3, [2, 2, 0, 0], [3, 2], 2, label="room in the last block, and somebody else holds it")
-    yield Case([0, 1], 4, [2, 2, 0, 0], [3, 2], 2, label="the last block is full, and somebody else holds it")
-    yield Case([0, 1], 3, [3, 1, 0, 0], [3, 2], 2, label="somebody else holds the first block only")
+    yield Case([0, 1], 3, [2, 2, 0, 0], [3, 2], 2, label="room in the last block, and another table holds it")
+    yield Case([0, 1], 4, [2, 2, 0, 0], [3, 2], 2, label="the last block is full, and another table holds it")
+    yield Case([0, 1], 3, [3, 1, 0, 0], [3, 2], 2, label="another table holds the first block only")
     yield Case([4, 0, 2], 9, [1, 0, 4, 0, 2], [1, 3], 4, label="four hold the last block")
     size = randint(rng, 3, 9)
     for length in (3 * size - 1, 2 * size + 1, 3 * size):
@@ -542,13 +575,13 @@ exercise(
 
 
 def _release_call(f, table, references):
-    references = list(references)
+    table, references = list(table), list(references)
     return {"returned": f(table, references), "references": references}
 
 
 def _release_cases(rng):
-    yield Case([0, 1, 2], [1, 1, 1], label="nobody shares")
-    yield Case([2, 0, 1], [1, 1, 2], label="somebody else holds the first block")
+    yield Case([0, 1, 2], [1, 1, 1], label="none is shared")
+    yield Case([2, 0, 1], [1, 1, 2], label="another table holds the first block")
     yield Case([4, 1, 3, 0], [1, 2, 0, 1, 2], label="two blocks are shared")
     yield Case([5], [0, 0, 0, 0, 0, 1], label="one block")
     table = torch.randperm(9, generator=rng)[:6].tolist()
@@ -557,7 +590,7 @@ def _release_cases(rng):
 
 RELEASE = '''
 def release(table, references):
-    """The blocks of a finished sequence that nobody holds any more, the first to be evicted in front."""
+    """The blocks of a finished sequence that no table holds any more, the first to be evicted in front."""
     idle = []
     for block in reversed(table):
         references[block] -= 1
@@ -571,7 +604,7 @@ exercise(
     card="""
     When a sequence ends, its blocks stay as a cached prefix until they are evicted, in the order in which `release`
     returns them. This `release` loses no block, and yet, after **one** eviction, nothing of the prefix is ever found
-    again. Why? Repair it.
+    again. Why? Repair it. Counts in `references` are lowered in place; `table` is a copy, and you may change it.
     """,
     stub=RELEASE.replace("reversed(table)", "table"), solution=RELEASE, cases=_release_cases, call=_release_call,
     compare=exact(),
@@ -589,18 +622,19 @@ exercise(
 exercise(
     id="8.10", title="Many small copies", kind="predict", points=1, minutes=4, difficulty=2, name="copies",
     card="""
-    A sequence of 2,048 tokens is swapped out. The model has 32 layers; each has a pool of keys and a pool of values,
-    with blocks of 16 tokens that lie anywhere. A copy can take one stretch of memory that lies in one piece. How many
-    copies does it take to bring it all out?
+    A sequence of 2,048 tokens is swapped out to the host. The model has 32 layers; each has a pool of keys and a pool of
+    values, with blocks of 16 tokens anywhere in it. One copy moves one contiguous piece of memory. How many copies does
+    it take to move all of it **out**?
     """,
     answer=8192, tolerance=0,
     misconceptions=[
         Misconception("counts keys and forgets values", value=4096,
                       ask="What else does attention read, besides the keys?"),
+        Misconception("counts the way back as well", value=16384, ask="The question is about swapping out. And in again?"),
         Misconception("counts one layer", value=256, ask="In how many layers does this sequence have blocks?"),
-        Misconception("copies token by token", value=131072, ask="Do the 16 tokens of one block lie in one piece?"),
+        Misconception("copies token by token", value=131072, ask="Are the 16 tokens of one block contiguous?"),
         Misconception("takes all blocks of a layer for one piece", value=64,
-                      ask="Do the blocks of a sequence lie side by side in the pool?")],
+                      ask="Are the blocks of a sequence next to each other in the pool?")],
     hints=["How many blocks does the sequence hold in one layer?", "Blocks times layers times two."])
 
 
