@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import laptop_cuda
 from laptop_cuda import CompileError
 from laptop_cuda.__main__ import read_command
 from laptop_cuda.program import Budget, Options, ProgramError, run
@@ -163,6 +164,12 @@ def test_a_crash_of_host_code_is_a_message(tmp_path):
         assert ran.status == 128 + 11 and "line 4 of prog.cu" in ran.crash and "Segmentation" in ran.crash
     ran = run(written(tmp_path, "#include <cassert>\nint main() { assert(1 > 2); }\n"))
     assert ran.status == 128 + 6 and "1 > 2" in ran.stderr
+
+
+def test_main_is_not_called_inside_python(tmp_path):
+    mod = laptop_cuda.load(written(tmp_path, "__global__ void k() {}\nint main() { k<<<1, 1>>>(); }\n"))
+    with pytest.raises(laptop_cuda.ArgumentError, match="a whole program: laptop_cuda.run"):
+        mod.host("main")
 
 
 def test_several_files_and_include_paths(tmp_path):

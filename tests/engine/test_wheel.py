@@ -13,7 +13,7 @@ import laptop_cuda
 from laptop_cuda import build
 
 pytestmark = pytest.mark.slow
-QUICK = ["test_counts.py", "test_cuda_module.py", "test_cuda_rewrite.py", "test_ptx.py", "test_published.py"]
+QUICK = ["test_counts.py", "test_cuda_module.py", "test_cuda_rewrite.py", "test_ptx.py", "test_published.py", "test_program.py"]
 
 USE = r'''
 import importlib.util, sys
@@ -101,7 +101,8 @@ def test_the_quick_tests_pass_on_the_wheel(wheel, tmp_path):
 
 def test_the_engine_names_nothing_of_the_course():
     words = ("course_lib", "course::", "COURSE_", "attention-course", "EXERCISE", "kernels/laptop")
-    for path in build.PACKAGE.rglob("*"):
-        if path.is_file() and path.suffix in (".py", ".h", ".cpp", ".md", ".toml", ""):
-            text = path.read_text(encoding="utf-8")
-            assert not [w for w in words if w in text], path
+    found = [path for path in build.PACKAGE.rglob("*") if path.suffix in (".py", ".h", ".cuh", ".cpp", ".md", ".toml")]
+    assert len(found) > 60
+    for path in found:
+        text = path.read_text(encoding="utf-8")
+        assert not [w for w in words if w in text], path
