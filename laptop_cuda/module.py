@@ -64,7 +64,7 @@ class Module:
     def host(self, name: str):
         """A host function of the file, to be called with CPU tensors; its `<<<>>>` launches run plain."""
         if name == "main":
-            raise ArgumentError("main is a whole program: laptop_cuda.run(path) runs it in a process of its own")
+            raise ArgumentError("main is a whole program: laptop_cuda.run(path) runs it in its own process")
         found = [
             f for file in self._files for f in signature.hosts(file) if name in (f.name, f.function.name)
         ]
