@@ -26,7 +26,7 @@ def check_rope_inputs(rope, **pairs):
     check_rope(rope)
 
 
-def check_rope_table(n, head_dim, base, dtype):
+def check_rope_table(n, head_dim, base, dtype=torch.float32):
     check_count("n", n, 0)
     check_count("head_dim", head_dim, 2, even=True)
     check_number("base", base, above=0)
@@ -37,6 +37,11 @@ def check_rope_table(n, head_dim, base, dtype):
 def check_alibi(n_heads, n_q, n_k):
     check_count("n_heads", n_heads)
     check_sizes(0, n_q=n_q, n_k=n_k)
+
+
+def check_axes(positions, axis_of_pair):
+    check_tensor("positions", positions, ("n", "axes"))
+    check_integers("axis_of_pair", axis_of_pair, (len(axis_of_pair),), most=positions.shape[1] - 1)
 
 
 def check_head_rows(weight, n_heads, n_kv_heads=1, even=False):

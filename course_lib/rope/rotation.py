@@ -2,13 +2,18 @@
 
 Everywhere in the course `rope` is a pair (cos, sin), each (n, head_dim / 2), or None.
 """
-import math
-
 import torch
 from einops import rearrange
 
-from course_lib.checks.rope import check_alibi, check_head_rows, check_rope_table, check_rotation
+from course_lib.checks.rope import check_head_rows, check_rope_table, check_rotation
 from course_lib.rope.scaling import rescale
+
+
+def rope_frequencies(head_dim, base=10000.0, device=None):
+    """(head_dim / 2,), radians per position: base^(-2i / head_dim) for pair i, the fastest first."""
+    check_rope_table(0, head_dim, base)
+    # float64 until the very end: a large position times a rounded frequency is off by whole turns.
+    return base ** -(torch.arange(0, head_dim, 2, dtype=torch.float64, device=device) / head_dim)
 
 
 def rope_table(n, head_dim, base=10000.0, scaling=None, device=None, dtype=torch.float32):
@@ -18,9 +23,7 @@ def rope_table(n, head_dim, base=10000.0, scaling=None, device=None, dtype=torch
     {"kind": "linear", "factor": 4}: see course_lib/rope/scaling.py.
     """
     check_rope_table(n, head_dim, base, dtype)
-    # float64 until the very end: a large position times a rounded frequency is off by whole turns.
-    frequencies = base ** -(torch.arange(0, head_dim, 2, dtype=torch.float64, device=device) / head_dim)
-    magnitude = 1.0
+    frequencies, magnitude = rope_frequencies(head_dim, base, device), 1.0
     if scaling is not None:
         frequencies, magnitude = rescale(frequencies, scaling, base)
     angles = torch.arange(n, dtype=torch.float64, device=device)[:, None] * frequencies
@@ -60,20 +63,3 @@ def interleaved_to_half(weight, n_heads):
     layout="half" afterwards gives the scores that layout="interleaved" gave before."""
     check_head_rows(weight, n_heads, even=True)
     return rearrange(weight, "(h i two) ... -> (h two i) ...", h=n_heads, two=2)
-
-
-def alibi_bias(n_heads, n_q, n_k, device=None):
-    """(n_heads, n_q, n_k), added to the scores: minus a slope times the distance (arXiv:2108.12409).
-
-    The last query is at the position of the last key. n heads, n a power of two, have the slopes 2^(-8/n),
-    2^(-16/n), ...; for another n, the rest are every second slope of twice as many heads, as in the paper's
-    code.
-    """
-    check_alibi(n_heads, n_q, n_k)
-    power = 2 ** int(math.log2(n_heads))
-    exponents = [-8 * (i + 1) / power for i in range(power)]
-    exponents += [-8 * (i + 0.5) / power for i in range(n_heads - power)]
-    slopes = 2.0 ** torch.tensor(exponents, device=device)
-    queries = torch.arange(n_q, device=device) + n_k - n_q
-    distance = (queries[:, None] - torch.arange(n_k, device=device)).abs()
-    return -slopes[:, None, None] * distance

@@ -25,6 +25,11 @@ def ntk_aware(frequencies: Tensor, factor: float) -> Tensor:
     return frequencies * factor**-steps
 
 
+def ntk_base(base: float, factor: float, head_dim: int) -> float:
+    """The base whose frequencies are those of `ntk_aware`: base^(-2i / d) slows pair i by factor^(2i / (d - 2))."""
+    return base * factor ** (head_dim / (head_dim - 2))
+
+
 def yarn(frequencies: Tensor, factor: float, original_length: int, base: float = 10000.0, fast: float = 32.0,
          slow: float = 1.0) -> Tensor:
     """YaRN (arXiv:2309.00071), as in the released code. Pairs that turned more than `fast` times in
@@ -49,7 +54,8 @@ def yarn_magnitude(factor: float) -> float:
 
 def llama3(frequencies: Tensor, factor: float, original_length: int, low: float = 1.0,
            high: float = 4.0) -> Tensor:
-    """Llama 3.1's rule (arXiv:2407.21783): the same, but the ramp is over the turns of a pair in training."""
+    """Llama 3.1's rule (arXiv:2407.21783): pairs that turned more than `high` times in training stay, those below `low`
+    times are interpolated. As in YaRN's paper the ramp is over the turns; YaRN's released code has it over the pairs."""
     turns = original_length * frequencies / (2 * math.pi)
     kept = ((turns - low) / (high - low)).clamp(0, 1)
     return frequencies * kept + frequencies / factor * (1 - kept)

@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exercise, inout, kernel_exercise, whole
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, inout, kernel_exercise
 
 
 def randn(rng, *shape):
@@ -62,9 +62,9 @@ exercise(
 
 
 exercise(
-    id="2.2", title="The slowest hand of the clock", kind="predict", points=1, minutes=4, difficulty=2,
+    id="2.2", title="The slowest pair", kind="predict", points=1, minutes=4, difficulty=2,
     card=r"""
-    With `head_dim` 64 and base 10,000, pair $i$ turns by $\theta_i = 10000^{-2i/64}$ radians a position, for $i = 0, \dots, 31$. After how many
+    With `head_dim` 64 and base 10,000, pair $i$ turns by $\theta_i = 10000^{-2i/64}$ radians per position, for $i = 0, \dots, 31$. After how many
     positions has the **slowest** pair made one full turn? Type a number; 1 % either way will do.
     """,
     name="positions", answer=2 * math.pi * 10000 ** (62 / 64), rtol=0.01, given={"math": math},
@@ -75,32 +75,58 @@ exercise(
                       ask="How many radians are a full turn?"),
         Misconception("takes the frequency of a pair that does not exist, i = 32", value=2 * math.pi * 10000,
                       ask="There are 32 pairs and the first is number 0. What is the number of the last?"),
-        Misconception("takes the fastest pair", value=2 * math.pi, ask="Which pair has the smallest angle a position: the first or the last?"),
+        Misconception("takes the fastest pair", value=2 * math.pi, ask="Which pair has the smallest angle per position: the first or the last?"),
         Misconception("thinks in degrees", value=360 * 10000 ** (62 / 64), ask="In which unit is theta?")],
-    hints=["The slowest pair is the last one, $i = 31$.", r"It turns by $\theta_{31}$ a position, and a full turn is $2\pi$."])
+    hints=["The slowest pair is the last one, $i = 31$.", r"It turns by $\theta_{31}$ per position, and a full turn is $2\pi$."])
 
+
+def angle_cases(rng):
+    yield Case(3, 4, 100.0, label="3 positions, head_dim 4, base 100")
+    yield Case(1, 2, 10000.0, label="one position, one pair")
+    yield Case(5, 64, 10000.0, label="5 positions, head_dim 64")
+    yield Case(300, 32, 500000.0, label="300 positions, base 500,000")
+
+
+ANGLES = '''
+def angle_table(n, head_dim, base):
+    """row p, column i: the angle in radians by which pair i is turned at position p"""
+    frequencies = base ** -(torch.arange(0, head_dim, 2) / head_dim)
+    return torch.arange(n)[:, None] * frequencies
+'''
 
 exercise(
-    id="2.3", title="One new word", kind="choose", points=1, minutes=4, difficulty=2,
-    card="""
-    A model writes its 101st word. The 100 old keys lie in a cache, rotated by positions 0 to 99. The new query and key are rotated by a
-    call that leaves `positions` out. What do the new query's scores look like?
+    id="2.3", title="The table of angles", kind="write", points=2, minutes=7, difficulty=2,
+    card=r"""
+    Write `angle_table(n, head_dim, base)`: row $p$, column $i$ is the angle $p \cdot \text{base}^{-2i/d}$ by which pair $i$ is turned at
+    position $p$, where $d$ is `head_dim`.
+
+    - positions are $0, \dots, n - 1$, pairs $0, \dots, d/2 - 1$
+    - with `n` 3, `head_dim` 4 and base 100 the frequencies are 1 and 0.1, and the rows `[0, 0]`, `[1, 0.1]`, `[2, 0.2]`
     """,
-    name="scores", options={
-        "a": "right: rotations are relative, so the starting point does not matter",
-        "b": "as if the new word stood before all others: distances 0 to -99 in place of 100 to 1",
-        "c": "as without any positions: a single word has no order",
-        "d": "an error, because the table has more than one row"},
-    answer="b",
+    given={"torch": torch},
+    stub='''
+    def angle_table(n, head_dim, base):
+        """-> (n, head_dim / 2), radians"""
+        raise NotImplementedError
+    ''',
+    solution=ANGLES, cases=angle_cases, compare=close(atol=1e-3, rtol=1e-4, dtype=False),
     misconceptions=[
-        Misconception("trusts relativity where only one side has moved", value="a",
-                      ask="A score depends on the difference of two positions. Which two positions enter here?"),
-        Misconception("expects a table to be as long as the text", value="d",
-                      ask="A table has a row for each position that may occur. Which rows does a call for one word read?"),
-        Misconception("takes position 0 for no position", value="c",
-                      ask="The query is turned by angle 0, the keys are not. Is the angle between them then free of position?")],
-    hints=["Left out, `positions` means 0, 1, 2, ... for the rows that are there. There is one row.",
-           "The score depends on (position of key) - (position of query). Put in 0 for the query."])
+        Misconception("counts positions from 1", change=("torch.arange(n)[:, None]", "torch.arange(1, n + 1)[:, None]"),
+                      ask="By what angle is the first token turned?"),
+        Misconception("leaves out the 2 of the exponent", change=("torch.arange(0, head_dim, 2)", "torch.arange(head_dim // 2)"),
+                      ask="The exponent of pair i is 2i / d. What is it for the last of d/2 pairs: nearly 1 or nearly 1/2?"),
+        Misconception("gives each entry a frequency of its own", change=("torch.arange(0, head_dim, 2)", "torch.arange(head_dim)"),
+                      ask="Two entries form a pair and turn by one angle. How many angles does a head of width 4 need?"),
+        Misconception("lets the frequencies grow", change=("base ** -(", "base ** ("),
+                      ask="Pair 0 turns by 1 radian per position. Does pair 1 turn faster or more slowly?"),
+        Misconception("reaches 1 / base exactly at the last pair", change=(
+            "torch.arange(0, head_dim, 2) / head_dim", "torch.arange(head_dim // 2) / max(1, head_dim // 2 - 1)"),
+                      ask="For d = 4 the exponents are 0 and 2/4. Where does your second one come from?"),
+        Misconception("returns cosines", change=("return torch.arange(n)[:, None] * frequencies",
+                                                 "return (torch.arange(n)[:, None] * frequencies).cos()"),
+                      ask="The table is of angles, in radians. What is the angle at position 0?")],
+    hints=["`torch.arange(0, head_dim, 2) / head_dim` are the exponents 2i / d.",
+           "`positions[:, None] * frequencies` multiplies every position by every frequency."])
 
 
 def reorder_cases(rng):
@@ -171,7 +197,7 @@ def rotated_halves(x, cos, sin, positions):
 HALVES = '''
 __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos, const float* __restrict__ sin,
                             const int* __restrict__ positions, int n, int half) {
-    int unit = blockIdx.x * blockDim.x + threadIdx.x;      // one pair a thread
+    int unit = blockIdx.x * blockDim.x + threadIdx.x;      // one pair per thread
     if (unit >= n * half) return;
     int row = unit / half, i = unit % half;
     float* first = x + row * 2 * half + i;
@@ -186,8 +212,8 @@ __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos
 kernel_exercise(
     id="2.5", title="Rotate in place", points=3, minutes=15, difficulty=3, name="rope_halves",
     card=r"""
-    Write the kernel: rows of `x` (n, 2 · half) are rotated in place, split halves, one pair a thread. Pair `i` of a row is the entries `i` and
-    `i + half`. Row `r` stands at position `positions[r]`; `cos` and `sin` have `half` entries a position.
+    Write the kernel: rows of `x` (n, 2 · half) are rotated in place, split halves, one pair per thread. Pair `i` of a row is the entries `i` and
+    `i + half`. Row `r` is at position `positions[r]`; `cos` and `sin` have `half` entries per position.
 
     - `grid = ceil(n * half / 64)`, `block = 64`: the last block is ragged
     - budget: `x` is read once and written once
@@ -195,7 +221,7 @@ kernel_exercise(
     stub='''
 __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos, const float* __restrict__ sin,
                             const int* __restrict__ positions, int n, int half) {
-    int unit = blockIdx.x * blockDim.x + threadIdx.x;      // one pair a thread
+    int unit = blockIdx.x * blockDim.x + threadIdx.x;      // one pair per thread
     // your code
 }
 ''',
@@ -207,13 +233,13 @@ __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos
     traffic=lambda x, cos, sin, positions: 8 * x.numel() + 4 * x.numel() + 32 * math.ceil(x.numel() / 64) * 2,
     misconceptions=[
         Misconception("takes the row for the position", change=("positions[row] * half", "row * half"),
-                      ask="Where does the second case's first row stand: at position 0 or at position 5?"),
+                      ask="At which position is the second case's first row: 0 or 5?"),
         Misconception("uses the new first entry to compute the second", change=("*second = a * s + b * c", "*second = *first * s + b * c"),
                       ask="`*first` has just been overwritten. Which value does the formula want?"),
         Misconception("takes the pairs of a row for its floats", change=("x + row * 2 * half + i", "x + row * half + i"),
                       ask="A row has `half` pairs and `2 * half` floats. By which do you count threads, by which places in x?"),
         Misconception("stops after as many threads as there are rows", change=("unit >= n * half", "unit >= n"),
-                      ask="One pair a thread: how many pairs are there in all?"),
+                      ask="One pair per thread: how many pairs are there in all?"),
         Misconception("pairs neighbours", change=[("x + row * 2 * half + i;", "x + row * 2 * half + 2 * i;"), ("first + half;", "first + 1;")],
                       ask="Those are interleaved pairs. Where is the partner of entry i when halves are paired?"),
         Misconception("forgets the ragged guard", change=("    if (unit >= n * half) return;\n", ""),
@@ -251,8 +277,8 @@ __global__ void rope_pairs(float* __restrict__ x, const float* __restrict__ angl
 FAULTY_VECTOR = '''
 __global__ void rope_pairs(float* __restrict__ x, const float* __restrict__ angles, int n, int pairs) {
     int unit = blockIdx.x * blockDim.x + threadIdx.x;
-    int units_a_row = (pairs + 1) / 2;                    // two pairs a thread
-    int row = unit / units_a_row, i = unit % units_a_row * 2;
+    int units_per_row = (pairs + 1) / 2;                  // two pairs per thread
+    int row = unit / units_per_row, i = unit % units_per_row * 2;
     if (row >= n) return;
     float4* place = reinterpret_cast<float4*>(x + row * 2 * pairs + 2 * i);
     float4 v = *place;
@@ -286,90 +312,123 @@ kernel_exercise(
             "*place = make_float4(v.x * c0 - v.y * s0, v.x * s0 + v.y * c0, v.z * c1 - v.w * s1, v.z * s1 + v.w * c1);",
             "place[0] = v.x * c0 - v.y * s0; place[1] = v.x * s0 + v.y * c0; place[2] = v.z * c1 - v.w * s1; place[3] = v.z * s1 + v.w * c1;"),
                       ask="In a row of 6, to which row do the third and fourth float of the second unit belong?")],
-    hints=["A `float4` must lie at an address that is a multiple of 16 bytes. Row 1 of a matrix with rows of 6 floats begins at byte 24.",
+    hints=["The address of a `float4` must be a multiple of 16 bytes. Row 1 of a matrix with rows of 6 floats begins at byte 24.",
            "A row of 6 is three pairs. Two at a time leaves one over; one at a time never does.",
            "`float2` needs a multiple of 8 bytes, which every pair has."])
 
 
-def slow_cases(rng):
-    yield Case(10000.0 ** -(torch.arange(2) / 2), 4.0, label="2 pairs, factor 4")
-    yield Case(1000.0 ** -(torch.arange(3) / 3), 4.0, label="3 pairs, base 1,000, factor 4")
-    yield Case(10000.0 ** -(torch.arange(32) / 32), 4.0, label="32 pairs, factor 4")
-    yield Case(500000.0 ** -(torch.arange(16) / 16), 8.0, label="16 pairs, base 500,000, factor 8")
-    for _ in range(2):
-        pairs, base, factor = whole(rng, 2, 40), 1000 * whole(rng, 2, 900), whole(rng, 3, 20) / 2
-        yield Case(float(base) ** -(torch.arange(pairs) / pairs), factor,
-                   label=f"{pairs} pairs, base {base:,}, factor {factor:g}")
+def base_cases(rng):
+    yield Case(100.0, 4.0, 4, label="base 100, factor 4, head_dim 4")
+    yield Case(10000.0, 4.0, 32, label="base 10,000, factor 4, head_dim 32")
+    yield Case(10000.0, 8.0, 64, label="base 10,000, factor 8, head_dim 64")
+    yield Case(500000.0, 1.0, 128, label="factor 1")
+    yield Case(500000.0, 32.0, 128, label="base 500,000, factor 32, head_dim 128")
 
 
 exercise(
-    id="2.7", title="Slow the slow ones", kind="write", points=2, minutes=8, difficulty=3,
+    id="2.7", title="The base that does the same", kind="write", points=2, minutes=9, difficulty=4,
     card=r"""
-    Write the NTK-aware rule: given the frequencies of all pairs (the first is the fastest), return new ones such that
+    The NTK-aware rule keeps the fastest pair ($i = 0$) and slows the slowest ($i = d/2 - 1$) by `factor`; in between, the slow-down
+    grows geometrically. Nothing but a larger base does that. Write `longer_base(base, factor, head_dim)`, which returns this base
+    $b'$.
 
-    - the fastest keeps its frequency, the slowest turns `factor` times slower
-    - in between, the slow-down grows geometrically: pair $i$ of $p$ turns $\text{factor}^{\,i/(p-1)}$ times slower
+    - the slowest pair turns by $b^{-(d-2)/d}$ per position before, and by $1 / \text{factor}$ of that with $b'$
+    - for base 100, factor 4 and `head_dim` 4 the answer is 1,600
     """,
-    given={"torch": torch},
+    given={"math": math},
     stub='''
-    def ntk(frequencies, factor):
-        """(pairs,), falling -> (pairs,)"""
+    def longer_base(base, factor, head_dim):
+        """-> a number"""
         raise NotImplementedError
     ''',
     solution='''
-    def ntk(frequencies, factor):
-        """(pairs,), falling -> (pairs,)"""
-        pairs = len(frequencies)
-        return frequencies * factor ** -(torch.arange(pairs) / (pairs - 1))
+    def longer_base(base, factor, head_dim):
+        """-> a number"""
+        return base * factor ** (head_dim / (head_dim - 2))
     ''',
-    cases=slow_cases, compare=close(atol=0, rtol=1e-5),
+    cases=base_cases, compare=close(atol=1e-6, rtol=1e-4, dtype=False),
     misconceptions=[
-        Misconception("slows every pair alike", code='''
-            def ntk(frequencies, factor):
-                return frequencies / factor
-            ''', ask="That is position interpolation. What does it do to the pair that tells neighbours apart?"),
-        Misconception("lets the slow-down grow in equal steps", change=(
-            "frequencies * factor ** -(torch.arange(pairs) / (pairs - 1))", "frequencies / torch.linspace(1, factor, pairs)"),
-                      ask="From 1 to 4 over three pairs: is the middle one slowed 2.5 times or 2 times?"),
-        Misconception("never quite reaches the factor", change=("(pairs - 1)", "pairs"),
-                      ask="By how much is the last pair, i = p - 1, slowed in your version?"),
-        Misconception("slows the fast ones", change=("torch.arange(pairs)", "(pairs - 1 - torch.arange(pairs))"),
-                      ask="Which pairs never made a full turn in training, and therefore meet new angles in a longer text?"),
-        Misconception("speeds pairs up", change=("factor ** -(", "factor ** ("), ask="In a longer text, should angles grow faster or more slowly?")],
-    hints=["`torch.arange(pairs) / (pairs - 1)` runs from 0 to 1.", "Multiply the frequencies by `factor ** -exponent`."])
+        Misconception("multiplies the base by the factor", change=("factor ** (head_dim / (head_dim - 2))", "factor"),
+                      ask="With your base for base 100, factor 4, head_dim 4: how much slower is the slowest pair, 4 times or 2 times?"),
+        Misconception("turns the exponent over", change=("head_dim / (head_dim - 2)", "(head_dim - 2) / head_dim"),
+                      ask="The exponent of the slowest pair is (d - 2) / d. To get the base alone, raise both sides to which power?"),
+        Misconception("takes the slowest pair for i = d / 2", change=("head_dim / (head_dim - 2)", "head_dim / head_dim * 1.0"),
+                      ask="There are d/2 pairs and the first is number 0. What is the exponent of the last?"),
+        Misconception("makes the base smaller", change=("base * factor", "base / factor"),
+                      ask="Does a larger or a smaller base make the slow pairs slower?"),
+        Misconception("uses the number of pairs for the width of the head", change=(
+            "head_dim / (head_dim - 2)", "(head_dim / 2) / (head_dim / 2 - 2 + (head_dim == 4))"),
+                      ask="In base^(-2i / d), is d the number of entries or the number of pairs?")],
+    hints=["Write down what is wanted: $b'^{-(d-2)/d} = b^{-(d-2)/d} / \\text{factor}$.",
+           "Raise both sides to the power $-d / (d - 2)$."])
 
 
 exercise(
-    id="2.8", title="A longer table", kind="choose", points=1, minutes=3, difficulty=1,
+    id="2.8", title="What would show it?", kind="choose", points=1, minutes=4, difficulty=2,
     card="""
-    A public tip: "To let your model read 8,192 words where it was trained on 2,048, just build the table for 8,192." What happens?
+    Llama 3's rule keeps the loss of this model flat at about 1.6 up to 1,024 characters, without any training. Somebody concludes: "With
+    this rule the model **uses** a context of 1,024." Which one measurement would decide whether that is true?
     """,
-    name="tip", options={
-        "a": "it works: the formula holds for every position",
-        "b": "it runs, and gets worse beyond 2,048: slow pairs reach angles that training never showed",
-        "c": "an error, since the table does not fit the weights",
-        "d": "it runs, and every word beyond 2,048 gets the position of the last"},
-    answer="b",
+    name="control", options={
+        "a": "the loss of the longer table, measured with more windows and an interval",
+        "b": "the loss of the same rule at 2,048 characters",
+        "c": "the loss of a rule that slows every pair alike",
+        "d": "the loss of the unchanged model when each position sees only the last 256 characters",
+        "e": "the loss of the same rule within the first 256 characters"},
+    answer="d",
     misconceptions=[
-        Misconception("takes a formula for an education", value="a",
-                      ask="The rotation is defined everywhere. Has the softmax after it ever seen such scores?"),
-        Misconception("looks for the table among the weights", value="c",
-                      ask="Which weight of a layer has a shape that depends on the length of the text?"),
-        Misconception("mixes it up with a table whose last row is repeated", value="d",
-                      ask="A table of 8,192 rows was asked for. Are two of them the same?")],
-    hints=["Look at the figure of the loss by position: which line is the longer table?",
-           "A pair that turned a tenth of a circle in training turns almost half a circle at four times the length."])
+        Misconception("compares with a rule that is known to fail", value="a",
+                      ask="That one is worse than no far text at all. What would be as good as no far text, and break nothing?"),
+        Misconception("looks for the place where the rule breaks", value="b",
+                      ask="A rule that ignores everything far away would be flat at 2,048 as well, would it not?"),
+        Misconception("compares two rules with each other", value="c",
+                      ask="Suppose both were flat. Would you know more about what far text is worth to the model?"),
+        Misconception("measures what the rule costs, not what it gains", value="e",
+                      ask="Within 256 characters there is no far text. Can a gain from it be seen there?")],
+    hints=["A flat loss says that nothing is harmed. What would the loss be if far text were not there?",
+           "How can the model be kept from seeing far text without giving it any angle that it has not seen?"])
+
+
+def axes_cases(rng):
+    yield Case(torch.tensor([[1.0, 2.0]]), [0, 1], torch.tensor([1.0, 0.1]), label="one patch at (1, 2), two pairs")
+    yield Case(torch.tensor([[5.0, 0.0, 3.0], [5.0, 1.0, 3.0]]), [0, 1, 2, 0, 1, 2], 10.0 ** -torch.arange(6).float() / 2,
+               label="two patches of three coordinates, six pairs in turns")
+    yield Case(10 * randn(rng, 7, 3), [0, 0, 1, 1, 1, 2, 2, 2], 0.5 ** torch.arange(8).float(), label="7 patches, pairs in sections")
 
 
 exercise(
-    id="2.9", title="Fewer heads", kind="predict", points=1, minutes=3, difficulty=2,
+    id="2.9", title="Three coordinates", kind="write", points=2, minutes=7, difficulty=3,
     card="""
-    Another tip: "Use fewer heads to shrink the KV cache." A layer of width 512 goes from 8 heads of 64 to 4 heads of 128, each head with its own keys and values.
-    By what factor does its cache change? (1 means not at all, 0.5 half.)
+    A patch of a video has a time, a row and a column. Write `axes_angles(positions, axis_of_pair, frequencies)`: pair `i` turns by its own
+    frequency times the coordinate `axis_of_pair[i]`.
+
+    - `positions` is (n, axes), `axis_of_pair` a list with one axis per pair, `frequencies` (pairs,); the result is (n, pairs)
+    - for a patch at (1, 2), pairs `[0, 1]` and frequencies 1 and 0.1 the angles are 1 and 0.2
     """,
-    name="factor", answer=1, tolerance=1e-6,
+    given={"torch": torch},
+    stub='''
+    def axes_angles(positions, axis_of_pair, frequencies):
+        """(n, axes), a list, (pairs,) -> (n, pairs)"""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def axes_angles(positions, axis_of_pair, frequencies):
+        """(n, axes), a list, (pairs,) -> (n, pairs)"""
+        return positions[:, axis_of_pair] * frequencies
+    ''',
+    cases=axes_cases, compare=close(atol=1e-4, dtype=False),
     misconceptions=[
-        Misconception("halves the number of heads and forgets that each is twice as wide", value=0.5,
-                      ask="How many numbers are 8 keys of 64, and how many are 4 keys of 128?"),
-        Misconception("doubles the width and forgets that there are half as many", value=2, ask="How many heads are left?")],
-    hints=["A token keeps one key and one value for each head.", "heads x head_dim is the width of the layer, before and after."])
+        Misconception("turns every pair by the first coordinate", change=("[:, axis_of_pair]", "[:, :1]"),
+                      ask="Two patches in the same frame and different rows: does any of your angles differ?"),
+        Misconception("adds up the coordinates", change=("[:, axis_of_pair]", ".sum(1, keepdim=True)"),
+                      ask="Can the scores tell row 2, column 1 from row 1, column 2?"),
+        Misconception("starts again with the fastest frequency on every axis", code='''
+            def axes_angles(positions, axis_of_pair, frequencies):
+                number = [axis_of_pair[:i].count(a) for i, a in enumerate(axis_of_pair)]
+                return positions[:, axis_of_pair] * frequencies[number]
+            ''', ask="The frequencies belong to the pairs. Which frequency does pair 1 have?"),
+        Misconception("deals the axes out in turns, whatever the list says", change=(
+            "[:, axis_of_pair]", "[:, [i % positions.shape[1] for i in range(len(axis_of_pair))]]"),
+                      ask="In the last case pairs 0 and 1 both belong to time. Which coordinate does your pair 1 take?")],
+    hints=["`positions[:, [0, 1, 1]]` picks a column for each entry of the list, and may pick one twice.",
+           "After that the shape is (n, pairs), which multiplies with (pairs,)."])

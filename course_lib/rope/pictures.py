@@ -1,0 +1,149 @@
+"""The figures of chapter 2. Each function draws one and shows it; its text alternative is made from what it draws."""
+import math
+
+import torch
+
+from course_lib import figures
+from course_lib.figures import COLOURS, INK
+from course_lib.rope.rotation import rope_frequencies
+
+ACCENT, GREY = COLOURS[5], "#999999"
+
+
+def clock_hands(theta=math.pi / 5, distance=2, starts=(0, 3)):
+    """A key and a later query as arrows, at one place of the text and further on."""
+    fig, panels = figures.new(7.0, 2.6, columns=len(starts))
+    told = []
+    for ax, start in zip(panels, starts):
+        turn = torch.linspace(0, 2 * math.pi, 100)
+        ax.plot(turn.cos(), turn.sin(), color="#cccccc", lw=1)
+        for name, position, colour in (("key", start, INK), ("query", start + distance, ACCENT)):
+            x, y = math.cos(position * theta), math.sin(position * theta)
+            ax.annotate("", (x, y), (0, 0), arrowprops={"arrowstyle": "->", "lw": 2, "color": colour})
+            side = "left" if x > 0.5 else "right" if x < -0.5 else "center"
+            ax.text(1.12 * x, 1.2 * y, f"{name} at {position}", ha=side, va="center", color=colour)
+        arc = torch.linspace(start * theta, (start + distance) * theta, 30)
+        ax.plot(0.42 * arc.cos(), 0.42 * arc.sin(), color=INK, lw=1)
+        middle, degrees = (start + distance / 2) * theta, math.degrees(distance * theta)
+        ax.text(0.66 * math.cos(middle), 0.66 * math.sin(middle), f"{degrees:.0f}°", ha="center", va="center")
+        ax.set(xlim=(-2.2, 2.2), ylim=(-1.3, 1.3), aspect="equal")
+        ax.axis("off")
+        told.append(f"key at {start}, turned by {math.degrees(start * theta):.0f} degrees, query at {start + distance}, turned by "
+                    f"{math.degrees((start + distance) * theta):.0f}; {degrees:.0f} degrees between them")
+    figures.show(fig, alt="Two clock faces. " + ". ".join(f"{side}: {text}" for side, text in zip(("Left", "Right"), told)) + ".",
+                 caption="Further on in the text both arrows have turned more; the angle between them is the same.")
+
+
+def angles_image(n=256, head_dim=64, base=10000.0):
+    """cos(position * frequency) for every pair and position, as an image."""
+    frequencies = rope_frequencies(head_dim, base)
+    waves = torch.cos(torch.arange(n)[:, None] * frequencies).T
+    fig, ax = figures.new(7.0, 2.8)
+    image = ax.imshow(waves, cmap="PuOr", vmin=-1, vmax=1, aspect="auto", interpolation="nearest")
+    turns = n * frequencies / (2 * math.pi)
+    last = int((turns >= 1).sum())
+    ax.axhline(last - 0.5, color=INK, linestyle="--", linewidth=1)
+    ax.text(n - 3, last - 0.9, f"above: at least one full turn in {n} positions", ha="right", va="bottom", fontsize=8.5,
+            bbox=figures.paper())
+    ax.set_xlabel("position", color=INK)
+    ax.set_ylabel("pair", color=INK)
+    fig.colorbar(image, ax=ax, shrink=0.9, pad=0.02, label="cosine of the angle")
+    figures.show(fig, alt=f"Image of the cosines of {head_dim // 2} pairs at positions 0 to {n - 1}. Pair 0 makes {turns[0]:.0f} "
+                          f"turns, pair {head_dim // 8} makes {turns[head_dim // 8]:.0f}, pairs from {last} on less than one; the "
+                          f"last turns by {n * frequencies[-1]:.2f} radians.",
+                 caption="Each row is a pair. Fast pairs tell neighbours apart, slow pairs tell distant parts of a text apart.")
+
+
+def score_by_distance(distances, series):
+    """{name: scores} over all distances."""
+    figures.curves(series, x=distances.tolist(), xlabel="distance", ylabel="score / d",
+                   alt="Scores by distance. " + " ".join(
+                       f"{name}: {values[0]:.2f} at 0, {values[100]:.2f} at 100, {values[-1]:.2f} at {int(distances[-1])}; from 100 on "
+                       f"between {values[100:].min():.1f} and {values[100:].max():.1f}." for name, values in series.items()),
+                   caption="Equal arrows score less with distance; independent ones score 0 on average at any distance.")
+
+
+def two_layouts(d=8):
+    """The entries of one head, and which of them form a pair, in the two layouts."""
+    layouts = {"interleaved: (2i, 2i + 1)": [(2 * i, 2 * i + 1) for i in range(d // 2)],
+               "split halves: (i, i + d/2)": [(i, i + d // 2) for i in range(d // 2)]}
+    fig, panels = figures.new(7.4, 1.9, columns=2)
+    for ax, (name, pairs) in zip(panels, layouts.items()):
+        for i, pair in enumerate(pairs):
+            for place in pair:
+                ax.add_patch(figures.rectangle(place, 0, 1, 1, facecolor=COLOURS[i % 8], alpha=0.35, edgecolor=INK, linewidth=0.8))
+                ax.text(place + 0.5, 0.5, f"{'ab'[pair.index(place)]}{i}", ha="center", va="center", fontsize=10)
+            first, second = (place + 0.5 for place in pair)
+            arc = torch.linspace(0, math.pi, 30)
+            ax.plot((first + second) / 2 + (second - first) / 2 * arc.cos(), 1.05 + 0.28 * (second - first) * arc.sin(),
+                    color=COLOURS[i % 8], lw=1.5)
+        for place in range(d):
+            ax.text(place + 0.5, -0.35, str(place), ha="center", va="center", fontsize=8, color=INK)
+        ax.set(xlim=(-0.1, d + 0.1), ylim=(-0.7, 2.4), title=name)
+        ax.axis("off")
+    figures.show(fig, alt="Two rows of the entries of a head. " + " ".join(
+        f"{name}: pairs {', '.join(f'({a}, {b})' for a, b in pairs)}." for name, pairs in layouts.items()),
+        caption=f"A head of width {d}: (a0, b0) turns fastest in both layouts, and is stored in different places.")
+
+
+def slowdown(rules, frequencies, trained):
+    """By what factor each rule slows each pair. rules {name: new frequencies}."""
+    turns = trained * frequencies / (2 * math.pi)
+    fig, ax = figures.new(6.6, 3.2)
+    told = []
+    for k, (name, new) in enumerate(rules.items()):
+        factors = frequencies / new
+        ax.plot(turns, factors, linestyle=figures.DASHES[k], marker=figures.MARKERS[k], markersize=4, color=COLOURS[k], label=name)
+        kept = int((factors < 1.01).sum())
+        told.append(f"{name}: {kept} of {len(new)} pairs unchanged, the fastest slowed {factors[0]:.1f} times, the slowest "
+                    f"{factors[-1]:.1f} times")
+    ax.axvline(1, color=GREY, linewidth=1)
+    ax.text(1.1, 1.03, f"one turn in {trained} positions", fontsize=8, color=INK, va="bottom")
+    ax.set_xscale("log")
+    ax.invert_xaxis()
+    ax.set_xlabel("turns of the pair in training (fast pairs at the left)", color=INK)
+    ax.set_ylabel("slowed by", color=INK)
+    ax.legend(fontsize=8, frameon=False, loc="center left")
+    figures.show(fig, alt="; ".join(told) + ".",
+                 caption="The rules differ in which pairs they slow: all, gradually more, or only those below a number of turns.")
+
+
+def loss_by_position(study, names, caption):
+    """The mean loss of data/rope_study.json by position, for some of its rows."""
+    middle = range(study["width"] // 2, study["width"] * len(study["rules"][names[0]]), study["width"])
+    quarter = len(middle) // 4
+    told = [f"{name}: {sum(y[:quarter]) / quarter:.2f} within {study['trained_length']}, {sum(y[-quarter:]) / quarter:.2f} at the end"
+            for name in names for y in [study["rules"][name]]]
+    figures.curves({name: study["rules"][name] for name in names}, x=list(middle), xlabel="position",
+                   ylabel="loss, nats per character", alt="Loss by position. " + "; ".join(told) + ".", caption=caption)
+
+
+def passages_found(needle, names):
+    """The share of a repeated passage that is foretold, by distance: the mean over the seeds."""
+    curves = {name: torch.tensor(needle["rules"][name]).mean(0) for name in names}
+    near = needle["distances"].index(max(d for d in needle["distances"] if d < needle["trained_length"]))
+    told = [f"{name}: {y[:near + 1].mean():.2f} within the trained length, {y[near + 1:].mean():.2f} beyond" for name, y in curves.items()]
+    figures.curves(curves, x=needle["distances"], xlabel="distance to the first copy", ylabel="share foretold",
+                   alt="Share of the passage foretold. " + "; ".join(told) + ".",
+                   caption=f"Trained at {needle['trained_length']} tokens: how much of a passage is found again, by distance.")
+
+
+def induction(words=("Tybalt", "dies", ",", "and", "Tybalt")):
+    """What the two layers of an induction head look at, for the last word."""
+    fig, ax = figures.new(7.0, 2.7)
+    n = len(words)
+    for i, word in enumerate(words):
+        last = i in (1, n - 1)
+        ax.text(i, 0, word, ha="center", va="center", fontsize=11, color=ACCENT if last else INK)
+        if i:
+            ax.annotate("", (i - 0.85, 0.75), (i - 0.05, 0.75), arrowprops={"arrowstyle": "->", "color": GREY})
+            ax.text(i, 1.15, f"after {words[i - 1]}", ha="center", va="center", fontsize=8.5, color=ACCENT if i == 1 else INK)
+    ax.annotate("", (1, 1.4), (n - 1, 1.4), arrowprops={"arrowstyle": "->", "color": ACCENT, "connectionstyle": "arc3,rad=0.35"})
+    ax.text((n + 0.4) / 2, 2.45, f"whose predecessor is {words[-1]}?", ha="center", color=ACCENT, fontsize=9.5)
+    ax.text(-0.75, 0.75, "layer 1", ha="right", va="center", fontsize=9)
+    ax.text(-0.75, 2.1, "layer 2", ha="right", va="center", fontsize=9)
+    ax.set(xlim=(-1.4, n - 0.4), ylim=(-0.4, 2.8))
+    ax.axis("off")
+    figures.show(fig, alt=f"The words {' '.join(words)}. Layer 1: each word reads its predecessor and notes it. Layer 2: the last word, "
+                          f"{words[-1]}, looks for the word whose noted predecessor is {words[-1]}: {words[1]}.",
+                 caption=f"Layer 1 notes each word's predecessor. Layer 2 looks for its own word among the notes and finds {words[1]}.")
