@@ -54,12 +54,17 @@ def angles_image(n=256, head_dim=64, base=10000.0):
                  caption="Each row is a pair. Fast pairs tell neighbours apart, slow pairs tell distant parts of a text apart.")
 
 
+def rounded(x):
+    """One decimal, and 0.0 without a sign."""
+    return round(float(x), 1) + 0.0
+
+
 def score_by_distance(distances, series):
     """{name: scores} over all distances."""
     figures.curves(series, x=distances.tolist(), xlabel="distance", ylabel="score / d",
                    alt="Scores by distance. " + " ".join(
-                       f"{name}: {values[0]:.2f} at 0, {values[100]:.2f} at 100, {values[-1]:.2f} at {int(distances[-1])}; from 100 on "
-                       f"between {values[100:].min():.1f} and {values[100:].max():.1f}." for name, values in series.items()),
+                       f"{name}: {rounded(values[0])} at 0, {rounded(values[100])} at 100; from 100 on between "
+                       f"{rounded(values[100:].min())} and {rounded(values[100:].max())}." for name, values in series.items()),
                    caption="Equal arrows score less with distance; independent ones score 0 on average at any distance.")
 
 
@@ -118,14 +123,15 @@ def loss_by_position(study, names, caption):
                    ylabel="loss, nats per character", alt="Loss by position. " + "; ".join(told) + ".", caption=caption)
 
 
-def passages_found(needle, names):
-    """The share of a repeated passage that is foretold, by distance: the mean over the seeds."""
+def needle_found(needle, names):
+    """In what share of texts a head finds the needle, by distance: the mean over the seeds."""
     curves = {name: torch.tensor(needle["rules"][name]).mean(0) for name in names}
-    near = needle["distances"].index(max(d for d in needle["distances"] if d < needle["trained_length"]))
-    told = [f"{name}: {y[:near + 1].mean():.2f} within the trained length, {y[near + 1:].mean():.2f} beyond" for name, y in curves.items()]
-    figures.curves(curves, x=needle["distances"], xlabel="distance to the first copy", ylabel="share foretold",
-                   alt="Share of the passage foretold. " + "; ".join(told) + ".",
-                   caption=f"Trained at {needle['trained_length']} tokens: how much of a passage is found again, by distance.")
+    near = sum(distance < needle["trained_length"] for distance in needle["distances"])
+    told = [f"{name}: {y[:near].mean():.2f} within the trained length, {y[near:].mean():.2f} beyond, {y[-1]:.2f} at the end"
+            for name, y in curves.items()]
+    figures.curves(curves, x=needle["distances"], xlabel="distance to the needle", ylabel="share found",
+                   alt="Share of needles found. " + "; ".join(told) + ".",
+                   caption=f"A head trained at {needle['trained_length']} tokens, tested in texts of {needle['length']}.")
 
 
 def induction(words=("Tybalt", "dies", ",", "and", "Tybalt")):

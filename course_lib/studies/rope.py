@@ -2,7 +2,7 @@
 
 Writes data/rope_study.json: the loss by position on held-out plays, 64 positions at a time, up to four times the trained
 length, with the control that decides what it means (the unchanged model, each position seeing the last 256 only); and,
-from studies/rope_needle.py, which rule finds a passage that far back.
+from studies/rope_needle.py, under which rule a head finds a token that far back.
 """
 import argparse
 import json
@@ -119,12 +119,11 @@ PARTS = ("rules", "tuning", "needle")
 
 
 def study_command(argv):
-    """python -m course_lib rope-study: loss by position, and passages found, under each rule for longer texts."""
+    """python -m course_lib rope-study: loss by position, and needles found, under each rule for longer texts."""
     parser = argparse.ArgumentParser(prog="python -m course_lib rope-study", description=study_command.__doc__)
     parser.add_argument("--out", type=Path, default=datasets.DATA / "rope_study.json")
     parser.add_argument("--windows", type=int, default=64)
     parser.add_argument("--tuning-steps", type=int, default=100)
-    parser.add_argument("--needle-steps", type=int, default=rope_needle.STEPS)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="measure these, keep the others")
     args = parser.parse_args(argv)
@@ -142,6 +141,6 @@ def study_command(argv):
     if "tuning" in args.parts:
         result |= study_tuning(windows, data, args.tuning_steps, args.seeds)
     if "needle" in args.parts:
-        result["needle"] = rope_needle.study(variants, args.needle_steps, args.seeds)
+        result["needle"] = rope_needle.study(rules(TRAINED), TRAINED, LONG, args.seeds)
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     return 0

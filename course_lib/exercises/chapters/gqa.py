@@ -11,10 +11,33 @@ def randn(rng, *shape):
 
 
 exercise(
-    id="3.1", title="What one token costs", kind="predict", points=1, minutes=3, difficulty=1,
+    id="3.1", title="One new token", kind="choose", points=1, minutes=4, difficulty=2,
+    card="""
+    A model writes its 101st token. The 100 old keys are in a cache, rotated by positions 0 to 99. The new query and key are rotated by a
+    call of `apply_rope` that leaves `positions` out. What are the new query's scores with the 100 old keys?
+    """,
+    name="scores", options={
+        "a": "right: rotations are relative, so the starting point does not matter",
+        "b": "as without any positions: a single token has no order",
+        "c": "as if the new token came before all others: distances 0 to -99 in place of 100 to 1",
+        "d": "an error, because the table has more than one row"},
+    answer="c",
+    misconceptions=[
+        Misconception("trusts relativity where only one side has moved", value="a",
+                      ask="A score depends on the difference of two positions. Which two positions enter here?"),
+        Misconception("expects a table to be as long as the text", value="d",
+                      ask="A table has a row for each position that may occur. Which rows does a call for one token read?"),
+        Misconception("takes position 0 for no position", value="b",
+                      ask="The query is turned by angle 0, the keys are not. Is the angle between them then free of position?")],
+    hints=["Left out, `positions` means 0, 1, 2, ... for the rows that are present. There is one row.",
+           "The score depends on (position of query) - (position of key). Put in 0 for the query."])
+
+
+exercise(
+    id="3.2", title="What one token costs", kind="predict", points=1, minutes=3, difficulty=1,
     card="""
     Llama 3 70B has 80 layers, 64 query heads, 8 heads of keys and values, and a `head_dim` of 128. Its cache holds
-    2 bytes a number. How many **KiB** does one token add to the cache? Type the number.
+    2 bytes per number. How many **KiB** does one token add to the cache? Type the number.
     """,
     name="kib", answer=320, tolerance=0.5,
     misconceptions=[
@@ -22,25 +45,26 @@ exercise(
                       ask="The next token needs the weights, and then what is weighted. What has to be kept for each?"),
         Misconception("counts the query heads", value=2560,
                       ask="Is a query ever needed again, once its token is done?"),
-        Misconception("takes 4 bytes a number", value=640, ask="In which precision is this cache kept?"),
+        Misconception("takes 4 bytes per number", value=640, ask="In which precision is this cache kept?"),
         Misconception("gives bytes and not KiB", value=327_680, ask="How many bytes is a KiB?"),
         Misconception("takes 1,000 bytes for a KiB", value=327.68, ask="A kB is 1,000 bytes. And a KiB?"),
+        Misconception("counts one layer and one of keys and values", value=2, ask="How many layers, and what is kept beside the keys?"),
         Misconception("counts one layer only", value=4, ask="Does every layer keep keys and values of its own?")],
     hints=["One layer keeps one key and one value of 128 numbers for each of its 8 heads.",
-           "2 x 8 x 128 numbers a layer, 2 bytes each, 80 layers, and a KiB is 1024 bytes."])
+           "2 x 8 x 128 numbers per layer, 2 bytes each, 80 layers, and a KiB is 1024 bytes."])
 
 
 def repeat_cases(rng):
     yield Case(torch.arange(4.0).view(1, 2, 2, 1), 2, label="2 heads, groups of 2")
     yield Case(randn(rng, 2, 3, 5, 4), 2, label="a batch of 2, 3 heads, groups of 2")
-    yield Case(randn(rng, 1, 1, 3, 8), 4, label="one head for everybody")
+    yield Case(randn(rng, 1, 1, 3, 8), 4, label="one head for all")
     yield Case(randn(rng, 1, 4, 3, 2), 1, label="groups of one")
 
 
 exercise(
-    id="3.2", title="Which head goes with which", kind="write", points=2, minutes=6, difficulty=2,
+    id="3.3", title="Which head goes with which", kind="write", points=2, minutes=6, difficulty=2,
     card="""
-    Write `repeat_kv(x, group_size)`: every head of keys stands `group_size` times, next to itself.
+    Write `repeat_kv(x, group_size)`: every head of keys occurs `group_size` times, the copies next to each other.
 
     - `(b, n_kv_heads, n, d)` becomes `(b, n_kv_heads * group_size, n, d)`
     - with two heads and groups of two, `[K1 K2]` becomes `[K1 K1 K2 K2]`
@@ -84,6 +108,38 @@ def grouped_cases(rng):
     yield Case(randn(rng, 2, 3, 4, 5), randn(rng, 2, 3, 4, 5), randn(rng, 2, 3, 4, 5), label="3 heads on 3")
 
 
+def with_largest(f, q, k, v):
+    """The output of f, and the number of elements of the largest array that it makes."""
+    made = [0]
+
+    class Watch(torch.utils._python_dispatch.TorchDispatchMode):
+        def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+            result = operation(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor):
+                made.append(result.untyped_storage().nbytes() // max(1, result.element_size()))
+            return result
+
+    with Watch():
+        output = f(q, k, v)
+    return output, max(made)
+
+
+def same_output(got, want, case):
+    return close(atol=1e-5)(got[0], want[0], case)
+
+
+def nothing_copied(got, case):
+    """Repeated keys or values would be larger than all that is needed: scores, queries, outputs, keys, values."""
+    q, k, v = case.args
+    (b, h, n, d), (m, v_dim) = q.shape, v.shape[2:]
+    needed = max(b * h * n * max(m, d, v_dim), k.numel(), v.numel())
+    repeated = b * h * m * min(d, v_dim)
+    if got[1] < repeated or repeated <= needed:
+        return True
+    return (f"an array of {got[1]} numbers is made where the largest that is needed has {needed}. Keys repeated for every query head "
+            f"have {b * h * m * d}; indexing, stacking and the broadcasting of `@` copy them as well")
+
+
 GROUPED = '''
 def grouped_attention(q, k, v):
     """q (b, n_heads, n, d); k, v (b, n_kv_heads, m, ...) -> (b, n_heads, n, v_dim)"""
@@ -95,12 +151,12 @@ def grouped_attention(q, k, v):
 '''
 
 exercise(
-    id="3.3", title="No copy at all", kind="write", points=3, minutes=14, difficulty=3,
+    id="3.4", title="No copy at all", kind="write", points=3, minutes=14, difficulty=3,
     card=r"""
     Write grouped attention **without** repeating a key. The queries of one group meet the same keys, so lay them one
     under the other: a group of `g` heads with `n` queries each is one matrix of `g n` rows.
 
-    - no `repeat`, no `expand`: the keys stay as they are
+    - keys and values stay as they are: the check looks at the largest array that you make, and `@` copies what it broadcasts
     - scaled by $1/\sqrt d$; no mask here
     - the heads come back in the order in which they went in
     """,
@@ -111,9 +167,8 @@ exercise(
         """q (b, n_heads, n, d); k, v (b, n_kv_heads, m, ...) -> (b, n_heads, n, v_dim)"""
         raise NotImplementedError
     ''',
-    solution=GROUPED, cases=grouped_cases, compare=close(atol=1e-5),
-    properties=[("each output lies between the smallest and the largest value of its column",
-                 lambda got, case: bool((got.amax() <= case.args[2].amax() + 1e-4) & (got.amin() >= case.args[2].amin() - 1e-4)))],
+    solution=GROUPED, cases=grouped_cases, compare=same_output, call=with_largest,
+    properties=[("no key and no value is copied", nothing_copied)],
     misconceptions=[
         Misconception("gives head h the keys of head h mod n_kv_heads", code=GROUPED.replace(
             "rows = q.reshape(b, n_kv_heads, n_heads // n_kv_heads * n, d)",
@@ -129,6 +184,12 @@ exercise(
                 weights = torch.softmax(rows @ k.transpose(-2, -1) / math.sqrt(d), -1)
                 return (weights @ v).reshape(b, n_heads, n, -1)
             ''', ask="q has five axes here and k four, lined up from the right. Which axis of q does the head axis of k meet?"),
+        Misconception("repeats the keys by another name", code='''
+            def grouped_attention(q, k, v):
+                of_head = torch.arange(q.shape[1]) // (q.shape[1] // k.shape[1])
+                weights = torch.softmax(q @ k[:, of_head].transpose(-2, -1) / math.sqrt(q.shape[-1]), -1)
+                return weights @ v[:, of_head]
+            ''', ask="How many numbers does `k[:, of_head]` hold, and how many does `k`?"),
         Misconception("lets the rows of a group share one softmax over the queries", change=("math.sqrt(d), -1)", "math.sqrt(d), -2)"),
                       ask="Each query hands out a weight of 1 over the keys. Which axis of (g n, m) is that?"),
         Misconception("leaves out the scale", change=(" / math.sqrt(d)", ""), ask="What is the variance of q . k?"),
@@ -140,24 +201,24 @@ exercise(
 
 
 exercise(
-    id="3.4", title="How much busier is a byte?", kind="predict", points=1, minutes=5, difficulty=3,
+    id="3.5", title="How much busier is a byte?", kind="predict", points=1, minutes=5, difficulty=3,
     card=r"""
-    One decoding step attends to $n = 64$ keys. Multi-head attention gets $I_1$ FLOPs out of each number it reads or
-    writes (keys, values, queries and outputs counted); grouped attention with $g = 4$ gets $I_4$. The theorem above
-    gives $I_4 / I_1$. Type it with two decimals.
+    One decoding step attends to $n = 64$ keys. Each query head makes $4nd$ FLOPs. At 2 bytes per number it reads its query and writes its
+    output ($4d$ bytes), and it reads $n$ keys and $n$ values ($4nd$ bytes), which in grouped attention are read once for $g$ heads. By what
+    factor do the FLOPs per byte grow from $g = 1$ to $g = 4$? Type it with two decimals.
     """,
     name="ratio", answer=4 * (1 + 1 / 64) / (1 + 4 / 64), tolerance=0.006,
     misconceptions=[
         Misconception("forgets queries and outputs, which do not shrink", value=4.0,
                       ask="Grouping shrinks keys and values. Do the queries and the outputs become fewer as well?"),
         Misconception("counts queries and outputs for the groups and not for single heads", value=4 / (1 + 4 / 64),
-                      ask="What is I_1? Does multi-head attention read no query?"),
+                      ask="Does a single head, g = 1, read no query?"),
         Misconception("lets the FLOPs shrink with the bytes", value=1.0,
                       ask="How many scores are computed, with and without groups?"),
         Misconception("turns the fraction over", value=(1 + 4 / 64) / (4 * (1 + 1 / 64)),
                       ask="Grouped attention does the same FLOPs with fewer bytes. Is its intensity then larger or smaller?")],
     hints=["The FLOPs are the same on both sides, so the ratio of intensities is the ratio of the bytes, turned over.",
-           "Bytes per query head: $2nd/g$ for keys and values, $2d$ for query and output."])
+           "Bytes per query head: $4nd/g$ for keys and values, $4d$ for query and output."])
 
 
 def score_cases(rng):
@@ -174,7 +235,7 @@ def score_launch(q, k):
 
 
 def score_traffic(q, k):
-    """Each key once; each group's queries once a tile of 32 keys (a warp reads one number at a time: a sector)."""
+    """Each key once; each group's queries once per tile of 32 keys (a warp reads one number at a time: a sector)."""
     (n_heads, d), (n_kv_heads, n, _) = q.shape, k.shape
     tiles = math.ceil(n / 32)
     return 4 * k.numel() + tiles * n_heads * d * 32 + 4 * n_heads * n
@@ -183,7 +244,7 @@ def score_traffic(q, k):
 SCORES = '''
 __global__ void group_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores,
                              int n, int d, int group_size) {
-    extern __shared__ float tile[];              // 32 keys, d + 1 floats a row
+    extern __shared__ float tile[];              // 32 keys, d + 1 floats per row
     int first_key = blockIdx.x * 32, kv_head = blockIdx.y;
     int rows = min(32, n - first_key);           // the last tile may be smaller
     const float* keys = k + (size_t)(kv_head * n + first_key) * d;
@@ -203,21 +264,23 @@ __global__ void group_scores(const float* __restrict__ q, const float* __restric
 '''
 
 kernel_exercise(
-    id="3.5", title="Fetch a key once, use it g times", points=4, minutes=18, difficulty=4, name="group_scores",
+    id="3.6", title="Fetch a key once, use it g times", points=4, minutes=18, difficulty=4, name="group_scores",
     card=r"""
     Finish the kernel: scores of one query per head against all keys, `scores[head][key] = q[head] . k[kv_head][key]`.
     A block serves **all query heads of one group** and 32 keys; its launch is `grid = (ceil(n / 32), n_kv_heads)`,
     `block = 128`.
 
-    - bring the block's keys into `tile` once, all threads together; a row takes `d + 1` floats there
+    - bring the block's keys into `tile` once, all threads together, neighbouring threads neighbouring floats; a row takes `d + 1` floats
+      there (with `d`, the 32 keys of a column would be in one bank: right, and slow; the check does not count banks)
     - wait, then compute the `group_size * 32` scores from `tile`
     - head `h` belongs to group `h / group_size`; the last tile may hold fewer than 32 keys
-    - budget: every key is read from global memory once
+    - its third launch number, the bytes of `tile`, is `32 * (d + 1) * 4`
+    - budget: each sector of the keys is moved from global memory once
     """,
     stub='''
 __global__ void group_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores,
                              int n, int d, int group_size) {
-    extern __shared__ float tile[];              // 32 keys, d + 1 floats a row
+    extern __shared__ float tile[];              // 32 keys, d + 1 floats per row
     int first_key = blockIdx.x * 32, kv_head = blockIdx.y;
     int rows = min(32, n - first_key);           // the last tile may be smaller
     const float* keys = k + (size_t)(kv_head * n + first_key) * d;
@@ -236,6 +299,11 @@ __global__ void group_scores(const float* __restrict__ q, const float* __restric
         Misconception("gives head h the keys of head h mod n_kv_heads", change=(
             "kv_head * group_size + pair / 32", "pair / 32 * gridDim.y + kv_head"),
                       ask="Which query heads form group 0 when the group size is 2: 0 and 1, or 0 and n_kv_heads?"),
+        Misconception("forgets which group the block serves", change=("kv_head * group_size + pair / 32", "pair / 32"),
+                      ask="Blocks with kv_head 0 and 1 both write `scores[0]`. Which query heads does group 1 begin with?"),
+        Misconception("loads the tile column by column", change=(
+            "tile[e / d * (d + 1) + e % d] = keys[e]", "tile[e % rows * (d + 1) + e / rows] = keys[e % rows * d + e / rows]"),
+                      ask="How far apart are the addresses of two neighbouring threads, and how many sectors does a warp then touch?"),
         Misconception("lets every thread load the whole tile",
                       change=("int e = threadIdx.x; e < rows * d; e += blockDim.x", "int e = 0; e < rows * d; ++e"),
                       ask="128 threads run this loop. How often is element 0 fetched?"),
@@ -248,117 +316,64 @@ __global__ void group_scores(const float* __restrict__ q, const float* __restric
            "Computing: `pair / 32` is the head within the group, `pair % 32` the key within the tile."])
 
 
-def mix_cases(rng):
+def values_cases(rng):
     yield Case(torch.softmax(randn(rng, 2, 5), -1), randn(rng, 5, 4), label="2 heads, 5 values")
-    yield Case(torch.softmax(randn(rng, 2, 70), -1), randn(rng, 70, 16), label="2 heads, 70 values")
-    yield Case(torch.softmax(randn(rng, 3, 64), -1), randn(rng, 64, 33), label="3 heads, 64 values of width 33")
+    yield Case(torch.softmax(randn(rng, 4, 32), -1), randn(rng, 32, 16), label="4 heads, 32 values")
+    yield Case(torch.softmax(randn(rng, 3, 31), -1), randn(rng, 31, 33), label="3 heads, 31 values of width 33")
 
 
-MIX = '''
+VALUES = '''
 __global__ void mix_values(const float* __restrict__ weights, const float* __restrict__ v, float* __restrict__ out,
                            int heads, int n, int d) {
-    extern __shared__ float tile[];                       // 32 values of width d
-    float sum[4] = {0.0f, 0.0f, 0.0f, 0.0f};              // this thread's outputs: element threadIdx.x + 64 * i
-    for (int start = 0; start < n; start += 32) {
-        int rows = min(32, n - start);
-        for (int e = threadIdx.x; e < rows * d; e += blockDim.x) tile[e] = v[start * d + e];
-        __syncthreads();
-        for (int i = 0; i < 4; ++i) {
-            int element = threadIdx.x + 64 * i;
-            if (element >= heads * d) break;
-            int head = element / d, column = element % d;
-            for (int row = 0; row < rows; ++row)
-                sum[i] += weights[head * n + start + row] * tile[row * d + column];
-        }
-        __syncthreads();
-    }
-    for (int i = 0; i < 4; ++i) {
-        int element = threadIdx.x + 64 * i;
-        if (element < heads * d) out[element] = sum[i];
+    extern __shared__ float shared[];
+    float* tile = shared;                        // [32][d + 1]
+    float* weight = tile + 32 * (d + 1);         // [heads][32]
+    for (int e = threadIdx.x; e < n * d; e += blockDim.x) tile[e / d * (d + 1) + e % d] = v[e];
+    for (int e = threadIdx.x; e < heads * n; e += blockDim.x) weight[e / n * 32 + e % n] = weights[e];
+    __syncthreads();
+
+    for (int e = threadIdx.x; e < heads * d; e += blockDim.x) {
+        float sum = 0.0f;
+        for (int row = 0; row < n; ++row) sum += weight[e / d * 32 + row] * tile[row * (d + 1) + e % d];
+        out[e] = sum;
     }
 }
 '''
 
 kernel_exercise(
-    id="3.6", title="Right today, wrong tomorrow", points=3, minutes=8, difficulty=3, name="mix_values", kind="repair",
+    id="3.7", title="Two arrays in one", points=3, minutes=6, difficulty=3, name="mix_values", kind="repair",
     card="""
-    This kernel mixes the values of one group, tile by tile, in shared memory. With one tile it is right; with more it depends on
-    which threads are faster. Read what the sanitizer says about **both** threads, and repair the kernel.
+    One block mixes the values of a group: `n` values, at most 32, and the weights of `heads` query heads, both brought to shared memory first.
+    With few values it is right; with 31 or 32 it is not. Read what the sanitizer says about **both** threads, and repair the kernel.
 
     - one line is enough
-    - every thread of the block has to reach what you add
+    - the launch reserves `4 * (32 * (d + 1) + heads * 32)` bytes of shared memory
     """,
-    stub=MIX.replace("        }\n        __syncthreads();\n    }\n", "        }\n    }\n"),
-    solution=MIX, cases=mix_cases, compare=close(atol=1e-5),
-    launch=lambda w, v: Launch(grid=1, block=64, shared=4 * 32 * v.shape[1],
+    stub=VALUES.replace("tile + 32 * (d + 1);         // [heads]", "tile + 32 * d;               // [heads]"),
+    solution=VALUES, cases=values_cases, compare=close(atol=1e-5),
+    launch=lambda w, v: Launch(grid=1, block=64, shared=4 * (32 * (v.shape[1] + 1) + w.shape[0] * 32),
                                args=[w, v, out((w.shape[0], v.shape[1])), w.shape[0], v.shape[0], v.shape[1]]),
     expect=lambda w, v: w @ v,
     misconceptions=[
-        Misconception("waits inside a branch that not every thread takes", code=MIX.replace(
-            "        }\n        __syncthreads();\n    }\n", "        }\n    }\n").replace(
-            "            int head = element / d,", "            if (i == 0) __syncthreads();\n            int head = element / d,"),
-                      ask="Which threads leave the loop by `break` and never arrive at your barrier?"),
-        Misconception("waits, but not between using a tile and filling it again", code=MIX.replace(
-            "        }\n        __syncthreads();\n    }\n", "        }\n    }\n    __syncthreads();\n"),
-                      ask="Which line reads the tile last, and which line fills it next? Does your barrier stand between them "
-                          "in every turn of the loop?"),
-        Misconception("waits for the warp only", code=MIX.replace(
-            "        }\n        __syncthreads();\n    }\n", "        }\n        __syncwarp();\n    }\n"),
-                      ask="The block has two warps. Does the second wait for the first at __syncwarp()?")],
-    hints=["The race has two sides: one thread still reads row r of this tile; which line of which thread overwrites it?",
-           "A fast warp may run on into the next turn of the loop and load the next tile, while a slow one still reads.",
-           "Each shared tile needs two barriers: after it is filled, and before it is filled again."])
-
-
-def pool_cases(rng):
-    yield Case(torch.tensor([[1.0], [3.0], [10.0], [30.0]]), 4, 2, label="4 heads of one row, into 2")
-    yield Case(randn(rng, 12, 5), 4, 2, label="4 heads of 3 rows, into 2")
-    yield Case(randn(rng, 12, 5), 6, 1, label="6 heads of 2 rows, into 1")
-    yield Case(randn(rng, 8, 3), 4, 4, label="as many as before")
-
-
-POOL = '''
-def pool_heads(weight, n_heads, n_kv_heads):
-    """(n_heads * d, d_model) -> (n_kv_heads * d, d_model)"""
-    d = weight.shape[0] // n_heads
-    heads = weight.reshape(n_kv_heads, n_heads // n_kv_heads, d, -1)
-    return heads.mean(1).reshape(n_kv_heads * d, -1)
-'''
-
-exercise(
-    id="3.7", title="From trained heads to groups", kind="write", points=2, minutes=8, difficulty=2,
-    card="""
-    A trained layer has a key projection for every head, stacked: rows `0..d-1` are head 0, rows `d..2d-1` head 1, and so on.
-    Write `pool_heads(weight, n_heads, n_kv_heads)`: each new head is the **mean** of the heads of its group.
-    """,
-    given={"torch": torch},
-    stub='''
-    def pool_heads(weight, n_heads, n_kv_heads):
-        """(n_heads * d, d_model) -> (n_kv_heads * d, d_model)"""
-        raise NotImplementedError
-    ''',
-    solution=POOL, cases=pool_cases, compare=close(atol=1e-6),
-    misconceptions=[
-        Misconception("adds the heads and does not divide", change=("mean(1)", "sum(1)"),
-                      ask="What happens to the size of every score when a key is the sum of its group?"),
-        Misconception("pools heads that are n_kv_heads apart", code=POOL.replace(
-            "weight.reshape(n_kv_heads, n_heads // n_kv_heads, d, -1)",
-            "weight.reshape(n_heads // n_kv_heads, n_kv_heads, d, -1).transpose(0, 1)"),
-                      ask="Which query heads will read new key head 0? Those are the heads to average."),
-        Misconception("keeps the first head of each group", change=("mean(1)", "select(1, 0)"),
-                      ask="What do the other heads of the group find, if only the first one's keys are kept?"),
-        Misconception("averages neighbouring rows inside a head", code=POOL.replace(
-            "weight.reshape(n_kv_heads, n_heads // n_kv_heads, d, -1)",
-            "weight.reshape(n_kv_heads, d, n_heads // n_kv_heads, -1)").replace("mean(1)", "mean(2)"),
-                      ask="Row 0 and row 1 belong to the same head. Which row of head 1 should row 0 be averaged with?")],
-    hints=["Give the rows three axes: group, head within the group, row within the head.",
-           "`reshape(n_kv_heads, group_size, d, d_model)`, then a mean over axis 1, then back to two axes."])
+        Misconception("waits between the two loads, and lets the second still overwrite the first", code=VALUES.replace(
+            "tile + 32 * (d + 1);         // [heads]", "tile + 32 * d;               // [heads]").replace(
+            "= v[e];\n    for", "= v[e];\n    __syncthreads();\n    for"),
+                      ask="A barrier decides which of the two writes comes last. Does the cell hold both numbers afterwards?"),
+        Misconception("leaves room for one more float, not for one per row", change=("tile + 32 * (d + 1);", "tile + 32 * d + 1;  "),
+                      ask="How many floats does a row of the tile take, and how many rows are there?"),
+        Misconception("begins the weights one row too early", change=("tile + 32 * (d + 1);", "tile + 31 * (d + 1);"),
+                      ask="Rows are numbered 0 to 31. At which float does the row after the last begin?"),
+        Misconception("begins the weights beyond what was reserved", change=("tile + 32 * (d + 1);", "tile + 64 * (d + 1);"),
+                      ask="How many bytes did the launch reserve, and where do they end?")],
+    hints=["Write down the first and the last float of `tile`, and the first of `weight`, for d = 16.",
+           "A row of the tile takes `d + 1` floats. The last row is number 31 and begins at `31 * (d + 1)`.",
+           "`weight` must begin after 32 whole rows."])
 
 
 exercise(
     id="3.8", title="A cache of latents", kind="predict", points=1, minutes=4, difficulty=2,
     card="""
-    DeepSeek-V3 keeps, in each of its 61 layers, a latent of 512 numbers and a shared rotary key of 64 numbers a token, 2 bytes
+    DeepSeek-V3 keeps, in each of its 61 layers, a latent of 512 numbers and a shared rotary key of 64 numbers per token, 2 bytes
     each; it has 128 heads. How many **KiB** does a token add? One decimal is enough.
     """,
     name="kib", answer=61 * 576 * 2 / 1024, tolerance=0.06,
@@ -368,10 +383,76 @@ exercise(
         Misconception("gives bytes and not KiB", value=61 * 576 * 2, ask="How many bytes is a KiB?"),
         Misconception("takes 1,000 bytes for a KiB", value=61 * 576 * 2 / 1000, ask="A kB is 1,000 bytes. And a KiB?"),
         Misconception("forgets the rotary key", value=61 * 512 * 2 / 1024,
-                      ask="Why can position not travel inside the latent, and where does it travel instead?"),
+                      ask="Why can the position not be in the latent, and where is it kept instead?"),
         Misconception("keeps a latent for each head", value=61 * 576 * 2 * 128 / 1024,
                       ask="Which part of the layer tells the heads apart: the latent, or the matrices that unfold it?")],
-    hints=["One latent a token and layer serves keys and values of all heads.", "61 x (512 + 64) numbers, 2 bytes each."])
+    hints=["One latent per token and layer serves keys and values of all heads.", "61 x (512 + 64) numbers, 2 bytes each."])
+
+
+def layer_cases(rng):
+    full, window = {"kind": "full", "kv_heads": 2, "head_dim": 4}, {"kind": "window", "kv_heads": 2, "head_dim": 4, "window": 3}
+    latent = {"kind": "latent", "latent_dim": 6, "rope_dim": 2}
+    linear = {"kind": "linear", "heads": 2, "key_dim": 4, "value_dim": 5}
+    yield Case([full], 5, label="one full layer, 5 tokens")
+    yield Case([window], 5, label="one window of 3, 5 tokens")
+    yield Case([window], 2, label="one window of 3, 2 tokens")
+    yield Case([latent, linear], 7, label="a latent and a linear layer, 7 tokens")
+    yield Case([linear], 0, label="one linear layer, no token yet")
+    big = {"kv_heads": 16, "head_dim": 128}
+    yield Case([{"kind": "window", "window": 1024, **big}] * 5 + [{"kind": "full", **big}], 131072, label="five windows and a full layer, 131,072 tokens")
+
+
+CACHE = '''
+def cache_size(layers, tokens):
+    """layers: a list of dicts -> bytes of one sequence's cache"""
+    total = 0
+    for layer in layers:
+        if layer["kind"] == "latent":
+            total += 2 * tokens * (layer["latent_dim"] + layer["rope_dim"])
+        elif layer["kind"] == "linear":
+            total += 4 * layer["heads"] * layer["key_dim"] * layer["value_dim"]
+        else:
+            kept = min(tokens, layer["window"]) if layer["kind"] == "window" else tokens
+            total += 2 * 2 * kept * layer["kv_heads"] * layer["head_dim"]
+    return total
+'''
+
+exercise(
+    id="3.9", title="A cache, layer by layer", kind="write", points=3, minutes=10, difficulty=3,
+    card="""
+    Write `cache_size(layers, tokens)`: the bytes that one sequence of `tokens` tokens keeps in a model whose layers differ.
+
+    - `{"kind": "full", "kv_heads": 8, "head_dim": 128}` keeps a key and a value per head and token, 2 bytes per number
+    - `{"kind": "window", "window": 1024, "kv_heads": ..., "head_dim": ...}` keeps the last 1,024 of them
+    - `{"kind": "latent", "latent_dim": 512, "rope_dim": 64}` keeps one latent and one rotary key per token, 2 bytes per number
+    - `{"kind": "linear", "heads": 32, "key_dim": 128, "value_dim": 128}` keeps a matrix of key_dim x value_dim per head, 4 bytes per number,
+      whatever the number of tokens
+    """,
+    given={},
+    stub='''
+    def cache_size(layers, tokens):
+        """layers: a list of dicts -> bytes of one sequence's cache"""
+        raise NotImplementedError
+    ''',
+    solution=CACHE, cases=layer_cases, compare=close(atol=0, rtol=0, dtype=False),
+    misconceptions=[
+        Misconception("keeps every key in a window layer", change=('min(tokens, layer["window"]) if layer["kind"] == "window" else tokens', "tokens"),
+                      ask="A token can never again be read once `window` newer ones have come. Must it be kept?"),
+        Misconception("fills a window that is not full yet", change=("min(tokens, layer[\"window\"])", "layer[\"window\"]"),
+                      ask="After 2 tokens, how many keys are in a window of 3?"),
+        Misconception("keeps the keys and forgets the values", change=("total += 2 * 2 * kept", "total += 2 * kept"),
+                      ask="The next token needs the weights, and then what is weighted. What is kept for each?"),
+        Misconception("keeps a latent for the keys and another one for the values", change=("total += 2 * tokens", "total += 2 * 2 * tokens"),
+                      ask="Keys and values are both unfolded from the same latent. How often must it be kept?"),
+        Misconception("lets the state of a linear layer grow with the text", change=("total += 4 * layer[\"heads\"]", "total += 4 * tokens * layer[\"heads\"]"),
+                      ask="How large is the matrix after 7 tokens, and how large after 70?"),
+        Misconception("takes 2 bytes per number for the state as well", change=("total += 4 *", "total += 2 *"),
+                      ask="In which precision is the state of a linear layer kept?"),
+        Misconception("returns the last layer only", change=[("total += 2 * tokens", "total = 2 * tokens"), ("total += 4 *", "total = 4 *"),
+                                                            ("total += 2 * 2", "total = 2 * 2")],
+                      ask="What happens to the first layer's bytes when the second is counted?")],
+    hints=["One loop over the layers, one branch per kind, one sum.",
+           "A window layer keeps `min(tokens, window)` keys and as many values."])
 
 
 def absorb_cases(rng):
@@ -381,7 +462,7 @@ def absorb_cases(rng):
 
 
 exercise(
-    id="3.9", title="Absorb the up-projection", kind="write", points=2, minutes=8, difficulty=3,
+    id="3.10", title="Absorb the up-projection", kind="write", points=2, minutes=8, difficulty=3,
     card=r"""
     Head $h$ unfolds a latent $c$ to a key $W_h c$. Its score with a query is $q \cdot (W_h c)$. Write `fold_query(q, k_up)`,
     which moves $W_h$ to the side of the query: its result, multiplied with the latents themselves, gives the same scores.
@@ -413,3 +494,62 @@ exercise(
             ''', ask="Every head has scores of its own. May they be added before the softmax?")],
     hints=["Write the score as a sum over rows and columns of $W_h$ and change the order of the two sums.",
            r"$q^\top (W c) = (W^\top q)^\top c$; with queries as rows this is one matrix product."])
+
+
+def pool_cases(rng):
+    yield Case(torch.tensor([[1.0], [3.0], [10.0], [30.0]]), 4, 2, label="4 heads of one row, into 2")
+    yield Case(randn(rng, 12, 5), 4, 2, label="4 heads of 3 rows, into 2")
+    yield Case(randn(rng, 12, 5), 6, 1, label="6 heads of 2 rows, into 1")
+    yield Case(randn(rng, 8, 3), 4, 4, label="as many as before")
+
+
+POOL = '''
+def pool_heads(weight, n_heads, n_kv_heads):
+    """(n_heads * d, d_model) -> (n_kv_heads * d, d_model)"""
+    d = weight.shape[0] // n_heads
+    heads = weight.reshape(n_kv_heads, n_heads // n_kv_heads, d, -1)
+    return heads.mean(1).reshape(n_kv_heads * d, -1)
+'''
+
+exercise(
+    id="3.11", title="From trained heads to groups", kind="write", points=2, minutes=8, difficulty=2,
+    card="""
+    A trained layer has a key projection for every head, stacked: rows `0..d-1` are head 0, rows `d..2d-1` head 1, and so on.
+    Write `pool_heads(weight, n_heads, n_kv_heads)`: each new head is the **mean** of the heads of its group.
+    """,
+    given={"torch": torch},
+    stub='''
+    def pool_heads(weight, n_heads, n_kv_heads):
+        """(n_heads * d, d_model) -> (n_kv_heads * d, d_model)"""
+        raise NotImplementedError
+    ''',
+    solution=POOL, cases=pool_cases, compare=close(atol=1e-6),
+    misconceptions=[
+        Misconception("adds the heads and does not divide", change=("mean(1)", "sum(1)"),
+                      ask="What happens to the size of every score when a key is the sum of its group?"),
+        Misconception("pools heads that are n_kv_heads apart", code=POOL.replace(
+            "weight.reshape(n_kv_heads, n_heads // n_kv_heads, d, -1)",
+            "weight.reshape(n_heads // n_kv_heads, n_kv_heads, d, -1).transpose(0, 1)"),
+                      ask="Which query heads will read new key head 0? Those are the heads to average."),
+        Misconception("keeps the first head of each group", change=("mean(1)", "select(1, 0)"),
+                      ask="What do the other heads of the group find, if only the first one's keys are kept?"),
+        Misconception("averages neighbouring rows inside a head", code=POOL.replace(
+            "weight.reshape(n_kv_heads, n_heads // n_kv_heads, d, -1)",
+            "weight.reshape(n_kv_heads, d, n_heads // n_kv_heads, -1)").replace("mean(1)", "mean(2)"),
+                      ask="Row 0 and row 1 belong to the same head. Which row of head 1 should row 0 be averaged with?")],
+    hints=["Give the rows three axes: group, head within the group, row within the head.",
+           "`reshape(n_kv_heads, group_size, d, d_model)`, then a mean over axis 1, then back to two axes."])
+
+
+exercise(
+    id="3.12", title="Fewer heads", kind="predict", points=1, minutes=3, difficulty=2,
+    card="""
+    A tip: "Use fewer heads to shrink the KV cache." A layer of width 512 goes from 8 heads of 64 to 4 heads of 128, each head with its own
+    keys and values. By what factor does its cache change? (1 means not at all, 0.5 half.)
+    """,
+    name="factor", answer=1, tolerance=1e-6,
+    misconceptions=[
+        Misconception("halves the number of heads and forgets that each is twice as wide", value=0.5,
+                      ask="How many numbers are 8 keys of 64, and how many are 4 keys of 128?"),
+        Misconception("doubles the width and forgets that only half as many heads are left", value=2, ask="How many heads are left?")],
+    hints=["A token keeps one key and one value for each head.", "heads x head_dim is the width of the layer, before and after."])

@@ -102,6 +102,7 @@ exercise(
 
     - positions are $0, \dots, n - 1$, pairs $0, \dots, d/2 - 1$
     - with `n` 3, `head_dim` 4 and base 100 the frequencies are 1 and 0.1, and the rows `[0, 0]`, `[1, 0.1]`, `[2, 0.2]`
+    - the result is float32
     """,
     given={"torch": torch},
     stub='''
@@ -109,7 +110,7 @@ exercise(
         """-> (n, head_dim / 2), radians"""
         raise NotImplementedError
     ''',
-    solution=ANGLES, cases=angle_cases, compare=close(atol=1e-3, rtol=1e-4, dtype=False),
+    solution=ANGLES, cases=angle_cases, compare=close(atol=1e-3, rtol=1e-4),
     misconceptions=[
         Misconception("counts positions from 1", change=("torch.arange(n)[:, None]", "torch.arange(1, n + 1)[:, None]"),
                       ask="By what angle is the first token turned?"),
@@ -346,14 +347,12 @@ exercise(
         """-> a number"""
         return base * factor ** (head_dim / (head_dim - 2))
     ''',
-    cases=base_cases, compare=close(atol=1e-6, rtol=1e-4, dtype=False),
+    cases=base_cases, compare=close(atol=0, rtol=1e-8),
     misconceptions=[
         Misconception("multiplies the base by the factor", change=("factor ** (head_dim / (head_dim - 2))", "factor"),
                       ask="With your base for base 100, factor 4, head_dim 4: how much slower is the slowest pair, 4 times or 2 times?"),
         Misconception("turns the exponent over", change=("head_dim / (head_dim - 2)", "(head_dim - 2) / head_dim"),
                       ask="The exponent of the slowest pair is (d - 2) / d. To get the base alone, raise both sides to which power?"),
-        Misconception("takes the slowest pair for i = d / 2", change=("head_dim / (head_dim - 2)", "head_dim / head_dim * 1.0"),
-                      ask="There are d/2 pairs and the first is number 0. What is the exponent of the last?"),
         Misconception("makes the base smaller", change=("base * factor", "base / factor"),
                       ask="Does a larger or a smaller base make the slow pairs slower?"),
         Misconception("uses the number of pairs for the width of the head", change=(
@@ -416,7 +415,7 @@ exercise(
         """(n, axes), a list, (pairs,) -> (n, pairs)"""
         return positions[:, axis_of_pair] * frequencies
     ''',
-    cases=axes_cases, compare=close(atol=1e-4, dtype=False),
+    cases=axes_cases, compare=close(atol=1e-4),
     misconceptions=[
         Misconception("turns every pair by the first coordinate", change=("[:, axis_of_pair]", "[:, :1]"),
                       ask="Two patches in the same frame and different rows: does any of your angles differ?"),
