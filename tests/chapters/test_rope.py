@@ -1,9 +1,12 @@
 """Rotary positions: the rotation, its relative property, and the table."""
+import math
+
 import pytest
 import torch
 
-from course_lib.rope import RoPEAttention, alibi_bias, apply_rope, interleaved_to_half, rope_kernel, rope_table
-from course_lib.rope.scaling import yarn_magnitude
+from course_lib.rope import (RoPEAttention, alibi_bias, apply_rope, axes_table, interleaved_to_half, ntk_aware, ntk_base,
+                             rope_frequencies, rope_kernel, rope_table, sinusoidal_table, yarn_magnitude)
+from course_lib.studies import rope_needle
 
 
 def rand(*shape, seed=0):
@@ -124,6 +127,8 @@ def test_scaling_keeps_fast_pairs_or_says_so_and_slows_slow_ones(scaling):
 
 
 def test_ntk_is_a_larger_base():
+    assert ntk_base(100.0, 4.0, 4) == pytest.approx(1600)
+    torch.testing.assert_close(ntk_aware(rope_frequencies(32), 4.0), rope_frequencies(32, ntk_base(10000.0, 4.0, 32)))
     scaled = rope_table(9, 16, scaling={"kind": "ntk", "factor": 4.0}, dtype=torch.float64)
     torch.testing.assert_close(scaled, rope_table(9, 16, base=10000 * 4 ** (16 / 14), dtype=torch.float64))
 
@@ -158,3 +163,42 @@ def test_bad_scaling_is_named(scaling):
 def test_bad_input_of_the_rest_is_named(argument, call):
     with pytest.raises(ValueError, match=rf"^{argument} must "):
         call()
+
+
+def test_sinusoids_are_those_of_2017_and_their_products_know_the_distance_only():
+    table = sinusoidal_table(50, 6)
+    assert table.shape == (50, 6) and table[0].tolist() == [0, 1, 0, 1, 0, 1]
+    want = [math.sin(7), math.cos(7), math.sin(7 * 10000 ** (-2 / 6)), math.cos(7 * 10000 ** (-2 / 6))]
+    torch.testing.assert_close(table[7, :4], torch.tensor(want))
+    products = table @ table.T
+    torch.testing.assert_close(products[3:, 3:], products[:-3, :-3], atol=1e-5, rtol=0)
+
+
+def test_several_axes_depend_on_their_differences_and_equal_ordinary_positions():
+    q, k = rand(1, 1, 1, 12), rand(1, 1, 1, 12, seed=1)
+
+    def score(a, b, axes=(0, 1, 2, 0, 1, 2)):
+        x, y = (apply_rope(t, *axes_table(torch.tensor([place]), axes, dtype=torch.float64)) for t, place in ((q, a), (k, b)))
+        return (x * y).sum()
+
+    torch.testing.assert_close(score([0, 2, 1], [0, 0, 0]), score([5, 9, 10], [5, 7, 9]))
+    assert not torch.allclose(score([0, 2, 1], [0, 0, 0]), score([0, 1, 2], [0, 0, 0]))
+    positions = torch.arange(9)[:, None].expand(9, 3)
+    torch.testing.assert_close(axes_table(positions, [0, 1, 2, 0], dtype=torch.float64), rope_table(9, 8, dtype=torch.float64))
+    for axes in ([0, 3], [0.5], [-1]):
+        with pytest.raises(ValueError, match="axis_of_pair"):
+            axes_table(positions, axes)
+
+
+def test_a_needle_is_a_noisy_copy_at_its_distance_and_a_window_hides_what_is_further():
+    x, place = rope_needle.needle(64, 40, torch.Generator().manual_seed(0), distance=9)
+    assert (place == 30).all()
+    similarity = torch.nn.functional.cosine_similarity(x[:, -1:], x[:, :-1], dim=-1)
+    assert (similarity.argmax(1) == 30).all()
+    head = rope_needle.FindingHead(torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        head.k.copy_(head.q)                                             # a head that compares as it is
+    table = rope_table(40, rope_needle.HEAD_DIM)
+    table = torch.ones_like(table[0]), torch.zeros_like(table[1])        # no positions
+    near, hidden, seen = (rope_needle.found(head, table, 40, 9, window) for window in (None, 9, 10))
+    assert near > 0.5 and hidden == 0.0 and seen >= near

@@ -5,8 +5,8 @@ import torch
 
 from course_lib import cuda
 from course_lib.exercises.declare import find
-from course_lib.rope import RUNGS, apply_rope, interleaved_to_half, rope_kernel, rope_table
-from course_lib.rope.scaling import ntk_aware
+from course_lib.rope import (RUNGS, apply_rope, axes_table, interleaved_to_half, ntk_base, rope_frequencies, rope_kernel,
+                             rope_table)
 from references import changed_kernels
 
 
@@ -137,5 +137,9 @@ def test_references_agree_with_the_module():
     torch.testing.assert_close(reference("2.1")(x, angles), apply_rope(x[None, None], cos, sin)[0, 0], atol=1e-6, rtol=1e-5)
     weight = rand(16, 6)
     assert torch.equal(reference("2.4")(weight, 2), interleaved_to_half(weight, 2))
-    frequencies = 10000.0 ** -(torch.arange(8) / 8)
-    torch.testing.assert_close(reference("2.7")(frequencies, 4.0), ntk_aware(frequencies, 4.0))
+    angles = reference("2.3")(50, 16, 10000.0)
+    torch.testing.assert_close((angles.cos(), angles.sin()), rope_table(50, 16), atol=1e-4, rtol=0)
+    assert reference("2.7")(10000.0, 4.0, 32) == ntk_base(10000.0, 4.0, 32)
+    positions, axes, frequencies = torch.randn(5, 3), [0, 1, 2, 0], rope_frequencies(8).float()
+    angles = reference("2.9")(positions, axes, frequencies)
+    torch.testing.assert_close((angles.cos(), angles.sin()), axes_table(positions, axes), atol=1e-5, rtol=0)

@@ -39,9 +39,9 @@ def test_links_lead_to_pages(tmp_path):
 
 
 def test_a_solution_is_behind_a_click_below_its_check(tmp_path):
-    check = nbformat.v4.new_code_cell('kib = check("3.1", kib)', metadata={"tags": ["check"]})
+    check = nbformat.v4.new_code_cell('kib = check("3.2", kib)', metadata={"tags": ["check"]})
     _, cells = page_of(tmp_path, check)
-    assert cells[1].source == solution("3.1") and cells[1].source.startswith('<details class="solution"><summary>')
+    assert cells[1].source == solution("3.2") and cells[1].source.startswith('<details class="solution"><summary>')
 
 
 def test_code_that_is_shown_is_linked_once(tmp_path):

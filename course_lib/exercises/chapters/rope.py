@@ -152,7 +152,7 @@ exercise(
 
     - within each head, row `2i` goes to place `i`, row `2i + 1` to place `i + head_dim / 2`
     - heads stay where they are
-    - for two heads of 4, rows `0 1 2 3 4 5 6 7` come out as `0 2 1 3 4 6 5 7`
+    - for two heads of 4, rows `0 1 2 3 4 5 6 7` become `0 2 1 3 4 6 5 7`
     """,
     given={"torch": torch},
     stub='''
@@ -174,7 +174,7 @@ exercise(
                 order = torch.cat([order + d * h for h in range(n_heads)]) % weight.shape[1]
                 return weight[:, order[:weight.shape[1]]]
             ''', ask="Which axis of a projection's weight is the one that comes out of it, head by head?")],
-    hints=["View the rows as (heads, pairs, 2): the last axis says which of the two a row is.",
+    hints=["View the rows as (heads, pairs, 2): the last axis tells the two rows of a pair apart.",
            "Exchange the axes `pairs` and `2`, then give the tensor its old shape."])
 
 
@@ -240,7 +240,7 @@ __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos
         Misconception("takes the pairs of a row for its floats", change=("x + row * 2 * half + i", "x + row * half + i"),
                       ask="A row has `half` pairs and `2 * half` floats. By which do you count threads, by which places in x?"),
         Misconception("stops after as many threads as there are rows", change=("unit >= n * half", "unit >= n"),
-                      ask="One pair per thread: how many pairs are there in all?"),
+                      ask="One pair per thread: how many pairs are to be turned in all?"),
         Misconception("pairs neighbours", change=[("x + row * 2 * half + i;", "x + row * 2 * half + 2 * i;"), ("first + half;", "first + 1;")],
                       ask="Those are interleaved pairs. Where is the partner of entry i when halves are paired?"),
         Misconception("forgets the ragged guard", change=("    if (unit >= n * half) return;\n", ""),
