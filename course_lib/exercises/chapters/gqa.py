@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out, whole
 
 
 def randn(rng, *shape):
@@ -396,6 +396,9 @@ def layer_cases(rng):
     yield Case([window], 2, label="one window of 3, 2 tokens")
     yield Case([latent, linear], 7, label="a latent and a linear layer, 7 tokens")
     yield Case([linear], 0, label="one linear layer, no token yet")
+    heads, d, n = whole(rng, 1, 9), whole(rng, 2, 99), whole(rng, 9, 999)
+    yield Case([{"kind": "window", "kv_heads": heads, "head_dim": d, "window": whole(rng, 5, 600)}, latent], n,
+               label=f"a window and a latent layer, {n} tokens")
     big = {"kv_heads": 16, "head_dim": 128}
     yield Case([{"kind": "window", "window": 1024, **big}] * 5 + [{"kind": "full", **big}], 131072, label="five windows and a full layer, 131,072 tokens")
 

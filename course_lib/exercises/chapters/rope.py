@@ -3,7 +3,7 @@ import math
 
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exercise, inout, kernel_exercise
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, inout, kernel_exercise, whole
 
 
 def randn(rng, *shape):
@@ -85,6 +85,8 @@ def angle_cases(rng):
     yield Case(1, 2, 10000.0, label="one position, one pair")
     yield Case(5, 64, 10000.0, label="5 positions, head_dim 64")
     yield Case(300, 32, 500000.0, label="300 positions, base 500,000")
+    n, d, base = whole(rng, 2, 90), 2 * whole(rng, 2, 40), 1000.0 * whole(rng, 2, 900)
+    yield Case(n, d, base, label=f"{n} positions, head_dim {d}, base {base:,.0f}")
 
 
 ANGLES = '''
@@ -324,6 +326,8 @@ def base_cases(rng):
     yield Case(10000.0, 8.0, 64, label="base 10,000, factor 8, head_dim 64")
     yield Case(500000.0, 1.0, 128, label="factor 1")
     yield Case(500000.0, 32.0, 128, label="base 500,000, factor 32, head_dim 128")
+    base, factor, d = 1000.0 * whole(rng, 2, 900), whole(rng, 3, 20) / 2, 2 * whole(rng, 2, 60)
+    yield Case(base, factor, d, label=f"base {base:,.0f}, factor {factor:g}, head_dim {d}")
 
 
 exercise(
@@ -347,7 +351,7 @@ exercise(
         """-> a number"""
         return base * factor ** (head_dim / (head_dim - 2))
     ''',
-    cases=base_cases, compare=close(atol=0, rtol=1e-8),
+    cases=base_cases, compare=close(atol=0, rtol=1e-9),
     misconceptions=[
         Misconception("multiplies the base by the factor", change=("factor ** (head_dim / (head_dim - 2))", "factor"),
                       ask="With your base for base 100, factor 4, head_dim 4: how much slower is the slowest pair, 4 times or 2 times?"),
