@@ -68,9 +68,11 @@ The stub is `sectors = None`; `tolerance` is absolute (`rtol=` for a relative on
         solution="...", misconceptions=[...], hints=[...],
         cases=cases,                                      # Case(x, y): plain CPU tensors and numbers
         launch=lambda x, y: Launch(grid=cdiv(len(x), 32), block=32, args=[x, y, out(x.shape), len(x)]),
-        expect=lambda x, y: x + y,                        # PyTorch, independent of the kernel; a tuple for several outs
+        # PyTorch, independent of the kernel; a tuple for several outs
+        expect=lambda x, y: x + y,
         compare=close(atol=1e-6),
-        traffic=lambda x, y: 12 * len(x))                 # moved bytes allowed (32 x sectors, loads + stores), or None
+        # moved bytes allowed (32 x sectors, loads + stores), or None
+        traffic=lambda x, y: 12 * len(x))
 
 `out(shape, dtype=float32)` is a poisoned array that is compared; `scratch(shape, dtype)` is poisoned and not compared. A tensor of
 the case that appears in `args` may be written only if it is wrapped: `inout(x)`. `launch` may return a list of launches, each with
@@ -81,6 +83,7 @@ The check runs sanitized, with guard bands, and counts; `traffic` has a slack of
 
 `cells("1.2")` returns the three cells (card, stub, check) as the notebook must hold them. Nobody types them.
 """
+
 from .compare import close, exact
 from .declare import CHAPTERS, all_exercises, chapter_of, exercise, find, kernel_exercise
 from .draws import randn, whole
@@ -88,6 +91,29 @@ from .notebook import cells
 from .parts import Case, Exercise, Launch, Misconception, inout, out, scratch
 from .student import check, hint, progress, reset, reveal, show_source
 
-__all__ = ["check", "hint", "progress", "reset", "reveal", "show_source", "cells", "CHAPTERS", "Case", "Exercise", "Launch",
-           "Misconception", "all_exercises", "chapter_of", "close", "exact", "exercise", "find", "inout", "kernel_exercise",
-           "out", "randn", "scratch", "whole"]
+__all__ = [
+    "check",
+    "hint",
+    "progress",
+    "reset",
+    "reveal",
+    "show_source",
+    "cells",
+    "CHAPTERS",
+    "Case",
+    "Exercise",
+    "Launch",
+    "Misconception",
+    "all_exercises",
+    "chapter_of",
+    "close",
+    "exact",
+    "exercise",
+    "find",
+    "inout",
+    "kernel_exercise",
+    "out",
+    "randn",
+    "scratch",
+    "whole",
+]

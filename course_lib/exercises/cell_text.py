@@ -16,14 +16,17 @@ from .show import type_name
 from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 
 # The first line of an exercise's cell; blank lines and comments may precede it.
-MARKER = re.compile(r"\A\s*(?:%%cuda[^\n]*\n\s*)?(?:(?:#|//)[^\n]*\n\s*)*?(?:#|//)\s*EXERCISE\s+(\d{1,3}\.\d{1,3})\b")
+MARKER = re.compile(
+    r"\A\s*(?:%%cuda[^\n]*\n\s*)?(?:(?:#|//)[^\n]*\n\s*)*?(?:#|//)\s*EXERCISE\s+(\d{1,3}\.\d{1,3})\b"
+)
 
 texts: dict[str, str] = {}              # id -> the last text run in the exercise's cell
 handed: dict[str, Any] = {}             # id -> the reference that a check returned
 
 
 def remember(info) -> None:
-    """Keep the text of every exercise cell that is run, also of one that raises. IPython calls it before each cell."""
+    """Keep the text of every exercise cell that is run, also of one that raises. IPython calls it before each
+    cell."""
     match = MARKER.match(info.raw_cell or "")
     if match:
         texts[match[1]] = info.raw_cell
@@ -36,10 +39,17 @@ def source_of(exercise: Exercise, attempt: Any) -> tuple[Verdict | None, str]:
     if text is None and not reference:
         text = _text_of(exercise, attempt)
         if text is not None and attempt is not None and _file(attempt) is None and shell() is not None:
-            return _in_another_cell(exercise), ""        # a number or a kernel; the exercise's cell was not run
+            return _in_another_cell(exercise), ""  # a number or a kernel; the exercise's cell was not run
     if text is None:
         if reference or attempt is None:
-            return verdict_on(exercise, NOT_ATTEMPTED, f"Run the cell that begins with `{exercise.marker}`, then this one."), ""
+            return (
+                verdict_on(
+                    exercise,
+                    NOT_ATTEMPTED,
+                    f"Run the cell that begins with `{exercise.marker}`, then this one.",
+                ),
+                "",
+            )
         return _form(exercise, attempt), ""
     text = without_magic(text)
     if normal(exercise, text) == normal(exercise, exercise.stub) and not reference:
@@ -60,7 +70,8 @@ def without_magic(text: str) -> str:
 
 
 def _text_of(exercise: Exercise, attempt: Any) -> str | None:
-    """The text that defines the attempt when no cell was seen: the file's cell, or the function's own source."""
+    """The text that defines the attempt when no cell was seen: the file's cell, or the function's own source.
+    """
     if isinstance(getattr(attempt, "source", None), str):
         return attempt.source
     if exercise.kind in ("predict", "choose"):
@@ -94,17 +105,26 @@ def _form(exercise: Exercise, attempt: Any) -> Verdict:
         return verdict_on(exercise, WRONG, f"`{exercise.name}` is {with_article(type_name(attempt))}: type "
                      f"{'a letter in quotes' if exercise.options else 'a number'} in the exercise's cell.")
     what = "`None`" if attempt is None else with_article(type_name(attempt))
-    return verdict_on(exercise, WRONG, f"`{exercise.name}` is {what} now. Run the cell that begins with `{exercise.marker}` "
-                 "again, then this one.")
+    return verdict_on(
+        exercise,
+        WRONG,
+        f"`{exercise.name}` is {what} now. Run the cell that begins with `{exercise.marker}` "
+        "again, then this one.",
+    )
 
 
 def _in_another_cell(exercise: Exercise) -> Verdict:
-    return verdict_on(exercise, WRONG, f"`{exercise.name}` was written in another cell. Only the cell that begins with "
-                 f"`{exercise.marker}` is marked: put your work there.")
+    return verdict_on(
+        exercise,
+        WRONG,
+        f"`{exercise.name}` was written in another cell. Only the cell that begins with "
+        f"`{exercise.marker}` is marked: put your work there.",
+    )
 
 
 def elsewhere(exercise: Exercise, attempt: Any) -> Verdict | None:
-    """A verdict if the work was defined in another cell. For a number, which does not tell where it was typed, the caller knows."""
+    """A verdict if the work was defined in another cell. For a number, which does not tell where it was
+    typed, the caller knows."""
     if shell() is None:                                 # a script or a test has no cells
         return None
     if exercise.kind in ("predict", "choose"):

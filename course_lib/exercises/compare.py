@@ -11,8 +11,8 @@ from .show import a_value, dtype_name, show, type_name
 
 
 def close(atol: float = 1e-5, rtol: float = 1e-4, dtype: bool | str = True) -> Callable:
-    """The same structure and shapes, and values within atol + rtol * |expected|. `dtype`: True, the same dtype; "kind", one
-    of the same kind (any integers, any floats); False, any."""
+    """The same structure and shapes, and values within atol + rtol * |expected|. `dtype`: True, the same
+    dtype; "kind", one of the same kind (any integers, any floats); False, any."""
     def compare(got, want, case=None) -> str | None:
         return difference(got, want, atol, rtol, dtype)
     return compare
@@ -24,7 +24,8 @@ def exact(dtype: bool | str = True) -> Callable:
 
 
 def number(tolerance: float = 0.0, rtol: float = 0.0) -> Callable:
-    """A number or a choice that a person typed: 4 and 4.0 are the same; a tensor with one element counts too."""
+    """A number or a choice that a person typed: 4 and 4.0 are the same; a tensor with one element counts too.
+    """
     def compare(got, want, case=None) -> str | None:
         if isinstance(got, torch.Tensor) and got.numel() == 1:
             got = got.item()
@@ -45,7 +46,11 @@ def number(tolerance: float = 0.0, rtol: float = 0.0) -> Callable:
 def _letters(got: Any, want: str) -> str | None:
     """A choice of one letter or several; `want` in alphabetical order means that the order does not count."""
     if not isinstance(got, str):
-        wanted = 'one of the letters in quotes, such as "a"' if len(want) == 1 else 'the letters in quotes, such as "abc"'
+        wanted = (
+            'one of the letters in quotes, such as "a"'
+            if len(want) == 1
+            else 'the letters in quotes, such as "abc"'
+        )
         return f"type {wanted}; you gave {with_article(type_name(got))}"
     if len(want) == 1 and len(got.strip()) > 1:
         return f"type one letter in quotes, such as \"a\"; you gave {show(got)}"
@@ -56,7 +61,8 @@ def _letters(got: Any, want: str) -> str | None:
 
 
 def _near(got, want, atol: float, rtol: float) -> bool:
-    if isinstance(want, float) and math.isinf(want):     # within any tolerance of infinity only infinity is right
+    # within any tolerance of infinity only infinity is right
+    if isinstance(want, float) and math.isinf(want):
         return got == want
     try:
         return abs(got - want) <= atol + rtol * abs(want)
@@ -64,8 +70,11 @@ def _near(got, want, atol: float, rtol: float) -> bool:
         return False
 
 
-def difference(got: Any, want: Any, atol: float, rtol: float, dtype: bool = True, where: str = "") -> str | None:
-    """None if equal, else a sentence about the first difference. `where` names the part, such as 'item 2: '."""
+def difference(
+    got: Any, want: Any, atol: float, rtol: float, dtype: bool = True, where: str = ""
+) -> str | None:
+    """None if equal, else a sentence about the first difference. `where` names the part, such as 'item 2: '.
+    """
     if isinstance(want, torch.Tensor):
         if not isinstance(got, torch.Tensor):
             plain = "plain " * (isinstance(got, Foreign) and got.type.lower().endswith("tensor"))
@@ -76,7 +85,10 @@ def difference(got: Any, want: Any, atol: float, rtol: float, dtype: bool = True
             return f"{where}returns {a_value(got)} where {len(want)} values are expected{_advice(got)}"
         if len(got) != len(want):
             return f"{where}returns {len(got)} values where {len(want)} are expected"
-        parts = (difference(g, w, atol, rtol, dtype, f"{where}item {i}: ") for i, (g, w) in enumerate(zip(got, want)))
+        parts = (
+            difference(g, w, atol, rtol, dtype, f"{where}item {i}: ")
+            for i, (g, w) in enumerate(zip(got, want))
+        )
         return next(filter(None, parts), None)
     if isinstance(want, dict):
         if not isinstance(got, dict):
@@ -87,7 +99,11 @@ def difference(got: Any, want: Any, atol: float, rtol: float, dtype: bool = True
         return next(filter(None, parts), None)
     if isinstance(want, bool) or want is None or isinstance(want, str):
         same = type(got) is type(want) and got == want
-        return None if same else f"{where}is {show(got)}, expected {show(want)}{_advice(got) if want is not None else ''}"
+        return (
+            None
+            if same
+            else f"{where}is {show(got)}, expected {show(want)}{_advice(got) if want is not None else ''}"
+        )
     if isinstance(got, bool) or not isinstance(got, (int, float)):
         return f"{where}is {a_value(got)}, expected the number {show(want)}{_advice(got)}"
     if isinstance(want, int) and isinstance(got, float):
@@ -116,7 +132,8 @@ def _tensors(got, want, atol, rtol, dtype, where) -> str | None:
 
 
 def _wrong_elements(got: torch.Tensor, want: torch.Tensor, atol: float, rtol: float) -> torch.Tensor:
-    """Which elements differ. A NaN on one side only differs; where the expected value is infinite, so does all else."""
+    """Which elements differ. A NaN on one side only differs; where the expected value is infinite, so does
+    all else."""
     if _kind(got) == _kind(want) and not (want.is_floating_point() or want.is_complex()):
         return got != want
     g, w = (t.to(torch.complex128 if t.is_complex() else torch.float64) for t in (got, want))
@@ -147,7 +164,11 @@ def same_form(got: Any, want: Any) -> bool:
     if isinstance(want, (tuple, list)):
         return isinstance(got, (tuple, list)) and len(got) == len(want) and all(map(same_form, got, want))
     if isinstance(want, dict):
-        return isinstance(got, dict) and got.keys() == want.keys() and all(same_form(got[k], want[k]) for k in want)
+        return (
+            isinstance(got, dict)
+            and got.keys() == want.keys()
+            and all(same_form(got[k], want[k]) for k in want)
+        )
     return isinstance(got, type(want)) or isinstance(got, (int, float)) and isinstance(want, (int, float))
 
 

@@ -12,7 +12,8 @@ import torch
 
 
 def given_spec(given: dict[str, Any]) -> dict[str, tuple[str, ...]]:
-    """name -> ("module", m) | ("attribute", m, a) | ("value", literal) | ("source", text): enough to rebuild it elsewhere."""
+    """name -> ("module", m) | ("attribute", m, a) | ("value", literal) | ("source", text): enough to rebuild
+    it elsewhere."""
     return {name: _describe(name, value) for name, value in given.items()}
 
 
@@ -29,7 +30,9 @@ def _describe(name: str, value: Any) -> tuple[str, ...]:
             return ("source", textwrap.dedent(inspect.getsource(value)))
         if module and hasattr(importlib.import_module(module), value.__qualname__.split(".")[0]):
             return ("attribute", module, value.__qualname__)
-        raise ValueError(f"given name {name!r}: cannot tell which module it comes from; give the module instead")
+        raise ValueError(
+            f"given name {name!r}: cannot tell which module it comes from; give the module instead"
+        )
     text = repr(value)
     try:
         ast.literal_eval(text)

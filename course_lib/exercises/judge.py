@@ -30,9 +30,11 @@ from .wording import BROKEN, on_failure, on_pass, on_wrong
 
 @dataclass
 class Oracle:
-    """The expected value of each case, and the run of each misconception. Without solutions it can be stored."""
+    """The expected value of each case, and the run of each misconception. Without solutions it can be stored.
+    """
     expected: list[Any]
-    misconceptions: list[tuple[str, str, Run]] | None = None       # (name, question, its run); None: run them when needed
+    # (name, question, its run); None: run them when needed
+    misconceptions: list[tuple[str, str, Run]] | None = None
 
 
 def evaluate(exercise: Exercise, source: str, seed: int = 0, oracle: Oracle | None = None) -> Verdict:
@@ -57,10 +59,20 @@ def generator(exercise: Exercise, seed: int) -> torch.Generator:
 
 def request(exercise: Exercise, cases: list[Case], seed: int = 0) -> Request:
     """Plain data with which a child can run a source on the cases."""
-    made = Request(id=exercise.id, language=exercise.language, name=exercise.name,
-                   value=exercise.kind in ("predict", "choose"), is_class=_is_class(exercise),
-                   given=given_spec(exercise.given), call=exercise.call, inputs=[(c.args, c.kwargs) for c in cases],
-                   mutates=exercise.mutates, forbid=exercise.forbid, limit=exercise.limit, seed=seed)
+    made = Request(
+        id=exercise.id,
+        language=exercise.language,
+        name=exercise.name,
+        value=exercise.kind in ("predict", "choose"),
+        is_class=_is_class(exercise),
+        given=given_spec(exercise.given),
+        call=exercise.call,
+        inputs=[(c.args, c.kwargs) for c in cases],
+        mutates=exercise.mutates,
+        forbid=exercise.forbid,
+        limit=exercise.limit,
+        seed=seed,
+    )
     if exercise.language == "cuda":
         plans = [plan(exercise, case) for case in cases]
         made.inputs, made.arrays, made.launches = [], [p[0] for p in plans], [p[1] for p in plans]
@@ -70,7 +82,8 @@ def request(exercise: Exercise, cases: list[Case], seed: int = 0) -> Request:
 
 
 def plan(exercise: Exercise, case: Case) -> tuple[list[dict], list[dict]]:
-    """The arrays and the launches of one case, as plain data; args are ("array", index) or ("value", number)."""
+    """The arrays and the launches of one case, as plain data; args are ("array", index) or ("value", number).
+    """
     launches = exercise.launch(*case.args, **case.kwargs)
     arrays, seen, steps = [], {}, []
     for launch in [launches] if isinstance(launches, Launch) else launches:
@@ -81,13 +94,26 @@ def plan(exercise: Exercise, case: Case) -> tuple[list[dict], list[dict]]:
                 if key not in seen:
                     seen[key] = len(arrays)
                     array = arg if isinstance(arg, Array) else Array("in", tuple(arg.shape), arg.dtype, arg)
-                    arrays.append({"role": array.role, "shape": array.shape, "dtype": str(array.dtype).removeprefix("torch."),
-                                   "tensor": array.tensor})
+                    arrays.append(
+                        {
+                            "role": array.role,
+                            "shape": array.shape,
+                            "dtype": str(array.dtype).removeprefix("torch."),
+                            "tensor": array.tensor,
+                        }
+                    )
                 args.append(("array", seen[key]))
             else:
                 args.append(("value", arg))
-        steps.append({"kernel": launch.kernel or exercise.name, "grid": _dims(launch.grid), "block": _dims(launch.block),
-                      "shared": launch.shared, "args": args})
+        steps.append(
+            {
+                "kernel": launch.kernel or exercise.name,
+                "grid": _dims(launch.grid),
+                "block": _dims(launch.block),
+                "shared": launch.shared,
+                "args": args,
+            }
+        )
     return arrays, steps
 
 
@@ -101,9 +127,12 @@ def _is_class(exercise: Exercise) -> bool:
     return any(isinstance(n, ast.ClassDef) and n.name == exercise.name for n in ast.parse(exercise.stub).body)
 
 
-# --- judging ---------------------------------------------------------------------------------------------------------
+# --- judging ------------------------------------------------------------------------------------------------
 
-def judge(exercise: Exercise, cases: list[Case], run: Run, source: str, seed: int = 0, oracle: Oracle | None = None) -> Verdict:
+
+def judge(
+    exercise: Exercise, cases: list[Case], run: Run, source: str, seed: int = 0, oracle: Oracle | None = None
+) -> Verdict:
     """Compare the outcomes with the expected values; name the misconception if it is a known one."""
     if run.failure:
         return on_failure(exercise, run.failure, None, run.printed, source)
@@ -133,14 +162,21 @@ def judge(exercise: Exercise, cases: list[Case], run: Run, source: str, seed: in
     return verdict
 
 
-def _name_misconception(exercise: Exercise, verdict: Verdict, known: tuple[str, str], with_first: bool) -> None:
+def _name_misconception(
+    exercise: Exercise, verdict: Verdict, known: tuple[str, str], with_first: bool
+) -> None:
     verdict.misconception, verdict.ask = known
     if with_first:
-        label = "Traffic" if exercise.traffic and "times the bytes" in verdict.headline else "First difference"
+        label = (
+            "Traffic" if exercise.traffic and "times the bytes" in verdict.headline else "First difference"
+        )
         verdict.details.append((label, verdict.headline.replace("`", "")))
     verdict.details = [d for d in verdict.details if d[0] != BROKEN]
-    verdict.headline = (f"This is the answer of someone who {known[0]}." if exercise.kind in ("predict", "choose") else
-                        f"Your answer is what you get if it {known[0]}.")
+    verdict.headline = (
+        f"This is the answer of someone who {known[0]}."
+        if exercise.kind in ("predict", "choose")
+        else f"Your answer is what you get if it {known[0]}."
+    )
 
 
 def mistakes(exercise: Exercise, asked: Request) -> list[tuple[str, str, Run]]:
@@ -155,7 +191,9 @@ def expected(exercise: Exercise, cases: list[Case], seed: int = 0) -> list[Any]:
     run = runner.run(request(exercise, cases, seed), exercise.solution)
     failure = run.failure or next((o.failure for o in run.outcomes if o.failure), None)
     if failure:
-        raise AssertionError(f"the solution of exercise {exercise.id} fails: {failure.message} ({failure.text})")
+        raise AssertionError(
+            f"the solution of exercise {exercise.id} fails: {failure.message} ({failure.text})"
+        )
     return [o.value for o in run.outcomes]
 
 
@@ -185,13 +223,14 @@ def _difference(exercise: Exercise, case: Case, got: Any, want: Any) -> str | No
         return compare_outputs(exercise.compare)(got, want, case)
     try:
         return exercise.differs(got, want, case)
-    except Exception:                            # the author's comparison raised on a value of an unexpected type
+    except Exception:  # the author's comparison raised on a value of an unexpected type
         return close()(got, want, case) or "has the wrong form"
 
 
 def broken_property(exercise: Exercise, case: Case, got: Any, want: Any) -> str | None:
-    """The first declared property that the value breaks. A property is only asked of a value of the expected shapes, since
-    what it costs to work out depends on them, and it only explains a difference that was found already."""
+    """The first declared property that the value breaks. A property is only asked of a value of the expected
+    shapes, since what it costs to work out depends on them, and it only explains a difference that was found
+    already."""
     if exercise.language == "cuda" and isinstance(got, list) and len(got) == 1:
         got, want = got[0], want[0]
     if not same_form(got, want):

@@ -9,7 +9,8 @@ from .limits import TimeIsUp, time_limit
 from .results import LATE, Failure, Outcome, Request, Run
 from .values import copied, same
 
-STEPS = 50_000_000          # basic blocks that a thread block may run: a second or two, for loops that never end
+# basic blocks that a thread block may run: a second or two, for loops that never end
+STEPS = 50_000_000
 
 
 def run_kernel(request: Request, source: str) -> Run:
@@ -17,7 +18,7 @@ def run_kernel(request: Request, source: str) -> Run:
     try:
         import laptop_cuda as cuda
     except ImportError as error:
-        return Run(failure=Failure("missing", f"The CUDA engine is not there: {error}."))
+        return Run(failure=Failure("missing", f"The CUDA engine is missing: {error}."))
     source = "\n" + re.sub(r"\A\s*%%cuda[^\n]*\n", "", source)
     try:
         with cuda.sanitize():
@@ -30,7 +31,11 @@ def run_kernel(request: Request, source: str) -> Run:
         return Run(failure=Failure("launch", str(error)))
     absent = {step["kernel"] for steps in request.launches for step in steps} - set(module.kernels)
     if absent:
-        return Run(failure=Failure("not defined", f"the cell defines no kernel `{sorted(absent)[0]}`", name=sorted(absent)[0]))
+        return Run(
+            failure=Failure(
+                "not defined", f"the cell defines no kernel `{sorted(absent)[0]}`", name=sorted(absent)[0]
+            )
+        )
     run = Run()
     for i, (arrays, steps) in enumerate(zip(request.arrays, request.launches)):
         budget = request.budgets[i] if request.budgets else None
@@ -46,7 +51,9 @@ def _one(cuda, module, arrays: list[dict], steps: list[dict], limit: float, budg
     try:
         with time_limit(limit), cuda.sanitize(step_limit=STEPS):
             memory = _launch(cuda, module, arrays, steps)
-        outcome = Outcome([t.clone() for a, t in zip(arrays, memory) if a["role"] in ("out", "inout")], counts={})
+        outcome = Outcome(
+            [t.clone() for a, t in zip(arrays, memory) if a["role"] in ("out", "inout")], counts={}
+        )
         if budget is not None:
             with time_limit(limit), cuda.profile(step_limit=STEPS) as report:
                 _launch(cuda, module, arrays, steps)
@@ -91,7 +98,8 @@ def _unwritten(tensor: torch.Tensor) -> str:
 
 
 def _counts(report, budget: float) -> dict:
-    """Bytes moved, asked and unique over all launches; a picture of the costliest array if it is over the budget."""
+    """Bytes moved, asked and unique over all launches; a picture of the costliest array if it is over the
+    budget."""
     counts: dict = {"moved": 0, "asked": 0, "unique": 0}
     for launch in report.launches:
         for side in (launch.global_load, launch.global_store):
@@ -102,6 +110,11 @@ def _counts(report, budget: float) -> dict:
         launch = max(report.launches, key=lambda l: l.global_load.moved + l.global_store.moved)
         arrays = {name: load.moved + store.moved for name, (load, store) in launch.arrays.items()}
         picture = launch.picture(max(arrays, key=arrays.get), requests=4)
-        counts["picture"] = {"name": picture.memory.name, "itemsize": picture.memory.itemsize, "of": picture.of,
-                             "lines": list(picture.lines), "requests": [dict(r) for r in picture.requests]}
+        counts["picture"] = {
+            "name": picture.memory.name,
+            "itemsize": picture.memory.itemsize,
+            "of": picture.of,
+            "lines": list(picture.lines),
+            "requests": [dict(r) for r in picture.requests],
+        }
     return counts

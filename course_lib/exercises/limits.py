@@ -16,7 +16,11 @@ class TimeIsUp(BaseException):
 @contextlib.contextmanager
 def guarded(deadline: float, printed: io.StringIO):
     """The student's code runs with a time limit and with its output kept aside."""
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), time_limit(deadline - time.monotonic()):
+    with (
+        contextlib.redirect_stdout(printed),
+        contextlib.redirect_stderr(printed),
+        time_limit(deadline - time.monotonic()),
+    ):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
@@ -30,7 +34,8 @@ def time_limit(seconds: float):
         def ring(signum, frame):
             raise TimeIsUp
         before = signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)       # again and again, for code that catches everything
+        # again and again, for code that catches everything
+        signal.setitimer(signal.ITIMER_REAL, seconds, 0.2)
         try:
             yield
         finally:

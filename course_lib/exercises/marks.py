@@ -45,7 +45,8 @@ def read() -> dict[str, dict]:
 
 
 def update(id: str, **changes) -> dict:
-    """Change one exercise's mark; a pass is not lost by a later 'not attempted' or 'wrong'. Returns the mark."""
+    """Change one exercise's mark; a pass is not lost by a later 'not attempted' or 'wrong'. Returns the mark.
+    """
     if not interactive():
         return _change(_memory, id, changes)
     path = file()
@@ -82,7 +83,11 @@ def _change(marks: dict, id: str, changes: dict) -> dict:
 def _load(path: Path) -> dict[str, dict]:
     try:
         marks = json.loads(path.read_text())
-        return {k: v for k, v in marks.items() if isinstance(v, dict) and {"status", "hints", "revealed"} <= v.keys()}
+        return {
+            k: v
+            for k, v in marks.items()
+            if isinstance(v, dict) and {"status", "hints", "revealed"} <= v.keys()
+        }
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError):

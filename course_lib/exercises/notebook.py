@@ -13,7 +13,13 @@ def cells(id: str) -> list[dict]:
 
 
 def _code(source: str, tag: str) -> dict:
-    return {"cell_type": "code", "metadata": {"tags": [tag]}, "source": source, "outputs": [], "execution_count": None}
+    return {
+        "cell_type": "code",
+        "metadata": {"tags": [tag]},
+        "source": source,
+        "outputs": [],
+        "execution_count": None,
+    }
 
 
 def check_line(exercise: Exercise) -> str:
@@ -24,12 +30,17 @@ def card(exercise: Exercise) -> str:
     """The markdown card: what to build, how hard, how long, hints to unfold."""
     dots = "●" * exercise.difficulty + "○" * (5 - exercise.difficulty)
     points = f"{exercise.points:g} point{'' if exercise.points == 1 else 's'}"
-    parts = [f"### Exercise {exercise.id} · {exercise.title}",
-             f"*{exercise.kind} · difficulty {dots} ({exercise.difficulty} of 5) · {exercise.minutes:g} minutes · {points}*",
-             exercise.card]
+    parts = [
+        f"### Exercise {exercise.id} · {exercise.title}",
+        f"*{exercise.kind} · difficulty {dots} ({exercise.difficulty} of 5) · {exercise.minutes:g} minutes · {points}*",
+        exercise.card,
+    ]
     if exercise.options:
         parts.append("\n".join(f"- **{key}** · {text}" for key, text in exercise.options.items()))
     if exercise.given:
         parts.append("Given: " + ", ".join(f"`{name}`" for name in exercise.given) + ".")
-    parts += [f"<details><summary>Hint {i}</summary>\n\n{hint}\n\n</details>" for i, hint in enumerate(exercise.hints, 1)]
+    parts += [
+        f"<details><summary>Hint {i}</summary>\n\n{hint}\n\n</details>"
+        for i, hint in enumerate(exercise.hints, 1)
+    ]
     return "\n\n".join(parts)

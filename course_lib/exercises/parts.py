@@ -1,4 +1,5 @@
-"""The parts of a declaration: cases, misconceptions, arrays and launches of kernels, and the exercise itself."""
+"""The parts of a declaration: cases, misconceptions, arrays and launches of kernels, and the exercise itself.
+"""
 from __future__ import annotations
 
 import textwrap
@@ -22,7 +23,8 @@ class Case:
 
 @dataclass
 class Misconception:
-    """A usual wrong answer. `name` continues "what you get if it ..."; `ask` is a question that leads further."""
+    """A usual wrong answer. `name` continues "what you get if it ..."; `ask` is a question that leads
+    further."""
     name: str
     ask: str
     code: str | None = None
@@ -60,7 +62,8 @@ def inout(tensor: torch.Tensor) -> Array:
 
 @dataclass
 class Launch:
-    """`kernel[grid, block, shared](*args)`; args are tensors, numbers, and `out`, `scratch` or `inout` arrays."""
+    """`kernel[grid, block, shared](*args)`; args are tensors, numbers, and `out`, `scratch` or `inout`
+    arrays."""
     grid: int | tuple[int, ...]
     block: int | tuple[int, ...]
     args: list
@@ -86,7 +89,8 @@ class Exercise:
     given: dict[str, Any] = field(default_factory=dict)
     cases: Callable[[torch.Generator], Iterable[Case]] | None = None
     compare: Callable[[Any, Any, Case], str | None] | None = None
-    measure: Callable[[Any, Case], Any] | None = None      # of a result, before it is compared: here, not where it ran
+    # of a result, before it is compared: here, not where it ran
+    measure: Callable[[Any, Case], Any] | None = None
     properties: list[tuple[str, Callable]] = field(default_factory=list)
     call: str | None = None
     forbid: tuple[str, ...] = ()
@@ -130,7 +134,9 @@ class Exercise:
             return f"{self.name} = {value!r}\n"
         if misconception.code is not None:
             return textwrap.dedent(misconception.code).strip("\n") + "\n"
-        return _changed(self.solution, misconception.change, f"{self.id}, misconception '{misconception.name}'")
+        return _changed(
+            self.solution, misconception.change, f"{self.id}, misconception '{misconception.name}'"
+        )
 
     def __repr__(self):
         return f"<exercise {self.id} {self.title!r}>"

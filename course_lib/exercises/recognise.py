@@ -15,10 +15,11 @@ SAME_KIND, SAME_LINES, EQUAL, SURE = 1, 2, 3, 4
 
 def recognise(exercise: Exercise, cases: list[Case], run: Run, source: str,
               mistakes: list[tuple[str, str, Run]]) -> tuple[str, str] | None:
-    """(name, question) of the misconception that gives the same outcomes, or None. `mistakes`: (name, question, its run).
+    """(name, question) of the misconception that gives the same outcomes, or None. `mistakes`: (name,
+    question, its run).
 
-    Two misconceptions may both be a race, or both out of bounds: then the one that reports the same lines wins, and
-    if that does not tell them apart, none is named.
+    Two misconceptions may both be a race, or both out of bounds: then the one that reports the same lines
+    wins, and if that does not tell them apart, none is named.
     """
     codes = {m.name: normal(exercise, exercise.wrong_code(m)) for m in exercise.misconceptions}
     found: list[tuple[int, str, str]] = []

@@ -21,7 +21,8 @@ class Request:
     inputs: list[tuple[tuple, dict]]                # one (args, kwargs) per case
     launches: list[list[dict]] = field(default_factory=list)     # kernels: one plan per case, see judge.plan
     arrays: list[list[dict]] = field(default_factory=list)
-    budgets: list[float] = field(default_factory=list)           # bytes that each case may move; empty: not counted
+    # bytes that each case may move; empty: not counted
+    budgets: list[float] = field(default_factory=list)
     mutates: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()                   # what the source may not call, see watch.py
     limit: float = 5.0                              # seconds for all cases together
@@ -31,7 +32,8 @@ class Request:
 @dataclass
 class Failure:
     """Why there is no value. `line` counts from the first line of the student's cell."""
-    # syntax, command, undefined, not defined, signature, exception, timeout, unwritten, compile, launch, missing, forbidden,
+    # syntax, command, undefined, not defined, signature, exception, timeout, unwritten, compile,
+    # launch, missing, forbidden,
     # or the kind of a cuda.KernelError
     kind: str
     message: str
@@ -56,7 +58,8 @@ class Outcome:
     changed: list[str] = field(default_factory=list)     # arguments changed in place
     shares: list[str] = field(default_factory=list)      # arguments whose memory the result shares
     nan: dict | None = None                              # first operation that made a NaN: op, line, text
-    counts: dict | None = None                           # kernels: moved, asked and unique bytes, unwritten, picture
+    # kernels: moved, asked and unique bytes, unwritten, picture
+    counts: dict | None = None
 
 
 @dataclass

@@ -1,8 +1,10 @@
 """Verdicts that need no run: the untouched stub, and what the exercise does not allow.
 
-A name that an exercise forbids is looked for where the code uses torch's or a module's: a variable, a parameter, a
-function or an attribute of `self` that the student has called by the same name is the student's own.
+A name that an exercise forbids is looked for where the code uses torch's or a module's: a variable, a
+parameter, a function or an attribute of `self` that the student has called by the same name is the student's
+own.
 """
+
 from __future__ import annotations
 
 import ast
@@ -11,16 +13,42 @@ import re
 from .parts import Exercise
 from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 
-LOOKED_UP = {"getattr", "attrgetter", "methodcaller", "__getattribute__", "__dict__", "vars", "eval", "exec", "import_module",
-             "__import__", "globals", "locals"}        # with one of these a name may be written as a string
+LOOKED_UP = {
+    "getattr",
+    "attrgetter",
+    "methodcaller",
+    "__getattribute__",
+    "__dict__",
+    "vars",
+    "eval",
+    "exec",
+    "import_module",
+    "__import__",
+    "globals",
+    "locals",
+}  # with one of these a name may be written as a string
 
-TAKES_DOWN = {"_disable_current_modes", "_python_dispatch", "_pop_mode", "_pop_torch_function_stack", "_pop_torch_dispatch_stack",
-              "DisableTorchFunction", "DisableTorchFunctionSubclass", "_DisableTorchDispatch", "no_dispatch", "_get_current_dispatch_mode"}
+TAKES_DOWN = {
+    "_disable_current_modes",
+    "_python_dispatch",
+    "_pop_mode",
+    "_pop_torch_function_stack",
+    "_pop_torch_dispatch_stack",
+    "DisableTorchFunction",
+    "DisableTorchFunctionSubclass",
+    "_DisableTorchDispatch",
+    "no_dispatch",
+    "_get_current_dispatch_mode",
+}
 
 
 def screen(exercise: Exercise, source: str) -> Verdict | None:
     """A verdict if the source need not be run; None otherwise."""
-    if not isinstance(source, str) or not source.strip() or normal(exercise, source) == normal(exercise, exercise.stub):
+    if (
+        not isinstance(source, str)
+        or not source.strip()
+        or normal(exercise, source) == normal(exercise, exercise.stub)
+    ):
         return verdict_on(exercise, NOT_ATTEMPTED, _what_to_do(exercise))
     if exercise.language == "cuda":
         used = forbidden_in_kernel(exercise, source)
@@ -28,12 +56,22 @@ def screen(exercise: Exercise, source: str) -> Verdict | None:
     used = outside_names(source)
     for name in exercise.forbid:
         if name in used:
-            return verdict_on(exercise, WRONG, f"`{name}` may not be used here: the exercise is to do without it.")
+            return verdict_on(
+                exercise, WRONG, f"`{name}` may not be used here: the exercise is to do without it."
+            )
     if exercise.forbid and used & TAKES_DOWN:
-        return verdict_on(exercise, WRONG, f"`{min(used & TAKES_DOWN)}` may not be used here: it hides what your code calls.")
+        return verdict_on(
+            exercise,
+            WRONG,
+            f"`{min(used & TAKES_DOWN)}` may not be used here: it hides what your code calls.",
+        )
     if "course_lib" in used:
-        return verdict_on(exercise, WRONG, "`course_lib` is not available when your work is marked: use the names that the "
-                          "exercise gives, and import the rest from Python or torch.")
+        return verdict_on(
+            exercise,
+            WRONG,
+            "`course_lib` is not available when your work is marked: use the names that the "
+            "exercise gives, and import the rest from Python or torch.",
+        )
     return None
 
 
@@ -58,19 +96,21 @@ def normal(exercise: Exercise, source: str) -> str:
             if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and _begins_with_text(node):
                 node.body = node.body[1:]
         return ast.dump(tree)
-    except (SyntaxError, ValueError):            # ValueError: null bytes; a number with more digits than Python prints
+    # ValueError: null bytes; a number with more digits than Python prints
+    except (SyntaxError, ValueError):
         return source
 
 
 def _begins_with_text(node: ast.FunctionDef | ast.ClassDef) -> bool:
-    """Whether a body begins with a constant that does nothing; a body of `...` alone is kept, since it is a stub's."""
+    """Whether a body begins with a constant that does nothing; a body of `...` alone is kept, since it is a
+    stub's."""
     first = node.body[0]
     if not (isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)):
         return False
     return first.value.value is not Ellipsis or len(node.body) > 1
 
 
-# --- Python ----------------------------------------------------------------------------------------------------------
+# --- Python -------------------------------------------------------------------------------------------------
 
 def outside_names(source: str) -> set[str]:
     """Names and attributes that a source uses and does not define itself."""
@@ -82,7 +122,9 @@ def outside_names(source: str) -> set[str]:
     own = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     own |= {n.arg for n in nodes if isinstance(n, ast.arg)}
     own |= {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))}
-    own_attributes = own | {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    own_attributes = own | {
+        n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
+    }
     used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - own
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
@@ -93,18 +135,42 @@ def outside_names(source: str) -> set[str]:
         elif isinstance(node, ast.ImportFrom):
             used.update((node.module or "").split("."))
     if used & LOOKED_UP:
-        used |= {n.value for n in nodes if isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value.isidentifier()}
+        used |= {
+            n.value
+            for n in nodes
+            if isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value.isidentifier()
+        }
     return used
 
 
-# --- CUDA C++ --------------------------------------------------------------------------------------------------------
+# --- CUDA C++ -----------------------------------------------------------------------------------------------
 
-# Compiler features that reach past the kernel: what uses them cannot be counted or sanitized. Spelled in any way that
+# Compiler features that reach past the kernel: what uses them cannot be counted or sanitized. Spelled in
+# any way that
 # the preprocessor allows, hence no pasting of tokens and no alternative spellings of `#` and `[`.
-BEYOND_A_KERNEL = ("__attribute__", "__attribute", "__declspec", "asm", "__asm__", "__asm", "_Pragma", "dlsym", "dlopen",
-                   "__has_include", "__has_embed", "__extension__", "thread_local", "gnu", "__gnu__", "clang", "no_sanitize")
+BEYOND_A_KERNEL = (
+    "__attribute__",
+    "__attribute",
+    "__declspec",
+    "asm",
+    "__asm__",
+    "__asm",
+    "_Pragma",
+    "dlsym",
+    "dlopen",
+    "__has_include",
+    "__has_embed",
+    "__extension__",
+    "thread_local",
+    "gnu",
+    "__gnu__",
+    "clang",
+    "no_sanitize",
+)
 SPELLINGS = {"##": "`##`", "%:": "`%:`", "<:": "`<:`", "[[": "an attribute in `[[ ]]`", "??": "`??`"}
-HEADERS = re.compile(r"(?:cuda_\w+|cooperative_groups(?:/\w+)?|mma|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|climits|limits|cstdint|stdint)(?:\.h)?")
+HEADERS = re.compile(
+    r"(?:cuda_\w+|cooperative_groups(?:/\w+)?|mma|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|climits|limits|cstdint|stdint)(?:\.h)?"
+)
 
 
 def forbidden_in_kernel(exercise: Exercise, source: str) -> str | None:
@@ -134,11 +200,13 @@ def _directive(name: str, rest: str) -> str | None:
     if name == "include":
         header = re.fullmatch(r'\s*[<"]([\w./]+)[>"]\s*', rest)
         if not header or not HEADERS.fullmatch(header[1]):
-            return f"`#include{rest}` does not compile in an exercise: use CUDA's own headers, or those for numbers such as <cmath>."
+            return (f"`#include{rest}` does not compile in an exercise: use CUDA's own headers, or those for numbers "
+                    "such as <cmath>.")
     if name == "pragma" and rest.split()[:1] != ["unroll"]:
         return f"`#pragma{rest}` may not be used in an exercise; `#pragma unroll` may."
     if name in ("define", "undef") and rest.split()[:1] and rest.split()[0].startswith("__"):
-        return f"`#{name}{rest}` may not be used in an exercise: names that begin with two underscores are the compiler's."
+        return (f"`#{name}{rest}` may not be used in an exercise: names that begin with two underscores are the "
+                "compiler's.")
     if name in ("include_next", "import", "embed", "line", "ident", "assert"):
         return f"`#{name}` may not be used in an exercise."
     return None

@@ -3,9 +3,10 @@
     seal(exercise, into)                  # by `handout`, from the full edition
     open_sealed(path, {"1.1": {...}})     # in the handout's exercises/chapters/<word>.py
 
-What is stored is data: inputs, results, the results of the usual mistakes. Whoever unpacks the file finds numbers, among
-them the answers of *predict* exercises: a check that works without an instructor needs them.
+What is stored is data: inputs, results, the results of the usual mistakes. Whoever unpacks the file finds
+numbers, among them the answers of *predict* exercises: a check that works without an instructor needs them.
 """
+
 from __future__ import annotations
 
 import inspect
@@ -21,8 +22,24 @@ from .declare import register
 from .given import given_spec
 from .parts import Array, Case, Exercise, Launch, Misconception
 
-PLAIN = ("id", "title", "kind", "language", "name", "points", "minutes", "difficulty", "card", "stub", "hints", "call",
-         "forbid", "mutates", "limit", "options")
+PLAIN = (
+    "id",
+    "title",
+    "kind",
+    "language",
+    "name",
+    "points",
+    "minutes",
+    "difficulty",
+    "card",
+    "stub",
+    "hints",
+    "call",
+    "forbid",
+    "mutates",
+    "limit",
+    "options",
+)
 
 
 class Given:
@@ -36,7 +53,7 @@ def seal(exercise: Exercise) -> dict:
     """All that a check needs, as plain data, without a solution."""
     cases = judge.draw(exercise)
     asked = judge.request(exercise, cases)
-    asked.limit *= 4                     # so that a mistake's result does not depend on how busy this machine is
+    asked.limit *= 4  # so that a mistake's result does not depend on how busy this machine is
     runs = [run for _, _, run in judge.mistakes(exercise, asked)]
     sealed = {name: getattr(exercise, name) for name in PLAIN} | {
         "given": given_spec(exercise.given), "cases": [(c.args, c.kwargs, c.label) for c in cases],
@@ -51,7 +68,8 @@ def seal(exercise: Exercise) -> dict:
 
 
 def write_sealed(path: Path, exercises: list[Exercise], tables: dict[str, list]) -> None:
-    """`tables`: for each function that a notebook imports from the declarations, its results for 0, 1, 2, ..."""
+    """`tables`: for each function that a notebook imports from the declarations, its results for 0, 1, 2, ...
+    """
     path.write_bytes(zlib.compress(wire.pack({"exercises": [seal(e) for e in exercises], "tables": tables})))
 
 
@@ -60,7 +78,8 @@ def _stored(path: Path) -> dict:
 
 
 def table(path: Path, name: str) -> Callable[[int], Any]:
-    """The stored function `name`. Where it returned a solution's text, it returns the student's own, once that has passed."""
+    """The stored function `name`. Where it returned a solution's text, it returns the student's own, once
+    that has passed."""
     answers = _stored(path)["tables"][name]
 
     def look_up(number: int):
@@ -80,11 +99,16 @@ def open_sealed(path: Path, code: dict[str, dict[str, Any]]) -> None:
     for data in _stored(path)["exercises"]:
         cases = [Case(*args, label=label, **kwargs) for args, kwargs, label in data["cases"]]
         stored = [(name, ask, read_run(run)) for name, ask, run in data["misconceptions"]]
-        made = Exercise(**{name: data[name] for name in PLAIN}, solution_text=None, answer=None,
-                        misconceptions=[Misconception(name, ask, value=None) for name, ask, _ in stored],
-                        given={name: Given(spec) for name, spec in data["given"].items()},
-                        cases=None if data["kind"] in ("predict", "choose") else lambda rng, cases=cases: cases,
-                        oracle=judge.Oracle(data["expected"], stored), **code[data["id"]])
+        made = Exercise(
+            **{name: data[name] for name in PLAIN},
+            solution_text=None,
+            answer=None,
+            misconceptions=[Misconception(name, ask, value=None) for name, ask, _ in stored],
+            given={name: Given(spec) for name, spec in data["given"].items()},
+            cases=None if data["kind"] in ("predict", "choose") else lambda rng, cases=cases: cases,
+            oracle=judge.Oracle(data["expected"], stored),
+            **code[data["id"]],
+        )
         if "plans" in data:
             made.launch = _lookup(cases, [_launches(plan) for plan in data["plans"]], data["arguments"])
         if "traffic" in data:
@@ -110,11 +134,19 @@ def _key(args: tuple, kwargs: dict) -> tuple:
 def _launches(plan) -> list[Launch]:
     arrays, steps = plan
     made = [Array(a["role"], tuple(a["shape"]), getattr(torch, a["dtype"]), a["tensor"]) for a in arrays]
-    return [Launch(grid=step["grid"], block=step["block"], shared=step["shared"], kernel=step["kernel"],
-                   args=[made[value] if kind == "array" else value for kind, value in step["args"]]) for step in steps]
+    return [
+        Launch(
+            grid=step["grid"],
+            block=step["block"],
+            shared=step["shared"],
+            kernel=step["kernel"],
+            args=[made[value] if kind == "array" else value for kind, value in step["args"]],
+        )
+        for step in steps
+    ]
 
 
-# --- the course's functions that are exercises ----------------------------------------------------------------------
+# --- the course's functions that are exercises --------------------------------------------------------------
 
 class NotYours(NotImplementedError):
     """Raised where a handout's package would need a solution."""
@@ -124,20 +156,25 @@ class NotYours(NotImplementedError):
 
 
 def yours(id: str, name: str, arguments: dict[str, Any] | None = None) -> Any:
-    """The student's own `name`, once exercise `id` has passed; called with those of the arguments that it takes.
+    """The student's own `name`, once exercise `id` has passed; called with those of the arguments that it
+    takes.
 
     Where the student's function has as many parameters under other names, the order decides.
     """
     if id not in student.handed_in:
-        raise NotYours(f"`{name}` is exercise {id}. This edition holds no solution: it works here once your cell has "
-                       "passed its check.")
+        raise NotYours(
+            f"`{name}` is exercise {id}. This edition holds no solution: it works here once your cell has "
+            "passed its check."
+        )
     own = student.handed_in[id]
     if arguments is None:
         return own
     taken = inspect.signature(own).parameters
     if len(taken) == len(arguments) and taken.keys() != arguments.keys():
         return own(*arguments.values())
-    extra = [key for key, value in arguments.items() if key not in taken and not (value is None or value is False)]
+    extra = [
+        key for key, value in arguments.items() if key not in taken and not (value is None or value is False)
+    ]
     if extra:
         named = ", ".join(f"`{e}`" for e in extra)
         raise NotYours(f"Your `{name}` of exercise {id} takes no {named}, which is needed here.")

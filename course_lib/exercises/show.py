@@ -49,14 +49,16 @@ def show(value: Any, small: int = SMALL) -> str:
         return str(value)
     if isinstance(value, float):
         return _float(value)
-    if isinstance(value, int) and abs(value) >= 10 ** 40:       # Python itself refuses to write very long ones
+    # Python itself refuses to write very long ones
+    if isinstance(value, int) and abs(value) >= 10 ** 40:
         return f"{'-' * (value < 0)}10**{math.log10(abs(value)):.0f} or so"
     if isinstance(value, str):
         return repr(value if len(value) < 200 else value[:200] + "...")
     if isinstance(value, (tuple, list, dict)):
         named = value.items() if isinstance(value, dict) else ((f"item {i}", v) for i, v in enumerate(value))
         parts = [(f"{name}: ", show(v, small)) for name, v in named]
-        if any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value)):           # one part below the other
+        # one part below the other
+        if any(isinstance(leaf, torch.Tensor) for leaf in tree_leaves(value)):
             return "\n".join(name + text.replace("\n", "\n" + " " * len(name)) for name, text in parts)
         if isinstance(value, dict):
             return "{" + ", ".join(map("".join, parts)) + "}"
@@ -77,7 +79,7 @@ def _float(x: float) -> str:
 
 
 def _rows(tensor: torch.Tensor) -> str:
-    """Nested lists, one innermost row a line, columns aligned."""
+    """Nested lists, one innermost row per line, columns aligned."""
     if tensor.dim() == 0:
         item = tensor.item()
         return _float(item) if isinstance(item, float) else str(item)
@@ -90,5 +92,9 @@ def _rows(tensor: torch.Tensor) -> str:
             row = [next(cells) for _ in range(shape[0])]
             lines = [", ".join(row[i:i + WIDE]) for i in range(0, len(row), WIDE)]
             return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
-        return "[" + (",\n" + " " * (indent + 1)).join(build(shape[1:], indent + 1) for _ in range(shape[0])) + "]"
+        return (
+            "["
+            + (",\n" + " " * (indent + 1)).join(build(shape[1:], indent + 1) for _ in range(shape[0]))
+            + "]"
+        )
     return build(tuple(tensor.shape), 0)

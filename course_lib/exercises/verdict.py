@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 
 MIME = "application/vnd.course.verdict+json"
 PASSED, NOT_ATTEMPTED, WRONG, NOT_RUN = "passed", "not attempted", "wrong", "not run"
-_LOOK = {PASSED: ("✓", "#2e8b57"), NOT_ATTEMPTED: ("○", "#8a8a8a"), WRONG: ("✗", "#d1495b"), NOT_RUN: ("–", "#b8860b")}
+_LOOK = {
+    PASSED: ("✓", "#2e8b57"),
+    NOT_ATTEMPTED: ("○", "#8a8a8a"),
+    WRONG: ("✗", "#d1495b"),
+    NOT_RUN: ("–", "#b8860b"),
+}
 
 
 @dataclass
@@ -16,7 +21,8 @@ class Verdict:
     title: str
     status: str
     headline: str                                    # one sentence
-    details: list[tuple[str, str]] = field(default_factory=list)      # (label, text); text may have several lines
+    # (label, text); text may have several lines
+    details: list[tuple[str, str]] = field(default_factory=list)
     misconception: str | None = None
     ask: str | None = None
     case: str | None = None                          # label of the smallest failing case
@@ -32,8 +38,16 @@ class Verdict:
 
     def as_dict(self) -> dict:
         """The machine-readable form."""
-        return {"id": self.id, "status": self.status, "headline": self.headline, "misconception": self.misconception,
-                "case": self.case, "cases": self.cases, "points": self.points, "of": self.of}
+        return {
+            "id": self.id,
+            "status": self.status,
+            "headline": self.headline,
+            "misconception": self.misconception,
+            "case": self.case,
+            "cases": self.cases,
+            "points": self.points,
+            "of": self.of,
+        }
 
     def __str__(self) -> str:
         icon, _ = _LOOK[self.status]
@@ -55,14 +69,21 @@ class Verdict:
             f'opacity:.8;background:transparent">{html.escape(label)}</th>'
             f'<td style="text-align:left;vertical-align:top;padding:2px 0;background:transparent">'
             f'<pre style="margin:0;background:transparent;color:inherit;white-space:pre-wrap">{html.escape(text)}</pre></td></tr>'
-            for label, text in self.details)
-        table = f'<table style="border:none;margin:4px 0;color:inherit;background:transparent">{rows}</table>' if rows else ""
+            for label, text in self.details
+        )
+        table = (
+            f'<table style="border:none;margin:4px 0;color:inherit;background:transparent">{rows}</table>'
+            if rows
+            else ""
+        )
         ask = f'<p style="margin:4px 0"><b>Think:</b> {_ticks(self.ask)}</p>' if self.ask else ""
         notes = "".join(f'<p style="margin:2px 0;opacity:.8">{_ticks(note)}</p>' for note in self.notes)
-        return (f'<div role="status" style="border-left:5px solid {colour};padding:4px 12px;margin:4px 0">'
-                f'<p style="margin:2px 0"><b><span aria-hidden="true">{icon}</span> {self.status}</b> · '
-                f'Exercise {self.id} · {html.escape(self.title)}</p>'
-                f'<p style="margin:2px 0">{_ticks(self.headline)}</p>{table}{self.picture or ""}{ask}{notes}</div>')
+        return (
+            f'<div role="status" style="border-left:5px solid {colour};padding:4px 12px;margin:4px 0">'
+            f'<p style="margin:2px 0"><b><span aria-hidden="true">{icon}</span> {self.status}</b> · '
+            f'Exercise {self.id} · {html.escape(self.title)}</p>'
+            f'<p style="margin:2px 0">{_ticks(self.headline)}</p>{table}{self.picture or ""}{ask}{notes}</div>'
+        )
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         return {"text/plain": str(self), "text/html": self._repr_html_(), MIME: self.as_dict()}
@@ -77,4 +98,8 @@ def verdict_on(exercise, status: str, headline: str, details=(), **more) -> Verd
 def _ticks(text: str) -> str:
     """Escape for HTML and turn `code` into <code>."""
     parts = html.escape(text).split("`")
-    return "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts)) if len(parts) % 2 else html.escape(text)
+    return (
+        "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts))
+        if len(parts) % 2
+        else html.escape(text)
+    )

@@ -1,9 +1,10 @@
 """What a student's code calls while it runs, for exercises that are to do without some of torch.
 
-`screen` looks for a forbidden name in the source. This looks at what is called, so that `getattr(F, "soft" + "max")`, a
-module that calls it inside, and the same operation under another name are found too. It works inside the process that runs
-the code: code written to take it down is not seen.
+`screen` looks for a forbidden name in the source. This looks at what is called, so that `getattr(F, "soft" +
+"max")`, a module that calls it inside, and the same operation under another name are found too. It works
+inside the process that runs the code: code written to take it down is not seen.
 """
+
 from __future__ import annotations
 
 import _thread
@@ -18,32 +19,71 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 # Forbidden name -> functions of torch that do the same, as the student's code calls them.
 FUNCTIONS = {
-    "repeat": {"repeat", "repeat_interleave", "tile", "expand", "expand_as", "broadcast_to", "index_select", "gather",
-               "take_along_dim", "kron", "indexing with a tensor"},
-    "cat": {"cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack", "pad"},
+    "repeat": {
+        "repeat",
+        "repeat_interleave",
+        "tile",
+        "expand",
+        "expand_as",
+        "broadcast_to",
+        "index_select",
+        "gather",
+        "take_along_dim",
+        "kron",
+        "indexing with a tensor",
+    },
+    "cat": {
+        "cat",
+        "concat",
+        "concatenate",
+        "stack",
+        "hstack",
+        "vstack",
+        "dstack",
+        "column_stack",
+        "row_stack",
+        "pad",
+    },
     "autograd": {"grad", "backward", "vjp", "jvp", "jacrev", "jacfwd"},
     "float64": {"double", "numpy", "__array__", "tolist"},
 }
 # Forbidden name -> operations that these end in, wherever they were called from.
 OPERATIONS = {
-    "softmax": {"softmax", "safe_softmax", "softmin"}, "log_softmax": {"log_softmax"}, "logsumexp": {"logsumexp", "logaddexp"},
-    "scaled_dot_product_attention": {"scaled_dot_product_flash_attention", "scaled_dot_product_efficient_attention",
-                                     "scaled_dot_product_cudnn_attention", "scaled_dot_product_attention_math",
-                                     "scaled_dot_product_flash_attention_for_cpu", "scaled_dot_product_fused_attention_overrideable",
-                                     "native_multi_head_attention", "transformer_encoder_layer_fwd",
-                                     "scaled_dot_product_attention", "safe_softmax"},
-    "cat": {"cat", "stack", "constant_pad_nd"}, "diag_embed": {"diag_embed", "diag", "diagonal_scatter"},
-    "cumsum": {"cumsum", "logcumsumexp"}, "cdist": {"cdist_forward", "cdist", "euclidean_dist", "pdist_forward"},
+    "softmax": {"softmax", "safe_softmax", "softmin"},
+    "log_softmax": {"log_softmax"},
+    "logsumexp": {"logsumexp", "logaddexp"},
+    "scaled_dot_product_attention": {
+        "scaled_dot_product_flash_attention",
+        "scaled_dot_product_efficient_attention",
+        "scaled_dot_product_cudnn_attention",
+        "scaled_dot_product_attention_math",
+        "scaled_dot_product_flash_attention_for_cpu",
+        "scaled_dot_product_fused_attention_overrideable",
+        "native_multi_head_attention",
+        "transformer_encoder_layer_fwd",
+        "scaled_dot_product_attention",
+        "safe_softmax",
+    },
+    "cat": {"cat", "stack", "constant_pad_nd"},
+    "diag_embed": {"diag_embed", "diag", "diagonal_scatter"},
+    "cumsum": {"cumsum", "logcumsumexp"},
+    "cdist": {"cdist_forward", "cdist", "euclidean_dist", "pdist_forward"},
     "norm": {"norm", "linalg_vector_norm", "linalg_norm"},
 }
-SAME = {"repeat": ("repeat_interleave", "tile", "expand", "expand_as"), "cat": ("concat", "stack", "hstack", "vstack"),
-        "autograd": ("backward",), "diag_embed": ("diag",), "float64": ("double",)}
+SAME = {
+    "repeat": ("repeat_interleave", "tile", "expand", "expand_as"),
+    "cat": ("concat", "stack", "hstack", "vstack"),
+    "autograd": ("backward",),
+    "diag_embed": ("diag",),
+    "float64": ("double",),
+}
 THREADS = "a thread"
 
 
 @contextlib.contextmanager
 def calls(forbidden: tuple[str, ...], filename: str):
-    """`with calls(names, filename) as used:` afterwards the set `used` holds what code of that file has called of them."""
+    """`with calls(names, filename) as used:` afterwards the set `used` holds what code of that file has
+    called of them."""
     used: set[str] = set()
     functions, operations = _wanted(FUNCTIONS, forbidden), _wanted(OPERATIONS, forbidden)
     wide = bool({"float64", "double"} & set(forbidden))
@@ -64,7 +104,12 @@ def calls(forbidden: tuple[str, ...], filename: str):
             name = func.overloadpacket.__name__.strip("_")
             if name in operations and _from(filename):
                 used.add(name)
-            if wide and isinstance(result, torch.Tensor) and result.dtype == torch.float64 and _from(filename):
+            if (
+                wide
+                and isinstance(result, torch.Tensor)
+                and result.dtype == torch.float64
+                and _from(filename)
+            ):
                 used.add("float64")
             return result
 
@@ -74,7 +119,8 @@ def calls(forbidden: tuple[str, ...], filename: str):
 
 @lru_cache(maxsize=1)
 def warm_up() -> None:
-    """Load what torch loads at the first use of such a mode, which takes seconds, before a time limit runs."""
+    """Load what torch loads at the first use of such a mode, which takes seconds, before a time limit runs.
+    """
     with calls(("softmax", "cat"), __file__):
         torch.zeros(1, requires_grad=True).sum().backward()
         torch.func.vjp(torch.exp, torch.zeros(1))
@@ -95,7 +141,8 @@ def _name(func, args) -> str:
 
 
 def _from(filename: str) -> bool:
-    """Whether code of this file is what called, at whatever distance: an exercise's own driver may call what it likes."""
+    """Whether code of this file is what called, at whatever distance: an exercise's own driver may call what
+    it likes."""
     frame = sys._getframe(2)
     while frame is not None:
         if frame.f_code.co_filename == filename:
@@ -104,7 +151,7 @@ def _from(filename: str) -> bool:
     return False
 
 
-# --- threads: torch's modes are per thread, so code in another one is not watched -------------------------------------
+# --- threads: torch's modes are per thread, so code in another one is not watched ---------------------------
 
 @contextlib.contextmanager
 def _threads(used: set[str], filename: str):

@@ -23,7 +23,8 @@ from .submissions import Submission
 
 def tasks(submissions: list[Submission], chapters: list[str], store: Store, strict: bool, private: str | None,
           hide: list[Path]) -> dict[int, dict]:
-    """What `marking.mark_notebook` needs, for each notebook (by its index) that the store does not know all of."""
+    """What `marking.mark_notebook` needs, for each notebook (by its index) that the store does not know all
+    of."""
     waiting = {}
     for index, submission in enumerate(submissions):
         if submission.problem or not submission.chapter:
@@ -45,7 +46,8 @@ class Batch:
         self.bar = Bar(len(waiting))
 
     def mark(self, jobs: int, dask: str | None = None) -> list[str]:
-        """Mark what is waiting, `jobs` at a time. Where a worker dies, go on one by one: the pool does not say over which."""
+        """Mark what is waiting, `jobs` at a time. Where a worker dies, go on one by one: the pool does not
+        say over which."""
         alone, jobs = False, min(max(1, jobs), len(self.waiting) or 1)
         while self.waiting:
             try:
@@ -65,7 +67,9 @@ class Batch:
             for index, task in list(self.waiting.items()):
                 yield index, executor.submit(marking.mark_notebook, task)
             return
-        futures = {executor.submit(marking.mark_notebook, task): index for index, task in self.waiting.items()}
+        futures = {
+            executor.submit(marking.mark_notebook, task): index for index, task in self.waiting.items()
+        }
         for future in concurrent.futures.as_completed(futures):
             yield futures[future], future
 
@@ -106,7 +110,9 @@ def _executor(dask: str | None, jobs: int):
         try:
             from distributed import Client
         except ImportError:
-            raise ModuleNotFoundError("--dask needs dask.distributed: pip install -e '.[dask]' in the course's folder") from None
+            raise ModuleNotFoundError(
+                "--dask needs dask.distributed: pip install -e '.[dask]' in the course's folder"
+            ) from None
         with Client(dask) as client:
             yield client.get_executor()
         return
@@ -122,13 +128,17 @@ def _executor(dask: str | None, jobs: int):
 def _worker() -> None:
     os.environ["COURSE_BATCH"] = "1"
     atexit.register(marking.close_sandbox)
-    for number in (signal.SIGINT, signal.SIGTERM):           # SIGTERM: the pool's, to the others when one worker has died
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # SIGTERM: the pool's, to the others when one worker has died
         signal.signal(number, _end_worker)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 
 def _end_worker(*_) -> None:
-    """End now: Ctrl-C reaches the workers too, and without this they would go on with the rest of the queue."""
+    """End now: Ctrl-C reaches the workers too, and without this they would go on with the rest of the queue.
+    """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)
     marking.close_sandbox()

@@ -1,8 +1,11 @@
-"""Marks that a person gives: RESULTS/by_hand.csv, which `grade` writes, an instructor fills in, and `grade` reads again.
+"""Marks that a person gives: RESULTS/by_hand.csv, which `grade` writes, an instructor fills in, and `grade`
+reads again.
 
-A student's text answer is a Markdown cell that begins with `Answer 3.a` (a heading or bold, or not): each has a line with its
-text. Points in a line of an ordinary exercise replace the automatic ones. Lines that somebody has filled in are kept for good.
+A student's text answer is a Markdown cell that begins with `Answer 3.a` (a heading or bold, or not): each has
+a line with its text. Points in a line of an ordinary exercise replace the automatic ones. Lines that somebody
+has filled in are kept for good.
 """
+
 from __future__ import annotations
 
 import csv
@@ -37,8 +40,15 @@ def read(results: Path) -> list[Line]:
             rows = list(csv.DictReader(file))
     except FileNotFoundError:
         return []
-    lines = [Line(**{name: (row.get(name) or "").removeprefix("'") if name == "student" else row.get(name) or ""
-                     for name in COLUMNS}) for row in rows]
+    lines = [
+        Line(
+            **{
+                name: (row.get(name) or "").removeprefix("'") if name == "student" else row.get(name) or ""
+                for name in COLUMNS
+            }
+        )
+        for row in rows
+    ]
     for number, line in enumerate(lines, 2):
         if not all(re.fullmatch(r"\d+(\.\d+)?|", value) for value in (line.points, line.of)):
             raise ValueError(f"{results / NAME}, line {number}: points and of are numbers, such as 2.5")
@@ -46,11 +56,14 @@ def read(results: Path) -> list[Line]:
 
 
 def merge(marks: list[Mark], submissions: list[Submission], lines: list[Line]) -> list[Line]:
-    """Put the given points into the marks, and return the lines to be written: the given ones and all text answers."""
+    """Put the given points into the marks, and return the lines to be written: the given ones and all text
+    answers."""
     given = {(line.student, line.exercise): line for line in lines if line.points or line.comment}
     for submission in submissions:
         for id, text in submission.answers.items():
-            line = given.setdefault((submission.student, id), Line(submission.student, submission.chapter, id))
+            line = given.setdefault(
+                (submission.student, id), Line(submission.student, submission.chapter, id)
+            )
             line.answer = text
     by = {(m.student, m.exercise): m for m in marks}
     for (student, id), line in given.items():
@@ -61,15 +74,23 @@ def merge(marks: list[Mark], submissions: list[Submission], lines: list[Line]) -
             mark.by_hand = float(line.points)
             if line.of and mark.kind == "text":
                 mark.verdict.of = float(line.of)
-            mark.notes = (*mark.notes, f"{line.points} points by hand" + (f": {line.comment}" if line.comment else ""))
+            mark.notes = (
+                *mark.notes,
+                f"{line.points} points by hand" + (f": {line.comment}" if line.comment else ""),
+            )
             if mark.kind == "text":
                 mark.verdict.status, mark.verdict.headline = PASSED, line.comment or "Marked by hand."
     return list(given.values())
 
 
 def _text_mark(line: Line) -> Mark:
-    verdict = Verdict(line.exercise, "Text answer", NOT_ATTEMPTED, "A text answer: it waits for a mark by hand.",
-                      of=float(line.of or 0))
+    verdict = Verdict(
+        line.exercise,
+        "Text answer",
+        NOT_ATTEMPTED,
+        "A text answer: it waits for a mark by hand.",
+        of=float(line.of or 0),
+    )
     return Mark(line.student, line.chapter, line.exercise, "Text answer", "text", verdict, source=line.answer)
 
 

@@ -1,4 +1,5 @@
-"""class.html: who is stuck where, what the class gets wrong, and whose code is alike. For the instructor alone."""
+"""class.html: who is stuck where, what the class gets wrong, and whose code is alike. For the instructor
+alone."""
 from __future__ import annotations
 
 from collections import Counter
@@ -11,8 +12,15 @@ ICON = {PASSED: "✓", WRONG: "✗", NOT_ATTEMPTED: "○", NOT_RUN: "–"}
 
 def class_page(marks: list[Mark]) -> str:
     marks = [m for m in marks if m.exercise and m.kind != "text"]
-    return (head("The class") + "<h1>The class</h1>\n" + _stuck(marks) + _exercises(marks) + _grid(marks) + _alike(marks)
-            + "</body></html>\n")
+    return (
+        head("The class")
+        + "<h1>The class</h1>\n"
+        + _stuck(marks)
+        + _exercises(marks)
+        + _grid(marks)
+        + _alike(marks)
+        + "</body></html>\n"
+    )
 
 
 def _exercises(marks: list[Mark]) -> str:
@@ -23,12 +31,19 @@ def _exercises(marks: list[Mark]) -> str:
         mistakes = Counter(m.verdict.misconception for m in theirs if m.verdict.misconception).most_common(3)
         told = "; ".join(f"{n} × {name}" for name, n in mistakes)
         tried = len(theirs) - count[NOT_ATTEMPTED]
-        rows.append([id, theirs[0].title, f"{count[PASSED]} of {tried}", count[WRONG], count[NOT_ATTEMPTED], told])
-    return _table("Exercises", ["exercise", "title", "passed of tried", "wrong", "not tried", "commonest misconceptions"], rows)
+        rows.append(
+            [id, theirs[0].title, f"{count[PASSED]} of {tried}", count[WRONG], count[NOT_ATTEMPTED], told]
+        )
+    return _table(
+        "Exercises",
+        ["exercise", "title", "passed of tried", "wrong", "not tried", "commonest misconceptions"],
+        rows,
+    )
 
 
 def _stuck(marks: list[Mark]) -> str:
-    """Who has tried and not passed, by student, those with the most first; and who has not begun a chapter."""
+    """Who has tried and not passed, by student, those with the most first; and who has not begun a chapter.
+    """
     rows = []
     for student, theirs in _by(marks, "student").items():
         wrong = [m.exercise for m in theirs if m.verdict.status == WRONG]
@@ -49,7 +64,11 @@ def _grid(marks: list[Mark]) -> str:
 
 def _alike(marks: list[Mark]) -> str:
     rows = [[m.exercise, m.student, "; ".join(m.flags)] for m in marks if m.flags]
-    return _table("Code that is the same, names and spacing aside", ["exercise", "student", "same as"], rows) if rows else ""
+    return (
+        _table("Code that is the same, names and spacing aside", ["exercise", "student", "same as"], rows)
+        if rows
+        else ""
+    )
 
 
 def _by(marks: list[Mark], name: str) -> dict[str, list[Mark]]:
@@ -63,5 +82,7 @@ def _table(title: str, columns: list[str], rows: list[list]) -> str:
     if not rows:
         return f"<h2>{escape(title)}</h2>\n<p>Nobody.</p>\n"
     head_row = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "\n".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
+    body = "\n".join(
+        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
     return f"<h2>{escape(title)}</h2>\n<table><thead><tr>{head_row}</tr></thead><tbody>\n{body}\n</tbody></table>\n"

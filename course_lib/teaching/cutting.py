@@ -1,7 +1,9 @@
 """Taking exercises out of the package's code: functions hand their calls on, kernels are left out.
 
-What belongs to a chapter is decided by its folder: `course_lib/<word>/` and `kernels/<word>.cu`, `kernels/<word>/`.
+What belongs to a chapter is decided by its folder: `course_lib/<word>/` and `kernels/<word>.cu`,
+`kernels/<word>/`.
 """
+
 from __future__ import annotations
 
 import ast
@@ -14,10 +16,12 @@ from .similarity import solves
 
 
 def cut_python(text: str, word: str, exercises: list[Exercise], leaks: dict[str, str] | None = None) -> str:
-    """Functions and classes at the top of a module that are exercises hand their calls on to the student's own.
+    """Functions and classes at the top of a module that are exercises hand their calls on to the student's
+    own.
 
-    `word`: the chapter whose folder holds the module. `leaks`: name -> exercise, as found by running them. A function
-    that has an exercise's name and calls one that is cut stays as it is: the solution is in the other one.
+    `word`: the chapter whose folder holds the module. `leaks`: name -> exercise, as found by running them. A
+    function that has an exercise's name and calls one that is cut stays as it is: the solution is in the
+    other one.
     """
     leaks = leaks or {}
     lines = text.splitlines(True)
@@ -46,21 +50,32 @@ def _called(node: ast.AST) -> set[str]:
 def _hands_on(node: ast.FunctionDef | ast.ClassDef, lines: list[str], exercise: Exercise) -> str:
     """The same signature, with a body that calls the student's own work."""
     doc = ast.get_docstring(node, clean=True)
-    quoted = textwrap.indent(f'"""{doc}"""', "    ") + "\n" if doc and '"""' not in doc and "\\" not in doc else ""
+    quoted = (
+        textwrap.indent(f'"""{doc}"""', "    ") + "\n" if doc and '"""' not in doc and "\\" not in doc else ""
+    )
     if isinstance(node, ast.ClassDef):
         return (f"class {node.name}:\n{quoted}    def __new__(cls, *args, **kwargs):\n"
                 "        from course_lib.exercises.sealed import yours\n"
                 f"        return yours({exercise.id!r}, {node.name!r})(*args, **kwargs)\n")
-    head = "".join(lines[node.lineno - 1:node.body[0].lineno - 1]) or f"def {node.name}({ast.unparse(node.args)}):\n"
-    return (f"{head}{quoted}    arguments = dict(locals())\n    from course_lib.exercises.sealed import yours\n"
-            f"    return yours({exercise.id!r}, {exercise.name!r}, arguments)\n")
+    head = (
+        "".join(lines[node.lineno - 1 : node.body[0].lineno - 1])
+        or f"def {node.name}({ast.unparse(node.args)}):\n"
+    )
+    return (
+        f"{head}{quoted}    arguments = dict(locals())\n    from course_lib.exercises.sealed import yours\n"
+        f"    return yours({exercise.id!r}, {exercise.name!r}, arguments)\n"
+    )
 
 
-KERNEL = re.compile(r"^(?P<template>template\s*<[^>]*>\s*)?__global__\b[^;{]*?\b(?P<name>\w+)\s*\((?P<parameters>[^;{]*)\)\s*\{", re.M)
+KERNEL = re.compile(
+    r"^(?P<template>template\s*<[^>]*>\s*)?__global__\b[^;{]*?\b(?P<name>\w+)\s*\((?P<parameters>[^;{]*)\)\s*\{",
+    re.M,
+)
 
 
 def cut_cuda(text: str, word: str, exercises: list[Exercise], leaks: dict[str, str] | None = None) -> str:
-    """Kernels that are exercises are left out of a file. `leaks`: kernel -> exercise, as found by running them."""
+    """Kernels that are exercises are left out of a file. `leaks`: kernel -> exercise, as found by running
+    them."""
     for match in reversed(list(KERNEL.finditer(text))):
         end, name = _closing(text, match.end() - 1), match["name"]
         exercise = next((e for e in exercises if e.language == "cuda" and

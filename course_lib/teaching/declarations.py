@@ -1,4 +1,5 @@
-"""A chapter's exercises as a handout has them: comparisons and properties as code, everything else as stored data."""
+"""A chapter's exercises as a handout has them: comparisons and properties as code, everything else as stored
+data."""
 from __future__ import annotations
 
 import ast
@@ -16,15 +17,20 @@ from .similarity import lines_of
 
 
 def write_declarations(word: str, folder: Path, notebook: Path, kept_back) -> None:
-    """Write exercises/chapters/<word>.py and its data. `kept_back`: a shown.Withheld, what the class is not to see yet."""
+    """Write exercises/chapters/<word>.py and its data. `kept_back`: a shown.Withheld, what the class is not
+    to see yet."""
     exercises = [e for e in load_chapter(word) if e.id not in kept_back.exercises]
     pieces, entries, tables = Pieces(), [], {}
     for exercise in exercises:
         where = f"exercise {exercise.id}"
-        properties = ", ".join(f"({name!r}, {pieces.expression(fn, where)})" for name, fn in exercise.properties)
+        properties = ", ".join(
+            f"({name!r}, {pieces.expression(fn, where)})" for name, fn in exercise.properties
+        )
         measure = f"measure={pieces.expression(exercise.measure, where)}, " if exercise.measure else ""
-        entries.append(f"    {exercise.id!r}: dict({measure}compare={pieces.expression(exercise.compare, where)},\n"
-                       f"                properties=[{properties}]),\n")
+        entries.append(
+            f"    {exercise.id!r}: dict({measure}compare={pieces.expression(exercise.compare, where)},\n"
+            f"                properties=[{properties}]),\n"
+        )
     module = importlib.import_module(f"course_lib.exercises.chapters.{word}")
     for name in names_imported(notebook, module.__name__):
         value = getattr(module, name)
@@ -59,13 +65,20 @@ def names_imported(notebook: Path, module: str) -> list[str]:
 
 
 def tabulated(function, exercises: list[Exercise]) -> list:
-    """The results of a function for 0, 1, 2, ..., until it raises. In place of a solution: which exercises ask for it."""
+    """The results of a function for 0, 1, 2, ..., until it raises. In place of a solution: which exercises
+    ask for it."""
     answers = []
     try:
         for number in range(100):
             answer = function(number)
-            solved = [e for e in exercises if isinstance(answer, str) and lines_of(answer) == lines_of(e.solution)]
-            same = [e.id for e in exercises if solved and (e.name, e.language) == (solved[0].name, solved[0].language)]
+            solved = [
+                e for e in exercises if isinstance(answer, str) and lines_of(answer) == lines_of(e.solution)
+            ]
+            same = [
+                e.id
+                for e in exercises
+                if solved and (e.name, e.language) == (solved[0].name, solved[0].language)
+            ]
             answers.append({"exercises": same} if solved else answer)
     except (IndexError, KeyError, ValueError):
         pass

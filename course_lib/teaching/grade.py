@@ -1,7 +1,9 @@
 """`python -m course_lib grade FOLDER --out RESULTS`: from a folder of submissions to marks.
 
-Only the exercise cells are taken from a student; everything else is the course's own. docs/marking.md is for instructors.
+Only the exercise cells are taken from a student; everything else is the course's own. docs/marking.md is for
+instructors.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -44,7 +46,8 @@ class Job:
 
 
 def main(argv: list[str]) -> int:
-    """The command line. 0: every readable cell was marked; 1: the marking of some failed; 2: nothing was marked."""
+    """The command line. 0: every readable cell was marked; 1: the marking of some failed; 2: nothing was
+    marked."""
     args = _arguments(argv)
     begin = time.monotonic()
     try:
@@ -56,8 +59,11 @@ def main(argv: list[str]) -> int:
         print(f"grade: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(f"grade: {error.filename or args.out}: {error.strerror or error}; what is marked already is kept, and the "
-              "same command goes on from there", file=sys.stderr)
+        print(
+            f"grade: {error.filename or args.out}: {error.strerror or error}; what is marked already is kept, and the "
+            "same command goes on from there",
+            file=sys.stderr,
+        )
         return 2
 
 
@@ -94,8 +100,10 @@ def _check_walls(hide: list[Path]) -> None:
     with Sandbox(hide=hide) as sandbox:
         gone = missing_walls(sandbox)
     if gone:
-        raise Refused("this machine cannot keep a student's code from:\n  " + "\n  ".join(gone) + "\nOn a machine that "
-                      "holds nothing of value, run it again with --no-sandbox.")
+        raise Refused(
+            "this machine cannot keep a student's code from:\n  " + "\n  ".join(gone) + "\nOn a machine that "
+            "holds nothing of value, run it again with --no-sandbox."
+        )
 
 
 def _mark(job: Job, args: argparse.Namespace, begin: float) -> int:
@@ -106,16 +114,23 @@ def _mark(job: Job, args: argparse.Namespace, begin: float) -> int:
         trouble = Batch(job.submissions, job.waiting, job.store).mark(args.jobs, args.dask)
     except KeyboardInterrupt:
         _write(job)
-        raise KeyboardInterrupt(f"stopped: {fresh - len(job.waiting)} of {fresh} notebooks are marked and kept, and the table "
-                                "says which are not; the same command goes on from there") from None
+        raise KeyboardInterrupt(
+            f"stopped: {fresh - len(job.waiting)} of {fresh} notebooks are marked and kept, and the table "
+            "says which are not; the same command resumes"
+        ) from None
     marks = _write(job)
     failed = [m for m in marks if m.verdict.status == NOT_RUN]
     passed = sum(m.verdict.status == PASSED for m in marks)
     students = len({m.student for m in marks})
-    print(f"{students} student{'s' * (students != 1)}, {len(marks)} marks, {passed} passed, {len(failed)} not run; "
-          f"{fresh} notebook{'s' * (fresh != 1)} marked now{', the others were already' * (fresh < begun)}, "
-          f"{time.monotonic() - begin:.1f} s: {job.results / 'grades.csv'}")
-    for line in [*trouble, *(f"{m.file or m.student}: {m.verdict.headline}" for m in failed if not m.exercise)]:
+    print(
+        f"{students} student{'s' * (students != 1)}, {len(marks)} marks, {passed} passed, {len(failed)} not run; "
+        f"{fresh} notebook{'s' * (fresh != 1)} marked now{', the others were already' * (fresh < begun)}, "
+        f"{time.monotonic() - begin:.1f} s: {job.results / 'grades.csv'}"
+    )
+    for line in [
+        *trouble,
+        *(f"{m.file or m.student}: {m.verdict.headline}" for m in failed if not m.exercise),
+    ]:
         print(report.printable(line), file=sys.stderr)
     return 1 if any(m.exercise for m in failed) else 0
 
@@ -131,35 +146,87 @@ def _write(job: Job) -> list[report.Mark]:
     write_gradebooks(job.results, marks, job.submissions, job.chapters)
     by_hand.write(job.results, lines)
     if before:
-        write_whole(job.results / "changes.csv", changes.changes(before, changes.rows_of(job.results / "grades.csv")))
+        write_whole(
+            job.results / "changes.csv", changes.changes(before, changes.rows_of(job.results / "grades.csv"))
+        )
     return marks
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m course_lib grade", description="Mark a folder of submissions.")
-    parser.add_argument("folder", metavar="FOLDER", help="notebooks and zip files, in folders or not, of any naming")
-    parser.add_argument("--out", default="results", metavar="RESULTS", help="where grades.csv, junit.xml and the pages go "
-                        "(default: %(default)s)")
-    parser.add_argument("--chapter", action="append", default=[], metavar="CHAPTER", help="mark this chapter only, by number or "
-                        "word; may be repeated (default: every chapter that somebody has handed in)")
-    parser.add_argument("--class-zip", action="append", default=[], metavar="FILE", help="a zip file in FOLDER that holds a class: "
-                        "its inner folders name students; may be repeated")
-    parser.add_argument("--depth", type=int, metavar="N", help="at which level below FOLDER the students' names are (default: the "
-                        "outermost folder or file that names somebody)")
-    parser.add_argument("--roster", metavar="CSV", help="the class, with columns such as name, id and email, or a gradebook as Canvas "
-                        "or Moodle exports it: who is missing, who is unknown")
-    parser.add_argument("--due", action="append", default=[], metavar="WHEN", help="the deadline, such as 2026-05-01T23:59, or "
-                        "gqa=2026-05-01T23:59 for one chapter; may be repeated")
-    parser.add_argument("--late", type=float, default=0.0, metavar="PERCENT", help="lost per day begun after the deadline "
-                        "(default: a note, and no points)")
+    parser = argparse.ArgumentParser(
+        prog="python -m course_lib grade", description="Mark a folder of submissions."
+    )
+    parser.add_argument(
+        "folder", metavar="FOLDER", help="notebooks and zip files, in folders or not, of any naming"
+    )
+    parser.add_argument(
+        "--out",
+        default="results",
+        metavar="RESULTS",
+        help="where grades.csv, junit.xml and the pages go " "(default: %(default)s)",
+    )
+    parser.add_argument(
+        "--chapter",
+        action="append",
+        default=[],
+        metavar="CHAPTER",
+        help="mark this chapter only, by number or "
+        "word; may be repeated (default: every chapter that somebody has handed in)",
+    )
+    parser.add_argument(
+        "--class-zip",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a zip file in FOLDER that holds a class: " "its inner folders name students; may be repeated",
+    )
+    parser.add_argument(
+        "--depth",
+        type=int,
+        metavar="N",
+        help="at which level below FOLDER the students' names are (default: the "
+        "outermost folder or file that names somebody)",
+    )
+    parser.add_argument(
+        "--roster",
+        metavar="CSV",
+        help="the class, with columns such as name, id and email, or a gradebook as Canvas "
+        "or Moodle exports it: who is missing, who is unknown",
+    )
+    parser.add_argument(
+        "--due",
+        action="append",
+        default=[],
+        metavar="WHEN",
+        help="the deadline, such as 2026-05-01T23:59, or "
+        "gqa=2026-05-01T23:59 for one chapter; may be repeated",
+    )
+    parser.add_argument(
+        "--late",
+        type=float,
+        default=0.0,
+        metavar="PERCENT",
+        help="lost per day begun after the deadline " "(default: a note, and no points)",
+    )
     parser.add_argument("--late-days", type=int, metavar="N", help="after so many days all points are lost")
-    parser.add_argument("--grace", type=float, default=0.0, metavar="MINUTES", help="how late is still in time")
-    parser.add_argument("--exercises", metavar="DIR", help="your own exercises: a folder of .py files with declarations")
-    parser.add_argument("--seed", type=int, metavar="N", help="which cases are drawn; without it they are fresh the "
-                        "first time, and the same in every later run into RESULTS")
+    parser.add_argument(
+        "--grace", type=float, default=0.0, metavar="MINUTES", help="how late is still in time"
+    )
+    parser.add_argument(
+        "--exercises", metavar="DIR", help="your own exercises: a folder of .py files with declarations"
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        metavar="N",
+        help="which cases are drawn; without it they are fresh the "
+        "first time, and the same in every later run into RESULTS",
+    )
     parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N",
                         help="at a time (default: %(default)s)")
-    parser.add_argument("--no-sandbox", action="store_true", help="mark even where a wall around students' code is missing")
+    parser.add_argument(
+        "--no-sandbox", action="store_true", help="mark even where a wall around students' code is missing"
+    )
     parser.add_argument("--dask", metavar="ADDRESS", help="spread the work over a dask.distributed cluster")
     return parser.parse_args(argv)
 

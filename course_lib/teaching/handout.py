@@ -1,17 +1,22 @@
 """`python -m course_lib handout CHAPTER... --out DIR`: what a class gets.
 
 The rule: in the handed-out chapters nothing that solves an exercise is in DIR.
-- Exercises: cards, stubs, hints and the stored results of the cases; no solution, no misconception's code, no `reveal`.
-- Notebooks: as shipped, without outputs; a cell that shows a solution gives way to a note. So does an exercise, or a cell,
-  that shows another exercise's solution all but a token or two, until that one is named with `--after`.
-- The package: what the notebooks import, and no more. A function or class that is an exercise, or gives the right answers
-  of one, hands its call on to the student's own, once that has passed; a kernel that is an exercise is left out.
-- Before anything is written to DIR, the made folder is searched: every file for the text of every solution, and every
-  function, class and kernel for one that passes an exercise's check. If one is found, there is no handout.
-- A function that gives the right answers and takes more arguments is part of what the chapter teaches, and so is a kernel
-  that the notebook uses. They stay; the command lists them, and `--cut NAME` takes one out.
+- Exercises: cards, stubs, hints and the stored results of the cases; no solution, no misconception's code, no
+  `reveal`.
+- Notebooks: as shipped, without outputs; a cell that shows a solution gives way to a note. So does an
+  exercise, or a cell, that shows another exercise's solution all but a token or two, until that one is named
+  with `--after`.
+- The package: what the notebooks import, and no more. A function or class that is an exercise, or gives the
+  right answers of one, hands its call on to the student's own, once that has passed; a kernel that is an
+  exercise is left out.
+- Before anything is written to DIR, the made folder is searched: every file for the text of every solution,
+  and every function, class and kernel for one that passes an exercise's check. If one is found, there is no
+  handout.
+- A function that gives the right answers and takes more arguments is part of what the chapter teaches, and so
+  is a kernel that the notebook uses. They stay; the command lists them, and `--cut NAME` takes one out.
 Chapters that are not named come as they are: their solutions have been handed in before.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -35,20 +40,41 @@ from .shown import hand_out_notebook, withheld
 from .similarity import holds
 
 # What every handout has besides what its notebooks import.
-ROOTS = ["course_lib", "course_lib.__main__", "course_lib.tools.install", "course_lib.tools.lab",
-         "course_lib.tools.notebooks", "course_lib.tools.fresh", "course_lib.tools.clean", "course_lib.tools.doctor", "course_lib.tools.nbval_plugin", "course_lib.figures",
-         "course_lib.exercises", "course_lib.exercises.kernel_runner", "course_lib.exercises.sealed",
-         "course_lib.exercises.chapters", "course_lib.cuda"]
-FILES = ["pyproject.toml", "requirements.txt", "environment.yml", "LICENSE", "Makefile", ".gitignore", "NOTATION.md"]
+ROOTS = [
+    "course_lib",
+    "course_lib.__main__",
+    "course_lib.tools.install",
+    "course_lib.tools.lab",
+    "course_lib.tools.notebooks",
+    "course_lib.tools.fresh",
+    "course_lib.tools.clean",
+    "course_lib.tools.doctor",
+    "course_lib.tools.nbval_plugin",
+    "course_lib.figures",
+    "course_lib.exercises",
+    "course_lib.exercises.kernel_runner",
+    "course_lib.exercises.sealed",
+    "course_lib.exercises.chapters",
+    "course_lib.cuda",
+]
+FILES = [
+    "pyproject.toml",
+    "requirements.txt",
+    "environment.yml",
+    "LICENSE",
+    "Makefile",
+    ".gitignore",
+    "NOTATION.md",
+]
 TEXTS = {".py", ".cu", ".cuh", ".h", ".cpp", ".md", ".toml", ".txt", ".yml", ".json", ".csv"}
 README = """# Attention, from the math to the metal: {titles}
 
-`make lab` sets everything up and opens JupyterLab on your own copies of the notebooks, in `work/`. Work from top to
-bottom: an exercise is a card, a cell to fill in, and a check that says what is wrong with an answer. Hand in the copy:
-only its exercise cells are marked.
+`make lab` sets everything up and opens JupyterLab on your own copies of the notebooks, in `work/`. Work from
+top to bottom: an exercise is a card, a cell to fill in, and a check that says what is wrong with an answer. Hand
+in the copy: only its exercise cells are marked.
 
-This edition holds no solutions. Where the course's own code needs what you are asked to write, it uses yours, once it
-has passed its check.
+This edition holds no solutions. Where the course's own code needs what you are asked to write, it uses yours,
+once it has passed its check. A cell that needs an exercise further down names it.
 """
 
 
@@ -65,20 +91,36 @@ def main(argv: list[str]) -> int:
         print(f"  {leak.where}: {leak.name} stays, and gives the right answers of exercise {leak.exercise}; "
               f"--cut {leak.name} takes it out")
     for what, id in made.withheld:
-        print(f"  {what} is withheld, since it shows most of exercise {id}: once that is handed in, make the handout again "
-              f"with --after {id}")
+        print(
+            f"  {what} is withheld, since it shows most of exercise {id}: once that is handed in, make the handout again "
+            f"with --after {id}"
+        )
     return 0
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m course_lib handout", description="What a class gets: notebooks and "
-                                     "the package without solutions, with checks that work.")
+    parser = argparse.ArgumentParser(
+        prog="python -m course_lib handout",
+        description="What a class gets: notebooks and "
+        "the package without solutions, with checks that work.",
+    )
     parser.add_argument("chapters", nargs="+", metavar="CHAPTER", help="words or numbers: gqa, 3")
     parser.add_argument("--out", required=True, metavar="DIR")
-    parser.add_argument("--cut", action="append", default=[], metavar="NAME", help="a function or a kernel from the list that "
-                        "this command prints, such as scaled_dot_product_attention: its calls go to the student's own")
-    parser.add_argument("--after", action="append", default=[], metavar="ID", help="an exercise whose solution has been "
-                        "handed in: what shows it may be handed out")
+    parser.add_argument(
+        "--cut",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a function or a kernel from the list that "
+        "this command prints, such as scaled_dot_product_attention: its calls go to the student's own",
+    )
+    parser.add_argument(
+        "--after",
+        action="append",
+        default=[],
+        metavar="ID",
+        help="an exercise whose solution has been " "handed in: what shows it may be handed out",
+    )
     return parser.parse_args(argv)
 
 
@@ -95,7 +137,9 @@ def handout(words: list[str], out: Path, cut: list[str] = (), after: list[str] =
     """Build it beside `out`, search it, then copy it to `out`."""
     declared = [e for word in words for e in load_chapter(word)]
     if set(after) - {e.id for e in declared}:
-        raise HandoutError(f"--after {', '.join(sorted(set(after) - {e.id for e in declared}))}: not in these chapters")
+        raise HandoutError(
+            f"--after {', '.join(sorted(set(after) - {e.id for e in declared}))}: not in these chapters"
+        )
     exercises = [e for e in declared if e.id not in after]
     _check_place(out)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -114,7 +158,8 @@ def handout(words: list[str], out: Path, cut: list[str] = (), after: list[str] =
         _rest(folder, words, modules, exercises, cuts)
         _search(folder, exercises, modules, made.stay)
         made.files = sum(path.is_file() for path in folder.rglob("*"))
-        folder.chmod(out.stat().st_mode & 0o7777 if out.is_dir() else 0o777 & ~_umask())   # copytree copies the mode too
+        # copytree copies the mode too
+        folder.chmod(out.stat().st_mode & 0o7777 if out.is_dir() else 0o777 & ~_umask())
         shutil.copytree(folder, out, dirs_exist_ok=True)
     return made
 
@@ -123,7 +168,9 @@ def _check_place(out: Path) -> None:
     if out.resolve() == COURSE:
         raise HandoutError(f"{out} is the course itself: choose another --out")
     if out.is_dir() and any(out.iterdir()) and not (out / PACKAGE.name).is_dir():
-        raise HandoutError(f"{out} holds other files: choose a folder that is empty, or that an earlier handout made")
+        raise HandoutError(
+            f"{out} holds other files: choose a folder that is empty, or that an earlier handout made"
+        )
 
 
 def _umask() -> int:
@@ -156,15 +203,21 @@ def _module(name: str, folder: Path, words: list[str], exercises: list[Exercise]
         text = "".join(line for line in text.splitlines(True)
                        if not (found := re.search(r'\("(course_lib[\w.]*):', line)) or found[1] in kept)
     elif name.count(".") and not name.startswith("course_lib.exercises"):
-        text = cut_python(text, name.split(".")[1], exercises, {c.name: c.exercise for c in cuts if c.where == name})
+        text = cut_python(
+            text, name.split(".")[1], exercises, {c.name: c.exercise for c in cuts if c.where == name}
+        )
     write_whole(target, text)
 
 
-def _rest(folder: Path, words: list[str], modules: list[str], exercises: list[Exercise], cuts: list[Leak]) -> None:
+def _rest(
+    folder: Path, words: list[str], modules: list[str], exercises: list[Exercise], cuts: list[Leak]
+) -> None:
     """The engine, kernels, data and the files around them."""
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
     shutil.copytree(COURSE / "laptop_cuda", folder / "laptop_cuda", ignore=ignored)
-    shutil.copytree(PACKAGE / "tools" / "labextensions", folder / "course_lib" / "tools" / "labextensions", ignore=ignored)
+    shutil.copytree(
+        PACKAGE / "tools" / "labextensions", folder / "course_lib" / "tools" / "labextensions", ignore=ignored
+    )
     chapters = {word for word in CHAPTERS if f"course_lib.{word}" in modules} | set(words)
     for path in sorted((COURSE / "kernels").rglob("*.cu*")):
         place = path.relative_to(COURSE / "kernels")
@@ -182,8 +235,12 @@ def _rest(folder: Path, words: list[str], modules: list[str], exercises: list[Ex
 
 def _search(folder: Path, exercises: list[Exercise], modules: list[str], stay: list[Leak]) -> None:
     """Raise HandoutError if a solution is anywhere in the folder, by its text or by what it does."""
-    found = [f"{path.relative_to(folder)}: exercise {e.id}" for path in sorted(p for p in folder.rglob("*") if p.is_file())
-             for e in exercises if any(holds(text, e) for text in _texts(path))]
+    found = [
+        f"{path.relative_to(folder)}: exercise {e.id}"
+        for path in sorted(p for p in folder.rglob("*") if p.is_file())
+        for e in exercises
+        if any(holds(text, e) for text in _texts(path))
+    ]
     found += [f"{leak.where}: {leak.name} solves exercise {leak.exercise}"
               for leak in remaining(folder, modules, exercises) if (leak.name, leak.exercise) not in
               {(s.name, s.exercise) for s in stay}]
@@ -195,5 +252,9 @@ def _texts(path: Path) -> list[str]:
     """The texts of a file that are looked through for solutions."""
     import nbformat
     if path.suffix == ".ipynb":
-        return [c.source for c in nbformat.read(path, as_version=4).cells if "exercise-card" not in c.metadata.get("tags", [])]
+        return [
+            c.source
+            for c in nbformat.read(path, as_version=4).cells
+            if "exercise-card" not in c.metadata.get("tags", [])
+        ]
     return [path.read_text(encoding="utf-8", errors="replace")] if path.suffix in TEXTS else []

@@ -14,11 +14,13 @@ from course_lib.exercises.declare import CHAPTERS
 
 LONGEST_NAME = 255
 # Words in the name of a file or a folder that name no person.
-NO_NAMES = set("""final finished copy copie kopie version ver v new old draft done solution solutions solved submission
-    submissions submitted submit assignment assignments exercise exercises homework hw answer answers task tasks lab labs week
-    chapter ch notebook notebooks work attention course src release handin upload uploads files of the my part late untitled
-    checkpoint start here onlinetext file assignsubmission macosx ipynb checkpoints desktop downloads documents
-    home""".split()) | {part for word in CHAPTERS for part in word.split("_")}
+NO_NAMES = set("""
+    final finished copy copie kopie version ver v new old draft done solution solutions solved submission
+    submissions submitted submit assignment assignments exercise exercises homework hw answer answers task
+    tasks lab labs week chapter ch notebook notebooks work attention course src release handin upload
+    uploads files of the my part late untitled checkpoint start here onlinetext file assignsubmission macosx
+    ipynb checkpoints desktop downloads documents home
+    """.split()) | {part for word in CHAPTERS for part in word.split("_")}
 MOODLE = re.compile(r"(?P<name>[^_]{1,200})_(?P<id>\d{1,20})_assignsubmission_[a-z]{1,40}_?", re.I)
 CANVAS = re.compile(r"(?P<name>[^_]{1,200}?)_(?:late_)?(?P<id>\d{3,20})_\d{3,20}_.*", re.I)
 GRADESCOPE = re.compile(r"submission_(?P<id>\d{3,20})", re.I)
@@ -26,7 +28,8 @@ GRADESCOPE = re.compile(r"submission_(?P<id>\d{3,20})", re.I)
 
 @dataclass(frozen=True)
 class Person:
-    """Who handed something in. `id` is the number by which a learning platform knows them; "" if it gave none."""
+    """Who handed something in. `id` is the number by which a learning platform knows them; "" if it gave
+    none."""
     name: str
     id: str = ""
 
@@ -44,8 +47,8 @@ def plain(text: str) -> str:
 def person_of(path: PurePosixPath, depth: int | None = None) -> Person:
     """The person of a path below the folder of submissions.
 
-    `depth` 1, 2, ... says at which level the names are. Without it the outermost folder that is a name or a number is
-    taken (folders 01 to 40), then the file's own name.
+    `depth` 1, 2, ... says at which level the names are. Without it the outermost folder that is a name or a
+    number is taken (folders 01 to 40), then the file's own name.
     """
     folders, stem = path.parts[:-1], path.stem
     if depth is not None:
@@ -77,11 +80,12 @@ def _without_common_words(text: str) -> str:
     return text.strip() if len(kept) == len(words) else " ".join(kept)
 
 
-# --- a roster --------------------------------------------------------------------------------------------------------
+# --- a roster -----------------------------------------------------------------------------------------------
 
 @dataclass
 class Roster:
-    """The students of a class, from a CSV file with a header: `name`, and `id`, `email` or `login` where there are any.
+    """The students of a class, from a CSV file with a header: `name`, and `id`, `email` or `login` where
+    there are any.
 
     The gradebooks that Canvas and Moodle export will do as they are.
     """
@@ -93,16 +97,30 @@ class Roster:
             rows = [_columns(row) for row in csv.DictReader(file)]
         people = [row for row in rows if row["name"] or row["id"]]
         if not people:
-            raise ValueError(f"{path}: a roster needs a header with `name` (or `Student`, or `First name` and `Last name`)")
+            raise ValueError(
+                f"{path}: a roster needs a header with `name` (or `Student`, or `First name` and `Last name`)"
+            )
         return cls(people)
 
     def find(self, person: Person) -> dict[str, str] | None:
-        """The one row that is this person's: by id, else by name, login or e-mail. None if there is none, or two."""
+        """The one row that is this person's: by id, else by name, login or e-mail. None if there is none, or
+        two."""
         if person.id and (found := [p for p in self.people if p["id"] == person.id]):
             return found[0] if len(found) == 1 else None
         wanted = _letters(person.name)
-        found = [p for p in self.people if wanted in {_letters(p["name"]), _letters(_turned(p["name"])), _letters(p["login"]),
-                                                      _letters(p["email"].partition("@")[0]), _letters(p["id"])} - {""}]
+        found = [
+            p
+            for p in self.people
+            if wanted
+            in {
+                _letters(p["name"]),
+                _letters(_turned(p["name"])),
+                _letters(p["login"]),
+                _letters(p["email"].partition("@")[0]),
+                _letters(p["id"]),
+            }
+            - {""}
+        ]
         return found[0] if len(found) == 1 else None
 
 
@@ -112,7 +130,9 @@ def _columns(row: dict) -> dict[str, str]:
 
     def first(*names: str) -> str:
         return next((low[name] for name in names if low.get(name)), "")
-    name = first("name", "student", "full name") or " ".join(filter(None, [first("first name"), first("last name", "surname")]))
+    name = first("name", "student", "full name") or " ".join(
+        filter(None, [first("first name"), first("last name", "surname")])
+    )
     return {"name": name, "id": first("id", "id number", "sid", "identifier").removeprefix("Participant "),
             "login": first("login", "sis login id", "username"), "email": first("email", "email address"),
             "section": first("section"), "extension": first("extension")}

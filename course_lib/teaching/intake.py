@@ -1,8 +1,9 @@
 """The notebooks in a folder of submissions and in zip files in it, read without trusting them.
 
-Nothing is unpacked to the disk and nothing is followed: no links, no devices. Every size is bounded before it is read, per
-file and per hand-in, so that one hand-in cannot take the memory or the time of the others.
+Nothing is unpacked to the disk and nothing is followed: no links, no devices. Every size is bounded before it
+is read, per file and per hand-in, so that one hand-in cannot take the memory or the time of the others.
 """
+
 from __future__ import annotations
 
 import datetime
@@ -29,7 +30,7 @@ MAX_FILES = 20_000
 class Found:
     """One notebook, or the reason why there is none."""
     person: Person
-    origin: str             # the entry of the folder, or of a class's zip, that it was in: what one person has handed in
+    origin: str  # the entry of the folder, or of a class's zip, that it was in: what one person has handed in
     path: PurePosixPath
     when: float
     data: bytes = b""
@@ -43,7 +44,11 @@ def notebooks_in(folder: Path, class_zips: list[Path] = (), depth: int | None = 
     count = 0
     for path in sorted(folder.rglob("*")):
         inside = PurePosixPath(path.relative_to(folder).as_posix())
-        if _ignored(inside) or path.suffix.lower() not in (".ipynb", ".zip") or stat.S_ISDIR(path.lstat().st_mode):
+        if (
+            _ignored(inside)
+            or path.suffix.lower() not in (".ipynb", ".zip")
+            or stat.S_ISDIR(path.lstat().st_mode)
+        ):
             continue
         count += 1
         if count > MAX_FILES:
@@ -104,7 +109,7 @@ def _too_large() -> str:
     return f"it is larger than {MAX_NOTEBOOK >> 20} MiB"
 
 
-# --- zip files -------------------------------------------------------------------------------------------------------
+# --- zip files ----------------------------------------------------------------------------------------------
 
 def _zipped(source, found: Found, depth: int = 0) -> Iterator[Found]:
     """The notebooks in one person's zip file, and in zip files in it."""
@@ -119,13 +124,16 @@ def _zipped(source, found: Found, depth: int = 0) -> Iterator[Found]:
             return
         if name.suffix.lower() == ".zip" and not problem:
             if depth < 2:
-                yield from _zipped(io.BytesIO(data), Found(found.person, found.origin, folder / name, moment), depth + 1)
+                yield from _zipped(
+                    io.BytesIO(data), Found(found.person, found.origin, folder / name, moment), depth + 1
+                )
         else:
             yield _bounded(one)
 
 
 def _class_zip(path: Path, depth: int | None) -> Iterator[Found]:
-    """The notebooks in an instructor's zip file: each of its entries belongs to the person whom its inner path names."""
+    """The notebooks in an instructor's zip file: each of its entries belongs to the person whom its inner
+    path names."""
     when = path.stat().st_mtime
     for name, moment, data, problem in _entries(path, when, limit=MAX_FILES):
         person = person_of(name, depth)
@@ -136,8 +144,11 @@ def _class_zip(path: Path, depth: int | None) -> Iterator[Found]:
             yield _bounded(one)
 
 
-def _entries(source, when: float, limit: int = MAX_ENTRIES) -> Iterator[tuple[PurePosixPath, float, bytes, str]]:
-    """(name, time, bytes, problem) of the notebooks and zip files in a zip file; one row with a problem if it is broken."""
+def _entries(
+    source, when: float, limit: int = MAX_ENTRIES
+) -> Iterator[tuple[PurePosixPath, float, bytes, str]]:
+    """(name, time, bytes, problem) of the notebooks and zip files in a zip file; one row with a problem if it
+    is broken."""
     try:
         with zipfile.ZipFile(source) as archive:
             for entry in archive.infolist()[:limit]:
@@ -145,10 +156,20 @@ def _entries(source, when: float, limit: int = MAX_ENTRIES) -> Iterator[tuple[Pu
                 if entry.is_dir() or _ignored(name) or name.suffix.lower() not in (".ipynb", ".zip"):
                     continue
                 with archive.open(entry) as stream:
-                    data = stream.read(MAX_NOTEBOOK + 1)          # what is really in it, whatever the zip's own table says
+                    data = stream.read(
+                        MAX_NOTEBOOK + 1
+                    )  # what is really in it, whatever the zip's own table says
                 large = len(data) > MAX_NOTEBOOK
                 yield name, _moment(entry, when), b"" if large else data, _too_large() * large
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError, ValueError, OverflowError) as error:
+    except (
+        zipfile.BadZipFile,
+        RuntimeError,
+        NotImplementedError,
+        OSError,
+        EOFError,
+        ValueError,
+        OverflowError,
+    ) as error:
         yield PurePosixPath(""), when, b"", f"the zip file cannot be read: {error}"
     except Exception as error:           # zlib and lzma have errors of their own
         yield PurePosixPath(""), when, b"", f"the zip file cannot be read: {type(error).__name__}"
@@ -157,7 +178,11 @@ def _entries(source, when: float, limit: int = MAX_ENTRIES) -> Iterator[tuple[Pu
 def _safe(filename: str) -> PurePosixPath:
     """A name in a zip as a short path that does not leave it."""
     parts = re.split(r"[/\\]", filename[-4 * LONGEST_NAME:])
-    kept = [part if len(part) <= LONGEST_NAME else f"{part[:100]}...{part[-50:]}" for part in parts if part not in ("", ".", "..")]
+    kept = [
+        part if len(part) <= LONGEST_NAME else f"{part[:100]}...{part[-50:]}"
+        for part in parts
+        if part not in ("", ".", "..")
+    ]
     return PurePosixPath(*kept[-8:])
 
 

@@ -1,4 +1,5 @@
-"""Deadlines: how much a late hand-in loses. The time of a hand-in is that of its file, as the platform or the disk has it."""
+"""Deadlines: how much a late hand-in loses. The time of a hand-in is that of its file, as the platform or the
+disk has it."""
 from __future__ import annotations
 
 import datetime
@@ -10,14 +11,16 @@ from .submissions import Submission
 
 @dataclass
 class LateRule:
-    """`due`: chapter -> moment, "" for all others. Each day begun after it costs `percent`; after `most` days all is lost."""
+    """`due`: chapter -> moment, "" for all others. Each day begun after it costs `percent`; after `most` days
+    all is lost."""
     due: dict[str, datetime.datetime] = field(default_factory=dict)
     percent: float = 0.0
     most: int | None = None
     grace: float = 0.0              # minutes
 
     def share(self, submission: Submission) -> tuple[float, str]:
-        """(the share of its points that a hand-in keeps, a note); an `extension` in the roster, in hours, moves the deadline."""
+        """(the share of its points that a hand-in keeps, a note); an `extension` in the roster, in hours,
+        moves the deadline."""
         due = self.due.get(submission.chapter, self.due.get(""))
         if due is None or submission.problem or not submission.cells:
             return 1.0, ""
@@ -44,4 +47,6 @@ def read_rule(due: list[str], percent: float, most: int | None, grace: float) ->
 
 
 def _duration(hours: float) -> str:
-    return f"{hours * 60:.0f} min" if hours < 2 else f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.1f} days"
+    return (
+        f"{hours * 60:.0f} min" if hours < 2 else f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.1f} days"
+    )

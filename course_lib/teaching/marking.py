@@ -1,4 +1,5 @@
-"""Marking one notebook: the part that runs on a worker of the grader, be it a process here or a machine of a cluster."""
+"""Marking one notebook: the part that runs on a worker of the grader, be it a process here or a machine of a
+cluster."""
 from __future__ import annotations
 
 import contextlib
@@ -24,9 +25,10 @@ from .reply import Reply, SandboxError
 from .sandbox import Sandbox
 
 JUDGING = 3 << 30                       # bytes that a comparison may take
-LONGEST = 30_000                        # characters of a cell; reading a longer one could be made to take minutes
+# characters of a cell; reading a longer one could be made to take minutes
+LONGEST = 30_000
 _own = threading.local()                # one sandbox per thread
-_judging = threading.Lock()             # references run in this process, and torch's generator is one for all threads
+_judging = threading.Lock()  # references run in this process, and torch's generator is one for all threads
 _oracles: dict[tuple[str, int], judge.Oracle] = {}
 
 
@@ -82,11 +84,13 @@ def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdic
     if told := _unusable(exercise, reply):
         return told
     with _judging, bounded_memory(JUDGING):
-        oracle = _oracle(exercise, cases, seed)          # if our reference fails, that is not the student's fault
+        oracle = _oracle(exercise, cases, seed)  # if our reference fails, that is not the student's fault
         try:
             verdict = _judged(exercise, cases, reply.run, source, seed, oracle)
         except Exception as error:
-            return _wrong(exercise, f"What came back has no form that an answer can have ({type(error).__name__}).")
+            return _wrong(
+                exercise, f"What came back has no form that an answer can have ({type(error).__name__})."
+            )
     if verdict.status == NOT_RUN and not (exercise.language == "cuda" and no_engine()):
         return _wrong(exercise, "The run says that something is missing on this machine, and nothing is.")
     return _clipped(verdict)
@@ -110,7 +114,9 @@ def _unusable(exercise: Exercise, reply: Reply) -> Verdict | None:
         if reply.output.strip():
             verdict.details.append(("It printed", reply.output[:2000]))
         return verdict
-    if exercise.traffic and any(o.failure is None and "moved" not in (o.counts or {}) for o in reply.run.outcomes):
+    if exercise.traffic and any(
+        o.failure is None and "moved" not in (o.counts or {}) for o in reply.run.outcomes
+    ):
         return _wrong(exercise, "What the kernel moves was not counted.")
     return None
 
@@ -125,7 +131,8 @@ def _clipped(verdict: Verdict) -> Verdict:
 
 @contextlib.contextmanager
 def bounded_memory(limit: int):
-    """An allocation beyond `limit` bytes more than now raises: an answer can be small and make a comparison large."""
+    """An allocation beyond `limit` bytes more than now raises: an answer can be small and make a comparison
+    large."""
     if sys.platform != "linux":
         yield
         return
@@ -149,12 +156,15 @@ def _oracle(exercise: Exercise, cases, seed: int) -> judge.Oracle:
 
 
 def _judged(exercise: Exercise, cases, run, source: str, seed: int, oracle: judge.Oracle) -> Verdict:
-    """`judge.judge`, with the misconceptions run once for all students, and only when one of them is wrong."""
-    first = judge.judge(exercise, cases, run, source, seed, judge.Oracle(oracle.expected, oracle.misconceptions or []))
+    """`judge.judge`, with the misconceptions run once for all students, and only when one of them is wrong.
+    """
+    first = judge.judge(
+        exercise, cases, run, source, seed, judge.Oracle(oracle.expected, oracle.misconceptions or [])
+    )
     if first.status != WRONG or oracle.misconceptions is not None:
         return first
     asked = judge.request(exercise, cases, seed)
-    asked.limit *= 4                     # so that a mistake's result does not depend on how busy this machine is
+    asked.limit *= 4  # so that a mistake's result does not depend on how busy this machine is
     oracle.misconceptions = judge.mistakes(exercise, asked)
     return judge.judge(exercise, cases, run, source, seed, oracle)
 
@@ -174,7 +184,7 @@ def _wrong(exercise: Exercise, headline: str) -> Verdict:
     return verdict_on(exercise, WRONG, headline)
 
 
-# --- an instructor's own exercises -------------------------------------------------------------------------------
+# --- an instructor's own exercises --------------------------------------------------------------------------
 
 def load_private(folder: str | None) -> None:
     """Declare the exercises of every Python file in the folder, once."""
@@ -191,9 +201,12 @@ _loaded: dict[str, list[str]] = {}
 
 
 def fingerprint(exercise: Exercise) -> str:
-    """Changes whenever a mark for this exercise could change: with its declaration, the course's code, torch."""
+    """Changes whenever a mark for this exercise could change: with its declaration, the course's code, torch.
+    """
     own = _loaded_from(exercise)
-    return hashlib.sha256(f"{_course_state()} {own} {torch.__version__} {exercise.id}".encode()).hexdigest()[:16]
+    return hashlib.sha256(f"{_course_state()} {own} {torch.__version__} {exercise.id}".encode()).hexdigest()[
+        :16
+    ]
 
 
 def _loaded_from(exercise: Exercise) -> str:
@@ -206,7 +219,11 @@ def _loaded_from(exercise: Exercise) -> str:
 @lru_cache(maxsize=1)
 def _course_state() -> str:
     state = hashlib.sha256()
-    for folder, pattern in ((PACKAGE, "**/*.py"), (COURSE / "laptop_cuda", "**/*"), (COURSE / "kernels", "**/*")):
+    for folder, pattern in (
+        (PACKAGE, "**/*.py"),
+        (COURSE / "laptop_cuda", "**/*"),
+        (COURSE / "kernels", "**/*"),
+    ):
         for path in sorted(folder.glob(pattern)):
             if path.is_file():
                 state.update(path.name.encode() + b"\0" + path.read_bytes())

@@ -19,7 +19,8 @@ def file_of(module: str) -> Path | None:
 
 
 def closure(roots: list[str], words: list[str]) -> list[str]:
-    """The roots and all of the course that they import, without the instructor's side and chapters' exercises."""
+    """The roots and all of the course that they import, without the instructor's side and chapters'
+    exercises."""
     declared = {f"course_lib.exercises.chapters.{word}" for word in CHAPTERS}
     found, waiting = [], list(dict.fromkeys(roots))
     while waiting:

@@ -3,10 +3,12 @@
     FOLDER/nbgrader_config.py
     FOLDER/source/<word>/<NN_word>.ipynb
 
-An exercise's cell becomes a solution cell (what students get is our stub, word for word), its check a graded cell: a
-hidden line makes it fail unless the exercise has passed. `nbgrader generate_assignment`, `autograde` and the rest then
-work as usual. nbgrader runs a student's code and the checks in one process: it has no walls, unlike our own `grade`.
+An exercise's cell becomes a solution cell (what students get is our stub, word for word), its check a graded
+cell: a hidden line makes it fail unless the exercise has passed. `nbgrader generate_assignment`, `autograde`
+and the rest then work as usual. nbgrader runs a student's code and the checks in one process: it has no
+walls, unlike our own `grade`.
 """
+
 from __future__ import annotations
 
 import argparse
@@ -21,7 +23,7 @@ CONFIG = '''"""nbgrader's settings for this course: run nbgrader in this folder.
 c = get_config()  # noqa: F821
 
 c.CourseDirectory.course_id = "attention"
-c.ClearSolutions.code_stub = {"python": ""}          # the stub stands beside the solution already
+c.ClearSolutions.code_stub = {"python": ""}          # the stub is beside the solution already
 c.ExecutePreprocessor.timeout = 300
 c.Execute.timeout = 300
 '''
@@ -31,7 +33,9 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m course_lib export",
                                      description="The course for another grading system.")
     parser.add_argument("system", choices=["nbgrader"])
-    parser.add_argument("chapters", nargs="*", metavar="CHAPTER", help="words or numbers; all where none is given")
+    parser.add_argument(
+        "chapters", nargs="*", metavar="CHAPTER", help="words or numbers; all where none is given"
+    )
     parser.add_argument("--out", required=True, metavar="FOLDER")
     args = parser.parse_args(argv)
     out = Path(args.out)
@@ -59,7 +63,9 @@ def export(word: str, out: Path) -> Path:
         for kind, id in exercise_of(cell):
             exercise = find(id)
             if kind == "exercise":
-                cell.source, cell.metadata["nbgrader"] = with_solution(exercise), _metadata(f"exercise-{id}", solution=True)
+                cell.source, cell.metadata["nbgrader"] = with_solution(exercise), _metadata(
+                    f"exercise-{id}", solution=True
+                )
             elif kind == "check":
                 cell.source = with_hidden_line(cell.source, exercise)
                 cell.metadata["nbgrader"] = _metadata(f"check-{id}", grade=True, points=exercise.points)
@@ -71,14 +77,17 @@ def export(word: str, out: Path) -> Path:
     return path
 
 
-def _metadata(grade_id: str, grade: bool = False, solution: bool = False, points: float | None = None) -> dict:
+def _metadata(
+    grade_id: str, grade: bool = False, solution: bool = False, points: float | None = None
+) -> dict:
     made = {"schema_version": 3, "grade_id": grade_id.replace(".", "-"), "grade": grade, "solution": solution,
             "locked": grade, "task": False}
     return made | ({"points": points} if grade else {})
 
 
 def with_solution(exercise: Exercise) -> str:
-    """The exercise's cell with the solution in effect, and with nothing but the stub once nbgrader has cleared it."""
+    """The exercise's cell with the solution in effect, and with nothing but the stub once nbgrader has
+    cleared it."""
     stub, solution = exercise.stub.strip("\n"), exercise.solution.strip("\n")
     if exercise.language == "cuda":          # a kernel cannot be defined twice, so the stub is switched off
         return exercise.cell(f"// BEGIN SOLUTION\n{solution}\n#if 0\n// END SOLUTION\n{stub}\n"
@@ -87,6 +96,9 @@ def with_solution(exercise: Exercise) -> str:
 
 
 def with_hidden_line(check: str, exercise: Exercise) -> str:
-    """A check that prints a verdict would earn full marks whatever the verdict is: nbgrader goes by exceptions."""
-    return (f"{check}\n### BEGIN HIDDEN TESTS\nfrom course_lib.exercises.student import handed_in\n"
-            f'assert "{exercise.id}" in handed_in, "exercise {exercise.id} has not passed"\n### END HIDDEN TESTS')
+    """A check that prints a verdict would earn full marks whatever the verdict is: nbgrader goes by
+    exceptions."""
+    return (
+        f"{check}\n### BEGIN HIDDEN TESTS\nfrom course_lib.exercises.student import handed_in\n"
+        f'assert "{exercise.id}" in handed_in, "exercise {exercise.id} has not passed"\n### END HIDDEN TESTS'
+    )

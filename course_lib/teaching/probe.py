@@ -38,9 +38,18 @@ def missing_walls(sandbox: Sandbox) -> list[str]:
     if gone and sandbox.strict:
         return gone
     outside = sandbox.base.parent / f"{sandbox.base.name}-outside"
-    source = f"SECRET, OUTSIDE, PARENT = {str(PACKAGE / 'exercises' / 'chapters' / 'attention.py')!r}, {str(outside)!r}, {os.getpid()}\n{PROBE}"
-    request = Request(id="0.0", language="python", name="probe", value=True, is_class=False, given={}, call=None,
-                      inputs=[((), {})])
+    secret = PACKAGE / "exercises" / "chapters" / "attention.py"
+    source = f"SECRET, OUTSIDE, PARENT = {str(secret)!r}, {str(outside)!r}, {os.getpid()}\n{PROBE}"
+    request = Request(
+        id="0.0",
+        language="python",
+        name="probe",
+        value=True,
+        is_class=False,
+        given={},
+        call=None,
+        inputs=[((), {})],
+    )
     try:
         reply = sandbox.run(request, source)
     except SandboxError as error:

@@ -23,10 +23,23 @@ def hidden_paths(extra=()) -> list[Path]:
 
 
 def readable_paths(hidden: list[Path]) -> tuple[list[str], list[str]]:
-    """(readable, listable): Python, torch, the compilers and the engine, without what is hidden below them."""
+    """(readable, listable): Python, torch, the compilers and the engine, without what is hidden below them.
+    """
     roots = {Path(p).resolve() for p in (sys.prefix, sys.base_prefix, *library_paths())}
-    roots |= {Path(p) for p in ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/proc/cpuinfo",
-                                "/proc/meminfo", "/sys/devices/system/cpu")}
+    roots |= {
+        Path(p)
+        for p in (
+            "/usr",
+            "/lib",
+            "/lib64",
+            "/bin",
+            "/etc/ld.so.cache",
+            "/etc/alternatives",
+            "/proc/cpuinfo",
+            "/proc/meminfo",
+            "/sys/devices/system/cpu",
+        )
+    }
     for tool in COMPILERS:
         if found := shutil.which(os.environ.get("CXX", tool) if tool == "c++" else tool):
             roots.add(Path(found).resolve().parent.parent)
@@ -58,7 +71,8 @@ def _allow(path: Path, hidden: list[Path], readable: list[str], listable: list[s
     if not any(path in h.parents for h in hidden):
         readable.append(str(path))
         return
-    listable.append(str(path))                    # Landlock rules only grant: name each neighbour of what is hidden
+    # Landlock rules only grant: name each neighbour of what is hidden
+    listable.append(str(path))
     for part in path.iterdir():
         if not part.is_symlink():
             _allow(part, hidden, readable, listable)
@@ -74,7 +88,8 @@ UIDS = 64           # users of one marking process: each run has the next
 
 
 def spare_uid() -> int:
-    """The first of UIDS users that own nothing, others for each marking process; 0 if this process is not root."""
+    """The first of UIDS users that own nothing, others for each marking process; 0 if this process is not
+    root."""
     if sys.platform != "linux" or os.geteuid() != 0:
         return 0
     wanted = walls.SPARE_UIDS + os.getpid() % 100_000 * UIDS

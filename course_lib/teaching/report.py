@@ -12,8 +12,20 @@ from xml.etree import ElementTree
 from course_lib.exercises.verdict import NOT_RUN, PASSED, Verdict
 from course_lib.files import write_whole
 
-COLUMNS = ["student", "chapter", "exercise", "title", "kind", "points", "of", "verdict", "misconception", "flags", "file",
-           "notes"]
+COLUMNS = [
+    "student",
+    "chapter",
+    "exercise",
+    "title",
+    "kind",
+    "points",
+    "of",
+    "verdict",
+    "misconception",
+    "flags",
+    "file",
+    "notes",
+]
 NOT_HANDED_IN = "not handed in"
 
 
@@ -40,9 +52,20 @@ class Mark:
         return self.by_hand if self.by_hand is not None else round(self.verdict.points * self.kept, 2)
 
     def row(self) -> list[str]:
-        return [self.student, self.chapter, self.exercise, self.title, self.kind, f"{self.points:g}",
-                f"{self.verdict.of:g}", self.verdict.status, self.verdict.misconception or "", "; ".join(self.flags),
-                self.file, "; ".join(self.notes)]
+        return [
+            self.student,
+            self.chapter,
+            self.exercise,
+            self.title,
+            self.kind,
+            f"{self.points:g}",
+            f"{self.verdict.of:g}",
+            self.verdict.status,
+            self.verdict.misconception or "",
+            "; ".join(self.flags),
+            self.file,
+            "; ".join(self.notes),
+        ]
 
 
 def verdict_from(data: dict) -> Verdict:
@@ -62,7 +85,9 @@ def write(results: Path, marks: list[Mark]) -> None:
         students.setdefault(mark.student, []).append(mark)
     pages = page_names(students)
     (results / "students").mkdir(exist_ok=True)
-    for old in set((results / "students").glob("*.html")) - {results / "students" / name for name in pages.values()}:
+    for old in set((results / "students").glob("*.html")) - {
+        results / "students" / name for name in pages.values()
+    }:
         old.unlink()
     for student, theirs in students.items():
         write_whole(results / "students" / pages[student], _page(student, theirs))
@@ -75,12 +100,14 @@ def page_names(students) -> dict[str, str]:
     for student in students:
         plain = re.sub(r"[^A-Za-z0-9]+", "_", student).strip("_")[:60]
         if not plain or plain != student or plain.casefold() in {n[:-5].casefold() for n in names.values()}:
-            plain = f"{plain or 'student'}-{hashlib.sha256(student.encode('utf-8', 'replace')).hexdigest()[:6]}"
+            plain = (
+                f"{plain or 'student'}-{hashlib.sha256(student.encode('utf-8', 'replace')).hexdigest()[:6]}"
+            )
         names[student] = f"{plain}.html"
     return names
 
 
-# --- the table ---------------------------------------------------------------------------------------------------
+# --- the table ----------------------------------------------------------------------------------------------
 
 def _csv(marks: list[Mark]) -> str:
     import io
@@ -102,7 +129,7 @@ def printable(text: str) -> str:
     return re.sub(r"[^\t\n\r\x20-\uD7FF\uE000-\uFFFD\U00010000-\U0010FFFF]", "?", text)
 
 
-# --- JUnit -------------------------------------------------------------------------------------------------------
+# --- JUnit --------------------------------------------------------------------------------------------------
 
 def _junit(marks: list[Mark]) -> str:
     root = ElementTree.Element("testsuites", name="grades")
@@ -110,11 +137,17 @@ def _junit(marks: list[Mark]) -> str:
     for mark in marks:
         if mark.student not in suites:
             suites[mark.student] = ElementTree.SubElement(root, "testsuite", name=printable(mark.student))
-        case = ElementTree.SubElement(suites[mark.student], "testcase", name=f"{mark.exercise} {mark.title}".strip(),
-                                      classname=printable(f"{mark.student}.{mark.chapter}"))
+        case = ElementTree.SubElement(
+            suites[mark.student],
+            "testcase",
+            name=f"{mark.exercise} {mark.title}".strip(),
+            classname=printable(f"{mark.student}.{mark.chapter}"),
+        )
         if mark.verdict.status != PASSED:          # a skip is never a pass: what was not done is a failure
             kind = "error" if mark.verdict.status == NOT_RUN else "failure"
-            problem = ElementTree.SubElement(case, kind, message=printable(f"{mark.verdict.status}: {mark.verdict.headline}"))
+            problem = ElementTree.SubElement(
+                case, kind, message=printable(f"{mark.verdict.status}: {mark.verdict.headline}")
+            )
             problem.text = printable(str(mark.verdict))
     for suite in suites.values():
         suite.set("tests", str(len(suite)))
@@ -124,7 +157,7 @@ def _junit(marks: list[Mark]) -> str:
     return '<?xml version="1.0" encoding="utf-8"?>\n' + ElementTree.tostring(root, encoding="unicode") + "\n"
 
 
-# --- pages -------------------------------------------------------------------------------------------------------
+# --- pages --------------------------------------------------------------------------------------------------
 
 STYLE = """
 :root { color-scheme: light dark }
@@ -133,9 +166,13 @@ table { border-collapse: collapse } th, td { text-align: left; padding: .2rem .8
 pre.code { border: 1px solid #8888; padding: .6rem; overflow-x: auto; font-size: 14px }
 .flag { border-left: 5px solid #b8860b; padding: 0 12px }
 """
-HEAD = ('<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
-        '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src \'unsafe-inline\'">'
-        '<meta name="viewport" content="width=device-width"><title>{title}</title><style>' + STYLE + "</style></head><body>\n")
+HEAD = (
+    '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+    '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src \'unsafe-inline\'">'
+    '<meta name="viewport" content="width=device-width"><title>{title}</title><style>'
+    + STYLE
+    + "</style></head><body>\n"
+)
 
 
 def head(title: str) -> str:
@@ -164,8 +201,11 @@ def _page(student: str, marks: list[Mark]) -> str:
 
 
 def _index(students: dict[str, list[Mark]], pages: dict[str, str]) -> str:
-    rows = "\n".join(f'<tr><td><a href="students/{pages[s]}">{escape(s)}</a></td><td>{_sum(marks)}</td>'
-                     f'<td>{sum(bool(m.flags) for m in marks) or ""}</td></tr>' for s, marks in students.items())
+    rows = "\n".join(
+        f'<tr><td><a href="students/{pages[s]}">{escape(s)}</a></td><td>{_sum(marks)}</td>'
+        f'<td>{sum(bool(m.flags) for m in marks) or ""}</td></tr>'
+        for s, marks in students.items()
+    )
     return printable(head("Grades") + "<h1>Grades</h1>\n<table><thead><tr><th>student</th><th>points</th>"
                       f"<th>flags</th></tr></thead><tbody>\n{rows}\n</tbody></table>\n</body></html>\n")
 

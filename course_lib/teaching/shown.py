@@ -20,7 +20,8 @@ SHORTEST = 200          # characters of solution; below, a repaired line is most
 
 @dataclass
 class Withheld:
-    """What a chapter shows of exercises that are still open: exercise ids and functions -> the exercise they show."""
+    """What a chapter shows of exercises that are still open: exercise ids and functions -> the exercise they
+    show."""
     exercises: dict[str, str] = field(default_factory=dict)
     functions: dict[str, str] = field(default_factory=dict)
 
@@ -30,16 +31,27 @@ class Withheld:
 
 
 def withheld(word: str, exercises: list[Exercise]) -> Withheld:
-    """Stubs, and functions that the notebook imports from the declarations, that show an open exercise's solution."""
+    """Stubs, and functions that the notebook imports from the declarations, that show an open exercise's
+    solution."""
     found = Withheld()
     opened = [e for e in exercises if e.kind == "write" and len(e.solution) >= SHORTEST]
     for exercise in load_chapter(word):
-        shown = next((e for e in opened if e is not exercise and share_shown(exercise.stub, e) >= NEARLY_ALL), None)
+        shown = next(
+            (e for e in opened if e is not exercise and share_shown(exercise.stub, e) >= NEARLY_ALL), None
+        )
         if shown and exercise.kind == "repair":
             found.exercises[exercise.id] = shown.id
     module = importlib.import_module(f"course_lib.exercises.chapters.{word}")
     for name in names_imported(notebook_of(word), module.__name__):
-        shown = next((e for e in opened for text in _texts(getattr(module, name)) if share_shown(text, e) >= NEARLY_ALL), None)
+        shown = next(
+            (
+                e
+                for e in opened
+                for text in _texts(getattr(module, name))
+                if share_shown(text, e) >= NEARLY_ALL
+            ),
+            None,
+        )
         if shown:
             found.functions[name] = shown.id
     for exercise in load_chapter(word):
@@ -88,8 +100,14 @@ def _note(cell, exercises: list[Exercise], kept_back: Withheld) -> str | None:
     check = re.search(r"check\(\"(\d+\.\d+)\"", cell.source) if "check" in tags else None
     id = next((match[1] for match in (card, marker, check) if match), None)
     if id in kept_back.exercises:
-        return (f"*Exercise {id} follows once exercise {kept_back.exercises[id]} has been handed in: it shows most of its "
-                "solution.*") if card else f"*(exercise {id})*"
+        return (
+            (
+                f"*Exercise {id} follows once exercise {kept_back.exercises[id]} has been handed in: it shows most of its "
+                "solution.*"
+            )
+            if card
+            else f"*(exercise {id})*"
+        )
     if cell.cell_type == "code" and not card:
         named = next((n for n in kept_back.functions if re.search(rf"\b{n}\(", cell.source)), None)
         if named:

@@ -1,4 +1,5 @@
-"""Code that is the same, names, comments and spacing aside; and whether a text holds the solution of an exercise."""
+"""Code that is the same, names, comments and spacing aside; and whether a text holds the solution of an
+exercise."""
 from __future__ import annotations
 
 import ast
@@ -8,15 +9,18 @@ import re
 from course_lib.exercises.parts import Exercise
 
 CPP_WORDS = set("""
-    alignas alignof auto bool break case char class const constexpr continue default delete do double else enum explicit extern
-    false float for friend goto if inline int long mutable namespace new nullptr operator private protected public return short
-    signed sizeof static static_assert static_cast struct switch template this true typedef typename union unsigned using void
-    volatile while int8_t int16_t int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t half bfloat16 float2 float4 int4 dim3
-    threadIdx blockIdx blockDim gridDim warpSize x y z w""".split())
+    alignas alignof auto bool break case char class const constexpr continue default delete do double else
+    enum explicit extern false float for friend goto if inline int long mutable namespace new nullptr
+    operator private protected public return short signed sizeof static static_assert static_cast struct
+    switch template this true typedef typename union unsigned using void volatile while int8_t int16_t
+    int32_t int64_t uint8_t uint16_t uint32_t uint64_t size_t half bfloat16 float2 float4 int4 dim3
+    threadIdx blockIdx blockDim gridDim warpSize x y z w
+    """.split())
 
 
 def skeleton(source: str, language: str = "python") -> str:
-    """A text that two sources share exactly if they differ in names that they define, comments and spacing alone."""
+    """A text that two sources share exactly if they differ in names that they define, comments and spacing
+    alone."""
     return _cpp(source) if language == "cuda" else _python(source)
 
 
@@ -25,13 +29,19 @@ def _python(source: str) -> str:
         tree = ast.parse(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "".join(source.split())
-    bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+    bound = {
+        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+    }
     bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     bound |= {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     names: dict[str, str] = {}
 
     def renamed(name: str) -> str:
-        return names.setdefault(name, f"n{len(names)}") if name in bound and not hasattr(builtins, name) else name
+        return (
+            names.setdefault(name, f"n{len(names)}")
+            if name in bound and not hasattr(builtins, name)
+            else name
+        )
 
     class Rename(ast.NodeTransformer):
         def visit_Name(self, node):
@@ -61,13 +71,18 @@ def _python(source: str) -> str:
 
         def block(self, node):
             first = node.body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
                 node.body = node.body[1:] or [ast.Pass()]
             return self.generic_visit(node)
 
     try:
         return ast.dump(Rename().visit(tree))
-    except (RecursionError, ValueError, MemoryError):        # ValueError: a number with more digits than Python prints
+    # ValueError: a number with more digits than Python prints
+    except (RecursionError, ValueError, MemoryError):
         return "".join(source.split())
 
 
@@ -82,7 +97,7 @@ def _cpp(source: str) -> str:
     return " ".join(out)
 
 
-# --- solutions in other texts -------------------------------------------------------------------------------------
+# --- solutions in other texts -------------------------------------------------------------------------------
 
 def lines_of(text: str) -> list[str]:
     """Lines of code with spacing and comments gone; empty ones left out."""
@@ -91,7 +106,8 @@ def lines_of(text: str) -> list[str]:
 
 
 def telling_lines(exercise: Exercise) -> list[str]:
-    """The lines by which the solution is known: those that the stub does not have; all, where those are too few."""
+    """The lines by which the solution is known: those that the stub does not have; all, where those are too
+    few."""
     if exercise.kind in ("predict", "choose"):
         return []
     known = set(lines_of(exercise.stub)) | set(lines_of(exercise.card))
@@ -126,4 +142,6 @@ def solves(text: str, exercise: Exercise) -> bool:
         return False
     if holds(text, exercise):
         return True
-    return exercise.kind == "write" and skeleton(text, exercise.language) == skeleton(exercise.solution, exercise.language)
+    return exercise.kind == "write" and skeleton(text, exercise.language) == skeleton(
+        exercise.solution, exercise.language
+    )

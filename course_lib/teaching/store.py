@@ -25,7 +25,8 @@ class Store:
         if seed is not None:
             self.seed = seed
         self.keys: set[str] = set()            # in use: the others are dropped
-        self.failed: dict[tuple[str, str], dict] = {}        # (student, exercise): verdicts for the next run to try again
+        # (student, exercise): verdicts for the next run to try again
+        self.failed: dict[tuple[str, str], dict] = {}
 
     def key(self, exercise: Exercise, source: str) -> str:
         text = json.dumps([exercise.id, marking.fingerprint(exercise), self.seed, source])

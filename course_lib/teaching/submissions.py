@@ -20,7 +20,8 @@ from .intake import Found, notebooks_in
 LONGEST_CELL = 30_001           # characters kept of a cell: one more than what is marked
 MAX_IDS = 200                   # exercises in one notebook
 ANSWER = re.compile(r"\A\s*(?:#{1,6}\s*|\*\*)?Answer\s+(\d{1,3}\.[a-z]\w{0,9})\b[*:.]*", re.I)
-INSTEAD = {".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".py", ".pdf", ".docx"}   # what students send in place of notebooks
+# what students send in place of notebooks
+INSTEAD = {".zip", ".rar", ".7z", ".tar", ".gz", ".tgz", ".py", ".pdf", ".docx"}
 
 
 @dataclass
@@ -39,11 +40,13 @@ class Submission:
     row: dict[str, str] = field(default_factory=dict)         # the student's line of the roster
 
 
-def collect(folder: Path, class_zips: list[Path] = (), depth: int | None = None, roster: Roster | None = None) -> list[Submission]:
+def collect(
+    folder: Path, class_zips: list[Path] = (), depth: int | None = None, roster: Roster | None = None
+) -> list[Submission]:
     """One submission per student and chapter: the newest that can be read; its notes name the others.
 
-    A folder or a file without a notebook counts as a submission too, and so does a student of the roster who sent nothing,
-    so that the table misses nobody.
+    A folder or a file without a notebook counts as a submission too, and so does a student of the roster who
+    sent nothing, so that the table misses nobody.
     """
     handed_in = [read(found) for found in notebooks_in(folder, class_zips, depth)]
     handed_in += _without_notebook(folder, handed_in)
@@ -54,7 +57,10 @@ def collect(folder: Path, class_zips: list[Path] = (), depth: int | None = None,
         found.setdefault((made.person.key, made.chapter), []).append(made)
     chosen = [_newest(versions) for versions in found.values()]
     _name(chosen)
-    return sorted(chosen, key=lambda s: (s.student.casefold(), s.student, CHAPTERS.index(s.chapter) if s.chapter else 99))
+    return sorted(
+        chosen,
+        key=lambda s: (s.student.casefold(), s.student, CHAPTERS.index(s.chapter) if s.chapter else 99),
+    )
 
 
 def _newest(versions: list[Submission]) -> Submission:
@@ -65,8 +71,10 @@ def _newest(versions: list[Submission]) -> Submission:
         best.notes.append(f"{best.file} of {_moment(best.when)} is marked, the newest of {len(versions)}; "
                           f"not {other.file} ({why})")
     if len(versions) > 6:
-        best.notes.append(f"and {len(versions) - 6} more. If these are of several students: --depth says at which level the "
-                          "names are")
+        best.notes.append(
+            f"and {len(versions) - 6} more. If these are of several students: --depth says at which level the "
+            "names are"
+        )
     return best
 
 
@@ -95,22 +103,38 @@ def _match(submissions: list[Submission], roster: Roster) -> None:
     for row in roster.people:
         if id(row) not in seen:
             person = Person(row["name"] or row["id"], row["id"] or f"roster {roster.people.index(row)}")
-            submissions.append(Submission(person.name, "", "", 0.0, problem="nothing was handed in", person=person, row=row))
+            submissions.append(
+                Submission(person.name, "", "", 0.0, problem="nothing was handed in", person=person, row=row)
+            )
 
 
 def _without_notebook(folder: Path, handed_in: list[Submission]) -> list[Submission]:
     """The folders and files right in `folder` that gave no submission, where their student has no other."""
     heard = {PurePosixPath(s.file).parts[0] for s in handed_in if s.file}
     students, missed = {s.person.key for s in handed_in}, []
-    if (folder / "marks.json").exists():                       # the results of a marking: nothing was handed in here
+    # the results of a marking: nothing was handed in here
+    if (folder / "marks.json").exists():
         return []
     for entry in sorted(folder.iterdir()):
         sent = entry.is_dir() and not (entry / "marks.json").exists() or entry.suffix.lower() in INSTEAD
         name = entry.name if entry.is_dir() else entry.stem
         person = from_name(name) or Person(name)
-        if sent and not entry.name.startswith(".") and not {entry.name, name} & heard and person.key not in students:
-            missed.append(Submission(person.name, chapter_of_name(PurePosixPath(name)), entry.name, entry.lstat().st_mtime,
-                                     problem="there is no notebook in it", person=person))
+        if (
+            sent
+            and not entry.name.startswith(".")
+            and not {entry.name, name} & heard
+            and person.key not in students
+        ):
+            missed.append(
+                Submission(
+                    person.name,
+                    chapter_of_name(PurePosixPath(name)),
+                    entry.name,
+                    entry.lstat().st_mtime,
+                    problem="there is no notebook in it",
+                    person=person,
+                )
+            )
     return missed
 
 
@@ -118,17 +142,26 @@ def _moment(when: float) -> str:
     return datetime.datetime.fromtimestamp(when).strftime("%Y-%m-%d %H:%M")
 
 
-# --- notebooks -------------------------------------------------------------------------------------------------------
+# --- notebooks ----------------------------------------------------------------------------------------------
 
 def read(found: Found) -> Submission:
     """A submission from a notebook's bytes: of all its cells, those that begin with an exercise's marker."""
-    made = Submission(found.person.name, chapter_of_name(found.path), str(found.path), found.when, problem=found.problem,
-                      person=found.person, given=found.person)
+    made = Submission(
+        found.person.name,
+        chapter_of_name(found.path),
+        str(found.path),
+        found.when,
+        problem=found.problem,
+        person=found.person,
+        given=found.person,
+    )
     if found.problem:
         return made
     try:
         cells = json.loads(found.data.decode("utf-8-sig", "replace"))["cells"]
-        texts = [_source(cell) for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"]
+        texts = [
+            _source(cell) for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"
+        ]
         made.answers = _answers(cells)
     except (ValueError, KeyError, TypeError, RecursionError, AttributeError, MemoryError) as error:
         made.problem = f"it is no notebook ({type(error).__name__})"

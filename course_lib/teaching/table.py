@@ -12,7 +12,9 @@ from .store import Store
 from .submissions import Submission
 
 
-def table(submissions: list[Submission], chapters: list[str], store: Store, late: LateRule | None = None) -> list[Mark]:
+def table(
+    submissions: list[Submission], chapters: list[str], store: Store, late: LateRule | None = None
+) -> list[Mark]:
     """Every student against every exercise of the chapters. A file that cannot be read has a row
     of its own, and its chapter counts without points."""
     students = list(dict.fromkeys(s.student for s in submissions))
@@ -25,7 +27,9 @@ def table(submissions: list[Submission], chapters: list[str], store: Store, late
                               notes=(submission.problem, *submission.notes)))
         for chapter in chapters:
             submission = by.get((student, chapter))
-            theirs = [_mark(student, chapter, exercise, submission, store) for exercise in load_chapter(chapter)]
+            theirs = [
+                _mark(student, chapter, exercise, submission, store) for exercise in load_chapter(chapter)
+            ]
             if late and submission:
                 kept, note = late.share(submission)
                 for mark in theirs:
@@ -34,8 +38,12 @@ def table(submissions: list[Submission], chapters: list[str], store: Store, late
     return marks
 
 
-def _mark(student: str, chapter: str, exercise: Exercise, submission: Submission | None, store: Store) -> Mark:
-    mark = Mark(student, chapter, exercise.id, exercise.title, exercise.kind, None, language=exercise.language)
+def _mark(
+    student: str, chapter: str, exercise: Exercise, submission: Submission | None, store: Store
+) -> Mark:
+    mark = Mark(
+        student, chapter, exercise.id, exercise.title, exercise.kind, None, language=exercise.language
+    )
 
     def without_run(status: str, why: str) -> Mark:
         mark.verdict = Verdict(exercise.id, exercise.title, status, why, of=exercise.points)
@@ -60,11 +68,16 @@ def _mark(student: str, chapter: str, exercise: Exercise, submission: Submission
 
 
 def flag_copies(marks: list[Mark]) -> None:
-    """Say whose code equals the reference or a classmate's. Only in *write* exercises: a repaired line is alike for all."""
+    """Say whose code equals the reference or a classmate's. Only in *write* exercises: a repaired line is
+    alike for all."""
     same: dict[tuple[str, str], list[Mark]] = {}
     references = {}
     for mark in marks:
-        if mark.kind != "write" or mark.verdict.status == NOT_ATTEMPTED or not 0 < len(mark.source) <= marking.LONGEST:
+        if (
+            mark.kind != "write"
+            or mark.verdict.status == NOT_ATTEMPTED
+            or not 0 < len(mark.source) <= marking.LONGEST
+        ):
             continue
         same.setdefault((mark.exercise, skeleton(mark.source, mark.language)), []).append(mark)
         if mark.exercise not in references:

@@ -1,8 +1,10 @@
-"""The walls around a student's code: the rights that a process gives up before it runs code that it does not trust.
+"""The walls around a student's code: the rights that a process gives up before it runs code that it does not
+trust.
 
-Limits on time, memory, processes and files (setrlimit); another user, if this one is root; only the listed folders to
-read (Landlock); no network and nothing that reaches into another process (seccomp). A process cannot undo them, and its
-children inherit them. Standard library only: the grader's child loads this file alone, and calls C through ctypes.
+Limits on time, memory, processes and files (setrlimit); another user, if this one is root; only the listed
+folders to read (Landlock); no network and nothing that reaches into another process (seccomp). A process
+cannot undo them, and its children inherit them. Standard library only: the grader's child loads this file
+alone, and calls C through ctypes.
 """
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class WallError(OSError):
     """A wall that was asked for could not be built."""
 
 
-# --- limits ------------------------------------------------------------------------------------------------------
+# --- limits -------------------------------------------------------------------------------------------------
 
 def limit(seconds: int, memory: int, processes: int, file_bytes: int) -> None:
     """Processor time, address space on top of what is mapped now, processes of this user, size of a file."""
@@ -62,7 +64,7 @@ def tasks_of_user(uid: int) -> int:
     return count
 
 
-# --- another user ------------------------------------------------------------------------------------------------
+# --- another user -------------------------------------------------------------------------------------------
 
 CAP_DAC_READ_SEARCH = 2
 
@@ -70,8 +72,8 @@ CAP_DAC_READ_SEARCH = 2
 def drop(uid: int, keep_search: bool) -> None:
     """Become an unprivileged user for good.
 
-    `keep_search` keeps the one right to pass through folders that are closed to others (a Python below /root, say);
-    what may be read is then up to Landlock alone, so keep it only together with Landlock.
+    `keep_search` keeps the one right to pass through folders that are closed to others (a Python below /root,
+    say); what may be read is then up to Landlock alone, so keep it only together with Landlock.
     """
     PR_SET_KEEPCAPS, PR_CAPBSET_DROP, PR_CAP_AMBIENT, RAISE = 8, 24, 47, 2
     for cap in range(64):
@@ -91,7 +93,7 @@ def drop(uid: int, keep_search: bool) -> None:
         raise WallError(errno.EPERM, "still root")
 
 
-# --- what may be read: Landlock ----------------------------------------------------------------------------------
+# --- what may be read: Landlock -----------------------------------------------------------------------------
 
 EXECUTE, WRITE_FILE, READ_FILE, READ_DIR, TRUNCATE, IOCTL_DEV = (1 << n for n in (0, 1, 2, 3, 14, 15))
 ALL_ACCESS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 4: (1 << 15) - 1}
@@ -106,7 +108,8 @@ def landlock_version() -> int:
 
 
 def landlock(readable: list[str], listable: list[str], folder: str) -> int:
-    """A ruleset (a file descriptor) for `enforce`: read and run below `readable`, list `listable`, write in `folder`."""
+    """A ruleset (a file descriptor) for `enforce`: read and run below `readable`, list `listable`, write in
+    `folder`."""
     version = landlock_version()
     handled = ALL_ACCESS.get(version, (1 << 16) - 1)
     attributes = struct.pack("=QQQ", handled, 3, 3)      # TCP; abstract sockets and signals to outside
@@ -142,37 +145,41 @@ def no_new_privileges() -> None:
         raise WallError(ctypes.get_errno(), "no_new_privs")
 
 
-# --- what may be asked of the kernel: seccomp --------------------------------------------------------------------
+# --- what may be asked of the kernel: seccomp ---------------------------------------------------------------
 
 # (x86-64, arm64). First the network; then other processes; then shared memory, owners and attributes of files, which
 # reach past a process; then what changes the machine.
 DENIED = {
     "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201), "accept": (43, 202),
-    "accept4": (288, 242), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426), "io_uring_register": (427, 427),
-    "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
-    "pidfd_open": (434, 434), "pidfd_getfd": (438, 438), "pidfd_send_signal": (424, 424), "process_madvise": (440, 440),
-    "rt_sigqueueinfo": (129, 138), "rt_tgsigqueueinfo": (297, 240), "tkill": (200, 130), "setpriority": (141, 140),
+    "accept4": (288, 242), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426),
+    "io_uring_register": (427, 427), "ptrace": (101, 117), "process_vm_readv": (310, 270),
+    "process_vm_writev": (311, 271), "kcmp": (312, 272), "pidfd_open": (434, 434), "pidfd_getfd": (438, 438),
+    "pidfd_send_signal": (424, 424), "process_madvise": (440, 440), "rt_sigqueueinfo": (129, 138),
+    "rt_tgsigqueueinfo": (297, 240), "tkill": (200, 130), "setpriority": (141, 140),
     "sched_setaffinity": (203, 122), "sched_setscheduler": (144, 119), "sched_setparam": (142, 118),
-    "sched_setattr": (314, 274), "ioprio_set": (251, 30), "move_pages": (279, 239), "migrate_pages": (256, 238),
-    "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195), "semget": (64, 190), "semop": (65, 193),
-    "semctl": (66, 191), "semtimedop": (220, 192), "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188),
-    "msgctl": (71, 187), "mq_open": (240, 180), "mq_unlink": (241, 181), "memfd_create": (319, 279),
-    "chown": (92, 55), "fchown": (93, 55), "lchown": (94, 55), "fchownat": (260, 54), "utime": (132, 88), "utimes": (235, 88),
-    "futimesat": (261, 88), "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6), "fsetxattr": (190, 7),
-    "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16), "setxattrat": (463, 463),
-    "removexattrat": (466, 466),
-    "memfd_secret": (447, 447), "keyctl": (250, 219), "add_key": (248, 217), "request_key": (249, 218),
-    "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97),
-    "setns": (308, 268), "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430),
-    "mount_setattr": (442, 442), "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "bpf": (321, 280),
-    "perf_event_open": (298, 241), "userfaultfd": (323, 282), "fanotify_init": (300, 262), "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294), "init_module": (175, 105), "finit_module": (313, 273), "delete_module": (176, 106),
-    "reboot": (169, 142), "swapon": (167, 224), "swapoff": (168, 225), "acct": (163, 89), "syslog": (103, 116),
+    "sched_setattr": (314, 274), "ioprio_set": (251, 30), "move_pages": (279, 239),
+    "migrate_pages": (256, 238), "shmget": (29, 194), "shmat": (30, 196), "shmctl": (31, 195),
+    "semget": (64, 190), "semop": (65, 193), "semctl": (66, 191), "semtimedop": (220, 192),
+    "msgget": (68, 186), "msgsnd": (69, 189), "msgrcv": (70, 188), "msgctl": (71, 187), "mq_open": (240, 180),
+    "mq_unlink": (241, 181), "memfd_create": (319, 279), "chown": (92, 55), "fchown": (93, 55),
+    "lchown": (94, 55), "fchownat": (260, 54), "utime": (132, 88), "utimes": (235, 88),
+    "futimesat": (261, 88), "utimensat": (280, 88), "setxattr": (188, 5), "lsetxattr": (189, 6),
+    "fsetxattr": (190, 7), "removexattr": (197, 14), "lremovexattr": (198, 15), "fremovexattr": (199, 16),
+    "setxattrat": (463, 463), "removexattrat": (466, 466), "memfd_secret": (447, 447), "keyctl": (250, 219),
+    "add_key": (248, 217), "request_key": (249, 218), "mount": (165, 40), "umount2": (166, 39),
+    "pivot_root": (155, 41), "chroot": (161, 51), "unshare": (272, 97), "setns": (308, 268),
+    "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "mount_setattr": (442, 442),
+    "open_by_handle_at": (304, 265), "name_to_handle_at": (303, 264), "bpf": (321, 280),
+    "perf_event_open": (298, 241), "userfaultfd": (323, 282), "fanotify_init": (300, 262),
+    "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105),
+    "finit_module": (313, 273), "delete_module": (176, 106), "reboot": (169, 142), "swapon": (167, 224),
+    "swapoff": (168, 225), "acct": (163, 89), "syslog": (103, 116),
 }
 # Answered with "done" and not carried out: the linker makes what it wrote executable, and Landlock does not govern modes.
 PRETENDED = {"chmod": (90, 52), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452)}
 OWN_ONLY = {"prlimit64": (302, 261)}                 # allowed with pid 0, that is for oneself
-SIGNALS = {"kill": (62, 129), "tgkill": (234, 131)}    # allowed to oneself where Landlock does not scope signals
+# allowed to oneself where Landlock does not scope signals
+SIGNALS = {"kill": (62, 129), "tgkill": (234, 131)}
 CLONE, CLONE3 = (56, 220), 435
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 
@@ -190,7 +197,8 @@ def has_seccomp() -> bool:
 
 
 def filter_calls(signals_scoped: bool) -> None:
-    """Refuse the calls above with 'not permitted', and answer those of PRETENDED without carrying them out."""
+    """Refuse the calls above with 'not permitted', and answer those of PRETENDED without carrying them
+    out."""
     column, architecture = ARCHITECTURES[platform.machine()]
     refuse = (RETURN, 0, 0, ERROR | errno.EPERM)
     program = [(LOAD, 0, 0, 4), (EQUAL, 1, 0, architecture), (RETURN, 0, 0, KILL), (LOAD, 0, 0, 0)]
@@ -200,7 +208,8 @@ def filter_calls(signals_scoped: bool) -> None:
         program += [(EQUAL, 0, 1, numbers[column]), refuse]
     for numbers in PRETENDED.values():
         program += [(EQUAL, 0, 1, numbers[column]), (RETURN, 0, 0, ERROR)]
-    program += [(EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, ERROR | errno.ENOSYS)]    # its flags cannot be seen: use clone
+    # its flags cannot be seen: use clone
+    program += [(EQUAL, 0, 1, CLONE3), (RETURN, 0, 0, ERROR | errno.ENOSYS)]
     program += [(EQUAL, 0, 3, CLONE[column]), (LOAD, 0, 0, 16), (ANY_BIT, 0, 1, NEW_NAMESPACES), refuse]
     program += [(LOAD, 0, 0, 0)]
     allowed_first = {n[column]: 0 for n in OWN_ONLY.values()}

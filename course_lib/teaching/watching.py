@@ -1,4 +1,5 @@
-"""What a job's processes take, read from /proc by the process above them: memory, files, time without a processor."""
+"""What a job's processes take, read from /proc by the process above them: memory, files, time without a
+processor."""
 from __future__ import annotations
 
 import os
@@ -20,7 +21,8 @@ def taken_too_much(job: dict) -> str | None:
 
 
 def descendants() -> set[int]:
-    """The living processes below this one. One whose first thread has ended is a zombie by name, but lives by its others."""
+    """The living processes below this one. One whose first thread has ended is a zombie by name, but lives by
+    its others."""
     parents = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
@@ -44,7 +46,10 @@ def memory_of(processes: set[int]) -> int:
     for pid in processes:
         try:
             with open(f"/proc/{_live_thread(pid)}/status") as status:
-                total += sum(int(line.split()[1]) for line in status if line.startswith(("RssAnon", "RssShmem"))) << 10
+                total += (
+                    sum(int(line.split()[1]) for line in status if line.startswith(("RssAnon", "RssShmem")))
+                    << 10
+                )
         except OSError:
             continue
     return total
