@@ -549,7 +549,7 @@ def _two_exchanged():
         letters = list(_ORDER)
         letters[one], letters[other] = letters[other], letters[one]
         if "".join(letters) not in named:
-            yield Misconception("has three kernels right and two exchanged", value="".join(letters),
+            yield Misconception(f"exchanges the mistakes of kernels {one + 1} and {other + 1}", value="".join(letters),
                                 ask="Which three letters rest on what the sanitizer or a NaN says, and which two on the numbers?")
 
 
