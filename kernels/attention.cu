@@ -173,11 +173,12 @@ __global__ void __launch_bounds__(WARPS > 4 ? 32 * WARPS : 128)
         __syncthreads();
         for (int w = 0; w < WARPS; ++w) largest = fmaxf(largest, of_warp[0][w]);
     }
+    const float shift = -largest * LOG2E;  // e^(x - largest) = 2^(x log2(e) + shift): one instruction each
 #pragma unroll
     for (int i = 0; i < CHUNKS; ++i)
 #pragma unroll
         for (int e = 0; e < COUNT; ++e) {
-            entry[i][e] = expf(entry[i][e] - largest);
+            entry[i][e] = power_of_two(fmaf(entry[i][e], LOG2E, shift));
             total += entry[i][e];
         }
     total = lanes_sum(total);

@@ -20,6 +20,7 @@
 //     with key_bias        an unmodified kernel                  before it: not counted here
 //     the same, v padded   for a call that takes only one        half of v is zeros                410,112     2.08
 //     to 2 d               width for q, k and v
+//   3 w2_attention/tensor_core.cu, for a card: rung 7 of chapter 6, for scores of width 2 d
 //   w2_backward_keys       a key tile stays, queries pass: dK, dV and the gradient of tau        1,083,424
 //   w2_backward_queries    a query tile stays, keys pass: dQ                                     1,050,624
 //

@@ -46,6 +46,17 @@ def pytest_runtest_setup(item):
             pytest.skip("not run: no CUDA device")
 
 
+def pytest_runtest_makereport(item, call):
+    """A kernel that has spoiled the CUDA context makes every later test red: the run ends at the one that did it."""
+    torch = sys.modules.get("torch")
+    failed = call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception)
+    if failed and torch and item.get_closest_marker("gpu") and torch.cuda.is_available():
+        try:
+            torch.cuda.synchronize()
+        except Exception as problem:
+            pytest.exit(f"the CUDA context does not work any more after {item.nodeid}: {str(problem).splitlines()[0]}", 3)
+
+
 def pytest_report_teststatus(report):
     """A test whose tool is missing is neither passed nor skipped by choice: the closing line counts it by itself."""
     if report.skipped and isinstance(report.longrepr, tuple) and "not run:" in report.longrepr[2]:

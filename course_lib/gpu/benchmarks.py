@@ -68,6 +68,11 @@ def w2_floor(b, heads, n, m, d, causal):
     return 2 * b * heads * d * (3 * n + 3 * m), 6 * b * heads * n * m * d // (2 if causal else 1)
 
 
+def w2_prepare_floor(b, heads, n, m, d, causal):
+    """bfloat16: mean and width of queries and keys in, the operands out, and the bias."""
+    return b * heads * ((n + m) * 2 * d * 2 * 2 + 4 * m), 0
+
+
 def linear_floor(itemsize):
     """q, k, v, out once; inside chunks of 64 half of the pairs, between them the state twice."""
     return lambda n, d, segments=1, heads=2: (4 * heads * n * d * itemsize, heads * n * (2 * 64 * d + 4 * d * d))
@@ -155,10 +160,11 @@ def window():
 
 
 def w2():
-    """The kernel alone, on prepared queries, keys and bias; the preparation is a row of its own."""
+    """The kernel alone, on prepared queries, keys and bias; the preparation is another row."""
     from course_lib.gpu.cases.w2_attention import attend_prepared, prepared
 
     shape = {"b": 4, "heads": 16, "n": 8192, "m": 8192, "d": 64, "causal": True}
+    yield Benchmark(case_of("w2_prepare"), "w2_prepare", shape, w2_prepare_floor)
     yield Benchmark(case_of("flash_tensor_core", BF16, "W2"), "flash_tensor_core", shape, w2_floor,
                     {"our flash_tensor_core": lambda q, k, v, bias, causal: partial(
                         forward_kernel, q[..., :64].contiguous(), k[..., :64].contiguous(), v, causal, rung=7)},

@@ -31,7 +31,7 @@ def w2_attention_kernel(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Te
     tau = check_w2_kernel(mu_q, sigma_q, mu_k, sigma_k, v, tau)
     check_w2_rung(rung, mu_q, v)
     if rung == 3:
-        q, k, bias = as_dot_product(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
+        q, k, bias = dot_product_operands(mu_q, sigma_q, mu_k, sigma_k, tau)
         return flash_kernel(q, k, v, causal, 1.0, bias, rung=TENSOR_CORES)[0]
     if rung == 2:
         return forward_kernel(mu_q, sigma_q, mu_k, sigma_k, v, tau, causal)[0]
@@ -50,6 +50,23 @@ def w2_flash_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Ten
         if best_rung(q, v, 1.0) == TENSOR_CORES:
             return flash_attention(q, k, v, causal, 1.0, bias)
     return _w2(mu_q, sigma_q, mu_k, sigma_k, v, tau, bool(causal))[0]
+
+
+def dot_product_operands(mu_q, sigma_q, mu_k, sigma_k, tau):
+    """`as_dot_product` of the joined and centred Gaussians, without a gradient: one pass by a kernel if rows are
+    whole 16 bytes."""
+    (b, h, _, d), n_k = mu_q.shape, mu_k.shape[2]
+    if d % 8 or n_k == 0 or mu_q.dtype not in HALF:
+        return as_dot_product(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
+    inputs = aligned(mu_q, sigma_q, mu_k, sigma_k)
+    q, k = (x.new_empty(*x.shape[:3], 2 * d) for x in (inputs[0], inputs[2]))
+    bias, temperature = torch.empty(b, h, n_k, device=mu_k.device), tau + EPS
+    launch = cuda.load("w2_attention/tensor_core")[f"w2_prepare<{C_TYPES[mu_q.dtype]}>"]
+    for out, of_keys, pair in ((q, None, inputs[:2]), (k, bias, inputs[2:])):
+        n = out.shape[2]
+        if n:
+            launch[(math.ceil(n / 8), b * h), 128](*pair, *inputs[2:], temperature, out, of_keys, h, n, n_k, d)
+    return q, k, bias
 
 
 def forward_kernel(mu_q, sigma_q, mu_k, sigma_k, v, tau, causal):

@@ -3,19 +3,11 @@
 #pragma once
 #include <math.h>
 
+#include "numbers.cuh"
+#include "rows.cuh"
 #include "tensor_core.cuh"
 
 namespace tensor_core {
-
-constexpr float LOG2E = 1.4426950408889634f, LN2 = 0.6931471805599453f;
-
-// 2^x by one hardware instruction; results below 2^-126 become 0. exp2f would spend three more on such
-// numbers.
-__device__ __forceinline__ float power_of_two(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
 
 // Offset of a lane's address for load_matrix_x4 in a tile, for the two orders of its four 8 x 8 pieces:
 //
@@ -108,6 +100,49 @@ __device__ __forceinline__ void multiply_columns(float (&sum)[M][WIDTH / 8][4], 
             }
         }
     }
+}
+
+// One step of the online softmax for a warp's 16 M rows and N keys. Scores s, -inf where hidden, become the weights
+// 2^(s unit - base); l is the lane's share of each row's sum, o the output. Any base gives the same answer, so it
+// follows the row's maximum only if that is more than 2^8 above it: sums stay far from overflow, and nearly all tiles
+// skip the rescaling.
+template <int M, int N, int WIDTH>
+__device__ __forceinline__ void absorb_tile(float (&s)[M][N / 8][4], float (&base)[M][2], float (&l)[M][2],
+                                            float (&o)[M][WIDTH / 8][4], float unit) {
+    float next[M][2];
+    bool moves = false;
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+        for (int h = 0; h < 2; ++h) {
+            float highest = s[m][0][2 * h];
+            for (int n = 0; n < N / 8; ++n)
+                for (int e = 0; e < 2; ++e) highest = fmaxf(highest, s[m][n][2 * h + e]);
+            highest = lanes_max(highest, 4) * unit;  // 4 lanes share a row
+            next[m][h] = highest > base[m][h] + 8.0f ? highest : base[m][h];
+            moves |= next[m][h] != base[m][h];
+        }
+    if (__any_sync(0xffffffff, moves)) {
+#pragma unroll
+        for (int m = 0; m < M; ++m)
+            for (int h = 0; h < 2; ++h) {
+                const float shrink = power_of_two(base[m][h] - finite(next[m][h]));
+                base[m][h] = next[m][h];
+                l[m][h] *= shrink;
+                for (int n = 0; n < WIDTH / 8; ++n)
+                    for (int e = 0; e < 2; ++e) o[m][n][2 * h + e] *= shrink;
+            }
+    }
+#pragma unroll
+    for (int m = 0; m < M; ++m)
+        for (int h = 0; h < 2; ++h) {
+            const float from = finite(base[m][h]);
+            for (int n = 0; n < N / 8; ++n)
+                for (int e = 0; e < 2; ++e) {
+                    const float p = power_of_two(fmaf(s[m][n][2 * h + e], unit, -from));
+                    s[m][n][2 * h + e] = p;
+                    l[m][h] += p;
+                }
+        }
 }
 
 // Stores a warp's 16 M rows, row 16 m + g times by[m][0], row 16 m + g + 8 times by[m][1], through its own

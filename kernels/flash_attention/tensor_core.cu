@@ -116,26 +116,7 @@ __global__ void __launch_bounds__(128, 2)
                                 if (8 * n + e >= seen) s[m][n][2 * h + e] = -INFINITY;
                     }
             }
-#pragma unroll
-            for (int m = 0; m < M; ++m)
-                for (int h = 0; h < 2; ++h) {
-                    float highest = s[m][0][2 * h];
-                    for (int n = 0; n < TILE_K / 8; ++n)
-                        for (int e = 0; e < 2; ++e) highest = fmaxf(highest, s[m][n][2 * h + e]);
-                    const float higher =
-                        fmaxf(top[m][h], lanes_max(highest, 4) * unit);  // 4 lanes share a row
-                    const float base = finite(higher), shrink = power_of_two(top[m][h] - base);
-                    top[m][h] = higher;
-                    l[m][h] *= shrink;
-                    for (int n = 0; n < TILE_K / 8; ++n)
-                        for (int e = 0; e < 2; ++e) {
-                            const float p = power_of_two(fmaf(s[m][n][2 * h + e], unit, -base));
-                            s[m][n][2 * h + e] = p;
-                            l[m][h] += p;  // this lane's share of the row
-                        }
-                    for (int n = 0; n < DV / 8; ++n)
-                        for (int e = 0; e < 2; ++e) o[m][n][2 * h + e] *= shrink;
-                }
+            absorb_tile<M, TILE_K, DV>(s, top, l, o, unit);
             multiply_columns<M, TILE_K, DV>(o, s, k_tile + TILE_K * D);
         }
         if (more) keep_bias(k0 + TILE_K, next_bias);

@@ -82,7 +82,6 @@ __global__ void __launch_bounds__(128, 2)
     const int begin = KEYS_STAY ? max(0, row0 - shift) : 0;
     const int end = KEYS_STAY ? n_q : keys_seen(min(row0 + ROWS, n_q) - 1, n_q, n_k, causal);
     const int tiles = max(0, end - begin + C - 1) / C, steps = KEYS_STAY ? tiles * group_size : tiles;
-    auto first_column = [&](int step) { return begin + (KEYS_STAY ? step % tiles : step) * C; };
 
     auto query_term = [&](long long of_head, int i) {
         if (i >= n_q) return make_float2(-INFINITY, 0.0f);
@@ -92,22 +91,21 @@ __global__ void __launch_bounds__(128, 2)
     auto key_term = [&](int j) {
         return make_float2(j >= n_k ? -INFINITY : BIAS ? key_bias[kv_head * n_k + j] * LOG2E : 0.0f, 0.0f);
     };
-    auto fetch = [&](int step) {  // starts the copy of one tile; returns its terms
-        const int c0 = first_column(step);
-        const long long from = KEYS_STAY ? (head + step / tiles) * n_q + c0 : kv_head * n_k + c0;
+    auto fetch = [&](int step, int c0, long long of_head) {  // starts the copy of one tile; returns its terms
+        const long long from = KEYS_STAY ? of_head * n_q + c0 : kv_head * n_k + c0;
         T* stage = stages + step % 2 * STAGE;
         copy_rows<C, D, THREADS>(stage, (KEYS_STAY ? q : k) + from * d, end - c0, d);
         copy_rows<C, DV, THREADS>(stage + C * D, (KEYS_STAY ? grad_out : v) + from * v_dim, end - c0, v_dim);
         commit();
         const int i = c0 + threadIdx.x;
         if (threadIdx.x >= C) return make_float2(0.0f, 0.0f);
-        return KEYS_STAY ? query_term(head + step / tiles, i) : key_term(i);
+        return KEYS_STAY ? query_term(of_head, i) : key_term(i);
     };
     const long long rows_from = (KEYS_STAY ? kv_head * n_k : head * n_q) + row0;
     copy_rows<ROWS, D, THREADS>(row_tile, (KEYS_STAY ? k : q) + rows_from * d, n_rows - row0, d);
     copy_rows<ROWS, DV, THREADS>(row_values, (KEYS_STAY ? v : grad_out) + rows_from * v_dim, n_rows - row0,
                                  v_dim);
-    float2 next = steps ? fetch(0) : make_float2(0.0f, 0.0f);
+    float2 next = steps ? fetch(0, begin, head) : make_float2(0.0f, 0.0f);
     if (threadIdx.x < C) terms[threadIdx.x] = next;
     wait<0>();
     __syncthreads();
@@ -122,9 +120,12 @@ __global__ void __launch_bounds__(128, 2)
         }
     float rows_sum[M][D / 8][4] = {}, values_sum[M][DV / 8][4] = {}, bias_sum[M][2] = {};
 
-    for (int step = 0; step < steps; ++step) {
-        const int c0 = first_column(step);
-        if (step + 1 < steps) next = fetch(step + 1);
+    int c0 = begin, next_c0 = begin;
+    long long next_head = head;
+    for (int step = 0; step < steps; ++step, c0 = next_c0) {
+        next_c0 += C;
+        if (KEYS_STAY && next_c0 >= end) next_c0 = begin, ++next_head;  // the next head of the group
+        if (step + 1 < steps) next = fetch(step + 1, next_c0, next_head);
         const bool hidden =
             KEYS_STAY ? first_row > min(c0 + C, n_q) - 1 + shift : c0 > first_row + 16 * M - 1 + shift;
         if (first_row < n_rows && !hidden) {

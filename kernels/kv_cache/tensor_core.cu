@@ -15,6 +15,8 @@
 //                      order: a sum over features may be taken in any order that is the same in q and k
 //   no transposing     of a value's columns, lane group g takes 8 neighbours; two keys' words are interleaved by
 //                      byte_perm, and each lane ends with 16 neighbouring columns of the output
+//   prefetch           the keys of step j + 1 are loaded before the softmax of step j: with the values of step j, 16
+//                      loads of 16 bytes per lane are in flight at D = 128
 //   split-KV           parts of the keys are blocks of their own; merge_splits joins them
 //
 // The cache is loaded once, to the byte, if lengths are multiples of 16; else the last key is loaded again in
@@ -58,24 +60,29 @@ __device__ __forceinline__ void attend(const Rows rows, const T* __restrict__ q,
 #pragma unroll
     for (int p = 0; p < D / 32; ++p)
         query[p] = g < group ? *(const uint4*)(q + g * D + 32 * p + 8 * t) : make_uint4(0, 0, 0, 0);
-    float o[D / 64][8][4] = {}, top = -INFINITY,
-                sum = 0.0f;  // o[h][j]: features 64 h + 16 t + j and + 8 + j, twice
-    long long place = begin + warp * STEP < end ? rows.place(begin + warp * STEP) : 0;
-
-    for (int first = begin + warp * STEP; first < end; first += WARPS * STEP) {
-        const int last = end - first - 1;  // index of the last valid row among the 16
-        uint4 k[2][D / 32], v[4][D / 64];
+    // o[h][j]: features 64 h + 16 t + j and + 8 + j, twice
+    float o[D / 64][8][4] = {}, top = -INFINITY, sum = 0.0f;
+    uint4 k[2][D / 32];
+    auto load_keys = [&](long long at, int last) {
 #pragma unroll
         for (int n = 0; n < 2; ++n)
             for (int p = 0; p < D / 32; ++p)
-                k[n][p] = *(const uint4*)(keys + place + min(8 * n + g, last) * D + 32 * p + 8 * t);
+                k[n][p] = *(const uint4*)(keys + at + min(8 * n + g, last) * D + 32 * p + 8 * t);
+    };
+    constexpr int STRIDE = WARPS * STEP;
+    const int start = begin + warp * STEP;
+    long long place = start < end ? rows.place(start) : 0;
+    long long next_place = start + STRIDE < end ? rows.place(start + STRIDE) : 0;
+    if (start < end) load_keys(place, end - start - 1);
+
+    for (int first = start; first < end; first += STRIDE) {
+        const int last = end - first - 1;  // index of the last valid row among the 16
+        uint4 v[4][D / 64];
 #pragma unroll
         for (int r = 0; r < 4; ++r)
             for (int h = 0; h < D / 64; ++h)
                 v[r][h] = *(const uint4*)(values + place + min(r / 2 * 8 + 2 * t + r % 2, last) * D + 64 * h +
                                           8 * g);
-        const int next = first + WARPS * STEP;
-        if (next < end) place = rows.place(next);  // looked up while keys are being loaded
 
         float s[2][4] = {};
 #pragma unroll
@@ -87,6 +94,11 @@ __device__ __forceinline__ void attend(const Rows rows, const T* __restrict__ q,
                 multiply_add(s[n], q_left, k_left, T());
                 multiply_add(s[n], q_right, k_right, T());
             }
+        // The keys of the next step are loaded while this one waits for its values. A page is looked up a step ahead.
+        const int next = first + STRIDE;
+        place = next_place;
+        if (next < end) load_keys(place, end - next - 1);
+        if (next + STRIDE < end) next_place = rows.place(next + STRIDE);
         float highest = -INFINITY;
 #pragma unroll
         for (int n = 0; n < 2; ++n)
@@ -162,7 +174,7 @@ __global__ void __launch_bounds__(128)
 }
 
 template <typename T, int D>
-__global__ void __launch_bounds__(128)
+__global__ void __launch_bounds__(128, D == 64 ? 4 : 3)
     paged_tensor_core(const T* __restrict__ q, const T* __restrict__ keys, const T* __restrict__ values,
                       const int* __restrict__ tables, const int* __restrict__ lengths, T* __restrict__ out,
                       float* __restrict__ parts, float* __restrict__ sums, int block_size, int max_pages,

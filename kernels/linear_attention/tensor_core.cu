@@ -49,7 +49,7 @@ __device__ __forceinline__ void map_rows(T* tile, int rows_left, int map) {
 }
 
 // Grid (segments, heads), D = 64: 128 threads, D = 128: 256. Warp w holds rows 16 w .. 16 w + 15 of S, all
-// columns; of the output it makes rows 16 (w % 4) .., columns 64 (w / 4) .. . Without OUTPUT only the
+// columns; of the output it makes 16 rows, columns 64 (w / 4) .. . Without OUTPUT only the
 // segment's own sums are made. Dynamic shared memory: 2 stages of 3 (without OUTPUT 2) tiles, 64 D numbers
 // each; with OUTPUT also S (D D), the output (64 D), and z (D floats).
 template <int D, bool OUTPUT>
@@ -66,7 +66,9 @@ __global__ void __launch_bounds__(2 * D, 1)
     float* z_shared = (float*)(out_tile + TILE);
 
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
-    const int row_group = warp % 4, half = warp / 4, s_row = 16 * warp + g;
+    // Later rows have more keys: two warps of one scheduler (w and w + 4, or of two blocks) get rows that balance.
+    const int half = warp / 4, s_row = 16 * warp + g;
+    const int row_group = (half + blockIdx.y) % 2 ? 3 - warp % 4 : warp % 4;
     const long long head = blockIdx.y, first_token = head * n, own = head * gridDim.x + blockIdx.x;
     const int begin = blockIdx.x * segment, end = min(n, begin + segment);
 
@@ -115,14 +117,23 @@ __global__ void __launch_bounds__(2 * D, 1)
             uint32_t held[1][D / 16][4];
             float p[1][CHUNK / 8][4] = {}, o[1][8][4] = {}, weight[2] = {}, by[1][2];
             hold_rows<1, D>(held, q_tile + 16 * row_group * D);
-            multiply_rows<1, CHUNK, D, true>(p, held, q_tile, k_tile);
+            // Keys after the warp's last query have weight 0: their products are left out, 16 keys at a time.
+#pragma unroll
+            for (int n = 0; n < CHUNK / 16; ++n)
+                if (n <= row_group)
+                    multiply_rows<1, 16, D, true>((float(&)[1][2][4])p[0][2 * n], held, q_tile,
+                                                  k_tile + n * 16 * D);
 #pragma unroll
             for (int c = 0; c < CHUNK / 8; ++c)
                 for (int i = 0; i < 4; ++i) {
                     if (8 * c + 2 * t + i % 2 > 16 * row_group + g + i / 2 * 8) p[0][c][i] = 0.0f;
                     weight[i / 2] += p[0][c][i];
                 }
-            multiply_columns<1, CHUNK, 64>(o, p, v_tile + half * CHUNK * 64);
+#pragma unroll
+            for (int n = 0; n < CHUNK / 16; ++n)
+                if (n <= row_group)
+                    multiply_columns<1, 16, 64>(o, (const float(&)[1][2][4])p[0][2 * n],
+                                                v_tile + half * CHUNK * 64 + n * 16 * 64);
             const int piece = left_piece<64>(lane);
 #pragma unroll
             for (int step = 0; step < D / 16; ++step) {

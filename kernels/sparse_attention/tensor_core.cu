@@ -17,7 +17,8 @@ using namespace tensor_core;
 
 constexpr int THREADS = 128, TILE_Q = 128, TILE_K = 64, M = 2, ROWS = 16 * M;
 
-// The tiles of one block of queries. whole(): may the warp that begins at `row` see all of the tile?
+// The tiles of one block of queries, for the warp that begins at `row`. any(): does it see a key of the tile?
+// whole(): does it see all of them?
 // allowed(): one pair.
 struct Window {
     int window, n_sink, oldest, sinks, count;
@@ -28,11 +29,14 @@ struct Window {
         count = sinks + (min(q0 + TILE_Q, n) - 1) / TILE_K - oldest + 1;
     }
     __device__ int first_key(int i) const { return (i < sinks ? i : oldest + i - sinks) * TILE_K; }
+    __device__ bool any(int, int row, int k0) const {
+        return k0 < row + ROWS && (k0 + TILE_K > row - window + 1 || k0 < n_sink);
+    }
     __device__ bool whole(int, int row, int k0) const {
         return k0 + TILE_K - 1 <= row && (row + ROWS - 1 - k0 < window || k0 + TILE_K <= n_sink);
     }
     __device__ bool allowed(int, int row, int key) const {
-        return key <= row && (row - key < window || key < n_sink);
+        return (key <= row) & ((row - key < window) | (key < n_sink));  // no branch, unlike && and ||
     }
 };
 
@@ -43,6 +47,7 @@ struct Blocks {
     const unsigned char* __restrict__ masks;
     int first, count, n_k;
     __device__ int first_key(int i) const { return column[first + i / 2] * TILE_Q + i % 2 * TILE_K; }
+    __device__ bool any(int, int, int) const { return true; }
     __device__ bool whole(int i, int, int k0) const {
         return stored[first + i / 2] < 0 && k0 + TILE_K <= n_k;
     }
@@ -92,38 +97,22 @@ __device__ __forceinline__ void visit_all(const Tiles tiles, const T* __restrict
         if (i + 1 < tiles.count) fetch(i + 1);
         const int k0 = tiles.first_key(i);
         const T* k_tile = stages + i % 2 * STAGE;
-        float s[M][TILE_K / 8][4] = {};
-        multiply_rows<M, TILE_K, D, HOLD_Q>(s, q_held, q_tile + warp_row * D, k_tile);
-        if (!tiles.whole(i, first_row, k0)) {
+        if (tiles.any(i, first_row, k0)) {
+            float s[M][TILE_K / 8][4] = {};
+            multiply_rows<M, TILE_K, D, HOLD_Q>(s, q_held, q_tile + warp_row * D, k_tile);
+            if (!tiles.whole(i, first_row, k0)) {
 #pragma unroll
-            for (int m = 0; m < M; ++m)
-                for (int n = 0; n < TILE_K / 8; ++n)
-                    for (int e = 0; e < 4; ++e) {
-                        const int row = first_row + 16 * m + e / 2 * 8 + g, key = k0 + 8 * n + 2 * t + e % 2;
-                        if (!tiles.allowed(i, row, key)) s[m][n][e] = -INFINITY;
-                    }
-        }
-#pragma unroll
-        for (int m = 0; m < M; ++m)
-            for (int h = 0; h < 2; ++h) {
-                float highest = -INFINITY;
-                for (int n = 0; n < TILE_K / 8; ++n)
-                    highest = fmaxf(highest, fmaxf(s[m][n][2 * h], s[m][n][2 * h + 1]));
-                const float higher =
-                    fmaxf(top[m][h], lanes_max(highest, 4) * to_log2);  // 4 lanes share a row
-                const float base = finite(higher), shrink = power_of_two(top[m][h] - base);
-                top[m][h] = higher;
-                l[m][h] *= shrink;
-                for (int n = 0; n < TILE_K / 8; ++n)
-                    for (int e = 0; e < 2; ++e) {
-                        const float p = power_of_two(fmaf(s[m][n][2 * h + e], to_log2, -base));
-                        s[m][n][2 * h + e] = p;
-                        l[m][h] += p;  // this lane's share of the row
-                    }
-                for (int n = 0; n < D / 8; ++n)
-                    for (int e = 0; e < 2; ++e) o[m][n][2 * h + e] *= shrink;
+                for (int m = 0; m < M; ++m)
+                    for (int n = 0; n < TILE_K / 8; ++n)
+                        for (int e = 0; e < 4; ++e) {
+                            const int row = first_row + 16 * m + e / 2 * 8 + g,
+                                      key = k0 + 8 * n + 2 * t + e % 2;
+                            if (!tiles.allowed(i, row, key)) s[m][n][e] = -INFINITY;
+                        }
             }
-        multiply_columns<M, TILE_K, D>(o, s, k_tile + TILE_K * D);
+            absorb_tile<M, TILE_K, D>(s, top, l, o, to_log2);
+            multiply_columns<M, TILE_K, D>(o, s, k_tile + TILE_K * D);
+        }
         wait<0>();
         __syncthreads();  // tile i + 1 is complete, tile i may be overwritten
     }

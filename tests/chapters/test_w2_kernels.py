@@ -12,7 +12,8 @@ from course_lib.w2_attention import kernels as w2_kernels
 from course_lib.launching import C_TYPES
 from course_lib.flash_attention.kernels import forward_kernel as flash_kernel
 from course_lib.w2_attention import W2Attention, w2_attention
-from course_lib.w2_attention.kernels import w2_attention_kernel, w2_flash_attention
+from course_lib.w2_attention.kernels import dot_product_operands, w2_attention_kernel, w2_flash_attention
+from course_lib.w2_attention.scores import as_dot_product, joined
 from references import changed_kernels
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
@@ -210,21 +211,41 @@ def test_the_tensor_cores_take_scores_of_width_2d_and_values_of_width_d(dtype):
     inputs = gaussians(70, 90, 64, 64, h=1, dtype=dtype)
     with cuda.profile() as report:
         got = w2_attention_kernel(*inputs, 8.0, True, rung=3)
-    launch = report.launches[0]
+    *prepared, launch = report.launches
+    assert [p.kernel for p in prepared] == 2 * [f"w2_prepare<{C_TYPES[dtype]}>"]
     assert launch.kernel == f"flash_tensor_core<{C_TYPES[dtype]}, 128, 64, true>"
     assert launch.shared_load.excess + launch.shared_store.excess == 0
     assert agree(got, exact(inputs, 8.0, True)[0], dtype)
 
 
-@pytest.mark.gpu
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_the_fused_form_takes_the_tensor_cores_on_a_card(dtype):
-    inputs = [x.cuda().requires_grad_() for x in gaussians(500, 700, 64, 64, dtype=dtype)]
-    got = w2_flash_attention(*inputs, 8.0, True)
-    assert torch.equal(got, w2_attention_kernel(*inputs, 8.0, True, rung=3))
-    want, gradients = exact(inputs, 8.0, True, torch.ones_like(got))
-    for mine, right in zip((got, *torch.autograd.grad(got.sum(), inputs)), (want, *gradients)):
-        assert agree(mine, right, dtype)
+def test_the_operands_are_made_in_one_pass():
+    """The header of kernels/w2_attention/tensor_core.cu quotes the bytes per row; the operands are those of as_dot_product."""
+    *inputs, _ = gaussians(64, 64, 64, 64, h=1, dtype=torch.bfloat16)
+    with cuda.profile() as report:
+        got = dot_product_operands(*inputs, torch.full((1,), 8.0))
+    per_row = [(launch.global_load.bytes / 64, launch.global_store.bytes / 64) for launch in report.launches]
+    assert per_row == [(576, 256), (576, 260)]
+    header = (KERNELS / "w2_attention/tensor_core.cu").read_text().split("#include")[0]
+    assert "576 read" in header and "256 written, and 4 more per key" in header
+    for mine, want in zip(got, as_dot_product(*joined(*inputs), torch.full((1,), 8.0), centred=True)):
+        assert torch.allclose(mine.float(), want.float(), rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [("row < n &&", ""), ("own.get(i) - centre.get(i)", "own.get(i)"), ("square += own.get(i)", "square += moved"),
+                                    ("lanes_sum(square, 16)", "lanes_sum(square, 8)"), ("bias ? 1.0f : 2.0f", "bias ? 1.0f : 1.0f")])
+def test_a_changed_preparation_is_caught(change, tmp_path, monkeypatch):
+    file = "w2_attention/tensor_core.cu"
+    broken = cuda.load(changed_kernels(tmp_path, *change, file) / file)
+    *inputs, _ = gaussians(37, 21, 32, 32, dtype=torch.bfloat16, at=3.0)
+    want = dot_product_operands(*inputs, torch.full((2,), 8.0))
+    monkeypatch.setattr(cuda, "load", lambda name: broken)
+    try:
+        with cuda.sanitize():
+            got = dot_product_operands(*inputs, torch.full((2,), 8.0))
+    except cuda.KernelError:
+        return
+    assert not all(torch.equal(a, b) for a, b in zip(got, want))
 
 
 X = gaussians(5, 7, 8, 8)

@@ -135,5 +135,17 @@ def test_the_tools_run_whatever_was_red(monkeypatch):
         assert gpu_check.main([]) == 1 and order == ["build", "tests", "sanitizer", "ncu"]
 
 
+def test_a_spoiled_context_ends_the_run_where_it_was_spoiled(monkeypatch, request):
+    conftest = next(plugin for plugin in request.config.pluginmanager.get_plugins()
+                    if getattr(plugin, "__file__", "").endswith("tests/conftest.py"))
+    item = SimpleNamespace(nodeid="test_x", get_closest_marker=lambda name: name == "gpu")
+    failed = SimpleNamespace(excinfo=pytest.raises(ValueError, int, "x"))
+    with pretend.card():
+        conftest.pytest_runtest_makereport(item, failed)                    # an ordinary failure: the next test runs
+        monkeypatch.setattr(torch.cuda, "synchronize", lambda: int("illegal memory access"))
+        with pytest.raises(pytest.exit.Exception, match="does not work any more after test_x: .*illegal"):
+            conftest.pytest_runtest_makereport(item, failed)
+
+
 def test_a_card_has_a_folder():
     assert gpu_check.folder_of("NVIDIA H100 80GB HBM3").name == "nvidia_h100_80gb_hbm3"

@@ -6,7 +6,7 @@ import torch
 from course_lib.gpu.case import BF16, F16, F32, Case, gradients
 from course_lib.w2_attention import w2_attention
 from course_lib.flash_attention.kernels import forward_kernel as forward_kernel_6
-from course_lib.w2_attention.kernels import backward_kernels, forward_kernel, w2_attention_kernel
+from course_lib.w2_attention.kernels import backward_kernels, dot_product_operands, forward_kernel, w2_attention_kernel
 from course_lib.w2_attention.scores import as_dot_product, joined
 
 SMALL = ({"b": 1, "heads": 2, "n": 33, "m": 50, "d": 32, "causal": True},)
@@ -29,7 +29,7 @@ def exact(*arguments):
 def prepared(mu_q, sigma_q, mu_k, sigma_k, v, causal):
     """For timing: queries, keys and bias of the dot product, made before."""
     tau = torch.full((v.shape[1],), 8.0, device=v.device)
-    q, k, bias = as_dot_product(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
+    q, k, bias = dot_product_operands(mu_q, sigma_q, mu_k, sigma_k, tau)
     return q, k, v, bias, causal
 
 
@@ -48,8 +48,18 @@ def gradients_by_kernels(*arguments):
     return backward_kernels(grad, *inputs, tau, causal, *forward_kernel(*inputs, tau, causal))[:5]
 
 
+def operands(mu_q, sigma_q, mu_k, sigma_k, v, causal):
+    return dot_product_operands(mu_q, sigma_q, mu_k, sigma_k, torch.full((v.shape[1],), 8.0, device=v.device))
+
+
+def operands_in_float64(mu_q, sigma_q, mu_k, sigma_k, v, causal):
+    return as_dot_product(*joined(mu_q, sigma_q, mu_k, sigma_k), torch.full((v.shape[1],), 8.0).double(), centred=True)
+
+
 CASES = [
-    *(forward(3, "flash_tensor_core", dtype=dtype, note="width 2 d", small=WIDE, large=WIDE_LARGE) for dtype in (F16, BF16)),
+    *(Case(chapter="w2_attention", kernels=("w2_prepare",), dtype=dtype, inputs=gaussians, run=operands,
+           oracle=operands_in_float64, small=WIDE, large=WIDE_LARGE) for dtype in (F16, BF16)),
+    *(forward(3, "w2_prepare", "flash_tensor_core", dtype=dtype, note="width 2 d", small=WIDE, large=WIDE_LARGE) for dtype in (F16, BF16)),
     forward(1, "w2_score_matrix", "softmax_rows", "weighted_sum"),
     forward(2, "w2_flash"),
     *(forward(3, "flash_tensor_core", dtype=dtype, note="W2") for dtype in (F16, BF16)),
