@@ -93,16 +93,24 @@ def program(units: dict[Path, str], files: dict[str, str], more: list[str], trac
 def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[str], nvcc: str) -> Path:
     """Builds kernel.cu of `files` with nvcc; source.cu is the student's text, untouched."""
     tool = identify((nvcc,), os.stat(nvcc).st_mtime_ns)
-    made = cache() / digest(*files.values(), *flags, *tool.command, tool.version)
-    return _build(
-        made,
-        files,
-        [made / "kernel.cu"],
-        flags,
-        link,
-        tool,
-        lambda output: CompileError(name, files["source.cu"], read_nvcc_errors(output, "source.cu"), output),
-    )
+    made = cache() / digest(*files.values(), engine_digest(), *flags, *tool.command, tool.version)
+
+    def failed(output: str) -> Exception:
+        errors = read_nvcc_errors(output, "source.cu")
+        return nvcc_problem(output) or CompileError(name, files["source.cu"], errors, output)
+
+    return _build(made, files, [made / "kernel.cu"], flags, link, tool, failed)
+
+
+def nvcc_problem(output: str) -> NoCompiler | None:
+    """Advice where not the source but the toolkit is wrong: older than the card, or than the C++ compiler."""
+    if "Unsupported gpu architecture" in output or "is not defined for option 'gpu-architecture'" in output:
+        return NoCompiler("nvcc is older than this card and cannot build for it. Install a newer CUDA toolkit, "
+                          f"or set NVCC to the nvcc of one.\n{output.strip()[:300]}")
+    if "unsupported GNU version" in output or "unsupported clang version" in output:
+        return NoCompiler("nvcc does not accept this C++ compiler. Set NVCC_CCBIN to an older g++, or try "
+                          f"NVCC_APPEND_FLAGS=-allow-unsupported-compiler.\n{output.strip()[:300]}")
+    return None
 
 
 @functools.lru_cache

@@ -32,8 +32,9 @@ static int laptop_start(const void* kernel, const unsigned* grid, const unsigned
     return (int)status;
 }
 extern "C" const char* laptop_error_text(int status) { return cudaGetErrorString((cudaError_t)status); }
-extern "C" int laptop_write_symbol(const void* symbol, const void* data, size_t bytes) {
-    return (int)cudaMemcpyToSymbol(symbol, data, bytes);
+extern "C" int laptop_write_symbol(const void* symbol, const void* data, size_t bytes, int device) {
+    cudaError_t status = cudaSetDevice(device);
+    return (int)(status == cudaSuccess ? cudaMemcpyToSymbol(symbol, data, bytes) : status);
 }
 """
 
@@ -67,6 +68,10 @@ def _speaks_of_the_grid(sources: list, kernel) -> bool:
     return any(token.text in ("this_grid", "grid_group") for token in body)
 
 
+def index(device) -> int:
+    return device.index if device.index is not None else arrays.torch_in_use().cuda.current_device()
+
+
 def capability(device) -> tuple[int, int]:
     return arrays.torch_in_use().cuda.get_device_capability(device)
 
@@ -77,12 +82,19 @@ def library(sources: list, name: str, folder: Path | None, wanted: list, device,
     if tool is None:
         raise build.NoCompiler("nvcc was not found; CUDA tensors need it. Install the CUDA toolkit, or set "
                                "CUDA_HOME. CPU tensors run the same kernel without it.")
-    major, minor = capability(device)
-    architecture = f"-arch=sm_{major}{minor}"
+    architecture = architecture_flag(capability(device))
     flags = ["-std=c++17", "-O3", "-lineinfo", "-Xcompiler=-fPIC", architecture]
     flags += [f"-I{p}" for p in ([folder] if folder else []) + list(search)]
     files = {"source.cu": sources[0].text, "kernel.cu": generated(sources, wanted, "source.cu")}
     return build.gpu_library(files, name, flags, ["-shared", architecture], tool)
+
+
+def architecture_flag(capability: tuple[int, int]) -> str:
+    """The card's own instructions, those of one architecture alone included: wgmma needs sm_90a, which -arch=sm_90a does
+    not assemble."""
+    major, minor = capability
+    number = f"{major}{minor}" + ("a" if major >= 9 else "")
+    return f"-gencode=arch=compute_{number},code=sm_{number}"
 
 
 PROTOTYPE = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_uint), ctypes.POINTER(ctypes.c_uint),
@@ -103,17 +115,28 @@ def run(entry, kernel: str, grid, block, shared_bytes: int, values: list, device
     arguments_in_c = cells(values)
     arguments = (ctypes.c_void_p * max(len(values), 1))(*(ctypes.addressof(c) for c in arguments_in_c))
     stream = torch.cuda.current_stream(device).cuda_stream
-    index = device.index if device.index is not None else torch.cuda.current_device()
-    with torch.cuda.device(index):
+    at = index(device)
+    with torch.cuda.device(at):
         status = entry.call((ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), arguments, shared_bytes,
-                            stream, index)
+                            stream, at)
     if status:
         raise KernelError(
             "bad launch",
             kernel=kernel,
             message=f"{kernel} was not launched with grid {grid}, block "
-            f"{block} and {shared_bytes} bytes of shared memory: {_text(entry.library, status)}",
+            f"{block} and {shared_bytes} bytes of shared memory: {_text(entry.library, status)}" + _limit(grid),
         )
+
+
+GRID_LIMITS = (2**31 - 1, 65535, 65535)
+
+
+def _limit(grid) -> str:
+    """What a card says only as "invalid argument"."""
+    over = next((i for i in range(3) if grid[i] > GRID_LIMITS[i]), None)
+    if over is None:
+        return ""
+    return f". The grid's {'xyz'[over]} is at most {GRID_LIMITS[over]:,}; split the work into launches"
 
 
 def _text(handle: ctypes.CDLL, status: int) -> str:
@@ -121,9 +144,10 @@ def _text(handle: ctypes.CDLL, status: int) -> str:
     return handle.laptop_error_text(status).decode()
 
 
-def write_symbol(library, name: str, raw: bytes) -> None:
+def write_symbol(library, name: str, raw: bytes, device: int) -> None:
     row = library.symbols[name]
-    status = library.handle.laptop_write_symbol(ctypes.c_void_p(row.address), raw, ctypes.c_size_t(len(raw)))
+    with arrays.torch_in_use().cuda.device(device):
+        status = library.handle.laptop_write_symbol(ctypes.c_void_p(row.address), raw, ctypes.c_size_t(len(raw)), device)
     if status:
         raise RuntimeError(f"`{name}` was not written: {_text(library.handle, status)}")
 

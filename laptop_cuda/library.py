@@ -93,6 +93,7 @@ class Globals:
 
     def __init__(self, module):
         self._module = module
+        self.given: dict[str, bytes] = {}       # for a build that comes later
 
     def __getitem__(self, name: str):
         """A copy of the variable as the last launch on the CPU left it: a tensor, or an array without
@@ -109,9 +110,10 @@ class Globals:
         if len(raw) > row.bytes:
             raise ArgumentError(f"`{name}` holds {row.bytes} bytes, got {len(raw)}")
         ctypes.memmove(row.address, raw, len(raw))
+        self.given[name] = raw
         for key, library in self._module._libraries.items():
-            if key[0] == "gpu":
-                gpu.write_symbol(library, name, raw)
+            if key[0] == "gpu" and name in library.symbols:
+                gpu.write_symbol(library, name, raw, key[-1])
 
     def __iter__(self):
         return iter(self._module._current().symbols)

@@ -125,11 +125,14 @@ class Module:
         return self._libraries[key]
 
     def _library_gpu(self, kernel: KernelText, instance: str, device) -> Library:
-        key = ("gpu", kernel if instance else None, instance, gpu.capability(device))
+        key = ("gpu", kernel if instance else None, instance, gpu.index(device))
         if key not in self._libraries:
             wanted = self._wanted(kernel, instance)
             made = gpu.library(self._files, self.name, self._folder, wanted, device, self._include)
-            self._libraries[key] = load_library(made, wanted, gpu.PROTOTYPE)
+            self._libraries[key] = library = load_library(made, wanted, gpu.PROTOTYPE)
+            for name, raw in self.globals.given.items():        # set before the first launch on this device
+                if name in library.symbols:
+                    gpu.write_symbol(library, name, raw, key[-1])
         return self._libraries[key]
 
     def _continue_in(self, library: Library) -> None:

@@ -21,13 +21,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_flatten, tree_map, tree_unflatten
 
 import laptop_cuda
+from laptop_cuda import gpu
 
 DEVICE = torch.device("cuda", 0)
 aten = torch.ops.aten
 # A card, too, takes CPU tensors in these: copies between devices, and indices.
 MAY_MIX = {aten.copy_.default, aten._to_copy.default, aten.index.Tensor, aten.index_put_.default, aten._index_put_impl_.default,
            aten.index_put.default, aten.set_.source_Tensor}
-GRID_LIMITS = (2**31 - 1, 65535, 65535)
 
 
 @dataclass(frozen=True)
@@ -230,11 +230,10 @@ def _launched(card: Card, original):
             return original(self, given, named, None)
         if any(type(x) is Tensor and x.ndim for x in (*given, *named.values())):
             raise laptop_cuda.ArgumentError(f"{self.kernel.__name__}: a tensor is on the CPU, others are on cuda:0")
-        too_many = next((axis for axis, size, limit in zip("xyz", self.grid, GRID_LIMITS) if size > limit), None)
-        if too_many or self.shared_bytes > card.model.shared_memory_per_block_optin:
+        if gpu._limit(self.grid) or self.shared_bytes > card.model.shared_memory_per_block_optin:
             raise laptop_cuda.KernelError("bad launch", kernel=self.kernel.__name__, message=(
                 f"{self.kernel.__name__} was not launched with grid {self.grid}, block {self.block} and "
-                f"{self.shared_bytes} bytes of shared memory: invalid argument"))
+                f"{self.shared_bytes} bytes of shared memory: invalid argument{gpu._limit(self.grid)}"))
         for text in self.kernel._texts():
             instance = (self.kernel.instance or "<>") if text.template else ""
             card.launches.append(Launch(self.kernel.module, text, instance, self.kernel.__name__, self.grid, self.block,

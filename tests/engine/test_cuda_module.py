@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import laptop_cuda as cuda
-from laptop_cuda import gpu, memory, signature
+from laptop_cuda import build, gpu, memory, module, signature
 from laptop_cuda.sources import files_of
 
 SOURCE = """
@@ -467,17 +467,58 @@ def test_a_gpu_build_describes_its_kernels_without_a_card(mod, monkeypatch):
     if gpu.nvcc() is None:
         pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (9, 0))
+    monkeypatch.setattr(gpu, "write_symbol", lambda *_: None)       # of the globals that other tests have set
     add = mod._named("add")[0]
     library = mod._library_gpu(add, "", torch.device("cuda", 0))
-    del mod._libraries["gpu", None, "", (9, 0)]
+    del mod._libraries["gpu", None, "", 0]
     entry = library.entries[add, ""]
     assert [(p.name, p.dtype, p.const) for p in entry.parameters] == [
         ("x", "float32", True), ("y", "float32", True), ("out", "float32", False), ("n", "int32", False)]
     assert library.constants["TILE"] == 32 and "filter" in library.symbols
     fill = mod._named("fill")[0]
     instance = mod._library_gpu(fill, "<half, 4>", torch.device("cuda", 0)).entries[fill, "<half, 4>"]
-    del mod._libraries["gpu", fill, "<half, 4>", (9, 0)]
+    del mod._libraries["gpu", fill, "<half, 4>", 0]
     assert [p.dtype for p in instance.parameters] == ["float16", "float16", "int32"]
+
+
+def test_globals_set_before_the_first_launch_reach_every_device(monkeypatch):
+    """Each device has variables of its own: they are written when its library is loaded, and when they are set later."""
+    written = []
+    mod = cuda.compile("__constant__ float filter[3];\n__global__ void k(float* x) { x[0] = filter[0]; }")
+    library = next(iter(mod._libraries.values()))
+    monkeypatch.setattr(gpu, "library", lambda *_: library.path)
+    monkeypatch.setattr(module, "load_library", lambda *_: library)
+    monkeypatch.setattr(gpu, "write_symbol", lambda library, name, raw, device: written.append((name, len(raw), device)))
+    mod.globals["filter"] = [1.0, 2.0, 3.0]
+    for device in (0, 1, 0):
+        mod._library_gpu(mod._texts[0], "", torch.device("cuda", device))
+    assert written == [("filter", 12, 0), ("filter", 12, 1)]
+    mod.globals["filter"] = [4.0]
+    assert written[2:] == [("filter", 4, 0), ("filter", 4, 1)]
+
+
+def test_a_card_s_own_instructions_may_be_used():
+    assert gpu.architecture_flag((8, 6)) == "-gencode=arch=compute_86,code=sm_86"
+    assert gpu.architecture_flag((9, 0)) == "-gencode=arch=compute_90a,code=sm_90a"
+
+
+def test_nvcc_assembles_wgmma_for_its_card(tmp_path):
+    if gpu.nvcc() is None:
+        pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
+    (tmp_path / "hopper.cu").write_text('__global__ void k() { asm volatile("wgmma.fence.sync.aligned;"); }\n')
+    gpu.compile_check(tmp_path / "hopper.cu", ("sm_90a",))
+    with pytest.raises(cuda.CompileError):
+        gpu.compile_check(tmp_path / "hopper.cu", ("sm_90",))
+
+
+@pytest.mark.parametrize("output, advice", [("nvcc fatal   : Unsupported gpu architecture 'compute_120'", "newer CUDA toolkit"),
+                                            ("error: #error -- unsupported GNU version! gcc versions later than 13", "NVCC_CCBIN")])
+def test_a_toolkit_that_does_not_fit_is_no_fault_of_the_source(output, advice):
+    assert advice in str(build.nvcc_problem(output)) and build.nvcc_problem("k.cu(2): error: missing") is None
+
+
+def test_a_grid_that_is_too_large_says_which_side():
+    assert gpu._limit((5, 65536, 1)).startswith(". The grid's y is at most 65,535") and gpu._limit((2**31 - 1, 1, 65535)) == ""
 
 
 @pytest.mark.gpu
