@@ -12,7 +12,7 @@ export PIP_ARGS
 # Relative paths only: the folder's name may hold spaces.
 PY := .venv/bin/python
 
-.PHONY: help ready lab test test-all slow book book-ready gpu-check gpu-bench clean
+.PHONY: help ready lab test test-all slow book book-ready gpu-check gpu-first gpu-bench clean
 
 help:
 	@echo "make lab        open the course in JupyterLab (installs what it needs into .venv first)"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-all   and the slow ones: notebooks solved, mutations, fuzzing, other compilers"
 	@echo "make book       the notebooks as a site that opens from the disk: .build/book/html/index.html"
 	@echo "make gpu-check  every kernel on this machine's GPU, with PYTHON=python3 as it is"
+	@echo "make gpu-first  the first hour on a card: LIMIT=590 OUT=folder"
 	@echo "make gpu-bench  how fast they are there: data/gpu/<card>/bench.json"
 	@echo "make clean      empty the build cache"
 	@echo
@@ -59,6 +60,9 @@ test-all: $(if $(ONLY_SLOW),,test) slow
 # On a machine with a card, with its own Python: torch, einops and pytest are enough, and nothing is installed.
 gpu-check:
 	@$(or $(PYTHON),python3) -m course_lib gpu-check $(ARGS)
+
+gpu-first:
+	@$(or $(PYTHON),python3) -m course_lib gpu-first $(if $(LIMIT),--limit $(LIMIT)) $(if $(OUT),--out "$(OUT)") $(if $(STEPS),--steps "$(STEPS)") $(ARGS)
 
 gpu-bench:
 	@$(or $(PYTHON),python3) -m course_lib gpu-bench $(ARGS)

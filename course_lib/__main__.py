@@ -34,6 +34,8 @@ COMMANDS = {
     "export": ("course_lib.teaching.nbgrader_export:main", "a source tree for nbgrader: export nbgrader --out FOLDER"),
     "bench": ("laptop_cuda.bench:main", "how fast the engine builds and runs: bench engine"),
     "gpu-check": ("course_lib.gpu.check:main", "every kernel on this machine's card against float64, and the tools that are there"),
+    "gpu-first": ("course_lib.gpu.first:main", "the first hour on a card, step by step, within a time limit"),
+    "gpu-registers": ("course_lib.gpu.registers:main", "registers of every kernel instance, by nvcc: data/gpu/registers.txt"),
     "gpu-bench": ("course_lib.gpu.bench:main", "time the kernels on this machine's card: data/gpu/<card>/bench.json"),
     "book": ("course_lib.tools.book.build:main", "a static site from the committed notebooks: .build/book/html"),
     "doctor": ("course_lib.tools.doctor:main", "what this machine has, what is missing and how to get it"),

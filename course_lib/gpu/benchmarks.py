@@ -1,6 +1,7 @@
 """What `gpu-bench` times: a kernel, a shape, the least work of it, and torch's calls that do the same."""
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -186,3 +187,18 @@ def linear():
         yield Benchmark(case_of("linear_walk"), "linear_walk", {"n": 8192, "d": d, "segments": 1, "heads": 128}, linear_floor(2))
     yield Benchmark(case_of("linear_walk", BF16, "segments"), "linear_walk", {"n": 65536, "d": 128, "segments": 8, "heads": 16},
                     linear_floor(2))
+
+
+def main(argv: list[str]) -> int:
+    """One benchmark's kernel, three times, for a profiler: `python -m course_lib.gpu.benchmarks KERNEL NUMBER`."""
+    chosen = [item for item in benchmarks() if item.kernel == argv[0]][int(argv[1])]
+    arguments = chosen.case.arguments(chosen.shape, "cuda", 1)
+    arguments = chosen.prepare(*arguments) if chosen.prepare else arguments
+    for _ in range(3):
+        (chosen.run or chosen.case.run)(*arguments)
+    torch.cuda.synchronize()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

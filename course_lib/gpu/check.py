@@ -25,6 +25,7 @@ LIMIT = 900                     # seconds for the tests, and for each tool
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m course_lib gpu-check", description=__doc__.splitlines()[0])
     parser.add_argument("--no-tools", action="store_true", help="without compute-sanitizer and Nsight Compute")
+    parser.add_argument("--only", choices=("ncu",), help="this tool alone, without the tests")
     parser.add_argument("--limit", type=int, default=LIMIT, help="seconds for the tests, and for each tool")
     parser.add_argument("pytest", nargs="*", help="more for pytest, after --")
     asked = parser.parse_args(argv)
@@ -36,6 +37,8 @@ def main(argv: list[str]) -> int:
         return 1
     card = torch.cuda.get_device_name()
     print(f"{card}, torch {torch.__version__}", flush=True)
+    if asked.only:
+        return counted(shutil.which("ncu"), card, asked.limit)
     build_all(limit=asked.limit)
     worst = tested(asked.pytest, asked.limit)
     if not asked.no_tools:

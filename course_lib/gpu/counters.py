@@ -63,9 +63,9 @@ def counted():
     return rows
 
 
-def command(ncu, python=sys.executable):
+def command(ncu, python=sys.executable, asynchronous=True):
     """The names are anchored: torch has kernels of its own."""
-    metrics = ",".join(metric for several in METRICS.values() for metric in several)
+    metrics = ",".join(metric for several in METRICS.values() for metric in (several if asynchronous else several[:1]))
     return [ncu, "--csv", "--clock-control", "none", "--print-units", "base", "--kernel-name-base", "function",
             "--kernel-name", f"regex:^({'|'.join(watched_kernels())})$", "--metrics", metrics,
             python, "-m", "course_lib.gpu.counters"]
@@ -114,13 +114,16 @@ def agreement(engine, card):
 
 def compare(ncu: str, card: str, date: str, folder: Path, limit: float = 900) -> str:
     """Write counters.json; returns one line per metric."""
+    for asynchronous in (True, False):                  # another version of ncu may not know the names for cp.async
+        try:
+            done = subprocess.run(command(ncu, asynchronous=asynchronous), capture_output=True, text=True, timeout=limit)
+        except subprocess.TimeoutExpired:
+            raise ValueError(f"ncu did not finish within {limit:g} s") from None
+        output = done.stdout + done.stderr
+        if '"ID"' in output or any(mark in output for mark in NO_PERMISSION):
+            break
     try:
-        done = subprocess.run(command(ncu), capture_output=True, text=True, timeout=limit)
-    except subprocess.TimeoutExpired:
-        raise ValueError(f"ncu did not finish within {limit:g} s") from None
-    output = done.stdout + done.stderr
-    try:
-        made = {"card": card, "date": date} | agreement(counted(), parsed(output))
+        made = {"card": card, "date": date, "asynchronous_copies_counted": asynchronous} | agreement(counted(), parsed(output))
     except ValueError as problem:
         raise ValueError(f"{problem} (exit status {done.returncode}; {' '.join(done.stderr.split()[-40:])})") from None
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,4 +1,4 @@
-// Rows of scores: which keys a query sees, and reductions by neighbouring lanes.
+// Rows of scores: the causal rule, and reductions by neighbouring lanes.
 #pragma once
 #include <math.h>
 

@@ -80,6 +80,19 @@ def test_counters_are_written(monkeypatch, tmp_path):
     assert made["card"] == "A card" and made["launches"][0]["engine"] == made["launches"][0]["ncu"]
 
 
+def test_a_version_that_does_not_know_asynchronous_copies_is_asked_without_them(monkeypatch, tmp_path):
+    engine, asked = [("softmax_warp", COUNTS)], []
+
+    def ncu(command, **how):
+        asked.append("ldgsts" in " ".join(command))
+        return SimpleNamespace(stdout="==ERROR== Failed to find metric" if asked[-1] else table(engine), stderr="", returncode=0)
+    monkeypatch.setattr(gpu_counters, "counted", lambda: engine)
+    monkeypatch.setattr(subprocess, "run", ncu)
+    gpu_counters.compare("ncu", "A card", "2026-01-02", tmp_path / "a_card")
+    made = json.loads((tmp_path / "a_card" / "counters.json").read_text())
+    assert asked == [True, False] and not made["asynchronous_copies_counted"]
+
+
 def test_at_least_twelve_kernels_are_watched():
     cases = gpu_counters.watched_cases()
     assert len(gpu_counters.watched_kernels()) >= 12 and len({case.chapter for case in cases}) >= 8

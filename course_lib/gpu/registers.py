@@ -1,0 +1,84 @@
+"""`python -m course_lib gpu-registers`: registers and spills of every kernel instance, for five architectures, by nvcc.
+
+Needs nvcc and c++filt, no card. Writes data/gpu/registers.txt.
+"""
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from course_lib.cuda import KERNELS
+from course_lib.files import write_whole
+from course_lib.gpu.build import instances
+from course_lib.gpu.cases import CASES
+from course_lib.gpu.results import FOLDER
+from laptop_cuda import gpu
+
+ARCHITECTURES = (80, 86, 90, 100, 120)
+FILE = FOLDER / "registers.txt"
+REPORT = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)a?'.*?(\d+) bytes spill stores, (\d+) bytes spill loads"
+                    r".*?Used (\d+) registers", re.S)
+
+
+def launched() -> dict[Path, set[str]]:
+    """The instances that the cases launch on an H100, by file."""
+    files = {}
+    for launch in instances(CASES).values():
+        files.setdefault(launch.module.path, set()).add(launch.name)
+    return files
+
+
+def reported(path: Path, names, architectures=ARCHITECTURES) -> dict[str, dict[int, tuple[int, int, int]]]:
+    """{instance: {architecture: (registers, bytes of spill stores, of spill loads)}} of one file."""
+    templates = sorted(name for name in names if "<" in name)
+    addresses = "".join(f"const void* address_{i}() {{ return (const void*)({name}); }}\n" for i, name in enumerate(templates))
+    with tempfile.TemporaryDirectory() as folder:
+        source = Path(folder) / "k.cu"
+        source.write_text(f'#include "{path}"\n{addresses}')
+        command = [gpu.nvcc(), "-std=c++17", "-O3", "-Xptxas=-v", "-c", "-o", str(Path(folder) / "k.o"), str(source),
+                   *(f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures)]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+    found = {}
+    for mangled, architecture, stores, loads, registers in REPORT.findall(done.stderr):
+        found.setdefault(mangled, {})[int(architecture)] = int(registers), int(stores), int(loads)
+    plain = subprocess.run(["c++filt", *found], capture_output=True, text=True, check=True).stdout.splitlines()
+    by_name = {text.partition("(")[0].removeprefix("void ").strip(): rows for text, rows in zip(plain, found.values())}
+    return {name: by_name[name] for name in sorted(names)}
+
+
+def cell(registers: int, stores: int, loads: int) -> str:
+    return f"{registers}" + (f" ({stores}/{loads})" if stores or loads else "")
+
+
+def table(by_file: dict[Path, dict]) -> str:
+    version = subprocess.run([gpu.nvcc(), "--version"], capture_output=True, text=True).stdout
+    number = re.search(r"V([\d.]+)", version)
+    lines = [f"Registers per thread, and bytes spilled to local memory (stores/loads), by nvcc {number[1] if number else '?'} -O3.",
+             "Made by `python -m course_lib gpu-registers`. Compiled for a card; not run on one.", "",
+             f"{'':<58}" + "".join(f"{f'sm_{a}':<16}" for a in ARCHITECTURES).rstrip()]
+    for path, rows in sorted(by_file.items()):
+        lines += ["", path.relative_to(KERNELS).as_posix()]
+        for name, row in rows.items():
+            lines.append(f"  {name:<56}" + "".join(f"{cell(*row[a]):<16}" for a in ARCHITECTURES).rstrip())
+    return "\n".join(lines) + "\n"
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m course_lib gpu-registers", description=__doc__.splitlines()[0])
+    parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers at a time")
+    asked = parser.parse_args(argv)
+    if gpu.nvcc() is None:
+        print("gpu-registers: nvcc was not found", file=sys.stderr)
+        return 1
+    files = launched()
+    with ThreadPoolExecutor(asked.jobs) as pool:
+        rows = dict(zip(files, pool.map(reported, files, files.values())))
+    write_whole(FILE, table(rows))
+    print(f"{sum(map(len, rows.values()))} instances for {len(ARCHITECTURES)} architectures: {FILE}")
+    return 0

@@ -1,0 +1,85 @@
+"""gpu-first without a card: its order, its limits, and tools that are missing, refuse, hang or speak another version."""
+import json
+import sys
+
+import pytest
+
+from course_lib.gpu import first, pretend, registers
+from course_lib.gpu.benchmarks import benchmarks
+from course_lib.gpu.first import Step
+
+
+def step(name, script, limit=20):
+    return Step(name, [sys.executable, "-c", script], limit, "something")
+
+
+def test_the_order_is_that_of_a_first_hour():
+    names = [step.name for step in first.steps()]
+    assert names[:8] == ["machine", "build", "tests", "few", "counters", "memcheck", "racecheck", "bench"]
+    assert len(set(names)) == len(names) and all(step.limit <= 600 for step in first.steps())
+    kernels = [item.kernel for item in benchmarks()]
+    assert all(number < kernels.count(kernel) for kernel, number in first.CENTRAL)
+
+
+def test_a_red_step_does_not_stop_the_next_and_the_last_lines_say_what_to_do(tmp_path):
+    said = []
+    chosen = [step("one", "print('fine')"), step("two", "print('broken'); raise SystemExit(3)"),
+              Step("three", ["no-such-tool"], 20, "nothing"), step("four", "import time; time.sleep(60)", 1), step("five", "print(5)")]
+    outcome = first.go(chosen, 100, tmp_path, lambda text, **_: said.append(text))
+    assert outcome == {"one": "done", "two": "red", "three": "missing", "four": "too long", "five": "done"}
+    assert (tmp_path / "two.log").read_text() == "broken\n" and "    broken" in said
+    assert json.loads((tmp_path / "first.json").read_text()) == outcome
+    closing = first.closing(chosen, outcome, "make gpu-first")
+    assert closing == ["failed; the log says why: two", "did not finish in its time: four", "not run: the tool was not found: three",
+                       'run next: make gpu-first STEPS="four"']
+
+
+def test_the_same_command_again_continues(tmp_path):
+    chosen = [step("one", f"open({str(tmp_path / 'count')!r}, 'a').write('x')"), step("two", "print(2)", 40)]
+    quiet = lambda *_, **__: None
+    assert first.go(chosen, 25, tmp_path, quiet) == {"one": "done"}         # too little is left for the second
+    assert first.closing(chosen, {"one": "done"}, "make gpu-first") == ['run next: make gpu-first STEPS="two"']
+    outcome = first.go(chosen, 100, tmp_path, quiet)
+    assert outcome == {"one": "done", "two": "done"} and (tmp_path / "count").read_text() == "x"
+    assert first.closing(chosen, outcome, "")[0].startswith("every step has run: put the results")
+
+
+def test_without_a_card_it_is_red_and_says_so(tmp_path, capsys):
+    assert first.main(["--limit", "60", "--out", str(tmp_path), "--steps", "machine"]) == 1
+    assert "no CUDA device" in (tmp_path / "machine.log").read_text()
+    assert "failed; the log says why: machine" in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        first.main(["--steps", "nothing"])
+
+
+def test_results_of_the_card_are_collected(tmp_path, monkeypatch):
+    card = tmp_path / "data"
+    card.mkdir()
+    (card / "bench.json").write_text("{}")
+    monkeypatch.setattr(first, "folder_of", lambda name: card)
+    with pretend.card():
+        first.collect(tmp_path)
+    assert (tmp_path / "bench.json").read_text() == "{}"
+
+
+REPORT = """ptxas info    : 0 bytes gmem
+ptxas info    : Compiling entry function '_Z1kPf' for 'sm_80'
+ptxas info    : Function properties for _Z1kPf
+    8 bytes stack frame, 16 bytes spill stores, 20 bytes spill loads
+ptxas info    : Used 255 registers, used 1 barriers, 8 bytes cumulative stack size
+ptxas info    : Compiling entry function '_Z1kPf' for 'sm_90a'
+ptxas info    : Function properties for _Z1kPf
+    0 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+ptxas info    : Used 12 registers, 380 bytes cmem[0]
+"""
+
+
+def test_the_compiler_s_report_is_read():
+    assert registers.REPORT.findall(REPORT) == [("_Z1kPf", "80", "16", "20", "255"), ("_Z1kPf", "90", "0", "0", "12")]
+    assert registers.cell(255, 16, 20) == "255 (16/20)" and registers.cell(12, 0, 0) == "12"
+
+
+def test_the_table_of_registers_has_every_instance_that_a_card_would_launch():
+    """`python -m course_lib gpu-registers` makes it again after a change of kernels or cases."""
+    listed = {line.split("  ")[1].strip() for line in registers.FILE.read_text().splitlines() if line.startswith("  ")}
+    assert listed == set().union(*registers.launched().values())
