@@ -237,7 +237,7 @@ def test_the_operands_are_made_in_one_pass():
 def test_a_changed_preparation_is_caught(change, tmp_path, monkeypatch):
     file = "w2_attention/tensor_core.cu"
     broken = cuda.load(changed_kernels(tmp_path, *change, file) / file)
-    *inputs, _ = gaussians(37, 21, 32, 32, dtype=torch.bfloat16, at=3.0)
+    *inputs, _ = gaussians(37, 21, 64, 64, dtype=torch.bfloat16, at=3.0)
     want = dot_product_operands(*inputs, torch.full((2,), 8.0))
     monkeypatch.setattr(cuda, "load", lambda name: broken)
     try:
