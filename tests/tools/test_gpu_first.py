@@ -81,5 +81,7 @@ def test_the_compiler_s_report_is_read():
 
 def test_the_table_of_registers_has_every_instance_that_a_card_would_launch():
     """`python -m course_lib gpu-registers` makes it again after a change of kernels or cases."""
+    if not registers.FILE.exists():
+        pytest.skip("not run: data/gpu/registers.txt is missing (python -m course_lib gpu-registers, with nvcc)")
     listed = {line.split("  ")[1].strip() for line in registers.FILE.read_text().splitlines() if line.startswith("  ")}
     assert listed == set().union(*registers.launched().values())
