@@ -15,18 +15,8 @@ from .compare import close, number
 from .parts import MISSING, Exercise, Misconception
 
 CHAPTERS = [
-    "start_here",
-    "attention",
-    "rope",
-    "gqa",
-    "linear_attention",
-    "sparse_attention",
-    "flash_attention",
-    "kv_cache",
-    "paged_attention",
-    "w2_attention",
-    "language_model",
-    "field_guide",
+    "start_here", "attention", "rope", "gqa", "linear_attention", "sparse_attention", "flash_attention",
+    "kv_cache", "paged_attention", "w2_attention", "language_model", "field_guide"
 ]
 KINDS = ("predict", "write", "repair", "choose")
 
@@ -41,34 +31,13 @@ class NoChapter(ValueError):
 declared: dict[str, Exercise] = {}
 
 
-def exercise(
-    *,
-    id: str,
-    title: str,
-    kind: str,
-    points: float,
-    minutes: float,
-    difficulty: int,
-    card: str,
-    hints: list[str],
-    misconceptions: list[Misconception],
-    stub: str | None = None,
-    solution: str | None = None,
-    name: str | None = None,
-    given: dict[str, Any] | None = None,
-    cases=None,
-    compare=None,
-    measure=None,
-    properties=(),
-    call=None,
-    forbid: tuple[str, ...] = (),
-    mutates: tuple[str, ...] = (),
-    limit: float = 5.0,
-    answer: Any = MISSING,
-    tolerance: float = 0.0,
-    rtol: float = 0.0,
-    options: dict[str, str] | None = None,
-) -> Exercise:
+def exercise(*, id: str, title: str, kind: str, points: float, minutes: float, difficulty: int, card: str,
+             hints: list[str], misconceptions: list[Misconception], stub: str | None = None,
+             solution: str | None = None, name: str | None = None, given: dict[str, Any] | None = None,
+             cases=None, compare=None, measure=None, properties=(), call=None,
+             forbid: tuple[str, ...] = (), mutates: tuple[str, ...] = (), limit: float = 5.0,
+             answer: Any = MISSING, tolerance: float = 0.0, rtol: float = 0.0,
+             options: dict[str, str] | None = None) -> Exercise:
     """Declare an exercise; the package's docstring explains every argument."""
     if kind not in KINDS:
         raise ValueError(f"exercise {id}: kind is {kind!r}; choose from {', '.join(KINDS)}")
@@ -89,84 +58,32 @@ def exercise(
         compare = compare or close()
     if callable(call):
         call = textwrap.dedent(inspect.getsource(call))
-    made = Exercise(
-        id=id,
-        title=title,
-        kind=kind,
-        language="python",
-        name=name,
-        points=points,
-        minutes=minutes,
-        difficulty=difficulty,
-        card=textwrap.dedent(card).strip(),
-        stub=textwrap.dedent(stub).strip("\n") + "\n",
-        solution_text=solution and textwrap.dedent(solution).strip("\n") + "\n",
-        hints=list(hints),
-        misconceptions=list(misconceptions),
-        given=dict(given or {}),
-        cases=cases,
-        compare=compare,
-        measure=measure,
-        properties=list(properties),
-        call=call,
-        forbid=tuple(forbid),
-        mutates=tuple(mutates),
-        limit=limit,
-        answer=answer,
-        options=options,
-    )
+    made = Exercise(id=id, title=title, kind=kind, language="python", name=name, points=points,
+                    minutes=minutes, difficulty=difficulty, card=textwrap.dedent(card).strip(),
+                    stub=textwrap.dedent(stub).strip("\n") + "\n",
+                    solution_text=solution and textwrap.dedent(solution).strip("\n") + "\n",
+                    hints=list(hints), misconceptions=list(misconceptions), given=dict(given or {}),
+                    cases=cases, compare=compare, measure=measure, properties=list(properties), call=call,
+                    forbid=tuple(forbid), mutates=tuple(mutates), limit=limit, answer=answer,
+                    options=options)
     return register(made)
 
 
-def kernel_exercise(
-    *,
-    id: str,
-    title: str,
-    points: float,
-    minutes: float,
-    difficulty: int,
-    card: str,
-    name: str,
-    stub: str,
-    solution: str,
-    hints: list[str],
-    misconceptions: list[Misconception],
-    cases,
-    launch,
-    expect,
-    compare=None,
-    properties=(),
-    traffic=None,
-    kind: str = "write",
-    limit: float = 20.0,
-    forbid: tuple[str, ...] = (),
-) -> Exercise:
+def kernel_exercise(*, id: str, title: str, points: float, minutes: float, difficulty: int, card: str,
+                    name: str, stub: str, solution: str, hints: list[str],
+                    misconceptions: list[Misconception], cases, launch, expect, compare=None,
+                    properties=(), traffic=None, kind: str = "write", limit: float = 20.0,
+                    forbid: tuple[str, ...] = ()) -> Exercise:
     """Declare an exercise whose answer is CUDA C++; the package's docstring explains every argument."""
     if kind not in ("write", "repair"):
         raise ValueError(f"exercise {id}: a kernel exercise is 'write' or 'repair', not {kind!r}")
-    made = Exercise(
-        id=id,
-        title=title,
-        kind=kind,
-        language="cuda",
-        name=name,
-        points=points,
-        minutes=minutes,
-        difficulty=difficulty,
-        card=textwrap.dedent(card).strip(),
-        stub=textwrap.dedent(stub).strip("\n") + "\n",
-        solution_text=textwrap.dedent(solution).strip("\n") + "\n",
-        hints=list(hints),
-        misconceptions=list(misconceptions),
-        cases=cases,
-        compare=compare or close(),
-        properties=list(properties),
-        limit=limit,
-        launch=launch,
-        expect=expect,
-        traffic=traffic,
-        forbid=tuple(forbid),
-    )
+    made = Exercise(id=id, title=title, kind=kind, language="cuda", name=name, points=points,
+                    minutes=minutes, difficulty=difficulty, card=textwrap.dedent(card).strip(),
+                    stub=textwrap.dedent(stub).strip("\n") + "\n",
+                    solution_text=textwrap.dedent(solution).strip("\n") + "\n", hints=list(hints),
+                    misconceptions=list(misconceptions), cases=cases, compare=compare or close(),
+                    properties=list(properties), limit=limit, launch=launch, expect=expect,
+                    traffic=traffic, forbid=tuple(forbid))
     return register(made)
 
 
@@ -176,8 +93,7 @@ def register(made: Exercise) -> Exercise:
         raise ValueError(f"exercise {made.id!r}: an id is chapter.number, such as 3.2")
     if made.id in declared and declared[made.id].title != made.title:
         raise ValueError(
-            f"exercise {made.id} is declared twice: {declared[made.id].title!r} and {made.title!r}"
-        )
+            f"exercise {made.id} is declared twice: {declared[made.id].title!r} and {made.title!r}")
     if len(made.hints) < 2 or len(made.misconceptions) < 2:
         raise ValueError(f"exercise {made.id}: it needs at least two hints and two misconceptions")
     if not 1 <= made.difficulty <= 5:
@@ -185,8 +101,7 @@ def register(made: Exercise) -> Exercise:
     for m in made.misconceptions:
         if sum((m.code is not None, m.change is not None, m.value is not MISSING)) != 1:
             raise ValueError(
-                f"exercise {made.id}, misconception '{m.name}': give one of code=, change=, value="
-            )
+                f"exercise {made.id}, misconception '{m.name}': give one of code=, change=, value=")
         if m.change is not None:
             made.wrong_code(m)                                   # raises if the edit no longer applies
     made.module = sys._getframe(2).f_globals.get("__name__", "")
@@ -208,8 +123,7 @@ def _assigned(text: str) -> str:
 
 def _defined(text: str) -> str:
     names = [
-        n.name
-        for n in ast.parse(textwrap.dedent(text)).body
+        n.name for n in ast.parse(textwrap.dedent(text)).body
         if isinstance(n, (ast.FunctionDef, ast.ClassDef))
     ]
     if not names:
@@ -263,11 +177,7 @@ def find(id: str) -> Exercise:
         known = [e.id for e in load_chapter(word)]
         if id not in known:
             chapter = CHAPTERS.index(word)
-            listed = (
-                f"chapter {chapter} has {', '.join(known)}"
-                if known
-                else f"chapter {chapter} has no exercises yet"
-            )
+            listed = f"chapter {chapter} has {', '.join(known) if known else 'no exercises yet'}"
             raise KeyError(f"there is no exercise {id}: {listed}")
     return declared[id]
 

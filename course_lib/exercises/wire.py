@@ -10,7 +10,6 @@ asked for.
 
 This file imports only the standard library, torch and numpy: the grader's child loads it alone.
 """
-
 from __future__ import annotations
 
 import json
@@ -31,39 +30,13 @@ MAX_DIMS = 16
 
 DTYPES = {
     str(t).removeprefix("torch."): t
-    for t in (
-        torch.float64,
-        torch.float32,
-        torch.float16,
-        torch.bfloat16,
-        torch.int64,
-        torch.int32,
-        torch.int16,
-        torch.int8,
-        torch.uint8,
-        torch.uint16,
-        torch.uint32,
-        torch.uint64,
-        torch.bool,
-        torch.complex64,
-        torch.complex128,
-    )
+    for t in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32,
+              torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool,
+              torch.complex64, torch.complex128)
 }
 NUMPY = {
-    "float64",
-    "float32",
-    "float16",
-    "int64",
-    "int32",
-    "int16",
-    "int8",
-    "uint8",
-    "uint16",
-    "uint32",
-    "uint64",
-    "bool",
-    "complex64",
-    "complex128",
+    "float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64",
+    "bool", "complex64", "complex128"
 }
 
 
@@ -99,9 +72,10 @@ def unpack(message: bytes) -> Any:
     if end > len(message) or end > 8 + MAX_HEADER:
         raise WireError("the header is longer than the message")
     try:
-        tree = json.loads(
-            message[8:end], parse_int=_no_number, parse_float=_no_number, parse_constant=_no_number
-        )
+        tree = json.loads(message[8:end],
+                          parse_int=_no_number,
+                          parse_float=_no_number,
+                          parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise WireError(f"the header is not JSON: {type(error).__name__}") from None
     reader = _Reader(memoryview(message), end)
@@ -119,8 +93,8 @@ LONGEST_TEXT = 20_000       # characters
 
 
 def text_of(value: str, limit: int = LONGEST_TEXT) -> str:
-    """A string from elsewhere that can be encoded, printed and stored: no lone surrogates, no endless length.
-    """
+    """A string from elsewhere that can be encoded, printed and stored: no lone surrogates, no endless
+    length."""
     short = value if len(value) <= limit else value[:limit] + " ..."
     return short.encode("utf-8", "replace").decode()
 
@@ -168,9 +142,8 @@ class _Writer:
         if x.layout is not torch.strided or x.device.type == "meta" or x.is_quantized or dtype not in DTYPES:
             return self.opaque(x)
         self.room(x.numel() * x.element_size())
-        flat = (
-            x.detach().as_subclass(torch.Tensor).resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
-        )
+        flat = x.detach().as_subclass(
+            torch.Tensor).resolve_conj().resolve_neg().cpu().contiguous().reshape(-1)
         self.blobs.append(flat.view(torch.uint8).numpy().tobytes())
         return ["T", dtype, [str(n) for n in x.shape], x.requires_grad or None]
 
@@ -285,9 +258,8 @@ class _Reader:
             x = (torch.frombuffer(data, dtype=torch.uint8) != 0).reshape(sizes)
         else:
             x = torch.frombuffer(data, dtype=DTYPES[dtype]).reshape(sizes)
-        return (
-            x.requires_grad_() if requires_grad is True and (x.is_floating_point() or x.is_complex()) else x
-        )
+        return x.requires_grad_() if requires_grad is True and (x.is_floating_point()
+                                                                or x.is_complex()) else x
 
     def ndarray(self, depth, dtype, shape):
         import numpy

@@ -5,7 +5,6 @@ It is started by path, knows only the files named to it, and serves one job at a
 run, answer, and end everything that the job has started. Nothing it holds is secret: no solution, no other
 student's work.
 """
-
 from __future__ import annotations
 
 import importlib.util
@@ -29,8 +28,7 @@ def main(control: socket.socket, config: dict) -> None:
     sys.path[:] = config["sys_path"]
     load(config)
     if sys.platform == "linux":
-        # orphans of a job become our children, so that none is lost
-        walls.LIBC.prctl(36, 1, 0, 0, 0)
+        walls.LIBC.prctl(36, 1, 0, 0, 0)  # orphans of a job become our children, so that none is lost
     woken, wake = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(woken, False)
@@ -45,8 +43,7 @@ def main(control: socket.socket, config: dict) -> None:
         if not message:
             continue
         job = json.loads(message)
-        # the limit counts everything that this user runs
-        if sys.platform == "linux" and not job["uid"]:
+        if sys.platform == "linux" and not job["uid"]:  # the limit counts everything that this user runs
             job["processes"] += walls.tasks_of_user(os.getuid())
         said, say = os.pipe()  # whether the walls were built: closed before the student's code begins
         pid = os.fork()
@@ -66,8 +63,8 @@ def main(control: socket.socket, config: dict) -> None:
 
 
 def load(config: dict) -> None:
-    """Import the named files of the course alone, as the modules they are, without the packages around them.
-    """
+    """Import the named files of the course alone, as the modules they are, without the packages around
+    them."""
     for name in ("course_lib", "course_lib.exercises", "course_lib.teaching"):
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__path__ = []
@@ -85,9 +82,9 @@ def load(config: dict) -> None:
 
 def load_engine(folder: Path) -> None:
     """Import the engine from its folder; the folder above, which holds the course, stays off the path."""
-    spec = importlib.util.spec_from_file_location(
-        folder.name, folder / "__init__.py", submodule_search_locations=[str(folder)]
-    )
+    spec = importlib.util.spec_from_file_location(folder.name,
+                                                  folder / "__init__.py",
+                                                  submodule_search_locations=[str(folder)])
     sys.modules[folder.name] = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(sys.modules[folder.name])
@@ -97,17 +94,15 @@ def load_engine(folder: Path) -> None:
 
 def warm_up() -> None:
     """Run something small, so that every fork has what torch imports at first use."""
-    request = results.Request(
-        id="0.0",
-        language="python",
-        name="f",
-        value=False,
-        is_class=False,
-        call=None,
-        limit=60,
-        given={"torch": ("module", "torch"), "einops": ("module", "einops")},
-        inputs=[((wire.torch.zeros(2, 2),), {})],
-    )
+    request = results.Request(id="0.0",
+                              language="python",
+                              name="f",
+                              value=False,
+                              is_class=False,
+                              call=None,
+                              limit=60,
+                              given={"torch": ("module", "torch"), "einops": ("module", "einops")},
+                              inputs=[((wire.torch.zeros(2, 2), ), {})])
     request.forbid = ("logsumexp",)
     runner.run(request, "def f(x):\n    return torch.softmax(x @ x.mT, -1) / 0 * 0")
 
@@ -139,8 +134,7 @@ def serve(job: dict, request: int, reply: int, output: int, say: int) -> None:
         os.close(say)
         with os.fdopen(request, "rb") as stream:
             task = wire.unpack(stream.read())
-        # torch has asked for it already: look again, in the new environment
-        tempfile.tempdir = None
+        tempfile.tempdir = None  # torch has asked for it already: look again, in the new environment
         answer = carry_out(task)
         frame = len(answer).to_bytes(8, "little") + answer
         while frame:
@@ -153,17 +147,11 @@ def build(job: dict) -> None:
     """Everything this process gives up; the order matters. Unless strict, a wall that cannot be built is left
     out."""
     ruleset = []
-    steps = [
-        (lambda: walls.limit(job["cpu"], job["memory"], job["processes"], job["file_bytes"]), True),
-        (
-            lambda: ruleset.append(walls.landlock(job["readable"], job["listable"], job["folder"])),
-            job["landlock"],
-        ),
-        (lambda: walls.drop(job["uid"], job["keep_search"]), job["uid"]),
-        (walls.no_new_privileges, job["walls"]),
-        (lambda: walls.enforce(ruleset.pop()), job["landlock"]),
-        (lambda: walls.filter_calls(signals_scoped=job["landlock"] >= 6), job["seccomp"]),
-    ]
+    steps = [(lambda: walls.limit(job["cpu"], job["memory"], job["processes"], job["file_bytes"]), True),
+             (lambda: ruleset.append(walls.landlock(job["readable"], job["listable"], job["folder"])),
+              job["landlock"]), (lambda: walls.drop(job["uid"], job["keep_search"]), job["uid"]),
+             (walls.no_new_privileges, job["walls"]), (lambda: walls.enforce(ruleset.pop()), job["landlock"]),
+             (lambda: walls.filter_calls(signals_scoped=job["landlock"] >= 6), job["seccomp"])]
     for step, wanted in steps:
         try:
             if wanted:
@@ -174,7 +162,7 @@ def build(job: dict) -> None:
 
 
 def carry_out(task: dict) -> bytes:
-    """Run a student's source as the request says. The answer is a claim, and the parent treats it as one."""
+    """Run a student's source as the request says. The answer is a claim, treated as one."""
     request = results.Request(**task["request"])
     answer = answers.plain_run(runner.run(request, task["source"]))
     try:
@@ -188,13 +176,8 @@ def carry_out(task: dict) -> bytes:
 
 def supervise(pid: int, job: dict, control: socket.socket, woken: int) -> dict:
     """Wait for the job; stop it when it is told to, or takes too much; leave none of its processes."""
-    deadline, stopped, status, before, waited = (
-        time.monotonic() + job["seconds"],
-        None,
-        None,
-        processor_time(),
-        {},
-    )
+    deadline, stopped, status, before, waited = time.monotonic() + job["seconds"], None, None, processor_time(
+    ), {}
     while status is None and not stopped:
         ready, _, _ = select.select([control, woken], [], [], LOOK)
         if woken in ready:
@@ -210,10 +193,8 @@ def supervise(pid: int, job: dict, control: socket.socket, woken: int) -> dict:
     if status is None:
         status = reap(pid, wait=True)
     return {
-        "status": status,
-        "stopped": stopped,
-        "cpu": processor_time() - before,
-        "starved": sum(waited.values()),
+        "status": status, "stopped": stopped, "cpu": processor_time() - before,
+        "starved": sum(waited.values())
     }
 
 

@@ -7,7 +7,6 @@ One process with torch loaded waits, and forks once for each run (a few millisec
 walls (`walls.py`), runs the code, sends plain data back (`wire.py`) and is ended with everything it has
 started.
 """
-
 from __future__ import annotations
 
 import json
@@ -24,36 +23,15 @@ from pathlib import Path
 
 from course_lib.teaching import walls
 from course_lib.exercises import wire
-from .reach import (
-    ENGINE,
-    HERE,
-    PACKAGE,
-    closed_to_others,
-    engine_runtime,
-    hidden_paths,
-    library_paths,
-    readable_paths,
-    spare_uid,
-    UIDS,
-)
+from .reach import (ENGINE, HERE, PACKAGE, closed_to_others, engine_runtime, hidden_paths, library_paths,
+                    readable_paths, spare_uid, UIDS)
 from .reply import Reply, SandboxError, read_reply
 from course_lib.exercises.results import Request
 
 # All that the child has of the course, besides the engine.
-CHILD_FILES = (
-    "teaching.walls",
-    "teaching.watching",
-    "exercises.wire",
-    "exercises.results",
-    "exercises.values",
-    "exercises.watch",
-    "exercises.limits",
-    "exercises.first_nan",
-    "exercises.namespace",
-    "exercises.runner",
-    "exercises.answers",
-    "exercises.kernel_runner",
-)
+CHILD_FILES = ("teaching.walls", "teaching.watching", "exercises.wire", "exercises.results",
+               "exercises.values", "exercises.watch", "exercises.limits", "exercises.first_nan",
+               "exercises.namespace", "exercises.runner", "exercises.answers", "exercises.kernel_runner")
 
 
 @dataclass(frozen=True)
@@ -128,16 +106,9 @@ class Sandbox:
         kept = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "CXX", "CC", "SYSTEMROOT")}
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         return {
-            **kept,
-            "PATH": path,
-            "HOME": str(folder),
-            "TMPDIR": str(folder),
-            "LANG": "C.UTF-8",
-            "OMP_NUM_THREADS": "1",
-            "MKL_NUM_THREADS": "1",
-            "PYTHONHASHSEED": "0",
-            "COURSE_CACHE": str(folder / "build"),
-            "PYTHONDONTWRITEBYTECODE": "1",
+            **kept, "PATH": path, "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8",
+            "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0",
+            "COURSE_CACHE": str(folder / "build"), "PYTHONDONTWRITEBYTECODE": "1"
         }
 
     def stop(self) -> None:
@@ -174,8 +145,7 @@ class Sandbox:
     def _folder(self, engine: bool) -> Path:
         """A new folder for one run: empty, but for the engine's compiled runtime where a kernel needs it."""
         self.runs += 1
-        # another user for each run: a process that were left behind could not disturb the next
-        if self.first_uid:
+        if self.first_uid:             # another user per run: a process left behind could not disturb the next
             self.uid = self.first_uid + self.runs % UIDS
         folder = self.base / f"run{self.runs}"
         folder.mkdir(mode=0o700)
@@ -214,20 +184,13 @@ class Sandbox:
         linux = sys.platform == "linux"
         version = walls.landlock_version()
         return {
-            "folder": str(folder),
-            "environment": self.environment(folder),
-            "walls": linux,
-            "strict": self.strict,
-            "landlock": version,
-            "seccomp": linux and (self.strict or walls.has_seccomp()),
-            "uid": self.uid if version or not self.search else 0,
-            "keep_search": self.search,
-            "readable": self.readable,
-            "listable": self.listable,
-            **{
+            "folder": str(folder), "environment": self.environment(folder), "walls": linux,
+            "strict": self.strict, "landlock": version, "seccomp": linux
+            and (self.strict or walls.has_seccomp()), "uid": self.uid if version or not self.search else 0,
+            "keep_search": self.search, "readable": self.readable, "listable": self.listable, **{
                 name: getattr(limits, name)
                 for name in ("seconds", "cpu", "memory", "resident", "processes", "file_bytes", "disk_bytes")
-            },
+            }
         }
 
     def _listen(self, reply_fd: int, output_fd: int, limits: Limits) -> tuple[bytes, bytes, str]:

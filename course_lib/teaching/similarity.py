@@ -30,18 +30,16 @@ def _python(source: str) -> str:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return "".join(source.split())
     bound = {
-        node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+        node.id
+        for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
     bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
     bound |= {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
     names: dict[str, str] = {}
 
     def renamed(name: str) -> str:
-        return (
-            names.setdefault(name, f"n{len(names)}")
-            if name in bound and not hasattr(builtins, name)
-            else name
-        )
+        return names.setdefault(name,
+                                f"n{len(names)}") if name in bound and not hasattr(builtins, name) else name
 
     class Rename(ast.NodeTransformer):
         def visit_Name(self, node):
@@ -71,18 +69,15 @@ def _python(source: str) -> str:
 
         def block(self, node):
             first = node.body[0]
-            if (
-                isinstance(first, ast.Expr)
-                and isinstance(first.value, ast.Constant)
-                and isinstance(first.value.value, str)
-            ):
+            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(
+                    first.value.value, str):
                 node.body = node.body[1:] or [ast.Pass()]
             return self.generic_visit(node)
 
     try:
         return ast.dump(Rename().visit(tree))
-    # ValueError: a number with more digits than Python prints
-    except (RecursionError, ValueError, MemoryError):
+    except (RecursionError, ValueError,
+            MemoryError):  # ValueError: a number with more digits than Python prints
         return "".join(source.split())
 
 
@@ -143,5 +138,4 @@ def solves(text: str, exercise: Exercise) -> bool:
     if holds(text, exercise):
         return True
     return exercise.kind == "write" and skeleton(text, exercise.language) == skeleton(
-        exercise.solution, exercise.language
-    )
+        exercise.solution, exercise.language)

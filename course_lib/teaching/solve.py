@@ -7,16 +7,8 @@ import sys
 from pathlib import Path
 from time import perf_counter
 
-from course_lib.tools.notebooks import (
-    NOTEBOOKS,
-    WORK,
-    CellFailed,
-    canonical,
-    chapter_notebooks,
-    execute,
-    exercise_of,
-    find_notebook,
-)
+from course_lib.tools.notebooks import (NOTEBOOKS, WORK, CellFailed, canonical, chapter_notebooks, execute,
+                                        exercise_of, find_notebook)
 
 from course_lib.exercises.declare import find
 from course_lib.exercises.parts import Exercise
@@ -24,22 +16,20 @@ from course_lib.exercises.verdict import MIME, PASSED
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(
-        "python -m course_lib solve",
-        description="Notebooks with every exercise solved, " "executed: for an instructor's eyes.",
-    )
-    parser.add_argument(
-        "chapters", nargs="*", metavar="CHAPTER", help="numbers, words or paths; all where none is given"
-    )
-    parser.add_argument(
-        "--out",
-        default="solved",
-        metavar="FOLDER",
-        help="where they go (default: %(default)s, which git ignores)",
-    )
-    parser.add_argument(
-        "--misconceptions", action="store_true", help="answer with the usual mistakes instead"
-    )
+    parser = argparse.ArgumentParser("python -m course_lib solve",
+                                     description="Notebooks with every exercise solved, "
+                                     "executed: for an instructor's eyes.")
+    parser.add_argument("chapters",
+                        nargs="*",
+                        metavar="CHAPTER",
+                        help="numbers, words or paths; all where none is given")
+    parser.add_argument("--out",
+                        default="solved",
+                        metavar="FOLDER",
+                        help="where they go (default: %(default)s, which git ignores)")
+    parser.add_argument("--misconceptions",
+                        action="store_true",
+                        help="answer with the usual mistakes instead")
     arguments = parser.parse_args(argv)
     folder = Path(arguments.out)
     for taken, holds in ((NOTEBOOKS, "the student edition"), (WORK, "your own answers")):
