@@ -121,7 +121,12 @@ class Exercise:
 
     def measured(self, value: Any, case: Case) -> Any:
         """What is compared and shown of a result."""
-        return value if self.measure is None else self.measure(value, case)
+        if self.measure is None:
+            return value
+        try:
+            return self.measure(value, case)
+        except Exception:       # a value of another form than the measure expects: the comparison says how it differs
+            return value
 
     def differs(self, got: Any, want: Any, case: Case) -> str | None:
         """A sentence about how a result differs from the expected one; None if it does not."""

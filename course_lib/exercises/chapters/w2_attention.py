@@ -141,7 +141,8 @@ def _weights_of(pair, case):
             isinstance(x, torch.Tensor) and x.dim() == 2 and len(x) == len(c) for x, c in zip(pair, case.args))):
         return pair
     wide_q, wide_k = pair
-    return torch.softmax(wide_q @ wide_k.T, -1), wide_q.shape[1], wide_k.shape[1]
+    scores = wide_q.double() @ wide_k.double().T
+    return torch.softmax(scores, -1), wide_q.shape[1], wide_k.shape[1]
 
 
 exercise(
