@@ -22,6 +22,7 @@ COMMANDS = {
     "sparse-study": ("course_lib.studies.sparse_attention:study_command", "windows and sinks in the small model: data/sparse_study.json"),
     "request-trace": ("course_lib.paged_attention.trace:trace_command", "requests like those of a chat: data/request_trace.json"),
     "attention-table": ("course_lib.studies.attention_table:table_command", "every attention in the small model: data/attention_table.json"),
+    "indexer-study": ("course_lib.studies.indexer:study_command", "indexers distilled from dense attention: data/indexer_study.json"),
     "field-guide": ("course_lib.studies.field_guide:main", "chapter 11's layers beside the published ones: field-guide [FAMILY...]"),
     "w2-study": ("course_lib.studies.w2_attention:study_command", "the small model with W2 attention: data/w2_study.json"),
     "w2-audit": ("course_lib.studies.w2_audit:audit_command", "W2 attention put to the test, about two hours: data/w2_audit.json"),
