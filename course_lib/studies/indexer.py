@@ -115,4 +115,4 @@ def measure(args):
 
 def study_command(argv):
     """python -m course_lib indexer-study: recall and loss with a trained indexer in every layer."""
-    return study(argv, "indexer-study", study_command.__doc__, measure, steps=400, seeds=3, batches=6)
+    return study(argv, "indexer-study", study_command.__doc__, measure, steps=200, seeds=3, batches=4)
