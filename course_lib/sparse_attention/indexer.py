@@ -1,4 +1,4 @@
-"""A trained indexer (DeepSeek-V3.2, arXiv:2512.02556): a small attention chooses the tokens that the layer reads.
+"""A trained indexer (DeepSeek-V3.2, arXiv:2512.02556): a small attention chooses what the layer reads.
 
     scores = index_scores(q, k, weights)           every token, by a few narrow heads and one key per token
     chosen = choose(scores, top_k)                 (b, n_q, top_k) token numbers, -1 where there are too few
@@ -17,7 +17,7 @@ from course_lib.checks import check_count, check_dtype, check_grouped, check_int
 
 
 def index_scores(q: Tensor, k: Tensor, weights: Tensor, causal: bool = True) -> Tensor:
-    """q (b, h, n_q, d), k (b, n_k, d), weights (b, n_q, h) -> (b, n_q, n_k): sum over h of w_h relu(q_h . k)."""
+    """Sum over h of w_h relu(q_h . k), from q (b, h, n_q, d), k (b, n_k, d) and weights (b, n_q, h)."""
     _check_index(q, k, weights)
     scores = torch.relu(einsum(q, k, "b h i d, b j d -> b h i j"))
     scores = einsum(scores, weights, "b h i j, b i h -> b i j")
@@ -29,8 +29,11 @@ def choose(scores: Tensor, top_k: int) -> Tensor:
     check_tensor("scores", scores, ("b", "n_q", "n_k"), "floating-point")
     check_count("top_k", top_k)
     best = scores.topk(min(top_k, scores.shape[-1]), -1)
-    chosen = torch.where(best.values > -math.inf, best.indices, -1).int()
-    return nn.functional.pad(chosen, (0, top_k - chosen.shape[-1]), value=-1)
+    chosen = best.indices.masked_fill(best.values == -math.inf, -1).int()
+    missing = top_k - chosen.shape[-1]
+    if missing == 0:
+        return chosen
+    return torch.cat([chosen, torch.full_like(chosen[..., :1], -1).expand(-1, -1, missing)], -1)
 
 
 def chosen_mask(chosen: Tensor, n_k: int) -> Tensor:
@@ -65,21 +68,24 @@ def index_scores_kernel(q: Tensor, k: Tensor, weights: Tensor, causal: bool = Tr
     return scores
 
 
-def gather_attention_kernel(q: Tensor, k: Tensor, v: Tensor, chosen: Tensor, scale: float | None = None) -> Tensor:
-    """`gather_attention` by a kernel that fetches a chosen token once for a group of at most 32 query heads."""
+def gather_attention_kernel(q: Tensor, k: Tensor, v: Tensor, chosen: Tensor,
+                            scale: float | None = None) -> Tensor:
+    """`gather_attention` by a kernel: a chosen token is fetched once for a group of at most 32 query heads."""
     scale = _check_gather(q, k, v, chosen, scale)
     (b, heads, n_q, d), kv_heads = q.shape, k.shape[1]
     check_dtype("q", q, torch.float32)
     if d > 128 or heads // kv_heads > 32:
-        raise ValueError("q must have a head_dim of at most 128, and at most 32 heads per head of k, for the kernel; "
-                         f"got {d}, {heads} and {kv_heads}")
+        raise ValueError(
+            "q must have a head_dim of at most 128, and at most 32 heads per head of k, for the kernel; "
+            f"got {d}, {heads} and {kv_heads}"
+        )
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     if out.numel():
         width = next(w for w in (32, 64, 128) if d <= w)
         launch = cuda.load("sparse_attention/indexer")[f"gather_tokens<{width}>"]
         q, k, v, chosen = (x.contiguous() for x in (q, k, v, chosen))
-        launch[(n_q, kv_heads, b), (32, heads // kv_heads)](q, k, v, chosen, out, n_q, k.shape[2], chosen.shape[2],
-                                                            d, scale)
+        launch[(n_q, kv_heads, b), (32, heads // kv_heads)](
+            q, k, v, chosen, out, n_q, k.shape[2], chosen.shape[2], d, scale)
     return out
 
 

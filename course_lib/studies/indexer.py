@@ -1,9 +1,11 @@
-"""`python -m course_lib indexer-study`: an indexer for each layer of the small model, distilled from its dense attention.
+"""`python -m course_lib indexer-study`: an indexer for each layer of the small model, from its attention.
 
 Writes data/indexer_study.json: how much of the dense attention falls on the chosen tokens (recall), and the
 model's loss when every layer looks at those alone; beside a window, untrained indexers, and the best that
 any choice could do.
 """
+from functools import partial
+
 import torch
 from torch.nn import functional as F
 
@@ -63,14 +65,22 @@ def recalls(model, trained, untrained, batches):
         hidden = place > place[:, None]
         for layer, (x, w) in enumerate(zip(inputs, weights)):
             target = w.mean(1)
-            ways = {"best possible": target.masked_fill(hidden, -torch.inf), "trained indexer": trained[layer](x, turn),
-                    "untrained indexer": untrained[layer](x, turn),
-                    "window": place.float().expand(len(x), n, n).masked_fill(hidden, -torch.inf)}
+            ways = {
+                "best possible": target.masked_fill(hidden, -torch.inf),
+                "trained indexer": trained[layer](x, turn), "untrained indexer": untrained[layer](x, turn),
+                "window": place.float().expand(len(x), n, n).masked_fill(hidden, -torch.inf)}
             for way, scores in ways.items():
                 for top_k in TOP_K:
                     on_chosen = (target * chosen_mask(choose(scores, top_k), n)).sum(-1)
                     found.setdefault(way, {}).setdefault(top_k, []).append(on_chosen[:, top_k:].mean())
-    return {way: {top_k: round(float(torch.stack(x).mean()), 4) for top_k, x in row.items()} for way, row in found.items()}
+    return {
+        way: {top_k: round(float(torch.stack(x).mean()), 4) for top_k, x in row.items()}
+        for way, row in found.items()
+    }
+
+
+def masked(q, k, v, mask):
+    return F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
 
 
 @torch.no_grad()
@@ -84,7 +94,7 @@ def losses(model, indexers, batches):
             x, n = model.embed(tokens), tokens.shape[1]
             for block, indexer in zip(model.blocks, indexers):
                 mask = chosen_mask(choose(indexer(block.attention_norm(x), turn), top_k), n)[:, None]
-                block.attention.attend = lambda q, k, v, mask=mask: F.scaled_dot_product_attention(q, k, v, attn_mask=mask)
+                block.attention.attend = partial(masked, mask=mask)
                 x = block(x, rope)
             logits = F.linear(model.final_norm(x), model.embedding.weight)
             total.append(F.cross_entropy(logits.flatten(0, 1), targets.flatten()))
@@ -105,11 +115,12 @@ def measure(args):
     rows = []
     for seed in range(args.seeds):
         trained, untrained = train(model, text, seed, args.steps)
-        rows.append({"seed": seed, "recall": recalls(model, trained, untrained, [tokens for tokens, _ in batches]),
-                     "loss": losses(model, trained, batches), "loss_untrained": losses(model, untrained, batches)})
+        found = recalls(model, trained, untrained, [tokens for tokens, _ in batches])
+        rows.append({"seed": seed, "recall": found, "loss": losses(model, trained, batches),
+                     "loss_untrained": losses(model, untrained, batches)})
         print(rows[-1], flush=True)
-    return {"recall": "share of the dense attention, heads averaged, on the chosen tokens; queries that see more than "
-                      "top_k; mean over layers", "loss": "nats per character on validation plays",
+    return {"recall": "share of the dense attention, heads averaged, on the chosen tokens; queries that see more "
+                      "than top_k; mean over layers", "loss": "nats per character on validation plays",
             "indexer": {"heads": HEADS, "head_dim": WIDTH}, "dense_loss": dense, "rows": rows}
 
 

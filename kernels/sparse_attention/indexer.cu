@@ -3,14 +3,16 @@
 //   index score of query i and key j:   sum over the indexer's heads of w_ih relu(q_ih . k_j)
 //   output of query i:                  attention over the tokens chosen[i], in any order; -1 is no token
 //
-// Counted at n = 256, d = 64, 8 chosen tokens, 4 query heads on 1, an indexer of 4 heads of 16: bytes asked of
-// global memory. Dense attention by flash_two_groups asks for 1,838,080. Has not run on a card.
+// Counted at n = 256, d = 64, 8 chosen tokens, 4 query heads on 1, an indexer of 4 heads of 16, causal: bytes
+// asked of global memory. Dense attention by flash_two_groups asks for 1,839,104: its 64 queries share a tile
+// of keys, where a gather is each query's own. So a gather pays when the text is much longer than 64 times
+// the tokens that are chosen, or when one query decodes. Has not run on a card.
 //
 //   kernel          idea                                              asked       still wastes
-//   index_scores    one thread per pair of tokens; one key serves     @SCORES@    every key is read again for
-//                   all heads of the indexer                                      each query
-//   gather_tokens   a chosen key and value are fetched once for a     @GATHER@    rows are scattered: whole
-//                   whole group of query heads                                    sectors only if d >= 8
+//   index_scores    one thread per pair of tokens; one key serves     17,631,232  every key is read again for
+//                   all heads of the indexer                                      each query and head
+//   gather_tokens   a chosen key and value are fetched once for a      1,566,720  neighbouring queries choose
+//                   whole group of query heads                                    alike, and do not share
 #include "../common/rows.cuh"
 
 // q (b, heads, n_q, d), k (b, n_k, d), w (b, n_q, heads), scores (b, n_q, n_k); -inf where a key is hidden.
@@ -67,8 +69,7 @@ __global__ void gather_tokens(const float* __restrict__ q, const float* __restri
         float s = 0.0f;
 #pragma unroll
         for (int p = 0; p < D / 32; ++p)
-            for (int c = 0; c < 32; ++c)
-                s += __shfl_sync(0xffffffff, query[p], c) * k_tile[lane][32 * p + c];
+            for (int c = 0; c < 32; ++c) s += __shfl_sync(0xffffffff, query[p], c) * k_tile[lane][32 * p + c];
         s = token[lane] >= 0 ? scale * s : -INFINITY;
         const float m_new = fmaxf(m, lanes_max(s));
         const float weight = expf(s - finite(m_new)), shrink = expf(m - finite(m_new));
@@ -77,7 +78,8 @@ __global__ void gather_tokens(const float* __restrict__ q, const float* __restri
 #pragma unroll
         for (int p = 0; p < D / 32; ++p) {
             sum[p] *= shrink;
-            for (int r = 0; r < 32; ++r) sum[p] += __shfl_sync(0xffffffff, weight, r) * v_tile[r][32 * p + lane];
+            for (int r = 0; r < 32; ++r)
+                sum[p] += __shfl_sync(0xffffffff, weight, r) * v_tile[r][32 * p + lane];
         }
     }
 #pragma unroll

@@ -2,7 +2,8 @@
 import torch
 
 from course_lib.gpu.case import BF16, F16, F32, Case, attention, masked_attention, qkv, three
-from course_lib.sparse_attention import BlockMask
+from course_lib.sparse_attention import (BlockMask, choose, chosen_mask, gather_attention_kernel,
+                                         index_scores_kernel)
 from course_lib.sparse_attention.kernels import block_sparse_kernel, dense_masked_kernel, window_sink_kernel
 
 
@@ -55,6 +56,26 @@ def half_cases(dtype):
                large=({"heads": 4, "kv_heads": 2, "n": 2001, "d": 128, "window": 500, "n_sink": 70},))
 
 
+def indexed(draw, b, heads, n, m, d):
+    return draw(b, heads, n, d), draw(b, m, d), draw(b, n, heads)
+
+
+def index_in_float64(q, k, weights):
+    scores = (torch.relu(q @ k[:, None].mT) * weights.mT[..., None]).sum(1)
+    n, m = scores.shape[1:]
+    return scores.masked_fill(torch.ones(n, m, dtype=torch.bool, device=q.device).triu(1 + m - n), -1e4)
+
+
+def gathered(draw, b, heads, kv_heads, n, m, d, top_k):
+    chosen = choose(draw(b, n, m, dtype=F32), top_k)
+    chosen[:, 0] = -1                       # a query that looks nowhere
+    return *qkv(draw, b, heads, kv_heads, n, m, d)[:3], chosen
+
+
+def gathered_in_float64(q, k, v, chosen):
+    return masked_attention(q, k, v, chosen_mask(chosen, k.shape[2])[:, None])
+
+
 CASES = [
     float_case("dense_masked", dense_masked_kernel),
     float_case("block_sparse", by_blocks(32)),
@@ -62,5 +83,13 @@ CASES = [
          run=lambda *x: window_sink_kernel(*x, window=20, n_sink=3),
          oracle=lambda *x: window_in_float64(*x, 20, 3),
          small=({"n": 100, "d": 20},), large=({"n": 1001, "d": 128},)),
+    Case(chapter="sparse_attention", kernels=("index_scores",), inputs=indexed,
+         run=lambda *x: index_scores_kernel(*x).clamp(min=-1e4), oracle=index_in_float64,
+         small=({"b": 2, "heads": 4, "n": 33, "m": 50, "d": 16},),
+         large=({"b": 2, "heads": 16, "n": 500, "m": 1031, "d": 64},)),
+    Case(chapter="sparse_attention", kernels=("gather_tokens",), inputs=gathered, run=gather_attention_kernel,
+         oracle=gathered_in_float64, counted=True,
+         small=({"b": 1, "heads": 4, "kv_heads": 2, "n": 9, "m": 50, "d": 20, "top_k": 40},),
+         large=({"b": 2, "heads": 8, "kv_heads": 2, "n": 200, "m": 4031, "d": 128, "top_k": 512},)),
     *half_cases(F16), *half_cases(BF16),
 ]
