@@ -23,7 +23,6 @@
 //   3 w2_attention/tensor_core.cu, for a card: rung 7 of chapter 6, for scores of width 2 d
 //   w2_backward_keys       a key tile stays, queries pass: dK, dV and the gradient of tau        1,083,424
 //   w2_backward_queries    a query tile stays, keys pass: dQ                                     1,050,624
-//
 // The distance is a sum of squared differences, so nothing cancels and no score is above 0, however far from
 // 0 the tokens are. A row's maximum and its sum are stored separately for the backward pass: with a small tau
 // scores reach -1e7, where max + log(sum) in float loses the logarithm.
