@@ -7,7 +7,6 @@ instructors.
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 import time
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from course_lib.exercises.declare import CHAPTERS, NoChapter, chapter_word
 from course_lib.exercises.verdict import NOT_RUN, PASSED
 from course_lib.files import write_whole
 from . import by_hand, changes, marking, report
+from .arguments import arguments
 from .batch import Batch, tasks
 from .class_page import class_page
 from .gradebooks import write_gradebooks
@@ -48,7 +48,7 @@ class Job:
 def main(argv: list[str]) -> int:
     """The command line. 0: every readable cell was marked; 1: the marking of some failed; 2: nothing was
     marked."""
-    args = _arguments(argv)
+    args = arguments(argv)
     begin = time.monotonic()
     try:
         job = _prepare(args)
@@ -150,87 +150,3 @@ def _write(job: Job) -> list[report.Mark]:
             job.results / "changes.csv", changes.changes(before, changes.rows_of(job.results / "grades.csv"))
         )
     return marks
-
-
-def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m course_lib grade", description="Mark a folder of submissions."
-    )
-    parser.add_argument(
-        "folder", metavar="FOLDER", help="notebooks and zip files, in folders or not, of any naming"
-    )
-    parser.add_argument(
-        "--out",
-        default="results",
-        metavar="RESULTS",
-        help="where grades.csv, junit.xml and the pages go " "(default: %(default)s)",
-    )
-    parser.add_argument(
-        "--chapter",
-        action="append",
-        default=[],
-        metavar="CHAPTER",
-        help="mark this chapter only, by number or "
-        "word; may be repeated (default: every chapter that somebody has handed in)",
-    )
-    parser.add_argument(
-        "--class-zip",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a zip file in FOLDER that holds a class: " "its inner folders name students; may be repeated",
-    )
-    parser.add_argument(
-        "--depth",
-        type=int,
-        metavar="N",
-        help="at which level below FOLDER the students' names are (default: the "
-        "outermost folder or file that names somebody)",
-    )
-    parser.add_argument(
-        "--roster",
-        metavar="CSV",
-        help="the class, with columns such as name, id and email, or a gradebook as Canvas "
-        "or Moodle exports it: who is missing, who is unknown",
-    )
-    parser.add_argument(
-        "--due",
-        action="append",
-        default=[],
-        metavar="WHEN",
-        help="the deadline, such as 2026-05-01T23:59, or "
-        "gqa=2026-05-01T23:59 for one chapter; may be repeated",
-    )
-    parser.add_argument(
-        "--late",
-        type=float,
-        default=0.0,
-        metavar="PERCENT",
-        help="lost per day begun after the deadline " "(default: a note, and no points)",
-    )
-    parser.add_argument("--late-days", type=int, metavar="N", help="after so many days all points are lost")
-    parser.add_argument(
-        "--grace", type=float, default=0.0, metavar="MINUTES", help="how late is still in time"
-    )
-    parser.add_argument(
-        "--exercises", metavar="DIR", help="your own exercises: a folder of .py files with declarations"
-    )
-    parser.add_argument(
-        "--seed",
-        type=int,
-        metavar="N",
-        help="which cases are drawn; without it they are fresh the "
-        "first time, and the same in every later run into RESULTS",
-    )
-    parser.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N",
-                        help="at a time (default: %(default)s)")
-    parser.add_argument(
-        "--no-sandbox", action="store_true", help="mark even where a wall around students' code is missing"
-    )
-    parser.add_argument("--dask", metavar="ADDRESS", help="spread the work over a dask.distributed cluster")
-    return parser.parse_args(argv)
-
-
-def _refuse(why: str) -> int:
-    print(f"grade: {why}", file=sys.stderr)
-    return 2

@@ -27,58 +27,55 @@ def skeleton(source: str, language: str = "python") -> str:
 def _python(source: str) -> str:
     try:
         tree = ast.parse(source)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return ast.dump(_Rename(tree).visit(tree))
+    except (SyntaxError, ValueError, RecursionError, MemoryError):       # ValueError: null bytes, endless numbers
         return "".join(source.split())
-    bound = {
-        node.id
-        for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
-    bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
-    bound |= {node.name for node in ast.walk(tree) if isinstance(node, (ast.FunctionDef, ast.ClassDef))}
-    names: dict[str, str] = {}
 
-    def renamed(name: str) -> str:
-        return names.setdefault(name,
-                                f"n{len(names)}") if name in bound and not hasattr(builtins, name) else name
 
-    class Rename(ast.NodeTransformer):
-        def visit_Name(self, node):
-            node.id = renamed(node.id)
-            return node
+class _Rename(ast.NodeTransformer):
+    """Number the names that a tree binds, in the order of their appearance; drop docstrings and annotations."""
 
-        def visit_arg(self, node):
-            node.arg, node.annotation = renamed(node.arg), None
-            return node
+    def __init__(self, tree: ast.AST):
+        nodes = list(ast.walk(tree))
+        self.bound = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        self.bound |= {n.arg for n in nodes if isinstance(n, ast.arg)}
+        self.bound |= {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
+        self.names: dict[str, str] = {}
 
-        def visit_keyword(self, node):
-            if node.arg in bound:
-                node.arg = renamed(node.arg)
-            return self.generic_visit(node)
+    def renamed(self, name: str) -> str:
+        own = name in self.bound and not hasattr(builtins, name)
+        return self.names.setdefault(name, f"n{len(self.names)}") if own else name
 
-        def visit_AnnAssign(self, node):
-            self.generic_visit(node)
-            return ast.Assign([node.target], node.value, lineno=node.lineno) if node.value else None
+    def visit_Name(self, node):
+        node.id = self.renamed(node.id)
+        return node
 
-        def visit_FunctionDef(self, node):
-            node.name, node.returns = renamed(node.name), None
-            return self.block(node)
+    def visit_arg(self, node):
+        node.arg, node.annotation = self.renamed(node.arg), None
+        return node
 
-        def visit_ClassDef(self, node):
-            node.name = renamed(node.name)
-            return self.block(node)
+    def visit_keyword(self, node):
+        if node.arg in self.bound:
+            node.arg = self.renamed(node.arg)
+        return self.generic_visit(node)
 
-        def block(self, node):
-            first = node.body[0]
-            if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(
-                    first.value.value, str):
-                node.body = node.body[1:] or [ast.Pass()]
-            return self.generic_visit(node)
+    def visit_AnnAssign(self, node):
+        self.generic_visit(node)
+        return ast.Assign([node.target], node.value, lineno=node.lineno) if node.value else None
 
-    try:
-        return ast.dump(Rename().visit(tree))
-    except (RecursionError, ValueError,
-            MemoryError):  # ValueError: a number with more digits than Python prints
-        return "".join(source.split())
+    def visit_FunctionDef(self, node):
+        node.name, node.returns = self.renamed(node.name), None
+        return self._block(node)
+
+    def visit_ClassDef(self, node):
+        node.name = self.renamed(node.name)
+        return self._block(node)
+
+    def _block(self, node):
+        first = node.body[0]
+        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+            node.body = node.body[1:] or [ast.Pass()]
+        return self.generic_visit(node)
 
 
 def _cpp(source: str) -> str:

@@ -266,7 +266,8 @@ def test_what_cannot_be_marked_is_refused_in_words(tmp_path, capsys):
 def test_missing_walls_are_named_and_no_sandbox_is_asked_for(tmp_path, monkeypatch, capsys):
     put(tmp_path / "in" / "ann" / "01_attention.ipynb", notebook(RIGHT))
     monkeypatch.setattr(walls, "missing", lambda: ["reading only what is allowed (no Landlock)"])
-    assert grade.main([str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 2
+    command = [str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--exercises", str(PRIVATE)]
+    assert grade.main(command) == 2
     said = capsys.readouterr().err
     assert "no Landlock" in said and "--no-sandbox" in said and not (tmp_path / "out").exists()
 
