@@ -168,7 +168,7 @@ def test_causal_traffic_counts_visited_tiles_only():
     (dict(v=torch.zeros(1, 1, 6, 8)), "v must have one row per key, 7; got 6"),
     (dict(k=torch.zeros(1, 1, 7, 6)), "k must have the head_dim of q"),
     (dict(q=torch.zeros(1, 3, 5, 8), k=torch.zeros(1, 2, 7, 8), v=torch.zeros(1, 2, 7, 8)),
-     "q must have n_heads that are a multiple of n_kv_heads, of which k has 2"),
+     "q must have a multiple of the heads of k, 2; got 3"),
     (dict(key_bias=torch.zeros(6)), "key_bias must broadcast"),
     (dict(scale=math.nan), "scale must be None or a finite"), (dict(tile_q=0), "tile_q must be an integer of at least 1"),
     (dict(tile_k=-1), "tile_k must be an integer of at least 1"),

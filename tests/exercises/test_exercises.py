@@ -131,12 +131,13 @@ def test_one_wrong_element_dtype_or_shape_fails(ex):
     for index, case in enumerate(cases):
         for harm in (element, dtype, shape):
             value = spoil(run.outcomes[index].value, harm)
-            if harm is dtype and value is not None and ex.differs(value, run.outcomes[index].value, case) is None:
-                if ex.measure:
-                    continue                                            # the measure works in float64
-                value = spoil(run.outcomes[index].value, kind)          # declared with dtype="kind"
             if value is None:
                 continue
+            if ex.differs(value, run.outcomes[index].value, case) is None:
+                if ex.measure:
+                    continue        # what is measured is the same: float64, or the weight of a single key
+                assert harm is dtype, f"{harm.__name__} of case {index}"
+                value = spoil(run.outcomes[index].value, kind)          # declared with dtype="kind"
             hurt = deepcopy(run)
             hurt.outcomes[index].value = value
             assert core.judge(ex, cases, hurt, ex.solution, 0, oracle).status == WRONG, f"{harm.__name__} of case {index}"
@@ -741,8 +742,8 @@ def test_any_integers_may_do_where_the_card_says_integers():
 
 SOFTMAX = "def softmax(x, dim=-1):\n    e = (x - x.amax(dim, keepdim=True)).exp()\n    return e / e.sum(dim, keepdim=True)\n"
 OWN_NAMES = {
-    "1.1": "softmax = lambda x, dim=-1: (x - x.amax(dim, keepdim=True)).exp() / (x - x.amax(dim, keepdim=True)).exp().sum(dim, keepdim=True)\n",
-    "3.3": "tile = 4\nexpand = 2\n", "9.11": "norm = 1\ndouble = 2\n",
+    "1.2": "softmax = lambda x, dim=-1: (x - x.amax(dim, keepdim=True)).exp() / (x - x.amax(dim, keepdim=True)).exp().sum(dim, keepdim=True)\n",
+    "3.4": "tile = 4\nexpand = 2\n", "9.11": "norm = 1\ndouble = 2\n",
     "7.2": "class Helper:\n    def __init__(self):\n        self.stack = []\n        self.stack.append(1)\nHelper()\n",
     "6.4": "def softmax(scores):\n    return scores\n",
 }
@@ -751,15 +752,13 @@ OWN_NAMES = {
 @pytest.mark.parametrize("id", OWN_NAMES)
 def test_a_forbidden_name_that_is_the_students_own_is_allowed(id):
     ex = find(id)
-    source = OWN_NAMES[id] if id == "1.1" else OWN_NAMES[id] + ex.solution
+    source = OWN_NAMES[id] if id == "1.2" else OWN_NAMES[id] + ex.solution
     assert core.evaluate(ex, source, 3).passed, str(core.evaluate(ex, source, 3))
 
 
 FORBIDDEN = {
-    "3.3": ("def grouped_attention(q, k, v):\n    g = q.shape[1] // k.shape[1]\n    index = torch.arange(q.shape[1]) // g\n"
-            "    k, v = k[:, index], v[:, index]\n    return torch.softmax(q @ k.mT / math.sqrt(q.shape[-1]), -1) @ v\n"),
-    "1.1": "def softmax(x, dim=-1):\n    return getattr(torch, 'soft' + 'max')(x, dim)\n",
-    "1.10": "def softmax_backward(p, g):\n    return torch.func.vjp(lambda s: s.exp() / s.exp().sum(-1, keepdim=True), p.log())[1](g)[0]\n",
+    "1.2": "def softmax(x, dim=-1):\n    return getattr(torch, 'soft' + 'max')(x, dim)\n",
+    "1.13": "def softmax_backward(p, g):\n    return torch.func.vjp(lambda s: s.exp() / s.exp().sum(-1, keepdim=True), p.log())[1](g)[0]\n",
     "9.1": "def w2_of_samples(*a):\n    return torch.cdist(*a)\n",
 }
 

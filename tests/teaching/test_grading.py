@@ -354,7 +354,7 @@ def test_what_passes_in_the_notebook_passes_when_marked(exercise, sandbox):
 
 def test_a_busy_machine_fails_nobody():
     """What was stopped by the clock without having worked runs again, and longer; what did work does not."""
-    exercise, limits = find("1.1"), []
+    exercise, limits = find("1.2"), []
 
     class Busy:
         def run(self, request, source):

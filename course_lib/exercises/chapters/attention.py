@@ -234,7 +234,8 @@ exercise(
 
 def causal_cases(rng):
     yield Case(3, 3, label="3 queries, 3 keys")
-    for n, m in [(2, 4), (1, 5), (4, 2), (7, 7), (3, 33)]:
+    drawn = torch.randint(2, 40, (2, 2), generator=rng).tolist()
+    for n, m in [(2, 4), (1, 5), (4, 2), (7, 7), (3, 33), *drawn]:
         yield Case(n, m, label=f"{n} queries, {m} keys")
 
 
