@@ -103,11 +103,11 @@ __device__ __forceinline__ void multiply_columns(float (&sum)[M][WIDTH / 8][4], 
 }
 
 // One step of the online softmax for a warp's 16 M rows and N keys. Scores s, -inf where hidden, become the weights
-// 2^(s unit - base); l is the lane's share of each row's sum, o the output. Any base gives the same answer, so it
-// follows the row's maximum only if that is more than 2^8 above it: sums stay far from overflow, and nearly all tiles
-// skip the rescaling.
+// 2^(s unit - top); l is the lane's share of each row's sum, o the output. Most tiles move no row's maximum: they skip
+// the rescaling. (A bound above the maximum would skip it more often, but then the largest weight is not exactly 1, and
+// rounding it costs a peaked row a digit.)
 template <int M, int N, int WIDTH>
-__device__ __forceinline__ void absorb_tile(float (&s)[M][N / 8][4], float (&base)[M][2], float (&l)[M][2],
+__device__ __forceinline__ void absorb_tile(float (&s)[M][N / 8][4], float (&top)[M][2], float (&l)[M][2],
                                             float (&o)[M][WIDTH / 8][4], float unit) {
     float next[M][2];
     bool moves = false;
@@ -117,16 +117,15 @@ __device__ __forceinline__ void absorb_tile(float (&s)[M][N / 8][4], float (&bas
             float highest = s[m][0][2 * h];
             for (int n = 0; n < N / 8; ++n)
                 for (int e = 0; e < 2; ++e) highest = fmaxf(highest, s[m][n][2 * h + e]);
-            highest = lanes_max(highest, 4) * unit;  // 4 lanes share a row
-            next[m][h] = highest > base[m][h] + 8.0f ? highest : base[m][h];
-            moves |= next[m][h] != base[m][h];
+            next[m][h] = fmaxf(top[m][h], lanes_max(highest, 4) * unit);  // 4 lanes share a row
+            moves |= next[m][h] != top[m][h];
         }
     if (__any_sync(0xffffffff, moves)) {
 #pragma unroll
         for (int m = 0; m < M; ++m)
             for (int h = 0; h < 2; ++h) {
-                const float shrink = power_of_two(base[m][h] - finite(next[m][h]));
-                base[m][h] = next[m][h];
+                const float shrink = power_of_two(top[m][h] - finite(next[m][h]));
+                top[m][h] = next[m][h];
                 l[m][h] *= shrink;
                 for (int n = 0; n < WIDTH / 8; ++n)
                     for (int e = 0; e < 2; ++e) o[m][n][2 * h + e] *= shrink;
@@ -135,7 +134,7 @@ __device__ __forceinline__ void absorb_tile(float (&s)[M][N / 8][4], float (&bas
 #pragma unroll
     for (int m = 0; m < M; ++m)
         for (int h = 0; h < 2; ++h) {
-            const float from = finite(base[m][h]);
+            const float from = finite(top[m][h]);
             for (int n = 0; n < N / 8; ++n)
                 for (int e = 0; e < 2; ++e) {
                     const float p = power_of_two(fmaf(s[m][n][2 * h + e], unit, -from));
