@@ -95,3 +95,30 @@ def check_sparse_tensor_core(q, k, v, scale, fits) -> int:
     wanted = "float16 or bfloat16, its width a multiple of 8 up to 128"
     check_tensor_cores(fits and scale > 0, wanted, q, v, scale)
     return group_size
+
+
+def check_index(q, k, weights):
+    """The indexer's queries (b, h, n_q, d), keys (b, n_k, d) and weights (b, n_q, h)."""
+    check_tensor("q", q, ("b", "h", "n_q", "d"), "floating-point")
+    check_tensor("k", k, (q.shape[0], "n_k", q.shape[3]), "floating-point")
+    check_tensor("weights", weights, (q.shape[0], q.shape[2], q.shape[1]), "floating-point")
+
+
+def check_choice_of_tokens(scores, top_k):
+    check_tensor("scores", scores, ("b", "n_q", "n_k"), "floating-point")
+    check_count("top_k", top_k)
+
+
+def check_gather(q, k, v, chosen, scale):
+    check_grouped(q, k, v, scale)
+    check_tensor("v", v, tuple(k.shape))
+    check_integers("chosen", chosen, (q.shape[0], q.shape[2], "top_k"), -1, k.shape[2] - 1)
+
+
+def check_gather_kernel(q, k, v, chosen, scale):
+    check_gather(q, k, v, chosen, scale)
+    check_dtype("q", q, torch.float32)
+    heads, kv_heads, d = q.shape[1], k.shape[1], q.shape[3]
+    if d > 128 or heads // kv_heads > 32:
+        raise ValueError("q must have a head_dim of at most 128, and at most 32 heads per head of k, for the "
+                         f"kernel; got {d}, {heads} and {kv_heads}")

@@ -13,12 +13,13 @@ from einops import einsum, rearrange, repeat
 from torch import Tensor, nn
 
 from course_lib import cuda
-from course_lib.checks import check_count, check_dtype, check_grouped, check_integers, check_tensor
+from course_lib.checks.sparse_attention import (check_choice_of_tokens, check_gather, check_gather_kernel,
+                                                 check_index)
 
 
 def index_scores(q: Tensor, k: Tensor, weights: Tensor, causal: bool = True) -> Tensor:
     """Sum over h of w_h relu(q_h . k), from q (b, h, n_q, d), k (b, n_k, d) and weights (b, n_q, h)."""
-    _check_index(q, k, weights)
+    check_index(q, k, weights)
     scores = torch.relu(einsum(q, k, "b h i d, b j d -> b h i j"))
     scores = einsum(scores, weights, "b h i j, b i h -> b i j")
     return scores.masked_fill(_hidden(*scores.shape[1:], scores.device), -math.inf) if causal else scores
@@ -26,8 +27,7 @@ def index_scores(q: Tensor, k: Tensor, weights: Tensor, causal: bool = True) -> 
 
 def choose(scores: Tensor, top_k: int) -> Tensor:
     """(b, n_q, n_k) -> (b, n_q, top_k) int32: the tokens with the largest scores; -1 for those at -inf."""
-    check_tensor("scores", scores, ("b", "n_q", "n_k"), "floating-point")
-    check_count("top_k", top_k)
+    check_choice_of_tokens(scores, top_k)
     best = scores.topk(min(top_k, scores.shape[-1]), -1)
     chosen = best.indices.masked_fill(best.values == -math.inf, -1).int()
     missing = top_k - chosen.shape[-1]
@@ -45,7 +45,8 @@ def chosen_mask(chosen: Tensor, n_k: int) -> Tensor:
 def gather_attention(q: Tensor, k: Tensor, v: Tensor, chosen: Tensor, scale: float | None = None) -> Tensor:
     """Attention of query i to the tokens chosen[:, i], by a gather -> (b, heads, n_q, d). A query that has
     none gets 0. k and v may have fewer heads."""
-    scale = _check_gather(q, k, v, chosen, scale)
+    check_gather(q, k, v, chosen, scale)
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     groups = q.shape[1] // k.shape[1]
     at = repeat(chosen.clamp(min=0).long(), "b i t -> b h i t d", h=k.shape[1], d=k.shape[-1])
     k, v = (repeat(x, "b h j d -> b h i j d", i=q.shape[2]).gather(3, at) for x in (k, v))
@@ -58,7 +59,7 @@ def gather_attention(q: Tensor, k: Tensor, v: Tensor, chosen: Tensor, scale: flo
 
 def index_scores_kernel(q: Tensor, k: Tensor, weights: Tensor, causal: bool = True) -> Tensor:
     """`index_scores` by a kernel: one thread per pair of tokens."""
-    _check_index(q, k, weights)
+    check_index(q, k, weights)
     (b, heads, n_q, d), n_k = q.shape, k.shape[1]
     scores = torch.empty(b, n_q, n_k, device=q.device)
     if scores.numel():
@@ -70,15 +71,10 @@ def index_scores_kernel(q: Tensor, k: Tensor, weights: Tensor, causal: bool = Tr
 
 def gather_attention_kernel(q: Tensor, k: Tensor, v: Tensor, chosen: Tensor,
                             scale: float | None = None) -> Tensor:
-    """`gather_attention` by a kernel: a chosen token is fetched once for a group of at most 32 query heads."""
-    scale = _check_gather(q, k, v, chosen, scale)
+    """`gather_attention` by a kernel: a chosen token is fetched once per group of at most 32 query heads."""
+    check_gather_kernel(q, k, v, chosen, scale)
+    scale = 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
     (b, heads, n_q, d), kv_heads = q.shape, k.shape[1]
-    check_dtype("q", q, torch.float32)
-    if d > 128 or heads // kv_heads > 32:
-        raise ValueError(
-            "q must have a head_dim of at most 128, and at most 32 heads per head of k, for the kernel; "
-            f"got {d}, {heads} and {kv_heads}"
-        )
     out = torch.empty_like(q, memory_format=torch.contiguous_format)
     if out.numel():
         width = next(w for w in (32, 64, 128) if d <= w)
@@ -120,16 +116,3 @@ def distillation_loss(scores: Tensor, weights: Tensor) -> Tensor:
 
 def _hidden(n_q, n_k, device):
     return torch.ones(n_q, n_k, dtype=torch.bool, device=device).triu(1 + n_k - n_q)
-
-
-def _check_index(q, k, weights):
-    check_tensor("q", q, ("b", "h", "n_q", "d"), "floating-point")
-    check_tensor("k", k, (q.shape[0], "n_k", q.shape[3]), "floating-point")
-    check_tensor("weights", weights, (q.shape[0], q.shape[2], q.shape[1]), "floating-point")
-
-
-def _check_gather(q, k, v, chosen, scale):
-    check_grouped(q, k, v, scale)
-    check_tensor("v", v, tuple(k.shape))
-    check_integers("chosen", chosen, (q.shape[0], q.shape[2], "top_k"), -1, k.shape[2] - 1)
-    return 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale)
