@@ -1,7 +1,6 @@
 """The base layer of the field guide: softmax attention of a decoder, and what models change in it, as data.
 
-A `Recipe` is the whole difference between two families. `Attention(recipe)` is the layer, with one forward
-pass:
+A `Recipe` is the whole difference between two families. `Attention(recipe)` is the layer; its forward pass:
 
     project   queries, keys, values: normalised, rotated, scaled          (b, heads, n, head_dim)
     keep      append them to the cache, take back all that it holds
@@ -179,8 +178,7 @@ class Attention(nn.Module):
             if shared is None or r.reuses not in shared:
                 raise ValueError(
                     f"shared must hold the keys and values of layer {r.reuses}, which layer {r.layer} reads; "
-                    "give every layer of a pass the same dict, in order"
-                )
+                    "give every layer of a pass the same dict, in order")
             cache.length += n
             return shared[r.reuses]
         k, v = cache.extend(k=kv[0], v=kv[1])

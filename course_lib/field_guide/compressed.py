@@ -2,7 +2,7 @@
 few tokens.
 
 One vector per token is key and value of one head that all query heads share. It is rotated as a key, so the
-weighted sum of values comes out rotated too, and is turned back by the query's position. Entries are weighted
+weighted sum of values is rotated too, and is turned back by the query's position. Entries are weighted
 means of `ratio` tokens (or of twice as many that overlap), weighted by a learned softmax per channel; where
 an indexer is given, it chooses among them.
 """

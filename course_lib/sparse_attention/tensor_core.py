@@ -7,7 +7,8 @@ from torch import Tensor
 
 from course_lib import cuda
 from course_lib.checks.sparse_attention import check_sparse_tensor_core
-from course_lib.launching import C_TYPES, HALF, SHARED_BYTES_SM80, aligned, require_tensor_cores, runs_tensor_cores
+from course_lib.launching import (C_TYPES, HALF, SHARED_BYTES_SM80, aligned, require_tensor_cores,
+                                  runs_tensor_cores)
 
 BLOCK = 128                     # of the BlockMask: 128 queries per block of threads, two tiles of 64 keys
 

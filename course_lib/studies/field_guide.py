@@ -157,8 +157,8 @@ def first_difference(model_type: str, model=None) -> str | None:
             if got is not None and got.numel() == want.numel():
                 gap = (got.reshape(want.shape) - want).abs().max()
                 if not gap < TOLERANCE:
-                    return f"{model_type}: {type(module).__name__} at {name}: the first tensor that differs " \
-                           f"is the output of {part or 'the layer itself'}, by {gap:.1e}"
+                    where = f"{model_type}: {type(module).__name__} at {name}"
+                    return f"{where}: the first tensor that differs is the output of {part or name}, by {gap:.1e}"
     return None
 
 
