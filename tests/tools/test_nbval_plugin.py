@@ -124,3 +124,17 @@ def test_a_wrong_output_in_each_notebook(path, tmp_path):
     nbformat.write(book, tmp_path / path.name)
     code, said = pytest_on(tmp_path / path.name, cwd=tmp_path)
     assert code == 1 and "1 failed" in said and f"FAILED {path.name}::Cell {number}" in said, said[-3000:]
+
+
+def test_a_handouts_notebook_has_no_outputs_and_only_what_has_not_passed_turns_red(tmp_path):
+    """Strict: a cell without saved outputs is run and not compared. Not strict: it fails, as before."""
+    from course_lib.exercises import find
+    ex = find("0.1")
+    write(tmp_path / "mine.ipynb", cell(OURS + "from course_lib.exercises import check", count=None), cell("print(6 * 7)", count=None),
+          cell(ex.cell(ex.solution), count=None, tags=["exercise"]), cell('mix = check("0.1", mix)', count=None, tags=["check"]),
+          cell("1 / 0", count=None))
+    code, said = pytest_on("mine.ipynb", cwd=tmp_path, COURSE_STRICT="1")
+    assert code == 1 and "1 failed, 4 passed" in said, said
+    assert "ZeroDivisionError" in said
+    code, said = pytest_on("mine.ipynb", cwd=tmp_path)
+    assert code == 1 and "This cell was never run" in said
