@@ -1,6 +1,7 @@
 """Run a student's kernel on inputs: sanitized, counted, with poisoned outputs. The CUDA half of `runner`."""
 from __future__ import annotations
 
+import contextlib
 import re
 
 import torch
@@ -48,27 +49,38 @@ def run_kernel(request: Request, source: str) -> Run:
 
 
 def _one(cuda, module, arrays: list[dict], steps: list[dict], limit: float, budget: float | None) -> Outcome:
+    """One case: counted first where there is a budget, then sanitized, and both runs must give the same.
+
+    Counted first, because a kernel can keep things between launches: what it has not computed yet it cannot have kept.
+    """
+    counted = counts = None
     try:
+        if budget is not None:
+            with contextlib.suppress(cuda.KernelError), time_limit(limit):      # the sanitizer says it better
+                with cuda.profile(step_limit=STEPS) as report:
+                    counted = _results(arrays, _launch(cuda, module, arrays, steps))
+                counts = _counts(report, budget)
         with time_limit(limit), cuda.sanitize(step_limit=STEPS):
             memory = _launch(cuda, module, arrays, steps)
-        outcome = Outcome(
-            [t.clone() for a, t in zip(arrays, memory) if a["role"] in ("out", "inout")], counts={}
-        )
-        if budget is not None:
-            with time_limit(limit), cuda.profile(step_limit=STEPS) as report:
-                _launch(cuda, module, arrays, steps)
-            outcome.counts = _counts(report, budget)
+        outcome = Outcome(_results(arrays, memory), counts=counts or {})
     except TimeIsUp:
         return Outcome(failure=Failure("timeout", f"{LATE} {limit:g} seconds"))
     except cuda.KernelError as error:
         return Outcome(failure=Failure(error.kind, str(error), error.line or None))
     except cuda.ArgumentError as error:
         return Outcome(failure=Failure("launch", str(error)))
+    if budget is not None and not (counts and same(counted, outcome.value)):
+        return Outcome(failure=Failure("unrepeatable", "launched twice on the same arrays, the kernel gives two results: does "
+                                       "it keep something from one launch to the next?"))
     unwritten = [_unwritten(t) for a, t in zip(arrays, memory) if a["role"] == "out"]
     outcome.counts["unwritten"] = next(filter(None, unwritten), "")
     outcome.changed = [f"argument {i + 1}" for i, (a, t) in enumerate(zip(arrays, memory))
                        if a["role"] == "in" and not same(a["tensor"], t)]
     return outcome
+
+
+def _results(arrays: list[dict], memory: list[torch.Tensor]) -> list[torch.Tensor]:
+    return [t.clone() for a, t in zip(arrays, memory) if a["role"] in ("out", "inout")]
 
 
 def _launch(cuda, module, arrays: list[dict], steps: list[dict]) -> list[torch.Tensor]:

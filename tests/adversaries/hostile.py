@@ -799,4 +799,28 @@ __global__ void twice(const float* x, float* out, int n) { dlsym(nullptr, "Py_Ex
 #endif
 __global__ void twice(const float* x, float* out, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) out[i] = FACTOR * x[i]; }
 """,
+    "wastes once, then remembers": """
+__device__ float kept[128];
+__device__ int launches;
+__global__ void twice(const float* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    if (launches == 0) {
+        float sum = 0;
+        for (int j = 0; j < n; ++j) sum += x[(j * 32) % n];
+        kept[i] = 2 * x[i] + 0 * sum;
+    }
+    out[i] = kept[i];
+    __syncthreads();
+    if (i == 0) launches = 1;
+}
+""",
+    "is right only while it is watched": """
+__device__ int launches;
+__global__ void twice(const float* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = launches ? 2 * x[i] : 0;
+    if (i == 0) launches = launches + 1;
+}
+""",
 }
