@@ -83,7 +83,7 @@ def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdic
     reply = _run(exercise, request, source, sandbox)
     if told := _unusable(exercise, reply):
         return told
-    with _judging, bounded_memory(JUDGING):
+    with _judging:
         oracle = _oracle(exercise, cases, seed)  # if our reference fails, that is not the student's fault
         try:
             verdict = _judged(exercise, cases, reply.run, source, seed, oracle)
@@ -157,16 +157,19 @@ def _oracle(exercise: Exercise, cases, seed: int) -> judge.Oracle:
 
 def _judged(exercise: Exercise, cases, run, source: str, seed: int, oracle: judge.Oracle) -> Verdict:
     """`judge.judge`, with the misconceptions run once for all students, and only when one of them is wrong.
+
+    Only the comparisons are bounded: the engine, which runs a kernel's misconceptions here, reserves more addresses.
     """
-    first = judge.judge(
-        exercise, cases, run, source, seed, judge.Oracle(oracle.expected, oracle.misconceptions or [])
-    )
+    with bounded_memory(JUDGING):
+        known = judge.Oracle(oracle.expected, oracle.misconceptions or [])
+        first = judge.judge(exercise, cases, run, source, seed, known)
     if first.status != WRONG or oracle.misconceptions is not None:
         return first
     asked = judge.request(exercise, cases, seed)
-    asked.limit *= 4  # so that a mistake's result does not depend on how busy this machine is
+    asked.limit *= 4                     # so that a mistake's result does not depend on how busy this machine is
     oracle.misconceptions = judge.mistakes(exercise, asked)
-    return judge.judge(exercise, cases, run, source, seed, oracle)
+    with bounded_memory(JUDGING):
+        return judge.judge(exercise, cases, run, source, seed, oracle)
 
 
 @lru_cache(maxsize=1)
