@@ -155,7 +155,8 @@ MONTHS = "January February March April May June July August September October No
 SPELLINGS = [
     lambda y, m, d: f"{d} {MONTHS[m - 1]} {y}", lambda y, m, d: f"{MONTHS[m - 1]} {d}, {y}",
     lambda y, m, d: f"{d} {MONTHS[m - 1][:3]} {y}", lambda y, m, d: f"{MONTHS[m - 1][:3]}. {d}, {y}",
-    lambda y, m, d: f"{d}.{m}.{y}", lambda y, m, d: f"{d:02}.{m:02}.{y}", lambda y, m, d: f"{y}/{m:02}/{d:02}",
+    lambda y, m, d: f"{d}.{m}.{y}", lambda y, m, d: f"{d:02}.{m:02}.{y}",
+    lambda y, m, d: f"{y}/{m:02}/{d:02}",
     lambda y, m, d: f"the {_ordinal(d)} of {MONTHS[m - 1]}, {y}",
     lambda y, m, d: f"{MONTHS[m - 1].upper()} {_ordinal(d)} {y}",
     lambda y, m, d: f"{d:02}{MONTHS[m - 1][:3].upper()}{y}"]
@@ -183,8 +184,8 @@ def dates(count: int, split: str = "train", seed: int = 0) -> list[tuple[str, st
             for day, spelling in zip(map(date.fromordinal, chosen.tolist()), spelled.tolist())]
 
 
-# symbol -> [(probability, symbols)]; a symbol without rules is a word. The grammar is unambiguous (the next word
-# tells which rule was applied), so the entropy of sentences equals that of derivations, computed below.
+# symbol -> [(probability, symbols)]; a symbol without rules is a word. The grammar is unambiguous (the next
+# word tells which rule was applied), so the entropy of sentences equals that of derivations, computed below.
 GRAMMAR = {
     "sentence": [(0.6, "one does ."), (0.4, "many do .")],
     "one": [(0.7, "the noun"), (0.3, "the noun that does")],

@@ -27,15 +27,18 @@ def runs_tensor_cores(device) -> bool:
 
 def require_tensor_cores(x: Tensor) -> None:
     if not runs_tensor_cores(x.device):
-        raise ValueError(f"the tensor-core kernels need a GPU from sm_80 on; {torch.cuda.get_device_name(x.device)} is "
-                         "sm_{}{}. float32 tensors take the other kernels".format(*torch.cuda.get_device_capability(x.device)))
+        raise ValueError(f"the tensor-core kernels need a GPU from sm_80 on; "
+                         f"{torch.cuda.get_device_name(x.device)} is "
+                         "sm_{}{}. float32 tensors take the other kernels".format(
+                             *torch.cuda.get_device_capability(x.device)))
 
 
 def shared_limit(device) -> int:
     """Bytes of shared memory that one block may ask for there. The engine allows what an A100 does."""
     if torch.device(device).type != "cuda":
         return SHARED_BYTES_A100
-    return getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin", SHARED_BYTES_SM80)
+    return getattr(torch.cuda.get_device_properties(device), "shared_memory_per_block_optin",
+                   SHARED_BYTES_SM80)
 
 
 def parts_to_fill(wanted: int, blocks: int, length: int, shortest: int) -> int:

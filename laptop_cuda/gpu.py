@@ -90,8 +90,8 @@ def library(sources: list, name: str, folder: Path | None, wanted: list, device,
 
 
 def architecture_flag(capability: tuple[int, int]) -> str:
-    """The card's own instructions, those of one architecture alone included: wgmma needs sm_90a, which -arch=sm_90a does
-    not assemble."""
+    """The card's own instructions, those of one architecture alone included: wgmma needs sm_90a, which
+    -arch=sm_90a does not assemble."""
     major, minor = capability
     number = f"{major}{minor}" + ("a" if major >= 9 else "")
     return f"-gencode=arch=compute_{number},code=sm_{number}"
@@ -124,7 +124,8 @@ def run(entry, kernel: str, grid, block, shared_bytes: int, values: list, device
             "bad launch",
             kernel=kernel,
             message=f"{kernel} was not launched with grid {grid}, block "
-            f"{block} and {shared_bytes} bytes of shared memory: {_text(entry.library, status)}" + _limit(grid),
+            f"{block} and {shared_bytes} bytes of shared memory: "
+            f"{_text(entry.library, status)}" + _limit(grid),
         )
 
 
@@ -147,7 +148,8 @@ def _text(handle: ctypes.CDLL, status: int) -> str:
 def write_symbol(library, name: str, raw: bytes, device: int) -> None:
     row = library.symbols[name]
     with arrays.torch_in_use().cuda.device(device):
-        status = library.handle.laptop_write_symbol(ctypes.c_void_p(row.address), raw, ctypes.c_size_t(len(raw)), device)
+        status = library.handle.laptop_write_symbol(ctypes.c_void_p(row.address), raw,
+                                                    ctypes.c_size_t(len(raw)), device)
     if status:
         raise RuntimeError(f"`{name}` was not written: {_text(library.handle, status)}")
 

@@ -1,8 +1,8 @@
-"""`python -m course_lib gpu-bench`: the course's kernels timed on this machine's card, beside the best of torch.
+"""`python -m course_lib gpu-bench`: the course's kernels timed on this card, beside the best of torch.
 
-A kernel is timed only if its check passes, and listed only if it is not faster than the card can be. A row says what share
-of the card's ceiling it reached, measured in the same run: reading or copying memory, or a large matrix product. Writes
-data/gpu/<card>/bench.json after every row, and bench.png at the end.
+A kernel is timed only if its check passes, and listed only if it is not faster than the card can be. A row says
+what share of the card's ceiling it reached, measured in the same run: reading or copying memory, or a large
+matrix product. Writes data/gpu/<card>/bench.json after every row, and bench.png at the end.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FASTER_THAN_POSSIBLE = 1.05     # a measured ceiling may be a little below the t
 
 
 def red(benchmark: Benchmark, device) -> str | None:
-    """Why the kernel may not be timed, or None: every case of the kernel in this type, all shapes, fresh inputs."""
+    """Why the kernel may not be timed, or None: its every case in this type, all shapes, fresh inputs."""
     for case in CASES:
         if benchmark.kernel in case.kernels and case.dtype == benchmark.case.dtype:
             for shape in (*case.small, *(case.large if torch.device(device).type == "cuda" else ())):
@@ -56,10 +56,12 @@ def measure(benchmark: Benchmark, clock, best: dict, device="cuda") -> dict:
     memory, arithmetic = least_bytes / memory_ceiling(best), flops / best["product_flops_per_second"]
     share = 1e3 * max(memory, arithmetic) / ms
     if share > FASTER_THAN_POSSIBLE:
-        return row | {"refused": f"{ms:.4f} ms would be {100 * share:.0f} % of the ceiling: the measurement is wrong"}
+        return row | {"refused": f"{ms:.4f} ms would be {100 * share:.0f} % of the ceiling: "
+                                 "the measurement is wrong"}
     peers = {name: timed(make, arguments, clock) for name, make in benchmark.peers.items()}
     first = next((name for name, taken in peers.items() if isinstance(taken, float)), None)
-    return row | {"ms": ms, "spread_ms": [times[len(times) // 10], times[-1 - len(times) // 10]], "runs": len(times),
+    return row | {"ms": ms, "spread_ms": [times[len(times) // 10], times[-1 - len(times) // 10]],
+                  "runs": len(times),
                   "limit": "memory" if memory > arithmetic else "arithmetic", "share_of_ceiling": share,
                   "gb_per_second": least_bytes / ms / 1e6, "tflops": flops / ms / 1e9,
                   "peer": first, "share_of_peer": peers[first] / ms if first else None, "peers_ms": peers}
@@ -73,7 +75,8 @@ def timed(make, arguments, clock) -> float | str:
 
 
 def line_of(row: dict) -> str:
-    said = row.get("refused") or f"{row['ms']:.3f} ms, {100 * row['share_of_ceiling']:.0f} % of {row['limit']}"
+    said = (row.get("refused")
+            or f"{row['ms']:.3f} ms, {100 * row['share_of_ceiling']:.0f} % of {row['limit']}")
     if row.get("peer"):
         said += f", {100 * row['share_of_peer']:.0f} % of {row['peer']}"
     return f"{row['kernel']:<22} {row['case']}: {said}"
@@ -81,11 +84,12 @@ def line_of(row: dict) -> str:
 
 def run(clock, card: str, folder: Path, device="cuda", chosen=None, say=print, limits=None) -> dict:
     best, before = limits or ceilings(clock, device), clock.state()
-    say(f"copy {best['copy_bytes_per_second'] / 1e12:.2f} TB/s, read {best['read_bytes_per_second'] / 1e12:.2f} TB/s, "
+    say(f"copy {best['copy_bytes_per_second'] / 1e12:.2f} TB/s, "
+        f"read {best['read_bytes_per_second'] / 1e12:.2f} TB/s, "
         f"bfloat16 product {best['product_flops_per_second'] / 1e12:.0f} TFLOP/s")
     chosen = list(chosen if chosen is not None else benchmarks())
-    made = {"card": card, "date": datetime.date.today().isoformat(), "torch": torch.__version__, "ceilings": best,
-            "clocks_before": before, "clocks_after": None, "complete": False, "rows": [], "refused": []}
+    made = {"card": card, "date": datetime.date.today().isoformat(), "torch": torch.__version__,
+            "ceilings": best, "clocks_before": before, "clocks_after": None, "complete": False, "rows": [], "refused": []}
     for benchmark in chosen:
         row = measure(benchmark, clock, best, device)
         made["refused" if "refused" in row else "rows"].append(row)
@@ -105,17 +109,19 @@ def figure(bench: dict, file) -> None:
     names = [f"{row['kernel']}  {row['case']}" for row in rows]
     ax.barh(range(len(rows)), [100 * row["share_of_ceiling"] for row in rows], color="#8da9c4")
     for i, row in enumerate(rows):
-        marks = [100 * row["share_of_ceiling"] * row["ms"] / ms for ms in row["peers_ms"].values() if isinstance(ms, float)]
+        marks = [100 * row["share_of_ceiling"] * row["ms"] / ms
+                 for ms in row["peers_ms"].values() if isinstance(ms, float)]
         ax.plot(marks, [i] * len(marks), "|", color="#222222", markersize=11)
     ax.set_yticks(range(len(rows)), names, fontsize=7)
     ax.invert_yaxis()
     ax.set_xlabel("% of the card's ceiling; a mark is a library call")
-    figures.show(fig, alt="Bars, one per kernel and shape: its share of the ceiling.", caption=f"{bench['card']}, {bench['date']}.",
-                 file=file)
+    figures.show(fig, alt="Bars, one per kernel and shape: its share of the ceiling.",
+                 caption=f"{bench['card']}, {bench['date']}.", file=file)
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m course_lib gpu-bench", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m course_lib gpu-bench",
+                                     description=__doc__.splitlines()[0])
     parser.add_argument("words", nargs="*", help="only kernels whose name holds one of these")
     asked = parser.parse_args(argv)
     if not torch.cuda.is_available():

@@ -21,16 +21,18 @@ class Benchmark:
     case: Case                                      # its check, its inputs, its launch
     kernel: str                                     # the one that the row is about
     shape: dict
-    floor: Callable                                 # (**shape) -> least bytes of memory, floating-point operations
-    peers: dict[str, Callable] = field(default_factory=dict)    # name: (*arguments) -> a callable that does the same
+    floor: Callable                                 # (**shape) -> least bytes of memory, operations
+    peers: dict[str, Callable] = field(default_factory=dict)    # name: (*arguments) -> a call that does the same
     run: Callable | None = None                     # the timed launch, if it is not the case's
     prepare: Callable | None = None                 # arguments -> arguments, outside the time
     note: str = ""
 
     @property
     def text(self) -> str:
-        sizes = " ".join(f"{name}={len(x) if name == 'lengths' else x}" for name, x in self.shape.items() if x is not False)
-        return f"{str(self.case.dtype).removeprefix('torch.')} {sizes}" + (f" {self.note}" if self.note else "")
+        sizes = " ".join(f"{name}={len(x) if name == 'lengths' else x}"
+                         for name, x in self.shape.items() if x is not False)
+        return (f"{str(self.case.dtype).removeprefix('torch.')} {sizes}"
+                + (f" {self.note}" if self.note else ""))
 
 
 # ---- the least that a shape needs
@@ -76,7 +78,8 @@ def w2_prepare_floor(b, heads, n, m, d, causal):
 
 def linear_floor(itemsize):
     """q, k, v, out once; inside chunks of 64 half of the pairs, between them the state twice."""
-    return lambda n, d, segments=1, heads=2: (4 * heads * n * d * itemsize, heads * n * (2 * 64 * d + 4 * d * d))
+    return lambda n, d, segments=1, heads=2: (4 * heads * n * d * itemsize,
+                                              heads * n * (2 * 64 * d + 4 * d * d))
 
 
 # ---- work that is done once, before the clock runs
@@ -115,8 +118,8 @@ def benchmarks():
 
 def softmax():
     wide, peers = {"rows": 32768, "columns": 4096}, {"torch.softmax": lambda x: partial(torch.softmax, x, -1)}
-    for kernel in ("softmax_naive", "softmax_stable", "softmax_online", "softmax_warp", "softmax_block", "softmax_on_chip",
-                   "softmax_registers"):
+    for kernel in ("softmax_naive", "softmax_stable", "softmax_online", "softmax_warp", "softmax_block",
+                   "softmax_on_chip", "softmax_registers"):
         yield Benchmark(case_of(kernel, F32), kernel, wide, rows_floor(4), peers)
     yield Benchmark(case_of("softmax_registers"), "softmax_registers", wide, rows_floor(2), peers,
                     run=partial(softmax_kernel, kernel="softmax_registers"))
@@ -129,7 +132,8 @@ def rope():
     for layout in ("interleaved", "half"):
         def written_out(x, out, cos, sin, positions, layout=layout):
             return partial(apply_rope, x, cos, sin, None, layout)
-        yield Benchmark(case_of("rope_heads", BF16, layout), "rope_heads", tokens, rope_floor(2), {"torch, written out": written_out},
+        yield Benchmark(case_of("rope_heads", BF16, layout), "rope_heads", tokens, rope_floor(2),
+                        {"torch, written out": written_out},
                         prepare=prepared, run=partial(rotate_prepared, layout), note=layout)
 
 
@@ -138,24 +142,29 @@ def flash():
         for d in (64, 128):
             shape = {"b": 4, "heads": 16, "kv_heads": 16, "n": 8192, "m": 8192, "d": d, "causal": causal}
             peers = every_sdpa(causal) | ({"FlexAttention": flex(causal_rule)} if causal else {})
-            yield Benchmark(case_of("flash_tensor_core"), "flash_tensor_core", shape, attention_floor(2), peers)
+            yield Benchmark(case_of("flash_tensor_core"), "flash_tensor_core", shape, attention_floor(2),
+                            peers)
             # The backward reads and writes twice as many arrays, and has five products.
-            yield Benchmark(case_of("backward_tensor_core"), "backward_tensor_core", shape, attention_floor(2 * 2, 5),
-                            every_sdpa(causal, backward=True), run=only_backward, prepare=with_forward)
+            yield Benchmark(case_of("backward_tensor_core"), "backward_tensor_core", shape,
+                            attention_floor(2 * 2, 5), every_sdpa(causal, backward=True),
+                            run=only_backward, prepare=with_forward)
     shape = {"b": 4, "heads": 32, "kv_heads": 8, "n": 8192, "m": 8192, "d": 128, "causal": True}
-    yield Benchmark(case_of("flash_tensor_core"), "flash_tensor_core", shape, attention_floor(2), every_sdpa(True), note="grouped")
+    yield Benchmark(case_of("flash_tensor_core"), "flash_tensor_core", shape, attention_floor(2),
+                    every_sdpa(True), note="grouped")
 
 
 def ladder():
     small = {"b": 2, "heads": 16, "kv_heads": 16, "n": 2048, "m": 2048, "d": 64}
-    for kernel in ("flash_thread_per_row", "flash_shared", "flash_vectors", "flash_registers", "flash_two_groups"):
+    for kernel in ("flash_thread_per_row", "flash_shared", "flash_vectors", "flash_registers",
+                   "flash_two_groups"):
         yield Benchmark(case_of(kernel, F32), kernel, small, attention_floor(4), every_sdpa(False))
 
 
 def window():
     shape = {"heads": 32, "kv_heads": 32, "n": 16384, "d": 128, "window": 1024}
     yield Benchmark(case_of("window_tensor_core"), "window_tensor_core", shape, window_floor,
-                    {"our flash_tensor_core, all keys": lambda q, k, v, *_: partial(forward_kernel, q, k, v, True, rung=7),
+                    {"our flash_tensor_core, all keys": lambda q, k, v, *_: partial(
+                        forward_kernel, q, k, v, True, rung=7),
                      "FlexAttention": flex(lambda b, h, i, j: (j <= i) & (i - j < 1024)),
                      "SDPA flash, all keys": sdpa("FLASH_ATTENTION", True)})
 
@@ -168,15 +177,18 @@ def w2():
     yield Benchmark(case_of("w2_prepare"), "w2_prepare", shape, w2_prepare_floor)
     yield Benchmark(case_of("flash_tensor_core", BF16, "W2"), "flash_tensor_core", shape, w2_floor,
                     {"our flash_tensor_core": lambda q, k, v, bias, causal: partial(
-                        forward_kernel, q[..., :64].contiguous(), k[..., :64].contiguous(), v, causal, rung=7)},
+                        forward_kernel, q[..., :64].contiguous(), k[..., :64].contiguous(), v, causal,
+                        rung=7)},
                     prepare=prepared, run=attend_prepared, note="W2")
 
 
 def decoding():
     cache = {"lengths": (8192,) * 16, "heads": 32, "kv_heads": 8, "d": 128}
-    yield Benchmark(case_of("decode_part", F32, "2 splits"), "decode_part", cache, cache_floor(4), prepare=int_lengths)
+    yield Benchmark(case_of("decode_part", F32, "2 splits"), "decode_part", cache, cache_floor(4),
+                    prepare=int_lengths)
     yield Benchmark(case_of("decode_tensor_core"), "decode_tensor_core", cache, cache_floor(2),
-                    {"SDPA flash": sdpa("FLASH_ATTENTION", False), "SDPA cuDNN": sdpa("CUDNN_ATTENTION", False)},
+                    {"SDPA flash": sdpa("FLASH_ATTENTION", False),
+                     "SDPA cuDNN": sdpa("CUDNN_ATTENTION", False)},
                     run=decode_tensor_core.dense, prepare=int_lengths)
     yield Benchmark(case_of("paged_tensor_core"), "paged_tensor_core", cache, cache_floor(2, 16),
                     {"our decode_tensor_core": as_dense}, run=paged_step, prepare=int_lengths)
@@ -184,13 +196,14 @@ def decoding():
 
 def linear():
     for d in (64, 128):
-        yield Benchmark(case_of("linear_walk"), "linear_walk", {"n": 8192, "d": d, "segments": 1, "heads": 128}, linear_floor(2))
-    yield Benchmark(case_of("linear_walk", BF16, "segments"), "linear_walk", {"n": 65536, "d": 128, "segments": 8, "heads": 16},
-                    linear_floor(2))
+        yield Benchmark(case_of("linear_walk"), "linear_walk",
+                        {"n": 8192, "d": d, "segments": 1, "heads": 128}, linear_floor(2))
+    yield Benchmark(case_of("linear_walk", BF16, "segments"), "linear_walk",
+                    {"n": 65536, "d": 128, "segments": 8, "heads": 16}, linear_floor(2))
 
 
 def main(argv: list[str]) -> int:
-    """One benchmark's kernel, three times, for a profiler: `python -m course_lib.gpu.benchmarks KERNEL NUMBER`."""
+    """One kernel, three times, for a profiler: `python -m course_lib.gpu.benchmarks KERNEL NUMBER`."""
     chosen = [item for item in benchmarks() if item.kernel == argv[0]][int(argv[1])]
     arguments = chosen.case.arguments(chosen.shape, "cuda", 1)
     arguments = chosen.prepare(*arguments) if chosen.prepare else arguments

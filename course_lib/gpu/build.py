@@ -1,6 +1,7 @@
-"""The instances that the cases launch, built for this machine's card without a launch: `python -m course_lib.gpu.build`.
+"""The instances that the cases launch, built for this card without a launch: `python -m course_lib.gpu.build`.
 
-A first run on a card is mostly nvcc, so all cores build at once. What does not build is named, and does not stop the others.
+A first run on a card is mostly nvcc, so all cores build at once. What does not build is named, and does not stop
+the others.
 """
 from __future__ import annotations
 
@@ -18,13 +19,15 @@ from course_lib.gpu.cases import CASES
 def model_here() -> pretend.Model:
     """This machine's card, as the wrappers see it."""
     properties = torch.cuda.get_device_properties(0)
-    limit = getattr(properties, "shared_memory_per_block_optin", pretend.RTX_4090.shared_memory_per_block_optin)
-    return pretend.Model(properties.name, (properties.major, properties.minor), properties.multi_processor_count, limit,
+    limit = getattr(properties, "shared_memory_per_block_optin",
+                    pretend.RTX_4090.shared_memory_per_block_optin)
+    return pretend.Model(properties.name, (properties.major, properties.minor),
+                         properties.multi_processor_count, limit,
                          properties.L2_cache_size, properties.total_memory)
 
 
 def instances(cases, model: pretend.Model = pretend.H100) -> dict[tuple, pretend.Launch]:
-    """One launch per kernel, or instance of a template, that these cases make on such a card. Nothing is computed."""
+    """One launch per kernel, or instance of a template, of these cases on such a card. Nothing is computed."""
     found = {}
     for case in cases:
         with pretend.card(model, run=False) as card:

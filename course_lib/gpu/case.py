@@ -32,11 +32,12 @@ class Case:
     note: str = ""                          # tells cases of one kernel apart
     tensor_cores: bool = False              # asks for a kernel that needs sm_80
     shared_bytes: Callable = lambda **shape: 0      # that a block of it needs, if more than every card has
-    counted: bool = False                   # no redundant accesses in the source: its counts may be compared with ncu's
+    counted: bool = False                   # no redundant accesses in the source: comparable with ncu's counts
 
     @property
     def name(self) -> str:
-        return ", ".join([*self.kernels, str(self.dtype).removeprefix("torch."), *([self.note] if self.note else [])])
+        return ", ".join([*self.kernels, str(self.dtype).removeprefix("torch."),
+                          *([self.note] if self.note else [])])
 
     @property
     def tolerance(self) -> float:
@@ -47,7 +48,8 @@ class Case:
         if self.tensor_cores and not runs_tensor_cores(device):
             return "not run: it needs tensor cores with bfloat16, sm_80 or later"
         need, limit = self.shared_bytes(**shape), shared_limit(device)
-        return f"not run: it needs {need:,} bytes of shared memory per block; here {limit:,}" if need > limit else None
+        return (f"not run: it needs {need:,} bytes of shared memory per block; here {limit:,}"
+                if need > limit else None)
 
     def arguments(self, shape: dict, device="cpu", seed: int = 0) -> tuple:
         generator = torch.Generator(device).manual_seed(seed)
@@ -57,13 +59,14 @@ class Case:
         return tuple(to_device(x, device) for x in self.inputs(draw, **shape))
 
     def error(self, shape: dict, device="cpu", seed: int = 0) -> float:
-        """Largest ||answer - float64|| / ||float64|| of the answer's tensors; NaN if an entry was not written."""
+        """Largest ||answer - float64|| / ||float64|| of the answer's tensors; NaN: an entry was not written."""
         arguments = self.arguments(shape, device, seed)
         with poisoned():
             got = as_tuple(self.run(*arguments))
         want = as_tuple(self.oracle(*(in_float64(x) for x in arguments)))
         assert len(got) == len(want)
-        return max((relative(g, w) for g, w in zip(got, want)), key=lambda e: math.inf if math.isnan(e) else e)
+        return max((relative(g, w) for g, w in zip(got, want)),
+                   key=lambda e: math.inf if math.isnan(e) else e)
 
 
 def as_tuple(x) -> tuple[Tensor, ...]:
@@ -94,7 +97,8 @@ def to_device(x, device):
 @contextmanager
 def poisoned():
     """`torch.empty` gives NaN: torch fills new memory if it must promise repeatable results."""
-    before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    before = (torch.are_deterministic_algorithms_enabled(),
+              torch.is_deterministic_algorithms_warn_only_enabled())
     torch.use_deterministic_algorithms(True, warn_only=True)
     try:
         with warnings.catch_warnings():
@@ -107,7 +111,7 @@ def poisoned():
 # ---- inputs and answers that several chapters share
 
 def attention(q, k, v, causal=False, scale=None, mask=None):
-    """(out, log-sum-exp) by the formula, grouped; the last query sees the last key, no visible key gives 0."""
+    """(out, log-sum-exp) by the formula, grouped; the last query sees the last key; no visible key: 0."""
     k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
     s = q @ k.mT * (q.shape[-1]**-0.5 if scale is None else scale)
     visible = torch.ones(s.shape[-2:], dtype=torch.bool)
@@ -134,7 +138,7 @@ def three(draw, n, d, heads=2):
 
 
 def gradients(forward):
-    """Oracle of the gradients of the tensors before the incoming gradient, which is the last argument but `causal`."""
+    """Oracle of the gradients of the tensors before the incoming gradient, the last argument but `causal`."""
     def oracle(*arguments):
         *inputs, grad, causal = arguments
         inputs = [x.requires_grad_() for x in inputs]
@@ -146,5 +150,6 @@ def gradients(forward):
 GROUPED = ({"b": 1, "heads": 4, "kv_heads": 2, "n": 33, "m": 50, "d": 32, "causal": True},
            {"b": 2, "heads": 1, "kv_heads": 1, "n": 20, "m": 31, "d": 64})
 GROUPED_LARGE = ({"b": 2, "heads": 8, "kv_heads": 2, "n": 1000, "m": 1031, "d": 128, "causal": True},)
-CACHES = ({"lengths": (33, 64), "heads": 4, "kv_heads": 2, "d": 64}, {"lengths": (5,), "heads": 8, "kv_heads": 1, "d": 128})
+CACHES = ({"lengths": (33, 64), "heads": 4, "kv_heads": 2, "d": 64},
+          {"lengths": (5,), "heads": 8, "kv_heads": 1, "d": 128})
 CACHES_LARGE = ({"lengths": (4001, 1, 2500), "heads": 16, "kv_heads": 4, "d": 128},)

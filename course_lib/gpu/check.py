@@ -1,7 +1,7 @@
-"""`python -m course_lib gpu-check`: every kernel on this machine's card against float64, then NVIDIA's tools, if present.
+"""`python -m course_lib gpu-check`: every kernel on this card against float64, then NVIDIA's tools, if present.
 
-compute-sanitizer and Nsight Compute run whatever the tests said, each within a time limit: a red kernel is no reason not to
-learn what they say of the others.
+compute-sanitizer and Nsight Compute run whatever the tests said, each within a time limit: a red kernel is no
+reason not to learn what they say of the others.
 """
 from __future__ import annotations
 
@@ -17,14 +17,16 @@ from course_lib.files import ROOT
 from course_lib.gpu.results import FOLDER
 
 SUITE = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider"]
-SANITIZED = ["tests/tools/test_gpu_cases.py", "-k", "on_the_card and small"]     # the tools are 10 to 100 times slower
+SANITIZED = ["tests/tools/test_gpu_cases.py", "-k", "on_the_card and small"]     # the tools are 10-100 times slower
 ERRORS_FOUND = 86               # the exit code that compute-sanitizer is told to give
 LIMIT = 900                     # seconds for the tests, and for each tool
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m course_lib gpu-check", description=__doc__.splitlines()[0])
-    parser.add_argument("--no-tools", action="store_true", help="without compute-sanitizer and Nsight Compute")
+    parser = argparse.ArgumentParser(prog="python -m course_lib gpu-check",
+                                     description=__doc__.splitlines()[0])
+    parser.add_argument("--no-tools", action="store_true",
+                        help="without compute-sanitizer and Nsight Compute")
     parser.add_argument("--only", choices=("ncu",), help="this tool alone, without the tests")
     parser.add_argument("--limit", type=int, default=LIMIT, help="seconds for the tests, and for each tool")
     parser.add_argument("pytest", nargs="*", help="more for pytest, after --")
@@ -32,8 +34,8 @@ def main(argv: list[str]) -> int:
     import torch
 
     if not torch.cuda.is_available():
-        print("gpu-check: there is no CUDA device here, so nothing was checked on one. The same cases run on the CPU engine "
-              "in `make test`.", file=sys.stderr)
+        print("gpu-check: there is no CUDA device here, so nothing was checked on one. "
+              "The same cases run on the CPU engine in `make test`.", file=sys.stderr)
         return 1
     card = torch.cuda.get_device_name()
     print(f"{card}, torch {torch.__version__}", flush=True)
@@ -48,7 +50,7 @@ def main(argv: list[str]) -> int:
 
 
 def build_all(kernels=(), limit: int = LIMIT) -> int:
-    """The instances that these kernels' cases launch, or all. Built here, they are not built while a test waits."""
+    """The instances that these kernels' cases launch, or all: built here, not while a test waits."""
     return within(limit, "the build", [sys.executable, "-m", "course_lib.gpu.build", *kernels])[0]
 
 
@@ -57,7 +59,7 @@ def tested(more: list[str], limit: int) -> int:
 
 
 def within(limit: float, name: str, command: list[str], capture: bool = False) -> tuple[int, str]:
-    """Exit status and output of a command that may take so many seconds; beyond them it is ended, and that is said."""
+    """Exit status and output of a command. Beyond so many seconds it is ended, and that is said."""
     how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} if capture else {}
     try:
         done = subprocess.run(command, cwd=ROOT, timeout=limit, **how)
@@ -70,13 +72,14 @@ def within(limit: float, name: str, command: list[str], capture: bool = False) -
 
 
 def sanitized(tool: str | None, limit: float = LIMIT) -> int:
-    """memcheck and racecheck over the small cases. A tool that cannot run here is reported, and is no fault of a kernel."""
+    """memcheck and racecheck over the small cases. A tool that cannot run here is reported, no kernel's fault."""
     if tool is None:
         print("compute-sanitizer was not found: not run")
         return 0
     worst = 0
     for check in ("memcheck", "racecheck"):
-        command = [tool, "--tool", check, "--error-exitcode", str(ERRORS_FOUND), "--target-processes", "all", *SUITE, *SANITIZED]
+        command = [tool, "--tool", check, "--error-exitcode", str(ERRORS_FOUND),
+                   "--target-processes", "all", *SUITE, *SANITIZED]
         status, said = within(limit, f"compute-sanitizer {check}", command, capture=True)
         end = "\n".join(said.splitlines()[-8:])
         found = re.search(r"ERROR SUMMARY: (\d+) error|RACECHECK SUMMARY: (\d+) hazard", said)

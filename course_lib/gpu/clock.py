@@ -1,4 +1,4 @@
-"""Times on a card: medians of runs that begin with a cold L2 and never wait for Python, and the card's ceilings."""
+"""Times on a card: medians of runs with a cold L2 that never wait for Python, and the card's ceilings."""
 from __future__ import annotations
 
 import statistics
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import torch
 
-LONGEST_HOST_MS = 20.0          # beyond it the work is limited by Python, and its time says nothing of the kernel
+LONGEST_HOST_MS = 20.0          # beyond it Python limits the work: its time says nothing of the kernel
 
 
 class HostTime(RuntimeError):
@@ -25,24 +25,25 @@ class Clock:
         self.cycles_per_ms = self._cycles_per_ms()
 
     def times(self, work: Callable[[], object]) -> list[float]:
-        """Milliseconds. The host queues all the work while the card sleeps; a run that it did not finish in time is left out."""
+        """Milliseconds. The host queues the work while the card sleeps; a run not queued in time is left out."""
         for _ in range(3):
             work()
         torch.cuda.synchronize()
         host = min(self._host_ms(work) for _ in range(3))
         if host > LONGEST_HOST_MS:
-            raise HostTime(f"the host takes {host:.1f} ms to queue the work; at most {LONGEST_HOST_MS:g} ms can be hidden")
+            raise HostTime(f"the host takes {host:.1f} ms to queue the work; "
+                           f"at most {LONGEST_HOST_MS:g} ms can be hidden")
         asleep = 1.0 + 3 * host
         events = [pair for pair in (self._one(work, asleep) for _ in range(self.repeats)) if pair]
         torch.cuda.synchronize()
         if len(events) <= self.repeats // 2:
-            raise HostTime(f"the host took longer than {asleep:.1f} ms to queue the work in {self.repeats - len(events)} of "
-                           f"{self.repeats} runs, so the card waited for it")
+            raise HostTime(f"the host took longer than {asleep:.1f} ms to queue the work in "
+                           f"{self.repeats - len(events)} of {self.repeats} runs, so the card waited for it")
         return [start.elapsed_time(end) for start, end in events]
 
     def _one(self, work, asleep: float):
         start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        self.other_data.sum()               # empties L2 by reading: no line must be written back while the work runs
+        self.other_data.sum()               # empties L2 by reading: nothing is left to be written back
         torch.cuda._sleep(int(asleep * self.cycles_per_ms))
         began = time.perf_counter()
         start.record()
@@ -79,13 +80,15 @@ class Clock:
 
 
 def ceilings(clock, device="cuda", numbers: int = 1 << 28, side: int = 8192) -> dict:
-    """Bytes per second of a device copy (read and written counted) and of a sum that only reads; operations per second of a
-    bfloat16 product."""
+    """Bytes per second of a device copy (read and written counted) and of a sum that only reads; operations
+    per second of a bfloat16 product."""
     source = torch.zeros(numbers, dtype=torch.float32, device=device)
-    target, a, b = torch.empty_like(source), *(torch.randn(side, side, device=device).bfloat16() for _ in "ab")
+    target, a, b = (torch.empty_like(source),
+                    *(torch.randn(side, side, device=device).bfloat16() for _ in "ab"))
     copy, read, product = (statistics.median(clock.times(work)) for work in
                            (lambda: target.copy_(source), lambda: source.sum(), lambda: a @ b))
-    return {"copy_bytes_per_second": 2 * 4 * numbers / copy * 1e3, "read_bytes_per_second": 4 * numbers / read * 1e3,
+    return {"copy_bytes_per_second": 2 * 4 * numbers / copy * 1e3,
+            "read_bytes_per_second": 4 * numbers / read * 1e3,
             "product_flops_per_second": 2 * side**3 / product * 1e3}
 
 

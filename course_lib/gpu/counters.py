@@ -1,7 +1,7 @@
 """The engine's counts beside Nsight Compute's: `data/gpu/<card>/counters.json`.
 
-`python -m course_lib.gpu.counters` launches the cases marked `counted` on the card, for ncu to watch; `compare` runs ncu on
-that, counts the same launches on the engine, and writes both down, metric by metric.
+`python -m course_lib.gpu.counters` launches the cases marked `counted` on the card, for ncu to watch; `compare`
+runs ncu on that, counts the same launches on the engine, and writes both down, metric by metric.
 """
 from __future__ import annotations
 
@@ -15,17 +15,18 @@ from course_lib import cuda
 from course_lib.files import write_whole
 from course_lib.gpu.cases import CASES
 
-# A count of the engine and its metrics in ncu; several are added up. Copies that go past the registers (cp.async) are
-# global loads in the engine, and in ncu a kind of their own, counted in sectors that bypass or fill L1.
+# A count of the engine and its metrics in ncu; several are added up. Copies that go past the registers (cp.async)
+# are global loads in the engine, and in ncu a kind of their own, counted in sectors that bypass or fill L1.
 ASYNC = "sm__sass_l1tex_{}_pipe_lsu_mem_global_op_ldgsts_cache_{}.sum"
 METRICS = {
-    "global load requests": ["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum", ASYNC.format("t_requests", "bypass"),
-                             ASYNC.format("t_requests", "access")],
-    "global load sectors": ["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum", ASYNC.format("t_sectors", "bypass"),
-                            ASYNC.format("t_sectors", "access")],
+    "global load requests": ["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
+                             ASYNC.format("t_requests", "bypass"), ASYNC.format("t_requests", "access")],
+    "global load sectors": ["l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum",
+                            ASYNC.format("t_sectors", "bypass"), ASYNC.format("t_sectors", "access")],
     "global store requests": ["l1tex__t_requests_pipe_lsu_mem_global_op_st.sum"],
     "global store sectors": ["l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum"],
-    "shared wavefronts": ["memory_l1_wavefronts_shared"], "shared ideal wavefronts": ["memory_l1_wavefronts_shared_ideal"]}
+    "shared wavefronts": ["memory_l1_wavefronts_shared"],
+    "shared ideal wavefronts": ["memory_l1_wavefronts_shared_ideal"]}
 COMPARED = (*list(METRICS)[:4], "shared excess wavefronts")
 NO_PERMISSION = ("ERR_NVGPUCTRPERM", "permission to access")
 
@@ -57,22 +58,26 @@ def counted():
         kernel = launch.kernel.partition("<")[0]
         if kernel in watched:
             rows.append((kernel, {
-                "global load requests": launch.global_load.requests, "global load sectors": launch.global_load.sectors,
-                "global store requests": launch.global_store.requests, "global store sectors": launch.global_store.sectors,
+                "global load requests": launch.global_load.requests,
+                "global load sectors": launch.global_load.sectors,
+                "global store requests": launch.global_store.requests,
+                "global store sectors": launch.global_store.sectors,
                 "shared excess wavefronts": launch.shared_load.excess + launch.shared_store.excess}))
     return rows
 
 
 def command(ncu, python=sys.executable, asynchronous=True):
     """The names are anchored: torch has kernels of its own."""
-    metrics = ",".join(metric for several in METRICS.values() for metric in (several if asynchronous else several[:1]))
-    return [ncu, "--csv", "--clock-control", "none", "--print-units", "base", "--kernel-name-base", "function",
-            "--kernel-name", f"regex:^({'|'.join(watched_kernels())})$", "--metrics", metrics,
+    metrics = ",".join(metric for several in METRICS.values()
+                       for metric in (several if asynchronous else several[:1]))
+    return [ncu, "--csv", "--clock-control", "none", "--print-units", "base",
+            "--kernel-name-base", "function", "--kernel-name", f"regex:^({'|'.join(watched_kernels())})$",
+            "--metrics", metrics,
             python, "-m", "course_lib.gpu.counters"]
 
 
 def parsed(text):
-    """ncu's CSV, one line per launch and metric after lines of its own -> [(kernel, {what: count})] in order of launches."""
+    """ncu's CSV, a line per launch and metric after lines of its own -> [(kernel, {what: count})], by launch."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
@@ -108,28 +113,33 @@ def agreement(engine, card):
     for what in COMPARED:
         pairs = [(row["engine"][what], row["ncu"][what]) for row in rows if row["ncu"][what] is not None]
         metrics[what] = {"launches": len(pairs), "equal": sum(a == b for a, b in pairs),
-                         "differ": sorted({row["kernel"] for row in rows if row["ncu"][what] not in (None, row["engine"][what])})}
+                         "differ": sorted({row["kernel"] for row in rows
+                                           if row["ncu"][what] not in (None, row["engine"][what])})}
     return {"kernels": len({row["kernel"] for row in rows}), "metrics": metrics, "launches": rows}
 
 
 def compare(ncu: str, card: str, date: str, folder: Path, limit: float = 900) -> str:
     """Write counters.json; returns one line per metric."""
-    for asynchronous in (True, False):                  # another version of ncu may not know the names for cp.async
+    for asynchronous in (True, False):          # another version of ncu may not know the names for cp.async
         try:
-            done = subprocess.run(command(ncu, asynchronous=asynchronous), capture_output=True, text=True, timeout=limit)
+            done = subprocess.run(command(ncu, asynchronous=asynchronous), capture_output=True, text=True,
+                                  timeout=limit)
         except subprocess.TimeoutExpired:
             raise ValueError(f"ncu did not finish within {limit:g} s") from None
         output = done.stdout + done.stderr
         if '"ID"' in output or any(mark in output for mark in NO_PERMISSION):
             break
     try:
-        made = {"card": card, "date": date, "asynchronous_copies_counted": asynchronous} | agreement(counted(), parsed(output))
+        made = {"card": card, "date": date, "asynchronous_copies_counted": asynchronous,
+                } | agreement(counted(), parsed(output))
     except ValueError as problem:
-        raise ValueError(f"{problem} (exit status {done.returncode}; {' '.join(done.stderr.split()[-40:])})") from None
+        raise ValueError(f"{problem} (exit status {done.returncode}; "
+                         f"{' '.join(done.stderr.split()[-40:])})") from None
     folder.mkdir(parents=True, exist_ok=True)
     write_whole(folder / "counters.json", json.dumps(made, indent=1) + "\n")
     return "\n".join(f"{what}: equal in {m['equal']} of {m['launches']} launches"
-                     + (f"; not in {', '.join(m['differ'])}" if m["differ"] else "") for what, m in made["metrics"].items())
+                     + (f"; not in {', '.join(m['differ'])}" if m["differ"] else "")
+                     for what, m in made["metrics"].items())
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""`make gpu-first`: the first hour on a card, step by step, within a time limit, with everything it finds in one folder.
+"""`make gpu-first`: the first hour on a card, step by step, within a time limit, its findings in one folder.
 
-    make gpu-first LIMIT=590 OUT=folder                 as many steps as fit; their logs and results are in the folder
+    make gpu-first LIMIT=590 OUT=folder         as many steps as fit; their logs and results are in the folder
     make gpu-first LIMIT=590 OUT=folder STEPS="racecheck bench"
 
-A step that is red does not stop the next. The last lines say what failed and what to run next. Steps that the folder holds
-as done are not repeated, so the same command, given again, continues.
+A step that is red does not stop the next. The last lines say what failed and what to run next. Steps that the
+folder holds as done are not repeated, so the same command, given again, continues.
 """
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ from course_lib.gpu.check import SANITIZED, SUITE, folder_of
 PYTHON = sys.executable
 SMI = ["nvidia-smi", "--query-gpu=name,driver_version,clocks.max.sm,power.limit", "--format=csv"]
 # (kernel, number of its benchmark): profiled one by one.
-CENTRAL = (("flash_tensor_core", 1), ("backward_tensor_core", 1), ("decode_tensor_core", 0), ("paged_tensor_core", 0),
-           ("linear_walk", 1), ("window_tensor_core", 0))
-SECTIONS = ("SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "WarpStateStats", "Occupancy")
+CENTRAL = (("flash_tensor_core", 1), ("backward_tensor_core", 1), ("decode_tensor_core", 0),
+           ("paged_tensor_core", 0), ("linear_walk", 1), ("window_tensor_core", 0))
+SECTIONS = ("SpeedOfLight", "ComputeWorkloadAnalysis", "MemoryWorkloadAnalysis", "WarpStateStats",
+            "Occupancy")
 
 
 @dataclass(frozen=True)
@@ -41,11 +42,16 @@ def steps() -> list[Step]:
     sanitizer = ["compute-sanitizer", "--error-exitcode", "86", "--target-processes", "all"]
     few = ["flash_tensor_core", "decode_tensor", "paged_tensor"]
     return [
-        Step("machine", [PYTHON, "-m", "course_lib.gpu.first", "--describe"], 60, "card, driver, nvcc, tools"),
-        Step("build", [PYTHON, "-m", "course_lib.gpu.build"], 240, "every instance builds; a minute or two on 16 cores"),
-        Step("tests", [*SUITE, "tests"], 300, "all green; NaN: an entry was not written; an error that moves with the seed: a race"),
-        Step("few", [*course, "gpu-bench", *few], 240, "a memory row above 5 ms, or a spread above 5 %: the measurement, not the kernel"),
-        Step("counters", [*course, "gpu-check", "--only", "ncu"], 300, "requests and sectors equal; kernels with cp.async too"),
+        Step("machine", [PYTHON, "-m", "course_lib.gpu.first", "--describe"], 60,
+             "card, driver, nvcc, tools"),
+        Step("build", [PYTHON, "-m", "course_lib.gpu.build"], 240,
+             "every instance builds; a minute or two on 16 cores"),
+        Step("tests", [*SUITE, "tests"], 300,
+             "all green; NaN: an entry was not written; an error that moves with the seed: a race"),
+        Step("few", [*course, "gpu-bench", *few], 240,
+             "a memory row above 5 ms, or a spread above 5 %: the measurement, not the kernel"),
+        Step("counters", [*course, "gpu-check", "--only", "ncu"], 300,
+             "requests and sectors equal; kernels with cp.async too"),
         Step("memcheck", [*sanitizer, "--tool", "memcheck", *SUITE, *SANITIZED], 300, "0 errors"),
         Step("racecheck", [*sanitizer, "--tool", "racecheck", *SUITE, *SANITIZED], 400, "0 hazards"),
         Step("bench", [*course, "gpu-bench"], 590, "all rows; beside the predictions in data/gpu/README.md"),
@@ -57,8 +63,9 @@ def steps() -> list[Step]:
 def profile(kernel: str, number: int) -> list[str]:
     instances = 2 if kernel.startswith("backward") else 1       # one for keys, one for queries
     sections = [word for section in SECTIONS for word in ("--section", section)]
-    return ["ncu", "--clock-control", "none", "--kernel-name", f"regex:^{kernel}$", "--launch-skip", str(2 * instances),
-            "--launch-count", str(instances), *sections, PYTHON, "-m", "course_lib.gpu.benchmarks", kernel, str(number)]
+    return ["ncu", "--clock-control", "none", "--kernel-name", f"regex:^{kernel}$",
+            "--launch-skip", str(2 * instances), "--launch-count", str(instances), *sections,
+            PYTHON, "-m", "course_lib.gpu.benchmarks", kernel, str(number)]
 
 
 def run(step: Step, seconds: float, log: Path) -> str:
@@ -68,7 +75,8 @@ def run(step: Step, seconds: float, log: Path) -> str:
         return "missing"
     with log.open("w") as stream:
         try:
-            done = subprocess.run(step.command, cwd=ROOT, timeout=seconds, stdout=stream, stderr=subprocess.STDOUT)
+            done = subprocess.run(step.command, cwd=ROOT, timeout=seconds, stdout=stream,
+                                  stderr=subprocess.STDOUT)
         except subprocess.TimeoutExpired:
             return "too long"
     return "done" if done.returncode == 0 else "red"
@@ -113,25 +121,29 @@ def closing(chosen: list[Step], outcome: dict, command: str) -> list[str]:
             lines.append(f"{say}: {', '.join(named(kind))}")
     again = [step.name for step in chosen if outcome.get(step.name) in (None, "too long")]
     lines.append(f"run next: {command} STEPS=\"{' '.join(again)}\"" if again else
-                 "every step has run" + ("" if named("red") else ": put the results under data/gpu/ and the times beside the predictions"))
+                 "every step has run" + ("" if named("red") else
+                                         ": put the results under data/gpu/ and the times beside the predictions"))
     return lines
 
 
 def describe() -> int:
     import torch
 
-    for command in (SMI, ["nvcc", "--version"], ["compute-sanitizer", "--version"], ["ncu", "--version"], ["g++", "--version"]):
+    for command in (SMI, ["nvcc", "--version"], ["compute-sanitizer", "--version"], ["ncu", "--version"],
+                    ["g++", "--version"]):
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=30)
             print(f"{command[0]}: {' | '.join((done.stdout or done.stderr).strip().splitlines()[-2:])}")
         except (FileNotFoundError, subprocess.TimeoutExpired) as problem:
             print(f"{command[0]}: {type(problem).__name__}")
-    print(f"torch {torch.__version__}, {torch.cuda.get_device_properties(0) if torch.cuda.is_available() else 'no CUDA device'}")
+    print(f"torch {torch.__version__}, "
+          f"{torch.cuda.get_device_properties(0) if torch.cuda.is_available() else 'no CUDA device'}")
     return 0 if torch.cuda.is_available() else 1
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m course_lib gpu-first", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m course_lib gpu-first",
+                                     description=__doc__.splitlines()[0])
     parser.add_argument("--limit", type=float, default=3600, help="seconds for all of it")
     parser.add_argument("--out", type=Path, default=Path("gpu_first"), help="the folder for logs and results")
     parser.add_argument("--steps", default="", help="names of steps, else all")
@@ -139,7 +151,8 @@ def main(argv: list[str]) -> int:
     asked = parser.parse_args(argv)
     if asked.describe:
         return describe()
-    chosen = [step for step in steps() if not asked.steps or step.name in asked.steps.replace(",", " ").split()]
+    chosen = [step for step in steps()
+              if not asked.steps or step.name in asked.steps.replace(",", " ").split()]
     if not chosen:
         parser.error(f"no such step; there are: {' '.join(step.name for step in steps())}")
     outcome = go(chosen, asked.limit, asked.out.resolve())

@@ -1,4 +1,4 @@
-"""Attention by torch's own kernels, for the same arguments as the course's: make(*arguments) -> a call to be timed."""
+"""Attention by torch's own kernels, for the course's arguments: make(*arguments) -> a call to be timed."""
 from __future__ import annotations
 
 import torch
@@ -6,13 +6,14 @@ from torch.nn import functional as F
 
 
 def sdpa(backend: str, causal: bool, backward: bool = False):
-    """torch's attention by one named backend; backward: only the gradients, of a forward that was done before."""
+    """torch's attention by one named backend; backward: only the gradients, of a forward done before."""
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
     def make(q, k, v, *rest):
         def forward():
             with sdpa_kernel(getattr(SDPBackend, backend)):
-                return F.scaled_dot_product_attention(q, k, v, is_causal=causal, enable_gqa=q.shape[1] != k.shape[1])
+                return F.scaled_dot_product_attention(q, k, v, is_causal=causal,
+                                                      enable_gqa=q.shape[1] != k.shape[1])
         if not backward:
             return forward
         q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
@@ -22,7 +23,8 @@ def sdpa(backend: str, causal: bool, backward: bool = False):
 
 
 def every_sdpa(causal: bool, backward: bool = False) -> dict:
-    named = {"flash": "FLASH_ATTENTION", "cuDNN": "CUDNN_ATTENTION", "efficient": "EFFICIENT_ATTENTION", "math": "MATH"}
+    named = {"flash": "FLASH_ATTENTION", "cuDNN": "CUDNN_ATTENTION",
+             "efficient": "EFFICIENT_ATTENTION", "math": "MATH"}
     return {f"SDPA {name}": sdpa(backend, causal, backward) for name, backend in named.items()}
 
 

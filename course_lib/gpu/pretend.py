@@ -1,8 +1,8 @@
 """A pretend card: tensors that say cuda:0 and refuse to mix with others, and launches that are recorded.
 
-With it every wrapper, benchmark and refusal takes the paths of a card on a machine without one. The numbers of a pretend
-tensor are in a CPU tensor; a launch runs on the CPU engine, or, with run=False, nowhere: only its instance is noted. Nothing
-that is timed here says anything of a GPU.
+With it every wrapper, benchmark and refusal takes the paths of a card on a machine without one. The numbers of a
+pretend tensor are in a CPU tensor; a launch runs on the CPU engine, or, with run=False, nowhere: only its
+instance is noted. Nothing that is timed here says anything of a GPU.
 """
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ from laptop_cuda import gpu
 DEVICE = torch.device("cuda", 0)
 aten = torch.ops.aten
 # A card, too, takes CPU tensors in these: copies between devices, and indices.
-MAY_MIX = {aten.copy_.default, aten._to_copy.default, aten.index.Tensor, aten.index_put_.default, aten._index_put_impl_.default,
-           aten.index_put.default, aten.set_.source_Tensor}
+MAY_MIX = {aten.copy_.default, aten._to_copy.default, aten.index.Tensor, aten.index_put_.default,
+           aten._index_put_impl_.default, aten.index_put.default, aten.set_.source_Tensor}
 
 
 @dataclass(frozen=True)
@@ -83,8 +83,9 @@ class PretendTensor(Tensor):
 
     @staticmethod
     def __new__(cls, inner: Tensor):
-        made = Tensor._make_wrapper_subclass(cls, inner.shape, strides=inner.stride(), storage_offset=inner.storage_offset(),
-                                             dtype=inner.dtype, device=DEVICE, requires_grad=inner.requires_grad)
+        made = Tensor._make_wrapper_subclass(cls, inner.shape, strides=inner.stride(),
+                                             storage_offset=inner.storage_offset(), dtype=inner.dtype,
+                                             device=DEVICE, requires_grad=inner.requires_grad)
         made.inner = inner.detach()
         return made
 
@@ -93,12 +94,12 @@ class PretendTensor(Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        if func.namespace == "course":                  # an operator of the course: its Python runs with pretend tensors
+        if func.namespace == "course":          # an operator of the course: its Python runs with pretend tensors
             return OPDEFS[f"course::{func.__name__.partition('.')[0]}"]._init_fn(*args, **(kwargs or {}))
         flat, form = tree_flatten((args, dict(kwargs or {})))
         if func not in MAY_MIX and any(type(x) is Tensor and x.ndim for x in flat):
-            raise RuntimeError("Expected all tensors to be on the same device, but found at least two devices, cuda:0 and cpu! "
-                               f"({func})")
+            raise RuntimeError("Expected all tensors to be on the same device, "
+                               f"but found at least two devices, cuda:0 and cpu! ({func})")
         wrappers = {id(x.inner): x for x in flat if isinstance(x, PretendTensor)}
         args, kwargs = tree_unflatten([inside(x) for x in flat], form)
         to_cpu = kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cpu"
@@ -106,7 +107,7 @@ class PretendTensor(Tensor):
             kwargs["device"] = torch.device("cpu")
         if func is aten._to_copy.default and to_cpu:
             return func(*args, **kwargs)
-        plain = any(type(x) is Tensor for x in flat[:1]) and func is aten.copy_.default         # cpu.copy_(pretend)
+        plain = any(type(x) is Tensor for x in flat[:1]) and func is aten.copy_.default   # cpu.copy_(pretend)
         made = func(*args, **kwargs)
         if plain:
             return flat[0]
@@ -161,13 +162,17 @@ def cast(x, dtype):
     return x if x.dtype == dtype else aten._to_copy.default(x, dtype=dtype)
 
 
-TYPES = {"float": torch.float32, "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16, "int": torch.int32,
-         "long": torch.int64, "bool": torch.bool}
+TYPES = {"float": torch.float32, "double": torch.float64, "half": torch.float16, "bfloat16": torch.bfloat16,
+         "int": torch.int32, "long": torch.int64, "bool": torch.bool}
 # Methods that look for the card's library before they reach an operator.
-METHODS = {"__getitem__": item, "__setitem__": set_item, "tolist": lambda x: x.inner.tolist(), "contiguous": dense,
-           **{name: lambda x, name=name: getattr(x.inner, name)() for name in ("__int__", "__float__", "__bool__", "__index__", "item")},
-           "cpu": lambda x: x.inner.clone(), "max": lambda x, *dim: aten.max.dim(x, *dim) if dim else aten.max.default(x),
-           "min": lambda x, *dim: aten.min.dim(x, *dim) if dim else aten.min.default(x), **{name: lambda x, dtype=dtype: cast(x, dtype) for name, dtype in TYPES.items()}}
+METHODS = {"__getitem__": item, "__setitem__": set_item, "tolist": lambda x: x.inner.tolist(),
+           "contiguous": dense,
+           **{name: lambda x, name=name: getattr(x.inner, name)()
+              for name in ("__int__", "__float__", "__bool__", "__index__", "item")},
+           "cpu": lambda x: x.inner.clone(),
+           "max": lambda x, *dim: aten.max.dim(x, *dim) if dim else aten.max.default(x),
+           "min": lambda x, *dim: aten.min.dim(x, *dim) if dim else aten.min.default(x),
+           **{name: lambda x, dtype=dtype: cast(x, dtype) for name, dtype in TYPES.items()}}
 
 
 def moved(x, *args, device=None, dtype=None, non_blocking=False, copy=False, memory_format=None):
@@ -186,7 +191,7 @@ def moved(x, *args, device=None, dtype=None, non_blocking=False, copy=False, mem
 
 
 class Factories(TorchFunctionMode):
-    """`torch.empty(..., device="cuda")`, `x.to("cuda")` and their like, which torch refuses without a card."""
+    """`torch.empty(..., device="cuda")`, `x.to("cuda")` and the like, which torch refuses without a card."""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = dict(kwargs or {})
@@ -229,15 +234,16 @@ def _launched(card: Card, original):
         if device is None:
             return original(self, given, named, None)
         if any(type(x) is Tensor and x.ndim for x in (*given, *named.values())):
-            raise laptop_cuda.ArgumentError(f"{self.kernel.__name__}: a tensor is on the CPU, others are on cuda:0")
+            raise laptop_cuda.ArgumentError(f"{self.kernel.__name__}: a tensor is on the CPU, "
+                                            "others are on cuda:0")
         if gpu._limit(self.grid) or self.shared_bytes > card.model.shared_memory_per_block_optin:
             raise laptop_cuda.KernelError("bad launch", kernel=self.kernel.__name__, message=(
                 f"{self.kernel.__name__} was not launched with grid {self.grid}, block {self.block} and "
                 f"{self.shared_bytes} bytes of shared memory: invalid argument{gpu._limit(self.grid)}"))
         for text in self.kernel._texts():
             instance = (self.kernel.instance or "<>") if text.template else ""
-            card.launches.append(Launch(self.kernel.module, text, instance, self.kernel.__name__, self.grid, self.block,
-                                        self.shared_bytes))
+            card.launches.append(Launch(self.kernel.module, text, instance, self.kernel.__name__,
+                                        self.grid, self.block, self.shared_bytes))
         card.take(card.kernel_ms)
         if card.run:
             original(self, tuple(map(inside, given)), {name: inside(x) for name, x in named.items()}, None)
@@ -252,11 +258,13 @@ def card(model: Model = H100, run: bool = True, kernel_ms: float = 0.01, now=tim
     launch = sys.modules[laptop_cuda.Kernel.__module__].Launch
     properties = SimpleNamespace(**vars(model), major=model.capability[0], minor=model.capability[1])
     cuda = {"is_available": lambda: True, "device_count": lambda: 1, "current_device": lambda: 0,
-            "get_device_properties": lambda *_: properties, "get_device_capability": lambda *_: model.capability,
+            "get_device_properties": lambda *_: properties,
+            "get_device_capability": lambda *_: model.capability,
             "get_device_name": lambda *_: model.name, "synchronize": lambda *_: None,
             "current_stream": lambda *_: SimpleNamespace(cuda_stream=0), "device": lambda *_: ExitStack(),
             "Event": lambda **how: Event(made, **how), "_sleep": lambda cycles: made.take(cycles / 1.98e6)}
-    with mock.patch.multiple(torch.cuda, create=True, **cuda), mock.patch.object(torch, "Generator", CpuGenerator), \
+    with mock.patch.multiple(torch.cuda, create=True, **cuda), \
+            mock.patch.object(torch, "Generator", CpuGenerator), \
             mock.patch.object(launch, "_run", _launched(made, launch._run)), \
             Factories():
         yield made

@@ -1,4 +1,4 @@
-"""`python -m course_lib gpu-registers`: registers and spills of every kernel instance, for five architectures, by nvcc.
+"""`python -m course_lib gpu-registers`: registers and spills of every instance, for five architectures, by nvcc.
 
 Needs nvcc and c++filt, no card. Writes data/gpu/registers.txt.
 """
@@ -22,8 +22,8 @@ from laptop_cuda import gpu
 
 ARCHITECTURES = (80, 86, 90, 100, 120)
 FILE = FOLDER / "registers.txt"
-REPORT = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)a?'.*?(\d+) bytes spill stores, (\d+) bytes spill loads"
-                    r".*?Used (\d+) registers", re.S)
+REPORT = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)a?'"
+                    r".*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers", re.S)
 
 
 def launched() -> dict[Path, set[str]]:
@@ -37,18 +37,22 @@ def launched() -> dict[Path, set[str]]:
 def reported(path: Path, names, architectures=ARCHITECTURES) -> dict[str, dict[int, tuple[int, int, int]]]:
     """{instance: {architecture: (registers, bytes of spill stores, of spill loads)}} of one file."""
     templates = sorted(name for name in names if "<" in name)
-    addresses = "".join(f"const void* address_{i}() {{ return (const void*)({name}); }}\n" for i, name in enumerate(templates))
+    addresses = "".join(f"const void* address_{i}() {{ return (const void*)({name}); }}\n"
+                        for i, name in enumerate(templates))
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "k.cu"
         source.write_text(f'#include "{path}"\n{addresses}')
-        command = [gpu.nvcc(), "-std=c++17", "-O3", "-Xptxas=-v", "-c", "-o", str(Path(folder) / "k.o"), str(source),
+        command = [gpu.nvcc(), "-std=c++17", "-O3", "-Xptxas=-v",
+                   "-c", "-o", str(Path(folder) / "k.o"), str(source),
                    *(f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = {}
     for mangled, architecture, stores, loads, registers in REPORT.findall(done.stderr):
         found.setdefault(mangled, {})[int(architecture)] = int(registers), int(stores), int(loads)
-    plain = subprocess.run(["c++filt", *found], capture_output=True, text=True, check=True).stdout.splitlines()
-    by_name = {text.partition("(")[0].removeprefix("void ").strip(): rows for text, rows in zip(plain, found.values())}
+    plain = subprocess.run(["c++filt", *found], capture_output=True, text=True,
+                           check=True).stdout.splitlines()
+    by_name = {text.partition("(")[0].removeprefix("void ").strip(): rows
+               for text, rows in zip(plain, found.values())}
     return {name: by_name[name] for name in sorted(names)}
 
 
@@ -59,7 +63,8 @@ def cell(registers: int, stores: int, loads: int) -> str:
 def table(by_file: dict[Path, dict]) -> str:
     version = subprocess.run([gpu.nvcc(), "--version"], capture_output=True, text=True).stdout
     number = re.search(r"V([\d.]+)", version)
-    lines = [f"Registers per thread, and bytes spilled to local memory (stores/loads), by nvcc {number[1] if number else '?'} -O3.",
+    lines = ["Registers per thread, and bytes spilled to local memory (stores/loads), "
+             f"by nvcc {number[1] if number else '?'} -O3.",
              "Made by `python -m course_lib gpu-registers`. Compiled for a card; not run on one.", "",
              f"{'':<58}" + "".join(f"{f'sm_{a}':<16}" for a in ARCHITECTURES).rstrip()]
     for path, rows in sorted(by_file.items()):
@@ -70,7 +75,8 @@ def table(by_file: dict[Path, dict]) -> str:
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m course_lib gpu-registers", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m course_lib gpu-registers",
+                                     description=__doc__.splitlines()[0])
     parser.add_argument("--jobs", type=int, default=os.cpu_count(), help="compilers at a time")
     asked = parser.parse_args(argv)
     if gpu.nvcc() is None:

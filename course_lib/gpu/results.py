@@ -1,4 +1,4 @@
-"""What was measured on a card: `data/gpu/<card>/bench.json`, written by `make gpu-bench`, and what was not."""
+"""What was measured on a card (`data/gpu/<card>/bench.json`, written by `make gpu-bench`), and what was not."""
 import json
 import textwrap
 from functools import cache
@@ -19,18 +19,19 @@ BORROWED = {"paged_attention": ("paged_tensor_core", "merge_splits"), "w2_attent
 
 @cache
 def kernels_of(word: str) -> tuple[str, ...]:
-    """The chapter's kernels in the order of its files: the ladder, the files of its folder, what it borrows."""
+    """The chapter's kernels in the order of its files: the ladder, its folder's files, what it borrows."""
     folder = cuda.KERNELS / word
     files = [cuda.KERNELS / f"{word}.cu", *sorted(folder.glob("*.cu"))]
-    names = [kernel.name for file in files for kernel in signature.kernels(outline(file.read_text(encoding="utf-8")))]
+    names = [kernel.name for file in files
+             for kernel in signature.kernels(outline(file.read_text(encoding="utf-8")))]
     return tuple(dict.fromkeys([*names, *BORROWED.get(word, ())]))
 
 
 def gpu_table(word):
     """Print what was measured of the chapter's kernels, one row per kernel and card, and name those that were not.
 
-    `ceiling` is the share of what the card could do at most (reading or copying memory, or a large matrix product), `peer`
-    the share of the speed of the named library call, both measured in the same run.
+    `ceiling` is the share of what the card could do at most (reading or copying memory, or a large matrix
+    product), `peer` the share of the speed of the named library call, both measured in the same run.
     """
     if word not in CHAPTERS:
         raise ValueError(f"word must be a chapter with kernels, one of {', '.join(CHAPTERS)}; got {word!r}")
@@ -38,7 +39,8 @@ def gpu_table(word):
     rows = [row for row in everything if row["chapter"] == word]
     for row in rows:
         if row["kernel"] not in kernels:
-            raise ValueError(f"kernel must be one of the chapter's, {', '.join(kernels)}; got {row['kernel']!r}")
+            raise ValueError(f"kernel must be one of the chapter's, {', '.join(kernels)}; "
+                             f"got {row['kernel']!r}")
     if not rows:
         print("Not measured on a card yet: all kernels of this chapter.")
         return

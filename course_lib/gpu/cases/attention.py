@@ -18,11 +18,12 @@ def softmax(kernel, dtype=F32):
 
 
 CASES = [
-    *map(softmax, ("softmax_naive", "softmax_stable", "softmax_online", "softmax_warp", "softmax_block", "softmax_on_chip")),
+    *map(softmax, ("softmax_naive", "softmax_stable", "softmax_online", "softmax_warp", "softmax_block",
+                   "softmax_on_chip")),
     softmax("softmax_half", F16),
     *(softmax("softmax_registers", dtype) for dtype in (F32, F16, BF16)),
-    Case(chapter="attention", kernels=("attention_scores", "softmax_on_chip", "attention_output"), counted=True,
-         inputs=qkv, run=attention_kernel, oracle=attention_output,
+    Case(chapter="attention", kernels=("attention_scores", "softmax_on_chip", "attention_output"),
+         counted=True, inputs=qkv, run=attention_kernel, oracle=attention_output,
          small=({"b": 1, "heads": 2, "kv_heads": 2, "n": 33, "m": 50, "d": 20, "causal": True},),
          large=({"b": 2, "heads": 4, "kv_heads": 4, "n": 500, "m": 511, "d": 64},)),
 ]

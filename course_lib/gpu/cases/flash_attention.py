@@ -7,13 +7,15 @@ import torch
 from course_lib import cuda
 from course_lib.flash_attention import sinks as sinks_module
 from course_lib.flash_attention.kernels import backward_kernels, forward_kernel
-from course_lib.gpu.case import BF16, F16, F32, GROUPED, GROUPED_LARGE, Case, attention, attention_output, gradients, qkv
+from course_lib.gpu.case import (BF16, F16, F32, GROUPED, GROUPED_LARGE, Case, attention, attention_output,
+                                 gradients, qkv)
 
 TENSOR = ({"b": 1, "heads": 2, "kv_heads": 1, "n": 70, "m": 130, "d": 64, "causal": True},)
 
 
 def forward(number, *launched, dtype=F32):
-    return Case(chapter="flash_attention", kernels=launched, dtype=dtype, tensor_cores=number == 7, inputs=qkv,
+    return Case(chapter="flash_attention", kernels=launched, dtype=dtype, tensor_cores=number == 7,
+                inputs=qkv,
                 counted=number in (4, 5) or (number, dtype) in ((6, F32), (7, F16)),
                 run=partial(forward_kernel, rung=number), oracle=attention,
                 small=TENSOR if number == 7 else GROUPED, large=GROUPED_LARGE)
@@ -31,7 +33,8 @@ def backward(number, *launched, dtype=F32, **how):
     return Case(chapter="flash_attention", kernels=launched, dtype=dtype, tensor_cores=number == 7,
                 inputs=with_gradient, run=run,
                 counted=number == 6 and not how,
-                oracle=gradients(attention_output), small=TENSOR if number == 7 else GROUPED[:1], large=GROUPED_LARGE)
+                oracle=gradients(attention_output),
+                small=TENSOR if number == 7 else GROUPED[:1], large=GROUPED_LARGE)
 
 
 def with_sinks(draw, b, heads, kv_heads, n, m, d, causal):
@@ -53,7 +56,8 @@ def sinks_in_float64(q, k, v, sinks, grad, causal):
         k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
         scores = q @ k.mT * q.shape[-1] ** -0.5
         if causal:
-            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool, device=q.device).triu(1 + k.shape[2] - q.shape[2])
+            hidden = torch.ones(scores.shape[-2:], dtype=torch.bool,
+                                device=q.device).triu(1 + k.shape[2] - q.shape[2])
             scores = scores.masked_fill(hidden, -math.inf)
         column = sinks[:, None, None].expand(*scores.shape[:3], 1)
         out = torch.softmax(torch.cat([scores, column], -1), -1)[..., :-1] @ v
@@ -68,7 +72,8 @@ def in_order(order, tile=16):
         kernel = getattr(cuda.load("flash_attention/orders"), order)
         kernel[grid, tile, 16 * tile * (d + 1)](q, k, v, out, *arrays, n, d, tile, 0.3)
         return out
-    return Case(chapter="flash_attention", kernels=(order,), inputs=lambda draw, n, d: tuple(draw(n, d) for _ in "qkv"), run=run,
+    return Case(chapter="flash_attention", kernels=(order,),
+                inputs=lambda draw, n, d: tuple(draw(n, d) for _ in "qkv"), run=run,
                 oracle=lambda *x: attention(*(a[None, None] for a in x), scale=0.3)[0][0, 0],
                 small=({"n": 100, "d": 64}, {"n": 33, "d": 32}))
 
@@ -80,7 +85,7 @@ def product_of_lanes(a, b):
 
 
 def product_in_float64(a, b):
-    """Registers to matrices by the maps of kernels/common/tensor_core.cuh, multiplied, and the sums back to their lanes."""
+    """Registers to matrices by the maps of kernels/common/tensor_core.cuh, their product, its lanes' sums."""
     a = a.view(8, 4, 2, 2, 2).permute(3, 0, 2, 1, 4).reshape(16, 16)
     b = b.view(8, 4, 2, 2).permute(2, 1, 3, 0).reshape(16, 8)
     return (a @ b).view(2, 8, 4, 2).permute(1, 2, 0, 3).reshape(32, 4)
@@ -110,7 +115,8 @@ CASES = [
     in_order("query_outer"),
     in_order("key_outer"),
     Case(chapter="flash_attention", kernels=("one_product",), dtype=BF16, tensor_cores=True,
-         inputs=lambda draw: (draw(32, 4, 2), draw(32, 2, 2)), run=product_of_lanes, oracle=product_in_float64, small=({},)),
+         inputs=lambda draw: (draw(32, 4, 2), draw(32, 2, 2)),
+         run=product_of_lanes, oracle=product_in_float64, small=({},)),
     Case(chapter="flash_attention", kernels=("read_tile",), dtype=BF16, tensor_cores=True,
          inputs=lambda draw, swizzle: (draw(16, 64), swizzle), run=dealt_out,
          oracle=lambda x, _: x.view(2, 8, 4, 2, 4, 2).permute(2, 1, 4, 3, 0, 5).reshape(4, 32, 4, 2),

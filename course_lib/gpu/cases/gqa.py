@@ -6,8 +6,10 @@ from course_lib.gqa import gqa_kernel
 
 
 def rung(number, *kernels):
-    return Case(chapter="gqa", kernels=kernels, counted=number != 2, inputs=qkv, run=partial(gqa_kernel, rung=number), oracle=attention_output,
-                small=GROUPED[:1], large=({"b": 1, "heads": 8, "kv_heads": 2, "n": 100, "m": 700, "d": 64, "causal": True},))
+    return Case(chapter="gqa", kernels=kernels, counted=number != 2, inputs=qkv,
+                run=partial(gqa_kernel, rung=number), oracle=attention_output,
+                small=GROUPED[:1],
+                large=({"b": 1, "heads": 8, "kv_heads": 2, "n": 100, "m": 700, "d": 64, "causal": True},))
 
 
 CASES = [

@@ -19,7 +19,8 @@ def decoded(q, k, v, lengths):
 
 def decoding(run, *kernels, dtype=F32, note=""):
     return Case(chapter="kv_cache", kernels=kernels, dtype=dtype, note=note,
-                counted=note == "1 splits" or dtype == F16, tensor_cores=dtype != F32, inputs=cached, run=run, oracle=decoded,
+                counted=note == "1 splits" or dtype == F16, tensor_cores=dtype != F32,
+                inputs=cached, run=run, oracle=decoded,
                 small=CACHES, large=CACHES_LARGE)
 
 
@@ -34,11 +35,14 @@ def filled(k, v):
 
 
 CASES = [
-    *(decoding(partial(decode_kernel, splits=splits), "decode_part", "merge_parts", note=f"{splits} splits") for splits in (1, 2)),
+    *(decoding(partial(decode_kernel, splits=splits), "decode_part", "merge_parts", note=f"{splits} splits")
+      for splits in (1, 2)),
     Case(chapter="kv_cache", kernels=("decode_part_int8", "decode_part", "merge_parts"),
          inputs=quantized,
          run=lambda q, k, v: decode_quantized_kernel(q, filled(k, v)),
          oracle=lambda q, k, v: attention(q, *(x.double() for x in filled(k.float(), v.float()).view()))[0],
-         small=({"n": 70, "heads": 4, "kv_heads": 2, "d": 64},), large=({"n": 3001, "heads": 8, "kv_heads": 2, "d": 128},)),
-    *(decoding(partial(tensor_core.dense, splits=2), "decode_tensor_core", "merge_splits", dtype=dtype) for dtype in (F16, BF16)),
+         small=({"n": 70, "heads": 4, "kv_heads": 2, "d": 64},),
+         large=({"n": 3001, "heads": 8, "kv_heads": 2, "d": 128},)),
+    *(decoding(partial(tensor_core.dense, splits=2), "decode_tensor_core", "merge_splits", dtype=dtype)
+      for dtype in (F16, BF16)),
 ]

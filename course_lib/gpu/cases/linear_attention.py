@@ -5,8 +5,8 @@ import torch
 from torch.nn import functional as F
 
 from course_lib.gpu.case import BF16, F32, Case, three
-from course_lib.linear_attention import (delta_rule, delta_rule_kernel, linear_attention, linear_attention_kernel,
-                                         tensor_core)
+from course_lib.linear_attention import (delta_rule, delta_rule_kernel, linear_attention,
+                                         linear_attention_kernel, tensor_core)
 
 # The second pass of rung 3 keeps a state and three tiles in 48 KiB: head_dim 48 fits, 64 does not.
 RUNG_LARGE = {1: {"n": 1001, "d": 64}, 2: {"n": 1001, "d": 64}, 3: {"n": 1001, "d": 48}}
@@ -14,7 +14,8 @@ RUNG_LARGE = {1: {"n": 1001, "d": 64}, 2: {"n": 1001, "d": 64}, 3: {"n": 1001, "
 
 def rung(number, *kernels):
     return Case(chapter="linear_attention", kernels=kernels, counted=number == 3, inputs=three,
-                run=partial(linear_attention_kernel, rung=number), oracle=partial(linear_attention, causal=True),
+                run=partial(linear_attention_kernel, rung=number),
+                oracle=partial(linear_attention, causal=True),
                 small=({"n": 70, "d": 20},), large=(RUNG_LARGE[number],))
 
 
@@ -39,8 +40,8 @@ def walked_in_float64(q, k, v, start, segments):
 
 
 def walk(segments, large_segments, *kernels, note=""):
-    return Case(chapter="linear_attention", kernels=kernels, dtype=BF16, note=note, counted=not note, tensor_cores=True,
-                shared_bytes=lambda d, **_: tensor_core.shared_bytes(d),
+    return Case(chapter="linear_attention", kernels=kernels, dtype=BF16, note=note, counted=not note,
+                tensor_cores=True, shared_bytes=lambda d, **_: tensor_core.shared_bytes(d),
                 inputs=with_state, run=walked, oracle=walked_in_float64,
                 small=({"n": 100, "d": 64, "segments": segments},),
                 large=({"n": 2001, "d": 128, "segments": large_segments},))
@@ -50,7 +51,8 @@ CASES = [
     rung(1, "state_in_global"),
     rung(2, "state_in_shared"),
     rung(3, "chunk_states", "chunk_outputs"),
-    Case(chapter="linear_attention", kernels=("delta_rule",), inputs=delta_inputs, run=delta_rule_kernel, oracle=delta_rule,
+    Case(chapter="linear_attention", kernels=("delta_rule",), inputs=delta_inputs,
+         run=delta_rule_kernel, oracle=delta_rule,
          small=({"n": 33, "d": 20},), large=({"n": 1001, "d": 64},)),
     walk(1, 1, "linear_walk"),
     walk(2, 5, "linear_walk", "segment_prefix", note="segments"),

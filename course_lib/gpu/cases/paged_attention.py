@@ -7,11 +7,12 @@ import torch
 
 from course_lib.gpu.case import BF16, CACHES, CACHES_LARGE, F16, F32, Case, attention
 from course_lib.kv_cache import tensor_core
-from course_lib.paged_attention.kernels import copy_blocks_kernel, paged_attention_kernel, paged_prefill_kernel
+from course_lib.paged_attention.kernels import (copy_blocks_kernel, paged_attention_kernel,
+                                                paged_prefill_kernel)
 
 
 def paged(draw, lengths, heads, kv_heads, d, block_size=16):
-    """One query per sequence, pools of blocks in random order with NaN in unused places, tables and lengths."""
+    """One query per sequence, pools of blocks in random order, NaN in unused places, tables, lengths."""
     b, pages = len(lengths), max(-(-length // block_size) for length in lengths)
     tables = draw(b * pages, dtype=F32).argsort().view(b, pages).int()
     pools = [draw(b * pages, kv_heads, block_size, d) for _ in "kv"]
@@ -26,7 +27,8 @@ def paged(draw, lengths, heads, kv_heads, d, block_size=16):
 
 def gathered(cache, tables, i, length):
     """Keys and values of sequence i, (1, kv_heads, length, d), in float64."""
-    return (pool[0][tables[i].long().to(pool.device)].transpose(0, 1).flatten(1, 2)[None, :, :length].double().cpu()
+    return (pool[0][tables[i].long().to(pool.device)]
+            .transpose(0, 1).flatten(1, 2)[None, :, :length].double().cpu()
             for pool in (cache.keys, cache.values))
 
 
@@ -84,6 +86,8 @@ CASES = [
          inputs=lambda draw, d: (paged(draw, (112,), 2, 2, d)[1], ((0, 3), (5, 1))), run=copied,
          oracle=partial(copied, by=copied_by_torch),
          small=({"d": 32},), large=({"d": 128},)),
-    *(Case(chapter="paged_attention", kernels=("paged_tensor_core", "merge_splits"), dtype=dtype, tensor_cores=True, counted=dtype == F16, inputs=paged,
-           run=on_tensor_cores, oracle=from_pages, small=CACHES, large=CACHES_LARGE) for dtype in (F16, BF16)),
+    *(Case(chapter="paged_attention", kernels=("paged_tensor_core", "merge_splits"), dtype=dtype,
+           tensor_cores=True, counted=dtype == F16,
+           inputs=paged, run=on_tensor_cores, oracle=from_pages, small=CACHES, large=CACHES_LARGE)
+      for dtype in (F16, BF16)),
 ]

@@ -19,7 +19,8 @@ def inputs(draw, b, heads, n, d):
 
 def rotation(kernel, layout, rung, dtype=F32):
     return Case(chapter="rope", kernels=(kernel,), dtype=dtype, note=layout if rung == 4 else "",
-                counted=dtype == F32 and (kernel, layout) not in (("rope_half", "half"), ("rope_heads", "half")),
+                counted=dtype == F32 and (kernel, layout) not in (("rope_half", "half"),
+                                                                  ("rope_heads", "half")),
                 inputs=inputs,
                 run=partial(rope_kernel, layout=layout, rung=rung),
                 oracle=partial(apply_rope, layout=layout),
@@ -47,7 +48,8 @@ CASES = [
     rotation("rope_half", "half", 2),
     rotation("rope_interleaved_vec4", "interleaved", 3),
     rotation("rope_half_vec4", "half", 3),
-    *(rotation("rope_heads", layout, 4, dtype) for layout in ("interleaved", "half") for dtype in (F32, F16, BF16)),
+    *(rotation("rope_heads", layout, 4, dtype)
+      for layout in ("interleaved", "half") for dtype in (F32, F16, BF16)),
     Case(chapter="rope", kernels=("rope_append",),
          inputs=lambda draw, b, heads, n, d: (draw(b, heads, n, d), draw(b, heads, n, d), *rope_table(n, d)),
          run=appended,

@@ -40,14 +40,15 @@ def window_in_float64(q, k, v, window, n_sink):
 
 
 def float_case(kernel, run):
-    return Case(chapter="sparse_attention", kernels=(kernel,), counted=kernel == "block_sparse", inputs=masked, run=run, oracle=masked_attention,
+    return Case(chapter="sparse_attention", kernels=(kernel,), counted=kernel == "block_sparse",
+                inputs=masked, run=run, oracle=masked_attention,
                 small=({"b": 1, "heads": 2, "n": 70, "m": 100, "d": 20},),
                 large=({"b": 2, "heads": 3, "n": 1000, "m": 1031, "d": 128},))
 
 
 def half_cases(dtype):
-    yield Case(chapter="sparse_attention", kernels=("block_sparse_tensor_core",), dtype=dtype, tensor_cores=True,
-               inputs=half_masked, run=by_blocks(128), oracle=masked_attention,
+    yield Case(chapter="sparse_attention", kernels=("block_sparse_tensor_core",), dtype=dtype,
+               tensor_cores=True, inputs=half_masked, run=by_blocks(128), oracle=masked_attention,
                small=({"b": 1, "heads": 2, "kv_heads": 1, "n": 130, "m": 300, "d": 24},),
                large=({"b": 2, "heads": 4, "kv_heads": 2, "n": 1000, "m": 1031, "d": 128},))
     yield Case(chapter="sparse_attention", kernels=("window_tensor_core",), dtype=dtype, tensor_cores=True,

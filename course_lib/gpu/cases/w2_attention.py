@@ -6,7 +6,8 @@ import torch
 from course_lib.gpu.case import BF16, F16, F32, Case, gradients
 from course_lib.w2_attention import w2_attention
 from course_lib.flash_attention.kernels import forward_kernel as forward_kernel_6
-from course_lib.w2_attention.kernels import backward_kernels, dot_product_operands, forward_kernel, w2_attention_kernel
+from course_lib.w2_attention.kernels import (backward_kernels, dot_product_operands, forward_kernel,
+                                             w2_attention_kernel)
 from course_lib.w2_attention.scores import as_dot_product, joined
 
 SMALL = ({"b": 1, "heads": 2, "n": 33, "m": 50, "d": 32, "causal": True},)
@@ -38,8 +39,9 @@ def attend_prepared(q, k, v, bias, causal):
 
 
 def forward(number, *kernels, dtype=F32, note="", small=SMALL, large=LARGE):
-    return Case(chapter="w2_attention", kernels=kernels, dtype=dtype, note=note, tensor_cores=number == 3, inputs=gaussians,
-                run=lambda *x: w2_attention_kernel(*x[:5], 8.0, x[5], number), oracle=exact, small=small, large=large)
+    return Case(chapter="w2_attention", kernels=kernels, dtype=dtype, note=note, tensor_cores=number == 3,
+                inputs=gaussians, run=lambda *x: w2_attention_kernel(*x[:5], 8.0, x[5], number),
+                oracle=exact, small=small, large=large)
 
 
 def gradients_by_kernels(*arguments):
@@ -53,16 +55,19 @@ def operands(mu_q, sigma_q, mu_k, sigma_k, v, causal):
 
 
 def operands_in_float64(mu_q, sigma_q, mu_k, sigma_k, v, causal):
-    return as_dot_product(*joined(mu_q, sigma_q, mu_k, sigma_k), torch.full((v.shape[1],), 8.0).double(), centred=True)
+    return as_dot_product(*joined(mu_q, sigma_q, mu_k, sigma_k), torch.full((v.shape[1],), 8.0).double(),
+                          centred=True)
 
 
 CASES = [
     *(Case(chapter="w2_attention", kernels=("w2_prepare",), dtype=dtype, inputs=gaussians, run=operands,
            oracle=operands_in_float64, small=WIDE, large=WIDE_LARGE) for dtype in (F16, BF16)),
-    *(forward(3, "w2_prepare", "flash_tensor_core", dtype=dtype, note="width 2 d", small=WIDE, large=WIDE_LARGE) for dtype in (F16, BF16)),
+    *(forward(3, "w2_prepare", "flash_tensor_core", dtype=dtype, note="width 2 d", small=WIDE, large=WIDE_LARGE)
+      for dtype in (F16, BF16)),
     forward(1, "w2_score_matrix", "softmax_rows", "weighted_sum"),
     forward(2, "w2_flash"),
     *(forward(3, "flash_tensor_core", dtype=dtype, note="W2") for dtype in (F16, BF16)),
     Case(chapter="w2_attention", kernels=("rowsum_do_o", "w2_backward_keys", "w2_backward_queries"),
-         inputs=partial(gaussians, grad=True), run=gradients_by_kernels, oracle=gradients(exact), small=SMALL, large=LARGE),
+         inputs=partial(gaussians, grad=True), run=gradients_by_kernels, oracle=gradients(exact),
+         small=SMALL, large=LARGE),
 ]
