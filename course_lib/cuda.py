@@ -19,7 +19,7 @@ def load(word: str | Path) -> laptop_cuda.Module:
 
 
 def show(word: str | Path, *names: str) -> None:
-    """Displays kernels (or functions) of kernels/<word>.cu with the comments above them; no name: the file."""
+    """Displays kernels (or functions) of kernels/<word>.cu with the comment above each; no name: the file."""
     laptop_cuda.show(_file(word), *names)
 
 

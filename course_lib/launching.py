@@ -27,7 +27,7 @@ def runs_tensor_cores(device) -> bool:
 
 def require_tensor_cores(x: Tensor) -> None:
     if not runs_tensor_cores(x.device):
-        raise ValueError(f"the tensor-core kernels need a GPU from sm_80 on; "
+        raise ValueError("the tensor-core kernels need a GPU from sm_80 on; "
                          f"{torch.cuda.get_device_name(x.device)} is "
                          "sm_{}{}. float32 tensors take the other kernels".format(
                              *torch.cuda.get_device_capability(x.device)))

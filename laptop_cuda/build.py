@@ -106,7 +106,8 @@ def nvcc_problem(output: str) -> NoCompiler | None:
     """Advice where not the source but the toolkit is wrong: older than the card, or than the C++ compiler."""
     if "Unsupported gpu architecture" in output or "is not defined for option 'gpu-architecture'" in output:
         return NoCompiler("nvcc is older than this card and cannot build for it. "
-                          f"Install a newer CUDA toolkit, or set NVCC to the nvcc of one.\n{output.strip()[:300]}")
+                          "Install a newer CUDA toolkit, "
+                          f"or set NVCC to the nvcc of one.\n{output.strip()[:300]}")
     if "unsupported GNU version" in output or "unsupported clang version" in output:
         return NoCompiler("nvcc does not accept this C++ compiler. Set NVCC_CCBIN to an older g++, or try "
                           f"NVCC_APPEND_FLAGS=-allow-unsupported-compiler.\n{output.strip()[:300]}")

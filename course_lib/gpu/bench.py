@@ -1,8 +1,8 @@
 """`python -m course_lib gpu-bench`: the course's kernels timed on this card, beside the best of torch.
 
-A kernel is timed only if its check passes, and listed only if it is not faster than the card can be. A row says
-what share of the card's ceiling it reached, measured in the same run: reading or copying memory, or a large
-matrix product. Writes data/gpu/<card>/bench.json after every row, and bench.png at the end.
+A kernel is timed only if its check passes, and listed only if it is not faster than the card can be. A row
+says what share of the card's ceiling it reached, measured in the same run: reading or copying memory, or a
+large matrix product. Writes data/gpu/<card>/bench.json after every row, and bench.png at the end.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FASTER_THAN_POSSIBLE = 1.05     # a measured ceiling may be a little below the t
 
 
 def red(benchmark: Benchmark, device) -> str | None:
-    """Why the kernel may not be timed, or None: its every case in this type, all shapes, fresh inputs."""
+    """Why the kernel may not be timed, or None: every case of it in this type, all shapes, fresh inputs."""
     for case in CASES:
         if benchmark.kernel in case.kernels and case.dtype == benchmark.case.dtype:
             for shape in (*case.small, *(case.large if torch.device(device).type == "cuda" else ())):
@@ -89,7 +89,8 @@ def run(clock, card: str, folder: Path, device="cuda", chosen=None, say=print, l
         f"bfloat16 product {best['product_flops_per_second'] / 1e12:.0f} TFLOP/s")
     chosen = list(chosen if chosen is not None else benchmarks())
     made = {"card": card, "date": datetime.date.today().isoformat(), "torch": torch.__version__,
-            "ceilings": best, "clocks_before": before, "clocks_after": None, "complete": False, "rows": [], "refused": []}
+            "ceilings": best, "clocks_before": before, "clocks_after": None,
+            "complete": False, "rows": [], "refused": []}
     for benchmark in chosen:
         row = measure(benchmark, clock, best, device)
         made["refused" if "refused" in row else "rows"].append(row)

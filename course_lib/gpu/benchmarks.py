@@ -21,8 +21,8 @@ class Benchmark:
     case: Case                                      # its check, its inputs, its launch
     kernel: str                                     # the one that the row is about
     shape: dict
-    floor: Callable                                 # (**shape) -> least bytes of memory, operations
-    peers: dict[str, Callable] = field(default_factory=dict)    # name: (*arguments) -> a call that does the same
+    floor: Callable                                 # (**shape) -> least bytes, floating-point operations
+    peers: dict[str, Callable] = field(default_factory=dict)    # name: (*arguments) -> a call doing the same
     run: Callable | None = None                     # the timed launch, if it is not the case's
     prepare: Callable | None = None                 # arguments -> arguments, outside the time
     note: str = ""
@@ -177,8 +177,8 @@ def w2():
     yield Benchmark(case_of("w2_prepare"), "w2_prepare", shape, w2_prepare_floor)
     yield Benchmark(case_of("flash_tensor_core", BF16, "W2"), "flash_tensor_core", shape, w2_floor,
                     {"our flash_tensor_core": lambda q, k, v, bias, causal: partial(
-                        forward_kernel, q[..., :64].contiguous(), k[..., :64].contiguous(), v, causal,
-                        rung=7)},
+                        forward_kernel, q[..., :64].contiguous(), k[..., :64].contiguous(),
+                        v, causal, rung=7)},
                     prepare=prepared, run=attend_prepared, note="W2")
 
 

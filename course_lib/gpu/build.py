@@ -1,7 +1,7 @@
-"""The instances that the cases launch, built for this card without a launch: `python -m course_lib.gpu.build`.
+"""The instances that cases launch, built for this card without a launch: `python -m course_lib.gpu.build`.
 
-A first run on a card is mostly nvcc, so all cores build at once. What does not build is named, and does not stop
-the others.
+A first run on a card is mostly nvcc, so all cores build at once. What does not build is named, and does not
+stop the others.
 """
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def model_here() -> pretend.Model:
 
 
 def instances(cases, model: pretend.Model = pretend.H100) -> dict[tuple, pretend.Launch]:
-    """One launch per kernel, or instance of a template, of these cases on such a card. Nothing is computed."""
+    """A launch per kernel, or instance of a template, of these cases on such a card. Nothing is computed."""
     found = {}
     for case in cases:
         with pretend.card(model, run=False) as card:

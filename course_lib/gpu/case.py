@@ -32,7 +32,7 @@ class Case:
     note: str = ""                          # tells cases of one kernel apart
     tensor_cores: bool = False              # asks for a kernel that needs sm_80
     shared_bytes: Callable = lambda **shape: 0      # that a block of it needs, if more than every card has
-    counted: bool = False                   # no redundant accesses in the source: comparable with ncu's counts
+    counted: bool = False                   # no redundant accesses: its counts may be compared with ncu's
 
     @property
     def name(self) -> str:
@@ -59,7 +59,7 @@ class Case:
         return tuple(to_device(x, device) for x in self.inputs(draw, **shape))
 
     def error(self, shape: dict, device="cpu", seed: int = 0) -> float:
-        """Largest ||answer - float64|| / ||float64|| of the answer's tensors; NaN: an entry was not written."""
+        """Largest ||answer - float64|| / ||float64|| of its tensors; NaN if an entry was not written."""
         arguments = self.arguments(shape, device, seed)
         with poisoned():
             got = as_tuple(self.run(*arguments))

@@ -1,4 +1,4 @@
-"""`python -m course_lib gpu-check`: every kernel on this card against float64, then NVIDIA's tools, if present.
+"""`python -m course_lib gpu-check`: every kernel on this card against float64, and NVIDIA's tools if present.
 
 compute-sanitizer and Nsight Compute run whatever the tests said, each within a time limit: a red kernel is no
 reason not to learn what they say of the others.
@@ -17,7 +17,8 @@ from course_lib.files import ROOT
 from course_lib.gpu.results import FOLDER
 
 SUITE = [sys.executable, "-m", "pytest", "-m", "gpu", "-q", "-p", "no:cacheprovider"]
-SANITIZED = ["tests/tools/test_gpu_cases.py", "-k", "on_the_card and small"]     # the tools are 10-100 times slower
+# The tools are 10 to 100 times slower.
+SANITIZED = ["tests/tools/test_gpu_cases.py", "-k", "on_the_card and small"]
 ERRORS_FOUND = 86               # the exit code that compute-sanitizer is told to give
 LIMIT = 900                     # seconds for the tests, and for each tool
 
@@ -59,7 +60,7 @@ def tested(more: list[str], limit: int) -> int:
 
 
 def within(limit: float, name: str, command: list[str], capture: bool = False) -> tuple[int, str]:
-    """Exit status and output of a command. Beyond so many seconds it is ended, and that is said."""
+    """Exit status and output of a command; after `limit` seconds it is ended, and that is said."""
     how = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True} if capture else {}
     try:
         done = subprocess.run(command, cwd=ROOT, timeout=limit, **how)
@@ -72,7 +73,7 @@ def within(limit: float, name: str, command: list[str], capture: bool = False) -
 
 
 def sanitized(tool: str | None, limit: float = LIMIT) -> int:
-    """memcheck and racecheck over the small cases. A tool that cannot run here is reported, no kernel's fault."""
+    """memcheck and racecheck over the small cases. A tool that cannot run here is named, and is no error."""
     if tool is None:
         print("compute-sanitizer was not found: not run")
         return 0

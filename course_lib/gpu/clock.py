@@ -25,7 +25,7 @@ class Clock:
         self.cycles_per_ms = self._cycles_per_ms()
 
     def times(self, work: Callable[[], object]) -> list[float]:
-        """Milliseconds. The host queues the work while the card sleeps; a run not queued in time is left out."""
+        """Milliseconds. The host queues all work while the card sleeps; a run that is late is left out."""
         for _ in range(3):
             work()
         torch.cuda.synchronize()

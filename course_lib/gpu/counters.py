@@ -1,7 +1,7 @@
 """The engine's counts beside Nsight Compute's: `data/gpu/<card>/counters.json`.
 
-`python -m course_lib.gpu.counters` launches the cases marked `counted` on the card, for ncu to watch; `compare`
-runs ncu on that, counts the same launches on the engine, and writes both down, metric by metric.
+`python -m course_lib.gpu.counters` launches the cases marked `counted` on the card, for ncu to watch;
+`compare` runs ncu on that, counts the same launches on the engine, and writes both down, metric by metric.
 """
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from course_lib import cuda
 from course_lib.files import write_whole
 from course_lib.gpu.cases import CASES
 
-# A count of the engine and its metrics in ncu; several are added up. Copies that go past the registers (cp.async)
-# are global loads in the engine, and in ncu a kind of their own, counted in sectors that bypass or fill L1.
+# A count of the engine and its metrics in ncu; several are added up. Copies that go past the registers
+# (cp.async) are global loads in the engine, and in ncu a kind of their own, counted in sectors that bypass or
+# fill L1.
 ASYNC = "sm__sass_l1tex_{}_pipe_lsu_mem_global_op_ldgsts_cache_{}.sum"
 METRICS = {
     "global load requests": ["l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum",
@@ -77,7 +78,7 @@ def command(ncu, python=sys.executable, asynchronous=True):
 
 
 def parsed(text):
-    """ncu's CSV, a line per launch and metric after lines of its own -> [(kernel, {what: count})], by launch."""
+    """ncu's CSV, a line per launch and metric after its own lines -> [(kernel, {what: count})], by launch."""
     lines = text.splitlines()
     start = next((i for i, line in enumerate(lines) if line.startswith('"ID"')), None)
     if start is None:
@@ -130,8 +131,8 @@ def compare(ncu: str, card: str, date: str, folder: Path, limit: float = 900) ->
         if '"ID"' in output or any(mark in output for mark in NO_PERMISSION):
             break
     try:
-        made = {"card": card, "date": date, "asynchronous_copies_counted": asynchronous,
-                } | agreement(counted(), parsed(output))
+        made = ({"card": card, "date": date, "asynchronous_copies_counted": asynchronous}
+                | agreement(counted(), parsed(output)))
     except ValueError as problem:
         raise ValueError(f"{problem} (exit status {done.returncode}; "
                          f"{' '.join(done.stderr.split()[-40:])})") from None

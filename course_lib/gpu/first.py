@@ -121,8 +121,8 @@ def closing(chosen: list[Step], outcome: dict, command: str) -> list[str]:
             lines.append(f"{say}: {', '.join(named(kind))}")
     again = [step.name for step in chosen if outcome.get(step.name) in (None, "too long")]
     lines.append(f"run next: {command} STEPS=\"{' '.join(again)}\"" if again else
-                 "every step has run" + ("" if named("red") else
-                                         ": put the results under data/gpu/ and the times beside the predictions"))
+                 "every step has run" + ("" if named("red") else ": put the results under data/gpu/ "
+                                         "and the times beside the predictions"))
     return lines
 
 

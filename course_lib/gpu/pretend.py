@@ -1,8 +1,8 @@
 """A pretend card: tensors that say cuda:0 and refuse to mix with others, and launches that are recorded.
 
-With it every wrapper, benchmark and refusal takes the paths of a card on a machine without one. The numbers of a
-pretend tensor are in a CPU tensor; a launch runs on the CPU engine, or, with run=False, nowhere: only its
-instance is noted. Nothing that is timed here says anything of a GPU.
+With it every wrapper, benchmark and refusal takes the paths of a card on a machine without one. The numbers
+of a pretend tensor are in a CPU tensor; a launch runs on the CPU engine, or, with run=False, nowhere: only
+its instance is noted. Nothing that is timed here says anything of a GPU.
 """
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ class PretendTensor(Tensor):
 
     @classmethod
     def __torch_dispatch__(cls, func, types, args=(), kwargs=None):
-        if func.namespace == "course":          # an operator of the course: its Python runs with pretend tensors
+        if func.namespace == "course":          # the course's operator: its Python runs with pretend tensors
             return OPDEFS[f"course::{func.__name__.partition('.')[0]}"]._init_fn(*args, **(kwargs or {}))
         flat, form = tree_flatten((args, dict(kwargs or {})))
         if func not in MAY_MIX and any(type(x) is Tensor and x.ndim for x in flat):

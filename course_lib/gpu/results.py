@@ -1,4 +1,4 @@
-"""What was measured on a card (`data/gpu/<card>/bench.json`, written by `make gpu-bench`), and what was not."""
+"""What was measured on a card (`data/gpu/<card>/bench.json`, by `make gpu-bench`), and what was not."""
 import json
 import textwrap
 from functools import cache
@@ -28,7 +28,7 @@ def kernels_of(word: str) -> tuple[str, ...]:
 
 
 def gpu_table(word):
-    """Print what was measured of the chapter's kernels, one row per kernel and card, and name those that were not.
+    """Print what was measured of the chapter's kernels, a row per kernel and card, and name the others.
 
     `ceiling` is the share of what the card could do at most (reading or copying memory, or a large matrix
     product), `peer` the share of the speed of the named library call, both measured in the same run.

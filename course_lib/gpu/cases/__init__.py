@@ -1,7 +1,7 @@
 """Every kernel of the course once more: inputs, launch, the answer in float64, how far off it may be.
 
-A module per chapter, each with a list CASES. `make gpu-check` runs them on a card, the ordinary tests run them
-on the CPU engine with the small shapes, and `make gpu-bench` times only kernels whose cases are right.
+A module per chapter, each with a list CASES. `make gpu-check` runs them on a card, the ordinary tests run
+them on the CPU engine with the small shapes, and `make gpu-bench` times only kernels whose cases are right.
 """
 from importlib import import_module
 

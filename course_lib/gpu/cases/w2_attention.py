@@ -62,7 +62,8 @@ def operands_in_float64(mu_q, sigma_q, mu_k, sigma_k, v, causal):
 CASES = [
     *(Case(chapter="w2_attention", kernels=("w2_prepare",), dtype=dtype, inputs=gaussians, run=operands,
            oracle=operands_in_float64, small=WIDE, large=WIDE_LARGE) for dtype in (F16, BF16)),
-    *(forward(3, "w2_prepare", "flash_tensor_core", dtype=dtype, note="width 2 d", small=WIDE, large=WIDE_LARGE)
+    *(forward(3, "w2_prepare", "flash_tensor_core", dtype=dtype, note="width 2 d",
+              small=WIDE, large=WIDE_LARGE)
       for dtype in (F16, BF16)),
     forward(1, "w2_score_matrix", "softmax_rows", "weighted_sum"),
     forward(2, "w2_flash"),
