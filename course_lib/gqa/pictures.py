@@ -1,4 +1,5 @@
-"""The figures of chapter 3. Each function draws one and shows it; its text alternative is made from what it draws."""
+"""The figures of chapter 3. Each function draws one and shows it; its text alternative is made from what it
+draws."""
 from course_lib import figures
 from course_lib.figures import COLOURS, INK
 from course_lib.gqa.cache_size import cache_bytes
@@ -17,8 +18,10 @@ def sharing(n_heads=4):
         for h, kv in pairs:
             x = (kv + 0.5) * n_heads / n_kv_heads - 0.5
             ax.plot([h, x], [1, 0], color=INK, lw=1)
-            for place, text, shape, fill in (((h, 1), f"Q{h}", "circle", "white"), ((x, 0), f"KV{kv}", "square", KV)):
-                ax.text(*place, text, ha="center", va="center", fontsize=10, bbox={"boxstyle": shape, "fc": fill})
+            for place, text, shape, fill in (((h, 1), f"Q{h}", "circle", "white"),
+                                             ((x, 0), f"KV{kv}", "square", KV)):
+                ax.text(*place, text, ha="center", va="center", fontsize=10,
+                        bbox={"boxstyle": shape, "fc": fill})
         ax.set(title=name, xlim=(-0.6, n_heads - 0.4), ylim=(-0.4, 1.4))
         ax.axis("off")
         told.append(f"{name}: " + ", ".join(f"Q{h} reads KV{kv}" for h, kv in pairs))
@@ -41,20 +44,23 @@ def folded_queries(n_heads=4, n_kv_heads=2, keys=5):
     for group in range(n_kv_heads):
         for j in range(keys):
             _row(ax, 5.6 + j * 0.36, group * 4 * row, 0.34, 2 * row, KV, "")
-        ax.text(5.6 + keys * 0.18, group * 4 * row - 0.12, f"keys of head {group}, transposed", ha="center", fontsize=8.5)
+        ax.text(5.6 + keys * 0.18, group * 4 * row - 0.12, f"keys of head {group}, transposed",
+                ha="center", fontsize=8.5)
         ax.text(5.2, group * 4 * row + row, "×", ha="center", va="center", fontsize=13)
     ax.set(xlim=(-0.1, 7.6), ylim=(2 * row * n_heads, -0.5))
     ax.axis("off")
-    groups = "; ".join(f"{', '.join(str(k * g + i) for i in range(g))} in matrix {k}" for k in range(n_kv_heads))
-    figures.show(fig, alt=f"Left: {n_heads} query rows, one per head. Middle: the same rows as {n_kv_heads} matrices of "
-                          f"{g} rows, heads {groups}. Right: {n_kv_heads} key matrices with {keys} keys each, one per "
-                          "query matrix.",
-                 caption="Nothing is copied: the queries of a group become the rows of one matrix, multiplied by the "
-                         "keys they share.")
+    groups = "; ".join(f"{', '.join(str(k * g + i) for i in range(g))} in matrix {k}"
+                       for k in range(n_kv_heads))
+    figures.show(fig, alt=f"Left: {n_heads} query rows, one per head. "
+                          f"Middle: the same rows as {n_kv_heads} matrices of {g} rows, heads {groups}. "
+                          f"Right: {n_kv_heads} key matrices with {keys} keys each, one per query matrix.",
+                 caption="Nothing is copied: the queries of a group become the rows of one matrix, "
+                         "multiplied by the keys they share.")
 
 
 def _row(ax, x, y, width, height, colour, text):
-    ax.add_patch(figures.rectangle(x, y, width, height, facecolor=colour, alpha=0.45, edgecolor=INK, linewidth=0.7))
+    ax.add_patch(figures.rectangle(x, y, width, height, facecolor=colour, alpha=0.45,
+                                   edgecolor=INK, linewidth=0.7))
     if text:
         ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=8.5)
 
@@ -80,10 +86,11 @@ def tile_and_group(group_size=4, tile=32):
         _arrow(ax, (4.75, 1.2), (5.55, 0.51 + (group_size - 1 - h) * 0.5))
     ax.set(xlim=(0, 7.4), ylim=(-0.25, 2.7))
     ax.axis("off")
-    figures.show(fig, alt=f"Keys in memory, a tile of {tile} of them marked. An arrow, once, leads into the shared memory "
-                          f"of a block; from the tile {group_size} arrows lead to the query heads of the group.",
-                 caption=f"Rung 3: a tile of keys is read from memory once and used by the {group_size} query heads of "
-                         "the group.")
+    figures.show(fig, alt=f"Keys in memory, a tile of {tile} of them marked. "
+                          "An arrow, once, leads into the shared memory of a block; "
+                          f"from the tile {group_size} arrows lead to the query heads of the group.",
+                 caption="Rung 3: a tile of keys is read from memory once and used by the "
+                         f"{group_size} query heads of the group.")
 
 
 def roofline(points, peak, bandwidth):
@@ -97,16 +104,18 @@ def roofline(points, peak, bandwidth):
     reached = {name: min(peak, bandwidth * x) for name, x in points.items()}
     for name, x in points.items():
         ax.plot([x], [reached[name]], "o", color=ACCENT, markersize=7)
-        ax.annotate(f"{name}: {x:.0f}", (x, reached[name]), xytext=(9, -11), textcoords="offset points", fontsize=9,
-                    color=ACCENT)
+        ax.annotate(f"{name}: {x:.0f}", (x, reached[name]), xytext=(9, -11), textcoords="offset points",
+                    fontsize=9, color=ACCENT)
     ax.set_xscale("log")
     ax.set_yscale("log")
     ax.set_xlabel("FLOPs per byte read", color=INK)
     ax.set_ylabel("at most, TFLOP/s", color=INK)
-    told = ", ".join(f"{name} at {x:.0f} FLOPs per byte, at most {reached[name]:.0f} TFLOP/s" for name, x in points.items())
-    figures.show(fig, alt=f"Roofline: {bandwidth} TB/s up to {ridge:.0f} FLOPs per byte, {peak} TFLOP/s beyond. {told}.",
-                 caption="One decoding step over a long text: what the memory of an H200 allows each kind of attention "
-                         "to compute.")
+    told = ", ".join(f"{name} at {x:.0f} FLOPs per byte, at most {reached[name]:.0f} TFLOP/s"
+                     for name, x in points.items())
+    figures.show(fig, alt=f"Roofline: {bandwidth} TB/s up to {ridge:.0f} FLOPs per byte, "
+                          f"{peak} TFLOP/s beyond. {told}.",
+                 caption="One decoding step over a long text: what the memory of an H200 allows "
+                         "each kind of attention to compute.")
 
 
 def cache_bars(models):
@@ -116,16 +125,19 @@ def cache_bars(models):
         kinds = ", ".join(dict.fromkeys(group["kind"] for group in m["layers"]))
         sizes[f"{m['name']} ({kinds})"] = cache_bytes(m, m["context"]) / m["context"] / 1024
     figures.bars(dict(sorted(sizes.items(), key=lambda item: -item[1])), unit="KiB",
-                 caption="Cache per token of context, averaged over the model's full context, at 2 bytes per number.")
+                 caption="Cache per token of context, averaged over the model's full context, "
+                         "at 2 bytes per number.")
 
 
 def latent_flow():
     """What latent attention computes for a token, what it keeps, and where the up-projection may move."""
     figures.boxes({"token x": (0, 0.5), "latent c\n512": (1.3, 0.5), "rotated key\n64, shared": (1.3, 1.4),
-                   "cache\n576": (2.6, 0.9), "keys, values\nof 128 heads": (3.9, 0.2), "attention": (5.2, 0.8), "query": (3.9, 1.6)},
+                   "cache\n576": (2.6, 0.9), "keys, values\nof 128 heads": (3.9, 0.2),
+                   "attention": (5.2, 0.8), "query": (3.9, 1.6)},
                   arrows=[("token x", "latent c\n512", "W down"), ("token x", "rotated key\n64, shared"),
                           ("latent c\n512", "cache\n576"), ("rotated key\n64, shared", "cache\n576"),
                           ("cache\n576", "keys, values\nof 128 heads", "W up"),
-                          ("keys, values\nof 128 heads", "attention"), ("query", "attention")], width=8.0, height=3.2,
-                  caption="Only 576 numbers per token and layer are kept. Absorbing moves W up from every cached token to "
-                          "the one query.")
+                          ("keys, values\nof 128 heads", "attention"), ("query", "attention")],
+                  width=8.0, height=3.2,
+                  caption="Only 576 numbers per token and layer are kept. "
+                          "Absorbing moves W up from every cached token to the one query.")

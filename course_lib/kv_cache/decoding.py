@@ -1,4 +1,5 @@
-"""One new query per sequence over a cache: split-KV decoding (Flash-Decoding) in PyTorch, as the kernels do it."""
+"""One new query per sequence over a cache: split-KV decoding (Flash-Decoding) in PyTorch, as the kernels
+do it."""
 import math
 from functools import reduce
 
@@ -11,7 +12,7 @@ from course_lib.flash_attention import finish, grouped, merge, state_of
 from course_lib.launching import MULTIPROCESSORS, parts_that_fit
 
 
-BLOCKS_PER_MULTIPROCESSOR = 32      # of one warp each: an SM holds no more, and memory needs nearly all of them
+BLOCKS_PER_MULTIPROCESSOR = 32      # of one warp each: an SM holds no more; memory needs nearly all of them
 
 
 def choose_splits(heads: int, n_keys: int, n_multiprocessors: int = MULTIPROCESSORS,

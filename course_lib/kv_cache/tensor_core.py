@@ -10,17 +10,18 @@ from torch import Tensor
 from course_lib import cuda
 from course_lib.checks import check_multiple
 from course_lib.checks.kv_cache import LARGEST_GROUP, check_tensor_core
-from course_lib.launching import C_TYPES, HALF, aligned, multiprocessors, parts_to_fill, require_tensor_cores, runs_tensor_cores
+from course_lib.launching import (C_TYPES, HALF, aligned, multiprocessors, parts_to_fill,
+                                  require_tensor_cores, runs_tensor_cores)
 
 STEP = 16               # keys that a warp reads at a time; it divides the block_size of a paged cache
 LEAST_KEYS = 512        # per part
 
 
 def fits(q: Tensor, n_kv_heads: int, v_dim: int) -> bool:
-    """Half precision, head_dim 64 or 128, values as wide as keys, at most 8 query heads per key head; on a GPU
-    sm_80 or later."""
-    return (runs_tensor_cores(q.device) and q.dtype in HALF and q.shape[-1] in (64, 128) and v_dim == q.shape[-1]
-            and q.shape[1] // n_kv_heads <= LARGEST_GROUP)
+    """Half precision, head_dim 64 or 128, values as wide as keys, at most 8 query heads per key head; on a
+    GPU sm_80 or later."""
+    return (runs_tensor_cores(q.device) and q.dtype in HALF and q.shape[-1] in (64, 128)
+            and v_dim == q.shape[-1] and q.shape[1] // n_kv_heads <= LARGEST_GROUP)
 
 
 def dense(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, splits: int | None = None,
@@ -30,12 +31,13 @@ def dense(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor, splits: int | None =
     whole = _cache_of(k), _cache_of(v)
     if None in whole or whole[0].shape != whole[1].shape:
         whole = aligned(k, v)
-    return _launch("decode_tensor_core", q, n_kv_heads, m, lengths, splits, scale, whole, (whole[0].shape[2],))
+    return _launch("decode_tensor_core", q, n_kv_heads, m, lengths, splits, scale, whole,
+                   (whole[0].shape[2],))
 
 
 def _cache_of(x: Tensor) -> Tensor | None:
-    """The contiguous (b, n_kv_heads, capacity, d) of which x is the first rows, as a StaticCache's view is; a copy of
-    them would cost as much as the attention."""
+    """The contiguous (b, n_kv_heads, capacity, d) of which x is the first rows, as a StaticCache's view is; a
+    copy of them would cost as much as the attention."""
     b, heads, _, d = x.shape
     capacity = (x.stride(1) if heads > 1 else x.stride(0) if b > 1 else x.numel()) // d
     strides = (heads * capacity * d, capacity * d, d, 1)

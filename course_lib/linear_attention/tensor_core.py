@@ -7,8 +7,8 @@ from torch import Tensor
 
 from course_lib import cuda
 from course_lib.checks import check_tensor_cores
-from course_lib.launching import (SHARED_BYTES_A100, aligned, multiprocessors, parts_that_fit, require_tensor_cores,
-                                  runs_tensor_cores, shared_limit)
+from course_lib.launching import (SHARED_BYTES_A100, aligned, multiprocessors, parts_that_fit,
+                                  require_tensor_cores, runs_tensor_cores, shared_limit)
 
 CHUNK, LEAST_TOKENS = 64, 512
 

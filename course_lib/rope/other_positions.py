@@ -1,4 +1,5 @@
-"""Other ways to tell attention about positions: sinusoids added to the tokens, a bias on the scores, several axes."""
+"""Other ways to tell attention about positions: sinusoids added to the tokens, a bias on the scores, several
+axes."""
 import math
 
 import torch
@@ -8,8 +9,8 @@ from course_lib.rope.rotation import rope_frequencies
 
 
 def sinusoidal_table(n, d_model, base=10000.0):
-    """(n, d_model), added to the tokens (Vaswani et al., 2017): entry 2i of row p is sin(p * base^(-2i / d_model)),
-    entry 2i + 1 the cosine of the same angle."""
+    """(n, d_model), added to the tokens (Vaswani et al., 2017): entry 2i of row p is
+    sin(p * base^(-2i / d_model)), entry 2i + 1 the cosine of the same angle."""
     check_rope_table(n, d_model, base)
     angles = torch.arange(n, dtype=torch.float64)[:, None] * rope_frequencies(d_model, base)
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1).float()
@@ -33,11 +34,13 @@ def alibi_bias(n_heads, n_q, n_k, device=None):
 
 
 def axes_table(positions, axis_of_pair, base=10000.0, dtype=torch.float32):
-    """(cos, sin), each (n, pairs), of tokens with several coordinates: pair i turns by coordinate axis_of_pair[i].
+    """(cos, sin), each (n, pairs), of tokens with several coordinates: pair i turns by coordinate
+    axis_of_pair[i].
 
-    positions (n, axes), for example time, row and column; axis_of_pair: one axis per pair, the fastest pair first.
-    Row j of the table belongs to token j, so `apply_rope(x, *axes_table(...))` rotates all of them.
+    positions (n, axes), for example time, row and column; axis_of_pair: one axis per pair, the fastest pair
+    first. Row j of the table belongs to token j, so `apply_rope(x, *axes_table(...))` rotates all of them.
     """
     check_axes(positions, axis_of_pair)
-    angles = positions.double()[:, torch.as_tensor(axis_of_pair)] * rope_frequencies(2 * len(axis_of_pair), base)
+    angles = (positions.double()[:, torch.as_tensor(axis_of_pair)]
+              * rope_frequencies(2 * len(axis_of_pair), base))
     return angles.cos().to(dtype), angles.sin().to(dtype)

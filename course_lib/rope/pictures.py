@@ -1,4 +1,5 @@
-"""The figures of chapter 2. Each function draws one and shows it; its text alternative is made from what it draws."""
+"""The figures of chapter 2. Each function draws one and shows it; its text alternative is made from what it
+draws."""
 import math
 
 import torch
@@ -28,10 +29,14 @@ def clock_hands(theta=math.pi / 5, distance=2, starts=(0, 3)):
         ax.text(0.66 * math.cos(middle), 0.66 * math.sin(middle), f"{degrees:.0f}°", ha="center", va="center")
         ax.set(xlim=(-2.2, 2.2), ylim=(-1.3, 1.3), aspect="equal")
         ax.axis("off")
-        told.append(f"key at {start}, turned by {math.degrees(start * theta):.0f} degrees, query at {start + distance}, turned by "
+        told.append(f"key at {start}, turned by {math.degrees(start * theta):.0f} degrees, "
+                    f"query at {start + distance}, turned by "
                     f"{math.degrees((start + distance) * theta):.0f}; {degrees:.0f} degrees between them")
-    figures.show(fig, alt="Two clock faces. " + ". ".join(f"{side}: {text}" for side, text in zip(("Left", "Right"), told)) + ".",
-                 caption="Further on in the text both arrows have turned more; the angle between them is the same.")
+    figures.show(fig, alt="Two clock faces. "
+                          + ". ".join(f"{side}: {text}"
+                                      for side, text in zip(("Left", "Right"), told)) + ".",
+                 caption="Further on in the text both arrows have turned more; "
+                         "the angle between them is the same.")
 
 
 def angles_image(n=256, head_dim=64, base=10000.0):
@@ -43,15 +48,18 @@ def angles_image(n=256, head_dim=64, base=10000.0):
     turns = n * frequencies / (2 * math.pi)
     last = int((turns >= 1).sum())
     ax.axhline(last - 0.5, color=INK, linestyle="--", linewidth=1)
-    ax.text(n - 3, last - 0.9, f"above: at least one full turn in {n} positions", ha="right", va="bottom", fontsize=8.5,
-            bbox=figures.paper())
+    ax.text(n - 3, last - 0.9, f"above: at least one full turn in {n} positions",
+            ha="right", va="bottom", fontsize=8.5, bbox=figures.paper())
     ax.set_xlabel("position", color=INK)
     ax.set_ylabel("pair", color=INK)
     fig.colorbar(image, ax=ax, shrink=0.9, pad=0.02, label="cosine of the angle")
-    figures.show(fig, alt=f"Image of the cosines of {head_dim // 2} pairs at positions 0 to {n - 1}. Pair 0 makes {turns[0]:.0f} "
-                          f"turns, pair {head_dim // 8} makes {turns[head_dim // 8]:.0f}, pairs from {last} on less than one; the "
+    figures.show(fig, alt=f"Image of the cosines of {head_dim // 2} pairs at positions 0 to {n - 1}. "
+                          f"Pair 0 makes {turns[0]:.0f} turns, "
+                          f"pair {head_dim // 8} makes {turns[head_dim // 8]:.0f}, "
+                          f"pairs from {last} on less than one; the "
                           f"last turns by {n * frequencies[-1]:.2f} radians.",
-                 caption="Each row is a pair. Fast pairs tell neighbours apart, slow pairs tell distant parts of a text apart.")
+                 caption="Each row is a pair. Fast pairs tell neighbours apart, "
+                         "slow pairs tell distant parts of a text apart.")
 
 
 def rounded(x):
@@ -63,9 +71,11 @@ def score_by_distance(distances, series):
     """{name: scores} over all distances."""
     figures.curves(series, x=distances.tolist(), xlabel="distance", ylabel="score / d",
                    alt="Scores by distance. " + " ".join(
-                       f"{name}: {rounded(values[0])} at 0, {rounded(values[100])} at 100; from 100 on between "
-                       f"{rounded(values[100:].min())} and {rounded(values[100:].max())}." for name, values in series.items()),
-                   caption="Equal arrows score less with distance; independent ones score 0 on average at any distance.")
+                       f"{name}: {rounded(values[0])} at 0, {rounded(values[100])} at 100; "
+                       f"from 100 on between {rounded(values[100:].min())} "
+                       f"and {rounded(values[100:].max())}." for name, values in series.items()),
+                   caption="Equal arrows score less with distance; "
+                           "independent ones score 0 on average at any distance.")
 
 
 def two_layouts(d=8):
@@ -76,19 +86,22 @@ def two_layouts(d=8):
     for ax, (name, pairs) in zip(panels, layouts.items()):
         for i, pair in enumerate(pairs):
             for place in pair:
-                ax.add_patch(figures.rectangle(place, 0, 1, 1, facecolor=COLOURS[i % 8], alpha=0.35, edgecolor=INK, linewidth=0.8))
-                ax.text(place + 0.5, 0.5, f"{'ab'[pair.index(place)]}{i}", ha="center", va="center", fontsize=10)
+                ax.add_patch(figures.rectangle(place, 0, 1, 1, facecolor=COLOURS[i % 8], alpha=0.35,
+                                               edgecolor=INK, linewidth=0.8))
+                ax.text(place + 0.5, 0.5, f"{'ab'[pair.index(place)]}{i}",
+                        ha="center", va="center", fontsize=10)
             first, second = (place + 0.5 for place in pair)
             arc = torch.linspace(0, math.pi, 30)
-            ax.plot((first + second) / 2 + (second - first) / 2 * arc.cos(), 1.05 + 0.28 * (second - first) * arc.sin(),
-                    color=COLOURS[i % 8], lw=1.5)
+            ax.plot((first + second) / 2 + (second - first) / 2 * arc.cos(),
+                    1.05 + 0.28 * (second - first) * arc.sin(), color=COLOURS[i % 8], lw=1.5)
         for place in range(d):
             ax.text(place + 0.5, -0.35, str(place), ha="center", va="center", fontsize=8, color=INK)
         ax.set(xlim=(-0.1, d + 0.1), ylim=(-0.7, 2.4), title=name)
         ax.axis("off")
     figures.show(fig, alt="Two rows of the entries of a head. " + " ".join(
         f"{name}: pairs {', '.join(f'({a}, {b})' for a, b in pairs)}." for name, pairs in layouts.items()),
-        caption=f"A head of width {d}: (a0, b0) turns fastest in both layouts, and is stored in different places.")
+        caption=f"A head of width {d}: (a0, b0) turns fastest in both layouts, "
+                "and is stored in different places.")
 
 
 def slowdown(rules, frequencies, trained):
@@ -98,10 +111,11 @@ def slowdown(rules, frequencies, trained):
     told = []
     for k, (name, new) in enumerate(rules.items()):
         factors = frequencies / new
-        ax.plot(turns, factors, linestyle=figures.DASHES[k], marker=figures.MARKERS[k], markersize=4, color=COLOURS[k], label=name)
+        ax.plot(turns, factors, linestyle=figures.DASHES[k], marker=figures.MARKERS[k], markersize=4,
+                color=COLOURS[k], label=name)
         kept = int((factors < 1.01).sum())
-        told.append(f"{name}: {kept} of {len(new)} pairs unchanged, the fastest slowed {factors[0]:.1f} times, the slowest "
-                    f"{factors[-1]:.1f} times")
+        told.append(f"{name}: {kept} of {len(new)} pairs unchanged, "
+                    f"the fastest slowed {factors[0]:.1f} times, the slowest {factors[-1]:.1f} times")
     ax.axvline(1, color=GREY, linewidth=1)
     ax.text(1.1, 1.03, f"one turn in {trained} positions", fontsize=8, color=INK, va="bottom")
     ax.set_xscale("log")
@@ -110,28 +124,33 @@ def slowdown(rules, frequencies, trained):
     ax.set_ylabel("slowed by", color=INK)
     ax.legend(fontsize=8, frameon=False, loc="center left")
     figures.show(fig, alt="; ".join(told) + ".",
-                 caption="The rules differ in which pairs they slow: all, gradually more, or only those below a number of turns.")
+                 caption="The rules differ in which pairs they slow: all, gradually more, "
+                         "or only those below a number of turns.")
 
 
 def loss_by_position(study, names, caption):
     """The mean loss of data/rope_study.json by position, for some of its rows."""
     middle = range(study["width"] // 2, study["width"] * len(study["rules"][names[0]]), study["width"])
     quarter = len(middle) // 4
-    told = [f"{name}: {sum(y[:quarter]) / quarter:.2f} within {study['trained_length']}, {sum(y[-quarter:]) / quarter:.2f} at the end"
+    told = [f"{name}: {sum(y[:quarter]) / quarter:.2f} within {study['trained_length']}, "
+            f"{sum(y[-quarter:]) / quarter:.2f} at the end"
             for name in names for y in [study["rules"][name]]]
-    figures.curves({name: study["rules"][name] for name in names}, x=list(middle), xlabel="position",
-                   ylabel="loss, nats per character", alt="Loss by position. " + "; ".join(told) + ".", caption=caption)
+    figures.curves({name: study["rules"][name] for name in names}, x=list(middle),
+                   xlabel="position", ylabel="loss, nats per character",
+                   alt="Loss by position. " + "; ".join(told) + ".", caption=caption)
 
 
 def needle_found(needle, names):
     """In what share of texts a head finds the needle, by distance: the mean over the seeds."""
     curves = {name: torch.tensor(needle["rules"][name]).mean(0) for name in names}
     near = sum(distance < needle["trained_length"] for distance in needle["distances"])
-    told = [f"{name}: {y[:near].mean():.2f} within the trained length, {y[near:].mean():.2f} beyond, {y[-1]:.2f} at the end"
+    told = [f"{name}: {y[:near].mean():.2f} within the trained length, {y[near:].mean():.2f} beyond, "
+            f"{y[-1]:.2f} at the end"
             for name, y in curves.items()]
     figures.curves(curves, x=needle["distances"], xlabel="distance to the needle", ylabel="share found",
                    alt="Share of needles found. " + "; ".join(told) + ".",
-                   caption=f"A head trained at {needle['trained_length']} tokens, tested in texts of {needle['length']}.")
+                   caption=f"A head trained at {needle['trained_length']} tokens, "
+                           f"tested in texts of {needle['length']}.")
 
 
 def induction(words=("Tybalt", "dies", ",", "and", "Tybalt")):
@@ -142,14 +161,21 @@ def induction(words=("Tybalt", "dies", ",", "and", "Tybalt")):
         last = i in (1, n - 1)
         ax.text(i, 0, word, ha="center", va="center", fontsize=11, color=ACCENT if last else INK)
         if i:
-            ax.annotate("", (i - 0.85, 0.75), (i - 0.05, 0.75), arrowprops={"arrowstyle": "->", "color": GREY})
-            ax.text(i, 1.15, f"after {words[i - 1]}", ha="center", va="center", fontsize=8.5, color=ACCENT if i == 1 else INK)
-    ax.annotate("", (1, 1.4), (n - 1, 1.4), arrowprops={"arrowstyle": "->", "color": ACCENT, "connectionstyle": "arc3,rad=0.35"})
-    ax.text((n + 0.4) / 2, 2.45, f"whose predecessor is {words[-1]}?", ha="center", color=ACCENT, fontsize=9.5)
+            ax.annotate("", (i - 0.85, 0.75), (i - 0.05, 0.75),
+                        arrowprops={"arrowstyle": "->", "color": GREY})
+            ax.text(i, 1.15, f"after {words[i - 1]}", ha="center", va="center", fontsize=8.5,
+                    color=ACCENT if i == 1 else INK)
+    ax.annotate("", (1, 1.4), (n - 1, 1.4),
+                arrowprops={"arrowstyle": "->", "color": ACCENT, "connectionstyle": "arc3,rad=0.35"})
+    ax.text((n + 0.4) / 2, 2.45, f"whose predecessor is {words[-1]}?",
+            ha="center", color=ACCENT, fontsize=9.5)
     ax.text(-0.75, 0.75, "layer 1", ha="right", va="center", fontsize=9)
     ax.text(-0.75, 2.1, "layer 2", ha="right", va="center", fontsize=9)
     ax.set(xlim=(-1.4, n - 0.4), ylim=(-0.4, 2.8))
     ax.axis("off")
-    figures.show(fig, alt=f"The words {' '.join(words)}. Layer 1: each word reads its predecessor and notes it. Layer 2: the last word, "
-                          f"{words[-1]}, looks for the word whose noted predecessor is {words[-1]}: {words[1]}.",
-                 caption=f"Layer 1 notes each word's predecessor. Layer 2 looks for its own word among the notes and finds {words[1]}.")
+    figures.show(fig, alt=f"The words {' '.join(words)}. "
+                          "Layer 1: each word reads its predecessor and notes it. "
+                          f"Layer 2: the last word, {words[-1]}, "
+                          f"looks for the word whose noted predecessor is {words[-1]}: {words[1]}.",
+                 caption="Layer 1 notes each word's predecessor. "
+                         f"Layer 2 looks for its own word among the notes and finds {words[1]}.")

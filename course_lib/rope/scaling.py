@@ -26,7 +26,8 @@ def ntk_aware(frequencies: Tensor, factor: float) -> Tensor:
 
 
 def ntk_base(base: float, factor: float, head_dim: int) -> float:
-    """The base whose frequencies are those of `ntk_aware`: base^(-2i / d) slows pair i by factor^(2i / (d - 2))."""
+    """The base whose frequencies are those of `ntk_aware`: base^(-2i / d) slows pair i by
+    factor^(2i / (d - 2))."""
     return base * factor ** (head_dim / (head_dim - 2))
 
 
@@ -54,8 +55,9 @@ def yarn_magnitude(factor: float) -> float:
 
 def llama3(frequencies: Tensor, factor: float, original_length: int, low: float = 1.0,
            high: float = 4.0) -> Tensor:
-    """Llama 3.1's rule (arXiv:2407.21783): pairs that turned more than `high` times in training stay, those below `low`
-    times are interpolated. As in YaRN's paper the ramp is over the turns; YaRN's released code has it over the pairs."""
+    """Llama 3.1's rule (arXiv:2407.21783): pairs that turned more than `high` times in training stay, those
+    below `low` times are interpolated. As in YaRN's paper the ramp is over the turns; YaRN's released code
+    has it over the pairs."""
     turns = original_length * frequencies / (2 * math.pi)
     kept = ((turns - low) / (high - low)).clamp(0, 1)
     return frequencies * kept + frequencies / factor * (1 - kept)

@@ -158,7 +158,8 @@ def first_difference(model_type: str, model=None) -> str | None:
                 gap = (got.reshape(want.shape) - want).abs().max()
                 if not gap < TOLERANCE:
                     where = f"{model_type}: {type(module).__name__} at {name}"
-                    return f"{where}: the first tensor that differs is the output of {part or name}, by {gap:.1e}"
+                    return (f"{where}: the first tensor that differs is the output of {part or name}, "
+                            f"by {gap:.1e}")
     return None
 
 

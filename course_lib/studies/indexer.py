@@ -120,7 +120,8 @@ def measure(args):
                      "loss_untrained": losses(model, untrained, batches)})
         print(rows[-1], flush=True)
     return {"recall": "share of the dense attention, heads averaged, on the chosen tokens; mean over layers "
-                      "and over queries that see more than top_k", "loss": "nats per character on validation plays",
+                      "and over queries that see more than top_k",
+            "loss": "nats per character on validation plays",
             "indexer": {"heads": HEADS, "head_dim": WIDTH}, "dense_loss": dense, "rows": rows}
 
 

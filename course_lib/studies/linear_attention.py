@@ -29,7 +29,8 @@ def delta_attention(q, k, v):
 class RotatedFeatures:
     """elu + 1 with the rotation after the feature map, so that a product depends on the distance alone.
 
-    The denominator is not rotated: turned features may be negative, and it must stay above 0 (Su et al., 2021).
+    The denominator is not rotated: turned features may be negative, and it must stay above 0
+    (Su et al., 2021).
     """
 
     def rotate(self, x, rope, positions=None):

@@ -1,8 +1,8 @@
-"""`python -m course_lib rope-study`: the small language model beyond the length it was trained at, under each rule.
+"""`python -m course_lib rope-study`: the small language model beyond its trained length, under each rule.
 
-Writes data/rope_study.json: the loss by position on held-out plays, 64 positions at a time, up to four times the trained
-length, with the control that decides what it means (the unchanged model, each position seeing the last 256 only); and,
-from studies/rope_needle.py, under which rule a head finds a token that far back.
+Writes data/rope_study.json: the loss by position on held-out plays, 64 positions at a time, up to four times
+the trained length, with the control that decides what it means (the unchanged model, each position seeing the
+last 256 only); and, from studies/rope_needle.py, under which rule a head finds a token that far back.
 """
 import argparse
 import json
@@ -27,7 +27,8 @@ def rules(trained):
     """The rules by name, as `scaling` of rope_table, for a model trained at this length."""
     length = {"factor": FACTOR, "original_length": trained}
     return {"linear": {"kind": "linear", "factor": FACTOR}, "ntk": {"kind": "ntk", "factor": FACTOR},
-            "yarn": {"kind": "yarn", **length}, "yarn, thresholds 4 and 1": {"kind": "yarn", **length, "fast": 4.0},
+            "yarn": {"kind": "yarn", **length},
+            "yarn, thresholds 4 and 1": {"kind": "yarn", **length, "fast": 4.0},
             "llama3": {"kind": "llama3", **length}}
 
 
@@ -58,13 +59,15 @@ def unsharpened(trained, n, head_dim):
 
 
 def variants(make, trained=TRAINED):
-    """(name, model) pairs: each model made anew by make() and stretched to FACTOR times the trained length in its way."""
+    """(name, model) pairs: each model made anew by make() and stretched to FACTOR times the trained length in
+    its way."""
     n, head_dim = FACTOR * trained, make().config.head_dim
     yield "a longer table", stretch(make(), n)
     yield "last row repeated", stretch(make(), n, table=repeated_last_row(trained, n, head_dim))
     for name, scaling in rules(trained).items():
         yield name, stretch(make(), n, scaling)
-    yield "yarn, thresholds 4 and 1, not sharpened", stretch(make(), n, table=unsharpened(trained, n, head_dim))
+    yield ("yarn, thresholds 4 and 1, not sharpened",
+           stretch(make(), n, table=unsharpened(trained, n, head_dim)))
     for window in (trained, trained // 4):
         yield f"window of {window}", narrow(make(), n, window)
 
@@ -86,15 +89,16 @@ def by_position(loss, width=64):
 
 
 def beyond(loss, control):
-    """Mean loss beyond the trained length, and by how much it exceeds the control's on the same windows: [mean, half the
-    95 % interval over the windows]."""
+    """Mean loss beyond the trained length, and by how much it exceeds the control's on the same windows:
+    [mean, half the 95 % interval over the windows]."""
     rest, difference = loss[:, TRAINED:].mean(1), (loss - control)[:, TRAINED:].mean(1)
     half = 1.998 * difference.std() / len(difference) ** 0.5          # Student's t, 63 degrees of freedom
-    return {"beyond": round(rest.mean().item(), 3), "above_control": [round(difference.mean().item(), 3), round(half.item(), 3)]}
+    return {"beyond": round(rest.mean().item(), 3),
+            "above_control": [round(difference.mean().item(), 3), round(half.item(), 3)]}
 
 
 def study_rules(windows):
-    """Loss by position and beyond the trained length, under each rule and with windows; nothing is trained."""
+    """Loss by position and beyond the trained length, for each rule and with windows; nothing is trained."""
     measured = {}
     for name, model in variants(lambda: language_model.pretrained()[0]):
         measured[name] = losses(model, windows)
@@ -104,12 +108,14 @@ def study_rules(windows):
 
 
 def study_tuning(windows, data, steps, seeds):
-    """Loss by position after tuning at the long length, with positions interpolated and, as control, unchanged."""
+    """Loss by position after tuning at the long length, with positions interpolated and, as control,
+    unchanged."""
     rows = {}
     for name, scaling in {"a longer table": None, "linear": rules(TRAINED)["linear"]}.items():
         for seed in range(seeds):
             model = stretch(language_model.pretrained()[0], LONG, scaling)
-            train(model, data, steps=steps, batch=2, block=LONG, peak=5e-4, warmup=10, seed=seed, check_every=steps)
+            train(model, data, steps=steps, batch=2, block=LONG, peak=5e-4, warmup=10, seed=seed,
+                  check_every=steps)
             rows.setdefault(name, []).append(loss_by_position(model.eval(), windows))
             print(f"tuned, seed {seed}, {name:26s} {rows[name][-1]}", flush=True)
     return {"tuning_steps": steps, "seeds": list(range(seeds)), "tuned": rows}
@@ -119,21 +125,24 @@ PARTS = ("rules", "tuning", "needle")
 
 
 def study_command(argv):
-    """python -m course_lib rope-study: loss by position, and needles found, under each rule for longer texts."""
-    parser = argparse.ArgumentParser(prog="python -m course_lib rope-study", description=study_command.__doc__)
+    """python -m course_lib rope-study: loss by position, and needles found, under each rule for longer
+    texts."""
+    parser = argparse.ArgumentParser(prog="python -m course_lib rope-study",
+                                     description=study_command.__doc__)
     parser.add_argument("--out", type=Path, default=datasets.DATA / "rope_study.json")
     parser.add_argument("--windows", type=int, default=64)
     parser.add_argument("--tuning-steps", type=int, default=100)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS, help="measure these, keep the others")
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS,
+                        help="measure these, keep the others")
     args = parser.parse_args(argv)
 
     _, tokenizer = language_model.pretrained()
     data, validation = (tokenizer.encode(datasets.shakespeare(split)) for split in ("train", "validation"))
     starts = torch.linspace(0, len(validation) - LONG - 1, args.windows).long()
     windows = validation[starts[:, None] + torch.arange(LONG + 1)]
-    result = {"command": "python -m course_lib rope-study", "trained_length": TRAINED, "factor": FACTOR, "width": 64,
-              "windows": args.windows, "loss": "nats per character, validation plays"}
+    result = {"command": "python -m course_lib rope-study", "trained_length": TRAINED, "factor": FACTOR,
+              "width": 64, "windows": args.windows, "loss": "nats per character, validation plays"}
     if set(args.parts) < set(PARTS):
         result = json.loads(args.out.read_text()) | result
     if "rules" in args.parts:

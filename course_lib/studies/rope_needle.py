@@ -1,9 +1,9 @@
 """A needle far away: does a head still find it beyond the trained length?
 
-The small language model of the course gains nothing from far text, so its loss cannot show whether a longer context is
-used. Here one head with rotary positions is trained to find: the last token of a random text is a noisy copy of one
-earlier token, at any distance, and the head has to give that one its largest score. It is trained at 256 tokens and
-tested at 1,024, under each rule.
+The small language model of the course gains nothing from far text, so its loss cannot show whether a longer
+context is used. Here one head with rotary positions is trained to find: the last token of a random text is a
+noisy copy of one earlier token, at any distance, and the head has to give that one its largest score. It is
+trained at 256 tokens and tested at 1,024, under each rule.
 """
 import torch
 from torch import nn
@@ -21,7 +21,8 @@ class FindingHead(nn.Module):
 
     def __init__(self, generator):
         super().__init__()
-        self.q, self.k = (nn.Parameter(torch.randn(WIDTH, HEAD_DIM, generator=generator) / WIDTH**0.5) for _ in "qk")
+        self.q, self.k = (nn.Parameter(torch.randn(WIDTH, HEAD_DIM, generator=generator) / WIDTH**0.5)
+                          for _ in "qk")
 
     def forward(self, x, cos, sin):
         last = torch.tensor([x.shape[1] - 1])
@@ -36,9 +37,11 @@ class FindingHead(nn.Module):
 
 
 def needle(batch, n, generator, distance=None):
-    """x (batch, n, WIDTH), and the place of the token that the last one is a copy of: any, unless distance is given."""
+    """x (batch, n, WIDTH), and the place of the token that the last one is a copy of: any, unless distance is
+    given."""
     x = torch.randn(batch, n, WIDTH, generator=generator)
-    place = torch.randint(n - 1, (batch,), generator=generator) if distance is None else torch.full((batch,), n - 1 - distance)
+    place = (torch.randint(n - 1, (batch,), generator=generator) if distance is None
+             else torch.full((batch,), n - 1 - distance))
     noise = NOISE * torch.randn(batch, WIDTH, generator=generator)
     x[:, -1] = (x[torch.arange(batch), place] + noise) / (1 + NOISE**2) ** 0.5
     return x, place
@@ -59,7 +62,8 @@ def trained_head(seed, n):
 
 @torch.no_grad()
 def found(head, table, n, distance, window=None, draws=256):
-    """The share of texts of n tokens in which the needle has the largest score (of the last `window` tokens, if given)."""
+    """The share of texts of n tokens in which the needle has the largest score (of the last `window` tokens,
+    if given)."""
     x, place = needle(draws, n, torch.Generator().manual_seed(1000), distance)
     scores = head(x, *table)
     if window is not None:
@@ -78,7 +82,11 @@ def study(rules, trained, longer, seeds):
         for name, table in tables.items():
             rows.setdefault(name, []).append([found(head, table, longer, distance) for distance in DISTANCES])
         rows.setdefault(f"window of {trained}", []).append(
-            [found(head, tables["a longer table"], longer, distance, window=trained) for distance in DISTANCES])
-        print(*(f"needle, seed {seed}, {name:28s} {row[-1]}" for name, row in rows.items()), sep="\n", flush=True)
-    return {"trained_length": trained, "length": longer, "steps": STEPS, "seeds": list(range(seeds)), "distances": DISTANCES,
-            "score": "share of 256 texts per distance in which the needle has the largest score", "rules": rows, "use_of_pairs": use}
+            [found(head, tables["a longer table"], longer, distance, window=trained)
+             for distance in DISTANCES])
+        print(*(f"needle, seed {seed}, {name:28s} {row[-1]}" for name, row in rows.items()),
+              sep="\n", flush=True)
+    return {"trained_length": trained, "length": longer, "steps": STEPS, "seeds": list(range(seeds)),
+            "distances": DISTANCES,
+            "score": "share of 256 texts per distance in which the needle has the largest score",
+            "rules": rows, "use_of_pairs": use}

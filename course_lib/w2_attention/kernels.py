@@ -53,8 +53,8 @@ def w2_flash_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Ten
 
 
 def dot_product_operands(mu_q, sigma_q, mu_k, sigma_k, tau):
-    """`as_dot_product` of the joined and centred Gaussians, without a gradient: one pass by a kernel if rows are
-    whole 16 bytes."""
+    """`as_dot_product` of the joined and centred Gaussians, without a gradient: one pass by a kernel if rows
+    are whole 16 bytes."""
     (b, h, _, d), n_k = mu_q.shape, mu_k.shape[2]
     if d % 8 or n_k == 0 or mu_q.dtype not in HALF:
         return as_dot_product(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
@@ -65,7 +65,8 @@ def dot_product_operands(mu_q, sigma_q, mu_k, sigma_k, tau):
     for out, of_keys, pair in ((q, None, inputs[:2]), (k, bias, inputs[2:])):
         n = out.shape[2]
         if n:
-            launch[(math.ceil(n / 8), b * h), 128](*pair, *inputs[2:], temperature, out, of_keys, h, n, n_k, d)
+            launch[(math.ceil(n / 8), b * h), 128](*pair, *inputs[2:], temperature, out, of_keys,
+                                                   h, n, n_k, d)
     return q, k, bias
 
 
