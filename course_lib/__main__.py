@@ -1,6 +1,7 @@
 """`python -m course_lib COMMAND ...`: every command of the course, each in its own module.
 
-A command is a function `(argv: list[str]) -> int | None` (its exit status); the module is imported only when asked for.
+A command is a function `(argv: list[str]) -> int | None` (its exit status); its module is imported only when
+asked for.
 """
 from __future__ import annotations
 
@@ -13,32 +14,53 @@ COMMANDS = {
     "run": ("course_lib.tools.notebooks:run", "re-execute notebooks in place: run [NOTEBOOK...]"),
     "lint": ("course_lib.tools.lint:main", "hold notebooks to the course's conventions: lint [NOTEBOOK...]"),
     "fresh": ("course_lib.tools.fresh:fresh", "lay a new copy of a chapter's notebook in work/: fresh 3"),
-    "train": ("course_lib.language_model.train_command:train_command", "train the language model: train --out FILE ..."),
-    "attention-study": ("course_lib.studies.attention:study_command", "the small model without positions: data/attention_study.json"),
-    "heads-study": ("course_lib.studies.heads:study_command", "one head against many at equal width: data/heads_study.json"),
-    "rope-study": ("course_lib.studies.rope:study_command", "the small model beyond its trained length: data/rope_study.json"),
+    "train": ("course_lib.language_model.train_command:train_command",
+              "train the language model: train --out FILE ..."),
+    "attention-study": ("course_lib.studies.attention:study_command",
+                        "the small model without positions: data/attention_study.json"),
+    "heads-study": ("course_lib.studies.heads:study_command",
+                    "one head against many at equal width: data/heads_study.json"),
+    "rope-study": ("course_lib.studies.rope:study_command",
+                   "the small model beyond its trained length: data/rope_study.json"),
     "gqa-study": ("course_lib.studies.gqa:study_command", "fewer key and value heads: data/gqa_study.json"),
-    "linear-study": ("course_lib.studies.linear_attention:study_command", "the small model with linear attention: data/linear_study.json"),
-    "sparse-study": ("course_lib.studies.sparse_attention:study_command", "windows and sinks in the small model: data/sparse_study.json"),
-    "request-trace": ("course_lib.paged_attention.trace:trace_command", "requests like those of a chat: data/request_trace.json"),
-    "attention-table": ("course_lib.studies.attention_table:table_command", "every attention in the small model: data/attention_table.json"),
-    "indexer-study": ("course_lib.studies.indexer:study_command", "indexers distilled from dense attention: data/indexer_study.json"),
-    "field-guide": ("course_lib.studies.field_guide:main", "chapter 11's layers beside the published ones: field-guide [FAMILY...]"),
-    "w2-study": ("course_lib.studies.w2_attention:study_command", "the small model with W2 attention: data/w2_study.json"),
-    "w2-audit": ("course_lib.studies.w2_audit:audit_command", "W2 attention put to the test, about two hours: data/w2_audit.json"),
-    "result": ("course_lib.studies.reference_loop:result_command", "our training loop beside a plain one: data/result.json"),
-    "dates": ("course_lib.language_model.translator:dates_command", "train the translator of dates: data/dates.safetensors"),
+    "linear-study": ("course_lib.studies.linear_attention:study_command",
+                     "the small model with linear attention: data/linear_study.json"),
+    "sparse-study": ("course_lib.studies.sparse_attention:study_command",
+                     "windows and sinks in the small model: data/sparse_study.json"),
+    "request-trace": ("course_lib.paged_attention.trace:trace_command",
+                      "requests like those of a chat: data/request_trace.json"),
+    "attention-table": ("course_lib.studies.attention_table:table_command",
+                        "every attention in the small model: data/attention_table.json"),
+    "indexer-study": ("course_lib.studies.indexer:study_command",
+                      "indexers distilled from dense attention: data/indexer_study.json"),
+    "field-guide": ("course_lib.studies.field_guide:main",
+                    "chapter 11's layers beside the published ones: field-guide [FAMILY...]"),
+    "w2-study": ("course_lib.studies.w2_attention:study_command",
+                 "the small model with W2 attention: data/w2_study.json"),
+    "w2-audit": ("course_lib.studies.w2_audit:audit_command",
+                 "W2 attention put to the test, about two hours: data/w2_audit.json"),
+    "result": ("course_lib.studies.reference_loop:result_command",
+               "our training loop beside a plain one: data/result.json"),
+    "dates": ("course_lib.language_model.translator:dates_command",
+              "train the translator of dates: data/dates.safetensors"),
     "clean": ("course_lib.tools.clean:clean", "empty the build cache"),
-    "solve": ("course_lib.teaching.solve:main", "solved notebooks, executed, for instructors: solve [CHAPTER...] --out FOLDER"),
+    "solve": ("course_lib.teaching.solve:main",
+              "solved notebooks, executed, for instructors: solve [CHAPTER...] --out FOLDER"),
     "grade": ("course_lib.teaching.grade:main", "mark a folder of submissions: grade FOLDER --out RESULTS"),
-    "handout": ("course_lib.teaching.handout:main", "what a class gets, without solutions: handout CHAPTER --out DIR"),
-    "export": ("course_lib.teaching.nbgrader_export:main", "a source tree for nbgrader: export nbgrader --out FOLDER"),
+    "handout": ("course_lib.teaching.handout:main",
+                "what a class gets, without solutions: handout CHAPTER --out DIR"),
+    "export": ("course_lib.teaching.nbgrader_export:main",
+               "a source tree for nbgrader: export nbgrader --out FOLDER"),
     "bench": ("laptop_cuda.bench:main", "how fast the engine builds and runs: bench engine"),
-    "gpu-check": ("course_lib.gpu.check:main", "every kernel on this machine's card against float64, and the tools that are there"),
+    "gpu-check": ("course_lib.gpu.check:main",
+                  "every kernel on this machine's card against float64, and the tools that are there"),
     "gpu-first": ("course_lib.gpu.first:main", "the first hour on a card, step by step, within a time limit"),
-    "gpu-registers": ("course_lib.gpu.registers:main", "registers of every kernel instance, by nvcc: data/gpu/registers.txt"),
-    "gpu-bench": ("course_lib.gpu.bench:main", "time the kernels on this machine's card: data/gpu/<card>/bench.json"),
-    "book": ("course_lib.tools.book.build:main", "a static site from the committed notebooks: .build/book/html"),
+    "gpu-registers": ("course_lib.gpu.registers:main",
+                      "registers of every kernel instance, by nvcc: data/gpu/registers.txt"),
+    "gpu-bench": ("course_lib.gpu.bench:main",
+                  "time the kernels on this machine's card: data/gpu/<card>/bench.json"),
+    "book": ("course_lib.tools.book.build:main",
+             "a static site from the committed notebooks: .build/book/html"),
     "doctor": ("course_lib.tools.doctor:main", "what this machine has, what is missing and how to get it"),
 }
 
@@ -70,8 +92,10 @@ def main(argv: list[str] | None = None) -> int:
         if error.name and error.name.startswith("course_lib"):
             raise
         # Without a name: an extra, and the message says how to get it.
-        print(f"{name}: {error}" + (", which the course needs: `python -m course_lib doctor` says how to get it. Is it the "
-              "course's own Python, .venv/bin/python?" if error.name else ""), file=sys.stderr)
+        print(f"{name}: {error}"
+              + (", which the course needs: `python -m course_lib doctor` says how to get it. "
+                 "Is it the course's own Python, .venv/bin/python?" if error.name else ""),
+              file=sys.stderr)
         return 2
     except OSError as error:    # a folder that is not there or cannot be written, a full disk
         if error.filename is None:

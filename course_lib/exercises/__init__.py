@@ -17,34 +17,41 @@ and so on in the order of `CHAPTERS`. A module is imported when one of its ids i
 
     exercise(
         id="1.2", title="A softmax that does not overflow", kind="write", points=2, minutes=8, difficulty=2,
-        card="Write `softmax`, so that large scores do no harm.\\n\\n- each row sums to 1\\n- same dtype as `x`",
+        card="Write `softmax`, so that large scores do no harm.\\n\\n"
+             "- each row sums to 1\\n- same dtype as `x`",
         given={"torch": torch, "math": math},      # exactly the names that the student's cell may use
         stub='def softmax(x):\\n    \"\"\"(n, d) -> (n, d)\"\"\"\\n    raise NotImplementedError\\n',
-        solution="def softmax(x):\\n    e = (x - x.amax(-1, keepdim=True)).exp()\\n    return e / e.sum(-1, keepdim=True)\\n",
+        solution="def softmax(x):\\n    e = (x - x.amax(-1, keepdim=True)).exp()\\n"
+                 "    return e / e.sum(-1, keepdim=True)\\n",
         cases=cases,
         compare=close(atol=1e-5),
         properties=[("each row sums to 1", lambda got, case: (got.sum(-1) - 1).abs().max() < 1e-4)],
         misconceptions=[
-            Misconception("sums over the wrong axis", change=("sum(-1, keepdim=True)", "sum(0, keepdim=True)"),
+            Misconception("sums over the wrong axis",
+                          change=("sum(-1, keepdim=True)", "sum(0, keepdim=True)"),
                           ask="Which entries should add up to 1: those of one row, or those of one column?"),
-            Misconception("forgets to subtract the maximum", code="def softmax(x): ...", ask="What is exp(1000)?")],
-        hints=["What is exp(1000) in float32?", "Subtracting a number from a row does not change its softmax."])
+            Misconception("forgets to subtract the maximum", code="def softmax(x): ...",
+                          ask="What is exp(1000)?")],
+        hints=["What is exp(1000) in float32?",
+               "Subtracting a number from a row does not change its softmax."])
 
-- `given`: modules, constants, dtypes, and functions. A function out of `course_lib` is carried over as its source text,
-  so it may use only `torch`, `math`, `F`, `nn`, `einops` and the other given names.
-- `stub`, `solution` and a misconception's `code` are source text. All must define the same name (`name=`; by default the
-  last function or class of the stub). In a *repair* exercise the stub is the faulty code.
-- A misconception is either `code=` (whole text), `change=(old, new)` (or a list of such pairs) applied to the solution,
-  or, for predict and choose, `value=`. `name` continues "Your answer is what you get if it ..."; it is a verb in the third person.
-- `call=`: a function `call(f, *args, **kwargs)` for what is not one plain call (a class, a sequence of appends, gradients).
-  It is carried over as source, so it must stand alone: `torch`, `math`, `F`, `nn`, `einops` and given names only.
+- `given`: modules, constants, dtypes, and functions. A function out of `course_lib` is carried over as its
+  source text, so it may use only `torch`, `math`, `F`, `nn`, `einops` and the other given names.
+- `stub`, `solution` and a misconception's `code` are source text. All must define the same name (`name=`; by
+  default the last function or class of the stub). In a *repair* exercise the stub is the faulty code.
+- A misconception is either `code=` (whole text), `change=(old, new)` (or a list of such pairs) applied to the
+  solution, or, for predict and choose, `value=`. `name` continues "Your answer is what you get if it ...";
+  it is a verb in the third person.
+- `call=`: a function `call(f, *args, **kwargs)` for what is not one plain call (a class, a sequence of
+  appends, gradients). It is carried over as source, so it must stand alone: `torch`, `math`, `F`, `nn`,
+  `einops` and given names only.
   It returns a tensor, number, string, or tuple/list/dict of such.
 - `cases` values are tensors, numbers, strings, None, and tuples/lists/dicts of such.
-- `measure=`: `fn(result, case)`, computed here from what the code returned, before it is compared and shown. Nothing that
-  decides a mark is measured in `call`, where the student's code runs.
+- `measure=`: `fn(result, case)`, computed here from what the code returned, before it is compared and shown.
+  Nothing that decides a mark is measured in `call`, where the student's code runs.
 - `compare`: `close(atol=, rtol=, dtype=True)`, `exact()`, or `fn(got, want, case) -> None | str`.
-- `properties`: `(name, fn)`, `fn(got, case)` returns True if it holds (or None), False or a sentence if it is broken.
-  Write the name so that it follows "This must hold and does not:".
+- `properties`: `(name, fn)`, `fn(got, case)` returns True if it holds (or None), False or a sentence if it is
+  broken. Write the name so that it follows "This must hold and does not:".
 - `forbid=("scaled_dot_product_attention",)`: names that the cell may not use (attributes included).
 - `mutates=("cache",)`: arguments that the function is supposed to change in place.
 - `limit=5`: seconds for all cases together.
@@ -54,17 +61,19 @@ and so on in the order of `CHAPTERS`. A module is imported when one of its ids i
     exercise(id="0.3", title="Every second float", kind="predict", points=1, minutes=3, difficulty=1,
              card="A warp reads `x[2 * i]`. How many sectors does the request move?",
              name="sectors", answer=8, tolerance=0,
-             misconceptions=[Misconception("counts only the bytes asked for", value=4, ask="Can half a sector be moved?")],
+             misconceptions=[Misconception("counts only the bytes asked for", value=4,
+                                           ask="Can half a sector be moved?")],
              hints=["A sector is 32 bytes.", "..."])
 
-`answer` and `value` may be functions of nothing. For *choose*, `options={"a": "text", "b": "text"}` and the answer is a key.
-The stub is `sectors = None`; `tolerance` is absolute (`rtol=` for a relative one).
+`answer` and `value` may be functions of nothing. For *choose*, `options={"a": "text", "b": "text"}` and the
+answer is a key. The stub is `sectors = None`; `tolerance` is absolute (`rtol=` for a relative one).
 
 ## A kernel
 
     kernel_exercise(
         id="0.2", title="Add two vectors", points=2, minutes=6, difficulty=1, card="...", name="add",
-        stub='__global__ void add(const float* x, const float* y, float* out, int n) {\\n    // your code\\n}\\n',
+        stub='__global__ void add(const float* x, const float* y, float* out, int n) {\\n'
+             '    // your code\\n}\\n',
         solution="...", misconceptions=[...], hints=[...],
         cases=cases,                                      # Case(x, y): plain CPU tensors and numbers
         launch=lambda x, y: Launch(grid=cdiv(len(x), 32), block=32, args=[x, y, out(x.shape), len(x)]),
@@ -74,10 +83,11 @@ The stub is `sectors = None`; `tolerance` is absolute (`rtol=` for a relative on
         # moved bytes allowed (32 x sectors, loads + stores), or None
         traffic=lambda x, y: 12 * len(x))
 
-`out(shape, dtype=float32)` is a poisoned array that is compared; `scratch(shape, dtype)` is poisoned and not compared. A tensor of
-the case that appears in `args` may be written only if it is wrapped: `inout(x)`. `launch` may return a list of launches, each with
-`kernel=` when it is not `name`; the same `out`/`scratch` object in two launches is the same array.
-The check runs sanitized, with guard bands, and counts; `traffic` has a slack of 25 % and a few sectors for ragged ends.
+`out(shape, dtype=float32)` is a poisoned array that is compared; `scratch(shape, dtype)` is poisoned and not
+compared. A tensor of the case that appears in `args` may be written only if it is wrapped: `inout(x)`.
+`launch` may return a list of launches, each with `kernel=` when it is not `name`; the same `out`/`scratch`
+object in two launches is the same array. The check runs sanitized, with guard bands, and counts; `traffic`
+has a slack of 25 % and a few sectors for ragged ends.
 
 ## In the notebook
 

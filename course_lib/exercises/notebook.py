@@ -32,7 +32,8 @@ def card(exercise: Exercise) -> str:
     points = f"{exercise.points:g} point{'' if exercise.points == 1 else 's'}"
     parts = [
         f"### Exercise {exercise.id} · {exercise.title}",
-        f"*{exercise.kind} · difficulty {dots} ({exercise.difficulty} of 5) · {exercise.minutes:g} minutes · {points}*",
+        (f"*{exercise.kind} · difficulty {dots} ({exercise.difficulty} of 5) · "
+         f"{exercise.minutes:g} minutes · {points}*"),
         exercise.card,
     ]
     if exercise.options:

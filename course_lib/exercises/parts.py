@@ -125,7 +125,7 @@ class Exercise:
             return value
         try:
             return self.measure(value, case)
-        except Exception:       # a value of another form than the measure expects: the comparison says how it differs
+        except Exception:       # a value of another form than expected: the comparison says how it differs
             return value
 
     def differs(self, got: Any, want: Any, case: Case) -> str | None:

@@ -169,7 +169,8 @@ BEYOND_A_KERNEL = (
 )
 SPELLINGS = {"##": "`##`", "%:": "`%:`", "<:": "`<:`", "[[": "an attribute in `[[ ]]`", "??": "`??`"}
 HEADERS = re.compile(
-    r"(?:cuda_\w+|cooperative_groups(?:/\w+)?|mma|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|climits|limits|cstdint|stdint)(?:\.h)?"
+    r"(?:cuda_\w+|cooperative_groups(?:/\w+)?|mma|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|"
+    r"climits|limits|cstdint|stdint)(?:\.h)?"
 )
 
 
@@ -200,13 +201,13 @@ def _directive(name: str, rest: str) -> str | None:
     if name == "include":
         header = re.fullmatch(r'\s*[<"]([\w./]+)[>"]\s*', rest)
         if not header or not HEADERS.fullmatch(header[1]):
-            return (f"`#include{rest}` does not compile in an exercise: use CUDA's own headers, or those for numbers "
-                    "such as <cmath>.")
+            return (f"`#include{rest}` does not compile in an exercise: use CUDA's own headers, or those for "
+                    "numbers such as <cmath>.")
     if name == "pragma" and rest.split()[:1] != ["unroll"]:
         return f"`#pragma{rest}` may not be used in an exercise; `#pragma unroll` may."
     if name in ("define", "undef") and rest.split()[:1] and rest.split()[0].startswith("__"):
-        return (f"`#{name}{rest}` may not be used in an exercise: names that begin with two underscores are the "
-                "compiler's.")
+        return (f"`#{name}{rest}` may not be used in an exercise: names that begin with two underscores are "
+                "the compiler's.")
     if name in ("include_next", "import", "embed", "line", "ident", "assert"):
         return f"`#{name}` may not be used in an exercise."
     return None

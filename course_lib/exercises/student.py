@@ -89,7 +89,8 @@ def reveal(id: str) -> None:
     marks.update(id, revealed=True)
     language = "cpp" if exercise.language == "cuda" else "python"
     markdown(
-        f"**Solution of exercise {id} · {exercise.title}**\n\n```{language}\n{exercise.solution.strip()}\n```"
+        f"**Solution of exercise {id} · {exercise.title}**\n\n"
+        f"```{language}\n{exercise.solution.strip()}\n```"
     )
 
 
@@ -105,7 +106,8 @@ def reset(id: str) -> None:
     if here is not None and marks.interactive() and hasattr(here, "set_next_input"):
         here.set_next_input(text, replace=False)
         print(
-            f"Exercise {id} is as new: its stub is in the cell below. Delete your old cell, run the new one, then the check."
+            f"Exercise {id} is as new: its stub is in the cell below. Delete your old cell, run the new one, "
+            "then the check."
         )
     else:
         print(text)

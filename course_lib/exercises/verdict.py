@@ -65,10 +65,11 @@ class Verdict:
     def _repr_html_(self) -> str:
         icon, colour = _LOOK[self.status]
         rows = "".join(
-            f'<tr><th scope="row" style="text-align:left;vertical-align:top;padding:2px 12px 2px 0;font-weight:normal;'
-            f'opacity:.8;background:transparent">{html.escape(label)}</th>'
+            f'<tr><th scope="row" style="text-align:left;vertical-align:top;padding:2px 12px 2px 0;'
+            f'font-weight:normal;opacity:.8;background:transparent">{html.escape(label)}</th>'
             f'<td style="text-align:left;vertical-align:top;padding:2px 0;background:transparent">'
-            f'<pre style="margin:0;background:transparent;color:inherit;white-space:pre-wrap">{html.escape(text)}</pre></td></tr>'
+            f'<pre style="margin:0;background:transparent;color:inherit;white-space:pre-wrap">'
+            f'{html.escape(text)}</pre></td></tr>'
             for label, text in self.details
         )
         table = (
@@ -82,7 +83,8 @@ class Verdict:
             f'<div role="status" style="border-left:5px solid {colour};padding:4px 12px;margin:4px 0">'
             f'<p style="margin:2px 0"><b><span aria-hidden="true">{icon}</span> {self.status}</b> · '
             f'Exercise {self.id} · {html.escape(self.title)}</p>'
-            f'<p style="margin:2px 0">{_ticks(self.headline)}</p>{table}{self.picture or ""}{ask}{notes}</div>'
+            f'<p style="margin:2px 0">{_ticks(self.headline)}</p>{table}{self.picture or ""}{ask}{notes}'
+            '</div>'
         )
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:

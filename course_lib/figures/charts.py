@@ -10,7 +10,7 @@ def bars(values: dict, *, caption: str, alt: str | None = None, unit: str = "", 
 
     values {"name": number}, or {"name": {"part": number, ...}} for groups of bars, one hatch per part.
 
-        figures.bars({"naive": 8.0, "tiled": 1.0}, unit="MB", ceiling=0.5, ceiling_label="least", caption="Moved bytes.")
+        figures.bars({"naive": 8, "tiled": 1}, unit="MB", ceiling=0.5, ceiling_label="least", caption="...")
     """
     groups = {str(n): v if isinstance(v, dict) else {"": v} for n, v in values.items()}
     parts = list(dict.fromkeys(part for group in groups.values() for part in group))
@@ -29,7 +29,8 @@ def bars(values: dict, *, caption: str, alt: str | None = None, unit: str = "", 
     ax.tick_params(axis="y", length=0)
     if log:
         ax.set_xscale("log")
-    largest = max([v for g in groups.values() for v in g.values()] + ([ceiling] if ceiling is not None else []))
+    largest = max([v for g in groups.values() for v in g.values()]
+                  + ([ceiling] if ceiling is not None else []))
     smallest = min([v for g in groups.values() for v in g.values()] + [0])
     ax.set_xlim(right=largest * (3 if log else 1.18))
     if smallest < 0:
@@ -42,15 +43,17 @@ def bars(values: dict, *, caption: str, alt: str | None = None, unit: str = "", 
     if alt is None:
         told = [f"{name}: " + ", ".join(f"{part} {number(v)} {unit}".strip() for part, v in group.items())
                 for name, group in groups.items()]
-        line = "" if ceiling is None else f" Dashed line, {ceiling_label}: {number(ceiling)} {unit}".rstrip() + "."
+        line = ("" if ceiling is None
+                else f" Dashed line, {ceiling_label}: {number(ceiling)} {unit}".rstrip() + ".")
         alt = f"Bars. {'; '.join(told)}.{line}"
     show(fig, alt, caption)
 
 
 def _ceiling(ax, value, text, text_left: bool) -> None:
     ax.axvline(value, color=INK, linestyle="--", linewidth=1.3)
-    ax.annotate(text, (value, 1), xycoords=("data", "axes fraction"), xytext=(0, 3), textcoords="offset points",
-                ha="right" if text_left else "left", va="bottom", fontsize=8.5, color=INK)
+    ax.annotate(text, (value, 1), xycoords=("data", "axes fraction"), xytext=(0, 3),
+                textcoords="offset points", ha="right" if text_left else "left", va="bottom", fontsize=8.5,
+                color=INK)
 
 
 def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = "", ylabel: str = "", x=None,
@@ -58,11 +61,10 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
            spread: dict | None = None) -> None:
     """Lines that differ in dash and marker as well as colour, each named at its end; a dashed floor.
 
-    series {"name": ys} or {"name": (xs, ys)}; `x` is shared where only ys are given; `spread` {"name": (low, high)}
-    shades a band. Give `alt` yourself where the numbers come from training: the one worked out here quotes the first
-    and the last value.
+    series {"name": ys} or {"name": (xs, ys)}; `x` is shared where only ys are given; `spread`
+    {"name": (low, high)} shades a band. Give `alt` yourself for numbers from training: ours quotes both ends.
 
-        figures.curves({"model": losses}, floor=1.2, floor_label="entropy", xlabel="step", ylabel="loss", caption="...")
+        figures.curves({"model": losses}, floor=1.2, floor_label="entropy", xlabel="step", caption="...")
     """
     fig, ax = new(6.4, 3.6)
     told = []
@@ -72,11 +74,12 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
         else:
             ys = array(line)
             xs = np.arange(len(ys)) if x is None else array(x)
-        ax.plot(xs, ys, linestyle=DASHES[k % 8], marker=MARKERS[k % 8], markersize=4, markevery=max(1, len(xs) // 10),
-                color=COLOURS[k % 8], linewidth=1.6, label=name)
+        ax.plot(xs, ys, linestyle=DASHES[k % 8], marker=MARKERS[k % 8], markersize=4,
+                markevery=max(1, len(xs) // 10), color=COLOURS[k % 8], linewidth=1.6, label=name)
         if spread and name in spread:
             ax.fill_between(xs, *map(array, spread[name]), color=COLOURS[k % 8], alpha=0.18, linewidth=0)
-        told.append(f"{name}: from {number(ys[0])} at {number(xs[0])} to {number(ys[-1])} at {number(xs[-1])}")
+        told.append(f"{name}: from {number(ys[0])} at {number(xs[0])} "
+                    f"to {number(ys[-1])} at {number(xs[-1])}")
     if logx:
         ax.set_xscale("log", base=2 if _powers_of_two(series, x) else 10)
     if logy:
@@ -97,8 +100,8 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
 
 def _floor(ax, value, text) -> None:
     ax.axhline(value, color=INK, linestyle=(0, (6, 3)), linewidth=1.2)
-    ax.annotate(text, (0.01, value), xycoords=("axes fraction", "data"), xytext=(0, 3), textcoords="offset points",
-                fontsize=8.5, color=INK)
+    ax.annotate(text, (0.01, value), xycoords=("axes fraction", "data"), xytext=(0, 3),
+                textcoords="offset points", fontsize=8.5, color=INK)
 
 
 def _powers_of_two(series, x) -> bool:

@@ -26,11 +26,11 @@ def new(width: float = 6.4, height: float = 3.6, columns: int = 1):
 
 
 def show(fig, alt: str, caption: str, file=None) -> None:
-    """Show any matplotlib figure: `figures.show(fig, alt="Loss falls from 3.1 to 1.4.", caption="Training the model.")`.
+    """Show any matplotlib figure, as in `figures.show(fig, alt="Loss falls to 1.4.", caption="Training.")`.
 
-    The picture carries `alt` as its plain-text form, so a terminal prints it and the test suite compares it (never the
-    pixels). JupyterLab gives pictures no alternative text of its own, so it
-    is also shown under the caption, folded. With `file` it is only saved.
+    The picture carries `alt` as its plain-text form, so a terminal prints it and the test suite compares it
+    (never the pixels). JupyterLab gives pictures no alternative text of its own, so it is also shown under
+    the caption, folded. With `file` it is only saved.
     """
     if not alt or not alt.strip():
         raise ValueError("show: `alt` is empty; say in words what the figure shows")
@@ -49,7 +49,8 @@ def show(fig, alt: str, caption: str, file=None) -> None:
     if get_ipython() is None:
         print(f"[figure] {caption}\n{textwrap.fill(alt, 100)}")
         return
-    display({"image/png": picture.getvalue(), "text/plain": alt}, metadata={"image/png": {"alt": alt}}, raw=True)
+    display({"image/png": picture.getvalue(), "text/plain": alt}, metadata={"image/png": {"alt": alt}},
+            raw=True)
     display({"text/markdown": f"*{caption}*\n\n<details><summary>In words</summary>\n\n{alt}\n\n</details>",
              "text/plain": f"Figure: {caption}"}, raw=True)
 

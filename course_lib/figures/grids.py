@@ -7,14 +7,16 @@ from course_lib.figures.frame import INK, array, filling, legend, new, paper, re
 EMPTY = {"facecolor": "white", "edgecolor": "#999999", "linewidth": 0.8}
 
 
-def tiles(kinds, *, names: dict, caption: str, alt: str | None = None, labels=None, row_label: str = "query tile",
-          column_label: str = "key tile", outline=()) -> None:
+def tiles(kinds, *, names: dict, caption: str, alt: str | None = None, labels=None,
+          row_label: str = "query tile", column_label: str = "key tile", outline=()) -> None:
     """A grid of tiles, each of one kind: colour, hatch and legend tell the kinds apart.
 
     kinds (rows, columns) of integers or strings; names {kind: "what it means"} in the order of the legend;
-    `labels` (rows, columns) of short texts inside the tiles; `outline` a list of (row, column, height, width) drawn bold.
+    `labels` (rows, columns) of short texts inside the tiles; `outline` a list of (row, column, height, width)
+    drawn bold.
 
-        figures.tiles(kinds, names={0: "skipped", 1: "whole", 2: "masked inside"}, caption="Half are never loaded.")
+        figures.tiles(kinds, names={0: "skipped", 1: "whole", 2: "masked inside"},
+                      caption="Half are never loaded.")
     """
     grid = array(kinds)
     n_rows, n_columns = grid.shape
@@ -24,10 +26,12 @@ def tiles(kinds, *, names: dict, caption: str, alt: str | None = None, labels=No
     for i, j in np.ndindex(n_rows, n_columns):
         kind = grid[i, j].item() if hasattr(grid[i, j], "item") else grid[i, j]
         if kind not in order:
-            raise ValueError(f"tiles: kind {kind!r} at ({i}, {j}) has no entry in `names`, which knows {list(names)}")
+            raise ValueError(f"tiles: kind {kind!r} at ({i}, {j}) has no entry in `names`, "
+                             f"which knows {list(names)}")
         ax.add_patch(rectangle(j, i, 1, 1, **filling(order[kind])))
         if labels is not None and str(labels[i][j]):
-            ax.text(j + 0.5, i + 0.5, str(labels[i][j]), ha="center", va="center", fontsize=8, color=INK, bbox=paper())
+            ax.text(j + 0.5, i + 0.5, str(labels[i][j]), ha="center", va="center", fontsize=8, color=INK,
+                    bbox=paper())
     for row, column, height, width in outline:
         ax.add_patch(rectangle(column, row, width, height, facecolor="none", edgecolor=INK, linewidth=2.4))
     _grid_axes(ax, n_rows, n_columns, row_label, column_label)
@@ -41,15 +45,16 @@ def tiles(kinds, *, names: dict, caption: str, alt: str | None = None, labels=No
     show(fig, alt, caption)
 
 
-def memory(rows: dict, *, caption: str, alt: str | None = None, owners: dict | None = None, arrows=(), wrap: int = 32,
-           free: str = "free") -> None:
+def memory(rows: dict, *, caption: str, alt: str | None = None, owners: dict | None = None, arrows=(),
+           wrap: int = 32, free: str = "free") -> None:
     """Memory as rows of cells: what is stored where, and who owns it.
 
-    rows {"name of the row": ["a0", "a1", "", "b0"]}: a cell's text, "" for free. The owner of a cell is its text up to
-    the first digit ("a0" -> "a"), or what `owners` {"text": "owner"} says. `arrows` [(("row", i), ("row", j)), ...].
+    rows {"name of the row": ["a0", "a1", "", "b0"]}: a cell's text, "" for free. The owner of a cell is its
+    text up to the first digit ("a0" -> "a"), or what `owners` {"text": "owner"} says. `arrows`
+    [(("row", i), ("row", j)), ...].
 
         figures.memory({"sequence a": ["a0", "a1"], "pool": ["a1", "", "b0", "a0"]},
-                       arrows=[(("sequence a", 0), ("pool", 3))], caption="A block table points into one pool.")
+                       arrows=[(("sequence a", 0), ("pool", 3))], caption="A table points into a pool.")
     """
     owner = lambda text: _owner(text, owners)
     lines = []                              # (name, index of the first cell, cells)
@@ -67,8 +72,8 @@ def memory(rows: dict, *, caption: str, alt: str | None = None, owners: dict | N
         for j, text in enumerate(cells):
             _memory_cell(ax, j, y * step, text, filling(known.index(owner(text))) if text else EMPTY)
             place[name, start + j] = (j + 0.5, y * step)
-        ax.text(-0.2, y * step + 0.5, name if start == 0 else f"+{start}", ha="right", va="center", fontsize=9,
-                color=INK)
+        ax.text(-0.2, y * step + 0.5, name if start == 0 else f"+{start}", ha="right", va="center",
+                fontsize=9, color=INK)
     for (from_row, i), (to_row, j) in arrows:
         (x0, y0), (x1, y1) = place[from_row, i], place[to_row, j]
         down = y1 >= y0

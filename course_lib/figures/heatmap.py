@@ -4,12 +4,14 @@ import numpy as np
 from course_lib.figures.frame import INK, array, new, number, rectangle, show
 
 
-def heatmap(weights, rows=None, columns=None, *, caption: str, alt: str | None = None, title: str | None = None,
-            row_label: str = "query", column_label: str = "key", mask=None, digits: int = 2, vmin=None, vmax=None) -> None:
+def heatmap(weights, rows=None, columns=None, *, caption: str, alt: str | None = None,
+            title: str | None = None, row_label: str = "query", column_label: str = "key", mask=None,
+            digits: int = 2, vmin=None, vmax=None) -> None:
     """A matrix of weights with its tokens; several side by side from a dict.
 
-    weights (rows, columns), or {"title": (rows, columns), ...}; `mask` (same shape, True = may attend) hatches what is
-    forbidden. Cells carry their number while there are at most 12 per row. Negative values get a two-sided colour scale.
+    weights (rows, columns), or {"title": (rows, columns), ...}; `mask` (same shape, True = may attend)
+    hatches what is forbidden. Cells carry their number while there are at most 12 per row. Negative values
+    get a two-sided colour scale.
 
         figures.heatmap(w, rows=words, columns=words, caption="'it' looks at 'cat'.")
     """
@@ -20,7 +22,8 @@ def heatmap(weights, rows=None, columns=None, *, caption: str, alt: str | None =
     colour_map = "cividis" if low >= 0 else "PuOr"
     n_rows, n_columns = next(iter(panels.values())).shape
     cell = 0.42 if n_columns <= 12 else 6 / n_columns
-    fig, axes = new(len(panels) * (cell * n_columns + 1.3) + 0.6, min(max(cell * n_rows, 0.8), 7) + 1.5, len(panels))
+    fig, axes = new(len(panels) * (cell * n_columns + 1.3) + 0.6, min(max(cell * n_rows, 0.8), 7) + 1.5,
+                    len(panels))
     for ax, (name, w) in zip(np.atleast_1d(axes), panels.items()):
         image = ax.imshow(w, cmap=colour_map, vmin=low, vmax=high, aspect="equal" if n_rows > 1 else "auto")
         ax.spines[:].set_visible(False)
@@ -50,8 +53,8 @@ def _cells(ax, image, w, allowed, digits) -> None:
     with_numbers = w.shape[1] <= 12 and w.shape[0] <= 16
     for i, j in np.ndindex(*w.shape):
         if allowed is not None and not np.broadcast_to(allowed, w.shape)[i, j]:
-            ax.add_patch(rectangle(j - 0.5, i - 0.5, 1, 1, facecolor="white", hatch="///", edgecolor="#999999",
-                                   linewidth=0))
+            ax.add_patch(rectangle(j - 0.5, i - 0.5, 1, 1, facecolor="white", hatch="///",
+                                   edgecolor="#999999", linewidth=0))
         elif with_numbers and np.isfinite(w[i, j]):
             red, green, blue, _ = image.cmap(image.norm(w[i, j]))
             dark = 0.299 * red + 0.587 * green + 0.114 * blue < 0.55
@@ -71,7 +74,8 @@ def _ticks(ax, rows, columns, shape) -> None:
 
 
 def _tell_matrix(name, w, rows, columns, row_label, column_label, digits, allowed) -> str:
-    head = f"{name + ': ' if name else ''}heat map, {w.shape[0]} x {w.shape[1]} ({row_label} x {column_label})."
+    head = (f"{name + ': ' if name else ''}heat map, {w.shape[0]} x {w.shape[1]} "
+            f"({row_label} x {column_label}).")
     rows = [str(r) for r in (rows if rows is not None else range(w.shape[0]))]
     columns = [str(c) for c in (columns if columns is not None else range(w.shape[1]))]
     if len(rows) > 12:
@@ -79,5 +83,6 @@ def _tell_matrix(name, w, rows, columns, row_label, column_label, digits, allowe
     kept = np.where(np.isfinite(w) & (True if allowed is None else allowed), w, -np.inf)
     best = [f"{rows[i]} -> {columns[int(kept[i].argmax())]} ({w[i, int(kept[i].argmax())]:.{digits}f})"
             for i in range(len(rows)) if np.isfinite(kept[i]).any()]
-    hidden = "" if allowed is None else f" {int((~np.broadcast_to(allowed, w.shape)).sum())} cells are masked."
+    hidden = ("" if allowed is None
+              else f" {int((~np.broadcast_to(allowed, w.shape)).sum())} cells are masked.")
     return f"{head} Largest of each {row_label}: {', '.join(best)}.{hidden}"

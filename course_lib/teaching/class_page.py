@@ -85,4 +85,5 @@ def _table(title: str, columns: list[str], rows: list[list]) -> str:
     body = "\n".join(
         "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
     )
-    return f"<h2>{escape(title)}</h2>\n<table><thead><tr>{head_row}</tr></thead><tbody>\n{body}\n</tbody></table>\n"
+    return (f"<h2>{escape(title)}</h2>\n<table><thead><tr>{head_row}</tr></thead><tbody>\n{body}\n"
+            "</tbody></table>\n")

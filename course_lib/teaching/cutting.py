@@ -68,7 +68,8 @@ def _hands_on(node: ast.FunctionDef | ast.ClassDef, lines: list[str], exercise: 
 
 
 KERNEL = re.compile(
-    r"^(?P<template>template\s*<[^>]*>\s*)?__global__\b[^;{]*?\b(?P<name>\w+)\s*\((?P<parameters>[^;{]*)\)\s*\{",
+    r"^(?P<template>template\s*<[^>]*>\s*)?__global__\b[^;{]*?\b(?P<name>\w+)\s*"
+    r"\((?P<parameters>[^;{]*)\)\s*\{",
     re.M,
 )
 
@@ -82,7 +83,8 @@ def cut_cuda(text: str, word: str, exercises: list[Exercise], leaks: dict[str, s
                          (e.name == name and chapter_of(e.id) == word or (leaks or {}).get(name) == e.id
                           or solves(text[match.start():end], e))), None)
         if exercise:
-            text = f"{text[:match.start()]}// `{name}` is exercise {exercise.id}: it is left out here.{text[end:]}"
+            text = (f"{text[:match.start()]}// `{name}` is exercise {exercise.id}: it is left out here."
+                    f"{text[end:]}")
     return text
 
 

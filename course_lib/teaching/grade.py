@@ -60,8 +60,8 @@ def main(argv: list[str]) -> int:
         return 2
     except OSError as error:
         print(
-            f"grade: {error.filename or args.out}: {error.strerror or error}; what is marked already is kept, and the "
-            "same command goes on from there",
+            f"grade: {error.filename or args.out}: {error.strerror or error}; what is marked already is "
+            "kept, and the same command goes on from there",
             file=sys.stderr,
         )
         return 2
@@ -123,7 +123,8 @@ def _mark(job: Job, args: argparse.Namespace, begin: float) -> int:
     passed = sum(m.verdict.status == PASSED for m in marks)
     students = len({m.student for m in marks})
     print(
-        f"{students} student{'s' * (students != 1)}, {len(marks)} marks, {passed} passed, {len(failed)} not run; "
+        f"{students} student{'s' * (students != 1)}, {len(marks)} marks, {passed} passed, "
+        f"{len(failed)} not run; "
         f"{fresh} notebook{'s' * (fresh != 1)} marked now{', the others were already' * (fresh < begun)}, "
         f"{time.monotonic() - begin:.1f} s: {job.results / 'grades.csv'}"
     )

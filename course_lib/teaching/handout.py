@@ -70,7 +70,8 @@ TEXTS = {".py", ".cu", ".cuh", ".h", ".cpp", ".md", ".toml", ".txt", ".yml", ".j
 README = """# Attention, from the math to the metal: {titles}
 
 `make lab` sets everything up and opens JupyterLab on your own copies of the notebooks, in `work/`. Work from
-top to bottom: an exercise is a card, a cell to fill in, and a check that says what is wrong with an answer. Hand
+top to bottom: an exercise is a card, a cell to fill in, and a check that says what is wrong with an answer. \
+Hand
 in the copy: only its exercise cells are marked.
 
 This edition holds no solutions. Where the course's own code needs what you are asked to write, it uses yours,
@@ -92,8 +93,8 @@ def main(argv: list[str]) -> int:
               f"--cut {leak.name} takes it out")
     for what, id in made.withheld:
         print(
-            f"  {what} is withheld, since it shows most of exercise {id}: once that is handed in, make the handout again "
-            f"with --after {id}"
+            f"  {what} is withheld, since it shows most of exercise {id}: once that is handed in, make the "
+            f"handout again with --after {id}"
         )
     return 0
 

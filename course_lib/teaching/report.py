@@ -162,7 +162,8 @@ def _junit(marks: list[Mark]) -> str:
 STYLE = """
 :root { color-scheme: light dark }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
-table { border-collapse: collapse } th, td { text-align: left; padding: .2rem .8rem .2rem 0; vertical-align: top }
+table { border-collapse: collapse } \
+th, td { text-align: left; padding: .2rem .8rem .2rem 0; vertical-align: top }
 pre.code { border: 1px solid #8888; padding: .6rem; overflow-x: auto; font-size: 14px }
 .flag { border-left: 5px solid #b8860b; padding: 0 12px }
 """

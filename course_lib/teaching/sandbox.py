@@ -145,7 +145,7 @@ class Sandbox:
     def _folder(self, engine: bool) -> Path:
         """A new folder for one run: empty, but for the engine's compiled runtime where a kernel needs it."""
         self.runs += 1
-        if self.first_uid:             # another user per run: a process left behind could not disturb the next
+        if self.first_uid:      # another user per run: a process left behind could not disturb the next
             self.uid = self.first_uid + self.runs % UIDS
         folder = self.base / f"run{self.runs}"
         folder.mkdir(mode=0o700)

@@ -102,8 +102,8 @@ def _note(cell, exercises: list[Exercise], kept_back: Withheld) -> str | None:
     if id in kept_back.exercises:
         return (
             (
-                f"*Exercise {id} follows once exercise {kept_back.exercises[id]} has been handed in: it shows most of its "
-                "solution.*"
+                f"*Exercise {id} follows once exercise {kept_back.exercises[id]} has been handed in: it "
+                "shows most of its solution.*"
             )
             if card
             else f"*(exercise {id})*"
@@ -111,7 +111,8 @@ def _note(cell, exercises: list[Exercise], kept_back: Withheld) -> str | None:
     if cell.cell_type == "code" and not card:
         named = next((n for n in kept_back.functions if re.search(rf"\b{n}\(", cell.source)), None)
         if named:
-            return f"*A cell that uses `{named}` follows once exercise {kept_back.functions[named]} has been handed in.*"
+            return (f"*A cell that uses `{named}` follows once exercise {kept_back.functions[named]} has "
+                    "been handed in.*")
     shown = next((e for e in exercises if holds(cell.source, e)), None)
     if shown and not card:
         return f"*A cell that shows the solution of exercise {shown.id} was taken out here.*"

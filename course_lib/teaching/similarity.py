@@ -28,12 +28,12 @@ def _python(source: str) -> str:
     try:
         tree = ast.parse(source)
         return ast.dump(_Rename(tree).visit(tree))
-    except (SyntaxError, ValueError, RecursionError, MemoryError):       # ValueError: null bytes, endless numbers
+    except (SyntaxError, ValueError, RecursionError, MemoryError):  # ValueError: null bytes, endless numbers
         return "".join(source.split())
 
 
 class _Rename(ast.NodeTransformer):
-    """Number the names that a tree binds, in the order of their appearance; drop docstrings and annotations."""
+    """Number the names that a tree binds, in order of appearance; drop docstrings and annotations."""
 
     def __init__(self, tree: ast.AST):
         nodes = list(ast.walk(tree))
@@ -73,7 +73,8 @@ class _Rename(ast.NodeTransformer):
 
     def _block(self, node):
         first = node.body[0]
-        if isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str):
+        if (isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)):
             node.body = node.body[1:] or [ast.Pass()]
         return self.generic_visit(node)
 

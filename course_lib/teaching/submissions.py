@@ -72,8 +72,8 @@ def _newest(versions: list[Submission]) -> Submission:
                           f"not {other.file} ({why})")
     if len(versions) > 6:
         best.notes.append(
-            f"and {len(versions) - 6} more. If these are of several students: --depth says at which level the "
-            "names are"
+            f"and {len(versions) - 6} more. If these are of several students: --depth says at which level "
+            "the names are"
         )
     return best
 

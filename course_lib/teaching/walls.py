@@ -147,8 +147,8 @@ def no_new_privileges() -> None:
 
 # --- what may be asked of the kernel: seccomp ---------------------------------------------------------------
 
-# (x86-64, arm64). First the network; then other processes; then shared memory, owners and attributes of files, which
-# reach past a process; then what changes the machine.
+# (x86-64, arm64). First the network; then other processes; then shared memory, owners and attributes of
+# files, which reach past a process; then what changes the machine.
 DENIED = {
     "socket": (41, 198), "connect": (42, 203), "bind": (49, 200), "listen": (50, 201), "accept": (43, 202),
     "accept4": (288, 242), "io_uring_setup": (425, 425), "io_uring_enter": (426, 426),
@@ -175,7 +175,8 @@ DENIED = {
     "finit_module": (313, 273), "delete_module": (176, 106), "reboot": (169, 142), "swapon": (167, 224),
     "swapoff": (168, 225), "acct": (163, 89), "syslog": (103, 116),
 }
-# Answered with "done" and not carried out: the linker makes what it wrote executable, and Landlock does not govern modes.
+# Answered with "done" and not carried out: the linker makes what it wrote executable, and Landlock does not
+# govern modes.
 PRETENDED = {"chmod": (90, 52), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452)}
 OWN_ONLY = {"prlimit64": (302, 261)}                 # allowed with pid 0, that is for oneself
 # allowed to oneself where Landlock does not scope signals

@@ -11,13 +11,15 @@ from laptop_cuda.build import user_cache
 
 
 def clean(argv: list[str]) -> int:
-    argparse.ArgumentParser("python -m course_lib clean", description="Empty the build cache; the next launch builds "
-                            "what it needs again. Notebooks and answers stay.").parse_args(argv)
+    argparse.ArgumentParser("python -m course_lib clean",
+                            description="Empty the build cache; the next launch builds what it needs again. "
+                            "Notebooks and answers stay.").parse_args(argv)
     freed = 0
     for folder in build_folders():
         if not folder.is_dir():
             continue
-        size = sum(file.stat().st_size for file in folder.rglob("*") if file.is_file() and not file.is_symlink())
+        size = sum(file.stat().st_size for file in folder.rglob("*")
+                   if file.is_file() and not file.is_symlink())
         shutil.rmtree(folder, ignore_errors=True)
         if folder.exists():
             print(f"{shown_path(folder)}: not all of it could be removed", file=sys.stderr)

@@ -1,6 +1,7 @@
 """The surroundings in which a notebook's kernel runs under nbval and under `run`: the same on every machine.
 
-A kernel started here knows it by COURSE_BATCH=1: nobody is watching, so no progress bars, and nothing is remembered.
+A kernel started here knows it by COURSE_BATCH=1: nobody is watching, so it draws no progress bars and
+remembers nothing.
 """
 import os
 import sys
@@ -17,13 +18,14 @@ def environment() -> dict[str, str]:
     """The environment of the kernel's process."""
     env = dict(os.environ)
     # pytest's variable makes ipykernel stop capturing C output; the others change what is printed.
-    for name in ("PYTEST_CURRENT_TEST", "PYTHONWARNINGS", "PYTHONSTARTUP", "FORCE_COLOR", "MPLBACKEND", "MATPLOTLIBRC", "COLUMNS"):
+    for name in ("PYTEST_CURRENT_TEST", "PYTHONWARNINGS", "PYTHONSTARTUP", "FORCE_COLOR", "MPLBACKEND",
+                 "MATPLOTLIBRC", "COLUMNS"):
         env.pop(name, None)
     env |= {
         "COURSE_BATCH": "1",
         "PYTHONHASHSEED": "0",
         "PYTHONUTF8": "1",
-        # Sums come out the same whatever the number of cores.
+        # Sums do not depend on the number of cores.
         "OMP_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
@@ -51,7 +53,7 @@ _scratch: tempfile.TemporaryDirectory | None = None
 
 
 def matplotlib_folder() -> str:
-    """matplotlib's font list takes seconds to make, so it is kept: in the clone, else in a temporary folder."""
+    """matplotlib's font list takes seconds to make; it is kept in the clone, else in a temporary folder."""
     folder = ROOT / ".build" / "matplotlib"
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +80,7 @@ def use_writable_runtime_folder() -> None:
 
 
 def is_ours(notebook: Path) -> bool:
-    """A notebook of the course: in its clone, or anywhere else (a student's copy) but importing its package."""
+    """A notebook of the course: in its clone, or elsewhere (a student's copy) but importing its package."""
     notebook = Path(notebook).resolve()
     if notebook.is_relative_to(ROOT):
         return True

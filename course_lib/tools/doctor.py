@@ -1,4 +1,4 @@
-"""`python -m course_lib doctor`: what this machine has, what each thing is for, and how to get what is missing.
+"""`python -m course_lib doctor`: what this machine has, what each thing is for, how to get what is missing.
 
 Old Pythons can run this file too: it is what tells their owners that they are old.
 """
@@ -17,7 +17,7 @@ PIP = "python -m pip install {}"
 
 
 class Finding:
-    """One line of the report. `get` holds one command a system, in the order of SYSTEMS, or one for all of them."""
+    """One line of the report. `get` holds one command per system, in the order of SYSTEMS, or one for all."""
 
     def __init__(self, name, found, detail, needed_for, get, required=False):
         self.name, self.found, self.detail = name, found, detail
@@ -32,8 +32,9 @@ def examine():
 def _python():
     version = "{}.{}.{}".format(*sys.version_info[:3])
     return Finding("Python 3.11 or newer", sys.version_info >= (3, 11), version, "everything",
-                   ["sudo apt install python3 python3-venv (Debian 12, Ubuntu 24.04 or newer)", "sudo dnf install python3",
-                    "brew install python", "conda env create -f environment.yml", "wsl --install, then as on Ubuntu"], True)
+                   ["sudo apt install python3 python3-venv (Debian 12, Ubuntu 24.04 or newer)",
+                    "sudo dnf install python3", "brew install python",
+                    "conda env create -f environment.yml", "wsl --install, then as on Ubuntu"], True)
 
 
 def _packages():
@@ -51,7 +52,8 @@ def _packages():
                 detail = version(name)
             except PackageNotFoundError:
                 pass
-        yield Finding(name, found, detail, needed_for, ["make lab, or: " + PIP.format("-r requirements.txt")], required)
+        yield Finding(name, found, detail, needed_for,
+                      ["make lab, or: " + PIP.format("-r requirements.txt")], required)
 
 
 def compiler():
@@ -64,22 +66,26 @@ def compiler():
             continue
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "try.cpp")
-            source.write_text("#include <cmath>\n#include <vector>\nfloat f(float x) { return std::sqrt(x); }\n")
+            source.write_text("#include <cmath>\n#include <vector>\n"
+                              "float f(float x) { return std::sqrt(x); }\n")
             try:
-                built = subprocess.run(name.split() + COMPILER_FLAGS + [str(source), "-o", str(Path(folder, "try.o"))],
+                built = subprocess.run(name.split() + COMPILER_FLAGS
+                                       + [str(source), "-o", str(Path(folder, "try.o"))],
                                        capture_output=True, text=True, timeout=60)
             except (OSError, subprocess.TimeoutExpired) as error:
                 tried.append("{}: {}".format(name, error))
                 continue
         if built.returncode == 0:
             return path, None
-        tried.append("{} does not build: {}".format(name, (built.stderr.strip().splitlines() or ["no message"])[0]))
+        tried.append("{} does not build: {}".format(
+            name, (built.stderr.strip().splitlines() or ["no message"])[0]))
     return None, "; ".join(tried)
 
 
 def _compiler():
     path, why = compiler()
-    return Finding("C++ compiler", path is not None, path or why, "kernels: every %%cuda cell and kernel ladder",
+    return Finding("C++ compiler", path is not None, path or why,
+                   "kernels: every %%cuda cell and kernel ladder",
                    ["sudo apt install g++", "sudo dnf install gcc-c++", "xcode-select --install",
                     "conda install -c conda-forge cxx-compiler", "in WSL: sudo apt install g++"], True)
 
@@ -105,7 +111,8 @@ def _ninja():
 def _nvcc():
     path = shutil.which("nvcc")
     return Finding("nvcc", path is not None, path or "", "running the same kernels on a GPU, nothing else",
-                   ["sudo apt install nvidia-cuda-toolkit", "developer.nvidia.com/cuda-downloads", "not to be had: no NVIDIA GPU",
+                   ["sudo apt install nvidia-cuda-toolkit", "developer.nvidia.com/cuda-downloads",
+                    "not to be had: no NVIDIA GPU",
                     "conda install -c conda-forge cuda-nvcc", "in WSL: developer.nvidia.com/cuda-downloads"])
 
 
@@ -114,9 +121,10 @@ def _gpu():
     name = ""
     if smi:
         try:
-            asked = subprocess.run([smi, "--query-gpu=name,memory.total", "--format=csv,noheader"], capture_output=True,
-                                   text=True, timeout=20)
-            name = asked.stdout.strip().splitlines()[0] if asked.returncode == 0 and asked.stdout.strip() else ""
+            asked = subprocess.run([smi, "--query-gpu=name,memory.total", "--format=csv,noheader"],
+                                   capture_output=True, text=True, timeout=20)
+            name = (asked.stdout.strip().splitlines()[0]
+                    if asked.returncode == 0 and asked.stdout.strip() else "")
         except (OSError, subprocess.TimeoutExpired):
             pass
     return Finding("GPU", bool(name), name, "speed; nothing in the course depends on it",
@@ -142,7 +150,8 @@ def report(findings) -> str:
     lines = []
     for f in findings:
         mark = "found  " if f.found else "MISSING" if f.required else "missing"
-        lines.append("{}  {:<{}}  {}".format(mark, f.name, width, f.detail if f.found else "needed for: " + f.needed_for).rstrip())
+        lines.append("{}  {:<{}}  {}".format(
+            mark, f.name, width, f.detail if f.found else "needed for: " + f.needed_for).rstrip())
         if not f.found:
             if f.detail:
                 lines.append("         " + f.detail)
@@ -152,10 +161,12 @@ def report(findings) -> str:
                 lines += ["         {:<14} {}".format(system, get) for system, get in zip(SYSTEMS, f.get)]
     missing = [f.name for f in findings if f.required and not f.found]
     if not missing:
-        lines.append("\nThe course runs here." + ("" if any(f.name == "GPU" and f.found for f in findings) else
-                     " There is no GPU; only the speed of one will be missing."))
+        lines.append("\nThe course runs here."
+                     + ("" if any(f.name == "GPU" and f.found for f in findings) else
+                        " There is no GPU; only the speed of one will be missing."))
     elif missing == ["C++ compiler"]:
-        lines.append("\nWithout a C++ compiler the text, PyTorch and the exercises in Python work, and the kernels do not.")
+        lines.append("\nWithout a C++ compiler the text, PyTorch and the exercises in Python work, and the "
+                     "kernels do not.")
     else:
         lines.append("\nThe course cannot run here before this is found: " + ", ".join(missing) + ".")
     return "\n".join(lines)
@@ -171,7 +182,7 @@ def main(argv=()) -> int:
 
 
 def show() -> None:
-    """The report in a notebook. Where nobody is watching it prints only what all machines that pass have in common."""
+    """The report in a notebook. With nobody watching it prints only what all machines that pass share."""
     findings = examine()
     if not os.environ.get("COURSE_BATCH") or any(f.required and not f.found for f in findings):
         print(report(findings))

@@ -11,8 +11,9 @@ from course_lib.tools.student_copy import student_copy
 
 
 def fresh(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser("python -m course_lib fresh", description="Lay a new copy of a chapter's notebook in "
-                                     "work/, beside the old one; nothing is overwritten.")
+    parser = argparse.ArgumentParser("python -m course_lib fresh",
+                                     description="Lay a new copy of a chapter's notebook in work/, beside "
+                                     "the old one; nothing is overwritten.")
     parser.add_argument("chapters", nargs="*", help="numbers or words")
     parser.add_argument("--missing", action="store_true", help="every notebook that work/ does not have yet")
     arguments = parser.parse_args(argv)
@@ -37,7 +38,7 @@ def fresh(argv: list[str]) -> int:
 
 
 def lay_copy(source: Path, target: Path) -> bool:
-    """A student's copy under a name that is free; false if it is taken, even if it was taken this very moment."""
+    """A student's copy under a free name; false if it is taken, even if it was taken this very moment."""
     descriptor, part = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}.", suffix=".tmp")
     os.close(descriptor)
     try:

@@ -1,7 +1,7 @@
-"""Makes `.venv` as `make lab` and `make test` want it: run by the Makefile with a Python of this machine, no packages needed.
+"""Makes `.venv` as `make lab` and `make test` want it: run by the Makefile with this machine's Python alone.
 
-Ready is what a stamp file in `.venv` says, so that a second call costs nothing. A call that was interrupted left no stamp,
-and the next one goes on from what is there. Two calls at once wait for each other.
+Ready is what a stamp file in `.venv` says, so that a second call costs nothing. A call that was interrupted
+left no stamp, and the next one resumes from what is built. Two calls at once wait for each other.
 """
 from __future__ import annotations
 
@@ -66,7 +66,8 @@ def make_venv() -> None:
 def note_on_size(pip_args: list[str]) -> None:
     if sys.platform == "linux" and not pip_args and not shutil.which("nvidia-smi") and not works(
             python_of_venv(), "-c", "import torch"):
-        print("Installing PyTorch. If this takes gigabytes of CUDA that this machine has no card for, stop it (Ctrl-C)\n"
+        print("Installing PyTorch. If this takes gigabytes of CUDA that this machine has no card for, "
+              "stop it (Ctrl-C)\n"
               f"and take the CPU's wheels:  make lab PIP_ARGS=\"--extra-index-url {CPU_WHEELS}\"", flush=True)
 
 
@@ -80,14 +81,15 @@ def install() -> None:
     call(*pip, "--quiet", "--no-deps", "--no-build-isolation", "-e", ".")
     print("Building the engine that runs kernels on the CPU", flush=True)
     if not works(python_of_venv(), "-c", "from laptop_cuda import build; build.runtime_library()"):
-        print("It was not built: kernels will not run here yet. .venv/bin/python -m course_lib doctor says what is missing.")
+        print("It was not built: kernels will not run here yet. .venv/bin/python -m course_lib doctor says "
+              "what is missing.")
     STAMP.write_text(wanted())
 
 
 def main() -> int:
     if sys.version_info < (3, 11):
-        raise SystemExit("The course needs Python 3.11 or newer; this is {}.{}. Name one: make lab PYTHON=python3.12"
-                         .format(*sys.version_info[:2]))
+        raise SystemExit("The course needs Python 3.11 or newer; this is {}.{}. "
+                         "Name one: make lab PYTHON=python3.12".format(*sys.version_info[:2]))
     if is_ready():
         return 0
     try:
@@ -112,8 +114,9 @@ def main() -> int:
         try:
             install()
         except subprocess.CalledProcessError as error:
-            print(f"\nThe install stopped here: {shlex.join(error.cmd)}\nCall again when the cause is mended (no network? "
-                  "no room on the disk?); what is there is kept.", file=sys.stderr)
+            print(f"\nThe install stopped here: {shlex.join(error.cmd)}\n"
+                  "Call again when the cause is mended (no network? no room on the disk?); "
+                  "what is there is kept.", file=sys.stderr)
             return 1
         except OSError as error:
             print(f"\nThe install stopped: {error}", file=sys.stderr)

@@ -12,8 +12,8 @@ FIRST = "00_start_here.ipynb"
 
 def main(argv: list[str]) -> int:
     if argv in (["-h"], ["--help"]):
-        print("usage: python -m course_lib lab [arguments of jupyter lab]\n\nCopies the notebooks that work/ does not have "
-              "yet, and opens JupyterLab there.")
+        print("usage: python -m course_lib lab [arguments of jupyter lab]\n\n"
+              "Copies the notebooks that work/ does not have yet, and opens JupyterLab there.")
         return 0
     os.chdir(ROOT)
     os.environ.update(environment())
@@ -45,14 +45,15 @@ def command(argv: list[str]) -> list[str]:
 
 
 def has_browser() -> bool:
-    """Without a desktop a text browser would take the terminal over; JupyterLab prints its address in any case."""
+    """Without a desktop a text browser would take the terminal over; JupyterLab prints its address anyway."""
     if sys.platform != "linux" or os.environ.get("BROWSER"):
         return True
-    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY") or os.environ.get("WSL_DISTRO_NAME"))
+    return bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")
+                or os.environ.get("WSL_DISTRO_NAME"))
 
 
 def environment() -> dict[str, str]:
-    """What JupyterLab needs to know: our colours for %%cuda, this environment's kernel and tools, places to write."""
+    """What JupyterLab needs: our colours for %%cuda, this environment's kernel and tools, places to write."""
     paths = [str(ROOT / "course_lib" / "tools"), os.environ.get("JUPYTER_PATH", "")]
     env = {
         "JUPYTER_PATH": os.pathsep.join(path for path in paths if path),
@@ -61,7 +62,8 @@ def environment() -> dict[str, str]:
     }
     if not os.access(Path.home(), os.W_OK):
         place = ROOT / ".build" / "jupyter"
-        for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR", "MPLCONFIGDIR"):
+        for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR",
+                     "MPLCONFIGDIR"):
             if name not in os.environ:
                 folder = place / name.lower()
                 folder.mkdir(parents=True, exist_ok=True)

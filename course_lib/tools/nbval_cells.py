@@ -7,9 +7,9 @@ What is different from nbval 0.11:
 - a kernel that dies is noticed at once, not when the cell's time is up;
 - a failure names the notebook and the heading above the cell, and shows the difference.
 
-With COURSE_STRICT set, `check` raises for an exercise that has not passed, which turns its cell red. What an exercise's
-own cells print is then not compared, since a solved notebook prints something else than the one that was handed out; and
-a cell without saved outputs is run and not compared.
+With COURSE_STRICT set, `check` raises for an exercise that has not passed, which turns its cell red. What an
+exercise's own cells print is then not compared, since a solved notebook prints something else than the one
+that was handed out; and a cell without saved outputs is run and not compared.
 """
 import difflib
 import os
@@ -31,7 +31,8 @@ class Kernel(RunningKernel):
     def __init__(self, kernel_name: str, cwd: str, startup_timeout: float):
         use_writable_runtime_folder()
         self.km, self.kc = start_new_kernel(startup_timeout=startup_timeout, kernel_name=kernel_name, cwd=cwd,
-                                            env=environment(), stderr=-3, stdout=-3)     # -3: subprocess.DEVNULL
+                                            env=environment(),
+                                            stderr=-3, stdout=-3)     # -3: subprocess.DEVNULL
         self._ensure_iopub_up()
 
     def execute_cell_input(self, cell_input, allow_stdin=None):
@@ -56,24 +57,25 @@ class KernelDied(Exception):
 class Notebook(IPyNbFile):
     def collect(self):
         if not version("nbval").startswith(NBVAL):
-            raise self.CollectError(f"The course's tests know nbval {NBVAL}*, and this environment has {version('nbval')}: "
-                                    f"pip install 'nbval=={NBVAL}*'")
+            raise self.CollectError(f"The course's tests know nbval {NBVAL}*, and this environment has "
+                                    f"{version('nbval')}: pip install 'nbval=={NBVAL}*'")
         # The heading above each code cell, then nbval's own items in our class.
         items = list(super().collect())
         headings, heading = [], "top of the notebook"
         for cell in self.nb.cells:
             if cell.cell_type == "markdown":
-                found = re.findall(r"^#{1,6} +(.+?) *$", re.sub(r"^```.*?^```", "", cell.source, flags=re.M | re.S), re.M)
+                found = re.findall(r"^#{1,6} +(.+?) *$",
+                                   re.sub(r"^```.*?^```", "", cell.source, flags=re.M | re.S), re.M)
                 heading = found[-1] if found else heading
             elif cell.cell_type == "code":
                 headings.append(heading)
         for item, heading in zip(items, headings):
-            yield Cell.from_parent(self, name=item.name, cell_num=item.cell_num, cell=item.cell, options=item.options,
-                                   heading=heading)
+            yield Cell.from_parent(self, name=item.name, cell_num=item.cell_num, cell=item.cell,
+                                   options=item.options, heading=heading)
 
     def setup(self):
-        self.kernel = Kernel(self.config.option.nbval_kernel_name or CURRENT_ENV_KERNEL_NAME, str(self.path.parent),
-                             self.config.option.nbval_kernel_startup_timeout)
+        self.kernel = Kernel(self.config.option.nbval_kernel_name or CURRENT_ENV_KERNEL_NAME,
+                             str(self.path.parent), self.config.option.nbval_kernel_startup_timeout)
         self.setup_sanitize_files()
 
     @property
@@ -99,13 +101,15 @@ class Cell(IPyNbCell):
         if not self.cell.source.strip():
             return
         if self.cell.execution_count is None and os.environ.get("COURSE_STRICT"):
-            self.options["check"] = False   # a handout's notebook has no outputs: what counts then is that nothing raises
+            # A handout's notebook has no outputs: what counts then is that nothing raises.
+            self.options["check"] = False
             self.cell.outputs = []
         if self.cell.execution_count is None and self.options["check"]:
             self.raise_cell_error("This cell was never run, so there is nothing to compare with: "
                                   f"python -m course_lib run {self.parent.shown_name}")
         if self.strict_exercise:
-            self.cell.outputs = []          # nbval refuses outputs without an execution count; these are not compared
+            # nbval refuses outputs without an execution count; these are not compared.
+            self.cell.outputs = []
         option, given = self.config.option, self.config.option.nbval_cell_timeout
         if given == NBVAL_DEFAULT_SECONDS:
             option.nbval_cell_timeout = CELL_SECONDS
@@ -113,7 +117,8 @@ class Cell(IPyNbCell):
             super().runtest()
         except KernelDied:
             self.parent.timed_out = True    # nbval then expects the cells that follow to fail
-            self.raise_cell_error("The kernel died while this cell ran (a crash in compiled code, or no memory left).")
+            self.raise_cell_error("The kernel died while this cell ran "
+                                  "(a crash in compiled code, or no memory left).")
         finally:
             option.nbval_cell_timeout = given
 
@@ -141,8 +146,8 @@ def difference(expected, got, skip) -> list[str]:
     lines = []
     for kind in dict.fromkeys([*before, *after]):
         if before.get(kind) != after.get(kind):
-            lines += [f"{kind}:", *difflib.unified_diff(before.get(kind, []), after.get(kind, []), "in the notebook",
-                                                        "in this run", lineterm="", n=2)]
+            lines += [f"{kind}:", *difflib.unified_diff(before.get(kind, []), after.get(kind, []),
+                                                        "in the notebook", "in this run", lineterm="", n=2)]
     return lines
 
 

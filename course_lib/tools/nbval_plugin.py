@@ -1,4 +1,4 @@
-"""A pytest entry point: with `--nbval`, the course's notebooks run under our own cells (`course_lib.tools.nbval_cells`).
+"""A pytest entry point: with `--nbval`, notebooks run under our own cells (`course_lib.tools.nbval_cells`).
 
 What that mends in nbval is listed there. Notebooks of other projects are left to nbval as it is.
 """
@@ -16,10 +16,12 @@ def runs_notebooks(config) -> bool:
 @pytest.hookimpl(tryfirst=True)
 def pytest_cmdline_main(config):
     # xdist's default deals the cells of one notebook to several workers, each with a kernel of its own.
-    if runs_notebooks(config) and getattr(config.option, "numprocesses", None) and config.option.dist in ("no", "load"):
+    if (runs_notebooks(config) and getattr(config.option, "numprocesses", None)
+            and config.option.dist in ("no", "load")):
         from course_lib.tools.clean_kernel import ROOT
 
-        if config.rootpath == ROOT or ROOT in config.rootpath.parents or not (config.rootpath / "pyproject.toml").exists():
+        if (config.rootpath == ROOT or ROOT in config.rootpath.parents
+                or not (config.rootpath / "pyproject.toml").exists()):
             config.option.dist = "loadfile"
 
 

@@ -1,7 +1,8 @@
 """`python -m course_lib run`: re-execute notebooks in place.
 
-It is the only thing that changes `notebooks/`. It leaves each in one canonical form, so that a second run without a
-change in between is no diff: stable cell ids, execution counts 1..n, no times, no versions, no paths.
+It is the only thing that changes `notebooks/`. It leaves each in one canonical form, so that a second run
+without a change in between is no diff: stable cell ids, execution counts 1..n, no times, no versions, no
+paths.
 """
 import argparse
 import asyncio
@@ -16,8 +17,8 @@ from course_lib.tools.clean_kernel import CELL_SECONDS, environment, use_writabl
 
 NOTEBOOKS, WORK = ROOT / "notebooks", ROOT / "work"
 # The id of the exercise that a cell belongs to, in its card, in its stub, in its check.
-EXERCISE_MARKS = {"exercise-card": r"^### Exercise (\d+\.\d+)\b", "exercise": r"^(?:#|//) EXERCISE (\d+\.\d+)\s*$",
-                  "check": r"\bcheck\(\"(\d+\.\d+)\""}
+EXERCISE_MARKS = {"exercise-card": r"^### Exercise (\d+\.\d+)\b",
+                  "exercise": r"^(?:#|//) EXERCISE (\d+\.\d+)\s*$", "check": r"\bcheck\(\"(\d+\.\d+)\""}
 METADATA_KEPT = ("tags", "jupyter", "jp-MarkdownHeadingCollapsed")
 
 
@@ -41,8 +42,10 @@ def find_notebook(name: str) -> Path:
 
 
 def run(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser("python -m course_lib run", description="Re-execute notebooks in place, in canonical form.")
-    parser.add_argument("notebooks", nargs="*", help="paths, numbers or words; all of notebooks/ where none is given")
+    parser = argparse.ArgumentParser("python -m course_lib run",
+                                     description="Re-execute notebooks in place, in canonical form.")
+    parser.add_argument("notebooks", nargs="*",
+                        help="paths, numbers or words; all of notebooks/ where none is given")
     arguments = parser.parse_args(argv)
     try:
         paths = [find_notebook(name) for name in arguments.notebooks] or chapter_notebooks()
@@ -145,7 +148,8 @@ def execute(notebook, path: Path) -> None:
     try:
         client.execute(env=environment(), stderr=-3, stdout=-3)         # -3: subprocess.DEVNULL
     except (CellExecutionError, CellTimeoutError, DeadKernelError) as error:
-        raise CellFailed(f"{shown_path(path)}, under \"{heading_above(notebook, reached)}\":\n{error}") from None
+        raise CellFailed(f"{shown_path(path)}, under \"{heading_above(notebook, reached)}\":\n"
+                         f"{error}") from None
     finally:
         asyncio.run(manager.shutdown_kernel(now=True))
 
@@ -196,7 +200,8 @@ def _joined(outputs: list) -> list:
     joined: list = []
     for output in outputs:
         last = joined[-1] if joined else None
-        if last is not None and output.output_type == last.output_type == "stream" and output.name == last.name:
+        if (last is not None and output.output_type == last.output_type == "stream"
+                and output.name == last.name):
             last.text += output.text
         else:
             joined.append(output)

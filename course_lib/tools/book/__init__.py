@@ -1,6 +1,6 @@
 """`python -m course_lib book`: a static site from the committed notebooks, which are not run again.
 
-    pages.py     a notebook as a page: figures with their text alternative, solutions behind a click, links to the code
+    pages.py     a notebook as a page: figures and their text alternative, folded solutions, links to the code
     code.py      every kernel file and module as a readable page
     texts.py     README, NOTATION and docs as pages; the glossary's terms
     build.py     the source folder, Sphinx over it, and what the result weighs

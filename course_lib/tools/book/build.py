@@ -1,4 +1,4 @@
-"""`python -m course_lib book [--out FOLDER]`: write the source folder, run Sphinx over it, say what the result weighs."""
+"""`python -m course_lib book [--out FOLDER]`: write the sources, run Sphinx over them, weigh the result."""
 from __future__ import annotations
 
 import argparse
@@ -25,9 +25,11 @@ NEEDED = {"sphinx": "sphinx", "myst_nb": "myst-nb", "sphinx_book_theme": "sphinx
 
 
 def main(argv: list[str]) -> int:
-    parser = argparse.ArgumentParser(prog="python -m course_lib book", description="A static site from the committed "
-                                     "notebooks. It opens from the disk and asks nothing of the network.")
-    parser.add_argument("--out", type=Path, default=OUT / "html", metavar="FOLDER", help="default: .build/book/html")
+    parser = argparse.ArgumentParser(prog="python -m course_lib book",
+                                     description="A static site from the committed notebooks. It opens from "
+                                     "the disk and asks nothing of the network.")
+    parser.add_argument("--out", type=Path, default=OUT / "html", metavar="FOLDER",
+                        help="default: .build/book/html")
     args = parser.parse_args(argv)
     missing = [package for module, package in NEEDED.items() if find_spec(module) is None]
     if missing:
@@ -50,8 +52,8 @@ def main(argv: list[str]) -> int:
 
 def page_names() -> dict[str, str]:
     """file of the repository -> its page in the book, relative to the book's root."""
-    found = {"NOTATION.md": "notation.md", "docs/marking.md": "marking.md", "CONTRIBUTING.md": "contributing.md",
-             "README.md": "index.md", "data/map.png": "_static/map.png"}
+    found = {"NOTATION.md": "notation.md", "docs/marking.md": "marking.md",
+             "CONTRIBUTING.md": "contributing.md", "README.md": "index.md", "data/map.png": "_static/map.png"}
     found |= {f"notebooks/{p.name}": f"chapters/{p.name}" for p in chapters()}
     found |= {p.name: f"chapters/{p.name}" for p in chapters()}
     return found | {p.relative_to(ROOT).as_posix(): f"{code.page_name(p)}.md" for p in code.files()}
@@ -93,13 +95,13 @@ def put(path: Path, text: str) -> None:
 
 def run_sphinx(source: Path, out: Path) -> bool:
     """Warnings are errors: a dead link inside the book, a heading that skips a level."""
-    command = [sys.executable, "-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "-j", "auto", "-d", str(OUT / "doctrees"),
-               str(source), str(out)]
+    command = [sys.executable, "-m", "sphinx", "-b", "html", "-q", "-W", "--keep-going", "-j", "auto",
+               "-d", str(OUT / "doctrees"), str(source), str(out)]
     return subprocess.run(command, cwd=ROOT).returncode == 0
 
 
 def strip_network(out: Path) -> None:
-    """Preconnects and scripts that a theme would load from elsewhere, and maps for those who debug the theme."""
+    """Preconnects and scripts that a theme would load from elsewhere, and maps for debugging the theme."""
     for path in out.rglob("*.map"):
         path.unlink()
     outside = re.compile(r'\s*<(?:script|link)[^>]*(?:src|href)="https?://[^"]*"[^>]*>(?:</script>)?')

@@ -7,8 +7,8 @@ from course_lib.exercises.declare import CHAPTERS
 from course_lib.files import ROOT
 
 LANGUAGES = {".py": "python", ".cu": "cuda", ".cuh": "cuda", ".h": "cpp", ".cpp": "cpp"}
-ROOMS = {"kernels": "Kernels", "laptop_cuda": "The engine", **{f"course_lib/{word}": f"Library: {word.replace('_', ' ')}"
-                                                               for word in CHAPTERS[1:]}}
+ROOMS = {"kernels": "Kernels", "laptop_cuda": "The engine",
+         **{f"course_lib/{word}": f"Library: {word.replace('_', ' ')}" for word in CHAPTERS[1:]}}
 
 
 def files() -> list[Path]:
@@ -35,5 +35,6 @@ def indexes() -> dict[str, str]:
         inside = [p for p in files() if p.is_relative_to(ROOT / room)]
         if inside:
             entries = "\n".join(f"/{page_name(p)}" for p in inside)
-            made[f"code/{room.replace('/', '-')}"] = (f"# {title}\n\n```{{toctree}}\n:maxdepth: 1\n\n{entries}\n```\n")
+            made[f"code/{room.replace('/', '-')}"] = (
+                f"# {title}\n\n```{{toctree}}\n:maxdepth: 1\n\n{entries}\n```\n")
     return made

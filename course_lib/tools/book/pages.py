@@ -47,7 +47,7 @@ class Page:
     # --- what follows a cell ---
 
     def _after(self, cell) -> list:
-        """The solution below an exercise's check, and links to the files that a code cell shows or imports."""
+        """The solution below an exercise's check, and links to files that a code cell shows or imports."""
         if cell.cell_type != "code":
             return []
         if "check" in cell.metadata.get("tags", []):
@@ -76,14 +76,16 @@ class Page:
         self.pictures[name] = content
         alt = output.get("metadata", {}).get(kind, {}).get("alt") or data.get("text/plain", "")
         tag = f'<img class="figure" src="../_static/figures/{name}" alt="{html.escape(alt, quote=True)}">'
-        return nbformat.v4.new_output("display_data", data={"text/html": tag, "text/plain": data.get("text/plain", "")})
+        return nbformat.v4.new_output("display_data",
+                                      data={"text/html": tag, "text/plain": data.get("text/plain", "")})
 
 
 def solution(id: str) -> str:
     exercise = find(id)
     language = "cuda" if exercise.language == "cuda" else "python"
     text = exercise.solution.strip("\n")
-    return (f"<details class=\"solution\"><summary>{CLICK}</summary>\n\n```{language}\n{text}\n```\n\n</details>")
+    return (f"<details class=\"solution\"><summary>{CLICK}</summary>\n\n"
+            f"```{language}\n{text}\n```\n\n</details>")
 
 
 def chapters() -> list[Path]:

@@ -48,7 +48,8 @@ def texts(cell):
         elif output.output_type == "error":
             yield "\n".join([output.ename, output.evalue, *output.traceback])
         else:
-            yield from (value for kind, value in output.data.items() if not kind.startswith("image/") and isinstance(value, str))
+            yield from (value for kind, value in output.data.items()
+                        if not kind.startswith("image/") and isinstance(value, str))
 
 
 def begin(cell) -> str:

@@ -7,7 +7,7 @@ from course_lib.tools.lint.book import begin, texts
 from course_lib.tools.notebooks import canonical
 
 CODE_LINES, CODE_LINES_RARELY, CUDA_LINES = 15, 25, 35
-COLUMNS = 120                                   # what a laptop's JupyterLab shows of a line beside the list of files
+COLUMNS = 120                           # what a laptop's JupyterLab shows of a line beside the list of files
 
 
 def first_cell_imports(book):
@@ -39,14 +39,19 @@ def lines_fit_the_screen(book):
     for cell in book.code:
         for line in cell.source.split("\n"):
             if len(line) > COLUMNS:
-                yield f"{begin(cell)}: a line of {len(line)} columns; {COLUMNS} can be seen: {line.strip()[:40]}"
+                yield (f"{begin(cell)}: a line of {len(line)} columns; {COLUMNS} can be seen: "
+                       f"{line.strip()[:40]}")
 
 
 def code_is_portable(book):
     for cell in book.code:
-        for pattern, why in [(r"\bplt\.|\bimport matplotlib|\bfrom matplotlib", "figures come from course_lib.figures"),
-                             (r"%%?time\b|%%?timeit\b|perf_counter|time\.time\(", "a time differs from machine to machine"),
-                             (r"[\"']\.\./", "a notebook runs from notebooks/ and from work/: let the package find its files"),
+        for pattern, why in [(r"\bplt\.|\bimport matplotlib|\bfrom matplotlib",
+                              "figures come from course_lib.figures"),
+                             (r"%%?time\b|%%?timeit\b|perf_counter|time\.time\(",
+                              "a time differs from machine to machine"),
+                             (r"[\"']\.\./",
+                              "a notebook runs from notebooks/ and from work/: "
+                              "let the package find its files"),
                              (r"^\s*(!|%pip|%conda|%%bash|%%sh)", "no shell in a notebook")]:
             if re.search(pattern, cell.source, re.M):
                 yield f"{begin(cell)}: {why}"
@@ -55,8 +60,10 @@ def code_is_portable(book):
 def nbval_sees_everything(book):
     hiding = {"nbval-ignore-output", "nbval-skip"}
     for cell in book.code:
-        if hiding & set(cell.metadata.get("tags", [])) or re.search(r"NBVAL_(IGNORE_OUTPUT|SKIP)", cell.source):
-            yield f"{begin(cell)}: its output is hidden from the test suite; print something every machine agrees on"
+        if (hiding & set(cell.metadata.get("tags", []))
+                or re.search(r"NBVAL_(IGNORE_OUTPUT|SKIP)", cell.source)):
+            yield (f"{begin(cell)}: its output is hidden from the test suite; "
+                   "print something every machine agrees on")
         if "NBVAL_" in cell.source:
             yield f"{begin(cell)}: a cell that raises is tagged raises-exception; no other mark is used"
 
@@ -72,7 +79,8 @@ def outputs_are_clean(book):
                 yield f"{begin(cell)}: raises {output.ename} and is not tagged raises-exception"
 
 
-MACHINE = [(r"(?<![\w./:])/(?:home|Users|root|tmp|work|usr|opt|var|mnt)/\w", "a path of one machine"), (r"\b[A-Z]:\\\w", "a path of one machine"),
+MACHINE = [(r"(?<![\w./:])/(?:home|Users|root|tmp|work|usr|opt|var|mnt)/\w", "a path of one machine"),
+           (r"\b[A-Z]:\\\w", "a path of one machine"),
            (r"site-packages", "a path of one machine"), (r"\b0x(?!f{8}\b)[0-9a-f]{6,}\b", "an address")]
 UNSTABLE = [(r"(?<![\w.])-?\d+\.\d{6,}", "more digits than machines agree on"),
             (r"\d(?:\.\d+)?e-(?:0[6-9]|[1-9]\d)\b", "a rounding error, which differs between machines")]

@@ -37,7 +37,8 @@ def exercises_as_declared(book):
             yield f"exercise {id}: its check stands in the cell after its stub"
         for made, i in zip(cells(id), where):
             if book.cells[i].source.strip("\n") != made["source"].strip("\n"):
-                yield f"exercise {id}: its {made['metadata']['tags'][0]} is not as declared: python -m course_lib run {book.path.name}"
+                yield (f"exercise {id}: its {made['metadata']['tags'][0]} is not as declared: "
+                       f"python -m course_lib run {book.path.name}")
 
 
 def nothing_is_given_away(book):
@@ -53,10 +54,12 @@ def nothing_is_given_away(book):
             if "not attempted" not in verdict:
                 yield f"exercise {id}: the notebook ships with it attempted"
             elif "use the reference" not in verdict:
-                yield f"exercise {id}: its reference did not run, so the cells below it show nothing that is true"
+                yield (f"exercise {id}: its reference did not run, "
+                       "so the cells below it show nothing that is true")
         if cell.cell_type == "code" and re.search(r"^\s*reveal\(", cell.source, re.M):
             yield f"{begin(cell)}: reveals a solution"
-        sealed = re.search(r"\.(given|solution|cases|oracle|misconceptions)\b", cell.source) if cell.cell_type == "code" else None
+        sealed = (re.search(r"\.(given|solution|cases|oracle|misconceptions)\b", cell.source)
+                  if cell.cell_type == "code" else None)
         if sealed:
             yield f"{begin(cell)}: `{sealed[0]}` of an exercise is not there in a handout"
     for id, end in ends.items():
@@ -64,7 +67,8 @@ def nothing_is_given_away(book):
         if exercise is None or exercise.kind in ("predict", "choose"):
             continue
         stub = squeezed(exercise.stub)
-        added = [line for line in map(squeezed, exercise.solution.split("\n")) if len(line) >= 16 and line not in stub]
+        added = [line for line in map(squeezed, exercise.solution.split("\n"))
+                 if len(line) >= 16 and line not in stub]
         for cell in book.cells[:end + 1]:
             shown = squeezed("\n".join([cell.source, *texts(cell)]))
             if added and all(line in shown for line in added):

@@ -1,7 +1,7 @@
 """`python -m course_lib lint house`: the tree against the guides of the house.
 
-The import graph is read from the syntax trees, imports inside functions included. What is over a guide says why
-in one line that begins with `# over the guide:` (`// over the guide:` in C++).
+The import graph is read from the syntax trees, imports inside functions included. What is over a guide says
+why in one line that begins with `# over the guide:` (`// over the guide:` in C++).
 """
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ EXCUSE = re.compile(r"(?:#|//) over the guide: (.+)")
 WORDS = CHAPTERS[1:]
 SHARED = ("checks", "launching", "files", "datasets", "figures", "growing_table", "cuda")
 FLOORS = ({"laptop_cuda": 0} | dict.fromkeys(SHARED, 1) | {word: 2 + n for n, word in enumerate(WORDS)}
-          | {"exercises": 30, "explore": 30, "tools": 40, "studies": 50, "gpu": 50, "teaching": 50, "__main__": 60})
+          | {"exercises": 30, "explore": 30, "tools": 40, "studies": 50, "gpu": 50, "teaching": 50,
+             "__main__": 60})
 
 
-# --- imports -----------------------------------------------------------------------------------------------------
+# --- imports ------------------------------------------------------------------------------------------------
 
 def sources() -> dict[str, Path]:
     """Dotted name -> file, for every module of the course and the engine."""
@@ -109,7 +110,7 @@ def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     return found
 
 
-# --- sizes -------------------------------------------------------------------------------------------------------
+# --- sizes --------------------------------------------------------------------------------------------------
 
 @dataclass
 class Count:
@@ -125,10 +126,12 @@ class Count:
 
 def code_lines(tree: ast.Module, text: str) -> set[int]:
     """Numbers of the lines that hold code: no blank lines, comments or docstrings."""
-    found = {n for n, line in enumerate(text.splitlines(), 1) if line.strip() and not line.strip().startswith("#")}
+    found = {n for n, line in enumerate(text.splitlines(), 1)
+             if line.strip() and not line.strip().startswith("#")}
     for node in ast.walk(tree):
         body = getattr(node, "body", None)
-        if isinstance(body, list) and body and isinstance(body[0], ast.Expr) and isinstance(body[0].value, ast.Constant):
+        if (isinstance(body, list) and body and isinstance(body[0], ast.Expr)
+                and isinstance(body[0].value, ast.Constant)):
             if isinstance(body[0].value.value, str):
                 found -= set(range(body[0].lineno, body[0].end_lineno + 1))
     return found
@@ -154,7 +157,8 @@ def checks_share(word: str) -> Count:
         text = path.read_text(encoding="utf-8")
         tree = ast.parse(text)
         lines = code_lines(tree, text)
-        checking = {n for node in ast.walk(tree) if is_check(node) for n in range(node.lineno, node.end_lineno + 1)}
+        checking = {n for node in ast.walk(tree) if is_check(node)
+                    for n in range(node.lineno, node.end_lineno + 1)}
         count.code += len(lines)
         count.checks += len(lines & checking)
         count.where += [f"{path.name}:{n}" for n in sorted(lines & checking)]
@@ -176,7 +180,7 @@ def too_long() -> list[tuple[str, str | None]]:
     for path in sources().values():
         text = path.read_text(encoding="utf-8")
         lines, name = text.splitlines(), path.relative_to(ROOT).as_posix()
-        declares = "exercises/chapters/" in name        # data: each card, stub and misconception is a whole text
+        declares = "exercises/chapters/" in name        # data: a card, stub or misconception is a whole text
         if not declares:
             found += over(name, len(lines), MODULE_LINES, "\n".join(lines[:15]))
             found += [(f"{name}:{n}: {len(line)} columns, the guide is {COLUMNS}", None)
@@ -194,10 +198,11 @@ def too_long() -> list[tuple[str, str | None]]:
 
 def entries() -> list[str]:
     """What a reader sees in course_lib/."""
-    return sorted(p.name for p in (ROOT / "course_lib").iterdir() if not p.name.startswith((".", "__pycache__")))
+    return sorted(p.name for p in (ROOT / "course_lib").iterdir()
+                  if not p.name.startswith((".", "__pycache__")))
 
 
-# --- the report --------------------------------------------------------------------------------------------------
+# --- the report ---------------------------------------------------------------------------------------------
 
 def complaints() -> list[str]:
     """What does not hold and does not say why."""
@@ -216,7 +221,8 @@ def complaints() -> list[str]:
 def report() -> str:
     graph = import_graph()
     rows = [f"{len(graph)} modules, {sum(map(len, graph.values()))} arrows, {len(upward(graph))} of them up, "
-            f"{len(circles(graph))} circles", f"course_lib/: {len(entries())} entries (at most {ENTRIES})", "",
+            f"{len(circles(graph))} circles",
+            f"course_lib/: {len(entries())} entries (at most {ENTRIES})", "",
             "argument checks, share of code lines"]
     for word in WORDS:
         count = checks_share(word)

@@ -1,4 +1,4 @@
-"""Rules on what a notebook says: titles, figures in words, the core within its minutes, numbers that a cell prints."""
+"""Rules on what a notebook says: titles, figures in words, the core within its minutes, printed numbers."""
 import re
 
 from course_lib.tools.lint.book import begin, headings, texts, words
@@ -80,8 +80,8 @@ def core_in_time(book):
     if read > CORE_WORDS:
         yield f"the core has {read} words; {CORE_WORDS} is the limit"
     if read / WORDS_PER_MINUTE + minutes > limit:
-        yield (f"the core takes {read / WORDS_PER_MINUTE + minutes:.0f} minutes ({read} words, {minutes:g} minutes of exercises); "
-               f"{limit} is the limit")
+        yield (f"the core takes {read / WORDS_PER_MINUTE + minutes:.0f} minutes "
+               f"({read} words, {minutes:g} minutes of exercises); {limit} is the limit")
 
 
 def something_to_run(book):
@@ -98,22 +98,26 @@ def something_to_run(book):
                 read = 0
 
 
-FORMULA = re.compile(r"\$\$.*?\$\$|\$[^$]+\$|`[^`]+`|<details>.*?</details>|\]\([^)]*\)|\b\d{4}\.\d{5}\b", re.S)
+FORMULA = re.compile(r"\$\$.*?\$\$|\$[^$]+\$|`[^`]+`|<details>.*?</details>|\]\([^)]*\)|\b\d{4}\.\d{5}\b",
+                     re.S)
 MEASURED = re.compile(r"(?<![\w.])(\d{1,3}(?:,\d{3})+|\d+\.\d{2,}|\d{4,})(?!\w)")
 SOURCE = re.compile(r"\b(?:19|20)\d\d\b|\bdata/|\bet al\b|\bdata sheet\b|https?:")
 
 
 def numbers_are_printed(book):
-    """A measured number in the prose is printed by a cell, is in the code, or its paragraph names a source."""
-    shown = " ".join([cell.source for cell in book.code] + [text for cell in book.code for text in texts(cell)])
-    known = {float(n) for n in re.findall(r"\d+(?:\.\d+)?", re.sub(r"(?<=\d),(?=\d{3})", "", shown)) if len(n) < 16}
+    """A measured number in the prose is printed by a cell, in the code, or its paragraph names a source."""
+    shown = " ".join([cell.source for cell in book.code]
+                     + [text for cell in book.code for text in texts(cell)])
+    known = {float(n) for n in re.findall(r"\d+(?:\.\d+)?", re.sub(r"(?<=\d),(?=\d{3})", "", shown))
+             if len(n) < 16}
     for cell in book.markdown:
         if book.is_exercise(cell):
             continue
         for paragraph in FORMULA.sub(" ", cell.source).split("\n\n"):
             for number in () if SOURCE.search(paragraph) else MEASURED.findall(paragraph):
                 if not printed(number.replace(",", ""), known):
-                    yield f"{begin(cell)}: says {number}, which no cell prints and for which no source is named"
+                    yield (f"{begin(cell)}: says {number}, which no cell prints and for which no source "
+                           "is named")
 
 
 def printed(number: str, known: set[float]) -> bool:
@@ -122,5 +126,5 @@ def printed(number: str, known: set[float]) -> bool:
     return any(abs(round(value, digits) - float(number)) < 1e-9 * max(1, abs(value)) for value in known)
 
 
-RULES = [one_title, no_skipped_level, ends_with_where_you_stand, pictures_have_words, core_in_time, something_to_run,
-         numbers_are_printed]
+RULES = [one_title, no_skipped_level, ends_with_where_you_stand, pictures_have_words, core_in_time,
+         something_to_run, numbers_are_printed]

@@ -1,7 +1,7 @@
 """`python -m course_lib lint voice [PATH...]`: phrases that a reader has to decipher.
 
-A dozen patterns for the house's commonest riddles, over comments, docstrings, messages and prose. A line that needs
-one says `voice: ok` in a comment.
+A dozen patterns for the house's commonest riddles, over comments, docstrings, messages and prose. A line that
+needs one says `voice: ok` in a comment.
 """
 from __future__ import annotations
 
@@ -12,19 +12,25 @@ from pathlib import Path
 
 from course_lib.files import ROOT
 
-_UNIT = ("(?:head|token|row|block|thread|launch|step|kernel|element|warp|lane|tile|page|query|key|layer|sequence|request|student|"
-         "notebook|exercise|line|file|function|chapter|call|pass|second|build|byte|float|number|score|access|sector|bank|word|"
+_UNIT = ("(?:head|token|row|block|thread|launch|step|kernel|element|warp|lane|tile|page|query|key|layer|"
+         "sequence|request|student|notebook|exercise|line|file|function|chapter|call|pass|second|build|byte|"
+         "float|number|score|access|sector|bank|word|"
          "column|character|card|group|sample|machine|compiler|session|run)")
-_NUMBER = (r"(?:one|two|three|four|five|six|seven|eight|\d[\d,.]*|bytes?|tokens?|sectors?|access(?:es)?|loads?|stores?|launch(?:es)?|"
-           r"threads?|warps?|blocks?|rows?|numbers?|entries|minutes|seconds|FLOPs?|nats|requests?|keys|queries|heads|cells?|"
+_NUMBER = (r"(?:one|two|three|four|five|six|seven|eight|\d[\d,.]*|bytes?|tokens?|sectors?|access(?:es)?|"
+           r"loads?|stores?|launch(?:es)?|threads?|warps?|blocks?|rows?|numbers?|entries|minutes|seconds|"
+           r"FLOPs?|nats|requests?|keys|queries|heads|cells?|"
            r"products?|lines|files|once|twice|times)")
 PATTERNS = {
-    "use per for a rate": rf"\b{_NUMBER} an? {_UNIT}\b(?! (?:of|time|may|can|must|sees|has|reads|visits|keeps|gets|wants|is|needs|takes|holds)\b|'s)",
+    "use per for a rate": rf"\b{_NUMBER} an? {_UNIT}\b(?! (?:of|time|may|can|must|sees|has|reads|"
+                          r"visits|keeps|gets|wants|is|needs|takes|holds)\b|'s)",
     "say whose, or that there is none": r"\bnobody's\b",
-    "use a verb of the field for stands": r"\bstands? (?:there|in|on|at|twice|once|before|after|behind|beside|above|below|for itself|under)\b",
-    "use a verb of the field for lies": r"\blies? (?:in|on|at|beside|between|under|below|above|before|behind)\b",
+    "use a verb of the field for stands": r"\bstands? (?:there|in|on|at|twice|once|before|after|behind|"
+                                          r"beside|above|below|for itself|under)\b",
+    "use a verb of the field for lies": r"\blies? (?:in|on|at|beside|between|under|below|above|before|"
+                                        r"behind)\b",
     "use a verb of the field for comes": r"\bcomes? (?:after|before|back|out|along) (?!of\b)",
-    "say what is missing or present": r"\b(?:is|are|was|were) (?:not )?there(?: (?:in|on|for|to|and)\b|[.,;:]|$)",
+    "say what is missing or present": r"\b(?:is|are|was|were) (?:not )?there"
+                                      r"(?: (?:in|on|for|to|and)\b|[.,;:]|$)",
     "name the follow-on error": r"\becho(?:es)?\b(?! (?:server|\"|'))",
     "a riddle: what X is what": r"\b[Ww]hat (?:\w+ ){1,3}is what\b",
     "a riddle: is no X; a Y": r"\bis no \w+(?:[;,]| but)",
@@ -40,8 +46,10 @@ KINDS = {".py", ".cu", ".cuh", ".h", ".cpp", ".md", ".ipynb"}
 def files(places: list[str] | None = None) -> list[Path]:
     roots = [ROOT / place for place in places or ["."]]
     found = [p for root in roots for p in ([root] if root.is_file() else sorted(root.rglob("*")))]
-    hidden = lambda p: any(part.startswith(".") or part in ("__pycache__", "work", "build") for part in p.relative_to(ROOT).parts)
-    return [p for p in found if p.suffix in KINDS and not hidden(p) and p.relative_to(ROOT).as_posix() not in SKIPPED]
+    hidden = lambda p: any(part.startswith(".") or part in ("__pycache__", "work", "build")
+                           for part in p.relative_to(ROOT).parts)
+    return [p for p in found
+            if p.suffix in KINDS and not hidden(p) and p.relative_to(ROOT).as_posix() not in SKIPPED]
 
 
 def prose(path: Path) -> Iterator[tuple[str, str]]:

@@ -29,5 +29,6 @@ nb_mime_priority_overrides = [("html", "application/vnd.course.verdict+json", No
 myst_enable_extensions = ["dollarmath", "amsmath", "colon_fence", "deflist"]
 myst_heading_anchors = 3
 myst_links_external_new_tab = True
-suppress_warnings = ["mystnb.unknown_mime_type", "mystnb.mime_priority", "misc.highlighting_failure", "myst.xref_missing"]
+suppress_warnings = ["mystnb.unknown_mime_type", "mystnb.mime_priority", "misc.highlighting_failure",
+                     "myst.xref_missing"]
 copybutton_exclude = ".linenos, .gp"
