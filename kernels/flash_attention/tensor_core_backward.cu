@@ -29,7 +29,7 @@
 //   backward_tensor_core, keys        266,240       15,904       0
 //   backward_tensor_core, queries     237,568       13,344       0
 //
-// Registers by nvcc 13.0: data/gpu/registers.txt. Two blocks per multiprocessor on sm_90 and sm_100; one at D
+// Registers: python -m course_lib gpu-registers. Two blocks per multiprocessor on sm_90 and sm_100; one at D
 // = DV = 128 on sm_80, 86, 89 and 120.
 #include "../common/tiles.cuh"
 #include "../common/tensor_tiles.cuh"
