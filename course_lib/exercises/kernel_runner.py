@@ -51,7 +51,8 @@ def run_kernel(request: Request, source: str) -> Run:
 def _one(cuda, module, arrays: list[dict], steps: list[dict], limit: float, budget: float | None) -> Outcome:
     """One case: counted first where there is a budget, then sanitized, and both runs must give the same.
 
-    Counted first, because a kernel can keep things between launches: what it has not computed yet it cannot have kept.
+    Counted first, because a kernel can keep things between launches: what it has not computed yet it cannot
+    have kept.
     """
     counted = counts = None
     try:
@@ -70,8 +71,8 @@ def _one(cuda, module, arrays: list[dict], steps: list[dict], limit: float, budg
     except cuda.ArgumentError as error:
         return Outcome(failure=Failure("launch", str(error)))
     if budget is not None and not (counts and same(counted, outcome.value)):
-        return Outcome(failure=Failure("unrepeatable", "launched twice on the same arrays, the kernel gives two results: does "
-                                       "it keep something from one launch to the next?"))
+        return Outcome(failure=Failure("unrepeatable", "launched twice on the same arrays, the kernel gives two "
+                                       "results: does it keep something from one launch to the next?"))
     unwritten = [_unwritten(t) for a, t in zip(arrays, memory) if a["role"] == "out"]
     outcome.counts["unwritten"] = next(filter(None, unwritten), "")
     outcome.changed = [f"argument {i + 1}" for i, (a, t) in enumerate(zip(arrays, memory))

@@ -12,6 +12,7 @@ def bars(values: dict, *, caption: str, alt: str | None = None, unit: str = "", 
 
         figures.bars({"naive": 8, "tiled": 1}, unit="MB", ceiling=0.5, ceiling_label="least", caption="...")
     """
+    # over the guide: one picture, drawn from top to bottom
     groups = {str(n): v if isinstance(v, dict) else {"": v} for n, v in values.items()}
     parts = list(dict.fromkeys(part for group in groups.values() for part in group))
     thick = 0.8 / len(parts)

@@ -56,6 +56,7 @@ def memory(rows: dict, *, caption: str, alt: str | None = None, owners: dict | N
         figures.memory({"sequence a": ["a0", "a1"], "pool": ["a1", "", "b0", "a0"]},
                        arrows=[(("sequence a", 0), ("pool", 3))], caption="A table points into a pool.")
     """
+    # over the guide: one picture, drawn from top to bottom
     owner = lambda text: _owner(text, owners)
     lines = []                              # (name, index of the first cell, cells)
     for name, cells in rows.items():

@@ -16,6 +16,7 @@ The rule: in the handed-out chapters nothing that solves an exercise is in DIR.
   is a kernel that the notebook uses. They stay; the command lists them, and `--cut NAME` takes one out.
 Chapters that are not named come as they are: their solutions have been handed in before.
 """
+# over the guide: one handout from the first file to the last search
 
 from __future__ import annotations
 

@@ -158,7 +158,8 @@ def _oracle(exercise: Exercise, cases, seed: int) -> judge.Oracle:
 def _judged(exercise: Exercise, cases, run, source: str, seed: int, oracle: judge.Oracle) -> Verdict:
     """`judge.judge`, with the misconceptions run once for all students, and only when one of them is wrong.
 
-    Only the comparisons are bounded: the engine, which runs a kernel's misconceptions here, reserves more addresses.
+    Only the comparisons are bounded: the engine, which runs a kernel's misconceptions here, reserves more
+    addresses.
     """
     with bounded_memory(JUDGING):
         known = judge.Oracle(oracle.expected, oracle.misconceptions or [])
@@ -166,7 +167,7 @@ def _judged(exercise: Exercise, cases, run, source: str, seed: int, oracle: judg
     if first.status != WRONG or oracle.misconceptions is not None:
         return first
     asked = judge.request(exercise, cases, seed)
-    asked.limit *= 4                     # so that a mistake's result does not depend on how busy this machine is
+    asked.limit *= 4    # so that a mistake's result does not depend on how busy this machine is
     oracle.misconceptions = judge.mistakes(exercise, asked)
     with bounded_memory(JUDGING):
         return judge.judge(exercise, cases, run, source, seed, oracle)

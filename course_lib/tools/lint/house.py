@@ -182,7 +182,7 @@ def too_long() -> list[tuple[str, str | None]]:
         lines, name = text.splitlines(), path.relative_to(ROOT).as_posix()
         declares = "exercises/chapters/" in name        # data: a card, stub or misconception is a whole text
         if not declares:
-            found += over(name, len(lines), MODULE_LINES, "\n".join(lines[:15]))
+            found += over(name, len(lines), MODULE_LINES, "\n".join(lines[:30]))
             found += [(f"{name}:{n}: {len(line)} columns, the guide is {COLUMNS}", None)
                       for n, line in enumerate(lines, 1) if len(line) > COLUMNS]
         for node in ast.walk(ast.parse(text)):
