@@ -71,8 +71,8 @@ def _one(cuda, module, arrays: list[dict], steps: list[dict], limit: float, budg
     except cuda.ArgumentError as error:
         return Outcome(failure=Failure("launch", str(error)))
     if budget is not None and not (counts and same(counted, outcome.value)):
-        return Outcome(failure=Failure("unrepeatable", "launched twice on the same arrays, the kernel gives two "
-                                       "results: does it keep something from one launch to the next?"))
+        return Outcome(failure=Failure("unrepeatable", "launched twice on the same arrays, the kernel gives "
+                                       "two results: does it keep something from one launch to the next?"))
     unwritten = [_unwritten(t) for a, t in zip(arrays, memory) if a["role"] == "out"]
     outcome.counts["unwritten"] = next(filter(None, unwritten), "")
     outcome.changed = [f"argument {i + 1}" for i, (a, t) in enumerate(zip(arrays, memory))
