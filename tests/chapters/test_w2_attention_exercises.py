@@ -141,7 +141,9 @@ def test_right_work_in_another_style_passes(id):
     ("9.12", "def steep_tokens(scale):\n    torch.autograd.functional.jacobian = lambda *a: torch.tensor(scale ** 2)\n"
              "    return torch.zeros(3, 2)"),
     ("9.12", "def steep_tokens(scale):\n    return torch.zeros(3, 2)")])
-def test_zeros_do_not_pass(id, source):
+def test_zeros_do_not_pass(id, source, monkeypatch):
+    monkeypatch.setattr(torch, "softmax", torch.softmax)        # put back what the source replaces
+    monkeypatch.setattr(torch.autograd.functional, "jacobian", torch.autograd.functional.jacobian)
     assert core.evaluate(find(id), source).status == WRONG
 
 
