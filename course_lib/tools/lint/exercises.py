@@ -34,7 +34,7 @@ def exercises_as_declared(book):
             yield f"exercise {id}: card, stub and check, each once and in this order, not {', '.join(kinds)}"
             continue
         if where[2] != where[1] + 1:
-            yield f"exercise {id}: its check stands in the cell after its stub"
+            yield f"exercise {id}: its check follows its stub directly"
         for made, i in zip(cells(id), where):
             if book.cells[i].source.strip("\n") != made["source"].strip("\n"):
                 yield (f"exercise {id}: its {made['metadata']['tags'][0]} is not as declared: "
@@ -61,7 +61,7 @@ def nothing_is_given_away(book):
         sealed = (re.search(r"\.(given|solution|cases|oracle|misconceptions)\b", cell.source)
                   if cell.cell_type == "code" else None)
         if sealed:
-            yield f"{begin(cell)}: `{sealed[0]}` of an exercise is not there in a handout"
+            yield f"{begin(cell)}: `{sealed[0]}` of an exercise is missing in a handout"
     for id, end in ends.items():
         exercise = by_id.get(id)
         if exercise is None or exercise.kind in ("predict", "choose"):
