@@ -2,8 +2,9 @@
 pictures.
 
 Three words, never mixed. **Asked** is what the active lanes asked for, in bytes. **Moved** is 32 bytes for
-each sector that a request touched, what passed between the SM and L2. **Unique** is 32 bytes for each
-sector that was touched at all, however often: the least that memory could move. Caches are not modelled.
+each sector that a request touched: what is asked of L1, and at most this much goes on to L2. **Unique** is
+32 bytes for each sector that was touched at all, however often: the least that memory could move. Caches
+are not modelled.
 """
 # over the guide: the counts of a launch, and the tables that show them
 import html
@@ -39,7 +40,7 @@ class Traffic:
 
     @property
     def moved(self) -> int:
-        """Bytes that passed between the SM and L2."""
+        """Bytes asked of L1, in whole sectors; at most this much goes on to L2."""
         return SECTOR * self.sectors
 
     @property
@@ -262,9 +263,8 @@ class Report:
 
 
 LEGEND = (
-    "asked: what the lanes asked for; moved: 32 bytes for each sector of each request, which pass between "
-    "SM and L2; "
-    "unique: each sector once, the least that memory could move."
+    "asked: what the lanes asked for; moved: 32 bytes for each sector of each request, asked of L1 (at most "
+    "this much goes on to L2); unique: each sector once, the least that memory could move."
 )
 
 
