@@ -16,6 +16,7 @@ from .kernel import Kernel
 from .memory import empty
 from .module import Module, compile, load
 from .ops import custom_op
+from .pointers import pointers
 from .profile import profile
 from .program import run
 from .report import KernelError
@@ -33,6 +34,7 @@ __all__ = [
     "custom_op",
     "empty",
     "load",
+    "pointers",
     "profile",
     "run",
     "sanitize",

@@ -123,13 +123,12 @@ def _pointer(kernel: str, parameter: Parameter, value):
     noun = arrays.noun()
     if not arrays.is_array(value):
         raise ArgumentError(f"{where} needs {_a(noun)}, got {_describe(value)}")
-    if parameter.category == "p":
-        raise ArgumentError(
-            f"{where}: a pointer to pointers cannot be passed; use one {noun} and offsets into it"
-        )
     got = arrays.dtype_of(value)
+    if parameter.category == "p" and got not in ("int64", "uint64"):
+        raise ArgumentError(f"{where} needs the addresses of {noun}s, `laptop_cuda.pointers(a, b, ...)`, "
+                            f"got {_a(noun)} of {got}")
     accepted = (parameter.dtype,) + ALSO.get(parameter.dtype, ())
-    if parameter.dtype not in ("void", "struct") and got not in accepted:
+    if parameter.dtype not in ("void", "struct") and parameter.category != "p" and got not in accepted:
         raise ArgumentError(f"{where} needs {_a(noun)} of {parameter.dtype}, got {got}")
     if arrays.is_tensor(value):
         _check_dense(where, value)

@@ -12,7 +12,9 @@ from ctypes import POINTER, c_int32, c_void_p
 from dataclasses import dataclass, field
 
 from . import arrays, lines, memory
+from .arguments import Parameter
 from .c_types import CArray, CLaunch, CRequest, CResult, CSite, CStorage
+from .pointers import may_hold, reached
 
 PLAIN, PROFILE, SANITIZE = 0, 1, 2
 ORDERS = {"forward": 0, "reverse": 1, "seeded": 2}
@@ -130,9 +132,11 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     laptop_run, laptop_free = _runtime(str(library))
     now = _contexts[-1] if _contexts else Context("plain")
     keep = []                    # what C points at must live until it returns
+    params, values, n_args = *_with_reached(params, values, now), len(params)
     launch = _describe(
         entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep
     )
+    launch.n_args = n_args
     launch.shared_limit = shared_limit
     answer = laptop_run(ctypes.byref(launch))
     try:
@@ -156,6 +160,14 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     if now.done:
         now.done(result)
     return result
+
+
+def _with_reached(params, values, now: Context) -> tuple[list, list]:
+    """The arguments of a traced launch, and behind them the arrays that it reaches through pointers."""
+    more = reached(params, values) if now.mode != "plain" else []
+    made = [Parameter(name, "pointer", arrays.dtype_of(v), arrays.of(v).itemsize, False, "", "")
+            for name, v in more]
+    return [*params, *made], [*values, *(v for _, v in more)]
 
 
 def _describe(
@@ -214,7 +226,8 @@ def _array(parameter, array: arrays.Array | None, allocations: list[tuple[int, i
     if array is None:
         return CArray(parameter.name.encode(), parameter.dtype.encode(), parameter.itemsize, -1)
     storage = next(i for i, (low, high) in enumerate(allocations) if low <= array.low and array.high <= high)
-    made = CArray(parameter.name.encode(), array.dtype.encode(), array.itemsize, storage,
+    dtype = b"pointers" if may_hold(parameter) else array.dtype.encode()
+    made = CArray(parameter.name.encode(), dtype, array.itemsize, storage,
                   array.address - allocations[storage][0], array.bytes, min(len(array.shape), 8))
     made.shape[:made.ndim] = array.shape[:8]
     return made

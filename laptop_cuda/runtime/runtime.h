@@ -242,6 +242,7 @@ inline size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
 constexpr size_t SHARED_SPAN = 2 << 20;  // a block's shared memory with its red zones
 void map_arrays();               // plain: the tensors' own memory. Traced: copies in the arena.
 void copy_back();
+void pointers_of_host(const Run&);  // arrays of addresses as the host has them
 void unmap_arrays();
 void map_heap();
 void read_symbols();

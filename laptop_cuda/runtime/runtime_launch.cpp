@@ -176,6 +176,7 @@ static bool depends_on_undefined(const laptop_launch& l, const Bytes& before) {
     run->poison = 0x5b;
     execute(l);
     bool differs = variables() != after;
+    pointers_of_host(*first), pointers_of_host(*run);
     for (size_t i = 0; i < first->storages.size(); ++i) {
         const Storage &a = first->storages[i], &b = run->storages[i];
         differs |= memcmp((void*)a.data, (void*)b.data, a.bytes) != 0;

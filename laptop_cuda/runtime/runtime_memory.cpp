@@ -69,6 +69,28 @@ static void plan_storages() {
     }
 }
 
+// An array of addresses holds those of the host's arrays outside a traced launch, and those of the copies inside.
+static void translate_pointers(const Run& r, bool in) {
+    const laptop_launch& l = *r.launch;
+    for (int a = 0; a < l.n_arrays; ++a) {
+        if (l.arrays[a].storage < 0 || strcmp(l.arrays[a].dtype, "pointers") != 0) continue;
+        const Storage& own = r.storages[r.storage_of[a]];
+        uint64_t* word = (uint64_t*)(own.data + (l.arrays[a].offset - own.from));
+        for (uint64_t i = 0; i < l.arrays[a].bytes / 8; ++i) {
+            for (const Storage& s : r.storages) {
+                uint64_t here = s.data, there = (uint64_t)l.storages[s.host].host + s.from;
+                if (!in) std::swap(here, there);
+                if (word[i] - there >= s.bytes) continue;
+                word[i] += here - there;
+                break;
+            }
+        }
+    }
+}
+void pointers_of_host(const Run& r) {
+    if (r.traced && !r.in_place) translate_pointers(r, false);
+}
+
 static void map_arena() {
     const laptop_launch& l = *run->launch;
     plan_storages();
@@ -121,6 +143,7 @@ static void map_arena() {
         Storage& s = run->storages[run->storage_of[a]];
         run->pointers[i] = (void*)(s.data + (l.arrays[a].offset - s.from));
     }
+    translate_pointers(*run, true);
 }
 
 void map_arrays() {
@@ -146,6 +169,7 @@ void map_arrays() {
 void copy_back() {
     const laptop_launch& l = *run->launch;
     if (run->in_place) return;
+    pointers_of_host(*run);
     for (Storage& s : run->storages) {
         char* host = (char*)l.storages[s.host].host + s.from;
         for (size_t at = 0; at < s.bytes; at += 4096) {

@@ -1,0 +1,91 @@
+"""Arrays of device pointers: what such an array points at takes part in the launch.
+
+A traced launch works on copies. It copies the arrays that are only reached through pointers as well, and
+the runtime translates the addresses on the way in and out.
+"""
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+
+from . import arrays
+
+MOST = 1 << 16                       # elements of an array that may hold addresses
+PLAUSIBLE = (1 << 20, 1 << 48)       # user space; smaller integers are indices and sizes
+
+
+class Pointers(np.ndarray):
+    """Addresses, and the arrays that they are the addresses of."""
+    targets: list
+
+    def __array_finalize__(self, made):
+        self.targets = getattr(made, "targets", [])
+
+
+def pointers(*targets):
+    """The addresses of arrays, as an array: for a kernel that takes `float**`, or addresses as int64.
+
+    The arrays live as long as what is returned.
+    """
+    if len(targets) == 1 and isinstance(targets[0], (list, tuple)):
+        targets = targets[0]
+    wrong = next((t for t in targets if not arrays.is_array(t)), None)
+    if wrong is not None:
+        raise TypeError(f"pointers() takes arrays, got {type(wrong).__name__}")
+    found = [arrays.of(t).address if arrays.device_of(t) == "cpu" else t.data_ptr() for t in targets]
+    if targets and arrays.is_tensor(targets[0]):
+        torch = arrays.torch_in_use()
+        made = torch.tensor(found, dtype=torch.int64, device=targets[0].device)
+    else:
+        made = np.array(found, dtype=np.int64).view(Pointers)
+    made.targets = list(targets)
+    return made
+
+
+def may_hold(parameter) -> bool:
+    """A pointer to pointers, or to integers of their size."""
+    return parameter.kind == "pointer" and (parameter.category == "p" or parameter.dtype in ("int64", "uint64"))
+
+
+def reached(parameters: list, values: list) -> list[tuple[str, object]]:
+    """(name, array) of what a launch reaches through arrays of pointers, its own arguments left out."""
+    own = [arrays.of(v) for v in values if arrays.is_array(v)]
+    found, live = [], None
+    for parameter, value in zip(parameters, values):
+        if not (arrays.is_array(value) and may_hold(parameter)):
+            continue
+        targets = getattr(value, "targets", None)
+        for index, address in _addresses(value):
+            if any(a.low <= address < a.high for a in [*own, *(arrays.of(t) for _, t in found)]):
+                continue
+            if targets is None and live is None:
+                live = _live_tensors()
+            target = next((t for t in (targets or live or ()) if _holds(t, address)), None)
+            if target is not None:
+                found.append((f"{parameter.name}[{index}]", target))
+    return found
+
+
+def _addresses(value) -> list[tuple[int, int]]:
+    """(index, element) where an element looks like an address."""
+    flat = value.detach().numpy() if arrays.is_tensor(value) else np.asarray(value)
+    flat = flat.reshape(-1)
+    if not 0 < flat.size <= MOST:
+        return []
+    where = np.flatnonzero((flat >= PLAUSIBLE[0]) & (flat < PLAUSIBLE[1]))
+    return [(int(i), int(flat[i])) for i in where]
+
+
+def _holds(target, address: int) -> bool:
+    array = arrays.of(target)
+    return array.address <= address < array.address + array.bytes
+
+
+def _live_tensors() -> list:
+    """Tensors on the CPU that the program holds; NumPy's arrays are not known to the garbage collector."""
+    torch = arrays.torch_in_use()
+    if torch is None:
+        return []
+    return [t for t in gc.get_objects() if type(t) in (torch.Tensor, torch.nn.Parameter)
+            and t.layout == torch.strided and t.device.type == "cpu" and t.numel()]
