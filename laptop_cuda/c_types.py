@@ -62,6 +62,10 @@ class CRequest(ctypes.Structure):
     ]
 
 
+class CStep(ctypes.Structure):
+    _fields_ = [("pc", c_uint32), ("warps", c_uint64), ("lanes", c_uint64)]
+
+
 class CParty(ctypes.Structure):
     _fields_ = [("block", c_uint32 * 3), ("thread", c_uint32 * 3), ("pc", c_uint32), ("action", c_int32)]
 
@@ -104,4 +108,6 @@ class CResult(ctypes.Structure):
         ("shared_bytes", c_uint64),
         ("notes", POINTER(CError)),
         ("n_notes", c_uint64),
+        ("executed", POINTER(CStep)),
+        ("n_executed", c_uint64),
     ]

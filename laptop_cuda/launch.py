@@ -84,6 +84,7 @@ class LaunchResult:
     steps: int = 0
     divergent_steps: int = 0
     shared_bytes: int = 0
+    executed: list[tuple[int, int, int]] = field(default_factory=list)  # pc, times a warp ran it, lanes
     notes: list = field(default_factory=list)
 
     def places(self, offsets) -> dict[int, lines.Place]:
@@ -259,3 +260,4 @@ def _read(result: LaunchResult, c: CResult, params, values) -> None:
     result.atomic_addresses = sum(c.atomic_addresses)
     result.barriers, result.steps, result.divergent_steps = c.barriers, c.steps, c.divergent_steps
     result.shared_bytes = c.shared_bytes
+    result.executed = [(s.pc, s.warps, s.lanes) for s in c.executed[: c.n_executed]]

@@ -80,6 +80,11 @@ typedef struct {             // one request of the block whose accesses are kept
     int64_t offset[32];      // bytes from the start of the array, -1 where the lane was not active
 } laptop_request;
 
+typedef struct {             // a basic block of the traced build, or the place after a call
+    uint32_t pc;             // offset in the library of the instruction after the call of its hook
+    uint64_t warps, lanes;   // how often a warp ran it, and its active lanes summed over these times
+} laptop_step;
+
 typedef struct {
     uint32_t block[3], thread[3];
     uint32_t pc;             // 0 = unknown
@@ -117,6 +122,8 @@ typedef struct {
     uint64_t shared_bytes;   // static and dynamic, without red zones
     const laptop_error* notes;                   // not wrong, but worth saying (the same value written twice)
     uint64_t n_notes;
+    const laptop_step* executed;                 // only when profiling
+    uint64_t n_executed;
 } laptop_result;
 
 laptop_result* laptop_run(const laptop_launch*);

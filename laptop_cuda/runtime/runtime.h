@@ -203,6 +203,8 @@ struct Run {
     uint64_t unique_count[LAPTOP_CLASSES] = {};
     std::vector<laptop_request> requests;
     uint64_t steps = 0, divergent_steps = 0;
+    std::vector<laptop_step> executed;
+    std::vector<int32_t> executed_table;             // by program counter: index into executed
     // sanitizer
     std::vector<Interval> intervals;
     uint32_t grid_epoch = 0;

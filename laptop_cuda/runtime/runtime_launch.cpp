@@ -226,6 +226,8 @@ static void collect(Result& result) {
     result.requests = r.requests.data();
     result.n_requests = r.requests.size();
     result.shared_bytes = r.shared_bytes;
+    result.executed = r.executed.data();
+    result.n_executed = r.executed.size();
     result.notes = r.notes.data();
     result.n_notes = r.notes.size();
 }

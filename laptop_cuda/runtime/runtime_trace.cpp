@@ -47,6 +47,29 @@ static Site& site_for(uint32_t pc, int operation, int32_t memory) {
     return run->sites.back();
 }
 
+// A warp ran the block that begins here.
+static void count_step(uint32_t step, int lanes) {
+    uint32_t pc = step & 0xffffff;
+    auto& table = run->executed_table;
+    if (run->executed.size() * 2 >= table.size()) {
+        table.assign(std::max<size_t>(1024, table.size() * 2), -1);
+        for (size_t i = 0; i < run->executed.size(); ++i) {
+            size_t h = run->executed[i].pc * 2654435761u & (table.size() - 1);
+            while (table[h] >= 0) h = (h + 1) & (table.size() - 1);
+            table[h] = (int32_t)i;
+        }
+    }
+    size_t mask = table.size() - 1, h = pc * 2654435761u & mask;
+    while (table[h] >= 0 && run->executed[table[h]].pc != pc) h = (h + 1) & mask;
+    if (table[h] < 0) {
+        table[h] = (int32_t)run->executed.size();
+        run->executed.push_back({pc, 0, 0});
+    }
+    laptop_step& found = run->executed[table[h]];
+    ++found.warps;
+    found.lanes += lanes;
+}
+
 void count_barrier(const void* site) { ++site_for(code_offset(site), LAPTOP_BARRIER, -1).counts.requests; }
 
 static bool set_bit(std::vector<uint64_t>& bits, size_t i) {
@@ -261,6 +284,7 @@ static void merge_diverged(const Warp& w, unsigned lanes, bool force) {
         if (!together) return;
         ++run->steps;
         run->divergent_steps += together != unfinished;
+        count_step(next, __builtin_popcount(together));
         advance(w, together, 1);
     }
 }
@@ -291,7 +315,15 @@ void merge(Warp& w, bool force) {
                 c.end[c.n] = log.access + log.n_accesses;
                 c.lane[c.n++] = (uint8_t)__builtin_ctz(l);
             }
-            run->steps += w.lanes[__builtin_ctz(lanes)]->log->n_steps;
+            const Log& path = *w.lanes[__builtin_ctz(lanes)]->log;
+            run->steps += path.n_steps;
+            for (uint32_t i = 0; i < path.n_steps; ++i) {
+                if (path.step[i] == MEETING) {
+                    ++i;                         // its lanes are the next word
+                } else {
+                    count_step(path.step[i], __builtin_popcount(lanes));
+                }
+            }
             count_segment(w, c);
         } else {
             merge_diverged(w, lanes, force);
