@@ -13,6 +13,7 @@ from . import magic
 from .arguments import ArgumentError
 from .build import CompileError, NoCompiler
 from .kernel import Kernel
+from .machine import Machine
 from .memory import empty
 from .module import Module, compile, load
 from .ops import custom_op
@@ -28,6 +29,7 @@ __all__ = [
     "CompileError",
     "Kernel",
     "KernelError",
+    "Machine",
     "Module",
     "NoCompiler",
     "compile",

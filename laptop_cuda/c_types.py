@@ -36,6 +36,9 @@ class CLaunch(ctypes.Structure):
         ("shared_limit", c_uint64),
         ("library", c_char_p),
         ("in_place", c_int32),
+        ("banks", c_uint32),
+        ("bank_bytes", c_uint32),
+        ("sector_bytes", c_uint32),
     ]
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from . import arrays, lines, memory
 from .arguments import Parameter
 from .c_types import CArray, CLaunch, CRequest, CResult, CSite, CStorage
+from .machine import REAL, Machine
 from .pointers import may_hold, reached
 
 PLAIN, PROFILE, SANITIZE = 0, 1, 2
@@ -21,7 +22,6 @@ ORDERS = {"forward": 0, "reverse": 1, "seeded": 2}
 STEP_LIMIT = 100_000_000         # basic blocks per thread block under the sanitizer: ten seconds
 
 # ---- what is asked for at the moment
-
 @dataclass
 class Context:
     """An open `profile()` or `sanitize()`; the innermost one decides."""
@@ -29,6 +29,7 @@ class Context:
     order: str = "forward"
     seed: int = 0
     step_limit: int = STEP_LIMIT
+    machine: Machine = REAL
     done: object = None          # called with each LaunchResult
 
 
@@ -75,6 +76,7 @@ class LaunchResult:
     # {name: text}: the source and what it includes of the student's own, source first
     files: dict[str, str]
     shared_limit: int            # bytes per block
+    machine: Machine = REAL
     memories: list[Memory] = field(default_factory=list)
     sites: list[dict] = field(default_factory=list)
     raw_requests: bytes = b""    # raw request records of block 0; decoded only when a picture is drawn
@@ -134,16 +136,15 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     now = _contexts[-1] if _contexts else Context("plain")
     keep = []                    # what C points at must live until it returns
     params, values, n_args = *_with_reached(params, values, now), len(params)
-    launch = _describe(
-        entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep
-    )
+    launch = _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds,
+                       now, keep)
     launch.n_args = n_args
-    launch.shared_limit = shared_limit
+    launch.shared_limit = now.machine.shared_bytes or shared_limit
     answer = laptop_run(ctypes.byref(launch))
     try:
         result = LaunchResult(
-            kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}), shared_limit
-        )
+            kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}),
+            launch.shared_limit, now.machine)
         _read(result, answer.contents, params, values)
         printed = answer.contents.printed
         if printed:
@@ -153,9 +154,8 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
         error = answer.contents.error
         if error.kind:
             raise kernel_error(error, result)
-        result.notes = [
-            kernel_error(answer.contents.notes[i], result) for i in range(answer.contents.n_notes)
-        ]
+        result.notes = [kernel_error(answer.contents.notes[i], result)
+                        for i in range(answer.contents.n_notes)]
     finally:
         laptop_free(answer)
     if now.done:
@@ -201,6 +201,8 @@ def _describe(
     launch.n_storages = len(c_storages)
     launch.mode = MODES[now.mode]
     launch.order, launch.seed, launch.step_limit = ORDERS[now.order], now.seed, now.step_limit
+    for name in ("banks", "bank_bytes", "sector_bytes"):
+        setattr(launch, name, getattr(now.machine, name))
     launch.max_threads = launch_bounds
     launch.library = str(library).encode()
     return launch
@@ -253,9 +255,8 @@ def _read(result: LaunchResult, c: CResult, params, values) -> None:
         bits = ctypes.string_at(site.unique, 8 * c.n_unique) if site.unique and c.n_unique else b""
         made["unique"] = int.from_bytes(bits, "little")
         result.sites.append(made)
-    result.raw_requests = (
-        ctypes.string_at(c.requests, c.n_requests * ctypes.sizeof(CRequest)) if c.n_requests else b""
-    )
+    if c.n_requests:
+        result.raw_requests = ctypes.string_at(c.requests, c.n_requests * ctypes.sizeof(CRequest))
     result.unique_sectors = list(c.unique_sectors)
     result.atomic_addresses = sum(c.atomic_addresses)
     result.barriers, result.steps, result.divergent_steps = c.barriers, c.steps, c.divergent_steps

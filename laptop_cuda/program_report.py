@@ -2,7 +2,7 @@
 from __future__ import annotations
 
 from .program import Ran
-from .report import LEGEND
+from .report import legend
 from .tables import text_table
 
 MOST_LINES = 12
@@ -16,7 +16,7 @@ def text(ran: Ran, mode: str, files: dict[str, str]) -> str:
         parts.append(f"laptop_cuda: {ran.crash}")
     launches = f"{len(ran.launches):,} launch{'es' * (len(ran.launches) != 1)}"
     if mode == "profile" and ran.launches:
-        parts.append(_kernels(ran) + "\n\n" + _lines(ran, files) + "\n\n" + LEGEND)
+        parts.append(_kernels(ran) + "\n\n" + _lines(ran, files) + "\n\n" + legend())
     elif mode == "sanitize":
         found = f"{len(ran.errors)} bug{'s' * (len(ran.errors) != 1)} found" if ran.errors else "no bug found"
         parts.append(f"laptop_cuda: {launches} checked, {found}")

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from .errors import KernelError, kernel_error
 from .lines import Place
+from .machine import REAL, Machine
 from .picture import Picture
 from .tables import html_table, text_table
 
@@ -26,7 +27,6 @@ __all__ = [
     "kernel_error",
 ]
 
-SECTOR = 32
 LOAD, STORE, SHARED_LOAD, SHARED_STORE, ATOMIC, SHARED_ATOMIC, BARRIER = range(7)
 
 
@@ -34,19 +34,20 @@ LOAD, STORE, SHARED_LOAD, SHARED_STORE, ATOMIC, SHARED_ATOMIC, BARRIER = range(7
 class Traffic:
     """Loads or stores of global memory."""
     requests: int = 0            # warp-wide instructions with at least one active lane
-    sectors: int = 0             # 32-byte sectors, counted once for each request that touches them
+    sectors: int = 0             # of 32 bytes, counted once for each request that touches them
     bytes: int = 0               # asked for by the active lanes
     unique_sectors: int = 0      # sectors touched at all
+    sector_bytes: int = REAL.sector_bytes
 
     @property
     def moved(self) -> int:
         """Bytes asked of L1, in whole sectors; at most this much goes on to L2."""
-        return SECTOR * self.sectors
+        return self.sector_bytes * self.sectors
 
     @property
     def unique(self) -> int:
         """Bytes of the sectors touched at all."""
-        return SECTOR * self.unique_sectors
+        return self.sector_bytes * self.unique_sectors
 
 
 @dataclass(frozen=True)
@@ -69,13 +70,14 @@ class Atomics(int):
         return made
 
 
-def _traffic(sites: list[dict], unique: int | None = None) -> Traffic:
+def _traffic(sites: list[dict], machine: Machine, unique: int | None = None) -> Traffic:
     if unique is None:
         touched = 0
         for s in sites:
             touched |= s["unique"]
         unique = touched.bit_count()
-    return Traffic(*(sum(s[name] for s in sites) for name in ("requests", "sectors", "bytes")), unique)
+    requests, sectors, asked = (sum(s[name] for s in sites) for name in ("requests", "sectors", "bytes"))
+    return Traffic(requests, sectors, asked, unique, machine.sector_bytes)
 
 
 def _shared(sites: list[dict]) -> SharedTraffic:
@@ -109,9 +111,10 @@ class LaunchReport:
     def __init__(self, result):
         self._result = result
         self.kernel, self.grid, self.block = result.kernel, result.grid, result.block
+        self.machine = result.machine
         unique = result.unique_sectors
-        self.global_load = _traffic(self._of(LOAD), unique[LOAD])
-        self.global_store = _traffic(self._of(STORE), unique[STORE])
+        self.global_load = _traffic(self._of(LOAD), self.machine, unique[LOAD])
+        self.global_store = _traffic(self._of(STORE), self.machine, unique[STORE])
         self.shared_load, self.shared_store = _shared(self._of(SHARED_LOAD)), _shared(self._of(SHARED_STORE))
         self.atomics = _atomics(self._of(ATOMIC, SHARED_ATOMIC), result.atomic_addresses)
         self.barriers = result.barriers              # completed by a block, summed over the blocks
@@ -146,8 +149,8 @@ class LaunchReport:
             place.line,
             self._result.text(place).strip(),
             tuple(names),
-            _traffic(of(LOAD)),
-            _traffic(of(STORE)),
+            _traffic(of(LOAD), self.machine),
+            _traffic(of(STORE), self.machine),
             _shared(of(SHARED_LOAD)),
             _shared(of(SHARED_STORE)),
             _atomics(of(ATOMIC, SHARED_ATOMIC)),
@@ -162,13 +165,15 @@ class LaunchReport:
         for i, memory in enumerate(r.memories):
             mine = [s for s in r.sites if s["memory"] == i]
             if memory.space == "global":
-                found[memory.name] = (_traffic([s for s in mine if s["operation"] == LOAD]),
-                                      _traffic([s for s in mine if s["operation"] == STORE]))
+                found[memory.name] = (_traffic([s for s in mine if s["operation"] == LOAD], self.machine),
+                                      _traffic([s for s in mine if s["operation"] == STORE], self.machine))
         return found
 
     def picture(self, name: str, *, warp: int = 0, requests: int = 8) -> Picture:
         """Which lane of block 0 touched which element of an array, in which order."""
         r = self._result
+        if r.machine.sector_bytes != REAL.sector_bytes or r.machine.banks != REAL.banks:
+            raise ValueError(f"a picture shows {REAL.banks} banks and sectors of {REAL.sector_bytes} bytes")
         found = [i for i, m in enumerate(r.memories) if m.name == name]
         if not found:
             names = ", ".join(dict.fromkeys(m.name for m in r.memories))
@@ -246,26 +251,31 @@ class Report:
 
     def __str__(self) -> str:
         return (
-            "\n\n".join(map(str, self.launches)) + "\n\n" + LEGEND
+            "\n\n".join(map(str, self.launches)) + "\n\n" + self._legend()
             if self.launches
             else "no launch on the CPU was counted"
         )
 
     __repr__ = __str__
 
+    def _legend(self) -> str:
+        return legend(self.launches[0].machine.sector_bytes)
+
     def _repr_html_(self) -> str:
         if not self.launches:
             return "<p>no launch on the CPU was counted</p>"
         return (
             "".join(launch._repr_html_() for launch in self.launches)
-            + f"<p><small>{html.escape(LEGEND)}</small></p>"
+            + f"<p><small>{html.escape(self._legend())}</small></p>"
         )
 
 
-LEGEND = (
-    "asked: what the lanes asked for; moved: 32 bytes for each sector of each request, asked of L1 (at most "
-    "this much goes on to L2); unique: each sector once, the least that memory could move."
-)
+def legend(sector_bytes: int = REAL.sector_bytes) -> str:
+    return (
+        f"asked: what the lanes asked for; moved: {sector_bytes} bytes for each sector of each request, "
+        "asked of L1 (at most this much goes on to L2); unique: each sector once, the least that memory "
+        "could move."
+    )
 
 
 def _waste(t: Traffic) -> str:

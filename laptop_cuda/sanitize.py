@@ -2,10 +2,12 @@
 from contextlib import contextmanager
 
 from . import launch
+from .machine import REAL, Machine
 
 
 @contextmanager
-def sanitize(*, order: str = "forward", seed: int = 0, step_limit: int = launch.STEP_LIMIT):
+def sanitize(*, order: str = "forward", seed: int = 0, step_limit: int = launch.STEP_LIMIT,
+             machine: Machine = REAL):
     """Checks every launch inside it. Yields a list that gathers notes: not wrong, but worth knowing.
 
     `order` is the order in which the threads of a block get their turns: forward, reverse, or drawn from
@@ -15,6 +17,6 @@ def sanitize(*, order: str = "forward", seed: int = 0, step_limit: int = launch.
     either: structs passed or returned by value.
     """
     notes: list = []
-    with launch.context(launch.Context("sanitize", order, seed, step_limit,
+    with launch.context(launch.Context("sanitize", order, seed, step_limit, machine,
                                        lambda result: notes.extend(str(n) for n in result.notes))):
         yield notes

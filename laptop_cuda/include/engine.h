@@ -50,6 +50,7 @@ typedef struct {
     uint64_t shared_limit;   // 0 = 48 KiB, what CUDA allows without asking
     const char* library;     // path of the kernel's library
     int32_t in_place;        // a launch of host code: its arrays are in device memory, and stay there
+    uint32_t banks, bank_bytes, sector_bytes;    // of the machine that is counted; 0: 32 banks of 4 bytes, sectors of 32
 } laptop_launch;
 
 // ------------------------------------------------------------------ output

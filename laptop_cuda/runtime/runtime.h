@@ -175,6 +175,7 @@ struct Run {
     std::vector<void*> pointers;         // arena addresses that args point at
     bool profiling = false, sanitizing = false, traced = false;
     bool in_place = false;               // of host code: its arrays are those of the heap
+    unsigned banks = 32, bank_bytes = 4, sector_bytes = 32;      // of the machine that is counted
     uint32_t n_threads = 0;
     uint64_t n_blocks = 0;
     uintptr_t code = 0;                  // where the kernel's library is loaded

@@ -73,7 +73,7 @@ static void count_step(uint32_t step, int lanes) {
 void count_barrier(const void* site) { ++site_for(code_offset(site), LAPTOP_BARRIER, -1).counts.requests; }
 
 static bool set_bit(std::vector<uint64_t>& bits, size_t i) {
-    if (i / 64 >= bits.size()) bits.resize((run->arena_bytes + (run->image_high - run->image_low)) / 32 / 64 + 2);
+    if (i / 64 >= bits.size()) bits.resize((run->arena_bytes + (run->image_high - run->image_low)) / run->sector_bytes / 64 + 2);
     uint64_t bit = 1ull << (i % 64), old = bits[i / 64];
     bits[i / 64] = old | bit;
     return !(old & bit);
@@ -81,12 +81,12 @@ static bool set_bit(std::vector<uint64_t>& bits, size_t i) {
 
 // Sectors of the arena first, then those of the library's own data.
 static size_t sector_of(uint64_t address) {
-    if (address - run->arena < run->arena_bytes) return (address - run->arena) / 32;
-    return (run->arena_bytes + (address - run->image_low)) / 32;
+    if (address - run->arena < run->arena_bytes) return (address - run->arena) / run->sector_bytes;
+    return (run->arena_bytes + (address - run->image_low)) / run->sector_bytes;
 }
 
 static uint64_t count_sectors(const Request& r, Site& site) {
-    size_t sectors[64];
+    size_t sectors[96];                          // 32 lanes, two sectors of 16 bytes each where misaligned
     int n = 0;
     bool sorted = true;
     for (int i = 0; i < r.n; ++i) {
@@ -94,7 +94,7 @@ static uint64_t count_sectors(const Request& r, Site& site) {
         for (size_t s = first; s <= last; ++s) {
             if (n && sectors[n - 1] == s) continue;
             if (n && sectors[n - 1] > s) sorted = false;
-            if (n < 64) sectors[n++] = s;
+            if (n < 96) sectors[n++] = s;
         }
     }
     if (!sorted) {
@@ -109,17 +109,31 @@ static uint64_t count_sectors(const Request& r, Site& site) {
     return n;
 }
 
-// 32 banks of 4 bytes. Lanes that ask for the same word are served together. Accesses of 8 bytes go in two
-// halves of the warp, of 16 bytes in four quarters; each part takes as many passes as its busiest bank.
-static void count_wavefronts(const Request& r, Site& site) {
+// Places of the lanes' bytes in shared memory. Red zones move an array by multiples of 128 bytes, which 32 banks
+// of 4 bytes do not notice; on another machine the zones are taken out.
+static void places_in_shared(const Request& r, const Block& b, uint64_t* at) {
+    bool zones_matter = 128 % (run->banks * run->bank_bytes) != 0;
+    for (int i = 0; i < r.n; ++i) {
+        int64_t offset;
+        int32_t memory = zones_matter ? memory_at(b, r.address[i], &offset) : -1;
+        at[i] = memory < 0 ? r.address[i] : run->memories[memory].offset + offset;
+    }
+}
+
+// Banks of words: 32 of 4 bytes unless the launch says otherwise. Lanes that ask for the same word are served
+// together. Accesses of 8 bytes go in two halves of the warp, of 16 bytes in four quarters; each part takes as
+// many passes as its busiest bank.
+static void count_wavefronts(const Request& r, const Block& b, Site& site) {
+    constexpr unsigned MOST_BANKS = 64;
+    uint64_t at[32], width = run->bank_bytes, banks = run->banks;
+    places_in_shared(r, b, at);
     unsigned lanes_a_part = r.size <= 4 ? 32 : r.size <= 8 ? 16 : 8;
-    if (lanes_a_part == 32) {                    // first the usual case: one word a bank
-        uint64_t word_in[32];
-        uint32_t taken = 0;
+    if (lanes_a_part == 32) {                    // first the usual case: one word per bank
+        uint64_t word_in[MOST_BANKS], taken = 0;
         int i = 0;
         for (; i < r.n; ++i) {
-            uint64_t word = r.address[i] / 4;
-            uint32_t bank = word % 32, bit = 1u << bank;
+            uint64_t word = at[i] / width, bank = word % banks, bit = 1ull << bank;
+            if ((at[i] + r.size - 1) / width != word) break;
             if (taken & bit && word_in[bank] != word) break;
             taken |= bit;
             word_in[bank] = word;
@@ -132,12 +146,12 @@ static void count_wavefronts(const Request& r, Site& site) {
     int i = 0;
     while (i < r.n) {
         unsigned part = r.lane[i] / lanes_a_part, most = 1;
-        uint8_t count[32] = {};
-        uint64_t words[32][32];
+        uint8_t count[MOST_BANKS] = {};
+        uint64_t words[MOST_BANKS][64];
         for (; i < r.n && r.lane[i] / lanes_a_part == part; ++i) {
-            uint64_t last = (r.address[i] + r.size - 1) / 4;
-            for (uint64_t word = r.address[i] / 4; word <= last; ++word) {
-                unsigned bank = word % 32, k = 0;
+            uint64_t last = (at[i] + r.size - 1) / width;
+            for (uint64_t word = at[i] / width; word <= last; ++word) {
+                unsigned bank = word % banks, k = 0;
                 while (k < count[bank] && words[bank][k] != word) ++k;
                 if (k < count[bank]) continue;
                 words[bank][k] = word;
@@ -166,7 +180,7 @@ static void count(const Request& r, const Warp& w) {
     c.lanes += r.n;
     c.bytes += (uint64_t)r.n * r.size;
     if (r.operation == LAPTOP_SHARED_LOAD || r.operation == LAPTOP_SHARED_STORE) {
-        count_wavefronts(r, site);
+        count_wavefronts(r, *w.block, site);
     } else if (r.operation != LAPTOP_SHARED_ATOMIC) {
         c.sectors += count_sectors(r, site);
     }
