@@ -2,6 +2,7 @@
 
 The structures mirror `include/engine.h`; the runtime is a library built once.
 """
+# over the guide: one launch, both directions
 from __future__ import annotations
 
 import ctypes

@@ -45,7 +45,8 @@ def pointers(*targets):
 
 def may_hold(parameter) -> bool:
     """A pointer to pointers, or to integers of their size."""
-    return parameter.kind == "pointer" and (parameter.category == "p" or parameter.dtype in ("int64", "uint64"))
+    return parameter.kind == "pointer" and (
+        parameter.category == "p" or parameter.dtype in ("int64", "uint64"))
 
 
 def reached(parameters: list, values: list) -> list[tuple[str, object]]:
