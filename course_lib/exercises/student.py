@@ -15,7 +15,8 @@ from .judge import evaluate
 from .namespace import build_namespace
 from .parts import Exercise
 from .progress_table import Progress
-from .verdict import NOT_RUN, Verdict, verdict_on
+from .shipped import as_shipped
+from .verdict import NOT_ATTEMPTED, NOT_RUN, Verdict, verdict_on
 
 _references: dict[str, Any] = {}
 handed_in: dict[str, Any] = {}           # id -> the student's own work, once it has passed
@@ -139,6 +140,8 @@ def _judge(exercise: Exercise, attempt: Any) -> Verdict:
         elif not problem and not is_handed(exercise, attempt) and exercise.kind not in ("predict", "choose"):
             other = elsewhere(exercise, attempt)
             verdict.notes += [other.headline] if other else []
+        if verdict.status == NOT_ATTEMPTED and not problem:
+            verdict.details += as_shipped(exercise)
         return verdict
     except KeyboardInterrupt:
         return verdict_on(exercise, NOT_RUN, "You stopped the check.")

@@ -19,6 +19,7 @@ from course_lib.exercises.notebook import card, check_line
 from course_lib.exercises.recognise import recognise
 from course_lib.exercises.results import Outcome
 from course_lib.exercises.screen import normal
+from course_lib.exercises.shipped import LABEL, SILENT, as_shipped
 from course_lib.exercises.values import same
 from course_lib.exercises.verdict import MIME, NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
 from course_lib.exercises.wording import picture
@@ -45,6 +46,25 @@ def seconds() -> float:
 def test_stub_is_not_attempted(ex):
     assert evaluate(ex, ex.stub).status == NOT_ATTEMPTED
     assert evaluate(ex, ex.cell(ex.stub).removeprefix("%%cuda\n")).status == NOT_ATTEMPTED
+
+
+@EVERY
+def test_an_untouched_kernel_to_repair_shows_what_the_sanitizer_says(ex):
+    told = as_shipped(ex)
+    if ex.kind != "repair" or ex.language != "cuda":
+        assert told == []
+        return
+    if runner.run(core.request(ex, core.draw(ex)), ex.stub).failure:
+        pytest.skip("no compiler")
+    [(label, said)] = told
+    kinds = {kind for seed in range(2) for kind in found_in_stub(ex, seed)}
+    assert label == LABEL and (said.split(":")[0] in kinds if kinds else said == SILENT)
+
+
+def found_in_stub(ex, seed):
+    """The kinds of mistake that the sanitizer finds in the stub's cases."""
+    run = runner.run(core.request(ex, core.draw(ex, seed), seed), ex.stub)
+    return {outcome.failure.kind for outcome in run.outcomes if outcome.failure}
 
 
 @EVERY
