@@ -627,6 +627,54 @@ exercise(
            "In the query-outer order the traffic does not depend on `tile_k` at all."])
 
 
+def _fragment_cases(rng):
+    for lane, register, half in [(0, 0, 0), (0, 0, 1), (1, 0, 0), (4, 0, 0), (0, 1, 0), (0, 2, 0), (31, 3, 1), (22, 1, 1), (13, 2, 0)]:
+        yield Case(lane, register, half, label=f"lane {lane}, register {register}, half {half}")
+    for lane, register, half in zip(*(torch.randint(0, n, (24,), generator=rng).tolist() for n in (32, 4, 2))):
+        yield Case(lane, register, half, label=f"lane {lane}, register {register}, half {half}")
+
+
+exercise(
+    id="6.11", title="Which lane brings which number", kind="write", points=2, minutes=8, difficulty=3,
+    card="""
+        Write `element`: the row and the column of $A$ (16 x 16) that a lane holds in one half of one register.
+
+        - lane 0 to 31, register 0 to 3, half 0 (the lower 16 bits) or 1
+        - the figure above is the definition: in each 8 x 8 piece lane $x$ has row $\\lfloor x / 4 \\rfloor$ and the columns
+          $2 (x \\bmod 4)$ and the next
+        - mind the order of the four pieces""",
+    given={"torch": torch, "math": math},
+    stub='''
+        def element(lane, register, half):
+            """-> (row, column)"""
+            raise NotImplementedError
+        ''',
+    solution='''
+        def element(lane, register, half):
+            """-> (row, column)"""
+            row = lane // 4 + 8 * (register % 2)
+            column = 2 * (lane % 4) + half + 8 * (register // 2)
+            return row, column
+        ''',
+    cases=_fragment_cases, compare=exact(),
+    misconceptions=[
+        Misconception("lets register 1 lie to the right of register 0, not below it",
+                      change=[("8 * (register % 2)", "8 * (register // 2)"), ("half + 8 * (register // 2)", "half + 8 * (register % 2)")],
+                      ask="In which order are the four pieces of $A$ numbered?"),
+        Misconception("gives both halves of a register the same column", change=(" + half", ""),
+                      ask="A register holds two numbers. Which two of the row are they?"),
+        Misconception("gives a lane one column, not two neighbours", change=("2 * (lane % 4) + half", "lane % 4 + 4 * half"),
+                      ask="Two numbers share a register. Where in the row do they lie?"),
+        Misconception("counts lanes down a column, not along a row",
+                      change=[("lane // 4", "lane % 8"), ("lane % 4", "lane // 8")],
+                      ask="Lane 1 has the same row as lane 0. Does yours?"),
+        Misconception("gives every register the same piece",
+                      change=[(" + 8 * (register % 2)", ""), (" + 8 * (register // 2)", "")],
+                      ask="Four registers, two numbers each, 32 lanes: how many numbers is that, and how many has $A$?")],
+    hints=["Eight groups of four lanes: the group is the row, the place in the group is the pair of columns.",
+           "Register 1 is eight rows below register 0; register 2 is eight columns to its right."])
+
+
 def _backward_cases(rng):
     for n_q, n_k, d, v_dim in [(1, 2, 1, 1), (2, 3, 2, 2), (5, 4, 3, 6), (8, 33, 16, 7)]:
         q, k, grad_out = (torch.randn(*size, generator=rng) for size in ((n_q, d), (n_k, d), (n_q, v_dim)))
@@ -635,7 +683,7 @@ def _backward_cases(rng):
 
 
 exercise(
-    id="6.11", title="The gradient of the values", kind="write", points=2, minutes=8, difficulty=3,
+    id="6.12", title="The gradient of the values", kind="write", points=2, minutes=8, difficulty=3,
     card="""
         The weights were never stored. Make them again from the scores and the saved log-sum-exp, and write `grad_v`.
 
@@ -659,6 +707,9 @@ exercise(
                       ask="Do the rows of your weights sum to 1?"),
         Misconception("leaves out the scale", change=("scale * q @ k.T", "q @ k.T"),
                       ask="Which scores was the log-sum-exp made from?"),
+        Misconception("subtracts the log-sum-exp along the keys, where a number belongs to each row",
+                      change=(" - lse[:, None]", " - lse"),
+                      ask="The scores are (n_q, n_k) and `lse` is (n_q,): which axis do they have in common?"),
         Misconception("divides by the log-sum-exp after exponentiating",
                       change=("torch.exp(scale * q @ k.T - lse[:, None])", "torch.exp(scale * q @ k.T) / lse[:, None]"),
                       ask="What is $e^s / e^{\\mathrm{lse}}$ as one exponential?")],
@@ -674,7 +725,7 @@ def _score_gradient_cases(rng):
 
 
 exercise(
-    id="6.12", title="The gradient of the scores", kind="write", points=3, minutes=10, difficulty=4,
+    id="6.13", title="The gradient of the scores", kind="write", points=3, minutes=10, difficulty=4,
     card="""
         Write `grad_scores`: $dS$ for one **tile of keys**, from the tile's weights and values and the whole output.
 
@@ -716,64 +767,54 @@ exercise(
            "What remains in the sum is $O_i$."])
 
 
-exercise(
-    id="6.13", title="What is kept for the backward pass", kind="predict", points=1, minutes=3, difficulty=1,
-    name="times_less",
-    card="""
-        For its backward pass, standard attention keeps the weights $P$ of every head, in half precision. FlashAttention
-        keeps one float32 number per query. At $n = 4096$: how many times fewer bytes is that?""",
-    answer=2048, tolerance=0,
-    misconceptions=[
-        Misconception("compares numbers, not bytes", value=4096, ask="How many bytes has each of them?"),
-        Misconception("turns the ratio round", value=1 / 2048, ask="How many times does the small one fit into the large one?"),
-        Misconception("swaps the sizes of float32 and half precision", value=8192,
-                      ask="Which of the two is kept in float32?")],
-    hints=["A row of $P$ has 4096 numbers of 2 bytes.", "In its place FlashAttention keeps one number of 4 bytes."])
 
-
-def _fragment_cases(rng):
-    for lane, register, half in [(0, 0, 0), (0, 0, 1), (1, 0, 0), (4, 0, 0), (0, 1, 0), (0, 2, 0), (31, 3, 1), (22, 1, 1), (13, 2, 0)]:
-        yield Case(lane, register, half, label=f"lane {lane}, register {register}, half {half}")
-    for lane, register, half in zip(*(torch.randint(0, n, (24,), generator=rng).tolist() for n in (32, 4, 2))):
-        yield Case(lane, register, half, label=f"lane {lane}, register {register}, half {half}")
+def _backward_moved_cases(rng):
+    for n, d, tile in [(4, 1, 4), (4, 2, 2), (64, 16, 16), (96, 8, 32), (1024, 64, 256)]:
+        yield Case(n, d, tile, label=f"n = {n}, d = {d}, tiles of {tile}")
 
 
 exercise(
-    id="6.14", title="Which lane brings which number", kind="write", points=2, minutes=8, difficulty=3,
+    id="6.14", title="Bytes of the backward pass", kind="write", points=2, minutes=8, difficulty=3,
     card="""
-        Write `element`: the row and the column of $A$ (16 x 16) that a lane holds in one half of one register.
+        Write `backward_moved`: how many numbers the key-outer backward pass of the first FlashAttention moves between
+        slow memory and the chip, for one head.
 
-        - lane 0 to 31, register 0 to 3, half 0 (the lower 16 bits) or 1
-        - the figure above is the definition: in each 8 x 8 piece lane $x$ has row $\\lfloor x / 4 \\rfloor$ and the columns
-          $2 (x \\bmod 4)$ and the next
-        - mind the order of the four pieces""",
-    given={"torch": torch, "math": math},
+        - before the loops, one pass reads $O$ and $dO$ and writes $\\delta$, one number per row
+        - each tile of $k$ and $v$ is read once, and its tiles of $dK$ and $dV$ are written once
+        - for **each** key tile all of $q$ and $dO$ is read, with two numbers per row ($\\mathrm{lse}$ and $\\delta$), and all
+          of $dQ$ is read **and** written
+        - `n` is a multiple of `tile`; return an integer""",
+    given={},
     stub='''
-        def element(lane, register, half):
-            """-> (row, column)"""
+        def backward_moved(n, d, tile):
+            """-> numbers read plus numbers written"""
             raise NotImplementedError
         ''',
     solution='''
-        def element(lane, register, half):
-            """-> (row, column)"""
-            row = lane // 4 + 8 * (register % 2)
-            column = 2 * (lane % 4) + half + 8 * (register // 2)
-            return row, column
+        def backward_moved(n, d, tile):
+            """-> numbers read plus numbers written"""
+            first = 2 * n * d + n
+            once = 4 * n * d
+            again = 4 * n * d + 2 * n
+            return first + once + n // tile * again
         ''',
-    cases=_fragment_cases, compare=exact(),
+    cases=_backward_moved_cases, compare=exact(),
     misconceptions=[
-        Misconception("lets register 1 lie to the right of register 0, not below it",
-                      change=[("8 * (register % 2)", "8 * (register // 2)"), ("half + 8 * (register // 2)", "half + 8 * (register % 2)")],
-                      ask="In which order are the four pieces of $A$ numbered?"),
-        Misconception("gives both halves of a register the same column", change=(" + half", ""),
-                      ask="A register holds two numbers. Which two of the row are they?"),
-        Misconception("gives a lane one column, not two neighbours", change=("2 * (lane % 4) + half", "lane % 4 + 4 * half"),
-                      ask="Two numbers share a register. Where in the row do they lie?"),
-        Misconception("counts lanes down a column, not along a row",
-                      change=[("lane // 4", "lane % 8"), ("lane % 4", "lane // 8")],
-                      ask="Lane 1 has the same row as lane 0. Does yours?"),
-        Misconception("gives every register the same piece",
-                      change=[(" + 8 * (register % 2)", ""), (" + 8 * (register // 2)", "")],
-                      ask="Four registers, two numbers each, 32 lanes: how many numbers is that, and how many has $A$?")],
-    hints=["Eight groups of four lanes: the group is the row, the place in the group is the pair of columns.",
-           "Register 1 is eight rows below register 0; register 2 is eight columns to its right."])
+        Misconception("reads q and dO once, as if they stayed on the chip",
+                      change=("n // tile * again", "again"),
+                      ask="Only a tile of keys stays. What passes by it, and how many key tiles are there?"),
+        Misconception("counts dQ once per round, read or written",
+                      change=("again = 4 * n * d + 2 * n", "again = 3 * n * d + 2 * n"),
+                      ask="A block adds to rows of $dQ$ that others have added to before. What must it do before it writes?"),
+        Misconception("leaves out the two statistics of each row",
+                      change=[("again = 4 * n * d + 2 * n", "again = 4 * n * d")],
+                      ask="From what is $P$ made again, and from what $dS$?"),
+        Misconception("leaves out the pass that makes delta", change=("return first + once", "return once"),
+                      ask="$\\delta$ is read in each round. Who wrote it, and from what?"),
+        Misconception("reads k and v and forgets that dK and dV are written", change=("once = 4 * n * d", "once = 2 * n * d"),
+                      ask="Two arrays are read once. Which two are written once?"),
+        Misconception("reads k and v again in each round",
+                      change=[("once = 4 * n * d", "once = 2 * n * d"), ("again = 4 * n * d + 2 * n", "again = 6 * n * d + 2 * n")],
+                      ask="What stays on the chip during a round?")],
+    hints=["Three terms: the pass before the loops, what is touched once, and what is touched in each of `n // tile` rounds.",
+           "A round: $q$, $dO$, $dQ$ twice, and two numbers per row: $4nd + 2n$."])

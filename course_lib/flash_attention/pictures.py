@@ -1,0 +1,223 @@
+"""The figures of chapter 6. Each function draws one and shows it; its text alternative is made from what it
+draws."""
+import math
+
+import torch
+
+from course_lib import figures
+from course_lib.figures import COLOURS, INK
+from course_lib.flash_attention.orders import tile_kinds
+
+ACCENT, GREY, PALE = COLOURS[5], "#666666", "#f4f4f4"
+QUERY, KEY, VALUE, OUT = "#d6e6f4", "#fbe6c4", "#cfeade", "#f6dcc8"
+
+# An H200, from NVIDIA's data sheets and its tuning guide for Hopper: name, KiB, how it is told, who uses it.
+LEVELS = (("registers", 132 * 256, "132 × 256 KiB", "one thread"),
+          ("shared memory and L1", 132 * 256, "132 × 256 KiB", "one thread block"),
+          ("L2", 50 * 1024, "50 MiB", "all SMs"),
+          ("HBM, 4.8 TB/s", 141e9 / 1024, "141 GB", "all SMs"))
+
+
+def memories():
+    """The memories of an H200, by size: each is drawn as long as the logarithm of its bytes says."""
+    fig, ax = figures.new(7.2, 2.5)
+    for i, (name, kib, size, user) in enumerate(LEVELS):
+        long = math.log2(kib / 8192)
+        _box(ax, 0, i, long, 0.72, KEY if i == 1 else PALE if i < 3 else QUERY, "")
+        ax.text(long + 0.3, i + 0.36, f"{name}: {size}, for {user}", va="center", fontsize=9, color=INK)
+    ax.plot([-0.3, 28], [2.86, 2.86], color=GREY, lw=0.8, ls=":")
+    ax.text(28, 2.8, "on the chip", ha="right", va="bottom", fontsize=8.5, color=GREY)
+    ax.text(28, 2.92, "beside it", ha="right", va="top", fontsize=8.5, color=GREY)
+    ax.set(xlim=(-0.3, 28.1), ylim=(3.9, -0.15))
+    ax.axis("off")
+    told = "; ".join(f"{name}, {size}, for {user}" for name, _, size, user in LEVELS)
+    figures.show(fig, alt=f"Four bars, from the innermost memory to the outermost: {told}. "
+                          "The first three are on the chip.",
+                 caption="The memories of an H200; a bar grows with the logarithm of the size. The model of "
+                         "this chapter keeps two: shared memory, which is fast, and HBM, which is slow.")
+
+
+def roofline(cards, lines):
+    """cards {name: (FLOP/s, bytes/s)}; lines {text: FLOP per byte}."""
+    fig, ax = figures.new(6.6, 3.6)
+    x = torch.logspace(0, 4, 200)
+    ridges = []
+    for (card, (flops, bandwidth, *_)), dash in zip(cards.items(), ("-", "--")):
+        ridges.append(f"{card}, {flops / bandwidth:.0f}")
+        ax.plot(x, (x * bandwidth).clamp(max=flops) / 1e12, dash,
+                label=f"{card}, balance {flops / bandwidth:.0f}")
+    for name, intensity in lines.items():
+        ax.axvline(intensity, color=GREY, linestyle=":")
+        ax.annotate(name, (intensity, 3), (-6, 0), textcoords="offset points", rotation=90, ha="right",
+                    fontsize=8)
+    ax.set(xscale="log", yscale="log", xlabel="FLOP per byte from HBM", ylabel="TFLOP/s within reach")
+    ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(0.78, 0))
+    marked = "; ".join(f"{name}, at {intensity}" for name, intensity in lines.items())
+    figures.show(fig, alt="Rooflines, a slope of bandwidth and then a flat roof of arithmetic, which meet at "
+                          f"the balance: {'; '.join(ridges)}. Marked in FLOP per byte: {marked}.",
+                 caption="HBM limits unfused attention, but not a kernel that reads each number from HBM "
+                         "once.")
+
+
+def merging(a, b):
+    """Two sets of scores, their states, and the state of both: bars of exp(score - m)."""
+    parts = {"set A": [a], "set B": [b], "merged": [a, b]}
+    fig, axes = figures.new(7.6, 2.5, columns=3)
+    told = []
+    for ax, (name, sets) in zip(axes, parts.items()):
+        m = max(max(one) for one in sets)
+        bars = [(s, math.exp(s - m), k if len(sets) == 2 else int(name == "set B"))
+                for k, one in enumerate(sets) for s in one]
+        for j, (s, p, k) in enumerate(bars):
+            ax.bar(j, p, 0.7, **figures.filling(k))
+            ax.text(j, p + 0.03, f"{p:.2f}", ha="center", fontsize=8, color=INK)
+        total = sum(p for _, p, _ in bars)
+        ax.set(title=f"{name}: m = {m:g}, l = {total:.2f}", xticks=range(len(bars)), ylim=(0, 1.2), yticks=[],
+               xticklabels=[f"{s:g}" for s, _, _ in bars])
+        told.append(f"{name}: m {m:g}, l {total:.2f}, terms {', '.join(f'{p:.2f}' for _, p, _ in bars)}")
+    axes[0].set_ylabel("exp(score − m)")
+    axes[1].set_xlabel("scores")
+    shrink = math.exp(max(a) - max(b))
+    figures.show(fig, alt="Bars of exp(score - m). " + ". ".join(told) + ".",
+                 caption=f"A was measured from {max(a):g}. To join B, its terms are multiplied by "
+                         f"exp({max(a):g} − {max(b):g}) = {shrink:.2f}, and so are its sums.")
+
+
+def walk(tiles=4, steps=((2, 0), (2, 1), (2, 2), (3, 0), (3, 1))):
+    """Frames of the tile walk under a causal mask."""
+    fig, axes = figures.new(8.8, 2.4, columns=len(steps))
+    looks = {"now": ("#E69F00", "xx"), "done": ("#B5D4E9", ".."), "hidden": ("#eeeeee", ""),
+             "to come": ("white", "")}
+    kinds = tile_kinds(tiles, tiles, 1, 1)
+    told = []
+    for ax, now in zip(axes, steps):
+        count = dict.fromkeys(looks, 0)
+        for i in range(tiles):
+            for j in range(tiles):
+                kind = ("now" if (i, j) == now else "hidden" if kinds[i, j] == 0
+                        else "done" if (i, j) < now else "to come")
+                count[kind] += 1
+                color, hatch = looks[kind]
+                ax.fill([j, j + 1, j + 1, j], [i, i, i + 1, i + 1], facecolor=color, hatch=hatch,
+                        edgecolor="#444444")
+        ax.set(title=f"q{now[0]} with k{now[1]}, v{now[1]}", aspect="equal", xticks=[], yticks=[],
+               ylim=(tiles, 0))
+        told.append(f"q{now[0]} with k{now[1]}, {count['done']} done, {count['to come']} to come")
+    axes[0].set(ylabel="query tiles", xlabel="key tiles")
+    figures.show(fig, alt=f"{len(steps)} frames of a {tiles} by {tiles} grid of tiles under a causal mask, "
+                          f"{count['hidden']} of them hidden. Frame by frame: {'; '.join(told)}.",
+                 caption=f"{len(steps)} steps of the walk. Only the crossed tile exists, on the chip; "
+                         "dotted tiles are done, grey ones hidden.")
+
+
+def who_holds(n=1024, d=64, rows=64, columns=32):
+    """What is in HBM, in shared memory and in registers while one block walks."""
+    held = {"HBM": [(f"q, k, v: {n:,} × {d} each", QUERY), (f"out: {n:,} × {d}", OUT),
+                    (f"lse: {n:,}", OUT)],
+            "shared memory of a block": [(f"q tile: {rows} × {d}", QUERY), (f"k tile: {columns} × {d}", KEY),
+                                         (f"v tile: {columns} × {d}", VALUE)],
+            "registers of its threads": [(f"scores: {rows} × {columns}", PALE), (f"m and l: {rows} each", OUT),
+                                         (f"o: {rows} × {d}", OUT)]}
+    fig, ax = figures.new(8.0, 2.4)
+    for x, (place, arrays) in enumerate(held.items()):
+        _box(ax, 3.2 * x, 0, 2.5, 2.5, "white", "")
+        ax.text(3.2 * x + 1.25, -0.08, place, ha="center", va="bottom", fontsize=9, color=INK)
+        for i, (text, colour) in enumerate(arrays):
+            _box(ax, 3.2 * x + 0.15, 0.15 + 0.78 * i, 2.2, 0.6, colour, text)
+    for x, y, back, text in ((0, 0.6, False, "tile by tile"), (1, 0.6, False, "multiply")):
+        _arrow(ax, (3.2 * x + 2.5, y), (3.2 * x + 3.2, y))
+        ax.text(3.2 * x + 2.85, y - 0.08, text, ha="center", va="bottom", fontsize=7.5, color=GREY)
+    ax.annotate("", (2.5, 2.3), (6.4, 2.3), zorder=5,
+                arrowprops={"arrowstyle": "->", "color": ACCENT, "connectionstyle": "arc3,rad=-0.22"})
+    ax.text(4.45, 2.98, "once, at the end: out = o / l, lse = m + ln l", ha="center", fontsize=8, color=ACCENT)
+    ax.set(xlim=(-0.1, 9.1), ylim=(3.1, -0.4))
+    ax.axis("off")
+    told = "; ".join(f"{place}: {', '.join(text for text, _ in arrays)}" for place, arrays in held.items())
+    figures.show(fig, alt=f"{told}. Arrows: from HBM to shared memory, tile by tile; from shared memory to "
+                          "registers, to multiply; from registers to HBM, once at the end, out and lse.",
+                 caption=f"Who holds what, for {n:,} rows of width {d} and tiles of {rows} and {columns} rows. "
+                         f"No array of {n:,} × {n:,} numbers exists anywhere.")
+
+
+def backward_flow():
+    """Which products the backward pass forms, and what crosses tiles."""
+    places = {"q, k": (0, 0), "S again": (1, 0), "P = exp(S − lse)": (2, 0), "dV += Pᵀ dO": (3.1, 0),
+              "dO, v": (0, 1), "dP = dO vᵀ": (1, 1), "dS = P (dP − δ)": (2, 1), "dK += dSᵀ q": (3.1, 0.75),
+              "δ = dO · O": (1, 2), "dQ += dS k": (3.1, 1.5)}
+    arrows = [("q, k", "S again"), ("S again", "P = exp(S − lse)"), ("P = exp(S − lse)", "dV += Pᵀ dO"),
+              ("dO, v", "dP = dO vᵀ"), ("dP = dO vᵀ", "dS = P (dP − δ)"), ("P = exp(S − lse)", "dS = P (dP − δ)"),
+              ("δ = dO · O", "dS = P (dP − δ)"), ("dS = P (dP − δ)", "dK += dSᵀ q"),
+              ("dS = P (dP − δ)", "dQ += dS k")]
+    inputs, sums = ("q, k", "dO, v", "δ = dO · O"), ("dV += Pᵀ dO", "dK += dSᵀ q", "dQ += dS k")
+    kinds = {name: "read" if name in inputs else "summed over tiles" if name in sums
+             else "one tile, on the chip" for name in places}
+    figures.boxes(places, arrows, kinds=kinds, width=8.6, height=3.6,
+                  caption="The backward pass of one pair of tiles. Five products; three sums cross tiles.")
+
+
+def fragments():
+    """Which lane holds which number of A, B and D in `mma.sync m16n8k16`."""
+    fig, axes = figures.new(8.8, 4.0, columns=3)
+    looks = [("#B5D4E9", ""), ("#F6D8A0", "//"), ("#B9E2D2", ".."), ("#E9CADB", "xx")]
+    told = []
+    for ax, name, columns, down in zip(axes, ("A, 16 × 16", "B, 16 × 8", "D, 16 × 8"), (16, 8, 8), (0, 1, 0)):
+        places = {}
+        for i in range(0, 16, 2 if down else 1):
+            for j in range(0, columns, 1 if down else 2):
+                lane = j % 8 * 4 + i % 8 // 2 if down else i % 8 * 4 + j % 8 // 2
+                register = i // 8 if down or name[0] == "D" else i // 8 + 2 * (j // 8)
+                places.setdefault((register, lane), (i, j))
+                _fragment(ax, i, j, down, lane, looks[register])
+        told.append(f"{name[0]}: " + ", ".join(f"register {r} from row {places[r, 0][0]}, column "
+                                               f"{places[r, 0][1]}" for r in sorted({r for r, _ in places})))
+        ax.set(title=name, aspect="equal", xticks=range(0, columns, 8), yticks=(0, 8), ylim=(16, 0),
+               xlim=(0, columns))
+    figures.show(fig, alt="Three grids with lane numbers; each lane has two numbers of a register, side by "
+                          "side in A and D, one below the other in B. Where lane 0 begins: "
+                          f"{'; '.join(told)}.",
+                 caption="Lane numbers. A lane's two numbers of one register are side by side in A and D, "
+                         "one below the other in B. Colours are registers: in A, 0 top left, 1 below it, 2 to "
+                         "its right, 3 diagonal.")
+
+
+def _fragment(ax, i, j, down, lane, look):
+    high, wide = (2, 1) if down else (1, 2)
+    color, hatch = look
+    ax.fill([j, j + wide, j + wide, j], [i, i, i + high, i + high], facecolor=color, hatch=hatch,
+            edgecolor="#888888")
+    ax.text(j + wide / 2, i + high / 2, lane, ha="center", va="center", fontsize=7, color=INK,
+            bbox={"facecolor": color, "edgecolor": "none", "pad": 0.4})
+
+
+def ping_pong(tiles=3):
+    """Two groups of warps that alternate between products and softmax, as in FlashAttention-3."""
+    fig, ax = figures.new(7.6, 2.3)
+    rows = ("copies", "group 1", "group 2")
+    stages = [("copies", 2 * t, 2, f"tile {t + 1}", PALE) for t in range(tiles)]
+    for t in range(tiles):
+        for group in (1, 2):
+            start = 2 + 4 * t + 2 * (group - 1)
+            stages += [(f"group {group}", start, 2, f"products {t + 1}", QUERY),
+                       (f"group {group}", start + 2, 2, f"softmax {t + 1}", KEY)]
+    for row, start, long, text, colour in stages:
+        _box(ax, start, rows.index(row), long, 0.72, colour, text)
+    for i, row in enumerate(rows):
+        ax.text(-0.2, i + 0.36, row, ha="right", va="center", fontsize=9, color=INK)
+    ax.set(xlim=(-2, 4 * tiles + 4.4), ylim=(3.1, -0.1))
+    ax.text(0, 2.95, "time →", fontsize=8.5, color=GREY)
+    ax.axis("off")
+    told = "; ".join(f"{row}: " + ", ".join(f"{text} at {start}" for r, start, _, text, _ in stages if r == row)
+                     for row in rows)
+    figures.show(fig, alt=f"A schedule in three rows. {told}.",
+                 caption="While one group of warps multiplies, the other computes exponentials; a third only "
+                         "copies. A drawing of the idea, not a measurement.")
+
+
+def _box(ax, x, y, width, height, colour, text):
+    ax.add_patch(figures.rectangle(x, y, width, height, facecolor=colour, edgecolor=INK, linewidth=0.7))
+    if text:
+        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=8, color=INK)
+
+
+def _arrow(ax, start, end, colour=GREY):
+    ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": colour})
