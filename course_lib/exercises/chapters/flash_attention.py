@@ -767,10 +767,11 @@ exercise(
            "What remains in the sum is $O_i$."])
 
 
-
 def _backward_moved_cases(rng):
     for n, d, tile in [(4, 1, 4), (4, 2, 2), (64, 16, 16), (96, 8, 32), (1024, 64, 256)]:
         yield Case(n, d, tile, label=f"n = {n}, d = {d}, tiles of {tile}")
+    tile, tiles, d = (int(torch.randint(2, 40, (), generator=rng)) for _ in range(3))
+    yield Case(tile * tiles, d, tile, label=f"n = {tile * tiles}, d = {d}, tiles of {tile}")
 
 
 exercise(
