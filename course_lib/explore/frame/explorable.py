@@ -1,0 +1,111 @@
+"""What an explorable is: a title, a caption, controls, and a function from their state to a picture."""
+from __future__ import annotations
+
+import itertools
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from course_lib.explore.frame.controls import Choice
+from laptop_cuda import front
+from laptop_cuda.front import Picture
+
+FILE = Path(__file__).with_name("explore.js")
+LARGEST_TABLE = 400_000        # bytes of the states that a page of the book carries
+
+
+class Explorable:
+    """A picture that a reader can move. A subclass says what, and draws one state:
+
+        class Powers(Explorable):
+            title = "Powers"
+            caption = "Each step of n doubles the bar."
+            controls = (Slider("n", range(8)), Choice("fill", ("soft", "accent")))
+            page = {"n": range(8), "fill": ["accent"]}
+
+            def draw(self, n, fill):
+                value = the_course.power(n)                  # what the course computes, never a copy
+                canvas = Canvas(700, 60)
+                canvas.rect(10, 20, 5 * value, 20, fill=fill, text=value)
+                return canvas, f"n is {n}, the bar is {value}."
+
+    in a file `course_lib/explore/powers.py`, shown by `explore.show("powers", n=3)`. `draw` is a function of
+    the state alone. `page` (optional) names the values that the book offers, where no kernel computes:
+    the states of all combinations are drawn when the book is made. The words are what a reader hears who
+    does not see the picture: every number that it shows.
+    """
+    title: str
+    caption: str
+    controls: tuple
+    page: dict | None = None
+
+    def draw(self, **state):
+        """(canvas, words) of one state."""
+        raise NotImplementedError
+
+    @property
+    def name(self) -> str:
+        """The name of its file."""
+        return type(self).__module__.rpartition(".")[2]
+
+    def state(self, **changes) -> dict:
+        """The start state with changes, each an allowed value of its control."""
+        known = {control.name: control for control in self.controls}
+        if unknown := changes.keys() - known.keys():
+            raise ValueError(f"{self.name}: no control {sorted(unknown)[0]!r}; it has {', '.join(known)}")
+        return {name: control.accept(changes.get(name, control.first())) for name, control in known.items()}
+
+    def picture(self, **changes) -> Picture:
+        """One state drawn and said."""
+        canvas, words = self.draw(**self.state(**changes))
+        return Picture(canvas, " ".join(words.split()), self.title, self.caption)
+
+    def answer(self, state: dict) -> dict:
+        """What the browser shows for a state; a state that cannot be drawn is a sentence."""
+        try:
+            picture = self.picture(**state)
+        except ValueError as problem:
+            return {"problem": str(problem)}
+        return {"svg": picture.canvas.svg(picture.words), "words": picture.words}
+
+    def spec(self, controls=None, **start) -> dict:
+        """Title, caption, controls and start state, for the browser."""
+        said = [asdict(replace(c, label=c.label or c.name.replace("_", " ")))
+                for c in controls or self.controls]
+        return {"name": self.name, "title": self.title, "caption": self.caption, "controls": said,
+                "state": self.state(**start)}
+
+    def show(self, **start) -> None:
+        """The widget for whoever sits at the kernel, the still for every page."""
+        front.show(self.picture(**start), lambda: self._widget(start), {"explorable": self.name})
+
+    def table(self) -> dict | None:
+        """The spec and all states of `page`, or None where only a kernel can move it."""
+        if self.page is None:
+            return None
+        controls = [self._offered(c) for c in self.controls]
+        states = {}
+        for place in itertools.product(*(range(len(c.values)) for c in controls)):
+            state = {c.name: c.values[n] for c, n in zip(controls, place)}
+            states[",".join(map(str, place))] = self.answer(state)
+        spec = self.spec(controls)
+        for c in controls:                      # the start state, where the page offers it
+            if spec["state"][c.name] not in c.values:
+                spec["state"][c.name] = c.values[0]
+        return {"spec": spec, "states": states}
+
+    def _offered(self, control):
+        """A control with only the values that the page offers; a text becomes a choice of texts."""
+        values = tuple(control.accept(value) for value in self.page[control.name])
+        if control.kind == "text":
+            return Choice(control.name, values, label=control.label)
+        return replace(control, values=values)
+
+    def _widget(self, start: dict):
+        made = front.widget_class("ExploreWidget", FILE)(data=self.spec(**start), answer=self.answer(start))
+
+        def answered(change):
+            # The number makes each answer a change, also where two states look the same.
+            made.answer = self.answer(change["new"]["state"]) | {"number": change["new"]["number"]}
+
+        made.observe(answered, "asked")
+        return made

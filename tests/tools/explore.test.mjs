@@ -1,0 +1,58 @@
+// The computing parts of the front ends. tests/tools/test_explore.py puts this file beside the module and runs node on it.
+import assert from "node:assert/strict";
+import {test} from "node:test";
+import {asker, keyOf, nearest, onSteps, pointAt, pointMoved, themeOf, withUnit} from "./front.mjs";
+
+const POINT = {name: "p", xs: [-2, 2, 0.5], ys: [0, 10, 1], box: [100, 50, 200, 100]};
+
+test("a slider takes the nearest of its values", () => {
+  assert.equal(nearest([1, 2, 4, 8], 5), 2);
+  assert.equal(nearest([1, 2, 4, 8], 700), 3);
+});
+
+test("a point is on its steps and inside its ranges", () => {
+  assert.equal(onSteps(0.6, [0, 1, 0.25]), 0.5);
+  assert.equal(onSteps(-7, [0, 1, 0.25]), 0);
+  assert.deepEqual(pointAt(POINT, 100, 150), [-2, 0]);
+  assert.deepEqual(pointAt(POINT, 300, 50), [2, 10]);
+  assert.deepEqual(pointAt(POINT, 210, 99), [0, 5]);
+  assert.deepEqual(pointAt(POINT, -500, 5000), [-2, 0]);
+});
+
+test("the arrow keys move a point by one step and stop at the edge", () => {
+  assert.deepEqual(pointMoved(POINT, [0, 5], "ArrowUp"), [0, 6]);
+  assert.deepEqual(pointMoved(POINT, [2, 5], "ArrowRight"), [2, 5]);
+});
+
+test("a state of a page is found by the places of its values", () => {
+  const controls = [{name: "n", values: [1, 2, 4]}, {name: "read", values: ["column", "row"]}];
+  assert.equal(keyOf(controls, {n: 4, read: "row"}), "2,1");
+});
+
+test("one question at a time, and then the last one", () => {
+  const sent = [];
+  const line = asker(state => sent.push(state));
+  for (const state of [1, 2, 3]) line.ask(state);
+  assert.deepEqual(sent, [1]);
+  line.answered();
+  assert.deepEqual(sent, [1, 3]);
+  line.answered();
+  line.ask(4);
+  assert.deepEqual(sent, [1, 3, 4]);
+});
+
+test("the theme is JupyterLab's, VS Code's or the book's before the reader's", () => {
+  const page = (lab, names = "", book = undefined) =>
+    ({body: {dataset: {jpThemeLight: lab}, className: names}, documentElement: {dataset: {theme: book}}});
+  assert.equal(themeOf(page("false"), false), "dark");
+  assert.equal(themeOf(page("true"), true), "light");
+  assert.equal(themeOf(page(undefined, "vscode-dark"), false), "dark");
+  assert.equal(themeOf(page(undefined, "", "light"), true), "light");
+  assert.equal(themeOf(page(undefined), true), "dark");
+});
+
+test("one float, two floats", () => {
+  assert.equal(withUnit(1, "floats"), "1 float");
+  assert.equal(withUnit(2, "floats"), "2 floats");
+  assert.equal(withUnit(3), "3");
+});
