@@ -39,6 +39,12 @@ class CLaunch(ctypes.Structure):
         ("banks", c_uint32),
         ("bank_bytes", c_uint32),
         ("sector_bytes", c_uint32),
+        ("record_blocks", POINTER(c_uint32)),
+        ("n_record_blocks", c_int32),
+        ("record_events", c_uint64),
+        ("watch_array", c_int32),
+        ("watch_low", c_uint64),
+        ("watch_high", c_uint64),
     ]
 
 
@@ -113,4 +119,9 @@ class CResult(ctypes.Structure):
         ("n_notes", c_uint64),
         ("executed", POINTER(CStep)),
         ("n_executed", c_uint64),
+        ("recorded_steps", c_void_p),
+        ("n_recorded_steps", c_uint64),
+        ("recorded_events", c_void_p),
+        ("n_recorded_events", c_uint64),
+        ("cut", c_int32),
     ]

@@ -1,6 +1,7 @@
 """A kernel's bug as an exception: what happened, where, to which element, by whom, and the usual cause."""
 from .errors_launch import LaunchErrors
 from .errors_memory import MemoryErrors
+from .inputs import replay
 
 
 class KernelError(RuntimeError):
@@ -16,9 +17,15 @@ class KernelError(RuntimeError):
         self.kind, self.message, self.kernel = kind, message, kernel
         self.block, self.thread, self.line = block, thread, line
         super().__init__(message)
+        self._failed = None              # the launch, as `replay` needs it
 
     def __reduce__(self):
         return type(self), (self.kind, self.message, self.kernel, self.block, self.thread, self.line)
+
+    def replay(self, *, blocks=None, events: int | None = None):
+        """What the threads did up to the error; see `laptop_cuda.replay`. The accesses of which the message
+        speaks are marked."""
+        return replay(self._failed, self, blocks, events)
 
     def _render_traceback_(self) -> list[str]:
         return [f"KernelError: {self.message}"]
@@ -41,4 +48,6 @@ class _Teller(MemoryErrors, LaunchErrors):
         if cause:
             parts.append(cause)
         block, thread = (tuple(e.who.block), tuple(e.who.thread)) if e.has_thread else (None, None)
-        return KernelError(self.kind, "\n".join(parts), self.result.kernel, block, thread, self.place.line)
+        made = KernelError(self.kind, "\n".join(parts), self.result.kernel, block, thread, self.place.line)
+        made._failed = self.result
+        return made

@@ -10,11 +10,14 @@ import functools
 import sys
 from contextlib import contextmanager
 from ctypes import POINTER, c_int32, c_void_p
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from . import arrays, lines, memory
+from . import arrays, memory
 from .arguments import Parameter
 from .c_types import CArray, CLaunch, CRequest, CResult, CSite, CStorage
+from .inputs import Inputs, Keeper
+from .launch_result import LaunchResult, Memory
+from .library import held
 from .machine import REAL, Machine
 from .pointers import may_hold, reached
 
@@ -32,6 +35,7 @@ class Context:
     step_limit: int = STEP_LIMIT
     machine: Machine = REAL
     done: object = None          # called with each LaunchResult
+    keeper: Keeper | None = None         # of what launches were given; without one they cannot be replayed
 
 
 _contexts: list[Context] = []
@@ -55,65 +59,8 @@ def context(made: Context):
 
 # ---- one launch
 
-@dataclass
-class Memory:
-    """An array, a shared array or a module's variable, as errors and counts name it."""
-    name: str
-    space: str                   # "global", "shared", "module"
-    itemsize: int
-    bytes: int
-    offset: int
-    dtype: str = ""
-    shape: tuple[int, ...] = ()
 
-
-@dataclass
-class LaunchResult:
-    """What a launch left behind, free of C."""
-    kernel: str
-    grid: tuple[int, int, int]
-    block: tuple[int, int, int]
-    library: object
-    # {name: text}: the source and what it includes of the student's own, source first
-    files: dict[str, str]
-    shared_limit: int            # bytes per block
-    machine: Machine = REAL
-    memories: list[Memory] = field(default_factory=list)
-    sites: list[dict] = field(default_factory=list)
-    raw_requests: bytes = b""    # raw request records of block 0; decoded only when a picture is drawn
-    unique_sectors: list[int] = field(default_factory=list)
-    atomic_addresses: int = 0
-    barriers: int = 0
-    steps: int = 0
-    divergent_steps: int = 0
-    shared_bytes: int = 0
-    executed: list[tuple[int, int, int]] = field(default_factory=list)  # pc, times a warp ran it, lanes
-    notes: list = field(default_factory=list)
-
-    def places(self, offsets) -> dict[int, lines.Place]:
-        """{offset in the library: file and line}."""
-        return lines.of(self.library, tuple(self.files), offsets)
-
-    def text(self, place: lines.Place) -> str:
-        """The source line at a place, "" if it is not known."""
-        text = self.files.get(place.file, "").split("\n")
-        return text[place.line - 1].rstrip() if 0 < place.line <= len(text) else ""
-
-    def in_included_file(self, place: lines.Place) -> bool:
-        return bool(place.file) and place.file != next(iter(self.files))
-
-    @property
-    def requests(self) -> list[dict]:
-        """The first requests of block 0: pc, warp, size, operation, memory, and the offset that each lane
-        touched."""
-        kept = (CRequest * (len(self.raw_requests) // ctypes.sizeof(CRequest))).from_buffer_copy(
-            self.raw_requests
-        )
-        return [
-            {name: getattr(r, name) for name, _ in CRequest._fields_} | {"offset": list(r.offset)}
-            for r in kept
-        ]
-
+# ---- one launch
 
 @functools.lru_cache(maxsize=None)
 def _runtime(library: str):
@@ -132,7 +79,6 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
 
     `files` are the texts of the source and of the files beside it that it includes, by name, for messages.
     """
-    from .report import kernel_error
     laptop_run, laptop_free = _runtime(str(library))
     now = _contexts[-1] if _contexts else Context("plain")
     keep = []                    # what C points at must live until it returns
@@ -141,22 +87,14 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
                        now, keep)
     launch.n_args = n_args
     launch.shared_limit = now.machine.shared_bytes or shared_limit
+    result = LaunchResult(
+        kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}),
+        launch.shared_limit, now.machine)
+    if now.keeper:
+        result.inputs = Inputs(launch, keep, now.keeper, held(library))
     answer = laptop_run(ctypes.byref(launch))
     try:
-        result = LaunchResult(
-            kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}),
-            launch.shared_limit, now.machine)
-        _read(result, answer.contents, params, values)
-        printed = answer.contents.printed
-        if printed:
-            sys.stdout.write(printed.decode(errors="replace"))
-        if answer.contents.interrupted:
-            raise KeyboardInterrupt
-        error = answer.contents.error
-        if error.kind:
-            raise kernel_error(error, result)
-        result.notes = [kernel_error(answer.contents.notes[i], result)
-                        for i in range(answer.contents.n_notes)]
+        _finish(result, answer.contents, params, values)
     finally:
         laptop_free(answer)
     if now.done:
@@ -170,6 +108,21 @@ def _with_reached(params, values, now: Context) -> tuple[list, list]:
     made = [Parameter(name, "pointer", arrays.dtype_of(v), arrays.of(v).itemsize, False, "", "")
             for name, v in more]
     return [*params, *made], [*values, *(v for _, v in more)]
+
+
+def _finish(result: LaunchResult, c: CResult, params, values) -> None:
+    """What the runtime answers: into the result, or as an exception."""
+    from .report import kernel_error
+    _read(result, c, params, values)
+    if c.printed:
+        sys.stdout.write(c.printed.decode(errors="replace"))
+    if c.interrupted:
+        raise KeyboardInterrupt
+    if c.error.kind:
+        if result.inputs:
+            result.inputs.keep_now()         # a launch that fails leaves its arrays as they were
+        raise kernel_error(c.error, result)
+    result.notes = [kernel_error(c.notes[i], result) for i in range(c.n_notes)]
 
 
 def _describe(
@@ -241,15 +194,19 @@ MODES = {"plain": PLAIN, "profile": PROFILE, "sanitize": SANITIZE}
 SPACES = ("global", "shared", "module")
 
 
-def _read(result: LaunchResult, c: CResult, params, values) -> None:
-    pointers = [(p, v) for p, v in zip(params, values) if p.kind == "pointer"]
+def _read_memories(result: LaunchResult, c: CResult, values=()) -> None:
+    """`values` are the arrays, in the order of the pointers among the parameters."""
     for i in range(c.n_memories):
         m = c.memories[i]
         made = Memory(m.name.decode(), SPACES[m.space], m.itemsize, m.bytes, m.offset)
-        if m.parameter >= 0 and pointers[m.parameter][1] is not None:
-            value = pointers[m.parameter][1]
+        if 0 <= m.parameter < len(values) and values[m.parameter] is not None:
+            value = values[m.parameter]
             made.dtype, made.shape = arrays.dtype_of(value), tuple(value.shape)
         result.memories.append(made)
+
+
+def _read(result: LaunchResult, c: CResult, params, values) -> None:
+    _read_memories(result, c, [v for p, v in zip(params, values) if p.kind == "pointer"])
     for i in range(c.n_sites):
         site = c.sites[i]
         made = {name: getattr(site, name) for name, _ in CSite._fields_}

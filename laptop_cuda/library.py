@@ -40,6 +40,10 @@ class Library:
             return self.values
         return {name: ctypes.string_at(row.address, row.bytes) for name, row in self.symbols.items()}
 
+    def in_memory(self) -> "Library":
+        """The one of this path whose values are in memory."""
+        return held(self.path) or self
+
     def hold(self) -> None:
         """Puts this module's values of the globals into memory."""
         other = _in_memory.get(self.path)
@@ -58,6 +62,11 @@ class Library:
 
 _in_memory: weakref.WeakValueDictionary[Path, Library] = weakref.WeakValueDictionary()
 _initial: dict[Path, dict[str, bytes]] = {}
+
+
+def held(path: Path) -> Library | None:
+    """The library of a build whose variables are in memory; None if it has no variables."""
+    return _in_memory.get(path)
 
 
 CPU_ENTRY = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

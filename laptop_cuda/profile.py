@@ -2,21 +2,27 @@
 from contextlib import contextmanager
 
 from . import launch
+from .inputs import KEPT_BYTES, Keeper
 from .machine import REAL, Machine
+from .replay import replay_error, replay_launch
 from .report import LaunchReport, Report
 
 
 @contextmanager
 def profile(*, order: str = "forward", seed: int = 0, step_limit: int = 10 * launch.STEP_LIMIT,
-            machine: Machine = REAL):
+            machine: Machine = REAL, keep: int = KEPT_BYTES):
     """Exact counts, on the CPU, whatever the machine. `report.launches` has one entry for each launch.
     `machine` is the one that is counted: another number of banks, other sectors, less shared memory.
 
     One gap: a struct of the source's own that goes from an array straight into a by-value parameter, or
     from a call straight into an array, as in `s[t] = combine(s[t], x)`, is not counted. Parameters by
     `const &` and a local variable for the result are, with g++ and with clang from 16 on.
+
+    `keep` is how many bytes of the arrays, as they were before each launch, are copied for a later
+    `report.launches[0].replay()`; 0 copies none.
     """
     report = Report()
     with launch.context(launch.Context("profile", order, seed, step_limit, machine,
-                                       lambda result: report.launches.append(LaunchReport(result)))):
+                                       lambda result: report.launches.append(LaunchReport(result)),
+                                       Keeper(keep, True, replay_launch, replay_error))):
         yield report

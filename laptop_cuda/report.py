@@ -11,6 +11,7 @@ import html
 from dataclasses import dataclass, field
 
 from .errors import KernelError, kernel_error
+from .inputs import replay
 from .lines import Place
 from .machine import REAL, Machine
 from .picture import Picture
@@ -187,6 +188,11 @@ class LaunchReport:
             warp,
             len(kept),
         )
+
+    def replay(self, *, blocks=None, events: int | None = None):
+        """The launch once more, recorded: by default its first blocks and some thousand events. See
+        `laptop_cuda.replay`."""
+        return replay(self._result, None, blocks, events)
 
     # ---- as a table
     def _rows(self) -> list[tuple[str, str, str, str, str, str]]:

@@ -2,7 +2,9 @@
 from contextlib import contextmanager
 
 from . import launch
+from .inputs import KEPT_BYTES, Keeper
 from .machine import REAL, Machine
+from .replay import replay_error, replay_launch
 
 
 @contextmanager
@@ -18,5 +20,6 @@ def sanitize(*, order: str = "forward", seed: int = 0, step_limit: int = launch.
     """
     notes: list = []
     with launch.context(launch.Context("sanitize", order, seed, step_limit, machine,
-                                       lambda result: notes.extend(str(n) for n in result.notes))):
+                                       lambda result: notes.extend(str(n) for n in result.notes),
+                                       Keeper(KEPT_BYTES, False, replay_launch, replay_error))):
         yield notes

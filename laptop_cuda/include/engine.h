@@ -28,7 +28,7 @@ typedef struct {             // one for each pointer parameter
     int64_t shape[8];
 } laptop_array;
 
-enum { LAPTOP_PLAIN = 0, LAPTOP_PROFILE = 1, LAPTOP_SANITIZE = 2 };          // 3 = both
+enum { LAPTOP_PLAIN = 0, LAPTOP_PROFILE = 1, LAPTOP_SANITIZE = 2, LAPTOP_RECORD = 4 };    // added up: 3 = the first two
 enum { LAPTOP_FORWARD = 0, LAPTOP_REVERSE = 1, LAPTOP_SEEDED = 2 };
 
 typedef struct {
@@ -51,11 +51,18 @@ typedef struct {
     const char* library;     // path of the kernel's library
     int32_t in_place;        // a launch of host code: its arrays are in device memory, and stay there
     uint32_t banks, bank_bytes, sector_bytes;    // of the machine that is counted; 0: 32 banks of 4 bytes, sectors of 32
+    // LAPTOP_RECORD, which needs LAPTOP_PROFILE and leaves the host's memory as it is:
+    const uint32_t* record_blocks;   // linear numbers, ascending: what these blocks do is recorded; null: all blocks
+    int32_t n_record_blocks;
+    uint64_t record_events;  // at most
+    int32_t watch_array;     // only accesses to bytes [watch_low, watch_high) of this array; -1: all accesses
+    uint64_t watch_low, watch_high;
 } laptop_launch;
 
 // ------------------------------------------------------------------ output
 enum { LAPTOP_GLOBAL_LOAD, LAPTOP_GLOBAL_STORE, LAPTOP_SHARED_LOAD, LAPTOP_SHARED_STORE,
-       LAPTOP_GLOBAL_ATOMIC, LAPTOP_SHARED_ATOMIC, LAPTOP_BARRIER, LAPTOP_CLASSES };
+       LAPTOP_GLOBAL_ATOMIC, LAPTOP_SHARED_ATOMIC, LAPTOP_BARRIER, LAPTOP_CLASSES,
+       LAPTOP_LINE = LAPTOP_CLASSES, LAPTOP_EXCHANGE };      // these two are only recorded
 enum { LAPTOP_IN_GLOBAL, LAPTOP_IN_SHARED, LAPTOP_IN_MODULE };
 
 typedef struct {
@@ -85,6 +92,27 @@ typedef struct {             // a basic block of the traced build, or the place 
     uint32_t pc;             // offset in the library of the instruction after the call of its hook
     uint64_t warps, lanes;   // how often a warp ran it, and its active lanes summed over these times
 } laptop_step;
+
+
+typedef struct {             // what a warp did in one step, in the order of lockstep
+    uint32_t block, warp, interval;      // interval: barriers that the block had passed
+    uint32_t pc, lanes;      // lanes: those that took part
+    int32_t operation;       // LAPTOP_GLOBAL_LOAD ... LAPTOP_BARRIER, LAPTOP_LINE: a basic block, LAPTOP_EXCHANGE
+    int32_t memory;          // of a request: index into memories
+    uint32_t size, sectors, wavefronts, excess;
+    uint64_t first_event;    // of a request: its lanes' accesses follow each other
+    uint32_t n_events;
+} laptop_warp_step;
+
+typedef struct {             // one lane's part in a request
+    uint64_t time;           // its place in the order in which the accesses ran
+    uint64_t address;        // differs for each byte of each array of a launch
+    int64_t offset;          // in bytes, from the start of the memory
+    int32_t memory;
+    uint32_t step, block, thread, interval, pc, size;
+    int32_t operation;
+    unsigned char before[16], after[16];         // the bytes there before and after it
+} laptop_event;
 
 typedef struct {
     uint32_t block[3], thread[3];
@@ -125,6 +153,11 @@ typedef struct {
     uint64_t n_notes;
     const laptop_step* executed;                 // only when profiling
     uint64_t n_executed;
+    const laptop_warp_step* recorded_steps;
+    uint64_t n_recorded_steps;
+    const laptop_event* recorded_events;
+    uint64_t n_recorded_events;
+    int32_t cut;             // there was more than record_events
 } laptop_result;
 
 laptop_result* laptop_run(const laptop_launch*);

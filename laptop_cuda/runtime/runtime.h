@@ -7,6 +7,7 @@
 //   runtime_heap.cpp       device memory of whole programs
 //   runtime_trace.cpp      lanes' accesses -> warp requests -> counts
 //   runtime_sanitize.cpp   races, uninitialised reads
+//   runtime_record.cpp     what each lane and warp did, kept for a replay
 //   runtime_hooks.cpp      what the compiler calls before each load, store and basic block
 //   runtime_signals.cpp    crashes and the stop button
 //   runtime_launch.cpp     one launch from its description to its result
@@ -63,8 +64,15 @@ inline uint64_t access_kind(uint32_t pc, unsigned operation, unsigned size, uint
     return (uint64_t)step << 48 | (uint64_t)operation << 40 | (uint64_t)size << 32 | pc;
 }
 
+struct Recorded {                // what a recording knows of an access besides
+    uint64_t time;
+    uint32_t interval;
+    unsigned char before[16], after[16];
+};
+
 struct Log {                     // what a lane did since the last merge
     static constexpr uint32_t STEPS = 4096, ACCESSES = 2048, SPARE = 64;
+    Recorded* recorded = nullptr;        // one for each access, while a launch is recorded
     uint32_t n_steps = 0, n_accesses = 0, at_step = 0, at_access = 0;
     uint32_t step[STEPS + SPARE];
     Access access[ACCESSES + SPARE];
@@ -96,6 +104,7 @@ struct Warp {
     Block* block = nullptr;
     uint32_t index = 0;
     unsigned alive = 0, ready = 0, full = 0, converging = 0;
+    uint32_t merged_interval = 0;        // barriers that it had passed where its merged steps end
     Thread* lanes[32] = {};
     std::vector<std::unique_ptr<Rendezvous>> meetings;
     std::vector<uint32_t> known;         // known[a * 32 + b]: up to which clock lane a has seen lane b
@@ -107,6 +116,7 @@ struct Block {
     uint32_t index[3] = {}, linear = 0;
     uint32_t alive = 0, waiting = 0, at_grid = 0, predicates = 0;
     uint32_t interval = 0;               // serial number of the stretch between two barriers
+    uint32_t barriers = 0;               // that it has passed
     uint64_t steps = 0;
     bool barrier_opened = false;
     std::vector<Thread> threads;
@@ -173,7 +183,7 @@ struct Run {
     void (*entry)(void**) = nullptr;
     std::vector<void*> args;
     std::vector<void*> pointers;         // arena addresses that args point at
-    bool profiling = false, sanitizing = false, traced = false;
+    bool profiling = false, sanitizing = false, traced = false, recording = false;
     bool in_place = false;               // of host code: its arrays are those of the heap
     unsigned banks = 32, bank_bytes = 4, sector_bytes = 32;      // of the machine that is counted
     uint32_t n_threads = 0;
@@ -206,6 +216,11 @@ struct Run {
     uint64_t steps = 0, divergent_steps = 0;
     std::vector<laptop_step> executed;
     std::vector<int32_t> executed_table;             // by program counter: index into executed
+    // recording
+    std::vector<laptop_warp_step> recorded_steps;
+    std::vector<laptop_event> recorded_events;
+    uint64_t time = 0;
+    bool cut = false;
     // sanitizer
     std::vector<Interval> intervals;
     uint32_t grid_epoch = 0;
@@ -231,7 +246,7 @@ void wake(Thread*);
 void leave_meeting(Thread*);
 void complete_meetings(Warp&);   // after a lane has ended: perhaps nobody waits for anyone else now
 void release_converged(Warp&);   // nobody in the warp can run: see converged_lanes
-void log_meeting(Thread*, unsigned lanes);
+void log_meeting(Thread*, unsigned lanes, bool of_block);
 laptop_party party(const Thread*, uint32_t pc, int action);
 uint32_t code_offset(const void* pc);
 uint32_t place_in_kernel(const Thread*, const void* pc);
@@ -258,7 +273,10 @@ Cell* cells_of(Region&);
 void refine(Region&);            // from 4 bytes a cell to one
 
 // ------------------------------------------------------------------ trace and sanitize
-constexpr uint32_t MEETING = 0xffffffffu;        // a step that is not a basic block but a synchronisation
+// Steps that are no basic blocks but synchronisations: of lanes of the warp, or of the block. They take three words:
+// themselves, the lanes, the site.
+constexpr uint32_t MEETING = 0xffffffffu, BLOCK_MEETING = 0xfffffffeu, MEETING_WORDS = 3;
+inline bool is_meeting(uint32_t step) { return step >= BLOCK_MEETING; }
 void merge(Warp&, bool force);   // groups what the warp's lanes logged; force: nobody will say more for now
 void count_barrier(const void* site);
 void race_check(Found, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
@@ -272,6 +290,17 @@ void end_sanitizing();
 void warp_ordered(Warp&, unsigned lanes);
 void fence(bool device);
 void synchronise(uintptr_t address);     // an atomic or volatile access to global memory
+
+// ------------------------------------------------------------------ record
+void start_recording();
+void record_access(const Log&, const Access&, size_t size, bool writes);
+void record_values();            // after the stores that were announced
+extern bool values_wanted;
+bool is_recorded(const Block&);
+void record_request(const Warp&, const laptop_warp_step&, const Access* const* accesses, const uint8_t* lanes, int n);
+void record_step(Warp&, unsigned lanes, const uint32_t* words);
+bool nothing_left_to_record(uint64_t block);
+void record_end();               // of a launch that fails: what the warp has logged so far
 
 // ------------------------------------------------------------------ errors
 laptop_error make_error(const char* kind, const char* reason, const void* pc, int action);

@@ -80,6 +80,7 @@ static inline void touch(uintptr_t address, size_t size, int action, bool is_vol
     Access& a = log.access[log.n_accesses++];
     a.address = address;
     a.what = access_kind((uint32_t)((uintptr_t)pc - run->code), OPERATIONS[in_shared][action], (unsigned)size, log.n_steps);
+    if (log.recorded) record_access(log, a, size, action != 0);
 }
 
 // A stretch of bytes, in the widest pieces that its alignment allows.
@@ -149,6 +150,7 @@ void async_wait(int groups_left) {
 // ------------------------------------------------------------------ steps
 static void step(Thread* t, const void* pc) {
     Log& log = *t->log;
+    if (values_wanted) record_values();
     if (log.n_steps >= Log::STEPS || log.n_accesses >= Log::ACCESSES) park(State::FULL);
     uint32_t deep = t->depth > 254 ? 0 : 255 - t->depth;
     log.step[log.n_steps++] = deep << 24 | ((uint32_t)((uintptr_t)pc - run->code) & 0xffffff);

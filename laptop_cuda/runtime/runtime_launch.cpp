@@ -50,6 +50,7 @@ void fail(const laptop_error& e) {
     }
     if (e.detail) run->error.detail = run->detail.c_str();
     pending = false;
+    record_end();
     escape();
 }
 
@@ -135,6 +136,7 @@ static void execute(const laptop_launch& l) {
     run->profiling = l.mode & LAPTOP_PROFILE;
     run->sanitizing = l.mode & LAPTOP_SANITIZE;
     run->traced = l.mode != LAPTOP_PLAIN;
+    run->recording = l.mode & LAPTOP_RECORD && run->poison == 0xff;      // not where a launch is run again
     run->in_place = l.in_place;
     if (l.banks) run->banks = l.banks;
     if (l.bank_bytes) run->bank_bytes = l.bank_bytes;
@@ -149,6 +151,7 @@ static void execute(const laptop_launch& l) {
         static Log* logs = new Log[32];          // kept: clearing 1.6 MB would take longer than a small launch
         for (int i = 0; i < 32; ++i) logs[i].n_steps = logs[i].n_accesses = logs[i].at_step = logs[i].at_access = 0;
         run->logs = logs;
+        start_recording();
     }
     if (run->sanitizing) start_sanitizing();
     run_grid();
@@ -202,7 +205,7 @@ static void perform(const laptop_launch& l) {
         run->undefined.reason = "unused shuffle";
         run->notes.push_back(run->undefined);
     }
-    copy_back();
+    if (!run->recording) copy_back();
 }
 
 static void collect(Result& result) {
@@ -233,6 +236,11 @@ static void collect(Result& result) {
     result.n_executed = r.executed.size();
     result.notes = r.notes.data();
     result.n_notes = r.notes.size();
+    result.recorded_steps = r.recorded_steps.data();
+    result.n_recorded_steps = r.recorded_steps.size();
+    result.recorded_events = r.recorded_events.data();
+    result.n_recorded_events = r.recorded_events.size();
+    result.cut = r.cut;
 }
 
 static Result* run_once(const laptop_launch& l) {

@@ -75,6 +75,7 @@ laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* go
 // ------------------------------------------------------------------ waiting
 void park(State state) {
     if (pending) resolve_pending();
+    if (values_wanted) record_values();
     Thread* t = current;
     t->state = state;
     t->warp->ready &= ~(1u << t->lane);
@@ -85,6 +86,7 @@ void park(State state) {
 // The last to arrive wakes the others and then queues up with them, so that lane 0 goes first again.
 void give_way() {
     if (pending) resolve_pending();
+    if (values_wanted) record_values();
     leave_fiber(&current->sp, scheduler_sp);
 }
 
@@ -122,6 +124,7 @@ static void open_barrier(Block& b) {
         start_interval(b);
     }
     ++run->barriers;
+    ++b.barriers;
     if (run->profiling) count_barrier(first->site);
     Arrived arrived = {(int)b.predicates, (int)b.waiting};
     b.waiting = b.predicates = 0;
@@ -149,7 +152,7 @@ Arrived block_barrier(bool predicate, const void* site) {
     } else {
         park(State::BARRIER);
     }
-    if (t->log) log_meeting(t, t->converged);
+    if (t->log) log_meeting(t, t->converged, true);
     return t->arrived;
 }
 
@@ -162,7 +165,7 @@ void grid_barrier(const void* site) {
     }
     ++t->warp->block->at_grid;
     park(State::GRID);
-    if (t->log) log_meeting(t, t->converged);
+    if (t->log) log_meeting(t, t->converged, true);
 }
 bool grid_barrier_possible() { return run && run->n_blocks * run->n_threads <= 16384; }
 
@@ -170,6 +173,7 @@ bool grid_barrier_possible() { return run && run->n_blocks * run->n_threads <= 1
 void finish_thread() {
     Thread* t = current;
     if (pending) resolve_pending();
+    if (values_wanted) record_values();
     leave_meeting(t);
     Warp& w = *t->warp;
     Block& b = *w.block;
@@ -207,6 +211,7 @@ static int pick(unsigned ready) {
 static void run_warp(Warp& w) {
     for (int turns = 0;; ++turns) {
         while (w.ready) {
+            if (run->cut) escape();
             resume(w.lanes[pick(w.ready)]);
             check_interrupt();
             if (w.block->barrier_opened) {       // the first warp goes first again
@@ -277,12 +282,14 @@ static void start_block(Block& b, uint64_t linear) {
     b.alive = run->n_threads;
     b.waiting = b.at_grid = b.predicates = 0;
     b.steps = 0;
+    b.barriers = 0;
     b.barrier_opened = false;
     b.in_flight.clear();
     start_shared(b);
     if (run->sanitizing) start_interval(b);
     for (Warp& w : b.warps) {
         w.alive = w.ready = w.full = w.converging = 0;
+        w.merged_interval = 0;
     }
     for (Thread& t : b.threads) {
         if (!t.stack.low) {
@@ -372,6 +379,7 @@ void run_grid() {
     run->blocks.emplace_back(new Block);
     for (uint64_t i = 0; i < run->n_blocks; ++i) {
         uint64_t linear = l.order == LAPTOP_REVERSE ? run->n_blocks - 1 - i : i;
+        if (run->recording && suspended.empty() && nothing_left_to_record(linear)) return;
         Block& b = *run->blocks.back();
         start_block(b, linear);
         if (!run_block(b)) {
@@ -385,6 +393,7 @@ void run_grid() {
         std::vector<Block*> still;
         for (Block* b : suspended) {
             b->at_grid = 0;
+            ++b->barriers;
             if (run->sanitizing) end_interval(*b), start_interval(*b);
             for (Thread& t : b->threads) {
                 if (t.state != State::GRID) continue;

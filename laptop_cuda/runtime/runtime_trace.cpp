@@ -21,6 +21,7 @@ struct Request {
     int n;
     uint64_t address[32];        // of the active lanes, packed
     uint8_t lane[32];
+    const Access* access[32];
 };
 
 static Site& site_for(uint32_t pc, int operation, int32_t memory) {
@@ -176,6 +177,7 @@ static void count(const Request& r, const Warp& w) {
     int32_t memory = memory_at(*w.block, r.address[0], &offset);
     Site& site = site_for(r.pc, r.operation, memory);
     laptop_site& c = site.counts;
+    const laptop_site before = c;
     ++c.requests;
     c.lanes += r.n;
     c.bytes += (uint64_t)r.n * r.size;
@@ -193,6 +195,14 @@ static void count(const Request& r, const Warp& w) {
             run->atomic_word_count += !(run->atomic_words[word / 64] & bit);
             run->atomic_words[word / 64] |= bit;
         }
+    }
+    if (run->recording) {
+        laptop_warp_step s = {};
+        s.pc = r.pc, s.lanes = r.lanes, s.operation = r.operation, s.memory = memory, s.size = r.size;
+        s.sectors = (uint32_t)(c.sectors - before.sectors);
+        s.wavefronts = (uint32_t)(c.wavefronts - before.wavefronts);
+        s.excess = (uint32_t)(c.excess - before.excess);
+        record_request(w, s, r.access, r.lane, r.n);
     }
     if (w.block->linear == 0 && run->requests.size() < 4096) keep_for_picture(r, w, memory);
 }
@@ -217,6 +227,7 @@ static void count_segment(const Warp& w, Cursors& c) {
         for (int i = 0; i < c.n; ++i) {
             if (c.next[i]->kind() != kind) continue;
             r.address[r.n] = c.next[i]->address;
+            r.access[r.n] = c.next[i];
             r.lane[r.n++] = c.lane[i];
             r.lanes |= 1u << c.lane[i];
             ++c.next[i];
@@ -243,7 +254,7 @@ static bool same_path(const Warp& w, unsigned lanes) {
     return true;
 }
 
-// Moves the lanes over one step (two words if it is a meeting) and counts the accesses that belong to it.
+// Moves the lanes over one step (of several words if it is a meeting) and counts the accesses that belong to it.
 static void advance(const Warp& w, unsigned lanes, uint32_t words) {
     Cursors c;
     for (unsigned l = lanes; l; l &= l - 1) {
@@ -261,10 +272,10 @@ static void advance(const Warp& w, unsigned lanes, uint32_t words) {
     count_segment(w, c);
 }
 
-static void merge_diverged(const Warp& w, unsigned lanes, bool force) {
+static void merge_diverged(Warp& w, unsigned lanes, bool force) {
     advance(w, lanes, 0);                        // what precedes the first step
     for (;;) {
-        uint32_t next = MEETING;
+        uint32_t next = BLOCK_MEETING;
         unsigned together = 0, met = 0, unfinished = 0;
         for (unsigned l = lanes; l; l &= l - 1) {
             int lane = __builtin_ctz(l);
@@ -275,7 +286,7 @@ static void merge_diverged(const Warp& w, unsigned lanes, bool force) {
             }
             unfinished |= 1u << lane;
             uint32_t step = log.step[log.at_step];
-            if (step == MEETING) {
+            if (is_meeting(step)) {
                 met |= 1u << lane;
             } else if (step <= next) {
                 together = step < next ? 1u << lane : together | 1u << lane;
@@ -290,7 +301,8 @@ static void merge_diverged(const Warp& w, unsigned lanes, bool force) {
             unsigned wanted = log.step[log.at_step + 1];
             if (!(passed >> lane & 1) && (((wanted & met) == wanted) || (force && !together))) {
                 unsigned group = wanted & met & ~passed;
-                advance(w, group, 2);
+                record_step(w, group, log.step + log.at_step);
+                advance(w, group, MEETING_WORDS);
                 passed |= group;
             }
         }
@@ -299,15 +311,18 @@ static void merge_diverged(const Warp& w, unsigned lanes, bool force) {
         ++run->steps;
         run->divergent_steps += together != unfinished;
         count_step(next, __builtin_popcount(together));
+        const Log& log = *w.lanes[__builtin_ctz(together)]->log;
+        record_step(w, together, log.step + log.at_step);
         advance(w, together, 1);
     }
 }
 
 static uint32_t last_step(const Log& log) {
-    for (uint32_t i = log.n_steps; i-- > 0;) {
-        if (log.step[i] != MEETING && !(i && log.step[i - 1] == MEETING)) return log.step[i] & 0xffffff;
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < log.n_steps; i += is_meeting(log.step[i]) ? MEETING_WORDS : 1) {
+        if (!is_meeting(log.step[i])) last = log.step[i] & 0xffffff;
     }
-    return 0;
+    return last;
 }
 
 void merge(Warp& w, bool force) {
@@ -318,7 +333,7 @@ void merge(Warp& w, bool force) {
     }
     if (!lanes) return;
     if (run->profiling) {
-        if (same_path(w, lanes)) {
+        if (!is_recorded(*w.block) && same_path(w, lanes)) {
             Cursors c;
             for (unsigned l = lanes; l; l &= l - 1) {
                 Log& log = *w.lanes[__builtin_ctz(l)]->log;
@@ -331,12 +346,8 @@ void merge(Warp& w, bool force) {
             }
             const Log& path = *w.lanes[__builtin_ctz(lanes)]->log;
             run->steps += path.n_steps;
-            for (uint32_t i = 0; i < path.n_steps; ++i) {
-                if (path.step[i] == MEETING) {
-                    ++i;                         // its lanes are the next word
-                } else {
-                    count_step(path.step[i], __builtin_popcount(lanes));
-                }
+            for (uint32_t i = 0; i < path.n_steps; i += is_meeting(path.step[i]) ? MEETING_WORDS : 1) {
+                if (!is_meeting(path.step[i])) count_step(path.step[i], __builtin_popcount(lanes));
             }
             count_segment(w, c);
         } else {
@@ -348,7 +359,7 @@ void merge(Warp& w, bool force) {
         if (run->profiling && !force && (log.at_step < log.n_steps || log.at_access < log.n_accesses)) continue;
         Block& b = *w.block;
         b.steps += log.n_steps;
-        if (run->launch->step_limit && b.steps > run->launch->step_limit) {
+        if (run->launch->step_limit && b.steps > run->launch->step_limit && !run->error.kind) {
             const Thread* t = w.lanes[__builtin_ctz(l)];
             laptop_error e = {};
             e.kind = "timeout";

@@ -87,7 +87,7 @@ const Exchange& warp_exchange(unsigned mask, const void* value, unsigned bytes, 
     } else {
         park(State::EXCHANGE);
     }
-    if (t->log) log_meeting(t, r.data.present);
+    if (t->log) log_meeting(t, r.data.present, false);
     return r.data;
 }
 
@@ -104,7 +104,7 @@ unsigned converged_lanes(const void* site) {
     t->site = site;
     t->warp->converging |= 1u << t->lane;
     park(State::CONVERGE);
-    if (t->log) log_meeting(t, t->converged);
+    if (t->log) log_meeting(t, t->converged, false);
     return t->converged;
 }
 
@@ -129,11 +129,12 @@ void release_converged(Warp& w) {
 }
 
 // A synchronisation is a step in the lanes' logs, so that the merge lines the lanes up there.
-void log_meeting(Thread* t, unsigned lanes) {
+void log_meeting(Thread* t, unsigned lanes, bool of_block) {
     Log& log = *t->log;
     if (log.n_steps >= Log::STEPS) park(State::FULL);
-    log.step[log.n_steps++] = MEETING;
+    log.step[log.n_steps++] = of_block ? BLOCK_MEETING : MEETING;
     log.step[log.n_steps++] = lanes;
+    log.step[log.n_steps++] = code_offset(t->site);
 }
 
 int lane_id() { return current ? current->lane : 0; }
