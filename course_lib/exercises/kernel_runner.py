@@ -111,10 +111,13 @@ def _unwritten(tensor: torch.Tensor) -> str:
 
 
 def _counts(report, budget: float) -> dict:
-    """Bytes moved, asked and unique over all launches; a picture of the costliest array if it is over the
-    budget."""
-    counts: dict = {"moved": 0, "asked": 0, "unique": 0}
+    """Bytes moved, asked and unique, requests and wavefronts of shared memory, over all launches; a picture of
+    the costliest array if it is over the budget."""
+    counts: dict = {"moved": 0, "asked": 0, "unique": 0, "requests": 0, "wavefronts": 0}
     for launch in report.launches:
+        for side in (launch.shared_load, launch.shared_store):
+            counts["requests"] += side.requests
+            counts["wavefronts"] += side.wavefronts
         for side in (launch.global_load, launch.global_store):
             counts["moved"] += side.moved
             counts["asked"] += side.bytes

@@ -101,6 +101,7 @@ class Exercise:
     launch: Callable | None = None
     expect: Callable | None = None
     traffic: Callable | None = None
+    wavefronts: float | None = None                # per request of shared memory; only with traffic
     module: str = ""
     oracle: Any = None                             # in a handout: what is expected, stored; see sealed.py
 

@@ -38,6 +38,7 @@ PLAIN = (
     "forbid",
     "mutates",
     "limit",
+    "wavefronts",
     "options",
 )
 

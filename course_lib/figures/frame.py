@@ -95,8 +95,10 @@ def paper() -> dict:
     return {"boxstyle": "round,pad=0.12", "facecolor": "white", "edgecolor": "none", "alpha": 0.85}
 
 
-def legend(fig, names, below: bool = False) -> None:
-    patches = [rectangle(0, 0, 1, 1, label=str(name), **filling(k)) for k, name in enumerate(names)]
+def legend(fig, names, below: bool = False, looks=None) -> None:
+    """A patch per name, with the fillings in their order unless `looks` gives others."""
+    looks = [filling(k) for k, _ in enumerate(names)] if looks is None else looks
+    patches = [rectangle(0, 0, 1, 1, label=str(name), **look) for name, look in zip(names, looks)]
     if below:
         where = {"loc": "outside lower center", "ncols": min(4, len(patches))}
     else:

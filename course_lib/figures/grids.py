@@ -8,34 +8,34 @@ EMPTY = {"facecolor": "white", "edgecolor": "#999999", "linewidth": 0.8}
 
 
 def tiles(kinds, *, names: dict, caption: str, alt: str | None = None, labels=None,
-          row_label: str = "query tile", column_label: str = "key tile", outline=()) -> None:
+          row_label: str = "query tile", column_label: str = "key tile", outline=(), empty=None) -> None:
     """A grid of tiles, each of one kind: colour, hatch and legend tell the kinds apart.
 
     kinds (rows, columns) of integers or strings; names {kind: "what it means"} in the order of the legend;
     `labels` (rows, columns) of short texts inside the tiles; `outline` a list of (row, column, height, width)
-    drawn bold.
+    drawn bold; `empty` the kind that is left white.
 
-        figures.tiles(kinds, names={0: "skipped", 1: "whole", 2: "masked inside"},
+        figures.tiles(kinds, names={0: "skipped", 1: "whole", 2: "masked inside"}, empty=0,
                       caption="Half are never loaded.")
     """
     grid = array(kinds)
     n_rows, n_columns = grid.shape
     cell = min(0.45, 6.0 / n_columns, 5.0 / n_rows)
     fig, ax = new(cell * n_columns + 3.0, cell * n_rows + 0.9)
-    order = {kind: k for k, kind in enumerate(names)}
+    looks = {kind: EMPTY if kind == empty else filling(k) for k, kind in enumerate(names)}
     for i, j in np.ndindex(n_rows, n_columns):
         kind = grid[i, j].item() if hasattr(grid[i, j], "item") else grid[i, j]
-        if kind not in order:
+        if kind not in looks:
             raise ValueError(f"tiles: kind {kind!r} at ({i}, {j}) has no entry in `names`, "
                              f"which knows {list(names)}")
-        ax.add_patch(rectangle(j, i, 1, 1, **filling(order[kind])))
+        ax.add_patch(rectangle(j, i, 1, 1, **looks[kind]))
         if labels is not None and str(labels[i][j]):
             ax.text(j + 0.5, i + 0.5, str(labels[i][j]), ha="center", va="center", fontsize=8, color=INK,
                     bbox=paper())
     for row, column, height, width in outline:
         ax.add_patch(rectangle(column, row, width, height, facecolor="none", edgecolor=INK, linewidth=2.4))
     _grid_axes(ax, n_rows, n_columns, row_label, column_label)
-    legend(fig, names.values())
+    legend(fig, names.values(), looks=looks.values())
     if alt is None:
         counts = ", ".join(f"{int((grid == kind).sum())} {meaning}" for kind, meaning in names.items())
         alt = f"Grid of {n_rows} by {n_columns} tiles ({row_label} by {column_label}): {counts}."

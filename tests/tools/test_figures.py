@@ -104,3 +104,15 @@ def test_the_map_is_the_house():
     assert list(figures.CHAPTERS) == list(range(1, len(CHAPTERS)))
     for n, (title, *_, builds_on) in figures.CHAPTERS.items():
         assert all(earlier < n for earlier in builds_on)
+
+
+def test_the_empty_kind_of_tile_is_white(monkeypatch):
+    from course_lib.figures import grids
+
+    drawn = []
+    monkeypatch.setattr(grids, "show", lambda fig, alt, caption: drawn.append(fig))
+    figures.tiles([[0, 1]], names={0: "skipped", 1: "whole"}, empty=0, caption="c")
+    white = (1.0, 1.0, 1.0, 1.0)
+    in_grid = [patch.get_facecolor() == white for patch in drawn[0].axes[0].patches]
+    in_legend = [patch.get_facecolor() == white for patch in drawn[0].legends[0].get_patches()]
+    assert in_grid == in_legend == [True, False]

@@ -269,11 +269,11 @@ kernel_exercise(
     `block = 128`.
 
     - bring the block's keys into `tile` once, all threads together, neighbouring threads neighbouring floats; a row takes `d + 1` floats
-      there (with `d`, the 32 keys of a column would be in one bank: right, and slow; the check does not count banks)
+      there (with `d`, the 32 keys of a column may all be in one bank)
     - wait, then compute the `group_size * 32` scores from `tile`
     - head `h` belongs to group `h / group_size`; the last tile may hold fewer than 32 keys
     - its third launch number, the bytes of `tile`, is `32 * (d + 1) * 4`
-    - budget: each sector of the keys is moved from global memory once
+    - budget: each sector of the keys is moved from global memory once, and shared memory needs at most 2 wavefronts per request
     """,
     stub='''
 __global__ void group_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores,
@@ -286,7 +286,7 @@ __global__ void group_scores(const float* __restrict__ q, const float* __restric
     // 1. load the rows of this tile   2. wait   3. compute group_size * 32 scores
 }
 ''',
-    solution=SCORES, cases=score_cases, launch=score_launch, compare=close(atol=1e-4), traffic=score_traffic,
+    solution=SCORES, cases=score_cases, launch=score_launch, compare=close(atol=1e-4), traffic=score_traffic, wavefronts=2,
     expect=lambda q, k: (q.view(k.shape[0], -1, q.shape[1]) @ k.transpose(1, 2)).reshape(q.shape[0], k.shape[1]),
     misconceptions=[
         Misconception("reads the keys anew for every head", code=SCORES.replace(
@@ -305,6 +305,13 @@ __global__ void group_scores(const float* __restrict__ q, const float* __restric
         Misconception("lets every thread load the whole tile",
                       change=("int e = threadIdx.x; e < rows * d; e += blockDim.x", "int e = 0; e < rows * d; ++e"),
                       ask="128 threads run this loop. How often is element 0 fetched?"),
+        Misconception("keeps the rows of the tile d floats apart",
+                      change=[("e / d * (d + 1)", "e / d * d"), ("row * (d + 1)", "row * d")],
+                      ask="With d = 64, in which banks are the first floats of rows 0, 1 and 2 (chapter 0)?"),
+        Misconception("waits inside the loop that loads",
+                      change=[("tile[e / d * (d + 1) + e % d] = keys[e];\n    __syncthreads();",
+                               "{ tile[e / d * (d + 1) + e % d] = keys[e]; __syncthreads(); }")],
+                      ask="Do all 128 threads go through the loop equally often, when rows * d is not a multiple of 128?"),
         Misconception("forgets that the last tile may be smaller", change=[("min(32, n - first_key)", "32")],
                       ask="With 33 keys, which keys does the second block load?"),
         Misconception("writes scores of keys that are not there", change=("if (row < rows) {", "{"),

@@ -1,0 +1,146 @@
+"""The figures of chapter 4. Each function draws one and shows it; its text alternative is made from what it
+draws."""
+import torch
+
+from course_lib import figures
+from course_lib.figures import COLOURS, INK
+
+ACCENT, GREY, LIGHT, WARM = COLOURS[5], "#999999", "#d6e6f4", "#f6dcc8"
+
+
+def two_orders(n=8, m=2):
+    """The same three matrices multiplied from the left and from the right, to scale."""
+    orders = {"(Q Kᵀ) V": [("Q", n, m), ("×", "Kᵀ", m, n), ("=", "Q Kᵀ", n, n), ("×", "V", n, m)],
+              "Q (Kᵀ V)": [("Kᵀ", m, n), ("×", "V", n, m), ("=", "S", m, m),
+                           ("read by", "Q", n, m)]}
+    fig, axes = figures.new(8.2, 2.3, columns=2)
+    told = []
+    for ax, (name, parts) in zip(axes, orders.items()):
+        x, between = 0.0, 0
+        for *sign, label, rows, columns in parts:
+            if sign:
+                width = 1.4 if len(sign[0]) == 1 else 4.6
+                ax.text(x + width / 2, n / 2, sign[0], ha="center", va="center", fontsize=9, color=INK)
+                x += width
+            made = sign == ["="]
+            between = rows * columns if made else between
+            _box(ax, x, (n - rows) / 2, columns, rows, WARM if made else LIGHT, label if made else "",
+                 ACCENT if made else GREY)
+            ax.text(x + columns / 2, (n - rows) / 2 - 0.25, "" if made else label, ha="center", va="bottom",
+                    fontsize=9, color=INK)
+            x += columns
+        ax.set(xlim=(-0.3, 3.2 * n), ylim=(n + 0.4, -1.2), aspect="equal")
+        ax.set_title(f"{name}: {between} numbers in between", fontsize=9.5)
+        ax.axis("off")
+        told.append(f"{name} makes a matrix of {between} numbers first")
+    figures.show(fig, alt=f"Rectangles to scale for {n} tokens and {m} features. {'; '.join(told)}.",
+                 caption=f"{n} tokens, {m} features: the order decides whether the matrix in between "
+                         "grows with the text.")
+
+
+def state_fills(keys, values):
+    """What each token adds to the state, an outer product, and the state after it."""
+    added = keys[:, :, None] * values[:, None, :]
+    states = torch.cat([torch.zeros_like(added[:1]), added.cumsum(0)])
+    tokens, (rows, columns) = len(added), added.shape[1:]
+    largest = max(float(states.abs().max()), float(added.abs().max()))
+    fig, ax = figures.new(1.25 * (tokens + 1) + 1.5, 3.0)
+    step, down = columns + 1.6, rows + 1.7
+    for t in range(tokens + 1):
+        _matrix(ax, t * step, down, states[t], largest)
+        ax.text(t * step + columns / 2, 2 * rows + 2.1, "empty" if t == 0 else f"after token {t}",
+                ha="center", va="top", fontsize=8.5, color=INK)
+        if t:
+            _matrix(ax, t * step, 0, added[t - 1], largest)
+            middle, level = t * step + columns / 2, down + rows / 2
+            ax.text(middle, -0.2, f"token {t} adds", ha="center", va="bottom", fontsize=8.5, color=INK)
+            for start, end in (((middle, rows + 0.15), (middle, down - 0.1)),
+                               ((t * step - 1.45, level), (t * step - 0.15, level))):
+                ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": GREY})
+    ax.text(-0.4, down + rows / 2, "state", ha="right", va="center", fontsize=9, color=INK)
+    ax.set(xlim=(-3.2, (tokens + 1) * step), ylim=(2 * rows + 3.0, -1.2), aspect="equal")
+    ax.axis("off")
+    told = "; ".join(f"after token {t}: {_rows(states[t])}" for t in range(1, tokens + 1))
+    figures.show(fig, alt=f"A state of {rows} by {columns} numbers, all 0 at first. "
+                          f"Each token adds a key times a value. {told}.",
+                 caption=f"The state has {rows} x {columns} numbers after one token and after {tokens}: "
+                         "tokens are added, never kept.")
+
+
+def chunks(tokens=12, size=3):
+    """The causal pairs of queries and keys: computed inside a chunk, read from a state between chunks."""
+    fig, ax = figures.new(4.9, 3.6)
+    count = -(-tokens // size)
+    for i in range(tokens):
+        for j in range(tokens):
+            inside, seen = i // size == j // size, j <= i
+            colour = WARM if inside and seen else LIGHT if seen else "white"
+            ax.add_patch(figures.rectangle(j, i, 1, 1, facecolor=colour, edgecolor="#d8d8d8",
+                                           linewidth=0.5))
+    for c in range(count):
+        start = c * size
+        _box(ax, start, start, size, size, "none", "", ACCENT)
+        if c:
+            _box(ax, 0, start, start, size, "none", f"from state {c}", GREY)
+            ax.annotate(f"state {c}", (start + size / 2, start - 0.05), (start + 0.4, start - size / 2),
+                        ha="left", va="center", fontsize=8.5, color=ACCENT,
+                        arrowprops={"arrowstyle": "->", "color": ACCENT})
+    ax.set(xlim=(-0.2, tokens + 0.2), ylim=(tokens + 0.2, -0.2), aspect="equal", xticks=[], yticks=[])
+    ax.set_xlabel("key", color=INK)
+    ax.set_ylabel("query", color=INK)
+    ax.spines[:].set_visible(False)
+    inside = sum(1 + i % size for i in range(tokens))
+    total = tokens * (tokens + 1) // 2
+    figures.show(fig, alt=f"The {total} causal pairs of {tokens} tokens in {count} chunks of {size}. {inside} "
+                          f"pairs are inside a chunk; the other {total - inside} are read from "
+                          f"{count - 1} states, one before each chunk after the first.",
+                 caption=f"{inside} of {total} pairs are computed one by one (orange triangles); all that is "
+                         "earlier is read from one state per chunk.")
+
+
+def replace_at_a_key():
+    """The delta rule as a pipeline: what the state returns for a key is taken out before the value goes in."""
+    figures.boxes({"state S": (0, 0.4), "key k": (0, 1.6), "what S returns\nfor k": (1.35, 0.9),
+                   "value v": (1.35, 1.9), "the difference": (2.7, 1.3), "new state": (4.05, 0.4)},
+                  arrows=[("state S", "what S returns\nfor k"), ("key k", "what S returns\nfor k"),
+                          ("what S returns\nfor k", "the difference", "minus"),
+                          ("value v", "the difference", "plus"),
+                          ("the difference", "new state", "times β, at k"), ("state S", "new state")],
+                  width=7.6, height=2.9,
+                  caption="Plain linear attention adds the value; the delta rule adds only what is missing.")
+
+
+def estimates(sizes, ratios, errors, draws):
+    """Estimates of exp(q.k) over the truth, with bars of two standard errors, by |q + k|^2."""
+    fig, ax = figures.new(6.4, 2.8)
+    ax.errorbar(sizes, ratios, yerr=[2 * e for e in errors], fmt="o", capsize=4, color=COLOURS[0])
+    ax.axhline(1, linestyle="--", linewidth=1, color=INK)
+    ax.set_xlabel("length of q + k, squared", color=INK)
+    ax.set_ylabel("estimate / exp(q.k)", color=INK)
+    inside = sum(abs(r - 1) < 2 * e for r, e in zip(ratios, errors))
+    figures.show(fig, alt=f"{len(sizes)} estimates around the line at 1, with error bars that grow to the "
+                          f"right; {inside} bars contain 1.",
+                 caption=f"{draws:,} directions. The bars are two standard errors, by the theorem.")
+
+
+def _box(ax, x, y, width, height, colour, text, edge):
+    ax.add_patch(figures.rectangle(x, y, width, height, facecolor=colour, edgecolor=edge, linewidth=1.4))
+    if text:
+        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=8.5, color=INK)
+
+
+def _matrix(ax, x, y, matrix, largest):
+    """Cells whose fill says how large a number is: white is 0, blue above, orange below."""
+    from matplotlib.colors import to_rgb
+
+    for i, row in enumerate(matrix.tolist()):
+        for j, value in enumerate(row):
+            full = torch.tensor(to_rgb(COLOURS[0] if value > 0 else COLOURS[5]))
+            share = 0.85 * abs(value) / largest
+            colour = tuple((1 - share * (1 - full)).tolist())
+            ax.add_patch(figures.rectangle(x + j, y + i, 1, 1, facecolor=colour, edgecolor=GREY,
+                                           linewidth=0.6))
+
+
+def _rows(matrix):
+    return ", ".join("(" + ", ".join(f"{x + 0.0:g}" for x in row) + ")" for row in matrix.tolist())
