@@ -131,13 +131,13 @@ def test_a_kernel_that_is_an_exercise_is_cut_out():
 
 
 def test_a_function_by_an_exercises_name_is_cut_unless_it_calls_one_that_is():
-    """`quantize` of chapter 7 packs what `affine_codes` gives: only the second is exercise 7.9."""
+    """`quantize` of chapter 7 packs what `affine_codes` gives: only the second is exercise 7.10."""
     text = (COURSE / "course_lib/kv_cache/quantization.py").read_text()
     found = {leak.name: leak.exercise for leak in leaks.python_leaks(["course_lib.kv_cache.quantization"], load_chapter("kv_cache"))}
-    assert found == {"affine_codes": "7.9"}
+    assert found == {"affine_codes": "7.10"}
     cut = cutting.cut_python(text, "kv_cache", load_chapter("kv_cache"), found)
-    assert "yours('7.9', 'quantize', arguments)" in cut and ".round()" not in cut and "codes[..., 0::2]" in cut
-    assert "yours('7.9'" in cutting.cut_python("def quantize(x, bits, dim):\n    return x\n", "kv_cache", load_chapter("kv_cache"))
+    assert "yours('7.10', 'quantize', arguments)" in cut and ".round()" not in cut and "codes[..., 0::2]" in cut
+    assert "yours('7.10'" in cutting.cut_python("def quantize(x, bits, dim):\n    return x\n", "kv_cache", load_chapter("kv_cache"))
     assert "yours" not in cutting.cut_python("def quantize(x, bits, dim):\n    return x\n", "gqa", load_chapter("kv_cache"))
 
 

@@ -192,10 +192,33 @@ exercise(
 
 
 exercise(
-    id="7.5", title="Bytes in flight", kind="predict", points=1, minutes=4, difficulty=2, name="parts",
+    id="7.5", title="Tokens per second", kind="predict", points=1, minutes=5, difficulty=2, name="tokens_per_second",
+    card="""
+    Llama 3 8B decodes on an H200, which reads $4.8 \\cdot 10^{12}$ bytes per second. Its weights take $16 \\cdot 10^9$
+    bytes, and the cache of a sequence of 8,192 tokens takes $1.07 \\cdot 10^9$. 32 such sequences decode together, and
+    each gets one token per step. How many tokens per second does the server produce **at most**? Within 2 %.
+    """,
+    answer=32 * 4.8e12 / (16e9 + 32 * 1.07e9), tolerance=61,
+    misconceptions=[
+        Misconception("reads the weights and no cache", value=32 * 4.8e12 / 16e9,
+                      ask="How many bytes do 32 caches have together, beside 16 GB of weights?"),
+        Misconception("reads the caches and no weights", value=4.8e12 / 1.07e9,
+                      ask="Each step multiplies with every weight. From where do they come?"),
+        Misconception("reads the weights once per sequence", value=4.8e12 / 17.07e9,
+                      ask="All 32 sequences are in one step. How often does that step read the weights?"),
+        Misconception("gives the steps per second, the rate of one sequence", value=4.8e12 / (16e9 + 32 * 1.07e9),
+                      ask="A step gives each of the 32 sequences a token. How many tokens is that?"),
+        Misconception("reads one cache, not 32", value=32 * 4.8e12 / 17.07e9,
+                      ask="Does a sequence read the cache of another? How many different caches are read?")],
+    hints=["First the bytes of a step: the weights once, and 32 caches.",
+           "Steps per second are $4.8 \\cdot 10^{12}$ divided by these bytes; a step gives 32 tokens."])
+
+
+exercise(
+    id="7.6", title="Bytes in flight", kind="predict", points=1, minutes=4, difficulty=2, name="parts",
     card="""
     One sequence of Llama 3 8B decodes one token on a GPU that reads 4.8 TB/s; a load takes about 700 ns to return. A
-    block of the kernel serves one part of the keys of one of the 8 **key** heads. It has 4 warps, and each warp keeps 8
+    thread block of the kernel serves one part of the keys of one of the 8 **key** heads. It has 4 warps, and each warp keeps 8
     loads of 512 bytes in flight (32 lanes, 16 bytes each). Memory is busy only while bandwidth times latency, in bytes, is
     in flight (Little's law). Into how many parts must each head's keys be cut, at least? Type a whole number.
     """,
@@ -268,9 +291,9 @@ def part_expect(q, k, v, keys, scale):
 
 
 kernel_exercise(
-    id="7.6", title="One warp, one part of the keys", points=4, minutes=15, difficulty=4, name="attend_part",
+    id="7.7", title="One warp, one part of the keys", points=4, minutes=15, difficulty=4, name="attend_part",
     card="""
-    Finish the loop of a decoding kernel. A warp serves one query and one part of the keys; lane `l` holds entry `l` of the
+    Finish the loop of a decoding kernel. A warp serves one query and one part of the keys; lane `i` holds entry `i` of the
     query, and of each key and value.
 
     - a score is a sum over **lanes**: add up with shuffles, so that every lane has it
@@ -336,7 +359,7 @@ def score_cases(rng):
 
 
 kernel_exercise(
-    id="7.7", title="A shuffle that not everyone reaches", kind="repair", points=3, minutes=7, difficulty=3, name="key_scores",
+    id="7.8", title="A shuffle that not everyone reaches", kind="repair", points=3, minutes=7, difficulty=3, name="key_scores",
     card="""
     This kernel is right for a width of 32 and wrong for every other. Read what the sanitizer says, and repair it.
 
@@ -368,7 +391,7 @@ def rolling_cases(rng):
 
 
 exercise(
-    id="7.8", title="Positions in a rolling cache", kind="write", points=2, minutes=7, difficulty=3,
+    id="7.9", title="Positions in a rolling cache", kind="write", points=2, minutes=7, difficulty=3,
     card="""
     A rolling cache holds the first `n_sink` tokens and the last `window`, the newest included. Write `rolling_positions`
     for the moment at which token `t` (counted from 0) has just been appended: the position of its query, and the list of
@@ -414,7 +437,7 @@ def quantize_cases(rng):
 
 
 exercise(
-    id="7.9", title="Fewer bits", kind="write", points=2, minutes=8, difficulty=3,
+    id="7.10", title="Fewer bits", kind="write", points=2, minutes=8, difficulty=3,
     card="""
     Write `quantize`: the entries along `dim` share a lowest value and a step. An entry is kept as the whole number of steps
     above the lowest, $x \\approx \\text{low} + \\text{step} \\cdot \\text{code}$.
@@ -462,7 +485,7 @@ def beam_cases(rng):
 
 
 exercise(
-    id="7.10", title="A step of beam search", kind="write", points=2, minutes=6, difficulty=2,
+    id="7.11", title="A step of beam search", kind="write", points=2, minutes=6, difficulty=2,
     card="""
     Beam search keeps the `keep` likeliest texts. Write one step: each beam has a score (the log probability of its text so
     far), and `log_p` the log probabilities of its next token.
@@ -513,7 +536,7 @@ def keep_cases(rng):
 
 
 exercise(
-    id="7.11", title="Keep or replace", kind="write", points=3, minutes=8, difficulty=4,
+    id="7.12", title="Keep or replace", kind="write", points=3, minutes=8, difficulty=4,
     card="""
     A draft model has drawn a token from `draft`; the large model would have drawn from `target`. Write
     `keep_and_replace`, which makes up for the difference.
@@ -557,7 +580,7 @@ exercise(
 
 
 exercise(
-    id="7.12", title="Tokens for a pass", kind="predict", points=1, minutes=4, difficulty=3, name="tokens",
+    id="7.13", title="Tokens for a pass", kind="predict", points=1, minutes=4, difficulty=3, name="tokens",
     card="""
     Four tokens are drafted, and each is kept with probability 0.8, if all before it were kept. A pass of the large model
     yields those that were kept and one more. How many tokens is that on average? Two decimals.
