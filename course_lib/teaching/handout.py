@@ -21,8 +21,8 @@ Chapters that are not named come as they are: their solutions have been handed i
 from __future__ import annotations
 
 import argparse
+import ast
 import os
-import re
 import shutil
 import sys
 import tempfile
@@ -195,15 +195,25 @@ def _decide(modules: list[str], exercises: list[Exercise], notebooks: list[Path]
     return [leak for leak in found if leak not in stays], stays
 
 
+def commands_kept(text: str, modules: list[str]) -> str:
+    """The text of `__main__` without the entries of its table whose modules are not handed out."""
+    table = next(node.value for node in ast.parse(text).body if isinstance(node, ast.Assign))
+    gone = {
+        line
+        for key, entry in zip(table.keys, table.values)
+        if entry.elts[0].value.partition(":")[0] not in modules
+        for line in range(key.lineno, entry.end_lineno + 1)
+    }
+    return "".join(line for n, line in enumerate(text.splitlines(True), 1) if n not in gone)
+
+
 def _module(name: str, folder: Path, words: list[str], exercises: list[Exercise], cuts: list[Leak]) -> None:
     source = file_of(name)
     target = folder / source.relative_to(COURSE)
     target.parent.mkdir(parents=True, exist_ok=True)
     text = source.read_text(encoding="utf-8")
     if name == "course_lib.__main__":
-        kept = closure(ROOTS, words)
-        text = "".join(line for line in text.splitlines(True)
-                       if not (found := re.search(r'\("(course_lib[\w.]*):', line)) or found[1] in kept)
+        text = commands_kept(text, closure(ROOTS, words))
     elif name.count(".") and not name.startswith("course_lib.exercises"):
         text = cut_python(
             text, name.split(".")[1], exercises, {c.name: c.exercise for c in cuts if c.where == name}

@@ -193,6 +193,15 @@ def test_the_instructors_side_is_not_in_a_handout():
     assert not {m for m in names if m.endswith((".grade", ".solve", ".handout", ".sandbox", ".exercises.attention"))}
 
 
+def test_the_table_of_commands_loses_what_is_not_handed_out():
+    """Entries of one line and of two: the rest is still a program."""
+    text = modules.file_of("course_lib.__main__").read_text()
+    made = {}
+    exec(handout.commands_kept(text, modules.closure(handout.ROOTS, ["attention"])), made)
+    assert {"lab", "run", "fresh"} <= set(made["COMMANDS"])
+    assert not {"grade", "handout", "train", "attention-study", "w2-audit"} & set(made["COMMANDS"])
+
+
 def test_a_handout_goes_neither_into_the_course_nor_over_other_files(capsys, tmp_path):
     (tmp_path / "README.md").write_text("mine")
     assert handout.main([a_chapter(), "--out", str(tmp_path)]) == 2

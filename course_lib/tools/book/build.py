@@ -42,6 +42,7 @@ def main(argv: list[str]) -> int:
     if not run_sphinx(source, args.out):
         return 1
     strip_network(args.out)
+    shutil.rmtree(args.out / "_static" / "locales", ignore_errors=True)   # the theme's other languages
     size = sum(p.stat().st_size for p in args.out.rglob("*") if p.is_file())
     print(f"{args.out / 'index.html'}: {size / 1e6:.1f} MB in {time.monotonic() - start:.0f} s")
     if size > LARGEST:
@@ -81,6 +82,7 @@ def write_source(source: Path) -> None:
     put(static / "terms.js", f"window.courseTerms = {json.dumps(texts.terms(), ensure_ascii=False)};\n")
     shutil.copy(ROOT / "data" / "map.png", static / "map.png")
     shutil.copy(ASSETS / "conf.py", source)
+    put(source / "_templates" / "code-links.html", (ASSETS / "code-links.html").read_text(encoding="utf-8"))
     for name in ("course.css", "glossary.js"):
         shutil.copy(ASSETS / name, static)
     mathjax = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax" / "tex-svg.js"

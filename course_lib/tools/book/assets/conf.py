@@ -8,6 +8,9 @@ html_title = project
 html_static_path = ["_static"]
 html_css_files = ["course.css"]
 html_js_files = ["terms.js", "glossary.js"]
+templates_path = ["_templates"]
+html_sidebars = {"code/*/**": ["navbar-logo.html", "icon-links.html", "search-button-field.html",
+                               "code-links.html"]}
 html_copy_source = False
 html_show_sourcelink = False
 html_theme_options = {
