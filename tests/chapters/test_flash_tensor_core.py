@@ -299,7 +299,8 @@ def test_a_changed_backward_is_caught(change, tmp_path, monkeypatch):
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 def test_nvcc_takes_every_instance(architecture, tmp_path, needs):
-    """Next to nothing is spilt from registers to memory: the forward nothing but at 128 and 128, the backward 8 bytes."""
+    """Next to nothing is spilt from registers to memory: the forward at 128 and 128 up to 20 bytes per thread,
+    the backward 12 on sm_80 and none on sm_90, all others none (nvcc 13.0)."""
     nvcc = needs("nvcc")
     lines = ['#include "flash_attention/tensor_core.cu"', '#include "flash_attention/tensor_core_backward.cu"']
     forward = "const {0}*, const {0}*, const {0}*, const float*, {0}*, float*, int, int, int, int, int, float, int"
@@ -319,7 +320,7 @@ def test_nvcc_takes_every_instance(architecture, tmp_path, needs):
     for widths, rest, stored in spilt:
         forward_at_128 = widths == "Li128ELi128" and rest.count("ELb") == 1
         backward = rest.count("ELb") == 2
-        assert int(stored) <= (80 if forward_at_128 else 8 if backward else 0), (widths, rest, stored)
+        assert int(stored) <= (20 if forward_at_128 else 12 if backward else 0), (widths, rest, stored)
 
 
 @pytest.mark.gpu
