@@ -7,7 +7,7 @@ from course_lib.checks.w2_attention import check_w2_attention
 from course_lib.flash_attention import flash_attention
 from course_lib.launching import widened
 from .kernels import w2_flash_attention
-from .scores import as_dot_product, in_columns, joined, w2_scores
+from .scores import product_and_bias, in_columns, joined, w2_scores
 
 
 def w2_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v: Tensor, tau,
@@ -22,7 +22,7 @@ def w2_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, v
     if form == "fused":
         return w2_flash_attention(mu_q, sigma_q, mu_k, sigma_k, v, tau, causal)
     if form in ("augmented", "kernel"):
-        q, k, bias = as_dot_product(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
+        q, k, bias = product_and_bias(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
         if form == "kernel":
             return flash_attention(q, k, v, causal, scale=1.0, key_bias=bias)
         return scaled_dot_product_attention(*in_columns(q, k, bias), v, mask, causal, scale=1.0)

@@ -15,7 +15,7 @@ from course_lib.flash_attention import best_rung, flash_attention
 from course_lib.flash_attention import forward_kernel as flash_kernel
 from course_lib.flash_attention.kernels import TENSOR_CORES, padded, row_sums
 from course_lib.launching import C_TYPES, HALF, aligned
-from .scores import EPS, as_dot_product, joined
+from .scores import EPS, product_and_bias, joined
 
 QUERIES_PER_BLOCK = 64
 
@@ -46,18 +46,18 @@ def w2_flash_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Ten
     """
     tau = check_w2_kernel(mu_q, sigma_q, mu_k, sigma_k, v, tau)
     if mu_q.is_cuda and v.dtype in HALF:
-        q, k, bias = as_dot_product(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
+        q, k, bias = product_and_bias(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
         if best_rung(q, v, 1.0) == TENSOR_CORES:
             return flash_attention(q, k, v, causal, 1.0, bias)
     return _w2(mu_q, sigma_q, mu_k, sigma_k, v, tau, bool(causal))[0]
 
 
 def dot_product_operands(mu_q, sigma_q, mu_k, sigma_k, tau):
-    """`as_dot_product` of the joined and centred Gaussians, without a gradient: one pass by a kernel if rows
+    """`product_and_bias` of the joined and centred Gaussians, without a gradient: one pass by a kernel if rows
     are whole 16 bytes."""
     (b, h, _, d), n_k = mu_q.shape, mu_k.shape[2]
     if d % 8 or n_k == 0 or mu_q.dtype not in HALF:
-        return as_dot_product(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
+        return product_and_bias(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
     inputs = aligned(mu_q, sigma_q, mu_k, sigma_k)
     q, k = (x.new_empty(*x.shape[:3], 2 * d) for x in (inputs[0], inputs[2]))
     bias, temperature = torch.empty(b, h, n_k, device=mu_k.device), tau + EPS

@@ -46,7 +46,7 @@ def augment(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Tensor, tau) -
     small tau overflows it. The origin is not moved, so a key's row depends on this key alone and may be
     rotated or cached.
     """
-    return in_columns(*as_dot_product(*joined(mu_q, sigma_q, mu_k, sigma_k), tau))
+    return in_columns(*product_and_bias(*joined(mu_q, sigma_q, mu_k, sigma_k), tau))
 
 
 def joined(mu_q, sigma_q, mu_k, sigma_k):
@@ -55,7 +55,7 @@ def joined(mu_q, sigma_q, mu_k, sigma_k):
     return torch.cat([mu_q, sigma_q], -1), torch.cat([mu_k, sigma_k], -1)
 
 
-def as_dot_product(q, k, tau, centred=False):
+def product_and_bias(q, k, tau, centred=False):
     """(2 / tau) q and k in their own dtype, and -|k|^2 / tau of the rounded k, (b, h, m) in float32 or
     float64."""
     dtype, wide = q.dtype, torch.promote_types(q.dtype, torch.float32)

@@ -13,7 +13,7 @@ from course_lib.launching import C_TYPES
 from course_lib.flash_attention.kernels import forward_kernel as flash_kernel
 from course_lib.w2_attention import W2Attention, w2_attention
 from course_lib.w2_attention.kernels import dot_product_operands, w2_attention_kernel, w2_flash_attention
-from course_lib.w2_attention.scores import as_dot_product, joined
+from course_lib.w2_attention.scores import product_and_bias, joined
 from references import changed_kernels
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
@@ -219,7 +219,7 @@ def test_the_tensor_cores_take_scores_of_width_2d_and_values_of_width_d(dtype):
 
 
 def test_the_operands_are_made_in_one_pass():
-    """The header of kernels/w2_attention/tensor_core.cu quotes the bytes per row; the operands are those of as_dot_product."""
+    """The header of kernels/w2_attention/tensor_core.cu quotes the bytes per row; the operands are those of product_and_bias."""
     *inputs, _ = gaussians(64, 64, 64, 64, h=1, dtype=torch.bfloat16)
     with cuda.profile() as report:
         got = dot_product_operands(*inputs, torch.full((1,), 8.0))
@@ -227,7 +227,7 @@ def test_the_operands_are_made_in_one_pass():
     assert per_row == [(576, 256), (576, 260)]
     header = (KERNELS / "w2_attention/tensor_core.cu").read_text().split("#include")[0]
     assert "576 read" in header and "256 written, and 4 more per key" in header
-    for mine, want in zip(got, as_dot_product(*joined(*inputs), torch.full((1,), 8.0), centred=True)):
+    for mine, want in zip(got, product_and_bias(*joined(*inputs), torch.full((1,), 8.0), centred=True)):
         assert torch.allclose(mine.float(), want.float(), rtol=1e-2, atol=1e-2)
 
 

@@ -8,7 +8,7 @@ from course_lib.w2_attention import w2_attention
 from course_lib.flash_attention.kernels import forward_kernel as forward_kernel_6
 from course_lib.w2_attention.kernels import (backward_kernels, dot_product_operands, forward_kernel,
                                              w2_attention_kernel)
-from course_lib.w2_attention.scores import as_dot_product, joined
+from course_lib.w2_attention.scores import product_and_bias, joined
 
 SMALL = ({"b": 1, "heads": 2, "n": 33, "m": 50, "d": 32, "causal": True},)
 LARGE = ({"b": 1, "heads": 3, "n": 500, "m": 511, "d": 64, "causal": True},)
@@ -55,7 +55,7 @@ def operands(mu_q, sigma_q, mu_k, sigma_k, v, causal):
 
 
 def operands_in_float64(mu_q, sigma_q, mu_k, sigma_k, v, causal):
-    return as_dot_product(*joined(mu_q, sigma_q, mu_k, sigma_k), torch.full((v.shape[1],), 8.0).double(),
+    return product_and_bias(*joined(mu_q, sigma_q, mu_k, sigma_k), torch.full((v.shape[1],), 8.0).double(),
                           centred=True)
 
 
