@@ -67,6 +67,7 @@ class Launches(Pass):
 
     def configuration_end(self, opening: int) -> int | None:
         """The first of the three ">" that close a launch configuration."""
+        spaced = self.tokens[opening].end - self.tokens[opening].start > 3
         i = opening + 1
         while i + 2 < len(self.tokens):
             text = self.tokens[i].text
@@ -78,7 +79,7 @@ class Launches(Pass):
                 [">", ">", ">"],
                 [">", ">", ">", "("],
             ):
-                if self.tokens[i + 2].end - self.tokens[i].start == 3:
+                if spaced or self.tokens[i + 2].end - self.tokens[i].start == 3:
                     return i
             i += 1
         return None

@@ -11,7 +11,7 @@ TOKEN = re.compile(
                   |(?:u8|[uUL])?'(?:[^'\\\n]|\\.)+')
       | (?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)
       | (?P<name>[A-Za-z_$][\w$]*)
-      | (?P<symbol><<<|<<|->|::|&&|\|\||.)""",
+      | (?P<symbol><<[ \t]*<|<<|->|::|&&|\|\||.)""",
     re.VERBOSE | re.DOTALL,
 )
 DIRECTIVE = re.compile(r"#(?:\\\r?\n|/\*.*?\*/|//[^\n]*|\"(?:[^\"\\\n]|\\.)*\"|[^\n])*", re.DOTALL)
@@ -54,7 +54,10 @@ def scan(text: str, start: int = 0, end: int | None = None) -> list[Token]:
             if match.lastgroup in ("space", "comment"):
                 line_start = line_start or "\n" in match.group()
             else:
-                tokens.append(Token(match.lastgroup, match.group(), position, match.end()))
+                text_of = match.group()
+                if match.lastgroup == "symbol" and text_of.startswith("<<") and len(text_of) > 2:
+                    text_of = "<<<"              # some editors write << <grid, block >> >
+                tokens.append(Token(match.lastgroup, text_of, position, match.end()))
                 line_start = False
         position = match.end()
     return tokens

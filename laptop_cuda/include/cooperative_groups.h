@@ -131,7 +131,9 @@ protected:
         return packed;
     }
 };
-LAPTOP_FN coalesced_group coalesced_threads() { return coalesced_group(laptop::converged_lanes(LAPTOP_SITE)); }
+LAPTOP_FN coalesced_group coalesced_threads(int line = __builtin_LINE()) {
+    return coalesced_group(laptop::converged_lanes(LAPTOP_SITE, line));
+}
 
 template <unsigned Size, class Parent = void>
 class thread_block_tile : public coalesced_group {

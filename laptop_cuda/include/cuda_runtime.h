@@ -19,6 +19,8 @@
 #include "vector_types.h"
 
 // One pass compiles host and device code; both are told that it is device code of sm_80, compiled by nvcc.
+#define __DRIVER_TYPES_H__       // NVIDIA's own helper headers ask whether these were included
+#define __CUDA_RUNTIME_H__
 #define CUDART_VERSION 13000
 #define __CUDA_ARCH__ 800
 #define __CUDACC__ 1

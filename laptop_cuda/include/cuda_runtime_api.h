@@ -116,6 +116,9 @@ inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMem
 inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
     return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
 }
+inline cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, cudaStream_t = nullptr) {
+    return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
+}
 inline cudaError_t cudaMemset(void* to, int value, size_t n) { return laptop::set(to, value, n); }
 inline cudaError_t cudaMemsetAsync(void* to, int value, size_t n, cudaStream_t = nullptr) {
     return laptop::set(to, value, n);
@@ -205,7 +208,12 @@ inline cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
 inline cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) { *value = 1 << 20; return cudaSuccess; }
 inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
 inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
-inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* most) { *least = *most = 0; return cudaSuccess; }
+inline cudaError_t cudaDeviceGetSharedMemConfig(cudaSharedMemConfig* c) {
+    *c = cudaSharedMemBankSizeFourByte;
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* c) { *c = cudaFuncCachePreferNone; return cudaSuccess; }
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* most) { *least = 0, *most = -5; return cudaSuccess; }
 inline cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { *can = 0; return cudaSuccess; }
 inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return laptop::answer(cudaErrorNotSupported); }
 inline cudaError_t cudaDeviceDisablePeerAccess(int) { return laptop::answer(cudaErrorNotSupported); }
@@ -237,6 +245,8 @@ inline void* handle(size_t bytes) { return ::calloc(1, bytes); }
 inline cudaError_t cudaStreamCreate(cudaStream_t* s) { *s = (cudaStream_t)laptop::handle(8); return cudaSuccess; }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { return cudaStreamCreate(s); }
 inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) { return cudaStreamCreate(s); }
+inline cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) { *priority = 0; return cudaSuccess; }
+inline cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* flags) { *flags = 0; return cudaSuccess; }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return laptop::answer(cudaSuccess); }
 inline cudaError_t cudaStreamQuery(cudaStream_t) { return laptop::answer(cudaSuccess); }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return laptop::answer(cudaSuccess); }

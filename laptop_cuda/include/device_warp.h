@@ -45,33 +45,50 @@ LAPTOP_QUIET T atomic(T* p, F change, const void* site) {
 }  // namespace laptop
 
 // ------------------------------------------------------------------ shuffles
+namespace laptop {
 template <class T>
-LAPTOP_FN T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
-    int lane = laptop::lane_id();
-    return laptop::shuffle(mask, value, (lane & ~(width - 1)) | (source & (width - 1)), LAPTOP_SITE);
+LAPTOP_QUIET T __shfl_of(unsigned mask, T value, int source, int width, const void* site) {
+    return shuffle(mask, value, (lane_id() & ~(width - 1)) | (source & (width - 1)), site);
 }
 template <class T>
-LAPTOP_FN T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-    int lane = laptop::lane_id(), source = lane - (int)delta, first = lane & ~(width - 1);
-    return laptop::shuffle(mask, value, source < first ? lane : source, LAPTOP_SITE);
+LAPTOP_QUIET T __shfl_up_of(unsigned mask, T value, unsigned delta, int width, const void* site) {
+    int lane = lane_id(), source = lane - (int)delta;
+    return shuffle(mask, value, source < (lane & ~(width - 1)) ? lane : source, site);
 }
 template <class T>
-LAPTOP_FN T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-    int lane = laptop::lane_id(), last = lane | (width - 1);
+LAPTOP_QUIET T __shfl_down_of(unsigned mask, T value, unsigned delta, int width, const void* site) {
+    int lane = lane_id();
     long source = (long)lane + delta;
-    return laptop::shuffle(mask, value, source > last ? lane : (int)source, LAPTOP_SITE);
+    return shuffle(mask, value, source > (lane | (width - 1)) ? lane : (int)source, site);
 }
 template <class T>
-LAPTOP_FN T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = 32) {
-    int lane = laptop::lane_id(), source = lane ^ lane_mask, last = lane | (width - 1);
-    return laptop::shuffle(mask, value, source > last || source < 0 ? lane : source, LAPTOP_SITE);
+LAPTOP_QUIET T __shfl_xor_of(unsigned mask, T value, int lane_mask, int width, const void* site) {
+    int lane = lane_id(), source = lane ^ lane_mask;
+    return shuffle(mask, value, source > (lane | (width - 1)) || source < 0 ? lane : source, site);
 }
+}  // namespace laptop
+// Each also without a mask, as before CUDA 9; CUDA dropped these for cards from sm_70 on. Here they take the lanes that
+// are at the same call together.
+#define LAPTOP_SHUFFLE(name, Second)                                                                 \
+    template <class T>                                                                               \
+    LAPTOP_FN T name##_sync(unsigned mask, T value, Second second, int width = 32) {                 \
+        return laptop::name##_of(mask, value, second, width, LAPTOP_SITE);                           \
+    }                                                                                                \
+    template <class T>                                                                               \
+    LAPTOP_FN T name(T value, Second second, int width = 32, int line = __builtin_LINE()) {          \
+        return laptop::name##_of(laptop::converged_lanes(LAPTOP_SITE, line), value, second, width, LAPTOP_SITE); \
+    }
+LAPTOP_SHUFFLE(__shfl, int)
+LAPTOP_SHUFFLE(__shfl_up, unsigned)
+LAPTOP_SHUFFLE(__shfl_down, unsigned)
+LAPTOP_SHUFFLE(__shfl_xor, int)
+#undef LAPTOP_SHUFFLE
 
 // ------------------------------------------------------------------ votes
 LAPTOP_FN void __syncwarp(unsigned mask = 0xffffffffu) {
     laptop::warp_exchange(mask, nullptr, 0, laptop::SYNCWARP, true, LAPTOP_SITE);
 }
-LAPTOP_FN unsigned __activemask() { return laptop::converged_lanes(LAPTOP_SITE); }
+LAPTOP_FN unsigned __activemask(int line = __builtin_LINE()) { return laptop::converged_lanes(LAPTOP_SITE, line); }
 namespace laptop {
 LAPTOP_FN unsigned ballot(unsigned mask, bool predicate, unsigned* present, const void* site) {
     const Exchange& x = warp_exchange(mask, &predicate, 1, VOTE, false, site);
@@ -98,6 +115,19 @@ LAPTOP_FN int __all_sync(unsigned mask, int predicate) {
 LAPTOP_FN int __uni_sync(unsigned mask, int predicate) {
     unsigned present, votes = laptop::ballot(mask, predicate != 0, &present, LAPTOP_SITE);
     return votes == 0 || votes == present;
+}
+// Without a mask, as the shuffles above.
+LAPTOP_FN unsigned __ballot(int predicate, int line = __builtin_LINE()) {
+    unsigned present;
+    return laptop::ballot(laptop::converged_lanes(LAPTOP_SITE, line), predicate != 0, &present, LAPTOP_SITE);
+}
+LAPTOP_FN int __any(int predicate, int line = __builtin_LINE()) {
+    unsigned present;
+    return laptop::ballot(laptop::converged_lanes(LAPTOP_SITE, line), predicate != 0, &present, LAPTOP_SITE) != 0;
+}
+LAPTOP_FN int __all(int predicate, int line = __builtin_LINE()) {
+    unsigned present;
+    return laptop::ballot(laptop::converged_lanes(LAPTOP_SITE, line), predicate != 0, &present, LAPTOP_SITE) == present;
 }
 template <class T>
 LAPTOP_FN unsigned __match_any_sync(unsigned mask, T value) {

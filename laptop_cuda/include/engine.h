@@ -218,8 +218,9 @@ const Exchange& warp_exchange(unsigned mask, const void* value, unsigned bytes, 
 // here, and an error of the sanitizer if the result of the launch depends on it.
 void undefined_value(void* value, size_t bytes, int lane, const void* site);
 
-// The lanes of this warp that reached this very call together (__activemask, coalesced_threads).
-unsigned converged_lanes(const void* site);
+// The lanes of this warp that reached this very call together (__activemask, coalesced_threads). `line` of the source
+// stands for the call in optimised code, which has copies of it or shares one.
+unsigned converged_lanes(const void* site, int line);
 
 // ---- Block barrier. Returns how many threads (bit 0..30) gave a predicate that is not 0, with `threads`
 // filled with how many took part: count, and, or follow from the two.

@@ -93,6 +93,7 @@ struct Thread {
     uint32_t spins = 0;
     const void* site = nullptr;  // where it waits
     Rendezvous* meeting = nullptr;
+    uintptr_t converging_at = 0;
     unsigned converged = 0;      // answer of converged_lanes
     Arrived arrived = {};        // answer of block_barrier
     uint32_t async_group = 0;
@@ -235,7 +236,8 @@ struct Run {
 };
 
 extern Run* run;                 // null: no launch in progress
-extern Thread* current;          // null: host code or the scheduler
+// Null: host code, of which there may be several threads, or the scheduler.
+extern __thread Thread* current __attribute__((tls_model("initial-exec")));
 
 // ------------------------------------------------------------------ schedule
 void run_grid();

@@ -7,6 +7,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "runtime.h"
 
@@ -28,6 +29,8 @@ struct Allocation {
     uint8_t* initialised;
 };
 
+static std::recursive_mutex heap;                // the host may have several threads
+typedef std::lock_guard<std::recursive_mutex> Lock;
 constexpr size_t POISONED = 64 << 20;
 static std::deque<Allocation> allocations;       // by address
 static std::vector<uint32_t> allocation_at;      // for each MiB
@@ -35,7 +38,7 @@ static uintptr_t heap_base = 0;
 static size_t used = 0, reserved = 0;
 
 static bool reserve_range() {
-    for (reserved = (size_t)1 << 40; reserved >= (size_t)1 << 34; reserved >>= 1) {
+    for (reserved = (size_t)1 << 44; reserved >= (size_t)1 << 34; reserved >>= 1) {
         void* p = mmap(nullptr, reserved, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         if (p == MAP_FAILED) continue;
         heap_base = up((uintptr_t)p, SLOT);
@@ -62,6 +65,7 @@ static std::string tidy(const char* argument) {
 
 void* device_malloc(size_t bytes, const char* name, unsigned itemsize, bool for_host) {
     Busy busy;
+    Lock lock(heap);
     if (!heap_base && !reserve_range()) return nullptr;
     size_t guard = up(std::max(bytes, SLOT), SLOT), stagger = allocations.size() % 16 * 4352;
     size_t span = 2 * guard + up(bytes + stagger, SLOT);
@@ -87,6 +91,7 @@ static Allocation* allocation_of(const void* p) {
 
 bool device_free(void* p) {
     Busy busy;
+    Lock lock(heap);
     Allocation* a = allocation_of(p);
     if (!p) return true;
     if (!a || !a->live || a->low != (uintptr_t)p) return false;
@@ -101,6 +106,7 @@ bool device_free(void* p) {
 }
 
 Place place_of(const void* p, size_t bytes) {
+    Lock lock(heap);
     const Allocation* a = allocation_of(p);
     if (!a) return Place::HOST;
     uintptr_t at = (uintptr_t)p;
@@ -118,12 +124,14 @@ bool is_device_memory(const void* p, size_t bytes) {
 }
 
 void host_wrote(void* p, size_t bytes) {
+    Lock lock(heap);
     Allocation* a = allocation_of(p);
     if (a && a->initialised) memset(a->initialised + ((uintptr_t)p - a->low), 1, bytes);
 }
 
 // A launch passes a pointer of a type: from then on errors count elements of it.
 void device_pointer_type(const void* p, unsigned itemsize) {
+    Lock lock(heap);
     Allocation* a = allocation_of(p);
     if (a && itemsize > 1) a->itemsize = itemsize;
 }

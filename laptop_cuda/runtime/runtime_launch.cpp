@@ -299,7 +299,8 @@ static int code_of(const laptop_error& e) {
 
 int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
                      void (*entry)(void**), void* argument, bool) {
-    if (run) fail(make_error("bad launch", "from a kernel", nullptr, 0));
+    if (current) fail(make_error("bad launch", "from a kernel", nullptr, 0));
+    std::lock_guard<std::recursive_mutex> lock(one_at_a_time);      // the host may have several threads
     if (failed) return failed;
     laptop_launch l = {};
     l.entry = entry;

@@ -14,7 +14,7 @@ Index threadIdx, blockIdx, blockDim, gridDim;
 namespace laptop {
 
 Run* run = nullptr;
-Thread* current = nullptr;
+__thread Thread* current = nullptr;
 static void* scheduler_sp = nullptr;
 
 static uint32_t draw(uint32_t below) {           // xorshift: the same on every machine

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <algorithm>
+
 #include "runtime.h"
 
 namespace laptop {
@@ -99,26 +101,25 @@ void undefined_value(void* value, size_t bytes, int lane, const void* site) {
     run->undefined.size = !(current->meeting->mask >> lane & 1);
 }
 
-unsigned converged_lanes(const void* site) {
+unsigned converged_lanes(const void* site, int line) {
     Thread* t = current;
     t->site = site;
+    t->converging_at = run->traced ? (uintptr_t)site : (uintptr_t)line;
     t->warp->converging |= 1u << t->lane;
     park(State::CONVERGE);
     if (t->log) log_meeting(t, t->converged, false);
     return t->converged;
 }
 
-// Nobody in the warp can run: those who asked at the same place who is with them are together.
+// Nobody in the warp can run: those who asked at the same place who is with them are together. In an optimised build
+// the compiler duplicates and merges calls, and only the source line tells two places apart.
 void release_converged(Warp& w) {
-    const void* first = nullptr;
-    for (unsigned l = w.converging; l; l &= l - 1) {
-        const void* site = w.lanes[__builtin_ctz(l)]->site;
-        if (!first || site < first) first = site;
-    }
+    uintptr_t first = UINTPTR_MAX;
+    for (unsigned l = w.converging; l; l &= l - 1) first = std::min(first, w.lanes[__builtin_ctz(l)]->converging_at);
     unsigned together = 0;
     for (unsigned l = w.converging; l; l &= l - 1) {
         int lane = __builtin_ctz(l);
-        if (w.lanes[lane]->site == first) together |= 1u << lane;
+        if (w.lanes[lane]->converging_at == first) together |= 1u << lane;
     }
     w.converging &= ~together;
     for (unsigned l = together; l; l &= l - 1) {

@@ -557,7 +557,6 @@ UNSUPPORTED = {
                            "tiled_partition"),
     "clusters of cooperative groups": ("#include <cooperative_groups.h>\n__global__ void k(int* y) { cooperative_groups::this_cluster(); }",
                                        "this_cluster"),
-    "shuffles without a mask": ("__global__ void k(int* y) { y[0] = __shfl_down(y[0], 1); }", "__shfl_down"),
     "a kernel called as a function": ("__global__ void a(int* y) { y[0] = 1; }\nvoid f(int* y) { a(y); }", "<<<"),
     "a host function in a kernel": ("inline float half_of(float x) { return x / 2; }\n"
                                     "__global__ void k(float* y) { y[0] = half_of(y[0]); }", "__device__"),
