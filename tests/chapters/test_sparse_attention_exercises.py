@@ -5,7 +5,7 @@ import torch
 
 from course_lib import cuda
 from course_lib.exercises.declare import find, load_chapter
-from course_lib.sparse_attention import (BlockMask, block_sparse_attention, document_rule, documents, mask_of, receptive_field,
+from course_lib.sparse_attention import (BlockMask, block_sparse_attention, document_rule, documents, gather_attention, mask_of, receptive_field,
                                          sink_mask, sliding_window_mask, topk_attention)
 from references import reference
 
@@ -38,6 +38,13 @@ def test_top_k_is_the_chapters():
     q, k, v = rand(1, 1, 6, 4), rand(1, 1, 9, 4, seed=1), rand(1, 1, 9, 3, seed=2)
     weights = reference("5.9")(q[0, 0] @ k[0, 0].T / 2, 3)
     torch.testing.assert_close(weights @ v[0, 0], topk_attention(q, k, v, 3)[0, 0])
+
+
+def test_attention_over_chosen_tokens_is_the_chapters():
+    q, k, v = rand(1, 1, 6, 4), rand(1, 1, 9, 4, seed=1), rand(1, 1, 9, 3, seed=2)
+    chosen = torch.tensor([[0, 3, -1], [-1, -1, -1], [8, 1, 2], [5, -1, -1], [4, 7, 0], [1, 0, 6]])
+    torch.testing.assert_close(reference("5.11")(q[0, 0], k[0, 0], v[0, 0], chosen),
+                               gather_attention(q, k, torch.cat([v, v[..., :1]], -1), chosen[None].int())[0, 0, :, :3])
 
 
 def test_numbers():

@@ -445,3 +445,80 @@ exercise(
         Misconception("forgets that it must be causal", change=(" & (j <= i)", ""), ask="May a token see a later one of its own document?")],
     hints=["Number the documents: token t belongs to the last document whose start is at most t.",
            "`torch.searchsorted(starts, tokens, right=True)` counts the starts that are at most t."])
+
+
+CHOSEN = '''
+def attend_chosen(q, k, v, chosen):
+    """q (n, d), k (m, d), v (m, d_v), chosen (n, top): token numbers, or -1 -> (n, d_v)"""
+    at = chosen.clamp(min=0)
+    scores = (k[at] @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[-1])
+    scores = scores.masked_fill(chosen < 0, -math.inf)
+    weights = torch.softmax(scores, -1).masked_fill(chosen < 0, 0)
+    return (weights[:, None] @ v[at])[:, 0]
+'''
+
+
+def chosen_cases(rng):
+    def tokens(n, m, top, first=0):
+        return torch.stack([first + torch.randperm(m - first, generator=rng)[:top] for _ in range(n)])
+
+    def case(n, m, d, top, label, first=0):
+        k, v, chosen = randn(rng, m, d), randn(rng, m, 3), tokens(n, m, top, first)
+        never = torch.tensor([j not in chosen for j in range(m)])
+        k[never], v[never] = math.nan, math.nan
+        return Case(3 * randn(rng, n, d), k, v, chosen, label=label)
+
+    yield Case(randn(rng, 1, 4), randn(rng, 3, 4), randn(rng, 3, 3), torch.tensor([[2, 0]]), label="2 of 3 tokens")
+    few = tokens(3, 6, 4)
+    few[0, 1:], few[1, 3:] = -1, -1
+    yield Case(randn(rng, 3, 4), randn(rng, 6, 4), randn(rng, 6, 3), few, label="1, 3 and 4 of 6 tokens")
+    none = tokens(2, 5, 2)
+    none[1] = -1
+    yield Case(randn(rng, 2, 4), randn(rng, 5, 4), randn(rng, 5, 3), none, label="a query without a token")
+    yield case(4, 20, 8, 3, "4 queries, 3 of 20 tokens, the others hold NaN")
+    yield case(7, 33, 16, 2, "7 queries, 2 of 33 tokens, the others hold NaN", first=1)
+
+
+exercise(
+    id="5.11", title="Only the chosen tokens", kind="write", points=3, minutes=10, difficulty=3,
+    card=r"""
+    An indexer has chosen tokens for every query. Write attention over these tokens alone, for one head: `chosen[i]` holds the numbers of the
+    tokens that query `i` attends to, in any order.
+
+    - the softmax of a query is over its own chosen tokens; scores are scaled by $1/\sqrt d$
+    - where a query has fewer tokens than `top`, the rest of its row is `-1`, which is no token; a query with none gets 0
+    - tokens that no query has chosen are never read: in some cases they hold NaN
+    """,
+    given={"torch": torch, "math": math},
+    stub='''
+    def attend_chosen(q, k, v, chosen):
+        """q (n, d), k (m, d), v (m, d_v), chosen (n, top): token numbers, or -1 -> (n, d_v)"""
+        raise NotImplementedError
+    ''',
+    solution=CHOSEN, compare=close(atol=1e-5), cases=chosen_cases,
+    misconceptions=[
+        Misconception("takes -1 for the last token, as Python does", change=[("chosen.clamp(min=0)", "chosen"),
+                      (".masked_fill(chosen < 0, -math.inf)", ""), (".masked_fill(chosen < 0, 0)", "")],
+                      ask="Which row is `k[-1]`?"),
+        Misconception("takes -1 for token 0", change=[(".masked_fill(chosen < 0, -math.inf)", ""), (".masked_fill(chosen < 0, 0)", "")],
+                      ask="A place with -1 must be replaced by some number to index with. What keeps that token out of the softmax?"),
+        Misconception("gives NaN to a query that has no token", change=(".masked_fill(chosen < 0, 0)", ""),
+                      ask="What is the softmax of a row of -inf?"),
+        Misconception("reads all tokens and hides those that are not chosen", code='''
+            def attend_chosen(q, k, v, chosen):
+                mask = torch.zeros(len(q), len(k) + 1, dtype=torch.bool)
+                mask = mask.scatter(1, torch.where(chosen < 0, len(k), chosen), True)[:, :len(k)]
+                scores = (q @ k.T / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
+                return torch.softmax(scores, -1).masked_fill(~mask, 0) @ v
+            ''', ask="The weight of a hidden token is 0, and its value may be NaN. What is 0 times NaN?"),
+        Misconception("takes the softmax over all tokens before it picks the chosen ones", code='''
+            def attend_chosen(q, k, v, chosen):
+                weights = torch.softmax(q @ k.T / math.sqrt(q.shape[-1]), -1)
+                at = chosen.clamp(min=0)
+                weights = weights.gather(1, at).masked_fill(chosen < 0, 0)
+                return (weights[:, None] @ v[at])[:, 0]
+            ''', ask="What do the weights of a query add up to?"),
+        Misconception("forgets the root of d", change=(" / math.sqrt(q.shape[-1])", ""), ask="By what are scores divided before the softmax?")],
+    hints=["`k[chosen]` has shape (n, top, d): a matrix of its own keys for every query. `-1` must be replaced before.",
+           "`k[at] @ q[:, :, None]` has shape (n, top, 1): every chosen key times its query.",
+           "Hide the places with -1 before the softmax, and set their weights to 0 after it, as in exercise 1.5."])
