@@ -1,0 +1,186 @@
+"""The player: a recorded launch (`replay`) that a person steps through, by pointer or keyboard.
+
+    with cuda.profile() as report:
+        mod.kernel[grid, block](x, out, n)
+    report.launches[0].play()            # the first blocks; takes what `replay` takes
+    except cuda.KernelError as error:
+        error.play()                     # opens at the accesses that the error speaks of
+
+Where nobody can move it, a still of the first interesting step is shown: a bank conflict, else a request that
+wastes bytes, else the first access.
+"""
+from collections import defaultdict
+
+from . import front
+from .svg import Canvas
+
+KEPT = ("lane", "offset", "size", "value")       # of an event; its step has the rest
+SCRIPT = front.BROWSER / "player.js"
+STILL_LINES = 3                                  # of the source, on both sides of the step's
+
+
+def play(replay) -> None:
+    """Displays the player of a replay: the widget for a person at the kernel, the still for every page."""
+    trace = Trace(replay)
+    front.show(trace.picture(trace.first), lambda: front.widget_class("PlayerWidget", SCRIPT)(data=trace.data))
+
+
+class Trace:
+    """A replay as the browser gets it, and the words and the still of one of its steps."""
+
+    def __init__(self, replay):
+        self.data = data = packed(replay.to_dict())
+        self.steps = [dict(zip(data["steps"]["columns"], row)) for row in data["steps"]["rows"]]
+        self.first = data["first"] = self._interesting()
+
+    def events(self, step: dict) -> list[list]:
+        return self.data["events"][step["first_event"]:step["first_event"] + step["n_events"]]
+
+    def _interesting(self) -> int:
+        """Where to begin: what an error speaks of, else a conflict, waste, an access, anything."""
+        if self.data["error"] and self.data["error"]["accesses"]:
+            return max(access["step"] for access in self.data["error"]["accesses"])
+        tests = (lambda s: s["excess"], lambda s: 32 * s["sectors"] > s["size"] * s["n_events"],
+                 lambda s: s["n_events"])
+        return next((n for test in tests for n, s in enumerate(self.steps) if test(s)), 0)
+
+    # ---- words; player.js says the same, and a test holds the two together
+    def words(self, number: int) -> str:
+        if not self.steps:
+            return "The launch has no recorded step."
+        s = self.steps[number]
+        name = "" if s["file"] == self.data["source"]["name"] else f" of {s['file']}"
+        at = f"line {s['line']}{name}" if s["line"] else "a line that is not known"
+        return (f"Step {number + 1} of {len(self.steps)}: block {s['block']}, interval {s['interval']}, "
+                f"warp {s['warp']}, {at}. {self._what(s)}")
+
+    def _what(self, s: dict) -> str:
+        who = lanes_in_words(s["lanes"])
+        if s["kind"] == "barrier":
+            return f"{who} at a barrier."
+        if s["kind"] == "exchange":
+            return f"{who} in a shuffle, a vote or a warp synchronisation."
+        if s["array"] is None:
+            return f"{who} active."
+        return f"{who}: {s['kind']} {self._where(s)}, {self._cost(s)}."
+
+    def _where(self, s: dict) -> str:
+        array = self.data["arrays"][s["array"]]
+        item = array["itemsize"] or 1
+        places = [e[1] // item for e in self.events(s)] or [0]
+        ends = [f"{array['name']}[{i}]" for i in (places[0], places[-1])]
+        return ends[0] if len(set(places)) == 1 else f"{ends[0]} to {ends[1]}"
+
+    def _cost(self, s: dict) -> str:
+        asked = sum(e[2] for e in self.events(s))
+        if self.data["arrays"][s["array"]]["space"] == "shared":
+            return (f"{asked} bytes in {counted(s['wavefronts'], 'pass', 'passes')}, "
+                    f"{s['excess']} lost to conflicts")
+        return (f"{asked} bytes in {counted(s['sectors'], 'sector', 'sectors')}, "
+                f"{32 * s['sectors']} bytes moved")
+
+    # ---- the still
+    def picture(self, number: int) -> front.Picture:
+        canvas, data = Canvas(700, 250), self.data
+        if self.steps:
+            step = self.steps[number]
+            draw_lanes(canvas, step, 36)
+            used = self._draw_memory(canvas, step, 84)
+            canvas.height = self._draw_source(canvas, step, used + 22)
+        canvas.text(20, 20, f"{data['kernel']}: step {number + 1} of {len(self.steps)}", bold=True)
+        error = f" {data['error']['kind']}: {data['error']['message']}" if data["error"] else ""
+        cut = f" Recorded: {data['cut']}." if data["cut"] else ""
+        return front.Picture(canvas, self.words(number) + error + cut, f"A launch of {data['kernel']}, replayed",
+                             "One step of a warp: its lanes, the memory that they touch, the source line.")
+
+    def _draw_memory(self, canvas: Canvas, step: dict, top: float) -> float:
+        """The banks or the sectors of one request; returns where the drawing ends."""
+        if step["array"] is None:
+            return top
+        array = self.data["arrays"][step["array"]]
+        canvas.text(20, top + 12, f"{step['kind']} {self._where(step)}: {self._cost(step)}", size=12)
+        if array["space"] == "shared":
+            words = banks(self.events(step), array)
+            most = max(map(len, words.values()))
+            for bank in range(32):
+                canvas.rect(44 + 20 * bank, top + 20, 20, 18, text=len(words[bank]) or "",
+                            fill="empty" if not words[bank] else "2" if len(words[bank]) == 1 else "warn",
+                            about=f"bank {bank}: {len(words[bank])} words")
+            canvas.text(44, top + 52, f"words per bank; the fullest has {most}", size=11, fill="faint")
+        else:
+            asked = sectors(self.events(step), array)
+            for place, (sector, bytes_) in enumerate(list(asked.items())[:32]):
+                canvas.rect(44 + 20 * place, top + 20, 18, 18, shade=min(len(bytes_) / 32, 1), fill="accent",
+                            text=len(bytes_), about=f"sector {sector}: {len(bytes_)} of 32 bytes")
+            canvas.text(44, top + 52, "a box per sector: bytes of its 32 that were asked for", size=11,
+                        fill="faint")
+        return top + 56
+
+    def _draw_source(self, canvas: Canvas, step: dict, top: float) -> float:
+        lines = self.data["source"]["lines"]
+        here = step["line"] if step["file"] == self.data["source"]["name"] else 0
+        shown = range(max(here - STILL_LINES, 1), min(here + STILL_LINES, len(lines)) + 1) if here else ()
+        for n, line in enumerate(shown):
+            y = top + 18 * n
+            if line == here:
+                canvas.rect(20, y - 13, 660, 18, fill="accent", stroke=None, shade=0.5)
+            canvas.text(40, y, line, anchor="end", size=11, fill="faint")
+            canvas.text(48, y, lines[line - 1][:92].replace(" ", "\u00a0"), size=11.5, code=True)
+        return top + 18 * len(shown)
+
+
+def packed(data: dict) -> dict:
+    """`Replay.to_dict()` without what the player does not draw."""
+    columns = data["events"]["columns"]
+    places, step, lane = [columns.index(name) for name in KEPT], columns.index("step"), columns.index("lane")
+    rows, error = data["events"]["rows"], data["error"]
+    source = data["source"]
+    return {name: data[name] for name in ("kernel", "grid", "block", "blocks", "cut", "arrays", "steps")} | {
+        "intervals": [i for i in data["intervals"]],
+        "events": [[row[p] for p in places] for row in rows],
+        "error": error and {"kind": error["kind"], "message": error["message"],
+                            "accesses": [{"step": rows[e][step], "lane": rows[e][lane]}
+                                         for e in error["events"]]},
+        "source": {"name": source["name"], "lines": source["files"][source["name"]].splitlines()}}
+
+
+def lanes_in_words(mask: int) -> str:
+    active = [lane for lane in range(32) if mask >> lane & 1]
+    if not active:
+        return "No lane"
+    if len(active) == 1:
+        return f"Lane {active[0]}"
+    if active[-1] - active[0] + 1 == len(active):
+        return f"Lanes {active[0]} to {active[-1]}"
+    return f"{len(active)} of 32 lanes"
+
+
+def counted(count: int, one: str, many: str) -> str:
+    return f"{count} {one if count == 1 else many}"
+
+
+def sectors(events: list[list], array: dict) -> dict[int, set]:
+    """{sector of the array: its bytes that lanes asked for}"""
+    found = defaultdict(set)
+    for _, offset, size, _ in events:
+        for byte in range(array["start"] + offset, array["start"] + offset + size):
+            found[byte // 32].add(byte)
+    return dict(sorted(found.items()))
+
+
+def banks(events: list[list], array: dict) -> defaultdict[int, set]:
+    """{bank: the words that lanes want of it}"""
+    found = defaultdict(set)
+    for _, offset, size, _ in events:
+        for word in range((array["offset"] + offset) // 4, (array["offset"] + offset + size - 1) // 4 + 1):
+            found[word % 32].add(word)
+    return found
+
+
+def draw_lanes(canvas: Canvas, step: dict, top: float) -> None:
+    canvas.text(40, top + 14, f"w{step['warp']}", anchor="end", size=11, fill="faint")
+    for lane in range(32):
+        active = step["lanes"] >> lane & 1
+        canvas.rect(44 + 20 * lane, top, 20, 20, fill="0" if active else "empty", text=lane,
+                    about=f"lane {lane}: {'active' if active else 'masked'}")
+    canvas.text(44, top + 34, "blue: active lanes; empty: masked", size=11, fill="faint")
