@@ -2,6 +2,7 @@
 from .errors_launch import LaunchErrors
 from .errors_memory import MemoryErrors
 from .inputs import replay
+from .player import play
 
 
 class KernelError(RuntimeError):
@@ -26,6 +27,11 @@ class KernelError(RuntimeError):
         """What the threads did up to the error; see `laptop_cuda.replay`. The accesses of which the message
         speaks are marked."""
         return replay(self._failed, self, blocks, events)
+
+    def play(self, *, blocks=None, events: int | None = None) -> None:
+        """The replay as a picture, opened at the accesses of which the message speaks; see
+        `laptop_cuda.player`."""
+        play(self.replay(blocks=blocks, events=events))
 
     def _render_traceback_(self) -> list[str]:
         return [f"KernelError: {self.message}"]

@@ -15,14 +15,15 @@ from . import front
 from .svg import Canvas
 
 KEPT = ("lane", "offset", "size", "value")       # of an event; its step has the rest
-SCRIPT = front.BROWSER / "player.js"
+SCRIPTS = front.BROWSER / "trace.js", front.BROWSER / "player.js"
 STILL_LINES = 3                                  # of the source, on both sides of the step's
 
 
 def play(replay) -> None:
     """Displays the player of a replay: the widget for a person at the kernel, the still for every page."""
     trace = Trace(replay)
-    front.show(trace.picture(trace.first), lambda: front.widget_class("PlayerWidget", SCRIPT)(data=trace.data))
+    front.show(trace.picture(trace.first),
+               lambda: front.widget_class("PlayerWidget", *SCRIPTS)(data=trace.data))
 
 
 class Trace:
@@ -49,7 +50,8 @@ class Trace:
         if not self.steps:
             return "The launch has no recorded step."
         s = self.steps[number]
-        name = "" if s["file"] == self.data["source"]["name"] else f" of {s['file']}"
+        file = self.data["files"][s["file"]]
+        name = "" if file == self.data["source"] else f" of {file}"
         at = f"line {s['line']}{name}" if s["line"] else "a line that is not known"
         return (f"Step {number + 1} of {len(self.steps)}: block {s['block']}, interval {s['interval']}, "
                 f"warp {s['warp']}, {at}. {self._what(s)}")
@@ -73,6 +75,8 @@ class Trace:
 
     def _cost(self, s: dict) -> str:
         asked = sum(e[2] for e in self.events(s))
+        if not s["sectors"] + s["wavefronts"]:
+            return f"{asked} bytes, the access at which the launch was stopped"
         if self.data["arrays"][s["array"]]["space"] == "shared":
             return (f"{asked} bytes in {counted(s['wavefronts'], 'pass', 'passes')}, "
                     f"{s['excess']} lost to conflicts")
@@ -88,9 +92,10 @@ class Trace:
             used = self._draw_memory(canvas, step, 84)
             canvas.height = self._draw_source(canvas, step, used + 22)
         canvas.text(20, 20, f"{data['kernel']}: step {number + 1} of {len(self.steps)}", bold=True)
-        error = f" {data['error']['kind']}: {data['error']['message']}" if data["error"] else ""
+        error = f" {data['error']['message']}" if data["error"] else ""
         cut = f" Recorded: {data['cut']}." if data["cut"] else ""
-        return front.Picture(canvas, self.words(number) + error + cut, f"A launch of {data['kernel']}, replayed",
+        words = " ".join(f"{self.words(number)}{error}{cut}".split())
+        return front.Picture(canvas, words, f"A launch of {data['kernel']}, replayed",
                              "One step of a warp: its lanes, the memory that they touch, the source line.")
 
     def _draw_memory(self, canvas: Canvas, step: dict, top: float) -> float:
@@ -117,9 +122,8 @@ class Trace:
         return top + 56
 
     def _draw_source(self, canvas: Canvas, step: dict, top: float) -> float:
-        lines = self.data["source"]["lines"]
-        here = step["line"] if step["file"] == self.data["source"]["name"] else 0
-        shown = range(max(here - STILL_LINES, 1), min(here + STILL_LINES, len(lines)) + 1) if here else ()
+        lines, here = self.data["texts"][self.data["files"][step["file"]]], step["line"]
+        shown = range(max(here - STILL_LINES, 1), min(here + STILL_LINES, len(lines)) + 1 if here else 0)
         for n, line in enumerate(shown):
             y = top + 18 * n
             if line == here:
@@ -134,14 +138,25 @@ def packed(data: dict) -> dict:
     columns = data["events"]["columns"]
     places, step, lane = [columns.index(name) for name in KEPT], columns.index("step"), columns.index("lane")
     rows, error = data["events"]["rows"], data["error"]
-    source = data["source"]
-    return {name: data[name] for name in ("kernel", "grid", "block", "blocks", "cut", "arrays", "steps")} | {
-        "intervals": [i for i in data["intervals"]],
-        "events": [[row[p] for p in places] for row in rows],
+    source, at = data["source"], data["steps"]["columns"].index("file")
+    files = list({source["name"]: 0} | dict.fromkeys(row[at] for row in data["steps"]["rows"]))
+    steps = [[*row[:at], files.index(row[at]), *row[at + 1:]] for row in data["steps"]["rows"]]
+    return {name: data[name] for name in ("kernel", "grid", "block", "blocks", "cut", "arrays")} | {
+        "steps": {"columns": data["steps"]["columns"], "rows": steps}, "files": files,
+        "intervals": data["intervals"],
+        "events": [[_short(row[p]) for p in places] for row in rows],
         "error": error and {"kind": error["kind"], "message": error["message"],
                             "accesses": [{"step": rows[e][step], "lane": rows[e][lane]}
                                          for e in error["events"]]},
-        "source": {"name": source["name"], "lines": source["files"][source["name"]].splitlines()}}
+        "source": source["name"],
+        "texts": {name: source["files"].get(name, "").splitlines() for name in files}}
+
+
+def _short(value):
+    """Six digits of a number are enough to recognise it, and a third of the bytes."""
+    if isinstance(value, list):
+        return [_short(v) for v in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def lanes_in_words(mask: int) -> str:

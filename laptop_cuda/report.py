@@ -15,6 +15,7 @@ from .inputs import replay
 from .lines import Place
 from .machine import REAL, Machine
 from .picture import Picture
+from .player import play
 from .tables import html_table, text_table
 
 __all__ = [
@@ -193,6 +194,10 @@ class LaunchReport:
         """The launch once more, recorded: by default its first blocks and some thousand events. See
         `laptop_cuda.replay`."""
         return replay(self._result, None, blocks, events)
+
+    def play(self, *, blocks=None, events: int | None = None) -> None:
+        """The replay as a picture that a person steps through; see `laptop_cuda.player`."""
+        play(self.replay(blocks=blocks, events=events))
 
     # ---- as a table
     def _rows(self) -> list[tuple[str, str, str, str, str, str]]:

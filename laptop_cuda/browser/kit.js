@@ -102,7 +102,7 @@ function slider(control, change) {
 }
 
 // A button that calls step() until it says false. Where the reader asks for less motion, it takes one step.
-function player(step, begin = () => {}) {
+function player(step, begin = () => {}, milliseconds = 700) {
   let timer = null;
   const stop = () => {
     clearInterval(timer);
@@ -116,7 +116,7 @@ function player(step, begin = () => {}) {
     if (still()) { step(); return undefined; }
     button.textContent = "⏸";
     button.ariaLabel = "pause";
-    timer = setInterval(() => { if (!button.isConnected || !step()) stop(); }, 700);
+    timer = setInterval(() => { if (!button.isConnected || !step()) stop(); }, milliseconds);
     return undefined;
   }}, "▶");
   return button;

@@ -1,11 +1,12 @@
-"""Explorables in a real JupyterLab: moved by keyboard and pointer, their words are the course's, in both themes."""
+"""Explorables and the player in a real JupyterLab: moved by keyboard and pointer, their words are Python's, both themes."""
 import json
 
 import nbformat
 import pytest
 
 from browser_kit import BOOK, page, serve  # noqa: F401  (page is a fixture)
-from course_lib import explore
+from course_lib import cuda, explore
+from laptop_cuda.player import Trace
 
 ROOT_OF = "[...document.querySelectorAll('.lc-root')]"
 ARROW_RIGHT = 39
@@ -75,4 +76,40 @@ def test_moved_by_keyboard_and_pointer_in_both_themes(opened):
         browser.wait(f"{ROOT_OF}[0].dataset.theme === '{theme.lower()}'", 20)
         grounds[theme] = browser.js(f"getComputedStyle({ROOT_OF}[0]).backgroundColor")
     assert grounds == {"Light": "rgb(255, 255, 255)", "Dark": "rgb(23, 25, 28)"}
+    assert browser.errors == []
+
+
+KERNEL = """
+__global__ void column(float* out) {
+    __shared__ float tile[32][32];
+    tile[threadIdx.x][0] = threadIdx.x;
+    __syncthreads();
+    out[threadIdx.x] = tile[31 - threadIdx.x][0];
+}
+"""
+
+
+def launched():
+    with cuda.profile() as report:
+        cuda.compile(KERNEL).column[1, 32](cuda.empty(32))
+    return report.launches[0]
+
+
+@pytest.mark.slow
+def test_the_player_steps_by_keyboard_and_pointer(opened):
+    browser = opened("from course_lib import cuda", f"with cuda.profile() as report:\n"
+                     f"    cuda.compile({KERNEL!r}).column[1, 32](cuda.empty(32))\nreport.launches[0].play()")
+    trace = Trace(launched().replay())
+    browser.wait(f"{ROOT_OF}.length === 1", 120)
+    words(browser, 0, trace.words(trace.first))
+    browser.js(f"{ROOT_OF}[0].focus()")
+    browser.key("ArrowRight", ARROW_RIGHT)
+    words(browser, 0, trace.words(trace.first + 1))
+    browser.key("Home", 36)
+    words(browser, 0, trace.words(0))
+    box = place(browser, 0, "button[title='key: b']")
+    browser.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    barrier = next(n for n, step in enumerate(trace.steps) if step["kind"] == "barrier")
+    words(browser, 0, trace.words(barrier))
+    assert browser.js(f"{ROOT_OF}[0].querySelector('.lc-now').textContent").strip() == "__syncthreads();"
     assert browser.errors == []

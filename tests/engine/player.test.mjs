@@ -1,0 +1,71 @@
+// The computing parts of the player, on traces that tests/engine/test_player.py recorded and put beside this file.
+import assert from "node:assert/strict";
+import {readFileSync} from "node:fs";
+import {test} from "node:test";
+import {banksOf, betweenInWords, drawArray, drawWarps, jump, laneInWords, sectorsOf, timeLine, touching, unpack, warpsAt,
+  wordsOf} from "./front.mjs";
+
+const TRACES = JSON.parse(readFileSync("traces.json", "utf8")).map(({data, words}) => ({trace: unpack(data), words}));
+const named = name => TRACES.find(({trace}) => trace.kernel === name).trace;
+
+test("the words of every step are those of Python", () => {
+  for (const {trace, words} of TRACES) assert.deepEqual(trace.steps.map((_, n) => wordsOf(trace, n)), words);
+});
+
+test("what lights up is what the engine counted", () => {
+  let shared = 0, global = 0;
+  for (const {trace} of TRACES)
+    for (const step of trace.steps.filter(step => step.n_events && step.sectors + step.wavefronts)) {
+      const array = trace.arrayOf(step), events = trace.eventsOf(step);
+      if (array.space === "shared") {
+        assert.equal(Math.max(...[...banksOf(events, array).values()].map(words => words.size)), step.wavefronts);
+        shared++;
+      } else if (step.kind !== "atomic") {
+        assert.equal(sectorsOf(events, array).size, step.sectors);
+        global++;
+      }
+    }
+  assert.ok(shared > 50 && global > 50);
+});
+
+test("jumps go to the next of their kind, or stay", () => {
+  const trace = named("transpose");
+  for (const [goal, is] of [["barrier", s => s.kind === "barrier"], ["conflict", s => s.excess > 0], ["access", s => s.n_events > 0]]) {
+    const to = jump(trace, 0, goal);
+    assert.ok(is(trace.steps[to]) && !trace.steps.slice(1, to).some(is), goal);
+  }
+  assert.equal(jump(trace, trace.steps.length - 1, "conflict"), trace.steps.length - 1);
+  assert.notEqual(trace.steps[jump(trace, 0, "line")].line, trace.steps[0].line);
+});
+
+test("a step back shows what a walk from the beginning shows", () => {
+  for (const {trace} of TRACES) {
+    const walked = touching(trace), last = trace.steps.length - 1, middle = Math.floor(last / 2);
+    walked(last);
+    assert.deepEqual(walked(middle), touching(trace)(middle));
+  }
+});
+
+test("a diverged warp has its lanes on their own lines, and the masked ones are not active", () => {
+  const trace = named("odd_ones");
+  const n = trace.steps.findIndex(step => step.kind === "load" && step.lanes === 0x55555555);
+  const [row] = warpsAt(trace, n).filter(({warp}) => warp === trace.steps[n].warp);
+  assert.equal(row.mask, 0x55555555);
+  assert.equal(row.lines[0], trace.steps[n].line);
+});
+
+test("a race: two rows marked, what lies between said", () => {
+  const trace = named("reverse");
+  assert.match(betweenInWords(trace), /^Between the two accesses: \d+ steps? and 0 barriers\. No order between two warps/);
+  assert.equal(drawWarps(trace, trace.first, 0).match(/the error speaks of it/g).length, 2);
+  assert.equal(betweenInWords(named("every")), "");
+});
+
+test("pictures hold what they say", () => {
+  const trace = named("transpose"), at = touching(trace), shared = trace.arrays.findIndex(a => a.space === "shared");
+  const picture = drawArray(trace, trace.first, shared, at(trace.first)[shared]);
+  assert.match(picture, /tile: 4,096 bytes of shared memory/);
+  assert.ok(picture.includes("lc-f-warn"), "words that wait for their bank are red");
+  assert.equal(timeLine(trace)(0).match(/data-set/g).length, trace.intervals.length);
+  assert.match(laneInWords(trace, trace.first, 3), /load tile\[96\]: 96;/);
+});

@@ -1,0 +1,153 @@
+"""The player: what goes to the browser, its words in both languages, where it opens, its still."""
+import html
+import json
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from urllib.parse import unquote
+
+import numpy as np
+import pytest
+from engine_kit import compiled, line_of
+
+import laptop_cuda as cuda
+from laptop_cuda import front
+from laptop_cuda.player import SCRIPTS, Trace, banks, sectors
+
+SOURCE = """
+__global__ void transpose(const float* x, float* out) {
+    __shared__ float tile[32][32];
+    for (int r = threadIdx.y; r < 32; r += 8) tile[r][threadIdx.x] = x[r * 32 + threadIdx.x];
+    __syncthreads();
+    for (int r = threadIdx.y; r < 32; r += 8) out[r * 32 + threadIdx.x] = tile[threadIdx.x][r];     // conflicts
+}
+__global__ void every(const float* x, float* out, int step) { out[threadIdx.x] = x[step * threadIdx.x + 1]; }
+__global__ void odd_ones(const float* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float s = 0;
+    for (int k = 0; k < 4; ++k) {
+        if ((k & 1) == (i & 1)) s += x[k * n + i];
+    }
+    out[i] = s;
+}
+__global__ void histogram(const int* x, int* bins) { atomicAdd(&bins[x[threadIdx.x]], 1); }
+__global__ void lane_sum(const float4* x, float* y) {
+    float v = x[threadIdx.x].x;
+    for (int o = 16; o; o /= 2) v += __shfl_xor_sync(0xffffffff, v, o);
+    if (threadIdx.x == 0) y[0] = v;
+}
+__global__ void reverse(const float* x, float* y) {
+    __shared__ float s[64];
+    s[threadIdx.x] = x[threadIdx.x];                            // writes
+    y[threadIdx.x] = s[63 - threadIdx.x];                       // reads
+}
+"""
+MODULE = compiled(SOURCE)
+
+
+def floats(*shape):
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+
+LAUNCHES = {
+    "transpose": lambda: (1, (32, 8), floats(32, 32), np.zeros((32, 32), np.float32)),
+    "every": lambda: (1, 32, floats(32 * 9), np.zeros(32, np.float32), 8),
+    "odd_ones": lambda: (2, 50, floats(4, 77), np.zeros(77, np.float32), 77),
+    "histogram": lambda: (1, 31, np.arange(31, dtype=np.int32) % 5, np.zeros(5, np.int32)),
+    "lane_sum": lambda: (1, 32, floats(32, 4), np.full(1, np.nan, np.float32)),
+}
+
+
+def launch_of(name: str):
+    grid, block, *arguments = LAUNCHES[name]()
+    with cuda.profile() as report:
+        MODULE[name][grid, block](*arguments)
+    return report.launches[0]
+
+
+def race() -> cuda.KernelError:
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
+        MODULE.reverse[1, 64](floats(64), np.zeros(64, np.float32))
+    return caught.value
+
+
+@pytest.mark.parametrize("name", LAUNCHES)
+def test_what_is_drawn_is_what_the_engine_counted(name):
+    trace = Trace(launch_of(name).replay(blocks="all"))
+    for step in trace.steps:
+        if step["array"] is None:
+            continue
+        array, events = trace.data["arrays"][step["array"]], trace.events(step)
+        assert step["n_events"] == len(events) == step["lanes"].bit_count()
+        if array["space"] == "shared":
+            assert max(map(len, banks(events, array).values())) == step["wavefronts"] == 1 + step["excess"]
+        elif step["kind"] != "atomic":
+            assert len(sectors(events, array)) == step["sectors"]
+
+
+def test_it_opens_where_something_is_to_be_seen():
+    conflict = Trace(launch_of("transpose").replay())
+    assert conflict.steps[conflict.first]["excess"] == 31
+    assert {conflict.steps[conflict.first]["line"]} == line_of(SOURCE, "// conflicts")
+    assert "load tile[0] to tile[992], 128 bytes in 32 passes, 31 lost to conflicts." in conflict.words(conflict.first)
+    waste = Trace(launch_of("every").replay())
+    assert "load x[1] to x[249], 128 bytes in 32 sectors, 1024 bytes moved." in waste.words(waste.first)
+    plain = Trace(launch_of("lane_sum").replay())
+    assert "load x[" in plain.words(plain.first)
+
+
+def test_a_race_opens_at_its_accesses():
+    trace = Trace(race().replay())
+    accesses = trace.data["error"]["accesses"]
+    assert len(accesses) == 2 and trace.first == max(a["step"] for a in accesses)
+    assert {trace.steps[a["step"]]["line"] for a in accesses} == line_of(SOURCE, "// writes") | line_of(SOURCE, "// reads")
+    assert len({trace.steps[a["step"]]["warp"] for a in accesses}) == 2
+    assert "s[32] is written by one thread and read by another" in trace.picture(trace.first).words
+
+
+def test_plain_numbers_once_and_fewer_than_in_the_replay():
+    replay = launch_of("transpose").replay()
+    text = json.dumps(Trace(replay).data, allow_nan=False)
+    assert len(text) < 0.4 * len(json.dumps(replay.to_dict()))
+    assert json.loads(text)["texts"] == {Trace(replay).data["source"]: SOURCE.splitlines()}
+
+
+def test_the_still_is_an_image_with_words(capsys):
+    launch_of("transpose").play()
+    race().play(events=64)
+    said = capsys.readouterr().out
+    assert "A launch of transpose, replayed." in said and "A launch of reverse, replayed." in said
+    picture = Trace(launch_of("transpose").replay()).picture(0)
+    image = ET.fromstring(unquote(re.search(r'src="data:image/svg\+xml,([^"]+)"', picture.html())[1]))
+    assert image.attrib["aria-label"] == picture.words
+    assert "1 of 2 blocks" in Trace(launch_of("odd_ones").replay(blocks=[1])).picture(0).words
+
+
+def test_where_nobody_watches_no_widget_is_made(monkeypatch):
+    shown = []
+    monkeypatch.setitem(sys.modules, "IPython", type(sys)("IPython"))
+    sys.modules["IPython"].get_ipython = lambda: type("Shell", (), {"kernel": 1})()
+    display = type(sys)("IPython.display")
+    display.display = lambda data, metadata=None, raw=False: shown.append(data)
+    monkeypatch.setitem(sys.modules, "IPython.display", display)
+    launch_of("every").play()
+    launch_of("every").play()
+    assert set(shown[0]) == {"text/html", "text/plain"} and shown[0] == shown[1]
+    assert "warp 0" in html.unescape(shown[0]["text/plain"])
+
+
+def test_the_browser_says_what_python_says(needs, tmp_path):
+    """Every step of every launch in both languages; jumps, and steps back, in the second."""
+    node = needs("node")
+    traces = [Trace(launch_of(name).replay(blocks="all")) for name in LAUNCHES] + [Trace(race().replay())]
+    (tmp_path / "traces.json").write_text(json.dumps(
+        [{"data": t.data, "words": [t.words(n) for n in range(len(t.steps))]} for t in traces]))
+    names = "unpack, wordsOf, jump, banksOf, sectorsOf, touching, warpsAt, betweenInWords, timeLine, drawArray, drawWarps, laneInWords"
+    (tmp_path / "front.mjs").write_text(front.module(*SCRIPTS) + f"\nexport {{{names}}};\n")
+    test = Path(__file__).with_name("player.test.mjs")
+    (tmp_path / test.name).write_text(test.read_text())
+    done = subprocess.run([node, "--test", test.name], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stdout + done.stderr
