@@ -1,4 +1,5 @@
 """The engine as the notebooks use it: `laptop_cuda`, with the chapters' kernels by name."""
+import json
 import re
 from pathlib import Path
 
@@ -22,6 +23,16 @@ def load(word: str | Path) -> laptop_cuda.Module:
 def show(word: str | Path, *names: str) -> None:
     """Displays kernels (or functions) of kernels/<word>.cu with the comment above each; no name: the file."""
     laptop_cuda.show(_file(word), *names)
+
+
+def inspect(kernel, arch=None, *, card: str | dict | None = None, **how):
+    """A kernel as a GPU's compiler sees it; see laptop_cuda.inspect. `card` is a name in data/cards.json."""
+    if not isinstance(card, str):
+        return laptop_cuda.inspect(kernel, arch or "sm_90", card=card, **how)
+    cards = json.loads((KERNELS.parent / "data" / "cards.json").read_text(encoding="utf-8"))
+    if card not in cards:
+        raise ValueError(f"card: there is no {card!r} in data/cards.json; it has: {', '.join(cards)}")
+    return laptop_cuda.inspect(kernel, arch or cards[card]["arch"], card={"name": card} | cards[card], **how)
 
 
 def custom_op(name: str, forward, **how):

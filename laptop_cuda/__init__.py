@@ -5,6 +5,7 @@ bugs.
     mod.flash[grid, block](q, k, v, out, n, scale)
     with laptop_cuda.profile() as report: ...     # exact counts
     with laptop_cuda.sanitize(): ...              # a bug is a KernelError
+    laptop_cuda.inspect(mod.flash, arch="sm_90")  # registers, occupancy, machine code: by nvcc, without a card
 
 Arrays are NumPy's, or torch's tensors where torch is installed; CUDA tensors run on the GPU, from the same
 file. In a notebook, importing this defines the cell magic `%%cuda`.
@@ -12,6 +13,7 @@ file. In a notebook, importing this defines the cell magic `%%cuda`.
 from . import magic
 from .arguments import ArgumentError
 from .build import CompileError, NoCompiler
+from .inside import inspect
 from .kernel import Kernel
 from .machine import Machine
 from .memory import empty
@@ -35,6 +37,7 @@ __all__ = [
     "compile",
     "custom_op",
     "empty",
+    "inspect",
     "load",
     "pointers",
     "profile",

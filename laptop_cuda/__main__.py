@@ -1,4 +1,4 @@
-"""`python -m laptop_cuda run prog.cu`, `bench`: the engine as a tool.
+"""`python -m laptop_cuda run prog.cu`, `inspect`, `bench`: the engine as a tool.
 
     run [options] prog.cu [more.cu ...] [arguments of the program]
 
@@ -12,6 +12,9 @@
 
 The exit status is the program's own; 1 if a bug was found or a budget exceeded; 2 if it does not compile;
 128 + n if it was ended by signal n; 124 after a --timeout.
+
+    inspect [--arch sm_80,sm_90] [--kernel "name<64>"] [--block N] FILE.cu
+                             registers, occupancy and machine code of its kernels; needs nvcc, no card
 
     bench [--quick]          how fast the engine builds and runs on this machine
 """
@@ -175,6 +178,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         if words[:1] == ["run"]:
             return run(words[1:])
+        if words[:1] == ["inspect"]:
+            from .inspect_command import main as inspect
+            return inspect(words[1:])
         if words[:1] == ["bench"]:
             from .bench import main as bench
             return bench(words[1:])

@@ -42,7 +42,7 @@ class LaunchResult:
     steps: int = 0
     divergent_steps: int = 0
     shared_bytes: int = 0
-    executed: list[tuple[int, int, int]] = field(default_factory=list)  # pc, times a warp ran it, lanes
+    executed: list[tuple[int, int, int]] = field(default_factory=list)  # pc, how often warps ran it, lanes
     notes: list = field(default_factory=list)
     inputs: Inputs | None = None         # to run it again
 

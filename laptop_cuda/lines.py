@@ -46,7 +46,7 @@ def _ask(library: Path, names: tuple[str, ...], offsets: list[int]) -> dict[int,
     groups = answer.split("\n\n") if sys.platform == "darwin" else _groups(answer)
     for offset, frames in zip(offsets, groups):
         frames = frames.splitlines() if isinstance(frames, str) else frames
-        places = [place for place in (_place(f, names) for f in frames) if place.line]
+        places = [place for place in (place_of(f, names) for f in frames) if place.line]
         own = [place for place in places if place.file == names[0]]
         found[offset] = next(iter(own or places), NOWHERE)
     return found
@@ -62,7 +62,7 @@ def _groups(answer: str) -> list[list[str]]:
     return groups
 
 
-def _place(frame: str, names: tuple[str, ...]) -> Place:
+def place_of(frame: str, names: tuple[str, ...]) -> Place:
     """Of "path/flash.cu:12 (discriminator 3)" or "flash (in library) (flash.cu:12)"; nowhere if it is
     another file."""
     frame = frame.split(" (discriminator")[0].rstrip(")")
