@@ -7,9 +7,10 @@ memory. **Compiled**: the instructions. **Modelled**: how often each was execute
     places is dealt to them as often as those lines ran.
   - Loads and stores are executed as often as the bytes that the engine counted ask for: where a line has more
     of them than the source has accesses, the compiler unrolled; where fewer or wider ones, it merged.
-  - All instructions of a basic block are executed equally often: as its loads and stores inside an innermost
-    loop, else as the least of its lines, since the others were moved there out of a loop.
-  - The slow paths of divisions and roots are taken for never executed.
+  - All instructions of a basic block are executed equally often: as its loads and stores; without any, or
+    where many of its lines ran less often than those, as the least of its lines, since what else is in the
+    block was moved there out of a loop.
+  - The slow paths of divisions, roots and shuffles are taken for never executed.
 """
 from __future__ import annotations
 
@@ -85,32 +86,34 @@ def executions(code: Code, inlined: list[Chain], launch: LaunchReport, times: di
     """{basic block: how often warps executed it}, modelled."""
     shares = _shares(inlined, times)
     by_memory = _by_memory(code, inlined, launch, shares)
-    inner = {b for first, last in code.loops for b in range(first, last + 1)
-             if not any(first <= f and l <= last and (f, l) != (first, last) for f, l in code.loops)}
-    in_block: dict[int, list[Chain]] = defaultdict(list)
+    in_block: dict[int, list[float]] = defaultdict(list)
+    loads: dict[int, list[float]] = defaultdict(list)
     for instruction, chain in zip(code.instructions, inlined):
         if chain in shares:
-            in_block[instruction.block].append(chain)
+            in_block[instruction.block].append(by_memory.get(chain) or shares[chain])
+        if instruction.kind in CLASSES.values() and chain in by_memory and "@" not in instruction.text:
+            loads[instruction.block].append(by_memory[chain])
     found, last = {}, 0.0
     for block in range(code.instructions[-1].block + 1 if code.instructions else 0):
         if block in code.rare:
             found[block] = 0.0
             continue
         if in_block[block]:
-            last = _of_block(in_block[block], shares, by_memory, block in inner)
+            last = _of_block(in_block[block], sorted(loads[block]))
         found[block] = last
     return found
 
 
-def _of_block(of_block: list[Chain], shares: dict, by_memory: dict, inner: bool) -> float:
-    never = sum(shares[chain] == 0 for chain in of_block)
-    if 2 * never >= len(of_block):
+def _of_block(entered: list[float], loads: list[float]) -> float:
+    """Of one basic block: `entered` per instruction, how often its line was; `loads` per load or store."""
+    some = sorted(filter(None, entered))
+    if 2 * len(some) <= len(entered) or loads and not loads[-1]:     # its lines, or its loads, never ran
         return 0.0
-    most = [shares[chain] for chain in of_block if shares[chain]]
-    known = sorted(by_memory[chain] for chain in of_block if by_memory.get(chain))
-    if known and inner:
-        return min(known[len(known) // 2], max(most))
-    return min(most + known)
+    middle = loads[len(loads) // 2] if loads else 0.0
+    colder = sum(times < middle / 1.9 for times in some)
+    if middle and colder <= 0.3 * len(some):
+        return min(middle, some[-1])
+    return some[len(some) // 10]             # not the very least: an address of another loop may stray in
 
 
 def _shares(inlined: list[Chain], times: dict) -> dict[Chain, float]:
@@ -156,10 +159,18 @@ def _by_memory(code: Code, inlined: list[Chain], launch: LaunchReport, shares: d
         totals[chain[0], kind] += shares[chain]
     rates: dict[Chain, float] = {}
     for (chain, kind), bytes_wide in width.items():
+        if not asked.get((chain[0], kind)) and _near(chain[0], kind, asked, totals):
+            continue
         part = asked[chain[0], kind] * shares[chain] / totals[chain[0], kind]
-        if part:
-            rates[chain] = max(rates.get(chain, 0.0), min(part / bytes_wide, shares[chain]))
+        rates[chain] = max(rates.get(chain, 0.0), min(part / bytes_wide, shares[chain]))
     return rates
+
+
+def _near(place: Place, kind: str, asked: dict, totals: dict) -> bool:
+    """Whether a line nearby was counted but has no such instruction: the two compilers then give the parts of
+    one statement to different lines."""
+    lines = [Place(place.file, place.line + by) for by in (-2, -1, 1, 2)]
+    return any(asked.get((line, kind)) and (line, kind) not in totals for line in lines)
 
 
 def _say(code: Code, where: list[Place], found: dict[Place, InsideLine], per_block: dict[int, float]) -> None:

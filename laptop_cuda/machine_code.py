@@ -27,7 +27,7 @@ KINDS = {
     "local store": "STL",
     "constant load": "LDC ULDC LDCU",
     "atomic": "ATOM ATOMG ATOMS RED REDG",
-    "warp": "SHFL VOTE VOTEU MATCH REDUX WARPSYNC ELECT CREDUX",
+    "warp": "SHFL VOTE VOTEU MATCH REDUX WARPSYNC ENDCOLLECTIVE ELECT CREDUX",
     "convert": "F2F F2FP F2I F2IP I2F I2FP I2I FRND I2IP UF2FP UI2FP UF2F F2I I2F",
     "move": "MOV UMOV CS2R S2R S2UR R2UR R2P P2R MOV32I SEL USEL B2R R2B UP2UR UR2UP CS2UR MOVM",
     "control": "BRA BRX BRXU JMP JMX EXIT RET CALL BAR BSSY BSYNC BREAK NOP NANOSLEEP YIELD DEPBAR LDGDEPBAR "
@@ -84,7 +84,7 @@ class Code:
     instructions: list[Instruction] = field(default_factory=list)
     labels: dict[str, int] = field(default_factory=dict)         # label: the block that it begins
     loops: list[tuple[int, int]] = field(default_factory=list)
-    rare: set[int] = field(default_factory=set)      # blocks that call, or are, a division's slow path
+    rare: set[int] = field(default_factory=set)      # blocks of slow paths: of a division, of a warp apart
 
 
 def read(text: str, symbol: str) -> Code:
@@ -107,7 +107,7 @@ def read(text: str, symbol: str) -> Code:
             made = Instruction(int(offset, 16), name, tuple(modifiers.split(".")[1:]), shown, places, block,
                                target[1] if target and name == "BRA" else "")
             code.instructions.append(made)
-            if beyond or name == "CALL":
+            if beyond or name in ("CALL", "ENDCOLLECTIVE") or "COLLECTIVE" in modifiers:
                 code.rare.add(block)
             block += name in ENDS
     _drop_padding(code)

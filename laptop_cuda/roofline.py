@@ -13,8 +13,10 @@ NEEDED = ("name", "arch", "memory_gb_per_s")
 
 
 def bound(card: dict, inside: dict, launch: LaunchReport | None) -> dict:
-    """{"card", "pipes": [{pipe, work, unit, known, microseconds}], "binds"}. A pipe that the data sheet does not
-    give is left out."""
+    """{"card", "pipes": [{pipe, work, unit, known, microseconds}], "binds"}.
+
+    A pipe that the data sheet does not give is left out.
+    """
     missing = [name for name in NEEDED if name not in card]
     if missing:
         raise ValueError(f"card: its data sheet lacks {', '.join(missing)}")

@@ -121,7 +121,7 @@ def _run_nvcc(command: list[str], folder: Path, files: dict[str, str], kernel: K
     if run.returncode == 0:
         return printed
     if "nsupported gpu architecture" in printed or "is not defined for option" in printed:
-        raise InspectError(f"arch: this nvcc does not know {arch}; `nvcc --list-gpu-code` lists what it knows")
+        raise InspectError(f"arch: this nvcc does not know {arch}; `nvcc --list-gpu-code` says what it knows")
     if problem := build.nvcc_problem(printed):
         raise InspectError(str(problem).splitlines()[0])
     assembler = re.search(r"ptxas \S*?,? ?.*?(?:error|fatal)\s*: (.*)", printed)
