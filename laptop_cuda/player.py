@@ -23,7 +23,7 @@ def play(replay) -> None:
     """Displays the player of a replay: the widget for a person at the kernel, the still for every page."""
     trace = Trace(replay)
     front.show(trace.picture(trace.first),
-               lambda: front.widget_class("PlayerWidget", *SCRIPTS)(data=trace.data))
+               lambda: front.widget_class("PlayerWidget", *SCRIPTS)(data=trace.data), {"player": True})
 
 
 class Trace:

@@ -43,7 +43,7 @@ def _packages():
 
     needs = [("torch", "everything", True), ("einops", "the chapters' modules", True),
              ("matplotlib", "figures", True), ("jupyterlab", "reading and running the notebooks", True),
-             ("nbval", "pytest --nbval", False)]
+             ("nbval", "pytest --nbval", False), ("anywidget", "pictures that move", False)]
     for name, needed_for, required in needs:
         found = util.find_spec(name) is not None
         detail = ""

@@ -7,9 +7,10 @@ import sys
 import nbformat
 import pytest
 
+from course_lib import explore
 from course_lib.exercises.declare import all_exercises
 from course_lib.files import ROOT
-from course_lib.tools.book import build, code, texts
+from course_lib.tools.book import build, code, moving, texts
 from course_lib.tools.book.pages import Page, chapters, solution
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
@@ -48,6 +49,31 @@ def test_code_that_is_shown_is_linked_once(tmp_path):
     cell = lambda: nbformat.v4.new_code_cell('cuda.show("rope", "rope_pairs")')
     _, cells = page_of(tmp_path, cell(), cell())
     assert [c.source for c in cells if c.cell_type == "markdown"] == ["*Read the file: [kernels/rope.cu](../code/kernels/rope-cu.md)*"]
+
+
+def test_a_picture_moves_where_its_states_are_few_and_else_says_where_it_does(tmp_path):
+    def cell(**metadata):
+        output = nbformat.v4.new_output("display_data", data={"text/html": "<figure>still</figure>", "text/plain": "words"},
+                                        metadata=metadata)
+        return nbformat.v4.new_code_cell("show()", outputs=[output])
+    _, cells = page_of(tmp_path, cell(explorable="sectors", start={"stride": 2}), cell(player=True))
+    moved, still = (c.outputs[0].data["text/html"] for c in cells if c.cell_type == "code")
+    assert 'data-name="sectors" data-start="{&quot;stride&quot;: 2}"' in moved and "explorables/sectors.js" in moved
+    assert moving.NEEDS_A_KERNEL in still and still.startswith("<figure>still</figure>") and "<script" not in still
+
+
+def test_a_page_from_the_disk_moves_without_a_kernel(needs, tmp_path):
+    """The script, the states and the style as the book writes them, in a browser that is told to press a key."""
+    chromium = needs("chromium")
+    moving.write(tmp_path)
+    still = moving.shown("<figure>still</figure>", {"explorable": "sectors", "start": {"stride": 2}})
+    press = """<script>addEventListener("load", () => { const e = document.querySelector("input[name=stride]"); e.value = 3;
+      e.dispatchEvent(new Event("input")); })</script>"""
+    (tmp_path / "page.html").write_text('<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="explore.css">'
+                                        f'<script src="explore.js"></script>{still.replace("../_static/", "")}{press}')
+    dom = subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom",
+                          (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=120).stdout
+    assert "<figure>" not in dom and explore.find("sectors").picture(stride=4).words in dom
 
 
 def test_every_exercise_of_a_notebook_shows_its_solution():

@@ -50,7 +50,7 @@ def test_where_nobody_watches_the_output_is_a_still_without_an_id(shown, monkeyp
     monkeypatch.setattr(front, "watched", lambda: False)
     explore.show("sectors", stride=2)
     (data, metadata), = shown
-    assert set(data) == {"text/html", "text/plain"} and metadata == {"explorable": "sectors"}
+    assert set(data) == {"text/html", "text/plain"} and metadata == {"explorable": "sectors", "start": {"stride": 2}}
     picture = explore.find("sectors").picture(stride=2)
     assert data["text/plain"] == f"{picture.title}. {picture.caption}\n{picture.words}"
     explore.show("sectors", stride=2)

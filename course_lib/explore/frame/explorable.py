@@ -76,7 +76,8 @@ class Explorable:
 
     def show(self, **start) -> None:
         """The widget for whoever sits at the kernel, the still for every page."""
-        front.show(self.picture(**start), lambda: self._widget(start), {"explorable": self.name})
+        about = {"explorable": self.name} | ({"start": start} if start else {})
+        front.show(self.picture(**start), lambda: self._widget(start), about)
 
     def table(self) -> dict | None:
         """The spec and all states of `page`, or None where only a kernel can move it."""

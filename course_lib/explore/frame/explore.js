@@ -49,11 +49,14 @@ function mount(root, spec, source) {
   return leave;
 }
 
-// A page of the book: every state was drawn when the book was made.
-function mountTable(root, {spec, states}) {
+// A page of the book: the states that it offers were drawn when the book was made. `start` is where its
+// notebook began, as far as the page offers it.
+function mountTable(root, {spec, states}, start = {}) {
+  const offered = spec.controls.filter(({name, values}) => values.includes(start[name]));
+  const state = {...spec.state, ...Object.fromEntries(offered.map(({name}) => [name, start[name]]))};
   let tell;
-  const look = state => tell(states[keyOf(spec.controls, state)]);
-  return mount(root, spec, {ask: look, listen(f) { tell = f; look(spec.state); }});
+  const look = now => tell(states[keyOf(spec.controls, now)]);
+  return mount(root, {...spec, state}, {ask: look, listen(f) { tell = f; look(state); }});
 }
 
 function render({model, el}) {

@@ -14,7 +14,7 @@ from pathlib import Path
 import nbformat
 
 from course_lib.files import ROOT
-from course_lib.tools.book import code, texts
+from course_lib.tools.book import code, moving, texts
 from course_lib.tools.book.pages import Page, chapters
 
 ASSETS = Path(__file__).parent / "assets"
@@ -85,6 +85,7 @@ def write_source(source: Path) -> None:
     put(source / "_templates" / "code-links.html", (ASSETS / "code-links.html").read_text(encoding="utf-8"))
     for name in ("course.css", "glossary.js"):
         shutil.copy(ASSETS / name, static)
+    moving.write(static)
     mathjax = Path(find_spec("sphinx-mathjax-offline").origin).parent / "static" / "mathjax" / "tex-svg.js"
     (static / "mathjax").mkdir()
     shutil.copy(mathjax, static / "mathjax" / mathjax.name)

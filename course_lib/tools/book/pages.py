@@ -10,6 +10,7 @@ import nbformat
 
 from course_lib.exercises.declare import find
 from course_lib.files import ROOT
+from course_lib.tools.book import moving
 from course_lib.tools.book.texts import relinked
 from course_lib.tools.notebooks import exercise_of
 
@@ -67,6 +68,10 @@ class Page:
     def _output(self, output):
         """A picture becomes an <img> with a real alt, a file beside the page."""
         data = output.get("data", {})
+        if moving.is_moving(output):
+            return nbformat.v4.new_output("display_data", data={
+                "text/html": moving.shown(data["text/html"], output["metadata"]),
+                "text/plain": data["text/plain"]})
         kind = next((kind for kind in SUFFIXES if kind in data), None)
         if kind is None:
             return output

@@ -6,8 +6,8 @@ exclude_patterns = []
 html_theme = "sphinx_book_theme"
 html_title = project
 html_static_path = ["_static"]
-html_css_files = ["course.css"]
-html_js_files = ["terms.js", "glossary.js"]
+html_css_files = ["course.css", "explore.css"]
+html_js_files = ["terms.js", "glossary.js", "explore.js"]
 templates_path = ["_templates"]
 html_sidebars = {"code/*/**": ["navbar-logo.html", "icon-links.html", "search-button-field.html",
                                "code-links.html"]}
