@@ -12,19 +12,19 @@ ACCENT, GREY, SEEN, EMPTY = COLOURS[5], "#999999", "#9dbfd9", "white"
 
 def masks(shown):
     """{name: mask} as images, each with the share of the pairs that it allows."""
-    fig, axes = figures.new(8.4, 1.75 * -(-len(shown) // 6) + 0.3, columns=len(shown))
+    fig, axes = figures.new(8.4, 1.85, columns=len(shown))
     told = []
     for ax, (name, mask) in zip(axes, shown.items()):
         n, causal = len(mask), not mask.triu(1).any()
         kind, possible = ("causal", n * (n + 1) // 2) if causal else ("both ways", n * n)
         share = int(mask.sum()) / possible
-        ax.imshow(mask, cmap="Blues", vmin=0, vmax=1.4)
+        ax.imshow(1.0 - mask.double(), cmap="gray", vmin=-1.6, vmax=1)
         ax.set(title=f"{name}\n{kind}: {share:.0%}", xticks=[], yticks=[])
         ax.spines[:].set(visible=True, color=GREY)
         ax.title.set_fontsize(8)
         told.append(f"{name}: {kind}, {share:.0%}; its last query sees keys {_ranges(mask[-1])}")
     figures.show(fig, alt=f"{len(shown)} square masks of {n} tokens. " + ". ".join(told) + ".",
-                 caption="Rows are queries, columns keys, blue is allowed. "
+                 caption="Rows are queries, columns keys, grey is allowed. "
                          "The share is of the causal pairs, or of all where a mask looks both ways.")
 
 

@@ -486,7 +486,7 @@ exercise(
     tokens that query `i` attends to, in any order.
 
     - the softmax of a query is over its own chosen tokens; scores are scaled by $1/\sqrt d$
-    - where a query has fewer tokens than `top`, the rest of its row is `-1`, which is no token; a query with none gets 0
+    - where a query has fewer tokens than `top`, the rest of its row is `-1` and counts for nothing; a query without any token gets 0
     - tokens that no query has chosen are never read: in some cases they hold NaN
     """,
     given={"torch": torch, "math": math},
