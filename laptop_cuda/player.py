@@ -32,6 +32,7 @@ class Trace:
     def __init__(self, replay):
         self.data = data = packed(replay.to_dict())
         self.steps = [dict(zip(data["steps"]["columns"], row)) for row in data["steps"]["rows"]]
+        self.machine = data["machine"]                   # banks and sectors need not be those of a GPU
         self.first = data["first"] = self._interesting()
 
     def events(self, step: dict) -> list[list]:
@@ -41,7 +42,8 @@ class Trace:
         """Where to begin: what an error speaks of, else a conflict, waste, an access, anything."""
         if self.data["error"] and self.data["error"]["accesses"]:
             return max(access["step"] for access in self.data["error"]["accesses"])
-        tests = (lambda s: s["excess"], lambda s: 32 * s["sectors"] > s["size"] * s["n_events"],
+        tests = (lambda s: s["excess"],
+                 lambda s: self.machine["sector_bytes"] * s["sectors"] > s["size"] * s["n_events"],
                  lambda s: s["n_events"])
         return next((n for test in tests for n, s in enumerate(self.steps) if test(s)), 0)
 
@@ -81,7 +83,7 @@ class Trace:
             return (f"{asked} bytes in {counted(s['wavefronts'], 'pass', 'passes')}, "
                     f"{s['excess']} lost to conflicts")
         return (f"{asked} bytes in {counted(s['sectors'], 'sector', 'sectors')}, "
-                f"{32 * s['sectors']} bytes moved")
+                f"{self.machine['sector_bytes'] * s['sectors']} bytes moved")
 
     # ---- the still
     def picture(self, number: int) -> front.Picture:
@@ -105,21 +107,28 @@ class Trace:
         array = self.data["arrays"][step["array"]]
         canvas.text(20, top + 12, f"{step['kind']} {self._where(step)}: {self._cost(step)}", size=12)
         if array["space"] == "shared":
-            words = banks(self.events(step), array)
-            most = max(map(len, words.values()))
-            for bank in range(32):
-                canvas.rect(44 + 20 * bank, top + 20, 20, 18, text=len(words[bank]) or "",
-                            fill="empty" if not words[bank] else "2" if len(words[bank]) == 1 else "warn",
-                            about=f"bank {bank}: {len(words[bank])} words")
-            canvas.text(44, top + 52, f"words per bank; the fullest has {most}", size=11, fill="faint")
+            self._draw_banks(canvas, banks(self.events(step), array, self.machine), top + 20)
         else:
-            asked = sectors(self.events(step), array)
-            for place, (sector, bytes_) in enumerate(list(asked.items())[:32]):
-                canvas.rect(44 + 20 * place, top + 20, 18, 18, shade=min(len(bytes_) / 32, 1), fill="accent",
-                            text=len(bytes_), about=f"sector {sector}: {len(bytes_)} of 32 bytes")
-            canvas.text(44, top + 52, "a box per sector: bytes of its 32 that were asked for", size=11,
-                        fill="faint")
+            self._draw_sectors(canvas, sectors(self.events(step), array, self.machine), top + 20)
         return top + 56
+
+    def _draw_banks(self, canvas: Canvas, words: dict[int, set], top: float) -> None:
+        width = 640 / self.machine["banks"]
+        for bank in range(self.machine["banks"]):
+            count = len(words.get(bank, ()))
+            canvas.rect(44 + width * bank, top, width, 18, text=count or "",
+                        fill="empty" if not count else "2" if count == 1 else "warn",
+                        about=f"bank {bank}: {counted(count, 'word', 'words')}")
+        most = max(map(len, words.values()))
+        canvas.text(44, top + 32, f"words per bank; the fullest has {most}", size=11, fill="faint")
+
+    def _draw_sectors(self, canvas: Canvas, asked: dict[int, set], top: float) -> None:
+        size = self.machine["sector_bytes"]
+        for place, (sector, bytes_) in enumerate(list(asked.items())[:32]):
+            canvas.rect(44 + 20 * place, top, 18, 18, shade=len(bytes_) / size, fill="accent",
+                        text=len(bytes_), about=f"sector {sector}: {len(bytes_)} of {size} bytes")
+        canvas.text(44, top + 32, f"a box per sector: bytes of its {size} that were asked for", size=11,
+                    fill="faint")
 
     def _draw_source(self, canvas: Canvas, step: dict, top: float) -> float:
         lines, here = self.data["texts"][self.data["files"][step["file"]]], step["line"]
@@ -141,7 +150,8 @@ def packed(data: dict) -> dict:
     source, at = data["source"], data["steps"]["columns"].index("file")
     files = list({source["name"]: 0} | dict.fromkeys(row[at] for row in data["steps"]["rows"]))
     steps = [[*row[:at], files.index(row[at]), *row[at + 1:]] for row in data["steps"]["rows"]]
-    return {name: data[name] for name in ("kernel", "grid", "block", "blocks", "cut", "arrays")} | {
+    return {name: data[name] for name in ("kernel", "grid", "block", "blocks", "cut", "machine",
+                                               "arrays")} | {
         "steps": {"columns": data["steps"]["columns"], "rows": steps}, "files": files,
         "intervals": data["intervals"],
         "events": [[_short(row[p]) for p in places] for row in rows],
@@ -174,21 +184,22 @@ def counted(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
-def sectors(events: list[list], array: dict) -> dict[int, set]:
+def sectors(events: list[list], array: dict, machine: dict) -> dict[int, set]:
     """{sector of the array: its bytes that lanes asked for}"""
     found = defaultdict(set)
     for _, offset, size, _ in events:
         for byte in range(array["start"] + offset, array["start"] + offset + size):
-            found[byte // 32].add(byte)
+            found[byte // machine["sector_bytes"]].add(byte)
     return dict(sorted(found.items()))
 
 
-def banks(events: list[list], array: dict) -> defaultdict[int, set]:
+def banks(events: list[list], array: dict, machine: dict) -> dict[int, set]:
     """{bank: the words that lanes want of it}"""
-    found = defaultdict(set)
+    found, wide = defaultdict(set), machine["bank_bytes"]
     for _, offset, size, _ in events:
-        for word in range((array["offset"] + offset) // 4, (array["offset"] + offset + size - 1) // 4 + 1):
-            found[word % 32].add(word)
+        first, last = (array["offset"] + offset) // wide, (array["offset"] + offset + size - 1) // wide
+        for word in range(first, last + 1):
+            found[word % machine["banks"]].add(word)
     return found
 
 

@@ -70,29 +70,31 @@ function warpRow(row, y, now, chosen, accused) {
 
 const ROWS = 10;
 
-// An array as words in rows of 32 banks, or as sectors; of a large one the rows around what is touched now.
+// An array as words in rows of banks, or as sectors; of a large one the rows around what is touched now.
 function drawArray(trace, number, index, before) {
   const step = trace.steps[number], array = trace.arrays[index], shared = array.space === "shared";
-  const perRow = shared ? 32 : 64, width = 640 / perRow, unitBytes = shared ? 4 : 32;
+  const {banks, bank_bytes, sector_bytes} = trace.machine;
+  const perRow = shared ? banks : 64, width = 640 / perRow, unitBytes = shared ? bank_bytes : sector_bytes;
   const base = shared ? array.offset : array.start;
   const begin = Math.floor(base / unitBytes), end = Math.ceil((base + array.bytes) / unitBytes);
   const events = step.array === index ? trace.eventsOf(step) : [];
-  const now = shared ? banksOf(events, array) : sectorsOf(events, array);
+  const now = (shared ? banksOf : sectorsOf)(events, array, trace.machine);
   const units = step.array === index ? unitsOf(trace, step) : [...before.keys()].slice(-1);
   const [firstRow, lastRow] = rowsShown(begin, end, perRow, units);
   let body = "", untouched = "";
   for (let unit = Math.max(begin, firstRow * perRow); unit < Math.min(end, lastRow * perRow); unit++) {
     const x = 44 + width * (unit % perRow), y = 18 + 10 * (Math.floor(unit / perRow) - firstRow);
-    const words = shared ? now.get(unit % 32) : undefined, here = shared ? words?.has(unit) : now.has(unit);
+    const words = shared ? now.get(unit % banks) : undefined;
+    const here = shared ? words?.has(unit) : now.has(unit);
     if (!here && !before.has(unit)) { untouched += `M${x} ${y}h${width - 2}v8h${2 - width}z`; continue; }
     const fill = !here ? "soft" : words?.size > 1 ? "warn" : KIND[step.kind];
-    const bytes = shared ? 4 : now.get(unit)?.size;
+    const bytes = now.get(unit)?.size;
     const done = here ? `${step.kind} now` : `${before.get(unit)} before`;
-    const about = shared ? `word ${unit - begin}, bank ${unit % 32}: ${done}`
-      : `sector ${unit}: ${done}${here ? `, ${bytes} of its 32 bytes asked for` : ""}`;
+    const about = shared ? `word ${unit - begin}, bank ${unit % banks}: ${done}`
+      : `sector ${unit}: ${done}${here ? `, ${bytes} of its ${sector_bytes} bytes asked for` : ""}`;
     body += `<rect x="${x}" y="${y}" width="${width - 2}" height="8" class="lc-f-${fill} lc-s-line"><title>` +
       `${quoted(about)}</title></rect>` + (here && !shared ? `<rect x="${x}" y="${y + 5}" ` +
-      `width="${(width - 2) * bytes / 32}" height="3" class="lc-f-ink"/>` : "");
+      `width="${(width - 2) * bytes / sector_bytes}" height="3" class="lc-f-ink"/>` : "");
   }
   const size = `${array.name}: ${array.bytes.toLocaleString("en")} bytes of ${array.space} memory`;
   const key = shared ? "; a column per bank, red: words that wait for their bank"

@@ -36,7 +36,8 @@ function cost(trace, step) {
   const passes = counted(step.wavefronts, "pass", "passes");
   if (trace.arrayOf(step).space === "shared")
     return `${asked} bytes in ${passes}, ${step.excess} lost to conflicts`;
-  return `${asked} bytes in ${counted(step.sectors, "sector", "sectors")}, ${32 * step.sectors} bytes moved`;
+  const moved = trace.machine.sector_bytes * step.sectors;
+  return `${asked} bytes in ${counted(step.sectors, "sector", "sectors")}, ${moved} bytes moved`;
 }
 
 function what(trace, step) {
@@ -57,19 +58,21 @@ function wordsOf(trace, number) {
 }
 
 // {bank: the words that lanes want of it}, {sector: its bytes that lanes asked for}
-function banksOf(events, array) {
+function banksOf(events, array, {banks, bank_bytes: wide}) {
   const found = new Map();
-  for (const [, offset, size] of events)
-    for (let word = Math.floor((array.offset + offset) / 4); 4 * word < array.offset + offset + size; word++)
-      found.set(word % 32, (found.get(word % 32) ?? new Set()).add(word));
+  for (const [, offset, size] of events) {
+    const first = array.offset + offset;
+    for (let word = Math.floor(first / wide); wide * word < first + size; word++)
+      found.set(word % banks, (found.get(word % banks) ?? new Set()).add(word));
+  }
   return found;
 }
 
-function sectorsOf(events, array) {
+function sectorsOf(events, array, machine) {
   const found = new Map();
   for (const [, offset, size] of events)
     for (let byte = array.start + offset; byte < array.start + offset + size; byte++) {
-      const sector = Math.floor(byte / 32);
+      const sector = Math.floor(byte / machine.sector_bytes);
       found.set(sector, (found.get(sector) ?? new Set()).add(byte));
     }
   return found;
@@ -91,8 +94,8 @@ function warpsAt(trace, number) {
 // The words or sectors of a step's array that its lanes touch.
 function unitsOf(trace, step) {
   const array = trace.arrayOf(step), events = trace.eventsOf(step);
-  return array.space === "shared" ? [...banksOf(events, array).values()].flatMap(words => [...words])
-    : [...sectorsOf(events, array).keys()];
+  if (array.space !== "shared") return [...sectorsOf(events, array, trace.machine).keys()];
+  return [...banksOf(events, array, trace.machine).values()].flatMap(words => [...words]);
 }
 
 // What was touched up to a step, of each array: {unit: last kind}. Shared memory is new in each block. A step

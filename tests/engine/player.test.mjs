@@ -18,10 +18,10 @@ test("what lights up is what the engine counted", () => {
     for (const step of trace.steps.filter(step => step.n_events && step.sectors + step.wavefronts)) {
       const array = trace.arrayOf(step), events = trace.eventsOf(step);
       if (array.space === "shared") {
-        assert.equal(Math.max(...[...banksOf(events, array).values()].map(words => words.size)), step.wavefronts);
+        assert.equal(Math.max(...[...banksOf(events, array, trace.machine).values()].map(words => words.size)), step.wavefronts);
         shared++;
       } else if (step.kind !== "atomic") {
-        assert.equal(sectorsOf(events, array).size, step.sectors);
+        assert.equal(sectorsOf(events, array, trace.machine).size, step.sectors);
         global++;
       }
     }

@@ -13,7 +13,7 @@ import pytest
 from engine_kit import compiled, line_of
 
 import laptop_cuda as cuda
-from laptop_cuda import front
+from laptop_cuda import Machine, front
 from laptop_cuda.player import SCRIPTS, Trace, banks, sectors
 
 SOURCE = """
@@ -46,6 +46,7 @@ __global__ void reverse(const float* x, float* y) {
 }
 """
 MODULE = compiled(SOURCE)
+MACHINES = [Machine(), Machine(banks=20, sector_bytes=64)]
 
 
 def floats(*shape):
@@ -61,9 +62,9 @@ LAUNCHES = {
 }
 
 
-def launch_of(name: str):
+def launch_of(name: str, **how):
     grid, block, *arguments = LAUNCHES[name]()
-    with cuda.profile() as report:
+    with cuda.profile(**how) as report:
         MODULE[name][grid, block](*arguments)
     return report.launches[0]
 
@@ -74,18 +75,19 @@ def race() -> cuda.KernelError:
     return caught.value
 
 
+@pytest.mark.parametrize("machine", MACHINES, ids=str)
 @pytest.mark.parametrize("name", LAUNCHES)
-def test_what_is_drawn_is_what_the_engine_counted(name):
-    trace = Trace(launch_of(name).replay(blocks="all"))
+def test_what_is_drawn_is_what_the_engine_counted(name, machine):
+    trace = Trace(launch_of(name, machine=machine).replay(blocks="all"))
     for step in trace.steps:
         if step["array"] is None:
             continue
         array, events = trace.data["arrays"][step["array"]], trace.events(step)
         assert step["n_events"] == len(events) == step["lanes"].bit_count()
         if array["space"] == "shared":
-            assert max(map(len, banks(events, array).values())) == step["wavefronts"] == 1 + step["excess"]
+            assert max(map(len, banks(events, array, trace.machine).values())) == step["wavefronts"] == 1 + step["excess"]
         elif step["kind"] != "atomic":
-            assert len(sectors(events, array)) == step["sectors"]
+            assert len(sectors(events, array, trace.machine)) == step["sectors"]
 
 
 def test_it_opens_where_something_is_to_be_seen():
@@ -143,6 +145,7 @@ def test_the_browser_says_what_python_says(needs, tmp_path):
     """Every step of every launch in both languages; jumps, and steps back, in the second."""
     node = needs("node")
     traces = [Trace(launch_of(name).replay(blocks="all")) for name in LAUNCHES] + [Trace(race().replay())]
+    traces += [Trace(launch_of(name, machine=MACHINES[1]).replay(blocks="all")) for name in LAUNCHES]
     (tmp_path / "traces.json").write_text(json.dumps(
         [{"data": t.data, "words": [t.words(n) for n in range(len(t.steps))]} for t in traces]))
     names = "unpack, wordsOf, jump, banksOf, sectorsOf, touching, warpsAt, betweenInWords, timeLine, drawArray, drawWarps, laneInWords"
