@@ -46,9 +46,9 @@ class Looking(Explorable):
                  for at, weight in zip(best.indices.tolist(), best.values.tolist())]
         heads = "; ".join(f"layer {n}: " + ", ".join(name_of(text, each) for each in part[:, :token + 1])
                           for n, part in enumerate(weights))
-        return canvas, (f"The line {text!r}. In layer {layer}, head {head}, '{shown(text[token])}' at {token} "
-                        f"gives most weight to {', '.join(names)}. In heads 0 to 3 of each layer it looks most "
-                        f"at: {heads}.")
+        return canvas, (f"The line {text!r}. In layer {layer}, head {head}, '{shown(text[token])}' at "
+                        f"{token} gives most weight to {', '.join(names)}. In heads 0 to 3 of each layer it "
+                        f"looks most at: {heads}.")
 
 
 def name_of(text: str, row) -> str:

@@ -5,7 +5,7 @@ from course_lib.attention import softmax
 from course_lib.explore.frame import Canvas, Choice, Explorable, Slider
 
 WORDS = ("the", "cat", "sat", "on", "the", "mat")
-PRODUCTS = (-8, 0, 4, -2, -6, 10)           # q . k of one query with heads 64 wide; the reader sets that of "cat"
+PRODUCTS = (-8, 0, 4, -2, -6, 10)           # q . k of one query, heads 64 wide; the reader sets cat's
 CAT, WIDTH = 1, 64
 SCALES = {"divided by √64": WIDTH**-0.5, "as they are": 1.0}
 ZERO, PER_UNIT, WEIGHTS, FULL = 205, 2.7, 420, 200    # where bars start, and how long they are
@@ -37,8 +37,8 @@ class Weights(Explorable):
             draw_row(canvas, 32 + 30 * row, word, dot, f"{score:z.2f}", float(weight), row == CAT)
         canvas.line(ZERO, 30, ZERO, 212, stroke="faint")
         canvas.line(WEIGHTS, 30, WEIGHTS, 212, stroke="faint")
-        canvas.text(20, 246, f"score = q · k{' / √64' if SCALES[scale] < 1 else ''} / temperature {temperature:g}",
-                    code=True)
+        root = " / √64" if SCALES[scale] < 1 else ""
+        canvas.text(20, 246, f"score = q · k{root} / temperature {temperature:g}", code=True)
         canvas.text(680, 246, f"norm of the Jacobian {slope:.3f}", anchor="end", bold=True)
         said = "; ".join(f"{word} has q · k {dot}, score {score:z.2f}, weight {weight:.1%}"
                          for word, dot, score, weight in zip(WORDS, products, scores, weights))

@@ -12,14 +12,11 @@ def words(name, **state):
     return explore.find(name).picture(**state).words
 
 
-def numbers(text):
-    return [float(x.replace(",", "")) for x in re.findall(r"-?\d[\d,]*(?:\.\d+)?", text)]
-
-
 @pytest.mark.parametrize("name, state, said", [
     ("weights", {"product": "much"}, "product: 'much' is not a number"), ("weights", {"scale": "twice"}, "scale: 'twice' is none of"),
     ("looking", {"text": ""}, "line: type at least one"), ("looking", {"text": "naïve"}, "'ï', which is not in the vocabulary"),
-    ("looking", {"layer": None}, "layer: None is not a number"), ("looking", {"heads": 1}, "no control 'heads'")])
+    ("looking", {"layer": None}, "layer: None is not a number"), ("looking", {"heads": 1}, "no control 'heads'"),
+    ("clock_hands", {"base": "large"}, "base: 'large' is not a number"), ("rope_scaling", {"rule": "ntk"}, "rule: 'ntk' is none of")])
 def test_a_bad_value_is_refused_by_name(name, state, said):
     with pytest.raises(ValueError, match=said):
         words(name, **state)
@@ -60,3 +57,43 @@ def test_looking_is_the_models_own_attention(layer, head, token):
     text = words("looking", layer=layer, head=head, token=token)
     letter = line[best].replace(" ", "_")
     assert f"at {at} gives most weight to '{letter}' at {best} ({row[best]:.0%})" in text
+
+
+@pytest.mark.parametrize("position, distance, base", [(0, 2, 10_000), (37, 5, 100), (512, 64, 1_000_000)])
+def test_clock_hands_are_angles_modulo_a_turn(position, distance, base):
+    text, cosines = words("clock_hands", position=position, distance=distance, base=base), []
+    for pair in range(4):
+        speed = base ** (-pair / 4)
+        key, query = (round(math.degrees(p * speed)) % 360 for p in (position, position + distance))
+        cosines.append(math.cos(distance * speed))
+        assert (f"pair {pair} takes {2 * math.pi / speed:,.1f} positions per turn, its key is at {key} degrees, its query "
+                f"at {query}, the cosine between them is {cosines[-1]:z.2f}") in text
+    assert text.endswith(f"is {sum(cosines) / 4:z.2f}.")
+
+
+def slowed(rule, frequency, pair, factor, trained, base):
+    """The four rules, pair by pair, as their papers and released code say."""
+    turns = trained * frequency / (2 * math.pi)
+    if rule == "linear":
+        return factor
+    if rule == "NTK-aware":
+        return factor ** (pair / 15)
+    if rule == "Llama 3.1":
+        share = min(max((turns - 1) / 3, 0), 1)
+    else:
+        low, high = (16 * math.log(trained / (t * 2 * math.pi)) / math.log(base) for t in (32, 1))
+        low, high = max(math.floor(low), 0), math.ceil(high)
+        share = 1 - min(max((pair - low) / (high - low), 0), 1)
+    return 1 / (share + (1 - share) / factor)
+
+
+@pytest.mark.parametrize("rule", ["linear", "NTK-aware", "YaRN", "Llama 3.1"])
+@pytest.mark.parametrize("factor, trained, base", [(4, 256, 10_000), (16, 8192, 500_000), (1, 2048, 10_000)])
+def test_scaling_slows_each_pair_as_its_rule_says(rule, factor, trained, base):
+    frequencies = [base ** (-pair / 16) for pair in range(16)]
+    times = [slowed(rule, f, pair, factor, trained, base) for pair, f in enumerate(frequencies)]
+    text = words("rope_scaling", rule=rule, factor=factor, trained=trained, base=base)
+    assert text.endswith("slower by " + ", ".join(f"{x:.2f}" for x in times) + ".")
+    assert ": " + ", ".join(f"{2 * math.pi * x / f:,.0f}" for x, f in zip(times, frequencies)) + ";" in text
+    kept, whole = (sum(abs(x - end) < 1e-9 for x in times) for end in (1, factor))
+    assert f"{kept} turn as before, {whole if factor > 1 else 0} turn {factor} times slower" in text
