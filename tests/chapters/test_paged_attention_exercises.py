@@ -104,7 +104,7 @@ def test_released_blocks_are_evicted_in_the_allocators_order():
 
 def test_numbers_of_the_deeper_sections():
     assert find("8.10").answer == 2048 // 16 * 32 * 2
-    assert find("8.11").answer == sum(keys > queries for queries in range(4) for keys in range(4))
+    assert find("8.12").answer == sum(keys > queries for queries in range(4) for keys in range(4))
 
 
 def one_head(d, length, size=16, seed=0):
@@ -136,3 +136,30 @@ def test_scores_through_a_table():
     cuda.compile(find("8.5").solution).paged_scores[3, 64](q, keys, tables[0], got, 45, 100, 16, 0.1)
     k = torch.stack([keys[tables[0, p // 16], p % 16] for p in range(45)])
     torch.testing.assert_close(got, 0.1 * k @ q, atol=1e-5, rtol=1e-5)
+
+
+def test_make_room_preempts_as_the_scheduler_does():
+    generator = torch.Generator().manual_seed(3)
+    cache = PagedKVCache(9, 2, n_layers=1, n_kv_heads=1, head_dim=2)
+    scheduler, seen = Scheduler(cache, token_budget=1000, max_running=6, share_prefixes=False), 0
+    for i in range(6):
+        prompt = [0] * int(torch.randint(1, 5, (), generator=generator))
+        request = Request(i, prompt, 100)
+        scheduler.add(Sequence(request, 0, list(prompt)))
+    for _ in range(40):
+        tables = [cache.allocator.tables[s.name] for s in scheduler.running]
+        needs = [-(-len(s.tokens) // 2) - len(t.blocks) for s, t in zip(scheduler.running, tables)]
+        before, free = len(tables), cache.allocator.n_available
+        stay, left = reference("8.11")([len(t.blocks) for t in tables], needs, free)
+        batch, preempted = scheduler.schedule()
+        assert len(preempted) == before - stay
+        if preempted:                                              # then no other sequence starts
+            assert cache.allocator.n_available == left
+            seen += 1
+        for sequence, n in batch:
+            scheduler.computed(sequence, n)
+            if sequence.computed == len(sequence.tokens):
+                sequence.tokens.append(0)
+            if len(sequence.tokens) > 14:
+                scheduler.remove(sequence)
+    assert seen > 2

@@ -15,21 +15,21 @@ def randint(rng, low, high):
 
 
 exercise(
-    id="8.1", title="The last block", kind="predict", points=1, minutes=3, difficulty=1, name="empty_slots",
+    id="8.1", title="The last page", kind="predict", points=1, minutes=3, difficulty=1, name="empty_slots",
     card="""
-    A sequence holds as many blocks of 16 slots as it needs. Its length runs through 1, 2, 3, ... 512, and spends the
+    A sequence holds as many pages of 16 slots as it needs. Its length runs through 1, 2, 3, ... 512, and spends the
     same time at each length. How many of its slots are **empty on average**? One decimal.
     """,
     answer=7.5, tolerance=0.01,
     misconceptions=[
-        Misconception("takes half a block", value=8,
-                      ask="Which numbers of empty slots can the last block have? Is 16 one of them? Is 0?"),
-        Misconception("runs from 1 empty slot to 16", value=8.5, ask="With 16 slots in use, how many of the last block are empty?"),
-        Misconception("counts the slots of a block, not the empty ones", value=16, ask="Can all 16 slots of the last block be empty?"),
-        Misconception("takes the worst case", value=15, ask="That is just after a new block was taken. And later?"),
-        Misconception("counts every block of the sequence, not only the last", value=7.5 * 16.5,
-                      ask="Can a block that is not the last one have an empty slot?")],
-    hints=["With one slot in use the last block has 15 empty, with two it has 14. And with 16?",
+        Misconception("takes half a page", value=8,
+                      ask="Which numbers of empty slots can the last page have? Is 16 one of them? Is 0?"),
+        Misconception("runs from 1 empty slot to 16", value=8.5, ask="With 16 slots in use, how many of the last page are empty?"),
+        Misconception("counts the slots of a page, not the empty ones", value=16, ask="Can all 16 slots of the last page be empty?"),
+        Misconception("takes the worst case", value=15, ask="That is just after a new page was taken. And later?"),
+        Misconception("counts every page of the sequence, not only the last", value=7.5 * 16.5,
+                      ask="Can a page that is not the last one have an empty slot?")],
+    hints=["With one slot in use the last page has 15 empty, with two it has 14. And with 16?",
            "The mean of 15, 14, ..., 1, 0."])
 
 
@@ -40,28 +40,28 @@ def _page_cases(rng):
         pool = torch.full((n_blocks, size, d), math.nan)
         for i in range(length):
             pool[table[i // size], i % size] = randn(rng, d)
-        yield Case(pool, table, length, label=f"{length} positions in blocks of {size}, table {table}")
+        yield Case(pool, table, length, label=f"{length} positions in pages of {size}, table {table}")
 
 
 exercise(
     id="8.2", title="From position to slot", kind="write", points=2, minutes=6, difficulty=2,
     card="""
-    Write `read_pages`: the keys of one sequence, in the order of their positions, out of a pool of blocks.
+    Write `read_pages`: the keys of one sequence, in the order of their positions, out of a pool of pages.
 
-    - `pool` is `(n_blocks, block_size, d)`; `table` is a list: the sequence's i-th block is number `table[i]`
+    - `pool` is `(n_blocks, block_size, d)`; `table` is a list: the sequence's i-th page is number `table[i]`
     - position `p` is in the table's entry `p // block_size`, at offset `p % block_size`
-    - return `(length, d)`; slots behind the end hold anything, and so do entries of the table behind the last block:
-      such an entry need not be the number of a block
+    - return `(length, d)`; slots behind the end hold anything, and so do entries of the table behind the last page:
+      such an entry need not be the number of a page
     """,
     given={"torch": torch},
     stub='''
     def read_pages(pool, table, length):
-        """(n_blocks, block_size, d), a list of block numbers, an integer -> (length, d)"""
+        """(n_blocks, block_size, d), a list of page numbers, an integer -> (length, d)"""
         raise NotImplementedError
     ''',
     solution='''
     def read_pages(pool, table, length):
-        """(n_blocks, block_size, d), a list of block numbers, an integer -> (length, d)"""
+        """(n_blocks, block_size, d), a list of page numbers, an integer -> (length, d)"""
         positions = torch.arange(length)
         blocks = torch.tensor(table)[positions // pool.shape[1]]
         return pool[blocks, positions % pool.shape[1]]
@@ -71,13 +71,13 @@ exercise(
         Misconception("reads the pool from its beginning, as if the sequence were in one piece", code='''
             def read_pages(pool, table, length):
                 return pool.flatten(0, 1)[:length]
-            ''', ask="Whose tokens are in block 0 of the pool?"),
-        Misconception("reads the blocks in the order of their numbers", code='''
+            ''', ask="Whose tokens are in page 0 of the pool?"),
+        Misconception("reads the pages in the order of their numbers", code='''
             def read_pages(pool, table, length):
                 n = -(-length // pool.shape[1])
                 return pool[sorted(table[:n])].flatten(0, 1)[:length]
-            ''', ask="With the table [2, 0], in which block are the first tokens?"),
-        Misconception("looks up entries of the table behind the last block", code='''
+            ''', ask="With the table [2, 0], in which page are the first tokens?"),
+        Misconception("looks up entries of the table behind the last page", code='''
             def read_pages(pool, table, length):
                 return pool[torch.tensor(table)].flatten(0, 1)[:length]
             ''', ask="How many entries of the table does a sequence of `length` tokens use? What may the next one hold?"),
@@ -86,16 +86,16 @@ exercise(
                 positions = torch.arange(length)
                 blocks = torch.tensor(table)[(positions % pool.shape[1]).clamp(max=len(table) - 1)]
                 return pool[blocks, (positions // pool.shape[1]).clamp(max=pool.shape[1] - 1)]
-            ''', ask="Positions 0 to 3 are in the first block of 4. Which of `//` and `%` gives all four the same entry?"),
-        Misconception("returns the empty slots of the last block, too", code='''
+            ''', ask="Positions 0 to 3 are in the first page of 4. Which of `//` and `%` gives all four the same entry?"),
+        Misconception("returns the empty slots of the last page, too", code='''
             def read_pages(pool, table, length):
                 return pool[table[:-(-length // pool.shape[1])]].flatten(0, 1)
-            ''', ask="Which of the last block's slots belong to this sequence?"),
-        Misconception("drops a last block that is not full", code='''
+            ''', ask="Which of the last page's slots belong to this sequence?"),
+        Misconception("drops a last page that is not full", code='''
             def read_pages(pool, table, length):
                 return pool[table[:length // pool.shape[1]]].flatten(0, 1)
-            ''', ask="3 positions in blocks of 2: how many blocks do they fill or begin?")],
-    hints=["`torch.arange(length)` are the positions. Which block, and which offset, has each of them?",
+            ''', ask="3 positions in pages of 2: how many pages do they fill or begin?")],
+    hints=["`torch.arange(length)` are the positions. Which page, and which offset, has each of them?",
            "`pool[blocks, offsets]` with two tensors of `length` numbers gives `length` rows."])
 
 
@@ -115,22 +115,22 @@ def _prefix_cases(rng):
                 cached.setdefault(parent, len(cached))
         return cached
 
-    yield Case([1, 2, 3, 4, 5], cache(2, [1, 2, 3, 4]), 2, label="two blocks known, one token more")
+    yield Case([1, 2, 3, 4, 5], cache(2, [1, 2, 3, 4]), 2, label="two pages known, one token more")
     yield Case([1, 2, 3, 4], cache(2, [1, 2, 3, 4]), 2, label="the whole prompt is known")
-    yield Case([1, 2, 3, 4, 5], cache(2, [9, 9, 3, 4], [1, 2]), 2, label="a block known after another beginning")
+    yield Case([1, 2, 3, 4, 5], cache(2, [9, 9, 3, 4], [1, 2]), 2, label="a page known after another beginning")
     evicted = cache(2, [1, 2, 3, 4, 5, 6])
     del evicted[chain(chain(0, [1, 2]), [3, 4])]
-    yield Case([1, 2, 3, 4, 5, 6, 7], evicted, 2, label="the second of three blocks was evicted")
-    yield Case([1, 2, 1, 2, 1, 2, 7], cache(2, [5, 6], [1, 2, 1, 2, 1, 2]), 2, label="the same block three times")
+    yield Case([1, 2, 3, 4, 5, 6, 7], evicted, 2, label="the second of three pages was evicted")
+    yield Case([1, 2, 1, 2, 1, 2, 7], cache(2, [5, 6], [1, 2, 1, 2, 1, 2]), 2, label="the same page three times")
     yield Case([4, 5], {}, 4, label="nothing is known")
     base = torch.randint(0, 50, (40,), generator=rng).tolist()
     yield Case(base[:21] + [60, 61, 62], cache(4, [7] * 9, base), 4, label="24 tokens, of which 21 are an old prompt's")
-    yield Case(base[:33], cache(16, base[:16], base), 16, label="33 tokens in blocks of 16")
+    yield Case(base[:33], cache(16, base[:16], base), 16, label="33 tokens in pages of 16")
 
 
 KNOWN = '''
 def known_blocks(tokens, cached, block_size):
-    """tokens, {chained hash: block}, block_size -> list of blocks"""
+    """tokens, {chained hash: page}, block_size -> list of pages"""
     blocks, parent = [], 0
     for i in range((len(tokens) - 1) // block_size):
         parent = chain(parent, tokens[i * block_size:(i + 1) * block_size])
@@ -143,39 +143,39 @@ def known_blocks(tokens, cached, block_size):
 exercise(
     id="8.3", title="What is there already", kind="write", points=2, minutes=8, difficulty=3,
     card="""
-    Write `known_blocks`: the blocks at the beginning of a prompt that need not be computed.
+    Write `known_blocks`: the pages at the beginning of a prompt that need not be computed.
 
-    - `cached` maps the chained hash of a block to its number; `chain(parent, tokens)` makes that hash: `parent` is 0
-      for the first block, and for every other one the hash of the block before
-    - only whole blocks are in `cached`; stop at the first that is not. A block may have the number 0
-    - the block of the **last** token is never taken, even if it is in `cached`: the next token is chosen from the last
+    - `cached` maps the chained hash of a page to its number; `chain(parent, tokens)` makes that hash: `parent` is 0
+      for the first page, and for every other one the hash of the page before
+    - only whole pages are in `cached`; stop at the first that is not. A page may have the number 0
+    - the page of the **last** token is never taken, even if it is in `cached`: the next token is chosen from the last
       token's output, so that has to be computed
-    - an equal hash is taken for an equal block here, as in vLLM; the course's allocator compares the tokens as well
+    - an equal hash is taken for an equal page here, as in vLLM; the course's allocator compares the tokens as well
     """,
     given={"chain": chain},
     stub='''
     def known_blocks(tokens, cached, block_size):
-        """tokens, {chained hash: block}, block_size -> list of blocks"""
+        """tokens, {chained hash: page}, block_size -> list of pages"""
         raise NotImplementedError
     ''',
     solution=KNOWN, cases=_prefix_cases, compare=exact(),
     misconceptions=[
-        Misconception("looks up each block by its own tokens", change=("chain(parent, tokens[i", "chain(0, tokens[i"),
+        Misconception("looks up each page by its own tokens", change=("chain(parent, tokens[i", "chain(0, tokens[i"),
                       ask="Are the keys of `3 4` the same after `1 2` and after `9 9`, in the second layer?"),
-        Misconception("takes the block of the last token, too",
+        Misconception("takes the page of the last token, too",
                       change=("(len(tokens) - 1) // block_size", "len(tokens) // block_size"),
                       ask="If nothing is computed, from which output is the first new token chosen?"),
-        Misconception("takes block 0 for no block", code=KNOWN.replace(
+        Misconception("takes page 0 for no page", code=KNOWN.replace(
             "if parent not in cached:", "if not cached.get(parent):"), ask="Is the number 0 true or false in Python?"),
-        Misconception("goes on after a block that is missing", change=("break", "continue"),
-                      ask="The table needs its blocks in order. Which block would fill the gap?"),
-        Misconception("chains with the tokens of the block before only", code=KNOWN.replace(
+        Misconception("goes on after a page that is missing", change=("break", "continue"),
+                      ask="The table needs its pages in order. Which page would fill the gap?"),
+        Misconception("chains with the tokens of the page before only", code=KNOWN.replace(
             "parent = chain(parent, tokens[i * block_size:(i + 1) * block_size])",
             "parent = chain(chain(0, tokens[(i - 1) * block_size:i * block_size]) if i else 0, "
             "tokens[i * block_size:(i + 1) * block_size])"),
-                      ask="Does the hash of the third block know anything about the first?")],
-    hints=["Walk over the whole blocks from the front and carry the hash along.",
-           "How many whole blocks precede the last token? 4 tokens in blocks of 2: one; 5 tokens: two."])
+                      ask="Does the hash of the third page know anything about the first?")],
+    hints=["Walk over the whole pages from the front and carry the hash along.",
+           "How many whole pages precede the last token? 4 tokens in pages of 2: one; 5 tokens: two."])
 
 
 def _plan_cases(rng):
@@ -266,7 +266,7 @@ exercise(
 
 
 SCORES = '''
-// Block 64. q (d), d <= 128; keys (n_blocks, block_size, d); table: the sequence's blocks; scores (length).
+// Block 64. q (d), d <= 128; keys (n_blocks, block_size, d); table: the sequence's pages; scores (length).
 __global__ void paged_scores(const float* __restrict__ q, const float* __restrict__ keys, const int* __restrict__ table,
                              float* __restrict__ scores, int length, int d, int block_size, float scale)
 {
@@ -298,7 +298,7 @@ def _pool(rng, length, d, size):
 def _score_cases(rng):
     for length, d, size in [(3, 4, 2), (40, 32, 16), (65, 64, 16), (128, 64, 32), (30, 100, 8), (50, 128, 16)]:
         yield Case(randn(rng, d), *_pool(rng, length, d, size), length, 1 / math.sqrt(d),
-                   label=f"{length} positions in blocks of {size}, d = {d}")
+                   label=f"{length} positions in pages of {size}, d = {d}")
 
 
 def _in_order(pool, table, length):
@@ -308,12 +308,12 @@ def _in_order(pool, table, length):
 kernel_exercise(
     id="8.5", title="Scores through a table", points=4, minutes=15, difficulty=4, name="paged_scores",
     card="""
-    Finish the kernel: the scores of one query against the keys of a sequence that is stored in blocks.
+    Finish the kernel: the scores of one query against the keys of a sequence that is stored in pages.
 
     - one **warp** takes one position at a time: its lanes read neighbouring columns of the key, multiply with their
       part of the query, and add up by shuffles (chapter 7); the score is written in one request
     - warp `w` takes the positions `w`, `w + n_warps`, ...; each finds its key through `table`
-    - the table has entries behind the last block that mean nothing
+    - the table has entries behind the last page that mean nothing
     - all 32 lanes must reach each shuffle, also those beyond the width
     - budget: each key once, and for each position a sector of the table and one of the scores
     """,
@@ -329,18 +329,18 @@ kernel_exercise(
         Misconception("takes position j for slot j, as if the sequence were in one piece", change=(
             "((size_t)table[j / block_size] * block_size + j % block_size) * d", "(size_t)j * d"),
                       ask="What is the table for? Whose key is in slot j of the pool?"),
-        Misconception("looks up the offset in place of the block",
+        Misconception("looks up the offset in place of the page",
                       change=("table[j / block_size]", "table[j % block_size]"),
-                      ask="Positions 0 to 15 are in one block of 16. Which entry of the table must they all read?"),
-        Misconception("takes the number of a block for the number of its first slot",
+                      ask="Positions 0 to 15 are in one page of 16. Which entry of the table must they all read?"),
+        Misconception("takes the number of a page for the number of its first slot",
                       change=("(size_t)table[j / block_size] * block_size", "(size_t)table[j / block_size]"),
-                      ask="Block 3 of 16 slots: which slot of the pool is its first?"),
+                      ask="Page 3 of 16 slots: which slot of the pool is its first?"),
         Misconception("does not add up over the lanes", change=(
             "        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);\n", ""),
                       ask="Lane 0 has multiplied columns 0, 32, 64, 96. Who has the others?"),
         Misconception("leaves out the scale", change=("scale * sum", "sum"), ask="What does the argument `scale` multiply?"),
-        Misconception("leaves out the offset in the block", change=(" * block_size + j % block_size) * d", " * block_size) * d"),
-                      ask="Do the 16 positions of one block all have the same key?"),
+        Misconception("leaves out the offset in the page", change=(" * block_size + j % block_size) * d", " * block_size) * d"),
+                      ask="Do the 16 positions of one page all have the same key?"),
         Misconception("adds up with one shuffle too few", change=("int step = 16", "int step = 8"),
                       ask="After steps 8, 4, 2 and 1, how many lanes are in each sum?"),
         Misconception("lets only the lanes below the width reach the shuffles", change=(
@@ -354,10 +354,10 @@ kernel_exercise(
         scores[j] = scale * sum;
     }
 """), ask="In one request, how far apart are the addresses that two neighbouring lanes read?"),
-        Misconception("leaves out a last block that is not full", change=(
+        Misconception("leaves out a last page that is not full", change=(
             "j < length; j += n_warps", "j < length / block_size * block_size; j += n_warps"),
-                      ask="40 positions in blocks of 16: which of them are in the third block?")],
-    hints=["The block is `table[j / block_size]`, the slot `block * block_size + j % block_size`; a slot: `d` floats.",
+                      ask="40 positions in pages of 16: which of them are in the third page?")],
+    hints=["The page is `table[j / block_size]`, the slot `page * block_size + j % block_size`; a slot: `d` floats.",
            "`for (int i = 0; i < 4; i++)`: column `lane + 32 * i`, where it is below `d`.",
            "`__shfl_xor_sync(0xffffffff, sum, step)` with steps 16, 8, 4, 2, 1: then every lane has the whole sum."])
 
@@ -447,10 +447,10 @@ def _attend_expect(q, keys, values, table, length, scale):
 kernel_exercise(
     id="8.6", title="Right for narrow heads", points=3, minutes=8, difficulty=3, name="paged_attend", kind="repair",
     card="""
-    The block of this kernel has as many threads as a head has columns. With `d = 32` it is right.
+    The thread block of this kernel has as many threads as a head has columns. With `d = 32` it is right.
 
     - find out what the threads beyond the first warp contribute to the softmax, and repair it
-    - **two** things are shared by the block; both have to come from all of its warps
+    - **two** things are shared by the thread block; both have to come from all of its warps
     - a result of another warp can only be read behind a barrier
     """,
     stub=_FAULTY_MAX_ONLY.replace(_RIGHT_SUM, _FAULTY_SUM).replace("total_of[4];", "total_of_all;"),
@@ -482,21 +482,21 @@ kernel_exercise(
 
 
 exercise(
-    id="8.7", title="How large is a block?", kind="choose", points=1, minutes=4, difficulty=2, name="size",
+    id="8.7", title="How large is a page?", kind="choose", points=1, minutes=4, difficulty=2, name="size",
     card="""
     Sequences are about 512 tokens long. At most **3 %** of the slots that they hold may be empty, on average; among the
-    sizes that keep to it, take the one with the **fewest blocks**.
+    sizes that keep to it, take the one with the **fewest pages**.
     """,
     options={"a": "32", "b": "128", "c": "8", "d": "64", "e": "16"}, answer="a",
     misconceptions=[
         Misconception("takes the smallest waste and forgets the second wish", value="c",
-                      ask="What does it cost to look up and copy many small blocks in place of a few large ones?"),
+                      ask="What does it cost to look up and copy many small pages in place of a few large ones?"),
         Misconception("stops one size too early", value="e",
                       ask="What is 15.5 of 512 + 15.5, in per cent?"),
-        Misconception("counts a quarter of a block as empty", value="d",
-                      ask="How many slots of the last block are empty on average, at 64 slots?"),
+        Misconception("counts a quarter of a page as empty", value="d",
+                      ask="How many slots of the last page are empty on average, at 64 slots?"),
         Misconception("looks at 512 itself, where no size leaves a slot empty", value="b",
-                      ask="With blocks of 128, how many slots does a sequence of 513 tokens hold?")],
+                      ask="With pages of 128, how many slots does a sequence of 513 tokens hold?")],
     hints=["On average $(B - 1) / 2$ slots are empty.", "They are a share of what is held: $512 + (B - 1) / 2$ slots."])
 
 
@@ -507,20 +507,20 @@ def _append_call(f, table, length, references, free, block_size):
 
 
 def _append_cases(rng):
-    yield Case([0, 1], 3, [1, 1, 0, 0], [3, 2], 2, label="room in the last block, no other table holds it")
-    yield Case([0, 1], 4, [1, 1, 0, 0], [3, 2], 2, label="the last block is full")
-    yield Case([0, 1], 3, [2, 2, 0, 0], [3, 2], 2, label="room in the last block, and another table holds it")
-    yield Case([0, 1], 4, [2, 2, 0, 0], [3, 2], 2, label="the last block is full, and another table holds it")
-    yield Case([0, 1], 3, [3, 1, 0, 0], [3, 2], 2, label="another table holds the first block only")
-    yield Case([4, 0, 2], 9, [1, 0, 4, 0, 2], [1, 3], 4, label="four hold the last block")
+    yield Case([0, 1], 3, [1, 1, 0, 0], [3, 2], 2, label="room in the last page, no other table holds it")
+    yield Case([0, 1], 4, [1, 1, 0, 0], [3, 2], 2, label="the last page is full")
+    yield Case([0, 1], 3, [2, 2, 0, 0], [3, 2], 2, label="room in the last page, and another table holds it")
+    yield Case([0, 1], 4, [2, 2, 0, 0], [3, 2], 2, label="the last page is full, and another table holds it")
+    yield Case([0, 1], 3, [3, 1, 0, 0], [3, 2], 2, label="another table holds the first page only")
+    yield Case([4, 0, 2], 9, [1, 0, 4, 0, 2], [1, 3], 4, label="four hold the last page")
     size = randint(rng, 3, 9)
     for length in (3 * size - 1, 2 * size + 1, 3 * size):
-        yield Case([5, 3, 1], length, [0, 2, 0, 1, 0, 2], [4, 2, 0], size, label=f"{length} slots in blocks of {size}")
+        yield Case([5, 3, 1], length, [0, 2, 0, 1, 0, 2], [4, 2, 0], size, label=f"{length} slots in pages of {size}")
 
 
 APPEND = '''
 def append_slot(table, length, references, free, block_size):
-    """-> (block, offset, source): the new slot, and the block to copy into `block` before it is written, or None"""
+    """-> (page, offset, source): the new slot, and the page to copy into `page` before it is written, or None"""
     offset, source = length % block_size, None
     if offset == 0:
         table.append(free.pop())
@@ -539,39 +539,39 @@ exercise(
     Write `append_slot`: one more slot for a sequence of `length` tokens. Change `table`, `references` and `free` in
     place.
 
-    - `references[b]` says how many tables hold block `b`; a new block is `free.pop()`, and then one table holds it
-    - the last block is full: the table gets a new one
-    - the last block has room, and other tables hold it: they must not see what is written. The table gets a new block
+    - `references[b]` says how many tables hold page `b`; a new page is `free.pop()`, and then one table holds it
+    - the last page is full: the table gets a new one
+    - the last page has room, and other tables hold it: they must not see what is written. The table gets a new page
       in its place, and `source` says what to copy into it
-    - return `(block, offset, source)`; `source` is None where nothing is copied
+    - return `(page, offset, source)`; `source` is None where nothing is copied
     """,
     stub='''
     def append_slot(table, length, references, free, block_size):
-        """-> (block, offset, source): the new slot, and the block to copy into `block` before it is written, or None"""
+        """-> (page, offset, source): the new slot, and the page to copy into `page` before it is written, or None"""
         raise NotImplementedError
     ''',
     solution=APPEND, cases=_append_cases, call=_append_call, compare=exact(),
     misconceptions=[
-        Misconception("writes into a block that others read", code='''
+        Misconception("writes into a page that others read", code='''
             def append_slot(table, length, references, free, block_size):
                 if length % block_size == 0:
                     table.append(free.pop())
                     references[table[-1]] = 1
                 return table[-1], length % block_size, None
-            ''', ask="Two samples share a block that is half full. Both now write their next token. Into which slot?"),
-        Misconception("copies a full block, too", code=APPEND.replace(
+            ''', ask="Two samples share a page that is half full. Both now write their next token. Into which slot?"),
+        Misconception("copies a full page, too", code=APPEND.replace(
             "    if offset == 0:", "    if offset == 0 and references[table[-1]] == 1:"),
-                      ask="Where does the new token go when the shared block is full? Does it change that block?"),
+                      ask="Where does the new token go when the shared page is full? Does it change that page?"),
         Misconception("forgets that it no longer holds the source", change=("        references[source] -= 1\n", ""),
                       ask="When everybody is done, how many tables hold the source? And what does its count say?"),
-        Misconception("copies because another block of its table is shared",
+        Misconception("copies because another page of its table is shared",
                       change=("references[table[-1]] > 1", "max(references[b] for b in table) > 1"),
-                      ask="Which block is written into? Who else holds that one?"),
-        Misconception("does not count the new block", code=APPEND.replace(
+                      ask="Which page is written into? Who else holds that one?"),
+        Misconception("does not count the new page", code=APPEND.replace(
             "        table[-1] = free.pop()\n        references[table[-1]] = 1\n", "        table[-1] = free.pop()\n"),
                       ask="How many tables hold the copy? What does `references` say?")],
-    hints=["Two questions decide: is the last block full, and how many tables hold it?",
-           "In the third case the table's last entry changes; the old block has one reader less."])
+    hints=["Two questions decide: is the last page full, and how many tables hold it?",
+           "In the third case the table's last entry changes; the old page has one reader less."])
 
 
 def _release_call(f, table, references):
@@ -581,16 +581,16 @@ def _release_call(f, table, references):
 
 def _release_cases(rng):
     yield Case([0, 1, 2], [1, 1, 1], label="none is shared")
-    yield Case([2, 0, 1], [1, 1, 2], label="another table holds the first block")
-    yield Case([4, 1, 3, 0], [1, 2, 0, 1, 2], label="two blocks are shared")
-    yield Case([5], [0, 0, 0, 0, 0, 1], label="one block")
+    yield Case([2, 0, 1], [1, 1, 2], label="another table holds the first page")
+    yield Case([4, 1, 3, 0], [1, 2, 0, 1, 2], label="two pages are shared")
+    yield Case([5], [0, 0, 0, 0, 0, 1], label="one page")
     table = torch.randperm(9, generator=rng)[:6].tolist()
     yield Case(table, [randint(rng, 1, 3) for _ in range(9)], label=f"table {table}")
 
 
 RELEASE = '''
 def release(table, references):
-    """The blocks of a finished sequence that no table holds any more, the first to be evicted in front."""
+    """The pages of a finished sequence that no table holds any more, the first to be evicted in front."""
     idle = []
     for block in reversed(table):
         references[block] -= 1
@@ -602,28 +602,28 @@ def release(table, references):
 exercise(
     id="8.9", title="Evicted from the wrong end", kind="repair", points=2, minutes=5, difficulty=2,
     card="""
-    When a sequence ends, its blocks stay as a cached prefix until they are evicted, in the order in which `release`
-    returns them. This `release` loses no block, and yet, after **one** eviction, nothing of the prefix is ever found
+    When a sequence ends, its pages stay as a cached prefix until they are evicted, in the order in which `release`
+    returns them. This `release` loses no page, and yet, after **one** eviction, nothing of the prefix is ever found
     again. Why? Repair it. Counts in `references` are lowered in place; `table` is a copy, and you may change it.
     """,
     stub=RELEASE.replace("reversed(table)", "table"), solution=RELEASE, cases=_release_cases, call=_release_call,
     compare=exact(),
     misconceptions=[
-        Misconception("evicts the blocks with the largest numbers first",
+        Misconception("evicts the pages with the largest numbers first",
                       change=("reversed(table)", "sorted(table, reverse=True)"),
-                      ask="Does the number of a block say anything about its place in the text?"),
-        Misconception("gives away blocks that others hold", change=(
+                      ask="Does the number of a page say anything about its place in the text?"),
+        Misconception("gives away pages that others hold", change=(
             "        if references[block] == 0:\n            idle.append(block)", "        idle.append(block)"),
-                      ask="Somebody else's table holds this block. Who may evict it?")],
-    hints=["A prefix is looked up from its first block on. What is found when the first block is gone?",
-           "The last block of the text should go first: walk through the table backwards."])
+                      ask="Somebody else's table holds this page. Who may evict it?")],
+    hints=["A prefix is looked up from its first page on. What is found when the first page is gone?",
+           "The last page of the text should go first: walk through the table backwards."])
 
 
 exercise(
     id="8.10", title="Many small copies", kind="predict", points=1, minutes=4, difficulty=2, name="copies",
     card="""
     A sequence of 2,048 tokens is swapped out to the host. The model has 32 layers; each has a pool of keys and a pool of
-    values, with blocks of 16 tokens anywhere in it. One copy moves one contiguous piece of memory. How many copies does
+    values, with pages of 16 tokens anywhere in it. One copy moves one contiguous piece of memory. How many copies does
     it take to move all of it **out**?
     """,
     answer=8192, tolerance=0,
@@ -631,15 +631,89 @@ exercise(
         Misconception("counts keys and forgets values", value=4096,
                       ask="What else does attention read, besides the keys?"),
         Misconception("counts the way back as well", value=16384, ask="The question is about swapping out. And in again?"),
-        Misconception("counts one layer", value=256, ask="In how many layers does this sequence have blocks?"),
-        Misconception("copies token by token", value=131072, ask="Are the 16 tokens of one block contiguous?"),
-        Misconception("takes all blocks of a layer for one piece", value=64,
-                      ask="Are the blocks of a sequence next to each other in the pool?")],
-    hints=["How many blocks does the sequence hold in one layer?", "Blocks times layers times two."])
+        Misconception("counts one layer", value=256, ask="In how many layers does this sequence have pages?"),
+        Misconception("copies token by token", value=131072, ask="Are the 16 tokens of one page contiguous?"),
+        Misconception("takes all pages of a layer for one piece", value=64,
+                      ask="Are the pages of a sequence next to each other in the pool?")],
+    hints=["How many pages does the sequence hold in one layer?", "Pages times layers times two."])
+
+ROOM = """
+def make_room(held, needs, free):
+    \"\"\"held and needs: pages of each running sequence, oldest first -> (how many still run, pages left free)\"\"\"
+    held = list(held)
+    for i, need in enumerate(needs):
+        if i == len(held):
+            break
+        while free < need:
+            free += held.pop()
+            if i == len(held):
+                return i, free
+        free -= need
+        held[i] += need
+    return len(held), free
+"""
+
+
+def room_cases(rng):
+    yield Case([3], [1], 1, label="one sequence, a page is free")
+    yield Case([3, 2], [1, 0], 0, label="no page is free; the oldest needs one")
+    yield Case([3, 2], [1, 1], 1, label="one page is free, two need one")
+    yield Case([4, 1, 1], [3, 0, 0], 0, label="the oldest needs more than the youngest holds")
+    yield Case([2, 3, 1], [1, 1, 1], 1, label="the youngest is preempted before its turn")
+    yield Case([5, 2], [0, 0], 0, label="nobody needs a page")
+    for _ in range(6):
+        n = randint(rng, 2, 7)
+        yield Case([randint(rng, 1, 6) for _ in range(n)], [randint(rng, 0, 2) for _ in range(n)], randint(rng, 0, 4),
+                   label=f"{n} sequences")
 
 
 exercise(
-    id="8.11", title="Who has nothing to do?", kind="predict", points=1, minutes=4, difficulty=2, name="idle",
+    id="8.11", title="Make room", kind="write", points=3, minutes=12, difficulty=3,
+    card="""
+    At the beginning of a step, each running sequence needs a number of further pages. If they run out, sequences are
+    preempted. Write `make_room`: how many sequences still run, and how many pages are left.
+
+    - `held[i]` pages belong to sequence `i`, `needs[i]` more are needed; the oldest sequence is the first
+    - serve the oldest first: it takes its pages from the `free` ones
+    - while there are too few, the **youngest** that still runs gives back **all** its pages, and stops; that may be the
+      one being served, and then nobody younger is left
+    - a sequence that was preempted needs nothing any more
+    - the lists are copies: you may change them""",
+    given={},
+    stub='''
+        def make_room(held, needs, free):
+            """held and needs: pages of each running sequence, oldest first -> (how many still run, pages left free)"""
+            raise NotImplementedError
+        ''',
+    solution=ROOM, cases=room_cases, compare=exact(), mutates=("held", "needs"),
+    misconceptions=[
+        Misconception("preempts the sequence that finds no room, not the youngest", code="""
+            def make_room(held, needs, free):
+                running = 0
+                for have, need in zip(held, needs):
+                    if free < need:
+                        free += have
+                    else:
+                        free -= need
+                        running += 1
+                return running, free
+            """, ask="Which of two sequences must be sure to end, so that no request waits for ever?"),
+        Misconception("preempts one sequence, even where its pages are too few", change=("while free < need:", "if free < need:"),
+                      ask="The oldest needs 3 pages and the youngest holds 1. What then?"),
+        Misconception("loses the pages of the preempted", change=("free += held.pop()", "held.pop()\n            free = need"),
+                      ask="The youngest held five pages and one was needed. Where are the other four?"),
+        Misconception("gives back the needed pages only, not those held before",
+                      change=("free += held.pop()", "free += needs[len(held) - 1]\n            held.pop()"),
+                      ask="Which pages does a sequence that waits keep?"),
+        Misconception("lets the sequence being served run although it was preempted",
+                      change=("return i, free", "return i + 1, free"),
+                      ask="The last sequence found no room and gave its own pages back. Does it run in this step?")],
+    hints=["Walk over the sequences from the oldest; the youngest is always the last of those that still run.",
+           "`held.pop()` removes the youngest and tells how many pages come free."])
+
+
+exercise(
+    id="8.12", title="Who has nothing to do?", kind="predict", points=1, minutes=4, difficulty=2, name="idle",
     card="""
     Four machines in a ring: machine $i$ has the $i$-th quarter of the text as its queries. The quarters of the keys
     travel around, so that in four rounds each machine meets each quarter once: 16 meetings. The mask is **causal**. In

@@ -1,0 +1,101 @@
+"""The figures of chapter 8 that are not maps of memory. Each function draws one and shows it; its text
+alternative is made from what it draws."""
+from course_lib import figures
+from course_lib.figures import COLOURS, INK
+
+ACCENT, GREY = COLOURS[5], "#666666"
+FILLS = ("#d6e6f4", "#fbe6c4", "#cfeade", "#eedbe8")
+
+
+def table_lookup(tables, lengths, n_pages, size=4):
+    """Sequences cut into pages, their block tables, and the pool: tables {name: [page, ...]}."""
+    fig, ax = figures.new(8.6, 3.0)
+    cell, width = 0.5, 0.5 * size
+    owner, told = {}, []
+    for s, (name, table) in enumerate(tables.items()):
+        x = s * (width * 2 + 2.4)
+        for i, page in enumerate(table):
+            left = x + i * (width + 0.25)
+            for slot in range(size):
+                p = i * size + slot
+                full = p < lengths[name]
+                _cell(ax, left + slot * cell, 0, cell, FILLS[s] if full else "white", f"{name}{p}" if full else "")
+            _cell(ax, left + width / 2 - 0.25, 1.15, cell, FILLS[s], str(page))
+            at = (page % n_pages) * (width + 0.25) + width / 2
+            _arrow(ax, (left + width / 2, 0.55), (left + width / 2, 1.1))
+            _arrow(ax, (left + width / 2, 1.7), (at, 2.75), ACCENT)
+            owner[page] = (s, name, i)
+        told.append(f"{name}: {lengths[name]} tokens, block table {table}")
+    for page in range(n_pages):
+        left = page * (width + 0.25)
+        ax.text(left + width / 2, 3.42, f"page {page}", ha="center", va="top", fontsize=8.5, color=INK)
+        for slot in range(size):
+            s, name, i = owner.get(page, (0, "", 0))
+            p = i * size + slot
+            full = page in owner and p < lengths[name]
+            _cell(ax, left + slot * cell, 2.8, cell, FILLS[s] if full else "white", f"{name}{p}" if full else "")
+    for y, text in ((0.25, "sequences"), (1.4, "block tables"), (3.05, "pool")):
+        ax.text(-0.3, y, text, ha="right", va="center", fontsize=9, color=INK)
+    ax.set(xlim=(-1.9, n_pages * (width + 0.25)), ylim=(3.9, -0.1))
+    ax.axis("off")
+    figures.show(fig, alt=f"Pages of {size} slots, {n_pages} in the pool. " + "; ".join(told) + ".",
+                 caption="A table's i-th entry is the page that holds the i-th group of tokens. Only a last page "
+                         "has empty slots.")
+
+
+def shared_pages(texts, tables, counts):
+    """Pages of texts with the same beginning: texts {name: [text of each page]}, tables {name: [page, ...]}."""
+    fig, ax = figures.new(8.6, 0.85 * len(texts) + 1.1)
+    place, told = {}, []
+    for y, (name, pieces) in enumerate(texts.items()):
+        ax.text(-0.2, y + 0.3, name, ha="right", va="center", fontsize=9, color=INK)
+        for x, (piece, page) in enumerate(zip(pieces, tables[name])):
+            if page not in place:
+                place[page] = (1.5 * x, y)
+                shared = counts[page] > 1
+                ax.add_patch(figures.rectangle(1.5 * x, y, 1.25, 0.6, facecolor=FILLS[1 if shared else 0],
+                                               edgecolor=INK, linewidth=0.8, hatch="//" if shared else ""))
+                ax.text(1.5 * x + 0.62, y + 0.3, piece.replace(" ", "␣"), ha="center", va="center", fontsize=8.5,
+                        color=INK, family="monospace", bbox=figures.paper())
+                ax.text(1.5 * x + 0.62, y + 0.64, f"page {page}, {counts[page]} table{'s' * (counts[page] > 1)}",
+                        ha="center", va="top", fontsize=7, color=GREY)
+            if x:
+                (x0, y0), (x1, y1) = place[tables[name][x - 1]], place[page]
+                _arrow(ax, (x0 + 1.25, y0 + 0.3), (x1, y1 + 0.3))
+        told.append(f"{name}: pages {', '.join(str(page) for page in tables[name])}")
+    longest = max(map(len, texts.values()))
+    ax.set(xlim=(-1, 1.5 * longest), ylim=(len(texts) + 0.1, -0.1))
+    ax.axis("off")
+    common = [page for page in place if counts[page] > 1]
+    figures.show(fig, alt="Chains of pages. " + "; ".join(told) + f". In more than one table: {common}.",
+                 caption="An arrow is the chain of hashes: a page is looked up by its tokens and its "
+                         "predecessor. Hatched pages are in two tables.")
+
+
+def preempted(held, needs, free, kept, left):
+    """Before and after one step in which pages run out."""
+    fig, axes = figures.new(7.6, 2.2, columns=2)
+    after = [h + n for h, n in zip(held[:kept], needs)]
+    told = []
+    for ax, title, pages, spare in ((axes[0], "before", held, free), (axes[1], "after", after, left)):
+        for i, n in enumerate(pages):
+            ax.barh(i, n, 0.7, **figures.filling(i))
+            ax.text(n + 0.1, i, f"{n}" + (f", needs {needs[i]} more" if title == "before" and needs[i] else ""),
+                    va="center", fontsize=8.5, color=INK)
+        for i in range(len(pages), len(held)):
+            ax.text(0.1, i, "preempted: waits without pages", va="center", fontsize=8.5, color=ACCENT)
+        ax.set(title=f"{title}: {spare} free", yticks=range(len(held)), ylim=(len(held) - 0.4, -0.6), xticks=[],
+               yticklabels=[f"sequence {i}" for i in range(len(held))], xlim=(0, max(held) + 3.5))
+        told.append(f"{title}: pages {pages}, free {spare}")
+    figures.show(fig, alt=". ".join(told) + f". Needed: {needs}.",
+                 caption="The oldest is at the top. The youngest gives its pages back, so that the others go on.")
+
+
+def _cell(ax, x, y, size, colour, text):
+    ax.add_patch(figures.rectangle(x, y, size, 0.5, facecolor=colour, edgecolor=INK, linewidth=0.7))
+    if text:
+        ax.text(x + size / 2, y + 0.25, text, ha="center", va="center", fontsize=7.5, color=INK)
+
+
+def _arrow(ax, start, end, colour=GREY):
+    ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": colour, "lw": 0.9})
