@@ -93,6 +93,65 @@ exercise(
     hints=["Every character has the probability 1/65, whichever is the right one.", "$-\\ln(1/65) = \\ln 65$."])
 
 
+def schedule_cases(rng):
+    for step, steps, peak, warmup, label in ((0, 100, 1.0, 10, "the first step"), (9, 100, 1.0, 10, "the last of the warm-up"),
+                                             (10, 100, 1.0, 10, "the peak"), (55, 100, 1.0, 10, "half way down"), (100, 100, 2.0, 10, "the end"),
+                                             (3, 50, 2e-3, 0, "no warm-up"), (700, 1000, 3e-4, 100, "a long run")):
+        yield Case(step, steps, peak, warmup, 0.1, label=label)
+    for _ in range(4):
+        steps = int(torch.randint(20, 2000, (), generator=rng))
+        warmup, step = (int(steps * share * x) for share, x in zip((0.3, 1.0), torch.rand(2, generator=rng).tolist()))
+        peak, floor = (1e-3 + torch.rand(2, generator=rng).double() / 2).tolist()
+        yield Case(step, steps, peak, warmup, floor, label=f"step {step} of {steps}, {warmup} of warm-up, floor {floor:.2f}")
+
+
+SCHEDULE = '''
+def learning_rate(step, steps, peak, warmup, floor):
+    """-> the learning rate of this step; steps are counted from 0"""
+    if step < warmup:
+        return peak * (step + 1) / warmup
+    progress = (step - warmup) / (steps - warmup)
+    return peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)
+'''
+
+exercise(
+    id="10.3", title="Up and down again", kind="write", points=2, minutes=7, difficulty=2,
+    card=r"""
+    The running averages of AdamW need a few steps before they mean anything. So the learning rate rises in a straight line
+    for `warmup` steps, and then falls like half a cosine wave. Write it.
+
+    - step 0 already moves: the rates of the first $w$ (`warmup`) steps are $1/w, 2/w, \dots, 1$ times the peak
+    - the cosine begins at the peak in step `warmup` and ends, after `steps`, at `floor` times the peak
+    - half way down it is half way between the two
+    """,
+    given={"math": math},
+    stub='''
+    def learning_rate(step, steps, peak, warmup, floor):
+        """-> the learning rate of this step; steps are counted from 0"""
+        raise NotImplementedError
+    ''',
+    solution=SCHEDULE, cases=schedule_cases, compare=close(atol=1e-9, rtol=1e-6),
+    misconceptions=[
+        Misconception("wastes the first step", change=("(step + 1) / warmup", "step / warmup"),
+                      ask="With which rate is the very first step taken, in yours?"),
+        Misconception("starts the cosine at step 0", change=("(step - warmup) / (steps - warmup)", "step / steps"),
+                      ask="When the warm-up ends, how far has your cosine fallen already?"),
+        Misconception("falls to nothing", change=("floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2",
+                                                  "(1 + math.cos(math.pi * progress)) / 2"),
+                      ask="What is the rate of the last step, and what should it be?"),
+        Misconception("takes floor for a rate, where it is a share of the peak",
+                      change=("peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)",
+                              "floor + (peak - floor) * (1 + math.cos(math.pi * progress)) / 2"),
+                      ask="With a peak of 2 and a floor of 0.1, which rate should the last step have?"),
+        Misconception("falls towards 0 and is cut off at the floor",
+                      change=("peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)",
+                              "max(peak * floor, peak * (1 + math.cos(math.pi * progress)) / 2)"),
+                      ask="Half way down: is yours half way between the peak and the floor?"),
+        Misconception("goes through a whole wave", change=("math.pi * progress", "2 * math.pi * progress"),
+                      ask="Where on the cosine are you at the end: at its lowest point, or back at the top?")],
+    hints=["Two cases: before `warmup` and after it.", "`progress` runs from 0 to 1 after the warm-up; $(1 + \\cos \\pi x)/2$ runs from 1 to 0."])
+
+
 def training_cases(rng):
     for steps, parts, rows, d, label in ((1, 1, 2, 1, "one step, one part"), (2, 1, 2, 1, "two steps"), (1, 2, 4, 2, "a batch in two parts"),
                                          (5, 2, 6, 3, "five steps, two parts each"), (4, 3, 9, 5, "four steps, three parts each")):
@@ -115,7 +174,7 @@ def fit(weight, xs, ys, rate, parts):
 '''
 
 exercise(
-    id="10.3", title="The loop that drifts", kind="repair", points=3, minutes=9, difficulty=3,
+    id="10.4", title="The loop that drifts", kind="repair", points=3, minutes=9, difficulty=3,
     card="""
     This loop fits a line. To save memory it processes each batch in `parts` equal parts, adds up their gradients, and
     then takes one step of gradient descent. It runs, the loss falls at first, and it is wrong in **two** ways.
@@ -147,7 +206,7 @@ exercise(
 
 
 exercise(
-    id="10.4", title="Which layers to buy", kind="choose", points=1, minutes=6, difficulty=3,
+    id="10.5", title="Which layers to buy", kind="choose", points=1, minutes=6, difficulty=3,
     card="""
     A model of 8 layers serves texts of 8192 tokens. A **full** layer caches every token; a **sliding** layer the last
     1024; a **state** layer as much as 128 tokens would take. The cache may be at most 30 % of that of eight full layers.
@@ -176,7 +235,7 @@ def induction_cases(rng):
 
 
 exercise(
-    id="10.5", title="A score for induction", kind="write", points=2, minutes=9, difficulty=3,
+    id="10.6", title="A score for induction", kind="write", points=2, minutes=9, difficulty=3,
     card=r"""
     A text consists of $n$ random tokens and the same $n$ again, so position $i \ge n$ holds the token of position $i - n$.
     To predict the next token, a head should attend to the token that followed **last time**, at position $i - n + 1$.
@@ -239,7 +298,7 @@ def nucleus(probabilities, p):
 '''
 
 exercise(
-    id="10.6", title="The nucleus", kind="write", points=3, minutes=10, difficulty=3,
+    id="10.7", title="The nucleus", kind="write", points=3, minutes=10, difficulty=3,
     card="""
     Top-p sampling draws only from the **nucleus**: the fewest tokens, likeliest first, whose probabilities add up to at
     least `p`. Write the distribution that it draws from.
@@ -282,10 +341,10 @@ exercise(
 
 
 exercise(
-    id="10.8", title="Four answers to one prompt", kind="predict", points=1, minutes=4, difficulty=2,
+    id="10.9", title="Four answers to one prompt", kind="predict", points=1, minutes=4, difficulty=2,
     card="""
     A server is asked for **four** samples after one prompt of 200 tokens, 20 new tokens each. It reads the prompt once; the
-    samples share its blocks and differ from their first new token on. For how many tokens in all does the model compute
+    samples share its pages and differ from their first new token on. For how many tokens in all does the model compute
     keys and values?
 
     - the last token of a sample is not fed back
@@ -351,7 +410,7 @@ def _norm_traffic(x, delta, weight, eps):
 
 
 kernel_exercise(
-    id="10.7", title="Add and normalise, fused", points=4, minutes=12, difficulty=3, name="add_norm",
+    id="10.8", title="Add and normalise, fused", points=4, minutes=12, difficulty=3, name="add_norm",
     card=r"""
     Between two layers of the model, two things happen to each token: what the last layer computed is added to the
     stream, and the sum is normalised. Fuse them: one launch, one block per token.
@@ -395,65 +454,6 @@ kernel_exercise(
     hints=["Two loops `for (int c = threadIdx.x; c < d; c += blockDim.x)`, with `block_sum` between them.",
            "In the first: `const float sum = x[start + c] + delta[start + c];`, store it in `x` and in `row`, add its square.",
            "`rsqrtf(block_sum(squares) / d + eps)` is the factor for the second loop."])
-
-
-def schedule_cases(rng):
-    for step, steps, peak, warmup, label in ((0, 100, 1.0, 10, "the first step"), (9, 100, 1.0, 10, "the last of the warm-up"),
-                                             (10, 100, 1.0, 10, "the peak"), (55, 100, 1.0, 10, "half way down"), (100, 100, 2.0, 10, "the end"),
-                                             (3, 50, 2e-3, 0, "no warm-up"), (700, 1000, 3e-4, 100, "a long run")):
-        yield Case(step, steps, peak, warmup, 0.1, label=label)
-    for _ in range(4):
-        steps = int(torch.randint(20, 2000, (), generator=rng))
-        warmup, step = (int(steps * share * x) for share, x in zip((0.3, 1.0), torch.rand(2, generator=rng).tolist()))
-        peak, floor = (1e-3 + torch.rand(2, generator=rng).double() / 2).tolist()
-        yield Case(step, steps, peak, warmup, floor, label=f"step {step} of {steps}, {warmup} of warm-up, floor {floor:.2f}")
-
-
-SCHEDULE = '''
-def learning_rate(step, steps, peak, warmup, floor):
-    """-> the learning rate of this step; steps are counted from 0"""
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    progress = (step - warmup) / (steps - warmup)
-    return peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)
-'''
-
-exercise(
-    id="10.9", title="Up and down again", kind="write", points=2, minutes=8, difficulty=2,
-    card=r"""
-    AdamW's averages need a few steps before they mean anything. So the rate rises in a straight line for `warmup` steps,
-    and then falls like half a cosine wave. Write it.
-
-    - step 0 already moves: the rates of the first $w$ (`warmup`) steps are $1/w, 2/w, \dots, 1$ times the peak
-    - the cosine begins at the peak in step `warmup` and ends, after `steps`, at `floor` times the peak
-    - half way down it is half way between the two
-    """,
-    given={"math": math},
-    stub='''
-    def learning_rate(step, steps, peak, warmup, floor):
-        """-> the learning rate of this step; steps are counted from 0"""
-        raise NotImplementedError
-    ''',
-    solution=SCHEDULE, cases=schedule_cases, compare=close(atol=1e-9, rtol=1e-6),
-    misconceptions=[
-        Misconception("wastes the first step", change=("(step + 1) / warmup", "step / warmup"),
-                      ask="With which rate is the very first step taken, in yours?"),
-        Misconception("starts the cosine at step 0", change=("(step - warmup) / (steps - warmup)", "step / steps"),
-                      ask="When the warm-up ends, how far has your cosine fallen already?"),
-        Misconception("falls to nothing", change=("floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2",
-                                                  "(1 + math.cos(math.pi * progress)) / 2"),
-                      ask="What is the rate of the last step, and what should it be?"),
-        Misconception("takes floor for a rate, where it is a share of the peak",
-                      change=("peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)",
-                              "floor + (peak - floor) * (1 + math.cos(math.pi * progress)) / 2"),
-                      ask="With a peak of 2 and a floor of 0.1, which rate should the last step have?"),
-        Misconception("falls towards 0 and is cut off at the floor",
-                      change=("peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)",
-                              "max(peak * floor, peak * (1 + math.cos(math.pi * progress)) / 2)"),
-                      ask="Half way down: is yours half way between the peak and the floor?"),
-        Misconception("goes through a whole wave", change=("math.pi * progress", "2 * math.pi * progress"),
-                      ask="Where on the cosine are you at the end: at its lowest point, or back at the top?")],
-    hints=["Two cases: before `warmup` and after it.", "`progress` runs from 0 to 1 after the warm-up; $(1 + \\cos \\pi x)/2$ runs from 1 to 0."])
 
 
 def chain_cases(rng):
