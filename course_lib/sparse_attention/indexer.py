@@ -104,9 +104,9 @@ class Indexer(nn.Module):
 
 
 def distillation_loss(scores: Tensor, weights: Tensor) -> Tensor:
-    """How far softmax(scores) is from the dense attention, heads averaged: the mean KL divergence per query.
+    """The mean KL divergence per query, of softmax(scores) from the dense attention, heads averaged.
 
-    scores (b, n, n) with -inf where a key is hidden, weights (b, heads, n, n) of the layer that is imitated.
+    scores (b, n, n), -inf where a key is hidden; weights (b, heads, n, n) of the layer that is imitated.
     """
     target = weights.mean(1)
     log_probabilities = scores.log_softmax(-1).masked_fill(scores == -math.inf, 0.0)
