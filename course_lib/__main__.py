@@ -57,6 +57,8 @@ COMMANDS = {
     "gpu-first": ("course_lib.gpu.first:main", "the first hour on a card, step by step, within a time limit"),
     "gpu-registers": ("course_lib.gpu.registers:main",
                       "registers of every kernel instance, by nvcc: data/gpu/registers.txt"),
+    "gpu-ladders": ("course_lib.gpu.ladders:main",
+                    "registers, occupancy and bounds of the ladders: data/gpu/ladders.json"),
     "gpu-bench": ("course_lib.gpu.bench:main",
                   "time the kernels on this machine's card: data/gpu/<card>/bench.json"),
     "book": ("course_lib.tools.book.build:main",

@@ -7,7 +7,7 @@ from .inside_lines import InsideLine
 from .tables import html_table, text_table
 
 LEGEND = ("compiled: what the compiler chose, read from its report and the machine code; counted: by the "
-          "engine, exactly; modelled: computed from the two, see inside_lines.py, or from published rules.")
+          "engine, exactly; modelled: computed from the two, see inside_model.py, or from published rules.")
 HEAD = ("", "", "known how")
 KIND_HEAD = ("instructions", "in the code (compiled)", "run by warps (modelled)", "")
 LINE_HEAD = ("line", "times (counted)", "code (compiled)", "run (modelled)", "moved (counted)",
@@ -82,8 +82,8 @@ class InsideTables:
 def _line_row(line: InsideLine, main: str) -> tuple:
     place = "?" if not line.line else str(line.line) if line.file == main else f"{line.file}:{line.line}"
     counted = line.counted
-    moved = counted.global_load.moved + counted.global_store.moved if counted else 0
-    passes = counted.shared_load.wavefronts + counted.shared_store.wavefronts if counted else 0
+    moved = sum(c.global_load.moved + c.global_store.moved for c in counted)
+    passes = sum(c.shared_load.wavefronts + c.shared_store.wavefronts for c in counted)
     run = sum(line.executed.values())
     numbers = (line.times, len(line.sass), run, moved, passes)
     source = line.text if len(line.text) <= 72 else line.text[:69] + "..."

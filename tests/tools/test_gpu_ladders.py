@@ -1,0 +1,47 @@
+"""The recorded registers and occupancy of the ladders, as the notebooks print them."""
+import json
+
+import pytest
+
+from course_lib.gpu import ladders
+from course_lib.gpu.results import kernels_of
+from laptop_cuda.occupancy import occupancy
+
+RECORDED = json.loads(ladders.FILE.read_text())
+
+
+@pytest.mark.parametrize("word", RECORDED["ladders"])
+def test_the_table_has_a_row_per_kernel_of_the_ladder(word, capsys):
+    ladders.registers_table(word)
+    ladders.bounds_table(word)
+    shown = capsys.readouterr().out
+    for row in RECORDED["ladders"][word]:
+        assert shown.count(row["kernel"] + " ") == 2 and row["kernel"].partition("<")[0] in kernels_of(word)
+    assert RECORDED["compiler"] in shown and "H100 SXM" in shown
+
+
+@pytest.mark.parametrize("word", RECORDED["ladders"])
+def test_the_recorded_occupancy_follows_from_the_recorded_registers(word):
+    for row in RECORDED["ladders"][word]:
+        held = occupancy("sm_90", row["registers"], row["block"], row["static_shared"] + row["dynamic_shared"])
+        assert (held.blocks, held.warps, held.limited_by) == (row["blocks"], row["warps"], row["limited_by"])
+        longest = max((t, pipe) for pipe, t in row["microseconds"].items() if "cached" not in pipe)
+        assert row["microseconds"][row["binds"]] == longest[0]
+
+
+def test_an_unknown_ladder_is_named():
+    with pytest.raises(ValueError, match="word must be one of attention, flash_attention, kv_cache; got 'rope'"):
+        ladders.registers_table("rope")
+
+
+@pytest.mark.slow
+def test_the_compiler_here_gives_the_recorded_registers():
+    """With the version that is recorded; another one may choose other registers."""
+    from laptop_cuda import toolkit
+    if toolkit.nvcc() is None or toolkit.nvdisasm() is None:
+        pytest.skip("not run: nvcc or nvdisasm is missing (pip install \".[inside]\")")
+    found = ladders.measured("attention")
+    if found[0]["compiler"] != RECORDED["compiler"]:
+        pytest.skip(f"not run: {RECORDED['compiler']} is missing")
+    for made, row in zip(found, RECORDED["ladders"]["attention"], strict=True):
+        assert {name: made[name] for name in row if name in made} == row
