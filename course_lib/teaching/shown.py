@@ -79,8 +79,12 @@ def hand_out_notebook(word: str, folder: Path, exercises: list[Exercise], kept_b
     import nbformat
     source = notebook_of(word)
     notebook = nbformat.read(source, as_version=4)
+    kept_back = Withheld(kept_back.exercises, dict(kept_back.functions))
     for cell in notebook.cells:
         if note := _note(cell, exercises, kept_back):
+            if named := _named(cell, kept_back):        # then its own functions are missing further down
+                own = re.findall(r"^def (\w+)\(", cell.source, re.M)
+                kept_back.functions |= dict.fromkeys(own, kept_back.functions[named])
             cell.cell_type, cell.source = "markdown", note
             for key in ("outputs", "execution_count"):
                 cell.pop(key, None)
@@ -108,12 +112,17 @@ def _note(cell, exercises: list[Exercise], kept_back: Withheld) -> str | None:
             if card
             else f"*(exercise {id})*"
         )
-    if cell.cell_type == "code" and not card:
-        named = next((n for n in kept_back.functions if re.search(rf"\b{n}\(", cell.source)), None)
-        if named:
+    if not card:
+        if named := _named(cell, kept_back):
             return (f"*A cell that uses `{named}` follows once exercise {kept_back.functions[named]} has "
                     "been handed in.*")
     shown = next((e for e in exercises if holds(cell.source, e)), None)
     if shown and not card:
         return f"*A cell that shows the solution of exercise {shown.id} was taken out here.*"
     return None
+
+
+def _named(cell, kept_back: Withheld) -> str | None:
+    """The function kept back that a cell of code calls."""
+    calls = (name for name in kept_back.functions if re.search(rf"\b{name}\(", cell.source))
+    return next(calls, None) if cell.cell_type == "code" else None
