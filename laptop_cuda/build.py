@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .cache import cache, digest, locked, prefer_cache, prune, user_cache
+from .cache import cache, digest, locked, prefer_cache, prune, used, user_cache
 from .compilers import COMMON, Compiler, NoCompiler, compiler, identify, ninja
 from .diagnostics import REFUSED, CompileError, read_errors, read_nvcc_errors
 
@@ -46,6 +46,7 @@ def rewritten_header(name: str, text: str) -> Path:
         made = folder / f"{name}.{secrets.token_hex(8)}.new"
         made.write_text(text, encoding="utf-8")
         made.replace(folder / name)
+    used(folder)
     return folder / name
 
 
@@ -148,6 +149,7 @@ def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list
     record = folder / "library.json"
     with locked(folder):
         if (found := _recorded(record)) is not None:
+            used(folder)
             return found
         for name, text in files.items():
             (folder / name).write_text(text, encoding="utf-8")

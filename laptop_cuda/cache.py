@@ -10,9 +10,11 @@ import os
 import shutil
 import sys
 import tempfile
+import time
 from pathlib import Path
 
-KEPT_BUILDS = 2000           # beyond that, the oldest quarter is removed
+KEPT_BUILDS = 2000           # beyond that, the quarter that was used longest ago is removed
+IN_USE = 3600                # seconds: what was used since may belong to a build that is going on
 _variables = ["LAPTOP_CUDA_CACHE"]
 _preferred: list[Path] = []
 
@@ -69,5 +71,20 @@ def prune(folder: Path, new: Path) -> None:
         return
     builds = [f for f in folder.iterdir() if not f.name.startswith("runtime-")]
     if len(builds) > KEPT_BUILDS:
-        for old in sorted(builds, key=lambda f: f.stat().st_mtime)[:KEPT_BUILDS // 4]:
-            shutil.rmtree(old, ignore_errors=True)
+        for old in sorted(builds, key=used_at)[:KEPT_BUILDS // 4]:
+            if used_at(old) < time.time() - IN_USE:
+                shutil.rmtree(old, ignore_errors=True)
+
+
+def used(folder: Path) -> None:
+    """Notes that a build was taken from the cache."""
+    with contextlib.suppress(OSError):         # a cache that can only be read
+        os.utime(folder)
+
+
+def used_at(folder: Path) -> float:
+    """When a build was made or last used; another process may remove it meanwhile."""
+    try:
+        return folder.stat().st_mtime
+    except OSError:
+        return time.time()
