@@ -1,0 +1,86 @@
+"""What the caches of published models weigh (chapter 3)."""
+import json
+from functools import cache
+
+from course_lib.explore.frame import Canvas, Choice, Explorable, Slider
+from course_lib.files import ROOT
+from course_lib.gqa import cache_bytes
+
+GIB = 2**30
+CARD = 80                       # GiB, drawn as the frame
+CONTEXTS = tuple(2**n for n in range(10, 21))
+KINDS = {"full": "0", "window": "1", "latent": "2", "linear": "3"}
+LEFT, WIDE = 150, 440
+
+
+@cache
+def models() -> dict[str, dict]:
+    """The entries of data/models.json whose layers are known, by name."""
+    entries = json.loads((ROOT / "data" / "models.json").read_text(encoding="utf-8"))["models"]
+    return {m["name"]: m for m in entries if "layers" in m}
+
+
+def variants(model: dict) -> dict[str, dict]:
+    """The model as published, and with other numbers of key and value heads in its full and window layers."""
+    found = {"as published": model}
+    if any(group["kind"] in ("full", "window") for group in model["layers"]):
+        found |= {"a head of keys per query head": model | {"n_kv_heads": model["n_heads"]},
+                  "one head of keys": model | {"n_kv_heads": 1}}
+    return found
+
+
+def parts(model: dict, tokens: int, batch: int, size: int) -> list[tuple[str, int, int]]:
+    """(kind of layer, number of layers, bytes of the batch) for each group of layers."""
+    return [(group["kind"], group["count"], batch * cache_bytes(model | {"layers": [group]}, tokens, size))
+            for group in model["layers"]]
+
+
+class CacheSizes(Explorable):
+    title = "What a cache weighs"
+    caption = ("The cache of a batch, layer by layer, beside the memory of a card of 80 GiB: first the model as "
+               "it was published, then with other numbers of key and value heads.")
+    controls = (Choice("model", ("Llama 2 7B", "Llama 3 8B", "Llama 3 70B", "Gemma 3 27B", "gpt-oss 120B",
+                                 "DeepSeek-V3", "Qwen3-Next 80B-A3B"), "Llama 3 8B"),
+                Slider("tokens", CONTEXTS, 8192, "tokens per sequence", play=True),
+                Slider("batch", (1, 2, 4, 8, 16, 32, 64), 8, "sequences"),
+                Choice("bytes", (2, 1), 2, "bytes per number"))
+    page = {"model": ("Llama 2 7B", "Llama 3 8B", "Gemma 3 27B", "DeepSeek-V3"), "tokens": CONTEXTS[::2],
+            "batch": (1, 8), "bytes": (2,)}
+
+    def draw(self, model, tokens, batch, bytes):
+        rows = {name: parts(m, tokens, batch, bytes) for name, m in variants(models()[model]).items()}
+        canvas = Canvas(700, 62 + 44 * len(rows))
+        canvas.text(20, 20, f"{batch} x {tokens:,} tokens in {model}", bold=True)
+        legend(canvas, {kind for kind, _, _ in rows["as published"]})
+        for n, (name, groups) in enumerate(rows.items()):
+            bar(canvas, 44 + 44 * n, name, groups)
+        canvas.text(LEFT + WIDE, 56 + 44 * len(rows), "80 GiB", size=11, anchor="end", fill="faint")
+        return canvas, " ".join([f"{model}, {batch} sequences of {tokens:,} tokens, {bytes} bytes per number."]
+                                + [sentence(name, groups) for name, groups in rows.items()])
+
+
+def legend(canvas: Canvas, kinds: set[str]) -> None:
+    for n, kind in enumerate(k for k in KINDS if k in kinds):
+        canvas.rect(440 + 62 * n, 11, 10, 10, fill=KINDS[kind])
+        canvas.text(453 + 62 * n, 20, kind, size=11)
+
+
+def bar(canvas: Canvas, top: float, name: str, groups: list[tuple[str, int, int]]) -> None:
+    """One row: a frame of 80 GiB, filled from the left; what does not fit ends in a warning."""
+    total, at = sum(size for _, _, size in groups), LEFT
+    canvas.text(LEFT - 8, top + 19, name if len(name) < 20 else "own keys per head", anchor="end", size=11)
+    for kind, count, size in groups:
+        width = min(size / GIB / CARD * WIDE, LEFT + WIDE - at)
+        canvas.rect(at, top, width, 28, fill=KINDS[kind], stroke="ink", thick=0.5,
+                    about=f"{count} {kind} layers: {size / GIB:.2f} GiB")
+        at += width
+    canvas.rect(LEFT, top, WIDE, 28, fill=None)
+    canvas.text(LEFT + WIDE + 8, top + 19, f"{total / GIB:.2f} GiB", bold=total > CARD * GIB,
+                fill="ink", size=12)
+
+
+def sentence(name: str, groups: list[tuple[str, int, int]]) -> str:
+    total = sum(size for _, _, size in groups)
+    layers = ", ".join(f"{count} {kind} {size / GIB:.2f}" for kind, count, size in groups)
+    fits = "" if total <= CARD * GIB else "; more than a card of 80 GiB holds"
+    return f"{name.capitalize()}: {total / GIB:.2f} GiB ({layers}){fits}."
