@@ -55,6 +55,10 @@ class BlockAllocator:
         """Blocks that can be taken now, cached ones included."""
         return len(self._free) + len(self._cached)
 
+    def is_cached(self, block: int) -> bool:
+        """Whether no sequence holds the block and its tokens are still known."""
+        return block in self._cached
+
     def can_allocate(self, tokens, share: bool = True) -> bool:
         """Whether allocate would find room. False for no tokens, which allocate refuses."""
         tokens = _as_list(tokens)

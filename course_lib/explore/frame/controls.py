@@ -89,7 +89,11 @@ class Point:
         return self.start
 
     def accept(self, value):
-        x, y = value
+        try:
+            x, y = value
+            float(x), float(y)
+        except (TypeError, ValueError):
+            raise ValueError(f"{self.name}: {value!r} is not a point (x, y)") from None
         return _on(x, *self.xs), _on(y, *self.ys)
 
 

@@ -1,0 +1,54 @@
+"""A draft accepted and refused (chapter 7)."""
+import torch
+
+from course_lib.explore.frame import Canvas, Explorable, Slider
+from course_lib.kv_cache.sampling import acceptance, residual
+
+TARGET = torch.tensor([0.05, 0.15, 0.4, 0.3, 0.1], dtype=torch.float64)
+TOKENS = "the", "a", "king", "lord", "crown"
+
+
+def drafted(sharpness: float, shift: int) -> torch.Tensor:
+    """What the small model says: the target's probabilities to a power, moved by some tokens."""
+    p = TARGET.roll(shift) ** sharpness
+    return p / p.sum()
+
+
+def tokens_per_pass(rate: float, n: int) -> float:
+    """Expected tokens of one pass of the large model: 1 + rate + ... + rate^n."""
+    return sum(rate**k for k in range(n + 1))
+
+
+class Drafts(Explorable):
+    title = "A draft accepted and refused"
+    caption = ("Left bar: the large model's probability p. Right bar: the draft's, q. The accent is what both share, "
+               "and is accepted; a refused token is replaced by one from what p has left.")
+    controls = (Slider("shift", (0, 1, 2), 1, "draft moved by", "tokens"),
+                Slider("sharpness", (0.0, 0.5, 1.0, 2.0, 4.0), 1.0, "sharpness of the draft"),
+                Slider("n", range(1, 9), 4, "tokens drafted"))
+    page = {"shift": (0, 1, 2), "sharpness": (0.0, 1.0, 4.0), "n": (4,)}
+
+    def draw(self, shift, sharpness, n):
+        q = drafted(sharpness, shift)
+        chance, left = acceptance(TARGET, q), residual(TARGET, q)
+        rate = (q * chance).sum().item()
+        canvas = Canvas(700, 210)
+        for i, token in enumerate(TOKENS):
+            column(canvas, 30 + 95 * i, TARGET[i].item(), q[i].item())
+            canvas.text(62 + 95 * i, 190, token, anchor="middle")
+            canvas.text(62 + 95 * i, 204, f"accept {chance[i]:.2f}", size=11, anchor="middle", fill="faint")
+        canvas.text(520, 60, f"accepted: {rate:.3f}", bold=True)
+        canvas.text(520, 84, f"{tokens_per_pass(rate, n):.2f} tokens per pass")
+        canvas.text(520, 104, f"with {n} drafted", fill="faint")
+        said = ", ".join(f"{t} p {TARGET[i]:.2f} q {q[i]:.2f} accept {chance[i]:.2f} instead {left[i]:.2f}"
+                         for i, t in enumerate(TOKENS))
+        return canvas, (f"{said}. A drafted token is accepted with probability {rate:.3f}; {n} drafted tokens, each "
+                        f"accepted alike, give {tokens_per_pass(rate, n):.2f} tokens per pass of the large model.")
+
+
+def column(canvas: Canvas, x: float, p: float, q: float) -> None:
+    for at, value in ((x, p), (x + 34, q)):
+        shared = min(p, q)
+        canvas.rect(at, 175 - 200 * value, 30, 200 * value, stroke="ink", thick=0.5)
+        canvas.rect(at, 175 - 200 * shared, 30, 200 * shared, fill="accent", stroke="ink", thick=0.5)
+        canvas.text(at + 15, 170 - 200 * value, f"{value:.2f}", size=11, anchor="middle")

@@ -1,0 +1,62 @@
+"""The table of attentions as a plane of loss and cache (chapter 10)."""
+import json
+import math
+from functools import cache
+
+from course_lib.explore.frame import Canvas, Choice, Explorable, Slider
+from course_lib.files import ROOT
+
+BOX = (60, 30, 560, 230)
+
+
+@cache
+def rows() -> dict[str, dict]:
+    return json.loads((ROOT / "data" / "attention_table.json").read_text(encoding="utf-8"))["rows"]
+
+
+def points(tokens: int) -> dict[str, tuple[float, float, float, int]]:
+    """name -> (mean loss, lowest and highest of the seeds, bytes of the cache)."""
+    found = {}
+    for name, row in rows().items():
+        losses = list(row["losses"].values())
+        found[name] = sum(losses) / len(losses), min(losses), max(losses), row["cache_bytes"][str(tokens)]
+    return found
+
+
+def unbeaten(found: dict) -> list[str]:
+    """Names for which no other has both a lower mean loss and a smaller cache."""
+    return [a for a, (loss, _, _, size) in found.items()
+            if not any(other[0] <= loss and other[3] <= size and (other[0], other[3]) != (loss, size)
+                       for other in found.values())]
+
+
+class TradeOffs(Explorable):
+    title = "Loss against cache"
+    caption = ("Every attention of the course in the same small model, 600 steps. A bar spans the seeds. Orange: no "
+               "other has both a lower mean loss and a smaller cache.")
+    controls = (Choice("tokens", (64, 256), 256, "tokens in the cache"),
+                Slider("chosen", range(len(rows())), 0, "attention"))
+    page = {"tokens": (256,), "chosen": range(len(rows()))}
+
+    def draw(self, tokens, chosen):
+        found = points(tokens)
+        names, best = list(found), unbeaten(found)
+        name = names[chosen]
+        sizes = [math.log2(size / 1024) for *_, size in found.values()]
+        span = (math.floor(min(sizes)) - 1, math.ceil(max(sizes)))
+        losses = (math.floor(10 * min(p[1] for p in found.values())) / 10,
+                  math.ceil(10 * max(p[2] for p in found.values())) / 10)
+        canvas = Canvas(700, 310)
+        place = canvas.axes(BOX, span, losses, xlabel="log2 of the cache in KiB, all layers, one sequence",
+                            ylabel="loss, nats per character", ticks=span[1] - span[0])
+        for n, (mine, (loss, low, high, size)) in enumerate(found.items()):
+            x, y = place(math.log2(size / 1024), loss)
+            canvas.line(x, place(0, low)[1], x, place(0, high)[1], stroke="ink", thick=1)
+            canvas.circle(x, y, 8 if mine == name else 5, fill="accent" if mine in best else "soft",
+                          thick=2 if mine == name else 1, set={"chosen": n}, hover=True,
+                          about=f"{mine}: loss {loss:.3f}, {size / 1024:g} KiB")
+        loss, low, high, size = found[name]
+        x, y = place(math.log2(size / 1024), loss)
+        canvas.text(x + 11 if x < 480 else x - 11, y - 8, name, bold=True, anchor="start" if x < 480 else "end")
+        return canvas, (f"{name}: mean loss {loss:.3f} ({low:.3f} to {high:.3f}), {size / 1024:g} KiB for {tokens} "
+                        f"tokens. Not beaten in both: {', '.join(best)}.")
