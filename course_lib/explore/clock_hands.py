@@ -21,7 +21,8 @@ def turned(position: int, distance: int, base: int):
 class ClockHands(Explorable):
     title = "Clock hands"
     caption = ("Key and query are turned by their positions, each pair of entries at its own speed. What "
-               "their product sees is the angle between them, which depends on the distance and the base alone.")
+               "their product sees is the angle between them, which depends on the distance and the base "
+               "alone.")
     controls = (Slider("position", range(FAR + 1), 0, "position of the key", play=True),
                 Slider("distance", range(65), 2, "distance to the query", "positions"),
                 Slider("base", (10, 100, 1000, 10_000, 100_000, 1_000_000), 10_000))
@@ -46,7 +47,8 @@ class ClockHands(Explorable):
             said.append(f"pair {pair} takes {turn} positions per turn, its key is at {hands[0]} degrees, its "
                         f"query at {hands[1]}, the cosine between them is {cosines[pair]:z.2f}")
         return canvas, (f"Key at {position}, query at {position + distance}, base {base:,}: "
-                        f"{'; '.join(said)}. The score, the mean of the {PAIRS} cosines, is {cosines.mean():z.2f}.")
+                        f"{'; '.join(said)}. The score, the mean of the {PAIRS} cosines, is "
+                        f"{cosines.mean():z.2f}.")
 
 
 def draw_clock(canvas: Canvas, x: float, y: float, key, query) -> None:

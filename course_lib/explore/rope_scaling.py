@@ -46,9 +46,9 @@ class RopeScaling(Explorable):
         pairs = ", ".join(f"{turn:,.0f}" for turn in turns[rule])
         return canvas, (f"{rule}, factor {factor}, trained on {trained:,} positions, base {base:,}: of the "
                         f"{len(plain)} pairs {kept} turn as before, {whole} turn {factor} times slower, and "
-                        f"{len(plain) - kept - whole} are in between. Before, {longer} pairs did not complete "
-                        f"a turn within the trained length. Positions per turn from pair 0 on: {pairs}; pair "
-                        f"by pair slower by {', '.join(f'{x:.2f}' for x in slower)}.")
+                        f"{len(plain) - kept - whole} are in between. Before, {longer} pairs did not "
+                        f"complete a turn within the trained length. Positions per turn from pair 0 on: "
+                        f"{pairs}; pair by pair slower by {', '.join(f'{x:.2f}' for x in slower)}.")
 
 
 def kept_and_whole(slower: list[float], factor: float) -> tuple[int, int]:

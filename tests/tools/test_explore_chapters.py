@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from course_lib import explore
+from course_lib.explore import state_recall
 
 
 def words(name, **state):
@@ -16,7 +17,8 @@ def words(name, **state):
     ("weights", {"product": "much"}, "product: 'much' is not a number"), ("weights", {"scale": "twice"}, "scale: 'twice' is none of"),
     ("looking", {"text": ""}, "line: type at least one"), ("looking", {"text": "naïve"}, "'ï', which is not in the vocabulary"),
     ("looking", {"layer": None}, "layer: None is not a number"), ("looking", {"heads": 1}, "no control 'heads'"),
-    ("clock_hands", {"base": "large"}, "base: 'large' is not a number"), ("rope_scaling", {"rule": "ntk"}, "rule: 'ntk' is none of")])
+    ("clock_hands", {"base": "large"}, "base: 'large' is not a number"), ("rope_scaling", {"rule": "ntk"}, "rule: 'ntk' is none of"),
+    ("state_recall", {"keys": "equal"}, "keys: 'equal' is none of random, alike"), ("chunks", {"size": [6]}, "size: .6. is not a number")])
 def test_a_bad_value_is_refused_by_name(name, state, said):
     with pytest.raises(ValueError, match=said):
         words(name, **state)
@@ -97,3 +99,36 @@ def test_scaling_slows_each_pair_as_its_rule_says(rule, factor, trained, base):
     assert ": " + ", ".join(f"{2 * math.pi * x / f:,.0f}" for x, f in zip(times, frequencies)) + ";" in text
     kept, whole = (sum(abs(x - end) < 1e-9 for x in times) for end in (1, factor))
     assert f"{kept} turn as before, {whole if factor > 1 else 0} turn {factor} times slower" in text
+
+
+@pytest.mark.parametrize("pairs, width, keys, shows", [(16, 16, "random", 1), (8, 8, "alike", 2), (24, 32, "alike", 1)])
+def test_recall_is_that_of_states_written_pair_by_pair(pairs, width, keys, shows):
+    k, v = (x[:, 0] for x in state_recall.pairs(pairs, width, keys))
+    right = {"plain": [], "delta rule": []}
+    for key, value in zip(k, v):
+        for rule in right:
+            state = torch.zeros(width, width, dtype=torch.float64)
+            for a, b in zip(key.repeat(shows, 1), value.repeat(shows, 1)):
+                state += torch.outer(a, b - (a @ state if rule == "delta rule" else 0))
+            answers = key @ state
+            likeness = torch.stack([torch.cosine_similarity(row, value, dim=-1) for row in answers])
+            right[rule].append(int((likeness.argmax(-1) == torch.arange(pairs)).sum()))
+    text = words("state_recall", pairs=pairs, width=width, keys=keys, shows=shows)
+    for rule, hits in right.items():
+        share = sum(hits) / (pairs * len(hits))
+        assert f"{rule} recalls {share:.1%}, in the first draw {hits[0]} of {pairs};" in text
+
+
+@pytest.mark.parametrize("size, step, width", [(6, 3, 8), (1, 24, 4), (24, 9, 16)])
+def test_chunks_count_pairs_and_products(size, step, width):
+    """Products by hand: per chunk one matrix of size x size, and what makes and reads the state."""
+    count = 24 // size
+    at, triangle = min(step, count), size * (size + 1) // 2
+    text = words("chunks", size=size, step=step, width=width)
+    assert f"chunk {at} computes {triangle} pairs inside and reads {(at - 1) * size} earlier keys" in text
+    assert f"so far: {at * triangle}, in the end {count * triangle} of 300" in text
+    for n in (1, 6, 24):
+        products = 2 * 24 * (2 * n * width + 2 * width**2)
+        assert f" {n}: {24 // n} step{'s' * (n < 24)} and " in text
+        stated = int(re.search(rf" {n}: \d+ steps? and ([\d,]+) operations", text)[1].replace(",", ""))
+        assert 0 <= stated - products <= 2 * 24 * width, "one more column at most, for the normaliser"
