@@ -48,9 +48,10 @@ class Page:
 
     def drag(self, start: tuple, end: tuple):
         """The pointer goes down at one place and up at another."""
-        for kind, (x, y) in (("mouseMoved", start), ("mousePressed", start), ("mouseMoved", end), ("mouseReleased", end)):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, button="none" if kind == "mouseMoved" else "left",
-                      buttons=0 if kind == "mouseReleased" else 1, clickCount=1)
+        for kind, (x, y), held in (("mouseMoved", start, 0), ("mousePressed", start, 1), ("mouseMoved", end, 1),
+                                   ("mouseReleased", end, 0)):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, buttons=held, clickCount=kind != "mouseMoved" and 1 or 0,
+                      button="left" if held or kind == "mouseReleased" else "none")
 
     def js(self, expression: str):
         result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)

@@ -1,4 +1,4 @@
-"""Pictures that move on a page of the book: the states that an explorable offers, drawn when the book is made."""
+"""Pictures that move on a page of the book: the states that an explorable offers, drawn when it is made."""
 from __future__ import annotations
 
 import html
@@ -15,12 +15,12 @@ NEEDS_A_KERNEL = "In JupyterLab this picture moves: a kernel computes each of it
 
 
 def shown(still: str, metadata: dict) -> str:
-    """The still, and below it what a page can do: move between the states that are drawn, or say where it moves."""
+    """The still, which moves between the states that are drawn, or says below where it moves."""
     name = metadata.get("explorable")
     if name is None or not has_table(name):
         return f'{still}<p class="needs-a-kernel">{NEEDS_A_KERNEL}</p>'
     start = html.escape(json.dumps(metadata.get("start", {})), quote=True)
-    return (f'<div class="explorable" data-name="{html.escape(name, quote=True)}" data-start="{start}">{still}</div>'
+    return (f'<div class="explorable" data-name="{name}" data-start="{start}">{still}</div>'
             f'<script defer src="../_static/explorables/{name}.js"></script>')
 
 
@@ -33,8 +33,8 @@ def is_moving(output) -> bool:
 
 
 def write(static: Path) -> None:
-    """The front end as a plain script (a page from the disk may load no module), its style, and a file of states
-    per explorable."""
+    """The front end as a plain script (a page from the disk may load no module), its style, and one file of
+    states per explorable."""
     (static / "explorables").mkdir()
     (static / "explore.js").write_text(script(), encoding="utf-8")
     (static / "explore.css").write_text(front.css(), encoding="utf-8")
