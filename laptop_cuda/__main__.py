@@ -16,6 +16,7 @@ The exit status is the program's own; 1 if a bug was found or a budget exceeded;
     inspect [--arch sm_80,sm_90] [--kernel "name<64>"] [--block N] FILE.cu
                              registers, occupancy and machine code of its kernels; needs nvcc, no card
 
+    judge [options] FOLDER my.cu         a submission against a challenge: see `judge --help`
     bench [--quick]          how fast the engine builds and runs on this machine
 """
 from __future__ import annotations
@@ -181,6 +182,9 @@ def main(argv: list[str] | None = None) -> int:
         if words[:1] == ["inspect"]:
             from .inspect_command import main as inspect
             return inspect(words[1:])
+        if words[:1] == ["judge"]:
+            from .judge import main as judge
+            return judge(words[1:])
         if words[:1] == ["bench"]:
             from .bench import main as bench
             return bench(words[1:])

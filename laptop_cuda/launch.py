@@ -13,13 +13,12 @@ from ctypes import POINTER, c_int32, c_void_p
 from dataclasses import dataclass
 
 from . import arrays, memory
-from .arguments import Parameter
 from .c_types import CArray, CLaunch, CRequest, CResult, CSite, CStorage
 from .inputs import Inputs, Keeper
 from .launch_result import LaunchResult, Memory
 from .library import held
 from .machine import REAL, Machine
-from .pointers import may_hold, reached
+from .pointers import may_hold, with_reached
 
 PLAIN, PROFILE, SANITIZE = 0, 1, 2
 ORDERS = {"forward": 0, "reverse": 1, "seeded": 2}
@@ -82,7 +81,9 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     laptop_run, laptop_free = _runtime(str(library))
     now = _contexts[-1] if _contexts else Context("plain")
     keep = []                    # what C points at must live until it returns
-    params, values, n_args = *_with_reached(params, values, now), len(params)
+    n_args = len(params)
+    if now.mode != "plain":
+        params, values = with_reached(params, values)
     launch = _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds,
                        now, keep)
     launch.n_args = n_args
@@ -100,14 +101,6 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     if now.done:
         now.done(result)
     return result
-
-
-def _with_reached(params, values, now: Context) -> tuple[list, list]:
-    """The arguments of a traced launch, and behind them the arrays that it reaches through pointers."""
-    more = reached(params, values) if now.mode != "plain" else []
-    made = [Parameter(name, "pointer", arrays.dtype_of(v), arrays.of(v).itemsize, False, "", "")
-            for name, v in more]
-    return [*params, *made], [*values, *(v for _, v in more)]
 
 
 def _finish(result: LaunchResult, c: CResult, params, values) -> None:

@@ -10,6 +10,7 @@ import gc
 import numpy as np
 
 from . import arrays
+from .arguments import Parameter
 
 MOST = 1 << 16                       # elements of an array that may hold addresses
 PLAUSIBLE = (1 << 20, 1 << 48)       # user space; smaller integers are indices and sizes
@@ -47,6 +48,14 @@ def may_hold(parameter) -> bool:
     """A pointer to pointers, or to integers of their size."""
     return parameter.kind == "pointer" and (
         parameter.category == "p" or parameter.dtype in ("int64", "uint64"))
+
+
+def with_reached(parameters: list, values: list) -> tuple[list, list]:
+    """The arguments of a launch, and behind them the arrays that it reaches through pointers."""
+    more = reached(parameters, values)
+    made = [Parameter(name, "pointer", arrays.dtype_of(v), arrays.of(v).itemsize, False, "", "")
+            for name, v in more]
+    return [*parameters, *made], [*values, *(v for _, v in more)]
 
 
 def reached(parameters: list, values: list) -> list[tuple[str, object]]:

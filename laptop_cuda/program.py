@@ -117,9 +117,9 @@ def _has_main(file: Outline) -> bool:
 
 def execute(program: Program, arguments: list[str] = (), *, order: str = "forward", seed: int = 0,
             step_limit: int = STEP_LIMIT, capture: bool = False, name: str = "", folder: Path | None = None,
-            timeout: float | None = None) -> Ran:
+            timeout: float | None = None, child: str = "program_child", **more) -> Ran:
     # over the guide: a process with its pipe, opened and closed in one place
-    """Runs a built program to its end in a child process."""
+    """Runs a built program to its end in a child process, which gets `more` with its job."""
     reading, writing = os.pipe()
     job = {
         "library": str(program.library),
@@ -130,12 +130,12 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
         "step_limit": step_limit,
         "report": writing,
         "arguments": [name or next(iter(program.files)).removesuffix(".cu"), *map(str, arguments)],
-    }
+    } | more
     home = str(build.PACKAGE.parent)
     path = os.pathsep.join(filter(None, [home, os.environ.get("PYTHONPATH")]))
     pipe = subprocess.PIPE if capture else None
-    child = subprocess.Popen(
-        [sys.executable, "-m", "laptop_cuda.program_child"],
+    process = subprocess.Popen(
+        [sys.executable, "-m", f"laptop_cuda.{child}"],
         stdin=subprocess.PIPE,
         stdout=pipe,
         stderr=pipe,
@@ -149,14 +149,14 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
     with os.fdopen(reading, encoding="utf-8", errors="replace") as report:
         rows = _Rows(report)
         try:
-            out, err = child.communicate(json.dumps(job), timeout=timeout)
+            out, err = process.communicate(json.dumps(job), timeout=timeout)
         except BaseException:
-            child.kill()
-            child.wait()
+            process.kill()
+            process.wait()
             raise
         finally:
             rows.join()
-    crash, status = "", child.returncode
+    crash, status = "", process.returncode
     if status < 0:
         crash, status = _crash(program, -status, rows.crashes), 128 - status
     return Ran(status, out or "", err or "", rows.launches, crash)

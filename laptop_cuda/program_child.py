@@ -37,6 +37,9 @@ class Child:
         self.done = DONE(self.after_launch)          # C holds only its address
 
     def after_launch(self, c_launch, c_result) -> None:
+        os.write(self.report, (json.dumps(self.row(c_launch, c_result)) + "\n").encode())
+
+    def row(self, c_launch, c_result) -> dict:
         asked, answer = c_launch.contents, c_result.contents
         limit = asked.shared_limit
         result = LaunchResult(
@@ -64,7 +67,7 @@ class Child:
         if self.job["mode"] == "profile":
             report = LaunchReport(result)
             row["counts"], row["lines"] = counts(report), line_counts(report)
-        os.write(self.report, (json.dumps(row) + "\n").encode())
+        return row
 
     def run(self) -> int:
         job, library = self.job, self.library

@@ -1,0 +1,155 @@
+"""The process that a submission is judged in: each case runs checked and counted, and is compared here."""
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import sys
+import traceback
+from pathlib import Path
+
+import numpy as np
+
+from . import arrays, launch
+from .arguments import ArgumentError, _value, parse_parameters
+from .judge_case import Case, JudgeError, clone
+from .judge_kernelbot import KernelBot
+from .judge_leetgpu import LeetGPU
+from .program_child import Child
+
+PROFILE_AND_SANITIZE = 3
+
+
+class Judge(Child):
+    def __init__(self, job: dict):
+        super().__init__(job)
+        self.library.laptop_judge_types.restype = ctypes.c_char_p
+        self.library.laptop_judge_malloc.restype = ctypes.c_void_p
+        self.library.laptop_judge_malloc.argtypes = [ctypes.c_size_t, ctypes.c_char_p, ctypes.c_uint]
+        self.library.laptop_judge_wrote.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+        self.library.laptop_judge_free.argtypes = [ctypes.c_void_p]
+        self.parameters = parse_parameters(job["names"], self.library.laptop_judge_types().decode())
+
+    def tell(self, **row) -> None:
+        os.write(self.report, (json.dumps(row) + "\n").encode())
+
+    def run(self) -> int:
+        self.library.laptop_report_crashes(self.report)
+        try:
+            layout = layout_of(Path(self.job["challenge"]))
+            for case in layout.cases(self.parameters):
+                if case.kind == "ragged" and not self.job["ragged"]:
+                    continue
+                if case.elements() > self.job["largest"]:
+                    self.tell(case=case.label, kind=case.kind, verdict="skipped",
+                              message=f"{case.elements():,} elements; --largest {case.elements()} runs it")
+                    continue
+                self.tell(case=case.label, kind=case.kind, verdict="started", message="")
+                self.tell(case=case.label, kind=case.kind, **self.judged(case))
+        except (JudgeError, ArgumentError) as fault:
+            self.tell(case="", kind="fatal", verdict="fatal", message=str(fault))
+        except Exception as fault:
+            where = traceback.extract_tb(fault.__traceback__)[-1]
+            self.tell(case="", kind="fatal", verdict="fatal",
+                      message=f"the reference failed: {type(fault).__name__}: {fault} "
+                              f"({Path(where.filename).name}, line {where.lineno})")
+        return 0
+
+    def judged(self, case: Case) -> dict:
+        self.found = []
+        job = self.job
+        self.library.laptop_program(PROFILE_AND_SANITIZE, launch.ORDERS[job["order"]],
+                                    ctypes.c_uint64(job["seed"]),
+                                    ctypes.c_uint64(job["step_limit"]), self.done)
+        got = self.called(case)
+        if self.found:
+            return {"verdict": "bug", "message": self.found[0]}
+        wrong = case.check(got) if case.check else next(filter(None, (
+            difference(n, got[n], case.expected[n], case.rtol, case.atol) for n in case.outputs)), "")
+        return {"verdict": "wrong" if wrong else "right", "message": wrong}
+
+    def after_launch(self, c_launch, c_result) -> None:
+        row = self.row(c_launch, c_result)
+        if row["error"]:
+            self.found.append(row["error"]["message"])
+        os.write(self.report, (json.dumps(row) + "\n").encode())
+
+    def called(self, case: Case) -> dict:
+        """The outputs after a call of the submission on device memory."""
+        cells, device = [], {}
+        for parameter, (name, value) in zip(self.parameters, case.values.items()):
+            if parameter.kind != "pointer":
+                packed = _value("solve", parameter, value)
+                cells.append(ctypes.create_string_buffer(packed, parameter.itemsize))
+                continue
+            array = arrays.of(_checked(parameter, value))
+            p = self.library.laptop_judge_malloc(max(array.bytes, 1), parameter.name.encode(),
+                                                 array.itemsize)
+            if array.bytes:
+                ctypes.memmove(p, array.address, array.bytes)
+                self.library.laptop_judge_wrote(p, array.bytes)
+            device[name] = p
+            cells.append(ctypes.c_void_p(p))
+        self.library.laptop_judge((ctypes.c_void_p * len(cells))(*map(ctypes.addressof, cells)))
+        got = {}
+        for name in case.outputs:
+            got[name] = clone(case.values[name])
+            array = arrays.of(got[name])
+            ctypes.memmove(array.address, device[name], array.bytes)
+        for p in device.values():
+            self.library.laptop_judge_free(p)
+        return got
+
+
+def layout_of(folder: Path):
+    if (folder / "challenge.py").is_file():
+        return LeetGPU(folder)
+    if (folder / "task.yml").is_file() and (folder / "reference.py").is_file():
+        return KernelBot(folder)
+    raise JudgeError(f"{folder} has neither challenge.py (LeetGPU's layout) nor task.yml and reference.py "
+                     "(KernelBot's)")
+
+
+def _checked(parameter, value):
+    if not arrays.is_array(value):
+        raise JudgeError(f"parameter `{parameter.name}` is a pointer, but the case gives {value!r:.40}")
+    size = arrays.of(value).itemsize
+    if parameter.dtype not in ("void", "struct") and parameter.itemsize // parameter.lanes != size:
+        raise JudgeError(f"parameter `{parameter.name}` ({parameter.type}) gets an array of "
+                         f"{arrays.dtype_of(value)}")
+    return value if arrays.contiguous(value) else clone(value).contiguous()
+
+
+def numbers(value) -> np.ndarray:
+    if arrays.is_tensor(value):
+        torch = arrays.torch_in_use()
+        value = value.detach()
+        value = (value.to(torch.float64) if value.dtype.is_floating_point else value).numpy()
+    return np.asarray(value)
+
+
+def difference(name: str, got, expected, rtol: float, atol: float) -> str:
+    """Where two arrays differ, in one line; "" if they agree."""
+    a, b = numbers(got), numbers(expected)
+    if a.shape != b.shape:
+        a = a.reshape(b.shape) if a.size == b.size else a
+    if a.shape != b.shape:
+        return f"{name} has shape {a.shape}, expected {b.shape}"
+    apart = ~np.isclose(a, b, rtol=rtol, atol=atol, equal_nan=True)
+    if not apart.any():
+        return ""
+    first = tuple(int(i) for i in np.argwhere(apart)[0])
+    where = ", ".join(map(str, first))
+    return (f"{name}[{where}] is {a[first]:g}, expected {b[first]:g}; "
+            f"{int(apart.sum()):,} of {a.size:,} elements differ")
+
+
+def main() -> None:
+    job = json.loads(sys.stdin.buffer.read())
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    status = Judge(job).run()
+    ctypes.CDLL(None).exit(status)
+
+
+if __name__ == "__main__":
+    main()

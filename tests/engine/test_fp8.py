@@ -1,0 +1,86 @@
+"""The 8-bit floats against torch's, every half and every code, and their loads and stores counted as bytes."""
+import numpy as np
+import pytest
+
+import laptop_cuda
+from engine_kit import compiled, counted
+
+torch = pytest.importorskip("torch")
+
+SOURCE = r"""
+#include <cuda_fp8.h>
+#define ALL(name, Type, kind)                                                                    \
+    __global__ void narrow_##name(const float* x, Type* y, unsigned char* free, int n) {          \
+        int i = blockIdx.x * blockDim.x + threadIdx.x;                                            \
+        if (i < n) y[i] = Type(x[i]), free[i] = __nv_cvt_float_to_fp8(x[i], __NV_NOSAT, kind);    \
+    }                                                                                             \
+    __global__ void widen_##name(const Type* x, float* y, half* h, int n) {                       \
+        int i = blockIdx.x * blockDim.x + threadIdx.x;                                            \
+        if (i < n) { Type v = x[i]; y[i] = float(v); h[i] = half(v); }                            \
+    }
+ALL(e4m3, __nv_fp8_e4m3, __NV_E4M3)
+ALL(e5m2, __nv_fp8_e5m2, __NV_E5M2)
+__global__ void vectors(const float4* x, __nv_fp8x4_e4m3* four, float4* back, __nv_fp8x2_e5m2* two) {
+    float4 v = x[threadIdx.x];
+    __nv_fp8x4_e4m3 q(v);
+    four[threadIdx.x] = q;
+    back[threadIdx.x] = float4(q);
+    two[threadIdx.x] = __nv_fp8x2_e5m2(make_float2(v.x, v.y));
+}
+__global__ void copy(const __nv_fp8_e4m3* x, __nv_fp8_e4m3* y) { y[threadIdx.x] = x[threadIdx.x]; }
+"""
+TYPES = {"e4m3": (torch.float8_e4m3fn, 448.0), "e5m2": (torch.float8_e5m2, 57344.0)}
+
+
+def every_half():
+    halves = torch.arange(-2**15, 2**15, dtype=torch.int16).view(torch.float16).float()
+    between = halves * (1 + 2**-12)          # not halves: rounding twice would show
+    return torch.cat([halves, between, torch.tensor([1e9, -1e9, 463.99997, 464.0, 464.00003])])
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_conversion_from_float_rounds_to_nearest_even_and_saturates(name):
+    dtype, largest = TYPES[name]
+    x = every_half()
+    y, free = torch.zeros(len(x), dtype=dtype), torch.zeros(len(x), dtype=torch.uint8)
+    getattr(compiled(SOURCE), f"narrow_{name}")[(len(x) + 255) // 256, 256](x, y, free, len(x))
+    number = ~x.isnan()
+    wanted = x.clamp(-largest, largest).to(dtype).float()
+    assert torch.equal(y.float()[number], wanted[number])
+    assert torch.equal(torch.signbit(y.float()[number]), torch.signbit(x[number]))
+    assert y.float()[~number].isnan().all()
+    fits = number & (wanted.abs() < largest)
+    assert torch.equal(free.view(dtype).float()[fits], wanted[fits])
+    beyond = free.view(dtype).float()[x == 1e9]
+    assert beyond.isnan().all() if name == "e4m3" else beyond.isinf().all()
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_every_code_widens_as_in_torch(name):
+    dtype = TYPES[name][0]
+    x = torch.arange(256, dtype=torch.uint8).view(dtype)
+    y, h = torch.zeros(256), torch.zeros(256, dtype=torch.float16)
+    with laptop_cuda.sanitize():
+        getattr(compiled(SOURCE), f"widen_{name}")[2, 128](x, y, h, 256)
+    assert torch.equal(y.isnan(), x.float().isnan())
+    assert torch.equal(y.nan_to_num(9), x.float().nan_to_num(9))
+    assert torch.equal(h.float().nan_to_num(9), x.to(torch.float16).float().nan_to_num(9))
+
+
+def test_pairs_and_fours_are_their_elements():
+    x = torch.randn(32, 4) * 100
+    four, back = torch.zeros(32, 4, dtype=torch.uint8), torch.zeros(32, 4)
+    two = torch.zeros(32, 2, dtype=torch.uint8)
+    with laptop_cuda.sanitize():
+        compiled(SOURCE).vectors[1, 32](x, four, back, two)
+    wanted = x.clamp(-448, 448).to(torch.float8_e4m3fn)
+    assert torch.equal(four, wanted.view(torch.uint8)) and torch.equal(back, wanted.float())
+    assert torch.equal(two, x[:, :2].contiguous().to(torch.float8_e5m2).view(torch.uint8))
+
+
+def test_an_element_is_a_byte_of_traffic():
+    x = np.zeros(32, np.uint8)
+    count = counted(compiled(SOURCE).copy, 1, 32, torch.from_numpy(x).view(torch.float8_e4m3fn),
+                    torch.zeros(32, dtype=torch.float8_e4m3fn))
+    assert (count.global_load.requests, count.global_load.bytes, count.global_load.sectors) == (1, 32, 1)
+    assert (count.global_store.requests, count.global_store.bytes, count.global_store.sectors) == (1, 32, 1)
