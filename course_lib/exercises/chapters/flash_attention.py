@@ -819,3 +819,22 @@ exercise(
                       ask="What stays on the chip during a round?")],
     hints=["Three terms: the pass before the loops, what is touched once, and what is touched in each of `n // tile` rounds.",
            "A round: $q$, $dO$, $dQ$ twice, and two numbers per row: $4nd + 2n$."])
+
+
+exercise(
+    id="6.15", title="Blocks on one multiprocessor", kind="predict", points=1, minutes=5, difficulty=2, name="blocks",
+    card="""
+        A kernel was compiled for an A100: 96 registers per thread, 41 KiB of shared memory per block, blocks of 128 threads.
+        A multiprocessor of an A100 has 65,536 registers, a quarter of them for each of its four schedulers, 164 KiB of shared
+        memory, of which each block costs 1 KiB more than it asks for, and room for 64 warps and 32 blocks. How many blocks
+        does it hold at once? Type a whole number.""",
+    answer=3,
+    misconceptions=[
+        Misconception("forgets the KiB that each block costs besides its own", value=4,
+                      ask="Four blocks ask for 164 KiB. What do they cost?"),
+        Misconception("counts the registers, and not the shared memory", value=5,
+                      ask="Five blocks fit by their registers. How many KiB would they cost?"),
+        Misconception("counts the warps, and neither registers nor shared memory", value=16,
+                      ask="16 blocks of 4 warps are 64 warps. How many registers are 64 warps of 32 lanes with 96 each?")],
+    hints=["Each resource alone allows some number of blocks; the least of them is the answer.",
+           "A warp takes 32 x 96 = 3,072 registers, so each scheduler holds 5 warps, all four 20. And shared memory: 42 KiB per block."])

@@ -595,3 +595,37 @@ exercise(
                       ask="Three kept tokens are worth something too. How many come on average?")],
     hints=["The third token is kept if the first two were as well: with probability $0.8^3$.",
            "$1 + 0.8 + 0.8^2 + 0.8^3 + 0.8^4$."])
+
+
+exercise(
+    id="7.14", title="Find the spill", kind="predict", points=1, minutes=5, difficulty=3, name="reports",
+    card="""
+    Four kernels keep a row of numbers per thread, `float row[...]`, and read each entry three times:
+
+    - kernel a: 40 numbers; all loops are unrolled, so every index is known when the kernel is compiled
+    - kernel b: as a, with `__launch_bounds__(1024, 2)`: two blocks of 1,024 threads must fit on a multiprocessor
+    - kernel c: as a, and at its end it reads `row[pick]`, where `pick` is an argument
+    - kernel d: as a, with 8 numbers
+
+    This is what the compiler reports for sm_90, in another order. (The stack is local memory: a thread's own piece of the GPU's
+    large memory.)
+
+    | report | registers | stack, bytes | spilled: bytes stored, loaded |
+    |---|---|---|---|
+    | p | 56 | 160 | 0, 0 |
+    | q | 32 | 0 | 0, 0 |
+    | r | 32 | 248 | 284, 356 |
+    | s | 56 | 0 | 0, 0 |
+
+    Which report is whose? Type four letters, for kernels a to d, as one word.
+    """,
+    answer="srpq",
+    misconceptions=[
+        Misconception("confuses an array that is indexed at run time with a spill", value="sprq",
+                      ask="160 bytes are 40 floats, exactly the row. Which kernel needs it at an address?"),
+        Misconception("gives the kernel that reads row[pick] no stack", value="prsq",
+                      ask="Registers have no addresses. Where must a row be from which entry `pick` is read?"),
+        Misconception("exchanges the two kernels with 32 registers", value="sqpr",
+                      ask="Eight numbers fit into 32 registers. Do forty?")],
+    hints=["A multiprocessor has 65,536 registers: for 2 x 1,024 threads that is 32 each.",
+           "Only one report has spills. In another the stack is as large as the row, and nothing is spilled."])
