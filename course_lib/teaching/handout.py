@@ -230,6 +230,9 @@ def _rest(
     shutil.copytree(
         PACKAGE / "tools" / "labextensions", folder / "course_lib" / "tools" / "labextensions", ignore=ignored
     )
+    if "course_lib.explore.frame" in modules:
+        for path in (PACKAGE / "explore" / "frame").glob("*.js"):
+            shutil.copy(path, folder / "course_lib" / "explore" / "frame")
     chapters = {word for word in CHAPTERS if f"course_lib.{word}" in modules} | set(words)
     for path in sorted((COURSE / "kernels").rglob("*.cu*")):
         place = path.relative_to(COURSE / "kernels")

@@ -53,7 +53,14 @@ def imports_of(tree: ast.AST, package: str = "") -> list[str]:
 
 
 def imports_of_notebook(path: Path) -> list[str]:
-    return [name for tree in trees_of_notebook(path) for name in imports_of(tree)]
+    return [name for tree in trees_of_notebook(path) for name in imports_of(tree) + explorables_of(tree)]
+
+
+def explorables_of(tree: ast.AST) -> list[str]:
+    """The modules behind `explore.show("sectors")`, which are imported by name."""
+    return [f"course_lib.explore.{node.args[0].value}" for node in ast.walk(tree)
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "explore.show" and node.args
+            and isinstance(node.args[0], ast.Constant)]
 
 
 def trees_of_notebook(path: Path) -> list[ast.AST]:

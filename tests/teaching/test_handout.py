@@ -193,6 +193,16 @@ def test_the_instructors_side_is_not_in_a_handout():
     assert not {m for m in names if m.endswith((".grade", ".solve", ".handout", ".sandbox", ".exercises.attention"))}
 
 
+def test_what_moves_in_a_notebook_is_handed_out_with_its_front_end(tmp_path):
+    tree = modules.ast.parse('explore.show("sectors", stride=2)\nexplore.names()\nother.show("banks")')
+    assert modules.explorables_of(tree) == ["course_lib.explore.sectors"]
+    names = modules.closure(modules.explorables_of(tree) + ["course_lib.explore"], ["attention"])
+    (tmp_path / "course_lib" / "explore" / "frame").mkdir(parents=True)
+    handout._rest(tmp_path, ["attention"], names, [], [])
+    assert (tmp_path / "course_lib" / "explore" / "frame" / "explore.js").exists()
+    assert (tmp_path / "laptop_cuda" / "browser" / "kit.js").exists()
+
+
 def test_the_table_of_commands_loses_what_is_not_handed_out():
     """Entries of one line and of two: the rest is still a program."""
     text = modules.file_of("course_lib.__main__").read_text()
