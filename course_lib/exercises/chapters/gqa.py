@@ -175,6 +175,10 @@ exercise(
             "out = (weights @ v).reshape(b, n_kv_heads, n_heads // n_kv_heads, n, v.shape[-1])\n"
             "    return out.transpose(1, 2).reshape(b, n_heads, n, v.shape[-1])"),
                       ask="With 4 query heads on 2 key heads, whose keys does query head 1 read: those of key head 0 or 1?"),
+        Misconception("stacks every n_kv_heads-th head, and does not put the results back in order", code=GROUPED.replace(
+            "rows = q.reshape(b, n_kv_heads, n_heads // n_kv_heads * n, d)",
+            "rows = q.reshape(b, n_heads // n_kv_heads, n_kv_heads, n, d).transpose(1, 2).reshape(b, n_kv_heads, -1, d)"),
+                      ask="With 4 query heads on 2 key heads, which two heads of `q` are in your first matrix: 0 and 1, or 0 and 2?"),
         Misconception("lets the group axis of q meet the heads of k", code='''
             def grouped_attention(q, k, v):
                 b, n_heads, n, d = q.shape

@@ -140,6 +140,8 @@ exercise(
     misconceptions=[
         Misconception("divides by m, not by its root", change=("math.sqrt(w.shape[0])", "w.shape[0]"),
                       ask="Two feature vectors are multiplied. How often is your factor in the product?"),
+        Misconception("adds over the directions and does not average", change=(" / math.sqrt(w.shape[0])", ""),
+                      ask="The product of two feature vectors is a sum of m terms, each of which estimates exp(q . k). How large is the sum?"),
         Misconception("leaves out the |x|^2 / 2", change=(" - x.square().sum(-1, keepdim=True) / 2", ""),
                       ask="E[exp(w . x)] is exp(|x|^2 / 2). What has to be taken away to leave exp(q . k)?"),
         Misconception("takes |x| for |x|^2", change=("x.square().sum(-1, keepdim=True)", "x.norm(dim=-1, keepdim=True)"),
@@ -205,6 +207,8 @@ exercise(
                 answer = (q @ state) / (q @ normaliser)
                 return answer, state + k[:, None] * v[None, :], normaliser + k
             ''', ask="Under a causal mask query t sees keys 0 .. t. What does the very first token see in your version?"),
+        Misconception("does not divide", change=("(q @ state) / (q @ normaliser)", "q @ state"),
+                      ask="What do the weights of the past tokens add up to in your answer?"),
         Misconception("adds q v^T to the state", change=("k[:, None] * v", "q[:, None] * v"),
                       ask="The state is a sum over past tokens. Which of their three vectors will a later query be compared with?"),
         Misconception("replaces the normaliser instead of adding to it", change=("normaliser = normaliser + k", "normaliser = k"),
@@ -422,6 +426,8 @@ exercise(
             "        rows.append((a @ b.T).tril() @ c + a @ state)\n        state = state + b.T @ c\n",
             "        state = state + b.T @ c\n        rows.append((a @ b.T).tril() @ c + a @ state)\n"),
                       ask="A key inside the chunk is met in the masked product. Where is it met a second time?"),
+        Misconception("never reads the state", change=(" + a @ state", ""),
+                      ask="The first token of the second chunk sees the whole first chunk. Where does it meet those keys?"),
         Misconception("forgets the mask inside the chunk", change=(".tril()", ""),
                       ask="Does the first token of a chunk see the last one of the same chunk?"),
         Misconception("makes one chunk of the whole text", code='''
@@ -493,6 +499,10 @@ exercise(
             def overwrite(state, k, v, beta, decay):
                 return decay * state + beta * k[:, None] * (v - k @ state)[None, :]
             ''', ask="With decay 0.8, what does the faded state still return for k? Is that what you subtract?"),
+        Misconception("lets the new value fade as well", code='''
+            def overwrite(state, k, v, beta, decay):
+                return decay * (state + beta * k[:, None] * (v - k @ state)[None, :])
+            ''', ask="With beta = 1 and |k| = 1 the new state should return exactly v for k. What does yours return with decay 0.8?"),
         Misconception("corrects with the sign turned round", change=("(v - k @ state)", "(k @ state - v)"),
                       ask="After the update the state should return v for k. In which direction must it move?"),
         Misconception("scales the value by beta, but not the correction", change=(

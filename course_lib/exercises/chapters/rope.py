@@ -49,6 +49,14 @@ exercise(
             "return torch.stack([a * cos - b * sin, a * sin + b * cos], -1)",
             "a = a * cos - b * sin\n    return torch.stack([a, a * sin + b * cos], -1)"),
                       ask="When you compute the second entry, is `a` still the old one?"),
+        Misconception("writes over the first entries while it still needs them", code='''
+            def rotate(x, angles):
+                a, b = x[:, 0::2], x[:, 1::2]
+                cos, sin = angles.cos(), angles.sin()
+                x[:, 0::2] = a * cos - b * sin
+                x[:, 1::2] = a * sin + b * cos
+                return x
+            ''', ask="`x[:, 0::2]` is a view: it shows what `x` holds now. Which value does your second line read?"),
         Misconception("pairs entry i with entry i + d/2", code=ROTATE.replace(
             "x[:, 0::2], x[:, 1::2]", "*x.chunk(2, -1),").replace("torch.stack([a * cos - b * sin, a * sin + b * cos], -1).flatten(1)",
                                                                   "torch.cat([a * cos - b * sin, a * sin + b * cos], -1)"),

@@ -393,6 +393,10 @@ exercise(
                 kept = weights.topk(top, -1).indices
                 return torch.zeros_like(weights).scatter(-1, kept, weights.gather(-1, kept))
             ''', ask="What do the kept weights of a row add up to?"),
+        Misconception("returns the kept weights without their places", code='''
+            def topk_weights(scores, top):
+                return torch.softmax(scores.topk(top, -1).values, -1)
+            ''', ask="The result has one column per key. In which column is the weight of the best key of row 0?"),
         Misconception("puts 0 where -inf belongs", change=("-math.inf", "0.0"), ask="A score of 0 is not weight 0. What is exp(0)?"),
         Misconception("hides the smallest of the kept scores as well", code='''
             def topk_weights(scores, top):
@@ -511,6 +515,15 @@ exercise(
                 scores = (q @ k.T / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
                 return torch.softmax(scores, -1).masked_fill(~mask, 0) @ v
             ''', ask="The weight of a hidden token is 0, and its value may be NaN. What is 0 times NaN?"),
+        Misconception("takes token 0 for no token", change=[(".masked_fill(chosen < 0, -math.inf)", ".masked_fill(chosen <= 0, -math.inf)"),
+                      (".masked_fill(chosen < 0, 0)", ".masked_fill(chosen <= 0, 0)")],
+                      ask="Tokens are counted from 0. Which numbers mean that there is none?"),
+        Misconception("leaves out the softmax", code='''
+            def attend_chosen(q, k, v, chosen):
+                at = chosen.clamp(min=0)
+                scores = (k[at] @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[-1])
+                return (scores.masked_fill(chosen < 0, 0)[:, None] @ v[at])[:, 0]
+            ''', ask="A score may be negative. What do the weights of a query add up to?"),
         Misconception("takes the softmax over all tokens before it picks the chosen ones", code='''
             def attend_chosen(q, k, v, chosen):
                 weights = torch.softmax(q @ k.T / math.sqrt(q.shape[-1]), -1)

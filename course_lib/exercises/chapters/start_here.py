@@ -46,6 +46,8 @@ exercise(
                       ask="Where do the weights come in?"),
         Misconception("adds the rows up without their weights", change=("(weights[:, None] * values).sum(0)", "values.sum(0)"),
                       ask="Where do the weights come in?"),
+        Misconception("divides by the number of rows once more", change=(".sum(0)", ".mean(0)"),
+                      ask="The weights add up to 1 already. What do they add up to after your division?"),
         Misconception("lets the weights meet the columns", change=("weights[:, None] * values", "weights * values"),
                       ask="`(n,)` times `(n, d)`: axes are lined up from the right. What shape lets a weight meet its whole row?"),
         Misconception("weighs the rows and does not add them up", change=(".sum(0)", ""),
