@@ -24,8 +24,8 @@ class Weights(Explorable):
                "temperature makes it flatter, and where one weight is nearly 1, hardly any gradient passes.")
     controls = (Slider("product", range(-32, 33, 2), 16, "q · k of cat"),
                 Choice("scale", tuple(SCALES), label="products"),
-                Slider("temperature", (0.1, 0.2, 0.5, 1, 2, 5, 10), 1))
-    page = {"product": (-8, 16), "scale": tuple(SCALES), "temperature": (0.2, 1, 5)}
+                Slider("temperature", (0.1, 0.25, 0.5, 1, 2, 4, 8, 16), 1))
+    page = {"product": (-8, 16), "scale": tuple(SCALES), "temperature": (0.25, 1, 8)}
 
     def draw(self, product, scale, temperature):
         products = [product if at == CAT else p for at, p in enumerate(PRODUCTS)]

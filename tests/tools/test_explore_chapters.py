@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from course_lib import explore
-from course_lib.explore import state_recall
+from course_lib.explore import chosen_keys, state_recall
 
 
 def words(name, **state):
@@ -18,13 +18,14 @@ def words(name, **state):
     ("looking", {"text": ""}, "line: type at least one"), ("looking", {"text": "naïve"}, "'ï', which is not in the vocabulary"),
     ("looking", {"layer": None}, "layer: None is not a number"), ("looking", {"heads": 1}, "no control 'heads'"),
     ("clock_hands", {"base": "large"}, "base: 'large' is not a number"), ("rope_scaling", {"rule": "ntk"}, "rule: 'ntk' is none of"),
-    ("state_recall", {"keys": "equal"}, "keys: 'equal' is none of random, alike"), ("chunks", {"size": [6]}, "size: .6. is not a number")])
+    ("state_recall", {"keys": "equal"}, "keys: 'equal' is none of random, alike"), ("chunks", {"size": [6]}, "size: .6. is not a number"),
+    ("mask_designer", {"stride": "no"}, "stride: 'no' is not a number"), ("chosen_keys", {"way": "all"}, "way: 'all' is none of the best")])
 def test_a_bad_value_is_refused_by_name(name, state, said):
     with pytest.raises(ValueError, match=said):
         words(name, **state)
 
 
-@pytest.mark.parametrize("product, scale, temperature", [(16, "divided by √64", 1), (-8, "as they are", 5), (32, "as they are", 0.1)])
+@pytest.mark.parametrize("product, scale, temperature", [(16, "divided by √64", 1), (-8, "as they are", 8), (32, "as they are", 0.1)])
 def test_weights_are_exponentials_over_their_sum(product, scale, temperature):
     products = [-8, product, 4, -2, -6, 10]
     scores = [p / (8 if "64" in scale else 1) / temperature for p in products]
@@ -132,3 +133,34 @@ def test_chunks_count_pairs_and_products(size, step, width):
         assert f" {n}: {24 // n} step{'s' * (n < 24)} and " in text
         stated = int(re.search(rf" {n}: \d+ steps? and ([\d,]+) operations", text)[1].replace(",", ""))
         assert 0 <= stated - products <= 2 * 24 * width, "one more column at most, for the normaliser"
+
+
+@pytest.mark.parametrize("window, sinks, stride, block", [(16, 2, 0, 8), (4, 0, 8, 16), (1, 3, 2, 1), (64, 8, 16, 32)])
+def test_a_designed_mask_is_counted_pair_by_pair(window, sinks, stride, block):
+    allowed = [(i, j) for i in range(64) for j in range(i + 1) if i - j < window or j < sinks or stride and (i - j) % stride == 0]
+    blocks = {}
+    for i, j in allowed:
+        blocks[i // block, j // block] = blocks.get((i // block, j // block), 0) + 1
+    full, side = sum(pairs == block**2 for pairs in blocks.values()), 64 // block
+    text = words("mask_designer", window=window, sinks=sinks, stride=stride, block=block)
+    assert f"{len(allowed):,} of the 2,080 causal pairs are allowed" in text
+    assert f"{len(blocks)} of the {side * (side + 1) // 2} causal blocks are visited" in text
+    assert f"{full} are full and {len(blocks) - full} partial. Of the {len(blocks) * block**2:,} pairs computed " in text
+    assert f"computed {len(allowed) / (len(blocks) * block**2):.0%} are useful." in text
+
+
+@pytest.mark.parametrize("keep, query, layer, head", [(16, 127, 3, 0), (8, 63, 0, 1), (64, 31, 2, 2)])
+def test_kept_keys_are_sorted_out_by_hand(keep, query, layer, head):
+    q, k, _ = (part[layer, head].double() for part in chosen_keys.heads())
+    scores = [float(q[query] @ k[j]) / 32**0.5 for j in range(query + 1)]
+    total = sum(map(math.exp, scores))
+    weights = [math.exp(s) / total for s in scores]
+    rows, own = q.view(16, 8, -1).mean(1), query // 8
+    others = sorted(range(own), key=lambda b: -float(rows[own] @ k[8 * b:8 * b + 8].mean(0)))[:keep // 8 - 1]
+    kept = {"the best": sorted(range(query + 1), key=weights.__getitem__)[-keep:],
+            "the nearest": range(max(0, query + 1 - keep), query + 1),
+            "best blocks": [j for b in [*others, own] for j in range(8 * b, 8 * b + 8) if j <= query]}
+    held = "; ".join(f"{way}: {sum(weights[j] for j in kept[way]):.0%}" for way in ("the best", "best blocks", "the nearest"))
+    for way, keys in kept.items():
+        text = words("chosen_keys", way=way, keep=keep, query=query, layer=layer, head=head)
+        assert f"{len(keys)} of {query + 1} keys are read" in text and text.endswith(f"by way: {held}.")
