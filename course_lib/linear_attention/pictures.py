@@ -67,37 +67,6 @@ def state_fills(keys, values):
                          "tokens are added, never kept.")
 
 
-def chunks(tokens=12, size=3):
-    """The causal pairs of queries and keys: computed inside a chunk, read from a state between chunks."""
-    fig, ax = figures.new(4.9, 3.6)
-    count = -(-tokens // size)
-    for i in range(tokens):
-        for j in range(tokens):
-            inside, seen = i // size == j // size, j <= i
-            colour = WARM if inside and seen else LIGHT if seen else "white"
-            ax.add_patch(figures.rectangle(j, i, 1, 1, facecolor=colour, edgecolor="#d8d8d8",
-                                           linewidth=0.5))
-    for c in range(count):
-        start = c * size
-        _box(ax, start, start, size, size, "none", "", ACCENT)
-        if c:
-            _box(ax, 0, start, start, size, "none", f"from state {c}", GREY)
-            ax.annotate(f"state {c}", (start + size / 2, start - 0.05), (start + 0.4, start - size / 2),
-                        ha="left", va="center", fontsize=8.5, color=ACCENT,
-                        arrowprops={"arrowstyle": "->", "color": ACCENT})
-    ax.set(xlim=(-0.2, tokens + 0.2), ylim=(tokens + 0.2, -0.2), aspect="equal", xticks=[], yticks=[])
-    ax.set_xlabel("key", color=INK)
-    ax.set_ylabel("query", color=INK)
-    ax.spines[:].set_visible(False)
-    inside = sum(1 + i % size for i in range(tokens))
-    total = tokens * (tokens + 1) // 2
-    figures.show(fig, alt=f"The {total} causal pairs of {tokens} tokens in {count} chunks of {size}. {inside} "
-                          f"pairs are inside a chunk; the other {total - inside} are read from "
-                          f"{count - 1} states, one before each chunk after the first.",
-                 caption=f"{inside} of {total} pairs are computed one by one (orange triangles); all that is "
-                         "earlier is read from one state per chunk.")
-
-
 def replace_at_a_key():
     """The delta rule as a pipeline: what the state returns for a key is taken out before the value goes in."""
     figures.boxes({"state S": (0, 0.4), "key k": (0, 1.6), "what S returns\nfor k": (1.35, 0.9),
