@@ -1,5 +1,6 @@
 """The figures of chapter 7. Each function draws one and shows it; its text alternative is made from what it
 draws."""
+import numpy as np
 import torch
 
 from course_lib import figures
@@ -137,13 +138,13 @@ def kept_and_replaced(target, draft, keep, instead):
     """What is kept of a draft's distribution, and what replaces the rest."""
     refused = 1 - (draft * keep).sum()
     fig, ax = figures.new(6, 3)
-    x = torch.arange(len(target))
-    ax.bar(x - 0.2, draft, 0.36, color=COLOURS[7], label="draft, q")
-    ax.bar(x + 0.2, draft * keep, 0.36, color=COLOURS[1], hatch="//", edgecolor="white",
-           label="kept, min(p, q)")
-    ax.bar(x + 0.2, refused * instead, 0.36, bottom=draft * keep, color=COLOURS[2], hatch="..",
-           edgecolor="white", label="replacement of what was refused")
-    ax.plot(x + 0.2, target, "k_", markersize=28, label="target, p")
+    x = np.arange(len(target))
+    drafted, kept, replaced = (figures.array(y) for y in (draft, draft * keep, refused * instead))
+    ax.bar(x - 0.2, drafted, 0.36, color=COLOURS[7], label="draft, q")
+    ax.bar(x + 0.2, kept, 0.36, color=COLOURS[1], hatch="//", edgecolor="white", label="kept, min(p, q)")
+    ax.bar(x + 0.2, replaced, 0.36, bottom=kept, color=COLOURS[2], hatch="..", edgecolor="white",
+           label="replacement of what was refused")
+    ax.plot(x + 0.2, figures.array(target), "k_", markersize=28, label="target, p")
     ax.set(xticks=range(len(target)), xlabel="token", ylabel="probability", ylim=(0, 0.7))
     ax.legend(frameon=False, fontsize=8)
     figures.show(fig, alt="; ".join(
