@@ -47,6 +47,8 @@ COMMANDS = {
     "solve": ("course_lib.teaching.solve:main",
               "solved notebooks, executed, for instructors: solve [CHAPTER...] --out FOLDER"),
     "grade": ("course_lib.teaching.grade:main", "mark a folder of submissions: grade FOLDER --out RESULTS"),
+    "exam": ("course_lib.teaching.exam.command:main",
+             "an exam on a machine drawn for each student: exam out|mark"),
     "handout": ("course_lib.teaching.handout:main",
                 "what a class gets, without solutions: handout CHAPTER --out DIR"),
     "export": ("course_lib.teaching.nbgrader_export:main",

@@ -1,9 +1,21 @@
-"""The budget of a kernel exercise: how many bytes it may move, how many wavefronts it may need, and whether it
-did."""
+"""The budget of a kernel exercise: bytes moved, wavefronts or other counts, and whether it keeps to it."""
 from __future__ import annotations
 
 from .parts import Case, Exercise
 from .results import Outcome
+
+
+UNLIMITED = 2.0**62
+# what can reach memory uncounted: structs passed by value, and functions of the C library
+UNCOUNTED = ("struct", "class", "union", "std", "bsearch", "qsort", "sprintf", "snprintf", "vsnprintf",
+             "sscanf", "memcmp", "memchr", "memmove", "strlen", "strcmp", "strncmp", "strtof", "strtod", "atof")
+COUNTED = ("struct", "class", "union", "std", "bsearch", "qsort", "sprintf", "snprintf", "vsnprintf", "sscanf",
+             "memcmp", "memchr", "memmove", "strlen", "strcmp", "strncmp", "strtof", "strtod", "atof",
+             *(f"__{kind}_{what}{end}" for kind in ("atomic", "sync") for end in ("", "_n")
+               for what in ("load", "store", "exchange", "fetch_add", "add_fetch", "compare_exchange",
+                            "fetch_and_add", "val_compare_and_swap", "lock_test_and_set", "fetch_or")))
+COUNTED = {"sectors": "sectors", "wavefronts": "passes over the banks", "barriers": "barriers",
+           "shared_bytes": "bytes of shared memory per block"}
 
 
 def allowed(exercise: Exercise, case: Case) -> float:
@@ -28,3 +40,14 @@ def _too_many_wavefronts(exercise: Exercise, outcome: Outcome) -> str | None:
         return None
     return (f"needs {wavefronts / requests:.1f} wavefronts per request of shared memory, because of bank "
             f"conflicts, though its result is correct: {exercise.wavefronts:g} are allowed")
+
+
+def over_counts(exercise: Exercise, case: Case, outcome: Outcome) -> str | None:
+    """A sentence about the first count that is above what the exercise allows, though the result is right."""
+    for name, most in exercise.budget(case).items():
+        used = outcome.counts.get(name)
+        if used is None:
+            return f"was not counted: {COUNTED[name]}"
+        if used > most:
+            return f"uses {used:,} {COUNTED[name]} where {most:,} are enough, though its result is correct"
+    return None

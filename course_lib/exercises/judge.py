@@ -17,7 +17,7 @@ import torch
 
 from . import runner
 from .compare import close, compare_outputs, same_form
-from .counting import allowed, over_budget
+from .counting import UNLIMITED, allowed, over_budget, over_counts
 from .given import given_spec
 from .parts import Array, Case, Exercise, Launch
 from .recognise import recognise
@@ -78,6 +78,8 @@ def request(exercise: Exercise, cases: list[Case], seed: int = 0) -> Request:
         made.inputs, made.arrays, made.launches = [], [p[0] for p in plans], [p[1] for p in plans]
         if exercise.traffic:
             made.budgets = [allowed(exercise, case) for case in cases]
+        if exercise.budget:
+            made.budgets, made.machine = [UNLIMITED] * len(cases), exercise.machine or {}
     return made
 
 
@@ -212,7 +214,7 @@ def fault(exercise: Exercise, case: Case, outcome: Outcome, want: Any) -> str | 
         return f"changes its input {', '.join(f'`{c}`' for c in outcome.changed)} in place"
     if outcome.counts and exercise.traffic:
         return over_budget(exercise, case, outcome)
-    return None
+    return over_counts(exercise, case, outcome) if outcome.counts and exercise.budget else None
 
 
 def _difference(exercise: Exercise, case: Case, got: Any, want: Any) -> str | None:

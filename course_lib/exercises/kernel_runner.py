@@ -40,7 +40,7 @@ def run_kernel(request: Request, source: str) -> Run:
     run = Run()
     for i, (arrays, steps) in enumerate(zip(request.arrays, request.launches)):
         budget = request.budgets[i] if request.budgets else None
-        run.outcomes.append(_one(cuda, module, arrays, steps, request.limit, budget))
+        run.outcomes.append(_one(cuda, module, arrays, steps, request, budget))
         failure = run.outcomes[-1].failure
         if failure and failure.kind == "timeout":                # one endless loop is enough
             run.outcomes += [Outcome(failure=failure)] * (len(request.launches) - len(run.outcomes))
@@ -48,20 +48,22 @@ def run_kernel(request: Request, source: str) -> Run:
     return run
 
 
-def _one(cuda, module, arrays: list[dict], steps: list[dict], limit: float, budget: float | None) -> Outcome:
+def _one(cuda, module, arrays: list[dict], steps: list[dict], request: Request,
+         budget: float | None) -> Outcome:
     """One case: counted first where there is a budget, then sanitized, and both runs must give the same.
 
     Counted first, because a kernel can keep things between launches: what it has not computed yet it cannot
     have kept.
     """
-    counted = counts = None
+    counted, counts, limit = None, None, request.limit
+    machine = cuda.Machine(**request.machine)
     try:
         if budget is not None:
             with contextlib.suppress(cuda.KernelError), time_limit(limit):      # the sanitizer says it better
-                with cuda.profile(step_limit=STEPS) as report:
+                with cuda.profile(step_limit=STEPS, machine=machine) as report:
                     counted = _results(arrays, _launch(cuda, module, arrays, steps))
                 counts = _counts(report, budget)
-        with time_limit(limit), cuda.sanitize(step_limit=STEPS):
+        with time_limit(limit), cuda.sanitize(step_limit=STEPS, machine=machine):
             memory = _launch(cuda, module, arrays, steps)
         outcome = Outcome(_results(arrays, memory), counts=counts or {})
     except TimeIsUp:
@@ -111,9 +113,9 @@ def _unwritten(tensor: torch.Tensor) -> str:
 
 
 def _counts(report, budget: float) -> dict:
-    """Bytes moved, asked and unique, requests and wavefronts of shared memory, over all launches; a picture of
-    the costliest array if it is over the budget."""
-    counts: dict = {"moved": 0, "asked": 0, "unique": 0, "requests": 0, "wavefronts": 0}
+    """Counts over all launches; a picture of the costliest array if the bytes moved are over the budget."""
+    counts: dict = dict.fromkeys(("moved", "asked", "unique", "requests", "sectors", "wavefronts", "barriers",
+                                  "shared_bytes"), 0)
     for launch in report.launches:
         for side in (launch.shared_load, launch.shared_store):
             counts["requests"] += side.requests
@@ -122,6 +124,12 @@ def _counts(report, budget: float) -> dict:
             counts["moved"] += side.moved
             counts["asked"] += side.bytes
             counts["unique"] += side.unique
+            counts["sectors"] += side.sectors
+        # an atomic operation can read and write as a load and a store do: it counts like the worst of them
+        counts["sectors"] += launch.atomics.operations
+        counts["wavefronts"] += launch.atomics.operations
+        counts["barriers"] += launch.barriers
+        counts["shared_bytes"] = max(counts["shared_bytes"], launch.shared_bytes)
     if counts["moved"] > budget:
         launch = max(report.launches, key=lambda l: l.global_load.moved + l.global_store.moved)
         arrays = {name: load.moved + store.moved for name, (load, store) in launch.arrays.items()}

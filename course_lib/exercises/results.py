@@ -23,6 +23,8 @@ class Request:
     arrays: list[list[dict]] = field(default_factory=list)
     # bytes that each case may move; empty: not counted
     budgets: list[float] = field(default_factory=list)
+    # of cuda.Machine: what is counted on another machine than the course's
+    machine: dict[str, int] = field(default_factory=dict)
     mutates: tuple[str, ...] = ()
     forbid: tuple[str, ...] = ()                   # what the source may not call, see watch.py
     limit: float = 5.0                              # seconds for all cases together

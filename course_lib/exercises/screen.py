@@ -185,6 +185,9 @@ def forbidden_in_kernel(exercise: Exercise, source: str) -> str | None:
     for name in BEYOND_A_KERNEL:
         if name in words and name not in stub:
             return f"`{name}` may not be used in an exercise: it reaches past the kernel."
+    for name in sorted(words):
+        if name.startswith(("__atomic_", "__sync_")):
+            return f"`{name}` may not be used in an exercise: it is the compiler's and not CUDA's."
     for spelling, said in SPELLINGS.items():
         if spelling in plain and spelling not in stub:
             return f"{said} may not be used in an exercise."

@@ -51,7 +51,7 @@ class Batch:
         alone, jobs = False, min(max(1, jobs), len(self.waiting) or 1)
         while self.waiting:
             try:
-                with _executor(dask, 1 if alone else jobs) as executor:
+                with executor_for(1 if alone else jobs, dask) as executor:
                     for index, future in self._futures(executor, alone):
                         self._finish(index, future)
             except BrokenProcessPool:
@@ -105,7 +105,8 @@ class Batch:
 
 
 @contextlib.contextmanager
-def _executor(dask: str | None, jobs: int):
+def executor_for(jobs: int, dask: str | None = None):
+    """Workers that end with this process, here or on a cluster."""
     if dask:
         try:
             from distributed import Client

@@ -92,11 +92,12 @@ def _prepare(args: argparse.Namespace) -> Job:
     store = Store(results, args.seed)
     waiting = tasks(submissions, chapters, store, not args.no_sandbox, private, [folder, results])
     if waiting and not args.no_sandbox and not args.dask:
-        _check_walls([folder, results])
+        check_walls([folder, results])
     return Job(submissions, chapters, store, waiting, results, late, given)
 
 
-def _check_walls(hide: list[Path]) -> None:
+def check_walls(hide: list[Path]) -> None:
+    """Raise Refused where this machine cannot keep a student's code in."""
     with Sandbox(hide=hide) as sandbox:
         gone = missing_walls(sandbox)
     if gone:

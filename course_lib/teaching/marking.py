@@ -35,14 +35,25 @@ _oracles: dict[tuple[str, int], judge.Oracle] = {}
 def mark_notebook(task: dict) -> dict:
     """{"cells": {id: source}, "seed", "strict", "exercises": DIR or None, "hide": paths}
     -> {id: verdict as a dict}."""
-    torch.set_num_threads(1)
-    sandbox = _sandbox(task["strict"], (*task["hide"], *filter(None, [task["exercises"]])))
-    sandbox.start()                      # it loads torch while we load the declarations
+    sandbox = warm_sandbox(task["strict"], (*task["hide"], *filter(None, [task["exercises"]])))
     load_private(task["exercises"])
+    return mark_cells(task["cells"], find, task["seed"], sandbox)
+
+
+def warm_sandbox(strict: bool, hide: tuple[str, ...]) -> Sandbox:
+    """This thread's sandbox, which loads torch while the caller prepares what is to be marked."""
+    torch.set_num_threads(1)
+    sandbox = _sandbox(strict, hide)
+    sandbox.start()
+    return sandbox
+
+
+def mark_cells(cells: dict[str, str], find, seed: int, sandbox: Sandbox) -> dict:
+    """{id: verdict as a dict}; `find` gives the exercise of an id."""
     verdicts = {}
-    for id, source in task["cells"].items():
+    for id, source in cells.items():
         try:
-            verdicts[id] = asdict(mark(find(id), source, task["seed"], sandbox))
+            verdicts[id] = asdict(mark(find(id), source, seed, sandbox))
         except Exception as error:           # ours, not the student's: the others are marked all the same
             said = str(error) if isinstance(error, SandboxError) else f"{type(error).__name__}: {error}"
             verdicts[id] = asdict(Verdict(id, find(id).title, NOT_RUN, f"The marking itself failed: {said}",
@@ -114,7 +125,7 @@ def _unusable(exercise: Exercise, reply: Reply) -> Verdict | None:
         if reply.output.strip():
             verdict.details.append(("It printed", reply.output[:2000]))
         return verdict
-    if exercise.traffic and any(
+    if (exercise.traffic or exercise.budget) and any(
         o.failure is None and "moved" not in (o.counts or {}) for o in reply.run.outcomes
     ):
         return _wrong(exercise, "What the kernel moves was not counted.")

@@ -1,0 +1,79 @@
+"""Marking an exam: each student's cells on the student's own sheet, behind the walls that `grade` uses."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from course_lib.exercises.parts import Exercise
+from course_lib.exercises.verdict import NOT_ATTEMPTED, NOT_RUN, Verdict
+from .. import marking, report
+from ..batch import executor_for
+from ..report import NOT_HANDED_IN, Mark
+from ..submissions import Submission
+from .predict import QUESTIONS
+from .sheets import PROBLEMS, Sheet, sheet
+
+
+def exercises_of(drawn: Sheet) -> dict[str, Exercise]:
+    """{id: exercise} of a sheet, in the order of the notebook."""
+    made = [q.exercise(drawn.machine, drawn.questions[q.id]) for q in QUESTIONS]
+    made += [p.exercise(drawn.machine, drawn.numbers[p.id], drawn.choices[p.id]) for p in PROBLEMS]
+    return {exercise.id: exercise for exercise in made}
+
+
+def mark_sheet(task: dict) -> dict:
+    """{"secret", "student", "cells": {id: source}, "strict", "hide"} -> {id: verdict as a dict}."""
+    sandbox = marking.warm_sandbox(task["strict"], tuple(task["hide"]))
+    drawn = sheet(task["secret"], task["student"])
+    exercises = exercises_of(drawn)
+    cells = {id: source for id, source in task["cells"].items() if id in exercises}
+    return marking.mark_cells(cells, exercises.__getitem__, drawn.seed, sandbox)
+
+
+def marks_of(
+    submissions: list[Submission], secret: str, jobs: int, strict: bool, hide: list[Path]
+) -> list[Mark]:
+    """The table: every student against every exercise. Who is not on the roster has no sheet."""
+    hidden = [str(path.resolve()) for path in hide]
+    with executor_for(jobs) as executor:
+        futures = {}
+        for index, made in enumerate(submissions):
+            if made.row and made.cells and not made.problem:
+                task = {"secret": secret, "student": made.row["id"] or made.row["name"], "cells": made.cells,
+                        "strict": strict, "hide": hidden}
+                futures[index] = executor.submit(mark_sheet, task)
+        answers = {index: _answer(future) for index, future in futures.items()}
+    marks = []
+    for index, made in enumerate(submissions):
+        if not made.row:
+            told = Verdict("", "", NOT_RUN, "The roster has no student of this name or number, so no sheet.")
+            marks.append(
+                Mark(made.student, "exam", "", "", "", told, file=made.file, notes=tuple(made.notes)))
+            continue
+        drawn = sheet(secret, made.row["id"] or made.row["name"])
+        marks += [_mark(made, exercise, answers.get(index)) for exercise in exercises_of(drawn).values()]
+    return marks
+
+
+def _answer(future) -> dict | str:
+    try:
+        return future.result()
+    except Exception as error:                   # a worker that died takes no other student's marks with it
+        return f"{type(error).__name__}: {error}"
+
+
+def _mark(made: Submission, exercise: Exercise, answer: dict | str | None) -> Mark:
+    mark = Mark(made.student, "exam", exercise.id, exercise.title, exercise.kind, None, file=made.file,
+                language=exercise.language, source=made.cells.get(exercise.id, ""), notes=tuple(made.notes))
+
+    def without_run(status: str, why: str) -> Mark:
+        mark.verdict = Verdict(exercise.id, exercise.title, status, why, of=exercise.points)
+        return mark
+    if isinstance(answer, str):
+        return without_run(NOT_RUN, f"The marking itself failed: {answer}")
+    if made.problem:
+        mark.notes = (made.problem if made.file else NOT_HANDED_IN, *mark.notes)
+        return without_run(NOT_ATTEMPTED, f"Nothing can be marked: {made.problem}.")
+    if not answer or exercise.id not in answer:
+        return without_run(NOT_ATTEMPTED, f"The notebook has no cell that begins with `{exercise.marker}`.")
+    mark.verdict = report.verdict_from(answer[exercise.id])
+    return mark

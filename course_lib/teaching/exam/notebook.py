@@ -1,0 +1,72 @@
+"""A student's exam as a notebook: the machine in words, and for each exercise a card, a stub and a trial."""
+from __future__ import annotations
+
+import textwrap
+
+from .predict import QUESTIONS
+from .sheets import PROBLEMS, Sheet
+
+SETUP = """
+import torch
+import laptop_cuda as cuda
+
+machine = cuda.Machine(
+    banks={banks}, bank_bytes={bank_bytes}, sector_bytes={sector_bytes}, shared_bytes={shared_bytes})
+
+
+def used(report):
+    shared = [(launch.shared_load, launch.shared_store) for launch in report.launches]
+    moved = [(launch.global_load, launch.global_store) for launch in report.launches]
+    print("sectors:", sum(side.sectors for sides in moved for side in sides))
+    print("passes over the banks:", sum(side.wavefronts for sides in shared for side in sides))
+    print("shared memory per block:", max(launch.shared_bytes for launch in report.launches), "bytes")
+"""
+MACHINE = """
+# Exam: {name}
+
+Your GPU is not the one of the course. On it,
+
+- shared memory has **{banks} banks**, each of them **{bank_bytes} bytes** wide: byte `b` of a block's
+  shared memory is in bank `b // {bank_bytes} % {banks}`. In one pass each bank serves one word of
+  {bank_bytes} bytes, to all lanes that ask for it. A request of at most 4 bytes per lane is served as a
+  whole, one of 8 bytes in two halves of the warp, one of 16 bytes in four quarters; each part takes as many
+  passes as its busiest bank has different words.
+- global memory moves in **sectors of {sector_bytes} bytes**. Every array begins at a sector.
+- a block has at most **{shared_bytes:,} bytes** of shared memory.
+
+All else is as in the course: 32 lanes per warp, the same CUDA C++. Your kernels are marked on *your*
+machine: the result must be right, and the counts within the budget. Your classmates have other machines and
+other numbers.
+"""
+
+
+def notebook(sheet: Sheet, name: str) -> dict:
+    """The notebook as nbformat's dict."""
+    machine = vars(sheet.machine)
+    cells = [markdown(MACHINE.format(name=name, **machine)), code(SETUP.format(**machine))]
+    for question in QUESTIONS:
+        exercise = question.exercise(sheet.machine, sheet.questions[question.id])
+        cells += [markdown(heading(exercise)), code(exercise.cell(exercise.stub))]
+    for problem in PROBLEMS:
+        numbers = sheet.numbers[problem.id]
+        exercise = problem.exercise(sheet.machine, numbers, sheet.choices[problem.id])
+        cells += [markdown(heading(exercise)), code(exercise.cell(exercise.stub)),
+                  code(problem.trial_cell(numbers))]
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"
+    return {"nbformat": 4, "nbformat_minor": 5, "cells": cells,
+            "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}}
+
+
+def heading(exercise) -> str:
+    points = f"{exercise.points:g} point{'s' * (exercise.points != 1)}"
+    return f"## Exercise {exercise.id}: {exercise.title} ({points})\n\n{exercise.card}"
+
+
+def markdown(text: str) -> dict:
+    return {"cell_type": "markdown", "metadata": {}, "source": textwrap.dedent(text).strip()}
+
+
+def code(text: str) -> dict:
+    return {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [],
+            "source": text.strip()}

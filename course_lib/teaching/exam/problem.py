@@ -1,0 +1,125 @@
+"""A problem of the exam: what is drawn for a student, what solves it there, and what it may cost."""
+from __future__ import annotations
+
+import random
+import textwrap
+from dataclasses import asdict
+
+import torch
+
+from course_lib.exercises import Case
+from course_lib.exercises.compare import close
+from course_lib.exercises.counting import UNCOUNTED
+from course_lib.exercises.parts import Exercise
+from laptop_cuda import Machine
+
+SPREAD = 0.045
+
+
+class Problem:
+    """One kernel exercise. The docstring of a subclass proves its budget.
+
+    `numbers` are drawn with the machine; `choose` gives the constants that solve the sheet; `counts` says by
+    arithmetic what the reference with any constants costs there, None where it cannot work; `budget` is what
+    is allowed. `numbers` hold two sizes, the small one and the large one, which is drawn so that
+    `hardness`, the best reachable count, is within `SPREAD` of `target` for everybody.
+    """
+    id = name = title = text = body = trial = ""     # `trial`: a notebook cell that runs the kernel
+    chapter = minutes = points = 0
+    target = 0
+    unsaid = ()                  # counts and sizes whose number would be the answer: the card leaves them out
+    measured = "sectors"         # what `hardness` counts: sectors as bytes, so that all machines compare
+
+    def numbers(self, machine: Machine, rng: random.Random) -> dict | None:
+        raise NotImplementedError
+
+    def drawn(self, machine: Machine, rng: random.Random) -> dict:
+        """Numbers of the wanted hardness: others are drawn again."""
+        for _ in range(10_000):
+            numbers = self.numbers(machine, rng)
+            if numbers and abs(self.hardness(machine, numbers) / self.target - 1) < SPREAD:
+                return numbers
+        raise RuntimeError(f"exercise {self.id}: no numbers of hardness {self.target} for {machine}")
+
+    def hardness(self, machine: Machine, numbers: dict) -> int:
+        """The best reachable count of the large case."""
+        best = self.budget(machine, numbers, numbers["large"])[self.measured]
+        return best * machine.sector_bytes if self.measured == "sectors" else best
+
+    def choose(self, machine: Machine, numbers: dict) -> dict:
+        raise NotImplementedError
+
+    def counts(self, choice: dict, machine: Machine, numbers: dict, size: dict) -> dict | None:
+        raise NotImplementedError
+
+    def budget(self, machine: Machine, numbers: dict, size: dict) -> dict:
+        raise NotImplementedError
+
+    def case(self, size: dict, rng: torch.Generator) -> Case:
+        raise NotImplementedError
+
+    def launch(self, *args):
+        raise NotImplementedError
+
+    def expect(self, *args):
+        raise NotImplementedError
+
+    def source(self, choice: dict) -> str:
+        """The reference with these constants."""
+        lines = "".join(f"constexpr int {name} = {value};\n" for name, value in choice.items())
+        return lines + textwrap.dedent(self.body).strip("\n") + "\n"
+
+    @property
+    def stub(self) -> str:
+        """The kernel's signature alone."""
+        head = textwrap.dedent(self.body).strip("\n")
+        return head[head.index("__global__"):head.index(") {") + 3] + "\n    // your code\n}\n"
+
+    def exercise(self, machine: Machine, numbers: dict, choice: dict) -> Exercise:
+        """The declaration for one student. It is not registered: another student has the same id."""
+        def cases(rng):
+            return [self.case(size, rng) for size in (numbers["small"], numbers["large"])]
+        made = Exercise(
+            id=self.id, title=self.title, kind="write", language="cuda", name=self.name, points=self.points,
+            minutes=self.minutes, difficulty=4, card=self.card(machine, numbers), stub=self.stub,
+            solution_text=self.source(choice), hints=[], misconceptions=[], cases=cases,
+            compare=close(atol=1e-4), limit=30.0, forbid=UNCOUNTED, launch=self.launch, expect=self.expect)
+        made.machine = asdict(machine)
+        made.budget = lambda case: self.budget(machine, numbers, case.size)
+        return made
+
+    def trial_cell(self, numbers: dict) -> str:
+        """Notebook code that runs the kernel on the large size, compares, and shows what it uses."""
+        size = numbers["large"]
+        given = "\n".join(f"{name} = {value}" for name, value in size.items() if name not in self.unsaid)
+        return f"{given}\n{textwrap.dedent(self.trial).strip()}\nused(report)"
+
+    def card(self, machine: Machine, numbers: dict) -> str:
+        large = numbers["large"]
+        rows = "".join(f"\n- at most **{most:,}** {COUNTED[name]}"
+                       for name, most in self.budget(machine, numbers, large).items()
+                       if name not in self.unsaid)
+        if "shared_bytes" in self.unsaid:
+            rows += "\n- no more shared memory per block than that takes"
+        sizes = ", ".join(f"`{name}` = {value}" for name, value in large.items() if name not in self.unsaid)
+        told = textwrap.dedent(self.text).strip().format(**numbers, **asdict(machine))
+        return (f"{told}\n\nFor {sizes} it may use{rows}\n\nIt is marked on this size with other numbers, "
+                "and on a smaller one with a budget of the same rule.")
+
+
+COUNTED = {
+    "sectors": "sectors (global loads and stores together)",
+    "wavefronts": "passes over the banks (shared loads and stores together)",
+    "shared_bytes": "bytes of shared memory per block",
+}
+
+
+def sized(case: Case, size: dict) -> Case:
+    """The case, with its size for the budget."""
+    case.size = size
+    return case
+
+
+def draw_room(rng: random.Random) -> int:
+    """Bytes of shared memory that one kernel may use."""
+    return 64 * rng.randint(96, 320)

@@ -1,0 +1,187 @@
+"""An exam on a drawn machine: the reference solves each sheet, a neighbour's answer does not."""
+import csv
+import json
+import random
+import sys
+
+import nbformat
+import pytest
+
+from course_lib.exercises import judge, runner
+from course_lib.teaching import walls
+from course_lib.teaching.exam.command import main
+from course_lib.teaching.exam.mark import exercises_of
+from course_lib.teaching.exam.notebook import notebook
+from course_lib.teaching.exam.sheets import PROBLEMS, fits, sheet
+
+EXAMPLE = "a secret for tests"
+NAMES = [p.name for p in PROBLEMS]
+linux = pytest.mark.skipif(sys.platform != "linux" or bool(walls.missing()),
+                           reason="not run: this machine cannot build the walls: " + "; ".join(walls.missing()))
+MANY = [60, pytest.param(1000, marks=pytest.mark.slow)]
+
+
+def class_of(size: int):
+    return [sheet(EXAMPLE, f"student {number}") for number in range(size)]
+
+
+@pytest.mark.parametrize("size", MANY)
+def test_the_reference_solves_every_sheet(size):
+    for drawn in class_of(size):
+        assert all(fits(p, drawn.choices[p.id], drawn) for p in PROBLEMS), drawn
+
+
+@pytest.mark.parametrize("size", MANY)
+@pytest.mark.parametrize("problem", PROBLEMS, ids=NAMES)
+def test_the_sheets_are_equally_hard(problem, size):
+    hardness = [problem.hardness(s.machine, s.numbers[problem.id]) for s in class_of(size)]
+    assert (max(hardness) - min(hardness)) / min(hardness) < 0.1
+
+
+@pytest.mark.parametrize("size, pairs", [(60, 300), pytest.param(1000, 4000, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=NAMES)
+def test_a_neighbours_right_answer_fails(problem, size, pairs):
+    rng, sheets, tried, passed = random.Random(1), class_of(size), 0, 0
+    while tried < pairs:
+        one, other = rng.sample(sheets, 2)
+        if one.machine != other.machine:
+            tried += 1
+            passed += fits(problem, one.choices[problem.id], other)
+    assert passed <= 0.05 * tried, f"{passed} of {tried}"
+
+
+@pytest.mark.parametrize("problem", [p for p in PROBLEMS if "shared_bytes" in p.unsaid], ids=lambda p: p.name)
+def test_no_pitch_takes_fewer_passes_than_the_budget(problem):
+    for drawn in class_of(6):
+        numbers, right = drawn.numbers[problem.id], drawn.choices[problem.id]
+        width = list(numbers["large"].values())[1]
+        for pitch in range(width, right["PITCH"] + 12):
+            above = False
+            for n in range(32, 64):                  # the smallest pitch must do for every n
+                size = numbers["large"] | {"n": n}
+                counts = problem.counts(right | {"PITCH": pitch}, drawn.machine, numbers, size)
+                if counts is None:                   # more shared memory than a block has
+                    continue
+                least = problem.budget(drawn.machine, numbers, size)["wavefronts"]
+                assert counts["wavefronts"] >= least
+                above |= counts["wavefronts"] > least
+            assert above or pitch >= right["PITCH"]
+
+
+def test_no_tile_of_the_product_moves_less():
+    problem, rng = PROBLEMS[1], random.Random(2)
+    for drawn in class_of(30):
+        numbers, step = drawn.numbers[problem.id], drawn.machine.sector_bytes // 4
+        best = problem.budget(drawn.machine, numbers, numbers["large"])
+        for _ in range(200):
+            tile = {"ROWS": rng.randint(1, 130), "COLUMNS": step * rng.randint(1, 30), "DEPTH": step}
+            counts = problem.counts(tile, drawn.machine, numbers, numbers["large"])
+            assert counts is None or counts["shared_bytes"] > numbers["room"] \
+                or counts["sectors"] >= best["sectors"]
+
+
+def run_on(problem, choice, drawn):
+    """(cases, run, verdict) of the reference with these constants, on the engine."""
+    exercise = exercises_of(drawn)[problem.id]
+    source = exercise.cell(problem.source(choice))
+    cases = judge.draw(exercise, drawn.seed)
+    ran = runner.run(judge.request(exercise, cases, drawn.seed), source)
+    return cases, ran, judge.judge(exercise, cases, ran, source, drawn.seed)
+
+
+@pytest.mark.parametrize("student", ["first", *(pytest.param(f"another {n}", marks=pytest.mark.slow)
+                                                for n in range(12))])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=NAMES)
+def test_the_engine_counts_what_the_arithmetic_says(problem, student):
+    drawn = sheet(EXAMPLE, student)
+    numbers, choice = drawn.numbers[problem.id], drawn.choices[problem.id]
+    cases, ran, verdict = run_on(problem, choice, drawn)
+    assert verdict.status == "passed", str(verdict)
+    for case, outcome in zip(cases, ran.outcomes):
+        counted = problem.counts(choice, drawn.machine, numbers, case.size)
+        assert {name: outcome.counts[name] for name in counted} == counted
+
+
+@pytest.mark.parametrize("student", ["first", *(pytest.param(f"another {n}", marks=pytest.mark.slow)
+                                                for n in range(12))])
+@pytest.mark.parametrize("problem", PROBLEMS, ids=NAMES)
+def test_on_the_engine_a_neighbours_answer_gets_what_the_arithmetic_says(problem, student):
+    drawn, choice = sheet(EXAMPLE, student), sheet(EXAMPLE, student + "'s neighbour").choices[problem.id]
+    verdict = run_on(problem, choice, drawn)[2]
+    assert (verdict.status == "passed") == fits(problem, choice, drawn), str(verdict)
+
+
+def test_a_notebook_holds_every_exercise_and_no_answer():
+    drawn = sheet(EXAMPLE, "first")
+    made = notebook(drawn, "First")
+    nbformat.validate(nbformat.from_dict(made))
+    sources = [cell["source"] for cell in made["cells"]]
+    assert f"**{drawn.machine.banks} banks**" in sources[0]
+    for exercise in exercises_of(drawn).values():
+        assert sum(exercise.marker + "\n" in source + "\n" for source in sources) == 1
+    text = "\n".join(sources)
+    for problem in PROBLEMS:
+        for name, value in drawn.choices[problem.id].items():
+            assert f"{name} = {value}" not in text
+        if problem.unsaid == ("shared_bytes",):
+            numbers = drawn.numbers[problem.id]
+            hidden = problem.budget(drawn.machine, numbers, numbers["large"])["shared_bytes"]
+            assert f"{hidden:,}" not in problem.card(drawn.machine, numbers)
+
+
+def test_a_sheet_depends_on_the_secret_and_the_student_alone():
+    sheet.cache_clear()
+    one = sheet(EXAMPLE, "ann")
+    sheet.cache_clear()
+    assert sheet(EXAMPLE, "ann") == one
+    assert sheet(EXAMPLE, "bob") != one and sheet("another secret, longer", "ann") != one
+
+
+def command(tmp_path, *words: str) -> int:
+    roster = tmp_path / "class.csv"
+    if not roster.exists():
+        roster.write_text("name,id\nAnn Smith,4711\nBob Jones,4712\nJosé Núñez,4713\nDora Missing,4714\n")
+    return main([*words, "--roster", str(roster), "--secret", str(tmp_path / "secret")])
+
+
+def test_without_its_secret_an_exam_cannot_be_marked(tmp_path, capsys):
+    (tmp_path / "in").mkdir()
+    assert command(tmp_path, "mark", str(tmp_path / "in"), "--out", str(tmp_path / "results")) == 2
+    assert "holds no secret" in capsys.readouterr().err
+
+
+def test_students_who_cannot_be_told_apart_get_no_exam(tmp_path, capsys):
+    (tmp_path / "class.csv").write_text("name\nAnn Smith\nAnn Smith\n")
+    assert command(tmp_path, "out", "--out", str(tmp_path / "exam")) == 2
+    assert "Ann Smith occurs more than once" in capsys.readouterr().err
+
+
+@linux
+@pytest.mark.slow
+def test_an_exam_from_the_roster_to_the_marks(tmp_path):
+    assert command(tmp_path, "out", "--out", str(tmp_path / "exam")) == 0
+    assert (tmp_path / "secret").stat().st_mode & 0o077 == 0
+    secret = (tmp_path / "secret").read_text().strip()
+
+    def hand_in(folder: str, sheet_of: str, answers_of: str | None):
+        made = json.loads((tmp_path / "exam" / sheet_of / "exam.ipynb").read_text())
+        answers = exercises_of(sheet(secret, answers_of)).values() if answers_of else []
+        for cell in made["cells"]:
+            for exercise in answers:
+                if cell["cell_type"] == "code" and exercise.marker + "\n" in cell["source"]:
+                    cell["source"] = exercise.cell(exercise.solution)
+        (tmp_path / "in" / folder).mkdir(parents=True)
+        (tmp_path / "in" / folder / "exam.ipynb").write_text(json.dumps(made))
+    hand_in("4711", "4711", "4711")
+    hand_in("Jones Bob_4712_assignsubmission_file_", "4712", "4711")
+    hand_in("4713", "4713", None)
+    hand_in("Eve Unknown", "4711", "4711")
+    assert command(tmp_path, "mark", str(tmp_path / "in"), "--out", str(tmp_path / "results")) == 0
+    with open(tmp_path / "results" / "grades.csv") as file:
+        rows = list(csv.DictReader(file))
+    points = {name: sum(float(r["points"]) for r in rows if r["student"] == name)
+              for name in ("Ann Smith", "Bob Jones", "José Núñez", "Dora Missing", "Eve Unknown")}
+    assert points["Ann Smith"] == sum(float(r["of"]) for r in rows if r["student"] == "Ann Smith") == 42
+    assert points["Bob Jones"] <= 5
+    assert points["José Núñez"] == points["Dora Missing"] == points["Eve Unknown"] == 0
+    assert {r["verdict"] for r in rows if r["student"] == "José Núñez"} == {"not attempted"}
