@@ -7,8 +7,9 @@ from .results import Outcome
 
 UNLIMITED = 2.0**62
 # what can reach memory uncounted: structs passed by value, and functions of the C library
-UNCOUNTED = ("struct", "class", "union", "std", "bsearch", "qsort", "sprintf", "snprintf", "vsnprintf",
-             "sscanf", "memcmp", "memchr", "memmove", "strlen", "strcmp", "strncmp", "strtof", "strtod", "atof")
+UNCOUNTED = (
+    "struct class union std bsearch qsort sprintf snprintf vsnprintf sscanf memcmp memchr memmove strlen strcmp "
+    "strncmp strtof strtod atof").split()
 COUNTED = ("struct", "class", "union", "std", "bsearch", "qsort", "sprintf", "snprintf", "vsnprintf", "sscanf",
              "memcmp", "memchr", "memmove", "strlen", "strcmp", "strncmp", "strtof", "strtod", "atof",
              *(f"__{kind}_{what}{end}" for kind in ("atomic", "sync") for end in ("", "_n")

@@ -2,10 +2,7 @@
 cluster."""
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import os
-import sys
 import threading
 from dataclasses import asdict
 from functools import lru_cache
@@ -16,10 +13,11 @@ import torch
 from course_lib.exercises import judge
 from course_lib.exercises.declare import declared, find, load_file
 from course_lib.exercises.parts import Exercise
-from course_lib.exercises.results import Request
+from course_lib.exercises.results import Request, Run
 from course_lib.exercises.screen import screen
 from course_lib.exercises.verdict import NOT_RUN, WRONG, Verdict, verdict_on
 from course_lib.exercises.wire import LONGEST_TEXT
+from .bounded import bounded_memory
 from .reach import COURSE, PACKAGE
 from .reply import Reply, SandboxError
 from .sandbox import Sandbox
@@ -79,6 +77,35 @@ def close_sandbox() -> None:
 
 def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdict:
     """The verdict on one cell; the code runs in the sandbox, everything else here."""
+    return mark_and_run(exercise, source, seed, sandbox)[0]
+
+
+def mark_and_run(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> tuple[Verdict, Run | None]:
+    """The verdict, and the run that it is about; None where nothing that can be judged was run."""
+    early = _screened(exercise, source)
+    if early:
+        return early, None
+    with _judging:
+        cases = judge.draw(exercise, seed)
+        request = judge.request(exercise, cases, seed)
+    reply = _run(exercise, request, source, sandbox)
+    if told := _unusable(exercise, reply):
+        return told, None
+    with _judging:
+        oracle = _oracle(exercise, cases, seed)  # if our reference fails, that is not the student's fault
+        try:
+            verdict = _judged(exercise, cases, reply.run, source, seed, oracle)
+        except Exception as error:
+            told = f"What came back has no form that an answer can have ({type(error).__name__})."
+            return _wrong(exercise, told), None
+    if verdict.status == NOT_RUN and not (exercise.language == "cuda" and no_engine()):
+        told = "The run says that something is missing on this machine, and nothing is."
+        return _wrong(exercise, told), None
+    return _clipped(verdict), reply.run
+
+
+def _screened(exercise: Exercise, source: str) -> Verdict | None:
+    """A verdict that needs no run."""
     if len(source) > LONGEST:
         return _wrong(exercise, f"The cell is longer than {LONGEST:,} characters.")
     try:
@@ -86,25 +113,7 @@ def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdic
             early = screen(exercise, source)
     except (RecursionError, MemoryError):
         return _wrong(exercise, "The cell is nested too deeply to be read.")
-    if early:
-        return _clipped(early)
-    with _judging:
-        cases = judge.draw(exercise, seed)
-        request = judge.request(exercise, cases, seed)
-    reply = _run(exercise, request, source, sandbox)
-    if told := _unusable(exercise, reply):
-        return told
-    with _judging:
-        oracle = _oracle(exercise, cases, seed)  # if our reference fails, that is not the student's fault
-        try:
-            verdict = _judged(exercise, cases, reply.run, source, seed, oracle)
-        except Exception as error:
-            return _wrong(
-                exercise, f"What came back has no form that an answer can have ({type(error).__name__})."
-            )
-    if verdict.status == NOT_RUN and not (exercise.language == "cuda" and no_engine()):
-        return _wrong(exercise, "The run says that something is missing on this machine, and nothing is.")
-    return _clipped(verdict)
+    return early and _clipped(early)
 
 
 def _run(exercise: Exercise, request: Request, source: str, sandbox: Sandbox) -> Reply:
@@ -138,24 +147,6 @@ def _clipped(verdict: Verdict) -> Verdict:
     verdict.details = [(label[:200], text[:4000]) for label, text in verdict.details[:20]]
     verdict.picture = None
     return verdict
-
-
-@contextlib.contextmanager
-def bounded_memory(limit: int):
-    """An allocation beyond `limit` bytes more than now raises: an answer can be small and make a comparison
-    large."""
-    if sys.platform != "linux":
-        yield
-        return
-    import resource
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    mapped = int(Path("/proc/self/statm").read_text().split()[0]) * os.sysconf("SC_PAGE_SIZE")
-    wanted = mapped + limit if hard == resource.RLIM_INFINITY else min(mapped + limit, hard)
-    resource.setrlimit(resource.RLIMIT_AS, (wanted, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def _oracle(exercise: Exercise, cases, seed: int) -> judge.Oracle:

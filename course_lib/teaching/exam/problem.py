@@ -83,7 +83,8 @@ class Problem:
             id=self.id, title=self.title, kind="write", language="cuda", name=self.name, points=self.points,
             minutes=self.minutes, difficulty=4, card=self.card(machine, numbers), stub=self.stub,
             solution_text=self.source(choice), hints=[], misconceptions=[], cases=cases,
-            compare=close(atol=1e-4), limit=30.0, forbid=UNCOUNTED, launch=self.launch, expect=self.expect)
+            compare=close(atol=1e-4), limit=30.0, forbid=tuple(UNCOUNTED), launch=self.launch,
+            expect=self.expect)
         made.machine = asdict(machine)
         made.budget = lambda case: self.budget(machine, numbers, case.size)
         return made

@@ -1,0 +1,129 @@
+"""`python -m course_lib league out|mark`: the ten problems as a notebook, and the table of who solved them how."""
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import json
+import os
+import secrets
+import sys
+from pathlib import Path
+
+from course_lib.files import write_whole
+from ..batch import executor_for
+from ..exam.notebook import code, markdown
+from ..grade import Refused, check_walls
+from ..identity import Roster
+from .. import marking, report
+from ..submissions import Submission, collect
+from .page import page
+from .score import COUNTS, PROBLEMS, Score, bound, score
+
+INTRO = """
+# The league
+
+Ten kernels, and no clock. What decides is, in this order: the sectors that a kernel moves, its passes over the
+banks of shared memory, its barriers, its shared memory. The numbers are exact and the same on every machine.
+Each kernel is run on shapes that you do not know, small and ragged ones among them, and sanitized; a wrong
+result has no score. The launch is fixed. A kernel may not use structs or functions of the C library, and an
+atomic operation counts as a sector and a pass per lane.
+"""
+
+
+def main(argv: list[str]) -> int:
+    args = _arguments(argv)
+    try:
+        return _out(args) if args.action == "out" else _mark(args)
+    except (Refused, ValueError) as error:
+        print(f"league: {error}", file=sys.stderr)
+        return 2
+
+
+def _arguments(argv: list[str]) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m course_lib league", description="Kernels ranked by counts.")
+    actions = parser.add_subparsers(dest="action", required=True)
+    out = actions.add_parser("out", help="write the notebook with the ten problems")
+    out.add_argument("--out", default="league.ipynb", metavar="FILE")
+    mark = actions.add_parser("mark", help="score what was handed in")
+    mark.add_argument("folder", metavar="FOLDER", help="notebooks and zip files, as for grade")
+    mark.add_argument("--out", required=True, metavar="DIR", help="where league.html and league.csv go")
+    mark.add_argument("--roster", metavar="CSV", help="the class, as for grade")
+    mark.add_argument("--seed", type=int, metavar="N",
+                      help="which shapes are drawn: keep it for a season (default: a fresh one, which is printed)")
+    mark.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N")
+    mark.add_argument("--no-sandbox", action="store_true",
+                      help="score even where a wall around students' code is missing")
+    return parser.parse_args(argv)
+
+
+def _out(args: argparse.Namespace) -> int:
+    cells = [markdown(INTRO)]
+    for problem in PROBLEMS:
+        exercise = problem.exercise()
+        cells += [markdown(f"## Exercise {exercise.id}: {exercise.title}\n\n{exercise.card}"),
+                  code(exercise.cell(exercise.stub))]
+    for number, cell in enumerate(cells):
+        cell["id"] = f"cell-{number}"
+    cells[1:1] = [code("import laptop_cuda as cuda") | {"id": "setup"}]
+    made = {"nbformat": 4, "nbformat_minor": 5, "cells": cells, "metadata": {
+        "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}}
+    write_whole(args.out, json.dumps(made, indent=1) + "\n")
+    print(f"{args.out}: {len(PROBLEMS)} problems")
+    return 0
+
+
+def _mark(args: argparse.Namespace) -> int:
+    folder, results = Path(args.folder), Path(args.out)
+    if not folder.is_dir():
+        raise Refused(f"{folder} is not a folder")
+    seed = secrets.randbelow(1 << 31) if args.seed is None else args.seed
+    if not args.no_sandbox:
+        check_walls([folder, results])
+    submissions = collect(folder, roster=Roster.read(Path(args.roster)) if args.roster else None)
+    results.mkdir(parents=True, exist_ok=True)
+    print(f"seed {seed}", file=sys.stderr)
+    par, scores = table(submissions, seed, args.jobs, not args.no_sandbox, [folder, results])
+    least = {problem.id: bound(problem, seed) for problem in PROBLEMS}
+    write_whole(results / "league.html", page(PROBLEMS, scores, par, least))
+    write_whole(results / "league.csv", _csv(scores))
+    print(f"{len(scores)} students: {results / 'league.html'}")
+    return 0
+
+
+def table(submissions: list[Submission], seed: int, jobs: int, strict: bool,
+          hide: list[Path]) -> tuple[dict[str, Score], dict[str, dict[str, Score]]]:
+    """(the scores of the plain kernels, {student: {problem: score}}), all found in the same way."""
+    hidden = tuple(str(path.resolve()) for path in hide)
+    cells = {None: {problem.id: problem.exercise().solution for problem in PROBLEMS}}
+    cells |= {made.student: made.cells for made in submissions}
+    with executor_for(jobs) as executor:
+        futures = {student: executor.submit(scores_of, theirs, seed, strict, hidden)
+                   for student, theirs in cells.items()}
+        found = {student: _answer(future) for student, future in futures.items()}
+    return found.pop(None), found
+
+
+def scores_of(cells: dict[str, str], seed: int, strict: bool, hide: tuple[str, ...]) -> dict[str, Score]:
+    """The scores of one student's cells. Runs in a worker."""
+    sandbox = marking.warm_sandbox(strict, hide)
+    return {p.id: score(p, cells[p.id], seed, sandbox) for p in PROBLEMS if p.id in cells}
+
+
+def _answer(future) -> dict[str, Score]:
+    try:
+        return future.result()
+    except Exception as error:                   # a worker that died takes no other student's scores with it
+        return {p.id: Score(None, f"The scoring itself failed: {type(error).__name__}: {error}") for p in PROBLEMS}
+
+
+def _csv(scores: dict[str, dict[str, Score]]) -> str:
+    out = io.StringIO()
+    writer = csv.writer(out, lineterminator="\n")
+    writer.writerow(["student", "problem", *COUNTS, "why not"])
+    for student, theirs in scores.items():
+        for problem in PROBLEMS:
+            made = theirs.get(problem.id, Score(None, "not handed in"))
+            row = [student, problem.name, *(made.counts or [""] * len(COUNTS)), made.why]
+            writer.writerow([report.safe_cell(str(value)) for value in row])
+    return out.getvalue()
