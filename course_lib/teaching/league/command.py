@@ -1,4 +1,4 @@
-"""`python -m course_lib league out|mark`: the ten problems as a notebook, and the table of who solved them how."""
+"""`python -m course_lib league out|mark`: the ten problems as a notebook, and the table of the scores."""
 from __future__ import annotations
 
 import argparse
@@ -23,11 +23,11 @@ from .score import COUNTS, PROBLEMS, Score, bound, score
 INTRO = """
 # The league
 
-Ten kernels, and no clock. What decides is, in this order: the sectors that a kernel moves, its passes over the
-banks of shared memory, its barriers, its shared memory. The numbers are exact and the same on every machine.
-Each kernel is run on shapes that you do not know, small and ragged ones among them, and sanitized; a wrong
-result has no score. The launch is fixed. A kernel may not use structs or functions of the C library, and an
-atomic operation counts as a sector and a pass per lane.
+Ten kernels, and no clock. What decides is, in this order: the sectors that a kernel moves, its passes over
+the banks of shared memory, its barriers, its shared memory. The numbers are exact and the same on every
+machine. Each kernel is run on shapes that you do not know, small and ragged ones among them, and sanitized;
+a wrong result has no score. The launch is fixed. A kernel may not use structs or functions of the C library,
+and an atomic operation counts as a sector and a pass per lane.
 """
 
 
@@ -41,7 +41,8 @@ def main(argv: list[str]) -> int:
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="python -m course_lib league", description="Kernels ranked by counts.")
+    parser = argparse.ArgumentParser(prog="python -m course_lib league",
+                                     description="Kernels ranked by exact counts.")
     actions = parser.add_subparsers(dest="action", required=True)
     out = actions.add_parser("out", help="write the notebook with the ten problems")
     out.add_argument("--out", default="league.ipynb", metavar="FILE")
@@ -50,7 +51,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     mark.add_argument("--out", required=True, metavar="DIR", help="where league.html and league.csv go")
     mark.add_argument("--roster", metavar="CSV", help="the class, as for grade")
     mark.add_argument("--seed", type=int, metavar="N",
-                      help="which shapes are drawn: keep it for a season (default: a fresh one, which is printed)")
+                      help="which shapes are drawn: keep it for a season (default: a fresh one, printed)")
     mark.add_argument("--jobs", type=int, default=min(2, os.cpu_count() or 1), metavar="N")
     mark.add_argument("--no-sandbox", action="store_true",
                       help="score even where a wall around students' code is missing")
@@ -114,7 +115,8 @@ def _answer(future) -> dict[str, Score]:
     try:
         return future.result()
     except Exception as error:                   # a worker that died takes no other student's scores with it
-        return {p.id: Score(None, f"The scoring itself failed: {type(error).__name__}: {error}") for p in PROBLEMS}
+        told = f"The scoring itself failed: {type(error).__name__}: {error}"
+        return {p.id: Score(None, told) for p in PROBLEMS}
 
 
 def _csv(scores: dict[str, dict[str, Score]]) -> str:

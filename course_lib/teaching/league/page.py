@@ -1,4 +1,4 @@
-"""The league as one static HTML file: a table of all students, and one per problem with par, best and bound."""
+"""The league as one static HTML file: all students, and for each problem par, best and bound."""
 from __future__ import annotations
 
 from ..report import escape, head

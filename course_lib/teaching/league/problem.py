@@ -1,4 +1,4 @@
-"""A problem of the league: a kernel's signature, its launch, hidden ragged cases, and a bound on its sectors."""
+"""A problem of the league: a kernel's signature and launch, hidden ragged cases, a bound on its sectors."""
 from __future__ import annotations
 
 import textwrap
@@ -35,7 +35,7 @@ class LeagueProblem:
     def exercise(self) -> Exercise:
         return Exercise(
             id=self.id, title=self.title, kind="write", language="cuda", name=self.name, points=1, minutes=60,
-            difficulty=5, card=textwrap.dedent(self.text).strip(), stub=self.stub,
+            difficulty=5, card=" ".join(self.text.split()), stub=self.stub,
             solution_text=textwrap.dedent(self.par).strip("\n") + "\n", hints=[], misconceptions=[],
             cases=self.cases, compare=close(atol=self.tolerance), limit=60.0, forbid=tuple(UNCOUNTED),
             launch=self.launch, expect=self.expect, budget=lambda case: {})

@@ -15,10 +15,11 @@ def _product_cases(rng):
 
 PRODUCT = LeagueProblem(
     "91.6", "product", "Tiled product",
-    """`c = a b` for matrices of `m` x `k` and `k` x `n`. One block of 256 threads for every 32 x 32 numbers of
-    `c`.""",
+    """`c = a b` for matrices of `m` x `k` and `k` x `n`. One block of 256 threads for every 32 x 32
+    numbers of `c`.""",
     """
-    __global__ void product(const float* __restrict__ a, const float* __restrict__ b, float* __restrict__ c,
+    __global__ void product(const float* __restrict__ a, const float* __restrict__ b,
+                            float* __restrict__ c,
                             int m, int n, int k) {
         for (int i = threadIdx.x; i < 1024; i += 256) {
             int row = blockIdx.y * 32 + i / 32, column = blockIdx.x * 32 + i % 32;
@@ -57,10 +58,12 @@ WARP_PER_QUERY = """
 
 FLASH = LeagueProblem(
     "91.7", "flash", "Flash attention, forward",
-    """Attention of `n` queries over `m` keys and values, one head of width 32, `scale` on the scores. Blocks of 128
+    """Attention of `n` queries over `m` keys and values, one head of width 32, `scale` on the scores.
+    Blocks of 128
     threads, one for every 4 queries.""",
     """
-    __global__ void flash(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
+    __global__ void flash(const float* __restrict__ q, const float* __restrict__ k,
+                          const float* __restrict__ v,
                           float* __restrict__ out, int n, int m, float scale) {"""
     + WARP_PER_QUERY.replace("FIRST", "0").replace("LAST", "m") + "    }\n",
     lambda rng: [Case(randn(rng, whole(rng, 10, 40), WIDTH), randn(rng, m, WIDTH), randn(rng, m, WIDTH),
@@ -70,10 +73,12 @@ FLASH = LeagueProblem(
 
 DECODE = LeagueProblem(
     "91.8", "decode", "Decoding one token",
-    """Attention of a group of `n` queries that share the same `m` keys and values, of width 32. One block of 256
+    """Attention of a group of `n` queries that share the same `m` keys and values, of width 32. One
+    block of 256
     threads in all.""",
     """
-    __global__ void decode(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
+    __global__ void decode(const float* __restrict__ q, const float* __restrict__ k,
+                           const float* __restrict__ v,
                            float* __restrict__ out, int n, int m, float scale) {"""
     + WARP_PER_QUERY.replace("FIRST", "0").replace("LAST", "m") + "    }\n",
     lambda rng: [Case(randn(rng, whole(rng, 1, 8), WIDTH), randn(rng, m, WIDTH), randn(rng, m, WIDTH),
@@ -94,16 +99,19 @@ def _paged_cases(rng):
 
 PAGED = LeagueProblem(
     "91.9", "paged", "Decoding from pages",
-    """As `decode`, with the keys and values in `pages` pages of 16 rows, of which token `t` is row `t % 16` of page
-    `table[t / 16]`. All pages are in use. One block of 256 threads.""",
+    """As `decode`, with the keys and values in `pages` pages of 16 rows, of which token `t` is row
+    `t % 16` of page `table[t / 16]`. All pages are in use. One block of 256 threads.""",
     """
-    __global__ void paged(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                          const int* __restrict__ table, float* __restrict__ out, int n, int pages, float scale) {"""
+    __global__ void paged(const float* __restrict__ q, const float* __restrict__ k,
+                          const float* __restrict__ v,
+                          const int* __restrict__ table, float* __restrict__ out, int n, int pages,
+                          float scale) {"""
     + WARP_PER_QUERY.replace("FIRST", "0").replace("LAST", "16 * pages").replace(
         "float score = own", "int page = table[j / 16];\n            float score = own").replace(
         "[j * 32", "[(page * 16 + j % 16) * 32") + "    }\n",
     _paged_cases,
-    lambda q, k, v, table: Launch(1, 256, [q, k, v, table, out(q.shape), len(q), len(table), WIDTH**-0.5]),
+    lambda q, k, v, table: Launch(
+        1, 256, [q, k, v, table, out(q.shape), len(q), len(table), WIDTH**-0.5]),
     lambda q, k, v, table: _attend(
         q, *(x.view(-1, 16, WIDTH)[table.long()].reshape(-1, WIDTH) for x in (k, v))))
 
@@ -116,10 +124,12 @@ def _windowed(q, k, v, window):
 
 WINDOW = LeagueProblem(
     "91.10", "window", "A window",
-    """Attention of `n` queries, each over its own key and the `window - 1` before it, of width 32. Blocks of 128
+    """Attention of `n` queries, each over its own key and the `window - 1` before it, of width 32.
+    Blocks of 128
     threads, one for every 4 queries.""",
     """
-    __global__ void window(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
+    __global__ void window(const float* __restrict__ q, const float* __restrict__ k,
+                           const float* __restrict__ v,
                            float* __restrict__ out, int n, int window, float scale) {"""
     + WARP_PER_QUERY.replace("FIRST", "max(0, i - window + 1)").replace("LAST", "i + 1") + "    }\n",
     lambda rng: [Case(*(randn(rng, n, WIDTH) for _ in range(3)), whole(rng, 3, 20), label=f"case {c}")

@@ -18,8 +18,8 @@ COUNTS = ("sectors", "wavefronts", "barriers", "shared_bytes")
 
 @dataclass(frozen=True)
 class Score:
-    """`counts` in the order of COUNTS, which is the order in which they decide; None where there is no score,
-    and `why` says why."""
+    """`counts` in the order of COUNTS, which decide in that order; None for a kernel without a score, and
+    then `why` gives the reason."""
     counts: tuple[int, ...] | None
     why: str = ""
 

@@ -1,0 +1,103 @@
+"""Ways to a good count without the work. Each is a kernel for the league's reduction; none may have a score."""
+
+HEAD = """__global__ void row_sums(const float* __restrict__ x, float* __restrict__ out, int n) {
+    int t = threadIdx.x;
+"""
+HONEST = HEAD + """
+    float sum = 0;
+    if (t < 32)
+        for (int i = t; i < n; i += 32) sum += x[(size_t)blockIdx.x * n + i];
+    for (int d = 16; d > 0; d /= 2) sum += __shfl_xor_sync(0xffffffff, sum, d);
+    if (t == 0) out[blockIdx.x] = sum;
+}
+"""
+SUM = "float sum = 0; for (int i = 0; i < n; ++i) sum += {}; out[blockIdx.x] = sum;"
+
+
+def body(code: str, before: str = "") -> str:
+    return before + HEAD + code + "\n}\n"
+
+
+def first(code: str, before: str = "") -> str:
+    """By one thread, so that what is wrong is the cheat and no race."""
+    return body("if (t == 0) { " + code + " }", before)
+
+
+ROW = "(x + (size_t)blockIdx.x * n)"
+WRONG_RESULTS = {
+    "an empty kernel": body(""),
+    "zeros": first("out[blockIdx.x] = 0;"),
+    "the first half, twice": first("float s = 0; for (int i = 0; i < n / 2; ++i) s += x[(size_t)blockIdx.x * n + i];"
+                                   " out[blockIdx.x] = 2 * s;"),
+    "a sample of the row": first("float s = 0; for (int i = 0; i < n; i += 8) s += x[(size_t)blockIdx.x * n + i];"
+                                 " out[blockIdx.x] = 8 * s;"),
+    "infinity": first("out[blockIdx.x] = INFINITY;"),
+    "not a number": first("out[blockIdx.x] = nanf(\"\");"),
+    "only the first block": first("if (blockIdx.x) return; " + SUM.format("x[i]")),
+    "one multiple of 32 short": first("float s = 0; for (int i = 0; i < n / 32 * 32; ++i) "
+                                      "s += x[(size_t)blockIdx.x * n + i]; out[blockIdx.x] = s;"),
+    "what was in memory": first("out[blockIdx.x] = out[blockIdx.x];"),
+    "half precision": first("__half s = __float2half(0.0f); for (int i = 0; i < n; ++i) s = __hadd(s, __float2half("
+                            "x[(size_t)blockIdx.x * n + i])); out[blockIdx.x] = __half2float(s);",
+                            "#include <cuda_fp16.h>\n"),
+}
+CAUGHT_BY_THE_SANITIZER = {
+    "beyond the end": first(SUM.format("x[(size_t)blockIdx.x * n + i + 1]")),
+    "before the start": first(SUM.format("x[(size_t)blockIdx.x * n + i - 40]")),
+    "a race for the sum": body("if (t == 0) out[blockIdx.x] = 0; for (int i = t; i < n; i += 256) "
+                               "out[blockIdx.x] += x[(size_t)blockIdx.x * n + i];"),
+    "shared memory never written": first("__shared__ float kept[64]; out[blockIdx.x] = kept[n % 64];"),
+    "a barrier that half of the threads pass": body(
+        "if (t < 128) __syncthreads(); if (t == 0) { " + SUM.format("x[(size_t)blockIdx.x * n + i]") + " }"),
+    "an endless loop": body("while (n) if (x[0] == 12345.0f) return;"),
+    "writes to its input": first("((float*)x)[0] = 1; " + SUM.format("1.0f / n")),
+    "a null pointer": first("out[blockIdx.x] = *(volatile float*)nullptr;"),
+    "a host function's stack": first("float local[4]; out[blockIdx.x] = local[n];"),
+}
+KEPT = {
+    "keeps results from one launch to the next": first(
+        "if (known) { out[blockIdx.x] = kept[blockIdx.x]; return; } " + SUM.format("x[(size_t)blockIdx.x * n + i]")
+        + " kept[blockIdx.x] = out[blockIdx.x]; known = blockIdx.x == gridDim.x - 1;",
+        "__device__ float kept[64]; __device__ int known;\n") + "// right, but the sums are counted in the first run\n",
+    "wrong while it is counted, right after": first(
+        "if (calls++ < gridDim.x) { out[blockIdx.x] = 0; return; } " + SUM.format("x[(size_t)blockIdx.x * n + i]"),
+        "__device__ int calls;\n"),
+}
+REFUSED = {
+    "a constructor of the library": first("out[blockIdx.x] = 0;",
+                                          "__attribute__((constructor)) void early() {}\n"),
+    "hidden from the tracer": "__attribute__((no_sanitize(\"thread\"))) " + HONEST,
+    "an attribute spelled with a macro": "#define A __attri##bute__\n" + HONEST,
+    "assembly": first("asm(\"nop\");"),
+    "a pragma of the compiler": "#pragma GCC optimize(\"O3\")\n" + HONEST,
+    "C linkage": "extern \"C\" int counts;\n" + HONEST,
+    "dlsym": first("dlsym(nullptr, \"laptop_run\");"),
+    "a file of the machine": "#include \"/etc/passwd\"\n" + HONEST,
+    "the C++ library": "#include <fstream>\n" + HONEST,
+    "the engine's own header": "#include <runtime.h>\n" + HONEST,
+    "a struct by value": first(SUM.format("of(((const Box*)x)[(size_t)blockIdx.x * n + i])"),
+                               "struct Box { float v; };\n__device__ float of(Box b) { return b.v; }\n"),
+    "a class by value": first(SUM.format("of(((const Box*)x)[(size_t)blockIdx.x * n + i])"),
+                              "class Box { public: float v; };\n__device__ float of(Box b) { return b.v; }\n"),
+    "a union by value": first(SUM.format("of(((const Box*)x)[(size_t)blockIdx.x * n + i])"),
+                              "union Box { float v; };\n__device__ float of(Box b) { return b.v; }\n"),
+    "the compiler's atomic loads": first(
+        "float s = 0, v; for (int i = 0; i < n; ++i) { __atomic_load(" + ROW + " + i, &v, 0); s += v; } "
+        "out[blockIdx.x] = s;"),
+    "text functions read the row": first("char text[8]; snprintf(text, 5, \"%.4s\", (const char*)x);"
+                                         + SUM.format("1.0f"), "#include <cstdio>\n"),
+    "memcmp reads the row": first("out[blockIdx.x] = memcmp(x, out, 4 * n);"),
+    "alternative spellings": "%:include <fstream>\n" + HONEST,
+    "a global object's constructor": "struct Early { Early() {} } early;\n" + HONEST,
+    "a longer cell than is read": HONEST + "// " + "x" * 31_000 + "\n",
+}
+CHEATS = WRONG_RESULTS | CAUGHT_BY_THE_SANITIZER | {
+    name: KEPT[name] for name in KEPT if name.startswith("wrong")} | REFUSED
+# right results that cost what they cost: no count is saved
+NOTHING_SAVED = {
+    "keeps results from one launch to the next": KEPT["keeps results from one launch to the next"],
+    "reads by atomics": first(SUM.format("atomicAdd((float*)x + (size_t)blockIdx.x * n + i, 0.0f)")),
+    "reads through a volatile pointer": first(SUM.format("((volatile const float*)x)[(size_t)blockIdx.x * n + i]")),
+    "copies with memcpy": first("float s = 0, v; for (int i = 0; i < n; ++i) { memcpy(&v, " + ROW + " + i, 4); s += v; }"
+                                " out[blockIdx.x] = s;"),
+}
