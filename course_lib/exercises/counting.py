@@ -38,12 +38,15 @@ def _too_many_wavefronts(exercise: Exercise, outcome: Outcome) -> str | None:
             f"conflicts, though its result is correct: {exercise.wavefronts:g} are allowed")
 
 
+def used(counts: dict, name: str) -> float:
+    """A count. An atomic operation can read and write as a load and a store do, so it is one of them too."""
+    return counts.get(name, UNLIMITED) + (counts.get("atomics", 0) if name in ("sectors", "wavefronts") else 0)
+
+
 def over_counts(exercise: Exercise, case: Case, outcome: Outcome) -> str | None:
     """A sentence about the first count that is above what the exercise allows, though the result is right."""
     for name, most in exercise.budget(case).items():
-        used = outcome.counts.get(name)
-        if used is None:
-            return f"was not counted: {IN_WORDS[name]}"
-        if used > most:
-            return f"uses {used:,} {IN_WORDS[name]} where {most:,} are enough, though its result is correct"
+        taken = used(outcome.counts, name)
+        if taken > most:
+            return f"uses {taken:,} {IN_WORDS[name]} where {most:,} are enough, though its result is correct"
     return None

@@ -114,8 +114,8 @@ def _unwritten(tensor: torch.Tensor) -> str:
 
 def _counts(report, budget: float) -> dict:
     """Counts over all launches; a picture of the costliest array if the bytes moved are over the budget."""
-    counts: dict = dict.fromkeys(("moved", "asked", "unique", "requests", "sectors", "wavefronts", "barriers",
-                                  "shared_bytes"), 0)
+    counts: dict = dict.fromkeys(("moved", "asked", "unique", "requests", "sectors", "wavefronts", "atomics",
+                                  "barriers", "shared_bytes"), 0)
     for launch in report.launches:
         for side in (launch.shared_load, launch.shared_store):
             counts["requests"] += side.requests
@@ -125,9 +125,7 @@ def _counts(report, budget: float) -> dict:
             counts["asked"] += side.bytes
             counts["unique"] += side.unique
             counts["sectors"] += side.sectors
-        # an atomic operation can read and write as a load and a store do: it counts like the worst of them
-        counts["sectors"] += launch.atomics.operations
-        counts["wavefronts"] += launch.atomics.operations
+        counts["atomics"] += launch.atomics.operations
         counts["barriers"] += launch.barriers
         counts["shared_bytes"] = max(counts["shared_bytes"], launch.shared_bytes)
     if counts["moved"] > budget:

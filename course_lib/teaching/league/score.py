@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from course_lib.exercises import judge
+from course_lib.exercises.counting import used
 from course_lib.exercises.verdict import PASSED
 from .. import marking
 from ..sandbox import Sandbox
@@ -40,10 +41,10 @@ def score(problem: LeagueProblem, source: str, seed: int, sandbox: Sandbox) -> S
     verdict, run = marking.mark_and_run(problem.exercise(), source, seed, sandbox)
     if verdict.status != PASSED:
         return Score(None, verdict.headline)
-    used = [outcome.counts for outcome in run.outcomes]
-    if any(type(counts.get(name)) is not int or counts[name] < 0 for counts in used for name in COUNTS):
+    counted = [{name: used(outcome.counts, name) for name in COUNTS} for outcome in run.outcomes]
+    if any(type(count) is not int or count < 0 for counts in counted for count in counts.values()):
         return Score(None, "What the kernel uses was not counted.")
-    total = tuple(max(c[name] for c in used) if name == "shared_bytes" else sum(c[name] for c in used)
+    total = tuple(max(c[name] for c in counted) if name == "shared_bytes" else sum(c[name] for c in counted)
                   for name in COUNTS)
     least = bound(problem, seed)
     if total[0] < least:
