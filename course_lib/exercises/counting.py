@@ -39,8 +39,9 @@ def _too_many_wavefronts(exercise: Exercise, outcome: Outcome) -> str | None:
 
 
 def used(counts: dict, name: str) -> float:
-    """A count. An atomic operation can read and write as a load and a store do, so it is one of them too."""
-    return counts.get(name, UNLIMITED) + (counts.get("atomics", 0) if name in ("sectors", "wavefronts") else 0)
+    """A count. An atomic operation can read and write as loads and stores do, so it counts as one."""
+    atomics = counts.get("atomics", 0) if name in ("sectors", "wavefronts") else 0
+    return counts.get(name, UNLIMITED) + atomics
 
 
 def over_counts(exercise: Exercise, case: Case, outcome: Outcome) -> str | None:
