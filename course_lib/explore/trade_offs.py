@@ -7,6 +7,7 @@ from course_lib.explore.frame import Canvas, Choice, Explorable, Slider
 from course_lib.files import ROOT
 
 BOX = (60, 30, 560, 230)
+SPAN = (4, 12)                  # log2 of KiB
 
 
 @cache
@@ -42,21 +43,23 @@ class TradeOffs(Explorable):
         found = points(tokens)
         names, best = list(found), unbeaten(found)
         name = names[chosen]
-        sizes = [math.log2(size / 1024) for *_, size in found.values()]
-        span = (math.floor(min(sizes)) - 1, math.ceil(max(sizes)))
         losses = (math.floor(10 * min(p[1] for p in found.values())) / 10,
                   math.ceil(10 * max(p[2] for p in found.values())) / 10)
         canvas = Canvas(700, 310)
-        place = canvas.axes(BOX, span, losses, xlabel="log2 of the cache in KiB, all layers, one sequence",
-                            ylabel="loss, nats per character", ticks=span[1] - span[0])
+        place = canvas.axes(BOX, SPAN, losses, xlabel="log2 of the cache in KiB, all layers, one sequence",
+                            ylabel="loss, nats per character", ticks=SPAN[1] - SPAN[0])
         for n, (mine, (loss, low, high, size)) in enumerate(found.items()):
             x, y = place(math.log2(size / 1024), loss)
             canvas.line(x, place(0, low)[1], x, place(0, high)[1], stroke="ink", thick=1)
             canvas.circle(x, y, 8 if mine == name else 5, fill="accent" if mine in best else "soft",
                           thick=2 if mine == name else 1, set={"chosen": n}, hover=True,
                           about=f"{mine}: loss {loss:.3f}, {size / 1024:g} KiB")
+        for mine, (loss, _, _, size) in found.items():
+            x, y = place(math.log2(size / 1024), loss)
+            anchor = "middle" if mine == "softmax" else "end" if mine.startswith("3") else "start"
+            canvas.text(x + {"middle": 0, "end": -10, "start": 10}[anchor], y + (22 if anchor == "middle" else 16 if mine.startswith("3 s") else 4),
+                        mine.removesuffix(" without positions"), size=11, bold=mine == name, anchor=anchor,
+                        fill="ink" if mine == name else "faint")
         loss, low, high, size = found[name]
-        x, y = place(math.log2(size / 1024), loss)
-        canvas.text(x + 11 if x < 480 else x - 11, y - 8, name, bold=True, anchor="start" if x < 480 else "end")
         return canvas, (f"{name}: mean loss {loss:.3f} ({low:.3f} to {high:.3f}), {size / 1024:g} KiB for {tokens} "
                         f"tokens. Not beaten in both: {', '.join(best)}.")

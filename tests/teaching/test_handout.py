@@ -1,4 +1,5 @@
 """What a class gets: no solution in it, and checks that still say what is wrong."""
+import ast
 import json
 import os
 import re
@@ -210,6 +211,13 @@ def test_the_table_of_commands_loses_what_is_not_handed_out():
     exec(handout.commands_kept(text, modules.closure(handout.ROOTS, ["attention"])), made)
     assert {"lab", "run", "fresh"} <= set(made["COMMANDS"])
     assert not {"grade", "handout", "train", "attention-study", "w2-audit"} & set(made["COMMANDS"])
+
+
+def test_a_picture_that_moves_brings_its_module_and_no_other():
+    shown = modules.imports_of(ast.parse('explore.show("waves", splits=4)'))
+    names = modules.closure(["course_lib.explore", *shown], ["attention"])
+    assert {"course_lib.explore.waves", "course_lib.explore.frame.explorable"} <= set(names)
+    assert "course_lib.explore.gaussians" not in names
 
 
 def test_a_handout_goes_neither_into_the_course_nor_over_other_files(capsys, tmp_path):
