@@ -46,8 +46,6 @@ def imports_of(tree: ast.AST, package: str = "") -> list[str]:
                 above = package.split(".")
                 base = ".".join([*above[:len(above) - node.level + 1], *filter(None, [base])])
             names += [base, *(f"{base}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func) == "explore.show" and node.args:
-            names.append(f"course_lib.explore.{ast.literal_eval(node.args[0])}")
         elif isinstance(node, ast.Constant) and re.fullmatch(r"course_lib(\.\w+)+", str(node.value)):
             names.append(node.value)
     ours = [name for name in names if name.split(".")[0] == "course_lib"]

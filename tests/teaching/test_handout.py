@@ -214,7 +214,7 @@ def test_the_table_of_commands_loses_what_is_not_handed_out():
 
 
 def test_a_picture_that_moves_brings_its_module_and_no_other():
-    shown = modules.imports_of(ast.parse('explore.show("waves", splits=4)'))
+    shown = modules.explorables_of(ast.parse('explore.show("waves", splits=4)'))
     names = modules.closure(["course_lib.explore", *shown], ["attention"])
     assert {"course_lib.explore.waves", "course_lib.explore.frame.explorable"} <= set(names)
     assert "course_lib.explore.gaussians" not in names
