@@ -1,6 +1,7 @@
 """The compilers of this machine and the flags that the engine gives them."""
 import contextlib
 import functools
+import importlib.util
 import os
 import shlex
 import shutil
@@ -47,7 +48,9 @@ class Compiler:
         """clang's `bounds` also traps on what it cannot report, and it leaves out blocks, and reads before a
         write to the same address, unless told not to. Volatile accesses get hooks of their own from both."""
         if self.clang:
-            return TRACED + ["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune",
+            # zig checks more of C++ than this at -O0, and ends the process where it fails
+            own = ["-fno-sanitize=undefined"] if "ziglang" in self.command else []
+            return own + TRACED + ["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune",
                              "-mllvm", "-tsan-instrument-read-before-write",
                              "-mllvm", "-tsan-distinguish-volatile=1", "-ferror-limit=20"]
         return TRACED + ["-fsanitize=bounds-strict", "-fsanitize-coverage=trace-pc",
@@ -67,7 +70,7 @@ class Compiler:
 
 
 def compiler() -> Compiler:
-    """CXX if it is set, else g++, clang++ or c++ from the PATH."""
+    """CXX if it is set, else g++, clang++ or c++ from the PATH, else the one of the package ziglang."""
     return _compiler(os.environ.get("CXX"), os.environ.get("PATH"))
 
 
@@ -79,10 +82,13 @@ def _compiler(asked: str | None, path: str | None) -> Compiler:
         found = shutil.which(command[0])
         if found:
             return identify((found, *command[1:]), os.stat(found).st_mtime_ns)
+    if not asked and importlib.util.find_spec("ziglang"):
+        return identify((sys.executable, "-m", "ziglang", "c++"), 0)
     wanted = (f"CXX is set to {asked}, which was not found." if asked else
               "No C++ compiler was found (g++ or clang++).")
     how = ("Run `xcode-select --install`." if sys.platform == "darwin" else
-           "On Debian or Ubuntu: `sudo apt install g++`; with conda, on any system: "
+           "On Debian or Ubuntu: `sudo apt install g++`; without rights: `pip install ziglang` (about 400 MB); "
+           "with conda, on any system: "
            "`conda install -c conda-forge cxx-compiler`.")
     raise NoCompiler(f"{wanted} Kernels are compiled on this machine, so one is needed. {how}")
 

@@ -16,8 +16,6 @@ class Launches(Pass):
         after = end + 3                       # the "(" of the arguments
         if after >= len(self.tokens) or self.tokens[after].text != "(":
             return
-        if self.device_function(opening):
-            self.reject(opening, "a kernel launched from device code (dynamic parallelism) is not supported")
         first, last = self.tokens[begin].start, self.tokens[opening - 1].end
         callee = re.sub(r"\s+", " ", self.text[first:last].replace("\\\n", " "))
         quoted = callee.replace("\\", "\\\\").replace('"', '\\"')

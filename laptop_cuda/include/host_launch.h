@@ -17,6 +17,7 @@ template <class T> LAPTOP_FN void note_pointer(T* p) { device_pointer_type((cons
 // `kernel` is a lambda that calls the kernel; the arguments were evaluated once and are copied for each thread.
 template <class F, class... A>
 LAPTOP_FN int host_launch(const char* name, int, F kernel, launch_config config, A... arguments) {
+    if (in_kernel()) not_supported("a kernel launched from device code (dynamic parallelism)", LAPTOP_SITE);
     const unsigned grid[3] = {config.grid.x, config.grid.y, config.grid.z};
     const unsigned block[3] = {config.block.x, config.block.y, config.block.z};
     (note_pointer(arguments), ...);

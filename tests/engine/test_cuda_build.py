@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import laptop_cuda as cuda
-from laptop_cuda import build
+from laptop_cuda import build, compilers
 from laptop_cuda.module import Module
 from laptop_cuda.sources import files_of, rewritten
 
@@ -116,6 +116,7 @@ def test_processes_that_build_the_same_thing_at_once(tmp_path):
 
 
 def test_no_compiler_is_one_clear_error(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "ziglang", None)        # as where it is not installed
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(cuda.NoCompiler, match="conda install -c conda-forge cxx-compiler|xcode-select"):
@@ -123,6 +124,21 @@ def test_no_compiler_is_one_clear_error(monkeypatch, tmp_path):
     monkeypatch.setenv("CXX", "no-such-compiler -O2")
     with pytest.raises(cuda.NoCompiler, match="CXX is set to no-such-compiler"):
         cuda.compile("__global__ void never_built() {}")
+
+
+def test_where_there_is_no_compiler_the_one_of_ziglang_is_taken(tmp_path, monkeypatch):
+    stub = tmp_path / "ziglang"
+    stub.mkdir()
+    (stub / "__init__.py").touch()
+    (stub / "__main__.py").write_text("import sys\nassert sys.argv[1:] == ['c++', '--version']\n"
+                                      "print('clang version 20')\n")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delenv("CXX", raising=False)
+    tool = compilers.compiler()
+    assert tool.command == (sys.executable, "-m", "ziglang", "c++") and tool.clang
+    assert tool.traced()[0] == "-fno-sanitize=undefined"
 
 
 def test_without_ninja_the_same_commands_run_one_by_one(monkeypatch, tmp_path):

@@ -143,7 +143,6 @@ def test_shared_memory_at_file_scope_is_declared_again_where_it_is_used():
 
 
 @pytest.mark.parametrize("source, sentence, line", [
-    ("__global__ void k(int n) {\n  k<<<1, 1>>>(n);\n}", "dynamic parallelism", 2),
     ("__global__ void k(int n) {}\nvoid f() {\n  k(3);\n}", "kernel k is called without <<<grid, block>>>", 3),
     ("template <int N> __global__ void k(int n) {}\nvoid f() {\n  int i;\n k<3>(3);\n}",
      "kernel k is called without <<<grid, block>>>", 4),

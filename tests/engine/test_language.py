@@ -545,8 +545,6 @@ def test_a_failed_assert_of_a_plain_run_leaves_python_alive(mod):
 
 # ---------------------------------------------------------------------------- what is not supported
 UNSUPPORTED = {
-    "a kernel launched by a kernel": ("__global__ void a(int* y) { y[0] = 1; }\n__global__ void k(int* y) { a<<<1, 1>>>(y); }",
-                                      "dynamic parallelism"),
     "textures": ("__global__ void k(cudaTextureObject_t t, float* y) { y[0] = tex2D<float>(t, 0, 0); }", "texture"),
     "clusters": ("__global__ void __cluster_dims__(2, 1, 1) k(float* y) { y[0] = 0; }", "cluster"),
     "cuRAND": ("#include <curand_kernel.h>\n__global__ void k(float* y) { y[0] = 0; }", "curand"),

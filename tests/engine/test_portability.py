@@ -143,6 +143,7 @@ def test_the_runtime_under_address_and_undefined_sanitizers():
 
 
 def test_without_a_compiler_there_is_one_clear_error(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "ziglang", None)        # as where it is not installed
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CXX", raising=False)
     with pytest.raises(cuda.NoCompiler) as caught:
