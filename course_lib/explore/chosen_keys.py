@@ -78,12 +78,15 @@ class ChosenKeys(Explorable):
 
 
 def draw_weights(canvas: Canvas, weights, kept) -> None:
-    """A bar per key; those kept are the accent. The largest weight is as high as the panel."""
+    """A bar per key; those kept are the accent. The largest weight is as high as the panel.
+
+    Heights are hundredths of it, so that the same picture comes out wherever the model rounds otherwise.
+    """
     for at, (weight, keep) in enumerate(zip((weights / weights.max()).tolist(), kept.tolist())):
-        x = LEFT + WIDE * at
+        x, weight = LEFT + WIDE * at, round(weight, 2)
         if keep:
             canvas.rect(x, FOOT, WIDE, 6, fill="accent", stroke=None)
-        if weight > 0.005:
+        if weight:
             canvas.rect(x, FOOT - 110 * weight, WIDE - 1, 110 * weight, fill="accent" if keep else "line",
                         stroke=None)
     canvas.line(LEFT, FOOT, LEFT + WIDE * TOKENS, FOOT, stroke="faint")

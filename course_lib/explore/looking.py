@@ -57,13 +57,16 @@ def name_of(text: str, row) -> str:
 
 
 def draw_line(canvas: Canvas, text: str, token: int, row, cell: float, best: set) -> None:
-    """The characters, each a button, and the weights of the chosen one as bars above them."""
+    """The characters, each a button, and the weights of the chosen one as bars above them.
+
+    Whole per cents are drawn, so that the same picture comes out wherever the model rounds otherwise.
+    """
     canvas.text(LEFT - 10, TOP, "weight", anchor="end", fill="faint")
     canvas.text(LEFT - 10, LINE + 15, "character", anchor="end", fill="faint")
     for at, character in enumerate(text):
         x = LEFT + cell * at
-        share = float(row[at]) if at <= token else 0.0
-        if share >= 0.005:
+        share = round(float(row[at]), 2) if at <= token else 0.0
+        if share:
             canvas.rect(x + 1, TOP - 64 * share, cell - 2, 64 * share, fill="2", about=f"{share:.0%}")
         if at in best and share >= 0.1:
             canvas.text(x + cell / 2, TOP - 64 * share - 4, f"{share:.0%}", size=10, anchor="middle")
