@@ -18,10 +18,11 @@ def rule_of(window: int, sinks: int, stride: int):
 
 @cache
 def designed(window: int, sinks: int, stride: int, block: int):
-    """(mask, its blocks, blocks that causal attention visits)."""
+    """(mask, its blocks, their useful fraction, blocks that causal attention visits)."""
     rule = rule_of(window, sinks, stride)
     causal = int(BlockMask.from_rule(causal_rule, TOKENS, TOKENS, block).visited().sum())
-    return mask_of(rule, TOKENS), BlockMask.from_rule(rule, TOKENS, TOKENS, block), causal
+    blocks = BlockMask.from_rule(rule, TOKENS, TOKENS, block)
+    return mask_of(rule, TOKENS), blocks, blocks.useful_fraction, causal
 
 
 class MaskDesigner(Explorable):
@@ -34,13 +35,13 @@ class MaskDesigner(Explorable):
     page = {"window": (4, 16, 32), "sinks": (0, 2), "stride": (0,), "block": (8, 16)}
 
     def draw(self, window, sinks, stride, block):
-        mask, blocks, causal = designed(window, sinks, stride, block)
+        mask, blocks, useful, causal = designed(window, sinks, stride, block)
         canvas = Canvas(700, TOP + CELL * TOKENS + 26)
         draw_mask(canvas, mask, blocks)
         possible, allowed = TOKENS * (TOKENS + 1) // 2, int(mask.sum())
         full, partial = int(blocks.full.sum()), int(blocks.partial.sum())
         visited = full + partial
-        pairs, useful = visited * block**2, blocks.useful_fraction
+        pairs = visited * block**2
         draw_bars(canvas, (("of the causal pairs are allowed", allowed / possible, "soft"),
                            ("of the causal blocks are visited", visited / causal, "soft"),
                            ("of the computed pairs are useful", useful, "accent")))
