@@ -156,14 +156,15 @@ const HELP = "Keys: arrows step, space plays, a next access, c next conflict, b 
 function play(root, data) {
   const trace = unpack(data), last = Math.max(trace.steps.length - 1, 0);
   const leave = prepare(root, `${trace.kernel}, replayed`);
-  const [time, warps, memory] = [1, 2, 3].map(() => element("div"));
+  const [time, warps] = [1, 2].map(() => element("div"));
+  const arrays = trace.arrays.map(() => element("div", {class: "lc-array"}));
   const words = element("p", {class: "lc-words", "aria-live": "polite"});
   const history = element("p", {class: "lc-words"});
   const source = element("ol", {class: "lc-source", tabindex: 0});
   const values = trace.steps.map((_, n) => n + 1);
   const place = slider({name: "step", label: "step", values}, n => show(n - 1));
   const drawTime = timeLine(trace), touched = touching(trace);
-  let number = trace.first, lane = trace.error?.accesses[0]?.lane ?? 0;
+  let number = trace.first, drawn = null, lane = trace.error?.accesses[0]?.lane ?? 0;
 
   function show(to, said = "") {
     if (!trace.steps.length) return;
@@ -171,9 +172,9 @@ function play(root, data) {
     place.show(number + 1);
     time.innerHTML = drawTime(number);
     warps.innerHTML = drawWarps(trace, number, lane);
-    const before = touched(number);
-    memory.innerHTML = trace.arrays.map((array, n) =>
-      array.bytes ? drawArray(trace, number, n, before[n]) : "").join("");
+    const before = touched(number), changed = changedBetween(trace, drawn, number);
+    for (const n of changed) arrays[n].innerHTML = drawArray(trace, number, n, before[n]);
+    drawn = number;
     drawSource(trace, number, source);
     words.textContent = said + wordsOf(trace, number);
     history.textContent = laneInWords(trace, number, lane);
@@ -198,12 +199,13 @@ function play(root, data) {
     if (mark?.dataset.lane) { lane = Number(mark.dataset.lane); show(number); }
     if (mark?.dataset.set) show(JSON.parse(mark.dataset.set).step);
   });
+  const help = HELP + (trace.cut ? ` Recorded: ${trace.cut}.` : "");
   const key = name => Object.keys(KEYS).find(k => KEYS[k] === name);
   const buttons = Object.entries(BUTTONS).map(([name, text]) =>
     element("button", {type: "button", title: `key: ${key(name)}`, onclick: moves[name]}, text));
   const controls = element("div", {class: "lc-controls"}, ...buttons, runs, place.node);
-  root.replaceChildren(title(trace), ...racing(trace, show), time, controls, words, source, warps, memory,
-    history, element("p", {class: "lc-caption"}, HELP + (trace.cut ? ` Recorded: ${trace.cut}.` : "")));
+  root.replaceChildren(title(trace), ...racing(trace, show), time, controls, words, source, warps,
+    ...arrays, history, element("p", {class: "lc-caption"}, help));
   root.tabIndex = 0;
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   show(number);

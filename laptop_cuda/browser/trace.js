@@ -114,6 +114,14 @@ function touching(trace) {
   };
 }
 
+// The arrays that look different at two steps: of neighbours, those that one of them touches; else all.
+function changedBetween(trace, from, to) {
+  const filled = trace.arrays.flatMap((array, n) => array.bytes ? [n] : []);
+  if (from === null || Math.abs(to - from) > 1) return filled;
+  const [before, after] = [trace.steps[from], trace.steps[to]];
+  return before.block === after.block ? filled.filter(n => n === before.array || n === after.array) : filled;
+}
+
 const GOALS = {
   barrier: step => step.kind === "barrier",
   conflict: step => step.excess > 0,

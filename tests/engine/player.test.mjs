@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import {readFileSync} from "node:fs";
 import {test} from "node:test";
-import {banksOf, betweenInWords, drawArray, drawWarps, jump, laneInWords, sectorsOf, timeLine, touching, unpack, warpsAt,
+import {banksOf, betweenInWords, changedBetween, drawArray, drawWarps, jump, laneInWords, sectorsOf, timeLine, touching, unpack, warpsAt,
   wordsOf} from "./front.mjs";
 
 const TRACES = JSON.parse(readFileSync("traces.json", "utf8")).map(({data, words}) => ({trace: unpack(data), words}));
@@ -43,6 +43,21 @@ test("a step back shows what a walk from the beginning shows", () => {
     const walked = touching(trace), last = trace.steps.length - 1, middle = Math.floor(last / 2);
     walked(last);
     assert.deepEqual(walked(middle), touching(trace)(middle));
+  }
+});
+
+test("what is not drawn anew between neighbours looks the same", () => {
+  for (const {trace} of TRACES) {
+    const at = touching(trace);
+    const pictures = trace.steps.slice(0, 150).map((_, n) => {
+      const before = at(n);
+      return trace.arrays.map((array, i) => array.bytes ? drawArray(trace, n, i, before[i]) : "");
+    });
+    for (let n = 1; n < pictures.length; n++)
+      for (const [from, to] of [[n - 1, n], [n, n - 1]]) {
+        const changed = changedBetween(trace, from, to);
+        pictures[to].forEach((picture, i) => { if (!changed.includes(i)) assert.equal(picture, pictures[from][i]); });
+      }
   }
 });
 

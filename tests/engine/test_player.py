@@ -148,7 +148,7 @@ def test_the_browser_says_what_python_says(needs, tmp_path):
     traces += [Trace(launch_of(name, machine=MACHINES[1]).replay(blocks="all")) for name in LAUNCHES]
     (tmp_path / "traces.json").write_text(json.dumps(
         [{"data": t.data, "words": [t.words(n) for n in range(len(t.steps))]} for t in traces]))
-    names = "unpack, wordsOf, jump, banksOf, sectorsOf, touching, warpsAt, betweenInWords, timeLine, drawArray, drawWarps, laneInWords"
+    names = "unpack, wordsOf, jump, changedBetween, banksOf, sectorsOf, touching, warpsAt, betweenInWords, timeLine, drawArray, drawWarps, laneInWords"
     (tmp_path / "front.mjs").write_text(front.module(*SCRIPTS) + f"\nexport {{{names}}};\n")
     test = Path(__file__).with_name("player.test.mjs")
     (tmp_path / test.name).write_text(test.read_text())

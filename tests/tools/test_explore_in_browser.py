@@ -75,6 +75,9 @@ def test_moved_by_keyboard_and_pointer_in_both_themes(opened):
         browser.js(f"jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
         browser.wait(f"{ROOT_OF}[0].dataset.theme === '{theme.lower()}'", 20)
         grounds[theme] = browser.js(f"getComputedStyle({ROOT_OF}[0]).backgroundColor")
+    elsewhere = browser.js("performance.getEntriesByType('resource').map(e => e.name)"
+                           ".filter(name => !name.startsWith(location.origin) && !/^(data|blob):/.test(name))")
+    assert elsewhere == [], "everything comes from this machine"
     assert grounds == {"Light": "rgb(255, 255, 255)", "Dark": "rgb(23, 25, 28)"}
     assert browser.errors == []
 
