@@ -6,12 +6,14 @@ bytes left for that; an array that did not change since the launch before is kep
 leaves its arrays as they were, so they are copied after it.
 """
 import ctypes
+import weakref
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from . import arrays
 from .c_types import CLaunch, CStorage
 
 KEPT_BYTES = 256 << 20
@@ -22,6 +24,13 @@ def replay(result, error, blocks, events: int | None):
     check_kept(result)
     keeper = result.inputs.keeper
     return (keeper.replay_error if error else keeper.replay_launch)(result, blocks, events)
+
+
+def why(results: list, out, index):
+    """Where an element's value comes from, over the launches of one `profile()`."""
+    for result in results or [None]:
+        check_kept(result)
+    return results[0].inputs.keeper.why(results, out, index)
 
 
 def check_kept(result) -> None:
@@ -42,6 +51,7 @@ class Keeper:
     at_once: bool
     replay_launch: Callable      # of a LaunchResult, with the blocks and the number of events asked for
     replay_error: Callable
+    why: Callable                # of some LaunchResults, with the array and the index asked for
     # the latest, by (address, size)
     copies: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 
@@ -67,6 +77,7 @@ class Inputs:
         self.launch, self.keeper = launch, keeper
         self.library = library           # the Library whose variables are in memory, None if it has none
         self.globals = self.library.snapshot() if self.library else {}
+        self.owners = [weakref.ref(arrays.owner(k)) for k in keep if arrays.is_array(k)]
         self.storages: list[tuple] | None = None
         self.needed = sum(launch.storages[i].bytes for i in range(launch.n_storages))
         # the values of arguments, at which the launch points; until its arrays are copied, those too

@@ -6,6 +6,7 @@ from .inputs import KEPT_BYTES, Keeper
 from .machine import REAL, Machine
 from .replay import replay_error, replay_launch
 from .report import LaunchReport, Report
+from .why import why_of
 
 
 @contextmanager
@@ -24,5 +25,5 @@ def profile(*, order: str = "forward", seed: int = 0, step_limit: int = 10 * lau
     report = Report()
     with launch.context(launch.Context("profile", order, seed, step_limit, machine,
                                        lambda result: report.launches.append(LaunchReport(result)),
-                                       Keeper(keep, True, replay_launch, replay_error))):
+                                       Keeper(keep, True, replay_launch, replay_error, why_of))):
         yield report

@@ -11,7 +11,7 @@ import html
 from dataclasses import dataclass, field
 
 from .errors import KernelError, kernel_error
-from .inputs import replay
+from .inputs import replay, why
 from .lines import Place
 from .machine import REAL, Machine
 from .picture import Picture
@@ -259,6 +259,11 @@ class LaunchReport:
 class Report:
     """The launches inside one `with cuda.profile()`."""
     launches: list[LaunchReport] = field(default_factory=list)
+
+    def why(self, out, index):
+        """Where the value of an element of `out` (the array, or its name) comes from: which thread stored it,
+        from what, and the lines to look at. See `laptop_cuda.why`."""
+        return why([launch._result for launch in self.launches], out, index)
 
     def __str__(self) -> str:
         return (

@@ -5,6 +5,7 @@ from . import launch
 from .inputs import KEPT_BYTES, Keeper
 from .machine import REAL, Machine
 from .replay import replay_error, replay_launch
+from .why import why_of
 
 
 @contextmanager
@@ -21,5 +22,5 @@ def sanitize(*, order: str = "forward", seed: int = 0, step_limit: int = launch.
     notes: list = []
     with launch.context(launch.Context("sanitize", order, seed, step_limit, machine,
                                        lambda result: notes.extend(str(n) for n in result.notes),
-                                       Keeper(KEPT_BYTES, False, replay_launch, replay_error))):
+                                       Keeper(KEPT_BYTES, False, replay_launch, replay_error, why_of))):
         yield notes

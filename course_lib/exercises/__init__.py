@@ -1,6 +1,7 @@
 """Exercises that say what went wrong.
 
-A student uses six functions: `check`, `hint`, `reveal`, `progress`, `reset`, and `show_source` for reading.
+A student uses seven functions: `check`, `hint`, `reveal`, `progress`, `reset`, `show_source` for reading, and
+`why` for a kernel with a wrong element.
 A chapter's author declares exercises in `course_lib/exercises/chapters/<word>.py`; this docstring is how.
 
 The number before the dot is the chapter: `0.x` is declared in `start_here.py`, `1.x` in `attention.py`,
@@ -101,6 +102,7 @@ from .draws import randn, whole
 from .notebook import cells
 from .parts import Case, Exercise, Launch, Misconception, inout, out, scratch
 from .student import check, hint, progress, reset, reveal, show_source
+from .trace_back import why
 
 __all__ = [
     "check",
@@ -109,6 +111,7 @@ __all__ = [
     "reset",
     "reveal",
     "show_source",
+    "why",
     "cells",
     "CHAPTERS",
     "Case",

@@ -20,10 +20,9 @@ def run_kernel(request: Request, source: str) -> Run:
         import laptop_cuda as cuda
     except ImportError as error:
         return Run(failure=Failure("missing", f"The CUDA engine is missing: {error}."))
-    source = "\n" + re.sub(r"\A\s*%%cuda[^\n]*\n", "", source)
     try:
         with cuda.sanitize():
-            module = cuda.compile(source, "<cell>")
+            module = compiled(cuda, source)
     except cuda.NoCompiler as error:
         return Run(failure=Failure("missing", str(error)))
     except cuda.CompileError as error:
@@ -48,6 +47,11 @@ def run_kernel(request: Request, source: str) -> Run:
     return run
 
 
+def compiled(cuda, source: str):
+    """The module of a cell. Lines are counted as in the cell."""
+    return cuda.compile("\n" + re.sub(r"\A\s*%%cuda[^\n]*\n", "", source), "<cell>")
+
+
 def _one(cuda, module, arrays: list[dict], steps: list[dict], request: Request,
          budget: float | None) -> Outcome:
     """One case: counted first where there is a budget, then sanitized, and both runs must give the same.
@@ -61,10 +65,10 @@ def _one(cuda, module, arrays: list[dict], steps: list[dict], request: Request,
         if budget is not None:
             with contextlib.suppress(cuda.KernelError), time_limit(limit):      # the sanitizer says it better
                 with cuda.profile(step_limit=STEPS, machine=machine) as report:
-                    counted = _results(arrays, _launch(cuda, module, arrays, steps))
+                    counted = _results(arrays, launched(cuda, module, arrays, steps))
                 counts = _counts(report, budget)
         with time_limit(limit), cuda.sanitize(step_limit=STEPS, machine=machine):
-            memory = _launch(cuda, module, arrays, steps)
+            memory = launched(cuda, module, arrays, steps)
         outcome = Outcome(_results(arrays, memory), counts=counts or {})
     except TimeIsUp:
         return Outcome(failure=Failure("timeout", f"{LATE} {limit:g} seconds"))
@@ -86,7 +90,7 @@ def _results(arrays: list[dict], memory: list[torch.Tensor]) -> list[torch.Tenso
     return [t.clone() for a, t in zip(arrays, memory) if a["role"] in ("out", "inout")]
 
 
-def _launch(cuda, module, arrays: list[dict], steps: list[dict]) -> list[torch.Tensor]:
+def launched(cuda, module, arrays: list[dict], steps: list[dict]) -> list[torch.Tensor]:
     """Run the launches on fresh memory: copies of the inputs, and outputs that hold poison."""
     memory = [copied(a["tensor"]) if a["role"] in ("in", "inout") else
               cuda.empty(tuple(a["shape"]), dtype=getattr(torch, a["dtype"])) for a in arrays]

@@ -16,6 +16,7 @@ from .namespace import build_namespace
 from .parts import Exercise
 from .progress_table import Progress
 from .shipped import as_shipped
+from .trace_back import offer
 from .verdict import NOT_ATTEMPTED, NOT_RUN, Verdict, verdict_on
 
 _references: dict[str, Any] = {}
@@ -140,6 +141,8 @@ def _judge(exercise: Exercise, attempt: Any) -> Verdict:
         elif not problem and not is_handed(exercise, attempt) and exercise.kind not in ("predict", "choose"):
             other = elsewhere(exercise, attempt)
             verdict.notes += [other.headline] if other else []
+        if exercise.language == "cuda" and not problem:
+            offer(exercise, source, verdict)
         if verdict.status == NOT_ATTEMPTED and not problem:
             verdict.details += as_shipped(exercise)
         return verdict

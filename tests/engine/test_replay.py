@@ -29,7 +29,7 @@ __global__ void transpose(const float* x, float* out) {
     __shared__ float tile[32][32];
     for (int r = threadIdx.y; r < 32; r += 8) tile[r][threadIdx.x] = x[r * 32 + threadIdx.x];
     __syncthreads();
-    for (int r = threadIdx.y; r < 32; r += 8) out[r * 32 + threadIdx.x] = tile[threadIdx.x][r];     // conflicts
+    for (int r = threadIdx.y; r < 32; r += 8) out[r * 32 + threadIdx.x] = tile[threadIdx.x][r]; // conflicts
 }
 __global__ void odd_ones(const float* x, float* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;

@@ -1,0 +1,225 @@
+"""Why is this number wrong? From an element back to the lines and the elements that it was made from.
+
+    with cuda.profile() as report:
+        mod.kernel[grid, block](x, out, n)
+    report.why(out, (3, 5))                   # or report.why("out", 17); a tree, as text or in a notebook
+    report.why(out, (3, 5)).lines             # the three lines to look at first
+
+The launch runs again with the accesses to this element watched, which says who wrote it last, and once more
+with that block recorded. What the value was made from is found in three steps, each stated with its limits.
+
+1. The thread that wrote it loaded, before that, what its statement depends on: through the names that the
+   statement uses, the statements that assign those names, and the conditions around them (`statements.py`).
+   Names are taken at their word, so this is a superset of the true dependence, never less, except through
+   pointers that are stored in memory.
+2. Of these lines, the loads that this thread made before the store, the latest first. A line that ran before,
+   for an earlier value in a loop, gives only the loads since.
+3. A load from an array that the block has written leads on to the thread that wrote those bytes last.
+"""
+from __future__ import annotations
+
+import bisect
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from . import arrays, launch
+from .recording import Recording, position, record
+from .replay_rows import Rows
+from .statements import reached_from, statements
+from .suspects import Suspect, rank
+from .why_text import as_html, as_text
+
+MOST_EVENTS, MOST_SOURCES, DEEPEST = 1_000_000, 6, 3
+
+
+@dataclass
+class Access:
+    """One access and what it was made from."""
+    kind: str
+    array: str
+    index: int | None
+    value: object
+    line: int
+    text: str                    # of the line
+    block: tuple
+    thread: tuple
+    occurrence: int
+    sources: list["Access"] = field(default_factory=list)
+    more: int = 0                # accesses of this line like it that are not shown
+    origin: str = ""             # of a load: where its value comes from, unless `sources` says it
+
+
+class Traced:
+    """A recorded block, with its rows by thread and by element."""
+
+    def __init__(self, result, recorded: Recording):
+        self.result, rows = result, Rows(result, recorded)
+        self.cut = recorded.cut
+        self.columns = {name: i for i, name in enumerate(rows.EVENT_COLUMNS)}
+        self.rows = sorted(rows.events(), key=lambda r: r[self.columns["time"]])
+        self.names = [m.name for m in recorded.memories]
+        self.by_thread: dict[int, list[list]] = {}
+        self.stores: dict[int, list[list]] = {}          # by array
+        for r in self.rows:
+            self.by_thread.setdefault(self.of(r, "thread"), []).append(r)
+            if self.of(r, "kind") != "load":
+                self.stores.setdefault(self.of(r, "array"), []).append(r)
+
+    def of(self, row: list, name: str):
+        return row[self.columns[name]]
+
+    def access(self, row: list) -> Access:
+        file, line = self.of(row, "file"), self.of(row, "line")
+        text = self.result.files.get(file, "").split("\n")
+        r = self.result
+        return Access(self.of(row, "kind"), self.names[self.of(row, "array")], self.of(row, "index"),
+                      self.of(row, "value"), line, text[line - 1].strip() if 0 < line <= len(text) else "",
+                      position(self.of(row, "block"), r.grid), position(self.of(row, "thread"), r.block),
+                      self.of(row, "occurrence"))
+
+    def last_writer(self, row: list) -> list | None:
+        """The store or atomic, before a load, to its bytes."""
+        array, low, time = self.of(row, "array"), self.of(row, "offset"), self.of(row, "time")
+        high = low + self.of(row, "size")
+        stores = self.stores.get(array, [])
+        for r in reversed(stores[:bisect.bisect_left(stores, time, key=lambda s: self.of(s, "time"))]):
+            if self.of(r, "offset") < high and self.of(r, "offset") + self.of(r, "size") > low:
+                return r
+        return None
+
+
+def why(result, array: int, index: int) -> "Why":
+    """Of one launch. `array` is a number among its arrays."""
+    c_array = result.inputs.launch.arrays[array]
+    low, itemsize = index * c_array.itemsize, c_array.itemsize
+    sector = low // 32 * 32
+    watched = Traced(result, record(result, launch.PROFILE, events=MOST_EVENTS,
+                                    watch=(array, sector, sector + 32)))
+    stores = [r for r in watched.rows
+              if watched.of(r, "kind") != "load" and watched.of(r, "offset") < low + itemsize
+              and watched.of(r, "offset") + watched.of(r, "size") > low]
+    found = statements(next(iter(result.files.values())))
+    made, cut = None, False
+    if stores:
+        traced, writer = _recorded_writer(result, watched, stores[-1])
+        made, cut = _walk(traced, found, writer, 0), traced.cut
+        reach = reached_from(found, {made.line})
+    else:
+        own = [s for s in found if s.function == result.kernel.split("<")[0].split("::")[-1]]
+        makers = [s for s in own if c_array.name.decode() in s.assigns]
+        reach = reached_from(found, {s.line for s in makers or own})
+    text = next(iter(result.files.values()))
+    suspects = rank(text, reach, made and made.value, made is not None)
+    readers = [watched.access(r) for r in watched.rows if watched.of(r, "kind") == "load"]
+    return Why(result.kernel, result.grid, result.block, c_array.name.decode(), index, made,
+               len(stores), suspects, readers, cut)
+
+
+def _recorded_writer(result, watched: Traced, last: list) -> tuple[Traced, list]:
+    """The writer's block, recorded, and the row in it of this store."""
+    block, thread = watched.of(last, "block"), watched.of(last, "thread")
+    traced = Traced(result, record(result, launch.PROFILE, blocks=[block], events=MOST_EVENTS))
+    same = ("array", "offset", "line", "kind")
+    return traced, next(r for r in reversed(traced.by_thread[thread])
+                        if [traced.of(r, n) for n in same] == [watched.of(last, n) for n in same])
+
+
+def _walk(traced: Traced, found: list, writer: list, depth: int) -> Access:
+    """The access with its sources: loads of the same thread that its line depends on."""
+    made = traced.access(writer)
+    time, thread = traced.of(writer, "time"), traced.of(writer, "thread")
+    near = {line: d for s, d in sorted(reached_from(found, {made.line}).items(), key=lambda x: -x[1])
+            for line in s.lines}
+    # since this thread's store before, from the same line: an earlier turn of the loop
+    before = [r for r in traced.by_thread[thread] if traced.of(r, "time") < time]
+    since = max((traced.of(r, "time") for r in before if traced.of(r, "line") == made.line
+                 and traced.of(r, "kind") != "load"), default=-1)
+    by_line: dict = {}
+    for r in reversed(before):
+        line = traced.of(r, "line")
+        in_turn = line != made.line or traced.of(r, "time") > since
+        if traced.of(r, "kind") != "store" and line in near and in_turn:
+            by_line.setdefault((near[line], line, traced.of(r, "array")), []).append(r)
+    for key in sorted(by_line)[:MOST_SOURCES]:
+        rows = by_line[key]
+        source = traced.access(rows[0])
+        source.more = len(rows) - 1
+        origin = traced.last_writer(rows[0])
+        if origin is None:
+            source.origin = "which its block had not written"
+        elif depth + 1 < DEEPEST and traced.of(origin, "time") < time:
+            source.sources = [_walk(traced, found, origin, depth + 1)]
+        made.sources.append(source)
+    return made
+
+
+@dataclass
+class Why:
+    """The answer; `lines` are the places to look at first, the likeliest before the others."""
+    kernel: str
+    grid: tuple
+    block_size: tuple
+    array: str
+    index: int                   # of the element, counted through the array
+    access: Access | None        # that wrote it last; None: no thread did
+    writes: int                  # to the element, by all threads
+    suspects: list[Suspect]
+    readers: list[Access]        # of its sector, after and before
+    cut: bool
+
+    @property
+    def lines(self) -> list[Suspect]:
+        return self.suspects[:3]
+
+    def __str__(self) -> str:
+        return as_text(self)
+
+    __repr__ = __str__
+
+    def _repr_html_(self) -> str:
+        return as_html(self)
+
+
+def why_of(results: list, out, index) -> Why:
+    """Of the last of some launches that wrote the element."""
+    known = [(r, number_of(r, out)) for r in reversed(results)]
+    known = [(r, array) for r, array in known if array >= 0]
+    if not known:
+        names = dict.fromkeys(a.name.decode() for r in results
+                              for a in r.inputs.launch.arrays[:r.inputs.launch.n_arrays])
+        what = repr(out) if isinstance(out, str) else "this one"
+        raise ValueError(f"out: no launch had the array {what}; they had {', '.join(names) or 'none'}")
+    answers = []
+    for result, array in known:
+        given = result.inputs.launch.arrays[array]
+        answers.append(why(result, array, flat(index, tuple(given.shape[:given.ndim]))))
+        if answers[-1].access is not None:
+            return answers[-1]
+    return answers[0]
+
+
+def number_of(result, out) -> int:
+    """Which of a launch's arrays is meant: by name, or the array itself. -1: none."""
+    inputs = result.inputs
+    mine = [inputs.launch.arrays[i] for i in range(inputs.launch.n_arrays)]
+    if isinstance(out, str):
+        return next((i for i, a in enumerate(mine) if a.name.decode() == out), -1)
+    if not any(owner() is arrays.owner(out) for owner in inputs.owners):
+        return -1                        # perhaps at the address of one that is gone
+    address = arrays.of(out).address
+    for i, a in enumerate(mine):
+        if a.storage >= 0 and inputs.launch.storages[a.storage].host + a.offset == address and a.bytes:
+            return i
+    return -1
+
+
+def flat(index, shape: tuple[int, ...]) -> int:
+    """The number of an element; index is one number or one per dimension."""
+    count = int(np.prod(shape, dtype=np.int64))
+    parts = tuple(index) if isinstance(index, (tuple, list)) else None
+    if parts is None and 0 <= int(index) < count:
+        return int(index)
+    if parts is not None and len(parts) == len(shape) and all(0 <= i < n for i, n in zip(parts, shape)):
+        return int(np.ravel_multi_index(parts, shape)) if shape else 0
+    raise ValueError(f"index: the array has shape {tuple(shape)}, got {index!r}")

@@ -1,0 +1,161 @@
+"""From an element back to the thread, the line and the elements that it was made from."""
+import numpy as np
+import pytest
+from engine_kit import compiled, line_of
+
+import laptop_cuda as cuda
+from laptop_cuda.statements import reached_from, statements
+
+SOURCE = """
+__global__ void add(const float* x, const float* y, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n - 1) out[i] = x[i] + y[i];                        // add, and the last is left out
+}
+__global__ void neighbours(const float* x, float* out, int n) {
+    __shared__ float tile[32];
+    int i = blockIdx.x * 32 + threadIdx.x;
+    tile[threadIdx.x] = i < n ? x[i] : 0;                       // fill
+    __syncthreads();
+    float sum = 0;
+    for (int k = 0; k < 3; ++k) sum += tile[(threadIdx.x + k) % 32];        // gather
+    if (i < n) out[i] = sum / 3;                                // store
+}
+__global__ void odd_and_even(const float* x, float* out, int n) {
+    int i = threadIdx.x;
+    if (i >= n) return;
+    if (i % 2) out[i] = x[i];                                   // odd
+    else out[i] = -x[i];                                        // even
+}
+__global__ void twice(float* out) {
+    out[threadIdx.x] = 1;                                       // once
+    out[threadIdx.x] = 2 * out[threadIdx.x];                    // again
+}
+__global__ void count(const int* x, int* bins, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) atomicAdd(&bins[x[i]], 1);                       // counts
+}
+"""
+MODULE = compiled(SOURCE)
+
+
+def floats(n):
+    return np.arange(n, dtype=np.float32)
+
+
+def counted(kernel, grid, block, *arguments, **how):
+    with cuda.profile(**how) as report:
+        MODULE[kernel][grid, block](*arguments)
+    return report
+
+
+def line(marker: str) -> int:
+    (found,) = line_of(SOURCE, "// " + marker)
+    return found
+
+
+def test_an_element_leads_to_its_thread_line_and_loads():
+    out = np.zeros(70, np.float32)
+    why = counted("add", 3, 33, floats(70), floats(70) + 1, out, 70).why(out, 68)
+    assert (why.access.block, why.access.thread, why.access.value) == ((2, 0, 0), (2, 0, 0), 137)
+    assert why.access.line == line("add, and the last is left out") and why.writes == 1
+    assert [(s.array, s.index, s.value) for s in why.access.sources] == [("x", 68, 68), ("y", 68, 69)]
+    assert all("had not written" in s.origin for s in why.access.sources)
+    assert str(why).startswith("add: out[68] was stored by thread 2 of block 2.")
+
+
+def test_an_element_that_no_thread_wrote():
+    out = np.zeros(70, np.float32)
+    why = counted("add", 3, 33, floats(70), floats(70), out, 70).why("out", 69)
+    assert why.access is None and why.writes == 0
+    assert line("add, and the last is left out") in [s.line for s in why.lines]
+    assert "no thread stored anything in out[69]" in str(why) and why._repr_html_()
+
+
+def test_shared_memory_leads_to_the_thread_that_filled_it():
+    out = np.zeros(45, np.float32)
+    why = counted("neighbours", 2, 32, floats(45), out, 45).why(out, 33)
+    assert why.access.line == line("store") and why.access.block == (1, 0, 0)
+    tile = next(s for s in why.access.sources if s.array == "tile")
+    assert (tile.line, tile.index, tile.more) == (line("gather"), 3, 2)
+    (filled,) = tile.sources
+    assert (filled.kind, filled.line, filled.thread) == ("store", line("fill"), (3, 0, 0))
+    assert [(s.array, s.index) for s in filled.sources] == [("x", 35)]
+
+
+@pytest.mark.parametrize("index, marker", [(3, "odd"), (4, "even")])
+def test_diverged_threads_have_lines_of_their_own(index, marker):
+    out = np.zeros(7, np.float32)
+    why = counted("odd_and_even", 1, 32, floats(7), out, 7).why(out, index)
+    assert why.access.line == line(marker) and why.access.thread == (index, 0, 0)
+
+
+def test_the_last_store_counts_and_a_load_of_the_element_is_a_reader():
+    out = np.zeros(5, np.float32)
+    why = counted("twice", 1, 5, out).why(out, 4)
+    assert (why.access.line, why.access.value, why.writes) == (line("again"), 2, 2)
+    (source,) = why.access.sources
+    assert (source.array, source.value, source.sources[0].line) == ("out", 1, line("once"))
+    assert [r.line for r in why.readers] == [line("again")] * 5
+    assert f"Its sector is loaded from by line {line('again')} (5 times)." in str(why)
+
+
+def test_an_atomic_is_the_last_of_many():
+    bins = np.zeros(5, np.int32)
+    why = counted("count", 3, 31, np.arange(80, dtype=np.int32) % 5, bins, 80).why(bins, 3)
+    assert (why.access.kind, why.access.value, why.writes) == ("atomic", 16, 16)
+    assert [(s.array, s.index) for s in why.access.sources] == [("x", 78)]
+
+
+def test_the_last_launch_that_wrote_it_answers():
+    x, out = floats(6), np.zeros(6, np.float32)
+    with cuda.profile() as report:
+        MODULE.odd_and_even[1, 6](x, out, 6)
+        MODULE.add[1, 6](x, x, out, 6)
+    assert [report.why(out, i).kernel for i in (4, 5)] == ["add", "odd_and_even"]
+
+
+def test_several_dimensions_and_bad_indices():
+    out = np.zeros((5, 14), np.float32)
+    report = counted("add", 3, 33, floats(70), floats(70), out, 70)
+    assert report.why(out, (4, 12)).access.value == 2 * 68
+    for bad in (70, -1, (5, 0), (1,), (0, 14)):
+        with pytest.raises(ValueError, match=r"index: the array has shape \(5, 14\)"):
+            report.why(out, bad)
+
+
+def test_an_array_that_the_launch_did_not_have():
+    out = np.zeros(70, np.float32)
+    report = counted("add", 3, 33, floats(70), floats(70), out, 70)
+    for other in ("z", np.zeros(70, np.float32)):
+        with pytest.raises(ValueError, match="no launch had the array .*; they had x, y, out"):
+            report.why(other, 0)
+
+
+def test_without_launches_or_copies_it_says_so():
+    with cuda.profile() as report:
+        pass
+    with pytest.raises(ValueError, match="not kept"):
+        report.why("out", 0)
+    out = np.zeros(70, np.float32)
+    with pytest.raises(ValueError, match=r"profile\(keep="):
+        counted("add", 3, 33, floats(70), floats(70), out, 70, keep=8).why(out, 0)
+
+
+def test_statements_know_conditions_and_helpers():
+    text = """
+__device__ float twice(float v) {
+    float w = 2 * v;
+    return w;
+}
+__global__ void f(const float* x, float* out, int n) {
+    int unrelated = 3;
+    const float* row = x + blockIdx.x;
+    for (int c = 0; c < n; ++c) {
+        if (c == 1) continue;
+        float t = twice(row[c]);
+        out[c] = t;
+    }
+}
+"""
+    reached = reached_from(statements(text), {12})
+    assert {s.line for s in reached} == {3, 4, 8, 9, 10, 11, 12}
