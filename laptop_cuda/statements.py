@@ -152,9 +152,13 @@ class _Body:
         return after < last and self.tokens[after].text == "="
 
 
-def reached_from(all_statements: list[Statement], lines: set[int]) -> dict:
-    """{statement: its distance} of what the values of these lines depend on: through names, conditions and
-    functions of the file."""
+def at_line(all_statements: list[Statement], line: int) -> list[Statement]:
+    return [s for s in all_statements if line in s.lines]
+
+
+def reached_from(all_statements: list[Statement], start: list[Statement]) -> dict[Statement, int]:
+    """{statement: its distance} of what the values of some statements depend on: through names, conditions
+    and functions of the file."""
     makers: dict[tuple[str, str], list[Statement]] = {}
     inside: dict[str, list[Statement]] = {}
     for s in all_statements:
@@ -162,7 +166,6 @@ def reached_from(all_statements: list[Statement], lines: set[int]) -> dict:
             makers.setdefault((s.function, name), []).append(s)
         if s.assigns or (s.words[0] == "return" and len(s.words) > 1):
             inside.setdefault(s.function, []).append(s)
-    start = [s for s in all_statements if lines & set(s.lines)]
     found, front = {s: 0 for s in start}, start
     while front:
         further = []

@@ -26,7 +26,7 @@ import numpy as np
 from . import arrays, launch
 from .recording import Recording, position, record
 from .replay_rows import Rows
-from .statements import reached_from, statements
+from .statements import at_line, reached_from, statements
 from .suspects import Suspect, rank
 from .why_text import as_html, as_text
 
@@ -104,11 +104,12 @@ def why(result, array: int, index: int) -> "Why":
     if stores:
         traced, writer = _recorded_writer(result, watched, stores[-1])
         made, cut = _walk(traced, found, writer, 0), traced.cut
-        reach = reached_from(found, {made.line})
+        reach = reached_from(found, at_line(found, made.line))
     else:
         own = [s for s in found if s.function == result.kernel.split("<")[0].split("::")[-1]]
         makers = [s for s in own if c_array.name.decode() in s.assigns]
-        reach = reached_from(found, {s.line for s in makers or own})
+        deciding = [c for s in makers for c in s.controls]       # who stores; what is stored does not matter
+        reach = reached_from(found, deciding or makers or own) | dict.fromkeys(makers, 1)
     text = next(iter(result.files.values()))
     suspects = rank(text, reach, made and made.value, made is not None)
     readers = [watched.access(r) for r in watched.rows if watched.of(r, "kind") == "load"]
@@ -129,8 +130,10 @@ def _walk(traced: Traced, found: list, writer: list, depth: int) -> Access:
     """The access with its sources: loads of the same thread that its line depends on."""
     made = traced.access(writer)
     time, thread = traced.of(writer, "time"), traced.of(writer, "thread")
-    near = {line: d for s, d in sorted(reached_from(found, {made.line}).items(), key=lambda x: -x[1])
-            for line in s.lines}
+    near: dict[int, int] = {}
+    for s, distance in reached_from(found, at_line(found, made.line)).items():
+        for line in s.lines:
+            near.setdefault(line, distance)          # the nearest come first
     # since this thread's store before, from the same line: an earlier turn of the loop
     before = [r for r in traced.by_thread[thread] if traced.of(r, "time") < time]
     since = max((traced.of(r, "time") for r in before if traced.of(r, "line") == made.line

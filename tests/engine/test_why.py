@@ -4,7 +4,7 @@ import pytest
 from engine_kit import compiled, line_of
 
 import laptop_cuda as cuda
-from laptop_cuda.statements import reached_from, statements
+from laptop_cuda.statements import at_line, reached_from, statements
 
 SOURCE = """
 __global__ void add(const float* x, const float* y, float* out, int n) {
@@ -157,5 +157,6 @@ __global__ void f(const float* x, float* out, int n) {
     }
 }
 """
-    reached = reached_from(statements(text), {12})
+    found = statements(text)
+    reached = reached_from(found, at_line(found, 12))
     assert {s.line for s in reached} == {3, 4, 8, 9, 10, 11, 12}
