@@ -7,7 +7,7 @@ import os
 import time
 from pathlib import Path
 
-from course_lib.files import ROOT
+from course_lib.files import ROOT, write_whole
 
 from .verdict import NOT_ATTEMPTED, PASSED
 
@@ -55,9 +55,7 @@ def update(id: str, **changes) -> dict:
         with _locked(path.with_suffix(".lock")):
             marks = _load(path)
             mark = _change(marks, id, changes)
-            fresh = path.with_suffix(f".{os.getpid()}.tmp")
-            fresh.write_text(json.dumps(marks, indent=1, sort_keys=True))
-            os.replace(fresh, path)
+            write_whole(path, json.dumps(marks, indent=1, sort_keys=True))
             return mark
     except OSError:                                      # nowhere to write: remember until the kernel stops
         return _change(_memory, id, changes)

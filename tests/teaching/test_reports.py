@@ -1,8 +1,10 @@
 """What comes out of a marking besides the table: gradebooks, late rules, marks by hand, the class's page, what changed."""
 import csv
 import datetime
+import errno
 import io
 import json
+import os
 from dataclasses import asdict
 
 import pytest
@@ -135,3 +137,13 @@ def test_the_command_refuses_a_date_that_is_none(tmp_path, capsys):
     put(tmp_path / "in" / "ann" / "03_gqa.ipynb", notebook(CELL))
     assert grade.main([str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--due", "tomorrow"]) == 2
     assert "--due tomorrow" in capsys.readouterr().err
+
+
+def test_a_full_disk_is_reported_in_one_sentence(tmp_path, monkeypatch, capsys):
+    def full(path, content):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    put(tmp_path / "in" / "Erin" / "03_gqa.ipynb", "{broken")
+    monkeypatch.setattr(report, "write_whole", full)
+    assert grade.main([str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "No space left on device" in said and "Traceback" not in said
