@@ -110,7 +110,7 @@ def _ninja():
 
 def _nvcc():
     path = shutil.which("nvcc")
-    return Finding("nvcc", path is not None, path or "", "running the same kernels on a GPU, nothing else",
+    return Finding("nvcc", path is not None, path or "", "running the same kernels on a GPU; cuda.inspect",
                    ["sudo apt install nvidia-cuda-toolkit", "developer.nvidia.com/cuda-downloads",
                     "not to be had: no NVIDIA GPU",
                     "conda install -c conda-forge cuda-nvcc", "in WSL: developer.nvidia.com/cuda-downloads"])
