@@ -140,7 +140,9 @@ def _link(tool: Compiler, libraries: list[str]) -> list[str]:
     """Linked with the runtime even where a kernel calls nothing of it: it is found through the kernel's
     library."""
     system = ["-dynamiclib"] if sys.platform == "darwin" else ["-shared", "-Wl,-z,defs", "-Wl,--no-as-needed"]
-    return system + libraries
+    # zig would bring handlers of its own for bad indices and divisions, which end the process
+    own = ["-fno-sanitize=undefined"] if "ziglang" in tool.command else []
+    return system + own + libraries
 
 
 def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list[str], link: list[str],

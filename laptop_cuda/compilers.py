@@ -3,6 +3,7 @@ import contextlib
 import functools
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -49,7 +50,10 @@ class Compiler:
         write to the same address, unless told not to. Volatile accesses get hooks of their own from both."""
         if self.clang:
             # zig checks more of C++ than this at -O0, and ends the process where it fails
-            own = ["-fno-sanitize=undefined"] if "ziglang" in self.command else []
+            own = ["-fno-sanitize=undefined", "-fno-stack-protector"] if "ziglang" in self.command else []
+            release = re.search(r"version (\d+)", self.version)
+            if release and int(release[1]) >= 16:        # the last array of a struct has its bounds too
+                own.append("-fstrict-flex-arrays=3")
             return own + TRACED + ["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune",
                              "-mllvm", "-tsan-instrument-read-before-write",
                              "-mllvm", "-tsan-distinguish-volatile=1", "-ferror-limit=20"]
