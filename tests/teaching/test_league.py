@@ -117,6 +117,7 @@ def runner_launch(cuda, module, arrays, steps):
 
 
 @linux
+@pytest.mark.slow
 def test_a_class_has_a_table_and_a_page(tmp_path):
     cell = "%%cuda\n// EXERCISE 91.3\n"
     put(tmp_path / "in" / "Ann Smith" / "league.ipynb", notebook(cell + cheats.HONEST))
