@@ -108,7 +108,7 @@ class Sandbox:
         return {
             **kept, "PATH": path, "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8",
             "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0",
-            "COURSE_CACHE": str(folder / "build"), "PYTHONDONTWRITEBYTECODE": "1"
+            "LAPTOP_CUDA_CACHE": str(folder / "build"), "PYTHONDONTWRITEBYTECODE": "1"
         }
 
     def stop(self) -> None:
