@@ -132,3 +132,8 @@ def test_in_a_browser(site, needs, tmp_path):
                           "--dump-dom", page.as_uri()], capture_output=True, text=True, timeout=120).stdout
     assert dom.count("<mjx-container") > 20 and 'class="term"' in dom
     assert json.loads((site / "searchindex.js").read_text().removeprefix("Search.setIndex(").removesuffix(")"))["titles"]
+
+
+def test_a_page_loses_what_nobody_sees():
+    page = '<p>a\n   b</p><!-- c --><pre>\n  <span class="n">x</span> <span class="k">if</span> <!-- d -->\n</pre>\n\n<i>e</i>'
+    assert build.lighter(page) == '<p>a\nb</p><pre>\n  x <span class="k">if</span> <!-- d -->\n</pre>\n<i>e</i>'

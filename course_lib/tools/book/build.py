@@ -19,7 +19,7 @@ from course_lib.tools.book.pages import Page, chapters
 
 ASSETS = Path(__file__).parent / "assets"
 OUT = ROOT / ".build" / "book"
-LARGEST = 32e6                  # bytes; half of them are the pages of code
+LARGEST = 25e6
 NEEDED = {"sphinx": "sphinx", "myst_nb": "myst-nb", "sphinx_book_theme": "sphinx-book-theme",
           "sphinx_copybutton": "sphinx-copybutton", "sphinx-mathjax-offline": "sphinx-mathjax-offline"}
 
@@ -109,7 +109,16 @@ def strip_network(out: Path) -> None:
         path.unlink()
     outside = re.compile(r'\s*<(?:script|link)[^>]*(?:src|href)="https?://[^"]*"[^>]*>(?:</script>)?')
     for path in out.rglob("*.html"):
-        text = path.read_text(encoding="utf-8")
-        changed = outside.sub("", text)
-        if changed != text:
-            path.write_text(changed, encoding="utf-8")
+        path.write_text(lighter(outside.sub("", path.read_text(encoding="utf-8"))), encoding="utf-8")
+
+
+def lighter(page: str) -> str:
+    """A page without comments and indentation, where no text is set as it was typed, and without the marks of
+    names, blanks and punctuation in code, which no style colours."""
+    parts = re.split(r"(<(pre|script|style|textarea)\b.*?</\2>)", page, flags=re.S)
+    for n in range(0, len(parts), 3):
+        parts[n] = re.sub(r"\s*\n\s*", "\n", re.sub(r"<!--.*?-->", "", parts[n], flags=re.S))
+        if n + 2 < len(parts):
+            parts[n + 1] = re.sub(r'<span class="[npw]">([^<]*)</span>', r"\1", parts[n + 1])
+            parts[n + 2] = ""                   # the tag's name alone
+    return "".join(parts)
