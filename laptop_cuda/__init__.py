@@ -5,7 +5,7 @@ bugs.
     mod.flash[grid, block](q, k, v, out, n, scale)
     with laptop_cuda.profile() as report: ...     # exact counts
     with laptop_cuda.sanitize(): ...              # a bug is a KernelError
-    laptop_cuda.inspect(mod.flash, arch="sm_90")  # registers, occupancy, machine code: by nvcc, without a card
+    laptop_cuda.inspect(mod.flash, arch="sm_90")  # registers, occupancy, machine code: by nvcc, no card
 
 Arrays are NumPy's, or torch's tensors where torch is installed; CUDA tensors run on the GPU, from the same
 file. In a notebook, importing this defines the cell magic `%%cuda`.

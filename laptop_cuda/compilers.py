@@ -91,8 +91,8 @@ def _compiler(asked: str | None, path: str | None) -> Compiler:
     wanted = (f"CXX is set to {asked}, which was not found." if asked else
               "No C++ compiler was found (g++ or clang++).")
     how = ("Run `xcode-select --install`." if sys.platform == "darwin" else
-           "On Debian or Ubuntu: `sudo apt install g++`; without rights: `pip install ziglang` (about 400 MB); "
-           "with conda, on any system: "
+           "On Debian or Ubuntu: `sudo apt install g++`; without rights: `pip install ziglang` (about 400 "
+           "MB); with conda, on any system: "
            "`conda install -c conda-forge cxx-compiler`.")
     raise NoCompiler(f"{wanted} Kernels are compiled on this machine, so one is needed. {how}")
 

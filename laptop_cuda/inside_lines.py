@@ -1,7 +1,7 @@
 """The machine code of a kernel by source line: what the compiler made of it, and what the engine counted.
 
-Three sources, never mixed: **counted** by the engine, **compiled** by nvcc, **modelled** from both, by the rules
-in `inside_model.py`.
+Three sources, never mixed: **counted** by the engine, **compiled** by nvcc, **modelled** from both, by the
+rules in `inside_model.py`.
 """
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ answer is a key. The stub is `sectors = None`; `tolerance` is absolute (`rtol=` 
 compared. A tensor of the case that appears in `args` may be written only if it is wrapped: `inout(x)`.
 `launch` may return a list of launches, each with `kernel=` when it is not `name`; the same `out`/`scratch`
 object in two launches is the same array. The check runs sanitized, with guard bands, and counts; `traffic`
-has a slack of 25 % and a few sectors for ragged ends. With `traffic`, `wavefronts=2` allows two wavefronts per
-request of shared memory, averaged over the launch.
+has a slack of 25 % and a few sectors for ragged ends. With `traffic`, `wavefronts=2` allows two wavefronts
+per request of shared memory, averaged over the launch.
 
 ## In the notebook
 

@@ -37,8 +37,8 @@ def parts(model: dict, tokens: int, batch: int, size: int) -> list[tuple[str, in
 
 class CacheSizes(Explorable):
     title = "What a cache weighs"
-    caption = ("The cache of a batch, layer by layer, beside the memory of a card of 80 GiB: first the model as "
-               "it was published, then with other numbers of key and value heads.")
+    caption = ("The cache of a batch, layer by layer, beside the memory of a card of 80 GiB: first the model "
+               "as it was published, then with other numbers of key and value heads.")
     controls = (Choice("model", ("Llama 2 7B", "Llama 3 8B", "Llama 3 70B", "Gemma 3 27B", "gpt-oss 120B",
                                  "DeepSeek-V3", "Qwen3-Next 80B-A3B"), "Llama 3 8B"),
                 Slider("tokens", CONTEXTS, 8192, "tokens per sequence", play=True),
@@ -55,7 +55,8 @@ class CacheSizes(Explorable):
         for n, (name, groups) in enumerate(rows.items()):
             bar(canvas, 44 + 44 * n, name, groups)
         canvas.text(LEFT + WIDE, 56 + 44 * len(rows), "80 GiB", size=11, anchor="end", fill="faint")
-        return canvas, " ".join([f"{model}, {batch} sequences of {tokens:,} tokens, {bytes} bytes per number."]
+        return canvas, " ".join([f"{model}, {batch} sequences of {tokens:,} tokens, {bytes} bytes per "
+                                 "number."]
                                 + [sentence(name, groups) for name, groups in rows.items()])
 
 

@@ -21,8 +21,8 @@ def tokens_per_pass(rate: float, n: int) -> float:
 
 class Drafts(Explorable):
     title = "A draft accepted and refused"
-    caption = ("Left bar: the large model's probability p. Right bar: the draft's, q. The accent is what both share, "
-               "and is accepted; a refused token is replaced by one from what p has left.")
+    caption = ("Left bar: the large model's probability p. Right bar: the draft's, q. The accent is what "
+               "both share, and is accepted; a refused token is replaced by one from what p has left.")
     controls = (Slider("shift", (0, 1, 2), 1, "draft moved by", "tokens"),
                 Slider("sharpness", (0.0, 0.5, 1.0, 2.0, 4.0), 1.0, "sharpness of the draft"),
                 Slider("n", range(1, 9), 4, "tokens drafted"))
@@ -42,8 +42,9 @@ class Drafts(Explorable):
         canvas.text(520, 104, f"with {n} drafted", fill="faint")
         said = ", ".join(f"{t} p {TARGET[i]:.2f} q {q[i]:.2f} accept {chance[i]:.2f} instead {left[i]:.2f}"
                          for i, t in enumerate(TOKENS))
-        return canvas, (f"{said}. A drafted token is accepted with probability {rate:.3f}; {n} drafted tokens, each "
-                        f"accepted alike, give {tokens_per_pass(rate, n):.2f} tokens per pass of the large model.")
+        return canvas, (f"{said}. A drafted token is accepted with probability {rate:.3f}; {n} drafted "
+                        f"tokens, each accepted alike, give {tokens_per_pass(rate, n):.2f} tokens per pass "
+                        "of the large model.")
 
 
 def column(canvas: Canvas, x: float, p: float, q: float) -> None:

@@ -15,8 +15,8 @@ def place(x: float, y: float) -> tuple[float, float]:
 
 class Gaussians(Explorable):
     title = "Two Gaussians and the way from one to the other"
-    caption = ("The cheapest plan moves each point of the blue Gaussian along a straight line to its place in the "
-               "orange one. The squared distance is that of the means plus that of the widths.")
+    caption = ("The cheapest plan moves each point of the blue Gaussian along a straight line to its place "
+               "in the orange one. The squared distance is that of the means plus that of the widths.")
     controls = (Point("a", (-3, 3, 0.25), (-1.5, 1.5, 0.25), BOX, (-2, -0.5), "blue"),
                 Point("b", (-3, 3, 0.25), (-1.5, 1.5, 0.25), BOX, (1.5, 0.5), "orange"),
                 Slider("width_a", WIDTHS, 0.5, "width of blue, along x"),
@@ -24,7 +24,8 @@ class Gaussians(Explorable):
     HEIGHT = 0.5                # the width along y, of both
 
     def draw(self, a, b, width_a, width_b):
-        pair = [torch.tensor(x, dtype=torch.float64) for x in (a, (width_a, self.HEIGHT), b, (width_b, self.HEIGHT))]
+        pair = [torch.tensor(x, dtype=torch.float64)
+                for x in (a, (width_a, self.HEIGHT), b, (width_b, self.HEIGHT))]
         far, alike = w2_distance(*pair).item(), gaussian_overlap(*pair).item()
         means = (pair[0] - pair[2]).square().sum().item()
         widths = (pair[1] - pair[3]).square().sum().item()
@@ -38,12 +39,14 @@ class Gaussians(Explorable):
             canvas.arrow(*start, *end, stroke="faint", thick=0.8, head=5)
         for name, mean in (("a", a), ("b", b)):
             canvas.circle(*place(*mean), 6, fill="accent", drag=name, about=f"the mean of {name}")
-        for n, row in enumerate((f"means: {means:.3f}", f"widths: {widths:.3f}", f"W2² = {far**2:.3f}", f"W2 = {far:.3f}",
-                                 f"overlap score: {alike:.3f}")):
+        rows = (f"means: {means:.3f}", f"widths: {widths:.3f}", f"W2² = {far**2:.3f}", f"W2 = {far:.3f}",
+                f"overlap score: {alike:.3f}")
+        for n, row in enumerate(rows):
             canvas.text(480, 50 + 30 * n, row, size=13, bold=n == 3)
-        return canvas, (f"Blue: mean ({a[0]:g}, {a[1]:g}), width {width_a:g}. Orange: mean ({b[0]:g}, {b[1]:g}), width "
-                        f"{width_b:g}. Squared distance {means:.3f} of the means plus {widths:.3f} of the widths is "
-                        f"{far**2:.3f}, so W2 is {far:.3f}. The overlap score is {alike:.3f}.")
+        return canvas, (f"Blue: mean ({a[0]:g}, {a[1]:g}), width {width_a:g}. Orange: mean ({b[0]:g}, "
+                        f"{b[1]:g}), width {width_b:g}. Squared distance {means:.3f} of the means plus "
+                        f"{widths:.3f} of the widths is {far**2:.3f}, so W2 is {far:.3f}. The overlap score "
+                        f"is {alike:.3f}.")
 
 
 def outline(mean: tuple, wide: float, high: float) -> list[tuple[float, float]]:

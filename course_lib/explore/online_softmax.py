@@ -17,15 +17,16 @@ def states(scores: tuple, tile: int) -> list:
     found = [empty]
     for first in range(0, KEYS, tile):
         part = slice(first, first + tile)
-        found.append(merge(found[-1], state_of(torch.tensor([scores[part]]), torch.tensor(VALUES[part])[:, None])))
+        of_tile = state_of(torch.tensor([scores[part]]), torch.tensor(VALUES[part])[:, None])
+        found.append(merge(found[-1], of_tile))
     return found
 
 
 class OnlineSoftmax(Explorable):
     title = "The online softmax, tile by tile"
-    caption = ("One query and eight keys. Three numbers carry what was seen: the largest score m, the sum l of "
-               "exp(score - m), and the sum o of exp(score - m) v. When m grows, l and o shrink by the same "
-               "factor.")
+    caption = ("One query and eight keys. Three numbers carry what was seen: the largest score m, the sum l "
+               "of exp(score - m), and the sum o of exp(score - m) v. When m grows, l and o shrink by the "
+               "same factor.")
     controls = (Choice("scores", tuple(SCORES)), Slider("tile", (1, 2, 4, 8), 2, "keys per tile"),
                 Slider("done", range(KEYS + 1), 1, "tiles done", play=True))
     page = {"scores": tuple(SCORES), "tile": (2,), "done": range(5)}
@@ -46,9 +47,9 @@ class OnlineSoftmax(Explorable):
         canvas.text(470, 174, f"o / l = {out:.4f} over {min(done * tile, KEYS)} keys", bold=True)
         exact = (torch.tensor(chosen).softmax(0) * torch.tensor(VALUES)).sum().item()
         canvas.text(470, 198, f"softmax over all eight: {exact:.4f}", fill="faint")
-        return canvas, (f"Scores {', '.join(f'{s:g}' for s in chosen)}; values 1 to 8; tiles of {tile}. After "
-                        f"{done} of {len(walk) - 1} tiles: {', '.join(rows)}; {said}. o / l = {out:.4f}, softmax "
-                        f"over all eight keys gives {exact:.4f}.")
+        return canvas, (f"Scores {', '.join(f'{s:g}' for s in chosen)}; values 1 to 8; tiles of {tile}. "
+                        f"After {done} of {len(walk) - 1} tiles: {', '.join(rows)}; {said}. o / l = "
+                        f"{out:.4f}, softmax over all eight keys gives {exact:.4f}.")
 
 
 def bars(canvas: Canvas, scores: tuple, tile: int, done: int) -> None:

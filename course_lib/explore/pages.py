@@ -18,7 +18,8 @@ def steps():
     yield "A is forked: A2 holds the same pages", lambda pool: pool.fork("A", "A2")
     yield "A2 writes a token: a page that is shared is copied first", lambda pool: pool.append_slot("A2")
     yield "A writes a token", lambda pool: pool.append_slot("A")
-    yield "A and A2 end; known pages stay until they are needed", lambda pool: [pool.free("A"), pool.free("A2")]
+    yield ("A and A2 end; known pages stay until they are needed",
+           lambda pool: [pool.free("A"), pool.free("A2")])
     yield "C writes 12 tokens more", lambda pool: [pool.append_slot("C") for _ in range(12)]
     yield "D arrives with A's tokens and finds its pages", lambda pool: pool.allocate("D", a)
 
@@ -37,8 +38,8 @@ def replay(size: int, step: int) -> tuple[BlockAllocator, list[str]]:
 
 class Pages(Explorable):
     title = "Pages changing hands"
-    caption = ("A cache of 48 slots in pages, and the requests that hold them. A number in a page says how many "
-               "sequences hold it; a grey one is held by none, and its tokens are still known.")
+    caption = ("A cache of 48 slots in pages, and the requests that hold them. A number in a page says how "
+               "many sequences hold it; a grey one is held by none, and its tokens are still known.")
     controls = (Slider("step", range(11), 3, play=True), Slider("size", (2, 4, 8), 4, "slots per page"))
     page = {"step": range(11), "size": (4, 8)}
 
@@ -53,7 +54,8 @@ class Pages(Explorable):
             cached = pool.is_cached(number)
             fill = COLOURS[owners[0]] if owners else "soft" if cached else "empty"
             canvas.rect(20 + wide * number, 34, wide - 3, 40, fill=fill, stroke="ink" if owners else "line",
-                        text=count or "", about=f"page {number}: {', '.join(owners) or 'known' * cached or 'free'}")
+                        text=count or "", about=f"page {number}: "
+                                                f"{', '.join(owners) or 'known' * cached or 'free'}")
             canvas.text(20 + wide * (number + 0.5), 88, number, size=11, anchor="middle", fill="faint")
         for row, (name, table) in enumerate(pool.tables.items()):
             canvas.rect(20, 100 + 24 * row, 34, 18, fill=COLOURS[name], text=name)

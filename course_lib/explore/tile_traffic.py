@@ -23,9 +23,9 @@ def counted(n: int, rows: int, causal: bool):
 
 class TileTraffic(Explorable):
     title = "The tile of queries and the bytes"
-    caption = ("Rung 4 of the ladder, compiled anew for each size of tile and counted by the engine, beside the "
-               "formula of this chapter. A query tile twice as tall halves the bytes of keys and values. This rung skips "
-               "no tile, so a causal mask saves nothing yet.")
+    caption = ("Rung 4 of the ladder, compiled anew for each size of tile and counted by the engine, beside "
+               "the formula of this chapter. A query tile twice as tall halves the bytes of keys and values. "
+               "This rung skips no tile, so a causal mask saves nothing yet.")
     controls = (Choice("rows", (4, 8, 16, 32), 16, "queries per tile"),
                 Slider("n", (32, 64, 96, 100, 128), 96, "tokens"), Choice("causal", ("no", "yes")))
 
@@ -36,13 +36,16 @@ class TileTraffic(Explorable):
         formula = traffic(n, D, rows, KEYS_PER_TILE, "query-outer", causal=False, lse=True)
         standard = traffic(n, D, rows, KEYS_PER_TILE, "standard")
         canvas = Canvas(700, 170)
-        canvas.text(20, 20, f"{n} tokens, head_dim {D}, tiles of {rows} queries and {KEYS_PER_TILE} keys", bold=True)
+        canvas.text(20, 20, f"{n} tokens, head_dim {D}, tiles of {rows} queries and {KEYS_PER_TILE} "
+                            "keys", bold=True)
         widest = max(standard, moved, formula)
-        for y, name, size, fill in ((38, "counted: moved", moved, "accent"), (80, "formula, all tiles", formula, "soft"),
+        for y, name, size, fill in ((38, "counted: moved", moved, "accent"), (80, "formula, all "
+                                                                                  "tiles", formula, "soft"),
                                     (122, "standard attention", standard, "soft")):
             canvas.text(158, y + 19, name, size=12, anchor="end")
             canvas.rect(166, y, 430 * size / widest, 28, fill=fill, stroke="ink", thick=0.5)
             canvas.text(174 + 430 * size / widest, y + 19, f"{size / 1024:.1f} KiB")
-        return canvas, (f"{n} tokens, {'causal' if masked else 'no mask'}, tiles of {rows} queries: the engine counts "
-                        f"{moved} bytes moved, the formula for all tiles says {formula}, standard attention {standard}. "
-                        f"{launch.barriers} barriers, {launch.grid[0]} blocks.")
+        return canvas, (f"{n} tokens, {'causal' if masked else 'no mask'}, tiles of {rows} queries: the "
+                        f"engine counts {moved} bytes moved, the formula for all tiles says {formula}, "
+                        f"standard attention {standard}. {launch.barriers} barriers, {launch.grid[0]} "
+                        "blocks.")

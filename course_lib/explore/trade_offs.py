@@ -33,8 +33,8 @@ def unbeaten(found: dict) -> list[str]:
 
 class TradeOffs(Explorable):
     title = "Loss against cache"
-    caption = ("Every attention of the course in the same small model, 600 steps. A bar spans the seeds. Orange: no "
-               "other has both a lower mean loss and a smaller cache.")
+    caption = ("Every attention of the course in the same small model, 600 steps. A bar spans the seeds. "
+               "Orange: no other has both a lower mean loss and a smaller cache.")
     controls = (Choice("tokens", (64, 256), 256, "tokens in the cache"),
                 Slider("chosen", range(len(rows())), 0, "attention"))
     page = {"tokens": (256,), "chosen": range(len(rows()))}
@@ -55,11 +55,16 @@ class TradeOffs(Explorable):
                           thick=2 if mine == name else 1, set={"chosen": n}, hover=True,
                           about=f"{mine}: loss {loss:.3f}, {size / 1024:g} KiB")
         for mine, (loss, _, _, size) in found.items():
-            x, y = place(math.log2(size / 1024), loss)
-            anchor = "middle" if mine == "softmax" else "end" if mine.startswith("3") else "start"
-            canvas.text(x + {"middle": 0, "end": -10, "start": 10}[anchor], y + (22 if anchor == "middle" else 16 if mine.startswith("3 s") else 4),
-                        mine.removesuffix(" without positions"), size=11, bold=mine == name, anchor=anchor,
-                        fill="ink" if mine == name else "faint")
+            label(canvas, place(math.log2(size / 1024), loss), mine, mine == name)
         loss, low, high, size = found[name]
-        return canvas, (f"{name}: mean loss {loss:.3f} ({low:.3f} to {high:.3f}), {size / 1024:g} KiB for {tokens} "
-                        f"tokens. Not beaten in both: {', '.join(best)}.")
+        return canvas, (f"{name}: mean loss {loss:.3f} ({low:.3f} to {high:.3f}), {size / 1024:g} KiB for "
+                        f"{tokens} tokens. Not beaten in both: {', '.join(best)}.")
+
+
+def label(canvas: Canvas, at: tuple[float, float], name: str, chosen: bool) -> None:
+    """A name beside its point, where it covers no other."""
+    anchor = "middle" if name == "softmax" else "end" if name.startswith("3") else "start"
+    right = {"middle": 0, "end": -10, "start": 10}[anchor]
+    down = 22 if anchor == "middle" else 16 if name.startswith("3 s") else 4
+    canvas.text(at[0] + right, at[1] + down, name.removesuffix(" without positions"), size=11, bold=chosen,
+                anchor=anchor, fill="ink" if chosen else "faint")

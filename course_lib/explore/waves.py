@@ -9,13 +9,14 @@ SHOWN = 12                      # waves that the picture has room for
 
 class Waves(Explorable):
     title = "Split keys fill a card"
-    caption = ("A block of one warp per key head and part of the keys. A frame is one wave: as many blocks as the "
-               "card holds at once. What is white in a frame is idle.")
+    caption = ("A block of one warp per key head and part of the keys. A frame is one wave: as many blocks "
+               "as the card holds at once. What is white in a frame is idle.")
     controls = (Slider("heads", (1, 8, 16, 32, 64, 128, 256), 8, "sequences x key heads"),
                 Slider("keys", tuple(2**n for n in range(9, 18)), 16384, "keys per sequence"),
                 Slider("splits", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), 1, "parts", play=True),
                 Slider("multiprocessors", (16, 40, 58, 108, 132), 132))
-    page = {"heads": (8, 64), "keys": (16384,), "splits": (1, 4, 16, 64, 256, 1024), "multiprocessors": (132,)}
+    page = {"heads": (8, 64), "keys": (16384,), "splits": (1, 4, 16, 64, 256, 1024),
+            "multiprocessors": (132,)}
 
     def draw(self, heads, keys, splits, multiprocessors):
         slots, blocks = BLOCKS_PER_MULTIPROCESSOR * multiprocessors, heads * splits
@@ -35,7 +36,8 @@ class Waves(Explorable):
         counted = f"{waves} wave{'s' * (waves > 1)}"
         canvas.text(20, 116, f"{counted}, {busy:.1%} of the places busy; one after another "
                              f"a block reads {waves * length:,} keys")
-        canvas.text(20, 138, f"The chapter's rule takes {chosen} part{'s' * (chosen > 1)} here.", fill="faint")
-        return canvas, (f"{heads} heads, {keys:,} keys, {splits} parts: {blocks:,} blocks on {slots:,} places are "
-                        f"{counted}, {busy:.1%} busy, each block reads {length:,} keys. choose_splits takes "
-                        f"{chosen}.")
+        canvas.text(20, 138, f"The chapter's rule takes {chosen} part{'s' * (chosen > 1)} "
+                             "here.", fill="faint")
+        return canvas, (f"{heads} heads, {keys:,} keys, {splits} parts: {blocks:,} blocks on {slots:,} "
+                        f"places are {counted}, {busy:.1%} busy, each block reads {length:,} keys. "
+                        f"choose_splits takes {chosen}.")

@@ -116,7 +116,8 @@ def who_holds(n=1024, d=64, rows=64, columns=32):
                     (f"lse: {n:,}", OUT)],
             "shared memory of a block": [(f"q tile: {rows} × {d}", QUERY), (f"k tile: {columns} × {d}", KEY),
                                          (f"v tile: {columns} × {d}", VALUE)],
-            "registers of its threads": [(f"scores: {rows} × {columns}", PALE), (f"m and l: {rows} each", OUT),
+            "registers of its threads": [(f"scores: {rows} × "
+                                          f"{columns}", PALE), (f"m and l: {rows} each", OUT),
                                          (f"o: {rows} × {d}", OUT)]}
     fig, ax = figures.new(8.0, 2.4)
     for x, (place, arrays) in enumerate(held.items()):
@@ -129,14 +130,15 @@ def who_holds(n=1024, d=64, rows=64, columns=32):
         ax.text(3.2 * x + 2.85, y - 0.08, text, ha="center", va="bottom", fontsize=7.5, color=GREY)
     ax.annotate("", (2.5, 2.3), (6.4, 2.3), zorder=5,
                 arrowprops={"arrowstyle": "->", "color": ACCENT, "connectionstyle": "arc3,rad=-0.22"})
-    ax.text(4.45, 2.98, "once, at the end: out = o / l, lse = m + ln l", ha="center", fontsize=8, color=ACCENT)
+    ax.text(4.45, 2.98, "once, at the end: out = o / l, lse = m + ln l", ha="center", fontsize=8,
+            color=ACCENT)
     ax.set(xlim=(-0.1, 9.1), ylim=(3.1, -0.4))
     ax.axis("off")
     told = "; ".join(f"{place}: {', '.join(text for text, _ in arrays)}" for place, arrays in held.items())
     figures.show(fig, alt=f"{told}. Arrows: from HBM to shared memory, tile by tile; from shared memory to "
                           "registers, to multiply; from registers to HBM, once at the end, out and lse.",
-                 caption=f"Who holds what, for {n:,} rows of width {d} and tiles of {rows} and {columns} rows. "
-                         f"No array of {n:,} × {n:,} numbers exists anywhere.")
+                 caption=f"Who holds what, for {n:,} rows of width {d} and tiles of {rows} and {columns} "
+                         f"rows. No array of {n:,} × {n:,} numbers exists anywhere.")
 
 
 def backward_flow():
@@ -145,7 +147,8 @@ def backward_flow():
               "dO, v": (0, 1), "dP = dO vᵀ": (1, 1), "dS = P (dP − δ)": (2, 1), "dK += dSᵀ q": (3.1, 0.75),
               "δ = dO · O": (1, 2), "dQ += dS k": (3.1, 1.5)}
     arrows = [("q, k", "S again"), ("S again", "P = exp(S − lse)"), ("P = exp(S − lse)", "dV += Pᵀ dO"),
-              ("dO, v", "dP = dO vᵀ"), ("dP = dO vᵀ", "dS = P (dP − δ)"), ("P = exp(S − lse)", "dS = P (dP − δ)"),
+              ("dO, v", "dP = dO vᵀ"), ("dP = dO vᵀ", "dS = P (dP − "
+                                                      "δ)"), ("P = exp(S − lse)", "dS = P (dP − δ)"),
               ("δ = dO · O", "dS = P (dP − δ)"), ("dS = P (dP − δ)", "dK += dSᵀ q"),
               ("dS = P (dP − δ)", "dQ += dS k")]
     inputs, sums = ("q, k", "dO, v", "δ = dO · O"), ("dV += Pᵀ dO", "dK += dSᵀ q", "dQ += dS k")
@@ -176,8 +179,8 @@ def fragments():
                           "side in A and D, one below the other in B. Where lane 0 begins: "
                           f"{'; '.join(told)}.",
                  caption="Lane numbers. A lane's two numbers of one register are side by side in A and D, "
-                         "one below the other in B. Colours are registers: in A, 0 top left, 1 below it, 2 to "
-                         "its right, 3 diagonal.")
+                         "one below the other in B. Colours are registers: in A, 0 top left, 1 below it, 2 "
+                         "to its right, 3 diagonal.")
 
 
 def _fragment(ax, i, j, down, lane, look):
@@ -206,7 +209,8 @@ def ping_pong(tiles=3):
     ax.set(xlim=(-2, 4 * tiles + 4.4), ylim=(3.1, -0.1))
     ax.text(0, 2.95, "time →", fontsize=8.5, color=GREY)
     ax.axis("off")
-    told = "; ".join(f"{row}: " + ", ".join(f"{text} at {start}" for r, start, _, text, _ in stages if r == row)
+    told = "; ".join(f"{row}: " + ", ".join(f"{text} at "
+                                            f"{start}" for r, start, _, text, _ in stages if r == row)
                      for row in rows)
     figures.show(fig, alt=f"A schedule in three rows. {told}.",
                  caption="While one group of warps multiplies, the other computes exponentials; a third only "

@@ -1,7 +1,7 @@
 """Registers, occupancy and bounds of the chapters' ladders, as notebooks show them.
 
-`python -m course_lib gpu-ladders` needs nvcc and nvdisasm, no card, and writes data/gpu/ladders.json. Notebooks
-show that file, so that their outputs are the same on a machine without a compiler for GPUs.
+`python -m course_lib gpu-ladders` needs nvcc and nvdisasm, no card, and writes data/gpu/ladders.json.
+Notebooks show that file, so that their outputs are the same on a machine without a compiler for GPUs.
 """
 from __future__ import annotations
 
@@ -88,8 +88,8 @@ def registers_table(word: str) -> None:
         shared = row["static_shared"] + row["dynamic_shared"]
         print(f"{row['kernel']:<{width}} {row['registers']:>9} {row['spill_stores']:>8} {shared:>7,} "
               f"{row['block']:>8} {row['blocks']:>7} {row['warps']:>6}  {row['limited_by']}")
-    print(f"Compiled by {compiler} for sm_90. Blocks and warps per multiprocessor, which has room for 64 warps, "
-          "by NVIDIA's rules.")
+    print(f"Compiled by {compiler} for sm_90. Blocks and warps per multiprocessor, which has room for 64 "
+          "warps, by NVIDIA's rules.")
 
 
 def bounds_table(word: str) -> None:

@@ -21,7 +21,8 @@ def growing_cache(steps=(3, 1, 1)):
             for t in range(total):
                 fresh = t >= held
                 if fresh or name != "q":
-                    _box(ax, t, row, 0.9, 0.8, colour if fresh else "white", str(t), ":" if not fresh else "-")
+                    _box(ax, t, row, 0.9, 0.8, colour if fresh else "white", str(t),
+                         "-" if fresh else ":")
         ax.set(title=f"{new} new token{'s' * (new > 1)}, {held} cached", xlim=(-0.8, sum(steps) + 0.1),
                ylim=(3.1, -0.2))
         ax.axis("off")
@@ -29,7 +30,8 @@ def growing_cache(steps=(3, 1, 1)):
                     f"{_span(0, held) if held else 'none'} from the cache")
         held = total
     figures.show(fig, alt="Passes side by side. " + "; ".join(told) + ".",
-                 caption="Filled: computed in this pass. Dotted: read from the cache. Old queries are not needed.")
+                 caption="Filled: computed in this pass. Dotted: read from the cache. Old queries are not "
+                         "needed.")
 
 
 def _span(first, end):
@@ -48,7 +50,8 @@ def roofline(cards, points, heights):
                     fontsize=8)
     ax.set(xscale="log", yscale="log", xlabel="operations per byte from HBM", ylabel="TFLOP/s within reach")
     ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.54, 0))
-    roofs = "; ".join(f"{card} up to {peak / 1e12:.0f} TFLOP/s, from {peak / bandwidth:.0f} operations per byte"
+    roofs = "; ".join(f"{card} up to {peak / 1e12:.0f} TFLOP/s, from {peak / bandwidth:.0f} operations per "
+                      "byte"
                       for card, (peak, bandwidth) in cards.items())
     marked = "; ".join(f"{name}, at {intensity}" for name, intensity in points.items())
     figures.show(fig, alt=f"Rooflines: {roofs}. Marked in operations per byte: {marked}.",
@@ -73,8 +76,8 @@ def two_phases(prefill_ms, step_ms, steps=6):
                 color=ACCENT)
     ax.set(xlim=(-2, max(end, prefill_ms * 1.35) + 2), ylim=(1.7, -0.5))
     ax.axis("off")
-    figures.show(fig, alt=f"A time line: prefill for {prefill_ms:.0f} ms, which is the time to first token; then "
-                          f"{steps} decode steps of {step_ms:.1f} ms, each the time per output token.",
+    figures.show(fig, alt=f"A time line: prefill for {prefill_ms:.0f} ms, which is the time to first token; "
+                          f"then {steps} decode steps of {step_ms:.1f} ms, each the time per output token.",
                  caption="One request alone on the server, at the lower bounds of this section.")
 
 
@@ -92,13 +95,14 @@ def split_and_merge(parts=4, keys=12):
         _arrow(ax, (2.05 + 0.5 * size, y + 0.3), (2.55 + 0.5 * size, y + 0.3))
         _arrow(ax, (4.55 + 0.5 * size, y + 0.3), (5.5 + 0.5 * size, 1.65))
     _box(ax, 5.55 + 0.5 * size, 1.3, 1.3, 0.7, PALE, "merge")
-    ax.text(2.0 + 0.25 * size, parts * 0.9, f"{keys} keys and values,\none thread block per part", ha="center",
+    ax.text(2.0 + 0.25 * size, parts * 0.9, f"{keys} keys and values,\none thread block per "
+                                            "part", ha="center",
             va="top", fontsize=8.5, color=GREY)
     ax.set(xlim=(-0.1, 7 + 0.5 * size), ylim=(parts * 0.9 + 0.6, -0.1))
     ax.axis("off")
     told = "; ".join(f"part {p}: keys {p * size} to {p * size + size - 1}" for p in range(parts))
-    figures.show(fig, alt=f"One query goes to {parts} parts of {keys} keys. {told}. Each part gives m, l and o; "
-                          "one merge joins them.",
+    figures.show(fig, alt=f"One query goes to {parts} parts of {keys} keys. {told}. Each part gives m, l and "
+                          "o; one merge joins them.",
                  caption="Split-KV: the parts do not wait for each other, and chapter 6's merge joins their "
                          "states.")
 
@@ -164,12 +168,13 @@ def speculation(kept=2, drafted=4):
     _box(ax, 1.1 * drafted + 0.2, 0, 2.6, 0.7, KEY, "one pass of the large\nmodel over all")
     end = 1.1 * drafted + 3.1 + 1.1 * drafted
     ax.text(0, 1.0, f"{drafted} passes of the small model", fontsize=8.5, color=GREY, va="center")
-    ax.text(1.1 * drafted + 3.1, 1.0, f"{kept + 1} new tokens; caches truncate the rest", fontsize=8.5, color=GREY,
+    ax.text(1.1 * drafted + 3.1, 1.0, f"{kept + 1} new tokens; caches truncate the "
+                                      "rest", fontsize=8.5, color=GREY,
             va="center")
     ax.set(xlim=(-0.1, end), ylim=(1.3, -0.1))
     ax.axis("off")
-    figures.show(fig, alt=f"In time: {drafted} passes of the small model draft {drafted} tokens; one pass of the "
-                          f"large model checks all; {kept} are kept, the next is replaced, "
+    figures.show(fig, alt=f"In time: {drafted} passes of the small model draft {drafted} tokens; one pass of "
+                          f"the large model checks all; {kept} are kept, the next is replaced, "
                           f"{drafted - kept - 1} discarded: {kept + 1} new tokens.",
                  caption="One round: the large model reads its weights once for several tokens.")
 

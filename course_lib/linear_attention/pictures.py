@@ -68,7 +68,8 @@ def state_fills(keys, values):
 
 
 def replace_at_a_key():
-    """The delta rule as a pipeline: what the state returns for a key is taken out before the value goes in."""
+    """The delta rule as a pipeline: what the state returns for a key is taken out before the value is
+    added."""
     figures.boxes({"state S": (0, 0.4), "key k": (0, 1.6), "what S returns\nfor k": (1.35, 0.9),
                    "value v": (1.35, 1.9), "the difference": (2.7, 1.3), "new state": (4.05, 0.4)},
                   arrows=[("state S", "what S returns\nfor k"), ("key k", "what S returns\nfor k"),

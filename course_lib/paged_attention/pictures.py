@@ -19,7 +19,8 @@ def table_lookup(tables, lengths, n_pages, size=4):
             for slot in range(size):
                 p = i * size + slot
                 full = p < lengths[name]
-                _cell(ax, left + slot * cell, 0, cell, FILLS[s] if full else "white", f"{name}{p}" if full else "")
+                _cell(ax, left + slot * cell, 0, cell, FILLS[s] if full else "white",
+                      f"{name}{p}" if full else "")
             _cell(ax, left + width / 2 - 0.25, 1.15, cell, FILLS[s], str(page))
             at = (page % n_pages) * (width + 0.25) + width / 2
             _arrow(ax, (left + width / 2, 0.55), (left + width / 2, 1.1))
@@ -33,18 +34,20 @@ def table_lookup(tables, lengths, n_pages, size=4):
             s, name, i = owner.get(page, (0, "", 0))
             p = i * size + slot
             full = page in owner and p < lengths[name]
-            _cell(ax, left + slot * cell, 2.8, cell, FILLS[s] if full else "white", f"{name}{p}" if full else "")
+            _cell(ax, left + slot * cell, 2.8, cell, FILLS[s] if full else "white",
+                  f"{name}{p}" if full else "")
     for y, text in ((0.25, "sequences"), (1.4, "block tables"), (3.05, "pool")):
         ax.text(-0.3, y, text, ha="right", va="center", fontsize=9, color=INK)
     ax.set(xlim=(-1.9, n_pages * (width + 0.25)), ylim=(3.9, -0.1))
     ax.axis("off")
     figures.show(fig, alt=f"Pages of {size} slots, {n_pages} in the pool. " + "; ".join(told) + ".",
-                 caption="A table's i-th entry is the page that holds the i-th group of tokens. Only a last page "
-                         "has empty slots.")
+                 caption="A table's i-th entry is the page that holds the i-th group of tokens. Only a last "
+                         "page has empty slots.")
 
 
 def shared_pages(texts, tables, counts):
-    """Pages of texts with the same beginning: texts {name: [text of each page]}, tables {name: [page, ...]}."""
+    """Pages of texts with the same beginning: texts {name: [text of each page]}, tables {name: [page,
+    ...]}."""
     fig, ax = figures.new(8.6, 0.85 * len(texts) + 1.1)
     place, told = {}, []
     for y, (name, pieces) in enumerate(texts.items()):
@@ -55,9 +58,11 @@ def shared_pages(texts, tables, counts):
                 shared = counts[page] > 1
                 ax.add_patch(figures.rectangle(1.5 * x, y, 1.25, 0.6, facecolor=FILLS[1 if shared else 0],
                                                edgecolor=INK, linewidth=0.8, hatch="//" if shared else ""))
-                ax.text(1.5 * x + 0.62, y + 0.3, piece.replace(" ", "␣"), ha="center", va="center", fontsize=8.5,
+                ax.text(1.5 * x + 0.62, y + 0.3, piece.replace(" ", "␣"), ha="center", va="center",
+                        fontsize=8.5,
                         color=INK, family="monospace", bbox=figures.paper())
-                ax.text(1.5 * x + 0.62, y + 0.64, f"page {page}, {counts[page]} table{'s' * (counts[page] > 1)}",
+                ax.text(1.5 * x + 0.62, y + 0.64, f"page {page}, {counts[page]} "
+                                                  f"table{'s' * (counts[page] > 1)}",
                         ha="center", va="top", fontsize=7, color=GREY)
             if x:
                 (x0, y0), (x1, y1) = place[tables[name][x - 1]], place[page]
@@ -80,15 +85,18 @@ def preempted(held, needs, free, kept, left):
     for ax, title, pages, spare in ((axes[0], "before", held, free), (axes[1], "after", after, left)):
         for i, n in enumerate(pages):
             ax.barh(i, n, 0.7, **figures.filling(i))
-            ax.text(n + 0.1, i, f"{n}" + (f", needs {needs[i]} more" if title == "before" and needs[i] else ""),
+            ax.text(n + 0.1, i, f"{n}" + (f", needs {needs[i]} "
+                                          "more" if title == "before" and needs[i] else ""),
                     va="center", fontsize=8.5, color=INK)
         for i in range(len(pages), len(held)):
             ax.text(0.1, i, "preempted: waits without pages", va="center", fontsize=8.5, color=ACCENT)
-        ax.set(title=f"{title}: {spare} free", yticks=range(len(held)), ylim=(len(held) - 0.4, -0.6), xticks=[],
+        ax.set(title=f"{title}: {spare} free", yticks=range(len(held)), ylim=(len(held) - 0.4, -0.6),
+               xticks=[],
                yticklabels=[f"sequence {i}" for i in range(len(held))], xlim=(0, max(held) + 3.5))
         told.append(f"{title}: pages {pages}, free {spare}")
     figures.show(fig, alt=". ".join(told) + f". Needed: {needs}.",
-                 caption="The oldest is at the top. The youngest gives its pages back, so that the others go on.")
+                 caption="The oldest is at the top. The youngest gives its pages back, so that the others go "
+                         "on.")
 
 
 def _cell(ax, x, y, size, colour, text):

@@ -63,7 +63,8 @@ def packed(lengths, block):
     figures.tiles(grid.tolist(), names={0: "empty", 1: "partial", 2: "full"}, empty=0,
                   row_label="block of queries", column_label="block of keys",
                   caption=f"{len(lengths)} documents that end at {', '.join(map(str, ends))}, "
-                          f"in blocks of {block}: {int((grid == 0).sum())} of {grid.numel()} blocks are empty.")
+                          f"in blocks of {block}: {int((grid == 0).sum())} of {grid.numel()} blocks are "
+                          "empty.")
 
 
 def best_keys(weights, count):

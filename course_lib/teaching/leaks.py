@@ -31,7 +31,8 @@ from .reach import COURSE
 # For one function and one exercise: most end at once, by a TypeError. What the clock stopped runs once more,
 # longer: it may have been compiling a kernel.
 SECONDS = (3.0, 30.0)
-SHARED = {"checks", "launching", "datasets", "explore"}      # modules beside the chapters that are looked through too
+# modules beside the chapters that are looked through too
+SHARED = {"checks", "launching", "datasets", "explore"}
 # they touch files
 NOT_TRIED = re.compile(r".*_command|main|study|save\w*|train\w*|write\w*|load\w*|download\w*")
 

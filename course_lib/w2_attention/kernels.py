@@ -53,8 +53,8 @@ def w2_flash_attention(mu_q: Tensor, sigma_q: Tensor, mu_k: Tensor, sigma_k: Ten
 
 
 def dot_product_operands(mu_q, sigma_q, mu_k, sigma_k, tau):
-    """`product_and_bias` of the joined and centred Gaussians, without a gradient: one pass by a kernel if rows
-    are whole 16 bytes."""
+    """`product_and_bias` of the joined and centred Gaussians, without a gradient: one pass by a kernel if
+    rows are whole 16 bytes."""
     (b, h, _, d), n_k = mu_q.shape, mu_k.shape[2]
     if d % 8 or n_k == 0 or mu_q.dtype not in HALF:
         return product_and_bias(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)

@@ -22,8 +22,8 @@ def sand(start, goal):
     cost = sum((x - y) ** 2 for x, y in moves)
     told = ", ".join(f"{x} to {y} for {(x - y) ** 2}" for x, y in moves)
     figures.show(fig, alt=f"Grains on a line and their places: {told}. No two arrows cross.",
-                 caption=f"The cheapest plan keeps the order; it costs {' + '.join(str((x - y) ** 2) for x, y in moves)}"
-                         f" = {cost}.")
+                 caption=f"The cheapest plan keeps the order; it costs "
+                         f"{' + '.join(str((x - y) ** 2) for x, y in moves)} = {cost}.")
 
 
 def gaussians_moved(line=((0.0, 1.0), (3.0, 5.0)),
@@ -35,21 +35,24 @@ def gaussians_moved(line=((0.0, 1.0), (3.0, 5.0)),
     left.plot([mu_a, mu_b, mu_b], [s_a, s_a, s_b], color=GREY, ls=":")
     across, up = mu_b - mu_a, s_b - s_a
     apart = (across**2 + up**2) ** 0.5
-    for x, y, text in ((mu_a, s_a - 0.6, f"N({mu_a:g}, {s_a:g}²)"), (mu_b + 0.1, s_b + 0.1, f"N({mu_b:g}, {s_b:g}²)"),
+    for x, y, text in ((mu_a, s_a - 0.6, f"N({mu_a:g}, {s_a:g}²)"),
+                       (mu_b + 0.1, s_b + 0.1, f"N({mu_b:g}, {s_b:g}²)"),
                        ((mu_a + mu_b) / 2 - 0.5, (s_a + s_b) / 2 + 0.2, f"{apart:g}"),
-                       ((mu_a + mu_b) / 2 - 0.1, s_a - 0.5, f"{across:g}"), (mu_b + 0.1, (s_a + s_b) / 2, f"{up:g}")):
+                       ((mu_a + mu_b) / 2 - 0.1, s_a - 0.5, f"{across:g}"),
+                       (mu_b + 0.1, (s_a + s_b) / 2, f"{up:g}")):
         left.text(x, y, text, fontsize=10, color=INK)
     left.plot([mu_a, mu_b], [s_a, s_b], "o", color=CLOUD, ms=8)
     left.set(xlabel="mean", ylabel="standard deviation", xlim=(-0.6, 4.9), ylim=(0, 5.8), aspect="equal")
     grains = _clouds(right, *plane)
-    figures.show(fig, alt=f"Left: mean to the right, standard deviation upwards, on one scale. N({mu_a:g}, {s_a:g}²) "
-                          f"and N({mu_b:g}, {s_b:g}²) are {across:g} apart to the right and {up:g} upwards; the line "
-                          f"between has length {apart:g}. Right: an ellipse around {plane[0][0]} with widths "
-                          f"{plane[0][1]} and one around {plane[1][0]} with widths {plane[1][1]}; {grains} arrows "
-                          "lead from points of the first to the same points, shifted and stretched, of the second.",
-                 caption="Left: a Gaussian on a line is a point in a half-plane; W2 is the ordinary distance there. "
-                         "Right: two clouds in the plane; the best plan shifts every grain and stretches each "
-                         "coordinate.")
+    figures.show(fig, alt=f"Left: mean to the right, standard deviation upwards, on one scale. N({mu_a:g}, "
+                          f"{s_a:g}²) and N({mu_b:g}, {s_b:g}²) are {across:g} apart to the right and {up:g} "
+                          f"upwards; the line between has length {apart:g}. Right: an ellipse around "
+                          f"{plane[0][0]} with widths {plane[0][1]} and one around {plane[1][0]} with widths "
+                          f"{plane[1][1]}; {grains} arrows lead from points of the first to the same points, "
+                          "shifted and stretched, of the second.",
+                 caption="Left: a Gaussian on a line is a point in a half-plane; W2 is the ordinary distance "
+                         "there. Right: two clouds in the plane; the best plan shifts every grain and "
+                         "stretches each coordinate.")
 
 
 def _clouds(ax, a, b):
@@ -62,7 +65,8 @@ def _clouds(ax, a, b):
     picked = circle[:, ::21].T
     for grain in picked:
         ax.annotate("", mu_b + s_b * grain, mu_a + s_a * grain, arrowprops={"arrowstyle": "->", "color": WAY})
-    ax.set(xlabel="first coordinate", ylabel="second coordinate", xlim=(-1.6, 5.2), ylim=(-1, 3), aspect="equal")
+    ax.set(xlabel="first coordinate", ylabel="second coordinate", xlim=(-1.6, 5.2), ylim=(-1, 3),
+           aspect="equal")
     return len(picked)
 
 
@@ -85,5 +89,6 @@ def loss_against_rate(panels, floors, one_minus=()):
             ax.legend(frameon=False, fontsize=8)
     axes[0].set_ylabel("loss, nats")
     axes[-1].set_ylabel("1 - area")
-    figures.show(fig, alt=" ".join(told), caption="Loss against learning rate, for every arm, with seed 0. Lower is "
+    figures.show(fig, alt=" ".join(told), caption="Loss against learning rate, for every arm, with seed 0. "
+                                                  "Lower is "
                  "better. Dotted: the least that any model can expect.")
