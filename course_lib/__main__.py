@@ -65,6 +65,8 @@ COMMANDS = {
                     "registers, occupancy and bounds of the ladders: data/gpu/ladders.json"),
     "gpu-bench": ("course_lib.gpu.bench:main",
                   "time the kernels on this machine's card: data/gpu/<card>/bench.json"),
+    "moving-picture": ("course_lib.tools.moving_picture:main",
+                       "the README's picture that moves: docs/player.svg"),
     "book": ("course_lib.tools.book.build:main",
              "a static site from the committed notebooks: .build/book/html"),
     "doctor": ("course_lib.tools.doctor:main", "what this machine has, what is missing and how to get it"),

@@ -55,3 +55,18 @@ def test_the_picture_is_of_these_chapters(tmp_path):
         pytest.skip("not run: another matplotlib than the pinned one draws other pixels")
     figures.chapter_map(file=tmp_path / "map.png")
     assert (tmp_path / "map.png").read_bytes() == (ROOT / "data" / "map.png").read_bytes()
+
+
+def test_the_picture_that_moves_is_what_the_player_draws():
+    """Made by `python -m course_lib moving-picture`; its words in the README are those of the drawing."""
+    from course_lib.tools import moving_picture
+    from laptop_cuda.compilers import compiler
+
+    if compiler().clang:
+        pytest.skip("not run: clang's steps between two accesses are other ones, and they are counted in the picture")
+    drawn = moving_picture.drawing()
+    assert (ROOT / "docs" / "player.svg").read_text() == drawn and len(drawn) < 2e6
+    steps = moving_picture.recorded().steps
+    column = next(step for step in steps if step["excess"])
+    told = re.search(r"!\[(Eight steps.*?)\]", README)[1]
+    assert f"in {column['wavefronts']} passes, {column['excess']} of them lost" in told and "a row of x in 4 sectors" in told

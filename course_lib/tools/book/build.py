@@ -54,7 +54,8 @@ def main(argv: list[str]) -> int:
 def page_names() -> dict[str, str]:
     """file of the repository -> its page in the book, relative to the book's root."""
     found = {"NOTATION.md": "notation.md", "docs/marking.md": "marking.md",
-             "CONTRIBUTING.md": "contributing.md", "README.md": "index.md", "data/map.png": "_static/map.png"}
+             "CONTRIBUTING.md": "contributing.md", "README.md": "index.md", "data/map.png": "_static/map.png",
+             "docs/player.svg": "_static/player.svg"}
     found |= {f"notebooks/{p.name}": f"chapters/{p.name}" for p in chapters()}
     found |= {p.name: f"chapters/{p.name}" for p in chapters()}
     return found | {p.relative_to(ROOT).as_posix(): f"{code.page_name(p)}.md" for p in code.files()}
@@ -80,7 +81,8 @@ def write_source(source: Path) -> None:
             (static / "figures" / name).write_bytes(content)
     put(source / "index.md", texts.front(pages, [f"chapters/{p.stem}" for p in chapters()], list(indexes)))
     put(static / "terms.js", f"window.courseTerms = {json.dumps(texts.terms(), ensure_ascii=False)};\n")
-    shutil.copy(ROOT / "data" / "map.png", static / "map.png")
+    for picture in (ROOT / "data" / "map.png", ROOT / "docs" / "player.svg"):
+        shutil.copy(picture, static)
     shutil.copy(ASSETS / "conf.py", source)
     put(source / "_templates" / "code-links.html", (ASSETS / "code-links.html").read_text(encoding="utf-8"))
     for name in ("course.css", "glossary.js"):
