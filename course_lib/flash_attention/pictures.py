@@ -51,7 +51,7 @@ def roofline(cards, lines):
         ax.annotate(name, (intensity, 3), (-6, 0), textcoords="offset points", rotation=90, ha="right",
                     fontsize=8)
     ax.set(xscale="log", yscale="log", xlabel="FLOP per byte from HBM", ylabel="TFLOP/s within reach")
-    ax.legend(frameon=False, loc="lower right", bbox_to_anchor=(0.72, 0), fontsize=9)
+    ax.legend(frameon=False, loc="upper left", fontsize=9)
     marked = "; ".join(f"{name}, at {intensity}" for name, intensity in lines.items())
     figures.show(fig, alt="Rooflines, a slope of bandwidth and then a flat roof of arithmetic, which meet at "
                           f"the balance: {'; '.join(ridges)}. Marked in FLOP per byte: {marked}.",

@@ -21,12 +21,6 @@ def test_both_orders_name_the_matrix_between(capsys):
     assert "makes a matrix of 25 numbers first" in told and "makes a matrix of 9 numbers first" in told
 
 
-def test_chunks_count_their_pairs(capsys):
-    linear.chunks(tokens=7, size=3)                       # chunks of 3, 3 and 1: 6 + 6 + 1 pairs of 28
-    told = words(capsys)
-    assert "13 pairs are inside a chunk; the other 15 are read from 2 states" in told
-
-
 def test_the_bars_that_contain_the_truth_are_counted(capsys):
     linear.estimates([1, 2], [1.0, 1.3], [0.1, 0.1], draws=1000)
     assert "2 estimates" in (told := words(capsys)) and "1 bars contain 1" in told

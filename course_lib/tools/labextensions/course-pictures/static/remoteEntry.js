@@ -1,0 +1,60 @@
+// A JupyterLab extension without a build step. JupyterLab shows a figure without the text alternative that its
+// output carries (metadata "image/png": {"alt": ...}), and as a white sheet in the dark theme. Here it gets its
+// `alt`, and in the dark theme lightness is turned over and hues are kept: ink becomes light, white dark.
+(() => {
+  const STYLE = `
+    body[data-jp-theme-light="false"] img.course-figure { filter: invert(0.9) hue-rotate(180deg); }
+  `;
+  let shared;
+
+  function describe(cell) {
+    const outputs = cell.model?.outputs;
+    if (!outputs) return;
+    const shown = cell.node.querySelectorAll('.jp-Cell-outputArea > .jp-OutputArea > .jp-OutputArea-child, ' +
+                                             '.jp-Cell-outputArea > .jp-OutputArea-child');
+    for (let n = 0; n < Math.min(outputs.length, shown.length); n++) {
+      const alt = outputs.get(n).metadata?.['image/png']?.alt;
+      const image = shown[n].querySelector('.jp-RenderedImage img');
+      if (!alt || !image || image.alt === alt) continue;
+      image.alt = alt;
+      image.classList.add('course-figure');
+    }
+  }
+
+  function watch(panel) {
+    let waiting = false;
+    const all = () => {
+      waiting = false;
+      panel.content.widgets.forEach(describe);
+    };
+    const soon = () => {
+      if (!waiting) requestAnimationFrame(all);
+      waiting = true;
+    };
+    new MutationObserver(soon).observe(panel.content.node, { childList: true, subtree: true });
+    soon();
+  }
+
+  function activate(app, tracker) {
+    const style = document.createElement('style');
+    style.textContent = STYLE;
+    document.head.append(style);
+    tracker.forEach(watch);
+    tracker.widgetAdded.connect((_, panel) => watch(panel));
+  }
+
+  async function fromJupyterLab(name) {
+    const [version] = Object.values(shared[name]);
+    return (await version.get())();
+  }
+
+  window._JUPYTERLAB = window._JUPYTERLAB || {};
+  window._JUPYTERLAB['course-pictures'] = {
+    init: scope => { shared = scope; },
+    get: async () => {
+      const { INotebookTracker } = await fromJupyterLab('@jupyterlab/notebook');
+      const plugin = { id: 'course-pictures:plugin', autoStart: true, requires: [INotebookTracker], activate };
+      return () => ({ __esModule: true, default: plugin });
+    }
+  };
+})();

@@ -1,0 +1,36 @@
+"""What the extension course-pictures does to figures, in a real JupyterLab in a real browser."""
+import nbformat
+import pytest
+from nbformat.v4 import new_code_cell, new_notebook
+
+from browser_kit import BOOK, page, serve  # noqa: F401  (page is a fixture)
+
+CELL = """from course_lib import figures
+fig, ax = figures.new(3, 2)
+ax.plot([0, 1])
+figures.show(fig, alt="A line from 0 to 1.", caption="A line.")
+figures.show(figures.new(3, 2)[0], alt="Empty axes.", caption="Nothing.")"""
+IMAGES = "[...document.querySelectorAll('.jp-RenderedImage img')].map(i => [i.alt, getComputedStyle(i).filter])"
+
+
+@pytest.fixture
+def lab(tmp_path):
+    kernel = {"kernelspec": {"name": "python3", "display_name": "x"}}
+    nbformat.write(new_notebook(cells=[new_code_cell(CELL)], metadata=kernel), tmp_path / "two.ipynb")
+    process, address = serve(tmp_path, "two.ipynb")
+    yield address
+    process.terminate()
+    process.wait(20)
+
+
+@pytest.mark.slow
+def test_figures_have_their_words_and_are_dark_in_the_dark_theme(page, lab):
+    page.call("Page.navigate", url=lab)
+    page.wait(f"({BOOK})?.sessionContext.isReady === true && ({BOOK}).context.isReady", 120)
+    page.js(f"jupyterapp.shell.activateById(({BOOK}).id)")
+    page.js("jupyterapp.commands.execute('notebook:run-all-cells')")
+    page.wait("document.querySelectorAll('.jp-RenderedImage img.course-figure').length === 2", 90)
+    assert page.js(IMAGES) == [["A line from 0 to 1.", "none"], ["Empty axes.", "none"]]
+    page.js("jupyterapp.commands.execute('apputils:change-theme', {theme: 'JupyterLab Dark'})")
+    page.wait("document.body.dataset.jpThemeLight === 'false'", 30)
+    assert all("invert(0.9)" in how for _, how in page.js(IMAGES))
