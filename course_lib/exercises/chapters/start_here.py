@@ -175,8 +175,9 @@ kernel_exercise(
     card=r"""
     Write the inside of the loop. A block of 8 x 8 threads makes one 8 x 8 tile of `c`, and `start` walks along `k`.
 
-    - each thread loads **one** element of `a` and **one** of `b` into shared memory, 0 outside the matrix:
-      `a_tile[ty][tx]` is `a[row][start + tx]`, `b_tile[ty][tx]` is `b[start + ty][column]`
+    - each thread loads **one** element of `a` and **one** of `b` into shared memory, or 0 outside the matrix
+    - `a_tile[ty][tx]` is element `(row, start + tx)` of `a`, which has `k` columns
+    - `b_tile[ty][tx]` is element `(start + ty, column)` of `b`, which has `n` columns
     - the block waits until both tiles are complete: `__syncthreads()`
     - each thread adds its 8 products to `sum`
     - the block waits again, before anyone overwrites the tiles
