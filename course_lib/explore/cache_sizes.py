@@ -39,7 +39,7 @@ class CacheSizes(Explorable):
     title = "What a cache weighs"
     caption = ("The cache of a batch, layer by layer, beside the memory of a card of 80 GiB: first the model "
                "as it was published, then with other numbers of key and value heads.")
-    controls = (Choice("model", ("Llama 2 7B", "Llama 3 8B", "Llama 3 70B", "Gemma 3 27B", "gpt-oss 120B",
+    controls = (Choice("model", ("Llama 2 7B", "Llama 3 8B", "Llama 3 70B", "Gemma 3 27B", "Mistral 7B v0.1",
                                  "DeepSeek-V3", "Qwen3-Next 80B-A3B"), "Llama 3 8B"),
                 Slider("tokens", CONTEXTS, 8192, "tokens per sequence", play=True),
                 Slider("batch", (1, 2, 4, 8, 16, 32, 64), 8, "sequences"),

@@ -16,7 +16,7 @@ from course_lib.launching import widened
 
 
 def repeat_kv(x: Tensor, group_size: int) -> Tensor:
-    """(b, n_kv_heads, n, d) -> (b, n_kv_heads * group_size, n, d): K1 K2 -> K1 K1 K2 K2 in groups of 2."""
+    """(b, n_kv_heads, n, d) -> (b, n_kv_heads * group_size, n, d): K0 K1 -> K0 K0 K1 K1 in groups of 2."""
     check_repeat(x, group_size)
     b, n_kv_heads, n, d = x.shape
     # expand repeats without copying (stride 0); reshape then writes the copies.

@@ -29,6 +29,11 @@ def test_fewer_heads_of_keys_are_compared_where_there_are_any():
     assert "One head" not in words("cache_sizes", model="DeepSeek-V3")
 
 
+@pytest.mark.parametrize("model", explore.find("cache_sizes").controls[0].values)
+def test_every_model_on_offer_can_be_drawn(model):
+    assert words("cache_sizes", model=model).startswith(f"{model}, 8 sequences of 8,192 tokens")
+
+
 @pytest.mark.parametrize("scores, tile, done", [("mixed", 2, 3), ("rising", 1, 5), ("falling", 4, 1), ("mixed", 8, 1)])
 def test_the_online_softmax_carries_max_sum_and_output(scores, tile, done):
     from course_lib.explore.online_softmax import SCORES

@@ -67,7 +67,7 @@ exercise(
     Write `repeat_kv(x, group_size)`: every head of keys occurs `group_size` times, the copies next to each other.
 
     - `(b, n_kv_heads, n, d)` becomes `(b, n_kv_heads * group_size, n, d)`
-    - with two heads and groups of two, `[K1 K2]` becomes `[K1 K1 K2 K2]`
+    - with two heads and groups of two, `[K0 K1]` becomes `[K0 K0 K1 K1]`
     """,
     given={"torch": torch},
     stub='''
@@ -84,7 +84,7 @@ exercise(
     ''',
     cases=repeat_cases, compare=close(atol=0),
     misconceptions=[
-        Misconception("tiles the heads, [K1 K2 K1 K2]", code='''
+        Misconception("tiles the heads, [K0 K1 K0 K1]", code='''
             def repeat_kv(x, group_size):
                 return x.repeat(1, group_size, 1, 1)
             ''', ask="Query heads 0 and 1 are one group. Which key head do they find in your result, at 0 and at 1?"),
@@ -203,7 +203,7 @@ exercise(
 
 
 exercise(
-    id="3.5", title="How much busier is a byte?", kind="predict", points=1, minutes=5, difficulty=3,
+    id="3.5", title="FLOPs per byte, in groups", kind="predict", points=1, minutes=5, difficulty=3,
     card=r"""
     One decoding step attends to $n = 64$ keys. Each query head makes $4nd$ FLOPs. At 2 bytes per number it reads its query and writes its
     output ($4d$ bytes), and it reads $n$ keys and $n$ values ($4nd$ bytes), which in grouped attention are read once for $g$ heads. By what
@@ -268,7 +268,8 @@ __global__ void group_scores(const float* __restrict__ q, const float* __restric
 kernel_exercise(
     id="3.6", title="Fetch a key once, use it g times", points=4, minutes=18, difficulty=4, name="group_scores",
     card=r"""
-    Finish the kernel: scores of one query per head against all keys, `scores[head][key] = q[head] . k[kv_head][key]`.
+    Finish the kernel: scores of one query per head against all `n` keys, `scores[head][key] = q[head] . k[kv_head][key]`,
+    without a scale. `q` is `(n_heads, d)`, `k` is `(n_kv_heads, n, d)`, `scores` is `(n_heads, n)`.
     A block serves **all query heads of one group** and 32 keys; its launch is `grid = (ceil(n / 32), n_kv_heads)`,
     `block = 128`.
 
