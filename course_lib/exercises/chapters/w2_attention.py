@@ -97,8 +97,8 @@ def positioned_scores(mu_q, raw_q, mu_k, raw_k, at_q, at_k, tau):
 exercise(
     id="9.3", title="Only the means are rotated", kind="repair", points=2, minutes=7, difficulty=2,
     card="""
-    This code puts positions into W2 scores by RoPE. It runs and it trains, but some of its widths are negative, as the
-    cell above shows. Find what is wrong and repair it.
+    This code puts positions into W2 scores by RoPE, `turn(x, positions)`. It runs and it trains, but some of its widths
+    are negative, as the cell above shows. Find what is wrong and repair it.
 
     - scores must depend on positions through their difference only
     - every width must stay what `softplus` made it
@@ -273,7 +273,8 @@ kernel_exercise(
     $\sigma = \text{softplus}(\text{raw})$, without ever writing $\sigma$ to memory: apply `softplus` while the tile is
     loaded.
 
-    - head_dim is 16; each block has 16 x 16 threads and computes 16 x 16 scores
+    - `mu_q` and `raw_q` are `(n_q, 16)`, `mu_k` and `raw_k` `(n_k, 16)`, and `s` is `(n_q, n_k)`, all row by row
+    - each block has 16 x 16 threads and computes 16 x 16 scores
     - thread `(ty, tx)` loads entry `tx` of four rows: query `q0 + ty` and key `k0 + ty`, mean and width
     - then it makes one score: query `q0 + ty` with key `k0 + tx`
     - rows past the end do not exist, so guard the loads; every thread must reach the barrier
