@@ -57,6 +57,7 @@ exercise(
         Write `attend_once`: the attention output of one query, from keys and values that come **one pair at a time**.
 
         - `pairs` can be walked through once; do not make a list of it
+        - the score of a key is `scale * (q @ key)`
         - remember only the largest score, a sum, and an output that is not yet divided
         - when the largest score changes, what was summed before must be rescaled
         - scores of several hundred, of either sign, must do no harm""",
@@ -142,7 +143,8 @@ exercise(
 
         - `m` and `l` have shape `(n,)`, `o` has shape `(n, v_dim)`
         - the result has the same form: nothing is divided yet
-        - a query that a worker has shown no key comes as `(-inf, 0, 0)`; no NaN may arise, even if both do so""",
+        - where a worker saw no key for a query, its state is `(-inf, 0, 0)`; no NaN may arise, even if that
+          holds for both""",
     given={"torch": torch, "math": math},
     stub='''
         def merge(a, b):
@@ -210,7 +212,7 @@ def _tile_by_tile(f, q, k, v, scale, tile_k, causal):
 exercise(
     id="6.4", title="The tile loop", kind="write", points=3, minutes=14, difficulty=3,
     card="""
-        Write the loop of the forward pass for one tile of queries: keys and values come past in tiles of `tile_k`.
+        Write the loop of the forward pass for one tile of queries. It reads keys and values in tiles of `tile_k`.
 
         - the last tile may be shorter
         - `causal`: the **last** query sees the **last** key, so query `i` sees key `j` if `j <= i + n_k - n_q`
@@ -301,7 +303,7 @@ exercise(
 
         - `"standard"`: read q and k, write S; read S, write P; read P and v, write out
         - `"query-outer"`: each tile of q is read once and its tile of out is written once; for each of them all of k and v
-          comes past
+          is read
         - `"key-outer"`: each tile of k and v is read once; for each of them all of q is read, and all of out, the maxima
           and the sums are read **and** written
         - `n` is a multiple of `tile`; return an integer""",
@@ -503,7 +505,7 @@ kernel_exercise(
     id="6.7", title="The inner loop of a flash kernel", points=4, minutes=18, difficulty=4, name="flash",
     card="""
         Tiles of keys and values are already in shared memory. Finish the loop body: the scores of this thread's query
-        with the tile, the running maximum, the rescaled sum and output.
+        with the tile (`scale` times the dot product), the running maximum, the rescaled sum and output.
 
         - query `i` sees key `k0 + j` if `k0 + j <= i`
         - read `q_tile`, `k_tile` and `v_tile`, never `q`, `k` and `v` themselves
