@@ -331,7 +331,7 @@ exercise(
                       ask="Should head 0 have features 0, 1, 2 or features 0, n_heads, 2 n_heads?"),
         Misconception("leaves the tokens before the heads", change=(".transpose(1, 2)", ""),
                       ask="Which axis should come second, so that each head multiplies its own (n, head_dim)?")],
-    hints=["In memory a token's features lie together. Cut each token's `width` features first: which view does that?",
+    hints=["In memory a token's features are stored together. Cut each token's `width` features first: which view does that?",
            "`x.view(b, n, n_heads, head_dim)` cuts the features. Now two axes are in the wrong order.",
            "`transpose(1, 2)` exchanges them by changing strides; it moves nothing."])
 

@@ -29,8 +29,8 @@ def rotate(x, angles):
 exercise(
     id="2.1", title="Turn each pair", kind="write", points=2, minutes=8, difficulty=2,
     card=r"""
-    Write `rotate(x, angles)`. Entries $2i$ and $2i + 1$ of a row are a point $(a, b)$ in the plane; turn it counter-clockwise by
-    the angle that belongs to it:
+    Write `rotate(x, angles)`. Entries $2i$ and $2i + 1$ of row $r$ are a point $(a, b)$ in the plane; turn it counter-clockwise by
+    the angle $\theta$ = `angles[r, i]`:
 
     $$(a, b) \mapsto (a \cos\theta - b \sin\theta,\; a \sin\theta + b \cos\theta).$$
     """,
@@ -305,7 +305,8 @@ kernel_exercise(
     This kernel moves two pairs at a time, as `float4`. It is right for rows of 4 and of 64, and not for rows of 6. Repair it so that it is right for
     **every even width**. It may move one pair at a time, as `float2`. The check runs it under the sanitizer and shows what it says.
 
-    - `n` rows of `2 * pairs` entries; the launch has a thread for every pair
+    - `n` rows of `2 * pairs` entries; entries `2i` and `2i + 1` of each row are turned by `angles[i]`
+    - the launch has a thread for every pair
     """,
     stub=FAULTY_VECTOR, solution=VECTOR, cases=vector_cases, compare=close(atol=1e-5), expect=rotated_pairs,
     launch=lambda x, angles: Launch(grid=math.ceil(x.numel() / 2 / 32), block=32,
