@@ -56,7 +56,7 @@ exercise(
     $o_i = \sum_j (q_i \cdot k_j)\, v_j \,/ \sum_j q_i \cdot k_j$.
 
     - never build the matrix of all queries by all keys: multiply keys and values first
-    - the sum below the line is taken for all queries at once as well
+    - the denominator needs the sum of the keys, which is one vector for all queries
     """,
     given={"torch": torch},
     stub='''
@@ -283,11 +283,12 @@ kernel_exercise(
     id="4.7", title="The state stays on the chip", points=4, minutes=16, difficulty=4, name="walk_tokens",
     card=r"""
     Finish the kernel: one block walks the tokens of one head, without a normaliser: $S \leftarrow S + k_t v_t^\top$, then
-    $o_t = q_t^\top S$. Launch: `grid = 1`, `block` a multiple of 32 of at least `d_v` threads. `q` and `k` hold features.
+    $o_t = q_t^\top S$. Launch: `grid = 1`, `block` a multiple of 32 of at least `d_v` threads. `q` and `k` are `(n, d)` and
+    hold features, `v` and `out` are `(n, d_v)`.
 
     - thread `c` owns column `c` of the state and writes column `c` of the output; threads beyond `d_v` only help loading
     - for each token: bring its `q` and `k` to `q_row` and `k_row` together, wait, add, read, wait
-    - budget: every number is read once and written once; the state never goes to global memory
+    - budget: every number of `q`, `k` and `v` is read once, every number of `out` written once; the state never goes to global memory
     """,
     stub='''
 __global__ void walk_tokens(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
@@ -362,7 +363,7 @@ kernel_exercise(
     it.
 
     - the state may be larger than the block: `d * d_v` entries, 64 threads
-    - every entry counts, on every machine
+    - all of them must be right, whatever shared memory held before
     """,
     stub=PREFIX.replace(ZEROING, ""),
     solution=PREFIX, cases=prefix_cases, compare=close(atol=1e-4),
@@ -480,7 +481,8 @@ def overwrite(state, k, v, beta, decay):
 exercise(
     id="4.6", title="Replace, do not pile up", kind="write", points=2, minutes=8, difficulty=3,
     card=r"""
-    Write one update of the gated delta rule: $S \leftarrow a S$, then $S \leftarrow S + \beta\, k\, (v - k^\top S)$.
+    Write one update of the delta rule with a *gate* $a \le 1$, by which the old state fades first:
+    $S \leftarrow a S$, then $S \leftarrow S + \beta\, k\, (v - k^\top S)$. In the code `decay` is $a$.
 
     - with $|k| = 1$, $\beta = 1$ and $a = 1$ the new state returns exactly $v$ for $k$
     - the state fades **before** it is asked what it returns for $k$
