@@ -121,8 +121,8 @@ exercise(
     for `warmup` steps, and then falls like half a cosine wave. Write it.
 
     - step 0 already moves: the rates of the first $w$ (`warmup`) steps are $1/w, 2/w, \dots, 1$ times the peak
-    - the cosine begins at the peak in step `warmup` and ends, after `steps`, at `floor` times the peak
-    - half way down it is half way between the two
+    - the cosine begins at the peak in step `warmup` and reaches `floor` times the peak in step `steps`
+    - half way down, the rate is midway between these two rates
     """,
     given={"math": math},
     stub='''
