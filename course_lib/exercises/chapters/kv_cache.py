@@ -144,6 +144,7 @@ exercise(
     `attend_with_cache` is right for a whole prompt and wrong for the tokens after it. It has **two** mistakes: one in the
     positions, one in the mask. Find them and repair them.
 
+    - `rotate(x, positions)` is the rotation of chapter 2
     - the new tokens come directly after the cached ones
     - the **last** query sees the **last** key, and each query before it one key less
     - the text may come in pieces of any length
