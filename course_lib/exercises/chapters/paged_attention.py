@@ -311,7 +311,7 @@ kernel_exercise(
     Finish the kernel: the scores of one query against the keys of a sequence that is stored in pages.
 
     - one **warp** takes one position at a time: its lanes read neighbouring columns of the key, multiply with their
-      part of the query, and add up by shuffles (chapter 7); the score is written in one request
+      part of the query, and add up by shuffles (chapter 7); one lane writes the score, `scale` times the sum
     - warp `w` takes the positions `w`, `w + n_warps`, ...; each finds its key through `table`
     - the table has entries behind the last page that mean nothing
     - all 32 lanes must reach each shuffle, also those beyond the width
