@@ -246,9 +246,11 @@ exercise(
     A token of a picture has three positions: time, height, width. The pairs of a head are dealt out to the axes, and each
     pair turns by the position of its axis. Write `axis_of_pair`.
 
-    - `sections` says how many pairs each axis gets; the result has one integer per pair, 0 for the first axis
+    - `sections` says how many pairs each axis gets: one number per axis, usually three, but any number of axes is allowed
+    - the result has one integer per pair, 0 for the first axis
     - `in_turn=False`: all pairs of axis 0, then all of axis 1, and so on (Qwen2-VL)
-    - `in_turn=True`: 0, 1, 2, 0, 1, 2, ...; a turn of an axis that has had its share already goes to axis 0 (Qwen3-VL)
+    - `in_turn=True`: 0, 1, 2, 0, 1, 2, ...; where the axis whose turn it is has all its pairs already, the pair goes to
+      axis 0 (Qwen3-VL)
     - a tensor of `torch.int64`
     """,
     given={"torch": torch},
@@ -279,7 +281,7 @@ exercise(
     ],
     hints=[
         "`torch.repeat_interleave` makes the blocks.",
-        "In turn: pair i has its i // 3-th turn with axis i % 3.", "`torch.where(turn < share, axis, 0)`."],
+        "In turn, with three axes: pair i is turn number i // 3 of axis i % 3.", "`torch.where(turn < share, axis, 0)`."],
 )
 
 
