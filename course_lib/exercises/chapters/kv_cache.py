@@ -520,13 +520,13 @@ exercise(
                 return parent, token[parent], best
             ''', ask="May one beam have two children while another has none?"),
         Misconception("adds the score of a beam to a token", change=("scores[:, None] + log_p", "scores + log_p"),
-                      ask="`log_p` has a row a beam. Along which of its axes must `scores` lie?"),
+                      ask="`log_p` has one row per beam. Along which of its axes must `scores` lie?"),
         Misconception("forgets what the text has cost so far", change=("scores[:, None] + log_p", "log_p"),
                       ask="Is a likely token worth much at the end of an unlikely text?"),
         Misconception("divides by the number of beams", change=("index // log_p.shape[1], index % log_p.shape[1]",
                                                                  "index // log_p.shape[0], index % log_p.shape[0]"),
                       ask="How many entries does one beam take up in the flattened row?")],
-    hints=["`scores[:, None] + log_p` has a row a beam. Flatten it, and `topk`.",
+    hints=["`scores[:, None] + log_p` has one row per beam. Flatten it, and `topk`.",
            "An index into the flattened row is `parent * vocabulary + token`."])
 
 
