@@ -262,9 +262,10 @@ kernel_exercise(
     Attention with equal scores is a plain average. Write the walk: row `r` of `out` is the average of all values in the blocks that
     block `r` of queries visits, which are `column[start[r]]`, `column[start[r] + 1]`, ... up to, not including, `column[start[r + 1]]`.
 
+    - `v` is `(n, d)` with `d` at most 32
     - a block is 32 values; block `b` begins at value `32 * b`, and the last one may hold fewer
     - a row that visits nothing gets 0
-    - launch: one block of threads per row of blocks, one thread per column, `block = 32`
+    - launch: one block of 32 threads per row `r`, one thread per column
     - budget: values of visited blocks once, and nothing of the others
     """,
     stub='''
@@ -312,7 +313,7 @@ kernel_exercise(
     card="""
     A kernel with a window and sinks first has to decide which blocks of keys to visit. This one adds 1 to `visits[row][c]` each time block
     `row` of queries would visit block `c` of keys: the first `sink_blocks` blocks, and the last `window_blocks` up to its own. Two things
-    are wrong. The sanitizer finds one. A count finds the other: **no block may be visited twice, and none in the future**.
+    are wrong. The sanitizer finds one. A count finds the other: **no block may be visited twice, and none in the future** (no `c` above `row`).
     """,
     stub=MARK.replace("c < min(sink_blocks, oldest)", "c < sink_blocks").replace("    if (row >= n_blocks) return;\n", ""),
     solution=MARK, compare=exact(),
