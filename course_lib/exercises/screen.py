@@ -145,9 +145,8 @@ def outside_names(source: str) -> set[str]:
 
 # --- CUDA C++ -----------------------------------------------------------------------------------------------
 
-# Compiler features that reach past the kernel: what uses them cannot be counted or sanitized. Spelled in
-# any way that
-# the preprocessor allows, hence no pasting of tokens and no alternative spellings of `#` and `[`.
+# Compiler features that reach past the kernel: what uses them cannot be counted or sanitized. Spelled in any
+# way that the preprocessor allows, hence no pasting of tokens and no alternative spellings of `#` and `[`.
 BEYOND_A_KERNEL = (
     "__attribute__",
     "__attribute",
@@ -167,6 +166,19 @@ BEYOND_A_KERNEL = (
     "clang",
     "no_sanitize",
 )
+# names of the compiler and of the engine; `__builtin_align__` is CUDA's
+BEYOND_BY_PREFIX = re.compile(r"__atomic_|__sync_|__builtin_(?!align__$)|__tsan|__sanitizer|laptop|LAPTOP")
+# Functions of the C library that read or write memory for their caller. No GPU has them, and no hook sees
+# what they touch.
+HOST_FUNCTIONS = re.compile(
+    r"mem(?:pcpy|ccpy|cmp|r?chr|mem|frob)|rawmemchr|b(?:copy|cmp|zero)|rindex|stpn?cpy|"
+    r"str(?:n?cpy|n?cat|n?cmp|n?len|n?dupa?|r?chr|chrnul|c?spn|pbrk|str|casestr|n?casecmp|sep|tok|tok_r|coll|"
+    r"xfrm|verscmp|fry|to[dflu]\w*|ftime|ptime|from[dfl])|wcs\w+|wcr?tomb|wmem\w+|mb(?:len|rlen|r?towc)|"
+    r"mbsr?towcs|ato(?:f|i|l|ll)|a64l|l64a|v?sn?printf|v?[df]printf|v?asprintf|vprintf|v?[sf]?scanf|f?puts|fmemopen|"
+    r"open_memstream|fread|fwrite|qsort|qsort_r|bsearch|lfind|lsearch|rand_r|random_r|"
+    r"(?:init|set)state(?:_r)?|(?:[dejlmn]rand|seed|lcong)48(?:_r)?|(?:gm|local|c|asc)time(?:_r)?|mktime|timegm")
+# what the engine defines as macros, so that it sees what they touch
+ENGINE_MACROS = {"memcpy", "memset", "memmove", "printf", "assert", "abort", "exit"}
 SPELLINGS = {"##": "`##`", "%:": "`%:`", "<:": "`<:`", "[[": "an attribute in `[[ ]]`", "??": "`??`"}
 HEADERS = re.compile(
     r"(?:cuda_\w+|cooperative_groups(?:/\w+)?|mma|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|"
@@ -186,8 +198,10 @@ def forbidden_in_kernel(exercise: Exercise, source: str) -> str | None:
         if name in words and name not in stub:
             return f"`{name}` may not be used in an exercise: it reaches past the kernel."
     for name in sorted(words):
-        if name.startswith(("__atomic_", "__sync_")):
-            return f"`{name}` may not be used in an exercise: it is the compiler's and not CUDA's."
+        if BEYOND_BY_PREFIX.match(name):
+            return f"`{name}` may not be used in an exercise: it is the compiler's or the engine's."
+        if HOST_FUNCTIONS.fullmatch(name) and name not in stub:
+            return f"`{name}` may not be used in an exercise: it is no function of a GPU."
     for spelling, said in SPELLINGS.items():
         if spelling in plain and spelling not in stub:
             return f"{said} may not be used in an exercise."
@@ -208,9 +222,12 @@ def _directive(name: str, rest: str) -> str | None:
                     "numbers such as <cmath>.")
     if name == "pragma" and rest.split()[:1] != ["unroll"]:
         return f"`#pragma{rest}` may not be used in an exercise; `#pragma unroll` may."
-    if name in ("define", "undef") and rest.split()[:1] and rest.split()[0].startswith("__"):
-        return (f"`#{name}{rest}` may not be used in an exercise: names that begin with two underscores are "
-                "the compiler's.")
+    if name in ("define", "undef") and (found := re.match(r"\s*(\w+)", rest)):
+        if found[1].startswith("__"):
+            return (f"`#{name}{rest}` may not be used in an exercise: names that begin with two underscores "
+                    "are the compiler's.")
+        if found[1] in ENGINE_MACROS:
+            return f"`#{name}{rest}` may not be used in an exercise: `{found[1]}` keeps its meaning."
     if name in ("include_next", "import", "embed", "line", "ident", "assert"):
         return f"`#{name}` may not be used in an exercise."
     return None

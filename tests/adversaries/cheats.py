@@ -85,6 +85,17 @@ REFUSED = {
     "text functions read the row": first("char text[8]; snprintf(text, 5, \"%.4s\", (const char*)x);"
                                          + SUM.format("1.0f"), "#include <cstdio>\n"),
     "memcmp reads the row": first("out[blockIdx.x] = memcmp(x, out, 4 * n);"),
+    "mempcpy copies the row": body("float v[2000]; mempcpy(v, " + ROW + ", 4 * n);" + SUM.format("v[i]")),
+    "bcopy copies the row": body("float v[2000]; bcopy(" + ROW + ", v, 4 * n);" + SUM.format("v[i]")),
+    "strnlen reads the row": first("out[blockIdx.x] = strnlen((const char*)x, 4 * n);"),
+    "erand48 reads six bytes": first("out[blockIdx.x] = erand48((unsigned short*)x);"),
+    "the compiler's own copy": body("float v[2000]; __builtin_memcpy(v, " + ROW + ", 4 * n);" + SUM.format("v[i]")),
+    "memcpy without the engine's": "#undef memcpy\n" + body(
+        "float v[2000]; memcpy(v, " + ROW + ", 4 * n);" + SUM.format("v[i]")),
+    "memcpy defined as itself": "#define memcpy memcpy\n" + HONEST,
+    "a function that the engine does not trace": "LAPTOP_FN float get(const float* p) { return *p; }\n" + first(
+        SUM.format("get(" + ROW + " + i)")),
+    "the engine's own functions": first("laptop::host_wrote(out, 4);"),
     "alternative spellings": "%:include <fstream>\n" + HONEST,
     "a global object's constructor": "struct Early { Early() {} } early;\n" + HONEST,
     "a longer cell than is read": HONEST + "// " + "x" * 31_000 + "\n",
