@@ -174,9 +174,10 @@ HOST_FUNCTIONS = re.compile(
     r"mem(?:pcpy|ccpy|cmp|r?chr|mem|frob)|rawmemchr|b(?:copy|cmp|zero)|rindex|stpn?cpy|"
     r"str(?:n?cpy|n?cat|n?cmp|n?len|n?dupa?|r?chr|chrnul|c?spn|pbrk|str|casestr|n?casecmp|sep|tok|tok_r|coll|"
     r"xfrm|verscmp|fry|to[dflu]\w*|ftime|ptime|from[dfl])|wcs\w+|wcr?tomb|wmem\w+|mb(?:len|rlen|r?towc)|"
-    r"mbsr?towcs|ato(?:f|i|l|ll)|a64l|l64a|v?sn?printf|v?[df]printf|v?asprintf|vprintf|v?[sf]?scanf|f?puts|fmemopen|"
-    r"open_memstream|fread|fwrite|qsort|qsort_r|bsearch|lfind|lsearch|rand_r|random_r|"
-    r"(?:init|set)state(?:_r)?|(?:[dejlmn]rand|seed|lcong)48(?:_r)?|(?:gm|local|c|asc)time(?:_r)?|mktime|timegm")
+    r"mbsr?towcs|ato(?:f|i|l|ll)|a64l|l64a|v?sn?printf|v?[df]printf|v?asprintf|vprintf|v?[sf]?scanf|f?puts|"
+    r"fmemopen|open_memstream|fread|fwrite|qsort|qsort_r|bsearch|lfind|lsearch|rand_r|random_r|"
+    r"(?:init|set)state(?:_r)?|(?:[dejlmn]rand|seed|lcong)48(?:_r)?|(?:gm|local|c|asc)time(?:_r)?|"
+    r"mktime|timegm")
 # what the engine defines as macros, so that it sees what they touch
 ENGINE_MACROS = {"memcpy", "memset", "memmove", "printf", "assert", "abort", "exit"}
 SPELLINGS = {"##": "`##`", "%:": "`%:`", "<:": "`<:`", "[[": "an attribute in `[[ ]]`", "??": "`??`"}
