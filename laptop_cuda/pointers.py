@@ -5,6 +5,7 @@ the runtime translates the addresses on the way in and out.
 """
 from __future__ import annotations
 
+import bisect
 import gc
 
 import numpy as np
@@ -60,21 +61,48 @@ def with_reached(parameters: list, values: list) -> tuple[list, list]:
 
 def reached(parameters: list, values: list) -> list[tuple[str, object]]:
     """(name, array) of what a launch reaches through arrays of pointers, its own arguments left out."""
-    own = [arrays.of(v) for v in values if arrays.is_array(v)]
+    seen = _Spans((a.low, a.high, None) for a in map(arrays.of, filter(arrays.is_array, values)))
     found, live = [], None
     for parameter, value in zip(parameters, values):
         if not (arrays.is_array(value) and may_hold(parameter)):
             continue
         targets = getattr(value, "targets", None)
+        spans = None if targets is None else _elements(targets)
         for index, address in _addresses(value):
-            if any(a.low <= address < a.high for a in [*own, *(arrays.of(t) for _, t in found)]):
+            if seen.at(address):
                 continue
-            if targets is None and live is None:
-                live = _live_tensors()
-            target = next((t for t in (targets or live or ()) if _holds(t, address)), None)
-            if target is not None:
-                found.append((f"{parameter.name}[{index}]", target))
+            if spans is None:
+                spans = live = live or _elements(_live_tensors())
+            if (held := spans.at(address)) is not None:
+                found.append((f"{parameter.name}[{index}]", held[2]))
+                array = arrays.of(held[2])
+                seen.add((array.low, array.high, None))
     return found
+
+
+class _Spans:
+    """Stretches of memory, each (low, high, what it is), found by an address in them.
+
+    An array of integers can hold 65,536 numbers that look like addresses, and a program many tensors.
+    """
+
+    def __init__(self, spans=()):
+        self.spans: list[tuple] = []
+        for span in sorted(spans, key=lambda s: (s[0], -s[1])):
+            if not self.spans or span[1] > self.spans[-1][1]:        # else inside the one before
+                self.spans.append(span)
+
+    def at(self, address: int) -> tuple | None:
+        """The span that holds the address, the one that begins last."""
+        place = bisect.bisect_right(self.spans, address, key=lambda s: s[0]) - 1
+        return self.spans[place] if place >= 0 and address < self.spans[place][1] else None
+
+    def add(self, span: tuple) -> None:
+        bisect.insort(self.spans, span, key=lambda s: s[0])
+
+
+def _elements(targets) -> _Spans:
+    return _Spans((a.address, a.address + a.bytes, a.given) for a in map(arrays.of, targets))
 
 
 def _addresses(value) -> list[tuple[int, int]]:
@@ -85,11 +113,6 @@ def _addresses(value) -> list[tuple[int, int]]:
         return []
     where = np.flatnonzero((flat >= PLAUSIBLE[0]) & (flat < PLAUSIBLE[1]))
     return [(int(i), int(flat[i])) for i in where]
-
-
-def _holds(target, address: int) -> bool:
-    array = arrays.of(target)
-    return array.address <= address < array.address + array.bytes
 
 
 def _live_tensors() -> list:

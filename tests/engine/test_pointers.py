@@ -1,4 +1,5 @@
 """Arrays of device pointers: what they point at is copied, checked and counted like an argument."""
+import time
 from contextlib import nullcontext
 
 import numpy as np
@@ -98,3 +99,15 @@ def test_a_pointer_to_pointers_asks_for_addresses(module):
         module.swap[1, 32](np.zeros(3, np.float32))
     with pytest.raises(TypeError, match="takes arrays, got int"):
         laptop_cuda.pointers(3)
+
+
+def test_integers_that_look_like_addresses_cost_no_time():
+    torch = pytest.importorskip("torch")
+    total = laptop_cuda.compile("__global__ void total(const long long* x, long long* out, int n) {"
+                                " for (int i = 0; i < n; ++i) out[0] += x[i]; }").total
+    large = torch.randint(1 << 21, 1 << 46, (30_000,))
+    alive, out, begin = [torch.zeros(3) for _ in range(1000)], torch.zeros(1, dtype=torch.int64), time.process_time()
+    with laptop_cuda.profile():
+        total[1, 1](large, out, 10)
+    assert out.item() == large[:10].sum() and len(alive) == 1000
+    assert time.process_time() - begin < 5                   # searched one by one it was more than a minute
