@@ -5,7 +5,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from . import launch
-from .inputs import Inputs
 
 RECORD = 4
 STEP = np.dtype([("block", "u4"), ("warp", "u4"), ("interval", "u4"), ("pc", "u4"), ("lanes", "u4"),
@@ -58,7 +57,7 @@ def record(result, mode: int, *, blocks=None, events: int, watch: tuple[int, int
             again = launch.LaunchResult(result.kernel, result.grid, result.block, result.library,
                                         result.files, result.shared_limit, result.machine)
             launch._read_memories(again, c)
-            _name_types(again.memories, result.inputs)
+            _name_types(again.memories, result.memories)
             error = kernel_error(c.error, again) if c.error.kind else None
             return Recording(_table(c.recorded_steps, c.n_recorded_steps, STEP),
                              _table(c.recorded_events, c.n_recorded_events, EVENT), bool(c.cut),
@@ -78,10 +77,10 @@ def _parties(error, result) -> tuple[Party, ...]:
                  for p in asked)
 
 
-def _name_types(memories: list, inputs: Inputs) -> None:
-    for i, memory in enumerate(memories[:inputs.launch.n_arrays]):
-        array = inputs.launch.arrays[i]
-        memory.dtype, memory.shape = array.dtype.decode(), tuple(array.shape[:array.ndim])
+def _name_types(memories: list, before: list) -> None:
+    """As in the launch that was recorded again: those of its arguments are known there."""
+    for memory, known in zip(memories, before):
+        memory.dtype, memory.shape = known.dtype, known.shape
 
 
 def number(index, extent) -> int:

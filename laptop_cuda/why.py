@@ -19,6 +19,7 @@ with that block recorded. What the value was made from is found in three steps, 
 from __future__ import annotations
 
 import bisect
+import operator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -100,10 +101,11 @@ def why(result, array: int, index: int) -> "Why":
               if watched.of(r, "kind") != "load" and watched.of(r, "offset") < low + itemsize
               and watched.of(r, "offset") + watched.of(r, "size") > low]
     found = statements(next(iter(result.files.values())))
-    made, cut = None, False
+    made, cut = None, watched.cut
     if stores:
         traced, writer = _recorded_writer(result, watched, stores[-1])
-        made, cut = _walk(traced, found, writer, 0), traced.cut
+        made = _walk(traced, found, writer, 0) if writer else watched.access(stores[-1])
+        cut = cut or traced.cut
         reach = reached_from(found, at_line(found, made.line))
     else:
         own = [s for s in found if s.function == result.kernel.split("<")[0].split("::")[-1]]
@@ -117,13 +119,14 @@ def why(result, array: int, index: int) -> "Why":
                len(stores), suspects, readers, cut)
 
 
-def _recorded_writer(result, watched: Traced, last: list) -> tuple[Traced, list]:
-    """The writer's block, recorded, and the row in it of this store."""
+def _recorded_writer(result, watched: Traced, last: list) -> tuple[Traced, list | None]:
+    """The writer's block, recorded, and the row in it of this store; None beyond what is recorded."""
     block, thread = watched.of(last, "block"), watched.of(last, "thread")
     traced = Traced(result, record(result, launch.PROFILE, blocks=[block], events=MOST_EVENTS))
     same = ("array", "offset", "line", "kind")
-    return traced, next(r for r in reversed(traced.by_thread[thread])
-                        if [traced.of(r, n) for n in same] == [watched.of(last, n) for n in same])
+    wanted = [watched.of(last, n) for n in same]
+    rows = reversed(traced.by_thread.get(thread, []))
+    return traced, next((r for r in rows if [traced.of(r, n) for n in same] == wanted), None)
 
 
 def _walk(traced: Traced, found: list, writer: list, depth: int) -> Access:
@@ -212,7 +215,7 @@ def number_of(result, out) -> int:
         return -1                        # perhaps at the address of one that is gone
     address = arrays.of(out).address
     for i, a in enumerate(mine):
-        if a.storage >= 0 and inputs.launch.storages[a.storage].host + a.offset == address and a.bytes:
+        if a.bytes and a.storage >= 0 and inputs.launch.storages[a.storage].host + a.offset == address:
             return i
     return -1
 
@@ -220,9 +223,15 @@ def number_of(result, out) -> int:
 def flat(index, shape: tuple[int, ...]) -> int:
     """The number of an element; index is one number or one per dimension."""
     count = int(np.prod(shape, dtype=np.int64))
-    parts = tuple(index) if isinstance(index, (tuple, list)) else None
-    if parts is None and 0 <= int(index) < count:
-        return int(index)
-    if parts is not None and len(parts) == len(shape) and all(0 <= i < n for i, n in zip(parts, shape)):
-        return int(np.ravel_multi_index(parts, shape)) if shape else 0
+    try:
+        if not isinstance(index, (tuple, list)):
+            place = operator.index(index)
+        elif len(index) == len(shape) and all(0 <= operator.index(i) < n for i, n in zip(index, shape)):
+            place = int(np.ravel_multi_index(index, shape)) if shape else 0
+        else:
+            place = -1
+    except TypeError:                    # no whole number
+        place = -1
+    if 0 <= place < count:
+        return place
     raise ValueError(f"index: the array has shape {tuple(shape)}, got {index!r}")

@@ -160,3 +160,47 @@ __global__ void f(const float* x, float* out, int n) {
     found = statements(text)
     reached = reached_from(found, at_line(found, 12))
     assert {s.line for s in reached} == {3, 4, 8, 9, 10, 11, 12}
+
+
+TAKEN = compiled("""
+__global__ void take(const float* nothing, const float* x, const long long* index, float* out) {
+    int i = threadIdx.x;
+    out[i] = x[index[i]];                                       // take
+}
+""")
+
+
+def taken():
+    x, out = np.arange(256, dtype=np.float32), np.zeros(256, np.float32)
+    with cuda.profile() as report:
+        TAKEN.take[1, 256](np.zeros(0, np.float32), x, np.arange(256)[::-1].copy(), out)
+    return report, out
+
+
+def test_integers_of_64_bits_are_shown():
+    report, out = taken()
+    sources = {s.array: s.value for s in report.why(out, 3).access.sources}
+    assert sources == {"x": 252.0, "index": 252}
+
+
+def test_beside_an_array_without_elements():
+    torch = pytest.importorskip("torch")
+    out = torch.zeros(4)
+    with cuda.profile() as report:
+        TAKEN.take[1, 4](torch.empty(0), torch.ones(4), torch.arange(4), out)
+    assert report.why(out, 3).access.value == 1
+
+
+@pytest.mark.parametrize("index", [256, -1, None, 1.5, (0, 0), (None,), "x"])
+def test_an_index_that_is_none_is_said(index):
+    report, out = taken()
+    with pytest.raises(ValueError, match="the array has shape"):
+        report.why(out, index)
+
+
+def test_a_block_with_more_accesses_than_are_recorded(monkeypatch):
+    report, out = taken()
+    monkeypatch.setattr("laptop_cuda.why.MOST_EVENTS", 200)
+    found = report.why(out, 255)
+    assert found.cut and found.access.value == 0 and not found.access.sources
+    assert "// take" in found.lines[0].text
