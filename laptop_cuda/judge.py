@@ -74,8 +74,8 @@ def judge(folder: Path, submission: Path, *, largest: int = 1 << 20, given_only:
                   child="judge_child", challenge=str(folder.resolve()), names=names, largest=largest,
                   ragged=not given_only)
     made = read(ran)
-    largest = Ran(0, launches=made.counts["launches"])
-    made.over = [line for budget in budgets if (line := budget.over(largest))]
+    counted = Ran(0, launches=made.counts["launches"])           # of the largest case
+    made.over = [line for budget in budgets if (line := budget.over(counted))]
     return made
 
 

@@ -45,6 +45,11 @@ def clone(value):
     return value.clone() if arrays.is_tensor(value) else copy.copy(value)
 
 
+def contiguous(value):
+    """The array, with its elements in the order of their indices."""
+    return value.contiguous() if arrays.is_tensor(value) else np.ascontiguousarray(value)
+
+
 def label_of(numbers: dict) -> str:
     shown = [f"{k} = {v}" for k, v in numbers.items() if isinstance(v, (int, float, str))]
     return ", ".join(shown) or "no sizes"

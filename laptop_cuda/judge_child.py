@@ -12,7 +12,7 @@ import numpy as np
 
 from . import arrays, launch
 from .arguments import ArgumentError, _value, parse_parameters
-from .judge_case import Case, JudgeError, clone
+from .judge_case import Case, JudgeError, clone, contiguous
 from .judge_kernelbot import KernelBot
 from .judge_leetgpu import LeetGPU
 from .program_child import Child
@@ -93,7 +93,7 @@ class Judge(Child):
         self.library.laptop_judge((ctypes.c_void_p * len(cells))(*map(ctypes.addressof, cells)))
         got = {}
         for name in case.outputs:
-            got[name] = clone(case.values[name])
+            got[name] = contiguous(clone(case.values[name]))
             array = arrays.of(got[name])
             ctypes.memmove(array.address, device[name], array.bytes)
         for p in device.values():
@@ -117,7 +117,7 @@ def _checked(parameter, value):
     if parameter.dtype not in ("void", "struct") and parameter.itemsize // parameter.lanes != size:
         raise JudgeError(f"parameter `{parameter.name}` ({parameter.type}) gets an array of "
                          f"{arrays.dtype_of(value)}")
-    return value if arrays.contiguous(value) else clone(value).contiguous()
+    return contiguous(value)
 
 
 def numbers(value) -> np.ndarray:
@@ -140,8 +140,13 @@ def difference(name: str, got, expected, rtol: float, atol: float) -> str:
         return ""
     first = tuple(int(i) for i in np.argwhere(apart)[0])
     where = ", ".join(map(str, first))
-    return (f"{name}[{where}] is {a[first]:g}, expected {b[first]:g}; "
+    return (f"{name}[{where}] is {_shown(a[first])}, expected {_shown(b[first])}; "
             f"{int(apart.sum()):,} of {a.size:,} elements differ")
+
+
+def _shown(value) -> str:
+    """Six digits of a float, a whole number in full."""
+    return f"{value:g}" if isinstance(value, (np.floating, np.complexfloating)) else str(value)
 
 
 def main() -> None:

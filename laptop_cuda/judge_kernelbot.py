@@ -29,6 +29,7 @@ class KernelBot:
     def cases(self, parameters: list):
         for test in self.tests:
             yield self._case(test, "given", parameters)
+
         def size(test):
             return sum(v for k, v in test.items() if isinstance(v, int) and k != "seed")
 

@@ -6,10 +6,8 @@ import sys
 import types
 from pathlib import Path
 
-import numpy as np
-
 from . import arrays
-from .judge_case import Case, JudgeError, clone, elements, label_of, module_at
+from .judge_case import Case, JudgeError, clone, contiguous, elements, label_of, module_at
 from .judge_torch import on_cpu
 
 SMALL = 1 << 17                  # elements of a case that a ragged one is cut from
@@ -113,4 +111,4 @@ def _shorter(value, size: int):
     if not arrays.is_array(value) or size not in value.shape:
         return value
     cut = value[tuple(slice(0, d - 1) if d == size else slice(None) for d in value.shape)]
-    return cut.contiguous() if arrays.is_tensor(cut) else np.ascontiguousarray(cut)
+    return contiguous(cut)

@@ -5,9 +5,11 @@ import json
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 from laptop_cuda.judge import CannotJudge, judge, main
+from laptop_cuda.judge_child import difference
 from laptop_cuda.judge_kernelbot import listed_tests
 from laptop_cuda.program import Budget
 
@@ -201,3 +203,25 @@ def test_the_other_layout(tmp_path):
 def test_tests_of_a_task_are_read_without_a_yaml_library():
     assert listed_tests(TASK) == [{"size": 64, "factor": 2, "seed": 1}, {"size": 100, "factor": 3, "seed": 2}]
     assert listed_tests("name: x\n") == []
+
+
+def test_where_two_arrays_differ():
+    whole, one = np.array([16_777_216, 16_777_217]), np.array([16_777_216, 16_777_216])
+    assert difference("n", whole, one, 0, 0) == "n[1] is 16777217, expected 16777216; 1 of 2 elements differ"
+    said = difference("b", np.array([True]), np.array([False]), 0, 0)
+    assert said == "b[0] is True, expected False; 1 of 1 elements differ"
+    assert "y[0] is 0.333333, expected nan" in difference("y", np.array([1 / 3]), np.array([np.nan]), 0, 0)
+
+
+def test_a_transposed_array_is_passed_and_read_in_its_order(tmp_path):
+    (tmp_path / "challenge.py").write_text(CHALLENGE.replace("np.zeros(rows, np.float32)", TURNED)
+                                           .replace("x = np.random", "x = 2 * np.random")
+                                           .replace("y[...] = x.sum(1)", "y[...] = x[:, :2]"))
+    (tmp_path / "my.cu").write_text("""
+__global__ void two(const float* x, float* y, int cols) { y[2 * blockIdx.x + threadIdx.x] = x[blockIdx.x * cols + threadIdx.x]; }
+extern "C" void solve(const float* x, float* y, int rows, int cols) { two<<<rows, 2>>>(x, y, cols); }
+""")
+    assert judge(tmp_path, tmp_path / "my.cu", largest=10_000, given_only=True).right
+
+
+TURNED = "np.zeros((2, rows), np.float32).T"
