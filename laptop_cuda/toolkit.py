@@ -155,16 +155,18 @@ def disassembled(made: Compiled) -> str | None:
     if tool is None:
         return None
     version = identify((tool,), os.stat(tool).st_mtime_ns).version
-    kept = made.cubin.parent / f"sass-{digest(tool, version)}.txt"
-    if not kept.exists():
-        run = subprocess.run([tool, "-gi", "-c", str(made.cubin)], capture_output=True, text=True,
-                             errors="replace")
-        if run.returncode:
-            last = (run.stderr.strip().splitlines() or ["no message"])[-1]
-            raise InspectError(f"nvdisasm does not read this machine code: {last}")
-        kept.with_suffix(".new").write_text(run.stdout)
-        kept.with_suffix(".new").replace(kept)
-    return kept.read_text()
+    folder = made.cubin.parent
+    kept = folder / f"sass-{digest(tool, version)}.txt"
+    with locked(folder):
+        if not kept.exists():
+            run = subprocess.run([tool, "-gi", "-c", str(made.cubin)], capture_output=True, encoding="utf-8",
+                                 errors="replace")
+            if run.returncode:
+                last = (run.stderr.strip().splitlines() or ["no message"])[-1]
+                raise InspectError(f"nvdisasm does not read this machine code: {last}")
+            kept.with_suffix(".new").write_text(run.stdout, encoding="utf-8")
+            kept.with_suffix(".new").replace(kept)
+        return kept.read_text(encoding="utf-8")
 
 
 def figures(made: Compiled) -> dict[str, int | str]:
