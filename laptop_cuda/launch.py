@@ -58,9 +58,6 @@ def context(made: Context):
 
 # ---- one launch
 
-
-# ---- one launch
-
 @functools.lru_cache(maxsize=None)
 def _runtime(library: str):
     """(run, free) of the runtime that a kernel's library was linked with."""

@@ -160,5 +160,4 @@ def _look(fill, stroke, thick, shade) -> str:
 
 def _n(value: float) -> str:
     """At most two decimals: the text is compared from run to run and from machine to machine."""
-    return f"{value + 0.0:.2f}".rstrip("0").rstrip(".").replace("-0", "0") if abs(value) < 0.005 else \
-        f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value:z.2f}".rstrip("0").rstrip(".")

@@ -34,7 +34,7 @@ class Gaussians(Explorable):
         for fill, mean, wide in (("0", a, width_a), ("1", b, width_b)):
             canvas.curve(outline(mean, wide, self.HEIGHT), fill=fill, shade=0.55, stroke="ink", thick=1)
         for angle in range(0, 360, 45):
-            start, end = (outline(mean, wide, self.HEIGHT)[angle // 10 if angle else 0]
+            start, end = (outline(mean, wide, self.HEIGHT)[angle // 10]
                           for mean, wide in ((a, width_a), (b, width_b)))
             canvas.arrow(*start, *end, stroke="faint", thick=0.8, head=5)
         for name, mean in (("a", a), ("b", b)):
