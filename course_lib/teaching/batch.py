@@ -12,7 +12,7 @@ import threading
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import asdict
 from pathlib import Path
-from typing import Iterator
+from typing import Callable, Iterator
 
 from course_lib.exercises.declare import load_chapter
 from course_lib.exercises.verdict import NOT_RUN, Verdict
@@ -102,6 +102,34 @@ class Batch:
     def _step(self, index: int) -> None:
         self.waiting.pop(index)
         self.bar.step(f"{self.submissions[index].student} / {self.submissions[index].chapter}")
+
+
+def each(function: Callable, tasks: dict, jobs: int) -> dict:
+    """{key: function(*arguments)} of {key: arguments}; in place of an answer that failed, a text says why.
+
+    A worker that dies takes the others with it, so what they had left is done one by one.
+    """
+    found = {}
+    with contextlib.suppress(BrokenProcessPool), executor_for(jobs) as executor:
+        futures = {executor.submit(function, *arguments): key for key, arguments in tasks.items()}
+        for future in concurrent.futures.as_completed(futures):
+            found[futures[future]] = _answer(future)
+    for key in [key for key in tasks if key not in found]:
+        try:
+            with executor_for(1) as executor:
+                found[key] = _answer(executor.submit(function, *tasks[key]))
+        except BrokenProcessPool:
+            found[key] = "the process that worked on it died"
+    return found
+
+
+def _answer(future):
+    try:
+        return future.result()
+    except BrokenProcessPool:
+        raise
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
 
 
 @contextlib.contextmanager

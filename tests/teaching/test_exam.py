@@ -154,6 +154,10 @@ def test_students_who_cannot_be_told_apart_get_no_exam(tmp_path, capsys):
     (tmp_path / "class.csv").write_text("name\nAnn Smith\nAnn Smith\n")
     assert command(tmp_path, "out", "--out", str(tmp_path / "exam")) == 2
     assert "Ann Smith occurs more than once" in capsys.readouterr().err
+    (tmp_path / "class.csv").write_text("id,name\ns.1,Ann\ns/1,Bob\n")
+    assert command(tmp_path, "out", "--out", str(tmp_path / "exam")) == 2
+    assert "s.1, s/1 would get one folder" in capsys.readouterr().err
+    assert not (tmp_path / "exam").exists()
 
 
 @linux

@@ -9,6 +9,7 @@ from adversaries import cheats
 from course_lib.exercises import judge, runner
 from course_lib.exercises.compare import close
 from course_lib.teaching import walls
+from course_lib.teaching.batch import each
 from course_lib.teaching.league.command import main, table
 from course_lib.teaching.league.page import page
 from course_lib.teaching.league.score import COUNTS, PROBLEMS, Score, bound, score
@@ -146,3 +147,10 @@ def test_the_notebook_has_a_stub_per_problem(tmp_path):
     made = next(s for s in collect(tmp_path) if s.cells)
     assert made.cells.keys() == {p.id for p in PROBLEMS}
     assert "your code" in made.cells["91.3"]
+
+
+def test_a_worker_that_dies_takes_no_other_students_answer_with_it():
+    dies, raises = ("__import__('os')._exit(1)",), ("1 / 0",)
+    answers = each(eval, {"dies": dies, "raises": raises, "answers": ("6 * 7",)}, 2)
+    assert answers == {"dies": "the process that worked on it died", "answers": 42,
+                       "raises": "ZeroDivisionError: division by zero"}

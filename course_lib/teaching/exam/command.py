@@ -16,7 +16,7 @@ from .. import report
 from ..submissions import collect
 from .mark import marks_of
 from .notebook import notebook
-from .sheets import sheet
+from .sheets import key_of, sheet
 
 
 def main(argv: list[str]) -> int:
@@ -48,26 +48,29 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-def key_of(row: dict[str, str]) -> str:
-    """What a student's sheet is drawn from: the number, which no two students share, else the name."""
-    return row["id"] or row["name"]
-
-
 def _out(args: argparse.Namespace, roster: Roster) -> int:
     keys = [key_of(row) for row in roster.people]
+    folders = [_folder(key).casefold() for key in keys]
     twice = sorted({key for key in keys if keys.count(key) > 1})
+    shared = sorted({key for key, folder in zip(keys, folders) if folders.count(folder) > 1})
+    if shared and not twice:
+        raise Refused(f"{args.roster}: {', '.join(shared)} would get one folder; give ids of other letters")
     if twice:
         raise Refused(f"{args.roster}: {', '.join(twice)} occurs more than once; give ids to tell them apart")
     secret = _secret(Path(args.secret), make=True)
     for row in roster.people:
         name = row["name"] or row["id"]
-        # the number or the name, by which `mark` finds the student again
-        folder = Path(args.out) / re.sub(r"[^\w -]+", "_", key_of(row))
+        folder = Path(args.out) / _folder(key_of(row))
         folder.mkdir(parents=True, exist_ok=True)
         made = notebook(sheet(secret, key_of(row)), name)
         write_whole(folder / "exam.ipynb", json.dumps(made, indent=1, ensure_ascii=False) + "\n")
     print(f"{args.out}: {len(keys)} notebooks; {args.secret} is needed to mark them")
     return 0
+
+
+def _folder(key: str) -> str:
+    """Of one student: the number or the name, by which `mark` finds the student again."""
+    return re.sub(r"[^\w -]+", "_", key)
 
 
 def _secret(path: Path, make: bool = False) -> str:

@@ -6,11 +6,11 @@ from pathlib import Path
 from course_lib.exercises.parts import Exercise
 from course_lib.exercises.verdict import NOT_ATTEMPTED, NOT_RUN, Verdict
 from .. import marking, report
-from ..batch import executor_for
+from ..batch import each
 from ..report import NOT_HANDED_IN, Mark
 from ..submissions import Submission
 from .predict import QUESTIONS
-from .sheets import PROBLEMS, Sheet, sheet
+from .sheets import PROBLEMS, Sheet, key_of, sheet
 
 
 def exercises_of(drawn: Sheet) -> dict[str, Exercise]:
@@ -34,14 +34,10 @@ def marks_of(
 ) -> list[Mark]:
     """The table: every student against every exercise. Who is not on the roster has no sheet."""
     hidden = [str(path.resolve()) for path in hide]
-    with executor_for(jobs) as executor:
-        futures = {}
-        for index, made in enumerate(submissions):
-            if made.row and made.cells and not made.problem:
-                task = {"secret": secret, "student": made.row["id"] or made.row["name"], "cells": made.cells,
-                        "strict": strict, "hide": hidden}
-                futures[index] = executor.submit(mark_sheet, task)
-        answers = {index: _answer(future) for index, future in futures.items()}
+    tasks = {index: ({"secret": secret, "student": key_of(made.row), "cells": made.cells, "strict": strict,
+                      "hide": hidden},)
+             for index, made in enumerate(submissions) if made.row and made.cells and not made.problem}
+    answers = each(mark_sheet, tasks, jobs)
     marks = []
     for index, made in enumerate(submissions):
         if not made.row:
@@ -49,16 +45,9 @@ def marks_of(
             marks.append(
                 Mark(made.student, "exam", "", "", "", told, file=made.file, notes=tuple(made.notes)))
             continue
-        drawn = sheet(secret, made.row["id"] or made.row["name"])
+        drawn = sheet(secret, key_of(made.row))
         marks += [_mark(made, exercise, answers.get(index)) for exercise in exercises_of(drawn).values()]
     return marks
-
-
-def _answer(future) -> dict | str:
-    try:
-        return future.result()
-    except Exception as error:                   # a worker that died takes no other student's marks with it
-        return f"{type(error).__name__}: {error}"
 
 
 def _mark(made: Submission, exercise: Exercise, answer: dict | str | None) -> Mark:

@@ -30,6 +30,11 @@ class Sheet:
     seed: int
 
 
+def key_of(row: dict[str, str]) -> str:
+    """What a student's sheet is drawn from: the number, which no two students share, else the name."""
+    return row["id"] or row["name"]
+
+
 @lru_cache(maxsize=None)
 def sheet(secret: str, student: str) -> Sheet:
     """The same for the same secret and student, on every machine."""

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from course_lib.files import write_whole
-from ..batch import executor_for
+from ..batch import each
 from ..exam.notebook import code, markdown
 from ..grade import Refused, check_walls
 from ..identity import Roster
@@ -98,10 +98,9 @@ def table(submissions: list[Submission], seed: int, jobs: int, strict: bool,
     hidden = tuple(str(path.resolve()) for path in hide)
     cells = {None: {problem.id: problem.exercise().solution for problem in PROBLEMS}}
     cells |= {made.student: made.cells for made in submissions}
-    with executor_for(jobs) as executor:
-        futures = {student: executor.submit(scores_of, theirs, seed, strict, hidden)
-                   for student, theirs in cells.items()}
-        found = {student: _answer(future) for student, future in futures.items()}
+    tasks = {student: (theirs, seed, strict, hidden) for student, theirs in cells.items()}
+    answers = each(scores_of, tasks, jobs)
+    found = {student: _scores(answers[student]) for student in cells}
     return found.pop(None), found
 
 
@@ -111,12 +110,10 @@ def scores_of(cells: dict[str, str], seed: int, strict: bool, hide: tuple[str, .
     return {p.id: score(p, cells[p.id], seed, sandbox) for p in PROBLEMS if p.id in cells}
 
 
-def _answer(future) -> dict[str, Score]:
-    try:
-        return future.result()
-    except Exception as error:                   # a worker that died takes no other student's scores with it
-        told = f"The scoring itself failed: {type(error).__name__}: {error}"
-        return {p.id: Score(None, told) for p in PROBLEMS}
+def _scores(answer: dict[str, Score] | str) -> dict[str, Score]:
+    if isinstance(answer, str):
+        return {p.id: Score(None, f"The scoring itself failed: {answer}") for p in PROBLEMS}
+    return answer
 
 
 def _csv(scores: dict[str, dict[str, Score]]) -> str:
