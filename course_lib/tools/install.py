@@ -75,11 +75,14 @@ def install() -> None:
     pip_args = shlex.split(os.environ.get("PIP_ARGS", ""))
     make_venv()
     note_on_size(pip_args)
+    pins = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if "==" in line]
+    print(f"1 of 2: {len(pins)} packages. PyTorch is much the largest; pip shows the size of each download and "
+          "the time that is left of it.", flush=True)
     pip = [python_of_venv(), "-m", "pip", "--disable-pip-version-check", "install"]
     call(*pip, "-r", "requirements.txt", *pip_args)
     # The pins hold the build tool too, so this needs no network.
     call(*pip, "--quiet", "--no-deps", "--no-build-isolation", "-e", ".")
-    print("Building the engine that runs kernels on the CPU", flush=True)
+    print("2 of 2: the engine that runs kernels on the CPU is compiled, which takes seconds", flush=True)
     if not works(python_of_venv(), "-c", "from laptop_cuda import build; build.runtime_library()"):
         print("It was not built: kernels will not run here yet. .venv/bin/python -m course_lib doctor says "
               "what is missing.")
