@@ -95,6 +95,7 @@ def _compiled(kernel: Kernel, text, instance: str, arch: str, tool: str) -> Comp
     files = {"source.cu": module._files[0].text,
              "laptop_half_types.h": "#include <cuda_fp16.h>\n#include <cuda_bf16.h>\n",
              "kernel.cu": '#include "source.cu"\n' + table.guarded(text.conditions, marker)}
+    files |= _without_libraries(module)
     search = ([module._folder] if module._folder else []) + list(module._include)
     flags = ["-std=c++17", "-O3", "-lineinfo", "-Xptxas=-v", "-cubin",
              f"-gencode=arch=compute_{arch[3:]},code={arch}", "-I.", *(f"-I{p}" for p in search)]
@@ -112,8 +113,19 @@ def _compiled(kernel: Kernel, text, instance: str, arch: str, tool: str) -> Comp
     return _read_report(report, f"nvcc {number[1] if number else '?'}", folder / "kernel.cubin")
 
 
+def _without_libraries(module) -> dict[str, str]:
+    """The included files of the source's own folder, where host code of cuBLAS or its like was left out of one:
+    they are then found before the files as they are."""
+    included = module._files[1:]
+    if all(file.text == file.as_read for file in included):
+        return {}
+    home = module._folder.resolve()
+    return {str(file.path.relative_to(home)): file.text for file in included if file.path.is_relative_to(home)}
+
+
 def _run_nvcc(command: list[str], folder: Path, files: dict[str, str], kernel: Kernel, arch: str) -> str:
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text, encoding="utf-8")
     run = subprocess.run([*command, "-o", "kernel.cubin", "kernel.cu"], cwd=folder, capture_output=True,
                          text=True, errors="replace", env=os.environ | {"LC_ALL": "C"})

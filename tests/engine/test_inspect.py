@@ -409,3 +409,18 @@ def test_the_tensor_cores_execute_the_products_of_the_formula(with_disassembler)
     launch, = report.launches
     found = course_cuda.inspect(course_cuda.load("flash_attention/tensor_core")[launch.kernel], launch=launch)
     assert found["tensor_flops"] == 4 * n * n * d
+
+
+def test_host_code_of_cublas_is_left_out_of_an_included_file(tmp_path, needs):
+    needs("nvcc")
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "common.h").write_text("""#include <cublas_v2.h>
+static cublasHandle_t handle;
+inline void start() { cublasCreate(&handle); }
+__device__ inline float twice(float x) { return 2.0f * x; }
+""")
+    (tmp_path / "a.cu").write_text("""#include "more/common.h"
+__global__ void doubled(float* x) { x[threadIdx.x] = twice(x[threadIdx.x]); }
+int main() { start(); doubled<<<1, 32>>>(nullptr); }
+""")
+    assert cuda.inspect(cuda.load(tmp_path / "a.cu").doubled, "sm_90")["registers"] > 0
