@@ -107,17 +107,19 @@ class Trace:
         array = self.data["arrays"][step["array"]]
         canvas.text(20, top + 12, f"{step['kind']} {self._where(step)}: {self._cost(step)}", size=12)
         if array["space"] == "shared":
-            self._draw_banks(canvas, banks(self.events(step), array, self.machine), top + 20)
+            words = banks(self.events(step), array, self.machine)
+            self._draw_banks(canvas, words, top + 20, waits=step["excess"] > 0)
         else:
             self._draw_sectors(canvas, sectors(self.events(step), array, self.machine), top + 20)
         return top + 56
 
-    def _draw_banks(self, canvas: Canvas, words: dict[int, set], top: float) -> None:
+    def _draw_banks(self, canvas: Canvas, words: dict[int, set], top: float, waits: bool) -> None:
+        """Without waiting a bank can have several words too: wide accesses are served in parts."""
         width = 640 / self.machine["banks"]
         for bank in range(self.machine["banks"]):
             count = len(words.get(bank, ()))
             canvas.rect(44 + width * bank, top, width, 18, text=count or "",
-                        fill="empty" if not count else "2" if count == 1 else "warn",
+                        fill="empty" if not count else "warn" if count > 1 and waits else "2",
                         about=f"bank {bank}: {counted(count, 'word', 'words')}")
         most = max(map(len, words.values()))
         canvas.text(44, top + 32, f"words per bank; the fullest has {most}", size=11, fill="faint")

@@ -87,7 +87,7 @@ function drawArray(trace, number, index, before) {
     const words = shared ? now.get(unit % banks) : undefined;
     const here = shared ? words?.has(unit) : now.has(unit);
     if (!here && !before.has(unit)) { untouched += `M${x} ${y}h${width - 2}v8h${2 - width}z`; continue; }
-    const fill = !here ? "soft" : words?.size > 1 ? "warn" : KIND[step.kind];
+    const fill = !here ? "soft" : step.excess && words?.size > 1 ? "warn" : KIND[step.kind];
     const bytes = now.get(unit)?.size;
     const done = here ? `${step.kind} now` : `${before.get(unit)} before`;
     const about = shared ? `word ${unit - begin}, bank ${unit % banks}: ${done}`

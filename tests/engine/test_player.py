@@ -154,3 +154,14 @@ def test_the_browser_says_what_python_says(needs, tmp_path):
     (tmp_path / test.name).write_text(test.read_text())
     done = subprocess.run([node, "--test", test.name], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_words_that_do_not_wait_are_not_painted_as_waiting():
+    module = compiled("__global__ void wide(float4* out) { __shared__ float4 tile[32];"
+                      " tile[threadIdx.x] = make_float4(1, 2, 3, 4); out[threadIdx.x] = tile[threadIdx.x]; }")
+    with cuda.profile() as report:
+        module.wide[1, 32](np.zeros(128, np.float32))
+    trace = Trace(report.launches[0].replay())
+    number = next(n for n, step in enumerate(trace.steps) if step["kind"] == "load")
+    assert trace.steps[number]["wavefronts"] == 4 and not trace.steps[number]["excess"]
+    assert ">4<" in (drawn := trace.picture(number).canvas.svg()) and 'lc-f-warn' not in drawn
