@@ -172,3 +172,18 @@ def test_the_engine_knows_nothing_of_the_course():
             "print(sorted(m for m in sys.modules if m.split('.')[0] in ('course_lib', 'anywidget', 'ipywidgets')))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=cuda.KERNELS.parent)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+def test_a_page_gets_an_answer_whatever_happens(monkeypatch):
+    class Widget:
+        def __init__(self, data, answer):
+            self.answer = answer
+
+        def observe(self, told, name):
+            self.ask = told
+    monkeypatch.setattr(front, "widget_class", lambda *_: Widget)
+    powers = Powers()
+    made = powers._widget({})
+    monkeypatch.setattr(powers, "draw", lambda **state: 1 / 0)
+    made.ask({"new": {"state": powers.state(), "number": 7}})
+    assert made.answer == {"problem": "ZeroDivisionError: division by zero", "number": 7}

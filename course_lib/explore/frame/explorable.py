@@ -105,8 +105,13 @@ class Explorable:
         made = front.widget_class("ExploreWidget", FILE)(data=self.spec(**start), answer=self.answer(start))
 
         def answered(change):
+            asked = change["new"]
+            try:
+                found = self.answer(asked["state"])
+            except Exception as problem:        # the page waits for an answer before it asks again
+                found = {"problem": f"{type(problem).__name__}: {problem}"}
             # The number makes each answer a change, also where two states look the same.
-            made.answer = self.answer(change["new"]["state"]) | {"number": change["new"]["number"]}
+            made.answer = found | {"number": asked["number"]}
 
         made.observe(answered, "asked")
         return made
