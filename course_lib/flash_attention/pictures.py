@@ -116,9 +116,8 @@ def who_holds(n=1024, d=64, rows=64, columns=32):
                     (f"lse: {n:,}", OUT)],
             "shared memory of a block": [(f"q tile: {rows} × {d}", QUERY), (f"k tile: {columns} × {d}", KEY),
                                          (f"v tile: {columns} × {d}", VALUE)],
-            "registers of its threads": [(f"scores: {rows} × "
-                                          f"{columns}", PALE), (f"m and l: {rows} each", OUT),
-                                         (f"o: {rows} × {d}", OUT)]}
+            "registers of its threads": [(f"scores: {rows} × {columns}", PALE),
+                                         (f"m and l: {rows} each", OUT), (f"o: {rows} × {d}", OUT)]}
     fig, ax = figures.new(8.0, 2.4)
     for x, (place, arrays) in enumerate(held.items()):
         _box(ax, 3.2 * x, 0, 2.5, 2.5, "white", "")
@@ -209,9 +208,9 @@ def ping_pong(tiles=3):
     ax.set(xlim=(-2, 4 * tiles + 4.4), ylim=(3.1, -0.1))
     ax.text(0, 2.95, "time →", fontsize=8.5, color=GREY)
     ax.axis("off")
-    told = "; ".join(f"{row}: " + ", ".join(f"{text} at "
-                                            f"{start}" for r, start, _, text, _ in stages if r == row)
-                     for row in rows)
+    told = "; ".join(
+        f"{row}: " + ", ".join(f"{text} at {start}" for r, start, _, text, _ in stages if r == row)
+        for row in rows)
     figures.show(fig, alt=f"A schedule in three rows. {told}.",
                  caption="While one group of warps multiplies, the other computes exponentials; a third only "
                          "copies. A drawing of the idea, not a measurement.")

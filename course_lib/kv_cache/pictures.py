@@ -95,9 +95,8 @@ def split_and_merge(parts=4, keys=12):
         _arrow(ax, (2.05 + 0.5 * size, y + 0.3), (2.55 + 0.5 * size, y + 0.3))
         _arrow(ax, (4.55 + 0.5 * size, y + 0.3), (5.5 + 0.5 * size, 1.65))
     _box(ax, 5.55 + 0.5 * size, 1.3, 1.3, 0.7, PALE, "merge")
-    ax.text(2.0 + 0.25 * size, parts * 0.9, f"{keys} keys and values,\none thread block per "
-                                            "part", ha="center",
-            va="top", fontsize=8.5, color=GREY)
+    ax.text(2.0 + 0.25 * size, parts * 0.9, f"{keys} keys and values,\none thread block per part",
+            ha="center", va="top", fontsize=8.5, color=GREY)
     ax.set(xlim=(-0.1, 7 + 0.5 * size), ylim=(parts * 0.9 + 0.6, -0.1))
     ax.axis("off")
     told = "; ".join(f"part {p}: keys {p * size} to {p * size + size - 1}" for p in range(parts))
@@ -168,9 +167,8 @@ def speculation(kept=2, drafted=4):
     _box(ax, 1.1 * drafted + 0.2, 0, 2.6, 0.7, KEY, "one pass of the large\nmodel over all")
     end = 1.1 * drafted + 3.1 + 1.1 * drafted
     ax.text(0, 1.0, f"{drafted} passes of the small model", fontsize=8.5, color=GREY, va="center")
-    ax.text(1.1 * drafted + 3.1, 1.0, f"{kept + 1} new tokens; caches truncate the "
-                                      "rest", fontsize=8.5, color=GREY,
-            va="center")
+    ax.text(1.1 * drafted + 3.1, 1.0, f"{kept + 1} new tokens; caches truncate the rest", fontsize=8.5,
+            color=GREY, va="center")
     ax.set(xlim=(-0.1, end), ylim=(1.3, -0.1))
     ax.axis("off")
     figures.show(fig, alt=f"In time: {drafted} passes of the small model draft {drafted} tokens; one pass of "
