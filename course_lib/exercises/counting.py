@@ -6,9 +6,10 @@ from .results import Outcome
 
 
 UNLIMITED = 2.0**62
-# what can reach memory uncounted, besides what no exercise allows (screen.py): structs passed by value, the
-# C++ library
-UNCOUNTED = ("struct", "class", "union", "std", "memmove")
+# what can reach memory uncounted, besides what no exercise allows (screen.py): the C++ library, and whatever
+# is passed by value and is no number: structs, closures, types that only a template names
+UNCOUNTED = ("struct", "class", "union", "lambda", "decltype", "typename", "dim3", "div_t", "ldiv_t",
+             "lldiv_t", "std", "memmove")
 IN_WORDS = {"sectors": "sectors", "wavefronts": "passes over the banks", "barriers": "barriers",
             "shared_bytes": "bytes of shared memory per block"}
 

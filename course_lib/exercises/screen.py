@@ -180,6 +180,8 @@ HOST_FUNCTIONS = re.compile(
     r"mktime|timegm")
 # what the engine defines as macros, so that it sees what they touch
 ENGINE_MACROS = {"memcpy", "memset", "memmove", "printf", "assert", "abort", "exit"}
+# a bracket that follows no name, call or index opens a lambda
+LAMBDA = re.compile(r"(?:^|[^\w\s)\]]|\breturn)\s*\[")
 SPELLINGS = {"##": "`##`", "%:": "`%:`", "<:": "`<:`", "[[": "an attribute in `[[ ]]`", "??": "`??`"}
 HEADERS = re.compile(
     r"(?:cuda_\w+|cooperative_groups(?:/\w+)?|mma|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|"
@@ -192,7 +194,7 @@ def forbidden_in_kernel(exercise: Exercise, source: str) -> str | None:
     plain = _plain_cpp(source)
     words = set(re.findall(r"\w+", plain))
     for name in exercise.forbid:
-        if name in words:
+        if name in words or name == "lambda" and LAMBDA.search(plain):
             return f"`{name}` may not be used here: the exercise is to do without it."
     stub = _plain_cpp(exercise.stub)
     for name in BEYOND_A_KERNEL:
@@ -203,6 +205,8 @@ def forbidden_in_kernel(exercise: Exercise, source: str) -> str | None:
             return f"`{name}` may not be used in an exercise: it is the compiler's or the engine's."
         if HOST_FUNCTIONS.fullmatch(name) and name not in stub:
             return f"`{name}` may not be used in an exercise: it is no function of a GPU."
+    if re.search(r"\bindex\s*\(", plain) and not re.search(r"\b(?:int|unsigned|\w+_t)\s+index\s*\(", plain):
+        return "`index` may not be used in an exercise: it is no function of a GPU."
     for spelling, said in SPELLINGS.items():
         if spelling in plain and spelling not in stub:
             return f"{said} may not be used in an exercise."

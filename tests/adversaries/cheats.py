@@ -96,6 +96,15 @@ REFUSED = {
     "a function that the engine does not trace": "LAPTOP_FN float get(const float* p) { return *p; }\n" + first(
         SUM.format("get(" + ROW + " + i)")),
     "the engine's own functions": first("laptop::host_wrote(out, 4);"),
+    "a closure by value": "template <typename T> __device__ float of(T b) { return b(); }\n" + first(
+        "float z = 0; auto c = [z]() { return z; }; using C = decltype(c); "
+        + SUM.format("of(((const C*)x)[(size_t)blockIdx.x * n + i])")),
+    "a closure without its type's name": first(
+        "float z = 0; auto c = [z]() { return z; }; auto* p = &c; auto of = [](auto b) { return b(); };"
+        " const float* q = " + ROW + "; memcpy(&p, &q, 8); " + SUM.format("of(p[i])")),
+    "a type of the engine by value": "__device__ float of(dim3 b) { return *(float*)&b; }\n" + first(
+        "float s = 0; for (int i = 0; i < n / 3; ++i) s += of(((const dim3*)x)[i]); out[blockIdx.x] = s;"),
+    "index compares bytes": first("out[blockIdx.x] = index((const char*)x, 63) == (const char*)x;"),
     "alternative spellings": "%:include <fstream>\n" + HONEST,
     "a global object's constructor": "struct Early { Early() {} } early;\n" + HONEST,
     "a longer cell than is read": HONEST + "// " + "x" * 31_000 + "\n",

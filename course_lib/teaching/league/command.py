@@ -26,8 +26,8 @@ INTRO = """
 Ten kernels, and no clock. What decides is, in this order: the sectors that a kernel moves, its passes over
 the banks of shared memory, its barriers, its shared memory. The numbers are exact and the same on every
 machine. Each kernel is run on shapes that you do not know, small and ragged ones among them, and sanitized;
-a wrong result has no score. The launch is fixed. A kernel may not use structs or functions of the C library,
-and an atomic operation counts as a sector and a pass per lane.
+a wrong result has no score. The launch is fixed. A kernel may not use structs, lambdas, templates over types
+or functions of the C library, and an atomic operation counts as a sector and a pass per lane.
 """
 
 
