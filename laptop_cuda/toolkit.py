@@ -114,13 +114,14 @@ def _compiled(kernel: Kernel, text, instance: str, arch: str, tool: str) -> Comp
 
 
 def _without_libraries(module) -> dict[str, str]:
-    """The included files of the source's own folder, where host code of cuBLAS or its like was left out of one:
-    they are then found before the files as they are."""
+    """The included files of the source's own folder, where host code of cuBLAS or its like was left out of
+    one: they are then found before the files as they are."""
     included = module._files[1:]
     if all(file.text == file.as_read for file in included):
         return {}
     home = module._folder.resolve()
-    return {str(file.path.relative_to(home)): file.text for file in included if file.path.is_relative_to(home)}
+    inside = (file for file in included if file.path.is_relative_to(home))
+    return {str(file.path.relative_to(home)): file.text for file in inside}
 
 
 def _run_nvcc(command: list[str], folder: Path, files: dict[str, str], kernel: Kernel, arch: str) -> str:

@@ -39,15 +39,18 @@ def _too_many_wavefronts(exercise: Exercise, outcome: Outcome) -> str | None:
 
 
 def used(counts: dict, name: str) -> float:
-    """A count. An atomic operation can read and write as loads and stores do, so it counts as one."""
-    atomics = counts.get("atomics", 0) if name in ("sectors", "wavefronts") else 0
-    return counts.get(name, UNLIMITED) + atomics
+    """A count. An atomic operation can read and write as loads and stores do, so it counts as one. What is no
+    count, as a process that was tampered with may send, is more than any budget."""
+    found = [counts.get(name), counts.get("atomics", 0) if name in ("sectors", "wavefronts") else 0]
+    return sum(found) if all(type(count) is int and count >= 0 for count in found) else UNLIMITED
 
 
 def over_counts(exercise: Exercise, case: Case, outcome: Outcome) -> str | None:
     """A sentence about the first count that is above what the exercise allows, though the result is right."""
     for name, most in exercise.budget(case).items():
-        taken = used(outcome.counts, name)
+        taken = used(outcome.counts or {}, name)
+        if taken == UNLIMITED:
+            return "is right, but what it uses was not counted"
         if taken > most:
             return f"uses {taken:,} {IN_WORDS[name]} where {most:,} are enough, though its result is correct"
     return None

@@ -214,7 +214,7 @@ def fault(exercise: Exercise, case: Case, outcome: Outcome, want: Any) -> str | 
         return f"changes its input {', '.join(f'`{c}`' for c in outcome.changed)} in place"
     if outcome.counts and exercise.traffic:
         return over_budget(exercise, case, outcome)
-    return over_counts(exercise, case, outcome) if outcome.counts and exercise.budget else None
+    return over_counts(exercise, case, outcome) if exercise.budget else None
 
 
 def _difference(exercise: Exercise, case: Case, got: Any, want: Any) -> str | None:

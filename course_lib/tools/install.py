@@ -76,8 +76,8 @@ def install() -> None:
     make_venv()
     note_on_size(pip_args)
     pins = [line for line in (ROOT / "requirements.txt").read_text().splitlines() if "==" in line]
-    print(f"1 of 2: {len(pins)} packages. PyTorch is much the largest; pip shows the size of each download and "
-          "the time that is left of it.", flush=True)
+    print(f"1 of 2: {len(pins)} packages. PyTorch is much the largest; pip shows the size of each download "
+          "and the time that is left of it.", flush=True)
     pip = [python_of_venv(), "-m", "pip", "--disable-pip-version-check", "install"]
     call(*pip, "-r", "requirements.txt", *pip_args)
     # The pins hold the build tool too, so this needs no network.

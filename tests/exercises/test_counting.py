@@ -1,0 +1,24 @@
+"""Counts against a budget: what is no count is never within one."""
+from types import SimpleNamespace
+
+import pytest
+
+from course_lib.exercises.counting import over_counts, used
+
+
+def told(counts):
+    exercise = SimpleNamespace(budget=lambda case: {"sectors": 10, "barriers": 2})
+    return over_counts(exercise, None, SimpleNamespace(counts=counts))
+
+
+def test_within_and_above():
+    assert told({"sectors": 8, "atomics": 2, "barriers": 2}) is None
+    assert told({"sectors": 8, "atomics": 3, "barriers": 2}).startswith("uses 11 sectors where 10 are enough")
+    assert used({"barriers": 3, "atomics": 5}, "barriers") == 3
+
+
+@pytest.mark.parametrize("counts", [None, {}, {"sectors": 8}, {"sectors": float("nan"), "barriers": 0}, {"sectors": -9, "barriers": 0},
+                                    {"sectors": 8, "atomics": -8, "barriers": 0}, {"sectors": "8", "barriers": 0},
+                                    {"sectors": True, "barriers": 0}])
+def test_what_is_no_count_is_not_within(counts):
+    assert "was not counted" in told(counts)
