@@ -158,7 +158,7 @@ def handout(words: list[str], out: Path, cut: list[str] = (), after: list[str] =
         for word, notebook in zip(words, notebooks):
             write_declarations(word, folder, notebook, kept_back[word])
         _rest(folder, words, modules, exercises, cuts)
-        _search(folder, exercises, modules, made.stay)
+        made.stay = _search(folder, exercises, modules, made.stay)
         made.files = sum(path.is_file() for path in folder.rglob("*"))
         # copytree copies the mode too
         folder.chmod(out.stat().st_mode & 0o7777 if out.is_dir() else 0o777 & ~_umask())
@@ -248,19 +248,22 @@ def _rest(
     write_whole(folder / "README.md", README.format(titles=", ".join(w.replace("_", " ") for w in words)))
 
 
-def _search(folder: Path, exercises: list[Exercise], modules: list[str], stay: list[Leak]) -> None:
-    """Raise HandoutError if a solution is anywhere in the folder, by its text or by what it does."""
+def _search(folder: Path, exercises: list[Exercise], modules: list[str], stay: list[Leak]) -> list[Leak]:
+    """Those of `stay` that still give right answers: what calls a function that was cut does not. Raise
+    HandoutError if another solution is anywhere in the folder, by its text or by what it does."""
     found = [
         f"{path.relative_to(folder)}: exercise {e.id}"
         for path in sorted(p for p in folder.rglob("*") if p.is_file())
         for e in exercises
         if any(holds(text, e) for text in _texts(path))
     ]
+    left = remaining(folder, modules, exercises)
+    meant = {(s.name, s.exercise) for s in stay}
     found += [f"{leak.where}: {leak.name} solves exercise {leak.exercise}"
-              for leak in remaining(folder, modules, exercises) if (leak.name, leak.exercise) not in
-              {(s.name, s.exercise) for s in stay}]
+              for leak in left if (leak.name, leak.exercise) not in meant]
     if found:
         raise HandoutError("a solution would be handed out:\n  " + "\n  ".join(found))
+    return [s for s in stay if (s.name, s.exercise) in {(leak.name, leak.exercise) for leak in left}]
 
 
 def _texts(path: Path) -> list[str]:
