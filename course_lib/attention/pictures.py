@@ -117,7 +117,7 @@ def _matrix(ax, x, y, matrix, name, colour, rows=(), below=(), size=None, digits
 
 
 def _arrow(ax, start, end, label=""):
-    ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": "#777777", "linewidth": 0.9})
+    figures.arrow(ax, start, end, "#777777", 0.9)
     if label:
         ax.text((start[0] + end[0]) / 2, (start[1] + end[1]) / 2 - 0.2, label, ha="center", va="bottom",
                 fontsize=7, color="#555555")

@@ -81,6 +81,18 @@ def rectangle(x, y, width, height, **look):
     return Rectangle((x, y), width, height, **look)
 
 
+def box(ax, x, y, width, height, colour, text="", *, edge=INK, line=0.7, size=8, ink=INK, **look) -> None:
+    """A rectangle with a text in its middle."""
+    ax.add_patch(rectangle(x, y, width, height, facecolor=colour, edgecolor=edge, linewidth=line, **look))
+    if text:
+        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=size, color=ink)
+
+
+def arrow(ax, start, end, colour="#666666", width=None) -> None:
+    """A thin arrow; without a width, of matplotlib's own."""
+    ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": colour, "linewidth": width})
+
+
 def filling(k: int) -> dict:
     """Light fill, dark hatch: text stays readable on it, and the hatch tells kinds apart without colour."""
     from matplotlib.colors import to_rgb

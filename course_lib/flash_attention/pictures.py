@@ -23,7 +23,7 @@ def memories():
     fig, ax = figures.new(7.2, 2.5)
     for i, (name, kib, size, user) in enumerate(LEVELS):
         long = math.log2(kib / 8192)
-        _box(ax, 0, i, long, 0.72, KEY if i == 1 else PALE if i < 3 else QUERY, "")
+        figures.box(ax, 0, i, long, 0.72, KEY if i == 1 else PALE if i < 3 else QUERY, "")
         ax.text(long + 0.3, i + 0.36, f"{name}: {size}, for {user}", va="center", fontsize=9, color=INK)
     ax.plot([-0.3, 28], [2.86, 2.86], color=GREY, lw=0.8, ls=":")
     ax.text(28, 2.8, "on the chip", ha="right", va="bottom", fontsize=8.5, color=GREY)
@@ -120,12 +120,12 @@ def who_holds(n=1024, d=64, rows=64, columns=32):
                                          (f"m and l: {rows} each", OUT), (f"o: {rows} × {d}", OUT)]}
     fig, ax = figures.new(8.0, 2.4)
     for x, (place, arrays) in enumerate(held.items()):
-        _box(ax, 3.2 * x, 0, 2.5, 2.5, "white", "")
+        figures.box(ax, 3.2 * x, 0, 2.5, 2.5, "white", "")
         ax.text(3.2 * x + 1.25, -0.08, place, ha="center", va="bottom", fontsize=9, color=INK)
         for i, (text, colour) in enumerate(arrays):
-            _box(ax, 3.2 * x + 0.15, 0.15 + 0.78 * i, 2.2, 0.6, colour, text)
+            figures.box(ax, 3.2 * x + 0.15, 0.15 + 0.78 * i, 2.2, 0.6, colour, text)
     for x, y, back, text in ((0, 0.6, False, "tile by tile"), (1, 0.6, False, "multiply")):
-        _arrow(ax, (3.2 * x + 2.5, y), (3.2 * x + 3.2, y))
+        figures.arrow(ax, (3.2 * x + 2.5, y), (3.2 * x + 3.2, y))
         ax.text(3.2 * x + 2.85, y - 0.08, text, ha="center", va="bottom", fontsize=7.5, color=GREY)
     ax.annotate("", (2.5, 2.3), (6.4, 2.3), zorder=5,
                 arrowprops={"arrowstyle": "->", "color": ACCENT, "connectionstyle": "arc3,rad=-0.22"})
@@ -202,7 +202,7 @@ def ping_pong(tiles=3):
             stages += [(f"group {group}", start, 2, f"products {t + 1}", QUERY),
                        (f"group {group}", start + 2, 2, f"softmax {t + 1}", KEY)]
     for row, start, long, text, colour in stages:
-        _box(ax, start, rows.index(row), long, 0.72, colour, text)
+        figures.box(ax, start, rows.index(row), long, 0.72, colour, text)
     for i, row in enumerate(rows):
         ax.text(-0.2, i + 0.36, row, ha="right", va="center", fontsize=9, color=INK)
     ax.set(xlim=(-2, 4 * tiles + 4.4), ylim=(3.1, -0.1))
@@ -214,13 +214,3 @@ def ping_pong(tiles=3):
     figures.show(fig, alt=f"A schedule in three rows. {told}.",
                  caption="While one group of warps multiplies, the other computes exponentials; a third only "
                          "copies. A drawing of the idea, not a measurement.")
-
-
-def _box(ax, x, y, width, height, colour, text):
-    ax.add_patch(figures.rectangle(x, y, width, height, facecolor=colour, edgecolor=INK, linewidth=0.7))
-    if text:
-        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=8, color=INK)
-
-
-def _arrow(ax, start, end, colour=GREY):
-    ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": colour})

@@ -40,7 +40,7 @@ def folded_queries(n_heads=4, n_kv_heads=2, keys=5):
         group, place = divmod(h, g)
         top = group * 4 * row + place * row
         _row(ax, 3.2, top, width, row, colour, f"q of head {h}")
-        _arrow(ax, (width + 0.05, 2 * row * h + row / 2), (3.15, top + row / 2))
+        figures.arrow(ax, (width + 0.05, 2 * row * h + row / 2), (3.15, top + row / 2), GREY)
     for group in range(n_kv_heads):
         for j in range(keys):
             _row(ax, 5.6 + j * 0.36, group * 4 * row, 0.34, 2 * row, KV, "")
@@ -59,14 +59,7 @@ def folded_queries(n_heads=4, n_kv_heads=2, keys=5):
 
 
 def _row(ax, x, y, width, height, colour, text):
-    ax.add_patch(figures.rectangle(x, y, width, height, facecolor=colour, alpha=0.45,
-                                   edgecolor=INK, linewidth=0.7))
-    if text:
-        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=8.5)
-
-
-def _arrow(ax, start, end, colour=GREY):
-    ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": colour})
+    figures.box(ax, x, y, width, height, colour, text, size=8.5, ink="black", alpha=0.45)
 
 
 def tile_and_group(group_size=4, tile=32):
@@ -79,11 +72,11 @@ def tile_and_group(group_size=4, tile=32):
         _row(ax, 0.2, 0.15 + j * 0.19, 1.5, 0.17, ACCENT if here else KV, "")
     ax.text(0.95, -0.02, "keys in memory", ha="center", va="top", fontsize=8.5)
     _row(ax, 3.1, 0.75, 1.6, 0.9, ACCENT, f"tile of {tile} keys")
-    _arrow(ax, (1.75, 1.28), (3.05, 1.2), ACCENT)
+    figures.arrow(ax, (1.75, 1.28), (3.05, 1.2), ACCENT)
     ax.text(2.32, 1.42, "once", ha="center", fontsize=9, color=ACCENT)
     for h in range(group_size):
         _row(ax, 5.6, 0.35 + (group_size - 1 - h) * 0.5, 1.4, 0.32, COLOURS[0], f"query head {h}")
-        _arrow(ax, (4.75, 1.2), (5.55, 0.51 + (group_size - 1 - h) * 0.5))
+        figures.arrow(ax, (4.75, 1.2), (5.55, 0.51 + (group_size - 1 - h) * 0.5), GREY)
     ax.set(xlim=(0, 7.4), ylim=(-0.25, 2.7))
     ax.axis("off")
     figures.show(fig, alt=f"Keys in memory, a tile of {tile} of them marked. "

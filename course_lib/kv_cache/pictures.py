@@ -91,9 +91,9 @@ def split_and_merge(parts=4, keys=12):
         for j in range(size):
             _box(ax, 2.0 + 0.5 * j, y, 0.46, 0.6, KEY, str(p * size + j))
         _box(ax, 2.6 + 0.5 * size, y, 1.9, 0.6, OUT, f"m, l, o of part {p}")
-        _arrow(ax, (1.0, 1.65), (1.95, y + 0.3))
-        _arrow(ax, (2.05 + 0.5 * size, y + 0.3), (2.55 + 0.5 * size, y + 0.3))
-        _arrow(ax, (4.55 + 0.5 * size, y + 0.3), (5.5 + 0.5 * size, 1.65))
+        figures.arrow(ax, (1.0, 1.65), (1.95, y + 0.3), GREY, 0.9)
+        figures.arrow(ax, (2.05 + 0.5 * size, y + 0.3), (2.55 + 0.5 * size, y + 0.3), GREY, 0.9)
+        figures.arrow(ax, (4.55 + 0.5 * size, y + 0.3), (5.5 + 0.5 * size, 1.65), GREY, 0.9)
     _box(ax, 5.55 + 0.5 * size, 1.3, 1.3, 0.7, PALE, "merge")
     ax.text(2.0 + 0.25 * size, parts * 0.9, f"{keys} keys and values,\none thread block per part",
             ha="center", va="top", fontsize=8.5, color=GREY)
@@ -178,11 +178,4 @@ def speculation(kept=2, drafted=4):
 
 
 def _box(ax, x, y, width, height, colour, text, line="-"):
-    ax.add_patch(figures.rectangle(x, y, width, height, facecolor=colour, edgecolor=INK, linewidth=0.8,
-                                   linestyle=line))
-    if text:
-        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=8, color=INK)
-
-
-def _arrow(ax, start, end):
-    ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": GREY, "lw": 0.9})
+    figures.box(ax, x, y, width, height, colour, text, line=0.8, linestyle=line)

@@ -24,8 +24,8 @@ def two_orders(n=8, m=2):
                 x += width
             made = sign == ["="]
             between = rows * columns if made else between
-            _box(ax, x, (n - rows) / 2, columns, rows, WARM if made else LIGHT, label if made else "",
-                 ACCENT if made else GREY)
+            figures.box(ax, x, (n - rows) / 2, columns, rows, WARM if made else LIGHT, label if made else "",
+                        edge=ACCENT if made else GREY, line=1.4, size=8.5)
             ax.text(x + columns / 2, (n - rows) / 2 - 0.25, "" if made else label, ha="center", va="bottom",
                     fontsize=9, color=INK)
             x += columns
@@ -91,12 +91,6 @@ def estimates(sizes, ratios, errors, draws):
     figures.show(fig, alt=f"{len(sizes)} estimates around the line at 1, with error bars that grow to the "
                           f"right; {inside} bars contain 1.",
                  caption=f"{draws:,} directions. The bars are two standard errors, by the theorem.")
-
-
-def _box(ax, x, y, width, height, colour, text, edge):
-    ax.add_patch(figures.rectangle(x, y, width, height, facecolor=colour, edgecolor=edge, linewidth=1.4))
-    if text:
-        ax.text(x + width / 2, y + height / 2, text, ha="center", va="center", fontsize=8.5, color=INK)
 
 
 def _matrix(ax, x, y, matrix, largest):

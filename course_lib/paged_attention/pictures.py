@@ -23,8 +23,8 @@ def table_lookup(tables, lengths, n_pages, size=4):
                       f"{name}{p}" if full else "")
             _cell(ax, left + width / 2 - 0.25, 1.15, cell, FILLS[s], str(page))
             at = (page % n_pages) * (width + 0.25) + width / 2
-            _arrow(ax, (left + width / 2, 0.55), (left + width / 2, 1.1))
-            _arrow(ax, (left + width / 2, 1.7), (at, 2.75), ACCENT)
+            figures.arrow(ax, (left + width / 2, 0.55), (left + width / 2, 1.1), GREY, 0.9)
+            figures.arrow(ax, (left + width / 2, 1.7), (at, 2.75), ACCENT, 0.9)
             owner[page] = (s, name, i)
         told.append(f"{name}: {lengths[name]} tokens, block table {table}")
     for page in range(n_pages):
@@ -66,7 +66,7 @@ def shared_pages(texts, tables, counts):
                         ha="center", va="top", fontsize=7, color=GREY)
             if x:
                 (x0, y0), (x1, y1) = place[tables[name][x - 1]], place[page]
-                _arrow(ax, (x0 + 1.25, y0 + 0.3), (x1, y1 + 0.3))
+                figures.arrow(ax, (x0 + 1.25, y0 + 0.3), (x1, y1 + 0.3), GREY, 0.9)
         told.append(f"{name}: pages {', '.join(str(page) for page in tables[name])}")
     longest = max(map(len, texts.values()))
     ax.set(xlim=(-1, 1.5 * longest), ylim=(len(texts) + 0.1, -0.1))
@@ -100,10 +100,4 @@ def preempted(held, needs, free, kept, left):
 
 
 def _cell(ax, x, y, size, colour, text):
-    ax.add_patch(figures.rectangle(x, y, size, 0.5, facecolor=colour, edgecolor=INK, linewidth=0.7))
-    if text:
-        ax.text(x + size / 2, y + 0.25, text, ha="center", va="center", fontsize=7.5, color=INK)
-
-
-def _arrow(ax, start, end, colour=GREY):
-    ax.annotate("", end, start, arrowprops={"arrowstyle": "->", "color": colour, "lw": 0.9})
+    figures.box(ax, x, y, size, 0.5, colour, text, size=7.5)
