@@ -56,16 +56,21 @@ WARP_PER_QUERY = """
         out[i * 32 + lane] = mixed / sum;
 """
 
+
+
+def _kernel(name: str, parameters: str, first: str = "0", last: str = "m") -> str:
+    """Attention by a warp per query, over keys `first` to `last`; `parameters` follow q, k and v."""
+    return f"""
+    __global__ void {name}(const float* __restrict__ q, const float* __restrict__ k,
+                           const float* __restrict__ v, {parameters}) {{""" + (
+        WARP_PER_QUERY.replace("FIRST", first).replace("LAST", last) + "    }\n")
+
+
 FLASH = LeagueProblem(
     "91.7", "flash", "Flash attention, forward",
     """Attention of `n` queries over `m` keys and values, one head of width 32, `scale` on the scores.
-    Blocks of 128
-    threads, one for every 4 queries.""",
-    """
-    __global__ void flash(const float* __restrict__ q, const float* __restrict__ k,
-                          const float* __restrict__ v,
-                          float* __restrict__ out, int n, int m, float scale) {"""
-    + WARP_PER_QUERY.replace("FIRST", "0").replace("LAST", "m") + "    }\n",
+    Blocks of 128 threads, one for every 4 queries.""",
+    _kernel("flash", "float* __restrict__ out, int n, int m, float scale"),
     lambda rng: [Case(randn(rng, whole(rng, 10, 40), WIDTH), randn(rng, m, WIDTH), randn(rng, m, WIDTH),
                       label=f"case {n}") for n, m in enumerate([whole(rng, 10, 60) for _ in range(3)])],
     lambda q, k, v: Launch(-(-len(q) // 4), 128, [q, k, v, out(q.shape), len(q), len(k), WIDTH**-0.5]),
@@ -74,13 +79,8 @@ FLASH = LeagueProblem(
 DECODE = LeagueProblem(
     "91.8", "decode", "Decoding one token",
     """Attention of a group of `n` queries that share the same `m` keys and values, of width 32. One
-    block of 256
-    threads in all.""",
-    """
-    __global__ void decode(const float* __restrict__ q, const float* __restrict__ k,
-                           const float* __restrict__ v,
-                           float* __restrict__ out, int n, int m, float scale) {"""
-    + WARP_PER_QUERY.replace("FIRST", "0").replace("LAST", "m") + "    }\n",
+    block of 256 threads in all.""",
+    _kernel("decode", "float* __restrict__ out, int n, int m, float scale"),
     lambda rng: [Case(randn(rng, whole(rng, 1, 8), WIDTH), randn(rng, m, WIDTH), randn(rng, m, WIDTH),
                       label=f"case {n}") for n, m in enumerate([whole(rng, 30, 300) for _ in range(3)])],
     lambda q, k, v: Launch(1, 256, [q, k, v, out(q.shape), len(q), len(k), WIDTH**-0.5]),
@@ -101,14 +101,10 @@ PAGED = LeagueProblem(
     "91.9", "paged", "Decoding from pages",
     """As `decode`, with the keys and values in `pages` pages of 16 rows, of which token `t` is row
     `t % 16` of page `table[t / 16]`. All pages are in use. One block of 256 threads.""",
-    """
-    __global__ void paged(const float* __restrict__ q, const float* __restrict__ k,
-                          const float* __restrict__ v,
-                          const int* __restrict__ table, float* __restrict__ out, int n, int pages,
-                          float scale) {"""
-    + WARP_PER_QUERY.replace("FIRST", "0").replace("LAST", "16 * pages").replace(
+    _kernel("paged", "const int* __restrict__ table, float* __restrict__ out, int n, int pages,\n"
+            "                           float scale", last="16 * pages").replace(
         "float score = own", "int page = table[j / 16];\n            float score = own").replace(
-        "[j * 32", "[(page * 16 + j % 16) * 32") + "    }\n",
+        "[j * 32", "[(page * 16 + j % 16) * 32"),
     _paged_cases,
     lambda q, k, v, table: Launch(
         1, 256, [q, k, v, table, out(q.shape), len(q), len(table), WIDTH**-0.5]),
@@ -125,13 +121,9 @@ def _windowed(q, k, v, window):
 WINDOW = LeagueProblem(
     "91.10", "window", "A window",
     """Attention of `n` queries, each over its own key and the `window - 1` before it, of width 32.
-    Blocks of 128
-    threads, one for every 4 queries.""",
-    """
-    __global__ void window(const float* __restrict__ q, const float* __restrict__ k,
-                           const float* __restrict__ v,
-                           float* __restrict__ out, int n, int window, float scale) {"""
-    + WARP_PER_QUERY.replace("FIRST", "max(0, i - window + 1)").replace("LAST", "i + 1") + "    }\n",
+    Blocks of 128 threads, one for every 4 queries.""",
+    _kernel("window", "float* __restrict__ out, int n, int window, float scale",
+            first="max(0, i - window + 1)", last="i + 1"),
     lambda rng: [Case(*(randn(rng, n, WIDTH) for _ in range(3)), whole(rng, 3, 20), label=f"case {c}")
                  for c, n in enumerate([whole(rng, 30, 110) for _ in range(3)])],
     lambda q, k, v, window: Launch(-(-len(q) // 4), 128, [q, k, v, out(q.shape), len(q), window,
