@@ -8,11 +8,14 @@ from .facts import Facts, spans
 class LaunchErrors(Facts):
     def _barrier_divergence(self):
         kernel = self.result.kernel
-        if self.reason == "gone past":
+        if self.reason in ("gone past", "fewer turns"):
+            gone = (
+                "has jumped over, and gone on"
+                if self.reason == "gone past"
+                else "does not reach: it left the loop around it after fewer turns, and went on"
+            )
             return (
-                f"in {kernel}, one thread waits at a __syncthreads() that another thread of its block has "
-                f"gone past "
-                "without it.",
+                f"in {kernel}, one thread waits at a __syncthreads() that another thread of its block {gone}.",
                 "Usual cause: __syncthreads() inside an `if` or a loop that not all threads of the block "
                 "run alike; "
                 "move it out.",

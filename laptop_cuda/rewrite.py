@@ -101,6 +101,18 @@ class Rewriter(Launches, SharedArrays, Assembly, Refusals):
             else:
                 self.unsupported(i)
 
+    def returns_within(self, body: int):
+        """Tell the runtime of a `return` in a loop of a kernel: such a thread has not gone past the barriers in it."""
+        if body >= len(self.tokens) or self.tokens[body].text != "{" or not self.file:
+            return
+        owner = self.file.owner[body]
+        if not owner or "__global__" not in owner.qualifiers:
+            return
+        for i in range(body, match_forward(self.tokens, body)):
+            if self.tokens[i].text == "return" and self.tokens[i + 1].text == ";" and i not in self.returns:
+                self.returns.add(i)
+                self.edits.insert(self.tokens[i].end, " laptop::left_early()")
+
     def loop(self, index: int):
         """Give an empty body its call, a step with a line of its own."""
         if index in self.tails:
@@ -117,6 +129,7 @@ class Rewriter(Launches, SharedArrays, Assembly, Refusals):
             self.tails.add(tail)
         else:
             body = match_forward(self.tokens, body) + 1
+        self.returns_within(body)
         words = [t.text for t in self.tokens[body:body + 2]]
         if words[:1] == [";"]:
             self.edits.insert(self.tokens[body].start, "laptop::turn()")

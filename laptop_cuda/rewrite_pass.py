@@ -38,6 +38,7 @@ class Pass:
         self.kernels, self.host_only = kernels, host_only
         self.rejected: set[int] = set()
         self.tails: set[int] = set()         # each `while` that ends a `do`
+        self.returns: set[int] = set()       # each `return` in a loop of a kernel
 
     def device_function(self, index: int) -> Function | None:
         """The function around a token, if it runs on the device only."""

@@ -244,6 +244,7 @@ void* shared(const char* name, int line, size_t bytes, size_t align, const char*
 void* dynamic_shared(const char* name, size_t itemsize);
 
 LAPTOP_FN constexpr void turn() {}        // the body of a loop that has none
+void left_early();                        // this thread returns from within a loop
 int lane_id();                            // 0..31
 unsigned active_lanes();                  // lanes of this warp that have not exited
 bool in_kernel();                         // false in host code

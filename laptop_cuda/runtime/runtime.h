@@ -78,6 +78,12 @@ struct Log {                     // what a lane did since the last merge
     Access access[ACCESSES + SPARE];
 };
 
+struct Met {                     // a place in the kernel's own body where a thread met others
+    uint32_t place, times;
+    uint32_t loop_end;           // the furthest step before it came again; 0: it never did
+};
+
+constexpr uint32_t KERNEL_DEPTH = 2;  // of the functions with hooks the generated entry is 1 deep, the kernel 2
 struct Thread {
     void* sp = nullptr;
     Stack stack;
@@ -98,7 +104,9 @@ struct Thread {
     Arrived arrived = {};        // answer of block_barrier
     uint32_t async_group = 0;
     void* returns[64] = {};      // return addresses, so that a return is a step of its own
-    std::vector<uint32_t> met;   // places, in the kernel's own body, where it met other threads
+    uint32_t furthest = 0;       // of the steps in the kernel's own body
+    bool left_early = false;     // it returned from within a loop
+    std::vector<Met> met;
 };
 
 struct Warp {
@@ -253,7 +261,7 @@ laptop_party party(const Thread*, uint32_t pc, int action);
 uint32_t code_offset(const void* pc);
 uint32_t place_in_kernel(const Thread*, const void* pc);
 void remember_meeting(Thread*);
-bool jumped_over(const Thread&, uint32_t place);
+bool jumped_over(const Thread&, Met);
 laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* gone);
 
 // ------------------------------------------------------------------ memory

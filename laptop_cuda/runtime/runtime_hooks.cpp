@@ -152,8 +152,9 @@ static void step(Thread* t, const void* pc) {
     Log& log = *t->log;
     if (values_wanted) record_values();
     if (log.n_steps >= Log::STEPS || log.n_accesses >= Log::ACCESSES) park(State::FULL);
-    uint32_t deep = t->depth > 254 ? 0 : 255 - t->depth;
-    log.step[log.n_steps++] = deep << 24 | ((uint32_t)((uintptr_t)pc - run->code) & 0xffffff);
+    uint32_t deep = t->depth > 254 ? 0 : 255 - t->depth, here = (uint32_t)((uintptr_t)pc - run->code);
+    if (t->depth == KERNEL_DEPTH && here > t->furthest) t->furthest = here;
+    log.step[log.n_steps++] = deep << 24 | (here & 0xffffff);
 }
 
 // ------------------------------------------------------------------ what UBSan tells of the source

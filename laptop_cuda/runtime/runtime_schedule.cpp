@@ -41,30 +41,47 @@ laptop_party party(const Thread* t, uint32_t pc, int action) {
 }
 
 // ------------------------------------------------------------------ who has gone past
-// What happens in a helper happens, for the kernel's own body, at the call of the helper. Of the functions
-// with hooks the generated entry is 1 deep, the kernel 2.
+// What happens in a helper happens, for the kernel's own body, at the call of the helper.
 uint32_t place_in_kernel(const Thread* t, const void* pc) {
-    constexpr uint32_t KERNEL = 2;
-    return code_offset(t->depth > KERNEL ? t->returns[KERNEL] : pc);
+    return code_offset(t->depth > KERNEL_DEPTH ? t->returns[KERNEL_DEPTH] : pc);
+}
+
+void left_early() {
+    if (current) current->left_early = true;
+}
+
+static Met* met_at(std::vector<Met>& met, uint32_t place) {
+    auto found = std::find_if(met.begin(), met.end(), [&](const Met& m) { return m.place == place; });
+    return found == met.end() ? nullptr : &*found;
 }
 
 void remember_meeting(Thread* t) {
     uint32_t place = place_in_kernel(t, t->site);
-    if (std::find(t->met.begin(), t->met.end(), place) != t->met.end()) return;
+    if (Met* met = met_at(t->met, place)) {
+        ++met->times;
+        met->loop_end = t->furthest;
+        return;
+    }
     Busy busy;
-    t->met.push_back(place);
+    t->met.push_back({place, 1, 0});
 }
 
-// A thread that ended before this place is fine (an early return); one that jumped over it is not.
-bool jumped_over(const Thread& t, uint32_t place) {
-    return t.state == State::DONE && t.last_place > place && place &&
-           std::find(t.met.begin(), t.met.end(), place) == t.met.end();
+// A thread that ended before this place is fine, as ended threads count as arrived; one that jumped over it, or left
+// the loop around it after fewer turns than those who wait there, and went on is not.
+bool jumped_over(const Thread& t, Met there) {
+    if (t.state != State::DONE || !there.place || t.last_place <= there.place) return false;
+    for (const Met& met : t.met) {
+        if (met.place == there.place) return !t.left_early && met.times < there.times && t.last_place > there.loop_end;
+    }
+    return true;
 }
 
 laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* gone) {
     laptop_error e = {};
     e.kind = kind;
-    e.reason = "gone past";
+    uint32_t place = place_in_kernel(waiting, waiting->site);
+    bool was_there = std::any_of(gone->met.begin(), gone->met.end(), [&](const Met& m) { return m.place == place; });
+    e.reason = was_there ? "fewer turns" : "gone past";
     e.memory = -1;
     e.who = party(waiting, code_offset(waiting->site), 3);
     e.other = party(gone, gone->last_place, 3);
@@ -116,9 +133,9 @@ static void open_barrier(Block& b) {
     }
     if (pending) resolve_pending();
     if (run->sanitizing) {
-        uint32_t place = place_in_kernel(first, first->site);
+        Met there = *met_at(first->met, place_in_kernel(first, first->site));
         for (Thread& t : b.threads) {
-            if (jumped_over(t, place)) fail(gone_past("barrier divergence", first, &t));
+            if (jumped_over(t, there)) fail(gone_past("barrier divergence", first, &t));
         }
         end_interval(b);
         start_interval(b);
@@ -303,7 +320,8 @@ static void start_block(Block& b, uint64_t linear) {
         stack_abandoned(t.stack);
         t.sp = fiber_start(t.stack, fiber_body);
         t.depth = 0;
-        t.last_place = 0;
+        t.last_place = t.furthest = 0;
+        t.left_early = false;
         t.spins = 0;
         t.meeting = nullptr;
         t.async_group = 0;

@@ -21,7 +21,7 @@ static void check_the_absent(const Warp& w, const Rendezvous& r) {
     uint32_t place = place_in_kernel(first, first->site);
     for (unsigned l = r.mask & ~r.data.present; l; l &= l - 1) {
         const Thread* absent = w.lanes[__builtin_ctz(l)];
-        if (!absent || !jumped_over(*absent, place)) continue;
+        if (!absent || !jumped_over(*absent, {place, 0, 0})) continue;
         char mask[16];
         snprintf(mask, sizeof mask, "0x%08x", r.mask);
         laptop_error e = gone_past("deadlock", first, absent);

@@ -418,6 +418,25 @@ __global__ void second_barrier_jumped(const float* x, float* y, int n) {
     }
     y[t] = v;
 }
+__global__ void fewer_turns(const float* x, float* y, int n) {
+    __shared__ float s[64];
+    float sum = 0;
+    for (int i = threadIdx.x; i < n; i += 64) {
+        s[threadIdx.x] = x[i];
+        __syncthreads();  // BUG fewer_turns
+        sum += s[threadIdx.x];
+    }
+    y[threadIdx.x] = sum;
+}
+__global__ void loop_never_entered(const float* x, float* y, int n) {
+    __shared__ float s[128];
+    s[threadIdx.x] = x[threadIdx.x];
+    for (int pair = threadIdx.x; pair < n; pair += 128) {
+        __syncthreads();  // BUG loop_never_entered
+        y[pair] = s[pair ^ 1];
+    }
+    y[n + threadIdx.x] = 1;
+}
 __global__ void jumped_and_unset(float* y) {
     __shared__ float s[64];
     int t = threadIdx.x;
@@ -581,6 +600,8 @@ BUGS = [
     Bug("barrier_in_helpers", DIVERGED, "", lambda: (zeros(64),), 1, 64),
     Bug("barrier_for_the_first_half_warp", DIVERGED, "", lambda: (zeros(64),), 1, 64),
     Bug("second_barrier_jumped", DIVERGED, "", lambda: (ramp(64), zeros(64), 20), 1, 64),
+    Bug("fewer_turns", DIVERGED, "", lambda: (ramp(100), zeros(64), 100), 1, 64),
+    Bug("loop_never_entered", DIVERGED, "", lambda: (ramp(128), zeros(224), 96), 1, 128),
     Bug("jumped_and_unset", DIVERGED, "", lambda: (zeros(64),), 1, 64, also=(UNSET,)),
     Bug("helper_jumped", DIVERGED, "", lambda: (ramp(64), zeros(64), 20), 1, 64),
 

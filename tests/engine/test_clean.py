@@ -672,6 +672,26 @@ __global__ void exited_lanes(const int* in, int* out, int n) {
     int any = __any_sync(FULL >> (32 - n), in[t] == 5), all = __all_sync(FULL >> (32 - n), in[t] >= 0);
     if (t == 0) out[0] = mask, out[1] = any, out[2] = all;
 }
+__global__ void return_within_the_loop(const float* in, float* out, int n) {
+    __shared__ float tile[128];
+    float v = in[threadIdx.x];
+    int turn = 0;
+    while (true) {                               // a warp that is done ends; the others go on without it
+        tile[threadIdx.x] = v;
+        __syncthreads();
+        v += tile[threadIdx.x / 32 * 32];
+        if (threadIdx.x / 32 == turn++) { out[threadIdx.x] = v; return; }
+        __syncthreads();
+    }
+}
+__global__ void skips_the_loop_and_ends(const float* in, float* out, int n) {
+    __shared__ float tile[128];
+    tile[threadIdx.x] = in[threadIdx.x];
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {      // warp 3 never enters it, and ends
+        __syncthreads();
+        out[i] = tile[i + 32];
+    }
+}
 __global__ void early_return_before_barrier(const float* in, float* out, int n) {
     __shared__ float s[128];
     int t = threadIdx.x;
@@ -1117,6 +1137,20 @@ def exited_lanes():
     x = (torch.arange(20) % 6).int()
     votes = sum(1 << i for i in range(20) if x[i] > 2)
     return Run("exited_lanes", 1, 32, (x, blank(3, like=torch.int32), 20), {1: torch.tensor([votes, 1, 1]).int()})
+
+
+@case
+def return_within_the_loop():
+    x = randn(128)
+    of_warp = x.view(4, 32)
+    turns = (2 ** torch.arange(1, 5) - 1).view(4, 1)
+    return Run("return_within_the_loop", 1, 128, (x, blank(128), 128), {1: (of_warp + of_warp[:, :1] * turns).reshape(128)})
+
+
+@case
+def skips_the_loop_and_ends():
+    x = randn(128)
+    return Run("skips_the_loop_and_ends", 1, 128, (x, blank(96), 96), {1: x[32:]})
 
 
 @case
