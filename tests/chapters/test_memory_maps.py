@@ -62,6 +62,7 @@ def test_contiguous_maps_are_whole(reserve):
     assert (kinds[NEVER] == 0) == (reserve == "the exact length")
 
 
+@pytest.mark.slow
 def test_reserving_less_wastes_less():
     trace = draw_trace(100, seed=3)
     used = [shares(contiguous_maps(trace, 8192, reserve))[USED] for reserve in RESERVE]

@@ -103,6 +103,7 @@ def test_a_submission_right_on_given_shapes_only_is_found_by_the_ragged_ones(tmp
     assert judge(tmp_path, solution(tmp_path, cols="cols / 32 * 32"), given_only=True).right
 
 
+@pytest.mark.slow
 def test_a_budget_is_kept_or_not(challenge):
     path = solution(challenge)
     assert judge(challenge, path, budgets=[Budget.read("load_sectors=768")]).right
@@ -110,6 +111,7 @@ def test_a_budget_is_kept_or_not(challenge):
         "768 load_sectors, the budget is 767"]
 
 
+@pytest.mark.slow
 def test_what_cannot_be_judged_is_said(challenge, tmp_path):
     path = solution(challenge)
     with pytest.raises(CannotJudge, match="no folder"):
@@ -124,6 +126,7 @@ def test_what_cannot_be_judged_is_said(challenge, tmp_path):
         judge(challenge, path)
 
 
+@pytest.mark.slow
 def test_a_crash_of_host_code_is_the_verdict_of_its_case(challenge):
     path = challenge / "mine.cu"
     path.write_text('extern "C" void solve(const float* x, float* y, int rows, int cols) { *(volatile int*)8 = 1; }')
@@ -177,6 +180,7 @@ void custom_kernel(const float* x, float* y, int factor, int n) { scale<<<(n + 6
 """
 
 
+@pytest.mark.slow
 def test_the_other_layout(tmp_path):
     pytest.importorskip("torch")
     task = tmp_path / "scale"

@@ -50,6 +50,7 @@ def test_a_neighbours_right_answer_fails(problem, size, pairs):
     assert passed <= 0.05 * tried, f"{passed} of {tried}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [p for p in PROBLEMS if "shared_bytes" in p.unsaid], ids=lambda p: p.name)
 def test_no_pitch_takes_fewer_passes_than_the_budget(problem):
     for drawn in class_of(6):

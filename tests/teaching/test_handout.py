@@ -152,6 +152,7 @@ def last_chapter(tmp_path_factory):
     return out, handout.handout(["language_model"], out)
 
 
+@pytest.mark.slow
 def test_the_schedule_is_cut_wherever_its_chapter_keeps_it(last_chapter):
     out, made = last_chapter
     id = schedule().id
@@ -161,6 +162,7 @@ def test_the_schedule_is_cut_wherever_its_chapter_keeps_it(last_chapter):
     assert out.stat().st_mode & 0o055 == 0o055                        # others may enter it, whatever folder it was built in
 
 
+@pytest.mark.slow
 def test_the_search_by_behaviour_finds_a_solution_under_any_name(last_chapter, tmp_path):
     out = shutil.copytree(last_chapter[0], tmp_path / "edition")
     wanted = schedule()

@@ -145,6 +145,7 @@ def test_the_notebook_has_a_stub_per_problem(tmp_path):
     assert "your code" in made.cells["91.3"]
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_takes_no_other_students_answer_with_it():
     dies, raises = ("__import__('os')._exit(1)",), ("1 / 0",)
     answers = each(eval, {"dies": dies, "raises": raises, "answers": ("6 * 7",)}, 2)

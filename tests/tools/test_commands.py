@@ -252,6 +252,7 @@ def clone(tmp_path, monkeypatch):
     return folder, calls, clone_fails
 
 
+@pytest.mark.slow
 def test_install_goes_on_where_it_was_stopped(clone, monkeypatch, capsys):
     folder, calls, fails = clone
     monkeypatch.setenv("PIP_ARGS", "--extra-index-url 'https://a.example/x y'")

@@ -132,6 +132,7 @@ def test_tools_that_hang_are_ended(tmp_path, capsys):
     assert "ncu did not finish within 0.3 s" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_tools_that_may_not_look_are_no_fault(tmp_path, capsys):
     ncu = tool(tmp_path, "ncu", "echo '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access counters'; exit 1")
     assert gpu_check.counted(ncu, "A card", limit=20) == 0

@@ -80,6 +80,7 @@ def test_the_compiler_s_report_is_read():
     assert registers.cell(255, 16, 20) == "255 (16/20)" and registers.cell(12, 0, 0) == "12"
 
 
+@pytest.mark.slow
 def test_the_table_of_registers_has_every_instance_that_a_card_would_launch():
     """`python -m course_lib gpu-registers` makes it again after a change of kernels or cases."""
     if not registers.FILE.exists():

@@ -88,6 +88,7 @@ def test_serial_and_parallel_agree_from_any_folder(tmp_path):
         assert code == 1 and "3 failed, 6 passed" in said, said
 
 
+@pytest.mark.slow
 def test_other_projects_are_left_alone(tmp_path):
     write(tmp_path / "theirs.ipynb", cell("print(1)", count=None), cell("import os; print('COURSE_BATCH' in os.environ)", "False\n"))
     (tmp_path / "test_x.py").write_text("def test_x(): pass\n")
@@ -102,6 +103,7 @@ def test_another_nbval_is_refused_in_one_line(tmp_path):
     assert code != 0 and "pip install 'nbval==0.11.*'" in said and "passed" not in said, said
 
 
+@pytest.mark.slow
 def test_strict_leaves_the_outputs_of_exercises_alone(tmp_path):
     write(tmp_path / "strict.ipynb", cell(OURS + "pass"), cell("print('solved')", count=None, tags=["exercise"]),
           cell("print('passed')", "not attempted\n", tags=["check"]), cell("raise SystemError('not passed')", tags=["check"]))
@@ -126,6 +128,7 @@ def test_a_wrong_output_in_each_notebook(path, tmp_path):
     assert code == 1 and "1 failed" in said and f"FAILED {path.name}::Cell {number}" in said, said[-3000:]
 
 
+@pytest.mark.slow
 def test_a_handouts_notebook_has_no_outputs_and_only_what_has_not_passed_turns_red(tmp_path):
     """Strict: a cell without saved outputs is run and not compared. Not strict: it fails, as before."""
     from course_lib.exercises import find

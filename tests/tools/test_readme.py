@@ -8,7 +8,7 @@ from course_lib.__main__ import COMMANDS
 from course_lib.tools.notebooks import chapter_notebooks
 
 ROOT = Path(__file__).resolve().parents[2]
-PAGES = ["README.md", "NOTATION.md", "data/README.md"]
+PAGES = ["README.md", "NOTATION.md", "data/README.md", "docs/where_to_run.md", "docs/marking.md"]
 README = (ROOT / "README.md").read_text()
 
 

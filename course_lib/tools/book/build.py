@@ -54,6 +54,7 @@ def main(argv: list[str]) -> int:
 def page_names() -> dict[str, str]:
     """file of the repository -> its page in the book, relative to the book's root."""
     found = {"NOTATION.md": "notation.md", "docs/marking.md": "marking.md",
+             "docs/where_to_run.md": "where_to_run.md",
              "CONTRIBUTING.md": "contributing.md", "README.md": "index.md", "data/map.png": "_static/map.png",
              "docs/player.svg": "_static/player.svg"}
     found |= {f"notebooks/{p.name}": f"chapters/{p.name}" for p in chapters()}

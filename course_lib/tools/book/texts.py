@@ -64,6 +64,6 @@ def around(pages: dict[str, str]) -> dict[str, str]:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     read = lambda name: relinked((ROOT / name).read_text(encoding="utf-8"), "", pages)
     return {"notation": read("NOTATION.md"), "marking": read("docs/marking.md"),
-            "contributing": read("CONTRIBUTING.md"),
+            "where_to_run": read("docs/where_to_run.md"), "contributing": read("CONTRIBUTING.md"),
             "sources": "# Sources\n\n" + bibliography(section(readme, "Sources")),
             "instructors": "# For instructors\n\n" + relinked(section(readme, "For instructors"), "", pages)}
