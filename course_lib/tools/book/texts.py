@@ -51,7 +51,7 @@ def front(pages: dict[str, str], chapters: list[str], code: list[str]) -> str:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     opening = readme.partition("\n## What works where")[0]
     parts = [relinked(opening, "", pages), _contents("Chapters", chapters), _contents("Around the course", [
-        "notation", "sources", "instructors", "marking", "contributing"]), _contents("The code", code)]
+        "notation", "sources", "where_to_run", "instructors", "marking", "contributing"]), _contents("The code", code)]
     return "\n\n".join(parts) + "\n"
 
 
