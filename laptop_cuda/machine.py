@@ -23,5 +23,33 @@ class Machine:
         if not 0 <= self.shared_bytes <= 163 << 10:
             raise ValueError(f"shared_bytes: at most {163 << 10}, got {self.shared_bytes}")
 
+    def words(self, place: int, size: int) -> range:
+        """The words of shared memory that an access of `size` bytes touches from byte `place` on."""
+        return range(place // self.bank_bytes, (place + size - 1) // self.bank_bytes + 1)
+
+    def bank_parts(self, places: dict[int, int], size: int) -> list[dict[int, set[int]]]:
+        """{bank: the words that lanes want of it} for each part of a warp that is served together, which
+        takes as many passes as its fullest bank has words. `places` are the lanes' bytes of shared memory."""
+        found: dict[int, dict[int, set[int]]] = {}
+        for lane, place in sorted(places.items()):
+            part = found.setdefault(lane // lanes_together(size), {})
+            for word in self.words(place, size):
+                part.setdefault(word % self.banks, set()).add(word)
+        return list(found.values())
+
+
+def lanes_together(size: int) -> int:
+    """Lanes whose words are fetched together: a warp for up to 4 bytes per lane, half of it for 8, a quarter
+    for 16."""
+    return 32 if size <= 4 else 16 if size <= 8 else 8
+
+
+def fullest(parts: list[dict[int, set[int]]]) -> dict[int, int]:
+    """{bank: its words in the part that wants most of it}"""
+    found: dict[int, int] = {}
+    for bank, words in (item for part in parts for item in part.items()):
+        found[bank] = max(found.get(bank, 0), len(words))
+    return found
+
 
 REAL = Machine()

@@ -6,9 +6,12 @@ number in a cell is how many words the request wants of that bank, and so how ma
 """
 import html
 
+from . import front
+from .machine import REAL, fullest
+from .svg import Canvas
+
 CELL, ROW, LEFT, TOP = 11, 22, 96, 34
 MOST_SECTORS = 40
-COLOURS = ("#4477aa", "#66ccee", "#228833", "#ccbb44", "#ee6677", "#aa3377", "#bb5566", "#888888")
 VERBS = ("load", "store", "load", "store", "atomic", "atomic")
 
 
@@ -68,117 +71,71 @@ class Picture:
         return f"{count} sector{'s' * (count != 1)}"
 
     def _banks(self, request: dict) -> dict[int, int]:
-        """{bank: distinct words wanted of it}, of the busiest part of the warp (halves for 8 bytes,
-        quarters for 16)."""
-        part = 32 if request["size"] <= 4 else 16 if request["size"] <= 8 else 8
-        worst: dict[int, int] = {}
-        for first in range(0, 32, part):
-            words = {
-                w
-                for o in request["offset"][first : first + part]
-                if o >= 0
-                for w in range(
-                    (o + self.memory.offset) // 4, (o + self.memory.offset + request["size"] - 1) // 4 + 1
-                )
-            }
-            for bank in {w % 32 for w in words}:
-                worst[bank] = max(worst.get(bank, 0), sum(w % 32 == bank for w in words))
-        return worst
+        """{bank: words wanted of it at once}"""
+        places = {lane: o + self.memory.offset for lane, o in enumerate(request["offset"]) if o >= 0}
+        return fullest(REAL.bank_parts(places, request["size"]))
 
     # ---- drawing
-    def _svg(self) -> str:
-        body = self._bank_cells() if self.memory.space == "shared" else self._sector_cells()
-        width = max((x for x, _ in self._extent), default=0) + LEFT + 12
-        height = TOP + ROW * len(self.requests) + 8
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
-            f'style="max-width:100%" font-family="sans-serif" font-size="9" fill="currentColor" role="img" '
-            f'aria-label="{html.escape(self.text, quote=True)}">{body}</svg>'
-        )
+    def canvas(self) -> Canvas:
+        drawn = Canvas(0, TOP + ROW * len(self.requests) + 8)
+        for number, (request, line) in enumerate(zip(self.requests, self.lines)):
+            label = f"{number + 1}. line {line}, {VERBS[request['operation']]}"
+            drawn.text(2, TOP + ROW * number + 12, label, size=9)
+        right = self._bank_cells(drawn) if self.memory.space == "shared" else self._sector_cells(drawn)
+        drawn.width = right + 12
+        return drawn
 
-    def _row_label(self, number: int, line: int, request: dict) -> str:
-        y = TOP + ROW * number + 12
-        return f'<text x="2" y="{y}">{number + 1}. line {line}, {VERBS[request["operation"]]}</text>'
-
-    def _sector_cells(self) -> str:
-        # over the guide: one drawing, its pieces placed in the order in which they are seen
+    def _sector_cells(self, drawn: Canvas) -> float:
         sectors = sorted({s for r in self.requests for s in self._sectors(r)})[:MOST_SECTORS]
-        place, x, parts = {}, LEFT, []
-        item = min(max(self.memory.itemsize or 4, 4), 32)
-        cells = 32 // item
-        width = cells * CELL if len(sectors) <= 12 else 32
+        item, few = self.memory.itemsize or 4, len(sectors) <= 12
+        width = 32 // min(max(item, 4), 32) * CELL if few else 32
+        place, x = {}, LEFT
         for i, s in enumerate(sectors):
-            if i and s != sectors[i - 1] + 1:
-                x += 10
+            x += 10 if i and s != sectors[i - 1] + 1 else 0
             place[s] = x
-            if len(sectors) <= 12 or i % 4 == 0:
-                parts.append(f'<text x="{x}" y="{TOP - 8}">[{s * 32 // (self.memory.itemsize or 4)}]</text>')
+            if few or i % 4 == 0:
+                drawn.text(x, TOP - 8, f"[{s * 32 // item}]", size=9)
             x += width + 3
-        self._extent = [(x - LEFT, 0)]
-        for number, (request, line) in enumerate(zip(self.requests, self.lines)):
+        for number, request in enumerate(self.requests):
             y = TOP + ROW * number
-            parts.append(self._row_label(number, line, request))
-            for s in self._sectors(request):
-                if s in place:
-                    parts.append(
-                        f'<rect x="{place[s]}" y="{y}" width="{width}" height="16" fill="none" '
-                        f'stroke="currentColor" '
-                        'stroke-opacity="0.5"/>'
-                    )
-            seen: dict[tuple, list[int]] = {}
-            for lane, offset in enumerate(request["offset"]):
-                if offset >= 0:
-                    seen.setdefault((offset // 32, offset % 32), []).append(lane)
-            for (s, byte), lanes in seen.items():
-                if s not in place:
-                    continue
-                wide = width * min(request["size"], 32) / 32
-                left = place[s] + width * byte / 32
-                who = f"lane {lanes[0]}" if len(lanes) == 1 else f"{len(lanes)} lanes"
-                label = str(lanes[0]) if len(lanes) == 1 else f"x{len(lanes)}"
-                parts.append(f'<rect x="{left:g}" y="{y}" width="{max(wide - 1, 1):g}" height="16" '
-                             f'fill="{COLOURS[lanes[0] // 4]}" fill-opacity="0.75">'
-                             f'<title>{who}: {self.memory.name}[{self._index(s * 32 + byte)}]</title></rect>')
-                if wide >= CELL:
-                    parts.append(f'<text x="{left + wide / 2 - 0.5:g}" y="{y + 11}" font-size="7" '
-                                 f'text-anchor="middle">{label}</text>')
-        return "".join(parts)
+            drawn.frames([(place[s], y) for s in self._sectors(request) if s in place], width, 16)
+            self._lane_marks(drawn, request, place, width, y)
+        return x
 
-    def _bank_cells(self) -> str:
-        parts = [
-            f'<text x="{LEFT + 16 * b + 8}" y="{TOP - 8}" font-size="7" text-anchor="middle">{b}</text>'
-            for b in range(32)
-        ]
-        self._extent = [(32 * 16, 0)]
-        for number, (request, line) in enumerate(zip(self.requests, self.lines)):
-            y = TOP + ROW * number
-            parts.append(self._row_label(number, line, request))
-            banks = self._banks(request)
-            for b in range(32):
-                wanted = banks.get(b, 0)
-                fill = "none" if not wanted else COLOURS[2] if wanted == 1 else COLOURS[4]
-                parts.append(
-                    f'<rect x="{LEFT + 16 * b}" y="{y}" width="15" height="16" fill="{fill}" '
-                    f'fill-opacity="0.75" '
-                    'stroke="currentColor" stroke-opacity="0.3"/>'
-                )
-                if wanted:
-                    parts.append(f'<text x="{LEFT + 16 * b + 7.5}" y="{y + 11}" font-size="8" '
-                                 f'text-anchor="middle">{wanted}</text>')
-        return "".join(parts)
+    def _lane_marks(self, drawn: Canvas, request: dict, place: dict[int, float], width: float, y: float):
+        """The bytes that lanes ask for, inside the frames of their sectors."""
+        seen: dict[int, list[int]] = {}
+        for lane, offset in enumerate(request["offset"]):
+            if offset >= 0 and offset // 32 in place:
+                seen.setdefault(offset, []).append(lane)
+        wide = width * min(request["size"], 32) / 32
+        for offset, lanes in seen.items():
+            one = len(lanes) == 1
+            who, label = (f"lane {lanes[0]}", lanes[0]) if one else (f"{len(lanes)} lanes", f"x{len(lanes)}")
+            drawn.rect(place[offset // 32] + width * (offset % 32) / 32, y, max(wide - 1, 1), 16,
+                       fill=str(lanes[0] // 4), stroke=None, text=label if wide >= CELL else "", size=7,
+                       about=f"{who}: {self.memory.name}[{self._index(offset)}]")
+
+    def _bank_cells(self, drawn: Canvas) -> float:
+        for bank in range(REAL.banks):
+            drawn.text(LEFT + 16 * bank + 8, TOP - 8, bank, size=7, anchor="middle")
+        for number, request in enumerate(self.requests):
+            wanted = self._banks(request)
+            for bank in range(REAL.banks):
+                count = wanted.get(bank, 0)
+                drawn.rect(LEFT + 16 * bank, TOP + ROW * number, 15, 16, text=count or "", size=8,
+                           fill="empty" if not count else "2" if count == 1 else "warn",
+                           about=f"bank {bank}: {count} word{'s' * (count != 1)}")
+        return LEFT + 16 * REAL.banks
 
     def _repr_html_(self) -> str:
-        caption = (
-            "columns are the 32 banks, a number is how many words the request wants of that bank"
-            if self.memory.space == "shared"
-            else "a row is a request, a frame a sector of 32 bytes; four lanes share a colour, from lane 0 "
-                 "in "
-            "blue to lane 31 in grey"
-        )
         if not self.requests:
             return f"<p>{html.escape(self.text)}</p>"
-        title = html.escape(self.text.splitlines()[0])
-        return f"<figure>{self._svg()}<figcaption>{title}: {caption}</figcaption></figure>"
+        caption = ("columns are the 32 banks, a number is how many words the request wants of that bank "
+                   "at once" if self.memory.space == "shared" else
+                   "a row is a request, a frame a sector of 32 bytes; four lanes share a colour")
+        title = self.text.splitlines()[0]
+        return front.Picture(self.canvas(), self.text, title, f"{title}: {caption}").html()
 
     def __repr__(self) -> str:
         return self.text

@@ -12,6 +12,7 @@ wastes bytes, else the first access.
 from collections import defaultdict
 
 from . import front
+from .machine import Machine, fullest
 from .svg import Canvas
 
 KEPT = ("lane", "offset", "size", "value")       # of an event; its step has the rest
@@ -32,7 +33,7 @@ class Trace:
     def __init__(self, replay):
         self.data = data = packed(replay.to_dict())
         self.steps = [dict(zip(data["steps"]["columns"], row)) for row in data["steps"]["rows"]]
-        self.machine = data["machine"]                   # banks and sectors need not be those of a GPU
+        self.machine = Machine(**data["machine"])        # banks and sectors need not be those of a GPU
         self.first = data["first"] = self._interesting()
 
     def events(self, step: dict) -> list[list]:
@@ -43,7 +44,7 @@ class Trace:
         if self.data["error"] and self.data["error"]["accesses"]:
             return max(access["step"] for access in self.data["error"]["accesses"])
         tests = (lambda s: s["excess"],
-                 lambda s: self.machine["sector_bytes"] * s["sectors"] > s["size"] * s["n_events"],
+                 lambda s: self.machine.sector_bytes * s["sectors"] > s["size"] * s["n_events"],
                  lambda s: s["n_events"])
         return next((n for test in tests for n, s in enumerate(self.steps) if test(s)), 0)
 
@@ -77,13 +78,15 @@ class Trace:
 
     def _cost(self, s: dict) -> str:
         asked = sum(e[2] for e in self.events(s))
+        shared = self.data["arrays"][s["array"]]["space"] == "shared"
         if not s["sectors"] + s["wavefronts"]:
-            return f"{asked} bytes, the access at which the launch was stopped"
-        if self.data["arrays"][s["array"]]["space"] == "shared":
+            uncounted = shared and s["kind"] == "atomic"
+            return f"{asked} bytes" + ("" if uncounted else ", the access at which the launch was stopped")
+        if shared:
             return (f"{asked} bytes in {counted(s['wavefronts'], 'pass', 'passes')}, "
                     f"{s['excess']} lost to conflicts")
         return (f"{asked} bytes in {counted(s['sectors'], 'sector', 'sectors')}, "
-                f"{self.machine['sector_bytes'] * s['sectors']} bytes moved")
+                f"{self.machine.sector_bytes * s['sectors']} bytes moved")
 
     # ---- the still
     def picture(self, number: int) -> front.Picture:
@@ -93,7 +96,8 @@ class Trace:
             draw_lanes(canvas, step, 36)
             used = self._draw_memory(canvas, step, 84)
             canvas.height = self._draw_source(canvas, step, used + 22)
-        canvas.text(20, 20, f"{data['kernel']}: step {number + 1} of {len(self.steps)}", bold=True)
+        at = f"step {number + 1} of {len(self.steps)}" if self.steps else "no recorded step"
+        canvas.text(20, 20, f"{data['kernel']}: {at}", bold=True)
         error = f" {data['error']['message']}" if data["error"] else ""
         cut = f" Recorded: {data['cut']}." if data["cut"] else ""
         words = " ".join(f"{self.words(number)}{error}{cut}".split())
@@ -107,25 +111,24 @@ class Trace:
         array = self.data["arrays"][step["array"]]
         canvas.text(20, top + 12, f"{step['kind']} {self._where(step)}: {self._cost(step)}", size=12)
         if array["space"] == "shared":
-            words = banks(self.events(step), array, self.machine)
+            words = fullest(bank_parts(self.events(step), array, self.machine))
             self._draw_banks(canvas, words, top + 20, waits=step["excess"] > 0)
         else:
             self._draw_sectors(canvas, sectors(self.events(step), array, self.machine), top + 20)
         return top + 56
 
-    def _draw_banks(self, canvas: Canvas, words: dict[int, set], top: float, waits: bool) -> None:
-        """Without waiting a bank can have several words too: wide accesses are served in parts."""
-        width = 640 / self.machine["banks"]
-        for bank in range(self.machine["banks"]):
-            count = len(words.get(bank, ()))
+    def _draw_banks(self, canvas: Canvas, words: dict[int, int], top: float, waits: bool) -> None:
+        width = 640 / self.machine.banks
+        for bank in range(self.machine.banks):
+            count = words.get(bank, 0)
             canvas.rect(44 + width * bank, top, width, 18, text=count or "",
                         fill="empty" if not count else "warn" if count > 1 and waits else "2",
                         about=f"bank {bank}: {counted(count, 'word', 'words')}")
-        most = max(map(len, words.values()))
-        canvas.text(44, top + 32, f"words per bank; the fullest has {most}", size=11, fill="faint")
+        said = f"words per bank that are wanted at once; the fullest has {max(words.values())}"
+        canvas.text(44, top + 32, said, size=11, fill="faint")
 
     def _draw_sectors(self, canvas: Canvas, asked: dict[int, set], top: float) -> None:
-        size = self.machine["sector_bytes"]
+        size = self.machine.sector_bytes
         for place, (sector, bytes_) in enumerate(list(asked.items())[:32]):
             canvas.rect(44 + 20 * place, top, 18, 18, shade=len(bytes_) / size, fill="accent",
                         text=len(bytes_), about=f"sector {sector}: {len(bytes_)} of {size} bytes")
@@ -186,23 +189,19 @@ def counted(count: int, one: str, many: str) -> str:
     return f"{count} {one if count == 1 else many}"
 
 
-def sectors(events: list[list], array: dict, machine: dict) -> dict[int, set]:
+def sectors(events: list[list], array: dict, machine: Machine) -> dict[int, set]:
     """{sector of the array: its bytes that lanes asked for}"""
     found = defaultdict(set)
     for _, offset, size, _ in events:
         for byte in range(array["start"] + offset, array["start"] + offset + size):
-            found[byte // machine["sector_bytes"]].add(byte)
+            found[byte // machine.sector_bytes].add(byte)
     return dict(sorted(found.items()))
 
 
-def banks(events: list[list], array: dict, machine: dict) -> dict[int, set]:
-    """{bank: the words that lanes want of it}"""
-    found, wide = defaultdict(set), machine["bank_bytes"]
-    for _, offset, size, _ in events:
-        first, last = (array["offset"] + offset) // wide, (array["offset"] + offset + size - 1) // wide
-        for word in range(first, last + 1):
-            found[word % machine["banks"]].add(word)
-    return found
+def bank_parts(events: list[list], array: dict, machine: Machine) -> list[dict[int, set]]:
+    """{bank: words} for each part of the warp that is served together."""
+    places = {lane: array["offset"] + offset for lane, offset, _, _ in events}
+    return machine.bank_parts(places, events[0][2])
 
 
 def draw_lanes(canvas: Canvas, step: dict, top: float) -> None:

@@ -78,16 +78,16 @@ function drawArray(trace, number, index, before) {
   const base = shared ? array.offset : array.start;
   const begin = Math.floor(base / unitBytes), end = Math.ceil((base + array.bytes) / unitBytes);
   const events = step.array === index ? trace.eventsOf(step) : [];
-  const now = (shared ? banksOf : sectorsOf)(events, array, trace.machine);
+  const now = shared ? wordsWanted(bankParts(events, array, trace.machine))
+    : sectorsOf(events, array, trace.machine);
   const units = step.array === index ? unitsOf(trace, step) : [...before.keys()].slice(-1);
   const [firstRow, lastRow] = rowsShown(begin, end, perRow, units);
   let body = "", untouched = "";
   for (let unit = Math.max(begin, firstRow * perRow); unit < Math.min(end, lastRow * perRow); unit++) {
     const x = 44 + width * (unit % perRow), y = 18 + 10 * (Math.floor(unit / perRow) - firstRow);
-    const words = shared ? now.get(unit % banks) : undefined;
-    const here = shared ? words?.has(unit) : now.has(unit);
+    const here = now.has(unit);
     if (!here && !before.has(unit)) { untouched += `M${x} ${y}h${width - 2}v8h${2 - width}z`; continue; }
-    const fill = !here ? "soft" : step.excess && words?.size > 1 ? "warn" : KIND[step.kind];
+    const fill = !here ? "soft" : step.excess && now.get(unit) ? "warn" : KIND[step.kind];
     const bytes = now.get(unit)?.size;
     const done = here ? `${step.kind} now` : `${before.get(unit)} before`;
     const about = shared ? `word ${unit - begin}, bank ${unit % banks}: ${done}`

@@ -32,9 +32,13 @@ function where(trace, step) {
 
 function cost(trace, step) {
   const asked = trace.eventsOf(step).reduce((sum, event) => sum + event[2], 0);
-  if (!step.sectors && !step.wavefronts) return `${asked} bytes, the access at which the launch was stopped`;
+  const shared = trace.arrayOf(step).space === "shared";
+  if (!step.sectors && !step.wavefronts) {
+    const uncounted = shared && step.kind === "atomic";
+    return `${asked} bytes` + (uncounted ? "" : ", the access at which the launch was stopped");
+  }
   const passes = counted(step.wavefronts, "pass", "passes");
-  if (trace.arrayOf(step).space === "shared")
+  if (shared)
     return `${asked} bytes in ${passes}, ${step.excess} lost to conflicts`;
   const moved = trace.machine.sector_bytes * step.sectors;
   return `${asked} bytes in ${counted(step.sectors, "sector", "sectors")}, ${moved} bytes moved`;
@@ -57,17 +61,28 @@ function wordsOf(trace, number) {
     `warp ${step.warp}, ${line}. ${what(trace, step)}`;
 }
 
-// {bank: the words that lanes want of it}, {sector: its bytes that lanes asked for}
-function banksOf(events, array, {banks, bank_bytes: wide}) {
-  const found = new Map();
-  for (const [, offset, size] of events) {
-    const first = array.offset + offset;
+// [{bank: words}], one for each part of the warp that is served together (Machine.bank_parts in machine.py).
+function bankParts(events, array, {banks, bank_bytes: wide}) {
+  const parts = new Map();
+  for (const [lane, offset, size] of events) {
+    const number = Math.floor(lane / (size <= 4 ? 32 : size <= 8 ? 16 : 8)), first = array.offset + offset;
+    if (!parts.has(number)) parts.set(number, new Map());
+    const found = parts.get(number);
     for (let word = Math.floor(first / wide); wide * word < first + size; word++)
       found.set(word % banks, (found.get(word % banks) ?? new Set()).add(word));
   }
+  return [...parts.values()];
+}
+
+// {word: whether it is wanted together with another one of its bank}
+function wordsWanted(parts) {
+  const found = new Map();
+  for (const part of parts) for (const words of part.values())
+    for (const word of words) found.set(word, found.get(word) || words.size > 1);
   return found;
 }
 
+// {sector: its bytes that lanes asked for}
 function sectorsOf(events, array, machine) {
   const found = new Map();
   for (const [, offset, size] of events)
@@ -95,7 +110,7 @@ function warpsAt(trace, number) {
 function unitsOf(trace, step) {
   const array = trace.arrayOf(step), events = trace.eventsOf(step);
   if (array.space !== "shared") return [...sectorsOf(events, array, trace.machine).keys()];
-  return [...banksOf(events, array, trace.machine).values()].flatMap(words => [...words]);
+  return [...wordsWanted(bankParts(events, array, trace.machine)).keys()];
 }
 
 // What was touched up to a step, of each array: {unit: last kind}. Shared memory is new in each block. A step

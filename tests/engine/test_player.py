@@ -14,7 +14,7 @@ from engine_kit import compiled, line_of
 
 import laptop_cuda as cuda
 from laptop_cuda import Machine, front
-from laptop_cuda.player import SCRIPTS, Trace, banks, sectors
+from laptop_cuda.player import SCRIPTS, Trace, bank_parts, sectors
 
 SOURCE = """
 __global__ void transpose(const float* x, float* out) {
@@ -39,6 +39,21 @@ __global__ void lane_sum(const float4* x, float* y) {
     for (int o = 16; o; o /= 2) v += __shfl_xor_sync(0xffffffff, v, o);
     if (threadIdx.x == 0) y[0] = v;
 }
+template <typename T> __device__ void stretch(T* out, int step) {
+    __shared__ T tile[128];
+    tile[step * threadIdx.x] = out[threadIdx.x];
+    out[threadIdx.x] = tile[step * threadIdx.x];
+}
+__global__ void doubles(double* out, int step) { stretch(out, step); }
+__global__ void quads(float4* out, int step) { stretch(out, step); }
+__global__ void shared_bins(const int* x, int* out) {
+    __shared__ int bins[5];
+    if (threadIdx.x < 5) bins[threadIdx.x] = 0;
+    __syncthreads();
+    atomicAdd(&bins[x[threadIdx.x]], 1);
+    __syncthreads();
+    if (threadIdx.x < 5) out[threadIdx.x] = bins[threadIdx.x];
+}
 __global__ void reverse(const float* x, float* y) {
     __shared__ float s[64];
     s[threadIdx.x] = x[threadIdx.x];                            // writes
@@ -58,6 +73,9 @@ LAUNCHES = {
     "every": lambda: (1, 32, floats(32 * 9), np.zeros(32, np.float32), 8),
     "odd_ones": lambda: (2, 50, floats(4, 77), np.zeros(77, np.float32), 77),
     "histogram": lambda: (1, 31, np.arange(31, dtype=np.int32) % 5, np.zeros(5, np.int32)),
+    "doubles": lambda: (1, 31, np.zeros(31), 3),
+    "quads": lambda: (1, 32, floats(32, 4), 2),
+    "shared_bins": lambda: (1, 31, np.arange(31, dtype=np.int32) % 5, np.zeros(5, np.int32)),
     "lane_sum": lambda: (1, 32, floats(32, 4), np.full(1, np.nan, np.float32)),
 }
 
@@ -85,7 +103,8 @@ def test_what_is_drawn_is_what_the_engine_counted(name, machine):
         array, events = trace.data["arrays"][step["array"]], trace.events(step)
         assert step["n_events"] == len(events) == step["lanes"].bit_count()
         if array["space"] == "shared":
-            assert max(map(len, banks(events, array, trace.machine).values())) == step["wavefronts"] == 1 + step["excess"]
+            parts = [max(map(len, part.values())) for part in bank_parts(events, array, trace.machine)]
+            assert (sum(parts), sum(parts) - len(parts)) == (step["wavefronts"], step["excess"]) or step["kind"] == "atomic"
         elif step["kind"] != "atomic":
             assert len(sectors(events, array, trace.machine)) == step["sectors"]
 
@@ -148,12 +167,19 @@ def test_the_browser_says_what_python_says(needs, tmp_path):
     traces += [Trace(launch_of(name, machine=MACHINES[1]).replay(blocks="all")) for name in LAUNCHES]
     (tmp_path / "traces.json").write_text(json.dumps(
         [{"data": t.data, "words": [t.words(n) for n in range(len(t.steps))]} for t in traces]))
-    names = "unpack, wordsOf, jump, changedBetween, banksOf, sectorsOf, touching, warpsAt, betweenInWords, timeLine, drawArray, drawWarps, laneInWords"
+    names = "unpack, wordsOf, jump, changedBetween, sectorsOf, touching, warpsAt, betweenInWords, bankParts, timeLine, drawArray, drawWarps, laneInWords"
     (tmp_path / "front.mjs").write_text(front.module(*SCRIPTS) + f"\nexport {{{names}}};\n")
     test = Path(__file__).with_name("player.test.mjs")
     (tmp_path / test.name).write_text(test.read_text())
     done = subprocess.run([node, "--test", test.name], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_where_no_step_is_recorded_it_says_so():
+    trace = Trace(launch_of("every").replay())
+    trace.steps = []
+    drawn = trace.picture(0)
+    assert "no recorded step" in drawn.words and "no recorded step" in (svg := drawn.canvas.svg()) and "step 1" not in svg
 
 
 def test_words_that_do_not_wait_are_not_painted_as_waiting():

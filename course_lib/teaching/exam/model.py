@@ -5,6 +5,7 @@ import random
 from collections import Counter
 
 from laptop_cuda import Machine
+from laptop_cuda.machine import lanes_together
 
 FLOAT = 4
 LANES = 32
@@ -16,22 +17,17 @@ def draw_machine(rng: random.Random) -> Machine:
     return Machine(rng.choice(BANKS), rng.choice(BANK_BYTES), rng.choice(SECTORS), 64 * rng.randint(576, 768))
 
 
-def part(size: int) -> int:
-    """Lanes that are served together: a whole warp for 4 bytes per lane, half for 8, a quarter for 16."""
-    return LANES * FLOAT // max(size, FLOAT)
-
-
 def passes(places: list[int], size: int, machine: Machine, exact: bool = False) -> int:
     """Passes over the banks of one request, whose lanes begin at these bytes of shared memory.
 
     `exact` is for a question of a different kind: 0 unless every leading part of the lanes takes the least,
     which is the number of its words over the number of banks, rounded up.
     """
-    total, together = 0, part(size)
+    total, together = 0, lanes_together(size)
     for first in range(0, len(places), together):
         words, load = set(), [0] * machine.banks
         for place in places[first:first + together]:
-            for word in range(place // machine.bank_bytes, (place + size - 1) // machine.bank_bytes + 1):
+            for word in machine.words(place, size):
                 if word not in words:
                     words.add(word)
                     load[word % machine.banks] += 1

@@ -7,7 +7,8 @@ import torch
 
 from course_lib.exercises import Case, Launch, out
 from laptop_cuda import Machine
-from .model import FLOAT, LANES, least, part, passes, rows
+from laptop_cuda.machine import lanes_together
+from .model import FLOAT, LANES, least, passes, rows
 from .problem import Problem, sized
 
 TURN = """
@@ -115,7 +116,7 @@ class Turn(Problem):
 
     def _least_passes(self, machine: Machine, n: int, columns: int) -> int:
         def request(lanes: int, column: bool) -> int:
-            together, words = part(self.size), max(1, self.size // machine.bank_bytes)
+            together, words = lanes_together(self.size), max(1, self.size // machine.bank_bytes)
             return sum(
                 least(words * k if column else -(-self.size * k // machine.bank_bytes), machine)
                 for k in (min(together, lanes - p) for p in range(0, lanes, together)))
