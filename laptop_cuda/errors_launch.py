@@ -53,7 +53,8 @@ class LaunchErrors(Facts):
             what + ".",
             "Usual cause: a shuffle, vote or __syncwarp whose mask names lanes that do not get there, "
             "because it "
-            "stands inside an `if`; or a __syncthreads() that part of a warp waits at.",
+            "is inside an `if`; a __syncthreads() that part of a warp waits at; or a cuda::barrier that expects "
+            "more arrivals than there are.",
         )
 
     def _timeout(self):

@@ -228,15 +228,19 @@ struct Arrived { int count, threads; };
 Arrived block_barrier(bool predicate, const void* site);
 void grid_barrier(const void* site);      // cooperative groups' grid.sync()
 bool grid_barrier_possible();
+// ---- cuda::barrier. Its header counts arrivals; a thread waits until another ends the phase.
+void await_phase(const void* barrier, const void* site);
+void phase_over(const void* barrier);
 
 // ---- Memory that code without hooks touches (LAPTOP_FN functions, memcpy): say so before touching it.
 void will_read(const void* p, size_t bytes, const void* site);
 void will_write(void* p, size_t bytes, const void* site);
-void will_update(void* p, size_t bytes, const void* site);   // an atomic
+void will_update(void* p, size_t bytes, const void* site, bool reads = true);   // an atomic
 void memory_fence(bool whole_device);                         // __threadfence
 // ---- cp.async: the destination must not be touched by this thread (or, past a barrier, by anyone)
 // between async_begin and the wait that covers it. The copy itself is done by the caller, at once.
-void async_copy(void* shared, const void* global, size_t bytes, const void* site);
+// A copy that is bound to a cuda::barrier is covered by the phase in which it was begun.
+void async_copy(void* shared, const void* global, size_t bytes, const void* site, const void* barrier = nullptr);
 void async_commit();
 void async_wait(int groups_left);
 

@@ -2,6 +2,7 @@
 //
 //   runtime_fibers.cpp     stacks and the switch between them
 //   runtime_schedule.cpp   blocks, warps, barriers: who runs next
+//   runtime_phases.cpp     cuda::barrier, asynchronous copies
 //   runtime_warp.cpp       shuffles, votes, __syncwarp: lanes that wait for each other
 //   runtime_memory.cpp     the bytes that kernels may touch, and their names
 //   runtime_heap.cpp       device memory of whole programs
@@ -45,7 +46,7 @@ void about_to_jump_out();                            // around the jump from an 
 void jumped_out();
 
 // ------------------------------------------------------------------ threads, warps, blocks
-enum class State : uint8_t { READY, FULL, BARRIER, EXCHANGE, CONVERGE, GRID, DONE };
+enum class State : uint8_t { READY, FULL, BARRIER, EXCHANGE, CONVERGE, GRID, PHASE, DONE };
 
 struct Rendezvous {
     Exchange data;
@@ -103,6 +104,7 @@ struct Thread {
     unsigned converged = 0;      // answer of converged_lanes
     Arrived arrived = {};        // answer of block_barrier
     uint32_t async_group = 0;
+    const void* awaited = nullptr;       // the cuda::barrier that it waits for
     void* returns[64] = {};      // return addresses, so that a return is a step of its own
     uint32_t furthest = 0;       // of the steps in the kernel's own body
     bool left_early = false;     // it returned from within a loop
@@ -119,7 +121,7 @@ struct Warp {
     std::vector<uint32_t> known;         // known[a * 32 + b]: up to which clock lane a has seen lane b
 };
 
-struct InFlight { uintptr_t address; uint32_t bytes, thread, group, pc; };
+struct InFlight { uintptr_t address; uint32_t bytes, thread, group, pc; const void* barrier; };
 
 struct Block {
     uint32_t index[3] = {}, linear = 0;
@@ -279,6 +281,7 @@ void free_shared(Block&);
 struct Found { Region* region; uintptr_t low; };         // low: where the object starts
 Found find(uintptr_t address, size_t size, int action, const void* pc);   // or fails: out of bounds
 int32_t memory_at(const Block&, uintptr_t address, int64_t* offset);
+void touch_range(uintptr_t address, size_t bytes, int action, const void* pc);
 Cell* cells_of(Region&);
 void refine(Region&);            // from 4 bytes a cell to one
 

@@ -84,7 +84,7 @@ static inline void touch(uintptr_t address, size_t size, int action, bool is_vol
 }
 
 // A stretch of bytes, in the widest pieces that its alignment allows.
-static void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
+void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
     if (!current || !current->log) return;
     while (bytes) {
         size_t piece = 16;
@@ -110,9 +110,13 @@ void will_write(void* p, size_t bytes, const void* site) {
     }
 }
 
-void will_update(void* p, size_t bytes, const void* site) {
+void will_update(void* p, size_t bytes, const void* site, bool reads) {
     Thread* t = current;
     if (!t) return;
+    if (run->sanitizing && !reads) {
+        Found f = find((uintptr_t)p, bytes, 2, site);
+        if (f.region) init_check(f, (uintptr_t)p, bytes, 1, site);
+    }
     if (t->log) {
         touch((uintptr_t)p, bytes, 2, false, site);
     } else if (++t->spins % 4096 == 0) {
@@ -122,29 +126,6 @@ void will_update(void* p, size_t bytes, const void* site) {
 
 void memory_fence(bool whole_device) {
     if (current) fence(whole_device);
-}
-
-// ------------------------------------------------------------------ cp.async
-void async_copy(void* to, const void* from, size_t bytes, const void* site) {
-    Thread* t = current;
-    if (!t || !t->log) return;
-    if (from) touch_range((uintptr_t)from, bytes, 0, site);      // null: zeros are written, nothing is read
-    touch_range((uintptr_t)to, bytes, 1, site);
-    if (!run->sanitizing) return;
-    Busy busy;
-    t->warp->block->in_flight.push_back({(uintptr_t)to, (uint32_t)bytes, t->index, t->async_group, code_offset(site)});
-}
-void async_commit() {
-    if (current) ++current->async_group;
-}
-void async_wait(int groups_left) {
-    Thread* t = current;
-    if (!t || !t->log) return;
-    Busy busy;
-    auto& all = t->warp->block->in_flight;
-    all.erase(std::remove_if(all.begin(), all.end(), [&](const InFlight& f) {
-        return f.thread == t->index && (int64_t)f.group < (int64_t)t->async_group - groups_left;
-    }), all.end());
 }
 
 // ------------------------------------------------------------------ steps

@@ -1,0 +1,58 @@
+// Waiting that is no barrier of the whole block: cuda::barrier, whose phases the headers count, and asynchronous copies.
+#include <algorithm>
+
+#include "runtime.h"
+
+namespace laptop {
+
+// ------------------------------------------------------------------ cuda::barrier
+void await_phase(const void* barrier, const void* site) {
+    Thread* t = current;
+    if (!t) return;
+    t->site = site;
+    t->awaited = barrier;
+    park(State::PHASE);
+}
+
+// All who were expected have arrived. What they did before is ordered before what anyone of the block does from now on:
+// for the threads that the barrier does not concern this is more than CUDA grants, so a race with them may be missed.
+void phase_over(const void* barrier) {
+    if (!current) return;
+    if (pending) resolve_pending();
+    Block& b = *current->warp->block;
+    if (run->sanitizing) {
+        Busy busy;
+        auto landed = [=](const InFlight& f) { return f.barrier == barrier; };
+        b.in_flight.erase(std::remove_if(b.in_flight.begin(), b.in_flight.end(), landed), b.in_flight.end());
+        end_interval(b);
+        start_interval(b);
+    }
+    for (Thread& t : b.threads) {
+        if (t.state == State::PHASE && t.awaited == barrier) wake(&t);
+    }
+}
+
+// ------------------------------------------------------------------ asynchronous copies
+void async_copy(void* to, const void* from, size_t bytes, const void* site, const void* barrier) {
+    Thread* t = current;
+    if (!t || !t->log) return;
+    if (from) touch_range((uintptr_t)from, bytes, 0, site);      // null: zeros are written, nothing is read
+    touch_range((uintptr_t)to, bytes, 1, site);
+    if (!run->sanitizing) return;
+    Busy busy;
+    t->warp->block->in_flight.push_back(
+        {(uintptr_t)to, (uint32_t)bytes, t->index, t->async_group, code_offset(site), barrier});
+}
+void async_commit() {
+    if (current) ++current->async_group;
+}
+void async_wait(int groups_left) {
+    Thread* t = current;
+    if (!t || !t->log) return;
+    Busy busy;
+    auto& all = t->warp->block->in_flight;
+    all.erase(std::remove_if(all.begin(), all.end(), [&](const InFlight& f) {
+        return !f.barrier && f.thread == t->index && (int64_t)f.group < (int64_t)t->async_group - groups_left;
+    }), all.end());
+}
+}  // namespace laptop

@@ -1,0 +1,177 @@
+"""cuda::barrier, cuda::pipeline and cuda::atomic: right results in three orders, and what goes wrong without their waits."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import laptop_cuda as cuda
+from engine_kit import ORDERS, compiled, counted
+
+SOURCE = r"""
+#include <cooperative_groups.h>
+#include <cuda/atomic>
+#include <cuda/barrier>
+#include <cuda/pipeline>
+#include <cuda/std/type_traits>
+#pragma nv_diag_suppress static_var_with_dynamic_init
+namespace cg = cooperative_groups;
+using Barrier = cuda::barrier<cuda::thread_scope_block>;
+
+__global__ void mirrored(const float* x, float* y, int waits) {
+    __shared__ float tile[128];
+    __shared__ Barrier bar;
+    if (threadIdx.x == 0) init(&bar, blockDim.x);
+    __syncthreads();
+    for (int turn = 0; turn < 3; ++turn) {
+        tile[threadIdx.x] = x[threadIdx.x] + turn;
+        Barrier::arrival_token token = bar.arrive();
+        float scale = turn + 1;                                  // work that needs no waiting
+        if (waits) bar.wait(std::move(token));
+        y[turn * 128 + threadIdx.x] = scale * tile[127 - threadIdx.x];
+        bar.arrive_and_wait();
+    }
+}
+__global__ void producers_and_consumers(const float* x, float* y, int n) {
+    __shared__ float buffer[2][32];
+    __shared__ Barrier bar[4];                                   // of each buffer: empty, then full
+    if (threadIdx.x < 4) init(bar + threadIdx.x, 64);
+    __syncthreads();
+    int lane = threadIdx.x % 32;
+    if (threadIdx.x < 32) {
+        for (int i = 0; i < n / 32; ++i) {
+            bar[i % 2].arrive_and_wait();
+            buffer[i % 2][lane] = x[i * 32 + lane];
+            (void)bar[2 + i % 2].arrive();
+        }
+    } else {
+        (void)bar[0].arrive();
+        (void)bar[1].arrive();
+        for (int i = 0; i < n / 32; ++i) {
+            bar[2 + i % 2].arrive_and_wait();
+            y[i * 32 + lane] = 2 * buffer[i % 2][31 - lane];
+            (void)bar[i % 2].arrive();
+        }
+    }
+}
+__global__ void copied_by_barrier(const float* x, float* y, int waits) {
+    __shared__ alignas(16) float tile[128];
+    __shared__ Barrier bar;
+    auto block = cg::this_thread_block();
+    if (block.thread_rank() == 0) init(&bar, block.size());
+    block.sync();
+    cuda::memcpy_async(block, tile, x, cuda::aligned_size_t<16>(sizeof tile), bar);
+    auto token = bar.arrive();
+    if (waits) bar.wait(std::move(token));
+    y[threadIdx.x] = tile[127 - threadIdx.x];
+}
+__global__ void pipelined(const float* x, float* y, int n, int waits) {
+    extern __shared__ float stage[];
+    __shared__ cuda::pipeline_shared_state<cuda::thread_scope_block, 2> state;
+    auto block = cg::this_thread_block();
+    auto pipe = cuda::make_pipeline(block, &state);
+    int size = block.size();
+    for (int compute = 0, fetch = 0; compute < n; ++compute) {
+        for (; fetch < n && fetch < compute + 2; ++fetch) {
+            pipe.producer_acquire();
+            cuda::memcpy_async(block, stage + fetch % 2 * size, x + fetch * size, sizeof(float) * size, pipe);
+            pipe.producer_commit();
+        }
+        if (waits) pipe.consumer_wait();
+        y[compute * size + threadIdx.x] = stage[compute % 2 * size + size - 1 - threadIdx.x];
+        pipe.consumer_release();
+    }
+}
+__global__ void of_one_thread(const float4* x, float4* y, int n) {
+    __shared__ float4 stage[2][64];
+    cuda::pipeline<cuda::thread_scope_thread> pipe = cuda::make_pipeline();
+    for (int compute = 0, fetch = 0; compute < n; ++compute) {
+        for (; fetch < n && fetch < compute + 2; ++fetch) {
+            pipe.producer_acquire();
+            cuda::memcpy_async(&stage[fetch % 2][threadIdx.x], x + fetch * 64 + threadIdx.x, sizeof(float4), pipe);
+            pipe.producer_commit();
+        }
+        pipe.consumer_wait();
+        __syncthreads();
+        y[compute * 64 + threadIdx.x] = stage[compute % 2][63 - threadIdx.x];
+        __syncthreads();
+        pipe.consumer_release();
+    }
+}
+__global__ void too_few(float* y) {
+    __shared__ Barrier bar;
+    if (threadIdx.x == 0) init(&bar, blockDim.x + 1);
+    __syncthreads();
+    bar.arrive_and_wait();  // BUG
+    y[threadIdx.x] = 1;
+}
+__global__ void atomics(int* sum, unsigned* most, int* ticket) {
+    cuda::atomic_ref<int, cuda::thread_scope_device> total(*sum);
+    total.fetch_add(threadIdx.x, cuda::memory_order_relaxed);
+    ++total;
+    cuda::atomic_ref<unsigned> highest(*most);
+    highest.fetch_max(threadIdx.x);
+    __shared__ cuda::atomic<int, cuda::thread_scope_block> winner;
+    if (threadIdx.x == 0) winner = -1;
+    __syncthreads();
+    int nobody = -1;
+    if (winner.compare_exchange_strong(nobody, (int)threadIdx.x)) ticket[0] = winner.load();
+    static_assert(cuda::std::is_same<int, int>::value, "");
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def mod():
+    return compiled(SOURCE)
+
+
+def ramp(n):
+    return np.arange(n, dtype=np.float32)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_barriers_and_pipelines_are_right_and_clean(mod, order):
+    with cuda.sanitize(**order):
+        mod.mirrored[1, 128](ramp(128), y := np.zeros((3, 128), np.float32), 1)
+        assert all((y[t] == (t + 1) * (ramp(128)[::-1] + t)).all() for t in range(3))
+        mod.producers_and_consumers[1, 64](ramp(160), y := np.zeros(160, np.float32), 160)
+        assert (y == 2 * ramp(160).reshape(5, 32)[:, ::-1].reshape(-1)).all()
+        mod.copied_by_barrier[1, 128](ramp(128), y := np.zeros(128, np.float32), 1)
+        assert (y == ramp(128)[::-1]).all()
+        mod.pipelined[1, 64, 512](ramp(320), y := np.zeros(320, np.float32), 5, 1)
+        assert (y == ramp(320).reshape(5, 64)[:, ::-1].reshape(-1)).all()
+        mod.of_one_thread[1, 64](ramp(1024), y := np.zeros(1024, np.float32), 4)
+        assert (y.reshape(4, 64, 4) == ramp(1024).reshape(4, 64, 4)[:, ::-1]).all()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_without_the_wait_it_is_an_error(mod, order):
+    """A thread that does not wait arrives twice in a phase, which then ends early: what it reads may not be written yet."""
+    for launch, args in ((mod.mirrored[1, 128], (ramp(128), np.zeros(384, np.float32), 0)),
+                         (mod.copied_by_barrier[1, 128], (ramp(128), np.zeros(128, np.float32), 0)),
+                         (mod.pipelined[1, 64, 512], (ramp(320), np.zeros(320, np.float32), 5, 0))):
+        with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
+            launch(*args)
+        assert caught.value.kind in ("race", "uninitialized"), str(caught.value)
+
+
+def test_a_barrier_that_too_few_arrive_at_is_a_deadlock(mod):
+    for mode in (cuda.sanitize, cuda.profile):
+        with pytest.raises(cuda.KernelError) as caught, mode():
+            mod.too_few[1, 32](np.zeros(32, np.float32))
+        assert caught.value.kind == "deadlock" and caught.value.line == SOURCE[:SOURCE.index("// BUG")].count("\n") + 1
+        assert "cuda::barrier" in str(caught.value)
+
+
+def test_bytes_copied_through_a_pipeline_are_counted(mod):
+    launch = counted(mod.pipelined, 1, 64, ramp(320), np.zeros(320, np.float32), 5, 1, shared=512)
+    assert launch.global_load.bytes == launch.global_store.bytes == 4 * 320
+    assert launch.global_load.sectors == launch.global_load.unique_sectors == 40
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_atomics_of_the_standard_library(mod, order):
+    total, most, ticket = np.zeros(1, np.int32), np.zeros(1, np.uint32), np.full(1, -1, np.int32)
+    with cuda.sanitize(**order):
+        mod.atomics[1, 64](total, most, ticket)
+    assert total[0] == 63 * 32 + 64 and most[0] == 63 and 0 <= ticket[0] < 64
