@@ -1,4 +1,4 @@
-"""The small model while it writes: its text, its cache, its heads and its next character (chapters 1, 7, 10)."""
+"""The small model while it writes: text, cache, heads and next character (chapters 1, 7 and 10)."""
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -46,7 +46,7 @@ def written(text: str, temperature: float, kind: str) -> list[Step]:
 
 @torch.no_grad()
 def passed(model, tokens, caches) -> tuple[torch.Tensor, torch.Tensor]:
-    """One pass over new tokens: the logits of the next, and the weights that the newest gives in each head."""
+    """One pass over new tokens: the logits of the next, the weights that the newest gives in each head."""
     seen = []
 
     def look(layer, args, given, _):
@@ -69,10 +69,11 @@ def passed(model, tokens, caches) -> tuple[torch.Tensor, torch.Tensor]:
 
 class SmallModel(Explorable):
     title = "The small model writes"
-    caption = ("A box of the line is a character; the bars above it are the weights that the newest character "
-               "gives in the chosen head. Below, a row per head: a frame is a character whose key and value the "
-               "cache holds. At the foot is what may come next. Click a row to see its head, a written "
-               "character to go back to it, or another next character to write that instead.")
+    caption = ("A box of the line is a character; the bars above it are the weights that the newest "
+               "character gives in the chosen head. Below, a row per head: a frame is a character whose "
+               "key and value the cache holds. At the foot is what may come next. Click a row to see its "
+               "head, a written character to go back to it, or another next character to write that "
+               "instead.")
     controls = (Text("text", "My lord, the king", "prompt", MOST),
                 Slider("new", range(STEPS + 1), 6, "characters written", play=True),
                 Slider("layer", range(4), 0), Slider("head", range(4), 1),
@@ -89,9 +90,9 @@ class SmallModel(Explorable):
         draw_next(canvas, step)
         grown = 2 * 4 * small_model()[0].config.d_model * len(step.weights)
         return canvas, " ".join([
-            f"The prompt {text!r} and {new} characters written, {in_line(step.text[len(text):])!r}. The cache "
-            f"{cache}: keys and values of {len(step.held)} of {len(step.text)} characters in {len(step.weights)} "
-            f"layers, {step.bytes:,} bytes; one character is {grown:,}.",
+            f"The prompt {text!r} and {new} characters written, {in_line(step.text[len(text):])!r}. The "
+            f"cache {cache}: keys and values of {len(step.held)} of {len(step.text)} characters in "
+            f"{len(step.weights)} layers, {step.bytes:,} bytes; one character is {grown:,}.",
             looks(step, layer, head), chances(step, temperature)])
 
 
@@ -105,8 +106,8 @@ def looks(step: Step, layer: int, head: int) -> str:
     best = row.topk(min(3, len(row)))
     named = ", ".join(f"'{shown(text[step.held[at]])}' at {step.held[at]} ({weight:.0%})"
                       for at, weight in zip(best.indices.tolist(), best.values.tolist()))
-    return (f"In layer {layer}, head {head}, the newest character, '{shown(text[-1])}' at {len(text) - 1}, gives "
-            f"most weight to {named}.")
+    return (f"In layer {layer}, head {head}, the newest character, '{shown(text[-1])}' at {len(text) - 1}, "
+            f"gives most weight to {named}.")
 
 
 def offered(step: Step) -> list[tuple[str, float, float]]:
@@ -156,7 +157,8 @@ def draw_cache(canvas: Canvas, step: Step, chosen: tuple, cell: float) -> None:
         canvas.text(LEFT - 10, y + 9, f"layer {layer}, head {head}", size=10, anchor="end", bold=here)
         for at, share in zip(step.held, row):
             if share >= 0.05:
-                canvas.rect(LEFT + cell * at, y, cell, STRIP - 2.5, fill="2", stroke=None, shade=round(share, 1))
+                canvas.rect(LEFT + cell * at, y, cell, STRIP - 2.5, fill="2", stroke=None,
+                            shade=round(share, 1))
         first = LEFT + cell * step.held[0]
         canvas.rect(first, y, LEFT + cell * (step.held[-1] + 1) - first, STRIP - 2.5, shade=0,
                     stroke="ink" if here else "line", thick=2 if here else 1,
@@ -171,6 +173,7 @@ def draw_next(canvas: Canvas, step: Step) -> None:
         x, high = LEFT + 72 * n, round(60 * chance, 1)
         canvas.rect(x, NEXT - high, 56, high, fill="0")
         canvas.text(x + 28, NEXT - high - 4, f"{chance:.0%}", size=10, anchor="middle")
-        canvas.rect(x, NEXT, 56, 22, text=shown(character), size=12, about=f"write '{shown(character)}' instead",
+        canvas.rect(x, NEXT, 56, 22, text=shown(character), size=12,
+                    about=f"write '{shown(character)}' instead",
                     set={"text": (in_line(step.text) + character)[-MOST:], "new": 0})
         canvas.text(x + 28, NEXT + 33, f"{logit:z.1f}", size=10, anchor="middle", fill="faint")
