@@ -66,7 +66,8 @@ def main(control: socket.socket, config: dict) -> None:
 def load(config: dict) -> None:
     """Import the named files of the course alone, as the modules they are, without the packages around
     them."""
-    for name in ("course_lib", "course_lib.exercises", "course_lib.teaching"):
+    packages = {"course_lib", *(name.rpartition(".")[0] for name in config["files"])}
+    for name in sorted(packages):
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__path__ = []
     for name, path in config["files"].items():

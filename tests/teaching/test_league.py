@@ -10,6 +10,7 @@ from course_lib.exercises import judge, runner
 from course_lib.exercises.compare import close
 from course_lib.teaching import walls
 from course_lib.teaching.batch import each
+from course_lib.teaching.league import model
 from course_lib.teaching.league.command import main, table
 from course_lib.teaching.league.page import page
 from course_lib.teaching.league.score import COUNTS, PROBLEMS, Score, bound, score
@@ -123,7 +124,7 @@ def test_a_class_has_a_table_and_a_page(tmp_path):
     text = (tmp_path / "out" / "league.html").read_text()
     assert re.search(r"<td>1</td><td>Ann Smith</td>", text) and "<b>" not in text and "<script" not in text
     rows = (tmp_path / "out" / "league.csv").read_text().splitlines()
-    assert len(rows) == 1 + 2 * 10
+    assert len(rows) == 1 + 2 * 11
     assert any(row.startswith("Ann Smith,row_sums,") and row.split(",")[2].isdigit() for row in rows)
     assert any(row.startswith("Bob <b>,row_sums,,,,,") for row in rows)
 
@@ -132,7 +133,7 @@ def test_equal_sectors_are_decided_by_the_other_counts():
     scores = {"Ann": {SUMS.id: Score((100, 9, 0, 0))}, "Bob": {SUMS.id: Score((100, 8, 5, 5))},
               "Cyd": {SUMS.id: Score((99, 50, 50, 50))}, "Dan": {SUMS.id: Score(None, "wrong")}}
     par = {p.id: Score((200,) + (0,) * (len(COUNTS) - 1)) for p in PROBLEMS}
-    made = page(PROBLEMS, scores, par, {p.id: 50 for p in PROBLEMS})
+    made = page(PROBLEMS, scores, par, {p.id: 50 for p in PROBLEMS}, 1)
     order = re.findall(r"<td>(Ann|Bob|Cyd|Dan)</td>", made)
     assert order[:4] == ["Cyd", "Bob", "Ann", "Dan"]
     assert order[4:] == ["Cyd", "Cyd", "Bob", "Ann"]             # best, then the places of the one problem
@@ -141,7 +142,7 @@ def test_equal_sectors_are_decided_by_the_other_counts():
 def test_the_notebook_has_a_stub_per_problem(tmp_path):
     assert main(["out", "--out", str(tmp_path / "league.ipynb")]) == 0
     made = next(s for s in collect(tmp_path) if s.cells)
-    assert made.cells.keys() == {p.id for p in PROBLEMS}
+    assert made.cells.keys() == {*(p.id for p in PROBLEMS), model.ID}
     assert "your code" in made.cells["91.3"]
 
 

@@ -17,17 +17,18 @@ from ..grade import Refused, check_walls
 from ..identity import Roster
 from .. import marking, report
 from ..submissions import Submission, collect
+from . import model
 from .page import page
 from .score import COUNTS, PROBLEMS, Score, bound, score
 
 INTRO = """
 # The league
 
-Ten kernels, and no clock. What decides is, in this order: the sectors that a kernel moves, its passes over
-the banks of shared memory, its barriers, its shared memory. The numbers are exact and the same on every
-machine. Each kernel is run on shapes that you do not know, small and ragged ones among them, and sanitized;
-a wrong result has no score. The launch is fixed. A kernel may not use structs, lambdas, templates over types
-or functions of the C library, and an atomic operation counts as a sector and a pass per lane.
+Ten kernels, one model, and no clock. For a kernel decide, in this order: the sectors that it moves, its
+passes over the banks of shared memory, its barriers, its shared memory. The numbers are exact and the same on
+every machine. Each kernel is run on shapes that you do not know, small and ragged ones among them, and
+sanitized; a wrong result has no score. The launch is fixed. A kernel may not use structs, lambdas, templates
+over types or functions of the C library, and an atomic operation counts as a sector and a pass per lane.
 """
 
 
@@ -44,7 +45,7 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m course_lib league",
                                      description="Kernels ranked by exact counts.")
     actions = parser.add_subparsers(dest="action", required=True)
-    out = actions.add_parser("out", help="write the notebook with the ten problems")
+    out = actions.add_parser("out", help="write the notebook with the problems")
     out.add_argument("--out", default="league.ipynb", metavar="FILE")
     mark = actions.add_parser("mark", help="score what was handed in")
     mark.add_argument("folder", metavar="FOLDER", help="notebooks and zip files, as for grade")
@@ -64,13 +65,15 @@ def _out(args: argparse.Namespace) -> int:
         exercise = problem.exercise()
         cells += [markdown(f"## Exercise {exercise.id}: {exercise.title}\n\n{exercise.card}"),
                   code(exercise.cell(exercise.stub))]
+    cells += [markdown(f"## Exercise {model.ID}: {model.TITLE}\n\n{model.CARD}"), code(model.SETUP),
+              code(f"# EXERCISE {model.ID}\n{model.STUB.strip()}"), code(model.TRIAL)]
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     cells[1:1] = [code("import laptop_cuda as cuda") | {"id": "setup"}]
     made = {"nbformat": 4, "nbformat_minor": 5, "cells": cells, "metadata": {
         "kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}}
     write_whole(args.out, json.dumps(made, indent=1) + "\n")
-    print(f"{args.out}: {len(PROBLEMS)} problems")
+    print(f"{args.out}: {len(PROBLEMS)} kernels and a model")
     return 0
 
 
@@ -86,7 +89,7 @@ def _mark(args: argparse.Namespace) -> int:
     print(f"seed {seed}", file=sys.stderr)
     par, scores = table(submissions, seed, args.jobs, not args.no_sandbox, [folder, results])
     least = {problem.id: bound(problem, seed) for problem in PROBLEMS}
-    write_whole(results / "league.html", page(PROBLEMS, scores, par, least))
+    write_whole(results / "league.html", page(PROBLEMS, scores, par, least, seed))
     write_whole(results / "league.csv", _csv(scores))
     print(f"{len(scores)} students: {results / 'league.html'}")
     return 0
@@ -96,7 +99,7 @@ def table(submissions: list[Submission], seed: int, jobs: int, strict: bool,
           hide: list[Path]) -> tuple[dict[str, Score], dict[str, dict[str, Score]]]:
     """(the scores of the plain kernels, {student: {problem: score}}), all found in the same way."""
     hidden = tuple(str(path.resolve()) for path in hide)
-    cells = {None: {problem.id: problem.exercise().solution for problem in PROBLEMS}}
+    cells = {None: {problem.id: problem.exercise().solution for problem in PROBLEMS} | {model.ID: model.PAR}}
     cells |= {made.student: made.cells for made in submissions}
     tasks = {student: (theirs, seed, strict, hidden) for student, theirs in cells.items()}
     answers = each(scores_of, tasks, jobs)
@@ -107,22 +110,28 @@ def table(submissions: list[Submission], seed: int, jobs: int, strict: bool,
 def scores_of(cells: dict[str, str], seed: int, strict: bool, hide: tuple[str, ...]) -> dict[str, Score]:
     """The scores of one student's cells. Runs in a worker."""
     sandbox = marking.warm_sandbox(strict, hide)
-    return {p.id: score(p, cells[p.id], seed, sandbox) for p in PROBLEMS if p.id in cells}
+    found = {p.id: score(p, cells[p.id], seed, sandbox) for p in PROBLEMS if p.id in cells}
+    return found | ({model.ID: model.score(cells[model.ID], seed, sandbox)} if model.ID in cells else {})
 
 
 def _scores(answer: dict[str, Score] | str) -> dict[str, Score]:
     if isinstance(answer, str):
-        return {p.id: Score(None, f"The scoring itself failed: {answer}") for p in PROBLEMS}
+        failed = Score(None, f"The scoring itself failed: {answer}")
+        return {p.id: failed for p in PROBLEMS} | {model.ID: failed}
     return answer
 
 
 def _csv(scores: dict[str, dict[str, Score]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["student", "problem", *COUNTS, "why not"])
+    writer.writerow(["student", "problem", *COUNTS, "loss", "flops", "why not"])
+    rows = []
     for student, theirs in scores.items():
         for problem in PROBLEMS:
             made = theirs.get(problem.id, Score(None, "not handed in"))
-            row = [student, problem.name, *(made.counts or [""] * len(COUNTS)), made.why]
-            writer.writerow([report.safe_cell(str(value)) for value in row])
+            rows.append([student, problem.name, *(made.counts or [""] * len(COUNTS)), "", "", made.why])
+        made = theirs.get(model.ID, Score(None, "not handed in"))
+        learnt = (made.counts[0] / model.UNIT, made.counts[1]) if made.counts else ("", "")
+        rows.append([student, model.NAME, *[""] * len(COUNTS), *learnt, made.why])
+    writer.writerows([report.safe_cell(str(value)) for value in row] for row in rows)
     return out.getvalue()

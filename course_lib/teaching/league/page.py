@@ -2,6 +2,8 @@
 from __future__ import annotations
 
 from ..report import escape, head
+from . import model
+from .language import data
 from .problem import LeagueProblem
 from .score import COUNTS, Score
 
@@ -10,9 +12,10 @@ TITLES = {"sectors": "sectors", "wavefronts": "passes over the banks", "barriers
 
 
 def page(problems: list[LeagueProblem], scores: dict[str, dict[str, Score]], par: dict[str, Score],
-         least: dict[str, int]) -> str:
+         least: dict[str, int], seed: int) -> str:
     parts = [head("League"), "<h1>League</h1>", _standing(problems, scores, least)]
     parts += [_problem(p, scores, par[p.id], least[p.id]) for p in problems]
+    parts.append(_model(scores, par.get(model.ID), data(seed).entropy))
     return "\n".join(parts) + "\n</body></html>\n"
 
 
@@ -42,11 +45,36 @@ def _problem(problem, scores, par: Score, least: int) -> str:
     rows = [("bound", (least,), "no kernel can do with fewer"), ("par", par.counts or (), "a plain kernel")]
     if made:
         rows.insert(1, ("best", made[0][0], made[0][1]))
-    rows += [(str(place), counts, student) for place, (counts, student) in enumerate(made, 1)]
+    rows += [(_place(made, counts), counts, student) for counts, student in made]
     body = "".join(_row(*row) for row in rows)
     heads = "".join(f"<th>{TITLES[name]}</th>" for name in COUNTS)
     return (f"<h2>{escape(problem.title)}</h2><table><thead><tr><th></th><th></th>{heads}</tr></thead>"
             f"<tbody>\n{body}</tbody></table>")
+
+
+def _model(scores, par: Score | None, entropy: float) -> str:
+    """The training problem."""
+    made = sorted((theirs[model.ID].counts, student) for student, theirs in scores.items()
+                  if theirs.get(model.ID) and theirs[model.ID].counts)
+    rows = [("entropy", "the language itself", f"{entropy:.4f}", "")]
+    if par and par.counts:
+        rows.append(("par", "a plain model", *_learnt(par.counts)))
+    for counts, student in made:
+        rows.append((_place(made, counts), student, *_learnt(counts)))
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows)
+    return (f"<h2>{escape(model.TITLE)}</h2><p>No bound is proved. In expectation no model loses less than "
+            "the language's own entropy; on the questions that were drawn one may, by luck. Equal scores share "
+            "a place.</p><table><thead><tr><th></th><th></th><th>validation loss (nats)</th><th>FLOPs</th></tr>"
+            f"</thead><tbody>\n{body}</tbody></table>")
+
+
+def _place(made: list[tuple], counts: tuple[int, ...]) -> str:
+    """Equal counts share a place."""
+    return str(1 + sum(better < counts for better, _ in made))
+
+
+def _learnt(counts: tuple[int, ...]) -> tuple[str, str]:
+    return f"{counts[0] / model.UNIT:.4f}", f"{counts[1]:,}"
 
 
 def _row(place: str, counts: tuple[int, ...], who: str) -> str:
