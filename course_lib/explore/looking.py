@@ -1,6 +1,8 @@
 """A sentence through the heads of the small model: who looks where (chapter 1)."""
 from functools import cache
 
+import torch
+
 from course_lib import language_model
 from course_lib.explore.frame import Canvas, Explorable, Slider, Text
 
@@ -10,7 +12,8 @@ TOP, LINE, STRIPS, STRIP = 84, 96, 156, 11     # foot of the bars, the character
 
 @cache
 def small_model():
-    return language_model.pretrained()
+    with torch.random.fork_rng(devices=[]):     # no picture changes what a later cell draws
+        return language_model.pretrained()
 
 
 @cache
