@@ -11,11 +11,11 @@ from .tokens import Token, match_forward, scan
 
 # libraries of the GPU's host side and torch's own: kernels call nothing of them
 LIBRARY_HEADER = re.compile(
-    r"#\s*include\s*[<\"](cublas|cudnn|cusolver|cusparse|cufft|curand\.h|nccl"
+    r"#\s*include\s*[<\"](cublas|cudnn|cusolver|cusparse|cufft|nccl"
     r"|torch/|ATen/|c10/|pybind11/|THC)[^>\"\n]*[>\"]"
 )
 LIBRARY_WORD = re.compile(r"(cublas|CUBLAS|cudnn|CUDNN|cusolver|cusparse|cufft|nccl|TORCH_|AT_|C10_)\w*"
-                          r"|curandGenerator_t|torch|at|c10|py|pybind11|PYBIND11_MODULE")
+                          r"|torch|at|c10|py|pybind11|PYBIND11_MODULE")
 NAMESPACES = ("torch", "at", "c10", "py", "pybind11")        # words that a kernel may use for its own
 STATEMENT_END = {";", "{", "}"}
 HALVES = "#include <laptop_half_types.h>"

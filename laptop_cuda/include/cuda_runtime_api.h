@@ -104,7 +104,10 @@ cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) {
 #define cudaHostAlloc(...) laptop_cudaHostAlloc(#__VA_ARGS__, __VA_ARGS__)
 #define cudaMallocAsync(...) laptop_cudaMallocAsync(#__VA_ARGS__, __VA_ARGS__)
 
-inline cudaError_t cudaFree(void* p) { return laptop::answer(laptop::device_free(p) ? cudaSuccess : cudaErrorInvalidValue); }
+inline cudaError_t cudaFree(void* p) {
+    if (laptop::in_kernel()) return cudaSuccess;         // by the destructor of a thread's copy of an argument
+    return laptop::answer(laptop::device_free(p) ? cudaSuccess : cudaErrorInvalidValue);
+}
 inline cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
 inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return cudaFree(p); }
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {

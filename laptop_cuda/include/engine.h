@@ -261,6 +261,7 @@ int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 uint32_t shared_address(const void* p);
 void* shared_pointer(uint32_t address);
 bool is_shared(const void* p);
+void xorwow_ahead(uint32_t* words, uint64_t times, int log_steps);    // curand's generator, times * 2^log_steps steps
 // A launch from host code, on device memory as it is. Returns a cudaError_t.
 int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
                      void (*entry)(void**), void* argument, bool grid_sync = false);

@@ -14,10 +14,10 @@ struct launch_config {
 template <class T> LAPTOP_FN void note_pointer(const T&) {}
 template <class T> LAPTOP_FN void note_pointer(T* p) { device_pointer_type((const void*)p, sized<std::remove_cv_t<T>>::value); }
 
-// `kernel` is a lambda that calls the kernel; the arguments were evaluated once and are copied for each thread.
+// `kernel` is a lambda that calls the kernel. The work is done when this returns.
 template <class F, class... A>
-LAPTOP_FN int host_launch(const char* name, int, F kernel, launch_config config, A... arguments) {
-    if (in_kernel()) not_supported("a kernel launched from device code (dynamic parallelism)", LAPTOP_SITE);
+LAPTOP_FN int launch_with(const char* name, F& kernel, const launch_config& config, const void* site, A&... arguments) {
+    if (in_kernel()) not_supported("a kernel launched from device code (dynamic parallelism)", site);
     const unsigned grid[3] = {config.grid.x, config.grid.y, config.grid.z};
     const unsigned block[3] = {config.block.x, config.block.y, config.block.z};
     (note_pointer(arguments), ...);
@@ -26,6 +26,16 @@ LAPTOP_FN int host_launch(const char* name, int, F kernel, launch_config config,
         LAPTOP_QUIET static void call(void** f) { (*(decltype(run)*)*f)(); }
     };
     return launch_from_host(name, grid, block, config.shared, &Entry::call, (void*)&run);
+}
+// The arguments were evaluated once and are copied for each thread,
+template <class F, class... A>
+LAPTOP_FN int host_launch(const char* name, int, F kernel, launch_config config, A... arguments) {
+    return launch_with(name, kernel, config, LAPTOP_SITE, arguments...);
+}
+// or, of a kernel with a parameter that is a reference, are the host's own.
+template <class F, class... A>
+LAPTOP_FN int host_launch_by_reference(const char* name, int, F kernel, launch_config config, A&&... arguments) {
+    return launch_with(name, kernel, config, LAPTOP_SITE, arguments...);
 }
 
 // cudaLaunchKernel and cudaLaunchCooperativeKernel: the arguments are found behind pointers.

@@ -11,6 +11,7 @@
 //   runtime_record.cpp     what each lane and warp did, kept for a replay
 //   runtime_hooks.cpp      what the compiler calls before each load, store and basic block
 //   runtime_signals.cpp    crashes and the stop button
+//   runtime_random.cpp     jumps of a random generator
 //   runtime_launch.cpp     one launch from its description to its result
 #pragma once
 #include <stddef.h>

@@ -157,6 +157,40 @@ def test_a_pointer_of_the_host_is_told_from_one_of_the_device(tmp_path):
     assert error["kind"] == "out of bounds" and "not in device memory" in error["message"]
 
 
+OWNERS = r"""
+#include <cstdio>
+struct Lock {
+    int* mutex;
+    Lock() { cudaMalloc(&mutex, sizeof(int)); cudaMemset(mutex, 0, sizeof(int)); }
+    ~Lock() { cudaFree(mutex); }
+    __device__ void lock() { while (atomicCAS(mutex, 0, 1) != 0); __threadfence(); }
+    __device__ void unlock() { __threadfence(); atomicExch(mutex, 0); }
+};
+struct Pair { int a, b; };
+__global__ void add(Lock lock, int* sum) {
+    if (threadIdx.x == 0) { lock.lock(); *sum += 1; lock.unlock(); }
+}
+__global__ void changes(Pair& pair, int by) { pair.b = pair.a + by; }
+int main() {
+    Lock lock;
+    int* sum;
+    Pair* pair;
+    cudaMallocManaged(&sum, sizeof(int)); cudaMallocManaged(&pair, sizeof(Pair));
+    *sum = 0, *pair = Pair{1, 0};
+    add<<<4, 32>>>(lock, sum);
+    changes<<<1, 1>>>(*pair, 3);
+    cudaDeviceSynchronize();
+    printf("%d %d\n", *sum, pair->b);
+}
+"""
+
+
+def test_an_argument_with_a_destructor_and_one_by_reference(tmp_path):
+    """No thread frees what its copy of an argument owns; a reference is the host's own object."""
+    ran = run(written(tmp_path, OWNERS))
+    assert (ran.stdout, ran.errors, ran.crash) == ("4 4\n", [], "")
+
+
 def test_a_crash_of_host_code_is_a_message(tmp_path):
     text = "#include <cstdio>\nint main(int argc, char** argv) {\n  puts(\"here\");\n  return argv[1][0];\n}\n"
     for mode in ("sanitize", "plain"):
