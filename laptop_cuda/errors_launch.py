@@ -15,7 +15,8 @@ class LaunchErrors(Facts):
                 else "does not reach: it left the loop around it after fewer turns, and went on"
             )
             return (
-                f"in {kernel}, one thread waits at a __syncthreads() that another thread of its block {gone}.",
+                f"in {kernel}, one thread waits at a __syncthreads() that another thread of its block "
+                f"{gone}.",
                 "Usual cause: __syncthreads() inside an `if` or a loop that not all threads of the block "
                 "run alike; "
                 "move it out.",
@@ -53,8 +54,8 @@ class LaunchErrors(Facts):
             what + ".",
             "Usual cause: a shuffle, vote or __syncwarp whose mask names lanes that do not get there, "
             "because it "
-            "is inside an `if`; a __syncthreads() that part of a warp waits at; or a cuda::barrier that expects "
-            "more arrivals than there are.",
+            "is inside an `if`; a __syncthreads() that part of a warp waits at; or a cuda::barrier that "
+            "expects more arrivals than there are.",
         )
 
     def _timeout(self):

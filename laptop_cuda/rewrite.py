@@ -102,7 +102,7 @@ class Rewriter(Launches, SharedArrays, Assembly, Refusals):
                 self.unsupported(i)
 
     def returns_within(self, body: int):
-        """Tell the runtime of a `return` in a loop of a kernel: such a thread has not gone past the barriers in it."""
+        """Tell the runtime of a `return` in a loop of a kernel: its thread has not gone past the barriers there."""
         if body >= len(self.tokens) or self.tokens[body].text != "{" or not self.file:
             return
         owner = self.file.owner[body]

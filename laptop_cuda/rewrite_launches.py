@@ -19,10 +19,10 @@ class Launches(Pass):
         first, last = self.tokens[begin].start, self.tokens[opening - 1].end
         callee = re.sub(r"\s+", " ", self.text[first:last].replace("\\\n", " "))
         quoted = callee.replace("\\", "\\\\").replace('"', '\\"')
-        by = "&" if re.split(r"<|::", callee.split("<")[0])[-1].strip() in self.by_reference else ""
-        self.edits.insert(
-            first, f'laptop::host_launch{"_by_reference" * bool(by)}("{quoted}", __LINE__, [&](auto{by}... laptop_args) {{ '
-        )
+        base = callee.split("<")[0].split("::")[-1].strip()
+        function, by = ("host_launch_by_reference", "&") if base in self.by_reference else ("host_launch", "")
+        head = f'laptop::{function}("{quoted}", __LINE__, [&](auto{by}... laptop_args) {{ '
+        self.edits.insert(first, head)
         self.edits.replace(self.tokens[opening].start, self.tokens[opening].end,
                            "(laptop_args...); }, laptop::launch_config(")
         empty = match_forward(self.tokens, after) == after + 1

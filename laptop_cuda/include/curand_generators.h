@@ -94,23 +94,41 @@ LAPTOP_QUIET double2 two_normals_double(S& s) {
     double angle = 3.1415926535897932 * ((x.z ^ (uint64_t)x.w << 21) * 0x1p-52 + 0x1p-53);
     return double2{radius * ::sin(angle), radius * ::cos(angle)};
 }
+// Every second one was computed with the one before, if that was of the same kind.
+enum { NORMAL = 1, LOG_NORMAL = 2 };
+template <class S, class F>
+LAPTOP_QUIET float one_of_two(S& s, int kind, F shape) {
+    bool second = s.boxmuller_flag == kind;
+    s.boxmuller_flag = second ? 0 : kind;
+    if (second) return s.boxmuller_extra;
+    float2 two = two_normals(s);
+    s.boxmuller_extra = shape(two.y);
+    return shape(two.x);
+}
+template <class S, class F>
+LAPTOP_QUIET double one_of_two_double(S& s, int kind, F shape) {
+    bool second = s.boxmuller_flag_double == kind;
+    s.boxmuller_flag_double = second ? 0 : kind;
+    if (second) return s.boxmuller_extra_double;
+    double2 two = two_normals_double(s);
+    s.boxmuller_extra_double = shape(two.y);
+    return shape(two.x);
+}
 template <class S>
-LAPTOP_QUIET float normal(S& s) {                        // every second one was computed with the one before
-    if ((s.boxmuller_flag = !s.boxmuller_flag)) {
-        float2 two = two_normals(s);
-        s.boxmuller_extra = two.y;
-        return two.x;
-    }
-    return s.boxmuller_extra;
+LAPTOP_QUIET float normal(S& s) {
+    return one_of_two(s, NORMAL, [](float x) LAPTOP_QUIET { return x; });
 }
 template <class S>
 LAPTOP_QUIET double normal_double(S& s) {
-    if ((s.boxmuller_flag_double = !s.boxmuller_flag_double)) {
-        double2 two = two_normals_double(s);
-        s.boxmuller_extra_double = two.y;
-        return two.x;
-    }
-    return s.boxmuller_extra_double;
+    return one_of_two_double(s, NORMAL, [](double x) LAPTOP_QUIET { return x; });
+}
+template <class S>
+LAPTOP_QUIET float log_normal(S& s, float mean, float stddev) {
+    return one_of_two(s, LOG_NORMAL, [=](float x) LAPTOP_QUIET { return ::expf(mean + stddev * x); });
+}
+template <class S>
+LAPTOP_QUIET double log_normal_double(S& s, double mean, double stddev) {
+    return one_of_two_double(s, LOG_NORMAL, [=](double x) LAPTOP_QUIET { return ::exp(mean + stddev * x); });
 }
 LAPTOP_QUIET inline double uniform_double(curandStateXORWOW& s) {
     uint32_t x = next(s), y = next(s);

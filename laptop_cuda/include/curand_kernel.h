@@ -74,11 +74,11 @@ LAPTOP_FN float4 curand_normal4(curandStatePhilox4_32_10* state) {
 }
 template <class S>
 LAPTOP_FN float curand_log_normal(S* state, float mean, float stddev) {
-    return ::expf(mean + stddev * laptop::normal(laptop::touched(state, LAPTOP_SITE)));
+    return laptop::log_normal(laptop::touched(state, LAPTOP_SITE), mean, stddev);
 }
 template <class S>
 LAPTOP_FN double curand_log_normal_double(S* state, double mean, double stddev) {
-    return ::exp(mean + stddev * laptop::normal_double(laptop::touched(state, LAPTOP_SITE)));
+    return laptop::log_normal_double(laptop::touched(state, LAPTOP_SITE), mean, stddev);
 }
 template <class S>
 LAPTOP_FN unsigned int curand_poisson(S* state, double lambda) {

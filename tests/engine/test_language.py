@@ -547,7 +547,6 @@ def test_a_failed_assert_of_a_plain_run_leaves_python_alive(mod):
 UNSUPPORTED = {
     "textures": ("__global__ void k(cudaTextureObject_t t, float* y) { y[0] = tex2D<float>(t, 0, 0); }", "texture"),
     "clusters": ("__global__ void __cluster_dims__(2, 1, 1) k(float* y) { y[0] = 0; }", "cluster"),
-    "cuRAND": ("#include <curand_kernel.h>\n__global__ void k(float* y) { y[0] = 0; }", "curand"),
     "a header that does not exist": ("#include <nothing_of_the_sort.h>\n__global__ void k(float* y) { y[0] = 0; }", "nothing_of_the_sort.h"),
     "tiles of two warps": ("#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
                            "__global__ void k(int* y) { auto t = cg::tiled_partition<64>(cg::this_thread_block()); y[0] = t.size(); }",
