@@ -5,6 +5,7 @@ from course_lib.explore.frame import Canvas, Explorable, Point, Slider
 from course_lib.w2_attention import gaussian_overlap, w2_distance
 
 BOX, RANGE = (20, 14, 440, 220), 4.0
+HANDLES = (BOX[0] + BOX[2] / 8, BOX[1] + BOX[3] / 8, 0.75 * BOX[2], 0.75 * BOX[3])   # where means may be
 WIDTHS = (0.25, 0.5, 0.75, 1.0, 1.5, 2.0)
 
 
@@ -17,8 +18,8 @@ class Gaussians(Explorable):
     title = "Two Gaussians and the way from one to the other"
     caption = ("The cheapest plan moves each point of the blue Gaussian along a straight line to its place "
                "in the orange one. The squared distance is that of the means plus that of the widths.")
-    controls = (Point("a", (-3, 3, 0.25), (-1.5, 1.5, 0.25), BOX, (-2, -0.5), "blue"),
-                Point("b", (-3, 3, 0.25), (-1.5, 1.5, 0.25), BOX, (1.5, 0.5), "orange"),
+    controls = (Point("a", (-3, 3, 0.25), (-1.5, 1.5, 0.25), HANDLES, (-2, -0.5), "blue"),
+                Point("b", (-3, 3, 0.25), (-1.5, 1.5, 0.25), HANDLES, (1.5, 0.5), "orange"),
                 Slider("width_a", WIDTHS, 0.5, "width of blue, along x"),
                 Slider("width_b", WIDTHS, 1.0, "width of orange, along x"))
     HEIGHT = 0.5                # the width along y, of both

@@ -63,7 +63,7 @@ class Page:
         while time.monotonic() < end:
             if value := self.js(expression):
                 return value
-            time.sleep(0.5)
+            time.sleep(0.1)
         raise AssertionError(f"not within {seconds} s: {expression}")
 
 

@@ -82,6 +82,78 @@ def test_moved_by_keyboard_and_pointer_in_both_themes(opened):
     assert browser.errors == []
 
 
+def key_change(browser, n: int, made) -> dict:
+    """One value of explorable n changed by keyboard: a slider by an arrow, else a typed text."""
+    slider = next((c for c in made.controls if c.kind == "slider"), None)
+    if slider is None:
+        text = next(c for c in made.controls if c.kind == "text")
+        browser.js(f"{ROOT_OF}[{n}].querySelector('input[name={text.name}]').select()")
+        browser.call("Input.insertText", text="num_key_value_heads=2")
+        return {text.name: "num_key_value_heads=2"}
+    browser.js(f"{ROOT_OF}[{n}].querySelector('input[name={slider.name}]').focus()")
+    at = slider.values.index(slider.first())
+    step = 1 if at + 1 < len(slider.values) else -1
+    browser.key(*(("ArrowRight", ARROW_RIGHT) if step == 1 else ("ArrowLeft", 37)))
+    return {slider.name: slider.values[at + step]}
+
+
+def pointer_change(browser, n: int, made, state: dict) -> dict:
+    """Another value changed by the pointer: a handle dragged, a mark or a choice clicked, a slider taken to its end."""
+    point = next((c for c in made.controls if c.kind == "point"), None)
+    if point is not None:
+        box = place(browser, n, f"[data-drag={point.name}]")
+        middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+        browser.drag(middle, (middle[0] + point.box[2] / 4, middle[1]))
+        return {point.name: (point.start[0] + (point.xs[1] - point.xs[0]) / 4, point.start[1])}
+    mark = browser.js(FREE_MARK.replace("AT", str(n)).replace("STATE", json.dumps(state)))
+    if mark is not None:
+        browser.click(mark["x"], mark["y"])
+        return mark["set"]
+    choice = next((c for c in made.controls if c.kind == "choice"), None)
+    if choice is not None:
+        value = next(value for value in choice.values if value != state[choice.name])
+        box = place(browser, n, f"input[value={json.dumps(str(value))}]")
+        browser.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+        return {choice.name: value}
+    slider = [c for c in made.controls if c.kind == "slider"][-1]
+    box = place(browser, n, f"input[name={slider.name}]")
+    browser.drag((box["x"] + 8, box["y"] + box["height"] / 2), (box["x"] + box["width"] - 2, box["y"] + box["height"] / 2))
+    return {slider.name: slider.values[-1]}
+
+
+# A mark that changes the state and that nothing covers: its middle, and what a click on it sets.
+FREE_MARK = """(() => { const state = STATE; for (const mark of [...document.querySelectorAll('.lc-root')][AT].querySelectorAll('[data-set]')) {
+    const set = JSON.parse(mark.dataset.set);
+    if (Object.entries(set).every(([name, value]) => state[name] === value)) continue;
+    mark.scrollIntoView({block: 'center'});
+    const r = mark.getBoundingClientRect(), x = r.x + r.width / 2, y = r.y + r.height / 2;
+    if (document.elementFromPoint(x, y) === mark) return {x, y, set};
+} return null; })()"""
+
+
+@pytest.mark.slow
+def test_every_explorable_is_moved_by_keyboard_and_pointer(opened):
+    """At three states the words on the page are what the course's function says; no error, light and dark."""
+    names = explore.names()
+    browser = opened("from course_lib import explore", *(f"explore.show({name!r})" for name in names))
+    browser.call("Emulation.setDeviceMetricsOverride", width=1300, height=700 * len(names), deviceScaleFactor=1, mobile=False)
+    browser.wait(f"{ROOT_OF}.length === {len(names)}", 180)
+    for n, name in enumerate(names):
+        made = explore.find(name)
+        state = made.state()
+        words(browser, n, made.picture().words)
+        for change in (lambda: key_change(browser, n, made), lambda: pointer_change(browser, n, made, state)):
+            before, state = made.picture(**state).words, made.state(**state | change())
+            after = made.picture(**state).words
+            assert after != before, f"{name}: {state} is no other state"
+            words(browser, n, after)
+        assert browser.js(f"{ROOT_OF}[{n}].querySelector('.lc-problem').textContent") == "", name
+    for theme in ("Light", "Dark"):
+        browser.js(f"jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
+        browser.wait(f"{ROOT_OF}.every(root => root.dataset.theme === '{theme.lower()}')", 20)
+    assert browser.errors == []
+
+
 KERNEL = """
 __global__ void column(float* out) {
     __shared__ float tile[32][32];
