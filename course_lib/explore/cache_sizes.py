@@ -7,7 +7,7 @@ from course_lib.files import ROOT
 from course_lib.gqa import cache_bytes
 
 GIB = 2**30
-CARD = 80                       # GiB, drawn as the frame
+CARD, NAME = 80, "H100 SXM"     # GiB, drawn as the frame
 CONTEXTS = tuple(2**n for n in range(10, 21))
 KINDS = {"full": "0", "window": "1", "latent": "2", "linear": "3"}
 LEFT, WIDE = 150, 440
@@ -18,6 +18,18 @@ def models() -> dict[str, dict]:
     """The entries of data/models.json whose layers are known, by name."""
     entries = json.loads((ROOT / "data" / "models.json").read_text(encoding="utf-8"))["models"]
     return {m["name"]: m for m in entries if "layers" in m}
+
+
+@cache
+def bandwidth() -> float:
+    """Bytes per second that the card's memory delivers, by its data sheet."""
+    cards = json.loads((ROOT / "data" / "cards.json").read_text(encoding="utf-8"))
+    return 1e9 * cards[NAME]["memory_gb_per_s"]
+
+
+def tokens_per_second(batch: int, groups: list[tuple[str, int, int]]) -> float:
+    """At most: one token per sequence each time that the memory delivers the whole cache."""
+    return batch * bandwidth() / sum(size for _, _, size in groups)
 
 
 def variants(model: dict) -> dict[str, dict]:
@@ -38,7 +50,8 @@ def parts(model: dict, tokens: int, batch: int, size: int) -> list[tuple[str, in
 class CacheSizes(Explorable):
     title = "What a cache weighs"
     caption = ("The cache of a batch, layer by layer, beside the memory of a card of 80 GiB: first the model "
-               "as it was published, then with other numbers of key and value heads.")
+               "as it was published, then with other numbers of key and value heads. The tokens per second "
+               "are those of an H100 that reads the cache once per step and nothing else.")
     controls = (Choice("model", ("Llama 2 7B", "Llama 3 8B", "Llama 3 70B", "Gemma 3 27B", "Mistral 7B v0.1",
                                  "DeepSeek-V3", "Qwen3-Next 80B-A3B"), "Llama 3 8B"),
                 Slider("tokens", CONTEXTS, 8192, "tokens per sequence", play=True),
@@ -53,11 +66,11 @@ class CacheSizes(Explorable):
         canvas.text(20, 20, f"{batch} x {tokens:,} tokens in {model}", bold=True)
         legend(canvas, {kind for kind, _, _ in rows["as published"]})
         for n, (name, groups) in enumerate(rows.items()):
-            bar(canvas, 44 + 44 * n, name, groups)
+            bar(canvas, 44 + 44 * n, name, groups, tokens_per_second(batch, groups))
         canvas.text(LEFT + WIDE, 56 + 44 * len(rows), "80 GiB", size=11, anchor="end", fill="faint")
+        told = [sentence(name, groups, tokens_per_second(batch, groups)) for name, groups in rows.items()]
         return canvas, " ".join([f"{model}, {batch} sequences of {tokens:,} tokens, {bytes} bytes per "
-                                 "number."]
-                                + [sentence(name, groups) for name, groups in rows.items()])
+                                 "number."] + told)
 
 
 def legend(canvas: Canvas, kinds: set[str]) -> None:
@@ -66,7 +79,7 @@ def legend(canvas: Canvas, kinds: set[str]) -> None:
         canvas.text(453 + 62 * n, 20, kind, size=11)
 
 
-def bar(canvas: Canvas, top: float, name: str, groups: list[tuple[str, int, int]]) -> None:
+def bar(canvas: Canvas, top: float, name: str, groups: list[tuple[str, int, int]], rate: float) -> None:
     """One row: a frame of 80 GiB, filled from the left; what does not fit ends in a warning."""
     total, at = sum(size for _, _, size in groups), LEFT
     canvas.text(LEFT - 8, top + 19, name if len(name) < 20 else "own keys per head", anchor="end", size=11)
@@ -76,12 +89,13 @@ def bar(canvas: Canvas, top: float, name: str, groups: list[tuple[str, int, int]
                     about=f"{count} {kind} layers: {size / GIB:.2f} GiB")
         at += width
     canvas.rect(LEFT, top, WIDE, 28, fill=None)
-    canvas.text(LEFT + WIDE + 8, top + 19, f"{total / GIB:.2f} GiB", bold=total > CARD * GIB,
-                fill="ink", size=12)
+    canvas.text(LEFT + WIDE + 8, top + 13, f"{total / GIB:.2f} GiB", bold=total > CARD * GIB)
+    canvas.text(LEFT + WIDE + 8, top + 27, f"{rate:,.0f} tokens/s", size=11, fill="faint")
 
 
-def sentence(name: str, groups: list[tuple[str, int, int]]) -> str:
+def sentence(name: str, groups: list[tuple[str, int, int]], rate: float) -> str:
     total = sum(size for _, _, size in groups)
     layers = ", ".join(f"{count} {kind} {size / GIB:.2f}" for kind, count, size in groups)
     fits = "" if total <= CARD * GIB else "; more than a card of 80 GiB holds"
-    return f"{name.capitalize()}: {total / GIB:.2f} GiB ({layers}){fits}."
+    return (f"{name.capitalize()}: {total / GIB:.2f} GiB ({layers}){fits}; at most {rate:,.0f} tokens per "
+            "second.")

@@ -30,8 +30,8 @@ def shown(character: str) -> str:
 class Looking(Explorable):
     title = "Who looks where"
     caption = ("Each head of the small model reads the same line and gives each character its own weights on "
-               "the characters up to it. Choose a character and a head in the picture, or type another line; "
-               "/ is a line break, _ a space.")
+               "the characters up to it. Point at a character, choose a head in the picture, or type another "
+               "line; / is a line break, _ a space.")
     controls = (Text("text", "/My lord,/my lord, the king", "line", MOST),
                 Slider("token", range(MOST), 16, "character"), Slider("layer", range(4), 0),
                 Slider("head", range(4), 1))
@@ -74,7 +74,8 @@ def draw_line(canvas: Canvas, text: str, token: int, row, cell: float, best: set
         if at in best and share >= 0.1:
             canvas.text(x + cell / 2, TOP - 64 * share - 4, f"{share:.0%}", size=10, anchor="middle")
         canvas.rect(x, LINE, cell, 22, fill="accent" if at == token else "empty", text=shown(character),
-                    size=min(12, cell), set={"token": at}, about=f"character {at}, '{shown(character)}'")
+                    size=min(12, cell), set={"token": at}, hover=True,
+                    about=f"character {at}, '{shown(character)}'")
     canvas.line(LEFT, TOP + 0.5, LEFT + cell * len(text), TOP + 0.5, stroke="faint")
 
 

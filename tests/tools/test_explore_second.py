@@ -48,6 +48,20 @@ def test_a_temperature_draws_and_the_same_again():
     assert drawn[0] == drawn[1] != words("small_model", new=24) and "drawn at temperature 2" in drawn[0]
 
 
+@pytest.mark.parametrize("rows, columns", [(8, 8), (16, 32), (32, 8)])
+@pytest.mark.parametrize("order", ["query-outer", "key-outer"])
+@pytest.mark.parametrize("causal", ["yes", "no"])
+def test_the_walk_ends_with_the_bytes_of_the_formula(rows, columns, order, causal):
+    from course_lib.flash_attention import traffic
+
+    text = words("tile_walk", step=63, rows=rows, columns=columns, order=order, causal=causal)
+    whole = traffic(64, 64, rows, columns, order, causal=causal == "yes")
+    assert f"{whole:,} bytes are moved so far" in text and f"{order} {whole:,}" in text
+    seen = sum(any(k <= q or causal == "no" for q in range(rows * i, rows * (i + 1)) for k in range(columns * j, columns * (j + 1)))
+               for i in range(64 // rows) for j in range(64 // columns))
+    assert f"tile {seen} of {seen}," in text
+
+
 @pytest.mark.parametrize("n_heads, n_kv_heads, head", [(32, 8, 5), (8, 8, 7), (64, 1, 40), (4, 16, 63)])
 def test_heads_share_by_neighbours(n_heads, n_kv_heads, head):
     n_kv_heads, head = min(n_kv_heads, n_heads), min(head, n_heads - 1)

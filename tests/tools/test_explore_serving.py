@@ -22,6 +22,7 @@ def test_a_cache_weighs_tokens_times_numbers_per_token(model, per_token, tokens,
     total = tokens * batch * size * per_token / 2**30
     assert f"As published: {total:.2f} GiB" in text
     assert ("more than a card of 80 GiB" in text.split("A head of keys")[0]) == (total > 80)
+    assert f"at most {3.35e12 / (tokens * size * per_token):,.0f} tokens per second" in text, "an H100, which reads the cache alone"
 
 
 def test_fewer_heads_of_keys_are_compared_where_there_are_any():
