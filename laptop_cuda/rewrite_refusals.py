@@ -7,11 +7,6 @@ from .rewrite_pass import STATEMENT_END, Pass
 from .tokens import match_angle
 
 UNSUPPORTED = {
-    r"texture": "texture references are not supported; read the array through a pointer",
-    r"tex[123]D\w*|tex1Dfetch|cudaTextureObject_t": "textures are not supported; read the array through a "
-                                                    "pointer",
-    r"surf[123]D\w*|cudaSurfaceObject_t": "surfaces are not supported; write the array through a pointer",
-    r"__cluster_dims__|__block_size__": "thread block clusters are not supported",
     r"CUtensorMap|cuTensorMap\w+|cp_async_bulk\w*": "TMA (bulk tensor copies) is not supported",
     r"wgmma\w*|tcgen05\w*": "warp-group matrix instructions are not supported",
 }
@@ -73,7 +68,5 @@ class Refusals(Pass):
                     self.reject(index, f"{word}: {sentence}")
         for pattern, sentence in UNSUPPORTED.items():
             if not re.fullmatch(pattern, word):
-                continue
-            if word == "texture" and self.tokens[min(index + 1, len(self.tokens) - 1)].text != "<":
                 continue
             self.reject(index, sentence)

@@ -216,9 +216,23 @@ LAPTOP_FN auto thread_rank(const Group& group) { return group.thread_rank(); }
 template <class Group>
 LAPTOP_FN auto group_size(const Group& group) { return group.size(); }
 
-template <class... Anything>
-LAPTOP_FN void this_cluster(Anything...) {
-    static_assert(sizeof...(Anything) == 99, "cooperative_groups::this_cluster() (thread block clusters) is not supported");
+// A thread block cluster: an error where it is asked for.
+class cluster_group {
+public:
+    static void sync() {}
+    static void barrier_wait() {}
+    static int barrier_arrive() { return 0; }
+    static unsigned block_rank() { return 0; }
+    static unsigned thread_rank() { return 0; }
+    static unsigned num_blocks() { return 1; }
+    static unsigned num_threads() { return 0; }
+    static unsigned size() { return 0; }
+    static dim3 block_index() { return dim3(); }
+    static dim3 dim_blocks() { return dim3(); }
+    template <class T> static T* map_shared_rank(T* p, unsigned) { return p; }
+};
+LAPTOP_FN cluster_group this_cluster() {
+    laptop::not_supported("cooperative_groups::this_cluster (thread block clusters)", LAPTOP_SITE);
 }
 template <class... Anything>
 LAPTOP_FN void this_multi_grid(Anything...) {

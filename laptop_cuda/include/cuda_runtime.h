@@ -38,6 +38,7 @@
 #define __builtin_align__(n) __attribute__((aligned(n)))
 #define __launch_bounds__(...)
 #define __grid_constant__
+#define __cluster_dims__(...)
 #define __nv_pure__
 #define CUDART_CB
 #define CUDARTAPI
@@ -70,6 +71,7 @@ using same_t = typename same<T>::type;
 #include "device_math.h"
 #include "device_warp.h"
 #include "cuda_runtime_api.h"
+#include "textures.h"
 
 // ------------------------------------------------------------------ barriers and fences
 LAPTOP_FN void __syncthreads() { laptop::block_barrier(false, LAPTOP_SITE); }

@@ -545,14 +545,10 @@ def test_a_failed_assert_of_a_plain_run_leaves_python_alive(mod):
 
 # ---------------------------------------------------------------------------- what is not supported
 UNSUPPORTED = {
-    "textures": ("__global__ void k(cudaTextureObject_t t, float* y) { y[0] = tex2D<float>(t, 0, 0); }", "texture"),
-    "clusters": ("__global__ void __cluster_dims__(2, 1, 1) k(float* y) { y[0] = 0; }", "cluster"),
     "a header that does not exist": ("#include <nothing_of_the_sort.h>\n__global__ void k(float* y) { y[0] = 0; }", "nothing_of_the_sort.h"),
     "tiles of two warps": ("#include <cooperative_groups.h>\nnamespace cg = cooperative_groups;\n"
                            "__global__ void k(int* y) { auto t = cg::tiled_partition<64>(cg::this_thread_block()); y[0] = t.size(); }",
                            "tiled_partition"),
-    "clusters of cooperative groups": ("#include <cooperative_groups.h>\n__global__ void k(int* y) { cooperative_groups::this_cluster(); }",
-                                       "this_cluster"),
     "a kernel called as a function": ("__global__ void a(int* y) { y[0] = 1; }\nvoid f(int* y) { a(y); }", "<<<"),
     "a host function in a kernel": ("inline float half_of(float x) { return x / 2; }\n"
                                     "__global__ void k(float* y) { y[0] = half_of(y[0]); }", "__device__"),
@@ -616,6 +612,28 @@ def test_what_is_not_supported_is_named(name):
         cuda.compile(source)
     assert word in str(caught.value)
     assert caught.value.line > 0, str(caught.value)
+
+
+REACHED = r"""
+#include <cooperative_groups.h>
+texture<float, 2, cudaReadModeElementType> old;
+__global__ void __cluster_dims__(2, 1, 1) k(float* y, int what, cudaTextureObject_t t, cudaSurfaceObject_t s) {
+    if (what == 1) y[0] = tex2D<float>(t, 0.5f, 0.5f);
+    if (what == 2) y[0] = tex2D(old, 0.5f, 0.5f);
+    if (what == 3) surf2Dwrite(y[0], s, 0, 0);
+    if (what == 4) y[0] = cooperative_groups::this_cluster().num_blocks();
+}
+"""
+
+
+@pytest.mark.parametrize("what, word", [*enumerate(["", "tex2D", "tex2D", "surf2Dwrite", "this_cluster"])])
+def test_what_is_not_supported_is_an_error_where_it_is_reached(what, word):
+    y, mod = torch.ones(1), cuda.compile(REACHED)
+    if not what:
+        return mod.k[1, 1](y, 0, 0, 0)
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
+        mod.k[1, 1](y, what, 0, 0)
+    assert caught.value.kind == "not supported" and word in str(caught.value) and caught.value.line == 4 + what
 
 
 def test_an_error_is_shown_in_the_students_own_line():
