@@ -54,8 +54,9 @@ class Audit(Explorable):
         chosen = {"softmax": nearest(curves["softmax"], softmax), "w2": nearest(curves["w2"], w2)}
         canvas, best = Canvas(700, 300), {arm: min(curve.values()) for arm, curve in curves.items()}
         place = log_axes(canvas, curves)
-        for n, (arm, curve) in enumerate(curves.items()):
-            draw_curve(canvas, place, arm, curve, best[arm], chosen.get(arm))
+        for arm in sorted(curves, key=chosen.__contains__):     # the rings last, so that no point covers them
+            draw_curve(canvas, place, arm, curves[arm], best[arm], chosen.get(arm))
+        for n, arm in enumerate(curves):
             canvas.circle(495, 44 + 20 * n, 5, fill=ARMS[arm])
             canvas.text(506, 48 + 20 * n, f"{NAMES[arm]}, best {best[arm]:.4f}")
         a, b = (curves[arm][rate] for arm, rate in chosen.items())

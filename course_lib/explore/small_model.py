@@ -92,7 +92,7 @@ class SmallModel(Explorable):
         return canvas, " ".join([
             f"The prompt {text!r} and {new} characters written, {in_line(step.text[len(text):])!r}. The "
             f"cache {cache}: keys and values of {len(step.held)} of {len(step.text)} characters in "
-            f"{len(step.weights)} layers, {step.bytes:,} bytes; one character is {grown:,}.",
+            f"{len(step.weights)} layers, {step.bytes:,} bytes, {grown:,} per character.",
             looks(step, layer, head), chances(step, temperature)])
 
 
