@@ -26,11 +26,11 @@ def replay(result, error, blocks, events: int | None):
     return (keeper.replay_error if error else keeper.replay_launch)(result, blocks, events)
 
 
-def why(results: list, out, index):
+def why(results: list, out, index, expected=None):
     """Where an element's value comes from, over the launches of one `profile()`."""
     for result in results or [None]:
         check_kept(result)
-    return results[0].inputs.keeper.why(results, out, index)
+    return results[0].inputs.keeper.why(results, out, index, expected)
 
 
 def check_kept(result) -> None:
@@ -51,7 +51,7 @@ class Keeper:
     at_once: bool
     replay_launch: Callable      # of a LaunchResult, with the blocks and the number of events asked for
     replay_error: Callable
-    why: Callable                # of some LaunchResults, with the array and the index asked for
+    why: Callable                # of some LaunchResults, with what `report.why` was given
     # the latest, by (address, size)
     copies: dict[tuple[int, int], np.ndarray] = field(default_factory=dict)
 

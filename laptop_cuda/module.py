@@ -8,12 +8,13 @@ import ctypes
 import re
 from pathlib import Path
 
-from . import arrays, build, gpu, launch, signature, table
+from . import arrays, gpu, launch, signature
 from .arguments import ArgumentError, bind
 from .kernel import Kernel
+from .kernel_library import cpu_entry, kernel_library
 from .library import Globals, Library, load_library
 from .signature import KernelText
-from .sources import files_of, read, rewritten, split_instance, started
+from .sources import files_of, read, split_instance
 
 
 class Module:
@@ -113,15 +114,13 @@ class Module:
     def _library(self, traced: bool, kernel: KernelText | None = None, instance: str = "") -> Library:
         wanted = self._wanted(kernel, instance)
         key = ("traced" if traced else "plain", kernel if instance else None, instance)
-        return self._build(key, wanted, traced, _cpu_entry)
+        return self._build(key, wanted, traced, cpu_entry)
 
     def _build(self, key: tuple, wanted: list[tuple[KernelText, str]], traced: bool, entry) -> Library:
         if key not in self._libraries:
-            text = (started(self._files, self.name) + rewritten(self._files, self._start, self._include)
-                    + table.table(self._files, wanted, entry))
-            beside = tuple(f.path.name for f in self._files[1:])
-            made = build.library(text, self.name, self.source, self._folder, traced, beside, self._include)
-            self._libraries[key] = load_library(made, wanted)
+            self._libraries[key] = kernel_library(
+                self._files, self.name, self.source, wanted, traced, folder=self._folder, start=self._start,
+                include=self._include, entry=entry)
         return self._libraries[key]
 
     def _library_gpu(self, kernel: KernelText, instance: str, device) -> Library:
@@ -142,10 +141,6 @@ class Module:
             library.restore({name: value for name, value in self._last.snapshot().items()
                              if name in library.symbols and not library.symbols[name].types.startswith("*")})
         self._last = library
-
-
-def _cpu_entry(number: int, address: str) -> str:
-    return f"LAPTOP_EXPORT void laptop_entry_{number}(void** args) {{ laptop::call({address}, args); }}\n"
 
 
 def _host_entry(number: int, address: str) -> str:

@@ -260,10 +260,11 @@ class Report:
     """The launches inside one `with cuda.profile()`."""
     launches: list[LaunchReport] = field(default_factory=list)
 
-    def why(self, out, index):
+    def why(self, out, index, expected=None):
         """Where the value of an element of `out` (the array, or its name) comes from: which thread stored it,
-        from what, and the lines to look at. See `laptop_cuda.why`."""
-        return why([launch._result for launch in self.launches], out, index)
+        from what, and the lines to look at. `expected` are the right values of all of `out`: with them small
+        changes of the lines are tried. See `laptop_cuda.why`."""
+        return why([launch._result for launch in self.launches], out, index, expected)
 
     def __str__(self) -> str:
         return (

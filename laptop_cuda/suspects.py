@@ -17,6 +17,7 @@ NOT_WORK = set("(){}[];,.")
 INDICES = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 DELICATE = {"expf", "exp", "logf", "log", "sqrtf", "rsqrtf", "/"}
 INFINITE, RISKY, REACHES, CARRIED, LOOP, PLACE = 20.0, 4.0, 4.0, 2.0, 0.6, 0.4
+TRIED = 1000.0
 
 
 @dataclass(frozen=True)
@@ -26,15 +27,21 @@ class Suspect:
     reason: str
 
 
-def rank(text: str, reach: dict[Statement, int], value, written: bool) -> list[Suspect]:
-    """`reach` are the statements that the element depends on, with their distance; `value` is what it holds.
-    """
+def rank(text: str, reach: dict[Statement, int], value, written: bool,
+         tried: dict[int, float]) -> list[Suspect]:
+    """`reach` are the statements that the element depends on, with their distance; `value` is what it holds;
+    `tried` says of lines which share of the wrong elements a change of them makes right."""
     source, best = text.split("\n"), {}
     for s, distance in reach.items():
         weight, reason = _weight(s, value, written)
         weight *= 30 / (30 + distance)
         if weight > best.get(s.line, (0, ""))[0]:
             best[s.line] = weight, reason
+    for line, share in tried.items():
+        weight, _ = best.get(line, (1, ""))
+        reason = ("with one small change here the values are right" if share > 0.8 else
+                  "with one small change here more of the values are right")
+        best[line] = weight + TRIED * share, reason
     ranked = sorted(best, key=lambda line: (-best[line][0], line))
     return [Suspect(line, source[line - 1].strip(), best[line][1]) for line in ranked]
 

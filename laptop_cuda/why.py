@@ -29,6 +29,7 @@ from .recording import Recording, position, record
 from .replay_rows import Rows
 from .statements import at_line, reached_from, statements
 from .suspects import Suspect, rank
+from .trials import shares
 from .why_text import as_html, as_text
 
 MOST_EVENTS, MOST_SOURCES, DEEPEST = 1_000_000, 6, 3
@@ -90,7 +91,7 @@ class Traced:
         return None
 
 
-def why(result, array: int, index: int) -> "Why":
+def why(result, array: int, index: int, expected=None) -> "Why":
     """Of one launch. `array` is a number among its arrays."""
     c_array = result.inputs.launch.arrays[array]
     low, itemsize = index * c_array.itemsize, c_array.itemsize
@@ -113,7 +114,8 @@ def why(result, array: int, index: int) -> "Why":
         deciding = [c for s in makers for c in s.controls]       # who stores; what is stored does not matter
         reach = reached_from(found, deciding or makers or own) | dict.fromkeys(makers, 1)
     text = next(iter(result.files.values()))
-    suspects = rank(text, reach, made and made.value, made is not None)
+    tried = {} if expected is None else shares(result, array, index, expected, found)
+    suspects = rank(text, reach, made and made.value, made is not None, tried)
     readers = [watched.access(r) for r in watched.rows if watched.of(r, "kind") == "load"]
     return Why(result.kernel, result.grid, result.block, c_array.name.decode(), index, made,
                len(stores), suspects, readers, cut)
@@ -187,7 +189,7 @@ class Why:
         return as_html(self)
 
 
-def why_of(results: list, out, index) -> Why:
+def why_of(results: list, out, index, expected=None) -> Why:
     """Of the last of some launches that wrote the element."""
     known = [(r, number_of(r, out)) for r in reversed(results)]
     known = [(r, array) for r, array in known if array >= 0]
@@ -199,7 +201,7 @@ def why_of(results: list, out, index) -> Why:
     answers = []
     for result, array in known:
         given = result.inputs.launch.arrays[array]
-        answers.append(why(result, array, flat(index, tuple(given.shape[:given.ndim]))))
+        answers.append(why(result, array, flat(index, tuple(given.shape[:given.ndim])), expected))
         if answers[-1].access is not None:
             return answers[-1]
     return answers[0]

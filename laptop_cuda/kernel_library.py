@@ -1,0 +1,24 @@
+"""From the files of a source to a loaded library of its kernels, for the CPU."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from . import build, table
+from .library import Library, load_library
+from .outline import Outline
+from .sources import rewritten, started
+
+
+def kernel_library(files: list[Outline], name: str, source: str, wanted: list[tuple], traced: bool, *,
+                   folder: Path | None = None, start: Path | None = None, include: tuple[Path, ...] = (),
+                   entry=None) -> Library:
+    """`wanted` are the kernels with their template arguments; `name` and `source` are for error messages;
+    includes are looked for in `start` first."""
+    text = (started(files, name) + rewritten(files, start, include)
+            + table.table(files, wanted, entry or cpu_entry))
+    beside = tuple(f.path.name for f in files[1:])
+    return load_library(build.library(text, name, source, folder, traced, beside, include), wanted)
+
+
+def cpu_entry(number: int, address: str) -> str:
+    return f"LAPTOP_EXPORT void laptop_entry_{number}(void** args) {{ laptop::call({address}, args); }}\n"
