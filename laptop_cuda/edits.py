@@ -96,6 +96,9 @@ class _Of:
         found = []
         if not (self.s.is_condition or self.declares or self.s.words[0] in ("return", "using", "else")):
             found.append(self.replace(0, len(self.tokens) - 1, "", PLAIN))
+            if self.text(1) == "(" and self.match(1) == len(self.tokens) - 1:        # its value is dropped
+                found += [Edit(self.s.line, self.tokens[0].start, self.tokens[0].start, f"{v} {op} ", SWAP)
+                          for v in self.names.floats + self.names.integers for op in ("=", "+=")]
         for i, t in enumerate(self.tokens):
             if t.kind == "number" or t.text == "INFINITY":
                 found += self.constants(i)
@@ -129,6 +132,8 @@ class _Of:
 
     def operators(self, i: int) -> list[Edit]:
         t, found = self.text(i), []
+        if t == "," and self.inside_index(i):
+            return [self.replace(i, i, f" * {n} +", PLAIN) for n in self.names.integers]
         binary = i and (self.tokens[i - 1].kind in ("name", "number") or self.text(i - 1) in (")", "]"))
         if not binary or t not in OTHERS or self.declared_at(i - 1) or self.is_pointer_mark(i):
             return []
@@ -139,6 +144,14 @@ class _Of:
             start = self.operand_start(i - 1)
             found.append(self.replace(start, i, "", PLAIN))
         return found
+
+    def inside_index(self, i: int) -> bool:
+        """Whether the bracket around a token is [."""
+        depth = 0
+        while i > 0 and depth >= 0:
+            i -= 1
+            depth += (self.text(i) in CLOSED) - (self.text(i) in OPENING)
+        return self.text(i) == "["
 
     def declared_at(self, i: int) -> bool:
         return self.text(i + 1) == "=" and (self.declares or self.text(i - 1) in FLOATS | INTEGERS)

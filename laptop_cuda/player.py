@@ -24,7 +24,8 @@ def play(replay) -> None:
     """Displays the player of a replay: the widget for a person at the kernel, the still for every page."""
     trace = Trace(replay)
     front.show(trace.picture(trace.first),
-               lambda: front.widget_class("PlayerWidget", *SCRIPTS)(data=trace.data), {"player": True})
+               lambda: front.widget_class("PlayerWidget", *SCRIPTS)(data=trace.with_registers(replay)),
+               {"player": True})
 
 
 class Trace:
@@ -32,6 +33,7 @@ class Trace:
 
     def __init__(self, replay):
         self.data = data = packed(replay.to_dict())
+        data["registers"] = {"names": None, "rows": []}         # until `with_registers`
         self.steps = [dict(zip(data["steps"]["columns"], row)) for row in data["steps"]["rows"]]
         self.machine = Machine(**data["machine"])        # banks and sectors need not be those of a GPU
         self.first = data["first"] = self._interesting()
@@ -87,6 +89,24 @@ class Trace:
                     f"{s['excess']} lost to conflicts")
         return (f"{asked} bytes in {counted(s['sectors'], 'sector', 'sectors')}, "
                 f"{self.machine.sector_bytes * s['sectors']} bytes moved")
+
+    def with_registers(self, replay) -> dict:
+        """The data with the variables of the lanes, which take a second run."""
+        found = replay.registers
+        rows = [[*row[:-1], [f"{value:.6g}" for value in row[-1]]] for row in found["rows"]]
+        self.data["registers"] = {"names": found["names"], "rows": rows}
+        return self.data
+
+    def variables(self, number: int, lane: int) -> str:
+        """What the variables of a lane hold at a step."""
+        names, rows = self.data["registers"]["names"], self.data["registers"]["rows"]
+        if names is None:
+            return "The names of its variables are not known here."
+        step, held = self.steps[number], {}
+        for first, block, warp, name, lanes, values in rows:
+            if first <= number and (block, warp) == (step["block"], step["warp"]) and lanes >> lane & 1:
+                held[name] = values[(lanes & (1 << lane) - 1).bit_count()]
+        return ", ".join(f"{names[n]} = {held[n]}" for n in sorted(held)) or "No variable of it is set."
 
     # ---- the still
     def picture(self, number: int) -> front.Picture:

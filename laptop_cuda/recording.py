@@ -36,13 +36,17 @@ class Recording:
     place: tuple[int, int, int]  # of the error: memory, offset, size
 
 
-def record(result, mode: int, *, blocks=None, events: int, watch: tuple[int, int, int] | None = None):
+def record(result, mode: int, *, blocks=None, events: int, watch: tuple[int, int, int] | None = None,
+           entry: ctypes.c_void_p | None = None):
     """Runs the launch of a LaunchResult again. `blocks` are numbers in the grid (None: all); `watch` is
-    (array, first byte, byte after the last): then only accesses to those are recorded, and no steps."""
+    (array, first byte, byte after the last): then only accesses to those are recorded, and no steps;
+    `entry` is another kernel, of the result's library, to run in place of the one that ran."""
     from .report import kernel_error
     run, free = launch._runtime(str(result.library))
     with result.inputs.again() as c_launch:
         c_launch.mode = mode | launch.PROFILE | RECORD
+        if entry is not None:
+            c_launch.entry, c_launch.library = entry, str(result.library).encode()
         wanted = sorted(blocks or ())
         c_blocks = (ctypes.c_uint32 * max(len(wanted), 1))(*wanted)
         if blocks is not None:

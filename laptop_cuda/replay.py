@@ -41,7 +41,8 @@ profile's counts. It works on a copy of the arrays as they were before the launc
   "line": of the barrier, else 0}.
 - `error`: null, or {"kind", "message", "events": [rows of the accesses it speaks of, its own first]}.
 
-Local variables are not recorded: the compiler announces accesses to memory, not to registers.
+Local variables are no events: the compiler announces accesses to memory, not to registers. `replay.registers`
+has the scalar ones of a source in one file by name, from a second run (`registers.py`).
 """
 from __future__ import annotations
 
@@ -50,6 +51,7 @@ import math
 
 from . import launch
 from .recording import Recording, record
+from .registers import registers
 from .replay_rows import Rows
 
 EVENTS, BLOCKS = 20_000, 2
@@ -67,7 +69,7 @@ class Replay:
         self.source = {"name": next(iter(result.files)), "files": dict(result.files)}
         self.machine = {n: getattr(result.machine, n) for n in ("banks", "bank_bytes", "sector_bytes")}
         self.error = rows.error()
-        self._rows = rows
+        self._rows, self._result = rows, result
 
     @functools.cached_property
     def steps(self) -> list[dict]:
@@ -81,6 +83,11 @@ class Replay:
         names = [a["name"] for a in self.arrays]
         at = columns.index("array")
         return [dict(zip(columns, r)) | {"array": None if r[at] is None else names[r[at]]} for r in rows]
+
+    @functools.cached_property
+    def registers(self) -> dict:
+        """What local variables hold, from which step on; see `laptop_cuda.registers`."""
+        return registers(self._result, self.blocks, self.steps, len(self._rows.recorded.events))
 
     @property
     def totals(self) -> dict[str, int]:

@@ -4,6 +4,7 @@
         mod.kernel[grid, block](x, out, n)
     report.why(out, (3, 5))                   # or report.why("out", 17); a tree, as text or in a notebook
     report.why(out, (3, 5)).lines             # the three lines to look at first
+    report.why(out, (3, 5), expected=right)   # with small changes of the lines tried against the right values
 
 The launch runs again with the accesses to this element watched, which says who wrote it last, and once more
 with that block recorded. What the value was made from is found in three steps, each stated with its limits.
@@ -15,6 +16,10 @@ with that block recorded. What the value was made from is found in three steps, 
 2. Of these lines, the loads that this thread made before the store, the latest first. A line that ran before,
    for an earlier value in a loop, gives only the loads since.
 3. A load from an array that the block has written leads on to the thread that wrote those bytes last.
+
+Which lines come first is an estimate from their text (`suspects.py`). With the right values of the whole
+array it is an experiment: some hundred small changes of the kernel are run (`edits.py`, `trials.py`), and the
+lines whose change makes wrong elements right come first.
 """
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """From the first wrong element of a student's kernel back to the lines that it depends on.
 
-A check stays as fast as it was: it only offers the call. The call runs the failing case again and shows lines
-of the student's own text; neither the solution nor an expected value takes part in choosing them.
+A check stays as fast as it was: it only offers the call. The call runs the failing case again, tries small
+changes of the student's kernel against the expected values of the case, and shows lines of the student's own
+text. The solution takes no part, and the changes themselves are not shown.
 """
 from __future__ import annotations
 
@@ -60,7 +61,7 @@ def trace(exercise: Exercise, source: str, seed: int = 0):
         with time_limit(exercise.limit), cuda.profile(step_limit=STEPS) as report:
             memory = launched(cuda, compiled(cuda, source), asked.arrays[i], asked.launches[i])
         compared = [t for a, t in zip(asked.arrays[i], memory) if a["role"] in ("out", "inout")]
-        return report.why(compared[output], index)
+        return report.why(compared[output], index, want[output].double())
     raise NothingToTrace(f"why: no element that the kernel of exercise {exercise.id} wrote is wrong.")
 
 

@@ -159,7 +159,7 @@ function play(root, data) {
   const [time, warps] = [1, 2].map(() => element("div"));
   const arrays = trace.arrays.map(() => element("div", {class: "lc-array"}));
   const words = element("p", {class: "lc-words", "aria-live": "polite"});
-  const history = element("p", {class: "lc-words"});
+  const [history, registers] = [1, 2].map(() => element("p", {class: "lc-words"}));
   const source = element("ol", {class: "lc-source", tabindex: 0});
   const values = trace.steps.map((_, n) => n + 1);
   const place = slider({name: "step", label: "step", values}, n => show(n - 1));
@@ -178,6 +178,7 @@ function play(root, data) {
     drawSource(trace, number, source);
     words.textContent = said + wordsOf(trace, number);
     history.textContent = laneInWords(trace, number, lane);
+    registers.textContent = `Its variables: ${variablesInWords(trace, number, lane)}`;
   }
   const runs = player(() => { show(number + 1); return number < last; },
     () => { if (number === last) show(0); }, 250);
@@ -205,7 +206,7 @@ function play(root, data) {
     element("button", {type: "button", title: `key: ${key(name)}`, onclick: moves[name]}, text));
   const controls = element("div", {class: "lc-controls"}, ...buttons, runs, place.node);
   root.replaceChildren(title(trace), ...racing(trace, show), time, controls, words, source, warps,
-    ...arrays, history, element("p", {class: "lc-caption"}, help));
+    ...arrays, history, registers, element("p", {class: "lc-caption"}, help));
   root.tabIndex = 0;
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   show(number);

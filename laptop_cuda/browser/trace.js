@@ -93,6 +93,18 @@ function sectorsOf(events, array, machine) {
   return found;
 }
 
+// What the variables of a lane hold at a step. Values come for the lanes of a mask, packed.
+function variablesInWords(trace, number, lane) {
+  const {names, rows} = trace.registers, step = trace.steps[number], held = new Map();
+  if (!names) return "The names of its variables are not known here.";
+  for (const [first, block, warp, name, lanes, values] of rows) {
+    if (first > number || block !== step.block || warp !== step.warp || !active(lanes, lane)) continue;
+    held.set(name, values[LANES.filter(l => l < lane && active(lanes, l)).length]);
+  }
+  const sorted = [...held].sort(([a], [b]) => a - b);
+  return sorted.map(([name, value]) => `${names[name]} = ${value}`).join(", ") || "No variable of it is set.";
+}
+
 // The warps of the step's block as they are at that step: for each lane its line, and whether it is active.
 function warpsAt(trace, number) {
   const now = trace.steps[number], rows = new Map();

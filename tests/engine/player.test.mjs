@@ -2,14 +2,16 @@
 import assert from "node:assert/strict";
 import {readFileSync} from "node:fs";
 import {test} from "node:test";
-import {bankParts, betweenInWords, changedBetween, drawArray, drawWarps, jump, laneInWords, sectorsOf, timeLine, touching, unpack, warpsAt,
+import {bankParts, betweenInWords, changedBetween, drawArray, drawWarps, jump, laneInWords, sectorsOf, timeLine, touching, unpack, variablesInWords, warpsAt,
   wordsOf} from "./front.mjs";
 
-const TRACES = JSON.parse(readFileSync("traces.json", "utf8")).map(({data, words}) => ({trace: unpack(data), words}));
+const TRACES = JSON.parse(readFileSync("traces.json", "utf8")).map(({data, ...said}) => ({trace: unpack(data), ...said}));
 const named = name => TRACES.find(({trace}) => trace.kernel === name).trace;
 
 test("the words of every step are those of Python", () => {
   for (const {trace, words} of TRACES) assert.deepEqual(trace.steps.map((_, n) => wordsOf(trace, n)), words);
+  for (const {trace, variables} of TRACES) assert.deepEqual(trace.steps.map((_, n) => variablesInWords(trace, n, n % 32)), variables);
+  assert.ok(TRACES.some(({variables}) => variables.some(said => said.includes("k = 2"))));
 });
 
 test("what lights up is what the engine counted", () => {

@@ -160,14 +160,58 @@ def test_where_nobody_watches_no_widget_is_made(monkeypatch):
     assert "warp 0" in html.unescape(shown[0]["text/plain"])
 
 
+def test_variables_of_a_lane_have_their_names():
+    replay = launch_of("odd_ones").replay(blocks="all")
+    trace = Trace(replay)
+    assert trace.variables(0, 3) == "The names of its variables are not known here."
+    trace.with_registers(replay)
+    last = {(s["block"], s["warp"]): n for n, s in enumerate(trace.steps) if s["kind"] == "store"}
+    x = floats(4, 77)
+    for (block, warp), n in last.items():
+        for lane in range(32):
+            i = 50 * block + 32 * warp + lane
+            if trace.steps[n]["lanes"] >> lane & 1:
+                assert trace.variables(n, lane) == f"i = {i}, s = {x[i & 1::2, i].sum():g}, k = 4"
+
+
+def test_variables_follow_loops_calls_and_masks():
+    module = compiled("""
+__device__ int twice(int v) { int w = 2 * v; return w; }
+__global__ void walk(const int* x, int* out, int n) {
+    int found = -1, t = threadIdx.x;
+    for (int i = 0; i < n; ++i)
+        for (int j = 0; j < 2; ++j)
+            if (x[i] == t + j) found = twice(i); else found += 0;
+    out[t] = found;
+}
+""")
+    with cuda.profile() as report:
+        module.walk[1, 32](np.arange(9, dtype=np.int32) + 2, out := np.zeros(32, np.int32), 9)
+    replay = report.launches[0].replay()
+    trace = Trace(replay)
+    trace.with_registers(replay)
+    end = next(n for n, s in enumerate(trace.steps) if s["kind"] == "store")
+    assert f"found = {out[4]}, t = 4, i = 9, j = 2" in trace.variables(end, 4)
+    assert replay.registers["names"] == ["w of twice", "found", "t", "i", "j"]
+
+
+def test_variables_that_are_not_known():
+    module = compiled("namespace a { __global__ void f(float* x) { int i = threadIdx.x; x[i] = i; } }")
+    with cuda.profile() as report:
+        module["a::f"][1, 4](np.zeros(4, np.float32))
+    assert report.launches[0].replay().registers["names"] is None
+
+
 def test_the_browser_says_what_python_says(needs, tmp_path):
     """Every step of every launch in both languages; jumps, and steps back, in the second."""
     node = needs("node")
     traces = [Trace(launch_of(name).replay(blocks="all")) for name in LAUNCHES] + [Trace(race().replay())]
     traces += [Trace(launch_of(name, machine=MACHINES[1]).replay(blocks="all")) for name in LAUNCHES]
+    traces[2].with_registers(launch_of("odd_ones").replay(blocks="all"))
     (tmp_path / "traces.json").write_text(json.dumps(
-        [{"data": t.data, "words": [t.words(n) for n in range(len(t.steps))]} for t in traces]))
-    names = "unpack, wordsOf, jump, changedBetween, sectorsOf, touching, warpsAt, betweenInWords, bankParts, timeLine, drawArray, drawWarps, laneInWords"
+        [{"data": t.data, "words": [t.words(n) for n in range(len(t.steps))],
+          "variables": [t.variables(n, n % 32) for n in range(len(t.steps))]} for t in traces]))
+    names = "unpack, wordsOf, jump, changedBetween, sectorsOf, touching, warpsAt, betweenInWords, bankParts, timeLine, drawArray, drawWarps, laneInWords, variablesInWords"
     (tmp_path / "front.mjs").write_text(front.module(*SCRIPTS) + f"\nexport {{{names}}};\n")
     test = Path(__file__).with_name("player.test.mjs")
     (tmp_path / test.name).write_text(test.read_text())

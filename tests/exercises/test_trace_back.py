@@ -43,6 +43,7 @@ def mean(monkeypatch):
                         Misconception("starts at 1", "?", change=("int k = 0", "int k = 1"))],
         launch=lambda x: Launch(grid=-(-len(x) // 32), block=32, args=[x, out(len(x)), len(x)]))
     monkeypatch.setattr(student.marks, "update", lambda *a, **k: None)
+    monkeypatch.setattr("laptop_cuda.trials.MOST", 6)        # some hundred take seconds
     yield made
     declared.pop("0.91")
 
@@ -107,11 +108,14 @@ def wrong_kernels():
             yield ex, "its stub", ex.stub
 
 
+EVERY = 12               # a run over all of them takes a quarter of an hour
+
+
 @pytest.mark.slow
-def test_the_guilty_line_is_among_the_first_three_of_more_than_half_of_the_wrong_kernels():
-    """Only kernels with a wrong element count: an error of the sanitizer names its line itself. The goal is 80 %."""
+def test_the_guilty_line_is_among_the_first_three():
+    """Only kernels with a wrong element count: an error of the sanitizer names its line itself."""
     found = total = 0
-    for ex, name, code in wrong_kernels():
+    for ex, name, code in list(wrong_kernels())[::EVERY]:
         if core.runner.run(core.request(ex, core.draw(ex)), code).failure:
             continue
         try:
@@ -123,4 +127,4 @@ def test_the_guilty_line_is_among_the_first_three_of_more_than_half_of_the_wrong
         found, total = found + hit, total + 1
         print("found " if hit else "missed", ex.id, name, sorted(guilty), lines)
     print(f"{found} of {total}: {found / total:.0%}")
-    assert total >= 60 and found / total > 0.5
+    assert total >= 60 / EVERY and found / total >= 0.8
