@@ -33,6 +33,8 @@ COMMANDS = {
                         "every attention in the small model: data/attention_table.json"),
     "indexer-study": ("course_lib.studies.indexer:study_command",
                       "indexers distilled from dense attention: data/indexer_study.json"),
+    "multi-token-study": ("course_lib.studies.multi_token:study_command",
+                          "a head that drafts from the model's states: data/multi_token_study.json"),
     "field-guide": ("course_lib.studies.field_guide:main",
                     "chapter 11's layers beside the published ones: field-guide [FAMILY...]"),
     "w2-study": ("course_lib.studies.w2_attention:study_command",

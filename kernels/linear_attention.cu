@@ -13,8 +13,9 @@
 //                          all chunks run at once                                              chunk goes out and in
 //   4     linear_attention/tensor_core.cu, for a card: chunks of 64 on the tensor cores, everything read once
 //
-//   delta_rule             as rung 2, but the state is      n (2 d + 2 d_v + 2) + 2 d d_v      as rung 2
-//                          corrected, not only added to
+//   delta_rule             as rung 2, but the state is      n (2 d + 2 d_v + 1 + g) + 2 d d_v  as rung 2
+//                          corrected, not only added to; g = 1 decay per token or d, one per channel
+//                          linear_attention/delta_chunks.cu takes 16 tokens at a time
 //
 // Layout: q, k (heads, n, d); v, out (heads, n, d_v); state (heads, d, w); all float and contiguous, heads = b * h.
 // Any n, d, d_v whose state fits in shared memory; the wrappers check. Always causal. Has not run on a card.
@@ -166,15 +167,15 @@ __global__ void chunk_outputs(const float* __restrict__ q, const float* __restri
 }
 
 // S <- a S;  S <- S + beta k (v - k^T S);  o = q^T S. One block per head; state (heads, d, d_v).
+// decay (heads, n, gates): one number per token, or one per token and channel of the key.
 __global__ void delta_rule(const float* __restrict__ q, const float* __restrict__ k,
                            const float* __restrict__ v, const float* __restrict__ beta,
                            const float* __restrict__ decay, float* __restrict__ state,
-                           float* __restrict__ out, int n, int d, int d_v) {
+                           float* __restrict__ out, int n, int d, int d_v, int gates) {
     extern __shared__ float shared[];
-    int size = d * d_v;
+    int size = d * d_v, every = gates == 1 ? 0 : 1;
     size_t head = blockIdx.x;
-    float *s = shared, *q_row = s + size, *k_row = q_row + d,
-          *strength = k_row + d;  // strength: beta and decay
+    float *s = shared, *q_row = s + size, *k_row = q_row + d, *a_row = k_row + d;
     float* mine = state + head * size;
     for (int e = threadIdx.x; e < size; e += blockDim.x) s[e] = mine[e];
     for (int t = 0; t < n; ++t) {
@@ -183,18 +184,16 @@ __global__ void delta_rule(const float* __restrict__ q, const float* __restrict_
             q_row[i] = q[token * d + i];
             k_row[i] = k[token * d + i];
         }
-        if (threadIdx.x == 0) {
-            strength[0] = beta[token];
-            strength[1] = decay[token];
-        }
+        for (int i = threadIdx.x; i < gates; i += blockDim.x) a_row[i] = decay[token * gates + i];
+        if (threadIdx.x == 0) a_row[gates] = beta[token];
         __syncthreads();
-        float b = strength[0], a = strength[1];
+        float b = a_row[gates];
         for (int c = threadIdx.x; c < d_v; c += blockDim.x) {  // a thread owns whole columns of S
             float found = 0.0f, sum = 0.0f;
-            for (int i = 0; i < d; ++i) found += k_row[i] * s[i * d_v + c];
-            float correction = b * (v[token * d_v + c] - a * found);
+            for (int i = 0; i < d; ++i) found += k_row[i] * a_row[i * every] * s[i * d_v + c];
+            float correction = b * (v[token * d_v + c] - found);
             for (int i = 0; i < d; ++i) {
-                float now = a * s[i * d_v + c] + k_row[i] * correction;
+                float now = a_row[i * every] * s[i * d_v + c] + k_row[i] * correction;
                 s[i * d_v + c] = now;
                 sum += q_row[i] * now;
             }

@@ -163,3 +163,9 @@ def check_prompt(tokens, max_new_tokens, batch="batch", **counts):
 def check_context(context):
     if context is None:
         raise ValueError("context must be given while the cache is empty; got None")
+
+
+def check_head_prompt(tokens):
+    if tokens.shape[1] < 2:
+        raise ValueError("tokens must be at least 2 for a multi-token head, which reads the model's state at "
+                         f"one and the token after it; got {tokens.shape[1]}")

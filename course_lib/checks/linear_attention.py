@@ -47,14 +47,17 @@ def check_state(state, shapes):
 
 
 def check_delta(q, k, v, beta, decay, state, form="recurrent", chunk_size=1):
-    """q, k (b, h, n, d_k), v (b, h, n, d_v), beta and decay (b, h, n), state (b, h, d_k, d_v)."""
+    """q, k (b, h, n, d_k), v (b, h, n, d_v), beta (b, h, n), decay (b, h, n) or (b, h, n, d_k), state (b, h,
+    d_k, d_v)."""
     check_alike(q=q, k=k, v=v)
     check_choice("form", form, ("recurrent", "chunked"))
     check_count("chunk_size", chunk_size)
     check_tensor("k", k, tuple(q.shape))
     check_tensor("v", v, (*k.shape[:3], "d_v"))
     per_token, whole = tuple(k.shape[:3]), (*k.shape[:2], k.shape[-1], v.shape[-1])
-    for name, x, shape in (("beta", beta, per_token), ("decay", decay, per_token), ("state", state, whole)):
+    per_channel = decay is not None and decay.dim() == 4
+    decays = tuple(k.shape) if per_channel else per_token
+    for name, x, shape in (("beta", beta, per_token), ("decay", decay, decays), ("state", state, whole)):
         if x is not None:
             check_tensor(name, x, shape)
     if decay is not None and bool(((decay <= 0) | (decay > 1)).any()):

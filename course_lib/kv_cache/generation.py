@@ -10,6 +10,7 @@ from torch import Tensor
 from course_lib.attention import MultiHeadAttention, scaled_dot_product_attention
 from course_lib.checks.kv_cache import check_context, check_prompt
 from .caches import CrossCache, GrowingCache
+from .multi_token import HeadReader, MultiTokenHead
 from .sampling import drawing, next_token_probabilities, verify_draft
 
 
@@ -94,14 +95,42 @@ class _Reader:
     def __init__(self, model, make_cache, *sampling):
         self.model, self.caches, self.sampling = model, caches_for(model, make_cache), sampling
 
+    @property
+    def length(self):
+        return self.caches[0].length
+
     def probabilities(self, text):
         """text (1, n) -> (new, vocabulary): of the next token, after each token that was not read before."""
-        logits = self.model(text[:, self.caches[0].length:], self.caches)[0]
-        return next_token_probabilities(logits, *self.sampling)
+        return next_token_probabilities(self.logits(text[:, self.length:])[0], *self.sampling)
+
+    def logits(self, new):
+        return self.model(new, self.caches)
 
     def keep(self, n):
         for cache in self.caches:
             cache.truncate(min(cache.length, n))
+
+
+class _StateReader(_Reader):
+    """Also keeps the model's state after each token, which a MultiTokenHead drafts from."""
+    states = None
+
+    def logits(self, new):
+        states = self.model.states(new, self.caches)
+        self.states = states if self.states is None else torch.cat([self.states, states], 1)
+        return self.model.read_out(states)
+
+    def keep(self, n):
+        super().keep(n)
+        self.states = self.states[:, :n]
+
+
+def _readers(model, draft_model, make_cache, *sampling):
+    """Those of the large model and of its draft."""
+    if isinstance(draft_model, MultiTokenHead):
+        large = _StateReader(model, make_cache, *sampling)
+        return large, HeadReader(draft_model, large, make_cache(), *sampling)
+    return tuple(_Reader(one, make_cache, *sampling) for one in (model, draft_model))
 
 
 @torch.no_grad()
@@ -111,14 +140,14 @@ def generate_speculative(model, draft_model, tokens: Tensor, max_new_tokens: int
                          kept: list | None = None) -> Tensor:
     """What `generate` draws, tokens (1, n) and up to max_new_tokens more, in fewer passes of `model`.
 
-    draft_model draws up to n_draft tokens, one pass each. One pass of `model` over all of them accepts some
-    and adds one more, so that the result is distributed as if `model` had drawn alone. Both caches then
-    forget the rejected tokens. The number of drafted tokens that each pass accepted is appended to `kept`, if
-    given.
+    draft_model, a model or the MultiTokenHead of this one, draws up to n_draft tokens, one pass each. One
+    pass of `model` over all of them accepts some and adds one more, so that the result is distributed as if
+    `model` had drawn alone. Both caches then forget the rejected tokens. The number of drafted tokens that
+    each pass accepted is appended to `kept`, if given.
     """
     check_prompt(tokens, max_new_tokens, batch=1, n_draft=(n_draft, 0))
     draw = drawing(generator) if draw is None else draw
-    large, small = (_Reader(one, make_cache, temperature, top_k, top_p) for one in (model, draft_model))
+    large, small = _readers(model, draft_model, make_cache, temperature, top_k, top_p)
     end = tokens.shape[1] + max_new_tokens
     while tokens.shape[1] < end:
         n, text, drafts = tokens.shape[1], tokens, []

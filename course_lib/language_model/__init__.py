@@ -16,7 +16,7 @@ from .display import show_rates
 from .layers import ModelAttention, RMSNorm, SelfAttention, SwiGLU, softmax_attention
 from .look_inside import copying_gain, effect_of_distance, induction_scores, weight_by_distance
 from .model import Block, LanguageModel
-from .saved import facts, load, pretrained, save
+from .saved import facts, load, pretrained, pretrained_head, save
 from .tokenizers import BytePairTokenizer, CharTokenizer, tokenizer_of, tokens_on_disk
 from .training import TrainConfig, evaluate, learning_rate, make_optimizer, random_batch, train
 from .translator import EncoderDecoder
@@ -25,5 +25,5 @@ __all__ = ["ATTENTIONS", "Block", "BytePairTokenizer", "CharTokenizer", "Config"
            "EncoderDecoder", "LAYERS", "LanguageModel", "ModelAttention", "RMSNorm", "SelfAttention",
            "SwiGLU", "TrainConfig", "copying_gain", "effect_of_distance", "evaluate", "facts",
            "induction_scores", "learning_rate", "load", "load_checkpoint", "make_optimizer", "pretrained",
-           "random_batch", "save", "save_checkpoint", "show_rates", "softmax_attention", "tokenizer_of",
+           "pretrained_head", "random_batch", "save", "save_checkpoint", "show_rates", "softmax_attention", "tokenizer_of",
            "tokens_on_disk", "train", "weight_by_distance"]

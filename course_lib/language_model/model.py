@@ -56,6 +56,10 @@ class LanguageModel(nn.Module):
 
     def forward(self, tokens, caches=None):
         """With caches, one per block as from make_caches, tokens are the new ones only."""
+        return self.read_out(self.states(tokens, caches))
+
+    def states(self, tokens, caches=None):
+        """(batch, n, d_model): what the last block gives, before the last norm."""
         x, n = self.embed(tokens), tokens.shape[1]
         if caches is None:
             for block in self.blocks:
@@ -64,7 +68,10 @@ class LanguageModel(nn.Module):
             check_caches(caches, self.blocks)
             for block, cache in zip(self.blocks, caches):
                 x = block(x, (self.cos, self.sin), cache)
-        return F.linear(self.final_norm(x), self.embedding.weight)
+        return x
+
+    def read_out(self, states):
+        return F.linear(self.final_norm(states), self.embedding.weight)
 
     def embed(self, tokens):
         """(batch, n) -> (batch, n, d_model)."""

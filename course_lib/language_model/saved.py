@@ -1,9 +1,10 @@
 """Language models in files, and the trained ones in data/."""
 from course_lib.checks.language_model import check_saved_model
 from course_lib.datasets import DATA
+from course_lib.kv_cache import MultiTokenHead
 from .checkpoints import fit_state, load_checkpoint, save_checkpoint
 from .config import Config
-from .model import LanguageModel
+from .model import Block, LanguageModel
 from .tokenizers import tokenizer_of
 
 
@@ -31,3 +32,11 @@ def facts(name="tiny_lm"):
 def pretrained(name="tiny_lm"):
     """(model, tokenizer) of the trained model in data/. Notebooks call it, the course's modules do not."""
     return load(DATA / f"{name}.safetensors")
+
+
+def pretrained_head(model):
+    """The MultiTokenHead in data/, trained beside pretrained()'s model."""
+    path = DATA / "multi_token_head.safetensors"
+    head = MultiTokenHead(Block(model.config), model.config.d_model)
+    fit_state(head, {name: x.float() for name, x in load_checkpoint(path)[0].items()}, path)
+    return head.eval()

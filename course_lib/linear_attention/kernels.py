@@ -11,6 +11,7 @@ from course_lib.linear_attention.linear import read_state
 
 KERNEL_MAPS = {"elu": 0, "relu": 1, "identity": 2}
 THREADS = 128
+CHUNK, COLUMNS = 16, 32                 # of delta_chunks
 
 
 def linear_attention_kernel(q: Tensor, k: Tensor, v: Tensor, feature_map: str = "elu", normalise: bool = True,
@@ -64,16 +65,27 @@ def _launch(q, k, v, carried, rung, chunk_size, options):
 
 
 def delta_rule_kernel(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tensor | None = None,
-                      state: Tensor | None = None, return_state: bool = False):
-    """`delta_rule` by kernels/linear_attention.cu, float32: the recurrence, its state in shared memory."""
-    check_delta(q, k, v, beta, decay, state)
+                      state: Tensor | None = None, return_state: bool = False, form: str = "recurrent"):
+    """`delta_rule` on the engine or a card, float32: the recurrence of kernels/linear_attention.cu, its
+    state in shared memory, or chunks of 16 tokens, kernels/linear_attention/delta_chunks.cu."""
+    check_delta(q, k, v, beta, decay, state, form)
     (b, h, n, d), d_v = q.shape, v.shape[-1]
-    need = 4 * (d * d_v + 2 * d + 2)
-    check_kernel_memory(q, v, need)
     decay = torch.ones_like(beta) if decay is None else decay
+    gates = 1 if decay.dim() == 3 else d
+    in_chunks = form == "chunked"
+    tiles = 3 * CHUNK * (d + 1) + d + CHUNK * (1 + 2 * CHUNK + 2 * COLUMNS)
+    need = 4 * (d * COLUMNS + tiles if in_chunks else d * d_v + 2 * d + gates + 1)
+    check_kernel_memory(q, v, need)
     carried = q.new_zeros(b, h, d, d_v) if state is None else state.detach().float().contiguous().clone()
     out = v.new_zeros(b, h, n, d_v)
     if out.numel() and d:
+        if in_chunks and gates != d:
+            decay = decay[..., None].expand(b, h, n, d)
         arrays = [x.float().contiguous() for x in (q, k, v, beta, decay)]
-        cuda.load("linear_attention").delta_rule[b * h, THREADS, need](*arrays, carried, out, n, d, d_v)
+        if in_chunks:
+            kernel = cuda.load("linear_attention/delta_chunks").delta_chunks
+            kernel[(math.ceil(d_v / COLUMNS), b * h), THREADS, need](*arrays, carried, out, n, d, d_v)
+        else:
+            kernel = cuda.load("linear_attention").delta_rule
+            kernel[b * h, THREADS, need](*arrays, carried, out, n, d, d_v, gates)
     return (out, carried) if return_state else out

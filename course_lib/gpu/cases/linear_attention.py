@@ -24,6 +24,10 @@ def delta_inputs(draw, n, d):
     return q, F.normalize(k, dim=-1), v, draw(1, 2, n).sigmoid()
 
 
+def channel_inputs(draw, n, d):
+    return *delta_inputs(draw, n, d), draw(1, 2, n, d).sigmoid()
+
+
 def with_state(draw, n, d, segments, heads=2):
     return *three(draw, n, d, heads), draw(1, heads, d * d + d, dtype=F32).abs(), segments
 
@@ -54,6 +58,9 @@ CASES = [
     Case(chapter="linear_attention", kernels=("delta_rule",), inputs=delta_inputs,
          run=delta_rule_kernel, oracle=delta_rule,
          small=({"n": 33, "d": 20},), large=({"n": 1001, "d": 64},)),
+    Case(chapter="linear_attention", kernels=("delta_chunks",), inputs=channel_inputs,
+         run=partial(delta_rule_kernel, form="chunked"), oracle=delta_rule, counted=True,
+         small=({"n": 33, "d": 20},), large=({"n": 1001, "d": 128},)),
     walk(1, 1, "linear_walk"),
     walk(2, 5, "linear_walk", "segment_prefix", note="segments"),
 ]
