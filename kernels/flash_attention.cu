@@ -23,7 +23,7 @@
 //   7 flash_attention/tensor_core.cu, for a card
 //
 // On a card flash_thread_per_row at D = 128 spills registers to local memory: slow, not wrong.
-#include "common/tiles.cuh"
+#include "common/register_tiles.cuh"
 
 // 1: one thread per score. s (heads, n_q, n_k) in float, -inf where a key is hidden.
 // Grid (n_k / 32, n_q / 4, heads), block (32, 4).
@@ -215,76 +215,16 @@ __global__ void flash_vectors(const T* __restrict__ q, const T* __restrict__ k, 
     store_warp_rows(out + rows * v_dim, lse + rows, m, l, o, q0 + warp * ROWS, n_q, v_dim);
 }
 
-// 5 and 6: a group of 64 threads has 32 query rows. Its threads form an 8 x 8 grid (ty, tx); thread (ty, tx)
-// makes the scores of rows ty, ty + 8, ty + 16, ty + 24 with keys tx, tx + 8, ..., and the output columns 4
-// tx .. 4 tx + 3 (+ 32, ...) of the same rows. So a value read from shared memory is used four times. k and v
-// take turns in one array. A row's eight threads belong to one warp: its scores need no block-wide barrier.
-template <typename T, int D, int DV, int GROUPS, bool SKIP>
-__device__ void register_tiles(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
-                               const float* __restrict__ key_bias, T* __restrict__ out,
-                               float* __restrict__ lse, int group_size, int n_q, int n_k, int d, int v_dim,
-                               float scale, int causal) {
-    constexpr int TILE_Q = 32 * GROUPS, TILE_K = D > 64 || DV > 64 ? 16 : 32;  // limited by 48 KiB
-    constexpr int ROWS = 4, KEYS = TILE_K / 8, COLUMNS = DV / 32;  // a thread's share
-    __shared__ float4 q_tile[TILE_Q][D / 4], kv_tile[TILE_K][(D > DV ? D : DV) / 4 + 1];
-    __shared__ float4 p_tile[TILE_Q][TILE_K / 4 + 2];  // this pitch puts a warp's four rows in other banks
-    const int tx = threadIdx.x % 8, first_row = threadIdx.x / 64 * 32, ty = first_row + threadIdx.x / 8 % 8;
-    const int q0 = blockIdx.x * TILE_Q;
-    const long long head = blockIdx.y, kv_head = head / group_size;
-    load_tile<TILE_Q, D>(q_tile, q + head * n_q * d, q0, n_q, d);
-
-    float m[ROWS], l[ROWS];
-    float4 o[ROWS][COLUMNS];
-    start_rows(m, l, o);
-    const int block_end = SKIP ? keys_seen(min(q0 + TILE_Q, n_q) - 1, n_q, n_k, causal) : n_k;
-    const int group_end = SKIP ? keys_seen(q0 + first_row + 31, n_q, n_k, causal) : n_k;
-
-    for (int k0 = 0; k0 < block_end; k0 += TILE_K) {
-        __syncthreads();
-        load_tile<TILE_K, D>(kv_tile, k + kv_head * n_k * d, k0, n_k, d);
-        __syncthreads();
-        if (k0 < group_end) {  // the other group may still have keys to see
-            float s[ROWS][KEYS] = {}, bias[KEYS];
-            pair_rows<dot, D / 4>(s, q_tile, kv_tile, ty, tx);
-#pragma unroll
-            for (int j = 0; j < KEYS; ++j) {
-                const int key = k0 + tx + 8 * j;
-                bias[j] = key_bias && key < n_k ? key_bias[kv_head * n_k + key] : 0.0f;
-            }
-#pragma unroll
-            for (int r = 0; r < ROWS; ++r) {
-                const int seen = keys_seen(q0 + ty + 8 * r, n_q, n_k, causal);
-#pragma unroll
-                for (int j = 0; j < KEYS; ++j)
-                    s[r][j] = k0 + tx + 8 * j < seen ? scale * s[r][j] + bias[j] : -INFINITY;
-            }
-            absorb_scores(s, m, l, o, p_tile, ty, tx);
-        }
-        __syncthreads();  // all have finished with k
-        load_tile<TILE_K, DV>(kv_tile, v + kv_head * n_k * v_dim, k0, n_k, v_dim);
-        __syncthreads();
-        if (k0 < group_end) add_values(o, p_tile, kv_tile, ty, tx);
-    }
-#pragma unroll
-    for (int r = 0; r < ROWS; ++r) {
-        const int i = q0 + ty + 8 * r;
-        const float divisor = l[r] > 0.0f ? l[r] : 1.0f;
-        for (int b = 0; b < COLUMNS; ++b) {
-            multiply(o[r][b], 1.0f / divisor);
-            store4(out + head * n_q * v_dim, o[r][b], i, 4 * (tx + 8 * b), n_q, v_dim);
-        }
-        if (tx == 0 && i < n_q) lse[head * n_q + i] = log_sum_exp(m[r], l[r]);
-    }
-}
-
-// 5: one group per block. Grid (n_q / 32, heads), block 64.
+// 5: common/register_tiles.cuh, one group per block. Grid (n_q / 32, heads), block 64.
 template <typename T, int D, int DV>
 __global__ void flash_registers(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
                                 const float* __restrict__ key_bias, T* __restrict__ out,
                                 float* __restrict__ lse, int group_size, int n_q, int n_k, int d, int v_dim,
                                 float scale, int causal) {
-    register_tiles<T, D, DV, 1, false>(q, k, v, key_bias, out, lse, group_size, n_q, n_k, d, v_dim, scale,
-                                       causal);
+    const long long head = blockIdx.y, rows = head * n_q, keys = head / group_size * n_k;
+    register_tiles<T, D, DV, 1, false>(q + rows * d, k + keys * d, v + keys * v_dim,
+                                       key_bias ? key_bias + keys : nullptr, out + rows * v_dim, lse + rows,
+                                       n_q, n_k, d, v_dim, scale, causal);
 }
 
 // 6: two groups per block share k and v, and tiles wholly in the future are not visited.
@@ -294,6 +234,8 @@ __global__ void flash_two_groups(const T* __restrict__ q, const T* __restrict__ 
                                  const float* __restrict__ key_bias, T* __restrict__ out,
                                  float* __restrict__ lse, int group_size, int n_q, int n_k, int d, int v_dim,
                                  float scale, int causal) {
-    register_tiles<T, D, DV, 2, true>(q, k, v, key_bias, out, lse, group_size, n_q, n_k, d, v_dim, scale,
-                                      causal);
+    const long long head = blockIdx.y, rows = head * n_q, keys = head / group_size * n_k;
+    register_tiles<T, D, DV, 2, true>(q + rows * d, k + keys * d, v + keys * v_dim,
+                                      key_bias ? key_bias + keys : nullptr, out + rows * v_dim, lse + rows,
+                                      n_q, n_k, d, v_dim, scale, causal);
 }

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from course_lib.launching import C_TYPES
-from . import check_count, check_grouped, check_tensor, described
+from . import check_count, check_grouped, check_integers, check_tensor, described
 
 LARGEST_WIDTH = 128
 
@@ -50,6 +50,20 @@ def check_flash_kernel(q, k, v, scale, key_bias, causal=False) -> float:
     if isinstance(causal, Tensor):
         raise ValueError(f"causal must be True or False: the kernels take no mask; got {described(causal)}")
     return scale
+
+
+def check_packed(q, k, v, cu_seqlens, scale, causal) -> tuple[float, Tensor]:
+    """One row of tokens, and where its texts begin. Returns the scale, and cu_seqlens as a tensor."""
+    scale = check_flash_kernel(q, k, v, scale, None, causal)
+    total = q.shape[2]
+    if len(q) != 1 or k.shape[2] != total:
+        raise ValueError(f"q and k must be one row of the same tokens, batch 1; got {tuple(q.shape)} and "
+                         f"{tuple(k.shape)}")
+    ends = check_integers("cu_seqlens", cu_seqlens, ("texts + 1",), most=total)
+    if len(ends) < 2 or ends[0] != 0 or ends[-1] != total or (ends.diff() < 0).any():
+        raise ValueError(f"cu_seqlens must begin with 0, never fall, and end with the {total} tokens of q; "
+                         f"got {ends.tolist()}")
+    return scale, ends
 
 
 def check_results(q, v, **results):

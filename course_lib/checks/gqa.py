@@ -1,11 +1,11 @@
 """Checks of chapter 3: the layers with fewer heads of keys and values, and their kernels."""
 import torch
 
-from course_lib.launching import SHARED_BYTES
+from course_lib.launching import C_TYPES, SHARED_BYTES
 
 from .attention import check_grouped, check_head_sizes, check_sequence
 from .rope import LAYOUTS, check_rope
-from .tensors import check_shared_memory, check_tensor
+from .tensors import check_dtype, check_integers, check_like, check_shared_memory, check_tensor
 from .values import check_choice, check_count, check_sizes
 
 
@@ -47,3 +47,28 @@ def check_gqa_kernel(q, k, v, scale, rung, shared_bytes) -> int:
     advice = "Rung 2 serves one head per block" if rung == 3 else ""
     check_shared_memory("q", f"{heads} heads of {d}", shared_bytes(heads, d), SHARED_BYTES, advice)
     return group_size
+
+
+LARGEST_LATENT, LARGEST_ROPE = 512, 128     # of kernels/gqa/latent_decode.cu
+
+
+def check_latent_decode(q, q_rope, latent, k_rope, k_up, v_up, lengths, heads_per_block):
+    """Returns lengths, all tokens for None."""
+    check_tensor("q", q, ("b", "heads", 1, "head_dim"))
+    check_dtype("q", q, *C_TYPES)
+    b, heads, _, head_dim = q.shape
+    check_tensor("q_rope", q_rope, (b, heads, 1, "rope_dim"))
+    check_tensor("latent", latent, (b, 1, "n", "latent_dim"))
+    _, _, n, latent_dim = latent.shape
+    check_tensor("k_rope", k_rope, (b, 1, n, q_rope.shape[3]))
+    for name, x in (("k_up", k_up), ("v_up", v_up)):
+        check_tensor(name, x, (heads, head_dim, latent_dim))
+    for name, x in (("q_rope", q_rope), ("latent", latent), ("k_rope", k_rope), ("k_up", k_up), ("v_up", v_up)):
+        check_like(name, x, "q", q)
+    for name, size, most in (("latent", latent_dim, LARGEST_LATENT), ("q_rope", q_rope.shape[3], LARGEST_ROPE)):
+        if not 0 < size <= most:
+            raise ValueError(f"{name} must be 1 to {most} wide for this kernel; got {size}")
+    check_choice("heads_per_block", heads_per_block, (None, 1, 4, 16))
+    if lengths is None:
+        return torch.full((b,), n, device=q.device)
+    return check_integers("lengths", lengths, (b,), most=n, device=q.device)

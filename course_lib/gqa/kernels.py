@@ -1,11 +1,13 @@
-"""Chapter 3: `grouped_query_attention` by the kernels of kernels/gqa.cu."""
+"""Chapter 3's kernels as functions: kernels/gqa.cu, and kernels/gqa/latent_decode.cu."""
 import math
 
 import torch
 from torch import Tensor
 
 from course_lib import cuda
-from course_lib.checks.gqa import check_gqa_kernel
+from course_lib.checks.gqa import check_gqa_kernel, check_latent_decode
+from course_lib.launching import C_TYPES, SHARED_BYTES_SM80, aligned, shared_limit
+from .latent import fold_queries, unfold_values
 
 
 def shared_bytes(heads: int, d: int) -> int:
@@ -45,3 +47,36 @@ def _repeat_by_kernel(module, x, group_size, block):
     grid = (math.ceil(n * d / block), n_kv_heads * group_size, b)
     module.repeat_kv[grid, block](x, out, n_kv_heads, group_size, n * d)
     return out
+
+
+def latent_decode_kernel(q: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, k_up: Tensor, v_up: Tensor,
+                         lengths: Tensor | None = None, heads_per_block: int | None = None) -> Tensor:
+    """Absorbed latent attention of one query per sequence, by kernels/gqa/latent_decode.cu.
+
+    q (b, h, 1, head_dim), q_rope (b, h, 1, rope_dim), latent (b, 1, n, latent_dim), k_rope (b, 1, n, rope_dim),
+    k_up and v_up (h, head_dim, latent_dim) -> (b, h, 1, head_dim), as `LatentAttention` computes it. float32,
+    float16 or bfloat16; lengths (b): tokens of each sequence. heads_per_block: 1, 4 or 16 heads share a tile of
+    latents; None takes the most that the card has shared memory for.
+    """
+    lengths = check_latent_decode(q, q_rope, latent, k_rope, k_up, v_up, lengths, heads_per_block)
+    scale = (q.shape[3] + q_rope.shape[3]) ** -0.5
+    q = fold_queries(q, k_up)
+    (b, n_heads, _, latent_dim), rope_dim, n = q.shape, q_rope.shape[3], latent.shape[2]
+    mixed = torch.empty_like(q, memory_format=torch.contiguous_format)
+    if mixed.numel():
+        heads = heads_per_block or most_heads(latent_dim, rope_dim, shared_limit(q.device))
+        kernel = cuda.load("gqa/latent_decode")[f"latent_decode<{C_TYPES[q.dtype]}, {heads}>"]
+        kernel.shared_limit = SHARED_BYTES_SM80
+        kernel[(math.ceil(n_heads / heads), b), 128, latent_shared_bytes(heads, latent_dim, rope_dim)](
+            *aligned(q, q_rope, latent, k_rope), lengths.to(torch.int32).contiguous(), mixed, n_heads, n,
+            latent_dim, rope_dim, scale)
+    return unfold_values(mixed, v_up)
+
+
+def latent_shared_bytes(heads: int, latent_dim: int, rope_dim: int) -> int:
+    """Dynamic shared memory of a block of latent_decode.cu: rows of queries and of a tile of 16 tokens."""
+    return 16 * (heads + 16) * (math.ceil(latent_dim / 4) + math.ceil(rope_dim / 4) | 1)
+
+
+def most_heads(latent_dim: int, rope_dim: int, limit: int) -> int:
+    return next(h for h in (16, 4, 1) if h == 1 or latent_shared_bytes(h, latent_dim, rope_dim) <= limit - 2048)

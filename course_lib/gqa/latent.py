@@ -70,8 +70,19 @@ class LatentAttention(nn.Module):
         return scaled_dot_product_attention(q, k, v, mask=mask, causal=causal, scale=self.scale)
 
     def _absorbed(self, q, q_rope, latent, k_rope, mask, causal):
-        # q . (W c) = (W^T q) . c : apply the up-projection to the one query instead of to every key.
-        q = torch.cat([einsum(q, self.k_up, "b h n d, h d c -> b h n c"), q_rope], dim=-1)
-        k = torch.cat([latent, k_rope], dim=-1)
+        q, k = torch.cat([fold_queries(q, self.k_up), q_rope], dim=-1), torch.cat([latent, k_rope], dim=-1)
         mixed = grouped_query_attention(q, k, latent, mask=mask, causal=causal, scale=self.scale)
-        return einsum(mixed, self.v_up, "b h n c, h d c -> b h n d")
+        return unfold_values(mixed, self.v_up)
+
+
+def fold_queries(q: Tensor, k_up: Tensor) -> Tensor:
+    """q . (W c) = (W^T q) . c: apply the up-projection to the one query instead of to every key.
+
+    q (b, h, n, head_dim), k_up (h, head_dim, latent_dim) -> (b, h, n, latent_dim), queries of the latents.
+    """
+    return einsum(q, k_up, "b h n d, h d c -> b h n c")
+
+
+def unfold_values(mixed: Tensor, v_up: Tensor) -> Tensor:
+    """The weighted sums of latents (b, h, n, latent_dim) -> the heads' outputs (b, h, n, head_dim)."""
+    return einsum(mixed, v_up, "b h n c, h d c -> b h n d")

@@ -81,21 +81,22 @@ __device__ void add_dq(float* __restrict__ dq, float (&ds_tile)[B][B + 8], float
     }
 }
 
+// A head's queries are q_rows rows after those of the head before, its keys k_rows.
 template <typename T, int D, int DV, bool ATOMIC_DQ>
 __device__ void key_tile_gradients(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
                                    const float* __restrict__ key_bias, const T* __restrict__ grad_out,
                                    const float* __restrict__ lse, const float* __restrict__ delta,
                                    float* __restrict__ dq, T* __restrict__ dk, T* __restrict__ dv,
-                                   float* __restrict__ dbias, int group_size, int n_q, int n_k, int d,
-                                   int v_dim, float scale, int causal) {
+                                   float* __restrict__ dbias, int group_size, int q_rows, int k_rows, int n_q,
+                                   int n_k, int d, int v_dim, float scale, int causal) {
     constexpr int B = D > 64 || DV > 64 ? 16 : 32, SIDE = B / 8;
     __shared__ float4 q_tile[B][D / 4 + 1], k_tile[B][D / 4 + 1], do_tile[B][DV / 4 + 1],
         v_tile[B][DV / 4 + 1];
     __shared__ float p_tile[B][B + 8], ds_tile[B][B + 8];
     const int tx = threadIdx.x % 8, ty = threadIdx.x / 8, k0 = blockIdx.x * B;
     const long long kv_head = blockIdx.y;
-    load_tile<B, D>(k_tile, k + kv_head * n_k * d, k0, n_k, d);
-    load_tile<B, DV>(v_tile, v + kv_head * n_k * v_dim, k0, n_k, v_dim);
+    load_tile<B, D>(k_tile, k + kv_head * k_rows * d, k0, n_k, d);
+    load_tile<B, DV>(v_tile, v + kv_head * k_rows * v_dim, k0, n_k, v_dim);
 
     float4 dk_sum[SIDE][D / 32], dv_sum[SIDE][DV / 32];
     float bias_sum = 0.0f;
@@ -108,12 +109,12 @@ __device__ void key_tile_gradients(const T* __restrict__ q, const T* __restrict_
     for (long long head = kv_head * group_size; head < (kv_head + 1) * group_size; ++head) {
         for (int q0 = first_query / B * B; q0 < n_q; q0 += B) {
             __syncthreads();
-            load_tile<B, D>(q_tile, q + head * n_q * d, q0, n_q, d);
-            load_tile<B, DV>(do_tile, grad_out + head * n_q * v_dim, q0, n_q, v_dim);
+            load_tile<B, D>(q_tile, q + head * q_rows * d, q0, n_q, d);
+            load_tile<B, DV>(do_tile, grad_out + head * q_rows * v_dim, q0, n_q, v_dim);
             __syncthreads();
             recompute<B, D, DV>(q_tile, k_tile, do_tile, v_tile, p_tile, ds_tile,
-                                key_bias ? key_bias + kv_head * n_k : nullptr, lse + head * n_q,
-                                delta + head * n_q, q0, k0, n_q, n_k, scale, causal);
+                                key_bias ? key_bias + kv_head * k_rows : nullptr, lse + head * q_rows,
+                                delta + head * q_rows, q0, k0, n_q, n_k, scale, causal);
             __syncthreads();
             for (int i = 0; i < B; ++i) {
 #pragma unroll
@@ -126,19 +127,19 @@ __device__ void key_tile_gradients(const T* __restrict__ q, const T* __restrict_
             }
             if (dbias && threadIdx.x < B)
                 for (int i = 0; i < B; ++i) bias_sum += ds_tile[i][threadIdx.x];
-            if (ATOMIC_DQ) add_dq<B, D>(dq + head * n_q * d, ds_tile, k_tile, q0, n_q, d, scale);
+            if (ATOMIC_DQ) add_dq<B, D>(dq + head * q_rows * d, ds_tile, k_tile, q0, n_q, d, scale);
         }
     }
 #pragma unroll
     for (int j = 0; j < SIDE; ++j) {
         const int key = k0 + ty + 8 * j;
         for (int b = 0; b < D / 32; ++b)
-            store4(dk + kv_head * n_k * d, dk_sum[j][b], key, 4 * (tx + 8 * b), n_k, d);
+            store4(dk + kv_head * k_rows * d, dk_sum[j][b], key, 4 * (tx + 8 * b), n_k, d);
         for (int b = 0; b < DV / 32; ++b)
-            store4(dv + kv_head * n_k * v_dim, dv_sum[j][b], key, 4 * (tx + 8 * b), n_k, v_dim);
+            store4(dv + kv_head * k_rows * v_dim, dv_sum[j][b], key, 4 * (tx + 8 * b), n_k, v_dim);
     }
     if (dbias && threadIdx.x < B && k0 + threadIdx.x < n_k)
-        dbias[kv_head * n_k + k0 + threadIdx.x] = bias_sum;
+        dbias[kv_head * k_rows + k0 + threadIdx.x] = bias_sum;
 }
 
 // Grid (n_k / B, heads / group_size), block 64. B is 32, or 16 if D or DV is above 64.
@@ -149,7 +150,7 @@ __global__ void backward_keys(const T* __restrict__ q, const T* __restrict__ k, 
                               T* __restrict__ dk, T* __restrict__ dv, float* __restrict__ dbias,
                               int group_size, int n_q, int n_k, int d, int v_dim, float scale, int causal) {
     key_tile_gradients<T, D, DV, false>(q, k, v, key_bias, grad_out, lse, delta, nullptr, dk, dv, dbias,
-                                        group_size, n_q, n_k, d, v_dim, scale, causal);
+                                        group_size, n_q, n_k, n_q, n_k, d, v_dim, scale, causal);
 }
 
 // dq in float, all zeros at the start. Grid and block as backward_keys.
@@ -161,24 +162,24 @@ __global__ void backward_atomic(const T* __restrict__ q, const T* __restrict__ k
                                 float* __restrict__ dbias, int group_size, int n_q, int n_k, int d, int v_dim,
                                 float scale, int causal) {
     key_tile_gradients<T, D, DV, true>(q, k, v, key_bias, grad_out, lse, delta, dq, dk, dv, dbias, group_size,
-                                       n_q, n_k, d, v_dim, scale, causal);
+                                       n_q, n_k, n_q, n_k, d, v_dim, scale, causal);
 }
 
-// Grid (n_q / B, heads), block 64.
 template <typename T, int D, int DV>
-__global__ void backward_queries(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
-                                 const float* __restrict__ key_bias, const T* __restrict__ grad_out,
-                                 const float* __restrict__ lse, const float* __restrict__ delta,
-                                 T* __restrict__ dq, int group_size, int n_q, int n_k, int d, int v_dim,
-                                 float scale, int causal) {
+__device__ void query_tile_gradients(const T* __restrict__ q, const T* __restrict__ k,
+                                     const T* __restrict__ v, const float* __restrict__ key_bias,
+                                     const T* __restrict__ grad_out, const float* __restrict__ lse,
+                                     const float* __restrict__ delta, T* __restrict__ dq, int group_size,
+                                     int q_rows, int k_rows, int n_q, int n_k, int d, int v_dim, float scale,
+                                     int causal) {
     constexpr int B = D > 64 || DV > 64 ? 16 : 32, SIDE = B / 8;
     __shared__ float4 q_tile[B][D / 4 + 1], k_tile[B][D / 4 + 1], do_tile[B][DV / 4 + 1],
         v_tile[B][DV / 4 + 1];
     __shared__ float p_tile[B][B + 8], ds_tile[B][B + 8];
     const int tx = threadIdx.x % 8, ty = threadIdx.x / 8, q0 = blockIdx.x * B;
     const long long head = blockIdx.y, kv_head = head / group_size;
-    load_tile<B, D>(q_tile, q + head * n_q * d, q0, n_q, d);
-    load_tile<B, DV>(do_tile, grad_out + head * n_q * v_dim, q0, n_q, v_dim);
+    load_tile<B, D>(q_tile, q + head * q_rows * d, q0, n_q, d);
+    load_tile<B, DV>(do_tile, grad_out + head * q_rows * v_dim, q0, n_q, v_dim);
 
     float4 dq_sum[SIDE][D / 32];
 #pragma unroll
@@ -188,12 +189,12 @@ __global__ void backward_queries(const T* __restrict__ q, const T* __restrict__ 
     const int end = keys_seen(min(q0 + B, n_q) - 1, n_q, n_k, causal);
     for (int k0 = 0; k0 < end; k0 += B) {
         __syncthreads();
-        load_tile<B, D>(k_tile, k + kv_head * n_k * d, k0, n_k, d);
-        load_tile<B, DV>(v_tile, v + kv_head * n_k * v_dim, k0, n_k, v_dim);
+        load_tile<B, D>(k_tile, k + kv_head * k_rows * d, k0, n_k, d);
+        load_tile<B, DV>(v_tile, v + kv_head * k_rows * v_dim, k0, n_k, v_dim);
         __syncthreads();
         recompute<B, D, DV>(q_tile, k_tile, do_tile, v_tile, p_tile, ds_tile,
-                            key_bias ? key_bias + kv_head * n_k : nullptr, lse + head * n_q,
-                            delta + head * n_q, q0, k0, n_q, n_k, scale, causal);
+                            key_bias ? key_bias + kv_head * k_rows : nullptr, lse + head * q_rows,
+                            delta + head * q_rows, q0, k0, n_q, n_k, scale, causal);
         __syncthreads();
         for (int j = 0; j < B; ++j) {
 #pragma unroll
@@ -206,5 +207,49 @@ __global__ void backward_queries(const T* __restrict__ q, const T* __restrict__ 
 #pragma unroll
     for (int r = 0; r < SIDE; ++r)
         for (int b = 0; b < D / 32; ++b)
-            store4(dq + head * n_q * d, dq_sum[r][b], q0 + ty + 8 * r, 4 * (tx + 8 * b), n_q, d);
+            store4(dq + head * q_rows * d, dq_sum[r][b], q0 + ty + 8 * r, 4 * (tx + 8 * b), n_q, d);
+}
+
+// Grid (n_q / B, heads), block 64.
+template <typename T, int D, int DV>
+__global__ void backward_queries(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
+                                 const float* __restrict__ key_bias, const T* __restrict__ grad_out,
+                                 const float* __restrict__ lse, const float* __restrict__ delta,
+                                 T* __restrict__ dq, int group_size, int n_q, int n_k, int d, int v_dim,
+                                 float scale, int causal) {
+    query_tile_gradients<T, D, DV>(q, k, v, key_bias, grad_out, lse, delta, dq, group_size, n_q, n_k, n_q,
+                                   n_k, d, v_dim, scale, causal);
+}
+
+// Texts packed into one row of `total` tokens, as in packed.cu: blockIdx.z is the text, which is cu_seqlens[z] ..
+// cu_seqlens[z + 1] - 1. Grid (longest / B, heads / group_size, texts), block 64.
+template <typename T, int D, int DV>
+__global__ void packed_keys(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
+                            const int* __restrict__ cu_seqlens, const T* __restrict__ grad_out,
+                            const float* __restrict__ lse, const float* __restrict__ delta,
+                            T* __restrict__ dk, T* __restrict__ dv, int group_size, int total, int d,
+                            int v_dim, float scale, int causal) {
+    constexpr int B = D > 64 || DV > 64 ? 16 : 32;
+    const long long at = cu_seqlens[blockIdx.z];
+    const int n = cu_seqlens[blockIdx.z + 1] - (int)at;
+    if (blockIdx.x * B >= n) return;  // another text is longer
+    key_tile_gradients<T, D, DV, false>(
+        q + at * d, k + at * d, v + at * v_dim, nullptr, grad_out + at * v_dim, lse + at, delta + at, nullptr,
+        dk + at * d, dv + at * v_dim, nullptr, group_size, total, total, n, n, d, v_dim, scale, causal);
+}
+
+// Grid (longest / B, heads, texts), block 64.
+template <typename T, int D, int DV>
+__global__ void packed_queries(const T* __restrict__ q, const T* __restrict__ k, const T* __restrict__ v,
+                               const int* __restrict__ cu_seqlens, const T* __restrict__ grad_out,
+                               const float* __restrict__ lse, const float* __restrict__ delta,
+                               T* __restrict__ dq, int group_size, int total, int d, int v_dim, float scale,
+                               int causal) {
+    constexpr int B = D > 64 || DV > 64 ? 16 : 32;
+    const long long at = cu_seqlens[blockIdx.z];
+    const int n = cu_seqlens[blockIdx.z + 1] - (int)at;
+    if (blockIdx.x * B >= n) return;
+    query_tile_gradients<T, D, DV>(q + at * d, k + at * d, v + at * v_dim, nullptr, grad_out + at * v_dim,
+                                   lse + at, delta + at, dq + at * d, group_size, total, total, n, n, d,
+                                   v_dim, scale, causal);
 }

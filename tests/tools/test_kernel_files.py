@@ -16,7 +16,7 @@ def test_every_kernel_file_compiles():
 
 # Template parameters of the course's kernels, by name.
 SIZES = {"D": 64, "DV": 64, "ROWS": 8, "LANES": 16, "GROUP": 4, "WARPS": 4, "CHUNKS": 4, "BIAS": "true", "KEYS_STAY": "true",
-         "HALF": "true"}
+         "HALF": "true", "HEADS": 16}
 
 
 def instances(mod, dtype):

@@ -5,7 +5,7 @@ from functools import partial
 import torch
 
 from course_lib import cuda
-from course_lib.flash_attention import sinks as sinks_module
+from course_lib.flash_attention import packed as packed_module, sinks as sinks_module
 from course_lib.flash_attention.kernels import backward_kernels, forward_kernel
 from course_lib.gpu.case import (BF16, F16, F32, GROUPED, GROUPED_LARGE, Case, attention, attention_output,
                                  gradients, qkv)
@@ -64,6 +64,34 @@ def sinks_in_float64(q, k, v, sinks, grad, causal):
         return out.detach(), *torch.autograd.grad(out, given, grad)
 
 
+def packed_texts(draw, lengths, heads, kv_heads, d, causal):
+    ends = torch.tensor([0, *lengths]).cumsum(0).int()
+    total = sum(lengths)
+    q, k, v, grad, _ = with_gradient(draw, 1, heads, kv_heads, total, total, d, causal)
+    return q, k, v, ends, grad, causal
+
+
+def packed_and_gradients(q, k, v, ends, grad, causal):
+    last = int(ends.diff().max()), causal, q.shape[-1] ** -0.5
+    out, lse = packed_module._forward(q, k, v, ends, *last)
+    return out, *packed_module._backward(grad, None, q, k, v, ends, *last, out, lse)
+
+
+def text_by_text(q, k, v, ends, grad, causal):
+    with torch.enable_grad():
+        given = [x.detach().requires_grad_() for x in (q, k, v)]
+        texts = zip(*(x.tensor_split(ends[1:-1].tolist(), 2) for x in given))
+        out = torch.cat([attention_output(*text, causal=causal) for text in texts], 2)
+        return out.detach(), *torch.autograd.grad(out, given, grad)
+
+
+def packed(dtype):
+    return Case(chapter="flash_attention", kernels=("flash_packed", "packed_keys", "packed_queries"),
+                dtype=dtype, inputs=packed_texts, run=packed_and_gradients, oracle=text_by_text,
+                small=({"lengths": (7, 0, 33, 1), "heads": 2, "kv_heads": 1, "d": 32, "causal": True},),
+                large=({"lengths": (1000, 31, 0, 517), "heads": 8, "kv_heads": 2, "d": 128, "causal": True},))
+
+
 def in_order(order, tile=16):
     def run(q, k, v):
         (n, d), out = q.shape, torch.zeros_like(q)
@@ -113,6 +141,8 @@ CASES = [
     backward(6, "rowsum_do_o", "backward_atomic", atomic=True),
     Case(chapter="flash_attention", kernels=("give_to_sinks", "sink_gradients"), inputs=with_sinks,
          run=sinks_and_gradients, oracle=sinks_in_float64, small=GROUPED[:1], large=GROUPED_LARGE),
+    packed(F32),
+    packed(BF16),
     in_order("query_outer"),
     in_order("key_outer"),
     Case(chapter="flash_attention", kernels=("one_product",), dtype=BF16, tensor_cores=True,
