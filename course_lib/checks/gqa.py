@@ -63,9 +63,11 @@ def check_latent_decode(q, q_rope, latent, k_rope, k_up, v_up, lengths, heads_pe
     check_tensor("k_rope", k_rope, (b, 1, n, q_rope.shape[3]))
     for name, x in (("k_up", k_up), ("v_up", v_up)):
         check_tensor(name, x, (heads, head_dim, latent_dim))
-    for name, x in (("q_rope", q_rope), ("latent", latent), ("k_rope", k_rope), ("k_up", k_up), ("v_up", v_up)):
+    alike = {"q_rope": q_rope, "latent": latent, "k_rope": k_rope, "k_up": k_up, "v_up": v_up}
+    for name, x in alike.items():
         check_like(name, x, "q", q)
-    for name, size, most in (("latent", latent_dim, LARGEST_LATENT), ("q_rope", q_rope.shape[3], LARGEST_ROPE)):
+    widths = ("latent", latent_dim, LARGEST_LATENT), ("q_rope", q_rope.shape[3], LARGEST_ROPE)
+    for name, size, most in widths:
         if not 0 < size <= most:
             raise ValueError(f"{name} must be 1 to {most} wide for this kernel; got {size}")
     check_choice("heads_per_block", heads_per_block, (None, 1, 4, 16))

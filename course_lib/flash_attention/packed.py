@@ -41,7 +41,8 @@ def _backward(grad_out, grad_lse, q, k, v, cu_seqlens, longest, causal, scale, o
     dq, dk, dv = (torch.empty_like(x) for x in (q, k, v))
     if out.numel():
         q, k, v, out, grad_out, lse = aligned(q, k, v, out, grad_out, lse)
-        module, delta, instance = cuda.load("flash_attention/backward"), torch.empty_like(lse), _instance(q, v)
+        module, instance = cuda.load("flash_attention/backward"), _instance(q, v)
+        delta = torch.empty_like(lse)
         row_sums(module, grad_out, out, delta)
         tiles = math.ceil(longest / (32 if max(q.shape[3], v.shape[3]) <= 64 else 16))
         given, last = (q, k, v, cu_seqlens, grad_out, lse, delta), _last(q, k, v, causal, scale)

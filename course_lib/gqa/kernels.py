@@ -49,14 +49,15 @@ def _repeat_by_kernel(module, x, group_size, block):
     return out
 
 
-def latent_decode_kernel(q: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, k_up: Tensor, v_up: Tensor,
-                         lengths: Tensor | None = None, heads_per_block: int | None = None) -> Tensor:
+def latent_decode_kernel(q: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tensor, k_up: Tensor,
+                         v_up: Tensor, lengths: Tensor | None = None,
+                         heads_per_block: int | None = None) -> Tensor:
     """Absorbed latent attention of one query per sequence, by kernels/gqa/latent_decode.cu.
 
-    q (b, h, 1, head_dim), q_rope (b, h, 1, rope_dim), latent (b, 1, n, latent_dim), k_rope (b, 1, n, rope_dim),
-    k_up and v_up (h, head_dim, latent_dim) -> (b, h, 1, head_dim), as `LatentAttention` computes it. float32,
-    float16 or bfloat16; lengths (b): tokens of each sequence. heads_per_block: 1, 4 or 16 heads share a tile of
-    latents; None takes the most that the card has shared memory for.
+    q (b, h, 1, head_dim), q_rope (b, h, 1, rope_dim), latent (b, 1, n, latent_dim), k_rope (b, 1, n,
+    rope_dim), k_up and v_up (h, head_dim, latent_dim) -> (b, h, 1, head_dim), as `LatentAttention` computes
+    it. float32, float16 or bfloat16; lengths (b): tokens of each sequence. heads_per_block: 1, 4 or 16 heads
+    share a tile of latents; None takes the most that the card has shared memory for. No gradient.
     """
     lengths = check_latent_decode(q, q_rope, latent, k_rope, k_up, v_up, lengths, heads_per_block)
     scale = (q.shape[3] + q_rope.shape[3]) ** -0.5
@@ -64,9 +65,10 @@ def latent_decode_kernel(q: Tensor, q_rope: Tensor, latent: Tensor, k_rope: Tens
     (b, n_heads, _, latent_dim), rope_dim, n = q.shape, q_rope.shape[3], latent.shape[2]
     mixed = torch.empty_like(q, memory_format=torch.contiguous_format)
     if mixed.numel():
-        heads = heads_per_block or most_heads(latent_dim, rope_dim, shared_limit(q.device))
+        limit = min(shared_limit(q.device), SHARED_BYTES_SM80)
+        heads = heads_per_block or most_heads(latent_dim, rope_dim, limit)
         kernel = cuda.load("gqa/latent_decode")[f"latent_decode<{C_TYPES[q.dtype]}, {heads}>"]
-        kernel.shared_limit = SHARED_BYTES_SM80
+        kernel.shared_limit = limit
         kernel[(math.ceil(n_heads / heads), b), 128, latent_shared_bytes(heads, latent_dim, rope_dim)](
             *aligned(q, q_rope, latent, k_rope), lengths.to(torch.int32).contiguous(), mixed, n_heads, n,
             latent_dim, rope_dim, scale)
@@ -79,4 +81,6 @@ def latent_shared_bytes(heads: int, latent_dim: int, rope_dim: int) -> int:
 
 
 def most_heads(latent_dim: int, rope_dim: int, limit: int) -> int:
-    return next(h for h in (16, 4, 1) if h == 1 or latent_shared_bytes(h, latent_dim, rope_dim) <= limit - 2048)
+    """Heads per block whose rows fit beside the block's own 2 KiB of weights and sums."""
+    fits = (heads for heads in (16, 4) if latent_shared_bytes(heads, latent_dim, rope_dim) + 2048 <= limit)
+    return next(fits, 1)

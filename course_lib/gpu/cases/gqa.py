@@ -24,7 +24,8 @@ def latents(draw, lengths, heads, head_dim, latent_dim, rope_dim):
         for i, length in enumerate(lengths):
             x[i, :, length:] = math.nan
     up = (draw(heads, head_dim, latent_dim) / latent_dim**0.5 for _ in "kv")
-    return draw(b, heads, 1, head_dim), draw(b, heads, 1, rope_dim), latent, k_rope, *up, torch.tensor(lengths)
+    queries = draw(b, heads, 1, head_dim), draw(b, heads, 1, rope_dim)
+    return *queries, latent, k_rope, *up, torch.tensor(lengths)
 
 
 def unfolded(q, q_rope, latent, k_rope, k_up, v_up, lengths):
