@@ -19,7 +19,7 @@ import re
 
 from .outline import Function, Outline, outline
 from .rewrite_assembly import Assembly
-from .rewrite_launches import Launches
+from .rewrite_launches import BY_FUNCTION, Launches
 from .rewrite_pass import Edits
 from .rewrite_refusals import Refusals
 from .rewrite_shared import SharedArrays
@@ -90,10 +90,11 @@ class Rewriter(Launches, SharedArrays, Assembly, Refusals):
                 self.edits.replace(token.start, token.end, "__attribute__((noinline))")
             elif token.text in ("asm", "__asm__", "__asm"):
                 self.assembly(i)
-            elif token.text in ("cudaLaunchKernel", "cudaLaunchCooperativeKernel"):
+            elif token.text in BY_FUNCTION:
                 self.launch_by_function(i)
             elif token.text in self.kernels:
                 self.called_as_a_function(i)
+                self.taken_as_a_pointer(i)
             elif token.text in self.host_only:
                 self.called_from_a_kernel(i)
             elif token.text == "std":
@@ -102,7 +103,7 @@ class Rewriter(Launches, SharedArrays, Assembly, Refusals):
                 self.unsupported(i)
 
     def returns_within(self, body: int):
-        """Tell the runtime of a `return` in a loop of a kernel: its thread has not gone past the barriers there."""
+        """Announce a `return` in a kernel's loop: its thread has not gone past the barriers there."""
         if body >= len(self.tokens) or self.tokens[body].text != "{" or not self.file:
             return
         owner = self.file.owner[body]

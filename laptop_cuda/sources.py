@@ -65,8 +65,10 @@ def rewritten(files: list[Outline], folder: Path | None, search: tuple[Path, ...
 def started(files: list[Outline], name: str) -> str:
     """What precedes the rewritten text: the engine's headers. Line n of `name` is still line n."""
     assembly = any(re.search(r"\basm\b|\b__asm", file.text) for file in files)
-    headers = ["host_launch.h", "laptop_entries.h"] + ["ptx.h"] * assembly
-    return "".join(f"#include <{h}>\n" for h in headers) + f'#line 1 "{name}"\n'
+    graphs = any("cudaGraph" in file.text or "BeginCapture" in file.text for file in files)
+    headers = ["host_launch.h", "laptop_entries.h"] + ["ptx.h"] * assembly + ["graphs.h"] * graphs
+    head = "#define LAPTOP_GRAPHS\n" * graphs + "".join(f"#include <{h}>\n" for h in headers)
+    return head + f'#line 1 "{name}"\n'
 
 
 def split_instance(text: str) -> tuple[str, str]:

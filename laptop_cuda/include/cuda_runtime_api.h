@@ -42,6 +42,11 @@ struct cudaFuncAttributes {
 };
 
 namespace laptop {
+#ifdef LAPTOP_GRAPHS
+template <class F> cudaError_t now_or_captured(F work);  // graphs.h
+#else
+template <class F> cudaError_t now_or_captured(F work) { return work(); }
+#endif
 inline cudaError_t answer(cudaError_t e) {
     if (sticky_error()) return (cudaError_t)sticky_error();
     if (e != cudaSuccess) last_error() = e;
@@ -114,7 +119,7 @@ inline cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKi
     return laptop::copy(to, from, n, kind);
 }
 inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t = nullptr) {
-    return laptop::copy(to, from, n, kind);
+    return laptop::now_or_captured([=] { return laptop::copy(to, from, n, kind); });
 }
 inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
     return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
@@ -124,7 +129,7 @@ inline cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, siz
 }
 inline cudaError_t cudaMemset(void* to, int value, size_t n) { return laptop::set(to, value, n); }
 inline cudaError_t cudaMemsetAsync(void* to, int value, size_t n, cudaStream_t = nullptr) {
-    return laptop::set(to, value, n);
+    return laptop::now_or_captured([=] { return laptop::set(to, value, n); });
 }
 inline cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
     cudaError_t e = cudaSuccess;
@@ -258,7 +263,9 @@ inline cudaError_t cudaStreamAddCallback(cudaStream_t s, void (*f)(cudaStream_t,
     f(s, cudaSuccess, data);
     return cudaSuccess;
 }
-inline cudaError_t cudaLaunchHostFunc(cudaStream_t, void (*f)(void*), void* data) { f(data); return cudaSuccess; }
+inline cudaError_t cudaLaunchHostFunc(cudaStream_t, void (*f)(void*), void* data) {
+    return laptop::now_or_captured([=] { return f(data), cudaSuccess; });
+}
 inline cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = (cudaEvent_t)laptop::handle(sizeof(laptop::Time)); return cudaSuccess; }
 inline cudaError_t cudaEventCreate(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }

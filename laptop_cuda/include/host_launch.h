@@ -3,6 +3,10 @@
 #include <cuda_runtime.h>
 #include <utility>
 
+#ifdef LAPTOP_GRAPHS
+#include "graph_capture.h"
+#endif
+
 namespace laptop {
 
 struct launch_config {
@@ -30,6 +34,13 @@ LAPTOP_FN int launch_with(const char* name, F& kernel, const launch_config& conf
 // The arguments were evaluated once and are copied for each thread,
 template <class F, class... A>
 LAPTOP_FN int host_launch(const char* name, int, F kernel, launch_config config, A... arguments) {
+#ifdef LAPTOP_GRAPHS
+    if (capture().graph && !in_kernel()) {
+        const void* site = LAPTOP_SITE;
+        auto work = [=]() mutable { return (cudaError_t)launch_with(name, kernel, config, site, arguments...); };
+        return now_or_captured(work);
+    }
+#endif
     return launch_with(name, kernel, config, LAPTOP_SITE, arguments...);
 }
 // or, of a kernel with a parameter that is a reference, are the host's own.
@@ -51,6 +62,12 @@ cudaError_t launch_kernel(const char* name, void (*kernel)(P...), dim3 grid, dim
                           cudaStream_t = nullptr) {
     return launch_pointers(kernel, name, grid, block, args, shared, std::index_sequence_for<P...>{});
 }
+
+// (void*)kernel, as the rewriter writes it
+#ifndef LAPTOP_GRAPHS
+template <class... P>
+void* erased(const char*, void (*kernel)(P...)) { return (void*)kernel; }
+#endif
 
 // A host function called from Python: its result is dropped.
 template <class R, class... P, size_t... I>
