@@ -39,6 +39,7 @@ class CLaunch(ctypes.Structure):
         ("banks", c_uint32),
         ("bank_bytes", c_uint32),
         ("sector_bytes", c_uint32),
+        ("warp_size", c_uint32),
         ("record_blocks", POINTER(c_uint32)),
         ("n_record_blocks", c_int32),
         ("record_events", c_uint64),

@@ -145,7 +145,7 @@ def _describe(
     launch.n_storages = len(c_storages)
     launch.mode = MODES[now.mode]
     launch.order, launch.seed, launch.step_limit = ORDERS[now.order], now.seed, now.step_limit
-    for name in ("banks", "bank_bytes", "sector_bytes"):
+    for name in ("banks", "bank_bytes", "sector_bytes", "warp_size"):
         setattr(launch, name, getattr(now.machine, name))
     launch.max_threads = launch_bounds
     launch.library = str(library).encode()

@@ -1,4 +1,4 @@
-"""The machine that is counted: its shared memory's banks, its sectors, the shared memory of a block."""
+"""The machine that is counted: its banks, its sectors, the shared memory of a block, the lanes of a warp."""
 from __future__ import annotations
 
 from dataclasses import dataclass
@@ -7,11 +7,13 @@ from dataclasses import dataclass
 @dataclass(frozen=True)
 class Machine:
     """What counts depend on. The default is the machine that the course describes; another one changes the
-    counts and the shared memory that a block may have, never a result."""
+    counts and the shared memory that a block may have. A result changes with `warp_size` alone, and only that
+    of a kernel that takes a warp for 32 lanes."""
     banks: int = 32              # of shared memory
     bank_bytes: int = 4          # one word of a bank: what it serves in one pass
     sector_bytes: int = 32       # of global memory
     shared_bytes: int = 0        # per block; 0: 48 KiB, or what the kernel has asked for
+    warp_size: int = 32          # lanes; CUDA's masks have 32 bits, so no more
 
     def __post_init__(self):
         if not 1 <= self.banks <= 64:
@@ -22,6 +24,9 @@ class Machine:
             raise ValueError(f"sector_bytes: 16, 32, 64 or 128, got {self.sector_bytes}")
         if not 0 <= self.shared_bytes <= 163 << 10:
             raise ValueError(f"shared_bytes: at most {163 << 10}, got {self.shared_bytes}")
+
+        if self.warp_size not in (8, 16, 32):
+            raise ValueError(f"warp_size: 8, 16 or 32, got {self.warp_size}")
 
     def words(self, place: int, size: int) -> range:
         """The words of shared memory that an access of `size` bytes touches from byte `place` on."""

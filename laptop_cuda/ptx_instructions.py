@@ -53,8 +53,8 @@ FUNCTIONS = {
 THREAD = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
 SPECIAL = {
     "laneid": "laptop::lane_id()",
-    "warpid": f"({THREAD}) / 32",
-    "nwarpid": "(blockDim.x * blockDim.y * blockDim.z + 31) / 32",
+    "warpid": f"({THREAD}) / warpSize",
+    "nwarpid": "(blockDim.x * blockDim.y * blockDim.z + warpSize - 1) / warpSize",
     "smid": "0u",
     "nsmid": "1u",
     "gridid": "0u",

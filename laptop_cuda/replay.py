@@ -15,7 +15,7 @@ profile's counts. It works on a copy of the arrays as they were before the launc
 
 - `version` 1; `kernel`; `grid`, `block` (three sizes each); `blocks`: the recorded blocks' numbers in the
   grid, x fastest; `cut`: None, or a sentence that says what was left out; `machine`: {"banks" (32),
-  "bank_bytes" (4), "sector_bytes" (32)}, those that were counted.
+  "bank_bytes" (4), "sector_bytes" (32), "warp_size" (32)}, those that were counted.
 - `source`: {"name", "files": {name: text}}; `source.name` is the file of the kernel.
 - `arrays`: a list of {"name", "space": "global" | "shared" | "module", "dtype", "itemsize", "bytes",
   "shape", "offset", "start"}. A byte b of a shared array is in bank (offset + b) // bank_bytes % banks; a
@@ -67,7 +67,8 @@ class Replay:
         self.blocks, self.cut = blocks, cut
         self.arrays, self.intervals = rows.arrays(), rows.intervals()
         self.source = {"name": next(iter(result.files)), "files": dict(result.files)}
-        self.machine = {n: getattr(result.machine, n) for n in ("banks", "bank_bytes", "sector_bytes")}
+        self.machine = {n: getattr(result.machine, n)
+                        for n in ("banks", "bank_bytes", "sector_bytes", "warp_size")}
         self.error = rows.error()
         self._rows, self._result = rows, result
 

@@ -22,7 +22,7 @@ class Rows:
                      "occurrence", "array", "offset", "index", "size", "value", "before", "time")
 
     def __init__(self, result, recorded: Recording):
-        self.result = result
+        self.result, self.lanes = result, result.machine.warp_size
         pcs = {p.pc for p in recorded.parties}.union(
             *(np.unique(table["pc"]).tolist() for table in (recorded.steps, recorded.events)))
         self.places = result.places(pcs)
@@ -56,7 +56,7 @@ class Rows:
                 count += 1
             been[key] = (step, count)
             dtype = self.types[memory] if memory >= 0 else ""
-            rows.append([step, block, thread, thread // 32, thread % 32, interval, kind, place.file,
+            rows.append([step, block, thread, *divmod(thread, self.lanes), interval, kind, place.file,
                          place.line, sites[pc], count, None if memory < 0 else memory, offset,
                          self._index(memory, offset), size, value(after, size, dtype),
                          value(before, size, dtype) if kind != "load" else None, time])
@@ -132,7 +132,7 @@ class Rows:
             if mine.any():
                 found.append(int(np.flatnonzero(mine)[-1]))
             elif i == 0 and memory >= 0:
-                self.recorded = r = _with_refused(r, party)
+                self.recorded = r = _with_refused(r, party, self.lanes)
                 self.refused = len(r.events) - 1
                 found.append(self.refused)
         return found
@@ -174,7 +174,7 @@ def _part(recorded: Recording, first: int) -> Recording:
     return dataclasses.replace(recorded, steps=steps, events=events, cut=True)
 
 
-def _with_refused(recorded: Recording, party) -> Recording:
+def _with_refused(recorded: Recording, party, lanes: int) -> Recording:
     """With a step and an event for the access that was refused, at the end of its block's."""
     memory, offset, size = recorded.place
     shared = recorded.memories[memory].space == "shared"
@@ -188,8 +188,8 @@ def _with_refused(recorded: Recording, party) -> Recording:
                         ("pc", party.pc), ("size", size), ("operation", operation),
                         ("time", recorded.events["time"].max() + 1 if len(recorded.events) else 0)):
         event[name] = given
-    for name, given in (("block", party.block), ("warp", party.thread // 32), ("interval", interval),
-                        ("pc", party.pc), ("lanes", 1 << party.thread % 32), ("operation", operation),
+    for name, given in (("block", party.block), ("warp", party.thread // lanes), ("interval", interval),
+                        ("pc", party.pc), ("lanes", 1 << party.thread % lanes), ("operation", operation),
                         ("memory", memory), ("size", size), ("n_events", 1),
                         ("first_event", len(recorded.events))):
         step[name] = given

@@ -168,6 +168,7 @@ private:
 
 template <unsigned Size>
 LAPTOP_FN thread_block_tile<Size, thread_block> tiled_partition(const thread_block&) {
+    if (int(Size) > warpSize) laptop::trap("tiled_partition into more threads than a warp has", LAPTOP_SITE);
     return {laptop_block_rank(), laptop_block_size()};
 }
 template <unsigned Size, unsigned Outer, class Parent>
@@ -180,7 +181,8 @@ LAPTOP_FN thread_block_tile<Size, thread_block_tile<Outer, Parent>> tiled_partit
 LAPTOP_FN thread_group tiled_partition(const thread_group& parent, unsigned size) {
     unsigned rank = unsigned(parent.thread_rank()), first = rank / size * size;
     if (!parent.laptop_lanes()) {
-        if (size > 32) laptop::trap("tiled_partition into more than 32 threads, which is not supported,", LAPTOP_SITE);
+        if (int(size) > warpSize)
+            laptop::trap("tiled_partition into more threads than a warp has, which is not supported,", LAPTOP_SITE);
         unsigned base = laptop::lane_id() & ~(size - 1);
         return thread_group((size >= 32 ? 0xffffffffu : (1u << size) - 1) << base);
     }

@@ -49,7 +49,7 @@
 
 // Constant, because each fiber has its own for all its life. The runtime writes them at every switch.
 extern const laptop::Index threadIdx, blockIdx, blockDim, gridDim;
-static constexpr int warpSize = 32;
+extern const int warpSize;                       // 32, unless the machine that is counted has other warps
 
 namespace laptop {
 

@@ -71,11 +71,11 @@ LAPTOP_QUIET T __shfl_xor_of(unsigned mask, T value, int lane_mask, int width, c
 // are at the same call together.
 #define LAPTOP_SHUFFLE(name, Second)                                                                 \
     template <class T>                                                                               \
-    LAPTOP_FN T name##_sync(unsigned mask, T value, Second second, int width = 32) {                 \
+    LAPTOP_FN T name##_sync(unsigned mask, T value, Second second, int width = warpSize) {                 \
         return laptop::name##_of(mask, value, second, width, LAPTOP_SITE);                           \
     }                                                                                                \
     template <class T>                                                                               \
-    LAPTOP_FN T name(T value, Second second, int width = 32, int line = __builtin_LINE()) {          \
+    LAPTOP_FN T name(T value, Second second, int width = warpSize, int line = __builtin_LINE()) {          \
         return laptop::name##_of(laptop::converged_lanes(LAPTOP_SITE, line), value, second, width, LAPTOP_SITE); \
     }
 LAPTOP_SHUFFLE(__shfl, int)

@@ -51,6 +51,7 @@ typedef struct {
     const char* library;     // path of the kernel's library
     int32_t in_place;        // a launch of host code: its arrays are in device memory, and stay there
     uint32_t banks, bank_bytes, sector_bytes;    // of the machine that is counted; 0: 32 banks of 4 bytes, sectors of 32
+    uint32_t warp_size;                          // 8, 16 or 32; 0: 32
     // LAPTOP_RECORD, which needs LAPTOP_PROFILE and leaves the host's memory as it is:
     const uint32_t* record_blocks;   // linear numbers, ascending: what these blocks do is recorded; null: all blocks
     int32_t n_record_blocks;

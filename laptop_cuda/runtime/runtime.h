@@ -24,6 +24,8 @@
 
 #include "engine.h"
 
+extern int warpSize;              // as kernels see it; written before a launch
+
 namespace laptop {
 
 struct Block;
@@ -197,7 +199,7 @@ struct Run {
     std::vector<void*> pointers;         // arena addresses that args point at
     bool profiling = false, sanitizing = false, traced = false, recording = false;
     bool in_place = false;               // of host code: its arrays are those of the heap
-    unsigned banks = 32, bank_bytes = 4, sector_bytes = 32;      // of the machine that is counted
+    unsigned banks = 32, bank_bytes = 4, sector_bytes = 32, warp_size = 32;      // of the machine that is counted
     uint32_t n_threads = 0;
     uint64_t n_blocks = 0;
     uintptr_t code = 0;                  // where the kernel's library is loaded

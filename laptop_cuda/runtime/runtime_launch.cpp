@@ -141,6 +141,8 @@ static void execute(const laptop_launch& l) {
     if (l.banks) run->banks = l.banks;
     if (l.bank_bytes) run->bank_bytes = l.bank_bytes;
     if (l.sector_bytes) run->sector_bytes = l.sector_bytes;
+    if (l.warp_size) run->warp_size = l.warp_size;
+    warpSize = (int)run->warp_size;
     run->entry = l.entry;
     run->n_threads = l.block[0] * l.block[1] * l.block[2];
     run->n_blocks = (uint64_t)l.grid[0] * l.grid[1] * l.grid[2];

@@ -152,7 +152,8 @@ static bool unordered(uint64_t mark, const Thread* t, int space) {
     if (interval == b.interval) {
         uint32_t other = thread_of(mark);
         if (other == t->index) return false;
-        if (other / 32 == t->index / 32 && t->warp->known[t->lane * 32 + other % 32] >= (mark & CLOCK_MASK)) {
+        uint32_t size = run->warp_size;
+        if (other / size == t->index / size && t->warp->known[t->lane * 32 + other % size] >= (mark & CLOCK_MASK)) {
             return false;
         }
         return !any_fence || !acquired(t, mark, b.linear);
@@ -210,7 +211,7 @@ static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_actio
     e.has_other = 1;
     bool same_block = linear == b.linear;
     e.reason = !same_block ? "between blocks"
-               : other.index / 32 == current->index / 32 ? "inside a warp" : "inside a block";
+               : other.index / run->warp_size == current->index / run->warp_size ? "inside a warp" : "inside a block";
     return e;
 }
 

@@ -10,6 +10,7 @@
 // Written before a thread gets the processor; the kernels' header declares them constant.
 struct Index { unsigned x, y, z; };
 Index threadIdx, blockIdx, blockDim, gridDim;
+int warpSize = 32;
 
 namespace laptop {
 
@@ -261,7 +262,7 @@ static void run_warp(Warp& w) {
 // ------------------------------------------------------------------ the life of a block
 static void make_block(Block& b) {
     b.threads.resize(run->n_threads);
-    b.warps.resize((run->n_threads + 31) / 32);
+    b.warps.resize((run->n_threads + run->warp_size - 1) / run->warp_size);
     for (uint32_t i = 0; i < b.warps.size(); ++i) {
         b.warps[i].block = &b;
         b.warps[i].index = i;
@@ -270,8 +271,8 @@ static void make_block(Block& b) {
     for (uint32_t i = 0; i < run->n_threads; ++i) {
         Thread& t = b.threads[i];
         t.index = i;
-        t.lane = i % 32;
-        t.warp = &b.warps[i / 32];
+        t.lane = i % run->warp_size;
+        t.warp = &b.warps[i / run->warp_size];
         t.warp->lanes[t.lane] = &t;
         if (run->traced) t.log = &run->logs[t.lane];
     }

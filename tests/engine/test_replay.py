@@ -199,7 +199,7 @@ def test_arrays_behind_pointers_are_kept_too():
 def test_banks_are_those_of_the_machine_that_was_counted():
     launch, _ = launched("transpose", machine=cuda.Machine(banks=16))
     replay = launch.replay()
-    assert replay.to_dict()["machine"] == {"banks": 16, "bank_bytes": 4, "sector_bytes": 32}
+    assert replay.to_dict()["machine"] == {"banks": 16, "bank_bytes": 4, "sector_bytes": 32, "warp_size": 32}
     assert replay.totals["shared_load"]["excess"] == launch.shared_load.excess
 
 

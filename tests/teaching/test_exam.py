@@ -10,9 +10,10 @@ import pytest
 from course_lib.exercises import judge, runner
 from course_lib.teaching import walls
 from course_lib.teaching.exam.command import main
-from course_lib.teaching.exam.mark import exercises_of
+from course_lib.teaching.exam.mark import exercises_of, takes_32_lanes
 from course_lib.teaching.exam.notebook import notebook
 from course_lib.teaching.exam.sheets import PROBLEMS, fits, sheet
+from course_lib.teaching.sandbox import Sandbox
 
 EXAMPLE = "a secret for tests"
 NAMES = [p.name for p in PROBLEMS]
@@ -110,6 +111,29 @@ def test_on_the_engine_a_neighbours_answer_gets_what_the_arithmetic_says(problem
     drawn, choice = sheet(EXAMPLE, student), sheet(EXAMPLE, student + "'s neighbour").choices[problem.id]
     verdict = run_on(problem, choice, drawn)[2]
     assert (verdict.status == "passed") == fits(problem, choice, drawn), str(verdict)
+
+
+def narrow_sheet():
+    """One whose softmax has fewer lanes than the course's."""
+    return next(s for s in class_of(30) if s.numbers["90.3"]["lanes"] < 32)
+
+
+@linux
+@pytest.mark.slow
+def test_the_verdict_says_that_a_kernel_takes_32_lanes_for_granted():
+    drawn = narrow_sheet()
+    exercise, choice = exercises_of(drawn)["90.3"], drawn.choices["90.3"]
+    usual = PROBLEMS[2].source({"KEPT": choice["KEPT"] - 64, "LANES": 32})
+    with Sandbox() as sandbox:
+        assert takes_32_lanes(exercise, usual, drawn.seed, sandbox)
+        assert not takes_32_lanes(exercise, exercise.solution, drawn.seed, sandbox)
+        assert not takes_32_lanes(exercise, exercise.stub, drawn.seed, sandbox)
+
+
+def test_the_sheets_have_all_widths_and_whole_sectors_per_request():
+    drawn = [(s.numbers["90.3"]["lanes"], s.machine.sector_bytes) for s in class_of(60)]
+    assert {lanes for lanes, _ in drawn} == {8, 16, 32}
+    assert all(4 * lanes >= sector for lanes, sector in drawn)
 
 
 def test_a_notebook_holds_every_exercise_and_no_answer():

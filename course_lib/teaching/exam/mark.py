@@ -1,16 +1,21 @@
 """Marking an exam: each student's cells on the student's own sheet, behind the walls that `grade` uses."""
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from course_lib.exercises.parts import Exercise
-from course_lib.exercises.verdict import NOT_ATTEMPTED, NOT_RUN, Verdict
+from course_lib.exercises.verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG, Verdict
 from .. import marking, report
 from ..batch import each
 from ..report import NOT_HANDED_IN, Mark
+from ..sandbox import Sandbox
 from ..submissions import Submission
 from .predict import QUESTIONS
 from .sheets import PROBLEMS, Sheet, key_of, sheet
+
+OF_32_LANES = (" With 32 lanes per warp its result is right, and your GPU has {}: look for what takes 32 for "
+               "granted, such as `/ 32`, `% 32`, a shuffle's distance, or an array with a place per warp.")
 
 
 def exercises_of(drawn: Sheet) -> dict[str, Exercise]:
@@ -26,7 +31,23 @@ def mark_sheet(task: dict) -> dict:
     drawn = sheet(task["secret"], task["student"])
     exercises = exercises_of(drawn)
     cells = {id: source for id, source in task["cells"].items() if id in exercises}
-    return marking.mark_cells(cells, exercises.__getitem__, drawn.seed, sandbox)
+    verdicts = marking.mark_cells(cells, exercises.__getitem__, drawn.seed, sandbox)
+    for id, verdict in verdicts.items():
+        if verdict["status"] == WRONG and takes_32_lanes(exercises[id], cells[id], drawn.seed, sandbox):
+            verdict["headline"] += OF_32_LANES.format(exercises[id].machine["warp_size"])
+    return verdicts
+
+
+def takes_32_lanes(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> bool:
+    """Whether a kernel is wrong on its machine and right where warps have 32 lanes, budgets aside."""
+    machine = exercise.machine or {}
+    if machine.get("warp_size", 32) == 32:
+        return False
+
+    def right(lanes: int) -> bool:
+        there = replace(exercise, machine=machine | {"warp_size": lanes}, budget=lambda case: {})
+        return marking.mark(there, source, seed, sandbox).status == PASSED
+    return right(32) and not right(machine["warp_size"])
 
 
 def marks_of(

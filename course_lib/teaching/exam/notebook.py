@@ -34,10 +34,10 @@ Your GPU is not the one of the course. On it,
 - global memory moves in **sectors of {sector_bytes} bytes**. Every array begins at a sector.
 - a block has at most **{shared_bytes:,} bytes** of shared memory.
 
-All else is as in the course: 32 lanes per warp, the same CUDA C++, but without structs, lambdas, templates
-over types, `dim3` and functions of the C library. Your kernels are marked on *your*
-machine: the result must be right, and the counts within the budget. Your classmates have other machines and
-other numbers.
+All else is as in the course: 32 lanes per warp where the exercise says no other number, the same CUDA C++,
+but without structs, lambdas, templates over types, `dim3` and functions of the C library. Your kernels are
+marked on *your* machine: the result must be right, and the counts within the budget. Your classmates have
+other machines and other numbers.
 """
 
 

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 import random
 import textwrap
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import torch
 
@@ -28,6 +28,7 @@ class Problem:
     chapter = minutes = points = 0
     target = 0
     unsaid = ()                  # counts and sizes whose number would be the answer: the card leaves them out
+    own_warps = False            # `numbers` have the lanes of a warp; else there are 32
     measured = "sectors"         # what `hardness` counts: sectors as bytes, so that all machines compare
 
     def numbers(self, machine: Machine, rng: random.Random) -> dict | None:
@@ -85,14 +86,21 @@ class Problem:
             solution_text=self.source(choice), hints=[], misconceptions=[], cases=cases,
             compare=close(atol=1e-4), limit=30.0, forbid=tuple(UNCOUNTED), launch=self.launch,
             expect=self.expect)
-        made.machine = asdict(machine)
+        made.machine = asdict(self.on(machine, numbers))
         made.budget = lambda case: self.budget(machine, numbers, case.size)
         return made
+
+    def on(self, machine: Machine, numbers: dict) -> Machine:
+        """The machine of this exercise."""
+        return replace(machine, warp_size=numbers["lanes"]) if self.own_warps else machine
 
     def trial_cell(self, numbers: dict) -> str:
         """Notebook code that runs the kernel on the large size, compares, and shows what it uses."""
         size = numbers["large"]
         given = "\n".join(f"{name} = {value}" for name, value in size.items() if name not in self.unsaid)
+        if self.own_warps:
+            given += (f"\nnarrow = cuda.Machine(machine.banks, machine.bank_bytes, machine.sector_bytes,\n"
+                      f"                      machine.shared_bytes, warp_size={numbers['lanes']})")
         return f"{given}\n{textwrap.dedent(self.trial).strip()}\nused(report)"
 
     def card(self, machine: Machine, numbers: dict) -> str:

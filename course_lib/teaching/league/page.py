@@ -63,9 +63,9 @@ def _model(scores, par: Score | None, entropy: float) -> str:
         rows.append((_place(made, counts), student, *_learnt(counts)))
     body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>\n" for row in rows)
     return (f"<h2>{escape(model.TITLE)}</h2><p>No bound is proved. In expectation no model loses less than "
-            "the language's own entropy; on the questions that were drawn one may, by luck. Equal scores share "
-            "a place.</p><table><thead><tr><th></th><th></th><th>validation loss (nats)</th><th>FLOPs</th></tr>"
-            f"</thead><tbody>\n{body}</tbody></table>")
+            "the language's own entropy; on the questions that were drawn one may, by luck. Equal scores "
+            "share a place.</p><table><thead><tr><th></th><th></th><th>validation loss (nats)</th>"
+            f"<th>FLOPs</th></tr></thead><tbody>\n{body}</tbody></table>")
 
 
 def _place(made: list[tuple], counts: tuple[int, ...]) -> str:

@@ -57,6 +57,7 @@ private:
 
     template <class Operation>
     LAPTOP_FN T total(T value, Operation combine, int valid, const void* site) {
+        if (warpSize != 32) laptop::not_supported("cub on a machine whose warps have not 32 lanes", site);
         int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x, warp = thread / 32;
         T of_this = laptop_warp_total(value, combine, 32, valid - warp * 32, site);
         if (thread % 32 == 0) store(&temp.of_warp[warp], of_this, site);
