@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 
@@ -44,9 +45,11 @@ class Rows:
                          None if memory < 0 else memory, *counts])
         return rows
 
-    def events(self) -> list[list]:
-        rows, been, sites = [], {}, self._sites()
-        for e in self.recorded.events.tolist():
+    def events(self, chosen: np.ndarray | None = None) -> list[list]:
+        """All of them, or those of a mask, which has all of a thread or none of them."""
+        table = self.recorded.events
+        rows, been, sites = [], {}, self._sites
+        for e in (table if chosen is None else table[chosen]).tolist():
             time, _, offset, memory, step, block, thread, interval, pc, size, operation, before, after = e
             place, kind = self.places[pc], KINDS[operation]
             # the pieces of a wide access are one occurrence
@@ -60,7 +63,7 @@ class Rows:
                          place.line, sites[pc], count, None if memory < 0 else memory, offset,
                          self._index(memory, offset), size, value(after, size, dtype),
                          value(before, size, dtype) if kind != "load" else None, time])
-        if self.refused >= 0:
+        if self.refused >= 0 and chosen is None:
             rows[self.refused][-3:-1] = None, None
         return rows
 
@@ -76,6 +79,7 @@ class Rows:
         except TypeError:
             return self.recorded.memories[memory].itemsize
 
+    @functools.cached_property
     def _sites(self) -> dict[int, int]:
         """{place in the code of an access: its number among those of its line}."""
         of_line: dict = {}

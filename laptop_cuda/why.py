@@ -23,77 +23,20 @@ lines whose change makes wrong elements right come first.
 """
 from __future__ import annotations
 
-import bisect
 import operator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
 from . import arrays, launch
-from .recording import Recording, position, record
-from .replay_rows import Rows
+from .recording import record
 from .statements import at_line, reached_from, statements
 from .suspects import Suspect, rank
+from .traced import Access, Traced
 from .trials import shares
 from .why_text import as_html, as_text
 
-MOST_EVENTS, MOST_SOURCES, DEEPEST = 1_000_000, 6, 3
-
-
-@dataclass
-class Access:
-    """One access and what it was made from."""
-    kind: str
-    array: str
-    index: int | None
-    value: object
-    line: int
-    text: str                    # of the line
-    block: tuple
-    thread: tuple
-    occurrence: int
-    sources: list["Access"] = field(default_factory=list)
-    more: int = 0                # accesses of this line like it that are not shown
-    origin: str = ""             # of a load: where its value comes from, unless `sources` says it
-
-
-class Traced:
-    """A recorded block, with its rows by thread and by element."""
-
-    def __init__(self, result, recorded: Recording):
-        self.result, rows = result, Rows(result, recorded)
-        self.cut = recorded.cut
-        self.columns = {name: i for i, name in enumerate(rows.EVENT_COLUMNS)}
-        self.rows = sorted(rows.events(), key=lambda r: r[self.columns["time"]])
-        self.names = [m.name for m in recorded.memories]
-        self.by_thread: dict[int, list[list]] = {}
-        self.stores: dict[int, list[list]] = {}          # by array
-        for r in self.rows:
-            self.by_thread.setdefault(self.of(r, "thread"), []).append(r)
-            if self.of(r, "kind") != "load":
-                self.stores.setdefault(self.of(r, "array"), []).append(r)
-
-    def of(self, row: list, name: str):
-        return row[self.columns[name]]
-
-    def access(self, row: list) -> Access:
-        file, line = self.of(row, "file"), self.of(row, "line")
-        text = self.result.files.get(file, "").split("\n")
-        r = self.result
-        return Access(self.of(row, "kind"), self.names[self.of(row, "array")], self.of(row, "index"),
-                      self.of(row, "value"), line, text[line - 1].strip() if 0 < line <= len(text) else "",
-                      position(self.of(row, "block"), r.grid), position(self.of(row, "thread"), r.block),
-                      self.of(row, "occurrence"))
-
-    def last_writer(self, row: list) -> list | None:
-        """The store or atomic, before a load, to its bytes."""
-        array, low, time = self.of(row, "array"), self.of(row, "offset"), self.of(row, "time")
-        high = low + self.of(row, "size")
-        stores = self.stores.get(array, [])
-        for r in reversed(stores[:bisect.bisect_left(stores, time, key=lambda s: self.of(s, "time"))]):
-            if self.of(r, "offset") < high and self.of(r, "offset") + self.of(r, "size") > low:
-                return r
-        return None
+MOST_EVENTS, MOST_READERS, MOST_SOURCES, DEEPEST = 1_000_000, 100_000, 6, 3
 
 
 def why(result, array: int, index: int, expected=None) -> "Why":
@@ -103,14 +46,13 @@ def why(result, array: int, index: int, expected=None) -> "Why":
     sector = low // 32 * 32
     watched = Traced(result, record(result, launch.PROFILE, events=MOST_EVENTS,
                                     watch=(array, sector, sector + 32)))
-    stores = [r for r in watched.rows
-              if watched.of(r, "kind") != "load" and watched.of(r, "offset") < low + itemsize
-              and watched.of(r, "offset") + watched.of(r, "size") > low]
+    writes = watched.writes_to(array, low, low + itemsize)
     found = statements(next(iter(result.files.values())))
-    made, cut = None, watched.cut
-    if stores:
-        traced, writer = _recorded_writer(result, watched, stores[-1])
-        made = _walk(traced, found, writer, 0) if writer else watched.access(stores[-1])
+    made, cut = None, watched.cut or len(watched.events) > MOST_READERS
+    if len(writes):
+        last = watched.row(writes[-1])
+        traced, writer = _recorded_writer(result, watched, last)
+        made = _walk(traced, found, writer, 0) if writer else watched.access(last)
         cut = cut or traced.cut
         reach = reached_from(found, at_line(found, made.line))
     else:
@@ -121,9 +63,10 @@ def why(result, array: int, index: int, expected=None) -> "Why":
     text = next(iter(result.files.values()))
     tried = {} if expected is None else shares(result, array, index, expected, found)
     suspects = rank(text, reach, made and made.value, made is not None, tried)
-    readers = [watched.access(r) for r in watched.rows if watched.of(r, "kind") == "load"]
+    shown = np.arange(len(watched.events)) < MOST_READERS
+    readers = [watched.access(r) for r in watched.rows.events(shown) if watched.of(r, "kind") == "load"]
     return Why(result.kernel, result.grid, result.block, c_array.name.decode(), index, made,
-               len(stores), suspects, readers, cut)
+               len(writes), suspects, readers, cut)
 
 
 def _recorded_writer(result, watched: Traced, last: list) -> tuple[Traced, list | None]:
@@ -132,7 +75,7 @@ def _recorded_writer(result, watched: Traced, last: list) -> tuple[Traced, list 
     traced = Traced(result, record(result, launch.PROFILE, blocks=[block], events=MOST_EVENTS))
     same = ("array", "offset", "line", "kind")
     wanted = [watched.of(last, n) for n in same]
-    rows = reversed(traced.by_thread.get(thread, []))
+    rows = reversed(traced.thread(block, thread))
     return traced, next((r for r in rows if [traced.of(r, n) for n in same] == wanted), None)
 
 
@@ -145,7 +88,7 @@ def _walk(traced: Traced, found: list, writer: list, depth: int) -> Access:
         for line in s.lines:
             near.setdefault(line, distance)          # the nearest come first
     # since this thread's store before, from the same line: an earlier turn of the loop
-    before = [r for r in traced.by_thread[thread] if traced.of(r, "time") < time]
+    before = [r for r in traced.thread(traced.of(writer, "block"), thread) if traced.of(r, "time") < time]
     since = max((traced.of(r, "time") for r in before if traced.of(r, "line") == made.line
                  and traced.of(r, "kind") != "load"), default=-1)
     by_line: dict = {}
