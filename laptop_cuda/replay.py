@@ -141,7 +141,7 @@ def replay_error(result, blocks=None, events: int | None = None) -> Replay:
         chosen = sorted({p.block for p in known.parties}) or chosen_blocks(result.grid, None)
     else:
         chosen = chosen_blocks(result.grid, blocks)
-    recorded = record(result, launch.SANITIZE, blocks=chosen, events=max(50 * most, 1_000_000))
+    recorded = record(result, launch.SANITIZE, blocks=chosen, events=4 * most)          # the last ones
     cut = recorded.cut or len(recorded.events) > most
     if cut:
         recorded = Rows.last(recorded, most)

@@ -234,7 +234,7 @@ struct Run {
     std::vector<laptop_warp_step> recorded_steps;
     std::vector<laptop_event> recorded_events;
     uint64_t time = 0;
-    bool cut = false;
+    bool cut = false, older_gone = false;        // of what was recorded: the end, the beginning
     // sanitizer
     std::vector<Interval> intervals;
     uint32_t grid_epoch = 0;

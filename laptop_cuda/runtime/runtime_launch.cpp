@@ -242,7 +242,7 @@ static void collect(Result& result) {
     result.n_recorded_steps = r.recorded_steps.size();
     result.recorded_events = r.recorded_events.data();
     result.n_recorded_events = r.recorded_events.size();
-    result.cut = r.cut;
+    result.cut = r.cut || r.older_gone;
 }
 
 static Result* run_once(const laptop_launch& l) {

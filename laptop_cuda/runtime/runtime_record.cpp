@@ -69,13 +69,32 @@ static bool watched(const laptop_event& e) {
                                  e.offset + (int64_t)e.size > (int64_t)l.watch_low);
 }
 
+// A sanitized launch runs on to its error, so what came last is kept: the older half makes room.
+static void make_room() {
+    auto& steps = run->recorded_steps;
+    auto& events = run->recorded_events;
+    run->older_gone = true;
+    size_t gone = std::lower_bound(steps.begin(), steps.end(), events.size() / 2, [](const laptop_warp_step& s, size_t n) {
+                      return s.first_event < n;
+                  }) - steps.begin();
+    gone = std::max(gone, steps.size() / 2);
+    size_t gone_events = gone < steps.size() ? steps[gone].first_event : events.size();
+    steps.erase(steps.begin(), steps.begin() + gone);
+    events.erase(events.begin(), events.begin() + gone_events);
+    for (laptop_warp_step& s : steps) s.first_event -= gone_events;
+    for (laptop_event& e : events) e.step -= (uint32_t)gone;
+}
+
 void record_request(const Warp& w, const laptop_warp_step& request, const Access* const* accesses, const uint8_t* lanes,
                     int n) {
     if (!run->recording || run->cut || !in_recorded_block(*w.block)) return;
     auto& events = run->recorded_events;
     if (events.size() + n > run->launch->record_events) {
-        run->cut = true;
-        return;
+        if (!run->sanitizing || !run->launch->record_events) {
+            run->cut = true;
+            return;
+        }
+        make_room();
     }
     size_t first = events.size();
     for (int i = 0; i < n; ++i) {
@@ -112,7 +131,9 @@ void record_step(Warp& w, unsigned lanes, const uint32_t* words) {
     s.first_event = run->recorded_events.size();
     if (s.operation == LAPTOP_BARRIER) ++w.merged_interval;
     run->recorded_steps.push_back(s);
-    run->cut |= run->recorded_steps.size() > 8 * run->launch->record_events;
+    if (run->recorded_steps.size() <= 8 * run->launch->record_events) return;
+    if (run->sanitizing && run->launch->record_events) make_room();
+    else run->cut = true;
 }
 
 void record_end() {
