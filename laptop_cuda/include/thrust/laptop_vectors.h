@@ -1,0 +1,217 @@
+// Thrust's containers and pointers. Its algorithms run in host code here: right results, neither counted nor checked.
+#pragma once
+#include <algorithm>
+#include <complex>
+#include <functional>
+#include <iterator>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+#include <tuple>
+#include <vector>
+
+#include "../cuda_runtime.h"
+
+namespace thrust {
+
+// ------------------------------------------------------------------ pairs, tuples, functions
+using std::advance;
+using std::complex;
+using std::distance;
+using std::get;
+using std::make_pair;
+using std::make_tuple;
+using std::pair;
+using std::swap;
+using std::tie;
+using std::tuple;
+using std::tuple_element;
+using std::tuple_size;
+using default_random_engine = std::minstd_rand;
+using minstd_rand = std::minstd_rand;
+template <class T = double> using uniform_real_distribution = std::uniform_real_distribution<T>;
+template <class T = int> using uniform_int_distribution = std::uniform_int_distribution<T>;
+template <class T = double> using normal_distribution = std::normal_distribution<T>;
+namespace random {
+using thrust::default_random_engine;
+using thrust::normal_distribution;
+using thrust::uniform_int_distribution;
+using thrust::uniform_real_distribution;
+}  // namespace random
+template <class A, class R> struct unary_function { typedef A argument_type; typedef R result_type; };
+template <class A, class B, class R>
+struct binary_function { typedef A first_argument_type; typedef B second_argument_type; typedef R result_type; };
+#define LAPTOP_FUNCTION(name, expression)                                         \
+    template <class T = void>                                                     \
+    struct name {                                                                 \
+        template <class A, class B>                                               \
+        auto operator()(const A& a, const B& b) const { return expression; }      \
+    };
+LAPTOP_FUNCTION(plus, a + b) LAPTOP_FUNCTION(minus, a - b) LAPTOP_FUNCTION(multiplies, a * b) LAPTOP_FUNCTION(divides, a / b)
+LAPTOP_FUNCTION(modulus, a % b) LAPTOP_FUNCTION(maximum, a < b ? b : a) LAPTOP_FUNCTION(minimum, b < a ? b : a)
+LAPTOP_FUNCTION(less, a < b) LAPTOP_FUNCTION(less_equal, a <= b) LAPTOP_FUNCTION(greater, b < a)
+LAPTOP_FUNCTION(greater_equal, a >= b) LAPTOP_FUNCTION(equal_to, a == b) LAPTOP_FUNCTION(not_equal_to, !(a == b))
+LAPTOP_FUNCTION(logical_and, a && b) LAPTOP_FUNCTION(logical_or, a || b)
+LAPTOP_FUNCTION(bit_and, a & b) LAPTOP_FUNCTION(bit_or, a | b) LAPTOP_FUNCTION(bit_xor, a ^ b)
+#undef LAPTOP_FUNCTION
+template <class T = void> struct identity { template <class A> const A& operator()(const A& a) const { return a; } };
+template <class T = void> struct negate { template <class A> A operator()(const A& a) const { return -a; } };
+template <class T = void> struct square { template <class A> A operator()(const A& a) const { return a * a; } };
+template <class T = void> struct logical_not { template <class A> bool operator()(const A& a) const { return !a; } };
+
+struct system_error : std::runtime_error { using std::runtime_error::runtime_error; };
+namespace system { using thrust::system_error; }
+
+// ------------------------------------------------------------------ execution policies
+struct laptop_policy {
+    template <class S> laptop_policy on(S) const { return {}; }
+    template <class A> const laptop_policy& operator()(A&) const { return *this; }
+};
+static constexpr laptop_policy host, device, seq;
+namespace cuda { static constexpr laptop_policy par, par_nosync; }
+namespace omp { static constexpr laptop_policy par; }
+
+// ------------------------------------------------------------------ pointers
+template <class T>
+class device_ptr {
+public:
+    typedef std::random_access_iterator_tag iterator_category;
+    typedef std::remove_cv_t<T> value_type;
+    typedef ptrdiff_t difference_type;
+    typedef T* pointer;
+    typedef T& reference;
+    device_ptr() = default;
+    device_ptr(std::nullptr_t) {}
+    explicit device_ptr(T* p) : p(p) {}
+    template <class U, class = std::enable_if_t<std::is_convertible<U*, T*>::value>>
+    device_ptr(const device_ptr<U>& other) : p(other.get()) {}
+    T* get() const { return p; }
+    T& operator*() const { return *p; }
+    T* operator->() const { return p; }
+    T& operator[](ptrdiff_t i) const { return p[i]; }
+    explicit operator bool() const { return p; }
+    device_ptr& operator+=(ptrdiff_t n) { return p += n, *this; }
+    device_ptr& operator-=(ptrdiff_t n) { return p -= n, *this; }
+    device_ptr& operator++() { return ++p, *this; }
+    device_ptr& operator--() { return --p, *this; }
+    device_ptr operator++(int) { return device_ptr(p++); }
+    device_ptr operator--(int) { return device_ptr(p--); }
+    friend device_ptr operator+(device_ptr a, ptrdiff_t n) { return a += n; }
+    friend device_ptr operator+(ptrdiff_t n, device_ptr a) { return a += n; }
+    friend device_ptr operator-(device_ptr a, ptrdiff_t n) { return a -= n; }
+    friend ptrdiff_t operator-(device_ptr a, device_ptr b) { return a.p - b.p; }
+    friend bool operator==(device_ptr a, device_ptr b) { return a.p == b.p; }
+    friend bool operator!=(device_ptr a, device_ptr b) { return a.p != b.p; }
+    friend bool operator<(device_ptr a, device_ptr b) { return a.p < b.p; }
+
+private:
+    T* p = nullptr;
+};
+template <class T> using device_reference = T&;
+template <class T> T* raw_pointer_cast(T* p) { return p; }
+template <class T> T* raw_pointer_cast(const device_ptr<T>& p) { return p.get(); }
+template <class T> T& raw_reference_cast(T& x) { return x; }
+template <class T> device_ptr<T> device_pointer_cast(T* p) { return device_ptr<T>(p); }
+template <class T> device_ptr<T> device_pointer_cast(device_ptr<T> p) { return p; }
+template <class T>
+device_ptr<T> device_malloc(size_t n) {
+    void* p = nullptr;
+    laptop::allocate("device_malloc", &p, n * sizeof(T), sizeof(T), false);
+    return device_ptr<T>((T*)p);
+}
+template <class T> void device_free(device_ptr<T> p) { cudaFree((void*)p.get()); }
+template <class T> void device_delete(device_ptr<T> p) { cudaFree((void*)p.get()); }
+
+// What an algorithm of the host wrote to device memory is initialised.
+template <class I> void laptop_wrote(I, I) {}
+template <class T> void laptop_wrote(T* first, T* last) {
+    if (last > first) laptop::host_wrote((void*)first, (last - first) * sizeof(T));
+}
+template <class T> void laptop_wrote(device_ptr<T> first, device_ptr<T> last) { laptop_wrote(first.get(), last.get()); }
+
+// ------------------------------------------------------------------ containers
+template <class T> class device_vector;
+template <class T>
+class host_vector : public std::vector<T> {
+public:
+    using std::vector<T>::vector;
+    host_vector() = default;
+    host_vector(const std::vector<T>& v) : std::vector<T>(v) {}
+    host_vector(const device_vector<T>& v) : std::vector<T>(v.begin(), v.end()) {}
+    host_vector& operator=(const device_vector<T>& v) { return this->assign(v.begin(), v.end()), *this; }
+};
+
+template <class T>
+class device_vector {
+public:
+    typedef T value_type;
+    typedef device_ptr<T> iterator, pointer;
+    typedef device_ptr<const T> const_iterator;
+    typedef T& reference;
+    typedef size_t size_type;
+    device_vector() = default;
+    explicit device_vector(size_t n) { resize(n); }
+    device_vector(size_t n, const T& value) { resize(n, value); }
+    template <class I, class = typename std::iterator_traits<I>::iterator_category>
+    device_vector(I first, I last) { assign(first, last); }
+    device_vector(std::initializer_list<T> list) { assign(list.begin(), list.end()); }
+    device_vector(const device_vector& v) { assign(v.begin(), v.end()); }
+    device_vector(device_vector&& v) { swap(v); }
+    device_vector(const std::vector<T>& v) { assign(v.begin(), v.end()); }
+    ~device_vector() { if (p) cudaFree(p); }
+    device_vector& operator=(const device_vector& v) { return this == &v ? *this : (assign(v.begin(), v.end()), *this); }
+    device_vector& operator=(device_vector&& v) { return swap(v), *this; }
+    device_vector& operator=(const std::vector<T>& v) { return assign(v.begin(), v.end()), *this; }
+
+    template <class I>
+    void assign(I first, I last) {
+        std::vector<T> kept(first, last);                // the source may be this vector
+        resize(kept.size());
+        std::copy(kept.begin(), kept.end(), p);
+    }
+    void assign(size_t n, const T& value) { clear(), resize(n, value); }
+    void reserve(size_t n) {
+        if (n <= room) return;
+        device_ptr<T> more = device_malloc<T>(n);
+        std::uninitialized_copy(p, p + count, more.get());
+        if (p) cudaFree(p);
+        p = more.get(), room = n;
+        laptop::host_wrote(p, room * sizeof(T));
+    }
+    void resize(size_t n, const T& value = T()) {
+        if (n > room) reserve(n > 2 * room ? n : 2 * room);
+        if (n > count) std::uninitialized_fill(p + count, p + n, value);
+        count = n;
+    }
+    void push_back(const T& value) { resize(count + 1, value); }
+    void pop_back() { --count; }
+    void clear() { count = 0; }
+    void shrink_to_fit() {}
+    iterator erase(iterator first, iterator last) {
+        std::copy(last.get(), p + count, first.get());
+        count -= last - first;
+        return first;
+    }
+    void swap(device_vector& v) { std::swap(p, v.p), std::swap(count, v.count), std::swap(room, v.room); }
+    size_t size() const { return count; }
+    size_t capacity() const { return room; }
+    bool empty() const { return !count; }
+    iterator begin() { return iterator(p); }
+    iterator end() { return iterator(p + count); }
+    const_iterator begin() const { return const_iterator(p); }
+    const_iterator end() const { return const_iterator(p + count); }
+    const_iterator cbegin() const { return begin(); }
+    const_iterator cend() const { return end(); }
+    pointer data() { return pointer(p); }
+    const_iterator data() const { return const_iterator(p); }
+    T& operator[](size_t i) const { return p[i]; }
+    T& front() const { return p[0]; }
+    T& back() const { return p[count - 1]; }
+
+private:
+    T* p = nullptr;
+    size_t count = 0, room = 0;
+};
+template <class T> using universal_vector = device_vector<T>;
+
+}  // namespace thrust
