@@ -1,3 +1,3 @@
-// Of CUB, BlockReduce and WarpReduce exist here; any other name is an error of the compiler.
+// What exists here of CUB; any other name is an error of the compiler.
 #pragma once
-#include "block/block_reduce.cuh"
+#include "device/laptop_device.cuh"

@@ -1,0 +1,182 @@
+// CUB's scans and loads of a block, and the scan of a warp. As on the card, reusing temporary storage needs a barrier.
+#pragma once
+#include "block_reduce.cuh"
+
+namespace cub {
+
+enum BlockScanAlgorithm { BLOCK_SCAN_RAKING, BLOCK_SCAN_RAKING_MEMOIZE, BLOCK_SCAN_WARP_SCANS };
+enum BlockLoadAlgorithm { BLOCK_LOAD_DIRECT, BLOCK_LOAD_STRIPED, BLOCK_LOAD_VECTORIZE, BLOCK_LOAD_TRANSPOSE,
+                          BLOCK_LOAD_WARP_TRANSPOSE, BLOCK_LOAD_WARP_TRANSPOSE_TIMESLICED };
+enum BlockStoreAlgorithm { BLOCK_STORE_DIRECT, BLOCK_STORE_STRIPED, BLOCK_STORE_VECTORIZE, BLOCK_STORE_TRANSPOSE,
+                           BLOCK_STORE_WARP_TRANSPOSE, BLOCK_STORE_WARP_TRANSPOSE_TIMESLICED };
+
+// The combined values of the lanes before this one in its group of `width` (`any`: is there one?), and of all of it.
+template <class T>
+struct laptop_scanned {
+    T before, total;
+    bool any;
+};
+template <class T, class Operation>
+LAPTOP_FN laptop_scanned<T> laptop_warp_scan(T value, Operation combine, int width, const void* site) {
+    const laptop::Exchange& x = laptop::warp_exchange(laptop::active_lanes(), &value, sizeof(T), laptop::REDUCE, false, site);
+    int own = laptop::lane_id(), first = own / width * width;
+    laptop_scanned<T> made{value, value, false};
+    T lane_value[32];
+    unsigned present = x.present;
+    for (int lane = first; lane < first + width; ++lane)
+        if (present >> lane & 1) lane_value[lane] = laptop::take<T>(x, lane);
+    bool some = false;
+    for (int lane = first; lane < first + width; ++lane) {
+        if (!(present >> lane & 1)) continue;
+        if (lane == own && some) made.before = made.total, made.any = true;
+        made.total = some ? combine(made.total, lane_value[lane]) : lane_value[lane];
+        some = true;
+    }
+    return made;
+}
+
+// The functions that BlockScan and WarpScan have in common; `Self::scan(value, combine, site)` does the work.
+template <class Self, class T>
+class laptop_scans {
+public:
+    LAPTOP_FN void InclusiveSum(T v, T& out) { out = inclusive(v, cub::Sum(), LAPTOP_SITE).total; }
+    LAPTOP_FN void InclusiveSum(T v, T& out, T& total) { both(inclusive(v, cub::Sum(), LAPTOP_SITE), out, total); }
+    LAPTOP_FN void ExclusiveSum(T v, T& out) { T total; exclusive(v, out, T(), cub::Sum(), total, LAPTOP_SITE); }
+    LAPTOP_FN void ExclusiveSum(T v, T& out, T& total) { exclusive(v, out, T(), cub::Sum(), total, LAPTOP_SITE); }
+    template <class F> LAPTOP_FN void InclusiveScan(T v, T& out, F f) { out = inclusive(v, f, LAPTOP_SITE).total; }
+    template <class F> LAPTOP_FN void InclusiveScan(T v, T& out, F f, T& total) { both(inclusive(v, f, LAPTOP_SITE), out, total); }
+    template <class F> LAPTOP_FN void ExclusiveScan(T v, T& out, T start, F f) {
+        T total;
+        exclusive(v, out, start, f, total, LAPTOP_SITE);
+    }
+    template <class F> LAPTOP_FN void ExclusiveScan(T v, T& out, T start, F f, T& total) {
+        exclusive(v, out, start, f, total, LAPTOP_SITE);
+    }
+    // several values per thread
+    template <int N> LAPTOP_FN void InclusiveSum(T (&v)[N], T (&out)[N]) { T total; many(v, out, false, total, LAPTOP_SITE); }
+    template <int N> LAPTOP_FN void ExclusiveSum(T (&v)[N], T (&out)[N]) { T total; many(v, out, true, total, LAPTOP_SITE); }
+    template <int N> LAPTOP_FN void InclusiveSum(T (&v)[N], T (&out)[N], T& total) { many(v, out, false, total, LAPTOP_SITE); }
+    template <int N> LAPTOP_FN void ExclusiveSum(T (&v)[N], T (&out)[N], T& total) { many(v, out, true, total, LAPTOP_SITE); }
+
+private:
+    template <class F>
+    LAPTOP_QUIET laptop_scanned<T> inclusive(T v, F f, const void* site) {       // .total: with this thread's own value
+        laptop_scanned<T> s = static_cast<Self*>(this)->scan(v, f, site);
+        return {s.total, s.any ? f(s.before, v) : v, true};
+    }
+    LAPTOP_QUIET static void both(const laptop_scanned<T>& s, T& out, T& total) { out = s.total, total = s.before; }
+    template <class F>
+    LAPTOP_QUIET void exclusive(T v, T& out, T start, F f, T& total, const void* site) {
+        laptop_scanned<T> s = static_cast<Self*>(this)->scan(v, f, site);
+        out = s.any ? f(start, s.before) : start;
+        total = s.total;
+    }
+    template <int N>
+    LAPTOP_QUIET void many(T (&v)[N], T (&out)[N], bool without_own, T& total, const void* site) {
+        T sum{}, before;
+        for (int i = 0; i < N; ++i) sum = i ? sum + v[i] : v[i];
+        exclusive(sum, before, T(), cub::Sum(), total, site);
+        for (int i = 0; i < N; ++i) {
+            T now = v[i];
+            out[i] = without_own ? before : before + now;
+            before = before + now;
+        }
+    }
+};
+
+template <class T, int WIDTH = 32, int = 0>
+class WarpScan : public laptop_scans<WarpScan<T, WIDTH>, T> {
+public:
+    struct TempStorage { char unused; };
+    LAPTOP_FN explicit WarpScan(TempStorage&) {}
+    template <class F>
+    LAPTOP_QUIET laptop_scanned<T> scan(T v, F f, const void* site) { return laptop_warp_scan(v, f, WIDTH, site); }
+};
+
+template <class T, int BLOCK_X, BlockScanAlgorithm = BLOCK_SCAN_RAKING, int BLOCK_Y = 1, int BLOCK_Z = 1, int = 0>
+class BlockScan : public laptop_scans<BlockScan<T, BLOCK_X, BLOCK_SCAN_RAKING, BLOCK_Y, BLOCK_Z>, T> {
+    static constexpr int warps = (BLOCK_X * BLOCK_Y * BLOCK_Z + 31) / 32;
+
+public:
+    struct TempStorage { T of_warp[warps]; };
+    LAPTOP_FN explicit BlockScan(TempStorage& temp) : temp(&temp) {}
+    LAPTOP_FN BlockScan() : temp(nullptr) {}
+    template <class F>
+    LAPTOP_QUIET laptop_scanned<T> scan(T v, F f, const void* site) {
+        int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x, warp = thread / 32;
+        laptop_scanned<T> s = laptop_warp_scan(v, f, 32, site);
+        if (thread % 32 == 0) {
+            if (LAPTOP_TRACED) laptop::will_write(&temp->of_warp[warp], sizeof(T), site);
+            temp->of_warp[warp] = s.total;
+        }
+        laptop::block_barrier(false, site);
+        laptop_scanned<T> made = s;
+        for (int w = 0; w < warps; ++w) {
+            if (LAPTOP_TRACED) laptop::will_read(&temp->of_warp[w], sizeof(T), site);
+            T of = temp->of_warp[w];
+            if (w == warp && w) made.before = s.any ? f(made.total, s.before) : made.total, made.any = true;
+            made.total = w ? f(made.total, of) : of;
+        }
+        return made;
+    }
+
+private:
+    TempStorage* temp;
+};
+
+// Each thread takes ITEMS neighbours (or, striped, every BLOCK_X-th). Through memory as written, without a transposition.
+template <class T, int BLOCK_X, int ITEMS, int ALGORITHM, int BLOCK_Y, int BLOCK_Z>
+struct laptop_block_items {
+    LAPTOP_QUIET static int at(int i) {
+        int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
+        return ALGORITHM == BLOCK_LOAD_STRIPED ? i * BLOCK_X * BLOCK_Y * BLOCK_Z + thread : thread * ITEMS + i;
+    }
+};
+template <class T, int BLOCK_X, int ITEMS, BlockLoadAlgorithm A = BLOCK_LOAD_DIRECT, int BLOCK_Y = 1, int BLOCK_Z = 1, int = 0>
+class BlockLoad {
+    typedef laptop_block_items<T, BLOCK_X, ITEMS, A, BLOCK_Y, BLOCK_Z> Items;
+
+public:
+    struct TempStorage { char unused; };
+    LAPTOP_FN explicit BlockLoad(TempStorage&) {}
+    LAPTOP_FN BlockLoad() {}
+    LAPTOP_FN void Load(const T* from, T (&to)[ITEMS]) { some(from, to, 1 << 30, LAPTOP_SITE); }
+    LAPTOP_FN void Load(const T* from, T (&to)[ITEMS], int valid) { some(from, to, valid, LAPTOP_SITE); }
+    LAPTOP_FN void Load(const T* from, T (&to)[ITEMS], int valid, T otherwise) {
+        for (int i = 0; i < ITEMS; ++i) to[i] = otherwise;
+        some(from, to, valid, LAPTOP_SITE);
+    }
+
+private:
+    LAPTOP_QUIET static void some(const T* from, T (&to)[ITEMS], int valid, const void* site) {
+        for (int i = 0; i < ITEMS; ++i) {
+            int at = Items::at(i);
+            if (at >= valid) continue;
+            if (LAPTOP_TRACED) laptop::will_read(from + at, sizeof(T), site);
+            to[i] = from[at];
+        }
+    }
+};
+template <class T, int BLOCK_X, int ITEMS, BlockStoreAlgorithm A = BLOCK_STORE_DIRECT, int BLOCK_Y = 1, int BLOCK_Z = 1, int = 0>
+class BlockStore {
+    typedef laptop_block_items<T, BLOCK_X, ITEMS, A, BLOCK_Y, BLOCK_Z> Items;
+
+public:
+    struct TempStorage { char unused; };
+    LAPTOP_FN explicit BlockStore(TempStorage&) {}
+    LAPTOP_FN BlockStore() {}
+    LAPTOP_FN void Store(T* to, T (&from)[ITEMS]) { some(to, from, 1 << 30, LAPTOP_SITE); }
+    LAPTOP_FN void Store(T* to, T (&from)[ITEMS], int valid) { some(to, from, valid, LAPTOP_SITE); }
+
+private:
+    LAPTOP_QUIET static void some(T* to, T (&from)[ITEMS], int valid, const void* site) {
+        for (int i = 0; i < ITEMS; ++i) {
+            int at = Items::at(i);
+            if (at >= valid) continue;
+            if (LAPTOP_TRACED) laptop::will_write(to + at, sizeof(T), site);
+            to[at] = from[i];
+        }
+    }
+};
+
+}  // namespace cub

@@ -1,0 +1,2 @@
+#pragma once
+#include "../block/block_scan.cuh"
