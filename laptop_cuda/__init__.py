@@ -18,6 +18,7 @@ from .kernel import Kernel
 from .machine import Machine
 from .memory import empty
 from .module import Module, compile, load
+from .only_kernels import NotAllowed, only_kernels
 from .ops import custom_op
 from .pointers import pointers
 from .profile import profile
@@ -34,11 +35,13 @@ __all__ = [
     "Machine",
     "Module",
     "NoCompiler",
+    "NotAllowed",
     "compile",
     "custom_op",
     "empty",
     "inspect",
     "load",
+    "only_kernels",
     "pointers",
     "profile",
     "run",

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from . import build, table
 from .library import Library, load_library
+from .only_kernels import check_library
 from .outline import Outline
 from .sources import rewritten, started
 
@@ -17,7 +18,9 @@ def kernel_library(files: list[Outline], name: str, source: str, wanted: list[tu
     text = (started(files, name) + rewritten(files, start, include)
             + table.table(files, wanted, entry or cpu_entry))
     beside = tuple(f.path.name for f in files[1:])
-    return load_library(build.library(text, name, source, folder, traced, beside, include), wanted)
+    made = build.library(text, name, source, folder, traced, beside, include)
+    check_library(made, name, source)
+    return load_library(made, wanted)
 
 
 def cpu_entry(number: int, address: str) -> str:

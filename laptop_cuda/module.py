@@ -123,6 +123,10 @@ class Module:
                 include=self._include, entry=entry)
         return self._libraries[key]
 
+    def builds(self) -> list[Path]:
+        """The libraries that were built for the CPU so far."""
+        return [library.path for key, library in self._libraries.items() if key[0] != "gpu"]
+
     def _library_gpu(self, kernel: KernelText, instance: str, device) -> Library:
         key = ("gpu", kernel if instance else None, instance, gpu.index(device))
         if key not in self._libraries:

@@ -20,11 +20,18 @@ def run_kernel(request: Request, source: str) -> Run:
         import laptop_cuda as cuda
     except ImportError as error:
         return Run(failure=Failure("missing", f"The CUDA engine is missing: {error}."))
+    with cuda.only_kernels():
+        return _run_all(cuda, request, source)
+
+
+def _run_all(cuda, request: Request, source: str) -> Run:
     try:
         with cuda.sanitize():
             module = compiled(cuda, source)
     except cuda.NoCompiler as error:
         return Run(failure=Failure("missing", str(error)))
+    except cuda.NotAllowed as error:
+        return Run(failure=Failure("forbidden", error.told.removesuffix(".")))
     except cuda.CompileError as error:
         return Run(failure=Failure("compile", str(error), error.line or None))
     except cuda.ArgumentError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from course_lib.exercises.verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
+from .pairs import pairs
 from .report import Mark, escape, head
 
 ICON = {PASSED: "✓", WRONG: "✗", NOT_ATTEMPTED: "○", NOT_RUN: "–"}
@@ -18,6 +19,7 @@ def class_page(marks: list[Mark]) -> str:
         + _stuck(marks)
         + _exercises(marks)
         + _grid(marks)
+        + _pairs(marks)
         + _alike(marks)
         + "</body></html>\n"
     )
@@ -60,6 +62,13 @@ def _grid(marks: list[Mark]) -> str:
     rows = [[student, *(ICON[by[id].verdict.status] if id in by else "" for id in ids)]
             for student, theirs in _by(marks, "student").items() for by in [{m.exercise: m for m in theirs}]]
     return _table("Everybody", ["student", *ids], rows)
+
+
+def _pairs(marks: list[Mark]) -> str:
+    """Pairs whose agreement the class's habits do not explain; a reason to talk, no verdict."""
+    rows = [[*p.students, f"{p.bits:.0f}", ", ".join(p.exercises)] for p in pairs(marks)]
+    return (_table("Pairs that agree more often than chance", ["student", "student", "bits", "in exercises"], rows)
+            if rows else "")
 
 
 def _alike(marks: list[Mark]) -> str:

@@ -27,7 +27,8 @@ JUDGING = 3 << 30                       # bytes that a comparison may take
 LONGEST = 30_000
 _own = threading.local()                # one sandbox per thread
 _judging = threading.Lock()  # references run in this process, and torch's generator is one for all threads
-_oracles: dict[tuple[str, int], judge.Oracle] = {}
+KEPT_ORACLES = 200                      # more than the course has exercises; an exam has others per student
+_oracles: dict[tuple[str, int], judge.Oracle] = {}        # the latest last
 
 
 def mark_notebook(task: dict) -> dict:
@@ -152,9 +153,11 @@ def _clipped(verdict: Verdict) -> Verdict:
 def _oracle(exercise: Exercise, cases, seed: int) -> judge.Oracle:
     """The expected values, worked out once for all students."""
     key = (exercise.id, seed)
-    if key not in _oracles:
-        _oracles[key] = judge.Oracle(judge.expected(exercise, cases, seed))
-    return _oracles[key]
+    known = _oracles.pop(key, None) or judge.Oracle(judge.expected(exercise, cases, seed))
+    _oracles[key] = known
+    while len(_oracles) > KEPT_ORACLES:
+        del _oracles[next(iter(_oracles))]
+    return known
 
 
 def _judged(exercise: Exercise, cases, run, source: str, seed: int, oracle: judge.Oracle) -> Verdict:
@@ -225,12 +228,8 @@ def _loaded_from(exercise: Exercise) -> str:
 @lru_cache(maxsize=1)
 def _course_state() -> str:
     state = hashlib.sha256()
-    for folder, pattern in (
-        (PACKAGE, "**/*.py"),
-        (COURSE / "laptop_cuda", "**/*"),
-        (COURSE / "kernels", "**/*"),
-    ):
-        for path in sorted(folder.glob(pattern)):
-            if path.is_file():
+    for folder in (PACKAGE, COURSE / "laptop_cuda", COURSE / "kernels"):
+        for path in sorted(folder.glob("**/*")):
+            if path.is_file() and path.suffix != ".pyc":
                 state.update(path.name.encode() + b"\0" + path.read_bytes())
     return state.hexdigest()

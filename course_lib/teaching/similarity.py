@@ -8,6 +8,7 @@ import re
 
 from course_lib.exercises.parts import Exercise
 
+LENGTH = 5
 CPP_WORDS = set("""
     alignas alignof auto bool break case char class const constexpr continue default delete do double else
     enum explicit extern false float for friend goto if inline int long mutable namespace new nullptr
@@ -22,6 +23,17 @@ def skeleton(source: str, language: str = "python") -> str:
     """A text that two sources share exactly if they differ in names that they define, comments and spacing
     alone."""
     return _cpp(source) if language == "cuda" else _python(source)
+
+
+def pieces(source: str, language: str = "python") -> frozenset[tuple[str, ...]]:
+    """The runs of LENGTH words of a skeleton: a line more or less changes a few of them."""
+    words = re.findall(r"\w+|[^\s\w(),=\[\]]", skeleton(source, language))
+    return frozenset(tuple(words[i:i + LENGTH]) for i in range(max(1, len(words) - LENGTH + 1)))
+
+
+def likeness(one: frozenset, other: frozenset) -> float:
+    """Which share of the pieces of two sources both have, 0 to 1."""
+    return len(one & other) / max(1, len(one | other))
 
 
 def _python(source: str) -> str:

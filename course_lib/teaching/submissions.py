@@ -82,6 +82,7 @@ def _name(submissions: list[Submission]) -> None:
     """Names for the table: one per person, with the platform's number where two people share a name."""
     people: dict[str, dict[str, str]] = {}                    # a name's spelling-free form -> {key: name}
     for made in submissions:
+        made.student = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in made.student)
         people.setdefault(made.student.casefold(), {}).setdefault(made.person.key, made.student)
     for made in submissions:
         same = people[made.student.casefold()]

@@ -36,16 +36,52 @@ LAPTOP_MATH1(sinpi, double, sin(3.14159265358979323846 * x))
 LAPTOP_MATH1(cospi, double, cos(3.14159265358979323846 * x))
 LAPTOP_MATH1(sinpif, float, (float)sinpi((double)x))
 LAPTOP_MATH1(cospif, float, (float)cospi((double)x))
-LAPTOP_FN void sincospi(double x, double* s, double* c) { *s = sinpi(x), *c = cospi(x); }
-LAPTOP_FN void sincospif(float x, float* s, float* c) { *s = sinpif(x), *c = cospif(x); }
+// Functions that write through a pointer: the C library's own would touch memory that no hook sees.
+#define LAPTOP_TWO(name, T, first, second)                                                               \
+    LAPTOP_FN void name(T x, T* s, T* c) {                                                               \
+        if (LAPTOP_TRACED) laptop::will_write(s, sizeof(T), LAPTOP_SITE);                                \
+        if (LAPTOP_TRACED) laptop::will_write(c, sizeof(T), LAPTOP_SITE);                                \
+        *s = first, *c = second;                                                                         \
+    }
+LAPTOP_TWO(sincospi, double, sinpi(x), cospi(x))
+LAPTOP_TWO(sincospif, float, sinpif(x), cospif(x))
+LAPTOP_TWO(laptop_sincos, double, sin(x), cos(x))
+LAPTOP_TWO(laptop_sincosf, float, sinf(x), cosf(x))
+LAPTOP_TWO(__sincosf, float, sinf(x), cosf(x))
+#undef LAPTOP_TWO
+template <class T>
+LAPTOP_FN auto laptop_frexp(T x, int* exponent) {
+    if (LAPTOP_TRACED) laptop::will_write(exponent, sizeof(int), LAPTOP_SITE);
+    return std::frexp(x, exponent);
+}
+template <class T>
+LAPTOP_FN T laptop_modf(T x, laptop::same_t<T>* whole) {
+    if (LAPTOP_TRACED) laptop::will_write(whole, sizeof(T), LAPTOP_SITE);
+    return std::modf(x, whole);
+}
+template <class T>
+LAPTOP_FN T laptop_remquo(T x, laptop::same_t<T> y, int* quotient) {
+    if (LAPTOP_TRACED) laptop::will_write(quotient, sizeof(int), LAPTOP_SITE);
+    return std::remquo(x, y, quotient);
+}
+namespace std {
+using ::laptop_frexp;
+using ::laptop_modf;
+using ::laptop_remquo;
+}
+#define sincos laptop_sincos
+#define sincosf laptop_sincosf
+#define frexp laptop_frexp
+#define frexpf laptop_frexp<float>
+#define modf laptop_modf
+#define modff laptop_modf<float>
+#define remquo laptop_remquo
+#define remquof laptop_remquo<float>
 LAPTOP_MATH1(normcdff, float, 0.5f * erfcf(-x * 0.70710678118654752f))
 LAPTOP_MATH1(normcdf, double, 0.5 * erfc(-x * 0.70710678118654752440))
 #ifndef __GLIBC__
 LAPTOP_MATH1(exp10f, float, powf(10.f, x))
-LAPTOP_FN void sincosf(float x, float* s, float* c) { *s = sinf(x), *c = cosf(x); }
-LAPTOP_FN void sincos(double x, double* s, double* c) { *s = sin(x), *c = cos(x); }
 #endif
-LAPTOP_FN void __sincosf(float x, float* s, float* c) { *s = sinf(x), *c = cosf(x); }
 
 #define LAPTOP_ROUNDED(suffix)                               \
     LAPTOP_MATH2(__fadd_##suffix, float, x + y)              \

@@ -2,7 +2,6 @@
 // Included at the start of every generated source, for the CPU and for the GPU; the table at its end is generated.
 #pragma once
 #include <cstddef>
-#include <cstdio>
 #include <type_traits>
 
 #define LAPTOP_EXPORT extern "C" __attribute__((visibility("default")))
@@ -33,24 +32,42 @@ template <class T> struct size { static constexpr std::size_t value = sizeof(T);
 template <> struct size<void> { static constexpr std::size_t value = 1; };
 template <class R, class... P> struct size<R(P...)> { static constexpr std::size_t value = 1; };
 
-// "category|size|const|spelled", with "*" before it for a pointer; returns the length
-template <class T> int describe(char* to, std::size_t room) {
+// A text of bounded length, without the C library: what a kernel's library calls is the kernel's own then.
+struct Text {
+    char* to;
+    std::size_t room, used;
+    void put(char c) {
+        if (used + 1 < room) to[used] = c, to[used + 1] = 0;
+        ++used;
+    }
+    void put(const char* s) {
+        while (*s) put(*s++);
+    }
+    void put(std::size_t number) {
+        if (number >= 10) put(number / 10);
+        put(static_cast<char>('0' + number % 10));
+    }
+};
+
+// "category|size|const|spelled", with "*" before it for a pointer
+template <class T> void describe(Text& text) {
     using pointee = typename std::remove_pointer<T>::type;
     using bare = typename std::remove_cv<pointee>::type;
-    return std::snprintf(to, room, "%s%c|%zu|%d|%s\n", std::is_pointer<T>::value ? "*" : "", category<bare>(),
-                         size<bare>::value, std::is_const<pointee>::value, spelled<bare>());
+    if (std::is_pointer<T>::value) text.put('*');
+    text.put(category<bare>()), text.put('|'), text.put(size<bare>::value);
+    text.put(std::is_const<pointee>::value ? "|1|" : "|0|"), text.put(spelled<bare>()), text.put('\n');
 }
 
 // the descriptions of types, one per line, and of a kernel's parameters
 template <class... P> const char* text() {
     static char all[sizeof...(P) * 1000 + 1];
-    std::size_t used = 0;
-    ((used += static_cast<std::size_t>(describe<P>(all + used, sizeof(all) - used))), ...);
-    return used < sizeof(all) ? all : "";
+    Text made = {all, sizeof(all), 0};
+    (describe<P>(made), ...);
+    return made.used < sizeof(all) ? all : "";
 }
 template <class R, class... P> constexpr auto types(R (*)(P...)) { return &text<P...>; }
 
-template <class V> Row constant(const char* name, V value) {
+template <class V> constexpr Row constant(const char* name, V value) {
     Row r = {"", name, nullptr, nullptr, 0, 0.0, nullptr, 0};
     if constexpr (std::is_arithmetic<V>::value || (std::is_enum<V>::value && std::is_convertible<V, long long>::value)) {
         r.kind = std::is_same<V, bool>::value ? "bool" : std::is_floating_point<V>::value ? "float" : "int";

@@ -33,7 +33,11 @@ template <> struct Whole<16> { typedef Bits16 type; };
     ((laptop::Whole<bytes>::type*)this)[1] = ((const laptop::Whole<bytes>::type*)&o)[1]
 
 #define LAPTOP_VECTORS(name, T, a2, a4, copy2, copy4)                                                \
-    struct name##1 { T x; };                                                                         \
+    struct name##1 {                                                                                 \
+        T x;                                                                                         \
+        constexpr name##1(T x) : x(x) {}                                                             \
+        LAPTOP_COPIES(name##1, (x = o.x))                                                            \
+    };                                                                                               \
     struct alignas(a2) name##2 {                                                                     \
         T x, y;                                                                                      \
         constexpr name##2(T x, T y = 0) : x(x), y(y) {}                                            \

@@ -83,7 +83,18 @@ void not_supported(const char* what, const void* site) {
     fail(e);
 }
 
+// Whether a format writes to memory, as %n does: no GPU has it, and no hook would see it.
+static bool format_writes(const char* format) {
+    for (const char* p = format; (p = strchr(p, '%')); ++p) {
+        p += 1 + strspn(p + 1, "0123456789.*+- #'$hlLqjzt");
+        if (*p == 'n') return true;
+        if (!*p) return false;
+    }
+    return false;
+}
+
 int print(const char* format, ...) {
+    if (current && format_writes(format)) not_supported("printf with %n", LAPTOP_SITE);
     va_list values;
     va_start(values, format);
     int n;

@@ -104,6 +104,10 @@ REFUSED = {
         " const float* q = " + ROW + "; memcpy(&p, &q, 8); " + SUM.format("of(p[i])")),
     "a type of the engine by value": "__device__ float of(dim3 b) { return *(float*)&b; }\n" + first(
         "float s = 0; for (int i = 0; i < n / 3; ++i) s += of(((const dim3*)x)[i]); out[blockIdx.x] = s;"),
+    "a date by value": "__device__ float of(tm b) { return *(float*)&b; }\n" + first(
+        "float s = 0; for (int i = 0; i < n / 14; ++i) s += of(((const tm*)x)[i]); out[blockIdx.x] = s;"),
+    "a file by value": "__device__ float of(FILE b) { return *(float*)&b; }\n" + first(
+        "float s = 0; for (int i = 0; i < n / 54; ++i) s += of(((const FILE*)x)[i]); out[blockIdx.x] = s;"),
     "index compares bytes": first("out[blockIdx.x] = index((const char*)x, 63) == (const char*)x;"),
     "alternative spellings": "%:include <fstream>\n" + HONEST,
     "a global object's constructor": "struct Early { Early() {} } early;\n" + HONEST,
@@ -116,6 +120,7 @@ NOTHING_SAVED = {
     "keeps results from one launch to the next": KEPT["keeps results from one launch to the next"],
     "reads by atomics": first(SUM.format("atomicAdd((float*)x + (size_t)blockIdx.x * n + i, 0.0f)")),
     "reads through a volatile pointer": first(SUM.format("((volatile const float*)x)[(size_t)blockIdx.x * n + i]")),
+    "a vector of one number by value": "__device__ float of(float1 b) { return b.x; }\n" + first(SUM.format("of(((const float1*)" + ROW + ")[i])")),
     "copies with memcpy": first("float s = 0, v; for (int i = 0; i < n; ++i) { memcpy(&v, " + ROW + " + i, 4); s += v; }"
                                 " out[blockIdx.x] = s;"),
 }

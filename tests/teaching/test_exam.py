@@ -6,7 +6,9 @@ import sys
 
 import nbformat
 import pytest
+import torch
 
+import laptop_cuda as cuda
 from course_lib.exercises import judge, runner
 from course_lib.teaching import walls
 from course_lib.teaching.exam.command import main
@@ -152,6 +154,20 @@ def test_a_notebook_holds_every_exercise_and_no_answer():
             numbers = drawn.numbers[problem.id]
             hidden = problem.budget(drawn.machine, numbers, numbers["large"])["shared_bytes"]
             assert f"{hidden:,}" not in problem.card(drawn.machine, numbers)
+
+
+def test_the_trial_says_what_marking_refuses(capsys):
+    """By the text and by what the build calls, with the engine alone."""
+    drawn = sheet(EXAMPLE, "ann")
+    space = {}
+    exec(notebook(drawn, "Ann")["cells"][1]["source"], space)
+    for body, said in (("out[0] = x[0];", "nothing in it is refused"), ("out[0] = memcmp(x, out, 4);", "`memcmp` may not be called"),
+                       ("struct Box { float v; }; out[0] = x[0];", "`struct` may not be used")):
+        with cuda.profile() as report:
+            module = cuda.compile(f"__global__ void f(const float* x, float* out) {{ {body} }}")
+            module.f[1, 1](torch.zeros(1), torch.zeros(1))
+        space["used"](report, module.f)
+        assert said in capsys.readouterr().out, body
 
 
 def test_a_sheet_depends_on_the_secret_and_the_student_alone():

@@ -3,23 +3,27 @@ from __future__ import annotations
 
 import textwrap
 
+from course_lib.exercises.counting import UNCOUNTED
 from .predict import QUESTIONS
 from .sheets import PROBLEMS, Sheet
 
 SETUP = """
 import torch
 import laptop_cuda as cuda
+from laptop_cuda.only_kernels import refusal
 
 machine = cuda.Machine(
     banks={banks}, bank_bytes={bank_bytes}, sector_bytes={sector_bytes}, shared_bytes={shared_bytes})
+REFUSED = {refused}
 
 
-def used(report):
+def used(report, kernel):
     shared = [(launch.shared_load, launch.shared_store) for launch in report.launches]
     moved = [(launch.global_load, launch.global_store) for launch in report.launches]
     print("sectors:", sum(side.sectors for sides in moved for side in sides))
     print("passes over the banks:", sum(side.wavefronts for sides in shared for side in sides))
     print("shared memory per block:", max(launch.shared_bytes for launch in report.launches), "bytes")
+    print(refusal(kernel, REFUSED) or "nothing in it is refused in marking")
 """
 MACHINE = """
 # Exam: {name}
@@ -44,7 +48,7 @@ other machines and other numbers.
 def notebook(sheet: Sheet, name: str) -> dict:
     """The notebook as nbformat's dict."""
     machine = vars(sheet.machine)
-    cells = [markdown(MACHINE.format(name=name, **machine)), code(SETUP.format(**machine))]
+    cells = [markdown(MACHINE.format(name=name, **machine)), code(_setup(machine))]
     for question in QUESTIONS:
         exercise = question.exercise(sheet.machine, sheet.questions[question.id])
         cells += [markdown(heading(exercise)), code(exercise.cell(exercise.stub))]
@@ -57,6 +61,10 @@ def notebook(sheet: Sheet, name: str) -> dict:
         cell["id"] = f"cell-{number}"
     return {"nbformat": 4, "nbformat_minor": 5, "cells": cells,
             "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}}
+
+
+def _setup(machine: dict) -> str:
+    return SETUP.format(refused=textwrap.fill(repr(UNCOUNTED), 88, subsequent_indent=" " * 11), **machine)
 
 
 def heading(exercise) -> str:

@@ -101,7 +101,7 @@ class Problem:
         if self.own_warps:
             given += (f"\nnarrow = cuda.Machine(machine.banks, machine.bank_bytes, machine.sector_bytes,\n"
                       f"                      machine.shared_bytes, warp_size={numbers['lanes']})")
-        return f"{given}\n{textwrap.dedent(self.trial).strip()}\nused(report)"
+        return f"{given}\n{textwrap.dedent(self.trial).strip()}\nused(report, {self.name})"
 
     def card(self, machine: Machine, numbers: dict) -> str:
         large = numbers["large"]

@@ -1,0 +1,52 @@
+"""Pairs of students whose answers agree more often than the class's own habits explain.
+
+One short function is often written twice. So an agreement weighs the less the more of the class has it: log2(N / n)
+bits, where n of N students have written it so. A pair's bits are summed over its *write* exercises.
+"""
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+
+from course_lib.exercises.verdict import NOT_ATTEMPTED
+from . import marking
+from .report import Mark
+from .similarity import likeness, pieces
+
+ALIKE = 0.8             # likeness from which on two answers count as the same
+# bits from which on a pair is shown; docs/marking.md has the share of honest pairs above it
+ENOUGH = 11.0
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two students, the exercises in which they agree, and how much that says."""
+    students: tuple[str, str]
+    exercises: tuple[str, ...]
+    bits: float
+
+
+def pairs(marks: list[Mark], enough: float = ENOUGH) -> list[Pair]:
+    """The pairs of at least `enough` bits, those with the most first."""
+    shared: dict[tuple[str, str], list[tuple[str, float]]] = {}
+    for id, answers in _answers(marks).items():
+        alike = {frozenset(two) for two in itertools.combinations(answers, 2)
+                 if likeness(answers[two[0]], answers[two[1]]) >= ALIKE}
+        having = {a: 1 + sum(a in two for two in alike) for a in answers}
+        for two in alike:
+            bits = math.log2(len(answers) / max(having[student] for student in two))
+            shared.setdefault(tuple(sorted(two)), []).append((id, bits))
+    made = [Pair(two, tuple(id for id, _ in found), sum(bits for _, bits in found))
+            for two, found in shared.items()]
+    return sorted((p for p in made if p.bits >= enough), key=lambda p: (-p.bits, p.students))
+
+
+def _answers(marks: list[Mark]) -> dict[str, dict[str, frozenset]]:
+    """{exercise: {student: the pieces of the answer}} of what was written."""
+    found: dict[str, dict[str, frozenset]] = {}
+    for mark in marks:
+        if (mark.kind == "write" and mark.verdict.status != NOT_ATTEMPTED
+                and 0 < len(mark.source) <= marking.LONGEST):
+            found.setdefault(mark.exercise, {})[mark.student] = pieces(mark.source, mark.language)
+    return found

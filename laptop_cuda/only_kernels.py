@@ -1,0 +1,163 @@
+"""For a judge: `with only_kernels():` nothing is loaded but kernels.
+
+A text that goes beyond is refused before it is compiled; a build of it that calls anything but the engine and
+mathematics, or holds code that runs when it is loaded, is refused before it is loaded.
+"""
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from pathlib import Path
+
+from .build import runtime_library
+from .diagnostics import CompileError
+from .object_file import read_object
+
+# Features of the compiler that reach past the kernel: what uses them is neither counted nor checked. Spelled
+# in any way that the preprocessor allows, hence no pasting of tokens and no other spellings of `#` and `[`.
+BEYOND = {"__attribute__", "__attribute", "__declspec", "asm", "__asm__", "__asm", "_Pragma", "__has_include",
+          "__has_embed", "__extension__", "gnu", "__gnu__", "clang"}
+# names of the compiler and of the engine; `__builtin_align__` is CUDA's
+OWN_NAMES = re.compile(r"__atomic_|__sync_|__builtin_(?!align__$)|__tsan|__sanitizer|laptop|LAPTOP")
+# what the engine defines as macros, so that it sees what they touch
+ENGINE_MACROS = {"memcpy", "memset", "memmove", "printf", "assert", "abort", "exit"}
+SPELLINGS = {"##": "`##`", "%:": "`%:`", "<:": "`<:`", "[[": "an attribute in `[[ ]]`", "??": "`??`"}
+HEADERS = re.compile(
+    r"(?:cuda_\w+|cooperative_groups(?:/\w+)?|mma|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|"
+    r"climits|limits|cstdint|stdint)(?:\.h)?"
+)
+# what compilers call of their own accord: to set and copy memory, to unwind, and for arithmetic on integers
+# and 16-bit numbers that the processor has no instruction for
+COMPILERS = re.compile(
+    r"mem(?:cpy|move|set)|_GLOBAL_OFFSET_TABLE_|_Unwind_Resume|__g(?:xx|cc)_personality_v0|__stack_chk_fail|"
+    r"__(?:popcount|clz|ctz|ffs|parity|bswap|mul|u?div|u?mod|u?divmod|ash[lr]|lshr|neg|u?cmp|float(?:un)?|"
+    r"fix(?:uns)?|extend|trunc|add|sub|[egl][qte]|ne|unord|pow)[sdthxfi]{2,4}\d?")
+KEYWORDS = {"_Znw": "new", "_Zna": "new[]", "_Zdl": "delete", "_Zda": "delete[]", "_ZTV": "virtual",
+            "__cxa_pure": "virtual", "__dynamic_cast": "dynamic_cast", "_ZTI": "throw", "__cxa_": "throw",
+            "_ZSt": "throw", "__tls_": "thread_local", "__emutls": "thread_local"}
+# the initialiser that -fsanitize=thread adds, by g++ and by clang
+TRACERS = {".init_array.00099", ".init_array.0"}
+# a bracket that follows no name, call or index opens a lambda
+LAMBDA = re.compile(r"(?:^|[^\w\s)\]]|\breturn)\s*\[")
+_active = False
+
+
+class NotAllowed(CompileError):
+    """A source that compiles, and is more than kernels."""
+
+    def __init__(self, name: str, source: str, told: str):
+        self.told = told
+        super().__init__(name, source, [(0, told)], "")
+
+    def _message(self) -> str:
+        return self.told
+
+
+@contextmanager
+def only_kernels():
+    """Raise NotAllowed before a library is loaded that is more than kernels."""
+    global _active
+    before, _active = _active, True
+    try:
+        yield
+    finally:
+        _active = before
+
+
+def check_library(library: Path, name: str, source: str) -> None:
+    """Raise NotAllowed for a build that goes beyond kernels, where that is asked."""
+    if _active and (told := beyond(library)):
+        raise NotAllowed(name, source, told)
+
+
+def refusal(kernel, forbid: tuple[str, ...] = ()) -> str | None:
+    """A sentence about the first thing in a kernel's source, or in its builds, that a judge refuses."""
+    told = refused(kernel.source, forbid)
+    builds = kernel.module.builds() if kernel.module else []
+    return told or next(filter(None, map(beyond, builds)), None)
+
+
+def beyond(library: Path) -> str | None:
+    """A sentence about the first thing that a build calls besides the engine and mathematics.
+
+    The object says what the source calls; what the linker has added from the compiler's own library is not
+    the source's. Where objects are of another kind, as on macOS, nothing is found.
+    """
+    made, linked = read_object(library.parent / "kernel.cu.cpp.o"), read_object(library)
+    if made is None or linked is None:
+        return None
+    own = read_object(runtime_library()).gives
+    for symbol in sorted(set(made.needs) - own):
+        if not COMPILERS.fullmatch(symbol) and not linked.needs.get(symbol, "").startswith("libm."):
+            return f"`{_plain(symbol)}` may not be called here: it is no function of a GPU."
+    if set(made.by_itself) - TRACERS:
+        return ("An object with a constructor, or a variable whose first value must be computed, may not be "
+                "defined outside a kernel: a GPU runs nothing before the first launch.")
+    return None
+
+
+def _plain(symbol: str) -> str:
+    """What the source wrote for a symbol: a keyword, or the longest name in a C++ symbol."""
+    for begin, word in KEYWORDS.items():
+        if symbol.startswith(begin):
+            return word
+    names, at = [symbol], 0
+    while symbol.startswith("_Z") and (number := re.compile(r"\d+").search(symbol, at)):
+        at = number.end() + int(number[0])
+        names.append(symbol[number.end():at])
+    return max(names[1:] or names, key=len)
+
+
+# --- the text -----------------------------------------------------------------------------------------------
+
+def refused(source: str, forbid: tuple[str, ...] = (), given: str = "") -> str | None:
+    """A sentence about the first thing in a text that is not for a kernel, or is in `forbid`.
+
+    `given` is the text that was handed out: what it uses may be used.
+    """
+    plain, given = plain_text(source), plain_text(given)
+    words = set(re.findall(r"\w+", plain))
+    for name in forbid:
+        if name in words or name == "lambda" and LAMBDA.search(plain):
+            return f"`{name}` may not be used here: the exercise is to do without it."
+    for name in sorted(words & BEYOND):
+        if name not in given:
+            return f"`{name}` may not be used in an exercise: it reaches past the kernel."
+    for name in sorted(words):
+        if OWN_NAMES.match(name):
+            return f"`{name}` may not be used in an exercise: it is the compiler's or the engine's."
+    for spelling, said in SPELLINGS.items():
+        if spelling in plain and spelling not in given:
+            return f"{said} may not be used in an exercise."
+    if re.search(r"\bextern\b(?!\s+__shared__)", plain):
+        return "`extern` may be used for `__shared__` arrays only."
+    for line in re.findall(r"^\s*#\s*(\w+)(.*)$", plain, flags=re.M):
+        told = _directive(*line)
+        if told and told not in given:
+            return told
+    return None
+
+
+def _directive(name: str, rest: str) -> str | None:
+    if name == "include":
+        header = re.fullmatch(r'\s*[<"]([\w./]+)[>"]\s*', rest)
+        if not header or not HEADERS.fullmatch(header[1]):
+            return (f"`#include{rest}` does not compile in an exercise: use CUDA's own headers, or those for "
+                    "numbers such as <cmath>.")
+    if name == "pragma" and rest.split()[:1] != ["unroll"]:
+        return f"`#pragma{rest}` may not be used in an exercise; `#pragma unroll` may."
+    if name in ("define", "undef") and (found := re.match(r"\s*(\w+)", rest)):
+        if found[1].startswith("__"):
+            return (f"`#{name}{rest}` may not be used in an exercise: names that begin with two underscores "
+                    "are the compiler's.")
+        if found[1] in ENGINE_MACROS:
+            return f"`#{name}{rest}` may not be used in an exercise: `{found[1]}` keeps its meaning."
+    if name in ("include_next", "import", "embed", "line", "ident", "assert"):
+        return f"`#{name}` may not be used in an exercise."
+    return None
+
+
+def plain_text(source: str) -> str:
+    """C++ without comments, and with the lines joined that end in a backslash."""
+    joined = re.sub(r"\\[ \t]*\r?\n", "", source)
+    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", joined, flags=re.S)

@@ -1,0 +1,80 @@
+"""A judge loads kernels and nothing else: by what a build calls, whatever the names in its text."""
+import shutil
+
+import pytest
+
+import laptop_cuda as cuda
+from laptop_cuda.object_file import read_object
+from laptop_cuda.only_kernels import refusal, refused
+
+KERNEL = "__global__ void f(const float* __restrict__ x, float* __restrict__ out, int n) {{\n    {}\n}}\n"
+ALLOWED = """#include <cuda_fp16.h>
+constexpr int TILE = 8;
+const float SCALE = 1.5f;
+__device__ int calls;
+__global__ void f(const float* __restrict__ x, float* __restrict__ out, int n) {
+    __shared__ float kept[TILE];
+    float own[16] = {}, v;
+    __int128 wide = (__int128)n * n;
+    memcpy(&v, x, 4), memset(out, 0, 4);
+    kept[threadIdx.x % TILE] = SCALE + own[n % 16] + expf(x[0]) + powf(x[1], 2.5f) + fmaf(x[0], x[1], tanhf(v));
+    __syncthreads();
+    printf("%f\\n", __half2float(__float2half(kept[0])));
+    out[0] = __shfl_xor_sync(0xffffffff, kept[0], 1) + atomicAdd(&calls, 1) + (float)(wide / 3) + __popcll(n);
+}
+"""
+REFUSED = {
+    "memcmp": KERNEL.format("out[0] = memcmp(x, out, n);"),
+    "snprintf": "#include <cstdio>\n" + KERNEL.format("char t[8]; snprintf(t, 5, \"%.4s\", (const char*)x); out[0] = t[0];"),
+    "getenv": KERNEL.format("out[0] = getenv(\"HOME\") != nullptr;"),
+    "system": KERNEL.format("out[0] = system(\"true\");"),
+    "stderr": "#include <cstdio>\n" + KERNEL.format("out[0] = (stderr != nullptr);"),
+    "throw": KERNEL.format("if (n) throw 1;"),
+    "thread_local": "thread_local int mine;\n" + KERNEL.format("out[0] = ++mine;"),
+    "virtual": "struct A { virtual float v() { return 1; } };\n" + KERNEL.format("A a; A* p = &a; out[0] = p->v();"),
+    "constructor": "struct Early { Early() { value = 1; } int value; } early;\n" + KERNEL.format("out[0] = early.value;"),
+    "constructor inlined": "int first() { return threadIdx.x + 1; }\nint value = first();\n" + KERNEL.format("out[0] = value;"),
+}
+
+
+@pytest.fixture(params=["g++", pytest.param("clang++", marks=pytest.mark.slow)])
+def compiler(request, monkeypatch):
+    if not shutil.which(request.param):
+        pytest.skip(f"not run: this machine has no {request.param}")
+    monkeypatch.setenv("CXX", request.param)
+    return request.param
+
+
+def told(source: str) -> str:
+    with cuda.only_kernels(), cuda.sanitize():
+        try:
+            cuda.compile(source)
+        except cuda.NotAllowed as error:
+            return str(error)
+    return ""
+
+
+def test_kernels_are_loaded(compiler):
+    assert told(ALLOWED) == "" and refused(ALLOWED) is None
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in ("memcmp", "constructor") else pytest.mark.slow) for n in REFUSED])
+def test_what_is_more_than_a_kernel_is_not(compiler, name):
+    assert refused(REFUSED[name]) is None, "by its names it would pass"
+    said, word = told(REFUSED[name]), name.split()[0]
+    assert f"`{word}`" in said or word == "constructor" and "first launch" in said, said
+
+
+def test_only_where_it_is_asked():
+    with cuda.sanitize():
+        module = cuda.compile(REFUSED["memcmp"])
+    assert "`memcmp`" in refusal(module.f) and refusal(cuda.compile(ALLOWED).f) is None
+    assert "`out`" in refusal(module.f, ("out",))
+
+
+def test_an_object_says_what_it_needs_and_from_where(tmp_path):
+    module = cuda.compile(ALLOWED)
+    needs = read_object(module.builds()[0]).needs
+    assert needs["expf"].startswith("libm") and "laptop_table" in read_object(module.builds()[0]).gives
+    (tmp_path / "x").write_bytes(b"\x7fELF")
+    assert read_object(tmp_path / "x") is None

@@ -1,0 +1,121 @@
+"""Thirty and more tricks of students' code, and whatever a folder of hand-ins can hold: no credit, no leak, no stop."""
+import csv
+import json
+import os
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+
+from adversaries import hostile, tricks
+from course_lib.exercises.declare import load_chapter
+from course_lib.teaching import gradebooks, report
+from course_lib.teaching.class_page import class_page
+from course_lib.teaching.store import Store
+from course_lib.teaching.submissions import collect
+from course_lib.teaching.table import table
+from hand_ins import RIGHT, notebook, put, zipped
+from test_sandbox import COURSE, linux, marked, needs_engine, sandbox, strangers  # noqa: F401
+
+FEW = ("answers from two processes", "changes its answer after it has returned", "replaces what Python is made of")
+
+
+@linux
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in FEW else pytest.mark.slow) for n in tricks.PYTHON])
+def test_a_trick_earns_nothing_and_stops_nothing(sandbox, name):  # noqa: F811
+    verdict = marked(sandbox, tricks.PYTHON[name])
+    assert verdict.status == "wrong" and verdict.points == 0, str(verdict)
+    assert marked(sandbox, hostile.HONEST).status == "passed" and not strangers(sandbox)
+    assert not [p for p in ("/dev/shm/answer", "/run/lock/answer", "/var/tmp/answer") if os.path.exists(p)]
+
+
+@linux
+@pytest.mark.slow
+@pytest.mark.parametrize("name", tricks.KERNELS)
+def test_a_trick_of_a_kernel_earns_nothing(sandbox, needs_engine, name):  # noqa: F811
+    begin = time.monotonic()
+    verdict = marked(sandbox, tricks.KERNELS[name], "1.94")
+    assert verdict.status == "wrong" and verdict.points == 0, str(verdict)
+    assert time.monotonic() - begin < 60 and not strangers(sandbox)
+
+
+# --- the folder ------------------------------------------------------------------------------------------------------
+
+HOSTILE_NAMES = ["=HYPERLINK(\"http://x\",\"y\")", "<script>alert(1)</script>", "new\nline", "\u202egnp.exe", "\x07bell", "-rf", "a" * 200,
+                 "ann;ben,\"cleo\"", "ＡＮＮ", "\ufeffann", "' or 1=1 --", "%s%n", "CON", "name\twith\ttabs", "@SUM(A1)", "+1+1"]
+
+
+def in_folder(folder: Path) -> None:
+    """Everything that is no ordinary notebook, each by a student of its own."""
+    for name in HOSTILE_NAMES:
+        put(folder / name.replace("/", "|") / "01_attention.ipynb", notebook(RIGHT))
+    put(folder / "casey" / "01_attention.ipynb", notebook(RIGHT))
+    put(folder / "CASEY" / "01_attention.ipynb", notebook(RIGHT), age=100)
+    (folder / "fifo").mkdir()
+    os.mkfifo(folder / "fifo" / "01_attention.ipynb")
+    (folder / "link").mkdir()
+    (folder / "link" / "01_attention.ipynb").symlink_to("/etc/passwd")
+    (folder / "loop").symlink_to(folder)
+    (folder / "device").mkdir()
+    (folder / "device" / "01_attention.ipynb").symlink_to("/dev/zero")
+    (folder / "hollow").mkdir()
+    with open(folder / "hollow" / "01_attention.ipynb", "wb") as file:
+        file.truncate(1 << 40)
+    (folder / "a folder as a file" / "01_attention.ipynb").mkdir(parents=True)
+
+
+CONTENTS = {
+    "deep": b'{"cells": [], "metadata": ' + b'{"a": ' * 50_000 + b"1" + b"}" * 50_000 + b"}",
+    "ids twice": notebook(RIGHT, "# EXERCISE 1.93\nscores = 1").replace('"metadata"', '"id": "same", "metadata"').encode(),
+    "outputs": json.dumps({"cells": [{"cell_type": "code", "source": RIGHT, "outputs": [{"text": "x" * 10**6}] * 20}]}).encode(),
+    "long number": b'{"cells": [], "nbformat": ' + b"9" * 5000 + b"}",
+    "no numbers": b'{"cells": [{"cell_type": "code", "source": "x", "execution_count": NaN}, {"cell_type": "code", "execution_count": -Infinity}]}',
+    "cells twice": b'{"cells": 1, "cells": [{"cell_type": "code", "source": "# EXERCISE 1.91\\nx"}]}',
+    "utf-16": notebook(RIGHT).encode("utf-16"),
+    "source of sources": json.dumps({"cells": [{"cell_type": "code", "source": [["# EXERCISE 1.91"], 3, None]}]}).encode(),
+    "marker of control characters": notebook("# EXERCISE 1.91\x00\x1b[2J\u202e" + RIGHT).encode(),
+    "an object with every key": json.dumps({"cells": {"cell_type": "code", "source": RIGHT}}).encode(),
+}
+
+
+def link_in_a_zip() -> bytes:
+    entry = zipfile.ZipInfo("01_attention.ipynb")
+    entry.external_attr = 0o120777 << 16
+    return zipped({entry: "/etc/passwd", "C:\\Users\\x\\02_rope.ipynb": notebook(RIGHT), "//host/share/03_gqa.ipynb": notebook(RIGHT),
+                   "a\x00b.ipynb": "x", "01_attention.ipynb/": ""})
+
+
+ZIPS = {"a link": link_in_a_zip(), "cut short": zipped({"01_attention.ipynb": notebook(RIGHT)})[:-30], "no zip": b"PK\x03\x04" + b"\xff" * 500,
+        "a wrong checksum": (whole := zipped({"01_attention.ipynb": notebook(RIGHT)}))[:60] + bytes(8) + whole[68:],
+        "locked": zipped({"01_attention.ipynb": "x" * 50}).replace(b"PK\x01\x02\x14\x03\x14\x00\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01\x00")}
+
+
+def test_whatever_a_folder_holds_the_batch_ends_and_each_has_a_row(tmp_path):
+    folder, results = tmp_path / "in", tmp_path / "out"
+    results.mkdir()
+    in_folder(folder)
+    for name, data in CONTENTS.items():
+        put(folder / name / "01_attention.ipynb", data)
+    for name, data in ZIPS.items():
+        put(folder / f"zip {name}.zip", data)
+    begin = time.monotonic()
+    submissions = collect(folder)
+    marks = table(submissions, ["attention"], Store(results, 1))
+    report.write(results, marks)
+    gradebooks.write_gradebooks(results, marks, submissions, ["attention"])
+    page = class_page(marks)
+    assert time.monotonic() - begin < 20
+    students = {s.student for s in submissions}
+    assert len(students) == len(HOSTILE_NAMES) + 1 + 6 + len(CONTENTS) + len(ZIPS), sorted(students)
+    of = sum(e.points for e in load_chapter("attention"))
+    with open(results / "grades.csv", newline="") as file:
+        rows = list(csv.DictReader(file))
+    for student in {row["student"] for row in rows}:
+        assert sum(float(row["of"]) for row in rows if row["student"] == student) == of, student
+    assert not [row for row in rows if row["student"][:1] in "=+-@\t\r"], "a spreadsheet would compute a name"
+    assert "root:" not in (results / "grades.csv").read_text() + page and "<script>alert" not in page
+    for path in (results / "students").iterdir():
+        assert "<script>alert" not in path.read_text() and len(path.name) < 255
+    assert {"\\u202egnp.exe", "\\ufeffann", "name\\u0009with\\u0009tabs"} <= students, "what cannot be seen is spelled out"
+    assert next(s for s in submissions if s.student == "casey").file == "casey/01_attention.ipynb"
