@@ -31,12 +31,14 @@ def pairs(marks: list[Mark], enough: float = ENOUGH) -> list[Pair]:
     """The pairs of at least `enough` bits, those with the most first."""
     shared: dict[tuple[str, str], list[tuple[str, float]]] = {}
     for id, answers in _answers(marks).items():
-        alike = {frozenset(two) for two in itertools.combinations(answers, 2)
-                 if likeness(answers[two[0]], answers[two[1]]) >= ALIKE}
-        having = {a: 1 + sum(a in two for two in alike) for a in answers}
-        for two in alike:
-            bits = math.log2(len(answers) / max(having[student] for student in two))
-            shared.setdefault(tuple(sorted(two)), []).append((id, bits))
+        different = set(answers.values())                # often few: then little is compared
+        alike = {one: {other for other in different if likeness(one, other) >= ALIKE} for one in different}
+        having = {one: sum(answer in alike[one] for answer in answers.values()) for one in different}
+        for two in itertools.combinations(sorted(answers), 2):
+            one, other = (answers[student] for student in two)
+            if other in alike[one]:
+                bits = math.log2(len(answers) / max(having[one], having[other]))
+                shared.setdefault(two, []).append((id, bits))
     made = [Pair(two, tuple(id for id, _ in found), sum(bits for _, bits in found))
             for two, found in shared.items()]
     return sorted((p for p in made if p.bits >= enough), key=lambda p: (-p.bits, p.students))

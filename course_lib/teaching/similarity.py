@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import builtins
 import re
+from functools import lru_cache
 
 from course_lib.exercises.parts import Exercise
 
@@ -19,6 +20,7 @@ CPP_WORDS = set("""
     """.split())
 
 
+@lru_cache(maxsize=4096)
 def skeleton(source: str, language: str = "python") -> str:
     """A text that two sources share exactly if they differ in names that they define, comments and spacing
     alone."""
