@@ -105,7 +105,7 @@ def pointer_change(browser, n: int, made, state: dict) -> dict:
         middle = box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
         browser.drag(middle, (middle[0] + point.box[2] / 4, middle[1]))
         return {point.name: (point.start[0] + (point.xs[1] - point.xs[0]) / 4, point.start[1])}
-    mark = browser.js(FREE_MARK.replace("AT", str(n)).replace("STATE", json.dumps(state)))
+    mark = browser.js(FREE_MARK.replace("NTH", str(n)).replace("NOW", json.dumps(state)))
     if mark is not None:
         browser.click(mark["x"], mark["y"])
         return mark["set"]
@@ -122,7 +122,7 @@ def pointer_change(browser, n: int, made, state: dict) -> dict:
 
 
 # A mark that changes the state and that nothing covers: its middle, and what a click on it sets.
-FREE_MARK = """(() => { const state = STATE; for (const mark of [...document.querySelectorAll('.lc-root')][AT].querySelectorAll('[data-set]')) {
+FREE_MARK = """(() => { const state = NOW; for (const mark of [...document.querySelectorAll('.lc-root')][NTH].querySelectorAll('[data-set]')) {
     const set = JSON.parse(mark.dataset.set);
     if (Object.entries(set).every(([name, value]) => state[name] === value)) continue;
     mark.scrollIntoView({block: 'center'});
