@@ -6,6 +6,12 @@ from pathlib import Path
 from course_lib.field_guide.base import Recipe
 from course_lib.field_guide.rotary import Rotary, read_rotary
 
+# What older configurations, and those with an encoder and a decoder, call the sizes.
+OTHER_NAMES = {
+    "num_hidden_layers": ("decoder_layers", "num_decoder_layers", "n_layer", "n_layers", "num_layers"),
+    "num_attention_heads": ("decoder_attention_heads", "n_head", "n_heads", "num_heads"),
+    "hidden_size": ("d_model", "n_embd", "dim"), "head_dim": ("d_kv",)}
+
 
 class Reading:
     """A configuration: a dict, or an object with `to_dict`. A model of several parts is read by its text
@@ -22,6 +28,10 @@ class Reading:
         self.values = {**inner} if isinstance(inner, dict) else {**values}
         self.model_type = self.values.get("model_type") or values.get("model_type")
         self.used = {"model_type", "text_config"}
+        for name, others in OTHER_NAMES.items():
+            found = next((other for other in others if self.values.get(other) is not None), None)
+            if found and self.values.get(name) is None:
+                self.values[name] = self.values.pop(found)
 
     def __getitem__(self, name):
         if self.values.get(name) is None:

@@ -250,3 +250,12 @@ def test_the_recording_is_small():
 def test_bytes_per_token_of_deepseek_v3():
     config = Reading(recorded("deepseek_v3").config | dict(kv_lora_rank=512, qk_rope_head_dim=64))
     assert bytes_per_token(layer_recipes(config, 0)[0]) == 2 * 576
+
+
+def test_older_names_are_read_and_an_encoder_is_mentioned():
+    old = describe({"model_type": "older", "n_layer": 3, "n_head": 4, "n_embd": 32, "n_positions": 64})
+    assert (old.rows[0]["layers"], old.rows[0]["kind"]) == (3, "full, 4 of 4 heads of 8")
+    both = describe({"model_type": "both", "is_encoder_decoder": True, "encoder_layers": 9, "decoder_layers": 2,
+                                 "decoder_attention_heads": 2, "d_model": 16})
+    assert both.rows[0]["layers"] == 2 and "encoder_layers" in both.unplaced
+    assert any("encoder and a decoder" in note for note in both.notes)

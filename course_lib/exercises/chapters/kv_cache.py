@@ -630,3 +630,48 @@ exercise(
                       ask="Eight numbers fit into 32 registers. Do forty?")],
     hints=["A multiprocessor has 65,536 registers: for 2 x 1,024 threads that is 32 each.",
            "Only one report has spills. In another the stack is as large as the row, and nothing is spilled."])
+
+
+def lesson_cases(rng):
+    yield Case(torch.arange(4.0)[:, None], torch.tensor([10, 11, 12, 13]), 1, label="4 tokens, one ahead")
+    yield Case(randn(rng, 9, 3), torch.randint(50, (9,), generator=rng), 1, label="9 tokens, one ahead")
+    yield Case(randn(rng, 8, 2), torch.randint(50, (8,), generator=rng), 3, label="8 tokens, three ahead")
+
+
+exercise(
+    id="7.15", title="One token further", kind="write", points=2, minutes=8, difficulty=3,
+    card="""
+    A model has read a text: `states[i]` is its state after token `i`, from which it predicts token `i + 1` itself. A multi-token head
+    gets a state and **one later token** and learns the token after that. Write what it learns from: with `ahead = 1`, state `i` goes with
+    token `i + 1`, and the target is token `i + 2`; with `ahead = 2`, for a second head, each is one token later.
+
+    - three tensors of equal length, one row per example
+    - every example that has a state, a token and a target; no other
+    """,
+    given={"torch": torch},
+    stub='''
+    def lesson(states, tokens, ahead):
+        """states (n, d), tokens (n,) -> states (m, d), tokens beside them (m,), targets (m,)"""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def lesson(states, tokens, ahead):
+        """states (n, d), tokens (n,) -> states (m, d), tokens beside them (m,), targets (m,)"""
+        m = len(tokens) - ahead - 1
+        return states[:m], tokens[ahead:ahead + m], tokens[ahead + 1:]
+    ''',
+    cases=lesson_cases, compare=close(atol=0, rtol=0),
+    misconceptions=[
+        Misconception("hands over the token that is to be predicted", change=("tokens[ahead:ahead + m]", "tokens[ahead + 1:]"),
+                      ask="When the head drafts, does it know the token that it is to predict?"),
+        Misconception("predicts what the model predicts already", code='''
+            def lesson(states, tokens, ahead):
+                m = len(tokens) - ahead
+                return states[:m], tokens[ahead - 1:ahead - 1 + m], tokens[ahead:]
+            ''', ask="State i predicts token i + 1 without any head. Which token does your head add?"),
+        Misconception("puts a state beside its own token", change=("tokens[ahead:ahead + m]", "tokens[:m]"),
+                      ask="The state has read token i. What does the head learn from being told that token again?"),
+        Misconception("goes one state too far back", change=("return states[:m]", "return torch.cat([states[:1], states[:m - 1]])"),
+                      ask="Which token is the last that the state beside token i + 1 has read?")],
+    hints=["Write out four tokens: which states have a token after them and one more?",
+           "There are `len(tokens) - ahead - 1` examples: the last ones have no target."])

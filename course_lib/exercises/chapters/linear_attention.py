@@ -529,3 +529,59 @@ exercise(
         Misconception("takes a logarithm to base 2 for the natural one", value=math.log(2) / -math.log2(0.98),
                       ask="Solve 0.98^t = 1/2: is the logarithm on both sides one and the same?")],
     hints=["Solve $a^t = 1/2$.", "$t = \\ln 2 / (-\\ln 0.98)$, and $-\\ln 0.98$ is a little more than 0.02."])
+
+
+def gate_cases(rng):
+    half = torch.full((3, 1), 0.5)
+    yield Case(torch.ones(3, 1), torch.ones(3, 1), half, label="one channel that halves at every token")
+    yield Case(randn(rng, 5, 3), randn(rng, 5, 3), 0.9 + 0.1 * torch.rand(5, 3, generator=rng), label="gates near 1")
+    yield Case(randn(rng, 64, 4), randn(rng, 64, 4), torch.tensor([0.02, 0.5, 0.99, 1.0]).expand(64, 4),
+               label="a chunk of 64, one gate of 0.02")
+    yield Case(randn(rng, 33, 2), randn(rng, 33, 2), 1e-4 ** torch.rand(33, 2, generator=rng), label="gates down to 0.0001")
+
+
+GATED = '''
+def products(q, k, gates):
+    """q, k (n, d), gates (n, d) in (0, 1] -> (n, n): what token s still weighs for query t; 0 for s > t"""
+    logs = gates.log().cumsum(0)
+    seen = torch.ones(len(q), len(q), dtype=torch.bool).tril()[..., None]
+    faded = (logs[:, None] - logs[None]).masked_fill(~seen, -torch.inf).exp()
+    return (q[:, None] * faded * k[None]).sum(-1)
+'''
+
+exercise(
+    id="4.12", title="A quotient that overflows", kind="repair", points=3, minutes=10, difficulty=4,
+    card=r"""
+    With a gate per channel, token $s$ weighs $\sum_i q_t[i]\,(A_t[i] / A_s[i])\,k_s[i]$ for a query $t \ge s$, where $A_t$ is the product
+    of the gates up to token $t$, its own included. The function below is this sum, divided among two factors. While gates are near 1
+    it is right. With strong gates it returns infinities or NaN. Repair it.
+
+    - gates may be so strong that their product over the chunk is 0 in float32
+    - a token does not fade at its own place: the weight of $s = t$ is $q_t \cdot k_t$
+    - an array of (n, n, d) numbers is fine here
+    """,
+    given={"torch": torch},
+    stub='''
+    def products(q, k, gates):
+        """q, k (n, d), gates (n, d) in (0, 1] -> (n, n): what token s still weighs for query t; 0 for s > t"""
+        total = gates.cumprod(0)
+        return ((q * total) @ (k / total).T).tril()
+    ''',
+    solution=GATED, cases=gate_cases, compare=close(atol=1e-4),
+    misconceptions=[
+        Misconception("keeps the quotient from overflowing by a smallest number", code='''
+            def products(q, k, gates):
+                total = gates.cumprod(0)
+                return ((q * total) @ (k / total.clamp(min=1e-20)).T).tril()
+            ''', ask="Two neighbours late in the chunk: what is A_t / A_s, and what is it if both are replaced by the same smallest number?"),
+        Misconception("takes one gate for all channels", change=("gates.log()", "gates.mean(-1, keepdim=True).log()"),
+                      ask="One channel has a gate of 0.02, another of 1. What is left of each after ten tokens?"),
+        Misconception("lets a token fade at its own place", change=("logs[None])", "logs[None] + gates.log()[None])"),
+                      ask="A token is written after the state has faded. What does it weigh for its own query?"),
+        Misconception("shows later tokens", change=(".masked_fill(~seen, -torch.inf)", ""),
+                      ask="For s > t the difference of logarithms is positive. Does query t see token s?"),
+        Misconception("subtracts the logarithms the wrong way round", change=("logs[:, None] - logs[None]", "logs[None] - logs[:, None]"),
+                      ask="A weight should shrink with the distance. Which logarithm is the smaller one, the query's or the earlier token's?")],
+    hints=["$A_t / A_s$ itself is at most 1. Only its two halves leave the range of floats.",
+           "`logs[:, None] - logs[None]` has shape (n, n, d): query, token, channel. Take the exponential last.",
+           "Set the difference to -inf where s > t, before the exponential."])

@@ -536,3 +536,52 @@ exercise(
     hints=["`k[chosen]` has shape (n, top, d): a matrix of its own keys for every query. `-1` must be replaced before.",
            "`k[at] @ q[:, :, None]` has shape (n, top, 1): every chosen key times its query.",
            "Hide the places with -1 before the softmax, and set their weights to 0 after it, as in exercise 1.5."])
+
+
+def entry_cases(rng):
+    yield Case(torch.tensor([[2.0], [4.0], [6.0], [8.0]]), torch.zeros(4, 1), 2, label="equal gates: means of two tokens")
+    yield Case(randn(rng, 12, 3), randn(rng, 12, 3), 4, label="12 tokens, entries of 4")
+    yield Case(randn(rng, 11, 2), randn(rng, 11, 2), 3, label="11 tokens, entries of 3: two are left over")
+    yield Case(randn(rng, 3, 2), randn(rng, 3, 2), 4, label="too few tokens for an entry")
+
+
+exercise(
+    id="5.12", title="Entries in the place of tokens", kind="write", points=3, minutes=10, difficulty=3,
+    card=r"""
+    Compress a text as a layer of DeepSeek-V4 does: every `ratio` neighbouring tokens become one entry, a weighted mean of their values.
+    Return the entries, and which of them each query may see.
+
+    - the weights are a softmax over the `ratio` tokens of an entry, **for every channel by itself**
+    - tokens at the end that do not fill an entry have none yet
+    - a query sees an entry once its last token is at the query's own place or before it
+    """,
+    given={"torch": torch},
+    stub='''
+    def compress(values, gates, ratio):
+        """values, gates (n, d) -> entries (n // ratio, d), seen (n, n // ratio) boolean"""
+        raise NotImplementedError
+    ''',
+    solution='''
+    def compress(values, gates, ratio):
+        """values, gates (n, d) -> entries (n // ratio, d), seen (n, n // ratio) boolean"""
+        n, d = values.shape
+        m = n // ratio
+        weights = gates[:m * ratio].reshape(m, ratio, d).softmax(1)
+        entries = (weights * values[:m * ratio].reshape(m, ratio, d)).sum(1)
+        last = ratio * torch.arange(1, m + 1) - 1
+        return entries, last <= torch.arange(n)[:, None]
+    ''',
+    cases=entry_cases, compare=close(atol=1e-5),
+    misconceptions=[
+        Misconception("shows an entry from its first token on", change=("ratio * torch.arange(1, m + 1) - 1", "ratio * torch.arange(m)"),
+                      ask="The second token of an entry looks at it. Which later tokens are already mixed into it?"),
+        Misconception("shows an entry one token too late", change=("last <= torch", "last < torch"),
+                      ask="Under the causal rule a query sees its own token. May it see an entry that ends there?"),
+        Misconception("weighs all channels of a token alike", change=(".softmax(1)", ".mean(-1, keepdim=True).softmax(1)"),
+                      ask="Gates have one number per channel. May two channels of an entry prefer different tokens?"),
+        Misconception("takes the softmax over the channels", change=(".softmax(1)", ".softmax(2)"),
+                      ask="What do the weights of the tokens of one entry add up to, in one channel?"),
+        Misconception("sums where it should average", change=(".softmax(1)", ".exp()"),
+                      ask="With equal gates an entry is the mean of its tokens. What is yours?")],
+    hints=["`gates[:m * ratio].reshape(m, ratio, d)` has the tokens of an entry in its second dimension.",
+           "Entry e ends with token `ratio * (e + 1) - 1`."])
