@@ -19,7 +19,7 @@
 //   6 kv_cache/tensor_core.cu, for a card
 //
 // Rung 5 is counted with chunks of 64 and 32 queries, the last of the same sequences: 786,592 bytes at least.
-#include "common/tiles.cuh"
+#include "common/pages.cuh"
 
 // A reduction over all warps of the block (32 at most), not only the first; every thread gets the result.
 // of_warp: 32 floats of shared memory. REDUCE is lanes_max with -inf as its neutral element, or lanes_sum
@@ -184,15 +184,7 @@ __global__ void paged_merge(const float* __restrict__ parts, const float* __rest
     if (c >= d) return;
     parts += row * n_splits * d;
     sums += row * n_splits * 2;
-    float m = -INFINITY, sum = 0.0f, total = 0.0f;
-    for (int i = 0; i < n_splits; ++i) {
-        const float m_part = sums[2 * i], larger = fmaxf(m, m_part);
-        const float old = expf(m - finite(larger)), weight = expf(m_part - finite(larger));
-        sum = sum * old + weight * parts[i * d + c];
-        total = total * old + weight * sums[2 * i + 1];
-        m = larger;
-    }
-    out[row * d + c] = total > 0.0f ? sum / total : 0.0f;
+    out[row * d + c] = merged(parts, sums, n_splits, d, c);
 }
 
 // 5: a chunk of queries per sequence, its last tokens; each sees the keys up to its own position. q and out
@@ -206,10 +198,8 @@ __global__ void __launch_bounds__(128)
                   const float* __restrict__ values, const int* __restrict__ tables,
                   const int* __restrict__ starts, const int* __restrict__ lengths, float* __restrict__ out,
                   int heads, int kv_heads, int d, int block_size, int max_pages, float scale) {
-    constexpr int TILE_Q = 4 * ROWS, TILE_K = 32;
-    __shared__ float4 q_tile[TILE_Q][D / 4], k_tile[TILE_K][D / 4 + 1], v_tile[TILE_K][D / 4];
-    __shared__ float4 p_tile[TILE_Q][TILE_K / 4];
-    __shared__ long long place[TILE_K];  // of each key of the tile, in rows of d
+    constexpr int TILE_Q = 4 * ROWS;
+    __shared__ float4 q_tile[TILE_Q][D / 4];
     const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, group = heads / kv_heads,
               kv_head = blockIdx.y;
     const int start = starts[blockIdx.z], n = starts[blockIdx.z + 1] - start,
@@ -227,44 +217,9 @@ __global__ void __launch_bounds__(128)
     }
     float m[ROWS], l[ROWS], o[ROWS][D / 32];
     start_rows(m, l, o);
-    for (int k0 = 0; k0 < end; k0 += TILE_K) {
-        const int key = k0 + lane;
-        if (warp == 0 && key < end) {
-            const long long page = table[key / block_size];
-            place[lane] = (page * kv_heads + kv_head) * block_size + key % block_size;
-        }
-        __syncthreads();  // places are known, the last tile has been used
-        for (int e = threadIdx.x; e < TILE_K * (D / 4); e += blockDim.x) {
-            const int row = e / (D / 4), c = e % (D / 4);
-            const bool there = k0 + row < end && 4 * c < d;
-            k_tile[row][c] = there ? *(const float4*)(keys + place[row] * d + 4 * c) : zero;
-            v_tile[row][c] = there ? *(const float4*)(values + place[row] * d + 4 * c) : zero;
-        }
-        __syncthreads();  // the new tile is whole
-#pragma unroll
-        for (int r = 0; r < ROWS; ++r) {
-            const int row = warp * ROWS + r;
-            float s = 0.0f;
-            for (int c = 0; c < D / 4; ++c) s += dot(q_tile[row][c], k_tile[lane][c]);
-            s = key <= before + (row0 + row) / group && key < end ? scale * s : -INFINITY;
-            const float larger = fmaxf(m[r], lanes_max(s));
-            const float p = expf(s - finite(larger)), shrink = expf(m[r] - finite(larger));
-            l[r] = shrink * l[r] + lanes_sum(p);
-            m[r] = larger;
-            ((float*)p_tile[row])[lane] = p;
-            __syncwarp();
-            for (int b = 0; b < D / 32; ++b) {
-                const int c = 32 * b + lane;
-                float sum = 0.0f;
-                for (int j = 0; j < TILE_K; j += 4) {
-                    const float4 p4 = p_tile[row][j / 4];
-                    sum += p4.x * ((const float*)v_tile[j])[c] + p4.y * ((const float*)v_tile[j + 1])[c] +
-                           p4.z * ((const float*)v_tile[j + 2])[c] + p4.w * ((const float*)v_tile[j + 3])[c];
-                }
-                o[r][b] = shrink * o[r][b] + sum;
-            }
-        }
-    }
+    const auto seen = [=](int row) { return min(end, before + (row0 + row) / group + 1); };
+    walk_pages<D, ROWS>(q_tile, keys, values, table, 0, end, rows, kv_heads, kv_head, block_size, d, scale,
+                        seen, m, l, o);
 #pragma unroll
     for (int r = 0; r < ROWS; ++r) {
         const int row = warp * ROWS + r, token = (row0 + row) / group, g = (row0 + row) % group;

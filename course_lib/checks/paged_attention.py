@@ -100,6 +100,14 @@ def check_prefill_paged(q, cache, lengths, counts):
         raise ValueError(f"counts must be at most the lengths, {lengths.tolist()}; got {list(counts)}")
 
 
+def check_shared_prefix(q, cache, lengths, n_splits, rows):
+    """rows: of a block's tile, where the heads of one key head have one each."""
+    check_decode_paged(q, cache, lengths, "grouped", n_splits)
+    group_size = q.shape[1] // cache.keys.shape[2]
+    if group_size > rows:
+        raise ValueError(f"q must have at most {rows} heads per key head for this kernel; got {group_size}")
+
+
 def _check_kernel_inputs(q, cache, shape):
     check_tensor("q", q, shape)
     check_dtype("q", q, torch.float32)

@@ -11,7 +11,8 @@
 from .batching import Row, Served, chart, continuous_batches, static_batches
 from .blocks import BlockAllocator, OutOfBlocks
 from .cache import PagedKVCache
-from .kernels import copy_blocks_kernel, paged_attention_kernel, paged_prefill_kernel
+from .kernels import (copy_blocks_kernel, paged_attention_kernel, paged_prefill_kernel, shared_pages,
+                      shared_prefix_kernel)
 from .memory_maps import KINDS, RESERVE, contiguous_maps, draw_maps, paged_maps, shares
 from .paged import paged_attention, paged_prefill
 from .ring import in_processes, ring_attention
@@ -23,4 +24,5 @@ __all__ = ["Arrival", "BlockAllocator", "Engine", "KINDS", "OutOfBlocks", "Paged
            "RESERVE", "Request", "Row", "Scheduler", "Sequence", "Served", "Step", "chart",
            "contiguous_maps", "continuous_batches", "copy_blocks_kernel", "draw_maps", "draw_trace",
            "in_processes", "load_trace", "paged_attention", "paged_attention_kernel", "paged_maps",
-           "paged_prefill", "paged_prefill_kernel", "ring_attention", "shares", "static_batches"]
+           "paged_prefill", "paged_prefill_kernel", "ring_attention", "shared_pages", "shared_prefix_kernel",
+           "shares", "static_batches"]

@@ -7,7 +7,7 @@ import torch
 from course_lib import cuda
 from course_lib.checks import check_choice
 from course_lib.checks.paged_attention import (check_chunks, check_copies, check_decode_paged, check_paged,
-                                               check_prefill_paged)
+                                               check_prefill_paged, check_shared_prefix)
 from course_lib.kv_cache import tensor_core
 from course_lib.launching import aligned
 
@@ -81,6 +81,39 @@ def paged_prefill_kernel(q, cache, tables, lengths, counts, layer=0, scale=None)
         q, cache.keys[layer], cache.values[layer], tables, starts, lengths, out, heads, n_kv_heads, d,
         cache.block_size, pages, 1 / math.sqrt(d) if scale is None else scale)
     return out
+
+
+def shared_prefix_kernel(q, cache, tables, lengths, layer=0, scale=None, n_splits=1):
+    """`paged_attention_kernel` that reads the pages all tables begin with once for many requests.
+
+    One launch of kernels/paged_attention/shared_prefix.cu: the shared pages, in n_splits parts, meet the
+    queries of up to 32 / group_size requests at once (16 / group_size if head_dim is above 64); each
+    request's own pages are one more part. float32, head_dim a multiple of 4 from 4 to 128.
+    """
+    check_paged(q, cache, tables, lengths, layer)
+    b, heads, _, d = q.shape
+    n_kv_heads, size = cache.keys.shape[2], cache.block_size
+    width, rows = next((w, r) for w, r in ((32, 8), (64, 8), (128, 4)) if d <= w)
+    check_shared_prefix(q, cache, lengths, n_splits, 4 * rows)
+    out = torch.empty_like(q, memory_format=torch.contiguous_format)
+    if q.numel() == 0:
+        return out
+    shared = size * shared_pages(tables, int(lengths.min()) // size)
+    parts, sums = (q.new_empty(b, heads, n_splits + 1, x) for x in (d, 2))
+    arrived = torch.zeros(b, n_kv_heads, dtype=torch.int32, device=q.device)
+    tiles = math.ceil(b / (4 * rows // (heads // n_kv_heads)))
+    (q,), (tables, lengths) = aligned(q), (_as_int32(x, q.device) for x in (tables, lengths))
+    kernel = cuda.load("paged_attention/shared_prefix")[f"shared_prefix_decode<{width}, {rows}>"]
+    kernel[(tiles * n_splits + b, n_kv_heads), 128](
+        q, cache.keys[layer], cache.values[layer], tables, lengths, out, parts, sums, arrived, b, heads,
+        n_kv_heads, d, size, tables.shape[1], shared, n_splits, 1 / math.sqrt(d) if scale is None else scale)
+    return out
+
+
+def shared_pages(tables, most: int) -> int:
+    """How many pages, `most` at most, all rows of tables (b, pages) begin with."""
+    alike = (tables[:, :most] == tables[:1, :most]).all(0)
+    return int(alike.cumprod(0).sum())
 
 
 def copy_blocks_kernel(cache, pairs):

@@ -8,7 +8,7 @@ import torch
 from course_lib.gpu.case import BF16, CACHES, CACHES_LARGE, F16, F32, Case, attention
 from course_lib.kv_cache import tensor_core
 from course_lib.paged_attention.kernels import (copy_blocks_kernel, paged_attention_kernel,
-                                                paged_prefill_kernel)
+                                                paged_prefill_kernel, shared_prefix_kernel)
 
 
 def paged(draw, lengths, heads, kv_heads, d, block_size=16):
@@ -61,6 +61,13 @@ def chunks_from_pages(q, cache, tables, lengths, counts):
     return torch.cat(parts)
 
 
+def prefixed(draw, pages, **sizes):
+    """The same, where all sequences begin with the first pages of sequence 0."""
+    q, cache, tables, lengths = paged(draw, **sizes)
+    tables[:, :pages] = tables[:1, :pages].clone()
+    return q, cache, tables, lengths
+
+
 def copied(cache, pairs, by=copy_blocks_kernel):
     cache = SimpleNamespace(keys=cache.keys.clone(), values=cache.values.clone())
     by(cache, pairs)
@@ -82,6 +89,11 @@ CASES = [
          oracle=chunks_from_pages,
          small=({"lengths": (33, 20), "counts": (12, 20), "heads": 4, "kv_heads": 2, "d": 64},),
          large=({"lengths": (1001, 500), "counts": (301, 500), "heads": 8, "kv_heads": 2, "d": 128},)),
+    Case(chapter="paged_attention", kernels=("shared_prefix_decode",), inputs=prefixed,
+         run=partial(shared_prefix_kernel, n_splits=2), oracle=from_pages,
+         small=({"pages": 3, "lengths": (70, 49, 48), "heads": 4, "kv_heads": 2, "d": 64},),
+         large=({"pages": 100, "lengths": (1900, *range(1601, 1940, 16)), "heads": 16, "kv_heads": 4,
+                 "d": 128},)),
     Case(chapter="paged_attention", kernels=("copy_blocks",),
          inputs=lambda draw, d: (paged(draw, (112,), 2, 2, d)[1], ((0, 3), (5, 1))), run=copied,
          oracle=partial(copied, by=copied_by_torch),

@@ -1,0 +1,94 @@
+"""Decoding requests that begin alike: the shared pages read once, against each request by itself."""
+import pytest
+import torch
+
+from course_lib import cuda
+from course_lib.gpu.case import poisoned
+from course_lib.gpu.cases.paged_attention import from_pages, prefixed
+from course_lib.paged_attention import paged_attention_kernel, shared_pages, shared_prefix_kernel
+from references import changed_kernels
+
+
+def requests(pages, lengths, heads=4, kv_heads=2, d=16, block_size=4, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(*size, dtype=None):
+        return torch.randn(size, generator=generator)
+    return prefixed(draw, pages, lengths=lengths, heads=heads, kv_heads=kv_heads, d=d, block_size=block_size)
+
+
+def reference(q, *rest):
+    return from_pages(q.double(), *rest)
+
+
+@pytest.mark.parametrize("n_splits", [1, 3])
+@pytest.mark.parametrize("pages, lengths, sizes", [
+    (1, (4,), {}),                                                    # one request, nothing of its own
+    (0, (1, 31, 7), {}),                                              # nothing shared
+    (5, (20, 33, 21, 63), {}),
+    (8, (100, 33, 40), {"heads": 6, "kv_heads": 1, "d": 4}),
+    (2, tuple(range(9, 30)), {"heads": 4, "kv_heads": 4, "d": 36}),   # one tile of requests
+    (3, tuple(range(49, 60)), {"heads": 8, "kv_heads": 2, "d": 100, "block_size": 16}),      # three tiles
+])
+def test_it_is_each_request_alone(pages, lengths, sizes, n_splits):
+    given = requests(pages, lengths, **sizes)
+    with cuda.sanitize(), poisoned():
+        got = shared_prefix_kernel(*given, n_splits=n_splits)
+    torch.testing.assert_close(got.double(), reference(*given), atol=2e-6, rtol=1e-5)
+
+
+def test_the_pages_that_all_begin_with():
+    tables = torch.tensor([[3, 1, 4, 1, 5], [3, 1, 4, 2, 5]])
+    assert [shared_pages(tables, most) for most in (0, 2, 5)] == [0, 2, 3]
+    assert shared_pages(tables[:1], 5) == 5 and shared_pages(torch.tensor([[1, 2], [2, 2]]), 2) == 0
+
+
+def moved(kernel, given, **named):
+    with cuda.profile() as report:
+        kernel(*given, **named)
+    assert len(report.launches) == 1
+    return report.launches[0].global_load
+
+
+def test_the_prefix_is_read_once_for_all():
+    """Eight requests of 64 shared tokens and 8 of their own, 4 heads on 1: one tile of rows."""
+    given = requests(16, (72,) * 8, heads=4, kv_heads=1, d=32)
+    row, once, own = 2 * 32 * 4, 64, 8 * 8
+    queries, table = 2 * 8 * 4 * 32 * 4, 4 * (64 + 8 * 8)             # in the prefix's block and in their own
+    lengths, merging = 8 * 128 * 4, 8 * 4 * 2 * (32 + 2 * 32) * 4     # each thread of a column reads both sums
+    counted = moved(shared_prefix_kernel, given)
+    assert counted.bytes == row * (once + own) + queries + table + lengths + merging
+    alone = moved(paged_attention_kernel, given)
+    assert alone.sectors > 8 * 72 * row // 32 and counted.sectors < alone.sectors / 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("change", [
+    ("const int begin = min(shared, part * per_split);", "const int begin = own < 0 ? min(shared, part * per_split) : 0;"),
+    ("(batch + together - 1) / together * n_splits", "batch / together * n_splits + n_splits - n_splits"),
+    ("(int)blockIdx.x / n_splits * together", "0"),
+    ("== n_splits;", "== n_splits - 1;"),
+    ("== n_splits;", "== 0;"),
+    ("if (row >= rows) break;", "if (row >= rows - 1) break;"),
+    ("key < seen(row)", "key < seen(row) + 1"),
+    ("const float old = expf(m - finite(larger)), weight = expf(m_part - finite(larger));", "const float old = 1.0f, weight = 1.0f;"),
+])
+def test_a_changed_kernel_is_caught(change, tmp_path, monkeypatch):
+    files = "paged_attention/shared_prefix.cu", "common/pages.cuh"
+    broken = cuda.compile(changed_kernels(tmp_path, *change, *files) / files[0])
+    monkeypatch.setattr(cuda, "load", lambda name: broken)
+    given = requests(5, (20, 33, 21, 63, 44, 30, 29, 28, 27, 26, 25, 24, 23, 22, 40, 41, 42), heads=4, kv_heads=2)
+    try:
+        with cuda.sanitize(), poisoned():
+            got = shared_prefix_kernel(*given, n_splits=2)
+    except cuda.KernelError:
+        return
+    assert not torch.allclose(got.double(), reference(*given), atol=1e-5)
+
+
+def test_groups_wider_than_a_tile_are_refused():
+    given = requests(1, (9,), heads=34, kv_heads=1, d=8)
+    with pytest.raises(ValueError, match="q must have at most 32 heads per key head for this kernel; got 34"):
+        shared_prefix_kernel(*given)
+    with pytest.raises(ValueError, match="n_splits must be"):
+        shared_prefix_kernel(*requests(1, (9,)), n_splits=0)
