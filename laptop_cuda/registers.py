@@ -32,7 +32,7 @@ def registers(result, blocks: list[int], steps: list[dict], events: int) -> dict
     """{"names": of variables (None: not known), "rows": [[first step at which it holds, block, warp, name,
     lanes, values]]}. `steps` are those of a replay of these blocks, and `events` how many it has."""
     base, arguments = split_instance(result.kernel)
-    names, text = noted(next(iter(result.files.values())), base)
+    names, text = noted(next(iter(result.files.values())), base.split("::")[-1])
     if names is None or len(result.files) > 1:
         return UNKNOWN
     if not names:
@@ -101,7 +101,7 @@ def noted(text: str, kernel: str) -> tuple[list[str] | None, str]:
     whole = outline(text)
     device = [f for f in whole.functions
               if f.name == kernel or "__device__" in f.qualifiers and not f.member]
-    if not device or any(f.namespace for f in whole.functions):
+    if not device:
         return None, text
     writer = _Writer(whole.tokens, kernel)
     for f in device:
@@ -109,7 +109,7 @@ def noted(text: str, kernel: str) -> tuple[list[str] | None, str]:
         for s in statements(text):
             if s.function == f.name:
                 writer.add(s, [v.name for v in known if v.start <= s.tokens[-1].end < v.end])
-    head = whole.tokens[min(f.first for f in whole.functions)].start
+    head = next(t.start for t in whole.tokens if t.kind != "directive")
     writer.inserts.append((head, f"__device__ double {STORED}[{max(len(writer.names), 1)}]; "))
     return writer.names, writer.written(text)
 

@@ -7,7 +7,9 @@ from .outline import Function, Outline
 from .statements import WORDS
 from .tokens import Token, match_forward
 
-FLOATS, INTEGERS = {"float", "double", "half", "__half"}, {"int", "unsigned", "size_t", "long", "short"}
+FLOATS = {"float", "double", "half", "__half"}
+INTEGERS = {"int", "unsigned", "size_t", "long", "short", "uint", "bool", "int32_t", "uint32_t", "int64_t",
+            "uint64_t"}
 OPENING, CLOSED = "([{", ")]}"
 
 
@@ -38,7 +40,7 @@ def variables(whole: Outline, f: Function) -> list[Variable]:
         if text == ";" or depth < 0:
             kind = ""
         declared = before in FLOATS | INTEGERS | {",", "*", "&", "__restrict__"}
-        if kind and tokens[i].kind == "name" and not depth and declared and text not in WORDS:
+        if kind and tokens[i].kind == "name" and not depth and declared and text not in WORDS | INTEGERS:
             is_row = before in ("*", "__restrict__") or after == "["
             flat = after != "[" or tokens[match_forward(tokens, i + 1) + 1].text != "["
             if not is_row or kind == "float" and flat:

@@ -195,11 +195,12 @@ __global__ void walk(const int* x, int* out, int n) {
     assert replay.registers["names"] == ["w of twice", "found", "t", "i", "j"]
 
 
-def test_variables_that_are_not_known():
-    module = compiled("namespace a { __global__ void f(float* x) { int i = threadIdx.x; x[i] = i; } }")
+def test_variables_in_a_namespace():
+    module = compiled("#define N 4\nnamespace a { __global__ void f(float* x) { uint i = threadIdx.x; x[i] = i + N; } }")
     with cuda.profile() as report:
         module["a::f"][1, 4](np.zeros(4, np.float32))
-    assert report.launches[0].replay().registers["names"] is None
+    found = report.launches[0].replay().registers
+    assert found["names"] == ["i"] and found["rows"][0][-1] == [0, 1, 2, 3]
 
 
 def test_the_browser_says_what_python_says(needs, tmp_path):
