@@ -29,13 +29,12 @@ __global__ void draw(unsigned* u, float* f, double* d, unsigned long long seed, 
 }
 __global__ void setup(curandState* states) { curand_init(1234, threadIdx.x, 0, states + threadIdx.x); }
 __global__ void inside(curandState* states, int* count, int n) {
-    curandState mine = states[threadIdx.x];
+    curandState& mine = states[threadIdx.x];
     int in = 0;
     for (int i = 0; i < n; ++i) {
         float x = curand_uniform(&mine), y = curand_uniform(&mine);
         in += x * x + y * y <= 1;
     }
-    states[threadIdx.x] = mine;
     atomicAdd(count, in);
 }
 __global__ void another(float* y) {
