@@ -2,12 +2,13 @@
 import re
 import shutil
 import sys
+from dataclasses import replace
 
 import pytest
 
 from adversaries import cheats
-from course_lib.exercises import judge, runner
-from course_lib.exercises.compare import close
+from course_lib.exercises import Launch, judge, runner
+from course_lib.exercises.parts import inout
 from course_lib.teaching import walls
 from course_lib.teaching.batch import each
 from course_lib.teaching.league import model
@@ -53,6 +54,17 @@ def test_the_bound_is_what_a_copy_of_everything_moves():
     from course_lib.exercises import Case
     exercise = SUMS.exercise()
     assert SUMS.bound(exercise, Case(torch.zeros(8, 64))) == 8 * 64 * 4 // 32 + 1
+
+
+@pytest.mark.parametrize("dtype, sectors", [("float16", 2), ("bfloat16", 2), ("int8", 1), ("bool", 1),
+                                            ("float32", 4), ("int32", 4), ("int64", 8), ("float64", 8)])
+def test_the_bound_knows_the_size_of_an_element(dtype, sectors):
+    import torch
+
+    from course_lib.exercises import Case
+    made = replace(SUMS, launch=lambda x: Launch(1, 32, [inout(x)]))
+    x = torch.ones(31, dtype=getattr(torch, dtype))              # 31 elements: the last sector is not full
+    assert made.bound(made.exercise(), Case(x)) == 2 * sectors
 
 
 @linux

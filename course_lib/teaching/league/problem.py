@@ -1,9 +1,12 @@
 """A problem of the league: a kernel's signature and launch, hidden ragged cases, a bound on its sectors."""
 from __future__ import annotations
 
+import math
 import textwrap
 from dataclasses import dataclass
 from typing import Callable
+
+import torch
 
 from course_lib.exercises import judge
 from course_lib.exercises.compare import close
@@ -47,10 +50,7 @@ class LeagueProblem:
         arrays, _ = judge.plan(exercise, case)
         sectors = 0
         for array in arrays:
-            elements = 1
-            for length in array["shape"]:
-                elements *= length
-            size = 2 if "16" in array["dtype"] else 8 if "64" in array["dtype"] else 4
+            size = math.prod(array["shape"]) * getattr(torch, array["dtype"]).itemsize
             times = {"in": 1, "out": 1, "inout": 2, "scratch": 0}[array["role"]]
-            sectors += times * -(-elements * size // SECTOR)
+            sectors += times * -(-size // SECTOR)
         return sectors
