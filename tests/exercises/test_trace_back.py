@@ -108,7 +108,7 @@ def wrong_kernels():
             yield ex, "its stub", ex.stub
 
 
-EVERY = 12               # a run over all of them takes a quarter of an hour
+EVERY = 10               # a run over all of them takes a quarter of an hour
 
 
 @pytest.mark.slow
