@@ -7,6 +7,8 @@ from collections import Counter
 from course_lib.exercises.verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
 from .pairs import pairs
 from .report import Mark, escape, head
+from .similarity import skeleton
+from .table import REFERENCE
 
 ICON = {PASSED: "✓", WRONG: "✗", NOT_ATTEMPTED: "○", NOT_RUN: "–"}
 
@@ -72,12 +74,17 @@ def _pairs(marks: list[Mark]) -> str:
 
 
 def _alike(marks: list[Mark]) -> str:
-    rows = [[m.exercise, m.student, "; ".join(m.flags)] for m in marks if m.flags]
-    return (
-        _table("Code that is the same, names and spacing aside", ["exercise", "student", "same as"], rows)
-        if rows
-        else ""
-    )
+    """One line per exercise and code that several have, or that is the reference's."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for mark in marks:
+        if mark.flags:
+            code = skeleton(mark.source, mark.language)
+            groups.setdefault((mark.exercise, code), []).append(mark.student)
+    references = {(m.exercise, skeleton(m.source, m.language)) for m in marks if REFERENCE in m.flags}
+    rows = [[key[0], len(students), ", ".join(students), "yes" if key in references else ""]
+            for key, students in groups.items()]
+    return _table("Code that is the same, names and spacing aside",
+                  ["exercise", "students", "who", "the reference's"], rows) if rows else ""
 
 
 def _by(marks: list[Mark], name: str) -> dict[str, list[Mark]]:

@@ -11,6 +11,8 @@ from .similarity import skeleton
 from .store import Store
 from .submissions import Submission
 
+REFERENCE = "same code as the reference"
+
 
 def table(
     submissions: list[Submission], chapters: list[str], store: Store, late: LateRule | None = None
@@ -85,7 +87,7 @@ def flag_copies(marks: list[Mark]) -> None:
     for (id, text), alike in same.items():
         for mark in alike:
             others = [m.student for m in alike if m is not mark]
-            flags = ["same code as the reference"] if text == references[id] else []
+            flags = [REFERENCE] if text == references[id] else []
             if others:
                 shown = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
                 flags.append(f"same code as {shown}")

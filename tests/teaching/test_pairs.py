@@ -63,6 +63,14 @@ def test_an_answer_that_all_have_says_nothing():
     assert not shown([honest.answers(random.Random(1))] * CLASS, enough=0.1)
 
 
+def test_the_class_page_has_one_line_for_code_that_many_share():
+    marks = marks_of([honest.answers(random.Random(1))] * 12)[::6]
+    for mark in marks:
+        mark.flags = ("same code as many",)
+    page = class_page(marks)
+    assert page.count("student 03") == 2 and "<td>12</td>" in page        # in the grid, and in that line
+
+
 def test_likeness():
     one = "def f(x):\n    y = x + 1\n    return y * 2\n"
     assert likeness(pieces(one), pieces(one.replace("y", "z") + "# z")) == 1
