@@ -566,3 +566,95 @@ exercise(
                       ask="How many numbers are 8 keys of 64, and how many are 4 keys of 128?"),
         Misconception("doubles the width and forgets that only half as many heads are left", value=2, ask="How many heads are left?")],
     hints=["A token keeps one key and one value for each head.", "heads x head_dim is the width of the layer, before and after."])
+
+
+def latent_cases(rng):
+    yield Case(randn(rng, 2, 3), randn(rng, 4, 3), 2, label="2 heads, 4 tokens, a latent of 2 and a rotated key of 1")
+    yield Case(randn(rng, 5, 12), randn(rng, 31, 12), 8, label="5 heads, 31 tokens, a latent of 8 and a rotated key of 4")
+    yield Case(randn(rng, 16, 32) / 4, randn(rng, 32, 32), 24, label="16 heads, 32 tokens, a latent of 24 and a rotated key of 8")
+
+
+def latent_launch(q, tokens, latent_dim):
+    (heads, width), n = q.shape, len(tokens)
+    return Launch(grid=1, block=128, shared=4 * (32 * (width + 1) + heads * 32),
+                  args=[q, tokens, out((heads, latent_dim)), heads, n, latent_dim, width - latent_dim])
+
+
+def latent_traffic(q, tokens, latent_dim):
+    """Each token once; a warp reads one number of a query at a time: a sector."""
+    return 4 * tokens.numel() + 32 * q.numel() + 4 * len(q) * latent_dim
+
+
+LATENT_HEADS = '''
+__global__ void latent_heads(const float* __restrict__ q, const float* __restrict__ tokens, float* __restrict__ out,
+                             int heads, int n, int latent_dim, int rope_dim) {
+    extern __shared__ float shared[];
+    int width = latent_dim + rope_dim, pitch = width + 1;
+    float* tile = shared;                        // [32][pitch]
+    float* weight = tile + 32 * pitch;           // [heads][32]
+
+    for (int e = threadIdx.x; e < n * width; e += blockDim.x) tile[e / width * pitch + e % width] = tokens[e];
+    __syncthreads();
+
+    for (int pair = threadIdx.x; pair < heads * 32; pair += blockDim.x) {
+        int head = pair / 32, row = pair % 32;
+        if (row < n) {
+            float score = 0.0f;
+            for (int c = 0; c < width; ++c) score += q[head * width + c] * tile[row * pitch + c];
+            weight[pair] = score;
+        }
+    }
+    __syncthreads();
+
+    for (int h = threadIdx.x; h < heads; h += blockDim.x) {      // scores become weights: one thread per head
+        float largest = -INFINITY, sum = 0.0f;
+        for (int row = 0; row < n; ++row) largest = fmaxf(largest, weight[h * 32 + row]);
+        for (int row = 0; row < n; ++row) sum += weight[h * 32 + row] = expf(weight[h * 32 + row] - largest);
+        for (int row = 0; row < n; ++row) weight[h * 32 + row] /= sum;
+    }
+    __syncthreads();
+
+    for (int e = threadIdx.x; e < heads * latent_dim; e += blockDim.x) {
+        int head = e / latent_dim, c = e % latent_dim;
+        float sum = 0.0f;
+        for (int row = 0; row < n; ++row) sum += weight[head * 32 + row] * tile[row * pitch + c];
+        out[e] = sum;
+    }
+}
+'''
+LATENT_LOAD = "    for (int e = threadIdx.x; e < n * width; e += blockDim.x) tile[e / width * pitch + e % width] = tokens[e];\n"
+
+kernel_exercise(
+    id="3.13", title="Key and value at once", points=3, minutes=15, difficulty=4, name="latent_heads",
+    card="""
+    One decoding step on latents, in one block of 128 threads: `heads` query heads attend to `n` tokens, at most 32. A row of `tokens` holds
+    the latent (`latent_dim` numbers), then the rotated key (`rope_dim`). A row of `q`, with $W_h$ already on its side, is as wide.
+    A score is the product of both whole rows, without a scale; a value is the latent alone. `out` is `(heads, latent_dim)`.
+
+    - the softmax is written; write the three steps around it
+    - `score` of head `h` and token `row` belongs at `weight[h * 32 + row]`
+    - its third launch number, the bytes of both arrays, is `4 * (32 * (latent_dim + rope_dim + 1) + heads * 32)`
+    - budget: each sector of the tokens is moved from global memory once, for keys and values of all heads
+    """,
+    stub=LATENT_HEADS[:LATENT_HEADS.index("    for (int e")]
+    + "    // 1. bring the tokens into `tile`   2. wait   3. the scores of heads * n pairs, from `tile`\n    __syncthreads();\n\n"
+    + LATENT_HEADS[LATENT_HEADS.index("    for (int h"):LATENT_HEADS.index("    for (int e = threadIdx.x; e < heads")]
+    + "    // 4. heads * latent_dim sums of weighted latents, from `tile` again\n}\n",
+    solution=LATENT_HEADS, cases=latent_cases, launch=latent_launch, compare=close(atol=1e-5), traffic=latent_traffic,
+    expect=lambda q, tokens, latent_dim: torch.softmax(q @ tokens.T, -1) @ tokens[:, :latent_dim],
+    misconceptions=[
+        Misconception("reads the latents again for the values", change=(
+            "weight[head * 32 + row] * tile[row * pitch + c]", "weight[head * 32 + row] * tokens[row * width + c]"),
+                      ask="Where is the latent of this token already, since its score was computed?"),
+        Misconception("scores by the latents and leaves the positions out", change=(
+            "c < width; ++c) score", "c < latent_dim; ++c) score"),
+                      ask="A score is a sum of two products. Which part of the row knows where the token is?"),
+        Misconception("starts to score before the tile is there", change=(LATENT_LOAD + "    __syncthreads();\n", LATENT_LOAD),
+                      ask="Token 5 is written by other threads than those that score it. What makes them wait?"),
+        Misconception("gives every head the weights of head 0", change=("sum += weight[head * 32 + row] *", "sum += weight[row] *"),
+                      ask="All heads share the latents. Do they share the weights?"),
+        Misconception("takes the rotated key for the value", change=("tile[row * pitch + c];\n        out", "tile[row * pitch + rope_dim + c];\n        out"),
+                      ask="Which numbers of a row are the latent: the first or the last `latent_dim`?")],
+    hints=["Loading is as in exercise 3.6, for rows of `width` numbers that are `width + 1` apart in `tile`.",
+           "`pair / 32` is the head, `pair % 32` the token; skip tokens from `n` on.",
+           "Step 4: element `e` of `out` is head `e / latent_dim`, column `e % latent_dim`; its sum runs over the `n` rows of `tile`."])
