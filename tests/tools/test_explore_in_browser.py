@@ -115,7 +115,7 @@ def pointer_change(browser, n: int, made, state: dict) -> dict:
         box = place(browser, n, f"input[value={json.dumps(str(value))}]")
         browser.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         return {choice.name: value}
-    slider = [c for c in made.controls if c.kind == "slider"][-1]
+    slider = next(c for c in reversed(made.controls) if c.kind == "slider" and state[c.name] != c.values[-1])
     box = place(browser, n, f"input[name={slider.name}]")
     browser.drag((box["x"] + 8, box["y"] + box["height"] / 2), (box["x"] + box["width"] - 2, box["y"] + box["height"] / 2))
     return {slider.name: slider.values[-1]}
