@@ -41,7 +41,8 @@ constexpr size_t GUARD_BYTES = 64 << 10;     // a whole number of pages on every
 Stack new_stack();
 void free_stack(const Stack&);
 void* fiber_start(const Stack&, void (*run)());      // the stack pointer to switch to
-void enter_fiber(void** save, void* fiber, const Stack&);
+void enter_fiber(void** save, void* fiber, const Stack&);      // from the scheduler
+void change_fiber(void** save, void* fiber, const Stack&);     // from another fiber
 void leave_fiber(void** save, void* scheduler);
 void fiber_entered();                                // first call on a new fiber
 void stack_abandoned(const Stack&);                  // its frames are gone
@@ -88,24 +89,25 @@ struct Met {                     // a place in the kernel's own body where a thr
 };
 
 constexpr uint32_t KERNEL_DEPTH = 2;  // of the functions with hooks the generated entry is 1 deep, the kernel 2
-struct Thread {
-    void* sp = nullptr;
-    Stack stack;
-    Log* log = nullptr;          // only in traced runs; lane i of every warp uses log i
+struct Coordinates { unsigned x, y, z; };    // threadIdx and its kin
+
+struct alignas(64) Thread {      // the first two lines of the cache hold what every switch needs
+    void* sp = nullptr;          // null: not started
     Warp* warp = nullptr;
+    Coordinates place = {};
     uint32_t index = 0;          // in the block, x fastest
     uint8_t lane = 0;
     State state = State::DONE;
-    bool predicate = false;
+    const void* site = nullptr;  // where it waits
+    Rendezvous* meeting = nullptr;
+    Log* log = nullptr;          // only in traced runs; lane i of every warp uses log i
+    Stack stack;
     uint32_t depth = 0;          // of calls
     uint32_t clock = 1;          // counts the warp synchronisations that order memory
     uint32_t last_place = 0;     // in the kernel's own body, of its last access
     uint32_t spins = 0;
-    const void* site = nullptr;  // where it waits
-    Rendezvous* meeting = nullptr;
     uintptr_t converging_at = 0;
     unsigned converged = 0;      // answer of converged_lanes
-    Arrived arrived = {};        // answer of block_barrier
     uint32_t async_group = 0;
     const void* awaited = nullptr;       // the cuda::barrier that it waits for
     void* returns[64] = {};      // return addresses, so that a return is a step of its own
@@ -117,7 +119,7 @@ struct Thread {
 struct Warp {
     Block* block = nullptr;
     uint32_t index = 0;
-    unsigned alive = 0, ready = 0, full = 0, converging = 0;
+    unsigned alive = 0, ready = 0, full = 0, converging = 0, at_barrier = 0;
     uint32_t merged_interval = 0;        // barriers that it had passed where its merged steps end
     Thread* lanes[32] = {};
     std::vector<std::unique_ptr<Rendezvous>> meetings;
@@ -133,6 +135,7 @@ struct Block {
     uint32_t barriers = 0;               // that it has passed
     uint64_t steps = 0;
     bool barrier_opened = false;
+    Arrived arrived = {};                // answer of the last block_barrier
     std::vector<Thread> threads;
     std::vector<Warp> warps;
     char* shared = nullptr;              // its shared memory, red zones included

@@ -41,9 +41,9 @@ Stack new_stack() {
     }
     Stack stack;
     stack.low = (char*)p + GUARD_BYTES;
-    // Not all tops on the same line of the cache: 128 threads at multiples of 4096 would evict each other.
+    // Tops on many lines of the first two caches: 256 threads at multiples of 64 KiB would evict each other.
     static unsigned count = 0;
-    stack.top = stack.low + STACK_BYTES - 64 - (count++ % 61) * 64;
+    stack.top = stack.low + STACK_BYTES - 64 - (count++ * 5 % 509) * 64;
     return stack;
 }
 
@@ -52,7 +52,6 @@ void free_stack(const Stack& stack) { munmap(stack.low - GUARD_BYTES, STACK_BYTE
 #if defined(LAPTOP_UCONTEXT)
 
 // The portable way. What the others keep in a stack pointer is here a ucontext at the top of the stack.
-static ucontext_t scheduler_context;
 void* fiber_start(const Stack& stack, void (*body)()) {
     ucontext_t* context = (ucontext_t*)(((uintptr_t)stack.top - sizeof(ucontext_t)) & ~(uintptr_t)63);
     getcontext(context);
@@ -63,13 +62,9 @@ void* fiber_start(const Stack& stack, void (*body)()) {
     return context;
 }
 static void switch_stacks(void** save, void* load) {
-    if (!load) {                                 // from a fiber to the scheduler
-        ucontext_t here;
-        *save = &here;
-        swapcontext(&here, &scheduler_context);
-    } else {
-        swapcontext(&scheduler_context, (ucontext_t*)load);
-    }
+    ucontext_t here;
+    *save = &here;
+    swapcontext(&here, (ucontext_t*)load);
 }
 
 #else
@@ -117,31 +112,40 @@ static void switch_stacks(void** save, void* load) { laptop_switch(save, load); 
 #if defined(__SANITIZE_ADDRESS__)
 static const void* main_low;
 static size_t main_bytes;
+static bool from_main;           // the switch in progress
 #endif
 
-void enter_fiber(void** save, void* fiber, const Stack& stack) {
+static void switch_to(void** save, void* load, const void* low, size_t bytes) {
 #if defined(__SANITIZE_ADDRESS__)
     void* fake;
-    __sanitizer_start_switch_fiber(&fake, stack.low, STACK_BYTES);
-    switch_stacks(save, fiber);
+    __sanitizer_start_switch_fiber(&fake, low, bytes);
+    switch_stacks(save, load);
     __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
 #else
-    (void)stack;
-    switch_stacks(save, fiber);
+    (void)low, (void)bytes;
+    switch_stacks(save, load);
 #endif
 }
 
-void leave_fiber(void** save, void* scheduler) {
-#if defined(LAPTOP_UCONTEXT)
-    scheduler = nullptr;
-#endif
+void enter_fiber(void** save, void* fiber, const Stack& stack) {
 #if defined(__SANITIZE_ADDRESS__)
-    void* fake;
-    __sanitizer_start_switch_fiber(&fake, main_low, main_bytes);
-    switch_stacks(save, scheduler);
-    __sanitizer_finish_switch_fiber(fake, nullptr, nullptr);
+    from_main = true;
+#endif
+    switch_to(save, fiber, stack.low, STACK_BYTES);
+}
+
+void change_fiber(void** save, void* fiber, const Stack& stack) {
+#if defined(__SANITIZE_ADDRESS__)
+    from_main = false;
+#endif
+    switch_to(save, fiber, stack.low, STACK_BYTES);
+}
+
+void leave_fiber(void** save, void* scheduler) {
+#if defined(__SANITIZE_ADDRESS__)
+    switch_to(save, scheduler, main_low, main_bytes);
 #else
-    switch_stacks(save, scheduler);
+    switch_to(save, scheduler, nullptr, 0);
 #endif
 }
 
@@ -149,7 +153,10 @@ void leave_fiber(void** save, void* scheduler) {
 // frames of an abandoned fiber, or those jumped over on the way out, are gone. Otherwise nothing.
 void fiber_entered() {
 #if defined(__SANITIZE_ADDRESS__)
-    __sanitizer_finish_switch_fiber(nullptr, &main_low, &main_bytes);
+    const void* low;
+    size_t bytes;
+    __sanitizer_finish_switch_fiber(nullptr, &low, &bytes);
+    if (from_main) main_low = low, main_bytes = bytes;
 #endif
 }
 void stack_abandoned(const Stack& stack) {

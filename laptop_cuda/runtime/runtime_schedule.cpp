@@ -8,8 +8,7 @@
 #include "runtime.h"
 
 // Written before a thread gets the processor; the kernels' header declares them constant.
-struct Index { unsigned x, y, z; };
-Index threadIdx, blockIdx, blockDim, gridDim;
+laptop::Coordinates threadIdx, blockIdx, blockDim, gridDim;
 int warpSize = 32;
 
 namespace laptop {
@@ -91,6 +90,28 @@ laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* go
 }
 
 // ------------------------------------------------------------------ waiting
+static int pick(unsigned ready) {
+    if (run->launch->order == LAPTOP_FORWARD) return __builtin_ctz(ready);
+    if (run->launch->order == LAPTOP_REVERSE) return 31 - __builtin_clz(ready);
+    for (uint32_t skip = draw(__builtin_popcount(ready)); skip; --skip) ready &= ready - 1;
+    return __builtin_ctz(ready);
+}
+
+static void take_stack(Thread*);
+
+// The current thread stops running. In a plain run the next lane goes on at once, without the scheduler's help.
+static void yield_to_next(Thread* t) {
+    Warp& w = *t->warp;
+    if (!w.ready || run->traced || w.block->barrier_opened) return leave_fiber(&t->sp, scheduler_sp);
+    check_interrupt();
+    Thread* next = w.lanes[pick(w.ready)];
+    if (next == t) return;
+    if (!next->sp) take_stack(next);
+    threadIdx = next->place;
+    current = next;
+    change_fiber(&t->sp, next->sp, next->stack);
+}
+
 void park(State state) {
     if (pending) resolve_pending();
     if (values_wanted) record_values();
@@ -98,14 +119,14 @@ void park(State state) {
     t->state = state;
     t->warp->ready &= ~(1u << t->lane);
     if (state == State::FULL) t->warp->full |= 1u << t->lane;
-    leave_fiber(&t->sp, scheduler_sp);
+    yield_to_next(t);
 }
 
 // The last to arrive wakes the others and then queues up with them, so that lane 0 goes first again.
 void give_way() {
     if (pending) resolve_pending();
     if (values_wanted) record_values();
-    leave_fiber(&current->sp, scheduler_sp);
+    yield_to_next(current);
 }
 
 void wake(Thread* t) {
@@ -118,10 +139,11 @@ static void open_barrier(Block& b) {
     uint32_t pc = 0;
     Thread* first = nullptr;
     for (Thread& t : b.threads) {
+        if (!run->traced) break;
         if (t.state != State::BARRIER) continue;
         uint32_t here = code_offset(t.site);
         if (!first) first = &t, pc = here;
-        if (run->traced && here != pc) {
+        if (here != pc) {
             laptop_error e = {};
             e.kind = "barrier divergence";
             e.reason = "two barriers";
@@ -144,13 +166,16 @@ static void open_barrier(Block& b) {
     ++run->barriers;
     ++b.barriers;
     if (run->profiling) count_barrier(first->site);
-    Arrived arrived = {(int)b.predicates, (int)b.waiting};
+    b.arrived = {(int)b.predicates, (int)b.waiting};
     b.waiting = b.predicates = 0;
-    for (Thread& t : b.threads) {
-        if (t.state != State::BARRIER) continue;
-        t.arrived = arrived;
-        t.converged = t.warp->alive;
-        wake(&t);
+    for (Warp& w : b.warps) {
+        for (unsigned l = run->traced ? w.at_barrier : 0; l; l &= l - 1) {
+            Thread* t = w.lanes[__builtin_ctz(l)];
+            t->converged = w.alive;
+            t->state = State::READY;
+        }
+        w.ready |= w.at_barrier;
+        w.at_barrier = 0;
     }
     b.barrier_opened = true;
 }
@@ -162,6 +187,7 @@ Arrived block_barrier(bool predicate, const void* site) {
     t->site = site;
     b.predicates += predicate;
     ++b.waiting;
+    t->warp->at_barrier |= 1u << t->lane;
     if (run->sanitizing) remember_meeting(t);
     if (b.waiting == b.alive) {
         t->state = State::BARRIER;
@@ -170,8 +196,9 @@ Arrived block_barrier(bool predicate, const void* site) {
     } else {
         park(State::BARRIER);
     }
+    t->state = State::READY;
     if (t->log) log_meeting(t, t->converged, true);
-    return t->arrived;
+    return b.arrived;
 }
 
 void grid_barrier(const void* site) {
@@ -188,8 +215,7 @@ void grid_barrier(const void* site) {
 bool grid_barrier_possible() { return run && run->n_blocks * run->n_threads <= 16384; }
 
 // ------------------------------------------------------------------ the life of a thread
-void finish_thread() {
-    Thread* t = current;
+static void end_thread(Thread* t) {
     if (pending) resolve_pending();
     if (values_wanted) record_values();
     leave_meeting(t);
@@ -201,29 +227,49 @@ void finish_thread() {
     --b.alive;
     complete_meetings(w);
     if (b.waiting && b.waiting == b.alive) open_barrier(b);
-    leave_fiber(&t->sp, scheduler_sp);
+}
+
+void finish_thread() {
+    end_thread(current);
+    leave_fiber(&current->sp, scheduler_sp);
     __builtin_unreachable();     // nobody resumes a thread that is done
+}
+
+// The stack of a thread that has ended is the next one's: threads that never wait need but one, and no switch.
+static bool succeed(Thread* t) {
+    Warp& w = *t->warp;
+    if (run->traced || !w.ready || w.block->barrier_opened) return false;
+    check_interrupt();
+    Thread* next = w.lanes[pick(w.ready)];
+    if (next->sp) {
+        threadIdx = next->place;
+        current = next;
+        change_fiber(&t->sp, next->sp, next->stack);
+        __builtin_unreachable();
+    }
+    std::swap(t->stack, next->stack);
+    next->sp = t->sp;            // any but null: it has started
+    threadIdx = next->place;
+    current = next;
+    return true;
 }
 
 static void fiber_body() {
     fiber_entered();
-    run->entry(run->args.data());
-    finish_thread();
+    do {
+        run->entry(run->args.data());
+        end_thread(current);
+    } while (succeed(current));
+    leave_fiber(&current->sp, scheduler_sp);
+    __builtin_unreachable();
 }
 
 static void resume(Thread* t) {
-    const uint32_t* size = run->launch->block;
-    threadIdx = {t->index % size[0], t->index / size[0] % size[1], t->index / size[0] / size[1]};
+    if (!t->sp) take_stack(t);
+    threadIdx = t->place;
     current = t;
     enter_fiber(&scheduler_sp, t->sp, t->stack);
     current = nullptr;
-}
-
-static int pick(unsigned ready) {
-    if (run->launch->order == LAPTOP_FORWARD) return __builtin_ctz(ready);
-    if (run->launch->order == LAPTOP_REVERSE) return 31 - __builtin_clz(ready);
-    for (uint32_t skip = draw(__builtin_popcount(ready)); skip; --skip) ready &= ready - 1;
-    return __builtin_ctz(ready);
 }
 
 static void run_warp(Warp& w) {
@@ -268,9 +314,11 @@ static void make_block(Block& b) {
         b.warps[i].index = i;
         if (run->sanitizing) b.warps[i].known.assign(32 * 32, 0);
     }
+    const uint32_t* size = run->launch->block;
     for (uint32_t i = 0; i < run->n_threads; ++i) {
         Thread& t = b.threads[i];
         t.index = i;
+        t.place = {i % size[0], i / size[0] % size[1], i / size[0] / size[1]};
         t.lane = i % run->warp_size;
         t.warp = &b.warps[i / run->warp_size];
         t.warp->lanes[t.lane] = &t;
@@ -290,6 +338,20 @@ Block::~Block() {
     free_shared(*this);
 }
 
+static void take_stack(Thread* t) {
+    if (!t->stack.low) {
+        Busy busy;
+        if (spare_stacks.empty()) {
+            t->stack = new_stack();
+        } else {
+            t->stack = spare_stacks.back();
+            spare_stacks.pop_back();
+        }
+    }
+    stack_abandoned(t->stack);
+    t->sp = fiber_start(t->stack, fiber_body);
+}
+
 static void start_block(Block& b, uint64_t linear) {
     if (b.threads.empty()) make_block(b);
     const uint32_t* grid = run->launch->grid;
@@ -306,20 +368,12 @@ static void start_block(Block& b, uint64_t linear) {
     start_shared(b);
     if (run->sanitizing) start_interval(b);
     for (Warp& w : b.warps) {
-        w.alive = w.ready = w.full = w.converging = 0;
+        w.alive = w.ready = w.full = w.converging = w.at_barrier = 0;
         w.merged_interval = 0;
     }
     for (Thread& t : b.threads) {
-        if (!t.stack.low) {
-            if (spare_stacks.empty()) {
-                t.stack = new_stack();
-            } else {
-                t.stack = spare_stacks.back();
-                spare_stacks.pop_back();
-            }
-        }
-        stack_abandoned(t.stack);
-        t.sp = fiber_start(t.stack, fiber_body);
+        t.sp = nullptr;
+        if (run->traced) take_stack(&t);     // each has its own: whose a local variable is must stay known
         t.depth = 0;
         t.last_place = t.furthest = 0;
         t.left_early = false;
