@@ -46,6 +46,7 @@ class CLaunch(ctypes.Structure):
         ("watch_array", c_int32),
         ("watch_low", c_uint64),
         ("watch_high", c_uint64),
+        ("whole", c_void_p),
     ]
 
 

@@ -69,7 +69,7 @@ def _runtime(library: str):
 
 def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, library, source: str,
         source_name: str = "source.cu", launch_bounds: int = 0, shared_limit: int = 48 << 10,
-        files: dict[str, str] | None = None) -> LaunchResult:
+        files: dict[str, str] | None = None, whole: int = 0) -> LaunchResult:
     """Runs one kernel to its end. `values` are arrays, None, or the bytes of a value, one for each of
     `params`.
 
@@ -84,6 +84,7 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     launch = _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds,
                        now, keep)
     launch.n_args = n_args
+    launch.whole = whole
     launch.shared_limit = now.machine.shared_bytes or shared_limit
     result = LaunchResult(
         kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}),

@@ -19,6 +19,7 @@ class Entry:
     parameters: list[Parameter]
     launch_bounds: int
     library: ctypes.CDLL
+    whole: int = 0               # address of the C function for a whole block, where there is one
 
 
 @dataclass(eq=False)
@@ -84,6 +85,8 @@ def load_library(path: Path, wanted: list[tuple[KernelText, str]], prototype=CPU
             parameters = parse_parameters(kernel.parameters if names is None else names, row.types)
             names = None
             made.entries[kernel, instance] = Entry(prototype(row.entry), parameters, row.whole, handle)
+        elif row.kind == "whole":
+            made.entries[wanted[int(row.name)]].whole = row.entry
         elif row.kind == "symbol":
             made.symbols[row.name] = row
         elif row.kind:

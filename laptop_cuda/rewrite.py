@@ -33,6 +33,10 @@ STORAGE = {"static", "inline", "extern", "const", "volatile"}
 def rewrite(source: str | Outline) -> str:
     """The text, ready for a C++ compiler; line n is still line n."""
     file = source if isinstance(source, Outline) else outline(source)
+    return edits_of(file).apply(file.text)
+
+
+def edits_of(file: Outline) -> Edits:
     edits = Edits()
     kernels = {f.name for f in file.functions if "__global__" in f.qualifiers}
     hosts = {f.name for f in file.functions if "__global__" not in f.qualifiers}
@@ -43,7 +47,7 @@ def rewrite(source: str | Outline) -> str:
             if name:
                 body = scan(file.text, token.start + name.end(), token.end)
                 Rewriter(file.text, body, edits, None, kernels - hosts).run()
-    return edits.apply(file.text)
+    return edits
 
 
 def head_words(file: Outline, function: Function) -> list[str]:

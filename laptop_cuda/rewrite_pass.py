@@ -21,12 +21,19 @@ class Edits:
     def replace(self, start: int, end: int, text: str):
         self.list.append((start, end, 0, text))
 
-    def apply(self, text: str) -> str:
-        pieces, position = [], 0
+    def apply(self, text: str, first: int = 0, last: int | None = None) -> str:
+        """The edited text, or that of its part from `first` to `last`."""
+        last = len(text) if last is None else last
+        pieces, position = [], first
         for start, end, _, new in sorted(self.list, key=lambda e: (e[0], e[2], e[1])):
-            pieces += [text[position:start], new]
-            position = end
-        return "".join(pieces) + text[position:]
+            if first <= start and end <= last:
+                pieces += [text[position:start], new]
+                position = end
+        return "".join(pieces) + text[position:last]
+
+    def within(self, first: int, last: int) -> bool:
+        """Whether something between these positions is edited."""
+        return any(start < last and end > first for start, end, _, _ in self.list)
 
 
 class Pass:

@@ -115,7 +115,8 @@ def expression(kernel: KernelText, instance: str, overloaded: bool) -> str:
     return f"&::{kernel.name}{instance}"
 
 
-def table(sources: list[Outline], wanted: list[tuple[KernelText, str]], entry) -> str:
+def table(sources: list[Outline], wanted: list[tuple[KernelText, str]], entry,
+          wholes: list[tuple[int, str]] = ()) -> str:
     """The end of a generated source: entries, then the table of rows.
 
     `sources` are the file and the files beside it that it includes. `wanted` holds kernels with their
@@ -135,6 +136,11 @@ def table(sources: list[Outline], wanted: list[tuple[KernelText, str]], entry) -
             f'{{"kernel", "{number}", (void*)laptop_entry_{number}, '
             f"laptop_entries::types({address}), {bounds}, 0.0, nullptr, 0}},\n",
         )
+    for number, whole in wholes:
+        kernel = wanted[number][0]
+        text += whole
+        rows += guarded(kernel.conditions, f'{{"whole", "{number}", (void*)laptop_whole_entry_{number}, '
+                                           "nullptr, 0, 0.0, nullptr, 0},\n")
     for name, value, conditions in (c for source in sources for c in constants(source)):
         rows += guarded(conditions, f'laptop_entries::constant("{name}", {value}),\n')
     for name, value, conditions in (s for source in sources for s in symbols(source)):

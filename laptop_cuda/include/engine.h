@@ -58,6 +58,7 @@ typedef struct {
     uint64_t record_events;  // at most
     int32_t watch_array;     // only accesses to bytes [watch_low, watch_high) of this array; -1: all accesses
     uint64_t watch_low, watch_high;
+    void (*whole)(void**);   // the kernel for all threads of a block at once, or null; only plain launches use it
 } laptop_launch;
 
 // ------------------------------------------------------------------ output

@@ -35,10 +35,11 @@ struct Warp;
 struct Stack {
     char* low = nullptr;         // first usable byte; the page below it is the guard
     char* top = nullptr;         // where the first frame starts
+    size_t bytes = 0;            // from low on
 };
-constexpr size_t STACK_BYTES = 256 << 10;
+constexpr size_t STACK_BYTES = 256 << 10, BLOCK_STACK_BYTES = 16 << 20;
 constexpr size_t GUARD_BYTES = 64 << 10;     // a whole number of pages on every system, arm64 included
-Stack new_stack();
+Stack new_stack(size_t bytes = STACK_BYTES);
 void free_stack(const Stack&);
 void* fiber_start(const Stack&, void (*run)());      // the stack pointer to switch to
 void enter_fiber(void** save, void* fiber, const Stack&);      // from the scheduler

@@ -32,9 +32,8 @@
 
 namespace laptop {
 
-Stack new_stack() {
-    size_t bytes = STACK_BYTES + GUARD_BYTES;
-    void* p = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+Stack new_stack(size_t bytes) {
+    void* p = mmap(nullptr, bytes + GUARD_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p == MAP_FAILED || mprotect(p, GUARD_BYTES, PROT_NONE) != 0) {
         perror("the stack of a CUDA thread");
         abort();
@@ -43,11 +42,12 @@ Stack new_stack() {
     stack.low = (char*)p + GUARD_BYTES;
     // Tops on many lines of the first two caches: 256 threads at multiples of 64 KiB would evict each other.
     static unsigned count = 0;
-    stack.top = stack.low + STACK_BYTES - 64 - (count++ * 5 % 509) * 64;
+    stack.bytes = bytes;
+    stack.top = stack.low + bytes - 64 - (count++ * 5 % 509) * 64;
     return stack;
 }
 
-void free_stack(const Stack& stack) { munmap(stack.low - GUARD_BYTES, STACK_BYTES + GUARD_BYTES); }
+void free_stack(const Stack& stack) { munmap(stack.low - GUARD_BYTES, stack.bytes + GUARD_BYTES); }
 
 #if defined(LAPTOP_UCONTEXT)
 
@@ -131,14 +131,14 @@ void enter_fiber(void** save, void* fiber, const Stack& stack) {
 #if defined(__SANITIZE_ADDRESS__)
     from_main = true;
 #endif
-    switch_to(save, fiber, stack.low, STACK_BYTES);
+    switch_to(save, fiber, stack.low, stack.bytes);
 }
 
 void change_fiber(void** save, void* fiber, const Stack& stack) {
 #if defined(__SANITIZE_ADDRESS__)
     from_main = false;
 #endif
-    switch_to(save, fiber, stack.low, STACK_BYTES);
+    switch_to(save, fiber, stack.low, stack.bytes);
 }
 
 void leave_fiber(void** save, void* scheduler) {
@@ -161,7 +161,7 @@ void fiber_entered() {
 }
 void stack_abandoned(const Stack& stack) {
 #if defined(__SANITIZE_ADDRESS__)
-    __asan_unpoison_memory_region(stack.low, STACK_BYTES);
+    __asan_unpoison_memory_region(stack.low, stack.bytes);
 #endif
     (void)stack;
 }

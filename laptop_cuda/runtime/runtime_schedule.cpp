@@ -352,13 +352,17 @@ static void take_stack(Thread* t) {
     t->sp = fiber_start(t->stack, fiber_body);
 }
 
-static void start_block(Block& b, uint64_t linear) {
-    if (b.threads.empty()) make_block(b);
+static void place_block(Block& b, uint64_t linear) {
     const uint32_t* grid = run->launch->grid;
     b.linear = (uint32_t)linear;
     b.index[0] = (uint32_t)(linear % grid[0]);
     b.index[1] = (uint32_t)(linear / grid[0] % grid[1]);
     b.index[2] = (uint32_t)(linear / grid[0] / grid[1]);
+}
+
+static void start_block(Block& b, uint64_t linear) {
+    if (b.threads.empty()) make_block(b);
+    place_block(b, linear);
     b.alive = run->n_threads;
     b.waiting = b.at_grid = b.predicates = 0;
     b.steps = 0;
@@ -444,10 +448,45 @@ static bool run_block(Block& b) {
     return true;
 }
 
+// ------------------------------------------------------------------ a function for a whole block
+static void whole_body() {
+    fiber_entered();
+    Block& b = *run->blocks.back();
+    for (uint64_t i = 0; i < run->n_blocks; ++i) {
+        place_block(b, i);
+        start_shared(b);
+        blockIdx = {b.index[0], b.index[1], b.index[2]};
+        run->launch->whole(run->args.data());
+    }
+    leave_fiber(&current->sp, scheduler_sp);
+    __builtin_unreachable();
+}
+
+// All blocks on one fiber, with the order of the fibers: thread after thread, from barrier to barrier.
+static void run_wholes() {
+    static Stack stack = new_stack(BLOCK_STACK_BYTES);
+    Block& b = *run->blocks.back();
+    b.threads.resize(1);
+    b.warps.resize(1);
+    b.warps[0].block = &b;
+    b.warps[0].alive = 1;
+    Thread whole;
+    whole.warp = &b.warps[0];
+    whole.stack = stack;
+    whole.state = State::READY;
+    stack_abandoned(stack);
+    whole.sp = fiber_start(stack, whole_body);
+    resume(&whole);
+}
+
 void run_grid() {
     const laptop_launch& l = *run->launch;
     blockDim = {l.block[0], l.block[1], l.block[2]};
     gridDim = {l.grid[0], l.grid[1], l.grid[2]};
+    if (l.whole && !run->traced && l.order == LAPTOP_FORWARD) {
+        run->blocks.emplace_back(new Block);
+        return run_wholes();
+    }
     std::vector<Block*> suspended;
     run->blocks.emplace_back(new Block);
     for (uint64_t i = 0; i < run->n_blocks; ++i) {

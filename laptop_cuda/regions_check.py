@@ -1,0 +1,169 @@
+"""Whether a kernel may run as loops over its threads from barrier to barrier, as `regions.py` writes them.
+
+It may if all its threads take the same way through its barriers, which must show in the text, and if it calls
+nothing that knows of other threads. What is not understood is refused: fibers run it.
+"""
+from __future__ import annotations
+
+import re
+
+from .outline import Function, Outline
+from .regions_text import SCALAR, Statement, assigned
+from .table import LIBRARY, constants
+from .tokens import match_angle_backward, match_backward, match_forward, scan
+
+BARRIER = "__syncthreads"
+CONTROL = {"if", "for", "while", "switch", "return", "sizeof", "alignof", "decltype", "static_assert", "constexpr"}
+TYPES = {"float", "double", "int", "unsigned", "long", "short", "char", "bool", "size_t", "half", "__nv_bfloat16"}
+CASTS = {"static_cast", "reinterpret_cast", "const_cast", "min", "max"}
+CALLS = re.compile(
+    r"(?:__)?(?:f?min|f?max|fma|rsqrt|rcbrt|fdividef|exp10|sinpi|cospi|normcdf|erfc?inv|sincos|saturate)f?"
+    r"|__(?:exp|exp10|log|log2|log10|sin|cos|tan|pow|fdivide|saturate)f"
+    r"|__[fd](?:add|sub|mul|div|maf|rcp|sqrt|ma)_r[nzud]|__u?mul(?:hi|24)|__ll2\w+|u?(?:int|long)_as_\w+"
+    r"|__(?:float|int|uint|double|half|bfloat16|ushort|short)2?\w*_as_\w+"
+    r"|__(?:float|int|uint|double|half|bfloat16|ushort|short)2\w+|__u?int_as_float|__popc(?:ll)?|__clz(?:ll)?"
+    r"|__ffs(?:ll)?|__brev(?:ll)?|__ld(?:g|ca|cg|cs|lu|cv)|__st(?:wb|cg|cs|wt)"
+    r"|make_(?:float|int|uint|double|char|uchar|short|ushort|long|ulong)[1-4]"
+    r"|atomic(?:Add|Sub|Min|Max|And|Or|Xor|Exch|Inc|Dec|CAS)|__threadfence(?:_block|_system)?")
+FORBIDDEN = {"goto", "asm", "__asm__", "__asm", "static", "thread_local", "try", "catch", "throw", "new", "delete",
+             "typeid", "setjmp", "cooperative_groups", "cg", "std", "using", "namespace", "operator", "this"}
+
+
+class Refused(Exception):
+    """This kernel stays with fibers."""
+
+
+class Checker:
+    """The calls and names of a kernel of `file`; `files` are that file and those that it includes."""
+
+    def __init__(self, files: list[Outline], file: Outline, kernel: Function):
+        self.file, self.kernel, self.tokens = file, kernel, file.tokens
+        self.functions = [(f, function) for f in files for function in f.functions]
+        self.macros = {m.group(1): m.group(2) for f in files for t in f.tokens if t.kind == "directive"
+                       and (m := re.match(r"#\s*define\s+(\w+)(.*)$", t.text, re.DOTALL))}
+        self.own: set[str] = set()           # variables that each thread has for itself
+        self.constant = {c[0] for f in files for c in constants(f)} | set(_template_names(file, kernel))
+
+    def body(self) -> None:
+        """Refuses a body that calls, or names, what loops over threads cannot have."""
+        first, last = self.kernel.body
+        if any(self.file.conditions[i] != self.kernel.conditions for i in range(first, last)):
+            raise Refused("an #if inside")
+        for i in range(first, last - 3):
+            a, b, c, d = self.tokens[i:i + 4]
+            if a.kind == "name" and b.text == "&" and c.kind == "name" and d.text in ("=", ":") and (
+                    self.tokens[i + 4].text != "=" or self.tokens[i + 4].start > d.end):
+                raise Refused("a second name for a variable")
+        self.span(self.file, first + 1, last, ())
+
+    def span(self, file: Outline, first: int, last: int, seen: tuple) -> None:
+        self.words(file.tokens, first, last, file, seen)
+
+    def words(self, tokens: list, first: int, last: int, file: Outline | None, seen: tuple) -> None:
+        for i in range(first, last):
+            token = tokens[i]
+            if token.kind == "directive" or token.text in FORBIDDEN:
+                raise Refused(token.text)
+            if token.kind == "name" and token.text in self.macros and token.text not in seen:
+                body = self.macros[token.text]
+                made = scan(re.sub(r"^\([^)]*\)", "", body))
+                if any(t.text in (";", "{", "}", BARRIER) for t in made):
+                    raise Refused(f"the macro {token.text}")
+                self.words(made, 0, len(made), None, (*seen, token.text))
+            elif token.text == "(":
+                self.call(tokens, i, seen)
+            elif token.text == "[" and (i == 0 or tokens[i - 1].kind == "symbol"
+                                        and tokens[i - 1].text not in ("]", ")")):
+                raise Refused("a lambda")
+            elif token.text in ("threadIdx", "blockIdx", "blockDim", "gridDim") and tokens[i - 1].text == "::":
+                raise Refused("::" + token.text)
+
+    def call(self, tokens: list, i: int, seen: tuple) -> None:
+        """The "(" at token i."""
+        before = tokens[i - 1] if i else None
+        if before is None or before.kind == "symbol" and before.text not in (">", ")", "]"):
+            return                           # of an expression
+        if before.text == "]" or before.text == ")" and tokens[match_backward(tokens, i - 1) + 1].text in "*&":
+            raise Refused("a call through a pointer")
+        if before.text == ")":
+            return                           # of a cast, or of the statement behind an if ( )
+        name = before
+        if before.text == ">":
+            opening = match_angle_backward(tokens, i - 1)
+            if opening is None:
+                return                       # a > (b)
+            name = tokens[opening - 1]
+        place = tokens.index(name, max(0, i - 200), i) if name is not before else i - 1
+        if tokens[place - 1].text in (".", "->", "::"):
+            raise Refused(f"{tokens[place - 1].text}{name.text}()")
+        self.function(name.text, seen)
+
+    def function(self, name: str, seen: tuple) -> None:
+        own = [(file, f) for file, f in self.functions if f.name == name]
+        known = (name in CONTROL or name in TYPES or name in CASTS or name in LIBRARY or name.removesuffix("f") in LIBRARY
+                 or name == BARRIER and not seen or CALLS.fullmatch(name))
+        if not own and not known and name not in self.macros:
+            raise Refused(f"{name}()")
+        for file, f in own:
+            if name in seen:
+                continue
+            words = {t.text for t in file.tokens[f.first:f.body[1]]}
+            if words & {"threadIdx", "__shared__", "__global__", BARRIER} or f.member:
+                raise Refused(f"{name}() knows of threads")
+            self.span(file, f.body[0] + 1, f.body[1], (*seen, name))
+
+    # ---- what is the same for all threads of a block
+    def uniform(self, first: int, last: int, names: set[str]) -> bool:
+        """Whether an expression has one value for the block; `names` are the variables that have."""
+        for i in range(first, last):
+            token, before = self.tokens[i], self.tokens[i - 1].text
+            if token.text in ("[", "->", "{", "?") or token.kind in ("string", "directive"):
+                return False
+            if token.text == "*" and (i == first or self.tokens[i - 1].kind == "symbol" and before not in (")", "]")):
+                return False
+            if token.text in self.own and before != ".":
+                return False
+            if token.kind == "name" and before != "." and not (
+                    token.text in names | self.constant | {"blockIdx", "blockDim", "gridDim", "warpSize"}
+                    or token.text in SCALAR | {"min", "max", "sizeof"} or self.constant_macro(token.text)):
+                return False
+        return True
+
+    def constant_macro(self, name: str) -> bool:
+        """A macro of nothing but numbers, constants and the like."""
+        if name not in self.macros or self.macros[name].startswith("("):
+            return False
+        words = re.findall(r"[A-Za-z_]\w*", re.sub(r"\b0[xX][\da-fA-F]+|\b[\d.]\w*", "", self.macros[name]))
+        return all(w in self.constant or w in ("blockDim", "gridDim", "x", "y", "z") for w in words)
+
+    def fixed(self, name: str, first: int, last: int) -> bool:
+        """Whether nothing in these tokens changes the variable."""
+        return not any(self.tokens[i].text == name and (assigned(self.tokens, i) or self.handed_on(i))
+                       for i in range(first, last))
+
+    def handed_on(self, i: int) -> bool:
+        """Whether the name at token i is the argument of a function of the file, which may take a reference."""
+        depth, k = 0, i - 1
+        while k > self.kernel.body[0] and self.tokens[k].text not in (";", "{", "}"):
+            depth += (self.tokens[k].text in (")", "]")) - (self.tokens[k].text in ("(", "["))
+            if depth < 0 and self.tokens[k].text == "(":
+                name = self.tokens[k - 1].text
+                if any(f.name == name for _, f in self.functions) or name.startswith("atomic") or name in self.macros:
+                    return True
+                depth = 0
+            k -= 1
+        return False
+
+
+def _template_names(file: Outline, kernel: Function) -> list[str]:
+    if not kernel.template:
+        return []
+    return [t.text for t in file.tokens[slice(*kernel.template)] if t.kind == "name"]
+
+
+def holds_barrier(tokens: list, made: Statement) -> bool:
+    return any(t.text == BARRIER for t in tokens[made.first:made.last])
+
+
+def is_barrier(tokens: list, made: Statement) -> bool:
+    return [t.text for t in tokens[made.first:made.last]] == [BARRIER, "(", ")", ";"]

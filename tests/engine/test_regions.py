@@ -1,0 +1,150 @@
+"""Kernels as loops over a block's threads (`regions.py`): the results of fibers to the bit, and which kernels stay."""
+import numpy as np
+import pytest
+
+import laptop_cuda as cuda
+
+HEAD = """
+#define TILE 8
+#define SQUARE(x) ((x) * (x))
+#define SYNC __syncthreads()
+const int ROUNDS = 3;
+__device__ float twice(float x) { return 2 * x; }
+__device__ int mine() { return threadIdx.x; }
+__device__ void grow(int& n) { n += threadIdx.x; }
+"""
+# name: the body of a kernel over float* x, const float* y, int n, with blocks of 8 x 4 x 2 threads
+LOOPS = {
+    "tiles": """
+        __shared__ float s[TILE], t[TILE];
+        float sum = 0, kept[3] = {1, 2, 3};
+        const int i = threadIdx.x, tid = (threadIdx.z * 4 + threadIdx.y) * 8 + i;
+        for (int k = 0; k < n; k += TILE) {
+            if (tid < 8) s[i] = y[k + i], t[i] = twice(y[i]);
+            __syncthreads();
+            #pragma unroll
+            for (int j = 0; j < TILE; ++j) sum += s[j] * t[i] + SQUARE(kept[j % 3]);
+            kept[k % 3] += sum;
+            __syncthreads();
+        }
+        x[tid] = sum + kept[1];""",
+    "a tree": """
+        extern __shared__ float s[];
+        int tid = threadIdx.x + threadIdx.y * blockDim.x + threadIdx.z * blockDim.x * blockDim.y;
+        s[tid] = y[tid] * SQUARE(tid);
+        __syncthreads();
+        for (int half = blockDim.x * blockDim.y * blockDim.z / 2; half > 0; half >>= 1) {
+            if (tid < half) s[tid] += s[tid + half];
+            __syncthreads();
+        }
+        if (tid > 3) return;
+        x[tid] = s[0] + tid;""",
+    "a race": """
+        __shared__ float s[64];
+        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
+        s[tid] = tid;
+        x[tid] = s[63 - tid];
+        x[(tid + 7) % 64] += s[(tid + 1) % 64];
+        __syncthreads();
+        x[tid] += x[(tid + 1) % 64];""",
+    "a pointer across a barrier": """
+        float two[2] = {1, 2}; int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z; float other = tid;
+        float *p = tid % 2 ? two : &other;
+        __syncthreads();
+        *p += 5;
+        __syncthreads();
+        x[tid] = two[0] + *p;""",
+    "a changed parameter": """
+        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
+        y += tid; n -= threadIdx.y;
+        __syncthreads();
+        for (int r = 0; r < ROUNDS; ++r) { x[tid] += *y * n; if (r == 1) continue; x[tid] += 1; }""",
+    "tickets": """
+        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
+        float ticket = atomicAdd(&x[64], 1.0f);
+        if (n > 3) { __syncthreads(); } else { x[0] = 1; __syncthreads(); }
+        x[tid] = ticket;""",
+    "no barrier": """
+        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
+        for (int j = 0; j < n; ++j) { if (j > tid) break; if (j == 3) return; x[tid] += y[j]; }""",
+}
+FIBERS = {
+    "a bound of the thread's own": "for (int k = 0; k < (int)threadIdx.x % 1 + 2; ++k) { x[k] = k; __syncthreads(); }",
+    "a bound that grows": "int m = 2; grow(m); m -= threadIdx.x; for (int k = 0; k < m; ++k) { x[k] = k; __syncthreads(); }",
+    "a bound behind a reference": "int m = 2; int& r = m; r = 3; for (int k = 0; k < m; ++k) { x[k] = k; __syncthreads(); }",
+    "a way out": "for (int k = 0; k < 3; ++k) { if (k == n) break; x[k] = k; __syncthreads(); }",
+    "a return before a barrier": "if (n < 0) return; x[0] = 1; __syncthreads(); x[1] = 2;",
+    "a shuffle": "x[threadIdx.x] = __shfl_xor_sync(~0u, y[threadIdx.x], 1);",
+    "a helper that knows its thread": "x[mine()] = 1;",
+    "a macro with a barrier": "x[threadIdx.x] = 1; SYNC; x[threadIdx.x] += 1;",
+    "a lambda": "auto f = [&](int i) { x[i] = 1; }; f(threadIdx.x);",
+    "a while": "int k = 0; while (k < 3) { x[k] = k; ++k; __syncthreads(); }",
+    "a reference across a barrier": "float v = 1; float& r = v; __syncthreads(); r = 2; x[threadIdx.x] = v;",
+    "what is printed": 'if (threadIdx.x == 1) printf("%d", n); x[0] = 1;',
+}
+
+
+@pytest.fixture(scope="module")
+def module():
+    bodies = {**LOOPS, **FIBERS}
+    return cuda.compile(HEAD + "".join(
+        f"__global__ void k{i}(float* x, const float* y, int n) {{ {body} }}\n" for i, body in enumerate(bodies.values())))
+
+
+def run(module, number: int, fibers: bool) -> np.ndarray:
+    entry = next(e for (kernel, _), e in module._library(False).entries.items() if kernel.name == f"k{number}")
+    whole = entry.whole
+    x, y = np.zeros(80, np.float32), np.random.default_rng(number).standard_normal(200).astype(np.float32)
+    try:
+        entry.whole = 0 if fibers else whole
+        getattr(module, f"k{number}")[3, (8, 4, 2), 1024](x, y, 24)
+    finally:
+        entry.whole = whole
+    return x
+
+
+def is_a_loop(module, number: int) -> bool:
+    return any(e.whole for (kernel, _), e in module._library(False).entries.items() if kernel.name == f"k{number}")
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_loops_over_threads_give_what_fibers_give(module, name):
+    number = list(LOOPS).index(name)
+    assert is_a_loop(module, number)
+    want = run(module, number, True)
+    assert want.any() and run(module, number, False).tobytes() == want.tobytes()
+
+
+@pytest.mark.parametrize("name", FIBERS)
+def test_what_threads_may_do_differently_stays_with_fibers(module, name, capsys):
+    number = len(LOOPS) + list(FIBERS).index(name)
+    assert not is_a_loop(module, number)
+    assert run(module, number, True).any()
+
+
+def test_a_template_in_a_namespace():
+    module = cuda.compile("""namespace a { namespace b {
+        template <class T, int N = 4> __global__ void fill(T* x, T v) {
+            __shared__ T s[N];
+            T kept = v + threadIdx.x;
+            s[threadIdx.x] = kept;
+            __syncthreads();
+            x[threadIdx.x] = s[N - 1 - threadIdx.x] + kept;
+        } } }""")
+    x = np.zeros(4, np.int32)
+    module["a::b::fill<int>"][1, 4](x, 10)
+    assert x.tolist() == [23] * 4
+    assert all(e.whole for e in module._library(False, module._texts[0], "<int>").entries.values())
+
+
+def test_a_source_that_does_not_compile_says_so_once():
+    with pytest.raises(cuda.CompileError) as caught:
+        cuda.compile("__global__ void f(float* x) {\n    x[0] = missing;\n}")
+    assert str(caught.value).count("missing") <= 3 and "laptop_" not in str(caught.value)
+
+
+def test_a_crash_in_a_loop_over_threads_names_its_line():
+    module = cuda.compile("__global__ void f(float* x, long far) {\n    x[threadIdx.x] = 1;\n    x[far + threadIdx.x] = 2;\n}")
+    with pytest.raises(cuda.KernelError) as caught:
+        module.f[1, 32](np.zeros(32, np.float32), 1 << 45)
+    assert caught.value.line == 3 and caught.value.thread is None
