@@ -11,7 +11,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-PLAIN = ["-O2", "-fno-finite-loops"]
+PLAIN = ["-O3", "-fno-finite-loops"]
 # clash protection: a frame larger than the guard page under a stack must still hit it
 TRACED = ["-O0", "-fstack-clash-protection", "-fsanitize=thread", "-fsanitize=integer-divide-by-zero"]
 # binutils addr2line is off by one in DWARF 5 file tables; DWARF 4 is unambiguous

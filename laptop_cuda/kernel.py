@@ -121,7 +121,8 @@ class Launch:
         module = self.kernel.module
         module._continue_in(library)
         here = arrays.CpuCopies(values)
-        launch.run(entry=entry.call, whole=entry.whole, kernel=self.kernel.__name__, grid=self.grid, block=self.block,
+        launch.run(entry=entry.call, whole=entry.whole, kernel=self.kernel.__name__,
+                   grid=self.grid, block=self.block,
                    shared_bytes=self.shared_bytes, params=entry.parameters, values=here.values,
                    library=library.path, source=module.source, source_name=module.name,
                    launch_bounds=entry.launch_bounds, shared_limit=self.kernel.shared_limit,

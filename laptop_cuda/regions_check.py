@@ -13,8 +13,11 @@ from .table import LIBRARY, constants
 from .tokens import match_angle_backward, match_backward, match_forward, scan
 
 BARRIER = "__syncthreads"
-CONTROL = {"if", "for", "while", "switch", "return", "sizeof", "alignof", "decltype", "static_assert", "constexpr"}
-TYPES = {"float", "double", "int", "unsigned", "long", "short", "char", "bool", "size_t", "half", "__nv_bfloat16"}
+CONTROL = {"if", "for", "while", "switch", "return", "sizeof", "alignof", "decltype", "static_assert",
+           "constexpr"}
+TYPES = {"float", "double", "int", "unsigned", "long", "short", "char", "bool", "size_t", "half",
+         "__nv_bfloat16"}
+BUILT_IN = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
 CASTS = {"static_cast", "reinterpret_cast", "const_cast", "min", "max"}
 CALLS = re.compile(
     r"(?:__)?(?:f?min|f?max|fma|rsqrt|rcbrt|fdividef|exp10|sinpi|cospi|normcdf|erfc?inv|sincos|saturate)f?"
@@ -25,8 +28,9 @@ CALLS = re.compile(
     r"|__ffs(?:ll)?|__brev(?:ll)?|__ld(?:g|ca|cg|cs|lu|cv)|__st(?:wb|cg|cs|wt)"
     r"|make_(?:float|int|uint|double|char|uchar|short|ushort|long|ulong)[1-4]"
     r"|atomic(?:Add|Sub|Min|Max|And|Or|Xor|Exch|Inc|Dec|CAS)|__threadfence(?:_block|_system)?")
-FORBIDDEN = {"goto", "asm", "__asm__", "__asm", "static", "thread_local", "try", "catch", "throw", "new", "delete",
-             "typeid", "setjmp", "cooperative_groups", "cg", "std", "using", "namespace", "operator", "this"}
+FORBIDDEN = {"goto", "asm", "__asm__", "__asm", "static", "thread_local", "try", "catch", "throw", "new",
+             "delete", "typeid", "setjmp", "cooperative_groups", "cg", "std", "using", "namespace",
+             "operator", "this"}
 
 
 class Refused(Exception):
@@ -62,7 +66,7 @@ class Checker:
     def words(self, tokens: list, first: int, last: int, file: Outline | None, seen: tuple) -> None:
         for i in range(first, last):
             token = tokens[i]
-            if token.kind == "directive" or token.text in FORBIDDEN:
+            if token.kind == "directive" or token.text in FORBIDDEN or seen and token.text == "__shared__":
                 raise Refused(token.text)
             if token.kind == "name" and token.text in self.macros and token.text not in seen:
                 body = self.macros[token.text]
@@ -75,7 +79,7 @@ class Checker:
             elif token.text == "[" and (i == 0 or tokens[i - 1].kind == "symbol"
                                         and tokens[i - 1].text not in ("]", ")")):
                 raise Refused("a lambda")
-            elif token.text in ("threadIdx", "blockIdx", "blockDim", "gridDim") and tokens[i - 1].text == "::":
+            elif token.text in BUILT_IN and tokens[i - 1].text == "::":
                 raise Refused("::" + token.text)
 
     def call(self, tokens: list, i: int, seen: tuple) -> None:
@@ -83,7 +87,8 @@ class Checker:
         before = tokens[i - 1] if i else None
         if before is None or before.kind == "symbol" and before.text not in (">", ")", "]"):
             return                           # of an expression
-        if before.text == "]" or before.text == ")" and tokens[match_backward(tokens, i - 1) + 1].text in "*&":
+        opening = match_backward(tokens, i - 1) if before.text == ")" else i
+        if before.text == "]" or before.text == ")" and tokens[opening + 1].text in ("*", "&"):
             raise Refused("a call through a pointer")
         if before.text == ")":
             return                           # of a cast, or of the statement behind an if ( )
@@ -100,7 +105,7 @@ class Checker:
 
     def function(self, name: str, seen: tuple) -> None:
         own = [(file, f) for file, f in self.functions if f.name == name]
-        known = (name in CONTROL or name in TYPES or name in CASTS or name in LIBRARY or name.removesuffix("f") in LIBRARY
+        known = (name in CONTROL | TYPES | CASTS | LIBRARY or name.removesuffix("f") in LIBRARY
                  or name == BARRIER and not seen or CALLS.fullmatch(name))
         if not own and not known and name not in self.macros:
             raise Refused(f"{name}()")
@@ -119,12 +124,13 @@ class Checker:
             token, before = self.tokens[i], self.tokens[i - 1].text
             if token.text in ("[", "->", "{", "?") or token.kind in ("string", "directive"):
                 return False
-            if token.text == "*" and (i == first or self.tokens[i - 1].kind == "symbol" and before not in (")", "]")):
+            of_symbol = self.tokens[i - 1].kind == "symbol" and before not in (")", "]")
+            if token.text == "*" and (i == first or of_symbol):
                 return False
             if token.text in self.own and before != ".":
                 return False
             if token.kind == "name" and before != "." and not (
-                    token.text in names | self.constant | {"blockIdx", "blockDim", "gridDim", "warpSize"}
+                    token.text in names | self.constant | BUILT_IN - {"threadIdx"} | {"warpSize"}
                     or token.text in SCALAR | {"min", "max", "sizeof"} or self.constant_macro(token.text)):
                 return False
         return True
@@ -142,13 +148,14 @@ class Checker:
                        for i in range(first, last))
 
     def handed_on(self, i: int) -> bool:
-        """Whether the name at token i is the argument of a function of the file, which may take a reference."""
+        """Whether the name at token i is given to a function of the file, which may take a reference."""
         depth, k = 0, i - 1
         while k > self.kernel.body[0] and self.tokens[k].text not in (";", "{", "}"):
             depth += (self.tokens[k].text in (")", "]")) - (self.tokens[k].text in ("(", "["))
             if depth < 0 and self.tokens[k].text == "(":
                 name = self.tokens[k - 1].text
-                if any(f.name == name for _, f in self.functions) or name.startswith("atomic") or name in self.macros:
+                own = name in self.macros or any(f.name == name for _, f in self.functions)
+                if own or name.startswith("atomic"):
                     return True
                 depth = 0
             k -= 1

@@ -5,10 +5,10 @@ from dataclasses import dataclass, field
 
 from .tokens import Token, match_angle, match_forward, split_commas
 
-SCALAR = {"const", "constexpr", "unsigned", "signed", "long", "short", "int", "char", "float", "double", "bool",
-          "size_t", "uint", "int32_t", "uint32_t", "int64_t", "uint64_t", "std", "::"}
-NO_TYPE = {"return", "break", "continue", "goto", "throw", "delete", "else", "case", "default", "new", "using",
-           "typedef", "struct", "class", "union", "enum", "static_assert", "sizeof"}
+SCALAR = {"const", "constexpr", "unsigned", "signed", "long", "short", "int", "char", "float", "double",
+          "bool", "size_t", "uint", "int32_t", "uint32_t", "int64_t", "uint64_t", "std", "::"}
+NO_TYPE = {"return", "break", "continue", "goto", "throw", "delete", "else", "case", "default", "new",
+           "using", "typedef", "struct", "class", "union", "enum", "static_assert", "sizeof"}
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Declared:
     type: tuple[int, int]                # as written, shared by all variables of the statement
     declarator: tuple[int, int]          # stars, name and dimensions
     initial: tuple[int, int] | None      # after the "="
-    plain: bool                          # nothing but an optional "= value" follows the name and its dimensions
+    plain: bool                          # nothing but "= value" follows the name and its dimensions
 
 
 def statements(tokens: list[Token], first: int, last: int) -> list[Statement]:
@@ -74,12 +74,13 @@ def declaration(tokens: list[Token], first: int, last: int) -> list[Declared]:
         words += tokens[i].kind == "name" and tokens[i - 1].text != "::"
         i += 1
     stars = i
-    while i < last and tokens[i].text in ("*", "&") or i > stars and tokens[i].text in ("const", "__restrict__"):
+    while tokens[i].text in ("*", "&") or i > stars and tokens[i].text in ("const", "__restrict__"):
         i += 1
     end_of_type = stars if i > stars else i - 1
     name = i if i > stars else i - 1
     enough = end_of_type > begin and (words >= 2 or i > stars) and tokens[name].kind == "name"
-    if not enough or tokens[name + 1].text not in ("=", ";", ",", "[", "(", "{") or tokens[name - 1].text == "::":
+    follows = tokens[name + 1].text in ("=", ";", ",", "[", "(", "{")
+    if not enough or not follows or tokens[name - 1].text == "::":
         return []
     return [_declared(tokens, (begin, end_of_type), piece)
             for piece in split_commas(tokens, end_of_type, last - 1)]
@@ -111,4 +112,7 @@ def assigned(tokens: list[Token], i: int) -> bool:
         return True
     if [t.text for t in tokens[i + 1:i + 3]] == ["<<", "="]:
         return True
-    return tokens[i - 1].text == "&" and tokens[i - 2].kind == "symbol" and tokens[i - 2].text not in (")", "]")
+    before = tokens[i - 2]
+    of_cast = before.text == ")" and tokens[i - 3].text == "*"
+    no_value = before.kind == "symbol" and before.text not in (")", "]")
+    return tokens[i - 1].text == "&" and (of_cast or no_value)

@@ -80,6 +80,7 @@ FIBERS = {
     "a lambda": "auto f = [&](int i) { x[i] = 1; }; f(threadIdx.x);",
     "a while": "int k = 0; while (k < 3) { x[k] = k; ++k; __syncthreads(); }",
     "a reference across a barrier": "float v = 1; float& r = v; __syncthreads(); r = 2; x[threadIdx.x] = v;",
+    "shared memory of a branch": "if (threadIdx.x < 2) { __shared__ float s[2]; s[threadIdx.x] = 1; x[threadIdx.x] = s[0]; }",
     "what is printed": 'if (threadIdx.x == 1) printf("%d", n); x[0] = 1;',
 }
 
