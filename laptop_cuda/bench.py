@@ -1,8 +1,10 @@
 """`python -m laptop_cuda bench`: how fast the engine builds and runs, all in one process, as ratios too.
 
 Times depend on the machine; the ratios much less. Every build here is a fresh one, in a cache of its own,
-and its time is what the clock on the wall says; beside it stands what the compiler itself used. A run is
-one thread, and its time is what that thread used, so that a busy machine does not count.
+and its time is what the clock on the wall says; beside it stands what the compiler itself used. A run's time
+is what the process used, of all its threads, so that a busy machine does not count.
+
+HIP-CPU is found by HIP_CPU, the folder of a checkout (it needs TBB); pocl and Oclgrind by OpenCL's loader.
 """
 from __future__ import annotations
 
@@ -23,7 +25,8 @@ import numpy as np
 import laptop_cuda as cuda
 
 from . import build
-from .bench_kernels import FLASH, LOOP
+from .bench_kernels import CASES, FLASH, Case
+from .bench_peers import peers
 
 def best(work: Callable[[], object], times: int = 5) -> float:
     """Seconds of this process, the least of a few runs."""
@@ -72,7 +75,7 @@ def builds() -> None:
     built("kernel of 60 lines, traced", lambda: build_only(True), 0.5)
 
     def cell():      # what %%cuda does: the sanitized build, then a launch
-        arrays = inputs(32)
+        arrays = CASES[1].arrays(32)
         with cuda.sanitize():
             cuda.compile(fresh(FLASH)).flash[1, 128](*arrays, 32, 0.125, 0)
     built("from an edited %%cuda cell to its first result", cell, 1)
@@ -82,69 +85,53 @@ def build_only(traced: bool) -> None:
     cuda.Module(fresh(FLASH), "bench.cu", traced=traced)
 
 
-def inputs(n: int) -> list[np.ndarray]:
-    made = np.random.default_rng(0).standard_normal((4, n, 64)).astype(np.float32)
-    return [*made[:3], np.zeros_like(made[3])]
-
-
-def loop(folder: Path) -> Callable[[list[np.ndarray], int], None]:
-    (folder / "loop.cpp").write_text(LOOP)
-    subprocess.run(
-        [
-            *build.compiler().command,
-            "-O2",
-            "-ffp-contract=off",
-            "-shared",
-            "-fPIC",
-            str(folder / "loop.cpp"),
-            "-o",
-            str(folder / "loop.so"),
-        ],
-        check=True,
-    )
-    function = ctypes.CDLL(str(folder / "loop.so")).flash_loop
+def loop(folder: Path, case: Case) -> Callable[[list[np.ndarray], int], None]:
+    """The case as a plain C++ loop, built."""
+    source, made = folder / f"{case.name}.cpp", folder / f"{case.name}.so"
+    source.write_text(case.loop)
+    flags = ["-O2", "-ffp-contract=off", "-shared", "-fPIC"]
+    subprocess.run([*build.compiler().command, *flags, str(source), "-o", str(made)], check=True)
+    function = ctypes.CDLL(str(made)).loop
 
     def run(arrays, n):
-        function(*(ctypes.c_void_p(a.ctypes.data) for a in arrays), ctypes.c_int(n), ctypes.c_float(0.125))
+        scalars = (ctypes.c_float(x) if isinstance(x, float) else ctypes.c_int(x) for x in case.scalars(n))
+        function(*(ctypes.c_void_p(a.ctypes.data) for a in arrays), *scalars)
     return run
 
 
-def flash(folder: Path) -> None:
-    n = 256
-    mod, arrays, grid = cuda.compile(FLASH), inputs(n), n // 32
-    run_loop = loop(folder)
+def kernel(folder: Path, case: Case, n: int) -> None:
+    """One kernel at one size: ours, the loop, and whoever else is found, as multiples of our plain run."""
+    mod, arrays, run_loop = cuda.compile(case.source), case.arrays(n), loop(folder, case)
 
-    def plain(causal=0):
-        mod.flash[grid, 128](*arrays, n, 0.125, causal)
+    def plain():
+        getattr(mod, case.name)[case.grid(n), case.block](*arrays, *case.scalars(n))
 
-    def traced(kind, causal=0):
+    def traced(kind):
         with kind():
-            plain(causal)
+            plain()
     plain(), traced(cuda.profile)                                  # builds
-    q, k, v = (a.astype(np.float64) for a in arrays[:3])
-    scores = np.exp(q @ k.T / 8)
-    plain()
-    error = np.abs(arrays[3] - scores / scores.sum(1, keepdims=True) @ v).max()
-    assert error < 1e-5, error
-    print(
-        f"\nFlash attention forward, n = {n}, d = 64, tiles of 32 x 32, 128 threads; largest error "
-        f"{error:.0e}"
-    )
-    reference = best(lambda: run_loop(arrays, n))
-    row("a plain C++ loop, -O2", reference)
-    quick = best(plain)
-    row("plain", quick, 0.010, f"{quick / reference:.2f} times the loop")
-    counted = best(lambda: traced(cuda.profile), 3)
-    row("profiled", counted, 0.250, f"{counted / reference:.0f} times the loop")
-    checked = best(lambda: traced(cuda.sanitize), 3)
-    row("sanitized", checked, None, f"{checked / reference:.0f} times the loop")
-    diverged = best(lambda: traced(cuda.profile, 1), 3)
-    row("profiled with diverging lanes (causal)", diverged, 1, f"{diverged / reference:.0f} times the loop")
-    numba(reference)
+    error = case.error(arrays)
+    assert error < 1e-3, error
+    print(f"\n{case.name}, n = {n}; largest error {error:.0e}; as multiples of the plain run")
+    quick = best(plain, 15)
+
+    def compared(what: str, seconds: float) -> None:
+        ratio = seconds / quick
+        row(what, seconds, None, f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}")
+    compared("plain", quick)
+    compared("a plain C++ loop, -O2", best(lambda: run_loop(arrays, n), 15))
+    compared("profiled", best(lambda: traced(cuda.profile), 3))
+    compared("sanitized", best(lambda: traced(cuda.sanitize), 3))
+    for name, seconds, note in peers(folder, case, n):
+        if seconds is None:
+            row(name, None, None, note)
+        else:
+            compared(name, seconds)
 
 
-def numba(reference: float) -> None:
+def numba() -> None:
     """numba's CUDA simulator interprets Python: a small matrix product stands for its speed, beside ours."""
+    print("\nA matrix product of 32 x 32, a thread for each element")
     if importlib.util.find_spec("numba") is None:
         row("numba's CUDA simulator", None, None, "numba is not installed")
         return
@@ -214,7 +201,10 @@ def main(argv: list[str]) -> int:
         build.cache.cache_clear()
         try:
             builds()
-            flash(Path(name))
+            for case in CASES:
+                for n in (64, 256):
+                    kernel(Path(name), case, n)
+            numba()
             if not asked.quick:
                 inline_extension(Path(name))
         finally:

@@ -1,4 +1,4 @@
-"""Kernels as loops over a block's threads (`regions.py`): the results of fibers to the bit, and which kernels stay."""
+"""Kernels as loops over a block's threads (`regions.py`): the results of fibers to the bit, or fibers."""
 import numpy as np
 import pytest
 
@@ -69,9 +69,14 @@ LOOPS = {
         for (int j = 0; j < n; ++j) { if (j > tid) break; if (j == 3) return; x[tid] += y[j]; }""",
 }
 FIBERS = {
-    "a bound of the thread's own": "for (int k = 0; k < (int)threadIdx.x % 1 + 2; ++k) { x[k] = k; __syncthreads(); }",
-    "a bound that grows": "int m = 2; grow(m); m -= threadIdx.x; for (int k = 0; k < m; ++k) { x[k] = k; __syncthreads(); }",
-    "a bound behind a reference": "int m = 2; int& r = m; r = 3; for (int k = 0; k < m; ++k) { x[k] = k; __syncthreads(); }",
+    "a bound of the thread's own": """
+        for (int k = 0; k < (int)threadIdx.x % 1 + 2; ++k) { x[k] = k; __syncthreads(); }""",
+    "a bound that grows": """
+        int m = 2; grow(m); m -= threadIdx.x;
+        for (int k = 0; k < m; ++k) { x[k] = k; __syncthreads(); }""",
+    "a bound behind a reference": """
+        int m = 2; int& r = m; r = 3;
+        for (int k = 0; k < m; ++k) { x[k] = k; __syncthreads(); }""",
     "a way out": "for (int k = 0; k < 3; ++k) { if (k == n) break; x[k] = k; __syncthreads(); }",
     "a return before a barrier": "if (n < 0) return; x[0] = 1; __syncthreads(); x[1] = 2;",
     "a shuffle": "x[threadIdx.x] = __shfl_xor_sync(~0u, y[threadIdx.x], 1);",
@@ -80,20 +85,26 @@ FIBERS = {
     "a lambda": "auto f = [&](int i) { x[i] = 1; }; f(threadIdx.x);",
     "a while": "int k = 0; while (k < 3) { x[k] = k; ++k; __syncthreads(); }",
     "a reference across a barrier": "float v = 1; float& r = v; __syncthreads(); r = 2; x[threadIdx.x] = v;",
-    "shared memory of a branch": "if (threadIdx.x < 2) { __shared__ float s[2]; s[threadIdx.x] = 1; x[threadIdx.x] = s[0]; }",
+    "shared memory of a branch": """
+        if (threadIdx.x < 2) { __shared__ float s[2]; s[threadIdx.x] = 1; x[threadIdx.x] = s[0]; }""",
     "what is printed": 'if (threadIdx.x == 1) printf("%d", n); x[0] = 1;',
 }
 
 
 @pytest.fixture(scope="module")
 def module():
-    bodies = {**LOOPS, **FIBERS}
-    return cuda.compile(HEAD + "".join(
-        f"__global__ void k{i}(float* x, const float* y, int n) {{ {body} }}\n" for i, body in enumerate(bodies.values())))
+    bodies = enumerate([*LOOPS.values(), *FIBERS.values()])
+    head = "(float* x, const float* y, int n)"
+    return cuda.compile(HEAD + "".join(f"__global__ void k{i}{head} {{ {body} }}\n" for i, body in bodies))
+
+
+def entry_of(module, number: int):
+    found = module._library(False).entries.items()
+    return next(entry for (kernel, _), entry in found if kernel.name == f"k{number}")
 
 
 def run(module, number: int, fibers: bool) -> np.ndarray:
-    entry = next(e for (kernel, _), e in module._library(False).entries.items() if kernel.name == f"k{number}")
+    entry = entry_of(module, number)
     whole = entry.whole
     x, y = np.zeros(80, np.float32), np.random.default_rng(number).standard_normal(200).astype(np.float32)
     try:
@@ -104,14 +115,10 @@ def run(module, number: int, fibers: bool) -> np.ndarray:
     return x
 
 
-def is_a_loop(module, number: int) -> bool:
-    return any(e.whole for (kernel, _), e in module._library(False).entries.items() if kernel.name == f"k{number}")
-
-
 @pytest.mark.parametrize("name", LOOPS)
 def test_loops_over_threads_give_what_fibers_give(module, name):
     number = list(LOOPS).index(name)
-    assert is_a_loop(module, number)
+    assert entry_of(module, number).whole
     want = run(module, number, True)
     assert want.any() and run(module, number, False).tobytes() == want.tobytes()
 
@@ -119,7 +126,7 @@ def test_loops_over_threads_give_what_fibers_give(module, name):
 @pytest.mark.parametrize("name", FIBERS)
 def test_what_threads_may_do_differently_stays_with_fibers(module, name, capsys):
     number = len(LOOPS) + list(FIBERS).index(name)
-    assert not is_a_loop(module, number)
+    assert not entry_of(module, number).whole
     assert run(module, number, True).any()
 
 
@@ -145,7 +152,10 @@ def test_a_source_that_does_not_compile_says_so_once():
 
 
 def test_a_crash_in_a_loop_over_threads_names_its_line():
-    module = cuda.compile("__global__ void f(float* x, long far) {\n    x[threadIdx.x] = 1;\n    x[far + threadIdx.x] = 2;\n}")
+    module = cuda.compile("""__global__ void f(float* x, long far) {
+        x[threadIdx.x] = 1;
+        x[far + threadIdx.x] = 2;
+    }""")
     with pytest.raises(cuda.KernelError) as caught:
         module.f[1, 32](np.zeros(32, np.float32), 1 << 45)
     assert caught.value.line == 3 and caught.value.thread is None
