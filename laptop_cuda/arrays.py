@@ -5,6 +5,7 @@ argument.
 """
 from __future__ import annotations
 
+import functools
 import importlib.util
 import sys
 from dataclasses import dataclass
@@ -53,7 +54,12 @@ def noun() -> str:
 
 
 def dtype_of(value) -> str:
-    return str(value.dtype).removeprefix("torch.")
+    return _spelled(value.dtype)
+
+
+@functools.cache
+def _spelled(dtype) -> str:      # NumPy takes microseconds to spell one
+    return str(dtype).removeprefix("torch.")
 
 
 def device_of(value) -> str:

@@ -119,11 +119,11 @@ def nvcc_problem(output: str) -> NoCompiler | None:
 def _runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...]) -> Path:
     flags = ["-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", "-Wall", f"-I{HEADERS}", *extra]
     made = root / ("runtime-" + digest(engine, *flags, *tool.command, tool.version))
-    # In two halves: each parses the standard library once, and two cores share the work.
-    halves: dict[str, list[Path]] = {"first.cpp": [], "second.cpp": []}
+    # A part for each core, up to four: each parses the standard library once.
+    parts: dict[str, list[Path]] = {f"part{i}.cpp": [] for i in range(min(max(os.cpu_count() or 2, 2), 4))}
     for source in sorted(RUNTIME.glob("runtime*.cpp"), key=lambda p: -p.stat().st_size):
-        min(halves.values(), key=lambda half: sum(p.stat().st_size for p in half)).append(source)
-    files = {name: "".join(f'#include "{p}"\n' for p in sorted(half)) for name, half in halves.items()}
+        min(parts.values(), key=lambda part: sum(p.stat().st_size for p in part)).append(source)
+    files = {name: "".join(f'#include "{p}"\n' for p in sorted(part)) for name, part in parts.items()}
     failed = lambda output: RuntimeError(f"the runtime in {RUNTIME} does not compile:\n{output}")
     link = _link(tool, ["-pthread", "-ldl", *extra])
     return _build(made, files, [made / name for name in files], flags, link, tool, failed)
