@@ -20,7 +20,7 @@ from .outline import Outline
 from .regions_check import Refused
 from .regions_find import Regions
 from .regions_text import Declared, statements
-from .rewrite import edits_of
+from .rewrite import LEFT_EARLY, edits_of
 from .signature import KernelText
 from .table import guarded
 
@@ -31,8 +31,8 @@ def whole_blocks(files: list[Outline], wanted: list[tuple[KernelText, str]],
     found = []
     for number, (kernel, instance) in enumerate(wanted):
         file = next((f for f in files if any(f is kernel.function for f in f.functions)), None)
-        if file is None or kernel.choices:       # a macro wrote it, or an #if is in its parameter list
-            continue
+        if file is None or kernel.choices or any("&" in kind for kind in kernel.types):
+            continue             # a macro wrote it, an #if is in its parameter list, or it takes references
         try:
             text = Writer(files, file, kernel).text(number, file.path.name if file.path else name)
         except Refused:
@@ -61,6 +61,7 @@ class Writer(Regions):
         parameters = self.piece(function.parameters[0], function.parameters[1] + 1)
         start, end = self.tokens[first].end, self.tokens[last].start
         edits = edits_of(self.file)
+        edits.list = [edit for edit in edits.list if edit[-1] != LEFT_EARLY]     # its return becomes a goto
         for a, b, new in self.edits:
             if edits.within(a, b) and a != b:
                 raise Refused("changed twice")

@@ -27,6 +27,7 @@ from .table import LIBRARY
 from .tokens import match_forward, scan
 
 TYPES = {"void", "bool", "char", "short", "int", "long", "float", "double", "signed", "unsigned", "size_t"}
+LEFT_EARLY = " laptop::left_early()"
 STORAGE = {"static", "inline", "extern", "const", "volatile"}
 
 
@@ -116,7 +117,7 @@ class Rewriter(Launches, SharedArrays, Assembly, Refusals):
         for i in range(body, match_forward(self.tokens, body)):
             if self.tokens[i].text == "return" and self.tokens[i + 1].text == ";" and i not in self.returns:
                 self.returns.add(i)
-                self.edits.insert(self.tokens[i].end, " laptop::left_early()")
+                self.edits.insert(self.tokens[i].end, LEFT_EARLY)
 
     def loop(self, index: int):
         """Give an empty body its call, a step with a line of its own."""
