@@ -131,7 +131,7 @@ def kernel(folder: Path, case: Case, n: int) -> None:
 
 def numba() -> None:
     """numba's CUDA simulator interprets Python: a small matrix product stands for its speed, beside ours."""
-    print("\nA matrix product of 32 x 32, a thread for each element")
+    print("\nA matrix product of 32 x 32, one thread per element")
     if importlib.util.find_spec("numba") is None:
         row("numba's CUDA simulator", None, None, "numba is not installed")
         return
