@@ -35,7 +35,7 @@ def whole_blocks(files: list[Outline], wanted: list[tuple[KernelText, str]],
             continue             # a macro wrote it, an #if is in its parameter list, or it takes references
         try:
             text = Writer(files, file, kernel).text(number, file.path.name if file.path else name)
-        except Refused:
+        except (Refused, IndexError):        # the latter where a statement has no end: the compiler says so
             continue
         space = kernel.function.namespace
         full = f"::{space}::" if space else "::"

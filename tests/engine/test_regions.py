@@ -145,9 +145,10 @@ def test_a_template_in_a_namespace():
     assert all(e.whole for e in module._library(False, module._texts[0], "<int>").entries.values())
 
 
-def test_a_source_that_does_not_compile_says_so_once():
+@pytest.mark.parametrize("body", ["x[0] = missing;", "for (int i = 0; i < 3; ++i) x[0] = missing"])
+def test_a_source_that_does_not_compile_says_so_once(body):
     with pytest.raises(cuda.CompileError) as caught:
-        cuda.compile("__global__ void f(float* x) {\n    x[0] = missing;\n}")
+        cuda.compile(f"__global__ void f(float* x) {{\n    {body}\n}}")
     assert str(caught.value).count("missing") <= 3 and "laptop_" not in str(caught.value)
 
 
