@@ -75,7 +75,7 @@ class Writer(Regions):
 
     def copies(self, names: list[str]) -> str:
         """Each thread's own copy of the parameters that the kernel changes."""
-        text = "".join(f"std::remove_reference_t<decltype(+{n})> laptop_all_{n}[1024]; " for n in names)
+        text = "".join(f"LAPTOP_COPY_OF({n}) laptop_all_{n}[1024]; " for n in names)
         stores = "".join(f"laptop_all_{n}[laptop_i] = {n}; " for n in names)
         return text + (f"{OPEN} {stores}}} " if names else "")
 

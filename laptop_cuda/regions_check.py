@@ -148,14 +148,15 @@ class Checker:
                        for i in range(first, last))
 
     def handed_on(self, i: int) -> bool:
-        """Whether the name at token i is given to a function of the file, which may take a reference."""
+        """Whether the name at token i is given to a macro, an atomic or a function that takes references."""
         depth, k = 0, i - 1
         while k > self.kernel.body[0] and self.tokens[k].text not in (";", "{", "}"):
             depth += (self.tokens[k].text in (")", "]")) - (self.tokens[k].text in ("(", "["))
             if depth < 0 and self.tokens[k].text == "(":
                 name = self.tokens[k - 1].text
-                own = name in self.macros or any(f.name == name for _, f in self.functions)
-                if own or name.startswith("atomic"):
+                if name in self.macros or name.startswith("atomic") or any(
+                        f.name == name and "&" in (t.text for t in file.tokens[slice(*f.parameters)])
+                        for file, f in self.functions):
                     return True
                 depth = 0
             k -= 1

@@ -30,6 +30,9 @@ class Regions:
         first, last = self.kernel.function.body
         self.check.body()
         own = [p for p in self.kernel.parameters if p not in self.uniform]
+        for name, kind in zip(self.kernel.parameters, self.kernel.types):
+            if name in own and "*" not in kind and set(kind.split()) - SCALAR:
+                raise Refused(f"a change of {name}, which is no number")
         self.check.own |= set(own)
         self.sequence(statements(self.tokens, first + 1, last), first, last, tuple(own))
         self.find_kept(own)

@@ -99,20 +99,25 @@ def _declared(tokens: list[Token], of_type: tuple[int, int], piece: tuple[int, i
 
 
 def assigned(tokens: list[Token], i: int) -> bool:
-    """Whether the variable at token i is assigned to, counted up or down, or has its address taken, there."""
+    """Whether the variable at token i is assigned to, counted up or down, or has its address taken, there; or
+    a member of it."""
     def joined(a: int, text: str) -> bool:
         piece = tokens[a:a + len(text)]
         return ("".join(t.text for t in piece) == text
                 and all(x.end == y.start for x, y in zip(piece, piece[1:])))
+    before = tokens[i - 2]
+    of_cast = before.text == ")" and tokens[i - 3].text == "*"
+    no_value = before.kind == "symbol" and before.text not in (")", "]")
+    if tokens[i - 1].text == "&" and (of_cast or no_value) or any(joined(i - 2, op) for op in ("++", "--")):
+        return True
+    while tokens[i + 1].text == ".":
+        i += 2
+        while tokens[i + 1].text == "[":
+            i = match_forward(tokens, i + 1)
     if joined(i + 1, "=") and not joined(i + 1, "=="):
         return True
     if any(joined(i + 1, f"{op}=") for op in "+-*/%&|^") or joined(i + 1, ">>="):
         return True
-    if any(joined(i + 1, op) or joined(i - 2, op) for op in ("++", "--")):
+    if any(joined(i + 1, op) for op in ("++", "--")):
         return True
-    if [t.text for t in tokens[i + 1:i + 3]] == ["<<", "="]:
-        return True
-    before = tokens[i - 2]
-    of_cast = before.text == ")" and tokens[i - 3].text == "*"
-    no_value = before.kind == "symbol" and before.text not in (")", "]")
-    return tokens[i - 1].text == "&" and (of_cast or no_value)
+    return [t.text for t in tokens[i + 1:i + 3]] == ["<<", "="]

@@ -15,6 +15,10 @@
             for (unsigned laptop_x = 0; laptop_x < laptop_size.x; ++laptop_x)                               \
                 if (const laptop::Index threadIdx = {laptop_x, laptop_y, laptop_z}; true)                   \
                     if (const size_t laptop_i = (size_t)(laptop_z * laptop_size.y + laptop_y) * laptop_size.x + laptop_x; true)
+// The type of a thread's copy of a parameter; unary plus takes __restrict__ from a pointer.
+#define LAPTOP_COPY_OF(n)                                                                                   \
+    std::conditional_t<std::is_arithmetic<std::remove_cv_t<decltype(n)>>::value, std::remove_cv_t<decltype(n)>, \
+                       std::remove_reference_t<decltype(+n)>>
 #define LAPTOP_FITS(T) \
     static_assert(sizeof(T) <= 512 && std::is_trivially_copyable<T>::value && std::is_trivially_default_constructible<T>::value)
 

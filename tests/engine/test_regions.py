@@ -59,6 +59,11 @@ LOOPS = {
         y += tid; n -= threadIdx.y;
         __syncthreads();
         for (int r = 0; r < ROUNDS; ++r) { x[tid] += *y * n; if (r == 1) continue; x[tid] += 1; }""",
+    "narrow copies": """
+        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
+        byte += 50 * tid; on = tid;
+        __syncthreads();
+        x[tid] = byte + 1000 * on;""",
     "tickets": """
         int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
         float ticket = atomicAdd(&x[64], 1.0f);
@@ -79,6 +84,7 @@ FIBERS = {
         for (int k = 0; k < m; ++k) { x[k] = k; __syncthreads(); }""",
     "a way out": "for (int k = 0; k < 3; ++k) { if (k == n) break; x[k] = k; __syncthreads(); }",
     "a return before a barrier": "if (n < 0) return; x[0] = 1; __syncthreads(); x[1] = 2;",
+    "a changed member": "pair.x += threadIdx.x; __syncthreads(); x[threadIdx.x] = pair.x + 1;",
     "a shuffle": "x[threadIdx.x] = __shfl_xor_sync(~0u, y[threadIdx.x], 1);",
     "a helper that knows its thread": "x[mine()] = 1;",
     "a macro with a barrier": "x[threadIdx.x] = 1; SYNC; x[threadIdx.x] += 1;",
@@ -94,7 +100,7 @@ FIBERS = {
 @pytest.fixture(scope="module")
 def module():
     bodies = enumerate([*LOOPS.values(), *FIBERS.values()])
-    head = "(float* x, const float* y, int n)"
+    head = "(float* x, const float* y, int n, unsigned char byte = 0, bool on = 0, int2 pair = {})"
     return cuda.compile(HEAD + "".join(f"__global__ void k{i}{head} {{ {body} }}\n" for i, body in bodies))
 
 
@@ -109,7 +115,7 @@ def run(module, number: int, fibers: bool) -> np.ndarray:
     x, y = np.zeros(80, np.float32), np.random.default_rng(number).standard_normal(200).astype(np.float32)
     try:
         entry.whole = 0 if fibers else whole
-        getattr(module, f"k{number}")[3, (8, 4, 2), 1024](x, y, 24)
+        getattr(module, f"k{number}")[3, (8, 4, 2), 1024](x, y, 24, 0, 0, (3, 4))
     finally:
         entry.whole = whole
     return x
