@@ -12,6 +12,7 @@ const int ROUNDS = 3;
 __device__ float twice(float x) { return 2 * x; }
 __device__ int mine() { return threadIdx.x; }
 __device__ void grow(int& n) { n += threadIdx.x; }
+template <int K> __device__ void raise(int& n) { n += K; }
 """
 # name: the body of a kernel over float* x, const float* y, int n, with blocks of 8 x 4 x 2 threads
 LOOPS = {
@@ -78,6 +79,9 @@ FIBERS = {
         for (int k = 0; k < (int)threadIdx.x % 1 + 2; ++k) { x[k] = k; __syncthreads(); }""",
     "a bound that grows": """
         int m = 2; grow(m); m -= threadIdx.x;
+        for (int k = 0; k < m; ++k) { x[k] = k; __syncthreads(); }""",
+    "a bound that a template changes": """
+        int m = 2; raise<1>(m);
         for (int k = 0; k < m; ++k) { x[k] = k; __syncthreads(); }""",
     "a bound behind a reference": """
         int m = 2; int& r = m; r = 3;
