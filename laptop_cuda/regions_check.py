@@ -153,7 +153,8 @@ class Checker:
         while k > self.kernel.body[0] and self.tokens[k].text not in (";", "{", "}"):
             depth += (self.tokens[k].text in (")", "]")) - (self.tokens[k].text in ("(", "["))
             if depth < 0 and self.tokens[k].text == "(":
-                template = match_angle_backward(self.tokens, k - 1) if self.tokens[k - 1].text == ">" else None
+                before = self.tokens[k - 1].text
+                template = match_angle_backward(self.tokens, k - 1) if before == ">" else None
                 name = self.tokens[(template or k) - 1].text
                 if name in self.macros or name.startswith("atomic") or any(
                         f.name == name and {"&", "&&"} & {t.text for t in file.tokens[slice(*f.parameters)]}
