@@ -845,3 +845,19 @@ exercise(
                       ask="16 blocks of 4 warps are 64 warps. How many registers are 64 warps of 32 lanes with 96 each?")],
     hints=["Each resource alone allows some number of blocks; the least of them is the answer.",
            "A warp takes 32 x 96 = 3,072 registers, so each scheduler holds 5 warps, all four 20. And shared memory: 42 KiB per block."])
+
+
+exercise(
+    id="6.16", title="Blocks without work", kind="predict", points=1, minutes=4, difficulty=2, name="idle",
+    card="""
+        Three texts of 100, 30 and 200 tokens are packed into one row, `cu_seqlens = [0, 100, 130, 330]`. The launch for one head has a
+        block for each text and each tile of 64 queries that the longest text has. How many of its blocks find no query of their text
+        and return at once? Type a whole number.""",
+    answer=5,
+    misconceptions=[
+        Misconception("lets a tile go on into the next text", value=6,
+                      ask="330 tokens are 6 tiles of 64 if a tile may hold two texts. Does the block of tile 1 of the first text do so?"),
+        Misconception("counts the blocks that have work", value=7, ask="7 blocks have queries: 2, 1 and 4. How many blocks were launched?"),
+        Misconception("counts all blocks", value=12, ask="12 blocks are launched. How many of them have queries?")],
+    hints=["The longest text has 200 tokens, 4 tiles of 64. The grid has as many tiles for each text.",
+           "12 blocks. 100 tokens need 2 of their 4, 30 tokens need 1, 200 need all 4."])

@@ -728,3 +728,70 @@ exercise(
         Misconception("counts the machines that are idle in some round, not the meetings", value=3,
                       ask="The first machine: in how many of its four rounds does it meet keys of the future?")],
     hints=["Machine 0 may look at quarter 0 only. What does it do in the other three rounds?", "3 + 2 + 1 + 0."])
+
+
+def reader_cases(rng):
+    def case(readers, shared, own, d, label, scale=1.0):
+        return Case(scale * randn(rng, readers, d), randn(rng, shared, d), randn(rng, shared, 3), randn(rng, readers, own, d),
+                    randn(rng, readers, own, 3), label=label)
+    yield case(1, 2, 1, 2, "one reader, 2 shared keys and one of its own")
+    yield case(3, 5, 2, 4, "3 readers, 5 shared keys and 2 of their own")
+    yield case(4, 1, 9, 8, "4 readers, one shared key and 9 of their own")
+    yield case(2, 6, 6, 16, "2 readers with scores in the hundreds", scale=200.0)
+
+
+CASCADE = '''
+def read_once(q, k_shared, v_shared, k_own, v_own):
+    """q (b, d), k_shared (m, d), v_shared (m, d_v), k_own (b, n, d), v_own (b, n, d_v) -> (b, d_v)"""
+    shared = q @ k_shared.T / math.sqrt(q.shape[1])
+    own = (k_own @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[1])
+    m_shared, m_own = shared.amax(1, keepdim=True), own.amax(1, keepdim=True)
+    m = torch.maximum(m_shared, m_own)
+    p_shared, p_own = torch.exp(shared - m), torch.exp(own - m)
+    out = p_shared @ v_shared + (p_own[:, None] @ v_own)[:, 0]
+    return out / (p_shared.sum(1, keepdim=True) + p_own.sum(1, keepdim=True))
+'''
+
+exercise(
+    id="8.13", title="One prefix, read once", kind="write", points=3, minutes=12, difficulty=3,
+    card="""
+    `b` requests begin with the same `m` tokens and go on with `n` tokens of their own. Each has one query. Write `read_once`: attention of
+    each query over the shared keys and its own, with scale $1/\\sqrt{d}$, so that the shared keys meet all queries in **one product** and
+    are never copied per request. The result is that of the softmax over all `m + n` scores, also where scores are in the hundreds.
+
+    - join the two parts by the merge of exercise 6.3, not by joining tensors
+    """,
+    given={"torch": torch, "math": math},
+    forbid=("cat", "concat", "concatenate", "stack", "hstack", "repeat", "expand", "expand_as", "repeat_interleave", "tile",
+            "scaled_dot_product_attention"),
+    stub='''
+    def read_once(q, k_shared, v_shared, k_own, v_own):
+        """q (b, d), k_shared (m, d), v_shared (m, d_v), k_own (b, n, d), v_own (b, n, d_v) -> (b, d_v)"""
+        raise NotImplementedError
+    ''',
+    solution=CASCADE, cases=reader_cases, compare=close(atol=1e-5),
+    misconceptions=[
+        Misconception("averages the two outputs", code='''
+            def read_once(q, k_shared, v_shared, k_own, v_own):
+                shared = torch.softmax(q @ k_shared.T / math.sqrt(q.shape[1]), -1) @ v_shared
+                own = torch.softmax((k_own @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[1]), -1)
+                return (shared + (own[:, None] @ v_own)[:, 0]) / 2
+            ''', ask="A part that holds nearly all of the weight counts as much as one that holds none. What says how much each holds?"),
+        Misconception("weighs the parts by their number of keys", code='''
+            def read_once(q, k_shared, v_shared, k_own, v_own):
+                m, n = len(k_shared), k_own.shape[1]
+                shared = torch.softmax(q @ k_shared.T / math.sqrt(q.shape[1]), -1) @ v_shared
+                own = torch.softmax((k_own @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[1]), -1)
+                return (m * shared + n * (own[:, None] @ v_own)[:, 0]) / (m + n)
+            ''', ask="A part's share is its sum of exponentials. Is that its number of keys?"),
+        Misconception("gives each part its own maximum and adds the sums", change=[
+            ("torch.exp(shared - m), torch.exp(own - m)", "torch.exp(shared - m_shared), torch.exp(own - m_own)")],
+                      ask="Two sums were made under different maxima. By what must each be multiplied before they are added?"),
+        Misconception("takes no maximum", change=[
+            ("torch.exp(shared - m), torch.exp(own - m)", "torch.exp(shared), torch.exp(own)")],
+                      ask="What is exp of a score in the hundreds, in float32?"),
+        Misconception("forgets the scale on one side", change=[("(k_own @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[1])",
+                                                               "(k_own @ q[:, :, None])[:, :, 0]")],
+                      ask="Both parts belong to one softmax. Are their scores scaled alike?")],
+    hints=["`q @ k_shared.T` is (b, m): all queries meet the shared keys in one product. For the own keys, a product per request.",
+           "One maximum for both parts: the larger of the two. Then both sums of exponentials, and both sums of values, may be added."])
