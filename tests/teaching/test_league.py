@@ -151,6 +151,17 @@ def test_equal_sectors_are_decided_by_the_other_counts():
     assert order[4:] == ["Cyd", "Cyd", "Bob", "Ann"]             # best, then the places of the one problem
 
 
+def test_equal_losses_share_a_place():
+    scores = {name: {model.ID: Score(counts)} for name, counts in
+              (("Ann", (15438, 90)), ("Bob", (13425, 99)), ("Cyd", (15438, 90)), ("Dan", (15438, 91)))}
+    par = {p.id: Score(None) for p in PROBLEMS} | {model.ID: Score((20000, 80))}
+    made = page(PROBLEMS, scores, par, {p.id: 50 for p in PROBLEMS}, 1)
+    made = made[made.index(model.TITLE):]
+    rows = re.findall(r"<tr><td>(\w+)</td><td>([^<]+)</td><td>([\d.]+)</td>", made)
+    assert rows[1:] == [("best", "Bob", "1.3425"), ("par", "a plain model", "2.0000"), ("1", "Bob", "1.3425"),
+                        ("2", "Ann", "1.5438"), ("2", "Cyd", "1.5438"), ("4", "Dan", "1.5438")]
+
+
 def test_the_notebook_has_a_stub_per_problem(tmp_path):
     assert main(["out", "--out", str(tmp_path / "league.ipynb")]) == 0
     made = next(s for s in collect(tmp_path) if s.cells)

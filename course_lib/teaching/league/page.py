@@ -25,7 +25,7 @@ def efficiency(made: Score | None, least: int) -> float:
 
 
 def _standing(problems, scores, least) -> str:
-    """All students by the mean over the problems, equal ones by the sums of the other counts."""
+    """All students by the mean over the kernels, equal ones by the sums of the other counts."""
     def key(student: str):
         theirs = [scores[student].get(p.id) for p in problems]
         mean = sum(efficiency(s, least[p.id]) for s, p in zip(theirs, problems)) / len(problems)
@@ -57,6 +57,8 @@ def _model(scores, par: Score | None, entropy: float) -> str:
     made = sorted((theirs[model.ID].counts, student) for student, theirs in scores.items()
                   if theirs.get(model.ID) and theirs[model.ID].counts)
     rows = [("entropy", "the language itself", f"{entropy:.4f}", "")]
+    if made:
+        rows.append(("best", made[0][1], *_learnt(made[0][0])))
     if par and par.counts:
         rows.append(("par", "a plain model", *_learnt(par.counts)))
     for counts, student in made:
