@@ -762,3 +762,21 @@ exercise(
             ''', ask="If every score is measured from the largest, from where must the sink be measured?")],
     hints=["It is an ordinary softmax over m + 1 scores, of which the last weight is thrown away.",
            "`torch.cat((scores, column), -1)` with a column made by `torch.full_like(scores[..., :1], sink)`."])
+
+
+exercise(
+    id="1.15", title="A bound without the root", kind="predict", points=1, minutes=3, difficulty=2, name="largest",
+    card=r"""
+    A head of width 256 divides every query and every key by its root mean square, all gains are 1, and its scores are **not** divided by
+    $\sqrt d$, as in Gemma 4. What is the largest score that any query and key can have?
+    """,
+    answer=256,
+    misconceptions=[
+        Misconception("takes normalised vectors for vectors of length 1", value=1,
+                      ask="A root mean square of 1 says that the mean of 256 squares is 1. What is their sum?"),
+        Misconception("divides by the root of d all the same", value=16,
+                      ask="That is the bound where the scale is kept. Which scale does this head have?"),
+        Misconception("multiplies the squares of both lengths", value=256 * 256,
+                      ask="Each vector has length 16. What is the product of two lengths?")],
+    hints=["A root mean square of 1 over 256 features: the squares sum to 256, so the length is 16.",
+           "A product of two vectors is at most the product of their lengths."])
