@@ -274,7 +274,7 @@ kernel_exercise(
     `block = 128`.
 
     - bring the block's keys into `tile` once, all threads together, neighbouring threads neighbouring floats; a row takes `d + 1` floats
-      there (with `d`, the 32 keys of a column may all be in one bank)
+      there (with `d`, the 32 entries of a column may all be in one bank)
     - wait, then compute the `group_size * 32` scores from `tile`
     - head `h` belongs to group `h / group_size`; the last tile may hold fewer than 32 keys
     - its third launch number, the bytes of `tile`, is `32 * (d + 1) * 4`
@@ -433,7 +433,7 @@ def cache_size(layers, tokens):
 exercise(
     id="3.9", title="A cache, layer by layer", kind="write", points=3, minutes=10, difficulty=3,
     card="""
-    Write `cache_size(layers, tokens)`: the bytes that one sequence of `tokens` tokens keeps in a model whose layers differ.
+    Write `cache_size(layers, tokens)`: the bytes, an integer, that one sequence of `tokens` tokens keeps in a model whose layers differ.
 
     - `{"kind": "full", "kv_heads": 8, "head_dim": 128}` keeps a key and a value per head and token, 2 bytes per number
     - `{"kind": "window", "window": 1024, "kv_heads": ..., "head_dim": ...}` keeps the last 1,024 of them

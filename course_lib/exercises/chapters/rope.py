@@ -227,7 +227,8 @@ kernel_exercise(
     `i + half`. Row `r` is at position `positions[r]`; `cos` and `sin` have `half` entries per position.
 
     - `grid = ceil(n * half / 64)`, `block = 64`: the last block is ragged
-    - budget: `x` is read once and written once
+    - budget: `x` is read once and written once; a pair's cosine and sine are read once each (written twice in the code
+      counts as two readings)
     """,
     stub='''
 __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos, const float* __restrict__ sin,
@@ -247,6 +248,13 @@ __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos
                       ask="At which position is the second case's first row: 0 or 5?"),
         Misconception("uses the new first entry to compute the second", change=("*second = a * s + b * c", "*second = *first * s + b * c"),
                       ask="`*first` has just been overwritten. Which value does the formula want?"),
+        Misconception("writes the first entry of a pair, and reads it again for the second",
+                      change=[("*first = a * c - b * s", "*first = *first * c - *second * s"), ("*second = a * s + b * c", "*second = *first * s + *second * c")],
+                      ask="What is in the first entry when your second line reads it?"),
+        Misconception("reads each cosine and sine twice",
+                      change=[(", c = cos[angle], s = sin[angle];", ";"), ("a * c - b * s", "a * cos[angle] - b * sin[angle]"),
+                              ("a * s + b * c", "a * sin[angle] + b * cos[angle]")],
+                      ask="Two entries of a pair need the same cosine. How often does your kernel load it?"),
         Misconception("takes the pairs of a row for its floats", change=("x + row * 2 * half + i", "x + row * half + i"),
                       ask="A row has `half` pairs and `2 * half` floats. By which do you count threads, by which places in x?"),
         Misconception("stops after as many threads as there are rows", change=("unit >= n * half", "unit >= n"),
@@ -343,7 +351,7 @@ exercise(
     id="2.7", title="The base that does the same", kind="write", points=2, minutes=9, difficulty=4,
     card=r"""
     The NTK-aware rule keeps the fastest pair ($i = 0$) and slows the slowest ($i = d/2 - 1$) by `factor`; in between, the slow-down
-    grows geometrically. Nothing but a larger base does that. Write `longer_base(base, factor, head_dim)`, which returns this base
+    grows geometrically. Replacing the base by a larger one does just that. Write `longer_base(base, factor, head_dim)`, which returns this base
     $b'$.
 
     - the slowest pair turns by $b^{-(d-2)/d}$ per position before, and by $1 / \text{factor}$ of that with $b'$
@@ -378,7 +386,7 @@ exercise(
 exercise(
     id="2.8", title="What would show it?", kind="choose", points=1, minutes=4, difficulty=2,
     card="""
-    Llama 3's rule keeps the loss of this model flat at about 1.6 up to 1,024 characters, without any training. Somebody concludes: "With
+    Llama 3.1's rule keeps the loss of this model flat at about 1.6 up to 1,024 characters, without any training. Somebody concludes: "With
     this rule the model **uses** a context of 1,024." Which one measurement would decide whether that is true?
     """,
     name="control", options={
