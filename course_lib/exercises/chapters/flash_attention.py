@@ -36,17 +36,17 @@ def _one_pass_cases(rng):
 
 
 def _one_by_one(f, q, keys, values, scale):
-    """f with pairs that come once; whoever keeps them all is noticed, since no key of theirs dies."""
+    """f with pairs that come once; whoever keeps them all is noticed, since no key, or no value, of theirs dies."""
     import weakref
 
     def pairs():
         seen = []
         for key, value in zip(keys, values):
-            if len(seen) > 3 and all(old() is not None for old in seen):
+            if len(seen) > 3 and any(all(old() is not None for old in of) for of in zip(*seen)):
                 raise ValueError("all pairs that came so far are still kept")
-            key = key.clone()
-            seen.append(weakref.ref(key))
-            yield key, value.clone()
+            key, value = key.clone(), value.clone()
+            seen.append((weakref.ref(key), weakref.ref(value)))
+            yield key, value
 
     return f(q, pairs(), scale)
 
@@ -58,7 +58,8 @@ exercise(
 
         - `pairs` can be walked through once; do not make a list of it
         - the score of a key is `scale * (q @ key)`
-        - remember only the largest score, a sum, and an output that is not yet divided
+        - remember only the largest score, a sum, and an output that is not yet divided; no `softmax`, `logsumexp` or
+          `logaddexp`
         - when the largest score changes, what was summed before must be rescaled
         - scores of several hundred, of either sign, must do no harm""",
     given={"torch": torch, "math": math},
@@ -302,10 +303,10 @@ exercise(
         Write `elements_moved`: how many numbers go between slow memory and the chip, for one head.
 
         - `"standard"`: read q and k, write S; read S, write P; read P and v, write out
-        - `"query-outer"`: each tile of q is read once and its tile of out is written once; for each of them all of k and v
-          is read
-        - `"key-outer"`: each tile of k and v is read once; for each of them all of q is read, and all of out, the maxima
-          and the sums are read **and** written
+        - `"query-outer"`: each tile of q is read once and its tile of out is written once; for each tile of q all of k
+          and v is read
+        - `"key-outer"`: each tile of k and of v is read once; for each such pair of tiles all of q is read, and all of
+          out, the maxima and the sums are read **and** written
         - `n` is a multiple of `tile`; return an integer""",
     stub='''
         def elements_moved(n, d, tile, order):
@@ -395,6 +396,9 @@ exercise(
         Misconception("asks the tile's first query whether the tile can be skipped",
                       change=("k0 > last_query + n_k - n_q", "k0 > q0 + n_k - n_q"),
                       ask="Which query of the tile sees the most keys?"),
+        Misconception("skips a tile of which the last query sees just the first key",
+                      change=("k0 > last_query + n_k - n_q", "k0 >= last_query + n_k - n_q"),
+                      ask="May query `i` look at the key at its own place?"),
         Misconception("forgets that the tiles at the edge are smaller",
                       change=[("min(q0 + tile_q, n_q) - 1", "q0 + tile_q - 1"),
                               ("min(k0 + tile_k, n_k) - 1", "k0 + tile_k - 1")],
@@ -536,6 +540,8 @@ kernel_exercise(
                       ask="Where is a score multiplied by `scale`, and is it multiplied again later?"),
         Misconception("lets no query see the key at its own place", change=("k0 + j <= i", "k0 + j < i"),
                       ask="Which keys does query 0 see?"),
+        Misconception("counts the keys of each tile from 0 when it masks", change=("k0 + j <= i", "j <= i"),
+                      ask="Which key is `j = 0` of the second tile?"),
         Misconception("reads keys from global memory although the tile is there",
                       change=("* k_tile[j][c]", "* (k0 + j < n ? k[(k0 + j) * D + c] : 0.0f)"),
                       ask="How often is each key read now, and how often was it copied into the tile?")],
@@ -756,6 +762,10 @@ exercise(
                       ask="The inner sum runs over all keys. How many of them does `p` hold?"),
         Misconception("leaves out the factor P", change=("return p * (grad_out @ v.T - delta[:, None])",
                                                           "return grad_out @ v.T - delta[:, None]"),
+                      ask="What is the gradient of the score of a key whose weight is 0?"),
+        Misconception("multiplies dP by P, but not the inner sum",
+                      change=("return p * (grad_out @ v.T - delta[:, None])",
+                              "return p * (grad_out @ v.T) - delta[:, None]"),
                       ask="What is the gradient of the score of a key whose weight is 0?"),
         Misconception("leaves out the inner sum", change=(" - delta[:, None]", ""),
                       ask="Adding a number to all scores of a row changes nothing. What must a whole row of dS sum to?"),
