@@ -486,6 +486,7 @@ exercise(
 
     - with $|k| = 1$, $\beta = 1$ and $a = 1$ the new state returns exactly $v$ for $k$
     - the state fades **before** it is asked what it returns for $k$
+    - return a new state; do not change the one that was handed in
     """,
     given={"torch": torch},
     stub='''

@@ -98,7 +98,7 @@ def classify_cases(rng):
 exercise(
     id="5.3", title="From a mask to blocks", kind="write", points=3, minutes=10, difficulty=2,
     card="""
-    Write `classify(mask, block)`: cut the mask into squares of `block` a side and say for each whether it is empty (0), partial (1)
+    Write `classify(mask, block)`: cut the mask into squares of `block` by `block` and say for each whether it is empty (0), partial (1)
     or full (2). An empty block need never be visited, and a full one needs no mask.
 
     - the last row and the last column of blocks may be smaller; a smaller block that is all `True` is full
@@ -347,8 +347,8 @@ def _visits(n, w, s):
 exercise(
     id="5.8", title="Why the first token?", kind="choose", points=1, minutes=3, difficulty=2,
     card="""
-    In many large models most heads put most of their weight on the first token, whatever it is. Taking that token out of a sliding
-    window ruins them. What is it for?
+    In many large models most heads put most of their weight on the first token, whatever it is. Once a sliding window leaves that
+    token behind, such a model fails. What is the token for?
     """,
     name="sink", options={
         "a": "the first token usually carries the topic of the text",
@@ -375,7 +375,7 @@ exercise(
     id="5.9", title="Only the best", kind="write", points=2, minutes=8, difficulty=2,
     card="""
     Write `topk_weights(scores, top)`: each row keeps its `top` largest scores and shares the weight 1 among them by softmax; all others
-    get 0. `top` is at most the number of columns.
+    get 0. `top` is at most the number of columns, and no two scores of a row are equal.
     """,
     given={"torch": torch, "math": math},
     stub='''
