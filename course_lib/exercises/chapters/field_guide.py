@@ -103,6 +103,7 @@ exercise(
             "forgets the indexer's entries", value=256, ask="What does the indexer compare its queries with?"
         ),
         Misconception("gives the bytes of an entry", value=1280, ask="How many tokens share one entry?"),
+        Misconception("gives numbers and not bytes", value=160, ask="How many bytes does a number take?"),
         Misconception(
             "multiplies by the tokens of an entry", value=5120,
             ask="Does one entry per 4 tokens make the cache larger or smaller than one per token?"),
@@ -129,6 +130,9 @@ def choose_cases(rng):
     yield Case(
         randn(rng, 1, 4, 1, 8), randn(rng, 1, 12, 8), randn(rng, 1, 1, 4), seen, 5, label="one query, 12 keys"
     )
+    seen = torch.ones(3, 3, dtype=torch.bool).tril()
+    yield Case(randn(rng, 1, 2, 3, 4), randn(rng, 1, 3, 4), randn(rng, 1, 3, 2), seen, 5,
+               label="3 tokens, the best 5")
 
 
 CHOOSE = '''
@@ -197,6 +201,10 @@ exercise(
             code=CHOOSE.replace("    scores = scores.masked_fill(~seen, -math.inf)\n", ""),
             ask="If the best three tokens are all in the future, how many does the query look at in the end?",
         ),
+        Misconception(
+            "lets a query with a short past look into the future",
+            change=("scatter(-1, best, True) & seen", "scatter(-1, best, True)"),
+            ask="The first query sees one token. Which others are among its best `top_k`?"),
         Misconception(
             "lets every key choose its queries",
             change=("-1).indices", "-2).indices[:, :1].expand_as(scores)"),
@@ -273,6 +281,17 @@ exercise(
             change=("[axis], axis, 0)", "[axis], axis, count - 1)"),
             ask="In Qwen3-VL time has 24 pairs and the others 20. Who gets the last four?"),
         Misconception(
+            "passes the turn on to the next axis that has pairs left",
+            code=AXES.split("    axis =")[0] + '''    left, out = list(sections), []
+    while sum(left):
+        for axis in range(count):
+            if left[axis]:
+                out.append(axis)
+                left[axis] -= 1
+    return torch.tensor(out)
+''',
+            ask="With sections 3, 3, 1 the sixth pair is the third axis' turn, which has had its pair. Who gets it, by the card?"),
+        Misconception(
             "deals them out in blocks when they should take turns", change=("if not in_turn:", "if True:"),
             ask="The fast pairs are the first ones. In blocks, which axes never get a fast pair?"),
         Misconception(
@@ -340,6 +359,9 @@ def sink_cases(rng):
     yield Case(
         randn(rng, 1, 8) * 30, randn(rng, 1, 9, 8) * 30, randn(rng, 1, 9, 8), torch.zeros(1),
         label="scores of hundreds")
+    yield Case(
+        randn(rng, 2, 8) * 10, randn(rng, 2, 9, 8) * 10, randn(rng, 2, 9, 8), torch.tensor([100.0, 150.0]),
+        label="sinks and scores of hundreds")
 
 
 kernel_exercise(
@@ -514,6 +536,7 @@ exercise(
             "keeps the keys and forgets the values", value=7, ask="A weight needs a key. What does it weigh?"
         ),
         Misconception("counts the query heads", value=112, ask="Which heads are kept?"),
+        Misconception("gives bytes and not KiB", value=14_336, ask="How many bytes is a KiB?"),
     ],
     hints=[
         "Which layers own what they read, and of those, which still grow?",
@@ -548,6 +571,12 @@ exercise(
         Misconception(
             "forgets that the indexers read too", value=42,
             ask="To find the best 1,024 tokens, how many index keys does an indexer look at?"),
+        Misconception(
+            "reads index keys and no latents", value=288,
+            ask="An indexer only chooses. What does the layer read of the tokens that were chosen?"),
+        Misconception(
+            "forgets the rotated part of a latent", value=324,
+            ask="Where does a latent layer keep positions, and how many numbers is that per token?"),
         Misconception(
             "lets every layer read every latent", value=5664,
             ask="What is left for the layer to read, once the indexer has chosen?"),

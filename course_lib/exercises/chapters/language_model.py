@@ -28,8 +28,8 @@ def pair_cases(rng):
 exercise(
     id="10.1", title="The most frequent pair", kind="write", points=2, minutes=9, difficulty=2,
     card="""
-    A byte-pair tokenizer begins with single characters. Again and again it merges the two neighbours that occur side by
-    side most often. Write the search, `best_pair(words, counts)`.
+    Again and again a byte-pair tokenizer merges the two neighbours that occur side by side most often. Write the search
+    for the first merge, `best_pair(words, counts)`. Here the pieces are single characters.
 
     - `words` are the different words of a text, each a string; `counts[i]` says how often word `i` occurs in it
     - a pair is two **neighbouring** characters of one word, as a tuple; it occurs as often as its word does
@@ -418,7 +418,8 @@ kernel_exercise(
     - `x += delta`, in place: the stream goes on
     - `out = x / sqrt(mean of x squared + eps) * weight`, with the new `x`: RMSNorm
     - a row has `d` numbers, any `d`; a block has 128 threads
-    - read `x` and `delta` from global memory once: the row fits into shared memory, as `row`
+    - read `x` and `delta` from global memory once, neighbouring threads neighbouring numbers: the row fits into shared
+      memory, as `row`
     - `block_sum` is given. Every thread of the block must call it
     """,
     stub=ADD_NORM[:_LOOPS] + "    // your code: add, write the stream, sum the squares; then normalise\n}\n",
@@ -444,6 +445,10 @@ kernel_exercise(
                       ask="What is the result for a row that is almost 0?"),
         Misconception("reads the row from global memory a second time", change=("out[start + c] = row[c] *", "out[start + c] = x[start + c] *"),
                       ask="The row was in your hands a moment ago. How many bytes does the second loop load?"),
+        Misconception("gives each thread a stretch of its own",
+                      change=("for (int c = threadIdx.x; c < d; c += blockDim.x) {",
+                              "const int each = (d + 127) / 128;\n    for (int c = threadIdx.x * each; c < min(d, (int)(threadIdx.x + 1) * each); c++) {"),
+                      ask="In one step the 32 lanes of a warp read 32 addresses. Are they neighbours, in yours?"),
         Misconception("handles only as many entries as the block has threads",
                       change=[("for (int c = threadIdx.x; c < d; c += blockDim.x) {", "if (int c = threadIdx.x; c < d) {"),
                               ("for (int c = threadIdx.x; c < d; c += blockDim.x) out", "if (int c = threadIdx.x; c < d) out")],
