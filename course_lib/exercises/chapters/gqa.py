@@ -19,7 +19,7 @@ exercise(
     name="scores", options={
         "a": "right: rotations are relative, so the starting point does not matter",
         "b": "as without any positions: a single token has no order",
-        "c": "as if the new token came before all others: distances 0 to -99 in place of 100 to 1",
+        "c": "as if the new token stood where the first one stands: distances 0 to -99 in place of 100 to 1",
         "d": "an error, because the table has more than one row"},
     answer="c",
     misconceptions=[
@@ -155,6 +155,7 @@ exercise(
     them: a group of `g` heads with `n` queries each is one matrix of `g n` rows.
 
     - keys and values stay as they are: the check looks at the largest array that you make, and `@` copies what it broadcasts
+    - calls that do it for you (`repeat_interleave`, torch's own attention) are refused
     - scaled by $1/\sqrt d$; no mask here
     - the heads of the result are in the order of the heads of `q`
     """,
