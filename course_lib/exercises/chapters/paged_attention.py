@@ -738,6 +738,9 @@ def reader_cases(rng):
     yield case(3, 5, 2, 4, "3 readers, 5 shared keys and 2 of their own")
     yield case(4, 1, 9, 8, "4 readers, one shared key and 9 of their own")
     yield case(2, 6, 6, 16, "2 readers with scores in the hundreds", scale=200.0)
+    own = torch.tensor([[[0.0], [1.0]], [[-150.0], [-149.0]], [[200.5], [199.5]]])     # own scores: 0, 1; 150, 149; about -200
+    yield Case(torch.tensor([[1.0], [-1.0], [-1.0]]), torch.tensor([[200.0], [199.0]]), randn(rng, 2, 3), own, randn(rng, 3, 2, 3),
+               label="3 readers: the largest score is shared, its own, or far below the others'")
 
 
 CASCADE = '''
@@ -790,6 +793,10 @@ exercise(
         Misconception("takes no maximum", change=[
             ("torch.exp(shared - m), torch.exp(own - m)", "torch.exp(shared), torch.exp(own)")],
                       ask="What is exp of a score in the hundreds, in float32?"),
+        Misconception("takes the maximum of one part for both", change=("m = torch.maximum(m_shared, m_own)", "m = m_shared"),
+                      ask="A key of the other part may score hundreds more. What is exp of the difference?"),
+        Misconception("takes one maximum for all requests", change=("torch.maximum(m_shared, m_own)", "torch.maximum(m_shared, m_own).max()"),
+                      ask="A request's largest score may be hundreds below that maximum. By what is its output divided then?"),
         Misconception("forgets the scale on one side", change=[("(k_own @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[1])",
                                                                "(k_own @ q[:, :, None])[:, :, 0]")],
                       ask="Both parts belong to one softmax. Are their scores scaled alike?")],
