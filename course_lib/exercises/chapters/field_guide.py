@@ -400,6 +400,10 @@ kernel_exercise(
             ask="`total` is measured from the largest score. From where is expf(sinks[h]) measured?",
         ),
         Misconception(
+            "measures every weight from the sink",
+            change=("new_largest = fmaxf(largest, score)", "new_largest = largest"),
+            ask="If the sink is -90 and a score is 1: how large is expf(score - sinks[h])?"),
+        Misconception(
             "does not rescale the sum of values", change=("sum = sum * keep +", "sum = sum +"),
             ask="When a larger score appears, by what are the values so far weighted too much?"),
         Misconception(

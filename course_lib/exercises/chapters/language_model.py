@@ -136,6 +136,8 @@ exercise(
                       ask="With which rate is the very first step taken, in yours?"),
         Misconception("starts the cosine at step 0", change=("(step - warmup) / (steps - warmup)", "step / steps"),
                       ask="When the warm-up ends, how far has your cosine fallen already?"),
+        Misconception("reaches the floor one step early", change=("/ (steps - warmup)", "/ (steps - 1 - warmup)"),
+                      ask="In which step, by the card, is the rate `floor` times the peak?"),
         Misconception("falls to nothing", change=("floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2",
                                                   "(1 + math.cos(math.pi * progress)) / 2"),
                       ask="What is the rate of the last step, and what should it be?"),
