@@ -539,6 +539,8 @@ def gate_cases(rng):
     yield Case(randn(rng, 64, 4), randn(rng, 64, 4), torch.tensor([0.02, 0.5, 0.99, 1.0]).expand(64, 4),
                label="a chunk of 64, one gate of 0.02")
     yield Case(randn(rng, 33, 2), randn(rng, 33, 2), 1e-4 ** torch.rand(33, 2, generator=rng), label="gates down to 0.0001")
+    yield Case(randn(rng, 64, 2), randn(rng, 64, 2), torch.tensor([1e-9, 0.9]).expand(64, 2),
+               label="a chunk of 64, one gate of 1e-9: the product is 0 in float64 too")
 
 
 GATED = '''
@@ -557,7 +559,7 @@ exercise(
     of the gates up to token $t$, its own included. The function below is this sum, divided among two factors. While gates are near 1
     it is right. With strong gates it returns infinities or NaN. Repair it.
 
-    - gates may be so strong that their product over the chunk is 0 in float32
+    - gates may be so strong that their product over the chunk is 0, in float64 too
     - a token does not fade at its own place: the weight of $s = t$ is $q_t \cdot k_t$
     - an array of (n, n, d) numbers is fine here
     """,
@@ -575,6 +577,11 @@ exercise(
                 total = gates.cumprod(0)
                 return ((q * total) @ (k / total.clamp(min=1e-20)).T).tril()
             ''', ask="Two neighbours late in the chunk: what is A_t / A_s, and what is it if both are replaced by the same smallest number?"),
+        Misconception("takes float64 and keeps the quotient", code='''
+            def products(q, k, gates):
+                total = gates.double().cumprod(0)
+                return ((q * total) @ (k / total).T).tril().float()
+            ''', ask="A gate of 1e-9 at each of 64 tokens makes 1e-576. What is that in float64?"),
         Misconception("takes one gate for all channels", change=("gates.log()", "gates.mean(-1, keepdim=True).log()"),
                       ask="One channel has a gate of 0.02, another of 1. What is left of each after ten tokens?"),
         Misconception("lets a token fade at its own place", change=("logs[None])", "logs[None] + gates.log()[None])"),

@@ -492,7 +492,7 @@ exercise(
 
     - the softmax of a query is over its own chosen tokens; scores are scaled by $1/\sqrt d$
     - where a query has fewer tokens than `top`, the rest of its row is `-1` and counts for nothing; a query without any token gets 0
-    - tokens that no query has chosen are never read: in some cases they hold NaN
+    - tokens that no query has chosen are never read: they hold NaN in some cases, none of which has a `-1`
     """,
     given={"torch": torch, "math": math},
     stub='''
