@@ -64,6 +64,7 @@ def softmax_cases(rng):
     yield Case(torch.tensor([[1000.0, 1001.0], [-2.0, 0.5]]), label="scores near 1000")
     yield Case(torch.tensor([[0.0, 1.0], [-400.0, -401.0]]), label="one row far below the other")
     yield Case(torch.tensor([[-math.inf, 0.0, 1.0]]), label="a score of -inf")
+    yield Case(randn(rng, 2, 3).double(), label="2 rows of 3, in float64")
 
 
 exercise(
@@ -391,6 +392,9 @@ exercise(
             'rearrange(x @ w, "b n (h d) -> b h n d", h=n_heads)',
             '(x @ w).reshape(x.shape[0], n_heads, x.shape[1], -1)'),
                       ask="That is the mistake of exercise 1.7. Where in memory does head 1 of token 0 begin?"),
+        Misconception("leaves the tokens before the heads", change=[
+            ("-> b h n d", "-> b n h d"), ('"b h n d -> b n (h d)"', '"b n h d -> b n (h d)"')],
+                      ask="Attention compares entries along the axis before the last. Which axis is that in (b, n, h, d)?"),
         Misconception("lets every token see the future", change=(", is_causal=True", ""),
                       ask="Change the last token of `x`. Which rows of your result change, and which may?")],
     hints=["Three steps: split (b, n, h d) into (b, h, n, d), attend, join again. Exercise 1.7 was the first.",
@@ -401,21 +405,21 @@ exercise(
 exercise(
     id="1.9", title="When does n squared take over?", kind="predict", points=1, minutes=4, difficulty=2,
     card=r"""
-    A layer of width $d = 4096$ makes four projections of $d \times d$ and the two products with the $n \times n$ matrix
-    ($q k^\top$ and weights times $v$, over all heads together of width $d$). At which length $n$ do both cost the
-    same number of FLOPs?
+    A layer of width $D = 4096$ makes four projections of $D \times D$ and the two products with the $n \times n$ matrix
+    ($q k^\top$ and weights times $v$, over all heads together of width $D$). At which length $n$ do the two parts cost
+    the same number of FLOPs?
     """,
     name="crossover", answer=8192, tolerance=0.5,
     misconceptions=[
-        Misconception("sets n d^2 equal to n^2 d and forgets how many of each there are", value=4096,
-                      ask="There are four projections and two products with the n x n matrix. What is 4 n d^2 = 2 n^2 d?"),
+        Misconception("sets n D^2 equal to n^2 D and forgets how many of each there are", value=4096,
+                      ask="There are four projections and two products with the n x n matrix. What is 4 n D^2 = 2 n^2 D?"),
         Misconception("turns the fraction over", value=2048,
-                      ask="4 n d^2 = 2 n^2 d: what is left when both sides are divided by n d?"),
+                      ask="4 n D^2 = 2 n^2 D: what is left when both sides are divided by n D?"),
         Misconception("counts one product with the n x n matrix", value=16384,
                       ask="The weights are made from q and k, and then?"),
         Misconception("counts three projections", value=6144,
                       ask="q, k, v: and what mixes the heads at the end?")],
-    hints=["A product of (a, b) and (b, c) costs 2abc FLOPs.", "Projections: 4 times 2 n d d. The others: 2 times 2 n n d."])
+    hints=["A product of (a, b) and (b, c) costs 2abc FLOPs.", "Projections: 4 times 2 n D D. The others: 2 times 2 n n D."])
 
 
 SIGNATURE = ("__global__ void softmax_rows(const float* __restrict__ x, float* __restrict__ out, "
