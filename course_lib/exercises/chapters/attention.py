@@ -473,6 +473,8 @@ kernel_exercise(
     # A third reading of rows of 8 entries or more costs a third more, which is over the slack of a quarter.
     traffic=lambda x: sum(32 * 3 * x.shape[1] for _ in range(x.shape[0])),
     misconceptions=[
+        Misconception("leaves the exponentials undivided", change=(" / total;", ";"),
+                      ask="What does each row of the result add up to, and what should it?"),
         Misconception("does not rescale the sum when a larger entry comes",
                       change=("total * expf(largest - new_largest)", "total"),
                       ask="The sum so far holds exp(entry - old largest). By what factor is it off after the largest grows?"),
