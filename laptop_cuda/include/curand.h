@@ -1,6 +1,7 @@
 // cuRAND's host API. A generator is deterministic, but orders its numbers otherwise than cuRAND: other numbers of the same
 // distribution. Every pseudo-random type is XORWOW here, or Philox if asked for; quasi-random ones are refused.
 #pragma once
+#define CURAND_H_          // by which the samples' helper_cuda.h knows that this header was included
 #include "cuda_runtime.h"
 #include "curand_generators.h"
 
