@@ -461,7 +461,7 @@ def test_the_header_of_the_backward_quotes_what_is_counted():
 ])
 def test_a_changed_kernel_is_caught(file, rung, change, tmp_path, monkeypatch):
     """Each line above breaks a kernel a little; the values or the sanitizer must show it."""
-    kernels = changed_kernels(tmp_path, *change, f"{file}.cu", "common/tiles.cuh")
+    kernels = changed_kernels(tmp_path, *change, f"{file}.cu", "common/tiles.cuh", "common/register_tiles.cuh")
     whole, broken = cuda.load, cuda.compile(kernels / f"{file}.cu")
     monkeypatch.setattr(cuda, "load", lambda name: broken if name == file else whole(name))
     for n_q, n_k in ((63, 33), (33, 63)):

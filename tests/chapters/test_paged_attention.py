@@ -367,8 +367,8 @@ def test_copy_blocks():
     ("grouped", 3, ("begin + pages_per_split * block_size)", "begin + pages_per_split * block_size - 1)")),
     ("grouped", 3, ("weight * sums[2 * i + 1]", "sums[2 * i + 1]")),
     ("prefill", 1, ("(row0 + rows - 1) / group + 1", "(row0 + rows - 1) / group")),
-    ("prefill", 1, ("key <= before + (row0 + row) / group &&", "")),
-    ("prefill", 1, ("key <= before + (row0 + row) / group", "key <= before + row0 + row")),
+    ("prefill", 1, ("min(end, before + (row0 + row) / group + 1)", "end")),
+    ("prefill", 1, ("before + (row0 + row) / group + 1)", "before + row0 + row + 1)")),
     ("prefill", 1, ("(page * kv_heads + kv_head)", "(page * kv_heads)")),
     ("prefill", 1, ("kv_head * group + g) * d + 4 * c", "g * kv_heads + kv_head) * d + 4 * c")),
     ("prefill", 1, ("if (row >= rows) break;", "")),
@@ -377,7 +377,7 @@ def test_copy_blocks():
     ("prefill", 1, ("            __syncwarp();\n", "")),
 ])
 def test_a_changed_kernel_is_caught(kernel, n_splits, change, tmp_path, monkeypatch):
-    broken = cuda.compile(changed_kernels(tmp_path, *change, "paged_attention.cu") / "paged_attention.cu")
+    broken = cuda.compile(changed_kernels(tmp_path, *change, "paged_attention.cu", "common/pages.cuh") / "paged_attention.cu")
     monkeypatch.setattr(cuda, "load", lambda name: broken)
     try:
         with cuda.sanitize():
