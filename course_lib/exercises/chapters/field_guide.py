@@ -118,21 +118,22 @@ exercise(
 # An indexer
 
 def choose_cases(rng):
+    def case(b, h, n, d, seen, top_k, label):
+        """Drawn until no query has to choose between equal scores: the relu makes several of them 0."""
+        while True:
+            m = seen.shape[1]
+            q, k, weights = randn(rng, b, h, n, d), randn(rng, b, m, d), randn(rng, b, n, h)
+            scores = torch.einsum("bhnm,bnh->bnm", torch.relu(q @ k[:, None].mT), weights)
+            best = scores.masked_fill(~seen, -math.inf).sort(-1, descending=True).values
+            if top_k >= m or not ((best[..., top_k - 1] == best[..., top_k]) & best[..., top_k].isfinite()).any():
+                return Case(q, k, weights, seen, top_k, label=label)
     causal = torch.ones(3, 3, dtype=torch.bool).tril()
-    yield Case(
-        randn(rng, 1, 2, 3, 4), randn(rng, 1, 3, 4), randn(rng, 1, 3, 2), causal, 2,
-        label="3 tokens, the best 2")
+    yield case(1, 2, 3, 4, causal, 2, "3 tokens, the best 2")
     for b, h, n, d, k in ((2, 4, 9, 8, 3), (1, 3, 17, 5, 4), (2, 1, 6, 8, 6)):
         seen = torch.ones(n, n, dtype=torch.bool).tril()
-        yield Case(randn(rng, b, h, n, d), randn(rng, b, n, d), randn(rng, b, n, h), seen, k,
-                   label=f"{b} texts of {n}, {h} heads, the best {k}")
-    seen = torch.ones(1, 12, dtype=torch.bool)
-    yield Case(
-        randn(rng, 1, 4, 1, 8), randn(rng, 1, 12, 8), randn(rng, 1, 1, 4), seen, 5, label="one query, 12 keys"
-    )
-    seen = torch.ones(3, 3, dtype=torch.bool).tril()
-    yield Case(randn(rng, 1, 2, 3, 4), randn(rng, 1, 3, 4), randn(rng, 1, 3, 2), seen, 5,
-               label="3 tokens, the best 5")
+        yield case(b, h, n, d, seen, k, f"{b} texts of {n}, {h} heads, the best {k}")
+    yield case(1, 4, 1, 8, torch.ones(1, 12, dtype=torch.bool), 5, "one query, 12 keys")
+    yield case(1, 2, 3, 4, causal, 5, "3 tokens, the best 5")
 
 
 CHOOSE = '''
