@@ -29,7 +29,6 @@ REFUSED = {
     "getenv": KERNEL.format("out[0] = getenv(\"HOME\") != nullptr;"),
     "system": KERNEL.format("out[0] = system(\"true\");"),
     "stderr": "#include <cstdio>\n" + KERNEL.format("out[0] = (stderr != nullptr);"),
-    "throw": KERNEL.format("if (n) throw 1;"),
     "thread_local": "thread_local int mine;\n" + KERNEL.format("out[0] = ++mine;"),
     "virtual": "struct A { virtual float v() { return 1; } };\n" + KERNEL.format("A a; A* p = &a; out[0] = p->v();"),
     "constructor": "struct Early { Early() { value = 1; } int value; } early;\n" + KERNEL.format("out[0] = early.value;"),
