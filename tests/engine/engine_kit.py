@@ -5,6 +5,7 @@ import functools
 import os
 import shutil
 
+import numpy as np
 import pytest
 
 import laptop_cuda as cuda
@@ -37,6 +38,10 @@ def counted(kernel, grid, block, *args, shared: int = 0):
         kernel[grid, block, shared](*args)
     assert len(report.launches) == 1
     return report.launches[0]
+
+
+def ramp(n: int) -> np.ndarray:
+    return np.arange(n, dtype=np.float32)
 
 
 def line_of(source: str, marker: str) -> set[int]:

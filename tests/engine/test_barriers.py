@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import ORDERS, compiled, counted
+from engine_kit import ORDERS, compiled, counted, ramp
 
 SOURCE = r"""
 #include <cooperative_groups.h>
@@ -123,10 +123,6 @@ __global__ void atomics(int* sum, unsigned* most, int* ticket) {
 @pytest.fixture(scope="module")
 def mod():
     return compiled(SOURCE)
-
-
-def ramp(n):
-    return np.arange(n, dtype=np.float32)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import COMPILERS, ORDERS, compiled, counted, use_compiler
+from engine_kit import COMPILERS, ORDERS, compiled, counted, ramp, use_compiler
 
 SOURCE = r"""
 #include <cuda_fp16.h>
@@ -84,10 +84,6 @@ void twice(float* x, int n) { twice<<<1, n>>>(x); }
 @pytest.fixture(scope="module")
 def mod():
     return compiled(SOURCE)
-
-
-def ramp(n):
-    return np.arange(n, dtype=np.float32)
 
 
 @pytest.mark.parametrize("order", ORDERS)
