@@ -112,7 +112,8 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     uint32_t async_group = 0;
     const void* awaited = nullptr;       // the cuda::barrier that it waits for
     void* returns[64] = {};      // return addresses, so that a return is a step of its own
-    uint32_t furthest = 0;       // of the steps in the kernel's own body
+    const void* frame = nullptr; // of the kernel's own body
+    uint32_t furthest = 0;       // of the steps in it
     bool left_early = false;     // it returned from within a loop
     std::vector<Met> met;
 };

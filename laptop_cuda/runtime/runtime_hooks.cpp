@@ -8,6 +8,7 @@
 #include "runtime.h"
 
 #define PC __builtin_return_address(0)
+#define FRAME (*(const void**)__builtin_frame_address(0))        // of the caller, which is compiled with -O0
 
 namespace laptop {
 
@@ -129,12 +130,14 @@ void memory_fence(bool whole_device) {
 }
 
 // ------------------------------------------------------------------ steps
-static void step(Thread* t, const void* pc) {
+// `frame`: of the function that stepped. Compilers without no_sanitize_coverage call for the headers' functions too,
+// which are not the kernel's own body, wherever the linker has put them.
+static void step(Thread* t, const void* pc, const void* frame) {
     Log& log = *t->log;
     if (values_wanted) record_values();
     if (log.n_steps >= Log::STEPS || log.n_accesses >= Log::ACCESSES) park(State::FULL);
     uint32_t deep = t->depth > 254 ? 0 : 255 - t->depth, here = (uint32_t)((uintptr_t)pc - run->code);
-    if (t->depth == KERNEL_DEPTH && here > t->furthest) t->furthest = here;
+    if (t->depth == KERNEL_DEPTH && here > t->furthest && frame == t->frame) t->furthest = here;
     log.step[log.n_steps++] = deep << 24 | (here & 0xffffff);
 }
 
@@ -207,17 +210,17 @@ void __tsan_func_entry(void* return_address) {
     Thread* t = current;
     if (!t || !t->log) return;
     if (t->depth < 64) t->returns[t->depth] = return_address;
-    ++t->depth;
+    if (++t->depth == KERNEL_DEPTH) t->frame = FRAME;
 }
 void __tsan_func_exit() {
     Thread* t = current;
     if (!t || !t->log) return;
     --t->depth;
-    if (t->depth > 0) step(t, t->returns[t->depth < 64 ? t->depth : 63]);
+    if (t->depth > 0) step(t, t->returns[t->depth < 64 ? t->depth : 63], t->frame);
 }
 void __sanitizer_cov_trace_pc() {
     Thread* t = current;
-    if (t && t->log) step(t, PC);
+    if (t && t->log) step(t, PC, FRAME);
 }
 
 // std::atomic and the guards of static locals. One thread runs at a time, so a plain access will do.
