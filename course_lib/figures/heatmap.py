@@ -25,7 +25,8 @@ def heatmap(weights, rows=None, columns=None, *, caption: str, alt: str | None =
     fig, axes = new(len(panels) * (cell * n_columns + 1.3) + 0.6, min(max(cell * n_rows, 0.8), 7) + 1.5,
                     len(panels))
     for ax, (name, w) in zip(np.atleast_1d(axes), panels.items()):
-        image = ax.imshow(w, cmap=colour_map, vmin=low, vmax=high, aspect="equal" if n_rows > 1 else "auto")
+        image = ax.imshow(w, cmap=colour_map, vmin=low, vmax=high, aspect="equal" if n_rows > 1 else "auto",
+                          interpolation="none")
         ax.spines[:].set_visible(False)
         ax.set_title(name, fontsize=10, color=INK)
         _ticks(ax, rows, columns, w.shape)

@@ -18,7 +18,7 @@ def masks(shown):
         n, causal = len(mask), not mask.triu(1).any()
         kind, possible = ("causal", n * (n + 1) // 2) if causal else ("both ways", n * n)
         share = int(mask.sum()) / possible
-        ax.imshow(figures.array(1.0 - mask.double()), cmap="gray", vmin=-1.6, vmax=1)
+        ax.imshow(figures.array(1.0 - mask.double()), cmap="gray", vmin=-1.6, vmax=1, interpolation="none")
         ax.set(title=f"{name}\n{kind}: {share:.0%}", xticks=[], yticks=[])
         ax.spines[:].set(visible=True, color=GREY)
         ax.title.set_fontsize(8)

@@ -33,6 +33,13 @@ def test_a_figure_has_its_text_alternative(tmp_path):
     assert list(page.pictures) == ["03_gqa-1.png"] and "figures/03_gqa-1.png" in shown
 
 
+def test_a_figure_that_holds_its_drawing_is_shown_drawn(tmp_path):
+    output = nbformat.v4.new_output("display_data", data={"image/png": PIXEL, "text/plain": "Figure"},
+                                    metadata={"image/png": {"alt": "A line.", "svg": "<svg/>"}})
+    page, cells = page_of(tmp_path, nbformat.v4.new_code_cell("draw()", outputs=[output]))
+    assert page.pictures == {"03_gqa-1.svg": b"<svg/>"} and 'alt="A line."' in cells[0].outputs[0].data["text/html"]
+
+
 def test_links_lead_to_pages(tmp_path):
     text = "see [the words](../NOTATION.md#glossary), [chapter 2](02_rope.ipynb), [a kernel](../kernels/rope.cu), [gone](../x/y.md)"
     _, cells = page_of(tmp_path, nbformat.v4.new_markdown_cell(text))

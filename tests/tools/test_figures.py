@@ -1,8 +1,11 @@
 """Figures: drawn, told in words, captioned, the same bytes each time; what cannot be drawn is refused."""
 import io
+import re
+from xml.etree import ElementTree
 
 import pytest
 import torch
+from PIL import Image
 
 from course_lib import figures
 
@@ -42,14 +45,27 @@ def test_each_figure_has_picture_words_and_caption(name, shown):
     (picture, metadata), (caption, _) = shown
     assert picture["image/png"].startswith(b"\x89PNG") and len(picture["image/png"]) < 150_000
     assert len(picture["text/plain"]) > 10 and metadata["image/png"]["alt"] == picture["text/plain"]
+    check_drawing(metadata["image/png"]["svg"], picture["image/png"])
     assert caption["text/markdown"].startswith("*") and picture["text/plain"] in caption["text/markdown"]
     assert b"matplotlib" not in picture["image/png"].lower(), "the version would be in the diff of every re-run"
+
+
+def check_drawing(svg: str, png: bytes) -> None:
+    """As wide as the PNG; letters as outlines (no font of a reader's machine); nothing to fetch or run."""
+    drawing = ElementTree.fromstring(svg)
+    assert (int(drawing.get("width")), int(drawing.get("height"))) == pytest.approx(Image.open(io.BytesIO(png)).size, abs=1)
+    assert len(svg) < 100_000
+    tags = {part.tag.partition("}")[2] for part in drawing.iter()}
+    assert "path" in tags and not tags & {"text", "script", "metadata", "foreignObject"}
+    ids = {part.get("id") for part in drawing.iter()}
+    links = [part.get("href") for part in drawing.iter() if part.get("href")]
+    assert all(link[1:] in ids if link[0] == "#" else link.startswith("data:image/png") for link in links)
 
 
 def test_the_same_figure_is_the_same_bytes(shown):
     DRAW["bars"]()
     DRAW["bars"]()
-    assert shown[0][0] == shown[2][0]
+    assert shown[0] == shown[2]
 
 
 def test_the_words_say_what_the_picture_says(shown):
@@ -61,6 +77,39 @@ def test_the_words_say_what_the_picture_says(shown):
     assert "1 skipped, 2 whole, 1 masked" in shown[4][0]["text/plain"]
     DRAW["memory"]()
     assert "pool: a1, free, b0, a0" in shown[6][0]["text/plain"] and "table 0 to pool 3" in shown[6][0]["text/plain"]
+
+
+def points(d: str) -> list[tuple[float, float]]:
+    """Where each step of a path of relative steps ends."""
+    x = y = 0.0
+    places, start = [], None
+    for letter, numbers in re.findall(r"([a-z])([^a-z]*)", d):
+        values = [float(n) for n in re.findall(r"-?[\d.]+", numbers)]
+        dx, dy = {"h": (values[:1] + [0])[:2], "v": [0] + values[:1], "z": (0, 0)}.get(letter, values[-2:])
+        x, y = start if letter == "z" else (x + dx, y + dy)
+        start = (x, y) if letter == "m" else start
+        places.append((round(x, 2), round(y, 2)))
+    return places
+
+
+def test_a_shortened_path_ends_where_the_long_one_does():
+    from course_lib.figures.vector import path
+
+    assert path("M 1.004 2 \nL 5 2 \nL 5 9.126 \nz\n") == "m1 2h4v7.13z"
+    assert points(path("M 1 1 L 3 2 z M 10 10 Q 11 12 13 14 C 1 2 3 4 5 6")) == [(1, 1), (3, 2), (1, 1), (10, 10), (13, 14), (5, 6)]
+
+
+def test_a_circle_is_two_arcs():
+    from matplotlib.path import Path
+
+    from course_lib.figures.vector import path
+
+    curves = [f"C {' '.join(map(str, points))}" for points, code in Path.circle((4, 6), 2).iter_segments() if code == Path.CURVE4]
+    assert len(curves) == 8
+    short = path("M 4 4 " + " ".join(curves) + " z")
+    assert short == "m4 4a2 2 0 1 1 0 4a2 2 0 1 1 0-4z" and points(short)[1:3] == [(4, 8), (4, 4)]
+    ellipse = path("M 4 4 " + " ".join(curves).replace("6.0", "7.0") + " z")
+    assert "a" not in ellipse
 
 
 def test_in_a_terminal_the_words_are_printed(capsys):
@@ -91,8 +140,6 @@ def test_kinds_are_told_apart_without_colour():
 
 
 def test_the_ground_is_white_in_both_themes(shown):
-    from PIL import Image
-
     DRAW["curves"]()
     picture = Image.open(io.BytesIO(shown[0][0]["image/png"])).convert("RGBA")
     assert picture.getpixel((0, 0)) == (255, 255, 255, 255)

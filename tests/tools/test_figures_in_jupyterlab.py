@@ -1,7 +1,11 @@
 """What the extension course-pictures does to figures, in a real JupyterLab in a real browser."""
+import base64
+
 import nbformat
 import pytest
-from nbformat.v4 import new_code_cell, new_notebook
+from nbformat.v4 import new_code_cell, new_notebook, new_output
+
+from course_lib import figures
 
 from browser_kit import BOOK, page, serve  # noqa: F401  (page is a fixture)
 
@@ -11,12 +15,25 @@ ax.plot([0, 1])
 figures.show(fig, alt="A line from 0 to 1.", caption="A line.")
 figures.show(figures.new(3, 2)[0], alt="Empty axes.", caption="Nothing.")"""
 IMAGES = "[...document.querySelectorAll('.jp-RenderedImage img')].map(i => [i.alt, getComputedStyle(i).filter])"
+KINDS = "[...document.querySelectorAll('.jp-RenderedImage img')].map(i => [i.src.slice(0, 18), i.naturalWidth])"
 
 
 @pytest.fixture
-def lab(tmp_path):
+def stored(monkeypatch):
+    """The output of a figure, 330 pixels wide, as a notebook holds it."""
+    made = []
+    monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: object())
+    monkeypatch.setattr("IPython.display.display", lambda data, metadata=None, raw=False: made.append((data, metadata)))
+    figures.show(figures.new(3, 2)[0], alt="Stored.", caption="Nothing.")
+    data, metadata = made[0]
+    picture = base64.b64encode(data["image/png"]).decode()
+    return new_output("display_data", data=data | {"image/png": picture}, metadata=metadata)
+
+
+@pytest.fixture
+def lab(tmp_path, stored):
     kernel = {"kernelspec": {"name": "python3", "display_name": "x"}}
-    nbformat.write(new_notebook(cells=[new_code_cell(CELL)], metadata=kernel), tmp_path / "two.ipynb")
+    nbformat.write(new_notebook(cells=[new_code_cell(CELL, outputs=[stored])], metadata=kernel), tmp_path / "two.ipynb")
     process, address = serve(tmp_path, "two.ipynb")
     yield address
     process.terminate()
@@ -28,6 +45,10 @@ def test_figures_have_their_words_and_are_dark_in_the_dark_theme(page, lab):
     page.call("Page.navigate", url=lab)
     page.wait(f"({BOOK})?.sessionContext.isReady === true && ({BOOK}).context.isReady", 120)
     page.js(f"jupyterapp.shell.activateById(({BOOK}).id)")
+    page.wait("document.querySelectorAll('.jp-RenderedImage img.course-figure').length === 1", 90)
+    assert page.js(f"({BOOK}).content.model.cells.get(0).trusted") is False
+    page.wait(f"({KINDS})[0][1] > 0", 10)
+    assert page.js(KINDS) == [["data:image/svg+xml", 330]], "drawn, though nobody trusted this notebook"
     page.js("jupyterapp.commands.execute('notebook:run-all-cells')")
     page.wait("document.querySelectorAll('.jp-RenderedImage img.course-figure').length === 2", 90)
     assert page.js(IMAGES) == [["A line from 0 to 1.", "none"], ["Empty axes.", "none"]]

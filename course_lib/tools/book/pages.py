@@ -14,7 +14,6 @@ from course_lib.tools.book import moving
 from course_lib.tools.book.texts import relinked
 from course_lib.tools.notebooks import exercise_of
 
-SUFFIXES = {"image/svg+xml": "svg", "image/png": "png"}
 SHOWN = re.compile(r"\bcuda\.show\(\s*[\"']([\w/]+)[\"']|\bcuda\.load\(\s*[\"']([\w/]+)[\"']")
 IMPORTED = re.compile(r"^from course_lib\.(\w+)(?:\.\w+)* import", re.M)
 CLICK = "Show a solution. It costs you the exercise: what you have read you will not find."
@@ -72,14 +71,13 @@ class Page:
             return nbformat.v4.new_output("display_data", data={
                 "text/html": moving.shown(data["text/html"], output["metadata"]),
                 "text/plain": data["text/plain"]})
-        kind = next((kind for kind in SUFFIXES if kind in data), None)
-        if kind is None:
+        if "image/png" not in data:
             return output
-        raw = data[kind]
-        content = raw.encode() if kind == "image/svg+xml" else base64.b64decode(raw)
-        name = f"{self.path.stem}-{len(self.pictures) + 1}.{SUFFIXES[kind]}"
-        self.pictures[name] = content
-        alt = output.get("metadata", {}).get(kind, {}).get("alt") or data.get("text/plain", "")
+        about = output.get("metadata", {}).get("image/png", {})
+        drawn = about.get("svg")
+        name = f"{self.path.stem}-{len(self.pictures) + 1}.{'svg' if drawn else 'png'}"
+        self.pictures[name] = drawn.encode() if drawn else base64.b64decode(data["image/png"])
+        alt = about.get("alt") or data.get("text/plain", "")
         tag = f'<img class="figure" src="../_static/figures/{name}" alt="{html.escape(alt, quote=True)}">'
         return nbformat.v4.new_output("display_data",
                                       data={"text/html": tag, "text/plain": data.get("text/plain", "")})

@@ -1,6 +1,8 @@
-// A JupyterLab extension without a build step. JupyterLab shows a figure without the text alternative that its
-// output carries (metadata "image/png": {"alt": ...}), and as a white sheet in the dark theme. Here it gets its
-// `alt`, and in the dark theme lightness is turned over and hues are kept: ink becomes light, white dark.
+// A JupyterLab extension without a build step. A figure's output is a PNG whose metadata hold its text
+// alternative and the same picture as SVG ("image/png": {"alt": ..., "svg": ...}). JupyterLab alone shows the PNG
+// without either, and as a white sheet in the dark theme. Here it gets its `alt`; the SVG takes its place, as an
+// image, in which no script runs, so that it needs no trusted notebook; and in the dark theme lightness is turned
+// over and hues are kept: ink becomes light, white dark.
 (() => {
   const STYLE = `
     body[data-jp-theme-light="false"] img.course-figure { filter: invert(0.9) hue-rotate(180deg); }
@@ -13,10 +15,11 @@
     const shown = cell.node.querySelectorAll('.jp-Cell-outputArea > .jp-OutputArea > .jp-OutputArea-child, ' +
                                              '.jp-Cell-outputArea > .jp-OutputArea-child');
     for (let n = 0; n < Math.min(outputs.length, shown.length); n++) {
-      const alt = outputs.get(n).metadata?.['image/png']?.alt;
+      const { alt, svg } = outputs.get(n).metadata?.['image/png'] ?? {};
       const image = shown[n].querySelector('.jp-RenderedImage img');
       if (!alt || !image || image.alt === alt) continue;
       image.alt = alt;
+      if (svg) image.src = `data:image/svg+xml,${encodeURIComponent(svg)}`;
       image.classList.add('course-figure');
     }
   }
