@@ -56,7 +56,7 @@ class CompressedRecipe(Recipe):
         return self.seen(tokens) * self.head_dim + (self.entries(tokens) * self.index[1] if self.index else 0)
 
     def flops(self, tokens):
-        choice = 2 * self.entries(tokens) * self.index[0] * self.index[1] if self.index else 0
+        choice = 2 * self.entries(tokens) * self.index[0] * (self.index[1] + 1) if self.index else 0
         return 4 * self.seen(tokens) * self.n_heads * self.head_dim + choice
 
 

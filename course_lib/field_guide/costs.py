@@ -20,6 +20,12 @@ def read_bytes(recipe, tokens: int, bytes: int = 2) -> int:
     return recipe.read(tokens) * number_bytes(recipe, bytes)
 
 
+def step_flops(recipe, tokens: int) -> int:
+    """What one more token costs in all that mixes tokens, against so many; projections, norms and the
+    exponentials of a softmax are not counted."""
+    return recipe.flops(tokens)
+
+
 def bytes_per_token(recipe, bytes: int = 2) -> float:
     """What one more token adds to a long text's cache."""
     far = 2**20

@@ -3,7 +3,8 @@ they use."""
 import re
 from dataclasses import dataclass, field
 
-from course_lib.field_guide.costs import LENGTHS, bytes_per_token, in_flops, in_words, kept_bytes, read_bytes
+from course_lib.field_guide.costs import (
+    LENGTHS, bytes_per_token, in_flops, in_words, kept_bytes, read_bytes, step_flops)
 from course_lib.field_guide.families import FAMILIES
 from course_lib.field_guide.families.generic import by_keys
 from course_lib.field_guide.ideas import ideas_of
@@ -37,7 +38,7 @@ class Description:
     recipes: list = field(repr=False, default_factory=list)
 
     def total(self, count, tokens: int) -> int:
-        """A cost summed over the layers: `kept_bytes`, `read_bytes` or a recipe's FLOPs."""
+        """A cost summed over the layers: `kept_bytes`, `read_bytes` or `step_flops`."""
         return sum(count(recipe, tokens) for layer in self.recipes for recipe in layer)
 
     @property
@@ -46,19 +47,19 @@ class Description:
 
     def table(self) -> Table:
         head = ["layers", "kind", "ideas", "kept per token", *(f"cache at {name}" for name in LENGTHS),
-                "read per step at 128k", "FLOPs per step at 128k"]
+                "read per step at 128k", *(f"FLOPs at {name}" for name in LENGTHS)]
         body = [
             [
                 str(row["layers"]), row["kind"], ", ".join(row["ideas"]) or "none",
                 in_words(row["per token"]), *(in_words(row["kept"][name]) for name in LENGTHS),
-                in_words(row["read"]), in_flops(row["flops"])]
+                in_words(row["read"]), *(in_flops(row["flops"][name]) for name in LENGTHS)]
             for row in self.rows
         ]
-        far = LENGTHS["128k"]
         total = [str(len(self.recipes)), "all", "", in_words(sum(row["per token"] for row in self.rows)),
                  *(in_words(self.total(kept_bytes, tokens)) for tokens in LENGTHS.values()),
-                 in_words(self.total(read_bytes, far)), in_flops(self.total(lambda r, n: r.flops(n), far))]
-        title = f"{self.model_type}, one sequence, 2 bytes per number, states 4"
+                 in_words(self.total(read_bytes, LENGTHS["128k"])),
+                 *(in_flops(self.total(step_flops, tokens)) for tokens in LENGTHS.values())]
+        title = f"{self.model_type}, one sequence, 2 bytes per number, states 4; FLOPs per step"
         return Table(title, head, [*body, total], self.remarks())
 
     def remarks(self) -> list[str]:
@@ -102,13 +103,14 @@ def group(recipes: list) -> list[dict]:
         for recipe in layer:
             key = (
                 kind_of(recipe), tuple(ideas_of(recipe)), *(kept_bytes(recipe, n) for n in LENGTHS.values()),
-                recipe.flops(8192))
+                step_flops(recipe, LENGTHS["8k"]))
             rows.setdefault(key, []).append(recipe)
     return [dict(layers=len(same), kind=key[0], ideas=list(key[1]),
                  **{"per token": len(same) * bytes_per_token(same[0]),
                     "kept": {name: len(same) * kept_bytes(same[0], n) for name, n in LENGTHS.items()},
                     "read": len(same) * read_bytes(same[0], LENGTHS["128k"]),
-                    "flops": len(same) * same[0].flops(LENGTHS["128k"])}) for key, same in rows.items()]
+                    "flops": {name: len(same) * step_flops(same[0], n) for name, n in LENGTHS.items()}})
+            for key, same in rows.items()]
 
 
 def kind_of(recipe) -> str:

@@ -38,7 +38,8 @@ class TokenIndexing:
         return tokens * self.head_dim
 
     def flops(self, tokens: int) -> int:
-        return 2 * tokens * self.n_heads * self.head_dim
+        """A product per head and key, and the weighted sum over heads."""
+        return 2 * tokens * self.n_heads * (self.head_dim + 1)
 
 
 class TokenIndexer(nn.Module):
@@ -154,7 +155,8 @@ class PoolIndexing:
         return tokens * self.head_dim * (2 if self.learned else 1)
 
     def flops(self, tokens: int) -> int:
-        return 2 * (tokens // self.block) * self.n_heads * self.head_dim
+        """Learned pooling comes with a weight for each head, as DeepSeek's indexer has it."""
+        return 2 * (tokens // self.block) * self.n_heads * (self.head_dim + self.learned)
 
 
 class MeanPoolIndexer(nn.Module):

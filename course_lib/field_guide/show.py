@@ -4,7 +4,8 @@ import json
 import textwrap
 
 from course_lib import figures
-from course_lib.field_guide.costs import LENGTHS, bytes_per_token, in_flops, in_words, kept_bytes, read_bytes
+from course_lib.field_guide.costs import (
+    LENGTHS, bytes_per_token, in_flops, in_words, kept_bytes, read_bytes, step_flops)
 from course_lib.field_guide.describe import describe, kind_of
 from course_lib.field_guide.families import FAMILIES
 from course_lib.field_guide.ideas import BRANCHES, IDEAS, ideas_of
@@ -56,13 +57,13 @@ def show_costs(*models: str, ideas: tuple = ()) -> Table:
             for recipe in layer:
                 if not ideas or set(ideas) & set(ideas_of(recipe)):
                     rows[(model, *costs(recipe))] = None
-    return Table("One layer, one sequence, 2 bytes per number, states 4", head, [list(row) for row in rows])
+    return Table("One layer, one sequence, 2 bytes per number, states 4; FLOPs per step", head, [list(row) for row in rows])
 
 
 def costs(recipe) -> list[str]:
     return [kind_of(recipe), in_words(bytes_per_token(recipe)),
             *(in_words(kept_bytes(recipe, tokens)) for tokens in LENGTHS.values()),
-            *(in_flops(recipe.flops(tokens)) for tokens in LENGTHS.values())]
+            *(in_flops(step_flops(recipe, tokens)) for tokens in LENGTHS.values())]
 
 
 def models_by_idea(branch: str | None = None) -> str:

@@ -64,8 +64,10 @@ class StateRecipe:
         return self.kept(tokens)
 
     def flops(self, tokens: int) -> int:
-        """Decay, write and read of the state; the delta rule reads once more before it writes."""
-        return self.n_heads * self.key_dim * self.value_dim * (7 if self.erases else 5)
+        """Decay, write and read of the state; the delta rule reads once more before it writes. And the
+        convolution."""
+        state = self.n_heads * self.key_dim * self.value_dim
+        return state * (7 if self.erases else 5) + 2 * self.channels * self.conv
 
 
 class StateLayer(nn.Module):

@@ -1,13 +1,15 @@
 """Chapter 11 against what the published layers gave (recorded), against the chapters before it, and on bad
 input."""
 import json
+from dataclasses import replace
 
 import pytest
 import torch
+from torch.utils.flop_counter import FlopCounterMode
 
 from course_lib.field_guide import (
     FAMILIES, IDEAS, Cache, Reading, Recipe, Rotary, describe, layer_recipes, recorded, rotate, run_layers)
-from course_lib.field_guide.costs import bytes_per_token, kept_bytes
+from course_lib.field_guide.costs import LENGTHS, bytes_per_token, kept_bytes
 from course_lib.field_guide.families.registry import Family
 from course_lib.field_guide.recorded import BATCH, EVERY, FILE, LENGTH, STEPS, WHOLE, padding, three_axes
 from course_lib.field_guide.state import fixed_rates, recurrence
@@ -49,6 +51,59 @@ def test_a_recipe_counts_what_the_cache_holds(model_type):
         for place, layer in layers.items():
             assert caches[place].numbers == BATCH * layer.recipe.kept(end), (place, end)
             assert caches[place].length == end
+
+
+def counted_step(layers, tokens):
+    """What torch counts in products and convolutions while each layer reads the last of so many tokens. A window is
+    cut to what the last token sees: the layer would also score the key that leaves, and hide it."""
+    caches, shared, counts = {place: Cache() for place in layers}, {}, {}
+    with torch.no_grad():
+        for place, layer in layers.items():
+            cache, reach = caches[place], getattr(layer.recipe, "reach", None)
+            layer(torch.randn(1, tokens - 1, layer.recipe.d_model), cache=cache, shared=shared)
+            cache.trim(reach and reach - 1, *{"k", "v"} & set(cache.rows))
+        for place, layer in layers.items():
+            with FlopCounterMode(display=False) as counter:
+                layer(torch.randn(1, 1, layer.recipe.d_model), cache=caches[place], shared=shared)
+            counts[place] = counter.get_total_flops()
+    return counts
+
+
+def seeing_all(recipe):
+    """Our layers score every key and hide those that the indexer leaves out."""
+    if getattr(recipe, "index", None):
+        return replace(recipe, index=(*recipe.index[:2], 10**9))
+    if getattr(recipe, "indexer", None):
+        limit = "top_blocks" if hasattr(recipe.indexer, "top_blocks") else "top_k"
+        return replace(recipe, indexer=replace(recipe.indexer, **{limit: 10**9}))
+    return recipe
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", NAMES)
+def test_flops_are_what_torch_counts(model_type):
+    """Between two lengths everything that does not depend on the length drops out: the projections."""
+    layers = recorded(model_type).layers()
+    short, long = counted_step(layers, 24), counted_step(layers, 48)
+    for place, layer in layers.items():
+        recipe = seeing_all(layer.recipe)
+        assert long[place] - short[place] == recipe.flops(48) - recipe.flops(24), place
+        if type(recipe) is Recipe and not recipe.values_are_keys and not recipe.indexer:
+            projections = sum(2 * m.weight.numel() for m in layer.modules() if isinstance(m, torch.nn.Linear))
+            assert long[place] - projections == recipe.flops(48), place
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model_type", ["kimi_linear", "qwen3_next", "lfm3"])
+def test_flops_of_a_state_are_what_torch_counts_and_its_update(model_type):
+    """Decay, outer product and sum are no products of matrices: 3 for each number of the state."""
+    layers = recorded(model_type).layers()
+    for place, count in counted_step(layers, 3).items():
+        layer, recipe = layers[place], layers[place].recipe
+        if not isinstance(recipe, Recipe):
+            projections = sum(2 * m.weight.numel() for m in layer.modules() if isinstance(m, torch.nn.Linear))
+            update = 3 * recipe.n_heads * recipe.key_dim * recipe.value_dim if hasattr(recipe, "key_dim") else 0
+            assert recipe.flops(3) == count - projections + update
 
 
 def test_recordings_are_not_all_alike():
@@ -132,6 +187,11 @@ def test_describe_counts_a_mix_by_hand():
     # layers, tokens, k and v, heads, width, bytes
     assert table.total(kept_bytes, 8192) == 2 * (128 + 8192) * 2 * 2 * 8 * 2
     assert sum(row["per token"] for row in table.rows) == 2 * 2 * 2 * 8 * 2
+    # layers, products, FLOPs of one, heads, width
+    assert table.rows[0]["flops"] == {name: 2 * 2 * 2 * 4 * 8 * 128 for name in LENGTHS}
+    assert table.rows[1]["flops"] == {name: 2 * 2 * 2 * 4 * 8 * n for name, n in LENGTHS.items()}
+    head, (*_, all_layers) = table.table().head, table.table().rows
+    assert [all_layers[head.index(f"FLOPs at {name}")] for name in LENGTHS] == ["2.13 MFLOP", "33.6 MFLOP", "268 MFLOP"]
     assert "sink" in table.ideas and "window" in table.ideas
 
 
