@@ -85,7 +85,8 @@ def describe(config) -> Description:
         f"model_type {reading.model_type!r} is not one of the {len(FAMILIES)} that the field guide knows, so "
         "it was read by its keys alone: norms, gates and sinks are often in the code only."]
     if reading.get("is_encoder_decoder"):
-        notes.append("It has an encoder and a decoder: only the decoder's attention to its own text is counted.")
+        notes.append(
+            "It has an encoder and a decoder: only the decoder's attention to its own text is counted.")
     recipes = []
     for layer in range(reading.layers):
         recipes.append(layer_recipes(reading, layer) if known else by_keys(reading, layer, notes))

@@ -57,7 +57,8 @@ def show_costs(*models: str, ideas: tuple = ()) -> Table:
             for recipe in layer:
                 if not ideas or set(ideas) & set(ideas_of(recipe)):
                     rows[(model, *costs(recipe))] = None
-    return Table("One layer, one sequence, 2 bytes per number, states 4; FLOPs per step", head, [list(row) for row in rows])
+    return Table("One layer, one sequence, 2 bytes per number, states 4; FLOPs per step", head,
+                 [list(row) for row in rows])
 
 
 def costs(recipe) -> list[str]:
