@@ -54,8 +54,8 @@ class LaunchErrors(Facts):
             what + ".",
             "Usual cause: a shuffle, vote or __syncwarp whose mask names lanes that do not get there, "
             "because it "
-            "is inside an `if`; a __syncthreads() that part of a warp waits at; or a cuda::barrier that "
-            "expects more arrivals than there are.",
+            "is inside an `if`; a __syncthreads() that part of a warp waits at; or a cuda::barrier, "
+            "a tile or a bar.sync that expects more threads than arrive.",
         )
 
     def _timeout(self):

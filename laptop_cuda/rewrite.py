@@ -10,8 +10,8 @@ never fire.)
     extern __shared__ float s[];    ->  the same, with laptop::dynamic_shared
 
 The typedef lets the compiler read the declaration: arrays of any dimension, several names, structs and sizes
-that depend on a template need nothing from us. Features of CUDA that this engine lacks become a
-`static_assert` in their place: an error where it is compiled, ignored behind an `#if` that is not.
+that depend on a template need nothing from us. What CUDA does not have becomes a `static_assert`
+in its place: an error where it is compiled, ignored behind an `#if` that is not.
 """
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ import re
 
 from .outline import Function, Outline, outline
 from .rewrite_assembly import Assembly
+from .rewrite_heap import Heap
 from .rewrite_launches import BY_FUNCTION, Launches
 from .rewrite_pass import Edits
 from .rewrite_refusals import Refusals
@@ -71,7 +72,7 @@ def host_only(file: Outline) -> set[str]:
     return {name for name in found if not re.search(rf"__device__[^;{{}}]*\b{name}\s*\(", file.text)}
 
 
-class Rewriter(Launches, SharedArrays, Assembly, Refusals):
+class Rewriter(Launches, SharedArrays, Assembly, Heap, Refusals):
     """One pass over the tokens of a file, or of the body of one macro."""
 
     def run(self):
@@ -93,6 +94,8 @@ class Rewriter(Launches, SharedArrays, Assembly, Refusals):
             elif token.text == "__noinline__" and self.tokens[i - 1].text != "(":
                 # a macro would break <memory>
                 self.edits.replace(token.start, token.end, "__attribute__((noinline))")
+            elif token.text in ("malloc", "free", "new", "delete"):
+                self.heap(i)
             elif token.text in ("asm", "__asm__", "__asm"):
                 self.assembly(i)
             elif token.text in BY_FUNCTION:
@@ -105,7 +108,7 @@ class Rewriter(Launches, SharedArrays, Assembly, Refusals):
             elif token.text == "std":
                 self.of_the_host(i)
             else:
-                self.unsupported(i)
+                self.word_of_the_host(i)
 
     def returns_within(self, body: int):
         """Announce a `return` in a kernel's loop: its thread has not gone past the barriers there."""

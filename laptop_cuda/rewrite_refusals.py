@@ -1,4 +1,4 @@
-"""Code that CUDA or this engine does not have: a static_assert in its place says so."""
+"""Code that CUDA does not have: a static_assert in its place says so."""
 from __future__ import annotations
 
 import re
@@ -6,15 +6,10 @@ import re
 from .rewrite_pass import STATEMENT_END, Pass
 from .tokens import match_angle
 
-UNSUPPORTED = {
-    r"CUtensorMap|cuTensorMap\w+|cp_async_bulk\w*": "TMA (bulk tensor copies) is not supported",
-    r"wgmma\w*|tcgen05\w*": "warp-group matrix instructions are not supported",
-}
 HOST_CLASSES = {"cout", "cerr", "vector", "string", "map"}
-# words that are not for kernels, each with the start of the next token; `new (place) T` asks for no heap
+# words that are not for kernels, each with the start of the next token
 HOST_WORDS = {
-    r"(malloc|calloc|realloc) \(|new [^(]": "a heap in a kernel is not supported; use a local array, or an "
-                                            "array from Python",
+    r"(calloc|realloc) \(": "it is a function of the host; use malloc",
     r"(throw|try) ": "a kernel has no exceptions; use assert, or write an error code to an array",
     r"(fprintf|puts|putchar|fputs) \(": "it is a function of the host; use printf",
     r"(terminate|raise|_exit|_Exit|quick_exit) \(": "it is a function of the host; use assert",
@@ -57,7 +52,7 @@ class Refusals(Pass):
                 index, f"{name} is a function of the host; with __device__ before it, a kernel may call it"
             )
 
-    def unsupported(self, index: int):
+    def word_of_the_host(self, index: int):
         word = self.tokens[index].text
         owner = self.device_function(index)
         if (owner and owner.body[0] < index < owner.body[1] and self.tokens[index - 1].text not in (".", "->")
@@ -66,7 +61,3 @@ class Refusals(Pass):
             for pattern, sentence in HOST_WORDS.items():
                 if re.match(pattern, after):
                     self.reject(index, f"{word}: {sentence}")
-        for pattern, sentence in UNSUPPORTED.items():
-            if not re.fullmatch(pattern, word):
-                continue
-            self.reject(index, sentence)

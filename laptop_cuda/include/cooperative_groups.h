@@ -1,5 +1,5 @@
-// Cooperative groups: the grid, the block, tiles of a warp, and lanes that happen to run together.
-// All of it uses the three rendezvous of engine.h: block_barrier, grid_barrier and warp_exchange.
+// Cooperative groups: the grid, the block, tiles, and lanes that happen to run together.
+// All of it uses the rendezvous of engine.h: block_barrier, grid_barrier, warp_exchange and partial_barrier.
 // `site` is the student's call, which is why every function here is a LAPTOP_FN and takes it first thing.
 #pragma once
 #include "cuda_runtime.h"
@@ -23,9 +23,10 @@ LAPTOP_FN int laptop_nth_lane(unsigned mask, int n) {
 class thread_group {
 public:
     LAPTOP_FN explicit thread_group(unsigned lanes) : lanes(lanes) {}
-    LAPTOP_FN void sync() const {
-        if (lanes) laptop::warp_exchange(lanes, nullptr, 0, laptop::SYNCWARP, true, LAPTOP_SITE);
-        else laptop::block_barrier(false, LAPTOP_SITE);
+    LAPTOP_FN void sync() const { laptop_wait(LAPTOP_SITE); }
+    LAPTOP_FN void laptop_wait(const void* site) const {
+        if (lanes) laptop::warp_exchange(lanes, nullptr, 0, laptop::SYNCWARP, true, site);
+        else laptop::block_barrier(false, site);
     }
     LAPTOP_FN unsigned long long size() const { return lanes ? __builtin_popcount(lanes) : laptop_block_size(); }
     LAPTOP_FN unsigned long long num_threads() const { return size(); }
@@ -51,7 +52,12 @@ public:
     LAPTOP_FN static dim3 group_dim() { return blockDim; }
     LAPTOP_FN static dim3 dim_threads() { return blockDim; }
 };
+// What CUDA needs of shared memory for tiles of more than a warp; here they need none.
+template <unsigned = 1024, unsigned = 0>
+struct block_tile_memory { char laptop_unused; };
 LAPTOP_FN thread_block this_thread_block() { return thread_block(); }
+template <unsigned A, unsigned B>
+LAPTOP_FN thread_block this_thread_block(block_tile_memory<A, B>&) { return thread_block(); }
 
 class grid_group {
 public:
@@ -135,9 +141,8 @@ LAPTOP_FN coalesced_group coalesced_threads(int line = __builtin_LINE()) {
     return coalesced_group(laptop::converged_lanes(LAPTOP_SITE, line));
 }
 
-template <unsigned Size, class Parent = void>
+template <unsigned Size, class Parent = void, bool Wide = (Size > 32)>
 class thread_block_tile : public coalesced_group {
-    static_assert(Size <= 32, "tiles of more than one warp (tiled_partition<64> and up) are not supported");
     static_assert(Size > 0 && (Size & (Size - 1)) == 0, "the size of a tile is a power of two");
 
 public:
@@ -166,9 +171,76 @@ private:
     }
 };
 
+// A tile of several warps: its threads wait for each other, and see each other's values between two such waits.
+template <unsigned Size, class Parent>
+class thread_block_tile<Size, Parent, true> {
+    static_assert((Size & (Size - 1)) == 0 && Size <= 1024, "the size of a tile is a power of two, at most 1024");
+
+public:
+    LAPTOP_FN thread_block_tile(unsigned rank_in_parent, unsigned size_of_parent)
+        : rank(rank_in_parent / Size), count((size_of_parent + Size - 1) / Size) {}
+    template <class Other>
+    LAPTOP_FN thread_block_tile(const thread_block_tile<Size, Other>& other)
+        : rank(other.meta_group_rank()), count(other.meta_group_size()) {}
+    LAPTOP_FN static constexpr unsigned size() { return Size; }
+    LAPTOP_FN static constexpr unsigned num_threads() { return Size; }
+    LAPTOP_FN static unsigned thread_rank() { return laptop_block_rank() % Size; }
+    LAPTOP_FN unsigned meta_group_rank() const { return rank; }
+    LAPTOP_FN unsigned meta_group_size() const { return count; }
+    LAPTOP_FN void sync() const { laptop_wait(LAPTOP_SITE); }
+    template <class T>
+    LAPTOP_FN T shfl(const T& value, unsigned from) const { return laptop_take(value, from % Size, LAPTOP_SITE); }
+    template <class T>
+    LAPTOP_FN T shfl_xor(const T& value, unsigned mask) const {
+        return laptop_take(value, thread_rank() ^ mask, LAPTOP_SITE);
+    }
+    template <class T>
+    LAPTOP_FN T shfl_down(const T& value, unsigned delta) const {
+        return laptop_take(value, thread_rank() + delta, LAPTOP_SITE);
+    }
+    template <class T>
+    LAPTOP_FN T shfl_up(const T& value, unsigned delta) const {
+        return laptop_take(value, thread_rank() - delta, LAPTOP_SITE);
+    }
+    LAPTOP_FN int any(int predicate) const { return laptop_yes(predicate, LAPTOP_SITE) > 0; }
+    LAPTOP_FN int all(int predicate) const { return laptop_yes(predicate, LAPTOP_SITE) == laptop_threads(); }
+    // The last tile of a block may have fewer threads.
+    LAPTOP_FN unsigned laptop_threads() const {
+        unsigned after = laptop_block_size() - laptop_first();
+        return after < Size ? after : Size;
+    }
+    LAPTOP_FN void laptop_wait(const void* site) const {
+        laptop::partial_barrier(16 + laptop_first() * 16 + __builtin_ctz(Size), laptop_threads(), site);
+    }
+    template <class T>
+    LAPTOP_FN static const T& laptop_value(unsigned rank) { return *(const T*)laptop::shown_by(laptop_first() + rank); }
+
+private:
+    unsigned rank, count;
+
+    LAPTOP_FN static unsigned laptop_first() { return laptop_block_rank() / Size * Size; }
+    // The value of another thread of the tile; one's own where there is no such thread.
+    template <class T>
+    LAPTOP_FN T laptop_take(const T& value, unsigned from, const void* site) const {
+        laptop::show(&value);
+        laptop_wait(site);
+        T taken = laptop_value<T>(from < laptop_threads() ? from : thread_rank());
+        laptop_wait(site);
+        return taken;
+    }
+    LAPTOP_FN unsigned laptop_yes(int predicate, const void* site) const {
+        laptop::show(&predicate);
+        laptop_wait(site);
+        unsigned yes = 0;
+        for (unsigned r = 0; r < laptop_threads(); ++r) yes += laptop_value<int>(r) != 0;
+        laptop_wait(site);
+        return yes;
+    }
+};
+
 template <unsigned Size>
 LAPTOP_FN thread_block_tile<Size, thread_block> tiled_partition(const thread_block&) {
-    if (int(Size) > warpSize) laptop::trap("tiled_partition into more threads than a warp has", LAPTOP_SITE);
+    if (int(Size) > warpSize && Size <= 32) laptop::trap("tiled_partition into more threads than a warp has", LAPTOP_SITE);
     return {laptop_block_rank(), laptop_block_size()};
 }
 template <unsigned Size, unsigned Outer, class Parent>
@@ -207,12 +279,10 @@ LAPTOP_FN coalesced_group labeled_partition(const coalesced_group& tile, Label l
     return coalesced_group(same);
 }
 
-LAPTOP_FN void sync(const thread_group& group) {
-    if (group.laptop_lanes())
-        laptop::warp_exchange(group.laptop_lanes(), nullptr, 0, laptop::SYNCWARP, true, LAPTOP_SITE);
-    else laptop::block_barrier(false, LAPTOP_SITE);
-}
+LAPTOP_FN void sync(const thread_group& group) { group.laptop_wait(LAPTOP_SITE); }
 LAPTOP_FN void sync(const grid_group&) { laptop::grid_barrier(LAPTOP_SITE); }
+template <unsigned Size, class Parent>
+LAPTOP_FN void sync(const thread_block_tile<Size, Parent, true>& tile) { tile.laptop_wait(LAPTOP_SITE); }
 template <class Group>
 LAPTOP_FN auto thread_rank(const Group& group) { return group.thread_rank(); }
 template <class Group>
@@ -236,9 +306,23 @@ public:
 LAPTOP_FN cluster_group this_cluster() {
     laptop::not_supported("cooperative_groups::this_cluster (thread block clusters)", LAPTOP_SITE);
 }
-template <class... Anything>
-LAPTOP_FN void this_multi_grid(Anything...) {
-    static_assert(sizeof...(Anything) == 99, "cooperative_groups::this_multi_grid() is not supported");
+// The grids of several cards, which CUDA 13 no longer has: an error where it is asked for.
+class multi_grid_group {
+public:
+    static void sync() {}
+    static bool is_valid() { return false; }
+    static unsigned grid_rank() { return 0; }
+    static unsigned num_grids() { return 1; }
+    static unsigned long long thread_rank() { return 0; }
+    static unsigned long long size() { return 0; }
+};
+LAPTOP_FN void sync(const multi_grid_group&) {}
+LAPTOP_FN multi_grid_group this_multi_grid() {
+    laptop::not_supported("cooperative_groups::this_multi_grid (grids of several cards)", LAPTOP_SITE);
+}
+
+namespace experimental {                 // where tiles of several warps once were
+using namespace ::cooperative_groups;
 }
 
 }  // namespace cooperative_groups

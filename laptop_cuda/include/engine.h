@@ -233,6 +233,11 @@ bool grid_barrier_possible();
 // ---- cuda::barrier. Its header counts arrivals; a thread waits until another ends the phase.
 void await_phase(const void* barrier, const void* site);
 void phase_over(const void* barrier);
+// ---- A barrier of so many threads of the block, those that name the same key; and a value that a thread shows the
+// others between two barriers.
+void partial_barrier(uint32_t key, unsigned threads, const void* site);
+void show(const void* value);
+const void* shown_by(unsigned thread);
 
 // ---- Memory that code without hooks touches (LAPTOP_FN functions, memcpy): say so before touching it.
 void will_read(const void* p, size_t bytes, const void* site);
@@ -270,6 +275,8 @@ int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned 
 // Device memory. `name` is the text of the argument that receives the pointer.
 void* device_malloc(size_t bytes, const char* name = nullptr, unsigned itemsize = 1, bool for_host = false);
 bool device_free(void* p);                // false: not what device_malloc returned, or freed before
+void* kernel_malloc(size_t bytes, const void* site);      // malloc and new in a kernel
+void kernel_free(void* p, const void* site);
 enum class Place { HOST, DEVICE, BOTH, OUTSIDE };
 Place place_of(const void* p, size_t bytes);
 bool is_device_memory(const void* p, size_t bytes);

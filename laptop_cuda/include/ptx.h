@@ -223,10 +223,10 @@ LAPTOP_FN void copy_async(void* to, const void* from, unsigned bytes, unsigned g
 }
 
 // ------------------------------------------------------------------ warp and block
-LAPTOP_FN void barrier(uint32_t, uint32_t threads) {
-    if (threads && threads != blockDim.x * blockDim.y * blockDim.z)
-        laptop::not_supported("bar.sync of a part of the block", LAPTOP_SITE);
-    laptop::block_barrier(false, LAPTOP_SITE);
+LAPTOP_FN void barrier(uint32_t number, uint32_t threads) {
+    if (threads % warpSize) laptop::trap("bar.sync of a number of threads that is no multiple of a warp's,", LAPTOP_SITE);
+    if (!threads || threads == blockDim.x * blockDim.y * blockDim.z) laptop::block_barrier(false, LAPTOP_SITE);
+    else laptop::partial_barrier(number & 15, threads, LAPTOP_SITE);
 }
 LAPTOP_FN void sync_warp(uint32_t mask) { laptop::warp_exchange(mask, nullptr, 0, laptop::SYNCWARP, true, LAPTOP_SITE); }
 LAPTOP_FN uint32_t ballot(bool predicate, uint32_t mask) {

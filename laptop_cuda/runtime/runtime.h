@@ -111,6 +111,7 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     unsigned converged = 0;      // answer of converged_lanes
     uint32_t async_group = 0;
     const void* awaited = nullptr;       // the cuda::barrier that it waits for
+    const void* shown = nullptr;
     void* returns[64] = {};      // return addresses, so that a return is a step of its own
     const void* frame = nullptr; // of the kernel's own body
     uint32_t furthest = 0;       // of the steps in it

@@ -3,6 +3,7 @@
 // for what it is. Launches of host code work on this memory in place.
 #include <dlfcn.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -136,11 +137,12 @@ void device_pointer_type(const void* p, unsigned itemsize) {
     if (a && itemsize > 1) a->itemsize = itemsize;
 }
 
-void map_heap() {
+static void map_allocations(size_t first) {
     run->arena = heap_base;
     run->arena_bytes = used;
-    run->storage_at = allocation_at;
-    for (Allocation& a : allocations) {
+    run->storage_at.insert(run->storage_at.end(), allocation_at.begin() + run->storage_at.size(), allocation_at.end());
+    for (size_t i = first; i < allocations.size(); ++i) {
+        Allocation& a = allocations[i];
         run->memories.push_back({a.name.c_str(), LAPTOP_IN_GLOBAL, -1, a.itemsize, a.bytes, 0});
         Storage s;
         s.data = a.low;
@@ -153,5 +155,29 @@ void map_heap() {
         s.region.initialised = a.initialised;
         run->storages.push_back(s);
     }
+}
+
+void map_heap() { map_allocations(0); }
+
+// Memory that a kernel asks for is device memory. A launch from Python works on copies of its arrays, and has none.
+void* kernel_malloc(size_t bytes, const void* site) {
+    if (!current) return malloc(bytes);
+    if (!run->in_place) not_supported("malloc or new, a heap in a kernel launched from Python,", site);
+    Busy busy;
+    Lock lock(heap);
+    void* p = device_malloc(bytes, "heap memory");
+    if (p && run->traced) map_allocations(allocations.size() - 1);
+    return p;
+}
+
+void kernel_free(void* p, const void* site) {
+    if (!current) return free(p);
+    if (!p) return;
+    if (!device_free(p)) trap("free or delete of a pointer that is not the heap's, or was freed before", site);
+    if (!run->traced) return;
+    Storage& s = run->storages[run->storage_at[((uintptr_t)p - run->arena) / SLOT]];
+    s.freed = true;
+    s.region.initialised = nullptr;
+    s.views[0].high = s.views[0].low;
 }
 }  // namespace laptop

@@ -1,4 +1,5 @@
-// Waiting that is no barrier of the whole block: cuda::barrier, whose phases the headers count, and asynchronous copies.
+// Waiting that is no barrier of the whole block: cuda::barrier, whose phases the headers count, barriers of a part of the
+// block, and asynchronous copies.
 #include <algorithm>
 
 #include "runtime.h"
@@ -31,6 +32,24 @@ void phase_over(const void* barrier) {
         if (t.state == State::PHASE && t.awaited == barrier) wake(&t);
     }
 }
+
+// ------------------------------------------------------------------ a part of the block
+void partial_barrier(uint32_t key, unsigned threads, const void* site) {
+    Thread* t = current;
+    if (!t) return;
+    const void* name = (const void*)(uintptr_t)(key + 1);        // no address of a cuda::barrier
+    unsigned arrived = 1;
+    for (const Thread& other : t->warp->block->threads) arrived += other.state == State::PHASE && other.awaited == name;
+    if (arrived >= threads) {
+        phase_over(name);
+    } else {
+        await_phase(name, site);
+    }
+}
+void show(const void* value) {
+    if (current) current->shown = value;
+}
+const void* shown_by(unsigned thread) { return current->warp->block->threads[thread].shown; }
 
 // ------------------------------------------------------------------ asynchronous copies
 void async_copy(void* to, const void* from, size_t bytes, const void* site, const void* barrier) {

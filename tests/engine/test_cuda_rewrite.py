@@ -147,7 +147,6 @@ def test_shared_memory_at_file_scope_is_declared_again_where_it_is_used():
     ("template <int N> __global__ void k(int n) {}\nvoid f() {\n  int i;\n k<3>(3);\n}",
      "kernel k is called without <<<grid, block>>>", 4),
     ("__global__ void k() {\n  __shared__ float x = 3;\n}", "cannot have an initial value", 2),
-    ("__global__ void k(const CUtensorMap map) {\n}", "TMA", 1),
 ])
 def test_what_is_not_supported_is_named_in_its_place(source, sentence, line):
     made = rewrite(source).split("\n")

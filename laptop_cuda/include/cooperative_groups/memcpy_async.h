@@ -20,16 +20,12 @@ LAPTOP_FN void memcpy_async(const Group& group, T* to, size_t room, const T* fro
 template <class Group>
 LAPTOP_FN void wait(const Group& group) {
     laptop::async_wait(0);
-    if (unsigned lanes = group.laptop_lanes())
-        laptop::warp_exchange(lanes, nullptr, 0, laptop::SYNCWARP, true, LAPTOP_SITE);
-    else laptop::block_barrier(false, LAPTOP_SITE);
+    group.laptop_wait(LAPTOP_SITE);
 }
 template <unsigned Left, class Group>
 LAPTOP_FN void wait_prior(const Group& group) {
     laptop::async_wait(Left);
-    if (unsigned lanes = group.laptop_lanes())
-        laptop::warp_exchange(lanes, nullptr, 0, laptop::SYNCWARP, true, LAPTOP_SITE);
-    else laptop::block_barrier(false, LAPTOP_SITE);
+    group.laptop_wait(LAPTOP_SITE);
 }
 
 }  // namespace cooperative_groups

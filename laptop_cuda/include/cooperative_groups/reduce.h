@@ -19,13 +19,26 @@ LAPTOP_OPERATION(bit_xor, a ^ b)
 #undef LAPTOP_OPERATION
 
 // The values of the group, in rank order.
-template <class T>
+template <class Group>
+struct laptop_most { static constexpr unsigned threads = 32; };
+template <unsigned Size, class Parent>
+struct laptop_most<thread_block_tile<Size, Parent, true>> { static constexpr unsigned threads = Size; };
+template <class Group, class T>
 struct laptop_values {
-    T value[32];
+    T value[laptop_most<Group>::threads];
     int count = 0, own = 0;
 };
-template <class T>
-LAPTOP_FN void laptop_gather(const coalesced_group& group, const T& value, laptop_values<T>& all, const void* site) {
+template <unsigned Size, class Parent, class T, class Values>
+LAPTOP_FN void laptop_gather(const thread_block_tile<Size, Parent, true>& tile, const T& value, Values& all,
+                             const void* site) {
+    laptop::show(&value);
+    tile.laptop_wait(site);
+    all.own = tile.thread_rank(), all.count = tile.laptop_threads();
+    for (int rank = 0; rank < all.count; ++rank) all.value[rank] = tile.template laptop_value<T>(rank);
+    tile.laptop_wait(site);
+}
+template <class T, class Values>
+LAPTOP_FN void laptop_gather(const coalesced_group& group, const T& value, Values& all, const void* site) {
     const laptop::Exchange& x =
         laptop::warp_exchange(group.laptop_lanes(), &value, sizeof(T), laptop::REDUCE, false, site);
     for (int lane = 0; lane < 32; ++lane) {
@@ -36,9 +49,9 @@ LAPTOP_FN void laptop_gather(const coalesced_group& group, const T& value, lapto
 }
 
 // Halves are folded onto each other, as the hardware's butterfly does.
-template <class T, class Operation>
-LAPTOP_FN T reduce(const coalesced_group& group, T value, Operation&& combine) {
-    laptop_values<T> all;
+template <class Group, class T, class Operation>
+LAPTOP_FN T reduce(const Group& group, T value, Operation&& combine) {
+    laptop_values<Group, T> all;
     laptop_gather(group, value, all, LAPTOP_SITE);
     for (int left = all.count; left > 1;) {
         int kept = (left + 1) / 2;
