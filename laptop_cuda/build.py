@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from . import by_value
 from .cache import cache, digest, locked, prefer_cache, prune, used, user_cache
 from .compilers import COMMON, Compiler, NoCompiler, compiler, identify, ninja
 from .diagnostics import REFUSED, CompileError, read_errors, read_nvcc_errors
@@ -60,6 +61,8 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
     runtime = runtime_library()
     include = [*(f"-I{p}" for p in search), f"-I{HEADERS}"] + ([f"-iquote{folder}"] if folder else [])
     flags = COMMON + (tool.traced() if traced else tool.plain()) + include
+    if traced and not tool.clang:
+        flags.append(by_value.FLAG)
     link = _link(tool, [str(runtime)])
     made = cache() / digest(text, *flags, *link, *tool.command, tool.version)
     prune(cache(), made)

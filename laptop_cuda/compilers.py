@@ -45,14 +45,18 @@ class Compiler:
     clang: bool
     version: str
 
+    @property
+    def release(self) -> int:
+        found = re.search(r"version (\d+)", self.version)
+        return int(found[1]) if found else 0
+
     def traced(self) -> list[str]:
         """clang's `bounds` also traps on what it cannot report, and it leaves out blocks, and reads before a
         write to the same address, unless told not to. Volatile accesses get hooks of their own from both."""
         if self.clang:
             # zig checks more of C++ than this at -O0, and ends the process where it fails
             own = ["-fno-sanitize=undefined", "-fno-stack-protector"] if "ziglang" in self.command else []
-            release = re.search(r"version (\d+)", self.version)
-            if release and int(release[1]) >= 16:        # the last array of a struct has its bounds too
+            if self.release >= 16:                       # the last array of a struct has its bounds too
                 own.append("-fstrict-flex-arrays=3")
             return own + TRACED + ["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune",
                              "-mllvm", "-tsan-instrument-read-before-write",

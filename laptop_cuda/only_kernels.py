@@ -1,7 +1,8 @@
 """For a judge: `with only_kernels():` nothing is loaded but kernels.
 
 A text that goes beyond is refused before it is compiled; a build of it that calls anything but the engine and
-mathematics, or holds code that runs when it is loaded, is refused before it is loaded.
+mathematics, or holds code that runs when it is loaded, is refused before it is loaded. Where counts matter,
+so is one that copies structs where they are not counted.
 """
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .build import runtime_library
+from .by_value import uncounted_copy
+from .compilers import compiler
 from .diagnostics import CompileError
 from .object_file import read_object
 
@@ -39,7 +42,7 @@ KEYWORDS = {"_Znw": "new", "_Zna": "new[]", "_Zdl": "delete", "_Zda": "delete[]"
 TRACERS = {".init_array.00099", ".init_array.0"}
 # a bracket that follows no name, call or index opens a lambda
 LAMBDA = re.compile(r"(?:^|[^\w\s)\]]|\breturn)\s*\[")
-_active = False
+_active, _counted = False, False
 
 
 class NotAllowed(CompileError):
@@ -54,31 +57,34 @@ class NotAllowed(CompileError):
 
 
 @contextmanager
-def only_kernels():
-    """Raise NotAllowed before a library is loaded that is more than kernels."""
-    global _active
-    before, _active = _active, True
+def only_kernels(counted: bool = False):
+    """Raise NotAllowed before a library is loaded that is more than kernels, or, where its counts matter, one
+    of which not all is counted."""
+    global _active, _counted
+    before, (_active, _counted) = (_active, _counted), (True, counted)
     try:
         yield
     finally:
-        _active = before
+        _active, _counted = before
 
 
 def check_library(library: Path, name: str, source: str) -> None:
     """Raise NotAllowed for a build that goes beyond kernels, where that is asked."""
-    if _active and (told := beyond(library)):
+    if _active and (told := beyond(library, _counted)):
         raise NotAllowed(name, source, told)
 
 
-def refusal(kernel, forbid: tuple[str, ...] = ()) -> str | None:
-    """A sentence about the first thing in a kernel's source, or in its builds, that a judge refuses."""
-    told = refused(kernel.source, forbid)
+def refusal(kernel) -> str | None:
+    """A sentence about the first thing in a kernel's source, or in its builds, that a judge of counts
+    refuses."""
     builds = kernel.module.builds() if kernel.module else []
-    return told or next(filter(None, map(beyond, builds)), None)
+    told = (beyond(build, counted=True) for build in builds)
+    return refused(kernel.source) or next(filter(None, told), None)
 
 
-def beyond(library: Path) -> str | None:
-    """A sentence about the first thing that a build calls besides the engine and mathematics.
+def beyond(library: Path, counted: bool = False) -> str | None:
+    """A sentence about the first thing that a build calls besides the engine and mathematics, or copies where
+    it should be counted.
 
     The object says what the source calls; what the linker has added from the compiler's own library is not
     the source's. Where objects are of another kind, as on macOS, nothing is found.
@@ -93,7 +99,17 @@ def beyond(library: Path) -> str | None:
     if set(made.by_itself) - TRACERS:
         return ("An object with a constructor, or a variable whose first value must be computed, may not be "
                 "defined outside a kernel: a GPU runs nothing before the first launch.")
-    return None
+    return _uncounted(library.parent, set(made.needs)) if counted else None
+
+
+def _uncounted(folder: Path, needs: set[str]) -> str | None:
+    tool = compiler()
+    if tool.clang and tool.release < 16 and needs & {"memcpy", "memmove"}:
+        return ("This clang does not count a struct that is copied whole: copy its members one by one, or "
+                "use clang 16 or g++.")
+    found = uncounted_copy(folder, needs)
+    return found and (f"{found} is given a struct straight from memory, or its result goes straight there, "
+                      "where no copy is counted: use a variable of the kernel's own in between.")
 
 
 def _plain(symbol: str) -> str:

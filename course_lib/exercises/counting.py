@@ -6,12 +6,6 @@ from .results import Outcome
 
 
 UNLIMITED = 2.0**62
-# What goes by value without a hook where it is no number: structs, closures, types that only a template names,
-# and the structs of the headers that every kernel has. What a kernel calls is read from its build instead.
-UNCOUNTED = ("struct", "class", "union", "lambda", "decltype", "typename", "dim3", "div_t", "ldiv_t",
-             "lldiv_t", "tm", "timespec", "itimerspec", "timeval", "fd_set", "random_data", "drand48_data",
-             "FILE", "_IO_FILE", "__FILE", "fpos_t", "__fpos_t", "_G_fpos_t", "mbstate_t", "__mbstate_t",
-             "max_align_t", "sigset_t", "__sigset_t", "cudaDeviceProp", "std", "memmove")
 IN_WORDS = {"sectors": "sectors", "wavefronts": "passes over the banks", "barriers": "barriers",
             "shared_bytes": "bytes of shared memory per block"}
 

@@ -20,7 +20,7 @@ def run_kernel(request: Request, source: str) -> Run:
         import laptop_cuda as cuda
     except ImportError as error:
         return Run(failure=Failure("missing", f"The CUDA engine is missing: {error}."))
-    with cuda.only_kernels():
+    with cuda.only_kernels(counted=bool(request.budgets)):
         return _run_all(cuda, request, source)
 
 

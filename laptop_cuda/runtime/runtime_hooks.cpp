@@ -225,8 +225,10 @@ void __sanitizer_cov_trace_pc() {
 
 // std::atomic and the guards of static locals. One thread runs at a time, so a plain access will do.
 #define ATOMICS(bits, T)                                                                                       \
-    T __tsan_atomic##bits##_load(const volatile T* p, int) { return *p; }                                      \
-    void __tsan_atomic##bits##_store(volatile T* p, T v, int) { *p = v; }                                      \
+    T __tsan_atomic##bits##_load(const volatile T* p, int) {                                                   \
+        touch((uintptr_t)p, sizeof(T), 0, true, PC); return *p; }                                              \
+    void __tsan_atomic##bits##_store(volatile T* p, T v, int) {                                                \
+        touch((uintptr_t)p, sizeof(T), 1, true, PC); *p = v; }                                                 \
     T __tsan_atomic##bits##_exchange(volatile T* p, T v, int) {                                                \
         will_update((void*)p, sizeof(T), PC); T old = *p; *p = v; return old; }                                \
     T __tsan_atomic##bits##_fetch_add(volatile T* p, T v, int) {                                               \

@@ -3,7 +3,6 @@ from __future__ import annotations
 
 import textwrap
 
-from course_lib.exercises.counting import UNCOUNTED
 from .predict import QUESTIONS
 from .sheets import PROBLEMS, Sheet
 
@@ -14,7 +13,6 @@ from laptop_cuda.only_kernels import refusal
 
 machine = cuda.Machine(
     banks={banks}, bank_bytes={bank_bytes}, sector_bytes={sector_bytes}, shared_bytes={shared_bytes})
-REFUSED = {refused}
 
 
 def used(report, kernel):
@@ -23,7 +21,7 @@ def used(report, kernel):
     print("sectors:", sum(side.sectors for sides in moved for side in sides))
     print("passes over the banks:", sum(side.wavefronts for sides in shared for side in sides))
     print("shared memory per block:", max(launch.shared_bytes for launch in report.launches), "bytes")
-    print(refusal(kernel, REFUSED) or "nothing in it is refused in marking")
+    print(refusal(kernel) or "nothing in it is refused in marking")
 """
 MACHINE = """
 # Exam: {name}
@@ -39,16 +37,17 @@ Your GPU is not the one of the course. On it,
 - a block has at most **{shared_bytes:,} bytes** of shared memory.
 
 All else is as in the course: 32 lanes per warp where the exercise says no other number, the same CUDA C++,
-but without structs, lambdas, templates over types, `dim3` and functions of the C library. Your kernels are
-marked on *your* machine: the result must be right, and the counts within the budget. Your classmates have
-other machines and other numbers.
+but without functions of the C library. A struct of your own goes by value from and to variables of the
+kernel, not straight from and to an array: such a copy is not counted. Your kernels are marked on *your*
+machine: the result must be right, and the counts within the budget. Your classmates have other machines and
+other numbers.
 """
 
 
 def notebook(sheet: Sheet, name: str) -> dict:
     """The notebook as nbformat's dict."""
     machine = vars(sheet.machine)
-    cells = [markdown(MACHINE.format(name=name, **machine)), code(_setup(machine))]
+    cells = [markdown(MACHINE.format(name=name, **machine)), code(SETUP.format(**machine))]
     for question in QUESTIONS:
         exercise = question.exercise(sheet.machine, sheet.questions[question.id])
         cells += [markdown(heading(exercise)), code(exercise.cell(exercise.stub))]
@@ -61,10 +60,6 @@ def notebook(sheet: Sheet, name: str) -> dict:
         cell["id"] = f"cell-{number}"
     return {"nbformat": 4, "nbformat_minor": 5, "cells": cells,
             "metadata": {"kernelspec": {"name": "python3", "display_name": "Python 3", "language": "python"}}}
-
-
-def _setup(machine: dict) -> str:
-    return SETUP.format(refused=textwrap.fill(repr(UNCOUNTED), 88, subsequent_indent=" " * 11), **machine)
 
 
 def heading(exercise) -> str:

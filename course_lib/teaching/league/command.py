@@ -27,8 +27,9 @@ INTRO = """
 Ten kernels, one model, and no clock. For a kernel decide, in this order: the sectors that it moves, its
 passes over the banks of shared memory, its barriers, its shared memory. The numbers are exact and the same on
 every machine. Each kernel is run on shapes that you do not know, small and ragged ones among them, and
-sanitized; a wrong result has no score. The launch is fixed. A kernel may not use structs, lambdas, templates
-over types or functions of the C library, and an atomic operation counts as a sector and a pass per lane.
+sanitized; a wrong result has no score. The launch is fixed. A kernel may not use functions of the C library,
+nor pass or return a struct by value straight from or to an array, since such a copy is not counted. An atomic
+operation counts as a sector and a pass per lane.
 """
 
 

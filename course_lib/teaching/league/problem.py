@@ -10,7 +10,6 @@ import torch
 
 from course_lib.exercises import judge
 from course_lib.exercises.compare import close
-from course_lib.exercises.counting import UNCOUNTED
 from course_lib.exercises.parts import Case, Exercise
 
 SECTOR = 32
@@ -40,8 +39,8 @@ class LeagueProblem:
             id=self.id, title=self.title, kind="write", language="cuda", name=self.name, points=1, minutes=60,
             difficulty=5, card=" ".join(self.text.split()), stub=self.stub,
             solution_text=textwrap.dedent(self.par).strip("\n") + "\n", hints=[], misconceptions=[],
-            cases=self.cases, compare=close(atol=self.tolerance), limit=60.0, forbid=tuple(UNCOUNTED),
-            launch=self.launch, expect=self.expect, budget=lambda case: {})
+            cases=self.cases, compare=close(atol=self.tolerance), limit=60.0, launch=self.launch,
+            expect=self.expect, budget=lambda case: {})
 
     def bound(self, exercise: Exercise, case: Case) -> int:
         """Sectors that no kernel can do without, since every array of a case matters whole: each sector of an
