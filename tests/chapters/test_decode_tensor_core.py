@@ -32,7 +32,8 @@ def case(lengths, heads, kv_heads, d, dtype, block_size=16):
 
 @pytest.mark.parametrize("dtype, error", [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
 @pytest.mark.parametrize("lengths, heads, kv_heads, d, splits", [
-    ([1], 1, 1, 64, 1), ([31, 64], 4, 2, 64, 1), ([100, 0, 33], 8, 1, 64, 2), ([63, 130], 6, 2, 128, 3), ([40], 16, 2, 128, 5)])
+    ([1], 1, 1, 64, 1), ([31, 64], 4, 2, 64, 1), ([100, 0, 33], 8, 1, 64, 2),
+    pytest.param([63, 130], 6, 2, 128, 3, marks=pytest.mark.slow), pytest.param([40], 16, 2, 128, 5, marks=pytest.mark.slow)])
 def test_dense_and_paged_are_attention(lengths, heads, kv_heads, d, splits, dtype, error):
     q, k, v, keys, values, tables, lengths = case(lengths, heads, kv_heads, d, dtype)
     with cuda.sanitize():
@@ -62,6 +63,7 @@ def test_the_cache_is_asked_for_once():
     assert counted["paged"].sectors == counted["dense"].sectors + table
 
 
+@pytest.mark.slow
 def test_the_wrappers_of_both_chapters_choose_it():
     q, k, v, keys, values, tables, lengths = case([33, 16], 4, 2, 64, torch.bfloat16)
     want = decode_tensor_core.dense(q, k, v, lengths, 1)

@@ -262,6 +262,7 @@ def test_forward_and_backward_against_float64(shape, width, group_size, causal, 
         assert agree(got, exact, torch.float32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_gradients(dtype):
     inputs = random_inputs(3, 1, 4, 2, 40, 70, 30, 32, dtype=dtype)
@@ -327,6 +328,7 @@ def test_views_and_empty_inputs():
     assert (fa.flash_attention(q, k[:, :, :0], v[:, :, :0]) == 0).all()
 
 
+@pytest.mark.slow
 def test_the_operator_passes_opcheck():
     q, k, v = (x.requires_grad_() for x in random_inputs(8, 1, 2, 1, 9, 12, 8, dtype=torch.float32))
     for bias in (torch.randn(1, 1, 12, requires_grad=True), torch.empty(0)):
@@ -411,6 +413,7 @@ def test_no_kernel_has_a_fault_in_any_thread_order(order):
             run_order(name, 40, 6, 16)
 
 
+@pytest.mark.slow
 def test_the_header_quotes_what_is_counted():
     """The table in kernels/flash_attention.cu: bytes asked for, wavefronts and excess at n = 128, d = 64."""
     header = (KERNELS / "flash_attention.cu").read_text()
@@ -423,6 +426,7 @@ def test_the_header_quotes_what_is_counted():
         assert [int(x.replace(",", "")) for x in quoted] == [asked(launches), wavefronts, excess(launches)]
 
 
+@pytest.mark.slow
 def test_the_header_of_the_backward_quotes_what_is_counted():
     header = (KERNELS / "flash_attention/backward.cu").read_text()
     rows = {name: [int(x.replace(",", "")) for x in numbers] for name, *numbers in

@@ -24,7 +24,8 @@ def close(got, want, error=5e-3):
     return (got.double() - want.double()).norm() <= error * want.double().norm()
 
 
-@pytest.mark.parametrize("n, d, segments", [(1, 64, 1), (100, 64, 1), (70, 128, 1), (200, 64, 3)])
+@pytest.mark.parametrize("n, d, segments", [(1, 64, 1), (100, 64, 1), *(pytest.param(*case, marks=pytest.mark.slow)
+                                                                            for case in ((70, 128, 1), (200, 64, 3)))])
 @pytest.mark.parametrize("feature_map, normalise", [("elu", True), ("relu", True), ("identity", False)])
 def test_it_is_linear_attention(n, d, segments, feature_map, normalise):
     q, k, v, start = case(n, d)

@@ -184,6 +184,7 @@ def test_the_induction_score():
     assert induction_scores(Heads(even), 12).item() == pytest.approx(1 / 18, rel=0.1)
 
 
+@pytest.mark.slow
 def test_two_layers_learn_to_say_the_same_again():
     torch.manual_seed(0)
     made = LanguageModel(Config(32, 2, 2, 64, 64, 64))

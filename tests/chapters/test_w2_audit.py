@@ -170,7 +170,8 @@ def test_scores_start_with_the_same_spread(mechanism):
     assert model.start_scores(tokens) == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("task", ["public", "published", "fair", "mqar", "noisy", "hierarchy"])
+@pytest.mark.parametrize("task", ["public", "mqar", *(pytest.param(task, marks=pytest.mark.slow)
+                                                        for task in ("published", "fair", "noisy", "hierarchy"))])
 def test_a_run_repeats_and_its_seed_matters(task):
     few = {"steps": 2, "seed": 3}
     mechanism = "overlap" if task == "public" else "w2"
@@ -369,6 +370,7 @@ def test_a_run_made_again_is_the_one_in_the_file(audit, arm):
     assert again["auc"] == pytest.approx(kept["auc"], abs=0.03)
 
 
+@pytest.mark.slow
 def test_the_slice_repeats_the_headlines_cause(audit):
     found = w2_audit_results.five_second_slice()
     assert found["softmax", 1e-3] > 3 > 1 > found["softmax", 5e-3]

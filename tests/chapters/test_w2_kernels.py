@@ -82,6 +82,7 @@ def test_gradients_against_float64(n, m, width, causal, seed):
     assert agree(got_tau, grads[-1], slack=16)              # one number from all pairs, whose signs differ
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_gradients(dtype):
     inputs = gaussians(40, 50, 30, 32, dtype=dtype)
@@ -188,6 +189,7 @@ def test_the_fused_kernel_asks_for_what_the_formula_says(n, m, causal):
     assert asked(lambda: w2_attention_kernel(*gaussians(n, m, d, v_dim, h=1), 1.0, causal)) == {"w2_flash": want}
 
 
+@pytest.mark.slow
 def test_the_header_quotes_what_is_counted():
     header = (KERNELS / "w2_attention.cu").read_text().split("#include")[0]
     quoted = [int(x.replace(",", "")) for x in re.findall(r" (\d[\d,]{6,})(?: |\n)", header.split("kernel   ", 1)[1])]

@@ -196,7 +196,7 @@ ERRORS = [
 ]
 
 
-@pytest.mark.parametrize("compiler", ["g++", "clang++"])
+@pytest.mark.parametrize("compiler", ["g++", pytest.param("clang++", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("source, line, words", ERRORS)
 def test_errors_name_the_students_line(source, line, words, compiler, needs, monkeypatch):
     monkeypatch.setenv("CXX", needs(compiler))

@@ -134,7 +134,7 @@ def test_show(shell, tmp_path, capsys):
     assert Code("a\n\nb", 9, "t")._repr_html_().count("<span style=\"opacity") == 3
 
 
-@pytest.mark.parametrize("mode", ["plain", "sanitized"])
+@pytest.mark.parametrize("mode", [pytest.param("plain", marks=pytest.mark.slow), "sanitized"])
 def test_an_interrupt_stops_a_kernel_within_a_second(mode):
     script = textwrap.dedent(f"""
         import sys, time

@@ -447,6 +447,7 @@ def test_the_entries_compile_for_gpus(tmp_path):
     gpu.compile_check(tmp_path / "kit.cu", ("sm_90",), ("fill<float, 4>", "fill<half>"))
 
 
+@pytest.mark.slow
 def test_a_kernel_with_grid_sync_is_launched_cooperatively(tmp_path):
     """Nothing but such a launch makes `grid.sync()` valid on a card; the others in the file are launched as ever."""
     source = """#include <cooperative_groups.h>
@@ -463,6 +464,7 @@ __global__ void meets(float* x) { x[threadIdx.x] = 1; cooperative_groups::this_g
     gpu.compile_check(tmp_path / "grid.cu", ("sm_80", "sm_90"))
 
 
+@pytest.mark.slow
 def test_a_gpu_build_describes_its_kernels_without_a_card(mod, monkeypatch):
     if gpu.nvcc() is None:
         pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
@@ -502,6 +504,7 @@ def test_a_card_s_own_instructions_may_be_used():
     assert gpu.architecture_flag((9, 0)) == "-gencode=arch=compute_90a,code=sm_90a"
 
 
+@pytest.mark.slow
 def test_nvcc_assembles_wgmma_for_its_card(tmp_path):
     if gpu.nvcc() is None:
         pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")

@@ -100,6 +100,7 @@ def test_compile_with_inductor(op):
     torch.testing.assert_close(torch.compile(model, fullgraph=True)(x, w), model(x, w))
 
 
+@pytest.mark.slow
 def test_one_gradient_out_of_two_inputs_and_no_backward_at_all():
     mod = cuda.compile(SOURCE)
 

@@ -90,6 +90,7 @@ def like(a: torch.Tensor, count: int = 1) -> list[torch.Tensor]:
     return [torch.zeros_like(a) for _ in range(count)]
 
 
+@pytest.mark.slow
 def test_every_value_widens_exactly(kind):
     suffix, dtype = kind
     a, out = every(dtype), torch.zeros(65536)

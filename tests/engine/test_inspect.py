@@ -183,12 +183,14 @@ def test_block_and_shared_memory_come_from_the_launch(module, with_nvcc):
     assert (launched["block"], launched["static_shared"], launched["dynamic_shared"]) == (64, 256, 0)
 
 
+@pytest.mark.slow
 def test_several_architectures_are_one_table(module, with_nvcc):
     found = cuda.inspect(module.add, arch=("sm_80", "sm_120"))
     assert list(found) == ["sm_80", "sm_120"] and found["sm_80"]["arch"] == "sm_80"
     assert str(found).count("sm_") == 2 and "<table>" in found._repr_html_()
 
 
+@pytest.mark.slow
 def test_registers_are_those_in_the_machine_code(module, with_nvcc):
     """The machine code holds the count too; the table's comes from the assembler's report."""
     for arch in ("sm_80", "sm_90", "sm_120"):
@@ -303,6 +305,7 @@ def test_without_a_disassembler_the_rest_is_shown(module, with_nvcc, monkeypatch
 
 
 # ---- the command
+@pytest.mark.slow
 def test_the_command_shows_every_kernel_of_a_file(tmp_path, capsys, with_nvcc):
     file = tmp_path / "prog.cu"
     file.write_text(SOURCE + "void go(float* x) { tile<32><<<1, 32>>>(x, x, 1); }\nint main() { return 0; }\n")
@@ -411,6 +414,7 @@ def test_the_tensor_cores_execute_the_products_of_the_formula(with_disassembler)
     assert found["tensor_flops"] == 4 * n * n * d
 
 
+@pytest.mark.slow
 def test_host_code_of_cublas_is_left_out_of_an_included_file(tmp_path, needs):
     needs("nvcc")
     (tmp_path / "more").mkdir()

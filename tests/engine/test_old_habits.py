@@ -79,6 +79,7 @@ int main() {
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sanitize", "profile", "plain"])
 def test_host_threads_may_launch_at_the_same_time(tmp_path, mode):
     (tmp_path / "threads.cu").write_text(THREADS)

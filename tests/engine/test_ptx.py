@@ -194,7 +194,8 @@ def test_the_matrix_loads_are_counted_by_their_rows(mod):
     assert launch.shared_store.bytes == a.nbytes + b.nbytes
 
 
-@pytest.mark.parametrize("layout, out", [("row_major", "float"), ("col_major", "float"), ("row_major", "half")])
+@pytest.mark.parametrize("layout, out", [pytest.param("row_major", "float", marks=pytest.mark.slow), ("col_major", "float"),
+                                         pytest.param("row_major", "half", marks=pytest.mark.slow)])
 def test_fragments(mod, layout, out):
     a, b = rng().standard_normal((2, 16, 16)).astype(np.float16)
     d = np.zeros((16, 16), np.float32 if out == "float" else np.float16)

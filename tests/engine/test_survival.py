@@ -109,7 +109,6 @@ def test_python_survives(case, mode):
         assert "caught: " in out, out[-2000:]
 
 
-@pytest.mark.parametrize("case", ["write_into_python", "endless_recursion"])
-def test_python_survives_the_two_worst(case):
+def test_python_survives_a_recursion_without_end():
     """The short version of the above, for the quick suite."""
-    assert "caught: " in run(case, "sanitize")
+    assert "caught: " in run("endless_recursion", "sanitize")

@@ -551,6 +551,7 @@ def write_marks(arguments):
         marks.update(f"{prefix}.{i}", status=PASSED)
 
 
+@pytest.mark.slow
 def test_two_notebooks_at_once_lose_nothing(at_home):
     import multiprocessing
     with multiprocessing.get_context("spawn").Pool(2) as pool:

@@ -156,6 +156,7 @@ def test_a_notebook_holds_every_exercise_and_no_answer():
             assert f"{hidden:,}" not in problem.card(drawn.machine, numbers)
 
 
+@pytest.mark.slow
 def test_the_trial_says_what_marking_refuses(capsys):
     """By the text and by what the build calls, with the engine alone."""
     drawn = sheet(EXAMPLE, "ann")

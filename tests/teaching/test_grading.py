@@ -233,6 +233,7 @@ def test_junit_counts_what_did_not_pass(batch):
     assert int(suites["ann"].get("tests")) == len(suites["ann"]) and suites["eve"].get("errors") == "1"
 
 
+@pytest.mark.slow
 def test_a_second_run_marks_only_what_changed(batch, capsys):
     folder, results, _, before = batch
     assert run(folder, results)[1] == before                  # the seed is remembered
@@ -272,6 +273,7 @@ def test_missing_walls_are_named_and_no_sandbox_is_asked_for(tmp_path, monkeypat
     assert "no Landlock" in said and "--no-sandbox" in said and not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_without_walls_it_marks_all_the_same(tmp_path):
     put(tmp_path / "in" / "ann" / "01_attention.ipynb", notebook(RIGHT))
     put(tmp_path / "in" / "ben" / "01_attention.ipynb", notebook("# EXERCISE 1.91" + hostile.QUICK["ends the process"]))
@@ -389,6 +391,7 @@ def test_a_class_of_adversaries(tmp_path):
             assert (row["verdict"] == "passed") == (not foe or row["exercise"] == "1.93"), row
 
 
+@pytest.mark.slow
 def test_a_cluster_marks_as_one_machine_does(tmp_path):
     distributed = pytest.importorskip("distributed", reason="not run: dask.distributed is not installed")
     for name in ("ann", "ben", "cleo"):

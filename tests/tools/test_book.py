@@ -70,6 +70,7 @@ def test_a_picture_moves_where_its_states_are_few_and_else_says_where_it_does(tm
     assert moving.NEEDS_A_KERNEL in still and still.startswith("<figure>still</figure>") and "<script" not in still
 
 
+@pytest.mark.slow
 def test_a_page_from_the_disk_moves_without_a_kernel(needs, tmp_path):
     """The script, the states and the style as the book writes them, in a browser that is told to press a key."""
     chromium = needs("chromium")

@@ -84,6 +84,7 @@ def test_an_output_that_is_not_written_is_not_right():
     assert not torch.are_deterministic_algorithms_enabled()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("model", [pretend.T4, pretend.RTX_4090, pretend.A100], ids=lambda model: model.name)
 def test_a_lesser_card_gets_what_fits_it(model):
     """Every case runs there, or says why not; the wrappers by themselves choose kernels that the card has."""

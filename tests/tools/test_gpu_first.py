@@ -45,6 +45,7 @@ def test_the_same_command_again_continues(tmp_path):
     assert first.closing(chosen, outcome, "")[0].startswith("every step has run: put the results")
 
 
+@pytest.mark.slow
 def test_without_a_card_it_is_red_and_says_so(tmp_path, capsys):
     assert first.main(["--limit", "60", "--out", str(tmp_path), "--steps", "machine"]) == 1
     assert "no CUDA device" in (tmp_path / "machine.log").read_text()

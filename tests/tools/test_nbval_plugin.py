@@ -34,6 +34,7 @@ def pytest_on(*arguments, cwd, **env):
     return done.returncode, done.stdout + done.stderr
 
 
+@pytest.mark.slow
 def test_what_jupyter_shows_is_what_is_compared(tmp_path):
     write(tmp_path / "good.ipynb",
           cell(OURS + "print(6 * 7)", "42\n"),
@@ -70,6 +71,7 @@ def test_what_must_not_pass(tmp_path):
     assert code == 1 and "5 failed, 1 passed" in said and all(why in said for _, why in bad), said
 
 
+@pytest.mark.slow
 def test_a_dead_kernel_is_noticed_at_once(tmp_path):
     write(tmp_path / "dead.ipynb", cell(OURS + "import os\nos._exit(1)"), cell("print(1)", "1\n"))
     code, said = pytest_on(tmp_path, cwd=tmp_path)
@@ -96,6 +98,7 @@ def test_other_projects_are_left_alone(tmp_path):
     assert code == 0 and "3 passed" in said and "slowest notebooks" not in said, said
 
 
+@pytest.mark.slow
 def test_another_nbval_is_refused_in_one_line(tmp_path):
     write(tmp_path / "good.ipynb", cell(OURS + "print(1)", "1\n"))
     (tmp_path / "conftest.py").write_text("import course_lib.tools.nbval_cells as c\nc.version = lambda name: '0.12.0'\n")
