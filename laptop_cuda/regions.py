@@ -17,9 +17,10 @@ to the bit, of wrong kernels too. Kernels that this does not understand stay wit
 from __future__ import annotations
 
 from .outline import Outline
-from .regions_check import Refused
+from .regions_check import SHUFFLES, Refused
 from .regions_find import Regions
 from .regions_text import Declared, statements
+from .regions_warps import Exchange
 from .rewrite import LEFT_EARLY, edits_of
 from .signature import KernelText
 from .table import guarded
@@ -46,6 +47,7 @@ def whole_blocks(files: list[Outline], wanted: list[tuple[KernelText, str]],
 
 
 OPEN = " LAPTOP_EACH_THREAD {"
+OPEN_LANES = " LAPTOP_EACH_LANE {"
 
 
 class Writer(Regions):
@@ -55,20 +57,26 @@ class Writer(Regions):
         function = self.kernel.function
         first, last = function.body
         own = self.find()
-        for region in range(len(self.regions)):
-            self.write(region)
+        stores = [""] * len(self.groups)     # before the loops over the warps
+        for i, region in enumerate(self.regions):
+            made = self.write(i)
+            if region.group is not None:
+                stores[region.group] += made
+        self.open_and_close(stores)
         template = f"template <{', '.join(self.kernel.template)}> " if self.kernel.template else ""
         parameters = self.piece(function.parameters[0], function.parameters[1] + 1)
         start, end = self.tokens[first].end, self.tokens[last].start
         edits = edits_of(self.file)
         edits.list = [edit for edit in edits.list if edit[-1] != LEFT_EARLY]     # its return becomes a goto
         for a, b, new in self.edits:
-            if edits.within(a, b) and a != b:
+            if edits.within(a, b):
                 raise Refused("changed twice")
             edits.replace(a, b, new)
+        for place, new, order in self.inserted:
+            edits.insert(place, new, order)
         line = self.file.line(function.parameters[0])
         made = (f'\n#line {line} "{name}"\n{template}static void laptop_whole_{number}{parameters} {{'
-                f" const laptop::Index laptop_size = blockDim; {self.copies(own)}"
+                f" const laptop::Index laptop_size = blockDim; {self.given()}{self.copies(own)}"
                 f'{edits.apply(self.file.text, start, end)} }}\n#line 1 "entries"\n')
         space = function.namespace
         return f"namespace {space} {{{made}}}\n" if space else made
@@ -79,32 +87,83 @@ class Writer(Regions):
         stores = "".join(f"laptop_all_{n}[laptop_i] = {n}; " for n in names)
         return text + (f"{OPEN} {stores}}} " if names else "")
 
-    def write(self, number: int) -> None:
-        """The loop over the threads around a region, and the declarations in it."""
-        first, last, scope = self.regions[number]
-        used = self.words(first, last)
+    def given(self) -> str:
+        """What the warps' exchanges need."""
+        room = "".join(f"alignas(16) unsigned char laptop_given_{x.first}[2048]; "
+                       for x in self.warps.all)
+        return f"LAPTOP_WARPS; {room}" if self.groups else ""
+
+    def open_and_close(self, stores: list[str]) -> None:
+        """The loops over the warps, and braces where a loop in them has none."""
+        for (first, last), text in [*zip(self.groups, stores), *((body, None) for body in self.bodies)]:
+            self.insert(first, " {" if text is None else f"{text} LAPTOP_EACH_WARP {{", 2)
+            self.insert(last, "}", 1)
+
+    def insert(self, behind: int, text: str, order: int) -> None:
+        """Behind the token before this one; ends come first there, the inner one before the outer one."""
+        self.inserted.append((self.tokens[behind - 1].end, text, order))
+
+    def write(self, number: int) -> str:
+        """The loop over the threads around a region. Answers what it keeps, if that is declared elsewhere."""
+        region = self.regions[number]
+        first, last = region.first, region.last
+        used = self.words(first, last).union(*(self.words(*x.value) for x in region.gives))
         self.no_way_out(statements(self.tokens, first, last), False, False)
-        known = "".join(f" auto& {n} = laptop_all_{n}[laptop_i];" for n in scope
+        known = "".join(f" auto& {n} = laptop_all_{n}[laptop_i];" for n in region.scope
                         if n in self.kept and n in used and self.home.get(n) != number)
-        made = "".join(self.storage(self.declared[n]) for n in scope
+        made = "".join(self.storage(self.declared[n]) for n in region.scope
                        if n in self.kept and self.home.get(n) == number)
-        for (a, b), variables in self.together.items():
-            if first <= a < last and self.kept & {v.name for v in variables}:
-                text = "".join(self.declared_again(v) for v in variables)
-                start, end = self.tokens[a].start, self.tokens[b - 1].end
-                lines = self.file.text.count("\n", start, end) - text.count("\n")
-                self.edits.append((start, end, text + "\n" * lines))
-        opened, closed = "", ""
+        self.rewrite(first, last)
+        opened = ""
+        closed = "".join(f" laptop::laptop_give(laptop_given_{x.first}, laptop_lane, {self.piece(*x.value)});"
+                         for x in region.gives)
         if "return" in used:
             opened, closed = " {", "} laptop_next:; "
             self.leave_by_goto(number)
-        place = self.tokens[first - 1].end
-        self.edits.append((place, place, f"{made}{OPEN}{known}{opened}"))
-        place = self.tokens[last - 1].end
-        self.edits.append((place, place, closed + "}"))
+        here = made if region.group is None else ""
+        self.insert(first, f"{here}{OPEN_LANES if region.lanes else OPEN}{known}{opened}", 3)
+        self.insert(last, closed + "}", 0 if first < last else 3)
+        return "" if here else made
+
+    def rewrite(self, first: int, last: int) -> None:
+        """The declarations of what is kept, and the shuffles, between these tokens."""
+        done = []
+        for (a, b), variables in self.together.items():
+            if first <= a < last and self.kept & {v.name for v in variables}:
+                text = "".join(self.declared_again(v) for v in variables)
+                self.change(a, b, text)
+                done.append((a, b))
+        for x in self.warps.all:
+            if first <= x.first < last and not any(a <= x.first < b for a, b in done):
+                self.change(x.first, x.last, self.taken(x))
+
+    def change(self, first: int, last: int, text: str) -> None:
+        """Replaces tokens; the lines keep their numbers."""
+        start, end = self.tokens[first].start, self.tokens[last - 1].end
+        lines = self.file.text.count("\n", start, end) - text.count("\n")
+        self.edits.append((start, end, text + "\n" * lines))
+
+    def taken(self, x: Exchange) -> str:
+        """In place of a shuffle."""
+        value, more = self.piece(*x.value), ", ".join(self.piece(*a) for a in x.more)
+        width = ", laptop_warp" if len(x.more) == 1 else ""
+        return (f"laptop::{SHUFFLES[x.name]}<std::decay_t<decltype({value})>>"
+                f"(laptop_given_{x.first}, laptop_lane, laptop_lanes, {more}{width})")
+
+    def piece(self, first: int, last: int) -> str:
+        """The text of tokens, with their shuffles replaced."""
+        found = [x for x in self.warps.all if first <= x.first < last]
+        text, at = "", first
+        for x in sorted(found, key=lambda x: x.first):
+            if x.first > at:
+                text += self.file.text[self.tokens[at].start:self.tokens[x.first].start]
+            text, at = text + self.taken(x), x.last
+        if not found:
+            return super().piece(first, last)
+        return text + (self.file.text[self.tokens[at - 1].end:self.tokens[last - 1].end] if at < last else "")
 
     def leave_by_goto(self, number: int) -> None:
-        first, last, _ = self.regions[number]
+        first, last = self.regions[number].first, self.regions[number].last
         if number != len(self.regions) - 1 or last != self.kernel.function.body[1]:
             raise Refused("a return before a barrier")
         for i in range(first, last):

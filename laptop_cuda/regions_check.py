@@ -13,6 +13,10 @@ from .table import LIBRARY, constants
 from .tokens import match_angle_backward, match_backward, match_forward, scan
 
 BARRIER = "__syncthreads"
+WARP_BARRIER = "__syncwarp"
+# a function of each_thread.h for each
+SHUFFLES = {"__shfl_sync": "laptop_take", "__shfl_up_sync": "laptop_take_up",
+            "__shfl_down_sync": "laptop_take_down", "__shfl_xor_sync": "laptop_take_xor"}
 CONTROL = {"if", "for", "while", "switch", "return", "sizeof", "alignof", "decltype", "static_assert",
            "constexpr"}
 TYPES = {"float", "double", "int", "unsigned", "long", "short", "char", "bool", "size_t", "half",
@@ -106,7 +110,7 @@ class Checker:
     def function(self, name: str, seen: tuple) -> None:
         own = [(file, f) for file, f in self.functions if f.name == name]
         known = (name in CONTROL | TYPES | CASTS | LIBRARY or name.removesuffix("f") in LIBRARY
-                 or name == BARRIER and not seen or CALLS.fullmatch(name))
+                 or not seen and name in {BARRIER, WARP_BARRIER, *SHUFFLES} or CALLS.fullmatch(name))
         if not own and not known and name not in self.macros:
             raise Refused(f"{name}()")
         for file, f in own:

@@ -1,13 +1,27 @@
 """The regions of a kernel: the statements between its barriers, and the variables that outlive them."""
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from .outline import Outline
 from .regions_check import Checker, Refused, holds_barrier, is_barrier
 from .regions_text import SCALAR, Declared, Statement, declaration, statements
+from .regions_warps import Exchange, Warps, holds_warp, is_warp_barrier
 from .signature import KernelText
 
 VECTORS = {"half", "__half", "half2", "__nv_bfloat16", "uchar4", "int2", "int4", "uint2", "uint4", "float2",
            "float3", "float4", "double2"}
+
+
+@dataclass
+class Region:
+    """Tokens first to last (excluded) that become one loop, over all threads or over the lanes of a warp."""
+    first: int
+    last: int
+    scope: tuple[str, ...]               # the variables in scope at its end
+    lanes: bool
+    group: int | None                    # the loop over the warps around it, if it is not in a block inside
+    gives: list[Exchange]                # that begin at its end
 
 
 class Regions:
@@ -17,9 +31,13 @@ class Regions:
         self.file, self.kernel, self.tokens = file, kernel, file.tokens
         self.check = Checker(files, file, kernel.function)
         self.edits: list[tuple[int, int, str]] = []          # start, end, what it becomes
+        self.inserted: list[tuple[int, str, int]] = []       # place, text, its order among those of a place
         self.region_of: dict[int, int] = {}                  # of a token: the region that it is in
-        self.regions: list[tuple[int, int, tuple[str, ...]]] = []    # first, last, variables in scope
+        self.regions: list[Region] = []
+        self.groups: list[tuple[int, int]] = []              # tokens that become a loop over the warps
+        self.bodies: list[tuple[int, int]] = []              # of loops over exchanges that lack braces
         self.declared: dict[str, Declared] = {}              # the threads' own variables
+        self.warps = Warps(self.check, self.declared)
         self.home: dict[str, int] = {}                       # the region that declares them
         self.together: dict[tuple[int, int], list[Declared]] = {}        # by statement
         self.kept: set[str] = set()                          # those that outlive a region
@@ -38,28 +56,57 @@ class Regions:
         self.find_kept(own)
         return own
 
-    def sequence(self, found: list[Statement], before: int, last: int, scope: tuple[str, ...]) -> None:
+    def sequence(self, found: list[Statement], before: int, last: int, scope: tuple[str, ...],
+                 in_warp: bool = False) -> None:
         """Statements between the token `before` and the token `last`, in a scope that all threads share."""
         first = before + 1               # of the region that is growing
-        only_declared, outside = True, set(self.uniform)
+        only_declared, outside, group = True, set(self.uniform), None
+
+        def cut(end: int, closes: bool = False, gives: list[Exchange] = ()) -> None:
+            self.region(Region(first, end, scope, in_warp or group is not None, group, list(gives)))
+            if closes and group is not None:
+                self.groups[group] = (self.groups[group][0], end)
         for made in found:
             if self.is_common(made, only_declared):
-                self.region(first, made.first, scope)
+                cut(made.first)
                 first = made.last
-            elif is_barrier(self.tokens, made):
-                self.region(first, made.first, scope)
-                self.blank(made.first, made.last)
-                first, only_declared = made.last, True
             elif holds_barrier(self.tokens, made):
-                self.region(first, made.first, scope)
-                self.structured(made, scope)
-                first, only_declared = made.last, True
+                cut(made.first, True)
+                self.barrier(made, scope)
+                first, only_declared, group = made.last, True, None
+            elif holds_warp(self.tokens, made):
+                if group is None and not in_warp:
+                    group = len(self.groups)
+                    self.groups.append((first, first))
+                only_declared = False
+                if made.kind == "simple" and not is_warp_barrier(self.tokens, made):
+                    cut(made.first, gives=self.warps.exchanges(made, self.uniform))
+                    first = made.first
+                    scope += self.declare(made)
+                else:
+                    cut(made.first)
+                    first = made.last
+                    self.warp(made, scope)
             else:
                 names = self.declare(made)
                 only_declared = only_declared and bool(names)
                 scope += names
-        self.region(first, last, scope)
+        cut(last, True)
         self.uniform = outside
+
+    def barrier(self, made: Statement, scope: tuple[str, ...]) -> None:
+        if is_barrier(self.tokens, made):
+            self.blank(made.first, made.last)
+        else:
+            self.structured(made, scope)
+
+    def warp(self, made: Statement, scope: tuple[str, ...]) -> None:
+        """A __syncwarp(), or a loop, an if or a block around warp operations."""
+        if is_warp_barrier(self.tokens, made):
+            self.warps.barrier(made, self.uniform)
+            self.blank(made.first, made.last)
+        else:
+            self.structured(made, scope, True)
 
     def is_common(self, made: Statement, only_declared: bool) -> bool:
         """A declaration of shared memory or of a value that all threads have: one for the block."""
@@ -80,11 +127,11 @@ class Regions:
         self.uniform |= {v.name for v in variables}
         return True
 
-    def structured(self, made: Statement, scope: tuple[str, ...]) -> None:
+    def structured(self, made: Statement, scope: tuple[str, ...], in_warp: bool = False) -> None:
         """A loop, an if or a block around barriers: all threads go through it together."""
         if made.kind == "{":
             inner = statements(self.tokens, made.first + 1, made.last - 1)
-            return self.sequence(inner, made.first, made.last - 1, scope)
+            return self.sequence(inner, made.first, made.last - 1, scope, in_warp)
         if made.kind not in ("for", "if"):
             raise Refused(f"a barrier in a {made.kind}")
         first, last = made.header[0] + 1, made.header[1]
@@ -95,10 +142,13 @@ class Regions:
             raise Refused("a barrier that depends on the thread")
         self.uniform |= added
         for body in made.bodies:
-            if is_barrier(self.tokens, body):
-                self.blank(body.first, body.last)
+            if in_warp and body.kind != "{":
+                self.bodies.append((body.first, body.last))
+                self.sequence([body], body.first - 1, body.last, scope, True)
+            elif in_warp:
+                self.structured(body, scope, True)
             elif holds_barrier(self.tokens, body):
-                self.structured(body, scope)
+                self.barrier(body, scope)
             else:
                 raise Refused("an arm of an if without a barrier")
         self.uniform -= added
@@ -126,11 +176,11 @@ class Regions:
             self.together[made.first, made.last] = variables
         return tuple(v.name for v in variables)
 
-    def region(self, first: int, last: int, scope: tuple[str, ...]) -> None:
-        if first < last:
-            for i in range(first, last):
+    def region(self, made: Region) -> None:
+        if made.first < made.last or made.gives:
+            for i in range(made.first, made.last):
                 self.region_of[i] = len(self.regions)
-            self.regions.append((first, last, scope))
+            self.regions.append(made)
 
     def find_kept(self, own: list[str]) -> None:
         """A variable that is used in another region than its own is kept for each thread. If one of these may

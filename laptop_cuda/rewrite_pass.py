@@ -25,7 +25,7 @@ class Edits:
         """The edited text, or that of its part from `first` to `last`."""
         last = len(text) if last is None else last
         pieces, position = [], first
-        for start, end, _, new in sorted(self.list, key=lambda e: (e[0], e[2], e[1])):
+        for start, end, _, new in sorted(self.list, key=lambda e: (e[0], e[1], e[2])):
             if first <= start and end <= last:
                 pieces += [text[position:start], new]
                 position = end

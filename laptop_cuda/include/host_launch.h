@@ -2,25 +2,11 @@
 #pragma once
 #include <cuda_runtime.h>
 #include <utility>
+#include "each_thread.h"
 
 #ifdef LAPTOP_GRAPHS
 #include "graph_capture.h"
 #endif
-
-// A kernel that Python turned into a function for a whole block: its body from barrier to barrier, for each thread.
-// A thread's variables that outlive a barrier are in arrays over the threads, on a stack of 16 MiB.
-#define LAPTOP_EACH_THREAD                                                                                  \
-    for (unsigned laptop_z = 0; laptop_z < laptop_size.z; ++laptop_z)                                       \
-        for (unsigned laptop_y = 0; laptop_y < laptop_size.y; ++laptop_y)                                   \
-            for (unsigned laptop_x = 0; laptop_x < laptop_size.x; ++laptop_x)                               \
-                if (const laptop::Index threadIdx = {laptop_x, laptop_y, laptop_z}; true)                   \
-                    if (const size_t laptop_i = (size_t)(laptop_z * laptop_size.y + laptop_y) * laptop_size.x + laptop_x; true)
-// The type of a thread's copy of a parameter; unary plus takes __restrict__ from a pointer.
-#define LAPTOP_COPY_OF(n)                                                                                   \
-    std::conditional_t<std::is_arithmetic<std::remove_cv_t<decltype(n)>>::value, std::remove_cv_t<decltype(n)>, \
-                       std::remove_reference_t<decltype(+n)>>
-#define LAPTOP_FITS(T) \
-    static_assert(sizeof(T) <= 512 && std::is_trivially_copyable<T>::value && std::is_trivially_default_constructible<T>::value)
 
 namespace laptop {
 

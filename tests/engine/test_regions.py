@@ -8,7 +8,10 @@ HEAD = """
 #define TILE 8
 #define SQUARE(x) ((x) * (x))
 #define SYNC __syncthreads()
+#define ALL 0xffffffffu
+#define LARGER(a, b) ((a) > (b) ? (a) : (b))
 const int ROUNDS = 3;
+constexpr unsigned EVERYBODY = 0xFFFFFFFF, HALF = 0xffff;
 __device__ float twice(float x) { return 2 * x; }
 __device__ int mine() { return threadIdx.x; }
 __device__ void grow(int& n) { n += threadIdx.x; }
@@ -73,6 +76,36 @@ LOOPS = {
     "no barrier": """
         int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
         for (int j = 0; j < n; ++j) { if (j > tid) break; if (j == 3) return; x[tid] += y[j]; }""",
+    "a shuffle": "x[threadIdx.x] = __shfl_xor_sync(~0u, y[threadIdx.x], 1);",
+    "a sum over lanes, then over warps": """
+        __shared__ float of_warp[32];
+        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z, lane = tid % 32;
+        float sum = 0, most = y[0];
+        for (int k = 0; k < n; k += 8) {
+            float v = y[k + tid % 8];
+            sum += v;
+            #pragma unroll
+            for (int d = 16; d > 0; d >>= 1)
+                sum += __shfl_down_sync(ALL, sum, d);
+            most = fmaxf(most, __shfl_xor_sync(EVERYBODY, sum + v, 3, 8));
+            if (lane == 0) of_warp[tid / 32] = sum;
+            __syncthreads();
+            float other = __shfl_sync(ALL, of_warp[lane % 2], lane / 2, 16);
+            sum += other * __shfl_up_sync(ALL, v, 2);
+            __syncwarp();
+            __syncthreads();
+        }
+        x[tid] = sum + most;""",
+    "lanes that race": """
+        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z, next = (tid + 1) % 64, mine[2] = {tid, n};
+        x[tid] = tid;
+        mine[0] += __shfl_sync(ALL, mine[1] + (int)x[next], mine[0] % 5); x[next] += mine[0];
+        __syncwarp(0xffffffff);
+        x[tid] += x[(tid + 33) % 64];
+        { __syncwarp(); x[next] *= 2; }
+        if (n > 3) { __syncwarp(); x[tid] += x[next]; } else x[tid] = 1;
+        if (tid > 3) return;
+        x[tid] += 1;""",
 }
 FIBERS = {
     "a bound of the thread's own": """
@@ -89,7 +122,19 @@ FIBERS = {
     "a way out": "for (int k = 0; k < 3; ++k) { if (k == n) break; x[k] = k; __syncthreads(); }",
     "a return before a barrier": "if (n < 0) return; x[0] = 1; __syncthreads(); x[1] = 2;",
     "a changed member": "pair.x += threadIdx.x; __syncthreads(); x[threadIdx.x] = pair.x + 1;",
-    "a shuffle": "x[threadIdx.x] = __shfl_xor_sync(~0u, y[threadIdx.x], 1);",
+    "a shuffle of some lanes": "if (threadIdx.y + threadIdx.z == 0) x[0] += __shfl_xor_sync(0xff, y[threadIdx.x], 1);",
+    "a shuffle under half a mask": "x[threadIdx.x] = __shfl_sync(HALF * 65537, y[threadIdx.x], 1);",
+    "a shuffle beside memory": "float v = y[0]; v = x[7] + __shfl_sync(ALL, v, 1); x[threadIdx.x] = v + 1;",
+    "a shuffle beside a shared number": """
+        __shared__ float s; s = n; __syncthreads();
+        x[threadIdx.x] = __shfl_sync(ALL, y[0], 1) + s;""",
+    "a shuffle that may not be": "float v = n > 3 ? __shfl_sync(ALL, y[0], 1) : 0; x[threadIdx.x] = v;",
+    "a shuffle of a shuffle": "x[threadIdx.x] = __shfl_sync(ALL, __shfl_sync(ALL, y[1], 1), 2);",
+    "a shuffle that counts": "int i = 2; x[threadIdx.x] = __shfl_sync(ALL, ++i, 1);",
+    "a shuffle in a macro": "float v = LARGER(y[1], __shfl_xor_sync(ALL, y[2], 1)); x[threadIdx.x] = v;",
+    "a lane from memory": "x[threadIdx.x] = __shfl_sync(ALL, y[threadIdx.x], (int)x[0]);",
+    "a shuffle of a pair": "float v = __shfl_sync(ALL, y[0], 1), w = __shfl_sync(ALL, v, 1); x[0] = w;",
+    "a turn that some skip": "for (int i = threadIdx.y; i < 4; i += 1) { __syncwarp(); x[i] = i; }",
     "a helper that knows its thread": "x[mine()] = 1;",
     "a macro with a barrier": "x[threadIdx.x] = 1; SYNC; x[threadIdx.x] += 1;",
     "a lambda": "auto f = [&](int i) { x[i] = 1; }; f(threadIdx.x);",
@@ -113,13 +158,13 @@ def entry_of(module, number: int):
     return next(entry for (kernel, _), entry in found if kernel.name == f"k{number}")
 
 
-def run(module, number: int, fibers: bool) -> np.ndarray:
+def run(module, number: int, fibers: bool, block=(8, 4, 2)) -> np.ndarray:
     entry = entry_of(module, number)
     whole = entry.whole
     x, y = np.zeros(80, np.float32), np.random.default_rng(number).standard_normal(200).astype(np.float32)
     try:
         entry.whole = 0 if fibers else whole
-        getattr(module, f"k{number}")[3, (8, 4, 2), 1024](x, y, 24, 0, 0, (3, 4))
+        getattr(module, f"k{number}")[3, block, 1024](x, y, 24, 0, 0, (3, 4))
     finally:
         entry.whole = whole
     return x
@@ -131,6 +176,8 @@ def test_loops_over_threads_give_what_fibers_give(module, name):
     assert entry_of(module, number).whole
     want = run(module, number, True)
     assert want.any() and run(module, number, False).tobytes() == want.tobytes()
+    want = run(module, number, True, (8, 5, 1))      # the second warp lacks lanes
+    assert run(module, number, False, (8, 5, 1)).tobytes() == want.tobytes()
 
 
 @pytest.mark.parametrize("name", FIBERS)
