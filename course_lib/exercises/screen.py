@@ -14,34 +14,6 @@ from laptop_cuda.only_kernels import plain_text, refused
 from .parts import Exercise
 from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 
-LOOKED_UP = {
-    "getattr",
-    "attrgetter",
-    "methodcaller",
-    "__getattribute__",
-    "__dict__",
-    "vars",
-    "eval",
-    "exec",
-    "import_module",
-    "__import__",
-    "globals",
-    "locals",
-}  # with one of these a name may be written as a string
-
-TAKES_DOWN = {
-    "_disable_current_modes",
-    "_python_dispatch",
-    "_pop_mode",
-    "_pop_torch_function_stack",
-    "_pop_torch_dispatch_stack",
-    "DisableTorchFunction",
-    "DisableTorchFunctionSubclass",
-    "_DisableTorchDispatch",
-    "no_dispatch",
-    "_get_current_dispatch_mode",
-}
-
 
 def screen(exercise: Exercise, source: str) -> Verdict | None:
     """A verdict if the source need not be run; None otherwise."""
@@ -60,12 +32,6 @@ def screen(exercise: Exercise, source: str) -> Verdict | None:
             return verdict_on(
                 exercise, WRONG, f"`{name}` may not be used here: the exercise is to do without it."
             )
-    if exercise.forbid and used & TAKES_DOWN:
-        return verdict_on(
-            exercise,
-            WRONG,
-            f"`{min(used & TAKES_DOWN)}` may not be used here: it hides what your code calls.",
-        )
     if "course_lib" in used:
         return verdict_on(
             exercise,
@@ -133,10 +99,4 @@ def outside_names(source: str) -> set[str]:
             used.update(node.name.split("."))
         elif isinstance(node, ast.ImportFrom):
             used.update((node.module or "").split("."))
-    if used & LOOKED_UP:
-        used |= {
-            n.value
-            for n in nodes
-            if isinstance(n, ast.Constant) and isinstance(n.value, str) and n.value.isidentifier()
-        }
     return used

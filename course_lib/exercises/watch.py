@@ -1,14 +1,16 @@
 """What a student's code calls while it runs, for exercises that are to do without some of torch.
 
 `screen` looks for a forbidden name in the source. This looks at what is called, so that `getattr(F, "soft" +
-"max")`, a module that calls it inside, and the same operation under another name are found too. It works
-inside the process that runs the code: code written to take it down is not seen.
+"max")`, a module that calls it inside, and the same operation under another name are found too. Code that
+calls anything while the watch is down is found as well. It works inside the process that runs the code, so it
+is no wall: what ends the watch without a call, or leaves torch, is not seen.
 """
 
 from __future__ import annotations
 
 import _thread
 import contextlib
+import os
 import sys
 import threading
 from functools import lru_cache
@@ -44,7 +46,7 @@ FUNCTIONS = {
         "row_stack",
         "pad",
     },
-    "autograd": {"grad", "backward", "vjp", "jvp", "jacrev", "jacfwd"},
+    "autograd": {"grad", "backward", "vjp", "jvp", "jacrev", "jacfwd", "_make_dual"},
     "float64": {"double", "numpy", "__array__", "tolist"},
 }
 # Forbidden name -> operations that these end in, wherever they were called from.
@@ -77,7 +79,8 @@ SAME = {
     "diag_embed": ("diag",),
     "float64": ("double",),
 }
-THREADS = "a thread"
+TORCH = os.path.dirname(torch.__file__) + os.sep
+THREADS, HIDDEN = "a thread", "out of sight"
 
 
 @contextlib.contextmanager
@@ -113,7 +116,7 @@ def calls(forbidden: tuple[str, ...], filename: str):
                 used.add("float64")
             return result
 
-    with _threads(used, filename), Functions(), Operations():
+    with _threads(used, filename), Functions(), Operations(), _in_sight(used, filename):
         yield used
 
 
@@ -149,6 +152,39 @@ def _from(filename: str) -> bool:
             return True
         frame = frame.f_back
     return False
+
+
+# --- the watch itself: it is up whenever the file's code, or what that calls outside torch, calls something ---
+
+@contextlib.contextmanager
+def _in_sight(used: set[str], filename: str):
+    """Note a call that is made while torch's modes are off, by whichever of its many switches."""
+    before, up = sys.getprofile(), _modes()
+
+    def look(frame, event, argument):
+        if event in ("call", "c_call") and _near(frame, filename) and any(map(int.__lt__, _modes(), up)):
+            used.add(HIDDEN)
+    sys.setprofile(look)
+    try:
+        yield
+    finally:
+        if sys.getprofile() is not look:
+            used.add(HIDDEN)
+        sys.setprofile(before)
+
+
+def _modes() -> tuple[int, ...]:
+    """How many modes of both kinds there are, and whether torch heeds them; a driver may add one."""
+    return (torch._C._len_torch_function_stack(), torch._C._is_torch_function_mode_enabled(),
+            torch._C._len_torch_dispatch_stack(),
+            not torch._C._dispatch_tls_is_dispatch_key_excluded(torch._C.DispatchKey.Python))
+
+
+def _near(frame, filename: str) -> bool:
+    """Whether a frame is of the file, or called by it and neither torch's nor the watch's."""
+    place = frame.f_code.co_filename
+    caller = frame.f_back.f_code.co_filename if frame.f_back else ""
+    return place == filename or caller == filename and not place.startswith((TORCH, __file__))
 
 
 # --- threads: torch's modes are per thread, so code in another one is not watched ---------------------------

@@ -777,17 +777,30 @@ def test_a_forbidden_name_that_is_the_students_own_is_allowed(id):
     assert core.evaluate(ex, source, 3).passed, str(core.evaluate(ex, source, 3))
 
 
+HIDES = "def softmax(x, dim=-1):\n    import torch.utils._python_dispatch as d\n    f = getattr(torch, 'soft' + 'max')\n"
 FORBIDDEN = {
-    "1.2": "def softmax(x, dim=-1):\n    return getattr(torch, 'soft' + 'max')(x, dim)\n",
-    "1.13": "def softmax_backward(p, g):\n    return torch.func.vjp(lambda s: s.exp() / s.exp().sum(-1, keepdim=True), p.log())[1](g)[0]\n",
+    "1.2 by getattr": "def softmax(x, dim=-1):\n    return getattr(torch, 'soft' + 'max')(x, dim)\n",
+    "1.2 under no mode": HIDES + "    with d._disable_current_modes():\n        return f(x, dim)\n",
+    "1.2 under a decorator": HIDES + "    return d._disable_current_modes()(f)(x, dim)\n",
+    "1.2 under two guards": HIDES + "    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():\n        return list(map(f, [x], [dim]))[0]\n",
+    "1.2 without a profiler": HIDES + "    __import__('sys').setprofile(None)\n    with d._disable_current_modes():\n        return f(x, dim)\n",
+    "1.13 backward": "def softmax_backward(p, g):\n    return torch.func.vjp(lambda s: s.exp() / s.exp().sum(-1, keepdim=True), p.log())[1](g)[0]\n",
+    "1.13 forward": "def softmax_backward(p, g):\n    return torch.func.jvp(lambda s: s.exp() / s.exp().sum(-1, keepdim=True), (p.log(),), (g,))[1]\n",
     "9.1": "def w2_of_samples(*a):\n    return torch.cdist(*a)\n",
 }
 
 
-@pytest.mark.parametrize("id", FORBIDDEN)
-def test_what_is_forbidden_is_found_by_what_is_called(id):
-    verdict = core.evaluate(find(id), FORBIDDEN[id], 3)
-    assert verdict.status == WRONG and "may not be used here" in verdict.headline, str(verdict)
+@pytest.mark.parametrize("name", FORBIDDEN)
+def test_what_is_forbidden_is_found_by_what_is_called(name):
+    verdict = core.evaluate(find(name.split()[0]), FORBIDDEN[name], 3)
+    assert verdict.status == WRONG and ("may not be used here" in verdict.headline or "switches off" in verdict.headline), str(verdict)
+
+
+def test_a_forbidden_word_in_a_text_is_no_call():
+    """`print` of a tensor switches torch's modes off, and that is torch's own business."""
+    shown = "    print(x, str(x), {'softmax': vars(torch), 'cat': getattr(x, 'shape')})\n    with torch.no_grad():\n        x = torch.vmap(lambda r: r + 0)(x)\n"
+    source = SOFTMAX.replace("\n", "\n" + shown, 1)
+    assert core.evaluate(find("1.2"), source, 3).passed, str(core.evaluate(find("1.2"), source, 3))
 
 
 def test_a_growing_cache_by_any_name_is_found():
