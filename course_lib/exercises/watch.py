@@ -154,7 +154,7 @@ def _from(filename: str) -> bool:
     return False
 
 
-# --- the watch itself: it is up whenever the file's code, or what that calls outside torch, calls something ---
+# --- the watch itself: it is up whenever the file's code, or what that calls outside torch, makes a call ----
 
 @contextlib.contextmanager
 def _in_sight(used: set[str], filename: str):

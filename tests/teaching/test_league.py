@@ -9,12 +9,13 @@ import pytest
 from adversaries import cheats
 from course_lib.exercises import Launch, judge, runner
 from course_lib.exercises.parts import inout
-from course_lib.teaching import walls
+from course_lib.teaching import grade, walls
 from course_lib.teaching.batch import each
-from course_lib.teaching.league import model
-from course_lib.teaching.league.command import main, table
+from course_lib.teaching.league import model, scores
+from course_lib.teaching.league.command import main
 from course_lib.teaching.league.page import page
 from course_lib.teaching.league.score import COUNTS, PROBLEMS, Score, bound, score
+from course_lib.teaching.league.scores import Kept, league_cells, scores_of
 from course_lib.teaching.sandbox import Sandbox
 from course_lib.teaching.submissions import collect
 
@@ -141,11 +142,40 @@ def test_a_class_has_a_table_and_a_page(tmp_path):
     assert any(row.startswith("Bob <b>,row_sums,,,,,") for row in rows)
 
 
+def test_a_student_is_in_the_league_by_the_cells_that_were_handed_in(tmp_path):
+    put(tmp_path / "Ann" / "league.ipynb", notebook("%%cuda\n// EXERCISE 91.3\n" + cheats.HONEST))
+    put(tmp_path / "Ann" / "01_attention.ipynb", notebook("# EXERCISE 1.1\npass", "%%cuda\n// EXERCISE 91.1\nx"))
+    put(tmp_path / "Bob" / "01_attention.ipynb", notebook("# EXERCISE 1.1\npass"))
+    found = league_cells(collect(tmp_path))
+    assert found["Ann"].keys() == {"91.1", "91.3"} and not found["Bob"]
+
+
+@linux
+@pytest.mark.slow
+def test_grade_makes_the_class_table(tmp_path, monkeypatch):
+    """Of the kernels alone that were handed in; what is known is not scored again."""
+    monkeypatch.setattr(scores, "KERNELS", {SUMS.id: SUMS})
+    monkeypatch.setattr(scores, "PROBLEMS", [SUMS])
+    monkeypatch.setattr(scores.model, "score", lambda *arguments: Score(None, "left out here"))
+    monkeypatch.setattr(scores, "each", lambda function, tasks, jobs, finished: [
+        finished(key, scores_of(*arguments)) for key, arguments in tasks.items()])
+    put(tmp_path / "in" / "Ann" / "league.ipynb", notebook("%%cuda\n// EXERCISE 91.3\n" + cheats.HONEST))
+    put(tmp_path / "in" / "Bob" / "notes.ipynb", notebook("# EXERCISE 1.1\n").replace("EXERCISE", "my notes on"))
+    command = [str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--seed", "5"]
+    assert grade.main(command) == 0
+    text = (tmp_path / "out" / "league.html").read_text()
+    assert "<td>1</td><td>Ann</td>" in text and "Bob" not in text and "par" in text
+    assert len(Kept(tmp_path / "out").known) == 2, "Ann's, and the plain kernels'"
+    monkeypatch.setattr(scores, "each", lambda function, tasks, *rest: tasks and pytest.fail("scored again"))
+    assert grade.main(command) == 0
+    assert (tmp_path / "out" / "league.html").read_text() == text
+
+
 def test_equal_sectors_are_decided_by_the_other_counts():
-    scores = {"Ann": {SUMS.id: Score((100, 9, 0, 0))}, "Bob": {SUMS.id: Score((100, 8, 5, 5))},
+    theirs = {"Ann": {SUMS.id: Score((100, 9, 0, 0))}, "Bob": {SUMS.id: Score((100, 8, 5, 5))},
               "Cyd": {SUMS.id: Score((99, 50, 50, 50))}, "Dan": {SUMS.id: Score(None, "wrong")}}
     par = {p.id: Score((200,) + (0,) * (len(COUNTS) - 1)) for p in PROBLEMS}
-    made = page(PROBLEMS, scores, par, {p.id: 50 for p in PROBLEMS}, 1)
+    made = page(PROBLEMS, theirs, par, {p.id: 50 for p in PROBLEMS}, 1)
     order = re.findall(r"<td>(Ann|Bob|Cyd|Dan)</td>", made)
     assert order[:4] == ["Cyd", "Bob", "Ann", "Dan"]
     assert order[4:] == ["Cyd", "Cyd", "Bob", "Ann"]             # best, then the places of the one problem

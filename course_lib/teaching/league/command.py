@@ -2,8 +2,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import os
 import secrets
@@ -11,15 +9,13 @@ import sys
 from pathlib import Path
 
 from course_lib.files import write_whole
-from ..batch import each
 from ..exam.notebook import code, markdown
 from ..grade import Refused, check_walls
 from ..identity import Roster
-from .. import marking, report
-from ..submissions import Submission, collect
+from ..submissions import collect
 from . import model
-from .page import page
-from .score import COUNTS, PROBLEMS, Score, bound, score
+from .score import PROBLEMS
+from .scores import league_cells, write
 
 INTRO = """
 # The league
@@ -88,51 +84,7 @@ def _mark(args: argparse.Namespace) -> int:
     submissions = collect(folder, roster=Roster.read(Path(args.roster)) if args.roster else None)
     results.mkdir(parents=True, exist_ok=True)
     print(f"seed {seed}", file=sys.stderr)
-    par, scores = table(submissions, seed, args.jobs, not args.no_sandbox, [folder, results])
-    least = {problem.id: bound(problem, seed) for problem in PROBLEMS}
-    write_whole(results / "league.html", page(PROBLEMS, scores, par, least, seed))
-    write_whole(results / "league.csv", _csv(scores))
+    scores = write(results, league_cells(submissions), seed, args.jobs, not args.no_sandbox,
+                   [folder, results])
     print(f"{len(scores)} students: {results / 'league.html'}")
     return 0
-
-
-def table(submissions: list[Submission], seed: int, jobs: int, strict: bool,
-          hide: list[Path]) -> tuple[dict[str, Score], dict[str, dict[str, Score]]]:
-    """(the scores of the plain kernels, {student: {problem: score}}), all found in the same way."""
-    hidden = tuple(str(path.resolve()) for path in hide)
-    cells = {None: {problem.id: problem.exercise().solution for problem in PROBLEMS} | {model.ID: model.PAR}}
-    cells |= {made.student: made.cells for made in submissions}
-    tasks = {student: (theirs, seed, strict, hidden) for student, theirs in cells.items()}
-    answers = each(scores_of, tasks, jobs)
-    found = {student: _scores(answers[student]) for student in cells}
-    return found.pop(None), found
-
-
-def scores_of(cells: dict[str, str], seed: int, strict: bool, hide: tuple[str, ...]) -> dict[str, Score]:
-    """The scores of one student's cells. Runs in a worker."""
-    sandbox = marking.warm_sandbox(strict, hide)
-    found = {p.id: score(p, cells[p.id], seed, sandbox) for p in PROBLEMS if p.id in cells}
-    return found | ({model.ID: model.score(cells[model.ID], seed, sandbox)} if model.ID in cells else {})
-
-
-def _scores(answer: dict[str, Score] | str) -> dict[str, Score]:
-    if isinstance(answer, str):
-        failed = Score(None, f"The scoring itself failed: {answer}")
-        return {p.id: failed for p in PROBLEMS} | {model.ID: failed}
-    return answer
-
-
-def _csv(scores: dict[str, dict[str, Score]]) -> str:
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(["student", "problem", *COUNTS, "loss", "flops", "why not"])
-    rows = []
-    for student, theirs in scores.items():
-        for problem in PROBLEMS:
-            made = theirs.get(problem.id, Score(None, "not handed in"))
-            rows.append([student, problem.name, *(made.counts or [""] * len(COUNTS)), "", "", made.why])
-        made = theirs.get(model.ID, Score(None, "not handed in"))
-        learnt = (made.counts[0] / model.UNIT, made.counts[1]) if made.counts else ("", "")
-        rows.append([student, model.NAME, *[""] * len(COUNTS), *learnt, made.why])
-    writer.writerows([report.safe_cell(str(value)) for value in row] for row in rows)
-    return out.getvalue()
