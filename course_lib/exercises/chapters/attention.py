@@ -43,6 +43,8 @@ exercise(
     misconceptions=[
         Misconception("makes keys and values from the queries' matrix", change=("x @ w_k, x @ w_v", "x @ w_q, x @ w_q"),
                       ask="What a token asks for and what it offers are two things. Which matrix makes which?"),
+        Misconception("makes the keys from the queries' matrix", change=("x @ w_k", "x @ w_q"),
+                      ask="Which of the three matrices does your function never use?"),
         Misconception("returns keys, queries and values, in this order", change=("x @ w_q, x @ w_k", "x @ w_k, x @ w_q"),
                       ask="In which order does the card name the three?"),
         Misconception("makes the keys and values from the queries and not from the tokens",
@@ -445,6 +447,7 @@ def row_cases(rng):
     for rows, columns in [(2, 1), (2, 3), (33, 31), (63, 64), (100, 33)]:
         yield Case(randn(rng, rows, columns, scale=3), label=f"{rows} rows of {columns}")
     yield Case(torch.tensor([[1000.0, 1001.0, 999.0], [-900.0, -901.0, -1000.0]]), label="scores near 1000 and -900")
+    yield Case(torch.tensor([[-3e38, -3e38], [0.0, -3e38]]), label="a row of nothing but -3e38")
 
 
 def launch_rows(x):
@@ -460,6 +463,7 @@ kernel_exercise(
 
     - `x` and `out` are `(rows, columns)`; entry `c` of a row is `x[row * columns + c]`
     - when a larger entry appears, the sum so far was measured from the wrong largest entry: rescale it
+    - entries may be as low as -3e38, which some libraries write where a key is hidden
     - `expf`, `fmaxf` and `-INFINITY` can be used; the grid may have more threads than the matrix has rows
     - a third reading of the row is over the traffic budget; `x[c]` written twice in a line counts as two readings
     """,
@@ -496,6 +500,8 @@ kernel_exercise(
         Misconception("keeps the last entry and not the largest",
                       change=("fmaxf(largest, entry)", "entry"),
                       ask="After the row 1000, 0 your `largest` is 0. What is exp(1000 - 0)?"),
+        Misconception("starts the search for the largest at -1e9", change=("largest = -INFINITY", "largest = -1e9f"),
+                      ask="What is the largest of two entries of -3e38, and what does your loop find?"),
         Misconception("starts the search for the largest at 0",
                       change=("largest = -INFINITY", "largest = 0.0f"),
                       ask="What is found in a row whose entries are all near -900?"),
@@ -622,6 +628,8 @@ exercise(
         Misconception("hides the future after the softmax only", change=(
             "torch.softmax(scores.masked_fill(~visible, -math.inf), -1)", "torch.softmax(scores, -1) * visible"),
                       ask="Add up a row of your weights. Where has the weight of the hidden keys gone?"),
+        Misconception("draws the first head, whichever is asked for", change=("q[0, head], k[0, head]", "q[0, 0], k[0, 0]"),
+                      ask="What does your function do with its argument `head`?"),
         Misconception("puts the keys in the rows", change=("q @ k.T", "k @ q.T"),
                       ask="A row is one query's attention. Whose vector is on the left of the product?"),
         Misconception("forgets to divide by the root of d", change=(" / math.sqrt(q.shape[-1])", ""),
@@ -690,6 +698,8 @@ exercise(
                       ask="Raise all scores by the same number: p stays. Does your gradient add up to 0?"),
         Misconception("leaves out the factor p in front", change=("p * (g - (p * g)", "(g - (p * g)"),
                       ask="A token with p = 0 has no part in the output. What does your gradient say of its score?"),
+        Misconception("turns the sign round", change=("p * (g - (p * g).sum(-1, keepdim=True))", "p * ((p * g).sum(-1, keepdim=True) - g)"),
+                      ask="If the loss falls when p_1 grows, should x_1 grow or shrink?"),
         Misconception("does not multiply the sum by p", change=("p * (g - (p * g).sum(-1, keepdim=True))",
                                                                 "p * g - (p * g).sum(-1, keepdim=True)"),
                       ask="In p * g - p (p^T g) both terms have the factor p. What do the entries of your gradient add up to?"),
@@ -719,6 +729,7 @@ def sink_cases(rng):
     yield Case(torch.tensor([[900.0, 899.0]]), 1.0, label="scores near 900")
     yield Case(torch.tensor([[-300.0, -301.0]]), 0.0, label="a sink far above all scores")
     yield Case(torch.tensor([[0.0, 1.0], [-400.0, -401.0]]), -500.0, label="one row far below the other, the sink lower still")
+    yield Case(torch.tensor([[0.0, -math.inf], [-math.inf, -math.inf]]), 0.5, label="a row with nothing to see")
 
 
 exercise(
@@ -729,6 +740,7 @@ exercise(
 
     - the result has the shape of `scores`: the sink takes weight but has no column
     - safe against overflow, whichever is largest
+    - a score of a hidden key is -inf; where all keys of a row are hidden, the sink takes all the weight
     """,
     given={"torch": torch, "math": math},
     stub='''
@@ -748,6 +760,8 @@ exercise(
             def sink_softmax(scores, sink):
                 return torch.softmax(scores + sink, -1)
             ''', ask="What does softmax do when every score of a row grows by the same number?"),
+        Misconception("puts the sink first and throws the last weight away", change=("(scores, column)", "(column, scores)"),
+                      ask="In which column of your softmax is the sink's weight, and which column do you leave out?"),
         Misconception("keeps a column for the sink", change=("[..., :-1]", ""),
                       ask="There is no value to multiply the sink's weight with. What shape should come out?"),
         Misconception("takes exponentials of the scores as they are", code='''
@@ -761,6 +775,13 @@ exercise(
                 e = torch.exp(scores - largest)
                 return e / (torch.exp(sink - largest) + e.sum(-1, keepdim=True))
             ''', ask="A row 400 below the largest score becomes exp(-400) = 0 everywhere. What is 0 / 0?"),
+        Misconception("leaves the sink out of the largest score", code='''
+            def sink_softmax(scores, sink):
+                largest = scores.amax(-1, keepdim=True)
+                e = torch.exp(scores - largest)
+                return e / (torch.exp(sink - largest) + e.sum(-1, keepdim=True))
+            ''', ask="The sink is a score like the others. What is the largest of a row whose keys are all hidden, "
+                     "and what is -inf - -inf?"),
         Misconception("subtracts the largest score from the scores but not from the sink", code='''
             def sink_softmax(scores, sink):
                 e = torch.exp(scores - scores.amax(-1, keepdim=True))

@@ -92,6 +92,10 @@ exercise(
             def repeat_kv(x, group_size):
                 return x.repeat_interleave(max(1, group_size // x.shape[1]), 1)
             ''', ask="Is group_size the number of query heads, or the number of query heads that share one key head?"),
+        Misconception("repeats along the features", code='''
+            def repeat_kv(x, group_size):
+                return x.repeat_interleave(group_size, -1)
+            ''', ask="Which axis of (b, n_kv_heads, n, d) counts heads?"),
         Misconception("repeats along the sequence", code='''
             def repeat_kv(x, group_size):
                 return x.repeat_interleave(group_size, 2)
@@ -176,6 +180,10 @@ exercise(
             "out = (weights @ v).reshape(b, n_kv_heads, n_heads // n_kv_heads, n, v.shape[-1])\n"
             "    return out.transpose(1, 2).reshape(b, n_heads, n, v.shape[-1])"),
                       ask="With 4 query heads on 2 key heads, whose keys does query head 1 read: those of key head 0 or 1?"),
+        Misconception("puts the rows of a group in the order of the tokens, and reads them back in the order of the heads", code=GROUPED.replace(
+            "rows = q.reshape(b, n_kv_heads, n_heads // n_kv_heads * n, d)",
+            "rows = q.reshape(b, n_kv_heads, n_heads // n_kv_heads, n, d).transpose(2, 3).reshape(b, n_kv_heads, -1, d)"),
+                      ask="With 2 heads of 3 queries in a group: is row 1 of your matrix query 1 of the first head, or query 0 of the second?"),
         Misconception("stacks every n_kv_heads-th head, and does not put the results back in order", code=GROUPED.replace(
             "rows = q.reshape(b, n_kv_heads, n_heads // n_kv_heads * n, d)",
             "rows = q.reshape(b, n_heads // n_kv_heads, n_kv_heads, n, d).transpose(1, 2).reshape(b, n_kv_heads, -1, d)"),
@@ -393,6 +401,10 @@ exercise(
                       ask="Keys and values are both unfolded from the same latent. How often must it be kept?"),
         Misconception("gives bytes and not KiB", value=61 * 576 * 2, ask="How many bytes is a KiB?"),
         Misconception("takes 1,000 bytes for a KiB", value=61 * 576 * 2 / 1000, ask="A kB is 1,000 bytes. And a KiB?"),
+        Misconception("counts numbers and not bytes", value=61 * 576 / 1024, ask="How many bytes has one number here?"),
+        Misconception("counts one layer only", value=576 * 2 / 1024, ask="Does each of the 61 layers read the latent of another?"),
+        Misconception("gives every head a rotary key of its own", value=61 * (512 + 128 * 64) * 2 / 1024,
+                      ask="The rotary key is *shared*. How often is it kept per token and layer?"),
         Misconception("forgets the rotary key", value=61 * 512 * 2 / 1024,
                       ask="Why can the position not be in the latent, and where is it kept instead?"),
         Misconception("keeps a latent for each head", value=61 * 576 * 2 * 128 / 1024,
@@ -458,6 +470,13 @@ exercise(
                       ask="The next token needs the weights, and then what is weighted. What is kept for each?"),
         Misconception("keeps a latent for the keys and another one for the values", change=("total += 2 * tokens", "total += 2 * 2 * tokens"),
                       ask="Keys and values are both unfolded from the same latent. How often must it be kept?"),
+        Misconception("forgets the rotary key of a latent layer", change=('(layer["latent_dim"] + layer["rope_dim"])', 'layer["latent_dim"]'),
+                      ask="Where does a layer with a latent keep the position of a token?"),
+        Misconception("counts numbers and not bytes", change=[("total += 2 * tokens", "total += tokens"), ("total += 4 *", "total += 1 *"),
+                                                              ("total += 2 * 2", "total += 2")],
+                      ask="How many bytes has one number of a key, and how many one of a state?"),
+        Misconception("adds the two sides of the matrix", change=('layer["key_dim"] * layer["value_dim"]', '(layer["key_dim"] + layer["value_dim"])'),
+                      ask="How many numbers has a matrix of 128 rows and 128 columns?"),
         Misconception("lets the state of a linear layer grow with the text", change=("total += 4 * layer[\"heads\"]", "total += 4 * tokens * layer[\"heads\"]"),
                       ask="How large is the matrix after 7 tokens, and how large after 70?"),
         Misconception("takes 2 bytes per number for the state as well", change=("total += 4 *", "total += 2 *"),
@@ -498,6 +517,10 @@ exercise(
             def fold_query(q, k_up):
                 return q @ k_up[0]
             ''', ask="Each head unfolds the latent in its own way. Which head's matrix does your second head use?"),
+        Misconception("multiplies with the transposed matrix", code='''
+            def fold_query(q, k_up):
+                return q @ k_up.transpose(-2, -1)
+            ''', ask="A query is a row of d numbers, and `k_up[h]` is (d, c). Which of its two axes meets the query?"),
         Misconception("inverts the up-projection", code='''
             def fold_query(q, k_up):
                 return q @ torch.linalg.pinv(k_up).transpose(-2, -1)

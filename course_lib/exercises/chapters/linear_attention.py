@@ -144,6 +144,8 @@ exercise(
                       ask="The product of two feature vectors is a sum of m terms, each of which estimates exp(q . k). How large is the sum?"),
         Misconception("leaves out the |x|^2 / 2", change=(" - x.square().sum(-1, keepdim=True) / 2", ""),
                       ask="E[exp(w . x)] is exp(|x|^2 / 2). What has to be taken away to leave exp(q . k)?"),
+        Misconception("takes away |x|^2 and not its half", change=("keepdim=True) / 2", "keepdim=True)"),
+                      ask="What is the mean of exp(w . x) for a normal w: exp(|x|^2), or less?"),
         Misconception("takes |x| for |x|^2", change=("x.square().sum(-1, keepdim=True)", "x.norm(dim=-1, keepdim=True)"),
                       ask="What is the mean of exp(w . x): exp of half the length, or of half its square?"),
         Misconception("divides by the root of d", change=("math.sqrt(w.shape[0])", "math.sqrt(w.shape[1])"),
@@ -457,6 +459,21 @@ exercise(
             ''', ask="The numerator holds keys of earlier chunks. Does your denominator?"),
         Misconception("does not carry the state from chunk to chunk", change=("state = state + b.T @ c", "state = b.T @ c"),
                       ask="With three chunks, what does the third know of the first?"),
+        Misconception("adds two averages", code='''
+            def in_chunks(q, k, v, size):
+                v = torch.cat([v, torch.ones_like(v[:, :1])], -1)
+                state, rows = torch.zeros(k.shape[1], v.shape[1]), []
+                for start in range(0, len(q), size):
+                    a, b, c = (x[start:start + size] for x in (q, k, v))
+                    inside, before = (a @ b.T).tril() @ c, a @ state
+                    rows.append(inside[:, :-1] / inside[:, -1:])
+                    if start:
+                        rows[-1] = rows[-1] + before[:, :-1] / before[:, -1:]
+                    state = state + b.T @ c
+                return torch.cat(rows)
+            ''', ask="The weights inside the chunk and those before it share the weight 1. To what do yours add up?"),
+        Misconception("drops the smaller chunk at the end", change=("range(0, len(q), size)", "range(0, len(q) - size + 1, size)"),
+                      ask="With 7 tokens in chunks of 3, which chunk holds token 6?"),
         Misconception("hides the token itself", change=(".tril()", ".tril(-1)"),
                       ask="Under the causal rule of this course, does a query see its own key?")],
     hints=["Give `v` one more column of ones: its output is the denominator, so both sums are made by the same two products.",
@@ -469,6 +486,7 @@ def delta_cases(rng):
     yield Case(randn(rng, 4, 3), unit(randn(rng, 4), dim=0), randn(rng, 3), 1.0, 1.0, label="beta 1: overwrite")
     yield Case(randn(rng, 4, 3), unit(randn(rng, 4), dim=0), randn(rng, 3), 0.4, 1.0, label="beta 0.4: part of the way")
     yield Case(randn(rng, 3, 5), unit(randn(rng, 3), dim=0), randn(rng, 5), 0.7, 0.8, label="beta 0.7, decay 0.8")
+    yield Case(randn(rng, 3, 2), 0.5 * unit(randn(rng, 3), dim=0), randn(rng, 2), 1.0, 1.0, label="a key of length 0.5")
 
 
 DELTA = '''
@@ -506,6 +524,10 @@ exercise(
             def overwrite(state, k, v, beta, decay):
                 return decay * (state + beta * k[:, None] * (v - k @ state)[None, :])
             ''', ask="With beta = 1 and |k| = 1 the new state should return exactly v for k. What does yours return with decay 0.8?"),
+        Misconception("does not let the state fade", change=("state = decay * state", "state = state.clone()"),
+                      ask="What does your function do with its argument `decay`?"),
+        Misconception("divides by the length of the key", change=("beta * k[:, None]", "beta / (k @ k) * k[:, None]"),
+                      ask="Is there a |k| in the formula? What does a short key write?"),
         Misconception("corrects with the sign turned round", change=("(v - k @ state)", "(k @ state - v)"),
                       ask="After the update the state should return v for k. In which direction must it move?"),
         Misconception("scales the value by beta, but not the correction", change=(
@@ -521,7 +543,7 @@ exercise(
     A gated state fades by the factor $a = 0.98$ at every token. After how many tokens is **half** of what was written left?
     The nearest whole number will do.
     """,
-    name="half_life", answer=34, tolerance=0.5,
+    name="half_life", answer=34, tolerance=0.5, given={"math": math},
     misconceptions=[
         Misconception("lets it fade in a straight line", value=25,
                       ask="After one token 0.98 is left, after two 0.98 times 0.98. Is 0.02 lost at every token?"),

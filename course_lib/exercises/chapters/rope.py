@@ -49,6 +49,8 @@ exercise(
             "return torch.stack([a * cos - b * sin, a * sin + b * cos], -1)",
             "a = a * cos - b * sin\n    return torch.stack([a, a * sin + b * cos], -1)"),
                       ask="When you compute the second entry, is `a` still the old one?"),
+        Misconception("takes the angles for degrees", change=("angles.cos(), angles.sin()", "angles.deg2rad().cos(), angles.deg2rad().sin()"),
+                      ask="In which unit are the angles, and in which does `cos` want them?"),
         Misconception("writes over the first entries while it still needs them", code='''
             def rotate(x, angles):
                 a, b = x[:, 0::2], x[:, 1::2]
@@ -126,6 +128,11 @@ exercise(
                       ask="By what angle is the first token turned?"),
         Misconception("leaves out the 2 of the exponent", change=("torch.arange(0, head_dim, 2)", "torch.arange(head_dim // 2)"),
                       ask="The exponent of pair i is 2i / d. What is it for the last of d/2 pairs: nearly 1 or nearly 1/2?"),
+        Misconception("divides 2i by the number of pairs", change=("/ head_dim)", "/ (head_dim // 2))"),
+                      ask="What is d in 2i / d for a head of 64 entries: 64 or 32?"),
+        Misconception("divides the frequency by d, and not the exponent", change=(
+            "base ** -(torch.arange(0, head_dim, 2) / head_dim)", "base ** (-torch.arange(0, head_dim, 2).float()) / head_dim"),
+                      ask="In base^(-2i/d) the d is part of the exponent. By what does pair 0 turn per position?"),
         Misconception("gives each entry a frequency of its own", change=("torch.arange(0, head_dim, 2)", "torch.arange(head_dim)"),
                       ask="Two entries form a pair and turn by one angle. How many angles does a head of width 4 need?"),
         Misconception("lets the frequencies grow", change=("base ** -(", "base ** ("),
@@ -133,6 +140,8 @@ exercise(
         Misconception("reaches 1 / base exactly at the last pair", change=(
             "torch.arange(0, head_dim, 2) / head_dim", "torch.arange(head_dim // 2) / max(1, head_dim // 2 - 1)"),
                       ask="For d = 4 the exponents are 0 and 2/4. Where does your second one come from?"),
+        Misconception("puts the pairs in the rows", change=("torch.arange(n)[:, None] * frequencies", "frequencies[:, None] * torch.arange(n)"),
+                      ask="Row p of the table belongs to position p. What belongs to your row 1?"),
         Misconception("returns cosines", change=("return torch.arange(n)[:, None] * frequencies",
                                                  "return (torch.arange(n)[:, None] * frequencies).cos()"),
                       ask="The table is of angles, in radians. What is the angle at position 0?")],
@@ -439,6 +448,8 @@ exercise(
     ''',
     cases=axes_cases, compare=close(atol=1e-4),
     misconceptions=[
+        Misconception("picks the coordinates and forgets the frequencies", change=(" * frequencies", ""),
+                      ask="Two pairs that belong to the same axis: by which angles do they turn?"),
         Misconception("turns every pair by the first coordinate", change=("[:, axis_of_pair]", "[:, :1]"),
                       ask="Two patches in the same frame and different rows: does any of your angles differ?"),
         Misconception("adds up the coordinates", change=("[:, axis_of_pair]", ".sum(1, keepdim=True)"),

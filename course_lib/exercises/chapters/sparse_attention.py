@@ -119,6 +119,8 @@ exercise(
                       ask="The last block of a 3 x 3 mask has one pair, and it is allowed. Is there anything in it to mask?"),
         Misconception("calls a block full when anything in it is allowed", change=("2 if part.all() else 1 if part.any() else 0", "2 if part.any() else 0"),
                       ask="In a block on the diagonal of a causal mask, may every query see every key?"),
+        Misconception("exchanges partial and full", change=("2 if part.all() else 1", "1 if part.all() else 2"),
+                      ask="Which number does the card give to a block that needs no mask?"),
         Misconception("looks at the diagonal of each block only", change=("part.any()", "part.diagonal().any()"),
                       ask="Can a block hold an allowed pair that is not on its own diagonal?")],
     hints=["A slice that runs over the end is simply shorter: `mask[r * block:(r + 1) * block]` needs no special case.",
@@ -145,6 +147,21 @@ exercise(
            "Each query sees 64 keys; its block of queries visits two blocks, 128 keys."])
 
 
+def one_block_at_a_time(f, q, k, v, visits, block):
+    """f(q, k, v, visits, block), refused exponentials of more scores than one block has."""
+    take_exponentials = ("exp", "exp_", "exp2", "pow", "__pow__", "__rpow__", "softmax", "log_softmax", "softmin")
+
+    class Watch(torch.overrides.TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            made = func(*args, **(kwargs or {}))
+            if func.__name__ in take_exponentials and isinstance(made, torch.Tensor) and made.numel() > block**2:
+                raise ValueError("this takes the exponentials of several blocks at once, and the exercise asks for one block at a time")
+            return made
+
+    with Watch():
+        return f(q, k, v, visits, block)
+
+
 def block_cases(rng):
     def draw(n, d, visits, block, size=1.0, label=""):
         q, k, v = (torch.randn(n, d, generator=rng) for _ in "qkv")
@@ -157,6 +174,7 @@ def block_cases(rng):
     yield draw(12, 5, [[0], [], [2, 0]], 4, label="12 tokens in blocks of 4, a list that is empty, a block that nobody visits")
     yield draw(10, 3, [[2], [1, 0], [0, 2]], 4, label="10 tokens in blocks of 4: the last block holds 2")
     yield draw(33, 8, [[0], [1, 0], [2, 1, 0], [3, 0], [4, 3, 1]], 8, 60.0, label="scores of some hundred")
+    yield draw(24, 6, [list(range(r, -1, -1)) for r in range(6)], 4, label="24 tokens in blocks of 4, up to six blocks on a list")
 
 
 exercise(
@@ -164,6 +182,7 @@ exercise(
     card=r"""
     Write attention in which each block of queries visits only the blocks of keys on its list, with the three steps above.
 
+    - **one block at a time**: no array holds the exponentials of more than `block` x `block` scores, however long a list is
     - `visits[r]` is the list of block numbers that block `r` of queries visits; every pair of a visited block is allowed
     - keys of blocks that are on no list are never read: in some cases they hold NaN
     - the last block may be smaller; queries with an empty list get 0
@@ -195,8 +214,21 @@ def attend_blocks(q, k, v, visits, block):
             out[rows] = o / s
     return out
 ''',
-    cases=block_cases, compare=close(atol=1e-4),
+    cases=block_cases, compare=close(atol=1e-4), call=one_block_at_a_time, forbid=("scaled_dot_product_attention",),
     misconceptions=[
+        Misconception("puts the blocks of a list together and takes one softmax over them", code='''
+            def attend_blocks(q, k, v, visits, block):
+                out = torch.zeros_like(v)
+                for r, columns in enumerate(visits):
+                    if columns:
+                        rows = slice(r * block, (r + 1) * block)
+                        keys = torch.cat([k[c * block:(c + 1) * block] for c in columns])
+                        values = torch.cat([v[c * block:(c + 1) * block] for c in columns])
+                        out[rows] = torch.softmax(q[rows] @ keys.T / math.sqrt(q.shape[1]), -1) @ values
+                return out
+            ''', ask="The result is right. How many scores do you hold at once when a list names 1,000 blocks?"),
+        Misconception("takes exponentials of the scores as they are", change=("torch.maximum(m, scores.amax(-1, keepdim=True))", "torch.zeros_like(m)"),
+                      ask="A score may be several hundred. What is exp(300) in float32?"),
         Misconception("does not rescale the output when the maximum grows", change=("o = o * shrink +", "o = o +"),
                       ask="The first block was summed with its own maximum as reference. Which factor brings it to the new one?"),
         Misconception("does not rescale the sum when the maximum grows", change=("s = s * shrink +", "s = s +"),
@@ -287,6 +319,10 @@ __global__ void average_blocks(const float* __restrict__ v, const int* __restric
                       ask="The second row's first entry is number start[1] of the list. Which block is that?"),
         Misconception("runs over the end of the last block", change=("min(first + 32, n)", "first + 32"),
                       ask="With 100 values, which values are in block 3?"),
+        Misconception("averages the averages of the blocks", change=[
+            ("        int first", "        float part = 0.0f;\n        int first"), ("sum += v[j * d + c];", "part += v[j * d + c];"),
+            ("seen += last - first;", "sum += part / (last - first);\n        seen += 1;")],
+                      ask="A block of 4 values and one of 32: which share has each value in your average?"),
         Misconception("divides by 32 for every block", change=("seen += last - first", "seen += 32"),
                       ask="How many values does the last block hold when there are 100?"),
         Misconception("visits one entry too many", change=("entry < start[row + 1]", "entry <= start[row + 1]"),
@@ -351,10 +387,10 @@ exercise(
     token behind, such a model fails. What is the token for?
     """,
     name="sink", options={
-        "a": "the first token usually carries the topic of the text",
-        "b": "positions near 0 get larger scores from rotary embeddings",
-        "c": "weights must add up to 1, so a head that finds nothing needs a place to put them; the first token is seen by everyone",
-        "d": "it is a trace of padding in the training data"},
+        "a": "it usually carries the topic of the text, which most of the later tokens need",
+        "b": "its position is 0, where rotary embeddings give every query a larger score",
+        "c": "it takes the weight that a head does not want to give to any token",
+        "d": "it has the place of the padding in training, where the heads learned to look"},
     answer="c",
     misconceptions=[
         Misconception("looks for meaning in it", value="a", ask="It happens with a line break as the first token too. Which topic is that?"),
@@ -475,11 +511,14 @@ def chosen_cases(rng):
 
     yield Case(randn(rng, 1, 4), randn(rng, 3, 4), randn(rng, 3, 3), torch.tensor([[2, 0]]), label="2 of 3 tokens")
     few = tokens(3, 6, 4)
-    few[0, 1:], few[1, 3:] = -1, -1
+    few[0], few[1, 3:] = torch.tensor([0, -1, -1, -1]), -1
     yield Case(randn(rng, 3, 4), randn(rng, 6, 4), randn(rng, 6, 3), few, label="1, 3 and 4 of 6 tokens")
     none = tokens(2, 5, 2)
-    none[1] = -1
+    none[0], none[1] = torch.tensor([3, 0]), -1
     yield Case(randn(rng, 2, 4), randn(rng, 5, 4), randn(rng, 5, 3), none, label="a query without a token")
+    k, v = randn(rng, 5, 4), randn(rng, 5, 3)
+    k[4], v[4] = math.nan, math.nan
+    yield Case(randn(rng, 2, 4), k, v, torch.tensor([[0, 3, 2], [1, -1, 0]]), label="the last token is chosen by nobody and holds NaN")
     yield case(4, 20, 8, 3, "4 queries, 3 of 20 tokens, the others hold NaN")
     yield case(7, 33, 16, 2, "7 queries, 2 of 33 tokens, the others hold NaN", first=1)
 
@@ -492,7 +531,7 @@ exercise(
 
     - the softmax of a query is over its own chosen tokens; scores are scaled by $1/\sqrt d$
     - where a query has fewer tokens than `top`, the rest of its row is `-1` and counts for nothing; a query without any token gets 0
-    - tokens that no query has chosen are never read: they hold NaN in some cases, none of which has a `-1`
+    - tokens that no query has chosen are never read: they hold NaN in some cases. (Where there is a `-1`, some query has chosen token 0.)
     """,
     given={"torch": torch, "math": math},
     stub='''
@@ -505,6 +544,8 @@ exercise(
         Misconception("takes -1 for the last token, as Python does", change=[("chosen.clamp(min=0)", "chosen"),
                       (".masked_fill(chosen < 0, -math.inf)", ""), (".masked_fill(chosen < 0, 0)", "")],
                       ask="Which row is `k[-1]`?"),
+        Misconception("reads the last token for -1 and hides it afterwards", change=("chosen.clamp(min=0)", "chosen"),
+                      ask="`v[-1]` is the last token, which nobody may have chosen. What is its weight times its value, if that is NaN?"),
         Misconception("takes -1 for token 0", change=[(".masked_fill(chosen < 0, -math.inf)", ""), (".masked_fill(chosen < 0, 0)", "")],
                       ask="A place with -1 must be replaced by some number to index with. What keeps that token out of the softmax?"),
         Misconception("gives NaN to a query that has no token", change=(".masked_fill(chosen < 0, 0)", ""),
@@ -581,6 +622,16 @@ exercise(
                       ask="Gates have one number per channel. May two channels of an entry prefer different tokens?"),
         Misconception("takes the softmax over the channels", change=(".softmax(1)", ".softmax(2)"),
                       ask="What do the weights of the tokens of one entry add up to, in one channel?"),
+        Misconception("takes the plain mean and ignores the gates", change=("gates[:m * ratio].reshape", "(0 * gates[:m * ratio]).reshape"),
+                      ask="What does your function do with its argument `gates`?"),
+        Misconception("puts tokens together that are not neighbours", code='''
+            def compress(values, gates, ratio):
+                n, d = values.shape
+                m = n // ratio
+                weights = gates[:m * ratio].reshape(ratio, m, d).softmax(0)
+                entries = (weights * values[:m * ratio].reshape(ratio, m, d)).sum(0)
+                return entries, ratio * torch.arange(1, m + 1) - 1 <= torch.arange(n)[:, None]
+            ''', ask="In `reshape(ratio, m, d)` the tokens run along the second axis first. Which tokens are in entry 0?"),
         Misconception("sums where it should average", change=(".softmax(1)", ".exp()"),
                       ask="With equal gates an entry is the mean of its tokens. What is yours?")],
     hints=["`gates[:m * ratio].reshape(m, ratio, d)` has the tokens of an entry in its second dimension.",
