@@ -306,6 +306,11 @@ __global__ void group_scores(const float* __restrict__ q, const float* __restric
         Misconception("reads the keys anew for every head", code=SCORES.replace(
             "tile[row * (d + 1) + c]", "keys[row * d + c]"),
                       ask="Where do you fetch a key from inside the loop over the scores, and how often for one group?"),
+        Misconception("gives neighbouring threads different heads", change=(
+            "pair / 32, row = pair % 32", "pair % group_size, row = pair / group_size"),
+                      ask="Scores of one head and neighbouring keys are neighbours in memory. Which scores do the lanes of your warp write?"),
+        Misconception("divides by the root of d", change=("= sum;", "= sum / sqrtf(d);"),
+                      ask="What does the card say about the scale?"),
         Misconception("starts to compute before the tile is there", change=("    __syncthreads();\n", ""),
                       ask="Row 5 of the tile is written by other threads than those that read it. What makes them wait?"),
         Misconception("gives head h the keys of head h mod n_kv_heads", change=(

@@ -317,6 +317,8 @@ __global__ void walk_tokens(const float* __restrict__ q, const float* __restrict
                               ("float s = state[i * d_v + c] + k_row[i] * value;",
                                "sum += q_row[i] * state[i * d_v + c];\n                float s = state[i * d_v + c] + k_row[i] * value;")],
                       ask="Query t sees keys 0 .. t. Is key t in the state when you multiply by the query?"),
+        Misconception("writes with the query and reads with the key", change=[("+ k_row[i] * value", "+ q_row[i] * value"), ("q_row[i] * s;", "k_row[i] * s;")],
+                      ask="Which of the two does a token leave behind in the state?"),
         Misconception("reads q_row and k_row before they have been loaded",
                       change=("        }\n        __syncthreads();\n        if (c < d_v) {", "        }\n        if (c < d_v) {"),
                       ask="Thread 0 loads q_row[0], thread 1 loads q_row[1]. When may thread 0 read q_row[1]?"),

@@ -253,6 +253,10 @@ __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos
     # x twice, a row of each table for every row of x, and the sectors of positions that each warp reads
     traffic=lambda x, cos, sin, positions: 8 * x.numel() + 4 * x.numel() + 32 * math.ceil(x.numel() / 64) * 2,
     misconceptions=[
+        Misconception("looks the position up by the pair and not by the row", change=("positions[row]", "positions[unit]"),
+                      ask="There are `n` positions. How many pairs are there?"),
+        Misconception("turns clockwise", change=[("a * c - b * s", "a * c + b * s"), ("a * s + b * c", "b * c - a * s")],
+                      ask="At an angle of 90 degrees (1, 0) should become (0, 1). What does yours become?"),
         Misconception("takes the row for the position", change=("positions[row] * half", "row * half"),
                       ask="At which position is the second case's first row: 0 or 5?"),
         Misconception("uses the new first entry to compute the second", change=("*second = a * s + b * c", "*second = *first * s + b * c"),

@@ -285,6 +285,8 @@ kernel_exercise(
         Misconception("lets only the lanes take part that still matter",
                       change=("value += ", "if (threadIdx.x < offset) value += "),
                       ask="A shuffle reads a lane that takes part in it. Does lane 16 take part in your first step?"),
+        Misconception("asks the lanes before it", change=("__shfl_down_sync", "__shfl_up_sync"),
+                      ask="Lane 0 is to hold the sum. Which lanes are before it?"),
         Misconception("asks for the other lane's value and drops it", change=("value += ", ""),
                       ask="The shuffle returns a number. What do you do with it?"),
         Misconception("takes the other lane's value in place of adding it", change=("value += ", "value = "),
