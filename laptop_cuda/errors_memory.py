@@ -152,7 +152,8 @@ class MemoryErrors(Facts):
         cause = ("a missing __syncthreads() between filling shared memory and using it, or before it is "
                  "filled again.")
         if self.reason == "inside a warp":
-            cause += " These two threads are of one warp, which since Volta does not run in step either."
+            cause += (" These two threads are of one warp. Since Volta (2017) the threads of a warp need not "
+                      "run in step, so they need a barrier too.")
         return cause
 
     def _uninitialized(self):

@@ -166,7 +166,7 @@ def reorder(weight, n_heads):
 exercise(
     id="2.4", title="From one layout to the other", kind="write", points=2, minutes=9, difficulty=3,
     card="""
-    A checkpoint was trained with interleaved pairs; your code rotates split halves. Write `reorder(weight, n_heads)`, which permutes the rows of a
+    The saved weights of a model (a *checkpoint*) were trained with interleaved pairs; your code rotates split halves. Write `reorder(weight, n_heads)`, which permutes the rows of a
     query or key projection so that the scores stay what they were.
 
     - within each head, row `2i` goes to place `i`, row `2i + 1` to place `i + head_dim / 2`
