@@ -211,7 +211,7 @@ kernel_exercise(
                       ask="The sum runs over all 8 elements of the tile. What is in those that no thread has loaded?"),
         Misconception("steps from row to row of b by k, the width of a",
                       change=("[(start + ty) * n + column]", "[(start + ty) * k + column]"),
-                      ask="`b` is (k, n). How many numbers lie between an element and the one below it?"),
+                      ask="`b` is (k, n). How many numbers are between an element and the one below it?"),
         Misconception("loads the first tile of a at every step",
                       change=[("start + tx < k", "tx < k"), ("k + start + tx]", "k + tx]")],
                       ask="`start` walks along `k`. Which columns of `a` does the second step need?"),
