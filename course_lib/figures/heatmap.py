@@ -19,7 +19,7 @@ def heatmap(weights, rows=None, columns=None, *, caption: str, alt: str | None =
     panels = {name: np.atleast_2d(array(w)) for name, w in panels.items()}
     allowed = None if mask is None else array(mask).astype(bool)
     low, high = _range(panels.values(), vmin, vmax)
-    colour_map = "cividis" if low >= 0 else "PuOr"
+    colour_map = "Blues" if low >= 0 else "PuOr"        # nothing is the colour of the paper, in either theme
     n_rows, n_columns = next(iter(panels.values())).shape
     cell = 0.42 if n_columns <= 12 else 6 / n_columns
     fig, axes = new(len(panels) * (cell * n_columns + 1.3) + 0.6, min(max(cell * n_rows, 0.8), 7) + 1.5,
