@@ -105,7 +105,7 @@ kernel_exercise(
                       ask="What is the number of the last element of a vector of 5?"),
         Misconception("deals the elements out among blocks, so that neighbouring threads are far apart in memory",
                       change=("blockIdx.x * blockDim.x + threadIdx.x", "threadIdx.x * gridDim.x + blockIdx.x"),
-                      ask="Threads 0 and 1 of a block are in one warp. How far apart in memory are their elements, in bytes?")],
+                      ask="Threads 0 and 1 of a block read at the same time. How far apart in memory are their elements, in bytes?")],
     hints=["Block 2, with 4 threads per block: the threads before it are 2 x 4. Add the thread's own number.",
            "`if (i < n)` before the line that reads and writes."])
 
