@@ -25,6 +25,8 @@
 #include "engine.h"
 
 extern int warpSize;              // as kernels see it; written before a launch
+#pragma GCC visibility push(hidden)      // calls among the parts go straight
+#pragma GCC diagnostic ignored "-Wattributes"    // of a part, with members of hidden types
 
 namespace laptop {
 
@@ -90,7 +92,7 @@ struct Met {                     // a place in the kernel's own body where a thr
 };
 
 constexpr uint32_t KERNEL_DEPTH = 2;  // of the functions with hooks the generated entry is 1 deep, the kernel 2
-struct Coordinates { unsigned x, y, z; };    // threadIdx and its kin
+struct __attribute__((visibility("default"))) Coordinates { unsigned x, y, z; };    // threadIdx and its kin
 
 struct alignas(64) Thread {      // the first two lines of the cache hold what every switch needs
     void* sp = nullptr;          // null: not started
@@ -105,7 +107,9 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     Stack stack;
     uint32_t depth = 0;          // of calls
     uint32_t clock = 1;          // counts the warp synchronisations that order memory
-    uint32_t last_place = 0;     // in the kernel's own body, of its last access
+    const void* last_pc = nullptr;       // in the kernel's own body, of its last access
+    uint32_t steps = 0, last_step = 0;   // since the last merge, where nothing is counted: no log is kept
+    uint32_t furthest = 0;       // of the steps in the kernel's own body
     uint32_t spins = 0;
     uintptr_t converging_at = 0;
     unsigned converged = 0;      // answer of converged_lanes
@@ -114,7 +118,6 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     const void* shown = nullptr;
     void* returns[64] = {};      // return addresses, so that a return is a step of its own
     const void* frame = nullptr; // of the kernel's own body
-    uint32_t furthest = 0;       // of the steps in it
     bool left_early = false;     // it returned from within a loop
     std::vector<Met> met;
 };
@@ -126,10 +129,19 @@ struct Warp {
     uint32_t merged_interval = 0;        // barriers that it had passed where its merged steps end
     Thread* lanes[32] = {};
     std::vector<std::unique_ptr<Rendezvous>> meetings;
+    uint32_t known_to_all[32] = {};      // up to which clock all its lanes have seen each
+    bool alike = true;                   // no lane knows more than that; else
     std::vector<uint32_t> known;         // known[a * 32 + b]: up to which clock lane a has seen lane b
 };
 
 struct InFlight { uintptr_t address; uint32_t bytes, thread, group, pc; const void* barrier; };
+
+struct Settled {                 // see runtime_settled.h: of a stretch of memory
+    uintptr_t low = 0;
+    size_t bytes = 0;            // 0: nothing is settled here
+    uint64_t* word = nullptr;    // epoch | open | reader of 10 bits | reader: they read again at the same place only
+    uint32_t (*pc)[2] = nullptr; // where those two read
+};
 
 struct Block {
     uint32_t index[3] = {}, linear = 0;
@@ -143,7 +155,7 @@ struct Block {
     std::vector<Warp> warps;
     char* shared = nullptr;              // its shared memory, red zones included
     uint8_t* shared_initialised = nullptr;
-    uint8_t* shared_in_flight = nullptr;
+    Settled settled;
     std::vector<InFlight> in_flight;
     ~Block();
 };
@@ -163,6 +175,7 @@ struct Region {                  // one object that a kernel may touch
     Cell* cells = nullptr;       // made at the first sanitized access
     unsigned grain = 4;          // bytes a cell stands for
     bool constant = false;
+    bool settles = true;         // its cells are the aligned words of memory, all of them inside it
     int32_t memory = -1;         // index into Run::memories (arrays of a storage: see name_of)
 };
 
@@ -217,6 +230,7 @@ struct Run {
     uintptr_t arena = 0;
     size_t arena_bytes = 0;
     std::vector<uint32_t> storage_at;    // for each MiB of the arena
+    Settled settled;                     // of the arena
     std::vector<Storage> storages;
     std::vector<int> storage_of;         // of each array
     std::deque<SharedArray> shared;
@@ -269,8 +283,15 @@ void complete_meetings(Warp&);   // after a lane has ended: perhaps nobody waits
 void release_converged(Warp&);   // nobody in the warp can run: see converged_lanes
 void log_meeting(Thread*, unsigned lanes, bool of_block);
 laptop_party party(const Thread*, uint32_t pc, int action);
-uint32_t code_offset(const void* pc);
+inline uint32_t code_offset(const void* pc) {
+    uintptr_t p = (uintptr_t)pc;
+    return p >= run->image_low && p < run->image_high ? (uint32_t)(p - run->code) : 0;
+}
 uint32_t place_in_kernel(const Thread*, const void* pc);
+// What happens in a helper happens, for the kernel's own body, at the call of the helper.
+inline const void* pc_in_kernel(const Thread* t, const void* pc) {
+    return t->depth > KERNEL_DEPTH ? t->returns[KERNEL_DEPTH] : pc;
+}
 void remember_meeting(Thread*);
 bool jumped_over(const Thread&, Met);
 laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* gone);
@@ -301,8 +322,8 @@ constexpr uint32_t MEETING = 0xffffffffu, BLOCK_MEETING = 0xfffffffeu, MEETING_W
 inline bool is_meeting(uint32_t step) { return step >= BLOCK_MEETING; }
 void merge(Warp&, bool force);   // groups what the warp's lanes logged; force: nobody will say more for now
 void count_barrier(const void* site);
-void race_check(Found, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
-void init_check(Found, uintptr_t address, size_t size, int action, const void* pc);
+void check(Found, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
+bool init_check(Found, uintptr_t address, size_t size, int action, const void* pc);      // false: a read of nothing
 void resolve_pending();          // was the last suspicious store one that changed anything?
 extern bool pending;
 void start_interval(Block&);
@@ -339,3 +360,4 @@ struct Signals {                 // handlers for crashes and the stop button, as
     ~Signals();
 };
 }  // namespace laptop
+#pragma GCC visibility pop

@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "runtime.h"
+#include "runtime_settled.h"
 
 #if !defined(MAP_ANONYMOUS)
 #define MAP_ANONYMOUS MAP_ANON
@@ -175,6 +176,7 @@ void kernel_free(void* p, const void* site) {
     if (!p) return;
     if (!device_free(p)) trap("free or delete of a pointer that is not the heap's, or was freed before", site);
     if (!run->traced) return;
+    unsettle();
     Storage& s = run->storages[run->storage_at[((uintptr_t)p - run->arena) / SLOT]];
     s.freed = true;
     s.region.initialised = nullptr;

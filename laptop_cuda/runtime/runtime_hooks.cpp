@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime.h"
+#include "runtime_settled.h"
 
 #define PC __builtin_return_address(0)
 #define FRAME (*(const void**)__builtin_frame_address(0))        // of the caller, which is compiled with -O0
@@ -42,38 +43,23 @@ static void check_in_flight(uintptr_t address, size_t size, int action, const vo
 static const int OPERATIONS[2][3] = {{LAPTOP_GLOBAL_LOAD, LAPTOP_GLOBAL_STORE, LAPTOP_GLOBAL_ATOMIC},
                                      {LAPTOP_SHARED_LOAD, LAPTOP_SHARED_STORE, LAPTOP_SHARED_ATOMIC}};
 
-// What nearly every access is: inside a shared array, or inside a storage of which there is one view.
-static inline Found find_quickly(const Thread* t, uintptr_t address, size_t size, int action, const void* pc) {
-    uintptr_t low = (uintptr_t)t->warp->block->shared, at = address - low;
-    if (at < run->shared_used) {
-        const SharedSlot& slot = run->shared_at[at / 128];
-        if (at >= slot.low && at + size <= slot.high) return {&slot.array->region, low + slot.low};
-    } else if (address - run->arena < run->arena_bytes) {
-        Storage& s = run->storages[run->storage_at[(address - run->arena) >> 20]];
-        if (s.views.size() == 1 && address >= s.views[0].low && address + size <= s.views[0].high) {
-            return {&s.region, s.data};
-        }
-    }
-    return find(address, size, action, pc);
-}
-
 // action: 0 load, 1 store, 2 atomic
-static inline void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
+__attribute__((noinline)) static void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
     Thread* t = current;
     if (!t || !t->log) return;
     if (pending) resolve_pending();
     if (address - (uintptr_t)t->stack.low < STACK_BYTES) return;
     if (run->in_place && t->depth <= 1) return;          // the launch itself, which reads the host's variables
-    Found f = find_quickly(t, address, size, action, pc);
+    Found f = found_quickly(t, address, size);
+    if (!f.region) f = find(address, size, action, pc);
     if (!f.region) return;
     if (address & (size - 1) && (size & (size - 1)) == 0) misaligned(address, size, action, pc);
     if (action && f.region->constant) written_constant(address, size, action, pc);
     bool in_shared = f.region->space == LAPTOP_IN_SHARED;
     if (run->sanitizing) {
         if (in_shared && !t->warp->block->in_flight.empty()) check_in_flight(address, size, action, pc);
-        race_check(f, address, size, action, is_volatile, pc);
-        init_check(f, address, size, action, pc);
-        t->last_place = place_in_kernel(t, pc);
+        check(f, address, size, action, is_volatile, pc);
+        t->last_pc = pc_in_kernel(t, pc);
     }
     if (!run->profiling || f.region->constant) return;
     Log& log = *t->log;
@@ -82,6 +68,21 @@ static inline void touch(uintptr_t address, size_t size, int action, bool is_vol
     a.address = address;
     a.what = access_kind((uint32_t)((uintptr_t)pc - run->code), OPERATIONS[in_shared][action], (unsigned)size, log.n_steps);
     if (log.recorded) record_access(log, a, size, action != 0);
+}
+
+template <size_t SIZE> static inline void load(uintptr_t address, const void* pc) {
+    Thread* t = current;
+    if (!t) return;
+    if (SIZE >= 4 && is_settled<SIZE>(t, address)) {
+        t->last_pc = pc_in_kernel(t, pc);
+    } else if (SIZE != 4 || !load_quickly(t, address, pc)) {
+        touch(address, SIZE, 0, false, pc);
+    }
+}
+
+template <size_t SIZE> static inline void store(uintptr_t address, const void* pc) {
+    Thread* t = current;
+    if (t && (SIZE != 4 || !store_quickly(t, address, pc))) touch(address, SIZE, 1, false, pc);
 }
 
 // A stretch of bytes, in the widest pieces that its alignment allows.
@@ -132,13 +133,24 @@ void memory_fence(bool whole_device) {
 // ------------------------------------------------------------------ steps
 // `frame`: of the function that stepped. Compilers without no_sanitize_coverage call for the headers' functions too,
 // which are not the kernel's own body, wherever the linker has put them.
-static void step(Thread* t, const void* pc, const void* frame) {
+__attribute__((noinline)) static void full_step(Thread* t, const void* pc, const void* frame) {
+    if (!t->log) return;
     Log& log = *t->log;
     if (values_wanted) record_values();
-    if (log.n_steps >= Log::STEPS || log.n_accesses >= Log::ACCESSES) park(State::FULL);
+    if (log.n_steps >= Log::STEPS || log.n_accesses >= Log::ACCESSES || t->steps >= Log::STEPS) park(State::FULL);
     uint32_t deep = t->depth > 254 ? 0 : 255 - t->depth, here = (uint32_t)((uintptr_t)pc - run->code);
     if (t->depth == KERNEL_DEPTH && here > t->furthest && frame == t->frame) t->furthest = here;
-    log.step[log.n_steps++] = deep << 24 | (here & 0xffffff);
+    t->last_step = deep << 24 | (here & 0xffffff);
+    if (run->profiling) log.step[log.n_steps++] = t->last_step;
+    else ++t->steps;
+}
+
+static inline void step(Thread* t, const void* pc, const void* frame) {
+    uint32_t here = (uint32_t)((uintptr_t)pc - settled.code);
+    bool further = here > t->furthest && t->depth == KERNEL_DEPTH;
+    if (t->steps >= settled.most_steps || further) return full_step(t, pc, frame);
+    t->last_step = here;
+    ++t->steps;
 }
 
 // ------------------------------------------------------------------ what UBSan tells of the source
@@ -173,8 +185,8 @@ using namespace laptop;
 extern "C" {
 
 #define HOOKS(size)                                                                                            \
-    void __tsan_read##size(void* p) { touch((uintptr_t)p, size, 0, false, PC); }                               \
-    void __tsan_write##size(void* p) { touch((uintptr_t)p, size, 1, false, PC); }                              \
+    void __tsan_read##size(void* p) { load<size>((uintptr_t)p, PC); }                               \
+    void __tsan_write##size(void* p) { store<size>((uintptr_t)p, PC); }                              \
     void __tsan_volatile_read##size(void* p) { touch((uintptr_t)p, size, 0, true, PC); }                       \
     void __tsan_volatile_write##size(void* p) { touch((uintptr_t)p, size, 1, true, PC); }                      \
     void __tsan_read_write##size(void* p) { touch((uintptr_t)p, size, 0, false, PC), touch((uintptr_t)p, size, 1, false, PC); }
@@ -220,7 +232,7 @@ void __tsan_func_exit() {
 }
 void __sanitizer_cov_trace_pc() {
     Thread* t = current;
-    if (t && t->log) step(t, PC, FRAME);
+    if (t) step(t, PC, FRAME);
 }
 
 // std::atomic and the guards of static locals. One thread runs at a time, so a plain access will do.

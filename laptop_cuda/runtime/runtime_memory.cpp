@@ -12,6 +12,7 @@
 #include <algorithm>
 
 #include "runtime.h"
+#include "runtime_settled.h"
 
 #if !defined(MAP_ANONYMOUS)
 #define MAP_ANONYMOUS MAP_ANON
@@ -137,6 +138,7 @@ static void map_arena() {
         s.views.push_back({low, low + l.arrays[a].bytes, a});
         if (l.arrays[a].itemsize < s.region.grain) s.region.grain = l.arrays[a].itemsize == 2 ? 2 : 1;
     }
+    for (Storage& s : run->storages) s.region.settles = s.views.size() == 1 && s.data % 4 == 0;
     for (int i = 0; i < l.n_args; ++i) {
         int a = l.arg_array[i];
         if (a < 0 || l.arrays[a].storage < 0) continue;
@@ -193,6 +195,7 @@ void unmap_arrays() {
     for (Symbol& s : run->symbols) free_region(s.region);
     for (SharedArray& a : run->shared) free_region(a.region);
     if (run->arena_bytes && !run->in_place) munmap((void*)run->arena, run->arena_bytes);
+    if (run->settled.word) munmap(run->settled.word, SETTLED_BYTES * run->settled.bytes);
 }
 
 // Room for one cell per byte, of which only touched pages exist; a grain of 4 uses the first quarter.
@@ -220,7 +223,27 @@ void start_shared(Block& b) {
 void free_shared(Block& b) {
     if (b.shared) munmap(b.shared, SHARED_SPAN);
     if (b.shared_initialised) munmap(b.shared_initialised, SHARED_SPAN);
-    if (b.shared_in_flight) munmap(b.shared_in_flight, SHARED_SPAN);
+    if (b.settled.word) munmap(b.settled.word, SETTLED_BYTES * b.settled.bytes);
+}
+
+// Without room for it nothing is settled.
+static void make_settled(Settled& s, uintptr_t low, size_t bytes) {
+    int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    void* p = mmap(nullptr, SETTLED_BYTES * bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
+    if (p != MAP_FAILED) s = {low, bytes, (uint64_t*)p, (uint32_t(*)[2])((char*)p + SETTLED_BYTES / 2 * bytes)};
+}
+
+void settle_in(Block& b) {
+    unsettle();
+    settled.shared = settled.global = {};
+    settled.most_steps = 0;
+    if (!run->sanitizing || run->profiling) return;
+    settled.code = run->code;
+    settled.most_steps = Log::STEPS;
+    if (!b.settled.word) make_settled(b.settled, (uintptr_t)b.shared, SHARED_SPAN);
+    if (!run->settled.word && run->arena_bytes) make_settled(run->settled, run->arena, run->arena_bytes);
+    settled.shared = b.settled;
+    settled.global = run->settled;
 }
 
 static SharedArray& place_shared(const char* name, int line, const char* function, size_t bytes, size_t align) {

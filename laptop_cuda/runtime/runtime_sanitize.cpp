@@ -10,6 +10,7 @@
 #include <unordered_map>
 
 #include "runtime.h"
+#include "runtime_settled.h"
 
 namespace laptop {
 
@@ -103,6 +104,7 @@ void fence(bool) {
     Thread* t = current;
     OfBlock& o = mine(t);
     any_fence = true;
+    unsettle();
     if (t->clock < 1u << 21) ++t->clock;
     o.fences[t->index] = t->clock;
     o.last_fence[t->index] = o.interval;
@@ -145,37 +147,48 @@ static void share_what_was_learnt(Warp& w, unsigned lanes) {
 }
 
 // ------------------------------------------------------------------ order
-static bool unordered(uint64_t mark, const Thread* t, int space) {
-    uint32_t interval = interval_of(mark);
-    if (interval == 0) return false;
-    const Block& b = *t->warp->block;
-    if (interval == b.interval) {
-        uint32_t other = thread_of(mark);
-        if (other == t->index) return false;
-        uint32_t size = run->warp_size;
-        if (other / size == t->index / size && t->warp->known[t->lane * 32 + other % size] >= (mark & CLOCK_MASK)) {
-            return false;
-        }
-        return !any_fence || !acquired(t, mark, b.linear);
-    }
-    if (space == LAPTOP_IN_SHARED) return false;
-    const Interval& i = run->intervals[interval];
-    return i.block != b.linear && i.grid_epoch == run->grid_epoch && !acquired(t, mark, i.block);
+static inline uint32_t seen(const Warp& w, uint32_t lane, uint32_t other) {
+    return w.alike ? w.known_to_all[other] : w.known[lane * 32 + other];
+}
+
+static bool unordered_within(uint64_t mark, const Thread* t) {       // its block and interval
+    uint32_t other = thread_of(mark);
+    if (other == t->index) return false;
+    uint32_t lane = other - (t->index - t->lane);
+    if (lane < run->warp_size && seen(*t->warp, t->lane, lane) >= (mark & CLOCK_MASK)) return false;
+    return !any_fence || !acquired(t, mark, t->warp->block->linear);
+}
+
+static inline bool unordered_elsewhere(uint64_t mark, const Thread* t) { // in another interval, of memory of all blocks
+    if (mark == 0) return false;
+    const Interval& i = run->intervals[interval_of(mark)];
+    uint32_t block = t->warp->block->linear;
+    return i.block != block && i.grid_epoch == run->grid_epoch && !acquired(t, mark, i.block);
 }
 
 // __syncwarp among `lanes`: each now knows what any of them knew.
 void warp_ordered(Warp& w, unsigned lanes) {
+    unsettle();
+    bool everybody = (lanes & w.alive) == w.alive;
+    if (!everybody && w.alike) {
+        for (int lane = 0; lane < 32; ++lane) memcpy(&w.known[lane * 32], w.known_to_all, sizeof w.known_to_all);
+        w.alike = false;
+    }
     uint32_t all[32] = {};
-    for (unsigned l = lanes; l; l &= l - 1) {
+    for (unsigned l = w.alike ? lanes & -lanes : lanes; l; l &= l - 1) {
         int lane = __builtin_ctz(l);
-        for (int k = 0; k < 32; ++k) all[k] = std::max(all[k], w.known[lane * 32 + k]);
+        for (int k = 0; k < 32; ++k) all[k] = std::max(all[k], seen(w, lane, k));
     }
     for (unsigned l = lanes; l; l &= l - 1) {
         Thread* t = w.lanes[__builtin_ctz(l)];
         all[t->lane] = t->clock++;
     }
-    for (unsigned l = lanes; l; l &= l - 1) {
+    for (unsigned l = w.alike ? 0 : lanes; l; l &= l - 1) {
         memcpy(&w.known[__builtin_ctz(l) * 32], all, sizeof all);
+    }
+    if (everybody) {
+        memcpy(w.known_to_all, all, sizeof all);
+        w.alike = true;
     }
     if (any_fence) share_what_was_learnt(w, lanes);
 }
@@ -233,6 +246,7 @@ static void suspect(const laptop_error& e, const Found& f, uintptr_t address, si
     suspicion.error = e;
     memcpy(suspicion.before, (void*)address, size);
     pending = true;
+    unsettle();
 }
 
 void resolve_pending() {
@@ -274,58 +288,149 @@ static void confirm(uintptr_t address, const Thread* t) {
 
 static const int ACTIONS[Cell::MARKS] = {1, 2, 0, 0};
 
-void race_check(Found f, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
-    Region& r = *f.region;
-    if (r.constant) return;
-    Cell* cells = cells_of(r);
-    if (size < r.grain) refine(r);
-    size_t first = (address - f.low) / r.grain, last = (address + size - 1 - f.low) / r.grain;
-    Thread* t = current;
-    bool atomic = action == 2 || (is_volatile && r.space != LAPTOP_IN_SHARED);
-    if (atomic) synchronise(address);
-    uint64_t me = mark_of(t);
-    uint32_t offset = code_offset(pc);
-    if (action == 0) {
-        for (Cell* c = cells + first; c <= cells + last; ++c) {
-            for (int k = Cell::WRITER; k <= (atomic ? Cell::WRITER : Cell::UPDATER); ++k) {
-                if (c->mark[k] >> 22 == me >> 22 || !unordered(c->mark[k], t, r.space)) continue;
-                laptop_error e = race_between(c->mark[k], c->pc[k], ACTIONS[k], address, size, action, pc);
-                if (k != Cell::UPDATER) fail(e);
-                trust(e, address, t->warp->block->linear, t->index);
-            }
-            // Two readers that are not ordered with each other; one of them is not the next writer.
-            int slot = Cell::READER;
-            if (c->mark[slot] >> 22 != me >> 22 && unordered(c->mark[slot], t, r.space)) {
-                slot = Cell::OTHER_READER;
-                if (c->mark[slot] >> 22 != me >> 22 && unordered(c->mark[slot], t, r.space)) continue;
-            }
-            if (atomic) continue;
-            c->mark[slot] = me;
-            c->pc[slot] = offset;
-        }
-        return;
+struct Look {                    // one access
+    uintptr_t address;
+    size_t size;
+    int action, space;
+    bool atomic;
+    const void* pc;
+    uint32_t offset;             // of pc
+    Thread* t;
+    uint64_t me;
+
+    bool own(uint64_t mark) const { return mark >> 22 == me >> 22; }
+    bool conflicts(uint64_t mark) const {
+        if (interval_of(mark) == interval_of(me)) return !own(mark) && unordered_within(mark, t);
+        return space != LAPTOP_IN_SHARED && unordered_elsewhere(mark, t);
     }
-    if (atomic && !optimists.empty()) confirm(address, t);
+};
+
+static void raced_with(const Cell& c, int k, const Look& l) {
+    laptop_error e = race_between(c.mark[k], c.pc[k], ACTIONS[k], l.address, l.size, l.action, l.pc);
+    if (k != Cell::UPDATER) fail(e);
+    trust(e, l.address, l.t->warp->block->linear, l.t->index);
+}
+
+static void look_for_writers(const Cell& c, const Look& l) {
+    if (l.conflicts(c.mark[Cell::WRITER])) raced_with(c, Cell::WRITER, l);
+    if (!l.atomic && l.conflicts(c.mark[Cell::UPDATER])) raced_with(c, Cell::UPDATER, l);
+}
+
+static void write_cells(Cell* first, Cell* last, const Look& l, const Found& f) {
     bool suspected = false;
-    for (Cell* c = cells + first; c <= cells + last; ++c) {
+    for (Cell* c = first; c <= last; ++c) {
         for (int k = 0; k < Cell::MARKS && !suspected; ++k) {
-            if (c->mark[k] >> 22 == me >> 22 || !unordered(c->mark[k], t, r.space)) continue;
-            if (atomic && k == Cell::UPDATER) continue;
-            if (atomic && k >= Cell::READER) {
-                uint32_t block = run->intervals[interval_of(c->mark[k])].block;
-                trust(race_between(c->mark[k], c->pc[k], 0, address, size, action, pc), address, block,
-                      thread_of(c->mark[k]));
+            if (!l.conflicts(c->mark[k])) continue;
+            if (l.atomic && k == Cell::UPDATER) continue;
+            laptop_error e = race_between(c->mark[k], c->pc[k], ACTIONS[k], l.address, l.size, l.action, l.pc);
+            if (l.atomic && k >= Cell::READER) {
+                trust(e, l.address, run->intervals[interval_of(c->mark[k])].block, thread_of(c->mark[k]));
                 continue;
             }
-            suspect(race_between(c->mark[k], c->pc[k], ACTIONS[k], address, size, action, pc), f, address, size, action);
+            suspect(e, f, l.address, l.size, l.action);
             suspected = true;
         }
-        for (int k = Cell::READER; atomic && k < Cell::MARKS; ++k) {
-            if (c->mark[k] >> 22 == me >> 22) c->mark[k] = 0;        // its read led to this atomic
+        for (int k = Cell::READER; l.atomic && k < Cell::MARKS; ++k) {
+            if (l.own(c->mark[k])) c->mark[k] = 0;       // its read led to this atomic
         }
-        int slot = atomic ? Cell::UPDATER : Cell::WRITER;
-        c->mark[slot] = me;
-        c->pc[slot] = offset;
+        int slot = l.atomic ? Cell::UPDATER : Cell::WRITER;
+        c->mark[slot] = l.me;
+        c->pc[slot] = l.offset;
+    }
+}
+
+// ------------------------------------------------------------------ what is settled by a read
+SettledNow settled;
+
+// How far it can be said that what holds for the thread that looks holds for others too.
+enum class For { ITSELF, ITS_WARP, ITS_BLOCK };
+
+static inline bool of_this_warp(uint64_t mark, const Look& l) {
+    return thread_of(mark) - (l.t->index - l.t->lane) < run->warp_size;
+}
+
+// A mark that the thread itself does not know: who else does not, and will not before somebody synchronises?
+static inline For unknown(uint64_t mark, const Look& l) {
+    if (interval_of(mark) != interval_of(l.me)) return For::ITS_BLOCK;
+    if ((mark & CLOCK_MASK) == l.t->warp->block->threads[thread_of(mark)].clock) return For::ITS_BLOCK;
+    return of_this_warp(mark, l) ? For::ITSELF : For::ITS_WARP;
+}
+
+// A mark that the thread itself knows: who else does?
+static inline For known(uint64_t mark, const Look& l) {
+    if (interval_of(mark) != interval_of(l.me)) return For::ITS_BLOCK;
+    if (!of_this_warp(mark, l)) return For::ITSELF;
+    bool to_all = l.t->warp->known_to_all[thread_of(mark) % run->warp_size] >= (mark & CLOCK_MASK);
+    return to_all ? For::ITS_WARP : For::ITSELF;
+}
+
+// Keeps two readers that are not ordered with each other; one of them is not the next writer. Nobody wrote in between:
+// for whom is a read of this place no news from now on?
+static inline __attribute__((always_inline)) For mark_reader(Cell& c, const Look& l) {
+    For whom = std::min(known(c.mark[Cell::WRITER], l), known(c.mark[Cell::UPDATER], l));
+    bool first = l.conflicts(c.mark[Cell::READER]), second = l.conflicts(c.mark[Cell::OTHER_READER]);
+    if (first) whom = std::min(whom, unknown(c.mark[Cell::READER], l));
+    if (second) whom = std::min(whom, unknown(c.mark[Cell::OTHER_READER], l));
+    if (first && second) return whom;
+    if (l.atomic) return For::ITSELF;
+    int slot = first ? Cell::OTHER_READER : Cell::READER;
+    c.mark[slot] = l.me;
+    c.pc[slot] = l.offset;
+    return first || second ? whom : For::ITSELF;
+}
+
+static inline __attribute__((always_inline)) void settle(const Cell& c, const Look& l, For whom, Settled& s, size_t i) {
+    if (whom != For::ITSELF) {
+        uint64_t first = c.mark[Cell::READER], second = c.mark[Cell::OTHER_READER];
+        uint64_t epoch = whom == For::ITS_BLOCK ? settled.epoch : settled.of_warp;
+        s.word[i] = epoch | (uint64_t)thread_of(first) << 10 | thread_of(second);
+        if (interval_of(first) == interval_of(l.me)) s.pc[i][0] = c.pc[Cell::READER];
+        if (interval_of(second) == interval_of(l.me)) s.pc[i][1] = c.pc[Cell::OTHER_READER];
+    } else if (l.space == LAPTOP_IN_SHARED && interval_of(c.mark[Cell::UPDATER]) != interval_of(l.me)) {
+        s.word[i] = (settled.epoch ^ OPEN) | (uint64_t)l.t->index << 10 | l.t->index;
+        s.pc[i][0] = l.offset;
+    } else {
+        s.word[i] = 0;
+    }
+}
+
+// Whether this thread reads a word again from the same place in the code, with nothing new in between.
+static inline bool reads_again(const Settled& s, size_t i, uint32_t thread, uint32_t pc) {
+    uint64_t word = s.word[i], readers = open_readers(word);
+    if (readers >= OPEN) readers = word ^ settled.epoch ^ OPEN;          // only its reader may
+    if (readers >= OPEN) return false;
+    if (readers >> 10 == thread) return s.pc[i][0] == pc;
+    return (readers & 1023) == thread && s.pc[i][1] == pc;
+}
+
+static void clear_settled(Settled& s, uintptr_t address, size_t size) {
+    for (size_t i = (address - s.low) / 4; i <= (address + size - 1 - s.low) / 4; ++i) s.word[i] = 0;
+}
+
+void check(Found f, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
+    Region& r = *f.region;
+    Settled* s = settled_at(address);
+    if (s) clear_settled(*s, address, size);
+    if (r.constant) return (void)init_check(f, address, size, action, pc);
+    Cell* cells = cells_of(r);
+    if (size < r.grain) refine(r);
+    unsigned shift = r.grain / 2;        // a grain is 1, 2 or 4
+    Cell* first = cells + ((address - f.low) >> shift);
+    Cell* last = cells + ((address + size - 1 - f.low) >> shift);
+    bool atomic = action == 2 || (is_volatile && r.space != LAPTOP_IN_SHARED);
+    if (atomic) synchronise(address);
+    Look l = {address, size, action, r.space, atomic, pc, code_offset(pc), current, mark_of(current)};
+    if (action) {
+        if (atomic && !optimists.empty()) confirm(address, l.t);
+        write_cells(first, last, l, f);
+        init_check(f, address, size, action, pc);
+        return;
+    }
+    for (Cell* c = first; c <= last; ++c) look_for_writers(*c, l);
+    bool settles = init_check(f, address, size, action, pc) && s && !any_fence && r.settles && r.grain == 4;
+    for (Cell* c = first; c <= last; ++c) {
+        For whom = mark_reader(*c, l);
+        if (settles && !atomic) settle(*c, l, whom, *s, (address - s->low) / 4 + (c - first));
     }
 }
 
@@ -345,7 +450,14 @@ bool uninitialised_read_of(const Thread* t) {
     });
 }
 
-void init_check(Found f, uintptr_t address, size_t size, int action, const void* pc) {
+static inline bool all_set(const uint8_t* flags, size_t size) {
+    if (size != 4) return std::all_of(flags, flags + size, [](uint8_t x) { return x != 0; });
+    uint32_t four;
+    memcpy(&four, flags, 4);
+    return !((four - 0x01010101u) & ~four & 0x80808080u);        // no byte of it is 0
+}
+
+bool init_check(Found f, uintptr_t address, size_t size, int action, const void* pc) {
     uint8_t* init;
     Block& b = *current->warp->block;
     bool in_shared = f.region->space == LAPTOP_IN_SHARED;
@@ -354,15 +466,15 @@ void init_check(Found f, uintptr_t address, size_t size, int action, const void*
     } else if (f.region->initialised) {
         init = f.region->initialised + (address - f.low);
     } else {
-        return;
+        return true;
     }
     if (action == 1) {
-        memset(init, 1, size);
-        return;
+        size == 4 ? (void)memset(init, 1, 4) : (void)memset(init, 1, size);
+        return true;
     }
-    if (std::all_of(init, init + size, [](uint8_t x) { return x != 0; })) return;
+    if (all_set(init, size)) return true;
     if (action == 2) memset(init, 1, size);
-    if (unwritten.size() >= 64) return;
+    if (unwritten.size() >= 64) return false;
     Busy busy;
     Unwritten u;
     u.error = make_error("uninitialized", in_shared ? "shared" : "global", pc, action);
@@ -372,15 +484,56 @@ void init_check(Found f, uintptr_t address, size_t size, int action, const void*
     u.thread = current->index;
     u.in_shared = in_shared;
     unwritten.push_back(u);
+    return false;
 }
+
+// ------------------------------------------------------------------ the quick way
+// A plain load or store of 4 bytes of shared memory or of an array. False: nothing was done, as more than marks may be
+// needed.
+template <bool STORES> static inline bool look_quickly(Thread* t, uintptr_t address, const void* pc) {
+    Block& b = *t->warp->block;
+    Settled* s = settled_at(address);
+    if (!s || pending || address % 4 || !b.in_flight.empty()) return false;
+    size_t i = (address - s->low) / 4;
+    if (!STORES && reads_again(*s, i, t->index, (uint32_t)((uintptr_t)pc - run->code))) {
+        t->last_pc = pc_in_kernel(t, pc);
+        return true;
+    }
+    Found f = found_quickly(t, address, 4);
+    if (!f.region || !f.region->cells || f.region->grain != 4 || f.region->constant) return false;
+    bool in_shared = f.region->space == LAPTOP_IN_SHARED;
+    Look l = {address, 4, STORES, f.region->space, false, pc, code_offset(pc), t, mark_of(t)};
+    uint8_t* flags = in_shared ? b.shared_initialised + (address - (uintptr_t)b.shared)
+                     : f.region->initialised ? f.region->initialised + (address - f.low) : nullptr;
+    Cell& c = f.region->cells[(address - f.low) / 4];
+    if (l.conflicts(c.mark[Cell::WRITER]) || l.conflicts(c.mark[Cell::UPDATER])) return false;
+    if (STORES) {
+        if (l.conflicts(c.mark[Cell::READER]) || l.conflicts(c.mark[Cell::OTHER_READER])) return false;
+        c.mark[Cell::WRITER] = l.me;
+        c.pc[Cell::WRITER] = l.offset;
+        if (flags) memset(flags, 1, 4);
+        s->word[i] = 0;
+    } else {
+        if (flags && !all_set(flags, 4)) return false;
+        For whom = mark_reader(c, l);
+        s->word[i] = 0;
+        if (!any_fence && f.region->settles) settle(c, l, whom, *s, i);
+    }
+    t->last_pc = pc_in_kernel(t, pc);
+    return true;
+}
+__attribute__((noinline)) bool load_quickly(Thread* t, uintptr_t address, const void* pc) { return look_quickly<false>(t, address, pc); }
+__attribute__((noinline)) bool store_quickly(Thread* t, uintptr_t address, const void* pc) { return look_quickly<true>(t, address, pc); }
 
 void start_interval(Block& b) {
     Busy busy;
+    unsettle();
     b.interval = (uint32_t)run->intervals.size();
     run->intervals.push_back({b.linear, run->grid_epoch});
     for (Warp& w : b.warps) {
         if (w.lanes[0]->clock < 1u << 20) continue;
-        std::fill(w.known.begin(), w.known.end(), 0);
+        std::fill(w.known_to_all, w.known_to_all + 32, 0);
+        w.alike = true;
         for (Thread* t : w.lanes) {
             if (t) t->clock = 1;
         }

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "runtime.h"
+#include "runtime_settled.h"
 
 // Written before a thread gets the processor; the kernels' header declares them constant.
 laptop::Coordinates threadIdx, blockIdx, blockDim, gridDim;
@@ -23,11 +24,6 @@ static uint32_t draw(uint32_t below) {           // xorshift: the same on every 
     return (uint32_t)((x >> 33) % below);
 }
 
-uint32_t code_offset(const void* pc) {
-    uintptr_t p = (uintptr_t)pc;
-    return p >= run->image_low && p < run->image_high ? (uint32_t)(p - run->code) : 0;
-}
-
 laptop_party party(const Thread* t, uint32_t pc, int action) {
     laptop_party p = {};
     memcpy(p.block, t->warp->block->index, sizeof p.block);
@@ -41,10 +37,7 @@ laptop_party party(const Thread* t, uint32_t pc, int action) {
 }
 
 // ------------------------------------------------------------------ who has gone past
-// What happens in a helper happens, for the kernel's own body, at the call of the helper.
-uint32_t place_in_kernel(const Thread* t, const void* pc) {
-    return code_offset(t->depth > KERNEL_DEPTH ? t->returns[KERNEL_DEPTH] : pc);
-}
+uint32_t place_in_kernel(const Thread* t, const void* pc) { return code_offset(pc_in_kernel(t, pc)); }
 
 void left_early() {
     if (current) current->left_early = true;
@@ -69,9 +62,11 @@ void remember_meeting(Thread* t) {
 // A thread that ended before this place is fine, as ended threads count as arrived; one that jumped over it, or left
 // the loop around it after fewer turns than those who wait there, and went on is not.
 bool jumped_over(const Thread& t, Met there) {
-    if (t.state != State::DONE || !there.place || t.last_place <= there.place) return false;
+    if (t.state != State::DONE || !there.place) return false;
+    uint32_t last_place = code_offset(t.last_pc);
+    if (last_place <= there.place) return false;
     for (const Met& met : t.met) {
-        if (met.place == there.place) return !t.left_early && met.times < there.times && t.last_place > there.loop_end;
+        if (met.place == there.place) return !t.left_early && met.times < there.times && last_place > there.loop_end;
     }
     return true;
 }
@@ -84,7 +79,7 @@ laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* go
     e.reason = was_there ? "fewer turns" : "gone past";
     e.memory = -1;
     e.who = party(waiting, code_offset(waiting->site), 3);
-    e.other = party(gone, gone->last_place, 3);
+    e.other = party(gone, code_offset(gone->last_pc), 3);
     e.has_thread = e.has_other = 1;
     return e;
 }
@@ -102,7 +97,7 @@ static void take_stack(Thread*);
 // The current thread stops running. In a plain run the next lane goes on at once, without the scheduler's help.
 static void yield_to_next(Thread* t) {
     Warp& w = *t->warp;
-    if (!w.ready || run->traced || w.block->barrier_opened) return leave_fiber(&t->sp, scheduler_sp);
+    if (!w.ready || run->recording || w.block->barrier_opened) return leave_fiber(&t->sp, scheduler_sp);
     check_interrupt();
     Thread* next = w.lanes[pick(w.ready)];
     if (next == t) return;
@@ -273,6 +268,7 @@ static void resume(Thread* t) {
 }
 
 static void run_warp(Warp& w) {
+    unsettle_warp();
     for (int turns = 0;; ++turns) {
         while (w.ready) {
             if (run->cut) escape();
@@ -289,7 +285,7 @@ static void run_warp(Warp& w) {
             merge(w, others_next);
             for (unsigned l = w.full; l; l &= l - 1) {
                 Thread* t = w.lanes[__builtin_ctz(l)];
-                if (t->log->n_steps == 0 && t->log->n_accesses == 0) {
+                if (t->log->n_steps == 0 && t->log->n_accesses == 0 && t->steps == 0) {
                     w.full &= ~(1u << t->lane);
                     wake(t);
                 }
@@ -379,7 +375,8 @@ static void start_block(Block& b, uint64_t linear) {
         t.sp = nullptr;
         if (run->traced) take_stack(&t);     // each has its own: whose a local variable is must stay known
         t.depth = 0;
-        t.last_place = t.furthest = 0;
+        t.last_pc = nullptr;
+        t.furthest = t.steps = t.last_step = 0;
         t.left_early = false;
         t.spins = 0;
         t.meeting = nullptr;
@@ -423,6 +420,7 @@ static void deadlock(Block& b) {
 // Runs the block until it ends (true) or all its threads wait for the other blocks (false).
 static bool run_block(Block& b) {
     blockIdx = {b.index[0], b.index[1], b.index[2]};
+    settle_in(b);
     std::vector<uint32_t> order(b.warps.size());
     for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
     if (run->launch->order == LAPTOP_REVERSE) std::reverse(order.begin(), order.end());

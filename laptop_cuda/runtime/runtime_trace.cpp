@@ -317,7 +317,9 @@ static void merge_diverged(Warp& w, unsigned lanes, bool force) {
     }
 }
 
-static uint32_t last_step(const Log& log) {
+static uint32_t last_step(const Thread& t) {
+    if (!run->profiling) return t.last_step & 0xffffff;
+    const Log& log = *t.log;
     uint32_t last = 0;
     for (uint32_t i = 0; i < log.n_steps; i += is_meeting(log.step[i]) ? MEETING_WORDS : 1) {
         if (!is_meeting(log.step[i])) last = log.step[i] & 0xffffff;
@@ -329,7 +331,8 @@ void merge(Warp& w, bool force) {
     Busy busy;
     unsigned lanes = 0;
     for (int i = 0; i < 32; ++i) {
-        if (w.lanes[i] && (w.lanes[i]->log->n_steps || w.lanes[i]->log->n_accesses)) lanes |= 1u << i;
+        const Thread* t = w.lanes[i];
+        if (t && (t->log->n_steps || t->log->n_accesses || t->steps)) lanes |= 1u << i;
     }
     if (!lanes) return;
     if (run->profiling) {
@@ -355,22 +358,23 @@ void merge(Warp& w, bool force) {
         }
     }
     for (unsigned l = lanes; l; l &= l - 1) {
-        Log& log = *w.lanes[__builtin_ctz(l)]->log;
+        Thread* t = w.lanes[__builtin_ctz(l)];
+        Log& log = *t->log;
         if (run->profiling && !force && (log.at_step < log.n_steps || log.at_access < log.n_accesses)) continue;
         Block& b = *w.block;
-        b.steps += log.n_steps;
+        b.steps += log.n_steps + t->steps;
         if (run->launch->step_limit && b.steps > run->launch->step_limit && !run->error.kind) {
-            const Thread* t = w.lanes[__builtin_ctz(l)];
             laptop_error e = {};
             e.kind = "timeout";
             e.reason = "steps";
             e.memory = -1;
             e.offset = (int64_t)run->launch->step_limit;
-            e.who = party(t, last_step(log), 0);
+            e.who = party(t, last_step(*t), 0);
             e.has_thread = 1;
             fail(e);
         }
         log.n_steps = log.n_accesses = log.at_step = log.at_access = 0;
+        t->steps = t->last_step = 0;
     }
 }
 }  // namespace laptop

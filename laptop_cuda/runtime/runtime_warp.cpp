@@ -132,7 +132,11 @@ void release_converged(Warp& w) {
 // A synchronisation is a step in the lanes' logs, so that the merge lines the lanes up there.
 void log_meeting(Thread* t, unsigned lanes, bool of_block) {
     Log& log = *t->log;
-    if (log.n_steps >= Log::STEPS) park(State::FULL);
+    if (log.n_steps >= Log::STEPS || t->steps >= Log::STEPS) park(State::FULL);
+    if (!run->profiling) {
+        t->steps += MEETING_WORDS;
+        return;
+    }
     log.step[log.n_steps++] = of_block ? BLOCK_MEETING : MEETING;
     log.step[log.n_steps++] = lanes;
     log.step[log.n_steps++] = code_offset(t->site);
