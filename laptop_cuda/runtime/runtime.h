@@ -311,6 +311,7 @@ void free_shared(Block&);
 struct Found { Region* region; uintptr_t low; };         // low: where the object starts
 Found find(uintptr_t address, size_t size, int action, const void* pc);   // or fails: out of bounds
 int32_t memory_at(const Block&, uintptr_t address, int64_t* offset);
+void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc);
 Cell* cells_of(Region&);
 void refine(Region&);            // from 4 bytes a cell to one

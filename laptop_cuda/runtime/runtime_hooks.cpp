@@ -44,7 +44,7 @@ static const int OPERATIONS[2][3] = {{LAPTOP_GLOBAL_LOAD, LAPTOP_GLOBAL_STORE, L
                                      {LAPTOP_SHARED_LOAD, LAPTOP_SHARED_STORE, LAPTOP_SHARED_ATOMIC}};
 
 // action: 0 load, 1 store, 2 atomic
-__attribute__((noinline)) static void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
+void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
     Thread* t = current;
     if (!t || !t->log) return;
     if (pending) resolve_pending();
@@ -75,14 +75,16 @@ template <size_t SIZE> static inline void load(uintptr_t address, const void* pc
     if (!t) return;
     if (SIZE >= 4 && is_settled<SIZE>(t, address)) {
         t->last_pc = pc_in_kernel(t, pc);
-    } else if (SIZE != 4 || !load_quickly(t, address, pc)) {
+    } else if (SIZE == 4) {
+        load4(t, address, pc);
+    } else {
         touch(address, SIZE, 0, false, pc);
     }
 }
 
 template <size_t SIZE> static inline void store(uintptr_t address, const void* pc) {
     Thread* t = current;
-    if (t && (SIZE != 4 || !store_quickly(t, address, pc))) touch(address, SIZE, 1, false, pc);
+    if (t) SIZE == 4 ? store4(t, address, pc) : touch(address, SIZE, 1, false, pc);
 }
 
 // A stretch of bytes, in the widest pieces that its alignment allows.

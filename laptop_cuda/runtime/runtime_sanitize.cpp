@@ -129,10 +129,14 @@ void synchronise(uintptr_t address) {
     if (o.threads[t->index]) learn(r, *o.threads[t->index]);
 }
 
-static bool acquired(const Thread* t, uint64_t mark, uint32_t block) {
-    if (!any_fence) return !can_follow();                // too many to follow: no race is claimed
+static bool learnt(const Thread* t, uint64_t mark, uint32_t block) {
     const OfBlock& o = mine(t);
     return knows(o.at_start, mark, block) || (o.threads[t->index] && knows(*o.threads[t->index], mark, block));
+}
+
+static bool follows;             // else there are too many to follow, and no race is claimed
+static inline bool acquired(const Thread* t, uint64_t mark, uint32_t block) {
+    return any_fence ? learnt(t, mark, block) : !follows;
 }
 
 static void share_what_was_learnt(Warp& w, unsigned lanes) {
@@ -522,8 +526,12 @@ template <bool STORES> static inline bool look_quickly(Thread* t, uintptr_t addr
     t->last_pc = pc_in_kernel(t, pc);
     return true;
 }
-__attribute__((noinline)) bool load_quickly(Thread* t, uintptr_t address, const void* pc) { return look_quickly<false>(t, address, pc); }
-__attribute__((noinline)) bool store_quickly(Thread* t, uintptr_t address, const void* pc) { return look_quickly<true>(t, address, pc); }
+__attribute__((noinline)) void load4(Thread* t, uintptr_t address, const void* pc) {
+    if (!look_quickly<false>(t, address, pc)) touch(address, 4, 0, false, pc);
+}
+__attribute__((noinline)) void store4(Thread* t, uintptr_t address, const void* pc) {
+    if (!look_quickly<true>(t, address, pc)) touch(address, 4, 1, false, pc);
+}
 
 void start_interval(Block& b) {
     Busy busy;
@@ -556,6 +564,7 @@ void start_sanitizing() {
     released.clear();
     of_block.clear();
     any_fence = pending = false;
+    follows = can_follow();
 }
 
 void end_sanitizing() {

@@ -54,8 +54,8 @@ inline Settled* settled_at(uintptr_t address) {          // null: nothing is set
     return address - settled.global.low < settled.global.bytes ? &settled.global : nullptr;
 }
 void settle_in(Block&);          // it runs now
-bool load_quickly(Thread*, uintptr_t address, const void* pc);       // of 4 bytes; false: it needs a closer look
-bool store_quickly(Thread*, uintptr_t address, const void* pc);
+void load4(Thread*, uintptr_t address, const void* pc);      // 4 bytes that are not settled
+void store4(Thread*, uintptr_t address, const void* pc);
 
 // What nearly every access is: inside a shared array, or inside a storage of which there is one view.
 inline Found found_quickly(const Thread* t, uintptr_t address, size_t size) {
