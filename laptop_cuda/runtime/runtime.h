@@ -8,6 +8,7 @@
 //   runtime_heap.cpp       device memory of whole programs
 //   runtime_trace.cpp      lanes' accesses -> warp requests -> counts
 //   runtime_sanitize.cpp   races, uninitialised reads
+//   runtime_settled.h      reads of which the sanitizer knows that they are no news
 //   runtime_record.cpp     what each lane and warp did, kept for a replay
 //   runtime_hooks.cpp      what the compiler calls before each load, store and basic block
 //   runtime_signals.cpp    crashes and the stop button

@@ -187,8 +187,8 @@ using namespace laptop;
 extern "C" {
 
 #define HOOKS(size)                                                                                            \
-    void __tsan_read##size(void* p) { load<size>((uintptr_t)p, PC); }                               \
-    void __tsan_write##size(void* p) { store<size>((uintptr_t)p, PC); }                              \
+    void __tsan_read##size(void* p) { load<size>((uintptr_t)p, PC); }                                          \
+    void __tsan_write##size(void* p) { store<size>((uintptr_t)p, PC); }                                        \
     void __tsan_volatile_read##size(void* p) { touch((uintptr_t)p, size, 0, true, PC); }                       \
     void __tsan_volatile_write##size(void* p) { touch((uintptr_t)p, size, 1, true, PC); }                      \
     void __tsan_read_write##size(void* p) { touch((uintptr_t)p, size, 0, false, PC), touch((uintptr_t)p, size, 1, false, PC); }

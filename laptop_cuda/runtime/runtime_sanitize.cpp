@@ -497,7 +497,8 @@ bool init_check(Found f, uintptr_t address, size_t size, int action, const void*
 template <bool STORES> static inline bool look_quickly(Thread* t, uintptr_t address, const void* pc) {
     Block& b = *t->warp->block;
     Settled* s = settled_at(address);
-    if (!s || pending || address % 4 || !b.in_flight.empty()) return false;
+    bool of_launch = run->in_place && t->depth <= 1;     // which reads its arguments: see touch
+    if (!s || pending || address % 4 || !b.in_flight.empty() || of_launch) return false;
     size_t i = (address - s->low) / 4;
     if (!STORES && reads_again(*s, i, t->index, (uint32_t)((uintptr_t)pc - run->code))) {
         t->last_pc = pc_in_kernel(t, pc);
