@@ -15,7 +15,7 @@ int warpSize = 32;
 namespace laptop {
 
 Run* run = nullptr;
-__thread Thread* current = nullptr;
+__thread Thread* current __attribute__((tls_model("initial-exec"))) = nullptr;      // said again, or a call finds it
 static void* scheduler_sp = nullptr;
 
 static uint32_t draw(uint32_t below) {           // xorshift: the same on every machine
