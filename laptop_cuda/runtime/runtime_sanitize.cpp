@@ -500,10 +500,6 @@ template <bool STORES> static inline bool look_quickly(Thread* t, uintptr_t addr
     bool of_launch = run->in_place && t->depth <= 1;     // which reads its arguments: see touch
     if (!s || pending || address % 4 || !b.in_flight.empty() || of_launch) return false;
     size_t i = (address - s->low) / 4;
-    if (!STORES && reads_again(*s, i, t->index, (uint32_t)((uintptr_t)pc - run->code))) {
-        t->last_pc = pc_in_kernel(t, pc);
-        return true;
-    }
     Found f = found_quickly(t, address, 4);
     if (!f.region || !f.region->cells || f.region->grain != 4 || f.region->constant) return false;
     bool in_shared = f.region->space == LAPTOP_IN_SHARED;
@@ -527,8 +523,14 @@ template <bool STORES> static inline bool look_quickly(Thread* t, uintptr_t addr
     t->last_pc = pc_in_kernel(t, pc);
     return true;
 }
-__attribute__((noinline)) void load4(Thread* t, uintptr_t address, const void* pc) {
+__attribute__((noinline)) static void mark4(Thread* t, uintptr_t address, const void* pc) {
     if (!look_quickly<false>(t, address, pc)) touch(address, 4, 0, false, pc);
+}
+__attribute__((noinline)) void load4(Thread* t, uintptr_t address, const void* pc) {
+    const Settled* s = settled_at(address);
+    uint32_t here = (uint32_t)((uintptr_t)pc - settled.code);
+    if (!s || address % 4 || !reads_again(*s, (address - s->low) / 4, t->index, here)) return mark4(t, address, pc);
+    t->last_pc = pc_in_kernel(t, pc);
 }
 __attribute__((noinline)) void store4(Thread* t, uintptr_t address, const void* pc) {
     if (!look_quickly<true>(t, address, pc)) touch(address, 4, 1, false, pc);
