@@ -75,7 +75,7 @@ template <size_t SIZE> static inline void load(uintptr_t address, const void* pc
     if (!t) return;
     if (SIZE >= 4 && is_settled<SIZE>(t, address)) {
         t->last_pc = pc_in_kernel(t, pc);
-    } else if (SIZE == 4) {
+    } else if (SIZE == 4 && settled.shared.bytes) {
         load4(t, address, pc);
     } else {
         touch(address, SIZE, 0, false, pc);
@@ -84,7 +84,12 @@ template <size_t SIZE> static inline void load(uintptr_t address, const void* pc
 
 template <size_t SIZE> static inline void store(uintptr_t address, const void* pc) {
     Thread* t = current;
-    if (t) SIZE == 4 ? store4(t, address, pc) : touch(address, SIZE, 1, false, pc);
+    if (!t) return;
+    if (SIZE == 4 && settled.shared.bytes) {
+        store4(t, address, pc);
+    } else {
+        touch(address, SIZE, 1, false, pc);
+    }
 }
 
 // A stretch of bytes, in the widest pieces that its alignment allows.
