@@ -8,6 +8,7 @@ from .arguments import ArgumentError
 from .inside_lines import InsideLine, by_line
 from .inside_tables import InsideTables, compared, compared_html
 from .kernel import Kernel, Launch
+from .machine import REAL
 from .occupancy import LIMITS, occupancy
 from .report import LaunchReport
 from .toolkit import InspectError
@@ -54,6 +55,9 @@ def inspect(kernel, arch="sm_90", *, block=None, shared_bytes: int = 0, launch: 
         raise InspectError(f"{kernel.__name__}: its cell does not compile")
     if launch is not None and launch.kernel != kernel.__name__:
         raise ArgumentError(f"launch: it is one of {launch.kernel}, not of {kernel.__name__}")
+    if launch is not None and launch.machine.warp_size != REAL.warp_size:
+        raise ArgumentError(f"launch: it was counted with warps of {launch.machine.warp_size} lanes; those of a "
+                            f"card have {REAL.warp_size}")
     if not isinstance(arch, str):
         same = dict(block=block, shared_bytes=shared_bytes, launch=launch, card=card)
         return Insides({one: inspect(kernel, one, **same) for one in arch})

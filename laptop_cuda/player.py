@@ -62,7 +62,7 @@ class Trace:
                 f"warp {s['warp']}, {at}. {self._what(s)}")
 
     def _what(self, s: dict) -> str:
-        who = lanes_in_words(s["lanes"])
+        who = lanes_in_words(s["lanes"], self.machine.warp_size)
         if s["kind"] == "barrier":
             return f"{who} at a barrier."
         if s["kind"] == "exchange":
@@ -113,7 +113,7 @@ class Trace:
         canvas, data = Canvas(700, 250), self.data
         if self.steps:
             step = self.steps[number]
-            draw_lanes(canvas, step, 36)
+            draw_lanes(canvas, step, self.machine.warp_size, 36)
             used = self._draw_memory(canvas, step, 84)
             canvas.height = self._draw_source(canvas, step, used + 22)
         at = f"step {number + 1} of {len(self.steps)}" if self.steps else "no recorded step"
@@ -194,15 +194,15 @@ def _short(value):
     return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
-def lanes_in_words(mask: int) -> str:
-    active = [lane for lane in range(32) if mask >> lane & 1]
+def lanes_in_words(mask: int, warp_size: int) -> str:
+    active = [lane for lane in range(warp_size) if mask >> lane & 1]
     if not active:
         return "No lane"
     if len(active) == 1:
         return f"Lane {active[0]}"
     if active[-1] - active[0] + 1 == len(active):
         return f"Lanes {active[0]} to {active[-1]}"
-    return f"{len(active)} of 32 lanes"
+    return f"{len(active)} of {warp_size} lanes"
 
 
 def counted(count: int, one: str, many: str) -> str:
@@ -224,9 +224,9 @@ def bank_parts(events: list[list], array: dict, machine: Machine) -> list[dict[i
     return machine.bank_parts(places, events[0][2])
 
 
-def draw_lanes(canvas: Canvas, step: dict, top: float) -> None:
+def draw_lanes(canvas: Canvas, step: dict, warp_size: int, top: float) -> None:
     canvas.text(40, top + 14, f"w{step['warp']}", anchor="end", size=11, fill="faint")
-    for lane in range(32):
+    for lane in range(warp_size):
         active = step["lanes"] >> lane & 1
         canvas.rect(44 + 20 * lane, top, 20, 20, fill="0" if active else "empty", text=lane,
                     about=f"lane {lane}: {'active' if active else 'masked'}")

@@ -44,7 +44,7 @@ function drawWarps(trace, number, chosen) {
     ({...trace.steps[step], lane})).filter(access => access.block === now.block);
   const needed = row => row.warp === now.warp || accused.some(access => access.warp === row.warp);
   const kept = rows.filter(row => rows.length <= 8 || needed(row) || row.warp < 6);
-  const boxes = kept.map((row, n) => warpRow(row, 4 + 24 * n, now, chosen,
+  const boxes = kept.map((row, n) => warpRow(trace.lanes, row, 4 + 24 * n, now, chosen,
     accused.filter(access => access.warp === row.warp).map(access => access.lane)));
   const hidden = rows.length - kept.length;
   const text = "a row per warp, a box per lane with the line where it is; filled: active now" +
@@ -52,10 +52,10 @@ function drawWarps(trace, number, chosen) {
   return paper(24 * kept.length + 22, boxes.join("") + note(44, 24 * kept.length + 16, text), "lanes");
 }
 
-function warpRow(row, y, now, chosen, accused) {
+function warpRow(lanes, row, y, now, chosen, accused) {
   const present = row.warp === now.warp, weight = present ? ' font-weight="700"' : "";
   let body = note(38, y + 14, `w${row.warp}`, `text-anchor="end"${weight}`);
-  for (const lane of LANES) {
+  for (const lane of lanes) {
     const on = present && active(row.mask, lane), wrong = accused.includes(lane);
     const doing = present ? on ? "active" : "masked" : "waits";
     const about = `warp ${row.warp}, lane ${lane}: line ${row.lines[lane] || "not begun"}, ${doing}` +

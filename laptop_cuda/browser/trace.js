@@ -1,24 +1,22 @@
 // A recorded launch, read: the words of a step, what it touches, where to go next. `data` is what
 // laptop_cuda/player.py packs; a test holds the words to those of player.py and the counts to the engine's.
 
-const LANES = [...Array(32).keys()];
-
 function unpack(data) {
   const {columns, rows} = data.steps;
   const steps = rows.map(row => Object.fromEntries(columns.map((name, n) => [name, row[n]])));
   for (const step of steps) step.file = data.files[step.file];
-  return {...data, steps, arrayOf: step => step.array === null ? null : data.arrays[step.array],
+  return {...data, steps, lanes: [...Array(data.machine.warp_size).keys()], arrayOf: step => step.array === null ? null : data.arrays[step.array],
           eventsOf: step => data.events.slice(step.first_event, step.first_event + step.n_events)};
 }
 
 const active = (mask, lane) => (mask >>> lane & 1) === 1;
 
-function lanesInWords(mask) {
-  const found = LANES.filter(lane => active(mask, lane));
+function lanesInWords(mask, lanes) {
+  const found = lanes.filter(lane => active(mask, lane));
   if (!found.length) return "No lane";
   if (found.length === 1) return `Lane ${found[0]}`;
   return found.at(-1) - found[0] + 1 === found.length ? `Lanes ${found[0]} to ${found.at(-1)}`
-    : `${found.length} of 32 lanes`;
+    : `${found.length} of ${lanes.length} lanes`;
 }
 
 const counted = (count, one, many) => `${count} ${count === 1 ? one : many}`;
@@ -45,7 +43,7 @@ function cost(trace, step) {
 }
 
 function what(trace, step) {
-  const who = lanesInWords(step.lanes);
+  const who = lanesInWords(step.lanes, trace.lanes);
   if (step.kind === "barrier") return `${who} at a barrier.`;
   if (step.kind === "exchange") return `${who} in a shuffle, a vote or a warp synchronisation.`;
   if (step.array === null) return `${who} active.`;
@@ -99,7 +97,7 @@ function variablesInWords(trace, number, lane) {
   if (!names) return "The names of its variables are not known here.";
   for (const [first, block, warp, name, lanes, values] of rows) {
     if (first > number || block !== step.block || warp !== step.warp || !active(lanes, lane)) continue;
-    held.set(name, values[LANES.filter(l => l < lane && active(lanes, l)).length]);
+    held.set(name, values[trace.lanes.filter(l => l < lane && active(lanes, l)).length]);
   }
   const sorted = [...held].sort(([a], [b]) => a - b);
   return sorted.map(([name, value]) => `${names[name]} = ${value}`).join(", ") || "No variable of it is set.";
@@ -111,9 +109,9 @@ function warpsAt(trace, number) {
   for (let n = number; n >= 0 && trace.steps[n].block === now.block; n--) {
     const step = trace.steps[n];
     if (!rows.has(step.warp))
-      rows.set(step.warp, {warp: step.warp, mask: step.lanes, lines: Array(32).fill(0)});
+      rows.set(step.warp, {warp: step.warp, mask: step.lanes, lines: trace.lanes.map(() => 0)});
     const row = rows.get(step.warp);
-    for (const lane of LANES) if (active(step.lanes, lane) && !row.lines[lane]) row.lines[lane] = step.line;
+    for (const lane of trace.lanes) if (active(step.lanes, lane) && !row.lines[lane]) row.lines[lane] = step.line;
   }
   return [...rows.values()].sort((a, b) => a.warp - b.warp);
 }

@@ -10,7 +10,7 @@ const named = name => TRACES.find(({trace}) => trace.kernel === name).trace;
 
 test("the words of every step are those of Python", () => {
   for (const {trace, words} of TRACES) assert.deepEqual(trace.steps.map((_, n) => wordsOf(trace, n)), words);
-  for (const {trace, variables} of TRACES) assert.deepEqual(trace.steps.map((_, n) => variablesInWords(trace, n, n % 32)), variables);
+  for (const {trace, variables} of TRACES) assert.deepEqual(trace.steps.map((_, n) => variablesInWords(trace, n, n % trace.lanes.length)), variables);
   assert.ok(TRACES.some(({variables}) => variables.some(said => said.includes("k = 2"))));
 });
 
@@ -71,6 +71,15 @@ test("a diverged warp has its lanes on their own lines, and the masked ones are 
   const [row] = warpsAt(trace, n).filter(({warp}) => warp === trace.steps[n].warp);
   assert.equal(row.mask, 0x55555555);
   assert.equal(row.lines[0], trace.steps[n].line);
+});
+
+test("a row has as many lanes as a warp of the machine", () => {
+  for (const size of [8, 16, 32]) {
+    const {trace} = TRACES.find(({trace}) => trace.machine.warp_size === size);
+    const [row] = warpsAt(trace, 0);
+    assert.equal(row.lines.length, size);
+    assert.equal(drawWarps(trace, 0, 0).match(/data-lane/g).length, size * warpsAt(trace, 0).length);
+  }
 });
 
 test("a race: two rows marked, what lies between said", () => {

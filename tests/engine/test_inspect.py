@@ -270,6 +270,13 @@ def test_a_bound_says_what_it_lacks(module):
 
 
 # ---- bad input: one line each
+def test_counts_of_narrow_warps_are_not_mixed_with_a_card(module):
+    with cuda.profile(machine=cuda.Machine(warp_size=16)) as report:
+        module.add[1, 64](np.zeros(64, np.float32), np.zeros(64, np.float32))
+    with pytest.raises(ValueError, match="counted with warps of 16 lanes; those of a card have 32"):
+        cuda.inspect(module.add, launch=report.launches[0])
+
+
 @pytest.mark.parametrize("ask, said", [
     (lambda m: cuda.inspect(m["tile<64>"], arch="sm_20"), "arch: this nvcc does not know sm_20"),
     (lambda m: cuda.inspect(m.add, arch="hopper"), "arch: an architecture is named like sm_90, got 'hopper'"),

@@ -14,7 +14,7 @@ from engine_kit import compiled, line_of
 
 import laptop_cuda as cuda
 from laptop_cuda import Machine, front
-from laptop_cuda.player import SCRIPTS, Trace, bank_parts, sectors
+from laptop_cuda.player import SCRIPTS, Trace, bank_parts, lanes_in_words, sectors
 
 SOURCE = """
 __global__ void transpose(const float* x, float* out) {
@@ -107,6 +107,14 @@ def test_what_is_drawn_is_what_the_engine_counted(name, machine):
             assert (sum(parts), sum(parts) - len(parts)) == (step["wavefronts"], step["excess"]) or step["kind"] == "atomic"
         elif step["kind"] != "atomic":
             assert len(sectors(events, array, trace.machine)) == step["sectors"]
+
+
+@pytest.mark.parametrize("size", [8, 16])
+def test_a_warp_has_the_lanes_of_the_machine(size):
+    trace = Trace(launch_of("transpose", machine=Machine(warp_size=size)).replay())
+    assert trace.words(0).endswith(f"Lanes 0 to {size - 1} active.") or f"Lanes 0 to {size - 1}:" in trace.words(0)
+    assert "".join(trace.picture(0).canvas.marks).count("<title>lane ") == size
+    assert lanes_in_words(0b101, size) == f"2 of {size} lanes"
 
 
 def test_it_opens_where_something_is_to_be_seen():
@@ -208,10 +216,11 @@ def test_the_browser_says_what_python_says(needs, tmp_path):
     node = needs("node")
     traces = [Trace(launch_of(name).replay(blocks="all")) for name in LAUNCHES] + [Trace(race().replay())]
     traces += [Trace(launch_of(name, machine=MACHINES[1]).replay(blocks="all")) for name in LAUNCHES]
+    traces += [Trace(launch_of(name, machine=Machine(warp_size=size)).replay()) for name, size in (("transpose", 16), ("every", 8))]
     traces[2].with_registers(launch_of("odd_ones").replay(blocks="all"))
     (tmp_path / "traces.json").write_text(json.dumps(
         [{"data": t.data, "words": [t.words(n) for n in range(len(t.steps))],
-          "variables": [t.variables(n, n % 32) for n in range(len(t.steps))]} for t in traces]))
+          "variables": [t.variables(n, n % t.machine.warp_size) for n in range(len(t.steps))]} for t in traces]))
     names = "unpack, wordsOf, jump, changedBetween, sectorsOf, touching, warpsAt, betweenInWords, bankParts, timeLine, drawArray, drawWarps, laneInWords, variablesInWords"
     (tmp_path / "front.mjs").write_text(front.module(*SCRIPTS) + f"\nexport {{{names}}};\n")
     test = Path(__file__).with_name("player.test.mjs")
