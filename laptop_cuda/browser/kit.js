@@ -79,10 +79,11 @@ function pointMoved(control, [x, y], key) {
 
 // --- controls: each returns {node, show(value)} ---
 
-let lastId = 0;
+// Each widget has a module of its own; the names and ids of their inputs share one page.
+const freshId = () => `lc-${globalThis.lcLastId = (globalThis.lcLastId ?? 0) + 1}`;
 
 function slider(control, change) {
-  const id = `lc-${++lastId}`, values = control.values;
+  const id = freshId(), values = control.values;
   const said = element("output", {for: id});
   const input = element("input", {type: "range", id, min: 0, max: values.length - 1, step: 1,
     name: control.name, oninput: () => change(values[input.valueAsNumber])});
@@ -123,7 +124,7 @@ function player(step, begin = () => {}, milliseconds = 700) {
 }
 
 function choice(control, change) {
-  const name = `lc-${++lastId}`;
+  const name = freshId();
   const inputs = control.values.map(value =>
     element("input", {type: "radio", name, value, onchange: () => change(value)}));
   const node = element("span", {class: "lc-control", role: "radiogroup", "aria-label": control.label},
@@ -133,7 +134,7 @@ function choice(control, change) {
 }
 
 function line(control, change) {
-  const id = `lc-${++lastId}`;
+  const id = freshId();
   const input = element("input", {type: "text", id, maxlength: control.most, name: control.name, size: 40,
     oninput: () => change(input.value)});
   const node = element("span", {class: "lc-control"}, element("label", {for: id}, control.label), input);
