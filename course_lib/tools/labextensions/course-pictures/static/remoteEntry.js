@@ -2,10 +2,13 @@
 // alternative and the same picture as SVG ("image/png": {"alt": ..., "svg": ...}). JupyterLab alone shows the PNG
 // without either, and as a white sheet in the dark theme. Here it gets its `alt`; the SVG takes its place, as an
 // image, in which no script runs, so that it needs no trusted notebook; and in the dark theme lightness is turned
-// over and hues are kept: ink becomes light, white dark.
+// over and hues are kept: ink becomes light, white dark. The still of a picture that moves has colours for both
+// themes, and takes those of JupyterLab's instead of the desktop's.
 (() => {
   const STYLE = `
     body[data-jp-theme-light="false"] img.course-figure { filter: invert(0.9) hue-rotate(180deg); }
+    body[data-jp-theme-light="false"] .jp-RenderedHTML figure img { color-scheme: dark; }
+    body[data-jp-theme-light="true"] .jp-RenderedHTML figure img { color-scheme: light; }
   `;
   let shared;
 
