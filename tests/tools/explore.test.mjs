@@ -1,9 +1,14 @@
 // The computing parts of the front ends. tests/tools/test_explore.py puts this file beside the module and runs node on it.
 import assert from "node:assert/strict";
 import {test} from "node:test";
-import {asker, keyOf, nearest, onSteps, pointAt, pointMoved, themeOf, withUnit} from "./front.mjs";
+import {asker, keyOf, nearest, onSteps, pointAt, pointMoved, themeOf, withUnit, freshId} from "./front.mjs";
+import {freshId as idOfAnother} from "./second.mjs";
 
 const POINT = {name: "p", xs: [-2, 2, 0.5], ys: [0, 10, 1], box: [100, 50, 200, 100]};
+
+test("two pictures on a page give no input the same name", () => {
+  assert.equal(new Set([freshId(), idOfAnother(), freshId(), idOfAnother()]).size, 4);
+});
 
 test("a slider takes the nearest of its values", () => {
   assert.equal(nearest([1, 2, 4, 8], 5), 2);

@@ -160,8 +160,9 @@ def test_nothing_is_loaded_from_elsewhere():
 def test_the_javascript_that_computes(needs, tmp_path):
     """The tests in the two languages are of one module: the one that the browser gets."""
     node = needs("node")
-    names = "nearest, onSteps, pointAt, pointMoved, keyOf, asker, themeOf, withUnit"
-    (tmp_path / "front.mjs").write_text(front.module(FILE) + f"\nexport {{{names}}};\n")
+    names = "nearest, onSteps, pointAt, pointMoved, keyOf, asker, themeOf, withUnit, freshId"
+    for name in ("front.mjs", "second.mjs"):
+        (tmp_path / name).write_text(front.module(FILE) + f"\nexport {{{names}}};\n")
     (tmp_path / "front.test.mjs").write_text((FILE.parents[3] / "tests" / "tools" / "explore.test.mjs").read_text())
     done = subprocess.run([node, "--test", "front.test.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
