@@ -1,4 +1,6 @@
 """A student's copy shows no output that answers an exercise before the student has run it."""
+import re
+
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
@@ -52,3 +54,12 @@ def test_no_chapter_prints_what_a_guess_is_about(notebook):
                 break
             assert cell.cell_type != "code" or not cell.outputs, (exercise.id, cell.source[:60])
     assert any(cell.get("outputs") for cell in cells if not cell.metadata.get("tags"))     # the page is not emptied
+
+
+@pytest.mark.parametrize("id, number", [("2.2", "47,117"), ("3.2", "320"), ("3.8", "68.6")])
+def test_a_guessed_number_is_nowhere_in_its_chapter(id, number):
+    """Later sections count it too: their cells are tagged."""
+    notebook = next(path for path in chapter_notebooks() if path.stem.startswith(f"{int(id.split('.')[0]):02}_"))
+    shown = [output.get("text", "") + output.get("data", {}).get("text/plain", "")
+             for cell in nbformat.reads(student_copy(notebook), as_version=4).cells for output in cell.get("outputs", [])]
+    assert not any(re.search(rf"(?<![\d,]){re.escape(number)}(?!\d)", text) for text in shown)
