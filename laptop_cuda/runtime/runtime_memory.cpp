@@ -200,7 +200,14 @@ void unmap_arrays() {
 
 // Room for one cell per byte, of which only touched pages exist; a grain of 4 uses the first quarter.
 Cell* cells_of(Region& r) {
-    if (!r.cells) r.cells = (Cell*)reserve(r.bytes * sizeof(Cell), true);
+    if (r.cells) return r.cells;
+    size_t bytes = r.bytes * sizeof(Cell);
+    r.cells = (Cell*)reserve(bytes, true);
+#if defined(MADV_HUGEPAGE)
+    // A launch that goes once through its arrays spends half its time on the faults of small pages. An array that is
+    // larger may be touched here and there only.
+    if (bytes >= 8 << 20 && bytes <= 1 << 30) madvise(r.cells, bytes, MADV_HUGEPAGE);
+#endif
     return r.cells;
 }
 
