@@ -35,11 +35,19 @@ COMPILERS = re.compile(
     r"mem(?:cpy|move|set)|_GLOBAL_OFFSET_TABLE_|_Unwind_Resume|__g(?:xx|cc)_personality_v0|__stack_chk_fail|"
     r"__(?:popcount|clz|ctz|ffs|parity|bswap|mul|u?div|u?mod|u?divmod|ash[lr]|lshr|neg|u?cmp|float(?:un)?|"
     r"fix(?:uns)?|extend|trunc|add|sub|[egl][qte]|ne|unord|pow)[sdthxfi]{2,4}\d?")
+# of the library of mathematics: what takes and gives numbers, and what the engine wraps. The others write
+# and read where no hook sees it (canonicalize, setpayload, nan) and are no functions of a GPU.
+MATHEMATICS = re.compile(
+    r"(?:__)?(?:a?(?:cos|sin|tan)h?|atan2|cbrt|ceil|copysign|erfc?|exp(?:10|2|m1)?|fabs|fdim|finite|floor|fma|"
+    r"fmax|fmin|fmod|fpclassify|frexp|hypot|ilogb|is(?:inf|nan)|j[01n]|ldexp|lgamma|ll?(?:rint|round)|"
+    r"log(?:10|1p|2|b)?|modf|nearbyint|nextafter|pow|remainder|remquo|rint|round(?:even)?|scalbl?n|signbit|"
+    r"sincos|sqrt|tgamma|trunc|y[01n])f?")
 KEYWORDS = {"_Znw": "new", "_Zna": "new[]", "_Zdl": "delete", "_Zda": "delete[]", "_ZTV": "virtual",
             "__cxa_pure": "virtual", "__dynamic_cast": "dynamic_cast", "_ZTI": "throw", "__cxa_": "throw",
             "_ZSt": "throw", "__tls_": "thread_local", "__emutls": "thread_local"}
 # the initialiser that -fsanitize=thread adds, by g++ and by clang
 TRACERS = {".init_array.00099", ".init_array.0"}
+COMMENT = r"//[^\n]*|/\*.*?(?:\*/|\Z)"         # one that has no end goes on: else each `/*` would search for it
 # a bracket that follows no name, call or index opens a lambda
 LAMBDA = re.compile(r"(?:^|[^\w\s)\]]|\breturn)\s*\[")
 _active, _counted = False, False
@@ -94,7 +102,8 @@ def beyond(library: Path, counted: bool = False) -> str | None:
         return None
     own = read_object(runtime_library()).gives
     for symbol in sorted(set(made.needs) - own):
-        if not COMPILERS.fullmatch(symbol) and not linked.needs.get(symbol, "").startswith("libm."):
+        mathematics = MATHEMATICS.fullmatch(symbol) and linked.needs.get(symbol, "").startswith("libm.")
+        if not COMPILERS.fullmatch(symbol) and not mathematics:
             return f"`{_plain(symbol)}` may not be called here: it is no function of a GPU."
     if set(made.by_itself) - TRACERS:
         return ("An object with a constructor, or a variable whose first value must be computed, may not be "
@@ -176,4 +185,4 @@ def _directive(name: str, rest: str) -> str | None:
 def plain_text(source: str) -> str:
     """C++ without comments, and with the lines joined that end in a backslash."""
     joined = re.sub(r"\\[ \t]*\r?\n", "", source)
-    return re.sub(r"//[^\n]*|/\*.*?\*/", " ", joined, flags=re.S)
+    return re.sub(COMMENT, " ", joined, flags=re.S)

@@ -95,6 +95,20 @@ REFUSED = {
     "a global object's constructor": "struct Early { Early() {} } early;\n" + HONEST,
     "a longer cell than is read": HONEST + "// " + "x" * 31_000 + "\n",
 }
+# functions of the library of mathematics that read or write memory where no hook sees it
+LIBRARY = {
+    "a number by canonicalize": first("float s = 0, v; for (int i = 0; i < n; ++i) { canonicalizef(&v, " + ROW + " + i); s += v; } "
+                                      "out[blockIdx.x] = s;"),
+    "a number by a pointer to canonicalize": first("int (*get)(float*, const float*) = canonicalizef; float v; get(&v, " + ROW + ");"
+                                                   + SUM.format("v")),
+    "compares by totalorder": first("out[blockIdx.x] = totalorderf(x, x + 1);"),
+    "the payload of what is not a number": first("out[blockIdx.x] = getpayloadf(x);"),
+    "writes a payload": first("setpayloadf(out + blockIdx.x, 3.0f);"),
+    "reads digits for what is not a number": first("out[blockIdx.x] = std::isnan((nanf)((const char*)x));"),
+    "writes the sign of gamma": first("lgammaf_r(x[0], (int*)out + blockIdx.x);"),
+    "writes a quotient of long numbers": first("long double r = remquol(x[0], 1, (int*)out + blockIdx.x);"),
+    "writes two long numbers": first("long double s[2]; sincosl(x[0], s, s + 1); out[blockIdx.x] = s[0];"),
+}
 BOX = "struct Box { float v; };\n__device__ float of(Box b) { return b.v; }\n"
 MAKE = "struct Box { float v; };\n__device__ Box make(float v) { Box b; b.v = v; return b; }\n"
 BOXES = "((const Box*)" + ROW + ")"
@@ -146,7 +160,7 @@ COPIES = {
     "the C++ library's copy": body("float v[2000]; std::copy(" + ROW + ", " + ROW + " + n, v);" + SUM.format("v[i]"), "// cudaGraph\n"),
 }
 CHEATS = WRONG_RESULTS | CAUGHT_BY_THE_SANITIZER | {
-    name: KEPT[name] for name in KEPT if name.startswith("wrong")} | REFUSED | COPIES
+    name: KEPT[name] for name in KEPT if name.startswith("wrong")} | REFUSED | LIBRARY | COPIES
 # right results that cost what they cost: no count is saved
 NOTHING_SAVED = {
     "keeps results from one launch to the next": KEPT["keeps results from one launch to the next"],

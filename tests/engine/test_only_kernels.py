@@ -17,7 +17,7 @@ __global__ void f(const float* __restrict__ x, float* __restrict__ out, int n) {
     float own[16] = {}, v;
     __int128 wide = (__int128)n * n;
     memcpy(&v, x, 4), memset(out, 0, 4);
-    kept[threadIdx.x % TILE] = SCALE + own[n % 16] + expf(x[0]) + powf(x[1], 2.5f) + fmaf(x[0], x[1], tanhf(v));
+    kept[threadIdx.x % TILE] = SCALE + own[n % 16] + expf(x[0]) + powf(x[1], 2.5f) + fmaf(x[0], x[1], tanhf(v)) + nanf("");
     __syncthreads();
     printf("%f\\n", __half2float(__float2half(kept[0])));
     out[0] = __shfl_xor_sync(0xffffffff, kept[0], 1) + atomicAdd(&calls, 1) + (float)(wide / 3) + __popcll(n);
@@ -26,6 +26,8 @@ __global__ void f(const float* __restrict__ x, float* __restrict__ out, int n) {
 REFUSED = {
     "memcmp": KERNEL.format("out[0] = memcmp(x, out, n);"),
     "snprintf": "#include <cstdio>\n" + KERNEL.format("char t[8]; snprintf(t, 5, \"%.4s\", (const char*)x); out[0] = t[0];"),
+    "canonicalizef": KERNEL.format("float v; canonicalizef(&v, x); out[0] = v;"),
+    "nanf": KERNEL.format("out[0] = (nanf)((const char*)x);"),
     "getenv": KERNEL.format("out[0] = getenv(\"HOME\") != nullptr;"),
     "system": KERNEL.format("out[0] = system(\"true\");"),
     "stderr": "#include <cstdio>\n" + KERNEL.format("out[0] = (stderr != nullptr);"),

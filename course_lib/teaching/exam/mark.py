@@ -33,6 +33,8 @@ def mark_sheet(task: dict) -> dict:
     cells = {id: source for id, source in task["cells"].items() if id in exercises}
     verdicts = marking.mark_cells(cells, exercises.__getitem__, drawn.seed, sandbox)
     for id, verdict in verdicts.items():
+        if verdict["status"] == NOT_ATTEMPTED:
+            verdict["headline"] = "The cell is as it was handed out."
         if verdict["status"] == WRONG and takes_32_lanes(exercises[id], cells[id], drawn.seed, sandbox):
             verdict["headline"] += OF_32_LANES.format(exercises[id].machine["warp_size"])
     return verdicts

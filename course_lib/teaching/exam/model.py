@@ -8,7 +8,7 @@ from laptop_cuda import Machine
 from laptop_cuda.machine import lanes_together
 
 FLOAT = 4
-LANES = 32
+LANES = 32           # of a warp in all exercises but those with `own_warps`, which count for themselves
 BANKS, BANK_BYTES, SECTORS = (24, 32, 40, 48), (4, 8), (16, 32, 64, 128)
 
 

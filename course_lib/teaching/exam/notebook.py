@@ -15,12 +15,16 @@ machine = cuda.Machine(
     banks={banks}, bank_bytes={bank_bytes}, sector_bytes={sector_bytes}, shared_bytes={shared_bytes})
 
 
-def used(report, kernel):
-    shared = [(launch.shared_load, launch.shared_store) for launch in report.launches]
-    moved = [(launch.global_load, launch.global_store) for launch in report.launches]
-    print("sectors:", sum(side.sectors for sides in moved for side in sides))
-    print("passes over the banks:", sum(side.wavefronts for sides in shared for side in sides))
-    print("shared memory per block:", max(launch.shared_bytes for launch in report.launches), "bytes")
+def used(report, kernel, **most):
+    sectors, passes = 2 * [sum(launch.atomics.operations for launch in report.launches)]
+    for launch in report.launches:
+        sectors += launch.global_load.sectors + launch.global_store.sectors
+        passes += launch.shared_load.wavefronts + launch.shared_store.wavefronts
+    shared = max(launch.shared_bytes for launch in report.launches)
+    for name, count, what in (("sectors", sectors, "sectors"),
+                              ("wavefronts", passes, "passes over the banks"),
+                              ("shared_bytes", shared, "bytes of shared memory per block")):
+        print(f"{{count:,}} {{what}}", f"(at most {{most[name]:,}})" if name in most else "")
     print(refusal(kernel) or "nothing in it is refused in marking")
 """
 MACHINE = """
@@ -39,8 +43,12 @@ Your GPU is not the one of the course. On it,
 All else is as in the course: 32 lanes per warp where the exercise says no other number, the same CUDA C++,
 but without functions of the C library. A struct of your own goes by value from and to variables of the
 kernel, not straight from and to an array: such a copy is not counted. Your kernels are marked on *your*
-machine: the result must be right, and the counts within the budget. Your classmates have other machines and
-other numbers.
+machine: the result must be right, and the counts within the budget, in which an atomic operation is a sector
+and a pass. Your classmates have other machines and other numbers.
+
+Type a number in place of each `None`, and write each kernel into its cell; keep the line with `EXERCISE`. The
+cell below a kernel runs it on your machine and says whether it is right and what it uses, as often as you
+like. Then save the notebook and hand in this one file.
 """
 
 
@@ -55,7 +63,7 @@ def notebook(sheet: Sheet, name: str) -> dict:
         numbers = sheet.numbers[problem.id]
         exercise = problem.exercise(sheet.machine, numbers, sheet.choices[problem.id])
         cells += [markdown(heading(exercise)), code(exercise.cell(exercise.stub)),
-                  code(problem.trial_cell(numbers))]
+                  code(problem.trial_cell(sheet.machine, numbers))]
     for number, cell in enumerate(cells):
         cell["id"] = f"cell-{number}"
     return {"nbformat": 4, "nbformat_minor": 5, "cells": cells,

@@ -92,14 +92,16 @@ class Problem:
         """The machine of this exercise."""
         return replace(machine, warp_size=numbers["lanes"]) if self.own_warps else machine
 
-    def trial_cell(self, numbers: dict) -> str:
+    def trial_cell(self, machine: Machine, numbers: dict) -> str:
         """Notebook code that runs the kernel on the large size, compares, and shows what it uses."""
         size = numbers["large"]
+        most = "".join(f", {name}={most}" for name, most in self.budget(machine, numbers, size).items()
+                       if name not in self.unsaid)
         given = "\n".join(f"{name} = {value}" for name, value in size.items() if name not in self.unsaid)
         if self.own_warps:
             given += (f"\nnarrow = cuda.Machine(machine.banks, machine.bank_bytes, machine.sector_bytes,\n"
                       f"                      machine.shared_bytes, warp_size={numbers['lanes']})")
-        return f"{given}\n{textwrap.dedent(self.trial).strip()}\nused(report, {self.name})"
+        return f"{given}\n{textwrap.dedent(self.trial).strip()}\nused(report, {self.name}{most})"
 
     def card(self, machine: Machine, numbers: dict) -> str:
         large = numbers["large"]

@@ -14,7 +14,9 @@ ALLOWED = OPERATORS | COPIES
 RULES = ALLOWED | OURS
 MOST_NUMBERS = 1 << 22           # of one tensor
 VIEWS = ("transpose", "slice", "expand", "hold")
-WORK, PER_OPERATION = {"sum": 20, "matmul": 20, "add_rows": 20, "exp": 60, "log": 60}, 10_000
+# about how many nanoseconds an operation takes per number, and by itself: what is exact is many operations
+WORK = {"sum": 20, "matmul": 20, "add_rows": 20, "exp": 60, "log": 60}
+BY_ITSELF = {"sum": 50_000, "matmul": 100_000, "add_rows": 50_000, "exp": 250_000, "log": 250_000}
 
 
 @dataclass
@@ -48,7 +50,7 @@ class Program:
         taken = 0
         for (name, inputs, _), shape in zip(self.nodes[:stop], self.shapes):
             numbers = max(math.prod(shape), *(math.prod(self.shapes[i]) for i in inputs), 0)
-            taken += PER_OPERATION + WORK.get(name, 2) * numbers
+            taken += BY_ITSELF.get(name, 15_000) + WORK.get(name, 2) * numbers
             if name == "matmul":
                 taken += math.prod(shape) * self.shapes[inputs[0]][-1]
         return taken
