@@ -38,8 +38,8 @@ COMPILERS = re.compile(
 # of the library of mathematics: what takes and gives numbers, and what the engine wraps. The others write
 # and read where no hook sees it (canonicalize, setpayload, nan) and are no functions of a GPU.
 MATHEMATICS = re.compile(
-    r"(?:__)?(?:a?(?:cos|sin|tan)h?|atan2|cbrt|ceil|copysign|erfc?|exp(?:10|2|m1)?|fabs|fdim|finite|floor|fma|"
-    r"fmax|fmin|fmod|fpclassify|frexp|hypot|ilogb|is(?:inf|nan)|j[01n]|ldexp|lgamma|ll?(?:rint|round)|"
+    r"(?:__)?(?:a?(?:cos|sin|tan)h?|atan2|cbrt|ceil|copysign|erfc?|exp(?:10|2|m1)?|fabs|fdim|finite|floor|"
+    r"fma|fmax|fmin|fmod|fpclassify|frexp|hypot|ilogb|is(?:inf|nan)|j[01n]|ldexp|lgamma|ll?(?:rint|round)|"
     r"log(?:10|1p|2|b)?|modf|nearbyint|nextafter|pow|remainder|remquo|rint|round(?:even)?|scalbl?n|signbit|"
     r"sincos|sqrt|tgamma|trunc|y[01n])f?")
 KEYWORDS = {"_Znw": "new", "_Zna": "new[]", "_Zdl": "delete", "_Zda": "delete[]", "_ZTV": "virtual",
@@ -47,7 +47,8 @@ KEYWORDS = {"_Znw": "new", "_Zna": "new[]", "_Zdl": "delete", "_Zda": "delete[]"
             "_ZSt": "throw", "__tls_": "thread_local", "__emutls": "thread_local"}
 # the initialiser that -fsanitize=thread adds, by g++ and by clang
 TRACERS = {".init_array.00099", ".init_array.0"}
-COMMENT = r"//[^\n]*|/\*.*?(?:\*/|\Z)"         # one that has no end goes on: else each `/*` would search for it
+# one without an end goes on to the end of the text, or each `/*` would be searched for one
+COMMENT = r"//[^\n]*|/\*.*?(?:\*/|\Z)"
 # a bracket that follows no name, call or index opens a lambda
 LAMBDA = re.compile(r"(?:^|[^\w\s)\]]|\breturn)\s*\[")
 _active, _counted = False, False

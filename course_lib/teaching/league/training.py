@@ -13,7 +13,7 @@ from .submission import Submission
 from .tensors import VOCAB
 
 BUDGET = 8_000_000_000           # FLOPs of the whole training, gradients and updates included
-MOST_WORK = 20_000_000_000       # as Program.work has it, so that no training takes much more than half a minute
+MOST_WORK = 20_000_000_000       # as Program.work has it: no training takes much more than half a minute
 
 
 @dataclass(frozen=True)
