@@ -87,10 +87,10 @@ def address(value) -> int | None:
 def of(value) -> Array:
     """The memory of a tensor on the CPU or of a NumPy array."""
     if isinstance(value, np.ndarray):
-        low, high = _bounds(_root(value))
-        return Array(
-            value, dtype_of(value), value.itemsize, value.shape, value.ctypes.data, value.nbytes, low, high
-        )
+        root, start = _root(value), value.ctypes.data
+        whole = root is value and value.flags.c_contiguous
+        low, high = (start, start + value.nbytes) if whole else _bounds(root)
+        return Array(value, dtype_of(value), value.itemsize, value.shape, start, value.nbytes, low, high)
     storage = value.untyped_storage()
     low, size = storage.data_ptr(), value.element_size()
     return Array(value, dtype_of(value), size, tuple(value.shape), low + value.storage_offset() * size,

@@ -14,9 +14,9 @@ from .tokens import match_angle_backward, match_backward, match_forward, scan
 
 BARRIER = "__syncthreads"
 WARP_BARRIER = "__syncwarp"
-# a function of each_thread.h for each
-SHUFFLES = {"__shfl_sync": "laptop_take", "__shfl_up_sync": "laptop_take_up",
-            "__shfl_down_sync": "laptop_take_down", "__shfl_xor_sync": "laptop_take_xor"}
+# a function of each_thread.h for each; without a mask, as before CUDA 9, the lanes that are there are meant
+SHUFFLES = {f"__shfl{way}{mask}": f"laptop_take{way}" for way in ("", "_up", "_down", "_xor")
+            for mask in ("_sync", "")}
 CONTROL = {"if", "for", "while", "switch", "return", "sizeof", "alignof", "decltype", "static_assert",
            "constexpr"}
 TYPES = {"float", "double", "int", "unsigned", "long", "short", "char", "bool", "size_t", "half",

@@ -69,8 +69,9 @@ class Warps:
 
     def exchange(self, i: int, uniform: set[str]) -> Exchange:
         close = match_forward(self.tokens, i + 1)
-        mask, *given = split_commas(self.tokens, i + 2, close)
-        self.full(*mask, uniform)
+        given = split_commas(self.tokens, i + 2, close)
+        if self.tokens[i].text.endswith("_sync"):
+            self.full(*given.pop(0), uniform)
         if len(given) not in (2, 3) or any(t.text in SHUFFLES for t in self.tokens[i + 1:close]):
             raise Refused("a shuffle in a shuffle")
         for first, last in given[1:]:

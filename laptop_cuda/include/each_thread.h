@@ -14,8 +14,10 @@
 #define LAPTOP_COPY_OF(n)                                                                                   \
     std::conditional_t<std::is_arithmetic<std::remove_cv_t<decltype(n)>>::value, std::remove_cv_t<decltype(n)>, \
                        std::remove_reference_t<decltype(+n)>>
-#define LAPTOP_FITS(T) \
-    static_assert(sizeof(T) <= 512 && std::is_trivially_copyable<T>::value && std::is_trivially_default_constructible<T>::value)
+// What an array over the threads may hold; float4 copies itself, but nothing else must happen at its beginning or end.
+#define LAPTOP_FITS(T)                                                                                      \
+    static_assert(sizeof(T) <= 512 && std::is_trivially_destructible<T>::value                              \
+                  && std::is_trivially_default_constructible<T>::value)
 
 // Around exchanges, warp by warp; laptop_warp is 32 but for a machine that says otherwise.
 #define LAPTOP_WARPS \

@@ -91,11 +91,19 @@ LOOPS = {
             if (lane == 0) of_warp[tid / 32] = sum;
             __syncthreads();
             float other = __shfl_sync(ALL, of_warp[lane % 2], lane / 2, 16);
-            sum += other * __shfl_up_sync(ALL, v, 2);
+            sum += other * __shfl_up_sync(ALL, v, 2) + __shfl_xor(other, 4) - __shfl(v, lane + 1, 8);
             __syncwarp();
             __syncthreads();
         }
         x[tid] = sum + most;""",
+    "vectors": """
+        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
+        float4 four = make_float4(tid, n, 1, 2), pairs[2] = {four, make_float4(n, tid, 3, 4)};
+        __syncthreads();
+        float4 other = __shfl_xor_sync(ALL, pairs[tid % 2], 1);
+        four.x += other.y;
+        __syncthreads();
+        x[tid] = four.x * other.w + pairs[1].z;""",
     "lanes that race": """
         int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z, next = (tid + 1) % 64, mine[2] = {tid, n};
         x[tid] = tid;
