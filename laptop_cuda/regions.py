@@ -11,7 +11,8 @@
 
 The compiler can then keep a loop's threads in vector registers, and nothing is switched. The threads take
 their turns in the order in which fibers run them, from barrier to barrier, so that the results are the same
-to the bit, of wrong kernels too. Kernels that this does not understand stay with fibers
+to the bit, of wrong kernels too. Shuffles make loops over the lanes of a warp, inside a loop over the warps
+(`regions_warps.py`). Kernels that this does not understand stay with fibers
 (`regions_check.py`); only plain launches use it.
 """
 from __future__ import annotations

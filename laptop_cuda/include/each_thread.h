@@ -19,9 +19,9 @@
     static_assert(sizeof(T) <= 512 && std::is_trivially_destructible<T>::value                              \
                   && std::is_trivially_default_constructible<T>::value)
 
-// Around exchanges, warp by warp; laptop_warp is 32 but for a machine that says otherwise.
+// Around exchanges, warp by warp. Only machines that are counted have warps of another size.
 #define LAPTOP_WARPS \
-    const unsigned laptop_warp = warpSize, laptop_threads = laptop_size.x * laptop_size.y * laptop_size.z
+    constexpr unsigned laptop_warp = 32; const unsigned laptop_threads = laptop_size.x * laptop_size.y * laptop_size.z
 #define LAPTOP_EACH_WARP for (unsigned laptop_first = 0; laptop_first < laptop_threads; laptop_first += laptop_warp)
 #define LAPTOP_EACH_LANE                                                                                    \
     for (unsigned laptop_lane = 0, laptop_lanes = min(laptop_warp, laptop_threads - laptop_first);          \
