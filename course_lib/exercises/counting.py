@@ -19,7 +19,7 @@ def over_budget(exercise: Exercise, case: Case, outcome: Outcome) -> str | None:
     """A sentence if the kernel moves too much or meets in banks too often, though its result is right."""
     budget, moved = exercise.traffic(*case.args, **case.kwargs), outcome.counts["moved"]
     if moved <= allowed(exercise, case):
-        return _too_many_wavefronts(exercise, outcome)
+        return _too_many_wavefronts(exercise, outcome) or _too_many_stores(exercise, case, outcome)
     return (f"moves {moved / budget:.1f} times the bytes it must, though its result is correct: "
             f"{moved:,} where {budget:,} are enough")
 
@@ -32,6 +32,16 @@ def _too_many_wavefronts(exercise: Exercise, outcome: Outcome) -> str | None:
         return None
     return (f"needs {wavefronts / requests:.1f} wavefronts per request of shared memory, because of bank "
             f"conflicts, though its result is correct: {exercise.wavefronts:g} are allowed")
+
+
+def _too_many_stores(exercise: Exercise, case: Case, outcome: Outcome) -> str | None:
+    if exercise.stored is None:
+        return None
+    enough, stored = exercise.stored(*case.args, **case.kwargs), outcome.counts["stored"]
+    if stored <= enough:
+        return None
+    return (f"writes some numbers more than once, though its result is correct: its lanes ask to write "
+            f"{stored:,} bytes where {enough:,} are enough")
 
 
 def used(counts: dict, name: str) -> float:

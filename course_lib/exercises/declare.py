@@ -72,7 +72,7 @@ def exercise(*, id: str, title: str, kind: str, points: float, minutes: float, d
 def kernel_exercise(*, id: str, title: str, points: float, minutes: float, difficulty: int, card: str,
                     name: str, stub: str, solution: str, hints: list[str],
                     misconceptions: list[Misconception], cases, launch, expect, compare=None,
-                    properties=(), traffic=None, wavefronts: float | None = None, kind: str = "write",
+                    properties=(), traffic=None, wavefronts: float | None = None, stored=None, kind: str = "write",
                     limit: float = 20.0, forbid: tuple[str, ...] = ()) -> Exercise:
     """Declare an exercise whose answer is CUDA C++; the package's docstring explains every argument."""
     if kind not in ("write", "repair"):
@@ -83,7 +83,7 @@ def kernel_exercise(*, id: str, title: str, points: float, minutes: float, diffi
                     solution_text=textwrap.dedent(solution).strip("\n") + "\n", hints=list(hints),
                     misconceptions=list(misconceptions), cases=cases, compare=compare or close(),
                     properties=list(properties), limit=limit, launch=launch, expect=expect,
-                    traffic=traffic, wavefronts=wavefronts, forbid=tuple(forbid))
+                    traffic=traffic, wavefronts=wavefronts, stored=stored, forbid=tuple(forbid))
     return register(made)
 
 

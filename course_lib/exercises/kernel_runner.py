@@ -125,8 +125,8 @@ def _unwritten(tensor: torch.Tensor) -> str:
 
 def _counts(report, budget: float) -> dict:
     """Counts over all launches; a picture of the costliest array if the bytes moved are over the budget."""
-    counts: dict = dict.fromkeys(("moved", "asked", "unique", "requests", "sectors", "wavefronts", "atomics",
-                                  "barriers", "shared_bytes"), 0)
+    counts: dict = dict.fromkeys(("moved", "asked", "unique", "stored", "requests", "sectors", "wavefronts",
+                                  "atomics", "barriers", "shared_bytes"), 0)
     for launch in report.launches:
         for side in (launch.shared_load, launch.shared_store):
             counts["requests"] += side.requests
@@ -136,6 +136,7 @@ def _counts(report, budget: float) -> dict:
             counts["asked"] += side.bytes
             counts["unique"] += side.unique
             counts["sectors"] += side.sectors
+        counts["stored"] += launch.global_store.bytes
         counts["atomics"] += launch.atomics.operations
         counts["barriers"] += launch.barriers
         counts["shared_bytes"] = max(counts["shared_bytes"], launch.shared_bytes)

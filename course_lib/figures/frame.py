@@ -16,13 +16,13 @@ DPI = 110
 COLOURS_KEPT = 256
 
 
-def new(width: float = 6.4, height: float = 3.6, columns: int = 1):
+def new(width: float = 6.4, height: float = 3.6, columns: int = 1, rows: int = 1):
     """A figure and its axes: `fig, ax = figures.new()`, or `fig, (left, right) = figures.new(columns=2)`."""
     from matplotlib.figure import Figure
 
     fig = Figure(figsize=(width, height), dpi=DPI, facecolor="white", layout="constrained")
-    axes = fig.subplots(1, columns)
-    for ax in np.atleast_1d(axes):
+    axes = fig.subplots(rows, columns)
+    for ax in np.ravel(axes):
         ax.spines[["top", "right"]].set_visible(False)
         ax.tick_params(colors=INK, labelsize=9)
     return fig, axes

@@ -17,7 +17,7 @@ PUBLISHED = [("w2", 64, 5e-3), ("softmax", 96, 1e-3), ("softmax", 64, 5e-3), ("w
 # arms of its table, then one change at a time.
 PUBLIC = [("softmax", 96, 6, 1e-3, (0, 1)), ("overlap", 64, 4, 5e-3, (0,)), ("softmax", 64, 4, 5e-3, (0,)),
           ("softmax", 96, 6, 5e-3, (0,))]
-LOW_RATE, LOW_SEEDS = 1e-3, (100, 101)      # where the sweep of mqar saw the arms differ, with fresh seeds
+LOW_RATE, LOW_TASKS = 1e-3, ("fair", "mqar", "hierarchy")      # where the sweep saw the arms differ
 
 
 def arms(width, hidden, mechanisms=("softmax", "w2", "overlap")):
@@ -45,6 +45,7 @@ SWEPT = {
 FINAL_TEST = {"noisy": {"test": 20_000}}     # fresh queries on which the final runs of this task are measured
 # With a feed-forward a little smaller, W2 takes the rate that its own sweep found.
 BORROWED_RATE = {"w2, equal parameters": "w2"}
+EQUAL_W2 = {"fair": "w2, equal parameters"}         # the arm with softmax's parameters, where it is not "w2"
 
 
 def key(settings):
@@ -58,11 +59,11 @@ def public_runs():
 
 
 def low_rate_runs():
-    """Both arms of mqar at a low rate, with seeds that the sweep has not seen."""
-    shared, task_arms, *_ = SWEPT["mqar"]
-    return [{"task": "mqar", "stage": "low rate", "arm": arm, **task_arms[arm], **shared, "rate": LOW_RATE,
+    """Softmax and W2 of equal parameters at a low rate, with seeds that the sweep has not seen."""
+    return [{"task": task, "stage": "low rate", "arm": arm, **task_arms[arm], **shared, "rate": LOW_RATE,
              "seed": seed}
-            for seed in LOW_SEEDS for arm in ("softmax", "w2")]
+            for task, (shared, task_arms, *_, seeds) in SWEPT.items() if task in LOW_TASKS for seed in seeds
+            for arm in ("softmax", EQUAL_W2.get(task, "w2"))]
 
 
 def published_runs(cells, seed):

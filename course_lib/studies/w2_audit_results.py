@@ -11,9 +11,15 @@ from torch.utils.flop_counter import FlopCounterMode
 from course_lib import datasets
 from course_lib.datasets import repeated_tokens
 from course_lib.studies.w2_audit_models import AuditModel
-from course_lib.studies.w2_audit_plan import PUBLIC
+from course_lib.studies.w2_audit_plan import EQUAL_W2, PUBLIC
 from course_lib.studies.w2_audit_public import PublicModel
 from course_lib.studies.w2_audit_tasks import BATCH, next_token_losses, train
+
+
+# title of a task's panel: the task, and what is measured
+PANELS = {"copying": ("fair", "loss"), "MQAR": ("mqar", "loss"), "noisy keys": ("noisy", "loss"),
+          "hierarchy": ("hierarchy", "auc")}
+PUBLISHED_PANEL = "the published task"
 
 
 def results(path=None):
@@ -26,24 +32,43 @@ def seconds(one):
     return one.get("cpu_seconds", one.get("seconds"))
 
 
-def finals(audit, task):
-    """{(arm, rate): [runs]} of a task, the sweep left out."""
+def finals(audit, task, stage="final"):
+    """{(arm, rate): [runs]} of a task, in one stage."""
     groups = {}
     for one in audit["runs"].values():
         s = one["settings"]
-        if s["task"] == task and s["stage"] == "final":
+        if s["task"] == task and s["stage"] == stage:
             groups.setdefault((s["arm"], s["rate"]), []).append(one)
     return groups
 
 
-def by_rate(audit, task, arm, measure="loss", stages=("sweep",)):
-    """[(rate, [values])] of an arm, in the order of the rates; `stages` may add the runs at a low rate."""
+def by_rate(audit, task, arm, measure="loss", stages=("sweep",), seed=0):
+    """[(rate, [value])] of an arm with one seed, in the order of the rates."""
     found = {}
     for one in audit["runs"].values():
         s = one["settings"]
-        if (s["task"], s["arm"]) == (task, arm) and s["stage"] in stages:
+        if (s["task"], s["arm"], s["seed"]) == (task, arm, seed) and s["stage"] in stages:
             found.setdefault(s["rate"], []).append(one[measure])
     return sorted(found.items())
+
+
+def arms(audit, task, stage):
+    """The arms of a task that were run in a stage, in their order in the file."""
+    settings = (one["settings"] for one in audit["runs"].values())
+    return list(dict.fromkeys(s["arm"] for s in settings if (s["task"], s["stage"]) == (task, stage)))
+
+
+def rate_panels(audit):
+    """{title: {arm: [(rate, [value])]}} with seed 0: all arms of the sweeps, and of the harmonised public task.
+    """
+    panels = {}
+    for title, (task, measure) in PANELS.items():
+        for arm in arms(audit, task, "sweep"):
+            name = title + ", tied" * arm.endswith("tied")
+            panels.setdefault(name, {})[arm] = by_rate(audit, task, arm, measure)
+    panels[PUBLISHED_PANEL] = {arm: by_rate(audit, "published", arm, stages=("final",))
+                               for arm in arms(audit, "published", "final")}
+    return panels
 
 
 def student(freedom, level=0.95):
@@ -82,9 +107,11 @@ def summary(audit, task, measure="loss"):
     return rows
 
 
-def seeded(audit, task, arm, measure="loss"):
-    """The final runs of an arm, in the order of their seeds: two arms can be compared run by run."""
-    runs = [one for (name, _), found in finals(audit, task).items() if name == arm for one in found]
+def seeded(audit, task, arm, measure="loss", stage="final"):
+    """The runs of an arm in a stage, in the order of their seeds: two arms can be compared run by run.
+    "w2" is the W2 that has softmax's parameters."""
+    arm = EQUAL_W2.get(task, arm) if arm == "w2" else arm
+    runs = [one for (name, _), found in finals(audit, task, stage).items() if name == arm for one in found]
     return [one[measure] for one in sorted(runs, key=lambda one: one["settings"]["seed"])]
 
 

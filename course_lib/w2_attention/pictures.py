@@ -1,5 +1,6 @@
 """The figures of chapter 9. Each function draws one and shows it; its text alternative is made from what it
 draws."""
+import numpy as np
 import torch
 
 from course_lib import figures
@@ -71,24 +72,46 @@ def _clouds(ax, a, b):
 
 
 def loss_against_rate(panels, floors, one_minus=()):
-    """panels {title: {arm: [(rate, values), ...]}}; in `one_minus` a value is an area, drawn as 1 - area."""
-    fig, axes = figures.new(10.4, 3.0, columns=len(panels))
+    """panels {title: {arm: [(rate, values), ...]}}, in rows of three; in `one_minus` a value is an area,
+    drawn as 1 - area. An arm begins with its mechanism and may end with its width; the wider is dashed."""
+    rows = -(-len(panels) // 3)
+    fig, axes = figures.new(10.4, 3.0 * rows, columns=min(3, len(panels)), rows=rows)
     told = []
-    for ax, (title, arms) in zip(axes, panels.items()):
+    for ax, (title, arms) in zip(np.ravel(axes), panels.items()):
+        widest = max((width for _, width in map(_mechanism_and_width, arms)), default=0)
         for arm, by_rate in arms.items():
             kept = ((rate, [1 - x if title in one_minus else x for x in values if x is not None])
                     for rate, values in by_rate)
             points = [(rate, sum(values) / len(values)) for rate, values in kept if values]
             if points:
-                marker, colour = LOOKS[arm]
-                ax.plot(*zip(*points), marker=marker, color=colour, ms=4, lw=1, label=arm)
+                mechanism, width = _mechanism_and_width(arm)
+                marker, colour = LOOKS[mechanism]
+                ax.plot(*zip(*points), marker=marker, color=colour, ms=4, lw=1, label=arm,
+                        ls="--" if 0 < width == widest else "-")
                 told.append(f"{title}, {arm}: " + ", ".join(f"{rate:g} {x:.2g}" for rate, x in points) + ".")
-        ax.set(title=title, xscale="log", yscale="log", xlabel="learning rate")
+        ax.set(title=title, xscale="log", yscale="log", xlabel="learning rate",
+               ylabel="1 - area" if title in one_minus else "loss, nats")
+        ax.legend(frameon=False, fontsize=8)
         if title in floors:
             ax.axhline(floors[title], color=GREY, ls=":")
-            ax.legend(frameon=False, fontsize=8)
-    axes[0].set_ylabel("loss, nats")
-    axes[-1].set_ylabel("1 - area")
-    figures.show(fig, alt=" ".join(told), caption="Loss against learning rate, for every arm, with seed 0. "
-                                                  "Lower is "
-                 "better. Dotted: the least that any model can expect.")
+        _plain_ticks(ax, {rate for by_rate in arms.values() for rate, _ in by_rate})
+    figures.show(fig, alt=" ".join(told),
+                 caption="Loss against learning rate, for every arm, with seed 0. Lower is better. Dotted: the "
+                         "least that any model can expect.")
+
+
+def _plain_ticks(ax, rates):
+    """Numbers without powers where an axis spans less than a decade; of two rates, both."""
+    low, high = ax.get_ylim()
+    ax.yaxis.set_minor_formatter(lambda y, _: f"{y:.2g}" if high < 10 * low else "")
+    ax.xaxis.set_minor_formatter(lambda x, _: "")
+    if high < 10 * low:
+        ax.yaxis.set_major_formatter(lambda y, _: f"{y:.2g}")
+    if len(rates) < 3:
+        ax.set_xticks(sorted(rates), [f"{rate:g}" for rate in sorted(rates)])
+
+
+def _mechanism_and_width(arm):
+    """"softmax 96" -> ("softmax", 96); 0 where an arm has no width in its name."""
+    mechanism, _, rest = arm.replace(",", "").partition(" ")
+    return mechanism, int(rest) if rest.isdigit() else 0

@@ -375,3 +375,16 @@ def test_the_slice_repeats_the_headlines_cause(audit):
     found = w2_audit_results.five_second_slice()
     assert found["softmax", 1e-3] > 3 > 1 > found["softmax", 5e-3]
     assert found["w2", 5e-3] < 1
+
+
+def test_every_arm_is_drawn_and_the_low_rate_has_five_seeds_of_equal_parameters():
+    audit = w2_audit_results.results()
+    drawn = {arm for arms in w2_audit_results.rate_panels(audit).values() for arm in arms}
+    ran = [one["settings"] for one in audit["runs"].values()]
+    assert drawn == {s["arm"] for s in ran if s["stage"] == "sweep" or s["task"] == "published"}
+    for task in w2_audit_plan.LOW_TASKS:
+        groups = w2_audit_results.finals(audit, task, "low rate")
+        sizes = [runs[0]["parameters"] for runs in groups.values()]
+        assert len(groups) == 2 and max(sizes) < 1.01 * min(sizes)
+        seeds = [len(w2_audit_results.seeded(audit, task, arm, stage="low rate")) for arm in ("softmax", "w2")]
+        assert seeds == [5, 5]

@@ -25,7 +25,7 @@ exercise(
 
 
 def _one_pass_cases(rng):
-    for n, d, v_dim, spread in [(2, 2, 1, 1.0), (1, 3, 2, 1.0), (7, 4, 3, 1.0), (33, 8, 5, 1.0), (20, 4, 4, 300.0)]:
+    for n, d, v_dim, spread in [(2, 2, 1, 1.0), (1, 3, 2, 1.0), (7, 4, 3, 1.0), (100, 8, 5, 1.0), (20, 4, 4, 300.0)]:
         yield Case(spread * torch.randn(d, generator=rng), torch.randn(n, d, generator=rng),
                    torch.randn(n, v_dim, generator=rng), 0.5, label=f"{n} keys, scores of size about {spread:g}")
     keys = torch.arange(1.0, 7.0)[:, None] * torch.ones(3)
@@ -36,19 +36,26 @@ def _one_pass_cases(rng):
 
 
 def _one_by_one(f, q, keys, values, scale):
-    """f with pairs that come once; whoever keeps them all is noticed, since no key, or no value, of theirs dies."""
+    """f with pairs that come once; whoever keeps them, or copies of them, is noticed by the numbers still in memory."""
     import weakref
+    from torch.utils._python_dispatch import TorchDispatchMode
+    made, room = [], 16 * (keys.shape[1] + values.shape[1]) + 64
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+            result = operation(*args, **(kwargs or {}))
+            if isinstance(result, torch.Tensor):
+                made.append(weakref.ref(result))
+            return result
 
     def pairs():
-        seen = []
         for key, value in zip(keys, values):
-            if len(seen) > 3 and any(all(old() is not None for old in of) for of in zip(*seen)):
-                raise ValueError("all pairs that came so far are still kept")
-            key, value = key.clone(), value.clone()
-            seen.append((weakref.ref(key), weakref.ref(value)))
-            yield key, value
+            if sum(kept.numel() for kept in (old() for old in made) if kept is not None) > room:
+                raise ValueError("numbers of the pairs that came before are still kept")
+            yield key.clone(), value.clone()
 
-    return f(q, pairs(), scale)
+    with Watch():
+        return f(q, pairs(), scale)
 
 
 exercise(
@@ -56,7 +63,7 @@ exercise(
     card="""
         Write `attend_once`: the attention output of one query, from keys and values that come **one pair at a time**.
 
-        - `pairs` can be walked through once; do not make a list of it
+        - `pairs` can be walked through once; keep none of them, in no list and in no tensor
         - the score of a key is `scale * (q @ key)`
         - remember only the largest score, a sum, and an output that is not yet divided; no `softmax`, `logsumexp` or
           `logaddexp`
@@ -105,13 +112,13 @@ exercise(
         Misconception("does not rescale the sum when the largest score changes",
                       change=("l = shrink * l + p", "l = l + p"),
                       ask="Relative to which maximum was the sum so far, and relative to which is the new term?"),
-        Misconception("makes a list of the pairs", code='''
+        Misconception("keeps the pairs, in a list or in a tensor that grows", code='''
             def attend_once(q, pairs, scale):
                 pairs = list(pairs)
                 s = scale * torch.stack([q @ key for key, _ in pairs])
                 p = torch.exp(s - s.max())
                 return p @ torch.stack([value for _, value in pairs]) / p.sum()
-            ''', ask="For a million keys, how many numbers does your list hold? How many are `m`, `l` and `o`?"),
+            ''', ask="For a million keys, how many numbers do you keep? How many are `m`, `l` and `o`?"),
         Misconception("measures each key against itself, not against the largest score so far",
                       change=("torch.maximum(m, s)", "s"),
                       ask="What happens to `exp(m - m_new)` when a score is far below the one before it?")],
@@ -169,6 +176,16 @@ exercise(
                       change=[("torch.exp(a[0] - base)", "torch.ones_like(m)"),
                               ("torch.exp(b[0] - base)", "torch.ones_like(m)")],
                       ask="`l` is a sum of `exp(score - m)`: with which `m`?"),
+        Misconception("rescales the outputs but not the sums", change=("weight_a * a[1] + weight_b * b[1]", "a[1] + b[1]"),
+                      ask="The sum is a sum of `exp(score - m)`: with which `m`?"),
+        Misconception("exchanges the two weights",
+                      change=("torch.exp(a[0] - base), torch.exp(b[0] - base)", "torch.exp(b[0] - base), torch.exp(a[0] - base)"),
+                      ask="The side whose maximum is the new one must not change. Which of your weights is 1?"),
+        Misconception("turns the difference of the maxima round",
+                      change=("torch.exp(a[0] - base), torch.exp(b[0] - base)", "torch.exp(base - a[0]), torch.exp(base - b[0])"),
+                      ask="The new maximum is the larger one. Should the terms of the other side grow or shrink?"),
+        Misconception("takes the smaller maximum", change=("torch.maximum(a[0], b[0])", "torch.minimum(a[0], b[0])"),
+                      ask="With maxima 400 apart: what is `exp` of the other side's difference?"),
         Misconception("rescales the sums but not the outputs",
                       change=("weight_a[:, None] * a[2] + weight_b[:, None] * b[2]", "a[2] + b[2]"),
                       ask="The output is a sum of `exp(score - m) * value`: with which `m`?"),
@@ -192,22 +209,30 @@ def _tile_loop_cases(rng):
     yield Case(q, k - 20, v, 0.7, 2, False, label="all scores are far below zero")
     k[-1] += 20
     yield Case(q, k, v, 0.7, 3, True, label="causal, and the last key has by far the largest score")
+    yield Case(torch.full((4, 1), 128.0), torch.full((6, 1), -128.0), v, 1.0, 2, True, label="causal, and every score is -16,384")
 
 
 def _tile_by_tile(f, q, k, v, scale, tile_k, causal):
-    """f, watched: an exponential of more scores than one tile has is refused."""
+    """f, watched: more scores, or exponentials of scores, than one tile has are refused."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Watch(TorchDispatchMode):
         def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
-            name = operation.overloadpacket.__name__
+            name, result = operation.overloadpacket.__name__, operation(*args, **(kwargs or {}))
+            if name in ("mm", "bmm", "addmm", "baddbmm", "sum") and result.numel() > most:
+                raise ValueError(f"makes {result.numel()} scores at once: a tile has {len(q) * tile_k}")
             if name in ("exp", "exp_", "exp2", "logsumexp", "sigmoid") and args[0].numel() > most:
                 raise ValueError(f"takes the exponential of {args[0].numel()} scores at once: a tile has {len(q) * tile_k}")
-            return operation(*args, **(kwargs or {}))
+            return result
 
     most = len(q) * (max(tile_k, v.shape[1]) + 1)
     with Watch():
         return f(q, k, v, scale, tile_k, causal)
+
+
+def _rows_and_lse(got, want, case):
+    """Within what a float32 log-sum-exp of this size, and weights made from it, can be off."""
+    return close(atol=1e-4 + 2.0**-21 * float(want[1].abs().max()))(got, want, case)
 
 
 exercise(
@@ -246,14 +271,14 @@ exercise(
                 m = m_new
             return o / l[:, None], m + torch.log(l)
         ''',
-    cases=_tile_loop_cases, call=_tile_by_tile, compare=close(atol=1e-4),
+    cases=_tile_loop_cases, call=_tile_by_tile, compare=_rows_and_lse,
     forbid=("softmax", "scaled_dot_product_attention"),
     properties=[("nothing is NaN", lambda got, case: not any(bool(x.isnan().any()) for x in got))],
     misconceptions=[
         Misconception("forgets the running maximum and uses each tile's own",
                       change=("torch.maximum(m, s.amax(1))", "s.amax(1)"),
                       ask="What is the maximum of a tile that is masked whole, and what is `m` minus that?"),
-        Misconception("makes the whole matrix of scores, and walks over no tiles", code='''
+        Misconception("makes the whole matrix of scores", code='''
             def flash_rows(q, k, v, scale, tile_k, causal):
                 s = scale * q @ k.T
                 if causal:
@@ -264,6 +289,24 @@ exercise(
         Misconception("starts the running maximum at 0, not at minus infinity",
                       change=("torch.full((n_q,), -math.inf)", "torch.zeros(n_q)"),
                       ask="If every score is below -200, what is `exp(s - 0)` in float32, and what is your sum?"),
+        Misconception("hides scores behind -10,000, where -inf is needed",
+                      change=("masked_fill(j > i + n_k - n_q, -math.inf)", "masked_fill(j > i + n_k - n_q, -1e4)"),
+                      ask="Which key gets the weight if every score that may be seen is below -10,000?"),
+        Misconception("starts the running maximum at -10,000, not at minus infinity",
+                      change=("torch.full((n_q,), -math.inf)", "torch.full((n_q,), -1e4)"),
+                      ask="If every score is below -11,000, what is `exp(s + 10000)` in float32, and what is your sum?"),
+        Misconception("fills up the last tile with zeros, which get weight", change=[
+            ("        s = scale * q @ k[k0:k0 + tile_k].T\n",
+             "        here = min(tile_k, n_k - k0)\n"
+             "        s = torch.zeros(n_q, tile_k)\n"
+             "        s[:, :here] = scale * q @ k[k0:k0 + tile_k].T\n"),
+            ("p @ v[k0:k0 + tile_k]", "p[:, :here] @ v[k0:k0 + tile_k]")],
+                      ask="What is the weight of a key whose score is 0?"),
+        Misconception("applies no mask", change=("if causal:", "if False:"), ask="Which keys does the first query see?"),
+        Misconception("shifts the diagonal the wrong way", change=("i + n_k - n_q", "i + n_q - n_k"),
+                      ask="With 1 query and 100 keys: which keys does the last query see?"),
+        Misconception("does not rescale the sum", change=("l = shrink * l + p.sum(1)", "l = l + p.sum(1)"),
+                      ask="Which maximum do the terms already in `l` belong to?"),
         Misconception("masks after the maximum is taken, so that hidden scores decide it",
                       change=[("        j = torch.arange(k0,", "        highest = s.amax(1)\n        j = torch.arange(k0,"),
                               ("torch.maximum(m, s.amax(1))", "torch.maximum(m, highest)")],
@@ -340,6 +383,20 @@ exercise(
                       ask="Where does a round find the maximum and the sum of the round before, and where does it leave its own?"),
         Misconception("forgets the maxima and sums", change=("3 * n * d + 4 * n", "3 * n * d"),
                       ask="What besides the output does the next round need of a row?"),
+        Misconception("counts three of the four passes over the matrix", change=("4 * n * n", "3 * n * n"),
+                      ask="S is written and read. And P?"),
+        Misconception("reads k and v again in each round of the key-outer order",
+                      change=("2 * n * d + rounds * (3 * n * d + 4 * n)", "rounds * (5 * n * d + 4 * n)"),
+                      ask="What stays on the chip during a round of this order?"),
+        Misconception("reads q again for each tile of keys in the query-outer order",
+                      change=("2 * n * d + rounds * 2 * n * d", "n * d + rounds * 3 * n * d"),
+                      ask="What stays on the chip while k and v pass by?"),
+        Misconception("forgets that out is written in the query-outer order",
+                      change=("return 2 * n * d + rounds * 2 * n * d", "return n * d + rounds * 2 * n * d"),
+                      ask="Where is the output when the kernel has ended?"),
+        Misconception("moves the maxima and sums in one round only",
+                      change=("rounds * (3 * n * d + 4 * n)", "rounds * 3 * n * d + 4 * n"),
+                      ask="Which round needs no maximum and no sum of the rounds before?"),
         Misconception("reads k and v once in the query-outer order", change=("+ rounds * 2 * n * d", "+ 2 * n * d"),
                       ask="How many query tiles has a head, and how many keys does each of them need?"),
         Misconception("multiplies by the tile instead of the number of tiles", change=("n // tile", "tile"),
@@ -396,6 +453,12 @@ exercise(
         Misconception("asks the tile's first query whether the tile can be skipped",
                       change=("k0 > last_query + n_k - n_q", "k0 > q0 + n_k - n_q"),
                       ask="Which query of the tile sees the most keys?"),
+        Misconception("asks the tile's last query whether the tile is full",
+                      change=("last_key <= q0 + n_k - n_q", "last_key <= last_query + n_k - n_q"),
+                      ask="Which query of the tile sees the fewest keys?"),
+        Misconception("shifts the diagonal the wrong way",
+                      change=[("last_query + n_k - n_q", "last_query + n_q - n_k"), ("q0 + n_k - n_q", "q0 + n_q - n_k")],
+                      ask="Which key does the last query see when there are more keys than queries?"),
         Misconception("skips a tile of which the last query sees just the first key",
                       change=("k0 > last_query + n_k - n_q", "k0 >= last_query + n_k - n_q"),
                       ask="May query `i` look at the key at its own place?"),
@@ -529,6 +592,10 @@ kernel_exercise(
                       change=[("s[j] = k0 + j <= i ? scale * s[j] : -INFINITY;", "s[j] *= scale;"),
                               ("const float p = expf(s[j] - m_new);", "const float p = k0 + j <= i ? expf(s[j] - m_new) : 0.0f;")],
                       ask="Query 0 sees key 0 alone. What becomes of its one weight if key 9 scores 500 more?"),
+        Misconception("turns the factor of the rescaling round", change=("expf(m - m_new)", "expf(m_new - m)"),
+                      ask="When a larger score arrives, should what was summed before grow or shrink?"),
+        Misconception("weighs the keys, not the values", change=("p * v_tile[j][c]", "p * k_tile[j][c]"),
+                      ask="What is weighted: keys or values?"),
         Misconception("applies no mask", change=("k0 + j <= i ? scale * s[j] : -INFINITY", "scale * s[j]"),
                       ask="Which keys does query 0 see?"),
         Misconception("gives hidden keys the score 0", change=("scale * s[j] : -INFINITY", "scale * s[j] : 0.0f"),
@@ -669,6 +736,10 @@ exercise(
         Misconception("lets register 1 lie to the right of register 0, not below it",
                       change=[("8 * (register % 2)", "8 * (register // 2)"), ("half + 8 * (register // 2)", "half + 8 * (register % 2)")],
                       ask="In which order are the four pieces of $A$ numbered?"),
+        Misconception("exchanges row and column", change=("return row, column", "return column, row"),
+                      ask="Lane 0 holds two numbers side by side. Which of the two indices differs?"),
+        Misconception("divides with /, which gives a float", change=("lane // 4", "lane / 4"),
+                      ask="What is 7 / 4 in Python, and what is 7 // 4?"),
         Misconception("gives both halves of a register the same column", change=(" + half", ""),
                       ask="A register holds two numbers. Which two of the row are they?"),
         Misconception("gives a lane one column, not two neighbours", change=("2 * (lane % 4) + half", "lane % 4 + 4 * half"),
@@ -688,6 +759,7 @@ def _backward_cases(rng):
         q, k, grad_out = (torch.randn(*size, generator=rng) for size in ((n_q, d), (n_k, d), (n_q, v_dim)))
         lse = (0.6 * q @ k.mT).logsumexp(-1)
         yield Case(q, k, grad_out, lse, 0.6, label=f"{n_q} queries, {n_k} keys")
+    yield Case(q, k[8:16].clone(), grad_out, lse, 0.6, label="8 queries, a tile of 8 of 33 keys")
 
 
 exercise(
@@ -696,6 +768,7 @@ exercise(
         The weights were never stored. Make them again from the scores and the saved log-sum-exp, and write `grad_v`.
 
         - the weights are $P_{ij} = \\exp(s_{ij} - \\mathrm{lse}_i)$: no maximum, no sum
+        - `k` may be one tile of the keys; `lse` is always that of the whole row
         - $dV = P^T dO$""",
     given={"torch": torch, "math": math},
     stub='''
@@ -711,6 +784,11 @@ exercise(
         ''',
     cases=_backward_cases, compare=close(atol=1e-4), forbid=("softmax", "autograd", "backward"),
     misconceptions=[
+        Misconception("normalises the weights of the tile anew", change=(
+            "torch.exp(scale * q @ k.T - lse[:, None])", "(scale * q @ k.T).exp() / (scale * q @ k.T).exp().sum(1, keepdim=True)"),
+                      ask="Do the weights of one tile of the keys sum to 1?"),
+        Misconception("adds the log-sum-exp", change=(" - lse[:, None]", " + lse[:, None]"),
+                      ask="What is $e^s / e^{\\mathrm{lse}}$ as one exponential?"),
         Misconception("leaves out the log-sum-exp", change=(" - lse[:, None]", ""),
                       ask="Do the rows of your weights sum to 1?"),
         Misconception("leaves out the scale", change=("scale * q @ k.T", "q @ k.T"),
@@ -767,6 +845,11 @@ exercise(
                       change=("return p * (grad_out @ v.T - delta[:, None])",
                               "return p * (grad_out @ v.T) - delta[:, None]"),
                       ask="What is the gradient of the score of a key whose weight is 0?"),
+        Misconception("makes one inner sum for all rows",
+                      change=("(grad_out * out).sum(1)", "(grad_out * out).sum().expand(len(p))"),
+                      ask="Does the gradient of one query's scores depend on the outputs of the others?"),
+        Misconception("adds up the output without its gradient", change=("(grad_out * out).sum(1)", "out.sum(1)"),
+                      ask="$\\sum_t P_{it}\\,(dO_i \\cdot v_t) = dO_i \\cdot$ what?"),
         Misconception("leaves out the inner sum", change=(" - delta[:, None]", ""),
                       ask="Adding a number to all scores of a row changes nothing. What must a whole row of dS sum to?"),
         Misconception("adds the inner sum", change=(" - delta[:, None]", " + delta[:, None]"),
@@ -827,6 +910,13 @@ exercise(
         Misconception("leaves out the two statistics of each row",
                       change=[("again = 4 * n * d + 2 * n", "again = 4 * n * d")],
                       ask="From what is $P$ made again, and from what $dS$?"),
+        Misconception("forgets that delta is written before the loops", change=("first = 2 * n * d + n", "first = 2 * n * d"),
+                      ask="$\\delta$ is read in each round. Who wrote it?"),
+        Misconception("multiplies by the tile instead of the number of tiles", change=("n // tile * again", "tile * again"),
+                      ask="Do larger tiles mean more rounds or fewer?"),
+        Misconception("counts bytes of float32, not numbers",
+                      change=("return first + once + n // tile * again", "return 4 * (first + once + n // tile * again)"),
+                      ask="How many numbers has one matrix of n rows and d columns?"),
         Misconception("leaves out the pass that makes delta", change=("return first + once", "return once"),
                       ask="$\\delta$ is read in each round. Who wrote it, and from what?"),
         Misconception("reads k and v and forgets that dK and dV are written", change=("once = 4 * n * d", "once = 2 * n * d"),

@@ -36,11 +36,26 @@ def row_cache_cases(rng):
 
 
 def _use_row_cache(f, capacity, pieces):
+    """What the cache shows after each append; an append that makes its room anew is refused."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+            result = operation(*args, **(kwargs or {}))
+            own = isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() not in {
+                x.untyped_storage().data_ptr() for x in args if isinstance(x, torch.Tensor)}
+            if own and result.numel() > 2 * k.numel() + capacity:
+                raise ValueError(f"an append of {k.numel()} numbers makes {result.numel()}: it copies the cache")
+            return result
+
     heads, _, d = pieces[0][0].shape
     cache = f(capacity, heads, d)
-    seen = []
+    before, seen = [x.data_ptr() for x in (cache.k, cache.v)], []
     for k, v in pieces:
-        cache.append(k, v)
+        with Watch():
+            cache.append(k, v)
+        if [x.data_ptr() for x in (cache.k, cache.v)] != before:
+            raise ValueError("an append puts the cache into another place of memory: it copies the cache")
         got = cache.view()
         seen.append(got if got is None else tuple(x.clone() for x in got))
     return seen
@@ -89,6 +104,16 @@ exercise(
         Misconception("returns the empty slots too", change=("self.k[:, :self.length], self.v[:, :self.length]",
                                                               "self.k, self.v"),
                       ask="What would a query do with a key that nobody wrote?"),
+        Misconception("stores the keys where the values belong", change=("= k, v\n        self.length", "= k, k\n        self.length"),
+                      ask="Of the two arguments, which one does your cache of values hold?"),
+        Misconception("returns the newest token first",
+                      change=("self.k[:, :self.length], self.v[:, :self.length]",
+                              "self.k[:, :self.length].flip(1), self.v[:, :self.length].flip(1)"),
+                      ask="In which order should the rows be: in the order of their appends, or turned round?"),
+        Misconception("copies the whole cache to append to it", change=(
+            "        self.k[:, here], self.v[:, here] = k, v\n",
+            "        self.k, self.v = self.k.clone(), self.v.clone()\n        self.k[:, here], self.v[:, here] = k, v\n"),
+                      ask="How many bytes does an append of one token write when a thousand are stored already?"),
         Misconception("counts appends, not tokens", change=("self.length += k.shape[1]", "self.length += 1"),
                       ask="A prompt of four tokens arrives in one append. Where does the next token go?"),
         Misconception("keeps the newest tokens only", change=("self.k[:, :self.length], self.v[:, :self.length]",
@@ -165,6 +190,13 @@ exercise(
         Misconception("rotates the cached keys a second time", change=(
             "torch.cat((past_k, rotate(k, positions)))", "rotate(torch.cat((past_k, k)), torch.arange(total))"),
                       ask="The keys in `past_k` were returned by an earlier call. Has nobody rotated them yet?"),
+        Misconception("moves the diagonal one column too far", change=(".tril(total - n)", ".tril(total - n + 1)"),
+                      ask="With nothing cached: which keys does the first query see?"),
+        Misconception("moves the diagonal by the number of new tokens", change=(".tril(total - n)", ".tril(n)"),
+                      ask="Two new queries and ten cached keys: how many keys does the first of the two see?"),
+        Misconception("counts the positions of every piece from 0",
+                      change=("torch.arange(total - n, total)", "torch.arange(n)"),
+                      ask="Four tokens are cached, numbered 0 to 3. What is the number of the next one?"),
         Misconception("shows every new query all keys", change=(".tril(total - n)", ""),
                       ask="May the first of three new queries see the key of the third?")],
     hints=["Print `positions` and `seen` for two cached and two new tokens, and compare them with the last two rows of a pass "
@@ -315,6 +347,13 @@ kernel_exercise(
                       ask="From which maximum are the terms measured that are already in `o`?"),
         Misconception("does not rescale the sum when a larger score comes", change=("l = l * shrink", "l = l"),
                       ask="From which maximum are the terms measured that are already in `l`?"),
+        Misconception("adds up with one shuffle too few", change=("int step = 16", "int step = 8"),
+                      ask="After steps 8, 4, 2 and 1, how many lanes are in each sum?"),
+        Misconception("does not store the new maximum", change=("        m = m_new;\n", ""),
+                      ask="From which maximum does the next key rescale?"),
+        Misconception("turns the factor of the rescaling round", change=("expf(m - m_new)", "expf(m_new - m)"),
+                      ask="When a larger score arrives, should what was summed before grow or shrink?"),
+        Misconception("takes the value from the keys", change=("p * v[j", "p * k[j"), ask="What is weighted: keys or values?"),
         Misconception("overwrites the old maximum before it is used", change=(
             "float m_new = fmaxf(m, score);", "float m_new = m = fmaxf(m, score);"),
                       ask="When `shrink` is computed, which maximum is in `m`: the old one or the new one?"),
@@ -376,7 +415,12 @@ kernel_exercise(
                       ask="With d = 20: which entry does lane 25 read, and whose is it?"),
         Misconception("adds something for the lanes beyond the width", change=(": 0.0f", ": 1.0f"),
                       ask="Which number changes no sum?"),
-        Misconception("names only the lanes that have an entry, and still reads from the others", code=(
+        Misconception("lets the lanes beyond the width add the last entry again",
+                      change=("lane < d ? q[lane] * k[j * d + lane] : 0.0f", "q[min(lane, d - 1)] * k[j * d + min(lane, d - 1)]"),
+                      ask="Which number changes no sum?"),
+        Misconception("starts the shuffles at half of the width", change=("int step = 16", "int step = d / 2"),
+                      ask="With d = 20: which lanes does lane 0 reach in steps of 10, 5, 2 and 1?"),
+        Misconception("still lets only the lanes that have an entry take part in the shuffles", code=(
             SCORES[:_FROM] + _GUARDED.replace("0xffffffff", "d < 32 ? (1u << d) - 1 : 0xffffffff") + SCORES[_TO:]),
                       ask="In the first step lane 5 reads from lane 5 ^ 16 = 21. Does lane 21 take part when d = 20?")],
     hints=["Which lanes go into the branch, and which lanes does `0xffffffff` wait for?",
@@ -421,6 +465,15 @@ exercise(
                       ask="A window of 1 holds the newest token. Does yours hold any other?"),
         Misconception("forgets the sinks", change=("j < n_sink or j > t - window", "j > t - window"),
                       ask="Which tokens are held however long the text grows?"),
+        Misconception("holds a token twice that is a sink and in the window", change=(
+            "[j for j in range(t + 1) if j < n_sink or j > t - window]",
+            "[*range(min(n_sink, t + 1)), *range(max(0, t - window + 1), t + 1)]"),
+                      ask="After two tokens, with two sinks and a window of four: how many tokens can there be?"),
+        Misconception("gives the query the number after its own key", change=("len(held) - 1, list", "len(held), list"),
+                      ask="The query's own key is among those held. Which number has it?"),
+        Misconception("renumbers the query and leaves the keys at their old places",
+                      change=("list(range(len(held)))", "held"),
+                      ask="After re-indexing, how far is the query from its own key?"),
         Misconception("takes the sinks out of the window", change=("j > t - window", "j > t - window + n_sink"),
                       ask="With a window of 4 and 2 sinks, how many tokens are held?"),
         Misconception("renumbers the keys and leaves the query at its old place",
@@ -469,6 +522,13 @@ exercise(
                       ask="What is the highest number that 4 bits can hold?"),
         Misconception("cuts off instead of rounding", change=(".round()", ".floor()"),
                       ask="By how much can an entry err when 6.9 steps become 6?"),
+        Misconception("does not subtract the lowest", change=("((x - low) / step).round()", "(x / step).round()"),
+                      ask="Which code should the lowest entry get?"),
+        Misconception("takes a range that is symmetric around 0", code='''
+            def quantize(x, bits, dim):
+                step = x.abs().amax(dim, keepdim=True) / (2**(bits - 1) - 1)
+                return (x / step).round(), step, torch.zeros_like(step)
+            ''', ask="All entries of a channel are above 0. How many of your codes does it use?"),
         Misconception("shares one step among all entries", change=[("x.amin(dim, keepdim=True)", "x.amin().expand(x.amin(dim, keepdim=True).shape)"),
                                                                      ("x.amax(dim, keepdim=True)", "x.amax().expand(x.amax(dim, keepdim=True).shape)")],
                       ask="One channel is 30 times as loud as the others. How many codes are left for those?"),
@@ -523,6 +583,9 @@ exercise(
                       ask="`log_p` has one row per beam. Along which of its axes must `scores` lie?"),
         Misconception("forgets what the text has cost so far", change=("scores[:, None] + log_p", "log_p"),
                       ask="Is a likely token worth much at the end of an unlikely text?"),
+        Misconception("returns the probability of the token alone as the new score",
+                      change=("index % log_p.shape[1], best", "index % log_p.shape[1], log_p.flatten()[index]"),
+                      ask="What did the beginning of the text cost, and where is it in the score?"),
         Misconception("divides by the number of beams", change=("index // log_p.shape[1], index % log_p.shape[1]",
                                                                  "index // log_p.shape[0], index % log_p.shape[0]"),
                       ask="How many entries does one beam take up in the flattened row?")],
@@ -569,6 +632,11 @@ exercise(
                       ask="Tokens that the draft likes too much are already kept as often as they should come. How often may they also replace?"),
         Misconception("keeps with a probability above 1", change=(".clamp(max=1)", ""),
                       ask="A token that the target likes twice as much as the draft: can it be kept more often than always?"),
+        Misconception("gives what is kept in all, not how likely a drafted token is kept",
+                      change=("(target / draft).clamp(max=1)", "torch.minimum(target, draft)"),
+                      ask="min(target, draft) is draft(x) times keep(x). What is keep(x)?"),
+        Misconception("replaces also by tokens that come too often", change=("(target - draft).clamp(min=0)", "(target - draft).abs()"),
+                      ask="Which tokens come too rarely from the draft, and have to be made up for?"),
         Misconception("turns the ratio round", change=("target / draft", "draft / target.clamp(min=1e-9)"),
                       ask="Which tokens must be refused: those that the draft draws too often, or too rarely?"),
         Misconception("forgets to normalise", change=("missing / missing.sum()", "missing"),
@@ -669,6 +737,14 @@ exercise(
                 m = len(tokens) - ahead
                 return states[:m], tokens[ahead - 1:ahead - 1 + m], tokens[ahead:]
             ''', ask="State i predicts token i + 1 without any head. Which token does your head add?"),
+        Misconception("exchanges the token beside the state and the target",
+                      change=("tokens[ahead:ahead + m], tokens[ahead + 1:]", "tokens[ahead + 1:], tokens[ahead:ahead + m]"),
+                      ask="Which of the two is known when the head drafts?"),
+        Misconception("takes the states later, too", change=("return states[:m]", "return states[ahead:ahead + m]"),
+                      ask="With `ahead` = 1, which token has the state beside token 1 read last?"),
+        Misconception("leaves out the last example", change=[("len(tokens) - ahead - 1", "len(tokens) - ahead - 2"),
+                                                              ("tokens[ahead + 1:]", "tokens[ahead + 1:ahead + 1 + m]")],
+                      ask="Four tokens, one ahead: which states have a token and a target?"),
         Misconception("puts a state beside its own token", change=("tokens[ahead:ahead + m]", "tokens[:m]"),
                       ask="The state has read token i. What does the head learn from being told that token again?"),
         Misconception("goes one state too far back", change=("return states[:m]", "return torch.cat([states[:1], states[:m - 1]])"),

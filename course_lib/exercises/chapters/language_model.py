@@ -83,7 +83,7 @@ exercise(
     A model that has learned nothing gives each of its 65 characters about the same probability. What is its loss, the
     mean of $-\ln p$(next character), in nats? Type it with two digits after the point.
     """,
-    name="first_loss", answer=lambda: math.log(65), tolerance=0.02,
+    given={"math": math}, name="first_loss", answer=lambda: math.log(65), tolerance=0.02,
     misconceptions=[
         Misconception("measures in bits", value=lambda: math.log2(65), ask="Which logarithm gives nats?"),
         Misconception("forgets the minus", value=lambda: -math.log(65), ask="A probability is at most 1. Can -ln p be below 0?"),
@@ -149,6 +149,11 @@ exercise(
                       change=("peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)",
                               "max(peak * floor, peak * (1 + math.cos(math.pi * progress)) / 2)"),
                       ask="Half way down: is yours half way between the peak and the floor?"),
+        Misconception("takes a quarter of a wave",
+                      change=("(1 + math.cos(math.pi * progress)) / 2", "math.cos(math.pi / 2 * progress)"),
+                      ask="Half way down, is your rate midway between the peak and the floor?"),
+        Misconception("falls in a straight line", change=("(1 + math.cos(math.pi * progress)) / 2", "(1 - progress)"),
+                      ask="How fast does half a cosine fall at its beginning, and how fast does yours?"),
         Misconception("goes through a whole wave", change=("math.pi * progress", "2 * math.pi * progress"),
                       ask="Where on the cosine are you at the end: at its lowest point, or back at the top?")],
     hints=["Two cases: before `warmup` and after it.", "`progress` runs from 0 to 1 after the warm-up; $(1 + \\cos \\pi x)/2$ runs from 1 to 0."])
@@ -273,6 +278,8 @@ exercise(
                       ask="How many keys count for one query?"),
         Misconception("exchanges queries and keys", change=("weights[:, i, i - n + 1]", "weights[:, i - n + 1, i]"),
                       ask="Which of the last two axes is the query, and is it early or late in the text?"),
+        Misconception("takes the best query, not the mean over queries", change=(".mean(-1)", ".amax(-1)"),
+                      ask="A head that copies one token of 32 by chance: what should it score?"),
         Misconception("adds up instead of taking the mean", change=(".mean(-1)", ".sum(-1)"),
                       ask="A head that does this perfectly should score 1, however long the text is. What does yours give?")],
     hints=["`weights[:, i, j]` with two lists of positions picks one entry for each pair.",
@@ -284,8 +291,20 @@ def nucleus_cases(rng):
     yield Case(torch.tensor([0.25, 0.125, 0.5, 0.125]), 0.75, label="a sum that is exactly p")
     yield Case(torch.tensor([0.1, 0.2, 0.6, 0.1]), 0.5, label="one token is enough")
     yield Case(torch.tensor([0.25, 0.05, 0.4, 0.3]), 0.9, label="four tokens, p = 0.9")
+    yield Case(torch.tensor([0.125, 0.25, 0.5, 0.125]), 0.8, label="the last token needed is as likely as another")
     yield Case(torch.softmax(2 * randn(rng, 12), -1), 0.8, label="twelve tokens")
     yield Case(torch.softmax(randn(rng, 30), -1), 1.0, label="p = 1 keeps all")
+
+
+def _nucleus_like(got, want, case):
+    """Of tokens equally likely at the edge, any may be kept, but only as many as are needed."""
+    told = close(atol=1e-6)(got, want, case)
+    if told and isinstance(got, torch.Tensor) and got.shape == want.shape and got.is_floating_point():
+        probabilities = case.args[0]
+        of_input = torch.where(got > 0, probabilities, 0)
+        if not close(atol=1e-6)(got, of_input / of_input.sum()) and not close(atol=1e-6)(got.sort().values, want.sort().values):
+            return None
+    return told
 
 
 NUCLEUS = '''
@@ -305,7 +324,7 @@ exercise(
     Top-p sampling draws only from the **nucleus**: the fewest tokens, likeliest first, whose probabilities add up to at
     least `p`. Write the distribution that it draws from.
 
-    - the token with which the sum reaches `p` belongs to it
+    - the token with which the sum reaches `p` belongs to it; of equally likely ones take any, but no more than needed
     - the probabilities in the nucleus are normalised; all others are 0
     - the result is in the order of the input, not sorted
     """,
@@ -315,7 +334,7 @@ exercise(
         """(vocabulary,) -> (vocabulary,)"""
         raise NotImplementedError
     ''',
-    solution=NUCLEUS, cases=nucleus_cases, compare=close(atol=1e-6),
+    solution=NUCLEUS, cases=nucleus_cases, compare=_nucleus_like,
     properties=[("it sums to 1", lambda got, case: abs(float(got.sum()) - 1) < 1e-5)],
     misconceptions=[
         Misconception("drops the token with which the sum reaches p",
@@ -325,6 +344,13 @@ exercise(
                       ask="With 0.6, 0.2, 0.1, 0.1 and p = 0.5: with which token does the sum reach p?"),
         Misconception("keeps one more where the sum is exactly p", change=("before < p", "before <= p"),
                       ask="With 0.5, 0.25, 0.25 and p = 0.5: how many tokens are enough?"),
+        Misconception("keeps every token that is as likely as the last one needed", code='''
+            def nucleus(probabilities, p):
+                ordered = probabilities.sort(descending=True).values
+                needed = (ordered.cumsum(-1) - ordered < p).sum()
+                kept = torch.where(probabilities >= ordered[needed - 1], probabilities, 0)
+                return kept / kept.sum()
+            ''', ask="With 0.5, 0.25, 0.125, 0.125 and p = 0.8: how many tokens are enough?"),
         Misconception("reads by the order where it should write", change=(
             "out[order] = kept / kept.sum()", "out = (kept / kept.sum())[order]"),
                       ask="`order[0]` is the place of the likeliest token. Is that where its probability ends up?"),
@@ -551,6 +577,9 @@ exercise(
     misconceptions=[
         Misconception("multiplies positive logits and divides negative ones", change=("chosen / penalty, chosen * penalty", "chosen * penalty, chosen / penalty"),
                       ask="Is 4 a smaller logit than 2?"),
+        Misconception("multiplies by the penalty, whatever the sign",
+                      change=("torch.where(chosen > 0, chosen / penalty, chosen * penalty)", "chosen * penalty"),
+                      ask="Multiply 1 by 2. Is the result larger or smaller than 1?"),
         Misconception("penalises a token once for each time it was seen", code='''
             def penalised(logits, seen, penalty):
                 out = logits.clone()

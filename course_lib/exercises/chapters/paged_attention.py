@@ -36,7 +36,8 @@ exercise(
 def _page_cases(rng):
     for n_blocks, size, d, table, length in [
             (3, 2, 1, [2, 0], 3), (6, 4, 3, [5, 1, 4], 12), (6, 4, 3, [3, 0, 2, -1], 9), (8, 1, 2, [7, 3, 5, 0], 4),
-            (9, 16, 8, [8, 2, 0, 6, 4], 65), (4, 3, 2, [1, -1], 1), (6, 4, 3, [3, 5, 999], 7)]:
+            (9, 16, 8, [8, 2, 0, 6, 4], 65), (4, 3, 2, [1, -1], 1), (6, 4, 3, [3, 5, 999], 7),
+            (6, 4, 3, [2, 0, 999], 8)]:
         pool = torch.full((n_blocks, size, d), math.nan)
         for i in range(length):
             pool[table[i // size], i % size] = randn(rng, d)
@@ -81,6 +82,10 @@ exercise(
             def read_pages(pool, table, length):
                 return pool[torch.tensor(table)].flatten(0, 1)[:length]
             ''', ask="How many entries of the table does a sequence of `length` tokens use? What may the next one hold?"),
+        Misconception("looks up one entry too many when the last page is just full", code='''
+            def read_pages(pool, table, length):
+                return pool[torch.tensor(table[:length // pool.shape[1] + 1])].flatten(0, 1)[:length]
+            ''', ask="8 positions in pages of 4: how many pages is that?"),
         Misconception("takes the offset for the table's entry, and the entry for the offset", code='''
             def read_pages(pool, table, length):
                 positions = torch.arange(length)
@@ -167,6 +172,13 @@ exercise(
                       ask="If nothing is computed, from which output is the first new token chosen?"),
         Misconception("takes page 0 for no page", code=KNOWN.replace(
             "if parent not in cached:", "if not cached.get(parent):"), ask="Is the number 0 true or false in Python?"),
+        Misconception("hashes the whole prefix at once, not page after page", code=KNOWN.replace(
+            "parent = chain(parent, tokens[i * block_size:(i + 1) * block_size])",
+            "parent = chain(0, tokens[:(i + 1) * block_size])"),
+                      ask="The hash in `cached` was made of a parent and one page. Of how many tokens is yours made?"),
+        Misconception("always leaves out the last whole page",
+                      change=("(len(tokens) - 1) // block_size", "len(tokens) // block_size - 1"),
+                      ask="5 tokens in pages of 2: in which page is the last token, and how many whole pages precede it?"),
         Misconception("goes on after a page that is missing", change=("break", "continue"),
                       ask="The table needs its pages in order. Which page would fill the gap?"),
         Misconception("chains with the tokens of the page before only", code=KNOWN.replace(
@@ -244,6 +256,16 @@ exercise(
         Misconception("starts more than there are places", change=("token_budget == 0 or len(tokens) == max_running",
                                                                    "token_budget == 0"),
                       ask="What limits how many run at the same time?"),
+        Misconception("leaves out running sequences that get no token", code=PLAN.replace(
+            "        tokens.append(n)\n        token_budget -= n\n    for needs in waiting",
+            "        if n:\n            tokens.append(n)\n        token_budget -= n\n    for needs in waiting"),
+                      ask="How many numbers must the list have for four running sequences, whatever the budget?"),
+        Misconception("gives tokens to those that run without taking them off the budget", code=PLAN.replace(
+            "        token_budget -= n\n    for needs in waiting", "    for needs in waiting"),
+                      ask="Two of five tokens are given away. How many are left for the prompts?"),
+        Misconception("gives every running sequence one token, also a prompt that is half read", code=PLAN.replace(
+            "n = min(needs, token_budget)", "n = min(1, token_budget)", 1),
+                      ask="20 tokens of a prompt are still to be read. How many can this step read?"),
         Misconception("starts a sequence with no token", change=("token_budget == 0 or len(tokens) == max_running",
                                                                "len(tokens) == max_running"),
                       ask="What does a sequence do in a step in which it computes nothing?"),
@@ -325,6 +347,7 @@ kernel_exercise(
     expect=lambda q, keys, table, length, scale: scale * _in_order(keys, table, length) @ q,
     compare=close(atol=1e-5),
     traffic=lambda q, keys, table, length, scale: 4 * length * len(q) + 64 * length + 4 * (4 * len(q) + 32),
+    stored=lambda q, keys, table, length, scale: 4 * length,
     misconceptions=[
         Misconception("takes position j for slot j, as if the sequence were in one piece", change=(
             "((size_t)table[j / block_size] * block_size + j % block_size) * d", "(size_t)j * d"),
@@ -335,6 +358,8 @@ kernel_exercise(
         Misconception("takes the number of a page for the number of its first slot",
                       change=("(size_t)table[j / block_size] * block_size", "(size_t)table[j / block_size]"),
                       ask="Page 3 of 16 slots: which slot of the pool is its first?"),
+        Misconception("lets every lane write the score", change=("if (lane == 0) scores[j]", "scores[j]"),
+                      ask="After the shuffles all 32 lanes have the sum. How many of them need to store it?"),
         Misconception("does not add up over the lanes", change=(
             "        for (int step = 16; step > 0; step /= 2) sum += __shfl_xor_sync(0xffffffff, sum, step);\n", ""),
                       ask="Lane 0 has multiplied columns 0, 32, 64, 96. Who has the others?"),
@@ -354,6 +379,16 @@ kernel_exercise(
         scores[j] = scale * sum;
     }
 """), ask="In one request, how far apart are the addresses that two neighbouring lanes read?"),
+        Misconception("lets every warp take every position", change=("int j = warp; j < length; j += n_warps", "int j = 0; j < length; j++"),
+                      ask="How many warps read each key now?"),
+        Misconception("reads the query again for each position", change=(
+            "sum += query[i] * key[lane + 32 * i]", "sum += q[lane + 32 * i] * key[lane + 32 * i]"),
+                      ask="What was read into `query` before the loop, and for what?"),
+        Misconception("reads columns beyond the width", change=("if (lane + 32 * i < d) sum +=", "sum +="),
+                      ask="With d = 4: which column does lane 5 read, and whose is it?"),
+        Misconception("multiplies the first 32 columns only", change=(
+            "        for (int i = 0; i < 4; i++)\n            if", "        for (int i = 0; i < 1; i++)\n            if"),
+                      ask="A key of 100 numbers: how many of them does each lane multiply?"),
         Misconception("leaves out a last page that is not full", change=(
             "j < length; j += n_warps", "j < length / block_size * block_size; j += n_warps"),
                       ask="40 positions in pages of 16: which of them are in the third page?")],
@@ -469,6 +504,14 @@ kernel_exercise(
         Misconception("lets lane 0 of each warp store its total in the same variable", code=_FAULTY_SUM_ONLY.replace(
             "if (threadIdx.x == 0) total_of_all", "if (threadIdx.x % 32 == 0) total_of_all"),
                       ask="Two warps write one variable. Which of the two totals is in it afterwards?"),
+        Misconception("adds the total of its own warp twice", change=("    total = 0.0f;\n    for", "    for"),
+                      ask="`total` already holds this warp's share when the loop over the warps begins. What does the loop add?"),
+        Misconception("lets each warp keep its own maximum", change=(
+            "    for (int w = 0; w < blockDim.x / 32; w++) largest = fmaxf(largest, largest_of[w]);\n", ""),
+                      ask="Weights that were measured from two maxima are in one sum. What is missing?"),
+        Misconception("adds up four warps, however many the block has", change=(
+            "for (int w = 0; w < blockDim.x / 32; w++) total +=", "for (int w = 0; w < 4; w++) total +="),
+                      ask="A block of 64 threads has two warps. Who has written the third entry?"),
         Misconception("reads the other warps' totals before they are written", change=(
             "    if (threadIdx.x % 32 == 0) total_of[threadIdx.x / 32] = total;\n    __syncthreads();\n",
             "    if (threadIdx.x % 32 == 0) total_of[threadIdx.x / 32] = total;\n    __syncwarp();\n"),
@@ -743,6 +786,29 @@ def reader_cases(rng):
                label="3 readers: the largest score is shared, its own, or far below the others'")
 
 
+def _read_once(f, q, k_shared, v_shared, k_own, v_own):
+    """f, watched: the shared keys go into one product, and no tensor has room for a copy of them per request."""
+    from torch.utils._python_dispatch import TorchDispatchMode
+    products, room = [], max(q.numel(), len(q) * len(k_shared), k_own.numel(), v_own.numel())
+
+    class Watch(TorchDispatchMode):
+        def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
+            result, name = operation(*args, **(kwargs or {})), operation.overloadpacket.__name__
+            tensors = [x for x in args if isinstance(x, torch.Tensor)]
+            if name in ("mm", "mv", "bmm", "addmm", "addmv", "baddbmm", "dot", "mul"):
+                products.extend(x for x in tensors if x.data_ptr() == k_shared.data_ptr())
+            own = isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() not in {
+                x.untyped_storage().data_ptr() for x in tensors}
+            if own and result.numel() > room:
+                raise ValueError(f"makes a tensor of {result.numel()} numbers: the shared keys are copied for each request")
+            if len(products) > 1:
+                raise ValueError("multiplies with the shared keys more than once: they are read again for each request")
+            return result
+
+    with Watch():
+        return f(q, k_shared, v_shared, k_own, v_own)
+
+
 CASCADE = '''
 def read_once(q, k_shared, v_shared, k_own, v_own):
     """q (b, d), k_shared (m, d), v_shared (m, d_v), k_own (b, n, d), v_own (b, n, d_v) -> (b, d_v)"""
@@ -772,8 +838,26 @@ exercise(
         """q (b, d), k_shared (m, d), v_shared (m, d_v), k_own (b, n, d), v_own (b, n, d_v) -> (b, d_v)"""
         raise NotImplementedError
     ''',
-    solution=CASCADE, cases=reader_cases, compare=close(atol=1e-5),
+    solution=CASCADE, cases=reader_cases, call=_read_once, compare=close(atol=1e-5),
     misconceptions=[
+        Misconception("reads the shared keys again for each request", code='''
+            def read_once(q, k_shared, v_shared, k_own, v_own):
+                out = []
+                for query, keys, values in zip(q, k_own, v_own):
+                    shared, own = k_shared @ query / math.sqrt(len(query)), keys @ query / math.sqrt(len(query))
+                    m = torch.maximum(shared.max(), own.max())
+                    p_shared, p_own = torch.exp(shared - m), torch.exp(own - m)
+                    out.append((p_shared @ v_shared + p_own @ values) / (p_shared.sum() + p_own.sum()))
+                return torch.vstack([x[None] for x in out])
+            ''', ask="With 100 requests, how often is each shared key read? What shape has a product of all queries with them?"),
+        Misconception("copies the shared keys for each request", code='''
+            def read_once(q, k_shared, v_shared, k_own, v_own):
+                (b, n, d), m = k_own.shape, len(k_shared)
+                k, v = torch.zeros(b, m + n, d), torch.zeros(b, m + n, v_own.shape[2])
+                k[:, :m], k[:, m:], v[:, :m], v[:, m:] = k_shared, k_own, v_shared, v_own
+                weights = torch.softmax((k @ q[:, :, None])[:, :, 0] / math.sqrt(d), -1)
+                return (weights[:, None] @ v)[:, 0]
+            ''', ask="With 100 requests, how many copies of each shared key are in your tensor?"),
         Misconception("averages the two outputs", code='''
             def read_once(q, k_shared, v_shared, k_own, v_own):
                 shared = torch.softmax(q @ k_shared.T / math.sqrt(q.shape[1]), -1) @ v_shared

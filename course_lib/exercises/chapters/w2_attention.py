@@ -37,6 +37,15 @@ exercise(
         Misconception("sends each grain where its number says, not where its place says",
                       change=("a.sort().values - b.sort().values", "a - b"),
                       ask="Swap two grains of `a` in the list. Has the heap changed? Has your distance?"),
+        Misconception("sorts one heap upwards and the other downwards",
+                      change=("b.sort().values", "b.sort(descending=True).values"),
+                      ask="Which place does the leftmost grain get? Do two of your ways cross?"),
+        Misconception("compares means and standard deviations only",
+                      change=("(a.sort().values - b.sort().values).square().mean().sqrt()",
+                              "((a.mean() - b.mean()).square() + (a.std(correction=0) - b.std(correction=0)).square()).sqrt()"),
+                      ask="Grains at 0, 0, 3 and at 0, 3, 3 turned round have the same spread. Are the heaps the same?"),
+        Misconception("takes the longest way, not the mean", change=(".square().mean().sqrt()", ".abs().max()"),
+                      ask="One grain of a hundred is far off. How much should the distance of the heaps grow?"),
         Misconception("sorts one heap only", change=("b.sort().values", "b"),
                       ask="Which grain of `b` does the leftmost of `a` meet?"),
         Misconception("gives the mean square, not its root", change=(".mean().sqrt()", ".mean()"),
@@ -54,7 +63,7 @@ exercise(
     One token is a Gaussian with mean 0 and standard deviation 2, another has mean 8 and standard deviation 8. What is
     their Wasserstein-2 distance?
     """,
-    name="apart", answer=10, tolerance=0.01,
+    given={"math": math}, name="apart", answer=10, tolerance=0.01,
     misconceptions=[
         Misconception("gives the squared distance", value=100,
                       ask="The score uses the square. Which of the two is the distance?"),
@@ -95,7 +104,7 @@ def positioned_scores(mu_q, raw_q, mu_k, raw_k, at_q, at_k, tau):
 '''
 
 exercise(
-    id="9.3", title="Only the means are rotated", kind="repair", points=2, minutes=7, difficulty=2,
+    id="9.3", title="Widths below 0", kind="repair", points=2, minutes=7, difficulty=2,
     card="""
     This code puts positions into W2 scores by RoPE, `turn(x, positions)`. It runs and it trains, but some of its widths
     are negative, as the cell above shows. Find what is wrong and repair it.
@@ -116,6 +125,26 @@ exercise(
                       change=[("torch.cat([turn(mu_q, at_q), sigma_q], -1)", "turn(torch.cat([mu_q, sigma_q], -1), at_q)"),
                               ("torch.cat([turn(mu_k, at_k), sigma_k], -1)", "turn(torch.cat([mu_k, sigma_k], -1), at_k)")],
                       ask="The second half of this vector holds the widths. Is it rotated, too?"),
+        Misconception("still rotates the widths of the keys",
+                      change=("turn(mu_k, at_k), sigma_k]", "turn(mu_k, at_k), turn(sigma_k, at_k)]"),
+                      ask="Of queries and keys, whose widths may be rotated?"),
+        Misconception("still rotates the widths of the queries",
+                      change=("turn(mu_q, at_q), sigma_q]", "turn(mu_q, at_q), turn(sigma_q, at_q)]"),
+                      ask="Of queries and keys, whose widths may be rotated?"),
+        Misconception("cuts off what is below 0 in a rotated width",
+                      change=[("at_q), sigma_q]", "at_q), turn(sigma_q, at_q).clamp(min=0)]"),
+                              ("at_k), sigma_k]", "at_k), turn(sigma_k, at_k).clamp(min=0)]")],
+                      ask="Take the same token at two positions: does it have the same width at both?"),
+        Misconception("makes a rotated width positive by a second softplus",
+                      change=[("at_q), sigma_q]", "at_q), F.softplus(turn(sigma_q, at_q))]"),
+                              ("at_k), sigma_k]", "at_k), F.softplus(turn(sigma_k, at_k))]")],
+                      ask="Take the same token at two positions: does it have the same width at both?"),
+        Misconception("takes raw widths for widths", change=("F.softplus(raw_q), F.softplus(raw_k)", "raw_q, raw_k"),
+                      ask="What makes a raw width positive?"),
+        Misconception("leaves the widths out of the score",
+                      change=[("torch.cat([turn(mu_q, at_q), sigma_q], -1)", "turn(mu_q, at_q)"),
+                              ("torch.cat([turn(mu_k, at_k), sigma_k], -1)", "turn(mu_k, at_k)")],
+                      ask="Two clouds around one point, one narrow and one wide: what is their distance?"),
         Misconception("rotates nothing", change=[("turn(mu_q, at_q)", "mu_q"), ("turn(mu_k, at_k)", "mu_k")],
                       ask="How does a query now tell two equal keys at different positions apart?"),
         Misconception("rotates the queries only", change=("turn(mu_k, at_k)", "mu_k"),
@@ -178,6 +207,19 @@ exercise(
                       change=("torch.cat([2 * q / tau, torch.ones_like(q[:, :1])], -1)",
                               "2 / tau * torch.cat([q, torch.ones_like(q[:, :1])], -1)"),
                       ask="Which number of the query's row meets the bias, and what should it be?"),
+        Misconception("adds the length of a key, not its square",
+                      change=("k.square().sum(-1, keepdim=True)", "k.norm(dim=-1, keepdim=True)"),
+                      ask="Expand |q - k|^2. Is its last term |k| or |k|^2?"),
+        Misconception("multiplies the products by tau", change=("2 * q / tau", "2 * q * tau"),
+                      ask="A small tau makes a head look at the nearest keys only. Does it in yours?"),
+        Misconception("takes half of the bias", change=("keepdim=True) / tau", "keepdim=True) / tau / 2"),
+                      ask="Expand |q - k|^2. Which of its terms has the factor 2?"),
+        Misconception("takes the mean of a key's squares, not their sum",
+                      change=("k.square().sum(-1, keepdim=True)", "k.square().mean(-1, keepdim=True)"),
+                      ask="What is $|k|^2$ of a key of d numbers?"),
+        Misconception("makes up for a root of d by which nothing is divided",
+                      change=("2 * q / tau", "2 * q.shape[1] ** 0.5 * q / tau"),
+                      ask="The card says what the product of your two matrices is: the score. Who divides it afterwards?"),
         Misconception("divides queries and keys by tau", change=("torch.cat([k, bias], -1)", "torch.cat([k / tau, bias], -1)"),
                       ask="In the product of your two matrices, how often is q.k divided by tau?"),
         Misconception("adds |k|^2 where it must be subtracted", change=("-k.square()", "k.square()"),
@@ -294,6 +336,28 @@ kernel_exercise(
         Misconception("takes the raw widths of the keys for widths",
                       change=("softplus(raw_k[(k0 + ty) * D + tx])", "raw_k[(k0 + ty) * D + tx]"),
                       ask="A query and a key come from the same kind of projection. Which of them got its softplus?"),
+        Misconception("takes all raw widths for widths",
+                      change=[("softplus(raw_q[(q0 + ty) * D + tx])", "raw_q[(q0 + ty) * D + tx]"),
+                              ("softplus(raw_k[(k0 + ty) * D + tx])", "raw_k[(k0 + ty) * D + tx]")],
+                      ask="What makes a raw width positive?"),
+        Misconception("forgets the minus", change=("-sum / tau", "sum / tau"), ask="Should a near key score higher or lower than a far one?"),
+        Misconception("multiplies by tau", change=("-sum / tau", "-sum * tau"), ask="By what is the squared distance divided?"),
+        Misconception("takes the root of the squared distance", change=("-sum / tau", "-sqrtf(sum) / tau"),
+                      ask="Is the score minus the distance, or minus its square?"),
+        Misconception("writes the scores transposed",
+                      change=("s[(q0 + ty) * n_k + k0 + tx]", "s[(k0 + tx) * n_q + q0 + ty]"),
+                      ask="`s` is (n_q, n_k), row by row. How far apart are two keys of one query?"),
+        Misconception("takes the number of queries for the length of a row of scores",
+                      change=("s[(q0 + ty) * n_k", "s[(q0 + ty) * n_q"), ask="`s` is (n_q, n_k). How many numbers has one of its rows?"),
+        Misconception("multiplies queries and keys", change=("sum += difference * difference", "sum += q[ty][c] * k[tx][c]"),
+                      ask="Which square is added up in a squared distance?"),
+        Misconception("compares row tx of the queries with row ty of the keys",
+                      change=("q[ty][c] - k[tx][c]", "q[tx][c] - k[ty][c]"),
+                      ask="Which query and which key belong to the score that thread (ty, tx) writes?"),
+        Misconception("loads keys past the end", change=(_LOAD_K, "    {\n"),
+                      ask="The last tile may have fewer than 16 keys. Which thread must not load?"),
+        Misconception("writes scores past the end", change=("    if (q0 + ty < n_q && k0 + tx < n_k) {\n", "    {\n"),
+                      ask="With 2 queries and 3 keys, how many of the 256 threads have a score?"),
         Misconception("does not wait for the tiles", change=("    __syncthreads();\n", ""),
                       ask="Thread (0, 5) reads key row 5. Who wrote it, and when?"),
         Misconception("skips the keys whose row of threads has no query",
@@ -317,7 +381,7 @@ exercise(
     positions the model predicts the next token. The first 63 answers are random; a perfect model knows the other 64.
     What is its mean loss, in nats?
     """,
-    name="floor", answer=63 / 127 * math.log(1024), tolerance=0.005,
+    given={"math": math}, name="floor", answer=63 / 127 * math.log(1024), tolerance=0.005,
     misconceptions=[
         Misconception("takes half of the answers for unknown", value=round(math.log(1024) / 2, 4),
                       ask="How many of the 127 answers are random?"),
@@ -407,6 +471,18 @@ exercise(
                 variance = lambda x: sum((y - sum(x) / n) ** 2 for y in x) / (n - 1)
                 return sum(a) / n - sum(b) / n, t * math.sqrt((variance(a) + variance(b)) / n)
             ''', ask="One seed draws easy batches, another hard ones. Does that change a, b, or a - b?"),
+        Misconception("takes the sizes of the differences", change=("[x - y for", "[abs(x - y) for"),
+                      ask="If a is better with half of the seeds and worse with the others, what should the mean difference be?"),
+        Misconception("takes the variance for the standard deviation",
+                      change=("math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1))",
+                              "sum((d - mean) ** 2 for d in differences) / (n - 1)"),
+                      ask="Measure the losses in thousandths: by what should the width grow, 1,000 or a million?"),
+        Misconception("returns the two ends of the interval",
+                      change=("return mean, t * s / math.sqrt(n)",
+                              "return mean - t * s / math.sqrt(n), mean + t * s / math.sqrt(n)"),
+                      ask="The card asks for two numbers. Which ones?"),
+        Misconception("divides by n - 1 twice", change=("t * s / math.sqrt(n)", "t * s / math.sqrt(n - 1)"),
+                      ask="The n - 1 is in s already. The variance of a mean of n runs is s^2 divided by what?"),
         Misconception("divides by n in the standard deviation", change=("/ (n - 1))", "/ n)"),
                       ask="The mean was computed from the same n differences. How many of them are still free?"),
         Misconception("gives the spread of the runs, not of their mean", change=("t * s / math.sqrt(n)", "t * s"),
@@ -433,7 +509,7 @@ exercise(
     - `b` both see the same texts, 32 at a time, for 2,000 steps
     - `c` for X the best of five seeds is shown; for softmax attention the mean of five
     - `d` X has width 64, softmax attention width 96; no other widths were run
-    - `e` both use AdamW with a weight decay of 0.01
+    - `e` both use the same optimizer with the same settings
     - `f` X is timed with its fused kernel; softmax attention is timed as written out in PyTorch, with the matrix of
       scores
 
@@ -459,33 +535,39 @@ exercise(
 def far_cases(rng):
     for n, m, d, at in [(2, 2, 2, 0.0), (3, 5, 4, 1000.0), (20, 33, 16, 1000.0), (7, 7, 8, -3000.0)]:
         yield Case(randn(rng, n, d) + at, randn(rng, m, d) + at, label=f"{n} x {m}, tokens around {at:g}")
+    corner = 1000.0 * (-1) ** torch.arange(6)
+    yield Case(randn(rng, 5, 6) + corner, randn(rng, 4, 6) + corner, label="5 x 4, tokens around 1000, -1000, 1000, ...")
     x = 3 * randn(rng, 64, 33) + 500
     yield Case(x, x, label="64 tokens against themselves, around 500")
 
 
 def _watched(f, q, k):
-    """The result, and the most axes that any array on the way to it has."""
-    axes = [0]
+    """The result, the most axes that any array on the way to it has, and whether a matrix product was made."""
+    axes, products = [0], []
 
     class Watch(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, function, types, args=(), kwargs=None):
             result = function(*args, **(kwargs or {}))
             if isinstance(result, torch.Tensor):
                 axes.append(result.dim())
+            if function.__name__ in ("matmul", "__matmul__", "__rmatmul__", "mm", "addmm", "einsum", "linear", "tensordot", "inner"):
+                products.append(function)
             return result
 
     with Watch():
         result = f(q, k)
-    return result, max(axes)
+    return result, max(axes), bool(products)
 
 
 def _near_and_not_below_0(got, want, case):
-    (found, axes), (wanted, their_axes) = got, want
+    (found, axes, product), (wanted, their_axes, their_product) = got, want
     told = close(atol=1e-3, rtol=1e-4)(found, wanted, case)
     if told is None and bool((found < 0).any()) != bool((wanted < 0).any()):
         told = "has distances below 0"
     if told is None and (axes > 2) != (their_axes > 2):
         told = "is right, but an array with a number for every query, key and feature was made on the way"
+    if told is None and product != their_product:
+        told = "is right, but no matrix product was made on the way"
     return told
 
 
@@ -514,6 +596,12 @@ exercise(
     ''',
     cases=far_cases, call=_watched, compare=_near_and_not_below_0,
     misconceptions=[
+        Misconception("moves the origin by one number, the same for all features", change=("k.mean(0)", "k.mean()"),
+                      ask="Tokens around (1000, -1000): which point is the middle of them, and what is the mean of its two numbers?"),
+        Misconception("takes the differences key by key, without a matrix product", code='''
+            def squared_distances(q, k):
+                return torch.stack([(q - key).square().sum(-1) for key in k], 1)
+            ''', ask="Which of the three terms is a matrix product, and what did it save?"),
         Misconception("only hides what is below 0", change=[("    centre = k.mean(0)\n", ""),
                               ("    q, k = q - centre, k - centre\n", "")],
                       ask="Two tokens a distance of 2 apart, around 1000: which digits of |q|^2 does float32 keep?"),
