@@ -65,6 +65,8 @@ def seal(exercise: Exercise) -> dict:
         sealed["plans"] = [judge.plan(exercise, case) for case in cases]
     if exercise.traffic:
         sealed["traffic"] = [exercise.traffic(*case.args, **case.kwargs) for case in cases]
+    if exercise.stored:
+        sealed["stored"] = [exercise.stored(*case.args, **case.kwargs) for case in cases]
     return sealed
 
 
@@ -114,6 +116,8 @@ def open_sealed(path: Path, code: dict[str, dict[str, Any]]) -> None:
             made.launch = _lookup(cases, [_launches(plan) for plan in data["plans"]], data["arguments"])
         if "traffic" in data:
             made.traffic = _lookup(cases, data["traffic"], data["arguments"])
+        if "stored" in data:
+            made.stored = _lookup(cases, data["stored"], data["arguments"])
         register(made)
 
 
