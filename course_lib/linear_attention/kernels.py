@@ -1,4 +1,5 @@
-"""Chapter 4: linear attention and the delta rule by kernels/linear_attention.cu. No gradient."""
+"""Chapter 4: linear attention and the delta rule by kernels/linear_attention.cu. No gradient, but of the
+delta rule in chunks."""
 import math
 
 import torch
@@ -7,11 +8,11 @@ from torch import Tensor
 from course_lib import cuda
 from course_lib.checks.linear_attention import check_delta, check_kernel_memory, check_linear_kernel
 from course_lib.linear_attention import tensor_core
+from course_lib.linear_attention.delta_chunks import delta_chunks, shared_bytes
 from course_lib.linear_attention.linear import read_state
 
 KERNEL_MAPS = {"elu": 0, "relu": 1, "identity": 2}
 THREADS = 128
-CHUNK, COLUMNS = 16, 32                 # of delta_chunks
 
 
 def linear_attention_kernel(q: Tensor, k: Tensor, v: Tensor, feature_map: str = "elu", normalise: bool = True,
@@ -67,25 +68,21 @@ def _launch(q, k, v, carried, rung, chunk_size, options):
 def delta_rule_kernel(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tensor | None = None,
                       state: Tensor | None = None, return_state: bool = False, form: str = "recurrent"):
     """`delta_rule` on the engine or a card, float32: the recurrence of kernels/linear_attention.cu, its
-    state in shared memory, or chunks of 16 tokens, kernels/linear_attention/delta_chunks.cu."""
+    state in shared memory, or chunks of 16 tokens, kernels/linear_attention/delta_chunks.cu, which are
+    differentiable in every tensor."""
     check_delta(q, k, v, beta, decay, state, form)
     (b, h, n, d), d_v = q.shape, v.shape[-1]
     decay = torch.ones_like(beta) if decay is None else decay
-    gates = 1 if decay.dim() == 3 else d
-    in_chunks = form == "chunked"
-    tiles = 3 * CHUNK * (d + 1) + d + CHUNK * (1 + 2 * CHUNK + 2 * COLUMNS)
-    need = 4 * (d * COLUMNS + tiles if in_chunks else d * d_v + 2 * d + gates + 1)
-    check_kernel_memory(q, v, need)
-    carried = q.new_zeros(b, h, d, d_v) if state is None else state.detach().float().contiguous().clone()
-    out = v.new_zeros(b, h, n, d_v)
-    if out.numel() and d:
-        if in_chunks and gates != d:
-            decay = decay[..., None].expand(b, h, n, d)
-        arrays = [x.float().contiguous() for x in (q, k, v, beta, decay)]
-        if in_chunks:
-            kernel = cuda.load("linear_attention/delta_chunks").delta_chunks
-            kernel[(math.ceil(d_v / COLUMNS), b * h), THREADS, need](*arrays, carried, out, n, d, d_v)
-        else:
+    gates, in_chunks = 1 if decay.dim() == 3 else d, form == "chunked"
+    check_kernel_memory(q, v, shared_bytes(d) if in_chunks else 4 * (d * d_v + 2 * d + gates + 1))
+    start = q.new_zeros(b, h, d, d_v) if state is None else state.float()
+    if in_chunks:
+        decay = decay if gates == d and decay.dim() == 4 else decay[..., None].expand(b, h, n, d)
+        out, last = delta_chunks(*(x.float() for x in (q, k, v, beta, decay)), start)
+    else:
+        out, last = v.new_zeros(b, h, n, d_v), start.detach().contiguous().clone()
+        if out.numel() and d:
+            arrays = [x.float().contiguous() for x in (q, k, v, beta, decay)]
             kernel = cuda.load("linear_attention").delta_rule
-            kernel[b * h, THREADS, need](*arrays, carried, out, n, d, d_v, gates)
-    return (out, carried) if return_state else out
+            kernel[b * h, THREADS, 4 * (d * d_v + 2 * d + gates + 1)](*arrays, last, out, n, d, d_v, gates)
+    return (out, last) if return_state else out

@@ -4,12 +4,11 @@
 //
 // In a chunk that starts from S_0, let A_t be the product of its decays up to t, channel by channel. Then
 //
-//   system[t][s] = beta_t k_t . (A_t / A_s) k_s                        for s < t
-//   u_t = beta_t (v_t - S_0^T (A_t k_t)) - sum of system[t][s] u_s     one triangular system per chunk
+//   e_t = v_t - S_0^T (A_t k_t) - sum over s < t of system[t][s] u_s,  system[t][s] = k_t . (A_t / A_s) k_s
+//   u_t = beta_t e_t                                                   one triangular system per chunk
 //   o_t = S_0^T (A_t q_t) + sum over s <= t of within[t][s] u_s,       within[t][s] = q_t . (A_t / A_s) k_s
 //   S   = diag(A_end) S_0 + sum of (A_end / A_t) k_t u_t^T
 //
-// A_t / A_s is the exponential of a difference of logarithms, at most 0, so nothing overflows.
 // Per head, with C = ceil(d_v / 32) blocks that each keep 32 columns of the state:
 //
 //   kernel        idea                    asked for / 4                       barriers        still wasted
@@ -18,10 +17,15 @@
 //   delta_chunks  16 tokens at a time     C n (3 d + 1) + 2 n d_v + 2 d d_v   6 ceil(n / 16)  products inside a
 //                                                                                             chunk, per block
 //
-// Layout: q, k, decay (heads, n, d); beta (heads, n); v, out (heads, n, d_v); state (heads, d, d_v); float.
-// Any n and d_v, d up to 128. Has not run on a card.
+// For the backward, delta_backward.cu, a second run leaves S_0 of every chunk in `before` and e in `errors`, which
+// are null otherwise: ceil(n / 16) d d_v + n d_v numbers more.
+//
+// Layout: q, k, decay (heads, n, d); beta (heads, n); v, out, errors (heads, n, d_v); state (heads, d, d_v);
+// before (heads, chunks, d, d_v); float. Any n and d_v, d up to 128. Has not run on a card.
 
 #include <cuda_runtime.h>
+
+#include "../common/faded_pairs.cuh"
 
 constexpr int CHUNK = 16, COLUMNS = 32;
 
@@ -46,33 +50,8 @@ struct Tiles {
 
 __device__ void load(Tiles t, const float* __restrict__ q, const float* __restrict__ k,
                      const float* __restrict__ beta, const float* __restrict__ decay, int rows, int d) {
-    for (int e = threadIdx.x; e < rows * d; e += blockDim.x) {
-        int at = e / d * t.pitch + e % d;
-        t.q[at] = q[e];
-        t.k[at] = k[e];
-    }
+    load_faded(q, k, decay, t.q, t.k, t.fade, rows, d, t.pitch);
     for (int r = threadIdx.x; r < rows; r += blockDim.x) t.beta[r] = beta[r];
-    for (int i = threadIdx.x; i < d; i += blockDim.x) {  // a thread owns whole channels
-        float log_a = 0.0f;
-        for (int r = 0; r < rows; ++r) t.fade[r * t.pitch + i] = log_a += logf(decay[r * d + i]);
-    }
-}
-
-// All pairs of tokens of the chunk: what a query, or a key, finds in an earlier key that has faded since.
-__device__ void products(Tiles t, int rows, int d) {
-    for (int pair = threadIdx.x; pair < rows * rows; pair += blockDim.x) {
-        int r = pair / rows, s = pair % rows;
-        if (s > r) continue;
-        const float *log_r = t.fade + r * t.pitch, *log_s = t.fade + s * t.pitch;
-        float by_query = 0.0f, by_key = 0.0f;
-        for (int i = 0; i < d; ++i) {
-            float faded = t.k[s * t.pitch + i] * expf(log_r[i] - log_s[i]);
-            by_query += t.q[r * t.pitch + i] * faded;
-            by_key += t.k[r * t.pitch + i] * faded;
-        }
-        t.within[r * CHUNK + s] = by_query;
-        t.system[r * CHUNK + s] = t.beta[r] * by_key;
-    }
 }
 
 // In place: q_t and k_t as they meet the state before the chunk, and k_t as the state after it keeps it.
@@ -100,18 +79,19 @@ __device__ void read_state(Tiles t, const float* __restrict__ v, int rows, int d
             found += t.k[r * t.pitch + i] * s;
             top += t.q[r * t.pitch + i] * s;
         }
-        t.u[e] = t.beta[r] * (v[r * d_v + c] - found);
+        t.u[e] = v[r * d_v + c] - found;
         t.top[e] = top;
     }
 }
 
 // Forward substitution. A thread owns whole columns, so no barrier is needed between the rows.
-__device__ void solve(Tiles t, int rows, int columns) {
+__device__ void solve(Tiles t, float* __restrict__ errors, int rows, int d_v, int columns) {
     for (int c = threadIdx.x; c < columns; c += blockDim.x)
-        for (int r = 1; r < rows; ++r) {
-            float u = t.u[r * COLUMNS + c];
-            for (int s = 0; s < r; ++s) u -= t.system[r * CHUNK + s] * t.u[s * COLUMNS + c];
-            t.u[r * COLUMNS + c] = u;
+        for (int r = 0; r < rows; ++r) {
+            float error = t.u[r * COLUMNS + c];
+            for (int s = 0; s < r; ++s) error -= t.system[r * CHUNK + s] * t.u[s * COLUMNS + c];
+            t.u[r * COLUMNS + c] = t.beta[r] * error;
+            if (errors) errors[r * d_v + c] = error;
         }
 }
 
@@ -136,26 +116,31 @@ __device__ void write(Tiles t, float* __restrict__ out, int rows, int d, int d_v
 __global__ void delta_chunks(const float* __restrict__ q, const float* __restrict__ k,
                              const float* __restrict__ v, const float* __restrict__ beta,
                              const float* __restrict__ decay, float* __restrict__ state,
-                             float* __restrict__ out, int n, int d, int d_v) {
+                             float* __restrict__ out, float* __restrict__ before, float* __restrict__ errors,
+                             int n, int d, int d_v) {
     extern __shared__ float shared[];
     Tiles t(shared, d);
     int first_column = blockIdx.x * COLUMNS, columns = min(COLUMNS, d_v - first_column);
-    size_t head = blockIdx.y;
-    float* mine = state + head * d * d_v + first_column;
+    size_t head = blockIdx.y, size = (size_t)d * d_v;
+    if (before) before += head * ((n + CHUNK - 1) / CHUNK) * size + first_column;
+    float* mine = state + head * size + first_column;
     for (int e = threadIdx.x; e < d * COLUMNS; e += blockDim.x)
         if (e % COLUMNS < columns) t.state[e] = mine[e / COLUMNS * d_v + e % COLUMNS];
     for (int start = 0; start < n; start += CHUNK) {
         int rows = min(CHUNK, n - start);
         size_t token = head * n + start;
+        for (int e = threadIdx.x; before && e < d * COLUMNS; e += blockDim.x)
+            if (e % COLUMNS < columns)
+                before[start / CHUNK * size + e / COLUMNS * d_v + e % COLUMNS] = t.state[e];
         load(t, q + token * d, k + token * d, beta + token, decay + token * d, rows, d);
         __syncthreads();
-        products(t, rows, d);
+        faded_pairs(t.q, t.k, t.fade, t.within, t.system, rows, d, t.pitch, CHUNK);
         __syncthreads();  // the logarithms are read
         fade_rows(t, rows, d);
         __syncthreads();  // q and k are faded
         read_state(t, v + token * d_v + first_column, rows, d, d_v, columns);
         __syncthreads();  // u is whole before it is solved
-        solve(t, rows, columns);
+        solve(t, errors ? errors + token * d_v + first_column : nullptr, rows, d_v, columns);
         __syncthreads();  // u is solved
         write(t, out + token * d_v + first_column, rows, d, d_v, columns);
         __syncthreads();  // the next chunk overwrites the tiles

@@ -92,6 +92,56 @@ def test_the_chunked_kernel_takes_other_decays_and_carries_its_state():
     assert delta_rule_kernel(*(x[:, :, :0] for x in (q, k, v, beta, decay)), form="chunked").shape == (2, 2, 0, 5)
 
 
+def gradients(rule, args, grads, **how):
+    """Of q, k, v, beta, decay and the first state, through the outputs and the last state."""
+    leaves = [x.clone().requires_grad_() for x in args]
+    out = rule(*leaves[:5], state=leaves[5], return_state=True, **how)
+    return torch.autograd.grad(out, leaves, grads)
+
+
+def given_gradients(n, d, d_v, weakest=0.5, heads=2):
+    args = *given(n, d, d_v, weakest, heads), rand(2, heads, d, d_v, seed=5)
+    return args, (rand(2, heads, n, d_v, seed=6), rand(2, heads, d, d_v, seed=7))
+
+
+@pytest.mark.parametrize("n, d, d_v, weakest", [(1, 1, 1, 0.5), (31, 4, 3, 1e-30), (33, 8, 33, 0.5), (16, 5, 40, 0.1)])
+def test_every_gradient_of_the_chunked_kernel(n, d, d_v, weakest):
+    args, grads = given_gradients(n, d, d_v, weakest)
+    want = gradients(delta_rule, args, grads)
+    with cuda.sanitize():
+        got = gradients(delta_rule_kernel, [x.float() for x in args], [x.float() for x in grads], form="chunked")
+    for name, ours, right in zip(("q", "k", "v", "beta", "decay", "state"), got, want):
+        torch.testing.assert_close(ours.double(), right, atol=2e-5, rtol=1e-4, msg=lambda text: f"{name}: {text}")
+
+
+def test_gradients_of_other_decays_of_no_tokens_and_in_every_run():
+    args, (grad, _) = given_gradients(21, 6, 20)
+    q, k, v, beta, decay, _ = (x.float() for x in args)
+    for a in (decay[..., 0], None):
+        leaves = [x.clone().requires_grad_() for x in ((q, k, v, beta) if a is None else (q, k, v, beta, a))]
+        pairs = [torch.autograd.grad(rule(*leaves, form="chunked"), leaves, grad.float())
+                 for rule in (delta_rule, delta_rule_kernel, delta_rule_kernel)]
+        torch.testing.assert_close(pairs[1], pairs[0], atol=1e-5, rtol=1e-4)
+        assert all(torch.equal(x, y) for x, y in zip(*pairs[1:]))
+    empty = v[:, :, :0].clone().requires_grad_()
+    out, last = delta_rule_kernel(*(x[:, :, :0] for x in (q, k)), empty, beta[:, :, :0], form="chunked", return_state=True)
+    (out.sum() + last.sum()).backward()
+    assert empty.grad.shape == empty.shape and (last == 0).all()
+
+
+def test_traffic_and_barriers_of_the_backward():
+    n, d, d_v, blocks, chunks = 33, 8, 40, 3, 3
+    args, grads = given_gradients(n, d, d_v, heads=1)
+    with cuda.profile() as report:
+        gradients(delta_rule_kernel, [x[:1].float() for x in args], [x[:1].float() for x in grads], form="chunked")
+    plain, again, backward = report.launches
+    asked = [(x.global_load.bytes + x.global_store.bytes) // 4 for x in report.launches]
+    assert [x.kernel for x in (again, backward)] == ["delta_chunks", "delta_backward"]
+    assert asked[1] - asked[0] == chunks * d * d_v + n * d_v and again.barriers == plain.barriers
+    assert asked[2] == 2 * blocks * n * (3 * d + 1) + 3 * n * d_v + (chunks + 2) * d * d_v
+    assert backward.barriers == blocks * 6 * chunks
+
+
 @pytest.mark.parametrize("n, d_v", [(16, 32), (33, 40), (64, 70)])
 def test_traffic_and_barriers_of_the_header(n, d_v):
     d, blocks, chunks = 8, -(-d_v // 32), -(-n // 16)
@@ -107,32 +157,41 @@ def test_traffic_and_barriers_of_the_header(n, d_v):
                        "chunked": (blocks * n * (3 * d + 1) + rows, blocks * 6 * chunks)}
 
 
+FILES = [f"linear_attention/delta_{name}.cu" for name in ("chunks", "backward")]
+PAIRS = "common/faded_pairs.cuh"
+
+
+def change_kernels(change, file, tmp_path, monkeypatch):
+    folder, load = changed_kernels(tmp_path, *change, file), cuda.load
+    broken = file if file in FILES else FILES[0]
+    built = cuda.compile(folder / broken)
+    monkeypatch.setattr(cuda, "load", lambda name: built if f"{name}.cu" == broken else load(name))
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [
-    ("= log_a += logf(", "= log_a = logf("),
-    ("if (s > r) continue;", "if (s >= r) continue;"),
-    ("expf(log_r[i] - log_s[i])", "expf(log_r[i])"),
-    ("= t.beta[r] * by_key", "= by_key"),
-    ("t.fade[at] = key * expf(end - log_a)", "t.fade[at] = key"),
-    ("t.q[at] *= a;", ""),
-    ("t.k[at] = key * a;", ""),
-    ("t.beta[r] * (v[r * d_v + c] - found)", "v[r * d_v + c] - found"),
-    ("for (int s = 0; s < r; ++s) u -=", "for (int s = 1; s < r; ++s) u -="),
-    ("for (int s = 0; s <= r; ++s) sum +=", "for (int s = 0; s < r; ++s) sum +="),
-    ("t.last[i] * t.state[e]", "t.state[e]"),
-    ("min(CHUNK, n - start)", "CHUNK"),
-    ("min(COLUMNS, d_v - first_column)", "COLUMNS"),
-    ("__syncthreads();  // the logarithms are read", ""),
-    ("__syncthreads();  // q and k are faded", ""),
-    ("__syncthreads();  // u is whole before it is solved", ""),
-    ("__syncthreads();  // u is solved", ""),
-    ("__syncthreads();  // the next chunk overwrites the tiles", ""),
-])
-def test_a_changed_kernel_is_caught(change, tmp_path, monkeypatch):
+@pytest.mark.parametrize("file, change", [
+    *((PAIRS, change) for change in [
+        ("= log_a += logf(", "= log_a = logf("),
+        ("if (s > t) continue;", "if (s >= t) continue;"),
+        ("expf(log_t[i] - log_s[i])", "expf(log_t[i])")]),
+    *((FILES[0], change) for change in [
+        ("t.beta[r] * error", "error"),
+        ("t.fade[at] = key * expf(end - log_a)", "t.fade[at] = key"),
+        ("t.q[at] *= a;", ""),
+        ("t.k[at] = key * a;", ""),
+        ("for (int s = 0; s < r; ++s) error -=", "for (int s = 1; s < r; ++s) error -="),
+        ("for (int s = 0; s <= r; ++s) sum +=", "for (int s = 0; s < r; ++s) sum +="),
+        ("t.last[i] * t.state[e]", "t.state[e]"),
+        ("min(CHUNK, n - start)", "CHUNK"),
+        ("min(COLUMNS, d_v - first_column)", "COLUMNS"),
+        ("__syncthreads();  // the logarithms are read", ""),
+        ("__syncthreads();  // q and k are faded", ""),
+        ("__syncthreads();  // u is whole before it is solved", ""),
+        ("__syncthreads();  // u is solved", ""),
+        ("__syncthreads();  // the next chunk overwrites the tiles", "")])])
+def test_a_changed_kernel_is_caught(file, change, tmp_path, monkeypatch):
     """Each line above breaks the chunked kernel a little; the values or the sanitizer must show it."""
-    file = "linear_attention/delta_chunks.cu"
-    broken = cuda.compile(changed_kernels(tmp_path, *change, file) / file)
-    monkeypatch.setattr(cuda, "load", lambda name: broken)
+    change_kernels(change, file, tmp_path, monkeypatch)
     args = given(37, 4, 34, heads=1)
     try:
         with cuda.sanitize():
@@ -140,6 +199,34 @@ def test_a_changed_kernel_is_caught(change, tmp_path, monkeypatch):
     except cuda.KernelError:
         return
     assert not torch.allclose(got.double(), delta_rule(*args), atol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("file, change", [
+    *((FILES[0], change) for change in [
+        ("if (errors) errors[r * d_v + c] = error;", "if (errors) errors[r * d_v + c] = t.u[r * COLUMNS + c];"),
+        ("before[start / CHUNK * size +", "before[")]),
+    *((FILES[1], change) for change in [
+        ("expf(end[i] - t.fade[r * t.pitch + i])", "1.0f"),
+        ("for (int s = r; s < rows; ++s) sum +=", "for (int s = r + 1; s < rows; ++s) sum +="),
+        ("next = r + 1 < rows ? a[r + 1] : 1.0f", "next = 1.0f"),
+        ("start = next * start + q * of_q + k * of_k;", "start = next * start + q * of_q;"),
+        ("if (s < r) of_a", "if (s <= r) of_a"),
+        ("dot(state, grad, columns)", "0.0f"),
+        ("g = a[r] * (g +", "g = (g +"),
+        ("__syncthreads();  // g is whole before it is solved", ""),
+        ("__syncthreads();  // the pairs' gradients are whole", ""),
+        ("__syncthreads();  // the next chunk overwrites the tiles", "")])])
+def test_a_changed_backward_is_caught(file, change, tmp_path, monkeypatch):
+    change_kernels(change, file, tmp_path, monkeypatch)
+    args, grads = given_gradients(21, 4, 18, heads=1)
+    try:
+        with cuda.sanitize():
+            got = gradients(delta_rule_kernel, [x.float() for x in args], [x.float() for x in grads], form="chunked")
+    except cuda.KernelError:
+        return
+    want = gradients(delta_rule, args, grads)
+    assert not all(torch.allclose(x.double(), y, atol=1e-4) for x, y in zip(got, want))
 
 
 @pytest.mark.parametrize("argument, change", [

@@ -28,6 +28,19 @@ def channel_inputs(draw, n, d):
     return *delta_inputs(draw, n, d), draw(1, 2, n, d).sigmoid()
 
 
+def with_gradient(draw, n, d):
+    return *channel_inputs(draw, n, d), draw(1, 2, n, d)
+
+
+def gradients_of(rule):
+    """Of all five inputs, given that of the output."""
+    def run(*arguments):
+        *inputs, grad = arguments
+        inputs = [x.detach().requires_grad_() for x in inputs]
+        return torch.autograd.grad(rule(*inputs), inputs, grad)
+    return run
+
+
 def with_state(draw, n, d, segments, heads=2):
     return *three(draw, n, d, heads), draw(1, heads, d * d + d, dtype=F32).abs(), segments
 
@@ -60,6 +73,9 @@ CASES = [
          small=({"n": 33, "d": 20},), large=({"n": 1001, "d": 64},)),
     Case(chapter="linear_attention", kernels=("delta_chunks",), inputs=channel_inputs,
          run=partial(delta_rule_kernel, form="chunked"), oracle=delta_rule, counted=True,
+         small=({"n": 33, "d": 20},), large=({"n": 1001, "d": 128},)),
+    Case(chapter="linear_attention", kernels=("delta_chunks", "delta_backward"), inputs=with_gradient,
+         run=gradients_of(partial(delta_rule_kernel, form="chunked")), oracle=gradients_of(delta_rule),
          small=({"n": 33, "d": 20},), large=({"n": 1001, "d": 128},)),
     walk(1, 1, "linear_walk"),
     walk(2, 5, "linear_walk", "segment_prefix", note="segments"),
