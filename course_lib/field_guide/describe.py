@@ -21,9 +21,11 @@ ELSEWHERE = re.compile("|".join("""
     first_k_dense sparse_step chunk_size$ cache_dtype wide_mlp double_wide
     route_scale mup_enabled ngram number_of_conv post_norm multiplier$ time_step _dt_ a_log sandwich _factor$
     learnable_sink_init dense_ num_dense torchscript use_mamba_kernels is_encoder max_window_layers expand$
+    _eps$ _epsilon$ pdrop init_std ffn summary_
     _hidden_layers$ block_size$ block_ff block_auto ^use_cache ^tie_ ^output_ ^return_dict ^n_group$ ^hc_
     ^ple_ ^seed$ ^bo[ia]_ ^eo[ia]_
     """.split()))
+OF_A_STATE = re.compile("mamba|ssm|lru_|state_size|conv_|_conv|conv1d|chunkwise")
 
 
 @dataclass
@@ -92,6 +94,10 @@ def describe(config) -> Description:
         recipes.append(layer_recipes(reading, layer) if known else by_keys(reading, layer, notes))
     unplaced = sorted(name for name, value in reading.values.items() if name not in reading.used
                       and value not in (None, False, [], {}) and not ELSEWHERE.search(name))
+    states = [name for name in unplaced if OF_A_STATE.search(name)]
+    if states and not any(isinstance(r, (StateRecipe, ConvRecipe)) for layer in recipes for r in layer):
+        notes.append("Some keys that could not be placed speak of a state or a convolution, of which "
+                     f"nothing is counted: {', '.join(states)}.")
     return Description(
         reading.model_type or "no model_type", known, group(recipes), unplaced, list(dict.fromkeys(notes)),
         recipes)

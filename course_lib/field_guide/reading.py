@@ -9,8 +9,10 @@ from course_lib.field_guide.rotary import Rotary, read_rotary
 # What older configurations, and those with an encoder and a decoder, call the sizes.
 OTHER_NAMES = {
     "num_hidden_layers": ("decoder_layers", "num_decoder_layers", "n_layer", "n_layers", "num_layers"),
-    "num_attention_heads": ("decoder_attention_heads", "n_head", "n_heads", "num_heads"),
-    "hidden_size": ("d_model", "n_embd", "dim"), "head_dim": ("d_kv",)}
+    "num_attention_heads": ("decoder_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads",
+                            "num_decoder_attention_heads"),
+    "hidden_size": ("d_model", "n_embd", "dim", "emb_dim"),
+    "head_dim": ("d_kv", "attention_head_dim", "attention_head_size")}
 
 
 class Reading:
@@ -65,8 +67,13 @@ class Reading:
 
     def layer_type(self, layer: int) -> str:
         """Which kind a layer is; older files say only how often the full ones come."""
-        if self.get("layer_types"):
-            return self.per_layer("layer_types", layer)
+        kinds = next((name for name in ("layer_types", "layers_block_type", "attention_layers")
+                      if self.get(name)), None)
+        if kinds:
+            return self.per_layer(kinds, layer)
+        period = self.get("attn_layer_period")
+        if isinstance(period, int) and period > 0:
+            return "mamba" if layer % period != self.get("attn_layer_offset", 0) else "full_attention"
         for name, other in (("full_attention_interval", "linear_attention"),
                             ("sliding_window_pattern", "sliding_attention"),
                             ("global_attn_every_n_layers", "sliding_attention")):
@@ -109,7 +116,9 @@ class Reading:
         """d_model, n_heads, n_kv_heads and head_dim, which must fit."""
         own = (self.get("per_layer_config") or {}).get(str(layer), {})
         d_model, n_heads = self.size("hidden_size"), self.size("num_attention_heads")
-        n_kv_heads = own.get("num_key_value_heads") or self.size("num_key_value_heads", n_heads)
+        one = self.get("multi_query") and not self.get("new_decoder_architecture")
+        n_kv_heads = own.get("num_key_value_heads") or self.size(
+            "num_key_value_heads", 1 if one else n_heads)
         head_dim = own.get("head_dim") or self.get("head_dim")
         if n_heads % n_kv_heads:
             raise ValueError(f"config must have num_attention_heads that num_key_value_heads divides; "

@@ -319,3 +319,20 @@ def test_older_names_are_read_and_an_encoder_is_mentioned():
                                  "decoder_attention_heads": 2, "d_model": 16})
     assert both.rows[0]["layers"] == 2 and "encoder_layers" in both.unplaced
     assert any("encoder and a decoder" in note for note in both.notes)
+
+
+def test_kinds_and_sizes_of_families_that_nobody_wrote():
+    """As configurations of the library have them that are not in the list: Zamba 2, Inkling, Jamba, Falcon, Mamba."""
+    sizes = {"num_hidden_layers": 4, "hidden_size": 32, "num_attention_heads": 4}
+    mixed = describe({**sizes, "attention_head_dim": 16, "mamba_d_state": 8,
+                      "layers_block_type": ["linear_attention"] * 3 + ["hybrid"]})
+    assert [(row["layers"], row["kind"]) for row in mixed.rows] == [(1, "full, 4 of 4 heads of 16")]
+    assert any("'linear_attention' are not counted" in note for note in mixed.notes)
+    assert any(note.endswith("of which nothing is counted: mamba_d_state.") for note in mixed.notes)
+    own = describe({**sizes, "num_key_value_heads": 1, "swa_num_key_value_heads": 2, "sliding_window_size": 6,
+                    "layer_types": ["hybrid_sliding", "hybrid"] * 2})
+    assert [row["kind"] for row in own.rows] == ["window of 6, 2 of 4 heads of 8", "full, 1 of 4 heads of 8"]
+    assert [row["layers"] for row in describe({**sizes, "attn_layer_period": 4, "attn_layer_offset": 2}).rows] == [1]
+    assert describe({**sizes, "multi_query": True}).rows[0]["kind"] == "full, 1 of 4 heads of 8"
+    stateful = describe({"num_hidden_layers": 2, "hidden_size": 8, "state_size": 4})
+    assert stateful.rows == [] and "names no attention heads" in " ".join(stateful.notes)

@@ -6,6 +6,9 @@ from course_lib.field_guide.state import ConvRecipe
 SOFTMAX = (
     "full_attention", "sliding_attention", "chunked_attention", "attention", "hybrid", "global",
     "indexed_attention")
+WINDOWS = ("sliding_window", "sliding_window_size", "attention_window", "window_size")
+# Layers with a window may have sizes of their own, by the same names with swa_ before them.
+SIZES = {"n_heads": "num_attention_heads", "n_kv_heads": "num_key_value_heads", "head_dim": "head_dim"}
 
 
 def by_keys(c, layer: int, notes: list) -> tuple:
@@ -17,6 +20,9 @@ def by_keys(c, layer: int, notes: list) -> tuple:
         return (kda(c, layer),)
     if kind == "conv" and c.get("conv_L_cache"):
         return (ConvRecipe(c.size("hidden_size"), c.size("conv_L_cache"), layer),)
+    if c.get("num_attention_heads") is None:
+        notes.append("It names no attention heads: its layers are not counted.")
+        return ()
     if kind in ("linear_attention", "mamba", "recurrent", "conv"):
         notes.append(f"Layers of the kind {kind!r} are not counted: nothing says how large their state is.")
         return ()
@@ -28,8 +34,9 @@ def by_keys(c, layer: int, notes: list) -> tuple:
         notes.append(f"Layers of the kind {kind!r} are counted as full attention.")
     rotates = c.rotates(layer) if c.get("no_rope_layers") or c.get("no_rope_layer_interval") else True
     reach = (
-        c.get("sliding_window", c.get("sliding_window_size", c.get("attention_window"))) if window else None)
+        next((c.get(name) for name in WINDOWS if c.get(name)), None) if window else None)
+    own = {size: c.get(f"swa_{name}") for size, name in SIZES.items() if window and c.get(f"swa_{name}")}
     return (c.plain(layer, rope=rotates, sinks=bool(c.get("attention_sinks")),
                     window=reach, chunk=c.get("attention_chunk_size") if "chunk" in kind else None,
                     qk_norm="head" if c.get("use_qk_norm") or c.get("qk_layernorm") else None,
-                    softcap=c.get("attn_logit_softcapping")),)
+                    softcap=c.get("attn_logit_softcapping"), **own),)
