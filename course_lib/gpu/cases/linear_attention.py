@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from course_lib.gpu.case import BF16, F32, Case, three
-from course_lib.linear_attention import (delta_rule, delta_rule_kernel, linear_attention,
+from course_lib.linear_attention import (delta_chunks, delta_rule, delta_rule_kernel, linear_attention,
                                          linear_attention_kernel, tensor_core)
 
 # The second pass of rung 3 keeps a state and three tiles in 48 KiB: head_dim 48 fits, 64 does not.
@@ -32,13 +32,16 @@ def with_gradient(draw, n, d):
     return *channel_inputs(draw, n, d), draw(1, 2, n, d)
 
 
-def gradients_of(rule):
-    """Of all five inputs, given that of the output."""
-    def run(*arguments):
-        *inputs, grad = arguments
-        inputs = [x.detach().requires_grad_() for x in inputs]
-        return torch.autograd.grad(rule(*inputs), inputs, grad)
-    return run
+def gradients_by_kernels(q, k, v, beta, decay, grad):
+    start = q.new_zeros(*q.shape[:2], q.shape[3], v.shape[3])
+    given = q, k, v, beta, decay, start
+    return delta_chunks._backward(grad, torch.zeros_like(start), *given, None, None)[:5]
+
+
+def gradients_in_float64(*arguments):
+    *inputs, grad = arguments
+    inputs = [x.requires_grad_() for x in inputs]
+    return torch.autograd.grad(delta_rule(*inputs), inputs, grad)
 
 
 def with_state(draw, n, d, segments, heads=2):
@@ -75,7 +78,7 @@ CASES = [
          run=partial(delta_rule_kernel, form="chunked"), oracle=delta_rule, counted=True,
          small=({"n": 33, "d": 20},), large=({"n": 1001, "d": 128},)),
     Case(chapter="linear_attention", kernels=("delta_chunks", "delta_backward"), inputs=with_gradient,
-         run=gradients_of(partial(delta_rule_kernel, form="chunked")), oracle=gradients_of(delta_rule),
+         run=gradients_by_kernels, oracle=gradients_in_float64,
          small=({"n": 33, "d": 20},), large=({"n": 1001, "d": 128},)),
     walk(1, 1, "linear_walk"),
     walk(2, 5, "linear_walk", "segment_prefix", note="segments"),
