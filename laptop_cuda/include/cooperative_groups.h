@@ -224,7 +224,8 @@ private:
     LAPTOP_FN T laptop_take(const T& value, unsigned from, const void* site) const {
         laptop::show(&value);
         laptop_wait(site);
-        T taken = laptop_value<T>(from < laptop_threads() ? from : thread_rank());
+        T taken = value;
+        laptop::copy_unseen((void*)&taken, laptop::shown_by(laptop_first() + from), from < laptop_threads() ? sizeof(T) : 0);
         laptop_wait(site);
         return taken;
     }

@@ -5,8 +5,8 @@
 
 LAPTOP_FN void __pipeline_memcpy_async(void* to, const void* from, size_t bytes, size_t zero_fill = 0) {
     laptop::async_copy(to, from, bytes, LAPTOP_SITE);
-    ::__builtin_memcpy(to, from, bytes - zero_fill);
-    ::__builtin_memset((char*)to + bytes - zero_fill, 0, zero_fill);
+    laptop::copy_unseen(to, from, bytes - zero_fill);
+    laptop::set_unseen((char*)to + bytes - zero_fill, 0, zero_fill);
 }
 LAPTOP_FN void __pipeline_commit() { laptop::async_commit(); }
 LAPTOP_FN void __pipeline_wait_prior(unsigned left) { laptop::async_wait(int(left)); }

@@ -125,15 +125,15 @@ LAPTOP_FN void __brkpt() {}
 // The library's own memcpy would touch memory that no hook sees.
 LAPTOP_FN void* laptop_memcpy(void* to, const void* from, size_t n) {
     if (LAPTOP_TRACED) laptop::will_read(from, n, LAPTOP_SITE), laptop::will_write(to, n, LAPTOP_SITE);
-    return ::memcpy(to, from, n);
+    return laptop::copy_unseen(to, from, n), to;
 }
 LAPTOP_FN void* laptop_memmove(void* to, const void* from, size_t n) {
     if (LAPTOP_TRACED) laptop::will_read(from, n, LAPTOP_SITE), laptop::will_write(to, n, LAPTOP_SITE);
-    return ::memmove(to, from, n);
+    return laptop::move_unseen(to, from, n), to;
 }
 LAPTOP_FN void* laptop_memset(void* to, int value, size_t n) {
     if (LAPTOP_TRACED) laptop::will_write(to, n, LAPTOP_SITE);
-    return ::memset(to, value, n);
+    return laptop::set_unseen(to, value, n), to;
 }
 // The heap of kernels, as the rewriter writes it: `new (laptop::heap) T`, `laptop::heap_delete(p)`.
 namespace laptop {

@@ -243,6 +243,8 @@ const void* shown_by(unsigned thread);
 void will_read(const void* p, size_t bytes, const void* site);
 void will_write(void* p, size_t bytes, const void* site);
 void will_update(void* p, size_t bytes, const void* site, bool reads = true);   // an atomic
+void move_unseen(void* to, const void* from, size_t bytes);   // for those who have said so
+void set_unseen(void* to, int value, size_t bytes);
 void memory_fence(bool whole_device);                         // __threadfence
 // ---- cp.async: the destination must not be touched by this thread (or, past a barrier, by anyone)
 // between async_begin and the wait that covers it. The copy itself is done by the caller, at once.
@@ -254,6 +256,10 @@ void async_wait(int groups_left);
 void* shared(const char* name, int line, size_t bytes, size_t align, const char* function);
 void* dynamic_shared(const char* name, size_t itemsize);
 
+LAPTOP_FN void copy_unseen(void* to, const void* from, size_t bytes) {
+    if (LAPTOP_TRACED) move_unseen(to, from, bytes);
+    else ::__builtin_memcpy(to, from, bytes);
+}
 LAPTOP_FN constexpr void turn() {}        // the body of a loop that has none
 void left_early();                        // this thread returns from within a loop
 int lane_id();                            // 0..31
@@ -286,4 +292,12 @@ void device_pointer_type(const void* p, unsigned itemsize);
 int& last_error();                        // of launches from host code and of calls of the CUDA API
 int sticky_error();                       // of a kernel that failed: as on a GPU, nothing runs after it
 }  // namespace laptop
+
+// Older clang copies structs by calls of memcpy, as it does in code without hooks.
+extern "C" void* laptop_struct_copied(void* to, const void* from, size_t bytes, const void* site);
+#if LAPTOP_TRACED && defined(__clang__) && __clang_major__ < 16
+extern "C" __attribute__((visibility("hidden"), weak)) LAPTOP_QUIET void* memcpy(void* to, const void* from, size_t n) {
+    return laptop_struct_copied(to, from, n, LAPTOP_SITE);
+}
+#endif
 #endif

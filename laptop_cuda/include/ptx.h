@@ -218,8 +218,8 @@ LAPTOP_FN void copy_async(void* to, const void* from, unsigned bytes, unsigned g
         if (LAPTOP_TRACED) laptop::will_read(from, given, LAPTOP_SITE);
         laptop::async_copy(to, nullptr, bytes, LAPTOP_SITE);
     }
-    __builtin_memcpy(to, from, given);
-    __builtin_memset((char*)to + given, 0, bytes - given);
+    laptop::copy_unseen(to, from, given);
+    laptop::set_unseen((char*)to + given, 0, bytes - given);
 }
 
 // ------------------------------------------------------------------ warp and block

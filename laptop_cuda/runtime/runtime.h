@@ -21,6 +21,7 @@
 #include <deque>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "engine.h"
@@ -202,6 +203,8 @@ struct Storage {
     Region region;
 };
 
+typedef std::pair<uintptr_t, uintptr_t> Code;            // first and last byte of a function
+
 struct Symbol { uintptr_t low; size_t bytes; std::string name; bool constant, writable; Region region; };
 
 // ------------------------------------------------------------------ one launch
@@ -238,6 +241,7 @@ struct Run {
     std::vector<SharedSlot> shared_at;   // for each 128 bytes of a block's shared memory
     size_t shared_used = 0, shared_bytes = 0;
     std::vector<Symbol> symbols;
+    std::vector<Code> copiers;           // constructors and operators that copy a class, by address
     uintptr_t image_low = 0, image_high = 0;
     std::vector<laptop_memory> memories;
     // counts

@@ -43,6 +43,14 @@ static void check_in_flight(uintptr_t address, size_t size, int action, const vo
 static const int OPERATIONS[2][3] = {{LAPTOP_GLOBAL_LOAD, LAPTOP_GLOBAL_STORE, LAPTOP_GLOBAL_ATOMIC},
                                      {LAPTOP_SHARED_LOAD, LAPTOP_SHARED_STORE, LAPTOP_SHARED_ATOMIC}};
 
+// Structs of the source's own copy themselves in functions of the compiler's: an access there is one of the line that
+// calls for the copy. Null: the copy of a kernel's argument, which the host has read.
+static const void* site_of(const Thread* t, const void* pc) {
+    auto after = std::upper_bound(run->copiers.begin(), run->copiers.end(), Code{(uintptr_t)pc, ~(uintptr_t)0});
+    if (after == run->copiers.begin() || (uintptr_t)pc > (after - 1)->second) return pc;
+    return t->depth > KERNEL_DEPTH ? t->returns[t->depth <= 64 ? t->depth - 1 : 63] : nullptr;
+}
+
 // action: 0 load, 1 store, 2 atomic
 void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
     Thread* t = current;
@@ -50,6 +58,7 @@ void touch(uintptr_t address, size_t size, int action, bool is_volatile, const v
     if (pending) resolve_pending();
     if (address - (uintptr_t)t->stack.low < STACK_BYTES) return;
     if (run->in_place && t->depth <= 1) return;          // the launch itself, which reads the host's variables
+    if (!run->copiers.empty() && !(pc = site_of(t, pc))) return;
     Found f = found_quickly(t, address, size);
     if (!f.region) f = find(address, size, action, pc);
     if (!f.region) return;
@@ -92,17 +101,27 @@ template <size_t SIZE> static inline void store(uintptr_t address, const void* p
     }
 }
 
-// A stretch of bytes, in the widest pieces that its alignment allows.
+// A stretch of bytes, in the widest pieces that its alignment allows, and of which it is a multiple: so each lane that
+// copies a struct of 12 bytes has three of 4.
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
     if (!current || !current->log) return;
-    while (bytes) {
+    for (size_t whole = bytes; bytes;) {
         size_t piece = 16;
-        while (piece > bytes || address & (piece - 1)) piece /= 2;
+        while ((whole | address) & (piece - 1)) piece /= 2;
         touch(address, piece, action, false, pc);
         address += piece;
         bytes -= piece;
     }
 }
+
+// Of an array, of shared memory or of the module: a copy elsewhere may be one of the headers, in the runtime's memory.
+static bool is_known(uintptr_t address) {
+    return current && (address - run->arena < run->arena_bytes || is_shared((void*)address) ||
+                       (address >= run->image_low && address < run->image_high));
+}
+
+void move_unseen(void* to, const void* from, size_t bytes) { memmove(to, from, bytes); }
+void set_unseen(void* to, int value, size_t bytes) { memset(to, value, bytes); }
 
 void will_read(const void* p, size_t bytes, const void* site) {
     if ((bytes & (bytes - 1)) == 0 && bytes <= 16) {
@@ -218,6 +237,11 @@ void* __tsan_memmove(void* to, const void* from, size_t n) {
 void* __tsan_memset(void* to, int value, size_t n) {
     touch_range((uintptr_t)to, n, 1, PC);
     return memset(to, value, n);
+}
+void* laptop_struct_copied(void* to, const void* from, size_t n, const void* site) {
+    if (is_known((uintptr_t)from)) touch_range((uintptr_t)from, n, 0, site);
+    if (is_known((uintptr_t)to)) touch_range((uintptr_t)to, n, 1, site);
+    return memcpy(to, from, n);
 }
 void __tsan_init() {}
 void __tsan_vptr_update(void**, void*) {}

@@ -322,6 +322,19 @@ void* shared_pointer(uint32_t address) {
 }
 
 // ------------------------------------------------------------------ __device__ and __constant__ variables
+// As C++ spells T::T(const T&), T::T(T&&) and the two of operator=: "...C1ERKS0_", "...aSEOS_".
+static bool is_copier(const std::string& name) {
+    size_t last = name.size() - 1, at = name.rfind('S');
+    if (name.size() < 8 || name[last] != '_' || at == std::string::npos || at < 5) return false;
+    for (size_t i = at + 1; i < last; ++i) {
+        if (!isalnum(name[i])) return false;
+    }
+    size_t kind = name.compare(at - 2, 2, "RK") == 0 ? at - 2 : name[at - 1] == 'O' ? at - 1 : 0;
+    if (kind < 4 || name[kind - 1] != 'E') return false;
+    std::string what = name.substr(kind - 3, 2);
+    return what == "C1" || what == "C2" || what == "aS";
+}
+
 static void read_image(const char* data, size_t size) {
 #if !defined(__APPLE__)
     const Elf64_Ehdr* elf = (const Elf64_Ehdr*)data;
@@ -338,6 +351,9 @@ static void read_image(const char* data, size_t size) {
         const char* names = data + sections[sections[i].sh_link].sh_offset;
         for (size_t k = 0; k < sections[i].sh_size / sizeof *symbols; ++k) {
             const Elf64_Sym& s = symbols[k];
+            if (ELF64_ST_TYPE(s.st_info) == STT_FUNC && s.st_size && is_copier(names + s.st_name)) {
+                run->copiers.push_back({run->code + s.st_value, run->code + s.st_value + s.st_size});
+            }
             if (ELF64_ST_TYPE(s.st_info) != STT_OBJECT || s.st_size == 0 || s.st_shndx >= elf->e_shnum) continue;
             Symbol symbol = {};
             symbol.low = run->code + s.st_value;
@@ -357,6 +373,7 @@ static void read_image(const char* data, size_t size) {
     }
     std::sort(run->symbols.begin(), run->symbols.end(),
               [](const Symbol& a, const Symbol& b) { return a.low < b.low; });
+    std::sort(run->copiers.begin(), run->copiers.end());
 #endif
 }
 

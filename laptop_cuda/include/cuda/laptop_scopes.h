@@ -27,7 +27,7 @@ LAPTOP_FN void copy_in_turns(void* to, const void* from, size_t bytes, size_t ra
         } else if (LAPTOP_TRACED) {
             will_read((const char*)from + at, piece, site), will_write((char*)to + at, piece, site);
         }
-        ::__builtin_memcpy((char*)to + at, (const char*)from + at, piece);
+        copy_unseen((char*)to + at, (const char*)from + at, piece);
     }
 }
 }  // namespace laptop
