@@ -1,8 +1,10 @@
-"""Structs that a call copies straight from an array, or whose result goes straight into one.
+"""Structs that a call copies straight from an array, or whose result goes straight into one, unseen by g++.
 
-g++ puts hooks before statements that load and store, and none before a call that passes a struct by value or
-returns one, so such a copy would not be counted. g++ writes its calls down beside each traced build, and here
-they are looked at: what the build does decides, whatever the types are called.
+g++ puts hooks before statements that load and store, and none before a call that itself copies a struct. Its
+flag -fno-elide-constructors makes functions of nearly all such copies, which have hooks; what is left (a
+struct for `...`, a result that is built in place, the copies of the C++ library) would not be counted. g++
+writes its calls down beside each traced build, and here they are looked at: what the build does decides,
+whatever the types are called.
 """
 from __future__ import annotations
 

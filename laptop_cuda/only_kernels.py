@@ -114,9 +114,8 @@ def beyond(library: Path, counted: bool = False) -> str | None:
 
 def _uncounted(folder: Path, needs: set[str]) -> str | None:
     tool = compiler()
-    if tool.clang and tool.release < 16 and needs & {"memcpy", "memmove"}:
-        return ("This clang does not count a struct that is copied whole: copy its members one by one, or "
-                "use clang 16 or g++.")
+    if tool.clang and tool.release < 16 and "memmove" in needs:
+        return "This clang does not count what memmove of the C++ library copies: use clang 16 or g++."
     found = uncounted_copy(folder, needs)
     return found and (f"{found} is given a struct straight from memory, or its result goes straight there, "
                       "where no copy is counted: use a variable of the kernel's own in between.")

@@ -12,7 +12,7 @@ struct alignas(4) __nv_bfloat162_raw { unsigned short x, y; };
 struct alignas(2) __nv_bfloat16 {
     unsigned short __x;
 
-    __nv_bfloat16() = default;
+    LAPTOP_INLINE __nv_bfloat16() = default;
     // Copies are spelt out because g++ and clang hook neither a struct argument read from memory nor a struct result
     // written to it, unless a constructor does it.
     LAPTOP_IN_PLACE __nv_bfloat16(const __nv_bfloat16& other) : __x(other.__x) {}
@@ -42,7 +42,7 @@ struct alignas(2) __nv_bfloat16 {
 struct alignas(4) __nv_bfloat162 {
     __nv_bfloat16 x, y;
 
-    __nv_bfloat162() = default;
+    LAPTOP_INLINE __nv_bfloat162() = default;
     LAPTOP_IN_PLACE __nv_bfloat162(const __nv_bfloat162& other) { *(uint32_t*)this = *(const uint32_t*)&other; }
     LAPTOP_IN_PLACE __nv_bfloat162& operator=(const __nv_bfloat162& other) { return *(uint32_t*)this = *(const uint32_t*)&other, *this; }
     LAPTOP_QUIET __nv_bfloat162(__nv_bfloat16 low, __nv_bfloat16 high) : x(low), y(high) {}

@@ -12,7 +12,7 @@ struct alignas(4) __half2_raw { unsigned short x, y; };
 struct alignas(2) __half {
     unsigned short __x;
 
-    __half() = default;
+    LAPTOP_INLINE __half() = default;
     // Copies are spelt out because g++ and clang hook neither a struct argument read from memory nor a struct result
     // written to it, unless a constructor does it.
     LAPTOP_IN_PLACE __half(const __half& other) : __x(other.__x) {}
@@ -42,7 +42,7 @@ struct alignas(2) __half {
 struct alignas(4) __half2 {
     __half x, y;
 
-    __half2() = default;
+    LAPTOP_INLINE __half2() = default;
     LAPTOP_IN_PLACE __half2(const __half2& other) { *(uint32_t*)this = *(const uint32_t*)&other; }
     LAPTOP_IN_PLACE __half2& operator=(const __half2& other) { return *(uint32_t*)this = *(const uint32_t*)&other, *this; }
     LAPTOP_QUIET __half2(__half low, __half high) : x(low), y(high) {}

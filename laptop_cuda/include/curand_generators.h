@@ -24,8 +24,9 @@ namespace laptop {
 
 LAPTOP_QUIET inline void start(curandStateXORWOW& s, uint64_t seed, uint64_t subsequence, uint64_t offset) {
     uint32_t low = 1099087573u * ((uint32_t)seed ^ 0xaad26b49u), high = 2591861531u * ((uint32_t)(seed >> 32) ^ 0xf7dcefddu);
-    s = {6615241u + high + low,
+    curandStateXORWOW made = {6615241u + high + low,
          {123456789u + low, 362436069u ^ low, 521288629u + high, 88675123u ^ high, 5783321u + low}, 0, 0, 0, 0};
+    copy_unseen(&s, &made, sizeof s);
     xorwow_ahead(s.v, subsequence, 67);
     xorwow_ahead(s.v, offset, 0);
     s.d += 362437u * (uint32_t)offset;
@@ -56,7 +57,7 @@ LAPTOP_QUIET inline void advance(uint4& c, uint64_t low, uint64_t high) {
     c = uint4{(uint32_t)now, (uint32_t)(now >> 32), (uint32_t)upper, (uint32_t)(upper >> 32)};
 }
 LAPTOP_QUIET inline void start(curandStatePhilox4_32_10& s, uint64_t seed, uint64_t subsequence, uint64_t offset) {
-    s = {};
+    set_unseen(&s, 0, sizeof s);
     s.key = uint2{(uint32_t)seed, (uint32_t)(seed >> 32)};
     advance(s.ctr, offset / 4, subsequence);
     s.STATE = offset % 4;

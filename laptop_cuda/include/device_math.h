@@ -229,8 +229,9 @@ LAPTOP_FN laptop::Mixed<A, B> max(A x, B y) {
 }
 LAPTOP_FN long long llmin(long long x, long long y) { return x < y ? x : y; }
 LAPTOP_FN long long llmax(long long x, long long y) { return x > y ? x : y; }
-LAPTOP_FN unsigned umin(unsigned x, unsigned y) { return x < y ? x : y; }
-LAPTOP_FN unsigned umax(unsigned x, unsigned y) { return x < y ? y : x; }
+// Templates, as host code has functions of these names.
+template <class = void> LAPTOP_FN unsigned umin(unsigned x, unsigned y) { return x < y ? x : y; }
+template <class = void> LAPTOP_FN unsigned umax(unsigned x, unsigned y) { return x < y ? y : x; }
 
 #undef LAPTOP_MATH1
 #undef LAPTOP_MATH2

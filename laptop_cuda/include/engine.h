@@ -294,7 +294,7 @@ int sticky_error();                       // of a kernel that failed: as on a GP
 }  // namespace laptop
 
 // Older clang copies structs by calls of memcpy, as it does in code without hooks.
-extern "C" void* laptop_struct_copied(void* to, const void* from, size_t bytes, const void* site);
+extern "C" void* laptop_struct_copied(void* to, const void* from, size_t bytes, const void* site) noexcept;
 #if LAPTOP_TRACED && defined(__clang__) && __clang_major__ < 16
 extern "C" __attribute__((visibility("hidden"), weak)) LAPTOP_QUIET void* memcpy(void* to, const void* from, size_t n) {
     return laptop_struct_copied(to, from, n, LAPTOP_SITE);

@@ -34,7 +34,7 @@ LAPTOP_FN void require(bool condition, const char* what, const void* site) {
 template <class Format>
 struct small {
     uint16_t bits;
-    small() = default;
+    LAPTOP_INLINE small() = default;
     LAPTOP_QUIET small(float value) : bits(Format::narrow(value)) {}
     LAPTOP_QUIET operator float() const { return Format::widen(bits); }
 };

@@ -23,7 +23,7 @@ template <> struct Whole<16> { typedef Bits16 type; };
 }  // namespace laptop
 
 #define LAPTOP_COPIES(name, copy)                                               \
-    name() = default;                                                           \
+    LAPTOP_INLINE name() = default;                                                           \
     LAPTOP_INLINE name(const name& o) { copy; }                                 \
     LAPTOP_INLINE name& operator=(const name& o) { copy; return *this; }
 #define LAPTOP_WHOLE(bytes) \
@@ -35,22 +35,22 @@ template <> struct Whole<16> { typedef Bits16 type; };
 #define LAPTOP_VECTORS(name, T, a2, a4, copy2, copy4)                                                \
     struct name##1 {                                                                                 \
         T x;                                                                                         \
-        constexpr name##1(T x) : x(x) {}                                                             \
+        LAPTOP_INLINE constexpr name##1(T x) : x(x) {}                                                             \
         LAPTOP_COPIES(name##1, (x = o.x))                                                            \
     };                                                                                               \
     struct alignas(a2) name##2 {                                                                     \
         T x, y;                                                                                      \
-        constexpr name##2(T x, T y = 0) : x(x), y(y) {}                                            \
+        LAPTOP_INLINE constexpr name##2(T x, T y = 0) : x(x), y(y) {}                                            \
         LAPTOP_COPIES(name##2, copy2)                                                                \
     };                                                                                               \
     struct name##3 {                                                                                 \
         T x, y, z;                                                                                   \
-        constexpr name##3(T x, T y = 0, T z = 0) : x(x), y(y), z(z) {}                           \
+        LAPTOP_INLINE constexpr name##3(T x, T y = 0, T z = 0) : x(x), y(y), z(z) {}                           \
         LAPTOP_COPIES(name##3, (x = o.x, y = o.y, z = o.z))                                          \
     };                                                                                               \
     struct alignas(a4) name##4 {                                                                     \
         T x, y, z, w;                                                                                \
-        constexpr name##4(T x, T y = 0, T z = 0, T w = 0) : x(x), y(y), z(z), w(w) {}          \
+        LAPTOP_INLINE constexpr name##4(T x, T y = 0, T z = 0, T w = 0) : x(x), y(y), z(z), w(w) {}          \
         LAPTOP_COPIES(name##4, copy4)                                                                \
     };                                                                                               \
     static inline name##1 make_##name##1(T x) { return {x}; }                                        \

@@ -101,17 +101,13 @@ template <size_t SIZE> static inline void store(uintptr_t address, const void* p
     }
 }
 
-// A stretch of bytes, in the widest pieces that its alignment allows, and of which it is a multiple: so each lane that
-// copies a struct of 12 bytes has three of 4.
+// A stretch of bytes, in the widest pieces that its start and its size allow: a struct of 12 bytes is three of 4 in each
+// lane.
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
     if (!current || !current->log) return;
-    for (size_t whole = bytes; bytes;) {
-        size_t piece = 16;
-        while ((whole | address) & (piece - 1)) piece /= 2;
-        touch(address, piece, action, false, pc);
-        address += piece;
-        bytes -= piece;
-    }
+    size_t piece = 16;
+    while ((bytes | address) & (piece - 1)) piece /= 2;
+    for (uintptr_t end = address + bytes; address < end; address += piece) touch(address, piece, action, false, pc);
 }
 
 // Of an array, of shared memory or of the module: a copy elsewhere may be one of the headers, in the runtime's memory.
@@ -238,14 +234,14 @@ void* __tsan_memset(void* to, int value, size_t n) {
     touch_range((uintptr_t)to, n, 1, PC);
     return memset(to, value, n);
 }
-void* laptop_struct_copied(void* to, const void* from, size_t n, const void* site) {
+void* laptop_struct_copied(void* to, const void* from, size_t n, const void* site) noexcept {
     if (is_known((uintptr_t)from)) touch_range((uintptr_t)from, n, 0, site);
     if (is_known((uintptr_t)to)) touch_range((uintptr_t)to, n, 1, site);
     return memcpy(to, from, n);
 }
 void __tsan_init() {}
-void __tsan_vptr_update(void**, void*) {}
-void __tsan_vptr_read(void**) {}
+void __tsan_vptr_update(void** p, void*) { touch((uintptr_t)p, sizeof *p, 1, false, PC); }
+void __tsan_vptr_read(void** p) { touch((uintptr_t)p, sizeof *p, 0, false, PC); }
 void __tsan_ignore_thread_begin() {}
 void __tsan_ignore_thread_end() {}
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <complex>
 #include <functional>
+#include <iostream>
 #include <iterator>
 #include <numeric>
 #include <random>
@@ -79,16 +80,16 @@ public:
     typedef std::remove_cv_t<T> value_type;
     typedef ptrdiff_t difference_type;
     typedef T* pointer;
-    typedef T& reference;
+    typedef std::add_lvalue_reference_t<T> reference;
     device_ptr() = default;
     device_ptr(std::nullptr_t) {}
     explicit device_ptr(T* p) : p(p) {}
     template <class U, class = std::enable_if_t<std::is_convertible<U*, T*>::value>>
     device_ptr(const device_ptr<U>& other) : p(other.get()) {}
     T* get() const { return p; }
-    T& operator*() const { return *p; }
+    reference operator*() const { return *p; }
     T* operator->() const { return p; }
-    T& operator[](ptrdiff_t i) const { return p[i]; }
+    reference operator[](ptrdiff_t i) const { return p[i]; }
     explicit operator bool() const { return p; }
     device_ptr& operator+=(ptrdiff_t n) { return p += n, *this; }
     device_ptr& operator-=(ptrdiff_t n) { return p -= n, *this; }
@@ -119,6 +120,7 @@ device_ptr<T> device_malloc(size_t n) {
     laptop::allocate("device_malloc", &p, n * sizeof(T), sizeof(T), false);
     return device_ptr<T>((T*)p);
 }
+inline device_ptr<void> device_malloc(size_t bytes) { return device_malloc<char>(bytes); }
 template <class T> void device_free(device_ptr<T> p) { cudaFree((void*)p.get()); }
 template <class T> void device_delete(device_ptr<T> p) { cudaFree((void*)p.get()); }
 

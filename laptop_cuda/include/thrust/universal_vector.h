@@ -1,2 +1,2 @@
 #pragma once
-#include "laptop_vectors.h"
+#include "laptop_algorithms.h"

@@ -13,7 +13,7 @@ struct Min { template <class T> LAPTOP_FN T operator()(T a, T b) const { return 
 
 // Lane 0 of each group of `width` gets the total of its first `valid` lanes.
 template <class T, class Operation>
-LAPTOP_FN T laptop_warp_total(T value, Operation combine, int width, int valid, const void* site) {
+LAPTOP_FN T laptop_warp_total(T value, Operation&& combine, int width, int valid, const void* site) {
     const laptop::Exchange& x = laptop::warp_exchange(laptop::active_lanes(), &value, sizeof(T), laptop::REDUCE, false, site);
     int first = laptop::lane_id() / width * width;
     T lane_value[32];
@@ -56,7 +56,7 @@ private:
     TempStorage& temp;
 
     template <class Operation>
-    LAPTOP_FN T total(T value, Operation combine, int valid, const void* site) {
+    LAPTOP_FN T total(T value, Operation&& combine, int valid, const void* site) {
         if (warpSize != 32) laptop::not_supported("cub on a machine whose warps have not 32 lanes", site);
         int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x, warp = thread / 32;
         T of_this = laptop_warp_total(value, combine, 32, valid - warp * 32, site);

@@ -17,7 +17,7 @@ struct laptop_scanned {
     bool any;
 };
 template <class T, class Operation>
-LAPTOP_FN laptop_scanned<T> laptop_warp_scan(T value, Operation combine, int width, const void* site) {
+LAPTOP_FN laptop_scanned<T> laptop_warp_scan(T value, Operation&& combine, int width, const void* site) {
     const laptop::Exchange& x = laptop::warp_exchange(laptop::active_lanes(), &value, sizeof(T), laptop::REDUCE, false, site);
     int own = laptop::lane_id(), first = own / width * width;
     laptop_scanned<T> made{value, value, false};
@@ -60,13 +60,13 @@ public:
 
 private:
     template <class F>
-    LAPTOP_QUIET laptop_scanned<T> inclusive(T v, F f, const void* site) {       // .total: with this thread's own value
+    LAPTOP_QUIET laptop_scanned<T> inclusive(T v, F&& f, const void* site) {       // .total: with this thread's own value
         laptop_scanned<T> s = static_cast<Self*>(this)->scan(v, f, site);
         return {s.total, s.any ? f(s.before, v) : v, true};
     }
     LAPTOP_QUIET static void both(const laptop_scanned<T>& s, T& out, T& total) { out = s.total, total = s.before; }
     template <class F>
-    LAPTOP_QUIET void exclusive(T v, T& out, T start, F f, T& total, const void* site) {
+    LAPTOP_QUIET void exclusive(T v, T& out, T start, F&& f, T& total, const void* site) {
         laptop_scanned<T> s = static_cast<Self*>(this)->scan(v, f, site);
         out = s.any ? f(start, s.before) : start;
         total = s.total;
@@ -90,7 +90,7 @@ public:
     struct TempStorage { char unused; };
     LAPTOP_FN explicit WarpScan(TempStorage&) {}
     template <class F>
-    LAPTOP_QUIET laptop_scanned<T> scan(T v, F f, const void* site) { return laptop_warp_scan(v, f, WIDTH, site); }
+    LAPTOP_QUIET laptop_scanned<T> scan(T v, F&& f, const void* site) { return laptop_warp_scan(v, f, WIDTH, site); }
 };
 
 template <class T, int BLOCK_X, BlockScanAlgorithm = BLOCK_SCAN_RAKING, int BLOCK_Y = 1, int BLOCK_Z = 1, int = 0>
@@ -102,7 +102,7 @@ public:
     LAPTOP_FN explicit BlockScan(TempStorage& temp) : temp(&temp) {}
     LAPTOP_FN BlockScan() : temp(nullptr) {}
     template <class F>
-    LAPTOP_QUIET laptop_scanned<T> scan(T v, F f, const void* site) {
+    LAPTOP_QUIET laptop_scanned<T> scan(T v, F&& f, const void* site) {
         int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x, warp = thread / 32;
         laptop_scanned<T> s = laptop_warp_scan(v, f, 32, site);
         if (thread % 32 == 0) {
