@@ -21,6 +21,8 @@ NO_NAMES = set("""
     uploads files of the my part late untitled checkpoint start here onlinetext file assignsubmission macosx
     ipynb checkpoints desktop downloads documents home
     """.split()) | {part for word in CHAPTERS for part in word.split("_")}
+# Words that a number makes a name: student 7, team 12.
+ROLES = set("student students team group participant candidate person user learner seat".split())
 MOODLE = re.compile(r"(?P<name>[^_]{1,200})_(?P<id>\d{1,20})_assignsubmission_[a-z]{1,40}_?", re.I)
 CANVAS = re.compile(r"(?P<name>[^_]{1,200}?)_(?:late_)?(?P<id>\d{3,20})_\d{3,20}_.*", re.I)
 GRADESCOPE = re.compile(r"submission_(?P<id>\d{3,20})", re.I)
@@ -73,7 +75,8 @@ def from_name(text: str) -> Person | None:
 def _without_common_words(text: str) -> str:
     """What is left of a name when the chapter, numbers and words such as 'final' are gone."""
     words = [w for w in re.split(r"[\s_()\[\]-]+", text) if w]
-    kept = [w for w in words if w.lower() not in NO_NAMES
+    kept = [w for before, w in zip(["", *words], words) if w.isdigit() and before.lower() in ROLES
+            or w.lower() not in NO_NAMES
             and not re.fullmatch(r"(?:v|copy|ch|hw|week|assignment|part)?\d{0,2}|\d+", w, re.I)]
     if not kept:
         return ""

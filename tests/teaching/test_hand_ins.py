@@ -56,6 +56,13 @@ def test_folders_that_are_numbers_are_students(tmp_path):
     assert len({s for s, _, _ in found}) == 40 and ("07", "gqa", False) in found
 
 
+def test_a_role_and_a_number_are_a_name(tmp_path):
+    for name in ("student 0", "student 1", "Team_12", "team 13 final"):
+        put(tmp_path / name / "01_attention.ipynb", notebook(RIGHT))
+    put(tmp_path / "student_14_03_gqa.ipynb", notebook(RIGHT))
+    assert {s.student for s in collect(tmp_path)} == {"student 0", "student 1", "Team_12", "team 13", "student 14"}
+
+
 def test_one_name_in_two_spellings_is_one_student(tmp_path):
     for form, chapter in (("NFC", "01_attention"), ("NFD", "03_gqa")):
         put(tmp_path / unicodedata.normalize(form, "José") / f"{chapter}.ipynb", notebook(RIGHT.replace("1.91", f"{chapter[1]}.1")))
