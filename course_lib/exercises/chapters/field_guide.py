@@ -134,6 +134,8 @@ def choose_cases(rng):
         yield case(b, h, n, d, seen, k, f"{b} texts of {n}, {h} heads, the best {k}")
     yield case(1, 4, 1, 8, torch.ones(1, 12, dtype=torch.bool), 5, "one query, 12 keys")
     yield case(1, 2, 3, 4, causal, 5, "3 tokens, the best 5")
+    q, k, weights = randn(rng, 1, 2, 6, 4).abs(), 0.1 + randn(rng, 1, 6, 4).abs(), -3e4 * (1 + randn(rng, 1, 6, 2).abs())
+    yield Case(q, k, weights, torch.ones(6, 6, dtype=torch.bool).tril(), 2, label="6 tokens, all scores far below zero")
 
 
 CHOOSE = '''
@@ -202,6 +204,14 @@ exercise(
             code=CHOOSE.replace("    scores = scores.masked_fill(~seen, -math.inf)\n", ""),
             ask="If the best three tokens are all in the future, how many does the query look at in the end?",
         ),
+        Misconception(
+            "hides the future behind a score of -1,000, where minus infinity is needed",
+            change=("masked_fill(~seen, -math.inf)", "masked_fill(~seen, -1e3)"),
+            ask="Which token is among the best if every score that may be seen is below -1,000?"),
+        Misconception(
+            "gives hidden tokens the score 0",
+            change=("masked_fill(~seen, -math.inf)", "masked_fill(~seen, 0)"),
+            ask="A head may have a negative weight. Is a score of 0 then the lowest?"),
         Misconception(
             "lets a query with a short past look into the future",
             change=("scatter(-1, best, True) & seen", "scatter(-1, best, True)"),
