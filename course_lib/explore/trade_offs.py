@@ -65,6 +65,6 @@ def label(canvas: Canvas, at: tuple[float, float], name: str, chosen: bool) -> N
     """A name beside its point, where it covers no other."""
     anchor = "middle" if name == "softmax" else "end" if name.startswith("3") else "start"
     right = {"middle": 0, "end": -10, "start": 10}[anchor]
-    down = 22 if anchor == "middle" else 16 if name.startswith("3 s") else 4
+    down = 22 if anchor == "middle" else 24 if name.startswith("3 s") else 4
     canvas.text(at[0] + right, at[1] + down, name.removesuffix(" without positions"), size=11, bold=chosen,
                 anchor=anchor, fill="ink" if chosen else "faint")

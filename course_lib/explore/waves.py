@@ -25,11 +25,12 @@ class Waves(Explorable):
         canvas = Canvas(700, 150)
         canvas.text(20, 20, f"{blocks:,} blocks of {length:,} keys on {multiprocessors} multiprocessors "
                             f"({slots:,} places)", bold=True)
+        width = max(55, 660 // waves)
         for wave in range(min(waves, SHOWN)):
             share = min(1, (blocks - wave * slots) / slots)
-            x = 20 + 55 * wave
-            canvas.rect(x, 34, 48, 60, about=f"wave {wave + 1}: {share:.1%} of the places")
-            canvas.rect(x, 94 - 60 * share, 48, 60 * share, fill="accent", stroke="ink", thick=0.5)
+            x = 20 + width * wave
+            canvas.rect(x, 34, width - 7, 60, about=f"wave {wave + 1}: {share:.1%} of the places")
+            canvas.rect(x, 34, (width - 7) * share, 60, fill="accent", stroke="ink", thick=0.5)
         if waves > SHOWN:
             canvas.text(20 + 55 * SHOWN, 68, "...")
         busy = blocks / (waves * slots)

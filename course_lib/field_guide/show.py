@@ -104,7 +104,7 @@ def ideas_tree(branch: str | None = None, since: str = "", caption: str | None =
         if idea.grew_from in spots:
             ax.plot(*zip(spots[idea.grew_from], (x, y)), color="#BBBBBB", lw=0.8, zorder=1)
         ax.plot(x, y, "o", ms=4, color=figures.COLOURS[list(BRANCHES).index(row)], zorder=3)
-        ax.text(x + 0.06, y, idea.name, va="center", fontsize=8.5, zorder=3)
+        ax.text(x + 0.06, y, idea.name, va="center", fontsize=8.5, zorder=3, bbox=figures.paper())
     first = min(int(in_years(idea.date)) for idea in chosen)
     ax.set(ylim=(sum(heights.values()), 0), xlim=(first - 0.1, 2027.9), xticks=range(first, 2028))
     ax.set_yticks(

@@ -1,7 +1,8 @@
 """Bars and curves."""
 import numpy as np
 
-from course_lib.figures.frame import COLOURS, DASHES, HATCHES, INK, MARKERS, array, new, number, show
+from course_lib.figures.frame import (COLOURS, DASHES, HATCHES, INK, MARKERS, array, new, number, plain_ticks,
+                                      show)
 
 
 def bars(values: dict, *, caption: str, alt: str | None = None, unit: str = "", ceiling: float | None = None,
@@ -39,6 +40,7 @@ def bars(values: dict, *, caption: str, alt: str | None = None, unit: str = "", 
     if ceiling is not None:
         _ceiling(ax, ceiling, f"{ceiling_label}: {number(ceiling)} {unit}".strip(), ceiling > 0.6 * largest)
     ax.set_xlabel(xlabel or unit, color=INK)
+    plain_ticks(ax.xaxis)
     if parts != [""]:
         ax.legend(fontsize=8, frameon=False, loc="best")
     if alt is None:
@@ -59,11 +61,12 @@ def _ceiling(ax, value, text, text_left: bool) -> None:
 
 def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = "", ylabel: str = "", x=None,
            floor: float | None = None, floor_label: str = "floor", logx: bool = False, logy: bool = False,
-           spread: dict | None = None) -> None:
+           spread: dict | None = None, digits: int = 4) -> None:
     """Lines that differ in dash and marker as well as colour, each named at its end; a dashed floor.
 
     series {"name": ys} or {"name": (xs, ys)}; `x` is shared where only ys are given; `spread`
-    {"name": (low, high)} shades a band. Give `alt` yourself for numbers from training: ours quotes both ends.
+    {"name": (low, high)} shades a band. The words quote both ends and the extremes between, with `digits`
+    significant digits: 1 for numbers from training, of which no two machines agree on more.
 
         figures.curves({"model": losses}, floor=1.2, floor_label="entropy", xlabel="step", caption="...")
     """
@@ -79,8 +82,7 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
                 markevery=max(1, len(xs) // 10), color=COLOURS[k % 8], linewidth=1.6, label=name)
         if spread and name in spread:
             ax.fill_between(xs, *map(array, spread[name]), color=COLOURS[k % 8], alpha=0.18, linewidth=0)
-        told.append(f"{name}: from {number(ys[0])} at {number(xs[0])} "
-                    f"to {number(ys[-1])} at {number(xs[-1])}")
+        told.append(f"{name}: {_told(xs, ys, digits)}")
     if logx:
         ax.set_xscale("log", base=2 if _powers_of_two(series, x) else 10)
     if logy:
@@ -89,6 +91,7 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
         _floor(ax, floor, f"{floor_label}: {number(floor)}")
     ax.set_xlabel(xlabel, color=INK)
     ax.set_ylabel(ylabel, color=INK)
+    plain_ticks(ax.xaxis, ax.yaxis)
     ax.grid(color="#dddddd", linewidth=0.6)
     ax.set_axisbelow(True)
     if len(series) > 1:
@@ -97,6 +100,16 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
         alt = f"Curves of {ylabel or 'y'} against {xlabel or 'x'}. {'; '.join(told)}." + (
             f" Dashed line, {floor_label}: {number(floor)}." if floor is not None else "")
     show(fig, alt, caption)
+
+
+def _told(xs, ys, digits: int) -> str:
+    """Both ends of a line, and its lowest and highest point where they are elsewhere."""
+    said = [f"{float(f'{y:.{digits}g}'):.4g}" if digits < 4 else number(y) for y in ys]
+    told = f"from {said[0]} at {number(xs[0])} to {said[-1]} at {number(xs[-1])}"
+    for word, n in (("lowest", int(ys.argmin())), ("highest", int(ys.argmax()))):
+        if said[n] not in (said[0], said[-1]):
+            told += f", {word} {said[n]} at {number(xs[n])}"
+    return told
 
 
 def _floor(ax, value, text) -> None:

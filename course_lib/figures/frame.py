@@ -90,6 +90,23 @@ def number(x: float) -> str:
     return f"{x:,.0f}" if abs(x) < 1e6 and x == round(x) else f"{x:.4g}"
 
 
+def plain_ticks(*axes) -> None:
+    """Numbers as they are said: 20,000 for 20000, and 0.4 instead of 4 x 10^-1 on a log scale of few decades."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+
+    for axis in axes:
+        low, high = sorted(map(abs, axis.get_view_interval()))
+        if axis.get_scale() == "log":
+            if low < 1e-3 or high > 1e6:
+                continue
+            if high < 30 * low and axis.get_major_locator()._base == 10:
+                axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axis.set_minor_formatter(NullFormatter())
+        elif high < 10_000:
+            continue
+        axis.set_major_formatter(FuncFormatter(lambda value, _: number(value)))
+
+
 def rectangle(x, y, width, height, **look):
     from matplotlib.patches import Rectangle
 

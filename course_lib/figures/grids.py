@@ -1,4 +1,6 @@
 """Tiles of a matrix, and memory as rows of cells."""
+import itertools
+
 import numpy as np
 
 from course_lib.figures.frame import INK, array, filling, legend, new, paper, rectangle, show
@@ -39,10 +41,19 @@ def tiles(kinds, *, names: dict, caption: str, alt: str | None = None, labels=No
     if alt is None:
         counts = ", ".join(f"{int((grid == kind).sum())} {meaning}" for kind, meaning in names.items())
         alt = f"Grid of {n_rows} by {n_columns} tiles ({row_label} by {column_label}): {counts}."
-        if n_rows <= 8:
-            alt += "".join(f" Row {i}: {', '.join(str(names[kind]) for kind in row)}."
-                           for i, row in enumerate(grid.tolist()) if n_columns <= 8)
+        alt += "".join(f" Row {i}: {_row_in_words(row, names, labels and labels[i])}."
+                       for i, row in enumerate(grid.tolist()))
     show(fig, alt, caption)
+
+
+def _row_in_words(row: list, names: dict, labels) -> str:
+    """The kinds of a row, equal neighbours together, each with the texts inside."""
+    places = [(names[kind], str(label)) for kind, label in zip(row, labels or [""] * len(row))]
+    runs = []
+    for name, run in itertools.groupby(places, key=lambda place: place[0]):
+        texts = [label for _, label in run]
+        runs.append(f"{len(texts)} {name}" + (f" ({' '.join(filter(None, texts))})" if any(texts) else ""))
+    return ", ".join(runs)
 
 
 def memory(rows: dict, *, caption: str, alt: str | None = None, owners: dict | None = None, arrows=(),

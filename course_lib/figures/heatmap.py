@@ -79,11 +79,12 @@ def _tell_matrix(name, w, rows, columns, row_label, column_label, digits, allowe
             f"({row_label} x {column_label}).")
     rows = [str(r) for r in (rows if rows is not None else range(w.shape[0]))]
     columns = [str(c) for c in (columns if columns is not None else range(w.shape[1]))]
-    if len(rows) > 12:
-        return head
     kept = np.where(np.isfinite(w) & (True if allowed is None else allowed), w, -np.inf)
-    best = [f"{rows[i]} -> {columns[int(kept[i].argmax())]} ({w[i, int(kept[i].argmax())]:.{digits}f})"
-            for i in range(len(rows)) if np.isfinite(kept[i]).any()]
+    top = [(i, int(kept[i].argmax())) for i in range(len(rows)) if np.isfinite(kept[i]).any()]
+    best = [f"{rows[i]} -> {columns[j]} ({w[i, j]:.{digits}f})" for i, j in top]
     hidden = ("" if allowed is None
               else f" {int((~np.broadcast_to(allowed, w.shape)).sum())} cells are masked.")
+    if len(rows) > 12:
+        return (f"{head} The largest of each {row_label} is, counted from 0, at {column_label} "
+                f"{', '.join(str(j) for _, j in top)}.{hidden}")
     return f"{head} Largest of each {row_label}: {', '.join(best)}.{hidden}"

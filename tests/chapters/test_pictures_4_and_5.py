@@ -23,7 +23,7 @@ def test_both_orders_name_the_matrix_between(capsys):
 
 def test_the_bars_that_contain_the_truth_are_counted(capsys):
     linear.estimates([1, 2], [1.0, 1.3], [0.1, 0.1], draws=1000)
-    assert "2 estimates" in (told := words(capsys)) and "1 bars contain 1" in told
+    assert "2: 1.300 ± 0.200" in (told := words(capsys)) and "1 of 2 bars contain it" in told
 
 
 def test_masks_are_told_by_share_and_last_row(capsys):

@@ -76,7 +76,36 @@ def test_the_words_say_what_the_picture_says(shown):
     DRAW["tiles"]()
     assert "1 skipped, 2 whole, 1 masked" in shown[4][0]["text/plain"]
     DRAW["memory"]()
+    assert "Row 0: 1 whole (a), 1 skipped. Row 1: 1 masked (b), 1 whole (c)." in shown[4][0]["text/plain"]
     assert "pool: a1, free, b0, a0" in shown[6][0]["text/plain"] and "table 0 to pool 3" in shown[6][0]["text/plain"]
+
+
+def test_the_words_of_a_curve_have_its_extremes_and_as_many_digits_as_are_sure(shown):
+    figures.curves({"a": [3.14159, 1.0001, 2.71828]}, xlabel="step", ylabel="loss", caption="c")
+    figures.curves({"a": [3.14159, 1.0001, 2.71828], "b": [100, 2e-13, 0.04]}, digits=1, caption="c")
+    exact, rough = (data["text/plain"] for data, _ in shown[::2])
+    assert "a: from 3.142 at 0 to 2.718 at 2, lowest 1 at 1." in exact
+    assert "a: from 3 at 0 to 3 at 2, lowest 1 at 1; b: from 100 at 0 to 0.04 at 2, lowest 2e-13 at 1." in rough
+
+
+def test_a_large_heat_map_says_where_each_row_looks(shown):
+    figures.heatmap(torch.eye(20).roll(3, 1), row_label="query", column_label="key", caption="c")
+    assert "at key 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 0, 1, 2." in shown[0][0]["text/plain"]
+
+
+def test_ticks_are_numbers_as_they_are_said():
+    from matplotlib.figure import Figure
+
+    def labels(values, scale):
+        ax = Figure().subplots()
+        ax.plot([1, 2], values)
+        ax.set_yscale(scale)
+        figures.plain_ticks(ax.yaxis)
+        return [label.get_text() for label in ax.yaxis.get_ticklabels(which="both") if label.get_text()]
+
+    assert "20,000" in labels([0, 50_000], "linear") and not any("," in text for text in labels([0, 0.5], "linear"))
+    assert {"0.5", "1", "2"} <= set(labels([0.4, 3], "log"))
+    assert any("{-12}" in text for text in labels([1e-12, 1], "log"))
 
 
 def points(d: str) -> list[tuple[float, float]]:
