@@ -32,11 +32,14 @@ def tokens_per_second(batch: int, groups: list[tuple[str, int, int]]) -> float:
     return batch * bandwidth() / sum(size for _, _, size in groups)
 
 
-def variants(model: dict) -> dict[str, dict]:
+def variants(model: dict, shared: int) -> dict[str, dict]:
     """The model as published, and with other numbers of key and value heads in its full and window layers."""
     found = {"as published": model}
     if any(group["kind"] in ("full", "window") for group in model["layers"]):
-        found |= {"a head of keys per query head": model | {"n_kv_heads": model["n_heads"]},
+        if model["n_heads"] % shared:
+            raise ValueError(f"{model['name']}: {model['n_heads']} query heads do not form groups of {shared}")
+        name = f"{shared} query heads per head of keys" if shared > 1 else "a head of keys per query head"
+        found |= {name: model | {"n_kv_heads": model["n_heads"] // shared},
                   "one head of keys": model | {"n_kv_heads": 1}}
     return found
 
@@ -52,16 +55,17 @@ class CacheSizes(Explorable):
     caption = ("The cache of a batch, layer by layer, beside the memory of a card of 80 GiB: first the model "
                "as it was published, then with other numbers of key and value heads. The tokens per second "
                "are those of an H100 that reads the cache once per step and nothing else.")
-    controls = (Choice("model", ("Llama 2 7B", "Llama 3 8B", "Llama 3 70B", "Gemma 3 27B", "Mistral 7B v0.1",
-                                 "DeepSeek-V3", "Qwen3-Next 80B-A3B"), "Llama 3 8B"),
+    controls = (Choice("model", tuple(models()), "Llama 3 8B"),
+                Slider("shared", (1, 2, 4, 8, 16, 32, 64), 1, "query heads per head of keys"),
                 Slider("tokens", CONTEXTS, 8192, "tokens per sequence", play=True),
                 Slider("batch", (1, 2, 4, 8, 16, 32, 64), 8, "sequences"),
                 Choice("bytes", (2, 1), 2, "bytes per number"))
     page = {"model": ("Llama 2 7B", "Llama 3 8B", "Gemma 3 27B", "DeepSeek-V3"), "tokens": CONTEXTS[::2],
-            "batch": (1, 8), "bytes": (2,)}
+            "batch": (1, 8), "bytes": (2,), "shared": (1,)}
 
-    def draw(self, model, tokens, batch, bytes):
-        rows = {name: parts(m, tokens, batch, bytes) for name, m in variants(models()[model]).items()}
+    def draw(self, model, shared, tokens, batch, bytes):
+        kinds = variants(models()[model], shared)
+        rows = {name: parts(m, tokens, batch, bytes) for name, m in kinds.items()}
         canvas = Canvas(700, 62 + 44 * len(rows))
         canvas.text(20, 20, f"{batch} x {tokens:,} tokens in {model}", bold=True)
         legend(canvas, {kind for kind, _, _ in rows["as published"]})
@@ -82,7 +86,8 @@ def legend(canvas: Canvas, kinds: set[str]) -> None:
 def bar(canvas: Canvas, top: float, name: str, groups: list[tuple[str, int, int]], rate: float) -> None:
     """One row: a frame of 80 GiB, filled from the left; what does not fit ends in a warning."""
     total, at = sum(size for _, _, size in groups), LEFT
-    canvas.text(LEFT - 8, top + 19, name if len(name) < 20 else "own keys per head", anchor="end", size=11)
+    canvas.text(LEFT - 8, top + 19, name.replace("a head of keys per query head", "own keys per head")
+                .replace(" query heads per head of keys", " heads share keys"), anchor="end", size=11)
     for kind, count, size in groups:
         width = min(size / GIB / CARD * WIDE, LEFT + WIDE - at)
         canvas.rect(at, top, width, 28, fill=KINDS[kind], stroke="ink", thick=0.5,

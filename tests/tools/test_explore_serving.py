@@ -28,6 +28,9 @@ def test_a_cache_weighs_tokens_times_numbers_per_token(model, per_token, tokens,
 def test_fewer_heads_of_keys_are_compared_where_there_are_any():
     assert "One head of keys: 0.12 GiB" in words("cache_sizes", model="Llama 3 8B", tokens=8192, batch=1)
     assert "One head" not in words("cache_sizes", model="DeepSeek-V3")
+    assert "16 query heads per head of keys: 0.25 GiB" in words("cache_sizes", model="Llama 3 8B", shared=16, tokens=8192, batch=1)
+    assert "28 query heads do not form groups of 8" in explore.find("cache_sizes").answer(
+        explore.find("cache_sizes").state(model="Qwen2.5 7B", shared=8))["problem"]
 
 
 @pytest.mark.parametrize("model", explore.find("cache_sizes").controls[0].values)
@@ -80,6 +83,20 @@ def test_a_draft_is_accepted_as_often_as_both_agree(shift, sharpness, n):
     expected = n + 1 if rate > 1 - 1e-9 else (1 - rate ** (n + 1)) / (1 - rate)
     text = words("drafts", shift=shift, sharpness=sharpness, n=n)
     assert f"probability {rate:.3f};" in text and f"give {expected:.2f} tokens per pass" in text
+
+
+def test_a_round_keeps_the_draft_up_to_a_refusal():
+    seen = set()
+    for number in range(1, 21):
+        drafted, kept, end = re.search(r"drafted ([\w ]+); (\d) kept, (.*)\.$", words("drafts", number=number)).groups()
+        drafted, kept = drafted.split(), int(kept)
+        assert len(drafted) == 4 and (" added" in end) == (kept == 4)
+        if kept < 4:
+            refused, instead = re.fullmatch(r"(\w+) refused, (\w+) instead", end).groups()
+            assert refused == drafted[kept] and refused in ("the", "lord", "crown"), "the others are accepted always"
+            assert instead in ("a", "king"), "of which p has more than q"
+        seen.add(kept)
+    assert len(seen) >= 4
 
 
 @pytest.mark.parametrize("size", [2, 4, 8])
