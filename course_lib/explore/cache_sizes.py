@@ -37,7 +37,8 @@ def variants(model: dict, shared: int) -> dict[str, dict]:
     found = {"as published": model}
     if any(group["kind"] in ("full", "window") for group in model["layers"]):
         if model["n_heads"] % shared:
-            raise ValueError(f"{model['name']}: {model['n_heads']} query heads do not form groups of {shared}")
+            raise ValueError(f"{model['name']}: {model['n_heads']} query heads do not form "
+                             f"groups of {shared}")
         name = f"{shared} query heads per head of keys" if shared > 1 else "a head of keys per query head"
         found |= {name: model | {"n_kv_heads": model["n_heads"] // shared},
                   "one head of keys": model | {"n_kv_heads": 1}}

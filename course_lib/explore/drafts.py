@@ -20,7 +20,7 @@ def tokens_per_pass(rate: float, n: int) -> float:
 
 
 def one_round(q: torch.Tensor, n: int, number: int) -> tuple[list[int], list[int]]:
-    """(tokens that the draft drew, tokens that the large model made of them); a number gives the same again."""
+    """(what the draft drew, what the large model made of it); the same number, the same tokens."""
     generator = torch.Generator().manual_seed(number)
     drawn = torch.multinomial(q, n, replacement=True, generator=generator)
     new = verify_draft(TARGET.expand(n + 1, -1), q.expand(n, -1), drawn, generator)
@@ -62,15 +62,16 @@ class Drafts(Explorable):
 
 def told(drawn: list[int], new: list[int]) -> str:
     *kept, last = (TOKENS[i] for i in new)
-    refused = f", {TOKENS[drawn[len(kept)]]} refused, {last} instead" if len(kept) < len(drawn) else f", {last} added"
-    return f"drafted {' '.join(TOKENS[i] for i in drawn)}; {len(kept)} kept{refused}"
+    end = f"{TOKENS[drawn[len(kept)]]} refused, {last} instead" if len(kept) < len(drawn) else f"{last} added"
+    return f"drafted {' '.join(TOKENS[i] for i in drawn)}; {len(kept)} kept, {end}"
 
 
 def row(canvas: Canvas, y: float, name: str, tokens: list[int], kept: int) -> None:
     """Tokens as boxes: accent where kept, warned where refused or put in instead, pale what nobody reads."""
     canvas.text(84, y + 18, name, anchor="end", size=11, fill="faint")
     for i, token in enumerate(tokens):
-        fill = "accent" if i < kept else "warn" if i == kept and name == "draft" else "2" if i == kept else "soft"
+        ended = "warn" if name == "draft" else "2"
+        fill = "accent" if i < kept else ended if i == kept else "soft"
         canvas.rect(92 + 64 * i, y, 58, 26, fill=fill, text=TOKENS[token])
 
 

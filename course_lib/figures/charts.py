@@ -7,7 +7,8 @@ from course_lib.figures.frame import (COLOURS, DASHES, HATCHES, INK, MARKERS, ar
 
 def bars(values: dict, *, caption: str, alt: str | None = None, unit: str = "", ceiling: float | None = None,
          ceiling_label: str = "limit", xlabel: str = "", log: bool = False) -> None:
-    """Horizontal bars with their numbers, and a dashed line for the ceiling (or the least possible).
+    """Horizontal bars (dots on a log scale) with their numbers; a dashed line for the ceiling (or the least
+    possible).
 
     values {"name": number}, or {"name": {"part": number, ...}} for groups of bars, one hatch per part.
 
@@ -21,16 +22,22 @@ def bars(values: dict, *, caption: str, alt: str | None = None, unit: str = "", 
     for k, part in enumerate(parts):
         places = [(i + (k - (len(parts) - 1) / 2) * thick, group[part])
                   for i, group in enumerate(groups.values()) if part in group]
-        ax.barh(*zip(*places), thick * 0.92, color=COLOURS[k % 8], hatch=HATCHES[k % 8], edgecolor="white",
-                linewidth=0, label=part)
+        if log:                             # the length of a bar would mean nothing
+            ys, xs = zip(*places)
+            ax.plot(xs, ys, MARKERS[k % 8], color=COLOURS[k % 8], markersize=7, label=part)
+        else:
+            ax.barh(*zip(*places), thick * 0.92, color=COLOURS[k % 8], hatch=HATCHES[k % 8],
+                    edgecolor="white", linewidth=0, label=part)
         for y, value in places:
-            ax.annotate(f"{number(value)} {unit}".strip(), (value, y), xytext=(4, 0),
+            ax.annotate(f"{number(value)} {unit}".strip(), (value, y), xytext=(8 if log else 4, 0),
                         textcoords="offset points", va="center", fontsize=8.5, color=INK)
     ax.set_yticks(range(len(groups)), groups)
     ax.invert_yaxis()
     ax.tick_params(axis="y", length=0)
     if log:
         ax.set_xscale("log")
+        ax.set_ylim(len(groups) - 0.5, -0.5)
+        ax.grid(axis="y", color="#dddddd", linewidth=0.6)
     largest = max([v for g in groups.values() for v in g.values()]
                   + ([ceiling] if ceiling is not None else []))
     smallest = min([v for g in groups.values() for v in g.values()] + [0])
@@ -48,7 +55,7 @@ def bars(values: dict, *, caption: str, alt: str | None = None, unit: str = "", 
                 for name, group in groups.items()]
         line = ("" if ceiling is None
                 else f" Dashed line, {ceiling_label}: {number(ceiling)} {unit}".rstrip() + ".")
-        alt = f"Bars. {'; '.join(told)}.{line}"
+        alt = f"{'Dots' if log else 'Bars'}. {'; '.join(told)}.{line}"
     show(fig, alt, caption)
 
 
@@ -61,15 +68,18 @@ def _ceiling(ax, value, text, text_left: bool) -> None:
 
 def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = "", ylabel: str = "", x=None,
            floor: float | None = None, floor_label: str = "floor", logx: bool = False, logy: bool = False,
-           spread: dict | None = None, digits: int = 4) -> None:
+           spread: dict | None = None, digits: int = 4, edge: float | None = None,
+           edge_label: str = "") -> None:
     """Lines that differ in dash and marker as well as colour, each named at its end; a dashed floor.
 
     series {"name": ys} or {"name": (xs, ys)}; `x` is shared where only ys are given; `spread`
-    {"name": (low, high)} shades a band. The words quote both ends and the extremes between, with `digits`
-    significant digits: 1 for numbers from training, of which no two machines agree on more.
+    {"name": (low, high)} shades a band; `edge` is an x where something ends. The words quote both ends and
+    the extremes between, with `digits` significant digits: 1 for numbers from training, of which no two
+    machines agree on more.
 
         figures.curves({"model": losses}, floor=1.2, floor_label="entropy", xlabel="step", caption="...")
     """
+    # over the guide: one picture, drawn from top to bottom
     fig, ax = new(6.4, 3.6)
     told = []
     for k, (name, line) in enumerate(series.items()):
@@ -89,6 +99,8 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
         ax.set_yscale("log")
     if floor is not None:
         _floor(ax, floor, f"{floor_label}: {number(floor)}")
+    if edge is not None:
+        _edge(ax, edge, edge_label)
     ax.set_xlabel(xlabel, color=INK)
     ax.set_ylabel(ylabel, color=INK)
     plain_ticks(ax.xaxis, ax.yaxis)
@@ -115,6 +127,12 @@ def _told(xs, ys, digits: int) -> str:
 def _floor(ax, value, text) -> None:
     ax.axhline(value, color=INK, linestyle=(0, (6, 3)), linewidth=1.2)
     ax.annotate(text, (0.01, value), xycoords=("axes fraction", "data"), xytext=(0, 3),
+                textcoords="offset points", fontsize=8.5, color=INK)
+
+
+def _edge(ax, place, text) -> None:
+    ax.axvline(place, color=INK, linestyle=":", linewidth=1.2)
+    ax.annotate(text, (place, 1), xycoords=("data", "axes fraction"), xytext=(3, 3),
                 textcoords="offset points", fontsize=8.5, color=INK)
 
 

@@ -91,7 +91,7 @@ def number(x: float) -> str:
 
 
 def plain_ticks(*axes) -> None:
-    """Numbers as they are said: 20,000 for 20000, and 0.4 instead of 4 x 10^-1 on a log scale of few decades."""
+    """Numbers as they are said: 20,000 for 20000, and 0.4 for 4 x 10^-1 on a log scale of few decades."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     for axis in axes:

@@ -1,16 +1,17 @@
 """A matrix of weights with its tokens."""
 import numpy as np
 
-from course_lib.figures.frame import INK, array, new, number, rectangle, show
+from course_lib.figures.frame import COLOURS, INK, array, new, number, rectangle, show
 
 
 def heatmap(weights, rows=None, columns=None, *, caption: str, alt: str | None = None,
             title: str | None = None, row_label: str = "query", column_label: str = "key", mask=None,
-            digits: int = 2, vmin=None, vmax=None) -> None:
+            digits: int = 2, vmin=None, vmax=None, marks=()) -> None:
     """A matrix of weights with its tokens; several side by side from a dict.
 
     weights (rows, columns), or {"title": (rows, columns), ...}; `mask` (same shape, True = may attend)
-    hatches what is forbidden. Cells carry their number while there are at most 12 per row. Negative values
+    hatches what is forbidden. `marks` outlines cells, [(row, column), ...], or the largest of each row:
+    marks="largest". Cells carry their number while there are at most 12 per row. Negative values
     get a two-sided colour scale.
 
         figures.heatmap(w, rows=words, columns=words, caption="'it' looks at 'cat'.")
@@ -21,7 +22,7 @@ def heatmap(weights, rows=None, columns=None, *, caption: str, alt: str | None =
     low, high = _range(panels.values(), vmin, vmax)
     colour_map = "Blues" if low >= 0 else "PuOr"        # nothing is the colour of the paper, in either theme
     n_rows, n_columns = next(iter(panels.values())).shape
-    cell = 0.42 if n_columns <= 12 else 6 / n_columns
+    cell = 0.42 if n_columns <= 12 else 4.8 / n_columns
     fig, axes = new(len(panels) * (cell * n_columns + 1.3) + 0.6, min(max(cell * n_rows, 0.8), 7) + 1.5,
                     len(panels))
     for ax, (name, w) in zip(np.atleast_1d(axes), panels.items()):
@@ -33,11 +34,16 @@ def heatmap(weights, rows=None, columns=None, *, caption: str, alt: str | None =
         ax.set_xlabel(column_label, color=INK)
         ax.set_ylabel(row_label, color=INK)
         _cells(ax, image, w, allowed, digits)
+        for i, j in enumerate(_seen(w, allowed).argmax(1)) if marks == "largest" else marks:
+            ax.add_patch(rectangle(j - 0.5, i - 0.5, 1, 1, fill=False, edgecolor=COLOURS[5], linewidth=2))
     bar = fig.colorbar(image, ax=axes, shrink=0.8, pad=0.02)
     bar.ax.tick_params(labelsize=8)
     bar.outline.set_visible(False)
-    show(fig, alt or " ".join(_tell_matrix(n, w, rows, columns, row_label, column_label, digits, allowed)
-                              for n, w in panels.items()), caption)
+    told = [_tell_matrix(n, w, rows, columns, row_label, column_label, digits, allowed)
+            for n, w in panels.items()]
+    if marks and marks != "largest":
+        told.append(f"Outlined ({row_label}, {column_label}): {', '.join(str(tuple(m)) for m in marks)}.")
+    show(fig, alt or " ".join(told), caption)
 
 
 def _range(panels, vmin, vmax) -> tuple[float, float]:
@@ -74,12 +80,17 @@ def _ticks(ax, rows, columns, shape) -> None:
     ax.tick_params(length=0)
 
 
+def _seen(w, allowed):
+    """The weights, -inf where none is shown."""
+    return np.where(np.isfinite(w) & (True if allowed is None else allowed), w, -np.inf)
+
+
 def _tell_matrix(name, w, rows, columns, row_label, column_label, digits, allowed) -> str:
     head = (f"{name + ': ' if name else ''}heat map, {w.shape[0]} x {w.shape[1]} "
             f"({row_label} x {column_label}).")
     rows = [str(r) for r in (rows if rows is not None else range(w.shape[0]))]
     columns = [str(c) for c in (columns if columns is not None else range(w.shape[1]))]
-    kept = np.where(np.isfinite(w) & (True if allowed is None else allowed), w, -np.inf)
+    kept = _seen(w, allowed)
     top = [(i, int(kept[i].argmax())) for i in range(len(rows)) if np.isfinite(kept[i]).any()]
     best = [f"{rows[i]} -> {columns[j]} ({w[i, j]:.{digits}f})" for i, j in top]
     hidden = ("" if allowed is None

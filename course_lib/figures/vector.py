@@ -72,7 +72,8 @@ def _attributes(part, names: dict[str, str], decimals: int) -> None:
             value = re.sub(r"([:;]) ", r"\1", value)
             part.set(key, re.sub(r"url\(#([^)]+)\)", lambda found: f"url(#{names[found[1]]})", value))
         elif key in ("x", "y", "width", "height", "transform"):
-            part.set(key, NUMBER.sub(lambda found: _n(float(found[0]), 6 if key == "transform" else 2), value))
+            kept = 6 if key == "transform" else 2
+            part.set(key, NUMBER.sub(lambda found: _n(float(found[0]), kept), value))
 
 
 def path(d: str, decimals: int = 2) -> str:

@@ -1,11 +1,13 @@
 """The figures of chapter 6. Each function draws one and shows it; its text alternative is made from what it
 draws."""
+import itertools
 import math
 
 import torch
 
 from course_lib import figures
 from course_lib.figures import COLOURS, INK
+from course_lib.figures.frame import legend
 from course_lib.flash_attention.orders import tile_kinds
 
 ACCENT, GREY, PALE = COLOURS[5], "#666666", "#f4f4f4"
@@ -140,6 +142,30 @@ def who_holds(n=1024, d=64, rows=64, columns=32):
                          f"rows. No array of {n:,} × {n:,} numbers exists anywhere.")
 
 
+def patch(ty: int = 2, tx: int = 3):
+    """The scores of one thread of rung 5 in a tile of 32 x 32, and what it loads for them per column of d."""
+    rows, keys = ([first + 8 * n for n in range(4)] for first in (ty, tx))
+    fig, ax = figures.new(4.6, 4.2)
+    for i, j in zip(rows, keys):
+        figures.box(ax, 0, i, 32, 1, "#e8e8e8", line=0)
+        figures.box(ax, j, 0, 1, 32, "#e8e8e8", line=0)
+        figures.box(ax, -2.2, i, 1.6, 1, QUERY, line=0.5)
+        figures.box(ax, j, -2.2, 1, 1.6, KEY, line=0.5)
+    for i, j in itertools.product(rows, keys):
+        figures.box(ax, j, i, 1, 1, ACCENT, line=0)
+    ax.hlines(range(33), 0, 32, color="#bbbbbb", linewidth=0.4)
+    ax.vlines(range(33), 0, 32, color="#bbbbbb", linewidth=0.4)
+    ax.text(-2.6, 16, "4 numbers of q", rotation=90, ha="right", va="center", fontsize=9, color=INK)
+    ax.text(16, -2.6, "4 numbers of k", ha="center", va="bottom", fontsize=9, color=INK)
+    ax.set(xlim=(-4, 32), ylim=(32, -4), aspect="equal")
+    ax.axis("off")
+    figures.show(fig, alt=f"A tile of 32 by 32 scores. The thread ({ty}, {tx}) has the scores of rows {rows} "
+                          f"with keys {keys}: {len(rows) * len(keys)} products from {len(rows)} + "
+                          f"{len(keys)} loads.",
+                 caption=f"Rung 5: thread ({ty}, {tx}) of 8 × 8 keeps 16 scores in registers. For each of "
+                         "the d columns it loads 4 + 4 numbers and uses each four times.")
+
+
 def backward_flow():
     """Which products the backward pass forms, and what crosses tiles."""
     places = {"q, k": (0, 0), "S again": (1, 0), "P = exp(S − lse)": (2, 0), "dV += Pᵀ dO": (3.1, 0),
@@ -174,12 +200,13 @@ def fragments():
                                                f"{places[r, 0][1]}" for r in sorted({r for r, _ in places})))
         ax.set(title=name, aspect="equal", xticks=range(0, columns, 8), yticks=(0, 8), ylim=(16, 0),
                xlim=(0, columns))
+    legend(fig, [f"register {r}" for r in range(4)], below=True,
+           looks=[{"facecolor": colour, "hatch": hatch, "edgecolor": "#888888"} for colour, hatch in looks])
     figures.show(fig, alt="Three grids with lane numbers; each lane has two numbers of a register, side by "
                           "side in A and D, one below the other in B. Where lane 0 begins: "
                           f"{'; '.join(told)}.",
                  caption="Lane numbers. A lane's two numbers of one register are side by side in A and D, "
-                         "one below the other in B. Colours are registers: in A, 0 top left, 1 below it, 2 "
-                         "to its right, 3 diagonal.")
+                         "one below the other in B.")
 
 
 def _fragment(ax, i, j, down, lane, look):

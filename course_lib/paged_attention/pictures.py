@@ -101,3 +101,14 @@ def preempted(held, needs, free, kept, left):
 
 def _cell(ax, x, y, size, colour, text):
     figures.box(ax, x, y, size, 0.5, colour, text, size=7.5)
+
+
+def ring(machines=4):
+    """Which slice of the keys each machine has in each round of a ring, and what a causal mask leaves."""
+    held = [[(machine - step) % machines for step in range(machines)] for machine in range(machines)]
+    kinds = [[0 if part > machine else 1 if part == machine else 2 for part in row]
+             for machine, row in enumerate(held)]
+    figures.tiles(kinds, names={0: "nothing to do", 1: "half of the pairs", 2: "all pairs"}, empty=0,
+                  labels=held, row_label="machine", column_label="round",
+                  caption="The number is the slice of keys that a machine has in this round. Under a causal "
+                          "mask a later slice than its own gives it nothing to do.")

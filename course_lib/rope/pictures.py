@@ -136,7 +136,8 @@ def loss_by_position(study, names, caption):
             f"{sum(y[-quarter:]) / quarter:.2f} at the end"
             for name in names for y in [study["rules"][name]]]
     figures.curves({name: study["rules"][name] for name in names}, x=list(middle),
-                   xlabel="position", ylabel="loss, nats per character",
+                   xlabel="position", ylabel="loss, nats per character", edge=study["trained_length"],
+                   edge_label=f"trained: {study['trained_length']}",
                    alt="Loss by position. " + "; ".join(told) + ".", caption=caption)
 
 
@@ -148,6 +149,7 @@ def needle_found(needle, names):
             f"{y[-1]:.2f} at the end"
             for name, y in curves.items()]
     figures.curves(curves, x=needle["distances"], xlabel="distance to the needle", ylabel="share found",
+                   edge=needle["trained_length"], edge_label=f"trained: {needle['trained_length']}",
                    alt="Share of needles found. " + "; ".join(told) + ".",
                    caption=f"A head trained at {needle['trained_length']} tokens, "
                            f"tested in texts of {needle['length']}.")

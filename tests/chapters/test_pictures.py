@@ -24,6 +24,8 @@ DRAWN = {
     "backward": (flash.backward_flow, "dS = P (dP − δ) to dQ += dS k", None),
     "fragments": (flash.fragments, "A: register 0 from row 0, column 0, register 1 from row 8, column 0", None),
     "ping-pong": (flash.ping_pong, "group 2: products 1 at 4, softmax 1 at 6", lambda: flash.ping_pong(2)),
+    "patch": (flash.patch, "rows [2, 10, 18, 26] with keys [3, 11, 19, 27]: 16 products from 4 + 4 loads", lambda: flash.patch(0, 0)),
+    "ring": (paged.ring, "6 nothing to do, 4 half of the pairs, 6 all pairs", lambda: paged.ring(3)),
     "growing": (cache.growing_cache, "reads k and v of tokens 0 to 3 from the cache",
                 lambda: cache.growing_cache((2, 1))),
     "intensity": (lambda: cache.roofline(CARDS, {"here": 7}, (1,)), "from 50 operations per byte. Marked",
