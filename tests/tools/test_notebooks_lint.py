@@ -61,6 +61,7 @@ def printed(text, name="stdout"):
     ("pictures_have_words", new_markdown_cell("![](boxes.png)")),
     ("pictures_have_words", new_markdown_cell('<img src="x.png">')),
     ("pictures_have_words", code("show()", figure()[0])),
+    ("pictures_have_words", code('figures.curves({}, alt="A line.", caption="c")')),
     ("pictures_have_words", code("show()", new_output("display_data", data={"image/png": "aGVsbG8=", "text/plain": "<Figure>"}))),
     ("core_in_time", new_markdown_cell("word " * 4001)),
     ("something_to_run", new_markdown_cell("word " * 900)),

@@ -47,6 +47,8 @@ def pictures_have_words(book):
         if cell.get("attachments"):
             yield f"{begin(cell)}: an attached picture; draw it with course_lib.figures"
     for cell in book.code:
+        if re.search(r"\bfigures\.\w+\([^#]*\balt=", cell.source):
+            yield f"{begin(cell)}: a text alternative by hand; without `alt` it is made from what is drawn"
         outputs = cell.outputs
         for i, output in enumerate(outputs):
             if output.output_type not in ("display_data", "execute_result"):
