@@ -116,7 +116,8 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
 
 def _told(xs, ys, digits: int) -> str:
     """Both ends of a line, and its lowest and highest point where they are elsewhere."""
-    said = [f"{float(f'{y:.{digits}g}'):.4g}" if digits < 4 else number(y) for y in ys]
+    rounded = [number(y) if digits == 4 else f"{float(f'{y:.{digits}g}'):.4g}" for y in ys]
+    said = ["almost 0" if 0 < abs(y) < 1e-9 else text for y, text in zip(ys, rounded)]
     told = f"from {said[0]} at {number(xs[0])} to {said[-1]} at {number(xs[-1])}"
     for word, n in (("lowest", int(ys.argmin())), ("highest", int(ys.argmax()))):
         if said[n] not in (said[0], said[-1]):

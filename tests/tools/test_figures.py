@@ -85,7 +85,7 @@ def test_the_words_of_a_curve_have_its_extremes_and_as_many_digits_as_are_sure(s
     figures.curves({"a": [3.14159, 1.0001, 2.71828], "b": [100, 2e-13, 0.04]}, digits=1, caption="c")
     exact, rough = (data["text/plain"] for data, _ in shown[::2])
     assert "a: from 3.142 at 0 to 2.718 at 2, lowest 1 at 1." in exact
-    assert "a: from 3 at 0 to 3 at 2, lowest 1 at 1; b: from 100 at 0 to 0.04 at 2, lowest 2e-13 at 1." in rough
+    assert "a: from 3 at 0 to 3 at 2, lowest 1 at 1; b: from 100 at 0 to 0.04 at 2, lowest almost 0 at 1." in rough
 
 
 def test_a_large_heat_map_says_where_each_row_looks(shown):
