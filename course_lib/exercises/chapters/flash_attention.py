@@ -548,6 +548,7 @@ def _kernel_cases(rng):
     q, k, v = torch.full((40, 8), 4.0), torch.arange(40.0)[:, None] * torch.ones(8), torch.randn(40, 8, generator=rng)
     yield Case(q, k, v, 0.35, label="the scores grow from key to key")
     yield Case(q, -k, v, 0.35, label="the scores fall from key to key")
+    yield Case(torch.full((20, 8), 64.0), torch.full((20, 8), -32.0), v[:20], 1.0, label="every score is -16,384")
 
 
 def _kernel_launch(q, k, v, scale):
@@ -598,6 +599,9 @@ kernel_exercise(
                       ask="What is weighted: keys or values?"),
         Misconception("applies no mask", change=("k0 + j <= i ? scale * s[j] : -INFINITY", "scale * s[j]"),
                       ask="Which keys does query 0 see?"),
+        Misconception("hides scores behind -10,000, where -INFINITY is needed",
+                      change=("scale * s[j] : -INFINITY", "scale * s[j] : -1e4f"),
+                      ask="Which key gets the weight if every score that may be seen is below -10,000?"),
         Misconception("gives hidden keys the score 0", change=("scale * s[j] : -INFINITY", "scale * s[j] : 0.0f"),
                       ask="What is the weight of a key whose score is 0?"),
         Misconception("does not store the new maximum in `m`", change=("        m = m_new;\n", ""),

@@ -177,7 +177,7 @@ exercise(
     given={"torch": torch, "math": math, "rotate": rotate},
     stub=STEP.replace(*_LATE).replace(*_CORNER), solution=STEP, cases=step_cases, call=_in_pieces, compare=close(atol=1e-4),
     misconceptions=[
-        Misconception("has the right mask, but new tokens stand too far back", change=_LATE,
+        Misconception("has the right mask, but positions of new tokens that are too large", change=_LATE,
                       ask="Four tokens are cached, numbered 0 to 3. What is the number of the next one?"),
         Misconception("has the right positions, but a mask aligned to the first key", change=_CORNER,
                       ask="One new query and 100 keys: which keys does the first row of `tril()` show it?"),

@@ -417,7 +417,7 @@ exercise(
 
     - the last chunk may be smaller; a chunk may be longer than the text
     - numerator **and** denominator have a part from inside and a part from before
-    - one loop over chunks, none over tokens, and no $n \times n$ matrix
+    - one loop over chunks, none over tokens; no `cumsum`, and no $n \times n$ matrix
     """,
     given={"torch": torch}, forbid=("cumsum",),
     stub='''

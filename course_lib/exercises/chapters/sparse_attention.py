@@ -136,7 +136,7 @@ exercise(
     name="share", answer=0.5, tolerance=0.005,
     misconceptions=[
         Misconception("takes the diagonal block for all that is visited", value=1.0,
-                      ask="Query 64 sees keys 1 to 64. In which blocks do they lie?"),
+                      ask="Query 64 sees keys 1 to 64. In which blocks are they?"),
         Misconception("halves both blocks and then forgets that their halves add up", value=0.25,
                       ask="How many keys does each query see, and how many keys are in the blocks that its block of queries visits?"),
         Misconception("gives a percentage", value=50, ask="All pairs of a block are the share 1. What is half of them?"),
@@ -183,6 +183,7 @@ exercise(
     Write attention in which each block of queries visits only the blocks of keys on its list, with the three steps above.
 
     - **one block at a time**: no array holds the exponentials of more than `block` x `block` scores, however long a list is
+      (two walks over a list pass too; the three steps need one)
     - `visits[r]` is the list of block numbers that block `r` of queries visits; every pair of a visited block is allowed
     - keys of blocks that are on no list are never read: in some cases they hold NaN
     - the last block may be smaller; queries with an empty list get 0
@@ -298,7 +299,7 @@ kernel_exercise(
     - a block is 32 values; block `b` begins at value `32 * b`, and the last one may hold fewer
     - a row that visits nothing gets 0
     - launch: one block of 32 threads per row `r`, one thread per column
-    - budget: values of visited blocks once, and nothing of the others
+    - budget: values of visited blocks once, and nothing of the others; read each `column[entry]` once
     """,
     stub='''
 __global__ void average_blocks(const float* __restrict__ v, const int* __restrict__ start,
@@ -323,6 +324,12 @@ __global__ void average_blocks(const float* __restrict__ v, const int* __restric
             ("        int first", "        float part = 0.0f;\n        int first"), ("sum += v[j * d + c];", "part += v[j * d + c];"),
             ("seen += last - first;", "sum += part / (last - first);\n        seen += 1;")],
                       ask="A block of 4 values and one of 32: which share has each value in your average?"),
+        Misconception("reads the list again for every value of a block", change=[
+            ("int first = column[entry] * 32, last = min(first + 32, n);", ""),
+            ("for (int j = first; j < last; ++j) sum += v[j * d + c];",
+             "for (int j = column[entry] * 32; j < min(column[entry] * 32 + 32, n); ++j) { sum += v[j * d + c]; ++seen; }"),
+            ("        seen += last - first;\n", "")],
+                      ask="How often does your inner loop read `column[entry]`? Keep it in a variable."),
         Misconception("divides by 32 for every block", change=("seen += last - first", "seen += 32"),
                       ask="How many values does the last block hold when there are 100?"),
         Misconception("divides by 0 where a row visits nothing", change=("seen > 0 ? sum / seen : 0.0f", "sum / seen"),
