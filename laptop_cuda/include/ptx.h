@@ -258,7 +258,7 @@ LAPTOP_FN uint32_t redux(const char* how, uint32_t a, uint32_t mask, bool is_sig
 LAPTOP_FN void meet(const void* value, unsigned bytes, const char* what, const void* site, laptop::Exchange& all) {
     const laptop::Exchange& x = laptop::warp_exchange(0xffffffffu, value, bytes, laptop::MMA, false, site);
     require(x.present == 0xffffffffu, what, site);
-    all = x;
+    laptop::copy_unseen(&all, &x, sizeof x);
 }
 
 // Lane l gives the 16-byte row l of the 8 x 8 pieces, and gets of each piece row l / 4, columns 2 (l % 4) and the next.
