@@ -380,7 +380,7 @@ BAD = {
     "def softmax(x):\n    while True:\n        try:\n            x = x + 1\n        except Exception:\n            pass": "did not finish",
     "def softmax(x):\n    y = torch.softmax(x, 1)\n    x.zero_()\n    return y": "changes its input `x` in place",
     "def softmax(x):\n    return torch.log_softmax(x, 1).exp()": "`log_softmax` may not be used",
-    "def softmax(x):\n    return getattr(torch, 'log_softmax')(x, 1).exp()": "`log_softmax` may not be used",
+    "def softmax(x):\n    return getattr(torch, 'log_softmax')(x, 1).exp()": "calls `log_softmax`, which may not be used here",
     "def softmax(x):\n    return torch.softmax(x, 1).to_sparse()": "a sparse_coo tensor, not a plain tensor",
     "def softmax(x):\n    return torch.nested.nested_tensor([x])": "a nested tensor, not a plain tensor",
     "def softmax(x):\n    return x.to('meta')": "a meta tensor, not a plain tensor",
@@ -807,7 +807,7 @@ def test_a_growing_cache_by_any_name_is_found():
     ex = find("7.2")
     growing = ex.solution.replace("self.k[:, here], self.v[:, here] = k, v", "self.k = torch.concatenate([self.k[:, :self.length], k], 1)\n"
                                   "        self.v = torch.concatenate([self.v[:, :self.length], v], 1)")
-    assert growing != ex.solution and "may not be used here" in core.evaluate(ex, growing, 3).headline
+    assert growing != ex.solution and "copies the cache" in core.evaluate(ex, growing, 3).headline
 
 
 def test_a_numpy_number_is_a_number():
