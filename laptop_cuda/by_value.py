@@ -11,6 +11,8 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from .object_file import ObjectFile
+
 CALLS = "kernel.calls"
 FLAG = f"-fdump-tree-tsan0-raw-uid-lineno={CALLS}"
 HEADERS = str(Path(__file__).resolve().parent / "include")
@@ -25,10 +27,10 @@ DECLARED = re.compile(r"D\.\d+")
 VARIABLE = re.compile(r"(?P<name>[\w.$]*?)(?P<number>D\.\d+)(?:\.[\w.$]+|\[[^*>()]*\])*")
 
 
-def uncounted_copy(folder: Path, external: set[str]) -> str | None:
+def uncounted_copy(folder: Path, made: ObjectFile) -> str | None:
     """The first function that takes or gives a struct where no hook sees it, in words: "`name` in line 3".
 
-    `external` are the functions of other libraries. None where the compiler writes nothing down.
+    `made` is the object of that build. None where the compiler writes nothing down.
     """
     written = folder / CALLS
     text = written.read_text(errors="replace") if written.exists() else ""
@@ -39,7 +41,7 @@ def uncounted_copy(folder: Path, external: set[str]) -> str | None:
         if line == "{":
             own = set(DECLARED.findall(before))                        # the parameters
         elif line.startswith("  ") and (call := CALL.match(line)):
-            if not (call["file"] or "").startswith(HEADERS) and _unseen(call, own | functions, external):
+            if not (call["file"] or "").startswith(HEADERS) and _unseen(call, own | functions, made):
                 return _told(call)
         elif line.startswith("  ") and not line.startswith("  static ") and line.endswith(";"):
             own |= set(DECLARED.findall(re.split(r" = | \[value-expr", line)[0]))
@@ -47,11 +49,11 @@ def uncounted_copy(folder: Path, external: set[str]) -> str | None:
     return None
 
 
-def _unseen(call: re.Match, own: set[str], external: set[str]) -> bool:
+def _unseen(call: re.Match, own: set[str], made: ObjectFile) -> bool:
     name, *operands = _operands(call["operands"])
     number = DECLARED.search(name)
     moves = MOVES.match(name) and number and number[0] not in own
-    return bool(moves) or any(_elsewhere(operand, own, external) for operand in operands)
+    return bool(moves) or any(_elsewhere(operand, own, made) for operand in operands)
 
 
 def _told(call: re.Match) -> str:
@@ -71,11 +73,19 @@ def _operands(text: str) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def _elsewhere(operand: str, own: set[str], external: set[str]) -> bool:
-    """Whether an operand is memory that is no variable of the function itself. Numbers, addresses and what is
-    in a register are no memory."""
+def _elsewhere(operand: str, own: set[str], made: ObjectFile) -> bool:
+    """Whether an operand is memory that is no variable of the function itself. Numbers, addresses, functions
+    and what is in a register are no memory."""
     if operand.startswith(("&", '"')) or operand.lstrip("*").startswith("<retval>"):
         return False
     if variable := VARIABLE.fullmatch(operand):
-        return variable["number"] not in own and variable["name"] not in external
+        return variable["number"] not in own and not _is_function(variable["name"], made)
     return any(sign in operand for sign in ("*", "->", "MEM", "D."))
+
+
+def _is_function(name: str, made: ObjectFile) -> bool:
+    """Whether the object has or needs a function of this name, as the engine's headers have, and no variable
+    of the same name in any namespace or function."""
+    def among(symbols) -> bool:
+        return any(symbol == name or f"{len(name)}{name}" in symbol for symbol in symbols)
+    return bool(name) and among((*made.gives, *made.needs)) and not among(made.variables)

@@ -9,16 +9,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 SYMBOLS, DYNAMIC_SYMBOLS, VERSION_NEEDED, VERSIONS = 2, 11, 0x6FFFFFFE, 0x6FFFFFFF
+# STT_OBJECT, STT_COMMON, STT_TLS
+VARIABLE_KINDS = (1, 5, 6)
 # sections whose functions run when a library is loaded, or unloaded
 BY_ITSELF = (".preinit_array", ".init_array", ".fini_array", ".ctors", ".dtors")
 
 
 @dataclass
 class ObjectFile:
-    """Names that it needs, with the library that has them where the file says so; names that it gives; and
-    its sections of code that runs by itself."""
+    """Names that it needs, with the library that has them where the file says so; names that it gives, and
+    those of its variables, its own alone included; and its sections of code that runs by itself."""
     needs: dict[str, str]
     gives: set[str]
+    variables: set[str]
     by_itself: list[str]
 
 
@@ -47,7 +50,7 @@ def read_object(path: Path) -> ObjectFile | None:
 
     files = _files(data, sections, text)
     versions = next((s.offset for s in sections if s.kind == VERSIONS), None)
-    made = ObjectFile({}, set(), [])
+    made = ObjectFile({}, set(), set(), [])
     for section in sections:
         name = text(names, section.name)
         if name.startswith(BY_ITSELF):
@@ -56,9 +59,11 @@ def read_object(path: Path) -> ObjectFile | None:
             continue
         for i in range(1, section.size // 24):
             at, info, _, place = struct.unpack_from("<IBBH", data, section.offset + 24 * i)
+            called = text(section.link, at)
+            if info & 15 in VARIABLE_KINDS:
+                made.variables.add(called)
             if info >> 4 == 0:                                   # local
                 continue
-            called = text(section.link, at)
             if place:
                 made.gives.add(called)
             elif section.kind == DYNAMIC_SYMBOLS and versions is not None:

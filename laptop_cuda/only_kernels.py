@@ -14,7 +14,7 @@ from .build import runtime_library
 from .by_value import uncounted_copy
 from .compilers import compiler
 from .diagnostics import CompileError
-from .object_file import read_object
+from .object_file import ObjectFile, read_object
 
 # Features of the compiler that reach past the kernel: what uses them is neither counted nor checked. Spelled
 # in any way that the preprocessor allows, hence no pasting of tokens and no other spellings of `#` and `[`.
@@ -109,14 +109,14 @@ def beyond(library: Path, counted: bool = False) -> str | None:
     if set(made.by_itself) - TRACERS:
         return ("An object with a constructor, or a variable whose first value must be computed, may not be "
                 "defined outside a kernel: a GPU runs nothing before the first launch.")
-    return _uncounted(library.parent, set(made.needs)) if counted else None
+    return _uncounted(library.parent, made) if counted else None
 
 
-def _uncounted(folder: Path, needs: set[str]) -> str | None:
+def _uncounted(folder: Path, made: ObjectFile) -> str | None:
     tool = compiler()
-    if tool.clang and tool.release < 16 and "memmove" in needs:
+    if tool.clang and tool.release < 16 and "memmove" in made.needs:
         return "This clang does not count what memmove of the C++ library copies: use clang 16 or g++."
-    found = uncounted_copy(folder, needs)
+    found = uncounted_copy(folder, made)
     return found and (f"{found} is given a struct straight from memory, or its result goes straight there, "
                       "where no copy is counted: use a variable of the kernel's own in between.")
 

@@ -147,6 +147,10 @@ COPIES = {
     "a struct that is left out by `...`": first(
         SUM.format("any(1, " + BOXES + "[i])"), BOX + "__device__ float any(int n, ...) { __builtin_va_list all; __builtin_va_start(all, n); "
         "float v = __builtin_va_arg(all, Box).v; __builtin_va_end(all); return v; }\n"),
+    "a struct with the name of a function for `...`": first(
+        "float s = sinf(n); named::sinf = " + BOXES + "[0]; " + "s += any(1, named::sinf); out[blockIdx.x] = s;",
+        BOX + "namespace named { __device__ Box sinf; }\n__device__ float any(int n, ...) { __builtin_va_list all; __builtin_va_start(all, n); "
+        "float v = __builtin_va_arg(all, Box).v; __builtin_va_end(all); return v; }\n"),
     "a default argument by value": first("shown = " + BOXES + "[0]; " + SUM.format("of_shown()"), BOX
                                          + "__device__ Box shown;\n__device__ float of_shown(Box b = shown) { return b.v; }\n"),
     "a result that goes straight into an array": first(
@@ -160,7 +164,7 @@ COPIES = {
     "the C++ library's copy": body("float v[2000]; std::copy(" + ROW + ", " + ROW + " + n, v);" + SUM.format("v[i]"), "// cudaGraph\n"),
 }
 UNCOUNTED = {name: COPIES[name] for name in (
-    "a struct that is left out by `...`", "a result that is built in an array", "the C++ library's copy")}
+    "a struct that is left out by `...`", "a struct with the name of a function for `...`", "a result that is built in an array", "the C++ library's copy")}
 CHEATS = WRONG_RESULTS | CAUGHT_BY_THE_SANITIZER | {
     name: KEPT[name] for name in KEPT if name.startswith("wrong")} | REFUSED | LIBRARY | UNCOUNTED
 # right results that cost what they cost: no count is saved

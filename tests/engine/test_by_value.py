@@ -24,6 +24,7 @@ __device__ State merged(State a, State b) {
 template <typename T> __device__ T twice(T v) { return v + v; }
 __device__ float square(float v) { return v * v; }
 __device__ float of(float (*f)(float), float v) { return f(v); }
+__device__ float part(double (*f)(double, double*), double v) { double whole; return f(v, &whole); }
 __device__ float first(float4 v) { return v.x; }
 __device__ int wide(dim3 d) { return d.x; }
 __device__ float reduced(cg::thread_block_tile<32> tile, float v) { return cg::reduce(tile, v, cg::plus<float>()); }
@@ -54,6 +55,7 @@ __global__ void others(const float* __restrict__ x, float* __restrict__ out) {
     ((float4*)out)[t] = make_float4(first(((const float4*)x)[t % 2]), same(t), of(square, x[t]), of(expf, x[t]));
     ((__half2*)out)[200 + t] = __hmul2(h[t], h[t]);
     out[300 + t] = twice(wide(blockDim)) + reduced(cg::tiled_partition<32>(cg::this_thread_block()), x[t]) + sums[t].v;
+    out[400 + t] = of(__sinf, x[t]) + of(&rsqrtf, x[t]) + part(&modf, x[t]);
     printf("of (*x) [a:1:2] gimple_call <of, _1, *x> %f\\n", x[t]);
 }
 __global__ void product(const __half* a, const __half* b, float* c) {
