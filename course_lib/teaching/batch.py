@@ -38,10 +38,13 @@ def tasks(submissions: list[Submission], chapters: list[str], store: Store, stri
 
 
 class Batch:
-    """A run over all notebooks that wait; `trouble` says in words what went wrong with the marking itself."""
+    """A run over all notebooks that wait; `trouble` says in words what went wrong with the marking itself.
+    `student_done` is called each time that nothing of a student's waits any longer."""
 
-    def __init__(self, submissions: list[Submission], waiting: dict[int, dict], store: Store):
+    def __init__(self, submissions: list[Submission], waiting: dict[int, dict], store: Store,
+                 student_done: Callable[[], None] = lambda: None):
         self.submissions, self.waiting, self.store = submissions, waiting, store
+        self.student_done = student_done
         self.trouble: list[str] = []
         self.bar = Bar(len(waiting))
 
@@ -101,7 +104,10 @@ class Batch:
 
     def _step(self, index: int) -> None:
         self.waiting.pop(index)
-        self.bar.step(f"{self.submissions[index].student} / {self.submissions[index].chapter}")
+        student = self.submissions[index].student
+        self.bar.step(f"{student} / {self.submissions[index].chapter}")
+        if self.waiting and student not in {self.submissions[other].student for other in self.waiting}:
+            self.student_done()
 
 
 def each(function: Callable, tasks: dict, jobs: int, finished: Callable = lambda key, answer: None) -> dict:

@@ -13,16 +13,17 @@ from .table import REFERENCE
 ICON = {PASSED: "✓", WRONG: "✗", NOT_ATTEMPTED: "○", NOT_RUN: "–"}
 
 
-def class_page(marks: list[Mark]) -> str:
+def class_page(marks: list[Mark], so_far: str = "") -> str:
+    """`so_far`: a sentence about a run that is going on. Students are compared when it is over."""
     marks = [m for m in marks if m.exercise and m.kind != "text"]
     return (
         head("The class")
         + "<h1>The class</h1>\n"
+        + (f"<p>{escape(so_far)}</p>\n" if so_far else "")
         + _stuck(marks)
         + _exercises(marks)
         + _grid(marks)
-        + _pairs(marks)
-        + _alike(marks)
+        + ("" if so_far else _pairs(marks) + _alike(marks))
         + "</body></html>\n"
     )
 
@@ -69,8 +70,8 @@ def _grid(marks: list[Mark]) -> str:
 def _pairs(marks: list[Mark]) -> str:
     """Pairs whose agreement the class's habits do not explain; a reason to talk, no verdict."""
     rows = [[*p.students, f"{p.bits:.0f}", ", ".join(p.exercises)] for p in pairs(marks)]
-    return (_table("Pairs that agree more often than chance", ["student", "student", "bits", "in exercises"], rows)
-            if rows else "")
+    columns = ["student", "student", "bits", "in exercises"]
+    return _table("Pairs that agree more often than chance", columns, rows) if rows else ""
 
 
 def _alike(marks: list[Mark]) -> str:

@@ -45,6 +45,7 @@ class Job:
     late: LateRule
     by_hand: list[by_hand.Line]
     league: dict[str, dict[str, str]]
+    before: dict[tuple[str, str], tuple[str, str]]          # the rows of an earlier run's grades.csv
 
 
 def main(argv: list[str]) -> int:
@@ -97,7 +98,8 @@ def _prepare(args: argparse.Namespace) -> Job:
     league = {student: theirs for student, theirs in cells.items() if theirs}
     if (waiting or league) and not args.no_sandbox and not args.dask:
         check_walls([folder, results])
-    return Job(submissions, chapters, store, waiting, results, late, given, league)
+    before = changes.rows_of(results / "grades.csv")
+    return Job(submissions, chapters, store, waiting, results, late, given, league, before)
 
 
 def check_walls(hide: list[Path]) -> None:
@@ -116,7 +118,8 @@ def _mark(job: Job, args: argparse.Namespace, begin: float) -> int:
     fresh = len(job.waiting)
     begun = sum(bool(s.cells) and s.chapter in job.chapters for s in job.submissions)
     try:
-        trouble = Batch(job.submissions, job.waiting, job.store).mark(args.jobs, args.dask)
+        batch = Batch(job.submissions, job.waiting, job.store, lambda: _write_so_far(job, fresh))
+        trouble = batch.mark(args.jobs, args.dask)
     except KeyboardInterrupt:
         _write(job)
         raise KeyboardInterrupt(
@@ -155,18 +158,25 @@ def _score_league(job: Job, args: argparse.Namespace) -> None:
     print(f"{len(job.league)} of them in the league: {job.results / 'league.html'}")
 
 
+def _write_so_far(job: Job, fresh: int) -> None:
+    """The table and the class's page while the run is going on, without what compares students."""
+    marks = table(job.submissions, job.chapters, job.store, job.late)
+    by_hand.merge(marks, job.submissions, job.by_hand)
+    report.write_table(job.results, marks)
+    told = f"The marking is going on: {fresh - len(job.waiting)} of {fresh} notebooks are marked."
+    write_whole(job.results / "class.html", class_page(marks, told))
+
+
 def _write(job: Job) -> list[report.Mark]:
     """The table, and all files that are made from it."""
     marks = table(job.submissions, job.chapters, job.store, job.late)
     flag_copies(marks)
     lines = by_hand.merge(marks, job.submissions, job.by_hand)
-    before = changes.rows_of(job.results / "grades.csv")
     report.write(job.results, marks)
     write_whole(job.results / "class.html", class_page(marks))
     write_gradebooks(job.results, marks, job.submissions, job.chapters)
     by_hand.write(job.results, lines)
-    if before:
-        write_whole(
-            job.results / "changes.csv", changes.changes(before, changes.rows_of(job.results / "grades.csv"))
-        )
+    if job.before:
+        after = changes.rows_of(job.results / "grades.csv")
+        write_whole(job.results / "changes.csv", changes.changes(job.before, after))
     return marks

@@ -4,6 +4,7 @@ from __future__ import annotations
 import csv
 import hashlib
 import html
+import io
 import re
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -78,7 +79,7 @@ def verdict_from(data: dict) -> Verdict:
 
 def write(results: Path, marks: list[Mark]) -> None:
     """All of them, each file replaced in one step."""
-    write_whole(results / "grades.csv", _csv(marks))
+    write_table(results, marks)
     write_whole(results / "junit.xml", _junit(marks))
     students: dict[str, list[Mark]] = {}
     for mark in marks:
@@ -109,14 +110,13 @@ def page_names(students) -> dict[str, str]:
 
 # --- the table ----------------------------------------------------------------------------------------------
 
-def _csv(marks: list[Mark]) -> str:
-    import io
+def write_table(results: Path, marks: list[Mark]) -> None:
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(COLUMNS)
     for mark in marks:
         writer.writerow([safe_cell(value) for value in mark.row()])
-    return out.getvalue()
+    write_whole(results / "grades.csv", out.getvalue())
 
 
 def safe_cell(text: str) -> str:

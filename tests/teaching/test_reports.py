@@ -1,4 +1,6 @@
 """What comes out of a marking besides the table: gradebooks, late rules, marks by hand, the class's page, what changed."""
+import concurrent.futures
+import contextlib
 import csv
 import datetime
 import errno
@@ -11,7 +13,7 @@ import pytest
 
 from course_lib.exercises.declare import find, load_chapter
 from course_lib.exercises.verdict import PASSED, WRONG, Verdict
-from course_lib.teaching import by_hand, changes, gradebooks, grade, report
+from course_lib.teaching import batch, by_hand, changes, gradebooks, grade, report
 from course_lib.teaching.class_page import class_page
 from course_lib.teaching.identity import Roster
 from course_lib.teaching.late import LateRule, read_rule
@@ -147,3 +149,38 @@ def test_a_full_disk_is_reported_in_one_sentence(tmp_path, monkeypatch, capsys):
     assert grade.main([str(tmp_path / "in"), "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
     assert "No space left on device" in said and "Traceback" not in said
+
+
+class AtOnce:
+    """An executor that passes everything, in the calling thread."""
+
+    @staticmethod
+    def submit(function, task):
+        done = concurrent.futures.Future()
+        done.set_result({id: verdict(PASSED, id) for id in task["cells"]})
+        return done
+
+
+def test_the_table_can_be_looked_at_while_the_run_goes_on(tmp_path, monkeypatch):
+    """It is written for each student whose last notebook is marked; what changed is against the run before."""
+    seen, write = [], grade._write_so_far
+    monkeypatch.setattr(batch, "executor_for", lambda *_: contextlib.nullcontext(AtOnce()))
+    results = tmp_path / "out"
+
+    def look(*arguments):
+        write(*arguments)
+        seen.append((changes.rows_of(results / "grades.csv"), (results / "class.html").read_text()))
+    monkeypatch.setattr(grade, "_write_so_far", look)
+    for name in ("Ann", "Ben", "Cleo"):
+        put(tmp_path / "in" / name / "03_gqa.ipynb", notebook(CELL + name))
+    put(tmp_path / "in" / "Ann" / "02_rope.ipynb", notebook("# EXERCISE 2.2\nx = 1"))
+    command = [str(tmp_path / "in"), "--out", str(results), "--no-sandbox"]
+    assert grade.main(command) == 0 and len(seen) == 2
+    for table_then, page in seen:
+        verdicts = [status for status, _ in table_then.values()]
+        assert PASSED in verdicts and "not run" in verdicts and "of 4 notebooks are marked." in page
+    assert "notebooks are marked" not in (results / "class.html").read_text()
+    for name in ("Ann", "Ben"):
+        put(tmp_path / "in" / name / "03_gqa.ipynb", notebook("# EXERCISE 3.3\n" + name))
+    assert grade.main(command) == 0 and len(seen) == 3
+    assert {row[0] for row in rows((results / "changes.csv").read_text())[1:]} == {"Ann", "Ben"}
