@@ -136,6 +136,20 @@ def choose_cases(rng):
     yield case(1, 2, 3, 4, causal, 5, "3 tokens, the best 5")
     q, k, weights = randn(rng, 1, 2, 6, 4).abs(), 0.1 + randn(rng, 1, 6, 4).abs(), -3e4 * (1 + randn(rng, 1, 6, 2).abs())
     yield Case(q, k, weights, torch.ones(6, 6, dtype=torch.bool).tril(), 2, label="6 tokens, all scores far below zero")
+    k = k.abs() * torch.tensor([-1.0, -1, 1, -1, -1, -1])[:, None]
+    yield Case(q, k, -weights, torch.ones(6, 6, dtype=torch.bool).tril(), 3, label="6 tokens, all but one with the score 0")
+
+
+def _choice_like(got, want, case):
+    """Of equal scores any may be chosen, but only as many as there are places."""
+    told = exact()(got, want, case)
+    if told and isinstance(got, torch.Tensor) and (got.shape, got.dtype) == (want.shape, torch.bool):
+        q, k, weights, seen = case.args[:4]
+        scores = torch.einsum("bhnm,bnh->bnm", torch.relu(q @ k[:, None].mT), weights)
+        mine, ours = (scores.masked_fill(~(chosen & seen), -math.inf).sort(-1).values for chosen in (got, want))
+        if torch.equal(mine, ours) and torch.equal(got.sum(-1), want.sum(-1)):
+            return None
+    return told
 
 
 CHOOSE = '''
@@ -163,6 +177,7 @@ exercise(
     - `q` is `(b, h, n, d)`, `k` is `(b, m, d)`, `weights` is `(b, n, h)`; there is no softmax and no root
     - `seen` is `(n, m)`: False is the future, which is never chosen
     - return a boolean `(b, n, m)`; a query that sees no more than `top_k` tokens looks at all of them
+    - of equal scores take any, but no more than needed
     """,
     given={"torch": torch, "math": math},
     stub='''
@@ -172,7 +187,7 @@ exercise(
     ''',
     solution=CHOOSE,
     cases=choose_cases,
-    compare=exact(),
+    compare=_choice_like,
     properties=[
         (
             "no query looks at more than top_k tokens",
@@ -216,6 +231,14 @@ exercise(
             "lets a query with a short past look into the future",
             change=("scatter(-1, best, True) & seen", "scatter(-1, best, True)"),
             ask="The first query sees one token. Which others are among its best `top_k`?"),
+        Misconception(
+            "looks at every token whose score equals the last one chosen",
+            change=(
+                "    best = scores.topk(min(top_k, scores.shape[-1]), -1).indices\n"
+                "    return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True) & seen",
+                "    last = scores.topk(min(top_k, scores.shape[-1]), -1).values[..., -1:]\n"
+                "    return (scores >= last) & seen"),
+            ask="The relu makes many scores exactly 0. If the last one chosen is 0, how many tokens have its score?"),
         Misconception(
             "lets every key choose its queries",
             change=("-1).indices", "-2).indices[:, :1].expand_as(scores)"),
@@ -417,6 +440,13 @@ kernel_exercise(
         Misconception(
             "does not rescale the sum of values", change=("sum = sum * keep +", "sum = sum +"),
             ask="When a larger score appears, by what are the values so far weighted too much?"),
+        Misconception(
+            "does not rescale the total", change=("total = total * keep +", "total = total +"),
+            ask="Every weight in the total was measured from the old largest score. From where is the new one?"),
+        Misconception(
+            "measures the sink from 0, where its weight is measured from itself",
+            change=("total = 1.0f", "total = expf(sinks[h])"),
+            ask="`largest` begins as the sink. What is exp(score - largest) where the score is the sink?"),
         Misconception(
             "scales the sink as if it were a product",
             change=("largest = sinks[h]", "largest = sinks[h] * rsqrtf((float)d)"),

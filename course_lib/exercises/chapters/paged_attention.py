@@ -172,10 +172,10 @@ exercise(
                       ask="If nothing is computed, from which output is the first new token chosen?"),
         Misconception("takes page 0 for no page", code=KNOWN.replace(
             "if parent not in cached:", "if not cached.get(parent):"), ask="Is the number 0 true or false in Python?"),
-        Misconception("hashes the whole prefix at once, not page after page", code=KNOWN.replace(
+        Misconception("makes a later page's hash of something else than the hash before and its own tokens", code=KNOWN.replace(
             "parent = chain(parent, tokens[i * block_size:(i + 1) * block_size])",
             "parent = chain(0, tokens[:(i + 1) * block_size])"),
-                      ask="The hash in `cached` was made of a parent and one page. Of how many tokens is yours made?"),
+                      ask="A hash in `cached` was made of two things: the hash before, and the tokens of one page. Of which is yours made?"),
         Misconception("always leaves out the last whole page",
                       change=("(len(tokens) - 1) // block_size", "len(tokens) // block_size - 1"),
                       ask="5 tokens in pages of 2: in which page is the last token, and how many whole pages precede it?"),

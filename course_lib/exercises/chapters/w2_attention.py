@@ -184,6 +184,7 @@ exercise(
 
     - softmax does not change when a constant is added to a row
     - the plain dot product is the score: it is not divided by a root afterwards
+    - a verdict shows the weights of your product and the two numbers of columns, not the matrices themselves
     """,
     given={"torch": torch},
     stub='''
@@ -354,6 +355,9 @@ kernel_exercise(
         Misconception("compares row tx of the queries with row ty of the keys",
                       change=("q[ty][c] - k[tx][c]", "q[tx][c] - k[ty][c]"),
                       ask="Which query and which key belong to the score that thread (ty, tx) writes?"),
+        Misconception("compares row ty of the queries with row ty of the keys",
+                      change=("q[ty][c] - k[tx][c]", "q[ty][c] - k[ty][c]"),
+                      ask="A block makes 16 x 16 scores. How many different ones are in a row of yours?"),
         Misconception("loads keys past the end", change=(_LOAD_K, "    {\n"),
                       ask="The last tile may have fewer than 16 keys. Which thread must not load?"),
         Misconception("writes scores past the end", change=("    if (q0 + ty < n_q && k0 + tx < n_k) {\n", "    {\n"),
