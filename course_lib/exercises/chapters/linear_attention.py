@@ -169,7 +169,7 @@ exercise(
         Misconception("blames the softmax", value="c", ask="Softmax normalises each row. Does it matter how long the row is?"),
         Misconception("takes the mixtures for functions of the queries", value="b",
                       ask="Which tensors does a mixture depend on: queries, keys, or both?")],
-    hints=["What does one row of `mix_keys` multiply?", "Write out mixture 1 for a text of four words. Which words are in it?"])
+    hints=["A mixture is a row of `n` weights times the keys. Which of the keys does it weigh?", "Write out mixture 1 for a text of four words. Which words are in it?"])
 
 
 def step_cases(rng):
@@ -326,6 +326,8 @@ __global__ void walk_tokens(const float* __restrict__ q, const float* __restrict
                       change=("            out[t * d_v + c] = sum;\n        }\n        __syncthreads();\n",
                               "            out[t * d_v + c] = sum;\n        }\n"),
                       ask="Thread 0 finishes token t and loads token t + 1 into k_row. Who may still be reading it?"),
+        Misconception("fetches its value anew for every row of the state", change=("k_row[i] * value", "k_row[i] * v[t * d_v + c]"),
+                      ask="How many times does thread c read v[t * d_v + c]? In what can it keep the number?"),
         Misconception("fetches q and k from global memory in every thread",
                       change=[("k_row[i] * value", "k[t * d + i] * value"), ("q_row[i] * s", "q[t * d + i] * s")],
                       ask="What does one request for a single number move? How many of them do you make for a token?"),
