@@ -48,12 +48,12 @@ class _Teller(MemoryErrors, LaunchErrors):
         what, cause = getattr(self, "_" + self.kind.replace(" ", "_"))()
         parts = [f"{self.kind}: {what}"]
         if e.has_thread:
-            parts.append(self._where(e.who, self.place))
+            parts.append(self._where(e.who, self.place, not self.block_only))
         if e.has_other:
             parts.append(self._where(e.other, self.other_place))
-        if cause:
-            parts.append(cause)
-        block, thread = (tuple(e.who.block), tuple(e.who.thread)) if e.has_thread else (None, None)
+        parts += [line for line in (cause, self._next_step()) if line]
+        block = tuple(e.who.block) if e.has_thread else None
+        thread = tuple(e.who.thread) if e.has_thread and not self.block_only else None
         made = KernelError(self.kind, "\n".join(parts), self.result.kernel, block, thread, self.place.line)
         made._failed = self.result
         return made

@@ -64,8 +64,7 @@ class MemoryErrors(Facts):
             return (f"{kernel} {self._verb()} shared memory beyond every array declared in it.",
                     "Usual cause: an index computed from the wrong size.")
         if self.reason == "unchecked":
-            return (f"{kernel} touches an address that is in no array, or misaligned for a vector access.",
-                    "The same launch in `with cuda.sanitize():` names the array and the element.")
+            return f"{kernel} touches an address that is in no array, or misaligned for a vector access.", ""
         return (
             f"{kernel} touches an address that belongs to no array of this launch.",
             "Usual cause: a pointer that was never set, or an index that is garbage, such as an unsigned "

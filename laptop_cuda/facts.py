@@ -2,6 +2,7 @@
 
 from .lines import Place
 
+BLOCK_ONLY = 2               # LAPTOP_BLOCK_ONLY of engine.h
 VERBS = ("reads", "writes", "atomically updates", "waits at")
 
 
@@ -9,6 +10,7 @@ class Facts:
     def __init__(self, error, result):
         self.e, self.result = error, result
         self.kind, self.reason = error.kind.decode(), (error.reason or b"").decode()
+        self.block_only = error.has_thread == BLOCK_ONLY
         self.detail = (error.detail or b"").decode(errors="replace")
         pcs = [p.pc for p in (error.who, error.other)]
         found = result.places(pcs)
@@ -18,14 +20,23 @@ class Facts:
             self.place = Place(named, error.line) if named else self.place
         self.memory = result.memories[error.memory] if error.memory >= 0 else None
 
-    def _where(self, party, place: Place) -> str:
-        who = (
-            f"block {triple(party.block, self.result.grid)}, thread {triple(party.thread, self.result.block)}"
-        )
+    def _where(self, party, place: Place, names_thread: bool = True) -> str:
+        who = f"block {triple(party.block, self.result.grid)}"
+        if names_thread:
+            who += f", thread {triple(party.thread, self.result.block)}"
         of = f" of {place.file}" if self.result.in_included_file(place) else ""
         at = f"line {place.line}{of}, " if place.line else ""
         text = self.result.text(place)
         return f"  {at}{who}" + (f"\n{place.line:6} | {text}" if text else "")
+
+    def _next_step(self) -> str:
+        """After a crash of an unchecked launch, which knows less than a checked one."""
+        nowhere = self.kind == "out of bounds" and self.reason == "unchecked"
+        names = ["the thread"] * self.block_only + ["the array and the element"] * nowhere
+        if not names:
+            return ""
+        why = ": this one ran as a loop over the threads of a block" * self.block_only
+        return f"The same launch in `with cuda.sanitize():` names {', '.join(names)}{why}."
 
     def _element(self) -> str:
         m, e = self.memory, self.e

@@ -122,12 +122,14 @@ typedef struct {
     int32_t action;          // 0 read, 1 write, 2 atomic, 3 barrier
 } laptop_party;
 
+enum { LAPTOP_BLOCK_ONLY = 2 };
+
 typedef struct {
     const char* kind;        // null = no error
     const char* reason;      // which of the ways to earn that kind (a word for the message)
     const char* detail;      // free text, may be null
     laptop_party who, other; // other: the second side of a race or of a split barrier
-    int32_t has_thread, has_other;
+    int32_t has_thread, has_other;       // has_thread: 1, or LAPTOP_BLOCK_ONLY where a loop over threads ran
     int32_t memory;          // index into memories or -1
     int64_t offset;          // bytes from the start of that memory (negative: before it)
     uint32_t size;           // of the access

@@ -29,7 +29,7 @@ laptop_error make_error(const char* kind, const char* reason, const void* pc, in
     e.memory = -1;
     if (current) {
         e.who = party(current, code_offset(pc), action);
-        e.has_thread = current->stack.bytes == STACK_BYTES;      // a stack for all of a block's threads names none
+        e.has_thread = current->stack.bytes == STACK_BYTES ? 1 : LAPTOP_BLOCK_ONLY;    // one stack for all its threads
     }
     return e;
 }

@@ -161,9 +161,10 @@ def module():
     return cuda.compile(HEAD + "".join(f"__global__ void k{i}{head} {{ {body} }}\n" for i, body in bodies))
 
 
-def entry_of(module, number: int):
+def entry_of(module, name: int | str):
+    """`name` of the kernel, or n of kn."""
     found = module._library(False).entries.items()
-    return next(entry for (kernel, _), entry in found if kernel.name == f"k{number}")
+    return next(entry for (kernel, _), entry in found if kernel.name in (name, f"k{name}"))
 
 
 def run(module, number: int, fibers: bool, block=(8, 4, 2)) -> np.ndarray:
@@ -217,11 +218,24 @@ def test_a_source_that_does_not_compile_says_so_once(body):
     assert str(caught.value).count("missing") <= 3 and "laptop_" not in str(caught.value)
 
 
-def test_a_crash_in_a_loop_over_threads_names_its_line():
-    module = cuda.compile("""__global__ void f(float* x, long far) {
-        x[threadIdx.x] = 1;
-        x[far + threadIdx.x] = 2;
-    }""")
-    with pytest.raises(cuda.KernelError) as caught:
-        module.f[1, 32](np.zeros(32, np.float32), 1 << 45)
-    assert caught.value.line == 3 and caught.value.thread is None
+CRASHES = [("if (threadIdx.x == 5) x[far] = 2;", "out of bounds", "names the thread, the array and the element: this"),
+           ("x[threadIdx.x] = 7 / (int)(threadIdx.x - 5);", "division by zero", "names the thread: this one ran")]
+
+
+@pytest.mark.parametrize("statement, kind, next_step", CRASHES, ids=[case[1] for case in CRASHES])
+def test_a_crash_in_a_loop_over_threads_names_line_and_block_and_what_to_do_next(statement, kind, next_step):
+    module = cuda.compile("__global__ void f(float* x, long far) {\n"
+                          f"    x[threadIdx.x] = 1;\n    if (blockIdx.y == 2) {{ {statement} }}\n}}")
+    entry = entry_of(module, "f")
+    assert entry.whole
+
+    def crash() -> cuda.KernelError:
+        with pytest.raises(cuda.KernelError) as caught:
+            module.f[(2, 3), 32](np.zeros(32, np.float32), 1 << 45)
+        assert (caught.value.kind, caught.value.line, caught.value.block) == (kind, 3, (0, 2, 0))
+        return caught.value
+    error = crash()
+    assert error.thread is None and f"line 3, block (0, 2)\n     3 |     if (" in str(error) and next_step in str(error)
+    entry.whole = 0              # fibers
+    error = crash()
+    assert error.thread == (5, 0, 0) and "block (0, 2), thread 5" in str(error) and "names the thread" not in str(error)
