@@ -19,7 +19,7 @@ def matrix_in_memory(rows, columns):
         ax.add_patch(figures.rectangle(start, rows + 2.6, min(8, count - start), 1, fill=False,
                                        edgecolor=ACCENT, linewidth=2))
     ax.text(0, 0.55, "the matrix: row, column", fontsize=8.5, color=figures.INK)
-    ax.text(0, rows + 2.35, "in memory: number = row x columns + column; a frame is a sector of 8 floats",
+    ax.text(0, rows + 2.35, "in memory: number = row × columns + column; a frame is a sector of 8 floats",
             fontsize=8.5, color=figures.INK)
     places = "; ".join(f"row {r} is numbers {r * columns} to {(r + 1) * columns - 1}" for r in range(rows))
     figures.show(fig, alt=f"A matrix of {rows} rows and {columns} columns, and memory below it: {places}. "
@@ -47,6 +47,7 @@ def race(barrier):
     ax.set(xlim=(0, end + 0.2), ylim=(len(warps) - 0.4, -0.9), xlabel="time", xticks=[])
     ax.set_yticks(range(len(warps)), list(warps), fontsize=9)
     ax.spines[["left", "bottom"]].set_visible(False)
+    ax.tick_params(length=0)
     told = [f"{name}: " + ", then ".join(what + " (too early)" * wrong for _, _, what, wrong in steps)
             for name, steps in warps.items()]
     waits, caption = (

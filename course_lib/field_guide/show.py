@@ -97,16 +97,21 @@ def ideas_tree(branch: str | None = None, since: str = "", caption: str | None =
     base = {row: sum(heights[r] for r in rows[:n]) for n, row in enumerate(rows)}
     spots = {idea.name: (in_years(idea.date), base[row] + lane + 0.8) for idea, row, lane in placed}
     fig, ax = figures.new(9.6, 0.6 + 0.19 * sum(heights.values()))
-    for number, row in enumerate(rows):
-        ax.axhspan(base[row], base[row] + heights[row], color="#F4F4F4" if number % 2 else "white", zorder=0)
+    bands = {row: "#F4F4F4" if number % 2 else "white" for number, row in enumerate(rows)}
+    for row in rows:
+        ax.axhspan(base[row], base[row] + heights[row], color=bands[row], zorder=0)
     for idea, row, lane in placed:
         x, y = spots[idea.name]
         if idea.grew_from in spots:
             ax.plot(*zip(spots[idea.grew_from], (x, y)), color="#BBBBBB", lw=0.8, zorder=1)
         ax.plot(x, y, "o", ms=4, color=figures.COLOURS[list(BRANCHES).index(row)], zorder=3)
-        ax.text(x + 0.06, y, idea.name, va="center", fontsize=8.5, zorder=3, bbox=figures.paper())
+        ax.annotate(idea.name, (x, y), (6, 0), textcoords="offset points", va="center", fontsize=8.5,
+                    zorder=3, bbox=figures.paper() | {"facecolor": bands[row]})
     first = min(int(in_years(idea.date)) for idea in chosen)
-    ax.set(ylim=(sum(heights.values()), 0), xlim=(first - 0.1, 2027.9), xticks=range(first, 2028))
+    # A letter takes 0.8 % of the width: the years that the longest name needs at the right.
+    years = max((in_years(idea.date) - first) / (0.97 - 0.008 * len(idea.name)) for idea in chosen)
+    ax.set(ylim=(sum(heights.values()), 0), xlim=(first - 0.1, first + years),
+           xticks=range(first, first + int(years) + 1))
     ax.set_yticks(
         [base[row] + heights[row] / 2 for row in rows], [textwrap.fill(BRANCHES[row], 14) for row in rows])
     figures.show(fig, alt=f"Ideas by question, with dates. {told_in_words(chosen)}",

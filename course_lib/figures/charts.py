@@ -70,7 +70,8 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
            floor: float | None = None, floor_label: str = "floor", logx: bool = False, logy: bool = False,
            spread: dict | None = None, digits: int = 4, edge: float | None = None,
            edge_label: str = "") -> None:
-    """Lines that differ in dash and marker as well as colour, each named at its end; a dashed floor.
+    """Lines that differ in dash and marker as well as colour, named where they end or in a legend; a dashed
+    floor.
 
     series {"name": ys} or {"name": (xs, ys)}; `x` is shared where only ys are given; `spread`
     {"name": (low, high)} shades a band; `edge` is an x where something ends. The words quote both ends and
@@ -107,11 +108,26 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
     ax.grid(color="#dddddd", linewidth=0.6)
     ax.set_axisbelow(True)
     if len(series) > 1:
-        ax.legend(fontsize=8, frameon=False, handlelength=4)
+        _name_lines(fig, ax)
     if alt is None:
         alt = f"Curves of {ylabel or 'y'} against {xlabel or 'x'}. {'; '.join(told)}." + (
             f" Dashed line, {floor_label}: {number(floor)}." if floor is not None else "")
     show(fig, alt, caption)
+
+
+def _name_lines(fig, ax) -> None:
+    """The name of each line at its end; a legend where ends are too near each other, outside for many."""
+    lines = [line for line in ax.lines if not line.get_label().startswith("_")]
+    ends = [(line.get_xdata()[-1], line.get_ydata()[-1]) for line in lines]
+    places = np.sort(ax.transAxes.inverted().transform(ax.transData.transform(ends))[:, 1])
+    if len({x for x, _ in ends}) == 1 and np.diff(places).min() > 0.06:
+        for line, end in zip(lines, ends):
+            ax.annotate(line.get_label(), end, xytext=(8, 0), textcoords="offset points", va="center",
+                        fontsize=8.5, color=INK)
+    elif len(lines) > 4:
+        fig.legend(fontsize=8, frameon=False, handlelength=4, loc="outside right center")
+    else:
+        ax.legend(fontsize=8, frameon=False, handlelength=4)
 
 
 def _told(xs, ys, digits: int) -> str:

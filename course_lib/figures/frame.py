@@ -12,6 +12,7 @@ HATCHES = ["", "//", "..", "xx", "\\\\", "++", "oo", "--"]
 DASHES = ["-", "--", "-.", ":", (0, (5, 1, 1, 1, 1, 1)), (0, (8, 2)), (0, (3, 3)), (0, (1, 3))]
 MARKERS = ["o", "s", "^", "D", "v", "P", "X", "*"]
 INK = "#222222"
+LARGEST = 10                            # points, of a letter
 DPI = 110
 COLOURS_KEPT = 256
 
@@ -24,6 +25,7 @@ def new(width: float = 6.4, height: float = 3.6, columns: int = 1, rows: int = 1
     axes = fig.subplots(rows, columns)
     for ax in np.ravel(axes):
         ax.spines[["top", "right"]].set_visible(False)
+        ax.set_prop_cycle(color=COLOURS)
         ax.tick_params(colors=INK, labelsize=9)
     return fig, axes
 
@@ -43,6 +45,8 @@ def show(fig, alt: str, caption: str, file=None) -> None:
     if not caption or not caption.strip():
         raise ValueError("show: `caption` is empty; say in one sentence what the figure says")
     alt, caption = " ".join(alt.split()), " ".join(caption.split())
+    for ax in fig.axes:
+        ax.title.set(fontsize=min(LARGEST, ax.title.get_fontsize()), color=INK)
     picture = io.BytesIO() if file is None else file
     # "Software" would put matplotlib's version into the file, and a re-run on another machine into the diff.
     fig.savefig(picture, format="png", dpi=DPI, facecolor="white", metadata={"Software": None})
@@ -130,7 +134,7 @@ def filling(k: int) -> dict:
     from matplotlib.colors import to_rgb
 
     colour = np.array(to_rgb(COLOURS[k % 8]))
-    return {"facecolor": tuple(0.55 * colour + 0.45), "edgecolor": tuple(0.6 * colour), "linewidth": 0.8,
+    return {"facecolor": tuple(0.35 * colour + 0.65), "edgecolor": tuple(0.6 * colour), "linewidth": 0.8,
             "hatch": HATCHES[k % 8] * (1 + k // 8)}
 
 

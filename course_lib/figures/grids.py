@@ -75,7 +75,7 @@ def memory(rows: dict, *, caption: str, alt: str | None = None, owners: dict | N
         lines += [(name, start, cells[start:start + wrap]) for start in range(0, max(len(cells), 1), wrap)]
     known = list(dict.fromkeys(owner(c) for _, _, cells in lines for c in cells if c))
     width = max(len(cells) for _, _, cells in lines)
-    cell = min(0.62, 8.0 / width)
+    cell = min(0.62, 6.4 / width)
     step = 2.1 if arrows else 1.5
     tall = min(cell, 0.42)
     fig, ax = new(cell * width + 2.6, max(1.3, (step * len(lines)) * tall + 0.5))
@@ -117,8 +117,8 @@ def _memory_cell(ax, x, y, text, look) -> None:
 
 
 def _grid_axes(ax, n_rows, n_columns, row_label, column_label) -> None:
-    ax.set_xlim(0, n_columns)
-    ax.set_ylim(n_rows, 0)
+    ax.set_xlim(-0.03, n_columns + 0.03)            # the whole of the outermost lines
+    ax.set_ylim(n_rows + 0.03, -0.03)
     ax.set_aspect("equal")
     for axis, count in ((ax.xaxis, n_columns), (ax.yaxis, n_rows)):
         every = max(1, count // 8)

@@ -53,7 +53,8 @@ def roofline(cards, lines):
         ax.annotate(name, (intensity, 3), (-6, 0), textcoords="offset points", rotation=90, ha="right",
                     fontsize=8)
     ax.set(xscale="log", yscale="log", xlabel="FLOP per byte from HBM", ylabel="TFLOP/s within reach")
-    ax.legend(frameon=False, loc="upper left", fontsize=9)
+    figures.plain_ticks(ax.xaxis, ax.yaxis)
+    ax.legend(frameon=False, loc="upper left", fontsize=8)
     marked = "; ".join(f"{name}, at {intensity}" for name, intensity in lines.items())
     figures.show(fig, alt="Rooflines, a slope of bandwidth and then a flat roof of arithmetic, which meet at "
                           f"the balance: {'; '.join(ridges)}. Marked in FLOP per byte: {marked}.",
@@ -131,9 +132,9 @@ def who_holds(n=1024, d=64, rows=64, columns=32):
         ax.text(3.2 * x + 2.85, y - 0.08, text, ha="center", va="bottom", fontsize=7.5, color=GREY)
     ax.annotate("", (2.5, 2.3), (6.4, 2.3), zorder=5,
                 arrowprops={"arrowstyle": "->", "color": ACCENT, "connectionstyle": "arc3,rad=-0.22"})
-    ax.text(4.45, 2.98, "once, at the end: out = o / l, lse = m + ln l", ha="center", fontsize=8,
+    ax.text(4.45, 3.1, "once, at the end: out = o / l, lse = m + ln l", ha="center", fontsize=8,
             color=ACCENT)
-    ax.set(xlim=(-0.1, 9.1), ylim=(3.1, -0.4))
+    ax.set(xlim=(-0.1, 9.1), ylim=(3.2, -0.4))
     ax.axis("off")
     told = "; ".join(f"{place}: {', '.join(text for text, _ in arrays)}" for place, arrays in held.items())
     figures.show(fig, alt=f"{told}. Arrows: from HBM to shared memory, tile by tile; from shared memory to "

@@ -97,10 +97,12 @@ def roofline(points, peak, bandwidth):
     reached = {name: min(peak, bandwidth * x) for name, x in points.items()}
     for name, x in points.items():
         ax.plot([x], [reached[name]], "o", color=ACCENT, markersize=7)
-        ax.annotate(f"{name}: {x:.0f}", (x, reached[name]), xytext=(9, -11), textcoords="offset points",
-                    fontsize=9, color=ACCENT)
+        left = ridge / 8 < x < ridge        # a text to the right would cross the dashed line
+        ax.annotate(f"{name}: {x:.0f}", (x, reached[name]), xytext=(-9, 5) if left else (9, -11),
+                    textcoords="offset points", ha="right" if left else "left", fontsize=9, color=ACCENT)
     ax.set_xscale("log")
     ax.set_yscale("log")
+    figures.plain_ticks(ax.xaxis, ax.yaxis)
     ax.set_xlabel("FLOPs per byte read", color=INK)
     ax.set_ylabel("at most, TFLOP/s", color=INK)
     told = ", ".join(f"{name} at {x:.0f} FLOPs per byte, at most {reached[name]:.0f} TFLOP/s"

@@ -49,7 +49,8 @@ def roofline(cards, points, heights):
         ax.annotate(name, (intensity, height), (-6, 0), textcoords="offset points", rotation=90, ha="right",
                     fontsize=8)
     ax.set(xscale="log", yscale="log", xlabel="operations per byte from HBM", ylabel="TFLOP/s within reach")
-    ax.legend(frameon=False, loc="lower left", bbox_to_anchor=(0.54, 0))
+    figures.plain_ticks(ax.xaxis, ax.yaxis)
+    ax.legend(frameon=False, fontsize=8, loc="lower left", bbox_to_anchor=(0.54, 0))
     roofs = "; ".join(f"{card} up to {peak / 1e12:.0f} TFLOP/s, from {peak / bandwidth:.0f} operations per "
                       "byte"
                       for card, (peak, bandwidth) in cards.items())

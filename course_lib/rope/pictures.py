@@ -117,7 +117,7 @@ def slowdown(rules, frequencies, trained):
         told.append(f"{name}: {kept} of {len(new)} pairs unchanged, "
                     f"the fastest slowed {factors[0]:.1f} times, the slowest {factors[-1]:.1f} times")
     ax.axvline(1, color=GREY, linewidth=1)
-    ax.text(1.1, 1.03, f"one turn in {trained} positions", fontsize=8, color=INK, va="bottom")
+    ax.text(0.9, 1.03, f"one turn in {trained} positions", fontsize=8, color=INK, va="bottom")
     ax.set_xscale("log")
     ax.invert_xaxis()
     ax.set_xlabel("turns of the pair in training (fast pairs at the left)", color=INK)

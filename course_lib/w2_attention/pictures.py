@@ -16,7 +16,7 @@ def sand(start, goal):
     moves = list(zip(sorted(start), sorted(goal)))
     for x, y in moves:
         ax.annotate("", (y, 0.08), (x, 0.92), arrowprops={"arrowstyle": "->", "color": WAY})
-        ax.text((x + y) / 2 + 0.08, 0.5, f"{(x - y) ** 2}", fontsize=9, color=WAY, va="center")
+        ax.text((x + y) / 2 + 0.2, 0.5, f"{(x - y) ** 2}", fontsize=9, color=WAY, va="center")
         ax.plot(x, 1, "o", color=CLOUD, ms=9)
         ax.plot(y, 0, "s", color=CLOUD, ms=8, markerfacecolor="white")
     ax.set(xlim=(-0.5, 5.5), ylim=(-0.25, 1.25), yticks=(0, 1), yticklabels=("places", "grains"))
