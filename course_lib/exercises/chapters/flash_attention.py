@@ -381,6 +381,8 @@ exercise(
         Misconception("moves the maxima and sums once per round, though they are read and written",
                       change=("3 * n * d + 4 * n", "3 * n * d + 2 * n"),
                       ask="Where does a round find the maximum and the sum of the round before, and where does it leave its own?"),
+        Misconception("reads what the round before left, and never writes it back", change=("3 * n * d + 4 * n", "2 * n * d + 2 * n"),
+                      ask="Where does the next round find this round's output, maxima and sums?"),
         Misconception("forgets the maxima and sums", change=("3 * n * d + 4 * n", "3 * n * d"),
                       ask="What besides the output does the next round need of a row?"),
         Misconception("counts three of the four passes over the matrix", change=("4 * n * n", "3 * n * n"),

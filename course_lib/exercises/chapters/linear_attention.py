@@ -214,7 +214,12 @@ exercise(
         Misconception("adds q v^T to the state", change=("k[:, None] * v", "q[:, None] * v"),
                       ask="The state is a sum over past tokens. Which of their three vectors will a later query be compared with?"),
         Misconception("replaces the normaliser instead of adding to it", change=("normaliser = normaliser + k", "normaliser = k"),
-                      ask="Below the line stands the sum over all past keys. How many keys are in your normaliser?"),
+                      ask="Below the line is the sum over all past keys. How many keys are in your normaliser?"),
+        Misconception("divides by the normaliser of the tokens before", code='''
+            def step(state, normaliser, q, k, v):
+                state = state + k[:, None] * v[None, :]
+                return (q @ state) / (q @ normaliser), state, normaliser + k
+            ''', ask="The new state holds the token's own value. Is the token's own weight in your sum?"),
         Misconception("writes v k^T and reads it as if it were k v^T", code='''
             def step(state, normaliser, q, k, v):
                 state = state + (v[:, None] * k[None, :]).reshape(state.shape)

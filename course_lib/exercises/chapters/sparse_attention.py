@@ -240,6 +240,8 @@ def attend_blocks(q, k, v, visits, block):
         Misconception("takes the place in the list for the block", change=("for c in columns:", "for c in range(len(columns)):"),
                       ask="The list [2, 0] has two entries. Which blocks does it name?"),
         Misconception("does not divide by the sum", change=("o / s", "o"), ask="To what do the weights of a row add up?"),
+        Misconception("divides by 0 where a list is empty", change=("        if columns:\n            out[rows] = o / s", "        out[rows] = o / s"),
+                      ask="What is `s` for queries that visit nothing, and what should they get?"),
         Misconception("forgets the scale", change=(" / math.sqrt(q.shape[1])", ""),
                       ask="What is the variance of a product of two random vectors of width d?"),
         Misconception("adds up the softmax of each block", change=[
@@ -379,6 +381,8 @@ kernel_exercise(
         Misconception("writes a 1 and counts nothing", change=[("visits[row * n_blocks + c] += 1", "visits[row * n_blocks + c] = 1"),
                                                                ("min(sink_blocks, oldest)", "min(sink_blocks, row)")],
                       ask="If a block were visited twice, what would your `visits` hold?"),
+        Misconception("keeps the sinks out of the future, but not out of the window", change=("min(sink_blocks, oldest)", "min(sink_blocks, row + 1)"),
+                      ask="Block 0 is a sink and in the window of row 0. How often does row 0 visit it?"),
         Misconception("drops the sinks where they meet the window", change=(
             "for (int c = 0; c < min(sink_blocks, oldest); ++c)", "if (sink_blocks <= oldest) for (int c = 0; c < sink_blocks; ++c)"),
                       ask="Two sink blocks, and a window that begins at block 1. Who visits block 0?")],
