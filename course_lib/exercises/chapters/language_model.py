@@ -492,6 +492,7 @@ kernel_exercise(
 def chain_cases(rng):
     yield Case(torch.tensor([[0.5, 0.5], [0.5, 0.5]], dtype=torch.float64), label="a fair coin")
     yield Case(torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64), label="a and b in turn")
+    yield Case(torch.tensor([[0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64), label="a, then b or c, in turn")
     yield Case(torch.tensor([[0.9, 0.1], [0.5, 0.5]], dtype=torch.float64), label="two words, unequally often")
     for n in (3, 6):
         p = torch.softmax(2 * torch.randn(n, n, generator=rng, dtype=torch.float64), -1)
@@ -525,7 +526,13 @@ exercise(
         raise NotImplementedError
     ''',
     solution=CHAIN, cases=chain_cases, compare=close(atol=1e-6),
+    measure=lambda got, case: got.item() if isinstance(got, torch.Tensor) else got,
     misconceptions=[
+        Misconception("multiplies by P alone, which never settles where words alternate", code='''
+            def entropy_rate(p):
+                often = torch.linalg.matrix_power(p, 1000)[0]
+                return float(often @ -torch.special.xlogy(p, p).sum(-1))
+            ''', ask="In the text ababab: with which share of b do you end after an even number of steps, and after an odd one?"),
         Misconception("takes all words as equally frequent", change=("float(often @ surprise)", "float(surprise.mean())"),
                       ask="If word a occurs nine times as often as word b, should the surprise after each weigh the same? "
                           "(If you solved for pi and it came out uniform: was it pi P = pi, or P pi = pi?)"),
