@@ -37,6 +37,7 @@ exercise(
             "keeps the keys and forgets the values", value=18, ask="A weight needs a key. What does it weigh?"
         ),
         Misconception("gives bytes and not KiB", value=36_864, ask="How many bytes is a KiB?"),
+        Misconception("gives kB and not KiB", value=36.864, ask="Is a KiB 1,000 bytes?"),
     ],
     hints=[
         "Only 18 of the 36 layers still grow.",
@@ -582,6 +583,7 @@ exercise(
         ),
         Misconception("counts the query heads", value=112, ask="Which heads are kept?"),
         Misconception("gives bytes and not KiB", value=14_336, ask="How many bytes is a KiB?"),
+        Misconception("gives kB and not KiB", value=14.336, ask="Is a KiB 1,000 bytes?"),
     ],
     hints=[
         "Which layers own what they read, and of those, which still grow?",

@@ -383,7 +383,7 @@ exercise(
     card="""
     In the benchmark a sequence is 64 random tokens out of 1,024, followed by the same 64 again. At each of 127
     positions the model predicts the next token. The first 63 answers are random; a perfect model knows the other 64.
-    What is its mean loss, in nats?
+    What is its mean loss, in nats? Type it with two digits after the point.
     """,
     given={"math": math}, name="floor", answer=63 / 127 * math.log(1024), tolerance=0.005,
     misconceptions=[
