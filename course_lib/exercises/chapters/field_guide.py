@@ -377,10 +377,37 @@ STUB = HEAD + """\
 """
 
 
+TWO_PASSES = HEAD + """\
+    int h = blockIdx.x, feature = threadIdx.x;
+    const float* query = q + h * d;
+    float largest = sinks[h], total = 0.0f, sum = 0.0f;
+    for (int pass = 0; pass < 2; ++pass) {
+        for (int j = 0; j < m; ++j) {
+            float score = 0.0f;
+            for (int i = 0; i < d; ++i) score += query[i] * k[(h * m + j) * d + i];
+            score *= rsqrtf((float)d);
+            if (pass == 0) { largest = fmaxf(largest, score); continue; }
+            float weight = expf(score - largest);
+            total += weight;
+            sum += weight * v[(h * m + j) * d + feature];
+        }
+    }
+    out[h * d + feature] = sum / (total + expf(sinks[h] - largest));
+}
+"""
+
+
 def with_sinks(q, k, v, sinks):
     scores = (k @ q[..., None])[..., 0] * q.shape[-1] ** -0.5
     weights = torch.softmax(torch.cat([scores, sinks[:, None]], -1), -1)[:, :-1]
     return (weights[:, None] @ v)[:, 0]
+
+
+def sink_traffic(q, k, v, sinks):
+    """For each product a warp reads a number of the query and one of the key; for each key also a row of values."""
+    heads, m, d = k.shape
+    row = d // 8 + 2
+    return 32 * heads * -(-d // 32) * (2 * m * d + m * row + row + 1)
 
 
 def sink_cases(rng):
@@ -413,6 +440,7 @@ kernel_exercise(
     - one block per head, one thread per feature; every thread works out the same score
     - `q` and `out` are `(heads, d)`, `k` and `v` `(heads, m, d)`, `sinks` `(heads,)`
     - the weights of the `m` keys and of the sink add up to 1; scores may be in the hundreds
+    - budget: one pass, which reads each key and each value once
     - `expf`, `fmaxf`, `rsqrtf` and `-INFINITY` are available
     """,
     stub=STUB,
@@ -421,6 +449,7 @@ kernel_exercise(
     launch=lambda q, k, v, sinks: Launch(
         grid=q.shape[0], block=q.shape[1], args=[q, k, v, sinks, out(q.shape), k.shape[1], q.shape[1]]),
     expect=with_sinks,
+    traffic=sink_traffic,
     compare=close(atol=1e-5),
     misconceptions=[
         Misconception(
@@ -441,6 +470,10 @@ kernel_exercise(
         Misconception(
             "does not rescale the sum of values", change=("sum = sum * keep +", "sum = sum +"),
             ask="When a larger score appears, by what are the values so far weighted too much?"),
+        Misconception(
+            "goes over the keys twice",
+            code=TWO_PASSES,
+            ask="When a larger score appears, can what was added up so far be rescaled, without reading it again?"),
         Misconception(
             "does not rescale the total", change=("total = total * keep +", "total = total +"),
             ask="Every weight in the total was measured from the old largest score. From where is the new one?"),
