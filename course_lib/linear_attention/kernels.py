@@ -74,15 +74,16 @@ def delta_rule_kernel(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, decay: Tens
     (b, h, n, d), d_v = q.shape, v.shape[-1]
     decay = torch.ones_like(beta) if decay is None else decay
     gates, in_chunks = 1 if decay.dim() == 3 else d, form == "chunked"
-    check_kernel_memory(q, v, shared_bytes(d) if in_chunks else 4 * (d * d_v + 2 * d + gates + 1))
+    need = shared_bytes(d) if in_chunks else 4 * (d * d_v + 2 * d + gates + 1)
+    check_kernel_memory(q, v, need)
     start = q.new_zeros(b, h, d, d_v) if state is None else state.float()
     if in_chunks:
-        decay = decay if gates == d and decay.dim() == 4 else decay[..., None].expand(b, h, n, d)
+        decay = decay if decay.dim() == 4 else decay[..., None].expand(b, h, n, d)
         out, last = delta_chunks(*(x.float() for x in (q, k, v, beta, decay)), start)
     else:
         out, last = v.new_zeros(b, h, n, d_v), start.detach().contiguous().clone()
         if out.numel() and d:
             arrays = [x.float().contiguous() for x in (q, k, v, beta, decay)]
             kernel = cuda.load("linear_attention").delta_rule
-            kernel[b * h, THREADS, 4 * (d * d_v + 2 * d + gates + 1)](*arrays, last, out, n, d, d_v, gates)
+            kernel[b * h, THREADS, need](*arrays, last, out, n, d, d_v, gates)
     return (out, last) if return_state else out
