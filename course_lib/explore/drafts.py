@@ -67,7 +67,7 @@ def told(drawn: list[int], new: list[int]) -> str:
 
 
 def row(canvas: Canvas, y: float, name: str, tokens: list[int], kept: int) -> None:
-    """Tokens as boxes: accent where kept, warned where refused or put in instead, pale what nobody reads."""
+    """Tokens as boxes: accent where kept, warned where refused or put in instead, pale behind a refusal."""
     canvas.text(84, y + 18, name, anchor="end", size=11, fill="faint")
     for i, token in enumerate(tokens):
         ended = "warn" if name == "draft" else "2"

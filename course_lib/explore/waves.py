@@ -4,7 +4,7 @@ import math
 from course_lib.explore.frame import Canvas, Explorable, Slider
 from course_lib.kv_cache.decoding import BLOCKS_PER_MULTIPROCESSOR, choose_splits
 
-SHOWN = 12                      # waves that the picture has room for
+SHOWN, NARROWEST = 12, 55       # waves that the picture has room for, each at least so wide
 
 
 class Waves(Explorable):
@@ -25,14 +25,14 @@ class Waves(Explorable):
         canvas = Canvas(700, 150)
         canvas.text(20, 20, f"{blocks:,} blocks of {length:,} keys on {multiprocessors} multiprocessors "
                             f"({slots:,} places)", bold=True)
-        width = max(55, 660 // waves)
+        width = max(NARROWEST, NARROWEST * SHOWN // waves)
         for wave in range(min(waves, SHOWN)):
             share = min(1, (blocks - wave * slots) / slots)
             x = 20 + width * wave
             canvas.rect(x, 34, width - 7, 60, about=f"wave {wave + 1}: {share:.1%} of the places")
             canvas.rect(x, 34, (width - 7) * share, 60, fill="accent", stroke="ink", thick=0.5)
         if waves > SHOWN:
-            canvas.text(20 + 55 * SHOWN, 68, "...")
+            canvas.text(20 + NARROWEST * SHOWN, 68, "...")
         busy = blocks / (waves * slots)
         counted = f"{waves} wave{'s' * (waves > 1)}"
         canvas.text(20, 116, f"{counted}, {busy:.1%} of the places busy; one after another "

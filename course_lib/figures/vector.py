@@ -52,8 +52,8 @@ def _shorten(parent, names: dict[str, str]) -> None:
         # Coordinates of a letter are in 1/64 of a unit of its font; all others are in points.
         _attributes(part, names, 0 if letter else 2)
         _shorten(part, names)
-        bare = part.tag in (f"{SVG}g", f"{SVG}defs") and not part.attrib
-        kept += list(part) if bare and part.tag == f"{SVG}g" else [part]
+        bare = part.tag == f"{SVG}g" and not part.attrib
+        kept += list(part) if bare else [part]
     parent[:] = kept
 
 
