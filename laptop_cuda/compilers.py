@@ -62,8 +62,9 @@ class Compiler:
                              "-mllvm", "-tsan-instrument-read-before-write",
                              "-mllvm", "-tsan-distinguish-volatile=1", "-ferror-limit=20"]
         # a struct passed or returned by value is copied by a function, whose accesses have hooks
-        return TRACED + ["-fno-elide-constructors", "-fsanitize=bounds-strict", "-fsanitize-coverage=trace-pc",
-                         "--param=tsan-distinguish-volatile=1", "-fmax-errors=20"]
+        return TRACED + ["-fno-elide-constructors", "-fsanitize=bounds-strict",
+                         "-fsanitize-coverage=trace-pc", "--param=tsan-distinguish-volatile=1",
+                         "-fmax-errors=20"]
 
     def plain(self) -> list[str]:
         """Falling off the end of a non-void function traps; the runtime reports it."""

@@ -56,8 +56,8 @@ def inspect(kernel, arch="sm_90", *, block=None, shared_bytes: int = 0, launch: 
     if launch is not None and launch.kernel != kernel.__name__:
         raise ArgumentError(f"launch: it is one of {launch.kernel}, not of {kernel.__name__}")
     if launch is not None and launch.machine.warp_size != REAL.warp_size:
-        raise ArgumentError(f"launch: it was counted with warps of {launch.machine.warp_size} lanes; those of a "
-                            f"card have {REAL.warp_size}")
+        raise ArgumentError(f"launch: it was counted with warps of {launch.machine.warp_size} lanes; those "
+                            f"of a card have {REAL.warp_size}")
     if not isinstance(arch, str):
         same = dict(block=block, shared_bytes=shared_bytes, launch=launch, card=card)
         return Insides({one: inspect(kernel, one, **same) for one in arch})

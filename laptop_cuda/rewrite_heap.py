@@ -1,4 +1,4 @@
-"""malloc, free, new and delete in a kernel: calls of the heap of the device, as host code has them of its own."""
+"""malloc, free, new and delete in a kernel become calls of the device's heap."""
 from __future__ import annotations
 
 from .rewrite_pass import Pass

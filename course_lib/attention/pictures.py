@@ -52,8 +52,8 @@ def weighted_mean(values, weights, words):
     for word, (x, y), weight in zip(words, values.tolist(), weights.tolist()):
         ax.plot([x, answer[0]], [y, answer[1]], color="#bbbbbb", linewidth=0.6 + 6 * weight, zorder=1)
         ax.plot(x, y, "o", color=figures.COLOURS[0], markersize=8, zorder=2)
-        ax.annotate(f"{word}: {weight:.2f}", (x, y), (6, 8 if y > middle else -16), textcoords="offset points", fontsize=9,
-                    color=figures.INK)
+        ax.annotate(f"{word}: {weight:.2f}", (x, y), (6, 8 if y > middle else -16),
+                    textcoords="offset points", fontsize=9, color=figures.INK)
     ax.plot(*answer.tolist(), "D", color=ACCENT, markersize=9, zorder=3)
     ax.annotate(f"answer {_pair(answer)}", answer.tolist(), (8, 8), textcoords="offset points", fontsize=9,
                 color=ACCENT)

@@ -72,8 +72,8 @@ def exercise(*, id: str, title: str, kind: str, points: float, minutes: float, d
 def kernel_exercise(*, id: str, title: str, points: float, minutes: float, difficulty: int, card: str,
                     name: str, stub: str, solution: str, hints: list[str],
                     misconceptions: list[Misconception], cases, launch, expect, compare=None,
-                    properties=(), traffic=None, wavefronts: float | None = None, stored=None, kind: str = "write",
-                    limit: float = 20.0, forbid: tuple[str, ...] = ()) -> Exercise:
+                    properties=(), traffic=None, wavefronts: float | None = None, stored=None,
+                    kind: str = "write", limit: float = 20.0, forbid: tuple[str, ...] = ()) -> Exercise:
     """Declare an exercise whose answer is CUDA C++; the package's docstring explains every argument."""
     if kind not in ("write", "repair"):
         raise ValueError(f"exercise {id}: a kernel exercise is 'write' or 'repair', not {kind!r}")

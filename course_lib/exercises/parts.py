@@ -102,7 +102,7 @@ class Exercise:
     expect: Callable | None = None
     traffic: Callable | None = None
     wavefronts: float | None = None                # per request of shared memory; only with traffic
-    stored: Callable | None = None                 # bytes that all lanes together ask to write; only with traffic
+    stored: Callable | None = None                 # bytes that lanes may ask to write; only with traffic
     # what a kernel may use on a case, such as {"sectors": 400, "shared_bytes": 4224}, and on which machine
     budget: Callable[[Case], dict[str, int]] | None = None
     machine: dict[str, int] | None = None

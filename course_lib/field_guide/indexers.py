@@ -132,11 +132,8 @@ class BlockIndexer(nn.Module):
 
 @dataclass(frozen=True)
 class PoolIndexing:
-    """Complete blocks of the text, each by one pooled key; the newest tokens that fill no block are always
-    seen.
-
-    Qwen4-Exp pools by the mean, then normalises and rotates; GLM-5-Next by a learned softmax per channel.
-    """
+    """Complete blocks of the text, each by one pooled key; the newest, in no block yet, are always seen.
+    Qwen4-Exp pools by the mean, then normalises and rotates; GLM-5-Next by a learned softmax per channel."""
     n_heads: int
     head_dim: int
     block: int

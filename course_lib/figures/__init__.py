@@ -2,8 +2,8 @@
 
 Every figure has a visible `caption` (what it says, one sentence), a text alternative `alt` (what a reader who
 cannot see it must know; worked out from the data where you give none), a PNG for every viewer and the same
-drawing as SVG for the course's JupyterLab and book, a white ground that both turn over in a dark theme,
-colours that colour-blind readers can tell apart, and numbers, hatches, markers or letters beside every colour.
+drawing as SVG for the course's JupyterLab and book, a white ground that both invert in a dark theme, colours
+that colour-blind readers can tell apart, and numbers, hatches, markers or letters beside every colour.
 
     from course_lib import figures
     figures.heatmap(weights, rows=words, columns=words, caption="Each row is one query's attention.")

@@ -17,7 +17,7 @@ from .quantization import QuantizedCache, Quantized, dequantize, quantize
 from .sampling import acceptance, drawing, every_outcome, next_token_probabilities, residual, verify_draft
 
 __all__ = ["CrossCache", "GrowingCache", "KVCache", "MultiTokenHead", "Quantized", "QuantizedCache",
-           "RollingCache", "StaticCache", "acceptance", "append_kernel", "beam_search", "caches_for", "choose_splits",
-           "cross_attention", "decode_attention", "decode_kernel", "decode_quantized_kernel", "dequantize",
-           "drawing", "every_outcome", "generate", "generate_speculative", "next_token_probabilities",
-           "quantize", "residual", "verify_draft"]
+           "RollingCache", "StaticCache", "acceptance", "append_kernel", "beam_search", "caches_for",
+           "choose_splits", "cross_attention", "decode_attention", "decode_kernel", "decode_quantized_kernel",
+           "dequantize", "drawing", "every_outcome", "generate", "generate_speculative",
+           "next_token_probabilities", "quantize", "residual", "verify_draft"]

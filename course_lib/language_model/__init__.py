@@ -25,5 +25,5 @@ __all__ = ["ATTENTIONS", "Block", "BytePairTokenizer", "CharTokenizer", "Config"
            "EncoderDecoder", "LAYERS", "LanguageModel", "ModelAttention", "RMSNorm", "SelfAttention",
            "SwiGLU", "TrainConfig", "copying_gain", "effect_of_distance", "evaluate", "facts",
            "induction_scores", "learning_rate", "load", "load_checkpoint", "make_optimizer", "pretrained",
-           "pretrained_head", "random_batch", "save", "save_checkpoint", "show_rates", "softmax_attention", "tokenizer_of",
-           "tokens_on_disk", "train", "weight_by_distance"]
+           "pretrained_head", "random_batch", "save", "save_checkpoint", "show_rates", "softmax_attention",
+           "tokenizer_of", "tokens_on_disk", "train", "weight_by_distance"]

@@ -59,8 +59,7 @@ def arms(audit, task, stage):
 
 
 def rate_panels(audit):
-    """{title: {arm: [(rate, [value])]}} with seed 0: all arms of the sweeps, and of the harmonised public task.
-    """
+    """{title: {arm: [(rate, [value])]}} with seed 0: all arms of the sweeps and of the public task."""
     panels = {}
     for title, (task, measure) in PANELS.items():
         for arm in arms(audit, task, "sweep"):

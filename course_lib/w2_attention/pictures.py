@@ -96,8 +96,8 @@ def loss_against_rate(panels, floors, one_minus=()):
             ax.axhline(floors[title], color=GREY, ls=":")
         _plain_ticks(ax, {rate for by_rate in arms.values() for rate, _ in by_rate})
     figures.show(fig, alt=" ".join(told),
-                 caption="Loss against learning rate, for every arm, with seed 0. Lower is better. Dotted: the "
-                         "least that any model can expect.")
+                 caption="Loss against learning rate, for every arm, with seed 0. Lower is better. "
+                         "Dotted: the least that any model can expect.")
 
 
 def _plain_ticks(ax, rates):

@@ -5,7 +5,8 @@ function unpack(data) {
   const {columns, rows} = data.steps;
   const steps = rows.map(row => Object.fromEntries(columns.map((name, n) => [name, row[n]])));
   for (const step of steps) step.file = data.files[step.file];
-  return {...data, steps, lanes: [...Array(data.machine.warp_size).keys()], arrayOf: step => step.array === null ? null : data.arrays[step.array],
+  return {...data, steps, lanes: [...Array(data.machine.warp_size).keys()],
+          arrayOf: step => step.array === null ? null : data.arrays[step.array],
           eventsOf: step => data.events.slice(step.first_event, step.first_event + step.n_events)};
 }
 

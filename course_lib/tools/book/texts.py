@@ -50,8 +50,9 @@ def front(pages: dict[str, str], chapters: list[str], code: list[str]) -> str:
     """The first page: the README up to its chapters, and the tables of contents."""
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     opening = readme.partition("\n## What works where")[0]
-    parts = [relinked(opening, "", pages), _contents("Chapters", chapters), _contents("Around the course", [
-        "notation", "sources", "where_to_run", "instructors", "marking", "contributing"]), _contents("The code", code)]
+    around = ["notation", "sources", "where_to_run", "instructors", "marking", "contributing"]
+    parts = [relinked(opening, "", pages), _contents("Chapters", chapters),
+             _contents("Around the course", around), _contents("The code", code)]
     return "\n\n".join(parts) + "\n"
 
 
