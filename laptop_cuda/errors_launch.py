@@ -112,7 +112,7 @@ class LaunchErrors(Facts):
             ),
             "grid too large for grid.sync()": (
                 f"{r.kernel} uses grid.sync() with {size}: all its threads must be "
-                "resident at once, here at most 16384.",
+                "resident at once, on the model card at most 221,184 in 3,456 blocks.",
                 "",
             ),
             "from a kernel": (f"{r.kernel} launches another kernel, which is not supported.", ""),

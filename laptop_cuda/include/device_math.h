@@ -107,7 +107,8 @@ LAPTOP_MATH1(exp10f, float, powf(10.f, x))
     LAPTOP_MATH1(__dsqrt_##suffix, double, sqrt(x))
 LAPTOP_ROUNDED(rn)
 #undef LAPTOP_ROUNDED
-LAPTOP_MATH1(__frsqrt_rn, float, 1.f / sqrtf(x))
+LAPTOP_MATH1(__frsqrt_rn, float, (float)(1. / sqrt((double)x)))      // right for every float: all were compared
+#include "directed_rounding.h"
 
 // ------------------------------------------------------------------ conversions: out of range saturates, NaN is 0
 namespace laptop {
@@ -149,6 +150,11 @@ LAPTOP_FN float __int_as_float(int x) { return laptop::bits<float>(x); }
 LAPTOP_FN float __uint_as_float(unsigned x) { return laptop::bits<float>(x); }
 LAPTOP_FN long long __double_as_longlong(double x) { return laptop::bits<long long>(x); }
 LAPTOP_FN double __longlong_as_double(long long x) { return laptop::bits<double>(x); }
+LAPTOP_FN int __double2hiint(double x) { return (int)(laptop::bits<long long>(x) >> 32); }
+LAPTOP_FN int __double2loint(double x) { return (int)laptop::bits<long long>(x); }
+LAPTOP_FN double __hiloint2double(int high, int low) {
+    return laptop::bits<double>((unsigned long long)(unsigned)high << 32 | (unsigned)low);
+}
 
 // ------------------------------------------------------------------ integers
 LAPTOP_FN int __popc(unsigned x) { return __builtin_popcount(x); }

@@ -49,6 +49,7 @@ void* fiber_start(const Stack&, void (*run)());      // the stack pointer to swi
 void enter_fiber(void** save, void* fiber, const Stack&);      // from the scheduler
 void change_fiber(void** save, void* fiber, const Stack&);     // from another fiber
 void leave_fiber(void** save, void* scheduler);
+size_t fiber_bytes(const Stack&, void* sp);          // of its stack that a fiber uses while it does not run
 void fiber_entered();                                // first call on a new fiber
 void stack_abandoned(const Stack&);                  // its frames are gone
 void about_to_jump_out();                            // around the jump from an error to the launch
@@ -107,6 +108,7 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     Rendezvous* meeting = nullptr;
     Log* log = nullptr;          // only in traced runs; lane i of every warp uses log i
     Stack stack;
+    std::vector<char> kept;      // what was on its stack, while its block waits for the others of the grid
     uint32_t depth = 0;          // of calls
     uint32_t clock = 1;          // counts the warp synchronisations that order memory
     const void* last_pc = nullptr;       // in the kernel's own body, of its last access
@@ -152,6 +154,7 @@ struct Block {
     uint32_t barriers = 0;               // that it has passed
     uint64_t steps = 0;
     bool barrier_opened = false;
+    bool gave_stacks = false;            // to the blocks that run while it waits for them: they are not its own
     Arrived arrived = {};                // answer of the last block_barrier
     std::vector<Thread> threads;
     std::vector<Warp> warps;

@@ -6,6 +6,8 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+
 #include "runtime.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -61,6 +63,7 @@ void* fiber_start(const Stack& stack, void (*body)()) {
     makecontext(context, body, 0);
     return context;
 }
+constexpr size_t BELOW = 4096;                   // what swapcontext itself has there
 static void switch_stacks(void** save, void* load) {
     ucontext_t here;
     *save = &here;
@@ -107,7 +110,12 @@ void* fiber_start(const Stack& stack, void (*body)()) {
 }
 #endif
 static void switch_stacks(void** save, void* load) { laptop_switch(save, load); }
+constexpr size_t BELOW = 0;
 #endif
+
+size_t fiber_bytes(const Stack& stack, void* sp) {
+    return std::min((size_t)(stack.top - (char*)sp) + BELOW, (size_t)(stack.top - stack.low));
+}
 
 #if defined(__SANITIZE_ADDRESS__)
 static const void* main_low;

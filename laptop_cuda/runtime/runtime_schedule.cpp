@@ -196,18 +196,19 @@ Arrived block_barrier(bool predicate, const void* site) {
     return b.arrived;
 }
 
+// As many threads as the model card has room for at once: 108 multiprocessors of 2048, or of 32 blocks.
+bool grid_barrier_possible() { return run && run->n_blocks * run->n_threads <= 221184 && run->n_blocks <= 3456; }
 void grid_barrier(const void* site) {
     Thread* t = current;
     if (!t) return;
     t->site = site;
-    if (run->n_blocks * run->n_threads > 16384) {
+    if (!grid_barrier_possible()) {
         fail(make_error("bad launch", "grid too large for grid.sync()", site, 3));
     }
     ++t->warp->block->at_grid;
     park(State::GRID);
     if (t->log) log_meeting(t, t->converged, true);
 }
-bool grid_barrier_possible() { return run && run->n_blocks * run->n_threads <= 16384; }
 
 // ------------------------------------------------------------------ the life of a thread
 static void end_thread(Thread* t) {
@@ -325,7 +326,7 @@ static void make_block(Block& b) {
 static std::vector<Stack> spare_stacks;          // stacks outlive the launch: making one costs a system call
 Block::~Block() {
     for (Thread& t : threads) {
-        if (t.stack.low) spare_stacks.push_back(t.stack);
+        if (t.stack.low && !gave_stacks) spare_stacks.push_back(t.stack);
     }
     while (spare_stacks.size() > 1024) {
         free_stack(spare_stacks.back());
@@ -477,6 +478,30 @@ static void run_wholes() {
     resume(&whole);
 }
 
+// ------------------------------------------------------------------ blocks that wait for the grid
+// A stack for each of their threads would be too many: what its threads have on their stacks is kept elsewhere, and the
+// next block takes the stacks. Each thread goes on at the addresses where it was.
+static void put_away(Block& b) {
+    Busy busy;
+    for (Thread& t : b.threads) {
+        if (t.stack.low && !b.gave_stacks) spare_stacks.push_back(t.stack);
+        if (t.state != State::GRID) continue;
+        stack_abandoned(t.stack);
+        size_t bytes = fiber_bytes(t.stack, t.sp);
+        t.kept.assign(t.stack.top - bytes, t.stack.top);
+    }
+    b.gave_stacks = true;
+}
+
+static void take_up(Block& b) {
+    for (Thread& t : b.threads) {
+        if (t.state != State::GRID) continue;
+        memcpy(t.stack.top - t.kept.size(), t.kept.data(), t.kept.size());
+        t.converged = t.warp->alive;
+        wake(&t);
+    }
+}
+
 void run_grid() {
     const laptop_launch& l = *run->launch;
     blockDim = {l.block[0], l.block[1], l.block[2]};
@@ -493,6 +518,7 @@ void run_grid() {
         Block& b = *run->blocks.back();
         start_block(b, linear);
         if (!run_block(b)) {
+            put_away(b);
             suspended.push_back(&b);
             run->blocks.emplace_back(new Block);
         }
@@ -505,14 +531,12 @@ void run_grid() {
             b->at_grid = 0;
             ++b->barriers;
             if (run->sanitizing) end_interval(*b), start_interval(*b);
-            for (Thread& t : b->threads) {
-                if (t.state != State::GRID) continue;
-                t.converged = t.warp->alive;
-                wake(&t);
-            }
         }
         for (Block* b : suspended) {
-            if (!run_block(*b)) still.push_back(b);
+            take_up(*b);
+            if (run_block(*b)) continue;
+            put_away(*b);
+            still.push_back(b);
         }
         suspended.swap(still);
     }
