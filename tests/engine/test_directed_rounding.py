@@ -101,7 +101,7 @@ def operands(dtype, n: int) -> list[np.ndarray]:
     wide = random.standard_normal((2, n)) * 2.0 ** random.integers(info.minexp // 2, info.maxexp // 2, (2, n))
     near = random.standard_normal((2, n)) * 2.0 ** random.integers(-20, 20, (2, n))
     x, y = np.concatenate([pairs.T, wide.astype(dtype), near.astype(dtype)], axis=1)
-    z = -(x * y)                                                    # what is left is what the product lost
+    z = -(x * y)                                                    # a sum of what rounding the product takes away
     z[::3] = random.standard_normal(z[::3].size) * np.abs(np.where(np.isfinite(z[::3]), z[::3], 1))
     return [x, y, np.where(np.isfinite(z), z, 1).astype(dtype)]
 
