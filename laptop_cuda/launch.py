@@ -20,7 +20,7 @@ from .library import held
 from .machine import REAL, Machine
 from .pointers import may_hold, with_reached
 
-PLAIN, PROFILE, SANITIZE = 0, 1, 2
+PLAIN, PROFILE, SANITIZE = 0, 1, 2             # flags
 ORDERS = {"forward": 0, "reverse": 1, "seeded": 2}
 STEP_LIMIT = 100_000_000         # basic blocks per thread block under the sanitizer: ten seconds
 
@@ -28,7 +28,7 @@ STEP_LIMIT = 100_000_000         # basic blocks per thread block under the sanit
 @dataclass
 class Context:
     """An open `profile()` or `sanitize()`; the innermost one decides."""
-    mode: str                    # "profile" or "sanitize"
+    mode: str                    # "profile", "sanitize" or "both"
     order: str = "forward"
     seed: int = 0
     step_limit: int = STEP_LIMIT
@@ -41,7 +41,7 @@ _contexts: list[Context] = []
 
 
 def mode() -> str:
-    """"plain", "profile" or "sanitize": which build a launch needs now (the last two are traced)."""
+    """"plain", "profile", "sanitize" or "both": which build a launch needs now (all but "plain" are traced)."""
     return _contexts[-1].mode if _contexts else "plain"
 
 
@@ -181,7 +181,7 @@ def _array(parameter, array: arrays.Array | None, allocations: list[tuple[int, i
     return made
 
 
-MODES = {"plain": PLAIN, "profile": PROFILE, "sanitize": SANITIZE}
+MODES = {"plain": PLAIN, "profile": PROFILE, "sanitize": SANITIZE, "both": PROFILE | SANITIZE}
 SPACES = ("global", "shared", "module")
 
 
