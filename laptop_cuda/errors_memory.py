@@ -50,6 +50,9 @@ class MemoryErrors(Facts):
                 "nothing "
                 "to other threads.",
             )
+        if self.reason == "return address":
+            return (f"{kernel} writes over the address to which one of its functions returns.",
+                    "Usual cause: a pointer to a local array, with an index past the array's end.")
         if self.reason == "freed":
             return (f"{kernel} {self._verb()} {self._element()} after cudaFree of {self.memory.name}.",
                     "Usual cause: a pointer that is kept, or a cudaFree before the last launch that uses it.")

@@ -370,3 +370,4 @@ struct Signals {                 // handlers for crashes and the stop button, as
 };
 }  // namespace laptop
 #pragma GCC visibility pop
+extern laptop::Coordinates threadIdx, blockIdx, blockDim, gridDim;

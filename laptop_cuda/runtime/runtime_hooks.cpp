@@ -27,6 +27,11 @@ static void written_constant(uintptr_t address, size_t size, int action, const v
     fail(e);
 }
 
+// The address to which a function returns is beside its arrays, and a pointer gone wrong has written it.
+[[maybe_unused]] static void written_return(Thread* t) {
+    fail(make_error("out of bounds", "return address", t->returns[t->depth], 1));
+}
+
 static void check_in_flight(uintptr_t address, size_t size, int action, const void* pc) {
     Block& b = *current->warp->block;
     for (const InFlight& f : b.in_flight) {
@@ -255,6 +260,9 @@ void __tsan_func_exit() {
     Thread* t = current;
     if (!t || !t->log) return;
     --t->depth;
+#if defined(__x86_64__)              // elsewhere the address may be stored with a signature
+    if (t->depth < 64 && ((const void**)FRAME)[1] != t->returns[t->depth]) written_return(t);
+#endif
     if (t->depth > 0) step(t, t->returns[t->depth < 64 ? t->depth : 63], t->frame);
 }
 void __sanitizer_cov_trace_pc() {

@@ -461,17 +461,22 @@ static Found find_module(uintptr_t address, size_t size, int action, const void*
     return {nullptr, 0};         // a string, a table of the compiler's
 }
 
+// Of the runtime's variables a kernel may read those that the headers name, and write none: the others hold what is
+// counted and found.
+static bool is_index(uintptr_t address, size_t size) {
+    for (const Coordinates* c : {&threadIdx, &blockIdx, &blockDim, &gridDim}) {
+        if (address >= (uintptr_t)c && address + size <= (uintptr_t)(c + 1)) return true;
+    }
+    return address >= (uintptr_t)&warpSize && address + size <= (uintptr_t)(&warpSize + 1);
+}
+
 Found find(uintptr_t address, size_t size, int action, const void* pc) {
     if (address - (uintptr_t)current->warp->block->shared < SHARED_SPAN) {
         return find_shared(address, size, action, pc);
     }
     if (address - run->arena < run->arena_bytes) return find_global(address, size, action, pc);
     if (address >= run->image_low && address < run->image_high) return find_module(address, size, action, pc);
-    // The variables of the runtime that the headers name.
-    Dl_info info, mine;
-    if (dladdr((void*)&find, &mine) && dladdr((void*)address, &info) && info.dli_fbase == mine.dli_fbase) {
-        return {nullptr, 0};
-    }
+    if (!action && is_index(address, size)) return {nullptr, 0};
     for (auto& b : run->blocks) {
         for (Thread& t : b->threads) {
             if (address - (uintptr_t)t.stack.low >= STACK_BYTES) continue;

@@ -46,6 +46,15 @@ CAUGHT_BY_THE_SANITIZER = {
     "before the start": first(SUM.format("x[(size_t)blockIdx.x * n + i - 40]")),
     "a race for the sum": body("if (t == 0) out[blockIdx.x] = 0; for (int i = t; i < n; i += 256) "
                                "out[blockIdx.x] += x[(size_t)blockIdx.x * n + i];"),
+    "races while it is counted, and has barriers while it is checked": body(
+        "float own = 0; for (int i = t; i < n; i += 256) own += x[(size_t)blockIdx.x * n + i]; __shared__ float s, all[256];"
+        " if (!launches[blockIdx.x]) { if (t == 0) s = 0; s += own; if (t == 255) { out[blockIdx.x] = s; launches[blockIdx.x] = 1; } }"
+        " else { all[t] = own; __syncthreads(); if (t == 0) { for (int i = 1; i < 256; ++i) own += all[i]; out[blockIdx.x] = own;"
+        " launches[blockIdx.x] = 0; } }", "__device__ int launches[4096];\n"),
+    "writes to the engine's variables": first(SUM.format("x[(size_t)blockIdx.x * n + i]")
+                                              + " for (int i = -64; i < 64; ++i) ((int*)&threadIdx)[i] = 0;"),
+    "reads the engine's variables": first(SUM.format("x[(size_t)blockIdx.x * n + i]")
+                                          + " out[blockIdx.x] += 0 * ((const int*)&threadIdx)[64];"),
     "shared memory never written": first("__shared__ float kept[64]; out[blockIdx.x] = kept[n % 64];"),
     "an endless loop": body("while (n) if (x[0] == 12345.0f) return;"),
     "writes to its input": first("((float*)x)[0] = 1; " + SUM.format("1.0f / n")),
