@@ -23,7 +23,9 @@ NO_NAMES = set("""
     """.split()) | {part for word in CHAPTERS for part in word.split("_")}
 # Words that a number makes a name: student 7, team 12.
 ROLES = set("student students team group participant candidate person user learner seat".split())
-MOODLE = re.compile(r"(?P<name>[^_]{1,200})_(?P<id>\d{1,20})_assignsubmission_[a-z]{1,40}_?", re.I)
+# The folder of a hand-in, or a file of it where there are no folders. A second `_assignsubmission_` is somebody's
+# choice, so then it is neither.
+MOODLE = re.compile(r"(?P<name>.{1,200}?)_(?P<id>\d{1,20})_assignsubmission_[a-z]{1,40}(?:_.*)?", re.I | re.S)
 CANVAS = re.compile(r"(?P<name>[^_]{1,200}?)_(?:late_)?(?P<id>\d{3,20})_\d{3,20}_.*", re.I)
 GRADESCOPE = re.compile(r"submission_(?P<id>\d{3,20})", re.I)
 
@@ -65,7 +67,10 @@ def person_of(path: PurePosixPath, depth: int | None = None) -> Person:
 def from_name(text: str) -> Person | None:
     """The person that a file's or a folder's name speaks of, if it does."""
     text = unicodedata.normalize("NFC", text[:LONGEST_NAME])
-    for pattern in (MOODLE, CANVAS, GRADESCOPE):
+    if marks := len(re.findall("_assignsubmission_", text, re.I)):
+        match = MOODLE.fullmatch(text) if marks == 1 else None
+        return Person(match["name"].strip(), match["id"]) if match else Person(text)
+    for pattern in (CANVAS, GRADESCOPE):
         if match := pattern.fullmatch(text):
             return Person((match.groupdict().get("name") or match[0]).strip(), match["id"])
     name = _without_common_words(text)

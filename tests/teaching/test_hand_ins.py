@@ -48,6 +48,24 @@ def test_namesakes_are_told_apart_by_the_platforms_number(tmp_path):
     assert [s for s, _, _ in students(tmp_path)] == ["Anna Schmidt (4711)", "Anna Schmidt (4712)"]
 
 
+def test_moodles_files_without_folders_are_their_students(tmp_path):
+    for id, file in ((4711, "work"), (4711, "Dave Orr"), (4712, "work")):
+        chapter = "03_gqa" if file == "Dave Orr" else "01_attention"
+        put(tmp_path / f"Carol Ng_{id}_assignsubmission_file_{file} {chapter}.ipynb", notebook(RIGHT.replace("1.91", f"{chapter[1]}.1")))
+    assert [s for s, _, _ in students(tmp_path)] == ["Carol Ng (4711)", "Carol Ng (4711)", "Carol Ng (4712)"]
+
+
+@pytest.mark.parametrize("name", ["Ann Lee_4711_9999_", "Ann Lee_4711_assignsubmission_file_"])
+def test_a_name_on_the_platform_is_no_classmates_number(tmp_path, name):
+    """Somebody calls themselves so in Moodle, which adds a number of its own."""
+    put(tmp_path / MOODLE.format("Ann Lee", 4711) / "01_attention.ipynb", notebook(RIGHT), age=100)
+    put(tmp_path / MOODLE.format(name, 5555) / "01_attention.ipynb", notebook(RIGHT.replace("amax", "max")))
+    put(tmp_path.parent / "class.csv", "name,id\nAnn Lee,4711\nEve Fox,5555\n")
+    roster = Roster.read(tmp_path.parent / "class.csv")
+    ann = next(s for s in collect(tmp_path, roster=roster) if s.student == "Ann Lee")
+    assert "amax" in ann.cells["1.91"] and not ann.notes
+
+
 def test_folders_that_are_numbers_are_students(tmp_path):
     for number in range(1, 41):
         put(tmp_path / f"{number:02d}" / "01_attention.ipynb", notebook(RIGHT))
