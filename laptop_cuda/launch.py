@@ -41,7 +41,8 @@ _contexts: list[Context] = []
 
 
 def mode() -> str:
-    """"plain", "profile", "sanitize" or "both": which build a launch needs now (all but "plain" are traced)."""
+    """"plain", "profile", "sanitize" or "both": which build a launch needs now (all but the first are traced).
+    """
     return _contexts[-1].mode if _contexts else "plain"
 
 

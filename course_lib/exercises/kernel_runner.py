@@ -60,8 +60,8 @@ def compiled(cuda, source: str):
 
 def _one(cuda, module, arrays: list[dict], steps: list[dict], request: Request,
          budget: float | None) -> Outcome:
-    """One case: sanitized, and where there is a budget counted in the same run. Run twice, a kernel could race
-    while it is counted and have its barriers while it is checked."""
+    """One case: sanitized, and where there is a budget counted in the same run. Run twice, a kernel could
+    race while it is counted and have its barriers while it is checked."""
     watch = {"step_limit": STEPS, "machine": cuda.Machine(**request.machine)}
     watched = cuda.sanitize(**watch) if budget is None else cuda.profile(sanitized=True, **watch)
     try:

@@ -64,7 +64,7 @@ def main(argv: list[str]) -> int:
     except OSError as error:
         print(
             f"grade: {error.filename or args.out}: {error.strerror or error}; what is marked already is "
-            "kept, and the same command goes on from there",
+            "kept, and the same command resumes",
             file=sys.stderr,
         )
         return 2
@@ -154,7 +154,7 @@ def _score_league(job: Job, args: argparse.Namespace) -> None:
                      [Path(args.folder), job.results])
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped: all marks are written; the table of the league is not, and the "
-                                "same command goes on with it") from None
+                                "same command makes it") from None
     print(f"{len(job.league)} of them in the league: {job.results / 'league.html'}")
 
 

@@ -26,6 +26,7 @@ def write_gradebooks(
         for student in people
         for chapter in chapters
     }
+    sums = _with_groups(sums, people, {(s.student, s.chapter) for s in submissions if s.cells})
     write_whole(results / "gradebook_canvas.csv", canvas(people, sums, chapters))
     write_whole(results / "gradebook_moodle.csv", moodle(people, sums, chapters))
     for chapter in chapters:
@@ -38,6 +39,20 @@ def write_gradebooks(
         write_whole(
             folder / names[student].replace(".html", ".json"), json.dumps(gradescope(theirs), indent=1)
         )
+
+
+def _with_groups(sums: dict, people: dict[str, Submission], handed_in: set[tuple[str, str]]) -> dict:
+    """Who has handed in nothing of a chapter has what another of the same `group` in the roster has."""
+    groups: dict[str, list[str]] = {}
+    for student, submission in people.items():
+        groups.setdefault(submission.row.get("group", ""), []).append(student)
+    shared = dict(sums)
+    for student, chapter in sums.keys() - handed_in:
+        group = people[student].row.get("group", "")
+        theirs = [sums[other, chapter] for other in groups[group] if (other, chapter) in handed_in]
+        if group and theirs:
+            shared[student, chapter] = max(theirs)
+    return shared
 
 
 def title(chapter: str) -> str:

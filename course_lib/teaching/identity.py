@@ -23,8 +23,8 @@ NO_NAMES = set("""
     """.split()) | {part for word in CHAPTERS for part in word.split("_")}
 # Words that a number makes a name: student 7, team 12.
 ROLES = set("student students team group participant candidate person user learner seat".split())
-# The folder of a hand-in, or a file of it where there are no folders. A second `_assignsubmission_` is somebody's
-# choice, so then it is neither.
+# The folder of a hand-in, or a file of it where there are no folders. A second `_assignsubmission_` is
+# somebody's choice, so then it is neither.
 MOODLE = re.compile(r"(?P<name>.{1,200}?)_(?P<id>\d{1,20})_assignsubmission_[a-z]{1,40}(?:_.*)?", re.I | re.S)
 CANVAS = re.compile(r"(?P<name>[^_]{1,200}?)_(?:late_)?(?P<id>\d{3,20})_\d{3,20}_.*", re.I)
 GRADESCOPE = re.compile(r"submission_(?P<id>\d{3,20})", re.I)
@@ -92,8 +92,8 @@ def _without_common_words(text: str) -> str:
 
 @dataclass
 class Roster:
-    """The students of a class, from a CSV file with a header: `name`, and `id`, `email` or `login` where
-    there are any.
+    """The students of a class, from a CSV file with a header: `name`, and `id`, `email`, `login` or `group`
+    where there are any.
 
     The gradebooks that Canvas and Moodle export will do as they are.
     """
@@ -143,7 +143,7 @@ def _columns(row: dict) -> dict[str, str]:
     )
     return {"name": name, "id": first("id", "id number", "sid", "identifier").removeprefix("Participant "),
             "login": first("login", "sis login id", "username"), "email": first("email", "email address"),
-            "section": first("section"), "extension": first("extension")}
+            "section": first("section"), "extension": first("extension"), "group": first("group", "team")}
 
 
 def _letters(text: str) -> str:

@@ -54,7 +54,7 @@ CAUGHT_BY_THE_SANITIZER = {
     "writes to the engine's variables": first(SUM.format("x[(size_t)blockIdx.x * n + i]")
                                               + " for (int i = -64; i < 64; ++i) ((int*)&threadIdx)[i] = 0;"),
     "reads the engine's variables": first(SUM.format("x[(size_t)blockIdx.x * n + i]")
-                                          + " out[blockIdx.x] += 0 * ((const int*)&threadIdx)[64];"),
+                                          + " out[blockIdx.x] += (n == 0) * ((const int*)&threadIdx)[64];"),
     "shared memory never written": first("__shared__ float kept[64]; out[blockIdx.x] = kept[n % 64];"),
     "an endless loop": body("while (n) if (x[0] == 12345.0f) return;"),
     "writes to its input": first("((float*)x)[0] = 1; " + SUM.format("1.0f / n")),

@@ -71,6 +71,15 @@ def test_canvas_moodle_and_gradescope_get_what_they_import(marked):
     assert {t["status"] for t in ann["tests"]} == {"passed", "failed"}
 
 
+def test_a_group_has_in_the_gradebooks_what_one_of_it_has_handed_in(marked, tmp_path):
+    _, store, results = marked
+    put(tmp_path / "groups.csv", "name,id,group\nAnn Lee,11,A\nBen =Day,12,A\nCleo Fox,13,A\nDan Orr,14,B\nEve Fry,15,\n")
+    submissions = collect(tmp_path / "in", roster=Roster.read(tmp_path / "groups.csv"))
+    gradebooks.write_gradebooks(results, table(submissions, ["gqa"], store), submissions, ["gqa"])
+    points = f"{find('3.2').points:g}"
+    assert [row[-1] for row in rows((results / "gradebook_moodle.csv").read_text())[1:]] == [points, "0", points, "0", "0"]
+
+
 def test_days_late_cost_what_the_rule_says(marked):
     submissions, store, _ = marked
     ann = next(s for s in submissions if s.student == "Ann Lee")
