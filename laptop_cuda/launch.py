@@ -41,7 +41,7 @@ _contexts: list[Context] = []
 
 
 def mode() -> str:
-    """"plain", "profile", "sanitize" or "both": which build a launch needs now (all but the first are traced).
+    """"plain", "profile", "sanitize" or "both": which build a launch needs now. All but "plain" are traced.
     """
     return _contexts[-1].mode if _contexts else "plain"
 
