@@ -169,6 +169,10 @@ def attention_cases(rng):
     yield Case(*(randn(rng, 2, 1, 4, 8) for _ in "qkv"), mask=padding, label="padding of shape (2, 1, 1, 4)")
     some = torch.tensor([[1, 1, 0], [0, 0, 0], [1, 0, 1]], dtype=torch.bool)
     yield Case(*(randn(rng, 1, 1, 3, 4) for _ in "qkv"), mask=some, label="a query with nothing to attend to")
+    q, k = torch.zeros(1, 1, 2, 4), torch.zeros(1, 1, 3, 4)      # scores of 100, 101, 300 and of -100, -101, -300
+    q[0, 0, :, 0], k[0, 0, :, 0] = torch.tensor([2.0, -2.0]), torch.tensor([100.0, 101.0, 300.0])
+    last_hidden = torch.tensor([True, True, False])
+    yield Case(q, k, torch.eye(3)[None, None], mask=last_hidden, label="scores of 100 and of -100")
 
 
 ATTENTION = '''
