@@ -19,7 +19,7 @@ exercise(
     name="scores", options={
         "a": "right: rotations are relative, so the starting point does not matter",
         "b": "as without any positions: a single token has no order",
-        "c": "as if the new token were at the position of the first one: distances 0 to -99 in place of 100 to 1",
+        "c": "as if the new token were at position 0: distances 0 to -99 in place of 100 to 1",
         "d": "an error, because the table has more than one row"},
     answer="c",
     misconceptions=[
