@@ -10,7 +10,7 @@ SHOWN, NARROWEST = 12, 55       # waves that the picture has room for, each at l
 class Waves(Explorable):
     title = "Split keys fill a card"
     caption = ("A block of one warp per key head and part of the keys. A frame is one wave: as many blocks "
-               "as the card holds at once. What is white in a frame is idle.")
+               "as the card holds at once. The empty part of a frame is idle.")
     controls = (Slider("heads", (1, 8, 16, 32, 64, 128, 256), 8, "sequences x key heads"),
                 Slider("keys", tuple(2**n for n in range(9, 18)), 16384, "keys per sequence"),
                 Slider("splits", (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024), 1, "parts", play=True),

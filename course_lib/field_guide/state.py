@@ -149,7 +149,8 @@ class StateLayer(nn.Module):
 
 def recurrence(q: Tensor, k: Tensor, v: Tensor, log_decay: Tensor, beta: Tensor | None,
                state: Tensor | None = None) -> tuple[Tensor, Tensor]:
-    """Token by token: outputs (b, heads, n, value_dim) and the last state. beta None: nothing is erased."""
+    """Token by token: outputs (b, heads, n, value_dim) and the last state.
+    beta None: nothing is erased."""
     if state is None:
         state = v.new_zeros(*k.shape[:2], k.shape[-1], v.shape[-1])
     out, decay = [], log_decay.exp()

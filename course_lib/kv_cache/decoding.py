@@ -24,12 +24,12 @@ def choose_splits(heads: int, n_keys: int, n_multiprocessors: int = MULTIPROCESS
 
 def decode_attention(q: Tensor, k: Tensor, v: Tensor, lengths: Tensor | None = None,
                      splits: int | None = None) -> Tensor:
-    """q (b, n_heads, 1, d), one new query per sequence; k (b, n_kv_heads, m, d), v (b, n_kv_heads, m, v_dim)
-    -> (b, n_heads, 1, v_dim). lengths (b,): how many of the m keys are valid; the rest is ignored, NaN or
-    not.
+    """q (b, n_heads, 1, d), one new query per sequence; k (b, n_kv_heads, m, d),
+    v (b, n_kv_heads, m, v_dim) -> (b, n_heads, 1, v_dim). lengths (b,): how many of the m keys are
+    valid; the rest is ignored, NaN or not.
 
-    The keys are cut into `splits` parts (by `choose_splits` if None). The parts do not depend on each other;
-    chapter 6's merge joins their results.
+    The keys are cut into `splits` parts (by `choose_splits` if None). The parts do not depend on
+    each other; chapter 6's merge joins their results.
     """
     lengths = check_decode(q, k, v, lengths)
     dtype, m = q.dtype, k.shape[2]

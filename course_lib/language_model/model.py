@@ -16,8 +16,8 @@ from .layers import RMSNorm, SwiGLU
 
 
 class Block(nn.Module):
-    """Attention moves information between positions, the feed-forward works on each position. Both add to
-    x."""
+    """Attention moves information between positions, the feed-forward works on each position.
+    Both add to x."""
 
     def __init__(self, config, attention="softmax", rope=True):
         super().__init__()

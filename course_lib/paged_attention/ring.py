@@ -31,7 +31,7 @@ def ring_attention(q: Tensor, k: Tensor, v: Tensor, causal: bool = False) -> Ten
     check_gathered(lengths)         # every process sees all lengths, so all stop together
     starts, state = list(accumulate(lengths, initial=0)), None
     for step in range(n_ranks):
-        owner = (rank - step) % n_ranks                     # the rank that these keys and values belong to
+        owner = (rank - step) % n_ranks             # the rank that these keys and values belong to
         passing = pass_on(k, v, lengths[owner - 1]) if step < n_ranks - 1 else None
         queries, keys, values, _ = grouped(q, k, v, None)
         scores = queries @ keys.mT * q.shape[-1]**-0.5

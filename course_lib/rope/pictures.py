@@ -44,7 +44,7 @@ def angles_image(n=256, head_dim=64, base=10000.0):
     frequencies = rope_frequencies(head_dim, base)
     waves = torch.cos(torch.arange(n)[:, None] * frequencies).T
     fig, ax = figures.new(7.0, 2.8)
-    image = ax.imshow(waves, cmap="PuOr", vmin=-1, vmax=1, aspect="auto", interpolation="none")
+    image = ax.imshow(waves, cmap="Blues_r", vmin=-1, vmax=1, aspect="auto", interpolation="none")
     turns = n * frequencies / (2 * math.pi)
     last = int((turns >= 1).sum())
     ax.axhline(last - 0.5, color=INK, linestyle="--", linewidth=1)

@@ -71,6 +71,19 @@ def _clouds(ax, a, b):
     return len(picked)
 
 
+def fused_block(rows=64, keys=32):
+    """What one thread block of the fused kernel loads, makes and writes."""
+    q, k, v = (f"q tile: {rows} rows\nof mean, width", f"k tile: {keys} rows\nof mean, width",
+               f"v tile: {keys} rows")
+    scores, softmax, out = (f"squared differences\n{rows} × {keys} scores", "online softmax,\nweighted sum",
+                            f"out: {rows} rows")
+    figures.boxes({q: (0, 0), k: (1, 0), scores: (0.5, 1), v: (2, 0), softmax: (1.6, 1), out: (2.7, 1)},
+                  arrows=[(q, scores), (k, scores), (scores, softmax), (v, softmax), (softmax, out)],
+                  width=8.4, height=2.6,
+                  caption="One block of the fused kernel. Its queries stay; tiles of keys, twice as wide as "
+                          "values, replace each other. The scores never leave the chip.")
+
+
 def loss_against_rate(panels, floors, one_minus=()):
     """panels {title: {arm: [(rate, values), ...]}}, in rows of three; in `one_minus` a value is an area,
     drawn as 1 - area. An arm begins with its mechanism and may end with its width; the wider is dashed."""

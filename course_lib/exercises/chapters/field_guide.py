@@ -637,8 +637,8 @@ exercise(
 
     ```json
     {"model_type": "tideway", "num_hidden_layers": 48, "hidden_size": 6144, "num_attention_heads": 96,
-     "kv_lora_rank": 384, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128, "q_lora_rank": 1024,
-     "index_n_heads": 32, "index_head_dim": 96, "index_topk": 1024,
+     "kv_lora_rank": 384, "qk_rope_head_dim": 64, "qk_nope_head_dim": 128, "v_head_dim": 128,
+     "q_lora_rank": 1024, "index_n_heads": 32, "index_head_dim": 96, "index_topk": 1024,
      "indexer_types": "one full, then three shared, twelve times over"}
     ```
 
@@ -678,7 +678,7 @@ exercise(
 
 LAYER = """
     ```python
-    def layer(x, past, p):                                      # x (b, n, width); past holds u for earlier tokens
+    def layer(x, past, p):        # x (b, n, width); past holds u for earlier tokens
         q = rearrange(x @ p.a, "b n (h d) -> b h n d", h=16)
         u = rearrange(x @ p.b, "b n (h d) -> b h n d", h=2)
         u = past.append(turn(u, past.positions))
