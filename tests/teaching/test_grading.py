@@ -1,6 +1,5 @@
 """`python -m course_lib grade`: from a folder of submissions to marks that one can stand behind."""
 import csv
-import io
 import json
 import os
 import signal
@@ -25,32 +24,12 @@ from course_lib.teaching.store import Store
 from course_lib.teaching.submissions import chapter_of_name, collect
 from course_lib.teaching.table import table
 
+from hand_ins import RIGHT, notebook, put, zipped
+
 PRIVATE = Path(__file__).resolve().parents[1] / "adversaries" / "exercises"
 NO_WALLS = [] if not walls.missing() else ["--no-sandbox"]
-RIGHT = "# EXERCISE 1.91" + hostile.HONEST
 WRONG = RIGHT.replace("e.sum(-1", "e.sum(0")
 GUESS = "# EXERCISE 1.93\nscores = 256"
-
-
-def notebook(*cells: str) -> str:
-    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [
-        {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": cell.splitlines(True)}
-        for cell in cells]})
-
-
-def put(path: Path, text: str | bytes, age: float = 0) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    os.utime(path, (time.time() - age,) * 2)
-    return path
-
-
-def zipped(files: dict[str, str]) -> bytes:
-    data = io.BytesIO()
-    with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, text in files.items():
-            archive.writestr(name, text)
-    return data.getvalue()
 
 
 def run(folder: Path, results: Path, *more: str) -> tuple[int, list[dict]]:
