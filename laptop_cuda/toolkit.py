@@ -23,7 +23,7 @@ from .kernel import Kernel
 NO_COMPILER = 'nvcc was not found, and registers are its choice: `pip install ".[inside]"` brings it'
 GET = 'pip install ".[inside]"'
 MARKER = "laptop_marker"
-REPORT = re.compile(r"Compiling entry function '(\w+)' for '\w+'(.*?)(?=Compiling entry function|\Z)", re.S)
+ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(\w+)'(.*?)(?=Compiling entry function|\Z)", re.S)
 COUNTS = {"stack": r"(\d+) bytes stack frame", "spill_stores": r"(\d+) bytes spill stores",
           "spill_loads": r"(\d+) bytes spill loads", "registers": r"Used (\d+) registers",
           "static_shared": r"(\d+) bytes smem"}
@@ -143,18 +143,25 @@ def _run_nvcc(command: list[str], folder: Path, files: dict[str, str], kernel: K
     raise InspectError(f"{kernel.__name__} does not compile for {arch}: {where}{message.splitlines()[0]}")
 
 
+def entries_of(printed: str) -> list[tuple[str, str, dict[str, int]]]:
+    """What ptxas printed: [(symbol, architecture, figures by the names of COUNTS), ...]."""
+    entries = []
+    for symbol, arch, text in ENTRY.findall(printed):
+        found = {name: re.search(pattern, text) for name, pattern in COUNTS.items()}
+        entries.append((symbol, arch, {name: int(match[1]) if match else 0 for name, match in found.items()}))
+    return entries
+
+
 def _read_report(printed: str, compiler: str, cubin: Path) -> Compiled | None:
     """The figures of the kernel that the marker names; None if there is no marker."""
-    entries = dict(REPORT.findall(printed))
+    entries = {symbol: figures for symbol, _, figures in entries_of(printed)}
     markers = [name for name in entries if MARKER in name]
     named = [name for name in entries
              if markers and name not in markers and _alike(name) in _alike(markers[0])]
     if not named:
         return None
     symbol = max(named, key=len)
-    found = {name: re.search(pattern, entries[symbol]) for name, pattern in COUNTS.items()}
-    return Compiled(symbol, compiler=compiler, cubin=cubin,
-                    **{name: int(match[1]) if match else 0 for name, match in found.items()})
+    return Compiled(symbol, compiler=compiler, cubin=cubin, **entries[symbol])
 
 
 def _alike(symbol: str) -> str:

@@ -19,11 +19,11 @@ from course_lib.gpu.build import instances
 from course_lib.gpu.cases import CASES
 from course_lib.gpu.results import FOLDER
 from laptop_cuda import gpu
+from laptop_cuda.toolkit import entries_of
 
 ARCHITECTURES = (80, 86, 90, 100, 120)
 FILE = FOLDER / "registers.txt"
-REPORT = re.compile(r"Compiling entry function '(\w+)' for 'sm_(\d+)a?'"
-                    r".*?(\d+) bytes spill stores, (\d+) bytes spill loads.*?Used (\d+) registers", re.S)
+FIGURES = "registers", "spill_stores", "spill_loads"
 
 
 def launched() -> dict[Path, set[str]]:
@@ -47,8 +47,9 @@ def reported(path: Path, names, architectures=ARCHITECTURES) -> dict[str, dict[i
                    *(f"-gencode=arch=compute_{a},code=sm_{a}" for a in architectures)]
         done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = {}
-    for mangled, architecture, stores, loads, registers in REPORT.findall(done.stderr):
-        found.setdefault(mangled, {})[int(architecture)] = int(registers), int(stores), int(loads)
+    for mangled, architecture, figures in entries_of(done.stderr):
+        number = int(architecture.removeprefix("sm_").rstrip("a"))
+        found.setdefault(mangled, {})[number] = tuple(figures[name] for name in FIGURES)
     plain = subprocess.run(["c++filt", *found], capture_output=True, text=True,
                            check=True).stdout.splitlines()
     by_name = {text.partition("(")[0].removeprefix("void ").strip(): rows

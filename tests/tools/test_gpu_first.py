@@ -8,6 +8,7 @@ import pytest
 from course_lib.gpu import first, pretend, registers
 from course_lib.gpu.benchmarks import benchmarks
 from course_lib.gpu.first import Step
+from laptop_cuda.toolkit import entries_of
 
 
 def step(name, script, limit=20):
@@ -77,7 +78,8 @@ ptxas info    : Used 12 registers, 380 bytes cmem[0]
 
 
 def test_the_compiler_s_report_is_read():
-    assert registers.REPORT.findall(REPORT) == [("_Z1kPf", "80", "16", "20", "255"), ("_Z1kPf", "90", "0", "0", "12")]
+    found = [(symbol, arch, *(figures[name] for name in registers.FIGURES)) for symbol, arch, figures in entries_of(REPORT)]
+    assert found == [("_Z1kPf", "sm_80", 255, 16, 20), ("_Z1kPf", "sm_90a", 12, 0, 0)]
     assert registers.cell(255, 16, 20) == "255 (16/20)" and registers.cell(12, 0, 0) == "12"
 
 
