@@ -97,23 +97,22 @@ LAPTOP_QUIET double2 two_normals_double(S& s) {
 }
 // Every second one was computed with the one before, if that was of the same kind.
 enum { NORMAL = 1, LOG_NORMAL = 2 };
-template <class S, class F>
-LAPTOP_QUIET float one_of_two(S& s, int kind, F shape) {
-    bool second = s.boxmuller_flag == kind;
-    s.boxmuller_flag = second ? 0 : kind;
-    if (second) return s.boxmuller_extra;
-    float2 two = two_normals(s);
-    s.boxmuller_extra = shape(two.y);
+template <class S, class T, class Two, class F>
+LAPTOP_QUIET T one_of_two(S& s, int& kind_kept, T& kept, Two two_of, int kind, F shape) {
+    bool second = kind_kept == kind;
+    kind_kept = second ? 0 : kind;
+    if (second) return kept;
+    auto two = two_of(s);
+    kept = shape(two.y);
     return shape(two.x);
 }
 template <class S, class F>
+LAPTOP_QUIET float one_of_two(S& s, int kind, F shape) {
+    return one_of_two(s, s.boxmuller_flag, s.boxmuller_extra, two_normals<S>, kind, shape);
+}
+template <class S, class F>
 LAPTOP_QUIET double one_of_two_double(S& s, int kind, F shape) {
-    bool second = s.boxmuller_flag_double == kind;
-    s.boxmuller_flag_double = second ? 0 : kind;
-    if (second) return s.boxmuller_extra_double;
-    double2 two = two_normals_double(s);
-    s.boxmuller_extra_double = shape(two.y);
-    return shape(two.x);
+    return one_of_two(s, s.boxmuller_flag_double, s.boxmuller_extra_double, two_normals_double<S>, kind, shape);
 }
 template <class S>
 LAPTOP_QUIET float normal(S& s) {
