@@ -66,7 +66,9 @@ def started(files: list[Outline], name: str) -> str:
     """What precedes the rewritten text: the engine's headers. Line n of `name` is still line n."""
     assembly = any(re.search(r"\basm\b|\b__asm", file.text) for file in files)
     graphs = any("cudaGraph" in file.text or "BeginCapture" in file.text for file in files)
-    headers = ["host_launch.h", "laptop_entries.h"] + ["ptx.h"] * assembly + ["graphs.h"] * graphs
+    pools = any(re.search("MallocAsync|FreeAsync|FromPool|MemPool|cudaIpc", file.text) for file in files)
+    headers = ["host_launch.h", "laptop_entries.h"] + ["ptx.h"] * assembly
+    headers += ["graphs.h"] * graphs + ["memory_pools.h"] * pools
     head = "#define LAPTOP_GRAPHS\n" * graphs + "".join(f"#include <{h}>\n" for h in headers)
     return head + f'#line 1 "{name}"\n'
 

@@ -16,7 +16,7 @@ enum cudaDeviceAttr {
     cudaDevAttrL2CacheSize = 38, cudaDevAttrMaxThreadsPerMultiProcessor = 39, cudaDevAttrAsyncEngineCount = 40,
     cudaDevAttrUnifiedAddressing = 41, cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrStreamPrioritiesSupported = 78, cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
-    cudaDevAttrMaxRegistersPerMultiprocessor = 82, cudaDevAttrManagedMemory = 83, cudaDevAttrPageableMemoryAccess = 88,
+    cudaDevAttrMaxRegistersPerMultiprocessor = 82, cudaDevAttrManagedMemory = 83, cudaDevAttrHostNativeAtomicSupported = 86, cudaDevAttrPageableMemoryAccess = 88,
     cudaDevAttrConcurrentManagedAccess = 89, cudaDevAttrCooperativeLaunch = 95, cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
     cudaDevAttrMaxBlocksPerMultiprocessor = 106, cudaDevAttrMemoryPoolsSupported = 115
 };
@@ -63,6 +63,7 @@ inline cudaDeviceProp made_model_card() {
     p.sharedMemPerMultiprocessor = 164 << 10, p.regsPerMultiprocessor = 65536, p.managedMemory = 1;
     p.singleToDoublePrecisionPerfRatio = 2, p.concurrentManagedAccess = 1, p.cooperativeLaunch = 1;
     p.sharedMemPerBlockOptin = 163 << 10, p.maxBlocksPerMultiProcessor = 32, p.reservedSharedMemPerBlock = 1024;
+    p.memoryPoolsSupported = 1;
     return p;
 }
 inline const cudaDeviceProp& model_card() {
@@ -93,7 +94,7 @@ inline int attribute_of_card(cudaDeviceAttr attribute) {
         case cudaDevAttrMaxBlocksPerMultiprocessor: return p.maxBlocksPerMultiProcessor;
         case cudaDevAttrCanMapHostMemory: case cudaDevAttrConcurrentKernels: case cudaDevAttrAsyncEngineCount:
         case cudaDevAttrUnifiedAddressing: case cudaDevAttrManagedMemory: case cudaDevAttrConcurrentManagedAccess:
-        case cudaDevAttrCooperativeLaunch: case cudaDevAttrGpuOverlap: return 1;
+        case cudaDevAttrCooperativeLaunch: case cudaDevAttrGpuOverlap: case cudaDevAttrMemoryPoolsSupported: return 1;
         default: return 0;
     }
 }

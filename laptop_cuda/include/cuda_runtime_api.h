@@ -65,6 +65,13 @@ inline cudaError_t answer(cudaError_t e) {
     if (e != cudaSuccess) last_error() = e;
     return e;
 }
+// What the engine does not have: said once per call, whether the program looks at the answer or not.
+inline cudaError_t without(const char* name) {
+    ::fprintf(stderr, "laptop_cuda: %s is not supported and answers cudaErrorNotSupported\n", name);
+    return answer(cudaErrorNotSupported);
+}
+// Told of memory that cudaFree has taken: the pools of memory_pools.h.
+inline void (*freed)(void*) = nullptr;
 inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
     if (sticky_error()) return (cudaError_t)sticky_error();
     bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
@@ -93,6 +100,8 @@ inline cudaError_t allocate(const char* name, void** p, size_t bytes, unsigned i
 template <class T> struct sized { static constexpr unsigned value = sizeof(T); };
 template <> struct sized<void> { static constexpr unsigned value = 1; };
 }  // namespace laptop
+#define LAPTOP_WITHOUT(name) \
+    template <class... A> cudaError_t name(const A&...) { return laptop::without(#name); }
 
 // ------------------------------------------------------------------ memory
 // Each is also a macro, which hands on the text of its arguments: that is how an array gets its name.
@@ -108,7 +117,6 @@ LAPTOP_ALLOCATOR(cudaMalloc, false, )
 LAPTOP_ALLOCATOR(cudaMallocManaged, true, LAPTOP_MORE(unsigned = 1))
 LAPTOP_ALLOCATOR(cudaMallocHost, true, LAPTOP_MORE(unsigned = 0))
 LAPTOP_ALLOCATOR(cudaHostAlloc, true, LAPTOP_MORE(unsigned = 0))
-LAPTOP_ALLOCATOR(cudaMallocAsync, false, LAPTOP_MORE(cudaStream_t = nullptr))
 #undef LAPTOP_ALLOCATOR
 #undef LAPTOP_MORE
 template <class T>
@@ -120,14 +128,14 @@ cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) {
 #define cudaMallocManaged(...) laptop_cudaMallocManaged(#__VA_ARGS__, __VA_ARGS__)
 #define cudaMallocHost(...) laptop_cudaMallocHost(#__VA_ARGS__, __VA_ARGS__)
 #define cudaHostAlloc(...) laptop_cudaHostAlloc(#__VA_ARGS__, __VA_ARGS__)
-#define cudaMallocAsync(...) laptop_cudaMallocAsync(#__VA_ARGS__, __VA_ARGS__)
 
 inline cudaError_t cudaFree(void* p) {
     if (laptop::in_kernel()) return cudaSuccess;         // by the destructor of a thread's copy of an argument
-    return laptop::answer(laptop::device_free(p) ? cudaSuccess : cudaErrorInvalidValue);
+    if (!laptop::device_free(p)) return laptop::answer(cudaErrorInvalidValue);
+    if (laptop::freed) laptop::freed(p);
+    return laptop::answer(cudaSuccess);
 }
 inline cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
-inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) { return cudaFree(p); }
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
     return laptop::copy(to, from, n, kind);
 }
@@ -200,8 +208,7 @@ template <class T> cudaError_t cudaHostGetDevicePointer(T** device, void* host, 
     *device = (T*)host;
     return laptop::answer(laptop::place_of(host, 1) == laptop::Place::BOTH ? cudaSuccess : cudaErrorInvalidValue);
 }
-inline cudaError_t cudaHostRegister(void*, size_t, unsigned) { return laptop::answer(cudaErrorNotSupported); }
-inline cudaError_t cudaHostUnregister(void*) { return laptop::answer(cudaErrorNotSupported); }
+LAPTOP_WITHOUT(cudaHostRegister) LAPTOP_WITHOUT(cudaHostUnregister)
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
     laptop::Place place = laptop::place_of(p, 1);
     bool device = place == laptop::Place::DEVICE || place == laptop::Place::BOTH;
@@ -236,6 +243,11 @@ inline cudaError_t cudaDeviceGetSharedMemConfig(cudaSharedMemConfig* c) {
 inline cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* c) { *c = cudaFuncCachePreferNone; return cudaSuccess; }
 inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* most) { *least = 0, *most = -5; return cudaSuccess; }
 inline cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { *can = 0; return cudaSuccess; }
+enum cudaDeviceP2PAttr { cudaDevP2PAttrPerformanceRank = 1, cudaDevP2PAttrAccessSupported, cudaDevP2PAttrNativeAtomicSupported,
+                         cudaDevP2PAttrCudaArrayAccessSupported };
+inline cudaError_t cudaDeviceGetP2PAttribute(int*, cudaDeviceP2PAttr, int, int) {        // of two cards: there is one
+    return laptop::answer(cudaErrorInvalidDevice);
+}
 inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return laptop::answer(cudaErrorNotSupported); }
 inline cudaError_t cudaDeviceDisablePeerAccess(int) { return laptop::answer(cudaErrorNotSupported); }
 inline cudaError_t cudaRuntimeGetVersion(int* version) { *version = 13000; return cudaSuccess; }

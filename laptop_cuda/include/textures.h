@@ -70,8 +70,6 @@ inline cudaChannelFormatDesc cudaCreateChannelDesc(int x, int y, int z, int w, c
 template <class T>
 cudaChannelFormatDesc cudaCreateChannelDesc() { return {int(8 * sizeof(T)), 0, 0, 0, cudaChannelFormatKindFloat}; }
 
-#define LAPTOP_WITHOUT(name) \
-    template <class... A> cudaError_t name(const A&...) { return laptop::answer(cudaErrorNotSupported); }
 LAPTOP_WITHOUT(cudaMallocArray) LAPTOP_WITHOUT(cudaMalloc3DArray) LAPTOP_WITHOUT(cudaFreeArray) LAPTOP_WITHOUT(cudaMalloc3D)
 LAPTOP_WITHOUT(cudaMallocMipmappedArray) LAPTOP_WITHOUT(cudaFreeMipmappedArray) LAPTOP_WITHOUT(cudaGetMipmappedArrayLevel)
 LAPTOP_WITHOUT(cudaMemcpyToArray) LAPTOP_WITHOUT(cudaMemcpyFromArray) LAPTOP_WITHOUT(cudaMemcpy2DToArray)
@@ -81,7 +79,6 @@ LAPTOP_WITHOUT(cudaBindTexture) LAPTOP_WITHOUT(cudaBindTexture2D) LAPTOP_WITHOUT
 LAPTOP_WITHOUT(cudaUnbindTexture) LAPTOP_WITHOUT(cudaBindSurfaceToArray) LAPTOP_WITHOUT(cudaCreateTextureObject)
 LAPTOP_WITHOUT(cudaDestroyTextureObject) LAPTOP_WITHOUT(cudaCreateSurfaceObject) LAPTOP_WITHOUT(cudaDestroySurfaceObject)
 LAPTOP_WITHOUT(cudaGetChannelDesc) LAPTOP_WITHOUT(cudaGetTextureObjectResourceDesc)
-#undef LAPTOP_WITHOUT
 
 // By object with the type named, by reference, and the old form with a place for the answer.
 #define LAPTOP_FETCH(name)                                                                                           \
