@@ -147,6 +147,7 @@ def test_a_notebook_holds_every_exercise_and_no_answer():
     for exercise in exercises_of(drawn).values():
         assert sum(exercise.marker + "\n" in source + "\n" for source in sources) == 1
     text = "\n".join(sources)
+    assert text.count("sanitized=True") == len(PROBLEMS), "a trial says what marking says"
     for problem in PROBLEMS:
         for name, value in drawn.choices[problem.id].items():
             assert f"{name} = {value}" not in text

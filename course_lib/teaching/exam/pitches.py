@@ -54,7 +54,7 @@ class Turn(Problem):
     trial = """
         x = torch.randn(n, columns, {floats})
         result = cuda.empty((columns, n, {floats}))
-        with cuda.profile(machine=machine) as report:
+        with cuda.profile(machine=machine, sanitized=True) as report:
             {name}[(n + 31) // 32, 128](x, result, n, columns)
         print("right" if torch.equal(result, x.transpose(0, 1)) else "wrong")
     """

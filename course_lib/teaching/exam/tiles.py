@@ -29,7 +29,7 @@ class Product(Problem):
     """
     trial = """
         a, b, result = torch.randn(m, k), torch.randn(k, n), cuda.empty((m, n))
-        with cuda.profile(machine=machine) as report:
+        with cuda.profile(machine=machine, sanitized=True) as report:
             product[1, 256](a, b, result, m, n, k)
         print("right" if torch.allclose(result, a @ b, atol=1e-4) else "wrong")
     """
@@ -144,7 +144,7 @@ class Flash(Problem):
     """
     trial = """
         q, k, result = torch.randn(n, width), torch.randn(m, width), cuda.empty(n)
-        with cuda.profile(machine=machine) as report:
+        with cuda.profile(machine=machine, sanitized=True) as report:
             best_match[1, 256](q, k, result, n, m, width)
         print("right" if torch.allclose(result, (q @ k.T).max(1).values, atol=1e-4) else "wrong")
     """
