@@ -89,8 +89,8 @@ compared. A tensor of the case that appears in `args` may be written only if it 
 `launch` may return a list of launches, each with `kernel=` when it is not `name`; the same `out`/`scratch`
 object in two launches is the same array. The check runs sanitized, with guard bands, and counts; `traffic`
 has a slack of 25 % and a few sectors for ragged ends. With `traffic`, `wavefronts=2` allows two wavefronts
-per request of shared memory, averaged over the launch, and `stored=` is a function like it for the bytes
-that all lanes together may ask to write.
+per request of shared memory, averaged over the launch, and 0 no use of shared memory; `stored=` is a function
+like `traffic` for the bytes that all lanes together may ask to write.
 
 ## In the notebook
 

@@ -28,6 +28,8 @@ def _one_pass_cases(rng):
     for n, d, v_dim, spread in [(2, 2, 1, 1.0), (1, 3, 2, 1.0), (7, 4, 3, 1.0), (100, 8, 5, 1.0), (20, 4, 4, 300.0)]:
         yield Case(spread * torch.randn(d, generator=rng), torch.randn(n, d, generator=rng),
                    torch.randn(n, v_dim, generator=rng), 0.5, label=f"{n} keys, scores of size about {spread:g}")
+    yield Case(torch.randn(4, generator=rng), torch.randn(40, 4, generator=rng), torch.randn(40, 1024, generator=rng), 0.5,
+               label="40 keys, values of width 1024")
     keys = torch.arange(1.0, 7.0)[:, None] * torch.ones(3)
     values = torch.randn(6, 2, generator=rng)
     yield Case(torch.full((3,), 40.0), keys, values, 1.0, label="the scores grow from key to key")
@@ -36,10 +38,16 @@ def _one_pass_cases(rng):
 
 
 def _one_by_one(f, q, keys, values, scale):
-    """f with pairs that come once; whoever keeps them, or copies of them, is noticed by the numbers still in memory."""
+    """f with pairs that come once; whoever keeps them, or copies of them, is noticed by the numbers still in memory.
+
+    Those of tensors are counted. Those of Python (lists, floats, bytes) are noticed where values are wide: memory that
+    grows from pair to pair by 2 bytes per number of a value. Torch itself grows it by some 500 bytes."""
+    import statistics
+    import tracemalloc
     import weakref
     from torch.utils._python_dispatch import TorchDispatchMode
     made, room = [], 16 * (keys.shape[1] + values.shape[1]) + 64
+    wide = values.shape[1] >= 1024 and not tracemalloc.is_tracing()
 
     class Watch(TorchDispatchMode):
         def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
@@ -49,13 +57,24 @@ def _one_by_one(f, q, keys, values, scale):
             return result
 
     def pairs():
+        sizes = []
         for key, value in zip(keys, values):
-            if sum(kept.numel() for kept in (old() for old in made) if kept is not None) > room:
+            made[:] = [old for old in made if old() is not None]
+            if wide:
+                sizes.append(tracemalloc.get_traced_memory()[0])
+            grows = len(sizes) > 30 and statistics.median(b - a for a, b in zip(sizes[9:], sizes[10:])) >= 2 * len(value)
+            if grows or sum(kept.numel() for kept in (old() for old in made) if kept is not None) > room:
                 raise ValueError("numbers of the pairs that came before are still kept")
             yield key.clone(), value.clone()
 
-    with Watch():
-        return f(q, pairs(), scale)
+    if wide:
+        tracemalloc.start()
+    try:
+        with Watch():
+            return f(q, pairs(), scale)
+    finally:
+        if wide:
+            tracemalloc.stop()
 
 
 exercise(
@@ -63,7 +82,7 @@ exercise(
     card="""
         Write `attend_once`: the attention output of one query, from keys and values that come **one pair at a time**.
 
-        - `pairs` can be walked through once; keep none of them, in no list and in no tensor
+        - `pairs` can be walked through once; keep none of them: in no list, no tensor, and not as plain numbers
         - the score of a key is `scale * (q @ key)`
         - remember only the largest score, a sum, and an output that is not yet divided; no `softmax`, `logsumexp` or
           `logaddexp`
@@ -119,6 +138,15 @@ exercise(
                 p = torch.exp(s - s.max())
                 return p @ torch.stack([value for _, value in pairs]) / p.sum()
             ''', ask="For a million keys, how many numbers do you keep? How many are `m`, `l` and `o`?"),
+        Misconception("keeps the scores and values as plain numbers", code='''
+            def attend_once(q, pairs, scale):
+                kept = {}
+                for key, value in pairs:
+                    kept[len(kept)] = float(scale * (q @ key)), value.tolist()
+                s, v = (torch.tensor(x) for x in zip(*kept.values()))
+                p = torch.exp(s - s.max())
+                return p @ v / p.sum()
+            ''', ask="Is a number outside a tensor free? For a million keys, how many do you keep?"),
         Misconception("measures each key against itself, not against the largest score so far",
                       change=("torch.maximum(m, s)", "s"),
                       ask="What happens to `exp(m - m_new)` when a score is far below the one before it?")],

@@ -33,10 +33,15 @@ def row_cache_cases(rng):
     for capacity, heads, d, cuts in [(2, 1, 1, [1, 1]), (5, 1, 2, [3, 1]), (8, 2, 3, [4, 1, 1, 2]), (33, 3, 4, [1] * 9), (4, 2, 2, [4])]:
         yield Case(capacity, [(randn(rng, heads, n, d), randn(rng, heads, n, d)) for n in cuts],
                    label=f"room for {capacity}, then appends of {cuts}")
+    pieces = [(randn(rng, 2, n, 3), randn(rng, 2, n, 3)) for n in (3, 2, 1)]
+    for x in pieces[0]:
+        x[:, 2] = math.nan
+    yield Case(8, pieces, label="the third token is all NaN itself, and others follow")
 
 
 def _use_row_cache(f, capacity, pieces):
-    """What the cache shows after each append; an append that makes its room anew is refused."""
+    """What the cache shows after each append. Refused: an append that makes the room anew or leaves it as it was, a
+    view that writes or copies."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Watch(TorchDispatchMode):
@@ -48,16 +53,34 @@ def _use_row_cache(f, capacity, pieces):
                 raise ValueError(f"an append of {k.numel()} numbers makes {result.numel()}: it copies the cache")
             return result
 
+    def room():
+        return cache.k.clone(), cache.v.clone()
+
+    def alike(x, y):
+        return torch.equal(x.isnan(), y.isnan()) and torch.equal(x.nan_to_num(), y.nan_to_num())
+
     heads, _, d = pieces[0][0].shape
     cache = f(capacity, heads, d)
-    before, seen = [x.data_ptr() for x in (cache.k, cache.v)], []
+    before, seen, length = [x.data_ptr() for x in (cache.k, cache.v)], [], 0
+    wanted = torch.empty(2, heads, sum(k.shape[1] for k, _ in pieces), d)
     for k, v in pieces:
+        old = room()
         with Watch():
             cache.append(k, v)
         if [x.data_ptr() for x in (cache.k, cache.v)] != before:
             raise ValueError("an append puts the cache into another place of memory: it copies the cache")
+        new = room()
+        if any(map(alike, old, new)):
+            raise ValueError("after an append the room holds what it held before: the new tokens are not in it")
         got = cache.view()
         seen.append(got if got is None else tuple(x.clone() for x in got))
+        if not all(map(alike, new, room())):
+            raise ValueError("`view` writes into the room; only `append` may")
+        wanted[0, :, length:length + k.shape[1]], wanted[1, :, length:length + k.shape[1]] = k, v
+        length += k.shape[1]
+        if got is not None and all(map(alike, got, wanted[:, :, :length])) and any(
+                x.untyped_storage().data_ptr() != own.untyped_storage().data_ptr() for x, own in zip(got, (cache.k, cache.v))):
+            raise ValueError("what `view` returns is a copy, in memory of its own")
     return seen
 
 
@@ -82,10 +105,10 @@ exercise(
     id="7.2", title="Room for all of it", kind="write", points=2, minutes=8, difficulty=2,
     card="""
     Finish `RowCache`. Its room is reserved once, filled with NaN so that an unwritten slot is noticed; `length` says how many
-    tokens are stored.
+    tokens are stored (a stored one may hold NaN too).
 
-    - `append` writes the new tokens behind those already stored, in place
-    - `view` returns what was appended, and nothing else
+    - `append` writes the new tokens behind those already stored, in place and at once
+    - `view` returns what was appended, and nothing else: a slice of the room, no copy
     - no `cat`: an append touches its own rows only
     """,
     given={"torch": torch, "math": math},
@@ -114,6 +137,21 @@ exercise(
             "        self.k[:, here], self.v[:, here] = k, v\n",
             "        self.k, self.v = self.k.clone(), self.v.clone()\n        self.k[:, here], self.v[:, here] = k, v\n"),
                       ask="How many bytes does an append of one token write when a thousand are stored already?"),
+        Misconception("collects the pieces in a list, and writes them when they are viewed", change=[
+            ("        self.length = 0\n", "        self.length, self.pieces = 0, []\n"),
+            ("        here = slice(self.length, self.length + k.shape[1])\n        self.k[:, here], self.v[:, here] = k, v\n"
+             "        self.length += k.shape[1]\n", "        self.pieces.append((k, v))\n"),
+            ("        return self.k[", "        for k, v in self.pieces:\n            here = slice(self.length, self.length + k.shape[1])\n"
+             "            self.k[:, here], self.v[:, here] = k, v\n            self.length += k.shape[1]\n"
+             "        self.pieces = []\n        return self.k[")],
+                      ask="Between an append and the next view, where are the new tokens: in the room, or beside it?"),
+        Misconception("returns a copy of what is stored", change=("self.k[:, :self.length], self.v[:, :self.length]",
+                                                                  "self.k[:, :self.length].clone(), self.v[:, :self.length].clone()"),
+                      ask="A view is asked for at every token. How many bytes does yours write when a thousand are stored?"),
+        Misconception("searches for the first slot that holds NaN", change=(
+            "        here = slice(self.length, self.length + k.shape[1])\n",
+            "        free = int(self.k[0, :, 0].isnan().int().argmax())\n        here = slice(free, free + k.shape[1])\n"),
+                      ask="What does your search find if a stored token itself is NaN, and what does `length` say?"),
         Misconception("counts appends, not tokens", change=("self.length += k.shape[1]", "self.length += 1"),
                       ask="A prompt of four tokens arrives in one append. Where does the next token go?"),
         Misconception("keeps the newest tokens only", change=("self.k[:, :self.length], self.v[:, :self.length]",
@@ -329,14 +367,14 @@ kernel_exercise(
     Finish the loop of a decoding kernel. A warp serves one query and one part of the keys; lane `i` holds entry `i` of the
     query, and of each key and value.
 
-    - a score is a sum over **lanes**: add up with shuffles, so that every lane has it
+    - a score is a sum over **lanes**: add up with shuffles, without shared memory, so that every lane has it
     - then the online softmax of chapter 6, in every lane alike: `m`, `l`, and this lane's entry `o` of the output
     - scores of a hundred must do no harm
     - budget: every key and every value is read from global memory once
     """,
     stub=PART.replace(_LOOP, "    for (int j = first; j < end; ++j) {\n        // your code: the score of key j, then m, l and o\n    }\n\n"),
     solution=PART, cases=part_cases, launch=part_launch, expect=part_expect, compare=close(atol=1e-4, rtol=1e-4),
-    traffic=lambda q, k, v, keys, scale: 4 * 2 * k.numel() + -(-len(k) // keys) * (128 + 64 + 128),
+    traffic=lambda q, k, v, keys, scale: 4 * 2 * k.numel() + -(-len(k) // keys) * (128 + 64 + 128), wavefronts=0,
     misconceptions=[
         Misconception("does not add up over the lanes", change=(
             "        for (int step = 16; step > 0; step /= 2) score += __shfl_xor_sync(ALL, score, step);\n", ""),
@@ -365,6 +403,11 @@ kernel_exercise(
             "        for (int step = 16; step > 0; step /= 2) score += __shfl_xor_sync(ALL, score, step);\n",
             "        float score = 0.0f;\n        for (int c = 0; c < D; ++c) score += scale * q[c] * k[j * D + c];\n"),
                       ask="A request in which all lanes want the same number moves 32 bytes. How many requests does your key take?"),
+        Misconception("adds up through shared memory", change=(
+            "        for (int step = 16; step > 0; step /= 2) score += __shfl_xor_sync(ALL, score, step);\n",
+            "        __shared__ float products[32];\n        products[lane] = score;\n        __syncwarp();\n        score = 0.0f;\n"
+            "        for (int c = 0; c < 32; ++c) score += products[c];\n        __syncwarp();\n"),
+                      ask="Your lanes store a product and load 32. With shuffles, how many numbers does a lane get from other lanes?"),
         Misconception("divides by the sum, so that the parts cannot be merged", change=(
             "part_out[part * D + lane] = o;", "part_out[part * D + lane] = o / l;"),
                       ask="Your part will be merged with others. By which sum will that output be divided?")],
@@ -406,9 +449,11 @@ kernel_exercise(
     - widths from 1 to 32
     - all 32 lanes have to reach a shuffle that names all 32
     - a lane without an entry must not read one, and must not spoil the sum
+    - budget: one request reads a key, another the query; no shared memory
     """,
     stub=SCORES[:_FROM] + _GUARDED + SCORES[_TO:], solution=SCORES, cases=score_cases, compare=close(atol=1e-5),
     launch=lambda q, k: Launch(grid=len(k), block=32, args=[q, k, out((len(k),)), len(q)]), expect=lambda q, k: k @ q,
+    traffic=lambda q, k: len(k) * 32 * (2 * -(-len(q) // 8) + 1), wavefronts=0,
     misconceptions=[
         Misconception("lets lanes beyond the width read", change=("lane < d ? q[lane] * k[j * d + lane] : 0.0f",
                                                                   "q[lane] * k[j * d + lane]"),
@@ -418,6 +463,10 @@ kernel_exercise(
         Misconception("lets the lanes beyond the width add the last entry again",
                       change=("lane < d ? q[lane] * k[j * d + lane] : 0.0f", "q[min(lane, d - 1)] * k[j * d + min(lane, d - 1)]"),
                       ask="Which number changes no sum?"),
+        Misconception("lets lane 0 add up alone", code=(
+            SCORES[:_FROM] + "    float sum = 0.0f;\n    if (lane == 0)\n"
+            "        for (int c = 0; c < d; ++c) sum += q[c] * k[j * d + c];\n" + SCORES[_TO:]),
+                      ask="A request moves whole sectors of 32 bytes. How many requests does lane 0 make, and how many would 32 lanes?"),
         Misconception("starts the shuffles at half of the width", change=("int step = 16", "int step = d / 2"),
                       ask="With d = 20: which lanes does lane 0 reach in steps of 10, 5, 2 and 1?"),
         Misconception("still lets only the lanes that have an entry take part in the shuffles", code=(

@@ -422,11 +422,19 @@ def topk_weights(scores, top):
     return torch.softmax(chosen, -1)
 '''
 
+
+def topk_cases(rng):
+    for n, m, top, shift in ((1, 3, 2, 0), (4, 7, 3, 0), (3, 5, 5, 2), (6, 33, 1, 5)):
+        yield Case(torch.randn(n, m, generator=rng) - shift, top, label=f"{n} x {m}, top {top}")
+    scores = torch.randperm(12, generator=rng).reshape(2, 6) - 12_000.0
+    yield Case(scores, 3, label="2 x 6, top 3, all scores below -10,000")
+
+
 exercise(
     id="5.9", title="Only the best", kind="write", points=2, minutes=8, difficulty=2,
     card="""
     Write `topk_weights(scores, top)`: each row keeps its `top` largest scores and shares the weight 1 among them by softmax; all others
-    get 0. `top` is at most the number of columns, and no two scores of a row are equal.
+    get 0. `top` is at most the number of columns; scores have any size, and no two of a row are equal.
     """,
     given={"torch": torch, "math": math},
     stub='''
@@ -435,8 +443,7 @@ exercise(
         raise NotImplementedError
     ''',
     solution=TOPK, compare=close(atol=1e-6),
-    cases=lambda rng: (Case(torch.randn(n, m, generator=rng) - shift, top, label=f"{n} x {m}, top {top}")
-                       for n, m, top, shift in ((1, 3, 2, 0), (4, 7, 3, 0), (3, 5, 5, 2), (6, 33, 1, 5))),
+    cases=topk_cases,
     properties=[("each row sums to 1", lambda got, case: bool((got.sum(-1) - 1).abs().max() < 1e-4))],
     misconceptions=[
         Misconception("forgets to share the weight out again", code='''
@@ -450,6 +457,8 @@ exercise(
                 return torch.softmax(scores.topk(top, -1).values, -1)
             ''', ask="The result has one column per key. In which column is the weight of the best key of row 0?"),
         Misconception("puts 0 where -inf belongs", change=("-math.inf", "0.0"), ask="A score of 0 is not weight 0. What is exp(0)?"),
+        Misconception("hides scores behind -10,000, where -inf is needed", change=("-math.inf", "-1e4"),
+                      ask="Which key gets the weight if every score that is kept is below -10,000?"),
         Misconception("hides the smallest of the kept scores as well", code='''
             def topk_weights(scores, top):
                 least = scores.topk(top, -1).values[:, -1:]
