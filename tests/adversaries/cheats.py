@@ -121,14 +121,12 @@ LIBRARY = {
 BOX = "struct Box { float v; };\n__device__ float of(Box b) { return b.v; }\n"
 MAKE = "struct Box { float v; };\n__device__ Box make(float v) { Box b; b.v = v; return b; }\n"
 BOXES = "((const Box*)" + ROW + ")"
+SUM_OF_BOXES = SUM.format("of(((const Box*)x)[(size_t)blockIdx.x * n + i])")
 # right kernels in which a call copies a struct from memory, or into it: counted, but for UNCOUNTED
 COPIES = {
-    "a struct by value": first(SUM.format("of(((const Box*)x)[(size_t)blockIdx.x * n + i])"),
-                               "struct Box { float v; };\n__device__ float of(Box b) { return b.v; }\n"),
-    "a class by value": first(SUM.format("of(((const Box*)x)[(size_t)blockIdx.x * n + i])"),
-                              "class Box { public: float v; };\n__device__ float of(Box b) { return b.v; }\n"),
-    "a union by value": first(SUM.format("of(((const Box*)x)[(size_t)blockIdx.x * n + i])"),
-                              "union Box { float v; };\n__device__ float of(Box b) { return b.v; }\n"),
+    "a struct by value": first(SUM_OF_BOXES, BOX),
+    "a class by value": first(SUM_OF_BOXES, BOX.replace("struct Box {", "class Box { public:")),
+    "a union by value": first(SUM_OF_BOXES, BOX.replace("struct", "union")),
     "a closure by value": "template <typename T> __device__ float of(T b) { return b(); }\n" + first(
         "float z = 0; auto c = [z]() { return z; }; using C = decltype(c); "
         + SUM.format("of(((const C*)x)[(size_t)blockIdx.x * n + i])")),
