@@ -40,7 +40,7 @@ def _fake(q, k, v, beta, decay, state):
     return torch.empty_like(v), torch.empty_like(state)
 
 
-def _backward(grad_out, grad_state, q, k, v, beta, decay, state, out, last):
+def backward(grad_out, grad_state, q, k, v, beta, decay, state, out, last):
     """The forward once more, for the state before every chunk; then the chunks from the last to the first."""
     (b, h, n, d), d_v = q.shape, v.shape[-1]
     grad_state, dv = grad_state.clone(), torch.zeros_like(v)
@@ -56,4 +56,4 @@ def _backward(grad_out, grad_state, q, k, v, beta, decay, state, out, last):
     return dq.sum(0), dk.sum(0), dv, dbeta.sum(0), ddecay.sum(0), grad_state
 
 
-delta_chunks = cuda.custom_op("delta_chunks", _forward, fake=_fake, backward=_backward)
+delta_chunks = cuda.custom_op("delta_chunks", _forward, fake=_fake, backward=backward)

@@ -35,7 +35,7 @@ def with_gradient(draw, n, d):
 def gradients_by_kernels(q, k, v, beta, decay, grad):
     start = q.new_zeros(*q.shape[:2], q.shape[3], v.shape[3])
     given = q, k, v, beta, decay, start
-    return delta_chunks._backward(grad, torch.zeros_like(start), *given, None, None)[:5]
+    return delta_chunks.backward(grad, torch.zeros_like(start), *given, None, None)[:5]
 
 
 def gradients_in_float64(*arguments):
