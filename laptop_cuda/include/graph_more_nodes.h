@@ -30,6 +30,7 @@ struct cudaGraphNodeParams {
     cudaHostNodeParams host;
     cudaConditionalNodeParams conditional;
 };
+enum { cudaStreamAddCaptureDependencies, cudaStreamSetCaptureDependencies };
 LAPTOP_WITHOUT(cudaGraphConditionalHandleCreate) LAPTOP_WITHOUT(cudaStreamBeginCaptureToGraph)
 LAPTOP_WITHOUT(cudaStreamGetCaptureInfo) LAPTOP_WITHOUT(cudaStreamUpdateCaptureDependencies)
 LAPTOP_FN void cudaGraphSetConditional(cudaGraphConditionalHandle, unsigned) {
