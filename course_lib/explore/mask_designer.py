@@ -28,7 +28,8 @@ def designed(window: int, sinks: int, stride: int, block: int):
 class MaskDesigner(Explorable):
     title = "A mask designer"
     caption = ("A card computes whole blocks, so a block costs the same whether it holds one allowed pair or "
-               "all of them. Allowed pairs are drawn in ink; a visited block that is only partly used is the accent.")
+               "all of them. Allowed pairs are drawn in ink; a visited block that is only partly used is the "
+               "accent.")
     controls = (Slider("window", (1, 2, 4, 8, 12, 16, 24, 32, 48, 64), 16, "window", "keys"),
                 Slider("sinks", range(9), 2), Slider("stride", (0, 2, 4, 8, 16), 0, "stride"),
                 Slider("block", (1, 2, 4, 8, 16, 32), 8, "block size", "tokens"))

@@ -42,6 +42,7 @@ def row_cache_cases(rng):
 def _use_row_cache(f, capacity, pieces):
     """What the cache shows after each append. Refused: an append that makes the room anew or leaves it as it was, a
     view that writes or copies."""
+    # over the guide: its source goes to the process that runs the answer, so it can call no other function of ours
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Watch(TorchDispatchMode):
