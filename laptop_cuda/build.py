@@ -16,7 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import by_value
+from . import by_value, shipped
 from .cache import cache, digest, locked, prefer_cache, prune, used, user_cache
 from .compilers import COMMON, Compiler, NoCompiler, compiler, identify, ninja
 from .diagnostics import REFUSED, CompileError, read_errors, read_nvcc_errors
@@ -119,7 +119,7 @@ def nvcc_problem(output: str) -> NoCompiler | None:
 
 
 @functools.lru_cache
-def _runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...]) -> Path:
+def build_runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...]) -> Path:
     flags = ["-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", "-Wall", f"-I{HEADERS}", *extra]
     made = root / ("runtime-" + digest(engine, *flags, *tool.command, tool.version))
     # A part for each core, up to four: each parses the standard library once.
@@ -133,10 +133,15 @@ def _runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...]) ->
 
 
 def runtime_library() -> Path:
-    """The library behind every kernel: fibers, hooks, counters, checks. Built once per compiler."""
+    """The library behind every kernel: fibers, hooks, counters, checks.
+
+    A wheel brings it; else it is built once per compiler."""
     # a test builds it under ASan
     extra = tuple(shlex.split(os.environ.get("LAPTOP_CUDA_RUNTIME_FLAGS", "")))
-    return _runtime(compiler(), engine_digest(), cache(), extra)
+    tool, engine = compiler(), engine_digest()
+    # zig links another C++ library than a wheel's runtime
+    found = None if extra or tool.zig else shipped.brought(engine)
+    return found or build_runtime(tool, engine, cache(), extra)
 
 
 def _link(tool: Compiler, libraries: list[str]) -> list[str]:
@@ -144,7 +149,7 @@ def _link(tool: Compiler, libraries: list[str]) -> list[str]:
     library."""
     system = ["-dynamiclib"] if sys.platform == "darwin" else ["-shared", "-Wl,-z,defs", "-Wl,--no-as-needed"]
     # zig would bring handlers of its own for bad indices and divisions, which end the process
-    own = ["-fno-sanitize=undefined"] if "ziglang" in tool.command else []
+    own = ["-fno-sanitize=undefined"] if tool.zig else []
     return system + own + libraries
 
 

@@ -46,6 +46,10 @@ class Compiler:
     version: str
 
     @property
+    def zig(self) -> bool:
+        return "ziglang" in self.command
+
+    @property
     def release(self) -> int:
         found = re.search(r"version (\d+)", self.version)
         return int(found[1]) if found else 0
@@ -55,7 +59,7 @@ class Compiler:
         write to the same address, unless told not to. Volatile accesses get hooks of their own from both."""
         if self.clang:
             # zig checks more of C++ than this at -O0, and ends the process where it fails
-            own = ["-fno-sanitize=undefined", "-fno-stack-protector"] if "ziglang" in self.command else []
+            own = ["-fno-sanitize=undefined", "-fno-stack-protector"] if self.zig else []
             if self.release >= 16:                       # the last array of a struct has its bounds too
                 own.append("-fstrict-flex-arrays=3")
             return own + TRACED + ["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune",

@@ -5,12 +5,13 @@ import os
 import subprocess
 import sys
 import venv
+import zipfile
 from pathlib import Path
 
 import pytest
 
 import laptop_cuda
-from laptop_cuda import build
+from laptop_cuda import build, shipped
 
 pytestmark = pytest.mark.slow
 QUICK = ["test_counts.py", "test_cuda_module.py", "test_cuda_rewrite.py", "test_ptx.py", "test_published.py", "test_program.py"]
@@ -52,17 +53,42 @@ print("works")
 '''
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("wheel")
+def built(folder: Path, *options: str, **environment: str) -> Path:
     source = folder / "source"
     package = build.PACKAGE
     if not (package / "pyproject.toml").exists():
         pytest.skip("not run: the engine is installed here, its source is not")
     subprocess.run(["cp", "-r", str(package), str(source)], check=True)
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation",
-                    "--wheel-dir", str(folder), str(source)], check=True)
+    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", *options,
+                    "--wheel-dir", str(folder), str(source)], check=True, env=os.environ | environment)
     return next(folder.glob("laptop_cuda-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory) -> Path:
+    return built(tmp_path_factory.mktemp("wheel"))
+
+
+def test_it_is_of_one_platform_and_has_the_runtime(wheel):
+    names = zipfile.ZipFile(wheel).namelist()
+    assert "py3-none-linux" in wheel.name and not any(name.endswith("setup.py") for name in names)
+    assert f"laptop_cuda/built/runtime-{build.engine_digest()}.so" in names
+
+
+def test_one_for_arm64_is_built_on_another_machine(tmp_path, needs):
+    needs("aarch64-linux-gnu-g++")
+    made = built(tmp_path, "--config-settings=--build-option=--plat-name=linux_aarch64", CXX="aarch64-linux-gnu-g++")
+    assert "py3-none-linux_aarch64" in made.name
+    with zipfile.ZipFile(made) as archive:
+        machine = archive.read(f"laptop_cuda/built/runtime-{build.engine_digest()}.so")[18:20]
+    assert machine == b"\xb7\x00"                    # EM_AARCH64
+
+
+def test_a_runtime_that_does_not_load_is_built_anew(monkeypatch, tmp_path):
+    monkeypatch.setattr(shipped, "FOLDER", tmp_path)
+    (tmp_path / f"runtime-{build.engine_digest()}.so").write_text("made for a newer system")
+    assert shipped.brought(build.engine_digest()) is None and shipped.brought("of other files") is None
+    assert build.runtime_library().is_relative_to(build.cache())
 
 
 def clean_environment(**more: str) -> dict[str, str]:
@@ -81,6 +107,7 @@ def test_with_numpy_alone_it_compiles_runs_profiles_and_sanitizes(wheel, tmp_pat
     done = subprocess.run([python, "-c", USE], cwd=tmp_path, capture_output=True, text=True,
                           env=clean_environment(LAPTOP_CUDA_CACHE=str(tmp_path / "cache")))
     assert done.stdout.strip() == "works", done.stdout + done.stderr
+    assert not list((tmp_path / "cache").rglob("runtime-*")), "the wheel's runtime is used, none is built"
 
 
 def test_the_quick_tests_pass_on_the_wheel(wheel, tmp_path):
