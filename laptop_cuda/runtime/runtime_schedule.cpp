@@ -496,6 +496,7 @@ static void put_away(Block& b) {
 static void take_up(Block& b) {
     for (Thread& t : b.threads) {
         if (t.state != State::GRID) continue;
+        stack_abandoned(t.stack);                // by whoever had it meanwhile
         memcpy(t.stack.top - t.kept.size(), t.kept.data(), t.kept.size());
         t.converged = t.warp->alive;
         wake(&t);
