@@ -38,9 +38,9 @@ def ship(folder: Path) -> None:
     if tool.zig:
         return
     folder.mkdir(parents=True, exist_ok=True)
+    engine = build.engine_digest()
     with tempfile.TemporaryDirectory() as root:
-        made = build.build_runtime(tool, build.engine_digest(), Path(root), ())
-        shutil.copy(made, folder / _name(build.engine_digest()))
+        shutil.copy(build.build_runtime(tool, engine, Path(root), ()), folder / _name(engine))
 
 
 if __name__ == "__main__":

@@ -22,40 +22,40 @@ template <> struct Whole<8> { typedef Bits8 type; };
 template <> struct Whole<16> { typedef Bits16 type; };
 }  // namespace laptop
 
-#define LAPTOP_COPIES(name, copy)                                               \
-    LAPTOP_INLINE name() = default;                                                           \
-    LAPTOP_INLINE name(const name& o) { copy; }                                 \
+#define LAPTOP_COPIES(name, copy)               \
+    LAPTOP_INLINE name() = default;             \
+    LAPTOP_INLINE name(const name& o) { copy; } \
     LAPTOP_INLINE name& operator=(const name& o) { copy; return *this; }
 #define LAPTOP_WHOLE(bytes) \
     *(laptop::Whole<bytes>::type*)this = *(const laptop::Whole<bytes>::type*)&o
-#define LAPTOP_HALVES(bytes)                                                                         \
-    ((laptop::Whole<bytes>::type*)this)[0] = ((const laptop::Whole<bytes>::type*)&o)[0];              \
+#define LAPTOP_HALVES(bytes)                                                             \
+    ((laptop::Whole<bytes>::type*)this)[0] = ((const laptop::Whole<bytes>::type*)&o)[0]; \
     ((laptop::Whole<bytes>::type*)this)[1] = ((const laptop::Whole<bytes>::type*)&o)[1]
 
-#define LAPTOP_VECTORS(name, T, a2, a4, copy2, copy4)                                                \
-    struct name##1 {                                                                                 \
-        T x;                                                                                         \
-        LAPTOP_INLINE constexpr name##1(T x) : x(x) {}                                                             \
-        LAPTOP_COPIES(name##1, (x = o.x))                                                            \
-    };                                                                                               \
-    struct alignas(a2) name##2 {                                                                     \
-        T x, y;                                                                                      \
-        LAPTOP_INLINE constexpr name##2(T x, T y = 0) : x(x), y(y) {}                                            \
-        LAPTOP_COPIES(name##2, copy2)                                                                \
-    };                                                                                               \
-    struct name##3 {                                                                                 \
-        T x, y, z;                                                                                   \
-        LAPTOP_INLINE constexpr name##3(T x, T y = 0, T z = 0) : x(x), y(y), z(z) {}                           \
-        LAPTOP_COPIES(name##3, (x = o.x, y = o.y, z = o.z))                                          \
-    };                                                                                               \
-    struct alignas(a4) name##4 {                                                                     \
-        T x, y, z, w;                                                                                \
-        LAPTOP_INLINE constexpr name##4(T x, T y = 0, T z = 0, T w = 0) : x(x), y(y), z(z), w(w) {}          \
-        LAPTOP_COPIES(name##4, copy4)                                                                \
-    };                                                                                               \
-    static inline name##1 make_##name##1(T x) { return {x}; }                                        \
-    static LAPTOP_INLINE name##2 make_##name##2(T x, T y) { return name##2(x, y); }                  \
-    static LAPTOP_INLINE name##3 make_##name##3(T x, T y, T z) { return name##3(x, y, z); }          \
+#define LAPTOP_VECTORS(name, T, a2, a4, copy2, copy4)                                               \
+    struct name##1 {                                                                                \
+        T x;                                                                                        \
+        LAPTOP_INLINE constexpr name##1(T x) : x(x) {}                                              \
+        LAPTOP_COPIES(name##1, (x = o.x))                                                           \
+    };                                                                                              \
+    struct alignas(a2) name##2 {                                                                    \
+        T x, y;                                                                                     \
+        LAPTOP_INLINE constexpr name##2(T x, T y = 0) : x(x), y(y) {}                               \
+        LAPTOP_COPIES(name##2, copy2)                                                               \
+    };                                                                                              \
+    struct name##3 {                                                                                \
+        T x, y, z;                                                                                  \
+        LAPTOP_INLINE constexpr name##3(T x, T y = 0, T z = 0) : x(x), y(y), z(z) {}                \
+        LAPTOP_COPIES(name##3, (x = o.x, y = o.y, z = o.z))                                         \
+    };                                                                                              \
+    struct alignas(a4) name##4 {                                                                    \
+        T x, y, z, w;                                                                               \
+        LAPTOP_INLINE constexpr name##4(T x, T y = 0, T z = 0, T w = 0) : x(x), y(y), z(z), w(w) {} \
+        LAPTOP_COPIES(name##4, copy4)                                                               \
+    };                                                                                              \
+    static inline name##1 make_##name##1(T x) { return {x}; }                                       \
+    static LAPTOP_INLINE name##2 make_##name##2(T x, T y) { return name##2(x, y); }                 \
+    static LAPTOP_INLINE name##3 make_##name##3(T x, T y, T z) { return name##3(x, y, z); }         \
     static LAPTOP_INLINE name##4 make_##name##4(T x, T y, T z, T w) { return name##4(x, y, z, w); }
 
 LAPTOP_VECTORS(char, signed char, 2, 4, LAPTOP_WHOLE(2), LAPTOP_WHOLE(4))

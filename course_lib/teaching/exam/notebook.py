@@ -41,10 +41,10 @@ Your GPU is not the one of the course. On it,
 - a block has at most **{shared_bytes:,} bytes** of shared memory.
 
 All else is as in the course: 32 lanes per warp where the exercise says no other number, the same CUDA C++,
-but without functions of the C library. A struct of your own goes by value from and to variables of the
-kernel, not straight from and to an array: such a copy is not counted. Your kernels are marked on *your*
-machine: the result must be right, and the counts within the budget, in which an atomic operation is a sector
-and a pass. Your classmates have other machines and other numbers.
+but without functions of the C library, and without the three copies of a struct that no count sees: for
+`...`, of a result that placement `new` builds in an array, and by the C++ library. Your kernels are marked on
+*your* machine: the result must be right, and the counts within the budget, in which an atomic operation is a
+sector and a pass. Your classmates have other machines and other numbers.
 
 Type a number in place of each `None`, and write each kernel into its cell; keep the line with `EXERCISE`. The
 cell below a kernel runs it on your machine and says whether it is right and what it uses, as often as you
