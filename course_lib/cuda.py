@@ -5,7 +5,8 @@ from pathlib import Path
 
 import laptop_cuda
 from laptop_cuda import *  # noqa: F403
-from laptop_cuda import build, front, magic
+from laptop_cuda import build, magic
+from laptop_cuda.pictures import front
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
 EXERCISE = re.compile(r"^\s*//\s*EXERCISE\s+(\S+)", re.MULTILINE)

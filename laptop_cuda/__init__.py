@@ -12,6 +12,7 @@ file. In a notebook, importing this defines the cell magic `%%cuda`.
 """
 from . import magic
 from .arguments import ArgumentError
+from .arguments.pointers import pointers
 from .build import CompileError, NoCompiler
 from .inside import inspect
 from .kernel import Kernel
@@ -20,7 +21,6 @@ from .memory import empty
 from .module import Module, compile, load
 from .only_kernels import NotAllowed, only_kernels
 from .ops import custom_op
-from .pointers import pointers
 from .profile import profile
 from .program import run
 from .report import KernelError

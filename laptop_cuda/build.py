@@ -16,15 +16,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-from . import by_value, shipped
-from .cache import cache, digest, locked, prefer_cache, prune, used, user_cache
-from .compilers import COMMON, Compiler, NoCompiler, compiler, identify, ninja
-from .diagnostics import REFUSED, CompileError, read_errors, read_nvcc_errors
+from .text.diagnostics import REFUSED, WARNINGS, CompileError, program_errors, read_errors, read_nvcc_errors
+from .toolchain import by_value, shipped
+from .toolchain.cache import cache, digest, locked, prefer_cache, prune, used, user_cache
+from .toolchain.compilers import (COMMON, Compiler, NoCompiler, beside_program, compiler, has_openmp,
+                                  identify, ninja)
+from .toolchain.runtime_parts import runtime_parts
 
 __all__ = ["CompileError", "NoCompiler", "cache", "compiler", "gpu_library", "library", "prefer_cache",
            "rewritten_header", "runtime_library", "user_cache"]
 PACKAGE = Path(__file__).resolve().parent
 HEADERS, RUNTIME = PACKAGE / "include", PACKAGE / "runtime"
+Sources = dict[Path, list[str]]      # each with flags of its own
+PRINTED = "compiler.txt"             # of a build that succeeded: its warnings
+LINKED = re.compile("-fopenmp$|-[lL]")
 
 
 def engine_digest() -> str:
@@ -66,32 +71,30 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
     link = _link(tool, [str(runtime)])
     made = cache() / digest(text, *flags, *link, *tool.command, tool.version)
     prune(cache(), made)
-    return _build(made, {"kernel.cu.cpp": text}, [made / "kernel.cu.cpp"], flags, link, tool,
+    return _build(made, {"kernel.cu.cpp": text}, {made / "kernel.cu.cpp": []}, flags, link, tool,
                   lambda output: CompileError(name, original, read_errors(output, name, beside), output))
 
 
 def program(units: dict[Path, str], files: dict[str, str], more: list[str], traced: bool) -> Path:
-    """Builds the rewritten sources of a whole program into one library. `files` are the texts that errors
-    quote."""
+    """Builds the rewritten sources of a whole program into one library; errors quote `files`."""
     tool = compiler()
-    flags = [f for f in COMMON if f not in ("-std=c++17", "-Werror=vla")] + (
-        tool.traced() if traced else tool.plain()
-    )
-    flags = [*flags, *more, f"-I{HEADERS}"]
-    link = _link(
-        tool, [str(runtime_library()), "-lm", "-lpthread", "-ldl", *(f for f in more if f == "-fopenmp")]
-    )
+    more = [f for f in more if f != "-fopenmp" or has_openmp(tool.command)]       # see omp.h
+    flags = [f for f in COMMON if f not in ("-std=c++17", "-Werror=vla")] + [*WARNINGS, f"-I{HEADERS}"]
+    flags += tool.traced() if traced else tool.plain()
+    flags += [f for f in more if f[:2] not in ("-l", "-L")]
+    link = _link(tool, [str(runtime_library()), *beside_program(traced), *filter(LINKED.match, more)])
     made = cache() / digest(*units.values(), *map(str, units), *flags, *link, *tool.command, tool.version)
     prune(cache(), made)
-    texts = {f"{n}-{path.name}.cpp": f'{text}' for n, (path, text) in enumerate(units.items())}
-    include = sorted({str(path.resolve().parent) for path in units})
-    flags += [f"-iquote{folder}" for folder in include]
+    # spaces in a name would part it in a command of ninja's
+    names = (re.sub(r"[^\w.]", "_", path.name) for path in units)
+    texts = {f"{n}-{name}.cpp": text for n, (name, text) in enumerate(zip(names, units.values()))}
+    flags += [f"-iquote{folder}" for folder in sorted({str(path.resolve().parent) for path in units})]
     name = next(iter(units)).name
 
     def failed(output: str) -> CompileError:
         blamed = next((p.name for p in units if f"\n{p.name}:" in f"\n{output}"), name)
-        return CompileError(blamed, files[blamed], read_errors(output, blamed, tuple(files)), output)
-    return _build(made, texts, [made / file for file in texts], flags, link, tool, failed, strict=False)
+        return CompileError(blamed, files[blamed], program_errors(output, blamed, tuple(files)), output)
+    return _build(made, texts, {made / file: [] for file in texts}, flags, link, tool, failed, strict=False)
 
 
 def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[str], nvcc: str) -> Path:
@@ -103,7 +106,7 @@ def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[s
         errors = read_nvcc_errors(output, "source.cu")
         return nvcc_problem(output) or CompileError(name, files["source.cu"], errors, output)
 
-    return _build(made, files, [made / "kernel.cu"], flags, link, tool, failed)
+    return _build(made, files, {made / "kernel.cu": []}, flags, link, tool, failed)
 
 
 def nvcc_problem(output: str) -> NoCompiler | None:
@@ -120,22 +123,18 @@ def nvcc_problem(output: str) -> NoCompiler | None:
 
 @functools.lru_cache
 def build_runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...]) -> Path:
-    flags = ["-std=c++17", "-O2", "-g1", "-fPIC", "-pthread", "-Wall", f"-I{HEADERS}", *extra]
-    made = root / ("runtime-" + digest(engine, *flags, *tool.command, tool.version))
-    # A part for each core, up to four: each parses the standard library once.
-    parts: dict[str, list[Path]] = {f"part{i}.cpp": [] for i in range(min(max(os.cpu_count() or 2, 2), 4))}
-    for source in sorted(RUNTIME.glob("runtime*.cpp"), key=lambda p: -p.stat().st_size):
-        min(parts.values(), key=lambda part: sum(p.stat().st_size for p in part)).append(source)
-    files = {name: "".join(f'#include "{p}"\n' for p in sorted(part)) for name, part in parts.items()}
+    flags = ["-std=c++17", "-g1", "-fPIC", "-pthread", "-Wall", f"-I{HEADERS}"]
+    parts = runtime_parts(RUNTIME, tool.clang)
+    made = root / ("runtime-" + digest(engine, *flags, *extra, str(parts), *tool.command, tool.version))
+    files = {f"part{i}.cpp": text for i, (text, _) in enumerate(parts)}
+    sources = {made / name: [level, *extra] for name, (_, level) in zip(files, parts)}
     failed = lambda output: RuntimeError(f"the runtime in {RUNTIME} does not compile:\n{output}")
     link = _link(tool, ["-pthread", "-ldl", *extra])
-    return _build(made, files, [made / name for name in files], flags, link, tool, failed)
+    return _build(made, files, sources, flags, link, tool, failed)
 
 
 def runtime_library() -> Path:
-    """The library behind every kernel: fibers, hooks, counters, checks.
-
-    A wheel brings it; else it is built once per compiler."""
+    """Fibers, hooks, counters, checks behind every kernel: a wheel brings them, or a compiler builds once."""
     # a test builds it under ASan
     extra = tuple(shlex.split(os.environ.get("LAPTOP_CUDA_RUNTIME_FLAGS", "")))
     tool, engine = compiler(), engine_digest()
@@ -153,7 +152,7 @@ def _link(tool: Compiler, libraries: list[str]) -> list[str]:
     return system + own + libraries
 
 
-def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list[str], link: list[str],
+def _build(folder: Path, files: dict[str, str], sources: Sources, flags: list[str], link: list[str],
            tool: Compiler, failed, strict: bool = True) -> Path:
     """One library from `sources` in `folder`, from the cache if that has it."""
     record = folder / "library.json"
@@ -171,6 +170,7 @@ def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list
         if status or strict and REFUSED.search(printed):
             raise failed(REFUSED.sub(r"error: \1", printed))
         output.replace(final)
+        (folder / PRINTED).write_text(printed)
         found = {
             "library": final.name,
             "included": {str(p): digest(p.read_bytes()) for p in _depended_on(folder)},
@@ -180,7 +180,7 @@ def _build(folder: Path, files: dict[str, str], sources: list[Path], flags: list
         return final
 
 
-def _run(folder: Path, sources: list[Path], output: Path, flags: list[str], link: list[str],
+def _run(folder: Path, sources: Sources, output: Path, flags: list[str], link: list[str],
          tool: Compiler) -> tuple[int, str]:
     """By ninja, all sources at once; where there is none, as on a rented machine, the same commands one by
     one."""
@@ -190,7 +190,8 @@ def _run(folder: Path, sources: list[Path], output: Path, flags: list[str], link
         run = subprocess.run([driver, "-C", str(folder), "--quiet"], **how)
         return run.returncode, run.stdout + run.stderr
     objects = [folder / f"{p.name}.o" for p in sources]
-    commands = [[*flags, "-MD", "-MF", f"{o}.d", "-c", p, "-o", o] for p, o in zip(sources, objects)]
+    commands = [[*flags, *own, "-MD", "-MF", f"{o}.d", "-c", p, "-o", o]
+                for (p, own), o in zip(sources.items(), objects)]
     printed = ""
     for words in [*commands, [*objects, "-o", output, *link]]:
         run = subprocess.run([*tool.command, *map(str, words)], cwd=folder, **how)
@@ -230,7 +231,7 @@ def _depended_on(folder: Path) -> list[Path]:
     return sorted(p for p in found if p.is_file())
 
 
-def _rules(sources: list[Path], output: Path, flags: list[str], link: list[str], tool: Compiler) -> str:
+def _rules(sources: Sources, output: Path, flags: list[str], link: list[str], tool: Compiler) -> str:
     def quoted(words):
         return " ".join(shlex.quote(str(w)) for w in words).replace("$", "$$")
 
@@ -239,10 +240,11 @@ def _rules(sources: list[Path], output: Path, flags: list[str], link: list[str],
 
     objects = [f"{p.name}.o" for p in sources]
     rules = [
-        f"rule compile\n  command = {quoted(tool.command)} {quoted(flags)} -MD -MF $out.d -c $in -o $out\n"
-        "  depfile = $out.d\n",
+        f"rule compile\n  command = {quoted(tool.command)} {quoted(flags)} $own"
+        " -MD -MF $out.d -c $in -o $out\n  depfile = $out.d\n",
         f"rule link\n  command = {quoted(tool.command)} $in -o $out {quoted(link)}\n",
     ]
-    rules += [f"build {o}: compile {path(p)}\n" for o, p in zip(objects, sources)]
+    rules += [f"build {o}: compile {path(p)}\n  own = {quoted(own)}\n"
+              for o, (p, own) in zip(objects, sources.items())]
     rules.append(f"build {path(output)}: link {' '.join(objects)}\n")
     return "\n".join(rules)

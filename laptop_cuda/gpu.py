@@ -12,9 +12,14 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from . import arrays, build, signature, table
+from . import build
+from .arguments import arrays
+from .rewrite import table
+from .rewrite.launches import launches_in_device_code
 from .sources import files_of, split_instance
+from .text import signature
 
+RELOCATABLE = ["-rdc=true"]      # what kernels that launch kernels need
 START = f"""#include <cuda_runtime.h>
 #include "{build.HEADERS / "laptop_entries.h"}"
 """ + """\
@@ -85,8 +90,11 @@ def library(sources: list, name: str, folder: Path | None, wanted: list, device,
     architecture = architecture_flag(capability(device))
     flags = ["-std=c++17", "-O3", "-lineinfo", "-Xcompiler=-fPIC", architecture]
     flags += [f"-I{p}" for p in ([folder] if folder else []) + list(search)]
+    flags += [f"-D{d}" for d in sources[0].defines]
     files = {"source.cu": sources[0].text, "kernel.cu": generated(sources, wanted, "source.cu")}
-    return build.gpu_library(files, name, flags, ["-shared", architecture], tool)
+    nested = launches_in_device_code(sources)
+    link = ["-shared", architecture] + ["-lcudadevrt"] * nested
+    return build.gpu_library(files, name, flags + RELOCATABLE * nested, link, tool)
 
 
 def architecture_flag(capability: tuple[int, int]) -> str:
@@ -172,6 +180,7 @@ def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90"
         wanted += [(k, arguments) for k in kernels if k.name == name]
     text = generated(sources, wanted, str(path))
     command = [tool, "-std=c++17", "-c", *(f"-gencode=arch=compute_{a[3:]},code={a}" for a in architectures)]
+    command += RELOCATABLE * launches_in_device_code(sources)
     version = build.identify((tool,), os.stat(tool).st_mtime_ns).version
     texts = [source.text for source in sources]
     passed = build.cache() / ("checked-" + build.digest(*texts, text, *command, version))

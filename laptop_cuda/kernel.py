@@ -1,12 +1,13 @@
 """A kernel of a module and its launch: `kernel[grid, block, shared_bytes](...)`."""
 from __future__ import annotations
 
-from . import arrays, gpu, launch, memory
+from . import gpu, launch, memory
+from .arguments import arrays
 from .arguments import ArgumentError, bind
-from .library import Entry, Library
+from .launch.library import Entry, Library
 from .sanitize import sanitize
-from .signature import KernelText
 from .sources import template_arguments, tidy_arguments
+from .text.signature import KernelText
 
 
 class Kernel:
@@ -121,7 +122,7 @@ class Launch:
         module = self.kernel.module
         module._continue_in(library)
         here = arrays.CpuCopies(values)
-        launch.run(entry=entry.call, whole=entry.whole, kernel=self.kernel.__name__,
+        launch.run(entry=entry.call, kernel=self.kernel.__name__,
                    grid=self.grid, block=self.block,
                    shared_bytes=self.shared_bytes, params=entry.parameters, values=here.values,
                    library=library.path, source=module.source, source_name=module.name,

@@ -18,8 +18,8 @@ from collections.abc import Callable
 from .build import CompileError
 from .kernel import Kernel
 from .module import Module
-from .signature import kernels
-from .outline import outline
+from .text.outline import outline
+from .text.signature import kernels
 
 _bound: dict[str, dict[str, object]] = {}        # what each cell bound, by its name or its id
 _namers: list[Callable[[str], str | None]] = []

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import arrays
+from .arguments import arrays
 
 
 @dataclass

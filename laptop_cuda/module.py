@@ -8,13 +8,16 @@ import ctypes
 import re
 from pathlib import Path
 
-from . import arrays, gpu, launch, signature
+from . import gpu, launch
+from .arguments import arrays
 from .arguments import ArgumentError, bind
 from .kernel import Kernel
-from .kernel_library import cpu_entry, kernel_library
-from .library import Globals, Library, load_library
-from .signature import KernelText
+from .launch.kernel_library import cpu_entry, kernel_library
+from .launch.library import Globals, Library, load_library
 from .sources import files_of, read, split_instance
+from .text import signature
+from .text.diagnostics import CompileError, undefined_names, unknown_names
+from .text.signature import KernelText
 
 
 class Module:
@@ -22,18 +25,34 @@ class Module:
     has one, as for a kernel called `source`."""
 
     def __init__(self, text: str, name: str, path: Path | None = None, traced: bool | None = None,
-                 include: tuple[Path, ...] = ()):
+                 include: tuple[Path, ...] = (), define: tuple[str, ...] = ()):
         self.source, self.name, self.path = text, name, path
         self._folder = path.parent if path else None
-        self._include = include
+        self._include, self._define = include, define
         self._start = self._folder or (Path() if include else None)      # where `#include "..."` looks first
-        self._files = files_of(text, self._start, include)
-        self._texts = [k for file in self._files for k in signature.kernels(file)]
         self._libraries: dict[tuple, Library] = {}
         self._last: Library | None = None
         self.globals = Globals(self)
         # a source that does not compile is an error here and now
-        self._library(launch.mode() != "plain" if traced is None else traced)
+        self._first_build(launch.mode() != "plain" if traced is None else traced)
+
+    def _first_build(self, traced: bool) -> None:
+        """Host code that calls functions of other sources is left out: a library of kernels does without.
+        Device code with a name that the engine's CUB and torch do not have is an error when it is reached."""
+        missing, first = set(), None
+        while True:
+            self._files = files_of(self.source, self._start, self._include, missing)
+            self._files[0].defines = self._define
+            self._texts = [k for file in self._files for k in signature.kernels(file)]
+            try:
+                self._library(traced)
+                return
+            except CompileError as error:
+                first = first or error
+                more = undefined_names(error.output) | unknown_names(error.output)
+                if more <= missing:
+                    raise first
+                missing |= more
 
     @property
     def kernels(self) -> list[str]:
@@ -153,24 +172,30 @@ def _host_entry(number: int, address: str) -> str:
     )
 
 
-_loaded: dict[tuple[Path, tuple], tuple[Module, list]] = {}
+_loaded: dict[tuple[Path, tuple, tuple], tuple[Module, list]] = {}
 
 
-def load(path: str | Path, include: list[str | Path] = ()) -> Module:
+def load(path: str | Path, include: list[str | Path] = (), define: dict[str, object] = {}) -> Module:
     """A .cu file; the same module again until the file, or a file that it includes, changes.
 
-    `include` are folders in which its includes are looked for besides its own, as with -I.
+    `include` are folders in which its includes are looked for besides its own, as with -I, and `define`
+    the macros of its build, as with -D: {"HEAD_SIZE": 64, "WITH_CUDA": ""}.
     """
-    search = tuple(Path(folder).resolve() for folder in include)
+    search, macros = tuple(Path(folder).resolve() for folder in include), _macros(define)
     path = Path(path)
-    known, stamps = _loaded.get((path, search), (None, []))
+    known, stamps = _loaded.get((path, search, macros), (None, []))
     if known is not None and stamps == [_stamp(file) for file, _ in stamps]:
         return known                    # the usual case, at every launch: no file is read
     if not path.is_file():
         raise FileNotFoundError(f"there is no file {path.resolve()}")
-    made = Module(read(path), path.name, path.resolve(), include=search)
-    _loaded[path, search] = made, [_stamp(file) for file in (path, *(file.path for file in made._files[1:]))]
+    made = Module(read(path), path.name, path.resolve(), include=search, define=macros)
+    read_files = (path, *(file.path for file in made._files[1:]))
+    _loaded[path, search, macros] = made, [_stamp(file) for file in read_files]
     return made
+
+
+def _macros(define: dict[str, object]) -> tuple[str, ...]:
+    return tuple(f"{name}={int(v) if isinstance(v, bool) else v}" for name, v in define.items())
 
 
 def _stamp(file: Path) -> tuple:
@@ -182,12 +207,14 @@ def _stamp(file: Path) -> tuple:
     return file, (status.st_mtime_ns, status.st_size, status.st_ino)
 
 
-def compile(source: str | Path, name: str = "source.cu", include: list[str | Path] = ()) -> Module:
-    """CUDA C++ text, or a Path to a file of it. `include` are folders for its includes, as with -I."""
+def compile(source: str | Path, name: str = "source.cu", include: list[str | Path] = (),
+            define: dict[str, object] = {}) -> Module:
+    """CUDA C++ text, or a Path to a file of it. `include` are folders for its includes, as with -I; `define`
+    are macros, as with -D."""
     if isinstance(source, Path):
-        return load(source, include)
+        return load(source, include, define)
     if "\n" not in source and re.fullmatch(r"[\w./\\ -]+\.cuh?", source):
         raise ArgumentError(f"compile takes CUDA C++ text or a Path, got the file name {source!r}; "
                             f"use Path({source!r})")
     search = tuple(Path(folder).resolve() for folder in include)
-    return Module(source.removeprefix("\ufeff"), name, include=search)
+    return Module(source.removeprefix("\ufeff"), name, include=search, define=_macros(define))

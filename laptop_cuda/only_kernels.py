@@ -11,10 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from .build import runtime_library
-from .by_value import uncounted_copy
-from .compilers import compiler
-from .diagnostics import CompileError
-from .object_file import ObjectFile, read_object
+from .text.diagnostics import CompileError
+from .toolchain.by_value import uncounted_copy
+from .toolchain.compilers import compiler
+from .toolchain.object_file import ObjectFile, read_object
 
 # Features of the compiler that reach past the kernel: what uses them is neither counted nor checked. Spelled
 # in any way that the preprocessor allows, hence no pasting of tokens and no other spellings of `#` and `[`.

@@ -2,7 +2,7 @@
 from contextlib import contextmanager
 
 from . import launch
-from .inputs import KEPT_BYTES, Keeper
+from .arguments.inputs import KEPT_BYTES, Keeper
 from .machine import REAL, Machine
 from .replay import replay_error, replay_launch
 from .report import LaunchReport, Report

@@ -17,8 +17,10 @@ class WithRuntime(build_py):
         super().run()
         if not self.editable_mode:
             made = Path(self.build_lib).resolve()
-            command = [sys.executable, "-m", "laptop_cuda.shipped", made / "laptop_cuda" / "built"]
-            subprocess.run(command, check=True, cwd=made, env=os.environ | {"PYTHONPATH": str(made)})
+            command = [sys.executable, "-m", "laptop_cuda.ship", made / "laptop_cuda" / "built"]
+            # pip's isolated build finds NumPy by a PYTHONPATH of its own
+            path = os.pathsep.join(filter(None, [str(made), os.environ.get("PYTHONPATH")]))
+            subprocess.run(command, check=True, cwd=made, env=os.environ | {"PYTHONPATH": path})
 
 
 class OfOnePlatform(Distribution):

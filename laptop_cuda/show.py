@@ -8,8 +8,8 @@ import re
 import sys
 from pathlib import Path
 
-from .outline import Function, Outline, outline
-from .tokens import DIRECTIVE, TOKEN
+from .text.outline import Function, Outline, outline
+from .text.tokens import DIRECTIVE, TOKEN
 
 KEYWORDS = set(
     """alignas alignof auto break case const constexpr continue default do else enum extern for goto if inline

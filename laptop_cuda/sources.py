@@ -1,65 +1,97 @@
 """A source with the files beside it that it includes, and its text as the compiler gets it."""
+import codecs
 import re
 from pathlib import Path
 
 from . import build
-from .libraries import without_libraries
-from .rewrite import rewrite
-from .outline import Outline, outline
-INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)"([^"\n]+)"', re.MULTILINE)
+from .rewrite import Loops, rewrite
+from .rewrite.launches import launches_in_device_code
+from .text.libraries import without_libraries
+from .text.outline import Outline, outline
+INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+TEXTURES = re.compile(r"\b(?:tex|surf)(?:[123]D|Cubemap)|\b(?:texture|surface)(?:\s*<|Reference\b)"
+                      r"|cuda\w*(?:Texture|Surface|Array|Mipmap|ChannelDesc|3D|AddressMode|Boundary)")
 
 
 def read(path: Path) -> str:
-    return path.read_text(encoding="utf-8-sig", errors="replace")
+    """UTF-8, UTF-16 with its mark, or else an encoding of eight bits, of which Latin-1 is most likely."""
+    data = path.read_bytes()
+    wide = data[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    try:
+        text = data.decode("utf-16" if wide else "utf-8-sig")
+    except UnicodeDecodeError:
+        text = data.decode("latin-1")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
-def files_of(text: str, folder: Path | None, search: tuple[Path, ...] = ()) -> list[Outline]:
-    """The source and the files that it includes from its own folder (or `search`), each once.
+def files_of(text: str, folder: Path | None, search: tuple[Path, ...] = (),
+             missing: set[str] = frozenset()) -> list[Outline]:
+    """The source and the files that it includes from its own folder or from `search`, each once.
 
-    They hold kernels and shared arrays too. Host code of libraries is left out.
+    They hold kernels and shared arrays too. Host code of libraries is left out, and host code that uses the
+    `missing` functions.
     """
     texts, paths, homes = [text], [None], [folder]
     for number in range(10_000):
         if number == len(texts):
             break
-        for _, name in INCLUDE.findall(texts[number]) if homes[number] else ():
-            path = beside(name, homes[number], search)
+        for match in INCLUDE.finditer(texts[number]) if homes[number] else ():
+            path = _included(match, homes[number], search)
             if path is not None and path not in paths:
                 texts.append(read(path))
                 paths.append(path)
                 homes.append(path.parent)
-    found = [outline(made) for made in without_libraries(texts)]
+    found = [outline(made) for made in without_libraries(texts, missing)]
     for file, path, text in zip(found, paths, texts):
         file.path, file.as_read = path, text
     return found
 
 
-def beside(name: str, folder: Path, search: tuple[Path, ...] = ()) -> Path | None:
-    """The file that `#include "name"` means, if it is in the including file's folder or in `search`."""
-    candidates = ((place / name).resolve() for place in (folder, *search))
+def beside(name: str, folder: Path | None, search: tuple[Path, ...] = ()) -> Path | None:
+    """The file of this name in the including file's folder, if that counts, or in `search`."""
+    candidates = ((place / name).resolve() for place in (folder, *search) if place)
     return next((path for path in candidates if path.is_file()), None)
 
 
-def rewritten(files: list[Outline], folder: Path | None, search: tuple[Path, ...] = ()) -> str:
+def _included(match: re.Match, folder: Path, search: tuple[Path, ...]) -> Path | None:
+    """The file that a match of INCLUDE means; None for the engine's and the system's own."""
+    quoted, angled = match.group(2), match.group(3)
+    if quoted:
+        return beside(quoted, folder, search)
+    return None if (build.HEADERS / angled).exists() else beside(angled, None, search)
+
+
+def rewritten(files: list[Outline], folder: Path | None, search: tuple[Path, ...] = (),
+              loops: Loops | None = None) -> str:
     """The first of `files`, rewritten, its includes pointing to rewritten copies of the others in the
     cache."""
-    copies: dict[Path, Path] = {}
+    copies: dict[Path, Path | None] = {}
 
     def one(file: Outline, folder: Path | None) -> str:
         def include(match: re.Match) -> str:
-            path = beside(match.group(2), folder, search)
+            path = _included(match, folder, search)
             included = next((f for f in files if path is not None and f.path == path), None)
             if included is None:
-                return match.group()
+                angled = match.group(3) or ""
+                other = angled.startswith("cub/") and not (build.HEADERS / angled).exists()
+                return f"{match.group(1)}<cub/cub.cuh>" if other else match.group()
             if path not in copies:
-                copies[path] = Path(match.group(2))         # an include of itself, behind a guard, ends here
+                copies[path] = None                     # an include of itself, behind a guard, adds nothing
                 copy = f'#line 1 "{path.name}"\n{one(included, path.parent)}'
                 copies[path] = build.rewritten_header(path.name, copy)
-            return f'{match.group(1)}"{copies[path]}"'
-        text = rewrite(file)
-        return INCLUDE.sub(include, text) if folder else text
+            return f'{match.group(1)}"{copies[path]}"' if copies[path] else ""
+        text = rewrite(file, loops)
+        return INCLUDE.sub(include, text)
 
     return one(files[0], folder)
+
+# headers of functions that few sources name
+RARE = {
+    "ptx_float8.h": r"\basm\b(?s:.*)\be[45]m[32]",
+    "ptx_integers.h": r"\.cc\b|\b(add|sub|mad)c\b|\bm(ul|ad)24|dp[24]a|bmsk|szext|\bfns\b|shiftamt|\bprmt\.",
+    "packed_integers.h": r"\b(__v[a-z]+[24]|vabsdiff4|__dp[24]a\w*|(__)?fns)\b",
+    "error_functions.h": r"\b(erf(c?inv|cx)|normcdfinv|cyl_bessel_i[01])f?\b",
+}
 
 
 def started(files: list[Outline], name: str) -> str:
@@ -67,9 +99,17 @@ def started(files: list[Outline], name: str) -> str:
     assembly = any(re.search(r"\basm\b|\b__asm", file.text) for file in files)
     graphs = any("cudaGraph" in file.text or "BeginCapture" in file.text for file in files)
     pools = any(re.search("MallocAsync|FreeAsync|FromPool|MemPool|cudaIpc", file.text) for file in files)
+    unions = any(re.search(r"\bunion\b", file.text) for file in files)
     headers = ["host_launch.h", "laptop_entries.h"] + ["ptx.h"] * assembly
-    headers += ["graphs.h"] * graphs + ["memory_pools.h"] * pools
-    head = "#define LAPTOP_GRAPHS\n" * graphs + "".join(f"#include <{h}>\n" for h in headers)
+    textures = any(TEXTURES.search(file.text) for file in files)
+    headers += ["graphs.h"] * graphs + ["memory_pools.h"] * pools + ["textures.h"] * textures
+    headers += [h for h, names in RARE.items() if any(re.search(names, file.text) for file in files)]
+    head = "#define LAPTOP_GRAPHS\n" * graphs + "#define LAPTOP_UNIONS\n" * unions
+    arrives = re.compile(r"\bbar(rier)?(\.\w+)*\.arrive")
+    head += "#define LAPTOP_ARRIVES\n" * any(arrives.search(file.text) for file in files)
+    head += "#define LAPTOP_NESTED\n" * launches_in_device_code(files)
+    head += "".join(f"#include <{h}>\n" for h in headers)
+    head += "".join(f"#define {d.replace('=', ' ', 1)}\n" for d in files[0].defines)
     return head + f'#line 1 "{name}"\n'
 
 

@@ -131,7 +131,7 @@ def picture(outcome: Outcome) -> str | None:
     drawn = (outcome.counts or {}).get("picture")
     if not drawn or not drawn["requests"]:
         return None
-    from laptop_cuda.picture import Picture
+    from laptop_cuda.pictures.picture import Picture
     memory = SimpleNamespace(
         name=re.sub(r"\W", "", str(drawn["name"]))[:40],
         itemsize=int(drawn["itemsize"]),

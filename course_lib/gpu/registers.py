@@ -19,7 +19,7 @@ from course_lib.gpu.build import instances
 from course_lib.gpu.cases import CASES
 from course_lib.gpu.results import FOLDER
 from laptop_cuda import gpu
-from laptop_cuda.toolkit import entries_of
+from laptop_cuda.inside.toolkit import entries_of
 
 ARCHITECTURES = (80, 86, 90, 100, 120)
 FILE = FOLDER / "registers.txt"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from course_lib import cuda
 from course_lib.datasets import DATA
-from laptop_cuda import signature
-from laptop_cuda.outline import outline
+from laptop_cuda.text import signature
+from laptop_cuda.text.outline import outline
 
 FOLDER = Path(DATA) / "gpu"
 

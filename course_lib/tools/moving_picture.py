@@ -8,8 +8,8 @@ import torch
 
 from course_lib import cuda
 from course_lib.files import ROOT, write_whole
-from laptop_cuda.player import Trace
-from laptop_cuda.svg import Canvas
+from laptop_cuda.pictures.player import Trace
+from laptop_cuda.pictures.svg import Canvas
 
 FILE = ROOT / "docs" / "player.svg"
 SECONDS = 1.6                   # per step

@@ -13,10 +13,12 @@ struct alignas(2) __nv_bfloat16 {
     unsigned short __x;
 
     LAPTOP_INLINE __nv_bfloat16() = default;
+#ifndef LAPTOP_UNIONS
     // Copies are spelt out because g++ and clang hook neither a struct argument read from memory nor a struct result
     // written to it, unless a constructor does it.
     LAPTOP_IN_PLACE __nv_bfloat16(const __nv_bfloat16& other) : __x(other.__x) {}
     LAPTOP_IN_PLACE __nv_bfloat16& operator=(const __nv_bfloat16& other) { return __x = other.__x, *this; }
+#endif
     LAPTOP_QUIET __nv_bfloat16(__nv_bfloat16_raw raw) : __x(raw.x) {}
     LAPTOP_QUIET __nv_bfloat16(float value) : __x(laptop::bfloat16::narrow(value)) {}
     LAPTOP_QUIET __nv_bfloat16(double value) : __x(laptop::narrow<laptop::bfloat16>(value)) {}
@@ -43,8 +45,10 @@ struct alignas(4) __nv_bfloat162 {
     __nv_bfloat16 x, y;
 
     LAPTOP_INLINE __nv_bfloat162() = default;
+#ifndef LAPTOP_UNIONS
     LAPTOP_IN_PLACE __nv_bfloat162(const __nv_bfloat162& other) { *(uint32_t*)this = *(const uint32_t*)&other; }
     LAPTOP_IN_PLACE __nv_bfloat162& operator=(const __nv_bfloat162& other) { return *(uint32_t*)this = *(const uint32_t*)&other, *this; }
+#endif
     LAPTOP_QUIET __nv_bfloat162(__nv_bfloat16 low, __nv_bfloat16 high) : x(low), y(high) {}
     LAPTOP_QUIET __nv_bfloat162(__nv_bfloat162_raw raw) : x(__nv_bfloat16_raw{raw.x}), y(__nv_bfloat16_raw{raw.y}) {}
     LAPTOP_IN_PLACE operator __nv_bfloat162_raw() const { return __nv_bfloat162_raw{x.__x, y.__x}; }

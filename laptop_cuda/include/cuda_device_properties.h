@@ -30,7 +30,7 @@ struct cudaDeviceProp {
     int maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3], clockRate;
     size_t totalConstMem;
     int major, minor;
-    size_t textureAlignment, texturePitchAlignment;
+    size_t textureAlignment, texturePitchAlignment, surfaceAlignment;
     int deviceOverlap, multiProcessorCount, kernelExecTimeoutEnabled, integrated, canMapHostMemory, computeMode;
     int maxTexture1D, maxTexture2D[2], maxTexture3D[3], maxTexture1DLayered[2], maxTexture2DLayered[3];
     int concurrentKernels, ECCEnabled, pciBusID, pciDeviceID, pciDomainID, tccDriver, asyncEngineCount, unifiedAddressing;
@@ -56,7 +56,8 @@ inline cudaDeviceProp made_model_card() {
     p.memPitch = 2147483647, p.maxThreadsPerBlock = 1024;
     p.maxThreadsDim[0] = p.maxThreadsDim[1] = 1024, p.maxThreadsDim[2] = 64;
     p.maxGridSize[0] = 2147483647, p.maxGridSize[1] = p.maxGridSize[2] = 65535, p.clockRate = 1410000;
-    p.totalConstMem = 64 << 10, p.major = 8, p.textureAlignment = 512, p.texturePitchAlignment = 32, p.deviceOverlap = 1;
+    p.totalConstMem = 64 << 10, p.major = 8, p.textureAlignment = p.surfaceAlignment = 512;
+    p.texturePitchAlignment = 32, p.deviceOverlap = 1;
     p.multiProcessorCount = 108, p.canMapHostMemory = 1, p.concurrentKernels = 1, p.asyncEngineCount = 1;
     p.unifiedAddressing = 1, p.memoryClockRate = 1215000, p.memoryBusWidth = 5120, p.l2CacheSize = 40 << 20;
     p.maxThreadsPerMultiProcessor = 2048, p.globalL1CacheSupported = p.localL1CacheSupported = 1;
@@ -64,6 +65,10 @@ inline cudaDeviceProp made_model_card() {
     p.singleToDoublePrecisionPerfRatio = 2, p.concurrentManagedAccess = 1, p.cooperativeLaunch = 1;
     p.sharedMemPerBlockOptin = 163 << 10, p.maxBlocksPerMultiProcessor = 32, p.reservedSharedMemPerBlock = 1024;
     p.memoryPoolsSupported = 1;
+    p.maxTexture1D = p.maxTexture2D[0] = 131072, p.maxTexture2D[1] = 65536;
+    p.maxTexture3D[0] = p.maxTexture3D[1] = p.maxTexture3D[2] = 16384;
+    p.maxTexture1DLayered[0] = p.maxTexture2DLayered[0] = p.maxTexture2DLayered[1] = 32768;
+    p.maxTexture1DLayered[1] = p.maxTexture2DLayered[2] = 2048;
     return p;
 }
 inline const cudaDeviceProp& model_card() {

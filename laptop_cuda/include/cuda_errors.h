@@ -10,7 +10,11 @@
     X(cudaErrorInvalidConfiguration, 9, "invalid configuration argument")                       \
     X(cudaErrorInvalidSymbol, 13, "invalid device symbol")                                      \
     X(cudaErrorInvalidDevicePointer, 17, "invalid device pointer")                              \
+    X(cudaErrorInvalidTexture, 18, "invalid texture reference")                                 \
+    X(cudaErrorInvalidTextureBinding, 19, "texture is not bound to a pointer")                  \
+    X(cudaErrorInvalidChannelDescriptor, 20, "invalid channel descriptor")                      \
     X(cudaErrorInvalidMemcpyDirection, 21, "invalid copy direction for memcpy")                 \
+    X(cudaErrorInvalidFilterSetting, 26, "linear filtering not supported for non-float type")   \
     X(cudaErrorInsufficientDriver, 35, "CUDA driver version is insufficient for CUDA runtime version") \
     X(cudaErrorMissingConfiguration, 52, "__global__ function call is not configured")          \
     X(cudaErrorInvalidDeviceFunction, 98, "invalid device function")                            \
@@ -25,6 +29,7 @@
     X(cudaErrorPeerAccessAlreadyEnabled, 704, "peer access is already enabled")                 \
     X(cudaErrorAssert, 710, "device-side assert triggered")                                     \
     X(cudaErrorHostMemoryAlreadyRegistered, 712, "part or all of the requested memory range is already mapped") \
+    X(cudaErrorHostMemoryNotRegistered, 713, "pointer does not correspond to a registered memory region") \
     X(cudaErrorMisalignedAddress, 716, "misaligned address")                                    \
     X(cudaErrorLaunchFailure, 719, "unspecified launch failure")                                \
     X(cudaErrorNotSupported, 801, "operation not supported")                                    \

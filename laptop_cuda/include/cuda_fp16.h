@@ -13,10 +13,12 @@ struct alignas(2) __half {
     unsigned short __x;
 
     LAPTOP_INLINE __half() = default;
+#ifndef LAPTOP_UNIONS
     // Copies are spelt out because g++ and clang hook neither a struct argument read from memory nor a struct result
     // written to it, unless a constructor does it.
     LAPTOP_IN_PLACE __half(const __half& other) : __x(other.__x) {}
     LAPTOP_IN_PLACE __half& operator=(const __half& other) { return __x = other.__x, *this; }
+#endif
     LAPTOP_QUIET __half(__half_raw raw) : __x(raw.x) {}
     LAPTOP_QUIET __half(float value) : __x(laptop::binary16::narrow(value)) {}
     LAPTOP_QUIET __half(double value) : __x(laptop::narrow<laptop::binary16>(value)) {}
@@ -43,8 +45,10 @@ struct alignas(4) __half2 {
     __half x, y;
 
     LAPTOP_INLINE __half2() = default;
+#ifndef LAPTOP_UNIONS
     LAPTOP_IN_PLACE __half2(const __half2& other) { *(uint32_t*)this = *(const uint32_t*)&other; }
     LAPTOP_IN_PLACE __half2& operator=(const __half2& other) { return *(uint32_t*)this = *(const uint32_t*)&other, *this; }
+#endif
     LAPTOP_QUIET __half2(__half low, __half high) : x(low), y(high) {}
     LAPTOP_QUIET __half2(__half2_raw raw) : x(__half_raw{raw.x}), y(__half_raw{raw.y}) {}
     LAPTOP_IN_PLACE operator __half2_raw() const { return __half2_raw{x.__x, y.__x}; }

@@ -77,12 +77,18 @@ LAPTOP_FN __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t x, __nv_fp
 }
 
 // ------------------------------------------------------------------ types: one number, two, four
+#ifdef LAPTOP_UNIONS
+#define LAPTOP_FP8_COPIES(Type)
+#else
+#define LAPTOP_FP8_COPIES(Type)                               \
+    LAPTOP_IN_PLACE Type(const Type& other) : __x(other.__x) {} \
+    LAPTOP_IN_PLACE Type& operator=(const Type& other) { return __x = other.__x, *this; }
+#endif
 #define LAPTOP_FP8(Type, kind)                                                                      \
     struct Type {                                                                                   \
         __nv_fp8_storage_t __x;                                                                     \
         LAPTOP_INLINE Type() = default;                                                             \
-        LAPTOP_IN_PLACE Type(const Type& other) : __x(other.__x) {}                                 \
-        LAPTOP_IN_PLACE Type& operator=(const Type& other) { return __x = other.__x, *this; }       \
+        LAPTOP_FP8_COPIES(Type)                                                                     \
         LAPTOP_QUIET explicit Type(float v) : __x(laptop::narrow8(v, __NV_SATFINITE, kind)) {}      \
         LAPTOP_QUIET explicit Type(double v) : __x(laptop::narrow8(v, __NV_SATFINITE, kind)) {}     \
         LAPTOP_QUIET explicit Type(__half v)                                                        \
@@ -108,8 +114,7 @@ LAPTOP_FP8(__nv_fp8_e5m2, __NV_E5M2)
     struct alignas(2) Pair {                                                                        \
         __nv_fp8x2_storage_t __x;                                                                   \
         LAPTOP_INLINE Pair() = default;                                                             \
-        LAPTOP_IN_PLACE Pair(const Pair& other) : __x(other.__x) {}                                 \
-        LAPTOP_IN_PLACE Pair& operator=(const Pair& other) { return __x = other.__x, *this; }       \
+        LAPTOP_FP8_COPIES(Pair)                                                                     \
         LAPTOP_QUIET explicit Pair(float2 v) : __x(__nv_cvt_float2_to_fp8x2(v, __NV_SATFINITE, kind)) {} \
         LAPTOP_QUIET explicit Pair(double2 v) : __x(__nv_cvt_double2_to_fp8x2(v, __NV_SATFINITE, kind)) {} \
         LAPTOP_QUIET explicit Pair(__half2 v) : Pair(__half22float2(v)) {}                          \
@@ -122,8 +127,7 @@ LAPTOP_FP8(__nv_fp8_e5m2, __NV_E5M2)
     struct alignas(4) Four {                                                                        \
         __nv_fp8x4_storage_t __x;                                                                   \
         LAPTOP_INLINE Four() = default;                                                             \
-        LAPTOP_IN_PLACE Four(const Four& other) : __x(other.__x) {}                                 \
-        LAPTOP_IN_PLACE Four& operator=(const Four& other) { return __x = other.__x, *this; }       \
+        LAPTOP_FP8_COPIES(Four)                                                                     \
         LAPTOP_QUIET explicit Four(float4 v)                                                        \
             : __x(__nv_cvt_float2_to_fp8x2(float2{v.x, v.y}, __NV_SATFINITE, kind) |                \
                   (unsigned)__nv_cvt_float2_to_fp8x2(float2{v.z, v.w}, __NV_SATFINITE, kind) << 16) {} \

@@ -24,6 +24,7 @@
 #define CUDART_VERSION 13000
 #define __CUDA_ARCH__ 800
 #define __CUDACC__ 1
+#define __NVCC__ 1
 #define __CUDACC_VER_MAJOR__ 13
 #define __CUDACC_VER_MINOR__ 0
 #define __global__
@@ -33,6 +34,10 @@
 #define __constant__ __attribute__((visibility("protected")))
 #define __managed__
 #define __forceinline__ inline __attribute__((always_inline))
+#define __assume(condition) ((void)0)
+#if !defined(__clang__)
+#define __builtin_assume(condition) ((void)0)
+#endif
 #define __inline_hint__
 #define __align__(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
@@ -71,7 +76,7 @@ using same_t = typename same<T>::type;
 #include "device_math.h"
 #include "device_warp.h"
 #include "cuda_runtime_api.h"
-#include "textures.h"
+#include "array_types.h"
 
 // ------------------------------------------------------------------ barriers and fences
 LAPTOP_FN void __syncthreads() { laptop::block_barrier(false, LAPTOP_SITE); }
@@ -161,7 +166,8 @@ LAPTOP_FN void operator delete[](void*, laptop::Heap) noexcept {}
 
 template <class... A>
 LAPTOP_FN int laptop_printf(const char* format, A... values) { return laptop::print(format, values...); }
-// A kernel may not end the process.
+// A kernel may not end the process. C's linkage, as headers declare these two once more.
+extern "C" {
 LAPTOP_FN void laptop_abort() {
     if (laptop::in_kernel()) laptop::trap("abort", LAPTOP_SITE);
     ::abort();
@@ -169,6 +175,7 @@ LAPTOP_FN void laptop_abort() {
 LAPTOP_FN void laptop_exit(int status) {
     if (laptop::in_kernel()) laptop::trap("exit", LAPTOP_SITE);
     ::exit(status);
+}
 }
 namespace std {
 using ::laptop_abort;

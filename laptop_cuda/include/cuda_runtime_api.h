@@ -60,11 +60,12 @@ template <class F> cudaError_t now_or_captured(F work);  // graphs.h
 #else
 template <class F> cudaError_t now_or_captured(F work) { return work(); }
 #endif
-inline cudaError_t answer(cudaError_t e) {
+LAPTOP_FN cudaError_t answer(cudaError_t e) {
     if (sticky_error()) return (cudaError_t)sticky_error();
     if (e != cudaSuccess) last_error() = e;
     return e;
 }
+LAPTOP_FN cudaError_t waited() { return synchronised(), answer(cudaSuccess); }
 // What the engine does not have: said once per call, whether the program looks at the answer or not.
 inline cudaError_t without(const char* name) {
     ::fprintf(stderr, "laptop_cuda: %s is not supported and answers cudaErrorNotSupported\n", name);
@@ -72,23 +73,36 @@ inline cudaError_t without(const char* name) {
 }
 // Told of memory that cudaFree has taken: the pools of memory_pools.h.
 inline void (*freed)(void*) = nullptr;
-inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
+inline void copy_now(void* to, const void* from, size_t n) {
+    AsDevice as;
+    move_unseen(to, from, n);
+    host_wrote(to, n);
+}
+inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kind, const void* site = nullptr) {
     if (sticky_error()) return (cudaError_t)sticky_error();
     bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
     bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
     if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return answer(cudaErrorInvalidMemcpyDirection);
-    if (n && (!to || !from)) return answer(cudaErrorInvalidValue);
-    if (place_of(to, n) == Place::OUTSIDE || place_of(from, n) == Place::OUTSIDE) return answer(cudaErrorInvalidValue);
-    if ((to_device && !is_device_memory(to, n)) || (from_device && !is_device_memory(from, n)))
+    if (!n) return cudaSuccess;
+    const char* why = !to || !from ? "a pointer is null"
+                      : place_of(to, n) == Place::OUTSIDE ? "more bytes than the memory has that it copies to"
+                      : place_of(from, n) == Place::OUTSIDE ? "more bytes than the memory has that it copies from"
+                      : to_device && !is_device_memory(to, n) ? "the direction says to the device, and the destination is not there"
+                      : from_device && !is_device_memory(from, n) ? "the direction says from the device, and the source is not there"
+                      : nullptr;
+    if (why) {
+        if (site) refused_call("cudaMemcpy", why, site);
         return answer(cudaErrorInvalidValue);
-    ::memmove(to, from, n);
-    host_wrote(to, n);
+    }
+    copy_now(to, from, n);
     return cudaSuccess;
 }
 inline cudaError_t set(void* to, int value, size_t n) {
     if (sticky_error()) return (cudaError_t)sticky_error();
+    if (!n) return cudaSuccess;
     if (place_of(to, n) == Place::OUTSIDE || !is_device_memory(to, n)) return answer(cudaErrorInvalidValue);
-    ::memset(to, value, n);
+    AsDevice as;
+    set_unseen(to, value, n);
     host_wrote(to, n);
     return cudaSuccess;
 }
@@ -96,6 +110,17 @@ inline cudaError_t allocate(const char* name, void** p, size_t bytes, unsigned i
     if (sticky_error()) return (cudaError_t)sticky_error();
     *p = bytes ? device_malloc(bytes, name, itemsize, for_host) : nullptr;
     return *p || !bytes ? cudaSuccess : answer(cudaErrorMemoryAllocation);
+}
+// What device code may not call, or what is not known there.
+LAPTOP_FN void host_only(const char* name, const void* site) {
+    if (in_kernel()) not_supported(name, site);
+}
+// cudaMalloc in a kernel is its malloc.
+LAPTOP_FN cudaError_t allocate_in_kernel(const char* name, void** p, size_t bytes, unsigned itemsize, const void* site) {
+    void* made = kernel_malloc(bytes, site, name, itemsize);
+    if (LAPTOP_TRACED) will_write(p, sizeof *p, site);
+    *p = made;
+    return made ? cudaSuccess : answer(cudaErrorMemoryAllocation);
 }
 template <class T> struct sized { static constexpr unsigned value = sizeof(T); };
 template <> struct sized<void> { static constexpr unsigned value = 1; };
@@ -106,7 +131,9 @@ template <> struct sized<void> { static constexpr unsigned value = 1; };
 // ------------------------------------------------------------------ memory
 // Each is also a macro, which hands on the text of its arguments: that is how an array gets its name.
 #define LAPTOP_ALLOCATOR(name, for_host, more)                                                          \
-    template <class T> cudaError_t laptop_##name(const char* text, T** p, size_t bytes more) {          \
+    template <class T> LAPTOP_FN cudaError_t laptop_##name(const char* text, T** p, size_t bytes more) { \
+        if (laptop::in_kernel())                                                                        \
+            return laptop::allocate_in_kernel(text, (void**)p, bytes, laptop::sized<T>::value, LAPTOP_SITE); \
         return laptop::allocate(text, (void**)p, bytes, laptop::sized<T>::value, for_host);             \
     }                                                                                                   \
     template <class T> cudaError_t name(T** p, size_t bytes more) {                                     \
@@ -129,18 +156,23 @@ cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) {
 #define cudaMallocHost(...) laptop_cudaMallocHost(#__VA_ARGS__, __VA_ARGS__)
 #define cudaHostAlloc(...) laptop_cudaHostAlloc(#__VA_ARGS__, __VA_ARGS__)
 
-inline cudaError_t cudaFree(void* p) {
-    if (laptop::in_kernel()) return cudaSuccess;         // by the destructor of a thread's copy of an argument
+LAPTOP_FN cudaError_t cudaFree(void* p) {
+    if (laptop::in_kernel()) {           // of the kernel's own, or by the destructor of a thread's copy of an argument
+        if (laptop::is_of_kernel(p)) laptop::kernel_free(p, LAPTOP_SITE);
+        return cudaSuccess;
+    }
     if (!laptop::device_free(p)) return laptop::answer(cudaErrorInvalidValue);
     if (laptop::freed) laptop::freed(p);
     return laptop::answer(cudaSuccess);
 }
 inline cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
-    return laptop::copy(to, from, n, kind);
+    return laptop::copy(to, from, n, kind, LAPTOP_TRACED ? LAPTOP_SITE : nullptr);
 }
-inline cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t = nullptr) {
-    return laptop::now_or_captured([=] { return laptop::copy(to, from, n, kind); });
+LAPTOP_FN cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t = nullptr) {
+    laptop::host_only("cudaMemcpyAsync in a kernel", LAPTOP_SITE);
+    const void* site = LAPTOP_TRACED ? LAPTOP_SITE : nullptr;
+    return laptop::now_or_captured([=] { return laptop::copy(to, from, n, kind, site); });
 }
 inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
     return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
@@ -149,16 +181,19 @@ inline cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, siz
     return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
 }
 inline cudaError_t cudaMemset(void* to, int value, size_t n) { return laptop::set(to, value, n); }
-inline cudaError_t cudaMemsetAsync(void* to, int value, size_t n, cudaStream_t = nullptr) {
+LAPTOP_FN cudaError_t cudaMemsetAsync(void* to, int value, size_t n, cudaStream_t = nullptr) {
+    laptop::host_only("cudaMemsetAsync in a kernel", LAPTOP_SITE);
     return laptop::now_or_captured([=] { return laptop::set(to, value, n); });
 }
 inline cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
+    laptop::AsDevice as;
     cudaError_t e = cudaSuccess;
     for (size_t row = 0; row < height && e == cudaSuccess; row++) e = laptop::set((char*)to + row * pitch, value, width);
     return e;
 }
 inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
                                 size_t height, cudaMemcpyKind kind) {
+    laptop::AsDevice as;
     cudaError_t e = cudaSuccess;
     for (size_t row = 0; row < height && e == cudaSuccess; row++)
         e = laptop::copy((char*)to + row * to_pitch, (const char*)from + row * from_pitch, width, kind);
@@ -172,14 +207,14 @@ template <class T>
 cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, size_t n, size_t offset = 0,
                                cudaMemcpyKind = cudaMemcpyHostToDevice) {
     if (offset + n > sizeof symbol) return laptop::answer(cudaErrorInvalidValue);
-    ::memcpy((char*)&symbol + offset, from, n);
+    laptop::copy_now((char*)&symbol + offset, from, n);
     return laptop::answer(cudaSuccess);
 }
 template <class T>
 cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t n, size_t offset = 0,
                                  cudaMemcpyKind = cudaMemcpyDeviceToHost) {
     if (offset + n > sizeof symbol) return laptop::answer(cudaErrorInvalidValue);
-    ::memcpy(to, (const char*)&symbol + offset, n);
+    laptop::copy_now(to, (const char*)&symbol + offset, n);
     return laptop::answer(cudaSuccess);
 }
 template <class T>
@@ -208,7 +243,13 @@ template <class T> cudaError_t cudaHostGetDevicePointer(T** device, void* host, 
     *device = (T*)host;
     return laptop::answer(laptop::place_of(host, 1) == laptop::Place::BOTH ? cudaSuccess : cudaErrorInvalidValue);
 }
-LAPTOP_WITHOUT(cudaHostRegister) LAPTOP_WITHOUT(cudaHostUnregister)
+inline cudaError_t cudaHostRegister(void* p, size_t bytes, unsigned) {
+    if (!p || !bytes) return laptop::answer(cudaErrorInvalidValue);
+    return laptop::answer(laptop::host_register(p, bytes) ? cudaSuccess : cudaErrorHostMemoryAlreadyRegistered);
+}
+inline cudaError_t cudaHostUnregister(void* p) {
+    return laptop::answer(laptop::host_unregister(p) ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
+}
 inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
     laptop::Place place = laptop::place_of(p, 1);
     bool device = place == laptop::Place::DEVICE || place == laptop::Place::BOTH;
@@ -222,8 +263,11 @@ template <class L> cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvi
 inline cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t = 0, unsigned = 4) { return cudaSuccess; }
 
 // ------------------------------------------------------------------ device and errors
-inline cudaError_t cudaDeviceSynchronize() { return laptop::answer(cudaSuccess); }
-inline cudaError_t cudaThreadSynchronize() { return laptop::answer(cudaSuccess); }
+LAPTOP_FN cudaError_t cudaDeviceSynchronize() {
+    laptop::await_children(LAPTOP_SITE);
+    return laptop::waited();
+}
+inline cudaError_t cudaThreadSynchronize() { return laptop::waited(); }
 inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
 inline cudaError_t cudaThreadExit() { return cudaSuccess; }
 inline cudaError_t cudaSetDevice(int d) { return laptop::answer(d == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
@@ -252,10 +296,10 @@ inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return laptop::an
 inline cudaError_t cudaDeviceDisablePeerAccess(int) { return laptop::answer(cudaErrorNotSupported); }
 inline cudaError_t cudaRuntimeGetVersion(int* version) { *version = 13000; return cudaSuccess; }
 inline cudaError_t cudaDriverGetVersion(int* version) { *version = 13000; return cudaSuccess; }
-inline cudaError_t cudaPeekAtLastError() {
+LAPTOP_FN cudaError_t cudaPeekAtLastError() {
     return (cudaError_t)(laptop::sticky_error() ? laptop::sticky_error() : laptop::last_error());
 }
-inline cudaError_t cudaGetLastError() {
+LAPTOP_FN cudaError_t cudaGetLastError() {
     cudaError_t error = cudaPeekAtLastError();
     laptop::last_error() = cudaSuccess;
     return error;
@@ -273,17 +317,22 @@ inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, 
 // ------------------------------------------------------------------ streams and events
 namespace laptop {
 typedef std::chrono::steady_clock::time_point Time;
-inline void* handle(size_t bytes) { return ::calloc(1, bytes); }
+inline bool is_of_device(const void* handle) { return handle == (void*)8; }     // of a stream or event that a kernel made
+inline void* handle(size_t bytes) { return in_kernel() ? (void*)8 : ::calloc(1, bytes); }
+inline cudaError_t end_handle(void* h) {
+    if (!is_of_device(h)) ::free(h);
+    return cudaSuccess;
+}
 }
 inline cudaError_t cudaStreamCreate(cudaStream_t* s) { *s = (cudaStream_t)laptop::handle(8); return cudaSuccess; }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { return cudaStreamCreate(s); }
 inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) { return cudaStreamCreate(s); }
 inline cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) { *priority = 0; return cudaSuccess; }
 inline cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* flags) { *flags = 0; return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return laptop::answer(cudaSuccess); }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return laptop::waited(); }
 inline cudaError_t cudaStreamQuery(cudaStream_t) { return laptop::answer(cudaSuccess); }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return laptop::answer(cudaSuccess); }
-inline cudaError_t cudaStreamDestroy(cudaStream_t s) { ::free(s); return cudaSuccess; }
+inline cudaError_t cudaStreamDestroy(cudaStream_t s) { return laptop::end_handle(s); }
 // Caches are not modelled: what a program asks of them changes nothing.
 inline cudaError_t cudaStreamSetAttribute(cudaStream_t, cudaStreamAttrID, const cudaStreamAttrValue*) { return cudaSuccess; }
 inline cudaError_t cudaStreamGetAttribute(cudaStream_t, cudaStreamAttrID, cudaStreamAttrValue* v) { *v = {}; return cudaSuccess; }
@@ -299,12 +348,12 @@ inline cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = (cudaEvent_t)laptop::h
 inline cudaError_t cudaEventCreate(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
 inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t = nullptr) {
-    if (e) *(laptop::Time*)e = std::chrono::steady_clock::now();
+    if (e && !laptop::is_of_device(e)) *(laptop::Time*)e = std::chrono::steady_clock::now();
     return laptop::answer(e ? cudaSuccess : cudaErrorInvalidResourceHandle);
 }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return laptop::answer(cudaSuccess); }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return laptop::waited(); }
 inline cudaError_t cudaEventQuery(cudaEvent_t) { return laptop::answer(cudaSuccess); }
-inline cudaError_t cudaEventDestroy(cudaEvent_t e) { ::free(e); return cudaSuccess; }
+inline cudaError_t cudaEventDestroy(cudaEvent_t e) { return laptop::end_handle(e); }
 // The time that passed on this machine: never 0, as programs divide by it.
 inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
     if (!from || !to) return laptop::answer(cudaErrorInvalidResourceHandle);

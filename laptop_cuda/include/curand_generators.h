@@ -17,6 +17,20 @@ struct curandStatePhilox4_32_10 {
     float boxmuller_extra;
     double boxmuller_extra_double;
 };
+namespace laptop {
+struct OtherGenerator {                  // is not here: `touched` ends a kernel that uses one
+    int boxmuller_flag, boxmuller_flag_double;
+    float boxmuller_extra;
+    double boxmuller_extra_double;
+};
+inline uint32_t next(OtherGenerator&) { return 0; }
+inline uint4 next_four(OtherGenerator&) { return {}; }
+inline double uniform_double(OtherGenerator&) { return 0; }
+}  // namespace laptop
+struct curandStateMRG32k3a : laptop::OtherGenerator {};
+struct curandStateMtgp32 : laptop::OtherGenerator {};
+typedef curandStateMRG32k3a curandStateMRG32k3a_t;
+typedef curandStateMtgp32 curandStateMtgp32_t;
 typedef struct curandStateXORWOW curandStateXORWOW_t, curandState_t, curandState;
 typedef struct curandStatePhilox4_32_10 curandStatePhilox4_32_10_t;
 

@@ -1,10 +1,16 @@
-// cuRAND in kernels. Numbers equal those of a GPU except curand_poisson's; MRG32k3a, MTGP32 and Sobol's are not here.
+// cuRAND in kernels. Numbers equal those of a GPU except curand_poisson's; MRG32k3a, MTGP32 and the scrambled Sobol
+// sequences are not here.
 #pragma once
 #include "curand_generators.h"
+#include "curand_sobol.h"
 
 namespace laptop {
+[[noreturn]] inline void no_such_generator(const void* site) {
+    not_supported("this generator of curand (XORWOW, Philox4_32_10 and Sobol are)", site);
+}
 template <class S>
 LAPTOP_QUIET S& touched(S* s, const void* site) {        // the state is read and written by each call
+    if (std::is_base_of<OtherGenerator, S>::value) no_such_generator(site);
     if (LAPTOP_TRACED) will_read(s, sizeof(S), site), will_write(s, sizeof(S), site);
     return *s;
 }
@@ -22,7 +28,18 @@ LAPTOP_FN void curand_init(unsigned long long seed, unsigned long long subsequen
 }
 template <class S>
 LAPTOP_FN void curand_init(unsigned long long, unsigned long long, unsigned long long, S*) {
-    laptop::not_supported("this generator of curand (XORWOW and Philox4_32_10 are)", LAPTOP_SITE);
+    laptop::no_such_generator(LAPTOP_SITE);
+}
+template <class Word>
+LAPTOP_FN void curand_init(const Word* directions, unsigned long long offset, laptop::Sobol<Word>* s) {
+    if (LAPTOP_TRACED) {
+        laptop::will_read(directions, sizeof s->direction_vectors, LAPTOP_SITE);
+        laptop::will_write(s, sizeof *s, LAPTOP_SITE);
+    }
+    laptop::start(*s, directions, offset);
+}
+template <class Word> LAPTOP_FN void skipahead(unsigned long long n, laptop::Sobol<Word>* state) {
+    laptop::skip_points(laptop::touched(state, LAPTOP_SITE), n);
 }
 LAPTOP_FN void skipahead(unsigned long long n, curandStateXORWOW* state) {
     curandStateXORWOW& s = laptop::touched(state, LAPTOP_SITE);
@@ -50,7 +67,7 @@ LAPTOP_FN void skipahead_sequence(unsigned long long n, curandStatePhilox4_32_10
         S& s = laptop::touched(state, LAPTOP_SITE);               \
         return value;                                             \
     }
-LAPTOP_RANDOM(unsigned int, curand, laptop::next(s))
+LAPTOP_RANDOM(auto, curand, laptop::next(s))      // 64 bits of Sobol64
 LAPTOP_RANDOM(uint4, curand4, laptop::next_four(s))
 LAPTOP_RANDOM(float, curand_uniform, laptop::uniform(laptop::next(s)))
 LAPTOP_RANDOM(double, curand_uniform_double, laptop::uniform_double(s))
@@ -84,12 +101,3 @@ template <class S>
 LAPTOP_FN unsigned int curand_poisson(S* state, double lambda) {
     return laptop::poisson(laptop::touched(state, LAPTOP_SITE), lambda);
 }
-
-struct curandStateMRG32k3a { int unused; };
-struct curandStateMtgp32 { int unused; };
-struct curandStateSobol32 { int unused; };
-struct curandStateSobol64 { int unused; };
-typedef curandStateMRG32k3a curandStateMRG32k3a_t;
-typedef curandStateMtgp32 curandStateMtgp32_t;
-typedef curandStateSobol32 curandStateSobol32_t;
-typedef curandStateSobol64 curandStateSobol64_t;

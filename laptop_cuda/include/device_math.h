@@ -47,6 +47,8 @@ LAPTOP_TWO(sincospi, double, sinpi(x), cospi(x))
 LAPTOP_TWO(sincospif, float, sinpif(x), cospif(x))
 LAPTOP_TWO(laptop_sincos, double, sin(x), cos(x))
 LAPTOP_TWO(laptop_sincosf, float, sinf(x), cosf(x))
+LAPTOP_TWO(laptop_sincos, float, sinf(x), cosf(x))      // CUDA overloads both for float
+LAPTOP_TWO(sincospi, float, sinpif(x), cospif(x))
 LAPTOP_TWO(__sincosf, float, sinf(x), cosf(x))
 #undef LAPTOP_TWO
 template <class T>
@@ -173,6 +175,8 @@ LAPTOP_FN unsigned long long __umul64hi(unsigned long long x, unsigned long long
 LAPTOP_FN long long __mul64hi(long long x, long long y) { return (long long)((__int128)x * y >> 64); }
 LAPTOP_FN int __hadd(int x, int y) { return (int)(((long long)x + y) >> 1); }
 LAPTOP_FN unsigned __uhadd(unsigned x, unsigned y) { return (unsigned)(((unsigned long long)x + y) >> 1); }
+LAPTOP_FN int __rhadd(int x, int y) { return (int)(((long long)x + y + 1) >> 1); }
+LAPTOP_FN unsigned __urhadd(unsigned x, unsigned y) { return (unsigned)(((unsigned long long)x + y + 1) >> 1); }
 LAPTOP_FN unsigned __usad(unsigned x, unsigned y, unsigned z) { return z + (x > y ? x - y : y - x); }
 LAPTOP_FN unsigned __sad(int x, int y, unsigned z) { return z + (unsigned)(x > y ? x - y : y - x); }
 LAPTOP_FN unsigned __brev(unsigned x) {
@@ -198,6 +202,16 @@ LAPTOP_FN unsigned __funnelshift_l(unsigned low, unsigned high, unsigned shift) 
 }
 LAPTOP_FN unsigned __funnelshift_r(unsigned low, unsigned high, unsigned shift) {
     return (unsigned)(((unsigned long long)high << 32 | low) >> (shift & 31));
+}
+LAPTOP_FN unsigned __funnelshift_lc(unsigned low, unsigned high, unsigned shift) {
+    return shift < 32 ? __funnelshift_l(low, high, shift) : low;
+}
+LAPTOP_FN unsigned __funnelshift_rc(unsigned low, unsigned high, unsigned shift) {
+    return shift < 32 ? __funnelshift_r(low, high, shift) : high;
+}
+LAPTOP_FN unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
+    for (int i = 0; i < 4; ++i) c += (a >> (8 * i) & 255) * (b >> (8 * i) & 255);
+    return c;
 }
 LAPTOP_FN int __dp4a(int a, int b, int c) {
     for (int i = 0; i < 4; ++i) c += (int)(signed char)(a >> (8 * i)) * (int)(signed char)(b >> (8 * i));

@@ -28,10 +28,19 @@ typedef struct {             // one for each pointer parameter
     int64_t shape[8];
 } laptop_array;
 
+typedef struct {
+    int32_t argument;        // a value of so many bytes, which holds an address at byte `at`
+    uint32_t at, bytes;
+    int32_t array;           // index into arrays; the address is `offset` bytes after its start
+    uint64_t offset;
+} laptop_address;
+
 enum { LAPTOP_PLAIN = 0, LAPTOP_PROFILE = 1, LAPTOP_SANITIZE = 2, LAPTOP_RECORD = 4 };    // added up: 3 = the first two
 enum { LAPTOP_FORWARD = 0, LAPTOP_REVERSE = 1, LAPTOP_SEEDED = 2 };
 
-typedef struct {
+struct laptop_parent;
+struct laptop_result;
+typedef struct laptop_launch {
     void (*entry)(void**);
     const char* kernel;
     uint32_t grid[3], block[3];
@@ -58,7 +67,11 @@ typedef struct {
     uint64_t record_events;  // at most
     int32_t watch_array;     // only accesses to bytes [watch_low, watch_high) of this array; -1: all accesses
     uint64_t watch_low, watch_high;
-    void (*whole)(void**);   // the kernel for all threads of a block at once, or null; only plain launches use it
+    const laptop_address* addresses;     // inside values, in a traced launch of arrays that are the host's
+    int32_t n_addresses;
+    // Of launches by kernels: who made this one, null if host code did; and who is told of each, when it has ended.
+    const struct laptop_parent* parent;
+    void (*child_done)(const struct laptop_launch*, const struct laptop_result*);
 } laptop_launch;
 
 // ------------------------------------------------------------------ output
@@ -119,8 +132,16 @@ typedef struct {             // one lane's part in a request
 typedef struct {
     uint32_t block[3], thread[3];
     uint32_t pc;             // 0 = unknown
-    int32_t action;          // 0 read, 1 write, 2 atomic, 3 barrier
+    int32_t action;          // 0 read, 1 write, 2 atomic, 3 barrier, 4 free, 5 not known
 } laptop_party;
+
+typedef struct laptop_parent {
+    const char* kernel;
+    uint32_t grid[3], block[3];
+    laptop_party who;        // the thread that launched, and where
+    uint32_t line;           // the same place, where no pc is known
+    uint32_t depth;          // of nesting: 1 if host code launched the parent
+} laptop_parent;
 
 enum { LAPTOP_BLOCK_ONLY = 2 };
 
@@ -137,7 +158,7 @@ typedef struct {
     uint32_t line, column;
 } laptop_error;
 
-typedef struct {
+typedef struct laptop_result {
     laptop_error error;
     int32_t interrupted;     // the user pressed the stop button
     const char* printed;     // what the kernel printed
@@ -169,6 +190,8 @@ void laptop_free(laptop_result*);
 // How launches of host code run from now on, and who is told of each: a whole program sets it once, at its start.
 void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint64_t step_limit,
                     void (*done)(const laptop_launch*, const laptop_result*));
+// Host code that touches device memory crashes from now on.
+void laptop_shut_memory(void);
 // A crash of host code writes "signal, offset in the library, address" to a file before the process ends.
 void laptop_report_crashes(int file);
 
@@ -237,7 +260,7 @@ void await_phase(const void* barrier, const void* site);
 void phase_over(const void* barrier);
 // ---- A barrier of so many threads of the block, those that name the same key; and a value that a thread shows the
 // others between two barriers.
-void partial_barrier(uint32_t key, unsigned threads, const void* site);
+void partial_barrier(uint32_t key, unsigned threads, const void* site, bool waits = true);
 void show(const void* value);
 const void* shown_by(unsigned thread);
 
@@ -245,6 +268,8 @@ const void* shown_by(unsigned thread);
 void will_read(const void* p, size_t bytes, const void* site);
 void will_write(void* p, size_t bytes, const void* site);
 void will_update(void* p, size_t bytes, const void* site, bool reads = true);   // an atomic
+// Before a volatile access, or one that acquires, releases or is relaxed: a thread may wait for what it sees there.
+void will_communicate(void* p, size_t bytes, bool writes, const void* site);
 void move_unseen(void* to, const void* from, size_t bytes);   // for those who have said so
 void set_unseen(void* to, int value, size_t bytes);
 void memory_fence(bool whole_device);                         // __threadfence
@@ -264,14 +289,20 @@ LAPTOP_FN void copy_unseen(void* to, const void* from, size_t bytes) {
 }
 LAPTOP_FN constexpr void turn() {}        // the body of a loop that has none
 void left_early();                        // this thread returns from within a loop
+// Whether a kernel that can run a whole block at once is to do so; and whether its blocks, which reach each other through
+// plain global memory only, may run on several cores.
+bool loops_over_threads(bool blocks_apart);
+const uint32_t* this_block();             // its coordinates
 int lane_id();                            // 0..31
 unsigned active_lanes();                  // lanes of this warp that have not exited
 bool in_kernel();                         // false in host code
 long long clock();
+bool& carry_flag();                       // of inline PTX: add.cc sets what addc adds, in this thread
 int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
 [[noreturn]] void assert_failed(const char* expression, const char* file, int line);
 [[noreturn]] void trap(const char* what, const void* site);
 [[noreturn]] void not_supported(const char* what, const void* site);
+[[noreturn]] LAPTOP_FN void unknown(const char* what) { not_supported(what, LAPTOP_SITE); }      // in generated code
 // An address in the shared memory of this block as PTX has it, 32 bits, and back.
 uint32_t shared_address(const void* p);
 void* shared_pointer(uint32_t address);
@@ -280,17 +311,50 @@ void xorwow_ahead(uint32_t* words, uint64_t times, int log_steps);    // curand'
 // A launch from host code, on device memory as it is. Returns a cudaError_t.
 int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
                      void (*entry)(void**), void* argument, bool grid_sync = false);
+// A launch from device code (device_launch.h): its arguments are copied, and it runs when the grid that made it has ended.
+struct Child {
+    const char* kernel;
+    unsigned line, grid[3], block[3];
+    size_t shared_bytes;
+    bool last;                                // in the parent's tail: after its other children
+    void (*entry)(void**);                    // calls the kernel with the arguments in closure[0]
+    void* closure;
+    size_t bytes;
+    void (*copy)(void* to, void* closure);
+    void (*end)(void* closure);
+};
+void check_child_pointer(const char* kernel, const void* p, const void* site);
+void launch_from_kernel(const Child&, const void* site);
+void await_children(const void* site);
 // Device memory. `name` is the text of the argument that receives the pointer.
 void* device_malloc(size_t bytes, const char* name = nullptr, unsigned itemsize = 1, bool for_host = false);
+// An address without memory (a graph's, which each launch asks for and gives back), and its memory.
+void* device_reserve(size_t bytes, const char* name, unsigned itemsize = 1, bool for_host = false);
+bool device_open(void* p);                // false: it has memory, or the machine has none left
 bool device_free(void* p);                // false: not what device_malloc returned, or freed before
-void* kernel_malloc(size_t bytes, const void* site);      // malloc and new in a kernel
+bool host_register(void* p, size_t bytes);        // false: a part of it is registered already
+bool host_unregister(void* p);                    // false: it is not the start of what was registered
+bool is_registered(const void* p, size_t bytes);
+// malloc, new and cudaMalloc in a kernel
+void* kernel_malloc(size_t bytes, const void* site, const char* name = "heap memory", unsigned itemsize = 1);
+bool is_of_kernel(const void* p);         // memory that kernel_malloc gave
 void kernel_free(void* p, const void* site);
 enum class Place { HOST, DEVICE, BOTH, OUTSIDE };
 Place place_of(const void* p, size_t bytes);
 bool is_device_memory(const void* p, size_t bytes);
 bool is_whole_program();
+void refused_call(const char* name, const char* why, const void* site);    // a note, once for each place
 void host_wrote(void* p, size_t bytes);   // cudaMemcpy, cudaMemset
+const uint8_t* device_written(const void* p);     // for each byte from p on: whether it was written
 void device_pointer_type(const void* p, unsigned itemsize);
+void open_to_host(const void* p);         // device memory that host code may touch from now on
+// While one lives, this thread's host code is the device's: a launch, a copy, an algorithm of the headers.
+struct AsDevice {
+    explicit AsDevice(bool is_launch = false);
+    ~AsDevice();
+    bool is_launch;
+};
+void synchronised();                      // host code goes on, after a wait for the device
 int& last_error();                        // of launches from host code and of calls of the CUDA API
 int sticky_error();                       // of a kernel that failed: as on a GPU, nothing runs after it
 }  // namespace laptop

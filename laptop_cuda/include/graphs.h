@@ -1,5 +1,6 @@
 // CUDA graphs: by capture of a stream, or node by node. A launch does the nodes' work in the order of their dependencies.
 #pragma once
+#include "cuda_arrays.h"
 #include "host_launch.h"
 
 namespace laptop {
@@ -33,18 +34,25 @@ void* erased(const char* name, void (*kernel)(P...)) {
 
 }  // namespace laptop
 
-struct cudaGraph_st;
+namespace laptop { struct Condition; }  // graph_conditions.h
 struct CUgraphNode_st {
     std::function<cudaError_t()> work;
     std::vector<CUgraphNode_st*> needs;
     int type;
+    std::function<std::function<cudaError_t()>()> work_now;    // instead of work: of graphs that may still change
+    void* memory;                                              // the address, of a memory node
 };
 typedef CUgraphNode_st* cudaGraphNode_t;
-struct cudaGraph_st { std::vector<std::shared_ptr<CUgraphNode_st>> nodes; };
+struct cudaGraph_st {
+    std::vector<std::shared_ptr<CUgraphNode_st>> nodes;
+    std::vector<laptop::Condition*> conditions;
+};
 typedef cudaGraph_st* cudaGraph_t;
 struct CUgraphExec_st {
     std::vector<std::pair<CUgraphNode_st*, std::function<cudaError_t()>>> steps;
     std::vector<std::shared_ptr<CUgraphNode_st>> keeps;
+    std::vector<laptop::Condition*> conditions;
+    bool frees = false;                                        // what a launch before has left, at the next
 };
 typedef CUgraphExec_st* cudaGraphExec_t;
 enum cudaStreamCaptureMode { cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal, cudaStreamCaptureModeRelaxed };
@@ -71,10 +79,20 @@ inline cudaError_t add_node(cudaGraphNode_t* made, cudaGraph_t g, const cudaGrap
     if (made) *made = &node;
     return cudaSuccess;
 }
+// What the next captured node depends on: a program may ask for it and change it.
+inline std::vector<CUgraphNode_st*>& captured_needs() {
+    static std::vector<CUgraphNode_st*> needs;
+    return needs;
+}
+inline cudaGraphNode_t add_captured_node(cudaGraph_t g, int type, std::function<cudaError_t()> work) {
+    std::vector<CUgraphNode_st*> needs = captured_needs();
+    cudaGraphNode_t made = nullptr;
+    add_node(&made, g, needs.data(), needs.size(), type, std::move(work));
+    captured_needs() = {made};
+    return made;
+}
 inline void add_captured(void* graph, std::function<cudaError_t()> work) {
-    cudaGraph_t g = (cudaGraph_t)graph;
-    cudaGraphNode_t last = g->nodes.empty() ? nullptr : g->nodes.back().get();
-    add_node(nullptr, g, &last, last != nullptr, cudaGraphNodeTypeKernel, std::move(work));
+    add_captured_node((cudaGraph_t)graph, cudaGraphNodeTypeKernel, std::move(work));
 }
 inline std::vector<CUgraphNode_st*> in_order(const cudaGraph_st& g) {
     std::vector<CUgraphNode_st*> done;
@@ -100,10 +118,11 @@ inline std::function<cudaError_t()> kernel_work(const cudaKernelNodeParams* p) {
 }
 inline std::function<cudaError_t()> memset_work(cudaMemsetParams p) {
     return [=] {
+        AsDevice as;
         for (size_t row = 0; row < p.height; ++row) {
             char* to = (char*)p.dst + row * p.pitch;
             if (!is_device_memory(to, p.width * p.elementSize)) return answer(cudaErrorInvalidValue);
-            for (size_t i = 0; i < p.width; ++i) ::memcpy(to + i * p.elementSize, &p.value, p.elementSize);
+            for (size_t i = 0; i < p.width; ++i) move_unseen(to + i * p.elementSize, &p.value, p.elementSize);
             host_wrote(to, p.width * p.elementSize);
         }
         return cudaSuccess;
@@ -114,13 +133,15 @@ inline std::function<cudaError_t()> memset_work(cudaMemsetParams p) {
 // ------------------------------------------------------------------ capture
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode = cudaStreamCaptureModeGlobal) {
     if (laptop::capture().graph) return laptop::answer(cudaErrorInvalidValue);
+    laptop::captured_needs().clear();
     laptop::capture() = {laptop::add_captured, new cudaGraph_st};
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamEndCapture(cudaStream_t, cudaGraph_t* graph) {
-    *graph = (cudaGraph_t)laptop::capture().graph;
+    cudaGraph_t captured = (cudaGraph_t)laptop::capture().graph;
     laptop::capture() = {};
-    return laptop::answer(*graph ? cudaSuccess : cudaErrorInvalidValue);
+    if (graph) *graph = captured;                        // null where the program has the graph already
+    return laptop::answer(captured ? cudaSuccess : cudaErrorInvalidValue);
 }
 inline cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
     *status = laptop::capture().graph ? cudaStreamCaptureStatusActive : cudaStreamCaptureStatusNone;
@@ -137,21 +158,10 @@ inline cudaError_t cudaGraphAddMemcpyNode1D(cudaGraphNode_t* made, cudaGraph_t g
                                             void* to, const void* from, size_t bytes, cudaMemcpyKind kind) {
     return laptop::add_node(made, g, needs, n, cudaGraphNodeTypeMemcpy, [=] { return laptop::copy(to, from, bytes, kind); });
 }
-// Of the three dimensions' form: pitched memory on both sides, no CUDA arrays.
 inline cudaError_t cudaGraphAddMemcpyNode(cudaGraphNode_t* made, cudaGraph_t g, const cudaGraphNode_t* needs, size_t n,
                                           const cudaMemcpy3DParms* p) {
     cudaMemcpy3DParms c = *p;
-    if (c.srcArray || c.dstArray) return laptop::answer(cudaErrorNotSupported);
-    auto row = [](const cudaPitchedPtr& m, const cudaPos& at, size_t y, size_t z) {
-        return (char*)m.ptr + at.x + (at.y + y + (at.z + z) * m.ysize) * m.pitch;
-    };
-    return laptop::add_node(made, g, needs, n, cudaGraphNodeTypeMemcpy, [=] {
-        cudaError_t e = cudaSuccess;
-        for (size_t z = 0; z < c.extent.depth; ++z)
-            for (size_t y = 0; y < c.extent.height && e == cudaSuccess; ++y)
-                e = laptop::copy(row(c.dstPtr, c.dstPos, y, z), row(c.srcPtr, c.srcPos, y, z), c.extent.width, c.kind);
-        return e;
-    });
+    return laptop::add_node(made, g, needs, n, cudaGraphNodeTypeMemcpy, [=] { return laptop::copy_3d(c); });
 }
 inline cudaError_t cudaGraphAddMemsetNode(cudaGraphNode_t* made, cudaGraph_t g, const cudaGraphNode_t* needs, size_t n,
                                           const cudaMemsetParams* p) {
@@ -164,15 +174,6 @@ inline cudaError_t cudaGraphAddHostNode(cudaGraphNode_t* made, cudaGraph_t g, co
 }
 inline cudaError_t cudaGraphAddEmptyNode(cudaGraphNode_t* made, cudaGraph_t g, const cudaGraphNode_t* needs, size_t n) {
     return laptop::add_node(made, g, needs, n, cudaGraphNodeTypeEmpty, [] { return cudaSuccess; });
-}
-inline cudaError_t cudaGraphAddChildGraphNode(cudaGraphNode_t* made, cudaGraph_t g, const cudaGraphNode_t* needs, size_t n,
-                                              cudaGraph_t child) {
-    auto copy = std::make_shared<cudaGraph_st>(*child);
-    return laptop::add_node(made, g, needs, n, cudaGraphNodeTypeGraph, [=] {
-        for (CUgraphNode_st* node : laptop::in_order(*copy))
-            if (cudaError_t e = node->work()) return e;
-        return cudaSuccess;
-    });
 }
 inline cudaError_t cudaGraphAddDependencies(cudaGraph_t, const cudaGraphNode_t* from, const cudaGraphNode_t* to, size_t n) {
     for (size_t i = 0; i < n; ++i) to[i]->needs.push_back(from[i]);
@@ -192,26 +193,31 @@ inline cudaError_t cudaGraphKernelNodeSetParams(cudaGraphNode_t node, const cuda
     return laptop::answer(node->work ? cudaSuccess : cudaErrorInvalidValue);
 }
 
+#include "graph_conditions.h"
+#include "graph_memory.h"
 #include "graph_more_nodes.h"
 
 // ------------------------------------------------------------------ launches
-inline cudaError_t laptop_instantiate(cudaGraphExec_t* made, cudaGraph_t g) {
-    std::vector<CUgraphNode_st*> order = laptop::in_order(*g);
-    if (order.size() != g->nodes.size()) return laptop::answer(cudaErrorInvalidValue);
-    *made = new CUgraphExec_st{{}, g->nodes};
-    for (CUgraphNode_st* node : order) (*made)->steps.push_back({node, node->work});
+inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGraph_t g, unsigned long long flags = 0) {
+    CUgraphExec_st exec;
+    if (!laptop::instantiate(exec, *g)) return laptop::answer(cudaErrorInvalidValue);
+    exec.frees = flags & cudaGraphInstantiateFlagAutoFreeOnLaunch;
+    *made = new CUgraphExec_st(exec);
     return cudaSuccess;
 }
-template <class... A> cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t g, A...) { return laptop_instantiate(made, g); }
-inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* made, cudaGraph_t g, unsigned long long = 0) {
-    return laptop_instantiate(made, g);
+inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t g, unsigned long long flags = 0) {
+    return cudaGraphInstantiateWithFlags(made, g, flags);
+}
+template <class Node> cudaError_t cudaGraphInstantiate(cudaGraphExec_t* made, cudaGraph_t g, Node, char*, size_t) {
+    return cudaGraphInstantiateWithFlags(made, g);
 }
 inline cudaError_t cudaGraphClone(cudaGraph_t* made, cudaGraph_t g) { *made = new cudaGraph_st(*g); return cudaSuccess; }
 inline cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t) {
-    for (auto& step : exec->steps)
-        if (cudaError_t e = step.second()) return laptop::answer(e);
-    return laptop::answer(cudaSuccess);
+    cudaError_t e = laptop::memory_before_launch(*exec);
+    if (e == cudaSuccess) e = laptop::execute(*exec);
+    laptop::memory_after_launch(exec);
+    return laptop::answer(e);
 }
 inline cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGraphNode_t node, const cudaKernelNodeParams* p) {
     for (auto& step : exec->steps)
@@ -220,9 +226,10 @@ inline cudaError_t cudaGraphExecKernelNodeSetParams(cudaGraphExec_t exec, cudaGr
 }
 // The same number of nodes counts as the same shape.
 inline cudaError_t laptop_update(cudaGraphExec_t exec, cudaGraph_t g) {
-    std::vector<CUgraphNode_st*> order = laptop::in_order(*g);
-    if (order.size() != exec->steps.size()) return laptop::answer(cudaErrorInvalidValue);
-    for (size_t i = 0; i < order.size(); ++i) exec->steps[i].second = order[i]->work;
+    CUgraphExec_st fresh;
+    if (!laptop::instantiate(fresh, *g) || fresh.steps.size() != exec->steps.size()) return laptop::answer(cudaErrorInvalidValue);
+    for (size_t i = 0; i < fresh.steps.size(); ++i) exec->steps[i].second = fresh.steps[i].second;
+    exec->conditions = fresh.conditions;
     return cudaSuccess;
 }
 inline cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t g, cudaGraphExecUpdateResultInfo* info) {
@@ -235,6 +242,10 @@ inline cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t g, cuda
     if (result) *result = e ? cudaGraphExecUpdateErrorTopologyChanged : cudaGraphExecUpdateSuccess;
     return e;
 }
-inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) { delete exec; return cudaSuccess; }
+inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
+    laptop::graph_memory().mapped.erase(exec);
+    delete exec;
+    return cudaSuccess;
+}
 inline cudaError_t cudaGraphDestroy(cudaGraph_t g) { delete g; return cudaSuccess; }
 inline cudaError_t cudaGraphDestroyNode(cudaGraphNode_t) { return laptop::answer(cudaErrorNotSupported); }

@@ -13,16 +13,23 @@ namespace laptop {
 struct launch_config {
     dim3 grid, block;
     size_t shared;
-    launch_config(dim3 g, dim3 b, size_t s = 0, cudaStream_t = 0) : grid(g), block(b), shared(s) {}
+    cudaStream_t stream;
+    launch_config(dim3 g, dim3 b, size_t s = 0, cudaStream_t on = 0) : grid(g), block(b), shared(s), stream(on) {}
 };
 
 template <class T> LAPTOP_FN void note_pointer(const T&) {}
 template <class T> LAPTOP_FN void note_pointer(T* p) { device_pointer_type((const void*)p, sized<std::remove_cv_t<T>>::value); }
 
+#ifdef LAPTOP_NESTED
+}  // namespace laptop
+#include "device_launch.h"
+namespace laptop {
+#endif
+
 // `kernel` is a lambda that calls the kernel. The work is done when this returns.
 template <class F, class... A>
 LAPTOP_FN int launch_with(const char* name, F& kernel, const launch_config& config, const void* site, A&... arguments) {
-    if (in_kernel()) not_supported("a kernel launched from device code (dynamic parallelism)", site);
+    if (in_kernel()) not_supported("a kernel launched from device code by a name that hides it", site);
     const unsigned grid[3] = {config.grid.x, config.grid.y, config.grid.z};
     const unsigned block[3] = {config.block.x, config.block.y, config.block.z};
     (note_pointer(arguments), ...);
@@ -34,7 +41,10 @@ LAPTOP_FN int launch_with(const char* name, F& kernel, const launch_config& conf
 }
 // The arguments were evaluated once and are copied for each thread,
 template <class F, class... A>
-LAPTOP_FN int host_launch(const char* name, int, F kernel, launch_config config, A... arguments) {
+LAPTOP_FN int host_launch(const char* name, [[maybe_unused]] int line, F kernel, launch_config config, A... arguments) {
+#ifdef LAPTOP_NESTED
+    if (in_kernel()) return device_launch(name, line, kernel, config, LAPTOP_SITE, arguments...);
+#endif
 #ifdef LAPTOP_GRAPHS
     if (capture().graph && !in_kernel()) {
         const void* site = LAPTOP_SITE;
@@ -46,7 +56,11 @@ LAPTOP_FN int host_launch(const char* name, int, F kernel, launch_config config,
 }
 // or, of a kernel with a parameter that is a reference, are the host's own.
 template <class F, class... A>
-LAPTOP_FN int host_launch_by_reference(const char* name, int, F kernel, launch_config config, A&&... arguments) {
+LAPTOP_FN int host_launch_by_reference(const char* name, [[maybe_unused]] int line, F kernel, launch_config config,
+                                       A&&... arguments) {
+#ifdef LAPTOP_NESTED
+    if (in_kernel()) return device_launch(name, line, kernel, config, LAPTOP_SITE, arguments...);
+#endif
     return launch_with(name, kernel, config, LAPTOP_SITE, arguments...);
 }
 
@@ -81,11 +95,13 @@ void call_host(R (*function)(P...), void** args) {
 }
 
 // main, whichever of its forms a program has
-inline int call_main(int (*main)(), int, char**) { return main(); }
-template <class C> int call_main(int (*main)(int, C), int n, char** words) { return main(n, (C)words); }
-template <class C> int call_main(int (*main)(int, C, char**), int n, char** words) { return main(n, (C)words, nullptr); }
-template <class... P> int call_main(void (*main)(P...), int n, char** words) {
-    return call_main((int (*)(P...))main, n, words), 0;
+inline int call_main(int (*main)(), int, char**, char**) { return main(); }
+template <class C> int call_main(int (*main)(int, C), int n, char** words, char**) { return main(n, (C)words); }
+template <class C> int call_main(int (*main)(int, C, char**), int n, char** words, char** environment) {
+    return main(n, (C)words, environment);
+}
+template <class... P> int call_main(void (*main)(P...), int n, char** words, char** environment) {
+    return call_main((int (*)(P...))main, n, words, environment), 0;
 }
 
 }  // namespace laptop

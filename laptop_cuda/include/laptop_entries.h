@@ -9,7 +9,7 @@
 namespace laptop_entries {
 
 struct Row {
-    const char* kind;          // "kernel", "whole", "int", "bool", "float", "symbol"; "" is to be skipped; null ends the table
+    const char* kind;          // "kernel", "int", "bool", "float", "symbol"; "" is to be skipped; null ends the table
     const char* name;
     void* entry;               // of a kernel
     const char* (*types)();    // of a kernel's parameters, or of a symbol

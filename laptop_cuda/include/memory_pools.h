@@ -46,9 +46,8 @@ struct Pools {
     std::map<void*, std::pair<cudaMemPool_t, size_t>> given;
 };
 #ifdef LAPTOP_GRAPHS
-static inline bool capturing() { return capture().graph; }
-#else
-static inline bool capturing() { return false; }
+inline cudaError_t capture_allocation(const char* name, void** p, size_t bytes, unsigned itemsize);    // graph_memory.h
+inline cudaError_t capture_free(void* p);
 #endif
 inline Pools& pools() {
     static Pools all;
@@ -66,20 +65,23 @@ inline void back_to_pool(void* p) {
     all.given.erase(found);
     if (pool->destroyed && !pool->used) delete pool;
 }
+// `all` is locked.
+inline void taken_from_pool(Pools& all, void* p, size_t bytes, cudaMemPool_t pool) {
+    freed = back_to_pool;
+    all.given[p] = {pool, bytes};
+    pool->used += bytes;
+    pool->most_used = std::max(pool->most_used, pool->used);
+    pool->reserved = std::max(pool->reserved, pool->used);
+    pool->most_reserved = std::max(pool->most_reserved, pool->reserved);
+}
 inline cudaError_t take_from_pool(const char* name, void** p, size_t bytes, unsigned itemsize, cudaMemPool_t pool) {
     Pools& all = pools();
     std::lock_guard<std::mutex> lock(all.lock);
     if (!pool) pool = all.current;
     if (pool->limit && bytes > pool->limit - pool->used) return answer(cudaErrorMemoryAllocation);
     cudaError_t e = allocate(name, p, bytes, itemsize, false);
-    if (e != cudaSuccess || !*p) return e;
-    freed = back_to_pool;
-    all.given[*p] = {pool, bytes};
-    pool->used += bytes;
-    pool->most_used = std::max(pool->most_used, pool->used);
-    pool->reserved = std::max(pool->reserved, pool->used);
-    pool->most_reserved = std::max(pool->most_reserved, pool->reserved);
-    return cudaSuccess;
+    if (e == cudaSuccess && *p) taken_from_pool(all, *p, bytes, pool);
+    return e;
 }
 }  // namespace laptop
 
@@ -149,23 +151,27 @@ inline cudaError_t cudaMemPoolGetAccess(cudaMemAccessFlags* flags, cudaMemPool_t
 
 // ------------------------------------------------------------------ memory
 template <class T>
-cudaError_t laptop_cudaMallocAsync(const char* text, T** p, size_t bytes, cudaMemPool_t pool, cudaStream_t) {
-    if (laptop::capturing()) return laptop::without("cudaMallocAsync in a captured stream (memory nodes of graphs)");
+static cudaError_t laptop_cudaMallocAsync(const char* text, T** p, size_t bytes, cudaMemPool_t pool, cudaStream_t) {
+#ifdef LAPTOP_GRAPHS
+    if (laptop::capture().graph) return laptop::capture_allocation(text, (void**)p, bytes, laptop::sized<T>::value);
+#endif
     return laptop::take_from_pool(text, (void**)p, bytes, laptop::sized<T>::value, pool);
 }
 template <class T>
-cudaError_t laptop_cudaMallocAsync(const char* text, T** p, size_t bytes, cudaStream_t stream = nullptr) {
+static cudaError_t laptop_cudaMallocAsync(const char* text, T** p, size_t bytes, cudaStream_t stream = nullptr) {
     return laptop_cudaMallocAsync(text, p, bytes, (cudaMemPool_t) nullptr, stream);
 }
 template <class T>
-cudaError_t laptop_cudaMallocFromPoolAsync(const char* text, T** p, size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
+static cudaError_t laptop_cudaMallocFromPoolAsync(const char* text, T** p, size_t bytes, cudaMemPool_t pool, cudaStream_t stream) {
     return laptop_cudaMallocAsync(text, p, bytes, pool, stream);
 }
 #define cudaMallocAsync(...) laptop_cudaMallocAsync(#__VA_ARGS__, __VA_ARGS__)
 #define cudaMallocFromPoolAsync(...) laptop_cudaMallocFromPoolAsync(#__VA_ARGS__, __VA_ARGS__)
 
-inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
-    if (laptop::capturing()) return laptop::without("cudaFreeAsync in a captured stream (memory nodes of graphs)");
+static inline cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
+#ifdef LAPTOP_GRAPHS
+    if (laptop::capture().graph) return laptop::capture_free(p);
+#endif
     return cudaFree(p);
 }
 

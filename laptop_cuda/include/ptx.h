@@ -1,4 +1,4 @@
-// Inline PTX as C++: the rewriter turns each instruction that it knows into a call of a function here (see ptx.py).
+// Inline PTX as C++: the rewriter turns each instruction that it knows into a call of a function here (see ptx/).
 // A PTX register is 64 bits, `reg`; `get<T>` and `put` read and write its low bytes as a type.
 //
 // The warp's matrix instructions are what they are on a GPU, operations of 32 lanes that meet and exchange registers.
@@ -25,7 +25,7 @@ LAPTOP_FN reg put(T value) {
     return r;
 }
 
-[[noreturn]] LAPTOP_FN void unknown(const char* instruction) { laptop::not_supported(instruction, LAPTOP_SITE); }
+using laptop::unknown;
 LAPTOP_FN void require(bool condition, const char* what, const void* site) {
     if (!condition) laptop::trap(what, site);
 }
@@ -44,16 +44,35 @@ template <class T>
 struct pair { T low, high; };
 typedef pair<f16> f16x2;
 typedef pair<bf16> bf16x2;
+typedef pair<float> f32x2;
+typedef pair<int16_t> s16x2;
+typedef pair<uint16_t> u16x2;
 
 // ------------------------------------------------------------------ arithmetic
-template <class T, class = void> struct arithmetic {
-    LAPTOP_QUIET static T add(T a, T b) { return T(a + b); }
-    LAPTOP_QUIET static T sub(T a, T b) { return T(a - b); }
-    LAPTOP_QUIET static T mul(T a, T b) { return T(a * b); }
+// Integers wrap around: in C++ only unsigned ones do, those of 32 bits and more.
+template <class T> using wrapping = std::make_unsigned_t<std::conditional_t<sizeof(T) < 4, int, T>>;
+template <class T> struct arithmetic {
+    typedef wrapping<T> U;
+    LAPTOP_QUIET static T add(T a, T b) { return T(U(a) + U(b)); }
+    LAPTOP_QUIET static T sub(T a, T b) { return T(U(a) - U(b)); }
+    LAPTOP_QUIET static T mul(T a, T b) { return T(U(a) * U(b)); }
     LAPTOP_QUIET static T div(T a, T b) { return T(a / b); }
-    LAPTOP_QUIET static T fma(T a, T b, T c) { return T(__builtin_fma(double(a), double(b), double(c))); }
-    LAPTOP_QUIET static T min(T a, T b) { return a != a ? b : b != b ? a : b < a ? b : a; }
-    LAPTOP_QUIET static T max(T a, T b) { return a != a ? b : b != b ? a : a < b ? b : a; }
+    LAPTOP_QUIET static T min(T a, T b) { return b < a ? b : a; }
+    LAPTOP_QUIET static T max(T a, T b) { return a < b ? b : a; }
+    LAPTOP_QUIET static T abs(T a) { return a < 0 ? neg(a) : a; }
+    LAPTOP_QUIET static T neg(T a) { return T(U(0) - U(a)); }
+};
+// Of zeros the one with a sign is less.
+template <> struct arithmetic<double> {
+    LAPTOP_QUIET static double add(double a, double b) { return a + b; }
+    LAPTOP_QUIET static double sub(double a, double b) { return a - b; }
+    LAPTOP_QUIET static double mul(double a, double b) { return a * b; }
+    LAPTOP_QUIET static double div(double a, double b) { return a / b; }
+    LAPTOP_QUIET static double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+    LAPTOP_QUIET static double min(double a, double b) { return a == b ? (__builtin_signbit(a) ? a : b) : fmin(a, b); }
+    LAPTOP_QUIET static double max(double a, double b) { return a == b ? (__builtin_signbit(a) ? b : a) : fmax(a, b); }
+    LAPTOP_QUIET static double abs(double a) { return __builtin_fabs(a); }
+    LAPTOP_QUIET static double neg(double a) { return -a; }
 };
 template <> struct arithmetic<float> {
     LAPTOP_QUIET static float add(float a, float b) { return a + b; }
@@ -61,8 +80,10 @@ template <> struct arithmetic<float> {
     LAPTOP_QUIET static float mul(float a, float b) { return a * b; }
     LAPTOP_QUIET static float div(float a, float b) { return a / b; }
     LAPTOP_QUIET static float fma(float a, float b, float c) { return fmaf(a, b, c); }
-    LAPTOP_QUIET static float min(float a, float b) { return fminf(a, b); }
-    LAPTOP_QUIET static float max(float a, float b) { return fmaxf(a, b); }
+    LAPTOP_QUIET static float min(float a, float b) { return a == b ? (__builtin_signbit(a) ? a : b) : fminf(a, b); }
+    LAPTOP_QUIET static float max(float a, float b) { return a == b ? (__builtin_signbit(a) ? b : a) : fmaxf(a, b); }
+    LAPTOP_QUIET static float abs(float a) { return __builtin_fabsf(a); }
+    LAPTOP_QUIET static float neg(float a) { return -a; }
 };
 template <class Format> struct arithmetic<small<Format>> {
     typedef small<Format> T;
@@ -75,8 +96,10 @@ template <class Format> struct arithmetic<small<Format>> {
         made.bits = laptop::fused_multiply_add<Format>(a, b, c);
         return made;
     }
-    LAPTOP_QUIET static T min(T a, T b) { return T(fminf(a, b)); }
-    LAPTOP_QUIET static T max(T a, T b) { return T(fmaxf(a, b)); }
+    LAPTOP_QUIET static T min(T a, T b) { return T(arithmetic<float>::min(a, b)); }
+    LAPTOP_QUIET static T max(T a, T b) { return T(arithmetic<float>::max(a, b)); }
+    LAPTOP_QUIET static T abs(T a) { return T(__builtin_fabsf(a)); }
+    LAPTOP_QUIET static T neg(T a) { return T(-float(a)); }
 };
 template <class E> struct arithmetic<pair<E>> {
     typedef pair<E> T;
@@ -87,6 +110,8 @@ template <class E> struct arithmetic<pair<E>> {
     LAPTOP_QUIET static T fma(T a, T b, T c) { return {A::fma(a.low, b.low, c.low), A::fma(a.high, b.high, c.high)}; }
     LAPTOP_QUIET static T min(T a, T b) { return {A::min(a.low, b.low), A::min(a.high, b.high)}; }
     LAPTOP_QUIET static T max(T a, T b) { return {A::max(a.low, b.low), A::max(a.high, b.high)}; }
+    LAPTOP_QUIET static T abs(T a) { return {A::abs(a.low), A::abs(a.high)}; }
+    LAPTOP_QUIET static T neg(T a) { return {A::neg(a.low), A::neg(a.high)}; }
 };
 
 template <class T> LAPTOP_FN T add(T a, T b) { return arithmetic<T>::add(a, b); }
@@ -97,11 +122,59 @@ template <class T> LAPTOP_FN T rem(T a, T b) { return T(a % b); }
 template <class T> LAPTOP_FN T fma(T a, T b, T c) { return arithmetic<T>::fma(a, b, c); }
 template <class T> LAPTOP_FN T min(T a, T b) { return arithmetic<T>::min(a, b); }
 template <class T> LAPTOP_FN T max(T a, T b) { return arithmetic<T>::max(a, b); }
-template <class T> LAPTOP_FN T abs(T a) { return a < T(0) ? T(-a) : a; }
-template <class T> LAPTOP_FN T neg(T a) { return T(-a); }
-template <> LAPTOP_FN f16x2 neg(f16x2 a) { return {f16(-a.low), f16(-a.high)}; }
+template <class T> LAPTOP_FN T abs(T a) { return arithmetic<T>::abs(a); }
+template <class T> LAPTOP_FN T neg(T a) { return arithmetic<T>::neg(a); }
+// .ftz: a subnormal number counts as zero of its sign
+template <class T> LAPTOP_FN T flushed(T a) { return a; }
+LAPTOP_FN float flushed(float a) { return __builtin_fabsf(a) < 0x1p-126f ? __builtin_copysignf(0.f, a) : a; }
+LAPTOP_FN double flushed(double a) { return __builtin_fabs(a) < 0x1p-1022 ? __builtin_copysign(0., a) : a; }
+template <class Format> LAPTOP_FN small<Format> flushed(small<Format> a) {
+    if (!(a.bits & Format::infinity)) a.bits &= 0x8000;          // `infinity` is all bits of the exponent
+    return a;
+}
+template <class E> LAPTOP_FN pair<E> flushed(pair<E> a) { return {flushed(a.low), flushed(a.high)}; }
+// .relu: 0 for what is negative, and for zero of either sign; NaN stays
+template <class T> LAPTOP_FN T relu(T a) { return a <= 0 ? T(0) : a; }
+template <class E> LAPTOP_FN pair<E> relu(pair<E> a) { return {relu(a.low), relu(a.high)}; }
+// .xorsign: with the sign that a product would have
+template <class T> LAPTOP_FN T xorsign(T a, T b, T of) {
+    bool negative = __builtin_signbit(float(a)) != __builtin_signbit(float(b));
+    return T(__builtin_copysignf(float(of), negative ? -1.f : 1.f));
+}
+template <class E> LAPTOP_FN pair<E> xorsign(pair<E> a, pair<E> b, pair<E> of) {
+    return {xorsign(a.low, b.low, of.low), xorsign(a.high, b.high, of.high)};
+}
+template <class T> LAPTOP_FN bool is_finite(T a) { return __builtin_isfinite(a); }
+template <class T> LAPTOP_FN bool is_infinite(T a) { return __builtin_isinf(a); }
+template <class T> LAPTOP_FN bool is_number(T a) { return !__builtin_isnan(a); }
+template <class T> LAPTOP_FN bool is_notanumber(T a) { return __builtin_isnan(a); }
+template <class T> LAPTOP_FN bool is_normal(T a) { return __builtin_isnormal(a); }
+template <class T> LAPTOP_FN bool is_subnormal(T a) { return a != 0 && !__builtin_isnormal(a) && __builtin_isfinite(a); }
+// min.NaN: NaN if either is
+template <class T> LAPTOP_FN T with_nan(T a, T b, T otherwise) { return a != a ? a : b != b ? b : otherwise; }
+template <class E> LAPTOP_FN pair<E> with_nan(pair<E> a, pair<E> b, pair<E> otherwise) {
+    return {with_nan(a.low, b.low, otherwise.low), with_nan(a.high, b.high, otherwise.high)};
+}
+// An integer as one of another type, the nearest that this has
+template <class To, class T> LAPTOP_FN To clamped(T a) {
+    constexpr To lowest = To(-1) < To(0) ? To(1ull << (8 * sizeof(To) - 1)) : To(0), highest = To(~lowest);
+    if (a < T(0) && (lowest == 0 || (long long)a < (long long)lowest)) return lowest;
+    return a > T(0) && (unsigned long long)a > (unsigned long long)highest ? highest : To(a);
+}
+LAPTOP_FN uint32_t bfind(uint32_t a) { return a ? 31 - __builtin_clz(a) : ~0u; }
+LAPTOP_FN uint32_t bfind(int32_t a) { return bfind(uint32_t(a < 0 ? ~a : a)); }
+LAPTOP_FN uint32_t bfind(uint64_t a) { return a ? 63 - __builtin_clzll(a) : ~0u; }
+LAPTOP_FN uint32_t bfind(int64_t a) { return bfind(uint64_t(a < 0 ? ~a : a)); }
+template <class T> LAPTOP_FN wrapping<T> sad(T a, T b) {
+    typedef wrapping<T> U;
+    return a < b ? U(b) - U(a) : U(a) - U(b);
+}
 template <class T> LAPTOP_FN T saturate(T a) { return a != a || a < T(0) ? T(0) : a > T(1) ? T(1) : a; }
-template <class T> LAPTOP_FN T mul_hi(T a, T b) { return T(((__int128)a * (__int128)b) >> (8 * sizeof(T))); }
+template <class E> LAPTOP_FN pair<E> saturate(pair<E> a) { return {saturate(a.low), saturate(a.high)}; }
+template <class T> LAPTOP_FN T mul_hi(T a, T b) {
+    typedef std::conditional_t<std::is_signed<T>::value, __int128, unsigned __int128> Wide;
+    return T((Wide(a) * Wide(b)) >> (8 * sizeof(T)));
+}
 template <class T> struct wider;
 template <> struct wider<int16_t> { typedef int32_t type; };
 template <> struct wider<uint16_t> { typedef uint32_t type; };
@@ -159,10 +232,15 @@ LAPTOP_FN float rsqrt_(float x) { return 1.f / sqrtf(x); }
 template <class To, class From> struct convert_ {
     LAPTOP_QUIET static To of(From a, laptop::rounding) { return To(a); }
 };
-template <class To> struct convert_<To, float> {
-    LAPTOP_QUIET static To of(float a, laptop::rounding mode) {
-        if constexpr (std::is_integral<To>::value) return laptop::to_integer<To>(a, mode);
-        else if constexpr (std::is_same<To, f16>::value || std::is_same<To, bf16>::value) {
+// NaN is 0, or the lowest number where one of the two types has 64 bits.
+template <class To> LAPTOP_FN To number_of_nan(bool wide) {
+    return wide || sizeof(To) == 8 ? To(1ull << (8 * sizeof(To) - 1)) : To(0);
+}
+template <class To, class From> struct of_float {
+    LAPTOP_QUIET static To of(From a, laptop::rounding mode) {
+        if constexpr (std::is_integral<To>::value) {
+            return a != a ? number_of_nan<To>(sizeof(From) == 8) : laptop::to_integer<To>(a, mode);
+        } else if constexpr (std::is_same<To, f16>::value || std::is_same<To, bf16>::value) {
             typedef std::conditional_t<std::is_same<To, f16>::value, laptop::binary16, laptop::bfloat16> Format;
             To made;
             made.bits = laptop::narrow<Format>(double(a), mode);
@@ -170,6 +248,8 @@ template <class To> struct convert_<To, float> {
         } else return To(a);
     }
 };
+template <class To> struct convert_<To, float> : of_float<To, float> {};
+template <class To> struct convert_<To, double> : of_float<To, double> {};
 template <class Format, class To> struct of_small {
     LAPTOP_QUIET static To of(small<Format> a, laptop::rounding mode) { return convert_<To, float>::of(a, mode); }
 };
@@ -178,33 +258,39 @@ template <class To> struct convert_<To, bf16> : of_small<laptop::bfloat16, To> {
 template <class To, class From>
 LAPTOP_FN To convert(From a, laptop::rounding mode = laptop::rounding::nearest) { return convert_<To, From>::of(a, mode); }
 template <class E>
-LAPTOP_FN pair<E> convert_pair(float high, float low, bool relu) {
-    return {E(relu && low < 0 ? 0.f : low), E(relu && high < 0 ? 0.f : high)};
+LAPTOP_FN pair<E> convert_pair(float high, float low, bool relu, laptop::rounding mode) {
+    return {convert<E>(relu && low <= 0 ? 0.f : low, mode), convert<E>(relu && high <= 0 ? 0.f : high, mode)};
 }
-// tf32 has 10 bits after the point; .rna rounds ties away from zero.
-LAPTOP_FN uint32_t to_tf32(float a) {
-    uint32_t bits = laptop::bits_of(a);
-    return (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0x1000) & ~0x1fffu;
+LAPTOP_FN double whole(double a, laptop::rounding mode) {
+    return mode == laptop::rounding::nearest ? __builtin_rint(a) : mode == laptop::rounding::down ? __builtin_floor(a)
+           : mode == laptop::rounding::up    ? __builtin_ceil(a) : __builtin_trunc(a);
+}
+// tf32 has 10 bits after the point; .rna rounds ties away from zero, .rn to even, .rz not up.
+LAPTOP_FN uint32_t to_tf32(float a, char mode, bool no_negatives) {
+    uint32_t bits = laptop::bits_of(no_negatives && a <= 0 ? 0.f : a);
+    if ((bits & 0x7f800000) == 0x7f800000) return bits;
+    return (bits + (mode == 'a' ? 0x1000 : mode == 'n' ? 0xfff + (bits >> 13 & 1) : 0)) & ~0x1fffu;
 }
 
 // ------------------------------------------------------------------ memory
 LAPTOP_FN void* in_shared(reg address) { return laptop::shared_pointer((uint32_t)address); }
 LAPTOP_FN void* generic(reg address) { return (void*)(uintptr_t)address; }
-template <int BYTES, int COUNT>
+// STRONG: .relaxed, .acquire, .release and .volatile, which other threads may rely on while they wait.
+template <int BYTES, bool STRONG, int COUNT>
 LAPTOP_FN void load(reg (&d)[COUNT], const void* p) {
-    if (LAPTOP_TRACED) laptop::will_read(p, BYTES * COUNT, LAPTOP_SITE);
+    if (STRONG) laptop::will_communicate((void*)p, BYTES * COUNT, false, LAPTOP_SITE);
+    else if (LAPTOP_TRACED) laptop::will_read(p, BYTES * COUNT, LAPTOP_SITE);
     for (int i = 0; i < COUNT; ++i) {
         d[i] = 0;
         __builtin_memcpy(&d[i], (const char*)p + BYTES * i, BYTES);
     }
 }
-template <int BYTES, int COUNT>
+template <int BYTES, bool STRONG, int COUNT>
 LAPTOP_FN void store(void* p, const reg (&d)[COUNT]) {
-    if (LAPTOP_TRACED) laptop::will_write(p, BYTES * COUNT, LAPTOP_SITE);
+    if (STRONG) laptop::will_communicate(p, BYTES * COUNT, true, LAPTOP_SITE);
+    else if (LAPTOP_TRACED) laptop::will_write(p, BYTES * COUNT, LAPTOP_SITE);
     for (int i = 0; i < COUNT; ++i) __builtin_memcpy((char*)p + BYTES * i, &d[i], BYTES);
 }
-template <class T>
-LAPTOP_FN T sign_extended(reg r) { return get<T>(r); }
 template <class T, class F>
 LAPTOP_FN T update(void* p, F change) { return laptop::atomic((T*)p, change, LAPTOP_SITE); }
 
@@ -223,10 +309,30 @@ LAPTOP_FN void copy_async(void* to, const void* from, unsigned bytes, unsigned g
 }
 
 // ------------------------------------------------------------------ warp and block
+// A source that names .arrive sets LAPTOP_ARRIVES: those who arrive may be as many as are missing, whole warps in both.
+LAPTOP_FN bool of_whole_block(uint32_t threads) { return !threads || threads == blockDim.x * blockDim.y * blockDim.z; }
 LAPTOP_FN void barrier(uint32_t number, uint32_t threads) {
     if (threads % warpSize) laptop::trap("bar.sync of a number of threads that is no multiple of a warp's,", LAPTOP_SITE);
-    if (!threads || threads == blockDim.x * blockDim.y * blockDim.z) laptop::block_barrier(false, LAPTOP_SITE);
+#ifdef LAPTOP_ARRIVES
+    bool whole = !threads;
+#else
+    bool whole = of_whole_block(threads);
+#endif
+    if (whole) laptop::block_barrier(false, LAPTOP_SITE);
     else laptop::partial_barrier(number & 15, threads, LAPTOP_SITE);
+}
+LAPTOP_FN void arrive(uint32_t number, uint32_t threads) {
+    if (threads % warpSize || !threads)
+        laptop::trap("bar.arrive of a number of threads that is no multiple of a warp's,", LAPTOP_SITE);
+    laptop::partial_barrier(number & 15, threads, LAPTOP_SITE, false);
+}
+LAPTOP_FN uint32_t barrier_reduction(const char* how, uint32_t threads, bool predicate) {
+    if (!of_whole_block(threads)) laptop::not_supported("bar.red of a part of the block", LAPTOP_SITE);
+    laptop::Arrived found = laptop::block_barrier(predicate, LAPTOP_SITE);
+    return how[0] == 'p' ? found.count : how[0] == 'a' ? found.count == found.threads : found.count > 0;
+}
+LAPTOP_FN uint32_t leader(uint32_t mask) {
+    return __builtin_ctz(laptop::warp_exchange(mask, nullptr, 0, laptop::VOTE, false, LAPTOP_SITE).present);
 }
 LAPTOP_FN void sync_warp(uint32_t mask) { laptop::warp_exchange(mask, nullptr, 0, laptop::SYNCWARP, true, LAPTOP_SITE); }
 LAPTOP_FN uint32_t ballot(bool predicate, uint32_t mask) {
@@ -302,6 +408,17 @@ LAPTOP_FN void store_matrix(reg address, const reg (&d)[COUNT]) {
     __builtin_memcpy(to, made, 16);
 }
 
+// Lane l holds row l / 4 of 8 x 8 numbers of 16 bits, columns 2 (l % 4) and the next; it gets the same of the transpose.
+LAPTOP_FN uint32_t transposed(uint32_t own) {
+    laptop::Exchange x;
+    meet(&own, 4, "movmatrix without a whole warp", LAPTOP_SITE, x);
+    int row = laptop::lane_id() / 4, column = laptop::lane_id() % 4 * 2;
+    uint16_t low, high;
+    __builtin_memcpy(&low, x.slot[4 * column + row / 2] + 2 * (row % 2), 2);
+    __builtin_memcpy(&high, x.slot[4 * (column + 1) + row / 2] + 2 * (row % 2), 2);
+    return low | uint32_t(high) << 16;
+}
+
 // What a lane's registers hold of A (16 x K, row by row), B (K x 8, column by column) and D (16 x 8), as PTX maps them.
 // `Number` says how an element is read; a register holds PER of them.
 template <class Format> struct of_half {
@@ -318,9 +435,9 @@ template <class T> struct of_byte {
 };
 
 // d = a b + c. Products are exact; the K + 1 terms are added in double and rounded once: the hardware's own order is
-// not documented.
-template <class A, class B, int K, int NA, int NB>
-LAPTOP_FN void multiply_matrices(double (&d)[4], const reg (&a)[NA], const reg (&b)[NB], const void* site) {
+// not documented. With two numbers of d for a lane, A has 8 rows.
+template <class A, class B, int K, int ND, int NA, int NB>
+LAPTOP_FN void multiply_matrices(double (&d)[ND], const reg (&a)[NA], const reg (&b)[NB], const void* site) {
     uint32_t own[NA + NB];
     for (int i = 0; i < NA; ++i) own[i] = (uint32_t)a[i];
     for (int i = 0; i < NB; ++i) own[NA + i] = (uint32_t)b[i];
@@ -333,11 +450,11 @@ LAPTOP_FN void multiply_matrices(double (&d)[4], const reg (&a)[NA], const reg (
         return bits;
     };
     int g = laptop::lane_id() / 4, t = laptop::lane_id() % 4;
-    for (int i = 0; i < 4; ++i) {
+    for (int i = 0; i < ND; ++i) {
         int lower = i / 2, column = 2 * t + i % 2;
         for (int k = 0; k < K; ++k) {
             int place = k % SPAN / PER, right = k / SPAN, n = k % PER;
-            d[i] += A::read(word(4 * g + place, lower + 2 * right), n) * B::read(word(4 * column + place, NA + right), n);
+            d[i] += A::read(word(4 * g + place, ND == 4 ? lower + 2 * right : right), n) * B::read(word(4 * column + place, NA + right), n);
         }
     }
 }
@@ -348,12 +465,13 @@ LAPTOP_FN void mma_f32(reg (&d)[4], const reg (&a)[NA], const reg (&b)[NB], cons
     multiply_matrices<A, B, K>(sum, a, b, LAPTOP_SITE);
     for (int i = 0; i < 4; ++i) d[i] = put(float(sum[i]));
 }
-template <class A, class B, int K, int NA, int NB>
-LAPTOP_FN void mma_s32(reg (&d)[4], const reg (&a)[NA], const reg (&b)[NB], const reg (&c)[4]) {
-    double sum[4];
-    for (int i = 0; i < 4; ++i) sum[i] = get<int32_t>(c[i]);
+template <class A, class B, int K, int ND, int NA, int NB>
+LAPTOP_FN void mma_s32(reg (&d)[ND], const reg (&a)[NA], const reg (&b)[NB], const reg (&c)[ND], bool saturating) {
+    double sum[ND];
+    for (int i = 0; i < ND; ++i) sum[i] = get<int32_t>(c[i]);
     multiply_matrices<A, B, K>(sum, a, b, LAPTOP_SITE);
-    for (int i = 0; i < 4; ++i) d[i] = put(int32_t((long long)sum[i]));
+    for (int i = 0; i < ND; ++i)
+        d[i] = put(saturating ? clamped<int32_t>((long long)sum[i]) : int32_t((long long)sum[i]));
 }
 template <class A, class B, int K, int NA, int NB>
 LAPTOP_FN void mma_f16(reg (&d)[2], const reg (&a)[NA], const reg (&b)[NB], const reg (&c)[2]) {

@@ -126,12 +126,12 @@ LAPTOP_FN uint16_t fused_multiply_add(float a, float b, float c) {
 
 // What the hardware's float-to-integer conversions do: saturate, and NaN is 0.
 template <class Integer>
-LAPTOP_FN Integer to_integer(float value, rounding mode) {
+LAPTOP_FN Integer to_integer(double value, rounding mode) {
     if (__builtin_isnan(value)) return 0;
-    double whole = mode == rounding::nearest ? __builtin_nearbyint(double(value))
-                 : mode == rounding::down    ? __builtin_floor(double(value))
-                 : mode == rounding::up      ? __builtin_ceil(double(value))
-                                             : __builtin_trunc(double(value));
+    double whole = mode == rounding::nearest ? __builtin_nearbyint(value)
+                 : mode == rounding::down    ? __builtin_floor(value)
+                 : mode == rounding::up      ? __builtin_ceil(value)
+                                             : __builtin_trunc(value);
     constexpr Integer lowest = Integer(-1) < 0 ? Integer(1ull << (8 * sizeof(Integer) - 1)) : Integer(0);
     constexpr Integer highest = Integer(~lowest);
     if (whole <= double(lowest)) return lowest;

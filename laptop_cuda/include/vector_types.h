@@ -3,7 +3,8 @@
 //
 // They copy themselves in one access of their own width. With the compiler's copy g++ emits no hook where
 // a vector is passed or returned by value, and clang a call of memcpy: the traffic would be lost. A copy of
-// their own costs them the name of aggregate, so a constructor accepts `float4 acc[4] = {0}`.
+// their own costs them the name of aggregate, so a constructor accepts `float4 acc[4] = {0}`. A member of a union
+// must be copied by the compiler: where a source has unions, vectors and half are as structs of the source's own.
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -22,10 +23,14 @@ template <> struct Whole<8> { typedef Bits8 type; };
 template <> struct Whole<16> { typedef Bits16 type; };
 }  // namespace laptop
 
+#ifdef LAPTOP_UNIONS
+#define LAPTOP_COPIES(name, copy) LAPTOP_INLINE name() = default;
+#else
 #define LAPTOP_COPIES(name, copy)               \
     LAPTOP_INLINE name() = default;             \
     LAPTOP_INLINE name(const name& o) { copy; } \
     LAPTOP_INLINE name& operator=(const name& o) { copy; return *this; }
+#endif
 #define LAPTOP_WHOLE(bytes) \
     *(laptop::Whole<bytes>::type*)this = *(const laptop::Whole<bytes>::type*)&o
 #define LAPTOP_HALVES(bytes)                                                             \

@@ -2,24 +2,32 @@
 //
 //   runtime_fibers.cpp     stacks and the switch between them
 //   runtime_schedule.cpp   blocks, warps, barriers: who runs next
+//   runtime_cores.cpp      blocks over the cores of the machine
 //   runtime_phases.cpp     cuda::barrier, asynchronous copies
 //   runtime_warp.cpp       shuffles, votes, __syncwarp: lanes that wait for each other
 //   runtime_memory.cpp     the bytes that kernels may touch, and their names
 //   runtime_heap.cpp       device memory of whole programs
+//   runtime_host.cpp       host code that touches it
 //   runtime_trace.cpp      lanes' accesses -> warp requests -> counts
 //   runtime_sanitize.cpp   races, uninitialised reads
+//   runtime_known.cpp      what threads know of each other by fences and atomics
 //   runtime_settled.h      reads of which the sanitizer knows that they are no news
 //   runtime_record.cpp     what each lane and warp did, kept for a replay
 //   runtime_hooks.cpp      what the compiler calls before each load, store and basic block
 //   runtime_signals.cpp    crashes and the stop button
 //   runtime_random.cpp     jumps of a random generator
+//   runtime_textures.cpp   textures and surfaces: from coordinates to texels
 //   runtime_launch.cpp     one launch from its description to its result
+//   runtime_children.cpp   launches that kernels make
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
 
+#include <cstddef>
 #include <deque>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -56,7 +64,7 @@ void about_to_jump_out();                            // around the jump from an 
 void jumped_out();
 
 // ------------------------------------------------------------------ threads, warps, blocks
-enum class State : uint8_t { READY, FULL, BARRIER, EXCHANGE, CONVERGE, GRID, PHASE, DONE };
+enum class State : uint8_t { READY, FULL, BARRIER, EXCHANGE, CONVERGE, GRID, PHASE, CHILDREN, DONE };
 
 struct Rendezvous {
     Exchange data;
@@ -115,6 +123,7 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     uint32_t steps = 0, last_step = 0;   // since the last merge, where nothing is counted: no log is kept
     uint32_t furthest = 0;       // of the steps in the kernel's own body
     uint32_t spins = 0;
+    bool carry = false;          // of inline PTX
     uintptr_t converging_at = 0;
     unsigned converged = 0;      // answer of converged_lanes
     uint32_t async_group = 0;
@@ -123,6 +132,7 @@ struct alignas(64) Thread {      // the first two lines of the cache hold what e
     void* returns[64] = {};      // return addresses, so that a return is a step of its own
     const void* frame = nullptr; // of the kernel's own body
     bool left_early = false;     // it returned from within a loop
+    int last_error = 0;          // of its calls of the CUDA API
     std::vector<Met> met;
 };
 
@@ -152,16 +162,18 @@ struct Block {
     uint32_t alive = 0, waiting = 0, at_grid = 0, predicates = 0;
     uint32_t interval = 0;               // serial number of the stretch between two barriers
     uint32_t barriers = 0;               // that it has passed
-    uint64_t steps = 0;
+    uint64_t steps = 0, read_clocks = 0;
     bool barrier_opened = false;
     bool gave_stacks = false;            // to the blocks that run while it waits for them: they are not its own
     Arrived arrived = {};                // answer of the last block_barrier
     std::vector<Thread> threads;
     std::vector<Warp> warps;
     char* shared = nullptr;              // its shared memory, red zones included
+    size_t shared_filled = 0;            // of its bytes, since it began
     uint8_t* shared_initialised = nullptr;
     Settled settled;
     std::vector<InFlight> in_flight;
+    uint32_t arrived_at[16] = {};        // of each barrier of a part of the block, those who arrived and do not wait
     ~Block();
 };
 
@@ -210,6 +222,24 @@ typedef std::pair<uintptr_t, uintptr_t> Code;            // first and last byte 
 
 struct Symbol { uintptr_t low; size_t bytes; std::string name; bool constant, writable; Region region; };
 
+// ------------------------------------------------------------------ launches by kernels
+struct Queued {                  // a child, with a copy of its arguments
+    Child what;
+    laptop_parent parent;
+    Queued(const Child&, const laptop_parent&);
+    Queued(Queued&&);
+    Queued& operator=(Queued&&);
+    ~Queued();
+};
+
+struct Ended {                   // what the launches of a family came to
+    bool failed = false, interrupted = false;
+    int code = 0;                // the first cudaError_t that ends them all, else a refused launch's
+    void add(const Ended&);
+    bool stops() const;
+};
+constexpr int INVALID_CONFIGURATION = 9;         // cudaErrorInvalidConfiguration: the launch is refused, no more
+
 // ------------------------------------------------------------------ one launch
 struct Site {
     laptop_site counts;
@@ -223,8 +253,17 @@ struct Run {
     void (*entry)(void**) = nullptr;
     std::vector<void*> args;
     std::vector<void*> pointers;         // arena addresses that args point at
+    std::map<int, std::vector<std::max_align_t>> values;     // of args that hold arena addresses
     bool profiling = false, sanitizing = false, traced = false, recording = false;
     bool in_place = false;               // of host code: its arrays are those of the heap
+    bool may_loop = false, loops = false;        // the kernel may, and does, run a whole block at once
+    bool blocks_apart = false;           // its blocks reach each other through plain global memory only, if at all
+    bool shared_out = false;             // several threads run blocks now
+    std::mutex placing;                  // of shared arrays
+    bool by_code = false;                // of host code or of a kernel: it reads its arguments where those left them
+    Run* lender = nullptr;         // the parent, whose copies of the arrays this child works on
+    std::vector<Queued> children;
+    Ended ended;                         // of it and its children
     unsigned banks = 32, bank_bytes = 4, sector_bytes = 32, warp_size = 32;      // of the machine that is counted
     uint32_t n_threads = 0;
     uint64_t n_blocks = 0;
@@ -276,12 +315,22 @@ struct Run {
     std::string detail;
 };
 
+struct Result : laptop_result {
+    std::unique_ptr<Run> run;
+    std::vector<laptop_site> site_list;
+};
+Result* run_once(const laptop_launch&, Run* lender = nullptr);
+void end_launch(Result&, bool copies_back);      // its children have run
+laptop_error refused(const laptop_launch&);      // of a wrong size; kind is null if it is none
+
 extern Run* run;                 // null: no launch in progress
 // Null: host code, of which there may be several threads, or the scheduler.
 extern __thread Thread* current __attribute__((tls_model("initial-exec")));
 
 // ------------------------------------------------------------------ schedule
 void run_grid();
+void run_whole_blocks(Block&);   // all blocks of a kernel that runs them so, perhaps over several cores
+void run_whole(Block&, uint64_t linear);
 [[noreturn]] void finish_thread();
 void park(State);                // the current thread waits; returns when it runs again
 void give_way();                 // the others it woke go first
@@ -304,6 +353,10 @@ void remember_meeting(Thread*);
 bool jumped_over(const Thread&, Met);
 laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* gone);
 
+// ------------------------------------------------------------------ children
+void run_children(const laptop_launch&, Run&, bool with_tail);
+bool run_awaited(Block&);        // false: none of its threads waits for children
+
 // ------------------------------------------------------------------ memory
 constexpr size_t SLOT = 1 << 20;         // device arrays begin in slots of their own
 inline size_t up(size_t n, size_t to) { return (n + to - 1) / to * to; }
@@ -313,7 +366,24 @@ void copy_back();
 void pointers_of_host(const Run&);  // arrays of addresses as the host has them
 void unmap_arrays();
 void map_heap();
+void refresh_heap();             // others have asked for memory, or freed some
 void read_symbols();
+extern uintptr_t heap_base;      // of the device memory of whole programs, and so many bytes: 0 until there is some
+extern size_t heap_used;
+// Whether host code may not touch this; says then where it is, and in what.
+bool closed_to_host(uintptr_t address, size_t size, laptop_error&, laptop_memory&);
+constexpr int FREES = 4, TOUCHES = 5;    // actions of host code: free() of it, and one that is not known
+void touched_by_host(uintptr_t address, size_t size, int action, const void* pc);
+inline void host_touches(uintptr_t address, size_t size, int action, const void* pc) {
+    if (address - heap_base < heap_used) touched_by_host(address, size, action, pc);
+}
+enum class Event { LAUNCHED, COPIED, SYNCHRONISED };
+void host_waits();               // plain programs: device memory is opened,
+void host_goes_on(Event);        // and perhaps shut
+extern bool shuts_memory;        // of a plain program
+extern const void* program_base; // where the library of a program that asks for memory is loaded
+std::string callers();           // offsets in the program's library of the calls that led here
+void tell(const laptop_launch*, const laptop_result*);   // whoever wants to know of launches
 void start_shared(Block&);
 void free_shared(Block&);
 struct Found { Region* region; uintptr_t low; };         // low: where the object starts
@@ -321,6 +391,7 @@ Found find(uintptr_t address, size_t size, int action, const void* pc);   // or 
 int32_t memory_at(const Block&, uintptr_t address, int64_t* offset);
 void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc);
+void touch_image(uintptr_t address, size_t size, int action, bool counted, const void* pc);      // of a texture or surface
 Cell* cells_of(Region&);
 void refine(Region&);            // from 4 bytes a cell to one
 
@@ -332,6 +403,7 @@ inline bool is_meeting(uint32_t step) { return step >= BLOCK_MEETING; }
 void merge(Warp&, bool force);   // groups what the warp's lanes logged; force: nobody will say more for now
 void count_barrier(const void* site);
 void check(Found, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
+void check_fetch(uintptr_t address, size_t size, const void* pc);
 bool init_check(Found, uintptr_t address, size_t size, int action, const void* pc);      // false: a read of nothing
 void resolve_pending();          // was the last suspicious store one that changed anything?
 extern bool pending;
@@ -339,6 +411,13 @@ void start_interval(Block&);
 void end_interval(Block&);       // decides about uninitialised reads of shared memory
 void start_sanitizing();
 void end_sanitizing();
+class Unwatched {                // while it lives, other launches may be checked
+public:
+    Unwatched();
+    ~Unwatched();
+private:
+    std::unique_ptr<struct Watched> kept;
+};
 void warp_ordered(Warp&, unsigned lanes);
 void fence(bool device);
 void synchronise(uintptr_t address);     // an atomic or volatile access to global memory
@@ -357,6 +436,7 @@ void record_end();               // of a launch that fails: what the warp has lo
 // ------------------------------------------------------------------ errors
 laptop_error make_error(const char* kind, const char* reason, const void* pc, int action);
 [[noreturn]] void fail(const laptop_error&);     // ends the launch, from a fiber or from the scheduler
+laptop_error& launch_error();    // where the error of the block that runs here is kept
 [[noreturn]] void escape();
 void check_interrupt();
 bool uninitialised_read_of(const Thread*);       // an error after one may be its consequence

@@ -1,6 +1,6 @@
 // What the compiler calls before each load and store (-fsanitize=thread), at each basic block
 // (-fsanitize-coverage=trace-pc) and on a bad index or division (-fsanitize=bounds,integer-divide-by-zero),
-// here without the sanitizers' libraries. Outside a traced launch they return at once.
+// here without the sanitizers' libraries. Outside a traced launch they ask only whether host code touches device memory.
 #include <string.h>
 
 #include <algorithm>
@@ -56,37 +56,64 @@ static const void* site_of(const Thread* t, const void* pc) {
     return t->depth > KERNEL_DEPTH ? t->returns[t->depth <= 64 ? t->depth - 1 : 63] : nullptr;
 }
 
-// action: 0 load, 1 store, 2 atomic
-void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
-    Thread* t = current;
-    if (!t || !t->log) return;
+// Whether an access may be; `pc` becomes the place that answers for it. Null: nothing to count.
+static inline __attribute__((always_inline)) Region* checked(Thread* t, uintptr_t address, size_t size, int action,
+                                                             bool is_volatile, const void*& pc) {
     if (pending) resolve_pending();
-    if (address - (uintptr_t)t->stack.low < STACK_BYTES) return;
-    if (run->in_place && t->depth <= 1) return;          // the launch itself, which reads the host's variables
-    if (!run->copiers.empty() && !(pc = site_of(t, pc))) return;
+    if (address - (uintptr_t)t->stack.low < STACK_BYTES) return nullptr;
+    if (run->by_code && t->depth <= 1) return nullptr;   // the launch itself, which reads the host's variables
+    if (!run->copiers.empty() && !(pc = site_of(t, pc))) return nullptr;
     Found f = found_quickly(t, address, size);
     if (!f.region) f = find(address, size, action, pc);
-    if (!f.region) return;
+    if (!f.region) return nullptr;
     if (address & (size - 1) && (size & (size - 1)) == 0) misaligned(address, size, action, pc);
     if (action && f.region->constant) written_constant(address, size, action, pc);
-    bool in_shared = f.region->space == LAPTOP_IN_SHARED;
     if (run->sanitizing) {
+        bool in_shared = f.region->space == LAPTOP_IN_SHARED;
         if (in_shared && !t->warp->block->in_flight.empty()) check_in_flight(address, size, action, pc);
         check(f, address, size, action, is_volatile, pc);
         t->last_pc = pc_in_kernel(t, pc);
     }
-    if (!run->profiling || f.region->constant) return;
+    return f.region;
+}
+
+// action: 0 load, 1 store, 2 atomic
+void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
+    Thread* t = current;
+    if (!t) return host_touches(address, size, action, pc);
+    if (!t->log) return;
+    Region* region = checked(t, address, size, action, is_volatile, pc);
+    if (!region || !run->profiling || region->constant) return;
     Log& log = *t->log;
     if (log.n_accesses >= Log::ACCESSES + Log::SPARE) park(State::FULL);
     Access& a = log.access[log.n_accesses++];
     a.address = address;
+    bool in_shared = region->space == LAPTOP_IN_SHARED;
     a.what = access_kind((uint32_t)((uintptr_t)pc - run->code), OPERATIONS[in_shared][action], (unsigned)size, log.n_steps);
     if (log.recorded) record_access(log, a, size, action != 0);
 }
 
+// Where a launch first touches what is not counted: an array's layout is not known.
+static void not_counted(const void* pc) {
+    for (const laptop_error& n : run->notes) {
+        if (!strcmp(n.kind, "not counted")) return;
+    }
+    Busy busy;
+    run->notes.push_back(make_error("not counted", "", pc, 0));
+}
+
+void touch_image(uintptr_t address, size_t size, int action, bool counted, const void* pc) {
+    Thread* t = current;
+    if (!t || !t->log) return;
+    if (counted) touch(address, size, action, false, pc);
+    else checked(t, address, size, action, false, pc);
+    if (!action && run->sanitizing) check_fetch(address, size, pc);
+    if (!counted && run->profiling) not_counted(pc);
+}
+
 template <size_t SIZE> static inline void load(uintptr_t address, const void* pc) {
     Thread* t = current;
-    if (!t) return;
+    if (!t) return host_touches(address, SIZE, 0, pc);
     if (SIZE >= 4 && is_settled<SIZE>(t, address)) {
         t->last_pc = pc_in_kernel(t, pc);
     } else if (SIZE == 4 && settled.shared.bytes) {
@@ -98,7 +125,7 @@ template <size_t SIZE> static inline void load(uintptr_t address, const void* pc
 
 template <size_t SIZE> static inline void store(uintptr_t address, const void* pc) {
     Thread* t = current;
-    if (!t) return;
+    if (!t) return host_touches(address, SIZE, 1, pc);
     if (SIZE == 4 && settled.shared.bytes) {
         store4(t, address, pc);
     } else {
@@ -109,7 +136,8 @@ template <size_t SIZE> static inline void store(uintptr_t address, const void* p
 // A stretch of bytes, in the widest pieces that its start and its size allow: a struct of 12 bytes is three of 4 in each
 // lane.
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
-    if (!current || !current->log) return;
+    if (!current) return host_touches(address, bytes, action, pc);
+    if (!current->log) return;
     size_t piece = 16;
     while ((bytes | address) & (piece - 1)) piece /= 2;
     for (uintptr_t end = address + bytes; address < end; address += piece) touch(address, piece, action, false, pc);
@@ -117,7 +145,7 @@ void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
 
 // Of an array, of shared memory or of the module: a copy elsewhere may be one of the headers, in the runtime's memory.
 static bool is_known(uintptr_t address) {
-    return current && (address - run->arena < run->arena_bytes || is_shared((void*)address) ||
+    return !current || (address - run->arena < run->arena_bytes || is_shared((void*)address) ||
                        (address >= run->image_low && address < run->image_high));
 }
 
@@ -139,18 +167,32 @@ void will_write(void* p, size_t bytes, const void* site) {
     }
 }
 
+static void perhaps_waits(Thread* t) {
+    if (!run->loops && ++t->spins % 4096 == 0) park(State::FULL);    // for a thread that has not had its turn
+}
+
 void will_update(void* p, size_t bytes, const void* site, bool reads) {
     Thread* t = current;
-    if (!t) return;
+    if (!t) return host_touches((uintptr_t)p, bytes, 2, site);
     if (run->sanitizing && !reads) {
         Found f = find((uintptr_t)p, bytes, 2, site);
         if (f.region) init_check(f, (uintptr_t)p, bytes, 1, site);
     }
-    if (t->log) {
-        touch((uintptr_t)p, bytes, 2, false, site);
-    } else if (++t->spins % 4096 == 0) {
-        park(State::FULL);       // perhaps it waits for a thread that has not had its turn
-    }
+    if (t->log) touch((uintptr_t)p, bytes, 2, false, site);
+    else perhaps_waits(t);
+}
+
+void will_communicate(void* p, size_t bytes, bool writes, const void* site) {
+    Thread* t = current;
+    if (!t) return;
+    if (!t->log) return perhaps_waits(t);
+    size_t piece = bytes < 16 ? bytes : 16;
+    for (size_t at = 0; at < bytes; at += piece) touch((uintptr_t)p + at, piece, writes, true, site);
+}
+
+bool& carry_flag() {
+    static thread_local bool of_host;
+    return current ? current->carry : of_host;
 }
 
 void memory_fence(bool whole_device) {

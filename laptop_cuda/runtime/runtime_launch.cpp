@@ -15,11 +15,6 @@
 
 namespace laptop {
 
-struct Result : laptop_result {
-    std::unique_ptr<Run> run;
-    std::vector<laptop_site> site_list;
-};
-
 static std::recursive_mutex one_at_a_time;       // Python may launch from several threads
 
 // ------------------------------------------------------------------ errors
@@ -44,12 +39,13 @@ void fail(const laptop_error& e) {
         pending = false;
         finish_thread();
     }
-    run->error = e;
+    laptop_error& error = launch_error();
+    error = e;
     if (e.detail && e.detail != run->detail.c_str()) {
         Busy busy;
         run->detail = e.detail;
     }
-    if (e.detail) run->error.detail = run->detail.c_str();
+    if (e.detail) error.detail = run->detail.c_str();
     pending = false;
     record_end();
     escape();
@@ -125,24 +121,27 @@ static laptop_error bad_launch(const char* reason, int64_t value) {
     return e;
 }
 
-static void check_sizes(const laptop_launch& l) {
+laptop_error refused(const laptop_launch& l) {
     static const uint64_t GRID[3] = {2147483647, 65535, 65535}, BLOCK[3] = {1024, 1024, 64};
     for (int i = 0; i < 3; ++i) {
-        if (l.grid[i] == 0) fail(bad_launch("empty grid", i));
-        if (l.block[i] == 0) fail(bad_launch("empty block", i));
-        if (l.grid[i] > GRID[i]) fail(bad_launch("grid too large", l.grid[i]));
+        if (l.grid[i] == 0) return bad_launch("empty grid", i);
+        if (l.block[i] == 0) return bad_launch("empty block", i);
+        if (l.grid[i] > GRID[i]) return bad_launch("grid too large", l.grid[i]);
     }
     uint64_t threads = (uint64_t)l.block[0] * l.block[1] * l.block[2];
-    if (threads > 1024) fail(bad_launch("too many threads", (int64_t)threads));
+    if (threads > 1024) return bad_launch("too many threads", (int64_t)threads);
     for (int i = 0; i < 3; ++i) {
-        if (l.block[i] > BLOCK[i]) fail(bad_launch("block too large", l.block[i]));
+        if (l.block[i] > BLOCK[i]) return bad_launch("block too large", l.block[i]);
     }
-    if (l.max_threads && threads > (uint64_t)l.max_threads) fail(bad_launch("launch bounds", (int64_t)threads));
+    if (l.max_threads && threads > (uint64_t)l.max_threads) return bad_launch("launch bounds", (int64_t)threads);
     uint64_t limit = l.shared_limit ? l.shared_limit : 48 << 10;
-    if (l.shared_bytes > limit) fail(bad_launch("too much shared memory", (int64_t)l.shared_bytes));
+    if (l.shared_bytes > limit) return bad_launch("too much shared memory", (int64_t)l.shared_bytes);
+    return {};
 }
 
 // ------------------------------------------------------------------ the launch
+static int level = 0;            // 1, and one more for each launch that waits for its children
+
 static void execute(const laptop_launch& l) {
     run->launch = &l;
     run->profiling = l.mode & LAPTOP_PROFILE;
@@ -162,7 +161,10 @@ static void execute(const laptop_launch& l) {
     read_symbols();
     map_arrays();
     if (run->traced) {
-        static Log* logs = new Log[32];          // kept: clearing 1.6 MB would take longer than a small launch
+        // Kept, for each launch that waits for children: clearing 1.6 MB would take longer than a small launch.
+        static std::vector<std::unique_ptr<Log[]>> of_level;
+        while (of_level.size() < (size_t)level) of_level.emplace_back(new Log[32]);
+        Log* logs = of_level[level - 1].get();
         for (int i = 0; i < 32; ++i) logs[i].n_steps = logs[i].n_accesses = logs[i].at_step = logs[i].at_access = 0;
         run->logs = logs;
         start_recording();
@@ -209,17 +211,17 @@ static bool depends_on_undefined(const laptop_launch& l, const Bytes& before) {
 }
 
 static void perform(const laptop_launch& l) {
-    check_sizes(l);
+    laptop_error wrong = refused(l);
+    if (wrong.kind) fail(wrong);
     Bytes before;
-    if (run->sanitizing && !l.in_place) read_symbols(), before = variables();
+    if (run->sanitizing && !run->by_code) read_symbols(), before = variables();
     execute(l);
-    if (run->undefined.kind) {
-        if (depends_on_undefined(l, before)) fail(run->undefined);
-        Busy busy;
-        run->undefined.reason = "unused shuffle";
-        run->notes.push_back(run->undefined);
-    }
-    if (!run->recording) copy_back();
+    if (!run->undefined.kind) return;
+    bool repeats = !run->by_code;                // else it worked on the program's own memory
+    if (repeats && depends_on_undefined(l, before)) fail(run->undefined);
+    Busy busy;
+    run->undefined.reason = repeats ? "unused shuffle" : "some shuffle";
+    run->notes.push_back(run->undefined);
 }
 
 static void collect(Result& result) {
@@ -257,8 +259,41 @@ static void collect(Result& result) {
     result.cut = r.cut || r.older_gone;
 }
 
-static Result* run_once(const laptop_launch& l) {
-    std::lock_guard<std::recursive_mutex> lock(one_at_a_time);
+static int code_of(const laptop_error& e) {
+    if (!e.kind) return 0;
+    if (strcmp(e.kind, "bad launch") != 0) return strcmp(e.kind, "assertion") ? 719 : 710;
+    return INVALID_CONFIGURATION;
+}
+
+static void attempt(const laptop_launch& l) {
+    sigjmp_buf here, *outer = way_out;
+    way_out = &here;
+    if (sigsetjmp(here, 1) == 0) {
+        try {
+            perform(l);
+        } catch (const std::bad_alloc&) {
+            run->error = bad_launch("out of memory", 0);
+        }
+    } else {
+        jumped_out();
+        fesetround(FE_TONEAREST);                // the stop button may have met a thread within __fadd_rd
+    }
+    current = nullptr;
+    way_out = outer;
+}
+
+static void attempt_with_signals(const laptop_launch& l) {
+    if (++level == 1) {
+        Signals signals;
+        attempt(l);
+    } else {
+        attempt(l);
+    }
+    --level;
+}
+
+// Its arrays stay mapped until end_launch, for its children.
+Result* run_once(const laptop_launch& l, Run* lender) {
     Result* result = new Result;
     result->run.reset(new Run);
     Run* outer = run;
@@ -267,31 +302,41 @@ static Result* run_once(const laptop_launch& l) {
     run->sanitizing = l.mode & LAPTOP_SANITIZE;
     run->traced = l.mode != LAPTOP_PLAIN;
     run->in_place = l.in_place;
-    {
-        Signals signals;
-        if (sigsetjmp(way_out, 1) == 0) {
-            try {
-                perform(l);
-            } catch (const std::bad_alloc&) {
-                run->error = bad_launch("out of memory", 0);
-            }
-        } else {
-            jumped_out();
-            fesetround(FE_TONEAREST);            // the stop button may have met a thread within __fadd_rd
-        }
-        current = nullptr;
-    }
+    run->by_code = l.in_place || lender;
+    run->lender = lender;
+    if (lender) run->printed.swap(lender->printed);      // which nobody has been told yet
+    attempt_with_signals(l);
     if (run != result->run.get()) {              // the second run failed where the first did not: it depends, then
         unmap_arrays();
         run = result->run.get();
         if (!was_interrupted()) run->error = run->undefined;
         run->again.reset();
     }
-    unmap_arrays();
     run->blocks.clear();
     collect(*result);
-    run->launch = nullptr;
+    run->ended.failed |= run->error.kind || result->interrupted;
+    run->ended.interrupted |= result->interrupted;
+    if (!run->ended.code) run->ended.code = code_of(run->error);
     run = outer;
+    return result;
+}
+
+void end_launch(Result& result, bool copies_back) {
+    Run* outer = run;
+    run = result.run.get();
+    if (copies_back) copy_back();
+    unmap_arrays();
+    run = outer;
+}
+
+static Result* run_family(const laptop_launch& l) {
+    std::lock_guard<std::recursive_mutex> lock(one_at_a_time);
+    Result* result = run_once(l);
+    Run& of = *result->run;
+    if (!of.recording) run_children(l, of, true);
+    end_launch(*result, !of.ended.failed && !of.recording);
+    result->interrupted = of.ended.interrupted;
+    result->printed = of.printed.c_str();
     return result;
 }
 
@@ -302,21 +347,25 @@ static struct {
     void (*done)(const laptop_launch*, const laptop_result*) = nullptr;
 } program;
 static int last_launch_error = 0, failed = 0;
-int& last_error() { return last_launch_error; }
-int sticky_error() { return failed; }
+int& last_error() { return current ? current->last_error : last_launch_error; }
+int sticky_error() { return current ? 0 : failed; }
 bool is_whole_program() { return program.done != nullptr; }
 
-static int code_of(const laptop_error& e) {
-    if (!e.kind) return 0;
-    if (strcmp(e.kind, "bad launch") != 0) return strcmp(e.kind, "assertion") ? 719 : 710;
-    return 9;                                    // cudaErrorInvalidConfiguration: the launch is refused, no more
+void tell(const laptop_launch* l, const laptop_result* result) {
+    fputs(result->printed, stdout);
+    if (program.done) {
+        fflush(stdout);
+        program.done(l, result);
+    } else if (result->error.kind) {
+        fprintf(stderr, "%s: %s (%s)\n", l->kernel, result->error.kind, result->error.reason);
+    }
 }
 
 int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
                      void (*entry)(void**), void* argument, bool) {
-    if (current) fail(make_error("bad launch", "from a kernel", nullptr, 0));
     std::lock_guard<std::recursive_mutex> lock(one_at_a_time);      // the host may have several threads
     if (failed) return failed;
+    AsDevice as(true);
     laptop_launch l = {};
     l.entry = entry;
     l.kernel = kernel;
@@ -331,21 +380,18 @@ int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned 
     l.args = args;
     l.n_args = 1;
     l.arg_array = none;
+    l.child_done = tell;
     Result* result = run_once(l);
-    fputs(result->printed, stdout);
-    int code = code_of(result->error);
-    if (program.done) {
-        fflush(stdout);
-        program.done(&l, result);
-    } else if (code) {
-        fprintf(stderr, "%s: %s (%s)\n", kernel, result->error.kind, result->error.reason);
-    }
-    if (code) last_launch_error = code;
-    if (code && code != 9) failed = code;
-    bool stopped = result->interrupted;
+    tell(&l, result);
+    result->run->printed.clear();
+    run_children(l, *result->run, true);
+    end_launch(*result, false);
+    Ended ended = result->run->ended;
     delete result;
-    if (stopped) raise(SIGINT);
-    return code;
+    if (ended.code) last_launch_error = ended.code;
+    if (ended.code && ended.code != INVALID_CONFIGURATION) failed = ended.code;
+    if (ended.interrupted) raise(SIGINT);
+    return ended.code;
 }
 }  // namespace laptop
 
@@ -354,5 +400,5 @@ extern "C" void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint6
     laptop::program = {mode, order, seed, step_limit, done};
     laptop::failed = 0;
 }
-extern "C" laptop_result* laptop_run(const laptop_launch* launch) { return laptop::run_once(*launch); }
+extern "C" laptop_result* laptop_run(const laptop_launch* launch) { return laptop::run_family(*launch); }
 extern "C" void laptop_free(laptop_result* result) { delete static_cast<laptop::Result*>(result); }

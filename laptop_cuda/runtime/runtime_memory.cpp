@@ -148,6 +148,33 @@ static void map_arena() {
     translate_pointers(*run, true);
 }
 
+// Values that hold addresses of arrays get those of the copies.
+static void map_values() {
+    const laptop_launch& l = *run->launch;
+    for (int i = 0; i < l.n_addresses; ++i) {
+        const laptop_address& held = l.addresses[i];
+        std::vector<std::max_align_t>& value = run->values[held.argument];
+        if (value.empty()) {
+            value.resize(up(held.bytes, sizeof(std::max_align_t)) / sizeof(std::max_align_t));
+            memcpy(value.data(), l.args[held.argument], held.bytes);
+            run->args[held.argument] = value.data();
+        }
+        const Storage& s = run->storages[run->storage_of[held.array]];
+        uint64_t address = s.data + (l.arrays[held.array].offset - s.from) + held.offset;
+        memcpy((char*)value.data() + held.at, &address, sizeof(address));
+    }
+}
+
+// A child of a launch from Python works on its parent's copies.
+static void borrow_arena(const Run& lender) {
+    run->arena = lender.arena;
+    run->arena_bytes = lender.arena_bytes;
+    run->storage_at = lender.storage_at;
+    run->storage_of = lender.storage_of;
+    run->storages = lender.storages;
+    for (Storage& s : run->storages) s.region.cells = nullptr;
+}
+
 void map_arrays() {
     const laptop_launch& l = *run->launch;
     for (int a = 0; a < l.n_arrays; ++a) {
@@ -158,7 +185,12 @@ void map_arrays() {
     if (run->in_place) {
         if (run->traced) map_heap();
     } else if (run->traced) {
-        map_arena();
+        if (run->lender) {
+            borrow_arena(*run->lender);
+        } else {
+            map_arena();
+            map_values();
+        }
     } else {
         map_in_place();
     }
@@ -170,7 +202,6 @@ void map_arrays() {
 // Only what changed: a tensor that the kernel reads may live in a file that cannot be written.
 void copy_back() {
     const laptop_launch& l = *run->launch;
-    if (run->in_place) return;
     pointers_of_host(*run);
     for (Storage& s : run->storages) {
         char* host = (char*)l.storages[s.host].host + s.from;
@@ -188,13 +219,14 @@ static void free_region(Region& r) {
 }
 
 void unmap_arrays() {
+    bool own = !run->in_place && !run->lender;
     for (Storage& s : run->storages) {
         free_region(s.region);
-        if (s.region.initialised && !run->in_place) munmap(s.region.initialised, s.region.bytes);
+        if (s.region.initialised && own) munmap(s.region.initialised, s.region.bytes);
     }
     for (Symbol& s : run->symbols) free_region(s.region);
     for (SharedArray& a : run->shared) free_region(a.region);
-    if (run->arena_bytes && !run->in_place) munmap((void*)run->arena, run->arena_bytes);
+    if (run->arena_bytes && own) munmap((void*)run->arena, run->arena_bytes);
     if (run->settled.word) munmap(run->settled.word, SETTLED_BYTES * run->settled.bytes);
 }
 
@@ -218,12 +250,28 @@ void refine(Region& r) {
 }
 
 // ------------------------------------------------------------------ shared memory
+struct Placing {                 // blocks on several cores share the list of arrays
+    Busy busy;
+    std::unique_lock<std::mutex> lock;
+    Placing() : lock(run->placing, std::defer_lock) {
+        if (run->shared_out) lock.lock();
+    }
+};
+
+static void fill_shared(Block& b) {
+    if (b.shared_filled >= run->shared_used) return;
+    memset(b.shared + b.shared_filled, 0xff, run->shared_used - b.shared_filled);    // NaN, -1: what nobody wrote is seen
+    b.shared_filled = run->shared_used;
+}
+
 void start_shared(Block& b) {
+    Placing now;
     if (!b.shared) {
         b.shared = (char*)reserve(SHARED_SPAN, true);
         if (run->traced) b.shared_initialised = (uint8_t*)reserve(SHARED_SPAN, true);
     }
-    memset(b.shared, 0xff, run->shared_used);                // NaN, -1: what nobody wrote is seen
+    b.shared_filled = 0;
+    fill_shared(b);
     if (b.shared_initialised) memset(b.shared_initialised, 0, run->shared_used);
 }
 
@@ -253,8 +301,8 @@ void settle_in(Block& b) {
     settled.global = run->settled;
 }
 
-static SharedArray& place_shared(const char* name, int line, const char* function, size_t bytes, size_t align) {
-    Busy busy;
+static SharedArray& place_shared(Placing& now, const char* name, int line, const char* function, size_t bytes,
+                                 size_t align) {
     SharedArray a = {};
     a.name = name, a.line = line, a.function = function, a.bytes = bytes, a.align = align;
     a.offset = up(run->shared_bytes, std::max<size_t>(align, 1));
@@ -266,6 +314,7 @@ static SharedArray& place_shared(const char* name, int line, const char* functio
     if (a.offset + bytes > limit || end + zone > SHARED_SPAN) {
         laptop_error e = make_error("bad launch", "too much shared memory", nullptr, 0);
         e.offset = (int64_t)(a.offset + bytes);
+        if (now.lock.owns_lock()) now.lock.unlock();
         fail(e);
     }
     a.region.space = LAPTOP_IN_SHARED;
@@ -278,34 +327,38 @@ static SharedArray& place_shared(const char* name, int line, const char* functio
     run->shared_bytes = a.offset + bytes;
     run->shared_used = up(end + zone, 128);
     run->shared_at.resize(run->shared_used / 128);
-    Block& b = *current->warp->block;
-    memset(b.shared + old_used, 0xff, run->shared_used - old_used);
     run->shared.push_back(a);
     SharedSlot slot = {(uint32_t)a.position, (uint32_t)(a.position + bytes), &run->shared.back()};
     for (size_t i = old_used / 128; i < run->shared_at.size(); ++i) run->shared_at[i] = slot;
     return run->shared.back();
 }
 
+static void* in_block(const SharedArray& a) {
+    Block& b = *current->warp->block;
+    fill_shared(b);
+    return b.shared + a.position;
+}
+
 void* shared(const char* name, int line, size_t bytes, size_t align, const char* function) {
     if (!current) return nullptr;
+    Placing now;
     for (SharedArray& a : run->shared) {
-        if (a.line == line && a.function == function && a.name == name && a.bytes == bytes) {
-            return current->warp->block->shared + a.position;
-        }
+        if (a.line == line && a.function == function && a.name == name && a.bytes == bytes) return in_block(a);
     }
-    return current->warp->block->shared + place_shared(name, line, function, bytes, align).position;
+    return in_block(place_shared(now, name, line, function, bytes, align));
 }
 
 // Every extern __shared__ declaration names the same memory; the first one's type is its grain.
 void* dynamic_shared(const char* name, size_t itemsize) {
     if (!current) return nullptr;
+    Placing now;
     for (SharedArray& a : run->shared) {
-        if (!a.function) return current->warp->block->shared + a.position;
+        if (!a.function) return in_block(a);
     }
     size_t position = up(run->shared_bytes, 16);
     run->shared_bytes = position;
     size_t align = std::min<size_t>(itemsize, 16);
-    return current->warp->block->shared + place_shared(name, 0, nullptr, run->launch->shared_bytes, align).position;
+    return in_block(place_shared(now, name, 0, nullptr, run->launch->shared_bytes, align));
 }
 
 // What is not shared memory gets an address beyond it, and that one leads nowhere.
@@ -371,9 +424,13 @@ static void read_image(const char* data, size_t size) {
             run->symbols.push_back(symbol);
         }
     }
-    std::sort(run->symbols.begin(), run->symbols.end(),
-              [](const Symbol& a, const Symbol& b) { return a.low < b.low; });
     std::sort(run->copiers.begin(), run->copiers.end());
+    std::vector<Code> order;     // sorted like the copiers: a sort of symbols takes the compiler a tenth of a second
+    for (size_t i = 0; i < run->symbols.size(); ++i) order.push_back({run->symbols[i].low, i});
+    std::sort(order.begin(), order.end());
+    std::vector<Symbol> sorted;
+    for (const Code& o : order) sorted.push_back(run->symbols[o.second]);
+    run->symbols.swap(sorted);
 #endif
 }
 
@@ -477,6 +534,7 @@ Found find(uintptr_t address, size_t size, int action, const void* pc) {
     if (address - run->arena < run->arena_bytes) return find_global(address, size, action, pc);
     if (address >= run->image_low && address < run->image_high) return find_module(address, size, action, pc);
     if (!action && is_index(address, size)) return {nullptr, 0};
+    if (run->in_place && is_registered((const void*)address, size)) return {nullptr, 0};
     for (auto& b : run->blocks) {
         for (Thread& t : b->threads) {
             if (address - (uintptr_t)t.stack.low >= STACK_BYTES) continue;

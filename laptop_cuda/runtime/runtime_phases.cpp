@@ -34,16 +34,20 @@ void phase_over(const void* barrier) {
 }
 
 // ------------------------------------------------------------------ a part of the block
-void partial_barrier(uint32_t key, unsigned threads, const void* site) {
+void partial_barrier(uint32_t key, unsigned threads, const void* site, bool waits) {
     Thread* t = current;
     if (!t) return;
+    uint32_t none = 0, &gone_on = key < 16 ? t->warp->block->arrived_at[key] : none;
     const void* name = (const void*)(uintptr_t)(key + 1);        // no address of a cuda::barrier
-    unsigned arrived = 1;
+    unsigned arrived = 1 + gone_on;
     for (const Thread& other : t->warp->block->threads) arrived += other.state == State::PHASE && other.awaited == name;
     if (arrived >= threads) {
+        gone_on = 0;
         phase_over(name);
-    } else {
+    } else if (waits) {
         await_phase(name, site);
+    } else {
+        ++gone_on;
     }
 }
 void show(const void* value) {

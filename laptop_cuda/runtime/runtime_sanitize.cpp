@@ -6,148 +6,15 @@
 #include <string.h>
 
 #include <algorithm>
-#include <memory>
-#include <unordered_map>
 
-#include "runtime.h"
+#include "runtime_known.h"
 #include "runtime_settled.h"
 
 namespace laptop {
 
-// ------------------------------------------------------------------ marks
-constexpr uint64_t CLOCK_MASK = (1ull << 22) - 1;
-static uint32_t interval_of(uint64_t mark) { return (uint32_t)(mark >> 32); }
-static uint32_t thread_of(uint64_t mark) { return mark >> 22 & 1023; }
-
-static uint64_t mark_of(const Thread* t) {
-    return (uint64_t)t->warp->block->interval << 32 | (uint64_t)t->index << 22 | (t->clock & CLOCK_MASK);
-}
-
-// ------------------------------------------------------------------ fence - atomic - atomic
-// A thread that fences and then updates a variable atomically releases what it wrote, and what its block wrote before
-// the last barrier (if it fenced after that, or the writers did before). Whoever updates the variable later knows it;
-// the rest of that block after its next barrier, the rest of the warp after a __syncwarp.
-struct Known {
-    std::vector<uint32_t> upto;                          // per block: writes of intervals below this one
-    std::unordered_map<uint64_t, uint32_t> own;          // interval, thread -> writes below this clock
-};
-struct OfBlock {
-    uint32_t interval = 0, fenced_upto = 0;              // all threads fenced in an interval: as if one had, after it
-    Known at_start;                                      // of the interval
-    std::vector<std::unique_ptr<Known>> threads;         // learnt since
-    std::vector<uint32_t> last_fence;                    // per thread: its interval
-    std::unordered_map<uint32_t, uint32_t> fences;       // of this interval: thread -> clock
-    std::unordered_map<uint64_t, uint32_t> fenced;       // of earlier intervals
-};
-constexpr size_t MOST_OWN = 4096;
-static std::unordered_map<uintptr_t, Known> released;
-static std::unordered_map<uint32_t, OfBlock> of_block;
-static bool any_fence = false;
-
-static void learn_upto(Known& k, uint32_t block, uint32_t interval) {
-    if (k.upto.size() <= block) k.upto.resize(run->n_blocks);
-    k.upto[block] = std::max(k.upto[block], interval);
-}
-
-static void learn_own(Known& k, uint64_t who, uint32_t clock) {
-    if (k.own.size() >= MOST_OWN) {                      // too many to follow: the whole interval counts as known
-        for (auto& o : k.own) learn_upto(k, run->intervals[o.first >> 10].block, (uint32_t)(o.first >> 10) + 1);
-        k.own.clear();
-    }
-    uint32_t& known = k.own[who];
-    known = std::max(known, clock);
-}
-
-static void learn(Known& to, const Known& from) {
-    if (to.upto.size() < from.upto.size()) to.upto.resize(from.upto.size());
-    for (size_t i = 0; i < from.upto.size(); ++i) to.upto[i] = std::max(to.upto[i], from.upto[i]);
-    for (auto& o : from.own) learn_own(to, o.first, o.second);
-}
-
-static bool knows(const Known& k, uint64_t mark, uint32_t block) {
-    uint32_t interval = interval_of(mark);
-    if (block < k.upto.size() && interval < k.upto[block]) return true;
-    auto own = k.own.find((uint64_t)interval << 10 | thread_of(mark));
-    return own != k.own.end() && (mark & CLOCK_MASK) < own->second;
-}
-
-static OfBlock& mine(const Thread* t) {
-    const Block& b = *t->warp->block;
-    OfBlock& o = of_block[b.linear];
-    if (o.threads.empty()) o.threads.resize(run->n_threads), o.last_fence.resize(run->n_threads);
-    if (o.interval == b.interval) return o;
-    for (auto& learnt : o.threads) {
-        if (learnt) learn(o.at_start, *learnt);
-        learnt.reset();
-    }
-    if (!o.fences.empty() && o.fences.size() >= b.alive) {
-        o.fenced_upto = o.interval + 1;
-        o.fenced.clear();
-    } else {
-        for (auto& f : o.fences) o.fenced[(uint64_t)o.interval << 10 | f.first] = f.second;
-    }
-    o.fences.clear();
-    o.interval = b.interval;
-    return o;
-}
-
-static Known& learnt_by(OfBlock& o, uint32_t thread) {
-    if (!o.threads[thread]) o.threads[thread].reset(new Known);
-    return *o.threads[thread];
-}
-
-static bool can_follow() { return run->n_blocks <= 65536 && run->n_blocks * run->n_threads <= 1 << 24; }
-
-void fence(bool) {
-    if (!run->sanitizing || !can_follow()) return;
-    Busy busy;
-    Thread* t = current;
-    OfBlock& o = mine(t);
-    any_fence = true;
-    unsettle();
-    if (t->clock < 1u << 21) ++t->clock;
-    o.fences[t->index] = t->clock;
-    o.last_fence[t->index] = o.interval;
-}
-
-void synchronise(uintptr_t address) {
-    if (!any_fence) return;
-    Busy busy;
-    Thread* t = current;
-    uint32_t block = t->warp->block->linear, fenced_in = 0;
-    OfBlock& o = mine(t);
-    fenced_in = std::max(o.last_fence[t->index], o.fenced_upto);
-    auto found = released.find(address);
-    if (found != released.end()) learn(learnt_by(o, t->index), found->second);
-    if (!fenced_in && o.fenced.empty()) return;
-    Known& r = released[address];
-    if (fenced_in) learn_upto(r, block, fenced_in);
-    auto now = o.fences.find(t->index);
-    if (now != o.fences.end()) learn_own(r, (uint64_t)o.interval << 10 | t->index, now->second);
-    for (auto& f : o.fenced) learn_own(r, f.first, f.second);
-    learn(r, o.at_start);
-    if (o.threads[t->index]) learn(r, *o.threads[t->index]);
-}
-
-static bool learnt(const Thread* t, uint64_t mark, uint32_t block) {
-    const OfBlock& o = mine(t);
-    return knows(o.at_start, mark, block) || (o.threads[t->index] && knows(*o.threads[t->index], mark, block));
-}
-
-static bool follows;             // else there are too many to follow, and no race is claimed
+static bool follows;             // see can_follow
 static inline bool acquired(const Thread* t, uint64_t mark, uint32_t block) {
     return any_fence ? learnt(t, mark, block) : !follows;
-}
-
-static void share_what_was_learnt(Warp& w, unsigned lanes) {
-    OfBlock& o = mine(w.lanes[__builtin_ctz(lanes)]);
-    Known all;
-    bool any = false;
-    for (unsigned l = lanes; l; l &= l - 1) {
-        auto& learnt = o.threads[w.lanes[__builtin_ctz(l)]->index];
-        if (learnt) learn(all, *learnt), any = true;
-    }
-    for (unsigned l = lanes; any && l; l &= l - 1) learn(learnt_by(o, w.lanes[__builtin_ctz(l)]->index), all);
 }
 
 // ------------------------------------------------------------------ order
@@ -207,6 +74,10 @@ struct Suspicion {               // a store that conflicts; an error only if it 
 static Suspicion suspicion;
 bool pending = false;
 
+// In the pc of a mark: volatile, of global memory. Such accesses are taken for relaxed atomics, as PTX does, but lanes of
+// one warp that pass values on by nothing else trust it to run in step.
+static constexpr uint32_t VOLATILE = 1u << 31;
+
 static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_action, uintptr_t address, size_t size,
                                  int action, const void* pc) {
     laptop_error e = make_error("race", "", pc, action);
@@ -224,7 +95,7 @@ static laptop_error race_between(uint64_t mark, uint32_t mark_pc, int mark_actio
     warp.block = &block;
     other.warp = &warp;
     other.index = thread_of(mark);
-    e.other = party(&other, mark_pc, mark_action);
+    e.other = party(&other, mark_pc & ~VOLATILE, mark_action);
     e.has_other = 1;
     bool same_block = linear == b.linear;
     e.reason = !same_block ? "between blocks"
@@ -298,7 +169,7 @@ struct Look {                    // one access
     int action, space;
     bool atomic;
     const void* pc;
-    uint32_t offset;             // of pc
+    uint32_t offset;             // of pc; with VOLATILE
     Thread* t;
     uint64_t me;
 
@@ -309,6 +180,16 @@ struct Look {                    // one access
     }
 };
 
+static inline bool of_this_warp(uint64_t mark, const Look& l) {
+    return thread_of(mark) - (l.t->index - l.t->lane) < run->warp_size;
+}
+
+// Whether two volatile accesses rely on the order in which lanes of a warp run.
+static bool in_step(const Cell& c, int k, const Look& l) {
+    return c.pc[k] & l.offset & VOLATILE && !any_fence && interval_of(c.mark[k]) == interval_of(l.me) &&
+           of_this_warp(c.mark[k], l) && l.conflicts(c.mark[k]);
+}
+
 static void raced_with(const Cell& c, int k, const Look& l) {
     laptop_error e = race_between(c.mark[k], c.pc[k], ACTIONS[k], l.address, l.size, l.action, l.pc);
     if (k != Cell::UPDATER) fail(e);
@@ -318,6 +199,8 @@ static void raced_with(const Cell& c, int k, const Look& l) {
 static void look_for_writers(const Cell& c, const Look& l) {
     if (l.conflicts(c.mark[Cell::WRITER])) raced_with(c, Cell::WRITER, l);
     if (!l.atomic && l.conflicts(c.mark[Cell::UPDATER])) raced_with(c, Cell::UPDATER, l);
+    if (l.atomic && in_step(c, Cell::UPDATER, l))
+        fail(race_between(c.mark[Cell::UPDATER], c.pc[Cell::UPDATER], 1, l.address, l.size, 0, l.pc));
 }
 
 static void write_cells(Cell* first, Cell* last, const Look& l, const Found& f) {
@@ -326,8 +209,9 @@ static void write_cells(Cell* first, Cell* last, const Look& l, const Found& f) 
         for (int k = 0; k < Cell::MARKS && !suspected; ++k) {
             if (!l.conflicts(c->mark[k])) continue;
             if (l.atomic && k == Cell::UPDATER) continue;
+            if (k >= Cell::READER && c->pc[k] & VOLATILE && !in_step(*c, k, l)) continue;
             laptop_error e = race_between(c->mark[k], c->pc[k], ACTIONS[k], l.address, l.size, l.action, l.pc);
-            if (l.atomic && k >= Cell::READER) {
+            if (l.atomic && k >= Cell::READER && !(c->pc[k] & VOLATILE)) {
                 trust(e, l.address, run->intervals[interval_of(c->mark[k])].block, thread_of(c->mark[k]));
                 continue;
             }
@@ -348,10 +232,6 @@ SettledNow settled;
 
 // How far it can be said that what holds for the thread that looks holds for others too.
 enum class For { ITSELF, ITS_WARP, ITS_BLOCK };
-
-static inline bool of_this_warp(uint64_t mark, const Look& l) {
-    return thread_of(mark) - (l.t->index - l.t->lane) < run->warp_size;
-}
 
 // A mark that the thread itself does not know: who else does not, and will not before somebody synchronises?
 static inline For unknown(uint64_t mark, const Look& l) {
@@ -376,8 +256,9 @@ static inline __attribute__((always_inline)) For mark_reader(Cell& c, const Look
     if (first) whom = std::min(whom, unknown(c.mark[Cell::READER], l));
     if (second) whom = std::min(whom, unknown(c.mark[Cell::OTHER_READER], l));
     if (first && second) return whom;
-    if (l.atomic) return For::ITSELF;
     int slot = first ? Cell::OTHER_READER : Cell::READER;
+    bool mixed = !(c.pc[slot] & VOLATILE) && interval_of(c.mark[slot]) == interval_of(l.me);
+    if (l.atomic && mixed) return For::ITSELF;           // a plain read says more
     c.mark[slot] = l.me;
     c.pc[slot] = l.offset;
     return first || second ? whom : For::ITSELF;
@@ -423,7 +304,8 @@ void check(Found f, uintptr_t address, size_t size, int action, bool is_volatile
     Cell* last = cells + ((address + size - 1 - f.low) >> shift);
     bool atomic = action == 2 || (is_volatile && r.space != LAPTOP_IN_SHARED);
     if (atomic) synchronise(address);
-    Look l = {address, size, action, r.space, atomic, pc, code_offset(pc), current, mark_of(current)};
+    uint32_t flag = atomic && action != 2 ? VOLATILE : 0;
+    Look l = {address, size, action, r.space, atomic, pc, code_offset(pc) | flag, current, mark_of(current)};
     if (action) {
         if (atomic && !optimists.empty()) confirm(address, l.t);
         write_cells(first, last, l, f);
@@ -435,6 +317,21 @@ void check(Found f, uintptr_t address, size_t size, int action, bool is_volatile
     for (Cell* c = first; c <= last; ++c) {
         For whom = mark_reader(*c, l);
         if (settles && !atomic) settle(*c, l, whom, *s, (address - s->low) / 4 + (c - first));
+    }
+}
+
+// A read through the texture cache, which need not see what the launch has written, be it by the same thread.
+void check_fetch(uintptr_t address, size_t size, const void* pc) {
+    Found f = find(address, size, 0, pc);
+    if (!f.region || f.region->constant || !f.region->cells) return;
+    unsigned shift = f.region->grain / 2;
+    const Cell* last = f.region->cells + ((address + size - 1 - f.low) >> shift);
+    for (const Cell* c = f.region->cells + ((address - f.low) >> shift); c <= last; ++c) {
+        int k = c->mark[Cell::WRITER] ? Cell::WRITER : Cell::UPDATER;
+        if (!c->mark[k]) continue;
+        laptop_error e = race_between(c->mark[k], c->pc[k], ACTIONS[k], address, size, 0, pc);
+        e.reason = "texture";
+        fail(e);
     }
 }
 
@@ -497,7 +394,7 @@ bool init_check(Found f, uintptr_t address, size_t size, int action, const void*
 template <bool STORES> static inline bool look_quickly(Thread* t, uintptr_t address, const void* pc) {
     Block& b = *t->warp->block;
     Settled* s = settled_at(address);
-    bool of_launch = run->in_place && t->depth <= 1;     // which reads its arguments: see touch
+    bool of_launch = run->by_code && t->depth <= 1;     // which reads its arguments: see touch
     if (!s || pending || address % 4 || !b.in_flight.empty() || of_launch) return false;
     size_t i = (address - s->low) / 4;
     Found f = found_quickly(t, address, 4);
@@ -507,6 +404,7 @@ template <bool STORES> static inline bool look_quickly(Thread* t, uintptr_t addr
     uint8_t* flags = in_shared ? b.shared_initialised + (address - (uintptr_t)b.shared)
                      : f.region->initialised ? f.region->initialised + (address - f.low) : nullptr;
     Cell& c = f.region->cells[(address - f.low) / 4];
+    __builtin_prefetch(&c + 2);          // nearly always the next access is to a neighbour
     if (l.conflicts(c.mark[Cell::WRITER]) || l.conflicts(c.mark[Cell::UPDATER])) return false;
     if (STORES) {
         if (l.conflicts(c.mark[Cell::READER]) || l.conflicts(c.mark[Cell::OTHER_READER])) return false;
@@ -564,13 +462,32 @@ void start_sanitizing() {
     run->intervals.assign(1, Interval{0, 0});    // 0 means never
     unwritten.clear();
     optimists.clear();
-    released.clear();
-    of_block.clear();
-    any_fence = pending = false;
+    start_knowing();
+    pending = false;
     follows = can_follow();
 }
 
 void end_sanitizing() {
     if (!unwritten.empty()) fail(unwritten[0].error);
+}
+
+// ------------------------------------------------------------------ a launch that waits for its children
+struct Watched {
+    std::vector<Unwritten> read_unwritten;
+    std::vector<Optimist> trusted;
+    bool followed;
+};
+static void exchange(Watched& w) {
+    unwritten.swap(w.read_unwritten);
+    optimists.swap(w.trusted);
+    std::swap(follows, w.followed);
+}
+Unwatched::Unwatched() : kept(new Watched{}) {
+    exchange(*kept);
+    put_known_away();
+}
+Unwatched::~Unwatched() {
+    exchange(*kept);
+    take_known_up();
 }
 }  // namespace laptop

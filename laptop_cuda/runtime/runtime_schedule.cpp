@@ -1,15 +1,17 @@
 // Who runs next. Blocks run one after the other; in a block, warp by warp; in a warp, each lane until it
 // waits for others. The order is fixed (or reversed, or drawn from a seed), so every run is the same run.
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <algorithm>
-
+#include <unordered_set>
 #include "runtime.h"
 #include "runtime_settled.h"
 
 // Written before a thread gets the processor; the kernels' header declares them constant.
-laptop::Coordinates threadIdx, blockIdx, blockDim, gridDim;
+// In host code, where thrust's functors may read them, they are those of one thread.
+laptop::Coordinates threadIdx, blockIdx, blockDim = {1, 1, 1}, gridDim = {1, 1, 1};
 int warpSize = 32;
 
 namespace laptop {
@@ -275,6 +277,7 @@ static void run_warp(Warp& w) {
             if (run->cut) escape();
             resume(w.lanes[pick(w.ready)]);
             check_interrupt();
+            if (run->loops) return;
             if (w.block->barrier_opened) {       // the first warp goes first again
                 if (run->traced) merge(w, true);
                 return;
@@ -362,10 +365,11 @@ static void start_block(Block& b, uint64_t linear) {
     place_block(b, linear);
     b.alive = run->n_threads;
     b.waiting = b.at_grid = b.predicates = 0;
-    b.steps = 0;
+    b.steps = b.read_clocks = 0;
     b.barriers = 0;
     b.barrier_opened = false;
     b.in_flight.clear();
+    std::fill_n(b.arrived_at, 16, 0u);
     start_shared(b);
     if (run->sanitizing) start_interval(b);
     for (Warp& w : b.warps) {
@@ -379,7 +383,9 @@ static void start_block(Block& b, uint64_t linear) {
         t.last_pc = nullptr;
         t.furthest = t.steps = t.last_step = 0;
         t.left_early = false;
+        t.last_error = 0;
         t.spins = 0;
+        t.carry = false;
         t.meeting = nullptr;
         t.async_group = 0;
         t.met.clear();
@@ -425,7 +431,7 @@ static bool run_block(Block& b) {
     std::vector<uint32_t> order(b.warps.size());
     for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
     if (run->launch->order == LAPTOP_REVERSE) std::reverse(order.begin(), order.end());
-    while (b.alive) {
+    while (b.alive && !run->loops) {
         if (run->launch->order == LAPTOP_SEEDED) {
             for (uint32_t i = (uint32_t)order.size(); i > 1; --i) std::swap(order[i - 1], order[draw(i)]);
         }
@@ -435,35 +441,54 @@ static bool run_block(Block& b) {
             if (!w.ready && !w.converging && !w.full) continue;
             progress = true;
             run_warp(w);
-            if (b.barrier_opened) break;
+            if (b.barrier_opened || run->loops) break;
         }
         b.barrier_opened = false;
         if (!progress) {
             if (b.at_grid && b.at_grid == b.alive) return false;
-            deadlock(b);
+            if (!run_awaited(b)) deadlock(b);
         }
     }
     if (run->sanitizing) end_interval(b);
     return true;
 }
 
-// ------------------------------------------------------------------ a function for a whole block
-static void whole_body() {
-    fiber_entered();
-    Block& b = *run->blocks.back();
-    for (uint64_t i = 0; i < run->n_blocks; ++i) {
-        place_block(b, i);
-        start_shared(b);
-        blockIdx = {b.index[0], b.index[1], b.index[2]};
-        run->launch->whole(run->args.data());
-    }
+// ------------------------------------------------------------------ a kernel that runs a whole block at once
+static std::unordered_set<void (*)(void**)> with_loops;   // of those that are always the same kernel
+
+// The first thread that asks ends here: the launch starts again.
+bool loops_over_threads(bool blocks_apart) {
+    if (!current || !run->may_loop) return false;
+    if (!run->shared_out) run->blocks_apart = blocks_apart;
+    if (run->loops) return true;
+    run->loops = true;
     leave_fiber(&current->sp, scheduler_sp);
     __builtin_unreachable();
 }
 
-// All blocks on one fiber, with the order of the fibers: thread after thread, from barrier to barrier.
+// Where blocks are apart, a kernel has its own blockIdx: that of the others' is one for all cores.
+const uint32_t* this_block() { return current->warp->block->index; }
+
+void run_whole(Block& b, uint64_t linear) {
+    place_block(b, linear);
+    start_shared(b);
+    if (!run->shared_out) blockIdx = {b.index[0], b.index[1], b.index[2]};
+    run->entry(run->args.data());
+}
+
+static void whole_body() {
+    fiber_entered();
+    run_whole_blocks(*run->blocks.back());
+    leave_fiber(&current->sp, scheduler_sp);
+    __builtin_unreachable();
+}
+
+// All blocks (or this core's) on one fiber, with the order of the fibers: thread after thread, from barrier to barrier.
 static void run_wholes() {
     static Stack stack = new_stack(BLOCK_STACK_BYTES);
+    if (!run->by_code) with_loops.insert(run->entry);
+    run->blocks.clear();
+    run->blocks.emplace_back(new Block);
     Block& b = *run->blocks.back();
     b.threads.resize(1);
     b.warps.resize(1);
@@ -507,10 +532,9 @@ void run_grid() {
     const laptop_launch& l = *run->launch;
     blockDim = {l.block[0], l.block[1], l.block[2]};
     gridDim = {l.grid[0], l.grid[1], l.grid[2]};
-    if (l.whole && !run->traced && l.order == LAPTOP_FORWARD) {
-        run->blocks.emplace_back(new Block);
-        return run_wholes();
-    }
+    run->may_loop = !run->traced && l.order == LAPTOP_FORWARD && !getenv("LAPTOP_CUDA_FIBERS");
+    run->loops = run->may_loop && with_loops.count(run->entry);
+    if (run->loops) return run_wholes();
     std::vector<Block*> suspended;
     run->blocks.emplace_back(new Block);
     for (uint64_t i = 0; i < run->n_blocks; ++i) {
@@ -518,7 +542,9 @@ void run_grid() {
         if (run->recording && suspended.empty() && nothing_left_to_record(linear)) return;
         Block& b = *run->blocks.back();
         start_block(b, linear);
-        if (!run_block(b)) {
+        bool ended = run_block(b);
+        if (run->loops) return run_wholes();
+        if (!ended) {
             put_away(b);
             suspended.push_back(&b);
             run->blocks.emplace_back(new Block);
@@ -543,5 +569,12 @@ void run_grid() {
     }
 }
 
-long long clock() { return current ? (long long)(current->warp->block->steps + current->clock) : 0; }
+// What a thread reads moves on with each reading, as a plain run counts nothing else: a loop may wait for it.
+long long clock() {
+    constexpr uint64_t CLOCKS_OF_A_READING = 32;
+    static thread_local uint64_t of_loops_over_threads = 0;
+    if (!current) return (long long)(of_loops_over_threads += CLOCKS_OF_A_READING);
+    Block& b = *current->warp->block;
+    return (long long)((b.read_clocks += CLOCKS_OF_A_READING) + b.steps + current->clock);
+}
 }  // namespace laptop

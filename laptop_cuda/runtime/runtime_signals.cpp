@@ -2,6 +2,7 @@
 // only while a launch lasts. They run on a stack of their own: a thread's may be the one that overflowed.
 #include <dlfcn.h>
 #include <pthread.h>
+#include <set>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -14,8 +15,9 @@
 
 namespace laptop {
 
-sigjmp_buf way_out;
-static volatile sig_atomic_t interrupted = 0, busy = 0;
+__thread sigjmp_buf* way_out __attribute__((tls_model("initial-exec"))) = nullptr;
+static volatile sig_atomic_t interrupted = 0;
+static __thread volatile sig_atomic_t busy __attribute__((tls_model("initial-exec"))) = 0;
 static pthread_t runner;
 static const int CAUGHT[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGINT};
 static struct sigaction old_action[5];
@@ -24,8 +26,8 @@ static char* handler_stack = nullptr;
 constexpr size_t HANDLER_STACK = 64 << 10;
 
 void escape() {
-    about_to_jump_out();
-    siglongjmp(way_out, 1);
+    if (!run->shared_out) about_to_jump_out();           // else it stays on its stack
+    siglongjmp(*way_out, 1);
 }
 
 bool was_interrupted() { return interrupted; }
@@ -40,11 +42,13 @@ Busy::~Busy() {
 }
 
 static void on_interrupt(int signal) {
-    if (!pthread_equal(pthread_self(), runner)) {        // Python runs in more than one thread
+    bool told = on_other_core() && interrupted;          // by the runner
+    if (!told && !pthread_equal(pthread_self(), runner)) {       // Python runs in more than one thread
         pthread_kill(runner, signal);
         return;
     }
     interrupted = 1;
+    if (!told) interrupt_other_cores();
     if (current && !busy) escape();                      // in the student's code: a loop may never look
 }
 
@@ -62,8 +66,17 @@ static uintptr_t program_counter(void* context) {
 #endif
 }
 
+// Whether the access that crashed was a write, as an action of laptop_party; some processors do not say.
+static int action_of(void* context) {
+#if defined(__x86_64__) && !defined(__APPLE__)
+    return ((ucontext_t*)context)->uc_mcontext.gregs[REG_ERR] >> 1 & 1;
+#else
+    return TOUCHES;
+#endif
+}
+
 static void on_crash(int signal, siginfo_t* info, void* context) {
-    if (!current || !pthread_equal(pthread_self(), runner)) {
+    if (!current) {                                      // not in a kernel
         for (int i = 0; i < 5; ++i) {
             if (CAUGHT[i] == signal) sigaction(signal, &old_action[i], nullptr);     // it happens again, there
         }
@@ -73,17 +86,29 @@ static void on_crash(int signal, siginfo_t* info, void* context) {
     bool overflow = address + GUARD_BYTES >= low && address < low + 4096;
     const char* kind = signal == SIGFPE ? "division by zero" : signal == SIGILL ? "assertion"
                        : overflow ? "stack overflow" : "out of bounds";
-    const char* reason = signal == SIGILL ? "trap" : run->traced ? "signal" : "unchecked";
+    const char* reason = signal == SIGILL ? "no return" : run->traced ? "signal" : "unchecked";
     laptop_error e = make_error(kind, reason, nullptr, 0);
-    if (signal == SIGILL) e.detail = "an instruction that does not exist";
     e.offset = (int64_t)address;
     e.who.pc = code_offset((void*)program_counter(context));
     if (e.who.pc) ++e.who.pc;                            // pcs are return addresses: one past what did it
     uint32_t depth = current->depth < 64 ? current->depth : 64;
     if (!e.who.pc && depth) e.who.pc = code_offset(current->returns[depth - 1]);
-    run->error = e;
+    launch_error() = e;
     pending = false;
     escape();
+}
+
+HandlerStack::HandlerStack() : memory((char*)malloc(HANDLER_STACK)) {
+    stack_t stack = {};
+    stack.ss_sp = memory;
+    stack.ss_size = HANDLER_STACK;
+    sigaltstack(&stack, nullptr);
+}
+HandlerStack::~HandlerStack() {
+    stack_t none = {};
+    none.ss_flags = SS_DISABLE;
+    sigaltstack(&none, nullptr);
+    free(memory);
 }
 
 static void use_handler_stack(stack_t* old) {
@@ -95,7 +120,20 @@ static void use_handler_stack(stack_t* old) {
 }
 
 // ------------------------------------------------------------------ crashes of host code, in a process of its own
-static int crash_file = -1;
+static int report_file = -1;
+
+// Of an access to device memory, what it is, and who called for it: once the crash itself is told, as the walk may crash.
+static void tell_of_device_memory(uintptr_t address, int action) {
+    laptop_error e = {};
+    laptop_memory m;
+    if (!is_whole_program() || !closed_to_host(address, 1, e, m)) return;
+    std::string name = m.name, from = callers();
+    for (char& c : name) c = c == '"' || c == '\\' ? '\'' : c;
+    char text[1200];
+    int n = snprintf(text, sizeof text, "{\"host_access\": [\"%s\", \"%.500s\", \"%s\", %u, %llu, %lld, %d]}\n", e.reason,
+                     name.c_str(), from.c_str(), m.itemsize, (unsigned long long)m.bytes, (long long)e.offset, action);
+    if (n > 0 && write(report_file, text, (size_t)n) < 0) _exit(1);
+}
 
 static void on_host_crash(int signal, siginfo_t* info, void* context) {
     Dl_info where = {};
@@ -105,9 +143,21 @@ static void on_host_crash(int signal, siginfo_t* info, void* context) {
     int n = snprintf(text, sizeof text, "{\"crash\": %d, \"offset\": %llu, \"address\": %llu, \"in\": \"%.60s\"}\n", signal,
                      (unsigned long long)(pc - (uintptr_t)where.dli_fbase), (unsigned long long)(uintptr_t)info->si_addr,
                      where.dli_sname ? where.dli_sname : "");
-    if (n > 0 && write(crash_file, text, (size_t)n) < 0) _exit(1);
+    if (n > 0 && write(report_file, text, (size_t)n) < 0) _exit(1);
     ::signal(signal, SIG_DFL);
+    if (signal == SIGSEGV || signal == SIGBUS) tell_of_device_memory((uintptr_t)info->si_addr, action_of(context));
     raise(signal);
+}
+
+void refused_call(const char* name, const char* why, const void* site) {
+    static std::set<const void*> told;
+    if (report_file < 0 || !told.insert(site).second) return;
+    Dl_info where = {};
+    dladdr(site, &where);
+    char text[256];
+    int n = snprintf(text, sizeof text, "{\"refused\": \"%s\", \"why\": \"%s\", \"offset\": %llu}\n", name, why,
+                     (unsigned long long)((uintptr_t)site - (uintptr_t)where.dli_fbase));
+    if (write(report_file, text, (size_t)n) < 0) return;             // whoever listened has gone
 }
 
 Signals::Signals() {
@@ -135,7 +185,7 @@ Signals::~Signals() {
 }  // namespace laptop
 
 extern "C" void laptop_report_crashes(int file) {
-    laptop::crash_file = file;
+    laptop::report_file = file;
     laptop::use_handler_stack(nullptr);
     for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
         struct sigaction action = {};

@@ -2,6 +2,14 @@
 #include <setjmp.h>
 
 namespace laptop {
-extern sigjmp_buf way_out;       // set by the launch, taken by every error
+// Set by the launch, and by each thread that runs blocks of it; taken by every error.
+extern __thread sigjmp_buf* way_out __attribute__((tls_model("initial-exec")));
 bool was_interrupted();
+struct HandlerStack {            // of a thread: a handler cannot run on a stack that overflowed
+    char* memory;
+    HandlerStack();
+    ~HandlerStack();
+};
+bool on_other_core();            // whether this thread was made for a part of a launch's blocks
+void interrupt_other_cores();
 }  // namespace laptop

@@ -212,16 +212,30 @@ static void count(const Request& r, const Warp& w) {
 struct Cursors {
     const Access* next[32];
     const Access* end[32];
+    uint32_t step[32];           // of the lane's log, where the segment begins
     uint8_t lane[32];
     int n = 0;
 };
+
+// Of the lanes' next accesses the first: of the earliest step, and of that the first in the code, which runs upwards
+// within a step.
+static uint64_t next_kind(const Cursors& c) {
+    uint64_t kind = 0;
+    int64_t first = INT64_MAX;
+    for (int i = 0; i < c.n; ++i) {
+        uint64_t one = c.next[i]->kind();
+        int64_t at = ((int64_t)c.next[i]->step() - c.step[i]) * (1ll << 32) + (uint32_t)(one >> 16);
+        if (at < first) first = at, kind = one;
+    }
+    return kind;
+}
 
 // The lanes ran the same code, so their accesses pair up in order; but a function of the headers may touch
 // more in one lane than in another, so the kinds are compared.
 static void count_segment(const Warp& w, Cursors& c) {
     Request r;
     while (c.n) {
-        uint64_t kind = c.next[0]->kind();
+        uint64_t kind = next_kind(c);
         r.lanes = 0;
         r.n = 0;
         for (int i = 0; i < c.n; ++i) {
@@ -238,7 +252,7 @@ static void count_segment(const Warp& w, Cursors& c) {
         int left = 0;
         for (int i = 0; i < c.n; ++i) {
             if (c.next[i] == c.end[i]) continue;
-            c.next[left] = c.next[i], c.end[left] = c.end[i], c.lane[left++] = c.lane[i];
+            c.next[left] = c.next[i], c.end[left] = c.end[i], c.step[left] = c.step[i], c.lane[left++] = c.lane[i];
         }
         c.n = left;
     }
@@ -266,6 +280,7 @@ static void advance(const Warp& w, unsigned lanes, uint32_t words) {
         if (end == log.at_access) continue;
         c.next[c.n] = log.access + log.at_access;
         c.end[c.n] = log.access + end;
+        c.step[c.n] = log.at_step;
         c.lane[c.n++] = (uint8_t)lane;
         log.at_access = end;
     }
@@ -345,6 +360,7 @@ void merge(Warp& w, bool force) {
                 if (!log.n_accesses) continue;
                 c.next[c.n] = log.access;
                 c.end[c.n] = log.access + log.n_accesses;
+                c.step[c.n] = 0;
                 c.lane[c.n++] = (uint8_t)__builtin_ctz(l);
             }
             const Log& path = *w.lanes[__builtin_ctz(lanes)]->log;

@@ -2,7 +2,7 @@
 import os
 import time
 
-from laptop_cuda import cache
+from laptop_cuda.toolchain import cache
 
 
 def test_the_builds_used_longest_ago_go_first_and_recent_ones_never(tmp_path, monkeypatch):

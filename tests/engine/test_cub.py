@@ -98,3 +98,64 @@ def test_algorithms_of_the_device(tmp_path):
     (tmp_path / "prog.cu").write_text(PROGRAM)
     ran = run(tmp_path / "prog.cu")
     assert ran.stdout == "28 20 5 8 3\n" and not ran.crash
+
+
+SORTS = r"""
+#include <cstdio>
+#include <cub/cub.cuh>
+__global__ void total(const int* x, int* out) {
+    using Reduce = cub::BlockReduce<int, 32>;
+    __shared__ typename Reduce::TempStorage temp;
+    int mine[2] = {x[2 * threadIdx.x], x[2 * threadIdx.x + 1]};
+    int largest = Reduce(temp).Reduce(mine, cub::Max());
+    __syncthreads();
+    int sum = Reduce(temp).Sum(mine);
+    if (threadIdx.x == 0) out[0] = largest, out[1] = sum;
+}
+template <class T>
+T* on_device(const T (&x)[4]) {
+    T* d;
+    cudaMalloc(&d, sizeof x);
+    cudaMemcpy(d, x, sizeof x, cudaMemcpyHostToDevice);
+    return d;
+}
+template <class T>
+void show(const T* d) {
+    T h[4];
+    cudaMemcpy(h, d, sizeof h, cudaMemcpyDeviceToHost);
+    for (T v : h) printf("%g ", (double)v);
+}
+int main() {
+    unsigned* keys = on_device<unsigned>({0x12, 0x21, 0x31, 0x02});
+    unsigned* out = on_device<unsigned>({});
+    int* values = on_device<int>({0, 1, 2, 3});
+    int* with = on_device<int>({});
+    char storage[512];
+    size_t bytes = sizeof storage;
+    cub::DeviceRadixSort::SortKeys(storage, bytes, keys, out, 4, 0, 4);          // by their last digit only
+    show(out);
+    cub::DeviceRadixSort::SortPairsDescending(storage, bytes, keys, out, values, with, 4, 4, 8);
+    show(with);
+    float* numbers = on_device<float>({1.5f, -2.f, 0.f, -3.f});
+    float* sorted = on_device<float>({});
+    cub::DoubleBuffer<float> both(numbers, sorted);
+    cub::DeviceRadixSort::SortKeys(nullptr, bytes, both, 4);
+    cub::DeviceRadixSort::SortKeys(storage, bytes, both, 4);
+    show(both.Current());
+    int x[64], *d, h[2];
+    for (int i = 0; i < 64; ++i) x[i] = i;
+    cudaMalloc(&d, sizeof x);
+    cudaMemcpy(d, x, sizeof x, cudaMemcpyHostToDevice);
+    total<<<1, 32>>>(d, with);
+    cudaMemcpy(h, with, sizeof h, cudaMemcpyDeviceToHost);
+    printf("%d %d\n", h[0], h[1]);
+}
+"""
+
+
+@pytest.mark.slow
+def test_sorts_by_some_bits_and_reductions_of_several_items(tmp_path):
+    (tmp_path / "sorts.cu").write_text(SORTS)
+    for mode in ("sanitize", "plain"):
+        ran = run(tmp_path / "sorts.cu", mode=mode)
+        assert ran.stdout == "33 49 18 2 2 1 0 3 -3 -2 0 1.5 63 2016\n" and not ran.crash and not ran.errors

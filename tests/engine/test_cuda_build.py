@@ -8,7 +8,8 @@ import pytest
 import torch
 
 import laptop_cuda as cuda
-from laptop_cuda import build, compilers
+from laptop_cuda import build
+from laptop_cuda.toolchain import compilers
 from laptop_cuda.module import Module
 from laptop_cuda.sources import files_of, rewritten
 
@@ -159,7 +160,7 @@ def test_ninja_of_the_python_package_is_found_without_a_path(monkeypatch, tmp_pa
 
 
 def test_the_cache_falls_back(monkeypatch, tmp_path):
-    from laptop_cuda import cache as module
+    from laptop_cuda.toolchain import cache as module
     for name in ("LAPTOP_CUDA_CACHE", "COURSE_CACHE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(module, "_preferred", [tmp_path / "file" / "clone"])

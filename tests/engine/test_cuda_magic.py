@@ -115,7 +115,7 @@ def test_the_rendered_errors_have_no_python_frames(shell, capsys):
 
 def test_show(shell, tmp_path, capsys):
     from laptop_cuda.show import Code, _piece
-    from laptop_cuda.outline import outline
+    from laptop_cuda.text.outline import outline
     text = '#include <x.h>\n\n// Adds & <doubles>.\n// Slowly.\ntemplate <int N>\n__global__ void add(float* x) {\n    x[0] = 1.5f;  // one\n}\n\nint main() { return 0; }\n'
     path = tmp_path / "k.cu"
     path.write_text(text)

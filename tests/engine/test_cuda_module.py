@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import laptop_cuda as cuda
-from laptop_cuda import build, gpu, memory, module, signature
+from laptop_cuda import build, gpu, memory, module
+from laptop_cuda.text import signature
 from laptop_cuda.sources import files_of
 
 SOURCE = """
@@ -557,7 +558,7 @@ def test_the_same_file_on_the_gpu(mod):
 
 def test_copies_for_a_traced_launch_keep_aliases():
     from laptop_cuda.arguments import Parameter
-    from laptop_cuda.arrays import CpuCopies
+    from laptop_cuda.arguments.arrays import CpuCopies
     base = torch.arange(6.0)
     here = CpuCopies([base, 3])
     assert here.values[0] is base and not here.storages            # CPU tensors are passed as they are

@@ -4,10 +4,10 @@ import re
 import pytest
 
 from laptop_cuda.rewrite import rewrite
-from laptop_cuda.signature import kernels
-from laptop_cuda.table import constants, symbols
-from laptop_cuda.outline import outline
-from laptop_cuda.tokens import scan
+from laptop_cuda.text.signature import kernels
+from laptop_cuda.rewrite.table import constants, symbols
+from laptop_cuda.text.outline import outline
+from laptop_cuda.text.tokens import scan
 
 
 def flat(text: str) -> str:
@@ -32,6 +32,8 @@ UNTOUCHED = [
     "std::vector<std::vector<std::vector<int>>> deep; int big = 1'000'000;",
     "#define TEXT \"__shared__ float x;\"\n#if 0\ndon't \" unbalanced {{{\n#endif\nint x;",
     "template <class A, int N = (4 > 3)> struct pair_of { A a[N]; };",
+    "long host() { return clock(); } __device__ long f(Watch w) { return w.clock() + std::clock(); }",
+    "struct Watch { __device__ long clock() { return t; } __device__ long read() { return clock(); } };",
 ]
 
 

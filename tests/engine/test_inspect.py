@@ -10,11 +10,12 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from laptop_cuda import executed, inspect_command, machine_code, roofline, toolkit
+from laptop_cuda.inside import inspect_command, machine_code, roofline, toolkit
+from laptop_cuda.report import executed
 from laptop_cuda.__main__ import main
-from laptop_cuda.inside_lines import by_line, statements
-from laptop_cuda.lines import Place
-from laptop_cuda.toolkit import InspectError
+from laptop_cuda.inside.lines import by_line, statements
+from laptop_cuda.toolchain.lines import Place
+from laptop_cuda.inside.toolkit import InspectError
 
 ROOT = Path(__file__).resolve().parents[2]
 SOURCE = """__device__ float twice(float a) {
@@ -330,8 +331,9 @@ def test_the_command_without_a_compiler(tmp_path):
     file.write_text(SOURCE)
     nowhere = {"PATH": "/usr/bin:/bin", "CUDA_HOME": "/nowhere", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path),
                "LAPTOP_CUDA_CACHE": str(tmp_path / "cache")}
-    code = "from laptop_cuda import gpu, toolkit; toolkit._wheels = lambda name: []; gpu.nvcc = lambda: None\n" \
-           "import sys; from laptop_cuda.__main__ import main; sys.exit(main(sys.argv[1:]))"
+    code = "import sys; from laptop_cuda import gpu; from laptop_cuda.inside import toolkit\n" \
+           "toolkit._wheels = lambda name: []; gpu.nvcc = lambda: None\n" \
+           "from laptop_cuda.__main__ import main; sys.exit(main(sys.argv[1:]))"
     ran = subprocess.run([sys.executable, "-c", code, "inspect", str(file)], capture_output=True, text=True,
                          env={**os.environ, **nowhere})
     assert ran.returncode == 2 and ran.stderr.count("\n") == 1 and "pip install" in ran.stderr

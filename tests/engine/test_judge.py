@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from laptop_cuda.judge import CannotJudge, judge, main
-from laptop_cuda.judge_child import difference
-from laptop_cuda.judge_kernelbot import listed_tests
+from laptop_cuda.judge.child import difference, one_rounding_apart
+from laptop_cuda.judge.kernelbot import listed_tests
 from laptop_cuda.program import Budget
 
 CHALLENGE = """
@@ -122,7 +122,10 @@ def test_what_cannot_be_judged_is_said(challenge, tmp_path):
     path.write_text("__global__ void k() {}")
     with pytest.raises(CannotJudge, match="no function `solve`"):
         judge(challenge, path)
-    path.write_text('extern "C" void solve(float* x) {}')
+    (tmp_path / "submission.py").write_text("")
+    with pytest.raises(CannotJudge, match="submission.py is Python, which is not run"):
+        judge(challenge, tmp_path / "submission.py")
+    path.write_text('#include "solve.h"\nextern "C" void solve(float* x) {}')
     with pytest.raises(CannotJudge, match=r"passes 4 arguments \(x, y, rows, cols\), but solve takes 1"):
         judge(challenge, path)
 
@@ -130,7 +133,8 @@ def test_what_cannot_be_judged_is_said(challenge, tmp_path):
 @pytest.mark.slow
 def test_a_crash_of_host_code_is_the_verdict_of_its_case(challenge):
     path = challenge / "mine.cu"
-    path.write_text('extern "C" void solve(const float* x, float* y, int rows, int cols) { *(volatile int*)8 = 1; }')
+    path.write_text('extern "C" void solve(const float* x, float* y, int rows, int cols) {'
+                    ' *(volatile int*)8 = 1; }')
     verdict = judge(challenge, path)
     assert verdict.cases[-1]["verdict"] == "crashed" and "line 1 of mine.cu" in verdict.cases[-1]["message"]
 
@@ -142,7 +146,8 @@ def test_the_command_line(challenge, tmp_path, capsys):
     assert json.loads(report.read_text())["accepted"] is True
     assert main([str(challenge), str(solution(challenge, sign="-"))]) == 1
     assert main([str(tmp_path / "none"), str(path)]) == 2
-    ran = subprocess.run([sys.executable, "-m", "laptop_cuda", "judge", "--help"], capture_output=True, text=True)
+    ran = subprocess.run([sys.executable, "-m", "laptop_cuda", "judge", "--help"], capture_output=True,
+                         text=True)
     assert ran.returncode == 0 and "challenge.py" in ran.stdout
 
 
@@ -177,7 +182,9 @@ __global__ void scale(const float* x, float* y, int factor, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = factor * x[i];
 }
-void custom_kernel(const float* x, float* y, int factor, int n) { scale<<<(n + 63) / 64, 64>>>(x, y, factor, n); }
+void custom_kernel(const float* x, float* y, int factor, int n) {
+    scale<<<(n + 63) / 64, 64>>>(x, y, factor, n);
+}
 """
 
 
@@ -198,8 +205,10 @@ def test_the_other_layout(tmp_path):
     (task / "mine.cu").write_text(SCALE.replace("if (i < n) ", ""))
     assert "past its end" in judge(task, task / "mine.cu").of("ragged")[0]["message"]
     (task / "mine.cu").write_text(SCALE.replace("factor * x[i]", "x[i]"))
-    assert judge(task, task / "mine.cu").cases[0]["message"] == "not the same"
-    strange = SCALE.replace("int factor, int n) { s", "int what, int m) { int factor = what, n = m; s")
+    said = judge(task, task / "mine.cu").cases[0]["message"]
+    assert said.startswith("y[0] is ") and said.endswith("64 of 64 elements differ\nnot the same")
+    strange = SCALE.replace("int factor, int n) {\n    scale<",
+                            "int what, int m) {\n    int factor = what, n = m; scale<")
     (task / "mine.cu").write_text(strange)
     with pytest.raises(CannotJudge, match="what is `m`|what is `what`"):
         judge(task, task / "mine.cu")
@@ -208,6 +217,15 @@ def test_the_other_layout(tmp_path):
 def test_tests_of_a_task_are_read_without_a_yaml_library():
     assert listed_tests(TASK) == [{"size": 64, "factor": 2, "seed": 1}, {"size": 100, "factor": 3, "seed": 2}]
     assert listed_tests("name: x\n") == []
+
+
+
+
+def test_a_half_may_be_rounded_once_otherwise():
+    a = np.array([14.15625, 1], np.float16)
+    assert one_rounding_apart(np.array([14.1640625, 1], np.float16), a)
+    assert not one_rounding_apart(np.array([14.1796875, 1], np.float16), a)
+    assert not one_rounding_apart(a.astype(np.float32), a.astype(np.float32))
 
 
 def test_where_two_arrays_differ():
@@ -224,7 +242,9 @@ def test_a_transposed_array_is_passed_and_read_in_its_order(tmp_path):
                                            .replace("x = np.random", "x = 2 * np.random")
                                            .replace("y[...] = x.sum(1)", "y[...] = x[:, :2]"))
     (tmp_path / "my.cu").write_text("""
-__global__ void two(const float* x, float* y, int cols) { y[2 * blockIdx.x + threadIdx.x] = x[blockIdx.x * cols + threadIdx.x]; }
+__global__ void two(const float* x, float* y, int cols) {
+    y[2 * blockIdx.x + threadIdx.x] = x[blockIdx.x * cols + threadIdx.x];
+}
 extern "C" void solve(const float* x, float* y, int rows, int cols) { two<<<rows, 2>>>(x, y, cols); }
 """)
     assert judge(tmp_path, tmp_path / "my.cu", largest=10_000, given_only=True).right

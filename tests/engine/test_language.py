@@ -622,14 +622,17 @@ __global__ void __cluster_dims__(2, 1, 1) k(float* y, int what, cudaTextureObjec
 """
 
 
-@pytest.mark.parametrize("what, word", [*enumerate(["", "tex2D", "tex2D", "surf2Dwrite", "this_cluster"])])
-def test_what_is_not_supported_is_an_error_where_it_is_reached(what, word):
+@pytest.mark.parametrize("what, kind, words", [
+    (0, "", ""), (1, "out of bounds", "tex2D of a texture object that does not exist"),
+    (2, "not supported", "tex2D of a texture to which nothing is bound"),
+    (3, "out of bounds", "surf2Dwrite of a surface object that does not exist"), (4, "not supported", "this_cluster")])
+def test_what_is_not_there_is_an_error_where_it_is_reached(what, kind, words):
     y, mod = torch.ones(1), cuda.compile(REACHED)
     if not what:
         return mod.k[1, 1](y, 0, 0, 0)
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
         mod.k[1, 1](y, what, 0, 0)
-    assert caught.value.kind == "not supported" and word in str(caught.value) and caught.value.line == 4 + what
+    assert caught.value.kind == kind and words in str(caught.value) and caught.value.line == 4 + what
 
 
 def test_an_error_is_shown_in_the_students_own_line():

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laptop_cuda import toolkit
+from laptop_cuda.inside import toolkit
 from laptop_cuda.occupancy import LIMITS, limits, occupancy
 
 # architecture, registers, threads, bytes of shared memory: blocks, what limits them; derived by hand.

@@ -1,5 +1,4 @@
 """What older or differently formatted programs write, in programs of our own."""
-import numpy as np
 import pytest
 
 import laptop_cuda
@@ -87,25 +86,3 @@ def test_host_threads_may_launch_at_the_same_time(tmp_path, mode):
     assert ran.status == 0 and not ran.errors, (ran.crash, ran.errors, ran.stderr)
     assert int(ran.stdout) == 300 * sum(t + r for t in range(4) for r in range(20))
     assert len(ran.launches) == 80
-
-
-NESTED = """
-__global__ void child(int* y) { y[0] = 1; }
-__global__ void parent(int* y, int nested) {
-    y[1] = 2;
-    if (nested)
-        child<<<1, 1>>>(y);
-}
-"""
-
-
-@pytest.mark.parametrize("mode", ["sanitize", "profile"])
-def test_a_launch_from_device_code_is_an_error_where_it_is_reached(mode):
-    module = laptop_cuda.compile(NESTED)
-    y = np.zeros(2, np.int32)
-    with getattr(laptop_cuda, mode)():
-        module.parent[1, 1](y, 0)
-        assert y.tolist() == [0, 2]
-        with pytest.raises(laptop_cuda.KernelError, match="dynamic parallelism") as caught:
-            module.parent[1, 1](y, 1)
-    assert (caught.value.kind, caught.value.line) == ("not supported", 6)

@@ -4,7 +4,7 @@ import shutil
 import pytest
 
 import laptop_cuda as cuda
-from laptop_cuda.object_file import read_object
+from laptop_cuda.toolchain.object_file import read_object
 from laptop_cuda.only_kernels import refusal, refused
 
 KERNEL = "__global__ void f(const float* __restrict__ x, float* __restrict__ out, int n) {{\n    {}\n}}\n"

@@ -13,8 +13,9 @@ import pytest
 from engine_kit import compiled, line_of
 
 import laptop_cuda as cuda
-from laptop_cuda import Machine, front
-from laptop_cuda.player import SCRIPTS, Trace, bank_parts, lanes_in_words, sectors
+from laptop_cuda import Machine
+from laptop_cuda.pictures import front
+from laptop_cuda.pictures.player import SCRIPTS, Trace, bank_parts, lanes_in_words, sectors
 
 SOURCE = """
 __global__ void transpose(const float* x, float* out) {

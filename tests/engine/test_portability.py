@@ -118,6 +118,42 @@ def test_the_suite_with_another_compiler(compiler, monkeypatch):
     suite(ENGINE[1:], {"CXX": compiler}, *without)
 
 
+def test_the_suite_with_the_compiler_of_ziglang():
+    """Its counts and its asserts. The rest by hand, in a Python that has it:
+    CXX="python -m ziglang c++" python -m pytest -m "not slow" tests/engine/test_{bugs,clean,language,half}.py"""
+    pytest.importorskip("ziglang", reason="not run: the package ziglang is not installed")
+    suite(["test_counts.py", "test_language.py"], {"CXX": f"{sys.executable} -m ziglang c++"},
+          "-k", "test_counts or assert or trap")
+
+
+OPENMP = r"""
+#include <omp.h>
+#include <cstdio>
+__global__ void k(int* x) { x[threadIdx.x] = 1; }
+int main() {
+    int* x;
+    cudaMalloc(&x, 4 * 32);
+    k<<<1, 32>>>(x);
+    int sum = 0, wide = 0;
+    double start = omp_get_wtime();
+#pragma omp parallel for reduction(+ : sum) num_threads(2)
+    for (int i = 0; i < 8; ++i) sum += x[i], wide = omp_get_num_threads();
+    printf("%d %d %d\n", sum, wide, omp_get_wtime() >= start);
+}
+"""
+
+
+@pytest.mark.parametrize("compiler, threads", [("g++", 2), ("clang++", 1)])
+def test_openmp_also_where_the_compiler_has_none(compiler, threads, monkeypatch, tmp_path):
+    needs(compiler)
+    if build.has_openmp((shutil.which("clang++") or "",)):
+        pytest.skip("not run: clang++ has OpenMP here")
+    monkeypatch.setenv("CXX", compiler)
+    (tmp_path / "prog.cu").write_text(OPENMP)
+    assert cuda.run(tmp_path / "prog.cu").stdout == f"8 {threads} 1\n"
+    assert cuda.load(tmp_path / "prog.cu").kernels == ["k"]
+
+
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
 @pytest.mark.parametrize("module", ["test_counts", "test_bugs", "test_clean", "test_language", "test_half"])
 def test_nvcc_takes_the_same_sources(module, architecture, tmp_path):

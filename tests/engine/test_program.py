@@ -262,3 +262,7 @@ def test_the_fixture(cuda_program, tmp_path, request):
         cuda_program(tmp_path / "prog.cu", "64", options=options, budgets=["sectors=71"])
     with pytest.raises(pytest.fail.Exception, match="out of bounds"):
         cuda_program(tmp_path / "prog.cu", "64", options=Options(defines=("EXTRA=1", "SET_Y=1")))
+    with pytest.raises(pytest.fail.Exception, match="there is no file"):
+        cuda_program(tmp_path / "none.cu")
+    ran = cuda_program(tmp_path / "prog.cu", "64", check=False, options=Options(defines=("EXTRA=1", "SET_Y=1")))
+    assert ran.errors[0]["kind"] == "out of bounds"

@@ -1,12 +1,13 @@
 """Inline PTX of published kernels: each instruction gives what CUDA C++ gives, is counted, and has its sanitizer rule."""
 from __future__ import annotations
-
+import re
 
 import numpy as np
 import pytest
 
 import laptop_cuda as cuda
 from engine_kit import compiled, counted
+from laptop_cuda.ptx import Operand, statement
 from laptop_cuda.rewrite import rewrite
 
 SOURCE = r"""
@@ -125,6 +126,7 @@ __global__ void arithmetic(const int* x, const float* f, int* y, float* g) {
     y[i * 4 + 2] = r;
     asm("shfl.sync.bfly.b32 %0, %1, 1, 0x1f, 0xffffffff;" : "=r"(r) : "r"(a));
     y[i * 4 + 3] = r;
+    asm("vabsdiff4.u32.u32.u32.add %0, %1, %2, %3;" : "=r"(y[128 + i]) : "r"(a), "r"(r), "r"(lane));
     float v = f[i], w;
     asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(w) : "f"(v));
     asm("fma.rn.f32 %0, %0, %1, %2;" : "+f"(w) : "f"(2.f), "f"(v));
@@ -239,9 +241,11 @@ def test_loads_stores_predicates_and_reductions(mod):
 
 def test_registers_bits_and_functions(mod):
     x, f = rng().integers(0, 2**31, 32).astype(np.int32), rng().standard_normal(32).astype(np.float32)
-    y, g = np.zeros(128, np.int32), np.zeros(96, np.float32)
+    y, g = np.zeros(160, np.int32), np.zeros(96, np.float32)
     both_ways(lambda: mod.arithmetic[1, 32](x, f, y, g))
-    a, lane, wanted = x.astype(np.int64), np.arange(32), y.reshape(32, 4).astype(np.int64) & 0xFFFFFFFF
+    a, lane, wanted = x.astype(np.int64), np.arange(32), y[:128].reshape(32, 4).astype(np.int64) & 0xFFFFFFFF
+    octets = x.view(np.uint8).reshape(32, 4).astype(int)
+    assert (y[128:] == np.abs(octets - octets[lane ^ 1]).sum(1) + lane).all()
     u = a >> 4 & 0xFF
     assert (wanted[:, 0] == (a & lane | u)).all() and (wanted[:, 1] == (a & 0xFFFF | (u & 0xFFFF) << 16)).all()
     assert (wanted[:, 2] == (a * lane + 7 & 0xFFFFFFFF)).all() and (wanted[:, 3] == a[lane ^ 1]).all()
@@ -260,6 +264,13 @@ def test_an_unknown_instruction_is_an_error_where_it_is_reached(mod):
             mod.newer[1, 32](x, 1)
         assert caught.value.kind == "not supported" and "wgmma.fence.sync.aligned" in str(caught.value)
         assert "wgmma" in SOURCE.splitlines()[caught.value.line - 1]
+
+
+@pytest.mark.parametrize("known_otherwise", ["mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0}, {%0}, {%0}, {%0};",
+                                             "atom.global.exch128.b128 %0, [%0], %0;", "shfl.sync.b32 %0, %0, 1;"])
+def test_a_form_that_is_not_known_is_no_error_of_the_rewriting(known_otherwise):
+    made = statement(known_otherwise, [Operand("", "+r", "a")], [])
+    assert re.search(rf'unknown\("{known_otherwise.split()[0]}"\)', made)
 
 
 def test_a_copy_that_is_used_before_its_wait(mod):

@@ -77,6 +77,9 @@ __global__ void either(const float* x,
 namespace ops {
 __global__ void twice(float* x) { x[threadIdx.x] *= 2; }
 void twice(float* x, int n) { twice<<<1, n>>>(x); }
+template <typename T, int N = 2> __global__ void __launch_bounds__(64) more(T* x) { x[threadIdx.x] += N; }
+template <class T> void more(T* x, int n) { more<T><<<1, n>>>(x); }
+template <class... P> __global__ void sum(float* x, P... p) { x[threadIdx.x] += (p + ...); }
 }
 """
 
@@ -182,6 +185,9 @@ def test_a_parameter_list_with_an_if_in_it(mod):
 def test_a_kernel_and_a_host_function_of_one_name(mod):
     mod["ops::twice"][1, 3](x := ramp(3))
     assert x.tolist() == [0, 2, 4]
+    mod["ops::more<float, 5>"][1, 3](x)
+    mod["ops::sum<int, int>"][1, 3](x, 10, 20)
+    assert x.tolist() == [35, 37, 39]
 
 
 LIBRARY = {

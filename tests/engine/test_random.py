@@ -106,3 +106,69 @@ def test_the_host_api(tmp_path):
     (tmp_path / "prog.cu").write_text(HOST)
     ran = run(tmp_path / "prog.cu")
     assert ran.stdout == "1 0\n" and ran.status == 0 and not ran.crash
+
+
+SOBOL = r"""
+#include <cstdio>
+#include <curand.h>
+#include <curand_kernel.h>
+template <class State, class Word>
+__global__ void draw(Word (*directions)[8 * sizeof(Word)], unsigned long long* u, float* f, double* d) {
+    State s;
+    curand_init(directions[15], 3, &s);
+    skipahead(97, &s);
+    for (int i = 0; i < 4; ++i) u[i] = curand(&s);
+    f[0] = curand_uniform(&s), f[1] = curand_normal(&s), d[0] = curand_uniform_double(&s);
+}
+template <class State, class Word> void device(Word (*host)[8 * sizeof(Word)]) {
+    Word (*directions)[8 * sizeof(Word)];
+    unsigned long long* u;
+    float* f;
+    double* d;
+    cudaMalloc(&directions, 16 * sizeof *host);
+    cudaMallocManaged(&u, 32), cudaMallocManaged(&f, 8), cudaMallocManaged(&d, 8);
+    cudaMemcpy(directions, host, 16 * sizeof *host, cudaMemcpyHostToDevice);
+    draw<State><<<1, 1>>>(directions, u, f, d);
+    cudaDeviceSynchronize();
+    printf("%llx %llx %llx %llx %.8f %.7f %.17f\n", u[0], u[1], u[2], u[3], f[0], f[1], d[0]);
+}
+int main() {
+    curandDirectionVectors32_t* narrow;
+    curandDirectionVectors64_t* wide;
+    curandGetDirectionVectors32(&narrow, CURAND_DIRECTION_VECTORS_32_JOEKUO6);
+    curandGetDirectionVectors64(&wide, CURAND_DIRECTION_VECTORS_64_JOEKUO6);
+    unsigned all = 0;
+    unsigned long long all_wide = 0;
+    for (int d = 0; d < 16; ++d) {
+        for (unsigned v : narrow[d]) all ^= v;
+        for (unsigned long long v : wide[d]) all_wide ^= v;
+    }
+    printf("%x %llx\n", all, all_wide);
+    device<curandStateSobol32>(narrow);
+    device<curandStateSobol64>(wide);
+    curandGenerator_t g;
+    curandCreateGeneratorHost(&g, CURAND_RNG_QUASI_SOBOL32);
+    curandSetQuasiRandomGeneratorDimensions(g, 2);
+    double x[12];
+    float y[6];
+    curandGenerateUniformDouble(g, x, 12);
+    printf("%d", curandGenerateNormal(g, y, 5, 0, 1));
+    curandGenerateNormal(g, y, 6, 0, 1);
+    for (double v : x) printf(" %g", v);
+    for (float v : y) printf(" %.6f", v);
+    return curandSetQuasiRandomGeneratorDimensions(g, 17) != CURAND_STATUS_OUT_OF_RANGE;
+}
+"""
+# the direction vectors and the numbers of the host as libcurand gives them; the points of the kernel from those vectors
+POINTS = """c36e1e9c f3612db8936166c6
+7e000000 fe000000 3e000000 be000000 0.42968750 1.4734676 0.17968750023283064
+7e00000000000000 fe00000000000000 3e00000000000000 be00000000000000 0.42968750 1.4734676 0.17968750000000006
+105 2.32831e-10 0.5 0.75 0.25 0.375 0.875 2.32831e-10 0.5 0.25 0.75 0.375 0.875 0.318639 -1.150349 -0.887147 \
+-1.150349 0.318639 -0.488776"""
+
+
+@pytest.mark.slow
+def test_sobols_sequences(tmp_path):
+    (tmp_path / "prog.cu").write_text(SOBOL)
+    ran = run(tmp_path / "prog.cu")
+    assert (ran.stdout, ran.status, ran.errors) == (POINTS, 0, []), ran.stderr

@@ -1,10 +1,16 @@
-"""Kernels as loops over a block's threads (`regions.py`): the results of fibers to the bit, or fibers."""
+"""Kernels as loops over a block's threads (`regions/`): the results of fibers to the bit, or fibers."""
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-
+from laptop_cuda.program import run as run_program
+from laptop_cuda.regions import loops_of
 HEAD = """
+#include <cooperative_groups.h>
+#include <curand_kernel.h>
+namespace cg = cooperative_groups;
 #define TILE 8
 #define SQUARE(x) ((x) * (x))
 #define SYNC __syncthreads()
@@ -16,6 +22,7 @@ __device__ float twice(float x) { return 2 * x; }
 __device__ int mine() { return threadIdx.x; }
 __device__ void grow(int& n) { n += threadIdx.x; }
 template <int K> __device__ void raise(int& n) { n += K; }
+__device__ void together(cg::thread_block all) { all.sync(); }
 """
 # name: the body of a kernel over float* x, const float* y, int n, with blocks of 8 x 4 x 2 threads
 LOOPS = {
@@ -73,9 +80,31 @@ LOOPS = {
         float ticket = atomicAdd(&x[64], 1.0f);
         if (n > 3) { __syncthreads(); } else { x[0] = 1; __syncthreads(); }
         x[tid] = ticket;""",
+    "many tickets": """
+        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
+        for (int k = 0; k < 100; ++k) atomicAdd(&x[tid], y[k]);""",
     "no barrier": """
         int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
         for (int j = 0; j < n; ++j) { if (j > tid) break; if (j == 3) return; x[tid] += y[j]; }""",
+    "barriers of cooperative groups": """
+        cg::thread_block cta = cg::this_thread_block();
+        __shared__ float s[64];
+        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
+        auto same = cooperative_groups::this_thread_block();
+        s[tid] = y[tid];
+        cg::sync(cta);
+        for (int k = 0; k < n; ++k) {
+            x[tid] += s[(tid + k) % 64];
+            same.sync();
+            s[63 - tid] += x[tid] * y[k];
+            cooperative_groups::sync(cta);
+        }""",
+    "random numbers": """
+        int tid = threadIdx.x + 8 * threadIdx.y + 32 * threadIdx.z;
+        curandState state;
+        curand_init(n, tid, 3, &state);
+        __syncthreads();
+        x[tid] += curand_normal(&state) + umin(tid, n) + curand_uniform(&state);""",
     "a shuffle": "x[threadIdx.x] = __shfl_xor_sync(~0u, y[threadIdx.x], 1);",
     "a sum over lanes, then over warps": """
         __shared__ float of_warp[32];
@@ -145,6 +174,12 @@ FIBERS = {
     "a turn that some skip": "for (int i = threadIdx.y; i < 4; i += 1) { __syncwarp(); x[i] = i; }",
     "a helper that knows its thread": "x[mine()] = 1;",
     "a macro with a barrier": "x[threadIdx.x] = 1; SYNC; x[threadIdx.x] += 1;",
+    "a group that is asked": """
+        auto cta = cg::this_thread_block(); x[cta.thread_rank()] = 1; cta.sync(); x[0] += cta.size();""",
+    "a group in a helper": "auto cta = cg::this_thread_block(); together(cta); x[threadIdx.x] = 1;",
+    "a loop that waits": "int k = 0; while (atomicAdd(&x[0], 1.0f) < 5) ++k; x[1] = k + 1;",
+    "an endless loop that waits": "for (;;) if (atomicAdd(&x[0], 1.0f) > 5) break;",
+    "a lock": "int* lock = (int*)&x[70]; while (atomicCAS(lock, 0, 1)) {} x[0] += 1; atomicExch(lock, 0);",
     "a lambda": "auto f = [&](int i) { x[i] = 1; }; f(threadIdx.x);",
     "a while": "int k = 0; while (k < 3) { x[k] = k; ++k; __syncthreads(); }",
     "a reference across a barrier": "float v = 1; float& r = v; __syncthreads(); r = 2; x[threadIdx.x] = v;",
@@ -161,39 +196,33 @@ def module():
     return cuda.compile(HEAD + "".join(f"__global__ void k{i}{head} {{ {body} }}\n" for i, body in bodies))
 
 
-def entry_of(module, name: int | str):
-    """`name` of the kernel, or n of kn."""
-    found = module._library(False).entries.items()
-    return next(entry for (kernel, _), entry in found if kernel.name in (name, f"k{name}"))
+def with_loops(module) -> list[str]:
+    """The kernels that can run as loops."""
+    loops = loops_of(module._files, module.name)
+    return [kernel.name for kernel in module._texts if id(kernel.function) in loops]
 
 
-def run(module, number: int, fibers: bool, block=(8, 4, 2)) -> np.ndarray:
-    entry = entry_of(module, number)
-    whole = entry.whole
+def run(module, number: int, block=(8, 4, 2)) -> np.ndarray:
     x, y = np.zeros(80, np.float32), np.random.default_rng(number).standard_normal(200).astype(np.float32)
-    try:
-        entry.whole = 0 if fibers else whole
-        getattr(module, f"k{number}")[3, block, 1024](x, y, 24, 0, 0, (3, 4))
-    finally:
-        entry.whole = whole
+    getattr(module, f"k{number}")[3, block, 1024](x, y, 24, 0, 0, (3, 4))
     return x
 
 
 @pytest.mark.parametrize("name", LOOPS)
-def test_loops_over_threads_give_what_fibers_give(module, name):
+def test_loops_over_threads_give_what_fibers_give(module, name, monkeypatch):
     number = list(LOOPS).index(name)
-    assert entry_of(module, number).whole
-    want = run(module, number, True)
-    assert want.any() and run(module, number, False).tobytes() == want.tobytes()
-    want = run(module, number, True, (8, 5, 1))      # the second warp lacks lanes
-    assert run(module, number, False, (8, 5, 1)).tobytes() == want.tobytes()
+    assert f"k{number}" in with_loops(module)
+    loops = run(module, number), run(module, number, (8, 5, 1))      # the second warp lacks lanes
+    monkeypatch.setenv("LAPTOP_CUDA_FIBERS", "1")
+    fibers = run(module, number), run(module, number, (8, 5, 1))
+    assert loops[0].any() and [x.tobytes() for x in loops] == [x.tobytes() for x in fibers]
 
 
 @pytest.mark.parametrize("name", FIBERS)
 def test_what_threads_may_do_differently_stays_with_fibers(module, name, capsys):
     number = len(LOOPS) + list(FIBERS).index(name)
-    assert not entry_of(module, number).whole
-    assert run(module, number, True).any()
+    assert f"k{number}" not in with_loops(module)
+    assert run(module, number).any()
 
 
 def test_a_template_in_a_namespace():
@@ -208,7 +237,7 @@ def test_a_template_in_a_namespace():
     x = np.zeros(4, np.int32)
     module["a::b::fill<int>"][1, 4](x, 10)
     assert x.tolist() == [23] * 4
-    assert all(e.whole for e in module._library(False, module._texts[0], "<int>").entries.values())
+    assert with_loops(module) == ["a::b::fill"]
 
 
 @pytest.mark.parametrize("body", ["x[0] = missing;", "for (int i = 0; i < 3; ++i) x[0] = missing"])
@@ -223,12 +252,9 @@ CRASHES = [("if (threadIdx.x == 5) x[far] = 2;", "out of bounds", "names the thr
 
 
 @pytest.mark.parametrize("statement, kind, next_step", CRASHES, ids=[case[1] for case in CRASHES])
-def test_a_crash_in_a_loop_over_threads_names_line_and_block_and_what_to_do_next(statement, kind, next_step):
+def test_a_crash_in_a_loop_over_threads_names_line_and_block_and_what_to_do_next(statement, kind, next_step, monkeypatch):
     module = cuda.compile("__global__ void f(float* x, long far) {\n"
                           f"    x[threadIdx.x] = 1;\n    if (blockIdx.y == 2) {{ {statement} }}\n}}")
-    entry = entry_of(module, "f")
-    assert entry.whole
-
     def crash() -> cuda.KernelError:
         with pytest.raises(cuda.KernelError) as caught:
             module.f[(2, 3), 32](np.zeros(32, np.float32), 1 << 45)
@@ -236,6 +262,106 @@ def test_a_crash_in_a_loop_over_threads_names_line_and_block_and_what_to_do_next
         return caught.value
     error = crash()
     assert error.thread is None and f"line 3, block (0, 2)\n     3 |     if (" in str(error) and next_step in str(error)
-    entry.whole = 0              # fibers
+    monkeypatch.setenv("LAPTOP_CUDA_FIBERS", "1")
     error = crash()
     assert error.thread == (5, 0, 0) and "block (0, 2), thread 5" in str(error) and "names the thread" not in str(error)
+
+
+HEADER = """
+template <class T> __device__ T half_of(T v) { return v / 2; }
+template <class T, int N> __global__ void turned(const T* x, T* y, int n) {
+    __shared__ T s[N];
+    s[threadIdx.x] = half_of(x[threadIdx.x]);
+    __syncthreads();
+    y[blockIdx.x * N + threadIdx.x] += s[N - 1 - threadIdx.x] * n;
+}
+"""
+PROGRAM = """
+#include "turned.cuh"
+#include <cstdio>
+#include <cuda_runtime.h>
+namespace late { __global__ void add(float* y, int n, float v = 1); }
+__global__ void scale(float* y, int n) {
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) y[i] *= 1.1f;
+}
+template <class T> __global__ void chosen(T* y) { y[threadIdx.x] += 1; }
+template <> __global__ void chosen<float>(float* y) { if (threadIdx.x > 5) y[threadIdx.x] += 2; }
+__global__ void never(float* y, int n) {
+    if (n < 0) return;
+    __syncthreads();
+    y[blockIdx.x * blockDim.x + threadIdx.x] *= n;
+}
+static void (*table[])(float*, int) = {scale, never, scale};
+int main() {
+    float x[64], *dx, *dy, y[128];
+    for (int i = 0; i < 64; ++i) x[i] = 0.1f * i;
+    cudaMalloc(&dx, sizeof x), cudaMalloc(&dy, sizeof y);
+    cudaMemcpy(dx, x, sizeof x, cudaMemcpyHostToDevice), cudaMemset(dy, 0, sizeof y);
+    turned<float, 64><<<2, 64>>>(dx, dy, 3);
+    for (auto f : table) f<<<2, 32>>>(dy, 128);
+    chosen<<<1, 64>>>(dy), chosen<<<1, 64>>>((unsigned*)dy + 64);
+    late::add<<<2, 64>>>(dy, 100, 0.5f);
+    int n = 128; void* args[] = {&dy, &n};
+    cudaLaunchKernel((void*)scale, dim3(2), dim3(64), args, 0, 0);
+    cudaMemcpy(y, dy, sizeof y, cudaMemcpyDeviceToHost);
+    for (float v : y) printf("%a ", v);
+    return cudaGetLastError();
+}
+namespace late { __global__ void add(float* y, int n, float v) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) y[i] += v; CRASH } }
+"""
+
+
+def program(folder, crash: str = "") -> Path:
+    (folder / "turned.cuh").write_text(HEADER)
+    (folder / "prog.cu").write_text(PROGRAM.replace("CRASH", crash))
+    return folder / "prog.cu"
+
+
+def test_programs_print_with_loops_what_they_print_with_fibers(tmp_path, monkeypatch):
+    loops = run_program(program(tmp_path), mode="plain")
+    monkeypatch.setenv("LAPTOP_CUDA_FIBERS", "1")
+    fibers = run_program(tmp_path / "prog.cu", mode="plain")
+    assert loops.status == fibers.status == 0 and len(loops.stdout.split()) == 128 and loops.stdout == fibers.stdout
+    checked = run_program(tmp_path / "prog.cu")
+    assert checked.stdout == loops.stdout and not checked.errors
+
+
+@pytest.mark.slow
+def test_a_crash_of_a_program_in_a_loop_over_threads_names_line_and_block(tmp_path):
+    ran = run_program(program(tmp_path, "if (i == 70) ((volatile float*)y)[1l << 45] = 1;"), mode="plain")
+    last = PROGRAM.rstrip("\n").count("\n") + 1
+    assert [(e["kind"], e["line"], e["block"], e["thread"]) for e in ran.errors] == [("out of bounds", last, [1, 0, 0], None)]
+
+
+def test_a_program_that_the_loops_cannot_hold_runs_with_fibers(tmp_path):
+    (tmp_path / "prog.cu").write_text("""
+        #include <cstdio>
+        struct Large { float v[200]; };
+        template <class T> __global__ void k(T* x) { T v = x[threadIdx.x]; __syncthreads(); x[threadIdx.x + 1] = v; }
+        int main() { Large* x; cudaMallocManaged(&x, 9 * sizeof(Large)); x->v[7] = 5; k<<<1, 8>>>(x);
+                     cudaDeviceSynchronize(); printf("%g", x[1].v[7]); }""")
+    assert run_program(tmp_path / "prog.cu", mode="plain").stdout == "5"
+
+
+ATOMICS = """
+__global__ void many(int* x) {
+    for (int i = 0; i < 300; ++i) atomicAdd(x, 1);
+    __syncthreads();
+    x[1] = x[0];
+}
+__global__ void waits(int* x) {
+    if (threadIdx.x == 1) atomicExch(x, 5);
+    if (threadIdx.x == 0) { while (atomicAdd(x, 0) == 0); x[1] = x[0]; }
+}
+"""
+
+
+def test_a_block_of_many_atomics_is_not_cut_short_and_one_that_waits_gets_an_answer():
+    mod = cuda.compile(ATOMICS)
+    x = np.zeros(2, np.int32)
+    mod.many[2, 64](x)
+    assert x.tolist() == [2 * 64 * 300] * 2
+    x[:] = 0
+    mod.waits[1, 32](x)
+    assert x.tolist() == [5, 5]

@@ -1,6 +1,7 @@
 """The engine as a package of its own: built, installed without torch and without the course, and used."""
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -11,7 +12,8 @@ from pathlib import Path
 import pytest
 
 import laptop_cuda
-from laptop_cuda import build, shipped
+from laptop_cuda import build
+from laptop_cuda.toolchain import shipped
 
 pytestmark = pytest.mark.slow
 QUICK = ["test_counts.py", "test_cuda_module.py", "test_cuda_rewrite.py", "test_ptx.py", "test_published.py", "test_program.py"]
@@ -53,20 +55,33 @@ print("works")
 '''
 
 
-def built(folder: Path, *options: str, **environment: str) -> Path:
+def linked(folder: Path, *packages: str) -> Path:
+    """A folder that has `packages` of this Python."""
+    folder.mkdir()
+    for package in packages:
+        for path in Path(importlib.import_module(package).__file__).parents[1].glob(f"{package}*"):
+            (folder / path.name).symlink_to(path)
+    return folder
+
+
+def built(folder: Path, *options: str, python: str | Path = sys.executable, **environment: str) -> Path:
     source = folder / "source"
     package = build.PACKAGE
     if not (package / "pyproject.toml").exists():
         pytest.skip("not run: the engine is installed here, its source is not")
     subprocess.run(["cp", "-r", str(package), str(source)], check=True)
-    subprocess.run([sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", *options,
+    subprocess.run([python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation", *options,
                     "--wheel-dir", str(folder), str(source)], check=True, env=os.environ | environment)
     return next(folder.glob("laptop_cuda-*.whl"))
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory) -> Path:
-    return built(tmp_path_factory.mktemp("wheel"))
+    """As pip builds it in isolation: by a Python that has nothing, what is needed is on PYTHONPATH."""
+    folder = tmp_path_factory.mktemp("wheel")
+    venv.create(folder / "bare", with_pip=True)
+    made = linked(folder / "needed", "numpy", "setuptools")
+    return built(folder, python=folder / "bare" / "bin" / "python", PYTHONPATH=str(made))
 
 
 def test_it_is_of_one_platform_and_has_the_runtime(wheel):

@@ -5,8 +5,8 @@ import pytest
 from engine_kit import compiled, line_of
 
 import laptop_cuda as cuda
-from laptop_cuda.edits import edits
-from laptop_cuda.statements import at_line, reached_from, statements
+from laptop_cuda.why.edits import edits
+from laptop_cuda.text.statements import at_line, reached_from, statements
 
 SOURCE = """
 __global__ void add(const float* x, const float* y, float* out, int n) {

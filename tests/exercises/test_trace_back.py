@@ -43,7 +43,7 @@ def mean(monkeypatch):
                         Misconception("starts at 1", "?", change=("int k = 0", "int k = 1"))],
         launch=lambda x: Launch(grid=-(-len(x) // 32), block=32, args=[x, out(len(x)), len(x)]))
     monkeypatch.setattr(student.marks, "update", lambda *a, **k: None)
-    monkeypatch.setattr("laptop_cuda.trials.MOST", 6)        # some hundred take seconds
+    monkeypatch.setattr("laptop_cuda.why.trials.MOST", 6)        # some hundred take seconds
     yield made
     declared.pop("0.91")
 

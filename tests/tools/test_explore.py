@@ -13,8 +13,8 @@ from course_lib import cuda, explore
 from course_lib.explore import banks, sectors
 from course_lib.explore.frame import Canvas, Choice, Explorable, Point, Slider, Text
 from course_lib.explore.frame.explorable import FILE, LARGEST_TABLE
-from laptop_cuda import front
-from laptop_cuda.player import SCRIPTS
+from laptop_cuda.pictures import front
+from laptop_cuda.pictures.player import SCRIPTS
 
 
 class Powers(Explorable):
@@ -169,7 +169,7 @@ def test_the_javascript_that_computes(needs, tmp_path):
 
 
 def test_the_engine_knows_nothing_of_the_course():
-    code = ("import sys; import laptop_cuda.front; "
+    code = ("import sys; import laptop_cuda.pictures.front; "
             "print(sorted(m for m in sys.modules if m.split('.')[0] in ('course_lib', 'anywidget', 'ipywidgets')))")
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=cuda.KERNELS.parent)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr

@@ -6,7 +6,7 @@ import pytest
 
 from browser_kit import BOOK, page, serve  # noqa: F401  (page is a fixture)
 from course_lib import cuda, explore
-from laptop_cuda.player import Trace
+from laptop_cuda.pictures.player import Trace
 
 ROOT_OF = "[...document.querySelectorAll('.lc-root')]"
 ARROW_RIGHT = 39

@@ -8,7 +8,7 @@ import pytest
 from course_lib.gpu import first, pretend, registers
 from course_lib.gpu.benchmarks import benchmarks
 from course_lib.gpu.first import Step
-from laptop_cuda.toolkit import entries_of
+from laptop_cuda.inside.toolkit import entries_of
 
 
 def step(name, script, limit=20):

@@ -21,6 +21,12 @@ def test_an_upward_arrow_is_seen(graph):
         assert any(said in line for line in house.upward({module: {target}})), module
 
 
+def test_the_folders_of_the_engine_form_no_circle(graph):
+    assert house.circles(house.engine_rooms(graph)) == []
+    two = {"laptop_cuda.ptx.memory": {"laptop_cuda.text.tokens"}, "laptop_cuda.text.outline": {"laptop_cuda.ptx"}}
+    assert house.circles(house.engine_rooms(two)) == [["laptop_cuda.ptx", "laptop_cuda.text"]]
+
+
 def test_a_circle_is_seen():
     assert house.circles({"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}}) == [["a", "b", "c"]]
 

@@ -5,7 +5,7 @@ import torch
 from course_lib import cuda
 from course_lib.cuda import KERNELS
 from laptop_cuda import gpu
-from laptop_cuda.library import load_library
+from laptop_cuda.launch.library import load_library
 
 
 def test_every_kernel_file_compiles():

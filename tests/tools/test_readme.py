@@ -60,7 +60,7 @@ def test_the_picture_is_of_these_chapters(tmp_path):
 def test_the_picture_that_moves_is_what_the_player_draws():
     """Made by `python -m course_lib moving-picture`; its words in the README are those of the drawing."""
     from course_lib.tools import moving_picture
-    from laptop_cuda.compilers import compiler
+    from laptop_cuda.toolchain.compilers import compiler
 
     if compiler().clang:
         pytest.skip("not run: clang's steps between two accesses are other ones, and they are counted in the picture")

@@ -6,8 +6,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 
 from course_lib.explore.frame.controls import Choice
-from laptop_cuda import front
-from laptop_cuda.front import Picture
+from laptop_cuda.pictures import front
+from laptop_cuda.pictures.front import Picture
 
 FILE = Path(__file__).with_name("explore.js")
 LARGEST_TABLE = 400_000        # bytes of the states that a page of the book carries

@@ -116,12 +116,13 @@ def strip_network(out: Path) -> None:
 
 
 def lighter(page: str) -> str:
-    """A page without comments and indentation, where no text is set as it was typed, and without the marks of
-    names, blanks and punctuation in code, which no style colours."""
+    """A page without comments and indentation, where no text is set as it was typed. In code: without the
+    marks of names, blanks, punctuation and operators, and line numbers as <i>; code is most of the book."""
     parts = re.split(r"(<(pre|script|style|textarea)\b.*?</\2>)", page, flags=re.S)
     for n in range(0, len(parts), 3):
         parts[n] = re.sub(r"\s*\n\s*", "\n", re.sub(r"<!--.*?-->", "", parts[n], flags=re.S))
         if n + 2 < len(parts):
-            parts[n + 1] = re.sub(r'<span class="[npw]">([^<]*)</span>', r"\1", parts[n + 1])
+            plain = re.sub(r'<span class="[npwo]">([^<]*)</span>', r"\1", parts[n + 1])
+            parts[n + 1] = re.sub(r'<span class="linenos">([^<]*)</span>', r"<i>\1</i>", plain)
             parts[n + 2] = ""                   # the tag's name alone
     return "".join(parts)

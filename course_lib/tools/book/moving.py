@@ -9,7 +9,7 @@ from pathlib import Path
 
 from course_lib import explore
 from course_lib.explore.frame.explorable import FILE
-from laptop_cuda import front
+from laptop_cuda.pictures import front
 
 NEEDS_A_KERNEL = "In JupyterLab this picture moves: a kernel computes each of its states."
 

@@ -85,6 +85,16 @@ def upward(graph: dict[str, set[str]]) -> list[str]:
     return said
 
 
+def engine_rooms(graph: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The graph of the engine's folders and of the modules beside them."""
+    found = {}
+    for module, targets in graph.items():
+        here, *there = (".".join(name.split(".")[:2]) for name in (module, *targets))
+        if here.startswith("laptop_cuda"):
+            found.setdefault(here, set()).update({t for t in there if t.startswith("laptop_cuda")} - {here})
+    return found
+
+
 def circles(graph: dict[str, set[str]]) -> list[list[str]]:
     """Groups of modules that reach one another. A package's face is no part of a circle with its own modules
     as long as these do not import it."""
@@ -209,6 +219,7 @@ def complaints() -> list[str]:
     graph = import_graph()
     said = [f"up: {arrow}" for arrow in upward(graph)]
     said += [f"circle: {', '.join(group)}" for group in circles(graph)]
+    said += [f"circle of folders: {', '.join(group)}" for group in circles(engine_rooms(graph))]
     if len(entries()) > ENTRIES:
         said.append(f"course_lib/ has {len(entries())} entries, the guide is {ENTRIES}")
     for word in WORDS:

@@ -1,3 +1,5 @@
-// What exists here of CUB; any other name is an error of the compiler.
+// What exists here of CUB; a kernel that uses any other name is an error where it is reached.
 #pragma once
+#include "block/block_radix_sort.cuh"
 #include "device/laptop_device.cuh"
+#include "util_ptx.cuh"

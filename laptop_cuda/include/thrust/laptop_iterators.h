@@ -1,4 +1,4 @@
-// Thrust's iterators that compute: counting, constant, transform, permutation, zip, discard.
+// Thrust's iterators that compute: counting, constant, transform (in and out), permutation, zip, discard.
 #pragma once
 #include "laptop_vectors.h"
 
@@ -28,6 +28,9 @@ struct laptop_iterator {
     friend bool operator==(const Self& a, const Self& b) { return a - b == 0; }
     friend bool operator!=(const Self& a, const Self& b) { return a - b != 0; }
     friend bool operator<(const Self& a, const Self& b) { return a - b < 0; }
+    friend bool operator>(const Self& a, const Self& b) { return a - b > 0; }
+    friend bool operator<=(const Self& a, const Self& b) { return a - b <= 0; }
+    friend bool operator>=(const Self& a, const Self& b) { return a - b >= 0; }
     ptrdiff_t from(const Self&) const { return 0; }
 
 private:
@@ -64,6 +67,27 @@ struct transform_iterator : laptop_iterator<transform_iterator<F, I, R>, R> {
 };
 template <class F, class I> transform_iterator<F, I> make_transform_iterator(I source, F f) { return {source, f}; }
 
+// What is assigned through it passes the function on its way.
+template <class F, class I>
+struct laptop_sink {
+    F function;
+    I to;
+    template <class T> const laptop_sink& operator=(const T& x) const { return *to = function(x), *this; }
+};
+template <class F, class I>
+struct transform_output_iterator : laptop_iterator<transform_output_iterator<F, I>, laptop_sink<F, I>> {
+    I target;
+    F function;
+    transform_output_iterator(I target, F function) : target(target), function(function) {}
+    laptop_sink<F, I> at(ptrdiff_t i) const { return {function, target + i}; }
+    ptrdiff_t from(const transform_output_iterator& other) const { return target - other.target; }
+};
+template <class F, class I>
+transform_output_iterator<F, I> make_transform_output_iterator(I target, F f) { return {target, f}; }
+template <class F, class I> void laptop_wrote(transform_output_iterator<F, I> a, transform_output_iterator<F, I> b) {
+    laptop_wrote(a.target + a.position, b.target + b.position);
+}
+
 template <class E, class I>
 struct permutation_iterator
     : laptop_iterator<permutation_iterator<E, I>, typename std::iterator_traits<E>::value_type,
@@ -75,24 +99,42 @@ struct permutation_iterator
     ptrdiff_t from(const permutation_iterator& other) const { return indices - other.indices; }
 };
 template <class E, class I> permutation_iterator<E, I> make_permutation_iterator(E e, I i) { return {e, i}; }
+template <class E, class I> void laptop_wrote(permutation_iterator<E, I> a, permutation_iterator<E, I> b) {
+    for (ptrdiff_t i = a.position, end = i + (b - a); i < end; ++i) {
+        E at = a.elements + a.indices[i];
+        laptop_wrote(at, at + 1);
+    }
+}
 
 template <class Tuple> struct zip_iterator;
 template <class... I>
 struct zip_iterator<std::tuple<I...>>
     : laptop_iterator<zip_iterator<std::tuple<I...>>, std::tuple<typename std::iterator_traits<I>::value_type...>,
                       std::tuple<typename std::iterator_traits<I>::reference...>> {
+    typedef std::tuple<typename std::iterator_traits<I>::reference...> references;
     std::tuple<I...> iterators;
+    zip_iterator() = default;
     zip_iterator(std::tuple<I...> iterators) : iterators(iterators) {}
-    std::tuple<typename std::iterator_traits<I>::reference...> at(ptrdiff_t n) const {
-        return std::apply([n](const I&... each) { return std::tuple<typename std::iterator_traits<I>::reference...>(each[n]...); },
-                          iterators);
+    references at(ptrdiff_t n) const {
+        return std::apply([n](const I&... each) { return references(each[n]...); }, iterators);
     }
     ptrdiff_t from(const zip_iterator& other) const { return std::get<0>(iterators) - std::get<0>(other.iterators); }
-    std::tuple<I...> get_iterator_tuple() const { return iterators; }
+    std::tuple<I...> get_iterator_tuple() const {
+        return std::apply([this](const I&... each) { return std::tuple<I...>((each + this->position)...); }, iterators);
+    }
 };
 template <class... I> zip_iterator<std::tuple<I...>> make_zip_iterator(std::tuple<I...> t) { return {t}; }
 template <class A, class B, class... I>
 zip_iterator<std::tuple<A, B, I...>> make_zip_iterator(A a, B b, I... more) { return {std::tuple<A, B, I...>(a, b, more...)}; }
+template <class... I> void laptop_wrote(zip_iterator<std::tuple<I...>> a, zip_iterator<std::tuple<I...>> b) {
+    std::apply([n = b - a](const I&... each) { (laptop_wrote(each, each + n), ...); }, a.get_iterator_tuple());
+}
+template <class F>
+struct zip_function {
+    F function;
+    template <class T> decltype(auto) operator()(T&& t) const { return std::apply(function, std::forward<T>(t)); }
+};
+template <class F> zip_function<F> make_zip_function(F f) { return {f}; }
 
 struct laptop_nowhere { template <class T> const laptop_nowhere& operator=(const T&) const { return *this; } };
 template <class = void>
@@ -100,7 +142,14 @@ struct discard_iterator : laptop_iterator<discard_iterator<>, laptop_nowhere> {
     laptop_nowhere at(ptrdiff_t) const { return {}; }
 };
 inline discard_iterator<> make_discard_iterator() { return {}; }
+using std::iterator_traits;
 using std::make_reverse_iterator;
 using std::reverse_iterator;
+using random_access_traversal_tag = std::random_access_iterator_tag;
+template <class I> void laptop_wrote(reverse_iterator<I> a, reverse_iterator<I> b) { laptop_wrote(b.base(), a.base()); }
+template <class I> struct iterator_value { typedef typename iterator_traits<I>::value_type type; };
+template <class I> struct iterator_reference { typedef typename iterator_traits<I>::reference type; };
+template <class I> struct iterator_pointer { typedef typename iterator_traits<I>::pointer type; };
+template <class I> struct iterator_difference { typedef typename iterator_traits<I>::difference_type type; };
 
 }  // namespace thrust

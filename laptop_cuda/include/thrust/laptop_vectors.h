@@ -1,73 +1,24 @@
 // Thrust's containers and pointers. Its algorithms run in host code here: right results, neither counted nor checked.
 #pragma once
 #include <algorithm>
-#include <complex>
-#include <functional>
-#include <iostream>
+#include <cstring>
 #include <iterator>
-#include <numeric>
-#include <random>
-#include <stdexcept>
-#include <tuple>
 #include <vector>
 
-#include "../cuda_runtime.h"
+#include "laptop_functions.h"
 
 namespace thrust {
-
-// ------------------------------------------------------------------ pairs, tuples, functions
-using std::advance;
-using std::complex;
-using std::distance;
-using std::get;
-using std::make_pair;
-using std::make_tuple;
-using std::pair;
-using std::swap;
-using std::tie;
-using std::tuple;
-using std::tuple_element;
-using std::tuple_size;
-using default_random_engine = std::minstd_rand;
-using minstd_rand = std::minstd_rand;
-template <class T = double> using uniform_real_distribution = std::uniform_real_distribution<T>;
-template <class T = int> using uniform_int_distribution = std::uniform_int_distribution<T>;
-template <class T = double> using normal_distribution = std::normal_distribution<T>;
-namespace random {
-using thrust::default_random_engine;
-using thrust::normal_distribution;
-using thrust::uniform_int_distribution;
-using thrust::uniform_real_distribution;
-}  // namespace random
-template <class A, class R> struct unary_function { typedef A argument_type; typedef R result_type; };
-template <class A, class B, class R>
-struct binary_function { typedef A first_argument_type; typedef B second_argument_type; typedef R result_type; };
-#define LAPTOP_FUNCTION(name, expression)                                         \
-    template <class T = void>                                                     \
-    struct name {                                                                 \
-        template <class A, class B>                                               \
-        auto operator()(const A& a, const B& b) const { return expression; }      \
-    };
-LAPTOP_FUNCTION(plus, a + b) LAPTOP_FUNCTION(minus, a - b) LAPTOP_FUNCTION(multiplies, a * b) LAPTOP_FUNCTION(divides, a / b)
-LAPTOP_FUNCTION(modulus, a % b) LAPTOP_FUNCTION(maximum, a < b ? b : a) LAPTOP_FUNCTION(minimum, b < a ? b : a)
-LAPTOP_FUNCTION(less, a < b) LAPTOP_FUNCTION(less_equal, a <= b) LAPTOP_FUNCTION(greater, b < a)
-LAPTOP_FUNCTION(greater_equal, a >= b) LAPTOP_FUNCTION(equal_to, a == b) LAPTOP_FUNCTION(not_equal_to, !(a == b))
-LAPTOP_FUNCTION(logical_and, a && b) LAPTOP_FUNCTION(logical_or, a || b)
-LAPTOP_FUNCTION(bit_and, a & b) LAPTOP_FUNCTION(bit_or, a | b) LAPTOP_FUNCTION(bit_xor, a ^ b)
-#undef LAPTOP_FUNCTION
-template <class T = void> struct identity { template <class A> const A& operator()(const A& a) const { return a; } };
-template <class T = void> struct negate { template <class A> A operator()(const A& a) const { return -a; } };
-template <class T = void> struct square { template <class A> A operator()(const A& a) const { return a * a; } };
-template <class T = void> struct logical_not { template <class A> bool operator()(const A& a) const { return !a; } };
-
-struct system_error : std::runtime_error { using std::runtime_error::runtime_error; };
-namespace system { using thrust::system_error; }
 
 // ------------------------------------------------------------------ execution policies
 struct laptop_policy {
     template <class S> laptop_policy on(S) const { return {}; }
     template <class A> const laptop_policy& operator()(A&) const { return *this; }
 };
+template <class> struct host_execution_policy : laptop_policy {};
+template <class> struct device_execution_policy : laptop_policy {};
+struct any_system_tag {};
+struct host_system_tag : any_system_tag {};
+struct device_system_tag : any_system_tag {};
 static constexpr laptop_policy host, device, seq;
 namespace cuda { static constexpr laptop_policy par, par_nosync; }
 namespace omp { static constexpr laptop_policy par; }
@@ -83,7 +34,7 @@ public:
     typedef std::add_lvalue_reference_t<T> reference;
     device_ptr() = default;
     device_ptr(std::nullptr_t) {}
-    explicit device_ptr(T* p) : p(p) {}
+    explicit device_ptr(T* p) : p(p) { laptop::open_to_host(p); }
     template <class U, class = std::enable_if_t<std::is_convertible<U*, T*>::value>>
     device_ptr(const device_ptr<U>& other) : p(other.get()) {}
     T* get() const { return p; }
@@ -95,8 +46,8 @@ public:
     device_ptr& operator-=(ptrdiff_t n) { return p -= n, *this; }
     device_ptr& operator++() { return ++p, *this; }
     device_ptr& operator--() { return --p, *this; }
-    device_ptr operator++(int) { return device_ptr(p++); }
-    device_ptr operator--(int) { return device_ptr(p--); }
+    device_ptr operator++(int) { device_ptr old = *this; return ++p, old; }
+    device_ptr operator--(int) { device_ptr old = *this; return --p, old; }
     friend device_ptr operator+(device_ptr a, ptrdiff_t n) { return a += n; }
     friend device_ptr operator+(ptrdiff_t n, device_ptr a) { return a += n; }
     friend device_ptr operator-(device_ptr a, ptrdiff_t n) { return a -= n; }
@@ -104,6 +55,9 @@ public:
     friend bool operator==(device_ptr a, device_ptr b) { return a.p == b.p; }
     friend bool operator!=(device_ptr a, device_ptr b) { return a.p != b.p; }
     friend bool operator<(device_ptr a, device_ptr b) { return a.p < b.p; }
+    friend bool operator>(device_ptr a, device_ptr b) { return b.p < a.p; }
+    friend bool operator<=(device_ptr a, device_ptr b) { return a.p <= b.p; }
+    friend bool operator>=(device_ptr a, device_ptr b) { return b.p <= a.p; }
 
 private:
     T* p = nullptr;
@@ -130,6 +84,19 @@ template <class T> void laptop_wrote(T* first, T* last) {
     if (last > first) laptop::host_wrote((void*)first, (last - first) * sizeof(T));
 }
 template <class T> void laptop_wrote(device_ptr<T> first, device_ptr<T> last) { laptop_wrote(first.get(), last.get()); }
+
+// A function may write through the pointers that it holds: what follows them in their allocations is initialised.
+template <class F> void laptop_wrote_through(const F& f) {
+    auto on_device = [](char* p, size_t n) { return laptop::place_of(p, n) == laptop::Place::DEVICE; };
+    for (size_t at = 0; at + sizeof(char*) <= sizeof f; at += sizeof(char*)) {
+        char* p;
+        std::memcpy(&p, (const char*)&f + at, sizeof p);
+        if (!on_device(p, 1)) continue;
+        size_t n = 1;
+        for (size_t more = size_t(1) << 40; more; more /= 2) if (on_device(p, n + more)) n += more;
+        laptop::host_wrote(p, n);
+    }
+}
 
 // ------------------------------------------------------------------ containers
 template <class T> class device_vector;
@@ -167,6 +134,7 @@ public:
 
     template <class I>
     void assign(I first, I last) {
+        laptop::AsDevice as;                             // of raw pointers a cudaMemcpy
         std::vector<T> kept(first, last);                // the source may be this vector
         resize(kept.size());
         std::copy(kept.begin(), kept.end(), p);
@@ -189,6 +157,16 @@ public:
     void pop_back() { --count; }
     void clear() { count = 0; }
     void shrink_to_fit() {}
+    template <class I, class = typename std::iterator_traits<I>::iterator_category>
+    iterator insert(iterator at, I first, I last) {
+        std::vector<T> kept(begin(), end());
+        ptrdiff_t position = at - begin();
+        kept.insert(kept.begin() + position, first, last);
+        assign(kept.begin(), kept.end());
+        return begin() + position;
+    }
+    iterator insert(iterator at, const T& value) { return insert(at, &value, &value + 1); }
+    iterator erase(iterator at) { return erase(at, at + 1); }
     iterator erase(iterator first, iterator last) {
         std::copy(last.get(), p + count, first.get());
         count -= last - first;
@@ -204,11 +182,17 @@ public:
     const_iterator end() const { return const_iterator(p + count); }
     const_iterator cbegin() const { return begin(); }
     const_iterator cend() const { return end(); }
+    auto rbegin() const { return std::make_reverse_iterator(iterator(p + count)); }
+    auto rend() const { return std::make_reverse_iterator(iterator(p)); }
     pointer data() { return pointer(p); }
     const_iterator data() const { return const_iterator(p); }
     T& operator[](size_t i) const { return p[i]; }
     T& front() const { return p[0]; }
     T& back() const { return p[count - 1]; }
+    friend bool operator==(const device_vector& a, const device_vector& b) {
+        return a.count == b.count && std::equal(a.p, a.p + a.count, b.p);
+    }
+    friend bool operator!=(const device_vector& a, const device_vector& b) { return !(a == b); }
 
 private:
     T* p = nullptr;

@@ -35,4 +35,4 @@ myst_heading_anchors = 3
 myst_links_external_new_tab = True
 suppress_warnings = ["mystnb.unknown_mime_type", "mystnb.mime_priority", "misc.highlighting_failure",
                      "myst.xref_missing"]
-copybutton_exclude = ".linenos, .gp"
+copybutton_exclude = "pre > i, .gp"       # <i>: a line's number (build.lighter)

@@ -87,7 +87,7 @@ private:
 template <class T, int WIDTH = 32, int = 0>
 class WarpScan : public laptop_scans<WarpScan<T, WIDTH>, T> {
 public:
-    struct TempStorage { char unused; };
+    struct alignas(16) TempStorage { char unused[16]; };       // sources place arrays behind it
     LAPTOP_FN explicit WarpScan(TempStorage&) {}
     template <class F>
     LAPTOP_QUIET laptop_scanned<T> scan(T v, F&& f, const void* site) { return laptop_warp_scan(v, f, WIDTH, site); }
@@ -98,22 +98,18 @@ class BlockScan : public laptop_scans<BlockScan<T, BLOCK_X, BLOCK_SCAN_RAKING, B
     static constexpr int warps = (BLOCK_X * BLOCK_Y * BLOCK_Z + 31) / 32;
 
 public:
-    struct TempStorage { T of_warp[warps]; };
+    struct alignas(16) TempStorage { T of_warp[warps]; };
     LAPTOP_FN explicit BlockScan(TempStorage& temp) : temp(&temp) {}
     LAPTOP_FN BlockScan() : temp(nullptr) {}
     template <class F>
     LAPTOP_QUIET laptop_scanned<T> scan(T v, F&& f, const void* site) {
         int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x, warp = thread / 32;
         laptop_scanned<T> s = laptop_warp_scan(v, f, 32, site);
-        if (thread % 32 == 0) {
-            if (LAPTOP_TRACED) laptop::will_write(&temp->of_warp[warp], sizeof(T), site);
-            temp->of_warp[warp] = s.total;
-        }
+        if (thread % 32 == 0) laptop_store(&temp->of_warp[warp], s.total, site);
         laptop::block_barrier(false, site);
         laptop_scanned<T> made = s;
         for (int w = 0; w < warps; ++w) {
-            if (LAPTOP_TRACED) laptop::will_read(&temp->of_warp[w], sizeof(T), site);
-            T of = temp->of_warp[w];
+            T of = laptop_load(&temp->of_warp[w], site);
             if (w == warp && w) made.before = s.any ? f(made.total, s.before) : made.total, made.any = true;
             made.total = w ? f(made.total, of) : of;
         }
@@ -137,7 +133,7 @@ class BlockLoad {
     typedef laptop_block_items<T, BLOCK_X, ITEMS, A, BLOCK_Y, BLOCK_Z> Items;
 
 public:
-    struct TempStorage { char unused; };
+    struct alignas(16) TempStorage { char unused[16]; };       // sources place arrays behind it
     LAPTOP_FN explicit BlockLoad(TempStorage&) {}
     LAPTOP_FN BlockLoad() {}
     LAPTOP_FN void Load(const T* from, T (&to)[ITEMS]) { some(from, to, 1 << 30, LAPTOP_SITE); }
@@ -152,8 +148,7 @@ private:
         for (int i = 0; i < ITEMS; ++i) {
             int at = Items::at(i);
             if (at >= valid) continue;
-            if (LAPTOP_TRACED) laptop::will_read(from + at, sizeof(T), site);
-            to[i] = from[at];
+            to[i] = laptop_load(from + at, site);
         }
     }
 };
@@ -162,7 +157,7 @@ class BlockStore {
     typedef laptop_block_items<T, BLOCK_X, ITEMS, A, BLOCK_Y, BLOCK_Z> Items;
 
 public:
-    struct TempStorage { char unused; };
+    struct alignas(16) TempStorage { char unused[16]; };       // sources place arrays behind it
     LAPTOP_FN explicit BlockStore(TempStorage&) {}
     LAPTOP_FN BlockStore() {}
     LAPTOP_FN void Store(T* to, T (&from)[ITEMS]) { some(to, from, 1 << 30, LAPTOP_SITE); }
@@ -173,8 +168,7 @@ private:
         for (int i = 0; i < ITEMS; ++i) {
             int at = Items::at(i);
             if (at >= valid) continue;
-            if (LAPTOP_TRACED) laptop::will_write(to + at, sizeof(T), site);
-            to[at] = from[i];
+            laptop_store(to + at, from[i], site);
         }
     }
 };

@@ -1,2 +1,2 @@
 #pragma once
-#include "block_scan.cuh"
+#include "../util_ptx.cuh"

@@ -3,10 +3,10 @@
 #pragma once
 #include "../../thrust/laptop_algorithms.h"
 #include "../block/block_scan.cuh"
+#include "../util_type.cuh"
 
 namespace cub {
 
-template <class K, class V> struct KeyValuePair { K key; V value; };
 template <class T> using CountingInputIterator = thrust::counting_iterator<T>;
 template <class T> using ConstantInputIterator = thrust::constant_iterator<T>;
 template <class T, class F, class I> using TransformInputIterator = thrust::transform_iterator<F, I, T>;
@@ -21,6 +21,7 @@ template <class T> struct DoubleBuffer {
 template <class F>
 cudaError_t laptop_device(void* storage, size_t& bytes, F work) {
     if (!storage) return bytes = 256, cudaSuccess;
+    laptop::AsDevice as;
     work();
     return laptop::answer(cudaSuccess);
 }
@@ -34,7 +35,7 @@ struct DeviceReduce {
     }
     template <class I, class O>
     static cudaError_t Sum(void* s, size_t& bytes, I in, O out, int n, cudaStream_t = nullptr) {
-        return laptop_device(s, bytes, [&] { laptop_answer(out, thrust::reduce(in, in + n, thrust::laptop_value<O>())); });
+        return laptop_device(s, bytes, [&] { laptop_answer(out, thrust::reduce(in, in + n, thrust::laptop_host::laptop_value<O>())); });
     }
     template <class I, class O>
     static cudaError_t Min(void* s, size_t& bytes, I in, O out, int n, cudaStream_t = nullptr) {
@@ -48,14 +49,14 @@ struct DeviceReduce {
     static cudaError_t ArgMin(void* s, size_t& bytes, I in, O out, int n, cudaStream_t = nullptr) {
         return laptop_device(s, bytes, [&] {
             auto best = std::min_element(in, in + n);
-            laptop_answer(out, thrust::laptop_value<O>{int(best - in), *best});
+            laptop_answer(out, thrust::laptop_host::laptop_value<O>{int(best - in), *best});
         });
     }
     template <class I, class O>
     static cudaError_t ArgMax(void* s, size_t& bytes, I in, O out, int n, cudaStream_t = nullptr) {
         return laptop_device(s, bytes, [&] {
             auto best = std::max_element(in, in + n);
-            laptop_answer(out, thrust::laptop_value<O>{int(best - in), *best});
+            laptop_answer(out, thrust::laptop_host::laptop_value<O>{int(best - in), *best});
         });
     }
 };
@@ -77,29 +78,65 @@ struct DeviceScan {
         return laptop_device(s, bytes, [&] { thrust::exclusive_scan(in, in + n, out, start, f); });
     }
 };
-struct DeviceRadixSort {                                 // by whole keys: `begin_bit` and `end_bit` are not used
+// The bits of a key that a radix sort looks at, as a number in the order of the keys.
+template <class K>
+struct laptop_key_bits {
+    int begin, end;
+    unsigned long long operator()(K key) const {
+        unsigned long long bits = 0, sign = 1ull << (8 * sizeof(K) - 1);
+        if (std::is_floating_point<K>::value && key == K(0)) key = K(0);          // -0 is 0
+        ::memcpy(&bits, &key, sizeof(K));
+        if (std::is_floating_point<K>::value) bits = bits & sign ? ~bits : bits | sign;
+        else if (std::is_signed<K>::value) bits ^= sign;
+        return bits >> begin & ~0ull >> (64 - (end - begin));
+    }
+};
+struct DeviceRadixSort {
     template <class K>
-    static cudaError_t SortKeys(void* s, size_t& bytes, const K* in, K* out, int n, int = 0, int = 8 * sizeof(K), cudaStream_t = nullptr) {
-        return laptop_device(s, bytes, [&] { thrust::copy(in, in + n, out), thrust::sort(out, out + n); });
+    static cudaError_t SortKeys(void* s, size_t& bytes, const K* in, K* out, int n, int begin_bit = 0, int end_bit = 8 * sizeof(K),
+                                cudaStream_t = nullptr) {
+        return keys(s, bytes, in, out, n, {begin_bit, end_bit}, thrust::less<unsigned long long>());
     }
     template <class K>
-    static cudaError_t SortKeysDescending(void* s, size_t& bytes, const K* in, K* out, int n, int = 0, int = 8 * sizeof(K), cudaStream_t = nullptr) {
-        return laptop_device(s, bytes, [&] { thrust::copy(in, in + n, out), thrust::sort(out, out + n, thrust::greater<K>()); });
+    static cudaError_t SortKeysDescending(void* s, size_t& bytes, const K* in, K* out, int n, int begin_bit = 0,
+                                          int end_bit = 8 * sizeof(K), cudaStream_t = nullptr) {
+        return keys(s, bytes, in, out, n, {begin_bit, end_bit}, thrust::greater<unsigned long long>());
     }
     template <class K, class V>
-    static cudaError_t SortPairs(void* s, size_t& bytes, const K* in, K* out, const V* from, V* to, int n, int = 0, int = 8 * sizeof(K), cudaStream_t = nullptr) {
-        return pairs(s, bytes, in, out, from, to, n, thrust::less<K>());
+    static cudaError_t SortPairs(void* s, size_t& bytes, const K* in, K* out, const V* from, V* to, int n, int begin_bit = 0,
+                                 int end_bit = 8 * sizeof(K), cudaStream_t = nullptr) {
+        return pairs(s, bytes, in, out, from, to, n, {begin_bit, end_bit}, thrust::less<unsigned long long>());
     }
     template <class K, class V>
-    static cudaError_t SortPairsDescending(void* s, size_t& bytes, const K* in, K* out, const V* from, V* to, int n, int = 0, int = 8 * sizeof(K), cudaStream_t = nullptr) {
-        return pairs(s, bytes, in, out, from, to, n, thrust::greater<K>());
+    static cudaError_t SortPairsDescending(void* s, size_t& bytes, const K* in, K* out, const V* from, V* to, int n,
+                                           int begin_bit = 0, int end_bit = 8 * sizeof(K), cudaStream_t = nullptr) {
+        return pairs(s, bytes, in, out, from, to, n, {begin_bit, end_bit}, thrust::greater<unsigned long long>());
+    }
+    template <class K>
+    static cudaError_t SortKeys(void* s, size_t& bytes, DoubleBuffer<K>& of, int n, int begin_bit = 0, int end_bit = 8 * sizeof(K),
+                                cudaStream_t stream = nullptr) {
+        if (s) of.selector ^= 1;
+        return SortKeys(s, bytes, of.Alternate(), of.Current(), n, begin_bit, end_bit, stream);
+    }
+    template <class K, class V>
+    static cudaError_t SortPairs(void* s, size_t& bytes, DoubleBuffer<K>& of, DoubleBuffer<V>& with, int n, int begin_bit = 0,
+                                 int end_bit = 8 * sizeof(K), cudaStream_t stream = nullptr) {
+        if (s) of.selector ^= 1, with.selector ^= 1;
+        return SortPairs(s, bytes, of.Alternate(), of.Current(), with.Alternate(), with.Current(), n, begin_bit, end_bit, stream);
     }
 
 private:
-    template <class K, class V, class F>
-    static cudaError_t pairs(void* s, size_t& bytes, const K* in, K* out, const V* from, V* to, int n, F f) {
+    template <class K, class F>
+    static cudaError_t keys(void* s, size_t& bytes, const K* in, K* out, int n, laptop_key_bits<K> of, F f) {
         return laptop_device(s, bytes, [&] {
-            thrust::copy(in, in + n, out), thrust::copy(from, from + n, to), thrust::sort_by_key(out, out + n, to, f);
+            thrust::copy(in, in + n, out), thrust::sort(out, out + n, [&](K a, K b) { return f(of(a), of(b)); });
+        });
+    }
+    template <class K, class V, class F>
+    static cudaError_t pairs(void* s, size_t& bytes, const K* in, K* out, const V* from, V* to, int n, laptop_key_bits<K> of, F f) {
+        return laptop_device(s, bytes, [&] {
+            thrust::copy(in, in + n, out), thrust::copy(from, from + n, to);
+            thrust::sort_by_key(out, out + n, to, [&](K a, K b) { return f(of(a), of(b)); });
         });
     }
 };

@@ -1,0 +1,226 @@
+"""`python -m laptop_cuda bench`: how fast the engine builds and runs, all in one process, as ratios too.
+
+Times depend on the machine; the ratios much less. Every build here is a fresh one, in a cache of its own,
+and its time is what the clock on the wall says; beside it is what the compiler itself used. A run's time
+is what the process used, of all its threads, so that a busy machine does not count; of plain runs, which
+use all cores, the clock's is in a row of its own.
+
+HIP-CPU is found by HIP_CPU, the folder of a checkout (it needs TBB); pocl and Oclgrind by OpenCL's loader.
+"""
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib.util
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Callable
+
+import numpy as np
+
+import laptop_cuda as cuda
+
+from .. import build
+from .kernels import CASES, FLASH, Case
+from .peers import peers
+
+def best(work: Callable[[], object], times: int = 5, clock: Callable[[], float] = time.process_time) -> float:
+    """Seconds, the least of a few runs: of all threads of this process, unless another clock is given."""
+    taken = []
+    for _ in range(times):
+        start = clock()
+        work()
+        taken.append(clock() - start)
+    return min(taken)
+
+
+def built(what: str, work: Callable[[], object], goal: float | None = None, times: int = 3) -> None:
+    """A row for the median of a few builds."""
+    taken = []
+    for _ in range(times):
+        start, before = time.perf_counter(), used_by_children()
+        work()
+        taken.append((time.perf_counter() - start, used_by_children() - before))
+    wall, used = sorted(taken)[times // 2]
+    row(what, wall, goal, f"({used:.2f} s of compiler)")
+
+
+def used_by_children() -> float:
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
+
+
+def fresh(source: str) -> str:
+    """The same source under another key."""
+    fresh.count = getattr(fresh, "count", 0) + 1
+    return f"{source}// build {os.getpid()}.{fresh.count}\n"
+
+
+def row(what: str, seconds: float | None, goal: float | None = None, note: str = "") -> None:
+    shown = "not run" if seconds is None else f"{seconds * 1e3:.1f} ms" if seconds < 1 else f"{seconds:.2f} s"
+    aim = "" if goal is None else f"{goal * 1e3:.0f} ms" if goal < 1 else f"{goal:.0f} s"
+    verdict = "" if goal is None or seconds is None else "met" if seconds <= goal else "MISSED"
+    print(f"  {what:<54} {shown:>10} {aim:>9}  {verdict} {note}".rstrip(), flush=True)
+
+
+def builds() -> None:
+    tool = build.compiler()
+    print(f"Builds, {tool.version.splitlines()[0]}; the goal in the next column")
+    built("runtime, once for a machine", build.runtime_library, 2, times=1)
+    built("kernel of 60 lines, plain", lambda: build_only(False), 0.5)
+    built("kernel of 60 lines, traced", lambda: build_only(True), 0.5)
+
+    def cell():      # what %%cuda does: the sanitized build, then a launch
+        arrays = CASES[1].arrays(32)
+        with cuda.sanitize():
+            cuda.compile(fresh(FLASH)).flash[1, 128](*arrays, 32, 0.125, 0)
+    built("from an edited %%cuda cell to its first result", cell, 1)
+
+
+def build_only(traced: bool) -> None:
+    cuda.Module(fresh(FLASH), "bench.cu", traced=traced)
+
+
+def loop(folder: Path, case: Case) -> Callable[[list[np.ndarray], int], None]:
+    """The case as a plain C++ loop, built."""
+    source, made = folder / f"{case.name}.cpp", folder / f"{case.name}.so"
+    source.write_text(case.loop)
+    flags = ["-O2", "-ffp-contract=off", "-shared", "-fPIC"]
+    subprocess.run([*build.compiler().command, *flags, str(source), "-o", str(made)], check=True)
+    function = ctypes.CDLL(str(made)).loop
+
+    def run(arrays, n):
+        scalars = (ctypes.c_float(x) if isinstance(x, float) else ctypes.c_int(x) for x in case.scalars(n))
+        function(*(ctypes.c_void_p(a.ctypes.data) for a in arrays), *scalars)
+    return run
+
+
+def with_fibers(work: Callable[[], object]) -> None:
+    os.environ["LAPTOP_CUDA_FIBERS"] = "1"
+    try:
+        work()
+    finally:
+        del os.environ["LAPTOP_CUDA_FIBERS"]
+
+
+def kernel(folder: Path, case: Case, n: int) -> None:
+    """One kernel at one size: ours, the loop, and whoever else is found, as multiples of our plain run."""
+    mod, arrays, run_loop = cuda.compile(case.source), case.arrays(n), loop(folder, case)
+
+    def plain():
+        getattr(mod, case.name)[case.grid(n), case.block](*arrays, *case.scalars(n))
+
+    def traced(kind):
+        with kind():
+            plain()
+    plain(), traced(cuda.profile)                                  # builds
+    error = case.error(arrays)
+    assert error < 1e-3, error
+    print(f"\n{case.name}, n = {n}; largest error {error:.0e}; as multiples of the plain run")
+    quick = best(plain, 15)
+
+    def compared(what: str, seconds: float) -> None:
+        ratio = seconds / quick
+        row(what, seconds, None, f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}")
+    compared("plain", quick)
+    compared("plain, by the clock, on the cores that there are", best(plain, 15, time.perf_counter))
+    compared("plain, with a fiber per thread", best(lambda: with_fibers(plain), 5))
+    compared("a plain C++ loop, -O2", best(lambda: run_loop(arrays, n), 15))
+    compared("profiled", best(lambda: traced(cuda.profile), 3))
+    compared("sanitized", best(lambda: traced(cuda.sanitize), 3))
+    for name, seconds, note in peers(folder, case, n):
+        if seconds is None:
+            row(name, None, None, note)
+        else:
+            compared(name, seconds)
+
+
+def numba() -> None:
+    """numba's CUDA simulator interprets Python: a small matrix product stands for its speed, beside ours."""
+    print("\nA matrix product of 32 x 32, one thread per element")
+    if importlib.util.find_spec("numba") is None:
+        row("numba's CUDA simulator", None, None, "numba is not installed")
+        return
+    program = r"""
+import time, numpy
+from numba import cuda
+@cuda.jit
+def product(a, b, c):
+    i, j = cuda.grid(2)
+    s = 0.0
+    for k in range(a.shape[1]):
+        s += a[i, k] * b[k, j]
+    c[i, j] = s
+a = numpy.ones((32, 32), numpy.float32); c = numpy.zeros_like(a)
+start = time.perf_counter(); product[(2, 2), (16, 16)](a, a, c); print(time.perf_counter() - start)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
+                          env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"})
+    if done.returncode:
+        row("numba's CUDA simulator", None, None, done.stderr.strip().splitlines()[-1])
+        return
+    simulated = float(done.stdout.split()[-1])
+    mod = cuda.compile(
+        "__global__ void product(const float* a, const float* b, float* c, int n) {\n"
+        "  int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + threadIdx.x;\n"
+        "  float s = 0; for (int k = 0; k < n; ++k) s += a[i * n + k] * b[k * n + j]; c[i * n + j] = s;\n}\n"
+    )
+    a, c = np.ones((32, 32), np.float32), np.zeros((32, 32), np.float32)
+    ours = best(lambda: mod.product[(2, 2), (16, 16)](a, a, c, 32))
+    row(
+        "numba's CUDA simulator, product of 32 x 32",
+        simulated,
+        None,
+        f"{simulated / ours:.0f} times ours ({ours * 1e6:.0f} us)",
+    )
+
+
+def inline_extension(folder: Path) -> None:
+    print("\ntorch's own inline extension")
+    if importlib.util.find_spec("ninja") is None or importlib.util.find_spec("torch") is None:
+        return row("torch.utils.cpp_extension.load_inline", None, None, "torch or ninja is not installed")
+    program = (
+        "import time, torch, torch.utils.cpp_extension as e; start = time.perf_counter();"
+        "e.load_inline('bench_inline', 'torch::Tensor f(torch::Tensor x) { return x + 1; }', functions=['f'],"
+        f" build_directory={str(folder)!r}); print(time.perf_counter() - start)"
+    )
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env={**os.environ, "PATH": path}
+    )
+    if done.returncode:
+        reason = (done.stderr.strip().splitlines() or ["failed"])[-1]
+        return row("torch.utils.cpp_extension.load_inline", None, None, reason[:60])
+    row("torch.utils.cpp_extension.load_inline, one function", float(done.stdout.split()[-1]))
+
+
+def main(argv: list[str]) -> int:
+    parser = argparse.ArgumentParser(prog="python -m laptop_cuda bench", description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=["engine"], nargs="?", default="engine")
+    parser.add_argument(
+        "--quick", action="store_true", help="without torch's inline extension, which takes half a minute"
+    )
+    asked = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory() as name:
+        before = os.environ.get("LAPTOP_CUDA_CACHE")
+        os.environ["LAPTOP_CUDA_CACHE"] = name
+        build.cache.cache_clear()
+        try:
+            builds()
+            for case in CASES:
+                for n in (64, 256):
+                    kernel(Path(name), case, n)
+            numba()
+            if not asked.quick:
+                inline_extension(Path(name))
+        finally:
+            os.environ.pop("LAPTOP_CUDA_CACHE")
+            if before is not None:
+                os.environ["LAPTOP_CUDA_CACHE"] = before
+            build.cache.cache_clear()
+    return 0

@@ -1,0 +1,170 @@
+"""Barriers, launches, asserts and the rest in words: one method per kind, as in errors/memory.py."""
+import math
+import re
+
+from .facts import Facts, spans
+
+
+class LaunchErrors(Facts):
+    def _barrier_divergence(self):
+        kernel = self.result.kernel
+        if self.reason in ("gone past", "fewer turns"):
+            gone = (
+                "has jumped over, and gone on"
+                if self.reason == "gone past"
+                else "does not reach: it left the loop around it after fewer turns, and went on"
+            )
+            return (
+                f"in {kernel}, one thread waits at a __syncthreads() that another thread of its block "
+                f"{gone}.",
+                "Usual cause: __syncthreads() inside an `if` or a loop that not all threads of the block "
+                "run alike; "
+                "move it out.",
+            )
+        return (
+            f"in {kernel}, threads of one block wait at two different __syncthreads().",
+            "Usual cause: __syncthreads() in both arms of an `if`, or in a loop with a different number of "
+            "turns "
+            "for different threads; every thread must reach the same one.",
+        )
+
+    def _deadlock(self):
+        kernel = self.result.kernel
+        if self.reason == "not in its own mask":
+            return (
+                f"in {kernel}, a thread calls a warp function with a mask that leaves the thread itself out.",
+                "Usual cause: a mask written for other lanes; the bit of every calling lane must be set.",
+            )
+        if self.reason == "gone past":
+            return (
+                f"in {kernel}, a lane waits in a warp function whose mask {self.detail} names a lane that "
+                f"has gone "
+                "past without it.",
+                "Usual cause: a shuffle, vote or __syncwarp inside an `if` or a loop that not all lanes of "
+                "the mask "
+                "run alike; name only those that do, for instance with a __ballot_sync before it.",
+            )
+        missing = re.search(r"mask (0x\w+), missing lanes (0x\w+)", self.detail)
+        what = f"in {kernel}, no thread can go on"
+        if missing:
+            lanes = [i for i in range(32) if int(missing[2], 16) >> i & 1]
+            plural = "s" * (len(lanes) > 1)
+            what += f": lanes wait for lane{plural} {spans(lanes)}, named in their mask {missing[1]}"
+        return (
+            what + ".",
+            "Usual cause: a shuffle, vote or __syncwarp whose mask names lanes that do not get there, "
+            "because it "
+            "is inside an `if`; a __syncthreads() that part of a warp waits at; or a cuda::barrier, "
+            "a tile or a bar.sync that expects more threads than arrive.",
+        )
+
+    def _timeout(self):
+        return (
+            f"{self.result.kernel} was stopped: one block ran more than {self.e.offset:,} steps.",
+            "Usual cause: a loop whose condition never becomes false (an unsigned counter that counts down, "
+            "a step of 0), or waiting for a block that has not started. If it is only long, `step_limit=` "
+            "(`run --steps N`) raises the limit.",
+        )
+
+    def _bad_launch(self):
+        # over the guide: a list of the ways a launch can be wrong, each with its words
+        e, r = self.e, self.result
+        size = f"grid {r.grid}, block {r.block}"
+        axis = "xyz"[e.offset] if 0 <= e.offset < 3 else ""
+        what, cause = {
+            "empty grid": (
+                f"{r.kernel} was launched with {size}: the grid has no blocks along {axis}.",
+                "Usual cause: n // block where n is smaller than the block; round up: (n + block - 1) // "
+                "block.",
+            ),
+            "empty block": (
+                f"{r.kernel} was launched with {size}: the block has no threads along {axis}.",
+                "",
+            ),
+            "grid too large": (
+                f"{r.kernel} was launched with {size}: a grid has at most 2147483647 blocks along x and "
+                "65535 along y and z.",
+                "",
+            ),
+            "block too large": (
+                f"{r.kernel} was launched with {size}: a block has at most 1024 threads along x and y "
+                "and 64 along z.",
+                "",
+            ),
+            "too many threads": (
+                f"{r.kernel} was launched with {math.prod(r.block)} threads per block: a block has at most "
+                "1024.",
+                "Usual cause: grid and block swapped, or a block for the whole array.",
+            ),
+            "launch bounds": (
+                f"{r.kernel} was launched with {math.prod(r.block)} threads per block, more than its "
+                "__launch_bounds__ allows.",
+                "",
+            ),
+            "too much shared memory": (
+                f"{r.kernel} needs {e.offset:,} bytes of shared memory per block; the limit is "
+                f"{r.shared_limit:,} ({r.shared_limit >> 10} KiB).",
+                "Use a smaller tile, or keep it in half precision.",
+            ),
+            "out of memory": (
+                f"{r.kernel} could not be launched: not enough memory for copies of its arrays.",
+                "",
+            ),
+            "grid too large for grid.sync()": (
+                f"{r.kernel} uses grid.sync() with {size}: all its threads must be "
+                "resident at once, on the model card at most 221,184 in 3,456 blocks.",
+                "",
+            ),
+            "nested too deep": (
+                f"{r.kernel} launches {self.detail} from {e.offset} launches deep: kernels may launch "
+                f"kernels to a depth of {e.offset}.",
+                "Usual cause: a recursion whose end is not reached.",
+            ),
+            "local memory for a child": (
+                f"{r.kernel} gives {self.detail} a pointer to a local variable, which is nothing to another "
+                "kernel.",
+                "Pass its value, or put it into device memory.",
+            ),
+            "shared memory for a child": (
+                f"{r.kernel} gives {self.detail} a pointer to its shared memory, which is its block's alone.",
+                "Pass a value, or put the data into device memory.",
+            ),
+        }[self.reason]
+        return what, cause
+
+    def _assertion(self):
+        if self.reason == "no return":
+            return (
+                f"in {self.result.kernel}, a function came to its end without the value that it returns.",
+                "Usual cause: an `if` that returns, and nothing after it; or a function not written yet.",
+            )
+        if self.reason == "trap":
+            return f"{self.result.kernel} called {self.detail}.", ""
+        return f"in {self.result.kernel}, assert({self.detail}) failed.", ""
+
+    def _not_counted(self):
+        return (
+            f"{self.result.kernel} accesses an array of unknown layout, by a texture or a surface. Such "
+            "accesses are in none of the counts.",
+            "",
+        )
+
+    def _not_supported(self):
+        if self.reason == "texture":
+            return (f"{self.result.kernel} calls {self.detail}.",
+                    "Usual cause: an object, or a reference, that was made for another function.")
+        return (
+            f"{self.result.kernel} reaches `{self.detail}`, which this engine does not know.",
+            "Inline PTX is translated instruction by instruction; the engine's README lists those that are "
+            "known.",
+        )
+
+    def _division_by_zero(self):
+        if self.reason in ("overflow", "signal"):     # a divisor of zero is seen before the division
+            return f"{self.result.kernel} divides the smallest integer by -1.", ""
+        return (f"{self.result.kernel} divides an integer by zero.",
+                "Usual cause: a size or a stride that was passed as 0.")
+
+    def _stack_overflow(self):
+        return (f"{self.result.kernel} used up the stack of a thread.",
+                "Usual cause: a recursion without an end, or a local array of many kilobytes.")

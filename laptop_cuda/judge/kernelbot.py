@@ -1,0 +1,131 @@
+"""KernelBot's layout: task.yml with its tests, reference.py with generate_input, ref_kernel and
+check_implementation."""
+from __future__ import annotations
+
+import json
+import math
+import re
+from pathlib import Path
+
+import numpy as np
+
+from ..arguments import arrays
+from .case import Case, JudgeError, answered, clone, label_of, module_at
+from .ragged import Statement, shapes, sizes_of
+from .torch_on_cpu import on_cpu
+
+
+class KernelBot:
+    """task.yml with its tests, reference.py with generate_input, ref_kernel and check_implementation."""
+    entries = ("custom_kernel", "solve")
+
+    def __init__(self, folder: Path):
+        text = (folder / "task.yml").read_text(encoding="utf-8")
+        sources = re.findall(r'"?source"?:\s*"([^"@]+)"', text)
+        search = dict.fromkeys([folder, *((folder / s).resolve().parent for s in sources)])
+        self.reference = module_at(folder / "reference.py", "reference", list(search))
+        self.tests = listed_tests(text)
+        if not self.tests:
+            raise JudgeError("task.yml lists no tests")
+        ours = self.reference
+        said = (part.__doc__ or "" for part in (ours, ours.generate_input, ours.ref_kernel))
+        self.statement = Statement("\n".join([described(text), *said]))
+
+    def cases(self, parameters: list):
+        for test in self.tests:
+            yield self._case(test, parameters)
+        sizes = [{k: v for k, v in sizes_of(test).items() if k != "seed"} for test in self.tests]
+        known = set.intersection(*map(set, sizes))
+        sizes = [{k: v for k, v in each.items() if k in known} for each in sizes]
+        source = min(range(len(sizes)), key=lambda i: sum(sizes[i].values()))
+        for shape in shapes(sizes, sizes[source], self.statement):
+            try:
+                made = self._case(self.tests[source] | shape.sizes, parameters)
+            except JudgeError:
+                raise
+            except Exception:                # the task does not take this size
+                continue
+            made.cut_from(source, shape.note)
+            yield made
+
+    def _case(self, test: dict, parameters: list) -> Case:
+        with on_cpu() as unset:
+            data = self.reference.generate_input(**test)
+        expected, again = answered(data, unset, self._expected)
+        values, outputs, own = bound(data, expected, test, parameters)
+        made = Case(label_of(test), "given", values, outputs, dict(zip(outputs, expected)),
+                    rtol=1e-2, atol=1e-2)
+        for name, first, second in zip(outputs, expected, again):
+            if own or values[name] in unset:
+                made.leave_unset(name, first, second, "it is the submission's own output" if own else
+                                 "the task makes it by torch.empty")
+        if hasattr(self.reference, "check_implementation"):
+            made.check = lambda got: self._check(data, [_shaped(got[n], made.expected[n]) for n in outputs])
+        return made
+
+    def _expected(self, data) -> list:
+        with on_cpu():
+            made = self.reference.ref_kernel(data)
+        return list(made) if isinstance(made, (tuple, list)) else [made]
+
+    def _check(self, data, got: list) -> str:
+        with on_cpu():
+            said = self.reference.check_implementation(clone(data), got[0] if len(got) == 1 else tuple(got))
+        if isinstance(said, tuple):
+            return "" if said[0] else str(said[1])
+        if isinstance(said, bool):
+            return "" if said else "the reference does not accept it"
+        return " ".join(said) if isinstance(said, list) else str(said or "")
+
+
+def _shaped(got, expected):
+    """The output in the shape that the reference gives: a sum may be () or (1,)."""
+    return got.reshape(expected.shape) if math.prod(got.shape) == math.prod(expected.shape) else got
+
+
+def bound(data, wanted: list, test: dict, parameters: list) -> tuple[dict, list[str], bool]:
+    """The data of a test by parameter: its arrays in order to the pointers, what is left are outputs of the
+    submission's own; values by name."""
+    flat = list(data) if isinstance(data, (tuple, list)) else [data]
+    tensors = [v for v in flat if arrays.is_array(v)]
+    numbers = [v for v in flat if isinstance(v, (int, float))]
+    pointers = [p.name for p in parameters if p.kind == "pointer"]
+    more = len(pointers) - len(tensors)
+    if more not in (0, len(wanted)):
+        raise JudgeError(f"the task passes {len(tensors)} arrays and expects {len(wanted)}, but the "
+                         f"submission takes {len(pointers)} pointers ({', '.join(pointers)})")
+    if more:
+        tensors += clone(wanted)
+    if len(numbers) != len(parameters) - len(pointers):      # not the data's numbers in their order
+        numbers = []
+    arrays_of = dict(zip(pointers, tensors))
+    values = {p.name: arrays_of[p.name] if p.kind == "pointer" else _number(p.name, test, numbers, tensors)
+              for p in parameters}
+    return values, pointers[len(pointers) - len(wanted):], bool(more)
+
+
+def _number(name: str, test: dict, numbers: list, tensors: list):
+    if numbers:
+        return numbers.pop(0)
+    if name in test:
+        return test[name]
+    if name.lower() in ("n", "size", "numel", "length", "count"):
+        return int(np.prod(tensors[0].shape))
+    raise JudgeError(f"what is `{name}`? The test gives {', '.join(test)}; "
+                     "`n` is the number of elements of the first array")
+
+
+def described(text: str) -> str:
+    """The description of a task.yml: what is indented below its key."""
+    found = re.search(r"^description:[^\n]*\n((?:[ \t]+[^\n]*\n|\n)*)", text + "\n", re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def listed_tests(text: str) -> list[dict]:
+    """The tests of a task.yml, each a mapping in braces on a line of its own."""
+    section = re.search(r"^tests:\s*\n((?:[ \t]*(?:-.*|#.*)?\n?)*)", text, re.MULTILINE)
+    found = []
+    for row in re.findall(r"-\s*(\{.*\})", section.group(1)) if section else ():
+        row = re.sub(r"([{,]\s*)(\w+)\s*:", r'\1"\2":', row)
+        found.append(json.loads(re.sub(r"\b(True|False)\b", lambda m: m.group().lower(), row)))
+    return found

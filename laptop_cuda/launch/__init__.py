@@ -1,0 +1,179 @@
+"""One launch on the CPU: arguments into C structures, the runtime's answer back out.
+
+The structures mirror `include/engine.h`; the runtime is a library built once.
+"""
+# over the guide: one launch, both directions
+from __future__ import annotations
+
+import ctypes
+import functools
+from contextlib import contextmanager
+from ctypes import POINTER, c_int32, c_void_p
+from dataclasses import dataclass
+
+from .. import memory
+from ..arguments import arrays
+from ..arguments.c_types import CAddress, CArray, CLaunch, CResult, CStorage
+from ..arguments.inputs import Inputs, Keeper
+from ..arguments.pointers import in_values, may_hold, with_reached
+from ..machine import REAL, Machine
+from .answers import Family, finish
+from .library import held
+from .result import LaunchResult
+
+PLAIN, PROFILE, SANITIZE = 0, 1, 2             # flags
+ORDERS = {"forward": 0, "reverse": 1, "seeded": 2}
+STEP_LIMIT = 100_000_000         # basic blocks per thread block under the sanitizer: ten seconds
+
+# ---- what is asked for at the moment
+@dataclass
+class Context:
+    """An open `profile()` or `sanitize()`; the innermost one decides."""
+    mode: str                    # "profile", "sanitize" or "both"
+    order: str = "forward"
+    seed: int = 0
+    step_limit: int = STEP_LIMIT
+    machine: Machine = REAL
+    done: object = None          # called with each LaunchResult
+    keeper: Keeper | None = None         # of what launches were given; without one they cannot be replayed
+
+
+_contexts: list[Context] = []
+
+
+def mode() -> str:
+    """"plain", "profile", "sanitize" or "both": which build a launch needs now. All but "plain" are traced.
+    """
+    return _contexts[-1].mode if _contexts else "plain"
+
+
+@contextmanager
+def context(made: Context):
+    if made.order not in ORDERS:
+        raise ValueError(f"order is one of {', '.join(ORDERS)}, got {made.order!r}")
+    _contexts.append(made)
+    try:
+        yield
+    finally:
+        _contexts.remove(made)
+
+
+# ---- one launch
+
+@functools.lru_cache(maxsize=None)
+def _runtime(library: str):
+    """(run, free) of the runtime that a kernel's library was linked with."""
+    handle = ctypes.CDLL(library)
+    handle.laptop_run.argtypes, handle.laptop_run.restype = [POINTER(CLaunch)], POINTER(CResult)
+    handle.laptop_free.argtypes, handle.laptop_free.restype = [POINTER(CResult)], None
+    return handle.laptop_run, handle.laptop_free
+
+
+def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, library, source: str,
+        source_name: str = "source.cu", launch_bounds: int = 0, shared_limit: int = 48 << 10,
+        files: dict[str, str] | None = None) -> LaunchResult:
+    """Runs one kernel to its end. `values` are arrays, None, or the bytes of a value, one for each of
+    `params`.
+
+    `files` are the texts of the source and of the files beside it that it includes, by name, for messages.
+    """
+    laptop_run, laptop_free = _runtime(str(library))
+    family = Family()
+    now = _contexts[-1] if _contexts else Context("plain")
+    keep = []                    # what C points at must live until it returns
+    n_args = len(params)
+    if now.mode != "plain":
+        params, values = with_reached(params, values)
+    launch = _describe(entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds,
+                       now, keep)
+    launch.n_args = n_args
+    launch.shared_limit = now.machine.shared_bytes or shared_limit
+    result = LaunchResult(
+        kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}),
+        launch.shared_limit, now.machine)
+    if now.keeper:
+        result.inputs = Inputs(launch, keep, now.keeper, held(library))
+    arrays_of = [v for p, v in zip(params, values) if p.kind == "pointer"]
+    launch.child_done = family.listen(result, arrays_of)
+    answer = laptop_run(ctypes.byref(launch))
+    launch.child_done = None
+    try:
+        finish(result, answer.contents, arrays_of)
+    finally:
+        laptop_free(answer)
+    family.check()
+    for ended in [result, *family.children] if now.done else ():
+        now.done(ended)
+    return result
+
+
+def _describe(
+    entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep
+) -> CLaunch:
+    found = [arrays.of(v) if p.kind == "pointer" and v is not None else None for p, v in zip(params, values)]
+    allocations, c_storages = _storages(found, now.mode != "plain", keep)
+    c_arrays, arg_array, pointers = [], [], []
+    for parameter, value, array in zip(params, values, found):
+        if parameter.kind == "pointer":
+            arg_array.append(len(c_arrays))
+            c_arrays.append(_array(parameter, array, allocations))
+            cell = c_void_p()
+        else:
+            arg_array.append(-1)
+            cell = ctypes.create_string_buffer(value, len(value))
+        keep.append(cell)
+        pointers.append(ctypes.addressof(cell))
+    launch = CLaunch()
+    launch.entry = ctypes.cast(entry, c_void_p)
+    launch.kernel = kernel.encode()
+    launch.grid[:], launch.block[:] = grid, block
+    launch.shared_bytes = shared_bytes
+    launch.args = (c_void_p * max(len(pointers), 1))(*pointers)
+    launch.n_args = len(pointers)
+    launch.arg_array = (c_int32 * max(len(arg_array), 1))(*arg_array)
+    launch.arrays = (CArray * max(len(c_arrays), 1))(*c_arrays)
+    launch.n_arrays = len(c_arrays)
+    launch.storages = (CStorage * max(len(c_storages), 1))(*c_storages)
+    launch.n_storages = len(c_storages)
+    inside = in_values(params, values) if now.mode != "plain" else []
+    launch.addresses = (CAddress * max(len(inside), 1))(
+        *(CAddress(argument, at, len(values[argument]), *target) for argument, at, *target in inside))
+    launch.n_addresses = len(inside)
+    launch.mode = MODES[now.mode]
+    launch.order, launch.seed, launch.step_limit = ORDERS[now.order], now.seed, now.step_limit
+    for name in ("banks", "bank_bytes", "sector_bytes", "warp_size"):
+        setattr(launch, name, getattr(now.machine, name))
+    launch.max_threads = launch_bounds
+    launch.library = str(library).encode()
+    return launch
+
+
+def _storages(found: list[arrays.Array | None], traced: bool, keep: list) -> tuple[list, list[CStorage]]:
+    """The allocations behind the arrays, as (low, high) and for C. Those that overlap are one."""
+    allocations: list[tuple[int, int]] = []
+    for low, high in sorted({(a.low, a.high) for a in found if a is not None}):
+        if allocations and low < allocations[-1][1]:
+            low, high = allocations[-1][0], max(high, allocations.pop()[1])
+        allocations.append((low, high))
+    c_storages = []
+    for low, high in allocations:
+        inside = [a for a in found if a is not None and low <= a.low and a.high <= high]
+        alone = all((a.low, a.high) == (low, high) for a in inside)
+        written = memory.initialised(inside[0].given) if traced and alone else None
+        keep += [*(a.given for a in inside), written]
+        c_storages.append(CStorage(low, high - low, None if written is None else arrays.address(written)))
+    return allocations, c_storages
+
+
+def _array(parameter, array: arrays.Array | None, allocations: list[tuple[int, int]]) -> CArray:
+    if array is None:
+        return CArray(parameter.name.encode(), parameter.dtype.encode(), parameter.itemsize, -1)
+    storage = next(i for i, (low, high) in enumerate(allocations) if low <= array.low and array.high <= high)
+    dtype = b"pointers" if may_hold(parameter) else array.dtype.encode()
+    made = CArray(parameter.name.encode(), dtype, array.itemsize, storage,
+                  array.address - allocations[storage][0], array.bytes, min(len(array.shape), 8))
+    made.shape[:made.ndim] = array.shape[:8]
+    return made
+
+
+MODES = {"plain": PLAIN, "profile": PROFILE, "sanitize": SANITIZE, "both": PROFILE | SANITIZE}

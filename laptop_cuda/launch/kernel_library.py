@@ -1,0 +1,33 @@
+"""From the files of a source to a loaded library of its kernels, for the CPU."""
+from __future__ import annotations
+
+from pathlib import Path
+
+from .. import build
+from ..only_kernels import check_library
+from ..regions import loops_of, loops_or_none
+from ..rewrite import table
+from ..rewrite import Loops
+from ..sources import rewritten, started
+from ..text.outline import Outline
+from .library import Library, load_library
+
+
+def kernel_library(files: list[Outline], name: str, source: str, wanted: list[tuple], traced: bool, *,
+                   folder: Path | None = None, start: Path | None = None, include: tuple[Path, ...] = (),
+                   entry=None) -> Library:
+    """`wanted` are the kernels with their template arguments; `name` and `source` are for error messages;
+    includes are looked for in `start` first."""
+    end = table.table(files, wanted, entry or cpu_entry)
+    beside = tuple(f.path.name for f in files[1:])
+
+    def built(loops: Loops) -> Path:
+        text = started(files, name) + rewritten(files, start, include, loops)
+        return build.library(text + end, name, source, folder, traced, beside, include)
+    made = loops_or_none({} if traced else loops_of(files, name), built)
+    check_library(made, name, source)
+    return load_library(made, wanted)
+
+
+def cpu_entry(number: int, address: str) -> str:
+    return f"LAPTOP_EXPORT void laptop_entry_{number}(void** args) {{ laptop::call({address}, args); }}\n"

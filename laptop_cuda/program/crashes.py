@@ -1,0 +1,51 @@
+"""A program that crashed, or whose calls were refused: where, in the words of its source."""
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from types import SimpleNamespace
+
+from ..errors import kernel_error, plain_error
+from ..launch.result import LaunchResult, Memory
+from ..toolchain import lines
+
+
+def crash(library: Path, files: dict[str, str], number: int, rows: list[dict], on_device: bool) -> str:
+    """By signal `number`; `rows` are what its process still told."""
+    said = f"the program crashed: {signal.strsignal(number) or f'signal {number}'}"
+    if not rows:
+        return said
+    place = lines.of(library, tuple(files), [rows[0]["offset"] + 1])[rows[0]["offset"] + 1]
+    if place.line:
+        text = files[place.file].split("\n")[place.line - 1].strip()
+        said += f", in host code, line {place.line} of {place.file}\n{place.line:6} | {text}"
+    elif rows[0]["in"]:
+        said += f", in {rows[0]['in']}()"
+    if number == signal.SIGILL:
+        said += "\nUsual cause: a function that comes to its end without the value that it returns."
+    if number == signal.SIGSEGV and not on_device:
+        said += (
+            f"\nIt touched address {rows[0]['address']:#x}. Usual cause: a pointer that was never set, an "
+            "array of the host that is too small, an argument that the program expects and did not get, or a "
+            "recursion that is too deep."
+        )
+    return said
+
+
+def host_access(library: Path, files: dict[str, str], told: list) -> dict:
+    """A crash of host code that touched device memory, as a finding."""
+    reason, name, callers, itemsize, size, offset, action = told
+    result = LaunchResult("host code", (1, 1, 1), (1, 1, 1), library, files, 0)
+    result.memories.append(Memory(name, "global", itemsize, size, 0))
+    who = SimpleNamespace(pc=0, action=action)
+    fault = SimpleNamespace(kind=b"host access", reason=reason.encode(), detail=callers.encode(), who=who,
+                            other=who, has_thread=0, has_other=0, memory=0, offset=offset, size=1, file=None)
+    return plain_error(kernel_error(fault, result))
+
+
+def refused(library: Path, files: dict[str, str], rows: list[dict]) -> list[str]:
+    """Calls of the API that answered with an error, each with its line."""
+    places = lines.of(library, tuple(files), [row["offset"] for row in rows])
+    said = [(row, places[row["offset"]]) for row in rows]
+    return [f"{row['refused']} answers cudaErrorInvalidValue: {row['why']}"
+            + (f"\n  line {place.line} of {place.file}" if place.line else "") for row, place in said]

@@ -1,0 +1,87 @@
+"""What a program did when it ran, and limits on it."""
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Ran:
+    """What a program did: its exit status, what it printed (if captured), and each launch."""
+    status: int                  # of the program; 128 + the signal's number after a crash
+    stdout: str = ""
+    stderr: str = ""
+    launches: list[dict] = field(default_factory=list)
+    crash: str = ""              # how it crashed, or that its time was over; "" if neither
+    timed_out: bool = False
+    host_errors: list[dict] = field(default_factory=list)    # where host code touched device memory
+    refused: list[str] = field(default_factory=list)         # calls of the API that answered with an error
+
+    @property
+    def errors(self) -> list[dict]:
+        return self.host_errors + [launch["error"] for launch in self.launches if launch["error"]]
+
+    @property
+    def children(self) -> list[dict]:
+        """The launches that kernels made."""
+        return [launch for launch in self.launches if "launched_by" in launch]
+
+    @property
+    def notes(self) -> list[str]:
+        return self.refused + [note for launch in self.launches for note in launch["notes"]]
+
+    def total(self, count: str, kernel: str = "") -> int:
+        """A count summed over the launches (of one kernel): "sectors", "requests", "bytes", "excess",
+        "launches", ..."""
+        wanted = kernel.replace(" ", "")
+        chosen = [
+            la
+            for la in self.launches
+            if not kernel or bare_name(la["kernel"]) == kernel or la["kernel"].replace(" ", "") == wanted
+        ]
+        return len(chosen) if count == "launches" else sum(la["counts"].get(count, 0) for la in chosen)
+
+
+def bare_name(kernel: str) -> str:
+    return kernel.split("<")[0].split("::")[-1].strip()
+
+
+@dataclass(frozen=True)
+class Budget:
+    """A limit on a count: of all launches, or of one kernel's."""
+    count: str
+    most: int
+    kernel: str = ""
+
+    @classmethod
+    def read(cls, text: str) -> Budget:
+        found = re.fullmatch(r"(?:(\w.*):)?(\w+)=(\d[\d_,]*)", text)
+        if not found or found[2] not in COUNTS:
+            raise ValueError(
+                f"a budget is COUNT=N or KERNEL:COUNT=N, COUNT one of {', '.join(COUNTS)}; got {text!r}"
+            )
+        return cls(found[2], int(re.sub("[_,]", "", found[3])), found[1] or "")
+
+    def over(self, ran: Ran) -> str:
+        """How the budget is exceeded; "" if it is kept. What was not launched keeps no budget but `launches`.
+        """
+        used = ran.total(self.count, self.kernel)
+        whose = f"{self.kernel}: " if self.kernel else ""
+        if not ran.total("launches", self.kernel) and self.count != "launches":
+            names = ", ".join(dict.fromkeys(launch["kernel"] for launch in ran.launches)) or "none"
+            return f"{whose}not launched, so its {self.count} are not known (launched: {names})"
+        return f"{whose}{used:,} {self.count}, the budget is {self.most:,}" if used > self.most else ""
+
+
+COUNTS = (
+    "sectors",
+    "load_sectors",
+    "store_sectors",
+    "requests",
+    "bytes",
+    "wavefronts",
+    "excess",
+    "atomics",
+    "barriers",
+    "launches",
+)

@@ -1,0 +1,108 @@
+"""What `run` prints after a program: the bugs found, or the counts per kernel and per line."""
+from __future__ import annotations
+
+from collections import Counter
+
+from ..report import legend
+from ..report.tables import text_table
+from . import Ran
+
+MOST_LINES = 12
+
+
+def text(ran: Ran, mode: str, files: dict[str, str]) -> str:
+    """The report of a run, a few lines if nothing is wrong."""
+    times = Counter(error["message"] for error in ran.errors)
+    parts = [f"laptop_cuda: {message}" + f"\n(in {n:,} launches)" * (n > 1) for message, n in times.items()]
+    parts += [f"laptop_cuda: note: {note}" for note in dict.fromkeys(ran.notes)]
+    if ran.crash:
+        parts.append(f"laptop_cuda: {ran.crash}")
+    launches = f"{len(ran.launches):,} launch{'es' * (len(ran.launches) != 1)}"
+    if ran.children:
+        parts.append(_children(ran))
+    if mode in ("profile", "both") and ran.launches:
+        parts.append(_kernels(ran) + "\n\n" + _lines(ran, files) + "\n\n" + legend())
+    if not ran.launches and not ran.errors and mode != "plain":
+        parts.append("laptop_cuda: " + ("no launch had ended by then: try a smaller size, or --plain"
+                                        if ran.timed_out else
+                                        "the program launched no kernel, nothing was checked"))
+    elif mode in ("sanitize", "both"):
+        found = f"{len(ran.errors)} bug{'s' * (len(ran.errors) != 1)} found" if ran.errors else "no bug found"
+        parts.append(f"laptop_cuda: {launches} checked, {found}")
+    return "\n".join(parts)
+
+
+def _children(ran: Ran) -> str:
+    """Who was launched by kernels, how often, and where."""
+    times = Counter((c["kernel"], c["launched_by"]["kernel"], c["launched_by"]["file"],
+                     c["launched_by"]["line"]) for c in ran.children)
+    return "\n".join(f"laptop_cuda: {child} was launched {n:,} time{'s' * (n != 1)} by {parent}, "
+                     f"{file + ':' if file else 'line '}{line}"
+                     for (child, parent, file, line), n in times.items())
+
+
+def _kernels(ran: Ran) -> str:
+    rows = []
+    for kernel in dict.fromkeys(launch["kernel"] for launch in ran.launches):
+        def total(count):
+            return f"{ran.total(count, kernel):,}"
+        moved = ran.total("sectors", kernel) * 32
+        rows.append(
+            (
+                kernel,
+                total("launches"),
+                total("requests"),
+                total("bytes"),
+                f"{moved:,}",
+                total("wavefronts"),
+                total("excess"),
+                total("atomics"),
+                total("barriers"),
+                "",
+            )
+        )
+    return text_table(
+        (
+            "kernel",
+            "launches",
+            "requests",
+            "asked",
+            "moved",
+            "shared passes",
+            "from conflicts",
+            "atomics",
+            "barriers",
+            "",
+        ),
+        rows,
+    )
+
+
+def _lines(ran: Ran, files: dict[str, str]) -> str:
+    sums: dict[tuple, dict] = {}
+    for launch in ran.launches:
+        for line in launch["lines"]:
+            row = sums.setdefault((line["file"], line["line"]), dict.fromkeys(line, 0))
+            for name in ("bytes", "sectors", "wavefronts", "excess", "atomics"):
+                row[name] += line[name]
+    busiest = sorted(sums.items(), key=lambda item: (-item[1]["sectors"], -item[1]["wavefronts"]))[
+        :MOST_LINES
+    ]
+    rows = []
+    for (file, number), row in busiest:
+        source = files.get(file, "").split("\n")
+        shown = source[number - 1].strip() if 0 < number <= len(source) else ""
+        rows.append(
+            (
+                f"{file}:{number}",
+                f"{row['bytes']:,}",
+                f"{32 * row['sectors']:,}",
+                f"{row['wavefronts']:,}",
+                f"{row['excess']:,}",
+                f"{row['atomics']:,}",
+                shown,
+            )
+        )
+    return text_table(
+        ("line", "asked", "moved", "shared passes", "from conflicts", "atomics", "source"), rows
+    )

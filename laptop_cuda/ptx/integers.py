@@ -1,0 +1,174 @@
+"""The PTX instructions on integers for which C++ has no operator, on the functions of `ptx_integers.h`."""
+from __future__ import annotations
+
+from functools import partial
+
+from .operands import TYPES, P, Unknown, get, put, whole
+
+CARRIED = {"add": "add_with", "addc": "add_with", "sub": "sub_with", "subc": "sub_with",
+           "mad": "mad_with", "madc": "mad_with"}
+INTEGERS = ("u32", "s32", "u64", "s64")
+VIDEO = {"vadd": "x + y", "vsub": "x - y", "vabsdiff": "x < y ? y - x : x - y", "vmin": "x < y ? x : y",
+         "vmax": "x < y ? y : x"}
+MODES = ("f4e", "b4e", "rc8", "ecl", "ecr", "rc16")
+
+
+def with_carry(name: str, mods: list[str], given: list) -> str | None:
+    """Arithmetic that sets or adds the carry, which outlives its statement; None for what does neither."""
+    if name not in CARRIED or not (name.endswith("c") or "cc" in mods):
+        return None
+    type_, part = mods[-1], [m for m in mods[:-1] if m != "cc"]
+    product = CARRIED[name] == "mad_with"
+    if type_ not in INTEGERS or len(part) != product or len(given) != 3 + product:
+        raise ValueError(name)
+    values = ", ".join(get(type_, v) for v in given[1:])
+    flags = f"{str(name.endswith('c')).lower()}, {str('cc' in mods).lower()}"
+    how = {(): "", ("lo",): "false, ", ("hi",): "true, "}[tuple(part)]
+    return put(given[0], f"{P}{CARRIED[name]}({values}, {how}{flags})")
+
+
+def _of_types(mods: list[str], allowed: tuple[str, ...]) -> str:
+    (type_,) = mods
+    if type_ not in allowed:
+        raise ValueError(type_)
+    return type_
+
+
+def _bits(name: str, mods: list[str], given: list, opcode: str) -> str:
+    type_, (target, a) = _of_types(mods, ("b32", "b64")), given
+    return put(target, f"__{name}{'ll' if type_ == 'b64' else ''}({get(type_, a)})")
+
+
+_popc, _clz, _brev = (partial(_bits, name) for name in ("popc", "clz", "brev"))
+
+
+def _bfe(mods: list[str], given: list, opcode: str) -> str:
+    type_, (target, a, start, length) = _of_types(mods, INTEGERS), given
+    return put(target, f"{P}bfe({get(type_, a)}, {get('u32', start)}, {get('u32', length)})")
+
+
+def _bfi(mods: list[str], given: list, opcode: str) -> str:
+    type_, (target, a, b, start, length) = _of_types(mods, ("b32", "b64")), given
+    return put(target, f"{P}bfi({get(type_, a)}, {get(type_, b)}, {get('u32', start)}, {get('u32', length)})")
+
+
+def _bfind(mods: list[str], given: list, opcode: str) -> str:
+    type_, (target, a) = _of_types(mods[-1:], INTEGERS), given
+    if mods[:-1] not in ([], ["shiftamt"]):
+        raise Unknown(opcode)
+    made = f"{P}bfind({get(type_, a)})"
+    return put(target, f"{P}shift_amount({made}, {type_[1:]})" if len(mods) > 1 else made)
+
+
+def _bmsk(mods: list[str], given: list, opcode: str) -> str:
+    (how, _), (target, a, b) = mods, given
+    limit = {"clamp": "true", "wrap": "false"}[how]
+    return put(target, f"{P}bit_mask({get('u32', a)}, {get('u32', b)}, {limit})")
+
+
+def _szext(mods: list[str], given: list, opcode: str) -> str:
+    (how, type_), (target, a, b) = mods, given
+    limit = {"clamp": "true", "wrap": "false"}[how]
+    return put(target, f"{P}extended({get(_of_types([type_], ('u32', 's32')), a)}, {get('u32', b)}, {limit})")
+
+
+def _fns(mods: list[str], given: list, opcode: str) -> str:
+    _of_types(mods, ("b32",))
+    target, mask, base, offset = given
+    return put(target, f"__fns({get('u32', mask)}, {get('u32', base)}, {get('s32', offset)})")
+
+
+def _sad(mods: list[str], given: list, opcode: str) -> str:
+    type_, (target, a, b, c) = _of_types(mods, (*INTEGERS, "u16", "s16")), given
+    return put(target, f"({TYPES[type_]})({P}sad({get(type_, a)}, {get(type_, b)}) + {get(type_, c)})")
+
+
+def _mul24(mods: list[str], given: list, opcode: str) -> str:
+    (how, type_), (target, a, b) = mods, given
+    shift = {"lo": 0, "hi": 16}[how]
+    return put(target, f"({TYPES[type_]}){P}product24({_24_bits(type_, a)}, {_24_bits(type_, b)}, {shift})")
+
+
+def _mad24(mods: list[str], given: list, opcode: str) -> str:
+    how, *sat, type_ = mods
+    shift, (target, a, b, c) = {"lo": 0, "hi": 16}[how], given
+    made = f"{P}product24({_24_bits(type_, a)}, {_24_bits(type_, b)}, {shift}) + {get(type_, c)}"
+    if sat and (how, sat, type_) != ("hi", ["sat"], "s32"):
+        raise Unknown(opcode)
+    return put(target, f"{P}clamped<int32_t>({made})" if sat else f"({TYPES[type_]})({made})")
+
+
+def _24_bits(type_: str, operand) -> str:
+    return get(_of_types([type_], ("u32", "s32")), operand)
+
+
+def _dp4a(mods: list[str], given: list, opcode: str) -> str:
+    return _dot(mods, given, 8, 8, 0)
+
+
+def _dp2a(mods: list[str], given: list, opcode: str) -> str:
+    how, *types = mods
+    return _dot(types, given, 16, 8, {"lo": 0, "hi": 16}[how])
+
+
+def _dot(types: list[str], given: list, wide: int, narrow: int, start: int) -> str:
+    """A sum of products of fields: of `wide` bits, and of `narrow` from bit `start` on."""
+    a, b = (_of_types([t], ("u32", "s32"))[0] for t in types)
+    kinds = f"{'u' * (a == 'u')}int{wide}_t, {'u' * (b == 'u')}int{narrow}_t"
+    values = ", ".join(get("u32", v) for v in given[1:4])
+    return put(given[0], f"{P}dot<{kinds}>({values}, {start})")
+
+
+def _lop3(mods: list[str], given: list, opcode: str) -> str:
+    _of_types(mods, ("b32",))
+    a, b, c = (get("b32", v) for v in given[1:4])
+    return put(given[0], f"{P}lop3({a}, {b}, {c}, {whole(given[4])})")
+
+
+def _prmt(mods: list[str], given: list, opcode: str) -> str:
+    type_, *mode = mods
+    a, b, c = (get(_of_types([type_], ("b32",)), v) for v in given[1:4])
+    if mode:
+        c = f"{P}selector({MODES.index(*mode)}, {c})"
+    return put(given[0], f"__byte_perm({a}, {b}, {c})")
+
+
+def _shf(mods: list[str], given: list, opcode: str) -> str:
+    (way, how, type_), suffix = mods, {"wrap": "", "clamp": "c"}
+    a, b, c = (get(_of_types([type_], ("b32",)), v) for v in given[1:4])
+    return put(given[0], f"__funnelshift_{way}{suffix[how]}({a}, {b}, {c})")
+
+
+def _vabsdiff4(mods: list[str], given: list, opcode: str) -> str:
+    if mods != ["u32", "u32", "u32", "add"]:
+        raise Unknown(opcode)
+    a, b, c = (get("u32", v) for v in given[1:4])
+    return put(given[0], f"__vsadu4({a}, {b}) + {c}")
+
+
+def _scalar_video(name: str, mods: list[str], given: list, opcode: str) -> str:
+    """vmax.s32.s32.s32.min d, a.b1, b, c: fields, an operation, perhaps clamped, and a second operation."""
+    types, more = mods[:3], mods[3:]
+    sat, second = "sat" in more, [m for m in more if m != "sat"]
+    to, a, b = (_of_types([t], ("u32", "s32")) for t in types)
+    if more not in ([], ["sat"], second, ["sat", *second]) or len(given) != 3 + len(second):
+        raise Unknown(opcode)
+    x, y = _field(a, given[1]), _field(b, given[2])
+    made = f"[](int64_t x, int64_t y) LAPTOP_QUIET {{ return int64_t({VIDEO[name]}); }}({x}, {y})"
+    made = f"{P}clamped<{TYPES[to]}>({made})" if sat else f"({TYPES[to]})({made})"
+    if second:
+        also = {"add": "add", "min": "min", "max": "max"}[second[0]]
+        made = f"{P}{also}<{TYPES[to]}>({made}, {get(to, given[3])})"
+    return put(given[0], made)
+
+
+def _field(type_: str, operand) -> str:
+    """An operand of the video instructions: a register, or one of its bytes or halves."""
+    if not isinstance(operand, tuple) or operand[0] != "part":
+        return get(type_, operand)
+    size = 8 if operand[2][0] == "b" else 16
+    narrow = f"{'u' * (type_ == 'u32')}int{size}_t"
+    return f"({narrow})({get('u32', operand[1])} >> {size * int(operand[2][1])})"
+
+
+_vadd, _vsub, _vabsdiff, _vmin, _vmax = (partial(_scalar_video, name) for name in VIDEO)

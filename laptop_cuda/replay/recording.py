@@ -1,0 +1,97 @@
+"""One recorded run of a launch: steps of warps and accesses of lanes as NumPy tables, as C gives them."""
+import ctypes
+from dataclasses import dataclass
+
+import numpy as np
+
+from .. import launch
+from ..launch.answers import read_memories
+
+RECORD = 4
+STEP = np.dtype([("block", "u4"), ("warp", "u4"), ("interval", "u4"), ("pc", "u4"), ("lanes", "u4"),
+                 ("operation", "i4"), ("memory", "i4"), ("size", "u4"), ("sectors", "u4"),
+                 ("wavefronts", "u4"), ("excess", "u4"), ("first_event", "u8"), ("n_events", "u4")],
+                align=True)
+EVENT = np.dtype([("time", "u8"), ("address", "u8"), ("offset", "i8"), ("memory", "i4"), ("step", "u4"),
+                  ("block", "u4"), ("thread", "u4"), ("interval", "u4"), ("pc", "u4"), ("size", "u4"),
+                  ("operation", "i4"), ("before", "V16"), ("after", "V16")], align=True)
+
+
+@dataclass(frozen=True)
+class Party:
+    """One side of an error: a thread, and the access that it was at."""
+    block: int                   # the number in the grid, x fastest, as for the thread in its block
+    thread: int
+    pc: int
+    action: int                  # 0 load, 1 store, 2 atomic, 3 barrier
+
+
+@dataclass
+class Recording:
+    steps: np.ndarray            # of STEP
+    events: np.ndarray           # of EVENT
+    cut: bool                    # there was more
+    memories: list
+    error: object                # a KernelError or None
+    parties: tuple[Party, ...]   # of the error
+    place: tuple[int, int, int]  # of the error: memory, offset, size
+
+
+def record(result, mode: int, *, blocks=None, events: int, watch: tuple[int, int, int] | None = None,
+           entry: ctypes.c_void_p | None = None):
+    """Runs the launch of a LaunchResult again. `blocks` are numbers in the grid (None: all); `watch` is
+    (array, first byte, byte after the last): then only accesses to those are recorded, and no steps;
+    `entry` is another kernel, of the result's library, to run in place of the one that ran."""
+    from ..report import kernel_error
+    run, free = launch._runtime(str(result.library))
+    with result.inputs.again() as c_launch:
+        c_launch.mode = mode | launch.PROFILE | RECORD
+        if entry is not None:
+            c_launch.entry, c_launch.library = entry, str(result.library).encode()
+        wanted = sorted(blocks or ())
+        c_blocks = (ctypes.c_uint32 * max(len(wanted), 1))(*wanted)
+        if blocks is not None:
+            c_launch.record_blocks, c_launch.n_record_blocks = c_blocks, len(wanted)
+        c_launch.record_events = events
+        c_launch.watch_array, c_launch.watch_low, c_launch.watch_high = watch or (-1, 0, 0)
+        answer = run(ctypes.byref(c_launch))
+        try:
+            c = answer.contents
+            if c.interrupted:
+                raise KeyboardInterrupt
+            again = launch.LaunchResult(result.kernel, result.grid, result.block, result.library,
+                                        result.files, result.shared_limit, result.machine)
+            read_memories(again, c, [])
+            _name_types(again.memories, result.memories)
+            error = kernel_error(c.error, again) if c.error.kind else None
+            return Recording(_table(c.recorded_steps, c.n_recorded_steps, STEP),
+                             _table(c.recorded_events, c.n_recorded_events, EVENT), bool(c.cut),
+                             again.memories, error, _parties(c.error, result) if error else (),
+                             (c.error.memory, c.error.offset, c.error.size))
+        finally:
+            free(answer)
+
+
+def _table(address, count: int, kind: np.dtype) -> np.ndarray:
+    return np.frombuffer(ctypes.string_at(address, count * kind.itemsize) if count else b"", kind)
+
+
+def _parties(error, result) -> tuple[Party, ...]:
+    asked = [p for p, known in ((error.who, error.has_thread), (error.other, error.has_other)) if known]
+    return tuple(Party(number(p.block, result.grid), number(p.thread, result.block), p.pc, p.action)
+                 for p in asked)
+
+
+def _name_types(memories: list, before: list) -> None:
+    """As in the launch that was recorded again: those of its arguments are known there."""
+    for memory, known in zip(memories, before):
+        memory.dtype, memory.shape = known.dtype, known.shape
+
+
+def number(index, extent) -> int:
+    """Of a block in its grid or a thread in its block, x fastest."""
+    return int(index[0] + extent[0] * (index[1] + extent[1] * index[2]))
+
+
+def position(number: int, extent) -> tuple[int, int, int]:
+    return number % extent[0], number // extent[0] % extent[1], number // extent[0] // extent[1]

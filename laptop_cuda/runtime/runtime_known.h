@@ -1,0 +1,24 @@
+// Marks of the sanitizer, and what threads know of each other's by fence - atomic - atomic.
+#pragma once
+#include "runtime.h"
+#pragma GCC visibility push(hidden)
+
+namespace laptop {
+
+constexpr uint64_t CLOCK_MASK = (1ull << 22) - 1;
+inline uint32_t interval_of(uint64_t mark) { return (uint32_t)(mark >> 32); }
+inline uint32_t thread_of(uint64_t mark) { return mark >> 22 & 1023; }
+
+inline uint64_t mark_of(const Thread* t) {
+    return (uint64_t)t->warp->block->interval << 32 | (uint64_t)t->index << 22 | (t->clock & CLOCK_MASK);
+}
+
+extern bool any_fence;           // in this launch
+void start_knowing();
+void put_known_away();           // while children run,
+void take_known_up();            // and after them
+bool learnt(const Thread*, uint64_t mark, uint32_t block);       // after some fence
+void share_what_was_learnt(Warp&, unsigned lanes);
+bool can_follow();               // else there are too many threads, and no race is claimed
+}  // namespace laptop
+#pragma GCC visibility pop

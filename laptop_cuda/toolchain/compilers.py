@@ -1,0 +1,143 @@
+"""The compilers of this machine and the flags that the engine gives them."""
+import contextlib
+import functools
+import importlib.util
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+PLAIN = ["-O3", "-fno-finite-loops"]
+# clash protection: a frame larger than the guard page under a stack must still hit it
+TRACED = ["-O0", "-fstack-clash-protection", "-fsanitize=thread", "-fsanitize=integer-divide-by-zero"]
+# binutils addr2line is off by one in DWARF 5 file tables; DWARF 4 is unambiguous
+COMMON = [
+    "-std=c++17",
+    "-x",
+    "c++",
+    "-fPIC",
+    "-g1",
+    "-gdwarf-4",
+    "-fno-strict-aliasing",
+    "-ffp-contract=off",
+    "-fvisibility=hidden",
+    "-fno-threadsafe-statics",
+    "-DLAPTOP=1",
+    "-Werror=vla",
+    "-fno-diagnostics-color",
+]
+# of the C library, in checked programs: runtime_host.cpp looks at their arguments first
+WRAPPED = ("memcpy", "memmove", "memset", "fread", "fwrite", "free")
+
+
+class NoCompiler(RuntimeError):
+    """There is no C++ compiler on this machine."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"NoCompiler: {self}"]
+
+
+@dataclass(frozen=True)
+class Compiler:
+    command: tuple[str, ...]
+    clang: bool
+    version: str
+
+    @property
+    def zig(self) -> bool:
+        return "ziglang" in self.command
+
+    @property
+    def release(self) -> int:
+        found = re.search(r"version (\d+)", self.version)
+        return int(found[1]) if found else 0
+
+    def traced(self) -> list[str]:
+        """clang's `bounds` also traps on what it cannot report, and it leaves out blocks, and reads before a
+        write to the same address, unless told not to. Volatile accesses get hooks of their own from both."""
+        if self.clang:
+            # zig checks more of C++ than this at -O0, and ends the process where it fails
+            own = ["-fno-sanitize=undefined", "-fno-stack-protector"] if self.zig else []
+            if self.release >= 16:                       # the last array of a struct has its bounds too
+                own.append("-fstrict-flex-arrays=3")
+            return own + TRACED + ["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune",
+                             "-mllvm", "-tsan-instrument-read-before-write",
+                             "-mllvm", "-tsan-distinguish-volatile=1", "-ferror-limit=20"]
+        # a struct passed or returned by value is copied by a function, whose accesses have hooks;
+        # a hook is called through its address, without a stub in between
+        return TRACED + ["-fno-plt", "-fno-elide-constructors", "-fsanitize=bounds-strict",
+                         "-fsanitize-coverage=trace-pc", "--param=tsan-distinguish-volatile=1",
+                         "-fmax-errors=20"]
+
+    def plain(self) -> list[str]:
+        """Falling off the end of a non-void function traps; the runtime reports it."""
+        return (
+            PLAIN
+            + (["-UNDEBUG"] if self.zig else [])         # zig defines it where it optimises
+            + ["-fsanitize=return"]
+            + (
+                ["-fsanitize-trap=return", "-ferror-limit=20"]
+                if self.clang
+                else ["-fsanitize-undefined-trap-on-error", "-fmax-errors=20"]
+            )
+        )
+
+
+def compiler() -> Compiler:
+    """CXX if it is set, else g++, clang++ or c++ from the PATH, else the one of the package ziglang."""
+    return _compiler(os.environ.get("CXX"), os.environ.get("PATH"))
+
+
+@functools.lru_cache
+def _compiler(asked: str | None, path: str | None) -> Compiler:
+    candidates = [asked] if asked else ["g++", "clang++", "c++"]
+    for candidate in candidates:
+        command = shlex.split(candidate)
+        found = shutil.which(command[0])
+        if found:
+            return identify((found, *command[1:]), os.stat(found).st_mtime_ns)
+    if not asked and importlib.util.find_spec("ziglang"):
+        return identify((sys.executable, "-m", "ziglang", "c++"), 0)
+    wanted = (f"CXX is set to {asked}, which was not found." if asked else
+              "No C++ compiler was found (g++ or clang++).")
+    how = ("Run `xcode-select --install`." if sys.platform == "darwin" else
+           "On Debian or Ubuntu: `sudo apt install g++`; without rights: `pip install ziglang` (about 400 "
+           "MB); with conda, on any system: "
+           "`conda install -c conda-forge cxx-compiler`.")
+    raise NoCompiler(f"{wanted} Kernels are compiled on this machine, so one is needed. {how}")
+
+
+@functools.lru_cache
+def identify(command: tuple[str, ...], modified: int) -> Compiler:
+    version = subprocess.run([*command, "--version"], capture_output=True, text=True, check=True).stdout
+    return Compiler(command, "clang" in version, version)
+
+
+def beside_program(traced: bool) -> list[str]:
+    """What the linker is told of a whole program."""
+    wrapped = WRAPPED if traced and sys.platform != "darwin" else ()
+    return ["-lm", "-lpthread", "-ldl", *(f"-Wl,--wrap={name}" for name in wrapped)]
+
+
+@functools.lru_cache
+def has_openmp(command: tuple[str, ...]) -> bool:
+    """clang and zig come without OpenMP's header and library."""
+    with tempfile.TemporaryDirectory() as folder:
+        tried = [*command, "-fopenmp", "-x", "c++", "-", "-o", str(Path(folder, "tried"))]
+        text = "#include <omp.h>\nint main() { return omp_get_thread_num(); }\n"
+        return subprocess.run(tried, input=text, capture_output=True, text=True).returncode == 0
+
+
+def ninja() -> str | None:
+    found = shutil.which("ninja")
+    if found:
+        return found
+    with contextlib.suppress(ImportError):
+        import ninja as package
+        return str(Path(package.BIN_DIR) / "ninja")
+    return None

@@ -1,0 +1,79 @@
+"""Where in the source an instruction comes from."""
+import functools
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from . import line_table
+
+
+class Place(NamedTuple):
+    file: str
+    line: int            # 0: not known
+
+
+NOWHERE = Place("", 0)
+
+
+@functools.lru_cache(maxsize=None)
+def _known(library: str) -> dict[int, Place]:
+    return {}
+
+
+def of(library, names: tuple[str, ...], offsets) -> dict[int, Place]:
+    """{offset in the library: place in one of the files `names`}. Asks once for each offset."""
+    known = _known(str(library))
+    wanted = sorted({o for o in offsets if o and o not in known})
+    if wanted:
+        known.update(_ask(Path(library), names, wanted))
+    return {o: known.get(o, NOWHERE) for o in offsets}
+
+
+def _ask(library: Path, names: tuple[str, ...], offsets: list[int]) -> dict[int, Place]:
+    # An offset is a return address: the call before it is wanted. `-i` lists the functions that were inlined
+    # there, innermost first. The place is the first one in the source itself; else, in a file that it
+    # includes.
+    addresses = [hex(o - 1) for o in offsets]
+    found: dict[int, Place] = {}
+    for offset, frames in zip(offsets, _frames(library, names, addresses)):
+        places = [place for place in (place_of(f, names) for f in frames) if place.line]
+        own = [place for place in places if place.file == names[0]]
+        found[offset] = next(iter(own or places), NOWHERE)
+    return found
+
+
+def _frames(library: Path, names: tuple[str, ...], addresses: list[str]) -> list[list[str]]:
+    """Per address its lines, of the innermost inlined function first."""
+    if sys.platform == "darwin":
+        command = ["atos", "-i", "-o", str(library), "-l", "0x0", *addresses]
+        answer = subprocess.run(command, capture_output=True, text=True).stdout
+        return [group.splitlines() for group in answer.split("\n\n")]
+    tool = shutil.which("addr2line") or shutil.which("llvm-addr2line") or shutil.which("llvm-symbolizer")
+    if tool is None:
+        wanted = [int(a, 16) for a in addresses]
+        return line_table.frames(library, wanted, lambda frame: place_of(frame, names).line > 0)
+    command = [tool, "-a", "-i", "-e", str(library), *addresses]
+    return _groups(subprocess.run(command, capture_output=True, text=True).stdout)
+
+
+def _groups(answer: str) -> list[list[str]]:
+    groups: list[list[str]] = []
+    for line in answer.splitlines():
+        if line.startswith("0x"):
+            groups.append([])
+        elif groups:
+            groups[-1].append(line)
+    return groups
+
+
+def place_of(frame: str, names: tuple[str, ...]) -> Place:
+    """Of "path/flash.cu:12 (discriminator 3)" or "flash (in library) (flash.cu:12)"; nowhere if it is
+    another file."""
+    frame = frame.split(" (discriminator")[0].rstrip(")")
+    path, _, line = frame.rpartition(":")
+    for name in names:
+        if path.endswith(name) and path.removesuffix(name)[-1:] in ("", "/", "(", " ") and line.isdigit():
+            return Place(name, int(line))
+    return NOWHERE

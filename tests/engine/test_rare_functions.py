@@ -1,0 +1,96 @@
+"""Functions of CUDA that few kernels call: integers packed in a word, inverses of erf and erfc, others."""
+import math
+from statistics import NormalDist
+
+import numpy as np
+
+from engine_kit import compiled
+
+SOURCE = r"""
+__global__ void packed(const unsigned* a, const unsigned* b, unsigned* y) {
+    unsigned p = a[threadIdx.x], q = b[threadIdx.x], i = 0, *mine = y + 16 * threadIdx.x;
+    mine[i++] = __vadd4(p, q), mine[i++] = __vsubss4(p, q), mine[i++] = __vaddus2(p, q);
+    mine[i++] = __vavgs4(p, q), mine[i++] = __vavgu2(p, q), mine[i++] = __vmaxs2(p, q);
+    mine[i++] = __vminu4(p, q), mine[i++] = __vabsdiffu4(p, q), mine[i++] = __vsadu4(p, q);
+    mine[i++] = __vsads2(p, q), mine[i++] = __vcmpgtu4(p, q), mine[i++] = __vsetles2(p, q);
+    mine[i++] = __vabs4(p), mine[i++] = __vnegss2(p), mine[i++] = __vhaddu4(p, q), mine[i++] = __vcmpeq2(p, q);
+}
+__global__ void others(const unsigned* x, unsigned* y) {
+    __builtin_assume(x[0] > 0);
+    for (int s = 0; s < 3; ++s) {
+        y[s] = __funnelshift_lc(x[0], x[1], 16 * s);
+        y[3 + s] = __funnelshift_rc(x[0], x[1], 16 * s);
+    }
+    y[6] = __rhadd(3, 4), y[7] = __urhadd(0xffffffff, 0xfffffffe), y[8] = __hadd(3, 4);
+}
+__global__ void inverses(const double* x, double* y, float* f) {
+    double v = x[threadIdx.x], *mine = y + 4 * threadIdx.x;
+    mine[0] = erf(erfinv(v)), mine[1] = erfc(erfcinv(v)), mine[2] = normcdf(normcdfinv(v));
+    mine[3] = erfcx(v) / exp(v * v);
+    f[threadIdx.x] = erfcinvf((float)v);
+}
+__global__ void ends(double* y) {
+    y[0] = erfinv(1.), y[1] = erfcinv(2.), y[2] = erfcinv(0.), y[3] = erfinv(1.5), y[4] = normcdfinv(0.975);
+    y[5] = erfcx(30.), y[6] = erfcx(-30.), y[7] = cyl_bessel_i0(2.5), y[8] = cyl_bessel_i1(-2.5);
+    y[9] = erfcinv(1e-300);
+}
+"""
+
+
+def of_lanes(word: int, bits: int, signed: bool) -> np.ndarray:
+    kind = {(8, True): "i1", (8, False): "u1", (16, True): "i2", (16, False): "u2"}[bits, signed]
+    return np.frombuffer(np.uint32(word).tobytes(), kind).astype(np.int64)
+
+
+def word_of(lanes, bits: int) -> int:
+    return int(sum((int(v) & (1 << bits) - 1) << bits * i for i, v in enumerate(lanes)))
+
+
+def wanted(a: int, b: int) -> list[int]:
+    (u, v), (s, t) = ([of_lanes(w, 8, signed) for w in (a, b)] for signed in (False, True))
+    (h, k), (m, n) = ([of_lanes(w, 16, signed) for w in (a, b)] for signed in (False, True))
+    average = (s + t + (s + t >= 0)) >> 1
+    difference = np.clip(s - t, -128, 127)
+    narrow = [u + v, difference, average, np.minimum(u, v), abs(u - v), 255 * (u > v), abs(s), (u + v) >> 1]
+    both, minus = np.minimum(h + k, 65535), np.minimum(-m, 32767)
+    wide = [both, (h + k + 1) >> 1, np.maximum(m, n), m <= n, minus, 65535 * (h == k)]
+    (add, subtract, mean, least, apart, more, size, half) = (word_of(x, 8) for x in narrow)
+    (add_wide, mean_wide, most, not_more, minus, same) = (word_of(x, 16) for x in wide)
+    sums = [int(abs(u - v).sum()), int(abs(m - n).sum())]
+    return [add, subtract, add_wide, mean, mean_wide, most, least, apart, *sums, more, not_more, size, minus,
+            half, same]
+
+
+def test_integers_packed_in_a_word():
+    rng = np.random.default_rng(5)
+    a, b = (rng.integers(0, 1 << 32, 32, dtype=np.uint32) for _ in range(2))
+    a[0], b[0], b[1] = 0x80008000, 0x7fff8000, a[1]
+    y = np.zeros((32, 16), np.uint32)
+    compiled(SOURCE).packed[1, 32](a, b, y)
+    assert y.tolist() == [wanted(int(p), int(q)) for p, q in zip(a, b)]
+
+
+def test_shifts_of_two_words_that_stop_at_32_and_averages():
+    y = np.zeros(9, np.uint32)
+    compiled(SOURCE).others[1, 1](np.array([0x11223344, 0x55667788], np.uint32), y)
+    assert [hex(v) for v in y[:6]] == [
+        "0x55667788", "0x77881122", "0x11223344", "0x11223344", "0x77881122", "0x55667788"]
+    assert y[6:].tolist() == [4, 0xffffffff, 3]
+
+
+def test_inverses_of_the_error_functions():
+    x = np.concatenate([np.logspace(-12, -1, 16), np.linspace(0.2, 0.98, 16)])
+    y, f, ends = np.zeros((32, 4)), np.zeros(32, np.float32), np.zeros(10)
+    module = compiled(SOURCE)
+    module.inverses[1, 32](x, y, f)
+    assert np.allclose(y[:, :3], x[:, None], rtol=4e-14, atol=0)
+    assert np.allclose(y[:, 3], [math.erfc(v) for v in x], rtol=1e-14, atol=0)
+    module.ends[1, 1](ends)
+    assert ends[[0, 1, 2, 6]].tolist() == [np.inf, -np.inf, np.inf, np.inf] and np.isnan(ends[3])
+    fraction = 30.0
+    for k in range(40, 0, -1):
+        fraction = 30 + k / 2 / fraction
+    known = [NormalDist().inv_cdf(0.975), 1 / fraction / math.sqrt(math.pi), np.i0(2.5), -2.516716245288698]
+    assert np.allclose(ends[[4, 5, 7, 8]], known, rtol=1e-14, atol=0)
+    assert math.isclose(math.erfc(ends[9]), 1e-300, rel_tol=1e-12)
+    assert np.allclose([math.erfc(v) for v in f[16:]], x[16:], rtol=1e-6, atol=0)
