@@ -1,5 +1,5 @@
 // A recorded launch, read: the words of a step, what it touches, where to go next. `data` is what
-// laptop_cuda/player.py packs; a test holds the words to those of player.py and the counts to the engine's.
+// laptop_cuda/pictures/player.py packs; a test holds the words to those of player.py and the counts to the engine's.
 
 function unpack(data) {
   const {columns, rows} = data.steps;

@@ -31,7 +31,7 @@ class KernelError(RuntimeError):
 
     def play(self, *, blocks=None, events: int | None = None) -> None:
         """The replay as a picture, opened at the accesses of which the message speaks; see
-        `laptop_cuda.player`."""
+        `laptop_cuda.pictures.player`."""
         play(self.replay(blocks=blocks, events=events))
 
     def _render_traceback_(self) -> list[str]:

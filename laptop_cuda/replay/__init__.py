@@ -87,7 +87,7 @@ class Replay:
 
     @functools.cached_property
     def registers(self) -> dict:
-        """What local variables hold, from which step on; see `laptop_cuda.registers`."""
+        """What local variables hold, from which step on; see `laptop_cuda.replay.registers`."""
         return registers(self._result, self.blocks, self.steps, len(self._rows.recorded.events))
 
     @property

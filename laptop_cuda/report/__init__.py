@@ -197,7 +197,7 @@ class LaunchReport:
         return replay(self._result, None, blocks, events)
 
     def play(self, *, blocks=None, events: int | None = None) -> None:
-        """The replay as a picture that a person steps through; see `laptop_cuda.player`."""
+        """The replay as a picture that a person steps through; see `laptop_cuda.pictures.player`."""
         play(self.replay(blocks=blocks, events=events))
 
     # ---- as a table
