@@ -4,16 +4,15 @@ A module is built twice at most for the CPU, plain and traced, and once for the 
 """
 from __future__ import annotations
 
-import ctypes
 import re
 from pathlib import Path
 
 from . import gpu, launch
-from .arguments import arrays
-from .arguments import ArgumentError, bind
+from .arguments import ArgumentError
 from .kernel import Kernel
 from .launch.kernel_library import cpu_entry, kernel_library
 from .launch.library import Globals, Library, load_library
+from .program import host_call
 from .sources import files_of, read, split_instance
 from .text import signature
 from .text.diagnostics import CompileError, undefined_names, unknown_names
@@ -82,7 +81,8 @@ class Module:
         return Kernel(self, name, arguments)
 
     def host(self, name: str):
-        """A host function of the file, to be called with CPU tensors; its `<<<>>>` launches run plain."""
+        """A host function of the file, to be called with CPU arrays. Its launches are counted and checked
+        like others. It runs in a process of its own, so a crash is a `KernelError`; its result is dropped."""
         if name == "main":
             raise ArgumentError("main is a whole program: laptop_cuda.run(path) runs it in its own process")
         found = [
@@ -91,22 +91,20 @@ class Module:
         if not found:
             there = ", ".join(f.name for file in self._files for f in signature.hosts(file))
             raise ArgumentError(f"{self.name} has no host function `{name}`; it has: {there or 'none'}")
-        library = self._build(("host", name), [(found[0], "")], False, _host_entry)
-        entry = next(iter(library.entries.values()))
-
         def call(*arguments, **named) -> None:
-            if launch.mode() != "plain":
-                raise ArgumentError(
-                    f"{name}: the launches of a host function are neither counted nor checked; "
-                    "launch its kernels from Python"
-                )
-            values = bind(name, entry.parameters, arguments, named)
-            if any(map(arrays.on_gpu, values)):
-                raise ArgumentError(f"{name}: host functions take CPU tensors")
-            cells = gpu.cells(values)
+            library = self._host_library(found[0])
             self._continue_in(library)
-            entry.call((ctypes.c_void_p * max(len(cells), 1))(*(ctypes.addressof(c) for c in cells)))
+            host_call.call(name, library, self._texts_by_name(), arguments, named)
+        self._host_library(found[0])         # what does not compile is an error here and now
         return call
+
+    def _host_library(self, function) -> Library:
+        traced = launch.mode() != "plain"
+        return self._build(("host", function, traced), [(function, "")], traced, host_call.host_entry)
+
+    def _texts_by_name(self) -> dict[str, str]:
+        """{name: text} of the source and of the files that it includes, for messages."""
+        return {self.name: self.source} | {file.path.name: file.text for file in self._files[1:]}
 
     def __dir__(self):
         return [*super().__dir__(), *self.kernels, *self.constants]
@@ -164,12 +162,6 @@ class Module:
             library.restore({name: value for name, value in self._last.snapshot().items()
                              if name in library.symbols and not library.symbols[name].types.startswith("*")})
         self._last = library
-
-
-def _host_entry(number: int, address: str) -> str:
-    return (
-        f"LAPTOP_EXPORT void laptop_entry_{number}(void** args) {{ laptop::call_host({address}, args); }}\n"
-    )
 
 
 _loaded: dict[tuple[Path, tuple, tuple], tuple[Module, list]] = {}

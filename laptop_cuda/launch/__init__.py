@@ -41,10 +41,15 @@ class Context:
 _contexts: list[Context] = []
 
 
+def current() -> Context:
+    """What is asked for now."""
+    return _contexts[-1] if _contexts else Context("plain")
+
+
 def mode() -> str:
     """"plain", "profile", "sanitize" or "both": which build a launch needs now. All but "plain" are traced.
     """
-    return _contexts[-1].mode if _contexts else "plain"
+    return current().mode
 
 
 @contextmanager
@@ -79,7 +84,7 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     """
     laptop_run, laptop_free = _runtime(str(library))
     family = Family()
-    now = _contexts[-1] if _contexts else Context("plain")
+    now = current()
     keep = []                    # what C points at must live until it returns
     n_args = len(params)
     if now.mode != "plain":
@@ -111,12 +116,13 @@ def _describe(
     entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep
 ) -> CLaunch:
     found = [arrays.of(v) if p.kind == "pointer" and v is not None else None for p, v in zip(params, values)]
-    allocations, c_storages = _storages(found, now.mode != "plain", keep)
+    ranges = allocations(found)
+    c_storages = _storages(found, ranges, now.mode != "plain", keep)
     c_arrays, arg_array, pointers = [], [], []
     for parameter, value, array in zip(params, values, found):
         if parameter.kind == "pointer":
             arg_array.append(len(c_arrays))
-            c_arrays.append(_array(parameter, array, allocations))
+            c_arrays.append(_array(parameter, array, ranges))
             cell = c_void_p()
         else:
             arg_array.append(-1)
@@ -148,30 +154,35 @@ def _describe(
     return launch
 
 
-def _storages(found: list[arrays.Array | None], traced: bool, keep: list) -> tuple[list, list[CStorage]]:
-    """The allocations behind the arrays, as (low, high) and for C. Those that overlap are one."""
-    allocations: list[tuple[int, int]] = []
+def allocations(found: list[arrays.Array | None]) -> list[tuple[int, int]]:
+    """The allocations behind the arrays, as (low, high). Those that overlap are one."""
+    ranges: list[tuple[int, int]] = []
     for low, high in sorted({(a.low, a.high) for a in found if a is not None}):
-        if allocations and low < allocations[-1][1]:
-            low, high = allocations[-1][0], max(high, allocations.pop()[1])
-        allocations.append((low, high))
+        if ranges and low < ranges[-1][1]:
+            low, high = ranges[-1][0], max(high, ranges.pop()[1])
+        ranges.append((low, high))
+    return ranges
+
+
+def _storages(found: list[arrays.Array | None], ranges: list[tuple[int, int]], traced: bool,
+              keep: list) -> list[CStorage]:
     c_storages = []
-    for low, high in allocations:
+    for low, high in ranges:
         inside = [a for a in found if a is not None and low <= a.low and a.high <= high]
         alone = all((a.low, a.high) == (low, high) for a in inside)
         written = memory.initialised(inside[0].given) if traced and alone else None
         keep += [*(a.given for a in inside), written]
         c_storages.append(CStorage(low, high - low, None if written is None else arrays.address(written)))
-    return allocations, c_storages
+    return c_storages
 
 
-def _array(parameter, array: arrays.Array | None, allocations: list[tuple[int, int]]) -> CArray:
+def _array(parameter, array: arrays.Array | None, ranges: list[tuple[int, int]]) -> CArray:
     if array is None:
         return CArray(parameter.name.encode(), parameter.dtype.encode(), parameter.itemsize, -1)
-    storage = next(i for i, (low, high) in enumerate(allocations) if low <= array.low and array.high <= high)
+    storage = next(i for i, (low, high) in enumerate(ranges) if low <= array.low and array.high <= high)
     dtype = b"pointers" if may_hold(parameter) else array.dtype.encode()
     made = CArray(parameter.name.encode(), dtype, array.itemsize, storage,
-                  array.address - allocations[storage][0], array.bytes, min(len(array.shape), 8))
+                  array.address - ranges[storage][0], array.bytes, min(len(array.shape), 8))
     made.shape[:made.ndim] = array.shape[:8]
     return made
 

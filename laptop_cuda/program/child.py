@@ -7,9 +7,10 @@ import sys
 from dataclasses import asdict
 
 from .. import launch
-from ..errors import kernel_error, plain_error
+from ..errors import KernelError, kernel_error, plain_error
 from ..errors.host import host_place, is_for_device
 from ..launch import answers
+from ..launch.result import LaunchResult
 from ..report import LaunchReport
 
 
@@ -51,37 +52,44 @@ class Child:
         os.write(self.report, (json.dumps(row) + "\n").encode())
         return row
 
-    def row(self, c_launch, c_result) -> dict:
-        asked, answer = c_launch.contents, c_result.contents
-        result = answers.result_of(asked, self.job["library"], self.job["files"])
+    def ended(self, c_launch, c_result) -> tuple[LaunchResult, KernelError | None]:
+        """What a launch left behind, and its bug."""
+        answer = c_result.contents
+        result = answers.result_of(c_launch.contents, self.job["library"], self.job["files"])
         answers.read_result(result, answer, [])
+        result.notes = [kernel_error(answer.notes[i], result) for i in range(answer.n_notes)]
+        return result, kernel_error(answer.error, result) if answer.error.kind else None
+
+    def row(self, c_launch, c_result) -> dict:
+        result, error = self.ended(c_launch, c_result)
         row = {"kernel": result.kernel, "grid": result.grid, "block": result.block, "counts": {}, "lines": [],
-               "error": None, "notes": []}
+               "error": error and plain_error(error), "notes": list(map(str, result.notes))}
         if result.launched_by:
             row["launched_by"] = asdict(result.launched_by)
-        if answer.error.kind:
-            error = kernel_error(answer.error, result)
-            row["error"] = plain_error(error)
-        row["notes"] = [str(kernel_error(answer.notes[i], result)) for i in range(answer.n_notes)]
-        if answer.error.kind == b"host access":
-            return row | {"host": host_place(answer.error, result)}      # no launch
+        if error and error.kind == "host access":
+            return row | {"host": host_place(c_result.contents.error, result)}       # no launch
         if self.job["mode"] in ("profile", "both"):
             report = LaunchReport(result)
             row["counts"], row["lines"] = counts(report), line_counts(report)
         return row
 
-    def run(self) -> int:
-        job, library = self.job, self.library
-        words = job["arguments"]
-        environment = [f"{name}={value}" for name, value in os.environ.items()]
-        library.laptop_report_crashes(job["report"])
-        library.laptop_program(
+    def begin(self) -> None:
+        """From here on launches are told, and crashes."""
+        job = self.job
+        self.library.laptop_report_crashes(job["report"])
+        self.library.laptop_program(
             launch.MODES[job["mode"]],
             launch.ORDERS[job["order"]],
             ctypes.c_uint64(job["seed"]),
             ctypes.c_uint64(job["step_limit"]),
             self.done,
         )
+
+    def run(self) -> int:
+        job, library = self.job, self.library
+        words = job["arguments"]
+        environment = [f"{name}={value}" for name, value in os.environ.items()]
+        self.begin()
         if job["mode"] == "plain" and not any("__CUDA_ARCH__" in text for text in job["files"].values()):
             library.laptop_shut_memory()
         return library.laptop_main(len(words), strings(words), strings(environment))

@@ -218,8 +218,6 @@ def test_launches_from_host_code(mod):
         mod.host("nothing")
     with pytest.raises(cuda.ArgumentError, match="`scale` is missing"):
         mod.host("from_host")(x, x, 40)
-    with cuda.sanitize(), pytest.raises(cuda.ArgumentError, match="neither counted nor checked"):
-        mod.host("from_host")(x, x, 40, 0.5)
 
 
 def test_a_byte_order_mark_is_no_text():
