@@ -8,7 +8,8 @@ whose pointers are the arrays of the test in order, then the output if the test 
       --largest N            leave out cases of more than N elements (2^20)
       --given                only the cases that the challenge gives, none of ragged shapes
       --budget COUNT=N       fail if the largest case counts more (sectors, excess, atomics, ...)
-      --order forward|reverse|seeded   --seed N   --timeout SECONDS
+      --order forward|reverse|seeded   --timeout SECONDS
+      --seed N               of random inputs that the challenge draws without a seed, and of the order
 
 Every launch of every case is checked and counted. The exit status is 0 if all is right, 1 if a result is
 wrong, a bug is found or a budget is exceeded, 2 if the submission cannot be judged, 124 after the timeout.

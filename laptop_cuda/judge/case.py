@@ -38,7 +38,14 @@ class Case:
     def cut_from(self, number: int, note: str) -> None:
         self.kind = "ragged"
         self.note = (f"This shape is cut from case {number + 1}, and is not among the given tests. "
-                     f"{note}").strip()
+                     f"{note} {self.note}").strip()
+
+    def draws(self, functions: set[str]) -> None:
+        """The reference called these, which draw random numbers."""
+        if functions:
+            self.note = (f"The reference draws random numbers (torch.{', torch.'.join(sorted(functions))}) on the "
+                         "CPU; from the same seed a GPU draws others: if the result follows from them, this "
+                         "refusal does not count.")
 
     def leave_unset(self, name: str, first, second, why: str) -> None:
         """This output holds nothing at first; its reference ran twice, on different values in it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import random
 import re
 import traceback
 from pathlib import Path
@@ -39,6 +40,7 @@ class Judge(Child):
     def run(self) -> int:
         self.library.laptop_report_crashes(self.report)
         try:
+            seed_generators(self.job["seed"])
             layout = layout_of(Path(self.job["challenge"]))
             for case in layout.cases(self.parameters):
                 if case.kind == "ragged" and not self.job["ragged"]:
@@ -59,7 +61,7 @@ class Judge(Child):
         return 0
 
     def judged(self, case: Case) -> dict:
-        self.found = []
+        self.found, self.notes = [], []
         job = self.job
         self.library.laptop_program(PROFILE_AND_SANITIZE, launch.ORDERS[job["order"]],
                                     ctypes.c_uint64(job["seed"]),
@@ -79,6 +81,8 @@ class Judge(Child):
             if all(one_rounding_apart(got[n], case.expected[n]) for n in case.outputs):
                 said = ""                # the reference ran on the CPU, which may round otherwise
             wrong = f"{next(apart, '')}\n{said}".strip() if said or not case.check else ""
+        if wrong and self.notes:         # an undefined value, which no bug is that is not used
+            wrong += f"\nnote: {self.notes[0]}"
         return {"verdict": "wrong" if wrong else "right", "message": wrong, "note": case.note}
 
     def passed_as(self, case: Case, name: str) -> str:
@@ -101,8 +105,9 @@ class Judge(Child):
 
     def after_launch(self, c_launch, c_result) -> dict | None:
         row = super().after_launch(c_launch, c_result)
-        if row and row["error"]:
-            self.found.append(row["error"])
+        if row:
+            self.found += filter(None, [row["error"]])
+            self.notes += row["notes"]
         return row
 
     def called(self, case: Case) -> tuple[dict, dict]:
@@ -135,6 +140,14 @@ class Judge(Child):
         return got, written
 
 
+def seed_generators(seed: int) -> None:
+    """Challenges draw their inputs without a seed: a verdict is the same each time."""
+    random.seed(seed)
+    np.random.seed(seed % 2 ** 32)
+    if torch := arrays.torch_if_installed():
+        torch.manual_seed(seed)
+
+
 def layout_of(folder: Path):
     if (folder / "challenge.py").is_file():
         return LeetGPU(folder)
@@ -146,7 +159,9 @@ def layout_of(folder: Path):
 
 def _checked(parameter, value):
     if not arrays.is_array(value):
-        raise JudgeError(f"parameter `{parameter.name}` is a pointer, but the case gives {value!r:.40}")
+        given = (repr(value) if isinstance(value, (int, float, str)) else
+                 f"an object of Python ({type(value).__name__}), which CUDA C++ cannot take")
+        raise JudgeError(f"parameter `{parameter.name}` is a pointer, but the case gives {given}")
     size = arrays.of(value).itemsize
     if parameter.dtype not in ("void", "struct") and parameter.itemsize // parameter.lanes != size:
         raise JudgeError(f"parameter `{parameter.name}` ({parameter.type}) gets an array of "

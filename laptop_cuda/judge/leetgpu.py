@@ -72,6 +72,7 @@ class LeetGPU:
         made = Case(label_of({n: v for n, v in values.items() if not arrays.is_array(v)}), "given", values,
                     self.outputs, first, rtol=getattr(self.challenge, "rtol", 1e-5),
                     atol=getattr(self.challenge, "atol", 1e-5))
+        made.draws(self.drawn)
         for name in empty:
             made.leave_unset(name, first[name], second[name], "the challenge makes it by torch.empty")
             zeros = sum(v[name] not in unset and not v[name].any() for v in given)
@@ -81,8 +82,9 @@ class LeetGPU:
 
     def _reference(self, own: dict) -> dict:
         """What it leaves in the outputs, or returns."""
-        with on_cpu():
+        with on_cpu() as seen:
             returned = self.challenge.reference_impl(**own)
+        self.drawn = seen.drawn
         if arrays.is_array(returned) and len(self.outputs) == 1:
             return {self.outputs[0]: returned}
         return {n: own[n] for n in self.outputs}

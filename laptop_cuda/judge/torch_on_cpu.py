@@ -1,6 +1,7 @@
 """References that ask for device="cuda", run on the CPU: the device is replaced where torch is called.
 
-What torch.empty made, and nothing has written since, is remembered: it promises no values.
+What torch.empty made, and nothing has written since, is remembered: it promises no values. So are the functions
+that drew random numbers: a GPU draws others from the same seed.
 """
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from contextlib import contextmanager
 from ..arguments import arrays
 
 EMPTY = {"empty", "empty_like", "empty_strided", "empty_permuted", "new_empty", "new_empty_strided"}
+RANDOM = re.compile(r"(?:rand|randn|randint)(?:_like)?|randperm|multinomial|normal|bernoulli|\w*dropout|"
+                    r"(?:bernoulli|cauchy|exponential|geometric|log_normal|normal|random|uniform)_")
 IN_PLACE = re.compile(r".*[^_]_|__(?:setitem|i[a-z]+)__|numpy")   # numpy: through what it returns
 
 
@@ -22,6 +25,7 @@ class Unset:
 
     def __init__(self):
         self.tensors = {}
+        self.drawn = set()               # the functions that drew random numbers
 
     def __contains__(self, value) -> bool:
         return arrays.is_tensor(value) and value.untyped_storage().data_ptr() in self.tensors
@@ -59,6 +63,8 @@ def _mode(torch, unset: Unset, replace: bool):
             for tensor in written:
                 unset.discard(tensor)
             made = on_the_cpu(function, name, args, kwargs) if replace else function(*args, **kwargs)
+            if RANDOM.fullmatch(name):
+                unset.drawn.add(name)
             if name in EMPTY:
                 unset.add(made)
             return made

@@ -115,3 +115,56 @@ def test_a_submission_for_another_type_is_refused(tmp_path):
         "(x, y, rows", "((const float*)wide, y, rows"))
     with pytest.raises(CannotJudge, match=r"`wide` \(const double\*\) gets an array of float32"):
         judge(task, my)
+
+
+DRAWS = """
+import ctypes
+import torch
+from core.challenge_base import ChallengeBase
+
+class Challenge(ChallengeBase):
+    def reference_impl(self, x, y, n):
+        y.copy_(DRAWN)
+
+    def get_solve_signature(self):
+        pointer = ctypes.POINTER(ctypes.c_float)
+        return {"x": (pointer, "in"), "y": (pointer, "out"), "n": (ctypes.c_int, "in")}
+
+    def generate_example_test(self):
+        return {"x": torch.randn(64), "y": torch.empty(64), "n": 64}
+
+    def generate_functional_test(self):
+        return []
+"""
+COPY = """
+__global__ void copy(const float* x, float* y, int n) {
+    int i = threadIdx.x;
+    if (i < n) y[i] = VALUE;
+}
+extern "C" void solve(const float* x, float* y, int n) { copy<<<1, 64>>>(x, y, n); }
+"""
+
+
+def drawing(tmp_path, drawn: str, value: str):
+    pytest.importorskip("torch")
+    (tmp_path / "challenge.py").write_text(DRAWS.replace("DRAWN", drawn))
+    (tmp_path / "my.cu").write_text(COPY.replace("VALUE", value))
+    return judge(tmp_path, tmp_path / "my.cu", given_only=True).cases[0]
+
+
+def test_a_reference_that_draws_random_numbers_says_so(tmp_path):
+    """torch's documentation: results need not be the same on CPU and GPU, even with the same seed."""
+    case = drawing(tmp_path, "torch.bernoulli(torch.full((n,), 0.5))", "2")
+    assert case["verdict"] == "wrong"
+    assert "draws random numbers (torch.bernoulli) on the CPU" in case["note"]
+
+
+def test_inputs_drawn_without_a_seed_are_the_same_each_time(tmp_path):
+    first, second = (drawing(tmp_path, "x", "x[i] + 1")["message"] for _ in range(2))
+    assert first == second and first.startswith("y[0] is ")
+
+
+def test_a_wrong_result_names_a_shuffle_whose_value_is_undefined(tmp_path):
+    """The programming guide: of a lane that does not take part the value is undefined."""
+    case = drawing(tmp_path, "x", "x[i]; if (i < 8) y[i] = __shfl_down_sync(0xff, x[i], 16)")
+    assert case["verdict"] == "wrong" and "note: uninitialized: in copy, a shuffle takes" in case["message"]
