@@ -41,6 +41,16 @@ __global__ void items(const int* x, int* y, int n) {
     __syncthreads();
     Store(room.store).Store(y, v, n);
 }
+__global__ void largest_of_items(const int* x, int* y, int* all) {
+    typedef cub::BlockScan<int, 64> Scan;
+    __shared__ Scan::TempStorage room[2];
+    int v[4], before[4], total[2];
+    for (int i = 0; i < 4; ++i) v[i] = x[threadIdx.x * 4 + i];
+    Scan(room[0]).ExclusiveScan(v, before, -5, cub::Max(), total[0]);
+    Scan(room[1]).InclusiveScan(v, v, cub::Max(), total[1]);
+    if (threadIdx.x == 63) all[0] = total[0], all[1] = total[1];
+    for (int i = 0; i < 4; ++i) y[threadIdx.x * 4 + i] = before[i], y[256 + threadIdx.x * 4 + i] = v[i];
+}
 """
 
 
@@ -67,6 +77,17 @@ def test_several_items_per_thread(mod):
     with cuda.sanitize():
         mod.items[1, 64](x, y, 250)
     assert (y == x.cumsum() - x).all()
+
+
+def test_scans_of_several_items_by_any_operation(mod):
+    """CUB's documentation: ExclusiveScan starts from the initial value, which the aggregate leaves out."""
+    x, y, total = np.random.default_rng(0).integers(-99, 99, 256).astype(np.int32), *np.zeros((2, 512), np.int32)
+    x[:9] = -99
+    with cuda.sanitize():
+        mod.largest_of_items[1, 64](x, y, total)
+    inclusive = np.maximum.accumulate(x)
+    assert (y[:256] == np.maximum(np.r_[-5, inclusive[:-1]], -5)).all() and (y[256:] == inclusive).all()
+    assert (total[:2] == x.max()).all()
 
 
 PROGRAM = r"""

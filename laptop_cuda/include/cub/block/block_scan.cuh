@@ -53,10 +53,29 @@ public:
         exclusive(v, out, start, f, total, LAPTOP_SITE);
     }
     // several values per thread
-    template <int N> LAPTOP_FN void InclusiveSum(T (&v)[N], T (&out)[N]) { T total; many(v, out, false, total, LAPTOP_SITE); }
-    template <int N> LAPTOP_FN void ExclusiveSum(T (&v)[N], T (&out)[N]) { T total; many(v, out, true, total, LAPTOP_SITE); }
-    template <int N> LAPTOP_FN void InclusiveSum(T (&v)[N], T (&out)[N], T& total) { many(v, out, false, total, LAPTOP_SITE); }
-    template <int N> LAPTOP_FN void ExclusiveSum(T (&v)[N], T (&out)[N], T& total) { many(v, out, true, total, LAPTOP_SITE); }
+    template <int N> LAPTOP_FN void InclusiveSum(T (&v)[N], T (&out)[N]) { T total; inclusive(v, out, cub::Sum(), total, LAPTOP_SITE); }
+    template <int N> LAPTOP_FN void ExclusiveSum(T (&v)[N], T (&out)[N]) {
+        T total;
+        exclusive(v, out, T(), cub::Sum(), total, LAPTOP_SITE);
+    }
+    template <int N> LAPTOP_FN void InclusiveSum(T (&v)[N], T (&out)[N], T& total) { inclusive(v, out, cub::Sum(), total, LAPTOP_SITE); }
+    template <int N> LAPTOP_FN void ExclusiveSum(T (&v)[N], T (&out)[N], T& total) {
+        exclusive(v, out, T(), cub::Sum(), total, LAPTOP_SITE);
+    }
+    template <int N, class F> LAPTOP_FN void InclusiveScan(T (&v)[N], T (&out)[N], F f) {
+        T total;
+        inclusive(v, out, f, total, LAPTOP_SITE);
+    }
+    template <int N, class F> LAPTOP_FN void InclusiveScan(T (&v)[N], T (&out)[N], F f, T& total) {
+        inclusive(v, out, f, total, LAPTOP_SITE);
+    }
+    template <int N, class F> LAPTOP_FN void ExclusiveScan(T (&v)[N], T (&out)[N], T start, F f) {
+        T total;
+        exclusive(v, out, start, f, total, LAPTOP_SITE);
+    }
+    template <int N, class F> LAPTOP_FN void ExclusiveScan(T (&v)[N], T (&out)[N], T start, F f, T& total) {
+        exclusive(v, out, start, f, total, LAPTOP_SITE);
+    }
 
 private:
     template <class F>
@@ -71,15 +90,27 @@ private:
         out = s.any ? f(start, s.before) : start;
         total = s.total;
     }
-    template <int N>
-    LAPTOP_QUIET void many(T (&v)[N], T (&out)[N], bool without_own, T& total, const void* site) {
-        T sum{}, before;
-        for (int i = 0; i < N; ++i) sum = i ? sum + v[i] : v[i];
-        exclusive(sum, before, T(), cub::Sum(), total, site);
+    template <int N, class F>
+    LAPTOP_QUIET static T combined(T (&v)[N], F&& f) {
+        T made = v[0];
+        for (int i = 1; i < N; ++i) made = f(made, v[i]);
+        return made;
+    }
+    template <int N, class F>
+    LAPTOP_QUIET void inclusive(T (&v)[N], T (&out)[N], F&& f, T& total, const void* site) {
+        laptop_scanned<T> s = static_cast<Self*>(this)->scan(combined(v, f), f, site);
+        out[0] = s.any ? f(s.before, v[0]) : v[0];
+        for (int i = 1; i < N; ++i) out[i] = f(out[i - 1], v[i]);
+        total = s.total;
+    }
+    template <int N, class F>
+    LAPTOP_QUIET void exclusive(T (&v)[N], T (&out)[N], T start, F&& f, T& total, const void* site) {
+        T before;
+        exclusive(combined(v, f), before, start, f, total, site);
         for (int i = 0; i < N; ++i) {
             T now = v[i];
-            out[i] = without_own ? before : before + now;
-            before = before + now;
+            out[i] = before;
+            before = f(before, now);
         }
     }
 };
