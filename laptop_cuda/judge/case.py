@@ -54,6 +54,12 @@ class Case:
             self.unset[name], self.defined[name] = why, defined
 
 
+def too_large(label: str, values: dict, largest: int) -> Case | None:
+    """A case that is left out for its size, before its reference runs; None if it is not too large."""
+    left_out = Case(label, "given", values, [])
+    return left_out if left_out.elements() > largest else None
+
+
 def elements(value) -> int:
     return int(np.prod(value.shape)) if arrays.is_array(value) else 0
 

@@ -42,7 +42,7 @@ class Judge(Child):
         try:
             seed_generators(self.job["seed"])
             layout = layout_of(Path(self.job["challenge"]))
-            for case in layout.cases(self.parameters):
+            for case in layout.cases(self.parameters, self.job["largest"]):
                 if case.kind == "ragged" and not self.job["ragged"]:
                     continue
                 if case.elements() > self.job["largest"]:

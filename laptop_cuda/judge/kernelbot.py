@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..arguments import arrays
-from .case import Case, JudgeError, answered, clone, label_of, module_at
+from .case import Case, JudgeError, answered, clone, label_of, module_at, too_large
 from .ragged import Statement, shapes, sizes_of
 from .torch_on_cpu import on_cpu
 
@@ -31,7 +31,8 @@ class KernelBot:
         said = (part.__doc__ or "" for part in (ours, ours.generate_input, ours.ref_kernel))
         self.statement = Statement("\n".join([described(text), *said]))
 
-    def cases(self, parameters: list):
+    def cases(self, parameters: list, largest: int):
+        self.largest = largest
         for test in self.tests:
             yield self._case(test, parameters)
         sizes = [{k: v for k, v in sizes_of(test).items() if k != "seed"} for test in self.tests]
@@ -51,6 +52,9 @@ class KernelBot:
     def _case(self, test: dict, parameters: list) -> Case:
         with on_cpu() as unset:
             data = self.reference.generate_input(**test)
+        flat = data if isinstance(data, (tuple, list)) else [data]
+        if left_out := too_large(label_of(test), dict(enumerate(flat)), self.largest):
+            return left_out
         expected, again = answered(data, unset, self._expected)
         values, outputs, own = bound(data, expected, test, parameters)
         made = Case(label_of(test), "given", values, outputs, dict(zip(outputs, expected)),

@@ -7,7 +7,7 @@ import types
 from pathlib import Path
 
 from ..arguments import arrays
-from .case import Case, JudgeError, answered, label_of, module_at, same
+from .case import Case, JudgeError, answered, label_of, module_at, same, too_large
 from .ragged import Statement, ragged
 from .torch_on_cpu import on_cpu
 
@@ -40,7 +40,7 @@ class LeetGPU:
         self.statement = Statement(text.read_text(encoding="utf-8") if text.is_file() else "")
         self.outputs = [n for n, (_, way) in self.signature.items() if way in ("out", "inout")]
 
-    def cases(self, parameters: list):
+    def cases(self, parameters: list, largest: int):
         if len(parameters) != len(self.signature):
             raise JudgeError(f"the challenge passes {len(self.signature)} arguments "
                              f"({', '.join(self.signature)}), but {self.entries[0]} takes {len(parameters)}")
@@ -54,7 +54,7 @@ class LeetGPU:
                 elif self.statement.sets_to_zero(name) and values[name] in unset:
                     unset.discard(values[name].zero_())
         for values in given:
-            yield self._case(values, unset, given)
+            yield too_large(_label(values), values, largest) or self._case(values, unset, given)
         for source, values, note in ragged(given, self.statement):
             for name in self.outputs:
                 if given[source][name] in unset:
@@ -69,8 +69,8 @@ class LeetGPU:
     def _case(self, values: dict, unset, given: list[dict]) -> Case:
         empty = [n for n in self.outputs if values[n] in unset]
         first, second = answered(values, unset if empty else (), self._reference)
-        made = Case(label_of({n: v for n, v in values.items() if not arrays.is_array(v)}), "given", values,
-                    self.outputs, first, rtol=getattr(self.challenge, "rtol", 1e-5),
+        made = Case(_label(values), "given", values, self.outputs, first,
+                    rtol=getattr(self.challenge, "rtol", 1e-5),
                     atol=getattr(self.challenge, "atol", 1e-5))
         made.draws(self.drawn)
         for name in empty:
@@ -88,6 +88,10 @@ class LeetGPU:
         if arrays.is_array(returned) and len(self.outputs) == 1:
             return {self.outputs[0]: returned}
         return {n: own[n] for n in self.outputs}
+
+
+def _label(values: dict) -> str:
+    return label_of({n: v for n, v in values.items() if not arrays.is_array(v)})
 
 
 def _materialised(value):

@@ -8,10 +8,10 @@ import sys
 import numpy as np
 import pytest
 
-from laptop_cuda.judge import CannotJudge, judge, main
+from laptop_cuda.judge import CannotJudge, judge, main, read
 from laptop_cuda.judge.child import difference, one_rounding_apart
 from laptop_cuda.judge.kernelbot import listed_tests
-from laptop_cuda.program import Budget
+from laptop_cuda.program import Budget, Ran
 
 CHALLENGE = """
 import ctypes
@@ -22,7 +22,7 @@ class Challenge(ChallengeBase):
     name, atol, rtol = "Row sums", 1e-4, 1e-4
 
     def reference_impl(self, x, y, rows, cols):
-        assert x.shape == (rows, cols)
+        assert x.shape == (rows, cols) and rows < 2048       # that case is left out, before its reference runs
         y[...] = x.sum(1)
 
     def get_solve_signature(self):
@@ -212,6 +212,11 @@ def test_the_other_layout(tmp_path):
     (task / "mine.cu").write_text(strange)
     with pytest.raises(CannotJudge, match="what is `m`|what is `what`"):
         judge(task, task / "mine.cu")
+
+
+def test_a_challenge_that_takes_all_the_time_itself_says_so():
+    with pytest.raises(CannotJudge, match="the challenge's own code.* --timeout SECONDS"):
+        read(Ran(0, timed_out=True))
 
 
 def test_tests_of_a_task_are_read_without_a_yaml_library():
