@@ -27,6 +27,7 @@ from .. import build, sources
 from ..launch import ORDERS, STEP_LIMIT
 from ..program import Budget, Program, Ran, execute
 from ..text.signature import hosts
+from ..toolchain.compilers import compiler
 
 SHOWN = 3                        # failing cases with their message
 SOLVE_H = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"solve\.h"[ \t]*$', re.MULTILINE)
@@ -99,7 +100,7 @@ def compiled(path: Path) -> tuple[Program, list[str]]:
     text = (sources.started(files, path.name) + sources.rewritten(files, home)
             + ENTRY.format(name=found.name))
     texts = {path.name: files[0].text} | {f.path.name: f.text for f in files[1:]}
-    library = build.program({path: text}, texts, ["-std=c++17"], True)
+    library = build.program({path: text}, texts, ["-std=c++17", *compiler().filled()], True)
     return Program(library, "profile", texts), list(found.parameters)
 
 

@@ -54,7 +54,7 @@ class Compiler:
 
     @property
     def release(self) -> int:
-        found = re.search(r"version (\d+)", self.version)
+        found = re.search(r"(?:version |\) )(\d+)", self.version)       # "g++ (Debian 12.2.0-14) 12.2.0"
         return int(found[1]) if found else 0
 
     def traced(self) -> list[str]:
@@ -73,6 +73,10 @@ class Compiler:
         return TRACED + ["-fno-plt", "-fno-elide-constructors", "-fsanitize=bounds-strict",
                          "-fsanitize-coverage=trace-pc", "--param=tsan-distinguish-volatile=1",
                          "-fmax-errors=20"]
+
+    def filled(self) -> list[str]:
+        """A local variable that was given no value holds a pattern, not by chance a 0, where the compiler can do that."""
+        return ["-ftrivial-auto-var-init=pattern"] if self.release >= 12 else []
 
     def plain(self) -> list[str]:
         """Falling off the end of a non-void function traps; the runtime reports it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 import pytest
 
 from laptop_cuda.judge import CannotJudge, judge, text
+from laptop_cuda.toolchain.compilers import compiler
 
 pytestmark = pytest.mark.slow
 CHALLENGE = """
@@ -168,3 +169,11 @@ def test_a_wrong_result_names_a_shuffle_whose_value_is_undefined(tmp_path):
     """The programming guide: of a lane that does not take part the value is undefined."""
     case = drawing(tmp_path, "x", "x[i]; if (i < 8) y[i] = __shfl_down_sync(0xff, x[i], 16)")
     assert case["verdict"] == "wrong" and "note: uninitialized: in copy, a shuffle takes" in case["message"]
+
+
+def test_a_sum_that_starts_from_no_value_is_wrong(tmp_path):
+    """C++: the value of a local variable without one is indeterminate; a new stack would hold a 0."""
+    if not compiler().filled():
+        pytest.skip("this compiler cannot fill them")
+    case = drawing(tmp_path, "x", "x[i]; float sum; for (int j = i; j < n; j += 64) sum += x[j]; y[i] = sum")
+    assert case["verdict"] == "wrong"
