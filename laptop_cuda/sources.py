@@ -12,6 +12,9 @@ INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)'
 TEXTURES = re.compile(r"\b(?:tex|surf)(?:[123]D|Cubemap)|\b(?:texture|surface)(?:\s*<|Reference\b)"
                       r"|cuda\w*(?:Texture|Surface|Array|Mipmap|ChannelDesc|3D|AddressMode|Boundary)")
 
+# no headers of CUDA's: the engine has them for programs that come without, and the program's own go first
+OF_SAMPLES = re.compile(r"(helper_|cutil)\w*\.h")
+
 
 def read(path: Path) -> str:
     """UTF-8, UTF-16 with its mark, or else an encoding of eight bits, of which Latin-1 is most likely."""
@@ -43,7 +46,7 @@ def files_of(text: str, folder: Path | None, search: tuple[Path, ...] = (),
                 homes.append(path.parent)
     found = [outline(made) for made in without_libraries(texts, missing)]
     for file, path, text in zip(found, paths, texts):
-        file.path, file.as_read = path, text
+        file.path, file.as_read, file.together = path, text, found
     return found
 
 
@@ -58,7 +61,9 @@ def _included(match: re.Match, folder: Path, search: tuple[Path, ...]) -> Path |
     quoted, angled = match.group(2), match.group(3)
     if quoted:
         return beside(quoted, folder, search)
-    return None if (build.HEADERS / angled).exists() else beside(angled, None, search)
+    if (build.HEADERS / angled).exists() and not OF_SAMPLES.fullmatch(angled):
+        return None
+    return beside(angled, None, search)
 
 
 def rewritten(files: list[Outline], folder: Path | None, search: tuple[Path, ...] = (),
@@ -90,6 +95,9 @@ RARE = {
     "ptx_float8.h": r"\basm\b(?s:.*)\be[45]m[32]",
     "ptx_integers.h": r"\.cc\b|\b(add|sub|mad)c\b|\bm(ul|ad)24|dp[24]a|bmsk|szext|\bfns\b|shiftamt|\bprmt\.",
     "packed_integers.h": r"\b(__v[a-z]+[24]|vabsdiff4|__dp[24]a\w*|(__)?fns)\b",
+    "dynamic_programming.h": r"\b__vi(add|b)?m(ax|in)(3?_\w+)\b",
+    "curand.h": r"\bcurandGenerator_t\b",               # which CUDA's curand_kernel.h includes
+    "nv_atomic.h": r"\b__(nv_atomic|NV_ATOMIC|NV_THREAD_SCOPE)_\w+",
     "error_functions.h": r"\b(erf(c?inv|cx)|normcdfinv|cyl_bessel_i[01])f?\b",
 }
 

@@ -131,6 +131,13 @@ LAPTOP_FP8(__nv_fp8_e5m2, __NV_E5M2)
         LAPTOP_QUIET explicit Four(float4 v)                                                        \
             : __x(__nv_cvt_float2_to_fp8x2(float2{v.x, v.y}, __NV_SATFINITE, kind) |                \
                   (unsigned)__nv_cvt_float2_to_fp8x2(float2{v.z, v.w}, __NV_SATFINITE, kind) << 16) {} \
+        LAPTOP_QUIET explicit Four(double4 v)                                                       \
+            : __x(__nv_cvt_double2_to_fp8x2(double2{v.x, v.y}, __NV_SATFINITE, kind) |              \
+                  (unsigned)__nv_cvt_double2_to_fp8x2(double2{v.z, v.w}, __NV_SATFINITE, kind) << 16) {} \
+        LAPTOP_QUIET explicit Four(__half2 low, __half2 high)                                       \
+            : __x(Pair(low).__x | (unsigned)Pair(high).__x << 16) {}                                \
+        LAPTOP_QUIET explicit Four(__nv_bfloat162 low, __nv_bfloat162 high)                         \
+            : __x(Pair(low).__x | (unsigned)Pair(high).__x << 16) {}                                \
         LAPTOP_IN_PLACE explicit operator float4() const {                                          \
             return {laptop::widen8((unsigned char)__x, kind), laptop::widen8((unsigned char)(__x >> 8), kind), \
                     laptop::widen8((unsigned char)(__x >> 16), kind), laptop::widen8((unsigned char)(__x >> 24), kind)}; \

@@ -26,10 +26,11 @@ __all__ = ["COUNTS", "Budget", "Options", "Program", "ProgramError", "Ran", "bar
            "execute", "run"]
 
 MODES = ("sanitize", "profile", "both", "plain")
+# its names are no macros of the program
 ENTRY = """
 #line 1 "entries"
-LAPTOP_EXPORT int laptop_main(int n, char** words, char** environment) {
-    return laptop::call_main(&::main, n, words, environment);
+LAPTOP_EXPORT int laptop_main(int laptop_n, char** laptop_words, char** laptop_environment) {
+    return laptop::call_main(&::main, laptop_n, laptop_words, laptop_environment);
 }
 """
 

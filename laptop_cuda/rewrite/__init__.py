@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 
 from ..text.outline import Function, Outline, outline
-from ..text.tokens import match_forward, scan
+from ..text.tokens import match_angle, match_forward, scan
 from .assembly import Assembly
 from .heap import Heap
 from .launches import BY_FUNCTION, Launches
@@ -112,10 +112,21 @@ class Rewriter(Launches, SharedArrays, Assembly, Heap, Refusals):
                 self.taken_as_a_pointer(i)
             elif token.text in self.host_only:
                 self.called_from_a_kernel(i)
+            elif self.tokens[i - 1].text == "::" and self.tokens[i - 2].text == ">":
+                self.template_of_a_template(i)
             elif token.text == "std":
                 self.of_the_host(i)
             else:
                 self.word_of_the_host(i)
+
+    def template_of_a_template(self, index: int):
+        """cast<T>::to<4>(x): nvcc does without the word `template` in device code, C++ compilers do not."""
+        opening = index + 1
+        if not self.file or not self.file.owner[index] or self.tokens[opening].text != "<":
+            return
+        close = match_angle(self.tokens, opening)
+        if close and self.tokens[close + 1].text == "(":
+            self.edits.insert(self.tokens[index].start, "template ")
 
     def clock(self, index: int):
         """The clock of a kernel: C has one of that name, which host code calls."""

@@ -44,9 +44,23 @@ class Launches(Pass):
         empty = match_forward(self.tokens, after) == after + 1
         self.edits.replace(self.tokens[end].start, self.tokens[end + 2].end, ")")
         self.edits.replace(self.tokens[after].start, self.tokens[after].end, "" if empty else ", ")
-        for i in range(after, match_forward(self.tokens, after)):
-            if self.tokens[i].text == "NULL":    # an integer once it is an argument of a template
+        close = match_forward(self.tokens, after)
+        pointers = self.pointers_of(base)
+        zeros = {first for n, (first, last) in enumerate(split_commas(self.tokens, after + 1, close))
+                 if n in pointers and last == first + 1 and self.tokens[first].text == "0"}
+        for i in range(after, close):
+            if self.tokens[i].text == "NULL" or i in zeros:    # an integer once it is an argument of a template
                 self.edits.replace(self.tokens[i].start, self.tokens[i].end, "nullptr")
+
+    def pointers_of(self, kernel: str) -> set[int]:
+        """Which parameters of a kernel are pointers in each of its definitions."""
+        found = []
+        for file in (self.file.together or [self.file]) if self.file else ():
+            for f in file.functions:
+                if f.name == kernel and "__global__" in f.qualifiers:
+                    pieces = split_commas(file.tokens, f.parameters[0] + 1, f.parameters[1])
+                    found.append({n for n, (first, last) in enumerate(pieces) if "*" in file.source(first, last - 1)})
+        return set.intersection(*found) if found else set()
 
     def callee_start(self, opening: int) -> int | None:
         """The first token of the expression before `<<<`: k, ns::k<T>, object.k, table[i], (choose(n))."""

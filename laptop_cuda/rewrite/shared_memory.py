@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import re
 
+from ..text.outline import Function
 from ..text.tokens import match_angle, match_forward, split_commas
 from .passes import ALIGNMENT, Pass
 
@@ -74,8 +75,15 @@ class SharedArrays(Pass):
                 self.tokens[i].text == "__shared__" and names[0] in self.piece(i, self.statement(i)[1])
                 for i in range(*function.body)
             )
-            if used & set(names) and not again:
+            if used & set(names) - self.parameters(function) and not again:
                 self.edits.insert(self.tokens[function.body[0]].end, local)
+
+    def parameters(self, function: Function) -> set[str]:
+        """The names of a function's parameters, which hide those outside."""
+        begin, end = function.parameters
+        ends = ("=", "[", ",", ")")
+        return {self.tokens[i].text for i in range(begin + 1, end)
+                if self.tokens[i].kind == "name" and self.tokens[i + 1].text in ends}
 
     def declared_names(self, rest: list[int]) -> tuple[list[int], str | None]:
         """The tokens that name the variables of a declaration, from the tokens of the declaration."""

@@ -62,13 +62,17 @@ DIAGNOSTIC = re.compile(
 # errors: drop them.
 HALF, BFLOAT = r"(half2?|__half2?)", r"((?:__)?nv_bfloat162?)"
 UNKNOWN = (r"(?:unknown type name '{0}'.*|use of undeclared identifier '{0}'.*"
-           r"|'{0}' (?:was not declared|does not name a type).*)")
+           r"|'{0}' (?:was not declared|has not been declared|does not name a type).*)")
+DRIVER = (r"(CU(?:device|context|module|function|deviceptr|stream|event|jit|mem|link|kernel|library|ctx)\w*"
+          r"|cu(?:Init|Driver|Device|Ctx|Module|Mem|Launch|Func|Stream|Event|Link|Library|Kernel)[A-Z_]?\w*)")
 DECISIVE = [
     (r".*static assertion failed:? (?:due to requirement '[^']*' )?:?\s*\"?laptop: (.*?)\"?$", r"\1"),
     (r"#error \"?(.*?)\"?$", r"\1"),
     (r"static_assert failed:? (?:due to requirement '[^']*' )?\"?laptop: (.*?)\"?$", r"\1"),
     (UNKNOWN.format(HALF), r"half precision needs `#include <cuda_fp16.h>`"),
     (UNKNOWN.format(BFLOAT), r"bfloat16 needs `#include <cuda_bf16.h>`"),
+    (UNKNOWN.format(DRIVER), r"\1\2\3 is of CUDA's driver API, which the engine does not have; it has the runtime API "
+                             "(cudaMalloc, <<<>>>)"),
 ]
 CLEARER = [
     (

@@ -42,6 +42,7 @@ class Outline:
     path: Path | None = None             # of a file that another one includes
     defines: tuple[str, ...] = ()        # of a source, as with -D: N=64
     as_read: str = ""                    # the file's text, before host code of libraries was left out
+    together: list["Outline"] = field(default_factory=list)     # the source and the files that it includes
 
     def line(self, index: int) -> int:
         return self.text.count("\n", 0, self.tokens[index].start) + 1

@@ -20,10 +20,13 @@ SOURCE = r"""
     }
 ALL(e4m3, __nv_fp8_e4m3, __NV_E4M3)
 ALL(e5m2, __nv_fp8_e5m2, __NV_E5M2)
-__global__ void vectors(const float4* x, __nv_fp8x4_e4m3* four, float4* back, __nv_fp8x2_e5m2* two) {
+__global__ void vectors(const float4* x, __nv_fp8x4_e4m3* four, float4* back, __nv_fp8x2_e5m2* two,
+                        __nv_fp8x4_e4m3* of_halves) {
     float4 v = x[threadIdx.x];
     __nv_fp8x4_e4m3 q(v);
     four[threadIdx.x] = q;
+    half2 xy = __floats2half2_rn(v.x, v.y), zw = __floats2half2_rn(v.z, v.w);
+    of_halves[threadIdx.x] = __nv_fp8x4_e4m3(xy, zw);
     back[threadIdx.x] = float4(q);
     two[threadIdx.x] = __nv_fp8x2_e5m2(make_float2(v.x, v.y));
 }
@@ -70,12 +73,14 @@ def test_every_code_widens_as_in_torch(name):
 def test_pairs_and_fours_are_their_elements():
     x = torch.randn(32, 4) * 100
     four, back = torch.zeros(32, 4, dtype=torch.uint8), torch.zeros(32, 4)
-    two = torch.zeros(32, 2, dtype=torch.uint8)
+    two, of_halves = torch.zeros(32, 2, dtype=torch.uint8), torch.zeros(32, 4, dtype=torch.uint8)
     with laptop_cuda.sanitize():
-        compiled(SOURCE).vectors[1, 32](x, four, back, two)
+        compiled(SOURCE).vectors[1, 32](x, four, back, two, of_halves)
     wanted = x.clamp(-448, 448).to(torch.float8_e4m3fn)
     assert torch.equal(four, wanted.view(torch.uint8)) and torch.equal(back, wanted.float())
     assert torch.equal(two, x[:, :2].contiguous().to(torch.float8_e5m2).view(torch.uint8))
+    wanted = x.half().float().clamp(-448, 448).to(torch.float8_e4m3fn)
+    assert torch.equal(of_halves, wanted.view(torch.uint8))
 
 
 def test_an_element_is_a_byte_of_traffic():

@@ -1,8 +1,9 @@
 """What older or differently formatted programs write, in programs of our own."""
+import numpy as np
 import pytest
 
 import laptop_cuda
-from laptop_cuda.program import run
+from laptop_cuda.program import Options, run
 
 OLD = r"""
 #include <cstdio>
@@ -86,3 +87,69 @@ def test_host_threads_may_launch_at_the_same_time(tmp_path, mode):
     assert ran.status == 0 and not ran.errors, (ran.crash, ran.errors, ran.stderr)
     assert int(ran.stdout) == 300 * sum(t + r for t in range(4) for r in range(20))
     assert len(ran.launches) == 80
+
+
+SHORT_MACROS = r"""
+#include <cstdio>
+#define n 8
+#define words 4
+#define args 2
+__global__ void fill(int* x) { if (threadIdx.x < n) x[threadIdx.x] = words * args; }
+int main() {
+    int* x;
+    cudaMallocManaged(&x, n * sizeof(int));
+    fill<<<1, n>>>(x);
+    cudaDeviceSynchronize();
+    printf("%d\n", x[n - 1]);
+}
+"""
+
+
+def test_a_programs_macros_may_have_short_names(tmp_path):
+    (tmp_path / "short.cu").write_text(SHORT_MACROS)
+    ran = run(tmp_path / "short.cu")
+    assert (ran.stdout, ran.errors) == ("8\n", []), ran.stderr
+    x = np.zeros(8, np.int32)
+    laptop_cuda.compile(SHORT_MACROS.split("int main")[0]).fill[1, 8](x)
+    assert x.tolist() == [8] * 8
+
+
+KERNELS_BESIDE = "template <class T> __global__ void add(T* y, const T* more, int k) { y[0] += more ? more[0] : k; }\n"
+ZEROS = r"""
+#include <cstdio>
+#include "kernels.cuh"
+extern __shared__ float tile[];
+__device__ float half_of(volatile float* tile, int i) { return tile[i] / 2; }
+__global__ void hidden(float* y) { tile[threadIdx.x] = 4; y[1] = half_of(tile, 0); }
+template <class T> struct copy { template <int N> static __device__ T of(const T* x) { return x[N]; } };
+template <class T> __device__ T second(const T* x) { return copy<T>::of<1>(x); }
+__global__ void through(float* y) { y[2] = second(y); }
+int main() {
+    float* y;
+    cudaMallocManaged(&y, 12);
+    y[0] = 1;
+    add<float><<<1, 1>>>(y, 0, 0);                  // a null pointer, and a number
+    add<<<1, 1>>>(y, y, 0);
+    hidden<<<1, 1, 4>>>(y);
+    through<<<1, 1>>>(y);
+    cudaDeviceSynchronize();
+    printf("%g %g %g\n", y[0], y[1], y[2]);
+}
+"""
+
+
+@pytest.mark.parametrize("mode", ["sanitize", "plain"])
+def test_zeros_for_pointers_hidden_arrays_and_templates_of_templates(tmp_path, mode):
+    (tmp_path / "kernels.cuh").write_text(KERNELS_BESIDE)
+    (tmp_path / "zeros.cu").write_text(ZEROS)
+    ran = run(tmp_path / "zeros.cu", mode=mode)
+    assert (ran.stdout, ran.errors) == ("2 2 2\n", []), ran.stderr
+
+
+def test_helpers_of_the_programs_own_come_before_the_engines(tmp_path):
+    (tmp_path / "Common").mkdir()
+    (tmp_path / "Common" / "helper_functions.h").write_text("inline int its_own() { return 7; }\n")
+    (tmp_path / "helped.cu").write_text("#include <cstdio>\n#include <helper_functions.h>\n"
+                                        '__global__ void k() {}\nint main() { printf("%d\\n", its_own()); }\n')
+    ran = run(tmp_path / "helped.cu", options=Options((tmp_path / "Common",)), mode="plain")
+    assert ran.stdout == "7\n", ran.stderr

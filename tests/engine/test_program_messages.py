@@ -12,6 +12,7 @@ import pytest
 
 from laptop_cuda.__main__ import read_command
 from laptop_cuda.text.diagnostics import read_errors, read_warnings
+from laptop_cuda import CompileError
 from laptop_cuda.program import ProgramError, compile_program, run
 
 LINKED = """
@@ -134,3 +135,25 @@ def test_warnings_and_extensions_of_gnu(tmp_path):
     done = subprocess.run([sys.executable, "-m", "laptop_cuda", "run", "-ldl", "old.cu"], cwd=tmp_path, capture_output=True,
                           text=True)
     assert done.returncode == 0 and "warning: old.cu, line 4: `=` where" in done.stderr
+
+
+DRIVER = "#include <cuda.h>\nint main() {\n    CUdevice device;\n    cuInit(0);\n    cuDeviceGet(&device, 0);\n}\n"
+HOST_GENERATOR = r"""
+#include <curand_kernel.h>
+int main() {
+    curandGenerator_t generator;                       // CUDA's curand_kernel.h has it too
+    return curandCreateGenerator(&generator, CURAND_RNG_PSEUDO_DEFAULT);
+}
+"""
+
+
+def test_names_of_the_driver_api_are_told_as_such(tmp_path):
+    (tmp_path / "driver.cu").write_text(DRIVER)
+    with pytest.raises(CompileError, match="line 3: CUdevice is of CUDA's driver API") as error:
+        run(tmp_path / "driver.cu")
+    assert "line 4: cuInit is of CUDA's driver API" in str(error.value)
+
+
+def test_kernels_header_of_curand_brings_the_hosts(tmp_path):
+    (tmp_path / "host.cu").write_text(HOST_GENERATOR)
+    assert run(tmp_path / "host.cu", mode="plain").status == 0
