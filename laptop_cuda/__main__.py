@@ -41,7 +41,6 @@ SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
 WITH_VALUE = (
     "-arch",
     "-gencode",
-    "-Xcompiler",
     "-Xptxas",
     "-o",
     "-ccbin",
@@ -162,6 +161,8 @@ def _option(asked: Asked, word: str, left: list[str]) -> None:
         asked.standard = word.split("=")[1]
     elif word == "-fopenmp" or word[:2] == "-l" and not OF_CUDA.fullmatch(word[2:]):
         asked.flags.append(word)
+    elif name == "--compiler-options" or word.startswith("-Xcompiler"):
+        asked.flags += ["-fopenmp"] * ("-fopenmp" in re.split("[, ]", word.partition("=")[2] or given()))
     elif word[:2] == "-L":
         asked.flags.append(f"-L{Path(word[2:] or given()).resolve()}")
     elif word in WITH_VALUE:

@@ -157,3 +157,8 @@ def test_names_of_the_driver_api_are_told_as_such(tmp_path):
 def test_kernels_header_of_curand_brings_the_hosts(tmp_path):
     (tmp_path / "host.cu").write_text(HOST_GENERATOR)
     assert run(tmp_path / "host.cu", mode="plain").status == 0
+
+
+@pytest.mark.parametrize("words", [["-Xcompiler", "-fopenmp"], ["-Xcompiler=-Wall,-fopenmp"], ["--compiler-options", "-O2 -fopenmp"]])
+def test_openmp_for_the_hosts_compiler_is_taken(words):
+    assert read_command([*words, "prog.cu"]).flags == ["-fopenmp"]
