@@ -14,6 +14,7 @@ TEXTURES = re.compile(r"\b(?:tex|surf)(?:[123]D|Cubemap)|\b(?:texture|surface)(?
 
 # no headers of CUDA's: the engine has them for programs that come without, and the program's own go first
 OF_SAMPLES = re.compile(r"(helper_|cutil)\w*\.h")
+OF_TEMPLATES = re.compile(r"(cub|thrust|cooperative_groups|cuda)/|cooperative_groups\.h|curand|mma\.h|cuda_(fp|bf)")
 
 
 def read(path: Path) -> str:
@@ -112,6 +113,7 @@ def started(files: list[Outline], name: str) -> str:
     textures = any(TEXTURES.search(file.text) for file in files)
     headers += ["graphs.h"] * graphs + ["memory_pools.h"] * pools + ["textures.h"] * textures
     headers += [h for h, names in RARE.items() if any(re.search(names, file.text) for file in files)]
+    headers += _named(files)
     head = "#define LAPTOP_GRAPHS\n" * graphs + "#define LAPTOP_UNIONS\n" * unions
     arrives = re.compile(r"\bbar(rier)?(\.\w+)*\.arrive")
     head += "#define LAPTOP_ARRIVES\n" * any(arrives.search(file.text) for file in files)
@@ -119,6 +121,13 @@ def started(files: list[Outline], name: str) -> str:
     head += "".join(f"#include <{h}>\n" for h in headers)
     head += "".join(f"#define {d.replace('=', ' ', 1)}\n" for d in files[0].defines)
     return head + f'#line 1 "{name}"\n'
+
+
+def _named(files: list[Outline]) -> list[str]:
+    """The engine's headers of templates that the files include: first, as `#define WIDTH 32` may precede them there."""
+    found = [INCLUDE.match(t.text) for file in files for t in file.tokens if t.kind == "directive"]
+    names = dict.fromkeys(match.group(3) for match in found if match and match.group(3))
+    return [name for name in names if OF_TEMPLATES.match(name) and (build.HEADERS / name).is_file()]
 
 
 def split_instance(text: str) -> tuple[str, str]:

@@ -153,3 +153,41 @@ def test_helpers_of_the_programs_own_come_before_the_engines(tmp_path):
                                         '__global__ void k() {}\nint main() { printf("%d\\n", its_own()); }\n')
     ran = run(tmp_path / "helped.cu", options=Options((tmp_path / "Common",)), mode="plain")
     assert ran.stdout == "7\n", ran.stderr
+
+
+MACROS_FIRST = r"""
+#define WIDTH 32
+#define DEVICE __device__
+#define T float
+#define N 64
+#define n N
+#define x 3
+#include <cub/cub.cuh>
+#include <thrust/sort.h>
+#include "groups.h"
+#undef x
+__global__ void sum(T* y) {
+    __shared__ cub::WarpReduce<T>::TempStorage room;
+    T total = cub::WarpReduce<T>(room).Sum(1);
+    if (rank() == 0) y[0] = total + n;
+}
+int main() {
+    T* y;
+    cudaMallocManaged(&y, N);
+    sum<<<1, WIDTH>>>(y);
+    cudaDeviceSynchronize();
+    return (int)y[0];
+}
+"""
+GROUPS = r"""
+#pragma once
+#include <cooperative_groups.h>
+DEVICE unsigned rank() { return cooperative_groups::this_thread_block().thread_rank(); }
+"""
+
+
+def test_macros_before_the_headers_do_not_reach_them(tmp_path):
+    (tmp_path / "groups.h").write_text(GROUPS)
+    (tmp_path / "first.cu").write_text(MACROS_FIRST)
+    ran = run(tmp_path / "first.cu")
+    assert (ran.status, ran.errors) == (96, []), ran.stderr
