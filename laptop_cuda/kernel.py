@@ -127,7 +127,8 @@ class Launch:
                    shared_bytes=self.shared_bytes, params=entry.parameters, values=here.values,
                    library=library.path, source=module.source, source_name=module.name,
                    launch_bounds=entry.launch_bounds, shared_limit=self.kernel.shared_limit,
-                   files={file.path.name: file.text for file in module._files[1:]})
+                   files={file.path.name: file.text for file in module._files[1:]},
+                   defines=module._define)
         here.copy_back(entry.parameters)
 
 

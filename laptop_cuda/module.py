@@ -75,7 +75,7 @@ class Module:
 
     def __getitem__(self, instance: str) -> "Kernel":
         """`module["tile<64, 32>"]`, an instance of a template kernel."""
-        name, arguments = split_instance(instance)
+        name, arguments = split_instance(str(instance))
         if not self._named(name):
             raise KeyError(f"{self.name} has no kernel `{name}`; its kernels: {', '.join(self.kernels)}")
         return Kernel(self, name, arguments)
@@ -173,7 +173,7 @@ def load(path: str | Path, include: list[str | Path] = (), define: dict[str, obj
     `include` are folders in which its includes are looked for besides its own, as with -I, and `define`
     the macros of its build, as with -D: {"HEAD_SIZE": 64, "WITH_CUDA": ""}.
     """
-    search, macros = tuple(Path(folder).resolve() for folder in include), _macros(define)
+    search, macros = _folders(include), _macros(define)
     path = Path(path)
     known, stamps = _loaded.get((path, search, macros), (None, []))
     if known is not None and stamps == [_stamp(file) for file, _ in stamps]:
@@ -186,7 +186,15 @@ def load(path: str | Path, include: list[str | Path] = (), define: dict[str, obj
     return made
 
 
+def _folders(include: list[str | Path]) -> tuple[Path, ...]:
+    if isinstance(include, (str, Path)):                 # a string's letters are folders' names too
+        raise ArgumentError(f"include is a list of folders: [{str(include)!r}]")
+    return tuple(Path(folder).resolve() for folder in include)
+
+
 def _macros(define: dict[str, object]) -> tuple[str, ...]:
+    if not isinstance(define, dict) or any(v is None for v in define.values()):
+        raise ArgumentError(f'define is a dict of macros, {{"N": 64, "WITH_CUDA": ""}}, got {define!r:.60}')
     return tuple(f"{name}={int(v) if isinstance(v, bool) else v}" for name, v in define.items())
 
 
@@ -205,8 +213,10 @@ def compile(source: str | Path, name: str = "source.cu", include: list[str | Pat
     are macros, as with -D."""
     if isinstance(source, Path):
         return load(source, include, define)
+    if not isinstance(source, str):
+        raise ArgumentError(f"compile takes CUDA C++ text or a Path, got {type(source).__name__}")
     if "\n" not in source and re.fullmatch(r"[\w./\\ -]+\.cuh?", source):
         raise ArgumentError(f"compile takes CUDA C++ text or a Path, got the file name {source!r}; "
                             f"use Path({source!r})")
-    search = tuple(Path(folder).resolve() for folder in include)
+    search = _folders(include)
     return Module(source.removeprefix("\ufeff"), name, include=search, define=_macros(define))

@@ -123,15 +123,13 @@ def _pointer(kernel: str, parameter: Parameter, value):
     if value is None:
         return None
     noun = arrays.noun()
-    if not arrays.is_array(value):
-        raise ArgumentError(f"{where} needs {_a(noun)}, got {_describe(value)}")
-    got = arrays.dtype_of(value)
+    got = arrays.dtype_of(value) if arrays.is_array(value) else ""
     if parameter.category == "p" and got not in ("int64", "uint64"):
         raise ArgumentError(f"{where} needs the addresses of {noun}s, `laptop_cuda.pointers(a, b, ...)`, "
-                            f"got {_a(noun)} of {got}")
-    accepted = (parameter.dtype,) + ALSO.get(parameter.dtype, ())
-    if parameter.dtype not in ("void", "struct") and parameter.category != "p" and got not in accepted:
-        raise ArgumentError(f"{where} needs {_a(noun)} of {parameter.dtype}, got {got}")
+                            f"got {_describe(value)}")
+    if not got:
+        raise ArgumentError(f"{where} needs {_a(noun)}, got {_describe(value)}{_in_its_place(value)}")
+    _check_elements(where, parameter, value, got)
     if arrays.is_tensor(value):
         _check_dense(where, value)
     elif not value.dtype.isnative:
@@ -144,6 +142,28 @@ def _pointer(kernel: str, parameter: Parameter, value):
         raise ArgumentError(f"{where} needs a contiguous {noun}, got shape {tuple(value.shape)} with strides "
                             f"{strides}; pass `{copy}`, and copy the result back if the kernel writes it")
     return value
+
+
+def _in_its_place(value) -> str:
+    """What to write where a number was given as a pointer."""
+    number = value.value if isinstance(value, ctypes.c_void_p) else value
+    if not isinstance(number, (int, np.integer)) or isinstance(number, bool):
+        return ""
+    if number == 0:
+        return "; None is a null pointer"
+    return ("; pass the array itself, not its address. Where a kernel takes addresses, in a `float**` or "
+            "`int64_t*`, pass `laptop_cuda.pointers(a, b, ...)`")
+
+
+def _check_elements(where: str, parameter: Parameter, value, got: str) -> None:
+    accepted = (parameter.dtype,) + ALSO.get(parameter.dtype, ())
+    if parameter.dtype not in ("void", "struct") and parameter.category != "p" and got not in accepted:
+        raise ArgumentError(f"{where} needs {_a(arrays.noun())} of {parameter.dtype}, got {got}")
+    if isinstance(value, np.ndarray) and value.dtype.hasobject:
+        raise ArgumentError(f"{where} needs an array of numbers, got one of Python objects ({got})")
+    if isinstance(value, np.ndarray) and value.dtype.names and parameter.dtype == "struct" \
+            and value.itemsize != parameter.itemsize:
+        raise ArgumentError(f"{where} needs elements of {parameter.itemsize} bytes, got {value.itemsize}: {got:.60}")
 
 
 def _check_dense(where: str, value) -> None:
@@ -172,7 +192,7 @@ def _value(kernel: str, parameter: Parameter, value) -> bytes:
             raise ArgumentError(f"{where} needs {parameter.lanes} numbers, got {len(parts)}")
         return b"".join(parts).ljust(parameter.itemsize, b"\0")
     if parameter.dtype == "struct":
-        raw = bytes(value) if isinstance(value, (bytes, bytearray, ctypes.Structure, ctypes.Union)) else None
+        raw = bytes(value) if isinstance(value, (bytes, bytearray, np.void, ctypes.Structure, ctypes.Union)) else None
         if raw is None or len(raw) != parameter.itemsize:
             raise ArgumentError(
                 f"{where} needs {parameter.itemsize} bytes or a ctypes.Structure of that size, "
@@ -206,6 +226,8 @@ def _number(where: str, dtype: str, value) -> bytes:
             raise ArgumentError(f"{where}: {whole} does not fit into {dtype}") from fault
     try:
         real = float(value)
+    except OverflowError as fault:           # of a whole number
+        raise ArgumentError(f"{where}: the number does not fit into {dtype}") from fault
     except (TypeError, ValueError, RuntimeError) as fault:
         raise ArgumentError(f"{where} needs a number, got {_describe(value)}") from fault
     if dtype in REALS:

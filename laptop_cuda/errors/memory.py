@@ -1,4 +1,5 @@
 """Wrong accesses to memory in words: one method per kind, which gives (what happened, the usual cause)."""
+import ctypes
 import math
 import re
 
@@ -9,6 +10,9 @@ UPDATE = re.compile(r"\]\s*(\+\+|--|[-+*/|&^]=)|(\+\+|--)\s*\w+\s*\[|\*\s*\w+\s*
 
 # x[i] += x[i + k]: one thread's update reads another's element
 FROM_ANOTHER = re.compile(r"\b(\w+)\s*\[[^\]]*\]\s*[-+*/|&^]=.*\b\1\s*\[")
+
+ADDRESSES = (" Or the address of an array given as a number: a checked launch works on copies, and follows the "
+             "addresses that `laptop_cuda.pointers(a, b, ...)` makes, in an array (`int64_t*`, `float**`).")
 
 
 class MemoryErrors(Facts):
@@ -84,8 +88,15 @@ class MemoryErrors(Facts):
             f"{kernel} touches an address that belongs to no array of this launch.",
             "Usual cause: a pointer that was never set, or an index that is garbage, such as an unsigned "
             "one that "
-            "went below 0.",
+            "went below 0." + ADDRESSES * self._takes_addresses(),
         )
+
+    def _takes_addresses(self) -> bool:
+        """Whether the launch was given 64-bit integers, in an array or as a value of an address' size."""
+        cells = self.result.inputs.cells if self.result.inputs else []
+        values = [int.from_bytes(c, "little") for c in cells if isinstance(c, ctypes.Array) and len(bytes(c)) == 8]
+        return (any(m.dtype in ("int64", "uint64") for m in self.result.memories)
+                or any(1 << 32 <= v < 1 << 48 for v in values))
 
     def _local_name(self) -> str:
         """The array indexed at the error's column, as the source spells it."""

@@ -56,6 +56,7 @@ def mode() -> str:
 def context(made: Context):
     if made.order not in ORDERS:
         raise ValueError(f"order is one of {', '.join(ORDERS)}, got {made.order!r}")
+    made.seed, made.step_limit = int(made.seed), int(made.step_limit)        # 1e9 is how one writes it
     _contexts.append(made)
     try:
         yield
@@ -76,7 +77,7 @@ def _runtime(library: str):
 
 def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, library, source: str,
         source_name: str = "source.cu", launch_bounds: int = 0, shared_limit: int = 48 << 10,
-        files: dict[str, str] | None = None) -> LaunchResult:
+        files: dict[str, str] | None = None, defines: tuple[str, ...] = ()) -> LaunchResult:
     """Runs one kernel to its end. `values` are arrays, None, or the bytes of a value, one for each of
     `params`.
 
@@ -95,7 +96,7 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
     launch.shared_limit = now.machine.shared_bytes or shared_limit
     result = LaunchResult(
         kernel, tuple(grid), tuple(block), library, {source_name: source} | (files or {}),
-        launch.shared_limit, now.machine)
+        launch.shared_limit, now.machine, defines)
     if now.keeper:
         result.inputs = Inputs(launch, keep, now.keeper, held(library))
     arrays_of = [v for p, v in zip(params, values) if p.kind == "pointer"]
@@ -116,6 +117,8 @@ def _describe(
     entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep
 ) -> CLaunch:
     found = [arrays.of(v) if p.kind == "pointer" and v is not None else None for p, v in zip(params, values)]
+    if now.mode == "plain":          # NumPy's empty arrays lie beside others' memory: a null pointer, as torch's are
+        found = [a if a is None or a.high > a.low else None for a in found]
     ranges = allocations(found)
     c_storages = _storages(found, ranges, now.mode != "plain", keep)
     c_arrays, arg_array, pointers = [], [], []

@@ -46,6 +46,7 @@ class LaunchResult:
     files: dict[str, str]
     shared_limit: int            # bytes per block
     machine: Machine = REAL
+    defines: tuple[str, ...] = ()        # the macros of its build, as with -D
     memories: list[Memory] = field(default_factory=list)
     sites: list[dict] = field(default_factory=list)
     raw_requests: bytes = b""    # raw request records of block 0; decoded only when a picture is drawn

@@ -40,6 +40,7 @@ def registers(result, blocks: list[int], steps: list[dict], events: int) -> dict
         return {"names": [], "rows": []}
     try:
         files = files_of(text, None, ())
+        files[0].defines = result.defines
         kernel = next(k for k in signature.kernels(files[0]) if base in (k.name, k.function.name))
         wanted = [(kernel, arguments or ("<>" if kernel.template else ""))]
         library = kernel_library(files, next(iter(result.files)), text, wanted, True)

@@ -42,7 +42,7 @@ def shares(result, array: int, index: int, expected, chosen: list[Statement]) ->
 
 
 def _try(result, array: int, index: int, wanted: np.ndarray, text: str, wave: list[Edit], best: dict) -> None:
-    library, kept = _library(text, wave)
+    library, kept = _library(text, wave, result.defines)
     if library is None:
         return
     entries = {key.name: entry for (key, _), entry in library.entries.items()}
@@ -67,7 +67,7 @@ def _close(values: np.ndarray, wanted: np.ndarray) -> np.ndarray:
                       equal_nan=True)
 
 
-def _library(text: str, found: list[Edit]):
+def _library(text: str, found: list[Edit], defines: tuple[str, ...]):
     """(the library, {number: change}); number 0 is the kernel as it is. Changes that no compiler takes are
     left out."""
     kept = dict(enumerate(found, 1))
@@ -82,6 +82,7 @@ def _library(text: str, found: list[Edit]):
             ends[n] = lines
         try:
             files = files_of(whole := "\n".join(parts), None, ())
+            files[0].defines = defines
             kernels = [(k, "") for k in signature.kernels(files[0]) if not k.template]
             return kernel_library(files, "trials.cu", whole, kernels, True), kept
         except CompileError as error:
