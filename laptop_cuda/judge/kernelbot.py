@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from ..arguments import arrays
-from .case import Case, JudgeError, answered, clone, label_of, module_at, too_large
+from .case import Case, JudgeError, answered, clone, elements, label_of, module_at, too_large
 from .ragged import Statement, shapes, sizes_of
 from .torch_on_cpu import on_cpu
 
@@ -100,6 +100,10 @@ def bound(data, wanted: list, test: dict, parameters: list) -> tuple[dict, list[
     if more not in (0, len(wanted)):
         raise JudgeError(f"the task passes {len(tensors)} arrays and expects {len(wanted)}, but the "
                          f"submission takes {len(pointers)} pointers ({', '.join(pointers)})")
+    last = tensors[-len(wanted):] if wanted else []
+    if not more and list(map(elements, last)) != list(map(elements, wanted)):
+        raise JudgeError(f"the task passes {len(tensors)} arrays, none of them for its output: the submission takes "
+                         f"{len(wanted)} pointer{'s' * (len(wanted) != 1)} more, for what it computes")
     if more:
         tensors += clone(wanted)
     if len(numbers) != len(parameters) - len(pointers):      # not the data's numbers in their order

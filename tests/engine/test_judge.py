@@ -4,13 +4,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from laptop_cuda.judge import CannotJudge, judge, main, read
 from laptop_cuda.judge.child import difference, one_rounding_apart
-from laptop_cuda.judge.kernelbot import listed_tests
+from laptop_cuda.judge.case import JudgeError
+from laptop_cuda.judge.kernelbot import bound, listed_tests
 from laptop_cuda.program import Budget, Ran
 
 CHALLENGE = """
@@ -217,6 +219,15 @@ def test_the_other_layout(tmp_path):
 def test_a_challenge_that_takes_all_the_time_itself_says_so():
     with pytest.raises(CannotJudge, match="the challenge's own code.* --timeout SECONDS"):
         read(Ran(0, timed_out=True))
+
+
+def test_a_pointer_for_the_output_is_asked_for():
+    """Else the last input would be taken for the output."""
+    image, filter_, out = np.zeros((8, 8)), np.zeros((3, 3)), np.zeros((6, 6))
+    pointers = [SimpleNamespace(name=name, kind="pointer") for name in ("image", "filter", "out")]
+    with pytest.raises(JudgeError, match="takes 1 pointer more"):
+        bound((image, filter_), [out], {}, pointers[:2])
+    assert bound((image, filter_, out.copy()), [out], {}, pointers)[1:] == (["out"], False)
 
 
 def test_tests_of_a_task_are_read_without_a_yaml_library():
