@@ -123,7 +123,7 @@ def nvcc_problem(output: str) -> NoCompiler | None:
 
 @functools.lru_cache
 def build_runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...]) -> Path:
-    flags = ["-std=c++17", "-g1", "-fPIC", "-pthread", "-Wall", f"-I{HEADERS}"]
+    flags = ["-std=c++17", "-fPIC", "-pthread", "-Wall", f"-I{HEADERS}"]
     parts = runtime_parts(RUNTIME, tool.clang)
     made = root / ("runtime-" + digest(engine, *flags, *extra, str(parts), *tool.command, tool.version))
     files = {f"part{i}.cpp": text for i, (text, _) in enumerate(parts)}
