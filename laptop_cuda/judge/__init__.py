@@ -34,7 +34,7 @@ SOLVE_H = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"solve\.h"[ \t]*$', re.MULTILI
 ENTRIES = ("solve", "custom_kernel")
 ENTRY = """
 #line 1 "entries"
-LAPTOP_EXPORT void laptop_judge(void** args) {{ laptop::call_host(&::{name}, args); }}
+LAPTOP_EXPORT void laptop_judge(void** laptop_args) {{ laptop::call_host(&::{name}, laptop_args); }}
 LAPTOP_EXPORT const char* laptop_judge_types() {{ return laptop_entries::types(&::{name})(); }}
 LAPTOP_EXPORT void* laptop_judge_malloc(size_t bytes, const char* name, unsigned itemsize) {{
     return laptop::device_malloc(bytes, name, itemsize);
