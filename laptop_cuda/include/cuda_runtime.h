@@ -164,8 +164,19 @@ LAPTOP_FN void* operator new[](size_t n, laptop::Heap) noexcept { return laptop:
 LAPTOP_FN void operator delete(void*, laptop::Heap) noexcept {}
 LAPTOP_FN void operator delete[](void*, laptop::Heap) noexcept {}
 
+namespace laptop {
+template <class T> LAPTOP_FN const char* string_of(const T&) { return nullptr; }
+LAPTOP_FN const char* string_of(const char* s) { return s; }
+LAPTOP_FN const char* string_of(char* s) { return s; }
+}  // namespace laptop
 template <class... A>
-LAPTOP_FN int laptop_printf(const char* format, A... values) { return laptop::print(format, values...); }
+LAPTOP_FN int laptop_printf(const char* format, A... values) {
+    if (LAPTOP_TRACED && !laptop::in_kernel()) {
+        const char* strings[] = {laptop::string_of(values)..., nullptr};
+        laptop::host_prints(format, strings, sizeof...(A), LAPTOP_SITE);
+    }
+    return laptop::print(format, values...);
+}
 // A kernel may not end the process. C's linkage, as headers declare these two once more.
 extern "C" {
 LAPTOP_FN void laptop_abort() {

@@ -299,6 +299,7 @@ bool in_kernel();                         // false in host code
 long long clock();
 bool& carry_flag();                       // of inline PTX: add.cc sets what addc adds, in this thread
 int print(const char* format, ...) __attribute__((format(printf, 1, 2)));
+void host_prints(const char* format, const char* const* strings, size_t n, const void* site);     // null: no string
 [[noreturn]] void assert_failed(const char* expression, const char* file, int line);
 [[noreturn]] void trap(const char* what, const void* site);
 [[noreturn]] void not_supported(const char* what, const void* site);

@@ -98,6 +98,18 @@ void touched_by_host(uintptr_t address, size_t size, int action, const void* pc)
     result.printed = "";
     tell(&none, &result);
 }
+
+// The strings that a format follows: %p asks for no more than the pointer.
+void host_prints(const char* format, const char* const* strings, size_t n, const void* site) {
+    size_t argument = 0;
+    for (const char* p = format; (p = strchr(p, '%')); ++p) {
+        for (++p; *p && strchr("0123456789.*+- #'hlLqjzt", *p); ++p) argument += *p == '*';
+        if (!*p) return;
+        if (*p == '%') continue;
+        if (*p == 's' && argument < n && strings[argument]) host_touches((uintptr_t)strings[argument], 1, 0, site);
+        ++argument;
+    }
+}
 }  // namespace laptop
 
 // ------------------------------------------------------------------ the C library's functions
@@ -129,6 +141,10 @@ size_t __wrap_fwrite(const void* from, size_t size, size_t n, FILE* to) {
 size_t __wrap_fread(void* to, size_t size, size_t n, FILE* from) {
     laptop::host_touches((uintptr_t)to, size * n, 1, PC);
     return fread(to, size, n, from);
+}
+size_t __wrap_strlen(const char* s) {
+    if (!laptop::current) laptop::host_touches((uintptr_t)s, 1, 0, PC);
+    return strlen(s);
 }
 void __wrap_free(void* p) {
     laptop_error e;

@@ -32,7 +32,7 @@ COMMON = [
     "-fno-diagnostics-color",
 ]
 # of the C library, in checked programs: runtime_host.cpp looks at their arguments first
-WRAPPED = ("memcpy", "memmove", "memset", "fread", "fwrite", "free")
+WRAPPED = ("memcpy", "memmove", "memset", "fread", "fwrite", "free", "strlen")
 
 
 class NoCompiler(RuntimeError):

@@ -27,6 +27,32 @@ def test_host_code_that_touches_device_memory_is_a_finding_though_nothing_is_lau
     assert "no kernel" not in report.text(ran, "sanitize", {})
 
 
+STRINGS = r"""
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <cuda_runtime.h>
+int main() {
+    char *d_s, h[8] = "right";
+    cudaMalloc(&d_s, 8);
+    cudaMemcpy(d_s, h, 8, cudaMemcpyHostToDevice);
+    printf("%d%% %-*s|%s\n", 5, 7, h, d_s);          // FOUND
+    printf("%s at %p, %s\n", h, d_s, "constant");
+    printf("%p\n", (void*)d_s);
+    std::string s(d_s);                              // FOUND
+    return strlen(d_s) != strlen(h);                 // FOUND
+}
+"""
+
+
+def test_strings_in_device_memory_that_host_code_reads(tmp_path):
+    (tmp_path / "prog.cu").write_text(STRINGS)
+    ran = run(tmp_path / "prog.cu")
+    assert sorted(error["line"] for error in ran.errors) == sorted(line_of(STRINGS, "// FOUND")) and not ran.status
+    assert "host code reads d_s[0]" in ran.errors[0]["message"]
+    assert ran.stdout.startswith("5% right  |right\n")
+
+
 WRONG = r"""
 #include <algorithm>
 #include <cstdio>
