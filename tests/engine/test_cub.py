@@ -128,7 +128,7 @@ __global__ void total(const int* x, int* out) {
     using Reduce = cub::BlockReduce<int, 32>;
     __shared__ typename Reduce::TempStorage temp;
     int mine[2] = {x[2 * threadIdx.x], x[2 * threadIdx.x + 1]};
-    int largest = Reduce(temp).Reduce(mine, cub::Max());
+    int largest = Reduce(temp).Reduce(mine, cuda::maximum<>());     // cub.cuh brings it
     __syncthreads();
     int sum = Reduce(temp).Sum(mine);
     if (threadIdx.x == 0) out[0] = largest, out[1] = sum;
