@@ -14,7 +14,8 @@ TEXTURES = re.compile(r"\b(?:tex|surf)(?:[123]D|Cubemap)|\b(?:texture|surface)(?
 
 # no headers of CUDA's: the engine has them for programs that come without, and the program's own go first
 OF_SAMPLES = re.compile(r"(helper_|cutil)\w*\.h")
-OF_TEMPLATES = re.compile(r"(cub|thrust|cooperative_groups|cuda)/|cooperative_groups\.h|curand|mma\.h|cuda_(fp|bf)")
+OF_TEMPLATES = re.compile(r"(cub|thrust|cooperative_groups|cuda)/|cooperative_groups\.h|curand|mma\.h"
+                          r"|cuda_(fp|bf)")
 
 
 def read(path: Path) -> str:
@@ -124,7 +125,8 @@ def started(files: list[Outline], name: str) -> str:
 
 
 def _named(files: list[Outline]) -> list[str]:
-    """The engine's headers of templates that the files include: first, as `#define WIDTH 32` may precede them there."""
+    """The engine's headers of templates that the files include: first, as `#define WIDTH 32` may precede them
+    there."""
     found = [INCLUDE.match(t.text) for file in files for t in file.tokens if t.kind == "directive"]
     names = dict.fromkeys(match.group(3) for match in found if match and match.group(3))
     return [name for name in names if OF_TEMPLATES.match(name) and (build.HEADERS / name).is_file()]

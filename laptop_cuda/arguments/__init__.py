@@ -163,7 +163,8 @@ def _check_elements(where: str, parameter: Parameter, value, got: str) -> None:
         raise ArgumentError(f"{where} needs an array of numbers, got one of Python objects ({got})")
     if isinstance(value, np.ndarray) and value.dtype.names and parameter.dtype == "struct" \
             and value.itemsize != parameter.itemsize:
-        raise ArgumentError(f"{where} needs elements of {parameter.itemsize} bytes, got {value.itemsize}: {got:.60}")
+        raise ArgumentError(f"{where} needs elements of {parameter.itemsize} bytes, got {value.itemsize}: "
+                            f"{got:.60}")
 
 
 def _check_dense(where: str, value) -> None:
@@ -192,7 +193,8 @@ def _value(kernel: str, parameter: Parameter, value) -> bytes:
             raise ArgumentError(f"{where} needs {parameter.lanes} numbers, got {len(parts)}")
         return b"".join(parts).ljust(parameter.itemsize, b"\0")
     if parameter.dtype == "struct":
-        raw = bytes(value) if isinstance(value, (bytes, bytearray, np.void, ctypes.Structure, ctypes.Union)) else None
+        held_as = (bytes, bytearray, np.void, ctypes.Structure, ctypes.Union)
+        raw = bytes(value) if isinstance(value, held_as) else None
         if raw is None or len(raw) != parameter.itemsize:
             raise ArgumentError(
                 f"{where} needs {parameter.itemsize} bytes or a ctypes.Structure of that size, "

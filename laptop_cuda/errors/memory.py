@@ -11,8 +11,9 @@ UPDATE = re.compile(r"\]\s*(\+\+|--|[-+*/|&^]=)|(\+\+|--)\s*\w+\s*\[|\*\s*\w+\s*
 # x[i] += x[i + k]: one thread's update reads another's element
 FROM_ANOTHER = re.compile(r"\b(\w+)\s*\[[^\]]*\]\s*[-+*/|&^]=.*\b\1\s*\[")
 
-ADDRESSES = (" Or the address of an array given as a number: a checked launch works on copies, and follows the "
-             "addresses that `laptop_cuda.pointers(a, b, ...)` makes, in an array (`int64_t*`, `float**`).")
+ADDRESSES = (" Or the address of an array given as a number: a checked launch works on copies, and follows "
+             "the addresses that `laptop_cuda.pointers(a, b, ...)` makes, in an array (`int64_t*`, "
+             "`float**`).")
 
 
 class MemoryErrors(Facts):
@@ -94,7 +95,8 @@ class MemoryErrors(Facts):
     def _takes_addresses(self) -> bool:
         """Whether the launch was given 64-bit integers, in an array or as a value of an address' size."""
         cells = self.result.inputs.cells if self.result.inputs else []
-        values = [int.from_bytes(c, "little") for c in cells if isinstance(c, ctypes.Array) and len(bytes(c)) == 8]
+        values = [int.from_bytes(c, "little") for c in cells
+                  if isinstance(c, ctypes.Array) and len(bytes(c)) == 8]
         return (any(m.dtype in ("int64", "uint64") for m in self.result.memories)
                 or any(1 << 32 <= v < 1 << 48 for v in values))
 

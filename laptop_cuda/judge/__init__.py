@@ -123,8 +123,8 @@ def read(ran: Ran) -> Verdict:
                     la["counts"].get("bytes", 0) for la in largest):
                 largest = launches
     if not cases and ran.timed_out:
-        raise CannotJudge("the challenge's own code, its inputs and its reference, took all the time of its first "
-                          "case: --timeout SECONDS gives it more")
+        raise CannotJudge("the challenge's own code, its inputs and its reference, took all the time of its "
+                          "first case: --timeout SECONDS gives it more")
     if not cases:
         raise CannotJudge(f"the challenge gave no case\n{ran.stderr.strip()[-2000:]}")
     if all(c["verdict"] == "skipped" for c in cases):

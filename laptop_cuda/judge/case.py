@@ -43,9 +43,9 @@ class Case:
     def draws(self, functions: set[str]) -> None:
         """The reference called these, which draw random numbers."""
         if functions:
-            self.note = (f"The reference draws random numbers (torch.{', torch.'.join(sorted(functions))}) on the "
-                         "CPU; from the same seed a GPU draws others: if the result follows from them, this "
-                         "refusal does not count.")
+            drawn = f"torch.{', torch.'.join(sorted(functions))}"
+            self.note = (f"The reference draws random numbers ({drawn}) on the CPU; from the same seed a GPU "
+                         "draws others: if the result follows from them, this refusal does not count.")
 
     def leave_unset(self, name: str, first, second, why: str) -> None:
         """This output holds nothing at first; its reference ran twice, on different values in it."""

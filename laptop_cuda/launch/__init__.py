@@ -116,9 +116,7 @@ def run(*, entry, kernel: str, grid, block, shared_bytes: int, params, values, l
 def _describe(
     entry, kernel, grid, block, shared_bytes, params, values, library, launch_bounds, now, keep
 ) -> CLaunch:
-    found = [arrays.of(v) if p.kind == "pointer" and v is not None else None for p, v in zip(params, values)]
-    if now.mode == "plain":          # NumPy's empty arrays lie beside others' memory: a null pointer, as torch's are
-        found = [a if a is None or a.high > a.low else None for a in found]
+    found = _arrays(params, values, now.mode == "plain")
     ranges = allocations(found)
     c_storages = _storages(found, ranges, now.mode != "plain", keep)
     c_arrays, arg_array, pointers = [], [], []
@@ -155,6 +153,13 @@ def _describe(
     launch.max_threads = launch_bounds
     launch.library = str(library).encode()
     return launch
+
+
+def _arrays(params, values, plain: bool) -> list[arrays.Array | None]:
+    """Those of the pointers. Of a plain launch an empty one is a null pointer, as torch's are: NumPy's lies
+    beside the memory of others."""
+    found = [arrays.of(v) if p.kind == "pointer" and v is not None else None for p, v in zip(params, values)]
+    return [a if a is None or a.high > a.low else None for a in found] if plain else found
 
 
 def allocations(found: list[arrays.Array | None]) -> list[tuple[int, int]]:

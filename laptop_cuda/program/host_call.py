@@ -22,7 +22,9 @@ from . import Program, execute
 
 def host_entry(number: int, address: str) -> str:
     """What a library exports of a host function."""
-    return f"""LAPTOP_EXPORT void laptop_entry_{number}(void** laptop_args) {{ laptop::call_host({address}, laptop_args); }}
+    return f"""LAPTOP_EXPORT void laptop_entry_{number}(void** laptop_args) {{
+    laptop::call_host({address}, laptop_args);
+}}
 LAPTOP_EXPORT void* laptop_managed(size_t bytes, const char* name, unsigned itemsize) {{
     return laptop::device_malloc(bytes, name, itemsize, true);
 }}

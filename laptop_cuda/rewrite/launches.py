@@ -49,7 +49,7 @@ class Launches(Pass):
         zeros = {first for n, (first, last) in enumerate(split_commas(self.tokens, after + 1, close))
                  if n in pointers and last == first + 1 and self.tokens[first].text == "0"}
         for i in range(after, close):
-            if self.tokens[i].text == "NULL" or i in zeros:    # an integer once it is an argument of a template
+            if self.tokens[i].text == "NULL" or i in zeros:      # an integer as an argument of a template
                 self.edits.replace(self.tokens[i].start, self.tokens[i].end, "nullptr")
 
     def pointers_of(self, kernel: str) -> set[int]:
@@ -59,7 +59,8 @@ class Launches(Pass):
             for f in file.functions:
                 if f.name == kernel and "__global__" in f.qualifiers:
                     pieces = split_commas(file.tokens, f.parameters[0] + 1, f.parameters[1])
-                    found.append({n for n, (first, last) in enumerate(pieces) if "*" in file.source(first, last - 1)})
+                    found.append({n for n, (first, last) in enumerate(pieces)
+                                  if "*" in file.source(first, last - 1)})
         return set.intersection(*found) if found else set()
 
     def callee_start(self, opening: int) -> int | None:

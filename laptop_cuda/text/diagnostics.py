@@ -71,8 +71,8 @@ DECISIVE = [
     (r"static_assert failed:? (?:due to requirement '[^']*' )?\"?laptop: (.*?)\"?$", r"\1"),
     (UNKNOWN.format(HALF), r"half precision needs `#include <cuda_fp16.h>`"),
     (UNKNOWN.format(BFLOAT), r"bfloat16 needs `#include <cuda_bf16.h>`"),
-    (UNKNOWN.format(DRIVER), r"\1\2\3 is of CUDA's driver API, which the engine does not have; it has the runtime API "
-                             "(cudaMalloc, <<<>>>)"),
+    (UNKNOWN.format(DRIVER), r"\1\2\3 is of CUDA's driver API, which the engine does not have; it has the "
+                             "runtime API (cudaMalloc, <<<>>>)"),
 ]
 CLEARER = [
     (

@@ -48,7 +48,7 @@ class Outline:
         return self.text.count("\n", 0, self.tokens[index].start) + 1
 
     def source(self, first: int, last: int) -> str:
-        """The text from token `first` to token `last`, without comments and on one line."""
+        """The text of tokens, `last` included, without comments and on one line."""
         return " ".join(t.text for t in self.tokens[first:last + 1])
 
 
@@ -57,7 +57,7 @@ def outline(text: str) -> Outline:
 
 
 class _Reader:
-    """One pass over the tokens of a file, with the state that brackets and `#if` leave behind."""
+    """One pass over the tokens of a file, with what brackets and `#if` leave behind."""
     def __init__(self, text: str):
         self.result = Outline(text, [])
         self.tokens = self.result.tokens

@@ -75,7 +75,8 @@ class Compiler:
                          "-fmax-errors=20"]
 
     def filled(self) -> list[str]:
-        """A local variable that was given no value holds a pattern, not by chance a 0, where the compiler can do that."""
+        """A local variable that was given no value holds a pattern, not by chance a 0, where the compiler can
+        do that."""
         return ["-ftrivial-auto-var-init=pattern"] if self.release >= 12 else []
 
     def plain(self) -> list[str]:
