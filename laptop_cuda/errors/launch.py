@@ -63,8 +63,8 @@ class LaunchErrors(Facts):
             f"{self.result.kernel} was stopped: one block ran more than {self.e.offset:,} steps.",
             "Usual cause: a loop whose condition never becomes false (an unsigned counter that counts down, "
             "a step of 0), or waiting for a block that has not started. If it is only long, a higher limit "
-            f"lets it end: `sanitize(step_limit={10 * self.e.offset:_})`, `profile(step_limit=...)`, or `run --steps "
-            f"{10 * self.e.offset:_}` for a program.",
+            f"lets it end: `sanitize(step_limit={10 * self.e.offset:_})`, `profile(step_limit=...)`, or "
+            f"`run --steps {10 * self.e.offset:_}` for a program.",
         )
 
     def _bad_launch(self):

@@ -230,6 +230,9 @@ def _signature(tokens: list[Token], i: int, brace: int) -> tuple:
     return name, parameters, bounds
 
 
+BEHIND_A_HEAD = {"const", "noexcept", "override", "final", "volatile", "__attribute__", "requires"}
+
+
 def _without_macros(tokens: list[Token], head: list[int]) -> list[int]:
     """Drops `MACRO(...)` lines, which need no semicolon, from the start of a function's head."""
     while len(head) > 2 and tokens[head[0]].kind == "name" and tokens[head[0]].text not in SPECIFIERS:
@@ -237,15 +240,7 @@ def _without_macros(tokens: list[Token], head: list[int]) -> list[int]:
         rest = [i for i in head if i > close]
         if tokens[head[0] + 1].text != "(" or not rest or tokens[rest[0]].kind != "name":
             break
-        if tokens[rest[0]].text in (
-            "const",
-            "noexcept",
-            "override",
-            "final",
-            "volatile",
-            "__attribute__",
-            "requires",
-        ):
+        if tokens[rest[0]].text in BEHIND_A_HEAD:
             break
         head = rest
     return head
