@@ -103,8 +103,8 @@ def bound(data, wanted: list, test: dict, parameters: list) -> tuple[dict, list[
     last = tensors[-len(wanted):] if wanted else []
     if not more and list(map(elements, last)) != list(map(elements, wanted)):
         raise JudgeError(f"the task passes {len(tensors)} arrays, none of them for its output: the "
-                         f"submission takes {len(wanted)} pointer{'s' * (len(wanted) != 1)} more, for what it "
-                         "computes")
+                         f"submission takes {len(wanted)} pointer{'s' * (len(wanted) != 1)} more, for what "
+                         "it computes")
     if more:
         tensors += clone(wanted)
     if len(numbers) != len(parameters) - len(pointers):      # not the data's numbers in their order
