@@ -101,7 +101,7 @@ def compiled(path: Path) -> tuple[Program, list[str]]:
             + ENTRY.format(name=found.name))
     texts = {path.name: files[0].text} | {f.path.name: f.text for f in files[1:]}
     library = build.program({path: text}, texts, ["-std=c++17", *compiler().filled()], True)
-    return Program(library, "profile", texts), list(found.parameters)
+    return Program(library, "both", texts), list(found.parameters)
 
 
 def read(ran: Ran) -> Verdict:

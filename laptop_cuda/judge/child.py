@@ -11,15 +11,12 @@ from pathlib import Path
 
 import numpy as np
 
-from .. import launch
 from ..arguments import arrays
 from ..arguments import ArgumentError, _value, parse_parameters
 from ..program.child import Child, job
 from .case import Case, JudgeError, clone, contiguous, numbers
 from .kernelbot import KernelBot
 from .leetgpu import LeetGPU
-
-PROFILE_AND_SANITIZE = 3
 
 
 class Judge(Child):
@@ -38,7 +35,6 @@ class Judge(Child):
         os.write(self.report, (json.dumps(row) + "\n").encode())
 
     def run(self) -> int:
-        self.library.laptop_report_crashes(self.report)
         try:
             seed_generators(self.job["seed"])
             layout = layout_of(Path(self.job["challenge"]))
@@ -62,10 +58,7 @@ class Judge(Child):
 
     def judged(self, case: Case) -> dict:
         self.found, self.notes = [], []
-        job = self.job
-        self.library.laptop_program(PROFILE_AND_SANITIZE, launch.ORDERS[job["order"]],
-                                    ctypes.c_uint64(job["seed"]),
-                                    ctypes.c_uint64(job["step_limit"]), self.done)
+        self.begin()
         got, written = self.called(case)
         if self.found:
             said = self.found[0]["message"]

@@ -39,6 +39,7 @@ class Child:
     def __init__(self, job: dict):
         self.job, self.report = job, job["report"]
         self.library = ctypes.CDLL(job["library"])
+        self.library.laptop_report_crashes(self.report)
         self.done = answers.DONE(self.after_launch)          # C holds only its address
         self.told = set()                # lines of host code that touched device memory
 
@@ -69,14 +70,16 @@ class Child:
         if error and error.kind == "host access":
             return row | {"host": host_place(c_result.contents.error, result)}       # no launch
         if self.job["mode"] in ("profile", "both"):
-            report = LaunchReport(result)
-            row["counts"], row["lines"] = counts(report), line_counts(report)
+            row |= self.counted(result)
         return row
 
+    def counted(self, result: LaunchResult) -> dict:
+        report = LaunchReport(result)
+        return {"counts": counts(report), "lines": line_counts(report)}
+
     def begin(self) -> None:
-        """From here on launches are told, and crashes."""
+        """From here on launches are told."""
         job = self.job
-        self.library.laptop_report_crashes(job["report"])
         self.library.laptop_program(
             launch.MODES[job["mode"]],
             launch.ORDERS[job["order"]],
