@@ -112,9 +112,7 @@ class Launch:
             else:
                 self._run_here(entry, library, values)
             if device is not None or not traced:
-                for parameter, value in zip(entry.parameters, values):
-                    if arrays.is_array(value) and not parameter.const:
-                        memory.mark_written(value)
+                memory.mark_results(entry.parameters, values)
             return
         raise faults[0] if faults else ArgumentError(f"{name} is behind an #if that is not compiled")
 

@@ -172,6 +172,10 @@ def allocations(found: list[arrays.Array | None]) -> list[tuple[int, int]]:
     return ranges
 
 
+def allocation_of(array: arrays.Array, ranges: list[tuple[int, int]]) -> int:
+    return next(i for i, (low, high) in enumerate(ranges) if low <= array.low and array.high <= high)
+
+
 def _storages(found: list[arrays.Array | None], ranges: list[tuple[int, int]], traced: bool,
               keep: list) -> list[CStorage]:
     c_storages = []
@@ -187,7 +191,7 @@ def _storages(found: list[arrays.Array | None], ranges: list[tuple[int, int]], t
 def _array(parameter, array: arrays.Array | None, ranges: list[tuple[int, int]]) -> CArray:
     if array is None:
         return CArray(parameter.name.encode(), parameter.dtype.encode(), parameter.itemsize, -1)
-    storage = next(i for i, (low, high) in enumerate(ranges) if low <= array.low and array.high <= high)
+    storage = allocation_of(array, ranges)
     dtype = b"pointers" if may_hold(parameter) else array.dtype.encode()
     made = CArray(parameter.name.encode(), dtype, array.itemsize, storage,
                   array.address - ranges[storage][0], array.bytes, min(len(array.shape), 8))

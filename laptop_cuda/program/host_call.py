@@ -76,16 +76,13 @@ class _Shared:
 
     def place(self, array: arrays.Array) -> tuple[int, int]:
         """(allocation, offset) of an array."""
-        number = next(i for i, (low, high) in enumerate(self.allocations)
-                      if low <= array.low and array.high <= high)
+        number = launch.allocation_of(array, self.allocations)
         return number, array.address - self.allocations[number][0]
 
     def take(self, pieces: list[bytes]) -> None:
         for (low, _), data in zip(self.allocations, pieces):
             ctypes.memmove(low, data, len(data))
-        for parameter, value in zip(self.parameters, self.values):
-            if arrays.is_array(value) and not parameter.const:
-                memory.mark_written(value)
+        memory.mark_results(self.parameters, self.values)
 
 
 def _answer(name: str, program: Program, now: launch.Context, asked: dict) -> dict:

@@ -34,8 +34,8 @@ class HostCall(Child):
     def run(self) -> int:
         asked = pickle.loads(Path(self.job["asked"]).read_bytes())
         symbols = {row.name: row for row in read_table(self.library) if row.kind == "symbol"}
-        variables = Library(Path(self.job["library"]), self.library, {}, {}, symbols, {})
-        variables.restore(asked["globals"])
+        variables = Library(Path(self.job["library"]), self.library, {}, {}, symbols, asked["globals"])
+        variables.hold()
         memory = [(self.library.laptop_managed(max(len(data), 1), name.encode(), itemsize), len(data))
                   for name, itemsize, data in asked["memory"]]
         for (p, size), (_, _, data) in zip(memory, asked["memory"]):
@@ -43,9 +43,8 @@ class HostCall(Child):
         cells = [self.cell(value, memory) for value in asked["arguments"]]
         self.begin()
         self.library.laptop_entry_0((ctypes.c_void_p * max(len(cells), 1))(*map(ctypes.addressof, cells)))
-        now = {name: ctypes.string_at(row.address, row.bytes) for name, row in symbols.items()}
-        answer = {"memory": [ctypes.string_at(*piece) for piece in memory], "globals": now,
-                  "results": self.results, "error": self.error}
+        answer = {"memory": [ctypes.string_at(*piece) for piece in memory],
+                  "globals": variables.snapshot(), "results": self.results, "error": self.error}
         Path(self.job["answer"]).write_bytes(pickle.dumps(answer))
         return 0
 
