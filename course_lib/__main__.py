@@ -51,8 +51,6 @@ COMMANDS = {
     "grade": ("course_lib.teaching.grade:main", "mark a folder of submissions: grade FOLDER --out RESULTS"),
     "exam": ("course_lib.teaching.exam.command:main",
              "an exam on a machine drawn for each student: exam out|mark"),
-    "league": ("course_lib.teaching.league.command:main",
-               "kernels ranked by exact counts, without a clock: league out|mark"),
     "handout": ("course_lib.teaching.handout:main",
                 "what a class gets, without solutions: handout CHAPTER --out DIR"),
     "export": ("course_lib.teaching.nbgrader_export:main",

@@ -110,27 +110,22 @@ class Batch:
             self.student_done()
 
 
-def each(function: Callable, tasks: dict, jobs: int, finished: Callable = lambda key, answer: None) -> dict:
+def each(function: Callable, tasks: dict, jobs: int) -> dict:
     """{key: function(*arguments)} of {key: arguments}; in place of an answer that failed, a text says why.
-    `finished(key, answer)` is called for each as it is done.
 
     A worker that dies takes the others with it, so what they had left is done one by one.
     """
     found = {}
-
-    def keep(key, answer) -> None:
-        found[key] = answer
-        finished(key, answer)
     with contextlib.suppress(BrokenProcessPool), executor_for(jobs) as executor:
         futures = {executor.submit(function, *arguments): key for key, arguments in tasks.items()}
         for future in concurrent.futures.as_completed(futures):
-            keep(futures[future], _answer(future))
+            found[futures[future]] = _answer(future)
     for key in [key for key in tasks if key not in found]:
         try:
             with executor_for(1) as executor:
-                keep(key, _answer(executor.submit(function, *tasks[key])))
+                found[key] = _answer(executor.submit(function, *tasks[key]))
         except BrokenProcessPool:
-            keep(key, "the process that worked on it died")
+            found[key] = "the process that worked on it died"
     return found
 
 

@@ -22,16 +22,10 @@ from .class_page import class_page
 from .gradebooks import write_gradebooks
 from .identity import Roster
 from .late import LateRule, read_rule
-from .league import scores
-from .probe import missing_walls
-from .sandbox import Sandbox
+from .probe import Refused, check_walls
 from .store import Store
 from .submissions import Submission, collect
 from .table import flag_copies, table
-
-
-class Refused(Exception):
-    """There is nothing to mark, or no safe way to; the message says which."""
 
 
 @dataclass
@@ -44,7 +38,6 @@ class Job:
     results: Path
     late: LateRule
     by_hand: list[by_hand.Line]
-    league: dict[str, dict[str, str]]
     before: dict[tuple[str, str], tuple[str, str]]          # the rows of an earlier run's grades.csv
 
 
@@ -94,23 +87,10 @@ def _prepare(args: argparse.Namespace) -> Job:
     chapters = wanted or [c for c in CHAPTERS if any(s.chapter == c and not s.problem for s in submissions)]
     store = Store(results, args.seed)
     waiting = tasks(submissions, chapters, store, not args.no_sandbox, private, [folder, results])
-    cells = {} if wanted else scores.league_cells(submissions)
-    league = {student: theirs for student, theirs in cells.items() if theirs}
-    if (waiting or league) and not args.no_sandbox and not args.dask:
+    if waiting and not args.no_sandbox and not args.dask:
         check_walls([folder, results])
     before = changes.rows_of(results / "grades.csv")
-    return Job(submissions, chapters, store, waiting, results, late, given, league, before)
-
-
-def check_walls(hide: list[Path]) -> None:
-    """Raise Refused where this machine cannot keep a student's code in."""
-    with Sandbox(hide=hide) as sandbox:
-        gone = missing_walls(sandbox)
-    if gone:
-        raise Refused(
-            "this machine cannot keep a student's code from:\n  " + "\n  ".join(gone) + "\nOn a machine that "
-            "holds nothing of value, run it again with --no-sandbox."
-        )
+    return Job(submissions, chapters, store, waiting, results, late, given, before)
 
 
 def _mark(job: Job, args: argparse.Namespace, begin: float) -> int:
@@ -127,7 +107,6 @@ def _mark(job: Job, args: argparse.Namespace, begin: float) -> int:
             "says which are not; the same command resumes"
         ) from None
     marks = _write(job)
-    _score_league(job, args)
     failed = [m for m in marks if m.verdict.status == NOT_RUN]
     passed = sum(m.verdict.status == PASSED for m in marks)
     students = len({m.student for m in marks})
@@ -143,19 +122,6 @@ def _mark(job: Job, args: argparse.Namespace, begin: float) -> int:
     ]:
         print(report.printable(line), file=sys.stderr)
     return 1 if any(m.exercise for m in failed) else 0
-
-
-def _score_league(job: Job, args: argparse.Namespace) -> None:
-    """The class's own table of the league, where somebody has handed in a kernel of it."""
-    if not job.league:
-        return
-    try:
-        scores.write(job.results, job.league, job.store.seed, args.jobs, not args.no_sandbox,
-                     [Path(args.folder), job.results])
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt("stopped: all marks are written; the table of the league is not, and the "
-                                "same command makes it") from None
-    print(f"{len(job.league)} of them in the league: {job.results / 'league.html'}")
 
 
 def _write_so_far(job: Job, fresh: int) -> None:

@@ -13,7 +13,7 @@ import torch
 from course_lib.exercises import judge
 from course_lib.exercises.declare import declared, find, load_file
 from course_lib.exercises.parts import Exercise
-from course_lib.exercises.results import Request, Run
+from course_lib.exercises.results import Request
 from course_lib.exercises.screen import screen
 from course_lib.exercises.verdict import NOT_RUN, WRONG, Verdict, verdict_on
 from course_lib.exercises.wire import LONGEST_TEXT
@@ -78,31 +78,26 @@ def close_sandbox() -> None:
 
 def mark(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> Verdict:
     """The verdict on one cell; the code runs in the sandbox, everything else here."""
-    return mark_and_run(exercise, source, seed, sandbox)[0]
-
-
-def mark_and_run(exercise: Exercise, source: str, seed: int, sandbox: Sandbox) -> tuple[Verdict, Run | None]:
-    """The verdict, and the run that it is about; None where nothing that can be judged was run."""
     early = _screened(exercise, source)
     if early:
-        return early, None
+        return early
     with _judging:
         cases = judge.draw(exercise, seed)
         request = judge.request(exercise, cases, seed)
     reply = _run(exercise, request, source, sandbox)
     if told := _unusable(exercise, reply):
-        return told, None
+        return told
     with _judging:
         oracle = _oracle(exercise, cases, seed)  # if our reference fails, that is not the student's fault
         try:
             verdict = _judged(exercise, cases, reply.run, source, seed, oracle)
         except Exception as error:
             told = f"What came back has no form that an answer can have ({type(error).__name__})."
-            return _wrong(exercise, told), None
+            return _wrong(exercise, told)
     if verdict.status == NOT_RUN and not (exercise.language == "cuda" and no_engine()):
         told = "The run says that something is missing on this machine, and nothing is."
-        return _wrong(exercise, told), None
-    return _clipped(verdict), reply.run
+        return _wrong(exercise, told)
+    return _clipped(verdict)
 
 
 def _screened(exercise: Exercise, source: str) -> Verdict | None:

@@ -2,6 +2,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 from course_lib.exercises.results import Request
 from . import walls
@@ -32,6 +33,19 @@ probe = found
 '''
 
 
+class Refused(Exception):
+    """There is nothing to mark, or no safe way to; the message says which."""
+
+
+def check_walls(hide: list[Path]) -> None:
+    """Raise Refused where this machine cannot keep a student's code in."""
+    with Sandbox(hide=hide) as sandbox:
+        gone = missing_walls(sandbox)
+    if gone:
+        raise Refused("this machine cannot keep a student's code from:\n  " + "\n  ".join(gone) + "\nOn a machine "
+                      "that holds nothing of value, run it again with --no-sandbox.")
+
+
 def missing_walls(sandbox: Sandbox) -> list[str]:
     """What a student's code could do here that it must not be able to do; [] if every wall holds."""
     gone = walls.missing()
@@ -40,16 +54,8 @@ def missing_walls(sandbox: Sandbox) -> list[str]:
     outside = sandbox.base.parent / f"{sandbox.base.name}-outside"
     secret = PACKAGE / "exercises" / "chapters" / "attention.py"
     source = f"SECRET, OUTSIDE, PARENT = {str(secret)!r}, {str(outside)!r}, {os.getpid()}\n{PROBE}"
-    request = Request(
-        id="0.0",
-        language="python",
-        name="probe",
-        value=True,
-        is_class=False,
-        given={},
-        call=None,
-        inputs=[((), {})],
-    )
+    request = Request(id="0.0", language="python", name="probe", value=True, is_class=False, given={}, call=None,
+                      inputs=[((), {})])
     try:
         reply = sandbox.run(request, source)
     except SandboxError as error:

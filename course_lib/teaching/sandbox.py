@@ -31,8 +31,7 @@ from course_lib.exercises.results import Request
 # All that the child has of the course, besides the engine.
 CHILD_FILES = ("teaching.walls", "teaching.watching", "exercises.wire", "exercises.results",
                "exercises.values", "exercises.watch", "exercises.limits", "exercises.first_nan",
-               "exercises.namespace", "exercises.runner", "exercises.answers", "exercises.kernel_runner",
-               "teaching.league.tensors")
+               "exercises.namespace", "exercises.runner", "exercises.answers", "exercises.kernel_runner")
 
 
 @dataclass(frozen=True)

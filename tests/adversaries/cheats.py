@@ -1,4 +1,4 @@
-"""Ways to a good count without the work. Each is a kernel for the league's reduction; none may have a score."""
+"""Ways to a good count without the work. Each is a kernel that sums rows; none may pass where counts decide."""
 
 HEAD = """__global__ void row_sums(const float* __restrict__ x, float* __restrict__ out, int n) {
     int t = threadIdx.x;
@@ -61,11 +61,7 @@ CAUGHT_BY_THE_SANITIZER = {
     "a null pointer": first("out[blockIdx.x] = *(volatile float*)nullptr;"),
     "a host function's stack": first("float local[4]; out[blockIdx.x] = local[n];"),
 }
-KEPT = {
-    "keeps results from one launch to the next": first(
-        "if (known) { out[blockIdx.x] = kept[blockIdx.x]; return; } " + SUM.format("x[(size_t)blockIdx.x * n + i]")
-        + " kept[blockIdx.x] = out[blockIdx.x]; known = blockIdx.x == gridDim.x - 1;",
-        "__device__ float kept[64]; __device__ int known;\n") + "// right, but the sums are counted in the first run\n",
+WRONG_WHILE_COUNTED = {
     "wrong while it is counted, right after": first(
         "if (calls++ < gridDim.x) { out[blockIdx.x] = 0; return; } " + SUM.format("x[(size_t)blockIdx.x * n + i]"),
         "__device__ int calls;\n"),
@@ -102,7 +98,6 @@ REFUSED = {
     "index compares bytes": first("out[blockIdx.x] = index((const char*)x, 63) == (const char*)x;"),
     "alternative spellings": "%:include <fstream>\n" + HONEST,
     "a global object's constructor": "struct Early { Early() {} } early;\n" + HONEST,
-    "a longer cell than is read": HONEST + "// " + "x" * 31_000 + "\n",
 }
 # functions of the library of mathematics that read or write memory where no hook sees it
 LIBRARY = {
@@ -172,11 +167,12 @@ COPIES = {
 }
 UNCOUNTED = {name: COPIES[name] for name in (
     "a struct that is left out by `...`", "a struct with the name of a function for `...`", "a result that is built in an array", "the C++ library's copy")}
-CHEATS = WRONG_RESULTS | CAUGHT_BY_THE_SANITIZER | {
-    name: KEPT[name] for name in KEPT if name.startswith("wrong")} | REFUSED | LIBRARY | UNCOUNTED
 # right results that cost what they cost: no count is saved
 NOTHING_SAVED = {
-    "keeps results from one launch to the next": KEPT["keeps results from one launch to the next"],
+    "keeps results from one launch to the next": first(
+        "if (known) { out[blockIdx.x] = kept[blockIdx.x]; return; } " + SUM.format("x[(size_t)blockIdx.x * n + i]")
+        + " kept[blockIdx.x] = out[blockIdx.x]; known = blockIdx.x == gridDim.x - 1;",
+        "__device__ float kept[64]; __device__ int known;\n") + "// right once, but the sums are counted in the first run\n",
     "reads by atomics": first(SUM.format("atomicAdd((float*)x + (size_t)blockIdx.x * n + i, 0.0f)")),
     "reads through a volatile pointer": first(SUM.format("((volatile const float*)x)[(size_t)blockIdx.x * n + i]")),
     "a vector of one number by value": "__device__ float of(float1 b) { return b.x; }\n" + first(SUM.format("of(((const float1*)" + ROW + ")[i])")),

@@ -2,7 +2,9 @@
 import shutil
 
 import pytest
+import torch
 
+from adversaries import cheats
 import laptop_cuda as cuda
 from laptop_cuda.toolchain.object_file import read_object
 from laptop_cuda.only_kernels import refusal, refused
@@ -78,3 +80,70 @@ def test_an_object_says_what_it_needs_and_from_where(tmp_path):
     assert needs["expf"].startswith("libm") and "laptop_table" in read_object(module.builds()[0]).gives
     (tmp_path / "x").write_bytes(b"\x7fELF")
     assert read_object(tmp_path / "x") is None
+
+
+def summed(source: str) -> tuple[bool, int]:
+    """(whether the sums of rows are right, sectors) of a kernel that is judged as an exam's: loaded as one, then in a single
+    run sanitized and counted, from poison to a result. What may not be says so by an error."""
+    if told := refused(source):
+        raise cuda.NotAllowed("<cell>", source, told)
+    right, sectors = True, 0
+    with cuda.only_kernels(counted=True), cuda.profile(sanitized=True, step_limit=2_000_000) as report:
+        kernel = cuda.compile(source).row_sums
+        for rows, n in ((5, 133), (2, 701)):
+            x, out = torch.randn(rows, n), cuda.empty((rows,))
+            before = x.clone()
+            kernel[rows, 256](x, out, n)
+            right &= torch.equal(x, before) and torch.allclose(out, x.sum(1), atol=1e-3)
+    for launch in report.launches:
+        sectors += launch.global_load.sectors + launch.global_store.sectors + launch.atomics.operations
+    return right, sectors
+
+
+def test_an_honest_kernel_has_the_sums():
+    right, sectors = summed(cheats.HONEST)
+    assert right and sectors >= 4 * (5 * 133 + 2 * 701) // 32
+
+
+def test_a_cheat_by_its_text_is_refused():
+    for name, source in cheats.REFUSED.items():
+        with pytest.raises(cuda.NotAllowed):
+            print(name, summed(source))
+
+
+@pytest.mark.slow
+def test_a_function_that_reads_or_writes_unseen_is_refused():
+    for name, source in cheats.LIBRARY.items():
+        with pytest.raises(cuda.NotAllowed, match="no function of a GPU"):
+            print(name, summed(source))
+
+
+@pytest.mark.slow
+def test_what_is_wrong_in_memory_is_an_error():
+    for name, source in cheats.CAUGHT_BY_THE_SANITIZER.items():
+        try:
+            right, _ = summed(source)
+        except (cuda.KernelError, cuda.NotAllowed):
+            continue
+        assert not right, name
+
+
+@pytest.mark.slow
+def test_what_is_wrong_in_the_run_that_counts_is_wrong():
+    for name, source in (cheats.WRONG_RESULTS | cheats.WRONG_WHILE_COUNTED).items():
+        try:
+            right, _ = summed(source)
+        except cuda.KernelError:
+            continue
+        assert not right, name
+
+
+@pytest.mark.slow
+def test_a_detour_to_the_data_saves_nothing():
+    least = summed(cheats.HONEST)[1]
+    for name, source in cheats.NOTHING_SAVED.items():
+        try:
+            right, sectors = summed(source)
+        except (cuda.KernelError, cuda.NotAllowed):
+            continue
+        assert right and sectors > least, name

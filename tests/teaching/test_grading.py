@@ -379,3 +379,11 @@ def test_a_cluster_marks_as_one_machine_does(tmp_path):
         status, rows = run(tmp_path / "in", tmp_path / "out", "--dask", cluster.scheduler_address)
     assert status == 0 and of(rows, "ann")["1.91"]["verdict"] == of(rows, "cleo")["1.91"]["verdict"] == "passed"
     assert of(rows, "ben")["1.91"]["misconception"] == "sums over the wrong axis"
+
+
+@pytest.mark.slow
+def test_a_worker_that_dies_takes_no_other_students_answer_with_it():
+    dies, raises = ("__import__('os')._exit(1)",), ("1 / 0",)
+    answers = batches.each(eval, {"dies": dies, "raises": raises, "answers": ("6 * 7",)}, 2)
+    assert answers == {"dies": "the process that worked on it died", "answers": 42,
+                       "raises": "ZeroDivisionError: division by zero"}

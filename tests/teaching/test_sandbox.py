@@ -54,6 +54,12 @@ def test_a_hostile_cell_earns_nothing_and_harms_nobody(sandbox, name):
 
 
 @linux
+def test_a_longer_cell_than_is_read_earns_nothing(sandbox):
+    for source, id in ((hostile.HONEST, "1.91"), (hostile.CUDA_HONEST, "1.94")):
+        assert "longer than 30,000" in marked(sandbox, source + "\n" + " " * 31_000, id).headline
+
+
+@linux
 @pytest.mark.slow
 @pytest.mark.parametrize("name", hostile.HEAVY)
 def test_a_greedy_cell_is_ended(sandbox, name):

@@ -10,8 +10,8 @@ import sys
 from pathlib import Path
 
 from course_lib.files import write_whole
-from ..grade import Refused, check_walls
 from ..identity import Roster
+from ..probe import Refused, check_walls
 from .. import report
 from ..submissions import collect
 from .mark import marks_of
