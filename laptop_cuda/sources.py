@@ -9,8 +9,6 @@ from .rewrite.launches import launches_in_device_code
 from .text.libraries import without_libraries
 from .text.outline import Outline, outline
 INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
-TEXTURES = re.compile(r"\b(?:tex|surf)(?:[123]D|Cubemap)|\b(?:texture|surface)(?:\s*<|Reference\b)"
-                      r"|cuda\w*(?:Texture|Surface|Array|Mipmap|ChannelDesc|3D|AddressMode|Boundary)")
 
 # no headers of CUDA's: the engine has them for programs that come without, and the program's own go first
 OF_SAMPLES = re.compile(r"(helper_|cutil)\w*\.h")
@@ -107,15 +105,11 @@ RARE = {
 def started(files: list[Outline], name: str) -> str:
     """What precedes the rewritten text: the engine's headers. Line n of `name` is still line n."""
     assembly = any(re.search(r"\basm\b|\b__asm", file.text) for file in files)
-    graphs = any("cudaGraph" in file.text or "BeginCapture" in file.text for file in files)
-    pools = any(re.search("MallocAsync|FreeAsync|FromPool|MemPool|cudaIpc", file.text) for file in files)
     unions = any(re.search(r"\bunion\b", file.text) for file in files)
     headers = ["host_launch.h", "laptop_entries.h"] + ["ptx.h"] * assembly
-    textures = any(TEXTURES.search(file.text) for file in files)
-    headers += ["graphs.h"] * graphs + ["memory_pools.h"] * pools + ["textures.h"] * textures
     headers += [h for h, names in RARE.items() if any(re.search(names, file.text) for file in files)]
     headers += _named(files)
-    head = "#define LAPTOP_GRAPHS\n" * graphs + "#define LAPTOP_UNIONS\n" * unions
+    head = "#define LAPTOP_UNIONS\n" * unions
     arrives = re.compile(r"\bbar(rier)?(\.\w+)*\.arrive")
     head += "#define LAPTOP_ARRIVES\n" * any(arrives.search(file.text) for file in files)
     head += "#define LAPTOP_NESTED\n" * launches_in_device_code(files)

@@ -4,8 +4,6 @@ Times depend on the machine; the ratios much less. Every build here is a fresh o
 and its time is what the clock on the wall says; beside it is what the compiler itself used. A run's time
 is what the process used, of all its threads, so that a busy machine does not count; of plain runs, which
 use all cores, the clock's is in a row of its own.
-
-HIP-CPU is found by HIP_CPU, the folder of a checkout (it needs TBB); pocl and Oclgrind by OpenCL's loader.
 """
 from __future__ import annotations
 
@@ -27,7 +25,6 @@ import laptop_cuda as cuda
 
 from .. import build
 from .kernels import CASES, FLASH, Case
-from .peers import peers
 
 def best(work: Callable[[], object], times: int = 5, clock: Callable[[], float] = time.process_time) -> float:
     """Seconds, the least of a few runs: of all threads of this process, unless another clock is given."""
@@ -109,7 +106,7 @@ def with_fibers(work: Callable[[], object]) -> None:
 
 
 def kernel(folder: Path, case: Case, n: int) -> None:
-    """One kernel at one size: ours, the loop, and whoever else is found, as multiples of our plain run."""
+    """One kernel at one size, ours and the loop, as multiples of our plain run."""
     mod, arrays, run_loop = cuda.compile(case.source), case.arrays(n), loop(folder, case)
 
     def plain():
@@ -133,11 +130,6 @@ def kernel(folder: Path, case: Case, n: int) -> None:
     compared("a plain C++ loop, -O2", best(lambda: run_loop(arrays, n), 15))
     compared("profiled", best(lambda: traced(cuda.profile), 3))
     compared("sanitized", best(lambda: traced(cuda.sanitize), 3))
-    for name, seconds, note in peers(folder, case, n):
-        if seconds is None:
-            row(name, None, None, note)
-        else:
-            compared(name, seconds)
 
 
 def numba() -> None:

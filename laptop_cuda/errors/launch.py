@@ -143,17 +143,7 @@ class LaunchErrors(Facts):
             return f"{self.result.kernel} called {self.detail}.", ""
         return f"in {self.result.kernel}, assert({self.detail}) failed.", ""
 
-    def _not_counted(self):
-        return (
-            f"{self.result.kernel} accesses an array of unknown layout, by a texture or a surface. Such "
-            "accesses are in none of the counts.",
-            "",
-        )
-
     def _not_supported(self):
-        if self.reason == "texture":
-            return (f"{self.result.kernel} calls {self.detail}.",
-                    "Usual cause: an object, or a reference, that was made for another function.")
         return (
             f"{self.result.kernel} reaches `{self.detail}`, which this engine does not know.",
             "Inline PTX is translated instruction by instruction; the engine's README lists those that are "

@@ -72,14 +72,6 @@ class MemoryErrors(Facts):
                 "first. Or a "
                 "pointer that was never set, or an index that is garbage.",
             )
-        if self.reason == "texture":
-            return (f"{kernel} calls {self.detail}.",
-                    "Usual cause: a handle that was never made, or was destroyed before the last launch that "
-                    "uses it.")
-        if self.reason == "surface":
-            return (f"{kernel} calls {self.detail}.",
-                    "Usual cause: x in elements; a surface's x counts bytes. Or no guard for the threads "
-                    "beyond its edge.")
         if self.reason == "beyond shared":
             return (f"{kernel} {self._verb()} shared memory beyond every array declared in it.",
                     "Usual cause: an index computed from the wrong size.")
@@ -128,13 +120,6 @@ class MemoryErrors(Facts):
                 f"{kernel} {self._verb()} {self._element()} while an asynchronous copy into it is not "
                 f"finished.",
                 "Usual cause: no __pipeline_wait_prior (cp.async.wait_group) between the copy and its use.",
-            )
-        if self.reason == "texture":
-            return (
-                f"{kernel} fetches {self._element()}, which the same launch has written. A texture or a "
-                "surface need not see that, not even in the thread that wrote it.",
-                "Usual cause: a kernel that works in place; write to another array, and fetch from it in the "
-                "next launch.",
             )
         if self.reason == "same value":
             return (

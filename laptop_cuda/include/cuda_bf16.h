@@ -60,74 +60,10 @@ using nv_bfloat162 = __nv_bfloat162;
 #define LAPTOP_SCALAR __nv_bfloat16
 #define LAPTOP_PAIR __nv_bfloat162
 #define LAPTOP_FORMAT laptop::bfloat16
+#define LAPTOP_NAMED(before, after) before##bfloat16##after
 #include "half_operations.h"
 
-// ---- conversions
-LAPTOP_FN __nv_bfloat16 __float2bfloat16(float a) { return __nv_bfloat16(a); }
-LAPTOP_FN __nv_bfloat16 __float2bfloat16_rn(float a) { return __nv_bfloat16(a); }
-LAPTOP_FN __nv_bfloat16 __float2bfloat16_rz(float a) {
-    return __nv_bfloat16::laptop_from(laptop::narrow<laptop::bfloat16>(a, laptop::rounding::zero));
-}
-LAPTOP_FN __nv_bfloat16 __float2bfloat16_rd(float a) {
-    return __nv_bfloat16::laptop_from(laptop::narrow<laptop::bfloat16>(a, laptop::rounding::down));
-}
-LAPTOP_FN __nv_bfloat16 __float2bfloat16_ru(float a) {
-    return __nv_bfloat16::laptop_from(laptop::narrow<laptop::bfloat16>(a, laptop::rounding::up));
-}
-LAPTOP_FN __nv_bfloat16 __double2bfloat16(double a) { return __nv_bfloat16(a); }
-LAPTOP_FN float __bfloat162float(__nv_bfloat16 a) { return laptop_widen(a); }
-
-LAPTOP_FN __nv_bfloat162 __float2bfloat162_rn(float a) { return {__nv_bfloat16(a), __nv_bfloat16(a)}; }
-LAPTOP_FN __nv_bfloat162 __floats2bfloat162_rn(float a, float b) { return {__nv_bfloat16(a), __nv_bfloat16(b)}; }
-LAPTOP_FN __nv_bfloat162 __float22bfloat162_rn(float2 a) { return {__nv_bfloat16(a.x), __nv_bfloat16(a.y)}; }
-LAPTOP_FN float2 __bfloat1622float2(__nv_bfloat162 a) { return make_float2(laptop_widen(a.x), laptop_widen(a.y)); }
-
-LAPTOP_FN __nv_bfloat162 make_bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) { return {a, b}; }
-LAPTOP_FN __nv_bfloat162 __halves2bfloat162(__nv_bfloat16 a, __nv_bfloat16 b) { return {a, b}; }
 LAPTOP_FN __nv_bfloat162 __bfloat162bfloat162(__nv_bfloat16 a) { return {a, a}; }
-LAPTOP_FN __nv_bfloat16 __low2bfloat16(__nv_bfloat162 a) { return a.x; }
-LAPTOP_FN __nv_bfloat16 __high2bfloat16(__nv_bfloat162 a) { return a.y; }
-LAPTOP_FN __nv_bfloat162 __low2bfloat162(__nv_bfloat162 a) { return {a.x, a.x}; }
-LAPTOP_FN __nv_bfloat162 __high2bfloat162(__nv_bfloat162 a) { return {a.y, a.y}; }
-LAPTOP_FN __nv_bfloat162 __lows2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) { return {a.x, b.x}; }
-LAPTOP_FN __nv_bfloat162 __highs2bfloat162(__nv_bfloat162 a, __nv_bfloat162 b) { return {a.y, b.y}; }
-
-LAPTOP_FN short __bfloat16_as_short(__nv_bfloat16 a) { return (short)a.laptop_bits(); }
-LAPTOP_FN unsigned short __bfloat16_as_ushort(__nv_bfloat16 a) { return a.laptop_bits(); }
-LAPTOP_FN __nv_bfloat16 __short_as_bfloat16(short a) { return __nv_bfloat16::laptop_from((unsigned short)a); }
-LAPTOP_FN __nv_bfloat16 __ushort_as_bfloat16(unsigned short a) { return __nv_bfloat16::laptop_from(a); }
-
-// __bfloat162int_rn and its kin, __int2bfloat16_rn and its kin
-#define LAPTOP_ROUNDED(name, Integer, suffix, mode)                                            \
-    LAPTOP_FN Integer __bfloat162##name##_##suffix(__nv_bfloat16 a) {                           \
-        return laptop::to_integer<Integer>(laptop_widen(a), laptop::rounding::mode);           \
-    }                                                                                          \
-    LAPTOP_FN __nv_bfloat16 __##name##2bfloat16_##suffix(Integer a) {                           \
-        using Wide = std::conditional_t<std::is_signed<Integer>::value, long long, unsigned long long>; \
-        return __nv_bfloat16::laptop_from(laptop::narrow<laptop::bfloat16>(laptop::integer_to_odd(Wide(a)), \
-                                                                    laptop::rounding::mode));  \
-    }
-#define LAPTOP_INTEGER(name, Integer)             \
-    LAPTOP_ROUNDED(name, Integer, rn, nearest)    \
-    LAPTOP_ROUNDED(name, Integer, rz, zero)       \
-    LAPTOP_ROUNDED(name, Integer, rd, down)       \
-    LAPTOP_ROUNDED(name, Integer, ru, up)
-LAPTOP_INTEGER(int, int)
-LAPTOP_INTEGER(uint, unsigned)
-LAPTOP_INTEGER(short, short)
-LAPTOP_INTEGER(ushort, unsigned short)
-LAPTOP_INTEGER(ll, long long)
-LAPTOP_INTEGER(ull, unsigned long long)
-#undef LAPTOP_INTEGER
-#undef LAPTOP_ROUNDED
-
-// ---- atomics
-LAPTOP_FN __nv_bfloat16 atomicAdd(__nv_bfloat16* p, __nv_bfloat16 v) {
-    return laptop::atomic(p, [v](__nv_bfloat16 old) LAPTOP_QUIET { return __hadd(old, v); }, LAPTOP_SITE);
-}
-LAPTOP_FN __nv_bfloat162 atomicAdd(__nv_bfloat162* p, __nv_bfloat162 v) {
-    return laptop::atomic(p, [v](__nv_bfloat162 old) LAPTOP_QUIET { return __hadd2(old, v); }, LAPTOP_SITE);
-}
 
 #define CUDART_INF_BF16 __ushort_as_bfloat16(0x7F80u)
 #define CUDART_NAN_BF16 __ushort_as_bfloat16(0x7FFFu)

@@ -64,74 +64,10 @@ using nv_half2 = __half2;
 #define LAPTOP_SCALAR __half
 #define LAPTOP_PAIR __half2
 #define LAPTOP_FORMAT laptop::binary16
+#define LAPTOP_NAMED(before, after) before##half##after
 #include "half_operations.h"
 
-// ---- conversions
-LAPTOP_FN __half __float2half(float a) { return __half(a); }
-LAPTOP_FN __half __float2half_rn(float a) { return __half(a); }
-LAPTOP_FN __half __float2half_rz(float a) {
-    return __half::laptop_from(laptop::narrow<laptop::binary16>(a, laptop::rounding::zero));
-}
-LAPTOP_FN __half __float2half_rd(float a) {
-    return __half::laptop_from(laptop::narrow<laptop::binary16>(a, laptop::rounding::down));
-}
-LAPTOP_FN __half __float2half_ru(float a) {
-    return __half::laptop_from(laptop::narrow<laptop::binary16>(a, laptop::rounding::up));
-}
-LAPTOP_FN __half __double2half(double a) { return __half(a); }
-LAPTOP_FN float __half2float(__half a) { return laptop_widen(a); }
-
-LAPTOP_FN __half2 __float2half2_rn(float a) { return {__half(a), __half(a)}; }
-LAPTOP_FN __half2 __floats2half2_rn(float a, float b) { return {__half(a), __half(b)}; }
-LAPTOP_FN __half2 __float22half2_rn(float2 a) { return {__half(a.x), __half(a.y)}; }
-LAPTOP_FN float2 __half22float2(__half2 a) { return make_float2(laptop_widen(a.x), laptop_widen(a.y)); }
-
-LAPTOP_FN __half2 make_half2(__half a, __half b) { return {a, b}; }
-LAPTOP_FN __half2 __halves2half2(__half a, __half b) { return {a, b}; }
 LAPTOP_FN __half2 __half2half2(__half a) { return {a, a}; }
-LAPTOP_FN __half __low2half(__half2 a) { return a.x; }
-LAPTOP_FN __half __high2half(__half2 a) { return a.y; }
-LAPTOP_FN __half2 __low2half2(__half2 a) { return {a.x, a.x}; }
-LAPTOP_FN __half2 __high2half2(__half2 a) { return {a.y, a.y}; }
-LAPTOP_FN __half2 __lows2half2(__half2 a, __half2 b) { return {a.x, b.x}; }
-LAPTOP_FN __half2 __highs2half2(__half2 a, __half2 b) { return {a.y, b.y}; }
-
-LAPTOP_FN short __half_as_short(__half a) { return (short)a.laptop_bits(); }
-LAPTOP_FN unsigned short __half_as_ushort(__half a) { return a.laptop_bits(); }
-LAPTOP_FN __half __short_as_half(short a) { return __half::laptop_from((unsigned short)a); }
-LAPTOP_FN __half __ushort_as_half(unsigned short a) { return __half::laptop_from(a); }
-
-// __half2int_rn and its kin, __int2half_rn and its kin
-#define LAPTOP_ROUNDED(name, Integer, suffix, mode)                                            \
-    LAPTOP_FN Integer __half2##name##_##suffix(__half a) {                           \
-        return laptop::to_integer<Integer>(laptop_widen(a), laptop::rounding::mode);           \
-    }                                                                                          \
-    LAPTOP_FN __half __##name##2half_##suffix(Integer a) {                           \
-        using Wide = std::conditional_t<std::is_signed<Integer>::value, long long, unsigned long long>; \
-        return __half::laptop_from(laptop::narrow<laptop::binary16>(laptop::integer_to_odd(Wide(a)), \
-                                                                    laptop::rounding::mode));  \
-    }
-#define LAPTOP_INTEGER(name, Integer)             \
-    LAPTOP_ROUNDED(name, Integer, rn, nearest)    \
-    LAPTOP_ROUNDED(name, Integer, rz, zero)       \
-    LAPTOP_ROUNDED(name, Integer, rd, down)       \
-    LAPTOP_ROUNDED(name, Integer, ru, up)
-LAPTOP_INTEGER(int, int)
-LAPTOP_INTEGER(uint, unsigned)
-LAPTOP_INTEGER(short, short)
-LAPTOP_INTEGER(ushort, unsigned short)
-LAPTOP_INTEGER(ll, long long)
-LAPTOP_INTEGER(ull, unsigned long long)
-#undef LAPTOP_INTEGER
-#undef LAPTOP_ROUNDED
-
-// ---- atomics
-LAPTOP_FN __half atomicAdd(__half* p, __half v) {
-    return laptop::atomic(p, [v](__half old) LAPTOP_QUIET { return __hadd(old, v); }, LAPTOP_SITE);
-}
-LAPTOP_FN __half2 atomicAdd(__half2* p, __half2 v) {
-    return laptop::atomic(p, [v](__half2 old) LAPTOP_QUIET { return __hadd2(old, v); }, LAPTOP_SITE);
-}
 
 #define CUDART_INF_FP16 __ushort_as_half(0x7C00u)
 #define CUDART_NAN_FP16 __ushort_as_half(0x7FFFu)

@@ -76,7 +76,6 @@ using same_t = typename same<T>::type;
 #include "device_math.h"
 #include "device_warp.h"
 #include "cuda_runtime_api.h"
-#include "array_types.h"
 
 // ------------------------------------------------------------------ barriers and fences
 LAPTOP_FN void __syncthreads() { laptop::block_barrier(false, LAPTOP_SITE); }

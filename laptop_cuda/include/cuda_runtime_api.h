@@ -55,24 +55,12 @@ struct cudaFuncAttributes {
 };
 
 namespace laptop {
-#ifdef LAPTOP_GRAPHS
-template <class F> cudaError_t now_or_captured(F work);  // graphs.h
-#else
-template <class F> cudaError_t now_or_captured(F work) { return work(); }
-#endif
 LAPTOP_FN cudaError_t answer(cudaError_t e) {
     if (sticky_error()) return (cudaError_t)sticky_error();
     if (e != cudaSuccess) last_error() = e;
     return e;
 }
 LAPTOP_FN cudaError_t waited() { return synchronised(), answer(cudaSuccess); }
-// What the engine does not have: said once per call, whether the program looks at the answer or not.
-inline cudaError_t without(const char* name) {
-    ::fprintf(stderr, "laptop_cuda: %s is not supported and answers cudaErrorNotSupported\n", name);
-    return answer(cudaErrorNotSupported);
-}
-// Told of memory that cudaFree has taken: the pools of memory_pools.h.
-inline void (*freed)(void*) = nullptr;
 inline void copy_now(void* to, const void* from, size_t n) {
     AsDevice as;
     move_unseen(to, from, n);
@@ -125,8 +113,6 @@ LAPTOP_FN cudaError_t allocate_in_kernel(const char* name, void** p, size_t byte
 template <class T> struct sized { static constexpr unsigned value = sizeof(T); };
 template <> struct sized<void> { static constexpr unsigned value = 1; };
 }  // namespace laptop
-#define LAPTOP_WITHOUT(name) \
-    template <class... A> cudaError_t name(const A&...) { return laptop::without(#name); }
 
 // ------------------------------------------------------------------ memory
 // Each is also a macro, which hands on the text of its arguments: that is how an array gets its name.
@@ -141,6 +127,7 @@ template <> struct sized<void> { static constexpr unsigned value = 1; };
     }
 #define LAPTOP_MORE(...) , __VA_ARGS__
 LAPTOP_ALLOCATOR(cudaMalloc, false, )
+LAPTOP_ALLOCATOR(cudaMallocAsync, false, LAPTOP_MORE(cudaStream_t = nullptr))
 LAPTOP_ALLOCATOR(cudaMallocManaged, true, LAPTOP_MORE(unsigned = 1))
 LAPTOP_ALLOCATOR(cudaMallocHost, true, LAPTOP_MORE(unsigned = 0))
 LAPTOP_ALLOCATOR(cudaHostAlloc, true, LAPTOP_MORE(unsigned = 0))
@@ -152,6 +139,7 @@ cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) {
     return laptop::allocate(nullptr, (void**)p, *pitch * height, laptop::sized<T>::value, false);
 }
 #define cudaMalloc(...) laptop_cudaMalloc(#__VA_ARGS__, __VA_ARGS__)
+#define cudaMallocAsync(...) laptop_cudaMallocAsync(#__VA_ARGS__, __VA_ARGS__)
 #define cudaMallocManaged(...) laptop_cudaMallocManaged(#__VA_ARGS__, __VA_ARGS__)
 #define cudaMallocHost(...) laptop_cudaMallocHost(#__VA_ARGS__, __VA_ARGS__)
 #define cudaHostAlloc(...) laptop_cudaHostAlloc(#__VA_ARGS__, __VA_ARGS__)
@@ -161,9 +149,11 @@ LAPTOP_FN cudaError_t cudaFree(void* p) {
         if (laptop::is_of_kernel(p)) laptop::kernel_free(p, LAPTOP_SITE);
         return cudaSuccess;
     }
-    if (!laptop::device_free(p)) return laptop::answer(cudaErrorInvalidValue);
-    if (laptop::freed) laptop::freed(p);
-    return laptop::answer(cudaSuccess);
+    return laptop::answer(laptop::device_free(p) ? cudaSuccess : cudaErrorInvalidValue);
+}
+LAPTOP_FN cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
+    laptop::host_only("cudaFreeAsync in a kernel", LAPTOP_SITE);
+    return cudaFree(p);
 }
 inline cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
@@ -171,8 +161,7 @@ inline cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKi
 }
 LAPTOP_FN cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t = nullptr) {
     laptop::host_only("cudaMemcpyAsync in a kernel", LAPTOP_SITE);
-    const void* site = LAPTOP_TRACED ? LAPTOP_SITE : nullptr;
-    return laptop::now_or_captured([=] { return laptop::copy(to, from, n, kind, site); });
+    return laptop::copy(to, from, n, kind, LAPTOP_TRACED ? LAPTOP_SITE : nullptr);
 }
 inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
     return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
@@ -183,7 +172,7 @@ inline cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, siz
 inline cudaError_t cudaMemset(void* to, int value, size_t n) { return laptop::set(to, value, n); }
 LAPTOP_FN cudaError_t cudaMemsetAsync(void* to, int value, size_t n, cudaStream_t = nullptr) {
     laptop::host_only("cudaMemsetAsync in a kernel", LAPTOP_SITE);
-    return laptop::now_or_captured([=] { return laptop::set(to, value, n); });
+    return laptop::set(to, value, n);
 }
 inline cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
     laptop::AsDevice as;
@@ -342,7 +331,7 @@ inline cudaError_t cudaStreamAddCallback(cudaStream_t s, void (*f)(cudaStream_t,
     return cudaSuccess;
 }
 inline cudaError_t cudaLaunchHostFunc(cudaStream_t, void (*f)(void*), void* data) {
-    return laptop::now_or_captured([=] { return f(data), cudaSuccess; });
+    return f(data), cudaSuccess;
 }
 inline cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = (cudaEvent_t)laptop::handle(sizeof(laptop::Time)); return cudaSuccess; }
 inline cudaError_t cudaEventCreate(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }

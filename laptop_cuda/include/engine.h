@@ -329,9 +329,6 @@ void launch_from_kernel(const Child&, const void* site);
 void await_children(const void* site);
 // Device memory. `name` is the text of the argument that receives the pointer.
 void* device_malloc(size_t bytes, const char* name = nullptr, unsigned itemsize = 1, bool for_host = false);
-// An address without memory (a graph's, which each launch asks for and gives back), and its memory.
-void* device_reserve(size_t bytes, const char* name, unsigned itemsize = 1, bool for_host = false);
-bool device_open(void* p);                // false: it has memory, or the machine has none left
 bool device_free(void* p);                // false: not what device_malloc returned, or freed before
 bool host_register(void* p, size_t bytes);        // false: a part of it is registered already
 bool host_unregister(void* p);                    // false: it is not the start of what was registered

@@ -1,5 +1,5 @@
 // Arithmetic of a 16-bit float and of its pair, written once and included twice: by cuda_fp16.h with
-//   LAPTOP_SCALAR __half, LAPTOP_PAIR __half2, LAPTOP_FORMAT laptop::binary16
+//   LAPTOP_SCALAR __half, LAPTOP_PAIR __half2, LAPTOP_FORMAT laptop::binary16, LAPTOP_NAMED(a, b) a##half##b
 // and by cuda_bf16.h with the bfloat16 types. CUDA overloads the same names (__hadd, hexp, ...) for both.
 // Operands go through float and the result is rounded once to 16 bits; float has more than 2p + 2 bits, so that
 // + - * / and the square root equal the exactly computed value, rounded once. Parameters are taken by value:
@@ -11,9 +11,9 @@ LAPTOP_FN LAPTOP_SCALAR laptop_narrow(LAPTOP_SCALAR, float a) {
     return LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::narrow(a));
 }
 
-#define LAPTOP_BINARY(name, expression)                                                      \
-    LAPTOP_FN LAPTOP_SCALAR name(LAPTOP_SCALAR a, LAPTOP_SCALAR b) {                         \
-        float x = laptop_widen(a), y = laptop_widen(b);                                      \
+#define LAPTOP_BINARY(name, expression) \
+    LAPTOP_FN LAPTOP_SCALAR name(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { \
+        float x = laptop_widen(a), y = laptop_widen(b); \
         return LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::narrow(expression));                \
     }
 LAPTOP_BINARY(__hadd, x + y)
@@ -53,31 +53,31 @@ LAPTOP_FN LAPTOP_SCALAR __hfma_relu(LAPTOP_SCALAR a, LAPTOP_SCALAR b, LAPTOP_SCA
 }
 
 // ---- comparisons: the plain ones are false for a NaN, the ones ending in u are true for it
-#define LAPTOP_COMPARE(name, op)                                                              \
-    LAPTOP_FN bool __h##name(LAPTOP_SCALAR a, LAPTOP_SCALAR b) {                              \
-        float x = laptop_widen(a), y = laptop_widen(b);                                       \
-        return !__builtin_isnan(x) && !__builtin_isnan(y) && x op y;                                    \
-    }                                                                                         \
-    LAPTOP_FN bool __h##name##u(LAPTOP_SCALAR a, LAPTOP_SCALAR b) {                           \
-        float x = laptop_widen(a), y = laptop_widen(b);                                       \
-        return __builtin_isnan(x) || __builtin_isnan(y) || x op y;                                      \
-    }                                                                                         \
-    LAPTOP_FN LAPTOP_PAIR __h##name##2(LAPTOP_PAIR a, LAPTOP_PAIR b) {                        \
+#define LAPTOP_COMPARE(name, op) \
+    LAPTOP_FN bool __h##name(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { \
+        float x = laptop_widen(a), y = laptop_widen(b); \
+        return !__builtin_isnan(x) && !__builtin_isnan(y) && x op y; \
+    } \
+    LAPTOP_FN bool __h##name##u(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { \
+        float x = laptop_widen(a), y = laptop_widen(b); \
+        return __builtin_isnan(x) || __builtin_isnan(y) || x op y; \
+    } \
+    LAPTOP_FN LAPTOP_PAIR __h##name##2(LAPTOP_PAIR a, LAPTOP_PAIR b) { \
         return {LAPTOP_SCALAR::laptop_from(__h##name(a.x, b.x) ? LAPTOP_FORMAT::one : 0),     \
                 LAPTOP_SCALAR::laptop_from(__h##name(a.y, b.y) ? LAPTOP_FORMAT::one : 0)};    \
-    }                                                                                         \
-    LAPTOP_FN LAPTOP_PAIR __h##name##u2(LAPTOP_PAIR a, LAPTOP_PAIR b) {                       \
+    } \
+    LAPTOP_FN LAPTOP_PAIR __h##name##u2(LAPTOP_PAIR a, LAPTOP_PAIR b) { \
         return {LAPTOP_SCALAR::laptop_from(__h##name##u(a.x, b.x) ? LAPTOP_FORMAT::one : 0),  \
                 LAPTOP_SCALAR::laptop_from(__h##name##u(a.y, b.y) ? LAPTOP_FORMAT::one : 0)}; \
-    }                                                                                         \
-    LAPTOP_FN unsigned __h##name##2_mask(LAPTOP_PAIR a, LAPTOP_PAIR b) {                      \
+    } \
+    LAPTOP_FN unsigned __h##name##2_mask(LAPTOP_PAIR a, LAPTOP_PAIR b) { \
         return (__h##name(a.x, b.x) ? 0xffffu : 0) | (__h##name(a.y, b.y) ? 0xffff0000u : 0); \
-    }                                                                                         \
-    LAPTOP_FN bool __hb##name##2(LAPTOP_PAIR a, LAPTOP_PAIR b) {                              \
-        return __h##name(a.x, b.x) && __h##name(a.y, b.y);                                    \
-    }                                                                                         \
-    LAPTOP_FN bool __hb##name##u2(LAPTOP_PAIR a, LAPTOP_PAIR b) {                             \
-        return __h##name##u(a.x, b.x) && __h##name##u(a.y, b.y);                              \
+    } \
+    LAPTOP_FN bool __hb##name##2(LAPTOP_PAIR a, LAPTOP_PAIR b) { \
+        return __h##name(a.x, b.x) && __h##name(a.y, b.y); \
+    } \
+    LAPTOP_FN bool __hb##name##u2(LAPTOP_PAIR a, LAPTOP_PAIR b) { \
+        return __h##name##u(a.x, b.x) && __h##name##u(a.y, b.y); \
     }
 LAPTOP_COMPARE(eq, ==)
 LAPTOP_COMPARE(ne, !=)
@@ -88,7 +88,7 @@ LAPTOP_COMPARE(ge, >=)
 #undef LAPTOP_COMPARE
 
 // ---- two numbers at once
-#define LAPTOP_PAIRWISE(name, single)                                                         \
+#define LAPTOP_PAIRWISE(name, single) \
     LAPTOP_FN LAPTOP_PAIR name(LAPTOP_PAIR a, LAPTOP_PAIR b) { return {single(a.x, b.x), single(a.y, b.y)}; }
 LAPTOP_PAIRWISE(__hadd2, __hadd)
 LAPTOP_PAIRWISE(__hsub2, __hsub)
@@ -125,11 +125,11 @@ LAPTOP_FN float __low2float(LAPTOP_PAIR a) { return laptop_widen(a.x); }
 LAPTOP_FN float __high2float(LAPTOP_PAIR a) { return laptop_widen(a.y); }
 
 // ---- functions: computed in float, rounded once
-#define LAPTOP_FUNCTION(name, expression)                                                     \
-    LAPTOP_FN LAPTOP_SCALAR h##name(LAPTOP_SCALAR a) {                                        \
-        float x = laptop_widen(a);                                                            \
+#define LAPTOP_FUNCTION(name, expression) \
+    LAPTOP_FN LAPTOP_SCALAR h##name(LAPTOP_SCALAR a) { \
+        float x = laptop_widen(a); \
         return LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::narrow(expression));                 \
-    }                                                                                         \
+    } \
     LAPTOP_FN LAPTOP_PAIR h2##name(LAPTOP_PAIR a) { return {h##name(a.x), h##name(a.y)}; }
 LAPTOP_FUNCTION(sqrt, __builtin_sqrtf(x))
 LAPTOP_FUNCTION(rsqrt, float(1.0 / __builtin_sqrt(double(x))))
@@ -151,7 +151,7 @@ LAPTOP_FUNCTION(rint, __builtin_nearbyintf(x))
 #undef LAPTOP_FUNCTION
 
 // ---- operators
-#define LAPTOP_OPERATOR(op, single, pair)                                                     \
+#define LAPTOP_OPERATOR(op, single, pair) \
     LAPTOP_FN LAPTOP_SCALAR operator op(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { return single(a, b); } \
     LAPTOP_FN LAPTOP_PAIR operator op(LAPTOP_PAIR a, LAPTOP_PAIR b) { return pair(a, b); }    \
     LAPTOP_IN_PLACE LAPTOP_SCALAR& operator op##=(LAPTOP_SCALAR& a, LAPTOP_SCALAR b) { return a = single(a, b); } \
@@ -166,7 +166,7 @@ LAPTOP_FN LAPTOP_SCALAR operator-(LAPTOP_SCALAR a) { return __hneg(a); }
 LAPTOP_FN LAPTOP_PAIR operator+(LAPTOP_PAIR a) { return a; }
 LAPTOP_FN LAPTOP_PAIR operator-(LAPTOP_PAIR a) { return __hneg2(a); }
 
-#define LAPTOP_COMPARISON(op, single, pair)                                                   \
+#define LAPTOP_COMPARISON(op, single, pair) \
     LAPTOP_FN bool operator op(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { return single(a, b); }     \
     LAPTOP_FN bool operator op(LAPTOP_PAIR a, LAPTOP_PAIR b) { return pair(a, b); }
 LAPTOP_COMPARISON(==, __heq, __hbeq2)
@@ -177,19 +177,86 @@ LAPTOP_COMPARISON(>, __hgt, __hbgt2)
 LAPTOP_COMPARISON(>=, __hge, __hbge2)
 #undef LAPTOP_COMPARISON
 
-#define LAPTOP_STEP(op, base)                                                                 \
-    LAPTOP_IN_PLACE LAPTOP_SCALAR& operator op(LAPTOP_SCALAR& a) {                            \
+#define LAPTOP_STEP(op, base) \
+    LAPTOP_IN_PLACE LAPTOP_SCALAR& operator op(LAPTOP_SCALAR& a) { \
         return a = base(a, LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::one));                   \
-    }                                                                                         \
-    LAPTOP_IN_PLACE LAPTOP_SCALAR operator op(LAPTOP_SCALAR& a, int) {                        \
-        LAPTOP_SCALAR before = a;                                                             \
+    } \
+    LAPTOP_IN_PLACE LAPTOP_SCALAR operator op(LAPTOP_SCALAR& a, int) { \
+        LAPTOP_SCALAR before = a; \
         a = base(before, LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::one));                     \
-        return before;                                                                        \
+        return before; \
     }
 LAPTOP_STEP(++, __hadd)
 LAPTOP_STEP(--, __hsub)
 #undef LAPTOP_STEP
 
+// ---- conversions
+LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__float2, )(float a) { return LAPTOP_SCALAR(a); }
+LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__float2, _rn)(float a) { return LAPTOP_SCALAR(a); }
+LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__float2, _rz)(float a) {
+    return LAPTOP_SCALAR::laptop_from(laptop::narrow<LAPTOP_FORMAT>(a, laptop::rounding::zero));
+}
+LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__float2, _rd)(float a) {
+    return LAPTOP_SCALAR::laptop_from(laptop::narrow<LAPTOP_FORMAT>(a, laptop::rounding::down));
+}
+LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__float2, _ru)(float a) {
+    return LAPTOP_SCALAR::laptop_from(laptop::narrow<LAPTOP_FORMAT>(a, laptop::rounding::up));
+}
+LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__double2, )(double a) { return LAPTOP_SCALAR(a); }
+LAPTOP_FN float LAPTOP_NAMED(__, 2float)(LAPTOP_SCALAR a) { return laptop_widen(a); }
+
+LAPTOP_FN LAPTOP_PAIR LAPTOP_NAMED(__float2, 2_rn)(float a) { return {LAPTOP_SCALAR(a), LAPTOP_SCALAR(a)}; }
+LAPTOP_FN LAPTOP_PAIR LAPTOP_NAMED(__floats2, 2_rn)(float a, float b) { return {LAPTOP_SCALAR(a), LAPTOP_SCALAR(b)}; }
+LAPTOP_FN LAPTOP_PAIR LAPTOP_NAMED(__float22, 2_rn)(float2 a) { return {LAPTOP_SCALAR(a.x), LAPTOP_SCALAR(a.y)}; }
+LAPTOP_FN float2 LAPTOP_NAMED(__, 22float2)(LAPTOP_PAIR a) { return make_float2(laptop_widen(a.x), laptop_widen(a.y)); }
+
+LAPTOP_FN LAPTOP_PAIR LAPTOP_NAMED(make_, 2)(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { return {a, b}; }
+LAPTOP_FN LAPTOP_PAIR LAPTOP_NAMED(__halves2, 2)(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { return {a, b}; }
+LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__low2, )(LAPTOP_PAIR a) { return a.x; }
+LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__high2, )(LAPTOP_PAIR a) { return a.y; }
+LAPTOP_FN LAPTOP_PAIR LAPTOP_NAMED(__low2, 2)(LAPTOP_PAIR a) { return {a.x, a.x}; }
+LAPTOP_FN LAPTOP_PAIR LAPTOP_NAMED(__high2, 2)(LAPTOP_PAIR a) { return {a.y, a.y}; }
+LAPTOP_FN LAPTOP_PAIR LAPTOP_NAMED(__lows2, 2)(LAPTOP_PAIR a, LAPTOP_PAIR b) { return {a.x, b.x}; }
+LAPTOP_FN LAPTOP_PAIR LAPTOP_NAMED(__highs2, 2)(LAPTOP_PAIR a, LAPTOP_PAIR b) { return {a.y, b.y}; }
+
+LAPTOP_FN short LAPTOP_NAMED(__, _as_short)(LAPTOP_SCALAR a) { return (short)a.laptop_bits(); }
+LAPTOP_FN unsigned short LAPTOP_NAMED(__, _as_ushort)(LAPTOP_SCALAR a) { return a.laptop_bits(); }
+LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__short_as_, )(short a) { return LAPTOP_SCALAR::laptop_from((unsigned short)a); }
+LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__ushort_as_, )(unsigned short a) { return LAPTOP_SCALAR::laptop_from(a); }
+
+// __half2int_rn and its kin, __int2half_rn and its kin
+#define LAPTOP_ROUNDED(name, Integer, suffix, mode) \
+    LAPTOP_FN Integer LAPTOP_NAMED(__, 2##name##_##suffix)(LAPTOP_SCALAR a) { \
+        return laptop::to_integer<Integer>(laptop_widen(a), laptop::rounding::mode);           \
+    } \
+    LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__##name##2, _##suffix)(Integer a) { \
+        using Wide = std::conditional_t<std::is_signed<Integer>::value, long long, unsigned long long>; \
+        return LAPTOP_SCALAR::laptop_from(laptop::narrow<LAPTOP_FORMAT>(laptop::integer_to_odd(Wide(a)), \
+                                                                    laptop::rounding::mode));  \
+    }
+#define LAPTOP_INTEGER(name, Integer)             \
+    LAPTOP_ROUNDED(name, Integer, rn, nearest)    \
+    LAPTOP_ROUNDED(name, Integer, rz, zero)       \
+    LAPTOP_ROUNDED(name, Integer, rd, down)       \
+    LAPTOP_ROUNDED(name, Integer, ru, up)
+LAPTOP_INTEGER(int, int)
+LAPTOP_INTEGER(uint, unsigned)
+LAPTOP_INTEGER(short, short)
+LAPTOP_INTEGER(ushort, unsigned short)
+LAPTOP_INTEGER(ll, long long)
+LAPTOP_INTEGER(ull, unsigned long long)
+#undef LAPTOP_INTEGER
+#undef LAPTOP_ROUNDED
+
+// ---- atomics
+LAPTOP_FN LAPTOP_SCALAR atomicAdd(LAPTOP_SCALAR* p, LAPTOP_SCALAR v) {
+    return laptop::atomic(p, [v](LAPTOP_SCALAR old) LAPTOP_QUIET { return __hadd(old, v); }, LAPTOP_SITE);
+}
+LAPTOP_FN LAPTOP_PAIR atomicAdd(LAPTOP_PAIR* p, LAPTOP_PAIR v) {
+    return laptop::atomic(p, [v](LAPTOP_PAIR old) LAPTOP_QUIET { return __hadd2(old, v); }, LAPTOP_SITE);
+}
+
 #undef LAPTOP_SCALAR
 #undef LAPTOP_PAIR
 #undef LAPTOP_FORMAT
+#undef LAPTOP_NAMED

@@ -4,10 +4,6 @@
 #include <utility>
 #include "each_thread.h"
 
-#ifdef LAPTOP_GRAPHS
-#include "graph_capture.h"
-#endif
-
 namespace laptop {
 
 struct launch_config {
@@ -45,13 +41,6 @@ LAPTOP_FN int host_launch(const char* name, [[maybe_unused]] int line, F kernel,
 #ifdef LAPTOP_NESTED
     if (in_kernel()) return device_launch(name, line, kernel, config, LAPTOP_SITE, arguments...);
 #endif
-#ifdef LAPTOP_GRAPHS
-    if (capture().graph && !in_kernel()) {
-        const void* site = LAPTOP_SITE;
-        auto work = [=]() mutable { return (cudaError_t)launch_with(name, kernel, config, site, arguments...); };
-        return now_or_captured(work);
-    }
-#endif
     return launch_with(name, kernel, config, LAPTOP_SITE, arguments...);
 }
 // or, of a kernel with a parameter that is a reference, are the host's own.
@@ -77,12 +66,6 @@ cudaError_t launch_kernel(const char* name, void (*kernel)(P...), dim3 grid, dim
                           cudaStream_t = nullptr) {
     return launch_pointers(kernel, name, grid, block, args, shared, std::index_sequence_for<P...>{});
 }
-
-// (void*)kernel, as the rewriter writes it
-#ifndef LAPTOP_GRAPHS
-template <class... P>
-void* erased(const char*, void (*kernel)(P...)) { return (void*)kernel; }
-#endif
 
 // A host function called from Python: its result is dropped.
 template <class R, class... P, size_t... I>

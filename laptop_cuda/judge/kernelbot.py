@@ -2,16 +2,14 @@
 check_implementation."""
 from __future__ import annotations
 
-import json
 import math
-import re
 from pathlib import Path
 
 import numpy as np
 
 from ..arguments import arrays
 from .case import Case, JudgeError, answered, clone, elements, label_of, module_at, too_large
-from .ragged import Statement, shapes, sizes_of
+from .ragged import shapes, sizes_of
 from .torch_on_cpu import on_cpu
 
 
@@ -20,16 +18,13 @@ class KernelBot:
     entries = ("custom_kernel", "solve")
 
     def __init__(self, folder: Path):
-        text = (folder / "task.yml").read_text(encoding="utf-8")
-        sources = re.findall(r'"?source"?:\s*"([^"@]+)"', text)
-        search = dict.fromkeys([folder, *((folder / s).resolve().parent for s in sources)])
-        self.reference = module_at(folder / "reference.py", "reference", list(search))
-        self.tests = listed_tests(text)
+        task = task_of((folder / "task.yml").read_text(encoding="utf-8"))
+        sources = [file.get("source", "") for file in task.get("files") or ()]
+        homes = ((folder / source).resolve().parent for source in sources if "@" not in source)
+        self.reference = module_at(folder / "reference.py", "reference", [*dict.fromkeys([folder, *homes])])
+        self.tests = task.get("tests")
         if not self.tests:
             raise JudgeError("task.yml lists no tests")
-        ours = self.reference
-        said = (part.__doc__ or "" for part in (ours, ours.generate_input, ours.ref_kernel))
-        self.statement = Statement("\n".join([described(text), *said]))
 
     def cases(self, parameters: list, largest: int):
         self.largest = largest
@@ -39,7 +34,7 @@ class KernelBot:
         known = set.intersection(*map(set, sizes))
         sizes = [{k: v for k, v in each.items() if k in known} for each in sizes]
         source = min(range(len(sizes)), key=lambda i: sum(sizes[i].values()))
-        for shape in shapes(sizes, sizes[source], self.statement):
+        for shape in shapes(sizes, sizes[source]):
             try:
                 made = self._case(self.tests[source] | shape.sizes, parameters)
             except JudgeError:
@@ -126,17 +121,13 @@ def _number(name: str, test: dict, numbers: list, tensors: list):
                      "`n` is the number of elements of the first array")
 
 
-def described(text: str) -> str:
-    """The description of a task.yml: what is indented below its key."""
-    found = re.search(r"^description:[^\n]*\n((?:[ \t]+[^\n]*\n|\n)*)", text + "\n", re.MULTILINE)
-    return found.group(1) if found else ""
-
-
-def listed_tests(text: str) -> list[dict]:
-    """The tests of a task.yml, each a mapping in braces on a line of its own."""
-    section = re.search(r"^tests:\s*\n((?:[ \t]*(?:-.*|#.*)?\n?)*)", text, re.MULTILINE)
-    found = []
-    for row in re.findall(r"-\s*(\{.*\})", section.group(1)) if section else ():
-        row = re.sub(r"([{,]\s*)(\w+)\s*:", r'\1"\2":', row)
-        found.append(json.loads(re.sub(r"\b(True|False)\b", lambda m: m.group().lower(), row)))
-    return found
+def task_of(text: str) -> dict:
+    """A task.yml: its files, its tests."""
+    try:
+        import yaml
+    except ImportError:
+        raise JudgeError("task.yml is read with PyYAML: pip install pyyaml") from None
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError as fault:
+        raise JudgeError(f"task.yml is no YAML: {' '.join(str(fault).split())}") from None

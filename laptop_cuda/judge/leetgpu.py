@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ..arguments import arrays
 from .case import Case, JudgeError, answered, label_of, module_at, same, too_large
-from .ragged import Statement, ragged
+from .ragged import ragged
 from .torch_on_cpu import on_cpu
 
 
@@ -36,8 +36,6 @@ class LeetGPU:
             raise JudgeError("challenge.py has no class with get_solve_signature()")
         self.challenge = found[0](device="cpu")
         self.signature = self.challenge.get_solve_signature()
-        text = folder / "challenge.html"
-        self.statement = Statement(text.read_text(encoding="utf-8") if text.is_file() else "")
         self.outputs = [n for n, (_, way) in self.signature.items() if way in ("out", "inout")]
 
     def cases(self, parameters: list, largest: int):
@@ -51,11 +49,9 @@ class LeetGPU:
             for name in self.signature:
                 if name not in self.outputs:
                     unset.discard(values[name])
-                elif self.statement.sets_to_zero(name) and values[name] in unset:
-                    unset.discard(values[name].zero_())
         for values in given:
             yield too_large(_label(values), values, largest) or self._case(values, unset, given)
-        for source, values, note in ragged(given, self.statement):
+        for source, values, note in ragged(given):
             for name in self.outputs:
                 if given[source][name] in unset:
                     unset.add(values[name])

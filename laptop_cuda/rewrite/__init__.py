@@ -109,7 +109,6 @@ class Rewriter(Launches, SharedArrays, Assembly, Heap, Refusals):
                 self.launch_by_function(i)
             elif token.text in self.kernels:
                 self.called_as_a_function(i)
-                self.taken_as_a_pointer(i)
             elif token.text in self.host_only:
                 self.called_from_a_kernel(i)
             elif self.tokens[i - 1].text == "::" and self.tokens[i - 2].text == ">":

@@ -116,21 +116,6 @@ class Launches(Pass):
             i += 1
         return None
 
-    def taken_as_a_pointer(self, index: int):
-        """(void*)kernel: register its type, which the parameters of a graph's node do not carry."""
-        words = [t.text for t in self.tokens[max(index - 6, 0):index]]
-        if words[-4:] != ["(", "void", "*", ")"] or words[:1] and words[0] in BY_FUNCTION:
-            return
-        last = index
-        if self.tokens[index + 1].text == "<":
-            last = match_angle(self.tokens, index + 1)
-        if not last or self.tokens[last + 1].text not in (";", ",", ")", "}"):
-            return
-        name = self.piece(index, last).replace("\n", " ")
-        start = self.tokens[index - 4].start
-        self.edits.replace(start, self.tokens[index - 1].end, f'laptop::erased("{name}", ')
-        self.edits.insert(self.tokens[last].end, ")", -3)
-
     def launch_by_function(self, index: int):
         """Give cudaLaunchKernel(f, ...) the kernel's name, and its type: a cast to void* would hide it."""
         opening = index + 1

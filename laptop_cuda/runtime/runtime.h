@@ -16,7 +16,6 @@
 //   runtime_hooks.cpp      what the compiler calls before each load, store and basic block
 //   runtime_signals.cpp    crashes and the stop button
 //   runtime_random.cpp     jumps of a random generator
-//   runtime_textures.cpp   textures and surfaces: from coordinates to texels
 //   runtime_launch.cpp     one launch from its description to its result
 //   runtime_children.cpp   launches that kernels make
 #pragma once
@@ -391,7 +390,6 @@ Found find(uintptr_t address, size_t size, int action, const void* pc);   // or 
 int32_t memory_at(const Block&, uintptr_t address, int64_t* offset);
 void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc);
-void touch_image(uintptr_t address, size_t size, int action, bool counted, const void* pc);      // of a texture or surface
 Cell* cells_of(Region&);
 void refine(Region&);            // from 4 bytes a cell to one
 
@@ -403,7 +401,6 @@ inline bool is_meeting(uint32_t step) { return step >= BLOCK_MEETING; }
 void merge(Warp&, bool force);   // groups what the warp's lanes logged; force: nobody will say more for now
 void count_barrier(const void* site);
 void check(Found, uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
-void check_fetch(uintptr_t address, size_t size, const void* pc);
 bool init_check(Found, uintptr_t address, size_t size, int action, const void* pc);      // false: a read of nothing
 void resolve_pending();          // was the last suspicious store one that changed anything?
 extern bool pending;

@@ -135,9 +135,7 @@ static bool open_memory(Allocation& a) {
     return true;
 }
 
-void* device_reserve(size_t bytes, const char* name, unsigned itemsize, bool for_host) {
-    Busy busy;
-    Lock lock(heap);
+static Allocation* reserve(size_t bytes, const char* name, unsigned itemsize, bool for_host) {
     if (!heap_base && !reserve_range()) return nullptr;
     size_t guard = up(std::max(bytes, SLOT), SLOT), stagger = allocations.size() % 16 * 4352;
     size_t span = 2 * guard + up(bytes + stagger, SLOT);
@@ -146,7 +144,7 @@ void* device_reserve(size_t bytes, const char* name, unsigned itemsize, bool for
     heap_used += span;
     allocation_at.resize(heap_used / SLOT, (uint32_t)allocations.size());
     allocations.push_back(a);
-    return (void*)a.low;
+    return &allocations.back();
 }
 
 static Allocation* allocation_of(const void* p) {
@@ -154,18 +152,13 @@ static Allocation* allocation_of(const void* p) {
     return heap_base && at < heap_used ? &allocations[allocation_at[at / SLOT]] : nullptr;
 }
 
-bool device_open(void* p) {
-    Busy busy;
-    Lock lock(heap);
-    Allocation* a = allocation_of(p);
-    return a && !a->live && a->low == (uintptr_t)p && open_memory(*a);
-}
-
 void* device_malloc(size_t bytes, const char* name, unsigned itemsize, bool for_host) {
     Dl_info caller;
     if (!program_base && dladdr(__builtin_return_address(0), &caller)) program_base = caller.dli_fbase;
-    void* p = device_reserve(bytes, name, itemsize, for_host);
-    return p && device_open(p) ? p : nullptr;
+    Busy busy;
+    Lock lock(heap);
+    Allocation* a = reserve(bytes, name, itemsize, for_host);
+    return a && open_memory(*a) ? (void*)a->low : nullptr;
 }
 
 bool device_free(void* p) {

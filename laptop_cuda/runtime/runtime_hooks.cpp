@@ -93,24 +93,6 @@ void touch(uintptr_t address, size_t size, int action, bool is_volatile, const v
     if (log.recorded) record_access(log, a, size, action != 0);
 }
 
-// Where a launch first touches what is not counted: an array's layout is not known.
-static void not_counted(const void* pc) {
-    for (const laptop_error& n : run->notes) {
-        if (!strcmp(n.kind, "not counted")) return;
-    }
-    Busy busy;
-    run->notes.push_back(make_error("not counted", "", pc, 0));
-}
-
-void touch_image(uintptr_t address, size_t size, int action, bool counted, const void* pc) {
-    Thread* t = current;
-    if (!t || !t->log) return;
-    if (counted) touch(address, size, action, false, pc);
-    else checked(t, address, size, action, false, pc);
-    if (!action && run->sanitizing) check_fetch(address, size, pc);
-    if (!counted && run->profiling) not_counted(pc);
-}
-
 template <size_t SIZE> static inline void load(uintptr_t address, const void* pc) {
     Thread* t = current;
     if (!t) return host_touches(address, SIZE, 0, pc);

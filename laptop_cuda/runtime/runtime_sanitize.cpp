@@ -320,21 +320,6 @@ void check(Found f, uintptr_t address, size_t size, int action, bool is_volatile
     }
 }
 
-// A read through the texture cache, which need not see what the launch has written, be it by the same thread.
-void check_fetch(uintptr_t address, size_t size, const void* pc) {
-    Found f = find(address, size, 0, pc);
-    if (!f.region || f.region->constant || !f.region->cells) return;
-    unsigned shift = f.region->grain / 2;
-    const Cell* last = f.region->cells + ((address + size - 1 - f.low) >> shift);
-    for (const Cell* c = f.region->cells + ((address - f.low) >> shift); c <= last; ++c) {
-        int k = c->mark[Cell::WRITER] ? Cell::WRITER : Cell::UPDATER;
-        if (!c->mark[k]) continue;
-        laptop_error e = race_between(c->mark[k], c->pc[k], ACTIONS[k], address, size, 0, pc);
-        e.reason = "texture";
-        fail(e);
-    }
-}
-
 // ------------------------------------------------------------------ uninitialised reads
 // Not an error yet: if another thread writes the place before the next barrier, it is a race, whichever of
 // the two came first in our order.

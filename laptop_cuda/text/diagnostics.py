@@ -61,18 +61,31 @@ DIAGNOSTIC = re.compile(
 # (pattern of the compiler's message, our message). If a DECISIVE pattern matches, the rest are follow-on
 # errors: drop them.
 HALF, BFLOAT = r"(half2?|__half2?)", r"((?:__)?nv_bfloat162?)"
-UNKNOWN = (r"(?:unknown type name '{0}'.*|use of undeclared identifier '{0}'.*"
-           r"|'{0}' (?:was not declared|has not been declared|does not name a type).*)")
-DRIVER = (r"(CU(?:device|context|module|function|deviceptr|stream|event|jit|mem|link|kernel|library|ctx)\w*"
-          r"|cu(?:Init|Driver|Device|Ctx|Module|Mem|Launch|Func|Stream|Event|Link|Library|Kernel)[A-Z_]?\w*)")
+UNKNOWN = (r"(?=unknown type name|use of undeclared|no template named|there are no arguments"
+           r"|'\w+' (?:was not declared|has not been declared|does not name a type))[a-z ]*'({0})'.*")
+# what the engine does not have, by its names: of a program that uses several, the first is said
+NOT_HAD = {
+    "CUDA's driver API, which the engine does not have; it has the runtime API (cudaMalloc, <<<>>>)":
+        r"CU(?:device|context|module|function|deviceptr|stream|event|jit|mem|link|kernel|library|ctx)\w*"
+        r"|cu(?:Init|Driver|Device|Ctx|Module|Mem|Launch|Func|Stream|Event|Link|Library|Kernel)[A-Z_]?\w*",
+    "CUDA's graphs, which the engine does not have; launch the kernels themselves, one after another":
+        r"cudaGraph\w*|cudaStream(?:Begin|End|Is|Get|Update)Captur\w*|cudaUserObject\w*"
+        r"|cuda(?:Kernel|Memset|Host|ChildGraph|Conditional|MemAlloc)NodeParams\w*",
+    "CUDA's textures, surfaces and arrays, which the engine does not have; read device memory instead":
+        r"(?:tex|surf)(?:[123]D|Cubemap)\w*|texture|surface|textureReference|surfaceReference"
+        r"|(?:make_)?cuda\w*(?:Texture|Surface|Array|Mipmap|ChannelDesc|ChannelFormat|Resource|3D|Extent|Pos"
+        r"|PitchedPtr|AddressMode|FilterMode|ReadMode|BoundaryMode)\w*",
+    "CUDA's pools of memory, which the engine does not have; it has cudaMallocAsync and cudaFreeAsync":
+        r"cuda\w*MemPool\w*|cudaMallocFromPoolAsync|cudaMem(?:Allocation|Handle|Access)\w*",
+    "CUDA's memory of other processes, which the engine does not have": r"cudaIpc\w*",
+}
 DECISIVE = [
     (r".*static assertion failed:? (?:due to requirement '[^']*' )?:?\s*\"?laptop: (.*?)\"?$", r"\1"),
     (r"#error \"?(.*?)\"?$", r"\1"),
     (r"static_assert failed:? (?:due to requirement '[^']*' )?\"?laptop: (.*?)\"?$", r"\1"),
     (UNKNOWN.format(HALF), r"half precision needs `#include <cuda_fp16.h>`"),
     (UNKNOWN.format(BFLOAT), r"bfloat16 needs `#include <cuda_bf16.h>`"),
-    (UNKNOWN.format(DRIVER), r"\1\2\3 is of CUDA's driver API, which the engine does not have; it has the "
-                             "runtime API (cudaMalloc, <<<>>>)"),
+    *((UNKNOWN.format(names), rf"\1 is of {what}") for what, names in NOT_HAD.items()),
 ]
 CLEARER = [
     (
@@ -162,7 +175,11 @@ def read_errors(output: str, name: str, beside: tuple[str, ...] = ()) -> list[tu
     found = found or outside                 # the others follow from those of the source
     decisive = [e for e in found if e[1].startswith("\0")]
     found = [(line, message.removeprefix("\0")) for line, message in (decisive or found)]
-    return sorted(dict.fromkeys(found), key=lambda e: e[0] or 10**9) or [(0, output.strip()[-2000:])]
+    found = sorted(dict.fromkeys(found), key=lambda e: e[0] or 10**9)
+    lacks = [message.partition(" is of ")[2] in NOT_HAD for _, message in found]
+    if any(lacks):                           # one line says it, and the others follow from it
+        return [found[lacks.index(True)]]
+    return found or [(0, output.strip()[-2000:])]
 
 
 def program_errors(output: str, name: str, beside: tuple[str, ...]) -> list[tuple[int, str]]:

@@ -12,7 +12,7 @@ import pytest
 from laptop_cuda.judge import CannotJudge, judge, main, read
 from laptop_cuda.judge.child import difference, one_rounding_apart
 from laptop_cuda.judge.case import JudgeError
-from laptop_cuda.judge.kernelbot import bound, listed_tests
+from laptop_cuda.judge.kernelbot import bound, task_of
 from laptop_cuda.program import Budget, Ran
 
 CHALLENGE = """
@@ -230,11 +230,11 @@ def test_a_pointer_for_the_output_is_asked_for():
     assert bound((image, filter_, out.copy()), [out], {}, pointers)[1:] == (["out"], False)
 
 
-def test_tests_of_a_task_are_read_without_a_yaml_library():
-    assert listed_tests(TASK) == [{"size": 64, "factor": 2, "seed": 1}, {"size": 100, "factor": 3, "seed": 2}]
-    assert listed_tests("name: x\n") == []
-
-
+def test_a_task_is_read_as_yaml():
+    given = [{"size": 64, "factor": 2, "seed": 1}, {"size": 100, "factor": 3, "seed": 2}]
+    assert task_of(TASK)["tests"] == given
+    with pytest.raises(JudgeError, match="task.yml is no YAML: .*line 2"):
+        task_of("name: x\ntests: {\n")
 
 
 def test_a_half_may_be_rounded_once_otherwise():

@@ -94,12 +94,6 @@ def test_an_output_of_zeros_may_be_added_to_and_left(tmp_path):
     assert verdict.cases[2]["message"].startswith("y[0, 44] is 0, expected")
 
 
-def test_a_statement_that_promises_zeros_is_kept(tmp_path):
-    made = folder(tmp_path, [NUMBERS["ADDS"]])
-    (tmp_path / "challenge.html").write_text("<li><code>y</code> is initialised to <code>0.0</code></li>")
-    assert judge(*made, given_only=True).right
-
-
 def test_a_refusal_of_a_ragged_shape_alone_says_so(tmp_path):
     task, my = folder(tmp_path, [])
     my.write_text(SOLUTION.replace("c < (bug == TAIL ? cols - 1 : cols)", "c < 45"))

@@ -1,19 +1,11 @@
-"""Ragged shapes of a judge: what a task says, and what its given tests have in common, is kept."""
+"""Ragged shapes of a judge: what its given tests have in common is kept."""
 from __future__ import annotations
 
 import numpy as np
-import pytest
+from laptop_cuda.judge.ragged import ragged, sizes_of
 
-from laptop_cuda.judge.ragged import Statement, ragged, sentences, sizes_of
-
-PAGE = """<p>Rotate each row of <code>x</code>.</p>
-<ul><li><code>D</code> is guaranteed to be an even number</li>
-<li>1 &le; <code>rows</code> &le; 10,000</li>
-<li><code>y</code> is allocated and initialised to <code>0.0</code></li></ul>"""
-
-
-def changed(given: list[dict], text: str = "") -> list[dict]:
-    found = ragged(given, Statement(text))
+def changed(given: list[dict]) -> list[dict]:
+    found = ragged(given)
     return [{n: v for n, v in sizes_of(values).items() if v != given[source][n]}
             for source, values, _ in found]
 
@@ -22,25 +14,8 @@ def rows(count: int, d: int) -> dict:
     return {"x": np.random.default_rng(0).random((count, d)) + 1, "rows": count, "D": d}
 
 
-def test_a_page_is_read_as_sentences():
-    assert sentences(PAGE) == ["Rotate each row of x", "D is guaranteed to be an even number",
-                               "1 ≤ rows ≤ 10000", "y is allocated and initialised to 0.0"]
-    assert sentences(r"\( 1 \leq N \leq 10^5 \) holds. It does") == ["1 ≤ N ≤ 10^5 holds", "It does"]
-    assert Statement(PAGE).sets_to_zero("y") and not Statement(PAGE).sets_to_zero("x")
-
-
-@pytest.mark.parametrize("said, steps", [
-    ("", [{"rows": 4}, {"D": 23}]),
-    (PAGE, [{"rows": 4}, {"D": 22}]),
-    ("D % 4 == 0", [{"rows": 4}, {"D": 20}]),
-    ("D is divisible by 2 and by 3.", [{"rows": 4}, {"D": 18}]),
-    ("All dimensions are multiples of 4", [{"D": 20}]),
-    ("D is a power of two", [{"rows": 4}]),
-    ("5 <= rows <= 9", [{"D": 23}]),
-    ("24 ≤ D, rows ≤ 4096", [{"rows": 4}]),
-])
-def test_a_shape_keeps_what_the_statement_says(said, steps):
-    assert changed([rows(3, 12), rows(5, 24)], said) == steps
+def test_each_size_is_once_less_by_one():
+    assert changed([rows(3, 12), rows(5, 24)]) == [{"rows": 4}, {"D": 23}]
 
 
 def test_a_shape_keeps_the_order_of_sizes_and_what_is_equal_in_all_given_tests():
@@ -55,7 +30,7 @@ def test_a_shape_keeps_the_order_of_sizes_and_what_is_equal_in_all_given_tests()
 def test_arrays_follow_from_sizes_by_the_same_term_in_all_given_tests():
     def convolved(n, k):
         return {"x": np.ones(n), "y": np.zeros(n - k + 1), "pixels": np.zeros(3 * n * k), "n": n, "k": k}
-    ((_, shorter, _),) = ragged([convolved(5, 3), convolved(8, 2)], Statement())
+    ((_, shorter, _),) = ragged([convolved(5, 3), convolved(8, 2)])
     assert [len(shorter[name]) for name in ("x", "y", "pixels")] == [7, 6, 42]
     unknown = [{"x": np.ones(n), "y": np.zeros(n * n + 5), "n": n} for n in (3, 6)]
     assert changed(unknown) == []
@@ -76,6 +51,6 @@ def test_what_belongs_together_is_not_cut():
 
 def test_a_note_says_what_the_given_tests_have_in_common():
     notes = {tuple(n for n in ("rows", "D") if v[n] != (7, 12)[n == "D"]): note
-             for _, v, note in ragged([rows(5, 6), rows(7, 12)], Statement("1 ≤ rows ≤ 100"))}
-    assert notes["rows",] == "The statement allows it: 1 ≤ rows ≤ 100"
+             for _, v, note in ragged([rows(5, 6), rows(7, 12)])}
+    assert notes["rows",] == ""
     assert notes["D",].startswith("In every given test D is a multiple of 6: if the task promises that")

@@ -610,29 +610,36 @@ def test_what_is_not_supported_is_named(name):
     assert caught.value.line > 0, str(caught.value)
 
 
-REACHED = r"""
-#include <cooperative_groups.h>
-texture<float, 2, cudaReadModeElementType> old;
-__global__ void __cluster_dims__(2, 1, 1) k(float* y, int what, cudaTextureObject_t t, cudaSurfaceObject_t s) {
-    if (what == 1) y[0] = tex2D<float>(t, 0.5f, 0.5f);
-    if (what == 2) y[0] = tex2D(old, 0.5f, 0.5f);
-    if (what == 3) surf2Dwrite(y[0], s, 0, 0);
-    if (what == 4) y[0] = cooperative_groups::this_cluster().num_blocks();
-}
-"""
+NOT_HAD = {"cudaStreamBeginCapture": "cudaStreamBeginCapture(0, cudaStreamCaptureModeGlobal);\n    cudaGraph_t g;",
+           "cudaGraphExec_t": "cudaGraphExec_t g;\n    cudaGraphLaunch(g, 0);",
+           "cudaTextureObject_t": "cudaTextureObject_t t = 0;", "cudaMallocArray": "cudaMallocArray(0, 0, 4);",
+           "cudaMemPool_t": "cudaMemPool_t own;\n    cudaMemPoolCreate(&own, 0);",
+           "cudaMallocFromPoolAsync": "cudaMallocFromPoolAsync(0, 4, 0, 0);",
+           "cudaIpcMemHandle_t": "cudaIpcMemHandle_t h;\n    cudaIpcGetMemHandle(&h, 0);"}
+NOT_HAD_IN_KERNELS = {"tex2D": "y[0] = tex2D<float>(1, 0.5f, 0.5f);", "surf2Dwrite": "surf2Dwrite(y[0], 1, 0, 0);"}
 
 
-@pytest.mark.parametrize("what, kind, words", [
-    (0, "", ""), (1, "out of bounds", "tex2D of a texture object that does not exist"),
-    (2, "not supported", "tex2D of a texture to which nothing is bound"),
-    (3, "out of bounds", "surf2Dwrite of a surface object that does not exist"), (4, "not supported", "this_cluster")])
-def test_what_is_not_there_is_an_error_where_it_is_reached(what, kind, words):
-    y, mod = torch.ones(1), cuda.compile(REACHED)
-    if not what:
-        return mod.k[1, 1](y, 0, 0, 0)
-    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        mod.k[1, 1](y, what, 0, 0)
-    assert caught.value.kind == kind and words in str(caught.value) and caught.value.line == 4 + what
+@pytest.mark.parametrize("name", [*NOT_HAD, *NOT_HAD_IN_KERNELS, "texture"])
+def test_textures_graphs_and_pools_are_refused_in_one_line(name):
+    body = "f(float* y) {\n    " + (NOT_HAD | NOT_HAD_IN_KERNELS).get(name, "y[0] = 0;") + "\n}\n"
+    kind = "__global__ void " if name in NOT_HAD_IN_KERNELS else "void "
+    old = "texture<float, 2> old;\n" if name == "texture" else "\n"
+    with pytest.raises(cuda.CompileError) as caught:
+        cuda.compile(old + kind + body)
+    ((line, said),) = caught.value.errors
+    assert line == (1 if name == "texture" else 3) and said.startswith(f"{name} is of CUDA's ")
+    assert "which the engine does not have" in said and "\n" not in said
+
+
+def test_what_is_not_there_is_an_error_where_it_is_reached():
+    y, mod = torch.ones(1), cuda.compile("""#include <cooperative_groups.h>
+__global__ void __cluster_dims__(2, 1, 1) k(float* y, int what) {
+    if (what) y[0] = cooperative_groups::this_cluster().num_blocks();
+}""")
+    mod.k[1, 1](y, 0)
+    with pytest.raises(cuda.KernelError, match="this_cluster") as caught, cuda.sanitize():
+        mod.k[1, 1](y, 1)
+    assert caught.value.kind == "not supported" and caught.value.line == 3
 
 
 def test_an_error_is_shown_in_the_students_own_line():

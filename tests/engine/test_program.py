@@ -266,3 +266,26 @@ def test_the_fixture(cuda_program, tmp_path, request):
         cuda_program(tmp_path / "none.cu")
     ran = cuda_program(tmp_path / "prog.cu", "64", check=False, options=Options(defines=("EXTRA=1", "SET_Y=1")))
     assert ran.errors[0]["kind"] == "out of bounds"
+
+
+def test_memory_in_the_order_of_a_stream_is_asked_for_and_given_back_at_once(tmp_path):
+    (tmp_path / "prog.cu").write_text(r"""
+__global__ void add(float* x) { x[threadIdx.x] += 3; }
+int main(int argc, char**) {
+    float* x;
+    cudaStream_t stream;
+    cudaStreamCreate(&stream);
+    if (cudaMallocAsync(&x, 128, stream)) return 2;
+    if (argc != 2) cudaMemsetAsync(x, 0, 128, stream);
+    add<<<1, 32, 0, stream>>>(x);
+    if (cudaFreeAsync(x, stream)) return 3;
+    if (argc > 2) add<<<1, 32, 0, stream>>>(x);
+    return cudaFreeAsync(x, stream) != cudaErrorInvalidValue;
+}
+""")
+    ran = run(tmp_path / "prog.cu")
+    assert (ran.status, ran.errors) == (0, [])
+    (error,) = run(tmp_path / "prog.cu", arguments=["not initialised"]).errors
+    assert error["kind"] == "uninitialized" and "x[0]" in error["message"]
+    (error,) = run(tmp_path / "prog.cu", arguments=["used after", "it is given back"]).errors
+    assert "after cudaFree of x" in error["message"]

@@ -151,7 +151,7 @@ def test_names_of_the_driver_api_are_told_as_such(tmp_path):
     (tmp_path / "driver.cu").write_text(DRIVER)
     with pytest.raises(CompileError, match="line 3: CUdevice is of CUDA's driver API") as error:
         run(tmp_path / "driver.cu")
-    assert "line 4: cuInit is of CUDA's driver API" in str(error.value)
+    assert "line 4" not in str(error.value)
 
 
 def test_kernels_header_of_curand_brings_the_hosts(tmp_path):
