@@ -233,7 +233,7 @@ def test_a_pointer_for_the_output_is_asked_for():
 def test_a_task_is_read_as_yaml():
     given = [{"size": 64, "factor": 2, "seed": 1}, {"size": 100, "factor": 3, "seed": 2}]
     assert task_of(TASK)["tests"] == given
-    with pytest.raises(JudgeError, match="task.yml is no YAML: .*line 2"):
+    with pytest.raises(JudgeError, match="task.yml is no YAML: .*line 3"):
         task_of("name: x\ntests: {\n")
 
 
