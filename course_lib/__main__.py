@@ -101,9 +101,8 @@ def main(argv: list[str] | None = None) -> int:
             raise
         # Without a name: an extra, and the message says how to get it.
         print(f"{name}: {error}"
-              + (", which the course needs: `python -m course_lib doctor` says how to get it. "
-                 "Is it the course's own Python, .venv/bin/python?" if error.name else ""),
-              file=sys.stderr)
+              + (", which the course needs: `python -m course_lib doctor` says how to get it. Is it the "
+                 "course's own Python, .venv/bin/python?" if error.name else ""), file=sys.stderr)
         return 2
     except OSError as error:    # a folder that is not there or cannot be written, a full disk
         if error.filename is None:

@@ -36,8 +36,8 @@ def growing_table(word, *, loss=UNTUNED, control=UNTUNED, cache, unique):
     rows = json.loads(ROWS.read_text())
     measured = {"loss": loss, "control": control, "cache": [cache(n) for n in LENGTHS], "unique": unique}
     if word not in rows:
-        raise ValueError(f"word must be a chapter with a row in {ROWS.name}; got {word!r}. "
-                         f"The row: {measured}")
+        raise ValueError(f"word must be a chapter with a row in {ROWS.name}; got {word!r}. The row: "
+                         f"{measured}")
     for column, value in measured.items():
         committed = rows[word][column]
         rounded = column in ("loss", "control") and None not in (value, committed)

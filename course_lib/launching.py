@@ -30,7 +30,7 @@ def require_tensor_cores(x: Tensor) -> None:
         raise ValueError("the tensor-core kernels need a GPU from sm_80 on; "
                          f"{torch.cuda.get_device_name(x.device)} is "
                          "sm_{}{}. float32 tensors take the other kernels".format(
-                             *torch.cuda.get_device_capability(x.device)))
+                *torch.cuda.get_device_capability(x.device)))
 
 
 def shared_limit(device) -> int:

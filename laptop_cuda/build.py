@@ -112,9 +112,8 @@ def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[s
 def nvcc_problem(output: str) -> NoCompiler | None:
     """Advice where not the source but the toolkit is wrong: older than the card, or than the C++ compiler."""
     if "Unsupported gpu architecture" in output or "is not defined for option 'gpu-architecture'" in output:
-        return NoCompiler("nvcc is older than this card and cannot build for it. "
-                          "Install a newer CUDA toolkit, "
-                          f"or set NVCC to the nvcc of one.\n{output.strip()[:300]}")
+        return NoCompiler("nvcc is older than this card and cannot build for it. Install a newer CUDA "
+                          f"toolkit, or set NVCC to the nvcc of one.\n{output.strip()[:300]}")
     if "unsupported GNU version" in output or "unsupported clang version" in output:
         return NoCompiler("nvcc does not accept this C++ compiler. Set NVCC_CCBIN to an older g++, or try "
                           f"NVCC_APPEND_FLAGS=-allow-unsupported-compiler.\n{output.strip()[:300]}")
@@ -171,10 +170,8 @@ def _build(folder: Path, files: dict[str, str], sources: Sources, flags: list[st
             raise failed(REFUSED.sub(r"error: \1", printed))
         output.replace(final)
         (folder / PRINTED).write_text(printed)
-        found = {
-            "library": final.name,
-            "included": {str(p): digest(p.read_bytes()) for p in _depended_on(folder)},
-        }
+        found = {"library": final.name,
+                 "included": {str(p): digest(p.read_bytes()) for p in _depended_on(folder)}}
         record.with_suffix(".new").write_text(json.dumps(found))
         record.with_suffix(".new").replace(record)
         return final
@@ -239,11 +236,9 @@ def _rules(sources: Sources, output: Path, flags: list[str], link: list[str], to
         return str(p).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
     objects = [f"{p.name}.o" for p in sources]
-    rules = [
-        f"rule compile\n  command = {quoted(tool.command)} {quoted(flags)} $own"
-        " -MD -MF $out.d -c $in -o $out\n  depfile = $out.d\n",
-        f"rule link\n  command = {quoted(tool.command)} $in -o $out {quoted(link)}\n",
-    ]
+    rules = [f"rule compile\n  command = {quoted(tool.command)} {quoted(flags)} $own -MD -MF $out.d -c $in "
+             "-o $out\n  depfile = $out.d\n", f"rule link\n  command = {quoted(tool.command)} $in -o $out "
+             f"{quoted(link)}\n"]
     rules += [f"build {o}: compile {path(p)}\n  own = {quoted(own)}\n"
               for o, (p, own) in zip(objects, sources.items())]
     rules.append(f"build {path(output)}: link {' '.join(objects)}\n")

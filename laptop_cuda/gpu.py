@@ -55,21 +55,17 @@ def generated(sources: list, wanted: list, file: str) -> str:
     """The generated source: `file`, untouched, then the entries of the `wanted` kernels and instances."""
     def entry(number: int, address: str) -> str:
         grid_sync = str(_speaks_of_the_grid(sources, wanted[number][0])).lower()
-        return (
-            f'extern "C" int laptop_entry_{number}(const unsigned* grid, const unsigned* block, void** args, '
-            f"size_t shared, void* stream, int device) "
-            f"{{ return laptop_start((const void*)({address}), grid, "
-            f"block, args, shared, stream, device, {grid_sync}); }}\n"
-        )
+        return (f'extern "C" int laptop_entry_{number}(const unsigned* grid, const unsigned* block, void** '
+                'args, ' f"size_t shared, void* stream, int device) {{ return laptop_start((const "
+                f"void*)({address}), grid, block, args, shared, stream, device, {grid_sync}); }}\n")
     return f'{START}#include "{file}"\n' + table.table(sources, wanted, entry)
 
 
 def _speaks_of_the_grid(sources: list, kernel) -> bool:
     """Whether a kernel takes the grid as a cooperative group: only a cooperative launch makes
     `grid.sync()` valid."""
-    body = next(
-        (s.tokens[f.body[0] : f.body[1]] for s in sources for f in s.functions if f is kernel.function), []
-    )
+    body = next((s.tokens[f.body[0] : f.body[1]] for s in sources for f in s.functions
+                 if f is kernel.function), [])
     return any(token.text in ("this_grid", "grid_group") for token in body)
 
 
@@ -128,13 +124,9 @@ def run(entry, kernel: str, grid, block, shared_bytes: int, values: list, device
         status = entry.call((ctypes.c_uint * 3)(*grid), (ctypes.c_uint * 3)(*block), arguments, shared_bytes,
                             stream, at)
     if status:
-        raise KernelError(
-            "bad launch",
-            kernel=kernel,
-            message=f"{kernel} was not launched with grid {grid}, block "
-            f"{block} and {shared_bytes} bytes of shared memory: "
-            f"{_text(entry.library, status)}" + _limit(grid),
-        )
+        raise KernelError("bad launch", kernel=kernel, message=f"{kernel} was not launched with grid "
+                          f"{grid}, block {block} and {shared_bytes} bytes of shared memory: "
+                          f"{_text(entry.library, status)}" + _limit(grid))
 
 
 GRID_LIMITS = (2**31 - 1, 65535, 65535)
@@ -189,15 +181,10 @@ def compile_check(path: Path, architectures: tuple[str, ...] = ("sm_80", "sm_90"
     with tempfile.TemporaryDirectory() as folder:
         made = Path(folder) / "check.cu"
         made.write_text(text)
-        run = subprocess.run(
-            [*command, str(made), "-o", str(Path(folder) / "check.o")],
-            capture_output=True,
-            text=True,
-            env=os.environ | {"LC_ALL": "C"},
-        )
+        run = subprocess.run([*command, str(made), "-o", str(Path(folder) / "check.o")], capture_output=True,
+                             text=True, env=os.environ | {"LC_ALL": "C"})
     if run.returncode:
         output = run.stdout + run.stderr
-        raise build.CompileError(
-            path.name, sources[0].text, build.read_nvcc_errors(output, path.name), output
-        )
+        raise build.CompileError(path.name, sources[0].text, build.read_nvcc_errors(output, path.name),
+                                 output)
     passed.mkdir(parents=True, exist_ok=True)

@@ -37,9 +37,8 @@ class Kernel:
             raise ArgumentError(f"{self.__name__} is launched as {self.__name__}[grid, block](...) or "
                                 f"[grid, block, shared_bytes](...), got [{configuration!r}]")
         grid, block, *shared = configuration
-        return Launch(
-            self, _three("grid", grid), _three("block", block), _whole("shared_bytes", *shared or [0])
-        )
+        return Launch(self, _three("grid", grid), _three("block", block),
+                      _whole("shared_bytes", *shared or [0]))
 
     def __call__(self, *arguments, **named):
         raise ArgumentError(f"{self.__name__} needs a grid and a block: {self.__name__}[grid, block](...)")
@@ -60,15 +59,13 @@ class Kernel:
             if kernel.template and not self.instance and kernel.required:
                 raise ArgumentError(f"{template}: name an instance, {example}")
             if kernel.template and count < kernel.required:
-                raise ArgumentError(
-                    f"{template}: {self.__name__} gives {count} of its {kernel.required} arguments"
-                )
+                raise ArgumentError(f"{template}: {self.__name__} gives {count} of its {kernel.required} "
+                                    "arguments")
             if kernel.template and count > len(kernel.template) and "..." not in template:
                 raise ArgumentError(f"{template}: {self.__name__} gives {count} arguments")
             if not kernel.template and self.instance:
-                raise ArgumentError(
-                    f"{kernel.name} is not a template; launch it as {kernel.name}[grid, block](...)"
-                )
+                raise ArgumentError(f"{kernel.name} is not a template; launch it as {kernel.name}[grid, "
+                                    "block](...)")
         return found
 
 

@@ -70,8 +70,8 @@ class Module:
             return Kernel(self, name)
         if name in self.constants:
             return self.constants[name]
-        raise AttributeError(f"{self.name} has no kernel and no constant `{name}`; "
-                             f"its kernels: {', '.join(self.kernels)}")
+        raise AttributeError(f"{self.name} has no kernel and no constant `{name}`; its kernels: "
+                             f"{', '.join(self.kernels)}")
 
     def __getitem__(self, instance: str) -> "Kernel":
         """`module["tile<64, 32>"]`, an instance of a template kernel."""
@@ -85,9 +85,8 @@ class Module:
         like others. It runs in a process of its own, so a crash is a `KernelError`; its result is dropped."""
         if name == "main":
             raise ArgumentError("main is a whole program: laptop_cuda.run(path) runs it in its own process")
-        found = [
-            f for file in self._files for f in signature.hosts(file) if name in (f.name, f.function.name)
-        ]
+        found = [f for file in self._files for f in signature.hosts(file)
+                 if name in (f.name, f.function.name)]
         if not found:
             there = ", ".join(f.name for file in self._files for f in signature.hosts(file))
             raise ArgumentError(f"{self.name} has no host function `{name}`; it has: {there or 'none'}")

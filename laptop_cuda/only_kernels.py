@@ -27,8 +27,7 @@ ENGINE_MACROS = {"memcpy", "memset", "memmove", "printf", "assert", "abort", "ex
 SPELLINGS = {"##": "`##`", "%:": "`%:`", "<:": "`<:`", "[[": "an attribute in `[[ ]]`", "??": "`??`"}
 HEADERS = re.compile(
     r"(?:cuda_\w+|cooperative_groups(?:/\w+)?|mma|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|"
-    r"climits|limits|cstdint|stdint)(?:\.h)?"
-)
+    r"climits|limits|cstdint|stdint)(?:\.h)?")
 # what compilers call of their own accord: to set and copy memory, to unwind, and for arithmetic on integers
 # and 16-bit numbers that the processor has no instruction for
 COMPILERS = re.compile(

@@ -89,9 +89,8 @@ def _backward_op(qualified: str, parsed, backward: Callable, wanted: list[str]) 
         made = tuple(torch.empty_like(given[p]) for p in places)
         return made if len(made) > 1 else made[0]
 
-    op = torch.library.custom_op(
-        f"{qualified}_backward", _contiguous(backward), mutates_args=(), schema=schema
-    )
+    op = torch.library.custom_op(f"{qualified}_backward", _contiguous(backward), mutates_args=(),
+                                 schema=schema)
     op.register_fake(_contiguous(fake))
     return op
 

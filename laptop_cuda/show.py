@@ -41,9 +41,8 @@ class Code:
 
     def __repr__(self):
         lines = self.text.split("\n")
-        return "\n".join(
-            [self.title, *(f"{n:4}  {line}".rstrip() for n, line in enumerate(lines, self.first_line))]
-        )
+        return "\n".join([self.title,
+                          *(f"{n:4}  {line}".rstrip() for n, line in enumerate(lines, self.first_line))])
 
     def _repr_html_(self):
         rows = []
@@ -58,9 +57,8 @@ def show(file: str | Path, *names: str) -> None:
     """Displays kernels (or functions) of a .cu file with the comment above each; no name: the whole file."""
     path = Path(file)
     source = outline(path.read_text())
-    pieces = [_piece(source, path.name, name) for name in names] or [
-        Code(source.text.rstrip("\n"), 1, path.name)
-    ]
+    pieces = ([_piece(source, path.name, name) for name in names]
+              or [Code(source.text.rstrip("\n"), 1, path.name)])
     for piece in pieces:
         if "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None:
             sys.modules["IPython"].display.display(piece)
@@ -111,9 +109,8 @@ def _coloured(text: str) -> str:
         if kind in COLOURS:
             variable, colour = COLOURS[kind]
             style = f'<span style="color:var(--jp-mirror-editor-{variable}-color,{colour})">'
-            word = "\n".join(
-                f"{style}{html.escape(part)}</span>" if part else "" for part in word.split("\n")
-            )
+            word = "\n".join(f"{style}{html.escape(part)}</span>" if part else ""
+                             for part in word.split("\n"))
         else:
             word = html.escape(word)
         pieces.append(word)

@@ -12,17 +12,20 @@ import pytest
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
 HOW_TO_GET = {"clang": "apt install clang", "aarch64-linux-gnu-g++": "apt install g++-aarch64-linux-gnu",
-              "qemu-aarch64": "apt install qemu-user", "chromium": "apt install chromium", "nvcc": "NVIDIA's CUDA toolkit"}
+              "qemu-aarch64": "apt install qemu-user", "chromium": "apt install chromium",
+              "nvcc": "NVIDIA's CUDA toolkit"}
 
 
 @pytest.fixture
 def needs():
-    """`path = needs("clang")`: where a tool is; without it the test is *not run*. Several names: the first that is there."""
+    """`path = needs("clang")`: where a tool is; without it the test is *not run*. Several names: the first
+    that is there."""
     def find(*names: str) -> str:
         for name in names:
             if path := shutil.which(name):
                 return path
-        pytest.skip(f"not run: {' or '.join(names)} is missing ({HOW_TO_GET.get(names[0], 'see python -m course_lib doctor')})")
+        pytest.skip(f"not run: {' or '.join(names)} is missing "
+                    f"({HOW_TO_GET.get(names[0], 'see python -m course_lib doctor')})")
     return find
 
 
@@ -31,8 +34,10 @@ def pytest_configure(config):
 
 
 def pytest_ignore_collect(collection_path, config):
-    # `make gpu-check` has no hypothesis and no Jupyter: files without a test for the card are not even imported.
-    if config.option.markexpr == "gpu" and collection_path.name.startswith("test_") and collection_path.suffix == ".py":
+    # `make gpu-check` has no hypothesis and no Jupyter: files without a test for the card are not even
+    # imported.
+    if config.option.markexpr == "gpu" and collection_path.name.startswith(
+            "test_") and collection_path.suffix == ".py":
         if not re.search(r"\bmark\.gpu\b", collection_path.read_text(encoding="utf-8")):
             return True
     return None
@@ -47,18 +52,21 @@ def pytest_runtest_setup(item):
 
 
 def pytest_runtest_makereport(item, call):
-    """A kernel that has spoiled the CUDA context makes every later test red: the run ends at the one that did it."""
+    """A kernel that has spoiled the CUDA context makes every later test red: the run ends at the one that did
+    it."""
     torch = sys.modules.get("torch")
     failed = call.excinfo is not None and not call.excinfo.errisinstance(pytest.skip.Exception)
     if failed and torch and item.get_closest_marker("gpu") and torch.cuda.is_available():
         try:
             torch.cuda.synchronize()
         except Exception as problem:
-            pytest.exit(f"the CUDA context does not work any more after {item.nodeid}: {str(problem).splitlines()[0]}", 3)
+            pytest.exit(f"the CUDA context does not work any more after {item.nodeid}: "
+                        f"{str(problem).splitlines()[0]}", 3)
 
 
 def pytest_report_teststatus(report):
-    """A test whose tool is missing is neither passed nor skipped by choice: the closing line counts it by itself."""
+    """A test whose tool is missing is neither passed nor skipped by choice: the closing line counts it by
+    itself."""
     if report.skipped and isinstance(report.longrepr, tuple) and "not run:" in report.longrepr[2]:
         return "not run", "n", ("NOT RUN", {"yellow": True})
     return None

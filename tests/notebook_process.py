@@ -63,8 +63,8 @@ def _running_server() -> subprocess.Popen:
 
 def serve() -> None:
     os.environ["MPLBACKEND"] = "module://matplotlib_inline.backend_inline"        # as a kernel sets it
-    for module in ("torch", "matplotlib.pyplot", "matplotlib_inline.backend_inline", "IPython", "einops", "anywidget",
-                   "safetensors.torch"):
+    for module in ("torch", "matplotlib.pyplot", "matplotlib_inline.backend_inline", "IPython", "einops",
+                   "anywidget", "safetensors.torch"):
         importlib.import_module(module)
 
     replies = os.fdopen(os.dup(1), "w")

@@ -69,8 +69,8 @@ def check_mask(mask, shape, device):
                          "entries. Which was meant? mask.masked_fill(mask.isnan(), -math.inf) hides them, "
                          "mask.masked_fill(mask.isnan(), 0) does not")
     if bool((mask == 1).any()) and bool(((mask == 0) | (mask == 1)).all()):
-        raise ValueError(f"mask must be {which}; got a floating mask of zeros and ones, "
-                         "which would hide nothing. Which was meant? mask.bool() is boolean")
+        raise ValueError(f"mask must be {which}; got a floating mask of zeros and ones, which would hide "
+                         "nothing. Which was meant? mask.bool() is boolean")
 
 
 def _check_mask_shape(mask, shape):
@@ -82,8 +82,8 @@ def _check_mask_shape(mask, shape):
     per_sequence = mask.dim() == 3 and 1 < len(mask) == batch
     if not fits:
         advice = ". One mask per sequence is mask[:, None]" if per_sequence else ""
-        raise ValueError(f"mask must broadcast to (batch, heads, n, m) = {shape}; "
-                         f"got shape {tuple(mask.shape)}{advice}")
+        raise ValueError(f"mask must broadcast to (batch, heads, n, m) = {shape}; got shape "
+                         f"{tuple(mask.shape)}{advice}")
     if per_sequence and batch == heads:
         raise ValueError(f"mask must have only one reading; got shape {tuple(mask.shape)} for {batch} "
                          f"sequences and {heads} heads. Which was meant? mask[:, None] is one mask "

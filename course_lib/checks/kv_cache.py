@@ -18,15 +18,13 @@ def check_new(cache, k, v):
                              f"{tuple(held.shape)} {held.dtype}; got {tuple(x.shape)} {x.dtype}")
     if v.shape[:3] != k.shape[:3] or v.dtype != k.dtype:
         raise ValueError(f"v must have the batch, heads, tokens and dtype of k, {tuple(k.shape[:3])} "
-                         f"{k.dtype}; "
-                         f"got {tuple(v.shape[:3])} {v.dtype}")
+                         f"{k.dtype}; got {tuple(v.shape[:3])} {v.dtype}")
 
 
 def check_room(cache, k):
     if cache.length + k.shape[2] > cache.capacity:
         raise ValueError(f"k must fit into the cache: {cache.length} of its {cache.capacity} slots are "
-                         "taken; "
-                         f"got {k.shape[2]} more tokens")
+                         f"taken; got {k.shape[2]} more tokens")
 
 
 def check_not_empty(cache):
@@ -37,8 +35,7 @@ def check_not_empty(cache):
 def check_empty(cache, k):
     if cache.k is not None:
         raise ValueError(f"cache must be empty: a context is read once, and this one holds {cache.length} "
-                         "tokens; "
-                         f"got {k.shape[2]} more")
+                         f"tokens; got {k.shape[2]} more")
 
 
 def check_truncation(n, length):
@@ -77,8 +74,7 @@ def check_decode(q, k, v, lengths) -> Tensor:
                          f"{tuple(q.shape)}")
     if k.shape[0] != b or k.shape[1] == 0 or n_heads % k.shape[1] or k.shape[3] != d:
         raise ValueError(f"k must have q's batch {b} and width {d}, and a number of heads that divides "
-                         f"{n_heads}; "
-                         f"got {tuple(k.shape)}")
+                         f"{n_heads}; got {tuple(k.shape)}")
     if v.shape[:3] != k.shape[:3]:
         raise ValueError(f"v must have the batch, heads and tokens of k, {tuple(k.shape[:3])}; "
                          f"got {tuple(v.shape[:3])}")
@@ -91,8 +87,8 @@ def check_decode_kernel(q, k, v):
     """What kernels/kv_cache.cu is written for."""
     check_dtype("q", q, torch.float32)
     if v.shape[3] != q.shape[3] or q.shape[3] > LARGEST_WIDTH:
-        raise ValueError(f"v must be as wide as q, at most {LARGEST_WIDTH}, for this kernel; "
-                         f"got {v.shape[3]} and {q.shape[3]}")
+        raise ValueError(f"v must be as wide as q, at most {LARGEST_WIDTH}, for this kernel; got "
+                         f"{v.shape[3]} and {q.shape[3]}")
     check_group(q, k.shape[1])
 
 
@@ -112,8 +108,8 @@ def check_tensor_core(fits, q, n_kv_heads):
 def check_int8_cache(cache):
     bits, group = getattr(cache, "bits", None), getattr(cache, "group", None)
     if bits != 8 or group != TILE:
-        raise ValueError(f"cache must be QuantizedCache(8, group={TILE}) for this kernel; "
-                         f"got {type(cache).__name__}, bits {bits!r}, group {group}")
+        raise ValueError(f"cache must be QuantizedCache(8, group={TILE}) for this kernel; got "
+                         f"{type(cache).__name__}, bits {bits!r}, group {group}")
 
 
 def check_append(cache, k, v, rope):

@@ -37,8 +37,8 @@ def check_model_tokens(tokens, context):
 
 def out_of_vocabulary(name, tokens, vocab_size, also="") -> ValueError:
     """The error for tokens that the embedding or the loss did not find. (Looking first would stall a GPU.)"""
-    return ValueError(f"{name} must be from 0 to {vocab_size - 1}{also}; "
-                      f"got {tokens.min().item()} to {tokens.max().item()}")
+    return ValueError(f"{name} must be from 0 to {vocab_size - 1}{also}; got {tokens.min().item()} to "
+                      f"{tokens.max().item()}")
 
 
 def check_targets(targets, tokens):
@@ -57,8 +57,7 @@ def check_caches(caches, blocks):
 def check_state_cache(cache, kind):
     if not isinstance(cache, kind):
         raise ValueError("caches must hold a state for this layer, as those of make_caches "
-                         "(make_cache=None) do; "
-                         f"got {type(cache).__name__}")
+                         f"(make_cache=None) do; got {type(cache).__name__}")
 
 
 def check_state(cache):
@@ -127,8 +126,7 @@ def check_state_shapes(module, state, path):
     if want != got:
         name = min(want.items() ^ got.items())[0]
         raise ValueError(f"path must hold a model of this shape; in {path} {name} is "
-                         f"{got.get(name, 'missing')}, "
-                         f"and here {want.get(name, 'unknown')}")
+                         f"{got.get(name, 'missing')}, and here {want.get(name, 'unknown')}")
 
 
 def check_saved_model(about, path):

@@ -42,8 +42,8 @@ def check_state(state, shapes):
         raise ValueError(f"state must be the pair of tensors (S, z) that return_state gives; got {got}")
     got = [tuple(x.shape) for x in state]
     if got != shapes:
-        raise ValueError(f"state must be tensors of shapes {shapes[0]} and {shapes[1]}; "
-                         f"got {got[0]} and {got[1]}")
+        raise ValueError(f"state must be tensors of shapes {shapes[0]} and {shapes[1]}; got {got[0]} and "
+                         f"{got[1]}")
 
 
 def check_delta(q, k, v, beta, decay, state, form="recurrent", chunk_size=1):
@@ -72,8 +72,8 @@ def _check_strength(beta, k):
         raise ValueError(f"beta must be at least 0; got {beta.min().item():.4g}")
     strength = beta * k.square().sum(-1)
     if bool((strength > 2 + 1e-3).any()):
-        raise ValueError("beta must be at most 2 / |k|^2, or the state grows without bound; "
-                         f"got beta |k|^2 = {strength.max().item():.4g}")
+        raise ValueError("beta must be at most 2 / |k|^2, or the state grows without bound; got beta |k|^2 "
+                         f"= {strength.max().item():.4g}")
 
 
 def check_performer(q, k, v, projection, scale):

@@ -64,8 +64,7 @@ def check_paged(q, cache, tables, lengths, layer, window=None):
         least, most = max(1, q.shape[2]), size * len(row)
         if not least <= length <= most:
             raise ValueError(f"lengths must be from {least} (there are {q.shape[2]} queries) to {most}, the "
-                             "slots of "
-                             f"{len(row)} pages of {size}; got {length}")
+                             f"slots of {len(row)} pages of {size}; got {length}")
         for block in row[:math.ceil(length / size)]:
             if not 0 <= block < len(references) or references[block] == 0:
                 raise ValueError(f"tables must name blocks that a sequence holds; got {block}, a stale entry")
@@ -77,8 +76,7 @@ def check_chunks(counts, q, tables):
     whole = all(isinstance(count, int) and count > 0 for count in counts)
     if not whole or len(counts) != len(tables) or sum(counts) != len(q) or len(q) == 0:
         raise ValueError(f"counts must be positive integers, one for each of the {len(tables)} sequences, "
-                         "whose sum "
-                         f"is the {len(q)} rows of q; got {list(counts)}")
+                         f"whose sum is the {len(q)} rows of q; got {list(counts)}")
 
 
 def check_decode_paged(q, cache, lengths, kernel, n_splits):
@@ -90,8 +88,7 @@ def check_decode_paged(q, cache, lengths, kernel, n_splits):
         longest = int(lengths.max()) if len(lengths) else 0
         if longest > MOST_SCORES:
             raise ValueError(f"lengths must be at most {MOST_SCORES} for the naive kernel, which keeps all "
-                             "scores in "
-                             f"shared memory; got {longest}")
+                             f"scores in shared memory; got {longest}")
 
 
 def check_prefill_paged(q, cache, lengths, counts):
@@ -132,8 +129,8 @@ def check_copies(cache, sources, targets):
     if any(not 0 <= x < n_blocks for x in sources + targets):
         raise ValueError(f"pairs must name blocks from 0 to {n_blocks - 1}; got {pairs}")
     if cache.keys.dtype != torch.float32 or math.prod(block) % 4:
-        raise ValueError("cache must be float32 with blocks of a multiple of 4 numbers; "
-                         f"got {cache.keys.dtype}, {tuple(block)}")
+        raise ValueError("cache must be float32 with blocks of a multiple of 4 numbers; got "
+                         f"{cache.keys.dtype}, {tuple(block)}")
 
 
 def check_running(sequence, running):
@@ -154,8 +151,7 @@ def check_request(model, n_slots, prompt, stop, max_new_tokens, n_samples, seed,
     room = min(n_slots, context)
     if len(prompt) + max_new_tokens - 1 > room:         # the last token is never read
         raise ValueError(f"prompt must leave room for max_new_tokens={max_new_tokens} in {room} slots (the "
-                         "whole "
-                         f"cache, or the model's context); got {len(prompt)} tokens")
+                         f"whole cache, or the model's context); got {len(prompt)} tokens")
     return prompt, stop
 
 
@@ -182,23 +178,20 @@ def check_pageable(layers):
                              "attention; undo set_attention() first")
         if getattr(layer, "recurrent", False):
             raise ValueError("model must keep keys and values of every token, because pages hold nothing "
-                             "else; got "
-                             f"layer {i}, {type(layer).__name__}, whose past is a state of fixed size: use "
-                             "its own "
-                             "cache")
+                             f"else; got layer {i}, {type(layer).__name__}, whose past is a state of fixed "
+                             "size: use its own cache")
     shapes = {(layer.n_kv_heads, layer.key_width, layer.value_width) for layer in layers}
     if len(shapes) > 1:
         raise ValueError("model must keep the same shape per token in every layer, because all share one "
-                         "table of "
-                         f"blocks; got (n_kv_heads, width of a key, width of a value) in {sorted(shapes)}")
+                         "table of blocks; got (n_kv_heads, width of a key, width of a value) in "
+                         f"{sorted(shapes)}")
 
 
 def check_engine_kernels(kernels, model, widths):
     weight, windows = model.embedding.weight, [block.attention.window for block in model.blocks]
     if kernels and (weight.dtype != torch.float32 or widths[0] != widths[1] or any(windows)):
-        raise ValueError("kernels must be False unless the model is float32, has values as wide as its keys "
-                         "and no "
-                         f"window; got {weight.dtype}, attention {model.config.attention!r}")
+        raise ValueError("kernels must be False unless the model is float32, has values as wide as its "
+                         f"keys and no window; got {weight.dtype}, attention {model.config.attention!r}")
 
 
 def check_largest(name, largest, n, unit):

@@ -13,8 +13,8 @@ LAYOUTS = ("interleaved", "half")
 def check_rope(rope):
     """rope is None or a pair; apply_rope checks the two tables."""
     if rope is not None and not (isinstance(rope, (tuple, list)) and len(rope) == 2):
-        raise ValueError("rope must be None or a pair (cos, sin), as from rope_table; "
-                         f"got {type(rope).__name__}")
+        raise ValueError("rope must be None or a pair (cos, sin), as from rope_table; got "
+                         f"{type(rope).__name__}")
 
 
 def check_rope_inputs(rope, **pairs):
@@ -74,16 +74,16 @@ def _positions(positions, x, length):
     n, limit = x.shape[-2], f"below {length}, the length of the table"
     if positions is None:
         if n > length:
-            raise ValueError(f"positions must be {limit}; got x with {n} rows. "
-                             f"rope_table({n}, ...) is long enough")
+            raise ValueError(f"positions must be {limit}; got x with {n} rows. rope_table({n}, ...) is long "
+                             "enough")
         return None
     positions = torch.as_tensor(positions, device=x.device)
     shape = (n,) if positions.dim() == 1 else (x.shape[0], n)
     positions = check_integers("positions", positions, shape)
     if positions.numel() and positions.max() >= length:
         largest = positions.max().item()
-        raise ValueError(f"positions must be {limit}; got {largest}. "
-                         f"rope_table({largest + 1}, ...) is long enough")
+        raise ValueError(f"positions must be {limit}; got {largest}. rope_table({largest + 1}, ...) is long "
+                         "enough")
     return positions
 
 

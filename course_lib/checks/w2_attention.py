@@ -51,8 +51,7 @@ def check_w2_rung(rung, mu_q, v):
     check_choice("rung", rung, (1, 2, 3))
     if rung == 3 and (v.dtype not in HALF or mu_q.shape[3] % 4 or v.shape[3] % 8):
         raise ValueError("rung must be 1 or 2 here: 3 takes float16 or bfloat16, a head_dim that is a "
-                         "multiple "
-                         f"of 4 and a v_dim of 8; got {v.dtype}, {mu_q.shape[3]} and {v.shape[3]}")
+                         f"multiple of 4 and a v_dim of 8; got {v.dtype}, {mu_q.shape[3]} and {v.shape[3]}")
 
 
 def check_score_form(form):

@@ -10,11 +10,8 @@ from .wire import Opaque, text_of
 
 def plain_run(run: Run) -> dict:
     """A Run as dicts and lists, ready for `wire.pack`. (`dataclasses.asdict` would copy tensors.)"""
-    return {
-        "outcomes": [_plain_outcome(o) for o in run.outcomes],
-        "failure": run.failure and asdict(run.failure),
-        "printed": run.printed,
-    }
+    return {"outcomes": [_plain_outcome(o) for o in run.outcomes], "failure": run.failure
+            and asdict(run.failure), "printed": run.printed}
 
 
 def _plain_outcome(outcome: Outcome) -> dict:
@@ -39,15 +36,10 @@ def read_run(answer: Any) -> Run:
 
 
 def _outcome(data: dict) -> Outcome:
-    return Outcome(
-        value=_thawed(data["value"]),
-        failure=_failure(data["failure"]),
-        printed=_text(data["printed"]),
-        changed=[_text(c) for c in _list(data["changed"])],
-        shares=[_text(s) for s in _list(data["shares"])],
-        nan=_plain_dict(data["nan"]),
-        counts=_counts(data["counts"]),
-    )
+    return Outcome(value=_thawed(data["value"]), failure=_failure(data["failure"]),
+                   printed=_text(data["printed"]), changed=[_text(c) for c in _list(data["changed"])],
+                   shares=[_text(s) for s in _list(data["shares"])], nan=_plain_dict(data["nan"]),
+                   counts=_counts(data["counts"]))
 
 
 def _failure(data: dict | None) -> Failure | None:
@@ -56,9 +48,8 @@ def _failure(data: dict | None) -> Failure | None:
     line = data["line"]
     if line is not None and type(line) is not int:
         raise TypeError("a line is a number")
-    return Failure(
-        _text(data["kind"]), _text(data["message"]), line, _text(data["text"]), _text(data["name"])
-    )
+    return Failure(_text(data["kind"]), _text(data["message"]), line, _text(data["text"]),
+                   _text(data["name"]))
 
 
 def _text(value: Any) -> str:

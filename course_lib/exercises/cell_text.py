@@ -17,8 +17,7 @@ from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 
 # The first line of an exercise's cell; blank lines and comments may precede it.
 MARKER = re.compile(
-    r"\A\s*(?:%%cuda[^\n]*\n\s*)?(?:(?:#|//)[^\n]*\n\s*)*?(?:#|//)\s*EXERCISE\s+(\d{1,3}\.\d{1,3})\b"
-)
+    r"\A\s*(?:%%cuda[^\n]*\n\s*)?(?:(?:#|//)[^\n]*\n\s*)*?(?:#|//)\s*EXERCISE\s+(\d{1,3}\.\d{1,3})\b")
 
 texts: dict[str, str] = {}              # id -> the last text run in the exercise's cell
 handed: dict[str, Any] = {}             # id -> the reference that a check returned
@@ -42,14 +41,8 @@ def source_of(exercise: Exercise, attempt: Any) -> tuple[Verdict | None, str]:
             return _in_another_cell(exercise), ""  # a number or a kernel; the exercise's cell was not run
     if text is None:
         if reference or attempt is None:
-            return (
-                verdict_on(
-                    exercise,
-                    NOT_ATTEMPTED,
-                    f"Run the cell that begins with `{exercise.marker}`, then this one.",
-                ),
-                "",
-            )
+            return (verdict_on(exercise, NOT_ATTEMPTED,
+                               f"Run the cell that begins with `{exercise.marker}`, then this one."), "")
         return _form(exercise, attempt), ""
     text = without_magic(text)
     if normal(exercise, text) == normal(exercise, exercise.stub) and not reference:
@@ -105,21 +98,13 @@ def _form(exercise: Exercise, attempt: Any) -> Verdict:
         return verdict_on(exercise, WRONG, f"`{exercise.name}` is {with_article(type_name(attempt))}: type "
                      f"{'a letter in quotes' if exercise.options else 'a number'} in the exercise's cell.")
     what = "`None`" if attempt is None else with_article(type_name(attempt))
-    return verdict_on(
-        exercise,
-        WRONG,
-        f"`{exercise.name}` is {what} now. Run the cell that begins with `{exercise.marker}` "
-        "again, then this one.",
-    )
+    return verdict_on(exercise, WRONG, f"`{exercise.name}` is {what} now. Run the cell that begins with "
+                      f"`{exercise.marker}` again, then this one.")
 
 
 def _in_another_cell(exercise: Exercise) -> Verdict:
-    return verdict_on(
-        exercise,
-        WRONG,
-        f"`{exercise.name}` was written in another cell. Only the cell that begins with "
-        f"`{exercise.marker}` is marked: put your work there.",
-    )
+    return verdict_on(exercise, WRONG, f"`{exercise.name}` was written in another cell. Only the cell that "
+                      f"begins with `{exercise.marker}` is marked: put your work there.")
 
 
 def elsewhere(exercise: Exercise, attempt: Any) -> Verdict | None:

@@ -46,11 +46,8 @@ def number(tolerance: float = 0.0, rtol: float = 0.0) -> Callable:
 def _letters(got: Any, want: str) -> str | None:
     """A choice of one letter or several; `want` in alphabetical order means that the order does not count."""
     if not isinstance(got, str):
-        wanted = (
-            'one of the letters in quotes, such as "a"'
-            if len(want) == 1
-            else 'the letters in quotes, such as "abc"'
-        )
+        wanted = ('one of the letters in quotes, such as "a"' if len(want) == 1
+                  else 'the letters in quotes, such as "abc"')
         return f"type {wanted}; you gave {with_article(type_name(got))}"
     if len(want) == 1 and len(got.strip()) > 1:
         return f"type one letter in quotes, such as \"a\"; you gave {show(got)}"
@@ -85,10 +82,8 @@ def difference(
             return f"{where}returns {a_value(got)} where {len(want)} values are expected{_advice(got)}"
         if len(got) != len(want):
             return f"{where}returns {len(got)} values where {len(want)} are expected"
-        parts = (
-            difference(g, w, atol, rtol, dtype, f"{where}item {i}: ")
-            for i, (g, w) in enumerate(zip(got, want))
-        )
+        parts = (difference(g, w, atol, rtol, dtype, f"{where}item {i}: ")
+                 for i, (g, w) in enumerate(zip(got, want)))
         return next(filter(None, parts), None)
     if isinstance(want, dict):
         if not isinstance(got, dict):
@@ -99,11 +94,8 @@ def difference(
         return next(filter(None, parts), None)
     if isinstance(want, bool) or want is None or isinstance(want, str):
         same = type(got) is type(want) and got == want
-        return (
-            None
-            if same
-            else f"{where}is {show(got)}, expected {show(want)}{_advice(got) if want is not None else ''}"
-        )
+        return (None if same else f"{where}is {show(got)}, expected "
+                f"{show(want)}{_advice(got) if want is not None else ''}")
     if isinstance(got, bool) or not isinstance(got, (int, float)):
         return f"{where}is {a_value(got)}, expected the number {show(want)}{_advice(got)}"
     if isinstance(want, int) and isinstance(got, float):
@@ -164,11 +156,8 @@ def same_form(got: Any, want: Any) -> bool:
     if isinstance(want, (tuple, list)):
         return isinstance(got, (tuple, list)) and len(got) == len(want) and all(map(same_form, got, want))
     if isinstance(want, dict):
-        return (
-            isinstance(got, dict)
-            and got.keys() == want.keys()
-            and all(same_form(got[k], want[k]) for k in want)
-        )
+        return (isinstance(got, dict) and got.keys() == want.keys()
+                and all(same_form(got[k], want[k]) for k in want))
     return isinstance(got, type(want)) or isinstance(got, (int, float)) and isinstance(want, (int, float))
 
 

@@ -14,10 +14,8 @@ from typing import Any
 from .compare import close, number
 from .parts import MISSING, Exercise, Misconception
 
-CHAPTERS = [
-    "start_here", "attention", "rope", "gqa", "linear_attention", "sparse_attention", "flash_attention",
-    "kv_cache", "paged_attention", "w2_attention", "language_model", "field_guide"
-]
+CHAPTERS = ["start_here", "attention", "rope", "gqa", "linear_attention", "sparse_attention",
+            "flash_attention", "kv_cache", "paged_attention", "w2_attention", "language_model", "field_guide"]
 KINDS = ("predict", "write", "repair", "choose")
 
 
@@ -122,10 +120,8 @@ def _assigned(text: str) -> str:
 
 
 def _defined(text: str) -> str:
-    names = [
-        n.name for n in ast.parse(textwrap.dedent(text)).body
-        if isinstance(n, (ast.FunctionDef, ast.ClassDef))
-    ]
+    names = [n.name for n in ast.parse(textwrap.dedent(text)).body
+             if isinstance(n, (ast.FunctionDef, ast.ClassDef))]
     if not names:
         raise ValueError(f"no function or class in {text!r}")
     return names[-1]

@@ -17,12 +17,8 @@ class NanTracer(TorchDispatchMode):
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
-        if (
-            self.found is None
-            and "empty" not in str(func)
-            and has_nan(result)
-            and not has_nan((args, kwargs))
-        ):
+        if (self.found is None and "empty" not in str(func) and has_nan(result)
+            and not has_nan((args, kwargs))):
             frame, line = sys._getframe(1), None
             while frame and line is None:
                 line = frame.f_lineno if frame.f_code.co_filename == self.filename else None

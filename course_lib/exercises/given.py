@@ -30,9 +30,8 @@ def _describe(name: str, value: Any) -> tuple[str, ...]:
             return ("source", textwrap.dedent(inspect.getsource(value)))
         if module and hasattr(importlib.import_module(module), value.__qualname__.split(".")[0]):
             return ("attribute", module, value.__qualname__)
-        raise ValueError(
-            f"given name {name!r}: cannot tell which module it comes from; give the module instead"
-        )
+        raise ValueError(f"given name {name!r}: cannot tell which module it comes from; give the module "
+                         "instead")
     text = repr(value)
     try:
         ast.literal_eval(text)

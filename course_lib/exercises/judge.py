@@ -59,20 +59,11 @@ def generator(exercise: Exercise, seed: int) -> torch.Generator:
 
 def request(exercise: Exercise, cases: list[Case], seed: int = 0) -> Request:
     """Plain data with which a child can run a source on the cases."""
-    made = Request(
-        id=exercise.id,
-        language=exercise.language,
-        name=exercise.name,
-        value=exercise.kind in ("predict", "choose"),
-        is_class=_is_class(exercise),
-        given=given_spec(exercise.given),
-        call=exercise.call,
-        inputs=[(c.args, c.kwargs) for c in cases],
-        mutates=exercise.mutates,
-        forbid=exercise.forbid,
-        limit=exercise.limit,
-        seed=seed,
-    )
+    made = Request(id=exercise.id, language=exercise.language, name=exercise.name,
+                   value=exercise.kind in ("predict", "choose"), is_class=_is_class(exercise),
+                   given=given_spec(exercise.given), call=exercise.call,
+                   inputs=[(c.args, c.kwargs) for c in cases], mutates=exercise.mutates,
+                   forbid=exercise.forbid, limit=exercise.limit, seed=seed)
     if exercise.language == "cuda":
         plans = [plan(exercise, case) for case in cases]
         made.inputs, made.arrays, made.launches = [], [p[0] for p in plans], [p[1] for p in plans]
@@ -169,16 +160,13 @@ def _name_misconception(
 ) -> None:
     verdict.misconception, verdict.ask = known
     if with_first:
-        label = (
-            "Traffic" if exercise.traffic and "times the bytes" in verdict.headline else "First difference"
-        )
+        label = ("Traffic" if exercise.traffic and "times the bytes" in verdict.headline
+                 else "First difference")
         verdict.details.append((label, verdict.headline.replace("`", "")))
     verdict.details = [d for d in verdict.details if d[0] != BROKEN]
-    verdict.headline = (
-        f"This is the answer of someone who {known[0]}."
-        if exercise.kind in ("predict", "choose")
-        else f"Your answer is what you get if it {known[0]}."
-    )
+    verdict.headline = (f"This is the answer of someone who {known[0]}."
+                        if exercise.kind in ("predict", "choose")
+                        else f"Your answer is what you get if it {known[0]}.")
 
 
 def mistakes(exercise: Exercise, asked: Request) -> list[tuple[str, str, Run]]:
@@ -193,9 +181,8 @@ def expected(exercise: Exercise, cases: list[Case], seed: int = 0) -> list[Any]:
     run = runner.run(request(exercise, cases, seed), exercise.solution)
     failure = run.failure or next((o.failure for o in run.outcomes if o.failure), None)
     if failure:
-        raise AssertionError(
-            f"the solution of exercise {exercise.id} fails: {failure.message} ({failure.text})"
-        )
+        raise AssertionError(f"the solution of exercise {exercise.id} fails: {failure.message} "
+                             f"({failure.text})")
     return [o.value for o in run.outcomes]
 
 

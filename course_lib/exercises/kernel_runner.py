@@ -37,11 +37,8 @@ def _run_all(cuda, request: Request, source: str) -> Run:
         return Run(failure=Failure("launch", str(error)))
     absent = {step["kernel"] for steps in request.launches for step in steps} - set(module.kernels)
     if absent:
-        return Run(
-            failure=Failure(
-                "not defined", f"the cell defines no kernel `{sorted(absent)[0]}`", name=sorted(absent)[0]
-            )
-        )
+        return Run(failure=Failure("not defined", f"the cell defines no kernel `{sorted(absent)[0]}`",
+                                   name=sorted(absent)[0]))
     run = Run()
     for i, (arrays, steps) in enumerate(zip(request.arrays, request.launches)):
         budget = request.budgets[i] if request.budgets else None

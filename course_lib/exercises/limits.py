@@ -16,11 +16,8 @@ class TimeIsUp(BaseException):
 @contextlib.contextmanager
 def guarded(deadline: float, printed: io.StringIO):
     """The student's code runs with a time limit and with its output kept aside."""
-    with (
-        contextlib.redirect_stdout(printed),
-        contextlib.redirect_stderr(printed),
-        time_limit(deadline - time.monotonic()),
-    ):
+    with (contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed),
+          time_limit(deadline - time.monotonic())):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield

@@ -81,11 +81,8 @@ def _change(marks: dict, id: str, changes: dict) -> dict:
 def _load(path: Path) -> dict[str, dict]:
     try:
         marks = json.loads(path.read_text())
-        return {
-            k: v
-            for k, v in marks.items()
-            if isinstance(v, dict) and {"status", "hints", "revealed"} <= v.keys()
-        }
+        return {k: v for k, v in marks.items() if isinstance(v, dict) and {"status", "hints", "revealed"}
+                <= v.keys()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError):

@@ -40,8 +40,6 @@ def card(exercise: Exercise) -> str:
         parts.append("\n".join(f"- **{key}** · {text}" for key, text in exercise.options.items()))
     if exercise.given:
         parts.append("Given: " + ", ".join(f"`{name}`" for name in exercise.given) + ".")
-    parts += [
-        f"<details><summary>Hint {i}</summary>\n\n{hint}\n\n</details>"
-        for i, hint in enumerate(exercise.hints, 1)
-    ]
+    parts += [f"<details><summary>Hint {i}</summary>\n\n{hint}\n\n</details>"
+              for i, hint in enumerate(exercise.hints, 1)]
     return "\n\n".join(parts)

@@ -144,9 +144,8 @@ class Exercise:
             return f"{self.name} = {value!r}\n"
         if misconception.code is not None:
             return textwrap.dedent(misconception.code).strip("\n") + "\n"
-        return _changed(
-            self.solution, misconception.change, f"{self.id}, misconception '{misconception.name}'"
-        )
+        return _changed(self.solution, misconception.change,
+                        f"{self.id}, misconception '{misconception.name}'")
 
     def __repr__(self):
         return f"<exercise {self.id} {self.title!r}>"

@@ -32,10 +32,9 @@ class Progress:
         rows = []
         for word, exercises in self.chapters.items():
             passed = [e for e in exercises if self._status(e) == PASSED]
-            each = "  ".join(
-                f"{ICON[self._status(e)]} {e.id}{'*' if self.marks.get(e.id, {}).get('revealed') else ''}"
-                for e in exercises
-            )
+            each = "  ".join(f"{ICON[self._status(e)]} "
+                             f"{e.id}{'*' if self.marks.get(e.id, {}).get('revealed') else ''}"
+                             for e in exercises)
             rows.append(
                 (
                     f"{CHAPTERS.index(word)} · {word.replace('_', ' ')}",
@@ -62,20 +61,16 @@ class Progress:
     def __str__(self) -> str:
         table = [("chapter", "passed", "points", f"{KEY}"), *self.rows()]
         widths = [max(len(row[i]) for row in table) for i in range(3)]
-        lines = [
-            "  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[3]]).rstrip() for row in table
-        ]
+        lines = ["  ".join([*(cell.ljust(w) for cell, w in zip(row, widths)), row[3]]).rstrip()
+                 for row in table]
         return "\n".join(lines + self._notes())
 
     def _repr_html_(self) -> str:
         style = 'style="text-align:left;padding:2px 12px 2px 0"'
-        head = "".join(
-            f'<th scope="col" {style}>{html.escape(h)}</th>' for h in ("chapter", "passed", "points", KEY)
-        )
-        body = "".join(
-            "<tr>" + "".join(f"<td {style}>{html.escape(c)}</td>" for c in row) + "</tr>"
-            for row in self.rows()
-        )
+        head = "".join(f'<th scope="col" {style}>{html.escape(h)}</th>'
+                       for h in ("chapter", "passed", "points", KEY))
+        body = "".join("<tr>" + "".join(f"<td {style}>{html.escape(c)}</td>" for c in row) + "</tr>"
+                       for row in self.rows())
         return (f'<table style="margin:4px 0"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>'
                 + "".join(f"<p>{html.escape(note)}</p>" for note in self._notes()))
 

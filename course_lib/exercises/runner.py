@@ -90,9 +90,8 @@ class _Cell:
         made = namespace[name]
         if not self.request.value and (self.request.is_class != inspect.isclass(made) or not callable(made)):
             wanted = "a class" if self.request.is_class else "a function"
-            return None, Failure(
-                "not defined", f"`{name}` is {with_article(type(made).__name__)}, not {wanted}", name=name
-            )
+            return None, Failure("not defined", f"`{name}` is {with_article(type(made).__name__)}, not "
+                                 f"{wanted}", name=name)
         return made, None
 
     def call(self, call: Callable, made: Any, args: tuple, kwargs: dict) -> Outcome:
@@ -115,11 +114,8 @@ class _Cell:
             return Outcome(failure=_forbidden(sorted(used)[0]), printed=printed.getvalue()[:PRINTED])
         outcome = Outcome(frozen, printed=printed.getvalue()[:PRINTED])
         for name, was, now in zip(names, originals, passed):
-            if (
-                str(name) not in self.request.mutates
-                and name not in self.request.mutates
-                and not same(was, now)
-            ):
+            if (str(name) not in self.request.mutates and name not in self.request.mutates
+                and not same(was, now)):
                 outcome.changed.append(_argument(name))
             if self.request.call is None and storages(value) & storages(now):
                 outcome.shares.append(_argument(name))
@@ -145,11 +141,8 @@ class _Cell:
         with NanTracer(self.filename):
             torch.zeros(1) * 1                       # the first use of a dispatch mode loads much of torch
         try:
-            with (
-                torch.random.fork_rng(devices=[]),
-                guarded(time.monotonic() + self.request.limit, io.StringIO()),
-                tracer,
-            ):
+            with (torch.random.fork_rng(devices=[]),
+                  guarded(time.monotonic() + self.request.limit, io.StringIO()), tracer):
                 torch.manual_seed(self.request.seed)
                 call(made, *inputs[0], **inputs[1])
         except BaseException:
@@ -170,24 +163,19 @@ class _Cell:
             return Failure("timeout", f"{LATE} {self.request.limit:g} seconds", line, text)
         if isinstance(error, NotImplementedError):
             return Failure("unwritten", "still raises NotImplementedError", line, text)
-        if (
-            isinstance(error, NameError)
-            and not isinstance(error, UnboundLocalError)
-            and getattr(error, "name", None)
-        ):
+        if (isinstance(error, NameError) and not isinstance(error, UnboundLocalError)
+            and getattr(error, "name", None)):
             return Failure("undefined", f"`{error.name}` is not defined here", line, text, error.name)
         if isinstance(error, (SystemExit, KeyboardInterrupt, GeneratorExit)):
-            return Failure(
-                "exception", f"{type(error).__name__}: the code tries to stop the notebook", line, text
-            )
+            return Failure("exception", f"{type(error).__name__}: the code tries to stop the notebook", line,
+                           text)
         try:
             message = str(error).strip().splitlines()
         except BaseException:
             message = []
         first = (message[0] if message else "")[:300]
-        return Failure(
-            "exception", f"{type(error).__name__}: {first}" if first else type(error).__name__, line, text
-        )
+        return Failure("exception", f"{type(error).__name__}: {first}" if first else type(error).__name__,
+                       line, text)
 
 
 def _compile(source: str, filename: str):
@@ -199,31 +187,23 @@ def _compile(source: str, filename: str):
     try:
         return compile(ast.parse(source, filename), filename, "exec", dont_inherit=True), None
     except SyntaxError as error:
-        return None, Failure(
-            "syntax", error.msg or "invalid syntax", error.lineno, (error.text or "").rstrip("\n")
-        )
+        return None, Failure("syntax", error.msg or "invalid syntax", error.lineno,
+                             (error.text or "").rstrip("\n"))
     except ValueError as error:                       # null bytes, numbers with thousands of digits
         return None, Failure("syntax", str(error))
 
 
 def _forbidden(name: str) -> Failure:
     if name == THREADS:
-        return Failure(
-            "forbidden",
-            "The code starts a thread. This exercise is to do without some of torch, and what another "
-            "thread calls cannot be seen: stay in one",
-            name=name,
-        )
+        return Failure("forbidden", "The code starts a thread. This exercise is to do without some of "
+                       "torch, and what another thread calls cannot be seen: stay in one", name=name)
     if name == HIDDEN:
         return Failure("forbidden", "The code switches off what sees its calls. This exercise is to do "
                        "without some of torch, so leave torch's modes and Python's profiler as they are",
                        name=name)
     told = name if name.startswith("indexing") else f"`{name}`"
-    return Failure(
-        "forbidden",
-        f"The code calls {told}, which may not be used here: the exercise is to do without it",
-        name=name,
-    )
+    return Failure("forbidden", f"The code calls {told}, which may not be used here: the exercise is to do "
+                   "without it", name=name)
 
 
 def _is_subclass(value: Any) -> bool:

@@ -17,11 +17,8 @@ from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 
 def screen(exercise: Exercise, source: str) -> Verdict | None:
     """A verdict if the source need not be run; None otherwise."""
-    if (
-        not isinstance(source, str)
-        or not source.strip()
-        or normal(exercise, source) == normal(exercise, exercise.stub)
-    ):
+    if (not isinstance(source, str) or not source.strip() or normal(exercise, source)
+        == normal(exercise, exercise.stub)):
         return verdict_on(exercise, NOT_ATTEMPTED, _what_to_do(exercise))
     if exercise.language == "cuda":
         used = refused(source, exercise.forbid, exercise.stub)
@@ -29,16 +26,11 @@ def screen(exercise: Exercise, source: str) -> Verdict | None:
     used = outside_names(source)
     for name in exercise.forbid:
         if name in used:
-            return verdict_on(
-                exercise, WRONG, f"`{name}` may not be used here: the exercise is to do without it."
-            )
+            return verdict_on(exercise, WRONG, f"`{name}` may not be used here: the exercise is to do "
+                              "without it.")
     if "course_lib" in used:
-        return verdict_on(
-            exercise,
-            WRONG,
-            "`course_lib` is not available when your work is marked: use the names that the "
-            "exercise gives, and import the rest from Python or torch.",
-        )
+        return verdict_on(exercise, WRONG, "`course_lib` is not available when your work is marked: use the "
+                          "names that the exercise gives, and import the rest from Python or torch.")
     return None
 
 
@@ -87,9 +79,8 @@ def outside_names(source: str) -> set[str]:
     own = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     own |= {n.arg for n in nodes if isinstance(n, ast.arg)}
     own |= {n.name for n in nodes if isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.AsyncFunctionDef))}
-    own_attributes = own | {
-        n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)
-    }
+    own_attributes = (
+        own | {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)})
     used = {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - own
     for node in nodes:
         if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):

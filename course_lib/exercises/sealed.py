@@ -102,16 +102,12 @@ def open_sealed(path: Path, code: dict[str, dict[str, Any]]) -> None:
     for data in _stored(path)["exercises"]:
         cases = [Case(*args, label=label, **kwargs) for args, kwargs, label in data["cases"]]
         stored = [(name, ask, read_run(run)) for name, ask, run in data["misconceptions"]]
-        made = Exercise(
-            **{name: data[name] for name in PLAIN},
-            solution_text=None,
-            answer=None,
-            misconceptions=[Misconception(name, ask, value=None) for name, ask, _ in stored],
-            given={name: Given(spec) for name, spec in data["given"].items()},
-            cases=None if data["kind"] in ("predict", "choose") else lambda rng, cases=cases: cases,
-            oracle=judge.Oracle(data["expected"], stored),
-            **code[data["id"]],
-        )
+        made = Exercise(**{name: data[name] for name in PLAIN}, solution_text=None, answer=None,
+                        misconceptions=[Misconception(name, ask, value=None) for name, ask, _ in stored],
+                        given={name: Given(spec) for name, spec in data["given"].items()},
+                        cases=None if data["kind"] in ("predict", "choose")
+                        else lambda rng, cases=cases: cases, oracle=judge.Oracle(data["expected"], stored),
+                        **code[data["id"]])
         if "plans" in data:
             made.launch = _lookup(cases, [_launches(plan) for plan in data["plans"]], data["arguments"])
         if "traffic" in data:
@@ -167,19 +163,16 @@ def yours(id: str, name: str, arguments: dict[str, Any] | None = None) -> Any:
     Where the student's function has as many parameters under other names, the order decides.
     """
     if id not in student.handed_in:
-        raise NotYours(
-            f"`{name}` is exercise {id}. This edition holds no solution: it works here once your cell has "
-            "passed its check."
-        )
+        raise NotYours(f"`{name}` is exercise {id}. This edition holds no solution: it works here once your "
+                       "cell has passed its check.")
     own = student.handed_in[id]
     if arguments is None:
         return own
     taken = inspect.signature(own).parameters
     if len(taken) == len(arguments) and taken.keys() != arguments.keys():
         return own(*arguments.values())
-    extra = [
-        key for key, value in arguments.items() if key not in taken and not (value is None or value is False)
-    ]
+    extra = [key for key, value in arguments.items() if key not in taken
+             and not (value is None or value is False)]
     if extra:
         named = ", ".join(f"`{e}`" for e in extra)
         raise NotYours(f"Your `{name}` of exercise {id} takes no {named}, which is needed here.")

@@ -92,9 +92,6 @@ def _rows(tensor: torch.Tensor) -> str:
             row = [next(cells) for _ in range(shape[0])]
             lines = [", ".join(row[i:i + WIDE]) for i in range(0, len(row), WIDE)]
             return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
-        return (
-            "["
-            + (",\n" + " " * (indent + 1)).join(build(shape[1:], indent + 1) for _ in range(shape[0]))
-            + "]"
-        )
+        return ("[" + (",\n" + " " * (indent + 1)).join(build(shape[1:], indent + 1) for _ in range(shape[0]))
+                + "]")
     return build(tuple(tensor.shape), 0)

@@ -42,11 +42,8 @@ def check(id: str, attempt: Any = None) -> Any:
         return attempt
     verdict = _judge(exercise, attempt)
     marks.update(id, status=verdict.status)
-    mine = (
-        "answer"
-        if exercise.kind in ("predict", "choose")
-        else "kernel" if exercise.language == "cuda" else "code"
-    )
+    mine = ("answer" if exercise.kind in ("predict", "choose") else "kernel" if exercise.language == "cuda"
+            else "code")
     if verdict.passed:
         handed_in[id] = attempt
         verdict.notes.append(f"The cells below use your {mine}.")
@@ -72,9 +69,8 @@ def hint(id: str) -> None:
         return
     count = min(marks.read().get(id, {}).get("hints", 0) + 1, len(exercise.hints))
     marks.update(id, hints=count)
-    lines = [
-        f"**Hint {i} of {len(exercise.hints)}.** {text}" for i, text in enumerate(exercise.hints[:count], 1)
-    ]
+    lines = [f"**Hint {i} of {len(exercise.hints)}.** {text}"
+             for i, text in enumerate(exercise.hints[:count], 1)]
     if count == len(exercise.hints) and exercise.oracle is None:
         lines.append(f'That was the last one. `reveal("{id}")` shows the solution.')
     markdown("\n\n".join(lines))
@@ -90,10 +86,8 @@ def reveal(id: str) -> None:
         return
     marks.update(id, revealed=True)
     language = "cpp" if exercise.language == "cuda" else "python"
-    markdown(
-        f"**Solution of exercise {id} · {exercise.title}**\n\n"
-        f"```{language}\n{exercise.solution.strip()}\n```"
-    )
+    markdown(f"**Solution of exercise {id} · {exercise.title}**\n\n"
+             f"```{language}\n{exercise.solution.strip()}\n```")
 
 
 def reset(id: str) -> None:
@@ -107,10 +101,8 @@ def reset(id: str) -> None:
     here = shell()
     if here is not None and marks.interactive() and hasattr(here, "set_next_input"):
         here.set_next_input(text, replace=False)
-        print(
-            f"Exercise {id} is as new: its stub is in the cell below. Delete your old cell, run the new one, "
-            "then the check."
-        )
+        print(f"Exercise {id} is as new: its stub is in the cell below. Delete your old cell, run the new "
+              "one, then the check.")
     else:
         print(text)
 
@@ -163,10 +155,8 @@ def _reference(exercise: Exercise) -> Any:
                 made = getattr(cuda.compile(exercise.solution), exercise.name)
             else:
                 namespace = build_namespace(given_spec(exercise.given))
-                exec(
-                    compile(exercise.solution, f"<reference {exercise.id}>", "exec", dont_inherit=True),
-                    namespace,
-                )
+                exec(compile(exercise.solution, f"<reference {exercise.id}>", "exec", dont_inherit=True),
+                     namespace)
                 made = namespace[exercise.name]
         except Exception:
             made = None

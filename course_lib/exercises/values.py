@@ -42,11 +42,8 @@ def freeze(value: Any, depth: int = 0) -> Any:
     if inspect.iscoroutine(value) or inspect.isgenerator(value):
         value.close()                                # otherwise Python warns that it was never awaited
     kind = type(value)
-    name = (
-        kind.__name__
-        if kind.__module__ in ("builtins", "exercise", "__main__")
-        else f"{kind.__module__}.{kind.__name__}"
-    )
+    name = (kind.__name__ if kind.__module__ in ("builtins", "exercise", "__main__")
+            else f"{kind.__module__}.{kind.__name__}")
     return Foreign(name)
 
 
@@ -64,11 +61,8 @@ def copied(value: Any) -> Any:
 def same(a: Any, b: Any) -> bool:
     """Bit for bit the same, NaN included."""
     if isinstance(a, torch.Tensor) or isinstance(b, torch.Tensor):
-        if (
-            not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor))
-            or a.shape != b.shape
-            or a.dtype != b.dtype
-        ):
+        if (not (isinstance(a, torch.Tensor) and isinstance(b, torch.Tensor)) or a.shape != b.shape
+            or a.dtype != b.dtype):
             return False
         a, b = a.detach(), b.detach()
         return bool(((a == b) | ((a != a) & (b != b))).all())
@@ -86,9 +80,5 @@ def storages(value: Any) -> set[int]:
 
 
 def has_nan(value: Any) -> bool:
-    return any(
-        isinstance(t, torch.Tensor)
-        and (t.is_floating_point() or t.is_complex())
-        and bool(torch.isnan(t).any())
-        for t in tree_leaves(value)
-    )
+    return any(isinstance(t, torch.Tensor) and (t.is_floating_point() or t.is_complex())
+               and bool(torch.isnan(t).any()) for t in tree_leaves(value))

@@ -64,28 +64,20 @@ class Verdict:
 
     def _repr_html_(self) -> str:
         icon, colour = _LOOK[self.status]
-        rows = "".join(
-            f'<tr><th scope="row" style="text-align:left;vertical-align:top;padding:2px 12px 2px 0;'
-            f'font-weight:normal;opacity:.8;background:transparent">{html.escape(label)}</th>'
-            f'<td style="text-align:left;vertical-align:top;padding:2px 0;background:transparent">'
-            f'<pre style="margin:0;background:transparent;color:inherit;white-space:pre-wrap">'
-            f'{html.escape(text)}</pre></td></tr>'
-            for label, text in self.details
-        )
-        table = (
-            f'<table style="border:none;margin:4px 0;color:inherit;background:transparent">{rows}</table>'
-            if rows
-            else ""
-        )
+        rows = "".join('<tr><th scope="row" style="text-align:left;vertical-align:top;padding:2px 12px 2px '
+                       f'0;font-weight:normal;opacity:.8;background:transparent">{html.escape(label)}</th><td '
+                       'style="text-align:left;vertical-align:top;padding:2px '
+                       '0;background:transparent"><pre '
+                       f'style="margin:0;background:transparent;color:inherit;white-space:pre-wrap">{html.escape(text)}</pre></td></tr>'
+                       for label, text in self.details)
+        table = ('<table style="border:none;margin:4px '
+                 f'0;color:inherit;background:transparent">{rows}</table>' if rows else "")
         ask = f'<p style="margin:4px 0"><b>Think:</b> {_ticks(self.ask)}</p>' if self.ask else ""
         notes = "".join(f'<p style="margin:2px 0;opacity:.8">{_ticks(note)}</p>' for note in self.notes)
-        return (
-            f'<div role="status" style="border-left:5px solid {colour};padding:4px 12px;margin:4px 0">'
-            f'<p style="margin:2px 0"><b><span aria-hidden="true">{icon}</span> {self.status}</b> · '
-            f'Exercise {self.id} · {html.escape(self.title)}</p>'
-            f'<p style="margin:2px 0">{_ticks(self.headline)}</p>{table}{self.picture or ""}{ask}{notes}'
-            '</div>'
-        )
+        return (f'<div role="status" style="border-left:5px solid {colour};padding:4px 12px;margin:4px '
+                f'0"><p style="margin:2px 0"><b><span aria-hidden="true">{icon}</span> {self.status}</b> · '
+                f'Exercise {self.id} · {html.escape(self.title)}</p><p style="margin:2px '
+                f'0">{_ticks(self.headline)}</p>{table}{self.picture or ""}{ask}{notes}</div>')
 
     def _repr_mimebundle_(self, include=None, exclude=None) -> dict:
         return {"text/plain": str(self), "text/html": self._repr_html_(), MIME: self.as_dict()}
@@ -100,8 +92,5 @@ def verdict_on(exercise, status: str, headline: str, details=(), **more) -> Verd
 def _ticks(text: str) -> str:
     """Escape for HTML and turn `code` into <code>."""
     parts = html.escape(text).split("`")
-    return (
-        "".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts))
-        if len(parts) % 2
-        else html.escape(text)
-    )
+    return ("".join(f"<code>{p}</code>" if i % 2 else p for i, p in enumerate(parts)) if len(parts) % 2
+            else html.escape(text))

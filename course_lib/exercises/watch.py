@@ -107,12 +107,8 @@ def calls(forbidden: tuple[str, ...], filename: str):
             name = func.overloadpacket.__name__.strip("_")
             if name in operations and _from(filename):
                 used.add(name)
-            if (
-                wide
-                and isinstance(result, torch.Tensor)
-                and result.dtype == torch.float64
-                and _from(filename)
-            ):
+            if (wide and isinstance(result, torch.Tensor) and result.dtype == torch.float64
+                and _from(filename)):
                 used.add("float64")
             return result
 

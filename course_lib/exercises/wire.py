@@ -35,10 +35,8 @@ DTYPES = {
               torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool,
               torch.complex64, torch.complex128)
 }
-NUMPY = {
-    "float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32", "uint64",
-    "bool", "complex64", "complex128"
-}
+NUMPY = {"float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32",
+         "uint64", "bool", "complex64", "complex128"}
 
 
 class WireError(ValueError):

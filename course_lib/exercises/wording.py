@@ -19,11 +19,8 @@ SMALL_KERNEL_INPUT = 16         # a kernel's inputs are shown whole up to so man
 
 def on_pass(exercise: Exercise, cases: list[Case], run: Run) -> Verdict:
     n = len(cases)
-    headline = (
-        "Right."
-        if exercise.kind in ("predict", "choose")
-        else f"All {n} cases agree." if n > 1 else "The case agrees."
-    )
+    headline = ("Right." if exercise.kind in ("predict", "choose") else f"All {n} cases agree." if n > 1
+                else "The case agrees.")
     verdict = verdict_on(exercise, PASSED, headline, cases=n)
     shares = sorted({s for o in run.outcomes for s in o.shares})
     if shares:
@@ -40,20 +37,14 @@ def on_failure(exercise: Exercise, failure: Failure, case: Case | None, printed:
     if case is not None:
         details += _inputs(exercise, case, SMALL_KERNEL_INPUT if exercise.language == "cuda" else SMALL)
     if failure.kind == "compile":
-        details.append(
-            ("The compiler says", failure.message.partition("\n")[2].strip("\n") or failure.message)
-        )
+        details.append(("The compiler says", failure.message.partition("\n")[2].strip("\n")
+                        or failure.message))
     elif exercise.language == "cuda" and failure.kind not in _SENTENCES:
         details.append(("The sanitizer says", failure.message))
     if printed.strip():
         details.append(("Your code printed", _clip(printed)))
-    return verdict_on(
-        exercise,
-        NOT_RUN if failure.kind == "missing" else WRONG,
-        _headline(exercise, failure),
-        details,
-        case=case.label if case else None,
-    )
+    return verdict_on(exercise, NOT_RUN if failure.kind == "missing" else WRONG, _headline(exercise, failure),
+                      details, case=case.label if case else None)
 
 
 _SENTENCES = {
@@ -99,11 +90,8 @@ def on_wrong(exercise: Exercise, case: Case, outcome: Outcome, want: Any, source
     if (outcome.counts or {}).get("unwritten"):
         details.append(("Never written", outcome.counts["unwritten"]))
     if outcome.nan:
-        where = (
-            f"line {outcome.nan['line']}: {outcome.nan.get('text', '')}"
-            if outcome.nan.get("line")
-            else "outside the cell"
-        )
+        where = (f"line {outcome.nan['line']}: {outcome.nan.get('text', '')}" if outcome.nan.get("line")
+                 else "outside the cell")
         details.append(("The first NaN", f"comes out of `{outcome.nan['op']}`, {where}"))
     if broken and not told.startswith(("changes", "moves")):
         details.append((BROKEN, broken))
@@ -132,12 +120,8 @@ def picture(outcome: Outcome) -> str | None:
     if not drawn or not drawn["requests"]:
         return None
     from laptop_cuda.pictures.picture import Picture
-    memory = SimpleNamespace(
-        name=re.sub(r"\W", "", str(drawn["name"]))[:40],
-        itemsize=int(drawn["itemsize"]),
-        space="global",
-        offset=0,
-    )
+    memory = SimpleNamespace(name=re.sub(r"\W", "", str(drawn["name"]))[:40], itemsize=int(drawn["itemsize"]),
+                             space="global", offset=0)
     requests = [
         {
             "offset": [int(o) for o in r["offset"]][:32],

@@ -44,8 +44,7 @@ def costs(about, size: int) -> dict[str, float]:
 class Configuration(Explorable):
     title = "A configuration, edited by hand"
     caption = ("Above each other: what the model keeps and reads as it was published, and as edited. Type "
-               "name=value pairs, or click a suggestion. The last line names keys "
-               "that could not be placed.")
+               "name=value pairs, or click a suggestion. The last line names keys that could not be placed.")
     controls = (Choice("model", MODELS), Text("edit", SUGGESTED["half the key heads"], "edit", 120),
                 Choice("bytes", (2, 1), 2, "bytes per number"))
     page = {"model": MODELS, "edit": tuple(SUGGESTED.values()), "bytes": (2,)}

@@ -54,8 +54,8 @@ class MaskDesigner(Explorable):
         return canvas, (f"A window of {window}, {sinks} sinks, {every}, {TOKENS} tokens: {allowed:,} of the "
                         f"{possible:,} causal pairs are allowed, {allowed / possible:.0%}. In blocks of "
                         f"{block}: {visited} of the {causal} causal blocks are visited, "
-                        f"{visited / causal:.0%}; {full} are full and {partial} partial. "
-                        f"Of the {pairs:,} pairs computed {useful:.0%} are useful.")
+                        f"{visited / causal:.0%}; {full} are full and {partial} partial. Of the {pairs:,} "
+                        f"pairs computed {useful:.0%} are useful.")
 
 
 def runs(row: list[bool]) -> list[tuple[int, int]]:

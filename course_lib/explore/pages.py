@@ -54,8 +54,8 @@ class Pages(Explorable):
             cached = pool.is_cached(number)
             fill = COLOURS[owners[0]] if owners else "soft" if cached else "empty"
             canvas.rect(20 + wide * number, 34, wide - 3, 40, fill=fill, stroke="ink" if owners else "line",
-                        text=count or "", about=f"page {number}: "
-                                                f"{', '.join(owners) or 'known' * cached or 'free'}")
+                        text=count or "",
+                        about=f"page {number}: {', '.join(owners) or 'known' * cached or 'free'}")
             canvas.text(20 + wide * (number + 0.5), 88, number, size=11, anchor="middle", fill="faint")
         for row, (name, table) in enumerate(pool.tables.items()):
             canvas.rect(20, 100 + 24 * row, 34, 18, fill=COLOURS[name], text=name)

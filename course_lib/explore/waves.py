@@ -35,10 +35,10 @@ class Waves(Explorable):
             canvas.text(20 + NARROWEST * SHOWN, 68, "...")
         busy = blocks / (waves * slots)
         counted = f"{waves} wave{'s' * (waves > 1)}"
-        canvas.text(20, 116, f"{counted}, {busy:.1%} of the places busy; one after another "
-                             f"a block reads {waves * length:,} keys")
-        canvas.text(20, 138, f"The chapter's rule takes {chosen} part{'s' * (chosen > 1)} "
-                             "here.", fill="faint")
+        canvas.text(20, 116, f"{counted}, {busy:.1%} of the places busy; one after another a block reads "
+                    f"{waves * length:,} keys")
+        canvas.text(20, 138, f"The chapter's rule takes {chosen} part{'s' * (chosen > 1)} here.",
+                    fill="faint")
         return canvas, (f"{heads} heads, {keys:,} keys, {splits} parts: {blocks:,} blocks on {slots:,} "
                         f"places are {counted}, {busy:.1%} busy, each block reads {length:,} keys. "
                         f"choose_splits takes {chosen}.")

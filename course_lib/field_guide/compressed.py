@@ -45,11 +45,8 @@ class CompressedRecipe(Recipe):
     def kept(self, tokens):
         """The window, the entries, and what the next entry will be made from."""
         widths = [self.head_dim] + ([self.index[1]] if self.index else [])
-        entries = (
-            sum(compressor_keeps(tokens, self.ratio, width, self.overlaps) for width in widths)
-            if self.ratio
-            else 0
-        )
+        entries = (sum(compressor_keeps(tokens, self.ratio, width, self.overlaps) for width in widths)
+                   if self.ratio else 0)
         return min(tokens, self.window) * self.head_dim + entries
 
     def read(self, tokens):

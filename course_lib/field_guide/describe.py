@@ -126,11 +126,8 @@ def kind_of(recipe) -> str:
         return f"convolution over {recipe.conv} tokens"
     if isinstance(recipe, StateRecipe):
         return f"state of {recipe.n_heads} x {recipe.key_dim} x {recipe.value_dim}"
-    reach = (
-        f"window of {recipe.window:,}"
-        if recipe.window
-        else f"chunks of {recipe.chunk:,}" if recipe.chunk else "full"
-    )
+    reach = (f"window of {recipe.window:,}" if recipe.window else f"chunks of {recipe.chunk:,}"
+             if recipe.chunk else "full")
     if getattr(recipe, "ratio", None):
         return f"{reach} and entries of {recipe.ratio}"
     if hasattr(recipe, "latent_dim"):

@@ -226,11 +226,8 @@ def choose_blocks(scores: Tensor, seen: Tensor, start: Tensor, ends: Tensor, ind
     chosen = best(scores, complete, index.top_k // index.block)
     place = torch.arange(m, device=scores.device) - start[:, None]                # of each slot in its text
     number = (place // index.block).clamp(0, max(scores.shape[-1] - 1, 0))
-    tail = (
-        number.new_tensor(0)
-        if scores.shape[-1] == 0
-        else chosen.gather(-1, number[:, None].expand(-1, n, -1))
-    )
+    tail = (number.new_tensor(0) if scores.shape[-1] == 0
+            else chosen.gather(-1, number[:, None].expand(-1, n, -1)))
     # the first token of no complete block
     last = (slots - start[:, None] + 1) // index.block * index.block
     return ((tail.bool() | (place[:, None] >= last[..., None])) & seen[:, 0])[:, None]

@@ -132,11 +132,8 @@ class Reading:
     def plain(self, layer: int, rope=True, **changes) -> Recipe:
         """The recipe of an ordinary layer, as Llama has it, with a family's changes."""
         kind = self.layer_type(layer)
-        sizes = {
-            name: changes.pop(name)
-            for name in ("d_model", "n_heads", "n_kv_heads", "head_dim")
-            if name in changes
-        }
+        sizes = {name: changes.pop(name) for name in ("d_model", "n_heads", "n_kv_heads", "head_dim")
+                 if name in changes}
         sizes = {**self.heads(layer), **sizes}
         bias = bool(self.get("attention_bias", False))
         facts = dict(

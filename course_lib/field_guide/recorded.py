@@ -55,10 +55,8 @@ def recorded(model_type: str | None = None) -> list[str] | Recorded:
             if owner == model_type:
                 outputs.setdefault(way, {})[int(layer), int(part)] = file.get_tensor(name)
     outlines = {tuple(map(int, place.split("."))): sizes for place, sizes in family["outlines"].items()}
-    outlines = {
-        place: outlines[tuple(sizes)] if isinstance(sizes, list) else sizes
-        for place, sizes in outlines.items()
-    }
+    outlines = {place: outlines[tuple(sizes)] if isinstance(sizes, list) else sizes
+                for place, sizes in outlines.items()}
     return Recorded(model_type, about["library"], family["config"], outlines, outputs)
 
 
@@ -99,9 +97,7 @@ def run_layers(layers: dict, model_type: str, pieces, present=None, positions=No
         shared = {}
         for place, module in layers.items():
             x = inputs(model_type, place, module.recipe.d_model)[:, start:end]
-            outputs[place].append(
-                module(
-                    x, None if positions is None else positions[..., start:end],
-                    None if present is None else present[:, :end], caches[place], shared)
-            )
+            outputs[place].append(module(x, None if positions is None else positions[..., start:end],
+                                         None if present is None else present[:, :end], caches[place],
+                                         shared))
     return {place: torch.cat(parts, 1) for place, parts in outputs.items()}

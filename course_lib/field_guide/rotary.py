@@ -85,10 +85,8 @@ def read_rotary(options: dict, head_dim: int, layout: str = "half", at: str = "f
     if kind in ("default", "mrope"):
         return Rotary(dim, base, layout, at, axes=axes, interleaved_axes=interleaved)
     if kind not in STRETCHES:
-        raise ValueError(
-            f"rope_type {kind!r} is not one the field guide knows: default, mrope, proportional, "
-            f"{', '.join(STRETCHES)}"
-        )
+        raise ValueError(f"rope_type {kind!r} is not one the field guide knows: default, mrope, "
+                         f"proportional, {', '.join(STRETCHES)}")
     speeds, magnitude = STRETCHES[kind](plain_frequencies(dim, base), base, options)
     return Rotary(dim, base, layout, at, tuple(speeds.tolist()), magnitude, axes, interleaved)
 
@@ -110,11 +108,8 @@ def _yarn(speeds, base, options):
     dim, factor = 2 * len(speeds), options["factor"]
 
     def pair_that_turns(times):
-        return (
-            dim
-            * math.log(options["original_max_position_embeddings"] / (times * 2 * math.pi))
-            / (2 * math.log(base))
-        )
+        return (dim * math.log(options["original_max_position_embeddings"] / (times * 2 * math.pi))
+                / (2 * math.log(base)))
 
     low, high = pair_that_turns(options.get("beta_fast") or 32), pair_that_turns(
         options.get("beta_slow") or 1)

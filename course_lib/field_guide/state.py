@@ -104,10 +104,8 @@ class StateLayer(nn.Module):
         qkv = F.silu(convolve(self.conv, qkv, cache) if r.conv else qkv) * real
         keys = r.n_key_heads * r.key_dim
         q, k, v = qkv.split([keys, keys, r.n_heads * r.value_dim], -1)
-        q, k = (
-            repeat(t, "b n (h d) -> b (h g) n d", h=r.n_key_heads, g=r.n_heads // r.n_key_heads)
-            for t in (q, k)
-        )
+        q, k = (repeat(t, "b n (h d) -> b (h g) n d", h=r.n_key_heads, g=r.n_heads // r.n_key_heads)
+                for t in (q, k))
         v = rearrange(v, "b n (h d) -> b h n d", h=r.n_heads)
         if r.unit_keys:
             q, k = (t * torch.rsqrt(t.square().sum(-1, keepdim=True) + 1e-6) for t in (q, k))

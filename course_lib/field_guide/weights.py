@@ -22,9 +22,8 @@ def copy_weights(layer: nn.Module, published: dict[str, Tensor], model_type: str
     ours = dict(layer.state_dict())
     missing, extra = sorted(ours.keys() - weights.keys()), sorted(weights.keys() - ours.keys())
     if missing or extra:
-        raise ValueError(f"{model_type}, layer {layer.recipe.layer}: "
-                         f"no published weight for {', '.join(missing) or 'none'}; "
-                         f"no place for {', '.join(extra) or 'none'}")
+        raise ValueError(f"{model_type}, layer {layer.recipe.layer}: no published weight for "
+                         f"{', '.join(missing) or 'none'}; no place for {', '.join(extra) or 'none'}")
     layer.load_state_dict({name: x.reshape(ours[name].shape) for name, x in weights.items()})
 
 

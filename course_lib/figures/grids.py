@@ -28,8 +28,8 @@ def tiles(kinds, *, names: dict, caption: str, alt: str | None = None, labels=No
     for i, j in np.ndindex(n_rows, n_columns):
         kind = grid[i, j].item() if hasattr(grid[i, j], "item") else grid[i, j]
         if kind not in looks:
-            raise ValueError(f"tiles: kind {kind!r} at ({i}, {j}) has no entry in `names`, "
-                             f"which knows {list(names)}")
+            raise ValueError(f"tiles: kind {kind!r} at ({i}, {j}) has no entry in `names`, which knows "
+                             f"{list(names)}")
         ax.add_patch(rectangle(j, i, 1, 1, **looks[kind]))
         if labels is not None and str(labels[i][j]):
             ax.text(j + 0.5, i + 0.5, str(labels[i][j]), ha="center", va="center", fontsize=8, color=INK,

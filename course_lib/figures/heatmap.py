@@ -86,8 +86,8 @@ def _seen(w, allowed):
 
 
 def _tell_matrix(name, w, rows, columns, row_label, column_label, digits, allowed) -> str:
-    head = (f"{name + ': ' if name else ''}heat map, {w.shape[0]} x {w.shape[1]} "
-            f"({row_label} x {column_label}).")
+    head = (f"{name + ': ' if name else ''}heat map, {w.shape[0]} x {w.shape[1]} ({row_label} x "
+            f"{column_label}).")
     rows = [str(r) for r in (rows if rows is not None else range(w.shape[0]))]
     columns = [str(c) for c in (columns if columns is not None else range(w.shape[1]))]
     kept = _seen(w, allowed)

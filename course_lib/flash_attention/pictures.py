@@ -33,10 +33,10 @@ def memories():
     ax.set(xlim=(-0.3, 28.1), ylim=(3.9, -0.15))
     ax.axis("off")
     told = "; ".join(f"{name}, {size}, for {user}" for name, _, size, user in LEVELS)
-    figures.show(fig, alt=f"Four bars, from the innermost memory to the outermost: {told}. "
-                          "The first three are on the chip.",
-                 caption="The memories of an H200; a bar grows with the logarithm of the size. The model of "
-                         "this chapter keeps two: shared memory, which is fast, and HBM, which is slow.")
+    figures.show(fig, alt=f"Four bars, from the innermost memory to the outermost: {told}. The first three "
+                 "are on the chip.", caption="The memories of an H200; a bar grows with the logarithm of "
+                 "the size. The model of this chapter keeps two: shared memory, which is fast, and HBM, "
+                 "which is slow.")
 
 
 def roofline(cards, lines):
@@ -173,10 +173,9 @@ def backward_flow():
               "dO, v": (0, 1), "dP = dO vᵀ": (1, 1), "dS = P (dP − δ)": (2, 1), "dK += dSᵀ q": (3.1, 0.75),
               "δ = dO · O": (1, 2), "dQ += dS k": (3.1, 1.5)}
     arrows = [("q, k", "S again"), ("S again", "P = exp(S − lse)"), ("P = exp(S − lse)", "dV += Pᵀ dO"),
-              ("dO, v", "dP = dO vᵀ"), ("dP = dO vᵀ", "dS = P (dP − "
-                                                      "δ)"), ("P = exp(S − lse)", "dS = P (dP − δ)"),
-              ("δ = dO · O", "dS = P (dP − δ)"), ("dS = P (dP − δ)", "dK += dSᵀ q"),
-              ("dS = P (dP − δ)", "dQ += dS k")]
+              ("dO, v", "dP = dO vᵀ"), ("dP = dO vᵀ", "dS = P (dP − δ)"),
+              ("P = exp(S − lse)", "dS = P (dP − δ)"), ("δ = dO · O", "dS = P (dP − δ)"),
+              ("dS = P (dP − δ)", "dK += dSᵀ q"), ("dS = P (dP − δ)", "dQ += dS k")]
     inputs, sums = ("q, k", "dO, v", "δ = dO · O"), ("dV += Pᵀ dO", "dK += dSᵀ q", "dQ += dS k")
     kinds = {name: "read" if name in inputs else "summed over tiles" if name in sums
              else "one tile, on the chip" for name in places}
@@ -204,10 +203,9 @@ def fragments():
     legend(fig, [f"register {r}" for r in range(4)], below=True,
            looks=[{"facecolor": colour, "hatch": hatch, "edgecolor": "#888888"} for colour, hatch in looks])
     figures.show(fig, alt="Three grids with lane numbers; each lane has two numbers of a register, side by "
-                          "side in A and D, one below the other in B. Where lane 0 begins: "
-                          f"{'; '.join(told)}.",
+                 f"side in A and D, one below the other in B. Where lane 0 begins: {'; '.join(told)}.",
                  caption="Lane numbers. A lane's two numbers of one register are side by side in A and D, "
-                         "one below the other in B.")
+                 "one below the other in B.")
 
 
 def _fragment(ax, i, j, down, lane, look):

@@ -15,10 +15,8 @@ def flash_attention_with_sinks(q: Tensor, k: Tensor, v: Tensor, sinks: Tensor, c
     scale = check_flash_kernel(q, k, v, scale, None, causal)
     check_tensor("sinks", sinks, kind="floating-point")
     if sinks.shape != q.shape[1:2] or sinks.dtype != torch.float32 or sinks.device != q.device:
-        raise ValueError(
-            f"sinks must be float32 of shape ({q.shape[1]},) on {q.device}; got {sinks.dtype} of "
-            f"shape {tuple(sinks.shape)} on {sinks.device}"
-        )
+        raise ValueError(f"sinks must be float32 of shape ({q.shape[1]},) on {q.device}; got {sinks.dtype} "
+                         f"of shape {tuple(sinks.shape)} on {sinks.device}")
     return _flash(q, k, v, sinks, bool(causal), scale)[0]
 
 

@@ -56,8 +56,9 @@ def measure(benchmark: Benchmark, clock, best: dict, device="cuda") -> dict:
     memory, arithmetic = least_bytes / memory_ceiling(best), flops / best["product_flops_per_second"]
     share = 1e3 * max(memory, arithmetic) / ms
     if share > FASTER_THAN_POSSIBLE:
-        return row | {"refused": f"{ms:.4f} ms would be {100 * share:.0f} % of the ceiling: "
-                                 "the measurement is wrong"}
+        return (
+            row | {"refused": f"{ms:.4f} ms would be {100 * share:.0f} % of the ceiling: the measurement is "
+                   "wrong"})
     peers = {name: timed(make, arguments, clock) for name, make in benchmark.peers.items()}
     first = next((name for name, taken in peers.items() if isinstance(taken, float)), None)
     return row | {"ms": ms, "spread_ms": [times[len(times) // 10], times[-1 - len(times) // 10]],
@@ -84,9 +85,9 @@ def line_of(row: dict) -> str:
 
 def run(clock, card: str, folder: Path, device="cuda", chosen=None, say=print, limits=None) -> dict:
     best, before = limits or ceilings(clock, device), clock.state()
-    say(f"copy {best['copy_bytes_per_second'] / 1e12:.2f} TB/s, "
-        f"read {best['read_bytes_per_second'] / 1e12:.2f} TB/s, "
-        f"bfloat16 product {best['product_flops_per_second'] / 1e12:.0f} TFLOP/s")
+    say(f"copy {best['copy_bytes_per_second'] / 1e12:.2f} TB/s, read "
+        f"{best['read_bytes_per_second'] / 1e12:.2f} TB/s, bfloat16 product "
+        f"{best['product_flops_per_second'] / 1e12:.0f} TFLOP/s")
     chosen = list(chosen if chosen is not None else benchmarks())
     made = {"card": card, "date": datetime.date.today().isoformat(), "torch": torch.__version__,
             "ceilings": best, "clocks_before": before, "clocks_after": None,

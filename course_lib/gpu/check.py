@@ -35,8 +35,8 @@ def main(argv: list[str]) -> int:
     import torch
 
     if not torch.cuda.is_available():
-        print("gpu-check: there is no CUDA device here, so nothing was checked on one. "
-              "The same cases run on the CPU engine in `make test`.", file=sys.stderr)
+        print("gpu-check: there is no CUDA device here, so nothing was checked on one. The same cases run "
+              "on the CPU engine in `make test`.", file=sys.stderr)
         return 1
     card = torch.cuda.get_device_name()
     print(f"{card}, torch {torch.__version__}", flush=True)

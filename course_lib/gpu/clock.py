@@ -31,8 +31,8 @@ class Clock:
         torch.cuda.synchronize()
         host = min(self._host_ms(work) for _ in range(3))
         if host > LONGEST_HOST_MS:
-            raise HostTime(f"the host takes {host:.1f} ms to queue the work; "
-                           f"at most {LONGEST_HOST_MS:g} ms can be hidden")
+            raise HostTime(f"the host takes {host:.1f} ms to queue the work; at most {LONGEST_HOST_MS:g} ms "
+                           "can be hidden")
         asleep = 1.0 + 3 * host
         events = [pair for pair in (self._one(work, asleep) for _ in range(self.repeats)) if pair]
         torch.cuda.synchronize()

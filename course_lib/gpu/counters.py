@@ -105,9 +105,9 @@ def agreement(engine, card):
     ours, theirs = [name for name, _ in engine], [name for name, _ in card]
     if ours != theirs:
         cut = ours[:len(theirs)] == theirs
-        raise ValueError("ncu's table is cut off: it holds the first "
-                         f"{len(theirs)} of {len(ours)} launches" if cut else
-                         f"engine and card must have launched the same kernels; got {ours} and {theirs}")
+        raise ValueError(f"ncu's table is cut off: it holds the first {len(theirs)} of {len(ours)} launches"
+                         if cut else f"engine and card must have launched the same kernels; got {ours} and "
+                         f"{theirs}")
     rows = [{"kernel": name, "engine": ours, "ncu": {what: theirs.get(what) for what in COMPARED}}
             for (name, ours), (_, theirs) in zip(engine, card)]
     metrics = {}

@@ -99,8 +99,8 @@ class PretendTensor(Tensor):
             return OPDEFS[f"course::{func.__name__.partition('.')[0]}"]._init_fn(*args, **(kwargs or {}))
         flat, form = tree_flatten((args, dict(kwargs or {})))
         if func not in MAY_MIX and any(type(x) is Tensor and x.ndim for x in flat):
-            raise RuntimeError("Expected all tensors to be on the same device, "
-                               f"but found at least two devices, cuda:0 and cpu! ({func})")
+            raise RuntimeError("Expected all tensors to be on the same device, but found at least two "
+                               f"devices, cuda:0 and cpu! ({func})")
         wrappers = {id(x.inner): x for x in flat if isinstance(x, PretendTensor)}
         args, kwargs = tree_unflatten([inside(x) for x in flat], form)
         to_cpu = kwargs.get("device") is not None and torch.device(kwargs["device"]).type == "cpu"

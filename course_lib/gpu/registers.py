@@ -65,9 +65,9 @@ def table(by_file: dict[Path, dict]) -> str:
     version = subprocess.run([gpu.nvcc(), "--version"], capture_output=True, text=True).stdout
     number = re.search(r"V([\d.]+)", version)
     width = 4 + max(len(name) for rows in by_file.values() for name in rows)
-    lines = ["Registers per thread, and bytes spilled to local memory (stores/loads), "
-             f"by nvcc {number[1] if number else '?'} -O3.",
-             "Made by `python -m course_lib gpu-registers`. Compiled for a card; not run on one.", "",
+    lines = ["Registers per thread, and bytes spilled to local memory (stores/loads), by nvcc "
+             f"{number[1] if number else '?'} -O3.", "Made by `python -m course_lib gpu-registers`. "
+             "Compiled for a card; not run on one.", "",
              " " * width + "".join(f"{f'sm_{a}':<16}" for a in ARCHITECTURES).rstrip()]
     for path, rows in sorted(by_file.items()):
         lines += ["", path.relative_to(KERNELS).as_posix()]

@@ -39,8 +39,8 @@ def gpu_table(word):
     rows = [row for row in everything if row["chapter"] == word]
     for row in rows:
         if row["kernel"] not in kernels:
-            raise ValueError(f"kernel must be one of the chapter's, {', '.join(kernels)}; "
-                             f"got {row['kernel']!r}")
+            raise ValueError(f"kernel must be one of the chapter's, {', '.join(kernels)}; got "
+                             f"{row['kernel']!r}")
     if not rows:
         print("Not measured on a card yet: all kernels of this chapter.")
         return

@@ -51,11 +51,10 @@ def folded_queries(n_heads=4, n_kv_heads=2, keys=5):
     ax.axis("off")
     groups = "; ".join(f"{', '.join(str(k * g + i) for i in range(g))} in matrix {k}"
                        for k in range(n_kv_heads))
-    figures.show(fig, alt=f"Left: {n_heads} query rows, one per head. "
-                          f"Middle: the same rows as {n_kv_heads} matrices of {g} rows, heads {groups}. "
-                          f"Right: {n_kv_heads} key matrices with {keys} keys each, one per query matrix.",
-                 caption="Nothing is copied: the queries of a group become the rows of one matrix, "
-                         "multiplied by the keys they share.")
+    figures.show(fig, alt=f"Left: {n_heads} query rows, one per head. Middle: the same rows as {n_kv_heads} "
+                 f"matrices of {g} rows, heads {groups}. Right: {n_kv_heads} key matrices with {keys} keys "
+                 "each, one per query matrix.", caption="Nothing is copied: the queries of a group become "
+                 "the rows of one matrix, multiplied by the keys they share.")
 
 
 def _row(ax, x, y, width, height, colour, text):
@@ -79,11 +78,10 @@ def tile_and_group(group_size=4, tile=32):
         figures.arrow(ax, (4.75, 1.2), (5.55, 0.51 + (group_size - 1 - h) * 0.5), GREY)
     ax.set(xlim=(0, 7.4), ylim=(-0.25, 2.7))
     ax.axis("off")
-    figures.show(fig, alt=f"Keys in memory, a tile of {tile} of them marked. "
-                          "An arrow, once, leads into the shared memory of a block; "
-                          f"from the tile {group_size} arrows lead to the query heads of the group.",
-                 caption="Rung 3: a tile of keys is read from memory once and used by the "
-                         f"{group_size} query heads of the group.")
+    figures.show(fig, alt=f"Keys in memory, a tile of {tile} of them marked. An arrow, once, leads into the "
+                 f"shared memory of a block; from the tile {group_size} arrows lead to the query heads of "
+                 "the group.", caption="Rung 3: a tile of keys is read from memory once and used by the "
+                 f"{group_size} query heads of the group.")
 
 
 def roofline(points, peak, bandwidth):
@@ -107,10 +105,9 @@ def roofline(points, peak, bandwidth):
     ax.set_ylabel("at most, TFLOP/s", color=INK)
     told = ", ".join(f"{name} at {x:.0f} FLOPs per byte, at most {reached[name]:.0f} TFLOP/s"
                      for name, x in points.items())
-    figures.show(fig, alt=f"Roofline: {bandwidth} TB/s up to {ridge:.0f} FLOPs per byte, "
-                          f"{peak} TFLOP/s beyond. {told}.",
-                 caption="One decoding step over a long text: what the memory of an H200 allows "
-                         "each kind of attention to compute.")
+    figures.show(fig, alt=f"Roofline: {bandwidth} TB/s up to {ridge:.0f} FLOPs per byte, {peak} TFLOP/s "
+                 f"beyond. {told}.", caption="One decoding step over a long text: what the memory of an "
+                 "H200 allows each kind of attention to compute.")
 
 
 def cache_bars(models):
@@ -120,8 +117,8 @@ def cache_bars(models):
         kinds = ", ".join(dict.fromkeys(group["kind"] for group in m["layers"]))
         sizes[f"{m['name']} ({kinds})"] = cache_bytes(m, m["context"]) / m["context"] / 1024
     figures.bars(dict(sorted(sizes.items(), key=lambda item: -item[1])), unit="KiB",
-                 caption="Cache per token of context, averaged over the model's full context, "
-                         "at 2 bytes per number.")
+                 caption="Cache per token of context, averaged over the model's full context, at 2 bytes "
+                 "per number.")
 
 
 def latent_flow():
@@ -132,7 +129,6 @@ def latent_flow():
                   arrows=[("token x", "latent c\n512", "W down"), ("token x", "rotated key\n64, shared"),
                           ("latent c\n512", "cache\n576"), ("rotated key\n64, shared", "cache\n576"),
                           ("cache\n576", "keys, values\nof 128 heads", "W up"),
-                          ("keys, values\nof 128 heads", "attention"), ("query", "attention")],
-                  width=8.0, height=3.2,
-                  caption="Only 576 numbers per token and layer are kept. "
-                          "Absorbing moves W up from every cached token to the one query.")
+                          ("keys, values\nof 128 heads", "attention"), ("query", "attention")], width=8.0,
+                  height=3.2, caption="Only 576 numbers per token and layer are kept. Absorbing moves W up "
+                  "from every cached token to the one query.")

@@ -151,10 +151,11 @@ def kept_and_replaced(target, draft, keep, instead):
     ax.plot(x + 0.2, figures.array(target), "k_", markersize=28, label="target, p")
     ax.set(xticks=range(len(target)), xlabel="token", ylabel="probability", ylim=(0, 0.7))
     ax.legend(frameon=False, fontsize=8)
-    figures.show(fig, alt="; ".join(
-        f"token {i}: draft {draft[i]:.1f}, kept {draft[i] * keep[i]:.1f}, "
-        f"replacement {refused * instead[i]:.1f}, target {target[i]:.1f}" for i in range(len(target))),
-        caption="What is kept and what replaces refusals add up to the target.")
+    figures.show(fig,
+                 alt="; ".join(f"token {i}: draft {draft[i]:.1f}, kept {draft[i] * keep[i]:.1f}, "
+                               f"replacement {refused * instead[i]:.1f}, target {target[i]:.1f}"
+                               for i in range(len(target))), caption="What is kept and what replaces "
+                 "refusals add up to the target.")
 
 
 def speculation(kept=2, drafted=4):

@@ -61,10 +61,9 @@ def state_fills(keys, values):
     ax.set(xlim=(-3.2, (tokens + 1) * step), ylim=(2 * rows + 3.0, -1.2), aspect="equal")
     ax.axis("off")
     told = "; ".join(f"after token {t}: {_rows(states[t])}" for t in range(1, tokens + 1))
-    figures.show(fig, alt=f"A state of {rows} by {columns} numbers, all 0 at first. "
-                          f"Each token adds a key times a value. {told}.",
-                 caption=f"The state has {rows} x {columns} numbers after one token and after {tokens}: "
-                         "tokens are added, never kept.")
+    figures.show(fig, alt=f"A state of {rows} by {columns} numbers, all 0 at first. Each token adds a key "
+                 f"times a value. {told}.", caption=f"The state has {rows} x {columns} numbers after one "
+                 f"token and after {tokens}: tokens are added, never kept.")
 
 
 def replace_at_a_key():

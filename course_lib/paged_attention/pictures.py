@@ -61,9 +61,9 @@ def shared_pages(texts, tables, counts):
                 ax.text(1.5 * x + 0.62, y + 0.3, piece.replace(" ", "␣"), ha="center", va="center",
                         fontsize=8.5,
                         color=INK, family="monospace", bbox=figures.paper())
-                ax.text(1.5 * x + 0.62, y + 0.64, f"page {page}, {counts[page]} "
-                                                  f"table{'s' * (counts[page] > 1)}",
-                        ha="center", va="top", fontsize=7, color=GREY)
+                ax.text(1.5 * x + 0.62, y + 0.64,
+                        f"page {page}, {counts[page]} table{'s' * (counts[page] > 1)}", ha="center", va="top",
+                        fontsize=7, color=GREY)
             if x:
                 (x0, y0), (x1, y1) = place[tables[name][x - 1]], place[page]
                 figures.arrow(ax, (x0 + 1.25, y0 + 0.3), (x1, y1 + 0.3), GREY, 0.9)
@@ -85,8 +85,8 @@ def preempted(held, needs, free, kept, left):
     for ax, title, pages, spare in ((axes[0], "before", held, free), (axes[1], "after", after, left)):
         for i, n in enumerate(pages):
             ax.barh(i, n, 0.7, **figures.filling(i))
-            ax.text(n + 0.1, i, f"{n}" + (f", needs {needs[i]} "
-                                          "more" if title == "before" and needs[i] else ""),
+            ax.text(n + 0.1, i,
+                    f"{n}" + (f", needs {needs[i]} more" if title == "before" and needs[i] else ""),
                     va="center", fontsize=8.5, color=INK)
         for i in range(len(pages), len(held)):
             ax.text(0.1, i, "preempted: waits without pages", va="center", fontsize=8.5, color=ACCENT)

@@ -29,14 +29,14 @@ def clock_hands(theta=math.pi / 5, distance=2, starts=(0, 3)):
         ax.text(0.66 * math.cos(middle), 0.66 * math.sin(middle), f"{degrees:.0f}°", ha="center", va="center")
         ax.set(xlim=(-2.2, 2.2), ylim=(-1.3, 1.3), aspect="equal")
         ax.axis("off")
-        told.append(f"key at {start}, turned by {math.degrees(start * theta):.0f} degrees, "
-                    f"query at {start + distance}, turned by "
-                    f"{math.degrees((start + distance) * theta):.0f}; {degrees:.0f} degrees between them")
-    figures.show(fig, alt="Two clock faces. "
-                          + ". ".join(f"{side}: {text}"
-                                      for side, text in zip(("Left", "Right"), told)) + ".",
-                 caption="Further on in the text both arrows have turned more; "
-                         "the angle between them is the same.")
+        told.append(f"key at {start}, turned by {math.degrees(start * theta):.0f} degrees, query at "
+                    f"{start + distance}, turned by {math.degrees((start + distance) * theta):.0f}; "
+                    f"{degrees:.0f} degrees between them")
+    figures.show(fig,
+                 alt="Two clock faces. "
+                 + ". ".join(f"{side}: {text}" for side, text in zip(("Left", "Right"), told)) + ".",
+                 caption="Further on in the text both arrows have turned more; the angle between them is "
+                 "the same.")
 
 
 def angles_image(n=256, head_dim=64, base=10000.0):
@@ -53,13 +53,11 @@ def angles_image(n=256, head_dim=64, base=10000.0):
     ax.set_xlabel("position", color=INK)
     ax.set_ylabel("pair", color=INK)
     fig.colorbar(image, ax=ax, shrink=0.9, pad=0.02, label="cosine of the angle")
-    figures.show(fig, alt=f"Image of the cosines of {head_dim // 2} pairs at positions 0 to {n - 1}. "
-                          f"Pair 0 makes {turns[0]:.0f} turns, "
-                          f"pair {head_dim // 8} makes {turns[head_dim // 8]:.0f}, "
-                          f"pairs from {last} on less than one; the "
-                          f"last turns by {n * frequencies[-1]:.2f} radians.",
-                 caption="Each row is a pair. Fast pairs tell neighbours apart, "
-                         "slow pairs tell distant parts of a text apart.")
+    figures.show(fig, alt=f"Image of the cosines of {head_dim // 2} pairs at positions 0 to {n - 1}. Pair 0 "
+                 f"makes {turns[0]:.0f} turns, pair {head_dim // 8} makes {turns[head_dim // 8]:.0f}, pairs "
+                 f"from {last} on less than one; the last turns by {n * frequencies[-1]:.2f} radians.",
+                 caption="Each row is a pair. Fast pairs tell neighbours apart, slow pairs tell distant "
+                 "parts of a text apart.")
 
 
 def rounded(x):
@@ -70,12 +68,12 @@ def rounded(x):
 def score_by_distance(distances, series):
     """{name: scores} over all distances."""
     figures.curves(series, x=distances.tolist(), xlabel="distance", ylabel="score / d",
-                   alt="Scores by distance. " + " ".join(
-                       f"{name}: {rounded(values[0])} at 0, {rounded(values[100])} at 100; "
-                       f"from 100 on between {rounded(values[100:].min())} "
-                       f"and {rounded(values[100:].max())}." for name, values in series.items()),
-                   caption="Equal arrows score less with distance; "
-                           "independent ones score 0 on average at any distance.")
+                   alt="Scores by distance. "
+                   + " ".join(f"{name}: {rounded(values[0])} at 0, {rounded(values[100])} at 100; from 100 "
+                              f"on between {rounded(values[100:].min())} and {rounded(values[100:].max())}."
+                              for name, values in series.items()),
+                   caption="Equal arrows score less with distance; independent ones score 0 on average at "
+                   "any distance.")
 
 
 def two_layouts(d=8):
@@ -98,10 +96,10 @@ def two_layouts(d=8):
             ax.text(place + 0.5, -0.35, str(place), ha="center", va="center", fontsize=8, color=INK)
         ax.set(xlim=(-0.1, d + 0.1), ylim=(-0.7, 2.4), title=name)
         ax.axis("off")
-    figures.show(fig, alt="Two rows of the entries of a head. " + " ".join(
-        f"{name}: pairs {', '.join(f'({a}, {b})' for a, b in pairs)}." for name, pairs in layouts.items()),
-        caption=f"A head of width {d}: (a0, b0) turns fastest in both layouts, "
-                "and is stored in different places.")
+    figures.show(fig, alt="Two rows of the entries of a head. "
+                 + " ".join(f"{name}: pairs {', '.join(f'({a}, {b})' for a, b in pairs)}."
+                            for name, pairs in layouts.items()), caption=f"A head of width {d}: (a0, b0) "
+                 "turns fastest in both layouts, and is stored in different places.")
 
 
 def slowdown(rules, frequencies, trained):
@@ -114,8 +112,8 @@ def slowdown(rules, frequencies, trained):
         ax.plot(turns, factors, linestyle=figures.DASHES[k], marker=figures.MARKERS[k], markersize=4,
                 color=COLOURS[k], label=name)
         kept = int((factors < 1.01).sum())
-        told.append(f"{name}: {kept} of {len(new)} pairs unchanged, "
-                    f"the fastest slowed {factors[0]:.1f} times, the slowest {factors[-1]:.1f} times")
+        told.append(f"{name}: {kept} of {len(new)} pairs unchanged, the fastest slowed {factors[0]:.1f} "
+                    f"times, the slowest {factors[-1]:.1f} times")
     ax.axvline(1, color=GREY, linewidth=1)
     ax.text(0.9, 1.03, f"one turn in {trained} positions", fontsize=8, color=INK, va="bottom")
     ax.set_xscale("log")
@@ -123,9 +121,8 @@ def slowdown(rules, frequencies, trained):
     ax.set_xlabel("turns of the pair in training (fast pairs at the left)", color=INK)
     ax.set_ylabel("slowed by", color=INK)
     ax.legend(fontsize=8, frameon=False, loc="center left")
-    figures.show(fig, alt="; ".join(told) + ".",
-                 caption="The rules differ in which pairs they slow: all, gradually more, "
-                         "or only those below a number of turns.")
+    figures.show(fig, alt="; ".join(told) + ".", caption="The rules differ in which pairs they slow: all, "
+                 "gradually more, or only those below a number of turns.")
 
 
 def loss_by_position(study, names, caption):
@@ -151,8 +148,8 @@ def needle_found(needle, names):
     figures.curves(curves, x=needle["distances"], xlabel="distance to the needle", ylabel="share found",
                    edge=needle["trained_length"], edge_label=f"trained: {needle['trained_length']}",
                    alt="Share of needles found. " + "; ".join(told) + ".",
-                   caption=f"A head trained at {needle['trained_length']} tokens, "
-                           f"tested in texts of {needle['length']}.")
+                   caption=f"A head trained at {needle['trained_length']} tokens, tested in texts of "
+                   f"{needle['length']}.")
 
 
 def induction(words=("Tybalt", "dies", ",", "and", "Tybalt")):
@@ -175,9 +172,7 @@ def induction(words=("Tybalt", "dies", ",", "and", "Tybalt")):
     ax.text(-0.75, 2.1, "layer 2", ha="right", va="center", fontsize=9)
     ax.set(xlim=(-1.4, n - 0.4), ylim=(-0.4, 2.8))
     ax.axis("off")
-    figures.show(fig, alt=f"The words {' '.join(words)}. "
-                          "Layer 1: each word reads its predecessor and notes it. "
-                          f"Layer 2: the last word, {words[-1]}, "
-                          f"looks for the word whose noted predecessor is {words[-1]}: {words[1]}.",
-                 caption="Layer 1 notes each word's predecessor. "
-                         f"Layer 2 looks for its own word among the notes and finds {words[1]}.")
+    figures.show(fig, alt=f"The words {' '.join(words)}. Layer 1: each word reads its predecessor and notes "
+                 f"it. Layer 2: the last word, {words[-1]}, looks for the word whose noted predecessor is "
+                 f"{words[-1]}: {words[1]}.", caption="Layer 1 notes each word's predecessor. Layer 2 "
+                 f"looks for its own word among the notes and finds {words[1]}.")

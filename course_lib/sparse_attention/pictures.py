@@ -24,8 +24,8 @@ def masks(shown):
         ax.title.set_fontsize(8)
         told.append(f"{name}: {kind}, {share:.0%}; its last query sees keys {_ranges(mask[-1])}")
     figures.show(fig, alt=f"{len(shown)} square masks of {n} tokens. " + ". ".join(told) + ".",
-                 caption="Rows are queries, columns keys, grey is allowed. "
-                         "The share is of the causal pairs, or of all where a mask looks both ways.")
+                 caption="Rows are queries, columns keys, grey is allowed. The share is of the causal "
+                 "pairs, or of all where a mask looks both ways.")
 
 
 def reach(mask, layers):
@@ -62,9 +62,8 @@ def packed(lengths, block):
     ends = torch.tensor(lengths).cumsum(0).tolist()
     figures.tiles(grid.tolist(), names={0: "empty", 1: "partial", 2: "full"}, empty=0,
                   row_label="block of queries", column_label="block of keys",
-                  caption=f"{len(lengths)} documents that end at {', '.join(map(str, ends))}, "
-                          f"in blocks of {block}: {int((grid == 0).sum())} of {grid.numel()} blocks are "
-                          "empty.")
+                  caption=f"{len(lengths)} documents that end at {', '.join(map(str, ends))}, in blocks of "
+                  f"{block}: {int((grid == 0).sum())} of {grid.numel()} blocks are empty.")
 
 
 def best_keys(weights, count):

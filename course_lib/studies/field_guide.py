@@ -97,11 +97,8 @@ def run_published(model, model_type, pieces, present=None, positions=None) -> di
     def give(place):
         def hook(module, args, kwargs):
             x = whole[place][:, span]
-            return (
-                (args, {**kwargs, "hidden_states": x})
-                if "hidden_states" in kwargs
-                else ((x, *args[1:]), kwargs)
-            )
+            return ((args, {**kwargs, "hidden_states": x}) if "hidden_states" in kwargs
+                    else ((x, *args[1:]), kwargs))
         return hook
 
     def take(place):
@@ -208,12 +205,9 @@ def table(model_types) -> list[dict]:
         cases = compare(model_type)
         with_cache = [case.difference for case in cases if "step" in case.way]
         without = [case.difference for case in cases if "step" not in case.way]
-        rows.append(
-            {
-                "family": model_type, "classes": sorted({case.published for case in cases}),
-                "cases": len(cases), "without cache": max(without), "with cache": max(with_cache),
-                "lines": FAMILIES[model_type].lines}
-        )
+        rows.append({"family": model_type, "classes": sorted({case.published for case in cases}),
+                     "cases": len(cases), "without cache": max(without), "with cache": max(with_cache),
+                     "lines": FAMILIES[model_type].lines})
     return rows
 
 

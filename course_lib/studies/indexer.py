@@ -89,10 +89,8 @@ def recalls(model, ways, batches):
                     mask = chosen_mask(choose(scores(layer, x, q, k), top_k), n)
                     share = (w.mean(1) * mask).sum(-1)[:, top_k:].mean()
                     found.setdefault(way, {}).setdefault(top_k, []).append(share)
-    return {
-        way: {top_k: round(float(torch.stack(x).mean()), 4) for top_k, x in row.items()}
-        for way, row in found.items()
-    }
+    return {way: {top_k: round(float(torch.stack(x).mean()), 4) for top_k, x in row.items()}
+            for way, row in found.items()}
 
 
 @torch.no_grad()

@@ -70,9 +70,8 @@ class Batch:
             for index, task in list(self.waiting.items()):
                 yield index, executor.submit(marking.mark_notebook, task)
             return
-        futures = {
-            executor.submit(marking.mark_notebook, task): index for index, task in self.waiting.items()
-        }
+        futures = {executor.submit(marking.mark_notebook, task): index
+                   for index, task in self.waiting.items()}
         for future in concurrent.futures.as_completed(futures):
             yield futures[future], future
 

@@ -61,9 +61,8 @@ def merge(marks: list[Mark], submissions: list[Submission], lines: list[Line]) -
     given = {(line.student, line.exercise): line for line in lines if line.points or line.comment}
     for submission in submissions:
         for id, text in submission.answers.items():
-            line = given.setdefault(
-                (submission.student, id), Line(submission.student, submission.chapter, id)
-            )
+            line = given.setdefault((submission.student, id),
+                                    Line(submission.student, submission.chapter, id))
             line.answer = text
     by = {(m.student, m.exercise): m for m in marks}
     for (student, id), line in given.items():
@@ -74,23 +73,16 @@ def merge(marks: list[Mark], submissions: list[Submission], lines: list[Line]) -
             mark.by_hand = float(line.points)
             if line.of and mark.kind == "text":
                 mark.verdict.of = float(line.of)
-            mark.notes = (
-                *mark.notes,
-                f"{line.points} points by hand" + (f": {line.comment}" if line.comment else ""),
-            )
+            mark.notes = (*mark.notes,
+                          f"{line.points} points by hand" + (f": {line.comment}" if line.comment else ""))
             if mark.kind == "text":
                 mark.verdict.status, mark.verdict.headline = PASSED, line.comment or "Marked by hand."
     return list(given.values())
 
 
 def _text_mark(line: Line) -> Mark:
-    verdict = Verdict(
-        line.exercise,
-        "Text answer",
-        NOT_ATTEMPTED,
-        "A text answer: it waits for a mark by hand.",
-        of=float(line.of or 0),
-    )
+    verdict = Verdict(line.exercise, "Text answer", NOT_ATTEMPTED,
+                      "A text answer: it waits for a mark by hand.", of=float(line.of or 0))
     return Mark(line.student, line.chapter, line.exercise, "Text answer", "text", verdict, source=line.answer)
 
 

@@ -12,10 +12,8 @@ def rows_of(path: Path) -> dict[tuple[str, str], tuple[str, str]]:
     """(student, exercise) -> (verdict, points) of a grades.csv; nothing where there is none."""
     try:
         with open(path, newline="", encoding="utf-8") as file:
-            return {
-                (row["student"], row["exercise"]): (row["verdict"], row["points"])
-                for row in csv.DictReader(file)
-            }
+            return {(row["student"], row["exercise"]): (row["verdict"], row["points"])
+                    for row in csv.DictReader(file)}
     except (OSError, KeyError):
         return {}
 

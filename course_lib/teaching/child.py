@@ -194,10 +194,8 @@ def supervise(pid: int, job: dict, control: socket.socket, woken: int) -> dict:
     end_all(pid)
     if status is None:
         status = reap(pid, wait=True)
-    return {
-        "status": status, "stopped": stopped, "cpu": processor_time() - before,
-        "starved": sum(waited.values())
-    }
+    return {"status": status, "stopped": stopped, "cpu": processor_time() - before,
+            "starved": sum(waited.values())}
 
 
 def processor_time() -> float:

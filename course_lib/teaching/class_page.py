@@ -16,16 +16,9 @@ ICON = {PASSED: "✓", WRONG: "✗", NOT_ATTEMPTED: "○", NOT_RUN: "–"}
 def class_page(marks: list[Mark], so_far: str = "") -> str:
     """`so_far`: a sentence about a run that is going on. Students are compared when it is over."""
     marks = [m for m in marks if m.exercise and m.kind != "text"]
-    return (
-        head("The class")
-        + "<h1>The class</h1>\n"
-        + (f"<p>{escape(so_far)}</p>\n" if so_far else "")
-        + _stuck(marks)
-        + _exercises(marks)
-        + _grid(marks)
-        + ("" if so_far else _pairs(marks) + _alike(marks))
-        + "</body></html>\n"
-    )
+    return (head("The class") + "<h1>The class</h1>\n" + (f"<p>{escape(so_far)}</p>\n" if so_far else "")
+            + _stuck(marks) + _exercises(marks) + _grid(marks)
+            + ("" if so_far else _pairs(marks) + _alike(marks)) + "</body></html>\n")
 
 
 def _exercises(marks: list[Mark]) -> str:
@@ -36,14 +29,11 @@ def _exercises(marks: list[Mark]) -> str:
         mistakes = Counter(m.verdict.misconception for m in theirs if m.verdict.misconception).most_common(3)
         told = "; ".join(f"{n} × {name}" for name, n in mistakes)
         tried = len(theirs) - count[NOT_ATTEMPTED]
-        rows.append(
-            [id, theirs[0].title, f"{count[PASSED]} of {tried}", count[WRONG], count[NOT_ATTEMPTED], told]
-        )
-    return _table(
-        "Exercises",
-        ["exercise", "title", "passed of tried", "wrong", "not tried", "commonest misconceptions"],
-        rows,
-    )
+        rows.append([id, theirs[0].title, f"{count[PASSED]} of {tried}", count[WRONG], count[NOT_ATTEMPTED],
+                     told])
+    return _table("Exercises",
+                  ["exercise", "title", "passed of tried", "wrong", "not tried", "commonest misconceptions"],
+                  rows)
 
 
 def _stuck(marks: list[Mark]) -> str:
@@ -99,8 +89,7 @@ def _table(title: str, columns: list[str], rows: list[list]) -> str:
     if not rows:
         return f"<h2>{escape(title)}</h2>\n<p>Nobody.</p>\n"
     head_row = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
-    body = "\n".join(
-        "<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
-    )
+    body = "\n".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>"
+                     for row in rows)
     return (f"<h2>{escape(title)}</h2>\n<table><thead><tr>{head_row}</tr></thead><tbody>\n{body}\n"
             "</tbody></table>\n")

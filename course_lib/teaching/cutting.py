@@ -50,28 +50,20 @@ def _called(node: ast.AST) -> set[str]:
 def _hands_on(node: ast.FunctionDef | ast.ClassDef, lines: list[str], exercise: Exercise) -> str:
     """The same signature, with a body that calls the student's own work."""
     doc = ast.get_docstring(node, clean=True)
-    quoted = (
-        textwrap.indent(f'"""{doc}"""', "    ") + "\n" if doc and '"""' not in doc and "\\" not in doc else ""
-    )
+    quoted = (textwrap.indent(f'"""{doc}"""', "    ") + "\n" if doc and '"""' not in doc and "\\" not in doc
+              else "")
     if isinstance(node, ast.ClassDef):
         return (f"class {node.name}:\n{quoted}    def __new__(cls, *args, **kwargs):\n"
                 "        from course_lib.exercises.sealed import yours\n"
                 f"        return yours({exercise.id!r}, {node.name!r})(*args, **kwargs)\n")
-    head = (
-        "".join(lines[node.lineno - 1 : node.body[0].lineno - 1])
-        or f"def {node.name}({ast.unparse(node.args)}):\n"
-    )
-    return (
-        f"{head}{quoted}    arguments = dict(locals())\n    from course_lib.exercises.sealed import yours\n"
-        f"    return yours({exercise.id!r}, {exercise.name!r}, arguments)\n"
-    )
+    head = ("".join(lines[node.lineno - 1 : node.body[0].lineno - 1])
+            or f"def {node.name}({ast.unparse(node.args)}):\n")
+    return (f"{head}{quoted}    arguments = dict(locals())\n    from course_lib.exercises.sealed import "
+            "yours\n" f"    return yours({exercise.id!r}, {exercise.name!r}, arguments)\n")
 
 
-KERNEL = re.compile(
-    r"^(?P<template>template\s*<[^>]*>\s*)?__global__\b[^;{]*?\b(?P<name>\w+)\s*"
-    r"\((?P<parameters>[^;{]*)\)\s*\{",
-    re.M,
-)
+KERNEL = re.compile(r"^(?P<template>template\s*<[^>]*>\s*)?__global__\b[^;{]*?\b(?P<name>\w+)\s*"
+                    r"\((?P<parameters>[^;{]*)\)\s*\{", re.M)
 
 
 def cut_cuda(text: str, word: str, exercises: list[Exercise], leaks: dict[str, str] | None = None) -> str:

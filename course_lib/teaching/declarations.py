@@ -23,14 +23,11 @@ def write_declarations(word: str, folder: Path, notebook: Path, kept_back) -> No
     pieces, entries, tables = Pieces(), [], {}
     for exercise in exercises:
         where = f"exercise {exercise.id}"
-        properties = ", ".join(
-            f"({name!r}, {pieces.expression(fn, where)})" for name, fn in exercise.properties
-        )
+        properties = ", ".join(f"({name!r}, {pieces.expression(fn, where)})"
+                               for name, fn in exercise.properties)
         measure = f"measure={pieces.expression(exercise.measure, where)}, " if exercise.measure else ""
-        entries.append(
-            f"    {exercise.id!r}: dict({measure}compare={pieces.expression(exercise.compare, where)},\n"
-            f"                properties=[{properties}]),\n"
-        )
+        entries.append(f"    {exercise.id!r}: "
+                       f"dict({measure}compare={pieces.expression(exercise.compare, where)},\n" f"                properties=[{properties}]),\n")
     module = importlib.import_module(f"course_lib.exercises.chapters.{word}")
     for name in names_imported(notebook, module.__name__):
         value = getattr(module, name)
@@ -71,14 +68,10 @@ def tabulated(function, exercises: list[Exercise]) -> list:
     try:
         for number in range(100):
             answer = function(number)
-            solved = [
-                e for e in exercises if isinstance(answer, str) and lines_of(answer) == lines_of(e.solution)
-            ]
-            same = [
-                e.id
-                for e in exercises
-                if solved and (e.name, e.language) == (solved[0].name, solved[0].language)
-            ]
+            solved = [e for e in exercises if isinstance(answer, str)
+                      and lines_of(answer) == lines_of(e.solution)]
+            same = [e.id for e in exercises if solved and (e.name, e.language)
+                    == (solved[0].name, solved[0].language)]
             answers.append({"exercises": same} if solved else answer)
     except (IndexError, KeyError, ValueError):
         pass

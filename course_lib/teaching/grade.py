@@ -55,11 +55,8 @@ def main(argv: list[str]) -> int:
         print(f"grade: {error}", file=sys.stderr)
         return 2
     except OSError as error:
-        print(
-            f"grade: {error.filename or args.out}: {error.strerror or error}; what is marked already is "
-            "kept, and the same command resumes",
-            file=sys.stderr,
-        )
+        print(f"grade: {error.filename or args.out}: {error.strerror or error}; what is marked already is "
+              "kept, and the same command resumes", file=sys.stderr)
         return 2
 
 
@@ -110,16 +107,12 @@ def _mark(job: Job, args: argparse.Namespace, begin: float) -> int:
     failed = [m for m in marks if m.verdict.status == NOT_RUN]
     passed = sum(m.verdict.status == PASSED for m in marks)
     students = len({m.student for m in marks})
-    print(
-        f"{students} student{'s' * (students != 1)}, {len(marks)} marks, {passed} passed, "
-        f"{len(failed)} not run; "
-        f"{fresh} notebook{'s' * (fresh != 1)} marked now{', the others were already' * (fresh < begun)}, "
-        f"{time.monotonic() - begin:.1f} s: {job.results / 'grades.csv'}"
-    )
-    for line in [
-        *trouble,
-        *(f"{m.file or m.student}: {m.verdict.headline}" for m in failed if not m.exercise),
-    ]:
+    print(f"{students} student{'s' * (students != 1)}, {len(marks)} marks, {passed} passed, {len(failed)} "
+          f"not run; {fresh} notebook{'s' * (fresh != 1)} marked "
+          f"now{', the others were already' * (fresh < begun)}, {time.monotonic() - begin:.1f} s: "
+          f"{job.results / 'grades.csv'}")
+    for line in [*trouble,
+                 *(f"{m.file or m.student}: {m.verdict.headline}" for m in failed if not m.exercise)]:
         print(report.printable(line), file=sys.stderr)
     return 1 if any(m.exercise for m in failed) else 0
 

@@ -36,9 +36,8 @@ def write_gradebooks(
     names = page_names(list(people))
     for student in people:
         theirs = [m for m in marks if m.student == student]
-        write_whole(
-            folder / names[student].replace(".html", ".json"), json.dumps(gradescope(theirs), indent=1)
-        )
+        write_whole(folder / names[student].replace(".html", ".json"),
+                    json.dumps(gradescope(theirs), indent=1))
 
 
 def _with_groups(sums: dict, people: dict[str, Submission], handed_in: set[tuple[str, str]]) -> dict:

@@ -93,36 +93,22 @@ def main(argv: list[str]) -> int:
         print(f"  {leak.where}: {leak.name} stays, and gives the right answers of exercise {leak.exercise}; "
               f"--cut {leak.name} takes it out")
     for what, id in made.withheld:
-        print(
-            f"  {what} is withheld, since it shows most of exercise {id}: once that is handed in, make the "
-            f"handout again with --after {id}"
-        )
+        print(f"  {what} is withheld, since it shows most of exercise {id}: once that is handed in, make "
+              f"the handout again with --after {id}")
     return 0
 
 
 def _arguments(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m course_lib handout",
-        description="What a class gets: notebooks and "
-        "the package without solutions, with checks that work.",
-    )
+    parser = argparse.ArgumentParser(prog="python -m course_lib handout",
+                                     description="What a class gets: notebooks and the package without "
+                                     "solutions, with checks that work.")
     parser.add_argument("chapters", nargs="+", metavar="CHAPTER", help="words or numbers: gqa, 3")
     parser.add_argument("--out", required=True, metavar="DIR")
-    parser.add_argument(
-        "--cut",
-        action="append",
-        default=[],
-        metavar="NAME",
-        help="a function or a kernel from the list that "
-        "this command prints, such as scaled_dot_product_attention: its calls go to the student's own",
-    )
-    parser.add_argument(
-        "--after",
-        action="append",
-        default=[],
-        metavar="ID",
-        help="an exercise whose solution has been " "handed in: what shows it may be handed out",
-    )
+    parser.add_argument("--cut", action="append", default=[], metavar="NAME",
+                        help="a function or a kernel from the list that this command prints, such as "
+                        "scaled_dot_product_attention: its calls go to the student's own")
+    parser.add_argument("--after", action="append", default=[], metavar="ID",
+                        help="an exercise whose solution has been handed in: what shows it may be handed out")
     return parser.parse_args(argv)
 
 
@@ -139,9 +125,8 @@ def handout(words: list[str], out: Path, cut: list[str] = (), after: list[str] =
     """Build it beside `out`, search it, then copy it to `out`."""
     declared = [e for word in words for e in load_chapter(word)]
     if set(after) - {e.id for e in declared}:
-        raise HandoutError(
-            f"--after {', '.join(sorted(set(after) - {e.id for e in declared}))}: not in these chapters"
-        )
+        raise HandoutError(f"--after {', '.join(sorted(set(after) - {e.id for e in declared}))}: not in "
+                           "these chapters")
     exercises = [e for e in declared if e.id not in after]
     _check_place(out)
     out.parent.mkdir(parents=True, exist_ok=True)
@@ -170,9 +155,8 @@ def _check_place(out: Path) -> None:
     if out.resolve() == COURSE:
         raise HandoutError(f"{out} is the course itself: choose another --out")
     if out.is_dir() and any(out.iterdir()) and not (out / PACKAGE.name).is_dir():
-        raise HandoutError(
-            f"{out} holds other files: choose a folder that is empty, or that an earlier handout made"
-        )
+        raise HandoutError(f"{out} holds other files: choose a folder that is empty, or that an earlier "
+                           "handout made")
 
 
 def _umask() -> int:
@@ -215,9 +199,8 @@ def _module(name: str, folder: Path, words: list[str], exercises: list[Exercise]
     if name == "course_lib.__main__":
         text = commands_kept(text, closure(ROOTS, words))
     elif name.count(".") and not name.startswith("course_lib.exercises"):
-        text = cut_python(
-            text, name.split(".")[1], exercises, {c.name: c.exercise for c in cuts if c.where == name}
-        )
+        text = cut_python(text, name.split(".")[1], exercises,
+                          {c.name: c.exercise for c in cuts if c.where == name})
     write_whole(target, text)
 
 
@@ -227,9 +210,8 @@ def _rest(
     """The engine, kernels, data and the files around them."""
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
     shutil.copytree(COURSE / "laptop_cuda", folder / "laptop_cuda", ignore=ignored)
-    shutil.copytree(
-        PACKAGE / "tools" / "labextensions", folder / "course_lib" / "tools" / "labextensions", ignore=ignored
-    )
+    shutil.copytree(PACKAGE / "tools" / "labextensions", folder / "course_lib" / "tools" / "labextensions",
+                    ignore=ignored)
     if "course_lib.explore.frame" in modules:
         for path in (PACKAGE / "explore" / "frame").glob("*.js"):
             shutil.copy(path, folder / "course_lib" / "explore" / "frame")
@@ -270,9 +252,6 @@ def _texts(path: Path) -> list[str]:
     """The texts of a file that are looked through for solutions."""
     import nbformat
     if path.suffix == ".ipynb":
-        return [
-            c.source
-            for c in nbformat.read(path, as_version=4).cells
-            if "exercise-card" not in c.metadata.get("tags", [])
-        ]
+        return [c.source for c in nbformat.read(path, as_version=4).cells
+                if "exercise-card" not in c.metadata.get("tags", [])]
     return [path.read_text(encoding="utf-8", errors="replace")] if path.suffix in TEXTS else []

@@ -105,9 +105,8 @@ class Roster:
             rows = [_columns(row) for row in csv.DictReader(file)]
         people = [row for row in rows if row["name"] or row["id"]]
         if not people:
-            raise ValueError(
-                f"{path}: a roster needs a header with `name` (or `Student`, or `First name` and `Last name`)"
-            )
+            raise ValueError(f"{path}: a roster needs a header with `name` (or `Student`, or `First name` "
+                             "and `Last name`)")
         return cls(people)
 
     def find(self, person: Person) -> dict[str, str] | None:
@@ -138,9 +137,8 @@ def _columns(row: dict) -> dict[str, str]:
 
     def first(*names: str) -> str:
         return next((low[name] for name in names if low.get(name)), "")
-    name = first("name", "student", "full name") or " ".join(
-        filter(None, [first("first name"), first("last name", "surname")])
-    )
+    name = (first("name", "student", "full name")
+            or " ".join(filter(None, [first("first name"), first("last name", "surname")])))
     return {"name": name, "id": first("id", "id number", "sid", "identifier").removeprefix("Participant "),
             "login": first("login", "sis login id", "username"), "email": first("email", "email address"),
             "section": first("section"), "extension": first("extension"), "group": first("group", "team")}

@@ -44,11 +44,8 @@ def notebooks_in(folder: Path, class_zips: list[Path] = (), depth: int | None = 
     count = 0
     for path in sorted(folder.rglob("*")):
         inside = PurePosixPath(path.relative_to(folder).as_posix())
-        if (
-            _ignored(inside)
-            or path.suffix.lower() not in (".ipynb", ".zip")
-            or stat.S_ISDIR(path.lstat().st_mode)
-        ):
+        if (_ignored(inside) or path.suffix.lower() not in (".ipynb", ".zip")
+            or stat.S_ISDIR(path.lstat().st_mode)):
             continue
         count += 1
         if count > MAX_FILES:
@@ -124,9 +121,8 @@ def _zipped(source, found: Found, depth: int = 0) -> Iterator[Found]:
             return
         if name.suffix.lower() == ".zip" and not problem:
             if depth < 2:
-                yield from _zipped(
-                    io.BytesIO(data), Found(found.person, found.origin, folder / name, moment), depth + 1
-                )
+                yield from _zipped(io.BytesIO(data), Found(found.person, found.origin, folder / name, moment),
+                                   depth + 1)
         else:
             yield _bounded(one)
 
@@ -178,11 +174,8 @@ def _entries(
 def _safe(filename: str) -> PurePosixPath:
     """A name in a zip as a short path that does not leave it."""
     parts = re.split(r"[/\\]", filename[-4 * LONGEST_NAME:])
-    kept = [
-        part if len(part) <= LONGEST_NAME else f"{part[:100]}...{part[-50:]}"
-        for part in parts
-        if part not in ("", ".", "..")
-    ]
+    kept = [part if len(part) <= LONGEST_NAME else f"{part[:100]}...{part[-50:]}" for part in parts
+            if part not in ("", ".", "..")]
     return PurePosixPath(*kept[-8:])
 
 

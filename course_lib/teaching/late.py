@@ -47,6 +47,5 @@ def read_rule(due: list[str], percent: float, most: int | None, grace: float) ->
 
 
 def _duration(hours: float) -> str:
-    return (
-        f"{hours * 60:.0f} min" if hours < 2 else f"{hours:.0f} h" if hours < 48 else f"{hours / 24:.1f} days"
-    )
+    return (f"{hours * 60:.0f} min" if hours < 2 else f"{hours:.0f} h" if hours < 48
+            else f"{hours / 24:.1f} days")

@@ -56,11 +56,9 @@ def python_leaks(modules: list[str], exercises: list[Exercise]) -> list[Leak]:
         if not (parts := name.split("."))[1:] or parts[1] not in {*CHAPTERS, *SHARED}:
             continue
         for thing in candidates(importlib.import_module(name)):
-            found += [
-                Leak(name, thing.__name__, e.id, same_arguments(thing, e))
-                for e, cases, wanted, request in asked
-                if inspect.isclass(thing) == request.is_class and passes(thing, e, cases, wanted, request)
-            ]
+            found += [Leak(name, thing.__name__, e.id, same_arguments(thing, e))
+                      for e, cases, wanted, request in asked if inspect.isclass(thing) == request.is_class
+                      and passes(thing, e, cases, wanted, request)]
     return found
 
 
@@ -77,14 +75,8 @@ def same_arguments(thing: Any, exercise: Exercise) -> bool:
     """Whether it could be the exercise's solution word for word: as many arguments as its stub."""
     if inspect.isclass(thing):
         return True
-    stub = next(
-        (
-            n
-            for n in ast.parse(exercise.stub).body
-            if isinstance(n, ast.FunctionDef) and n.name == exercise.name
-        ),
-        None,
-    )
+    stub = next((n for n in ast.parse(exercise.stub).body if isinstance(n, ast.FunctionDef)
+                 and n.name == exercise.name), None)
     return stub is not None and len(inspect.signature(thing).parameters) == sum(
         len(a) for a in (stub.args.posonlyargs, stub.args.args, stub.args.kwonlyargs))
 
@@ -102,12 +94,8 @@ def passes_within(
 ) -> bool:
     call = driver(request)
     try:
-        with (
-            warnings.catch_warnings(),
-            time_limit(seconds),
-            open(os.devnull, "w") as null,
-            contextlib.redirect_stdout(null),
-        ):
+        with (warnings.catch_warnings(), time_limit(seconds), open(os.devnull, "w") as null,
+              contextlib.redirect_stdout(null)):
             # functions are tried on arguments that they are not made for
             warnings.simplefilter("ignore")
             for case, want in zip(cases, wanted):
@@ -133,14 +121,12 @@ def kernel_leaks(folder: Path, exercises: list[Exercise]) -> list[Leak]:
             count = len(split_parameters(match["parameters"]))
             for exercise, cases in asked:
                 request = judge.request(exercise, cases)
-                if match["template"] or any(
-                    len(step["args"]) != count for steps in request.launches for step in steps
-                ):
+                if match["template"] or any(len(step["args"]) != count for steps in request.launches
+                                            for step in steps):
                     continue
                 if kernel_passes(path, match["name"], exercise, cases, request):
-                    found.append(
-                        Leak(path.relative_to(folder.parent).as_posix(), match["name"], exercise.id, True)
-                    )
+                    found.append(Leak(path.relative_to(folder.parent).as_posix(), match["name"], exercise.id,
+                                      True))
     return found
 
 
@@ -151,9 +137,8 @@ def split_parameters(text: str) -> list[str]:
 def kernel_passes(path: Path, name: str, exercise: Exercise, cases: list, request: Request) -> bool:
     """Whether a kernel of a file gives the exercise's results, launched as the exercise launches its own."""
     launches = [[step | {"kernel": name} for step in steps] for steps in request.launches]
-    source = f'#line 1 "{path}"\n' + re.sub(
-        r'#include "([^"]+)"', rf'#include "{path.parent}/\1"', path.read_text()
-    )
+    source = (f'#line 1 "{path}"\n' + re.sub(r'#include "([^"]+)"', rf'#include "{path.parent}/\1"',
+                                             path.read_text()))
     run = runner.run(replace(request, launches=launches, name=name), source)
     return not run.failure and len(run.outcomes) == len(cases) and not any(
         judge.fault(exercise, case, outcome, want)
@@ -165,19 +150,14 @@ def kernel_passes(path: Path, name: str, exercise: Exercise, cases: list, reques
 def remaining(folder: Path, modules: list[str], exercises: list[Exercise]) -> list[Leak]:
     """Leaks in a handout, its package loaded in a process of its own, away from this one."""
     job = json.dumps({"modules": modules, "exercises": [e.id for e in exercises]})
-    run = subprocess.run(
-        [sys.executable, "-c", IN_HANDOUT, str(COURSE), str(folder)],
-        input=job,
-        text=True,
-        capture_output=True,
-        cwd=folder,
-        env=os.environ | {"COURSE_BATCH": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": ""},
-    )
+    run = subprocess.run([sys.executable, "-c", IN_HANDOUT, str(COURSE), str(folder)], input=job, text=True,
+                         capture_output=True, cwd=folder,
+                         env=os.environ | {"COURSE_BATCH": "1", "PYTHONDONTWRITEBYTECODE": "1",
+                                           "PYTHONPATH": ""})
     if run.returncode:
         raise HandoutError(f"the handout's package could not be searched:\n{run.stderr[-2000:]}")
-    return [Leak(**row) for row in json.loads(run.stdout.splitlines()[-1])] + kernel_leaks(
-        folder / "kernels", exercises
-    )
+    return ([Leak(**row) for row in json.loads(run.stdout.splitlines()[-1])]
+            + kernel_leaks(folder / "kernels", exercises))
 
 
 # The full course judges; the handout's modules are put in place of its own before they are tried.

@@ -130,9 +130,8 @@ def _unusable(exercise: Exercise, reply: Reply) -> Verdict | None:
         if reply.output.strip():
             verdict.details.append(("It printed", reply.output[:2000]))
         return verdict
-    if (exercise.traffic or exercise.budget) and any(
-        o.failure is None and "moved" not in (o.counts or {}) for o in reply.run.outcomes
-    ):
+    if (exercise.traffic or exercise.budget) and any(o.failure is None and "moved" not in (o.counts or {})
+                                                     for o in reply.run.outcomes):
         return _wrong(exercise, "What the kernel moves was not counted.")
     return None
 
@@ -209,8 +208,7 @@ def fingerprint(exercise: Exercise) -> str:
     """
     own = _loaded_from(exercise)
     return hashlib.sha256(f"{_course_state()} {own} {torch.__version__} {exercise.id}".encode()).hexdigest()[
-        :16
-    ]
+        :16]
 
 
 def _loaded_from(exercise: Exercise) -> str:

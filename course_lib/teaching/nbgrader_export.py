@@ -33,9 +33,8 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m course_lib export",
                                      description="The course for another grading system.")
     parser.add_argument("system", choices=["nbgrader"])
-    parser.add_argument(
-        "chapters", nargs="*", metavar="CHAPTER", help="words or numbers; all where none is given"
-    )
+    parser.add_argument("chapters", nargs="*", metavar="CHAPTER",
+                        help="words or numbers; all where none is given")
     parser.add_argument("--out", required=True, metavar="FOLDER")
     args = parser.parse_args(argv)
     out = Path(args.out)
@@ -63,9 +62,8 @@ def export(word: str, out: Path) -> Path:
         for kind, id in exercise_of(cell):
             exercise = find(id)
             if kind == "exercise":
-                cell.source, cell.metadata["nbgrader"] = with_solution(exercise), _metadata(
-                    f"exercise-{id}", solution=True
-                )
+                cell.source, cell.metadata["nbgrader"] = with_solution(exercise), _metadata(f"exercise-{id}",
+                                                                                            solution=True)
             elif kind == "check":
                 cell.source = with_hidden_line(cell.source, exercise)
                 cell.metadata["nbgrader"] = _metadata(f"check-{id}", grade=True, points=exercise.points)
@@ -98,7 +96,5 @@ def with_solution(exercise: Exercise) -> str:
 def with_hidden_line(check: str, exercise: Exercise) -> str:
     """A check that prints a verdict would earn full marks whatever the verdict is: nbgrader goes by
     exceptions."""
-    return (
-        f"{check}\n### BEGIN HIDDEN TESTS\nfrom course_lib.exercises.student import handed_in\n"
-        f'assert "{exercise.id}" in handed_in, "exercise {exercise.id} has not passed"\n### END HIDDEN TESTS'
-    )
+    return (f"{check}\n### BEGIN HIDDEN TESTS\nfrom course_lib.exercises.student import handed_in\n" 'assert '
+            f'"{exercise.id}" in handed_in, "exercise {exercise.id} has not passed"\n### END HIDDEN TESTS')

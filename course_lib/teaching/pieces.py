@@ -24,8 +24,7 @@ class Pieces:
             values = inspect.getclosurevars(fn).nonlocals
             kept = {k: v for k, v in values.items() if k in ("atol", "rtol", "dtype", "tolerance")}
             return (
-                f"{fn.__qualname__.split('.')[0]}({', '.join(f'{k}={v!r}' for k, v in sorted(kept.items()))})"
-            )
+                f"{fn.__qualname__.split('.')[0]}({', '.join(f'{k}={v!r}' for k, v in sorted(kept.items()))})")
         outer = {k: v for k, v in inspect.getclosurevars(fn).nonlocals.items()}
         node = self.node(fn, where)
         self.refer(node, fn.__globals__, where, skip=set(outer))
@@ -36,9 +35,8 @@ class Pieces:
                 text = f"(lambda {', '.join(outer)}: {text})({values})"
             return text
         if outer:
-            raise HandoutError(
-                f"{where}: `{fn.__name__}` is made inside another function and cannot be carried over"
-            )
+            raise HandoutError(f"{where}: `{fn.__name__}` is made inside another function and cannot be "
+                               "carried over")
         self.definitions.setdefault(fn.__name__, ast.unparse(node) + "\n")
         return fn.__name__
 
@@ -47,19 +45,13 @@ class Pieces:
         module = inspect.getsourcefile(fn)
         tree = ast.parse(Path(module).read_text(encoding="utf-8"))
         for node in ast.walk(tree):
-            if (
-                isinstance(node, ast.Lambda)
-                and fn.__name__ == "<lambda>"
-                and node.lineno == fn.__code__.co_firstlineno
-            ):
+            if (isinstance(node, ast.Lambda) and fn.__name__ == "<lambda>"
+                and node.lineno == fn.__code__.co_firstlineno):
                 made = eval(compile(ast.Expression(node), "<piece>", "eval"), dict(fn.__globals__))
-                alone = (
-                    sum(isinstance(n, ast.Lambda) and n.lineno == node.lineno for n in ast.walk(tree)) == 1
-                )
-                if alone or (made.__code__.co_code, made.__code__.co_consts) == (
-                    fn.__code__.co_code,
-                    fn.__code__.co_consts,
-                ):
+                alone = (sum(isinstance(n, ast.Lambda) and n.lineno == node.lineno for n in ast.walk(tree))
+                         == 1)
+                if alone or (made.__code__.co_code,
+                             made.__code__.co_consts) == (fn.__code__.co_code, fn.__code__.co_consts):
                     return node
             if isinstance(node, ast.FunctionDef) and node.name == fn.__name__:
                 if node.lineno <= fn.__code__.co_firstlineno <= node.end_lineno:
@@ -72,9 +64,8 @@ class Pieces:
         for name in sorted(used & names.keys() - skip - self.definitions.keys()):
             value = names[name]
             if inspect.ismodule(value):
-                self.imports.add(
-                    f"import {value.__name__} as {name}" if value.__name__ != name else f"import {name}"
-                )
+                self.imports.add(f"import {value.__name__} as {name}" if value.__name__ != name
+                                 else f"import {name}")
             elif callable(value) and getattr(value, "__module__", None) != names["__name__"]:
                 renamed = f" as {name}" if name != value.__name__ else ""
                 self.imports.add(f"from {value.__module__} import {value.__name__}{renamed}")

@@ -42,8 +42,8 @@ def check_walls(hide: list[Path]) -> None:
     with Sandbox(hide=hide) as sandbox:
         gone = missing_walls(sandbox)
     if gone:
-        raise Refused("this machine cannot keep a student's code from:\n  " + "\n  ".join(gone) + "\nOn a machine "
-                      "that holds nothing of value, run it again with --no-sandbox.")
+        raise Refused("this machine cannot keep a student's code from:\n  " + "\n  ".join(gone) + "\nOn a "
+                      "machine that holds nothing of value, run it again with --no-sandbox.")
 
 
 def missing_walls(sandbox: Sandbox) -> list[str]:
@@ -54,8 +54,8 @@ def missing_walls(sandbox: Sandbox) -> list[str]:
     outside = sandbox.base.parent / f"{sandbox.base.name}-outside"
     secret = PACKAGE / "exercises" / "chapters" / "attention.py"
     source = f"SECRET, OUTSIDE, PARENT = {str(secret)!r}, {str(outside)!r}, {os.getpid()}\n{PROBE}"
-    request = Request(id="0.0", language="python", name="probe", value=True, is_class=False, given={}, call=None,
-                      inputs=[((), {})])
+    request = Request(id="0.0", language="python", name="probe", value=True, is_class=False, given={},
+                      call=None, inputs=[((), {})])
     try:
         reply = sandbox.run(request, source)
     except SandboxError as error:

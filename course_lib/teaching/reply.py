@@ -9,11 +9,8 @@ from course_lib.exercises import wire
 from course_lib.exercises.answers import read_run
 from course_lib.exercises.results import LATE, Run
 
-STOPPED = {
-    "time": "did not end in time",
-    "memory": "took too much memory",
-    "disk": "wrote too much to the disk",
-}
+STOPPED = {"time": "did not end in time", "memory": "took too much memory",
+           "disk": "wrote too much to the disk"}
 
 
 class SandboxError(RuntimeError):
@@ -33,9 +30,8 @@ class Reply:
     def late(self) -> bool:
         """Whether the run was ended by the clock."""
         failures = [self.run.failure, *(o.failure for o in self.run.outcomes)] if self.run else []
-        return self.trouble.endswith(STOPPED["time"]) or any(
-            f and f.message.startswith(LATE) for f in failures
-        )
+        return (self.trouble.endswith(STOPPED["time"])
+                or any(f and f.message.startswith(LATE) for f in failures))
 
 
 def read_reply(reply: bytes, output: str, ended: dict, cut: str) -> Reply:

@@ -86,9 +86,8 @@ def write(results: Path, marks: list[Mark]) -> None:
         students.setdefault(mark.student, []).append(mark)
     pages = page_names(students)
     (results / "students").mkdir(exist_ok=True)
-    for old in set((results / "students").glob("*.html")) - {
-        results / "students" / name for name in pages.values()
-    }:
+    for old in set((results / "students").glob("*.html")) - {results / "students" / name
+                                                             for name in pages.values()}:
         old.unlink()
     for student, theirs in students.items():
         write_whole(results / "students" / pages[student], _page(student, theirs))
@@ -102,8 +101,7 @@ def page_names(students) -> dict[str, str]:
         plain = re.sub(r"[^A-Za-z0-9]+", "_", student).strip("_")[:60]
         if not plain or plain != student or plain.casefold() in {n[:-5].casefold() for n in names.values()}:
             plain = (
-                f"{plain or 'student'}-{hashlib.sha256(student.encode('utf-8', 'replace')).hexdigest()[:6]}"
-            )
+                f"{plain or 'student'}-{hashlib.sha256(student.encode('utf-8', 'replace')).hexdigest()[:6]}")
         names[student] = f"{plain}.html"
     return names
 
@@ -137,17 +135,14 @@ def _junit(marks: list[Mark]) -> str:
     for mark in marks:
         if mark.student not in suites:
             suites[mark.student] = ElementTree.SubElement(root, "testsuite", name=printable(mark.student))
-        case = ElementTree.SubElement(
-            suites[mark.student],
-            "testcase",
-            name=f"{mark.exercise} {mark.title}".strip(),
-            classname=printable(f"{mark.student}.{mark.chapter}"),
-        )
+        case = ElementTree.SubElement(suites[mark.student], "testcase",
+                                      name=f"{mark.exercise} {mark.title}".strip(),
+                                      classname=printable(f"{mark.student}.{mark.chapter}"))
         if mark.verdict.status != PASSED:          # a skip is never a pass: what was not done is a failure
             kind = "error" if mark.verdict.status == NOT_RUN else "failure"
-            problem = ElementTree.SubElement(
-                case, kind, message=printable(f"{mark.verdict.status}: {mark.verdict.headline}")
-            )
+            problem = ElementTree.SubElement(case, kind,
+                                             message=printable(
+                    f"{mark.verdict.status}: {mark.verdict.headline}"))
             problem.text = printable(str(mark.verdict))
     for suite in suites.values():
         suite.set("tests", str(len(suite)))
@@ -202,11 +197,9 @@ def _page(student: str, marks: list[Mark]) -> str:
 
 
 def _index(students: dict[str, list[Mark]], pages: dict[str, str]) -> str:
-    rows = "\n".join(
-        f'<tr><td><a href="students/{pages[s]}">{escape(s)}</a></td><td>{_sum(marks)}</td>'
-        f'<td>{sum(bool(m.flags) for m in marks) or ""}</td></tr>'
-        for s, marks in students.items()
-    )
+    rows = "\n".join('<tr><td><a '
+                     f'href="students/{pages[s]}">{escape(s)}</a></td><td>{_sum(marks)}</td><td>{sum(bool(m.flags) for m in marks) or ""}</td></tr>'
+                     for s, marks in students.items())
     return printable(head("Grades") + "<h1>Grades</h1>\n<table><thead><tr><th>student</th><th>points</th>"
                       f"<th>flags</th></tr></thead><tbody>\n{rows}\n</tbody></table>\n</body></html>\n")
 

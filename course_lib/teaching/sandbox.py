@@ -105,11 +105,9 @@ class Sandbox:
         """Only what Python and a compiler need of this process's environment."""
         kept = {k: v for k, v in os.environ.items() if k in ("LD_LIBRARY_PATH", "CXX", "CC", "SYSTEMROOT")}
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
-        return {
-            **kept, "PATH": path, "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8",
-            "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0",
-            "LAPTOP_CUDA_CACHE": str(folder / "build"), "PYTHONDONTWRITEBYTECODE": "1"
-        }
+        return {**kept, "PATH": path, "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8",
+                "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0",
+                "LAPTOP_CUDA_CACHE": str(folder / "build"), "PYTHONDONTWRITEBYTECODE": "1"}
 
     def stop(self) -> None:
         if self.control is not None:

@@ -36,9 +36,8 @@ def withheld(word: str, exercises: list[Exercise]) -> Withheld:
     found = Withheld()
     opened = [e for e in exercises if e.kind == "write" and len(e.solution) >= SHORTEST]
     for exercise in load_chapter(word):
-        shown = next(
-            (e for e in opened if e is not exercise and share_shown(exercise.stub, e) >= NEARLY_ALL), None
-        )
+        shown = next((e for e in opened if e is not exercise and share_shown(exercise.stub, e) >= NEARLY_ALL),
+                     None)
         if shown and exercise.kind == "repair":
             found.exercises[exercise.id] = shown.id
     module = importlib.import_module(f"course_lib.exercises.chapters.{word}")
@@ -104,14 +103,8 @@ def _note(cell, exercises: list[Exercise], kept_back: Withheld) -> str | None:
     check = re.search(r"check\(\"(\d+\.\d+)\"", cell.source) if "check" in tags else None
     id = next((match[1] for match in (card, marker, check) if match), None)
     if id in kept_back.exercises:
-        return (
-            (
-                f"*Exercise {id} follows once exercise {kept_back.exercises[id]} has been handed in: it "
-                "shows most of its solution.*"
-            )
-            if card
-            else f"*(exercise {id})*"
-        )
+        return ((f"*Exercise {id} follows once exercise {kept_back.exercises[id]} has been handed in: it "
+                 "shows most of its solution.*") if card else f"*(exercise {id})*")
     if not card:
         if named := _named(cell, kept_back):
             return (f"*A cell that uses `{named}` follows once exercise {kept_back.functions[named]} has "

@@ -18,8 +18,8 @@ from course_lib.exercises.verdict import MIME, PASSED
 def main(argv: list[str]) -> int:
     # over the guide: a command's arguments, its loop and its report
     parser = argparse.ArgumentParser("python -m course_lib solve",
-                                     description="Notebooks with every exercise solved, "
-                                     "executed: for an instructor's eyes.")
+                                     description="Notebooks with every exercise solved, executed: for an "
+                                     "instructor's eyes.")
     parser.add_argument("chapters",
                         nargs="*",
                         metavar="CHAPTER",

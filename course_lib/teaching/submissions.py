@@ -57,10 +57,9 @@ def collect(
         found.setdefault((made.person.key, made.chapter), []).append(made)
     chosen = [_newest(versions) for versions in found.values()]
     _name(chosen)
-    return sorted(
-        chosen,
-        key=lambda s: (s.student.casefold(), s.student, CHAPTERS.index(s.chapter) if s.chapter else 99),
-    )
+    return sorted(chosen,
+                  key=lambda s: (s.student.casefold(), s.student, CHAPTERS.index(s.chapter) if s.chapter
+                                 else 99))
 
 
 def _newest(versions: list[Submission]) -> Submission:
@@ -71,10 +70,8 @@ def _newest(versions: list[Submission]) -> Submission:
         best.notes.append(f"{best.file} of {_moment(best.when)} is marked, the newest of {len(versions)}; "
                           f"not {other.file} ({why})")
     if len(versions) > 6:
-        best.notes.append(
-            f"and {len(versions) - 6} more. If these are of several students: --depth says at which level "
-            "the names are"
-        )
+        best.notes.append(f"and {len(versions) - 6} more. If these are of several students: --depth says at "
+                          "which level the names are")
     return best
 
 
@@ -104,9 +101,8 @@ def _match(submissions: list[Submission], roster: Roster) -> None:
     for row in roster.people:
         if id(row) not in seen:
             person = Person(row["name"] or row["id"], row["id"] or f"roster {roster.people.index(row)}")
-            submissions.append(
-                Submission(person.name, "", "", 0.0, problem="nothing was handed in", person=person, row=row)
-            )
+            submissions.append(Submission(person.name, "", "", 0.0, problem="nothing was handed in",
+                                          person=person, row=row))
 
 
 def _without_notebook(folder: Path, handed_in: list[Submission]) -> list[Submission]:
@@ -120,22 +116,11 @@ def _without_notebook(folder: Path, handed_in: list[Submission]) -> list[Submiss
         sent = entry.is_dir() and not (entry / "marks.json").exists() or entry.suffix.lower() in INSTEAD
         name = entry.name if entry.is_dir() else entry.stem
         person = from_name(name) or Person(name)
-        if (
-            sent
-            and not entry.name.startswith(".")
-            and not {entry.name, name} & heard
-            and person.key not in students
-        ):
-            missed.append(
-                Submission(
-                    person.name,
-                    chapter_of_name(PurePosixPath(name)),
-                    entry.name,
-                    entry.lstat().st_mtime,
-                    problem="there is no notebook in it",
-                    person=person,
-                )
-            )
+        if (sent and not entry.name.startswith(".") and not {entry.name, name} & heard
+            and person.key not in students):
+            missed.append(Submission(person.name, chapter_of_name(PurePosixPath(name)), entry.name,
+                                     entry.lstat().st_mtime, problem="there is no notebook in it",
+                                     person=person))
     return missed
 
 
@@ -147,22 +132,14 @@ def _moment(when: float) -> str:
 
 def read(found: Found) -> Submission:
     """A submission from a notebook's bytes: of all its cells, those that begin with an exercise's marker."""
-    made = Submission(
-        found.person.name,
-        chapter_of_name(found.path),
-        str(found.path),
-        found.when,
-        problem=found.problem,
-        person=found.person,
-        given=found.person,
-    )
+    made = Submission(found.person.name, chapter_of_name(found.path), str(found.path), found.when,
+                      problem=found.problem, person=found.person, given=found.person)
     if found.problem:
         return made
     try:
         cells = json.loads(found.data.decode("utf-8-sig", "replace"))["cells"]
-        texts = [
-            _source(cell) for cell in cells if isinstance(cell, dict) and cell.get("cell_type") == "code"
-        ]
+        texts = [_source(cell) for cell in cells if isinstance(cell, dict) and cell.get("cell_type")
+                 == "code"]
         made.answers = _answers(cells)
     except (ValueError, KeyError, TypeError, RecursionError, AttributeError, MemoryError) as error:
         made.problem = f"it is no notebook ({type(error).__name__})"

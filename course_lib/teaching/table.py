@@ -29,9 +29,8 @@ def table(
                               notes=(submission.problem, *submission.notes)))
         for chapter in chapters:
             submission = by.get((student, chapter))
-            theirs = [
-                _mark(student, chapter, exercise, submission, store) for exercise in load_chapter(chapter)
-            ]
+            theirs = [_mark(student, chapter, exercise, submission, store)
+                      for exercise in load_chapter(chapter)]
             if late and submission:
                 kept, note = late.share(submission)
                 for mark in theirs:
@@ -43,9 +42,8 @@ def table(
 def _mark(
     student: str, chapter: str, exercise: Exercise, submission: Submission | None, store: Store
 ) -> Mark:
-    mark = Mark(
-        student, chapter, exercise.id, exercise.title, exercise.kind, None, language=exercise.language
-    )
+    mark = Mark(student, chapter, exercise.id, exercise.title, exercise.kind, None,
+                language=exercise.language)
 
     def without_run(status: str, why: str) -> Mark:
         mark.verdict = Verdict(exercise.id, exercise.title, status, why, of=exercise.points)
@@ -75,11 +73,8 @@ def flag_copies(marks: list[Mark]) -> None:
     same: dict[tuple[str, str], list[Mark]] = {}
     references = {}
     for mark in marks:
-        if (
-            mark.kind != "write"
-            or mark.verdict.status == NOT_ATTEMPTED
-            or not 0 < len(mark.source) <= marking.LONGEST
-        ):
+        if (mark.kind != "write" or mark.verdict.status == NOT_ATTEMPTED or not 0 < len(mark.source)
+            <= marking.LONGEST):
             continue
         same.setdefault((mark.exercise, skeleton(mark.source, mark.language)), []).append(mark)
         if mark.exercise not in references:

@@ -46,10 +46,8 @@ def memory_of(processes: set[int]) -> int:
     for pid in processes:
         try:
             with open(f"/proc/{_live_thread(pid)}/status") as status:
-                total += (
-                    sum(int(line.split()[1]) for line in status if line.startswith(("RssAnon", "RssShmem")))
-                    << 10
-                )
+                total += (sum(int(line.split()[1]) for line in status
+                              if line.startswith(("RssAnon", "RssShmem"))) << 10)
         except OSError:
             continue
     return total

@@ -91,8 +91,8 @@ def install() -> None:
 
 def main() -> int:
     if sys.version_info < (3, 11):
-        raise SystemExit("The course needs Python 3.11 or newer; this is {}.{}. "
-                         "Name one: make lab PYTHON=python3.12".format(*sys.version_info[:2]))
+        raise SystemExit("The course needs Python 3.11 or newer; this is {}.{}. Name one: make lab "
+                         "PYTHON=python3.12".format(*sys.version_info[:2]))
     if is_ready():
         return 0
     try:
@@ -117,9 +117,8 @@ def main() -> int:
         try:
             install()
         except subprocess.CalledProcessError as error:
-            print(f"\nThe install stopped here: {shlex.join(error.cmd)}\n"
-                  "Call again when the cause is mended (no network? no room on the disk?); "
-                  "what is there is kept.", file=sys.stderr)
+            print(f"\nThe install stopped here: {shlex.join(error.cmd)}\n" "Call again when the cause is "
+                  "mended (no network? no room on the disk?); what is there is kept.", file=sys.stderr)
             return 1
         except OSError as error:
             print(f"\nThe install stopped: {error}", file=sys.stderr)

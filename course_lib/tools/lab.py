@@ -55,11 +55,8 @@ def has_browser() -> bool:
 def environment() -> dict[str, str]:
     """What JupyterLab needs: our colours for %%cuda, this environment's kernel and tools, places to write."""
     paths = [str(ROOT / "course_lib" / "tools"), os.environ.get("JUPYTER_PATH", "")]
-    env = {
-        "JUPYTER_PATH": os.pathsep.join(path for path in paths if path),
-        "JUPYTER_PREFER_ENV_PATH": "1",
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)]),
-    }
+    env = {"JUPYTER_PATH": os.pathsep.join(path for path in paths if path), "JUPYTER_PREFER_ENV_PATH": "1",
+           "PATH": os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])}
     if not os.access(Path.home(), os.W_OK):
         place = ROOT / ".build" / "jupyter"
         for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_DATA_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR",

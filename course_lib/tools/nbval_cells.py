@@ -117,8 +117,8 @@ class Cell(IPyNbCell):
             super().runtest()
         except KernelDied:
             self.parent.timed_out = True    # nbval then expects the cells that follow to fail
-            self.raise_cell_error("The kernel died while this cell ran "
-                                  "(a crash in compiled code, or no memory left).")
+            self.raise_cell_error("The kernel died while this cell ran (a crash in compiled code, or no "
+                                  "memory left).")
         finally:
             option.nbval_cell_timeout = given
 

@@ -23,8 +23,8 @@ def sand(start, goal):
     cost = sum((x - y) ** 2 for x, y in moves)
     told = ", ".join(f"{x} to {y} for {(x - y) ** 2}" for x, y in moves)
     figures.show(fig, alt=f"Grains on a line and their places: {told}. No two arrows cross.",
-                 caption=f"The cheapest plan keeps the order; it costs "
-                         f"{' + '.join(str((x - y) ** 2) for x, y in moves)} = {cost}.")
+                 caption="The cheapest plan keeps the order; it costs "
+                 f"{' + '.join(str((x - y) ** 2) for x, y in moves)} = {cost}.")
 
 
 def gaussians_moved(line=((0.0, 1.0), (3.0, 5.0)),

@@ -83,9 +83,8 @@ def parse_type(name: str, line: str) -> Parameter:
     elif VECTOR.fullmatch(spelled):
         element, count = VECTOR.fullmatch(spelled).groups()
         dtype, lanes = ELEMENT[element], int(count)
-    return Parameter(
-        name, "pointer" if pointer else "value", dtype, int(size), const == "1", text, category, lanes
-    )
+    return Parameter(name, "pointer" if pointer else "value", dtype, int(size), const == "1", text, category,
+                     lanes)
 
 
 def _tidy(spelled: str) -> str:
@@ -181,9 +180,8 @@ def _value(kernel: str, parameter: Parameter, value) -> bytes:
     if packed is not None:
         return packed
     if arrays.is_array(value) and (value.ndim or parameter.category == "s" and parameter.lanes > 1):
-        raise ArgumentError(
-            f"{where} needs a number, got {_a(_noun_of(value))} of shape {tuple(value.shape)}"
-        )
+        raise ArgumentError(f"{where} needs a number, got {_a(_noun_of(value))} of shape "
+                            f"{tuple(value.shape)}")
     if parameter.lanes > 1:
         try:
             parts = [_number(where, parameter.dtype, v) for v in value]
@@ -196,10 +194,8 @@ def _value(kernel: str, parameter: Parameter, value) -> bytes:
         held_as = (bytes, bytearray, np.void, ctypes.Structure, ctypes.Union)
         raw = bytes(value) if isinstance(value, held_as) else None
         if raw is None or len(raw) != parameter.itemsize:
-            raise ArgumentError(
-                f"{where} needs {parameter.itemsize} bytes or a ctypes.Structure of that size, "
-                f"got {_describe(value)}"
-            )
+            raise ArgumentError(f"{where} needs {parameter.itemsize} bytes or a ctypes.Structure of that "
+                                f"size, got {_describe(value)}")
         return held(raw, getattr(value, "targets", None))
     return _number(where, parameter.dtype, value)
 

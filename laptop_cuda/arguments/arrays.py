@@ -132,9 +132,8 @@ def to_bytes(value, dtype: str) -> bytes:
     """The elements of a tensor, an array, a list or a number, as `dtype` if that is a type of theirs."""
     torch = torch_if_installed() if is_tensor(value) or dtype == "bfloat16" else None
     if torch is not None:
-        made = (
-            torch.as_tensor(value, dtype=getattr(torch, dtype, None), device="cpu").contiguous().reshape(-1)
-        )
+        made = (torch.as_tensor(value, dtype=getattr(torch, dtype, None),
+                                device="cpu").contiguous().reshape(-1))
         return made.view(torch.uint8).numpy().tobytes()
     return np.ascontiguousarray(np.asarray(value, dtype=dtype if hasattr(np, dtype) else None)).tobytes()
 
@@ -152,9 +151,8 @@ class CpuCopies:
         if storage.data_ptr() not in self.storages:
             self.storages[storage.data_ptr()] = torch.UntypedStorage(storage.nbytes()).copy_(storage)
         copy = torch.empty(0, dtype=tensor.dtype)
-        return copy.set_(
-            self.storages[storage.data_ptr()], tensor.storage_offset(), tensor.shape, tensor.stride()
-        )
+        return copy.set_(self.storages[storage.data_ptr()], tensor.storage_offset(), tensor.shape,
+                         tensor.stride())
 
     def copy_back(self, parameters: list) -> None:
         for parameter, value in zip(parameters, self.given):

@@ -42,9 +42,9 @@ class Facts:
         place = Place(parent.file, parent.line)
         of = f" of {place.file}" if self.result.in_included_file(place) else ""
         deep = f", {parent.depth} launches deep" if parent.depth > 1 else ""
-        return (f"  {self.result.kernel} was launched by {parent.kernel}, line {place.line}{of}, "
-                f"block {triple(parent.block, parent.grid)}, "
-                f"thread {triple(parent.thread, parent.size)}{deep}{self._text(place)}")
+        return (f"  {self.result.kernel} was launched by {parent.kernel}, line {place.line}{of}, block "
+                f"{triple(parent.block, parent.grid)}, thread "
+                f"{triple(parent.thread, parent.size)}{deep}{self._text(place)}")
 
     def _next_step(self) -> str:
         """After a crash of an unchecked launch, which knows less than a checked one."""

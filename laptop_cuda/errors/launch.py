@@ -9,63 +9,42 @@ class LaunchErrors(Facts):
     def _barrier_divergence(self):
         kernel = self.result.kernel
         if self.reason in ("gone past", "fewer turns"):
-            gone = (
-                "has jumped over, and gone on"
-                if self.reason == "gone past"
-                else "does not reach: it left the loop around it after fewer turns, and went on"
-            )
-            return (
-                f"in {kernel}, one thread waits at a __syncthreads() that another thread of its block "
-                f"{gone}.",
-                "Usual cause: __syncthreads() inside an `if` or a loop that not all threads of the block "
-                "run alike; "
-                "move it out.",
-            )
-        return (
-            f"in {kernel}, threads of one block wait at two different __syncthreads().",
-            "Usual cause: __syncthreads() in both arms of an `if`, or in a loop with a different number of "
-            "turns "
-            "for different threads; every thread must reach the same one.",
-        )
+            gone = ("has jumped over, and gone on" if self.reason == "gone past" else "does not reach: it "
+                    "left the loop around it after fewer turns, and went on")
+            return (f"in {kernel}, one thread waits at a __syncthreads() that another thread of its block "
+                    f"{gone}.", "Usual cause: __syncthreads() inside an `if` or a loop that not all threads "
+                    "of the block run alike; move it out.")
+        return (f"in {kernel}, threads of one block wait at two different __syncthreads().",
+                "Usual cause: __syncthreads() in both arms of an `if`, or in a loop with a different number "
+                "of turns for different threads; every thread must reach the same one.")
 
     def _deadlock(self):
         kernel = self.result.kernel
         if self.reason == "not in its own mask":
-            return (
-                f"in {kernel}, a thread calls a warp function with a mask that leaves the thread itself out.",
-                "Usual cause: a mask written for other lanes; the bit of every calling lane must be set.",
-            )
+            return (f"in {kernel}, a thread calls a warp function with a mask that leaves the thread itself "
+                    "out.", "Usual cause: a mask written for other lanes; the bit of every calling lane "
+                    "must be set.")
         if self.reason == "gone past":
-            return (
-                f"in {kernel}, a lane waits in a warp function whose mask {self.detail} names a lane that "
-                f"has gone "
-                "past without it.",
-                "Usual cause: a shuffle, vote or __syncwarp inside an `if` or a loop that not all lanes of "
-                "the mask "
-                "run alike; name only those that do, for instance with a __ballot_sync before it.",
-            )
+            return (f"in {kernel}, a lane waits in a warp function whose mask {self.detail} names a lane "
+                    "that has gone past without it.", "Usual cause: a shuffle, vote or __syncwarp inside "
+                    "an `if` or a loop that not all lanes of the mask run alike; name only those that do, "
+                    "for instance with a __ballot_sync before it.")
         missing = re.search(r"mask (0x\w+), missing lanes (0x\w+)", self.detail)
         what = f"in {kernel}, no thread can go on"
         if missing:
             lanes = [i for i in range(32) if int(missing[2], 16) >> i & 1]
             plural = "s" * (len(lanes) > 1)
             what += f": lanes wait for lane{plural} {spans(lanes)}, named in their mask {missing[1]}"
-        return (
-            what + ".",
-            "Usual cause: a shuffle, vote or __syncwarp whose mask names lanes that do not get there, "
-            "because it "
-            "is inside an `if`; a __syncthreads() that part of a warp waits at; or a cuda::barrier, "
-            "a tile or a bar.sync that expects more threads than arrive.",
-        )
+        return (what + ".", "Usual cause: a shuffle, vote or __syncwarp whose mask names lanes that do not "
+                "get there, because it is inside an `if`; a __syncthreads() that part of a warp waits at; "
+                "or a cuda::barrier, a tile or a bar.sync that expects more threads than arrive.")
 
     def _timeout(self):
-        return (
-            f"{self.result.kernel} was stopped: one block ran more than {self.e.offset:,} steps.",
-            "Usual cause: a loop whose condition never becomes false (an unsigned counter that counts down, "
-            "a step of 0), or waiting for a block that has not started. If it is only long, a higher limit "
-            f"lets it end: `sanitize(step_limit={10 * self.e.offset:_})`, `profile(step_limit=...)`, or "
-            f"`run --steps {10 * self.e.offset:_}` for a program.",
-        )
+        return (f"{self.result.kernel} was stopped: one block ran more than {self.e.offset:,} steps.",
+                "Usual cause: a loop whose condition never becomes false (an unsigned counter that counts "
+                "down, a step of 0), or waiting for a block that has not started. If it is only long, a "
+                f"higher limit lets it end: `sanitize(step_limit={10 * self.e.offset:_})`, "
+                f"`profile(step_limit=...)`, or `run --steps {10 * self.e.offset:_}` for a program.")
 
     def _bad_launch(self):
         # over the guide: a list of the ways a launch can be wrong, each with its words
@@ -135,20 +114,16 @@ class LaunchErrors(Facts):
 
     def _assertion(self):
         if self.reason == "no return":
-            return (
-                f"in {self.result.kernel}, a function came to its end without the value that it returns.",
-                "Usual cause: an `if` that returns, and nothing after it; or a function not written yet.",
-            )
+            return (f"in {self.result.kernel}, a function came to its end without the value that it returns.",
+                    "Usual cause: an `if` that returns, and nothing after it; or a function not written yet.")
         if self.reason == "trap":
             return f"{self.result.kernel} called {self.detail}.", ""
         return f"in {self.result.kernel}, assert({self.detail}) failed.", ""
 
     def _not_supported(self):
-        return (
-            f"{self.result.kernel} reaches `{self.detail}`, which this engine does not know.",
-            "Inline PTX is translated instruction by instruction; the engine's README lists those that are "
-            "known.",
-        )
+        return (f"{self.result.kernel} reaches `{self.detail}`, which this engine does not know.",
+                "Inline PTX is translated instruction by instruction; the engine's README lists those that "
+                "are known.")
 
     def _division_by_zero(self):
         if self.reason in ("overflow", "signal"):     # a divisor of zero is seen before the division

@@ -44,21 +44,16 @@ class MemoryErrors(Facts):
             kind = re.sub(r".*\(aka '(.*)'\)", r"\1", self.detail).strip("'")
             return f"{kernel} uses index {e.offset} of {self._local_name()}, whose type is {kind}.", cause
         if self.reason == "constant":
-            return (
-                f"{kernel} {self._verb()} {self._element()}, which is constant: kernels only read it.",
-                "Usual cause: __device__ is meant, or the value is to be set from Python, by "
-                "`module.globals`.",
-            )
+            return (f"{kernel} {self._verb()} {self._element()}, which is constant: kernels only read it.",
+                    "Usual cause: __device__ is meant, or the value is to be set from Python, by "
+                    "`module.globals`.")
         if self.reason == "null":
             return (f"{kernel} follows a null pointer.",
                     "Usual cause: None was passed for an array that the kernel uses.")
         if self.reason == "another thread's local memory":
-            return (
-                f"{kernel} {self._verb()} the local variable of another thread.",
-                "Usual cause: a pointer to a local variable was put into shared memory; its address means "
-                "nothing "
-                "to other threads.",
-            )
+            return (f"{kernel} {self._verb()} the local variable of another thread.",
+                    "Usual cause: a pointer to a local variable was put into shared memory; its address "
+                    "means nothing to other threads.")
         if self.reason == "return address":
             return (f"{kernel} writes over the address to which one of its functions returns.",
                     "Usual cause: a pointer to a local array, with an index past the array's end.")
@@ -66,23 +61,17 @@ class MemoryErrors(Facts):
             return (f"{kernel} {self._verb()} {self._element()} after cudaFree of {self.memory.name}.",
                     "Usual cause: a pointer that is kept, or a cudaFree before the last launch that uses it.")
         if self.reason == "host memory":
-            return (
-                f"{kernel} {self._verb()} an address that is not in device memory.",
-                "Usual cause: a pointer of the host passed to the kernel: copy the data with cudaMemcpy "
-                "first. Or a "
-                "pointer that was never set, or an index that is garbage.",
-            )
+            return (f"{kernel} {self._verb()} an address that is not in device memory.",
+                    "Usual cause: a pointer of the host passed to the kernel: copy the data with cudaMemcpy "
+                    "first. Or a pointer that was never set, or an index that is garbage.")
         if self.reason == "beyond shared":
             return (f"{kernel} {self._verb()} shared memory beyond every array declared in it.",
                     "Usual cause: an index computed from the wrong size.")
         if self.reason == "unchecked":
             return f"{kernel} touches an address that is in no array, or misaligned for a vector access.", ""
-        return (
-            f"{kernel} touches an address that belongs to no array of this launch.",
-            "Usual cause: a pointer that was never set, or an index that is garbage, such as an unsigned "
-            "one that "
-            "went below 0." + ADDRESSES * self._takes_addresses(),
-        )
+        return (f"{kernel} touches an address that belongs to no array of this launch.",
+                "Usual cause: a pointer that was never set, or an index that is garbage, such as an "
+                "unsigned one that went below 0." + ADDRESSES * self._takes_addresses())
 
     def _takes_addresses(self) -> bool:
         """Whether the launch was given 64-bit integers, in an array or as a value of an address' size."""
@@ -105,37 +94,25 @@ class MemoryErrors(Facts):
     def _misaligned(self):
         e, kernel = self.e, self.result.kernel
         itemsize = self.memory.itemsize if self.memory else 1
-        return (
-            f"{kernel} {self._verb()} {e.size} bytes at {self._element()}, "
-            f"whose address is not a multiple of {e.size}.",
-            "Usual cause: a cast to a vector type (float4 needs addresses that are multiples of 16) where "
-            "the row "
-            f"length or the start is not a multiple of {max(e.size // max(itemsize, 1), 1)} elements.",
-        )
+        return (f"{kernel} {self._verb()} {e.size} bytes at {self._element()}, whose address is not a "
+                f"multiple of {e.size}.", "Usual cause: a cast to a vector type (float4 needs addresses "
+                "that are multiples of 16) where the row length or the start is not a multiple of "
+                f"{max(e.size // max(itemsize, 1), 1)} elements.")
 
     def _race(self):
         e, kernel = self.e, self.result.kernel
         if self.reason == "copy in flight":
-            return (
-                f"{kernel} {self._verb()} {self._element()} while an asynchronous copy into it is not "
-                f"finished.",
-                "Usual cause: no __pipeline_wait_prior (cp.async.wait_group) between the copy and its use.",
-            )
+            return (f"{kernel} {self._verb()} {self._element()} while an asynchronous copy into it is not "
+                    "finished.", "Usual cause: no __pipeline_wait_prior (cp.async.wait_group) between the "
+                    "copy and its use.")
         if self.reason == "same value":
-            return (
-                f"{kernel}: two threads write the same value to {self._element()}, with no barrier in "
-                f"between. "
-                "The result does not depend on their order.",
-                "",
-            )
-        pair = {
-            (0, 1): "is read by one thread and written by another",
-            (1, 0): "is written by one thread and read by another",
-            (1, 1): "is written by two threads",
-        }.get(
-            (e.who.action, e.other.action),
-            "is updated atomically by one thread and touched plainly by another",
-        )
+            return (f"{kernel}: two threads write the same value to {self._element()}, with no barrier in "
+                    "between. The result does not depend on their order.", "")
+        pair = {(0, 1): "is read by one thread and written by another",
+                (1, 0): "is written by one thread and read by another",
+                (1, 1): "is written by two threads"}.get((e.who.action, e.other.action),
+                                                         "is updated atomically by one thread and touched "
+                                                         "plainly by another")
         one_warp = math.prod(self.result.block) <= 32
         apart = ("in two blocks, which nothing orders" if self.reason == "between blocks" else
                  f"with no {'__syncwarp' if one_warp else '__syncthreads'}() in between")
@@ -146,26 +123,17 @@ class MemoryErrors(Facts):
         e = self.e
         text = self.result.text(self.place)
         if self.place == self.other_place and UPDATE.search(text) and not FROM_ANOTHER.search(text):
-            return (
-                "several threads update one element, and `x[i] += v` is a read and a write. Use atomicAdd, "
-                "or give "
-                "each element to one thread."
-            )
+            return ("several threads update one element, and `x[i] += v` is a read and a write. Use "
+                    "atomicAdd, or give each element to one thread.")
         if self.reason == "between blocks":
-            return (
-                "two blocks compute the same output element, or one relies on another's result; use "
-                "atomicAdd, or a "
-                "second launch."
-            )
+            return ("two blocks compute the same output element, or one relies on another's result; use "
+                    "atomicAdd, or a second launch.")
         on_global = self.memory is not None and self.memory.space == "global"
         if (e.who.action, e.other.action) == (1, 1) and on_global:
             return "an index that gives two threads the same output element."
         if one_warp:
-            return (
-                "code that trusts a warp to run in step. Since Volta it does not: put __syncwarp() between "
-                "the write "
-                "and the read (a shuffle orders no memory)."
-            )
+            return ("code that trusts a warp to run in step. Since Volta it does not: put __syncwarp() "
+                    "between the write and the read (a shuffle orders no memory).")
         cause = ("a kernel that works in place: write to another array, or put a __syncthreads() or a second "
                  "launch between the reads and the writes." if on_global else
                  "a missing __syncthreads() between filling shared memory and using it, or before it is "
@@ -181,22 +149,14 @@ class MemoryErrors(Facts):
             why = "is not in its mask" if self.e.size else "has ended or does not exist"
             depends = {"shuffle": "and the result depends on it", "some shuffle": "whether or not it is used",
                        "unused shuffle": "but the result does not depend on it"}[self.reason]
-            return (
-                f"in {kernel}, a shuffle takes a value from lane {self.e.offset}, which {why}. That value is "
-                f"undefined, {depends}.",
-                "Usual cause: an offset that starts at half of 32 where fewer lanes take part, or a block "
-                "whose size "
-                "is not a multiple of 32; start at half of the lanes, or let all 32 take part.",
-            )
+            return (f"in {kernel}, a shuffle takes a value from lane {self.e.offset}, which {why}. That "
+                    f"value is undefined, {depends}.", "Usual cause: an offset that starts at half of 32 "
+                    "where fewer lanes take part, or a block whose size is not a multiple of 32; start at "
+                    "half of the lanes, or let all 32 take part.")
         if self.reason == "shared":
-            return (
-                f"{kernel} {self._verb()} shared {self._element()}, which no thread has written.",
-                "Usual cause: the loop that fills the tile does not cover it (padding, a ragged edge, fewer "
-                "threads "
-                "than elements); write a 0 where there is no data.",
-            )
-        return (
-            f"{kernel} {self._verb()} {self._element()}, which was never written{self._position()}.",
-            "Usual cause: memory of cudaMalloc or cuda.empty() that is added to before it is set; start from "
-            "zeros (cudaMemset), or store instead of adding.",
-        )
+            return (f"{kernel} {self._verb()} shared {self._element()}, which no thread has written.",
+                    "Usual cause: the loop that fills the tile does not cover it (padding, a ragged edge, "
+                    "fewer threads than elements); write a 0 where there is no data.")
+        return (f"{kernel} {self._verb()} {self._element()}, which was never written{self._position()}.",
+                "Usual cause: memory of cudaMalloc or cuda.empty() that is added to before it is set; start "
+                "from zeros (cudaMemset), or store instead of adding.")

@@ -159,9 +159,8 @@ def text(verdict: Verdict) -> str:
         lines.append("ragged: none, the shapes do not follow from the sizes in an obvious way")
     for kernel, c in verdict.counts.get("kernels", {}).items():
         lines.append(f"{kernel}, largest case: {c['launches']} launch{'es' * (c['launches'] != 1)}, "
-                     f"{c['sectors']:,} sectors, "
-                     f"{c['bytes']:,} bytes asked, {c['wavefronts']:,} shared wavefronts, "
-                     f"{c['excess']:,} of them from conflicts, {c['atomics']:,} atomics")
+                     f"{c['sectors']:,} sectors, {c['bytes']:,} bytes asked, {c['wavefronts']:,} shared "
+                     f"wavefronts, {c['excess']:,} of them from conflicts, {c['atomics']:,} atomics")
     lines += [f"over budget: {line}" for line in verdict.over]
     ragged_alone = failed and not verdict.over and all(c["kind"] == "ragged" for _, c in failed)
     lines.append("right, no bug found" if verdict.right else "not accepted" + (

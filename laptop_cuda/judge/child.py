@@ -92,9 +92,9 @@ class Judge(Child):
         if not missing.any():
             return ""
         first = tuple(int(i) for i in np.argwhere(missing)[0])
-        return (f"{name}[{', '.join(map(str, first))}] is never written, "
-                f"expected {_shown(numbers(case.expected[name])[first])}; {int(missing.sum()):,} of "
-                f"{missing.size:,} elements are never written. {self.holds_nothing(name, case.unset[name])}")
+        return (f"{name}[{', '.join(map(str, first))}] is never written, expected "
+                f"{_shown(numbers(case.expected[name])[first])}; {int(missing.sum()):,} of {missing.size:,} "
+                f"elements are never written. {self.holds_nothing(name, case.unset[name])}")
 
     def after_launch(self, c_launch, c_result) -> dict | None:
         row = super().after_launch(c_launch, c_result)

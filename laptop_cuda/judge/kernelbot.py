@@ -117,8 +117,8 @@ def _number(name: str, test: dict, numbers: list, tensors: list):
         return test[name]
     if name.lower() in ("n", "size", "numel", "length", "count"):
         return int(np.prod(tensors[0].shape))
-    raise JudgeError(f"what is `{name}`? The test gives {', '.join(test)}; "
-                     "`n` is the number of elements of the first array")
+    raise JudgeError(f"what is `{name}`? The test gives {', '.join(test)}; `n` is the number of elements of "
+                     "the first array")
 
 
 def task_of(text: str) -> dict:

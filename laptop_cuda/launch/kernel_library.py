@@ -30,5 +30,5 @@ def kernel_library(files: list[Outline], name: str, source: str, wanted: list[tu
 
 
 def cpu_entry(number: int, address: str) -> str:
-    return (f"LAPTOP_EXPORT void laptop_entry_{number}(void** laptop_args)"
-            f" {{ laptop::call({address}, laptop_args); }}\n")
+    return (f"LAPTOP_EXPORT void laptop_entry_{number}(void** laptop_args) {{ laptop::call({address}, "
+            f"laptop_args); }}\n")

@@ -24,15 +24,11 @@ class Picture:
         """The picture in words: what a screen reader reads."""
         if not self.requests:
             return f"block 0, warp {self.warp} does not touch {self.memory.name}"
-        said = [
-            f"{self.memory.name}, block 0, warp {self.warp}: the first {len(self.requests)} of {self.of} "
-            f"requests"
-        ]
+        said = [f"{self.memory.name}, block 0, warp {self.warp}: the first {len(self.requests)} of "
+                f"{self.of} requests"]
         for number, (request, line) in enumerate(zip(self.requests, self.lines), 1):
-            said.append(
-                f"{number}. line {line}, {VERBS[request['operation']]}: {self._elements(request)}; "
-                f"{self._cost(request)}"
-            )
+            said.append(f"{number}. line {line}, {VERBS[request['operation']]}: {self._elements(request)}; "
+                        f"{self._cost(request)}")
         return "\n".join(said)
 
     def _index(self, offset: int) -> str:
@@ -59,9 +55,8 @@ class Picture:
 
     def _sectors(self, request: dict) -> list[int]:
         size = request["size"]
-        return sorted(
-            {s for o in request["offset"] if o >= 0 for s in range(o // 32, (o + size - 1) // 32 + 1)}
-        )
+        return sorted({s for o in request["offset"] if o >= 0
+                       for s in range(o // 32, (o + size - 1) // 32 + 1)})
 
     def _cost(self, request: dict) -> str:
         if self.memory.space == "shared":

@@ -142,17 +142,11 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
     with tempfile.TemporaryFile() as told:
         told.write(json.dumps(job).encode())
         told.seek(0)
-        process = subprocess.Popen(
-            [sys.executable, "-m", f"laptop_cuda.{child}", str(told.fileno())],
-            stdin=subprocess.PIPE if capture else None,
-            stdout=subprocess.PIPE if capture else stdout,
-            stderr=subprocess.PIPE if capture else None,
-            text=True,
-            errors="replace",
-            pass_fds=(writing, told.fileno()),
-            cwd=folder,
-            env=os.environ | {"PYTHONPATH": path},
-        )
+        process = subprocess.Popen([sys.executable, "-m", f"laptop_cuda.{child}", str(told.fileno())],
+                                   stdin=subprocess.PIPE if capture else None, stdout=subprocess.PIPE
+                                   if capture else stdout, stderr=subprocess.PIPE if capture else None,
+                                   text=True, errors="replace", pass_fds=(writing, told.fileno()), cwd=folder,
+                                   env=os.environ | {"PYTHONPATH": path})
     os.close(writing)
     late = False
     with os.fdopen(reading, encoding="utf-8", errors="replace") as report:

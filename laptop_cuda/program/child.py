@@ -80,13 +80,9 @@ class Child:
     def begin(self) -> None:
         """From here on launches are told."""
         job = self.job
-        self.library.laptop_program(
-            launch.MODES[job["mode"]],
-            launch.ORDERS[job["order"]],
-            ctypes.c_uint64(job["seed"]),
-            ctypes.c_uint64(job["step_limit"]),
-            self.done,
-        )
+        self.library.laptop_program(launch.MODES[job["mode"]], launch.ORDERS[job["order"]],
+                                    ctypes.c_uint64(job["seed"]), ctypes.c_uint64(job["step_limit"]),
+                                    self.done)
 
     def run(self) -> int:
         job, library = self.job, self.library

@@ -24,11 +24,9 @@ def crash(library: Path, files: dict[str, str], number: int, rows: list[dict], o
     if number == signal.SIGILL:
         said += "\nUsual cause: a function that comes to its end without the value that it returns."
     if number == signal.SIGSEGV and not on_device:
-        said += (
-            f"\nIt touched address {rows[0]['address']:#x}. Usual cause: a pointer that was never set, an "
-            "array of the host that is too small, an argument that the program expects and did not get, or a "
-            "recursion that is too deep."
-        )
+        said += (f"\nIt touched address {rows[0]['address']:#x}. Usual cause: a pointer that was never set, "
+                 "an array of the host that is too small, an argument that the program expects and did not "
+                 "get, or a recursion that is too deep.")
     return said
 
 

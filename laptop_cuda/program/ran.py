@@ -34,11 +34,8 @@ class Ran:
         """A count summed over the launches (of one kernel): "sectors", "requests", "bytes", "excess",
         "launches", ..."""
         wanted = kernel.replace(" ", "")
-        chosen = [
-            la
-            for la in self.launches
-            if not kernel or bare_name(la["kernel"]) == kernel or la["kernel"].replace(" ", "") == wanted
-        ]
+        chosen = [la for la in self.launches if not kernel or bare_name(la["kernel"]) == kernel
+                  or la["kernel"].replace(" ", "") == wanted]
         return len(chosen) if count == "launches" else sum(la["counts"].get(count, 0) for la in chosen)
 
 
@@ -57,9 +54,8 @@ class Budget:
     def read(cls, text: str) -> Budget:
         found = re.fullmatch(r"(?:(\w.*):)?(\w+)=(\d[\d_,]*)", text)
         if not found or found[2] not in COUNTS:
-            raise ValueError(
-                f"a budget is COUNT=N or KERNEL:COUNT=N, COUNT one of {', '.join(COUNTS)}; got {text!r}"
-            )
+            raise ValueError(f"a budget is COUNT=N or KERNEL:COUNT=N, COUNT one of {', '.join(COUNTS)}; got "
+                             f"{text!r}")
         return cls(found[2], int(re.sub("[_,]", "", found[3])), found[1] or "")
 
     def over(self, ran: Ran) -> str:

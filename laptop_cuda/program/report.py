@@ -85,9 +85,8 @@ def _lines(ran: Ran, files: dict[str, str]) -> str:
             row = sums.setdefault((line["file"], line["line"]), dict.fromkeys(line, 0))
             for name in ("bytes", "sectors", "wavefronts", "excess", "atomics"):
                 row[name] += line[name]
-    busiest = sorted(sums.items(), key=lambda item: (-item[1]["sectors"], -item[1]["wavefronts"]))[
-        :MOST_LINES
-    ]
+    busiest = sorted(sums.items(),
+                     key=lambda item: (-item[1]["sectors"], -item[1]["wavefronts"]))[:MOST_LINES]
     rows = []
     for (file, number), row in busiest:
         source = files.get(file, "").split("\n")
@@ -103,6 +102,5 @@ def _lines(ran: Ran, files: dict[str, str]) -> str:
                 shown,
             )
         )
-    return text_table(
-        ("line", "asked", "moved", "shared passes", "from conflicts", "atomics", "source"), rows
-    )
+    return text_table(("line", "asked", "moved", "shared passes", "from conflicts", "atomics", "source"),
+                      rows)

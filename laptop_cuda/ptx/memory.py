@@ -97,8 +97,8 @@ def _atom(mods: list[str], given: list, opcode: str) -> str:
     values = [get(type_, v) for v in given[2:]]
     change = ATOMICS[operation].format(*(f"laptop_v{i}" for i in range(len(values))))
     held = "".join(f"auto laptop_v{i} = {v}; (void)laptop_v{i}; " for i, v in enumerate(values))
-    made = (f"{P}update<{TYPES[type_]}>({_pointer(mods, given[1], opcode)}, "
-            f"[=]({TYPES[type_]} old) LAPTOP_QUIET -> {TYPES[type_]} {{ return {change}; }})")
+    made = (f"{P}update<{TYPES[type_]}>({_pointer(mods, given[1], opcode)}, [=]({TYPES[type_]} old) "
+            f"LAPTOP_QUIET -> {TYPES[type_]} {{ return {change}; }})")
     before, after = _fences(mods)
     return f"{{ {held}{before} {put(given[0], made)} {after} }}"
 

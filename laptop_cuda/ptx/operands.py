@@ -85,9 +85,7 @@ def whole(operand, type_: str = "uint32_t") -> str:
 
 
 def registers(name: str, values: list) -> str:
-    return (
-        f"{P}reg {name}[{len(values)}] = {{{', '.join(map(_held, values))}}};"
-    )
+    return (f"{P}reg {name}[{len(values)}] = {{{', '.join(map(_held, values))}}};")
 
 
 def _held(value) -> str:

@@ -83,9 +83,8 @@ def _traffic(sites: list[dict], machine: Machine, unique: int | None = None) -> 
 
 
 def _shared(sites: list[dict]) -> SharedTraffic:
-    return SharedTraffic(
-        *(sum(s[name] for s in sites) for name in ("requests", "wavefronts", "excess", "bytes"))
-    )
+    return SharedTraffic(*(sum(s[name] for s in sites)
+                           for name in ("requests", "wavefronts", "excess", "bytes")))
 
 
 def _atomics(sites: list[dict], addresses: int = 0) -> Atomics:
@@ -138,27 +137,17 @@ class LaunchReport:
         for site in r.sites:
             by_place.setdefault(found[site["pc"]], []).append(site)
         order = {name: i for i, name in enumerate(r.files)}
-        return [
-            self._line(p, by_place[p])
-            for p in sorted(by_place, key=lambda p: (order.get(p.file, -1), p.line))
-        ]
+        return [self._line(p, by_place[p])
+                for p in sorted(by_place, key=lambda p: (order.get(p.file, -1), p.line))]
 
     def _line(self, place: Place, sites: list[dict]) -> LineReport:
         def of(*operations):
             return [s for s in sites if s["operation"] in operations]
         names = dict.fromkeys(self._result.memories[s["memory"]].name for s in sites if s["memory"] >= 0)
-        return LineReport(
-            place.file,
-            place.line,
-            self._result.text(place).strip(),
-            tuple(names),
-            _traffic(of(LOAD), self.machine),
-            _traffic(of(STORE), self.machine),
-            _shared(of(SHARED_LOAD)),
-            _shared(of(SHARED_STORE)),
-            _atomics(of(ATOMIC, SHARED_ATOMIC)),
-            sum(s["requests"] for s in of(BARRIER)),
-        )
+        return LineReport(place.file, place.line, self._result.text(place).strip(), tuple(names),
+                          _traffic(of(LOAD), self.machine), _traffic(of(STORE), self.machine),
+                          _shared(of(SHARED_LOAD)), _shared(of(SHARED_STORE)),
+                          _atomics(of(ATOMIC, SHARED_ATOMIC)), sum(s["requests"] for s in of(BARRIER)))
 
     @property
     def arrays(self) -> dict[str, tuple[Traffic, Traffic]]:
@@ -183,13 +172,8 @@ class LaunchReport:
             raise ValueError(f"name: {self.kernel} has no array {name!r}; it has {names}")
         kept = [q for q in r.requests if q["memory"] in found and q["warp"] == warp]
         where = r.places([q["pc"] for q in kept[:requests]])
-        return Picture(
-            r.memories[found[0]],
-            kept[:requests],
-            [where[q["pc"]].line for q in kept[:requests]],
-            warp,
-            len(kept),
-        )
+        return Picture(r.memories[found[0]], kept[:requests], [where[q["pc"]].line for q in kept[:requests]],
+                       warp, len(kept))
 
     def replay(self, *, blocks=None, events: int | None = None):
         """The launch once more, recorded: by default its first blocks and some thousand events. See
@@ -205,18 +189,15 @@ class LaunchReport:
         rows = []
         for name, t in (("global loads", self.global_load), ("global stores", self.global_store)):
             if t.requests:
-                rows.append(
-                    (name, f"{t.requests:,}", f"{t.bytes:,}", f"{t.moved:,}", f"{t.unique:,}", _waste(t))
-                )
+                rows.append((name, f"{t.requests:,}", f"{t.bytes:,}", f"{t.moved:,}", f"{t.unique:,}",
+                             _waste(t)))
         for name, s in (("shared loads", self.shared_load), ("shared stores", self.shared_store)):
             if s.requests:
-                rows.append(
-                    (name, f"{s.requests:,}", f"{s.bytes:,}", _passes(s.wavefronts), "", _conflicts(s))
-                )
+                rows.append((name, f"{s.requests:,}", f"{s.bytes:,}", _passes(s.wavefronts), "",
+                             _conflicts(s)))
         if self.atomics:
-            rows.append(
-                ("atomics", f"{int(self.atomics):,}", f"{self.atomics.operations:,} operations", "", "", "")
-            )
+            rows.append(("atomics", f"{int(self.atomics):,}", f"{self.atomics.operations:,} operations", "",
+                         "", ""))
         if self.barriers:
             rows.append(("barriers", f"{self.barriers:,}", "", "", "", ""))
         return rows
@@ -251,11 +232,9 @@ class LaunchReport:
     __repr__ = __str__
 
     def _repr_html_(self) -> str:
-        return (
-            f"<p><b>{html.escape(self.kernel)}</b>, {html.escape(self._configuration())}</p>"
-            + html_table(self.HEAD, self._rows())
-            + html_table(self.LINE_HEAD, self._line_rows(), code=True)
-        )
+        return (f"<p><b>{html.escape(self.kernel)}</b>, {html.escape(self._configuration())}</p>"
+                + html_table(self.HEAD, self._rows())
+                + html_table(self.LINE_HEAD, self._line_rows(), code=True))
 
 
 @dataclass
@@ -270,11 +249,8 @@ class Report:
         return why([launch._result for launch in self.launches], out, index, expected)
 
     def __str__(self) -> str:
-        return (
-            "\n\n".join(map(str, self.launches)) + "\n\n" + self._legend()
-            if self.launches
-            else "no launch on the CPU was counted"
-        )
+        return ("\n\n".join(map(str, self.launches)) + "\n\n" + self._legend() if self.launches
+                else "no launch on the CPU was counted")
 
     __repr__ = __str__
 
@@ -284,18 +260,14 @@ class Report:
     def _repr_html_(self) -> str:
         if not self.launches:
             return "<p>no launch on the CPU was counted</p>"
-        return (
-            "".join(launch._repr_html_() for launch in self.launches)
-            + f"<p><small>{html.escape(self._legend())}</small></p>"
-        )
+        return ("".join(launch._repr_html_() for launch in self.launches)
+                + f"<p><small>{html.escape(self._legend())}</small></p>")
 
 
 def legend(sector_bytes: int = REAL.sector_bytes) -> str:
-    return (
-        f"asked: what the lanes asked for; moved: {sector_bytes} bytes for each sector of each request, "
-        "asked of L1 (at most this much goes on to L2); unique: each sector once, the least that memory "
-        "could move."
-    )
+    return (f"asked: what the lanes asked for; moved: {sector_bytes} bytes for each sector of each request, "
+            "asked of L1 (at most this much goes on to L2); unique: each sector once, the least that "
+            "memory could move.")
 
 
 def _waste(t: Traffic) -> str:

@@ -5,10 +5,8 @@ import html
 def text_table(head: tuple, rows: list[tuple]) -> str:
     widths = [max(len(str(row[i])) for row in [head, *rows]) for i in range(len(head))]
     def line(row):
-        cells = [
-            str(c).ljust(w) if i in (0, len(head) - 1) else str(c).rjust(w)
-            for i, (c, w) in enumerate(zip(row, widths))
-        ]
+        cells = [str(c).ljust(w) if i in (0, len(head) - 1) else str(c).rjust(w)
+                 for i, (c, w) in enumerate(zip(row, widths))]
         return "  ".join(cells).rstrip()
     return "\n".join([line(head), "  ".join("-" * w for w in widths), *map(line, rows)])
 

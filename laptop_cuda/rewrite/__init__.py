@@ -69,11 +69,8 @@ def host_only(file: Outline) -> set[str]:
     def plain(function: Function) -> bool:
         words = [w for w in head_words(file, function) if w not in STORAGE]
         return not function.qualifiers and not function.member and (set(words) <= TYPES or len(words) == 1)
-    found = (
-        {f.name for f in file.functions if plain(f)}
-        - {f.name for f in file.functions if not plain(f)}
-        - LIBRARY
-    )
+    found = ({f.name for f in file.functions if plain(f)} - {f.name for f in file.functions if not plain(f)}
+             - LIBRARY)
     return {name for name in found if not re.search(rf"__device__[^;{{}}]*\b{name}\s*\(", file.text)}
 
 
@@ -84,9 +81,8 @@ class Rewriter(Launches, SharedArrays, Assembly, Heap, Refusals):
         for function in self.file.functions if self.file else ():
             words = set(head_words(self.file, function))
             if "__global__" in words and words & TYPES and "void" not in words:
-                self.reject(
-                    function.parameters[0] - 1, "a kernel returns void; write its result through a pointer"
-                )
+                self.reject(function.parameters[0] - 1,
+                            "a kernel returns void; write its result through a pointer")
         for i, token in enumerate(self.tokens):
             if token.kind == "symbol" and token.text == "<<<":
                 self.launch(i)
@@ -154,11 +150,8 @@ class Rewriter(Launches, SharedArrays, Assembly, Heap, Refusals):
         if self.tokens[index].text == "do":
             tail = body
             while tail < len(self.tokens) and self.tokens[tail].text != "while":
-                tail = (
-                    match_forward(self.tokens, tail) + 1
-                    if self.tokens[tail].text in ("(", "[", "{")
-                    else tail + 1
-                )
+                tail = (match_forward(self.tokens, tail) + 1 if self.tokens[tail].text in ("(", "[", "{")
+                        else tail + 1)
             self.tails.add(tail)
         else:
             body = match_forward(self.tokens, body) + 1

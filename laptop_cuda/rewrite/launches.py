@@ -79,9 +79,8 @@ class Launches(Pass):
             if text in (")", "]"):
                 i = match_backward(self.tokens, i)
                 before = self.tokens[i - 1] if i else None
-                if before and (
-                    before.kind == "name" and before.text != "return" or before.text in ("]", ")")
-                ):
+                if before and (before.kind == "name" and before.text != "return"
+                               or before.text in ("]", ")")):
                     i -= 1
                     continue
             elif self.tokens[i].kind != "name":
@@ -107,10 +106,8 @@ class Launches(Pass):
                 i = match_forward(self.tokens, i)
             elif text == ";":
                 return None
-            elif text == ">" and [t.text for t in self.tokens[i : i + 4]] in (
-                [">", ">", ">"],
-                [">", ">", ">", "("],
-            ):
+            elif text == ">" and [t.text for t in self.tokens[i : i + 4]] in ([">", ">", ">"],
+                                                                              [">", ">", ">", "("]):
                 if spaced or self.tokens[i + 2].end - self.tokens[i].start == 3:
                     return i
             i += 1

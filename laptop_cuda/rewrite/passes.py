@@ -43,10 +43,8 @@ class Pass:
                  host_only: set[str] = frozenset()):
         self.text, self.tokens, self.edits, self.file = text, tokens, edits, file
         self.kernels, self.host_only = kernels, host_only
-        self.by_reference = {
-            f.name for f in (file.functions if file else ()) if "__global__" in f.qualifiers
-            and "&" in [t.text for t in tokens[f.parameters[0]:f.parameters[1]]]
-        }
+        self.by_reference = {f.name for f in (file.functions if file else ()) if "__global__" in f.qualifiers
+                             and "&" in [t.text for t in tokens[f.parameters[0]:f.parameters[1]]]}
         self.rejected: set[int] = set()
         self.tails: set[int] = set()         # each `while` that ends a `do`
         self.returns: set[int] = set()       # each `return` in a loop of a kernel
@@ -87,11 +85,8 @@ class Pass:
                 continue
             if before.text in ("(", "["):
                 parens += 1
-            elif (
-                before.kind == "directive"
-                or before.text in STATEMENT_END
-                and not self.in_parentheses(first - 1)
-            ):
+            elif (before.kind == "directive" or before.text in STATEMENT_END
+                  and not self.in_parentheses(first - 1)):
                 break
             first -= 1
         if first in self.rejected:

@@ -42,15 +42,11 @@ class Refusals(Pass):
         if not owner:
             return
         own = [i for i in range(owner.parameters[0], owner.body[1]) if self.tokens[i].text == name]
-        if all(
-            self.tokens[i + 1].text in ("(", "<")
-            and self.tokens[i - 1].text not in (".", "->", "::")
-            and (self.tokens[i - 1].kind != "name" or self.tokens[i - 1].text in ("return", "else"))
-            for i in own
-        ):
-            self.reject(
-                index, f"{name} is a function of the host; with __device__ before it, a kernel may call it"
-            )
+        if all(self.tokens[i + 1].text in ("(", "<") and self.tokens[i - 1].text not in (".", "->", "::")
+               and (self.tokens[i - 1].kind != "name" or self.tokens[i - 1].text in ("return", "else"))
+               for i in own):
+            self.reject(index, f"{name} is a function of the host; with __device__ before it, a kernel may "
+                        "call it")
 
     def word_of_the_host(self, index: int):
         word = self.tokens[index].text

@@ -71,10 +71,8 @@ class SharedArrays(Pass):
                 continue
             begin, end = function.parameters[0], function.body[1]
             used = {t.text for t in self.tokens[begin:end] if t.kind == "name"}
-            again = any(
-                self.tokens[i].text == "__shared__" and names[0] in self.piece(i, self.statement(i)[1])
-                for i in range(*function.body)
-            )
+            again = any(self.tokens[i].text == "__shared__"
+                        and names[0] in self.piece(i, self.statement(i)[1]) for i in range(*function.body))
             if used & set(names) - self.parameters(function) and not again:
                 self.edits.insert(self.tokens[function.body[0]].end, local)
 
@@ -105,10 +103,8 @@ class SharedArrays(Pass):
                 elif text == "[":
                     i = match_forward(tokens, i)
                 elif text in ("=", "(", "{"):
-                    return (
-                        [],
-                        "a __shared__ variable cannot have an initial value; store to it, then synchronise",
-                    )
+                    return ([], "a __shared__ variable cannot have an initial value; store to it, then "
+                            "synchronise")
                 i += 1
             if found is None:
                 return [], "this __shared__ declaration is not understood"

@@ -23,11 +23,8 @@ def constants(source: Outline) -> list[tuple[str, str, tuple]]:
                 words = set(re.findall(r"[A-Za-z_]\w*", re.sub(numbers, "", define.group(2))))
                 if words <= known and re.fullmatch(r"[\w\s.+\-*/%()<>]+", define.group(2)):
                     known.add(define.group(1))
-                    found[define.group(1)] = (
-                        define.group(1),
-                        define.group(1),
-                        ((f"#ifdef {define.group(1)}",),),
-                    )
+                    found[define.group(1)] = (define.group(1), define.group(1),
+                                              ((f"#ifdef {define.group(1)}",),))
         elif space is not None and token.text in ("constexpr", "const") and _starts_declaration(tokens, i):
             near = range(i, min(i + 12, len(tokens)))
             end = next((n for n in near if tokens[n].text in ("=", ";", "{", "(")), None)
@@ -42,15 +39,8 @@ def constants(source: Outline) -> list[tuple[str, str, tuple]]:
 
 
 def _starts_declaration(tokens: list, i: int) -> bool:
-    while i and tokens[i - 1].text in (
-        "static",
-        "inline",
-        "__device__",
-        "constexpr",
-        "int",
-        "float",
-        "unsigned",
-    ):
+    while i and tokens[i - 1].text in ("static", "inline", "__device__", "constexpr", "int", "float",
+                                       "unsigned"):
         i -= 1
     return i == 0 or tokens[i - 1].text in (";", "{", "}") or tokens[i - 1].kind == "directive"
 
@@ -71,10 +61,8 @@ def _declared(tokens: list[Token], first: int) -> list[str]:
     """The variables of the declaration around token `first`; none if it declares a function or a constant."""
     i, initial = first, False
     while i < len(tokens) and tokens[i].text != ";":
-        if (
-            tokens[i].text in ("extern", "constexpr", "inline", "__shared__", "operator", "struct")
-            and not initial
-        ):
+        if (tokens[i].text in ("extern", "constexpr", "inline", "__shared__", "operator", "struct")
+            and not initial):
             return []
         if tokens[i].text == "(" and not initial and tokens[i - 1].text not in SPECIFIERS:
             return []
@@ -97,15 +85,11 @@ def guarded(conditions: tuple[tuple[str, ...], ...], text: str) -> str:
 
 
 # names that the C++ library overloads in the global namespace, so that `&::name` alone is ambiguous
-LIBRARY = frozenset(
-    "abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh div erf erfc exp exp2 expm1 "
-    "fabs fdim "
-    "floor fma fmax fmin fmod frexp hypot ilogb isfinite isinf isnan isnormal ldexp lgamma llrint llround "
-    "log log10 "
-    "log1p log2 logb lrint lround max min modf nearbyint nextafter pow remainder remquo rint round rsqrt "
-    "scalbn "
-    "signbit sin sinh sqrt tan tanh tgamma trunc".split()
-)
+LIBRARY = frozenset("abs acos acosh asin asinh atan atan2 atanh cbrt ceil copysign cos cosh div erf erfc "
+                    "exp exp2 expm1 fabs fdim floor fma fmax fmin fmod frexp hypot ilogb isfinite isinf "
+                    "isnan isnormal ldexp lgamma llrint llround log log10 log1p log2 logb lrint lround max "
+                    "min modf nearbyint nextafter pow remainder remquo rint round rsqrt scalbn signbit sin "
+                    "sinh sqrt tan tanh tgamma trunc".split())
 
 
 def expression(kernel: KernelText, instance: str, overloaded: bool) -> str:
@@ -136,20 +120,15 @@ def table(sources: list[Outline], wanted: list[tuple[KernelText, str]], entry) -
         text += guarded(kernel.conditions, its_function + chosen + entry(number, address))
         if kernel.choices:
             rows += guarded(kernel.conditions, _names(kernel, number))
-        rows += guarded(
-            kernel.conditions,
-            f'{{"kernel", "{number}", (void*)laptop_entry_{number}, '
-            f"laptop_entries::types({address}), {bounds}, 0.0, nullptr, 0}},\n",
-        )
+        rows += guarded(kernel.conditions,
+                        f'{{"kernel", "{number}", (void*)laptop_entry_{number}, ' f"laptop_entries::types({address}), "
+                        f"{bounds}, 0.0, nullptr, 0}},\n")
     for name, value, conditions in (c for source in sources for c in constants(source)):
         rows += guarded(conditions, f'laptop_entries::constant("{name}", {value}),\n')
     for name, value, conditions in (s for source in sources for s in symbols(source)):
         kind = f"std::remove_all_extents_t<decltype({value})>"
-        rows += guarded(
-            conditions,
-            f'{{"symbol", "{name}", nullptr, laptop_entries::text<{kind}>, '
-            f"std::is_const<{kind}>::value, 0.0, (void*)&{value}, sizeof({value})}},\n",
-        )
+        rows += guarded(conditions, f'{{"symbol", "{name}", nullptr, laptop_entries::text<{kind}>, '
+                        f"std::is_const<{kind}>::value, 0.0, (void*)&{value}, sizeof({value})}},\n")
     return (text + "static const laptop_entries::Row laptop_rows[] = {\n" + rows
             + "{nullptr, nullptr, nullptr, nullptr, 0, 0.0, nullptr, 0}};\n"
             + "LAPTOP_EXPORT const laptop_entries::Row* laptop_table() { return laptop_rows; }\n")
@@ -177,8 +156,8 @@ def _chosen(kernel: KernelText, number: int) -> str:
         return ""
     arguments = ", ".join(found[2] + (found[1] or "") for found in named)
     chosen = f"static_cast<void (*)({', '.join(kernel.types)})>(&{kernel.function.name}<{arguments}>)"
-    made = (f"template <{', '.join(kernel.template)}> constexpr auto laptop_chosen_{number}() "
-            f"{{ return {chosen}; }}")
+    made = (f"template <{', '.join(kernel.template)}> constexpr auto laptop_chosen_{number}() {{ return "
+            f"{chosen}; }}")
     space = kernel.function.namespace
     return (f"namespace {space} {{ {made} }}" if space else made) + "\n"
 

@@ -56,8 +56,7 @@ class CompileError(Exception):
 
 DIAGNOSTIC = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+)(?::\d+)?:\s+(?P<kind>fatal error|error|note|warning"
-    r"|required|recursively required|in '?constexpr|instantiated)\b:?\s*(?P<message>.*)$"
-)
+    r"|required|recursively required|in '?constexpr|instantiated)\b:?\s*(?P<message>.*)$")
 # (pattern of the compiler's message, our message). If a DECISIVE pattern matches, the rest are follow-on
 # errors: drop them.
 HALF, BFLOAT = r"(half2?|__half2?)", r"((?:__)?nv_bfloat162?)"

@@ -11,10 +11,8 @@ from .outline import Function, Outline, outline
 from .tokens import Token, match_forward, scan
 
 # libraries of the GPU's host side and torch's own: kernels call nothing of them
-LIBRARY_HEADER = re.compile(
-    r"#\s*include\s*[<\"](cublas|cudnn|cusolver|cusparse|cufft|nccl"
-    r"|torch/|ATen/|c10/|pybind11/|THC)[^>\"\n]*[>\"]"
-)
+LIBRARY_HEADER = re.compile(r"#\s*include\s*[<\"](cublas|cudnn|cusolver|cusparse|cufft|nccl"
+                            r"|torch/|ATen/|c10/|pybind11/|THC)[^>\"\n]*[>\"]")
 LIBRARY_WORD = re.compile(r"(cublas|CUBLAS|cudnn|CUDNN|cusolver|cusparse|cufft|nccl|TORCH_|AT_|C10_)\w*"
                           r"|torch|at|c10|py|pybind11|PYBIND11_MODULE")
 TITLES = {"cublas": "cuBLAS", "cudnn": "cuDNN", "cusolver": "cuSOLVER", "cusparse": "cuSPARSE",
@@ -100,11 +98,8 @@ def _library_macros(files: list[Outline], missing: set[str]) -> set[str]:
     texts = {}
     for file in files:
         for token in file.tokens:
-            define = (
-                re.match(r"#\s*define\s+(\w+)(?:\([^)]*\))?", token.text)
-                if token.kind == "directive"
-                else None
-            )
+            define = (re.match(r"#\s*define\s+(\w+)(?:\([^)]*\))?", token.text) if token.kind == "directive"
+                      else None)
             if define:
                 texts[define.group(1)] = scan(token.text, define.end())
     found = set(missing)

@@ -94,9 +94,8 @@ def _parameters(source: Outline, function: Function) -> tuple[tuple, tuple, tupl
             elif tokens[i].text == "<":
                 i = match_angle(tokens, i) or i
             elif tokens[i].text == "(":
-                inner = next(
-                    (n for n in range(i, match_forward(tokens, i)) if tokens[n].kind == "name"), None
-                )
+                inner = next((n for n in range(i, match_forward(tokens, i)) if tokens[n].kind == "name"),
+                             None)
                 found = inner if inner is not None else found
                 break
             i += 1

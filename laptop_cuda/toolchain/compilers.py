@@ -110,9 +110,8 @@ def _compiler(asked: str | None, path: str | None) -> Compiler:
         return identify((sys.executable, "-m", "ziglang", "c++"), 0)
     wanted = (f"CXX is set to {asked}, which was not found." if asked else
               "No C++ compiler was found (g++ or clang++).")
-    how = ("Run `xcode-select --install`." if sys.platform == "darwin" else
-           "On Debian or Ubuntu: `sudo apt install g++`; without rights: `pip install ziglang` (about 400 "
-           "MB); with conda, on any system: "
+    how = ("Run `xcode-select --install`." if sys.platform == "darwin" else "On Debian or Ubuntu: `sudo apt "
+           "install g++`; without rights: `pip install ziglang` (about 400 MB); with conda, on any system: "
            "`conda install -c conda-forge cxx-compiler`.")
     raise NoCompiler(f"{wanted} Kernels are compiled on this machine, so one is needed. {how}")
 

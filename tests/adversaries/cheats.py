@@ -1,4 +1,5 @@
-"""Ways to a good count without the work. Each is a kernel that sums rows; none may pass where counts decide."""
+"""Ways to a good count without the work. Each is a kernel that sums rows; none may pass where counts
+decide."""
 
 HEAD = """__global__ void row_sums(const float* __restrict__ x, float* __restrict__ out, int n) {
     int t = threadIdx.x;
@@ -63,9 +64,8 @@ CAUGHT_BY_THE_SANITIZER = {
 }
 WRONG_WHILE_COUNTED = {
     "wrong while it is counted, right after": first(
-        "if (calls++ < gridDim.x) { out[blockIdx.x] = 0; return; } " + SUM.format("x[(size_t)blockIdx.x * n + i]"),
-        "__device__ int calls;\n"),
-}
+        "if (calls++ < gridDim.x) { out[blockIdx.x] = 0; return; } "
+        + SUM.format("x[(size_t)blockIdx.x * n + i]"), "__device__ int calls;\n")}
 REFUSED = {
     "a constructor of the library": first("out[blockIdx.x] = 0;",
                                           "__attribute__((constructor)) void early() {}\n"),
@@ -165,8 +165,10 @@ COPIES = {
         BOX + "__device__ Box shown;\n"),
     "the C++ library's copy": body("float v[2000]; std::copy(" + ROW + ", " + ROW + " + n, v);" + SUM.format("v[i]"), "// cudaGraph\n"),
 }
-UNCOUNTED = {name: COPIES[name] for name in (
-    "a struct that is left out by `...`", "a struct with the name of a function for `...`", "a result that is built in an array", "the C++ library's copy")}
+UNCOUNTED = {name: COPIES[name]
+             for name in ("a struct that is left out by `...`",
+                          "a struct with the name of a function for `...`",
+                          "a result that is built in an array", "the C++ library's copy")}
 # right results that cost what they cost: no count is saved
 NOTHING_SAVED = {
     "keeps results from one launch to the next": first(

@@ -60,7 +60,8 @@ TASKS = {
 
 def answers(rng: random.Random) -> dict[str, str]:
     """{task: source} of one honest student."""
-    return {task: "".join(rng.choices(ways, [len(ways) - 1 or 1] + [1] * (len(ways) - 1))[0] for ways in places) for task, places in TASKS.items()}
+    return {task: "".join(rng.choices(ways, [len(ways) - 1 or 1] + [1] * (len(ways) - 1))[0]
+                          for ways in places) for task, places in TASKS.items()}
 
 
 def disguised(source: str, rng: random.Random) -> str:

@@ -508,10 +508,12 @@ def normalise(x):
 }
 
 # Texts that are hard to read, before anything is run.
-QUICK |= {f"is {name}": "def normalise(x):\n    return x\n" + text for name, text in {
-    "nested too deeply": "y = " + "(" * 20_000, "a long chain": "y = x" + ".a" * 10_000, "a long sum": "y = 1" + "+1" * 10_000,
-    "a tower of lambdas": "y = " + "lambda:" * 3_000 + "1", "a very long cell": "y = 1\n" * 100_000,
-    "full of null bytes": "\0" * 100, "full of half characters": "y = '\ud800'"}.items()}
+QUICK |= {f"is {name}": "def normalise(x):\n    return x\n" + text
+          for name, text in {"nested too deeply": "y = " + "(" * 20_000,
+                             "a long chain": "y = x" + ".a" * 10_000, "a long sum": "y = 1" + "+1" * 10_000,
+                             "a tower of lambdas": "y = " + "lambda:" * 3_000 + "1",
+                             "a very long cell": "y = 1\n" * 100_000, "full of null bytes": "\0" * 100,
+                             "full of half characters": "y = '\ud800'"}.items()}
 
 # These take seconds, memory or processes until a limit ends them.
 HEAVY = {

@@ -58,14 +58,16 @@ def test_causal():
 
 def test_multi_head():
     layer, x = attention.MultiHeadAttention(12, 3, bias=False), rand(2, 5, 12)
-    weights = (projection.weight.T for projection in (layer.q_proj, layer.k_proj, layer.v_proj, layer.out_proj))
+    weights = (projection.weight.T
+               for projection in (layer.q_proj, layer.k_proj, layer.v_proj, layer.out_proj))
     torch.testing.assert_close(reference("1.8")(x, *weights, 3), layer(x, causal=True))
 
 
 def test_split_heads_is_what_the_layer_does():
     layer, x = attention.MultiHeadAttention(12, 3), rand(2, 5, 12)
     split = reference("1.7")
-    heads = attention.scaled_dot_product_attention(*(split(p(x), 3) for p in (layer.q_proj, layer.k_proj, layer.v_proj)))
+    heads = attention.scaled_dot_product_attention(*(split(p(x), 3)
+                                                     for p in (layer.q_proj, layer.k_proj, layer.v_proj)))
     torch.testing.assert_close(layer.out_proj(heads.transpose(1, 2).flatten(2)), layer(x))
 
 
@@ -122,4 +124,5 @@ def test_a_kernel_exercise_may_forbid_a_word():
     ex = find("0.6")
     forbidden = ex.solution.replace("float value", "__shared__ float s[32]; float value")
     assert "`__shared__` may not be used" in core.evaluate(ex, forbidden).headline
-    assert core.evaluate(ex, ex.solution.replace("float value", "/* no __shared__ */ float value")).status == PASSED
+    assert (core.evaluate(ex, ex.solution.replace("float value", "/* no __shared__ */ float value")).status
+            == PASSED)

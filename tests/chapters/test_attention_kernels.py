@@ -33,7 +33,8 @@ def test_row_kernels_are_torchs(kernel):
 
 @pytest.mark.parametrize("kernel", [*ROW_KERNELS, "softmax_registers"])
 def test_row_kernels_edges_are_torchs(kernel):
-    rows = [[1000.0, 1001, 999], [-1e30, 0, 5], [-math.inf, 1, 2], [-math.inf] * 3, [math.nan, 0, 1], [5, 0, math.nan]]
+    rows = [[1000.0, 1001, 999], [-1e30, 0, 5], [-math.inf, 1, 2], [-math.inf] * 3, [math.nan, 0, 1],
+            [5, 0, math.nan]]
     for row in rows:
         columns = 4 if kernel == "softmax_registers" else 3
         x = torch.tensor([(row + [-2.0])[:columns], [0.5, 1, 2, 3][:columns]])
@@ -45,28 +46,34 @@ def test_softmax_in_half_sums_in_float():
     torch.testing.assert_close(softmax_kernel(x, "softmax_half"), torch.softmax(x, -1), atol=0, rtol=1e-3)
     x = (3 * rand(33, 100)).half()
     torch.testing.assert_close(softmax_kernel(x, "softmax_half"), torch.softmax(x, -1), atol=2e-3, rtol=2e-3)
-    assert torch.equal(softmax_kernel(x[:, :99]), softmax_kernel(x[:, :99], "softmax_half"))    # rows of no whole 16 bytes
+    # rows of no whole 16 bytes
+    assert torch.equal(softmax_kernel(x[:, :99]), softmax_kernel(x[:, :99], "softmax_half"))
 
 
-@pytest.mark.parametrize("dtype, error", [(torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)])
-@pytest.mark.parametrize("rows, columns", [(1, 8), (5, 264), (3, 3000), *(pytest.param(*shape, marks=pytest.mark.slow)
-                                                                        for shape in ((33, 1024), (2, 10000)))])
+@pytest.mark.parametrize("dtype, error",
+                         [(torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)])
+@pytest.mark.parametrize("rows, columns",
+                         [(1, 8), (5, 264), (3, 3000),
+                          *(pytest.param(*shape, marks=pytest.mark.slow)
+                            for shape in ((33, 1024), (2, 10000)))])
 def test_softmax_in_registers(rows, columns, dtype, error):
     x = (3 * rand(rows, columns)).to(dtype)
     with cuda.profile() as report:
         softmax_kernel(x, "softmax_registers")
     launch, size = report.launches[0], x.numel() * x.element_size()
     assert launch.global_load.bytes == launch.global_store.bytes == size
-    assert launch.global_load.sectors <= size // 32 + launch.global_load.requests       # a row may begin within a sector
+    # a row may begin within a sector
+    assert launch.global_load.sectors <= size // 32 + launch.global_load.requests
     with cuda.sanitize():
         got = softmax_kernel(x, None if dtype != torch.float32 else "softmax_registers")
     want = torch.softmax(x.double(), -1)
     assert got.dtype == dtype and (got.double() - want).norm() <= error * want.norm()
 
 
-@pytest.mark.parametrize("kernel, accesses", [("softmax_naive", 3), ("softmax_stable", 4), ("softmax_online", 3),
-                                              ("softmax_warp", 3), ("softmax_block", 3), ("softmax_on_chip", 2),
-                                              ("softmax_registers", 2)])
+@pytest.mark.parametrize("kernel, accesses",
+                         [("softmax_naive", 3), ("softmax_stable", 4), ("softmax_online", 3),
+                          ("softmax_warp", 3), ("softmax_block", 3), ("softmax_on_chip", 2),
+                          ("softmax_registers", 2)])
 def test_accesses_an_element(kernel, accesses):
     x = rand(8, 64)
     with cuda.profile() as report:
@@ -116,7 +123,8 @@ def test_attention_kernel_without_keys_or_queries():
 ])
 def test_a_changed_kernel_is_caught(kernel, change, tmp_path, monkeypatch):
     """Each line above breaks a kernel a little; the values or the sanitizer must show it."""
-    broken = cuda.compile(changed_kernels(tmp_path, *change, "attention.cu", "common/rows.cuh") / "attention.cu")
+    broken = cuda.compile(changed_kernels(tmp_path, *change, "attention.cu", "common/rows.cuh")
+                          / "attention.cu")
     monkeypatch.setattr(cuda, "load", lambda name: broken)
     q, k, v = qkv(5, 63, 20, 5)
     x = 3 * (rand(5, 1000) if kernel == "softmax_registers" else rand(33, 100))

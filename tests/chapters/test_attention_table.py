@@ -1,4 +1,5 @@
-"""The table of all attentions and the result beside a plain loop: what stands in data/, and how it is made."""
+"""The table of all attentions and the result beside a plain loop: what stands in data/, and how it is
+made."""
 import json
 
 import pytest
@@ -28,7 +29,8 @@ def test_the_table_has_every_attention_at_equal_parameters():
         assert rows[name]["parameters"] == parameters(LanguageModel(config))
         assert of_equal_size(config, parameters(LanguageModel(base))) == config
         assert rows[name]["cache_bytes"]["64"] == cache_bytes(config, 64)
-        grows = 1 if name in ("linear", "delta", "sliding") else 4      # a state, and a window of 16, are full by then
+        # a state, and a window of 16, are full by then
+        grows = 1 if name in ("linear", "delta", "sliding") else 4
         assert rows[name]["cache_bytes"]["256"] == grows * rows[name]["cache_bytes"]["64"]
 
 
@@ -41,7 +43,8 @@ def test_our_loop_is_ahead_of_the_plain_one():
 
 def test_the_plain_loop_learns():
     torch.manual_seed(0)
-    losses = list(plain_steps(PlainModel(11, n_layers=1, n_heads=2, d_model=16), torch.arange(400) % 11, 60, 1e-2, warmup=5))
+    losses = list(plain_steps(PlainModel(11, n_layers=1, n_heads=2, d_model=16), torch.arange(400) % 11, 60,
+                              1e-2, warmup=5))
     assert len(losses) == 60 and losses[-1] < losses[0] - 1
 
 
@@ -51,7 +54,8 @@ def test_the_command_goes_on_where_it_was_stopped(tmp_path, monkeypatch):
     out, trained = tmp_path / "table.json", []
     monkeypatch.setattr(attention_table, "ATTENTIONS", ("softmax", "gqa"))
     monkeypatch.setattr(attention_table, "evaluate", lambda *_, **__: trained.append(1) or 2.0)
-    monkeypatch.setattr(attention_table, "tokens_per_second", lambda models, data: dict.fromkeys(models, 1000.0))
+    monkeypatch.setattr(attention_table,
+                        "tokens_per_second", lambda models, data: dict.fromkeys(models, 1000.0))
     arguments = ["--out", str(out), "--steps", "1"]
     table_command([*arguments, "--seeds", "1"])
     table_command([*arguments, "--seeds", "2", "--mixes"])

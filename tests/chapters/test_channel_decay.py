@@ -1,4 +1,5 @@
-"""A decay for every channel: the chunked function and the kernels against the recurrence, one matrix at a time."""
+"""A decay for every channel: the chunked function and the kernels against the recurrence, one matrix at a
+time."""
 import pytest
 import torch
 
@@ -33,12 +34,14 @@ def oracle(q, k, v, beta, decay):
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("n, d, d_v, chunk_size", [(1, 1, 1, 4), (33, 6, 5, 8), (63, 3, 4, 64), (50, 6, 5, 40)])
+@pytest.mark.parametrize("n, d, d_v, chunk_size",
+                         [(1, 1, 1, 4), (33, 6, 5, 8), (63, 3, 4, 64), (50, 6, 5, 40)])
 def test_the_delta_rule_against_one_matrix_at_a_time(form, n, d, d_v, chunk_size):
     args = given(n, d, d_v)
     want = oracle(*args)
     torch.testing.assert_close(delta_rule(*args, form, chunk_size), want, atol=1e-10, rtol=1e-8)
-    torch.testing.assert_close(delta_rule(*(x.float() for x in args), form, chunk_size).double(), want, atol=1e-5, rtol=1e-5)
+    torch.testing.assert_close(delta_rule(*(x.float() for x in args), form, chunk_size).double(), want,
+                               atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("weakest", [1e-2, 1e-12, 1e-30])
@@ -71,7 +74,8 @@ def test_gradients_and_states_agree_between_forms():
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("n, d, d_v, weakest", [(1, 1, 1, 0.5), (31, 4, 3, 1e-12), (33, 8, 33, 0.5), (16, 5, 64, 0.1)])
+@pytest.mark.parametrize("n, d, d_v, weakest",
+                         [(1, 1, 1, 0.5), (31, 4, 3, 1e-12), (33, 8, 33, 0.5), (16, 5, 64, 0.1)])
 def test_the_kernel_is_the_function(form, n, d, d_v, weakest):
     args = given(n, d, d_v, weakest)
     want = delta_rule(*args, return_state=True)
@@ -83,13 +87,16 @@ def test_the_kernel_is_the_function(form, n, d, d_v, weakest):
 def test_the_chunked_kernel_takes_other_decays_and_carries_its_state():
     q, k, v, beta, decay = (x.float() for x in given(21, 6, 5))
     for a in (None, decay[..., 0]):
-        torch.testing.assert_close(delta_rule_kernel(q, k, v, beta, a, form="chunked"), delta_rule(q, k, v, beta, a))
+        torch.testing.assert_close(delta_rule_kernel(q, k, v, beta, a, form="chunked"),
+                                   delta_rule(q, k, v, beta, a))
     parts, state = [], None
     for part in (slice(0, 7), slice(7, 21)):
-        piece, state = delta_rule_kernel(*(x[:, :, part] for x in (q, k, v, beta, decay)), state, True, "chunked")
+        piece, state = delta_rule_kernel(*(x[:, :, part] for x in (q, k, v, beta, decay)), state, True,
+                                         "chunked")
         parts.append(piece)
     torch.testing.assert_close(torch.cat(parts, 2), delta_rule(q, k, v, beta, decay), atol=1e-5, rtol=1e-4)
-    assert delta_rule_kernel(*(x[:, :, :0] for x in (q, k, v, beta, decay)), form="chunked").shape == (2, 2, 0, 5)
+    assert (delta_rule_kernel(*(x[:, :, :0] for x in (q, k, v, beta, decay)), form="chunked").shape
+            == (2, 2, 0, 5))
 
 
 def gradients(rule, args, grads, **how):
@@ -104,14 +111,17 @@ def given_gradients(n, d, d_v, weakest=0.5, heads=2):
     return args, (rand(2, heads, n, d_v, seed=6), rand(2, heads, d, d_v, seed=7))
 
 
-@pytest.mark.parametrize("n, d, d_v, weakest", [(1, 1, 1, 0.5), (31, 4, 3, 1e-30), (33, 8, 33, 0.5), (16, 5, 40, 0.1)])
+@pytest.mark.parametrize("n, d, d_v, weakest",
+                         [(1, 1, 1, 0.5), (31, 4, 3, 1e-30), (33, 8, 33, 0.5), (16, 5, 40, 0.1)])
 def test_every_gradient_of_the_chunked_kernel(n, d, d_v, weakest):
     args, grads = given_gradients(n, d, d_v, weakest)
     want = gradients(delta_rule, args, grads)
     with cuda.sanitize():
-        got = gradients(delta_rule_kernel, [x.float() for x in args], [x.float() for x in grads], form="chunked")
+        got = gradients(delta_rule_kernel, [x.float() for x in args], [x.float() for x in grads],
+                        form="chunked")
     for name, ours, right in zip(("q", "k", "v", "beta", "decay", "state"), got, want):
-        torch.testing.assert_close(ours.double(), right, atol=2e-5, rtol=1e-4, msg=lambda text: f"{name}: {text}")
+        torch.testing.assert_close(ours.double(), right, atol=2e-5, rtol=1e-4,
+                                   msg=lambda text: f"{name}: {text}")
 
 
 def test_gradients_of_other_decays_of_no_tokens_and_in_every_run():
@@ -124,7 +134,8 @@ def test_gradients_of_other_decays_of_no_tokens_and_in_every_run():
         torch.testing.assert_close(pairs[1], pairs[0], atol=1e-5, rtol=1e-4)
         assert all(torch.equal(x, y) for x, y in zip(*pairs[1:]))
     empty = v[:, :, :0].clone().requires_grad_()
-    out, last = delta_rule_kernel(*(x[:, :, :0] for x in (q, k)), empty, beta[:, :, :0], form="chunked", return_state=True)
+    out, last = delta_rule_kernel(*(x[:, :, :0] for x in (q, k)), empty, beta[:, :, :0], form="chunked",
+                                  return_state=True)
     (out.sum() + last.sum()).backward()
     assert empty.grad.shape == empty.shape and (last == 0).all()
 
@@ -133,7 +144,8 @@ def test_traffic_and_barriers_of_the_backward():
     n, d, d_v, blocks, chunks = 33, 8, 40, 3, 3
     args, grads = given_gradients(n, d, d_v, heads=1)
     with cuda.profile() as report:
-        gradients(delta_rule_kernel, [x[:1].float() for x in args], [x[:1].float() for x in grads], form="chunked")
+        gradients(delta_rule_kernel, [x[:1].float() for x in args], [x[:1].float() for x in grads],
+                  form="chunked")
     plain, again, backward = report.launches
     asked = [(x.global_load.bytes + x.global_store.bytes) // 4 for x in report.launches]
     assert [x.kernel for x in (again, backward)] == ["delta_chunks", "delta_backward"]
@@ -222,7 +234,8 @@ def test_a_changed_backward_is_caught(file, change, tmp_path, monkeypatch):
     args, grads = given_gradients(21, 4, 18, heads=1)
     try:
         with cuda.sanitize():
-            got = gradients(delta_rule_kernel, [x.float() for x in args], [x.float() for x in grads], form="chunked")
+            got = gradients(delta_rule_kernel, [x.float() for x in args], [x.float() for x in grads],
+                            form="chunked")
     except cuda.KernelError:
         return
     want = gradients(delta_rule, args, grads)

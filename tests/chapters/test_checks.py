@@ -47,7 +47,8 @@ def test_what_fits_passes():
 
 @given(st.integers(1, 2000), st.integers(0, 300), st.integers(0, 10**5), st.integers(1, 1000))
 def test_parts(wanted, blocks, length, shortest):
-    fill, fit = parts_to_fill(wanted, blocks, length, shortest), parts_that_fit(wanted, blocks, length, shortest)
+    fill, fit = parts_to_fill(wanted, blocks, length,
+                              shortest), parts_that_fit(wanted, blocks, length, shortest)
     assert 1 <= fit <= fill <= max(1, length // shortest)
     assert fit == 1 or fit * blocks <= wanted
     if fill < length // shortest:

@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from course_lib import datasets
-from course_lib.datasets import (GRAMMAR, NO_TARGET, WORDS, copying, dates, generator, grammar, grammar_entropy, induction,
-                                  tree)
+from course_lib.datasets import (GRAMMAR, NO_TARGET, WORDS, copying, dates, generator, grammar,
+                                 grammar_entropy, induction, tree)
 
 
-@pytest.mark.parametrize("task", [copying, induction, datasets.repeated_tokens, datasets.associative_recall, datasets.noisy_recall])
+@pytest.mark.parametrize("task",
+                         [copying, induction, datasets.repeated_tokens, datasets.associative_recall,
+                          datasets.noisy_recall])
 def test_a_seed_repeats_and_splits_never_meet(task):
     def rows(split, seed=0):
         first = task(500, generator(split, seed))
@@ -48,9 +50,9 @@ def test_dates_mean_what_they_say_and_a_day_is_in_one_split():
         day = date.fromisoformat(iso)
         assert 1900 <= day.year <= 2099 and str(day.year) in spelling and str(day.day) in spelling
     third = date(1987, 5, 3)
-    assert {s(third.year, third.month, third.day) for s in datasets.SPELLINGS} == {
-        "3 May 1987", "May 3, 1987", "May. 3, 1987", "3.5.1987", "03.05.1987", "1987/05/03", "the 3rd of May, 1987",
-        "MAY 3rd 1987", "03MAY1987"}
+    assert ({s(third.year, third.month, third.day) for s in datasets.SPELLINGS}
+            == {"3 May 1987", "May 3, 1987", "May. 3, 1987", "3.5.1987", "03.05.1987", "1987/05/03",
+                "the 3rd of May, 1987", "MAY 3rd 1987", "03MAY1987"})
     assert [datasets._ordinal(day) for day in (1, 2, 3, 4, 11, 12, 13, 21, 22, 23, 31)] == [
         "1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "23rd", "31st"]
 
@@ -90,11 +92,14 @@ def test_a_sentence_has_one_derivation_and_the_entropy_is_exact():
 
 
 def test_sizes_that_do_not_fit_are_named():
-    for argument, call in (("pairs", lambda: datasets.associative_recall(2, generator(), vocab_size=16, pairs=9)),
-                           ("pairs", lambda: datasets.associative_recall(2, generator(), n=20, pairs=8)),
-                           ("count", lambda: dates(-1)), ("seed", lambda: generator(seed=-1)), ("branching", lambda: tree(3, 1)),
-                           ("shortest", lambda: datasets.repeats(2, generator(), shortest=4, longest=3)),
-                           ("n", lambda: induction(2, generator(), vocab_size=8, n=10)), ("n", lambda: induction(2, generator(), n=2))):
+    for argument, call in (
+            ("pairs", lambda: datasets.associative_recall(2, generator(), vocab_size=16, pairs=9)),
+            ("pairs", lambda: datasets.associative_recall(2, generator(), n=20, pairs=8)),
+            ("count", lambda: dates(-1)), ("seed", lambda: generator(seed=-1)),
+            ("branching", lambda: tree(3, 1)),
+            ("shortest", lambda: datasets.repeats(2, generator(), shortest=4, longest=3)),
+            ("n", lambda: induction(2, generator(), vocab_size=8, n=10)),
+            ("n", lambda: induction(2, generator(), n=2))):
         with pytest.raises(ValueError, match=f"^{argument} must "):
             call()
     assert datasets.associative_recall(2, generator(), vocab_size=16, n=21, pairs=7)[1].shape == (2, 7)

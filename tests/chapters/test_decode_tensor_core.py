@@ -1,4 +1,5 @@
-"""Decoding in half precision: against float64, ragged, sanitized, counted; dense and paged give the same bits."""
+"""Decoding in half precision: against float64, ragged, sanitized, counted; dense and paged give the same
+bits."""
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -31,9 +32,10 @@ def case(lengths, heads, kv_heads, d, dtype, block_size=16):
 
 
 @pytest.mark.parametrize("dtype, error", [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
-@pytest.mark.parametrize("lengths, heads, kv_heads, d, splits", [
-    ([1], 1, 1, 64, 1), ([31, 64], 4, 2, 64, 1), ([100, 0, 33], 8, 1, 64, 2),
-    pytest.param([63, 130], 6, 2, 128, 3, marks=pytest.mark.slow), pytest.param([40], 16, 2, 128, 5, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("lengths, heads, kv_heads, d, splits",
+                         [([1], 1, 1, 64, 1), ([31, 64], 4, 2, 64, 1), ([100, 0, 33], 8, 1, 64, 2),
+                          pytest.param([63, 130], 6, 2, 128, 3, marks=pytest.mark.slow),
+                          pytest.param([40], 16, 2, 128, 5, marks=pytest.mark.slow)])
 def test_dense_and_paged_are_attention(lengths, heads, kv_heads, d, splits, dtype, error):
     q, k, v, keys, values, tables, lengths = case(lengths, heads, kv_heads, d, dtype)
     with cuda.sanitize():
@@ -58,7 +60,7 @@ def test_the_cache_is_asked_for_once():
     queries, read_lengths = 4 * q.numel() * 2, 4 * 128 * 4             # by each of four warps
     assert counted["dense"].bytes == cache + queries + read_lengths
     assert counted["dense"].moved == cache + queries + 4 * 4 * 32      # a warp moves a sector for its length
-    table = 2 * 2 * (8 + 4) // 2                                       # steps of 16 keys, by each of two key heads
+    table = 2 * 2 * (8 + 4) // 2  # steps of 16 keys, by each of two key heads
     assert counted["paged"].bytes == counted["dense"].bytes + table * 32 * 4
     assert counted["paged"].sectors == counted["dense"].sectors + table
 
@@ -89,14 +91,17 @@ def test_a_changed_kernel_is_caught(change, monkeypatch, tmp_path):
     monkeypatch.setattr(cuda, "load", lambda name: broken)
     try:
         with cuda.sanitize():
-            got = [decode_tensor_core.dense(8 * q, k, v, lengths, 2), decode_tensor_core.paged(8 * q, keys, values, tables, lengths, 1)]
+            got = [decode_tensor_core.dense(8 * q, k, v, lengths, 2),
+                   decode_tensor_core.paged(8 * q, keys, values, tables, lengths, 1)]
     except cuda.KernelError:
         return
     want = decode_attention(*(x.double() for x in (8 * q, k, v)), lengths)
     assert any(not (x.double() - want).norm() <= 2e-2 * want.norm() for x in got)
 
 
-@pytest.mark.parametrize("argument, change", [("q", lambda q: q.float()), ("q", lambda q: q[..., :32]), ("q", lambda q: q.repeat(1, 9, 1, 1))])
+@pytest.mark.parametrize("argument, change",
+                         [("q", lambda q: q.float()), ("q", lambda q: q[..., :32]),
+                          ("q", lambda q: q.repeat(1, 9, 1, 1))])
 def test_bad_input_is_named(argument, change):
     q, k, v, *_, lengths = case([5], 1, 1, 64, torch.float16)
     with pytest.raises(ValueError, match=f"^{argument} must"):

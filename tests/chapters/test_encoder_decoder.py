@@ -33,7 +33,8 @@ def test_what_fills_up_is_not_seen_and_the_future_neither():
     changed[:, 6:] = 5
     torch.testing.assert_close(model(source, changed)[:, :6], model(source, target)[:, :6])
     other = encode(["4 May 1987"])
-    assert not torch.allclose(model(other, target)[:, 0], model(source, target)[:, 0]), "the encoder looks both ways"
+    assert not torch.allclose(model(other, target)[:, 0], model(source, target)[:, 0]), (
+        "the encoder looks both ways")
 
 
 def test_it_learns_and_its_weights_are_weights():

@@ -102,7 +102,8 @@ def test_flops_of_a_state_are_what_torch_counts_and_its_update(model_type):
         layer, recipe = layers[place], layers[place].recipe
         if not isinstance(recipe, Recipe):
             projections = sum(2 * m.weight.numel() for m in layer.modules() if isinstance(m, torch.nn.Linear))
-            update = 3 * recipe.n_heads * recipe.key_dim * recipe.value_dim if hasattr(recipe, "key_dim") else 0
+            update = (3 * recipe.n_heads * recipe.key_dim * recipe.value_dim if hasattr(recipe, "key_dim")
+                      else 0)
             assert recipe.flops(3) == count - projections + update
 
 
@@ -118,11 +119,8 @@ def test_recordings_are_not_all_alike():
 
 @pytest.mark.parametrize("model_type", sorted(FAMILIES))
 def test_a_family_is_a_difference_of_about_ten_lines(model_type):
-    assert (
-        isinstance(FAMILIES[model_type], Family)
-        and FAMILIES[model_type].lines <= 12
-        and FAMILIES[model_type].about
-    )
+    assert (isinstance(FAMILIES[model_type], Family) and FAMILIES[model_type].lines <= 12
+            and FAMILIES[model_type].about)
 
 
 @pytest.mark.parametrize("layout", ["half", "interleaved"])
@@ -191,17 +189,15 @@ def test_describe_counts_a_mix_by_hand():
     assert table.rows[0]["flops"] == {name: 2 * 2 * 2 * 4 * 8 * 128 for name in LENGTHS}
     assert table.rows[1]["flops"] == {name: 2 * 2 * 2 * 4 * 8 * n for name, n in LENGTHS.items()}
     head, (*_, all_layers) = table.table().head, table.table().rows
-    assert [all_layers[head.index(f"FLOPs at {name}")] for name in LENGTHS] == ["2.13 MFLOP", "33.6 MFLOP", "268 MFLOP"]
+    assert ([all_layers[head.index(f"FLOPs at {name}")] for name in LENGTHS]
+            == ["2.13 MFLOP", "33.6 MFLOP", "268 MFLOP"])
     assert "sink" in table.ideas and "window" in table.ideas
 
 
 def test_describe_says_what_it_could_not_place():
     table = describe(dict(QWEN3, attention_swirl=3))
-    assert (
-        table.unplaced == ["attention_swirl"]
-        and "attention_swirl" in str(table)
-        and "attention_swirl" in table._repr_html_()
-    )
+    assert (table.unplaced == ["attention_swirl"] and "attention_swirl" in str(table)
+            and "attention_swirl" in table._repr_html_())
 
 
 def test_describe_reads_an_unknown_family_by_its_keys():
@@ -209,11 +205,8 @@ def test_describe_reads_an_unknown_family_by_its_keys():
         QWEN3, model_type="never_heard_of", layer_types=["sliding_attention", "ring_attention"],
         sliding_window=16, attn_logit_softcapping=30.0)
     table = describe(config)
-    assert (
-        not table.known
-        and "never_heard_of" in table.notes[0]
-        and any("ring_attention" in note for note in table.notes)
-    )
+    assert (not table.known and "never_heard_of" in table.notes[0]
+            and any("ring_attention" in note for note in table.notes))
     assert table.total(kept_bytes, 100) == (16 + 100) * 2 * 2 * 8 * 2 and "softcap" in table.ideas
 
 
@@ -235,22 +228,20 @@ def test_describe_takes_a_file_and_the_text_part_of_several(tmp_path):
 
 def test_deepseek_v4_keeps_a_tenth_of_v32():
     """The headline of its report, at one million tokens: from sizes alone."""
-    v4 = describe(
-        recorded("deepseek_v4").config
-        | dict(
-            hidden_size=7168, num_hidden_layers=61, num_attention_heads=128, head_dim=512, sliding_window=128,
-            q_lora_rank=1536, o_groups=16, o_lora_rank=1024, index_n_heads=64, index_head_dim=128,
-            index_topk=1024,
-            compress_rates=dict(compressed_sparse_attention=4, heavily_compressed_attention=128),
-            layer_types=["heavily_compressed_attention"] * 31 + ["compressed_sparse_attention"] * 30)
-    )
-    v32 = describe(
-        recorded("deepseek_v32").config
-        | dict(
-            hidden_size=7168, num_hidden_layers=61, num_attention_heads=128, kv_lora_rank=512,
-            qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128, q_lora_rank=1536, index_n_heads=64,
-            index_head_dim=128, index_topk=2048)
-    )
+    v4 = describe(recorded("deepseek_v4").config | dict(hidden_size=7168, num_hidden_layers=61,
+                                                        num_attention_heads=128, head_dim=512,
+                                                        sliding_window=128, q_lora_rank=1536, o_groups=16,
+                                                        o_lora_rank=1024, index_n_heads=64,
+                                                        index_head_dim=128, index_topk=1024,
+                                                        compress_rates=dict(compressed_sparse_attention=4,
+                                                                            heavily_compressed_attention=128),
+                                                        layer_types=["heavily_compressed_attention"] * 31
+                                                        + ["compressed_sparse_attention"] * 30))
+    v32 = describe(recorded("deepseek_v32").config | dict(hidden_size=7168, num_hidden_layers=61,
+                                                          num_attention_heads=128, kv_lora_rank=512,
+                                                          qk_rope_head_dim=64, qk_nope_head_dim=128,
+                                                          v_head_dim=128, q_lora_rank=1536, index_n_heads=64,
+                                                          index_head_dim=128, index_topk=2048))
     share = v4.total(kept_bytes, 2**20) / v32.total(kept_bytes, 2**20)
     assert 0.05 < share < 0.15
 
@@ -293,7 +284,8 @@ def test_weights_of_another_family_do_not_fit():
     from course_lib.field_guide import copy_weights
     layer = layer_recipes(QWEN3, 0)[0].build()
     weights = {name: x for name, x in layer.state_dict().items() if "norm" not in name}
-    with pytest.raises(ValueError, match="qwen3, layer 0: no published weight for k_norm.weight.*place for none"):
+    with pytest.raises(ValueError, match="qwen3, layer 0: no published weight for k_norm.weight.*place for "
+                       "none"):
         copy_weights(layer, weights, "qwen3")
 
 
@@ -315,14 +307,15 @@ def test_bytes_per_token_of_deepseek_v3():
 def test_older_names_are_read_and_an_encoder_is_mentioned():
     old = describe({"model_type": "older", "n_layer": 3, "n_head": 4, "n_embd": 32, "n_positions": 64})
     assert (old.rows[0]["layers"], old.rows[0]["kind"]) == (3, "full, 4 of 4 heads of 8")
-    both = describe({"model_type": "both", "is_encoder_decoder": True, "encoder_layers": 9, "decoder_layers": 2,
-                                 "decoder_attention_heads": 2, "d_model": 16})
+    both = describe({"model_type": "both", "is_encoder_decoder": True, "encoder_layers": 9,
+                     "decoder_layers": 2, "decoder_attention_heads": 2, "d_model": 16})
     assert both.rows[0]["layers"] == 2 and "encoder_layers" in both.unplaced
     assert any("encoder and a decoder" in note for note in both.notes)
 
 
 def test_kinds_and_sizes_of_families_that_nobody_wrote():
-    """As configurations of the library have them that are not in the list: Zamba 2, Inkling, Jamba, Falcon, Mamba."""
+    """As configurations of the library have them that are not in the list: Zamba 2, Inkling, Jamba, Falcon,
+    Mamba."""
     sizes = {"num_hidden_layers": 4, "hidden_size": 32, "num_attention_heads": 4}
     mixed = describe({**sizes, "attention_head_dim": 16, "mamba_d_state": 8,
                       "layers_block_type": ["linear_attention"] * 3 + ["hybrid"]})
@@ -332,7 +325,9 @@ def test_kinds_and_sizes_of_families_that_nobody_wrote():
     own = describe({**sizes, "num_key_value_heads": 1, "swa_num_key_value_heads": 2, "sliding_window_size": 6,
                     "layer_types": ["hybrid_sliding", "hybrid"] * 2})
     assert [row["kind"] for row in own.rows] == ["window of 6, 2 of 4 heads of 8", "full, 1 of 4 heads of 8"]
-    assert [row["layers"] for row in describe({**sizes, "attn_layer_period": 4, "attn_layer_offset": 2}).rows] == [1]
+    assert (
+        [row["layers"] for row in describe({**sizes, "attn_layer_period": 4, "attn_layer_offset": 2}).rows]
+        == [1])
     assert describe({**sizes, "multi_query": True}).rows[0]["kind"] == "full, 1 of 4 heads of 8"
     stateful = describe({"num_hidden_layers": 2, "hidden_size": 8, "state_size": 4})
     assert stateful.rows == [] and "names no attention heads" in " ".join(stateful.notes)

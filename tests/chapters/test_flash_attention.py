@@ -183,7 +183,8 @@ def test_bad_input_is_named(change, words):
 def test_bad_results_to_a_backward_are_named():
     q, k, v = random_inputs(0, dtype=torch.float32)
     out, lse = fa.flash_forward_tiles(q, k, v)
-    for backward in (fa.flash_backward_tiles, lambda q, k, v, out, lse, g: fa.backward_kernels(g, q, k, v, out, lse)):
+    for backward in (
+            fa.flash_backward_tiles, lambda q, k, v, out, lse, g: fa.backward_kernels(g, q, k, v, out, lse)):
         for name, results in (("out", (out[1:], lse, out)), ("lse", (out, lse[..., 1:], out)),
                               ("grad_out", (out, lse, out[..., 1:]))):
             with pytest.raises(ValueError, match=f"^{name} must have shape .*; got"):
@@ -201,7 +202,8 @@ TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 
 
 def poison(patch):
-    """Every array that the wrappers make for a kernel starts as NaN, so that an output left unwritten is seen."""
+    """Every array that the wrappers make for a kernel starts as NaN, so that an output left unwritten is
+    seen."""
     for owner, name in ((torch.Tensor, "new_empty"), (torch, "empty"), (torch, "empty_like")):
         make = getattr(owner, name)
         patch.setattr(owner, name, lambda *a, _make=make, **k: _make(*a, **k).fill_(math.nan))
@@ -215,7 +217,8 @@ def agree(got, want, dtype):
 @pytest.mark.parametrize("rung", range(1, 7))
 @pytest.mark.parametrize("causal", [False, True])
 def test_every_rung_equals_the_oracle(rung, causal, monkeypatch):
-    for n_q, n_k, d, v_dim in [(1, 1, 8, 8), (33, 63, 31, 20), (100, 31, 32, 7), (64, 64, 32, 32), (5, 130, 9, 32)]:
+    for n_q, n_k, d, v_dim in [(1, 1, 8, 8), (33, 63, 31, 20), (100, 31, 32, 7), (64, 64, 32, 32),
+                               (5, 130, 9, 32)]:
         q, k, v = random_inputs(rung, 2, 4, 2, n_q, n_k, d, v_dim, dtype=torch.float32)
         bias = torch.randn(k.shape[:3])
         want, lse = fa.flash_forward_tiles(q, k, v, causal, 0.4, bias)
@@ -240,18 +243,20 @@ def test_half_precision_of_every_rung(rung, dtype):
 @pytest.mark.parametrize("d, v_dim", [(64, 64), (128, 128), (100, 20), (24, 80)])
 def test_wide_heads_of_every_rung(rung, d, v_dim):
     q, k, v = random_inputs(rung, 1, 2, 2, 50, 70, d, v_dim, dtype=torch.float32)
-    assert agree(fa.forward_kernel(q, k, v, causal=True, rung=rung)[0], oracle(q, k, v, causal=True), torch.float32)
+    assert agree(fa.forward_kernel(q, k, v, causal=True, rung=rung)[0], oracle(q, k, v, causal=True),
+                 torch.float32)
 
 
 widths = st.sampled_from([(8, 8), (31, 17), (32, 32), (64, 64), (33, 64)])
 
 
 @settings(max_examples=20, deadline=None)
-@given(shape=shapes, width=widths, group_size=st.integers(1, 3), causal=st.booleans(), with_bias=st.booleans())
+@given(shape=shapes, width=widths, group_size=st.integers(1, 3), causal=st.booleans(),
+       with_bias=st.booleans())
 def test_forward_and_backward_against_float64(shape, width, group_size, causal, with_bias):
     shape = dict(shape, d=width[0], v_dim=width[1])
     inputs = random_inputs(n_heads=shape["n_kv_heads"] * group_size, dtype=torch.float32, **shape)
-    torch.manual_seed(shape["seed"])                    # the same example draws the same bias and gradient again
+    torch.manual_seed(shape["seed"])  # the same example draws the same bias and gradient again
     inputs += (torch.randn(inputs[1].shape[:3]),) if with_bias else ()
     leaves = [x.requires_grad_() for x in inputs]
     out = fa.flash_attention(*leaves[:3], causal=causal, scale=0.3, key_bias=leaves[3] if with_bias else None)
@@ -322,7 +327,7 @@ def test_views_and_empty_inputs():
     q, k, v = random_inputs(7, 1, 2, 2, 20, 20, 16, dtype=torch.float32)
     moved = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
     assert torch.equal(fa.flash_attention(*moved), fa.flash_attention(q, k, v))
-    offset = torch.cat([torch.zeros(1), q.flatten()])[1:].view(q.shape)        # its address is no multiple of 16
+    offset = torch.cat([torch.zeros(1), q.flatten()])[1:].view(q.shape)  # its address is no multiple of 16
     assert torch.equal(fa.flash_attention(offset, k, v), fa.flash_attention(q, k, v))
     assert fa.flash_attention(q[:, :, :0], k, v).shape == (1, 2, 0, 16)
     assert (fa.flash_attention(q, k[:, :, :0], v[:, :, :0]) == 0).all()
@@ -390,7 +395,8 @@ def run_order(order, n, d, tile):
     out, statistics = torch.zeros(n, d), (torch.full((n,), -math.inf), torch.zeros(n))
     arrays = (q, k, v, out) + (statistics if order == "key_outer" else ())
     kernel = getattr(cuda.load("flash_attention/orders"), order)
-    kernel[1 if order == "key_outer" else math.ceil(n / tile), tile, 16 * tile * (d + 1)](*arrays, n, d, tile, 0.3)
+    kernel[1 if order == "key_outer" else math.ceil(n / tile), tile,
+           16 * tile * (d + 1)](*arrays, n, d, tile, 0.3)
     torch.testing.assert_close(out, (0.3 * q @ k.T).softmax(-1) @ v, atol=1e-5, rtol=1e-5)
 
 
@@ -465,7 +471,8 @@ def test_the_header_of_the_backward_quotes_what_is_counted():
 ])
 def test_a_changed_kernel_is_caught(file, rung, change, tmp_path, monkeypatch):
     """Each line above breaks a kernel a little; the values or the sanitizer must show it."""
-    kernels = changed_kernels(tmp_path, *change, f"{file}.cu", "common/tiles.cuh", "common/register_tiles.cuh")
+    kernels = changed_kernels(tmp_path, *change, f"{file}.cu", "common/tiles.cuh",
+                              "common/register_tiles.cuh")
     whole, broken = cuda.load, cuda.compile(kernels / f"{file}.cu")
     monkeypatch.setattr(cuda, "load", lambda name: broken if name == file else whole(name))
     for n_q, n_k in ((63, 33), (33, 63)):

@@ -47,8 +47,8 @@ def test_backward():
     q, k, v, grad_out = rand(5, 8), rand(9, 8, seed=1), rand(9, 4, seed=2), rand(5, 4, seed=3)
     out, lse = fa.flash_forward_tiles(*(x[None, None] for x in (q, k, v)), scale=0.7)
     bias = torch.zeros(1, 1, 9)
-    grads = fa.flash_backward_tiles(*(x[None, None] for x in (q, k, v)), out, lse, grad_out[None, None], scale=0.7,
-                                    key_bias=bias)
+    grads = fa.flash_backward_tiles(*(x[None, None] for x in (q, k, v)), out, lse, grad_out[None, None],
+                                    scale=0.7, key_bias=bias)
     torch.testing.assert_close(reference("6.12")(q, k, grad_out, lse[0, 0], 0.7), grads[2][0, 0])
     p = torch.exp(0.7 * q @ k.T - lse[0, 0][:, None])
     ds = reference("6.13")(p, v, out[0, 0], grad_out)
@@ -76,7 +76,7 @@ def test_the_backward_model_counts_what_the_kernels_ask_for():
     rounds = n // 32
     model = 4 * reference("6.14")(n, d, 32)
     assert first == 4 * (2 * n * d + n)
-    statistics = 4 * rounds * 2 * n                         # each is asked for by the eight threads of its row
+    statistics = 4 * rounds * 2 * n  # each is asked for by the eight threads of its row
     assert model == first + loops - 7 * statistics + 4 * rounds * 2 * n * d
 
 
@@ -103,7 +103,7 @@ def test_two_of_the_gallery_are_right_on_some_inputs():
     torch.testing.assert_close(out, want)
     q, k = torch.full((48, 8), 2.0), (-torch.arange(48.0) / 4)[:, None].repeat(1, 8)
     want = fa.flash_forward_tiles(*(x[None, None] for x in (q, k, v)), causal=True, scale=0.35)[0][0, 0]
-    cuda.compile(gallery(2)).flash[3, 16](q, k, v, out, 48, 0.35)           # not rescaled, the largest score first
+    cuda.compile(gallery(2)).flash[3, 16](q, k, v, out, 48, 0.35)  # not rescaled, the largest score first
     torch.testing.assert_close(out, want)
 
 
@@ -140,4 +140,5 @@ def test_the_map_of_the_lanes_is_that_of_the_tensor_cores():
      "        out = torch.exp(lse - new)[:, None] * out + torch.exp(s - new[:, None]) @ v[k0:k0 + tile_k]\n"
      "        lse = new\n    return out, lse", "passed")])                                             # merged by lse
 def test_the_tile_loop_may_use_logsumexp_of_a_tile_but_not_of_a_row(body, status):
-    assert evaluate(find("6.4"), f"def flash_rows(q, k, v, scale, tile_k, causal):\n    {body}\n").status == status
+    assert (evaluate(find("6.4"), f"def flash_rows(q, k, v, scale, tile_k, causal):\n    {body}\n").status
+            == status)

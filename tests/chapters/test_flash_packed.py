@@ -30,7 +30,8 @@ def test_output_and_every_gradient(lengths, heads, kv_heads, d, v_dim, causal):
         got = out, *torch.autograd.grad(out, inputs, grad)
     want = text_by_text(*(x.detach().double() for x in inputs), torch.tensor(ends), grad.double(), causal)
     for name, ours, theirs in zip(("out", "dq", "dk", "dv"), got, want):
-        torch.testing.assert_close(ours.double(), theirs, atol=2e-5, rtol=1e-4, msg=lambda text: f"{name}: {text}")
+        torch.testing.assert_close(ours.double(), theirs, atol=2e-5, rtol=1e-4,
+                                   msg=lambda text: f"{name}: {text}")
 
 
 def test_one_launch_has_the_bits_of_one_per_text():
@@ -47,7 +48,8 @@ def test_no_text_sees_another():
     before = flash_attention_packed(q, k, v, ends)
     k[:, :, 20:60], v[:, :, 20:60] = math.nan, math.nan
     after = flash_attention_packed(q, k, v, ends)
-    assert torch.equal(after[:, :, :20], before[:, :, :20]) and torch.equal(after[:, :, 60:], before[:, :, 60:])
+    assert (torch.equal(after[:, :, :20], before[:, :, :20])
+            and torch.equal(after[:, :, 60:], before[:, :, 60:]))
     assert after[:, :, 20:60].isnan().all()
 
 
@@ -58,7 +60,8 @@ def counted(q, k, v, ends):
 
 
 def test_only_the_keys_of_the_own_text_are_read():
-    """Queries once, the two ends by each thread, and keys and values once per tile of 64 queries of their text."""
+    """Queries once, the two ends by each thread, and keys and values once per tile of 64 queries of their
+    text."""
     (q, k, v, _), ends = given((64, 100, 30), 1, 1, 32, 32)
     blocks = 3 * 2
     tiles = {64: 1, 100: 2, 30: 1}
@@ -71,7 +74,8 @@ def test_half_precision(dtype):
     (q, k, v, grad), ends = given((40, 3), 2, 1, 32, 32)
     q, k, v = (x.to(dtype) for x in (q, k, v))
     want, *_ = text_by_text(*(x.double() for x in (q, k, v)), torch.tensor(ends), grad.double(), True)
-    torch.testing.assert_close(flash_attention_packed(q, k, v, ends, causal=True).double(), want, atol=2e-2, rtol=2e-2)
+    torch.testing.assert_close(flash_attention_packed(q, k, v, ends, causal=True).double(), want, atol=2e-2,
+                               rtol=2e-2)
 
 
 def test_no_token_at_all():

@@ -23,10 +23,12 @@ def reference(q, k, v, sinks, causal):
     return torch.softmax(torch.cat([scores, column], -1), -1)[..., :-1] @ v
 
 
-@pytest.mark.parametrize("n, m, d, v_dim, kv_heads, causal", [
-    (1, 1, 4, 4, 2, False), (31, 31, 8, 8, 1, True), (33, 63, 16, 5, 2, True), (40, 7, 33, 16, 1, True), (5, 100, 64, 64, 2, False)])
+@pytest.mark.parametrize("n, m, d, v_dim, kv_heads, causal",
+                         [(1, 1, 4, 4, 2, False), (31, 31, 8, 8, 1, True), (33, 63, 16, 5, 2, True),
+                          (40, 7, 33, 16, 1, True), (5, 100, 64, 64, 2, False)])
 def test_forward_and_every_gradient(n, m, d, v_dim, kv_heads, causal):
-    given = [rand(2, 2, n, d), rand(2, kv_heads, m, d, seed=1), rand(2, kv_heads, m, v_dim, seed=2), rand(2, seed=3)]
+    given = [rand(2, 2, n, d), rand(2, kv_heads, m, d, seed=1), rand(2, kv_heads, m, v_dim, seed=2),
+             rand(2, seed=3)]
     grad = rand(2, 2, n, v_dim, seed=4)
     ours, theirs = ([x.clone().requires_grad_() for x in given] for _ in range(2))
     with cuda.sanitize():
@@ -36,7 +38,8 @@ def test_forward_and_every_gradient(n, m, d, v_dim, kv_heads, causal):
     want.backward(grad.double())
     torch.testing.assert_close(out.double(), want, atol=1e-5, rtol=1e-5)
     for name, got, right in zip(("q", "k", "v", "sinks"), ours, theirs):
-        torch.testing.assert_close(got.grad, right.grad, atol=2e-5, rtol=1e-4, msg=lambda text: f"{name}: {text}")
+        torch.testing.assert_close(got.grad, right.grad, atol=2e-5, rtol=1e-4,
+                                   msg=lambda text: f"{name}: {text}")
 
 
 def test_a_sink_far_below_changes_nothing_and_one_far_above_silences():
@@ -65,7 +68,8 @@ def test_half_precision(dtype):
 
 def test_gradients_have_the_same_bits_in_every_run():
     def once():
-        given = [rand(2, 2, 50, 8), rand(2, 2, 50, 8, seed=1), rand(2, 2, 50, 8, seed=2), rand(2, seed=3).requires_grad_()]
+        given = [rand(2, 2, 50, 8), rand(2, 2, 50, 8, seed=1), rand(2, 2, 50, 8, seed=2),
+                 rand(2, seed=3).requires_grad_()]
         flash_attention_with_sinks(*given, causal=True).square().sum().backward()
         return given[3].grad
     assert torch.equal(once(), once())

@@ -1,4 +1,5 @@
-"""Flash attention on the tensor cores: rung 7 and its backward against float64, counted, sanitized, and broken on purpose."""
+"""Flash attention on the tensor cores: rung 7 and its backward against float64, counted, sanitized, and
+broken on purpose."""
 import math
 import re
 import subprocess
@@ -46,7 +47,9 @@ def gradients(q, k, v, bias, grad_out, causal, scale=None):
 
 
 def agrees(got, want, dtype):
-    return bool(got.isfinite().all()) and bool((got.double() - want).abs().max() <= TOLERANCE[dtype] * max(1.0, want.abs().max().item()))
+    return (bool(got.isfinite().all())
+            and bool((got.double() - want).abs().max() <= TOLERANCE[dtype]
+                     * max(1.0, want.abs().max().item())))
 
 
 @pytest.fixture
@@ -64,7 +67,8 @@ def check_forward(q, k, v, bias, causal, scale=None):
     torch.testing.assert_close(lse.double(), want_lse, atol=2e-5, rtol=2e-5)
 
 
-# n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal: every n and dtype, cross lengths both ways, both widths.
+# n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal: every n and dtype, cross lengths both ways, both
+# widths.
 CASES = [(1, 1, 64, 64, 1, 1, BF16, False, True), (31, 100, 64, 64, 2, 1, FP16, True, False),
          (33, 63, 64, 64, 2, 1, BF16, False, True), (100, 31, 64, 64, 1, 1, FP16, True, True),
          (63, 33, 40, 24, 2, 2, BF16, False, True), (130, 140, 64, 64, 1, 1, BF16, False, True)]
@@ -73,7 +77,8 @@ WIDE = [(31, 33, 128, 128, 2, 1, BF16, False, True), (100, 63, 128, 128, 1, 1, F
 
 
 @pytest.mark.parametrize("n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal",
-                         [*CASES, WIDE[0], WIDE[2], *(pytest.param(*case, marks=pytest.mark.slow) for case in WIDE[1::2])])
+                         [*CASES, WIDE[0], WIDE[2],
+                          *(pytest.param(*case, marks=pytest.mark.slow) for case in WIDE[1::2])])
 def test_forward_equals_the_oracle(n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal, poisoned):
     check_forward(*inputs(n_q, n_k, d, v_dim, heads=heads, kv_heads=kv_heads, dtype=dtype, bias=bias), causal)
 
@@ -104,9 +109,11 @@ def check_backward(q, k, v, bias, causal, scale=None):
 
 
 @pytest.mark.parametrize("n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal",
-                         [*CASES[:3], *(pytest.param(*case, marks=pytest.mark.slow) for case in (*CASES[3:], *WIDE))])
+                         [*CASES[:3],
+                          *(pytest.param(*case, marks=pytest.mark.slow) for case in (*CASES[3:], *WIDE))])
 def test_gradients_equal_the_oracle(n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal, poisoned):
-    check_backward(*inputs(n_q, n_k, d, v_dim, heads=heads, kv_heads=kv_heads, dtype=dtype, bias=bias), causal)
+    check_backward(*inputs(n_q, n_k, d, v_dim, heads=heads, kv_heads=kv_heads, dtype=dtype, bias=bias),
+                   causal)
 
 
 def test_gradients_have_the_same_bits_in_every_run():
@@ -122,8 +129,10 @@ def test_queries_and_keys_that_see_nothing():
     assert (dq[:, :, :4] == 0).all()
     bias[..., 1] = -math.inf
     out, lse = oracle(q, k, v, bias)
-    dq, dk, dv, dbias = fa.backward_kernels(out.half(), q, k, v, out.half(), lse.float(), False, None, bias, rung=7)
-    assert (dk[:, :, 1] == 0).all() and (dv[:, :, 1] == 0).all() and (dbias[..., 1] == 0).all() and dq.isfinite().all()
+    dq, dk, dv, dbias = fa.backward_kernels(out.half(), q, k, v, out.half(), lse.float(), False, None, bias,
+                                            rung=7)
+    assert ((dk[:, :, 1] == 0).all() and (dv[:, :, 1] == 0).all() and (dbias[..., 1] == 0).all()
+            and dq.isfinite().all())
 
 
 def asked(launches):
@@ -147,7 +156,8 @@ def launches_of(function):
 @pytest.mark.parametrize("n_q, n_k, d, causal", [(70, 50, 64, True), (130, 200, 64, True),
                                                  pytest.param(130, 70, 128, False, marks=pytest.mark.slow)])
 def test_traffic_is_what_was_predicted_and_no_bank_is_asked_twice(n_q, n_k, d, causal):
-    """Each block reads its 128 queries once and every tile of 64 keys that it visits; out and lse are written once."""
+    """Each block reads its 128 queries once and every tile of 64 keys that it visits; out and lse are written
+    once."""
     q, k, v, _ = inputs(n_q, n_k, d, heads=1)
     launches = launches_of(lambda: fa.forward_kernel(q, k, v, causal, rung=7))
     assert asked(launches) == fa.traffic(n_q, d, 128, 64, n_k=n_k, causal=causal, itemsize=2) + 4 * n_q
@@ -161,16 +171,20 @@ def test_the_header_quotes_what_is_counted():
     assert [row[0] for row in rows] == ["6", "7"]
     for rung, *quoted in rows:
         launches = launches_of(lambda: fa.forward_kernel(q, k, v, rung=int(rung)))
-        assert [int(x.replace(",", "")) for x in quoted] == [asked(launches), wavefronts(launches), excess(launches)]
-    # A warp and a tile of 64 keys: 16 loads of k and 16 of v, four pieces each. Eight warps, four tiles. Then Q in and
+        assert ([int(x.replace(",", "")) for x in quoted]
+                == [asked(launches), wavefronts(launches), excess(launches)])
+    # A warp and a tile of 64 keys: 16 loads of k and 16 of v, four pieces each. Eight warps, four tiles. Then
+    # Q in and
     # out, the copies, and out through shared memory both ways: bytes / 128.
     tiles, block_rows = 8 * 4 * (16 + 16) * 4, 2 * 128 * 64 * 2 // 128
     assert wavefronts(launches) == tiles + 4 * block_rows + 2 * 2 * 256 * 64 * 2 // 128
 
 
-@pytest.mark.parametrize("n_q, n_k, d, causal", [(70, 50, 64, True), pytest.param(130, 70, 128, False, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("n_q, n_k, d, causal",
+                         [(70, 50, 64, True), pytest.param(130, 70, 128, False, marks=pytest.mark.slow)])
 def test_traffic_of_the_backward_is_what_was_predicted(n_q, n_k, d, causal):
-    """In units of rows of both operands, q and dO or k and v: the own ones once, the passing ones once per block."""
+    """In units of rows of both operands, q and dO or k and v: the own ones once, the passing ones once per
+    block."""
     q, k, v, _ = inputs(n_q, n_k, d, heads=1)
     out, lse = oracle(q, k, v, causal=causal)
     out, lse = out.to(BF16), lse.float()
@@ -179,8 +193,9 @@ def test_traffic_of_the_backward_is_what_was_predicted(n_q, n_k, d, causal):
     pass_keys = sum(n_q - max(0, k0 - (n_k - n_q) if causal else 0) for k0 in range(0, n_k, keys_a_block))
     pass_queries = sum(fa.keys_seen(min(q0 + 128, n_q) - 1, n_q, n_k, causal) for q0 in range(0, n_q, 128))
     assert asked([deltas]) == n_q * (row + 4)
-    assert asked([keys]) == 2 * n_k * row + pass_keys * (row + 8)                       # k, v in, dk, dv out; lse and D
-    assert asked([queries]) == n_q * (row + row // 2) + pass_queries * row + 4 * 8 * n_q    # four lanes ask for lse and D
+    assert asked([keys]) == 2 * n_k * row + pass_keys * (row + 8)  # k, v in, dk, dv out; lse and D
+    # four lanes ask for lse and D
+    assert asked([queries]) == n_q * (row + row // 2) + pass_queries * row + 4 * 8 * n_q
     assert excess([deltas, keys, queries]) == 0
 
 
@@ -194,31 +209,38 @@ def test_the_header_of_the_backward_quotes_what_is_counted():
     counted = {}
     for rung in (6, 7):
         for x in launches_of(lambda: fa.backward_kernels(out, q, k, v, out, lse, rung=rung)):
-            name = x.kernel.split("<")[0] + {"true>": ", keys", "false>": ", queries"}.get(x.kernel.split()[-1], "")
+            name = (x.kernel.split("<")[0]
+                    + {"true>": ", keys", "false>": ", queries"}.get(x.kernel.split()[-1], ""))
             counted[name] = [asked([x]), wavefronts([x]), excess([x])]
-    assert len(rows) == 5 and all(counted[name] == [int(n.replace(",", "")) for n in numbers] for name, *numbers in rows), counted
+    assert len(rows) == 5 and all(counted[name] == [int(n.replace(",", "")) for n in numbers]
+                                  for name, *numbers in rows), counted
 
 
 @pytest.mark.parametrize("order", ["forward", pytest.param("reverse", marks=pytest.mark.slow),
                                    pytest.param("seeded", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("d, v_dim", [(64, 64), *(pytest.param(128, v, marks=pytest.mark.slow) for v in (128, 64))])
+@pytest.mark.parametrize("d, v_dim",
+                         [(64, 64), *(pytest.param(128, v, marks=pytest.mark.slow) for v in (128, 64))])
 def test_forward_has_no_fault_in_any_thread_order(d, v_dim, order):
     q, k, v, bias = inputs(35, 140, d, v_dim, bias=d > v_dim)
     with cuda.sanitize(order=order):
         check_forward(q, k, v, bias, True)
 
 
-@pytest.mark.parametrize("order", ["forward", *(pytest.param(o, marks=pytest.mark.slow) for o in ("reverse", "seeded"))])
-@pytest.mark.parametrize("d, v_dim", [(64, 64), *(pytest.param(128, v, marks=pytest.mark.slow) for v in (128, 64))])
+@pytest.mark.parametrize("order",
+                         ["forward",
+                          *(pytest.param(o, marks=pytest.mark.slow) for o in ("reverse", "seeded"))])
+@pytest.mark.parametrize("d, v_dim",
+                         [(64, 64), *(pytest.param(128, v, marks=pytest.mark.slow) for v in (128, 64))])
 def test_backward_has_no_fault_in_any_thread_order(d, v_dim, order):
     q, k, v, bias = inputs(35, 70, d, v_dim, bias=d > v_dim)
     with cuda.sanitize(order=order):
         check_backward(q, k, v, bias, True)
 
 
-@pytest.mark.parametrize("change, words", [
-    (dict(dtype=torch.float32), "rung must be 1 to 6, or 7 for float16"), (dict(d=60), "widths that are multiples of 8"),
-    (dict(v_dim=20), "widths that are multiples of 8")])
+@pytest.mark.parametrize("change, words",
+                         [(dict(dtype=torch.float32), "rung must be 1 to 6, or 7 for float16"),
+                          (dict(d=60), "widths that are multiples of 8"),
+                          (dict(v_dim=20), "widths that are multiples of 8")])
 def test_what_the_tensor_cores_do_not_take(change, words):
     q, k, v, _ = inputs(3, 3, **change)
     with pytest.raises(ValueError, match=words):
@@ -276,7 +298,8 @@ def broken(monkeypatch, tmp_path, file, before, after):
     monkeypatch.setattr(cuda, "load", lambda name: cuda.compile(kernels / f"{name}.cu"))
 
 
-@pytest.mark.parametrize("change", [*MUTANTS[:1], *(pytest.param(m, marks=pytest.mark.slow) for m in MUTANTS[1:])],
+@pytest.mark.parametrize("change",
+                         [*MUTANTS[:1], *(pytest.param(m, marks=pytest.mark.slow) for m in MUTANTS[1:])],
                          ids=lambda m: m[1].strip()[:30])
 def test_a_changed_forward_is_caught(change, tmp_path, monkeypatch):
     broken(monkeypatch, tmp_path, *change)
@@ -303,18 +326,21 @@ def test_nvcc_takes_every_instance(architecture, tmp_path, needs):
     """Next to nothing is spilt from registers to memory: the forward at 128 and 128 up to 20 bytes per thread,
     the backward 12 on sm_80 and none on sm_90, all others none (nvcc 13.0)."""
     nvcc = needs("nvcc")
-    lines = ['#include "flash_attention/tensor_core.cu"', '#include "flash_attention/tensor_core_backward.cu"']
+    lines = ['#include "flash_attention/tensor_core.cu"',
+             '#include "flash_attention/tensor_core_backward.cu"']
     forward = "const {0}*, const {0}*, const {0}*, const float*, {0}*, float*, int, int, int, int, int, float, int"
-    backward = ("const {0}*, const {0}*, const {0}*, const float*, const {0}*, const float*, const float*, {0}*, {0}*, float*, "
-                "int, int, int, int, int, float, int")
+    backward = ("const {0}*, const {0}*, const {0}*, const float*, const {0}*, const float*, const float*, "
+                "{0}*, {0}*, float*, int, int, int, int, int, float, int")
     for dtype in ("__half", "__nv_bfloat16"):
         for widths in ("64, 64, false", "64, 64, true", "128, 64, true", "128, 128, false", "128, 128, true"):
-            lines.append(f"template __global__ void flash_tensor_core<{dtype}, {widths}>({forward.format(dtype)});")
-            lines += [f"template __global__ void backward_tensor_core<{dtype}, {widths}, {keys}>({backward.format(dtype)});"
-                      for keys in ("true", "false")]
+            lines.append(f"template __global__ void flash_tensor_core<{dtype}, "
+                         f"{widths}>({forward.format(dtype)});")
+            lines += [f"template __global__ void backward_tensor_core<{dtype}, {widths}, "
+                      f"{keys}>({backward.format(dtype)});" for keys in ("true", "false")]
     (tmp_path / "all.cu").write_text("\n".join(lines))
-    done = subprocess.run([nvcc, "-std=c++17", "-O3", f"-arch={architecture}", "-Xptxas=-v", f"-I{KERNELS}", "-cubin", "-o", str(tmp_path / "x"),
-                           str(tmp_path / "all.cu")], capture_output=True, text=True)
+    done = subprocess.run([nvcc, "-std=c++17", "-O3", f"-arch={architecture}", "-Xptxas=-v", f"-I{KERNELS}",
+                           "-cubin", "-o", str(tmp_path / "x"), str(tmp_path / "all.cu")],
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     spilt = re.findall(r"tensor_coreI\S+?(Li\d+ELi\d+)(E\S+).*?(\d+) bytes spill stores", done.stderr, re.S)
     assert len(spilt) == 30
@@ -327,8 +353,9 @@ def test_nvcc_takes_every_instance(architecture, tmp_path, needs):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [BF16, FP16])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("n_q, n_k, d, v_dim, bias", [(1024, 1024, 64, 64, False), (1000, 1333, 128, 128, False),
-                                                      (777, 511, 128, 64, True), (1, 2049, 64, 64, True), (4097, 129, 72, 40, False)])
+@pytest.mark.parametrize("n_q, n_k, d, v_dim, bias",
+                         [(1024, 1024, 64, 64, False), (1000, 1333, 128, 128, False),
+                          (777, 511, 128, 64, True), (1, 2049, 64, 64, True), (4097, 129, 72, 40, False)])
 def test_forward_on_the_card(n_q, n_k, d, v_dim, bias, causal, dtype, poisoned):
     q, k, v, bias = inputs(n_q, n_k, d, v_dim, heads=4, kv_heads=2, dtype=dtype, bias=bias, device="cuda")
     assert flash_kernels.best_rung(q, v, 0.1) == 7
@@ -338,10 +365,12 @@ def test_forward_on_the_card(n_q, n_k, d, v_dim, bias, causal, dtype, poisoned):
 @pytest.mark.gpu
 @pytest.mark.parametrize("dtype", [BF16, FP16])
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("n_q, n_k, d, v_dim, bias", [(1024, 1024, 64, 64, False), (500, 777, 128, 128, False),
-                                                      (777, 511, 128, 64, True), (1, 1025, 64, 64, True), (1031, 129, 72, 40, False)])
+@pytest.mark.parametrize("n_q, n_k, d, v_dim, bias",
+                         [(1024, 1024, 64, 64, False), (500, 777, 128, 128, False), (777, 511, 128, 64, True),
+                          (1, 1025, 64, 64, True), (1031, 129, 72, 40, False)])
 def test_gradients_on_the_card(n_q, n_k, d, v_dim, bias, causal, dtype, poisoned):
-    check_backward(*inputs(n_q, n_k, d, v_dim, heads=4, kv_heads=2, dtype=dtype, bias=bias, device="cuda"), causal)
+    check_backward(*inputs(n_q, n_k, d, v_dim, heads=4, kv_heads=2, dtype=dtype, bias=bias, device="cuda"),
+                   causal)
 
 
 @pytest.mark.gpu
@@ -350,5 +379,6 @@ def test_autograd_takes_the_tensor_cores_on_the_card():
     leaves = [x.requires_grad_() for x in (q, k, v)]
     out = fa.flash_attention(*leaves, causal=True)
     assert torch.equal(out, fa.forward_kernel(q, k, v, True, rung=7)[0])
-    for got, want in zip(torch.autograd.grad(out.sum(), leaves), gradients(q, k, v, None, torch.ones_like(out), True)):
+    for got, want in zip(torch.autograd.grad(out.sum(), leaves),
+                         gradients(q, k, v, None, torch.ones_like(out), True)):
         assert agrees(got, want, BF16)

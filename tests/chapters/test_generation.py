@@ -1,4 +1,5 @@
-"""Cross-attention, beams and drafts of chapter 7, each against what it must equal: no cache, all sequences, the model alone."""
+"""Cross-attention, beams and drafts of chapter 7, each against what it must equal: no cache, all sequences,
+the model alone."""
 import itertools
 
 import pytest
@@ -13,7 +14,8 @@ from course_lib.kv_cache.sampling import every_outcome, next_token_probabilities
 
 def small_model(seed, vocab_size=3, scale=6, context=40, n_layers=1):
     torch.manual_seed(seed)
-    config = Config(vocab_size=vocab_size, n_layers=n_layers, n_heads=2, d_model=8, d_hidden=8, context=context)
+    config = Config(vocab_size=vocab_size, n_layers=n_layers, n_heads=2, d_model=8, d_hidden=8,
+                    context=context)
     model = LanguageModel(config).double().eval()
     for parameter in model.parameters():
         parameter.data *= scale
@@ -48,7 +50,8 @@ def test_drafts_leave_the_distribution_as_it_is(n_draft, options):
         paths += 1
     want = law(model, PROMPT, 3, **options)
     assert got == pytest.approx(want, abs=1e-12) and sum(got.values()) == pytest.approx(1)
-    assert paths == sum(p > 0 for p in want.values()) if n_draft == 0 else paths > 27 / (1 + 3 * ("top_k" in options))
+    assert (paths == sum(p > 0 for p in want.values()) if n_draft == 0
+            else paths > 27 / (1 + 3 * ("top_k" in options)))
     assert got != pytest.approx(law(draft, PROMPT, 3, **options), abs=0.05)
 
 
@@ -101,7 +104,8 @@ def test_many_beams_are_an_exhaustive_search(stop):
             probability = float(rows[range(end), list(new[:end])].prod())
         want[new] = probability
     assert len(got) == len(want)
-    assert {tuple(row[2:].tolist()): float(score.exp()) for row, score in zip(got, scores)} == pytest.approx(want, abs=1e-12)
+    assert ({tuple(row[2:].tolist()): float(score.exp()) for row, score in zip(got, scores)}
+            == pytest.approx(want, abs=1e-12))
     assert (scores.diff() <= 0).all()
 
 
@@ -135,7 +139,8 @@ def test_cross_attention_reads_its_context_once():
     torch.testing.assert_close(torch.cat(steps, 1), layer(x, context))
     assert cache.bytes == before == 2 * 2 * 13 * 24 * 8
     cache.reorder(torch.tensor([1, 0, 1]))
-    torch.testing.assert_close(cross_attention(layer, x[[1, 0, 1]], cache), layer(x[[1, 0, 1]], context[[1, 0, 1]]))
+    torch.testing.assert_close(cross_attention(layer, x[[1, 0, 1]], cache),
+                               layer(x[[1, 0, 1]], context[[1, 0, 1]]))
     with pytest.raises(ValueError, match="^cache must be empty"):
         cache.append(*cache.view())
     with pytest.raises(ValueError, match="^context must "):

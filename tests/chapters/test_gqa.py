@@ -8,13 +8,14 @@ import torch
 from torch.nn import functional as F
 
 from course_lib.attention import MultiHeadAttention, causal_mask
-from course_lib.gqa import (GroupedQueryAttention, cache_bytes, gqa_kernel, grouped_query_attention, kv_bytes_per_token,
-                            pool_heads, repeat_kv)
+from course_lib.gqa import (GroupedQueryAttention, cache_bytes, gqa_kernel, grouped_query_attention,
+                            kv_bytes_per_token, pool_heads, repeat_kv)
 from course_lib.gqa import LatentAttention, flops_per_key, latent_bytes_per_token
 from course_lib.rope import apply_rope, rope_table
 
-MODELS = {m["name"]: m for m in json.loads((Path(__file__).resolve().parents[2] / "data" / "models.json").read_text())["models"]
-          if "layers" in m}
+MODELS = {m["name"]: m
+          for m in json.loads((Path(__file__).resolve().parents[2] / "data" / "models.json").read_text())[
+        "models"] if "layers" in m}
 
 
 class ListCache:
@@ -54,15 +55,18 @@ def test_equals_torch_with_gradients(n_heads, n_kv_heads, n, m, d):
     theirs = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
     torch.testing.assert_close(ours, theirs)
     upstream = torch.randn_like(ours)
-    for mine, other in zip(torch.autograd.grad(ours, (q, k, v), upstream), torch.autograd.grad(theirs, (q, k, v), upstream)):
+    for mine, other in zip(torch.autograd.grad(ours, (q, k, v), upstream),
+                           torch.autograd.grad(theirs, (q, k, v), upstream)):
         torch.testing.assert_close(mine, other)
 
 
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)])
+@pytest.mark.parametrize("dtype, tolerance",
+                         [(torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)])
 def test_lower_precision(dtype, tolerance):
     q, k, v = inputs(dtype=dtype)
     got = grouped_query_attention(q, k, v, causal=True)
-    want = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), attn_mask=causal_mask(5, 7), enable_gqa=True)
+    want = F.scaled_dot_product_attention(q.double(), k.double(), v.double(), attn_mask=causal_mask(5, 7),
+                                          enable_gqa=True)
     assert got.dtype == dtype
     torch.testing.assert_close(got.double(), want, atol=tolerance, rtol=tolerance)
 
@@ -74,7 +78,8 @@ def test_masks_and_the_rule_for_empty_rows():
     a_head = torch.rand(6, 4, 4) > 0.4
     a_head[..., 0] = True
     torch.testing.assert_close(grouped_query_attention(q, k, v, mask=a_head),
-                               F.scaled_dot_product_attention(q, k, v, attn_mask=a_head.expand(2, 6, 4, 4), enable_gqa=True))
+                               F.scaled_dot_product_attention(q, k, v, attn_mask=a_head.expand(2, 6, 4, 4),
+                                                              enable_gqa=True))
     out, weights = grouped_query_attention(q, k, v, causal=True, return_weights=True)
     assert weights.shape == (2, 6, 4, 4) and weights.triu(1).abs().max() == 0
     assert grouped_query_attention(q, k[:, :, :0], v[:, :, :0]).abs().sum() == 0
@@ -143,8 +148,8 @@ def test_pooled_heads_are_means_of_neighbours():
 
 
 def test_published_bytes_per_token():
-    kib = {name: kv_bytes_per_token(sum(g["count"] for g in m["layers"]), m["n_kv_heads"], m["head_dim"]) / 1024
-           for name, m in MODELS.items()}
+    kib = {name: kv_bytes_per_token(sum(g["count"] for g in m["layers"]), m["n_kv_heads"], m["head_dim"])
+           / 1024 for name, m in MODELS.items()}
     assert [kib[n] for n in ("Llama 2 7B", "Llama 2 13B", "Llama 2 70B", "Llama 3 8B", "Llama 3 70B", "Llama 3.1 405B")] \
         == [512, 800, 320, 128, 320, 504]
 
@@ -156,7 +161,7 @@ def test_where_the_formula_misleads():
     assert cache_bytes(deepseek, 1) == latent_bytes_per_token(61, 512, 64) == 70272
     assert kv_bytes_per_token(61, 128, 128) == 3904 * 1024
     hybrid = MODELS["Qwen3-Next 80B-A3B"]
-    assert cache_bytes(hybrid, 0) == 36 * 32 * 128 * 128 * 4        # the states are there before the first token
+    assert cache_bytes(hybrid, 0) == 36 * 32 * 128 * 128 * 4  # the states are there before the first token
 
 
 @pytest.mark.parametrize("with_rope", [True, False])
@@ -168,7 +173,8 @@ def test_latent_absorbed_equals_unfolded(with_rope):
     plain, absorbed = layer(x, rope), layer(x, rope, absorbed=True)
     torch.testing.assert_close(plain, absorbed)
     upstream = torch.randn_like(plain)
-    torch.testing.assert_close(torch.autograd.grad(plain, x, upstream), torch.autograd.grad(absorbed, x, upstream))
+    torch.testing.assert_close(torch.autograd.grad(plain, x, upstream),
+                               torch.autograd.grad(absorbed, x, upstream))
     cache = ListCache()
     pieces = [layer(x[:, a:b], rope, cache=cache, absorbed=True) for a, b in [(0, 5), (5, 6), (6, 9)]]
     torch.testing.assert_close(torch.cat(pieces, 1), plain)
@@ -176,7 +182,8 @@ def test_latent_absorbed_equals_unfolded(with_rope):
 
 
 def test_absorbing_costs_flops():
-    assert flops_per_key(128, 512, 64, absorbed=False) == 640 and flops_per_key(128, 512, 64, absorbed=True) == 2176
+    assert (flops_per_key(128, 512, 64, absorbed=False) == 640 and flops_per_key(128, 512, 64, absorbed=True)
+            == 2176)
 
 
 BAD = [

@@ -1,4 +1,5 @@
-"""The kernels of chapter 3: right, sanitized, counted, and their mutants caught; its references against the module."""
+"""The kernels of chapter 3: right, sanitized, counted, and their mutants caught; its references against the
+module."""
 
 import pytest
 import torch
@@ -20,8 +21,8 @@ def qkv(b, n_heads, n_kv_heads, n, m, d):
 @pytest.mark.parametrize("rung", [1, 2, 3])
 @pytest.mark.parametrize("causal", [False, True])
 def test_every_rung_is_grouped_query_attention(rung, causal):
-    shapes = [(1, 1, 1, 1, 1, 1), (2, 4, 2, 3, 33, 8), (1, 6, 2, 2, 31, 20), (1, 4, 4, 2, 63, 5), (1, 4, 1, 1, 100, 64),
-              (1, 2, 1, 5, 3, 8)]                             # in the last some queries see no key
+    shapes = [(1, 1, 1, 1, 1, 1), (2, 4, 2, 3, 33, 8), (1, 6, 2, 2, 31, 20), (1, 4, 4, 2, 63, 5),
+              (1, 4, 1, 1, 100, 64), (1, 2, 1, 5, 3, 8)]  # in the last some queries see no key
     for shape in shapes:
         q, k, v = qkv(*shape)
         with cuda.sanitize():
@@ -86,7 +87,8 @@ def test_references_agree_with_the_module():
 
 
 def test_the_cache_of_the_exercise_is_that_of_the_module():
-    sizes = {"kv_heads": 2, "head_dim": 4, "heads": 3, "key_dim": 4, "value_dim": 5, "window": 3, "latent_dim": 6, "rope_dim": 2}
+    sizes = {"kv_heads": 2, "head_dim": 4, "heads": 3, "key_dim": 4, "value_dim": 5, "window": 3,
+             "latent_dim": 6, "rope_dim": 2}
     for kind in ("full", "window", "latent", "linear"):
         layer = {"kind": kind, "count": 1, "n_heads": 3, **sizes}
         model = {"name": kind, "n_kv_heads": 2, "head_dim": 4, "layers": [layer]}
@@ -106,4 +108,5 @@ def grouped_attention(q, k, v):
     return weights @ all_heads(v)
 '''
     verdict = evaluate(find("3.4"), source)
-    assert verdict.status == WRONG and (told in verdict.headline or verdict.misconception == "repeats the keys by another name")
+    assert (verdict.status == WRONG
+            and (told in verdict.headline or verdict.misconception == "repeats the keys by another name"))

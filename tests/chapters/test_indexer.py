@@ -36,7 +36,8 @@ def test_choose_takes_the_largest_and_says_where_there_are_too_few():
     assert chosen_mask(choose(scores, 2), 3)[0].int().tolist() == [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
 
 
-@pytest.mark.parametrize("b, h, n, m, d", [(1, 1, 1, 1, 1), (2, 4, 31, 31, 16), (1, 3, 33, 63, 5), (1, 2, 100, 100, 8)])
+@pytest.mark.parametrize("b, h, n, m, d",
+                         [(1, 1, 1, 1, 1), (2, 4, 31, 31, 16), (1, 3, 33, 63, 5), (1, 2, 100, 100, 8)])
 @pytest.mark.parametrize("causal", [True, False])
 def test_the_kernel_scores_alike(b, h, n, m, d, causal):
     given = index_inputs(b, h, n, m, d)
@@ -45,8 +46,9 @@ def test_the_kernel_scores_alike(b, h, n, m, d, causal):
     torch.testing.assert_close(got, index_scores(*given, causal), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("b, heads, kv_heads, n, m, d, top_k", [
-    (1, 1, 1, 1, 1, 4, 1), (2, 4, 2, 31, 31, 16, 5), (1, 4, 1, 33, 63, 33, 40), (1, 2, 2, 7, 100, 100, 64), (1, 8, 1, 5, 9, 128, 20)])
+@pytest.mark.parametrize("b, heads, kv_heads, n, m, d, top_k",
+                         [(1, 1, 1, 1, 1, 4, 1), (2, 4, 2, 31, 31, 16, 5), (1, 4, 1, 33, 63, 33, 40),
+                          (1, 2, 2, 7, 100, 100, 64), (1, 8, 1, 5, 9, 128, 20)])
 def test_a_gather_is_attention_under_the_mask_of_what_was_chosen(b, heads, kv_heads, n, m, d, top_k):
     q, k, v = rand(b, heads, n, d), rand(b, kv_heads, m, d, seed=1), rand(b, kv_heads, m, d, seed=2)
     hidden = torch.ones(n, m, dtype=torch.bool).triu(1 + m - n)
@@ -70,7 +72,8 @@ def test_with_every_token_chosen_it_is_dense_attention():
 def test_the_order_of_the_chosen_does_not_matter():
     q, k, v = (rand(1, 1, 6, 8, seed=s) for s in range(3))
     chosen = choose(rand(1, 6, 6, seed=3), 4)
-    torch.testing.assert_close(gather_attention_kernel(q, k, v, chosen), gather_attention_kernel(q, k, v, chosen.flip(-1)))
+    torch.testing.assert_close(gather_attention_kernel(q, k, v, chosen),
+                               gather_attention_kernel(q, k, v, chosen.flip(-1)))
 
 
 def test_traffic_is_the_chosen_rows_once_per_group():

@@ -1,4 +1,5 @@
-"""Chapter 7: every cache against attention without one; sampling and verification exactly; the kernels, counted."""
+"""Chapter 7: every cache against attention without one; sampling and verification exactly; the kernels,
+counted."""
 import itertools
 from pathlib import Path
 
@@ -8,8 +9,9 @@ from torch.nn import functional as F
 
 from course_lib import cuda
 from course_lib.gqa import GroupedQueryAttention
-from course_lib.kv_cache import (CrossCache, GrowingCache, QuantizedCache, RollingCache, StaticCache, append_kernel,
-                                 choose_splits, decode_attention, decode_kernel, decode_quantized_kernel, generate)
+from course_lib.kv_cache import (CrossCache, GrowingCache, QuantizedCache, RollingCache, StaticCache,
+                                 append_kernel, choose_splits, decode_attention, decode_kernel,
+                                 decode_quantized_kernel, generate)
 from course_lib.language_model import Config, LanguageModel
 from course_lib.gqa import LatentAttention
 from course_lib.kv_cache.quantization import dequantize, quantize
@@ -66,7 +68,7 @@ def test_rolling_equals_a_masked_layer(window, n_sink, cuts):
     torch.testing.assert_close(through(layer, x, rope, cache, cuts), want)
     most = n_sink + window - 1 + cuts[-1]
     assert cache.view()[0].shape[2] == min(23, most)
-    assert cache.bytes == 2 * 2 * 2 * min(23, most) * 8 * 8         # k and v, batch, heads, tokens, width, float64
+    assert cache.bytes == 2 * 2 * 2 * min(23, most) * 8 * 8  # k and v, batch, heads, tokens, width, float64
 
 
 def test_positions_right_after_the_wrap():
@@ -84,13 +86,13 @@ def test_positions_right_after_the_wrap():
 
 def test_reindexed_is_attention_by_place_in_the_cache():
     layer, x, rope = layer_and_x()
-    short = tuple(t[:8] for t in rope)                              # positions never reach beyond sinks and window
+    short = tuple(t[:8] for t in rope)  # positions never reach beyond sinks and window
     cache = RollingCache(6, 2, positions="reindexed")
     got = through(layer, x, short, cache, [1] * 23)
     for t in (0, 5, 7, 8, 15, 22):
         held = x[:, [j for j in range(t + 1) if j < 2 or j > t - 6]]
         torch.testing.assert_close(got[:, t], layer(held, short)[:, -1])
-    without_sinks = RollingCache(6, positions="reindexed")          # only distances count, and they are unchanged
+    without_sinks = RollingCache(6, positions="reindexed")  # only distances count, and they are unchanged
     torch.testing.assert_close(through(layer, x, short, without_sinks, [1] * 23),
                                through(layer, x, rope, RollingCache(6), [1] * 23))
 
@@ -130,7 +132,7 @@ def test_a_rolling_cache_cannot_remember_what_it_forgot():
     layer, x, rope = layer_and_x()
     cache, want = RollingCache(4, 2), through(layer, x, rope, RollingCache(4, 2), [23])
     layer(x[:, :12], rope, cache=cache)
-    layer(x[:, 12:15], rope, cache=cache)                           # holds tokens 9 to 14: enough for a query at 12
+    layer(x[:, 12:15], rope, cache=cache)  # holds tokens 9 to 14: enough for a query at 12
     cache.truncate(12)
     torch.testing.assert_close(layer(x[:, 12:], rope, cache=cache), want[:, 12:])
     cache.truncate(14)
@@ -175,7 +177,7 @@ def test_quantisation_error_is_bounded(bits, dim):
     x = rand(2, 3, 32, 8, dtype=torch.float32) * 10 ** rand(1, 1, 1, 8, seed=3, dtype=torch.float32) + 3
     x[0, 0] = 2.5                                                   # a group without any spread
     error = (dequantize(quantize(x, bits, dim), bits) - x).abs()
-    if bits == "fp8":                                               # 3 bits of mantissa; below the normal range, a fixed step
+    if bits == "fp8":  # 3 bits of mantissa; below the normal range, a fixed step
         bound = torch.maximum(x.abs() / 16, x.abs().amax(dim, keepdim=True) / 448 * 2**-10)
     else:
         bound = (x.amax(dim, keepdim=True) - x.amin(dim, keepdim=True)) / (2**bits - 1) / 2
@@ -192,9 +194,11 @@ def test_keys_a_channel_values_a_token():
     cache.append(k, v)
     got_k, got_v = cache.view()
     others = [c for c in range(8) if c != 3]
-    assert (got_k - k)[..., others].abs().max() < 0.25 < 1 < (dequantize(quantize(k, 4, -1), 4) - k)[..., others].abs().max()
+    assert ((got_k - k)[..., others].abs().max() < 0.25 < 1
+            < (dequantize(quantize(k, 4, -1), 4) - k)[..., others].abs().max())
     rest = [t for t in range(32) if t != 5]
-    assert (got_v - v)[:, :, rest].abs().max() < 0.25 < 1 < (dequantize(quantize(v, 4, -2), 4) - v)[:, :, rest].abs().max()
+    assert ((got_v - v)[:, :, rest].abs().max() < 0.25 < 1
+            < (dequantize(quantize(v, 4, -2), 4) - v)[:, :, rest].abs().max())
 
 
 @pytest.mark.parametrize("splits", [None, 1, 2, 3, 7, 50])
@@ -209,15 +213,17 @@ def test_decode_attention_is_torchs(splits, m):
 
 
 def test_choose_splits():
-    assert [choose_splits(h, m) for h, m in ((8, 4096), (8, 1000), (200, 9999), (1, 10), (1, 10**6))] == [32, 7, 21, 1, 4224]
+    assert ([choose_splits(h, m) for h, m in ((8, 4096), (8, 1000), (200, 9999), (1, 10), (1, 10**6))]
+            == [32, 7, 21, 1, 4224])
 
 
 @pytest.fixture(scope="module")
 def model():
     torch.manual_seed(0)
-    model = LanguageModel(Config(vocab_size=11, n_layers=2, n_heads=2, d_model=16, d_hidden=16, context=32)).double().eval()
+    model = LanguageModel(Config(vocab_size=11, n_layers=2, n_heads=2, d_model=16, d_hidden=16,
+                                 context=32)).double().eval()
     for parameter in model.parameters():
-        parameter.data *= 6                                         # far from uniform, so that margins are wide
+        parameter.data *= 6  # far from uniform, so that margins are wide
     return model
 
 
@@ -234,8 +240,10 @@ def test_generate_is_the_model_without_a_cache(model, make, chunk):
 
 def test_generate_draws_stops_and_forgets(model):
     tokens = torch.tensor([[1, 2, 3], [4, 5, 6]])
-    drawn = [generate(model, tokens, 12, temperature=1.0, generator=torch.Generator().manual_seed(5)) for _ in range(2)]
-    assert torch.equal(*drawn) and torch.equal(drawn[0], model.generate(tokens, 12, 1.0, torch.Generator().manual_seed(5)))
+    drawn = [generate(model, tokens, 12, temperature=1.0, generator=torch.Generator().manual_seed(5))
+             for _ in range(2)]
+    assert (torch.equal(*drawn)
+            and torch.equal(drawn[0], model.generate(tokens, 12, 1.0, torch.Generator().manual_seed(5))))
     free = generate(model, tokens, 12)
     stop = int(free[0, 5])
     stopped = generate(model, tokens, 12, stop=stop)
@@ -265,14 +273,15 @@ def test_sampling_probabilities():
 
 
 def test_verification_leaves_the_distribution_as_it_is():
-    """Over all drafts and refusals, by their probabilities: the first token, and both tokens, are the target's."""
+    """Over all drafts and refusals, by their probabilities: the first token, and both tokens, are the
+    target's."""
     draft, target = rand(2, 4).softmax(-1), rand(3, 4, seed=1).softmax(-1)
     draft[0, 2] = 0
     draft[0] /= draft[0].sum()
     keep, instead = acceptance(target[:2], draft), residual(target[:2], draft)
     first = draft[0] * keep[0] + (1 - (draft[0] * keep[0]).sum()) * instead[0]
     torch.testing.assert_close(first, target[0])
-    pairs = torch.zeros(4, 4, dtype=torch.float64)                  # both drafted tokens kept, or the second replaced
+    pairs = torch.zeros(4, 4, dtype=torch.float64)  # both drafted tokens kept, or the second replaced
     for a, b in itertools.product(range(4), range(4)):
         kept_a = draft[0, a] * keep[0, a]
         pairs[a] += kept_a * draft[1, b] * (1 - keep[1, b]) * instead[1]
@@ -295,11 +304,13 @@ def test_verify_draft():
 
 
 def decode_inputs(m, d, group, b=2, n_kv_heads=2):
-    return (rand(b, n_kv_heads * group, 1, d, dtype=torch.float32), rand(b, n_kv_heads, m, d, seed=1, dtype=torch.float32),
+    return (rand(b, n_kv_heads * group, 1, d, dtype=torch.float32),
+            rand(b, n_kv_heads, m, d, seed=1, dtype=torch.float32),
             rand(b, n_kv_heads, m, d, seed=2, dtype=torch.float32))
 
 
-@pytest.mark.parametrize("m, d, group, splits", [(1, 1, 1, 1), (33, 8, 3, 2), (63, 40, 1, 1), (70, 128, 2, 5), (0, 8, 1, 2)])
+@pytest.mark.parametrize("m, d, group, splits",
+                         [(1, 1, 1, 1), (33, 8, 3, 2), (63, 40, 1, 1), (70, 128, 2, 5), (0, 8, 1, 2)])
 def test_decode_kernel(m, d, group, splits):
     q, k, v = decode_inputs(m, d, group)
     lengths = torch.tensor([m, m // 3])
@@ -309,7 +320,8 @@ def test_decode_kernel(m, d, group, splits):
     torch.testing.assert_close(got, decode_attention(q, k, v, lengths.tolist()), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("n, d, group, splits", [(31, 8, 1, 1), (32, 8, 2, 1), (75, 40, 1, 2), (100, 8, 3, 5)])
+@pytest.mark.parametrize("n, d, group, splits",
+                         [(31, 8, 1, 1), (32, 8, 2, 1), (75, 40, 1, 2), (100, 8, 3, 5)])
 def test_int8_kernel(n, d, group, splits):
     q, k, v = decode_inputs(n, d, group)
     cache = QuantizedCache(8)
@@ -317,7 +329,7 @@ def test_int8_kernel(n, d, group, splits):
         cache.append(*piece)
     for change in (lambda: None, lambda: cache.reorder([1, 1]), lambda: cache.truncate(n - 5)):
         change()
-        assert all(x.is_contiguous() for x in (*cache.keys, *cache.values))         # the kernel copies nothing
+        assert all(x.is_contiguous() for x in (*cache.keys, *cache.values))  # the kernel copies nothing
         with cuda.sanitize():
             got = decode_quantized_kernel(q, cache, splits)
         torch.testing.assert_close(got, decode_attention(q, *cache.view()), atol=1e-5, rtol=1e-5)
@@ -327,7 +339,8 @@ def test_int8_kernel(n, d, group, splits):
 def test_append_kernel(n, d):
     rope, ours, theirs = rope_table(16, d), StaticCache(9), StaticCache(9)
     for step in range(3):
-        k, v = rand(2, 3, n, d, seed=step, dtype=torch.float32), rand(2, 3, n, d, seed=9 + step, dtype=torch.float32)
+        k, v = rand(2, 3, n, d, seed=step, dtype=torch.float32), rand(2, 3, n, d, seed=9 + step,
+                                                                      dtype=torch.float32)
         theirs.append(apply_rope(k, *rope, positions=theirs.next_positions(n)), v)
         with cuda.sanitize():
             append_kernel(ours, k, v, rope)
@@ -344,7 +357,8 @@ def read_and_written(run):
 
 @pytest.mark.parametrize("splits", [1, 2])
 def test_a_step_reads_the_cache_once(splits):
-    """Beside the cache: the queries, a length (asked by all 32 lanes), and the parts, written and read again."""
+    """Beside the cache: the queries, a length (asked by all 32 lanes), and the parts, written and read
+    again."""
     b, h, g, m, d = 2, 2, 3, 64, 32
     q, k, v = decode_inputs(m, d, g, b, h)
     cache = GrowingCache()
@@ -430,7 +444,8 @@ def test_bad_appends_leave_the_cache_alone(model):
         cache = make()
         filled(cache)
         before = cache.view()[0].clone()
-        for wrong in (step(b=2, h=3, d=8), step(b=1, h=3, d=8, dtype=torch.float64), step(b=2, h=2, d=8, dtype=torch.float64)):
+        for wrong in (step(b=2, h=3, d=8), step(b=1, h=3, d=8, dtype=torch.float64),
+                      step(b=2, h=2, d=8, dtype=torch.float64)):
             with pytest.raises(ValueError, match="^k must "):
                 cache.append(wrong, wrong)
         assert cache.length == 11 and torch.equal(cache.view()[0], before)

@@ -76,7 +76,8 @@ def test_quantisation():
 @torch.no_grad()
 def test_beams():
     torch.manual_seed(0)
-    model = LanguageModel(Config(vocab_size=5, n_layers=1, n_heads=1, d_model=8, d_hidden=8, context=16)).eval()
+    model = LanguageModel(Config(vocab_size=5, n_layers=1, n_heads=1, d_model=8, d_hidden=8,
+                                 context=16)).eval()
     texts, scores = torch.tensor([[1, 2]]), torch.zeros(1)
     for _ in range(4):
         parent, token, scores = reference("7.11")(scores, model(texts)[:, -1].log_softmax(-1), 3)

@@ -67,7 +67,8 @@ def test_generate():
     greedy = model.generate(x, 40)
     assert greedy.shape == (2, 45) and (greedy[:, :5] == x).all()
     assert (greedy[:, 20] == model(greedy[:, :20])[:, -1].argmax(-1)).all()
-    assert torch.equal(model.generate(x, 28, use_cache=True), greedy[:, :33]), "the last of 33 is not read: a context of 32 is enough"
+    assert torch.equal(model.generate(x, 28, use_cache=True),
+                       greedy[:, :33]), ("the last of 33 is not read: a context of 32 is enough")
     drawn = [model.generate(x, 8, 1.0, torch.Generator().manual_seed(s)) for s in (0, 0, 1)]
     assert (drawn[0] == drawn[1]).all() and (drawn[0] != drawn[2]).any()
 
@@ -127,8 +128,8 @@ def test_learning_rate():
 def test_training_learns_and_repeats():
     data = torch.arange(400) % SMALL.vocab_size
     models = [small_model(), small_model()]
-    runs = [train(model, data, steps=60, batch=4, block=16, peak=2e-2, warmup=5, check_every=25, validation=data)
-            for model in models]
+    runs = [train(model, data, steps=60, batch=4, block=16, peak=2e-2, warmup=5, check_every=25,
+                  validation=data) for model in models]
     assert runs[0] == runs[1] and [step for step, *_ in runs[0]] == [25, 50, 60]
     assert runs[0][-1][2] < 0.5 < runs[0][0][1]
     assert runs[0][-1][2] == evaluate(models[0], data, 16)

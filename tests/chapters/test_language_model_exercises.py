@@ -22,14 +22,16 @@ def test_the_first_pair_is_the_tokenizers_first_merge():
 
 def test_the_schedule():
     for step, steps, peak, warmup in ((0, 100, 1.0, 10), (60, 100, 2e-3, 10), (99, 100, 1.0, 0)):
-        assert math.isclose(reference("10.3")(step, steps, peak, warmup, 0.1), training.learning_rate(step, steps, peak, warmup))
+        assert math.isclose(reference("10.3")(step, steps, peak, warmup, 0.1),
+                            training.learning_rate(step, steps, peak, warmup))
 
 
 def test_nucleus_and_penalty():
     generator = torch.Generator().manual_seed(0)
     logits, seen = torch.randn(20, generator=generator), torch.randint(20, (9,), generator=generator)
     for p in (0.3, 0.7, 1.0):
-        torch.testing.assert_close(reference("10.7")(logits.softmax(-1), p), next_token_probabilities(logits, top_p=p))
+        torch.testing.assert_close(reference("10.7")(logits.softmax(-1), p),
+                                   next_token_probabilities(logits, top_p=p))
     torch.testing.assert_close(reference("10.11")(logits, seen, 1.3).softmax(-1),
                                next_token_probabilities(logits, repetition_penalty=1.3, seen=seen))
 
@@ -40,7 +42,8 @@ def test_the_fused_norm_is_the_models():
     norm.weight.data.uniform_(0.5, 2)
     x, delta, normed = torch.randn(5, 96), torch.randn(5, 96), torch.empty(5, 96)
     want = x + delta
-    cuda.compile(find("10.8").solution).add_norm[5, 128, 4 * 96](x, delta, norm.weight.detach(), normed, 96, norm.eps)
+    cuda.compile(find("10.8").solution).add_norm[5, 128, 4 * 96](x, delta, norm.weight.detach(), normed, 96,
+                                                                 norm.eps)
     torch.testing.assert_close(x, want)
     torch.testing.assert_close(normed, norm(want).detach(), atol=1e-5, rtol=1e-5)
 
@@ -66,5 +69,6 @@ def test_the_entropy_of_a_chain_with_a_grammars_floor():
 def test_the_layers_that_fit():
     share = {"full": 1, "sliding": 1 / 8, "state": 1 / 64}
     fits = {key for key, text in find("10.5").options.items()
-            if sum(int(n) * share[kind] for n, kind in (part.split() for part in text.split(", "))) <= 0.3 * 8}
+            if sum(int(n) * share[kind] for n, kind in (part.split() for part in text.split(", "))) <= 0.3
+            * 8}
     assert fits == {"b", "d", "e"}

@@ -24,12 +24,15 @@ def reference(*given, lengths):
 
 
 @pytest.mark.parametrize("heads_per_block", [None, 1, 4, 16])
-@pytest.mark.parametrize("sizes", [(1, 1, 1, 1, 1, 1), (2, 3, 5, 7, 3, 33), (2, 16, 8, 24, 8, 31), (1, 20, 4, 65, 6, 100)])
+@pytest.mark.parametrize("sizes",
+                         [(1, 1, 1, 1, 1, 1), (2, 3, 5, 7, 3, 33), (2, 16, 8, 24, 8, 31),
+                          (1, 20, 4, 65, 6, 100)])
 def test_it_is_the_unfolded_form(sizes, heads_per_block):
     given = inputs(*sizes)
     with cuda.sanitize():
         got = latent_decode_kernel(*given, heads_per_block=heads_per_block)
-    torch.testing.assert_close(got.double(), reference(*given, lengths=[sizes[-1]] * sizes[0]), atol=2e-6, rtol=1e-5)
+    torch.testing.assert_close(got.double(), reference(*given, lengths=[sizes[-1]] * sizes[0]), atol=2e-6,
+                               rtol=1e-5)
 
 
 def test_the_sizes_of_deepseek():
@@ -49,8 +52,9 @@ def test_places_after_the_end_are_not_read_and_no_token_gives_zero():
     assert (got[1] == 0).all()
     for i in (0, 2):
         row = [x[i:i + 1] for x in given[:4]]
-        torch.testing.assert_close(got[i:i + 1].double(), reference(*row, *given[4:], lengths=lengths[i:i + 1]),
-                                   atol=2e-6, rtol=1e-5)
+        torch.testing.assert_close(got[i:i + 1].double(),
+                                   reference(*row, *given[4:], lengths=lengths[i:i + 1]), atol=2e-6,
+                                   rtol=1e-5)
     assert (latent_decode_kernel(*inputs(1, 4, 8, 12, 4, 0)) == 0).all()
 
 
@@ -90,7 +94,8 @@ def test_a_latent_is_asked_for_once_per_block_of_heads():
 
 
 def test_its_intensity_is_that_of_the_theorem():
-    """128 heads of DeepSeek-V3's proportions, bfloat16: FLOPs per unique byte, queries and outputs included."""
+    """128 heads of DeepSeek-V3's proportions, bfloat16: FLOPs per unique byte, queries and outputs
+    included."""
     n, c, r = 128, 16, 2
     launch = counted(*inputs(1, 128, 4, c, r, n, torch.bfloat16))
     moved = 32 * (launch.global_load.unique_sectors + launch.global_store.unique_sectors)

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.linear_attention import (LinformerAttention, delta_rule, feature_map, gated_linear_attention, linear_attention,
-                                         performer_attention, performer_features, positive_features)
+from course_lib.linear_attention import (LinformerAttention, delta_rule, feature_map, gated_linear_attention,
+                                         linear_attention, performer_attention, performer_features,
+                                         positive_features)
 
 FORMS = ["parallel", "recurrent", "chunked"]
 
@@ -33,7 +34,8 @@ def test_forms_agree_with_the_definition_and_its_gradients(form, name, n, chunk_
     got = linear_attention(q, k, v, name, causal=True, form=form, chunk_size=chunk_size)
     torch.testing.assert_close(got, want, atol=1e-10, rtol=1e-8)
     upstream = rand(*got.shape, seed=9)
-    for mine, other in zip(torch.autograd.grad(got, (q, k, v), upstream), torch.autograd.grad(want, (q, k, v), upstream)):
+    for mine, other in zip(torch.autograd.grad(got, (q, k, v), upstream),
+                           torch.autograd.grad(want, (q, k, v), upstream)):
         torch.testing.assert_close(mine, other, atol=1e-8, rtol=1e-6)
 
 
@@ -44,14 +46,16 @@ def test_without_causality_lengths_may_differ():
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype, tolerance", [(torch.float64, 1e-10), (torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)])
+@pytest.mark.parametrize("dtype, tolerance",
+                         [(torch.float64, 1e-10), (torch.float32, 1e-5), (torch.bfloat16, 2e-2),
+                          (torch.float16, 2e-3)])
 def test_a_carried_state_is_the_same_as_one_run(form, dtype, tolerance):
     q, k, v = (rand(2, 3, 50, 8, seed=s) for s in range(3))
     want = oracle(q, k, v, "elu", True)
     state, pieces = None, []
     for a, b in [(0, 17), (17, 18), (18, 50)]:
-        piece, state = linear_attention(*(x[:, :, a:b].to(dtype) for x in (q, k, v)), causal=True, form=form, chunk_size=8,
-                                        state=state, return_state=True)
+        piece, state = linear_attention(*(x[:, :, a:b].to(dtype) for x in (q, k, v)), causal=True, form=form,
+                                        chunk_size=8, state=state, return_state=True)
         assert piece.dtype == dtype
         pieces.append(piece)
     torch.testing.assert_close(torch.cat(pieces, 2).double(), want, atol=tolerance, rtol=tolerance)
@@ -93,8 +97,10 @@ def test_delta_rule_against_one_matrix_at_a_time(form, with_decay, n, chunk_size
     beta = rand(2, 2, n, seed=3).sigmoid() * 2
     decay = 0.5 + 0.5 * rand(2, 2, n, seed=4).sigmoid() if with_decay else None
     want = delta_oracle(q, k, v, beta, torch.ones(2, 2, n) if decay is None else decay)
-    torch.testing.assert_close(delta_rule(q, k, v, beta, decay, form, chunk_size), want, atol=1e-10, rtol=1e-8)
-    single = delta_rule(*(x.float() for x in (q, k, v, beta)), None if decay is None else decay.float(), form, chunk_size)
+    torch.testing.assert_close(delta_rule(q, k, v, beta, decay, form, chunk_size), want, atol=1e-10,
+                               rtol=1e-8)
+    single = delta_rule(*(x.float() for x in (q, k, v, beta)), None if decay is None else decay.float(), form,
+                        chunk_size)
     torch.testing.assert_close(single.double(), want, atol=1e-5, rtol=1e-5)
 
 
@@ -103,12 +109,14 @@ def test_delta_rule_gradients_and_states_agree_between_forms():
     leaves[1] = torch.nn.functional.normalize(leaves[1], dim=-1)
     leaves += [rand(1, 2, 19, seed=3).sigmoid(), 0.6 + 0.4 * rand(1, 2, 19, seed=4).sigmoid()]
     leaves = [x.requires_grad_() for x in leaves]
-    results = [delta_rule(*leaves, form=form, chunk_size=5, return_state=True) for form in ("recurrent", "chunked")]
+    results = [delta_rule(*leaves, form=form, chunk_size=5, return_state=True)
+               for form in ("recurrent", "chunked")]
     torch.testing.assert_close(results[0], results[1])
     upstream = rand(1, 2, 19, 4, seed=9)
     grads = [torch.autograd.grad(out, leaves, upstream) for out, _ in results]
     torch.testing.assert_close(grads[0], grads[1])
-    assert torch.autograd.gradcheck(lambda *x: delta_rule(*x, form="chunked", chunk_size=3), [x[:, :1, :7].detach().requires_grad_() for x in leaves])
+    assert torch.autograd.gradcheck(lambda *x: delta_rule(*x, form="chunked", chunk_size=3),
+                                    [x[:, :1, :7].detach().requires_grad_() for x in leaves])
     first, state = delta_rule(*(x[:, :, :8] for x in leaves), form="chunked", chunk_size=5, return_state=True)
     second = delta_rule(*(x[:, :, 8:] for x in leaves), form="recurrent", state=state)
     torch.testing.assert_close(torch.cat([first, second], 2), results[0][0])
@@ -120,21 +128,24 @@ def test_chunks_keep_their_digits_under_a_strong_decay(strongest):
     k = torch.nn.functional.normalize(k, dim=-1)
     beta = rand(1, 2, 100, seed=3, dtype=torch.float32).sigmoid()
     decay = torch.where(rand(1, 2, 100, seed=4) < 0.5, strongest, 0.99).float()
-    for run in (lambda form: delta_rule(q, k, v, beta, decay, form), lambda form: gated_linear_attention(q, k, v, decay, form)):
+    for run in (lambda form: delta_rule(q, k, v, beta, decay,
+                                        form), lambda form: gated_linear_attention(q, k, v, decay, form)):
         torch.testing.assert_close(run("chunked"), run("recurrent"), atol=1e-5, rtol=1e-5)
 
 
 def test_a_named_map_may_be_handed_in_as_a_function():
     q, k, v = (rand(1, 2, 9, 4, seed=s) for s in range(3))
     for name in ("elu", "relu", "taylor"):
-        torch.testing.assert_close(linear_attention(q, k, v, feature_map(name)), linear_attention(q, k, v, name))
+        torch.testing.assert_close(linear_attention(q, k, v, feature_map(name)),
+                                   linear_attention(q, k, v, name))
 
 
 def test_gated_without_decay_is_plain_linear_attention():
     q, k, v = (rand(1, 2, 23, 4, seed=s) for s in range(3))
     want = linear_attention(q, k, v, "identity", causal=True, normalise=False)
     for form in ("recurrent", "chunked"):
-        torch.testing.assert_close(gated_linear_attention(q, k, v, torch.ones(1, 2, 23, dtype=torch.float64), form, 6), want)
+        torch.testing.assert_close(gated_linear_attention(q, k, v, torch.ones(1, 2, 23, dtype=torch.float64),
+                                                          form, 6), want)
     fading = gated_linear_attention(q, k, v, torch.full((1, 2, 23), 0.5, dtype=torch.float64), "chunked", 6)
     weights = 0.5 ** (torch.arange(23)[:, None] - torch.arange(23)).clamp_min(0).double()
     torch.testing.assert_close(fading, (q @ k.transpose(-2, -1) * weights).tril() @ v)
@@ -145,7 +156,8 @@ def test_writing_a_key_again_replaces_its_value():
     v = torch.tensor([[1.0], [2.0], [5.0]], dtype=torch.float64)[None, None]
     beta = torch.ones(1, 1, 3, dtype=torch.float64)
     assert delta_rule(k, k, v, beta)[0, 0, :, 0].tolist() == [1, 2, 5]
-    assert linear_attention(k, k, v, "identity", causal=True, normalise=False)[0, 0, :, 0].tolist() == [1, 2, 6]
+    assert (linear_attention(k, k, v, "identity", causal=True, normalise=False)[0, 0, :, 0].tolist()
+            == [1, 2, 6])
 
 
 @pytest.mark.parametrize("orthogonal", [False, True])
@@ -154,8 +166,9 @@ def test_performer_is_unbiased_for_the_exponential(orthogonal):
     q, k = rand(d, seed=1) * 0.3, rand(d, seed=2) * 0.3
     assert (q + k).square().sum() <= 3
     generator = torch.Generator().manual_seed(0)
-    estimates = torch.stack([(positive_features(q[None], w) @ positive_features(k[None], w).T)[0, 0] for w in
-                             (performer_features(d, 16, orthogonal, generator).double() for _ in range(draws))])
+    estimates = torch.stack([(positive_features(q[None], w) @ positive_features(k[None], w).T)[0, 0]
+                             for w in (performer_features(d, 16, orthogonal, generator).double()
+                                       for _ in range(draws))])
     error = estimates.std() / math.sqrt(draws)
     assert abs(estimates.mean() - torch.exp(q @ k)) < 4 * error and error < 0.05
 

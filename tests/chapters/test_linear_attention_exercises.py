@@ -35,7 +35,8 @@ def test_step_is_the_recurrence():
     for t in range(13):
         row, state, normaliser = reference("4.2")(state, normaliser, q[0, 0, t], k[0, 0, t], v[0, 0, t])
         rows.append(row)
-    torch.testing.assert_close(torch.stack(rows), linear_attention(q, k, v, "relu", causal=True, form="recurrent")[0, 0])
+    torch.testing.assert_close(torch.stack(rows),
+                               linear_attention(q, k, v, "relu", causal=True, form="recurrent")[0, 0])
 
 
 def test_features_are_performers():
@@ -67,7 +68,10 @@ def test_kernels():
     out, exercise = torch.empty(20, 12), find("4.7")
     kernel = getattr(cuda.compile(exercise.solution), exercise.name)
     kernel[1, 32, 4 * 8 * 14](q[0, 0], k[0, 0], v[0, 0], out, 20, 8, 12)
-    torch.testing.assert_close(out, linear_attention_kernel(q, k, v, "relu", normalise=False)[0, 0], atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(out, linear_attention_kernel(q, k, v, "relu", normalise=False)[0, 0],
+                               atol=1e-4, rtol=1e-4)
     state, exercise = torch.empty(8, 12), find("4.8")
-    getattr(cuda.compile(exercise.solution), exercise.name)[1, 64, 4 * 8 * 12](k[0, 0], v[0, 0], state, 20, 8, 12)
-    torch.testing.assert_close(state, linear_attention(q, k, v, "relu", return_state=True)[1][0][0, 0], atol=1e-4, rtol=1e-4)
+    getattr(cuda.compile(exercise.solution), exercise.name)[1, 64,
+                                                            4 * 8 * 12](k[0, 0], v[0, 0], state, 20, 8, 12)
+    torch.testing.assert_close(state, linear_attention(q, k, v, "relu", return_state=True)[1][0][0, 0],
+                               atol=1e-4, rtol=1e-4)

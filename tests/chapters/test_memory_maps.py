@@ -11,7 +11,8 @@ from course_lib.paged_attention.batching import continuous_batches
 
 def test_the_committed_trace_is_what_its_command_writes(tmp_path):
     trace_command(["--out", str(tmp_path / "again.json")])
-    again = json.loads((tmp_path / "again.json").read_text()) | {"command": "python -m course_lib request-trace"}
+    again = (json.loads((tmp_path / "again.json").read_text())
+             | {"command": "python -m course_lib request-trace"})
     assert again == json.loads(FILE.read_text())
 
 
@@ -41,14 +42,15 @@ def test_maps_by_hand():
     maps = contiguous_maps(requests((3, 3), (2, 2), (4, 4)), 14, "the exact length")
     assert maps[0] == [(4, USED), (2, LATER), (3, USED), (1, LATER), (4, FREE)]
     assert maps[1] == [(5, USED), (1, LATER), (4, USED), (4, FREE)]
-    assert len(maps) == 2                                    # then the second leaves, and 8 slots are free in one piece
+    assert len(maps) == 2  # then the second leaves, and 8 slots are free in one piece
 
 
 def test_free_slots_may_be_too_scattered():
     trace = requests((2, 1), (2, 4), (2, 1), (2, 3), (3, 3))
     maps = contiguous_maps(trace, 20, "the exact length")
     assert maps[0][-1] == (3, FREE) and maps[1].count((3, FREE)) == 3
-    assert sum(length for length, kind in maps[1] if kind == FREE) == 9      # enough for 6, but nowhere in one piece
+    # enough for 6, but nowhere in one piece
+    assert sum(length for length, kind in maps[1] if kind == FREE) == 9
 
 
 @pytest.mark.parametrize("reserve", RESERVE)
@@ -75,13 +77,14 @@ def test_paged_maps_by_hand():
     # 4 slots: one block; 6 slots: two blocks; the third (5) would need two and finds one
     assert maps[0] == [(4, USED), (4, USED), (2, USED), (1, LATER), (1, NEVER), (4, FREE)]
     assert maps[1] == [(4, USED), (4, USED), (3, USED), (1, NEVER), (1, USED), (1, LATER), (2, NEVER)]
-    assert len(maps) == 2                                    # then the second leaves, and two blocks are enough
+    assert len(maps) == 2  # then the second leaves, and two blocks are enough
 
 
 def test_the_youngest_gives_way_and_everybody_is_served():
     trace = requests((4, 8), (4, 8), (4, 8), (1, 1))
     maps = paged_maps(trace, 4, 4)
-    # Two start with 5 slots. When they have 8 the younger gives way; it resumes at 9 when the first has all its 12.
+    # Two start with 5 slots. When they have 8 the younger gives way; it resumes at 9 when the first has all
+    # its 12.
     used = [sum(length for length, kind in lengths if kind == USED) for lengths in maps]
     assert used == [10, 12, 14, 16, 9, 10, 11, 12, 9, 10, 11, 12]
 

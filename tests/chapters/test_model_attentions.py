@@ -1,4 +1,5 @@
-"""The attentions of the language model: each is its chapter's, causal, and with its cache writes what it writes without."""
+"""The attentions of the language model: each is its chapter's, causal, and with its cache writes what it
+writes without."""
 import functools
 import math
 
@@ -23,11 +24,12 @@ MIX = ["sliding", "latent", "delta", "gqa"]
 
 def model(attention, **changes):
     torch.manual_seed(0)
-    config = Config(**{"vocab_size": 13, "n_layers": 4, "n_heads": 4, "d_model": 32, "d_hidden": 16, "context": 40, "window": 6,
-                       "rope_dim": 4, "latent_dim": 6, "attention": attention} | changes)
+    config = Config(**{"vocab_size": 13, "n_layers": 4, "n_heads": 4, "d_model": 32, "d_hidden": 16,
+                       "context": 40, "window": 6, "rope_dim": 4, "latent_dim": 6, "attention": attention}
+                    | changes)
     made = LanguageModel(config).double().eval()
     for parameter in made.parameters():
-        parameter.data *= 4 if parameter.dim() > 1 else 1           # far from uniform, so that margins are wide
+        parameter.data *= 4 if parameter.dim() > 1 else 1  # far from uniform, so that margins are wide
     return made
 
 
@@ -58,7 +60,8 @@ def test_with_its_cache_a_model_writes_what_it_writes_without(attention):
     # Beams change places in every cache.
     for cache in caches:
         cache.reorder(torch.tensor([1, 0]))
-    torch.testing.assert_close(made(x[:, :2].flip(0), caches), made(torch.cat([naive, x[:, :2]], 1))[:, -2:].flip(0))
+    torch.testing.assert_close(made(x[:, :2].flip(0), caches),
+                               made(torch.cat([naive, x[:, :2]], 1))[:, -2:].flip(0))
 
 
 @pytest.mark.parametrize("attention", ["softmax", "gqa", "latent", "flash", "w2", "sliding"])
@@ -66,7 +69,8 @@ def test_with_its_cache_a_model_writes_what_it_writes_without(attention):
 def test_attentions_with_keys_take_any_cache_of_chapter_7(attention, make):
     made, x = model(attention), tokens(1, 30)
     caches = [make() for _ in made.blocks]
-    torch.testing.assert_close(torch.cat([made(piece, caches) for piece in x.split([11, 1, 18], 1)], 1), made(x))
+    torch.testing.assert_close(torch.cat([made(piece, caches) for piece in x.split([11, 1, 18], 1)], 1),
+                               made(x))
 
 
 def test_what_a_cache_holds():
@@ -105,7 +109,8 @@ def test_weights_make_the_output(attention):
 
 def test_they_are_the_chapters_attentions():
     rope, x = [t.double() for t in rope_table(20, 8)], torch.randn(2, 20, 32, dtype=torch.float64)
-    for name, chapter, table in (("gqa", GroupedQueryAttention(32, 4, 2), rope), ("w2", W2Attention(32, 4), rope),
+    for name, chapter, table in (("gqa", GroupedQueryAttention(32, 4, 2), rope),
+                                 ("w2", W2Attention(32, 4), rope),
                                  ("latent", LatentAttention(32, 4, 8, 6, 4), [t[:, :2] for t in rope])):
         ours = model(name).blocks[0].attention
         chapter.double().load_state_dict(ours.state_dict())
@@ -114,7 +119,8 @@ def test_they_are_the_chapters_attentions():
         ours = model(name).blocks[0].attention
         q, k, v, *more = ours.project(x)
         q, k = ours.rotate(q, rope), ours.rotate(k, rope)
-        want = linear_attention(q, k, v, causal=True, form="recurrent") if name == "linear" else delta_rule(q, k, v, *more)
+        want = (linear_attention(q, k, v, causal=True, form="recurrent") if name == "linear"
+                else delta_rule(q, k, v, *more))
         torch.testing.assert_close(ours(x, rope), ours.finish(want))
     softmax, flash = (model(name) for name in ("softmax", "flash"))
     t = tokens(2, 40)
@@ -132,8 +138,10 @@ def test_the_loss_starts_near_that_of_a_guess_and_falls(attention):
     x = torch.randint(65, (8, 65), generator=torch.Generator().manual_seed(0))
     start = made.loss(x[:, :-1], x[:, 1:]).item()
     assert 0 < start - math.log(65) < 0.15
-    small = LanguageModel(Config(13, n_layers=4, n_heads=2, d_model=16, d_hidden=16, context=16, rope_dim=4, attention=attention))
-    history = train(small, torch.arange(400) % 13, steps=40, batch=4, block=16, peak=1e-2, warmup=5, check_every=20)
+    small = LanguageModel(Config(13, n_layers=4, n_heads=2, d_model=16, d_hidden=16, context=16, rope_dim=4,
+                                 attention=attention))
+    history = train(small, torch.arange(400) % 13, steps=40, batch=4, block=16, peak=1e-2, warmup=5,
+                    check_every=20)
     assert history[1][1] < history[0][1]
 
 
@@ -144,13 +152,15 @@ def test_tied_embeddings_begin_by_saying_the_same_again():
     x = torch.randint(65, (8, 64), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         own = made(x).gather(-1, x[..., None])
-    assert (own > 0).all() and 1.5 < own.mean() < 0.02 * 128          # at most d_model times the embedding's size
+    assert (own > 0).all() and 1.5 < own.mean() < 0.02 * 128  # at most d_model times the embedding's size
 
 
-@pytest.mark.parametrize("argument, change", [
-    ("attention", {"attention": "magic"}), ("attention", {"attention": ["softmax"] * 3}), ("attention", {"attention": ["softmax", "x"] * 2}),
-    ("rope", {"rope": [True]}), ("rope", {"rope": 1}), ("n_kv_heads", {"attention": "gqa", "n_kv_heads": 3}),
-    ("rope_dim", {"attention": "latent", "rope_dim": 3}), ("window", {"window": 0})])
+@pytest.mark.parametrize("argument, change",
+                         [("attention", {"attention": "magic"}),
+                          ("attention", {"attention": ["softmax"] * 3}),
+                          ("attention", {"attention": ["softmax", "x"] * 2}), ("rope", {"rope": [True]}),
+                          ("rope", {"rope": 1}), ("n_kv_heads", {"attention": "gqa", "n_kv_heads": 3}),
+                          ("rope_dim", {"attention": "latent", "rope_dim": 3}), ("window", {"window": 0})])
 def test_bad_configurations_are_named(argument, change):
     with pytest.raises(ValueError, match=rf"^{argument} must "):
         Config(**{"vocab_size": 11} | change)
@@ -177,7 +187,7 @@ class Heads:
 
 
 def test_the_induction_score():
-    back = torch.eye(24).roll(-11, 1).tril()                # each looks 11 back: at what followed its token the last time
+    back = torch.eye(24).roll(-11, 1).tril()  # each looks 11 back: at what followed its token the last time
     even = torch.ones(24, 24).tril() / torch.arange(1, 25)[:, None]
     assert induction_scores(Heads(back), 12).tolist() == [[1.0]]
     assert induction_scores(Heads(torch.eye(24)), 12).tolist() == [[0.0]]
@@ -196,7 +206,8 @@ def test_two_layers_learn_to_say_the_same_again():
 def test_what_is_seen_at_a_distance():
     x = tokens(2, 40)
     near = effect_of_distance(model("sliding"), x, (5, 15, 25))
-    assert near[5] > 1e-6 and near[15] > 1e-12 and near[25] < 1e-12, "four windows of 6 reach 20 tokens back, not 25"
+    assert near[5] > 1e-6 and near[15] > 1e-12 and near[25] < 1e-12, (
+        "four windows of 6 reach 20 tokens back, not 25")
     for attention in ("softmax", "delta"):
         shares = weight_by_distance(model(attention), x)
         torch.testing.assert_close(sum(shares.values()), torch.ones(4).double())

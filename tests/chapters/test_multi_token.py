@@ -1,4 +1,5 @@
-"""A head that drafts from the model's own states: its bookkeeping against passes without a cache, its law, its study."""
+"""A head that drafts from the model's own states: its bookkeeping against passes without a cache, its law,
+its study."""
 import json
 from collections import defaultdict
 from itertools import product
@@ -17,7 +18,8 @@ from course_lib.studies import multi_token as study
 def toy(vocabulary=3, seed=0):
     """A model and a head with large weights, so that their laws differ."""
     torch.manual_seed(seed)
-    model = LanguageModel(Config(vocabulary, n_layers=2, n_heads=1, d_model=4, d_hidden=4, context=32)).double()
+    model = LanguageModel(Config(vocabulary, n_layers=2, n_heads=1, d_model=4, d_hidden=4,
+                                 context=32)).double()
     head = MultiTokenHead(Block(model.config), 4).double()
     for parameter in [*model.parameters(), *head.parameters()]:
         parameter.data *= 3
@@ -26,7 +28,8 @@ def toy(vocabulary=3, seed=0):
 
 @torch.no_grad()
 def by_hand(model, head, text, known):
-    """The last entry's law, in one pass: the model's states at the first `known` tokens, then the head's own."""
+    """The last entry's law, in one pass: the model's states at the first `known` tokens, then the head's
+    own."""
     states = model.states(text[:, :known])
     while True:
         out = head(model, states, text[:, 1:1 + states.shape[1]])
@@ -96,7 +99,7 @@ def test_a_prompt_of_one_token_is_refused():
 def test_counts_give_what_followed():
     draft = study.Counts(torch.tensor([0, 1, 2, 0, 1, 1, 0, 1, 2]), 3, order=2)
     cache = GrowingCache()
-    assert draft(torch.tensor([[2, 0, 1]]), [cache])[0, -1].exp().argmax() == 2      # 2 twice after 0, 1; 1 once
+    assert draft(torch.tensor([[2, 0, 1]]), [cache])[0, -1].exp().argmax() == 2  # 2 twice after 0, 1; 1 once
     assert draft(torch.tensor([[1]]), [cache])[0, -1].exp().argmax() == 0            # 0 after 1, 1
 
 

@@ -1,4 +1,5 @@
-"""Chapter 8: blocks, tables and kernels, and an engine that serves what the model alone would have generated."""
+"""Chapter 8: blocks, tables and kernels, and an engine that serves what the model alone would have
+generated."""
 import math
 import re
 import shutil
@@ -16,7 +17,8 @@ from course_lib.attention import scaled_dot_product_attention
 from course_lib.kv_cache import decode_kernel
 from course_lib.language_model import Config, LanguageModel
 from course_lib.paged_attention import (BlockAllocator, OutOfBlocks, PagedKVCache, copy_blocks_kernel,
-                                        paged_attention, paged_attention_kernel, paged_prefill, paged_prefill_kernel)
+                                        paged_attention, paged_attention_kernel, paged_prefill,
+                                        paged_prefill_kernel)
 from course_lib.kv_cache.sampling import next_token_probabilities
 from course_lib.paged_attention.serving import Engine, Scheduler
 from references import changed_kernels
@@ -42,8 +44,8 @@ def filled_cache(lengths, heads=2, d=8, size=4, dtype=torch.float64, n_blocks=40
 def contiguous(cache, name, layer):
     """Keys and values (1, heads, length, d) of one sequence, position by position."""
     table, size = cache.allocator.tables[name], cache.block_size
-    return [torch.stack([pool[layer, table.blocks[p // size], :, p % size] for p in range(table.length)], 1)[None]
-            for pool in (cache.keys, cache.values)]
+    return [torch.stack([pool[layer, table.blocks[p // size], :, p % size] for p in range(table.length)],
+                        1)[None] for pool in (cache.keys, cache.values)]
 
 
 # Blocks
@@ -77,7 +79,7 @@ def test_prefixes_are_shared_and_the_last_block_is_computed_again():
     allocator.free("too early")
     allocator.register("a", torch.tensor([1, 2, 3, 4]))
     assert allocator.allocate("longer", [1, 2, 3, 4, 5]) == 4
-    assert allocator.allocate("whole", [1, 2, 3, 4]) == 2                # fully cached: its last token is wanted
+    assert allocator.allocate("whole", [1, 2, 3, 4]) == 2  # fully cached: its last token is wanted
     assert allocator.allocate("other", [1, 2, 4, 3, 1]) == 2
     assert allocator.references[allocator.tables["a"].blocks[0]] == 4
     allocator.check()
@@ -96,7 +98,7 @@ def test_the_prefix_used_least_recently_is_evicted():
         allocator.register(name, tokens)
     for name in ("b", "a"):
         allocator.free(name)
-    allocator.allocate("c", [0] * 2)                                     # takes the end of b, which lay longest
+    allocator.allocate("c", [0] * 2)  # takes the end of b, which lay longest
     assert allocator.allocate("a again", [ord("a")] * 5) == 4            # and this the beginning of b
     allocator.free("a again")
     assert allocator.allocate("b again", [ord("b")] * 3) == 0
@@ -181,7 +183,8 @@ def test_chunks_of_any_length_are_attended_in_one_call(window):
 def call(**change):
     cache = filled_cache([5, 9])
     tables, lengths = cache.tables([0, 1])
-    given = dict(q=torch.ones(2, 2, 1, 8, dtype=torch.float64), cache=cache, tables=tables, lengths=lengths) | change
+    given = (dict(q=torch.ones(2, 2, 1, 8, dtype=torch.float64), cache=cache, tables=tables, lengths=lengths)
+             | change)
     return paged_attention(**given)
 
 
@@ -231,8 +234,8 @@ def test_bad_input_is_named(argument, wrong):
 
 # Kernels
 
-def kernel_call(kernel="grouped", n_splits=1, heads=4, kv_heads=2, d=8, lengths=(1, 16, 9), dtype=torch.float32,
-                size=4):
+def kernel_call(kernel="grouped", n_splits=1, heads=4, kv_heads=2, d=8, lengths=(1, 16, 9),
+                dtype=torch.float32, size=4):
     cache = filled_cache(lengths, kv_heads, d, size, dtype)
     q = torch.randn(len(lengths), heads, 1, d, generator=torch.Generator().manual_seed(d)).to(dtype)
     tables = cache.tables(range(len(lengths)))
@@ -253,8 +256,8 @@ RUNGS = [("naive", 1), ("warp", 1), ("grouped", 1), ("grouped", 3), ("warp", 7)]
 
 
 @pytest.mark.parametrize("kernel, n_splits", RUNGS)
-@pytest.mark.parametrize("heads, kv_heads, d, size", [(4, 2, 32, 4), (2, 2, 36, 4), (8, 1, 64, 16), (3, 1, 96, 5),
-                                                      (2, 2, 128, 4)])
+@pytest.mark.parametrize("heads, kv_heads, d, size",
+                         [(4, 2, 32, 4), (2, 2, 36, 4), (8, 1, 64, 16), (3, 1, 96, 5), (2, 2, 128, 4)])
 def test_kernels_are_the_reference(kernel, n_splits, heads, kv_heads, d, size):
     with cuda.sanitize():
         got, want = kernel_call(kernel, n_splits, heads, kv_heads, d, (1, 40, 9), size=size)
@@ -279,14 +282,15 @@ def test_prefill_reads_the_pages_once_for_each_tile_of_rows(heads, kv_heads, d, 
     group, q_bytes, asked = heads // kv_heads, sum(counts) * heads * d * 4, 0
     for length, count in zip(lengths, counts):
         tiles = range(0, count * group, rows)
-        n_threads = 128 * math.ceil(max(counts) * group / rows)          # of one key head: each asks its two starts
+        n_threads = 128 * math.ceil(max(counts) * group / rows)  # of one key head: each asks its two starts
         asked += kv_heads * n_threads * 3 * 4                            # and its length
         for row in tiles:
             seen = length - count + (min(row + rows, count * group) - 1) // group + 1
-            asked += kv_heads * seen * (2 * d * 4 + 4)                   # keys, values, 4 bytes of the table a key
+            asked += kv_heads * seen * (2 * d * 4 + 4)  # keys, values, 4 bytes of the table a key
     assert launch.global_load.bytes == asked + q_bytes and launch.global_store.bytes == q_bytes
     kv, pages = 2 * sum(lengths) * kv_heads * d * 4, sum(lengths) // size
-    assert 32 * launch.global_load.unique_sectors == kv + 2 * 32 + q_bytes + 2 * 32      # 4 and 8 entries of rows of 8
+    # 4 and 8 entries of rows of 8
+    assert 32 * launch.global_load.unique_sectors == kv + 2 * 32 + q_bytes + 2 * 32
     assert pages == 12
 
 
@@ -377,7 +381,8 @@ def test_copy_blocks():
     ("prefill", 1, ("            __syncwarp();\n", "")),
 ])
 def test_a_changed_kernel_is_caught(kernel, n_splits, change, tmp_path, monkeypatch):
-    broken = cuda.compile(changed_kernels(tmp_path, *change, "paged_attention.cu", "common/pages.cuh") / "paged_attention.cu")
+    broken = cuda.compile(changed_kernels(tmp_path, *change, "paged_attention.cu", "common/pages.cuh")
+                          / "paged_attention.cu")
     monkeypatch.setattr(cuda, "load", lambda name: broken)
     try:
         with cuda.sanitize():
@@ -429,10 +434,12 @@ def poison(cache):
 @pytest.mark.parametrize("preemption", ["recompute", "swap"])
 @pytest.mark.parametrize("n_blocks, share", [(6, True), (6, False), (40, True)])
 def test_served_is_what_the_model_generates_alone(preemption, n_blocks, share):
-    engine = Engine(MODEL, n_blocks, 4, token_budget=7, max_running=5, preemption=preemption, share_prefixes=share)
+    engine = Engine(MODEL, n_blocks, 4, token_budget=7, max_running=5, preemption=preemption,
+                    share_prefixes=share)
     asked, streamed, n_preempted, generator = [], Counter(), 0, torch.Generator().manual_seed(n_blocks)
     for i in range(12):
-        prompt = [3, 1, 4, 1, 5][:i % 6] + torch.randint(VOCABULARY, (1 + i % 7,), generator=generator).tolist()
+        prompt = ([3, 1, 4, 1, 5][:i % 6]
+                  + torch.randint(VOCABULARY, (1 + i % 7,), generator=generator).tolist())
         case = prompt, 3 + i, float(i % 2), i
         engine.add_request(*case[:2], n_samples=1 + i % 3, temperature=case[2], seed=i, stop=[2],
                            on_token=lambda *event: streamed.update([event[:2]]))
@@ -444,7 +451,8 @@ def test_served_is_what_the_model_generates_alone(preemption, n_blocks, share):
         assert sum(step.scheduled.values()) <= 7 and len(engine.scheduler.running) <= 5
         engine.cache.allocator.check()
     for i, (prompt, n_new, temperature, seed) in enumerate(asked):
-        assert engine.output(i) == [alone(prompt, n_new, temperature, seed + s, [2]) for s in range(1 + i % 3)]
+        assert (
+            engine.output(i) == [alone(prompt, n_new, temperature, seed + s, [2]) for s in range(1 + i % 3)])
         assert [streamed[i, s] for s in range(1 + i % 3)] == [len(x) for x in engine.output(i)]
     assert engine.cache.allocator.n_available == n_blocks
     assert (n_preempted > 0) == (n_blocks == 6)
@@ -479,7 +487,8 @@ def test_what_is_drawn_has_the_exact_distribution(sampling):
     engine._forward = lambda batch: logits[None]
     engine.add_request(prompt, 1, n_samples=n, **sampling)
     counts = torch.bincount(torch.tensor(engine.run()[0])[:, 0], minlength=VOCABULARY)
-    assert ((counts / n - want).abs() <= 4.5 * (want * (1 - want) / n).sqrt()).all() and (counts > 0).sum() >= 3
+    assert (((counts / n - want).abs() <= 4.5 * (want * (1 - want) / n).sqrt()).all() and (counts > 0).sum()
+            >= 3)
 
 
 def test_a_repeated_token_loses_its_turn():
@@ -488,7 +497,8 @@ def test_a_repeated_token_loses_its_turn():
     engine.add_request(tokens, 9)
     (penalised,), (plain,) = engine.run().values()
     for _ in range(9):
-        chances = by_definition(MODEL(torch.tensor([tokens]))[0, -1].tolist(), tokens, 1.0, repetition_penalty=1.5)
+        chances = by_definition(MODEL(torch.tensor([tokens]))[0, -1].tolist(), tokens, 1.0,
+                                repetition_penalty=1.5)
         tokens = tokens + [chances.index(max(chances))]
     assert tokens[2:] == penalised and len(set(plain)) < len(set(penalised))
 
@@ -539,7 +549,8 @@ def test_cancelling():
     assert engine.cancel(first) and not engine.cancel(first) and not engine.cancel(second)
     assert not engine.busy and engine.output(second) == [alone([1, 2, 3], 1, 0.0, 0)]
     engine.cache.allocator.check()
-    assert engine.cache.allocator.n_available == 8 and engine.run() == {0: engine.output(0), 1: engine.output(1)}
+    assert (engine.cache.allocator.n_available == 8
+            and engine.run() == {0: engine.output(0), 1: engine.output(1)})
     waiting = engine.add_request([1], 2)
     assert engine.cancel(waiting) and not engine.busy
 
@@ -555,7 +566,8 @@ def test_an_error_in_a_callback_loses_nothing():
     for _ in range(2):
         with pytest.raises(RuntimeError, match="heard enough"):
             engine.step()
-    assert heard == engine.output(0)[0] == engine.output(1)[0] == alone([1, 2, 3], 2, 0.0, 0) and not engine.busy
+    assert (heard == engine.output(0)[0] == engine.output(1)[0] == alone([1, 2, 3], 2, 0.0, 0)
+            and not engine.busy)
 
 
 @pytest.mark.parametrize("preemption", ["recompute", "swap"])
@@ -594,10 +606,11 @@ def test_float32_serves_the_same_where_the_best_two_differ(kernels, n, n_new):
         assert torch.equal(logits.argmax(-1)[sure], torch.tensor(got)[sure]) and sure.sum() >= n_new - 2
 
 
-@pytest.mark.parametrize("change", [
-    dict(attention="gqa", n_kv_heads=1), dict(attention="flash"), dict(attention="w2"), dict(rope=[True, False]),
-    dict(attention="latent", latent_dim=6, rope_dim=2), dict(attention=["sliding", "softmax"], window=3)],
-    ids=lambda change: "-".join(map(str, change.values())))
+@pytest.mark.parametrize("change",
+                         [dict(attention="gqa", n_kv_heads=1), dict(attention="flash"), dict(attention="w2"),
+                          dict(rope=[True, False]), dict(attention="latent", latent_dim=6, rope_dim=2),
+                          dict(attention=["sliding", "softmax"], window=3)],
+                         ids=lambda change: "-".join(map(str, change.values())))
 def test_other_attentions_are_served(change):
     model, generator = small_model(**change), torch.Generator().manual_seed(0)
     engine = Engine(model, 7, 4, token_budget=7, max_running=5)
@@ -615,23 +628,26 @@ def test_other_attentions_are_served(change):
     assert n_preempted > 0 and len({tuple(engine.output(i)[0]) for i in range(6)}) > 2
 
 
-@pytest.mark.parametrize("change, kept", [(dict(attention="gqa", n_kv_heads=1), 8), (dict(attention="w2"), 2 * 14),
-                                          (dict(attention="latent", latent_dim=6, rope_dim=2), 8)])
+@pytest.mark.parametrize("change, kept",
+                         [(dict(attention="gqa", n_kv_heads=1), 8), (dict(attention="w2"), 2 * 14),
+                          (dict(attention="latent", latent_dim=6, rope_dim=2), 8)])
 def test_the_pages_hold_what_the_attention_keeps(change, kept):
     engine = Engine(small_model(**change), 3, 4)
-    assert engine.cache.bytes == 2 * 3 * 4 * kept * 8                 # layers, blocks, slots, numbers, bytes of one
+    assert engine.cache.bytes == 2 * 3 * 4 * kept * 8  # layers, blocks, slots, numbers, bytes of one
 
 
 def test_a_window_is_all_that_is_read():
     engine = Engine(small_model(attention=["sliding", "softmax"], window=3), 8, 4)
     engine.add_request([1] * 10, 2)
-    assert engine.step().kv_bytes == (10 + 10) * 2 * 8 * 8            # every key is seen by a query of the prompt
+    assert engine.step().kv_bytes == (10 + 10) * 2 * 8 * 8  # every key is seen by a query of the prompt
     assert engine.step().kv_bytes == (3 + 11) * 2 * 8 * 8
 
 
-@pytest.mark.parametrize("change, why", [
-    (dict(attention="linear"), "state of fixed size"), (dict(attention=["softmax", "delta"]), "layer 1, Delta"),
-    (dict(attention=["softmax", "gqa"], n_kv_heads=1), r"\[\(1, 4, 4\), \(2, 4, 4\)\]")])
+@pytest.mark.parametrize("change, why",
+                         [(dict(attention="linear"), "state of fixed size"),
+                          (dict(attention=["softmax", "delta"]), "layer 1, Delta"),
+                          (dict(attention=["softmax", "gqa"], n_kv_heads=1),
+                           r"\[\(1, 4, 4\), \(2, 4, 4\)\]")])
 def test_what_cannot_be_served_is_refused(change, why):
     with pytest.raises(ValueError, match=f"^model must keep .*{why}"):
         Engine(small_model(**change), 4, 4)
@@ -677,7 +693,8 @@ def test_bad_requests_are_named(argument, change):
 # Machines that do anything in any order
 
 class Blocks(RuleBasedStateMachine):
-    """A cache against contiguous lists. A slot holds a number that only its whole prefix could have put there."""
+    """A cache against contiguous lists. A slot holds a number that only its whole prefix could have put
+    there."""
 
     @initialize(n_blocks=st.integers(3, 9), size=st.integers(1, 4), n_hashes=st.sampled_from([1, 3, 10**9]))
     def start(self, n_blocks, size, n_hashes):
@@ -780,7 +797,8 @@ class Serving(RuleBasedStateMachine):
     happened = Counter()
 
     @initialize(n_blocks=st.integers(5, 10), size=st.integers(2, 4), budget=st.integers(1, 9),
-                max_running=st.integers(1, 6), preemption=st.sampled_from(["recompute", "swap"]), share=st.booleans())
+                max_running=st.integers(1, 6), preemption=st.sampled_from(["recompute", "swap"]),
+                share=st.booleans())
     def start(self, n_blocks, size, budget, max_running, preemption, share):
         self.engine = Engine(MODEL, n_blocks, size, token_budget=budget, max_running=max_running,
                              preemption=preemption, share_prefixes=share)
@@ -790,7 +808,8 @@ class Serving(RuleBasedStateMachine):
           n_samples=st.integers(1, 3), temperature=st.sampled_from([0.0, 1.0]), seed=st.integers(0, 3))
     def add(self, prompt, n_new, n_samples, temperature, seed):
         allocator = self.engine.cache.allocator
-        case = dict(prompt=prompt, max_new_tokens=n_new, n_samples=n_samples, temperature=temperature, seed=seed)
+        case = dict(prompt=prompt, max_new_tokens=n_new, n_samples=n_samples, temperature=temperature,
+                    seed=seed)
         if len(prompt) + n_new - 1 > min(allocator.n_blocks * allocator.block_size, CONTEXT):
             self.happened["refused"] += 1
             with pytest.raises(ValueError, match="^prompt must leave room"):
@@ -838,7 +857,8 @@ class Serving(RuleBasedStateMachine):
             outputs = self.engine.output(request)
             assert prefix or cancelled or len(outputs) == case["n_samples"]
             for sample, got in enumerate(outputs):
-                want = alone(case["prompt"], case["max_new_tokens"], case["temperature"], case["seed"] + sample)
+                want = alone(case["prompt"], case["max_new_tokens"], case["temperature"],
+                             case["seed"] + sample)
                 assert got == (want[:len(got)] if prefix or cancelled else want)
 
     def teardown(self):
@@ -873,4 +893,6 @@ def test_ten_thousand_steps():
     drive(Serving, examples=260, steps=60)
     happened = Serving.happened
     assert happened["steps"] >= 10_000
-    assert min(happened[x] for x in ("refused", "forked", "cancelled", "preempted", "out_of_blocks", "finished")) >= 200
+    assert (
+        min(happened[x] for x in ("refused", "forked", "cancelled", "preempted", "out_of_blocks", "finished"))
+        >= 200)

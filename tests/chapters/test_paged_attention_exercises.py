@@ -1,4 +1,5 @@
-"""The references of chapter 8's exercises against the chapter's modules, and the bug that its gallery shows."""
+"""The references of chapter 8's exercises against the chapter's modules, and the bug that its gallery
+shows."""
 import pytest
 import torch
 
@@ -34,7 +35,8 @@ def test_pages(length):
     cache.write(0, cache.slots("a", 0, length), k, v)
     read = reference("8.2")
     for head in range(2):
-        assert torch.equal(read(cache.keys[0, :, head], cache.allocator.tables["a"].blocks, length), k[:, head])
+        assert torch.equal(read(cache.keys[0, :, head], cache.allocator.tables["a"].blocks, length),
+                           k[:, head])
 
 
 def test_known_blocks_are_those_that_the_allocator_shares():
@@ -125,8 +127,8 @@ def test_the_kernel_of_the_gallery_repaired(d, length):
     for source, right in ((find("8.6").solution, True), (find("8.6").stub, d == 32 or length <= 32)):
         got = torch.empty(d)
         with cuda.sanitize():                       # neither is an error of memory
-            cuda.compile(source).paged_attend[1, d, 4 * length](q, keys, values, tables[0], got, length, d, 16,
-                                                                d ** -0.5)
+            cuda.compile(source).paged_attend[1, d, 4 * length](q, keys, values, tables[0], got, length, d,
+                                                                16, d ** -0.5)
         assert torch.allclose(got, want, atol=1e-5) == right
 
 

@@ -8,9 +8,11 @@ from course_lib.paged_attention.ring import in_processes
 
 @pytest.mark.parametrize("causal, lengths", [(True, [5, 8]), (False, [9, 4])])
 def test_two_processes_make_one_attention(causal, lengths):
-    q, k, v = (torch.randn(2, heads, 13, d, dtype=torch.float64, generator=torch.Generator().manual_seed(heads))
+    q, k, v = (torch.randn(2, heads, 13, d, dtype=torch.float64,
+                           generator=torch.Generator().manual_seed(heads))
                for heads, d in ((4, 8), (2, 8), (2, 6)))
-    torch.testing.assert_close(in_processes(q, k, v, lengths, causal), grouped_query_attention(q, k, v, causal=causal))
+    torch.testing.assert_close(in_processes(q, k, v, lengths, causal),
+                               grouped_query_attention(q, k, v, causal=causal))
 
 
 @pytest.mark.slow
@@ -18,7 +20,8 @@ def test_two_processes_make_one_attention(causal, lengths):
 @pytest.mark.parametrize("lengths", [[13], [1, 11, 1], [2, 3, 5, 3]])
 def test_any_number_of_processes(causal, lengths):
     q, k, v = torch.randn(3, 1, 2, 13, 8)
-    torch.testing.assert_close(in_processes(q, k, v, lengths, causal), grouped_query_attention(q, k, v, causal=causal))
+    torch.testing.assert_close(in_processes(q, k, v, lengths, causal),
+                               grouped_query_attention(q, k, v, causal=causal))
 
 
 @pytest.mark.parametrize("lengths", [[5, 9], [13, 0], [6.5, 6.5]])

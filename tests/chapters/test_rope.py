@@ -4,8 +4,9 @@ import math
 import pytest
 import torch
 
-from course_lib.rope import (RoPEAttention, alibi_bias, apply_rope, axes_table, interleaved_to_half, ntk_aware, ntk_base,
-                             rope_frequencies, rope_kernel, rope_table, sinusoidal_table, yarn_magnitude)
+from course_lib.rope import (RoPEAttention, alibi_bias, apply_rope, axes_table, interleaved_to_half,
+                             ntk_aware, ntk_base, rope_frequencies, rope_kernel, rope_table, sinusoidal_table,
+                             yarn_magnitude)
 from course_lib.studies import rope_needle
 
 
@@ -75,7 +76,8 @@ def test_reordered_weights_swap_the_layouts(bias):
     w_q, w_k = rand(n_heads * head_dim, d_model, seed=1), rand(n_heads * head_dim, d_model, seed=2)
 
     def scores(w_q, w_k, layout):
-        q, k = (apply_rope((x @ w.T).view(2, 5, n_heads, head_dim).transpose(1, 2), *rope, layout=layout) for w in (w_q, w_k))
+        q, k = (apply_rope((x @ w.T).view(2, 5, n_heads, head_dim).transpose(1, 2), *rope, layout=layout)
+                for w in (w_q, w_k))
         return q @ k.transpose(-2, -1)
 
     want = scores(w_q, w_k, "interleaved")
@@ -114,31 +116,36 @@ SCALINGS = [{"kind": "linear", "factor": 4.0}, {"kind": "ntk", "factor": 4.0},
 
 @pytest.mark.parametrize("scaling", SCALINGS, ids=lambda s: s["kind"])
 def test_scaling_keeps_fast_pairs_or_says_so_and_slows_slow_ones(scaling):
-    plain, scaled = rope_table(2, 64, dtype=torch.float64), rope_table(2, 64, scaling=scaling, dtype=torch.float64)
+    plain, scaled = rope_table(2, 64, dtype=torch.float64), rope_table(2, 64, scaling=scaling,
+                                                                       dtype=torch.float64)
     frequency = torch.atan2(plain[1][1], plain[0][1])
     new = torch.atan2(scaled[1][1], scaled[0][1])
     ratio = frequency / new
-    assert (ratio.diff() > -1e-9).all()                                      # slower pairs are slowed at least as much
+    assert (ratio.diff() > -1e-9).all()  # slower pairs are slowed at least as much
     torch.testing.assert_close(ratio[-1].item(), scaling["factor"], rtol=1e-6, atol=0)
     if scaling["kind"] != "linear":
         torch.testing.assert_close(ratio[0].item(), 1.0)
     size = (scaled[0] ** 2 + scaled[1] ** 2).sqrt()
-    torch.testing.assert_close(size, torch.full_like(size, yarn_magnitude(4.0) if scaling["kind"] == "yarn" else 1.0))
+    torch.testing.assert_close(size,
+                               torch.full_like(size, yarn_magnitude(4.0) if scaling["kind"] == "yarn"
+                                               else 1.0))
 
 
 def test_ntk_is_a_larger_base():
     assert ntk_base(100.0, 4.0, 4) == pytest.approx(1600)
-    torch.testing.assert_close(ntk_aware(rope_frequencies(32), 4.0), rope_frequencies(32, ntk_base(10000.0, 4.0, 32)))
+    torch.testing.assert_close(ntk_aware(rope_frequencies(32), 4.0),
+                               rope_frequencies(32, ntk_base(10000.0, 4.0, 32)))
     scaled = rope_table(9, 16, scaling={"kind": "ntk", "factor": 4.0}, dtype=torch.float64)
     torch.testing.assert_close(scaled, rope_table(9, 16, base=10000 * 4 ** (16 / 14), dtype=torch.float64))
 
 
-@pytest.mark.parametrize("scaling", ["linear", {}, {"kind": "magic"}, {"kind": "linear"}, {"kind": "yarn", "factor": 2.0},
-                                     {"kind": "linear", "factor": -1.0},
-                                     {"kind": "linear", "factor": "4"},
-                                     {"kind": "yarn", "factor": 2.0, "original_length": 64, "fast": 0.0},
-                                     {"kind": "llama3", "factor": 2.0, "original_length": 64, "low": 4.0},
-                                     {"kind": "linear", "factor": 2.0, "extra": 1}])
+@pytest.mark.parametrize("scaling",
+                         ["linear", {}, {"kind": "magic"}, {"kind": "linear"},
+                          {"kind": "yarn", "factor": 2.0}, {"kind": "linear", "factor": -1.0},
+                          {"kind": "linear", "factor": "4"},
+                          {"kind": "yarn", "factor": 2.0, "original_length": 64, "fast": 0.0},
+                          {"kind": "llama3", "factor": 2.0, "original_length": 64, "low": 4.0},
+                          {"kind": "linear", "factor": 2.0, "extra": 1}])
 def test_bad_scaling_is_named(scaling):
     with pytest.raises(ValueError, match="^scaling .*must .*; got "):
         rope_table(4, 8, scaling=scaling)
@@ -178,13 +185,15 @@ def test_several_axes_depend_on_their_differences_and_equal_ordinary_positions()
     q, k = rand(1, 1, 1, 12), rand(1, 1, 1, 12, seed=1)
 
     def score(a, b, axes=(0, 1, 2, 0, 1, 2)):
-        x, y = (apply_rope(t, *axes_table(torch.tensor([place]), axes, dtype=torch.float64)) for t, place in ((q, a), (k, b)))
+        x, y = (apply_rope(t, *axes_table(torch.tensor([place]), axes, dtype=torch.float64))
+                for t, place in ((q, a), (k, b)))
         return (x * y).sum()
 
     torch.testing.assert_close(score([0, 2, 1], [0, 0, 0]), score([5, 9, 10], [5, 7, 9]))
     assert not torch.allclose(score([0, 2, 1], [0, 0, 0]), score([0, 1, 2], [0, 0, 0]))
     positions = torch.arange(9)[:, None].expand(9, 3)
-    torch.testing.assert_close(axes_table(positions, [0, 1, 2, 0], dtype=torch.float64), rope_table(9, 8, dtype=torch.float64))
+    torch.testing.assert_close(axes_table(positions, [0, 1, 2, 0], dtype=torch.float64),
+                               rope_table(9, 8, dtype=torch.float64))
     for axes in ([0, 3], [0.5], [-1]):
         with pytest.raises(ValueError, match="axis_of_pair"):
             axes_table(positions, axes)

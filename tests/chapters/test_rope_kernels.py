@@ -1,12 +1,13 @@
-"""The kernels of chapter 2: right, sanitized, counted, and their mutants caught; its references against the module."""
+"""The kernels of chapter 2: right, sanitized, counted, and their mutants caught; its references against the
+module."""
 
 import pytest
 import torch
 
 from course_lib import cuda
 from course_lib.exercises.declare import find
-from course_lib.rope import (RUNGS, apply_rope, axes_table, interleaved_to_half, ntk_base, rope_frequencies, rope_kernel,
-                             rope_table)
+from course_lib.rope import (RUNGS, apply_rope, axes_table, interleaved_to_half, ntk_base, rope_frequencies,
+                             rope_kernel, rope_table)
 from references import changed_kernels
 
 
@@ -26,7 +27,8 @@ def test_every_rung_is_apply_rope(layout, rung):
             torch.testing.assert_close(got, apply_rope(x, *table, positions, layout), atol=1e-6, rtol=1e-5)
         torch.testing.assert_close(got.norm(dim=-1), x.norm(dim=-1), atol=1e-5, rtol=1e-5)
         assert torch.equal(x, before)
-    assert rope_kernel(torch.zeros(1, 2, 0, 8), *rope_table(4, 8), layout=layout, rung=rung).shape == (1, 2, 0, 8)
+    assert (rope_kernel(torch.zeros(1, 2, 0, 8), *rope_table(4, 8), layout=layout, rung=rung).shape
+            == (1, 2, 0, 8))
 
 
 @pytest.mark.parametrize("layout, rung", [("interleaved", 1), ("half", 2)])
@@ -43,7 +45,8 @@ def test_one_pair_a_thread_takes_any_even_width(layout, rung):
 def test_wide_loads_from_addresses_that_are_no_multiple_of_16(layout, rung):
     x, table = rand(1, 2, 7, 8), rope_table(7, 8)
     moved = [torch.cat([torch.zeros(1), t.flatten()])[1:].view(t.shape) for t in (x, *table)]
-    torch.testing.assert_close(rope_kernel(*moved, layout=layout, rung=rung), apply_rope(x, *table, layout=layout))
+    torch.testing.assert_close(rope_kernel(*moved, layout=layout, rung=rung),
+                               apply_rope(x, *table, layout=layout))
 
 
 @pytest.mark.parametrize("rung", [1, 3, 4])
@@ -52,7 +55,8 @@ def test_a_kernel_claims_no_gradient(rung):
     assert not rope_kernel(rand(1, 2, 7, 8).requires_grad_(), *rope_table(7, 8), rung=rung).requires_grad
 
 
-@pytest.mark.parametrize("layout, rung, waste", [("interleaved", 1, 2), ("half", 2, 1), ("interleaved", 3, 1), ("half", 3, 1)])
+@pytest.mark.parametrize("layout, rung, waste",
+                         [("interleaved", 1, 2), ("half", 2, 1), ("interleaved", 3, 1), ("half", 3, 1)])
 def test_moved_by_the_stores(layout, rung, waste):
     x = rand(1, 1, 64, 64)
     with cuda.profile() as report:
@@ -61,10 +65,12 @@ def test_moved_by_the_stores(layout, rung, waste):
     assert 32 * store.sectors == waste * 4 * x.numel() and store.bytes == 4 * x.numel()
 
 
-@pytest.mark.parametrize("dtype, error", [(torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)])
+@pytest.mark.parametrize("dtype, error",
+                         [(torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)])
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
 def test_rope_heads_in_every_type(layout, dtype, error):
-    """Against float64; it is what half precision gets without asking. Five heads: the last of four is alone."""
+    """Against float64; it is what half precision gets without asking. Five heads: the last of four is
+    alone."""
     for b, heads, n, d in ((1, 1, 1, 16), (2, 5, 33, 32), (1, 4, 7, 128)):
         x, table = rand(b, heads, n, d).to(dtype), rope_table(40, d)
         positions = torch.randint(0, 40, (b, n), generator=torch.Generator().manual_seed(n))
@@ -80,7 +86,7 @@ def test_rope_heads_moves_x_once_and_fetches_the_angles_once_for_four_heads():
         rope_kernel(x, *table)
     launch = report.launches[0]
     rows = x.numel() * 2
-    angles = 2 * table[0].numel() * 4 * 2 + 2 * 32 * 32 // 4 * 4      # two blocks of heads; a position a thread
+    angles = 2 * table[0].numel() * 4 * 2 + 2 * 32 * 32 // 4 * 4  # two blocks of heads; a position a thread
     assert launch.global_store.bytes == launch.global_store.moved == rows
     assert launch.global_load.bytes == rows + angles
     assert launch.global_load.unique == rows + 2 * table[0].numel() * 4 + 32 * 4
@@ -134,7 +140,8 @@ def reference(id):
 def test_references_agree_with_the_module():
     x, (cos, sin) = rand(5, 6), rope_table(5, 6)
     angles = torch.atan2(sin, cos)
-    torch.testing.assert_close(reference("2.1")(x, angles), apply_rope(x[None, None], cos, sin)[0, 0], atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(reference("2.1")(x, angles), apply_rope(x[None, None], cos, sin)[0, 0],
+                               atol=1e-6, rtol=1e-5)
     weight = rand(16, 6)
     assert torch.equal(reference("2.4")(weight, 2), interleaved_to_half(weight, 2))
     angles = reference("2.3")(50, 16, 10000.0)

@@ -55,7 +55,7 @@ def test_the_prefix_is_read_once_for_all():
     given = requests(16, (72,) * 8, heads=4, kv_heads=1, d=32)
     row, once, own = 2 * 32 * 4, 64, 8 * 8
     queries, table = 2 * 8 * 4 * 32 * 4, 4 * (64 + 8 * 8)             # in the prefix's block and in their own
-    lengths, merging = 8 * 128 * 4, 8 * 4 * 2 * (32 + 2 * 32) * 4     # each thread of a column reads both sums
+    lengths, merging = 8 * 128 * 4, 8 * 4 * 2 * (32 + 2 * 32) * 4  # each thread of a column reads both sums
     counted = moved(shared_prefix_kernel, given)
     assert counted.bytes == row * (once + own) + queries + table + lengths + merging
     alone = moved(paged_attention_kernel, given)
@@ -77,7 +77,8 @@ def test_a_changed_kernel_is_caught(change, tmp_path, monkeypatch):
     files = "paged_attention/shared_prefix.cu", "common/pages.cuh"
     broken = cuda.compile(changed_kernels(tmp_path, *change, *files) / files[0])
     monkeypatch.setattr(cuda, "load", lambda name: broken)
-    given = requests(5, (20, 33, 21, 63, 44, 30, 29, 28, 27, 26, 25, 24, 23, 22, 40, 41, 42), heads=4, kv_heads=2)
+    given = requests(5, (20, 33, 21, 63, 44, 30, 29, 28, 27, 26, 25, 24, 23, 22, 40, 41, 42), heads=4,
+                     kv_heads=2)
     try:
         with cuda.sanitize(), poisoned():
             got = shared_prefix_kernel(*given, n_splits=2)

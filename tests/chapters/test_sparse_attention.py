@@ -5,10 +5,12 @@ import pytest
 import torch
 
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.sparse_attention import (BlockMask, bigbird_mask, bigbird_rule, block_sparse_attention, causal_rule,
-                                         dilated_mask, dilated_rule, document_rule, documents, fixed_mask, fixed_rule,
-                                         longformer_mask, longformer_rule, mask_of, receptive_field, select_blocks, sink_mask,
-                                         sink_rule, sliding_window_mask, strided_mask, strided_rule, topk_attention, window_rule)
+from course_lib.sparse_attention import (BlockMask, bigbird_mask, bigbird_rule, block_sparse_attention,
+                                         causal_rule, dilated_mask, dilated_rule, document_rule, documents,
+                                         fixed_mask, fixed_rule, longformer_mask, longformer_rule, mask_of,
+                                         receptive_field, select_blocks, sink_mask, sink_rule,
+                                         sliding_window_mask, strided_mask, strided_rule, topk_attention,
+                                         window_rule)
 
 
 def rand(*shape, seed=0, dtype=torch.float64):
@@ -28,7 +30,8 @@ def test_masks_drawn_by_hand():
     assert rows(strided_mask(5, 2)) == ["x....", "xx...", "xxx..", ".xxx.", "x.xxx"]
     assert rows(fixed_mask(5, 2)) == ["x....", "xx...", ".xx..", ".xxx.", ".x.xx"]
     assert torch.equal(sliding_window_mask(6, 99), torch.ones(6, 6).tril().bool())
-    assert torch.equal(longformer_mask(6, 2, [1], causal=True), longformer_mask(6, 2, [1], causal=True).tril())
+    assert torch.equal(longformer_mask(6, 2, [1], causal=True),
+                       longformer_mask(6, 2, [1], causal=True).tril())
 
 
 def test_bigbird_counts_and_seed():
@@ -37,7 +40,7 @@ def test_bigbird_counts_and_seed():
     blocks = mask.view(8, 8, 8, 8).transpose(1, 2).flatten(2).float().mean(-1)
     assert set(blocks.flatten().tolist()) == {0.0, 1.0}
     assert blocks[4].sum() == 1 + 3 + 2 and blocks[0].sum() == 8 and (blocks[:, 0] == 1).all()
-    assert receptive_field(mask, 2).all()                 # two steps through the global block reach everything
+    assert receptive_field(mask, 2).all()  # two steps through the global block reach everything
     assert bigbird_mask(13, 8, 1, 0, 0).shape == (13, 13)
 
 
@@ -46,12 +49,15 @@ def test_receptive_field_of_a_window_grows_by_a_window_a_layer():
     assert reach[-1].nonzero().flatten().min() == 39 - 3 * 3
 
 
-MASKS = {"window": sliding_window_mask(50, 7), "sink": sink_mask(50, 5, 2), "longformer": longformer_mask(50, 3, [0, 20]),
-         "bigbird": bigbird_mask(50, 8, 3, 1, 1, torch.Generator().manual_seed(0)), "nothing": torch.zeros(50, 50, dtype=torch.bool),
+MASKS = {"window": sliding_window_mask(50, 7), "sink": sink_mask(50, 5, 2),
+         "longformer": longformer_mask(50, 3, [0, 20]),
+         "bigbird": bigbird_mask(50, 8, 3, 1, 1, torch.Generator().manual_seed(0)),
+         "nothing": torch.zeros(50, 50, dtype=torch.bool),
          "ragged": torch.rand(50, 50, generator=torch.Generator().manual_seed(1)) > 0.8}
 
 
-@pytest.mark.parametrize("name, block", [(name, block) for name in MASKS for block in (8, 16, 64)] + [("ragged", 3)])
+@pytest.mark.parametrize("name, block", [(name, block) for name in MASKS for block in (8, 16, 64)]
+                         + [("ragged", 3)])
 def test_blocks_equal_the_masked_dense_product(name, block):
     q, k, v = (rand(2, 2, 50, d, seed=s).requires_grad_() for s, d in enumerate((6, 6, 5)))
     blocks = BlockMask.from_mask(MASKS[name], block)
@@ -60,18 +66,21 @@ def test_blocks_equal_the_masked_dense_product(name, block):
     got = block_sparse_attention(q, k, v, blocks)
     torch.testing.assert_close(got, want)
     if name == "nothing":
-        return                                            # zeros that depend on nothing: no gradient to compare
+        return  # zeros that depend on nothing: no gradient to compare
     upstream = rand(*want.shape, seed=9)
-    for mine, other in zip(torch.autograd.grad(got, (q, k, v), upstream), torch.autograd.grad(want, (q, k, v), upstream)):
+    for mine, other in zip(torch.autograd.grad(got, (q, k, v), upstream),
+                           torch.autograd.grad(want, (q, k, v), upstream)):
         torch.testing.assert_close(mine, other)
 
 
 RULES = {"window": window_rule(7), "sink": sink_rule(5, 2), "longformer": longformer_rule(50, 3, [0, 20]),
          "bigbird": bigbird_rule(50, 8, 3, 1, 1, torch.Generator().manual_seed(0)), "causal": causal_rule,
-         "dilated": dilated_rule(4, 3), "dilated, both ways": dilated_rule(4, 3, causal=False), "strided": strided_rule(7),
-         "fixed": fixed_rule(8, 2)}
-ALL_MASKS = MASKS | {"causal": torch.ones(50, 50).tril().bool(), "dilated": dilated_mask(50, 4, 3), "strided": strided_mask(50, 7),
-                     "dilated, both ways": dilated_mask(50, 4, 3, causal=False), "fixed": fixed_mask(50, 8, 2)}
+         "dilated": dilated_rule(4, 3), "dilated, both ways": dilated_rule(4, 3, causal=False),
+         "strided": strided_rule(7), "fixed": fixed_rule(8, 2)}
+ALL_MASKS = (MASKS | {"causal": torch.ones(50, 50).tril().bool(), "dilated": dilated_mask(50, 4, 3),
+                      "strided": strided_mask(50, 7),
+                      "dilated, both ways": dilated_mask(50, 4, 3, causal=False),
+                      "fixed": fixed_mask(50, 8, 2)})
 
 
 def test_rules_and_masks_agree_and_lengths_may_differ():
@@ -82,10 +91,12 @@ def test_rules_and_masks_agree_and_lengths_may_differ():
         assert torch.equal(a.full, b.full) and torch.equal(a.partial, b.partial)
     mask = torch.rand(9, 21, generator=torch.Generator().manual_seed(0)) > 0.3
     q, k, v = rand(1, 1, 9, 4), rand(1, 1, 21, 4, seed=1), rand(1, 1, 21, 4, seed=2)
-    torch.testing.assert_close(block_sparse_attention(q, k, v, BlockMask.from_mask(mask, 8)), scaled_dot_product_attention(q, k, v, mask=mask))
+    torch.testing.assert_close(block_sparse_attention(q, k, v, BlockMask.from_mask(mask, 8)),
+                               scaled_dot_product_attention(q, k, v, mask=mask))
 
 
-@pytest.mark.parametrize("window, useful, fewer", [(256, 80, 25.9), (512, 89, 14.5), (1024, 94, 7.8), (4096, 98, 2.3)])
+@pytest.mark.parametrize("window, useful, fewer",
+                         [(256, 80, 25.9), (512, 89, 14.5), (1024, 94, 7.8), (4096, 98, 2.3)])
 def test_published_shares_of_useful_work(window, useful, fewer):
     n, block = 16384, 64
     tiles = n // block
@@ -106,7 +117,8 @@ def test_useful_fraction_counts_what_the_closed_form_counts():
 
 def test_lists_for_the_kernel():
     start, column, kind = BlockMask.from_mask(sliding_window_mask(6, 2), 2).lists()
-    assert start.tolist() == [0, 1, 3, 5] and column.tolist() == [0, 0, 1, 1, 2] and kind.tolist() == [1, 1, 1, 1, 1]
+    assert (start.tolist() == [0, 1, 3, 5] and column.tolist() == [0, 0, 1, 1, 2]
+            and kind.tolist() == [1, 1, 1, 1, 1])
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -118,8 +130,10 @@ def test_equal_to_flex_attention(rule):
     q, k, v = (rand(1, 2, 50, 8, seed=s, dtype=torch.float32) for s in range(3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        theirs = flex_attention(q, k, v, block_mask=create_block_mask(RULES[rule], None, None, 50, 50, device="cpu"))
-    torch.testing.assert_close(block_sparse_attention(q, k, v, BlockMask.from_rule(RULES[rule], 50, 50, 16)), theirs)
+        theirs = flex_attention(q, k, v,
+                                block_mask=create_block_mask(RULES[rule], None, None, 50, 50, device="cpu"))
+    torch.testing.assert_close(block_sparse_attention(q, k, v, BlockMask.from_rule(RULES[rule], 50, 50, 16)),
+                               theirs)
 
 
 def test_documents_do_not_see_each_other():
@@ -147,9 +161,10 @@ def test_topk_keeps_the_largest():
 
 def test_selected_blocks_hold_their_own_and_the_best():
     q, k = torch.zeros(1, 1, 16, 2), torch.zeros(1, 1, 16, 2)
-    q[..., 0], k[..., 4:8, 0] = 1, 5                              # every query asks for what block 1 of 4 offers
+    q[..., 0], k[..., 4:8, 0] = 1, 5  # every query asks for what block 1 of 4 offers
     chosen = select_blocks(q, k, 4, 2)[0, 0]
-    assert chosen[3].tolist() == [False, True, False, True] and chosen[0].tolist() == [True, False, False, False]
+    assert (chosen[3].tolist() == [False, True, False, True] and chosen[0].tolist()
+            == [True, False, False, False])
 
 
 Q = rand(1, 1, 6, 4)

@@ -1,4 +1,5 @@
-"""Windows and blocks on the tensor cores: the wrappers choose them, visited tiles are counted, mutants are caught."""
+"""Windows and blocks on the tensor cores: the wrappers choose them, visited tiles are counted, mutants are
+caught."""
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,8 @@ from references import changed_kernels
 
 def inputs(heads, kv_heads, n, m, d, dtype=BF16):
     generator = torch.Generator().manual_seed(n + m + d)
-    return [torch.randn(1, h, rows, d, generator=generator).to(dtype) for h, rows in ((heads, n), (kv_heads, m), (kv_heads, m))]
+    return [torch.randn(1, h, rows, d, generator=generator).to(dtype)
+            for h, rows in ((heads, n), (kv_heads, m), (kv_heads, m))]
 
 
 def close(got, want, error=1e-2):
@@ -41,14 +43,15 @@ def test_blocks_with_empty_rows_and_ragged_ends():
 
 
 def test_only_visited_tiles_are_asked_for():
-    """n = 512, window 64, 3 sinks: a block of 128 queries sees tiles of 64 keys from its window's first to its own last."""
+    """n = 512, window 64, 3 sinks: a block of 128 queries sees tiles of 64 keys from its window's first to
+    its own last."""
     n, d, window, n_sink = 512, 64, 64, 3
     q, k, v = inputs(1, 1, n, n, d)
     tiles = 0
     for q0 in range(0, n, 128):
         oldest = max(0, q0 - window + 1) // 64
         tiles += min(oldest, 1) + (q0 + 127) // 64 - oldest + 1
-    assert tiles == 2 + 4 + 4 + 4                       # one of sinks and three of the window's own, after the first block
+    assert tiles == 2 + 4 + 4 + 4  # one of sinks and three of the window's own, after the first block
     with cuda.profile() as report:
         window_sink_kernel(q, k, v, window, n_sink)
     (launch,) = report.launches
@@ -58,11 +61,15 @@ def test_only_visited_tiles_are_asked_for():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [
-    ("q0 - window + 1) / TILE_K", "q0 - window + 65) / TILE_K"), ("row - key < window", "row - key <= window"),
-    ("row + ROWS - 1 - k0 < window", "row - k0 < window"), ("k0 + TILE_K - 1 <= row &&", "k0 <= row &&"),
-    ("i % 2 * TILE_K; }", "0; }"), ("k0 + TILE_K <= n_k; }", "true; }"), ("place < 0 || masks", "place < 1 || masks"),
-    ("k0 < row + ROWS &&", "k0 < row &&"), ("k0 + TILE_K > row - window + 1", "k0 + TILE_K > row + 1"), ("        wait<0>();\n        __syncthreads();", "        wait<0>();")])
+@pytest.mark.parametrize("change",
+                         [("q0 - window + 1) / TILE_K", "q0 - window + 65) / TILE_K"),
+                          ("row - key < window", "row - key <= window"),
+                          ("row + ROWS - 1 - k0 < window", "row - k0 < window"),
+                          ("k0 + TILE_K - 1 <= row &&", "k0 <= row &&"), ("i % 2 * TILE_K; }", "0; }"),
+                          ("k0 + TILE_K <= n_k; }", "true; }"), ("place < 0 || masks", "place < 1 || masks"),
+                          ("k0 < row + ROWS &&", "k0 < row &&"),
+                          ("k0 + TILE_K > row - window + 1", "k0 + TILE_K > row + 1"),
+                          ("        wait<0>();\n        __syncthreads();", "        wait<0>();")])
 def test_a_changed_kernel_is_caught(change, monkeypatch, tmp_path):
     file = "sparse_attention/tensor_core.cu"
     broken = cuda.load(changed_kernels(tmp_path, *change, file) / file)
@@ -78,7 +85,8 @@ def test_a_changed_kernel_is_caught(change, monkeypatch, tmp_path):
             blocks = block_sparse_kernel(4 * q, k, v, BlockMask.from_mask(mask, 128))
     except cuda.KernelError:
         return
-    good = [close(out, attention(*double, mask=window_mask(300, window, 5))[0], 2e-2) for out, window in zip(windows, (20, 150))]
+    good = [close(out, attention(*double, mask=window_mask(300, window, 5))[0], 2e-2)
+            for out, window in zip(windows, (20, 150))]
     assert not all([*good, close(blocks, attention(*double, mask=mask)[0], 2e-2)])
 
 

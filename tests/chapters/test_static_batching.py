@@ -19,7 +19,8 @@ def test_static_by_hand():
 def test_continuous_by_hand():
     served = continuous_batches(HAND, max_running=2, token_budget=6, n_blocks=8, block_size=4)
     # step 0 reads 3 + 3; step 1: a token and the last 2, step 2: the third's prompt in the first one's place
-    assert sorted(served.rows) == [Row(0, 0, 0, 0, 0, 2, 2), Row(1, 1, 0, 0, 1, 5, 5), Row(2, 0, 1, 2, 2, 3, 3)]
+    assert (sorted(served.rows) == [Row(0, 0, 0, 0, 0, 2, 2), Row(1, 1, 0, 0, 1, 5, 5),
+                                    Row(2, 0, 1, 2, 2, 3, 3)])
     assert (served.steps, served.slots_read, served.tokens) == (5, (3 + 3) + (4 + 5) + (6 + 2) + 7 + 8, 7)
 
 

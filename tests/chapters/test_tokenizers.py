@@ -13,7 +13,8 @@ TRAINED = BytePairTokenizer.train(TEXT * 3 + "naïve café — ναι", 40)
 
 
 def test_the_most_frequent_pairs_are_merged_first():
-    # Of 6 newest and 3 widest: e s, then es t (9 each); then l o (7) before lo w (7), as their numbers are smaller.
+    # Of 6 newest and 3 widest: e s, then es t (9 each); then l o (7) before lo w (7), as their numbers are
+    # smaller.
     tokenizer = BytePairTokenizer.train(TEXT, 4)
     assert [tokenizer.pieces[256 + i] for i in range(4)] == [b"es", b"est", b"lo", b"low"]
     assert len(tokenizer) == 260
@@ -34,7 +35,8 @@ def test_training_is_repeatable_and_its_words_are_cut_as_they_were(text, n_merge
     assert tokenizer.vocabulary == again.vocabulary and len(tokenizer.vocabulary) <= n_merges
     assert tokenizer.decode(tokenizer.encode(text)) == text
     counts = torch.bincount(tokenizer.encode(text), minlength=len(tokenizer))
-    assert counts[256 + len(tokenizer.vocabulary) - 1:].sum() > 0 or not tokenizer.vocabulary, "the last merge is in use"
+    assert counts[256 + len(tokenizer.vocabulary) - 1:].sum() > 0 or not tokenizer.vocabulary, (
+        "the last merge is in use")
 
 
 def test_half_a_character_and_a_vocabulary_that_is_none():
@@ -72,4 +74,5 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "fsync", full)
     with pytest.raises(OSError, match="No space left on device; nothing was written") as raised:
         tokens_on_disk(TEXT, CharTokenizer.from_text(TEXT), tmp_path)
-    assert raised.value.errno == errno.ENOSPC and raised.value.filename.startswith(str(tmp_path)) and os.listdir(tmp_path) == []
+    assert (raised.value.errno == errno.ENOSPC and raised.value.filename.startswith(str(tmp_path))
+            and os.listdir(tmp_path) == [])

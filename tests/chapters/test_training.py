@@ -25,13 +25,14 @@ from course_lib.language_model.display import Display, watched_in
 ROOT = Path(__file__).resolve().parents[2]
 DATA = torch.randint(11, (600,), generator=torch.Generator().manual_seed(3))
 RECIPE = {"steps": 30, "batch": 4, "block": 16, "peak": 1e-2, "warmup": 5, "check_every": 10}
-TINY = ["--steps", "12", "--batch", "4", "--block", "8", "--layers", "1", "--width", "16", "--heads", "2", "--hidden", "16",
-        "--context", "16"]
+TINY = ["--steps", "12", "--batch", "4", "--block", "8", "--layers", "1", "--width", "16", "--heads", "2",
+        "--hidden", "16", "--context", "16"]
 
 
 def small_model(seed=0, **changes):
     torch.manual_seed(seed)
-    return LanguageModel(Config(**{"vocab_size": 11, "n_layers": 2, "n_heads": 2, "d_model": 16, "d_hidden": 24, "context": 32} | changes))
+    return LanguageModel(Config(**{"vocab_size": 11, "n_layers": 2, "n_heads": 2, "d_model": 16,
+                                   "d_hidden": 24, "context": 32} | changes))
 
 
 def same(a, b):
@@ -54,15 +55,17 @@ class Interrupting:
 @pytest.mark.parametrize("at", [3, 10, 17])
 @pytest.mark.parametrize("attention", ["softmax", "delta"])
 def test_a_run_that_was_stopped_goes_on_to_the_same_bits(tmp_path, at, attention):
-    whole, stopped, path = small_model(attention=attention), small_model(attention=attention), tmp_path / "run"
+    whole, stopped, path = small_model(attention=attention), small_model(
+        attention=attention), tmp_path / "run"
     history = train(whole, DATA, **RECIPE, validation=DATA)
     with pytest.raises(KeyboardInterrupt, match=f"stopped after step {at} of 30"):
         train(stopped, Interrupting(at), **RECIPE, validation=DATA, checkpoint=path)
     assert not same(whole, stopped) and not stopped.training
-    again = small_model(seed=9, attention=attention)            # a new process knows nothing of the old weights
+    again = small_model(seed=9, attention=attention)  # a new process knows nothing of the old weights
     assert train(again, DATA, **RECIPE, validation=DATA, checkpoint=path) == history
     assert same(whole, again)
-    assert train(small_model(seed=9, attention=attention), DATA, **RECIPE, checkpoint=path) == history, "done: nothing is trained"
+    assert train(small_model(seed=9, attention=attention), DATA, **RECIPE, checkpoint=path) == history, (
+        "done: nothing is trained")
 
 
 def test_another_interrupt_stops_at_once_but_an_echo_of_the_first_does_not(tmp_path, monkeypatch):
@@ -92,7 +95,8 @@ def test_a_batch_in_parts_is_the_same_step():
     for accumulate in (1, 2, 4):
         model = small_model()
         curves.append([loss for _, loss, _ in train(model, DATA, **RECIPE, accumulate=accumulate)])
-    torch.testing.assert_close(torch.tensor(curves[1:]), torch.tensor(curves[:1]).expand(2, -1), rtol=1e-4, atol=0)
+    torch.testing.assert_close(torch.tensor(curves[1:]), torch.tensor(curves[:1]).expand(2, -1), rtol=1e-4,
+                               atol=0)
 
 
 def test_parts_with_fewer_targets_count_for_less():
@@ -102,8 +106,10 @@ def test_parts_with_fewer_targets_count_for_less():
         targets[0], targets[1, :2] = tokens[0].roll(1), tokens[1, 2:4]         # the other rows have none
         return tokens, targets
 
-    curves = [[loss for _, loss, _ in train(small_model(), draw, **RECIPE, accumulate=parts)] for parts in (1, 2, 4)]
-    torch.testing.assert_close(torch.tensor(curves[1:]), torch.tensor(curves[:1]).expand(2, -1), rtol=1e-4, atol=0)
+    curves = [[loss for _, loss, _ in train(small_model(), draw, **RECIPE, accumulate=parts)]
+              for parts in (1, 2, 4)]
+    torch.testing.assert_close(torch.tensor(curves[1:]), torch.tensor(curves[:1]).expand(2, -1), rtol=1e-4,
+                               atol=0)
 
 
 def test_bfloat16_products_learn_too():
@@ -127,24 +133,29 @@ def test_a_checkpoint_that_does_not_fit_is_refused_whole_and_kept(tmp_path):
     path = tmp_path / "run"
     train(small_model(), DATA, **RECIPE, checkpoint=path)
     content = path.read_bytes()
-    with pytest.raises(ValueError, match="^checkpoint must be of the same run; in .* peak is 0.01, here 0.02"):
+    with pytest.raises(ValueError, match="^checkpoint must be of the same run; in .* peak is 0.01, here "
+                       "0.02"):
         train(small_model(), DATA, **RECIPE | {"peak": 2e-2}, checkpoint=path)
-    with pytest.raises(ValueError, match="^checkpoint must be of the same run; in .* data is 600 tokens, .* here 599 tokens, "):
+    with pytest.raises(ValueError, match="^checkpoint must be of the same run; in .* data is 600 tokens, .* "
+                       "here 599 tokens, "):
         train(small_model(), DATA[1:], **RECIPE, checkpoint=path)
     other, before = small_model(d_hidden=32), small_model(d_hidden=32)
-    with pytest.raises(ValueError, match=r"^path must hold a model of this shape; .*feed_forward.* is \(16, 24\), and here \(16, 32\)"):
+    with pytest.raises(ValueError,
+                       match=r"^path must hold a model of this shape; .*feed_forward.* is \(16, 24\), and here \(16, 32\)"):
         train(other, DATA, **RECIPE, checkpoint=path)
     assert same(other, before) and path.read_bytes() == content
     flipped = content[:-40] + bytes([content[-40] ^ 1]) + content[-39:]
     for damaged in (content[:len(content) // 2], flipped, b""):
         path.write_bytes(damaged)
-        with pytest.raises(ValueError, match="^path must be a checkpoint (of this course; .* is no complete one|without damage)"):
+        with pytest.raises(ValueError, match="^path must be a checkpoint (of this course; .* is no complete "
+                           "one|without damage)"):
             train(other, DATA, **RECIPE, checkpoint=path)
         assert same(other, before) and path.read_bytes() == damaged
 
 
 def test_a_text_is_known_again():
-    assert training.fingerprint(DATA) == training.fingerprint(DATA.to(torch.int16)) == training.fingerprint(DATA.clone())
+    assert (training.fingerprint(DATA) == training.fingerprint(DATA.to(torch.int16))
+            == training.fingerprint(DATA.clone()))
     assert len({training.fingerprint(x) for x in (DATA, DATA.flip(0), DATA[:-1], DATA[:0])}) == 4
 
 
@@ -190,7 +201,8 @@ def test_a_file_that_may_not_grow(tmp_path):
 
 
 def test_a_disk_that_is_really_full(tmp_path):
-    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)], capture_output=True).returncode:
+    if os.geteuid() or subprocess.run(["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(tmp_path)],
+                                      capture_output=True).returncode:
         pytest.skip("not run: mounting a small disk needs the rights of an administrator")
     try:
         save_checkpoint(tmp_path / "x", {"x": torch.ones(10)}, {})
@@ -205,7 +217,8 @@ def test_a_disk_that_is_really_full(tmp_path):
 def test_the_display():
     now = iter([0.0, 10.0])
     display = Display(0, 100, 50, where="terminal", clock=lambda: next(now))
-    assert display.line(20, 1.5, next(now)) == "[#####...................] 20/100  loss 1.500  100 tokens/s  0:40 left"
+    assert (display.line(20, 1.5, next(now)) == "[#####...................] 20/100  loss 1.500  100 "
+            "tokens/s  0:40 left")
     assert watched_in() is None, "nobody watches a test"
 
 
@@ -213,18 +226,20 @@ def test_the_command_trains_on_a_text_of_your_own(tmp_path, capsys, monkeypatch)
     monkeypatch.setenv("COURSE_CACHE", str(tmp_path / "cache"))
     training_text, out = tmp_path / "text.txt", tmp_path / "model.safetensors"
     training_text.write_text("to be, or not to be: that is the question\n" * 20)
-    assert train_command(["--out", str(out), "--text", str(training_text), *TINY, "--attention", "sliding"]) == 0
+    assert (train_command(["--out", str(out), "--text", str(training_text), *TINY, "--attention", "sliding"])
+            == 0)
     model, tokenizer = language_model.load(out)
     assert model.config.attention == "sliding" and set(tokenizer.vocabulary) == set(training_text.read_text())
     assert train_command(["--out", str(out), "--text", str(training_text), *TINY, "--pairs", "8"]) == 0
     model, tokenizer = language_model.load(out)
-    assert len(tokenizer) == model.config.vocab_size == 264 and tokenizer.decode(tokenizer.encode("ünd")) == "ünd"
+    assert (len(tokenizer) == model.config.vocab_size == 264 and tokenizer.decode(tokenizer.encode("ünd"))
+            == "ünd")
     assert [file.name for file in tmp_path.glob("*.run")] == [], "a finished run leaves its model only"
     content = out.read_bytes()
     training_text.write_text("too short")
     assert train_command(["--out", str(out), "--text", str(training_text), *TINY]) == 2
     assert "train: text must be longer than a block of 8 tokens" in capsys.readouterr().err
-    training_text.write_text("to be, or not to be" * 9 + "?")       # a character that only the validation part has
+    training_text.write_text("to be, or not to be" * 9 + "?")  # a character that only the validation part has
     assert train_command(["--out", str(out), "--text", str(training_text), *TINY]) == 2
     assert "text has '?', which is not in the vocabulary" in capsys.readouterr().err
     assert out.read_bytes() == content
@@ -236,10 +251,12 @@ def test_the_command_trains_on_a_text_of_your_own(tmp_path, capsys, monkeypatch)
 
 
 def command(tmp_path, name, *launcher, extra=()):
-    environment = os.environ | {"COURSE_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT)}
+    environment = (os.environ | {"COURSE_CACHE": str(tmp_path / "cache"), "OMP_NUM_THREADS": "1",
+                                 "PYTHONPATH": str(ROOT)})
     out = tmp_path / name
-    done = subprocess.run([*launcher, "-m", "course_lib", "train", "--out", str(out), "--text", str(tmp_path / "text.txt"), *TINY, *extra],
-                          cwd=ROOT, env=environment, capture_output=True, text=True, timeout=400)
+    done = subprocess.run([*launcher, "-m", "course_lib", "train", "--out", str(out), "--text",
+                           str(tmp_path / "text.txt"), *TINY, *extra], cwd=ROOT, env=environment,
+                          capture_output=True, text=True, timeout=400)
     assert done.returncode == 0, done.stderr
     return done.stdout, load_checkpoint(out)
 
@@ -247,11 +264,14 @@ def command(tmp_path, name, *launcher, extra=()):
 @pytest.mark.slow
 def test_two_processes_train_the_same_curve(tmp_path):
     (tmp_path / "text.txt").write_text("to be, or not to be: that is the question\n" * 20)
-    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "29517")
+    torchrun = (sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port",
+                "29517")
     _, (weights, about) = command(tmp_path, "one", sys.executable, extra=["--dtype", "float32"])
-    said, (weights_of_two, about_of_two) = command(tmp_path, "two", *torchrun, extra=["--dtype", "float32", "--accumulate", "2"])
+    said, (weights_of_two, about_of_two) = command(tmp_path, "two", *torchrun,
+                                                   extra=["--dtype", "float32", "--accumulate", "2"])
     assert said.count("step") == 1, "one process speaks"
-    torch.testing.assert_close(torch.tensor(about["history"]), torch.tensor(about_of_two["history"]), rtol=1e-4, atol=0)
+    torch.testing.assert_close(torch.tensor(about["history"]), torch.tensor(about_of_two["history"]),
+                               rtol=1e-4, atol=0)
     for name, x in weights.items():
         torch.testing.assert_close(weights_of_two[name], x, rtol=1e-2, atol=1e-4)
     # What one process began, two go on with.
@@ -270,7 +290,10 @@ def test_two_processes_train_the_same_curve(tmp_path):
         return random_batch(data, batch, 8, generator)
 
     with pytest.raises(KeyboardInterrupt):
-        train(model, draw, steps=12, batch=4, block=8, validation=tokenizer.encode(text[cut:])[:513], checkpoint=path)
+        train(model, draw, steps=12, batch=4, block=8, validation=tokenizer.encode(text[cut:])[:513],
+              checkpoint=path)
     assert json.loads(json.dumps(load_checkpoint(path)[1]))["step"] == 5
-    _, (weights_of_three, about_of_three) = command(tmp_path, "three", *torchrun, extra=["--dtype", "float32"])
-    torch.testing.assert_close(torch.tensor(about["history"]), torch.tensor(about_of_three["history"]), rtol=1e-4, atol=0)
+    _, (weights_of_three, about_of_three) = command(tmp_path, "three", *torchrun,
+                                                    extra=["--dtype", "float32"])
+    torch.testing.assert_close(torch.tensor(about["history"]), torch.tensor(about_of_three["history"]),
+                               rtol=1e-4, atol=0)

@@ -7,8 +7,8 @@ from hypothesis import given, settings, strategies as st
 
 from course_lib.attention import causal_mask
 from course_lib.rope import rope_table
-from course_lib.w2_attention import (RotaryEmbedding, W2Attention, W2Config, W2TransformerBlock, augment, gaussian_overlap,
-                                     gaussian_w2, w2_attention, w2_distance, w2_scores)
+from course_lib.w2_attention import (RotaryEmbedding, W2Attention, W2Config, W2TransformerBlock, augment,
+                                     gaussian_overlap, gaussian_w2, w2_attention, w2_distance, w2_scores)
 from course_lib.w2_attention.kernels import w2_attention_kernel
 
 
@@ -17,8 +17,10 @@ def rand(*shape, seed=0, dtype=torch.float64):
 
 
 def gaussians(b=2, h=2, n=5, m=7, d=4, dv=3, dtype=torch.float64):
-    mu_q, mu_k, v = rand(b, h, n, d, dtype=dtype), rand(b, h, m, d, seed=1, dtype=dtype), rand(b, h, m, dv, seed=4, dtype=dtype)
-    return mu_q, rand(b, h, n, d, seed=2, dtype=dtype).exp(), mu_k, rand(b, h, m, d, seed=3, dtype=dtype).exp(), v
+    mu_q, mu_k, v = rand(b, h, n, d, dtype=dtype), rand(b, h, m, d, seed=1,
+                                                        dtype=dtype), rand(b, h, m, dv, seed=4, dtype=dtype)
+    return mu_q, rand(b, h, n, d, seed=2, dtype=dtype).exp(), mu_k, rand(b, h, m, d, seed=3,
+                                                                         dtype=dtype).exp(), v
 
 
 def test_against_sorted_samples_in_one_dimension():
@@ -65,7 +67,8 @@ def test_overlap_is_the_integral_of_the_product():
     x = torch.linspace(-30, 30, 60_001, dtype=torch.float64)
     va, vb = 0.7, 1.9                                            # variances
     density = lambda m, v: torch.exp(-(x - m) ** 2 / (2 * v)) / math.sqrt(2 * math.pi * v)
-    integral = torch.log((density(0.5, va) * density(-1.0, vb)).sum() * (x[1] - x[0])) + 0.5 * math.log(2 * math.pi)
+    integral = (torch.log((density(0.5, va) * density(-1.0, vb)).sum() * (x[1] - x[0])) + 0.5
+                * math.log(2 * math.pi))
     got = gaussian_overlap(*(torch.tensor([t]).double() for t in (0.5, va, -1.0, vb)))
     assert abs(got - integral) < 1e-6
 
@@ -86,16 +89,19 @@ def test_forms_agree_forward_and_backward(tau, causal):
 @pytest.mark.parametrize("form", ["kernel", "fused"])
 @pytest.mark.parametrize("n, m", [(10, 10), (33, 7), (5, 40)])
 def test_kernel_forms_forward_and_backward(form, n, m):
-    inputs = [x.requires_grad_() for x in (*gaussians(1, 2, n, m, 8, 8, torch.float32), torch.tensor([2.0, 6.0]))]
+    inputs = [x.requires_grad_()
+              for x in (*gaussians(1, 2, n, m, 8, 8, torch.float32), torch.tensor([2.0, 6.0]))]
     want, got = (w2_attention(*inputs, causal=True, form=f) for f in ("direct", form))
     torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
     upstream = rand(*want.shape, seed=9, dtype=torch.float32)
-    for mine, other in zip(torch.autograd.grad(got, inputs, upstream), torch.autograd.grad(want, inputs, upstream)):
+    for mine, other in zip(torch.autograd.grad(got, inputs, upstream),
+                           torch.autograd.grad(want, inputs, upstream)):
         torch.testing.assert_close(mine, other, atol=5e-4, rtol=2e-3)
 
 
 def test_gradcheck():
-    inputs = [x.requires_grad_() for x in (*gaussians(1, 2, 3, 4, 2, 2), torch.tensor([1.3, 0.4], dtype=torch.float64))]
+    inputs = [x.requires_grad_()
+              for x in (*gaussians(1, 2, 3, 4, 2, 2), torch.tensor([1.3, 0.4], dtype=torch.float64))]
     for form in ("direct", "expanded", "augmented"):
         assert torch.autograd.gradcheck(lambda *x: w2_attention(*x, causal=True, form=form), inputs)
 
@@ -103,12 +109,14 @@ def test_gradcheck():
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 10_000), st.booleans())
 @settings(max_examples=20, deadline=None)
 def test_a_shift_of_all_means_changes_nothing(n, m, seed, causal):
-    """The three forms in PyTorch, float32, means around 100: what is moved by 100 is rounded to what was there before."""
+    """The three forms in PyTorch, float32, means around 100: what is moved by 100 is rounded to what was
+    there before."""
     draw = torch.Generator().manual_seed(seed)
     mu_q, mu_k = (torch.randint(-64, 65, (1, 2, rows, 4), generator=draw) / 32 for rows in (n, m))
     sigma_q, sigma_k, v = (torch.rand(1, 2, rows, 4, generator=draw) for rows in (n, m, m))
     for form in ("direct", "expanded", "augmented"):
-        near, far = (w2_attention(mu_q + at, sigma_q, mu_k + at, sigma_k, v, 1.0, causal=causal, form=form) for at in (0, 1000))
+        near, far = (w2_attention(mu_q + at, sigma_q, mu_k + at, sigma_k, v, 1.0, causal=causal, form=form)
+                     for at in (0, 1000))
         torch.testing.assert_close(near, far, atol=1e-4, rtol=1e-3)
 
 
@@ -125,12 +133,15 @@ def test_every_form_in_half_precision(form, dtype, atol):
 
 @pytest.mark.parametrize("form", ["direct", "expanded", "augmented", "kernel", "fused"])
 def test_an_augmented_key_depends_on_this_key_alone(form):
-    """Keys may come one by one, as from a cache; and no later key touches an earlier row, whatever the form."""
+    """Keys may come one by one, as from a cache; and no later key touches an earlier row, whatever the
+    form."""
     mu_q, sigma_q, mu_k, sigma_k, v = gaussians(1, 2, 9, 9, 8, 8, torch.float32)
-    together, alone = (augment(mu_q, sigma_q, mu_k[:, :, at], sigma_k[:, :, at], 2.0)[1] for at in (slice(0, 9), slice(4, 5)))
+    together, alone = (augment(mu_q, sigma_q, mu_k[:, :, at], sigma_k[:, :, at], 2.0)[1]
+                       for at in (slice(0, 9), slice(4, 5)))
     assert torch.equal(together[:, :, 4:5], alone)
     whole = w2_attention(mu_q, sigma_q, mu_k, sigma_k, v, 2.0, causal=True, form=form)
-    first = w2_attention(*(x[:, :, :5] for x in (mu_q, sigma_q, mu_k, sigma_k, v)), 2.0, causal=True, form=form)
+    first = w2_attention(*(x[:, :, :5] for x in (mu_q, sigma_q, mu_k, sigma_k, v)), 2.0, causal=True,
+                         form=form)
     torch.testing.assert_close(whole[:, :, :5], first, atol=1e-5, rtol=1e-5)
 
 
@@ -168,7 +179,8 @@ def test_no_negative_distance_and_no_nan():
 @pytest.mark.parametrize("form", ["direct", "expanded", "augmented", "kernel", "fused"])
 @pytest.mark.parametrize("tau", [0.0, 1.0])
 def test_no_nan_in_any_form(form, tau):
-    """Equal tokens, far tokens, norms of 1e12; the squares of 1e24 overflow, which only products cannot bear."""
+    """Equal tokens, far tokens, norms of 1e12; the squares of 1e24 overflow, which only products cannot
+    bear."""
     draw = rand(1, 1, 6, 8, dtype=torch.float32)
     v = rand(1, 1, 6, 4, seed=1, dtype=torch.float32)
     sizes = (0.0, 1.0, 1e4, 1e12) + ((1e24,) if form in ("direct", "expanded", "fused") else ())
@@ -186,7 +198,9 @@ def test_no_nan_in_any_form(form, tau):
 def test_a_nan_that_comes_in_goes_out(form):
     inputs = [x.clone() for x in gaussians()]
     inputs[2][0, 0, 1, 0] = torch.nan
-    assert w2_attention(*inputs, 1.0, form=form)[0, 0].isnan().all(), "a key is seen by every query of its head"
+    assert w2_attention(*inputs, 1.0, form=form)[0,
+                                                 0].isnan().all(), (
+        "a key is seen by every query of its head")
 
 
 def test_rope_on_the_means_makes_distances_relative():
@@ -210,7 +224,8 @@ def test_layer_and_block_shapes_gradients_and_causality():
 
 
 def test_parameters_are_the_two_wider_projections():
-    standard, ours = 4 * 64 * 64, sum(p.numel() for n, p in W2Attention(64, 4).named_parameters() if "proj" in n)
+    standard, ours = 4 * 64 * 64, sum(p.numel() for n, p in W2Attention(64, 4).named_parameters()
+                                      if "proj" in n)
     assert ours - standard == 2 * 64 * 64
 
 
@@ -246,7 +261,8 @@ def test_the_public_quick_start():
     """As its README has it: a config with these four fields, tables from the rotary module, one call."""
     class Config:
         hidden_size, num_attention_heads, intermediate_size, rms_norm_eps = 64, 4, 256, 1e-5
-    block, rotary, hidden_states = W2TransformerBlock(Config()), RotaryEmbedding(64 // 4), torch.randn(2, 16, 64, requires_grad=True)
+    block, rotary, hidden_states = W2TransformerBlock(Config()), RotaryEmbedding(64 // 4), torch.randn(
+        2, 16, 64, requires_grad=True)
     cos, sin = rotary(hidden_states, seq_len=16)
     out = block(hidden_states, rotary_emb_outputs=(cos, sin), attention_mask=None)
     out.mean().backward()
@@ -265,5 +281,6 @@ def test_the_temperature_is_the_heads_own():
     after = layer(x)
     with torch.no_grad():
         layer.log_tau[1] -= 1
-    assert torch.equal(after[..., :8], layer(x)[..., :8]) and not torch.allclose(after[..., 8:], layer(x)[..., 8:])
+    assert (torch.equal(after[..., :8], layer(x)[..., :8])
+            and not torch.allclose(after[..., 8:], layer(x)[..., 8:]))
     assert before.shape == after.shape

@@ -28,7 +28,8 @@ def test_the_chapter_has_all_four_kinds():
 
 
 def test_letters_may_be_typed_in_any_order_and_with_commas():
-    given = {text: core.evaluate(find("9.10"), f"unfair = {text}").status for text in ('"acdf"', '"F, D, C, A"', '"acd"', '"aacdf"')}
+    given = {text: core.evaluate(find("9.10"), f"unfair = {text}").status
+             for text in ('"acdf"', '"F, D, C, A"', '"acd"', '"aacdf"')}
     assert list(given.values()) == [PASSED, PASSED, WRONG, WRONG], given
 
 
@@ -47,23 +48,26 @@ def test_positioned_scores_are_the_modules():
     at_q, at_k = torch.arange(20, 25), torch.arange(3, 10)
     torch.testing.assert_close(turn(mu_q, at_q), apply_rope(mu_q[None, None], cos, sin, at_q)[0, 0])
     turned = [apply_rope(x[None, None], cos, sin, at) for x, at in ((mu_q, at_q), (mu_k, at_k))]
-    want = w2_scores(turned[0], F.softplus(raw_q)[None, None], turned[1], F.softplus(raw_k)[None, None], 2.0)[0, 0]
+    want = w2_scores(turned[0], F.softplus(raw_q)[None, None], turned[1], F.softplus(raw_k)[None, None],
+                     2.0)[0, 0]
     torch.testing.assert_close(reference("9.3")(mu_q, raw_q, mu_k, raw_k, at_q, at_k, 2.0), want)
 
 
 def test_the_disguise_is_augment():
-    parts = [x[None, None] for x in (rand(5, 4), rand(5, 4, seed=1).exp(), rand(7, 4, seed=2), rand(7, 4, seed=3).exp())]
+    parts = [x[None, None]
+             for x in (rand(5, 4), rand(5, 4, seed=1).exp(), rand(7, 4, seed=2), rand(7, 4, seed=3).exp())]
     q, k = (torch.cat(pair, -1)[0, 0] for pair in (parts[:2], parts[2:]))
     wide_q, wide_k = reference("9.4")(q, k, 0.7)
     theirs = augment(*parts, 0.7)
-    torch.testing.assert_close(torch.softmax(wide_q @ wide_k.T, -1), torch.softmax(theirs[0] @ theirs[1].mT, -1)[0, 0],
-                               atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(torch.softmax(wide_q @ wide_k.T, -1),
+                               torch.softmax(theirs[0] @ theirs[1].mT, -1)[0, 0], atol=1e-4, rtol=1e-4)
 
 
 def test_squared_distances_are_scores():
     q, k = rand(5, 8).abs() + 50, rand(7, 8, seed=1).abs() + 50
     parts = [x[None, None] for x in (q[:, :4], q[:, 4:], k[:, :4], k[:, 4:])]
-    torch.testing.assert_close(reference("9.11")(q, k), -w2_scores(*parts, 1.0)[0, 0] * (1 + 1e-6), atol=1e-3, rtol=1e-4)
+    torch.testing.assert_close(reference("9.11")(q, k), -w2_scores(*parts, 1.0)[0, 0] * (1 + 1e-6), atol=1e-3,
+                               rtol=1e-4)
 
 
 def test_the_kernel_makes_the_modules_scores():
@@ -88,8 +92,8 @@ def test_steep_tokens_have_the_jacobian_that_the_hint_says():
     weights = torch.softmax(-(swap @ x[2] - x).square().sum(-1), -1)
     torch.testing.assert_close(weights, torch.tensor([0.5, 0.5, 0.0]))
     slope = 0.5 * torch.outer(keys[0] - keys[1], keys[0] - keys[1]) @ swap
-    jacobian = torch.autograd.functional.jacobian(
-        lambda t: torch.softmax(-(swap @ t - torch.cat([keys, t[None]])).square().sum(-1), -1) @ torch.cat([keys, t[None]]), x[2])
+    jacobian = torch.autograd.functional.jacobian(lambda t: torch.softmax(
+            -(swap @ t - torch.cat([keys, t[None]])).square().sum(-1), -1) @ torch.cat([keys, t[None]]), x[2])
     torch.testing.assert_close(jacobian, slope, atol=1e-3, rtol=1e-3)
 
 
@@ -150,4 +154,5 @@ def test_zeros_do_not_pass(id, source, monkeypatch):
 def test_small_widths():
     measures = {"a": lambda s: 1 / (2 * s**2), "b": lambda s: math.sqrt(1 - math.exp(-1 / (8 * s**2))),
                 "c": lambda s: -0.5 * (1 / (2 * s) + math.log(2 * s)), "d": lambda s: 1.0}
-    assert measures[reference("9.13")](1e-6) == 1.0 and measures["a"](1e-6) > 1e9 and measures["c"](1e-6) < -1e5
+    assert (measures[reference("9.13")](1e-6) == 1.0 and measures["a"](1e-6) > 1e9 and measures["c"](1e-6)
+            < -1e5)

@@ -1,4 +1,5 @@
-"""Chapter 9's audit: its tasks and models, that it can be interrupted, and that the committed file is what it makes."""
+"""Chapter 9's audit: its tasks and models, that it can be interrupted, and that the committed file is what it
+makes."""
 import json
 import math
 
@@ -11,8 +12,8 @@ from course_lib.rope import apply_rope, rope_table
 from course_lib.studies import (w2_audit, w2_audit_memory, w2_audit_plan, w2_audit_public, w2_audit_results,
                                 w2_audit_tasks)
 from course_lib.w2_attention import W2Attention, gaussian_overlap, w2_scores
-from course_lib.studies.w2_audit_models import (MECHANISMS, AuditAttention, AuditModel, Overlap, attend, equal_hidden, in_parts,
-                                                parameters, raw_scores)
+from course_lib.studies.w2_audit_models import (MECHANISMS, AuditAttention, AuditModel, Overlap, attend,
+                                                equal_hidden, in_parts, parameters, raw_scores)
 
 PIECE = "settings", "loss", "parameters", "curve"
 
@@ -28,7 +29,8 @@ def gaussians(*shape, seed=0):
 
 # The tasks
 
-@pytest.mark.parametrize("draw", [datasets.repeated_tokens, datasets.associative_recall, datasets.noisy_recall])
+@pytest.mark.parametrize("draw",
+                         [datasets.repeated_tokens, datasets.associative_recall, datasets.noisy_recall])
 def test_a_seed_draws_the_same_again(draw):
     flat = lambda drawn: drawn if isinstance(drawn, tuple) else (drawn,)
     first, again, other = flat(draw(4, seeded())), flat(draw(4, seeded())), flat(draw(4, seeded(1)))
@@ -39,7 +41,8 @@ def test_a_seed_draws_the_same_again(draw):
 def test_repeated_tokens_and_the_floor():
     tokens = datasets.repeated_tokens(3, seeded())
     assert tokens.shape == (3, 128) and torch.equal(tokens[:, :64], tokens[:, 64:]) and tokens.max() < 1024
-    # 127 targets, of which those at places 1 to 63 are new: who knows the rest for certain still pays for these.
+    # 127 targets, of which those at places 1 to 63 are new: who knows the rest for certain still pays for
+    # these.
     assert len(tokens[0, 1:64]) / len(tokens[0, 1:]) * math.log(1024) == pytest.approx(w2_audit_tasks.FLOOR)
     assert round(w2_audit_tasks.FLOOR, 4) == 3.4384
     inputs, at, answers = w2_audit_tasks.copied(seeded())
@@ -52,7 +55,7 @@ def test_associative_recall_gives_no_answer_away():
     keys, values = tokens[:, 0:2 * pairs:2], tokens[:, 1:2 * pairs:2]
     assert torch.equal(tokens.gather(1, at), keys) and torch.equal(answers, values)
     assert (tokens[:, 2 * pairs:] < vocab // 2).all()                   # no value after the pairs
-    assert ((tokens[:, 2 * pairs:] > 0).sum(1) == pairs).all()          # every key once more, at a place of its own
+    assert ((tokens[:, 2 * pairs:] > 0).sum(1) == pairs).all()  # every key once more, at a place of its own
     assert all(len(row.unique()) == pairs for row in keys) and keys.min() > 0 and keys.max() < vocab // 2
     # Neither the place nor the order tells the value: the key at the first place asked is any of the eight.
     assert len(at.argmin(1).unique()) == pairs
@@ -62,8 +65,9 @@ def test_noisy_recall_hides_the_label_and_tells_the_noise():
     features, answers = datasets.noisy_recall(4000, seeded())
     x, sizes, label = features[..., :4], features[..., 4:8], features[..., 8:]
     assert (label[:, -1] == F.one_hot(torch.tensor(16), 17)).all() and (label[:, :-1, 16] == 0).all()
-    assert (label[:, :-1, :16].sum(1).gather(1, answers[:, None]) > 0).all()    # the answer is among the labels shown
-    for size in (0.1, 1.5):                                                    # a measurement is N(0, 1) and its noise
+    # the answer is among the labels shown
+    assert (label[:, :-1, :16].sum(1).gather(1, answers[:, None]) > 0).all()
+    for size in (0.1, 1.5):  # a measurement is N(0, 1) and its noise
         assert x[sizes == size].std().item() == pytest.approx(math.hypot(1, size), rel=0.02)
 
 
@@ -76,7 +80,8 @@ def test_rules_on_the_noisy_task_are_ordered():
 
 def test_the_tree():
     above = datasets.tree(depth=2, branching=2)     # 0; 1 2; 3 4 5 6
-    assert above.nonzero().tolist() == [[1, 0], [2, 0], [3, 0], [3, 1], [4, 0], [4, 1], [5, 0], [5, 2], [6, 0], [6, 2]]
+    assert (above.nonzero().tolist() == [[1, 0], [2, 0], [3, 0], [3, 1], [4, 0], [4, 1], [5, 0], [5, 2],
+                                         [6, 0], [6, 2]])
     assert not (above & above.T).any()
     reached = above.float() @ above.float() > 0
     assert (above | ~reached).all()                 # what lies above what lies above lies above
@@ -108,10 +113,12 @@ def test_scores_and_gradients_of_the_overlap():
 
 
 def test_overlap_in_parts_is_the_whole(monkeypatch):
-    inputs = [x.contiguous() for side in (0, 1) for x in gaussians(5, 3, 4, seed=side).transpose(1, 2).chunk(2, 1)]
+    inputs = [x.contiguous() for side in (0, 1)
+              for x in gaussians(5, 3, 4, seed=side).transpose(1, 2).chunk(2, 1)]
     whole = Overlap.apply(*inputs)
     assert len(list(in_parts(*inputs))) == 1
-    monkeypatch.setattr("course_lib.studies.w2_audit_models.in_parts", lambda *x: zip(*(part.split(2) for part in x)))
+    monkeypatch.setattr(
+        "course_lib.studies.w2_audit_models.in_parts", lambda *x: zip(*(part.split(2) for part in x)))
     torch.testing.assert_close(Overlap.apply(*inputs), whole, rtol=0, atol=0)
     assert torch.autograd.gradcheck(Overlap.apply, [x.requires_grad_() for x in inputs])
 
@@ -142,8 +149,9 @@ def test_what_the_published_percentages_count():
     assert count["softmax", 96] == 492_008 and count["w2", 64] == 278_856
     assert round(100 * (1 - count["w2", 64] / count["softmax", 96])) == 43          # two widths
     extra = {width: count["w2", width] - count["softmax", width] for width in (64, 96)}
-    assert extra == {width: 2 * 2 * width**2 for width in (64, 96)}                   # q_proj and k_proj, in two layers
-    assert {width: round(100 * extra[width] / count["softmax", width], 1) for width in extra} == {64: 6.2, 96: 7.5}
+    assert extra == {width: 2 * 2 * width**2 for width in (64, 96)}  # q_proj and k_proj, in two layers
+    assert ({width: round(100 * extra[width] / count["softmax", width], 1) for width in extra}
+            == {64: 6.2, 96: 7.5})
 
 
 @pytest.mark.parametrize("task", ["noisy", "mqar", "fair"])
@@ -170,12 +178,15 @@ def test_scores_start_with_the_same_spread(mechanism):
     assert model.start_scores(tokens) == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("task", ["public", "mqar", *(pytest.param(task, marks=pytest.mark.slow)
-                                                        for task in ("published", "fair", "noisy", "hierarchy"))])
+@pytest.mark.parametrize("task",
+                         ["public", "mqar",
+                          *(pytest.param(task, marks=pytest.mark.slow)
+                            for task in ("published", "fair", "noisy", "hierarchy"))])
 def test_a_run_repeats_and_its_seed_matters(task):
     few = {"steps": 2, "seed": 3}
     mechanism = "overlap" if task == "public" else "w2"
-    settings = [s for s in w2_audit_plan.plan({}) if s["task"] == task and s["mechanism"] == mechanism][0] | few
+    settings = ([s for s in w2_audit_plan.plan({}) if s["task"] == task and s["mechanism"] == mechanism][0]
+                | few)
     if task != "hierarchy":
         settings |= {"width": 16, "hidden": 16, "heads": 2}
     one, again, other = (w2_audit_tasks.run(s) for s in (settings, dict(settings), settings | {"seed": 4}))
@@ -191,7 +202,8 @@ def test_tied_projections_cannot_tell_up_from_down():
 
 # The public models
 
-@pytest.mark.parametrize("score, width, heads, logged", [("softmax", 96, 6, 492_096), ("overlap", 64, 4, 278_912)])
+@pytest.mark.parametrize("score, width, heads, logged",
+                         [("softmax", 96, 6, 492_096), ("overlap", 64, 4, 278_912)])
 def test_public_models_have_the_parameters_of_the_log(score, width, heads, logged):
     assert parameters(w2_audit_public.PublicModel(1024, width, 4 * width, heads, score)) == logged
 
@@ -204,8 +216,10 @@ def cloud(seed, n=5):
 def test_the_four_scores_are_their_formulas():
     (mu_q, sigma_q), (mu_k, sigma_k) = cloud(0), cloud(1)
     scores = {name: score(mu_q, sigma_q, mu_k, sigma_k) for name, score in w2_audit_public.SCORES.items()}
-    torch.testing.assert_close(scores["exact"], w2_scores(mu_q, sigma_q, mu_k, sigma_k, 1.0), rtol=1e-5, atol=1e-5)
-    pairs = (x[..., :, None, :] if i < 2 else x[..., None, :, :] for i, x in enumerate((mu_q, sigma_q, mu_k, sigma_k)))
+    torch.testing.assert_close(scores["exact"], w2_scores(mu_q, sigma_q, mu_k, sigma_k, 1.0), rtol=1e-5,
+                               atol=1e-5)
+    pairs = (x[..., :, None, :] if i < 2 else x[..., None, :, :]
+             for i, x in enumerate((mu_q, sigma_q, mu_k, sigma_k)))
     torch.testing.assert_close(scores["overlap"], gaussian_overlap(*pairs))
     one = [sigma.mean(-1, keepdim=True).expand_as(sigma) for sigma in (sigma_q, sigma_k)]
     torch.testing.assert_close(scores["scalar"], w2_audit_public.overlap(mu_q, one[0], mu_k, one[1]))
@@ -217,7 +231,8 @@ def test_the_four_scores_are_their_formulas():
         assert (scores[name].softmax(-1) - scores[other].softmax(-1)).abs().max() > 0.05
 
 
-@pytest.mark.parametrize("name, relative", [("exact", True), ("overlap", False), ("scalar", True), ("separable", True)])
+@pytest.mark.parametrize("name, relative",
+                         [("exact", True), ("overlap", False), ("scalar", True), ("separable", True)])
 def test_which_of_the_four_are_relative(name, relative):
     (mu_q, sigma_q), (mu_k, sigma_k) = cloud(0), cloud(1)
     cos, sin = rope_table(40, 8, dtype=torch.float64)
@@ -231,10 +246,10 @@ def test_which_of_the_four_are_relative(name, relative):
 def test_bytes_kept_are_counted_exactly():
     x = torch.randn(10, requires_grad=True)
     assert w2_audit_memory.saved_bytes(lambda: x.exp()) == 40                          # its own result
-    assert w2_audit_memory.saved_bytes(lambda: x * x) == 40                            # one storage, kept twice
+    assert w2_audit_memory.saved_bytes(lambda: x * x) == 40  # one storage, kept twice
     assert w2_audit_memory.saved_bytes(lambda: x + 1) == 0
     weight = torch.nn.Parameter(torch.randn(10))
-    assert w2_audit_memory.saved_bytes(lambda: weight * x) == 40                       # the parameter is not counted
+    assert w2_audit_memory.saved_bytes(lambda: weight * x) == 40  # the parameter is not counted
     with torch.no_grad():
         assert w2_audit_memory.saved_bytes(lambda: x.exp()) == 0
 
@@ -245,7 +260,7 @@ def test_bytes_of_the_forms():
     assert got["softmax, fused"] == 4 * heads * n * (4 * d + 1)     # q, k, v, the output and one number a row
     assert got["W2, direct"] > 4 * heads * n * n * 2 * d            # every difference
     assert got["overlap"] > got["W2, direct"] > 5 * got["W2, expanded"] > 5 * got["W2, augmented"]
-    scales = 4 * heads                                              # kept once, whatever the length: else a straight line
+    scales = 4 * heads  # kept once, whatever the length: else a straight line
     assert w2_audit_memory.memory_bytes("W2, fused", 2 * n) - scales == 2 * (got["W2, fused"] - scales)
     assert w2_audit_memory.memory_bytes("W2, direct", 2 * n) > 3.9 * got["W2, direct"]
     with pytest.raises(ValueError, match="form must be one of"):
@@ -258,7 +273,8 @@ def pretend(settings):
     """A finished run whose loss prefers the rate 3e-3 (or 1e-2 in the tree)."""
     loss = abs(math.log(settings["rate"] / (1e-2 if settings["task"] == "hierarchy" else 3e-3)))
     auc = {"auc": 1 - loss / 10, "direction": 1.0} if settings["task"] == "hierarchy" else {}
-    return {"settings": settings, "loss": loss + 1e-3 * settings["seed"], "parameters": 1, "seconds": 1.0, **auc}
+    return {"settings": settings, "loss": loss + 1e-3 * settings["seed"], "parameters": 1, "seconds": 1.0,
+            **auc}
 
 
 def test_every_setting_is_in_the_key():
@@ -272,7 +288,8 @@ def test_every_setting_is_in_the_key():
 
 def test_final_runs_wait_for_the_sweep_and_use_its_best_rate():
     runs = {}
-    finals = [s for s in w2_audit_plan.plan(runs) if s["stage"] == "final" and s["task"] in w2_audit_plan.SWEPT]
+    finals = [s for s in w2_audit_plan.plan(runs) if s["stage"] == "final"
+              and s["task"] in w2_audit_plan.SWEPT]
     assert finals and all(s["rate"] is None for s in finals)
     while left := w2_audit_plan.missing(runs):
         ready = [s for s in left if s["rate"] is not None]
@@ -280,7 +297,8 @@ def test_final_runs_wait_for_the_sweep_and_use_its_best_rate():
         runs |= {w2_audit_plan.key(s): pretend(s) for s in ready}
     for task, (_, arms, rates, sweep_seeds, final_seeds) in w2_audit_plan.SWEPT.items():
         rows = w2_audit_results.summary({"runs": runs}, task)
-        assert [row["arm"] for row in rows] == list(arms) and {row["seeds"] for row in rows} == {len(final_seeds)}
+        assert ([row["arm"] for row in rows] == list(arms) and {row["seeds"] for row in rows}
+                == {len(final_seeds)})
         assert {row["rate"] for row in rows} == {1e-2 if task == "hierarchy" else 3e-3}
         assert not set(sweep_seeds) & set(final_seeds) and len(final_seeds) >= 5
     diverged = [pretend({"task": "fair", "rate": rate, "seed": 0}) | {"loss": loss}
@@ -309,7 +327,8 @@ def test_students_t_and_bonferroni():
 
 @pytest.mark.slow
 def test_it_goes_on_where_it_stopped(tmp_path, monkeypatch, capsys):
-    short = {"hierarchy": ({"steps": 2}, {"w2": {"mechanism": "w2", "tied": False}}, (1e-3, 1e-2), (0,), (100, 101))}
+    short = {"hierarchy": ({"steps": 2}, {"w2": {"mechanism": "w2", "tied": False}}, (1e-3, 1e-2), (0,),
+                           (100, 101))}
     plan = lambda runs: list(w2_audit_plan.swept_runs("hierarchy", runs))
     monkeypatch.setattr(w2_audit_plan, "SWEPT", short)
     for module in (w2_audit, w2_audit_plan):
@@ -339,7 +358,8 @@ def audit():
 
 def test_the_file_is_complete(audit):
     assert audit["complete"] and not w2_audit_plan.missing(audit["runs"])
-    assert set(audit["runs"]) == {w2_audit_plan.key(s) for s in w2_audit_plan.plan(audit["runs"])}     # and holds nothing else
+    # and holds nothing else
+    assert set(audit["runs"]) == {w2_audit_plan.key(s) for s in w2_audit_plan.plan(audit["runs"])}
     for name, one in audit["runs"].items():
         assert name == w2_audit_plan.key(one["settings"]) and all(piece in one for piece in PIECE)
         assert one["loss"] is not None or one["settings"]["stage"] == "sweep"      # None: it diverged
@@ -363,7 +383,8 @@ def test_the_file_holds_what_the_code_counts(audit):
 @pytest.mark.slow
 @pytest.mark.parametrize("arm", ["softmax", "w2", "overlap"])
 def test_a_run_made_again_is_the_one_in_the_file(audit, arm):
-    kept = [one for (name, _), runs in w2_audit_results.finals(audit, "hierarchy").items() if name == arm for one in runs][0]
+    kept = [one for (name, _), runs in w2_audit_results.finals(audit, "hierarchy").items() if name == arm
+            for one in runs][0]
     again = w2_audit_tasks.run(kept["settings"])
     assert again["parameters"] == kept["parameters"]
     assert again["curve"][:3] == pytest.approx(kept["curve"][:3], abs=0.02)
@@ -386,5 +407,6 @@ def test_every_arm_is_drawn_and_the_low_rate_has_five_seeds_of_equal_parameters(
         groups = w2_audit_results.finals(audit, task, "low rate")
         sizes = [runs[0]["parameters"] for runs in groups.values()]
         assert len(groups) == 2 and max(sizes) < 1.01 * min(sizes)
-        seeds = [len(w2_audit_results.seeded(audit, task, arm, stage="low rate")) for arm in ("softmax", "w2")]
+        seeds = [len(w2_audit_results.seeded(audit, task, arm, stage="low rate"))
+                 for arm in ("softmax", "w2")]
         assert seeds == [5, 5]

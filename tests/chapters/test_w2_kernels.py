@@ -1,4 +1,5 @@
-"""kernels/w2_attention.cu against the direct form in float64: values, gradients, counts, faults and mutants."""
+"""kernels/w2_attention.cu against the direct form in float64: values, gradients, counts, faults and
+mutants."""
 import math
 import re
 from pathlib import Path
@@ -38,11 +39,13 @@ def exact(inputs, tau, causal, upstream=None):
 
 def agree(got, want, dtype=torch.float32, slack=1):
     scale = max(1.0, want.abs().max().item())
-    return bool(got.isfinite().all()) and (got.double() - want).abs().max().item() < slack * TOLERANCE[dtype] * scale
+    return (bool(got.isfinite().all()) and (got.double() - want).abs().max().item() < slack * TOLERANCE[dtype]
+            * scale)
 
 
 def poison(patch):
-    """Every array that the wrappers make for a kernel starts as NaN, so that an output left unwritten is seen."""
+    """Every array that the wrappers make for a kernel starts as NaN, so that an output left unwritten is
+    seen."""
     for owner, name in ((torch.Tensor, "new_empty"), (torch, "empty"), (torch, "empty_like")):
         make = getattr(owner, name)
         patch.setattr(owner, name, lambda *a, _make=make, **k: _make(*a, **k).fill_(math.nan))
@@ -68,8 +71,9 @@ def test_half_precision(rung, dtype):
 
 
 @settings(max_examples=15, deadline=None)
-@given(n=st.integers(1, 70), m=st.integers(1, 70), width=st.sampled_from([(8, 8), (31, 17), (64, 64), (33, 100)]),
-       causal=st.booleans(), seed=st.integers(0, 999))
+@given(n=st.integers(1, 70), m=st.integers(1, 70),
+       width=st.sampled_from([(8, 8), (31, 17), (64, 64), (33, 100)]), causal=st.booleans(),
+       seed=st.integers(0, 999))
 def test_gradients_against_float64(n, m, width, causal, seed):
     inputs, tau = gaussians(n, m, *width, seed=seed), torch.tensor([2.0, 9.0])
     leaves = [x.requires_grad_() for x in (*inputs, tau)]
@@ -121,10 +125,13 @@ def test_tokens_far_from_the_origin_lose_nothing():
 @pytest.mark.parametrize("size", [0.0, 1.0, 1e4, 1e24])
 def test_no_nan_whatever_the_temperature_and_the_norms(tau, size):
     """size 0: all tokens equal. 1e24: the squares overflow; every key is then equally, very far."""
-    mu_q, sigma_q, mu_k, sigma_k, v = (size * x if i < 4 else x for i, x in enumerate(gaussians(33, 40, 8, 8)))
-    inputs, tau = [x.requires_grad_() for x in (mu_q, sigma_q, mu_k, sigma_k, v)], torch.tensor(tau, requires_grad=True)
+    mu_q, sigma_q, mu_k, sigma_k, v = (size * x if i < 4 else x
+                                       for i, x in enumerate(gaussians(33, 40, 8, 8)))
+    inputs, tau = [x.requires_grad_()
+                   for x in (mu_q, sigma_q, mu_k, sigma_k, v)], torch.tensor(tau, requires_grad=True)
     out = w2_flash_attention(*inputs, tau, True)
-    assert out.isfinite().all() and all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), [*inputs, tau]))
+    assert (out.isfinite().all()
+            and all(g.isfinite().all() for g in torch.autograd.grad(out.sum(), [*inputs, tau])))
     torch.testing.assert_close(w2_attention_kernel(*inputs, tau, True, 1), out, atol=1e-4, rtol=1e-3)
     if size in (0.0, 1e24):
         torch.testing.assert_close(out[:, :, -1], v.mean(2), atol=1e-5, rtol=1e-4)
@@ -134,7 +141,8 @@ def test_queries_without_keys_and_empty_inputs():
     inputs = [x.requires_grad_() for x in gaussians(9, 4, 8, 8)]
     out = w2_flash_attention(*inputs, 1.0, True)
     grads = torch.autograd.grad(out.sum(), inputs)
-    assert (out[:, :, :5] == 0).all() and all(g.isfinite().all() for g in grads) and (grads[0][:, :, :5] == 0).all()
+    assert ((out[:, :, :5] == 0).all() and all(g.isfinite().all() for g in grads)
+            and (grads[0][:, :, :5] == 0).all())
     for n, m in ((0, 3), (3, 0)):
         inputs = [x.requires_grad_() for x in gaussians(n, m, 8, 8)]
         for rung in (1, 2):
@@ -177,22 +185,27 @@ def test_no_kernel_has_a_fault_in_any_thread_order(order):
 def asked(function):
     with cuda.profile() as report:
         function()
-    return {launch.kernel.split("<")[0]: launch.global_load.bytes + launch.global_store.bytes for launch in report.launches}
+    return {launch.kernel.split("<")[0]: launch.global_load.bytes + launch.global_store.bytes
+            for launch in report.launches}
 
 
 @pytest.mark.parametrize("n, m, causal", [(128, 128, False), (70, 50, False), (150, 150, True)])
 def test_the_fused_kernel_asks_for_what_the_formula_says(n, m, causal):
     d, v_dim = 32, 32
-    rows = [min(m, q0 + min(64, n - q0)) if causal else m for q0 in range(0, n, 64)]        # keys that each block visits
+    # keys that each block visits
+    rows = [min(m, q0 + min(64, n - q0)) if causal else m for q0 in range(0, n, 64)]
     visited = sum(min(m, math.ceil(seen / 32) * 32) for seen in rows)
-    want = 4 * (n * (2 * d + v_dim + 2) + visited * (2 * d + v_dim) + 128 * len(rows))      # + tau, once per thread
-    assert asked(lambda: w2_attention_kernel(*gaussians(n, m, d, v_dim, h=1), 1.0, causal)) == {"w2_flash": want}
+    # + tau, once per thread
+    want = 4 * (n * (2 * d + v_dim + 2) + visited * (2 * d + v_dim) + 128 * len(rows))
+    assert (asked(lambda: w2_attention_kernel(*gaussians(n, m, d, v_dim, h=1), 1.0, causal))
+            == {"w2_flash": want})
 
 
 @pytest.mark.slow
 def test_the_header_quotes_what_is_counted():
     header = (KERNELS / "w2_attention.cu").read_text().split("#include")[0]
-    quoted = [int(x.replace(",", "")) for x in re.findall(r" (\d[\d,]{6,})(?: |\n)", header.split("kernel   ", 1)[1])]
+    quoted = [int(x.replace(",", ""))
+              for x in re.findall(r" (\d[\d,]{6,})(?: |\n)", header.split("kernel   ", 1)[1])]
     inputs = gaussians(128, 128, 64, 64, h=1)
     q, k, v = torch.cat(inputs[:2], -1), torch.cat(inputs[2:4], -1), inputs[4]
     bias, wide = torch.zeros(1, 1, 128), torch.cat([v, v], -1)
@@ -221,7 +234,8 @@ def test_the_tensor_cores_take_scores_of_width_2d_and_values_of_width_d(dtype):
 
 
 def test_the_operands_are_made_in_one_pass():
-    """The header of kernels/w2_attention/tensor_core.cu quotes the bytes per row; the operands are those of product_and_bias."""
+    """The header of kernels/w2_attention/tensor_core.cu quotes the bytes per row; the operands are those of
+    product_and_bias."""
     *inputs, _ = gaussians(64, 64, 64, 64, h=1, dtype=torch.bfloat16)
     with cuda.profile() as report:
         got = dot_product_operands(*inputs, torch.full((1,), 8.0))
@@ -234,8 +248,11 @@ def test_the_operands_are_made_in_one_pass():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("change", [("row < n &&", ""), ("own.get(i) - centre.get(i)", "own.get(i)"), ("square += own.get(i)", "square += moved"),
-                                    ("lanes_sum(square, 16)", "lanes_sum(square, 8)"), ("bias ? 1.0f : 2.0f", "bias ? 1.0f : 1.0f")])
+@pytest.mark.parametrize("change",
+                         [("row < n &&", ""), ("own.get(i) - centre.get(i)", "own.get(i)"),
+                          ("square += own.get(i)", "square += moved"),
+                          ("lanes_sum(square, 16)", "lanes_sum(square, 8)"),
+                          ("bias ? 1.0f : 2.0f", "bias ? 1.0f : 1.0f")])
 def test_a_changed_preparation_is_caught(change, tmp_path, monkeypatch):
     file = "w2_attention/tensor_core.cu"
     broken = cuda.load(changed_kernels(tmp_path, *change, file) / file)

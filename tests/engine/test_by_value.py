@@ -93,7 +93,9 @@ COUNTED = [n for n in cheats.COPIES if n not in cheats.UNCOUNTED]
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++", "clang++-19"])
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "a struct by value" else pytest.mark.slow) for n in COUNTED])
+@pytest.mark.parametrize("name",
+                         [pytest.param(n, marks=() if n == "a struct by value" else pytest.mark.slow)
+                          for n in COUNTED])
 def test_any_other_copy_is_counted(name, compiler, monkeypatch):
     """Each block reads 64 numbers, or as many bytes of structs as fit into them."""
     if not shutil.which(compiler):
@@ -102,4 +104,5 @@ def test_any_other_copy_is_counted(name, compiler, monkeypatch):
     with cuda.only_kernels(counted=True), cuda.profile() as report:
         cuda.compile(cheats.COPIES[name]).row_sums[2, 32](torch.randn(64 * 64), torch.zeros(64), 64)
     launch = report.launches[0]
-    assert launch.global_load.bytes >= 2 * 4 * (54 if name == "a file by value" else 56) and launch.global_store.bytes >= 2 * 4
+    assert (launch.global_load.bytes >= 2 * 4 * (54 if name == "a file by value" else 56)
+            and launch.global_store.bytes >= 2 * 4)

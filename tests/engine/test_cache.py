@@ -17,7 +17,8 @@ def test_the_builds_used_longest_ago_go_first_and_recent_ones_never(tmp_path, mo
     cache.prune(tmp_path, tmp_path / "build0")             # no new build: nothing is removed
     assert len(list(tmp_path.iterdir())) == 10
     cache.prune(tmp_path, tmp_path / "new")
-    assert {p.name for p in tmp_path.iterdir()} == {*(f"build{n}" for n in (0, 1, 2, 3, 4, 5, 8)), "runtime-1"}
+    assert ({p.name for p in tmp_path.iterdir()} == {*(f"build{n}" for n in (0, 1, 2, 3, 4, 5, 8)),
+                                                     "runtime-1"})
 
     for path in tmp_path.glob("build*"):
         cache.used(path)

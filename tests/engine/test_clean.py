@@ -1,4 +1,5 @@
-"""Correct kernels, in the style of public teaching code: right results, and not one false alarm, in three orders."""
+"""Correct kernels, in the style of public teaching code: right results, and not one false alarm, in three
+orders."""
 from __future__ import annotations
 
 import math
@@ -916,8 +917,8 @@ def arg_max():
 @case
 def last_block_finishes():
     x = randn(500)
-    return Run("last_block_finishes", 4, 128, (x, blank(4), torch.zeros(1, dtype=torch.uint32), blank(1), 500),
-               {3: x.sum()[None]})
+    return Run("last_block_finishes", 4, 128,
+               (x, blank(4), torch.zeros(1, dtype=torch.uint32), blank(1), 500), {3: x.sum()[None]})
 
 
 @case
@@ -941,20 +942,23 @@ def scan_blelloch():
 @case
 def scan_warp():
     x = integers(64, 10)
-    return Run("scan_warp", 1, 64, (x, blank(64, like=torch.int32)), {1: x.view(2, 32).cumsum(1).view(64).int()})
+    return Run("scan_warp", 1, 64, (x, blank(64, like=torch.int32)),
+               {1: x.view(2, 32).cumsum(1).view(64).int()})
 
 
 @case
 def scan_groups():
     x = integers(64, 10)
     rows = x.view(4, 16)
-    return Run("scan_groups", 1, 64, (x, blank(64, like=torch.int32)), {1: (rows.cumsum(1) - rows).view(64).int()})
+    return Run("scan_groups", 1, 64, (x, blank(64, like=torch.int32)),
+               {1: (rows.cumsum(1) - rows).view(64).int()})
 
 
 @case
 def histogram_shared():
     x = integers(1000, 16)
-    return Run("histogram_shared", 3, 64, (x, torch.zeros(16, dtype=torch.int32), 1000), {1: x.bincount(minlength=16).int()})
+    return Run("histogram_shared", 3, 64, (x, torch.zeros(16, dtype=torch.int32), 1000),
+               {1: x.bincount(minlength=16).int()})
 
 
 @case
@@ -966,7 +970,8 @@ def bitonic_sort():
 @case
 def aggregated():
     x = integers(300, 5) - 2
-    return Run("aggregated", 2, 160, (x, torch.zeros(1, dtype=torch.int32), 300), {1: (x > 0).sum()[None].int()})
+    return Run("aggregated", 2, 160, (x, torch.zeros(1, dtype=torch.int32), 300),
+               {1: (x > 0).sum()[None].int()})
 
 
 @case
@@ -1060,13 +1065,15 @@ def layernorm_warp():
 def rmsnorm_half():
     x, w = randn(3, 80).half(), randn(80, seed=1).half()
     scale = torch.rsqrt(x.float().square().mean(-1, keepdim=True) + 1e-5)
-    return Run("rmsnorm_half", 3, 64, (x, w, blank(3, 80, like=torch.float16), 80), {2: (x.float() * scale * w.float()).half()})
+    return Run("rmsnorm_half", 3, 64, (x, w, blank(3, 80, like=torch.float16), 80),
+               {2: (x.float() * scale * w.float()).half()})
 
 
 @case
 def cross_entropy_backward():
     p, t = randn(6, 11).softmax(-1), integers(6, 11)
-    return Run("cross_entropy_backward", 3, 32, (blank(6, 11), p, t, 6, 11), {0: (p - F.one_hot(t.long(), 11)) / 6})
+    return Run("cross_entropy_backward", 3, 32, (blank(6, 11), p, t, 6, 11),
+               {0: (p - F.one_hot(t.long(), 11)) / 6})
 
 
 @case
@@ -1122,7 +1129,8 @@ def paged_decode():
 def rope():
     x, angle = randn(10, 16), randn(10, 8, seed=1)
     z = torch.view_as_complex(x.view(10, 8, 2)) * torch.polar(torch.ones(10, 8), angle)
-    return Run("rope", 2, 64, (x.clone(), angle.cos(), angle.sin(), 10, 16), {0: torch.view_as_real(z).reshape(10, 16)})
+    return Run("rope", 2, 64, (x.clone(), angle.cos(), angle.sin(), 10, 16),
+               {0: torch.view_as_real(z).reshape(10, 16)})
 
 
 @case
@@ -1136,7 +1144,8 @@ def partial_masks():
 def exited_lanes():
     x = (torch.arange(20) % 6).int()
     votes = sum(1 << i for i in range(20) if x[i] > 2)
-    return Run("exited_lanes", 1, 32, (x, blank(3, like=torch.int32), 20), {1: torch.tensor([votes, 1, 1]).int()})
+    return Run("exited_lanes", 1, 32, (x, blank(3, like=torch.int32), 20),
+               {1: torch.tensor([votes, 1, 1]).int()})
 
 
 @case
@@ -1144,7 +1153,8 @@ def return_within_the_loop():
     x = randn(128)
     of_warp = x.view(4, 32)
     turns = (2 ** torch.arange(1, 5) - 1).view(4, 1)
-    return Run("return_within_the_loop", 1, 128, (x, blank(128), 128), {1: (of_warp + of_warp[:, :1] * turns).reshape(128)})
+    return Run("return_within_the_loop", 1, 128, (x, blank(128), 128),
+               {1: (of_warp + of_warp[:, :1] * turns).reshape(128)})
 
 
 @case
@@ -1163,7 +1173,8 @@ def early_return_before_barrier():
 def warp_synchronous():
     x = randn(128)
     lane = torch.arange(32)
-    return Run("warp_synchronous", 1, 128, (x, blank(128)), {1: 2 * x.view(4, 32)[:, 31 - (lane ^ 1)].reshape(128)})
+    return Run("warp_synchronous", 1, 128, (x, blank(128)),
+               {1: 2 * x.view(4, 32)[:, 31 - (lane ^ 1)].reshape(128)})
 
 
 @case
@@ -1199,7 +1210,8 @@ def barrier_then_leave():
     left = torch.full((64,), 3)
     for k in (2, 1, 0):
         left[t > 60 - 20 * k] = k
-    return Run("barrier_then_leave", 1, 64, (x, blank(64), 3), {1: torch.where(left < 3, left.float(), x[t ^ 1] + 2)})
+    return Run("barrier_then_leave", 1, 64, (x, blank(64), 3),
+               {1: torch.where(left < 3, left.float(), x[t ^ 1] + 2)})
 
 
 @case
@@ -1223,7 +1235,8 @@ def shared_views():
 def game_of_life():
     x = integers(400, 2).view(20, 20)
     n = sum(x.roll((dy, dx), (0, 1)) for dy in (-1, 0, 1) for dx in (-1, 0, 1)) - x
-    return Run("game_of_life", (3, 3), (8, 8), (x, blank(20, 20, like=torch.int32), 20), {1: ((n == 3) | ((n == 2) & (x == 1))).int()})
+    return Run("game_of_life", (3, 3), (8, 8), (x, blank(20, 20, like=torch.int32), 20),
+               {1: ((n == 3) | ((n == 2) & (x == 1))).int()})
 
 
 def test_there_are_enough_of_them():
@@ -1265,7 +1278,8 @@ def check(run: Run) -> None:
     for position, want in run.want.items():
         got = run.args[position]
         assert got.shape == want.shape
-        torch.testing.assert_close(got, want.to(got.dtype), atol=2e-3 if got.dtype == torch.float16 else 2e-5, rtol=1e-3)
+        torch.testing.assert_close(got, want.to(got.dtype), atol=2e-3 if got.dtype == torch.float16 else 2e-5,
+                                   rtol=1e-3)
 
 
 @pytest.mark.parametrize("order", ORDERS)
@@ -1286,6 +1300,7 @@ def test_three_orders_are_three_orders():
     for order in ({"order": "forward"}, {"order": "reverse"}):
         out = torch.full((256,), -1, dtype=torch.int32)
         with cuda.sanitize(**order):
-            compiled(SOURCE).compact[2, 128](torch.arange(256).int() * 3, out, torch.zeros(1, dtype=torch.int32), 256)
+            compiled(SOURCE).compact[2, 128](torch.arange(256).int() * 3, out,
+                                             torch.zeros(1, dtype=torch.int32), 256)
         results.append(out)
     assert not torch.equal(*results)

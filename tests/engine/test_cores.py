@@ -1,4 +1,5 @@
-"""Blocks over the cores of the machine: the same results, the same messages, and what must stay on one core."""
+"""Blocks over the cores of the machine: the same results, the same messages, and what must stay on one
+core."""
 from __future__ import annotations
 
 import os
@@ -83,7 +84,8 @@ def test_blocks_over_cores_give_what_fibers_on_one_give(module, name, monkeypatc
     monkeypatch.setenv("LAPTOP_CUDA_CORES", "1")
     alone = launched(module, name)
     monkeypatch.setenv("LAPTOP_CUDA_FIBERS", "1")
-    assert alone.any() and {*over_cores, alone.tobytes(), launched(module, name).tobytes()} == {alone.tobytes()}
+    assert (alone.any() and {*over_cores, alone.tobytes(), launched(module, name).tobytes()}
+            == {alone.tobytes()})
 
 
 @pytest.mark.slow
@@ -102,7 +104,8 @@ def test_a_crash_on_another_core_names_line_and_first_block(module, monkeypatch)
         with pytest.raises(cuda.KernelError) as caught:
             launched(module, "crash", first)
         error = caught.value
-        assert (error.kind, error.line, error.block, error.thread) == ("out of bounds", line, (first, 0, 0), None)
+        assert ((error.kind, error.line, error.block, error.thread)
+                == ("out of bounds", line, (first, 0, 0), None))
     assert launched(module, "crash", BLOCKS).any()               # the next launch is well
 
 
@@ -131,7 +134,8 @@ if child == 0:
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), len(os.listdir('/proc/self/task')), flush=True)
 """
     environment = os.environ | {"LAPTOP_CUDA_CORES": "3", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
-    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=environment)
+    process = subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True,
+                               env=environment)
     timer = threading.Timer(30, process.kill)
     timer.start()
     try:
@@ -175,8 +179,9 @@ __device__ float twice(float v) { return 2 * v; }
 """
 APART = ["x[INDEX] = twice(weights[1]);",
          "float v = x[INDEX]; __syncthreads(); x[INDEX + 1] = v;"]
-TOGETHER = ["atomicAdd(&x[0], 1.0f);", "ADD(x, 1.0f);", "*(volatile float*)x = 1;", "x[0] = 1; __threadfence();",
-            "counter = 1;", "curand_init(1, 2, 3, (curandState*)x);", "x[0] = block_of(1);", "x[0] = __ldcg(x + 1);"]
+TOGETHER = ["atomicAdd(&x[0], 1.0f);", "ADD(x, 1.0f);", "*(volatile float*)x = 1;",
+            "x[0] = 1; __threadfence();", "counter = 1;", "curand_init(1, 2, 3, (curandState*)x);",
+            "x[0] = block_of(1);", "x[0] = __ldcg(x + 1);"]
 
 
 @pytest.mark.parametrize("body", APART + TOGETHER)

@@ -327,7 +327,8 @@ def test_ragged_copy(mod):
 
 
 def test_copy_from_an_offset_of_one_element(mod):
-    # The view starts at byte 4 of its storage, so each 128-byte piece straddles a fifth sector: bytes 4 to 4100
+    # The view starts at byte 4 of its storage, so each 128-byte piece straddles a fifth sector: bytes 4 to
+    # 4100
     # are the sectors 0 to 128, 129 of them.
     launch = counted(mod.copy, 4, 256, ramp(1025)[1:], torch.zeros(1024), 1024)
     check(launch.global_load, 32, 32 * 5, 4096, unique=129)
@@ -349,7 +350,8 @@ def test_broadcast(mod):
 
 
 def test_rows_by_thread_are_columns_by_warp(mod):
-    # Thread j walks row j of a 64 x 64 matrix: neighbouring lanes are 256 bytes apart, 32 sectors per request.
+    # Thread j walks row j of a 64 x 64 matrix: neighbouring lanes are 256 bytes apart, 32 sectors per
+    # request.
     # 2 warps x 64 steps. Each of the 512 sectors of the matrix moves 8 times.
     launch = counted(mod.by_column, 1, 64, ramp(4096), torch.zeros(64), 64)
     check(launch.global_load, 128, 128 * 32, 4 * 4096, unique=512)
@@ -482,7 +484,8 @@ def test_bytes(mod):
 
 # ---------------------------------------------------------------------------- divergence
 def test_two_arms(mod):
-    # Odd lanes read a, even lanes b: two requests of 16 lanes. Every second float still touches all 4 sectors.
+    # Odd lanes read a, even lanes b: two requests of 16 lanes. Every second float still touches all 4
+    # sectors.
     # After the arms the warp is whole again: one store.
     launch = counted(mod.two_arms, 1, 32, ramp(32), ramp(32), torch.zeros(32))
     check(launch.global_load, 2, 8, 128, unique=8)
@@ -496,20 +499,23 @@ def test_alternating_lanes_in_a_loop(mod):
 
 
 def test_triangle(mod):
-    # Round k has the lanes k + 1 to 31: 31 rounds, 31 + 30 + ... + 1 = 496 loads of 4 bytes. The first active lane
+    # Round k has the lanes k + 1 to 31: 31 rounds, 31 + 30 + ... + 1 = 496 loads of 4 bytes. The first active
+    # lane
     # is m = k + 1, and lanes m to 31 cover 4 - m // 8 sectors: 7 * 4 + 8 * 3 + 8 * 2 + 8 * 1 = 76.
     launch = counted(mod.triangle, 1, 32, ramp(1024), torch.zeros(32))
     check(launch.global_load, 31, 76, 496 * 4, unique=76)
 
 
 def test_continue(mod):
-    # In each of 8 rounds 24 of the 32 lanes load, and each sector keeps 6 of its 8 lanes: 8 requests of 4 sectors.
+    # In each of 8 rounds 24 of the 32 lanes load, and each sector keeps 6 of its 8 lanes: 8 requests of 4
+    # sectors.
     launch = counted(mod.skipping, 1, 32, ramp(256), torch.zeros(32))
     check(launch.global_load, 8, 32, 8 * 24 * 4, unique=32)
 
 
 def test_break(mod):
-    # Round k has the lanes k to 31: 32 + 31 + ... + 1 = 528 loads in 32 requests. Lanes m to 31 cover 4 - m // 8
+    # Round k has the lanes k to 31: 32 + 31 + ... + 1 = 528 loads in 32 requests. Lanes m to 31 cover 4 - m
+    # // 8
     # sectors: 8 * (4 + 3 + 2 + 1) = 80.
     launch = counted(mod.breaking, 1, 32, ramp(1024), torch.zeros(32))
     check(launch.global_load, 32, 80, 528 * 4, unique=80)
@@ -542,7 +548,8 @@ def test_early_exit(mod):
 
 
 def test_lanes_leaving_a_loop_by_return(mod):
-    # Lanes 0-7 leave in round 0, 8-15 in round 1, and so on: 24, 16, 8 and 0 lanes load, in 3, 2 and 1 sectors.
+    # Lanes 0-7 leave in round 0, 8-15 in round 1, and so on: 24, 16, 8 and 0 lanes load, in 3, 2 and 1
+    # sectors.
     launch = counted(mod.leaving, 1, 32, ramp(128), torch.zeros(128))
     check(launch.global_load, 3, 6, 48 * 4, unique=6)
     check(launch.global_store, 3, 6, 48 * 4, unique=6)
@@ -562,7 +569,8 @@ def test_ternary(mod):
 
 
 def test_short_circuit(mod):
-    # a is read by lanes 0-15 only: 2 sectors. It is positive for the lanes 4 to 15: 12 lanes read b and store,
+    # a is read by lanes 0-15 only: 2 sectors. It is positive for the lanes 4 to 15: 12 lanes read b and
+    # store,
     # bytes 16 to 64, 2 sectors.
     a = torch.tensor([-1.0] * 4 + [1.0] * 28)
     launch = counted(mod.short_circuit, 1, 32, a, ramp(32), torch.zeros(32))
@@ -580,15 +588,17 @@ def test_rows_of_different_length(mod):
 
 
 def test_divergence_does_not_disturb_other_warps(mod):
-    # Two warps: the first runs the triangle of test_triangle, the second, in the same block, cannot (it would read
-    # beyond the matrix), so the block is 32 wide and the grid has 3: three times the same counts, the sectors shared.
+    # Two warps: the first runs the triangle of test_triangle, the second, in the same block, cannot (it would
+    # read
+    # beyond the matrix), so the block is 32 wide and the grid has 3: three times the same counts, the sectors
+    # shared.
     launch = counted(mod.triangle, 3, 32, ramp(1024), torch.zeros(32))
     check(launch.global_load, 3 * 31, 3 * 76, 3 * 496 * 4, unique=76)
 
 
 # ---------------------------------------------------------------------------- shared memory
-@pytest.mark.parametrize("stride, wavefronts", [(0, 1), (1, 1), (2, 2), (3, 1), (4, 4), (8, 8), (16, 16), (32, 32),
-                                                (33, 1)])
+@pytest.mark.parametrize("stride, wavefronts",
+                         [(0, 1), (1, 1), (2, 2), (3, 1), (4, 4), (8, 8), (16, 16), (32, 32), (33, 1)])
 def test_bank_conflicts_by_stride(mod, stride, wavefronts):
     # Lane t reads word t * stride, in bank t * stride % 32: gcd(stride, 32) lanes share each bank used.
     # Stride 0 is a broadcast. The fill is 33 rounds of consecutive words, without conflict.
@@ -601,7 +611,8 @@ def test_bank_conflicts_by_stride(mod, stride, wavefronts):
 
 @pytest.mark.parametrize("stride, wavefronts, excess", [(1, 4, 0), (2, 8, 4)])
 def test_shared_float4(mod, stride, wavefronts, excess):
-    # A quarter-warp of 8 lanes moves 128 bytes. Side by side these are all 32 banks: 4 wavefronts for 4 quarters.
+    # A quarter-warp of 8 lanes moves 128 bytes. Side by side these are all 32 banks: 4 wavefronts for 4
+    # quarters.
     # With every second vector the 8 lanes use 16 banks twice: 2 wavefronts a quarter.
     launch = counted(mod.banks_float4, 1, 32, torch.zeros(32), stride)
     load, store = launch.shared_load, launch.shared_store
@@ -627,7 +638,8 @@ def test_dynamic_shared_memory(mod):
 
 @pytest.mark.parametrize("pitch, excess_each", [(32, 31), (33, 0)])
 def test_transpose_through_shared_memory(mod, pitch, excess_each):
-    # 64 x 64 by 2 x 2 blocks of 32 x 8 threads: 8 warps per block, 4 rows each. 128 loads and stores, all of 4 sectors.
+    # 64 x 64 by 2 x 2 blocks of 32 x 8 threads: 8 warps per block, 4 rows each. 128 loads and stores, all of
+    # 4 sectors.
     # Reading a column of the tile puts 32 lanes `pitch` words apart: one bank for 32, all banks for 33.
     launch = counted(mod[f"transpose<{pitch}>"], (2, 2), (32, 8), ramp(4096), torch.zeros(4096), 64)
     check(launch.global_load, 128, 512, 16384, unique=512)
@@ -646,7 +658,8 @@ def test_transpose_without_a_tile(mod):
 
 
 def test_matmul_naive(mod):
-    # 64^3, blocks of 16 x 16: 16 blocks of 8 warps, a warp is 2 rows of 16 columns. Each k: a at 2 addresses in 2
+    # 64^3, blocks of 16 x 16: 16 blocks of 8 warps, a warp is 2 rows of 16 columns. Each k: a at 2 addresses
+    # in 2
     # rows (2 sectors), b at 16 consecutive floats (2 sectors). 128 warps x 64 steps x 2 loads.
     launch = counted(mod.matmul_naive, (4, 4), (16, 16), ramp(4096), ramp(4096), torch.zeros(4096), 64)
     check(launch.global_load, 16384, 32768, 16384 * 128, unique=1024)
@@ -660,13 +673,15 @@ def test_matmul_tiled(mod):
     launch = counted(mod.matmul_tiled, (4, 4), (16, 16), ramp(4096), ramp(4096), torch.zeros(4096), 64)
     check(launch.global_load, 1024, 4096, 1024 * 128, unique=1024)
     check(launch.global_store, 128, 512, 16384, unique=512)
-    assert (launch.shared_load.requests, launch.shared_load.wavefronts, launch.shared_load.excess) == (16384, 16384, 0)
+    assert ((launch.shared_load.requests, launch.shared_load.wavefronts, launch.shared_load.excess)
+            == (16384, 16384, 0))
     assert (launch.shared_store.requests, launch.shared_store.excess) == (1024, 0)
     assert launch.barriers == 16 * 4 * 2
 
 
 def test_reduction_with_whole_warps(mod):
-    # 256 values. Steps of 128, 64, 32 keep 4, 2, 1 warps busy, the five below 32 one: 12 warp steps of two loads and
+    # 256 values. Steps of 128, 64, 32 keep 4, 2, 1 warps busy, the five below 32 one: 12 warp steps of two
+    # loads and
     # one store. With the 8 stores of the fill and the last load: 25 loads, 20 stores. Barriers: 1 + 8.
     launch = counted(mod.reduce, 1, 256, ramp(256), torch.zeros(1))
     assert (launch.shared_load.requests, launch.shared_load.excess) == (25, 0)

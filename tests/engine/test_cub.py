@@ -69,7 +69,7 @@ def test_scans_of_warps_and_blocks(mod, order):
     assert (y[2] == np.maximum.accumulate(x)).all() and (y[3] == x.reshape(-1, 8).cumsum(1).reshape(-1)).all()
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
         mod.scans[1, 128](x, y, total, 0)
-    assert caught.value.kind == "race"                   # the temporary storage is used again without a barrier
+    assert caught.value.kind == "race"  # the temporary storage is used again without a barrier
 
 
 def test_several_items_per_thread(mod):
@@ -81,7 +81,8 @@ def test_several_items_per_thread(mod):
 
 def test_scans_of_several_items_by_any_operation(mod):
     """CUB's documentation: ExclusiveScan starts from the initial value, which the aggregate leaves out."""
-    x, y, total = np.random.default_rng(0).integers(-99, 99, 256).astype(np.int32), *np.zeros((2, 512), np.int32)
+    x, y, total = np.random.default_rng(0).integers(-99, 99,
+                                                    256).astype(np.int32), *np.zeros((2, 512), np.int32)
     x[:9] = -99
     with cuda.sanitize():
         mod.largest_of_items[1, 64](x, y, total)

@@ -71,15 +71,18 @@ def keys_of(dtype, n):
     return rng.choice(np.array([0, 1, limits.max, limits.min, limits.max - 7, 12, 13], dtype), n)
 
 
-@pytest.mark.parametrize("c_type, dtype", [("int", np.int32), ("unsigned", np.uint32), ("float", np.float32), ("double", np.float64),
-                                           ("half", np.float16), ("unsigned char", np.uint8), ("long long", np.int64)])
+@pytest.mark.parametrize("c_type, dtype",
+                         [("int", np.int32), ("unsigned", np.uint32), ("float", np.float32),
+                          ("double", np.float64), ("half", np.float16), ("unsigned char", np.uint8),
+                          ("long long", np.int64)])
 def test_a_sort_is_stable_in_both_directions(mod, c_type, dtype):
     x = keys_of(dtype, 320)
     for descending in (0, 1):
         y, places = np.zeros_like(x), np.zeros(320, np.int32)
         with cuda.sanitize():
             mod[f"sorted<{c_type}, 5>"][1, 64](x, y, places, descending, 0, 8 * x.itemsize)
-        order = sorted(range(320), key=lambda i: float(x[i]) if dtype != np.int64 else int(x[i]), reverse=bool(descending))
+        order = sorted(range(320), key=lambda i: float(x[i]) if dtype != np.int64 else int(x[i]),
+                       reverse=bool(descending))
         assert places.tolist() == order and y.tobytes() == x[order].tobytes()
 
 
@@ -102,7 +105,7 @@ def test_to_stripes_and_again(mod):
     assert (y[2:191] == np.sort(x)[::-1][:189]).all() and (y[:2] == 1e9).all() and y[191] == 0
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
         mod.striped[1, 64](x, y, 1, 0)
-    assert caught.value.kind == "race"                   # the temporary storage is used again without a barrier
+    assert caught.value.kind == "race"  # the temporary storage is used again without a barrier
     with cuda.sanitize():
         mod.striped[1, 64](x, y, 1, 1)
 

@@ -1,4 +1,5 @@
-"""Builds: cached by content, safe for two processes, never cached when they fail, errors in the student's lines."""
+"""Builds: cached by content, safe for two processes, never cached when they fail, errors in the student's
+lines."""
 import os
 import subprocess
 import sys
@@ -108,8 +109,8 @@ def test_processes_that_build_the_same_thing_at_once(tmp_path):
         print(build.library(text, "k.cu", text, None, False))
     """)
     environment = os.environ | {"LAPTOP_CUDA_CACHE": str(tmp_path)}
-    running = [subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, text=True)
-               for _ in range(3)]
+    running = [subprocess.Popen([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE,
+                                text=True) for _ in range(3)]
     paths = {process.communicate()[0] for process in running}
     assert all(process.returncode == 0 for process in running)
     assert len(paths) == 1 and os.path.exists(paths.pop().strip())

@@ -1,4 +1,5 @@
-"""The notebook side: `%%cuda` cells, names that never mean an earlier version, `show`, interrupts, colours."""
+"""The notebook side: `%%cuda` cells, names that never mean an earlier version, `show`, interrupts,
+colours."""
 import os
 import re
 import signal
@@ -60,7 +61,8 @@ def test_options(shell):
 
 
 def test_template_kernels_take_their_arguments_in_brackets(shell):
-    assert run(shell, "%%cuda\ntemplate <int N> __global__ void fill(float* x) { x[threadIdx.x] = N; }") is None
+    assert (
+        run(shell, "%%cuda\ntemplate <int N> __global__ void fill(float* x) { x[threadIdx.x] = N; }") is None)
     shell.user_ns["fill"]["3"][1, 2](x := torch.zeros(2))
     assert x.tolist() == [3, 3]
 
@@ -75,7 +77,8 @@ def test_a_profile_counts_a_sanitized_kernel(shell):
 def test_a_cell_that_does_not_compile_raises_and_leaves_no_earlier_version(shell):
     assert run(shell, f"%%cuda\n{ADD}") is None
     error = run(shell, "%%cuda\n" + ADD.replace("x[i] + 1", "x[i] +"))
-    assert isinstance(error, cuda.CompileError) and error.line == 4 and "This cell does not compile" in str(error)
+    assert (isinstance(error, cuda.CompileError) and error.line == 4
+            and "This cell does not compile" in str(error))
     with pytest.raises(cuda.CompileError):
         shell.user_ns["add"][1, 32](torch.zeros(1), torch.zeros(1), 1)
     with pytest.raises(cuda.CompileError):
@@ -85,7 +88,8 @@ def test_a_cell_that_does_not_compile_raises_and_leaves_no_earlier_version(shell
 
 @pytest.fixture
 def named_cells(monkeypatch):
-    monkeypatch.setattr(magic, "_namers", [lambda text: (found := re.search("// EXERCISE (.*)", text)) and found[1]])
+    monkeypatch.setattr(magic, "_namers",
+                        [lambda text: (found := re.search("// EXERCISE (.*)", text)) and found[1]])
 
 
 def test_a_named_cell_prints_the_compilers_error(shell, capsys, named_cells):
@@ -95,7 +99,8 @@ def test_a_named_cell_prints_the_compilers_error(shell, capsys, named_cells):
     assert "add" not in shell.user_ns and "sum" in shell.user_ns
     assert run(shell, cell.replace("void add", "void ad").replace("+ 1", "+ ")) is None
     assert "line 5: expected" in capsys.readouterr().out
-    assert shell.user_ns["ad"].error and shell.user_ns["sum"].error      # nothing is left of the version that compiled
+    # nothing is left of the version that compiled
+    assert shell.user_ns["ad"].error and shell.user_ns["sum"].error
 
 
 def test_a_named_cell_that_is_no_c_at_all(shell, capsys, named_cells):
@@ -110,7 +115,8 @@ def test_the_rendered_errors_have_no_python_frames(shell, capsys):
     assert "Traceback" not in out and ".py" not in out
     run(shell, "%%cuda\n__global__ void k(int n) {}")
     run(shell, "k[1, 1](0.5)")
-    assert capsys.readouterr().out.strip() == "ArgumentError: k: parameter `n` (int) needs an integer, got float 0.5"
+    assert (capsys.readouterr().out.strip() == "ArgumentError: k: parameter `n` (int) needs an integer, got "
+            "float 0.5")
 
 
 def test_show(shell, tmp_path, capsys):
@@ -176,7 +182,7 @@ def test_an_interrupt_stops_a_kernel_within_a_second(mode):
 
 
 def test_nothing_of_ipython_is_imported_by_the_engine():
-    script = ("import sys; sys.path.insert(0, %r); import laptop_cuda; "
-              "print([m for m in ('IPython', 'matplotlib', 'nbformat') if m in sys.modules])" % str(build.PACKAGE.parent))
+    script = ("import sys; sys.path.insert(0, %r); import laptop_cuda; print([m for m in ('IPython', "
+              "'matplotlib', 'nbformat') if m in sys.modules])" % str(build.PACKAGE.parent))
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"

@@ -78,11 +78,12 @@ def mod():
 
 
 def test_kernels_and_constants_are_attributes(mod):
-    assert mod.kernels == ["add", "three", "fill", "dynamic", "values", "structure", "convolve", "bytes", "inner::deep",
-                           "twice", "absent"]
+    assert (mod.kernels == ["add", "three", "fill", "dynamic", "values", "structure", "convolve", "bytes",
+                            "inner::deep", "twice", "absent"])
     assert (mod.TILE, mod.SCALE, mod.FLAG) == (32, 0.5, True) and mod.FLAG is True
     assert "EMPTY" not in mod.constants and "add" in dir(mod)
-    assert repr(mod.add) == "<kernel add(const real * __restrict__ x, const float * y, float * out, int n) of kit.cu>"
+    assert (repr(mod.add) == "<kernel add(const real * __restrict__ x, const float * y, float * out, int n) "
+            "of kit.cu>")
     with pytest.raises(AttributeError, match="kit.cu has no kernel and no constant `ad`; its kernels: add"):
         mod.ad
 
@@ -115,7 +116,8 @@ def test_template_instances(mod):
     mod.fill["half"][1, 8](half, 1.5, 6)
     assert half.tolist() == [1.5] * 6
     assert mod["fill<int,2>"].__name__ == mod.fill["<int, 2>"].__name__ == "fill<int, 2>"
-    with pytest.raises(cuda.ArgumentError, match=r"fill is a template over <typename Type, int COUNT = 4>: name an instance"):
+    with pytest.raises(cuda.ArgumentError,
+                       match=r"fill is a template over <typename Type, int COUNT = 4>: name an instance"):
         mod.fill[1, 8](out, 2.5, 6)
     with pytest.raises(cuda.ArgumentError, match="parameter `out` .*needs a tensor of int32, got float32"):
         mod["fill<int>"][1, 8](out, 2, 6)
@@ -132,8 +134,8 @@ def test_template_instances(mod):
 def test_values_of_every_type(mod):
     out = torch.zeros(11, dtype=torch.float64)
     mod.values[1, 1](out, True, -3, 200, -300, -2**40, 2**31, 0.1, 0.1, 0.1, (1, 2, 3, 4), 2**40)
-    expected = [1, -3, 200, -300, -2**40, 2**31, torch.tensor(0.1).half().item(), torch.tensor(0.1).bfloat16().item(), 0.1,
-                5, 2**40]
+    expected = [1, -3, 200, -300, -2**40, 2**31, torch.tensor(0.1).half().item(),
+                torch.tensor(0.1).bfloat16().item(), 0.1, 5, 2**40]
     assert out.tolist() == expected
 
 
@@ -152,7 +154,9 @@ def test_structures_pass_as_bytes(mod):
 
 def test_pointers_of_every_type(mod):
     out, v, h = torch.zeros(1), torch.arange(4.0), torch.zeros(2, dtype=torch.float16)
-    n, b, q = torch.zeros(1, dtype=torch.int64), torch.zeros(1, dtype=torch.bool), torch.zeros(4, dtype=torch.int32)
+    n, b, q = torch.zeros(1, dtype=torch.int64), torch.zeros(1,
+                                                             dtype=torch.bool), torch.zeros(4,
+                                                                                            dtype=torch.int32)
     mod.bytes[1, 1](out, v, h, n, b, q)
     assert out.item() == 1
     mod.bytes[1, 1](out, None, h, n.view(torch.uint64), b, None)
@@ -275,8 +279,10 @@ def test_files_beside_the_source_are_rewritten(tmp_path):
         '#pragma once\n#include "../tile.cu.h"\ntemplate <int N> __device__ float first(float v) {\n'
         "    __shared__ float s[N];\n    s[threadIdx.x] = v;\n    __syncthreads();\n    return s[0];\n}\n"
         "__global__ void beside(float* x) { x[0] = first<2>(7); }\n")
-    (tmp_path / "tile.cu.h").write_text('#ifndef TILE_H\n#define TILE_H\n#include "parts/tile.cuh"\n#define NINE 9\n#endif\n')
-    (tmp_path / "main.cu").write_text('#include "tile.cu.h"\n__global__ void k(float* x) { x[threadIdx.x] = first<4>(NINE); }\n')
+    (tmp_path / "tile.cu.h").write_text('#ifndef TILE_H\n#define TILE_H\n#include "parts/tile.cuh"\n#define '
+                                        'NINE 9\n#endif\n')
+    (tmp_path / "main.cu").write_text('#include "tile.cu.h"\n__global__ void k(float* x) { x[threadIdx.x] = '
+                                      'first<4>(NINE); }\n')
     mod = cuda.load(tmp_path / "main.cu")
     x = torch.zeros(4)
     mod.k[1, 4](x)
@@ -289,9 +295,10 @@ def test_files_beside_the_source_are_rewritten(tmp_path):
 
 
 def test_kernels_that_a_macro_writes():
-    mod = cuda.compile("#define UNARY(name, expr) \\\n  __global__ void name##_kernel(const float* x, float* y, int n) { \\\n"
-                       "    int i = threadIdx.x; if (i < n) { float v = x[i]; y[i] = expr; } }\n"
-                       "UNARY(square, v * v)\nUNARY(negate, -v)\n__global__ void plain(float* x) { x[0] = 1; }\n")
+    mod = cuda.compile("#define UNARY(name, expr) \\\n  __global__ void name##_kernel(const float* x, "
+                       "float* y, int n) { \\\n" "    int i = threadIdx.x; if (i < n) { float v = x[i]; y[i] "
+                       "= expr; } }\n" "UNARY(square, v * v)\nUNARY(negate, -v)\n__global__ void plain(float* "
+                       "x) { x[0] = 1; }\n")
     assert mod.kernels == ["plain", "square_kernel", "negate_kernel"]
     x = torch.arange(4.0)
     mod.square_kernel[1, 4](x, y := torch.zeros(4), 4)
@@ -307,15 +314,17 @@ def test_host_code_of_gpu_libraries_is_left_out():
                        "PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def(\"forward\", &forward); }\n")
     mod.k[1, 1](x := torch.zeros(1))
     assert x.item() == 3
-    with pytest.raises(cuda.CompileError, match="line 2: 'missing'|line 2: use of undeclared identifier 'missing'"):
+    with pytest.raises(cuda.CompileError, match="line 2: 'missing'|line 2: use of undeclared identifier "
+                       "'missing'"):
         cuda.compile("#include <cublas_v2.h>\n__global__ void k(float* x) { x[0] = missing; }\n")
 
 
 def test_names_that_the_standard_library_has_too():
-    mod = cuda.compile("#include <iostream>\n#include <vector>\n#include <algorithm>\n#include <numeric>\nusing namespace std;\n"
-                       "const int N = 8;\n__global__ void copy(float* y) { y[threadIdx.x] = N; }\n"
-                       "__global__ void reduce(float* y) { y[threadIdx.x] = max(1, 2); }\n"
-                       "void host(float* y) { dim3 gridDim(1), blockDim(N); copy<<<gridDim, blockDim>>>(y); cout << N; }\n")
+    mod = cuda.compile("#include <iostream>\n#include <vector>\n#include <algorithm>\n#include "
+                       "<numeric>\nusing namespace std;\n" "const int N = 8;\n__global__ void copy(float* y) "
+                       "{ y[threadIdx.x] = N; }\n" "__global__ void reduce(float* y) { y[threadIdx.x] = "
+                       "max(1, 2); }\n" "void host(float* y) { dim3 gridDim(1), blockDim(N); copy<<<gridDim, "
+                       "blockDim>>>(y); cout << N; }\n")
     mod.copy[1, 2](y := torch.zeros(2))
     mod.reduce[1, 1](y)
     assert y.tolist() == [2, 8] and mod.N == 8
@@ -323,9 +332,9 @@ def test_names_that_the_standard_library_has_too():
 
 def test_kernels_named_like_functions_of_the_c_library():
     mod = cuda.compile("#include <cmath>\n#include <cstdlib>\n"
-                       "__global__ void div(float* y) { y[threadIdx.x] /= 2; }\n"
-                       "__global__ void exp(const float* x, float* y, int n) { if (threadIdx.x < n) y[threadIdx.x] = expf(x[0]); }\n"
-                       "__global__ void max(float* y) { y[0] = fmaxf(y[0], exp(0.0f)); }\n")
+                       "__global__ void div(float* y) { y[threadIdx.x] /= 2; }\n" "__global__ void "
+                       "exp(const float* x, float* y, int n) { if (threadIdx.x < n) y[threadIdx.x] = "
+                       "expf(x[0]); }\n" "__global__ void max(float* y) { y[0] = fmaxf(y[0], exp(0.0f)); }\n")
     mod.div[1, 2](y := torch.tensor([2.0, 6.0]))
     assert y.tolist() == [1, 3]
     mod.exp[1, 2](torch.zeros(1), y, 1)
@@ -448,7 +457,8 @@ def test_the_entries_compile_for_gpus(tmp_path):
 
 @pytest.mark.slow
 def test_a_kernel_with_grid_sync_is_launched_cooperatively(tmp_path):
-    """Nothing but such a launch makes `grid.sync()` valid on a card; the others in the file are launched as ever."""
+    """Nothing but such a launch makes `grid.sync()` valid on a card; the others in the file are launched as
+    ever."""
     source = """#include <cooperative_groups.h>
 __global__ void ordinary(float* x) { x[threadIdx.x] = 1; }
 __global__ void meets(float* x) { x[threadIdx.x] = 1; cooperative_groups::this_grid().sync(); }
@@ -483,13 +493,16 @@ def test_a_gpu_build_describes_its_kernels_without_a_card(mod, monkeypatch):
 
 
 def test_globals_set_before_the_first_launch_reach_every_device(monkeypatch):
-    """Each device has variables of its own: they are written when its library is loaded, and when they are set later."""
+    """Each device has variables of its own: they are written when its library is loaded, and when they are
+    set later."""
     written = []
     mod = cuda.compile("__constant__ float filter[3];\n__global__ void k(float* x) { x[0] = filter[0]; }")
     library = next(iter(mod._libraries.values()))
     monkeypatch.setattr(gpu, "library", lambda *_: library.path)
     monkeypatch.setattr(module, "load_library", lambda *_: library)
-    monkeypatch.setattr(gpu, "write_symbol", lambda library, name, raw, device: written.append((name, len(raw), device)))
+    monkeypatch.setattr(gpu,
+                        "write_symbol", lambda library, name, raw, device: written.append(
+            (name, len(raw), device)))
     mod.globals["filter"] = [1.0, 2.0, 3.0]
     for device in (0, 1, 0):
         mod._library_gpu(mod._texts[0], "", torch.device("cuda", device))
@@ -507,20 +520,24 @@ def test_a_card_s_own_instructions_may_be_used():
 def test_nvcc_assembles_wgmma_for_its_card(tmp_path):
     if gpu.nvcc() is None:
         pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
-    (tmp_path / "hopper.cu").write_text('__global__ void k() { asm volatile("wgmma.fence.sync.aligned;"); }\n')
+    (tmp_path / "hopper.cu").write_text('__global__ void k() { asm volatile("wgmma.fence.sync.aligned;"); '
+                                        '}\n')
     gpu.compile_check(tmp_path / "hopper.cu", ("sm_90a",))
     with pytest.raises(cuda.CompileError):
         gpu.compile_check(tmp_path / "hopper.cu", ("sm_90",))
 
 
-@pytest.mark.parametrize("output, advice", [("nvcc fatal   : Unsupported gpu architecture 'compute_120'", "newer CUDA toolkit"),
-                                            ("error: #error -- unsupported GNU version! gcc versions later than 13", "NVCC_CCBIN")])
+@pytest.mark.parametrize("output, advice",
+                         [("nvcc fatal   : Unsupported gpu architecture 'compute_120'", "newer CUDA toolkit"),
+                          ("error: #error -- unsupported GNU version! gcc versions later than 13",
+                           "NVCC_CCBIN")])
 def test_a_toolkit_that_does_not_fit_is_no_fault_of_the_source(output, advice):
     assert advice in str(build.nvcc_problem(output)) and build.nvcc_problem("k.cu(2): error: missing") is None
 
 
 def test_a_grid_that_is_too_large_says_which_side():
-    assert gpu._limit((5, 65536, 1)).startswith(". The grid's y is at most 65,535") and gpu._limit((2**31 - 1, 1, 65535)) == ""
+    assert (gpu._limit((5, 65536, 1)).startswith(". The grid's y is at most 65,535")
+            and gpu._limit((2**31 - 1, 1, 65535)) == "")
 
 
 @pytest.mark.gpu

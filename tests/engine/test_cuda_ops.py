@@ -39,7 +39,8 @@ def op():
         mod.scaled_square_backward[(n + 31) // 32, 32](grad, x, w, grad_x, grad_w, n, scale)
         return grad_x, grad_w
 
-    return cuda.custom_op("test_square", forward, fake=lambda x, w, scale: (torch.empty_like(x), x.new_empty(x.shape[:-1])),
+    return cuda.custom_op("test_square", forward,
+                          fake=lambda x, w, scale: (torch.empty_like(x), x.new_empty(x.shape[:-1])),
                           backward=backward)
 
 
@@ -109,7 +110,8 @@ def test_one_gradient_out_of_two_inputs_and_no_backward_at_all():
         mod.twice_in_place[1, 32](y, y.numel())
         return y
     fake = lambda x, index: torch.empty_like(x)                  # noqa: E731
-    op = cuda.custom_op("test_twice", forward, fake=fake, backward=lambda grad, x, index, y: grad * 2, gradients=["x"])
+    op = cuda.custom_op("test_twice", forward, fake=fake, backward=lambda grad, x, index, y: grad * 2,
+                        gradients=["x"])
     x = torch.arange(4.0).requires_grad_()
     index = torch.arange(4)
     assert set(torch.library.opcheck(op, (x, index)).values()) == {"SUCCESS"}
@@ -125,7 +127,8 @@ def test_a_cell_run_again_replaces_its_operator():
     for factor in (2, 3):
         def forward(x: Tensor) -> Tensor:
             return x * factor
-        op = cuda.custom_op("test_again", forward, fake=torch.empty_like, backward=lambda grad, x, y: grad * factor)
+        op = cuda.custom_op("test_again", forward, fake=torch.empty_like,
+                            backward=lambda grad, x, y: grad * factor)
         x = torch.ones(2, requires_grad=True)
         op(x).sum().backward()
         assert op(x).tolist() == [factor] * 2 and x.grad.tolist() == [factor] * 2

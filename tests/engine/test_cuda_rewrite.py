@@ -76,8 +76,10 @@ LAUNCHES = [
 
 @pytest.mark.parametrize("source, shown, callee, configuration, arguments", LAUNCHES)
 def test_launches(source, shown, callee, configuration, arguments):
-    assert launch(source) == (f'laptop::host_launch("{shown}", __LINE__, [&](auto... laptop_args) {{ '
-                              f"{callee}(laptop_args...); }}, laptop::launch_config({configuration}){arguments});")
+    assert (
+        launch(source)
+        == (f'laptop::host_launch("{shown}", __LINE__, [&](auto... laptop_args) {{ '
+            f"{callee}(laptop_args...); }}, laptop::launch_config({configuration}){arguments});"))
 
 
 def test_a_launch_over_several_lines_keeps_them():
@@ -119,10 +121,10 @@ def test_shared_declarations(declaration, typedef, references):
     assert re.findall(r"auto& (\w+) =", made) == references
 
 
-@pytest.mark.parametrize("declaration", [
-    "__shared__ __align__(16) float t[32];", "__align__(16) __shared__ float t[32];", "alignas(16) __shared__ float t[32];",
-    "__shared__ alignas(16) float t[32];", "__shared__ float t[32] __attribute__((aligned(16)));",
-])
+@pytest.mark.parametrize("declaration",
+                         ["__shared__ __align__(16) float t[32];", "__align__(16) __shared__ float t[32];",
+                          "alignas(16) __shared__ float t[32];", "__shared__ alignas(16) float t[32];",
+                          "__shared__ float t[32] __attribute__((aligned(16)));"])
 def test_alignment_is_asked_of_the_runtime(declaration):
     made = in_kernel(declaration)
     assert "typedef float laptop_type_t[32]" in made and "struct alignas(16) laptop_align_t_0 {};" in made
@@ -133,7 +135,8 @@ def test_dynamic_shared_memory_several_in_one_file():
     made = rewrite("__global__ void a() { extern __shared__ float s[]; s[0] = 1; }\n"
                    "__global__ void b() { extern __shared__ __align__(16) unsigned char s[]; s[0] = 1; }\n")
     assert made.count('laptop::dynamic_shared("s"') == 2
-    assert "typedef float laptop_type_s[]" in flat(made) and "typedef unsigned char laptop_type_s[]" in flat(made)
+    assert ("typedef float laptop_type_s[]" in flat(made)
+            and "typedef unsigned char laptop_type_s[]" in flat(made))
 
 
 def test_shared_memory_at_file_scope_is_declared_again_where_it_is_used():
@@ -159,7 +162,9 @@ def test_what_is_not_supported_is_named_in_its_place(source, sentence, line):
 
 def test_a_compiler_barrier_and_a_host_overload_are_no_fault():
     assert "static_assert" not in rewrite('__global__ void k() { asm volatile("" ::: "memory"); }')
-    assert "static_assert" not in rewrite("__global__ void k(int n) {}\nvoid k(float* x) {}\nvoid f() { k(nullptr); }")
+    assert (
+        "static_assert" not in rewrite("__global__ void k(int n) {}\nvoid k(float* x) {}\nvoid f() { "
+                                       "k(nullptr); }"))
 
 
 def test_a_name_that_begins_like_a_word_of_the_host_is_none():
@@ -168,8 +173,8 @@ def test_a_name_that_begins_like_a_word_of_the_host_is_none():
 
 
 def test_the_outline_survives_conditionals_with_unbalanced_brackets():
-    source = ("namespace a {\n#ifdef FAST\n__global__ void k(int n) {\n#else\n__global__ void k(float n) {\n#endif\n"
-              "  n += 1;\n}\n__global__ void after() {}\n}\n__global__ void last() {}\n")
+    source = ("namespace a {\n#ifdef FAST\n__global__ void k(int n) {\n#else\n__global__ void k(float n) "
+              "{\n#endif\n" "  n += 1;\n}\n__global__ void after() {}\n}\n__global__ void last() {}\n")
     found = kernels(outline(source))
     assert [k.name for k in found] == ["a::k", "a::k", "a::after", "last"]
     assert [k.conditions for k in found] == [(("#ifdef FAST",),), (("#ifdef FAST", "#else"),), (), ()]
@@ -201,16 +206,17 @@ def test_kernels_are_found_in_every_dress():
 
 
 def test_parameter_names():
-    source = ("__global__ void k(const float* __restrict__ x, float *const y, const int n, Op<int, 3> op, float (*f)(float),"
-              " float z[], unsigned long long count, float scale = 1.0f) {}")
+    source = ("__global__ void k(const float* __restrict__ x, float *const y, const int n, Op<int, 3> op, "
+              "float (*f)(float), float z[], unsigned long long count, float scale = 1.0f) {}")
     assert kernels(outline(source))[0].parameters == ("x", "y", "n", "op", "f", "z", "count", "scale")
 
 
 def test_constants_and_symbols():
     source = outline("#define TILE 32\n#define F(x) (x)\n#define HALF (TILE / 2)\n#define NAME float\n"
-                     "namespace n { constexpr int N = TILE * 2; }\nstatic const float EPS = 1e-5f;\n"
-                     "void f(const float x = 1.0f) { const int local = 3; }\n"
-                     "__constant__ float filter[9];\n__device__ int counter = 0;\n__device__ float g(float x) { return x; }\n")
+                     "namespace n { constexpr int N = TILE * 2; }\nstatic const float EPS = "
+                     "1e-5f;\n" "void f(const float x = 1.0f) { const int local = 3; }\n" "__constant__ "
+                     "float filter[9];\n__device__ int counter = 0;\n__device__ float g(float x) { return "
+                     "x; }\n")
     assert [c[0] for c in constants(source)] == ["TILE", "HALF", "N", "EPS"]
     assert [s[0] for s in symbols(source)] == ["filter", "counter"]
 
@@ -218,6 +224,6 @@ def test_constants_and_symbols():
 def test_scan_gives_back_every_character():
     source = 'a<b>>c /* x */ "s\\"t" 1.5e-3f // end \\\n still\n#define X \\\n 1\nR"(raw)"'
     tokens = scan(source)
-    assert [t.text for t in tokens] == ["a", "<", "b", ">", ">", "c", '"s\\"t"', "1.5e-3f", "#define X \\\n 1",
-                                        'R"(raw)"']
+    assert ([t.text for t in tokens] == ["a", "<", "b", ">", ">", "c", '"s\\"t"', "1.5e-3f",
+                                         "#define X \\\n 1", 'R"(raw)"'])
     assert all(source[t.start:t.end] == t.text for t in tokens)

@@ -1,4 +1,5 @@
-"""Arithmetic rounded down, up and towards zero, against exact fractions: every bit, signs of zero included."""
+"""Arithmetic rounded down, up and towards zero, against exact fractions: every bit, signs of zero
+included."""
 from __future__ import annotations
 
 import itertools
@@ -95,13 +96,14 @@ def right(x, y, z, dtype, mode: str) -> list[float]:
 
 def operands(dtype, n: int) -> list[np.ndarray]:
     info = np.finfo(dtype)
-    edges = [0.0, -0.0, info.smallest_subnormal, info.tiny, -info.tiny, info.max, -info.max, 1, 1 + info.eps, -1 / 3]
+    edges = [0.0, -0.0, info.smallest_subnormal, info.tiny, -info.tiny, info.max, -info.max, 1, 1 + info.eps,
+             -1 / 3]
     pairs = np.array([(x, y) for x, y in itertools.product(edges, edges) if y], dtype)
     random = np.random.default_rng(0)
     wide = random.standard_normal((2, n)) * 2.0 ** random.integers(info.minexp // 2, info.maxexp // 2, (2, n))
     near = random.standard_normal((2, n)) * 2.0 ** random.integers(-20, 20, (2, n))
     x, y = np.concatenate([pairs.T, wide.astype(dtype), near.astype(dtype)], axis=1)
-    z = -(x * y)                                                    # a sum of what rounding the product takes away
+    z = -(x * y)  # a sum of what rounding the product takes away
     z[::3] = random.standard_normal(z[::3].size) * np.abs(np.where(np.isfinite(z[::3]), z[::3], 1))
     return [x, y, np.where(np.isfinite(z), z, 1).astype(dtype)]
 
@@ -137,9 +139,12 @@ def test_every_direction_is_exact(compiler, monkeypatch):
 def test_conversions_are_exact_in_every_direction(compiler, monkeypatch):
     use_compiler(monkeypatch, compiler)
     module = compiled(SOURCE)
-    edges = [0, 1, -1, 2**24 + 1, -(2**24) - 1, 2**31 - 1, -(2**31), 2**53 + 1, 2**63 - 1, -(2**63), -(2**63) + 1, -2**11 + 1]
+    edges = [0, 1, -1, 2**24 + 1, -(2**24) - 1, 2**31 - 1, -(2**31), 2**53 + 1, 2**63 - 1, -(2**63),
+             -(2**63) + 1, -2**11 + 1]
     random = np.random.default_rng(1)
-    v = np.array(edges + [int(k) >> int(s) for k, s in zip(random.integers(-2**63, 2**63, 80), random.integers(0, 60, 80))])
+    v = np.array(edges
+                 + [int(k) >> int(s)
+                    for k, s in zip(random.integers(-2**63, 2**63, 80), random.integers(0, 60, 80))])
     d = random.standard_normal(len(v)) * 2.0 ** random.integers(-160, 140, len(v))
     d[:4] = 0.0, -0.0, 1e300, -1e-300
 
@@ -149,7 +154,8 @@ def test_conversions_are_exact_in_every_direction(compiler, monkeypatch):
         out, wide = np.zeros((5, len(v)), np.float32), np.zeros((2, len(v)))
         module[f"to_float_{mode}"][1, 128](d, v, out, len(v))
         module[f"to_double_{mode}"][1, 128](v, wide, len(v))
-        kinds = [v.tolist(), v.view(np.uint64).tolist(), v.astype(np.int32).tolist(), v.astype(np.uint32).tolist()]
+        kinds = [v.tolist(), v.view(np.uint64).tolist(), v.astype(np.int32).tolist(),
+                 v.astype(np.uint32).tolist()]
         same(out[0], [exact(value, np.float32, mode) for value in d.tolist()])
         for row, values in zip(out[1:], kinds):
             same(row, [exact(value, np.float32, mode) for value in values])

@@ -38,7 +38,8 @@ def test_the_engines_variables_are_out_of_bounds(name, watch):
 
 @pytest.mark.skipif(platform.machine() != "x86_64", reason="not run: checked on x86-64 alone")
 def test_a_return_address_that_was_written_is_found():
-    with pytest.raises(cuda.KernelError, match="writes over the address to which one of its functions returns"):
+    with pytest.raises(cuda.KernelError, match="writes over the address to which one of its functions "
+                       "returns"):
         with cuda.sanitize():
             module().returns_elsewhere[1, 1](torch.zeros(1))
 

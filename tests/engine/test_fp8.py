@@ -1,4 +1,5 @@
-"""The 8-bit floats against torch's, every half and every code, and their loads and stores counted as bytes."""
+"""The 8-bit floats against torch's, every half and every code, and their loads and stores counted as
+bytes."""
 import numpy as np
 import pytest
 

@@ -15,10 +15,12 @@ import time
 import pytest
 
 SECONDS = float(os.environ.get("COURSE_FUZZ_SECONDS", "60"))
-SWAPS = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">", "==": "!=", "!=": "==",
-         "&&": "||", "||": "&&", "+=": "=", "++": "--", "<<": ">>", ">>": "<<", "&": "|", "^": "+"}
+SWAPS = {"+": "-", "-": "+", "*": "+", "/": "*", "%": "/", "<": "<=", "<=": "<", ">": ">=", ">=": ">",
+         "==": "!=", "!=": "==", "&&": "||", "||": "&&", "+=": "=", "++": "--", "<<": ">>", ">>": "<<",
+         "&": "|", "^": "+"}
 INTERESTING = ["0", "1", "-1", "2", "31", "32", "33", "64", "1000", "100000", "2147483647", "-2147483648"]
-TOKEN = re.compile(r"//[^\n]*|\"(?:\\.|[^\"])*\"|[A-Za-z_]\w*|\d[\w.]*|<<<|>>>|[-+*/%<>=!&|^]=?|&&|\|\||\+\+|--|.|\n", re.S)
+TOKEN = re.compile(
+    r"//[^\n]*|\"(?:\\.|[^\"])*\"|[A-Za-z_]\w*|\d[\w.]*|<<<|>>>|[-+*/%<>=!&|^]=?|&&|\|\||\+\+|--|.|\n", re.S)
 
 
 def mutate(source: str, random: random.Random) -> str:
@@ -36,7 +38,8 @@ def mutate(source: str, random: random.Random) -> str:
             tokens[at:at + 3] = ["(", "void", ")", "0"]
         elif token in ("threadIdx", "blockIdx", "blockDim", "gridDim") and random.random() < 0.3:
             tokens[at] = random.choice(["threadIdx", "blockIdx", "blockDim", "gridDim"])
-        elif token in ("i", "j", "k", "t", "x", "y", "tx", "ty", "n", "lane", "row", "col") and random.random() < 0.3:
+        elif token in ("i", "j", "k", "t", "x", "y", "tx", "ty", "n", "lane", "row",
+                       "col") and random.random() < 0.3:
             tokens[at] = random.choice(["i", "j", "k", "t", "n", "tx", "ty", "lane", "row", "col", "0"])
         if (changed := head + "".join(tokens)) != source:
             return changed
@@ -77,17 +80,19 @@ def child(seed: int, seconds: float) -> None:
 
 
 def alone(source: str, kernel: str) -> str:
-    """The source without the other kernels, so that one damaged line is one damaged kernel and the build is quick."""
+    """The source without the other kernels, so that one damaged line is one damaged kernel and the build is
+    quick."""
     needed = {"cuda_fp16.h": "half", "cuda_bf16.h": "bfloat", "cooperative_groups": "cg::", "cub/": "cub::"}
-    own = next(p for p in re.split(r"(?m)^(?=__global__ )", source) if re.search(rf"\b{kernel}\(", p.split("{")[0]))
+    own = next(p for p in re.split(r"(?m)^(?=__global__ )", source)
+               if re.search(rf"\b{kernel}\(", p.split("{")[0]))
     for header, word in needed.items():
         if word not in own:
             source = re.sub(rf"(?m)^#include <{header}.*\n", "", source)
     if "cg::" not in own:
         source = source.replace("namespace cg = cooperative_groups;\n", "")
     pieces = re.split(r"(?m)^(?=template <[^\n]*>\n__global__ |(?<!>\n)__global__ )", source)
-    return "".join(p if not re.match(r"(?:template <[^\n]*>\n)?__global__ ", p) or re.search(rf"\b{kernel}\(", p.split("{")[0])
-                   else tail(p) for p in pieces)
+    return "".join(p if not re.match(r"(?:template <[^\n]*>\n)?__global__ ", p)
+                   or re.search(rf"\b{kernel}\(", p.split("{")[0]) else tail(p) for p in pieces)
 
 
 def tail(piece: str) -> str:
@@ -102,8 +107,8 @@ def test_python_survives_damaged_kernels():
     report = []
     while time.monotonic() < end:
         seconds = max(5.0, min(60.0, end - time.monotonic()))
-        done = subprocess.run([sys.executable, __file__, str(seed), str(seconds)], capture_output=True, text=True,
-                              errors="replace", timeout=seconds + 300)
+        done = subprocess.run([sys.executable, __file__, str(seed), str(seconds)], capture_output=True,
+                              text=True, errors="replace", timeout=seconds + 300)
         assert done.returncode == 0, f"seed {seed} ended with status {done.returncode}\n{done.stderr[-6000:]}"
         report.append(done.stdout.splitlines()[-1])
         seed += 1

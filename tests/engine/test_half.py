@@ -104,8 +104,10 @@ def test_narrowing_rounds_to_nearest_even(kind):
     a = every(dtype).float()
     middle = (a.double() + every(dtype).roll(1).float().double()).div(2).float()
     points = torch.cat([a, middle])
-    points = torch.cat([points, points.nextafter(torch.tensor(math.inf)), points.nextafter(torch.tensor(-math.inf))])
-    noise = torch.randint(-2**31, 2**31, (1 << 18,), generator=torch.Generator().manual_seed(0)).to(torch.int32).view(torch.float32)
+    points = torch.cat([points, points.nextafter(torch.tensor(math.inf)),
+                        points.nextafter(torch.tensor(-math.inf))])
+    noise = torch.randint(-2**31, 2**31, (1 << 18,),
+                          generator=torch.Generator().manual_seed(0)).to(torch.int32).view(torch.float32)
     points = torch.cat([points, noise]).contiguous()
     out = torch.zeros(len(points), dtype=dtype)
     launch(f"narrow_{suffix}", points, out)
@@ -130,7 +132,8 @@ def test_arithmetic(kind):
         a, b = shuffled(dtype, seed), shuffled(dtype, seed + 10)
         total, difference, product, quotient = like(a, 4)
         launch(f"arithmetic_{suffix}", a, b, total, difference, product, quotient)
-        assert same(total, a + b) and same(difference, a - b) and same(product, a * b) and same(quotient, a / b)
+        assert (same(total, a + b) and same(difference, a - b) and same(product, a * b)
+                and same(quotient, a / b))
 
 
 def rounded(value: Fraction, dtype: torch.dtype) -> float:
@@ -167,7 +170,8 @@ def test_functions(kind):
     root, power, whole, minus, size = like(a, 5)
     launch(f"functions_{suffix}", a, root, power, whole, minus, size)
     assert same(root, a.sqrt()) and same(whole, a.round()) and same(minus, -a) and same(size, a.abs())
-    torch.testing.assert_close(power.float(), a.float().exp().to(dtype).float(), rtol=torch.finfo(dtype).eps, atol=6e-8, equal_nan=True)
+    torch.testing.assert_close(power.float(), a.float().exp().to(dtype).float(), rtol=torch.finfo(dtype).eps,
+                               atol=6e-8, equal_nan=True)
 
 
 def test_comparisons(kind):
@@ -178,7 +182,8 @@ def test_comparisons(kind):
     launch(f"compare_{suffix}", a, b, out)
     x, y = a.float(), b.float()
     unordered = x.isnan() | y.isnan()
-    bits = [x < y, x <= y, x > y, x >= y, x == y, x != y, x.isnan(), (x != y) & ~unordered, (x < y) | unordered]
+    bits = [x < y, x <= y, x > y, x >= y, x == y, x != y, x.isnan(), (x != y) & ~unordered,
+            (x < y) | unordered]
     assert torch.equal(out, sum(bit.int() << place for place, bit in enumerate(bits)))
 
 
@@ -199,7 +204,8 @@ def test_pairs(kind):
     total, fused, swapped = like(a, 3)
     low = torch.zeros(256)
     launch(f"pairs_{suffix}", a, b, total, fused, swapped, low)
-    assert torch.equal(total, (a + b) * b) and torch.equal(swapped, a.flip(1)) and torch.equal(low, a[:, 0].float())
+    assert (torch.equal(total, (a + b) * b) and torch.equal(swapped, a.flip(1))
+            and torch.equal(low, a[:, 0].float()))
     assert torch.equal(fused, (a.double() * b.double() + a.double()).to(dtype))
 
 

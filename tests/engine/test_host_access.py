@@ -48,7 +48,8 @@ int main() {
 def test_strings_in_device_memory_that_host_code_reads(tmp_path):
     (tmp_path / "prog.cu").write_text(STRINGS)
     ran = run(tmp_path / "prog.cu")
-    assert sorted(error["line"] for error in ran.errors) == sorted(line_of(STRINGS, "// FOUND")) and not ran.status
+    assert (sorted(error["line"] for error in ran.errors) == sorted(line_of(STRINGS, "// FOUND"))
+            and not ran.status)
     assert "host code reads d_s[0]" in ran.errors[0]["message"]
     assert ran.stdout.startswith("5% right  |right\n")
 
@@ -113,7 +114,8 @@ def test_each_line_of_host_code_that_touches_device_memory_is_found_once(compile
     assert {error["kind"] for error in ran.errors} == {"host access"}
     said = {error["line"]: error["message"] for error in ran.errors}
     (first, *_), last = sorted(said.items()), said[max(line_of(WRONG, "free(d_x);"))]
-    assert "host code reads d_x[0]: d_x has 64 elements in device memory" in first[1] and "cudaMemcpy" in first[1]
+    assert ("host code reads d_x[0]: d_x has 64 elements in device memory" in first[1]
+            and "cudaMemcpy" in first[1])
     assert "free() of d_x" in last and "cudaFree" in last
 
 
@@ -334,6 +336,7 @@ def test_a_kernel_that_follows_a_pointer_of_the_host_is_found(compiler, tmp_path
     for arguments in ([], ["1"], ["1", "2"]):
         ran = run(tmp_path / "prog.cu", arguments=arguments)
         (error,) = ran.errors
-        assert (error["kind"], error["line"]) == ("out of bounds", 6) and "not in device memory" in error["message"]
+        assert ((error["kind"], error["line"]) == ("out of bounds", 6)
+                and "not in device memory" in error["message"])
         assert ran.stdout == ("cudaErrorInvalidValue cudaErrorInvalidValue cudaErrorInvalidMemcpyDirection "
                               "cudaErrorInvalidValue cudaErrorInvalidValue\n")

@@ -82,9 +82,11 @@ def test_its_launches_are_checked(module):
         module.host("races")(y)
     assert found.value.kind == "race" and found.value.line == line_of("s[threadIdx.x] = y")
     assert not y.any()                   # as after any launch that failed
-    with pytest.raises(laptop_cuda.KernelError, match=r"y\[40\], past its end: y has 40 elements"), laptop_cuda.sanitize():
+    with pytest.raises(laptop_cuda.KernelError,
+                       match=r"y\[40\], past its end: y has 40 elements"), laptop_cuda.sanitize():
         module.host("twice")(zeros(), 41, 1.0)
-    with pytest.raises(laptop_cuda.KernelError, match=r"host code reads d\[1\]") as found, laptop_cuda.sanitize():
+    with pytest.raises(laptop_cuda.KernelError,
+                       match=r"host code reads d\[1\]") as found, laptop_cuda.sanitize():
         module.host("looks")(zeros())
     assert found.value.kind == "host access"
 
@@ -115,11 +117,9 @@ def test_variables_are_the_modules_own(module):
     assert int(module.globals["calls"][0]) == 8
 
 
-@pytest.mark.parametrize("how, said", [
-    (1, "Aborted.*\n.*assertion failed: how != 1"),
-    (2, r"exit\(3\)"),
-    (3, f"Segmentation fault, in host code, line {line_of('*nowhere;')} of host.cu"),
-])
+@pytest.mark.parametrize("how, said",
+                         [(1, "Aborted.*\n.*assertion failed: how != 1"), (2, r"exit\(3\)"),
+                          (3, f"Segmentation fault, in host code, line {line_of('*nowhere;')} of host.cu")])
 def test_a_crash_is_a_message(module, how, said):
     y = zeros()
     with pytest.raises(laptop_cuda.KernelError, match=rf"crash: ends: (?s:.*){said}") as found:

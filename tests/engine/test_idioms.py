@@ -448,7 +448,8 @@ def reduce6():
 @case
 def reduce6_int():
     x = integers(1000, 100)
-    return Run("reduce6<int, 256, false>", 1, 256, (x, blank(1, like=torch.int32), 1000), {1: x.sum()[None].int()}, shared=1024)
+    return Run("reduce6<int, 256, false>", 1, 256, (x, blank(1, like=torch.int32), 1000),
+               {1: x.sum()[None].int()}, shared=1024)
 
 
 @case
@@ -473,7 +474,8 @@ def softmax_float4():
 @case
 def sgemm_prefetch():
     a, b = randn(64, 32), randn(32, 64, seed=1)
-    return Run("sgemm_prefetch<32, 8, 32, 4, 4>", (2, 2), (8, 8), (a, b, blank(64, 64), 64, 64, 32), {2: a @ b})
+    return Run("sgemm_prefetch<32, 8, 32, 4, 4>", (2, 2), (8, 8), (a, b, blank(64, 64), 64, 64, 32),
+               {2: a @ b})
 
 
 @case
@@ -488,7 +490,8 @@ def paged_v1():
         keys, values = (c[used].permute(1, 0, 2, 3).reshape(heads, -1, d)[:, :n] for c in (k, v))
         want[s] = torch.nn.functional.scaled_dot_product_attention(q[s][:, None], keys, values)[:, 0]
     return Run("paged_v1<float, 64, 16, 128>", (heads, 3), 128,
-               (blank(3, heads, d), q, k, v, 0.125, table, torch.tensor(lengths, dtype=torch.int32), 3), {0: want}, shared=4 * 48)
+               (blank(3, heads, d), q, k, v, 0.125, table, torch.tensor(lengths, dtype=torch.int32), 3),
+               {0: want}, shared=4 * 48)
 
 
 @case

@@ -1,4 +1,5 @@
-"""`inspect`: what the compiler and the disassembler say is read rightly, and joined with the counts rightly."""
+"""`inspect`: what the compiler and the disassembler say is read rightly, and joined with the counts
+rightly."""
 import os
 import re
 import struct
@@ -96,20 +97,23 @@ def with_disassembler(with_nvcc):
 # ---- the texts of the tools
 def test_the_disassembler_s_text_is_read():
     code = machine_code.read(SASS, "_Z1kPf")
-    assert [i.kind for i in code.instructions] == ["constant load", "move", "warp", "global load", "shared load", "tensor",
-                                                   "shared load", "move", "control", "control", "control", "special", "control"]
+    assert ([i.kind for i in code.instructions] == ["constant load", "move", "warp", "global load",
+                                                    "shared load", "tensor", "shared load", "move", "control",
+                                                    "control", "control", "special", "control"])
     assert [i.bytes for i in code.instructions if "load" in i.kind] == [4, 16, 8, 16]
     assert [i.flops for i in code.instructions if i.kind == "tensor"] == [2 * 16 * 8 * 16]
     assert code.loops == [(1, 1)] and code.instructions[2].block == 1
-    assert code.instructions[2].places == (("/toolkit/sm_30_intrinsics.hpp", 449), ("/somewhere/rows.cuh", 29),
-                                           ("/somewhere/source.cu", 5))
+    assert (code.instructions[2].places
+            == (("/toolkit/sm_30_intrinsics.hpp", 449), ("/somewhere/rows.cuh", 29),
+                ("/somewhere/source.cu", 5)))
     called = [i for i in code.instructions if i.block in code.rare]
     assert {"CALL", "MUFU", "RET"} <= {i.name for i in called} and "LDG" not in {i.name for i in called}
 
 
 def test_the_line_is_the_innermost_of_the_source_s_own_files():
     lines = by_line(machine_code.read(SASS, "_Z1kPf"), {"k.cu": "\n" * 4 + "five", "rows.cuh": ""}, None)
-    assert [(line.file, line.line, len(line.sass)) for line in lines] == [("k.cu", 3, 2), ("k.cu", 5, 10), ("rows.cuh", 29, 1)]
+    assert ([(line.file, line.line, len(line.sass)) for line in lines]
+            == [("k.cu", 3, 2), ("k.cu", 5, 10), ("rows.cuh", 29, 1)])
     assert lines[1].text == "five" and lines[1].times is None and sum(lines[1].executed.values()) == 0
 
 
@@ -120,15 +124,17 @@ def test_a_statement_is_its_first_line():
 
 
 def test_the_assembler_s_report_is_read(tmp_path):
-    report = "".join(f"ptxas info    : Compiling entry function '{name}' for 'sm_90'\nptxas info    : Function properties for {name}\n"
-                     f"    {stack} bytes stack frame, {stack} bytes spill stores, {stack + 4} bytes spill loads\n"
-                     f"ptxas info    : Used {registers} registers, used 1 barriers, 256 bytes smem\n"
+    report = "".join(f"ptxas info    : Compiling entry function '{name}' for 'sm_90'\nptxas info    : "
+                     f"Function properties for {name}\n" f"    {stack} bytes stack frame, {stack} bytes spill "
+                     f"stores, {stack + 4} bytes spill loads\n" f"ptxas info    : Used {registers} registers, "
+                     "used 1 barriers, 256 bytes smem\n"
                      for name, registers, stack in (("_Z1kPfS_", 40, 0), ("_Z2kkPfS_", 50, 8),
                                                     ("_Z13laptop_markerIXadL_Z2kkPfS0_EEEvv", 4, 0)))
     found = toolkit._read_report(report, "nvcc 1", tmp_path)
-    assert (found.symbol, found.registers, found.stack, found.spill_stores, found.spill_loads, found.static_shared) == (
-        "_Z2kkPfS_", 50, 8, 8, 12, 256)
-    assert toolkit._read_report(report.split("ptxas info    : Compiling entry function '_Z13")[0], "nvcc 1", tmp_path) is None
+    assert ((found.symbol, found.registers, found.stack, found.spill_stores, found.spill_loads,
+             found.static_shared) == ("_Z2kkPfS_", 50, 8, 8, 12, 256))
+    assert (toolkit._read_report(report.split("ptxas info    : Compiling entry function '_Z13")[0], "nvcc 1",
+                                 tmp_path) is None)
 
 
 # ---- how often lines were executed
@@ -136,17 +142,19 @@ def test_executions_per_line_are_exact(module):
     x, y = np.ones(64, np.float32), np.zeros(64, np.float32)
     with cuda.profile() as report:
         module["tile<64>"][1, 64](x, y, 2)
-    found = {place.line: (e.warps, e.lanes) for place, e in executed.by_line(report.launches[0]._result).items()}
+    found = {place.line: (e.warps, e.lanes)
+             for place, e in executed.by_line(report.launches[0]._result).items()}
     whole = 2, 64
     assert {line: found[line] for line in (6, 7, 8, 9, 13, 16)} == dict.fromkeys((6, 7, 8, 9, 13, 16), whole)
-    assert found[11] == (2 * 64, 64 * 64) and found[10] == (2 * 65, 64 * 65)       # the loop's test runs once more
+    assert found[11] == (2 * 64, 64 * 64) and found[10] == (2 * 65, 64 * 65)  # the loop's test runs once more
     assert found[14] == found[2] == (2, 32)                                        # every other lane
     assert found[17] == (2, 63)                                                    # lane 3 has left
 
 
 def test_executions_of_a_diverged_warp_are_those_of_its_paths():
-    mod = cuda.compile("__global__ void k(float* y) {\n  int i = threadIdx.x;\n  if (i % 4 == 0)\n    y[i] = 1;\n"
-                       "  else if (i % 4 == 1)\n    y[i] = 2;\n  for (int j = 0; j < i; ++j)\n    y[i] += 1;\n}")
+    mod = cuda.compile("__global__ void k(float* y) {\n  int i = threadIdx.x;\n  if (i % 4 == 0)\n    y[i] "
+                       "= 1;\n" "  else if (i % 4 == 1)\n    y[i] = 2;\n  for (int j = 0; j < i; ++j)\n    "
+                       "y[i] += 1;\n}")
     with cuda.profile() as report:
         mod.k[1, 32](np.zeros(32, np.float32))
     found = {p.line: (e.warps, e.lanes) for p, e in executed.by_line(report.launches[0]._result).items()}
@@ -167,7 +175,8 @@ def test_counts_do_not_depend_on_the_order(module):
 def test_a_dict_in_code_and_tables_in_a_notebook(module, with_nvcc):
     found = cuda.inspect(module["tile<64>"], arch="sm_90", block=128)
     assert 8 <= found["registers"] <= 64 and found["static_shared"] == 256 and found["spill_stores"] == 0
-    assert found["occupancy"] == found["occupancy"] | {"blocks": 16, "warps": 64, "most_warps": 64, "share": 1.0}
+    assert (found["occupancy"] == found["occupancy"] | {"blocks": 16, "warps": 64, "most_warps": 64,
+                                                        "share": 1.0})
     assert "compiled" in str(found) and "modelled" in str(found) and "<table>" in found._repr_html_()
     assert found["compiler"].startswith("nvcc ") and "/" not in found["compiler"]
 
@@ -201,7 +210,8 @@ def test_registers_are_those_in_the_machine_code(module, with_nvcc):
 
 
 def registers_in(cubin: Path, symbol: str) -> int:
-    """From the ELF file: an entry of .nv.info is 04 2f 08 00, the symbol's number, the registers of that kernel."""
+    """From the ELF file: an entry of .nv.info is 04 2f 08 00, the symbol's number, the registers of that
+    kernel."""
     raw = cubin.read_bytes()
     start, = struct.unpack_from("<Q", raw, 40)
     size, count, names = struct.unpack_from("<HHH", raw, 58)
@@ -209,9 +219,11 @@ def registers_in(cubin: Path, symbol: str) -> int:
     text = lambda table, at: raw[table[4] + at:raw.index(b"\0", table[4] + at)].decode()
     by_name = {text(sections[names], s[0]): s for s in sections}
     symbols, info = by_name[".symtab"], by_name[".nv.info"]
-    called = [text(by_name[".strtab"], struct.unpack_from("<I", raw, symbols[4] + at)[0]) for at in range(0, symbols[5], 24)]
+    called = [text(by_name[".strtab"], struct.unpack_from("<I", raw, symbols[4] + at)[0])
+              for at in range(0, symbols[5], 24)]
     counts = re.findall(rb"\x04\x2f\x08\x00(.{4})(.{4})", raw[info[4]:info[4] + info[5]], re.S)
-    found = {called[int.from_bytes(index, "little")]: int.from_bytes(registers, "little") for index, registers in counts}
+    found = {called[int.from_bytes(index, "little")]: int.from_bytes(registers, "little")
+             for index, registers in counts}
     return found[symbol]
 
 
@@ -225,7 +237,8 @@ def test_every_instruction_has_its_line_and_the_lines_sum_to_the_launch(module, 
     assert sum(c.global_load.requests for c in counted) == launch.global_load.requests == 4
     assert sum(c.shared_load.wavefronts for c in counted) == launch.shared_load.wavefronts
     assert found["executed"]["global load"] == 4 and found["executed"]["shared store"] == 4
-    # 64 values per thread, four per load where the compiler widens them: between 16 and 64 loads by each of 4 warps
+    # 64 values per thread, four per load where the compiler widens them: between 16 and 64 loads by each of 4
+    # warps
     assert 4 * 16 <= found["executed"]["shared load"] <= 4 * 64
     assert 4 * 64 <= found["executed"]["FP32"] <= 4 * 70
     assert "<details>" in found._repr_html_() and "LDG" in found._repr_html_()
@@ -234,31 +247,38 @@ def test_every_instruction_has_its_line_and_the_lines_sum_to_the_launch(module, 
 
 def test_spills_are_found(with_nvcc):
     body = "".join(f"    float a{i} = x[{i} * n + t];\n" for i in range(60))
-    body += "    for (int j = 0; j < n; ++j) {\n" + "".join(f"        a{i} = a{i} * x[j] + a{(i * 7 + 1) % 60};\n" for i in range(60))
-    source = ("__global__ void __launch_bounds__(1024, 2) k(const float* x, float* y, int n) {\n    int t = threadIdx.x;\n" + body
-              + "    }\n    y[t] = " + " + ".join(f"a{i}" for i in range(60)) + ";\n}\n")
+    body += ("    for (int j = 0; j < n; ++j) {\n"
+             + "".join(f"        a{i} = a{i} * x[j] + a{(i * 7 + 1) % 60};\n" for i in range(60)))
+    source = ("__global__ void __launch_bounds__(1024, 2) k(const float* x, float* y, int n) {\n    int t = "
+              "threadIdx.x;\n" + body + "    }\n    y[t] = " + " + ".join(f"a{i}" for i in range(60))
+              + ";\n}\n")
     found = cuda.inspect(cuda.compile(source).k)
-    assert found["registers"] <= 32 and found["spill_stores"] > 0 and found["spill_loads"] > 0 and found["stack"] > 0
+    assert (found["registers"] <= 32 and found["spill_stores"] > 0 and found["spill_loads"] > 0
+            and found["stack"] > 0)
 
 
 # ---- the bound
-CARD = {"name": "a card", "arch": "sm_90", "multiprocessors": 100, "clock_ghz": 1.0, "fp32_lanes": 128, "tensor_tflops": 100,
-        "memory_gb_per_s": 1000}
+CARD = {"name": "a card", "arch": "sm_90", "multiprocessors": 100, "clock_ghz": 1.0, "fp32_lanes": 128,
+        "tensor_tflops": 100, "memory_gb_per_s": 1000}
 
 
 def test_the_bound_of_each_pipe_is_work_by_rate(module):
     with cuda.profile() as report:
         module["tile<64>"][2, 64](np.ones(128, np.float32), np.zeros(128, np.float32), 2)
     launch = report.launches[0]
-    inside = {"arch": "sm_90", "executed": {"FP32": 400_000, "special": 10_000, "integer": 90_000}, "tensor_flops": 10**9}
+    inside = {"arch": "sm_90", "executed": {"FP32": 400_000, "special": 10_000, "integer": 90_000},
+              "tensor_flops": 10**9}
     found = roofline.bound(CARD, inside, launch)
     by_pipe = {p["pipe"]: p["microseconds"] for p in found["pipes"]}
     # 100 multiprocessors at 1 GHz: 100,000 cycles per microsecond
     assert by_pipe["issuing instructions"] == 500_000 / 4 / 100_000
-    assert by_pipe["FP32"] == 400_000 * 32 / 128 / 100_000 and by_pipe["exponentials, reciprocals"] == 10_000 * 2 / 100_000
+    assert (by_pipe["FP32"] == 400_000 * 32 / 128 / 100_000 and by_pipe["exponentials, reciprocals"] == 10_000
+            * 2 / 100_000)
     assert by_pipe["tensor cores"] == 10.0 and found["binds"] == "tensor cores"
-    assert by_pipe["memory, each sector once"] == (launch.global_load.unique + launch.global_store.unique) / 1e6
-    assert by_pipe["shared memory"] == (launch.shared_load.wavefronts + launch.shared_store.wavefronts) / 100_000
+    assert (by_pipe["memory, each sector once"] == (launch.global_load.unique + launch.global_store.unique)
+            / 1e6)
+    assert (by_pipe["shared memory"] == (launch.shared_load.wavefronts + launch.shared_store.wavefronts)
+            / 100_000)
 
 
 def test_a_bound_says_what_it_lacks(module):
@@ -293,8 +313,10 @@ def test_bad_input_is_one_line(module, with_nvcc, ask, said):
 
 
 def test_a_kernel_that_does_not_compile_there_names_its_line(with_nvcc):
-    mod = cuda.compile("__global__ void k(float* x) {\n#if __CUDA_ARCH__ == 900\n    x[0] = missing;\n#endif\n}\n")
-    with pytest.raises(InspectError, match=r"k does not compile for sm_90: line 3: identifier .missing. is undefined"):
+    mod = cuda.compile("__global__ void k(float* x) {\n#if __CUDA_ARCH__ == 900\n    x[0] = "
+                       "missing;\n#endif\n}\n")
+    with pytest.raises(InspectError,
+                       match=r"k does not compile for sm_90: line 3: identifier .missing. is undefined"):
         cuda.inspect(mod.k)
     assert cuda.inspect(mod.k, arch="sm_80")["registers"]
 
@@ -316,7 +338,8 @@ def test_without_a_disassembler_the_rest_is_shown(module, with_nvcc, monkeypatch
 @pytest.mark.slow
 def test_the_command_shows_every_kernel_of_a_file(tmp_path, capsys, with_nvcc):
     file = tmp_path / "prog.cu"
-    file.write_text(SOURCE + "void go(float* x) { tile<32><<<1, 32>>>(x, x, 1); }\nint main() { return 0; }\n")
+    file.write_text(SOURCE + "void go(float* x) { tile<32><<<1, 32>>>(x, x, 1); }\nint main() { return 0; "
+                    "}\n")
     assert main(["inspect", str(file), "--arch", "sm_80,sm_90"]) == 0
     shown = capsys.readouterr().out
     assert "add, 96 threads per block" in shown and "tile<32>, 256 threads per block" in shown
@@ -329,8 +352,8 @@ def test_the_command_shows_every_kernel_of_a_file(tmp_path, capsys, with_nvcc):
 def test_the_command_without_a_compiler(tmp_path):
     file = tmp_path / "prog.cu"
     file.write_text(SOURCE)
-    nowhere = {"PATH": "/usr/bin:/bin", "CUDA_HOME": "/nowhere", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path),
-               "LAPTOP_CUDA_CACHE": str(tmp_path / "cache")}
+    nowhere = {"PATH": "/usr/bin:/bin", "CUDA_HOME": "/nowhere", "PYTHONPATH": str(ROOT),
+               "HOME": str(tmp_path), "LAPTOP_CUDA_CACHE": str(tmp_path / "cache")}
     code = "import sys; from laptop_cuda import gpu; from laptop_cuda.inside import toolkit\n" \
            "toolkit._wheels = lambda name: []; gpu.nvcc = lambda: None\n" \
            "from laptop_cuda.__main__ import main; sys.exit(main(sys.argv[1:]))"
@@ -354,7 +377,8 @@ def test_places_are_the_source_s_own(module):
 # ---- every kernel of the course
 @pytest.mark.slow
 def test_the_machine_code_of_every_kernel_is_read(with_disassembler):
-    """Each instance that a card would launch: registers as in the machine code, every instruction of a known kind."""
+    """Each instance that a card would launch: registers as in the machine code, every instruction of a known
+    kind."""
     from course_lib.gpu.build import instances
     from course_lib.gpu.cases import CASES
     seen = 0
@@ -373,7 +397,8 @@ def test_the_machine_code_of_every_kernel_is_read(with_disassembler):
 @pytest.mark.slow
 @pytest.mark.parametrize("rung, loads", [(1, 1.0), (2, 1.0), (5, 0.7), (6, 0.45)])
 def test_flash_attention_executes_the_loads_that_were_counted(rung, loads, with_disassembler):
-    """Modelled loads beside counted requests, and the products that the formula needs: 2 n^2 d fused multiply-adds."""
+    """Modelled loads beside counted requests, and the products that the formula needs: 2 n^2 d fused
+    multiply-adds."""
     import torch
 
     from course_lib import cuda as course_cuda

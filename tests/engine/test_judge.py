@@ -135,8 +135,8 @@ def test_what_cannot_be_judged_is_said(challenge, tmp_path):
 @pytest.mark.slow
 def test_a_crash_of_host_code_is_the_verdict_of_its_case(challenge):
     path = challenge / "mine.cu"
-    path.write_text('extern "C" void solve(const float* x, float* y, int rows, int cols) {'
-                    ' *(volatile int*)8 = 1; }')
+    path.write_text('extern "C" void solve(const float* x, float* y, int rows, int cols) { *(volatile '
+                    'int*)8 = 1; }')
     verdict = judge(challenge, path)
     assert verdict.cases[-1]["verdict"] == "crashed" and "line 1 of mine.cu" in verdict.cases[-1]["message"]
 

@@ -280,7 +280,8 @@ def mode(request):
             yield
 
 
-@pytest.mark.parametrize("grid, block", [(3, 40), ((2, 3), (8, 5)), ((2, 2, 2), (3, 4, 5)), ((1, 1, 4), (1, 1, 33))])
+@pytest.mark.parametrize("grid, block",
+                         [(3, 40), ((2, 3), (8, 5)), ((2, 2, 2), (3, 4, 5)), ((1, 1, 4), (1, 1, 33))])
 def test_grids_and_blocks_of_one_to_three_axes(mod, mode, grid, block):
     blocks = math.prod(grid if isinstance(grid, tuple) else (grid,))
     threads = math.prod(block if isinstance(block, tuple) else (block,))
@@ -314,7 +315,8 @@ def test_lambdas(mod, mode):
     torch.testing.assert_close(y, 9 * x + x + 6)
 
 
-@pytest.mark.parametrize("instance, dtype", [("template_sum<float, 4>", torch.float32), ("template_sum<int, 3>", torch.int32)])
+@pytest.mark.parametrize("instance, dtype",
+                         [("template_sum<float, 4>", torch.float32), ("template_sum<int, 3>", torch.int32)])
 def test_template_instances(mod, mode, instance, dtype):
     n = int(instance[-2])
     x, y = torch.arange(8 * n).to(dtype), torch.zeros(8, dtype=dtype)
@@ -378,8 +380,9 @@ def test_static_and_dynamic_shared_memory(mod, mode):
     torch.testing.assert_close(y, x.flip(0) + 5 + LANES)
 
 
-@pytest.mark.parametrize("name, dtype", [("float", torch.float32), ("double", torch.float64), ("half", torch.float16),
-                                         ("unsigned char", torch.uint8), ("long long", torch.int64)])
+@pytest.mark.parametrize("name, dtype",
+                         [("float", torch.float32), ("double", torch.float64), ("half", torch.float16),
+                          ("unsigned char", torch.uint8), ("long long", torch.int64)])
 def test_shared_arrays_of_a_template_type(mod, mode, name, dtype):
     x, y = torch.arange(32).to(dtype), torch.zeros(32, dtype=dtype)
     mod[f"shared_of_type<{name}>"][1, 32](x, y)
@@ -446,8 +449,9 @@ def test_atomics_return_the_old_value(mod, mode):
 def test_shuffles(mod, mode):
     x, y = LANES * 10, torch.zeros(6, 32, dtype=torch.int32)
     mod.shuffles[1, 32](x, y)
-    at = [LANES * 0 + 5, torch.where(LANES >= 3, LANES - 3, LANES), torch.where(LANES <= 28, LANES + 3, LANES), LANES ^ 7,
-          LANES // 8 * 8 + 1, torch.where(LANES % 4 < 3, LANES + 1, LANES)]
+    at = [LANES * 0 + 5, torch.where(LANES >= 3, LANES - 3, LANES),
+          torch.where(LANES <= 28, LANES + 3, LANES), LANES ^ 7, LANES // 8 * 8 + 1,
+          torch.where(LANES % 4 < 3, LANES + 1, LANES)]
     assert torch.equal(y, torch.stack(at).int() * 10)
 
 
@@ -475,8 +479,8 @@ def test_block_wide_votes(mod, mode):
 def test_mathematics(mod, mode):
     x, y = torch.rand(16) + 0.1, torch.zeros(16, 16)
     mod.functions[1, 16](x, y)
-    want = [x.exp(), x.log(), x.sin(), x / 3, x.rsqrt(), x**2, x * x + 1, x.erf(), 1 / x, x.exp2(), x.clamp(min=1) + x.clamp(max=2),
-            x.sqrt(), x.tanh(), x.clamp(0, 1), x.fmod(0.3), x * math.sqrt(3)]
+    want = [x.exp(), x.log(), x.sin(), x / 3, x.rsqrt(), x**2, x * x + 1, x.erf(), 1 / x, x.exp2(),
+            x.clamp(min=1) + x.clamp(max=2), x.sqrt(), x.tanh(), x.clamp(0, 1), x.fmod(0.3), x * math.sqrt(3)]
     torch.testing.assert_close(y, torch.stack(want, 1), atol=1e-5, rtol=1e-5)
 
 
@@ -496,7 +500,8 @@ def test_bits(mod, mode):
 def test_constants_of_the_headers(mod, mode):
     y = torch.zeros(6)
     mod.header_constants[1, 1](y)
-    assert y.tolist() == [math.inf, torch.tensor(math.pi).item(), math.inf, torch.finfo(torch.float32).min, 2.0**31, 32.0]
+    assert (y.tolist() == [math.inf, torch.tensor(math.pi).item(), math.inf, torch.finfo(torch.float32).min,
+                           2.0**31, 32.0])
 
 
 def test_read_only_loads(mod, mode):
@@ -578,10 +583,10 @@ def test_a_helper_that_may_be_a_device_function_is_taken_for_one(helper):
 
 def test_names_of_the_host_may_be_the_files_own():
     y = torch.ones(1)
-    cuda.compile("#include <new>\nstruct Pool { float at; __device__ float raise(float x) { return x; } };\n"
-                 "__device__ float puts(float x) { return x + 1; }\n"
-                 "__global__ void k(float* y) { alignas(Pool) char room[sizeof(Pool)]; Pool* p = new (room) Pool{2};\n"
-                 "y[0] = puts(p->raise(p->at)); }").k[1, 1](y)
+    cuda.compile("#include <new>\nstruct Pool { float at; __device__ float raise(float x) { return x; } "
+                 "};\n" "__device__ float puts(float x) { return x + 1; }\n" "__global__ void k(float* y) { "
+                 "alignas(Pool) char room[sizeof(Pool)]; Pool* p = new (room) "
+                 "Pool{2};\n" "y[0] = puts(p->raise(p->at)); }").k[1, 1](y)
     assert y.item() == 3
 
 
@@ -594,8 +599,9 @@ def test_a_lambda_may_have_the_name_of_a_host_function():
 
 def test_host_code_of_a_library_is_left_out():
     """Published files call cuBLAS or torch around their kernels; the kernels are what is wanted."""
-    mod = cuda.compile("#include <cublas_v2.h>\n#include <torch/extension.h>\n__global__ void k(float* y) { y[0] = 2; }\n"
-                       "void product(cublasHandle_t handle) { cublasSgemm(handle, CUBLAS_OP_N, CUBLAS_OP_N); }\n")
+    mod = cuda.compile("#include <cublas_v2.h>\n#include <torch/extension.h>\n__global__ void k(float* y) { "
+                       "y[0] = 2; }\n" "void product(cublasHandle_t handle) { cublasSgemm(handle, "
+                       "CUBLAS_OP_N, CUBLAS_OP_N); }\n")
     y = torch.zeros(1)
     mod.k[1, 1](y)
     assert y.item() == 2
@@ -610,13 +616,15 @@ def test_what_is_not_supported_is_named(name):
     assert caught.value.line > 0, str(caught.value)
 
 
-NOT_HAD = {"cudaStreamBeginCapture": "cudaStreamBeginCapture(0, cudaStreamCaptureModeGlobal);\n    cudaGraph_t g;",
-           "cudaGraphExec_t": "cudaGraphExec_t g;\n    cudaGraphLaunch(g, 0);",
-           "cudaTextureObject_t": "cudaTextureObject_t t = 0;", "cudaMallocArray": "cudaMallocArray(0, 0, 4);",
+NOT_HAD = {"cudaStreamBeginCapture": "cudaStreamBeginCapture(0, cudaStreamCaptureModeGlobal);\n    "
+           "cudaGraph_t g;", "cudaGraphExec_t": "cudaGraphExec_t g;\n    cudaGraphLaunch(g, 0);",
+           "cudaTextureObject_t": "cudaTextureObject_t t = 0;",
+           "cudaMallocArray": "cudaMallocArray(0, 0, 4);",
            "cudaMemPool_t": "cudaMemPool_t own;\n    cudaMemPoolCreate(&own, 0);",
            "cudaMallocFromPoolAsync": "cudaMallocFromPoolAsync(0, 4, 0, 0);",
            "cudaIpcMemHandle_t": "cudaIpcMemHandle_t h;\n    cudaIpcGetMemHandle(&h, 0);"}
-NOT_HAD_IN_KERNELS = {"tex2D": "y[0] = tex2D<float>(1, 0.5f, 0.5f);", "surf2Dwrite": "surf2Dwrite(y[0], 1, 0, 0);"}
+NOT_HAD_IN_KERNELS = {"tex2D": "y[0] = tex2D<float>(1, 0.5f, 0.5f);",
+                      "surf2Dwrite": "surf2Dwrite(y[0], 1, 0, 0);"}
 
 
 @pytest.mark.parametrize("name", [*NOT_HAD, *NOT_HAD_IN_KERNELS, "texture"])
@@ -651,11 +659,13 @@ def test_an_error_is_shown_in_the_students_own_line():
 
 
 # ---------------------------------------------------------------------------- arguments
-@pytest.mark.parametrize("args, word", [
-    ((torch.zeros(32), 3.0), "n"), ((torch.zeros(32).double(), 32), "x"), ((torch.zeros(32),), "n"),
-    ((torch.zeros(4, 8).t(), 32), "x"), (([1.0, 2.0], 2), "x"), ((torch.zeros(32), 32, 1), "add_one"),
-    ((torch.zeros(32), 2**40), "n"), ((torch.zeros(32), torch.zeros(3)), "n"),
-], ids=["float for int", "double for float", "one missing", "not contiguous", "a list", "one too many", "too large", "tensor for int"])
+@pytest.mark.parametrize("args, word",
+                         [((torch.zeros(32), 3.0), "n"), ((torch.zeros(32).double(), 32), "x"),
+                          ((torch.zeros(32),), "n"), ((torch.zeros(4, 8).t(), 32), "x"),
+                          (([1.0, 2.0], 2), "x"), ((torch.zeros(32), 32, 1), "add_one"),
+                          ((torch.zeros(32), 2**40), "n"), ((torch.zeros(32), torch.zeros(3)), "n")],
+                         ids=["float for int", "double for float", "one missing", "not contiguous", "a list",
+                              "one too many", "too large", "tensor for int"])
 def test_wrong_arguments_are_named(mod, args, word):
     with pytest.raises(cuda.ArgumentError) as caught:
         mod.add_one[1, 32](*args)

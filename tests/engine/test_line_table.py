@@ -41,7 +41,7 @@ def counted(mod) -> list[tuple]:
 @pytest.mark.skipif(sys.platform != "linux", reason="not run: reads ELF")
 @pytest.mark.slow
 def test_the_same_lines_without_addr2line(monkeypatch, needs):
-    needs("clang++")                     # g++ has addr2line beside it, and writes no row for a call that it inlines
+    needs("clang++")  # g++ has addr2line beside it, and writes no row for a call that it inlines
     monkeypatch.setenv("CXX", "clang++")
     mod = cuda.compile(SOURCE)
     with_tool = counted(mod)

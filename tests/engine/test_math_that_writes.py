@@ -1,4 +1,5 @@
-"""Functions of mathematics, and printf, that write through a pointer: what they write is counted and checked."""
+"""Functions of mathematics, and printf, that write through a pointer: what they write is counted and
+checked."""
 import math
 
 import pytest
@@ -6,8 +7,9 @@ import torch
 
 import laptop_cuda as cuda
 
-CALLS = {"sincosf": "float c; sincosf(x[0], {}, &c);", "sincospif": "float c; sincospif(x[0], &c, {});", "__sincosf": "float c; __sincosf(x[0], {}, &c);",
-         "modff": "modff(x[0], {});", "std::modf": "float part = std::modf(x[0], {}); if (part > 2) return;",
+CALLS = {"sincosf": "float c; sincosf(x[0], {}, &c);", "sincospif": "float c; sincospif(x[0], &c, {});",
+         "__sincosf": "float c; __sincosf(x[0], {}, &c);", "modff": "modff(x[0], {});",
+         "std::modf": "float part = std::modf(x[0], {}); if (part > 2) return;",
          "frexpf": "frexpf(x[0], (int*){});", "remquof": "remquof(x[0], 0.3f, (int*){});"}
 SOURCE = "#include <cmath>\n" + "".join(
     f"__global__ void inside{n}(const float* x, float* out) {{ {call.format('out')} }}\n"

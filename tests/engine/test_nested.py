@@ -68,7 +68,8 @@ def test_children_run_when_their_parent_has_ended_on_its_arrays(how, capsys):
     with WAYS[how]():
         compiled(SOURCE).rows[1, 3](x, 2, 4)
     assert x[:, 0].tolist() == [1, 3, 2] and (x == x[:, :1]).all()
-    assert capsys.readouterr().out.split("\n")[:-1] == ["parent 0", "parent 1", "parent 2", "child 0", "child 1"]
+    assert (capsys.readouterr().out.split("\n")[:-1] == ["parent 0", "parent 1", "parent 2", "child 0",
+                                                         "child 1"])
 
 
 @pytest.mark.parametrize("how", WAYS)
@@ -92,9 +93,10 @@ def test_a_child_is_counted_as_a_launch_and_says_who_launched_it():
     assert "launched by rows, line" in str(child) and report.launches[0].launched_by is None
 
 
-@pytest.mark.parametrize("way, kind, marker, says", [
-    (1, "out of bounds", "outside", "twice was launched by wrong"), (2, "bad launch", "local", "local variable"),
-    (3, "bad launch", "shared", "its shared memory")])
+@pytest.mark.parametrize("way, kind, marker, says",
+                         [(1, "out of bounds", "outside", "twice was launched by wrong"),
+                          (2, "bad launch", "local", "local variable"),
+                          (3, "bad launch", "shared", "its shared memory")])
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_an_error_names_child_parent_and_line(way, kind, marker, says, compiler, monkeypatch):
     use_compiler(monkeypatch, compiler)
@@ -172,7 +174,8 @@ def test_a_program_s_kernels_share_their_heap_with_their_children(tmp_path, comp
         assert [la["launched_by"]["thread"][0] for la in ran.children] == [0, 1, 2, 3]
     (tmp_path / "lines.cu").write_text("#define BEYOND 1\n" + PROGRAM)
     error, = run(tmp_path / "lines.cu").errors
-    assert error["kernel"] == "fill" and "fill was launched by make, line 10, block 0, thread 0" in error["message"]
+    assert (error["kernel"] == "fill"
+            and "fill was launched by make, line 10, block 0, thread 0" in error["message"])
 
 
 UNDEFINED = """

@@ -127,9 +127,10 @@ def test_a_part_of_the_block_waits_for_itself(mod, order):
     assert caught.value.kind == "deadlock" and caught.value.line in line_of(SOURCE, "// short")
 
 
-@pytest.mark.parametrize("reached, name", [*enumerate((
-    "", "wgmma.fence.sync.aligned", "cp_async_bulk_tensor_2d_global_to_shared", "barrier_arrive_tx", "this_multi_grid",
-    "malloc"))])
+@pytest.mark.parametrize("reached, name",
+                         [*enumerate(("", "wgmma.fence.sync.aligned",
+                                      "cp_async_bulk_tensor_2d_global_to_shared", "barrier_arrive_tx",
+                                      "this_multi_grid", "malloc"))])
 def test_what_is_not_known_is_an_error_where_it_is_reached(mod, reached, name):
     x = np.zeros(32, np.float32)
     if not reached:

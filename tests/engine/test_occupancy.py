@@ -48,10 +48,12 @@ def test_an_architecture_s_own_variant_is_the_same_card():
     assert occupancy("sm_90a", 100, 128) == occupancy("sm_90", 100, 128)
 
 
-@pytest.mark.parametrize("wrong, said", [
-    (("sm_61", 32, 128), "arch: the limits of sm_75"), (("sm_80", 256, 128), "registers: a thread has at most 255"),
-    (("sm_80", 32, 0), "threads: a block has 1 to 1024"), (("sm_80", 32, 1025), "threads: a block has 1 to 1024"),
-    (("sm_80", 32, 32, -1), "shared_bytes: cannot be negative")])
+@pytest.mark.parametrize("wrong, said",
+                         [(("sm_61", 32, 128), "arch: the limits of sm_75"),
+                          (("sm_80", 256, 128), "registers: a thread has at most 255"),
+                          (("sm_80", 32, 0), "threads: a block has 1 to 1024"),
+                          (("sm_80", 32, 1025), "threads: a block has 1 to 1024"),
+                          (("sm_80", 32, 32, -1), "shared_bytes: cannot be negative")])
 def test_bad_input_is_named(wrong, said):
     with pytest.raises(ValueError, match=said):
         occupancy(*wrong)
@@ -96,12 +98,14 @@ def test_against_the_header_that_publishes_the_rules(arch, tmp_path):
     """560 cases per architecture, answered by NVIDIA's own code."""
     include = published_header()
     if include is None or shutil.which("g++") is None:
-        pytest.skip("not run: cuda_occupancy.h is missing (NVIDIA's CUDA toolkit, or pip install \".[inside]\")")
+        pytest.skip("not run: cuda_occupancy.h is missing (NVIDIA's CUDA toolkit, or pip install "
+                    "\".[inside]\")")
     (tmp_path / "ask.cpp").write_text(PROGRAM)
     subprocess.run(["g++", "-w", f"-I{include}", "-o", tmp_path / "ask", tmp_path / "ask.cpp"], check=True)
     of, number = limits(arch), arch[3:]
     asked = "".join(f"{number[:-1]} {number[-1]} {of.warps} {of.shared} {of.shared_per_block} {r} {t} {s}\n"
                     for r, t, s in CASES)
-    answers = subprocess.run([tmp_path / "ask"], input=asked, capture_output=True, text=True, check=True).stdout.split()
+    answers = subprocess.run([tmp_path / "ask"], input=asked, capture_output=True, text=True,
+                             check=True).stdout.split()
     ours = [str(occupancy(arch, *case).blocks) for case in CASES]
     assert len(answers) == len(CASES) and [(c, a, o) for c, a, o in zip(CASES, answers, ours) if a != o] == []

@@ -61,7 +61,9 @@ def test_kernels_are_loaded(compiler):
     assert told(ALLOWED) == "" and refused(ALLOWED) is None
 
 
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in ("memcmp", "constructor") else pytest.mark.slow) for n in REFUSED])
+@pytest.mark.parametrize("name",
+                         [pytest.param(n, marks=() if n in ("memcmp", "constructor") else pytest.mark.slow)
+                          for n in REFUSED])
 def test_what_is_more_than_a_kernel_is_not(compiler, name):
     assert refused(REFUSED[name]) is None, "by its names it would pass"
     said, word = told(REFUSED[name]), name.split()[0]

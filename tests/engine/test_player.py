@@ -105,7 +105,8 @@ def test_what_is_drawn_is_what_the_engine_counted(name, machine):
         assert step["n_events"] == len(events) == step["lanes"].bit_count()
         if array["space"] == "shared":
             parts = [max(map(len, part.values())) for part in bank_parts(events, array, trace.machine)]
-            assert (sum(parts), sum(parts) - len(parts)) == (step["wavefronts"], step["excess"]) or step["kind"] == "atomic"
+            assert ((sum(parts), sum(parts) - len(parts)) == (step["wavefronts"], step["excess"])
+                    or step["kind"] == "atomic")
         elif step["kind"] != "atomic":
             assert len(sectors(events, array, trace.machine)) == step["sectors"]
 
@@ -113,7 +114,8 @@ def test_what_is_drawn_is_what_the_engine_counted(name, machine):
 @pytest.mark.parametrize("size", [8, 16])
 def test_a_warp_has_the_lanes_of_the_machine(size):
     trace = Trace(launch_of("transpose", machine=Machine(warp_size=size)).replay())
-    assert trace.words(0).endswith(f"Lanes 0 to {size - 1} active.") or f"Lanes 0 to {size - 1}:" in trace.words(0)
+    assert (trace.words(0).endswith(f"Lanes 0 to {size - 1} active.")
+            or f"Lanes 0 to {size - 1}:" in trace.words(0))
     assert "".join(trace.picture(0).canvas.marks).count("<title>lane ") == size
     assert lanes_in_words(0b101, size) == f"2 of {size} lanes"
 
@@ -122,7 +124,8 @@ def test_it_opens_where_something_is_to_be_seen():
     conflict = Trace(launch_of("transpose").replay())
     assert conflict.steps[conflict.first]["excess"] == 31
     assert {conflict.steps[conflict.first]["line"]} == line_of(SOURCE, "// conflicts")
-    assert "load tile[0] to tile[992], 128 bytes in 32 passes, 31 lost to conflicts." in conflict.words(conflict.first)
+    assert ("load tile[0] to tile[992], 128 bytes in 32 passes, 31 lost to "
+            "conflicts." in conflict.words(conflict.first))
     waste = Trace(launch_of("every").replay())
     assert "load x[1] to x[249], 128 bytes in 32 sectors, 1024 bytes moved." in waste.words(waste.first)
     plain = Trace(launch_of("lane_sum").replay())
@@ -133,7 +136,8 @@ def test_a_race_opens_at_its_accesses():
     trace = Trace(race().replay())
     accesses = trace.data["error"]["accesses"]
     assert len(accesses) == 2 and trace.first == max(a["step"] for a in accesses)
-    assert {trace.steps[a["step"]]["line"] for a in accesses} == line_of(SOURCE, "// writes") | line_of(SOURCE, "// reads")
+    assert ({trace.steps[a["step"]]["line"] for a in accesses} == line_of(SOURCE, "// writes")
+            | line_of(SOURCE, "// reads"))
     assert len({trace.steps[a["step"]]["warp"] for a in accesses}) == 2
     assert "s[32] is written by one thread and read by another" in trace.picture(trace.first).words
 
@@ -205,7 +209,8 @@ __global__ void walk(const int* x, int* out, int n) {
 
 
 def test_variables_in_a_namespace():
-    module = compiled("#define N 4\nnamespace a { __global__ void f(float* x) { uint i = threadIdx.x; x[i] = i + N; } }")
+    module = compiled("#define N 4\nnamespace a { __global__ void f(float* x) { uint i = threadIdx.x; x[i] "
+                      "= i + N; } }")
     with cuda.profile() as report:
         module["a::f"][1, 4](np.zeros(4, np.float32))
     found = report.launches[0].replay().registers
@@ -217,16 +222,20 @@ def test_the_browser_says_what_python_says(needs, tmp_path):
     node = needs("node")
     traces = [Trace(launch_of(name).replay(blocks="all")) for name in LAUNCHES] + [Trace(race().replay())]
     traces += [Trace(launch_of(name, machine=MACHINES[1]).replay(blocks="all")) for name in LAUNCHES]
-    traces += [Trace(launch_of(name, machine=Machine(warp_size=size)).replay()) for name, size in (("transpose", 16), ("every", 8))]
+    traces += [Trace(launch_of(name, machine=Machine(warp_size=size)).replay())
+               for name, size in (("transpose", 16), ("every", 8))]
     traces[2].with_registers(launch_of("odd_ones").replay(blocks="all"))
-    (tmp_path / "traces.json").write_text(json.dumps(
-        [{"data": t.data, "words": [t.words(n) for n in range(len(t.steps))],
-          "variables": [t.variables(n, n % t.machine.warp_size) for n in range(len(t.steps))]} for t in traces]))
+    (tmp_path
+     / "traces.json").write_text(
+        json.dumps([{"data": t.data, "words": [t.words(n) for n in range(len(t.steps))],
+                     "variables": [t.variables(n, n % t.machine.warp_size) for n in range(len(t.steps))]}
+                    for t in traces]))
     names = "unpack, wordsOf, jump, changedBetween, sectorsOf, touching, warpsAt, betweenInWords, bankParts, timeLine, drawArray, drawWarps, laneInWords, variablesInWords"
     (tmp_path / "front.mjs").write_text(front.module(*SCRIPTS) + f"\nexport {{{names}}};\n")
     test = Path(__file__).with_name("player.test.mjs")
     (tmp_path / test.name).write_text(test.read_text())
-    done = subprocess.run([node, "--test", test.name], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([node, "--test", test.name], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
@@ -234,12 +243,13 @@ def test_where_no_step_is_recorded_it_says_so():
     trace = Trace(launch_of("every").replay())
     trace.steps = []
     drawn = trace.picture(0)
-    assert "no recorded step" in drawn.words and "no recorded step" in (svg := drawn.canvas.svg()) and "step 1" not in svg
+    assert ("no recorded step" in drawn.words and "no recorded step" in (svg := drawn.canvas.svg())
+            and "step 1" not in svg)
 
 
 def test_words_that_do_not_wait_are_not_painted_as_waiting():
-    module = compiled("__global__ void wide(float4* out) { __shared__ float4 tile[32];"
-                      " tile[threadIdx.x] = make_float4(1, 2, 3, 4); out[threadIdx.x] = tile[threadIdx.x]; }")
+    module = compiled("__global__ void wide(float4* out) { __shared__ float4 tile[32]; tile[threadIdx.x] = "
+                      "make_float4(1, 2, 3, 4); out[threadIdx.x] = tile[threadIdx.x]; }")
     with cuda.profile() as report:
         module.wide[1, 32](np.zeros(128, np.float32))
     trace = Trace(report.launches[0].replay())

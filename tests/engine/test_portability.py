@@ -1,4 +1,5 @@
-"""Other compilers, another processor, the fallback of the fibers, and the runtime under the sanitizers of its own kind."""
+"""Other compilers, another processor, the fallback of the fibers, and the runtime under the sanitizers of its
+own kind."""
 from __future__ import annotations
 
 import importlib
@@ -81,10 +82,11 @@ def run_without_python(folder: Path, compiler: str, *emulator: str) -> str:
     libraries = []
     for name, flags in (("plain", tool.plain()), ("traced", tool.traced())):
         libraries.append(folder / f"{name}.so")
-        shell(compiler, *build.COMMON, *flags, f"-I{build.HEADERS}", "-c", folder / "kernels.cpp", "-o", folder / f"{name}.o")
+        shell(compiler, *build.COMMON, *flags, f"-I{build.HEADERS}", "-c", folder / "kernels.cpp", "-o",
+              folder / f"{name}.o")
         shell(compiler, folder / f"{name}.o", "-shared", "-o", libraries[-1], runtime, f"-Wl,-rpath,{folder}")
-    shell(compiler, "-std=c++17", f"-I{build.HEADERS}", HERE / "arm64_main.cpp", "-o", folder / "main", runtime,
-          f"-Wl,-rpath,{folder}", "-ldl")
+    shell(compiler, "-std=c++17", f"-I{build.HEADERS}", HERE / "arm64_main.cpp", "-o", folder / "main",
+          runtime, f"-Wl,-rpath,{folder}", "-ldl")
     return shell(*emulator, folder / "main", *libraries)
 
 
@@ -92,23 +94,25 @@ def test_arm64_gives_the_same_results_and_counts(tmp_path):
     """The hand-written switch, the hooks and the counts, under qemu-user."""
     needs("aarch64-linux-gnu-g++", "qemu-aarch64")
     here = run_without_python(tmp_path / "native", "g++")
-    there = run_without_python(tmp_path / "arm64", "aarch64-linux-gnu-g++", "qemu-aarch64", "-L", "/usr/aarch64-linux-gnu")
+    there = run_without_python(tmp_path / "arm64", "aarch64-linux-gnu-g++", "qemu-aarch64", "-L",
+                               "/usr/aarch64-linux-gnu")
     assert there == here
     assert "race, " in here and "out of bounds, " in here and here.count("\n") == 6 + 18 + 12
 
 
 def suite(files: list[str], environment: dict[str, str], *options: str) -> None:
     """The quick tests of some files, in a process of their own."""
-    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m", "not slow", *options,
-                           *(str(HERE / f) for f in files)],
-                          capture_output=True, text=True, timeout=1800, env={**os.environ, **environment})
+    done = subprocess.run([sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", "-m",
+                           "not slow", *options, *(str(HERE / f) for f in files)], capture_output=True,
+                          text=True, timeout=1800, env={**os.environ, **environment})
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
 
 ENGINE = ["test_counts.py", "test_bugs.py", "test_clean.py", "test_language.py", "test_half.py"]
 
 
-COMPILERS = ["g++", "clang++", "clang++-14", "clang++-19", "g++-11", "g++-12"]       # the first is the quick suite's
+# the first is the quick suite's
+COMPILERS = ["g++", "clang++", "clang++-14", "clang++-19", "g++-11", "g++-12"]
 
 
 @pytest.mark.parametrize("compiler", COMPILERS[1:])
@@ -117,7 +121,8 @@ def test_the_suite_with_another_compiler(compiler):
     for other in COMPILERS[:COMPILERS.index(compiler)]:
         if Path(shutil.which(other) or "").resolve() == Path(shutil.which(compiler)).resolve():
             pytest.skip(f"not run: {compiler} is {other}, which has its run")
-    # g++ 11 cannot leave the headers' functions out of its basic blocks, so an endless loop around an atomic has no line of its own.
+    # g++ 11 cannot leave the headers' functions out of its basic blocks, so an endless loop around an atomic
+    # has no line of its own.
     without = ["-k", "not waits_for_the_next_block"] if compiler == "g++-11" else []
     suite(ENGINE[1:], {"CXX": compiler}, *without)
 
@@ -164,22 +169,27 @@ def test_nvcc_takes_the_same_sources(module, architecture, tmp_path):
     """What the laptop runs is CUDA C++, not a dialect of ours."""
     needs("nvcc")
     (tmp_path / "kernels.cu").write_text(importlib.import_module(module).SOURCE)
-    shell("nvcc", "-std=c++17", f"-arch={architecture}", "-cubin", tmp_path / "kernels.cu", "-o", tmp_path / "kernels.cubin")
+    shell("nvcc", "-std=c++17", f"-arch={architecture}", "-cubin", tmp_path / "kernels.cu", "-o",
+          tmp_path / "kernels.cubin")
 
 
 def test_the_fallback_fibers():
     """ucontext, for processors without a switch of their own."""
-    suite(["test_clean.py", "test_bugs.py"], {"LAPTOP_CUDA_RUNTIME_FLAGS": "-DLAPTOP_UCONTEXT"}, "-k", "forward or plain")
+    suite(["test_clean.py", "test_bugs.py"], {"LAPTOP_CUDA_RUNTIME_FLAGS": "-DLAPTOP_UCONTEXT"}, "-k",
+          "forward or plain")
 
 
 def test_the_runtime_under_address_and_undefined_sanitizers():
-    """Undefined behaviour traps: the runtime answers `__ubsan_handle_...` itself, for the kernels, so nothing may report there."""
+    """Undefined behaviour traps: the runtime answers `__ubsan_handle_...` itself, for the kernels, so nothing
+    may report there."""
     library = shell("g++", "-print-file-name=libasan.so").strip()
     if not os.path.isabs(library):
         pytest.skip("not run: libasan is not installed")
     flags = "-O1 -fsanitize=address,undefined -fsanitize-undefined-trap-on-error -fno-omit-frame-pointer"
-    suite(ENGINE, {"LAPTOP_CUDA_RUNTIME_FLAGS": flags, "LD_PRELOAD": library,
-                   "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0:allow_user_segv_handler=1:detect_odr_violation=0"}, "-s")
+    suite(ENGINE,
+          {"LAPTOP_CUDA_RUNTIME_FLAGS": flags, "LD_PRELOAD": library,
+           "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0:allow_user_segv_handler=1:detect_odr_violation=0"},
+          "-s")
 
 
 def test_without_a_compiler_there_is_one_clear_error(monkeypatch, tmp_path):
@@ -192,10 +202,11 @@ def test_without_a_compiler_there_is_one_clear_error(monkeypatch, tmp_path):
 
 
 def test_two_processes_may_build_the_same_kernel_at_once(tmp_path):
-    program = ("import laptop_cuda as cuda; import torch; x = torch.zeros(4);"
-               "cuda.compile('__global__ void k(float* x) { x[threadIdx.x] = 3; }').k[1, 4](x); print(x.sum().item())")
+    program = ("import laptop_cuda as cuda; import torch; x = torch.zeros(4);cuda.compile('__global__ void "
+               "k(float* x) { x[threadIdx.x] = 3; }').k[1, 4](x); print(x.sum().item())")
     environment = {**os.environ, "LAPTOP_CUDA_CACHE": str(tmp_path)}
-    both = [subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    both = [subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE,
+                             text=True) for _ in range(2)]
     assert [p.communicate(timeout=120)[0].strip() for p in both] == ["12.0", "12.0"]
 
 

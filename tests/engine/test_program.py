@@ -1,4 +1,5 @@
-"""Whole programs: main, launches, device memory, errors, in a process of their own; and the tool around them."""
+"""Whole programs: main, launches, device memory, errors, in a process of their own; and the tool around
+them."""
 from __future__ import annotations
 
 import json
@@ -69,7 +70,8 @@ def test_a_program_runs_as_it_is(tmp_path, mode):
     assert (ran.status, ran.stdout, ran.errors, ran.crash) == (0, "y[999] = 9 timed\n", [], "")
     assert [launch["kernel"] for launch in ran.launches] == ["axpy<float>"] * 3
     if mode == "profile":
-        assert ran.total("sectors", "axpy") == ran.total("sectors") == 3 * 3 * 125 and ran.total("launches") == 3
+        assert (ran.total("sectors", "axpy") == ran.total("sectors") == 3 * 3 * 125 and ran.total("launches")
+                == 3)
         assert ran.launches[0]["lines"][0]["line"] == VECTOR[:VECTOR.index("if (i <=")].count("\n") + 1
 
 
@@ -81,7 +83,8 @@ def test_arguments_and_the_exit_status(tmp_path):
 def test_a_bug_names_the_array_by_its_variable(tmp_path):
     ran = vector(tmp_path, extra=1)
     (error,) = ran.errors
-    assert error["kind"] == "out of bounds" and "d_x[1000]" in error["message"] and "1000 elements" in error["message"]
+    assert (error["kind"] == "out of bounds" and "d_x[1000]" in error["message"]
+            and "1000 elements" in error["message"])
     assert error["line"] == VECTOR[:VECTOR.index("if (i <=")].count("\n") + 1
     assert ran.status == 7 and "cudaGetLastError() failed: cudaErrorLaunchFailure" in ran.stdout
     assert len(ran.launches) == 1                        # nothing runs after a kernel that failed
@@ -144,9 +147,11 @@ def test_habits_of_published_programs(tmp_path):
     assert "laptop_cuda" in lines[0] and lines[2:] == [
         "9 29 8 32 12", "cudaErrorInvalidValue", "cudaErrorInvalidValue", "cudaErrorInvalidConfiguration",
         "cudaErrorLaunchFailure"], ran.stdout + ran.stderr
-    assert [launch["kernel"] for launch in ran.launches] == ["add", "table[k]", "table[k]", "whole", "broken", "broken"]
+    assert ([launch["kernel"] for launch in ran.launches]
+            == ["add", "table[k]", "table[k]", "whole", "broken", "broken"])
     launch, freed = ran.errors
-    assert launch["kind"] == "bad launch" and freed["kind"] == "out of bounds" and "after cudaFree of m" in freed["message"]
+    assert (launch["kind"] == "bad launch" and freed["kind"] == "out of bounds"
+            and "after cudaFree of m" in freed["message"])
 
 
 def test_a_pointer_of_the_host_is_told_from_one_of_the_device(tmp_path):
@@ -208,11 +213,13 @@ def test_main_is_not_called_inside_python(tmp_path):
 
 def test_several_files_and_include_paths(tmp_path):
     (tmp_path / "inc").mkdir()
-    written(tmp_path / "inc", "#pragma once\n__device__ inline int twice(int x) { return 2 * x; }\nvoid fill(int*, int);\n", "twice.h")
-    main = written(tmp_path, '#include "twice.h"\n#include <cstdio>\nint main() { int *d, h[4]; cudaMalloc(&d, 16); fill(d, 4);\n'
-                   'cudaMemcpy(h, d, 16, cudaMemcpyDeviceToHost); printf("%d\\n", h[3]); }\n', "main.cu")
-    other = written(tmp_path, '#include "twice.h"\n__global__ void k(int* x) { x[threadIdx.x] = twice(threadIdx.x); }\n'
-                    "void fill(int* x, int n) { k<<<1, n>>>(x); }\n", "fill.cu")
+    written(tmp_path / "inc", "#pragma once\n__device__ inline int twice(int x) { return 2 * x; }\nvoid "
+            "fill(int*, int);\n", "twice.h")
+    main = written(tmp_path, '#include "twice.h"\n#include <cstdio>\nint main() { int *d, h[4]; '
+                   'cudaMalloc(&d, 16); fill(d, 4);\n' 'cudaMemcpy(h, d, 16, cudaMemcpyDeviceToHost); '
+                   'printf("%d\\n", h[3]); }\n', "main.cu")
+    other = written(tmp_path, '#include "twice.h"\n__global__ void k(int* x) { x[threadIdx.x] = '
+                    'twice(threadIdx.x); }\n' "void fill(int* x, int n) { k<<<1, n>>>(x); }\n", "fill.cu")
     ran = run(other, main, options=Options(include=(tmp_path / "inc",)))
     assert ran.stdout == "6\n" and not ran.errors
     with pytest.raises(ProgramError, match="there is no main"):
@@ -228,14 +235,16 @@ def test_a_launch_bound_by_its_budget():
 
 
 def tool(folder: Path, *words: object) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "laptop_cuda", *map(str, words)], cwd=folder, capture_output=True, text=True)
+    return subprocess.run([sys.executable, "-m", "laptop_cuda", *map(str, words)], cwd=folder,
+                          capture_output=True, text=True)
 
 
 def test_the_command_line(tmp_path):
     written(tmp_path, VECTOR)
     defines = ["-DEXTRA=0", "-D", "SET_Y=1", "-O3", "-arch=sm_90", "-Xcompiler", "-Wall"]
     done = tool(tmp_path, "run", *defines, "--json", "report.json", "prog.cu", "200")
-    assert done.returncode == 0 and done.stdout == "y[199] = 9 timed\n" and "3 launches checked, no bug found" in done.stderr
+    assert (done.returncode == 0 and done.stdout == "y[199] = 9 timed\n"
+            and "3 launches checked, no bug found" in done.stderr)
     assert json.loads((tmp_path / "report.json").read_text())["errors"] == []
     done = tool(tmp_path, "run", *defines, "--budget", "axpy:sectors=10", "prog.cu", "200")
     assert done.returncode == 1 and "over budget: axpy: 225 sectors, the budget is 10" in done.stderr
@@ -264,7 +273,8 @@ def test_the_fixture(cuda_program, tmp_path, request):
         cuda_program(tmp_path / "prog.cu", "64", options=Options(defines=("EXTRA=1", "SET_Y=1")))
     with pytest.raises(pytest.fail.Exception, match="there is no file"):
         cuda_program(tmp_path / "none.cu")
-    ran = cuda_program(tmp_path / "prog.cu", "64", check=False, options=Options(defines=("EXTRA=1", "SET_Y=1")))
+    ran = cuda_program(tmp_path / "prog.cu", "64", check=False,
+                       options=Options(defines=("EXTRA=1", "SET_Y=1")))
     assert ran.errors[0]["kind"] == "out of bounds"
 
 

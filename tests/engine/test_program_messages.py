@@ -53,16 +53,17 @@ def test_what_is_missing_is_said_with_what_to_do():
 
 
 def test_warnings_are_those_of_the_sources():
-    printed = ("a.cu:4:9: warning: unused variable 'n' [-Wunused-variable]\n" * 2
-               + "half.h:4:9: warning: unused variable 'm' [-Wunused-variable]\n"
-               + "a.cu:5:9: warning: something new [-Wsomething]\n"
-               + "a.cu:6:11: warning: suggest parentheses around assignment used as truth value [-Wparentheses]\n")
+    printed = ("a.cu:4:9: warning: unused variable 'n' [-Wunused-variable]\n" * 2 + "half.h:4:9: warning: "
+               "unused variable 'm' [-Wunused-variable]\n"
+               + "a.cu:5:9: warning: something new [-Wsomething]\n" + "a.cu:6:11: warning: suggest "
+               "parentheses around assignment used as truth value [-Wparentheses]\n")
     assert read_warnings(printed, ("a.cu",)) == ["a.cu, line 4: unused variable 'n'",
                                                  "a.cu, line 6: `=` where `==` may be meant"]
 
 
 def test_libraries_are_linked_but_for_those_of_cuda():
-    asked = read_command(["-lpng", "-lcublas", "-lcudart_static", "-L", "/opt/lib", "-lm", "-include", "cstring", "a.cu"])
+    asked = read_command(["-lpng", "-lcublas", "-lcudart_static", "-L", "/opt/lib", "-lm", "-include",
+                          "cstring", "a.cu"])
     assert asked.flags == ["-lpng", "-L/opt/lib", "-lm", "-include", "cstring"]
     assert asked.standard == "gnu++17"
 
@@ -97,8 +98,9 @@ def test_a_copy_that_answers_with_an_error_is_a_note(tmp_path):
 def begun(folder: Path, mode: str) -> subprocess.Popen:
     """A program that is in its launches, as the leader of a group of processes."""
     (folder / "endless.cu").write_text(ENDLESS)
-    process = subprocess.Popen([sys.executable, "-m", "laptop_cuda", "run", mode, "endless.cu"], cwd=folder, text=True,
-                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
+    process = subprocess.Popen([sys.executable, "-m", "laptop_cuda", "run", mode, "endless.cu"], cwd=folder,
+                               text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                               start_new_session=True)
     assert process.stdout.readline() == "begun\n"
     return process
 
@@ -129,11 +131,12 @@ def test_nothing_runs_on_after_the_tool_is_ended(tmp_path, number):
 
 @pytest.mark.slow
 def test_warnings_and_extensions_of_gnu(tmp_path):
-    (tmp_path / "old.cu").write_text('extern "C" { void exit(int); }\n#include <cstdlib>\n#include <dlfcn.h>\n'
-                                     "int pick(int x) { if (x = 3) return 1; return 2; }\n"
-                                     "int main() { int* p = (typeof(p))malloc(4); free(p); exit(dlopen(0, 1) == nullptr && pick(0)); }\n")
-    done = subprocess.run([sys.executable, "-m", "laptop_cuda", "run", "-ldl", "old.cu"], cwd=tmp_path, capture_output=True,
-                          text=True)
+    (tmp_path / "old.cu").write_text('extern "C" { void exit(int); }\n#include <cstdlib>\n#include '
+                                     '<dlfcn.h>\n' "int pick(int x) { if (x = 3) return 1; return 2; }\n" "int "
+                                     "main() { int* p = (typeof(p))malloc(4); free(p); exit(dlopen(0, 1) == "
+                                     "nullptr && pick(0)); }\n")
+    done = subprocess.run([sys.executable, "-m", "laptop_cuda", "run", "-ldl", "old.cu"], cwd=tmp_path,
+                          capture_output=True, text=True)
     assert done.returncode == 0 and "warning: old.cu, line 4: `=` where" in done.stderr
 
 
@@ -159,6 +162,8 @@ def test_kernels_header_of_curand_brings_the_hosts(tmp_path):
     assert run(tmp_path / "host.cu", mode="plain").status == 0
 
 
-@pytest.mark.parametrize("words", [["-Xcompiler", "-fopenmp"], ["-Xcompiler=-Wall,-fopenmp"], ["--compiler-options", "-O2 -fopenmp"]])
+@pytest.mark.parametrize("words",
+                         [["-Xcompiler", "-fopenmp"], ["-Xcompiler=-Wall,-fopenmp"],
+                          ["--compiler-options", "-O2 -fopenmp"]])
 def test_openmp_for_the_hosts_compiler_is_taken(words):
     assert read_command([*words, "prog.cu"]).flags == ["-fopenmp"]

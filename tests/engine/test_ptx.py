@@ -1,4 +1,5 @@
-"""Inline PTX of published kernels: each instruction gives what CUDA C++ gives, is counted, and has its sanitizer rule."""
+"""Inline PTX of published kernels: each instruction gives what CUDA C++ gives, is counted, and has its
+sanitizer rule."""
 from __future__ import annotations
 import re
 
@@ -182,7 +183,8 @@ def both_ways(launch):
 
 
 def test_a_product_in_half(mod):
-    a, b = (rng().standard_normal((16, 16)).astype(np.float16), rng().standard_normal((8, 16)).astype(np.float16))
+    a, b = (rng().standard_normal((16, 16)).astype(np.float16),
+            rng().standard_normal((8, 16)).astype(np.float16))
     d = np.zeros((16, 8), np.float16)
     both_ways(lambda: mod.half_product[1, 32](a, b, d))
     np.testing.assert_allclose(d, a.astype(np.float64) @ b.T.astype(np.float64), rtol=1e-3, atol=4e-3)
@@ -196,8 +198,9 @@ def test_the_matrix_loads_are_counted_by_their_rows(mod):
     assert launch.shared_store.bytes == a.nbytes + b.nbytes
 
 
-@pytest.mark.parametrize("layout, out", [pytest.param("row_major", "float", marks=pytest.mark.slow), ("col_major", "float"),
-                                         pytest.param("row_major", "half", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("layout, out",
+                         [pytest.param("row_major", "float", marks=pytest.mark.slow), ("col_major", "float"),
+                          pytest.param("row_major", "half", marks=pytest.mark.slow)])
 def test_fragments(mod, layout, out):
     a, b = rng().standard_normal((2, 16, 16)).astype(np.float16)
     d = np.zeros((16, 16), np.float32 if out == "float" else np.float16)
@@ -216,7 +219,8 @@ def test_products_in_tf32_and_in_bytes(mod):
     d = np.zeros((16, 8), np.float32)
     both_ways(lambda: mod.single_product[1, 32](a, b, d))
     assert (d == a @ b.T).all()
-    a, b = rng().integers(-128, 128, (16, 32)).astype(np.int8), rng().integers(-128, 128, (8, 32)).astype(np.int8)
+    a, b = rng().integers(-128, 128,
+                          (16, 32)).astype(np.int8), rng().integers(-128, 128, (8, 32)).astype(np.int8)
     d = np.zeros((16, 8), np.int32)
     both_ways(lambda: mod.byte_product[1, 32](a, b, d))
     assert (d == a.astype(int) @ b.T.astype(int) + 1).all()
@@ -247,7 +251,8 @@ def test_registers_bits_and_functions(mod):
     octets = x.view(np.uint8).reshape(32, 4).astype(int)
     assert (y[128:] == np.abs(octets - octets[lane ^ 1]).sum(1) + lane).all()
     u = a >> 4 & 0xFF
-    assert (wanted[:, 0] == (a & lane | u)).all() and (wanted[:, 1] == (a & 0xFFFF | (u & 0xFFFF) << 16)).all()
+    assert ((wanted[:, 0] == (a & lane | u)).all()
+            and (wanted[:, 1] == (a & 0xFFFF | (u & 0xFFFF) << 16)).all())
     assert (wanted[:, 2] == (a * lane + 7 & 0xFFFFFFFF)).all() and (wanted[:, 3] == a[lane ^ 1]).all()
     w = np.exp2(f) * 2 + f
     np.testing.assert_allclose(g[:32], w, rtol=1e-6)
@@ -266,8 +271,9 @@ def test_an_unknown_instruction_is_an_error_where_it_is_reached(mod):
         assert "wgmma" in SOURCE.splitlines()[caught.value.line - 1]
 
 
-@pytest.mark.parametrize("known_otherwise", ["mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0}, {%0}, {%0}, {%0};",
-                                             "atom.global.exch128.b128 %0, [%0], %0;", "shfl.sync.b32 %0, %0, 1;"])
+@pytest.mark.parametrize("known_otherwise",
+                         ["mma.sync.aligned.m8n8k4.row.col.f64.f64.f64.f64 {%0}, {%0}, {%0}, {%0};",
+                          "atom.global.exch128.b128 %0, [%0], %0;", "shfl.sync.b32 %0, %0, 1;"])
 def test_a_form_that_is_not_known_is_no_error_of_the_rewriting(known_otherwise):
     made = statement(known_otherwise, [Operand("", "+r", "a")], [])
     assert re.search(rf'unknown\("{known_otherwise.split()[0]}"\)', made)

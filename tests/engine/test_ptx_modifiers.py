@@ -1,4 +1,5 @@
-"""Inline PTX whose modifiers change the result: each is right, or an error where it is reached; none is left out."""
+"""Inline PTX whose modifiers change the result: each is right, or an error where it is reached; none is left
+out."""
 from __future__ import annotations
 
 import numpy as np
@@ -27,14 +28,15 @@ KNOWN = [
     ("cvt.rp.f32.f64 %0, %1", "d", "f", (1 + 2**-40, 0), 1 + 2**-23), ("sqrt.rn.f64 %0, %1", "d", "d", (2.0, 0), 2**.5),
     ("{ .reg .pred p; setp.lt.s32 p, %1, %2; not.pred p, p; selp.s32 %0, 7, 9, p; }", "r", "r", (1, 2), 9),
 ]
-TRAPS = ["max.xorsign.f64 %0, %1, %2", "add.sat.u32 %0, %1, %2", "cvt.rn.satfinite.tf32.f32 %0, %1", "bfind.shiftamt.b32 %0, %1",
-         "fma.rn.relu.f32 %0, %1, %2, %1", "mul.lo.sat.s32 %0, %1, %2"]
+TRAPS = ["max.xorsign.f64 %0, %1, %2", "add.sat.u32 %0, %1, %2", "cvt.rn.satfinite.tf32.f32 %0, %1",
+         "bfind.shiftamt.b32 %0, %1", "fma.rn.relu.f32 %0, %1, %2, %1", "mul.lo.sat.s32 %0, %1, %2"]
 C = {"r": "int", "f": "float", "d": "double"}
 
 
 def test_each_modifier_has_its_effect():
-    text = "".join(f'__global__ void k{n}({C[a]} x, {C[a]} z, {C[y]}* out) {{ {C[y]} r; asm volatile("{code};" : "={y}"(r) '
-                   f': "{a}"(x), "{a}"(z)); *out = r; }}\n' for n, (code, a, y, _, _) in enumerate(KNOWN))
+    text = "".join(f'__global__ void k{n}({C[a]} x, {C[a]} z, {C[y]}* out) {{ {C[y]} r; asm '
+                   f'volatile("{code};" : "={y}"(r) : "{a}"(x), "{a}"(z)); *out = r; }}\n'
+                   for n, (code, a, y, _, _) in enumerate(KNOWN))
     mod = cuda.compile(text)
     for n, (code, _, y, given, want) in enumerate(KNOWN):
         out = np.zeros(1, {"r": np.int32, "f": np.float32, "d": np.float64}[y])
@@ -45,4 +47,5 @@ def test_each_modifier_has_its_effect():
 def test_what_is_not_known_is_named():
     operands = [Operand("", c, n) for c, n in (("=r", "a"), ("r", "b"), ("r", "c"))]
     for code in TRAPS:
-        assert statement(f"{code};", operands[:1], operands[1:]) == f'laptop::ptx::unknown("{code.split()[0]}")'
+        assert (statement(f"{code};", operands[:1], operands[1:])
+                == f'laptop::ptx::unknown("{code.split()[0]}")')

@@ -1,4 +1,5 @@
-"""Inline PTX against the ISA's definitions in Python's whole numbers and NumPy: random operands and the edges."""
+"""Inline PTX against the ISA's definitions in Python's whole numbers and NumPy: random operands and the
+edges."""
 from __future__ import annotations
 
 import itertools
@@ -10,7 +11,8 @@ import laptop_cuda as cuda
 from engine_kit import ORDERS, compiled, counted
 from laptop_cuda.ptx import Operand, statement
 
-EDGES = [0, 1, 2, 31, 32, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFF, 0xFFFF, 0x800000, 0x7FFFFF, 0x80FF7F01]
+EDGES = [0, 1, 2, 31, 32, 0x7FFFFFFF, 0x80000000, 0x80000001, 0xFFFFFFFF, 0xFFFF, 0x800000, 0x7FFFFF,
+         0x80FF7F01]
 EDGES64 = [0, 1, 2**32, 2**63 - 1, 2**63, 2**63 + 1, 2**64 - 1, 0xFFFFFFFF]
 M32, M64 = 2**32 - 1, 2**64 - 1
 
@@ -180,21 +182,23 @@ LONG = [
 
 
 def kernels(table, type_, constraint):
-    return "".join(
-        f'__global__ void {constraint}{n}(const {type_}* a, const {type_}* b, const {type_}* c, {type_}* out, int n) {{\n'
-        f'    int i = blockIdx.x * blockDim.x + threadIdx.x; {type_} r = 0; if (i >= n) return;\n'
-        f'    asm volatile("{text};" : "+{constraint}"(r) : "{constraint}"(a[i]), "{constraint}"(b[i]), "{constraint}"(c[i]));\n'
-        f'    out[i] = r;\n}}\n' for n, (text, _) in enumerate(table))
+    return "".join(f'__global__ void {constraint}{n}(const {type_}* a, const {type_}* b, const {type_}* c, '
+                   f'{type_}* out, int n) {{\n' f'    int i = blockIdx.x * blockDim.x + threadIdx.x; {type_} r '
+                   '= 0; if (i >= n) return;\n' f'    asm volatile("{text};" : "+{constraint}"(r) : '
+                   f'"{constraint}"(a[i]), "{constraint}"(b[i]), '
+                   f'"{constraint}"(c[i]));\n' f'    out[i] = r;\n}}\n' for n, (text, _) in enumerate(table))
 
 
 @pytest.mark.slow
 def test_whole_numbers_of_32_bits_and_of_64():
     mod = cuda.compile(kernels(WORDS, "unsigned", "r") + kernels(LONG, "unsigned long long", "l"))
     rng = np.random.default_rng(0)
-    for table, name, edges, dtype, mask in ((WORDS, "r", EDGES, np.uint32, M32), (LONG, "l", EDGES64, np.uint64, M64)):
+    for table, name, edges, dtype, mask in ((WORDS, "r", EDGES, np.uint32, M32),
+                                            (LONG, "l", EDGES64, np.uint64, M64)):
         of_edges = np.array(list(itertools.product(edges[:9], edges, edges)), dtype).T
         small = rng.integers(0, 40, (3, 400), dtype)
-        a, b, c = np.concatenate([of_edges, rng.integers(0, mask, (3, 1000), dtype, endpoint=True), small], axis=1)
+        a, b, c = np.concatenate([of_edges, rng.integers(0, mask, (3, 1000), dtype, endpoint=True), small],
+                                 axis=1)
         for n, (text, meant) in enumerate(table):
             out = np.zeros_like(a)
             mod[f"{name}{n}"][len(a) // 128 + 1, 128](a, b, c, out, len(a))
@@ -303,7 +307,7 @@ def half(a):
     return a.astype(np.float16)
 
 
-def fused(a, b, c):                                 # in double the product is exact, and the sum nearly: see the operands
+def fused(a, b, c):  # in double the product is exact, and the sum nearly: see the operands
     return (a.astype(float) * b.astype(float) + c.astype(float)).astype(np.float32)
 
 
@@ -335,7 +339,8 @@ def small_float(a, mantissa, bias, largest):
     x = np.where(np.isfinite(a), a, 0).astype(float)
     unit = np.maximum(2.0**(np.floor(np.log2(np.maximum(np.abs(x), finest))) - mantissa), finest)
     made = np.clip(np.round(x / unit) * unit, -largest, largest)
-    return np.where(np.isnan(a), a, np.where(np.isinf(a), np.sign(a) * largest, np.copysign(made, a))).astype(np.float16)
+    return np.where(np.isnan(a), a,
+                    np.where(np.isinf(a), np.sign(a) * largest, np.copysign(made, a))).astype(np.float16)
 
 
 @pytest.mark.slow
@@ -343,8 +348,10 @@ def small_float(a, mantissa, bias, largest):
 def test_floats():
     mod = cuda.compile(kernels(SINGLE, "float", "f") + kernels(HALVES, "unsigned", "r"))
     rng = np.random.default_rng(2)
-    edges = np.array([0, -0., 1, -1, 1.5, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 2**-126, 3e38, 0.1, 65504, 2**-24])
-    numbers = np.concatenate([np.array(list(itertools.product(edges, edges, edges[:8]))).T, rng.integers(-4096, 4096, (3, 800)) / 64], axis=1)
+    edges = np.array([0, -0., 1, -1, 1.5, np.inf, -np.inf, np.nan, 1e-40, -1e-40, 2**-126, 3e38, 0.1, 65504,
+                      2**-24])
+    numbers = np.concatenate([np.array(list(itertools.product(edges, edges, edges[:8]))).T,
+                              rng.integers(-4096, 4096, (3, 800)) / 64], axis=1)
     a, b, c = numbers.astype(np.float32)
     for n, (text, meant) in enumerate(SINGLE):
         out = np.zeros_like(a)
@@ -365,7 +372,8 @@ def same(text, out, want, *given):
     bits = {4: np.uint32, 2: np.uint16}[out.itemsize]
     want = np.asarray(want, out.dtype) if want.dtype != out.dtype else want
     masks = "set." in text and ".u32." in text
-    equal = (np.ascontiguousarray(out).view(bits) == np.ascontiguousarray(want).view(bits)) | np.isnan(out) & np.isnan(want) & (not masks)
+    equal = ((np.ascontiguousarray(out).view(bits) == np.ascontiguousarray(want).view(bits)) | np.isnan(out)
+             & np.isnan(want) & (not masks))
     wrong = np.flatnonzero(~equal)
     assert not len(wrong), (text, [v[wrong[0]] for v in (*given, out, want)])
 

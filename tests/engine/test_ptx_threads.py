@@ -1,4 +1,5 @@
-"""Inline PTX by which threads meet or wait for each other: values, orders of memory, and what the sanitizer says."""
+"""Inline PTX by which threads meet or wait for each other: values, orders of memory, and what the sanitizer
+says."""
 from __future__ import annotations
 
 import numpy as np
@@ -165,7 +166,8 @@ def test_products_of_small_numbers(mod):
     e5m2 = dict(zip(whole, (0, 0x3C, 0x40, 0x42, 0x44, 0xBC, 0xC0, 0xC2)))
     a, b = rng.choice(whole, (16, 32)), rng.choice(whole, (8, 32))
     d = np.zeros((16, 8), np.float32)
-    bytes_of = [np.vectorize(table.get)(v).astype(np.uint8).view(np.uint32).ravel() for table, v in ((e4m3, a), (e5m2, b))]
+    bytes_of = [np.vectorize(table.get)(v).astype(np.uint8).view(np.uint32).ravel()
+                for table, v in ((e4m3, a), (e5m2, b))]
     mod.product8[1, 32](*bytes_of, d, 0)
     assert (d == a.astype(int) @ b.T.astype(int) + 1).all()
     a, b = rng.integers(-128, 128, (2, 8, 16)).astype(np.int8)

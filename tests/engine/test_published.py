@@ -1,4 +1,5 @@
-"""What published kernels do and a first engine got wrong: each is the smallest form of a case found in a repository."""
+"""What published kernels do and a first engine got wrong: each is the smallest form of a case found in a
+repository."""
 from __future__ import annotations
 
 import os
@@ -126,11 +127,13 @@ def test_functions_without_hooks_call_none_that_have_them(mod):
     with cuda.profile():
         mod.of_its_time[1, 4](np.zeros(4, np.float32))
     library = next(lib.path for key, lib in mod._libraries.items() if key[0] == "traced")
-    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", "-C", library], capture_output=True, text=True,
-                          env=os.environ | {"LC_ALL": "C"}).stdout
+    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", "-C", library], capture_output=True,
+                          text=True, env=os.environ | {"LC_ALL": "C"}).stdout
     bodies = {part.split(">:")[0].split("<", 1)[1]: part for part in text.split("\n\n") if ">:" in part}
-    hooked = {name for name, body in bodies.items() if "<__sanitizer_cov_trace_pc" in body or "<__tsan_func_entry" in body}
-    callers = ("laptop::host_launch", "laptop::launch_with", "laptop::call", "laptop_entr", "laptop_table", "_GLOBAL_", "__do_global", "std::")
+    hooked = {name for name, body in bodies.items() if "<__sanitizer_cov_trace_pc" in body
+              or "<__tsan_func_entry" in body}
+    callers = ("laptop::host_launch", "laptop::launch_with", "laptop::call", "laptop_entr", "laptop_table",
+               "_GLOBAL_", "__do_global", "std::")
     checked = [name for name in bodies if name not in hooked and not any(c in name for c in callers)]
     assert any(name.startswith("__hlt(") for name in checked)
     for name, body in bodies.items():
@@ -218,12 +221,16 @@ def test_host_code_of_libraries_is_left_out_across_files(tmp_path):
 
 def test_folders_for_includes(tmp_path):
     (tmp_path / "utils").mkdir()
-    (tmp_path / "utils" / "utils.h").write_text("#pragma once\n#define LANE(x) asm(\"mov.u32 %0, %%laneid;\" : \"=r\"(x))\n")
+    (tmp_path / "utils" / "utils.h").write_text("#pragma once\n#define LANE(x) asm(\"mov.u32 %0, "
+                                                "%%laneid;\" : \"=r\"(x))\n")
     text = '#include "utils.h"\n__global__ void k(unsigned* x) { unsigned l; LANE(l); x[l] = l; }\n'
     (tmp_path / "k.cu").write_text(text)
     with pytest.raises(cuda.CompileError, match="there is no utils.h"):
         cuda.load(tmp_path / "k.cu")
-    for mod in (cuda.load(tmp_path / "k.cu", include=[tmp_path / "utils"]), cuda.compile(text, include=[tmp_path / "utils"])):
+    for mod in (cuda.load(tmp_path / "k.cu", include=[tmp_path / "utils"]),
+                cuda.compile(text, include=[tmp_path / "utils"])):
         mod.k[1, 4](x := np.zeros(4, np.uint32))
         assert x.tolist() == [0, 1, 2, 3]
-    assert cuda.load(tmp_path / "k.cu", [tmp_path / "utils"]) is cuda.load(tmp_path / "k.cu", [tmp_path / "utils"])
+    assert (
+        cuda.load(tmp_path / "k.cu", [tmp_path / "utils"]) is cuda.load(tmp_path / "k.cu",
+                                                                        [tmp_path / "utils"]))

@@ -247,12 +247,15 @@ def test_a_source_that_does_not_compile_says_so_once(body):
     assert str(caught.value).count("missing") <= 3 and "laptop_" not in str(caught.value)
 
 
-CRASHES = [("if (threadIdx.x == 5) x[far] = 2;", "out of bounds", "names the thread, the array and the element: this"),
-           ("x[threadIdx.x] = 7 / (int)(threadIdx.x - 5);", "division by zero", "names the thread: this one ran")]
+CRASHES = [("if (threadIdx.x == 5) x[far] = 2;", "out of bounds",
+            "names the thread, the array and the element: this"),
+           ("x[threadIdx.x] = 7 / (int)(threadIdx.x - 5);", "division by zero",
+            "names the thread: this one ran")]
 
 
 @pytest.mark.parametrize("statement, kind, next_step", CRASHES, ids=[case[1] for case in CRASHES])
-def test_a_crash_in_a_loop_over_threads_names_line_and_block_and_what_to_do_next(statement, kind, next_step, monkeypatch):
+def test_a_crash_in_a_loop_over_threads_names_line_and_block_and_what_to_do_next(statement, kind, next_step,
+                                                                                 monkeypatch):
     module = cuda.compile("__global__ void f(float* x, long far) {\n"
                           f"    x[threadIdx.x] = 1;\n    if (blockIdx.y == 2) {{ {statement} }}\n}}")
     def crash() -> cuda.KernelError:
@@ -261,10 +264,12 @@ def test_a_crash_in_a_loop_over_threads_names_line_and_block_and_what_to_do_next
         assert (caught.value.kind, caught.value.line, caught.value.block) == (kind, 3, (0, 2, 0))
         return caught.value
     error = crash()
-    assert error.thread is None and f"line 3, block (0, 2)\n     3 |     if (" in str(error) and next_step in str(error)
+    assert (error.thread is None and f"line 3, block (0, 2)\n     3 |     if (" in str(error)
+            and next_step in str(error))
     monkeypatch.setenv("LAPTOP_CUDA_FIBERS", "1")
     error = crash()
-    assert error.thread == (5, 0, 0) and "block (0, 2), thread 5" in str(error) and "names the thread" not in str(error)
+    assert (error.thread == (5, 0, 0) and "block (0, 2), thread 5" in str(error)
+            and "names the thread" not in str(error))
 
 
 HEADER = """
@@ -322,7 +327,8 @@ def test_programs_print_with_loops_what_they_print_with_fibers(tmp_path, monkeyp
     loops = run_program(program(tmp_path), mode="plain")
     monkeypatch.setenv("LAPTOP_CUDA_FIBERS", "1")
     fibers = run_program(tmp_path / "prog.cu", mode="plain")
-    assert loops.status == fibers.status == 0 and len(loops.stdout.split()) == 128 and loops.stdout == fibers.stdout
+    assert (loops.status == fibers.status == 0 and len(loops.stdout.split()) == 128
+            and loops.stdout == fibers.stdout)
     checked = run_program(tmp_path / "prog.cu")
     assert checked.stdout == loops.stdout and not checked.errors
 
@@ -331,7 +337,8 @@ def test_programs_print_with_loops_what_they_print_with_fibers(tmp_path, monkeyp
 def test_a_crash_of_a_program_in_a_loop_over_threads_names_line_and_block(tmp_path):
     ran = run_program(program(tmp_path, "if (i == 70) ((volatile float*)y)[1l << 45] = 1;"), mode="plain")
     last = PROGRAM.rstrip("\n").count("\n") + 1
-    assert [(e["kind"], e["line"], e["block"], e["thread"]) for e in ran.errors] == [("out of bounds", last, [1, 0, 0], None)]
+    assert ([(e["kind"], e["line"], e["block"], e["thread"]) for e in ran.errors]
+            == [("out of bounds", last, [1, 0, 0], None)])
 
 
 def test_a_program_that_the_loops_cannot_hold_runs_with_fibers(tmp_path):

@@ -6,7 +6,8 @@ import pytest
 import laptop_cuda as cuda
 from laptop_cuda import launch
 
-# Each step is (what, stride, offset, who): all its threads, or one, touch a place of shared or global memory or meet.
+# Each step is (what, stride, offset, who): all its threads, or one, touch a place of shared or global memory
+# or meet.
 PLAYER = """
 #define SIZE 64
 __global__ void play(const int* steps, int n, float* g, unsigned* flag, float* out) {
@@ -43,7 +44,7 @@ def steps_of(draw) -> np.ndarray:
     who = np.where(draw.random(n) < 0.6, -1, draw.integers(0, 64, n))
     who[(what < 2) | (what == 10)] = -1
     made = np.stack([what, draw.choice([0, 1, 1, 2, 3, 32], n), draw.integers(0, 64, n), who], 1)
-    filled = np.array([[3, 1, 0, -1], [0, 0, 0, -1]])            # as a rule each thread fills its own place first
+    filled = np.array([[3, 1, 0, -1], [0, 0, 0, -1]])  # as a rule each thread fills its own place first
     return np.concatenate([filled[:0 if draw.random() < 0.1 else 2], made]).astype(np.int32)
 
 
@@ -70,7 +71,8 @@ def compare(mod, monkeypatch, seeds) -> set[str]:
         steps, order = steps_of(draw), ("forward", "reverse", "seeded")[seed % 3]
         quick = outcome(mod, steps, order, seed)
         with monkeypatch.context() as patched:
-            patched.setitem(launch.MODES, "sanitize", launch.SANITIZE | launch.PROFILE)      # nothing is settled there
+            # nothing is settled there
+            patched.setitem(launch.MODES, "sanitize", launch.SANITIZE | launch.PROFILE)
             assert outcome(mod, steps, order, seed) == quick, (seed, steps.tolist())
         kinds.add(quick[1] if isinstance(quick[1], str) else "clean")
     return kinds

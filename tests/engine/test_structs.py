@@ -1,4 +1,5 @@
-"""Structs of the source's own: assigned whole, passed and returned by value, their accesses are counted and checked."""
+"""Structs of the source's own: assigned whole, passed and returned by value, their accesses are counted and
+checked."""
 from __future__ import annotations
 
 import numpy as np
@@ -36,7 +37,8 @@ def arrays(name: str):
 
 @pytest.mark.parametrize("compiler", COMPILERS)
 def test_copies_are_counted_as_the_pieces_that_their_size_allows(compiler, monkeypatch):
-    """12 bytes are three accesses of 4, which touch 12 sectors each; 40 bytes are five of 8, one sector per lane."""
+    """12 bytes are three accesses of 4, which touch 12 sectors each; 40 bytes are five of 8, one sector per
+    lane."""
     use_compiler(monkeypatch, compiler)
     mod = compiled(SOURCE)
     for name, loads, sectors, stores, stored in (("assigned", 6, 72, 6, 72), ("summed", 12, 144, 6, 72),

@@ -1,4 +1,5 @@
-"""No mistake of a kernel may end the Python process: each one here runs sanitized, in a process of its own kind."""
+"""No mistake of a kernel may end the Python process: each one here runs sanitized, in a process of its own
+kind."""
 from __future__ import annotations
 
 import subprocess
@@ -94,8 +95,10 @@ print("alive", x.tolist())
 
 
 def run(case: str, mode: str) -> str:
-    done = subprocess.run([sys.executable, "-c", PROGRAM, SOURCE, CASES[case], mode], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, f"{case}: exit status {done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    done = subprocess.run([sys.executable, "-c", PROGRAM, SOURCE, CASES[case], mode], capture_output=True,
+                          text=True, timeout=120)
+    assert done.returncode == 0, (f"{case}: exit status "
+                                  f"{done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
     assert "alive [2.0, 2.0, 2.0, 2.0]" in done.stdout
     return done.stdout
 

@@ -1,4 +1,5 @@
-"""Thrust in whole programs: containers, iterators, algorithms; kernels on its memory are checked as any other."""
+"""Thrust in whole programs: containers, iterators, algorithms; kernels on its memory are checked as any
+other."""
 from __future__ import annotations
 
 from laptop_cuda.program import run

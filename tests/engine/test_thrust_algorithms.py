@@ -192,7 +192,8 @@ def by_key(function) -> list:
 def test_by_key(tmp_path):
     least = by_key(lambda at: accumulate([(X[i], Y[i]) for i in at], min))
     merged = sorted([(v, 1) for v in A] + [(v, 2) for v in B])
-    either = [(v, 1 + (i >= A.count(v))) for v in sorted({*A, *B}) for i in range(max(A.count(v), B.count(v)))]
+    either = [(v, 1 + (i >= A.count(v))) for v in sorted({*A, *B})
+              for i in range(max(A.count(v), B.count(v)))]
     pairs = sorted(zip(X, Y))
     assert results(tmp_path, BY_KEY) == {
         "inclusive": by_key(lambda at: np.cumsum(X[at])),
@@ -239,10 +240,10 @@ def test_iterators_and_what_they_write(tmp_path):
     body = ITERATORS.replace("full", "true")
     added = X + Y + 2 * X + 100 * np.arange(24)
     added[-1] += Y[1] - 2 * X[-1]
-    assert results(tmp_path, body) == {name: [*v] for name, v in {
-        "divided": X / 4, "product": [np.prod(A[5:9])], "minus": X - Y, "true": X[X != 0], "complex": (5, -4, 625),
-        "error": [2], "nines": [9, 9, 9, *X[3:]],
-        "added": added}.items()}
+    assert (results(tmp_path, body)
+            == {name: [*v] for name, v in {"divided": X / 4, "product": [np.prod(A[5:9])], "minus": X - Y,
+                                           "true": X[X != 0], "complex": (5, -4, 625), "error": [2],
+                                           "nines": [9, 9, 9, *X[3:]], "added": added}.items()})
     (tmp_path / "prog.cu").write_text(START.replace("int main", KERNEL + "int main")
                                       + ITERATORS.replace("full", "false") + "}\n")
     (error,) = run(tmp_path / "prog.cu").errors

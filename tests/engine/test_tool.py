@@ -32,7 +32,8 @@ def launched(kernel: str, **counts: int) -> dict:
 def test_a_budget_of_what_was_not_launched_is_exceeded():
     ran = Ran(0, launches=[launched("tile<64, 32>", sectors=5)])
     assert not Budget.read("tile:sectors=5").over(ran) and not Budget.read("tile<64,32>:sectors=5").over(ran)
-    assert Budget.read("tiel:sectors=5").over(ran).endswith("not launched, so its sectors are not known (launched: tile<64, 32>)")
+    assert Budget.read("tiel:sectors=5").over(ran).endswith("not launched, so its sectors are not known "
+                                                            "(launched: tile<64, 32>)")
     assert "launched: none" in Budget.read("sectors=5").over(Ran(0))
     assert not Budget.read("other:launches=0").over(ran)
 
@@ -53,7 +54,8 @@ def test_modes_and_options_of_nvcc():
     with pytest.raises(UsageError, match="--plain neither checks nor counts"):
         read_command(["--budget", "sectors=1", "--plain", "a.cu"]).mode
     asked = read_command(["-isystem", "inc", "-U", "NDEBUG", "-include", "a.h", "-O3", "a.cu"])
-    assert [p.name for p in asked.include] == ["inc"] and asked.flags[0] == "-UNDEBUG" and asked.flags[1] == "-include"
+    assert ([p.name for p in asked.include] == ["inc"] and asked.flags[0] == "-UNDEBUG"
+            and asked.flags[1] == "-include")
 
 
 def test_help_and_a_report_that_cannot_be_written(capsys):
@@ -74,8 +76,9 @@ def test_input_output_and_names_with_spaces(tmp_path):
     (folder / "in c").mkdir(parents=True)
     (folder / "my prog.cu").write_text(COUNTS_ITS_INPUT)
     (folder / "in c" / "by.h").write_text("#define BY 2\n")
-    done = subprocess.run([sys.executable, "-m", "laptop_cuda", "run", "--sanitize", "--budget", "add:sectors=4", "--json", "-",
-                           "-I", folder / "in c", folder / "my prog.cu"], input="40 1\n", capture_output=True, text=True, cwd=tmp_path)
+    done = subprocess.run([sys.executable, "-m", "laptop_cuda", "run", "--sanitize", "--budget",
+                           "add:sectors=4", "--json", "-", "-I", folder / "in c", folder / "my prog.cu"],
+                          input="40 1\n", capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)                     # nothing of the program's is in it
     assert report["mode"] == "both" and report["launches"][0]["counts"]["sectors"] == 2
@@ -84,8 +87,9 @@ def test_input_output_and_names_with_spaces(tmp_path):
 
 @pytest.mark.slow
 def test_what_was_found_before_the_time_was_over(tmp_path):
-    (tmp_path / "late.cu").write_text("#include <unistd.h>\n__global__ void k(int* x) { x[32] = 1; }\n"
-                                      "int main() { int* d; cudaMalloc(&d, 128); k<<<1, 1>>>(d); for (;;) usleep(1000); }\n")
+    (tmp_path / "late.cu").write_text("#include <unistd.h>\n__global__ void k(int* x) { x[32] = 1; }\n" "int "
+                                      "main() { int* d; cudaMalloc(&d, 128); k<<<1, 1>>>(d); for (;;) "
+                                      "usleep(1000); }\n")
     ran = run(tmp_path / "late.cu", timeout=2)
     assert ran.status == 124 and ran.timed_out and ran.crash == "stopped after 2 seconds"
     assert [error["kind"] for error in ran.errors] == ["out of bounds"]

@@ -62,7 +62,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("transpose", &launch_transpose<
 
 
 class Params(ctypes.Structure):
-    _fields_ = [("n", ctypes.c_int), ("scale", ctypes.c_float), ("x", ctypes.c_void_p), ("y", ctypes.c_void_p)]
+    _fields_ = [("n", ctypes.c_int), ("scale", ctypes.c_float), ("x", ctypes.c_void_p),
+                ("y", ctypes.c_void_p)]
 
 
 def test_arrays_go_into_accessors():
@@ -79,12 +80,14 @@ def test_an_accessors_bounds_are_its_arrays():
     x, y = np.zeros((3, 5), np.float32), np.zeros((5, 3), np.float32)
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
         compiled(SOURCE)["transpose<float>"][3, 8](x, y, 3)
-    assert caught.value.kind == "out of bounds" and "y[15], past its end: y has 15 float32 elements, shape (5, 3)" in str(caught.value)
+    assert (caught.value.kind == "out of bounds" and "y[15], past its end: y has 15 float32 elements, shape "
+            "(5, 3)" in str(caught.value))
 
 
-@pytest.mark.parametrize("wrong, told", [(np.zeros(4, np.float32), "2-dimensional .* of float32, got 1-dim"),
-                                         (np.zeros((2, 2)), "got 2-dimensional float64"), (3, "float32, got 3"),
-                                         (np.zeros((4, 4), np.float32)[:, :2], "contiguous")])
+@pytest.mark.parametrize("wrong, told",
+                         [(np.zeros(4, np.float32), "2-dimensional .* of float32, got 1-dim"),
+                          (np.zeros((2, 2)), "got 2-dimensional float64"), (3, "float32, got 3"),
+                          (np.zeros((4, 4), np.float32)[:, :2], "contiguous")])
 def test_what_does_not_fit_an_accessor_is_named(wrong, told):
     y = np.zeros((5, 3), np.float32)
     with pytest.raises(cuda.ArgumentError, match=told) as caught:
@@ -145,9 +148,10 @@ def test_a_struct_may_hold_tensors():
 def test_headers_of_the_include_path_are_rewritten(tmp_path):
     """By name in angle brackets, one including another that includes it again."""
     (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "a.cuh").write_text(
-        "#pragma once\n#include <lib/b.cuh>\ntemplate <int n> __device__ int summed(int v) {\n"
-        "    __shared__ int s[n];\n    s[threadIdx.x] = v;\n    __syncthreads();\n    return s[0] + s[n - 1];\n}\n")
+    (tmp_path / "lib" / "a.cuh").write_text("#pragma once\n#include <lib/b.cuh>\ntemplate <int n> "
+                                            "__device__ int summed(int v) {\n" "    __shared__ int s[n];\n    "
+                                            "s[threadIdx.x] = v;\n    __syncthreads();\n    return s[0] + "
+                                            "s[n - 1];\n}\n")
     (tmp_path / "lib" / "b.cuh").write_text("#pragma once\n#include <lib/a.cuh>\n#include <cuda_runtime.h>\n")
     (tmp_path / "my.cu").write_text(
         "#include <lib/a.cuh>\n__global__ void ends(int* y) { y[threadIdx.x] = summed<32>(threadIdx.x); }\n")

@@ -1,4 +1,5 @@
-"""Volatile accesses of global memory: flags between warps and blocks are right, lanes that trust their warp are not."""
+"""Volatile accesses of global memory: flags between warps and blocks are right, lanes that trust their warp
+are not."""
 from __future__ import annotations
 
 import numpy as np
@@ -53,7 +54,8 @@ def mod():
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_reduction_that_trusts_its_warp_is_a_race(mod, order):
-    with pytest.raises(cuda.KernelError, match="race: in last.*one thread.*another") as caught, cuda.sanitize(**order):
+    with pytest.raises(cuda.KernelError,
+                       match="race: in last.*one thread.*another") as caught, cuda.sanitize(**order):
         mod.last[1, 64](np.arange(96, dtype=np.int32))
     assert "several threads update one element" not in str(caught.value)
 

@@ -16,7 +16,8 @@ from laptop_cuda import build
 from laptop_cuda.toolchain import shipped
 
 pytestmark = pytest.mark.slow
-QUICK = ["test_counts.py", "test_cuda_module.py", "test_cuda_rewrite.py", "test_ptx.py", "test_published.py", "test_program.py"]
+QUICK = ["test_counts.py", "test_cuda_module.py", "test_cuda_rewrite.py", "test_ptx.py", "test_published.py",
+         "test_program.py"]
 
 USE = r'''
 import importlib.util, sys
@@ -92,7 +93,8 @@ def test_it_is_of_one_platform_and_has_the_runtime(wheel):
 
 def test_one_for_arm64_is_built_on_another_machine(tmp_path, needs):
     needs("aarch64-linux-gnu-g++")
-    made = built(tmp_path, "--config-settings=--build-option=--plat-name=linux_aarch64", CXX="aarch64-linux-gnu-g++")
+    made = built(tmp_path, "--config-settings=--build-option=--plat-name=linux_aarch64",
+                 CXX="aarch64-linux-gnu-g++")
     assert "py3-none-linux_aarch64" in made.name
     with zipfile.ZipFile(made) as archive:
         machine = archive.read(f"laptop_cuda/built/runtime-{build.engine_digest()}.so")[18:20]
@@ -118,7 +120,8 @@ def test_with_numpy_alone_it_compiles_runs_profiles_and_sanitizes(wheel, tmp_pat
                           capture_output=True, text=True, check=True).stdout.strip()
     for folder in Path(numpy.__file__).parents[1].glob("numpy*"):       # NumPy without a network
         (Path(site) / folder.name).symlink_to(folder)
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)],
+                   check=True)
     done = subprocess.run([python, "-c", USE], cwd=tmp_path, capture_output=True, text=True,
                           env=clean_environment(LAPTOP_CUDA_CACHE=str(tmp_path / "cache")))
     assert done.stdout.strip() == "works", done.stdout + done.stderr
@@ -144,7 +147,8 @@ def test_the_quick_tests_pass_on_the_wheel(wheel, tmp_path):
 
 def test_the_engine_names_nothing_of_the_course():
     words = ("course_lib", "course::", "COURSE_", "attention-course", "EXERCISE", "kernels/laptop")
-    found = [path for path in build.PACKAGE.rglob("*") if path.suffix in (".py", ".h", ".cuh", ".cpp", ".md", ".toml")]
+    found = [path for path in build.PACKAGE.rglob("*")
+             if path.suffix in (".py", ".h", ".cuh", ".cpp", ".md", ".toml")]
     assert len(found) > 60
     for path in found:
         text = path.read_text(encoding="utf-8")

@@ -221,7 +221,8 @@ def test_the_change_that_repairs_is_among_those_that_are_tried(wrong, right):
     text = ("__device__ float twice(float v) { return 2 * v; }\n"
             "__global__ void f(const float* a, float* out, float s, int n) { int i = threadIdx.x; BODY }")
     tried = {" ".join(t.split()) for t in changed_texts(text.replace("BODY", wrong))}
-    assert " ".join(text.replace("BODY", right).split()) in {t.replace(" ;", ";").replace("a[i  *", "a[i *") for t in tried}
+    assert (" ".join(text.replace("BODY", right).split()) in {t.replace(" ;", ";").replace("a[i  *", "a[i *")
+                                                              for t in tried})
 
 
 def test_a_variable_that_a_loop_forgets_is_assigned_in_it():

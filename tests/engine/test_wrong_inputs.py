@@ -1,4 +1,5 @@
-"""What a Python caller gets wrong is a message that says what to write; the oracles are NumPy and the signature."""
+"""What a Python caller gets wrong is a message that says what to write; the oracles are NumPy and the
+signature."""
 import ctypes
 
 import numpy as np
@@ -75,9 +76,11 @@ def test_a_garbage_index_is_not_blamed_on_an_address():
     assert "pointers(" not in found.value.message
 
 
-@pytest.mark.parametrize("given, said", [
-    ({"source": None}, "got NoneType"), ({"source": b"x"}, "got bytes"), ({"define": ["N=3"]}, "define is a dict"),
-    ({"define": {"N": None}}, "define is a dict"), ({"include": "/tmp"}, r"include is a list of folders: \['/tmp'\]")])
+@pytest.mark.parametrize("given, said",
+                         [({"source": None}, "got NoneType"), ({"source": b"x"}, "got bytes"),
+                          ({"define": ["N=3"]}, "define is a dict"),
+                          ({"define": {"N": None}}, "define is a dict"),
+                          ({"include": "/tmp"}, r"include is a list of folders: \['/tmp'\]")])
 def test_compile_says_what_it_takes(given, said):
     with pytest.raises(cuda.ArgumentError, match=said):
         cuda.compile(**{"source": SOURCE} | given)

@@ -17,8 +17,9 @@ def test_within_and_above():
     assert used({"barriers": 3, "atomics": 5}, "barriers") == 3
 
 
-@pytest.mark.parametrize("counts", [None, {}, {"sectors": 8}, {"sectors": float("nan"), "barriers": 0}, {"sectors": -9, "barriers": 0},
-                                    {"sectors": 8, "atomics": -8, "barriers": 0}, {"sectors": "8", "barriers": 0},
-                                    {"sectors": True, "barriers": 0}])
+@pytest.mark.parametrize("counts",
+                         [None, {}, {"sectors": 8}, {"sectors": float("nan"), "barriers": 0},
+                          {"sectors": -9, "barriers": 0}, {"sectors": 8, "atomics": -8, "barriers": 0},
+                          {"sectors": "8", "barriers": 0}, {"sectors": True, "barriers": 0}])
 def test_what_is_no_count_is_not_within(counts):
     assert "was not counted" in told(counts)

@@ -40,7 +40,7 @@ def seconds() -> float:
     return spent.user + spent.system + spent.children_user + spent.children_system
 
 
-# --- every exercise ----------------------------------------------------------------------------------------------
+# --- every exercise ---------------------------------------------------------------------------------------
 
 @EVERY
 def test_stub_is_not_attempted(ex):
@@ -69,7 +69,7 @@ def found_in_stub(ex, seed):
 
 @EVERY
 def test_solution_passes_in_time(ex):
-    evaluate(ex, ex.solution)                            # torch's own first-use imports are not the exercise's
+    evaluate(ex, ex.solution)  # torch's own first-use imports are not the exercise's
     start = seconds()
     verdict = evaluate(ex, ex.cell(ex.solution).removeprefix("%%cuda\n"))
     assert verdict.status == PASSED, str(verdict)
@@ -89,7 +89,8 @@ def test_every_misconception_is_wrong_and_named(ex):
     cases = core.draw(ex)
     request = core.request(ex, cases)
     runs = [runner.run(request, ex.wrong_code(m)) for m in ex.misconceptions]
-    oracle = core.Oracle(core.expected(ex, cases), [(m.name, m.ask, run) for m, run in zip(ex.misconceptions, runs)])
+    oracle = core.Oracle(core.expected(ex, cases),
+                         [(m.name, m.ask, run) for m, run in zip(ex.misconceptions, runs)])
     for misconception, run in zip(ex.misconceptions, runs):
         if run.failure and run.failure.kind == "missing":
             pytest.skip(f"not run: {run.failure.message}")
@@ -98,8 +99,10 @@ def test_every_misconception_is_wrong_and_named(ex):
         assert verdict.status == WRONG, misconception.name
         assert verdict.misconception == misconception.name, str(verdict)
         assert verdict.ask == misconception.ask
-        in_a_handout = recognise(ex, cases, run, "", oracle.misconceptions)      # it has outcomes, not the text of a mistake
-        assert in_a_handout and in_a_handout[0] == misconception.name, f"{misconception.name!r} gives what {in_a_handout} gives"
+        # it has outcomes, not the text of a mistake
+        in_a_handout = recognise(ex, cases, run, "", oracle.misconceptions)
+        assert in_a_handout and in_a_handout[0] == misconception.name, (
+            f"{misconception.name!r} gives what {in_a_handout} gives")
         assert misconception.name in str(verdict) and misconception.ask in str(verdict)
 
 
@@ -111,7 +114,8 @@ def test_cheap_answers_are_wrong(ex):
         verdict = core.evaluate(ex, source, 0, oracle)
         if verdict.status == NOT_RUN:
             pytest.skip(f"not run: {verdict.headline}")
-        empty_stub = ex.language == "cuda" and verdict.status == NOT_ATTEMPTED and normal(ex, source) == normal(ex, ex.stub)
+        empty_stub = (ex.language == "cuda" and verdict.status == NOT_ATTEMPTED and normal(ex, source)
+                      == normal(ex, ex.stub))
         assert verdict.status == WRONG or empty_stub, f"{source}\n{verdict}"
 
 
@@ -160,7 +164,8 @@ def test_one_wrong_element_dtype_or_shape_fails(ex):
                 value = spoil(run.outcomes[index].value, kind)          # declared with dtype="kind"
             hurt = deepcopy(run)
             hurt.outcomes[index].value = value
-            assert core.judge(ex, cases, hurt, ex.solution, 0, oracle).status == WRONG, f"{harm.__name__} of case {index}"
+            assert core.judge(ex, cases, hurt, ex.solution, 0, oracle).status == WRONG, (
+                f"{harm.__name__} of case {index}")
             spoiled += 1
     assert spoiled
 
@@ -186,7 +191,8 @@ def element(value):
     if isinstance(value, torch.Tensor) and value.numel():
         hurt = value.clone().reshape(-1)
         last = hurt[-1].item()
-        hurt[-1] = (not last) if value.dtype == torch.bool else 1.0 if last in (float("inf"), -float("inf")) or last != last else last + 1
+        hurt[-1] = ((not last) if value.dtype == torch.bool else 1.0 if last in (float("inf"), -float("inf"))
+                    or last != last else last + 1)
         return hurt.reshape(value.shape)
     if isinstance(value, bool):
         return not value
@@ -217,14 +223,17 @@ def test_declaration_is_whole(ex):
     assert 1 <= ex.difficulty <= 5 and ex.minutes > 0 and ex.points > 0
     names = [m.name for m in ex.misconceptions]
     assert len(set(names)) == len(names) >= 2 and len(ex.hints) >= 2
-    assert all(m.ask.rstrip().endswith("?") or "?" in m.ask for m in ex.misconceptions), "the question that leads on"
+    assert all(m.ask.rstrip().endswith("?") or "?" in m.ask for m in ex.misconceptions), (
+        "the question that leads on")
     assert len(core.draw(ex)) >= (1 if ex.cases is None else 3)
     made = cells(ex.id)
     assert made[0]["source"].startswith(f"### Exercise {ex.id} · ") and made[1]["source"].splitlines()[
         1 if ex.language == "cuda" else 0] == ex.marker
     assert made[2]["source"] == check_line(ex) == f'{ex.name} = check("{ex.id}", {ex.name})'
-    lines = [line.strip() for line in ex.solution.splitlines() if len(line.strip()) > 24 and line not in ex.stub]
-    assert not any(line in made[0]["source"].split("<details>")[0] for line in lines), "the card gives the solution away"
+    lines = [line.strip() for line in ex.solution.splitlines() if len(line.strip()) > 24
+             and line not in ex.stub]
+    assert not any(line in made[0]["source"].split("<details>")[0] for line in lines), (
+        "the card gives the solution away")
 
 
 def test_ids_count_from_one_without_a_gap():
@@ -242,7 +251,7 @@ def test_cases_are_the_same_for_a_seed_and_others_for_another():
         assert len(first) == len(other)
 
 
-# --- mutation ------------------------------------------------------------------------------------------------------
+# --- mutation ---------------------------------------------------------------------------------------------
 
 MUTANTS, CUDA_MUTANTS = 40, 12
 
@@ -250,23 +259,27 @@ MUTANTS, CUDA_MUTANTS = 40, 12
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(CHAPTERS)), ids=CHAPTERS)
 def test_mutants_of_solutions_are_rejected(number):
-    """Small automatic changes of a solution that change what it gives on other inputs are wrong on the check's own."""
+    """Small automatic changes of a solution that change what it gives on other inputs are wrong on the
+    check's own."""
     changing, survivors = 0, []
     for ex in EXERCISES:
         if not ex.id.startswith(f"{number}.") or ex.kind in ("predict", "choose"):
             continue
         made = list(mutants(ex))
         random.Random(ex.id).shuffle(made)
-        probes = [(cases := core.draw(ex, seed), core.Oracle(core.expected(ex, cases, seed), []), seed) for seed in (11, 12, 13)]
+        probes = [(cases := core.draw(ex, seed), core.Oracle(core.expected(ex, cases, seed), []), seed)
+                  for seed in (11, 12, 13)]
         for what, source in made[:CUDA_MUTANTS if ex.language == "cuda" else MUTANTS]:
             if not any(judge(ex, *probe, source) != PASSED for probe in probes):
                 continue
             changing += 1
-            if judge(ex, cases := core.draw(ex), core.Oracle(core.expected(ex, cases), []), 0, source) == PASSED:
+            if judge(ex, cases := core.draw(ex), core.Oracle(core.expected(ex, cases), []), 0,
+                     source) == PASSED:
                 survivors.append(f"{ex.id}: {what}")
     if not changing:
         pytest.skip("no exercises to write in this chapter")
-    assert len(survivors) <= 0.05 * changing, f"{len(survivors)} of {changing} got through:\n" + "\n".join(survivors)
+    assert len(survivors) <= 0.05 * changing, (f"{len(survivors)} of {changing} got through:\n"
+                                               + "\n".join(survivors))
 
 
 def judge(ex, cases, oracle, seed, source):
@@ -278,30 +291,39 @@ def mutants(ex):
     return cuda_mutants(ex.solution) if ex.language == "cuda" else python_mutants(ex.solution)
 
 
-SWAP = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult, ast.Mod: ast.FloorDiv,
-        ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt, ast.Eq: ast.NotEq, ast.NotEq: ast.Eq,
-        ast.And: ast.Or, ast.Or: ast.And, ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd, ast.Pow: ast.Mult}
+SWAP = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult, ast.FloorDiv: ast.Mult,
+        ast.Mod: ast.FloorDiv, ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt,
+        ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.And: ast.Or, ast.Or: ast.And, ast.BitAnd: ast.BitOr,
+        ast.BitOr: ast.BitAnd, ast.Pow: ast.Mult}
 
 
 def python_mutants(source):
     """(what, text): an operator, a constant, an axis or a bound changed, one at a time."""
     tree = ast.parse(source)
-    docs = {id(n.body[0].value) for n in ast.walk(tree) if isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.Module))
-            and n.body and isinstance(n.body[0], ast.Expr)}
+    docs = {id(n.body[0].value) for n in ast.walk(tree)
+            if isinstance(n, (ast.FunctionDef, ast.ClassDef, ast.Module)) and n.body
+            and isinstance(n.body[0], ast.Expr)}
     for number, node in enumerate(ast.walk(tree)):
         line = f"line {getattr(node, 'lineno', '?')}"
         if isinstance(node, (ast.BinOp, ast.AugAssign, ast.BoolOp)) and type(node.op) in SWAP:
-            yield f"{line}: {type(node.op).__name__}", changed(tree, number, lambda n: setattr(n, "op", SWAP[type(n.op)]()))
+            yield f"{line}: {type(node.op).__name__}", changed(tree,
+                                                               number, lambda n: setattr(n, "op",
+                                                                                         SWAP[type(n.op)]()))
         elif isinstance(node, ast.Compare) and type(node.ops[0]) in SWAP:
             yield f"{line}: {type(node.ops[0]).__name__}", changed(
                 tree, number, lambda n: setattr(n, "ops", [SWAP[type(n.ops[0])](), *n.ops[1:]]))
-        elif isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-            yield f"{line}: -{node.operand.value}", changed(tree, number, lambda n: setattr(n, "op", ast.UAdd()))
+        elif isinstance(node, ast.UnaryOp) and isinstance(node.op,
+                                                          ast.USub) and isinstance(node.operand,
+                                                                                   ast.Constant):
+            yield f"{line}: -{node.operand.value}", changed(tree,
+                                                            number, lambda n: setattr(n, "op", ast.UAdd()))
         elif isinstance(node, ast.Constant) and id(node) not in docs and not isinstance(node.value, str):
             if isinstance(node.value, bool):
-                yield f"{line}: {node.value}", changed(tree, number, lambda n: setattr(n, "value", not n.value))
+                yield f"{line}: {node.value}", changed(tree,
+                                                       number, lambda n: setattr(n, "value", not n.value))
             elif isinstance(node.value, (int, float)):
-                yield f"{line}: {node.value}", changed(tree, number, lambda n: setattr(n, "value", n.value + 1))
+                yield f"{line}: {node.value}", changed(tree,
+                                                       number, lambda n: setattr(n, "value", n.value + 1))
 
 
 def changed(tree, number, change):
@@ -311,18 +333,21 @@ def changed(tree, number, change):
 
 
 def cuda_mutants(source):
-    swaps = [(r"(?<![<-])<(?![<=])(?= )", "<="), (r" \+ ", " - "), (r" - ", " + "), (r" \* ", " + "), (r"&&", "||"), (r"\+= ", "-= "),
-             (r"(?<=[ (])16\b", "8"), (r"\b0\.0f", "1.0f"), (r"= 0;", "= 1;"), (r"__syncthreads\(\);", ""), (r"> 0;", "> 1;"),
-             (r"\bthreadIdx\.x", "threadIdx.y"), (r"\bfmaxf", "fminf"), (r"\bty\b", "tx"), (r" % ", " / "), (r" / ", " * ")]
+    swaps = [(r"(?<![<-])<(?![<=])(?= )", "<="), (r" \+ ", " - "), (r" - ", " + "), (r" \* ", " + "),
+             (r"&&", "||"), (r"\+= ", "-= "), (r"(?<=[ (])16\b", "8"), (r"\b0\.0f", "1.0f"),
+             (r"= 0;", "= 1;"), (r"__syncthreads\(\);", ""), (r"> 0;", "> 1;"),
+             (r"\bthreadIdx\.x", "threadIdx.y"), (r"\bfmaxf", "fminf"), (r"\bty\b", "tx"), (r" % ", " / "),
+             (r" / ", " * ")]
     begin = source.index("{", source.index("__global__"))
     for pattern, text in swaps:
         for match in re.finditer(pattern, source):
             if match.start() > begin:
                 line = source[:match.start()].count("\n") + 1
-                yield f"line {line}: {match[0]!r} -> {text!r}", source[:match.start()] + text + source[match.end():]
+                yield f"line {line}: {match[0]!r} -> {text!r}", source[:match.start()] + text + source[
+                    match.end():]
 
 
-# --- the framework -------------------------------------------------------------------------------------------------
+# --- the framework ----------------------------------------------------------------------------------------
 
 def softmax_cases(rng):
     for n, d in [(2, 3), (1, 1), (5, 8), (7, 33)]:
@@ -333,17 +358,18 @@ def softmax_cases(rng):
 @pytest.fixture
 def ex():
     """An exercise that no chapter has."""
-    made = exercise(
-        id="10.99", title="A softmax", kind="write", points=2, minutes=8, difficulty=2, card="Write it.",
-        given={"torch": torch}, forbid=("log_softmax",), limit=1.0,
-        stub='def softmax(x):\n    """(n, d) -> (n, d)"""\n    raise NotImplementedError\n',
-        solution="def softmax(x):\n    e = (x - x.amax(-1, keepdim=True)).exp()\n    return e / e.sum(-1, keepdim=True)\n",
-        cases=softmax_cases, compare=close(atol=1e-5),
-        properties=[("each row sums to 1", lambda got, case: (got.sum(-1) - 1).abs().max() < 1e-4)],
-        misconceptions=[Misconception("sums over the wrong axis", change=("sum(-1", "sum(0"), ask="One row, or one column?"),
-                        Misconception("forgets to subtract the maximum", change=(" - x.amax(-1, keepdim=True)", ""),
-                                      ask="What is exp(1000)?")],
-        hints=["a", "b"])
+    made = exercise(id="10.99", title="A softmax", kind="write", points=2, minutes=8, difficulty=2,
+                    card="Write it.", given={"torch": torch}, forbid=("log_softmax",), limit=1.0,
+                    stub='def softmax(x):\n    """(n, d) -> (n, d)"""\n    raise NotImplementedError\n',
+                    solution="def softmax(x):\n    e = (x - x.amax(-1, keepdim=True)).exp()\n    return e / "
+                    "e.sum(-1, keepdim=True)\n", cases=softmax_cases, compare=close(atol=1e-5),
+                    properties=[("each row sums to 1", lambda got, case: (got.sum(-1) - 1).abs().max()
+                                 < 1e-4)],
+                    misconceptions=[Misconception("sums over the wrong axis", change=("sum(-1", "sum(0"),
+                                                  ask="One row, or one column?"),
+                                    Misconception("forgets to subtract the maximum",
+                                                  change=(" - x.amax(-1, keepdim=True)", ""),
+                                                  ask="What is exp(1000)?")], hints=["a", "b"])
     yield made
     del declared["10.99"]
 
@@ -409,7 +435,8 @@ def test_a_student_may_import_help_print_and_return_a_view(ex):
     view = exercise(id="10.98", title="T", kind="write", points=1, minutes=1, difficulty=1, card="", given={},
                     stub="def turn(x):\n    ...\n", solution="def turn(x):\n    return x.T.contiguous()\n",
                     cases=softmax_cases, hints=["a", "b"],
-                    misconceptions=[Misconception("a", "a?", change=(".T", "")), Misconception("b", "b?", change=(".T", " + 1"))])
+                    misconceptions=[Misconception("a", "a?", change=(".T", "")),
+                                    Misconception("b", "b?", change=(".T", " + 1"))])
     try:
         verdict = core.evaluate(view, "def turn(x):\n    return x.T\n")
         assert verdict.status == PASSED and "shares memory with `x`" in str(verdict)
@@ -418,7 +445,8 @@ def test_a_student_may_import_help_print_and_return_a_view(ex):
 
 
 def test_the_line_is_the_students_own(ex):
-    verdict = core.evaluate(ex, "# EXERCISE 10.99\ndef softmax(x):\n    y = x.exp()\n    return y.reshape(1000)\n")
+    verdict = core.evaluate(ex, "# EXERCISE 10.99\ndef softmax(x):\n    y = x.exp()\n    return "
+                            "y.reshape(1000)\n")
     assert verdict.details[0] == ("Line 4", "return y.reshape(1000)")
 
 
@@ -447,11 +475,13 @@ def test_the_verdict_is_the_same_twice_in_text_html_and_data(ex):
         assert first._repr_mimebundle_() == again._repr_mimebundle_()
         assert set(first._repr_mimebundle_()) == {"text/plain", "text/html", MIME}
         page = first._repr_html_()
-        assert first.status in page and not re.search(r"(?<!-)\bcolor:(?!inherit)|background:(?!transparent)", page)
+        assert (first.status in page
+                and not re.search(r"(?<!-)\bcolor:(?!inherit)|background:(?!transparent)", page))
 
 
 def test_html_is_escaped(ex):
-    page = core.evaluate(ex, "def softmax(x):\n    raise ValueError('<script>alert(1)</script>')\n")._repr_html_()
+    page = core.evaluate(ex,
+                         "def softmax(x):\n    raise ValueError('<script>alert(1)</script>')\n")._repr_html_()
     assert "<script>" not in page
 
 
@@ -465,13 +495,17 @@ def test_an_unknown_id_is_a_sentence(id, capsys):
 
 
 def test_declarations_that_cannot_be_meant_are_refused():
-    plain = dict(id="10.97", title="t", kind="write", points=1, minutes=1, difficulty=1, card="", hints=["a", "b"],
-                 stub="def f(x): ...", solution="def f(x):\n    return x", cases=softmax_cases)
+    plain = dict(id="10.97", title="t", kind="write", points=1, minutes=1, difficulty=1, card="",
+                 hints=["a", "b"], stub="def f(x): ...", solution="def f(x):\n    return x",
+                 cases=softmax_cases)
     two = [Misconception("a", "a?", change=("x", "y")), Misconception("b", "b?", value=1)]
-    for change, told in [({"kind": "wrote"}, "kind"), ({"hints": ["a"]}, "two hints"), ({"id": "ten"}, "id"), ({"difficulty": 9}, "difficulty"),
-                         ({"misconceptions": [Misconception("a", "?", change=("nothing", "y")), two[1]]}, "does not contain"),
-                         ({"misconceptions": [Misconception("a", "?"), two[1]]}, "one of code="), ({"solution": None}, "solution="),
-                         ({"kind": "predict"}, "answer="), ({"kind": "choose", "answer": "c", "name": "n", "options": {"a": ""}}, "options=")]:
+    for change, told in [({"kind": "wrote"}, "kind"), ({"hints": ["a"]}, "two hints"), ({"id": "ten"}, "id"),
+                         ({"difficulty": 9}, "difficulty"),
+                         ({"misconceptions": [Misconception("a", "?", change=("nothing", "y")), two[1]]},
+                          "does not contain"),
+                         ({"misconceptions": [Misconception("a", "?"), two[1]]}, "one of code="),
+                         ({"solution": None}, "solution="), ({"kind": "predict"}, "answer="),
+                         ({"kind": "choose", "answer": "c", "name": "n", "options": {"a": ""}}, "options=")]:
         with pytest.raises(ValueError, match=told):
             exercise(**{**plain, "misconceptions": two, **change})
     assert "10.97" not in declared
@@ -523,7 +557,7 @@ def test_a_forged_picture_is_harmless():
     assert "<script" not in picture(Outcome(counts={"picture": forged}))
 
 
-# --- marks ---------------------------------------------------------------------------------------------------------
+# --- marks ------------------------------------------------------------------------------------------------
 
 @pytest.fixture
 def at_home(monkeypatch, tmp_path):
@@ -607,22 +641,25 @@ def test_hints_come_one_by_one(at_home, capsys):
     assert ex.solution.strip() in capsys.readouterr().out and marks.read()["0.1"]["revealed"]
 
 
-# --- in a real kernel ----------------------------------------------------------------------------------------------
+# --- in a real kernel -------------------------------------------------------------------------------------
 
 def run_cells(tmp_path, *sources):
     from course_lib.tools.notebooks import execute
-    book = new_notebook(cells=[new_code_cell("import torch\nfrom course_lib.exercises import *"), *map(new_code_cell, sources)])
+    book = new_notebook(cells=[new_code_cell("import torch\nfrom course_lib.exercises import *"),
+                               *map(new_code_cell, sources)])
     execute(book, tmp_path / "try.ipynb")
     return [[said(o) for o in cell.outputs] for cell in book.cells[1:]]
 
 
 def said(output):
-    return output.text if output.output_type == "stream" else output.data.get(MIME) or output.data["text/plain"]
+    return (output.text if output.output_type == "stream" else output.data.get(MIME)
+            or output.data["text/plain"])
 
 
 def test_a_student_works_through_an_exercise(tmp_path):
     ex = find("0.1")
-    check, right = 'mix = check("0.1", mix)', ex.solution.replace("(weights[:, None] * values).sum(0)", "weights @ values")
+    check, right = 'mix = check("0.1", mix)', ex.solution.replace("(weights[:, None] * values).sum(0)",
+                                                                  "weights @ values")
     use = "print(mix(torch.ones(2), torch.ones(2, 3)))"
     results = run_cells(
         tmp_path, ex.cell(ex.stub), check, use,                                        # the reference works
@@ -654,28 +691,32 @@ def test_a_number_beyond_all_floats_is_an_answer_too(id, typed):
 
 
 def test_where_the_name_comes_from(tmp_path):
-    """The wrapper that a decorator makes stands in a file of torch's; a kernel of another cell is told from the marked one."""
+    """The wrapper that a decorator makes stands in a file of torch's; a kernel of another cell is told from
+    the marked one."""
     ex, kernel = find("0.1"), find("0.2")
-    results = run_cells(tmp_path, "from course_lib import cuda", "# EXERCISE 0.1\n@torch.no_grad()\n" + ex.solution,
-                        'mix = check("0.1", mix)', kernel.cell(kernel.solution), "%%cuda\n" + kernel.solution,
-                        'add = check("0.2", add)')
+    results = run_cells(tmp_path, "from course_lib import cuda",
+                        "# EXERCISE 0.1\n@torch.no_grad()\n" + ex.solution, 'mix = check("0.1", mix)',
+                        kernel.cell(kernel.solution), "%%cuda\n" + kernel.solution, 'add = check("0.2", add)')
     assert results[2][0]["status"] == PASSED
     assert results[5][0]["status"] == WRONG and "another cell" in results[5][0]["headline"]
 
 
 def test_a_typed_answer(tmp_path):
-    results = run_cells(tmp_path, "# EXERCISE 0.3\nsectors = None", 'sectors = check("0.3", sectors)', "print(sectors)",
-                        'sectors = check("0.3", sectors)', "# EXERCISE 0.3\nsectors = 4", 'sectors = check("0.3", sectors)',
-                        "# EXERCISE 0.3\nsectors = 'eight'", 'sectors = check("0.3", sectors)', "# EXERCISE 0.3\nsectors = 2 ** 3",
+    results = run_cells(tmp_path, "# EXERCISE 0.3\nsectors = None", 'sectors = check("0.3", sectors)',
+                        "print(sectors)", 'sectors = check("0.3", sectors)', "# EXERCISE 0.3\nsectors = 4",
+                        'sectors = check("0.3", sectors)', "# EXERCISE 0.3\nsectors = 'eight'",
+                        'sectors = check("0.3", sectors)', "# EXERCISE 0.3\nsectors = 2 ** 3",
                         'sectors = check("0.3", sectors)')
-    assert [r[0]["status"] for r in results[1::2] if isinstance(r[0], dict)] == [NOT_ATTEMPTED, NOT_ATTEMPTED, WRONG, WRONG, PASSED]
+    assert ([r[0]["status"] for r in results[1::2] if isinstance(r[0], dict)]
+            == [NOT_ATTEMPTED, NOT_ATTEMPTED, WRONG, WRONG, PASSED])
     assert results[2] == ["8\n"]
 
 
 def test_strict_raises_and_names_stay(tmp_path, monkeypatch):
     monkeypatch.setenv("COURSE_STRICT", "1")
     ex = find("0.1")
-    book = new_notebook(cells=[new_code_cell(s) for s in ("from course_lib.exercises import *", ex.cell(ex.stub))]
+    book = new_notebook(cells=[new_code_cell(s)
+                               for s in ("from course_lib.exercises import *", ex.cell(ex.stub))]
                         + [new_code_cell('mix = check("0.1", mix)', metadata={"tags": ["raises-exception"]})])
     from course_lib.tools.notebooks import execute
     execute(book, tmp_path / "strict.ipynb")
@@ -686,14 +727,16 @@ def test_strict_raises_and_names_stay(tmp_path, monkeypatch):
 def test_a_broken_cell_does_not_fall_back_to_an_earlier_one(tmp_path):
     from course_lib.tools.notebooks import execute
     ex = find("0.1")
-    book = new_notebook(cells=[new_code_cell("from course_lib.exercises import *"), new_code_cell(ex.cell(ex.solution)),
-                               new_code_cell("# EXERCISE 0.1\ndef mix(weights", metadata={"tags": ["raises-exception"]}),
+    book = new_notebook(cells=[new_code_cell("from course_lib.exercises import *"),
+                               new_code_cell(ex.cell(ex.solution)),
+                               new_code_cell("# EXERCISE 0.1\ndef mix(weights",
+                                             metadata={"tags": ["raises-exception"]}),
                                new_code_cell('mix = check("0.1", mix)')])
     execute(book, tmp_path / "broken.ipynb")
     assert book.cells[3].outputs[0].data[MIME]["status"] == WRONG
 
 
-# --- whole notebooks -----------------------------------------------------------------------------------------------
+# --- whole notebooks --------------------------------------------------------------------------------------
 
 def notebooks():
     from course_lib.tools.notebooks import chapter_notebooks
@@ -721,7 +764,8 @@ def test_notebook_answered_by_misconceptions_has_no_traceback(path, tmp_path):
     execute(book, path)
     assert {v["status"] for v in verdicts(book)} == {WRONG}
     errors = [sum(o.output_type == "error" for o in cell.get("outputs", [])) for cell in book.cells]
-    assert errors == [sum(o.output_type == "error" for o in cell.get("outputs", [])) for cell in shipped.cells]
+    assert (
+        errors == [sum(o.output_type == "error" for o in cell.get("outputs", [])) for cell in shipped.cells])
 
 
 def test_value_is_not_missing():
@@ -731,10 +775,11 @@ def test_value_is_not_missing():
 def test_cards_say_what_a_student_wants_to_know():
     for ex in EXERCISES:
         text = card(ex)
-        assert ex.kind in text and f"{ex.minutes:g} minutes" in text and text.count("<details>") == len(ex.hints)
+        assert (ex.kind in text and f"{ex.minutes:g} minutes" in text and text.count("<details>")
+                == len(ex.hints))
 
 
-# --- what a mark rests on --------------------------------------------------------------------------------------------
+# --- what a mark rests on ---------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("ex", [e for e in EXERCISES if e.cases], ids=lambda e: e.id)
 def test_cases_differ_from_seed_to_seed(ex):
@@ -747,9 +792,11 @@ def test_cases_differ_from_seed_to_seed(ex):
 def test_within_any_tolerance_of_infinity_only_infinity_is_right(want):
     from course_lib.exercises.compare import close, number
     for got in (0.0, -want, 1e30, float("nan")):
-        assert close(atol=1e9, rtol=1e9)(torch.tensor([1.0, got]), torch.tensor([1.0, want])) and close()(got, want)
+        assert (close(atol=1e9, rtol=1e9)(torch.tensor([1.0, got]), torch.tensor([1.0, want]))
+                and close()(got, want))
         assert number(1e9, 1e9)(got, want)
-    assert close()(torch.tensor(want), torch.tensor(want)) is None and close()(want, want) is None and number()(want, want) is None
+    assert (close()(torch.tensor(want), torch.tensor(want)) is None and close()(want, want) is None
+            and number()(want, want) is None)
 
 
 def test_any_integers_may_do_where_the_card_says_integers():
@@ -793,7 +840,8 @@ FORBIDDEN = {
 @pytest.mark.parametrize("name", FORBIDDEN)
 def test_what_is_forbidden_is_found_by_what_is_called(name):
     verdict = core.evaluate(find(name.split()[0]), FORBIDDEN[name], 3)
-    assert verdict.status == WRONG and ("may not be used here" in verdict.headline or "switches off" in verdict.headline), str(verdict)
+    assert verdict.status == WRONG and ("may not be used here" in verdict.headline
+                                        or "switches off" in verdict.headline), str(verdict)
 
 
 def test_a_forbidden_word_in_a_text_is_no_call():
@@ -805,13 +853,15 @@ def test_a_forbidden_word_in_a_text_is_no_call():
 
 def test_a_growing_cache_by_any_name_is_found():
     ex = find("7.2")
-    growing = ex.solution.replace("self.k[:, here], self.v[:, here] = k, v", "self.k = torch.concatenate([self.k[:, :self.length], k], 1)\n"
-                                  "        self.v = torch.concatenate([self.v[:, :self.length], v], 1)")
+    growing = ex.solution.replace("self.k[:, here], self.v[:, here] = k, v",
+                                  "self.k = torch.concatenate([self.k[:, :self.length], k], 1)\n" "        "
+                                  "self.v = torch.concatenate([self.v[:, :self.length], v], 1)")
     assert growing != ex.solution and "copies the cache" in core.evaluate(ex, growing, 3).headline
 
 
 def test_a_numpy_number_is_a_number():
-    ex = next(e for e in EXERCISES if e.kind == "predict" and isinstance(e.answer, (int, float)) and not isinstance(e.answer, bool))
+    ex = next(e for e in EXERCISES if e.kind == "predict" and isinstance(e.answer, (int, float))
+              and not isinstance(e.answer, bool))
     assert core.evaluate(ex, f"import numpy as np\n{ex.name} = np.float64({ex.answer!r})\n").passed
 
 

@@ -1,4 +1,5 @@
-"""From a wrong element of a student's kernel to the line: what a check offers, and how often it is the right one."""
+"""From a wrong element of a student's kernel to the line: what a check offers, and how often it is the right
+one."""
 import difflib
 
 import pytest
@@ -35,13 +36,16 @@ def mean(monkeypatch):
         padded = torch.nn.functional.pad(x, (0, -len(x) % 32)).view(-1, 32)
         return sum(padded.roll(-k, 1) for k in range(3)).flatten()[:len(x)] / 3
 
-    made = kernel_exercise(
-        id="0.91", title="A mean of three", points=1, minutes=1, difficulty=1, card="...", name="mean",
-        stub="__global__ void mean(const float* x, float* out, int n) {\n    // your code\n}\n", solution=GOOD,
-        hints=["one", "two"], cases=cases, expect=expect,
-        misconceptions=[Misconception("does not divide", "?", change=("sum / 3.0f", "sum")),
-                        Misconception("starts at 1", "?", change=("int k = 0", "int k = 1"))],
-        launch=lambda x: Launch(grid=-(-len(x) // 32), block=32, args=[x, out(len(x)), len(x)]))
+    made = kernel_exercise(id="0.91", title="A mean of three", points=1, minutes=1, difficulty=1, card="...",
+                           name="mean", stub="__global__ void mean(const float* x, float* out, int n) "
+                           "{\n    // your code\n}\n", solution=GOOD, hints=["one", "two"], cases=cases,
+                           expect=expect,
+                           misconceptions=[Misconception("does not divide", "?",
+                                                         change=("sum / 3.0f", "sum")),
+                                           Misconception("starts at 1", "?",
+                                                         change=("int k = 0", "int k = 1"))],
+                           launch=lambda x: Launch(grid=-(-len(x) // 32), block=32,
+                                                   args=[x, out(len(x)), len(x)]))
     monkeypatch.setattr(student.marks, "update", lambda *a, **k: None)
     monkeypatch.setattr("laptop_cuda.why.trials.MOST", 6)        # some hundred take seconds
     yield made
@@ -73,7 +77,8 @@ def test_an_element_without_a_thread_is_traced_too(mean, monkeypatch):
     assert answer.access is None and any("n - 1" in s.text for s in answer.lines)
 
 
-@pytest.mark.parametrize("source", [GOOD, GOOD.replace("    __syncthreads();\n", ""), "__global__ void mean() {"])
+@pytest.mark.parametrize("source",
+                         [GOOD, GOOD.replace("    __syncthreads();\n", ""), "__global__ void mean() {"])
 def test_where_no_element_is_wrong_nothing_is_offered(mean, monkeypatch, source):
     assert "why(" not in checked(mean, source, monkeypatch)
     with pytest.raises(NothingToTrace, match="check"):

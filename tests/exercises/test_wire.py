@@ -38,15 +38,18 @@ def test_views_parameters_and_subclasses_become_plain_tensors():
 
 
 def test_numbers_texts_and_containers():
-    value = {"a": [1, -2, 10 ** 400, 0.1, -0.0, float("inf"), True, None], 3: ("x", 1 + 2j, torch.bfloat16), "ü\n": []}
+    value = {"a": [1, -2, 10 ** 400, 0.1, -0.0, float("inf"), True, None], 3: ("x", 1 + 2j, torch.bfloat16),
+             "ü\n": []}
     back = unpack(pack(value))
     assert back == value and str(back["a"][4]) == "-0.0" and type(back[3]) is tuple
-    assert np.isnan(unpack(pack(float("nan")))) and unpack(pack(np.float32(0.5))) == 0.5 and unpack(pack(np.int16(7))) == 7
+    assert (np.isnan(unpack(pack(float("nan")))) and unpack(pack(np.float32(0.5))) == 0.5
+            and unpack(pack(np.int16(7))) == 7)
     assert unpack(pack("\ud800")) == "?"
 
 
 def test_numpy_arrays_stay_arrays():
-    for x in (np.arange(6).reshape(2, 3), np.array(1.5, "float32"), np.array([True, False]), np.arange(4, dtype=">i4")):
+    for x in (np.arange(6).reshape(2, 3), np.array(1.5, "float32"), np.array([True, False]),
+              np.arange(4, dtype=">i4")):
         y = unpack(pack(x))
         assert type(y) is np.ndarray and y.shape == x.shape and (y == x).all()
 
@@ -56,8 +59,8 @@ def test_anything_else_is_only_its_name():
         def __repr__(self):
             raise RuntimeError
 
-    opened = unpack(pack([Rude(), lambda: 1, io.StringIO(), torch.zeros(2, device="meta"), torch.eye(2).to_sparse(),
-                          np.array(["text"])]))
+    opened = unpack(pack([Rude(), lambda: 1, io.StringIO(), torch.zeros(2, device="meta"),
+                          torch.eye(2).to_sparse(), np.array(["text"])]))
     assert all(type(o) is Opaque for o in opened) and opened[0].type == "Rude"
 
 

@@ -12,9 +12,9 @@ RIGHT = "# EXERCISE 1.91" + hostile.HONEST
 
 
 def notebook(*cells: str) -> str:
-    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {}, "cells": [
-        {"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [], "source": cell.splitlines(True)}
-        for cell in cells]})
+    return json.dumps({"nbformat": 4, "nbformat_minor": 5, "metadata": {},
+                       "cells": [{"cell_type": "code", "metadata": {}, "execution_count": None, "outputs": [],
+                                  "source": cell.splitlines(True)} for cell in cells]})
 
 
 def put(path: Path, text: str | bytes, age: float = 0) -> Path:

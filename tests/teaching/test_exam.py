@@ -20,7 +20,8 @@ from course_lib.teaching.sandbox import Sandbox
 EXAMPLE = "a secret for tests"
 NAMES = [p.name for p in PROBLEMS]
 linux = pytest.mark.skipif(sys.platform != "linux" or bool(walls.missing()),
-                           reason="not run: this machine cannot build the walls: " + "; ".join(walls.missing()))
+                           reason="not run: this machine cannot build the walls: "
+                           + "; ".join(walls.missing()))
 MANY = [60, pytest.param(1000, marks=pytest.mark.slow)]
 
 
@@ -163,10 +164,14 @@ def test_the_trial_says_what_marking_refuses(capsys):
     drawn = sheet(EXAMPLE, "ann")
     space = {}
     exec(notebook(drawn, "Ann")["cells"][1]["source"], space)
-    for body, said in (("out[0] = x[0];", "nothing in it is refused"), ("out[0] = memcmp(x, out, 4);", "`memcmp` may not be called"),
-                       ("struct B { float v; }; auto of = [](B b) { return b.v; }; B b = {x[0]}; out[0] = of(b);", "nothing in it"),
-                       ("struct B { float v; }; auto of = [](B b) { return b.v; }; out[0] = of(*(B*)x);", "nothing in it"),
-                       ("struct B { float v; }; auto of = [](int n, ...) { return 0.0f; }; out[0] = of(1, *(B*)x);", "given a struct straight")):
+    for body, said in (("out[0] = x[0];", "nothing in it is refused"),
+                       ("out[0] = memcmp(x, out, 4);", "`memcmp` may not be called"),
+                       ("struct B { float v; }; auto of = [](B b) { return b.v; }; B b = {x[0]}; out[0] = "
+                        "of(b);", "nothing in it"),
+                       ("struct B { float v; }; auto of = [](B b) { return b.v; }; out[0] = of(*(B*)x);",
+                        "nothing in it"),
+                       ("struct B { float v; }; auto of = [](int n, ...) { return 0.0f; }; out[0] = of(1, "
+                        "*(B*)x);", "given a struct straight")):
         with cuda.profile() as report:
             module = cuda.compile(f"__global__ void f(const float* x, float* out) {{ {body} }}")
             module.f[1, 1](torch.zeros(1), torch.zeros(1))

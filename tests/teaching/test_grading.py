@@ -36,7 +36,8 @@ def run(folder: Path, results: Path, *more: str) -> tuple[int, list[dict]]:
     """(exit status, the rows of the private exercises)."""
     status = grade.main([str(folder), "--out", str(results), "--exercises", str(PRIVATE), *NO_WALLS, *more])
     with open(results / "grades.csv", newline="") as file:
-        return status, [row for row in csv.DictReader(file) if row["exercise"] in ("", "1.91", "1.92", "1.93", "1.94")]
+        return status, [row for row in csv.DictReader(file)
+                        if row["exercise"] in ("", "1.91", "1.92", "1.93", "1.94")]
 
 
 def of(rows: list[dict], student: str) -> dict[str, dict]:
@@ -49,7 +50,7 @@ def no_private_exercises_afterwards():
     forget_private_exercises()
 
 
-# --- whose work is it --------------------------------------------------------------------------------------------
+# --- whose work is it -------------------------------------------------------------------------------------
 
 @pytest.mark.parametrize("path, student, chapter", [
     ("alice/03_gqa.ipynb", "alice", "gqa"),
@@ -76,12 +77,14 @@ def test_files_zip_files_and_zip_files_in_zip_files(tmp_path):
     put(tmp_path / "ann" / "01_attention.ipynb", notebook(RIGHT))
     put(tmp_path / "01_attention_ben.ipynb", notebook(RIGHT))
     put(tmp_path / "cleo.zip", zipped({"01_attention.ipynb": notebook(RIGHT)}))
-    put(tmp_path / "all.zip", zipped({"dan/01_attention.ipynb": notebook(RIGHT), "__MACOSX/dan/._01.ipynb": "x"}))
+    put(tmp_path / "all.zip",
+        zipped({"dan/01_attention.ipynb": notebook(RIGHT), "__MACOSX/dan/._01.ipynb": "x"}))
     put(tmp_path / "outer.zip", zipped({}) or b"")
     with zipfile.ZipFile(tmp_path / "outer.zip", "w") as archive:
         archive.writestr("eve.zip", zipped({"work/whatever.ipynb": notebook(RIGHT)}))
     found = collect(tmp_path, class_zips=[tmp_path / "all.zip"])
-    assert [(s.student, s.chapter, s.problem) for s in found] == [(n, "attention", "") for n in ("ann", "ben", "cleo", "dan", "outer")]
+    assert ([(s.student, s.chapter, s.problem) for s in found]
+            == [(n, "attention", "") for n in ("ann", "ben", "cleo", "dan", "outer")])
     assert all(set(s.cells) == {"1.91"} for s in found)
 
 
@@ -95,12 +98,16 @@ def test_the_newest_that_can_be_read_wins_and_says_so(tmp_path):
     put(tmp_path / "ann" / "01_attention_v2.ipynb", notebook(RIGHT), age=50)
     put(tmp_path / "ann" / "01_attention_v3.ipynb", "{", age=0)
     [chosen] = collect(tmp_path)
-    assert chosen.file == "ann/01_attention_v2.ipynb" and "normalise" in chosen.cells["1.91"] and "sum(-1" in chosen.cells["1.91"]
+    assert (chosen.file == "ann/01_attention_v2.ipynb" and "normalise" in chosen.cells["1.91"]
+            and "sum(-1" in chosen.cells["1.91"])
     assert len(chosen.notes) == 2 and any("v3" in n and "cannot be read" in n for n in chosen.notes)
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"[" * 100_000, b'{"cells": 3}', b'{"cells": [3, {"cell_type": "code"}]}',
-                                  b'{"cells": [{"cell_type": "code", "source": {"a": 1}}]}', b"\xff\xfe\x00", zipped({"a": "b"})])
+@pytest.mark.parametrize("data",
+                         [b"", b"{", b"[]", b"null", b"[" * 100_000, b'{"cells": 3}',
+                          b'{"cells": [3, {"cell_type": "code"}]}',
+                          b'{"cells": [{"cell_type": "code", "source": {"a": 1}}]}', b"\xff\xfe\x00",
+                          zipped({"a": "b"})])
 def test_a_broken_notebook_is_named_and_nothing_stops(tmp_path, data):
     put(tmp_path / "ann" / "01_attention.ipynb", data)
     [found] = collect(tmp_path)
@@ -122,7 +129,7 @@ def test_links_devices_and_bombs_are_not_followed(tmp_path):
 
 def test_nobody_who_sent_something_is_missing(tmp_path):
     put(tmp_path / "ann" / "01_attention.ipynb", notebook(RIGHT))
-    put(tmp_path / "ann.pdf", "%PDF")                                  # she has a notebook: this is not looked at
+    put(tmp_path / "ann.pdf", "%PDF")  # she has a notebook: this is not looked at
     put(tmp_path / "ben" / "answers.py", "x = 1")
     put(tmp_path / "cleo.zip", zipped({"scan.pdf": "%PDF"}))
     put(tmp_path / "dan_01_attention.rar", "Rar!")
@@ -144,7 +151,8 @@ def test_only_the_chapters_that_are_asked_for(tmp_path):
 
 
 def test_a_comment_may_stand_above_the_marker(tmp_path):
-    put(tmp_path / "ann" / "01_attention.ipynb", notebook("# mine\n\n" + RIGHT, "%%cuda\n// mine\n// EXERCISE 1.94\nint x;"))
+    put(tmp_path / "ann" / "01_attention.ipynb",
+        notebook("# mine\n\n" + RIGHT, "%%cuda\n// mine\n// EXERCISE 1.94\nint x;"))
     [found] = collect(tmp_path)
     assert set(found.cells) == {"1.91", "1.94"}
 
@@ -155,20 +163,25 @@ def test_of_two_cells_for_one_exercise_the_last_counts(tmp_path):
     assert "sum(-1" in found.cells["1.91"] and "the last one" in found.notes[0]
 
 
-# --- marks -------------------------------------------------------------------------------------------------------
+# --- marks ------------------------------------------------------------------------------------------------
 
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory):
     """A small class, marked once."""
     root = tmp_path_factory.mktemp("batch")
     folder = root / "in"
-    renamed = RIGHT.replace("e ", "weights ").replace("e.sum", "weights.sum").replace("return e", "return  weights")
+    renamed = RIGHT.replace("e ", "weights ").replace("e.sum",
+                                                      "weights.sum").replace("return e", "return  weights")
     put(folder / "ann" / "01_attention.ipynb", notebook(RIGHT, GUESS))
     put(folder / "ben" / "01_attention.ipynb", notebook(renamed, "# EXERCISE 1.93\nscores = 32"))
     put(folder / "01_attention_cleo.ipynb", notebook(WRONG + "\n# <script>alert(1)</script>"))
-    put(folder / "dan.zip", zipped({"01_attention.ipynb": notebook("# EXERCISE 1.91\ndef normalise(x):\n    raise NotImplementedError")}))
+    put(folder / "dan.zip",
+        zipped(
+            {"01_attention.ipynb": notebook("# EXERCISE 1.91\ndef normalise(x):\n    raise "
+                                            "NotImplementedError")}))
     put(folder / "eve" / "01_attention.ipynb", "broken")
-    put(folder / "=cmd()" / "01_attention.ipynb", notebook("# EXERCISE 1.91" + hostile.QUICK["ends the process"]))
+    put(folder / "=cmd()" / "01_attention.ipynb",
+        notebook("# EXERCISE 1.91" + hostile.QUICK["ends the process"]))
     status, rows = run(folder, root / "out", "--seed", "3")
     return folder, root / "out", status, rows
 
@@ -176,8 +189,9 @@ def batch(tmp_path_factory):
 def test_points_and_verdicts(batch):
     _, _, status, rows = batch
     assert status == 0
-    assert {e: (r["verdict"], r["points"], r["of"]) for e, r in of(rows, "ann").items()} == {
-        "1.91": ("passed", "2", "2"), "1.92": ("not attempted", "0", "3"), "1.93": ("passed", "1", "1"), "1.94": ("not attempted", "0", "2")}
+    assert ({e: (r["verdict"], r["points"], r["of"]) for e, r in of(rows, "ann").items()}
+            == {"1.91": ("passed", "2", "2"), "1.92": ("not attempted", "0", "3"),
+                "1.93": ("passed", "1", "1"), "1.94": ("not attempted", "0", "2")})
     assert of(rows, "cleo")["1.91"]["misconception"] == "sums over the wrong axis"
     assert of(rows, "ben")["1.93"]["misconception"] == "adds the lengths"
     assert of(rows, "dan")["1.91"]["verdict"] == "not attempted"
@@ -207,7 +221,8 @@ def test_pages_show_code_verdict_and_misconception_and_run_nothing(batch):
 def test_junit_counts_what_did_not_pass(batch):
     root = ElementTree.parse(batch[1] / "junit.xml").getroot()
     suites = {s.get("name"): s for s in root}
-    cases = {c.get("name").split()[0]: c for c in suites["ann"] if c.get("name").split()[0] in ("1.91", "1.92", "1.93")}
+    cases = {c.get("name").split()[0]: c for c in suites["ann"]
+             if c.get("name").split()[0] in ("1.91", "1.92", "1.93")}
     assert len(cases["1.91"]) == 0 and cases["1.92"].find("failure") is not None
     assert int(suites["ann"].get("tests")) == len(suites["ann"]) and suites["eve"].get("errors") == "1"
 
@@ -222,7 +237,8 @@ def test_a_second_run_marks_only_what_changed(batch, capsys):
     path.unlink()
     assert "1 notebook marked now" in capsys.readouterr().out
     assert of(after, "dan")["1.91"]["verdict"] == "passed" and "newest" in of(after, "dan")["1.91"]["notes"]
-    assert [r for r in after if r["student"] not in ("dan", "ann", "ben")] == [r for r in before if r["student"] not in ("dan", "ann", "ben")]
+    assert ([r for r in after if r["student"] not in ("dan", "ann", "ben")]
+            == [r for r in before if r["student"] not in ("dan", "ann", "ben")])
 
 
 @pytest.mark.slow
@@ -255,7 +271,8 @@ def test_missing_walls_are_named_and_no_sandbox_is_asked_for(tmp_path, monkeypat
 @pytest.mark.slow
 def test_without_walls_it_marks_all_the_same(tmp_path):
     put(tmp_path / "in" / "ann" / "01_attention.ipynb", notebook(RIGHT))
-    put(tmp_path / "in" / "ben" / "01_attention.ipynb", notebook("# EXERCISE 1.91" + hostile.QUICK["ends the process"]))
+    put(tmp_path / "in" / "ben" / "01_attention.ipynb",
+        notebook("# EXERCISE 1.91" + hostile.QUICK["ends the process"]))
     _, rows = run(tmp_path / "in", tmp_path / "out", "--no-sandbox", "--jobs", "1")
     assert of(rows, "ann")["1.91"]["verdict"] == "passed" and of(rows, "ben")["1.91"]["verdict"] == "wrong"
 
@@ -269,14 +286,15 @@ def test_a_worker_that_dies_costs_one_notebook(tmp_path, monkeypatch):
     assert status == 1 and {n: of(rows, n)["1.91"]["verdict"] for n in ("ann", "ben", "cleo")} == {
         "ann": "passed", "ben": "not run", "cleo": "passed"}
     monkeypatch.undo()
-    assert of(run(tmp_path / "in", tmp_path / "out")[1], "ben")["1.91"]["verdict"] == "passed"      # tried again
+    assert of(run(tmp_path / "in", tmp_path / "out")[1], "ben")["1.91"]["verdict"] == "passed"  # tried again
 
 
 @pytest.mark.slow
 def test_ctrl_c_stops_at_once_and_loses_nothing(tmp_path):
     put(tmp_path / "in" / "ann" / "01_attention.ipynb", notebook(RIGHT))
     for number in range(8):
-        put(tmp_path / "in" / f"sleeper{number}" / "01_attention.ipynb", notebook(f"# EXERCISE 1.91\nimport time\ntime.sleep({60 + number})"))
+        put(tmp_path / "in" / f"sleeper{number}" / "01_attention.ipynb",
+            notebook(f"# EXERCISE 1.91\nimport time\ntime.sleep({60 + number})"))
     process = subprocess.Popen(
         [sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"     # as in a terminal
          "import sys; from course_lib.__main__ import main; sys.exit(main(sys.argv[1:]))",
@@ -303,14 +321,18 @@ def test_ctrl_c_stops_at_once_and_loses_nothing(tmp_path):
 def dies_over_ben(task):
     if "# ben" in task["cells"]["1.91"]:
         os._exit(9)
-    return {"1.91": {"id": "1.91", "title": "", "status": "passed", "headline": "", "details": [], "points": 2, "of": 2}}
+    return {"1.91": {"id": "1.91", "title": "", "status": "passed", "headline": "", "details": [],
+                     "points": 2, "of": 2}}
 
 
 def test_skeletons():
-    assert skeleton("def f(x, n=1):\n    '''doc'''\n    y = x + n  # why\n    return y") == skeleton("def g(a, b=1):\n  c = a+b\n  return c")
+    assert (skeleton("def f(x, n=1):\n    '''doc'''\n    y = x + n  # why\n    return y")
+            == skeleton("def g(a, b=1):\n  c = a+b\n  return c"))
     assert skeleton("def f(x): return torch.exp(x)") != skeleton("def f(x): return torch.log(x)")
-    assert skeleton("def f(x: int) -> int:\n    y: int = x\n    return y") == skeleton("def f(x):\n    y = x\n    return y")
-    assert skeleton("int i = a[0]; // x", "cuda") == skeleton("int  index=b[0];/* y */", "cuda") != skeleton("int i = a[1];", "cuda")
+    assert (skeleton("def f(x: int) -> int:\n    y: int = x\n    return y")
+            == skeleton("def f(x):\n    y = x\n    return y"))
+    assert (skeleton("int i = a[0]; // x", "cuda") == skeleton("int  index=b[0];/* y */", "cuda")
+            != skeleton("int i = a[1];", "cuda"))
     assert skeleton("def f(:", "python") == skeleton("def  f( :", "python")
 
 
@@ -320,8 +342,9 @@ def sandbox():
         yield made
 
 
-@pytest.mark.parametrize("exercise", [pytest.param(e, id=e.id, marks=() if e.id[:2] == "1." and e.language == "python"
-                                                   else pytest.mark.slow) for e in all_exercises()])
+@pytest.mark.parametrize("exercise",
+                         [pytest.param(e, id=e.id, marks=() if e.id[:2] == "1." and e.language == "python"
+                                       else pytest.mark.slow) for e in all_exercises()])
 def test_what_passes_in_the_notebook_passes_when_marked(exercise, sandbox):
     if exercise.language == "cuda" and marking.no_engine():
         pytest.skip("not run: no compiler for kernels on this machine")
@@ -342,8 +365,8 @@ def test_a_busy_machine_fails_nobody():
             limits.append(request.limit)
             if len(limits) == 2:
                 return Reply(runner.run(request, source))
-            return Reply(trouble=f"no answer came: the code {STOPPED['time']}", cpu=self.share * request.limit,
-                         starved=self.starved * request.limit)
+            return Reply(trouble=f"no answer came: the code {STOPPED['time']}",
+                         cpu=self.share * request.limit, starved=self.starved * request.limit)
 
     for Busy.share, Busy.starved, status in ((0.2, 0.8, "passed"), (0.2, 0.01, "wrong"), (0.9, 0.4, "wrong")):
         limits.clear()
@@ -354,10 +377,13 @@ def test_a_busy_machine_fails_nobody():
 @pytest.mark.slow
 @pytest.mark.skipif(bool(walls.missing()), reason="not run: this machine cannot build the walls")
 def test_a_class_of_adversaries(tmp_path):
-    """Everything hostile at once, two at a time: only the honest get marks, all of them, and no worker is lost."""
-    everything = {**hostile.QUICK, **hostile.HEAVY, **{name: code for name, code in hostile.CUDA.items() if "loops" not in name}}
+    """Everything hostile at once, two at a time: only the honest get marks, all of them, and no worker is
+    lost."""
+    everything = {**hostile.QUICK, **hostile.HEAVY,
+                  **{name: code for name, code in hostile.CUDA.items() if "loops" not in name}}
     for number, (name, code) in enumerate(everything.items()):
-        id, head = ("1.94", "%%cuda\n//") if name in hostile.CUDA else ("1.92" if "def attend" in code else "1.91", "#")
+        id, head = ("1.94", "%%cuda\n//") if name in hostile.CUDA else ("1.92" if "def attend" in code
+                                                                        else "1.91", "#")
         cell = f"{head} EXERCISE {id}{code.replace('COURSE', str(Path(__file__).resolve().parents[2]))}"
         put(tmp_path / "in" / f"foe{number:02d}" / "01_attention.ipynb", notebook(cell, GUESS))
         if number % 10 == 0:
@@ -375,9 +401,11 @@ def test_a_cluster_marks_as_one_machine_does(tmp_path):
     distributed = pytest.importorskip("distributed", reason="not run: dask.distributed is not installed")
     for name in ("ann", "ben", "cleo"):
         put(tmp_path / "in" / name / "01_attention.ipynb", notebook(RIGHT if name != "ben" else WRONG, GUESS))
-    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None) as cluster:
+    with distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True,
+                                  dashboard_address=None) as cluster:
         status, rows = run(tmp_path / "in", tmp_path / "out", "--dask", cluster.scheduler_address)
-    assert status == 0 and of(rows, "ann")["1.91"]["verdict"] == of(rows, "cleo")["1.91"]["verdict"] == "passed"
+    assert (status == 0 and of(rows, "ann")["1.91"]["verdict"] == of(rows, "cleo")["1.91"]["verdict"]
+            == "passed")
     assert of(rows, "ben")["1.91"]["misconception"] == "sums over the wrong axis"
 
 

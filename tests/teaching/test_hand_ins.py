@@ -1,4 +1,5 @@
-"""Whatever a folder of submissions can hold: nobody is taken for another, nothing is read without a bound, all have a row."""
+"""Whatever a folder of submissions can hold: nobody is taken for another, nothing is read without a bound,
+all have a row."""
 import csv
 import json
 import os
@@ -33,13 +34,15 @@ def students(folder: Path, **options) -> list[tuple[str, str, bool]]:
     return [(s.student, s.chapter, bool(s.problem)) for s in collect(folder, **options)]
 
 
-# --- whose work ------------------------------------------------------------------------------------------------------
+# --- whose work -------------------------------------------------------------------------------------------
 
 def test_two_zips_with_the_same_inner_folder_are_two_students(tmp_path):
     for name, id in (("Carol Ng", 4711), ("Dave Orr", 4712)):
-        put(tmp_path / MOODLE.format(name, id) / "hand-in.zip", zipped({"Desktop/01_attention.ipynb": notebook(RIGHT)}))
+        put(tmp_path / MOODLE.format(name, id) / "hand-in.zip",
+            zipped({"Desktop/01_attention.ipynb": notebook(RIGHT)}))
     put(tmp_path / "ursula.zip", zipped({"work/deep/deeper/01_attention.ipynb": notebook(RIGHT)}))
-    assert students(tmp_path) == [("Carol Ng", "attention", False), ("Dave Orr", "attention", False), ("ursula", "attention", False)]
+    assert (students(tmp_path) == [("Carol Ng", "attention", False), ("Dave Orr", "attention", False),
+                                   ("ursula", "attention", False)])
 
 
 def test_namesakes_are_told_apart_by_the_platforms_number(tmp_path):
@@ -51,7 +54,8 @@ def test_namesakes_are_told_apart_by_the_platforms_number(tmp_path):
 def test_moodles_files_without_folders_are_their_students(tmp_path):
     for id, file in ((4711, "work"), (4711, "Dave Orr"), (4712, "work")):
         chapter = "03_gqa" if file == "Dave Orr" else "01_attention"
-        put(tmp_path / f"Carol Ng_{id}_assignsubmission_file_{file} {chapter}.ipynb", notebook(RIGHT.replace("1.91", f"{chapter[1]}.1")))
+        put(tmp_path / f"Carol Ng_{id}_assignsubmission_file_{file} {chapter}.ipynb",
+            notebook(RIGHT.replace("1.91", f"{chapter[1]}.1")))
     assert [s for s, _, _ in students(tmp_path)] == ["Carol Ng (4711)", "Carol Ng (4711)", "Carol Ng (4712)"]
 
 
@@ -78,12 +82,14 @@ def test_a_role_and_a_number_are_a_name(tmp_path):
     for name in ("student 0", "student 1", "Team_12", "team 13 final"):
         put(tmp_path / name / "01_attention.ipynb", notebook(RIGHT))
     put(tmp_path / "student_14_03_gqa.ipynb", notebook(RIGHT))
-    assert {s.student for s in collect(tmp_path)} == {"student 0", "student 1", "Team_12", "team 13", "student 14"}
+    assert ({s.student for s in collect(tmp_path)} == {"student 0", "student 1", "Team_12", "team 13",
+                                                       "student 14"})
 
 
 def test_one_name_in_two_spellings_is_one_student(tmp_path):
     for form, chapter in (("NFC", "01_attention"), ("NFD", "03_gqa")):
-        put(tmp_path / unicodedata.normalize(form, "José") / f"{chapter}.ipynb", notebook(RIGHT.replace("1.91", f"{chapter[1]}.1")))
+        put(tmp_path / unicodedata.normalize(form, "José") / f"{chapter}.ipynb",
+            notebook(RIGHT.replace("1.91", f"{chapter[1]}.1")))
     assert len({s for s, _, _ in students(tmp_path)}) == 1
 
 
@@ -91,30 +97,37 @@ def test_a_zip_never_speaks_for_a_classmate(tmp_path):
     alice = put(tmp_path / "Alice Smith" / "01_attention.ipynb", notebook(RIGHT))
     path = tmp_path / "mallory.zip"
     with zipfile.ZipFile(path, "w") as archive:
-        for name in ("Alice Smith/01_attention.ipynb", "../Alice Smith/01_attention.ipynb", "/Alice Smith/01_attention.ipynb"):
+        for name in ("Alice Smith/01_attention.ipynb", "../Alice Smith/01_attention.ipynb",
+                     "/Alice Smith/01_attention.ipynb"):
             archive.writestr(zipfile.ZipInfo(name, (2099, 1, 1, 0, 0, 0)), notebook("# EXERCISE 1.91\nx = 1"))
     found = {s.student: s for s in collect(tmp_path)}
     assert set(found) == {"Alice Smith", "mallory"} and found["Alice Smith"].cells == {"1.91": RIGHT}
-    assert found["Alice Smith"].file == str(alice.relative_to(tmp_path)) and found["mallory"].when <= path.stat().st_mtime
+    assert (found["Alice Smith"].file == str(alice.relative_to(tmp_path)) and found["mallory"].when
+            <= path.stat().st_mtime)
     os.utime(alice, (time.time() + 1e8,) * 2)
     assert {s.student: s for s in collect(tmp_path)}["Alice Smith"].when <= time.time()
 
 
 def test_a_class_in_one_zip_is_named_by_its_inner_folders_where_the_instructor_says_so(tmp_path):
     inner = zipped({"Desktop/01_attention.ipynb": notebook(RIGHT)})
-    put(tmp_path / "export.zip", zipped({"ann/01_attention.ipynb": notebook(RIGHT), "ben/hand-in.zip": inner}))
+    put(tmp_path / "export.zip",
+        zipped({"ann/01_attention.ipynb": notebook(RIGHT), "ben/hand-in.zip": inner}))
     assert students(tmp_path) == [("export", "attention", False)]
     assert [s for s, _, _ in students(tmp_path, class_zips=[tmp_path / "export.zip"])] == ["ann", "ben"]
 
 
 def test_the_level_of_the_names_can_be_said():
     path = PurePosixPath("03/ann lee/answers.ipynb")
-    assert person_of(path).name == "03" and person_of(path, depth=2).name == "ann lee" and person_of(path, depth=3).name == "answers"
+    assert (person_of(path).name == "03" and person_of(path, depth=2).name == "ann lee"
+            and person_of(path, depth=3).name == "answers")
 
 
-@pytest.mark.parametrize("text", ["name,id,email\nAnna Schmidt,4711,anna@x.edu\nBen Lee,12,ben@x.edu\nCleo Day,13,c@x.edu\n",
-                                  "Student,ID,SIS Login ID,Section\n\"Schmidt, Anna\",4711,anna,1\n\"Lee, Ben\",12,ben,1\n\"Day, Cleo\",13,c,1\n",
-                                  "First name,Last name,ID number,Email address\nAnna,Schmidt,4711,anna@x.edu\nBen,Lee,12,ben@x.edu\nCleo,Day,13,c@x.edu\n"])
+@pytest.mark.parametrize("text",
+                         ["name,id,email\nAnna Schmidt,4711,anna@x.edu\nBen Lee,12,ben@x.edu\nCleo "
+                          "Day,13,c@x.edu\n", "Student,ID,SIS Login ID,Section\n\"Schmidt, "
+                          "Anna\",4711,anna,1\n\"Lee, Ben\",12,ben,1\n\"Day, Cleo\",13,c,1\n",
+                          "First name,Last name,ID number,Email "
+                          "address\nAnna,Schmidt,4711,anna@x.edu\nBen,Lee,12,ben@x.edu\nCleo,Day,13,c@x.edu\n"])
 def test_a_roster_names_who_is_missing_and_who_is_unknown(tmp_path, text):
     folder = tmp_path / "in"
     put(folder / MOODLE.format("Anna S.", 4711) / "01_attention.ipynb", notebook(RIGHT))
@@ -129,24 +142,28 @@ def test_a_roster_names_who_is_missing_and_who_is_unknown(tmp_path, text):
 
 
 def test_two_lines_of_a_roster_that_fit_are_none():
-    roster = Roster([{"name": "Ann Lee", "id": "1", "login": "", "email": ""}, {"name": "Lee, Ann", "id": "2", "login": "", "email": ""}])
+    roster = Roster([{"name": "Ann Lee", "id": "1", "login": "", "email": ""},
+                     {"name": "Lee, Ann", "id": "2", "login": "", "email": ""}])
     assert roster.find(Person("ann lee")) is None and roster.find(Person("x", "2"))["id"] == "2"
 
 
-# --- the table -------------------------------------------------------------------------------------------------------
+# --- the table --------------------------------------------------------------------------------------------
 
 def test_a_file_that_cannot_be_read_raises_nobodys_share(tmp_path):
     put(tmp_path / "erin" / "01_attention.ipynb", "{broken")
     put(tmp_path / "finn" / "03_gqa.ipynb", notebook("# EXERCISE 3.1\nx = 1"))
     put(tmp_path / "gil.pdf", "%PDF")
     marks = table(collect(tmp_path), ["attention", "gqa"], Store(tmp_path, 1))
-    of = {student: sum(m.verdict.of for m in marks if m.student == student) for student in ("erin", "finn", "gil")}
-    assert of["erin"] == of["finn"] == of["gil"] == sum(e.points for w in ("attention", "gqa") for e in load_chapter(w))
+    of = {student: sum(m.verdict.of for m in marks if m.student == student)
+          for student in ("erin", "finn", "gil")}
+    assert (of["erin"] == of["finn"] == of["gil"]
+            == sum(e.points for w in ("attention", "gqa") for e in load_chapter(w)))
     assert any(m.student == "erin" and "no notebook" in m.verdict.headline for m in marks)
 
 
 def test_a_students_page_names_no_classmate(tmp_path):
-    marks = [report.Mark(name, "attention", "1.1", "t", "write", Verdict("1.1", "t", PASSED, "All agree.", points=1, of=1),
+    marks = [report.Mark(name, "attention", "1.1", "t", "write",
+                         Verdict("1.1", "t", PASSED, "All agree.", points=1, of=1),
                          source="def f(x):\n    return x") for name in ("yuri", "mia")]
     flag_copies(marks)
     report.write(tmp_path, marks)
@@ -157,11 +174,12 @@ def test_a_students_page_names_no_classmate(tmp_path):
 def test_no_number_is_too_long_to_compare():
     long = "def f(x):\n    return 0x" + "f" * 4000
     assert skeleton(long) == skeleton(long) != skeleton("def f(x):\n    return 1")
-    marks = [report.Mark("ann", "attention", "1.1", "t", "write", Verdict("1.1", "t", PASSED, ""), source=long)]
+    marks = [report.Mark("ann", "attention", "1.1", "t", "write", Verdict("1.1", "t", PASSED, ""),
+                         source=long)]
     flag_copies(marks)
 
 
-# --- bounds ----------------------------------------------------------------------------------------------------------
+# --- bounds -----------------------------------------------------------------------------------------------
 
 def within(seconds: float, call):
     begin = time.monotonic()
@@ -172,31 +190,40 @@ def within(seconds: float, call):
 
 def test_many_cells_and_long_ones_take_no_time(tmp_path):
     put(tmp_path / "ann" / "01_attention.ipynb", notebook(*("# EXERCISE 1.91\nx = 1" for _ in range(40_000))))
-    put(tmp_path / "ben" / "01_attention.ipynb", notebook(*(f"# EXERCISE 1.{n}\nx = 1" for n in range(999)), "# EXERCISE 1.91\n" + "x" * 10**7))
+    put(tmp_path / "ben" / "01_attention.ipynb",
+        notebook(*(f"# EXERCISE 1.{n}\nx = 1" for n in range(999)), "# EXERCISE 1.91\n" + "x" * 10**7))
     put(tmp_path / "cleo" / "01_attention.ipynb", notebook("# EXERCISE " + "9" * 5000 + ".1\nx = 1"))
     found = within(20, lambda: collect(tmp_path))
-    assert len(found[0].notes) == 1 and sum(map(len, found[1].cells.values())) < 7_000_000 and len(found[1].cells) <= 200
+    assert (len(found[0].notes) == 1 and sum(map(len, found[1].cells.values())) < 7_000_000
+            and len(found[1].cells) <= 200)
     assert found[2].student == "cleo" and not found[2].cells
 
 
 def test_a_name_of_sixty_thousand_underscores_is_short_work(tmp_path):
-    put(tmp_path / "ann.zip", zipped({"_" * 60_000 + f"/{n}/01_attention.ipynb": notebook(RIGHT) for n in range(5)}))
+    put(tmp_path / "ann.zip",
+        zipped({"_" * 60_000 + f"/{n}/01_attention.ipynb": notebook(RIGHT) for n in range(5)}))
     [found] = within(10, lambda: collect(tmp_path))
     assert found.student == "ann" and len(found.file) < 3000
 
 
 def test_a_zip_that_unpacks_to_much_is_one_row(tmp_path):
     bomb = '{"cells": [' + "[]," * 10_000_000 + "[]]}"
-    put(tmp_path / "ann.zip", zipped({f"{n:02d}_x.ipynb": bomb for n in range(6)} | {"01_attention.ipynb": notebook(RIGHT)}))
-    put(tmp_path / "ben.zip", zipped({f"{n}.ipynb": notebook(RIGHT) for n in range(intake.MAX_NOTEBOOKS + 20)}))
+    put(tmp_path / "ann.zip",
+        zipped({f"{n:02d}_x.ipynb": bomb for n in range(6)} | {"01_attention.ipynb": notebook(RIGHT)}))
+    put(tmp_path / "ben.zip",
+        zipped({f"{n}.ipynb": notebook(RIGHT) for n in range(intake.MAX_NOTEBOOKS + 20)}))
     found = within(60, lambda: collect(tmp_path))
     assert {s.student for s in found} == {"ann", "ben"} and next(s for s in found if s.student == "ben").cells
-    assert all(s.problem or s.cells for s in found) and any("parts" in s.problem for s in found if s.student == "ann")
+    assert (all(s.problem or s.cells for s in found)
+            and any("parts" in s.problem for s in found if s.student == "ann"))
 
 
-@pytest.mark.parametrize("data", [b"", b"{", b"[]", b"null", b"\xff" * 100, json.dumps({"cells": 3}).encode(),
-                                  json.dumps({"cells": [1, None, {"cell_type": "code", "source": {"a": 1}}]}).encode(),
-                                  b'{"cells": ' + b"[" * 100_000, "{\"cells\": [\"\ud800\"]}".encode("utf-8", "surrogatepass")])
+@pytest.mark.parametrize("data",
+                         [b"", b"{", b"[]", b"null", b"\xff" * 100, json.dumps({"cells": 3}).encode(),
+                          json.dumps(
+            {"cells": [1, None, {"cell_type": "code", "source": {"a": 1}}]}).encode(),
+                          b'{"cells": ' + b"[" * 100_000,
+                          "{\"cells\": [\"\ud800\"]}".encode("utf-8", "surrogatepass")])
 @pytest.mark.parametrize("name", ["ann/01_attention.ipynb", "ann.zip"])
 def test_whatever_is_in_a_file_its_student_has_a_row(tmp_path, name, data):
     put(tmp_path / name, data)
@@ -206,4 +233,5 @@ def test_whatever_is_in_a_file_its_student_has_a_row(tmp_path, name, data):
     with open(tmp_path / "grades.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert {r["student"] for r in rows} == {"ann", "ben"}
-    assert sum(float(r["of"]) for r in rows if r["student"] == "ann") == sum(float(r["of"]) for r in rows if r["student"] == "ben")
+    assert (sum(float(r["of"]) for r in rows if r["student"] == "ann")
+            == sum(float(r["of"]) for r in rows if r["student"] == "ben"))

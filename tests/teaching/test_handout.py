@@ -47,10 +47,11 @@ def test_no_file_holds_a_solution(edition):
     for exercise in load_chapter(word):
         if exercise.kind in ("predict", "choose"):
             continue
-        bodies = [t.strip("\n") for t in (exercise.solution, *(exercise.wrong_code(m) for m in exercise.misconceptions))]
+        bodies = [t.strip("\n")
+                  for t in (exercise.solution, *(exercise.wrong_code(m) for m in exercise.misconceptions))]
         for body in bodies:
             if body == exercise.stub.strip("\n"):
-                continue                                          # a fault to be mended may be a misconception too
+                continue  # a fault to be mended may be a misconception too
             for text in (body, json.dumps(body)[1:-1]):
                 assert not [path for path, data in texts.items() if text.encode() in data], exercise
 
@@ -75,8 +76,9 @@ def test_its_checks_say_what_ours_say(edition):
     for e in (e for e in load_chapter(word) if e.id not in kept_back):
         asked += [(e.id, e.stub, ["not attempted", None]), (e.id, e.solution, ["passed", None])]
         asked += [(e.id, e.wrong_code(m), ["wrong", m.name]) for m in e.misconceptions]
-    run = subprocess.run([sys.executable, "-c", JUDGE.format(folder=str(out))], cwd=out, text=True, capture_output=True,
-                         input=json.dumps([(id, text) for id, text, _ in asked]), env=os.environ | {"OMP_NUM_THREADS": "1"})
+    run = subprocess.run([sys.executable, "-c", JUDGE.format(folder=str(out))], cwd=out, text=True,
+                         capture_output=True, input=json.dumps([(id, text) for id, text, _ in asked]),
+                         env=os.environ | {"OMP_NUM_THREADS": "1"})
     assert run.returncode == 0, run.stderr
     found = json.loads(run.stdout.splitlines()[-1])
     assert "carries no solutions" in run.stdout
@@ -85,7 +87,8 @@ def test_its_checks_say_what_ours_say(edition):
 
 @pytest.mark.slow
 def test_its_notebook_runs_once_it_is_solved(edition):
-    """Worked through as a student would: where a cell says that it needs an exercise further down, that is done first."""
+    """Worked through as a student would: where a cell says that it needs an exercise further down, that is
+    done first."""
     word, out, made = edition
     shipped = next((out / "notebooks").glob("*.ipynb"))
     notebook = nbformat.read(shipped, as_version=4)
@@ -96,37 +99,46 @@ def test_its_notebook_runs_once_it_is_solved(edition):
     (out / "work").mkdir(exist_ok=True)
     for _ in range(3):
         nbformat.write(notebook, out / "work" / "solved.ipynb")
-        run = subprocess.run([sys.executable, "-m", "course_lib", "run", "work/solved.ipynb"], cwd=out, text=True, capture_output=True,
-                             env=os.environ | {"OMP_NUM_THREADS": "1", "COURSE_STRICT": "1", "PYTHONPATH": str(out)})
-        needed = re.search(r"is exercise (\d+\.\d+)\. This edition holds no solution", run.stdout + run.stderr)
+        run = subprocess.run([sys.executable, "-m", "course_lib", "run", "work/solved.ipynb"], cwd=out,
+                             text=True, capture_output=True,
+                             env=os.environ | {"OMP_NUM_THREADS": "1", "COURSE_STRICT": "1",
+                                               "PYTHONPATH": str(out)})
+        needed = re.search(r"is exercise (\d+\.\d+)\. This edition holds no solution",
+                           run.stdout + run.stderr)
         if run.returncode == 0 or not needed:
             break
-        of_it = [c for c in notebook.cells if needed[1] in (MARKER.match(c.source) or {1: ""})[1] or f'check("{needed[1]}"' in c.source]
+        of_it = [c for c in notebook.cells if needed[1] in (MARKER.match(c.source) or {1: ""})[1]
+                 or f'check("{needed[1]}"' in c.source]
         rest = [c for c in notebook.cells if c not in of_it]
         notebook.cells = [*rest[:2], *of_it, *rest[2:]]
     assert run.returncode == 0, run.stdout + run.stderr
 
 
 def a_chapter() -> str:
-    return next(word for word in CHAPTERS if any(e.kind == "write" and e.language == "python" for e in load_chapter(word)))
+    return next(word for word in CHAPTERS
+                if any(e.kind == "write" and e.language == "python" for e in load_chapter(word)))
 
 
 def test_a_function_that_is_an_exercise_calls_the_students_own():
-    exercise = next(e for e in load_chapter(a_chapter()) if e.kind == "write" and e.language == "python" and similarity.telling_lines(e))
+    exercise = next(e for e in load_chapter(a_chapter()) if e.kind == "write" and e.language == "python"
+                    and similarity.telling_lines(e))
     text = f"import torch\n\nOTHER = 1\n\n\n{exercise.solution}\n\ndef other(x):\n    return x\n"
     cut = cutting.cut_python(text, CHAPTERS[int(exercise.id.split('.')[0])], [exercise])
     assert similarity.holds(text, exercise) and not similarity.holds(cut, exercise)
-    assert f"yours({exercise.id!r}, {exercise.name!r}" in cut and "def other(x):\n    return x" in cut and "OTHER = 1" in cut
+    assert (f"yours({exercise.id!r}, {exercise.name!r}" in cut and "def other(x):\n    return x" in cut
+            and "OTHER = 1" in cut)
     renamed = text.replace(f"def {exercise.name}(", "def hidden(")
     assert "yours(" in cutting.cut_python(renamed, "elsewhere", [exercise])
 
 
 def test_a_kernel_that_is_an_exercise_is_cut_out():
-    kernels = [e for word in CHAPTERS for e in load_chapter(word) if e.language == "cuda" and e.kind == "write"]
+    kernels = [e for word in CHAPTERS for e in load_chapter(word) if e.language == "cuda"
+               and e.kind == "write"]
     for exercise in kernels:
         text = f"// before {{\n__global__ void other(int n) {{ if (n) {{ }} }}\n{exercise.solution}\n// after\n"
         cut = cutting.cut_cuda(text, "elsewhere", [exercise])
-        assert f"is exercise {exercise.id}: it is left out here" in cut and "// after" in cut and "void other(int n) { if (n) { } }" in cut
+        assert (f"is exercise {exercise.id}: it is left out here" in cut and "// after" in cut
+                and "void other(int n) { if (n) { } }" in cut)
         assert not similarity.holds(cut, exercise)
     assert kernels
 
@@ -134,12 +146,16 @@ def test_a_kernel_that_is_an_exercise_is_cut_out():
 def test_a_function_by_an_exercises_name_is_cut_unless_it_calls_one_that_is():
     """`quantize` of chapter 7 packs what `affine_codes` gives: only the second is exercise 7.10."""
     text = (COURSE / "course_lib/kv_cache/quantization.py").read_text()
-    found = {leak.name: leak.exercise for leak in leaks.python_leaks(["course_lib.kv_cache.quantization"], load_chapter("kv_cache"))}
+    found = {leak.name: leak.exercise
+             for leak in leaks.python_leaks(["course_lib.kv_cache.quantization"], load_chapter("kv_cache"))}
     assert found == {"affine_codes": "7.10"}
     cut = cutting.cut_python(text, "kv_cache", load_chapter("kv_cache"), found)
-    assert "yours('7.10', 'quantize', arguments)" in cut and ".round()" not in cut and "codes[..., 0::2]" in cut
-    assert "yours('7.10'" in cutting.cut_python("def quantize(x, bits, dim):\n    return x\n", "kv_cache", load_chapter("kv_cache"))
-    assert "yours" not in cutting.cut_python("def quantize(x, bits, dim):\n    return x\n", "gqa", load_chapter("kv_cache"))
+    assert ("yours('7.10', 'quantize', arguments)" in cut and ".round()" not in cut
+            and "codes[..., 0::2]" in cut)
+    assert ("yours('7.10'" in cutting.cut_python("def quantize(x, bits, dim):\n    return x\n", "kv_cache",
+                                                 load_chapter("kv_cache")))
+    assert ("yours" not in cutting.cut_python("def quantize(x, bits, dim):\n    return x\n", "gqa",
+                                              load_chapter("kv_cache")))
 
 
 def schedule():
@@ -156,18 +172,21 @@ def last_chapter(tmp_path_factory):
 def test_the_schedule_is_cut_wherever_its_chapter_keeps_it(last_chapter):
     out, made = last_chapter
     id = schedule().id
-    [path] = [p for p in (out / "course_lib/language_model").glob("*.py") if "def learning_rate(" in p.read_text()]
+    [path] = [p for p in (out / "course_lib/language_model").glob("*.py")
+              if "def learning_rate(" in p.read_text()]
     assert f"yours({id!r}, 'learning_rate', arguments)" in path.read_text() and "cos(" not in path.read_text()
     assert ("learning_rate", id) not in solving(out, "language_model", load_chapter("language_model"))
-    assert out.stat().st_mode & 0o055 == 0o055                        # others may enter it, whatever folder it was built in
+    assert out.stat().st_mode & 0o055 == 0o055  # others may enter it, whatever folder it was built in
 
 
 @pytest.mark.slow
 def test_the_search_by_behaviour_finds_a_solution_under_any_name(last_chapter, tmp_path):
     out = shutil.copytree(last_chapter[0], tmp_path / "edition")
     wanted = schedule()
-    text = wanted.solution.replace("def learning_rate(step, steps, peak, warmup, floor)", "def fade(a, b, c, d, e)")
-    renamed = text.replace(text.splitlines()[1], "    step, steps, peak, warmup, floor = a, b, c, d, e\n" + text.splitlines()[1])
+    text = wanted.solution.replace("def learning_rate(step, steps, peak, warmup, floor)",
+                                   "def fade(a, b, c, d, e)")
+    renamed = text.replace(text.splitlines()[1], "    step, steps, peak, warmup, floor = a, b, c, d, e\n"
+                           + text.splitlines()[1])
     with open(out / "course_lib/language_model/tokenizers.py", "a") as file:
         file.write(f"\n\nimport math\n\n\n{renamed}")
     assert ("fade", wanted.id) in solving(out, "language_model", load_chapter("language_model"))
@@ -180,7 +199,8 @@ def test_what_shows_most_of_another_solution_is_withheld_until_that_is_handed_in
     assert found.functions == {"gallery": "6.7"} and found.exercises == {"6.8": "6.7", "6.9": "6.7"}
     later = withheld("flash_attention", [e for e in exercises if e.id != "6.7"])
     assert not later.functions and not later.exercises
-    assert not any(withheld(word, load_chapter(word)).rows() for word in CHAPTERS if word != "flash_attention")
+    assert (
+        not any(withheld(word, load_chapter(word)).rows() for word in CHAPTERS if word != "flash_attention"))
 
 
 def test_what_would_hand_out_a_solution_is_refused(tmp_path):
@@ -193,7 +213,9 @@ def test_what_would_hand_out_a_solution_is_refused(tmp_path):
 def test_the_instructors_side_is_not_in_a_handout():
     names = modules.closure(handout.ROOTS, ["attention"])
     assert "course_lib.exercises.student" in names and "course_lib.cuda" in names
-    assert not {m for m in names if m.endswith((".grade", ".solve", ".handout", ".sandbox", ".exercises.attention"))}
+    assert (
+        not {m for m in names
+             if m.endswith((".grade", ".solve", ".handout", ".sandbox", ".exercises.attention"))})
 
 
 def test_what_moves_in_a_notebook_is_handed_out_with_its_front_end(tmp_path):
@@ -226,13 +248,15 @@ def test_a_handout_goes_neither_into_the_course_nor_over_other_files(capsys, tmp
     (tmp_path / "README.md").write_text("mine")
     assert handout.main([a_chapter(), "--out", str(tmp_path)]) == 2
     assert "holds other files" in capsys.readouterr().err and (tmp_path / "README.md").read_text() == "mine"
-    assert handout.main([a_chapter(), "--out", str(COURSE / "notebooks")]) == handout.main([a_chapter(), "--out", str(COURSE)]) == 2
+    assert (handout.main([a_chapter(), "--out", str(COURSE / "notebooks")])
+            == handout.main([a_chapter(), "--out", str(COURSE)]) == 2)
     assert handout.main(["nothing", "--out", "/nowhere"]) == 2
     said = capsys.readouterr().err
-    assert "notebooks holds other files" in said and "is the course itself" in said and "no chapter 'nothing'" in said
+    assert ("notebooks holds other files" in said and "is the course itself" in said
+            and "no chapter 'nothing'" in said)
 
 
-# --- nbgrader --------------------------------------------------------------------------------------------------------
+# --- nbgrader ---------------------------------------------------------------------------------------------
 
 def cleared(text: str) -> str:
     """What nbgrader's ClearSolutions leaves, with our setting of an empty stub."""
@@ -280,8 +304,10 @@ def test_nbgrader_takes_the_export_there_and_back(tmp_path):
     assert nbgrader_export.main(["nbgrader", word, "--out", str(tmp_path)]) == 0
 
     def nbgrader(*args: str) -> str:
-        run = subprocess.run([sys.executable, "-m", "nbgrader", *args], cwd=tmp_path, text=True, capture_output=True,
-                             env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(COURSE), "COURSE_BATCH": "1",
+        run = subprocess.run([sys.executable, "-m", "nbgrader", *args], cwd=tmp_path, text=True,
+                             capture_output=True,
+                             env=os.environ | {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(COURSE),
+                                               "COURSE_BATCH": "1",
                                                "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"})
         assert run.returncode == 0, run.stdout + run.stderr
         return run.stderr

@@ -20,8 +20,8 @@ def class_of(seed: int, size: int = CLASS) -> list[dict[str, str]]:
 
 
 def marks_of(students: list[dict[str, str]]) -> list[Mark]:
-    return [Mark(f"student {i:02d}", "attention", task, task, "write", Verdict(task, task, PASSED, ""), source=source)
-            for i, sources in enumerate(students) for task, source in sources.items()]
+    return [Mark(f"student {i:02d}", "attention", task, task, "write", Verdict(task, task, PASSED, ""),
+                 source=source) for i, sources in enumerate(students) for task, source in sources.items()]
 
 
 def shown(students: list[dict[str, str]], **more) -> list[tuple[str, str]]:
@@ -30,19 +30,27 @@ def shown(students: list[dict[str, str]], **more) -> list[tuple[str, str]]:
 
 def test_every_honest_answer_is_right():
     torch.manual_seed(0)
-    x, q, k, v, w = torch.randn(3, 5), torch.randn(1, 2, 3, 4), torch.randn(1, 2, 7, 4), torch.randn(1, 2, 7, 4), torch.randn(5)
+    x, q, k, v, w = torch.randn(3, 5), torch.randn(1, 2, 3,
+                                                   4), torch.randn(1, 2, 7,
+                                                                   4), torch.randn(1, 2, 7, 4), torch.randn(5)
     target, functional = torch.tensor([1, 4, 0]), torch.nn.functional
-    cases = {"softmax": ((x,), torch.softmax(x, -1)), "causal_mask": ((3, 5), torch.ones(3, 5).tril(2).bool()),
-             "attend": ((q, k, v), functional.scaled_dot_product_attention(q, k, v)), "repeat_kv": ((q, 3), q.repeat_interleave(3, 1)),
-             "norm": ((x, w), functional.rms_norm(x, (5,), w, 1e-5)), "loss": ((x, target), functional.cross_entropy(x, target))}
+    cases = {"softmax": ((x,), torch.softmax(x, -1)),
+             "causal_mask": ((3, 5), torch.ones(3, 5).tril(2).bool()),
+             "attend": ((q, k, v), functional.scaled_dot_product_attention(q, k, v)),
+             "repeat_kv": ((q, 3), q.repeat_interleave(3, 1)),
+             "norm": ((x, w), functional.rms_norm(x, (5,), w, 1e-5)),
+             "loss": ((x, target), functional.cross_entropy(x, target))}
     seen = set()
-    for sources in class_of(0) + [{t: honest.disguised(s, random.Random(1)) for t, s in one.items()} for one in class_of(0)]:
+    for sources in class_of(0) + [{t: honest.disguised(s, random.Random(1)) for t, s in one.items()}
+                                  for one in class_of(0)]:
         for task, source in sources.items():
             if source not in seen:
                 space = {"torch": torch, "math": math}
                 exec(source, space)
                 given, want = cases[task]
-                torch.testing.assert_close(space[task](*(g.clone() if torch.is_tensor(g) else g for g in given)), want, atol=1e-5, rtol=1e-4)
+                torch.testing.assert_close(
+                    space[task](*(g.clone() if torch.is_tensor(g) else g for g in given)), want, atol=1e-5,
+                    rtol=1e-4)
             seen.add(source)
     assert len(seen) > 150
 
@@ -55,7 +63,8 @@ def test_few_honest_pairs_are_shown_and_copies_are():
     for copy, original in ((38, 3), (39, 21)):
         students[copy] = {task: honest.disguised(source, rng) for task, source in students[original].items()}
     found = shown(students)
-    assert honest_pairs <= 8 and ("student 03", "student 38") in found and ("student 21", "student 39") in found
+    assert (honest_pairs <= 8 and ("student 03", "student 38") in found
+            and ("student 21", "student 39") in found)
     assert "Pairs that agree more often than chance" in class_page(marks_of(students))
 
 
@@ -75,7 +84,8 @@ def test_likeness():
     one = "def f(x):\n    y = x + 1\n    return y * 2\n"
     assert likeness(pieces(one), pieces(one.replace("y", "z") + "# z")) == 1
     assert likeness(pieces(one), pieces(one.replace("    return", "    pass\n    return"))) > 0.7
-    assert likeness(pieces(one), pieces("def f(x):\n    return 2 * (x + 1)\n")) < 0.6 and likeness(pieces(""), pieces(one)) == 0
+    assert (likeness(pieces(one), pieces("def f(x):\n    return 2 * (x + 1)\n")) < 0.6
+            and likeness(pieces(""), pieces(one)) == 0)
 
 
 def rates(classes: int, enough: float) -> tuple[float, float]:
@@ -87,13 +97,16 @@ def rates(classes: int, enough: float) -> tuple[float, float]:
         rng = random.Random(seed)
         originals = rng.sample(range(36), 4)
         for copy, original in zip(range(36, 40), originals):
-            students[copy] = {task: honest.disguised(source, rng) for task, source in students[original].items()}
+            students[copy] = {task: honest.disguised(source, rng)
+                              for task, source in students[original].items()}
         found = shown(students, enough=enough)
-        copies += sum((f"student {a:02d}", f"student {b:02d}") in found for a, b in zip(originals, range(36, 40)))
+        copies += sum((f"student {a:02d}", f"student {b:02d}") in found
+                      for a, b in zip(originals, range(36, 40)))
     return false / (classes * len(list(itertools.combinations(range(CLASS), 2)))), copies / (4 * classes)
 
 
 if __name__ == "__main__":
     for enough in (7, 9, 11, 13, 15):
         false, found = rates(20, enough)
-        print(f"from {enough} bits: {100 * false:.2f} % of honest pairs, {100 * found:.0f} % of disguised copies")
+        print(f"from {enough} bits: {100 * false:.2f} % of honest pairs, {100 * found:.0f} % of disguised "
+              "copies")

@@ -1,4 +1,5 @@
-"""What comes out of a marking besides the table: gradebooks, late rules, marks by hand, the class's page, what changed."""
+"""What comes out of a marking besides the table: gradebooks, late rules, marks by hand, the class's page,
+what changed."""
 import concurrent.futures
 import contextlib
 import csv
@@ -39,7 +40,8 @@ def marked(tmp_path):
     results.mkdir()
     put(folder / MOODLE.format("Ann Lee", 11) / "03_gqa.ipynb", notebook(CELL))
     put(folder / MOODLE.format("Ben =Day", 12) / "03_gqa.ipynb", notebook(CELL + "2"), age=3600 * 30)
-    put(tmp_path / "class.csv", "name,id,email,extension\nAnn Lee,11,ann@x.edu,\nBen =Day,12,ben@x.edu,48\nCleo Fox,13,cleo@x.edu,\n")
+    put(tmp_path / "class.csv", "name,id,email,extension\nAnn Lee,11,ann@x.edu,\nBen "
+        "=Day,12,ben@x.edu,48\nCleo Fox,13,cleo@x.edu,\n")
     submissions = collect(folder, roster=Roster.read(tmp_path / "class.csv"))
     store = Store(results, 5)
     store.put(find("3.2"), "# EXERCISE 3.2\nx = 1", verdict(PASSED))
@@ -59,9 +61,11 @@ def test_canvas_moodle_and_gradescope_get_what_they_import(marked):
     canvas = rows((results / "gradebook_canvas.csv").read_text())
     assert canvas[0] == ["Student", "ID", "SIS User ID", "SIS Login ID", "Section", "Attention: gqa"]
     assert canvas[1][0].strip() == "Points Possible" and canvas[1][-1] == of
-    assert [row[:2] + row[-1:] for row in canvas[2:]] == [["Ann Lee", "11", points], ["Ben =Day", "12", "0"], ["Cleo Fox", "13", "0"]]
+    assert ([row[:2] + row[-1:] for row in canvas[2:]] == [["Ann Lee", "11", points], ["Ben =Day", "12", "0"],
+                                                           ["Cleo Fox", "13", "0"]])
     moodle = rows((results / "gradebook_moodle.csv").read_text())
-    assert moodle[0][:3] == ["Full name", "ID number", "Email address"] and moodle[1][:3] == ["Ann Lee", "11", "ann@x.edu"]
+    assert (moodle[0][:3] == ["Full name", "ID number", "Email address"]
+            and moodle[1][:3] == ["Ann Lee", "11", "ann@x.edu"])
     sheet = rows((results / "worksheet_moodle_gqa.csv").read_text())
     assert sheet[1][:4] == ["Participant 11", "Ann Lee", points, of] and len(sheet) == 3
     sent = {path.stem: json.loads(path.read_text()) for path in (results / "gradescope").glob("*.json")}
@@ -73,11 +77,13 @@ def test_canvas_moodle_and_gradescope_get_what_they_import(marked):
 
 def test_a_group_has_in_the_gradebooks_what_one_of_it_has_handed_in(marked, tmp_path):
     _, store, results = marked
-    put(tmp_path / "groups.csv", "name,id,group\nAnn Lee,11,A\nBen =Day,12,A\nCleo Fox,13,A\nDan Orr,14,B\nEve Fry,15,\n")
+    put(tmp_path / "groups.csv", "name,id,group\nAnn Lee,11,A\nBen =Day,12,A\nCleo Fox,13,A\nDan "
+        "Orr,14,B\nEve Fry,15,\n")
     submissions = collect(tmp_path / "in", roster=Roster.read(tmp_path / "groups.csv"))
     gradebooks.write_gradebooks(results, table(submissions, ["gqa"], store), submissions, ["gqa"])
     points = f"{find('3.2').points:g}"
-    assert [row[-1] for row in rows((results / "gradebook_moodle.csv").read_text())[1:]] == [points, "0", points, "0", "0"]
+    assert ([row[-1] for row in rows((results / "gradebook_moodle.csv").read_text())[1:]]
+            == [points, "0", points, "0", "0"])
 
 
 def test_days_late_cost_what_the_rule_says(marked):
@@ -87,11 +93,15 @@ def test_days_late_cost_what_the_rule_says(marked):
     due = datetime.datetime.fromtimestamp(ann.when) - datetime.timedelta(hours=25)
     rule = LateRule({"gqa": due}, percent=20)
     assert rule.share(ann)[0] == pytest.approx(0.6) and "25 h late: 40 % off" in rule.share(ann)[1]
-    assert LateRule({"": due}, percent=20, most=1).share(ann)[0] == 0 and LateRule({"": due}, percent=20, grace=26 * 60).share(ann)[0] == 1
-    assert LateRule({"rope": due}, percent=20).share(ann) == (1.0, "") and LateRule({"": due}).share(ann)[0] == 1
-    later = LateRule({"": datetime.datetime.fromtimestamp(ben.when) - datetime.timedelta(hours=47)}, percent=50)
-    assert later.share(ben)[0] == 1                                                       # 48 hours by the roster
-    mark = next(m for m in table(submissions, ["gqa"], store, rule) if (m.student, m.exercise) == ("Ann Lee", "3.2"))
+    assert (LateRule({"": due}, percent=20, most=1).share(ann)[0] == 0
+            and LateRule({"": due}, percent=20, grace=26 * 60).share(ann)[0] == 1)
+    assert (LateRule({"rope": due}, percent=20).share(ann) == (1.0, "") and LateRule({"": due}).share(ann)[0]
+            == 1)
+    later = LateRule({"": datetime.datetime.fromtimestamp(ben.when) - datetime.timedelta(hours=47)},
+                     percent=50)
+    assert later.share(ben)[0] == 1  # 48 hours by the roster
+    mark = next(m for m in table(submissions, ["gqa"], store, rule) if (m.student, m.exercise)
+                == ("Ann Lee", "3.2"))
     assert mark.points == pytest.approx(0.6 * mark.verdict.points) and "late" in mark.notes[-1]
     assert read_rule(["3=2026-05-01T23:59", "2026-06-01"], 10, None, 0).due.keys() == {"gqa", ""}
     with pytest.raises(ValueError, match="--due soon"):
@@ -102,7 +112,8 @@ def test_a_text_answer_and_a_mark_by_hand_survive_a_second_run(tmp_path):
     results = tmp_path / "out"
     results.mkdir()
     cells = json.loads(notebook(CELL))
-    cells["cells"].append({"cell_type": "markdown", "metadata": {}, "source": ["**Answer 3.a.** Because heads\n", "share keys."]})
+    cells["cells"].append({"cell_type": "markdown", "metadata": {},
+                           "source": ["**Answer 3.a.** Because heads\n", "share keys."]})
     put(tmp_path / "in" / "ann" / "03_gqa.ipynb", json.dumps(cells))
     store = Store(results, 5)
     store.put(find("3.2"), CELL, verdict(WRONG))
@@ -116,7 +127,8 @@ def test_a_text_answer_and_a_mark_by_hand_survive_a_second_run(tmp_path):
             assert points["3.a"] == points["3.2"] == 0
             text = (results / "by_hand.csv").read_text()
             assert "Because heads\nshare keys." in text
-            put(results / "by_hand.csv", text.replace("ann,gqa,3.a,,,,", "ann,gqa,3.a,2,3,Good.,") + "ann,gqa,3.2,1.5,,a small slip,\n")
+            put(results / "by_hand.csv", text.replace("ann,gqa,3.a,,,,", "ann,gqa,3.a,2,3,Good.,")
+                + "ann,gqa,3.2,1.5,,a small slip,\n")
         else:
             assert points["3.a"] == 2 and points["3.2"] == 1.5
             assert next(m for m in marks if m.exercise == "3.a").verdict.of == 3
@@ -129,7 +141,8 @@ def test_a_text_answer_and_a_mark_by_hand_survive_a_second_run(tmp_path):
 def test_the_class_page_says_who_is_stuck_and_why(marked):
     submissions, store, _ = marked
     page = class_page(table(submissions, ["gqa"], store))
-    assert "1 × counts heads twice" in page and "Cleo Fox" in page and "<script" not in page and "1 of 2" in page
+    assert ("1 × counts heads twice" in page and "Cleo Fox" in page and "<script" not in page
+            and "1 of 2" in page)
     assert page.index("Ben =Day") < page.index("Cleo Fox")
 
 
@@ -140,7 +153,8 @@ def test_what_a_regrade_changes_is_listed(marked):
     store.put(find("3.2"), "# EXERCISE 3.2\nx = 12", verdict(PASSED))
     report.write(results, table(submissions, ["gqa"], store))
     [head, *lines] = rows(changes.changes(before, changes.rows_of(results / "grades.csv")))
-    assert lines == [["Ben =Day", "3.2", WRONG, PASSED, "0", f"{find('3.2').points:g}"]] and head[2:4] == ["before", "after"]
+    assert (lines == [["Ben =Day", "3.2", WRONG, PASSED, "0", f"{find('3.2').points:g}"]]
+            and head[2:4] == ["before", "after"])
     assert changes.rows_of(results / "nothing.csv") == {}
 
 
@@ -171,7 +185,8 @@ class AtOnce:
 
 
 def test_the_table_can_be_looked_at_while_the_run_goes_on(tmp_path, monkeypatch):
-    """It is written for each student whose last notebook is marked; what changed is against the run before."""
+    """It is written for each student whose last notebook is marked; what changed is against the run
+    before."""
     seen, write = [], grade._write_so_far
     monkeypatch.setattr(batch, "executor_for", lambda *_: contextlib.nullcontext(AtOnce()))
     results = tmp_path / "out"

@@ -20,7 +20,8 @@ from course_lib.teaching.sandbox import Limits, Sandbox
 TESTS = Path(__file__).resolve().parents[1]
 COURSE = TESTS.parent
 linux = pytest.mark.skipif(sys.platform != "linux" or bool(walls.missing()),
-                           reason="not run: this machine cannot build the walls: " + "; ".join(walls.missing()))
+                           reason="not run: this machine cannot build the walls: "
+                           + "; ".join(walls.missing()))
 
 
 @pytest.fixture(scope="module")
@@ -97,14 +98,16 @@ def needs_engine():
 
 def strangers(sandbox) -> list[str]:
     """Processes below the sandbox's warm one."""
-    listed = subprocess.run(["ps", "-o", "pid=,stat=,args=", "--ppid", str(sandbox.process.pid)], capture_output=True, text=True)
+    listed = subprocess.run(["ps", "-o", "pid=,stat=,args=", "--ppid", str(sandbox.process.pid)],
+                            capture_output=True, text=True)
     return [line for line in listed.stdout.splitlines() if line.split()[1][0] != "Z"]
 
 
 @linux
 def test_the_reason_is_said(sandbox):
-    said = {name: str(marked(sandbox, hostile.QUICK[name])) for name in
-            ("ends the process", "crashes", "calls torch's attention by a made-up name", "forges a reply", "imports the solution")}
+    said = {name: str(marked(sandbox, hostile.QUICK[name]))
+            for name in ("ends the process", "crashes", "calls torch's attention by a made-up name",
+                         "forges a reply", "imports the solution")}
     assert "ended the process" in said["ends the process"] and "crashed" in said["crashes"]
     assert "scaled_dot_product_attention" in said["calls torch's attention by a made-up name"]
     assert "no answer" in said["forges a reply"] and "course_lib" in said["imports the solution"]
@@ -115,9 +118,11 @@ def test_what_is_hidden_is_nowhere_below_what_is_readable():
     readable, listable = readable_paths(hidden)
     engine = COURSE / "laptop_cuda"
     for path in map(Path, readable):
-        for secret in (COURSE / "course_lib" / "attention" / "functions.py", COURSE / "course_lib" / "exercises", TESTS, COURSE / "kernels" / "x.cu"):
+        for secret in (COURSE / "course_lib" / "attention" / "functions.py",
+                       COURSE / "course_lib" / "exercises", TESTS, COURSE / "kernels" / "x.cu"):
             assert path != secret and path not in secret.parents, path
-    assert str(engine) in readable and any(Path(p) in Path(torch.__file__).resolve().parents for p in readable)
+    assert (str(engine) in readable
+            and any(Path(p) in Path(torch.__file__).resolve().parents for p in readable))
 
 
 def test_a_course_inside_the_environment_is_cut_out(tmp_path, monkeypatch):
@@ -132,8 +137,9 @@ def test_a_course_inside_the_environment_is_cut_out(tmp_path, monkeypatch):
 
 
 def request(**more) -> Request:
-    return Request(id="1.91", language="python", name="f", value=False, is_class=False, given={"torch": ("module", "torch")},
-                   call=None, inputs=[((torch.arange(4.),), {})], limit=2, **more)
+    return Request(id="1.91", language="python", name="f", value=False, is_class=False,
+                   given={"torch": ("module", "torch")}, call=None, inputs=[((torch.arange(4.),), {})],
+                   limit=2, **more)
 
 
 @linux
@@ -154,8 +160,8 @@ def test_root_is_given_up(sandbox):
 
 @linux
 def test_a_run_can_write_in_its_folder_and_import_torch_lazily(sandbox):
-    source = ("import os\ndef f(x):\n    open('a', 'w').write('b')\n    import torch.distributions, numpy.fft\n"
-              "    os.system('echo c > d')\n    return [open('a').read(), open('d').read()]")
+    source = ("import os\ndef f(x):\n    open('a', 'w').write('b')\n    import torch.distributions, "
+              "numpy.fft\n" "    os.system('echo c > d')\n    return [open('a').read(), open('d').read()]")
     assert sandbox.run(request(), source).run.outcomes[0].value == ["b", "c\n"]
 
 
@@ -191,7 +197,8 @@ def test_the_end_of_a_run_may_come_after_it_has_ended(sandbox):
 def test_limits_are_limits(sandbox):
     small = Limits(seconds=1, output_bytes=100)
     begin = time.monotonic()
-    reply = sandbox.run(request(), "import os, time\ndef f(x):\n    os.write(1, b'y' * 5000)\n    time.sleep(60)", limits=small)
+    reply = sandbox.run(request(), "import os, time\ndef f(x):\n    os.write(1, b'y' * 5000)\n    "
+                        "time.sleep(60)", limits=small)
     assert reply.run is None and "in time" in reply.trouble and time.monotonic() - begin < 5
     assert reply.output == "y" * 100
 

@@ -1,4 +1,5 @@
-"""Thirty and more tricks of students' code, and whatever a folder of hand-ins can hold: no credit, no leak, no stop."""
+"""Thirty and more tricks of students' code, and whatever a folder of hand-ins can hold: no credit, no leak,
+no stop."""
 import csv
 import json
 import os
@@ -18,11 +19,13 @@ from course_lib.teaching.table import table
 from hand_ins import RIGHT, notebook, put, zipped
 from test_sandbox import COURSE, linux, marked, needs_engine, sandbox, strangers  # noqa: F401
 
-FEW = ("answers from two processes", "changes its answer after it has returned", "replaces what Python is made of")
+FEW = ("answers from two processes", "changes its answer after it has returned",
+       "replaces what Python is made of")
 
 
 @linux
-@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n in FEW else pytest.mark.slow) for n in tricks.PYTHON])
+@pytest.mark.parametrize("name",
+                         [pytest.param(n, marks=() if n in FEW else pytest.mark.slow) for n in tricks.PYTHON])
 def test_a_trick_earns_nothing_and_stops_nothing(sandbox, name):  # noqa: F811
     verdict = marked(sandbox, tricks.PYTHON[name])
     assert verdict.status == "wrong" and verdict.points == 0, str(verdict)
@@ -40,10 +43,11 @@ def test_a_trick_of_a_kernel_earns_nothing(sandbox, needs_engine, name):  # noqa
     assert time.monotonic() - begin < 60 and not strangers(sandbox)
 
 
-# --- the folder ------------------------------------------------------------------------------------------------------
+# --- the folder -------------------------------------------------------------------------------------------
 
-HOSTILE_NAMES = ["=HYPERLINK(\"http://x\",\"y\")", "<script>alert(1)</script>", "new\nline", "\u202egnp.exe", "\x07bell", "-rf", "a" * 200,
-                 "ann;ben,\"cleo\"", "ＡＮＮ", "\ufeffann", "' or 1=1 --", "%s%n", "CON", "name\twith\ttabs", "@SUM(A1)", "+1+1"]
+HOSTILE_NAMES = ["=HYPERLINK(\"http://x\",\"y\")", "<script>alert(1)</script>", "new\nline", "\u202egnp.exe",
+                 "\x07bell", "-rf", "a" * 200, "ann;ben,\"cleo\"", "ＡＮＮ", "\ufeffann", "' or 1=1 --", "%s%n",
+                 "CON", "name\twith\ttabs", "@SUM(A1)", "+1+1"]
 
 
 def in_folder(folder: Path) -> None:
@@ -82,13 +86,17 @@ CONTENTS = {
 def link_in_a_zip() -> bytes:
     entry = zipfile.ZipInfo("01_attention.ipynb")
     entry.external_attr = 0o120777 << 16
-    return zipped({entry: "/etc/passwd", "C:\\Users\\x\\02_rope.ipynb": notebook(RIGHT), "//host/share/03_gqa.ipynb": notebook(RIGHT),
-                   "a\x00b.ipynb": "x", "01_attention.ipynb/": ""})
+    return zipped({entry: "/etc/passwd", "C:\\Users\\x\\02_rope.ipynb": notebook(RIGHT),
+                   "//host/share/03_gqa.ipynb": notebook(RIGHT), "a\x00b.ipynb": "x",
+                   "01_attention.ipynb/": ""})
 
 
-ZIPS = {"a link": link_in_a_zip(), "cut short": zipped({"01_attention.ipynb": notebook(RIGHT)})[:-30], "no zip": b"PK\x03\x04" + b"\xff" * 500,
-        "a wrong checksum": (whole := zipped({"01_attention.ipynb": notebook(RIGHT)}))[:60] + bytes(8) + whole[68:],
-        "locked": zipped({"01_attention.ipynb": "x" * 50}).replace(b"PK\x01\x02\x14\x03\x14\x00\x00\x00", b"PK\x01\x02\x14\x03\x14\x00\x01\x00")}
+ZIPS = {"a link": link_in_a_zip(), "cut short": zipped({"01_attention.ipynb": notebook(RIGHT)})[:-30],
+        "no zip": b"PK\x03\x04" + b"\xff" * 500,
+        "a wrong checksum": (whole := zipped({"01_attention.ipynb": notebook(RIGHT)}))[:60] + bytes(8)
+        + whole[68:],
+        "locked": zipped({"01_attention.ipynb": "x" * 50}).replace(b"PK\x01\x02\x14\x03\x14\x00\x00\x00",
+                                                                   b"PK\x01\x02\x14\x03\x14\x00\x01\x00")}
 
 
 def test_whatever_a_folder_holds_the_batch_ends_and_each_has_a_row(tmp_path):
@@ -117,5 +125,6 @@ def test_whatever_a_folder_holds_the_batch_ends_and_each_has_a_row(tmp_path):
     assert "root:" not in (results / "grades.csv").read_text() + page and "<script>alert" not in page
     for path in (results / "students").iterdir():
         assert "<script>alert" not in path.read_text() and len(path.name) < 255
-    assert {"\\u202egnp.exe", "\\ufeffann", "name\\u0009with\\u0009tabs"} <= students, "what cannot be seen is spelled out"
+    assert {"\\u202egnp.exe", "\\ufeffann", "name\\u0009with\\u0009tabs"} <= students, (
+        "what cannot be seen is spelled out")
     assert next(s for s in submissions if s.student == "casey").file == "casey/01_attention.ipynb"

@@ -1,4 +1,5 @@
-"""JupyterLab and Chromium for the tests: one page by its debugging protocol, one server as `make lab` starts it."""
+"""JupyterLab and Chromium for the tests: one page by its debugging protocol, one server as `make lab` starts
+it."""
 import json
 import os
 import re
@@ -48,10 +49,11 @@ class Page:
 
     def drag(self, start: tuple, end: tuple):
         """The pointer goes down at one place and up at another."""
-        for kind, (x, y), held in (("mouseMoved", start, 0), ("mousePressed", start, 1), ("mouseMoved", end, 1),
-                                   ("mouseReleased", end, 0)):
-            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, buttons=held, clickCount=kind != "mouseMoved" and 1 or 0,
-                      button="left" if held or kind == "mouseReleased" else "none")
+        for kind, (x, y), held in (("mouseMoved", start, 0), ("mousePressed", start, 1),
+                                   ("mouseMoved", end, 1), ("mouseReleased", end, 0)):
+            self.call("Input.dispatchMouseEvent", type=kind, x=x, y=y, buttons=held,
+                      clickCount=kind != "mouseMoved" and 1 or 0, button="left" if held
+                      or kind == "mouseReleased" else "none")
 
     def js(self, expression: str):
         result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
@@ -85,10 +87,12 @@ def lab_command(work: Path, notebook: str) -> tuple[list[str], dict]:
     from course_lib.tools.lab import command, environment
 
     home = work.parent
-    env = os.environ | environment() | {"PYTHONPATH": str(ROOT), "COURSE_PROGRESS": str(home / "progress.json"),
-                                        "JUPYTER_CONFIG_DIR": str(home / "config"), "OMP_NUM_THREADS": "1"}
+    env = (os.environ | environment()
+           | {"PYTHONPATH": str(ROOT), "COURSE_PROGRESS": str(home / "progress.json"),
+              "JUPYTER_CONFIG_DIR": str(home / "config"), "OMP_NUM_THREADS": "1"})
     env.pop("PYTEST_CURRENT_TEST", None)
-    arguments = [a for a in command([]) if not a.startswith(("--ServerApp.root_dir", "--LabApp.default_url", "--no-browser"))]
+    arguments = [a for a in command([])
+                 if not a.startswith(("--ServerApp.root_dir", "--LabApp.default_url", "--no-browser"))]
     return [sys.executable, *arguments, f"--ServerApp.root_dir={work}", "--no-browser", "--port=0",
             "--LabApp.expose_app_in_browser=True", f"--LabApp.default_url=/lab/tree/{notebook}"], env
 
@@ -96,15 +100,17 @@ def lab_command(work: Path, notebook: str) -> tuple[list[str], dict]:
 def serve(work: Path, notebook: str):
     """The server's process and the address of its page."""
     command, env = lab_command(work, notebook)
-    process, found = started(command, work.parent / "lab.log", r"http://127\.0\.0\.1:\d+/\S+token=\w+", 60, env=env)
+    process, found = started(command, work.parent / "lab.log", r"http://127\.0\.0\.1:\d+/\S+token=\w+", 60,
+                             env=env)
     return process, found[0]
 
 
 @pytest.fixture
 def page(needs, tmp_path):
     browser = needs("chromium", "chromium-browser", "google-chrome")
-    process, found = started([browser, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
-                              "--remote-debugging-port=0", f"--user-data-dir={tmp_path / 'chromium'}", "about:blank"],
+    process, found = started([browser, "--headless=new", "--no-sandbox", "--disable-gpu",
+                              "--disable-dev-shm-usage", "--remote-debugging-port=0",
+                              f"--user-data-dir={tmp_path / 'chromium'}", "about:blank"],
                              tmp_path / "chromium.log", r"DevTools listening on ws://([\d.]+:\d+)", 60)
     tabs = json.load(urllib.request.urlopen(f"http://{found[1]}/json"))
     yield Page(next(tab["webSocketDebuggerUrl"] for tab in tabs if tab["type"] == "page"))

@@ -37,51 +37,62 @@ def test_a_figure_that_holds_its_drawing_is_shown_drawn(tmp_path):
     output = nbformat.v4.new_output("display_data", data={"image/png": PIXEL, "text/plain": "Figure"},
                                     metadata={"image/png": {"alt": "A line.", "svg": "<svg/>"}})
     page, cells = page_of(tmp_path, nbformat.v4.new_code_cell("draw()", outputs=[output]))
-    assert page.pictures == {"03_gqa-1.svg": b"<svg/>"} and 'alt="A line."' in cells[0].outputs[0].data["text/html"]
+    assert (page.pictures == {"03_gqa-1.svg": b"<svg/>"}
+            and 'alt="A line."' in cells[0].outputs[0].data["text/html"])
 
 
 def test_links_lead_to_pages(tmp_path):
     text = "see [the words](../NOTATION.md#glossary), [chapter 2](02_rope.ipynb), [a kernel](../kernels/rope.cu), [gone](../x/y.md)"
     _, cells = page_of(tmp_path, nbformat.v4.new_markdown_cell(text))
-    assert cells[0].source == ("see [the words](../notation.md#glossary), [chapter 2](../chapters/02_rope.ipynb), "
-                               "[a kernel](../code/kernels/rope-cu.md), gone")
+    assert (
+        cells[0].source
+        == ("see [the words](../notation.md#glossary), [chapter 2](../chapters/02_rope.ipynb), [a "
+            "kernel](../code/kernels/rope-cu.md), gone"))
 
 
 def test_a_solution_is_behind_a_click_below_its_check(tmp_path):
     check = nbformat.v4.new_code_cell('kib = check("3.2", kib)', metadata={"tags": ["check"]})
     _, cells = page_of(tmp_path, check)
-    assert cells[1].source == solution("3.2") and cells[1].source.startswith('<details class="solution"><summary>')
+    assert (cells[1].source == solution("3.2")
+            and cells[1].source.startswith('<details class="solution"><summary>'))
 
 
 def test_code_that_is_shown_is_linked_once(tmp_path):
     cell = lambda: nbformat.v4.new_code_cell('cuda.show("rope", "rope_pairs")')
     _, cells = page_of(tmp_path, cell(), cell())
-    assert [c.source for c in cells if c.cell_type == "markdown"] == ["*Read the file: [kernels/rope.cu](../code/kernels/rope-cu.md)*"]
+    assert ([c.source for c in cells if c.cell_type == "markdown"]
+            == ["*Read the file: [kernels/rope.cu](../code/kernels/rope-cu.md)*"])
 
 
 def test_a_picture_moves_where_its_states_are_few_and_else_says_where_it_does(tmp_path):
     def cell(**metadata):
-        output = nbformat.v4.new_output("display_data", data={"text/html": "<figure>still</figure>", "text/plain": "words"},
+        output = nbformat.v4.new_output("display_data",
+                                        data={"text/html": "<figure>still</figure>", "text/plain": "words"},
                                         metadata=metadata)
         return nbformat.v4.new_code_cell("show()", outputs=[output])
     _, cells = page_of(tmp_path, cell(explorable="sectors", start={"stride": 2}), cell(player=True))
     moved, still = (c.outputs[0].data["text/html"] for c in cells if c.cell_type == "code")
-    assert 'data-name="sectors" data-start="{&quot;stride&quot;: 2}"' in moved and "explorables/sectors.js" in moved
-    assert moving.NEEDS_A_KERNEL in still and still.startswith("<figure>still</figure>") and "<script" not in still
+    assert ('data-name="sectors" data-start="{&quot;stride&quot;: 2}"' in moved
+            and "explorables/sectors.js" in moved)
+    assert (moving.NEEDS_A_KERNEL in still and still.startswith("<figure>still</figure>")
+            and "<script" not in still)
 
 
 @pytest.mark.slow
 def test_a_page_from_the_disk_moves_without_a_kernel(needs, tmp_path):
-    """The script, the states and the style as the book writes them, in a browser that is told to press a key."""
+    """The script, the states and the style as the book writes them, in a browser that is told to press a
+    key."""
     chromium = needs("chromium")
     moving.write(tmp_path)
     still = moving.shown("<figure>still</figure>", {"explorable": "sectors", "start": {"stride": 2}})
     press = """<script>addEventListener("load", () => { const e = document.querySelector("input[name=stride]"); e.value = 3;
       e.dispatchEvent(new Event("input")); })</script>"""
-    (tmp_path / "page.html").write_text('<!doctype html><meta charset="utf-8"><link rel="stylesheet" href="explore.css">'
-                                        f'<script src="explore.js"></script>{still.replace("../_static/", "")}{press}')
-    dom = subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu", "--virtual-time-budget=4000", "--dump-dom",
-                          (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=120).stdout
+    (tmp_path / "page.html").write_text('<!doctype html><meta charset="utf-8"><link rel="stylesheet" '
+                                        'href="explore.css"><script '
+                                        f'src="explore.js"></script>{still.replace("../_static/", "")}{press}')
+    dom = subprocess.run([chromium, "--headless", "--no-sandbox", "--disable-gpu",
+                          "--virtual-time-budget=4000", "--dump-dom", (tmp_path / "page.html").as_uri()],
+                         capture_output=True, text=True, timeout=120).stdout
     assert "<figure>" not in dom and explore.find("sectors").picture(stride=4).words in dom
 
 
@@ -114,7 +125,8 @@ def site(tmp_path_factory):
         if build.find_spec(module) is None:
             pytest.skip(f"not run: {package} is missing (make book)")
     out = tmp_path_factory.mktemp("book")
-    done = subprocess.run([sys.executable, "-m", "course_lib", "book", "--out", str(out)], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "course_lib", "book", "--out", str(out)], cwd=ROOT,
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return out
 
@@ -156,22 +168,29 @@ def test_in_a_browser(site, page):  # noqa: F811
     page.call("Runtime.enable")
     for name in ("index", "chapters/01_attention", "chapters/06_flash_attention"):
         for width in (400, 700, 1400):
-            page.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1, mobile=False)
+            page.call("Emulation.setDeviceMetricsOverride", width=width, height=1000, deviceScaleFactor=1,
+                      mobile=False)
             page.call("Page.navigate", url=(site / f"{name}.html").as_uri())
-            page.wait("document.readyState === 'complete' && document.querySelector('.bd-article') !== null", 60)
-            assert page.js("document.documentElement.scrollWidth <= innerWidth"), f"{name} is wider than {width}"
+            page.wait("document.readyState === 'complete' && document.querySelector('.bd-article') !== null",
+                      60)
+            assert page.js("document.documentElement.scrollWidth <= innerWidth"), (
+                f"{name} is wider than {width}")
         if "chapters" in name:
-            page.wait("document.querySelectorAll('mjx-container').length > 20 && document.querySelector('.term') !== null", 60)
+            page.wait("document.querySelectorAll('mjx-container').length > 20 && "
+                      "document.querySelector('.term') !== null", 60)
         for theme in ("light", "dark"):
             page.js(f"document.documentElement.dataset.theme = '{theme}'")
             assert page.js(FAINT) == [], f"{name}, {theme}"
     page.key("Tab", 9)
-    assert page.js("getComputedStyle(document.activeElement).outlineStyle + document.activeElement.tagName") != "noneBODY"
+    assert (page.js("getComputedStyle(document.activeElement).outlineStyle + document.activeElement.tagName")
+            != "noneBODY")
     page.call("Page.navigate", url=(site / "search.html").as_uri() + "?q=softmax")
     page.wait("document.querySelectorAll('#search-results li').length > 10", 60)
-    assert not [error for error in page.errors if "theme mode" not in error]      # the theme's note on its default
+    # the theme's note on its default
+    assert not [error for error in page.errors if "theme mode" not in error]
 
 
 def test_a_page_loses_what_nobody_sees():
     page = '<p>a\n   b</p><!-- c --><pre>\n  <span class="n">x</span> <span class="k">if</span> <!-- d -->\n</pre>\n\n<i>e</i>'
-    assert build.lighter(page) == '<p>a\nb</p><pre>\n  x <span class="k">if</span> <!-- d -->\n</pre>\n<i>e</i>'
+    assert (build.lighter(page) == '<p>a\nb</p><pre>\n  x <span class="k">if</span> <!-- d '
+            '-->\n</pre>\n<i>e</i>')

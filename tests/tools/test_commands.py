@@ -18,11 +18,15 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.fixture
 def toy(tmp_path):
-    """A notebook as an editor leaves it: times, versions, counts out of order, an empty cell, a stale output."""
+    """A notebook as an editor leaves it: times, versions, counts out of order, an empty cell, a stale
+    output."""
     path = tmp_path / "01_toy.ipynb"
-    cells = [new_markdown_cell("# 1 · Toy\n"), new_code_cell("import course_lib\n\n", execution_count=7), new_code_cell(""),
-             new_code_cell("print('one')\nprint('two')", execution_count=3, metadata={"execution": {"iopub": "12:00"}, "tags": ["x"]}),
-             new_code_cell("{'b': 1}"), new_code_cell("raise ValueError('asked for')", metadata={"tags": ["raises-exception"]})]
+    cells = [new_markdown_cell("# 1 · Toy\n"), new_code_cell("import course_lib\n\n", execution_count=7),
+             new_code_cell(""),
+             new_code_cell("print('one')\nprint('two')", execution_count=3,
+                           metadata={"execution": {"iopub": "12:00"}, "tags": ["x"]}),
+             new_code_cell("{'b': 1}"),
+             new_code_cell("raise ValueError('asked for')", metadata={"tags": ["raises-exception"]})]
     book = new_notebook(cells=cells, metadata={"kernelspec": {"name": "gone", "display_name": "Gone"},
                                                "language_info": {"name": "python", "version": "3.9.1"}})
     nbformat.write(book, path)
@@ -38,8 +42,9 @@ def test_run_gives_the_canonical_form(toy, capsys):
     assert code[1].outputs[0].text == "one\ntwo\n" and len(code[1].outputs) == 1
     assert code[1].metadata == {"tags": ["x"]}
     assert code[3].outputs[0].traceback == ["\x1b[31mValueError\x1b[39m: asked for"]
-    assert book.metadata == {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
-                             "language_info": {"name": "python"}}
+    assert (
+        book.metadata == {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"},
+                          "language_info": {"name": "python"}})
     for trace in ("12:00", "3.9.1", str(toy.parent), "site-packages"):
         assert trace not in text
     assert notebooks_tool.run([str(toy)]) == 0
@@ -58,7 +63,9 @@ def test_run_leaves_a_failing_notebook_as_it_was(tmp_path, capsys):
     assert 'under "The fault"' in said and "ZeroDivisionError" in said
 
 
-@pytest.mark.parametrize("name, said", [("torch", "train: No module named 'torch', which the course needs"), (None, "train: pip install")])
+@pytest.mark.parametrize("name, said",
+                         [("torch", "train: No module named 'torch', which the course needs"),
+                          (None, "train: pip install")])
 def test_what_is_not_installed_is_one_line(name, said, capsys, monkeypatch):
     def command(argv):
         raise ModuleNotFoundError("No module named 'torch'" if name else "pip install it", name=name)
@@ -115,7 +122,8 @@ def house(tmp_path, monkeypatch):
     """A clone's notebooks/ and work/ somewhere else."""
     (tmp_path / "notebooks").mkdir()
     for name in ("00_start_here", "03_gqa"):
-        nbformat.write(new_notebook(cells=[new_markdown_cell(f"the {name} that ships")]), tmp_path / "notebooks" / f"{name}.ipynb")
+        nbformat.write(new_notebook(cells=[new_markdown_cell(f"the {name} that ships")]),
+                       tmp_path / "notebooks" / f"{name}.ipynb")
     monkeypatch.setattr(notebooks_tool, "ROOT", tmp_path)
     monkeypatch.setattr(notebooks_tool, "NOTEBOOKS", tmp_path / "notebooks")
     for module in (fresh, clean):
@@ -158,7 +166,8 @@ def test_clean_knows_where_builds_go():
 
 
 def test_doctor_here():
-    done = subprocess.run([sys.executable, "-m", "course_lib", "doctor"], cwd=ROOT, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-m", "course_lib", "doctor"], cwd=ROOT, capture_output=True,
+                          text=True)
     missing = [finding for finding in doctor.examine() if finding.required and not finding.found]
     assert done.returncode == bool(missing), done.stdout
     assert len(done.stdout.splitlines()) <= 40, "one screen"
@@ -170,7 +179,8 @@ def test_doctor_without_a_compiler(monkeypatch, capsys):
     assert doctor.main([]) == 1
     said = capsys.readouterr().out
     assert "MISSING  C++ compiler" in said and "no-such-compiler is not there" in said
-    for command in ("sudo apt install g++", "sudo dnf install gcc-c++", "xcode-select --install", "cxx-compiler", "WSL"):
+    for command in ("sudo apt install g++", "sudo dnf install gcc-c++", "xcode-select --install",
+                    "cxx-compiler", "WSL"):
         assert command in said
     assert "the kernels do not" in said
 
@@ -189,14 +199,16 @@ def test_doctor_says_the_same_on_every_machine_in_a_notebook(monkeypatch, capsys
     monkeypatch.setenv("COURSE_BATCH", "1")
     doctor.show()
     said = capsys.readouterr().out
-    assert "GPU" not in said and "/" not in said and "2.13" not in said and said.endswith("The course runs here.\n")
+    assert ("GPU" not in said and "/" not in said and "2.13" not in said
+            and said.endswith("The course runs here.\n"))
 
 
 def test_lab_without_a_browser(monkeypatch):
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME", "BROWSER"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(sys, "platform", "linux")
-    assert "--no-browser" in lab.command(["--port", "9000"]) and lab.command(["--port", "9000"])[-2:] == ["--port", "9000"]
+    assert ("--no-browser" in lab.command(["--port", "9000"]) and lab.command(["--port", "9000"])[-2:]
+            == ["--port", "9000"])
     monkeypatch.setenv("DISPLAY", ":0")
     assert "--no-browser" not in lab.command([])
 
@@ -214,7 +226,8 @@ def test_lab_in_a_home_that_cannot_be_written(monkeypatch, tmp_path):
     for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"):
         monkeypatch.delenv(name, raising=False)
     env = lab.environment()
-    assert all(Path(env[name]).is_relative_to(tmp_path) for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"))
+    assert all(Path(env[name]).is_relative_to(tmp_path)
+               for name in ("JUPYTER_CONFIG_DIR", "JUPYTER_RUNTIME_DIR", "IPYTHONDIR"))
 
 
 def test_kernels_find_the_course_and_the_tools(monkeypatch):
@@ -290,4 +303,5 @@ def test_make_says_what_is_missing():
     if make is None:
         pytest.skip("not run: make is missing")
     done = subprocess.run([make, "ready", "PYTHON=no-such-python"], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode and "No Python 3.11 or newer was found under the name no-such-python" in done.stderr
+    assert (done.returncode and "No Python 3.11 or newer was found under the name "
+            "no-such-python" in done.stderr)

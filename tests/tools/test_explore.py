@@ -1,4 +1,5 @@
-"""Explorables and their frame: words, stills, tables; what is written where nobody watches; the JavaScript."""
+"""Explorables and their frame: words, stills, tables; what is written where nobody watches; the
+JavaScript."""
 import html
 import json
 import re
@@ -50,7 +51,8 @@ def test_where_nobody_watches_the_output_is_a_still_without_an_id(shown, monkeyp
     monkeypatch.setattr(front, "watched", lambda: False)
     explore.show("sectors", stride=2)
     (data, metadata), = shown
-    assert set(data) == {"text/html", "text/plain"} and metadata == {"explorable": "sectors", "start": {"stride": 2}}
+    assert (set(data) == {"text/html", "text/plain"}
+            and metadata == {"explorable": "sectors", "start": {"stride": 2}})
     picture = explore.find("sectors").picture(stride=2)
     assert data["text/plain"] == f"{picture.title}. {picture.caption}\n{picture.words}"
     explore.show("sectors", stride=2)
@@ -112,7 +114,8 @@ def test_sectors_are_the_engines(stride, offset):
     assert f"{load.bytes} bytes in {load.sectors} sectors, so {32 * load.sectors} bytes move" in words
 
 
-@pytest.mark.parametrize("pitch, read, expected", [(32, "column", 32), (33, "column", 1), (36, "column", 4), (32, "row", 1)])
+@pytest.mark.parametrize("pitch, read, expected",
+                         [(32, "column", 32), (33, "column", 1), (36, "column", 4), (32, "row", 1)])
 def test_banks_are_the_engines(pitch, read, expected):
     load, words = banks.counted(pitch, read)
     fullest = max(sum(w % 32 == bank for w in words) for bank in range(32))
@@ -124,7 +127,8 @@ def test_a_state_outside_is_brought_inside_or_refused():
     made = Powers()
     assert made.state(n=99) == {"n": 7, "fill": "soft", "name": "two"}
     assert made.state(name="123456789")["name"] == "12345"
-    for wrong, said in (({"n": "x"}, "n: 'x' is not a number"), ({"fill": "red"}, "fill: 'red' is none of soft, accent"),
+    for wrong, said in (({"n": "x"}, "n: 'x' is not a number"),
+                        ({"fill": "red"}, "fill: 'red' is none of soft, accent"),
                         ({"m": 1}, "Powers|no control 'm'"), ({"name": 3}, "name: 3 is not a text")):
         with pytest.raises(ValueError, match=said):
             made.state(**wrong)
@@ -154,7 +158,8 @@ def test_a_mark_says_what_it_is_and_escapes():
 
 def test_nothing_is_loaded_from_elsewhere():
     text = front.module(FILE) + front.module(*SCRIPTS) + front.css()
-    assert not re.search(r"\bimport\b[^;]*from|import\(|https?://(?!www\.w3\.org/2000/svg)|@import|url\(", text)
+    assert (not re.search(r"\bimport\b[^;]*from|import\(|https?://(?!www\.w3\.org/2000/svg)|@import|url\(",
+                          text))
 
 
 def test_the_javascript_that_computes(needs, tmp_path):
@@ -163,15 +168,18 @@ def test_the_javascript_that_computes(needs, tmp_path):
     names = "nearest, onSteps, pointAt, pointMoved, keyOf, asker, themeOf, withUnit, freshId"
     for name in ("front.mjs", "second.mjs"):
         (tmp_path / name).write_text(front.module(FILE) + f"\nexport {{{names}}};\n")
-    (tmp_path / "front.test.mjs").write_text((FILE.parents[3] / "tests" / "tools" / "explore.test.mjs").read_text())
-    done = subprocess.run([node, "--test", "front.test.mjs"], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    (tmp_path
+     / "front.test.mjs").write_text((FILE.parents[3] / "tests" / "tools" / "explore.test.mjs").read_text())
+    done = subprocess.run([node, "--test", "front.test.mjs"], cwd=tmp_path, capture_output=True, text=True,
+                          timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_engine_knows_nothing_of_the_course():
-    code = ("import sys; import laptop_cuda.pictures.front; "
-            "print(sorted(m for m in sys.modules if m.split('.')[0] in ('course_lib', 'anywidget', 'ipywidgets')))")
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=cuda.KERNELS.parent)
+    code = ("import sys; import laptop_cuda.pictures.front; print(sorted(m for m in sys.modules if "
+            "m.split('.')[0] in ('course_lib', 'anywidget', 'ipywidgets')))")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True,
+                          cwd=cuda.KERNELS.parent)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
 
 

@@ -25,7 +25,8 @@ def test_a_bad_value_is_refused_by_name(name, state, said):
         words(name, **state)
 
 
-@pytest.mark.parametrize("product, scale, temperature", [(16, "divided by √64", 1), (-8, "as they are", 8), (32, "as they are", 0.1)])
+@pytest.mark.parametrize("product, scale, temperature",
+                         [(16, "divided by √64", 1), (-8, "as they are", 8), (32, "as they are", 0.1)])
 def test_weights_are_exponentials_over_their_sum(product, scale, temperature):
     products = [-8, product, 4, -2, -6, 10]
     scores = [p / (8 if "64" in scale else 1) / temperature for p in products]
@@ -47,7 +48,8 @@ def test_looking_is_the_models_own_attention(layer, head, token):
     seen, n = [], len(line)
 
     def attend(q, k, v):
-        scores = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).masked_fill(~torch.ones(n, n).tril().bool(), -math.inf)
+        scores = (q @ k.transpose(-2, -1) / q.shape[-1] ** 0.5).masked_fill(~torch.ones(n, n).tril().bool(),
+                                                                            -math.inf)
         seen.append(scores.softmax(-1))
         return seen[-1] @ v
 
@@ -69,8 +71,9 @@ def test_clock_hands_are_angles_modulo_a_turn(position, distance, base):
         speed = base ** (-pair / 4)
         key, query = (round(math.degrees(p * speed)) % 360 for p in (position, position + distance))
         cosines.append(math.cos(distance * speed))
-        assert (f"pair {pair} takes {2 * math.pi / speed:,.1f} positions per turn, its key is at {key} degrees, its query "
-                f"at {query}, the cosine between them is {cosines[-1]:z.2f}") in text
+        assert (
+            (f"pair {pair} takes {2 * math.pi / speed:,.1f} positions per turn, its key is at {key} "
+             f"degrees, its query at {query}, the cosine between them is {cosines[-1]:z.2f}") in text)
     assert text.endswith(f"is {sum(cosines) / 4:z.2f}.")
 
 
@@ -102,7 +105,8 @@ def test_scaling_slows_each_pair_as_its_rule_says(rule, factor, trained, base):
     assert f"{kept} turn as before, {whole if factor > 1 else 0} turn {factor} times slower" in text
 
 
-@pytest.mark.parametrize("pairs, width, keys, shows", [(16, 16, "random", 1), (8, 8, "alike", 2), (24, 32, "alike", 1)])
+@pytest.mark.parametrize("pairs, width, keys, shows",
+                         [(16, 16, "random", 1), (8, 8, "alike", 2), (24, 32, "alike", 1)])
 def test_recall_is_that_of_states_written_pair_by_pair(pairs, width, keys, shows):
     k, v = (x[:, 0] for x in state_recall.pairs(pairs, width, keys))
     right = {"plain": [], "delta rule": []}
@@ -135,9 +139,11 @@ def test_chunks_count_pairs_and_products(size, step, width):
         assert 0 <= stated - products <= 2 * 24 * width, "one more column at most, for the normaliser"
 
 
-@pytest.mark.parametrize("window, sinks, stride, block", [(16, 2, 0, 8), (4, 0, 8, 16), (1, 3, 2, 1), (64, 8, 16, 32)])
+@pytest.mark.parametrize("window, sinks, stride, block",
+                         [(16, 2, 0, 8), (4, 0, 8, 16), (1, 3, 2, 1), (64, 8, 16, 32)])
 def test_a_designed_mask_is_counted_pair_by_pair(window, sinks, stride, block):
-    allowed = [(i, j) for i in range(64) for j in range(i + 1) if i - j < window or j < sinks or stride and (i - j) % stride == 0]
+    allowed = [(i, j) for i in range(64) for j in range(i + 1) if i - j < window or j < sinks or stride
+               and (i - j) % stride == 0]
     blocks = {}
     for i, j in allowed:
         blocks[i // block, j // block] = blocks.get((i // block, j // block), 0) + 1
@@ -145,7 +151,8 @@ def test_a_designed_mask_is_counted_pair_by_pair(window, sinks, stride, block):
     text = words("mask_designer", window=window, sinks=sinks, stride=stride, block=block)
     assert f"{len(allowed):,} of the 2,080 causal pairs are allowed" in text
     assert f"{len(blocks)} of the {side * (side + 1) // 2} causal blocks are visited" in text
-    assert f"{full} are full and {len(blocks) - full} partial. Of the {len(blocks) * block**2:,} pairs computed " in text
+    assert (f"{full} are full and {len(blocks) - full} partial. Of the {len(blocks) * block**2:,} pairs "
+            "computed " in text)
     assert f"computed {len(allowed) / (len(blocks) * block**2):.0%} are useful." in text
 
 
@@ -160,7 +167,8 @@ def test_kept_keys_are_sorted_out_by_hand(keep, query, layer, head):
     kept = {"the best": sorted(range(query + 1), key=weights.__getitem__)[-keep:],
             "the nearest": range(max(0, query + 1 - keep), query + 1),
             "best blocks": [j for b in [*others, own] for j in range(8 * b, 8 * b + 8) if j <= query]}
-    held = "; ".join(f"{way}: {sum(weights[j] for j in kept[way]):.0%}" for way in ("the best", "best blocks", "the nearest"))
+    held = "; ".join(f"{way}: {sum(weights[j] for j in kept[way]):.0%}"
+                     for way in ("the best", "best blocks", "the nearest"))
     for way, keys in kept.items():
         text = words("chosen_keys", way=way, keep=keep, query=query, layer=layer, head=head)
         assert f"{len(keys)} of {query + 1} keys are read" in text and text.endswith(f"by way: {held}.")

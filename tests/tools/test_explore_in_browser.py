@@ -1,4 +1,5 @@
-"""Explorables and the player in a real JupyterLab: moved by keyboard and pointer, their words are Python's, both themes."""
+"""Explorables and the player in a real JupyterLab: moved by keyboard and pointer, their words are Python's,
+both themes."""
 import json
 
 import nbformat
@@ -27,7 +28,8 @@ def opened(page, tmp_path):  # noqa: F811
         processes.append(process)
         page.call("Runtime.enable")
         page.call("Emulation.setFocusEmulationEnabled", enabled=True)
-        page.call("Emulation.setDeviceMetricsOverride", width=1300, height=1500, deviceScaleFactor=1, mobile=False)
+        page.call("Emulation.setDeviceMetricsOverride", width=1300, height=1500, deviceScaleFactor=1,
+                  mobile=False)
         page.call("Page.navigate", url=address)
         page.wait(f"({BOOK})?.sessionContext.isReady === true && ({BOOK}).context.isReady", 120)
         page.js(f"jupyterapp.shell.activateById(({BOOK}).id)")
@@ -53,7 +55,8 @@ def place(browser, n: int, selector: str) -> dict:
 
 @pytest.mark.slow
 def test_moved_by_keyboard_and_pointer_in_both_themes(opened):
-    browser = opened("from course_lib import explore\nexplore.show('sectors')", "explore.show('banks', pitch=31)")
+    browser = opened("from course_lib import explore\nexplore.show('sectors')",
+                     "explore.show('banks', pitch=31)")
     sectors, banks = explore.find("sectors"), explore.find("banks")
     browser.wait(f"{ROOT_OF}.length === 2", 120)
     words(browser, 0, sectors.picture().words)
@@ -65,7 +68,8 @@ def test_moved_by_keyboard_and_pointer_in_both_themes(opened):
     words(browser, 0, sectors.picture(stride=4).words)
     # The pointer: the far end of a slider, and one of two choices.
     box = place(browser, 0, "input[name=offset]")
-    browser.drag((box["x"] + 8, box["y"] + box["height"] / 2), (box["x"] + box["width"] - 2, box["y"] + box["height"] / 2))
+    browser.drag((box["x"] + 8, box["y"] + box["height"] / 2),
+                 (box["x"] + box["width"] - 2, box["y"] + box["height"] / 2))
     words(browser, 0, sectors.picture(stride=4, offset=31).words)
     box = place(browser, 1, "input[value=row]")
     browser.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
@@ -75,8 +79,8 @@ def test_moved_by_keyboard_and_pointer_in_both_themes(opened):
         browser.js(f"jupyterapp.commands.execute('apputils:change-theme', {{theme: 'JupyterLab {theme}'}})")
         browser.wait(f"{ROOT_OF}[0].dataset.theme === '{theme.lower()}'", 20)
         grounds[theme] = browser.js(f"getComputedStyle({ROOT_OF}[0]).backgroundColor")
-    elsewhere = browser.js("performance.getEntriesByType('resource').map(e => e.name)"
-                           ".filter(name => !name.startsWith(location.origin) && !/^(data|blob):/.test(name))")
+    elsewhere = browser.js("performance.getEntriesByType('resource').map(e => e.name).filter(name => "
+                           "!name.startsWith(location.origin) && !/^(data|blob):/.test(name))")
     assert elsewhere == [], "everything comes from this machine"
     assert grounds == {"Light": "rgb(255, 255, 255)", "Dark": "rgb(23, 25, 28)"}
     assert browser.errors == []
@@ -98,7 +102,8 @@ def key_change(browser, n: int, made) -> dict:
 
 
 def pointer_change(browser, n: int, made, state: dict) -> dict:
-    """Another value changed by the pointer: a handle dragged, a mark or a choice clicked, a slider taken to its end."""
+    """Another value changed by the pointer: a handle dragged, a mark or a choice clicked, a slider taken to
+    its end."""
     point = next((c for c in made.controls if c.kind == "point"), None)
     if point is not None:
         box = place(browser, n, f"[data-drag={point.name}]")
@@ -117,7 +122,8 @@ def pointer_change(browser, n: int, made, state: dict) -> dict:
         return {choice.name: value}
     slider = next(c for c in reversed(made.controls) if c.kind == "slider" and state[c.name] != c.values[-1])
     box = place(browser, n, f"input[name={slider.name}]")
-    browser.drag((box["x"] + 8, box["y"] + box["height"] / 2), (box["x"] + box["width"] - 2, box["y"] + box["height"] / 2))
+    browser.drag((box["x"] + 8, box["y"] + box["height"] / 2),
+                 (box["x"] + box["width"] - 2, box["y"] + box["height"] / 2))
     return {slider.name: slider.values[-1]}
 
 
@@ -136,7 +142,8 @@ def test_every_explorable_is_moved_by_keyboard_and_pointer(opened):
     """At three states the words on the page are what the course's function says; no error, light and dark."""
     names = explore.names()
     browser = opened("from course_lib import explore", *(f"explore.show({name!r})" for name in names))
-    browser.call("Emulation.setDeviceMetricsOverride", width=1300, height=700 * len(names), deviceScaleFactor=1, mobile=False)
+    browser.call("Emulation.setDeviceMetricsOverride", width=1300, height=700 * len(names),
+                 deviceScaleFactor=1, mobile=False)
     browser.wait(f"{ROOT_OF}.length === {len(names)}", 180)
     for n, name in enumerate(names):
         made = explore.find(name)

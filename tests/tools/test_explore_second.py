@@ -1,4 +1,5 @@
-"""The second explorables of chapters 3, 8, 9 and 11 and the small model from inside: their words, by other ways."""
+"""The second explorables of chapters 3, 8, 9 and 11 and the small model from inside: their words, by other
+ways."""
 import json
 import re
 
@@ -14,7 +15,8 @@ def words(name, **state):
     return explore.find(name).picture(**state).words
 
 
-@pytest.mark.parametrize("prompt, new, layer, head", [("My lord, the king", 6, 0, 1), ("/PROSPERO:/", 24, 3, 2), ("O", 0, 1, 0)])
+@pytest.mark.parametrize("prompt, new, layer, head",
+                         [("My lord, the king", 6, 0, 1), ("/PROSPERO:/", 24, 3, 2), ("O", 0, 1, 0)])
 def test_the_small_model_writes_as_without_a_cache(prompt, new, layer, head):
     model, tokenizer = pretrained()
     whole = model.generate(tokenizer.encode(prompt.replace("/", "\n"))[None], new)
@@ -36,7 +38,9 @@ def test_a_rolling_cache_keeps_sixteen_and_writes_as_a_window_does():
 
     model, tokenizer = pretrained()
     tokens = tokenizer.encode("My lord, the king")[None]
-    model.set_attention(lambda q, k, v: scaled_dot_product_attention(q, k, v, mask=sliding_window_mask(q.shape[2], 16)))
+    model.set_attention(lambda q, k, v: scaled_dot_product_attention(q, k, v,
+                                                                     mask=sliding_window_mask(q.shape[2],
+                                                                                              16)))
     written = tokenizer.decode(model.generate(tokens, 16)[0])[17:]
     text = words("small_model", new=16, cache="keeps the last 16")
     assert f"{written!r}" in text and "16 of 33 characters in 4 layers, 65,536 bytes" in text
@@ -57,8 +61,9 @@ def test_the_walk_ends_with_the_bytes_of_the_formula(rows, columns, order, causa
     text = words("tile_walk", step=63, rows=rows, columns=columns, order=order, causal=causal)
     whole = traffic(64, 64, rows, columns, order, causal=causal == "yes")
     assert f"{whole:,} bytes are moved so far" in text and f"{order} {whole:,}" in text
-    seen = sum(any(k <= q or causal == "no" for q in range(rows * i, rows * (i + 1)) for k in range(columns * j, columns * (j + 1)))
-               for i in range(64 // rows) for j in range(64 // columns))
+    seen = sum(any(k <= q or causal == "no" for q in range(rows * i, rows * (i + 1))
+                   for k in range(columns * j, columns * (j + 1))) for i in range(64 // rows)
+               for j in range(64 // columns))
     assert f"tile {seen} of {seen}," in text
 
 
@@ -68,16 +73,20 @@ def test_heads_share_by_neighbours(n_heads, n_kv_heads, head):
     size = n_heads // n_kv_heads
     group = [h for h in range(n_heads) if h // size == head // size]
     text = words("shared_heads", n_heads=n_heads, n_kv_heads=n_kv_heads, head=head)
-    assert f"Query head {head} reads key head {head // size}, which serves the query heads {', '.join(map(str, group))}." in text
-    assert f"keeps {2 * 2 * 32 * 128 * n_kv_heads:,} bytes" in text and f"would keep {2 * 2 * 32 * 128 * n_heads:,}" in text
+    assert (f"Query head {head} reads key head {head // size}, which serves the query heads "
+            f"{', '.join(map(str, group))}." in text)
+    assert (f"keeps {2 * 2 * 32 * 128 * n_kv_heads:,} bytes" in text
+            and f"would keep {2 * 2 * 32 * 128 * n_heads:,}" in text)
     assert f"a latent {2 * 32 * 576:,}" in text
 
 
-@pytest.mark.parametrize("size, prefixes, preemption", [(2, "shared", "swap"), (4, "shared", "recompute"), (16, "not shared", "recompute")])
+@pytest.mark.parametrize("size, prefixes, preemption",
+                         [(2, "shared", "swap"), (4, "shared", "recompute"), (16, "not shared", "recompute")])
 def test_pages_are_held_by_the_requests_that_run(size, prefixes, preemption):
     for step in range(0, 40, 3):
         text = words("scheduler", step=step, size=size, prefixes=prefixes, preemption=preemption)
-        tables = {name: json.loads(pages) for name, pages in re.findall(r"(\w) running, \d+ tokens stored in pages (\[.*?\])", text)}
+        tables = {name: json.loads(pages)
+                  for name, pages in re.findall(r"(\w) running, \d+ tokens stored in pages (\[.*?\])", text)}
         stored = sum(int(n) for n in re.findall(r"running, (\d+) tokens", text))
         held = {page for pages in tables.values() for page in pages}
         computed = sum(map(int, re.findall(r"computes (\d+) token", text)))
@@ -87,45 +96,56 @@ def test_pages_are_held_by_the_requests_that_run(size, prefixes, preemption):
 
 
 def test_a_prefix_is_shared_and_a_request_loses_its_pages():
-    assert "A running, 20 tokens stored in pages [0, 1, 2, 3, 4]; B running, 18 tokens stored in pages [0, 1, 2, 5, 6]" in words("scheduler", step=3)
+    assert ("A running, 20 tokens stored in pages [0, 1, 2, 3, 4]; B running, 18 tokens stored in pages [0, "
+            "1, 2, 5, 6]" in words("scheduler", step=3))
     assert "C loses its pages" in words("scheduler", step=8) and "C preempted." in words("scheduler", step=8)
     assert "C computes 7 tokens" in words("scheduler", step=14), "computed again"
     assert "loses" not in "".join(words("scheduler", step=n, slots=96) for n in range(40))
 
 
-@pytest.mark.parametrize("task, measure", [("copying", "fair"), ("MQAR", "mqar"), ("noisy keys", "noisy"), ("hierarchy", "hierarchy")])
+@pytest.mark.parametrize("task, measure",
+                         [("copying", "fair"), ("MQAR", "mqar"), ("noisy keys", "noisy"),
+                          ("hierarchy", "hierarchy")])
 @pytest.mark.parametrize("softmax, w2", [(0.001, 0.01), (0.01, 0.01), (3.0, 0.0003)])
 def test_the_audit_compares_the_runs_of_the_file(task, measure, softmax, w2):
     runs = json.loads((ROOT / "data/w2_audit.json").read_text())["runs"].values()
     found = {(r["settings"]["arm"], r["settings"]["rate"]): r["loss"] for r in runs
              if r["settings"]["task"] == measure and r["settings"]["stage"] == "sweep"}
     rates = sorted({rate for arm, rate in found if arm == "w2"})
-    a, b = (found[arm, min(max(rate, rates[0]), rates[-1])] for arm, rate in (("softmax", softmax), ("w2", w2)))
+    a, b = (found[arm, min(max(rate, rates[0]), rates[-1])]
+            for arm, rate in (("softmax", softmax), ("w2", w2)))
     best = [min(loss for (arm, _), loss in found.items() if arm == one) for one in ("w2", "softmax")]
     text = words("audit", task=task, softmax=softmax, w2=w2)
     assert f"the difference is {b - a:+.4f}; between the best of each it is {best[0] - best[1]:+.4f}" in text
 
 
-@pytest.mark.parametrize("question, since, idea, kept", [("all questions", 2019, 2, 25), ("What is seen?", 2025, 8, 4), ("Or is a state kept?", 2019, 20, 5)])
+@pytest.mark.parametrize("question, since, idea, kept",
+                         [("all questions", 2019, 2, 25), ("What is seen?", 2025, 8, 4),
+                          ("Or is a state kept?", 2019, 20, 5)])
 def test_the_tree_keeps_the_ideas_asked_for(question, since, idea, kept):
     from course_lib.field_guide import IDEAS, models_by_idea
 
     chosen, text = IDEAS[idea], words("ideas", question=question, since=since, idea=idea)
-    assert text.startswith(f"{kept} of {len(IDEAS)} ideas") and f"{chosen.name} ({chosen.date}, {chosen.source})" in text
+    assert (text.startswith(f"{kept} of {len(IDEAS)} ideas")
+            and f"{chosen.name} ({chosen.date}, {chosen.source})" in text)
     table = models_by_idea().splitlines()
     marks = [line.split()[-1][idea] for line in table[len(IDEAS) + 2:]]
     assert f"Used by {len(marks) - marks.count('.')} of {len(marks)} models" in text
 
 
-@pytest.mark.parametrize("edit, per_token, far", [
-    ("", 32 * 8 * 256 * 2, 32 * 8 * 256 * 2 * 131072), ("num_key_value_heads=4, num_hidden_layers=16", 16 * 4 * 256 * 2, 16 * 4 * 256 * 2 * 131072),
-    ("model_type=mine sliding_window_pattern=4 sliding_window=1024", 8 * 8 * 256 * 2, 2 * 8 * 256 * (8 * 131072 + 24 * 1024))])
+@pytest.mark.parametrize("edit, per_token, far",
+                         [("", 32 * 8 * 256 * 2, 32 * 8 * 256 * 2 * 131072),
+                          ("num_key_value_heads=4, num_hidden_layers=16", 16 * 4 * 256 * 2,
+                           16 * 4 * 256 * 2 * 131072),
+                          ("model_type=mine sliding_window_pattern=4 sliding_window=1024", 8 * 8 * 256 * 2,
+                           2 * 8 * 256 * (8 * 131072 + 24 * 1024))])
 def test_an_edited_configuration_costs_what_its_layers_cost(edit, per_token, far):
     from course_lib.field_guide.costs import in_words
 
     text = words("configuration", edit=edit)
     assert f"One more token: {in_words(per_token)} (published 128 KiB)" in text
-    assert f"cache at 128k: {in_words(far)} (published 16 GiB)" in text and f"read per step at 128k: {in_words(far)} (" in text
+    assert (f"cache at 128k: {in_words(far)} (published 16 GiB)" in text
+            and f"read per step at 128k: {in_words(far)} (" in text)
 
 
 def test_a_key_that_cannot_be_placed_is_named():

@@ -35,7 +35,8 @@ def shown(monkeypatch):
     """What `show` would display in a notebook: [(data, metadata)]."""
     made = []
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: object())
-    monkeypatch.setattr("IPython.display.display", lambda data, metadata=None, raw=False: made.append((data, metadata)))
+    monkeypatch.setattr(
+        "IPython.display.display", lambda data, metadata=None, raw=False: made.append((data, metadata)))
     return made
 
 
@@ -47,13 +48,15 @@ def test_each_figure_has_picture_words_and_caption(name, shown):
     assert len(picture["text/plain"]) > 10 and metadata["image/png"]["alt"] == picture["text/plain"]
     check_drawing(metadata["image/png"]["svg"], picture["image/png"])
     assert caption["text/markdown"].startswith("*") and picture["text/plain"] in caption["text/markdown"]
-    assert b"matplotlib" not in picture["image/png"].lower(), "the version would be in the diff of every re-run"
+    assert b"matplotlib" not in picture["image/png"].lower(), (
+        "the version would be in the diff of every re-run")
 
 
 def check_drawing(svg: str, png: bytes) -> None:
     """As wide as the PNG; letters as outlines (no font of a reader's machine); nothing to fetch or run."""
     drawing = ElementTree.fromstring(svg)
-    assert (int(drawing.get("width")), int(drawing.get("height"))) == pytest.approx(Image.open(io.BytesIO(png)).size, abs=1)
+    assert ((int(drawing.get("width")), int(drawing.get("height")))
+            == pytest.approx(Image.open(io.BytesIO(png)).size, abs=1))
     assert len(svg) < 100_000
     tags = {part.tag.partition("}")[2] for part in drawing.iter()}
     assert "path" in tags and not tags & {"text", "script", "metadata", "foreignObject"}
@@ -70,14 +73,17 @@ def test_the_same_figure_is_the_same_bytes(shown):
 
 def test_the_words_say_what_the_picture_says(shown):
     DRAW["heatmap"]()
-    assert "cat -> cat (0.75)" in shown[0][0]["text/plain"] and "3 cells are masked" in shown[0][0]["text/plain"]
+    assert ("cat -> cat (0.75)" in shown[0][0]["text/plain"]
+            and "3 cells are masked" in shown[0][0]["text/plain"])
     DRAW["bars"]()
-    assert "naive: 8 MB; tiled: 1.5 MB" in shown[2][0]["text/plain"] and "least: 0.5 MB" in shown[2][0]["text/plain"]
+    assert ("naive: 8 MB; tiled: 1.5 MB" in shown[2][0]["text/plain"]
+            and "least: 0.5 MB" in shown[2][0]["text/plain"])
     DRAW["tiles"]()
     assert "1 skipped, 2 whole, 1 masked" in shown[4][0]["text/plain"]
     DRAW["memory"]()
     assert "Row 0: 1 whole (a), 1 skipped. Row 1: 1 masked (b), 1 whole (c)." in shown[4][0]["text/plain"]
-    assert "pool: a1, free, b0, a0" in shown[6][0]["text/plain"] and "table 0 to pool 3" in shown[6][0]["text/plain"]
+    assert ("pool: a1, free, b0, a0" in shown[6][0]["text/plain"]
+            and "table 0 to pool 3" in shown[6][0]["text/plain"])
 
 
 def test_the_words_of_a_curve_have_its_extremes_and_as_many_digits_as_are_sure(shown):
@@ -85,12 +91,14 @@ def test_the_words_of_a_curve_have_its_extremes_and_as_many_digits_as_are_sure(s
     figures.curves({"a": [3.14159, 1.0001, 2.71828], "b": [100, 2e-13, 0.04]}, digits=1, caption="c")
     exact, rough = (data["text/plain"] for data, _ in shown[::2])
     assert "a: from 3.142 at 0 to 2.718 at 2, lowest 1 at 1." in exact
-    assert "a: from 3 at 0 to 3 at 2, lowest 1 at 1; b: from 100 at 0 to 0.04 at 2, lowest almost 0 at 1." in rough
+    assert ("a: from 3 at 0 to 3 at 2, lowest 1 at 1; b: from 100 at 0 to 0.04 at 2, lowest almost 0 at "
+            "1." in rough)
 
 
 def test_a_large_heat_map_says_where_each_row_looks(shown):
     figures.heatmap(torch.eye(20).roll(3, 1), row_label="query", column_label="key", caption="c")
-    assert "at key 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 0, 1, 2." in shown[0][0]["text/plain"]
+    assert ("at key 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 0, 1, "
+            "2." in shown[0][0]["text/plain"])
 
 
 def test_ticks_are_numbers_as_they_are_said():
@@ -103,7 +111,8 @@ def test_ticks_are_numbers_as_they_are_said():
         figures.plain_ticks(ax.yaxis)
         return [label.get_text() for label in ax.yaxis.get_ticklabels(which="both") if label.get_text()]
 
-    assert "20,000" in labels([0, 50_000], "linear") and not any("," in text for text in labels([0, 0.5], "linear"))
+    assert ("20,000" in labels([0, 50_000], "linear")
+            and not any("," in text for text in labels([0, 0.5], "linear")))
     assert {"0.5", "1", "2"} <= set(labels([0.4, 3], "log"))
     assert any("{-12}" in text for text in labels([1e-12, 1], "log"))
 
@@ -125,7 +134,8 @@ def test_a_shortened_path_ends_where_the_long_one_does():
     from course_lib.figures.vector import path
 
     assert path("M 1.004 2 \nL 5 2 \nL 5 9.126 \nz\n") == "m1 2h4v7.13z"
-    assert points(path("M 1 1 L 3 2 z M 10 10 Q 11 12 13 14 C 1 2 3 4 5 6")) == [(1, 1), (3, 2), (1, 1), (10, 10), (13, 14), (5, 6)]
+    assert (points(path("M 1 1 L 3 2 z M 10 10 Q 11 12 13 14 C 1 2 3 4 5 6"))
+            == [(1, 1), (3, 2), (1, 1), (10, 10), (13, 14), (5, 6)])
 
 
 def test_a_circle_is_two_arcs():
@@ -133,7 +143,8 @@ def test_a_circle_is_two_arcs():
 
     from course_lib.figures.vector import path
 
-    curves = [f"C {' '.join(map(str, points))}" for points, code in Path.circle((4, 6), 2).iter_segments() if code == Path.CURVE4]
+    curves = [f"C {' '.join(map(str, points))}" for points, code in Path.circle((4, 6), 2).iter_segments()
+              if code == Path.CURVE4]
     assert len(curves) == 8
     short = path("M 4 4 " + " ".join(curves) + " z")
     assert short == "m4 4a2 2 0 1 1 0 4a2 2 0 1 1 0-4z" and points(short)[1:3] == [(4, 8), (4, 4)]

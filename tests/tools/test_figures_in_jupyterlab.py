@@ -23,7 +23,8 @@ def stored(monkeypatch):
     """The output of a figure, 330 pixels wide, as a notebook holds it."""
     made = []
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: object())
-    monkeypatch.setattr("IPython.display.display", lambda data, metadata=None, raw=False: made.append((data, metadata)))
+    monkeypatch.setattr(
+        "IPython.display.display", lambda data, metadata=None, raw=False: made.append((data, metadata)))
     figures.show(figures.new(3, 2)[0], alt="Stored.", caption="Nothing.")
     data, metadata = made[0]
     picture = base64.b64encode(data["image/png"]).decode()
@@ -33,7 +34,8 @@ def stored(monkeypatch):
 @pytest.fixture
 def lab(tmp_path, stored):
     kernel = {"kernelspec": {"name": "python3", "display_name": "x"}}
-    nbformat.write(new_notebook(cells=[new_code_cell(CELL, outputs=[stored])], metadata=kernel), tmp_path / "two.ipynb")
+    nbformat.write(new_notebook(cells=[new_code_cell(CELL, outputs=[stored])], metadata=kernel),
+                   tmp_path / "two.ipynb")
     process, address = serve(tmp_path, "two.ipynb")
     yield address
     process.terminate()

@@ -31,9 +31,10 @@ class Given:
 
 
 def benchmark(run=torch.exp, **changes):
-    case = Case(chapter="rope", kernels=("rope_half",), inputs=lambda draw, n: (draw(n),), run=run, oracle=torch.exp,
-                small=({"n": 7},))
-    made = Benchmark(case, "rope_half", {"n": 1000}, lambda n: (8 * n, n), {"torch.exp": lambda x: lambda: torch.exp(x)})
+    case = Case(chapter="rope", kernels=("rope_half",), inputs=lambda draw, n: (draw(n),), run=run,
+                oracle=torch.exp, small=({"n": 7},))
+    made = Benchmark(case, "rope_half", {"n": 1000}, lambda n: (8 * n, n),
+                     {"torch.exp": lambda x: lambda: torch.exp(x)})
     return dataclasses.replace(made, **changes)
 
 
@@ -45,7 +46,8 @@ def one_case(monkeypatch):
 def test_a_row_has_medians_spread_and_shares(one_case):
     row = gpu_bench.measure(benchmark(), Given(1.0, 9.0, 2.0), LIMITS, "cpu")
     assert row["ms"] == 2.0 and row["spread_ms"] == [1.0, 9.0] and row["limit"] == "memory"
-    assert math.isclose(row["share_of_ceiling"], 8000 / 1e12 / 2e-3) and math.isclose(row["gb_per_second"], 0.004)
+    assert (math.isclose(row["share_of_ceiling"], 8000 / 1e12 / 2e-3)
+            and math.isclose(row["gb_per_second"], 0.004))
     assert row["peer"] == "torch.exp" and row["share_of_peer"] == 1
     heavy = gpu_bench.measure(benchmark(floor=lambda n: (n, 1e9)), Given(2.0), LIMITS, "cpu")
     assert heavy["limit"] == "arithmetic" and math.isclose(heavy["share_of_ceiling"], 1e9 / 1e14 / 2e-3)
@@ -66,7 +68,8 @@ def test_no_speed_above_the_ceiling(one_case):
 def test_a_peer_that_is_not_there_says_why(one_case):
     def missing(x):
         raise RuntimeError("No available kernel.\nmore")
-    row = gpu_bench.measure(benchmark(peers={"cuDNN": missing, "torch.exp": lambda x: lambda: torch.exp(x)}), Given(1.0), LIMITS, "cpu")
+    row = gpu_bench.measure(benchmark(peers={"cuDNN": missing, "torch.exp": lambda x: lambda: torch.exp(x)}),
+                            Given(1.0), LIMITS, "cpu")
     assert row["peers_ms"]["cuDNN"] == "not run: No available kernel." and row["peer"] == "torch.exp"
     assert gpu_bench.measure(benchmark(peers={"cuDNN": missing}), Given(1.0), LIMITS, "cpu")["peer"] is None
 
@@ -80,14 +83,16 @@ def test_the_file_is_what_notebooks_show(one_case, tmp_path, monkeypatch, capsys
     monkeypatch.setattr("course_lib.gpu.results.FOLDER", tmp_path)
     gpu_table("rope")
     shown = capsys.readouterr().out
-    assert "rope_half " in shown and "A card, " in shown and "Not measured on a card yet: rope_interleaved" in shown
+    assert ("rope_half " in shown and "A card, " in shown
+            and "Not measured on a card yet: rope_interleaved" in shown)
     gpu_bench.figure(made, tmp_path / "bench.png")
     assert (tmp_path / "bench.png").stat().st_size > 1000
 
 
 def test_ceilings_are_bytes_and_operations_per_second():
     best = clock.ceilings(Given(2.0), "cpu", numbers=250, side=10)
-    assert best == {"copy_bytes_per_second": 1e6, "read_bytes_per_second": 5e5, "product_flops_per_second": 1e6}
+    assert (best == {"copy_bytes_per_second": 1e6, "read_bytes_per_second": 5e5,
+                     "product_flops_per_second": 1e6})
     assert clock.memory_ceiling({"copy_bytes_per_second": 1.0, "read_bytes_per_second": 2.0}) == 2.0
 
 
@@ -118,7 +123,8 @@ def test_the_clock_hides_the_host_s_time(monkeypatch):
         with pytest.raises(clock.HostTime, match="takes 30.0 ms to queue the work; at most 20 ms"):
             watch.times(lambda: work(0.03))
         calls = iter(range(1000))
-        with pytest.raises(clock.HostTime, match="in 6 of 6 runs, so the card waited for it"):      # slow when it counts
+        # slow when it counts
+        with pytest.raises(clock.HostTime, match="in 6 of 6 runs, so the card waited for it"):
             watch.times(lambda: work(0.0 if next(calls) < 6 else 0.015))
 
 
@@ -156,7 +162,7 @@ def test_the_list_is_of_the_course_s_kernels_and_of_the_right_size():
     for item in benchmarks():
         assert item.kernel in kernels_of(item.case.chapter)
         least_bytes, flops = item.floor(**item.shape)
-        assert 3e7 < least_bytes < 8e9                     # more than an L2, at most a few times what fits beside it
+        assert 3e7 < least_bytes < 8e9  # more than an L2, at most a few times what fits beside it
         assert item.case.dtype == torch.float32 or least_bytes > 2.5e8 or flops > 1e11
     assert len({(item.kernel, item.text) for item in benchmarks()}) == len(list(benchmarks()))
 

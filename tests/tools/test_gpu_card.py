@@ -1,4 +1,5 @@
-"""What only a card can show: the same bits twice, streams and graphs, large tensors, a second device. Without hypothesis."""
+"""What only a card can show: the same bits twice, streams and graphs, large tensors, a second device. Without
+hypothesis."""
 import pytest
 import torch
 
@@ -10,8 +11,8 @@ from course_lib.gpu.cases.w2_attention import exact
 from course_lib.w2_attention.kernels import w2_attention_kernel, w2_flash_attention
 
 TENSOR_CORES = [case for case in CASES if case.tensor_cores and case.large]
-needs_tensor_cores = pytest.mark.skipif(not torch.cuda.is_available() or torch.cuda.get_device_capability() < (8, 0),
-                                        reason="not run: it needs a GPU from sm_80 on")
+needs_tensor_cores = pytest.mark.skipif(not torch.cuda.is_available() or torch.cuda.get_device_capability()
+                                        < (8, 0), reason="not run: it needs a GPU from sm_80 on")
 
 
 @pytest.mark.gpu
@@ -47,7 +48,8 @@ def test_the_fused_form_of_w2_takes_the_tensor_cores(dtype):
 @needs_tensor_cores
 def test_more_than_two_to_the_31_elements():
     """Offsets of heads are 64 bits wide: the last head of 4.3 GB of q is as right as the first."""
-    q, k, v = (torch.randn(1, heads, n, 128, device="cuda", dtype=BF16) for heads, n in ((132, 2**17), (132, 64), (132, 64)))
+    q, k, v = (torch.randn(1, heads, n, 128, device="cuda", dtype=BF16)
+               for heads, n in ((132, 2**17), (132, 64), (132, 64)))
     out, lse = forward_kernel(q, k, v, rung=7)
     alone, alone_lse = forward_kernel(q[:, -1:], k[:, -1:], v[:, -1:], rung=7)
     assert q.numel() > 2**31 and torch.equal(out[:, -1:], alone) and torch.equal(lse[:, -1:], alone_lse)
@@ -65,7 +67,7 @@ def test_a_stream_and_a_graph():
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
-        late = q * 2 / 2                                # on this stream: a launch on another would come too early
+        late = q * 2 / 2  # on this stream: a launch on another would come too early
         got = forward_kernel(late, k, v, True, rung=7)
     torch.cuda.current_stream().wait_stream(stream)
     assert torch.equal(got[0], want[0])

@@ -97,9 +97,12 @@ def test_a_lesser_card_gets_what_fits_it(model):
                 if not why:
                     case.run(*case.arguments(shape, "cuda"))
         if model.capability < (8, 0):
-            assert not {kernel for kernel in card.kernels() if "tensor_core" in kernel or kernel == "linear_walk"}
+            assert (
+                not {kernel for kernel in card.kernels() if "tensor_core" in kernel
+                     or kernel == "linear_walk"})
     names = {name for name, _ in left_out}
-    assert names == {"RTX 4090": {"linear_walk"}, "A100": set()}.get(model.name.removeprefix("Pretend "), names)
+    assert (names == {"RTX 4090": {"linear_walk"}, "A100": set()}.get(model.name.removeprefix("Pretend "),
+                                                                      names))
     assert model.capability >= (8, 0) or {"flash_tensor_core", "decode_tensor_core", "linear_walk"} <= names
 
 
@@ -121,12 +124,13 @@ def test_a_static_cache_is_read_where_it_is():
     k, v = cache.view()
     assert not k.is_contiguous() and tensor_core._cache_of(k).data_ptr() == cache.k.data_ptr()
     assert tensor_core._cache_of(k[:, :, 1:]) is None and tensor_core._cache_of(k[..., ::2]) is None
-    assert torch.equal(decode_kernel(q, k[:, :, 1:], v[:, :, 1:]), decode_kernel(q, k[:, :, 1:].contiguous(), v[:, :, 1:].contiguous()))
+    assert torch.equal(decode_kernel(q, k[:, :, 1:], v[:, :, 1:]),
+                       decode_kernel(q, k[:, :, 1:].contiguous(), v[:, :, 1:].contiguous()))
 
 
 def case_of(run, small):
-    return Case(chapter="attention", kernels=("none",), inputs=lambda draw, n: (draw(n, 3),), run=run, oracle=lambda x: x,
-                small=small)
+    return Case(chapter="attention", kernels=("none",), inputs=lambda draw, n: (draw(n, 3),), run=run,
+                oracle=lambda x: x, small=small)
 
 
 def test_what_does_not_build_is_named_and_does_not_stop_the_others():

@@ -18,7 +18,8 @@ def test_without_a_card_nothing_is_claimed(capsys):
 
 
 def table(launches, change=None):
-    """ncu's output for [(kernel, counts)]: its own lines, then one line per launch and metric, in no useful order."""
+    """ncu's output for [(kernel, counts)]: its own lines, then one line per launch and metric, in no useful
+    order."""
     head = '"ID","Process ID","Process Name","Host Name","Kernel Name","Context","Stream","Block Size","Grid Size",' \
            '"Device","CC","Section Name","Metric Name","Metric Unit","Metric Value"'
     lines = []
@@ -28,9 +29,11 @@ def table(launches, change=None):
                   for i, metric in enumerate(gpu_counters.METRICS[what])}
         values |= {"memory_l1_wavefronts_shared": 1000 + excess, "memory_l1_wavefronts_shared_ideal": 1000}
         for metric, value in values.items():
-            lines.append(f'"{i}","17","python3.12","127.0.0.1","void {kernel}<float, 4>(const float *, int)","1","7","(128, 1, 1)",'
-                         f'"(4, 1, 1)","0","9.0","Command line profiler metrics","{metric}","request","{value:,}"')
-    return "\n".join(["==PROF== Connected to process 17 (/usr/bin/python3.12)", '==PROF== Profiling "x" - 0: 0%....100% - 3 passes',
+            lines.append(f'"{i}","17","python3.12","127.0.0.1","void {kernel}<float, 4>(const float *, '
+                         'int)","1","7","(128, 1, 1)","(4, 1, 1)","0","9.0","Command line profiler '
+                         f'metrics","{metric}","request","{value:,}"')
+    return "\n".join(["==PROF== Connected to process 17 (/usr/bin/python3.12)",
+                      '==PROF== Profiling "x" - 0: 0%....100% - 3 passes',
                       "==PROF== Disconnected from process 17", head, *reversed(lines)])
 
 
@@ -58,7 +61,8 @@ def test_copies_past_the_registers_count_as_loads():
 
 def test_agreement_is_stated_metric_by_metric():
     engine = [("softmax_warp", COUNTS), ("rope_heads", COUNTS)]
-    card = [("softmax_warp", COUNTS), ("rope_heads", COUNTS | {"global load sectors": 5679, "shared excess wavefronts": None})]
+    card = [("softmax_warp", COUNTS),
+            ("rope_heads", COUNTS | {"global load sectors": 5679, "shared excess wavefronts": None})]
     made = gpu_counters.agreement(engine, card)
     assert made["kernels"] == 2
     assert made["metrics"]["global load requests"] == {"launches": 2, "equal": 2, "differ": []}
@@ -73,7 +77,9 @@ def test_agreement_is_stated_metric_by_metric():
 def test_counters_are_written(monkeypatch, tmp_path):
     engine = [("softmax_warp", COUNTS)]
     monkeypatch.setattr(gpu_counters, "counted", lambda: engine)
-    monkeypatch.setattr(subprocess, "run", lambda command, **how: SimpleNamespace(stdout=table(engine), stderr="", returncode=0))
+    monkeypatch.setattr(subprocess,
+                        "run", lambda command, **how: SimpleNamespace(stdout=table(engine), stderr="",
+                                                                      returncode=0))
     said = gpu_counters.compare("ncu", "A card", "2026-01-02", tmp_path / "a_card")
     assert said.splitlines()[0] == "global load requests: equal in 1 of 1 launches"
     made = json.loads((tmp_path / "a_card" / "counters.json").read_text())
@@ -85,7 +91,8 @@ def test_a_version_that_does_not_know_asynchronous_copies_is_asked_without_them(
 
     def ncu(command, **how):
         asked.append("ldgsts" in " ".join(command))
-        return SimpleNamespace(stdout="==ERROR== Failed to find metric" if asked[-1] else table(engine), stderr="", returncode=0)
+        return SimpleNamespace(stdout="==ERROR== Failed to find metric" if asked[-1] else table(engine),
+                               stderr="", returncode=0)
     monkeypatch.setattr(gpu_counters, "counted", lambda: engine)
     monkeypatch.setattr(subprocess, "run", ncu)
     gpu_counters.compare("ncu", "A card", "2026-01-02", tmp_path / "a_card")
@@ -106,13 +113,16 @@ def test_the_engine_counts_what_ncu_would_watch(monkeypatch):
     assert names == ["rope_interleaved", "rope_interleaved_vec4", "rope_half_vec4", "rope_heads"]
 
 
-@pytest.mark.parametrize("output, status, said, result", [
-    ("========= ERROR SUMMARY: 0 errors", 0, "memcheck: no errors", 0), ("========= ERROR SUMMARY: 2 errors", 86, "memcheck: errors", 1),
-    ("========= ERROR SUMMARY: 0 errors", 1, "memcheck: no errors, but the tests under it are red", 1),
-    ("========= RACECHECK SUMMARY: 3 hazards displayed", 86, "racecheck: errors", 1),
-    ("Device not supported", 1, "memcheck could not run here", 0)])
+@pytest.mark.parametrize("output, status, said, result",
+                         [("========= ERROR SUMMARY: 0 errors", 0, "memcheck: no errors", 0),
+                          ("========= ERROR SUMMARY: 2 errors", 86, "memcheck: errors", 1),
+                          ("========= ERROR SUMMARY: 0 errors", 1,
+                           "memcheck: no errors, but the tests under it are red", 1),
+                          ("========= RACECHECK SUMMARY: 3 hazards displayed", 86, "racecheck: errors", 1),
+                          ("Device not supported", 1, "memcheck could not run here", 0)])
 def test_what_compute_sanitizer_says(monkeypatch, capsys, output, status, said, result):
-    monkeypatch.setattr(subprocess, "run", lambda command, **how: SimpleNamespace(stdout=output, returncode=status))
+    monkeypatch.setattr(subprocess,
+                        "run", lambda command, **how: SimpleNamespace(stdout=output, returncode=status))
     assert gpu_check.sanitized("compute-sanitizer") == result
     assert said in capsys.readouterr().out
     assert gpu_check.sanitized(None) == 0 and "not run" in capsys.readouterr().out
@@ -134,7 +144,8 @@ def test_tools_that_hang_are_ended(tmp_path, capsys):
 
 @pytest.mark.slow
 def test_tools_that_may_not_look_are_no_fault(tmp_path, capsys):
-    ncu = tool(tmp_path, "ncu", "echo '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to access counters'; exit 1")
+    ncu = tool(tmp_path, "ncu", "echo '==ERROR== ERR_NVGPUCTRPERM - The user does not have permission to "
+               "access counters'; exit 1")
     assert gpu_check.counted(ncu, "A card", limit=20) == 0
     assert "could not run here" in capsys.readouterr().out
 
@@ -155,7 +166,7 @@ def test_a_spoiled_context_ends_the_run_where_it_was_spoiled(monkeypatch, reques
     item = SimpleNamespace(nodeid="test_x", get_closest_marker=lambda name: name == "gpu")
     failed = SimpleNamespace(excinfo=pytest.raises(ValueError, int, "x"))
     with pretend.card():
-        conftest.pytest_runtest_makereport(item, failed)                    # an ordinary failure: the next test runs
+        conftest.pytest_runtest_makereport(item, failed)  # an ordinary failure: the next test runs
         monkeypatch.setattr(torch.cuda, "synchronize", lambda: int("illegal memory access"))
         with pytest.raises(pytest.exit.Exception, match="does not work any more after test_x: .*illegal"):
             conftest.pytest_runtest_makereport(item, failed)

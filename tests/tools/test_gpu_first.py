@@ -1,4 +1,5 @@
-"""gpu-first without a card: its order, its limits, and tools that are missing, refuse, hang or speak another version."""
+"""gpu-first without a card: its order, its limits, and tools that are missing, refuse, hang or speak another
+version."""
 import json
 import re
 import sys
@@ -26,21 +27,23 @@ def test_the_order_is_that_of_a_first_hour():
 def test_a_red_step_does_not_stop_the_next_and_the_last_lines_say_what_to_do(tmp_path):
     said = []
     chosen = [step("one", "print('fine')"), step("two", "print('broken'); raise SystemExit(3)"),
-              Step("three", ["no-such-tool"], 20, "nothing"), step("four", "import time; time.sleep(60)", 1), step("five", "print(5)")]
+              Step("three", ["no-such-tool"], 20, "nothing"), step("four", "import time; time.sleep(60)", 1),
+              step("five", "print(5)")]
     outcome = first.go(chosen, 100, tmp_path, lambda text, **_: said.append(text))
     assert outcome == {"one": "done", "two": "red", "three": "missing", "four": "too long", "five": "done"}
     assert (tmp_path / "two.log").read_text() == "broken\n" and "    broken" in said
     assert json.loads((tmp_path / "first.json").read_text()) == outcome
     closing = first.closing(chosen, outcome, "make gpu-first")
-    assert closing == ["failed; the log says why: two", "did not finish in its time: four", "not run: the tool was not found: three",
-                       'run next: make gpu-first STEPS="four"']
+    assert (closing == ["failed; the log says why: two", "did not finish in its time: four",
+                        "not run: the tool was not found: three", 'run next: make gpu-first STEPS="four"'])
 
 
 def test_the_same_command_again_continues(tmp_path):
     chosen = [step("one", f"open({str(tmp_path / 'count')!r}, 'a').write('x')"), step("two", "print(2)", 40)]
     quiet = lambda *_, **__: None
-    assert first.go(chosen, 25, tmp_path, quiet) == {"one": "done"}         # too little is left for the second
-    assert first.closing(chosen, {"one": "done"}, "make gpu-first") == ['run next: make gpu-first STEPS="two"']
+    assert first.go(chosen, 25, tmp_path, quiet) == {"one": "done"}  # too little is left for the second
+    assert (first.closing(chosen, {"one": "done"}, "make gpu-first")
+            == ['run next: make gpu-first STEPS="two"'])
     outcome = first.go(chosen, 100, tmp_path, quiet)
     assert outcome == {"one": "done", "two": "done"} and (tmp_path / "count").read_text() == "x"
     assert first.closing(chosen, outcome, "")[0].startswith("every step has run: put the results")
@@ -78,7 +81,8 @@ ptxas info    : Used 12 registers, 380 bytes cmem[0]
 
 
 def test_the_compiler_s_report_is_read():
-    found = [(symbol, arch, *(figures[name] for name in registers.FIGURES)) for symbol, arch, figures in entries_of(REPORT)]
+    found = [(symbol, arch, *(figures[name] for name in registers.FIGURES))
+             for symbol, arch, figures in entries_of(REPORT)]
     assert found == [("_Z1kPf", "sm_80", 255, 16, 20), ("_Z1kPf", "sm_90a", 12, 0, 0)]
     assert registers.cell(255, 16, 20) == "255 (16/20)" and registers.cell(12, 0, 0) == "12"
 
@@ -87,6 +91,7 @@ def test_the_compiler_s_report_is_read():
 def test_the_table_of_registers_has_every_instance_that_a_card_would_launch():
     """`python -m course_lib gpu-registers` makes it again after a change of kernels or cases."""
     if not registers.FILE.exists():
-        pytest.skip("not run: data/gpu/registers.txt is missing (python -m course_lib gpu-registers, with nvcc)")
+        pytest.skip("not run: data/gpu/registers.txt is missing (python -m course_lib gpu-registers, with "
+                    "nvcc)")
     listed = set(re.findall(r"^  (\w+(?:<.*>)?) ", registers.FILE.read_text(), re.M))
     assert listed == set().union(*registers.launched().values())

@@ -23,14 +23,16 @@ def test_the_table_has_a_row_per_kernel_of_the_ladder(word, capsys):
 @pytest.mark.parametrize("word", RECORDED["ladders"])
 def test_the_recorded_occupancy_follows_from_the_recorded_registers(word):
     for row in RECORDED["ladders"][word]:
-        held = occupancy("sm_90", row["registers"], row["block"], row["static_shared"] + row["dynamic_shared"])
+        held = occupancy("sm_90", row["registers"], row["block"],
+                         row["static_shared"] + row["dynamic_shared"])
         assert (held.blocks, held.warps, held.limited_by) == (row["blocks"], row["warps"], row["limited_by"])
         longest = max((t, pipe) for pipe, t in row["microseconds"].items() if "cached" not in pipe)
         assert row["microseconds"][row["binds"]] == longest[0]
 
 
 def test_an_unknown_ladder_is_named():
-    with pytest.raises(ValueError, match="word must be one of attention, flash_attention, kv_cache; got 'rope'"):
+    with pytest.raises(ValueError, match="word must be one of attention, flash_attention, kv_cache; got "
+                       "'rope'"):
         ladders.registers_table("rope")
 
 
@@ -69,19 +71,23 @@ def test_the_reports_of_exercise_7_14_are_the_compiler_s():
     from laptop_cuda.inside import toolkit
     if toolkit.nvcc() is None:
         pytest.skip("not run: nvcc is missing (pip install \".[inside]\")")
-    kinds = {"a": (40, "", ""), "b": (40, "__launch_bounds__(1024, 2)", ""), "c": (40, "", "out[t] = row[pick];"), "d": (8, "", "")}
+    kinds = {"a": (40, "", ""), "b": (40, "__launch_bounds__(1024, 2)", ""),
+             "c": (40, "", "out[t] = row[pick];"), "d": (8, "", "")}
     module = cuda.compile("".join(ROW.format(name=name, size=size, bounds=bounds, last=last)
                                   for name, (size, bounds, last) in kinds.items()))
     found = {name: cuda.inspect(getattr(module, name)) for name in kinds}
     if found["a"]["compiler"] != RECORDED["compiler"]:
         pytest.skip(f"not run: {RECORDED['compiler']} is missing")
-    rows = {f"| {i['registers']} | {i['stack']} | {i['spill_stores']}, {i['spill_loads']} |": name for name, i in found.items()}
+    rows = {f"| {i['registers']} | {i['stack']} | {i['spill_stores']}, {i['spill_loads']} |": name
+            for name, i in found.items()}
     card = find("7.14").card
-    order = {rows[line[4:].strip()]: line[2] for line in card.splitlines() if line[2:3] in "pqrs" and line[4:].strip() in rows}
+    order = {rows[line[4:].strip()]: line[2] for line in card.splitlines() if line[2:3] in "pqrs"
+             and line[4:].strip() in rows}
     assert "".join(order[name] for name in "abcd") == find("7.14").answer
 
 
 def test_the_answer_of_exercise_6_15_follows_from_the_rules():
     from course_lib.exercises import find
     held = occupancy("sm_80", 96, 128, 41 * 1024)
-    assert held.blocks == find("6.15").answer and held.limited_by == "shared memory" and held.by["registers"] == 5
+    assert (held.blocks == find("6.15").answer and held.limited_by == "shared memory" and held.by["registers"]
+            == 5)

@@ -14,8 +14,8 @@ KERNEL_FILES = Path(__file__).resolve().parents[2] / "kernels"
 
 def bench(folder, card, rows):
     (folder / card.replace(" ", "_")).mkdir()
-    row = {"chapter": "rope", "case": "2 x 8 x 4096 x 128, bf16", "ms": 1.0, "share_of_ceiling": 0.914, "peer": None,
-           "share_of_peer": None}
+    row = {"chapter": "rope", "case": "2 x 8 x 4096 x 128, bf16", "ms": 1.0, "share_of_ceiling": 0.914,
+           "peer": None, "share_of_peer": None}
     made = {"card": card, "date": "2026-01-02", "rows": [row | changes for changes in rows]}
     (folder / card.replace(" ", "_") / "bench.json").write_text(json.dumps(made))
 
@@ -50,14 +50,17 @@ def test_nothing_measured_is_said(tmp_path, monkeypatch, capsys):
 
 def test_what_was_measured_is_shown_with_card_and_date_and_the_rest_is_named(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(gpu_results, "FOLDER", tmp_path)
-    bench(tmp_path, "B card", [{"kernel": "rope_half_vec4", "peer": "torch eager", "share_of_peer": 2.5}, {"kernel": "rope_half"}])
+    bench(tmp_path, "B card",
+          [{"kernel": "rope_half_vec4", "peer": "torch eager", "share_of_peer": 2.5},
+           {"kernel": "rope_half"}])
     bench(tmp_path, "A card", [{"kernel": "rope_half"}])
     gpu_table("rope")
     _, first, second, third, missing = capsys.readouterr().out.splitlines()
     assert first.split()[0] == "rope_half" and "91 %" in first and first.endswith("A card, 2026-01-02")
     assert second.split()[0] == "rope_half" and " - " in second and second.endswith("B card, 2026-01-02")
     assert "250 %  torch eager" in third
-    assert missing.startswith("Not measured on a card yet: rope_interleaved, rope_interleaved_vec4, rope_heads, rope_append")
+    assert missing.startswith("Not measured on a card yet: rope_interleaved, rope_interleaved_vec4, "
+                              "rope_heads, rope_append")
 
 
 def test_unknown_names_are_refused(tmp_path, monkeypatch):

@@ -31,11 +31,10 @@ def test_every_study_measured_the_same_untouched_model(name):
     assert study(name)[1] == UNTUNED
 
 
-@pytest.mark.parametrize("word, name, mechanism, control", [
-    ("attention", "attention", "without positions", "with positions"),
-    ("linear_attention", "linear", "elu + 1", "softmax"),
-    ("w2_attention", "w2", "gaussians", "softmax"),
-])
+@pytest.mark.parametrize("word, name, mechanism, control",
+                         [("attention", "attention", "without positions", "with positions"),
+                          ("linear_attention", "linear", "elu + 1", "softmax"),
+                          ("w2_attention", "w2", "gaussians", "softmax")])
 def test_tuned_rows_are_the_means_of_their_studies(word, name, mechanism, control):
     means, _ = study(name)
     assert abs(rows()[word]["loss"] - means[mechanism]) < 1e-3
@@ -53,7 +52,8 @@ def test_one_rule_for_caches_that_grow_roll_or_stay():
 
 def test_it_prints_the_rows_so_far_and_refuses_other_numbers(capsys):
     row = rows()["gqa"]
-    measured = {"loss": row["loss"], "control": row["control"], "cache": lambda n: 512 * n, "unique": row["unique"]}
+    measured = {"loss": row["loss"], "control": row["control"], "cache": lambda n: 512 * n,
+                "unique": row["unique"]}
     growing_table("gqa", **measured)
     lines = capsys.readouterr().out.splitlines()
     assert len(lines) == 4 and lines[3].split()[-5:] == ["1.81", "1.48", "128", "65,536", "40,960"]

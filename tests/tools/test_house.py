@@ -23,7 +23,8 @@ def test_an_upward_arrow_is_seen(graph):
 
 def test_the_folders_of_the_engine_form_no_circle(graph):
     assert house.circles(house.engine_rooms(graph)) == []
-    two = {"laptop_cuda.ptx.memory": {"laptop_cuda.text.tokens"}, "laptop_cuda.text.outline": {"laptop_cuda.ptx"}}
+    two = {"laptop_cuda.ptx.memory": {"laptop_cuda.text.tokens"},
+           "laptop_cuda.text.outline": {"laptop_cuda.ptx"}}
     assert house.circles(house.engine_rooms(two)) == [["laptop_cuda.ptx", "laptop_cuda.text"]]
 
 
@@ -32,17 +33,22 @@ def test_a_circle_is_seen():
 
 
 def test_checks_are_counted():
-    tree = house.ast.parse("def f(x):\n    if x < 0:\n        raise ValueError(x)\n    check_count('x', x)\n    return x\n")
+    tree = house.ast.parse("def f(x):\n    if x < 0:\n        raise ValueError(x)\n    check_count('x', "
+                           "x)\n    return x\n")
     assert sum(map(house.is_check, house.ast.walk(tree))) == 2
 
 
-@pytest.mark.parametrize("line", ["one byte a byte", "two loads a thread, one launch a step", "nobody's fault", "it stands in the file",
-                                  "what a name is, is what counts", "the others are its echo", "an install goes on where it stopped"])
+@pytest.mark.parametrize("line",
+                         ["one byte a byte", "two loads a thread, one launch a step", "nobody's fault",
+                          "it stands in the file", "what a name is, is what counts",
+                          "the others are its echo", "an install goes on where it stopped"])
 def test_the_voice_hears_a_riddle(line):
     found = any(pattern.search(line) for pattern in voice.COMPILED.values())
     assert found or line.startswith(("one byte", "what a name")), line
 
 
-@pytest.mark.parametrize("line", ["two loads per thread", "a second time", "one head of a layer", "the file is present", "it is stored in L2"])
+@pytest.mark.parametrize("line",
+                         ["two loads per thread", "a second time", "one head of a layer",
+                          "the file is present", "it is stored in L2"])
 def test_the_voice_lets_plain_words_pass(line):
     assert not any(pattern.search(line) for pattern in voice.COMPILED.values()), line

@@ -15,8 +15,8 @@ def test_every_kernel_file_compiles():
 
 
 # Template parameters of the course's kernels, by name.
-SIZES = {"D": 64, "DV": 64, "ROWS": 8, "LANES": 16, "GROUP": 4, "WARPS": 4, "CHUNKS": 4, "BIAS": "true", "KEYS_STAY": "true",
-         "HALF": "true", "HEADS": 16}
+SIZES = {"D": 64, "DV": 64, "ROWS": 8, "LANES": 16, "GROUP": 4, "WARPS": 4, "CHUNKS": 4, "BIAS": "true",
+         "KEYS_STAY": "true", "HALF": "true", "HEADS": 16}
 
 
 def instances(mod, dtype):
@@ -28,7 +28,8 @@ def instances(mod, dtype):
             yield f"{text.name}<{', '.join(given)}>"
 
 
-@pytest.mark.parametrize("path", sorted(KERNELS.rglob("*.cu")), ids=lambda p: p.relative_to(KERNELS).as_posix())
+@pytest.mark.parametrize("path", sorted(KERNELS.rglob("*.cu")),
+                         ids=lambda p: p.relative_to(KERNELS).as_posix())
 def test_every_kernel_file_compiles_for_gpus(path):
     if gpu.nvcc() is None:
         pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit)")
@@ -41,14 +42,17 @@ def test_every_kernel_file_compiles_for_gpus(path):
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("path", sorted(KERNELS.rglob("*.cu")), ids=lambda p: p.relative_to(KERNELS).as_posix())
+@pytest.mark.parametrize("path", sorted(KERNELS.rglob("*.cu")),
+                         ids=lambda p: p.relative_to(KERNELS).as_posix())
 def test_every_kernel_file_builds_for_this_card(path):
     mod = cuda.load(path)
     wanted = mod._wanted(None, "")
-    made = load_library(gpu.library(mod._files, mod.name, mod._folder, wanted, torch.device("cuda", 0)), wanted, gpu.PROTOTYPE)
+    made = load_library(gpu.library(mod._files, mod.name, mod._folder, wanted, torch.device("cuda", 0)),
+                        wanted, gpu.PROTOTYPE)
     assert set(made.entries) == set(wanted)             # templates are built when they are launched
 
 
 def test_a_file_that_is_not_there_names_those_that_are():
-    with pytest.raises(FileNotFoundError, match="there is no nothing.cu in kernels/; it has: .*flash_attention"):
+    with pytest.raises(FileNotFoundError, match="there is no nothing.cu in kernels/; it has: "
+                       ".*flash_attention"):
         cuda.load("nothing")

@@ -14,7 +14,8 @@ by_path = pytest.mark.parametrize("file", FILES, ids=lambda file: file.relative_
 def test_one_style():
     if shutil.which("clang-format") is None:
         pytest.skip("not run: clang-format is missing (apt install clang-format)")
-    done = subprocess.run(["clang-format", "--dry-run", "--Werror", *map(str, FILES)], capture_output=True, text=True)
+    done = subprocess.run(["clang-format", "--dry-run", "--Werror", *map(str, FILES)], capture_output=True,
+                          text=True)
     assert done.returncode == 0, done.stderr[:2000] + "\nclang-format -i mends this"
 
 
@@ -27,7 +28,8 @@ def test_size(file):
 
 
 def test_nothing_is_written_twice():
-    """A function of one name in two files may be two functions: then the files are never included together."""
+    """A function of one name in two files may be two functions: then the files are never included
+    together."""
     written = {}
     for file in FILES:
         text = re.sub(r"//.*", "", file.read_text())

@@ -22,9 +22,11 @@ def test_a_copy_is_trusted_as_long_as_it_is_as_shipped(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     lab.main([])
     lab.main([])
-    assert signed == [[tmp_path / source.name for source in sources[:2]]]      # the second start reads no notebook
+    # the second start reads no notebook
+    assert signed == [[tmp_path / source.name for source in sources[:2]]]
     assert len(begun) == 2
     kept, changed = (tmp_path / source.name for source in sources[:2])
     changed.write_text(changed.read_text().replace("Attention", "Tension", 1))
-    trusted = [NotebookNotary().check_signature(nbformat.read(copy, as_version=4)) for copy in (kept, changed)]
+    trusted = [NotebookNotary().check_signature(nbformat.read(copy, as_version=4))
+               for copy in (kept, changed)]
     assert trusted == [True, False]

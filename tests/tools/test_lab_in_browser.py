@@ -39,7 +39,8 @@ def test_the_first_notebook_opens_and_runs(page, lab):
     page.call("Page.navigate", url=lab)
     page.wait(f"({BOOK})?.sessionContext.isReady === true && ({BOOK}).context.isReady", 120)
     # What the file shipped with is cleared, so that what is seen was run here.
-    page.js(f"jupyterapp.shell.activateById(({BOOK}).id); ({BOOK}).content.node.querySelector('.jp-Cell').focus()")
+    page.js(f"jupyterapp.shell.activateById(({BOOK}).id); "
+            f"({BOOK}).content.node.querySelector('.jp-Cell').focus()")
     page.wait("jupyterapp.shell.currentWidget?.sessionContext?.isReady === true", 30)
     page.js("jupyterapp.commands.execute('notebook:clear-all-cell-outputs')")
     cells = page.js(STATE)["cells"]
@@ -53,8 +54,9 @@ def test_the_first_notebook_opens_and_runs(page, lab):
             break
         time.sleep(1)
     # A lesson raises on purpose, where it is shipped so.
-    meant = [output["ename"] for cell in json.loads(FIRST.read_text())["cells"] for output in cell.get("outputs", [])
-             if output["output_type"] == "error"]
+    meant = [output["ename"] for cell in json.loads(FIRST.read_text())["cells"]
+             for output in cell.get("outputs", []) if output["output_type"] == "error"]
     assert (state["run"], state["status"], state["errors"]) == (cells, "idle", meant), state
-    cuda = page.js(f"({BOOK}).content.widgets.filter(w => w.model.sharedModel.source.startsWith('%%cuda')).map(w => w.model.mimeType)")
+    cuda = page.js(f"({BOOK}).content.widgets.filter(w => "
+                   "w.model.sharedModel.source.startsWith('%%cuda')).map(w => w.model.mimeType)")
     assert cuda and set(cuda) == {"text/x-c++src"}, "every %%cuda cell is coloured as C++"

@@ -1,4 +1,5 @@
-"""The plugin against notebooks made to fall into nbval's traps; pytest runs in a folder of its own each time."""
+"""The plugin against notebooks made to fall into nbval's traps; pytest runs in a folder of its own each
+time."""
 import os
 import subprocess
 import sys
@@ -18,19 +19,23 @@ def cell(source, stdout=None, count=1, text=None, tags=()):
     outputs = [new_output("stream", name="stdout", text=stdout)] if stdout is not None else []
     if text is not None:
         outputs.append(new_output("execute_result", data={"text/plain": text}, execution_count=count))
-    return new_code_cell(source, outputs=outputs, execution_count=count, metadata={"tags": list(tags)} if tags else {})
+    return new_code_cell(source, outputs=outputs, execution_count=count, metadata={"tags": list(tags)} if tags
+                         else {})
 
 
 def write(path: Path, *cells, kernel="python3") -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
-    nbformat.write(new_notebook(cells=list(cells), metadata={"kernelspec": {"name": kernel, "display_name": "x"}}), path)
+    nbformat.write(new_notebook(cells=list(cells),
+                                metadata={"kernelspec": {"name": kernel, "display_name": "x"}}), path)
     return path
 
 
 def pytest_on(*arguments, cwd, **env):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_") and k not in ("COURSE_STRICT", "COURSE_BATCH")}
-    done = subprocess.run([sys.executable, "-m", "pytest", "--nbval", "-p", "no:cacheprovider", *map(str, arguments)], cwd=cwd,
-                          capture_output=True, text=True, env=clean | env, timeout=240)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")
+             and k not in ("COURSE_STRICT", "COURSE_BATCH")}
+    done = subprocess.run([sys.executable, "-m", "pytest", "--nbval", "-p", "no:cacheprovider",
+                           *map(str, arguments)], cwd=cwd, capture_output=True, text=True, env=clean | env,
+                          timeout=240)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -50,9 +55,10 @@ def test_what_jupyter_shows_is_what_is_compared(tmp_path):
 
 
 def test_a_wrong_output_fails_at_its_cell(tmp_path):
-    write(tmp_path / "03_wrong.ipynb", new_markdown_cell("# 3 · Groups\n\n## Counting bytes"), cell(OURS + "print(1)", "1\n"),
-          new_markdown_cell("## Counting sectors\n\n```\n# not a heading\n```"), cell("print('sectors', 8)", "sectors 9\n"),
-          cell("print(2)", "2\n"))
+    write(tmp_path / "03_wrong.ipynb", new_markdown_cell("# 3 · Groups\n\n## Counting bytes"),
+          cell(OURS + "print(1)", "1\n"),
+          new_markdown_cell("## Counting sectors\n\n```\n# not a heading\n```"),
+          cell("print('sectors', 8)", "sectors 9\n"), cell("print(2)", "2\n"))
     code, said = pytest_on("03_wrong.ipynb", cwd=tmp_path)
     assert code == 1 and "1 failed, 2 passed" in said, said
     assert 'FAILED 03_wrong.ipynb::Cell 1' in said
@@ -82,7 +88,8 @@ def test_a_dead_kernel_is_noticed_at_once(tmp_path):
 def test_serial_and_parallel_agree_from_any_folder(tmp_path):
     folder = tmp_path / "a folder é"
     for name in "abc":
-        write(folder / f"{name}.ipynb", cell(OURS + f"x = '{name}'"), cell("print(x)", f"{name}\n"), cell("print(x)", "no\n"))
+        write(folder / f"{name}.ipynb", cell(OURS + f"x = '{name}'"), cell("print(x)", f"{name}\n"),
+              cell("print(x)", "no\n"))
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     for arguments, cwd in [((folder,), elsewhere), ((), folder), ((folder, "-n", "2"), elsewhere)]:
@@ -92,7 +99,8 @@ def test_serial_and_parallel_agree_from_any_folder(tmp_path):
 
 @pytest.mark.slow
 def test_other_projects_are_left_alone(tmp_path):
-    write(tmp_path / "theirs.ipynb", cell("print(1)", count=None), cell("import os; print('COURSE_BATCH' in os.environ)", "False\n"))
+    write(tmp_path / "theirs.ipynb", cell("print(1)", count=None),
+          cell("import os; print('COURSE_BATCH' in os.environ)", "False\n"))
     (tmp_path / "test_x.py").write_text("def test_x(): pass\n")
     code, said = pytest_on(tmp_path, cwd=tmp_path)
     assert code == 0 and "3 passed" in said and "slowest notebooks" not in said, said
@@ -101,15 +109,18 @@ def test_other_projects_are_left_alone(tmp_path):
 @pytest.mark.slow
 def test_another_nbval_is_refused_in_one_line(tmp_path):
     write(tmp_path / "good.ipynb", cell(OURS + "print(1)", "1\n"))
-    (tmp_path / "conftest.py").write_text("import course_lib.tools.nbval_cells as c\nc.version = lambda name: '0.12.0'\n")
+    (tmp_path / "conftest.py").write_text("import course_lib.tools.nbval_cells as c\nc.version = lambda "
+                                          "name: '0.12.0'\n")
     code, said = pytest_on(tmp_path, cwd=tmp_path)
     assert code != 0 and "pip install 'nbval==0.11.*'" in said and "passed" not in said, said
 
 
 @pytest.mark.slow
 def test_strict_leaves_the_outputs_of_exercises_alone(tmp_path):
-    write(tmp_path / "strict.ipynb", cell(OURS + "pass"), cell("print('solved')", count=None, tags=["exercise"]),
-          cell("print('passed')", "not attempted\n", tags=["check"]), cell("raise SystemError('not passed')", tags=["check"]))
+    write(tmp_path / "strict.ipynb", cell(OURS + "pass"),
+          cell("print('solved')", count=None, tags=["exercise"]),
+          cell("print('passed')", "not attempted\n", tags=["check"]),
+          cell("raise SystemError('not passed')", tags=["check"]))
     code, said = pytest_on(tmp_path, cwd=tmp_path, COURSE_STRICT="1")
     assert code == 1 and "1 failed, 3 passed" in said and "SystemError" in said, said
     code, said = pytest_on(tmp_path, cwd=tmp_path)
@@ -122,7 +133,8 @@ def test_a_wrong_output_in_each_notebook(path, tmp_path):
     """One character changed in the middle of a copy: exactly that cell fails."""
     book = nbformat.read(path, 4)
     code = [cell for cell in book.cells if cell.cell_type == "code"]
-    printing = [(i, output) for i, cell in enumerate(code) for output in cell.outputs if output.output_type == "stream"]
+    printing = [(i, output) for i, cell in enumerate(code) for output in cell.outputs
+                if output.output_type == "stream"]
     assert printing, "a notebook prints something"
     number, output = printing[len(printing) // 2]
     output.text = ("8" if output.text[0] != "8" else "9") + output.text[1:]
@@ -136,9 +148,9 @@ def test_a_handouts_notebook_has_no_outputs_and_only_what_has_not_passed_turns_r
     """Strict: a cell without saved outputs is run and not compared. Not strict: it fails, as before."""
     from course_lib.exercises import find
     ex = find("0.1")
-    write(tmp_path / "mine.ipynb", cell(OURS + "from course_lib.exercises import check", count=None), cell("print(6 * 7)", count=None),
-          cell(ex.cell(ex.solution), count=None, tags=["exercise"]), cell('mix = check("0.1", mix)', count=None, tags=["check"]),
-          cell("1 / 0", count=None))
+    write(tmp_path / "mine.ipynb", cell(OURS + "from course_lib.exercises import check", count=None),
+          cell("print(6 * 7)", count=None), cell(ex.cell(ex.solution), count=None, tags=["exercise"]),
+          cell('mix = check("0.1", mix)', count=None, tags=["check"]), cell("1 / 0", count=None))
     code, said = pytest_on("mine.ipynb", cwd=tmp_path, COURSE_STRICT="1")
     assert code == 1 and "1 failed, 4 passed" in said, said
     assert "ZeroDivisionError" in said

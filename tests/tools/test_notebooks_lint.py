@@ -17,14 +17,17 @@ def test_notebook(path):
 
 
 def figure(alt="Bars: a 1, b 2.", caption="*b is larger*"):
-    return [new_output("display_data", data={"image/png": "aGVsbG8=", "text/plain": alt}, metadata={"image/png": {"alt": alt}}),
+    return [new_output("display_data", data={"image/png": "aGVsbG8=", "text/plain": alt},
+                       metadata={"image/png": {"alt": alt}}),
             new_output("display_data", data={"text/markdown": caption, "text/plain": "Figure"})]
 
 
 def good_cells() -> list:
-    return [new_markdown_cell("# 12 · A chapter\n\nOne idea."), new_code_cell("import torch\nfrom course_lib import figures"),
-            new_markdown_cell("## 1 A toy\n\n![three boxes](boxes.png)"), new_code_cell("figures.bars({})", outputs=figure()),
-            new_markdown_cell("## 2 Sizes"), new_code_cell("print(8)", outputs=[new_output("stream", name="stdout", text="8 0.2500\n")]),
+    return [new_markdown_cell("# 12 · A chapter\n\nOne idea."),
+            new_code_cell("import torch\nfrom course_lib import figures"),
+            new_markdown_cell("## 1 A toy\n\n![three boxes](boxes.png)"),
+            new_code_cell("figures.bars({})", outputs=figure()), new_markdown_cell("## 2 Sizes"),
+            new_code_cell("print(8)", outputs=[new_output("stream", name="stdout", text="8 0.2500\n")]),
             new_markdown_cell("## Where you stand")]
 
 
@@ -105,7 +108,8 @@ def test_a_cell_that_was_never_run():
 
 def test_deeper_sections_do_not_count():
     cells = good_cells()
-    cells[-1:-1] = [new_markdown_cell("## Deeper: a proof"), *[c for _ in range(6) for c in (new_markdown_cell("word " * 800), code("1"))]]
+    cells[-1:-1] = [new_markdown_cell("## Deeper: a proof"),
+                    *[c for _ in range(6) for c in (new_markdown_cell("word " * 800), code("1"))]]
     assert said(cells) == {}
     cells[-1:-1] = [new_markdown_cell("## 3 Back in the core\n\n" + "word " * 800), code("1")]
     assert said(cells) == {}
@@ -122,7 +126,9 @@ def test_a_rerun_that_is_needed_is_noticed():
 
 
 def test_words():
-    assert lint.words("One $x^2 + y$ two `code here` three.\n```\nnot these\n```\n<details><summary>Hint</summary>nor these</details>") == 5
+    assert (
+        lint.words("One $x^2 + y$ two `code here` three.\n```\nnot "
+                   "these\n```\n<details><summary>Hint</summary>nor these</details>") == 5)
     assert lint.words("[a link](https://example.org/long/path)") == 2
 
 
@@ -136,7 +142,8 @@ def exercise_notebook(word: str):
     number = CHAPTERS.index(word)
     made = [new_markdown_cell(f"# {number} · X"), code("import torch"), new_markdown_cell("## Exercises")]
     for exercise in load_chapter(word):
-        made += [nbformat.from_dict({"id": f"{exercise.id.replace('.', '-')}-{i}"} | cell) for i, cell in enumerate(cells(exercise.id))]
+        made += [nbformat.from_dict({"id": f"{exercise.id.replace('.', '-')}-{i}"} | cell)
+                 for i, cell in enumerate(cells(exercise.id))]
         made[-1].outputs = [printed("not attempted\nThe cells below use the reference.\n")]
     notebook = canonical(new_notebook(cells=made + [new_markdown_cell("## Where you stand")]))
     return lint.Book(Path(f"{number:02}_{word}.ipynb"), nbformat.writes(notebook) + "\n")
@@ -152,7 +159,8 @@ def shipped():
 
 
 def test_exercises_as_shipped_are_in_order(shipped):
-    assert list(exercises.exercises_as_declared(shipped)) == [] and list(exercises.nothing_is_given_away(shipped)) == []
+    assert (list(exercises.exercises_as_declared(shipped)) == []
+            and list(exercises.nothing_is_given_away(shipped)) == [])
 
 
 def test_a_missing_a_changed_and_a_solved_exercise(shipped):
@@ -183,14 +191,22 @@ def test_a_leaked_solution_is_found(shipped):
     assert leaks > 0
 
 
-@pytest.mark.parametrize("prose, said", [("the loss is 1.93 nats", "says 1.93"), ("it has 664,831 parameters", "says 664,831")])
+@pytest.mark.parametrize("prose, said",
+                         [("the loss is 1.93 nats", "says 1.93"),
+                          ("it has 664,831 parameters", "says 664,831")])
 def test_a_number_that_no_cell_prints(prose, said):
-    cells = [new_markdown_cell(prose), new_code_cell("print(loss)", outputs=[new_output("stream", name="stdout", text="1.776 of 664,832")])]
+    cells = [new_markdown_cell(prose),
+             new_code_cell("print(loss)",
+                           outputs=[new_output("stream", name="stdout", text="1.776 of 664,832")])]
     assert [line for line in text.numbers_are_printed(book(cells)) if said in line]
 
 
-@pytest.mark.parametrize("prose", ["the loss is 1.78", "it has 664,832 parameters", "Kwon et al. report 20.4 to 38.2 % and 96.31 %", "about 12",
-                                   "from data/rope_study.json: 1.931", "$1.23$ and `4.567`", "in 2023"])
+@pytest.mark.parametrize("prose",
+                         ["the loss is 1.78", "it has 664,832 parameters",
+                          "Kwon et al. report 20.4 to 38.2 % and 96.31 %", "about 12",
+                          "from data/rope_study.json: 1.931", "$1.23$ and `4.567`", "in 2023"])
 def test_a_number_that_a_cell_prints_or_a_source_gives(prose):
-    cells = [new_markdown_cell(prose), new_code_cell("print(loss)", outputs=[new_output("stream", name="stdout", text="1.776 of 664,832")])]
+    cells = [new_markdown_cell(prose),
+             new_code_cell("print(loss)",
+                           outputs=[new_output("stream", name="stdout", text="1.776 of 664,832")])]
     assert list(text.numbers_are_printed(book(cells))) == []

@@ -1,4 +1,5 @@
-"""One set of packages, said in three files; one list of commands; a Makefile that holds no path of a machine."""
+"""One set of packages, said in three files; one list of commands; a Makefile that holds no path of a
+machine."""
 import importlib
 import re
 import subprocess
@@ -32,7 +33,8 @@ def conda() -> tuple[list[str], list[str]]:
 
 def test_conda_and_pip_have_the_same_packages():
     ours = bounds(PROJECT["dependencies"] + PROJECT["optional-dependencies"]["test"])
-    theirs = {CONDA_NAMES.get(name, name): bound for name, bound in bounds(conda()[1]).items() if name not in CONDA_ONLY}
+    theirs = {CONDA_NAMES.get(name, name): bound for name, bound in bounds(conda()[1]).items()
+              if name not in CONDA_ONLY}
     assert set(theirs) == set(ours)
     for name in ours:
         assert theirs[name] == ours[name] or name == "nbval", name
@@ -71,12 +73,14 @@ def test_every_command_has_its_function():
 def test_the_list_of_commands_and_a_wrong_one():
     shown = subprocess.run([sys.executable, "-m", "course_lib"], cwd=ROOT, capture_output=True, text=True)
     assert shown.returncode == 2 and all(name in shown.stdout for name in COMMANDS)
-    wrong = subprocess.run([sys.executable, "-m", "course_lib", "rnu"], cwd=ROOT, capture_output=True, text=True)
+    wrong = subprocess.run([sys.executable, "-m", "course_lib", "rnu"], cwd=ROOT, capture_output=True,
+                           text=True)
     assert wrong.returncode == 2 and "no command 'rnu'" in wrong.stderr
 
 
 def test_the_house_names_no_machine():
     for name in ("Makefile", "pyproject.toml", "requirements.txt", "environment.yml", ".ci/run"):
         text = (ROOT / name).read_text()
-        assert not re.search(r"(?<![\w.])/(home|Users|root|work|opt)/|index-url [^U\"']|find-links", text), name
+        assert not re.search(r"(?<![\w.])/(home|Users|root|work|opt)/|index-url [^U\"']|find-links",
+                             text), (name)
     assert "$(CURDIR)" not in (ROOT / "Makefile").read_text(), "make splits absolute paths at spaces"

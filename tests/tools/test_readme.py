@@ -28,7 +28,8 @@ def test_every_command_is_one():
 
 def rows() -> dict[int, list[str]]:
     """{chapter: the cells of its row}"""
-    return {int(n): [cell.strip() for cell in rest.split("|")] for n, rest in re.findall(r"^\| (\d+) \| (\[.*) \|$", README, re.M)}
+    return {int(n): [cell.strip() for cell in rest.split("|")]
+            for n, rest in re.findall(r"^\| (\d+) \| (\[.*) \|$", README, re.M)}
 
 
 def test_the_table_has_every_notebook():
@@ -63,10 +64,12 @@ def test_the_picture_that_moves_is_what_the_player_draws():
     from laptop_cuda.toolchain.compilers import compiler
 
     if compiler().clang:
-        pytest.skip("not run: clang's steps between two accesses are other ones, and they are counted in the picture")
+        pytest.skip("not run: clang's steps between two accesses are other ones, and they are counted in "
+                    "the picture")
     drawn = moving_picture.drawing()
     assert (ROOT / "docs" / "player.svg").read_text() == drawn and len(drawn) < 2e6
     steps = moving_picture.recorded().steps
     column = next(step for step in steps if step["excess"])
     told = re.search(r"!\[(Eight steps.*?)\]", README)[1]
-    assert f"in {column['wavefronts']} passes, {column['excess']} of them lost" in told and "a row of x in 4 sectors" in told
+    assert (f"in {column['wavefronts']} passes, {column['excess']} of them lost" in told
+            and "a row of x in 4 sectors" in told)

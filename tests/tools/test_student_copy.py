@@ -23,11 +23,13 @@ def copied(tmp_path, *cells):
     return nbformat.reads(student_copy(path), as_version=4).cells
 
 
-@pytest.mark.parametrize("kind, shown", [("predict", False), ("choose", False), ("write", True), ("repair", True)])
+@pytest.mark.parametrize("kind, shown",
+                         [("predict", False), ("choose", False), ("write", True), ("repair", True)])
 def test_what_counts_a_guess_is_not_shown_below_it(tmp_path, kind, shown):
-    cells = copied(tmp_path, printed("before"), new_markdown_cell(CARD.format(kind)), printed("x = None", ["exercise"]),
-                   printed('x = check("0.3", x)', ["check"]), printed("count()"), new_markdown_cell("So it is."),
-                   printed("count(2)"), new_markdown_cell("## 6 Next"), printed("after"))
+    cells = copied(tmp_path, printed("before"), new_markdown_cell(CARD.format(kind)),
+                   printed("x = None", ["exercise"]), printed('x = check("0.3", x)', ["check"]),
+                   printed("count()"), new_markdown_cell("So it is."), printed("count(2)"),
+                   new_markdown_cell("## 6 Next"), printed("after"))
     outputs = [bool(cell.outputs) for cell in cells if cell.cell_type == "code"]
     assert outputs == [True, True, True, shown, shown, True]
     counting = next(cell for cell in cells if cell.source == "count()")
@@ -36,7 +38,8 @@ def test_what_counts_a_guess_is_not_shown_below_it(tmp_path, kind, shown):
 
 
 def test_implementations_and_tagged_cells_are_not_shown(tmp_path):
-    cells = copied(tmp_path, printed("show_source(attention)"), printed("print(2.9)", ["answer"]), printed("print(1)"))
+    cells = copied(tmp_path, printed("show_source(attention)"), printed("print(2.9)", ["answer"]),
+                   printed("print(1)"))
     assert [bool(cell.outputs) for cell in cells] == [False, False, True]
 
 
@@ -50,16 +53,20 @@ def test_no_chapter_prints_what_a_guess_is_about(notebook):
         if exercise.kind not in ("predict", "choose"):
             continue
         for cell in cells[i + 1:]:
-            if cell.cell_type == "markdown" and any(line.startswith("#") for line in cell.source.splitlines()):
+            if cell.cell_type == "markdown" and any(line.startswith("#")
+                                                    for line in cell.source.splitlines()):
                 break
             assert cell.cell_type != "code" or not cell.outputs, (exercise.id, cell.source[:60])
-    assert any(cell.get("outputs") for cell in cells if not cell.metadata.get("tags"))     # the page is not emptied
+    # the page is not emptied
+    assert any(cell.get("outputs") for cell in cells if not cell.metadata.get("tags"))
 
 
 @pytest.mark.parametrize("id, number", [("2.2", "47,117"), ("3.2", "320"), ("3.8", "68.6")])
 def test_a_guessed_number_is_nowhere_in_its_chapter(id, number):
     """Later sections count it too: their cells are tagged."""
-    notebook = next(path for path in chapter_notebooks() if path.stem.startswith(f"{int(id.split('.')[0]):02}_"))
+    notebook = next(path for path in chapter_notebooks()
+                    if path.stem.startswith(f"{int(id.split('.')[0]):02}_"))
     shown = [output.get("text", "") + output.get("data", {}).get("text/plain", "")
-             for cell in nbformat.reads(student_copy(notebook), as_version=4).cells for output in cell.get("outputs", [])]
+             for cell in nbformat.reads(student_copy(notebook), as_version=4).cells
+             for output in cell.get("outputs", [])]
     assert not any(re.search(rf"(?<![\d,]){re.escape(number)}(?!\d)", text) for text in shown)

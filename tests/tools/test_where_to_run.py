@@ -31,16 +31,20 @@ def test_the_cell_for_colab_clones_copies_and_checks(tmp_path, monkeypatch):
     for name, does in {"pip": "echo pip", "python": f"exec '{sys.executable}'"}.items():  # pip would download
         (tools / name).write_text(f'#!/bin/sh\n{does} "$@"\n')
         (tools / name).chmod(0o755)
-    monkeypatch.setenv("PATH", os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]]))
+    monkeypatch.setenv("PATH",
+                       os.pathsep.join([str(tools), str(Path(sys.executable).parent), os.environ["PATH"]]))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "modules"))
     folder = tmp_path / "drive" / "attention"
     for here, there in (("https://ADDRESS/OF/THE/COURSE.git", f"file://{ROOT}"),
-                        ("/content/drive/MyDrive/attention", str(folder)), ("/content/course_cache", str(tmp_path / "cache"))):
+                        ("/content/drive/MyDrive/attention", str(folder)),
+                        ("/content/course_cache", str(tmp_path / "cache"))):
         assert here in cell
         cell = cell.replace(here, there)
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text) for text in (cell, USE)])
-    NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    NotebookClient(notebook, timeout=300, kernel_name="python3",
+                   resources={"metadata": {"path": str(tmp_path)}}).execute()
     first, second = ("".join(o.get("text", "") for o in c.outputs) for c in notebook.cells)
     assert "pip install -q -e ." in first and "widgets" in first and "C++" in first
     assert len(list((folder / "work").glob("*.ipynb"))) == len(list((ROOT / "notebooks").glob("*.ipynb")))
-    assert second.split() == [str(folder / "work/progress.json"), str(folder / "course_lib/__init__.py"), str(tmp_path / "cache")]
+    assert (second.split() == [str(folder / "work/progress.json"), str(folder / "course_lib/__init__.py"),
+                               str(tmp_path / "cache")])

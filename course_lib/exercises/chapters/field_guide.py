@@ -341,10 +341,8 @@ exercise(
 
 # A sink, in a kernel
 
-HEAD = (
-    "__global__ void decode_with_sink(const float* q, const float* k, const float* v, const float* sinks,\n"
-    "                                 float* out, int m, int d) {\n"
-)
+HEAD = ("__global__ void decode_with_sink(const float* q, const float* k, const float* v, const float* "
+        "sinks,\n" "                                 float* out, int m, int d) {\n")
 BODY = HEAD + """\
     int h = blockIdx.x, feature = threadIdx.x;
     const float* query = q + h * d;

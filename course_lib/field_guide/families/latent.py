@@ -37,10 +37,8 @@ def shared_or_own(c, layer, index):
         return dict(indexer=index)
     own = [i for i in range(layer) if c.per_layer("indexer_types", i) != "shared"]
     if not own:
-        raise ValueError(
-            f"config must have an indexer before layer {layer}, which shares one; indexer_types begins with "
-            f"{c['indexer_types'][0]!r}"
-        )
+        raise ValueError(f"config must have an indexer before layer {layer}, which shares one; "
+                         f"indexer_types begins with {c['indexer_types'][0]!r}")
     return dict(indexer=index, index_from=own[-1])
 
 

@@ -41,12 +41,8 @@ def split_interleaved(weights, recipe):
         r, group = recipe, recipe.n_heads // recipe.n_key_heads
         sizes = [r.key_dim, r.key_dim, group * r.value_dim, group * r.value_dim]
         by_head = weights.pop("in_proj_qkvz.weight").unflatten(0, (r.n_key_heads, -1)).split(sizes, 1)
-        weights.update(
-            {
-                f"{name}.weight": x.flatten(0, 1)
-                for name, x in zip(("q_proj", "k_proj", "v_proj", "g_proj"), by_head)
-            }
-        )
+        weights.update({f"{name}.weight": x.flatten(0, 1)
+                        for name, x in zip(("q_proj", "k_proj", "v_proj", "g_proj"), by_head)})
         b, a = weights.pop("in_proj_ba.weight").unflatten(0, (r.n_key_heads, -1)).chunk(2, 1)
         weights["b_proj.weight"], weights["a_proj.weight"] = b.flatten(0, 1), a.flatten(0, 1)
     if "in_proj_qkv.weight" in weights:

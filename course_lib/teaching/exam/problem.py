@@ -116,11 +116,9 @@ class Problem:
                 "and on a smaller one with a budget of the same rule.")
 
 
-COUNTED = {
-    "sectors": "sectors (global loads and stores together)",
-    "wavefronts": "passes over the banks (shared loads and stores together)",
-    "shared_bytes": "bytes of shared memory per block",
-}
+COUNTED = {"sectors": "sectors (global loads and stores together)",
+           "wavefronts": "passes over the banks (shared loads and stores together)",
+           "shared_bytes": "bytes of shared memory per block"}
 
 
 def sized(case: Case, size: dict) -> Case:

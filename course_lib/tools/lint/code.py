@@ -49,9 +49,8 @@ def code_is_portable(book):
                               "figures come from course_lib.figures"),
                              (r"%%?time\b|%%?timeit\b|perf_counter|time\.time\(",
                               "a time differs from machine to machine"),
-                             (r"[\"']\.\./",
-                              "a notebook runs from notebooks/ and from work/: "
-                              "let the package find its files"),
+                             (r"[\"']\.\./", "a notebook runs from notebooks/ and from work/: let the "
+                              "package find its files"),
                              (r"^\s*(!|%pip|%conda|%%bash|%%sh)", "no shell in a notebook")]:
             if re.search(pattern, cell.source, re.M):
                 yield f"{begin(cell)}: {why}"
@@ -62,8 +61,8 @@ def nbval_sees_everything(book):
     for cell in book.code:
         if (hiding & set(cell.metadata.get("tags", []))
                 or re.search(r"NBVAL_(IGNORE_OUTPUT|SKIP)", cell.source)):
-            yield (f"{begin(cell)}: its output is hidden from the test suite; "
-                   "print something every machine agrees on")
+            yield (f"{begin(cell)}: its output is hidden from the test suite; print something every machine "
+                   "agrees on")
         if "NBVAL_" in cell.source:
             yield f"{begin(cell)}: a cell that raises is tagged raises-exception; no other mark is used"
 

@@ -54,8 +54,8 @@ def nothing_is_given_away(book):
             if "not attempted" not in verdict:
                 yield f"exercise {id}: the notebook ships with it attempted"
             elif "use the reference" not in verdict:
-                yield (f"exercise {id}: its reference did not run, "
-                       "so the cells below it show nothing that is true")
+                yield (f"exercise {id}: its reference did not run, so the cells below it show nothing that "
+                       "is true")
         if cell.cell_type == "code" and re.search(r"^\s*reveal\(", cell.source, re.M):
             yield f"{begin(cell)}: reveals a solution"
         sealed = (re.search(r"\.(given|solution|cases|oracle|misconceptions)\b", cell.source)

@@ -82,8 +82,8 @@ def core_in_time(book):
     if read > CORE_WORDS:
         yield f"the core has {read} words; {CORE_WORDS} is the limit"
     if read / WORDS_PER_MINUTE + minutes > limit:
-        yield (f"the core takes {read / WORDS_PER_MINUTE + minutes:.0f} minutes "
-               f"({read} words, {minutes:g} minutes of exercises); {limit} is the limit")
+        yield (f"the core takes {read / WORDS_PER_MINUTE + minutes:.0f} minutes ({read} words, {minutes:g} "
+               f"minutes of exercises); {limit} is the limit")
 
 
 def something_to_run(book):
