@@ -26,10 +26,10 @@ from ..rewrite.passes import Edits
 from ..text.diagnostics import CompileError
 from ..text.outline import Outline
 from ..text.signature import kernels
+from ..text.statements import Declared, statements
 from .check import SHUFFLES, Refused
 from .find import Regions
 from .packs import Pack
-from .text import Declared, statements
 from .warps import Exchange
 
 
@@ -89,7 +89,7 @@ class Writer(Regions):
         for a, b, new in self.edits:
             if edits.within(a, b):
                 raise Refused("changed twice")
-            edits.replace(a, b, new)
+            edits.list.append((a, b, 0, new))
         for place, new, order in self.inserted:
             edits.insert(place, new, order)
         given = ", ".join(self.kernel.parameters)

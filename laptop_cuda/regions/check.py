@@ -9,8 +9,8 @@ import re
 
 from ..rewrite.table import LIBRARY, constants, symbols
 from ..text.outline import Function, Outline
+from ..text.statements import SCALAR, Statement, assigned, statement
 from ..text.tokens import match_angle_backward, match_backward, match_forward, scan
-from .text import SCALAR, Statement, assigned, statement
 
 BARRIER = "__syncthreads"
 GROUP = re.compile(r"(?:const )?(?:auto|(?:\w+ :: )?thread_block) (\w+) = "
@@ -94,8 +94,7 @@ class Checker:
             raise Refused("an #if inside")
         for i in range(first, last - 3):
             a, b, c, d = self.tokens[i:i + 4]
-            if a.kind == "name" and b.text == "&" and c.kind == "name" and d.text in ("=", ":") and (
-                    self.tokens[i + 4].text != "=" or self.tokens[i + 4].start > d.end):
+            if a.kind == "name" and b.text == "&" and c.kind == "name" and d.text in ("=", ":"):
                 raise Refused("a second name for a variable")
         self.span(self.file, first + 1, last, ())
         self.named |= {t.text for t in self.tokens[self.kernel.first:last]}

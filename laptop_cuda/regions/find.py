@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from ..text.outline import Outline
 from ..text.signature import KernelText
+from ..text.statements import SCALAR, VECTORS, Declared, Statement, declaration, statements
 from .check import Checker, Refused
 from .quiet import Packs
-from .text import SCALAR, VECTORS, Declared, Statement, declaration, statements
 from .warps import Exchange, Warps, holds_warp, is_warp_barrier
 
 

@@ -12,9 +12,9 @@ through an `if` where all of them agree. `regions/quiet.py` says where that cann
 """
 from __future__ import annotations
 
+from ..text.statements import Declared, Statement, declaration, statements
 from .check import Refused
 from .quiet import Packs
-from .text import Declared, Statement, declaration, statements
 
 
 class Pack:

@@ -6,14 +6,14 @@ from __future__ import annotations
 
 import re
 
+from ..text.statements import CHANGES, SCALAR, VECTORS, Declared, Statement, assigned, declaration, statements
 from ..text.tokens import match_angle_backward, match_backward
 from .check import CALLS, CASTS, CONTROL, SHUFFLES, TYPES, Checker
-from .text import SCALAR, VECTORS, Declared, Statement, assigned, declaration, statements
 from .warps import WITHOUT_EFFECT
 
 WITH_EFFECT = re.compile(r"atomic.*|curand.*|__st.*|__ldc[vg]|__threadfence.*|tex.*|surf.*|sincosf?")
 REFUSED = {"volatile", "asm", "return", "goto", "->", "switch", "auto"}
-CHANGES = re.compile(r"[=&{;#]|\+\+|--|[\w)\]>]\s*\(")       # in a macro
+MACRO_CHANGES = re.compile(r"[=&{;#]|\+\+|--|[\w)\]>]\s*\(")
 
 
 class Packs:
@@ -80,7 +80,7 @@ class Packs:
         own = {v.name for v in self.all_declared(body)}
         for s in body:
             name, words = self.tokens[s.first], [t.text for t in self.tokens[s.first + 1:s.last]]
-            changed = words[1:2] == ["="] and words[0] in "+-*" or words[:1] == ["="] and name.text in words
+            changed = bool({"+=", "-=", "*="} & set(words[:1])) or words[:1] == ["="] and name.text in words
             if name.kind == "name" and name.text not in own and changed and "[" in words:
                 return True
         return False
@@ -136,32 +136,18 @@ class Packs:
         before, token, follows = self.tokens[i - 1], self.tokens[i], self.tokens[i + 1]
         if token.kind == "name" and token.text in self.check.macros:
             body = re.sub(r"^\([^)]*\)", "", self.check.macros[token.text].split("//")[0])
-            return CHANGES.search(body) is not None
+            return MACRO_CHANGES.search(body) is not None
         if token.text == "&":
             return before.kind == "symbol" and before.text not in (")", "]")
         if token.text == "(":
             return self.calls(i)
-        if token.text in "+-" and follows.text == token.text and follows.start == token.end:
+        if token.text in ("++", "--"):
             if before.kind == "name" or before.text in (")", "]"):
                 return not self.is_own(i - 1, places)
-            after = self.tokens[i + 3].text in ("[", ".", "->")
-            return self.tokens[i + 2].kind != "name" or after or not self.is_own(i + 2, places)
-        if token.text != "=" or follows.text == "=" and follows.start == token.end:
-            return False
-        return not self.compares(i) and not self.is_own(self.target(i), places)
-
-    def compares(self, i: int) -> bool:
-        """Of the "=" at token i: the end of ==, !=, <= or >=."""
-        first, before = self.tokens[i - 2:i]
-        shift = before.text == first.text == ">" and first.end == before.start
-        return before.end == self.tokens[i].start and before.text in ("=", "!", "<", ">") and not shift
-
-    def target(self, i: int) -> int:
-        """The last token of what the assignment at token i changes."""
-        before = self.tokens[i - 1]
-        if before.text == ">":
-            return i - 3
-        return i - 2 if before.text in ("+", "-", "*", "/", "%", "&", "|", "^", "<<") else i - 1
+            after = self.tokens[i + 2].text in ("[", ".", "->")
+            return follows.kind != "name" or after or not self.is_own(i + 1, places)
+        shifted = before.text == ">" and token.text == ">="
+        return (shifted or token.text in CHANGES) and not self.is_own(i - 2 if shifted else i - 1, places)
 
     def is_own(self, i: int, places: set[int]) -> bool:
         """Whether what ends with token i is a variable of the thread, or a part of one."""

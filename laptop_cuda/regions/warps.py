@@ -12,9 +12,9 @@ import re
 from dataclasses import dataclass
 
 from ..rewrite.table import LIBRARY
+from ..text.statements import Declared, Statement, declaration
 from ..text.tokens import match_forward, split_commas
 from .check import SHUFFLES, WARP_BARRIER, Checker, Refused
-from .text import Declared, Statement, declaration
 
 FULL = {"0xffffffff", "~0", "-1", "4294967295"}
 WITHOUT_EFFECT = LIBRARY - {"frexp", "modf", "remquo"} | {"float", "int", "unsigned", "double", "__expf"}
@@ -101,33 +101,33 @@ class Warps:
                 i, i + 1, uniform)
             called = token.text == "(" and before.kind == "name"
             element = token.text == "[" and not self.is_array(before.text)
-            if not known or called or element or token.text in ("->", "=", "?", "{") or (
+            if not known or called or element or token.text in ("->", "?", "{") or "=" in token.text or (
                     token.text == "*" and before.kind == "symbol" and before.text != ")"):
                 raise Refused("the other lane of a shuffle")
         self.no_effect(first, last)
 
     def no_effect(self, first: int, last: int) -> None:
-        for a, b in zip(self.tokens[first:last], self.tokens[first + 1:last + 1]):
-            if a.text == "=" and b.text != "=" or a.text in "+-" and a.text == b.text and a.end == b.start:
+        for token in self.tokens[first:last]:
+            if token.text.endswith("=") or token.text in ("++", "--"):
                 raise Refused("an assignment in a shuffle")
-            if a.text.startswith(("atomic", "__st")):
-                raise Refused(f"{a.text} in a shuffle")
+            if token.text.startswith(("atomic", "__st")):
+                raise Refused(f"{token.text} in a shuffle")
 
     def nothing_else(self, made: Statement, found: list[Exchange], uniform: set[str]) -> None:
         """Refuses what the rest of the statement must not do: another thread might see when."""
         inside = {i for x in found for i in range(x.first, x.last)}
         rest = [i for i in range(made.first, made.last) if i not in inside]
         variables = declaration(self.tokens, made.first, made.last)
-        equals = [i for i in rest if self.tokens[i].text == "="]
+        equals = [i for i in rest if self.tokens[i].text.endswith("=")]
         several = {"?", "&&", "||", "{", "->", "return"} & {self.tokens[i].text for i in rest}
         if several or len(equals) > 1 or len(variables) > 1:
             raise Refused("a shuffle beside other work")
         target = equals[0] if equals else made.first
-        plain = self.tokens[target - 1].kind == "name" or self.tokens[target - 1].text == "]"
+        plain = self.tokens[target].text == "=" and (
+            self.tokens[target - 1].kind == "name" or self.tokens[target - 1].text == "]")
         for i in rest:
-            token, follows = self.tokens[i], self.tokens[i + 1]
-            counts = token.text in "+-" and token.text == follows.text and token.end == follows.start
-            if token.text == "," and not (equals and equals[0] < i) or i + 1 in rest and counts:
+            token = self.tokens[i]
+            if token.text == "," and not (equals and equals[0] < i) or token.text in ("++", "--"):
                 raise Refused("a shuffle beside other work")
             if not (plain and i < target) and self.reads(i, uniform):
                 raise Refused(f"{token.text} beside a shuffle")

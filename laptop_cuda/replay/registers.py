@@ -17,15 +17,15 @@ from ..launch.kernel_library import kernel_library
 from ..sources import files_of, split_instance
 from ..text import signature
 from ..text.diagnostics import CompileError
+from ..text.effects import Effect, effects
 from ..text.outline import outline
-from ..text.statements import Statement, statements
+from ..text.statements import CHANGES
 from ..text.tokens import Token
 from ..text.variables import variables
 from .recording import record
 from .rows import Rows
 
 STORED = "laptop_registers"
-CHANGES = {"=", "+", "-", "*", "/", "%", "&", "|", "^", "<", ">"}
 UNKNOWN = {"names": None, "rows": []}
 
 
@@ -108,7 +108,7 @@ def noted(text: str, kernel: str) -> tuple[list[str] | None, str]:
     writer = _Writer(whole.tokens, kernel)
     for f in device:
         known = [v for v in variables(whole, f) if v.kind != "row"]
-        for s in statements(text):
+        for s in effects(text):
             if s.function == f.name:
                 writer.add(s, [v.name for v in known if v.start <= s.tokens[-1].end < v.end])
     head = next(t.start for t in whole.tokens if t.kind != "directive")
@@ -125,7 +125,7 @@ class _Writer:
         self.names: list[str] = []
         self.inserts: list[tuple[int, str]] = []         # (where, what)
 
-    def stores(self, s: Statement, names: list[str]) -> list[str]:
+    def stores(self, s: Effect, names: list[str]) -> list[str]:
         """An expression for each variable."""
         found = []
         for name in names:
@@ -135,7 +135,7 @@ class _Writer:
             found.append(f"{STORED}[{self.names.index(shown)}] = (double)({name})")
         return found
 
-    def add(self, s: Statement, known: list[str]) -> None:
+    def add(self, s: Effect, known: list[str]) -> None:
         """After a statement, within braces where it is alone; in a loop's head before its condition."""
         stores = self.stores(s, [n for n in known if n in s.assigns and self.is_set(s, n)])
         first, last = self.place[s.tokens[0].start], self.place[s.tokens[-1].start]
@@ -150,11 +150,11 @@ class _Writer:
             self.inserts.append((end, "".join(f" {store};" for store in stores) + " }" * alone))
             self.inserts += [(s.tokens[0].start, "{ ")] * alone
 
-    def is_set(self, s: Statement, name: str) -> bool:
+    def is_set(self, s: Effect, name: str) -> bool:
         """Not only declared."""
-        words = s.words + [""]
-        return any(w == name and (words[i + 1] in CHANGES or words[i - 1] in ("+", "-"))
-                   for i, w in enumerate(words[:-1]))
+        words = s.words + ["", ""]
+        return any(w == name and (words[i + 1] in CHANGES or words[i + 1:i + 3] == [">", ">="]
+                                  or words[i - 1] in ("++", "--")) for i, w in enumerate(words[:-2]))
 
     def written(self, text: str) -> str:
         for at, piece in sorted(self.inserts, reverse=True):

@@ -1,6 +1,10 @@
-"""What the parts of the rewriter share: the tokens of a file, edits of its text, and how to refuse a
-statement."""
+"""What the passes of the rewriter share: a file's tokens, edits of its text, and how to refuse a statement.
+
+A pass is a function of a `Part` and of the `Edits` that it adds to; `PASSES` in `rewrite/` lists them.
+"""
 from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 from ..text.outline import Function, Outline
 from ..text.tokens import Token, match_backward, match_forward
@@ -14,12 +18,14 @@ class Edits:
 
     def __init__(self):
         self.list: list[tuple[int, int, int, str]] = []
+        self.rejected: set[int] = set()      # where a refusal is already
 
     def insert(self, position: int, text: str, order: int = 0):
         self.list.append((position, position, order, text))
 
-    def replace(self, start: int, end: int, text: str):
-        self.list.append((start, end, 0, text))
+    def replace(self, first: Token, last: Token, text: str):
+        """Of the tokens from first to last."""
+        self.list.append((first.start, last.end, 0, text))
 
     def apply(self, text: str, first: int = 0, last: int | None = None) -> str:
         """The edited text, or that of its part from `first` to `last`."""
@@ -36,23 +42,39 @@ class Edits:
         return any(start < last and end > first for start, end, _, _ in self.list)
 
 
-class Pass:
+@dataclass
+class Part:
     """The tokens of a file, or of the body of one macro (`file` is None then)."""
+    text: str
+    tokens: list[Token]
+    file: Outline | None
+    kernels: set[str]
+    host_only: set[str] = frozenset()        # functions that a kernel may not call
+    places: dict[str, list[int]] = field(default_factory=dict)       # of each name, and of <<<
 
-    def __init__(self, text: str, tokens: list[Token], edits: Edits, file: Outline | None, kernels: set[str],
-                 host_only: set[str] = frozenset()):
-        self.text, self.tokens, self.edits, self.file = text, tokens, edits, file
-        self.kernels, self.host_only = kernels, host_only
-        self.by_reference = {f.name for f in (file.functions if file else ()) if "__global__" in f.qualifiers
-                             and "&" in [t.text for t in tokens[f.parameters[0]:f.parameters[1]]]}
-        self.rejected: set[int] = set()
-        self.tails: set[int] = set()         # each `while` that ends a `do`
-        self.returns: set[int] = set()       # each `return` in a loop of a kernel
+    def __post_init__(self):
+        for i, token in enumerate(self.tokens):
+            if token.kind == "name" or token.text == "<<<":
+                self.places.setdefault(token.text, []).append(i)
+
+    def all(self, *words: str) -> list[int]:
+        """The tokens that are one of these words."""
+        return sorted(i for word in words for i in self.places.get(word, ()))
+
+    def words(self, first: int, last: int) -> list[str]:
+        return [t.text for t in self.tokens[first:last]]
 
     def device_function(self, index: int) -> Function | None:
         """The function around a token, if it runs on the device only."""
         owner = self.file.owner[index] if self.file else None
         return owner if owner and owner.on_device and "__host__" not in owner.qualifiers else None
+
+    def in_device_body(self, index: int) -> bool:
+        owner = self.device_function(index)
+        return owner is not None and owner.body[0] < index < owner.body[1]
+
+    def own(self, name: str) -> bool:
+        return any(f.name == name for f in self.file.functions)
 
     def statement(self, index: int) -> tuple[int, int]:
         """The first token of the declaration around `index`, and its ";" (or one past the end of a macro)."""
@@ -74,27 +96,6 @@ class Pass:
             last += 1
         return first, last
 
-    def reject(self, index: int, sentence: str):
-        """A static_assert before the statement (or the function head) that holds token `index`."""
-        parens = 0
-        first = index
-        while first > 0:
-            before = self.tokens[first - 1]
-            if before.text in (")", "]"):
-                first = match_backward(self.tokens, first - 1)
-                continue
-            if before.text in ("(", "["):
-                parens += 1
-            elif (before.kind == "directive" or before.text in STATEMENT_END
-                  and not self.in_parentheses(first - 1)):
-                break
-            first -= 1
-        if first in self.rejected:
-            return
-        self.rejected.add(first)
-        message = sentence.replace('"', "'")
-        self.edits.insert(self.tokens[first].start, f'static_assert(false, "laptop: {message}"); ', -2)
-
     def in_parentheses(self, index: int) -> bool:
         """Whether the ";" at `index` is one of a for(;;)."""
         if self.tokens[index].text != ";":
@@ -113,5 +114,20 @@ class Pass:
             return ""
         return self.text[self.tokens[first].start:self.tokens[min(last, len(self.tokens) - 1)].end]
 
-    def newlines(self, index: int) -> str:
-        return "\n" * self.tokens[index].text.count("\n")
+
+def reject(part: Part, edits: Edits, index: int, sentence: str):
+    """A static_assert before the statement (or the function head) that holds token `index`."""
+    first = index
+    while first > 0:
+        before = part.tokens[first - 1]
+        if before.text in (")", "]"):
+            first = match_backward(part.tokens, first - 1)
+            continue
+        if before.kind == "directive" or before.text in STATEMENT_END and not part.in_parentheses(first - 1):
+            break
+        first -= 1
+    place = part.tokens[first].start
+    if place not in edits.rejected:
+        edits.rejected.add(place)
+        message = sentence.replace('"', "'")
+        edits.insert(place, f'static_assert(false, "laptop: {message}"); ', -2)

@@ -1,5 +1,6 @@
 """CUDA C++ text as tokens: comments, strings, raw strings and preprocessor lines are known, brackets
-matched."""
+matched. An operator of two or three signs is one token, but for those that begin with ">>", which may close
+two lists of template arguments."""
 import re
 from dataclasses import dataclass
 
@@ -11,26 +12,13 @@ TOKEN = re.compile(
                   |(?:u8|[uUL])?'(?:[^'\\\n]|\\.)+')
       | (?P<number>\.?\d(?:[eEpP][+-]|'?[\w.])*)
       | (?P<name>[A-Za-z_$][\w$]*)
-      | (?P<symbol><<[ \t]*<|<<|->|::|&&|\|\||\.\.\.|.)""",
-    re.VERBOSE | re.DOTALL,
-)
+      | (?P<symbol><<[ \t]*<|<<=?|->|::|&&|\|\||\.\.\.|\+\+|--|[-+*/%&|^=!<>]=|.)""",
+    re.VERBOSE | re.DOTALL)
 DIRECTIVE = re.compile(r"#(?:\\\r?\n|/\*.*?\*/|//[^\n]*|\"(?:[^\"\\\n]|\\.)*\"|[^\n])*", re.DOTALL)
 CLOSING = {")": "(", "]": "[", "}": "{"}
 # a name before "(" that is not the name of a function
-SPECIFIERS = {
-    "__launch_bounds__",
-    "__align__",
-    "alignas",
-    "__attribute__",
-    "decltype",
-    "noexcept",
-    "__cluster_dims__",
-    "__declspec",
-    "throw",
-    "requires",
-    "__maxnreg__",
-    "__block_size__",
-}
+SPECIFIERS = {"__launch_bounds__", "__align__", "alignas", "__attribute__", "decltype", "noexcept",
+              "__cluster_dims__", "__declspec", "throw", "requires", "__maxnreg__", "__block_size__"}
 
 
 @dataclass
@@ -55,7 +43,7 @@ def scan(text: str, start: int = 0, end: int | None = None) -> list[Token]:
                 line_start = line_start or "\n" in match.group()
             else:
                 text_of = match.group()
-                if match.lastgroup == "symbol" and text_of.startswith("<<") and len(text_of) > 2:
+                if match.lastgroup == "symbol" and text_of.startswith("<<") and text_of[2:].endswith("<"):
                     text_of = "<<<"              # some editors write << <grid, block >> >
                 tokens.append(Token(match.lastgroup, text_of, position, match.end()))
                 line_start = False

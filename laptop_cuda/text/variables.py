@@ -3,14 +3,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .effects import WORDS
 from .outline import Function, Outline
-from .statements import WORDS
-from .tokens import Token, match_forward
-
-FLOATS = {"float", "double", "half", "__half"}
-INTEGERS = {"int", "unsigned", "size_t", "long", "short", "uint", "bool", "int32_t", "uint32_t", "int64_t",
-            "uint64_t"}
-OPENING, CLOSED = "([{", ")]}"
+from .statements import BEHIND_A_NAME, FLOATS, INTEGERS, Declared, Statement, declaration, statements
+from .tokens import Token, split_commas
 
 
 @dataclass(frozen=True)
@@ -23,37 +19,35 @@ class Variable:
 
 def variables(whole: Outline, f: Function) -> list[Variable]:
     """The parameters and local variables of a function."""
-    found, tokens, kind = [], whole.tokens, ""
-    blocks, depth = [f.body[1]], 0               # the blocks' ends; brackets since the type was named
-    for i in range(f.parameters[0], f.body[1]):
-        text, before, after = (tokens[n].text for n in (i, i - 1, i + 1))
-        while i > blocks[-1]:
-            blocks.pop()
-        if text == "{" and i > f.body[0]:
-            blocks.append(match_forward(tokens, i))
-        elif text == "for":
-            blocks.append(_end_of_loop(tokens, i))
-        if text in FLOATS | INTEGERS:
-            kind, depth = "float" if text in FLOATS else "integer", 0
-        elif text in OPENING or text in CLOSED:
-            depth += 1 if text in OPENING else -1
-        if text == ";" or depth < 0:
-            kind = ""
-        declared = before in FLOATS | INTEGERS | {",", "*", "&", "__restrict__"}
-        if kind and tokens[i].kind == "name" and not depth and declared and text not in WORDS | INTEGERS:
-            is_row = before in ("*", "__restrict__") or after == "["
-            flat = after != "[" or tokens[match_forward(tokens, i + 1) + 1].text != "["
-            if not is_row or kind == "float" and flat:
-                made = "row" if is_row else kind
-                found.append(Variable(text, made, tokens[i].end, tokens[blocks[-1]].end))
-    return found
+    tokens, (first, last) = whole.tokens, f.body
+    parameters = [v for a, b in split_commas(tokens, f.parameters[0] + 1, f.parameters[1])
+                  for v in declaration(tokens, a, b + 1, (*BEHIND_A_NAME, ")"))]
+    found = [(v, last) for v in parameters] + _within(tokens, statements(tokens, first + 1, last), last)
+    made = [_variable(tokens, v, tokens[end].end) for v, end in found]
+    return [v for v in made if v]
 
 
-def _end_of_loop(tokens: list[Token], i: int) -> int:
-    """The last token of the loop whose `for` is token i."""
-    i = match_forward(tokens, i + 1) + 1
-    if tokens[i].text == "{":
-        return match_forward(tokens, i)
-    while tokens[i].text != ";":
-        i = match_forward(tokens, i) + 1 if tokens[i].text in ("(", "[", "{") else i + 1
-    return i
+def _within(tokens: list[Token], found: list[Statement], end: int) -> list[tuple[Declared, int]]:
+    """What some statements declare, each with the last token of the block or the loop that knows it."""
+    made = []
+    for s in found:
+        if s.kind == "simple":
+            made += [(v, end) for v in declaration(tokens, s.first, s.last)]
+        elif s.kind == "{":
+            made += _within(tokens, statements(tokens, s.first + 1, s.last - 1), s.last - 1)
+        elif s.kind == "for":
+            made += _within(tokens, statements(tokens, s.header[0] + 1, s.header[1])[:1], s.last - 1)
+        made += _within(tokens, s.bodies, end)
+    return made
+
+
+def _variable(tokens: list[Token], v: Declared, end: int) -> Variable | None:
+    """Of a declaration, if it is a number's or an array's of floats."""
+    kind = next((t.text for t in tokens[v.type[1] - 1:v.type[0] - 1:-1] if t.text != "const"), "")
+    at = next(i for i in range(*v.declarator) if tokens[i].text == v.name)
+    dimensions = [t.text for t in tokens[at:v.declarator[1]]].count("[")
+    is_row = dimensions == 1 or "*" in (t.text for t in tokens[v.declarator[0]:at])
+    if kind not in FLOATS and (kind not in INTEGERS or is_row) or dimensions > 1 or v.name in WORDS:
+        return None
+    kind = "row" if is_row else "float" if kind in FLOATS else "integer"
+    return Variable(v.name, kind, tokens[at].end, end)

@@ -11,7 +11,7 @@ with that block recorded. What the value was made from is found in three steps, 
 
 1. The thread that wrote it loaded, before that, what its statement depends on: through the names that the
    statement uses, the statements that assign those names, and the conditions around them
-   (`text/statements.py`).
+   (`text/effects.py`).
    Names are taken at their word, so this is a superset of the true dependence, never less, except through
    pointers that are stored in memory.
 2. Of these lines, the loads that this thread made before the store, the latest first. A line that ran before,
@@ -33,7 +33,7 @@ from .. import launch
 from ..arguments import arrays
 from ..replay.recording import record
 from ..replay.traced import Access, Traced
-from ..text.statements import at_line, reached_from, statements
+from ..text.effects import at_line, effects, reached_from
 from .suspects import Suspect, rank
 from .text import as_html, as_text
 from .trials import shares
@@ -49,7 +49,7 @@ def why(result, array: int, index: int, expected=None) -> "Why":
     watched = Traced(result, record(result, launch.PROFILE, events=MOST_EVENTS,
                                     watch=(array, sector, sector + 32)))
     writes = watched.writes_to(array, low, low + itemsize)
-    found = statements(next(iter(result.files.values())))
+    found = effects(next(iter(result.files.values())))
     made, cut = None, watched.cut or len(watched.events) > MOST_READERS
     if len(writes):
         last = watched.row(writes[-1])

@@ -9,16 +9,16 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from ..text.effects import Effect
 from ..text.outline import outline
-from ..text.statements import Statement
-from ..text.tokens import Token
-from ..text.variables import CLOSED, FLOATS, INTEGERS, OPENING, Variable, variables
+from ..text.statements import CHANGES, FLOATS, INTEGERS
+from ..text.variables import Variable, variables
 
 OTHERS = {"=": ("+=", "*="), "+=": ("=", "*=", "-="), "*=": ("=", "+="), "-=": ("=", "+="),
           "<": ("<=",), "<=": ("<",), ">": (">=", "<"), ">=": (">",), "==": ("!=",), "!=": ("==",),
           "+": ("-",), "-": ("+",),
           "*": ("+",), "/": ("*",), "%": ("/",), "&&": ("||",), "||": ("&&",)}
-PAIRS = {"<=", ">=", "==", "!=", "+=", "-=", "*=", "/=", "%=", "++", "--", ">>", "|=", "&="}
+OPENING, CLOSED = "([{", ")]}"
 PLAIN, SWAP, WRAP = 1.0, 0.95, 0.9               # how much less likely than a slip of the pen
 
 
@@ -41,7 +41,7 @@ class Names:
     unused: list[str]            # rows that the function does not read
 
 
-def edits(text: str, chosen: list[Statement]) -> list[Edit]:
+def edits(text: str, chosen: list[Effect]) -> list[Edit]:
     """Of some statements, the likeliest first, and of equal ones in the order of the statements."""
     whole = outline(text)
     known = {f.name: variables(whole, f) for f in whole.functions}
@@ -61,17 +61,7 @@ def edits(text: str, chosen: list[Statement]) -> list[Edit]:
     return sorted(dict.fromkeys(found), key=lambda e: -e.likely)
 
 
-def merged(tokens: list[Token]) -> list[Token]:
-    """With operators of two symbols as one token."""
-    made: list[Token] = []
-    for t in tokens:
-        if made and made[-1].end == t.start and made[-1].text + t.text in PAIRS:
-            t = Token("symbol", made.pop().text + t.text, t.start - 1, t.end)
-        made.append(t)
-    return made
-
-
-def _forgotten(loop: Statement, chosen: list[Statement], known: list[Variable]) -> list[Edit]:
+def _forgotten(loop: Effect, chosen: list[Effect], known: list[Variable]) -> list[Edit]:
     """A variable from before a loop that the loop uses and never changes takes the value of one inside it."""
     inside = [s for s in chosen if loop in s.controls and s.function == loop.function]
     if not inside:
@@ -88,8 +78,8 @@ def _forgotten(loop: Statement, chosen: list[Statement], known: list[Variable]) 
 class _Of:
     """The changes of one statement."""
 
-    def __init__(self, text: str, s: Statement, names: Names):
-        self.source, self.s, self.names, self.tokens = text, s, names, merged(s.tokens)
+    def __init__(self, text: str, s: Effect, names: Names):
+        self.source, self.s, self.names, self.tokens = text, s, names, s.tokens
         self.declares = s.words[0] in FLOATS | INTEGERS | {"const", "__shared__", "extern", "auto"}
 
     def edits(self) -> list[Edit]:
@@ -135,7 +125,8 @@ class _Of:
         if t == "," and self.inside_index(i):
             return [self.replace(i, i, f" * {n} +", PLAIN) for n in self.names.integers]
         binary = i and (self.tokens[i - 1].kind in ("name", "number") or self.text(i - 1) in (")", "]"))
-        if not binary or t not in OTHERS or self.declared_at(i - 1) or self.is_pointer_mark(i):
+        shift = t == ">" and self.text(i + 1).startswith(">")
+        if not binary or shift or t not in OTHERS or self.declared_at(i - 1) or self.is_pointer_mark(i):
             return []
         found = [self.replace(i, i, other, PLAIN) for other in OTHERS[t]]
         if t in ("*", "/", "+", "-", "%"):
@@ -185,7 +176,7 @@ class _Of:
         if self.text(i - 1) in FLOATS | INTEGERS | {"&", ".", "->"} or self.text(i + 1) == "(":
             return False
         after = self.text(self.primary_end(i) + 1)
-        assigned = after in ("=", "+=", "-=", "*=", "/=", "++", "--") or self.text(i - 1) in ("++", "--")
+        assigned = after in CHANGES or self.text(i - 1) in ("++", "--")
         in_list = self.declares and self.text(i - 1) in ("float", "int")
         return not assigned and not in_list and (name not in n.rows or self.text(i + 1) == "[")
 

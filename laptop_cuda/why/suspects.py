@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..text.statements import Statement
+from ..text.effects import Effect
 
 NOT_WORK = set("(){}[];,.")
 INDICES = {"threadIdx", "blockIdx", "blockDim", "gridDim"}
@@ -27,7 +27,7 @@ class Suspect:
     reason: str
 
 
-def rank(text: str, reach: dict[Statement, int], value, written: bool,
+def rank(text: str, reach: dict[Effect, int], value, written: bool,
          tried: dict[int, float]) -> list[Suspect]:
     """`reach` are the statements that the element depends on, with their distance; `value` is what it holds;
     `tried` says of lines which share of the wrong elements a change of them makes right."""
@@ -46,14 +46,14 @@ def rank(text: str, reach: dict[Statement, int], value, written: bool,
     return [Suspect(line, source[line - 1].strip(), best[line][1]) for line in ranked]
 
 
-def _weight(s: Statement, value, written: bool) -> tuple[float, str]:
+def _weight(s: Effect, value, written: bool) -> tuple[float, str]:
     words = s.words
     weight, reason = float(len([w for w in words if w not in NOT_WORK])), "the value is computed with it"
     if words[0] == "for":
         weight, reason = weight * LOOP, "it says how often and from where"
     elif s.is_condition:
         reason = "it decides what runs"
-    elif s.assigns & s.uses or any(a in "+-*/" and b == "=" for a, b in zip(words, words[1:])):
+    elif s.assigns & s.uses or {"+=", "-=", "*=", "/="} & set(words):
         weight, reason = weight * CARRIED, "its value is carried on from what it was"
     if written and not s.is_condition and INDICES & set(words) and "[" not in words:
         weight, reason = weight * PLACE, "it says which element a thread has"

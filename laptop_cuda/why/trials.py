@@ -18,14 +18,14 @@ from ..replay.element_values import value
 from ..sources import files_of
 from ..text import signature
 from ..text.diagnostics import CompileError
-from ..text.statements import Statement
+from ..text.effects import Effect
 from .edits import WRAP, Edit, edits
 
 MOST, LEAST, ROUNDS, MOST_STEPS = 400, 40, 6, 4_000_000
 SOLVED = 0.85
 
 
-def shares(result, array: int, index: int, expected, chosen: list[Statement]) -> dict[int, float]:
+def shares(result, array: int, index: int, expected, chosen: list[Effect]) -> dict[int, float]:
     """{line: the share of the wrong elements that its best change makes right, less those it makes wrong}.
     Where a plain change does it, no further ones are tried."""
     if len(result.files) > 1 or result.inputs.globals or "<" in result.kernel or "::" in result.kernel:

@@ -6,7 +6,7 @@ from engine_kit import compiled, line_of
 
 import laptop_cuda as cuda
 from laptop_cuda.why.edits import edits
-from laptop_cuda.text.statements import at_line, reached_from, statements
+from laptop_cuda.text.effects import at_line, effects, reached_from
 
 SOURCE = """
 __global__ void add(const float* x, const float* y, float* out, int n) {
@@ -159,7 +159,7 @@ __global__ void f(const float* x, float* out, int n) {
     }
 }
 """
-    found = statements(text)
+    found = effects(text)
     reached = reached_from(found, at_line(found, 12))
     assert {s.line for s in reached} == {3, 4, 8, 9, 10, 11, 12}
 
@@ -209,7 +209,7 @@ def test_a_block_with_more_accesses_than_are_recorded(monkeypatch):
 
 
 def changed_texts(text: str) -> set[str]:
-    return {text[:e.start] + e.text + text[e.end:] for e in edits(text, statements(text))}
+    return {text[:e.start] + e.text + text[e.end:] for e in edits(text, effects(text))}
 
 
 @pytest.mark.parametrize("wrong, right", [

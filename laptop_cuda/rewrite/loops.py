@@ -1,0 +1,47 @@
+"""Loops in a kernel: a step for an empty body, and an announced `return`."""
+from __future__ import annotations
+
+from ..text.tokens import match_forward
+from .passes import Edits, Part
+
+LEFT_EARLY = " laptop::left_early()"
+
+
+def empty_loops(part: Part, edits: Edits):
+    """Give an empty body its call, a step with a line of its own."""
+    tails, left = set(), set()               # each `while` that ends a `do`; each `return` that is announced
+    for i in part.all("while", "for", "do"):
+        if i in tails:
+            continue
+        if part.tokens[i].text == "do":
+            body = i + 1
+            tails.add(_tail(part, body))
+        else:
+            body = match_forward(part.tokens, i + 1) + 1
+        returns_within(part, edits, body, left)
+        words = part.words(body, body + 2)
+        if words[:1] == [";"]:
+            edits.insert(part.tokens[body].start, "laptop::turn()")
+        elif words == ["{", "}"]:
+            edits.insert(part.tokens[body + 1].start, "laptop::turn();")
+
+
+def _tail(part: Part, body: int) -> int:
+    """The `while` that ends the `do` with this body."""
+    at = body
+    while at < len(part.tokens) and part.tokens[at].text != "while":
+        at = match_forward(part.tokens, at) + 1 if part.tokens[at].text in ("(", "[", "{") else at + 1
+    return at
+
+
+def returns_within(part: Part, edits: Edits, body: int, left: set[int]):
+    """Announce a `return` in a kernel's loop: its thread has not gone past the barriers there."""
+    if body >= len(part.tokens) or part.tokens[body].text != "{" or not part.file:
+        return
+    owner = part.file.owner[body]
+    if not owner or "__global__" not in owner.qualifiers:
+        return
+    for i in range(body, match_forward(part.tokens, body)):
+        if part.words(i, i + 2) == ["return", ";"] and i not in left:
+            left.add(i)
+            edits.insert(part.tokens[i].end, LEFT_EARLY)
