@@ -35,11 +35,7 @@ __global__ void states(const float* __restrict__ x, float* __restrict__ out) {
     kept[t] = mine;
     __syncthreads();
     for (int d = 32; d > 0; d /= 2) {
-        if (t < d) {
-            State a = kept[t], b = kept[t + d];
-            a = merged(a, b);
-            kept[t] = a;
-        }
+        if (t < d) { State a = kept[t], b = kept[t + d]; a = merged(a, b); kept[t] = a; }
         __syncthreads();
     }
     if (t == 0) out[0] = kept[0].m + logf(kept[0].sum);

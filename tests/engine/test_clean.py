@@ -211,10 +211,7 @@ __global__ void scan_blelloch(const float* in, float* out, int n) {
 }
 __global__ void scan_warp(const int* in, int* out) {
     int lane = threadIdx.x & 31, v = in[threadIdx.x];
-    for (int d = 1; d < 32; d <<= 1) {
-        int below = __shfl_up_sync(FULL, v, d);
-        if (lane >= d) v += below;
-    }
+    for (int d = 1; d < 32; d <<= 1) { int below = __shfl_up_sync(FULL, v, d); if (lane >= d) v += below; }
     out[threadIdx.x] = v;
 }
 __global__ void scan_groups(const int* in, int* out) {
@@ -240,11 +237,7 @@ __global__ void bitonic_sort(float* data) {
             int other = t ^ j;
             if (other > t) {
                 bool up = (t & k) == 0;
-                if ((s[t] > s[other]) == up) {
-                    float kept = s[t];
-                    s[t] = s[other];
-                    s[other] = kept;
-                }
+                if ((s[t] > s[other]) == up) { float kept = s[t]; s[t] = s[other]; s[other] = kept; }
             }
             __syncthreads();
         }
@@ -476,10 +469,7 @@ __global__ void layernorm_warp(float* __restrict__ out, const float* __restrict_
     sum = cg::reduce(warp, sum, cg::plus<float>{});
     float m = sum / C;
     sum = 0.0f;
-    for (int i = warp.thread_rank(); i < C; i += warp.size()) {
-        float diff = x[i] - m;
-        sum += diff * diff;
-    }
+    for (int i = warp.thread_rank(); i < C; i += warp.size()) { float diff = x[i] - m; sum += diff * diff; }
     sum = cg::reduce(warp, sum, cg::plus<float>{});
     float s = rsqrtf(sum / C + 1e-5f);
     float* o = out + idx * C;
@@ -757,10 +747,7 @@ __global__ void barrier_then_leave(const float* in, float* out, int rounds) {
     for (int k = 0; k < rounds; ++k) {
         s[t] = in[t] + k;
         __syncthreads();
-        if (t > 60 - 20 * k) {
-            out[t] = k;
-            return;
-        }
+        if (t > 60 - 20 * k) { out[t] = k; return; }
         out[t] = s[t ^ 1];
         __syncthreads();
     }
@@ -775,9 +762,7 @@ __global__ void producer_consumer(const float* in, float* out, int rounds) {
     for (int k = 0; k < rounds; ++k) {
         if (producer) {
             if (k + 1 < rounds) ring[(k + 1) % 2][lane] = in[(k + 1) * 32 + lane];
-        } else {
-            sum += ring[k % 2][31 - lane];
-        }
+        } else { sum += ring[k % 2][31 - lane]; }
         __syncthreads();
     }
     if (!producer) out[lane] = sum;
@@ -832,12 +817,18 @@ class Run:
     shared: int = 0
 
 
+def listing(cases: dict[str, Callable[[], Run]]) -> tuple[Callable, Callable]:
+    """Two ways to add to some cases: a decorator, and a row of a table, whose `make` gives `args` and `want`."""
+    def case(make: Callable[[], Run]) -> Callable[[], Run]:
+        return cases.setdefault(make.__name__, make)
+
+    def launch(kernel: str, grid, block, make: Callable[[], tuple], shared: int = 0) -> None:
+        cases[kernel] = lambda: Run(kernel, grid, block, *make(), shared)
+    return case, launch
+
+
 CASES: dict[str, Callable[[], Run]] = {}
-
-
-def case(make: Callable[[], Run]) -> Callable[[], Run]:
-    CASES[make.__name__] = make
-    return make
+case, launch = listing(CASES)
 
 
 def blank(*shape: int, like: torch.dtype = torch.float32) -> torch.Tensor:
@@ -845,23 +836,11 @@ def blank(*shape: int, like: torch.dtype = torch.float32) -> torch.Tensor:
     return cuda.empty(*shape, dtype=like)
 
 
-@case
-def saxpy():
-    x, y = randn(1000), randn(1000, seed=1)
-    return Run("saxpy", 3, 128, (1000, 2.0, x, y.clone()), {3: 2 * x + y})
-
-
-@case
-def gelu():
-    x = randn(333)
-    return Run("gelu", 3, 128, (x, blank(333), 333), {1: F.gelu(x, approximate="tanh")})
-
-
-@case
-def add_bias4():
-    x, bias = randn(10, 64), randn(64, seed=1)
-    return Run("add_bias4", 2, 96, (x.clone().view(10, 16, 4), bias.view(16, 4), 10, 16),
-               {0: (x + bias).view(10, 16, 4)})
+launch("saxpy", 3, 128, lambda x=randn(1000), y=randn(1000, seed=1): ((1000, 2.0, x, y.clone()),
+       {3: 2 * x + y}))
+launch("gelu", 3, 128, lambda x=randn(333): ((x, blank(333), 333), {1: F.gelu(x, approximate="tanh")}))
+launch("add_bias4", 2, 96, lambda x=randn(10, 64), bias=randn(64, seed=1):
+       ((x.clone().view(10, 16, 4), bias.view(16, 4), 10, 16), {0: (x + bias).view(10, 16, 4)}))
 
 
 @case
@@ -871,10 +850,8 @@ def half_axpy():
     return Run("half_axpy", 1, 64, (x.view(64, 2), y.clone().view(64, 2), 0.5, 64), {1: want.view(64, 2)})
 
 
-@case
-def to_bfloat16():
-    x = randn(100)
-    return Run("to_bfloat16", 1, 128, (x, blank(100, like=torch.bfloat16), 100), {1: x.bfloat16()})
+launch("to_bfloat16", 1, 128, lambda x=randn(100): ((x, blank(100, like=torch.bfloat16), 100),
+       {1: x.bfloat16()}))
 
 
 @case
@@ -884,66 +861,19 @@ def reduce_shared():
     return Run("reduce_shared", 4, 128, (x, blank(4), 1000), {1: want}, shared=512)
 
 
-@case
-def reduce_last_warp():
-    x = randn(128)
-    return Run("reduce_last_warp", 1, 128, (x, blank(1)), {1: x.sum()[None]})
-
-
-@case
-def reduce_shuffle():
-    x = randn(5000)
-    return Run("reduce_shuffle", 4, 256, (x, torch.zeros(1), 5000), {1: x.sum()[None]})
-
-
-@case
-def reduce_groups():
-    x = randn(777)
-    return Run("reduce_groups", 1, 256, (x, blank(1), 777), {1: x.sum()[None]})
-
-
-@case
-def reduce_cub():
-    x = randn(128)
-    return Run("reduce_cub", 1, 128, (x, blank(2)), {1: torch.stack([x.sum(), x.max()])})
-
-
-@case
-def arg_max():
-    x = randn(500)
-    return Run("arg_max", 1, 32, (x, blank(1, like=torch.int32), 500), {1: x.argmax()[None].int()})
-
-
-@case
-def last_block_finishes():
-    x = randn(500)
-    return Run("last_block_finishes", 4, 128,
-               (x, blank(4), torch.zeros(1, dtype=torch.uint32), blank(1), 500), {3: x.sum()[None]})
-
-
-@case
-def scan_two_buffers():
-    x = randn(128)
-    return Run("scan_two_buffers", 1, 128, (x, blank(128), 128), {1: x.cumsum(0)}, shared=1024)
-
-
-@case
-def scan_one_buffer():
-    x = randn(128)
-    return Run("scan_one_buffer", 1, 128, (x, blank(128)), {1: x.cumsum(0)})
-
-
-@case
-def scan_blelloch():
-    x = randn(128)
-    return Run("scan_blelloch", 1, 64, (x, blank(128), 128), {1: x.cumsum(0) - x}, shared=512)
-
-
-@case
-def scan_warp():
-    x = integers(64, 10)
-    return Run("scan_warp", 1, 64, (x, blank(64, like=torch.int32)),
-               {1: x.view(2, 32).cumsum(1).view(64).int()})
+launch("reduce_last_warp", 1, 128, lambda x=randn(128): ((x, blank(1)), {1: x.sum()[None]}))
+launch("reduce_shuffle", 4, 256, lambda x=randn(5000): ((x, torch.zeros(1), 5000), {1: x.sum()[None]}))
+launch("reduce_groups", 1, 256, lambda x=randn(777): ((x, blank(1), 777), {1: x.sum()[None]}))
+launch("reduce_cub", 1, 128, lambda x=randn(128): ((x, blank(2)), {1: torch.stack([x.sum(), x.max()])}))
+launch("arg_max", 1, 32, lambda x=randn(500): ((x, blank(1, like=torch.int32), 500),
+       {1: x.argmax()[None].int()}))
+launch("last_block_finishes", 4, 128, lambda x=randn(500):
+       ((x, blank(4), torch.zeros(1, dtype=torch.uint32), blank(1), 500), {3: x.sum()[None]}))
+launch("scan_two_buffers", 1, 128, lambda x=randn(128): ((x, blank(128), 128), {1: x.cumsum(0)}), shared=1024)
+launch("scan_one_buffer", 1, 128, lambda x=randn(128): ((x, blank(128)), {1: x.cumsum(0)}))
+launch("scan_blelloch", 1, 64, lambda x=randn(128): ((x, blank(128), 128), {1: x.cumsum(0) - x}), shared=512)
+launch("scan_warp", 1, 64, lambda x=integers(64, 10): ((x, blank(64, like=torch.int32)),
+       {1: x.view(2, 32).cumsum(1).view(64).int()}))
 
 
 @case
@@ -954,79 +884,28 @@ def scan_groups():
                {1: (rows.cumsum(1) - rows).view(64).int()})
 
 
-@case
-def histogram_shared():
-    x = integers(1000, 16)
-    return Run("histogram_shared", 3, 64, (x, torch.zeros(16, dtype=torch.int32), 1000),
-               {1: x.bincount(minlength=16).int()})
-
-
-@case
-def bitonic_sort():
-    x = randn(64)
-    return Run("bitonic_sort", 1, 64, (x.clone(),), {0: x.sort().values})
-
-
-@case
-def aggregated():
-    x = integers(300, 5) - 2
-    return Run("aggregated", 2, 160, (x, torch.zeros(1, dtype=torch.int32), 300),
-               {1: (x > 0).sum()[None].int()})
-
-
-@case
-def atomic_float_max():
-    x = randn(300).abs()
-    return Run("atomic_float_max", 2, 160, (x, torch.zeros(1, dtype=torch.int32), 300),
-               {1: x.max()[None].view(torch.int32)})
-
-
-@case
-def spin_lock():
-    return Run("spin_lock", 5, 32, (torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)),
-               {0: torch.zeros(1).int(), 1: torch.tensor([5]).int()})
-
-
-@case
-def transpose_tile():
-    x = randn(70, 45)
-    return Run("transpose_tile", (2, 3), (32, 8), (blank(45, 70), x, 45, 70), {0: x.t()})
-
-
-@case
-def sgemm_naive():
-    a, b = randn(33, 20), randn(20, 50, seed=1)
-    return Run("sgemm_naive", (2, 2), (32, 32), (33, 50, 20, a, b, blank(33, 50)), {5: a @ b})
-
-
-@case
-def sgemm_shared():
-    a, b = randn(64, 64), randn(64, 64, seed=1)
-    return Run("sgemm_shared<16>", (4, 4), 256, (64, 64, 64, a, b, blank(64, 64)), {5: a @ b})
-
-
-@case
-def sgemm_registers():
-    a, b = randn(64, 32), randn(32, 64, seed=1)
-    return Run("sgemm_registers<32, 32, 8, 4, 4>", (2, 2), 64, (64, 64, 32, a, b, blank(64, 64)), {5: a @ b})
-
-
-@case
-def matmul_double_buffer():
-    a, b = randn(48, 48), randn(48, 48, seed=1)
-    return Run("matmul_double_buffer", (3, 3), (16, 16), (a, b, blank(48, 48), 48), {2: a @ b})
-
-
-@case
-def matvec_warp_per_row():
-    a, x = randn(10, 100), randn(100, seed=1)
-    return Run("matvec_warp_per_row", 3, 128, (a, x, blank(10), 10, 100), {2: a @ x})
-
-
-@case
-def outer_in_shared_struct():
-    a, b = randn(32), randn(32, seed=1)
-    return Run("outer_in_shared_struct", 1, 32, (a, b, blank(32, 32)), {2: torch.outer(a, b)})
+launch("histogram_shared", 3, 64, lambda x=integers(1000, 16): ((x, torch.zeros(16, dtype=torch.int32), 1000),
+       {1: x.bincount(minlength=16).int()}))
+launch("bitonic_sort", 1, 64, lambda x=randn(64): ((x.clone(),), {0: x.sort().values}))
+launch("aggregated", 2, 160, lambda x=integers(300, 5) - 2: ((x, torch.zeros(1, dtype=torch.int32), 300),
+       {1: (x > 0).sum()[None].int()}))
+launch("atomic_float_max", 2, 160, lambda x=randn(300).abs(): ((x, torch.zeros(1, dtype=torch.int32), 300),
+       {1: x.max()[None].view(torch.int32)}))
+launch("spin_lock", 5, 32, lambda: ((torch.zeros(1, dtype=torch.int32), torch.zeros(1, dtype=torch.int32)),
+       {0: torch.zeros(1).int(), 1: torch.tensor([5]).int()}))
+launch("transpose_tile", (2, 3), (32, 8), lambda x=randn(70, 45): ((blank(45, 70), x, 45, 70), {0: x.t()}))
+launch("sgemm_naive", (2, 2), (32, 32), lambda a=randn(33, 20), b=randn(20, 50, seed=1):
+       ((33, 50, 20, a, b, blank(33, 50)), {5: a @ b}))
+launch("sgemm_shared<16>", (4, 4), 256, lambda a=randn(64, 64), b=randn(64, 64, seed=1):
+       ((64, 64, 64, a, b, blank(64, 64)), {5: a @ b}))
+launch("sgemm_registers<32, 32, 8, 4, 4>", (2, 2), 64, lambda a=randn(64, 32), b=randn(32, 64, seed=1):
+       ((64, 64, 32, a, b, blank(64, 64)), {5: a @ b}))
+launch("matmul_double_buffer", (3, 3), (16, 16), lambda a=randn(48, 48), b=randn(48, 48, seed=1):
+       ((a, b, blank(48, 48), 48), {2: a @ b}))
+launch("matvec_warp_per_row", 3, 128, lambda a=randn(10, 100), x=randn(100, seed=1):
+       ((a, x, blank(10), 10, 100), {2: a @ x}))
+launch("outer_in_shared_struct", 1, 32, lambda a=randn(32), b=randn(32, seed=1): ((a, b, blank(32, 32)),
+       {2: torch.outer(a, b)}))
 
 
 @case
@@ -1043,22 +922,11 @@ def convolution():
     return Run("convolution", 2, 96, (x, blank(150), 150), {1: want})
 
 
-@case
-def softmax_shared():
-    x = randn(5, 100)
-    return Run("softmax_shared", 5, 64, (blank(5, 100), x, 5, 100), {0: x.softmax(-1)}, shared=256)
-
-
-@case
-def softmax_online():
-    x = randn(7, 70)
-    return Run("softmax_online", 2, 128, (blank(7, 70), x, 7, 70), {0: x.softmax(-1)})
-
-
-@case
-def layernorm_warp():
-    x, w, b = randn(7, 48), randn(48, seed=1), randn(48, seed=2)
-    return Run("layernorm_warp", 2, 128, (blank(7, 48), x, w, b, 7, 48), {0: F.layer_norm(x, (48,), w, b)})
+launch("softmax_shared", 5, 64, lambda x=randn(5, 100): ((blank(5, 100), x, 5, 100),
+       {0: x.softmax(-1)}), shared=256)
+launch("softmax_online", 2, 128, lambda x=randn(7, 70): ((blank(7, 70), x, 7, 70), {0: x.softmax(-1)}))
+launch("layernorm_warp", 2, 128, lambda x=randn(7, 48), w=randn(48, seed=1), b=randn(48, seed=2):
+       ((blank(7, 48), x, w, b, 7, 48), {0: F.layer_norm(x, (48,), w, b)}))
 
 
 @case
@@ -1069,18 +937,10 @@ def rmsnorm_half():
                {2: (x.float() * scale * w.float()).half()})
 
 
-@case
-def cross_entropy_backward():
-    p, t = randn(6, 11).softmax(-1), integers(6, 11)
-    return Run("cross_entropy_backward", 3, 32, (blank(6, 11), p, t, 6, 11),
-               {0: (p - F.one_hot(t.long(), 11)) / 6})
-
-
-@case
-def embedding_backward():
-    grad, tokens = randn(20, 8), integers(20, 5)
-    return Run("embedding_backward", 2, 96, (torch.zeros(5, 8), grad, tokens, 20, 8),
-               {0: torch.zeros(5, 8).index_add(0, tokens.long(), grad)})
+launch("cross_entropy_backward", 3, 32, lambda p=randn(6, 11).softmax(-1), t=integers(6, 11):
+       ((blank(6, 11), p, t, 6, 11), {0: (p - F.one_hot(t.long(), 11)) / 6}))
+launch("embedding_backward", 2, 96, lambda grad=randn(20, 8), tokens=integers(20, 5):
+       ((torch.zeros(5, 8), grad, tokens, 20, 8), {0: torch.zeros(5, 8).index_add(0, tokens.long(), grad)}))
 
 
 def attention_inputs(n: int, d: int) -> list[torch.Tensor]:
@@ -1133,11 +993,8 @@ def rope():
                {0: torch.view_as_real(z).reshape(10, 16)})
 
 
-@case
-def partial_masks():
-    x = integers(32, 50)
-    return Run("partial_masks", 1, 32, (x, blank(2, like=torch.int32)),
-               {1: torch.stack([x[:16].sum(), x[16:].max()]).int()})
+launch("partial_masks", 1, 32, lambda x=integers(32, 50): ((x, blank(2, like=torch.int32)),
+       {1: torch.stack([x[:16].sum(), x[16:].max()]).int()}))
 
 
 @case
@@ -1157,24 +1014,10 @@ def return_within_the_loop():
                {1: (of_warp + of_warp[:, :1] * turns).reshape(128)})
 
 
-@case
-def skips_the_loop_and_ends():
-    x = randn(128)
-    return Run("skips_the_loop_and_ends", 1, 128, (x, blank(96), 96), {1: x[32:]})
-
-
-@case
-def early_return_before_barrier():
-    x = randn(70)
-    return Run("early_return_before_barrier", 1, 128, (x, blank(70), 70), {1: x.flip(0)})
-
-
-@case
-def warp_synchronous():
-    x = randn(128)
-    lane = torch.arange(32)
-    return Run("warp_synchronous", 1, 128, (x, blank(128)),
-               {1: 2 * x.view(4, 32)[:, 31 - (lane ^ 1)].reshape(128)})
+launch("skips_the_loop_and_ends", 1, 128, lambda x=randn(128): ((x, blank(96), 96), {1: x[32:]}))
+launch("early_return_before_barrier", 1, 128, lambda x=randn(70): ((x, blank(70), 70), {1: x.flip(0)}))
+launch("warp_synchronous", 1, 128, lambda x=randn(128), lane=torch.arange(32): ((x, blank(128)),
+       {1: 2 * x.view(4, 32)[:, 31 - (lane ^ 1)].reshape(128)}))
 
 
 @case
@@ -1185,10 +1028,7 @@ def tiles_of_eight():
     return Run("tiles_of_eight", 1, 64, (x, blank(64)), {1: v[:, :1].expand(8, 8).reshape(64)})
 
 
-@case
-def grid_sync():
-    x = randn(256)
-    return Run("grid_sync", 4, 64, (x, blank(256), blank(256)), {2: 2 * x.flip(0)})
+launch("grid_sync", 4, 64, lambda x=randn(256): ((x, blank(256), blank(256)), {2: 2 * x.flip(0)}))
 
 
 @case
@@ -1199,9 +1039,7 @@ def leaves_before_a_helper():
     return Run("leaves_before_a_helper", 1, 64, (x, torch.zeros(64)), {1: want})
 
 
-@case
-def lanes_leave_before_a_helper():
-    return Run("lanes_leave_before_a_helper", 1, 32, (torch.rand(32) + 1, blank(1), 32), {1: torch.ones(1)})
+launch("lanes_leave_before_a_helper", 1, 32, lambda: ((torch.rand(32) + 1, blank(1), 32), {1: torch.ones(1)}))
 
 
 @case
@@ -1214,21 +1052,9 @@ def barrier_then_leave():
                {1: torch.where(left < 3, left.float(), x[t ^ 1] + 2)})
 
 
-@case
-def producer_consumer():
-    x = randn(5, 32)
-    return Run("producer_consumer", 1, 64, (x, blank(32), 5), {1: x.sum(0).flip(0)})
-
-
-@case
-def same_value():
-    return Run("same_value", 1, 64, (blank(64),), {0: torch.ones(64)})
-
-
-@case
-def shared_views():
-    x = randn(64)
-    return Run("shared_views", 1, 64, (x, blank(64)), {1: x.flip(0)})
+launch("producer_consumer", 1, 64, lambda x=randn(5, 32): ((x, blank(32), 5), {1: x.sum(0).flip(0)}))
+launch("same_value", 1, 64, lambda: ((blank(64),), {0: torch.ones(64)}))
+launch("shared_views", 1, 64, lambda x=randn(64): ((x, blank(64)), {1: x.flip(0)}))
 
 
 @case
@@ -1274,12 +1100,15 @@ def test_counts_do_not_depend_on_the_order_of_threads(name):
     assert counts[0] == counts[1] == counts[2]
 
 
-def check(run: Run) -> None:
+def check(run: Run, atol: float = 2e-5, rtol: float = 1e-3) -> None:
     for position, want in run.want.items():
         got = run.args[position]
         assert got.shape == want.shape
-        torch.testing.assert_close(got, want.to(got.dtype), atol=2e-3 if got.dtype == torch.float16 else 2e-5,
-                                   rtol=1e-3)
+        if want.is_floating_point():
+            atol = 2e-3 if got.dtype == torch.float16 else atol
+            torch.testing.assert_close(got, want.to(got.dtype), atol=atol, rtol=rtol)
+        else:
+            assert got.tolist() == want.tolist()
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -7,8 +7,7 @@ from typing import Callable
 import pytest
 import torch
 from engine_kit import compiled, counted
-from test_clean import Run, blank, integers, randn
-from test_clean import check as check_run
+from test_clean import Run, blank, check, integers, listing, randn
 
 import laptop_cuda as cuda
 
@@ -61,9 +60,7 @@ __global__ void packed_halves(half* a, half* b, half* c, int N) {
 #pragma unroll
         for (int i = 0; i < 8; i += 2) HALF2(pack_c[i]) = __hadd2(HALF2(pack_a[i]), HALF2(pack_b[i]));
         LDST128BITS(c[idx]) = LDST128BITS(pack_c[0]);
-    } else {
-        for (int i = 0; idx + i < N; i++) c[idx + i] = __hadd(a[idx + i], b[idx + i]);
-    }
+    } else { for (int i = 0; idx + i < N; i++) c[idx + i] = __hadd(a[idx + i], b[idx + i]); }
 }
 template <class ElementType>
 struct alignas(16) Packed128 {
@@ -122,14 +119,8 @@ __global__ void vector_operators(const float4* a, const float4* b, float4* c) {
 // ---- shared memory, the templated way
 template <class T>
 struct SharedMemory {
-    __device__ inline operator T*() {
-        extern __shared__ int __smem[];
-        return (T*)__smem;
-    }
-    __device__ inline operator const T*() const {
-        extern __shared__ int __smem[];
-        return (T*)__smem;
-    }
+    __device__ inline operator T*() { extern __shared__ int __smem[]; return (T*)__smem; }
+    __device__ inline operator const T*() const { extern __shared__ int __smem[]; return (T*)__smem; }
 };
 template <class T, unsigned int blockSize, bool nIsPow2>
 __global__ void reduce6(T* g_idata, T* g_odata, unsigned int n) {
@@ -400,29 +391,13 @@ int main(int argc, char** argv) {
 """
 
 CASES: dict[str, Callable[[], Run]] = {}
-
-
-def case(make: Callable[[], Run]) -> Callable[[], Run]:
-    CASES[make.__name__] = make
-    return make
-
-
-@case
-def macro_float4():
-    a, b = randn(1024), randn(1024, seed=1)
-    return Run("macro_float4", 2, 128, (a, b, blank(1024), 1024), {2: a + b})
-
-
-@case
-def packed_halves():
-    a, b = randn(500).half(), randn(500, seed=1).half()
-    return Run("packed_halves", 1, 64, (a, b, blank(500, like=torch.float16), 500), {2: a + b})
-
-
-@case
-def packed_residual():
-    a, b = randn(512).bfloat16(), randn(512, seed=1).bfloat16()
-    return Run("packed_residual", 1, 64, (blank(512, like=torch.bfloat16), a, b), {0: a + b})
+case, launch = listing(CASES)
+launch("macro_float4", 2, 128, lambda a=randn(1024), b=randn(1024, seed=1): ((a, b, blank(1024), 1024),
+       {2: a + b}))
+launch("packed_halves", 1, 64, lambda a=randn(500).half(), b=randn(500, seed=1).half():
+       ((a, b, blank(500, like=torch.float16), 500), {2: a + b}))
+launch("packed_residual", 1, 64, lambda a=randn(512).bfloat16(), b=randn(512, seed=1).bfloat16():
+       ((blank(512, like=torch.bfloat16), a, b), {0: a + b}))
 
 
 @case
@@ -433,49 +408,19 @@ def through_a_union():
     return Run("through_a_union", 1, 32, (x, blank(32, 4)), {1: want})
 
 
-@case
-def vector_operators():
-    a, b = randn(32, 4), randn(32, 4, seed=1)
-    return Run("vector_operators", 1, 32, (a, b, blank(32, 4)), {2: a + 2 * b})
-
-
-@case
-def reduce6():
-    x = randn(1000)
-    return Run("reduce6<float, 128, false>", 1, 128, (x, blank(1), 1000), {1: x.sum()[None]}, shared=512)
-
-
-@case
-def reduce6_int():
-    x = integers(1000, 100)
-    return Run("reduce6<int, 256, false>", 1, 256, (x, blank(1, like=torch.int32), 1000),
-               {1: x.sum()[None].int()}, shared=1024)
-
-
-@case
-def reduce_unrolled():
-    x = randn(128)
-    return Run("reduce_unrolled<128>", 1, 128, (x, blank(1)), {1: x.sum()[None]})
-
-
-@case
-def rms_norm_f32x4():
-    x = randn(4, 512)
-    return Run("rms_norm_f32x4<128>", 4, 128, (x, blank(4, 512), 1.5, 4, 512),
-               {1: 1.5 * torch.nn.functional.rms_norm(x, (512,), eps=1e-5)})
-
-
-@case
-def softmax_float4():
-    x = randn(3, 512)
-    return Run("softmax_float4", 3, 128, (x, blank(3, 512), 512), {1: x.softmax(-1)}, shared=16)
-
-
-@case
-def sgemm_prefetch():
-    a, b = randn(64, 32), randn(32, 64, seed=1)
-    return Run("sgemm_prefetch<32, 8, 32, 4, 4>", (2, 2), (8, 8), (a, b, blank(64, 64), 64, 64, 32),
-               {2: a @ b})
+launch("vector_operators", 1, 32, lambda a=randn(32, 4), b=randn(32, 4, seed=1): ((a, b, blank(32, 4)),
+       {2: a + 2 * b}))
+launch("reduce6<float, 128, false>", 1, 128, lambda x=randn(1000): ((x, blank(1), 1000),
+       {1: x.sum()[None]}), shared=512)
+launch("reduce6<int, 256, false>", 1, 256, lambda x=integers(1000, 100):
+       ((x, blank(1, like=torch.int32), 1000), {1: x.sum()[None].int()}), shared=1024)
+launch("reduce_unrolled<128>", 1, 128, lambda x=randn(128): ((x, blank(1)), {1: x.sum()[None]}))
+launch("rms_norm_f32x4<128>", 4, 128, lambda x=randn(4, 512): ((x, blank(4, 512), 1.5, 4, 512),
+       {1: 1.5 * torch.nn.functional.rms_norm(x, (512,), eps=1e-5)}))
+launch("softmax_float4", 3, 128, lambda x=randn(3, 512): ((x, blank(3, 512), 512),
+       {1: x.softmax(-1)}), shared=16)
+launch("sgemm_prefetch<32, 8, 32, 4, 4>", (2, 2), (8, 8), lambda a=randn(64, 32), b=randn(32, 64, seed=1):
+       ((a, b, blank(64, 64), 64, 64, 32), {2: a @ b}))
 
 
 @case
@@ -494,10 +439,9 @@ def paged_v1():
                {0: want}, shared=4 * 48)
 
 
-@case
-def early_continue():
-    x, mask = randn(6, 50), torch.tensor([1, 0, 1, 1, 0, 1], dtype=torch.int32)
-    return Run("early_continue", 2, 64, (mask, x, torch.zeros(6), 6, 50), {2: x.sum(1) * mask})
+launch("early_continue", 2, 64, lambda x=randn(6, 50),
+       mask=torch.tensor([1, 0, 1, 1, 0, 1], dtype=torch.int32): ((mask, x, torch.zeros(6), 6, 50),
+       {2: x.sum(1) * mask}))
 
 
 @pytest.mark.parametrize("mode", ["plain", "sanitize", "profile"])
@@ -506,7 +450,7 @@ def test_published_style(name, mode):
     run = CASES[name]()
     with contextlib.nullcontext() if mode == "plain" else getattr(cuda, mode)():
         compiled(SOURCE)[run.kernel][run.grid, run.block, run.shared](*run.args)
-    check_run(run)
+    check(run)
 
 
 def test_casts_to_vectors_are_one_request_of_their_width():

@@ -192,33 +192,6 @@ def test_the_runtime_under_address_and_undefined_sanitizers():
           "-s")
 
 
-def test_without_a_compiler_there_is_one_clear_error(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "ziglang", None)        # as where it is not installed
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv("CXX", raising=False)
-    with pytest.raises(cuda.NoCompiler) as caught:
-        cuda.compile("__global__ void k(float* y) { y[0] = 1; }")
-    assert "apt install" in str(caught.value) or "xcode-select" in str(caught.value)
-
-
-def test_two_processes_may_build_the_same_kernel_at_once(tmp_path):
-    program = ("import laptop_cuda as cuda; import torch; x = torch.zeros(4);cuda.compile('__global__ void "
-               "k(float* x) { x[threadIdx.x] = 3; }').k[1, 4](x); print(x.sum().item())")
-    environment = {**os.environ, "LAPTOP_CUDA_CACHE": str(tmp_path)}
-    both = [subprocess.Popen([sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE,
-                             text=True) for _ in range(2)]
-    assert [p.communicate(timeout=120)[0].strip() for p in both] == ["12.0", "12.0"]
-
-
-def test_a_failed_build_is_not_cached(tmp_path, monkeypatch):
-    (tmp_path / "answer.h").write_text("#define ANSWER wrong")
-    (tmp_path / "k.cu").write_text('#include "answer.h"\n__global__ void k(float* x) { x[0] = ANSWER; }\n')
-    with pytest.raises(cuda.CompileError):
-        cuda.load(tmp_path / "k.cu")
-    (tmp_path / "answer.h").write_text("#define ANSWER 42")
-    assert cuda.load(tmp_path / "k.cu").kernels == ["k"]
-
-
 def test_the_tracer_needs_bounded_memory():
     """10^8 traced accesses in less than 1 GiB."""
     program = r'''

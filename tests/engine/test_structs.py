@@ -13,10 +13,7 @@ struct Vec { float x, y, z; };
 struct Row { float x[10]; };
 struct alignas(8) Pair { float a, b; };
 __device__ Vec operator+(Vec a, Vec b) { return {a.x + b.x, a.y + b.y, a.z + b.z}; }
-__device__ Row twice(Row a) {
-    for (int k = 0; k < 10; ++k) a.x[k] *= 2;
-    return a;
-}
+__device__ Row twice(Row a) { for (int k = 0; k < 10; ++k) a.x[k] *= 2; return a; }
 __global__ void assigned(const Vec* a, Vec* b, int off) { b[threadIdx.x] = a[threadIdx.x + off]; }          // assigned
 __global__ void summed(const Vec* a, Vec* b, int off) { b[threadIdx.x] = a[threadIdx.x + off] + a[threadIdx.x]; } // summed
 __global__ void doubled(const Row* a, Row* b, int off) { b[threadIdx.x] = twice(a[threadIdx.x + off]); }    // doubled

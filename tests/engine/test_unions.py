@@ -11,10 +11,7 @@ SOURCE = r"""
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
 #include <cuda_fp8.h>
-template <typename T, int n> struct Pack {
-    __device__ Pack() {}
-    union { float4 whole; T part[n]; };
-};
+template <typename T, int n> struct Pack { __device__ Pack() {} union { float4 whole; T part[n]; }; };
 union Bits { __nv_bfloat162 pair; unsigned word; __nv_fp8_e4m3 bytes[4]; };
 __global__ void packs(const Pack<half, 8>* x, Pack<half, 8>* y) {
     Pack<half, 8> p = x[threadIdx.x], q;

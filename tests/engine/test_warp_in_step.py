@@ -12,11 +12,7 @@ SOURCE = """
 __global__ void last(int* x) {
     int t = threadIdx.x;
     volatile int* v = x;
-    if (t < 32) {
-        v[t] += v[t + 32];
-        v[t] += v[t + 16];
-        v[t] += v[t + 8];
-    }
+    if (t < 32) { v[t] += v[t + 32]; v[t] += v[t + 16]; v[t] += v[t + 8]; }
 }
 __global__ void ordered(int* x) {
     int t = threadIdx.x;
