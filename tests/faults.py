@@ -184,7 +184,7 @@ FAULTS = {
          "if (other == t->index) return false;", "if (other / 32 != t->index / 32) return false;",
          "engine/test_bugs.py -k race"),
         ("settled beyond a meeting", "laptop_cuda/runtime/runtime_sanitize.cpp",
-         "unsigned lanes) {\n    unsettle();\n", "unsigned lanes) {\n", "engine/test_settled.py -m slow"),
+         "unsigned lanes) {\n    unsettle();\n", "unsigned lanes) {\n", "engine/test_sanitize_settled.py -m slow"),
         ("a copy in flight is there", "laptop_cuda/runtime/runtime_phases.cpp",
          "    t->warp->block->in_flight.push_back(", "    if (false) t->warp->block->in_flight.push_back(",
          "engine/test_ptx.py -k before_its_wait"),

@@ -8,6 +8,9 @@
     where many of its lines ran less often than those, as the least of its lines, since what else is in the
     block was moved there out of a loop. A block in no loop runs at most once per warp.
   - The slow paths of divisions, roots and shuffles are taken for never executed.
+
+This alone of what `inspect` shows is a model, and is shown as one ("modelled"): its thresholds (a tenth of a
+block's lines may be strays, three tenths may be colder than its loads) are chosen, not measured.
 """
 from __future__ import annotations
 

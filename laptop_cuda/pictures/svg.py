@@ -9,6 +9,10 @@ Colours have names: `ink` and `faint` for text and lines; `empty`, `soft`, `acce
 "0" to "7" are kinds, in the palette of Okabe and Ito, light enough that text can be read on them. `shade`
 (0 to 1) makes a fill as strong as a number. What `about` says appears under the pointer.
 
+Pictures that move, that answer a pointer or that must be drawn where matplotlib is not installed (players,
+explorers, the engine's own) are drawn with this. Charts with axes, which stand still in a notebook, a book or
+on paper, are drawn by the course's `figures` with matplotlib.
+
 A mark can be used as a control: `set={"head": 3}` changes the state when it is clicked or reached by Tab and
 pressed, `hover=True` when the pointer enters it, and `drag="name"` makes it the handle of a draggable point.
 """

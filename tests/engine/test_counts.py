@@ -8,6 +8,9 @@ Arrays begin on a multiple of 256 bytes. Every kernel here is launched with coun
 """
 from __future__ import annotations
 
+from dataclasses import dataclass
+from typing import Callable
+
 import pytest
 import torch
 from engine_kit import COMPILERS, compiled, counted, line_of, use_compiler
@@ -311,96 +314,170 @@ def check(counts, requests: int, sectors: int, asked: int, unique: int | None = 
         assert counts.unique_sectors == unique
 
 
-# ---------------------------------------------------------------------------- global memory: addresses
-def test_coalesced_copy(mod):
+@dataclass
+class Count:
+    """A launch, and what it loads from and stores to global memory: requests, sectors, bytes asked for, and
+    how many different sectors."""
+    name: str
+    kernel: str
+    grid: object
+    block: object
+    arguments: Callable[[], tuple]
+    load: tuple = ()
+    store: tuple = ()
+
+
+COUNTS = [
     # 1024 floats by 4 blocks of 256: 32 warps. A warp asks for 128 bytes in a row, which are 4 sectors.
-    launch = counted(mod.copy, 4, 256, ramp(1024), torch.zeros(1024), 1024)
-    check(launch.global_load, 32, 32 * 4, 4096, unique=128)
-    check(launch.global_store, 32, 32 * 4, 4096, unique=128)
-
-
-def test_ragged_copy(mod):
+    Count("coalesced_copy", "copy", 4, 256, lambda: (ramp(1024), torch.zeros(1024), 1024),
+          load=(32, 32 * 4, 4096, 128), store=(32, 32 * 4, 4096, 128)),
     # 1000 = 31 * 32 + 8. 31 full warps of 4 sectors, and one with 8 lanes, 32 bytes: a single sector.
-    launch = counted(mod.copy, 4, 256, ramp(1000), torch.zeros(1000), 1000)
-    check(launch.global_load, 32, 31 * 4 + 1, 4000, unique=125)
-    check(launch.global_store, 32, 125, 4000, unique=125)
+    Count("ragged_copy", "copy", 4, 256, lambda: (ramp(1000), torch.zeros(1000), 1000),
+          load=(32, 31 * 4 + 1, 4000, 125), store=(32, 125, 4000, 125)),
+    # The view starts at byte 4 of its storage, so each 128-byte piece straddles a fifth sector: bytes 4
+    # to 4100 are the sectors 0 to 128, 129 of them.
+    Count("copy_from_an_offset_of_one_element", "copy", 4, 256,
+          lambda: (ramp(1025)[1:], torch.zeros(1024), 1024), load=(32, 32 * 5, 4096, 129),
+          store=(32, 32 * 4, 4096, 128)),
+    # All 64 threads ask for the same 4 bytes: 2 requests of one sector, 256 bytes asked, one sector in
+    # all.
+    Count("broadcast", "broadcast", 1, 64, lambda: (ramp(8), torch.zeros(64)), load=(2, 2, 256, 1)),
+    # Thread j walks row j of a 64 x 64 matrix: neighbouring lanes are 256 bytes apart, 32 sectors per
+    # request. 2 warps x 64 steps. Each of the 512 sectors of the matrix moves 8 times.
+    Count("rows_by_thread_are_columns_by_warp", "by_column", 1, 64, lambda: (ramp(4096), torch.zeros(64), 64),
+          load=(128, 128 * 32, 4 * 4096, 512)),
+    Count("columns_by_thread_are_rows_by_warp", "by_row", 1, 64, lambda: (ramp(4096), torch.zeros(64), 64),
+          load=(128, 128 * 4, 4 * 4096, 512)),
+    # Row r starts at byte 132 r. 132 r is a multiple of 32 for r = 0, 8, 16, 24: 4 sectors; otherwise
+    # 5. Together: the bytes 0 to 31 * 132 + 128 = 4220, 132 sectors, every one of them touched.
+    Count("rows_of_33_floats", "pitch33", 1, 32, lambda: (ramp(33 * 32), torch.zeros(32)),
+          load=(32, 4 * 4 + 28 * 5, 32 * 128, 132)),
+    # Lane i reads element (9 * i) % 32: all 32 of the first 32 floats, so 4 sectors for the gather, and
+    # 4 more for the indices themselves.
+    Count("gather_of_a_permutation_costs_what_its_sectors_cost", "gather", 1, 32,
+          lambda index=(torch.arange(32) * 9 % 32).int(): (ramp(32), index, torch.zeros(32)),
+          load=(2, 8, 256, 8)),
+    # Lane i reads element 64 * i: 32 lanes, 32 sectors; the indices cost 4.
+    Count("gather_of_scattered_elements", "gather", 1, 32,
+          lambda index=(torch.arange(32) * 64).int(): (ramp(2048), index, torch.zeros(32)),
+          load=(2, 36, 256, 36)),
+    # 128 threads over 1000 elements: 7 full rounds of 4 warps (896), then 104 = 3 warps and 8 lanes.
+    Count("grid_stride_loop", "grid_stride", 2, 64, lambda: (ramp(1000), torch.zeros(1000), 1000),
+          load=(7 * 4 + 4, 7 * 16 + 3 * 4 + 1, 4000, 125)),
+    # A warp is 4 rows of 8 lanes; a row of 8 floats is one sector. 2 warps.
+    Count("a_block_of_8_by_8_reads_four_rows_a_warp", "square_block", 1, (8, 8),
+          lambda: (ramp(64 * 8), torch.zeros(64 * 8)), load=(2, 8, 256, 8), store=(2, 8, 256, 8)),
+    # A warp is 2 rows of 16 lanes: two pieces of 64 bytes, 4 sectors.
+    Count("a_block_of_16_by_4", "square_block", 1, (16, 4), lambda: (ramp(256), torch.zeros(256)),
+          load=(2, 8, 256, 8)),
+    Count("in_place_reads_and_writes", "in_place", 1, 32, lambda: (ramp(32),), load=(1, 4, 128, 4),
+          store=(1, 4, 128, 4)),
+    # 16 bytes per lane: one request asks for 512 bytes, 16 sectors. 256 vectors are 8 warps.
+    Count("float4_copy", "copy4", 1, 256, lambda: (ramp(1024), torch.zeros(1024), 256),
+          load=(8, 8 * 16, 4096, 128), store=(8, 8 * 16, 4096, 128)),
+    Count("float4_handed_to_a_function_is_one_load", "pass4", 1, 32, lambda: (ramp(128), torch.zeros(32)),
+          load=(1, 16, 512, 16), store=(1, 4, 128)),
+    # 8 bytes per lane: 256 bytes, 8 sectors.
+    Count("float2_copy", "copy2", 1, 32, lambda: (ramp(64).reshape(32, 2), torch.zeros(32, 2)),
+          load=(1, 8, 256), store=(1, 8, 256)),
+    # Lane i reads bytes 16 i + 4 to 16 i + 8: two lanes share a sector, 16 sectors for 128 bytes asked.
+    Count("one_field_of_a_vector_is_four_bytes_a_lane", "one_field", 1, 32,
+          lambda: (ramp(128), torch.zeros(32)), load=(1, 16, 128, 16)),
+    # 2 bytes per lane: 64 bytes, 2 sectors.
+    Count("halves", "halves", 1, 32, lambda: (ramp(32).half(), torch.zeros(32).half()), load=(1, 2, 64, 2),
+          store=(1, 2, 64, 2)),
+    # Two loads of 4 bytes per lane, both passed straight into a function, and one store of its result.
+    Count("half_pairs", "half_pairs", 1, 32, lambda: (ramp(128).half(), torch.zeros(64).half()),
+          load=(2, 8, 256, 8), store=(1, 4, 128, 4)),
+    Count("half_widened_by_an_intrinsic", "half_to_float", 1, 32, lambda: (ramp(32).half(), torch.zeros(32)),
+          load=(1, 2, 64), store=(1, 4, 128)),
+    Count("doubles", "doubles", 1, 32, lambda: (ramp(32).double(), torch.zeros(32).double()),
+          load=(1, 8, 256), store=(1, 8, 256)),
+    Count("bytes", "bytes", 1, 32, lambda: (torch.arange(32).byte(), torch.zeros(32).byte()), load=(1, 1, 32),
+          store=(1, 1, 32)),
+    # Odd lanes read a, even lanes b: two requests of 16 lanes. Every second float still touches all 4
+    # sectors. After the arms the warp is whole again: one store.
+    Count("two_arms", "two_arms", 1, 32, lambda: (ramp(32), ramp(32), torch.zeros(32)), load=(2, 8, 128, 8),
+          store=(1, 4, 128)),
+    # In each of the 8 rounds one half of the lanes loads: 8 requests, not 4, of 16 lanes and 4 sectors.
+    Count("alternating_lanes_in_a_loop", "alternate", 1, 32, lambda: (ramp(256), torch.zeros(32)),
+          load=(8, 32, 8 * 64, 32)),
+    # Round k has the lanes k + 1 to 31: 31 rounds, 31 + 30 + ... + 1 = 496 loads of 4 bytes. The first
+    # active lane is m = k + 1, and lanes m to 31 cover 4 - m // 8 sectors: 7 * 4 + 8 * 3 + 8 * 2 + 8 *
+    # 1 = 76.
+    Count("triangle", "triangle", 1, 32, lambda: (ramp(1024), torch.zeros(32)), load=(31, 76, 496 * 4, 76)),
+    # In each of 8 rounds 24 of the 32 lanes load, and each sector keeps 6 of its 8 lanes: 8 requests of
+    # 4 sectors.
+    Count("continue", "skipping", 1, 32, lambda: (ramp(256), torch.zeros(32)), load=(8, 32, 8 * 24 * 4, 32)),
+    # Round k has the lanes k to 31: 32 + 31 + ... + 1 = 528 loads in 32 requests. Lanes m to 31 cover 4
+    # - m // 8 sectors: 8 * (4 + 3 + 2 + 1) = 80.
+    Count("break", "breaking", 1, 32, lambda: (ramp(1024), torch.zeros(32)), load=(32, 80, 528 * 4, 80)),
+    # The same load instruction in fetch(), reached from two calls: two requests of 16 lanes, 2 sectors
+    # each.
+    Count("a_helper_called_from_both_arms", "shared_helper", 1, 32,
+          lambda: (ramp(32), ramp(32), torch.zeros(32)), load=(2, 4, 128, 4)),
+    # 4 rounds: first 16 alternating lanes (4 sectors), then all 32 (4 sectors).
+    Count("a_helper_called_twice_in_a_loop", "helper_in_loop", 1, 32, lambda: (ramp(256), torch.zeros(32)),
+          load=(8, 32, 4 * 64 + 4 * 128, 32)),
+    # Each case has every fourth lane: 8 lanes, which touch all 4 sectors of their row.
+    Count("switch_with_four_cases", "four_cases", 1, 32, lambda: (ramp(128), torch.zeros(32)),
+          load=(4, 16, 128, 16), store=(1, 4, 128)),
+    # Lanes 0 to 19: 80 bytes, 3 sectors.
+    Count("early_exit", "early_exit", 1, 32, lambda: (ramp(32), torch.zeros(32)), load=(1, 3, 80, 3),
+          store=(1, 3, 80, 3)),
+    # Lanes 0-7 leave in round 0, 8-15 in round 1, and so on: 24, 16, 8 and 0 lanes load, in 3, 2 and 1
+    # sectors.
+    Count("lanes_leaving_a_loop_by_return", "leaving", 1, 32, lambda: (ramp(128), torch.zeros(128)),
+          load=(3, 6, 48 * 4, 6), store=(3, 6, 48 * 4, 6)),
+    # 16 lanes (2 sectors), then 8 lanes (1) and 8 lanes (1); the store has 16 lanes again.
+    Count("nested_arms", "nested", 1, 32, lambda: (ramp(128), torch.zeros(32)), load=(3, 4, 64 + 32 + 32, 4),
+          store=(1, 2, 64)),
+    Count("ternary", "ternary", 1, 32, lambda: (ramp(32), torch.zeros(32)), load=(1, 4, 64, 4),
+          store=(1, 4, 128)),
+    # a is read by lanes 0-15 only: 2 sectors. It is positive for the lanes 4 to 15: 12 lanes read b and
+    # store, bytes 16 to 64, 2 sectors.
+    Count("short_circuit", "short_circuit", 1, 32,
+          lambda a=torch.tensor([-1.0] * 4 + [1.0] * 28): (a, ramp(32), torch.zeros(32)),
+          load=(2, 4, 64 + 48, 4), store=(1, 2, 48)),
+    # Row r has r % 4 elements, and starts on a sector of its own (8 floats). The condition reads
+    # length[row]: round 0 for 32 lanes, round k for the lanes with r % 4 >= k: 32, 24, 16, 8 lanes,
+    # always 4 sectors. Element k is read by 24, 16, 8 lanes, each in its own sector.
+    Count("rows_of_different_length", "ragged_rows", 1, 32,
+          lambda length=(torch.arange(32) % 4).int(): (length, ramp(256), torch.zeros(32)),
+          load=(4 + 3, 4 * 4 + 24 + 16 + 8, (32 + 24 + 16 + 8) * 4 + 48 * 4, 4 + 24)),
+    # Two warps: the first runs the triangle of above, the second, in the same block, cannot (it
+    # would read beyond the matrix), so the block is 32 wide and the grid has 3: three times the same
+    # counts, the sectors shared.
+    Count("divergence_does_not_disturb_other_warps", "triangle", 3, 32, lambda: (ramp(1024), torch.zeros(32)),
+          load=(3 * 31, 3 * 76, 3 * 496 * 4, 76)),
+    # 64 x 64, each warp reads one row (4 sectors) and writes a column (32 sectors).
+    Count("transpose_without_a_tile", "transpose_naive", (2, 8), (32, 8),
+          lambda: (ramp(4096), torch.zeros(4096), 64), load=(128, 512, 16384, 512),
+          store=(128, 128 * 32, 16384, 512)),
+    # 64^3, blocks of 16 x 16: 16 blocks of 8 warps, a warp is 2 rows of 16 columns. Each k: a at 2
+    # addresses in 2 rows (2 sectors), b at 16 consecutive floats (2 sectors). 128 warps x 64 steps x 2
+    # loads.
+    Count("matmul_naive", "matmul_naive", (4, 4), (16, 16),
+          lambda: (ramp(4096), ramp(4096), torch.zeros(4096), 64), load=(16384, 32768, 16384 * 128, 1024),
+          store=(128, 512, 16384, 512)),
+]
 
 
-def test_copy_from_an_offset_of_one_element(mod):
-    # The view starts at byte 4 of its storage, so each 128-byte piece straddles a fifth sector: bytes 4 to
-    # 4100
-    # are the sectors 0 to 128, 129 of them.
-    launch = counted(mod.copy, 4, 256, ramp(1025)[1:], torch.zeros(1024), 1024)
-    check(launch.global_load, 32, 32 * 5, 4096, unique=129)
-    check(launch.global_store, 32, 32 * 4, 4096, unique=128)
+@pytest.mark.parametrize("case", COUNTS, ids=lambda case: case.name)
+def test_requests_sectors_and_bytes(mod, case):
+    launch = counted(mod[case.kernel], case.grid, case.block, *case.arguments())
+    for counts, wanted in ((launch.global_load, case.load), (launch.global_store, case.store)):
+        if wanted:
+            check(counts, *wanted)
 
 
+# ---------------------------------------------------------------------------- global memory: addresses
 @pytest.mark.parametrize("stride, per_warp", [(2, 8), (4, 16), (8, 32), (32, 32)])
 def test_strided_loads(mod, stride, per_warp):
     # 32 lanes, `stride` floats apart, span 32 * 4 * stride bytes: 4 * stride sectors, until from stride 8 on
     # every lane has a sector to itself. No sector is shared between warps.
     launch = counted(mod.strided, 4, 256, ramp(1024 * stride), torch.zeros(1024), 1024, stride)
     check(launch.global_load, 32, 32 * per_warp, 4096, unique=32 * per_warp)
-
-
-def test_broadcast(mod):
-    # All 64 threads ask for the same 4 bytes: 2 requests of one sector, 256 bytes asked, one sector in all.
-    launch = counted(mod.broadcast, 1, 64, ramp(8), torch.zeros(64))
-    check(launch.global_load, 2, 2, 256, unique=1)
-
-
-def test_rows_by_thread_are_columns_by_warp(mod):
-    # Thread j walks row j of a 64 x 64 matrix: neighbouring lanes are 256 bytes apart, 32 sectors per
-    # request.
-    # 2 warps x 64 steps. Each of the 512 sectors of the matrix moves 8 times.
-    launch = counted(mod.by_column, 1, 64, ramp(4096), torch.zeros(64), 64)
-    check(launch.global_load, 128, 128 * 32, 4 * 4096, unique=512)
-
-
-def test_columns_by_thread_are_rows_by_warp(mod):
-    launch = counted(mod.by_row, 1, 64, ramp(4096), torch.zeros(64), 64)
-    check(launch.global_load, 128, 128 * 4, 4 * 4096, unique=512)
-
-
-def test_rows_of_33_floats(mod):
-    # Row r starts at byte 132 r. 132 r is a multiple of 32 for r = 0, 8, 16, 24: 4 sectors; otherwise 5.
-    # Together: the bytes 0 to 31 * 132 + 128 = 4220, 132 sectors, every one of them touched.
-    launch = counted(mod.pitch33, 1, 32, ramp(33 * 32), torch.zeros(32))
-    check(launch.global_load, 32, 4 * 4 + 28 * 5, 32 * 128, unique=132)
-
-
-def test_gather_of_a_permutation_costs_what_its_sectors_cost(mod):
-    # Lane i reads element (9 * i) % 32: all 32 of the first 32 floats, so 4 sectors for the gather,
-    # and 4 more for the indices themselves.
-    index = (torch.arange(32) * 9 % 32).int()
-    launch = counted(mod.gather, 1, 32, ramp(32), index, torch.zeros(32))
-    check(launch.global_load, 2, 8, 256, unique=8)
-
-
-def test_gather_of_scattered_elements(mod):
-    # Lane i reads element 64 * i: 32 lanes, 32 sectors; the indices cost 4.
-    index = (torch.arange(32) * 64).int()
-    launch = counted(mod.gather, 1, 32, ramp(2048), index, torch.zeros(32))
-    check(launch.global_load, 2, 36, 256, unique=36)
-
-
-def test_grid_stride_loop(mod):
-    # 128 threads over 1000 elements: 7 full rounds of 4 warps (896), then 104 = 3 warps and 8 lanes.
-    launch = counted(mod.grid_stride, 2, 64, ramp(1000), torch.zeros(1000), 1000)
-    check(launch.global_load, 7 * 4 + 4, 7 * 16 + 3 * 4 + 1, 4000, unique=125)
-
-
-def test_a_block_of_8_by_8_reads_four_rows_a_warp(mod):
-    # A warp is 4 rows of 8 lanes; a row of 8 floats is one sector. 2 warps.
-    launch = counted(mod.square_block, 1, (8, 8), ramp(64 * 8), torch.zeros(64 * 8))
-    check(launch.global_load, 2, 8, 256, unique=8)
-    check(launch.global_store, 2, 8, 256, unique=8)
-
-
-def test_a_block_of_16_by_4(mod):
-    # A warp is 2 rows of 16 lanes: two pieces of 64 bytes, 4 sectors.
-    launch = counted(mod.square_block, 1, (16, 4), ramp(256), torch.zeros(256))
-    check(launch.global_load, 2, 8, 256, unique=8)
 
 
 def test_registers_are_not_memory(mod):
@@ -411,189 +488,11 @@ def test_registers_are_not_memory(mod):
     assert launch.shared_load.requests == 0 and launch.shared_store.requests == 0
 
 
-def test_in_place_reads_and_writes(mod):
-    launch = counted(mod.in_place, 1, 32, ramp(32))
-    check(launch.global_load, 1, 4, 128, unique=4)
-    check(launch.global_store, 1, 4, 128, unique=4)
-
-
 # ---------------------------------------------------------------------------- global memory: widths
-def test_float4_copy(mod):
-    # 16 bytes per lane: one request asks for 512 bytes, 16 sectors. 256 vectors are 8 warps.
-    launch = counted(mod.copy4, 1, 256, ramp(1024), torch.zeros(1024), 256)
-    check(launch.global_load, 8, 8 * 16, 4096, unique=128)
-    check(launch.global_store, 8, 8 * 16, 4096, unique=128)
-
-
 def test_float4_made_in_a_call_is_one_store(mod):
     launch = counted(mod.make4, 1, 32, torch.zeros(128), 2.0)
     check(launch.global_store, 1, 16, 512, unique=16)
     assert launch.global_load.requests == 0
-
-
-def test_float4_handed_to_a_function_is_one_load(mod):
-    launch = counted(mod.pass4, 1, 32, ramp(128), torch.zeros(32))
-    check(launch.global_load, 1, 16, 512, unique=16)
-    check(launch.global_store, 1, 4, 128)
-
-
-def test_float2_copy(mod):
-    # 8 bytes per lane: 256 bytes, 8 sectors.
-    launch = counted(mod.copy2, 1, 32, ramp(64).reshape(32, 2), torch.zeros(32, 2))
-    check(launch.global_load, 1, 8, 256)
-    check(launch.global_store, 1, 8, 256)
-
-
-def test_one_field_of_a_vector_is_four_bytes_a_lane(mod):
-    # Lane i reads bytes 16 i + 4 to 16 i + 8: two lanes share a sector, 16 sectors for 128 bytes asked.
-    launch = counted(mod.one_field, 1, 32, ramp(128), torch.zeros(32))
-    check(launch.global_load, 1, 16, 128, unique=16)
-
-
-def test_halves(mod):
-    # 2 bytes per lane: 64 bytes, 2 sectors.
-    launch = counted(mod.halves, 1, 32, ramp(32).half(), torch.zeros(32).half())
-    check(launch.global_load, 1, 2, 64, unique=2)
-    check(launch.global_store, 1, 2, 64, unique=2)
-
-
-def test_half_pairs(mod):
-    # Two loads of 4 bytes per lane, both passed straight into a function, and one store of its result.
-    launch = counted(mod.half_pairs, 1, 32, ramp(128).half(), torch.zeros(64).half())
-    check(launch.global_load, 2, 8, 256, unique=8)
-    check(launch.global_store, 1, 4, 128, unique=4)
-
-
-def test_half_widened_by_an_intrinsic(mod):
-    launch = counted(mod.half_to_float, 1, 32, ramp(32).half(), torch.zeros(32))
-    check(launch.global_load, 1, 2, 64)
-    check(launch.global_store, 1, 4, 128)
-
-
-def test_doubles(mod):
-    launch = counted(mod.doubles, 1, 32, ramp(32).double(), torch.zeros(32).double())
-    check(launch.global_load, 1, 8, 256)
-    check(launch.global_store, 1, 8, 256)
-
-
-def test_bytes(mod):
-    launch = counted(mod.bytes, 1, 32, torch.arange(32).byte(), torch.zeros(32).byte())
-    check(launch.global_load, 1, 1, 32)
-    check(launch.global_store, 1, 1, 32)
-
-
-# ---------------------------------------------------------------------------- divergence
-def test_two_arms(mod):
-    # Odd lanes read a, even lanes b: two requests of 16 lanes. Every second float still touches all 4
-    # sectors.
-    # After the arms the warp is whole again: one store.
-    launch = counted(mod.two_arms, 1, 32, ramp(32), ramp(32), torch.zeros(32))
-    check(launch.global_load, 2, 8, 128, unique=8)
-    check(launch.global_store, 1, 4, 128)
-
-
-def test_alternating_lanes_in_a_loop(mod):
-    # In each of the 8 rounds one half of the lanes loads: 8 requests, not 4, of 16 lanes and 4 sectors.
-    launch = counted(mod.alternate, 1, 32, ramp(256), torch.zeros(32))
-    check(launch.global_load, 8, 32, 8 * 64, unique=32)
-
-
-def test_triangle(mod):
-    # Round k has the lanes k + 1 to 31: 31 rounds, 31 + 30 + ... + 1 = 496 loads of 4 bytes. The first active
-    # lane
-    # is m = k + 1, and lanes m to 31 cover 4 - m // 8 sectors: 7 * 4 + 8 * 3 + 8 * 2 + 8 * 1 = 76.
-    launch = counted(mod.triangle, 1, 32, ramp(1024), torch.zeros(32))
-    check(launch.global_load, 31, 76, 496 * 4, unique=76)
-
-
-def test_continue(mod):
-    # In each of 8 rounds 24 of the 32 lanes load, and each sector keeps 6 of its 8 lanes: 8 requests of 4
-    # sectors.
-    launch = counted(mod.skipping, 1, 32, ramp(256), torch.zeros(32))
-    check(launch.global_load, 8, 32, 8 * 24 * 4, unique=32)
-
-
-def test_break(mod):
-    # Round k has the lanes k to 31: 32 + 31 + ... + 1 = 528 loads in 32 requests. Lanes m to 31 cover 4 - m
-    # // 8
-    # sectors: 8 * (4 + 3 + 2 + 1) = 80.
-    launch = counted(mod.breaking, 1, 32, ramp(1024), torch.zeros(32))
-    check(launch.global_load, 32, 80, 528 * 4, unique=80)
-
-
-def test_a_helper_called_from_both_arms(mod):
-    # The same load instruction in fetch(), reached from two calls: two requests of 16 lanes, 2 sectors each.
-    launch = counted(mod.shared_helper, 1, 32, ramp(32), ramp(32), torch.zeros(32))
-    check(launch.global_load, 2, 4, 128, unique=4)
-
-
-def test_a_helper_called_twice_in_a_loop(mod):
-    # 4 rounds: first 16 alternating lanes (4 sectors), then all 32 (4 sectors).
-    launch = counted(mod.helper_in_loop, 1, 32, ramp(256), torch.zeros(32))
-    check(launch.global_load, 8, 32, 4 * 64 + 4 * 128, unique=32)
-
-
-def test_switch_with_four_cases(mod):
-    # Each case has every fourth lane: 8 lanes, which touch all 4 sectors of their row.
-    launch = counted(mod.four_cases, 1, 32, ramp(128), torch.zeros(32))
-    check(launch.global_load, 4, 16, 128, unique=16)
-    check(launch.global_store, 1, 4, 128)
-
-
-def test_early_exit(mod):
-    # Lanes 0 to 19: 80 bytes, 3 sectors.
-    launch = counted(mod.early_exit, 1, 32, ramp(32), torch.zeros(32))
-    check(launch.global_load, 1, 3, 80, unique=3)
-    check(launch.global_store, 1, 3, 80, unique=3)
-
-
-def test_lanes_leaving_a_loop_by_return(mod):
-    # Lanes 0-7 leave in round 0, 8-15 in round 1, and so on: 24, 16, 8 and 0 lanes load, in 3, 2 and 1
-    # sectors.
-    launch = counted(mod.leaving, 1, 32, ramp(128), torch.zeros(128))
-    check(launch.global_load, 3, 6, 48 * 4, unique=6)
-    check(launch.global_store, 3, 6, 48 * 4, unique=6)
-
-
-def test_nested_arms(mod):
-    # 16 lanes (2 sectors), then 8 lanes (1) and 8 lanes (1); the store has 16 lanes again.
-    launch = counted(mod.nested, 1, 32, ramp(128), torch.zeros(32))
-    check(launch.global_load, 3, 4, 64 + 32 + 32, unique=4)
-    check(launch.global_store, 1, 2, 64)
-
-
-def test_ternary(mod):
-    launch = counted(mod.ternary, 1, 32, ramp(32), torch.zeros(32))
-    check(launch.global_load, 1, 4, 64, unique=4)
-    check(launch.global_store, 1, 4, 128)
-
-
-def test_short_circuit(mod):
-    # a is read by lanes 0-15 only: 2 sectors. It is positive for the lanes 4 to 15: 12 lanes read b and
-    # store,
-    # bytes 16 to 64, 2 sectors.
-    a = torch.tensor([-1.0] * 4 + [1.0] * 28)
-    launch = counted(mod.short_circuit, 1, 32, a, ramp(32), torch.zeros(32))
-    check(launch.global_load, 2, 4, 64 + 48, unique=4)
-    check(launch.global_store, 1, 2, 48)
-
-
-def test_rows_of_different_length(mod):
-    # Row r has r % 4 elements, and starts on a sector of its own (8 floats). The condition reads length[row]:
-    # round 0 for 32 lanes, round k for the lanes with r % 4 >= k: 32, 24, 16, 8 lanes, always 4 sectors.
-    # Element k is read by 24, 16, 8 lanes, each in its own sector.
-    length = (torch.arange(32) % 4).int()
-    launch = counted(mod.ragged_rows, 1, 32, length, ramp(256), torch.zeros(32))
-    check(launch.global_load, 4 + 3, 4 * 4 + 24 + 16 + 8, (32 + 24 + 16 + 8) * 4 + 48 * 4, unique=4 + 24)
-
-
-def test_divergence_does_not_disturb_other_warps(mod):
-    # Two warps: the first runs the triangle of test_triangle, the second, in the same block, cannot (it would
-    # read
-    # beyond the matrix), so the block is 32 wide and the grid has 3: three times the same counts, the sectors
-    # shared.
-    launch = counted(mod.triangle, 3, 32, ramp(1024), torch.zeros(32))
-    check(launch.global_load, 3 * 31, 3 * 76, 3 * 496 * 4, unique=76)
 
 
 # ---------------------------------------------------------------------------- shared memory
@@ -648,22 +547,6 @@ def test_transpose_through_shared_memory(mod, pitch, excess_each):
     assert (load.requests, load.excess) == (128, 128 * excess_each)
     assert (store.requests, store.excess) == (128, 0)
     assert launch.barriers == 4
-
-
-def test_transpose_without_a_tile(mod):
-    # 64 x 64, each warp reads one row (4 sectors) and writes a column (32 sectors).
-    launch = counted(mod.transpose_naive, (2, 8), (32, 8), ramp(4096), torch.zeros(4096), 64)
-    check(launch.global_load, 128, 512, 16384, unique=512)
-    check(launch.global_store, 128, 128 * 32, 16384, unique=512)
-
-
-def test_matmul_naive(mod):
-    # 64^3, blocks of 16 x 16: 16 blocks of 8 warps, a warp is 2 rows of 16 columns. Each k: a at 2 addresses
-    # in 2
-    # rows (2 sectors), b at 16 consecutive floats (2 sectors). 128 warps x 64 steps x 2 loads.
-    launch = counted(mod.matmul_naive, (4, 4), (16, 16), ramp(4096), ramp(4096), torch.zeros(4096), 64)
-    check(launch.global_load, 16384, 32768, 16384 * 128, unique=1024)
-    check(launch.global_store, 128, 512, 16384, unique=512)
 
 
 def test_matmul_tiled(mod):
