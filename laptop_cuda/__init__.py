@@ -10,7 +10,7 @@ bugs.
 Arrays are NumPy's, or torch's tensors where torch is installed; CUDA tensors run on the GPU, from the same
 file. In a notebook, importing this defines the cell magic `%%cuda`.
 """
-from . import magic
+from . import magic, packs
 from .arguments import ArgumentError
 from .arguments.pointers import pointers
 from .build import CompileError, NoCompiler
@@ -22,7 +22,6 @@ from .module import Module, compile, load
 from .only_kernels import NotAllowed, only_kernels
 from .ops import custom_op
 from .profile import profile
-from .program import run
 from .report import KernelError
 from .sanitize import sanitize
 from .show import show
@@ -48,5 +47,13 @@ __all__ = [
     "sanitize",
     "show",
 ]
+
+
+
+def __getattr__(name: str):
+    if name == "run":                    # whole programs are a pack
+        return packs.part("programs").run
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 magic.register()

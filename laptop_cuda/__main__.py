@@ -1,237 +1,32 @@
-"""`python -m laptop_cuda run prog.cu`, `judge`, `inspect`, `bench`: the engine as a tool.
-
-    run [options] prog.cu [more.cu ...] [arguments of the program]
-
-      --sanitize             check every launch (the default): races, out of bounds, uninitialised reads, ...
-      --profile              count what every launch asks of memory, per kernel and per line;
-                             with --sanitize, both
-      --plain                neither; fast
-      --json FILE            the report as JSON as well; - for the standard output, what the program prints
-                             is then on the standard error
-      --budget COUNT=N       fail if a count is higher (KERNEL:COUNT=N for one kernel); implies --profile
-      --order forward|reverse|seeded   --seed N   --steps N   --timeout SECONDS
-      -I DIR  -D NAME[=VALUE]  -U NAME  -isystem DIR  -include FILE  -std=c++17  -lNAME  -L DIR
-                             as for nvcc; its other options, and libraries of CUDA, are ignored
-
-What follows the sources belongs to the program. The exit status is the program's own; if that is 0,
-1 if a bug was found or a budget exceeded; 2 if it does not compile; 128 + n if it was ended by signal n;
-124 after a --timeout.
+"""`python -m laptop_cuda COMMAND`: the engine as a tool.
 
     inspect [--arch sm_80,sm_90] [--kernel "name<64>"] [--block N] FILE.cu
                              registers, occupancy and machine code of its kernels; needs nvcc, no card
-
-    judge [options] FOLDER my.cu         a submission against a challenge: see `judge --help`
-    bench [--quick]          how fast the engine builds and runs on this machine
 """
 from __future__ import annotations
 
-import json
-import re
 import signal
 import sys
-from dataclasses import dataclass, field
-from pathlib import Path
 
 from .build import CompileError, NoCompiler
-from .launch import ORDERS, STEP_LIMIT
-from .program import report
-from .program import Budget, Options, Program, ProgramError, Ran, compile_program, execute
-
-SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
-WITH_VALUE = (
-    "-arch",
-    "-gencode",
-    "-Xptxas",
-    "-o",
-    "-ccbin",
-    "-code",
-    "-maxrregcount",
-    "-x",
-)
-
-
-OF_CUDA = re.compile(r"cuda\w*|cu(?:rand|blas|fft|sparse|solver|dnn)\w*|np[pi]\w*|nv\w+|cupti")    # -lNAME
-
-
-class UsageError(Exception):
-    """A command line that is not understood."""
-
-
-@dataclass
-class Asked:
-    sources: list[Path] = field(default_factory=list)
-    arguments: list[str] = field(default_factory=list)
-    modes: set[str] = field(default_factory=set)
-    json: str = ""
-    budgets: list[Budget] = field(default_factory=list)
-    include: list[Path] = field(default_factory=list)
-    defines: list[str] = field(default_factory=list)
-    standard: str = "gnu++17"            # as nvcc, which leaves it to g++
-    flags: list[str] = field(default_factory=list)
-    order: str = "forward"
-    seed: int = 0
-    steps: int = STEP_LIMIT
-    timeout: float | None = None
-
-    @property
-    def mode(self) -> str:
-        """Of `modes`, what was asked for; a budget implies "profile"."""
-        modes = self.modes | ({"profile"} if self.budgets else set())
-        if "plain" in modes and len(modes) > 1:
-            raise UsageError("run: --plain neither checks nor counts: leave it out, or the other options")
-        return "both" if len(modes) > 1 else next(iter(modes), "sanitize")
-
-
-def read_command(words: list[str]) -> Asked:
-    """Options and sources up to the program's own arguments."""
-    asked, left = Asked(), list(words)
-    while left:
-        word = left.pop(0)
-        if word == "--":
-            break
-        if not word.startswith("-"):
-            if Path(word).suffix not in SOURCES:
-                left.insert(0, word)
-                break
-            asked.sources.append(Path(word))
-        elif asked.sources:                      # what follows the sources belongs to the program
-            left.insert(0, word)
-            break
-        else:
-            _option(asked, word, left)
-    asked.arguments = left
-    if not asked.sources:
-        got = f"; {left[0]} is none by its name" if left else ""
-        raise UsageError(f"run: name a source, such as prog.cu{got}")
-    return asked
-
-
-OWN = ("--sanitize", "--profile", "--plain", "--json", "--budget", "--order", "--seed", "--steps",
-       "--timeout")
-OF_NVCC = (
-    "--use_fast_math",
-    "--expt-relaxed-constexpr",
-    "--extended-lambda",
-    "--expt-extended-lambda",
-    "--gpu-architecture",
-    "--generate-code",
-)
-
-
-def _option(asked: Asked, word: str, left: list[str]) -> None:
-    # over the guide: one branch per option
-    name, joined, value = word.partition("=") if word.startswith("--") else (word, "", "")
-    if f"-{name}" in OWN:
-        raise UsageError(f"run: {name} is written -{name}")
-
-    def given(kind=str):
-        if not joined and not left:
-            raise UsageError(f"run: {name} needs a value")
-        text = value if joined else left.pop(0)
-        try:
-            return kind(text)
-        except ValueError:
-            raise UsageError(f"run: {name} takes a number, got {text!r}") from None
-
-    if name in ("--sanitize", "--profile", "--plain"):
-        asked.modes.add(name[2:])
-    elif name == "--json":
-        asked.json = given()
-    elif name == "--budget":
-        asked.budgets.append(Budget.read(given()))
-    elif name == "--order":
-        asked.order = given()
-        if asked.order not in ORDERS:
-            raise UsageError(f"run: --order is one of {', '.join(ORDERS)}")
-    elif name in ("--seed", "--steps"):
-        setattr(asked, name[2:], given(int))
-    elif name == "--timeout":
-        asked.timeout = given(float)
-    elif name == "-isystem" or word[:2] == "-I":
-        text = given() if name in ("-isystem", "-I") else word[2:]
-        asked.include.append(Path(text).resolve())
-    elif word[:2] == "-D":
-        asked.defines.append(word[2:] or given())
-    elif word[:2] == "-U":
-        asked.flags.append(f"-U{word[2:] or given()}")
-    elif name == "-include":
-        path = Path(given())
-        asked.flags += ["-include", str(path.resolve() if path.exists() else path)]
-    elif word.startswith(("-std=", "--std=")):
-        asked.standard = word.split("=")[1]
-    elif word == "-fopenmp" or word[:2] == "-l" and not OF_CUDA.fullmatch(word[2:]):
-        asked.flags.append(word)
-    elif name == "--compiler-options" or word.startswith("-Xcompiler"):
-        asked.flags += ["-fopenmp"] * ("-fopenmp" in re.split("[, ]", word.partition("=")[2] or given()))
-    elif word[:2] == "-L":
-        asked.flags.append(f"-L{Path(word[2:] or given()).resolve()}")
-    elif word in WITH_VALUE:
-        given()
-    elif word.startswith("--") and name not in OF_NVCC:
-        raise UsageError(f"run: {name} is not an option; `python -m laptop_cuda --help` lists them")
-
-
-def run(words: list[str]) -> int:
-    asked = read_command(words)
-    mode = asked.mode
-    options = Options(tuple(asked.include), tuple(asked.defines), asked.standard, tuple(asked.flags))
-    program = compile_program(asked.sources, options, mode)
-    for line in program.warnings:
-        print(f"laptop_cuda: warning: {line}", file=sys.stderr)
-    ran = execute(program, asked.arguments, order=asked.order, seed=asked.seed, step_limit=asked.steps,
-                  name=str(asked.sources[0].with_suffix("")), timeout=asked.timeout,
-                  stdout=sys.stderr if asked.json == "-" else None)
-    said = report.text(ran, mode, program.files)
-    if said:
-        print(said, file=sys.stderr)
-    over = [line for budget in asked.budgets if (line := budget.over(ran))]
-    for line in over:
-        print(f"laptop_cuda: over budget: {line}", file=sys.stderr)
-    if asked.json:
-        _write_json(asked, program, ran, over)
-    return ran.status or int(bool(ran.errors or over))
-
-
-def _write_json(asked: Asked, program: Program, ran: Ran, over: list[str]) -> None:
-    made = {
-        "sources": [str(p) for p in asked.sources],
-        "mode": asked.mode,
-        "status": ran.status,
-        "crash": ran.crash,
-        "errors": ran.errors,
-        "notes": ran.notes,
-        "over_budget": over,
-        "warnings": program.warnings,
-        "launches": ran.launches,
-    }
-    text = json.dumps(made, indent=1)
-    if asked.json == "-":
-        print(text)
-    else:
-        Path(asked.json).write_text(text + "\n", encoding="utf-8")
+from .packs import command, commands
 
 
 def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     try:
-        if words[:1] == ["run"] and words[1:2] not in (["--help"], ["-h"]):
-            return run(words[1:])
         if words[:1] == ["inspect"]:
             from .inside.inspect_command import main as inspect
             return inspect(words[1:])
-        if words[:1] == ["judge"]:
-            from .judge import main as judge
-            return judge(words[1:])
-        if words[:1] == ["bench"]:
-            from .bench import main as bench
-            return bench(words[1:])
-        print(__doc__)
-        return 0 if words[:1] in (["--help"], ["-h"], ["run"], []) else 2
+        if found := words and command(words[0]):
+            return found.main(words[1:])
+        print(__doc__ + "".join(f"\n    {name} {said}" for name, said in commands().items()))
+        return 0 if words[:1] in (["--help"], ["-h"], []) else 2
     except OSError as error:
         said = f"{error.strerror}: {error.filename}" if error.filename else error
         print(f"laptop_cuda: {said}", file=sys.stderr)
         return 2
-    except (UsageError, ProgramError, CompileError, NoCompiler, ValueError) as error:
+    except (CompileError, NoCompiler, ValueError) as error:
         print(f"laptop_cuda: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from .packs import folders, include_flags, same_headers
 from .text.diagnostics import REFUSED, WARNINGS, CompileError, program_errors, read_errors, read_nvcc_errors
 from .toolchain import by_value, shipped
 from .toolchain.cache import cache, digest, locked, prefer_cache, prune, used, user_cache
@@ -34,14 +35,15 @@ LINKED = re.compile("-fopenmp$|-[lL]")
 
 def engine_digest() -> str:
     """All files of the engine: a change in any of them makes every library a new one."""
-    files = sorted((p, p.stat()) for folder in (HEADERS, RUNTIME) for p in folder.iterdir()
-                   if p.is_file() and not p.name.startswith("."))
+    files = sorted((p, p.stat()) for folder in folders("include") + folders("runtime")
+                   for p in folder.rglob("*") if p.is_file() and not p.name.startswith("."))
     return _digest_of(tuple((p, s.st_mtime_ns, s.st_size) for p, s in files))
 
 
 @functools.lru_cache(maxsize=4)
 def _digest_of(files: tuple) -> str:
-    return digest(*(part for path, _, _ in files for part in (path.name, path.read_bytes())))
+    return digest(*same_headers().values(),
+                  *(part for path, _, _ in files for part in (path.name, path.read_bytes())))
 
 
 def rewritten_header(name: str, text: str) -> Path:
@@ -64,7 +66,7 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
     """
     tool = compiler()
     runtime = runtime_library()
-    include = [*(f"-I{p}" for p in search), f"-I{HEADERS}"] + ([f"-iquote{folder}"] if folder else [])
+    include = [*(f"-I{p}" for p in search), *include_flags()] + ([f"-iquote{folder}"] if folder else [])
     flags = COMMON + (tool.traced() if traced else tool.plain()) + include
     if traced and not tool.clang:
         flags.append(by_value.FLAG)
@@ -79,7 +81,7 @@ def program(units: dict[Path, str], files: dict[str, str], more: list[str], trac
     """Builds the rewritten sources of a whole program into one library; errors quote `files`."""
     tool = compiler()
     more = [f for f in more if f != "-fopenmp" or has_openmp(tool.command)]       # see omp.h
-    flags = [f for f in COMMON if f not in ("-std=c++17", "-Werror=vla")] + [*WARNINGS, f"-I{HEADERS}"]
+    flags = [f for f in COMMON if f not in ("-std=c++17", "-Werror=vla")] + [*WARNINGS, *include_flags()]
     flags += tool.traced() if traced else tool.plain()
     flags += [f for f in more if f[:2] not in ("-l", "-L")]
     link = _link(tool, [str(runtime_library()), *beside_program(traced), *filter(LINKED.match, more)])
@@ -122,8 +124,9 @@ def nvcc_problem(output: str) -> NoCompiler | None:
 
 @functools.lru_cache
 def build_runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...]) -> Path:
-    flags = ["-std=c++17", "-fPIC", "-pthread", "-Wall", f"-I{HEADERS}"]
-    parts = runtime_parts(RUNTIME, tool.clang)
+    flags = ["-std=c++17", "-fPIC", "-pthread", "-Wall", f"-I{RUNTIME}",
+             *(f"-I{folder}" for folder in folders("include"))]
+    parts = runtime_parts(folders("runtime"), tool.clang)
     made = root / ("runtime-" + digest(engine, *flags, *extra, str(parts), *tool.command, tool.version))
     files = {f"part{i}.cpp": text for i, (text, _) in enumerate(parts)}
     sources = {made / name: [level, *extra] for name, (_, level) in zip(files, parts)}
@@ -217,13 +220,13 @@ def _clear(folder: Path, output: Path):
 
 def _depended_on(folder: Path) -> list[Path]:
     """Files that the source includes, besides the engine's and the system's, from the compiler's depfiles."""
-    found = set()
+    found, own = set(), [folder, *folders("include"), *folders("runtime"), cache()]
     for depfile in folder.glob("*.d"):
         words = depfile.read_text().replace("\\\n", " ").split(":", 1)[1]
         for word in re.split(r"(?<!\\)\s+", words.strip()):
             path = Path(word.replace("\\ ", " "))
             path = path if path.is_absolute() else folder / path
-            if path.parent not in (HEADERS, RUNTIME, folder) and not str(path).startswith("/usr/"):
+            if not any(map(path.is_relative_to, own)) and not str(path).startswith("/usr/"):
                 found.add(path)
     return sorted(p for p in found if p.is_file())
 

@@ -7,12 +7,11 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from . import gpu, launch
+from . import gpu, launch, packs
 from .arguments import ArgumentError
 from .kernel import Kernel
 from .launch.kernel_library import cpu_entry, kernel_library
 from .launch.library import Globals, Library, load_library
-from .program import host_call
 from .sources import files_of, read, split_instance
 from .text import signature
 from .text.diagnostics import CompileError, undefined_names, unknown_names
@@ -83,23 +82,7 @@ class Module:
     def host(self, name: str):
         """A host function of the file, to be called with CPU arrays. Its launches are counted and checked
         like others. It runs in a process of its own, so a crash is a `KernelError`; its result is dropped."""
-        if name == "main":
-            raise ArgumentError("main is a whole program: laptop_cuda.run(path) runs it in its own process")
-        found = [f for file in self._files for f in signature.hosts(file)
-                 if name in (f.name, f.function.name)]
-        if not found:
-            there = ", ".join(f.name for file in self._files for f in signature.hosts(file))
-            raise ArgumentError(f"{self.name} has no host function `{name}`; it has: {there or 'none'}")
-        def call(*arguments, **named) -> None:
-            library = self._host_library(found[0])
-            self._continue_in(library)
-            host_call.call(name, library, self._texts_by_name(), arguments, named)
-        self._host_library(found[0])         # what does not compile is an error here and now
-        return call
-
-    def _host_library(self, function) -> Library:
-        traced = launch.mode() != "plain"
-        return self._build(("host", function, traced), [(function, "")], traced, host_call.host_entry)
+        return packs.part("programs.host_call").host_function(self, name)
 
     def _texts_by_name(self) -> dict[str, str]:
         """{name: text} of the source and of the files that it includes, for messages."""

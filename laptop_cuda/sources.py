@@ -3,17 +3,11 @@ import codecs
 import re
 from pathlib import Path
 
-from . import build
+from . import build, packs
 from .rewrite import Loops, rewrite
 from .rewrite.launches import launches_in_device_code
-from .text.libraries import without_libraries
 from .text.outline import Outline, outline
 INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
-
-# no headers of CUDA's: the engine has them for programs that come without, and the program's own go first
-OF_SAMPLES = re.compile(r"(helper_|cutil)\w*\.h")
-OF_TEMPLATES = re.compile(r"(cub|thrust|cooperative_groups|cuda)/|cooperative_groups\.h|curand|mma\.h"
-                          r"|cuda_(fp|bf)")
 
 
 def read(path: Path) -> str:
@@ -44,7 +38,10 @@ def files_of(text: str, folder: Path | None, search: tuple[Path, ...] = (),
                 texts.append(read(path))
                 paths.append(path)
                 homes.append(path.parent)
-    found = [outline(made) for made in without_libraries(texts, missing)]
+    made = texts
+    for libraries in packs.named("libraries"):
+        made = libraries.without_libraries(made, missing)
+    found = [outline(text) for text in made]
     for file, path, text in zip(found, paths, texts):
         file.path, file.as_read, file.together = path, text, found
     return found
@@ -61,7 +58,7 @@ def _included(match: re.Match, folder: Path, search: tuple[Path, ...]) -> Path |
     quoted, angled = match.group(2), match.group(3)
     if quoted:
         return beside(quoted, folder, search)
-    if (build.HEADERS / angled).exists() and not OF_SAMPLES.fullmatch(angled):
+    if packs.has_header(angled) and not packs.may_be_own(angled):
         return None
     return beside(angled, None, search)
 
@@ -77,9 +74,8 @@ def rewritten(files: list[Outline], folder: Path | None, search: tuple[Path, ...
             path = _included(match, folder, search)
             included = next((f for f in files if path is not None and f.path == path), None)
             if included is None:
-                angled = match.group(3) or ""
-                other = angled.startswith("cub/") and not (build.HEADERS / angled).exists()
-                return f"{match.group(1)}<cub/cub.cuh>" if other else match.group()
+                other = packs.instead_of(match.group(3) or "")
+                return f"{match.group(1)}<{other}>" if other else match.group()
             if path not in copies:
                 copies[path] = None                     # an include of itself, behind a guard, adds nothing
                 copy = f'#line 1 "{path.name}"\n{one(included, path.parent)}'
@@ -90,40 +86,23 @@ def rewritten(files: list[Outline], folder: Path | None, search: tuple[Path, ...
 
     return one(files[0], folder)
 
-# headers of functions that few sources name
-RARE = {
-    "ptx_float8.h": r"\basm\b(?s:.*)\be[45]m[32]",
-    "ptx_integers.h": r"\.cc\b|\b(add|sub|mad)c\b|\bm(ul|ad)24|dp[24]a|bmsk|szext|\bfns\b|shiftamt|\bprmt\.",
-    "packed_integers.h": r"\b(__v[a-z]+[24]|vabsdiff4|__dp[24]a\w*|(__)?fns)\b",
-    "dynamic_programming.h": r"\b__vi(add|b)?m(ax|in)(3?_\w+)\b",
-    "curand.h": r"\bcurandGenerator_t\b",               # which CUDA's curand_kernel.h includes
-    "nv_atomic.h": r"\b__(nv_atomic|NV_ATOMIC|NV_THREAD_SCOPE)_\w+",
-    "error_functions.h": r"\b(erf(c?inv|cx)|normcdfinv|cyl_bessel_i[01])f?\b",
-}
-
 
 def started(files: list[Outline], name: str) -> str:
     """What precedes the rewritten text: the engine's headers. Line n of `name` is still line n."""
-    assembly = any(re.search(r"\basm\b|\b__asm", file.text) for file in files)
-    unions = any(re.search(r"\bunion\b", file.text) for file in files)
-    headers = ["host_launch.h", "laptop_entries.h"] + ["ptx.h"] * assembly
-    headers += [h for h, names in RARE.items() if any(re.search(names, file.text) for file in files)]
-    headers += _named(files)
-    head = "#define LAPTOP_UNIONS\n" * unions
-    arrives = re.compile(r"\bbar(rier)?(\.\w+)*\.arrive")
-    head += "#define LAPTOP_ARRIVES\n" * any(arrives.search(file.text) for file in files)
-    head += "#define LAPTOP_NESTED\n" * launches_in_device_code(files)
-    head += "".join(f"#include <{h}>\n" for h in headers)
+    headers, macros = packs.asked_for([" ".join(t.text for t in file.tokens) for file in files])
+    macros += ["LAPTOP_NESTED"] * launches_in_device_code(files)
+    head = "".join(f"#define {macro}\n" for macro in macros)
+    head += "".join(f"#include <{h}>\n"
+                    for h in ("each_thread.h", "laptop_entries.h", *headers, *_first(files)))
     head += "".join(f"#define {d.replace('=', ' ', 1)}\n" for d in files[0].defines)
     return head + f'#line 1 "{name}"\n'
 
 
-def _named(files: list[Outline]) -> list[str]:
-    """The engine's headers of templates that the files include: first, as `#define WIDTH 32` may precede them
-    there."""
+def _first(files: list[Outline]) -> list[str]:
+    """Headers of templates that the files include, as `#define WIDTH 32` may precede them there."""
     found = [INCLUDE.match(t.text) for file in files for t in file.tokens if t.kind == "directive"]
-    names = dict.fromkeys(match.group(3) for match in found if match and match.group(3))
-    return [name for name in names if OF_TEMPLATES.match(name) and (build.HEADERS / name).is_file()]
+    return [name for name in dict.fromkeys(match.group(3) for match in found if match and match.group(3))
+            if packs.is_first(name)]
 
 
 def split_instance(text: str) -> tuple[str, str]:

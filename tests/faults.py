@@ -3,14 +3,16 @@
     python tests/faults.py [NAME...] [--list] [--jobs N] [--tree FOLDER]
 
 An entry is a name, a file, a text that occurs in it exactly once, what replaces it (the fault), and the tests
-that must turn red: arguments of pytest, paths below tests/, `-m slow` where only the slow suite sees it. The
-tree is copied, once per job, beside a build cache that is kept; each selection must be green without a fault.
+that must turn red: arguments of pytest, paths below tests/ (or with laptop_cuda/ before them), `-m slow` where
+only the slow suite sees it. The tree is copied, once per job, beside a build cache that is kept; each
+selection must be green without a fault.
 What does not apply (a text that moved, a test of another name, a missing tool) is a failure: who renames a
 test or a file renames it here too. All of it takes half an hour of one core.
 """
 import argparse
 import os
 import queue
+import re
 import shlex
 import shutil
 import signal
@@ -203,32 +205,33 @@ FAULTS = {
          "(x >> 1))", "engine/test_directed_rounding.py -m slow -k conversions"),
         ("the largest fp8", "laptop_cuda/include/cuda_fp8.h", "return {3, 7, 4, -9, 448.0,",
          "return {3, 7, 4, -9, 480.0,", "engine/test_fp8.py -k nearest"),
-        ("a direction number of Sobol", "laptop_cuda/include/curand_sobol.h", "{5, 13, {1, 1, 1, 3, 11}}",
-         "{5, 13, {1, 1, 1, 3, 13}}", "engine/test_random.py -m slow"),
-        ("a scan over two keys", "laptop_cuda/include/thrust/laptop_by_key.h",
+        ("a direction number of Sobol", "laptop_cuda/programs/include/curand_sobol.h",
+         "{5, 13, {1, 1, 1, 3, 11}}", "{5, 13, {1, 1, 1, 3, 13}}",
+         "laptop_cuda/programs/tests/test_random.py -m slow"),
+        ("a scan over two keys", "laptop_cuda/programs/include/thrust/laptop_by_key.h",
          "        if (!equal(key, *a)) total = first;\n", "",
-         "engine/test_thrust_algorithms.py -m slow -k by_key"),
-        ("a sort of negative keys", "laptop_cuda/include/cub/block/block_radix_sort.cuh",
+         "laptop_cuda/programs/tests/test_thrust_algorithms.py -m slow -k by_key"),
+        ("a sort of negative keys", "laptop_cuda/programs/include/cub/block/block_radix_sort.cuh",
          "bits & sign ? ~bits & all :", "bits & sign ? bits :",
-         "engine/test_cub_block_sort.py -m slow -k stable"),
+         "laptop_cuda/programs/tests/test_cub_block_sort.py -m slow -k stable"),
         ("a mode of prmt", "laptop_cuda/ptx/integers.py", '"rc8", "ecl",', '"ecl", "rc8",',
          "engine/test_ptx_reference.py -m slow -k 32"),
     ],
     "programs": [
-        ("an array without its name", "laptop_cuda/include/cuda_runtime_api.h",
+        ("an array without its name", "laptop_cuda/programs/include/cuda_runtime_api.h",
          "*p = bytes ? device_malloc(bytes, name,", '*p = bytes ? device_malloc(bytes, "",',
-         "engine/test_program.py -k array_by_its_variable"),
-        ("a copy that fails in silence", "laptop_cuda/include/cuda_runtime_api.h",
+         "laptop_cuda/programs/tests/test_program.py -k array_by_its_variable"),
+        ("a copy that fails in silence", "laptop_cuda/programs/include/cuda_runtime_api.h",
          'if (site) refused_call("cudaMemcpy", why, site);', "",
-         "engine/test_program_messages.py -m slow -k answers_with_an_error"),
+         "laptop_cuda/programs/tests/test_program_messages.py -m slow -k answers_with_an_error"),
     ],
     "judge": [
         ("a wrong result is right", "laptop_cuda/judge/child.py",
          'return {"verdict": "wrong" if wrong else "right",', 'return {"verdict": "right",',
-         "engine/test_judge.py -k what_is_wrong"),
+         "laptop_cuda/judge/tests/test_judge.py -k what_is_wrong"),
         ("what nobody wrote is zero", "laptop_cuda/judge/child.py", "missing = case.defined[name] & ~written",
          "missing = case.defined[name] & False & ~written",
-         "engine/test_judge_bugs.py -m slow -k bug_is_named"),
+         "laptop_cuda/judge/tests/test_judge_bugs.py -m slow -k bug_is_named"),
     ],
 }
 EVERY = [Fault(*entry, room) for room, entries in FAULTS.items() for entry in entries]
@@ -261,7 +264,8 @@ class Tree:
 
     def test(self, selection: str) -> tuple[str, str]:
         """("green", "red", "late" or NOT_RUN, what pytest said)."""
-        words = [f"tests/{word}" if "/test_" in word else word for word in shlex.split(selection)]
+        words = [f"tests/{word}" if re.match(r"(?!laptop_cuda/).*/test_", word) else word
+                 for word in shlex.split(selection)]
         with tempfile.TemporaryFile("w+") as said:
             run = subprocess.Popen([sys.executable, "-m", "pytest", "-xqp", "no:cacheprovider", *words],
                                    cwd=self.root, stdout=said, stderr=said, start_new_session=True,

@@ -208,7 +208,7 @@ def _rest(
     folder: Path, words: list[str], modules: list[str], exercises: list[Exercise], cuts: list[Leak]
 ) -> None:
     """The engine, kernels, data and the files around them."""
-    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".*")
+    ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests")
     shutil.copytree(COURSE / "laptop_cuda", folder / "laptop_cuda", ignore=ignored)
     shutil.copytree(PACKAGE / "tools" / "labextensions", folder / "course_lib" / "tools" / "labextensions",
                     ignore=ignored)

@@ -1,7 +1,7 @@
 """A kernel's bug as an exception: what happened, where, to which element, by whom, and the usual cause."""
+from .. import packs
 from ..arguments.inputs import replay
 from ..pictures.player import play
-from .host import HostErrors
 from .launch import LaunchErrors
 from .memory import MemoryErrors
 
@@ -48,10 +48,11 @@ def kernel_error(error, result) -> KernelError:
     return _Teller(error, result).tell()
 
 
-class _Teller(MemoryErrors, LaunchErrors, HostErrors):
+class _Teller(MemoryErrors, LaunchErrors):
     def tell(self) -> KernelError:
         e = self.e
-        what, cause = getattr(self, "_" + self.kind.replace(" ", "_"))()
+        own = getattr(self, "_" + self.kind.replace(" ", "_"), None)
+        what, cause = own() if own else next(filter(None, (p.told(self) for p in packs.named("errors"))))
         parts = [f"{self.kind}: {what}"]
         if e.has_thread:
             parts.append(self._where(e.who, self.place, not self.block_only))

@@ -122,8 +122,8 @@ class LaunchErrors(Facts):
 
     def _not_supported(self):
         return (f"{self.result.kernel} reaches `{self.detail}`, which this engine does not know.",
-                "Inline PTX is translated instruction by instruction; the engine's README lists those that "
-                "are known.")
+                "Inline PTX is translated instruction by instruction; the engine's DETAILS.md lists those "
+                "that are known.")
 
     def _division_by_zero(self):
         if self.reason in ("overflow", "signal"):     # a divisor of zero is seen before the division

@@ -75,7 +75,6 @@ using same_t = typename same<T>::type;
 
 #include "device_math.h"
 #include "device_warp.h"
-#include "cuda_runtime_api.h"
 
 // ------------------------------------------------------------------ barriers and fences
 LAPTOP_FN void __syncthreads() { laptop::block_barrier(false, LAPTOP_SITE); }
@@ -139,30 +138,6 @@ LAPTOP_FN void* laptop_memset(void* to, int value, size_t n) {
     if (LAPTOP_TRACED) laptop::will_write(to, n, LAPTOP_SITE);
     return laptop::set_unseen(to, value, n), to;
 }
-// The heap of kernels, as the rewriter writes it: `new (laptop::heap) T`, `laptop::heap_delete(p)`.
-namespace laptop {
-struct Heap {};
-constexpr Heap heap;
-LAPTOP_FN void* heap_malloc(size_t bytes) { return kernel_malloc(bytes, LAPTOP_SITE); }
-LAPTOP_FN void heap_free(void* p) { kernel_free(p, LAPTOP_SITE); }
-template <class T>
-LAPTOP_FN void heap_delete(T* p) {
-    if (p) p->~T();
-    kernel_free((void*)p, LAPTOP_SITE);
-}
-// Before the elements of an array that are to be destroyed is their number.
-template <class T>
-LAPTOP_FN void heap_delete_array(T* p) {
-    size_t before = std::is_trivially_destructible<T>::value ? 0 : std::max(sizeof(size_t), alignof(T));
-    for (size_t n = p && before ? ((const size_t*)p)[-1] : 0; n-- > 0;) p[n].~T();
-    kernel_free(p ? (char*)p - before : nullptr, LAPTOP_SITE);
-}
-}  // namespace laptop
-LAPTOP_FN void* operator new(size_t n, laptop::Heap) noexcept { return laptop::kernel_malloc(n, LAPTOP_SITE); }
-LAPTOP_FN void* operator new[](size_t n, laptop::Heap) noexcept { return laptop::kernel_malloc(n, LAPTOP_SITE); }
-LAPTOP_FN void operator delete(void*, laptop::Heap) noexcept {}
-LAPTOP_FN void operator delete[](void*, laptop::Heap) noexcept {}
-
 namespace laptop {
 template <class T> LAPTOP_FN const char* string_of(const T&) { return nullptr; }
 LAPTOP_FN const char* string_of(const char* s) { return s; }

@@ -187,14 +187,6 @@ typedef struct laptop_result {
 
 laptop_result* laptop_run(const laptop_launch*);
 void laptop_free(laptop_result*);
-// How launches of host code run from now on, and who is told of each: a whole program sets it once, at its start.
-void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint64_t step_limit,
-                    void (*done)(const laptop_launch*, const laptop_result*));
-// Host code that touches device memory crashes from now on.
-void laptop_shut_memory(void);
-// A crash of host code writes "signal, offset in the library, address" to a file before the process ends.
-void laptop_report_crashes(int file);
-
 #ifdef __cplusplus
 }
 
@@ -308,53 +300,6 @@ void host_prints(const char* format, const char* const* strings, size_t n, const
 uint32_t shared_address(const void* p);
 void* shared_pointer(uint32_t address);
 bool is_shared(const void* p);
-void xorwow_ahead(uint32_t* words, uint64_t times, int log_steps);    // curand's generator, times * 2^log_steps steps
-// A launch from host code, on device memory as it is. Returns a cudaError_t.
-int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
-                     void (*entry)(void**), void* argument, bool grid_sync = false);
-// A launch from device code (device_launch.h): its arguments are copied, and it runs when the grid that made it has ended.
-struct Child {
-    const char* kernel;
-    unsigned line, grid[3], block[3];
-    size_t shared_bytes;
-    bool last;                                // in the parent's tail: after its other children
-    void (*entry)(void**);                    // calls the kernel with the arguments in closure[0]
-    void* closure;
-    size_t bytes;
-    void (*copy)(void* to, void* closure);
-    void (*end)(void* closure);
-};
-void check_child_pointer(const char* kernel, const void* p, const void* site);
-void launch_from_kernel(const Child&, const void* site);
-void await_children(const void* site);
-// Device memory. `name` is the text of the argument that receives the pointer.
-void* device_malloc(size_t bytes, const char* name = nullptr, unsigned itemsize = 1, bool for_host = false);
-bool device_free(void* p);                // false: not what device_malloc returned, or freed before
-bool host_register(void* p, size_t bytes);        // false: a part of it is registered already
-bool host_unregister(void* p);                    // false: it is not the start of what was registered
-bool is_registered(const void* p, size_t bytes);
-// malloc, new and cudaMalloc in a kernel
-void* kernel_malloc(size_t bytes, const void* site, const char* name = "heap memory", unsigned itemsize = 1);
-bool is_of_kernel(const void* p);         // memory that kernel_malloc gave
-void kernel_free(void* p, const void* site);
-enum class Place { HOST, DEVICE, BOTH, OUTSIDE };
-Place place_of(const void* p, size_t bytes);
-bool is_device_memory(const void* p, size_t bytes);
-bool is_whole_program();
-void refused_call(const char* name, const char* why, const void* site);    // a note, once for each place
-void host_wrote(void* p, size_t bytes);   // cudaMemcpy, cudaMemset
-const uint8_t* device_written(const void* p);     // for each byte from p on: whether it was written
-void device_pointer_type(const void* p, unsigned itemsize);
-void open_to_host(const void* p);         // device memory that host code may touch from now on
-// While one lives, this thread's host code is the device's: a launch, a copy, an algorithm of the headers.
-struct AsDevice {
-    explicit AsDevice(bool is_launch = false);
-    ~AsDevice();
-    bool is_launch;
-};
-void synchronised();                      // host code goes on, after a wait for the device
-int& last_error();                        // of launches from host code and of calls of the CUDA API
-int sticky_error();                       // of a kernel that failed: as on a GPU, nothing runs after it
 }  // namespace laptop
 
 // Older clang copies structs by calls of memcpy, as it does in code without hooks.

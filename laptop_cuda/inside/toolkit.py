@@ -16,6 +16,7 @@ from pathlib import Path
 
 from .. import build, gpu
 from ..kernel import Kernel
+from ..packs import header
 from ..rewrite import table
 from ..rewrite.launches import launches_in_device_code
 from ..text.diagnostics import read_nvcc_errors
@@ -95,8 +96,8 @@ def _compiled(kernel: Kernel, text, instance: str, arch: str, tool: str) -> Comp
               f"const void* laptop_kernel() {{ return (const void*)({address}); }}\n"
               f"const void* laptop_found() {{ return (const void*)&{MARKER}<{address}>; }}\n")
     files = {"source.cu": module._files[0].text,
-             **{name: (build.HEADERS / name).read_text()
-                for name in ("laptop_library_types.h", "laptop_torch.h", "laptop_torch_warps.h")},
+             **{name: path.read_text() for name in ("laptop_library_types.h", "laptop_torch.h",
+                                                    "laptop_torch_warps.h") if (path := header(name))},
              "kernel.cu": '#include "source.cu"\n' + table.guarded(text.conditions, marker)}
     files |= _without_libraries(module)
     search = ([module._folder] if module._folder else []) + list(module._include)

@@ -25,7 +25,7 @@ from pathlib import Path
 
 from .. import build, sources
 from ..launch import ORDERS, STEP_LIMIT
-from ..program import Budget, Program, Ran, execute
+from ..programs import Budget, Program, Ran, execute
 from ..text.signature import hosts
 from ..toolchain.compilers import compiler
 
@@ -33,6 +33,7 @@ SHOWN = 3                        # failing cases with their message
 SOLVE_H = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"solve\.h"[ \t]*$', re.MULTILINE)
 ENTRIES = ("solve", "custom_kernel")
 ENTRY = """
+#include <host_launch.h>
 #line 1 "entries"
 LAPTOP_EXPORT void laptop_judge(void** laptop_args) {{ laptop::call_host(&::{name}, laptop_args); }}
 LAPTOP_EXPORT const char* laptop_judge_types() {{ return laptop_entries::types(&::{name})(); }}

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..arguments import arrays
 from ..arguments import ArgumentError, _value, parse_parameters
-from ..program.child import Child, job
+from ..programs.child import Child, job
 from .case import Case, JudgeError, clone, contiguous, numbers
 from .kernelbot import KernelBot
 from .leetgpu import LeetGPU

@@ -6,8 +6,6 @@
 //   runtime_phases.cpp     cuda::barrier, asynchronous copies
 //   runtime_warp.cpp       shuffles, votes, __syncwarp: lanes that wait for each other
 //   runtime_memory.cpp     the bytes that kernels may touch, and their names
-//   runtime_heap.cpp       device memory of whole programs
-//   runtime_host.cpp       host code that touches it
 //   runtime_trace.cpp      lanes' accesses -> warp requests -> counts
 //   runtime_sanitize.cpp   races, uninitialised reads
 //   runtime_known.cpp      what threads know of each other by fences and atomics
@@ -15,9 +13,7 @@
 //   runtime_record.cpp     what each lane and warp did, kept for a replay
 //   runtime_hooks.cpp      what the compiler calls before each load, store and basic block
 //   runtime_signals.cpp    crashes and the stop button
-//   runtime_random.cpp     jumps of a random generator
 //   runtime_launch.cpp     one launch from its description to its result
-//   runtime_children.cpp   launches that kernels make
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
@@ -221,21 +217,9 @@ typedef std::pair<uintptr_t, uintptr_t> Code;            // first and last byte 
 
 struct Symbol { uintptr_t low; size_t bytes; std::string name; bool constant, writable; Region region; };
 
-// ------------------------------------------------------------------ launches by kernels
-struct Queued {                  // a child, with a copy of its arguments
-    Child what;
-    laptop_parent parent;
-    Queued(const Child&, const laptop_parent&);
-    Queued(Queued&&);
-    Queued& operator=(Queued&&);
-    ~Queued();
-};
-
 struct Ended {                   // what the launches of a family came to
     bool failed = false, interrupted = false;
     int code = 0;                // the first cudaError_t that ends them all, else a refused launch's
-    void add(const Ended&);
-    bool stops() const;
 };
 constexpr int INVALID_CONFIGURATION = 9;         // cudaErrorInvalidConfiguration: the launch is refused, no more
 
@@ -261,7 +245,7 @@ struct Run {
     std::mutex placing;                  // of shared arrays
     bool by_code = false;                // of host code or of a kernel: it reads its arguments where those left them
     Run* lender = nullptr;         // the parent, whose copies of the arrays this child works on
-    std::vector<Queued> children;
+    std::shared_ptr<void> children;      // that its kernel has launched
     Ended ended;                         // of it and its children
     unsigned banks = 32, bank_bytes = 4, sector_bytes = 32, warp_size = 32;      // of the machine that is counted
     uint32_t n_threads = 0;
@@ -352,9 +336,18 @@ void remember_meeting(Thread*);
 bool jumped_over(const Thread&, Met);
 laptop_error gone_past(const char* kind, const Thread* waiting, const Thread* gone);
 
-// ------------------------------------------------------------------ children
-void run_children(const laptop_launch&, Run&, bool with_tail);
-bool run_awaited(Block&);        // false: none of its threads waits for children
+// ------------------------------------------------------------------ what packs add
+// Set as the runtime is loaded; null where the pack is not there.
+struct Seams {
+    void (*map_heap)();                          // before a traced launch of host code: the memory that it works on
+    bool (*is_registered)(const void* p, size_t bytes);      // memory of the host that kernels may use
+    void (*run_children)(const laptop_launch&, Run&);        // what its kernel has launched
+    bool (*run_awaited)(Block&);                 // false: none of its threads waits for children
+    void (*touched_by_host)(uintptr_t address, size_t size, int action, const void* pc);
+    void (*host_prints)(const char* format, const char* const* strings, size_t n, const void* site);
+};
+extern Seams seams;
+extern std::recursive_mutex one_at_a_time;       // Python, and host code, may launch from several threads
 
 // ------------------------------------------------------------------ memory
 constexpr size_t SLOT = 1 << 20;         // device arrays begin in slots of their own
@@ -364,25 +357,12 @@ void map_arrays();               // plain: the tensors' own memory. Traced: copi
 void copy_back();
 void pointers_of_host(const Run&);  // arrays of addresses as the host has them
 void unmap_arrays();
-void map_heap();
-void refresh_heap();             // others have asked for memory, or freed some
 void read_symbols();
 extern uintptr_t heap_base;      // of the device memory of whole programs, and so many bytes: 0 until there is some
 extern size_t heap_used;
-// Whether host code may not touch this; says then where it is, and in what.
-bool closed_to_host(uintptr_t address, size_t size, laptop_error&, laptop_memory&);
-constexpr int FREES = 4, TOUCHES = 5;    // actions of host code: free() of it, and one that is not known
-void touched_by_host(uintptr_t address, size_t size, int action, const void* pc);
 inline void host_touches(uintptr_t address, size_t size, int action, const void* pc) {
-    if (address - heap_base < heap_used) touched_by_host(address, size, action, pc);
+    if (address - heap_base < heap_used) seams.touched_by_host(address, size, action, pc);
 }
-enum class Event { LAUNCHED, COPIED, SYNCHRONISED };
-void host_waits();               // plain programs: device memory is opened,
-void host_goes_on(Event);        // and perhaps shut
-extern bool shuts_memory;        // of a plain program
-extern const void* program_base; // where the library of a program that asks for memory is loaded
-std::string callers();           // offsets in the program's library of the calls that led here
-void tell(const laptop_launch*, const laptop_result*);   // whoever wants to know of launches
 void start_shared(Block&);
 void free_shared(Block&);
 struct Found { Region* region; uintptr_t low; };         // low: where the object starts

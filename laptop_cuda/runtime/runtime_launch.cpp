@@ -15,7 +15,10 @@
 
 namespace laptop {
 
-static std::recursive_mutex one_at_a_time;       // Python may launch from several threads
+Seams seams = {};
+uintptr_t heap_base = 0;
+size_t heap_used = 0;
+std::recursive_mutex one_at_a_time;
 
 // ------------------------------------------------------------------ errors
 laptop_error make_error(const char* kind, const char* reason, const void* pc, int action) {
@@ -109,6 +112,10 @@ int print(const char* format, ...) {
     }
     va_end(values);
     return n;
+}
+
+void host_prints(const char* format, const char* const* strings, size_t n, const void* site) {
+    if (seams.host_prints) seams.host_prints(format, strings, n, site);
 }
 
 // ------------------------------------------------------------------ is this a launch at all?
@@ -333,72 +340,14 @@ static Result* run_family(const laptop_launch& l) {
     std::lock_guard<std::recursive_mutex> lock(one_at_a_time);
     Result* result = run_once(l);
     Run& of = *result->run;
-    if (!of.recording) run_children(l, of, true);
+    if (!of.recording && seams.run_children) seams.run_children(l, of);
     end_launch(*result, !of.ended.failed && !of.recording);
     result->interrupted = of.ended.interrupted;
     result->printed = of.printed.c_str();
     return result;
 }
 
-// ------------------------------------------------------------------ launches from host code
-static struct {
-    int mode = LAPTOP_PLAIN, order = LAPTOP_FORWARD;
-    uint64_t seed = 0, step_limit = 0;
-    void (*done)(const laptop_launch*, const laptop_result*) = nullptr;
-} program;
-static int last_launch_error = 0, failed = 0;
-int& last_error() { return current ? current->last_error : last_launch_error; }
-int sticky_error() { return current ? 0 : failed; }
-bool is_whole_program() { return program.done != nullptr; }
-
-void tell(const laptop_launch* l, const laptop_result* result) {
-    fputs(result->printed, stdout);
-    if (program.done) {
-        fflush(stdout);
-        program.done(l, result);
-    } else if (result->error.kind) {
-        fprintf(stderr, "%s: %s (%s)\n", l->kernel, result->error.kind, result->error.reason);
-    }
-}
-
-int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
-                     void (*entry)(void**), void* argument, bool) {
-    std::lock_guard<std::recursive_mutex> lock(one_at_a_time);      // the host may have several threads
-    if (failed) return failed;
-    AsDevice as(true);
-    laptop_launch l = {};
-    l.entry = entry;
-    l.kernel = kernel;
-    memcpy(l.grid, grid, sizeof l.grid);
-    memcpy(l.block, block, sizeof l.block);
-    l.shared_bytes = shared_bytes;
-    l.shared_limit = 163 << 10;                  // of the model card; cudaFuncSetAttribute is taken as called
-    l.mode = program.mode, l.order = program.order, l.seed = program.seed, l.step_limit = program.step_limit;
-    l.in_place = 1;
-    void* args[1] = {argument};
-    int32_t none[1] = {-1};
-    l.args = args;
-    l.n_args = 1;
-    l.arg_array = none;
-    l.child_done = tell;
-    Result* result = run_once(l);
-    tell(&l, result);
-    result->run->printed.clear();
-    run_children(l, *result->run, true);
-    end_launch(*result, false);
-    Ended ended = result->run->ended;
-    delete result;
-    if (ended.code) last_launch_error = ended.code;
-    if (ended.code && ended.code != INVALID_CONFIGURATION) failed = ended.code;
-    if (ended.interrupted) raise(SIGINT);
-    return ended.code;
-}
 }  // namespace laptop
 
-extern "C" void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint64_t step_limit,
-                               void (*done)(const laptop_launch*, const laptop_result*)) {
-    laptop::program = {mode, order, seed, step_limit, done};
-    laptop::failed = 0;
-}
 extern "C" laptop_result* laptop_run(const laptop_launch* launch) { return laptop::run_family(*launch); }
 extern "C" void laptop_free(laptop_result* result) { delete static_cast<laptop::Result*>(result); }

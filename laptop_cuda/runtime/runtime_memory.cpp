@@ -183,7 +183,7 @@ void map_arrays() {
     run->pointers.assign(l.n_args, nullptr);
     run->args.assign(l.args, l.args + l.n_args);
     if (run->in_place) {
-        if (run->traced) map_heap();
+        if (run->traced) seams.map_heap();
     } else if (run->traced) {
         if (run->lender) {
             borrow_arena(*run->lender);
@@ -534,7 +534,7 @@ Found find(uintptr_t address, size_t size, int action, const void* pc) {
     if (address - run->arena < run->arena_bytes) return find_global(address, size, action, pc);
     if (address >= run->image_low && address < run->image_high) return find_module(address, size, action, pc);
     if (!action && is_index(address, size)) return {nullptr, 0};
-    if (run->in_place && is_registered((const void*)address, size)) return {nullptr, 0};
+    if (run->in_place && seams.is_registered((const void*)address, size)) return {nullptr, 0};
     for (auto& b : run->blocks) {
         for (Thread& t : b->threads) {
             if (address - (uintptr_t)t.stack.low >= STACK_BYTES) continue;

@@ -446,7 +446,7 @@ static bool run_block(Block& b) {
         b.barrier_opened = false;
         if (!progress) {
             if (b.at_grid && b.at_grid == b.alive) return false;
-            if (!run_awaited(b)) deadlock(b);
+            if (!seams.run_awaited || !seams.run_awaited(b)) deadlock(b);
         }
     }
     if (run->sanitizing) end_interval(b);

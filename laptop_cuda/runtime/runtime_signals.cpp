@@ -2,7 +2,6 @@
 // only while a launch lasts. They run on a stack of their own: a thread's may be the one that overflowed.
 #include <dlfcn.h>
 #include <pthread.h>
-#include <set>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -52,7 +51,7 @@ static void on_interrupt(int signal) {
     if (current && !busy) escape();                      // in the student's code: a loop may never look
 }
 
-static uintptr_t program_counter(void* context) {
+uintptr_t program_counter(void* context) {
 #if defined(__APPLE__) && defined(__aarch64__)
     return ((ucontext_t*)context)->uc_mcontext->__ss.__pc;
 #elif defined(__APPLE__)
@@ -63,15 +62,6 @@ static uintptr_t program_counter(void* context) {
     return ((ucontext_t*)context)->uc_mcontext.pc;
 #else
     return 0;
-#endif
-}
-
-// Whether the access that crashed was a write, as an action of laptop_party; some processors do not say.
-static int action_of(void* context) {
-#if defined(__x86_64__) && !defined(__APPLE__)
-    return ((ucontext_t*)context)->uc_mcontext.gregs[REG_ERR] >> 1 & 1;
-#else
-    return TOUCHES;
 #endif
 }
 
@@ -111,53 +101,12 @@ HandlerStack::~HandlerStack() {
     free(memory);
 }
 
-static void use_handler_stack(stack_t* old) {
+void use_handler_stack(stack_t* old) {
     if (!handler_stack) handler_stack = (char*)malloc(HANDLER_STACK);
     stack_t stack = {};
     stack.ss_sp = handler_stack;
     stack.ss_size = HANDLER_STACK;
     sigaltstack(&stack, old);
-}
-
-// ------------------------------------------------------------------ crashes of host code, in a process of its own
-static int report_file = -1;
-
-// Of an access to device memory, what it is, and who called for it: once the crash itself is told, as the walk may crash.
-static void tell_of_device_memory(uintptr_t address, int action) {
-    laptop_error e = {};
-    laptop_memory m;
-    if (!is_whole_program() || !closed_to_host(address, 1, e, m)) return;
-    std::string name = m.name, from = callers();
-    for (char& c : name) c = c == '"' || c == '\\' ? '\'' : c;
-    char text[1200];
-    int n = snprintf(text, sizeof text, "{\"host_access\": [\"%s\", \"%.500s\", \"%s\", %u, %llu, %lld, %d]}\n", e.reason,
-                     name.c_str(), from.c_str(), m.itemsize, (unsigned long long)m.bytes, (long long)e.offset, action);
-    if (n > 0 && write(report_file, text, (size_t)n) < 0) _exit(1);
-}
-
-static void on_host_crash(int signal, siginfo_t* info, void* context) {
-    Dl_info where = {};
-    uintptr_t pc = program_counter(context);
-    dladdr((void*)pc, &where);
-    char text[160];
-    int n = snprintf(text, sizeof text, "{\"crash\": %d, \"offset\": %llu, \"address\": %llu, \"in\": \"%.60s\"}\n", signal,
-                     (unsigned long long)(pc - (uintptr_t)where.dli_fbase), (unsigned long long)(uintptr_t)info->si_addr,
-                     where.dli_sname ? where.dli_sname : "");
-    if (n > 0 && write(report_file, text, (size_t)n) < 0) _exit(1);
-    ::signal(signal, SIG_DFL);
-    if (signal == SIGSEGV || signal == SIGBUS) tell_of_device_memory((uintptr_t)info->si_addr, action_of(context));
-    raise(signal);
-}
-
-void refused_call(const char* name, const char* why, const void* site) {
-    static std::set<const void*> told;
-    if (report_file < 0 || !told.insert(site).second) return;
-    Dl_info where = {};
-    dladdr(site, &where);
-    char text[256];
-    int n = snprintf(text, sizeof text, "{\"refused\": \"%s\", \"why\": \"%s\", \"offset\": %llu}\n", name, why,
-                     (unsigned long long)((uintptr_t)site - (uintptr_t)where.dli_fbase));
-    if (write(report_file, text, (size_t)n) < 0) return;             // whoever listened has gone
 }
 
 Signals::Signals() {
@@ -183,15 +132,3 @@ Signals::~Signals() {
     sigaltstack(&old_stack, nullptr);
 }
 }  // namespace laptop
-
-extern "C" void laptop_report_crashes(int file) {
-    laptop::report_file = file;
-    laptop::use_handler_stack(nullptr);
-    for (int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT}) {
-        struct sigaction action = {};
-        sigemptyset(&action.sa_mask);
-        action.sa_flags = SA_ONSTACK | SA_SIGINFO;
-        action.sa_sigaction = laptop::on_host_crash;
-        sigaction(signal, &action, nullptr);
-    }
-}

@@ -15,7 +15,7 @@ from .object_file import ObjectFile
 
 CALLS = "kernel.calls"
 FLAG = f"-fdump-tree-tsan0-raw-uid-lineno={CALLS}"
-HEADERS = str(Path(__file__).resolve().parents[1] / "include")
+HEADERS = str(Path(__file__).resolve().parents[1])       # the core's and the packs'
 FUNCTION = re.compile(r"^;; Function .*\bdecl_uid=(\d+)", re.M)
 CALL = re.compile(r"\s*(?:\[(?P<file>.*?):(?P<line>\d+):\d+\] )?gimple_call <(?P<operands>.*)>")
 # what a compiler may put in line without a hook; calls of other functions are seen in the object

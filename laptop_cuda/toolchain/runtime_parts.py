@@ -6,13 +6,14 @@ from pathlib import Path
 HOT = ("fibers", "hooks", "sanitize", "schedule", "trace", "warp")
 
 
-def runtime_parts(folder: Path, clang: bool) -> list[tuple[str, str]]:
+def runtime_parts(folders: list[Path], clang: bool) -> list[tuple[str, str]]:
     """Of each part its text and its level of optimisation: a part for each core, two to four.
 
     clang has -O1 for -Og, by which zig, too, would add checks of its own."""
     soon = "-O1" if clang else "-Og"
-    hot = {folder / f"runtime_{name}.cpp" for name in HOT}
-    cold = set(folder.glob("runtime_*.cpp")) - hot
+    parts = {path for folder in folders for path in folder.glob("runtime_*.cpp")}
+    hot = {path for path in parts if path.stem.removeprefix("runtime_") in HOT}
+    cold = parts - hot
     return [(text, "-O2") for text in _together(hot)] + [(text, soon) for text in _together(cold)]
 
 

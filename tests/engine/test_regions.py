@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from laptop_cuda.program import run as run_program
+from laptop_cuda.programs import run as run_program
 from laptop_cuda.regions import loops_of
 HEAD = """
 #include <cooperative_groups.h>

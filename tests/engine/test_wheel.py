@@ -17,7 +17,7 @@ from laptop_cuda.toolchain import shipped
 
 pytestmark = pytest.mark.slow
 QUICK = ["test_counts.py", "test_cuda_module.py", "test_cuda_rewrite.py", "test_ptx.py", "test_published.py",
-         "test_program.py"]
+         "../../laptop_cuda/programs/tests/test_program.py"]
 
 USE = r'''
 import importlib.util, sys

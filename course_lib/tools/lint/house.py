@@ -33,6 +33,8 @@ def sources() -> dict[str, Path]:
     found = {}
     for package in ("course_lib", "laptop_cuda"):
         for path in sorted((ROOT / package).rglob("*.py")):
+            if "tests" in path.parts:            # of a pack
+                continue
             parts = path.relative_to(ROOT).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
     return found

@@ -1,0 +1,155 @@
+"""Tiles of several warps, barriers of a part of the block, the heap of kernels; and newer instructions, which are errors
+where they are reached and nowhere else."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import laptop_cuda as cuda
+from engine_kit import ORDERS, compiled, line_of, ramp
+from laptop_cuda.programs import run
+
+SOURCE = r"""
+#include <cooperative_groups.h>
+#include <cooperative_groups/reduce.h>
+#include <cooperative_groups/scan.h>
+#include <cuda/barrier>
+#include <cudaTypedefs.h>
+namespace cg = cooperative_groups;
+namespace cde = cuda::device::experimental;
+
+__global__ void tiles(const float* x, float* sum, float* scan, float* next, int* votes) {
+    __shared__ cg::block_tile_memory<256> scratch;
+    auto block = cg::this_thread_block(scratch);
+    auto tile = cg::tiled_partition<64>(block);
+    int i = block.thread_rank();
+    sum[i] = cg::reduce(tile, x[i], cg::plus<float>());
+    scan[i] = cg::inclusive_scan(tile, x[i]);
+    next[i] = tile.shfl_down(x[i], 1);
+    votes[i] = tile.any(x[i] > 199) + 2 * tile.all(x[i] > 63) + 4 * tile.meta_group_rank();
+}
+__global__ void turned_by_tile(const float* x, float* y, int waits) {
+    __shared__ float s[128];
+    auto tile = cg::tiled_partition<64>(cg::this_thread_block());
+    s[threadIdx.x] = x[threadIdx.x];                                        // written
+    if (waits) tile.sync();
+    y[threadIdx.x] = s[threadIdx.x ^ 63];
+    if (waits == 2 && tile.thread_rank()) tile.sync();                      // short
+}
+__global__ void turned_by_number(const float* x, float* y) {
+    __shared__ float s[128];
+    s[threadIdx.x] = x[threadIdx.x];
+    if (threadIdx.x < 64) asm volatile("bar.sync 1, 64;" ::: "memory");
+    else asm volatile("bar.sync 2, 64;" ::: "memory");
+    y[threadIdx.x] = s[threadIdx.x ^ 63];
+}
+__device__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__global__ void hopper(float* x, int reached, const CUtensorMap* map) {
+    __shared__ alignas(128) float tile[64];
+    __shared__ cuda::barrier<cuda::thread_scope_block> bar;
+    if (reached == 1) wgmma_fence();
+    if (reached == 2) cde::cp_async_bulk_tensor_2d_global_to_shared(tile, map, 0, 0, bar);
+    if (reached == 3) bar.wait(cuda::device::barrier_arrive_tx(bar, 1, sizeof(tile)));
+    if (reached == 4) cg::this_multi_grid().sync();
+    if (reached == 5) x[0] = *(float*)malloc(4);
+    x[threadIdx.x] = 1;
+}
+"""
+
+HEAP = r"""
+#include <cstdio>
+#include <cstdlib>
+struct Node {
+    int value;
+    Node* next;
+    __device__ Node(int v, Node* n) : value(v), next(n) {}
+    __device__ ~Node() { value = -1; }
+};
+__global__ void lists(int* out, int bug) {
+    Node* head = nullptr;
+    for (int i = 0; i < 4; ++i) head = new Node(i + threadIdx.x, head);
+    int sum = 0;
+    while (head) {
+        Node* next = head->next;
+        sum += head->value;
+        delete head;
+        if (bug == 1) sum += head->value;
+        head = next;
+    }
+    int* more = (int*)malloc(4 * sizeof(int));
+    for (int i = 0; i < 4 + (bug == 2); ++i) more[i] = i;
+    Node* fresh = new Node[1]{Node(3, nullptr)};
+    out[threadIdx.x] = sum + more[3] + fresh[0].value;
+    delete[] fresh;
+    free(more);
+}
+int main(int argc, char** argv) {
+    int* out;
+    cudaMallocManaged(&out, 32 * sizeof(int));
+    lists<<<1, 32>>>(out, argc > 1 ? atoi(argv[1]) : 0);
+    cudaDeviceSynchronize();
+    int* host = new int[2]{out[0], out[31]};
+    printf("%d %d\n", host[0], host[1]);
+    delete[] host;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def mod():
+    return compiled(SOURCE)
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_tiles_of_two_warps(mod, order):
+    x, found = ramp(256), np.zeros((3, 256), np.float32)
+    votes, of_tile = np.zeros(256, np.int32), x.reshape(4, 64)
+    with cuda.sanitize(**order):
+        mod.tiles[1, 256](x, *found, votes)
+    assert (found[0].reshape(4, 64) == of_tile.sum(1, keepdims=True)).all()
+    assert (found[1].reshape(4, 64) == of_tile.cumsum(1)).all()
+    assert (found[2].reshape(4, 64) == np.minimum(of_tile + 1, of_tile[:, -1:])).all()
+    assert (votes == [(w == 3) + 2 * (w > 0) + 4 * w for w in range(4) for _ in range(64)]).all()
+
+
+@pytest.mark.parametrize("order", ORDERS)
+def test_a_part_of_the_block_waits_for_itself(mod, order):
+    for kernel, more in ((mod.turned_by_tile, (1,)), (mod.turned_by_number, ())):
+        y = np.zeros(128, np.float32)
+        with cuda.sanitize(**order):
+            kernel[1, 128](ramp(128), y, *more)
+        assert (y == ramp(128)[np.arange(128) ^ 63]).all()
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
+        mod.turned_by_tile[1, 128](ramp(128), y, 0)
+    assert caught.value.kind == "race"
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order):
+        mod.turned_by_tile[1, 128](ramp(128), y, 2)
+    assert caught.value.kind == "deadlock" and caught.value.line in line_of(SOURCE, "// short")
+
+
+@pytest.mark.parametrize("reached, name",
+                         [*enumerate(("", "wgmma.fence.sync.aligned",
+                                      "cp_async_bulk_tensor_2d_global_to_shared", "barrier_arrive_tx",
+                                      "this_multi_grid", "malloc"))])
+def test_what_is_not_known_is_an_error_where_it_is_reached(mod, reached, name):
+    x = np.zeros(32, np.float32)
+    if not reached:
+        mod.hopper[1, 32](x, 0, None)
+        assert x.sum() == 32
+        return
+    for mode in (cuda.profile, cuda.sanitize):
+        with pytest.raises(cuda.KernelError) as caught, mode():
+            mod.hopper[1, 32](x, reached, None)
+        assert caught.value.kind == "not supported" and name in str(caught.value)
+        assert name.split("_")[0].split(".")[0] in SOURCE.splitlines()[caught.value.line - 1]
+
+
+@pytest.mark.slow
+def test_kernels_of_a_program_have_a_heap(tmp_path):
+    path = tmp_path / "heap.cu"
+    path.write_text(HEAP)
+    for mode in ("sanitize", "profile", "plain"):
+        assert run(path, mode=mode).stdout == "12 136\n"
+    for bug, kind, line in ((1, "out of bounds", "bug == 1"), (2, "out of bounds", "bug == 2")):
+        error, = run(path, arguments=[str(bug)]).errors
+        assert error["kind"] == kind and line in HEAP.splitlines()[error["line"] - 1]

@@ -1,2 +1,0 @@
-#pragma once
-#include "../block/block_scan.cuh"

@@ -1,2 +1,0 @@
-#pragma once
-#include "laptop_algorithms.h"

@@ -1,3 +1,0 @@
-// Names that moved elsewhere.
-#pragma once
-#include "cuda_runtime.h"

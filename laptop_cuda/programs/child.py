@@ -1,0 +1,119 @@
+"""The process that a program runs in: loads its library, calls `main`, and reports each launch on a pipe."""
+import ctypes
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict
+
+from .. import launch
+from ..errors import KernelError, kernel_error, plain_error
+from .host_errors import host_place, is_for_device
+from ..launch import answers
+from ..launch.result import LaunchResult
+from ..report import LaunchReport
+
+
+def counts(report: LaunchReport) -> dict[str, int]:
+    load, store, shared = report.global_load, report.global_store, (report.shared_load, report.shared_store)
+    return {"requests": load.requests + store.requests, "sectors": load.sectors + store.sectors,
+            "load_sectors": load.sectors, "store_sectors": store.sectors, "bytes": load.bytes + store.bytes,
+            "unique_sectors": load.unique_sectors + store.unique_sectors,
+            "wavefronts": sum(s.wavefronts for s in shared), "excess": sum(s.excess for s in shared),
+            "atomics": int(report.atomics), "barriers": report.barriers}
+
+
+def line_counts(report: LaunchReport) -> list[dict]:
+    return [{"file": line.file, "line": line.line, "bytes": line.global_load.bytes + line.global_store.bytes,
+             "sectors": line.global_load.sectors + line.global_store.sectors,
+             "wavefronts": line.shared_load.wavefronts + line.shared_store.wavefronts,
+             "excess": line.shared_load.excess + line.shared_store.excess, "atomics": int(line.atomics)}
+            for line in report.lines]
+
+
+def strings(words: list[str]) -> ctypes.Array:
+    return (ctypes.c_char_p * (len(words) + 1))(*map(os.fsencode, words), None)
+
+
+class Child:
+    def __init__(self, job: dict):
+        self.job, self.report = job, job["report"]
+        self.library = ctypes.CDLL(job["library"])
+        self.library.laptop_report_crashes(self.report)
+        self.done = answers.DONE(self.after_launch)          # C holds only its address
+        self.told = set()                # lines of host code that touched device memory
+
+    def after_launch(self, c_launch, c_result) -> dict | None:
+        """Passes on what happened, but of a line of host code only its first access to device memory."""
+        row = self.row(c_launch, c_result)
+        if place := row.get("host"):
+            if place in self.told or is_for_device(self.job["files"].get(place.file, ""), place.line):
+                return None
+            self.told.add(place)
+        os.write(self.report, (json.dumps(row) + "\n").encode())
+        return row
+
+    def ended(self, c_launch, c_result) -> tuple[LaunchResult, KernelError | None]:
+        """What a launch left behind, and its bug."""
+        answer = c_result.contents
+        result = answers.result_of(c_launch.contents, self.job["library"], self.job["files"])
+        answers.read_result(result, answer, [])
+        result.notes = [kernel_error(answer.notes[i], result) for i in range(answer.n_notes)]
+        return result, kernel_error(answer.error, result) if answer.error.kind else None
+
+    def row(self, c_launch, c_result) -> dict:
+        result, error = self.ended(c_launch, c_result)
+        row = {"kernel": result.kernel, "grid": result.grid, "block": result.block, "counts": {}, "lines": [],
+               "error": error and plain_error(error), "notes": list(map(str, result.notes))}
+        if result.launched_by:
+            row["launched_by"] = asdict(result.launched_by)
+        if error and error.kind == "host access":
+            return row | {"host": host_place(c_result.contents.error, result)}       # no launch
+        if self.job["mode"] in ("profile", "both"):
+            row |= self.counted(result)
+        return row
+
+    def counted(self, result: LaunchResult) -> dict:
+        report = LaunchReport(result)
+        return {"counts": counts(report), "lines": line_counts(report)}
+
+    def begin(self) -> None:
+        """From here on launches are told."""
+        job = self.job
+        self.library.laptop_program(launch.MODES[job["mode"]], launch.ORDERS[job["order"]],
+                                    ctypes.c_uint64(job["seed"]), ctypes.c_uint64(job["step_limit"]),
+                                    self.done)
+
+    def run(self) -> int:
+        job, library = self.job, self.library
+        words = job["arguments"]
+        environment = [f"{name}={value}" for name, value in os.environ.items()]
+        self.begin()
+        if job["mode"] == "plain" and not any("__CUDA_ARCH__" in text for text in job["files"].values()):
+            library.laptop_shut_memory()
+        return library.laptop_main(len(words), strings(words), strings(environment))
+
+
+def job() -> dict:
+    """What the parent wrote into the file whose descriptor is our argument: standard input is the
+    program's."""
+    with os.fdopen(int(sys.argv[1]), "rb") as told:
+        return json.load(told)
+
+
+def end_with_parent() -> None:
+    """Ctrl-C ends this process at once, and so does the end of the process that started it."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(1, signal.SIGKILL)           # PR_SET_PDEATHSIG
+
+
+def main() -> None:
+    end_with_parent()
+    status = Child(job()).run()
+    # C's own exit: its buffers are written, static objects destroyed
+    ctypes.CDLL(None).exit(status)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,380 @@
+// The host side of the runtime API. Work is done when a call returns, so streams are in order by themselves; device
+// memory is a range of addresses of its own (runtime_heap.cpp), and what the API would refuse is refused here.
+#pragma once
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "cuda_device_properties.h"
+#include "cuda_errors.h"
+#include "laptop_host.h"
+#include "vector_types.h"
+
+enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost,
+                      cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+                         cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
+enum cudaSharedCarveout { cudaSharedmemCarveoutDefault = -1, cudaSharedmemCarveoutMaxShared = 100,
+                          cudaSharedmemCarveoutMaxL1 = 0 };
+enum cudaFuncCache { cudaFuncCachePreferNone, cudaFuncCachePreferShared, cudaFuncCachePreferL1, cudaFuncCachePreferEqual };
+enum cudaSharedMemConfig { cudaSharedMemBankSizeDefault, cudaSharedMemBankSizeFourByte, cudaSharedMemBankSizeEightByte };
+enum cudaLimit { cudaLimitStackSize, cudaLimitPrintfFifoSize, cudaLimitMallocHeapSize, cudaLimitDevRuntimeSyncDepth,
+                 cudaLimitDevRuntimePendingLaunchCount, cudaLimitMaxL2FetchGranularity, cudaLimitPersistingL2CacheSize };
+enum cudaMemoryAdvise { cudaMemAdviseSetReadMostly = 1, cudaMemAdviseUnsetReadMostly, cudaMemAdviseSetPreferredLocation,
+                        cudaMemAdviseUnsetPreferredLocation, cudaMemAdviseSetAccessedBy, cudaMemAdviseUnsetAccessedBy };
+enum cudaMemLocationType { cudaMemLocationTypeInvalid, cudaMemLocationTypeDevice, cudaMemLocationTypeHost,
+                           cudaMemLocationTypeHostNuma, cudaMemLocationTypeHostNumaCurrent };
+struct cudaMemLocation { cudaMemLocationType type; int id; };
+enum cudaAccessProperty { cudaAccessPropertyNormal, cudaAccessPropertyStreaming, cudaAccessPropertyPersisting };
+struct cudaAccessPolicyWindow {
+    void* base_ptr;
+    size_t num_bytes;
+    float hitRatio;
+    cudaAccessProperty hitProp, missProp;
+};
+enum cudaStreamAttrID { cudaStreamAttributeAccessPolicyWindow = 1, cudaStreamAttributeSynchronizationPolicy = 3,
+                        cudaStreamAttributePriority = 8 };
+struct cudaStreamAttrValue { cudaAccessPolicyWindow accessPolicyWindow; int syncPolicy, priority; };
+enum cudaMemoryType { cudaMemoryTypeUnregistered, cudaMemoryTypeHost, cudaMemoryTypeDevice, cudaMemoryTypeManaged };
+enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventBlockingSync = 1,
+       cudaEventDisableTiming = 2, cudaEventInterprocess = 4, cudaMemAttachGlobal = 1, cudaMemAttachHost = 2,
+       cudaMemAttachSingle = 4, cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2,
+       cudaHostAllocWriteCombined = 4, cudaHostRegisterDefault = 0, cudaHostRegisterPortable = 1, cudaHostRegisterMapped = 2,
+       cudaDeviceScheduleAuto = 0, cudaDeviceScheduleSpin = 1, cudaDeviceScheduleYield = 2,
+       cudaDeviceScheduleBlockingSync = 4, cudaDeviceBlockingSync = 4, cudaDeviceScheduleMask = 7, cudaDeviceMapHost = 8, cudaDeviceLmemResizeToMax = 16, cudaDeviceMask = 31,
+       cudaOccupancyDefault = 0, cudaCpuDeviceId = -1, cudaInvalidDeviceId = -2 };
+typedef struct CUstream_st* cudaStream_t;
+typedef struct CUevent_st* cudaEvent_t;
+#define cudaStreamLegacy ((cudaStream_t)1)
+#define cudaStreamPerThread ((cudaStream_t)2)
+struct cudaPointerAttributes { cudaMemoryType type; int device; void *devicePointer, *hostPointer; };
+struct cudaFuncAttributes {
+    size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
+    int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, cacheModeCA, maxDynamicSharedSizeBytes,
+        preferredShmemCarveout;
+};
+
+namespace laptop {
+LAPTOP_FN cudaError_t answer(cudaError_t e) {
+    if (sticky_error()) return (cudaError_t)sticky_error();
+    if (e != cudaSuccess) last_error() = e;
+    return e;
+}
+LAPTOP_FN cudaError_t waited() { return synchronised(), answer(cudaSuccess); }
+inline void copy_now(void* to, const void* from, size_t n) {
+    AsDevice as;
+    move_unseen(to, from, n);
+    host_wrote(to, n);
+}
+inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kind, const void* site = nullptr) {
+    if (sticky_error()) return (cudaError_t)sticky_error();
+    bool to_device = kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice;
+    bool from_device = kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice;
+    if (kind < cudaMemcpyHostToHost || kind > cudaMemcpyDefault) return answer(cudaErrorInvalidMemcpyDirection);
+    if (!n) return cudaSuccess;
+    const char* why = !to || !from ? "a pointer is null"
+                      : place_of(to, n) == Place::OUTSIDE ? "more bytes than the memory has that it copies to"
+                      : place_of(from, n) == Place::OUTSIDE ? "more bytes than the memory has that it copies from"
+                      : to_device && !is_device_memory(to, n) ? "the direction says to the device, and the destination is not there"
+                      : from_device && !is_device_memory(from, n) ? "the direction says from the device, and the source is not there"
+                      : nullptr;
+    if (why) {
+        if (site) refused_call("cudaMemcpy", why, site);
+        return answer(cudaErrorInvalidValue);
+    }
+    copy_now(to, from, n);
+    return cudaSuccess;
+}
+inline cudaError_t set(void* to, int value, size_t n) {
+    if (sticky_error()) return (cudaError_t)sticky_error();
+    if (!n) return cudaSuccess;
+    if (place_of(to, n) == Place::OUTSIDE || !is_device_memory(to, n)) return answer(cudaErrorInvalidValue);
+    AsDevice as;
+    set_unseen(to, value, n);
+    host_wrote(to, n);
+    return cudaSuccess;
+}
+inline cudaError_t allocate(const char* name, void** p, size_t bytes, unsigned itemsize, bool for_host) {
+    if (sticky_error()) return (cudaError_t)sticky_error();
+    *p = bytes ? device_malloc(bytes, name, itemsize, for_host) : nullptr;
+    return *p || !bytes ? cudaSuccess : answer(cudaErrorMemoryAllocation);
+}
+// What device code may not call, or what is not known there.
+LAPTOP_FN void host_only(const char* name, const void* site) {
+    if (in_kernel()) not_supported(name, site);
+}
+// cudaMalloc in a kernel is its malloc.
+LAPTOP_FN cudaError_t allocate_in_kernel(const char* name, void** p, size_t bytes, unsigned itemsize, const void* site) {
+    void* made = kernel_malloc(bytes, site, name, itemsize);
+    if (LAPTOP_TRACED) will_write(p, sizeof *p, site);
+    *p = made;
+    return made ? cudaSuccess : answer(cudaErrorMemoryAllocation);
+}
+template <class T> struct sized { static constexpr unsigned value = sizeof(T); };
+template <> struct sized<void> { static constexpr unsigned value = 1; };
+}  // namespace laptop
+
+// ------------------------------------------------------------------ memory
+// Each is also a macro, which hands on the text of its arguments: that is how an array gets its name.
+#define LAPTOP_ALLOCATOR(name, for_host, more)                                                          \
+    template <class T> LAPTOP_FN cudaError_t laptop_##name(const char* text, T** p, size_t bytes more) { \
+        if (laptop::in_kernel())                                                                        \
+            return laptop::allocate_in_kernel(text, (void**)p, bytes, laptop::sized<T>::value, LAPTOP_SITE); \
+        return laptop::allocate(text, (void**)p, bytes, laptop::sized<T>::value, for_host);             \
+    }                                                                                                   \
+    template <class T> cudaError_t name(T** p, size_t bytes more) {                                     \
+        return laptop::allocate(nullptr, (void**)p, bytes, laptop::sized<T>::value, for_host);          \
+    }
+#define LAPTOP_MORE(...) , __VA_ARGS__
+LAPTOP_ALLOCATOR(cudaMalloc, false, )
+LAPTOP_ALLOCATOR(cudaMallocAsync, false, LAPTOP_MORE(cudaStream_t = nullptr))
+LAPTOP_ALLOCATOR(cudaMallocManaged, true, LAPTOP_MORE(unsigned = 1))
+LAPTOP_ALLOCATOR(cudaMallocHost, true, LAPTOP_MORE(unsigned = 0))
+LAPTOP_ALLOCATOR(cudaHostAlloc, true, LAPTOP_MORE(unsigned = 0))
+#undef LAPTOP_ALLOCATOR
+#undef LAPTOP_MORE
+template <class T>
+cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) {
+    *pitch = (width + 511) / 512 * 512;
+    return laptop::allocate(nullptr, (void**)p, *pitch * height, laptop::sized<T>::value, false);
+}
+#define cudaMalloc(...) laptop_cudaMalloc(#__VA_ARGS__, __VA_ARGS__)
+#define cudaMallocAsync(...) laptop_cudaMallocAsync(#__VA_ARGS__, __VA_ARGS__)
+#define cudaMallocManaged(...) laptop_cudaMallocManaged(#__VA_ARGS__, __VA_ARGS__)
+#define cudaMallocHost(...) laptop_cudaMallocHost(#__VA_ARGS__, __VA_ARGS__)
+#define cudaHostAlloc(...) laptop_cudaHostAlloc(#__VA_ARGS__, __VA_ARGS__)
+
+LAPTOP_FN cudaError_t cudaFree(void* p) {
+    if (laptop::in_kernel()) {           // of the kernel's own, or by the destructor of a thread's copy of an argument
+        if (laptop::is_of_kernel(p)) laptop::kernel_free(p, LAPTOP_SITE);
+        return cudaSuccess;
+    }
+    return laptop::answer(laptop::device_free(p) ? cudaSuccess : cudaErrorInvalidValue);
+}
+LAPTOP_FN cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
+    laptop::host_only("cudaFreeAsync in a kernel", LAPTOP_SITE);
+    return cudaFree(p);
+}
+inline cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
+inline cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
+    return laptop::copy(to, from, n, kind, LAPTOP_TRACED ? LAPTOP_SITE : nullptr);
+}
+LAPTOP_FN cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t n, cudaMemcpyKind kind, cudaStream_t = nullptr) {
+    laptop::host_only("cudaMemcpyAsync in a kernel", LAPTOP_SITE);
+    return laptop::copy(to, from, n, kind, LAPTOP_TRACED ? LAPTOP_SITE : nullptr);
+}
+inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n) {
+    return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
+}
+inline cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, cudaStream_t = nullptr) {
+    return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
+}
+inline cudaError_t cudaMemset(void* to, int value, size_t n) { return laptop::set(to, value, n); }
+LAPTOP_FN cudaError_t cudaMemsetAsync(void* to, int value, size_t n, cudaStream_t = nullptr) {
+    laptop::host_only("cudaMemsetAsync in a kernel", LAPTOP_SITE);
+    return laptop::set(to, value, n);
+}
+inline cudaError_t cudaMemset2D(void* to, size_t pitch, int value, size_t width, size_t height) {
+    laptop::AsDevice as;
+    cudaError_t e = cudaSuccess;
+    for (size_t row = 0; row < height && e == cudaSuccess; row++) e = laptop::set((char*)to + row * pitch, value, width);
+    return e;
+}
+inline cudaError_t cudaMemcpy2D(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                                size_t height, cudaMemcpyKind kind) {
+    laptop::AsDevice as;
+    cudaError_t e = cudaSuccess;
+    for (size_t row = 0; row < height && e == cudaSuccess; row++)
+        e = laptop::copy((char*)to + row * to_pitch, (const char*)from + row * from_pitch, width, kind);
+    return e;
+}
+inline cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from, size_t from_pitch, size_t width,
+                                     size_t height, cudaMemcpyKind kind, cudaStream_t = nullptr) {
+    return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
+}
+template <class T>
+cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, size_t n, size_t offset = 0,
+                               cudaMemcpyKind = cudaMemcpyHostToDevice) {
+    if (offset + n > sizeof symbol) return laptop::answer(cudaErrorInvalidValue);
+    laptop::copy_now((char*)&symbol + offset, from, n);
+    return laptop::answer(cudaSuccess);
+}
+template <class T>
+cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t n, size_t offset = 0,
+                                 cudaMemcpyKind = cudaMemcpyDeviceToHost) {
+    if (offset + n > sizeof symbol) return laptop::answer(cudaErrorInvalidValue);
+    laptop::copy_now(to, (const char*)&symbol + offset, n);
+    return laptop::answer(cudaSuccess);
+}
+template <class T>
+cudaError_t cudaMemcpyToSymbolAsync(T& symbol, const void* from, size_t n, size_t offset = 0,
+                                    cudaMemcpyKind = cudaMemcpyHostToDevice, cudaStream_t = nullptr) {
+    return cudaMemcpyToSymbol(symbol, from, n, offset);
+}
+template <class T>
+cudaError_t cudaMemcpyFromSymbolAsync(void* to, const T& symbol, size_t n, size_t offset = 0,
+                                      cudaMemcpyKind = cudaMemcpyDeviceToHost, cudaStream_t = nullptr) {
+    return cudaMemcpyFromSymbol(to, symbol, n, offset);
+}
+template <class T> cudaError_t cudaGetSymbolAddress(void** to, const T& symbol) {
+    *to = (void*)&symbol;
+    return cudaSuccess;
+}
+template <class T> cudaError_t cudaGetSymbolSize(size_t* to, const T&) {
+    *to = sizeof(T);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemGetInfo(size_t* unused, size_t* total) {
+    *unused = *total = laptop::model_card().totalGlobalMem;
+    return cudaSuccess;
+}
+template <class T> cudaError_t cudaHostGetDevicePointer(T** device, void* host, unsigned) {
+    *device = (T*)host;
+    return laptop::answer(laptop::place_of(host, 1) == laptop::Place::BOTH ? cudaSuccess : cudaErrorInvalidValue);
+}
+inline cudaError_t cudaHostRegister(void* p, size_t bytes, unsigned) {
+    if (!p || !bytes) return laptop::answer(cudaErrorInvalidValue);
+    return laptop::answer(laptop::host_register(p, bytes) ? cudaSuccess : cudaErrorHostMemoryAlreadyRegistered);
+}
+inline cudaError_t cudaHostUnregister(void* p) {
+    return laptop::answer(laptop::host_unregister(p) ? cudaSuccess : cudaErrorHostMemoryNotRegistered);
+}
+inline cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* a, const void* p) {
+    laptop::Place place = laptop::place_of(p, 1);
+    bool device = place == laptop::Place::DEVICE || place == laptop::Place::BOTH;
+    *a = {device ? (place == laptop::Place::BOTH ? cudaMemoryTypeManaged : cudaMemoryTypeDevice) : cudaMemoryTypeUnregistered,
+          device ? 0 : -1, device ? (void*)p : nullptr, place == laptop::Place::DEVICE ? nullptr : (void*)p};
+    return cudaSuccess;
+}
+template <class L> cudaError_t cudaMemPrefetchAsync(const void*, size_t, L, cudaStream_t = nullptr) { return cudaSuccess; }
+template <class L> cudaError_t cudaMemPrefetchAsync(const void*, size_t, L, unsigned, cudaStream_t) { return cudaSuccess; }
+template <class L> cudaError_t cudaMemAdvise(const void*, size_t, cudaMemoryAdvise, L) { return cudaSuccess; }
+inline cudaError_t cudaStreamAttachMemAsync(cudaStream_t, void*, size_t = 0, unsigned = 4) { return cudaSuccess; }
+
+// ------------------------------------------------------------------ device and errors
+LAPTOP_FN cudaError_t cudaDeviceSynchronize() {
+    laptop::await_children(LAPTOP_SITE);
+    return laptop::waited();
+}
+inline cudaError_t cudaThreadSynchronize() { return laptop::waited(); }
+inline cudaError_t cudaDeviceReset() { return cudaSuccess; }
+inline cudaError_t cudaThreadExit() { return cudaSuccess; }
+inline cudaError_t cudaSetDevice(int d) { return laptop::answer(d == 0 ? cudaSuccess : cudaErrorInvalidDevice); }
+inline cudaError_t cudaGetDevice(int* device) { *device = 0; return cudaSuccess; }
+inline cudaError_t cudaGetDeviceCount(int* count) { *count = 1; return cudaSuccess; }
+inline cudaError_t cudaChooseDevice(int* device, const cudaDeviceProp*) { *device = 0; return cudaSuccess; }
+inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
+inline cudaError_t cudaGetDeviceFlags(unsigned* flags) { *flags = 0; return cudaSuccess; }
+inline cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
+inline cudaError_t cudaDeviceGetLimit(size_t* value, cudaLimit) { *value = 1 << 20; return cudaSuccess; }
+inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
+inline cudaError_t cudaDeviceSetSharedMemConfig(cudaSharedMemConfig) { return cudaSuccess; }
+inline cudaError_t cudaDeviceGetSharedMemConfig(cudaSharedMemConfig* c) {
+    *c = cudaSharedMemBankSizeFourByte;
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetCacheConfig(cudaFuncCache* c) { *c = cudaFuncCachePreferNone; return cudaSuccess; }
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* most) { *least = 0, *most = -5; return cudaSuccess; }
+inline cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { *can = 0; return cudaSuccess; }
+enum cudaDeviceP2PAttr { cudaDevP2PAttrPerformanceRank = 1, cudaDevP2PAttrAccessSupported, cudaDevP2PAttrNativeAtomicSupported,
+                         cudaDevP2PAttrCudaArrayAccessSupported };
+inline cudaError_t cudaDeviceGetP2PAttribute(int*, cudaDeviceP2PAttr, int, int) {        // of two cards: there is one
+    return laptop::answer(cudaErrorInvalidDevice);
+}
+inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return laptop::answer(cudaErrorNotSupported); }
+inline cudaError_t cudaDeviceDisablePeerAccess(int) { return laptop::answer(cudaErrorNotSupported); }
+inline cudaError_t cudaRuntimeGetVersion(int* version) { *version = 13000; return cudaSuccess; }
+inline cudaError_t cudaDriverGetVersion(int* version) { *version = 13000; return cudaSuccess; }
+LAPTOP_FN cudaError_t cudaPeekAtLastError() {
+    return (cudaError_t)(laptop::sticky_error() ? laptop::sticky_error() : laptop::last_error());
+}
+LAPTOP_FN cudaError_t cudaGetLastError() {
+    cudaError_t error = cudaPeekAtLastError();
+    laptop::last_error() = cudaSuccess;
+    return error;
+}
+inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int device) {
+    if (device != 0) return laptop::answer(cudaErrorInvalidDevice);
+    *p = laptop::model_card();
+    return cudaSuccess;
+}
+inline cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+    *value = laptop::attribute_of_card(attribute);
+    return cudaSuccess;
+}
+
+// ------------------------------------------------------------------ streams and events
+namespace laptop {
+typedef std::chrono::steady_clock::time_point Time;
+inline bool is_of_device(const void* handle) { return handle == (void*)8; }     // of a stream or event that a kernel made
+inline void* handle(size_t bytes) { return in_kernel() ? (void*)8 : ::calloc(1, bytes); }
+inline cudaError_t end_handle(void* h) {
+    if (!is_of_device(h)) ::free(h);
+    return cudaSuccess;
+}
+}
+inline cudaError_t cudaStreamCreate(cudaStream_t* s) { *s = (cudaStream_t)laptop::handle(8); return cudaSuccess; }
+inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t* s, unsigned) { return cudaStreamCreate(s); }
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t* s, unsigned, int) { return cudaStreamCreate(s); }
+inline cudaError_t cudaStreamGetPriority(cudaStream_t, int* priority) { *priority = 0; return cudaSuccess; }
+inline cudaError_t cudaStreamGetFlags(cudaStream_t, unsigned* flags) { *flags = 0; return cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return laptop::waited(); }
+inline cudaError_t cudaStreamQuery(cudaStream_t) { return laptop::answer(cudaSuccess); }
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return laptop::answer(cudaSuccess); }
+inline cudaError_t cudaStreamDestroy(cudaStream_t s) { return laptop::end_handle(s); }
+// Caches are not modelled: what a program asks of them changes nothing.
+inline cudaError_t cudaStreamSetAttribute(cudaStream_t, cudaStreamAttrID, const cudaStreamAttrValue*) { return cudaSuccess; }
+inline cudaError_t cudaStreamGetAttribute(cudaStream_t, cudaStreamAttrID, cudaStreamAttrValue* v) { *v = {}; return cudaSuccess; }
+inline cudaError_t cudaCtxResetPersistingL2Cache() { return cudaSuccess; }
+inline cudaError_t cudaStreamAddCallback(cudaStream_t s, void (*f)(cudaStream_t, cudaError_t, void*), void* data, unsigned) {
+    f(s, cudaSuccess, data);
+    return cudaSuccess;
+}
+inline cudaError_t cudaLaunchHostFunc(cudaStream_t, void (*f)(void*), void* data) {
+    return f(data), cudaSuccess;
+}
+inline cudaError_t cudaEventCreate(cudaEvent_t* e) { *e = (cudaEvent_t)laptop::handle(sizeof(laptop::Time)); return cudaSuccess; }
+inline cudaError_t cudaEventCreate(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
+inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t* e, unsigned) { return cudaEventCreate(e); }
+inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t = nullptr) {
+    if (e && !laptop::is_of_device(e)) *(laptop::Time*)e = std::chrono::steady_clock::now();
+    return laptop::answer(e ? cudaSuccess : cudaErrorInvalidResourceHandle);
+}
+inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return laptop::waited(); }
+inline cudaError_t cudaEventQuery(cudaEvent_t) { return laptop::answer(cudaSuccess); }
+inline cudaError_t cudaEventDestroy(cudaEvent_t e) { return laptop::end_handle(e); }
+// The time that passed on this machine: never 0, as programs divide by it.
+inline cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
+    if (!from || !to) return laptop::answer(cudaErrorInvalidResourceHandle);
+    std::chrono::duration<float, std::milli> passed = *(laptop::Time*)to - *(laptop::Time*)from;
+    *ms = passed.count() > 1e-3f ? passed.count() : 1e-3f;
+    return cudaSuccess;
+}
+
+// ------------------------------------------------------------------ functions
+template <class F> cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int) { return cudaSuccess; }
+template <class F> cudaError_t cudaFuncSetCacheConfig(F, cudaFuncCache) { return cudaSuccess; }
+template <class F> cudaError_t cudaFuncSetSharedMemConfig(F, cudaSharedMemConfig) { return cudaSuccess; }
+template <class F> cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* a, F) {
+    *a = {0, 0, 0, 1024, 32, 80, 80, 0, 48 << 10, -1};
+    return cudaSuccess;
+}
+// By threads and shared memory alone: the registers of a kernel are not known.
+template <class F>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, F, int threads, size_t shared) {
+    const cudaDeviceProp& card = laptop::model_card();
+    *blocks = threads > 0 ? card.maxThreadsPerMultiProcessor / threads : 0;
+    if (shared && (int)(card.sharedMemPerMultiprocessor / shared) < *blocks)
+        *blocks = (int)(card.sharedMemPerMultiprocessor / shared);
+    return cudaSuccess;
+}
+template <class F>
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, F f, int threads, size_t shared, unsigned) {
+    return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, f, threads, shared);
+}
+template <class F>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int* grid, int* block, F, size_t = 0, int limit = 0) {
+    *block = limit > 0 && limit < 1024 ? limit : 1024;
+    *grid = laptop::model_card().multiProcessorCount * (laptop::model_card().maxThreadsPerMultiProcessor / *block);
+    return cudaSuccess;
+}

@@ -1,0 +1,91 @@
+// kernel<<<grid, block, shared, stream>>>(...) in host code, as the rewriter writes it.
+#pragma once
+#include <cuda_runtime.h>
+#include <utility>
+#include "cuda_runtime_api.h"
+#include "each_thread.h"
+
+namespace laptop {
+
+struct launch_config {
+    dim3 grid, block;
+    size_t shared;
+    cudaStream_t stream;
+    launch_config(dim3 g, dim3 b, size_t s = 0, cudaStream_t on = 0) : grid(g), block(b), shared(s), stream(on) {}
+};
+
+template <class T> LAPTOP_FN void note_pointer(const T&) {}
+template <class T> LAPTOP_FN void note_pointer(T* p) { device_pointer_type((const void*)p, sized<std::remove_cv_t<T>>::value); }
+
+#ifdef LAPTOP_NESTED
+}  // namespace laptop
+#include "device_launch.h"
+namespace laptop {
+#endif
+
+// `kernel` is a lambda that calls the kernel. The work is done when this returns.
+template <class F, class... A>
+LAPTOP_FN int launch_with(const char* name, F& kernel, const launch_config& config, const void* site, A&... arguments) {
+    if (in_kernel()) not_supported("a kernel launched from device code by a name that hides it", site);
+    const unsigned grid[3] = {config.grid.x, config.grid.y, config.grid.z};
+    const unsigned block[3] = {config.block.x, config.block.y, config.block.z};
+    (note_pointer(arguments), ...);
+    auto run = [&]() LAPTOP_QUIET { kernel(arguments...); };
+    struct Entry {
+        LAPTOP_QUIET static void call(void** f) { (*(decltype(run)*)*f)(); }
+    };
+    return launch_from_host(name, grid, block, config.shared, &Entry::call, (void*)&run);
+}
+// The arguments were evaluated once and are copied for each thread,
+template <class F, class... A>
+LAPTOP_FN int host_launch(const char* name, [[maybe_unused]] int line, F kernel, launch_config config, A... arguments) {
+#ifdef LAPTOP_NESTED
+    if (in_kernel()) return device_launch(name, line, kernel, config, LAPTOP_SITE, arguments...);
+#endif
+    return launch_with(name, kernel, config, LAPTOP_SITE, arguments...);
+}
+// or, of a kernel with a parameter that is a reference, are the host's own.
+template <class F, class... A>
+LAPTOP_FN int host_launch_by_reference(const char* name, [[maybe_unused]] int line, F kernel, launch_config config,
+                                       A&&... arguments) {
+#ifdef LAPTOP_NESTED
+    if (in_kernel()) return device_launch(name, line, kernel, config, LAPTOP_SITE, arguments...);
+#endif
+    return launch_with(name, kernel, config, LAPTOP_SITE, arguments...);
+}
+
+// cudaLaunchKernel and cudaLaunchCooperativeKernel: the arguments are found behind pointers.
+template <class... P, size_t... I>
+cudaError_t launch_pointers(void (*kernel)(P...), const char* name, dim3 g, dim3 b, void** args, size_t shared,
+                            std::index_sequence<I...>) {
+    auto call = [kernel](auto... a) { kernel(a...); };
+    return (cudaError_t)host_launch(name, 0, call, launch_config(g, b, shared),
+                                    *(std::remove_cv_t<std::remove_reference_t<P>>*)args[I]...);
+}
+template <class... P>
+cudaError_t launch_kernel(const char* name, void (*kernel)(P...), dim3 grid, dim3 block, void** args, size_t shared = 0,
+                          cudaStream_t = nullptr) {
+    return launch_pointers(kernel, name, grid, block, args, shared, std::index_sequence_for<P...>{});
+}
+
+// A host function called from Python: its result is dropped.
+template <class R, class... P, size_t... I>
+void call_host(R (*function)(P...), void** args, std::index_sequence<I...>) {
+    (void)function(*(std::remove_cv_t<std::remove_reference_t<P>>*)args[I]...);
+}
+template <class R, class... P>
+void call_host(R (*function)(P...), void** args) {
+    call_host(function, args, std::index_sequence_for<P...>{});
+}
+
+// main, whichever of its forms a program has
+inline int call_main(int (*main)(), int, char**, char**) { return main(); }
+template <class C> int call_main(int (*main)(int, C), int n, char** words, char**) { return main(n, (C)words); }
+template <class C> int call_main(int (*main)(int, C, char**), int n, char** words, char** environment) {
+    return main(n, (C)words, environment);
+}
+template <class... P> int call_main(void (*main)(P...), int n, char** words, char** environment) {
+    return call_main((int (*)(P...))main, n, words, environment), 0;
+}
+
+}  // namespace laptop

@@ -1,0 +1,139 @@
+// Thrust's pairs, tuples, complex numbers, random numbers, errors and function objects.
+#pragma once
+#include <complex>
+#include <functional>
+#include <iostream>
+#include <iterator>
+#include <random>
+#include <stdexcept>
+#include <system_error>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <host_launch.h>
+
+namespace thrust {
+
+using std::advance;
+using std::distance;
+using std::get;
+using std::make_pair;
+using std::make_tuple;
+using std::pair;
+using std::swap;
+using std::tie;
+using std::tuple;
+using std::tuple_element;
+using std::tuple_size;
+
+// ------------------------------------------------------------------ complex numbers
+using std::abs;
+using std::acos;
+using std::acosh;
+using std::arg;
+using std::asin;
+using std::asinh;
+using std::atan;
+using std::atanh;
+using std::complex;
+using std::conj;
+using std::cos;
+using std::cosh;
+using std::exp;
+using std::log;
+using std::log10;
+using std::norm;
+using std::polar;
+using std::pow;
+using std::proj;
+using std::sin;
+using std::sinh;
+using std::sqrt;
+using std::tan;
+using std::tanh;
+
+// ------------------------------------------------------------------ random numbers
+namespace random {
+using std::discard_block_engine;
+using std::linear_congruential_engine;
+using std::minstd_rand;
+using std::minstd_rand0;
+using std::normal_distribution;
+using std::ranlux24;
+using std::ranlux24_base;
+using std::ranlux48;
+using std::ranlux48_base;
+using std::subtract_with_carry_engine;
+using default_random_engine = minstd_rand;
+template <class T = double> using uniform_real_distribution = std::uniform_real_distribution<T>;
+template <class T = int> using uniform_int_distribution = std::uniform_int_distribution<T>;
+namespace experimental { using std::normal_distribution; }
+}  // namespace random
+using namespace random;
+
+// ------------------------------------------------------------------ errors
+namespace system {
+using std::error_code;
+using std::generic_category;
+using std::system_category;
+using std::system_error;
+struct laptop_category : std::error_category {
+    const char* name() const noexcept override { return "cuda"; }
+    std::string message(int error) const override { return cudaGetErrorString(cudaError_t(error)); }
+};
+inline const std::error_category& cuda_category() {
+    static const laptop_category category;
+    return category;
+}
+}  // namespace system
+using system::cuda_category;
+using system::error_code;
+using system::generic_category;
+using system::system_category;
+using system::system_error;
+
+// ------------------------------------------------------------------ function objects
+template <class A, class R> struct unary_function { typedef A argument_type; typedef R result_type; };
+template <class A, class B, class R>
+struct binary_function { typedef A first_argument_type; typedef B second_argument_type; typedef R result_type; };
+// `divides<float>` divides in float whatever it is given; `divides<>` in the type of its operands.
+#define LAPTOP_BINARY(name, result, expression)                                                \
+    template <class T = void>                                                                  \
+    struct name : binary_function<T, T, result> {                                              \
+        result operator()(const T& a, const T& b) const { return expression; }                 \
+    };                                                                                         \
+    template <>                                                                                \
+    struct name<void> {                                                                        \
+        template <class A, class B>                                                            \
+        auto operator()(const A& a, const B& b) const { return expression; }                   \
+    };
+LAPTOP_BINARY(plus, T, a + b) LAPTOP_BINARY(minus, T, a - b) LAPTOP_BINARY(multiplies, T, a * b)
+LAPTOP_BINARY(divides, T, a / b) LAPTOP_BINARY(modulus, T, a % b)
+LAPTOP_BINARY(maximum, T, a < b ? b : a) LAPTOP_BINARY(minimum, T, b < a ? b : a)
+LAPTOP_BINARY(bit_and, T, a & b) LAPTOP_BINARY(bit_or, T, a | b) LAPTOP_BINARY(bit_xor, T, a ^ b)
+LAPTOP_BINARY(less, bool, a < b) LAPTOP_BINARY(less_equal, bool, a <= b)
+LAPTOP_BINARY(greater, bool, b < a) LAPTOP_BINARY(greater_equal, bool, a >= b)
+LAPTOP_BINARY(equal_to, bool, a == b) LAPTOP_BINARY(not_equal_to, bool, !(a == b))
+LAPTOP_BINARY(logical_and, bool, a && b) LAPTOP_BINARY(logical_or, bool, a || b)
+#undef LAPTOP_BINARY
+#define LAPTOP_UNARY(name, result, expression)                                                 \
+    template <class T = void>                                                                  \
+    struct name : unary_function<T, result> {                                                  \
+        result operator()(const T& a) const { return expression; }                             \
+    };                                                                                         \
+    template <>                                                                                \
+    struct name<void> {                                                                        \
+        template <class A>                                                                     \
+        auto operator()(const A& a) const { return expression; }                               \
+    };
+LAPTOP_UNARY(identity, T, a) LAPTOP_UNARY(negate, T, -a) LAPTOP_UNARY(square, T, a * a)
+LAPTOP_UNARY(logical_not, bool, !a)
+#undef LAPTOP_UNARY
+template <class = void, class = void>
+struct project1st { template <class A, class B> A operator()(const A& a, const B&) const { return a; } };
+template <class = void, class = void>
+struct project2nd { template <class A, class B> B operator()(const A&, const B& b) const { return b; } };
+using std::not_fn;
+
+}  // namespace thrust

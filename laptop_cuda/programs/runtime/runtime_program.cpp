@@ -1,0 +1,68 @@
+// Launches from host code: each works on the device memory of its program, and is told when it has ended.
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "programs.h"
+
+namespace laptop {
+
+static struct {
+    int mode = LAPTOP_PLAIN, order = LAPTOP_FORWARD;
+    uint64_t seed = 0, step_limit = 0;
+    void (*done)(const laptop_launch*, const laptop_result*) = nullptr;
+} program;
+static int last_launch_error = 0, failed = 0;
+int& last_error() { return current ? current->last_error : last_launch_error; }
+int sticky_error() { return current ? 0 : failed; }
+bool is_whole_program() { return program.done != nullptr; }
+
+void tell(const laptop_launch* l, const laptop_result* result) {
+    fputs(result->printed, stdout);
+    if (program.done) {
+        fflush(stdout);
+        program.done(l, result);
+    } else if (result->error.kind) {
+        fprintf(stderr, "%s: %s (%s)\n", l->kernel, result->error.kind, result->error.reason);
+    }
+}
+
+int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned block[3], size_t shared_bytes,
+                     void (*entry)(void**), void* argument, bool) {
+    std::lock_guard<std::recursive_mutex> lock(one_at_a_time);
+    if (failed) return failed;
+    AsDevice as(true);
+    laptop_launch l = {};
+    l.entry = entry;
+    l.kernel = kernel;
+    memcpy(l.grid, grid, sizeof l.grid);
+    memcpy(l.block, block, sizeof l.block);
+    l.shared_bytes = shared_bytes;
+    l.shared_limit = 163 << 10;                  // of the model card; cudaFuncSetAttribute is taken as called
+    l.mode = program.mode, l.order = program.order, l.seed = program.seed, l.step_limit = program.step_limit;
+    l.in_place = 1;
+    void* args[1] = {argument};
+    int32_t none[1] = {-1};
+    l.args = args;
+    l.n_args = 1;
+    l.arg_array = none;
+    l.child_done = tell;
+    Result* result = run_once(l);
+    tell(&l, result);
+    result->run->printed.clear();
+    run_children(l, *result->run, true);
+    end_launch(*result, false);
+    Ended ended = result->run->ended;
+    delete result;
+    if (ended.code) last_launch_error = ended.code;
+    if (ended.code && ended.code != INVALID_CONFIGURATION) failed = ended.code;
+    if (ended.interrupted) raise(SIGINT);
+    return ended.code;
+}
+}  // namespace laptop
+
+extern "C" void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint64_t step_limit,
+                               void (*done)(const laptop_launch*, const laptop_result*)) {
+    laptop::program = {mode, order, seed, step_limit, done};
+    laptop::failed = 0;
+}

@@ -1,0 +1,193 @@
+"""What older or differently formatted programs write, in programs of our own."""
+import numpy as np
+import pytest
+
+import laptop_cuda
+from laptop_cuda.programs import Options, run
+
+OLD = r"""
+#include <cstdio>
+#include <cuComplex.h>
+#include <nvToolsExt.h>
+#include <sm_61_intrinsics.h>
+#ifndef __DRIVER_TYPES_H__
+#error a helper header would be of no use
+#endif
+__global__ void old(int* y) {
+    int v = threadIdx.x;
+    for (int d = 16; d; d >>= 1) v += __shfl_down(v, d);
+    if (threadIdx.x == 0) y[0] = v;
+    int w = threadIdx.x % 4;
+    if (threadIdx.x < 16) {                                   // half of the warp is here
+        w = __shfl_xor(w, 1);
+        if (threadIdx.x == 0) y[1] = w, y[2] = __popc(__activemask());
+        unsigned odd = __ballot(threadIdx.x & 1);
+        int any = __any(threadIdx.x == 15), all = __all(threadIdx.x < 15);
+        if (threadIdx.x == 3) y[3] = odd, y[4] = any, y[5] = all, y[6] = __shfl_up(w, 1);
+    }
+}
+__global__ void square(cuComplex* z) {
+    cuFloatComplex a = cuCmulf(*z, *z);
+    *z = cuCdivf(cuCaddf(a, make_cuFloatComplex(1, 1)), make_cuComplex(cuCabsf(make_cuComplex(3, 4)), 0));
+}
+int main() {
+    int* y;
+    cuComplex* z;
+    nvtxRangePush("all of it");
+    cudaMallocManaged(&y, 7 * sizeof(int)); cudaMallocManaged(&z, sizeof(cuComplex));
+    *z = make_cuComplex(1, 2);
+    old << <1, 32 >> > (y);
+    square << < dim3(1), dim3(1), 0, 0 >> >(z);
+    cudaDeviceSynchronize();
+    printf("%d %d %d %x %d %d | %g %g | %d\n", y[0], y[1], y[2], y[3], y[4], y[5], z->x, z->y, 16 << (1 >> 1));
+    nvtxRangePop();
+}
+"""
+
+
+@pytest.mark.parametrize("mode", ["sanitize", "plain"])
+def test_old_names_and_spaced_launches(tmp_path, mode):
+    (tmp_path / "old.cu").write_text(OLD)
+    ran = run(tmp_path / "old.cu", mode=mode)
+    assert ran.stdout == "496 1 1 aaaa 1 0 | -0.4 1 | 16\n", ran.stderr
+    assert not ran.errors
+
+
+THREADS = r"""
+#include <cstdio>
+#include <thread>
+#include <vector>
+__global__ void fill(int* x, int v, int n) { for (int i = threadIdx.x; i < n; i += blockDim.x) x[i] = v; }
+int main() {
+    int total = 0;
+    std::vector<std::thread> team;
+    std::vector<int> sums(4);
+    for (int t = 0; t < 4; ++t) team.emplace_back([t, &sums] {
+        for (int round = 0; round < 20; ++round) {
+            int *x, host[300];
+            cudaMalloc(&x, sizeof host);
+            fill<<<1, 64>>>(x, t + round, 300);
+            cudaMemcpy(host, x, sizeof host, cudaMemcpyDeviceToHost);
+            for (int v : host) sums[t] += v;
+            cudaFree(x);
+        }
+    });
+    for (auto& t : team) t.join();
+    for (int s : sums) total += s;
+    printf("%d\n", total);
+}
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["sanitize", "profile", "plain"])
+def test_host_threads_may_launch_at_the_same_time(tmp_path, mode):
+    (tmp_path / "threads.cu").write_text(THREADS)
+    ran = run(tmp_path / "threads.cu", mode=mode)
+    assert ran.status == 0 and not ran.errors, (ran.crash, ran.errors, ran.stderr)
+    assert int(ran.stdout) == 300 * sum(t + r for t in range(4) for r in range(20))
+    assert len(ran.launches) == 80
+
+
+SHORT_MACROS = r"""
+#include <cstdio>
+#define n 8
+#define words 4
+#define args 2
+__global__ void fill(int* x) { if (threadIdx.x < n) x[threadIdx.x] = words * args; }
+int main() {
+    int* x;
+    cudaMallocManaged(&x, n * sizeof(int));
+    fill<<<1, n>>>(x);
+    cudaDeviceSynchronize();
+    printf("%d\n", x[n - 1]);
+}
+"""
+
+
+def test_a_programs_macros_may_have_short_names(tmp_path):
+    (tmp_path / "short.cu").write_text(SHORT_MACROS)
+    ran = run(tmp_path / "short.cu")
+    assert (ran.stdout, ran.errors) == ("8\n", []), ran.stderr
+    x = np.zeros(8, np.int32)
+    laptop_cuda.compile(SHORT_MACROS.split("int main")[0]).fill[1, 8](x)
+    assert x.tolist() == [8] * 8
+
+
+KERNELS_BESIDE = "template <class T> __global__ void add(T* y, const T* more, int k) { y[0] += more ? more[0] : k; }\n"
+ZEROS = r"""
+#include <cstdio>
+#include "kernels.cuh"
+extern __shared__ float tile[];
+__device__ float half_of(volatile float* tile, int i) { return tile[i] / 2; }
+__global__ void hidden(float* y) { tile[threadIdx.x] = 4; y[1] = half_of(tile, 0); }
+template <class T> struct copy { template <int N> static __device__ T of(const T* x) { return x[N]; } };
+template <class T> __device__ T second(const T* x) { return copy<T>::of<1>(x); }
+__global__ void through(float* y) { y[2] = second(y); }
+int main() {
+    float* y;
+    cudaMallocManaged(&y, 12);
+    y[0] = 1;
+    add<float><<<1, 1>>>(y, 0, 0);                  // a null pointer, and a number
+    add<<<1, 1>>>(y, y, 0);
+    hidden<<<1, 1, 4>>>(y);
+    through<<<1, 1>>>(y);
+    cudaDeviceSynchronize();
+    printf("%g %g %g\n", y[0], y[1], y[2]);
+}
+"""
+
+
+@pytest.mark.parametrize("mode", ["sanitize", "plain"])
+def test_zeros_for_pointers_hidden_arrays_and_templates_of_templates(tmp_path, mode):
+    (tmp_path / "kernels.cuh").write_text(KERNELS_BESIDE)
+    (tmp_path / "zeros.cu").write_text(ZEROS)
+    ran = run(tmp_path / "zeros.cu", mode=mode)
+    assert (ran.stdout, ran.errors) == ("2 2 2\n", []), ran.stderr
+
+
+def test_helpers_of_the_programs_own_come_before_the_engines(tmp_path):
+    (tmp_path / "Common").mkdir()
+    (tmp_path / "Common" / "helper_functions.h").write_text("inline int its_own() { return 7; }\n")
+    (tmp_path / "helped.cu").write_text("#include <cstdio>\n#include <helper_functions.h>\n" '__global__ '
+                                        'void k() {}\nint main() { printf("%d\\n", its_own()); }\n')
+    ran = run(tmp_path / "helped.cu", options=Options((tmp_path / "Common",)), mode="plain")
+    assert ran.stdout == "7\n", ran.stderr
+
+
+MACROS_FIRST = r"""
+#define WIDTH 32
+#define DEVICE __device__
+#define T float
+#define N 64
+#define n N
+#define x 3
+#include <cub/cub.cuh>
+#include <thrust/sort.h>
+#include "groups.h"
+#undef x
+__global__ void sum(T* y) {
+    __shared__ cub::WarpReduce<T>::TempStorage room;
+    T total = cub::WarpReduce<T>(room).Sum(1);
+    if (rank() == 0) y[0] = total + n;
+}
+int main() {
+    T* y;
+    cudaMallocManaged(&y, N);
+    sum<<<1, WIDTH>>>(y);
+    cudaDeviceSynchronize();
+    return (int)y[0];
+}
+"""
+GROUPS = r"""
+#pragma once
+#include <cooperative_groups.h>
+DEVICE unsigned rank() { return cooperative_groups::this_thread_block().thread_rank(); }
+"""
+
+
+def test_macros_before_the_headers_do_not_reach_them(tmp_path):
+    (tmp_path / "groups.h").write_text(GROUPS)
+    (tmp_path / "first.cu").write_text(MACROS_FIRST)
+    ran = run(tmp_path / "first.cu")
+    assert (ran.status, ran.errors) == (96, []), ran.stderr

@@ -1,0 +1,176 @@
+"""curand: the numbers of a GPU, as NVIDIA's own header gives them when it is compiled for a CPU; and the host
+API."""
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+import laptop_cuda as cuda
+from engine_kit import compiled
+from laptop_cuda.programs import run
+
+SOURCE = r"""
+#include <curand_kernel.h>
+template <class State>
+__global__ void draw(unsigned* u, float* f, double* d, unsigned long long seed, unsigned long long sub, unsigned long long offset) {
+    State s;
+    curand_init(seed, sub, offset, &s);
+    for (int i = 0; i < 3; ++i) u[i] = curand(&s);
+    uint4 four = curand4(&s);
+    skipahead(1000003ull, &s);
+    u[3] = curand(&s);
+    skipahead_sequence(77ull, &s);
+    u[4] = curand(&s);
+    f[0] = curand_uniform(&s);
+    for (int i = 1; i < 4; ++i) f[i] = curand_normal(&s);
+    d[0] = curand_uniform_double(&s);
+    d[1] = curand_normal_double(&s);
+    u[5] = four.x ^ four.y ^ four.z ^ four.w;
+}
+__global__ void setup(curandState* states) { curand_init(1234, threadIdx.x, 0, states + threadIdx.x); }
+__global__ void inside(curandState* states, int* count, int n) {
+    curandState& mine = states[threadIdx.x];
+    int in = 0;
+    for (int i = 0; i < n; ++i) {
+        float x = curand_uniform(&mine), y = curand_uniform(&mine);
+        in += x * x + y * y <= 1;
+    }
+    atomicAdd(count, in);
+}
+__global__ void another(float* y) {
+    curandStateMRG32k3a s;
+    if (y[0] > 0) curand_init(1, 2, 3, &s);
+}
+"""
+# seed 42, subsequence 7, offset 3
+PUBLISHED = {
+    "curandStateXORWOW_t": ([4081944259, 3437967554, 2362980919, 2703083594, 142610594, 1591859641],
+        [0.77323329, 0.20842032, -3.1492062, -0.16362563], [0.768452841186489, 0.7876499593680517]),
+    "curandStatePhilox4_32_10_t": ([1433639123, 3856525632, 1611620758, 3188829556, 4021282778, 2007987819],
+        [0.23315121, 0.095392324, -0.55815399, 0.5788973], [0.7135331574827433, -2.1393214055273435]),
+}
+
+
+@pytest.fixture(scope="module")
+def mod():
+    return compiled(SOURCE)
+
+
+@pytest.mark.parametrize("state", PUBLISHED)
+def test_the_numbers_are_those_of_nvidias_header(mod, state):
+    u, f, d = np.zeros(6, np.uint32), np.zeros(4, np.float32), np.zeros(2)
+    mod[f"draw<{state}>"][1, 1](u, f, d, 42, 7, 3)
+    want_u, want_f, want_d = PUBLISHED[state]
+    assert u.tolist() == want_u
+    assert np.allclose(f, want_f, rtol=2e-6) and np.allclose(d, want_d, rtol=1e-9)
+
+
+def test_states_in_memory_are_checked_and_go_on(mod):
+    states, count = cuda.empty(64 * 48, dtype=torch.uint8), np.zeros(1, np.int32)
+    with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
+        mod.inside[1, 64](states, count, 100)
+    assert caught.value.kind == "uninitialized"
+    with cuda.sanitize():
+        mod.setup[1, 64](states)
+        mod.inside[1, 64](states, count, 100)
+    assert abs(4 * count[0] / 6400 - np.pi) < 0.1
+
+
+def test_a_generator_that_is_missing_is_an_error_where_it_is_reached(mod):
+    mod.another[1, 1](np.zeros(1, np.float32))
+    with pytest.raises(cuda.KernelError) as caught:
+        mod.another[1, 1](np.ones(1, np.float32))
+    assert caught.value.kind == "not supported" and "curand" in str(caught.value)
+
+
+HOST = r"""
+#include <cstdio>
+#include <curand.h>
+int main() {
+    float *x, h[1000];
+    cudaMalloc(&x, sizeof h);
+    curandGenerator_t g;
+    curandCreateGenerator(&g, CURAND_RNG_PSEUDO_DEFAULT);
+    curandSetPseudoRandomGeneratorSeed(g, 1234ULL);
+    curandGenerateNormal(g, x, 1000, 5.f, 2.f);
+    cudaMemcpy(h, x, sizeof h, cudaMemcpyDeviceToHost);
+    double sum = 0;
+    for (float v : h) sum += v;
+    printf("%d %d\n", sum > 4700 && sum < 5300, curandGenerateUniform(g, h, 1000) == CURAND_STATUS_SUCCESS);
+    return curandDestroyGenerator(g);
+}
+"""
+
+
+def test_the_host_api(tmp_path):
+    (tmp_path / "prog.cu").write_text(HOST)
+    ran = run(tmp_path / "prog.cu")
+    assert ran.stdout == "1 0\n" and ran.status == 0 and not ran.crash
+
+
+SOBOL = r"""
+#include <cstdio>
+#include <curand.h>
+#include <curand_kernel.h>
+template <class State, class Word>
+__global__ void draw(Word (*directions)[8 * sizeof(Word)], unsigned long long* u, float* f, double* d) {
+    State s;
+    curand_init(directions[15], 3, &s);
+    skipahead(97, &s);
+    for (int i = 0; i < 4; ++i) u[i] = curand(&s);
+    f[0] = curand_uniform(&s), f[1] = curand_normal(&s), d[0] = curand_uniform_double(&s);
+}
+template <class State, class Word> void device(Word (*host)[8 * sizeof(Word)]) {
+    Word (*directions)[8 * sizeof(Word)];
+    unsigned long long* u;
+    float* f;
+    double* d;
+    cudaMalloc(&directions, 16 * sizeof *host);
+    cudaMallocManaged(&u, 32), cudaMallocManaged(&f, 8), cudaMallocManaged(&d, 8);
+    cudaMemcpy(directions, host, 16 * sizeof *host, cudaMemcpyHostToDevice);
+    draw<State><<<1, 1>>>(directions, u, f, d);
+    cudaDeviceSynchronize();
+    printf("%llx %llx %llx %llx %.8f %.7f %.17f\n", u[0], u[1], u[2], u[3], f[0], f[1], d[0]);
+}
+int main() {
+    curandDirectionVectors32_t* narrow;
+    curandDirectionVectors64_t* wide;
+    curandGetDirectionVectors32(&narrow, CURAND_DIRECTION_VECTORS_32_JOEKUO6);
+    curandGetDirectionVectors64(&wide, CURAND_DIRECTION_VECTORS_64_JOEKUO6);
+    unsigned all = 0;
+    unsigned long long all_wide = 0;
+    for (int d = 0; d < 16; ++d) {
+        for (unsigned v : narrow[d]) all ^= v;
+        for (unsigned long long v : wide[d]) all_wide ^= v;
+    }
+    printf("%x %llx\n", all, all_wide);
+    device<curandStateSobol32>(narrow);
+    device<curandStateSobol64>(wide);
+    curandGenerator_t g;
+    curandCreateGeneratorHost(&g, CURAND_RNG_QUASI_SOBOL32);
+    curandSetQuasiRandomGeneratorDimensions(g, 2);
+    double x[12];
+    float y[6];
+    curandGenerateUniformDouble(g, x, 12);
+    printf("%d", curandGenerateNormal(g, y, 5, 0, 1));
+    curandGenerateNormal(g, y, 6, 0, 1);
+    for (double v : x) printf(" %g", v);
+    for (float v : y) printf(" %.6f", v);
+    return curandSetQuasiRandomGeneratorDimensions(g, 17) != CURAND_STATUS_OUT_OF_RANGE;
+}
+"""
+# the direction vectors and the numbers of the host as libcurand gives them; the points of the kernel from
+# those vectors
+POINTS = """c36e1e9c f3612db8936166c6
+7e000000 fe000000 3e000000 be000000 0.42968750 1.4734676 0.17968750023283064
+7e00000000000000 fe00000000000000 3e00000000000000 be00000000000000 0.42968750 1.4734676 0.17968750000000006
+105 2.32831e-10 0.5 0.75 0.25 0.375 0.875 2.32831e-10 0.5 0.25 0.75 0.375 0.875 0.318639 -1.150349 -0.887147 \
+-1.150349 0.318639 -0.488776"""
+
+
+@pytest.mark.slow
+def test_sobols_sequences(tmp_path):
+    (tmp_path / "prog.cu").write_text(SOBOL)
+    ran = run(tmp_path / "prog.cu")
+    assert (ran.stdout, ran.status, ran.errors) == (POINTS, 0, []), ran.stderr

@@ -1,0 +1,83 @@
+"""The core alone: it imports no pack, and works when any of their folders, or all of them, are gone."""
+from __future__ import annotations
+
+import ast
+import os
+import re
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+from laptop_cuda import build
+
+PACKS = sorted(file.parent.name for file in build.PACKAGE.glob("*/pack.toml"))
+USE = r"""
+import numpy as np
+import laptop_cuda as cuda
+mod = cuda.compile('''
+#include <cuda_fp16.h>
+#include <device_functions.h>
+__global__ void turn(const float* x, float* y, int n) {
+    __shared__ float s[32];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    s[threadIdx.x] = i < n ? __half2float(__float2half(x[i])) : 0;
+    __syncthreads();
+    if (i < n) y[i] = s[31 - threadIdx.x];
+}''')
+x, y = np.arange(64, dtype=np.float32), np.zeros(64, np.float32)
+mod.turn[2, 32](x, y, 64)
+assert (y == x.reshape(2, 32)[:, ::-1].ravel()).all()
+with cuda.profile() as report:
+    mod.turn[2, 32](x, y, 64)
+assert report.launches[0].global_load.sectors == 8
+try:
+    with cuda.sanitize():
+        mod.turn[3, 32](x, y, 70)
+except cuda.KernelError as error:
+    assert error.kind == "out of bounds" and "x[64]" in str(error)
+    print("found")
+assert cuda.show and cuda.inspect
+try:
+    print(cuda.run.__name__)
+except ImportError as missing:
+    print("this is in the pack `programs`" in str(missing))
+"""
+
+
+@pytest.mark.parametrize("gone", [PACKS, *(pytest.param([pack], marks=pytest.mark.slow) for pack in PACKS)],
+                         ids=["all", *PACKS])
+def test_it_works_without(gone, tmp_path):
+    package = tmp_path / "laptop_cuda"
+    shutil.copytree(build.PACKAGE, package, ignore=shutil.ignore_patterns("__pycache__", "tests", "built"))
+    for pack in gone:
+        shutil.rmtree(package / pack)
+    environment = os.environ | {"PYTHONPATH": str(tmp_path), "LAPTOP_CUDA_CACHE": str(build.cache().parent)}
+    ran = subprocess.run([sys.executable, "-c", USE], cwd=tmp_path, env=environment, capture_output=True,
+                         text=True)
+    assert ran.stdout.split() == ["found", "True" if "programs" in gone else "run"], ran.stderr
+    said = subprocess.run([sys.executable, "-m", "laptop_cuda", "--help"], cwd=tmp_path, env=environment,
+                          capture_output=True, text=True).stdout
+    for pack, command in (("programs", "run prog.cu"), ("judge", "judge FOLDER"),
+                          ("bench", "bench [--quick]")):
+        assert (command in said) == (pack not in gone)
+
+
+def test_no_module_and_no_header_of_the_core_takes_one_of_a_pack():
+    taken = {name.name for pack in PACKS for name in (build.PACKAGE / pack / "include").glob("*")}
+    taken -= {path.name for path in (build.PACKAGE / "include").glob("*")}
+    for path in build.PACKAGE.rglob("*"):
+        parts = path.relative_to(build.PACKAGE).parts
+        if parts[0] in PACKS or "tests" in parts or not path.is_file():
+            continue
+        if path.suffix == ".py":
+            nodes = [n for n in ast.walk(ast.parse(path.read_text()))
+                     if isinstance(n, ast.Import | ast.ImportFrom)]
+            words = {word for node in nodes
+                     for name in [getattr(node, "module", "") or "", *(a.name for a in node.names)]
+                     for word in name.split(".")}
+            assert not words & set(PACKS), path
+        elif parts[0] in ("include", "runtime"):
+            included = re.findall(r'#\s*include\s*[<"]([^>"/]+)', path.read_text())
+            assert not set(included) & taken, path
