@@ -3,16 +3,15 @@
     python tests/faults.py [NAME...] [--list] [--jobs N] [--tree FOLDER]
 
 An entry is a name, a file, a text that occurs in it exactly once, what replaces it (the fault), and the tests
-that must turn red: arguments of pytest, paths below tests/ (or with laptop_cuda/ before them), `-m slow` where
-only the slow suite sees it. The tree is copied, once per job, beside a build cache that is kept; each
-selection must be green without a fault.
+that must turn red: arguments of pytest, files from tests/ or from the root on, `-m slow` where only the slow
+suite sees it. The tree is copied, once per job, beside a build cache that is kept; each selection must be
+green without a fault.
 What does not apply (a text that moved, a test of another name, a missing tool) is a failure: who renames a
 test or a file renames it here too. All of it takes half an hour of one core.
 """
 import argparse
 import os
 import queue
-import re
 import shlex
 import shutil
 import signal
@@ -264,8 +263,7 @@ class Tree:
 
     def test(self, selection: str) -> tuple[str, str]:
         """("green", "red", "late" or NOT_RUN, what pytest said)."""
-        words = [f"tests/{word}" if re.match(r"(?!laptop_cuda/).*/test_", word) else word
-                 for word in shlex.split(selection)]
+        words = ["tests/" * (self.root / "tests" / word).is_file() + word for word in shlex.split(selection)]
         with tempfile.TemporaryFile("w+") as said:
             run = subprocess.Popen([sys.executable, "-m", "pytest", "-xqp", "no:cacheprovider", *words],
                                    cwd=self.root, stdout=said, stderr=said, start_new_session=True,
