@@ -113,6 +113,7 @@ def _run(cells: list[dict]) -> dict:
     from IPython.utils.capture import capture_output
 
     shell = InteractiveShell.instance()
+    shell._showtraceback = lambda *parts: None          # an error is an output of its own
     made: list[list[dict]] = []
     for cell in cells:
         if cell["cell_type"] != "code":

@@ -5,6 +5,9 @@ import random
 import re
 from copy import deepcopy
 from dataclasses import replace
+from functools import cached_property
+from itertools import accumulate
+from types import SimpleNamespace
 
 import nbformat
 import pytest
@@ -12,7 +15,7 @@ import torch
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.exercises import CHAPTERS, Case, Misconception, all_exercises, cells, close, exercise, find
-from course_lib.exercises import judge as core, marks, runner, student
+from course_lib.exercises import judge as core, kernel_runner, marks, runner, student
 from course_lib.exercises.declare import declared
 from course_lib.exercises.parts import MISSING
 from course_lib.exercises.notebook import card, check_line
@@ -23,9 +26,10 @@ from course_lib.exercises.shipped import LABEL, SILENT, as_shipped
 from course_lib.exercises.values import same
 from course_lib.exercises.verdict import MIME, NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
 from course_lib.exercises.wording import picture
+from course_lib.tools.notebooks import chapter_notebooks
+from notebook_process import execute
 
 EXERCISES = [e for e in all_exercises() if e.module.startswith("course_lib.")]
-EVERY = pytest.mark.parametrize("ex", EXERCISES, ids=[e.id for e in EXERCISES])
 
 
 def evaluate(ex, source, seed=0):
@@ -35,6 +39,40 @@ def evaluate(ex, source, seed=0):
     return verdict
 
 
+class Work:
+    """An exercise, with what several tests need of it, each made once: cases, runs of texts, expected values."""
+
+    def __init__(self, ex):
+        self.ex, self.cases = ex, core.draw(ex)
+        self.request, self._runs = core.request(ex, self.cases), {}
+
+    def run(self, source):
+        """The run of a text on the cases; without a compiler the test is not run."""
+        if source not in self._runs:
+            self._runs[source] = runner.run(self.request, source)
+        failure = self._runs[source].failure
+        if failure and failure.kind == "missing":
+            pytest.skip(f"not run: {failure.message}")
+        return self._runs[source]
+
+    @cached_property
+    def expected(self):
+        if self.ex.expect is not None:
+            return core.expected(self.ex, self.cases)
+        return [outcome.value for outcome in self.run(self.ex.solution).outcomes]
+
+    def verdict(self, source, misconceptions=(), run=None):
+        oracle = core.Oracle(self.expected, list(misconceptions))
+        return core.screen(self.ex, source) or core.judge(self.ex, self.cases, run or self.run(source), source, 0,
+                                                          oracle)
+
+
+@pytest.fixture(scope="module", params=EXERCISES, ids=lambda ex: ex.id)
+def each(request):
+    """Every exercise; of a module's scope, so that one's tests run together and share its runs."""
+    return Work(request.param)
+
+
 def seconds() -> float:
     spent = os.times()
     return spent.user + spent.system + spent.children_user + spent.children_system
@@ -42,34 +80,30 @@ def seconds() -> float:
 
 # --- every exercise ---------------------------------------------------------------------------------------
 
-@EVERY
-def test_stub_is_not_attempted(ex):
+def test_stub_is_not_attempted(each):
+    ex = each.ex
     assert evaluate(ex, ex.stub).status == NOT_ATTEMPTED
     assert evaluate(ex, ex.cell(ex.stub).removeprefix("%%cuda\n")).status == NOT_ATTEMPTED
 
 
-@EVERY
-def test_an_untouched_kernel_to_repair_shows_what_the_sanitizer_says(ex):
-    told = as_shipped(ex)
+def test_an_untouched_kernel_to_repair_shows_what_the_sanitizer_says(each):
+    ex, told = each.ex, as_shipped(each.ex)
     if ex.kind != "repair" or ex.language != "cuda":
         assert told == []
         return
-    if runner.run(core.request(ex, core.draw(ex)), ex.stub).failure:
-        pytest.skip("no compiler")
+    outcomes = each.run(ex.stub).outcomes + another_run(ex, ex.stub).outcomes
+    kinds = {outcome.failure.kind for outcome in outcomes if outcome.failure}
     [(label, said)] = told
-    kinds = {kind for seed in range(2) for kind in found_in_stub(ex, seed)}
     assert label == LABEL and (said.split(":")[0] in kinds if kinds else said == SILENT)
 
 
-def found_in_stub(ex, seed):
-    """The kinds of mistake that the sanitizer finds in the stub's cases."""
-    run = runner.run(core.request(ex, core.draw(ex, seed), seed), ex.stub)
-    return {outcome.failure.kind for outcome in run.outcomes if outcome.failure}
+def another_run(ex, source, seed=1):
+    return runner.run(core.request(ex, core.draw(ex, seed), seed), source)
 
 
-@EVERY
-def test_solution_passes_in_time(ex):
-    evaluate(ex, ex.solution)  # torch's own first-use imports are not the exercise's
+def test_solution_passes_in_time(each):
+    ex = each.ex
+    each.verdict(ex.solution)                            # torch's own first-use imports are not the exercise's
     start = seconds()
     verdict = evaluate(ex, ex.cell(ex.solution).removeprefix("%%cuda\n"))
     assert verdict.status == PASSED, str(verdict)
@@ -77,45 +111,33 @@ def test_solution_passes_in_time(ex):
     assert seconds() - start < (5 if ex.language == "cuda" else 2)
 
 
-@EVERY
 @pytest.mark.parametrize("seed", [1, 2])
-def test_solution_passes_whatever_is_drawn(ex, seed):
-    verdict = evaluate(ex, ex.solution, seed)
+def test_solution_passes_whatever_is_drawn(each, seed):
+    verdict = evaluate(each.ex, each.ex.solution, seed)
     assert verdict.status == PASSED, str(verdict)
 
 
-@EVERY
-def test_every_misconception_is_wrong_and_named(ex):
-    cases = core.draw(ex)
-    request = core.request(ex, cases)
-    runs = [runner.run(request, ex.wrong_code(m)) for m in ex.misconceptions]
-    oracle = core.Oracle(core.expected(ex, cases),
-                         [(m.name, m.ask, run) for m, run in zip(ex.misconceptions, runs)])
-    for misconception, run in zip(ex.misconceptions, runs):
-        if run.failure and run.failure.kind == "missing":
-            pytest.skip(f"not run: {run.failure.message}")
-        source = ex.wrong_code(misconception)
-        verdict = core.screen(ex, source) or core.judge(ex, cases, run, source, 0, oracle)
-        assert verdict.status == WRONG, misconception.name
-        assert verdict.misconception == misconception.name, str(verdict)
-        assert verdict.ask == misconception.ask
-        # it has outcomes, not the text of a mistake
-        in_a_handout = recognise(ex, cases, run, "", oracle.misconceptions)
-        assert in_a_handout and in_a_handout[0] == misconception.name, (
-            f"{misconception.name!r} gives what {in_a_handout} gives")
-        assert misconception.name in str(verdict) and misconception.ask in str(verdict)
+def test_every_misconception_is_wrong_and_named(each):
+    ex = each.ex
+    sources = [ex.wrong_code(m) for m in ex.misconceptions]
+    known = [(m.name, m.ask, each.run(source)) for m, source in zip(ex.misconceptions, sources)]
+    for source, (name, ask, run) in zip(sources, known):
+        verdict = each.verdict(source, known)
+        assert verdict.status == WRONG, name
+        assert verdict.misconception == name, str(verdict)
+        assert verdict.ask == ask
+        in_a_handout = recognise(ex, each.cases, run, "", known)      # it has outcomes, not the text of a mistake
+        assert in_a_handout and in_a_handout[0] == name, f"{name!r} gives what {in_a_handout} gives"
+        assert name in str(verdict) and ask in str(verdict)
 
 
-@EVERY
-def test_cheap_answers_are_wrong(ex):
+def test_cheap_answers_are_wrong(each):
     """An empty function, a constant, the input itself."""
-    oracle = core.Oracle(core.expected(ex, core.draw(ex)), [])
+    ex = each.ex
     for source in cheap(ex):
-        verdict = core.evaluate(ex, source, 0, oracle)
-        if verdict.status == NOT_RUN:
-            pytest.skip(f"not run: {verdict.headline}")
-        empty_stub = (ex.language == "cuda" and verdict.status == NOT_ATTEMPTED and normal(ex, source)
-                      == normal(ex, ex.stub))
+        verdict = each.verdict(source)
+        empty_stub = (ex.language == "cuda" and verdict.status == NOT_ATTEMPTED
+                      and normal(ex, source) == normal(ex, ex.stub))
         assert verdict.status == WRONG or empty_stub, f"{source}\n{verdict}"
 
 
@@ -141,31 +163,26 @@ def cheap(ex):
             yield f"torch_zero = __import__('torch').zeros(1)\ndef {ex.name}({ast.unparse(node.args)}):\n    {body}\n"
 
 
-@EVERY
-def test_one_wrong_element_dtype_or_shape_fails(ex):
+def test_one_wrong_element_dtype_or_shape_fails(each):
+    ex = each.ex
     if ex.kind in ("predict", "choose"):
         pytest.skip("a typed answer has no elements")
-    cases = core.draw(ex)
-    run = runner.run(core.request(ex, cases), ex.solution)
-    if run.failure and run.failure.kind == "missing":
-        pytest.skip(f"not run: {run.failure.message}")
-    assert core.judge(ex, cases, run, ex.solution).status == PASSED
-    oracle = core.Oracle(core.expected(ex, cases), [])
+    run = each.run(ex.solution)
+    assert each.verdict(ex.solution).status == PASSED
     spoiled = 0
-    for index, case in enumerate(cases):
+    for index, (case, outcome) in enumerate(zip(each.cases, run.outcomes)):
         for harm in (element, dtype, shape):
-            value = spoil(run.outcomes[index].value, harm)
+            value = spoil(outcome.value, harm)
             if value is None:
                 continue
-            if ex.differs(value, run.outcomes[index].value, case) is None:
+            if ex.differs(value, outcome.value, case) is None:
                 if ex.measure:
                     continue        # what is measured is the same: float64, or the weight of a single key
                 assert harm is dtype, f"{harm.__name__} of case {index}"
-                value = spoil(run.outcomes[index].value, kind)          # declared with dtype="kind"
-            hurt = deepcopy(run)
-            hurt.outcomes[index].value = value
-            assert core.judge(ex, cases, hurt, ex.solution, 0, oracle).status == WRONG, (
-                f"{harm.__name__} of case {index}")
+                value = spoil(outcome.value, kind)                      # declared with dtype="kind"
+            hurt = replace(run, outcomes=list(run.outcomes))
+            hurt.outcomes[index] = replace(outcome, value=value)
+            assert each.verdict(ex.solution, run=hurt).status == WRONG, f"{harm.__name__} of case {index}"
             spoiled += 1
     assert spoiled
 
@@ -217,15 +234,15 @@ def shape(value):
     return value.unsqueeze(0) if isinstance(value, torch.Tensor) else None
 
 
-@EVERY
-def test_declaration_is_whole(ex):
+def test_declaration_is_whole(each):
+    ex = each.ex
     assert ex.id.split(".")[0] == str(CHAPTERS.index(ex.module.rpartition(".")[2]))
     assert 1 <= ex.difficulty <= 5 and ex.minutes > 0 and ex.points > 0
     names = [m.name for m in ex.misconceptions]
     assert len(set(names)) == len(names) >= 2 and len(ex.hints) >= 2
     assert all(m.ask.rstrip().endswith("?") or "?" in m.ask for m in ex.misconceptions), (
         "the question that leads on")
-    assert len(core.draw(ex)) >= (1 if ex.cases is None else 3)
+    assert len(each.cases) >= (1 if ex.cases is None else 3)
     made = cells(ex.id)
     assert made[0]["source"].startswith(f"### Exercise {ex.id} · ") and made[1]["source"].splitlines()[
         1 if ex.language == "cuda" else 0] == ex.marker
@@ -258,7 +275,7 @@ MUTANTS, CUDA_MUTANTS = 40, 12
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(CHAPTERS)), ids=CHAPTERS)
-def test_mutants_of_solutions_are_rejected(number):
+def test_mutants_of_solutions_are_rejected(number, monkeypatch):
     """Small automatic changes of a solution that change what it gives on other inputs are wrong on the
     check's own."""
     changing, survivors = 0, []
@@ -269,7 +286,10 @@ def test_mutants_of_solutions_are_rejected(number):
         random.Random(ex.id).shuffle(made)
         probes = [(cases := core.draw(ex, seed), core.Oracle(core.expected(ex, cases, seed), []), seed)
                   for seed in (11, 12, 13)]
-        for what, source in made[:CUDA_MUTANTS if ex.language == "cuda" else MUTANTS]:
+        made = made[:CUDA_MUTANTS if ex.language == "cuda" else MUTANTS]
+        if ex.language == "cuda":
+            monkeypatch.setattr(kernel_runner, "compiled", Together([source for _, source in made]))
+        for what, source in made:
             if not any(judge(ex, *probe, source) != PASSED for probe in probes):
                 continue
             changing += 1
@@ -280,6 +300,35 @@ def test_mutants_of_solutions_are_rejected(number):
         pytest.skip("no exercises to write in this chapter")
     assert len(survivors) <= 0.05 * changing, (f"{len(survivors)} of {changing} got through:\n"
                                                + "\n".join(survivors))
+
+
+class Together:
+    """Kernels compiled as one file, each in a namespace of its own, in place of `kernel_runner.compiled`.
+    Without those that no compiler takes, and with others, it does as that does."""
+
+    def __init__(self, sources):
+        self.sources, self.alone, self.module = sources, kernel_runner.compiled, None
+
+    def __call__(self, cuda, source):
+        if self.module is None:
+            self.module = self._built(cuda)
+        if source not in self.sources:
+            return self.alone(cuda, source)
+        name = f"mutant{self.sources.index(source)}::"
+        kernels = {k.removeprefix(name): self.module[k] for k in self.module.kernels if k.startswith(name)}
+        return SimpleNamespace(kernels=list(kernels), **kernels) if kernels else self.alone(cuda, source)
+
+    def _built(self, cuda):
+        kept = dict(enumerate(self.sources))
+        while True:
+            parts = [f"namespace mutant{n} {{\n{source}\n}}" for n, source in kept.items()]
+            ends = dict(zip(kept, accumulate(part.count("\n") + 1 for part in parts)))
+            try:
+                return cuda.compile("\n".join(parts), "<cell>")
+            except cuda.CompileError as error:
+                bad = {next(n for n, end in ends.items() if line <= end) for line, _ in error.errors if line}
+                assert bad, error
+                kept = {n: source for n, source in kept.items() if n not in bad}
 
 
 def judge(ex, cases, oracle, seed, source):
@@ -401,8 +450,8 @@ BAD = {
     "class softmax:\n    pass": "not a function",
     "def soft_max(x):\n    return x": "The cell does not define `softmax`",
     "%timeit 1\ndef softmax(x): return x": "notebook command",
-    "def softmax(x):\n    while True:\n        pass": "did not finish within 1 second",
-    "while True:\n    pass": "did not finish within 1 second",
+    "def softmax(x):\n    while True:\n        pass": "did not finish within 0.2 seconds",
+    "while True:\n    pass": "did not finish within 0.2 seconds",
     "def softmax(x):\n    while True:\n        try:\n            x = x + 1\n        except Exception:\n            pass": "did not finish",
     "def softmax(x):\n    y = torch.softmax(x, 1)\n    x.zero_()\n    return y": "changes its input `x` in place",
     "def softmax(x):\n    return torch.log_softmax(x, 1).exp()": "`log_softmax` may not be used",
@@ -421,6 +470,8 @@ BAD = {
 
 @pytest.mark.parametrize("source", BAD, ids=range(len(BAD)))
 def test_a_bad_attempt_gets_a_sentence(ex, source):
+    if "while" in source:
+        ex.limit = 0.2
     verdict = core.evaluate(ex, source)
     said = str(verdict)
     assert verdict.status == WRONG, said
@@ -537,7 +588,8 @@ BAD_KERNELS = {
 
 
 @pytest.mark.parametrize("source", BAD_KERNELS, ids=range(len(BAD_KERNELS)))
-def test_a_bad_kernel_gets_a_sentence(source):
+def test_a_bad_kernel_gets_a_sentence(source, monkeypatch):
+    monkeypatch.setattr(kernel_runner, "STEPS", 100_000)         # an endless loop ends sooner
     verdict = evaluate(find("0.2"), source)
     assert verdict.status == WRONG
     assert BAD_KERNELS[source] in str(verdict), str(verdict)
@@ -644,7 +696,6 @@ def test_hints_come_one_by_one(at_home, capsys):
 # --- in a real kernel -------------------------------------------------------------------------------------
 
 def run_cells(tmp_path, *sources):
-    from course_lib.tools.notebooks import execute
     book = new_notebook(cells=[new_code_cell("import torch\nfrom course_lib.exercises import *"),
                                *map(new_code_cell, sources)])
     execute(book, tmp_path / "try.ipynb")
@@ -712,20 +763,17 @@ def test_a_typed_answer(tmp_path):
     assert results[2] == ["8\n"]
 
 
-def test_strict_raises_and_names_stay(tmp_path, monkeypatch):
-    monkeypatch.setenv("COURSE_STRICT", "1")
+def test_strict_raises_and_names_stay(tmp_path):
     ex = find("0.1")
     book = new_notebook(cells=[new_code_cell(s)
                                for s in ("from course_lib.exercises import *", ex.cell(ex.stub))]
                         + [new_code_cell('mix = check("0.1", mix)', metadata={"tags": ["raises-exception"]})])
-    from course_lib.tools.notebooks import execute
-    execute(book, tmp_path / "strict.ipynb")
+    execute(book, tmp_path / "strict.ipynb", COURSE_STRICT="1")
     kinds = [o.output_type for o in book.cells[2].outputs]
     assert kinds == ["display_data", "error"] and "not attempted" in book.cells[2].outputs[1].evalue
 
 
 def test_a_broken_cell_does_not_fall_back_to_an_earlier_one(tmp_path):
-    from course_lib.tools.notebooks import execute
     ex = find("0.1")
     book = new_notebook(cells=[new_code_cell("from course_lib.exercises import *"),
                                new_code_cell(ex.cell(ex.solution)),
@@ -738,16 +786,10 @@ def test_a_broken_cell_does_not_fall_back_to_an_earlier_one(tmp_path):
 
 # --- whole notebooks --------------------------------------------------------------------------------------
 
-def notebooks():
-    from course_lib.tools.notebooks import chapter_notebooks
-    return chapter_notebooks()
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("path", notebooks(), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", chapter_notebooks(), ids=lambda p: p.stem)
 def test_notebook_solved_passes_every_check(path, tmp_path):
     from course_lib.teaching.solve import answered, right_answer, verdicts
-    from course_lib.tools.notebooks import execute
     book = answered(path, right_answer)
     execute(book, path)
     found = verdicts(book)
@@ -755,10 +797,9 @@ def test_notebook_solved_passes_every_check(path, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("path", notebooks(), ids=lambda p: p.stem)
+@pytest.mark.parametrize("path", chapter_notebooks(), ids=lambda p: p.stem)
 def test_notebook_answered_by_misconceptions_has_no_traceback(path, tmp_path):
     from course_lib.teaching.solve import answered, verdicts, wrong_answer
-    from course_lib.tools.notebooks import execute
     shipped = nbformat.read(path, 4)
     book = answered(path, wrong_answer)
     execute(book, path)
