@@ -40,7 +40,7 @@ def evaluate(ex, source, seed=0):
 
 
 class Work:
-    """An exercise, with what several tests need of it, each made once: cases, runs of texts, expected values."""
+    """An exercise, and what several tests need of it, made once: cases, runs of texts, expected values."""
 
     def __init__(self, ex):
         self.ex, self.cases = ex, core.draw(ex)
@@ -63,8 +63,8 @@ class Work:
 
     def verdict(self, source, misconceptions=(), run=None):
         oracle = core.Oracle(self.expected, list(misconceptions))
-        return core.screen(self.ex, source) or core.judge(self.ex, self.cases, run or self.run(source), source, 0,
-                                                          oracle)
+        return (core.screen(self.ex, source)
+                or core.judge(self.ex, self.cases, run or self.run(source), source, 0, oracle))
 
 
 @pytest.fixture(scope="module", params=EXERCISES, ids=lambda ex: ex.id)
