@@ -5,6 +5,7 @@ Everything runs in three thread orders: the kind must be the same in all of them
 """
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass, field
 from typing import Callable
@@ -645,12 +646,9 @@ def test_the_bug_is_caught(bug, order):
 @pytest.mark.parametrize("sanitized", [False, True], ids=["plain", "sanitized"])
 def test_a_bad_launch_is_refused(kernel, grid, block, shared, sanitized):
     mod = compiled(SOURCE)
-    with pytest.raises(cuda.KernelError) as caught:
-        if sanitized:
-            with cuda.sanitize():
-                mod[kernel][grid, block, shared](zeros(64))
-        else:
-            mod[kernel][grid, block, shared](zeros(64))
+    watch = cuda.sanitize if sanitized else contextlib.nullcontext
+    with pytest.raises(cuda.KernelError) as caught, watch():
+        mod[kernel][grid, block, shared](zeros(64))
     assert caught.value.kind == "bad launch"
 
 
@@ -680,20 +678,16 @@ def test_the_arrays_are_as_they_were_after_an_error():
     assert torch.equal(y, ramp(100))
 
 
-CAUSES = [
-    ("counting_without_atomics", lambda: ((torch.arange(64) % 4).int(), torch.zeros(4).int()), 64, "atomicAdd"),
-    ("transpose_without_barrier", lambda: (ramp(256), zeros(256)), (16, 16), "a missing __syncthreads()"),
-    ("within_a_warp", lambda: (ramp(32), zeros(32)), 32, "put __syncwarp()"),
-    ("unsigned_below_zero", lambda: (zeros(32),), 32, "went below 0"),
-    ("same_output_twice", lambda: (ramp(32), zeros(32)), 32, "two threads the same output element"),
-]
+CAUSES = {"counting_without_atomics": "atomicAdd", "transpose_without_barrier": "a missing __syncthreads()",
+          "within_a_warp": "put __syncwarp()", "unsigned_below_zero": "went below 0",
+          "same_output_twice": "two threads the same output element"}
 
 
-@pytest.mark.parametrize("kernel, args, block, words", CAUSES, ids=[case[0] for case in CAUSES])
-def test_the_cause_named_is_the_one_to_mend(kernel, args, block, words):
+@pytest.mark.parametrize("bug", [bug for bug in BUGS if bug.name in CAUSES], ids=lambda bug: bug.name)
+def test_the_cause_named_is_the_one_to_mend(bug):
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        compiled(SOURCE)[kernel][1, block](*args())
-    assert words in caught.value.message, caught.value.message
+        compiled(SOURCE)[bug.name][bug.grid, bug.block](*bug.args())
+    assert CAUSES[bug.name] in caught.value.message, caught.value.message
 
 
 def test_a_crash_of_a_plain_run_says_where_to_look():

@@ -314,6 +314,12 @@ def check(counts, requests: int, sectors: int, asked: int, unique: int | None = 
         assert counts.unique_sectors == unique
 
 
+def check_shared(launch, load: tuple[int, int, int], store: tuple[int, int, int]) -> None:
+    """Requests, wavefronts, and those in excess."""
+    found = [(c.requests, c.wavefronts, c.excess) for c in (launch.shared_load, launch.shared_store)]
+    assert found == [load, store]
+
+
 @dataclass
 class Count:
     """A launch, and what it loads from and stores to global memory: requests, sectors, bytes asked for, and
@@ -502,9 +508,7 @@ def test_bank_conflicts_by_stride(mod, stride, wavefronts):
     # Lane t reads word t * stride, in bank t * stride % 32: gcd(stride, 32) lanes share each bank used.
     # Stride 0 is a broadcast. The fill is 33 rounds of consecutive words, without conflict.
     launch = counted(mod.banks, 1, 32, torch.zeros(32), stride)
-    load, store = launch.shared_load, launch.shared_store
-    assert (load.requests, load.wavefronts, load.excess) == (1, wavefronts, wavefronts - 1)
-    assert (store.requests, store.wavefronts, store.excess) == (33, 33, 0)
+    check_shared(launch, (1, wavefronts, wavefronts - 1), (33, 33, 0))
     assert launch.barriers == 1
 
 
@@ -514,25 +518,19 @@ def test_shared_float4(mod, stride, wavefronts, excess):
     # quarters.
     # With every second vector the 8 lanes use 16 banks twice: 2 wavefronts a quarter.
     launch = counted(mod.banks_float4, 1, 32, torch.zeros(32), stride)
-    load, store = launch.shared_load, launch.shared_store
-    assert (load.requests, load.wavefronts, load.excess) == (1, wavefronts, excess)
-    assert (store.requests, store.wavefronts, store.excess) == (2, 8, 0)
+    check_shared(launch, (1, wavefronts, excess), (2, 8, 0))
 
 
 def test_shared_float2(mod):
     # A half-warp of 16 lanes moves 128 bytes, all banks once: 2 wavefronts, none in excess.
     launch = counted(mod.banks_float2, 1, 32, torch.zeros(32))
-    load, store = launch.shared_load, launch.shared_store
-    assert (load.requests, load.wavefronts, load.excess) == (1, 2, 0)
-    assert (store.requests, store.wavefronts, store.excess) == (1, 2, 0)
+    check_shared(launch, (1, 2, 0), (1, 2, 0))
 
 
 def test_dynamic_shared_memory(mod):
     # Words 2 t: two lanes a bank.
     launch = counted(mod.dynamic, 1, 32, ramp(32), torch.zeros(32), shared=256)
-    load, store = launch.shared_load, launch.shared_store
-    assert (load.requests, load.wavefronts, load.excess) == (1, 2, 1)
-    assert (store.requests, store.wavefronts, store.excess) == (1, 2, 1)
+    check_shared(launch, (1, 2, 1), (1, 2, 1))
 
 
 @pytest.mark.parametrize("pitch, excess_each", [(32, 31), (33, 0)])
