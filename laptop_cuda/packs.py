@@ -60,13 +60,10 @@ def packs() -> list[Pack]:
 
 def part(name: str):
     """The module of a pack: "programs", "programs.host_call"."""
-    try:
-        return importlib.import_module(f"{__package__}.{name}")
-    except ModuleNotFoundError as missing:
-        pack = name.partition(".")[0]
-        if missing.name == f"{__package__}.{pack}":
-            raise NoPack(f"this is in the pack `{pack}`, and there is no folder {PACKAGE / pack}") from None
-        raise
+    home = PACKAGE / name.partition(".")[0]
+    if not home.is_dir():
+        raise NoPack(f"this is in the pack `{home.name}`, and there is no folder {home}")
+    return importlib.import_module(f"{__package__}.{name}")
 
 
 def named(kind: str) -> list:
