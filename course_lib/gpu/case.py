@@ -110,14 +110,17 @@ def poisoned():
 
 # ---- inputs and answers that several chapters share
 
-def attention(q, k, v, causal=False, scale=None, mask=None):
+def attention(q, k, v, causal=False, scale=None, key_bias=None, mask=None):
     """(out, log-sum-exp) by the formula, grouped; the last query sees the last key; no visible key: 0."""
-    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    groups = q.shape[1] // k.shape[1]
+    k, v = (x.repeat_interleave(groups, 1) for x in (k, v))
     s = q @ k.mT * (q.shape[-1]**-0.5 if scale is None else scale)
-    visible = torch.ones(s.shape[-2:], dtype=torch.bool)
+    s = s if key_bias is None else s + key_bias.repeat_interleave(groups, 1)[:, :, None]
+    visible = torch.ones(s.shape[-2:], dtype=torch.bool, device=s.device)
     visible = visible.tril(s.shape[-1] - s.shape[-2]) if causal else visible
     s = s.masked_fill(~(visible if mask is None else visible & mask), -math.inf)
-    return torch.softmax(s, -1).nan_to_num(0.0) @ v, torch.logsumexp(s, -1)
+    lse = s.logsumexp(-1)
+    return (s - lse.where(lse > -math.inf, 0.0)[..., None]).exp() @ v, lse
 
 
 def attention_output(*arguments, **named):
@@ -128,8 +131,8 @@ def masked_attention(q, k, v, mask):
     return attention(q, k, v, mask=mask)[0]
 
 
-def qkv(draw, b, heads, kv_heads, n, m, d, causal=False):
-    return draw(b, heads, n, d), draw(b, kv_heads, m, d), draw(b, kv_heads, m, d), causal
+def qkv(draw, b, heads, kv_heads, n, m, d, causal=False, v_dim=None):
+    return draw(b, heads, n, d), draw(b, kv_heads, m, d), draw(b, kv_heads, m, v_dim or d), causal
 
 
 def three(draw, n, d, heads=2):

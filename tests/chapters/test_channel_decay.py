@@ -6,7 +6,6 @@ import torch
 from course_lib import cuda
 from course_lib.field_guide import recurrence
 from course_lib.linear_attention import delta_rule, delta_rule_kernel, gated_linear_attention
-from references import changed_kernels
 
 FORMS = ["recurrent", "chunked"]
 
@@ -167,79 +166,6 @@ def test_traffic_and_barriers_of_the_header(n, d_v):
     rows = 2 * n * d_v + 2 * d * d_v
     assert counted == {"recurrent": (n * (3 * d + 1) + rows, 2 * n),
                        "chunked": (blocks * n * (3 * d + 1) + rows, blocks * 6 * chunks)}
-
-
-FILES = [f"linear_attention/delta_{name}.cu" for name in ("chunks", "backward")]
-PAIRS = "common/faded_pairs.cuh"
-
-
-def change_kernels(change, file, tmp_path, monkeypatch):
-    folder, load = changed_kernels(tmp_path, *change, file), cuda.load
-    broken = file if file in FILES else FILES[0]
-    built = cuda.compile(folder / broken)
-    monkeypatch.setattr(cuda, "load", lambda name: built if f"{name}.cu" == broken else load(name))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file, change", [
-    *((PAIRS, change) for change in [
-        ("= log_a += logf(", "= log_a = logf("),
-        ("if (s > t) continue;", "if (s >= t) continue;"),
-        ("expf(log_t[i] - log_s[i])", "expf(log_t[i])")]),
-    *((FILES[0], change) for change in [
-        ("t.beta[r] * error", "error"),
-        ("t.fade[at] = key * expf(end - log_a)", "t.fade[at] = key"),
-        ("t.q[at] *= a;", ""),
-        ("t.k[at] = key * a;", ""),
-        ("for (int s = 0; s < r; ++s) error -=", "for (int s = 1; s < r; ++s) error -="),
-        ("for (int s = 0; s <= r; ++s) sum +=", "for (int s = 0; s < r; ++s) sum +="),
-        ("t.last[i] * t.state[e]", "t.state[e]"),
-        ("min(CHUNK, n - start)", "CHUNK"),
-        ("min(COLUMNS, d_v - first_column)", "COLUMNS"),
-        ("__syncthreads();  // the logarithms are read", ""),
-        ("__syncthreads();  // q and k are faded", ""),
-        ("__syncthreads();  // u is whole before it is solved", ""),
-        ("__syncthreads();  // u is solved", ""),
-        ("__syncthreads();  // the next chunk overwrites the tiles", "")])])
-def test_a_changed_kernel_is_caught(file, change, tmp_path, monkeypatch):
-    """Each line above breaks the chunked kernel a little; the values or the sanitizer must show it."""
-    change_kernels(change, file, tmp_path, monkeypatch)
-    args = given(37, 4, 34, heads=1)
-    try:
-        with cuda.sanitize():
-            got = delta_rule_kernel(*(x.float() for x in args), form="chunked")
-    except cuda.KernelError:
-        return
-    assert not torch.allclose(got.double(), delta_rule(*args), atol=1e-4)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("file, change", [
-    *((FILES[0], change) for change in [
-        ("if (errors) errors[r * d_v + c] = error;", "if (errors) errors[r * d_v + c] = t.u[r * COLUMNS + c];"),
-        ("before[start / CHUNK * size +", "before[")]),
-    *((FILES[1], change) for change in [
-        ("expf(end[i] - t.fade[r * t.pitch + i])", "1.0f"),
-        ("for (int s = r; s < rows; ++s) sum +=", "for (int s = r + 1; s < rows; ++s) sum +="),
-        ("next = r + 1 < rows ? a[r + 1] : 1.0f", "next = 1.0f"),
-        ("start = next * start + q * of_q + k * of_k;", "start = next * start + q * of_q;"),
-        ("if (s < r) of_a", "if (s <= r) of_a"),
-        ("dot(state, grad, columns)", "0.0f"),
-        ("g = a[r] * (g +", "g = (g +"),
-        ("__syncthreads();  // g is whole before it is solved", ""),
-        ("__syncthreads();  // the pairs' gradients are whole", ""),
-        ("__syncthreads();  // the next chunk overwrites the tiles", "")])])
-def test_a_changed_backward_is_caught(file, change, tmp_path, monkeypatch):
-    change_kernels(change, file, tmp_path, monkeypatch)
-    args, grads = given_gradients(21, 4, 18, heads=1)
-    try:
-        with cuda.sanitize():
-            got = gradients(delta_rule_kernel, [x.float() for x in args], [x.float() for x in grads],
-                            form="chunked")
-    except cuda.KernelError:
-        return
-    want = gradients(delta_rule, args, grads)
-    assert not all(torch.allclose(x.double(), y, atol=1e-4) for x, y in zip(got, want))
 
 
 @pytest.mark.parametrize("argument, change", [

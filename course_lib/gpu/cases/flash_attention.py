@@ -37,6 +37,28 @@ def backward(number, *launched, dtype=F32, **how):
                 small=TENSOR if number == 7 else GROUPED[:1], large=GROUPED_LARGE)
 
 
+def bias_and_gradient(draw, b, heads, kv_heads, n, m, **more):
+    q, k, v, causal = qkv(draw, b, heads, kv_heads, n, m, **more)
+    return q, k, v, draw(b, kv_heads, m, dtype=F32), draw(b, heads, n, v.shape[-1]), causal
+
+
+def biased(number, *launched, dtype=F32):
+    """Forward and backward with a bias per key."""
+    def run(q, k, v, bias, grad, causal):
+        out, lse = forward_kernel(q, k, v, causal, None, bias, number)
+        return out, lse, *backward_kernels(grad, q, k, v, out, lse, causal, None, bias, rung=max(6, number))
+
+    def oracle(q, k, v, bias, grad, causal):
+        with torch.enable_grad():
+            given = [x.detach().requires_grad_() for x in (q, k, v, bias)]
+            out, lse = attention(*given[:3], causal, None, given[3])
+            return out.detach(), lse.detach(), *torch.autograd.grad(out, given, grad)
+    return Case(chapter="flash_attention", kernels=launched, dtype=dtype, note="bias", run=run, oracle=oracle,
+                tensor_cores=number == 7, inputs=bias_and_gradient, large=GROUPED_LARGE,
+                small=({"b": 1, "heads": 2, "kv_heads": 1, "n": 63, "m": 33, "d": 24, "v_dim": 40, "causal": True},
+                       {"b": 1, "heads": 2, "kv_heads": 1, "n": 33, "m": 63, "d": 24, "v_dim": 40, "causal": True}))
+
+
 def with_sinks(draw, b, heads, kv_heads, n, m, d, causal):
     q, k, v, grad, _ = with_gradient(draw, b, heads, kv_heads, n, m, d, causal)
     return q, k, v, draw(heads), grad, causal
@@ -139,6 +161,8 @@ CASES = [
     *(backward(7, "row_deltas", "backward_tensor_core", dtype=dtype) for dtype in (F16, BF16)),
     backward(6, "rowsum_do_o", "backward_keys", "backward_queries"),
     backward(6, "rowsum_do_o", "backward_atomic", atomic=True),
+    biased(6, "flash_two_groups", "rowsum_do_o", "backward_keys", "backward_queries"),
+    biased(7, "flash_tensor_core", "row_deltas", "backward_tensor_core", dtype=BF16),
     Case(chapter="flash_attention", kernels=("give_to_sinks", "sink_gradients"), inputs=with_sinks,
          run=sinks_and_gradients, oracle=sinks_in_float64, small=GROUPED[:1], large=GROUPED_LARGE),
     packed(F32),

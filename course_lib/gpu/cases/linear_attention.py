@@ -24,24 +24,27 @@ def delta_inputs(draw, n, d):
     return q, F.normalize(k, dim=-1), v, draw(1, 2, n).sigmoid()
 
 
+def decayed(draw, n, d):
+    return *delta_inputs(draw, n, d), draw(1, 2, n).sigmoid()
+
+
 def channel_inputs(draw, n, d):
     return *delta_inputs(draw, n, d), draw(1, 2, n, d).sigmoid()
 
 
 def with_gradient(draw, n, d):
-    return *channel_inputs(draw, n, d), draw(1, 2, n, d)
+    return *channel_inputs(draw, n, d), draw(1, 2, n, d), draw(1, 2, d, d)
 
 
-def gradients_by_kernels(q, k, v, beta, decay, grad):
-    start = q.new_zeros(*q.shape[:2], q.shape[3], v.shape[3])
-    given = q, k, v, beta, decay, start
-    return delta_chunks.backward(grad, torch.zeros_like(start), *given, None, None)[:5]
+def gradients_by_kernels(q, k, v, beta, decay, grad, grad_state):
+    given = q, k, v, beta, decay, torch.zeros_like(grad_state)
+    return delta_chunks.backward(grad, grad_state, *given, None, None)[:5]
 
 
 def gradients_in_float64(*arguments):
-    *inputs, grad = arguments
+    *inputs, grad, grad_state = arguments
     inputs = [x.requires_grad_() for x in inputs]
-    return torch.autograd.grad(delta_rule(*inputs), inputs, grad)
+    return torch.autograd.grad(delta_rule(*inputs, return_state=True), inputs, (grad, grad_state))
 
 
 def with_state(draw, n, d, segments, heads=2):
@@ -71,7 +74,7 @@ CASES = [
     rung(1, "state_in_global"),
     rung(2, "state_in_shared"),
     rung(3, "chunk_states", "chunk_outputs"),
-    Case(chapter="linear_attention", kernels=("delta_rule",), inputs=delta_inputs,
+    Case(chapter="linear_attention", kernels=("delta_rule",), inputs=decayed,
          run=delta_rule_kernel, oracle=delta_rule,
          small=({"n": 33, "d": 20},), large=({"n": 1001, "d": 64},)),
     Case(chapter="linear_attention", kernels=("delta_chunks",), inputs=channel_inputs,

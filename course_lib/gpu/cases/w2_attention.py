@@ -19,17 +19,17 @@ WIDE_LARGE = ({"b": 2, "heads": 3, "n": 1001, "m": 777, "d": 64},)
 def gaussians(draw, b, heads, n, m, d, causal=False, grad=False):
     mu_q, mu_k, v = draw(b, heads, n, d), draw(b, heads, m, d), draw(b, heads, m, d)
     sigma_q, sigma_k = draw(b, heads, n, d).abs(), draw(b, heads, m, d).abs()
-    return mu_q, sigma_q, mu_k, sigma_k, v, *([draw(b, heads, n, d)] if grad else []), causal
+    tau = torch.arange(8.0, 8 + heads, device=v.device)         # one per head
+    return mu_q, sigma_q, mu_k, sigma_k, v, tau, *([draw(b, heads, n, d)] if grad else []), causal
 
 
 def exact(*arguments):
     *inputs, causal = arguments
-    return w2_attention(*inputs, 8.0, causal=causal)
+    return w2_attention(*inputs, causal=causal)
 
 
-def prepared(mu_q, sigma_q, mu_k, sigma_k, v, causal):
+def prepared(mu_q, sigma_q, mu_k, sigma_k, v, tau, causal):
     """For timing: queries, keys and bias of the dot product, made before."""
-    tau = torch.full((v.shape[1],), 8.0, device=v.device)
     q, k, bias = dot_product_operands(mu_q, sigma_q, mu_k, sigma_k, tau)
     return q, k, v, bias, causal
 
@@ -40,23 +40,21 @@ def attend_prepared(q, k, v, bias, causal):
 
 def forward(number, *kernels, dtype=F32, note="", small=SMALL, large=LARGE):
     return Case(chapter="w2_attention", kernels=kernels, dtype=dtype, note=note, tensor_cores=number == 3,
-                inputs=gaussians, run=lambda *x: w2_attention_kernel(*x[:5], 8.0, x[5], number),
+                inputs=gaussians, run=lambda *x: w2_attention_kernel(*x, number),
                 oracle=exact, small=small, large=large)
 
 
 def gradients_by_kernels(*arguments):
     *inputs, grad, causal = arguments
-    tau = torch.full((grad.shape[1],), 8.0, device=grad.device)
-    return backward_kernels(grad, *inputs, tau, causal, *forward_kernel(*inputs, tau, causal))[:5]
+    return backward_kernels(grad, *inputs, causal, *forward_kernel(*inputs, causal))
 
 
-def operands(mu_q, sigma_q, mu_k, sigma_k, v, causal):
-    return dot_product_operands(mu_q, sigma_q, mu_k, sigma_k, torch.full((v.shape[1],), 8.0, device=v.device))
+def operands(mu_q, sigma_q, mu_k, sigma_k, v, tau, causal):
+    return dot_product_operands(mu_q, sigma_q, mu_k, sigma_k, tau)
 
 
-def operands_in_float64(mu_q, sigma_q, mu_k, sigma_k, v, causal):
-    return product_and_bias(*joined(mu_q, sigma_q, mu_k, sigma_k), torch.full((v.shape[1],), 8.0).double(),
-                          centred=True)
+def operands_in_float64(mu_q, sigma_q, mu_k, sigma_k, v, tau, causal):
+    return product_and_bias(*joined(mu_q, sigma_q, mu_k, sigma_k), tau, centred=True)
 
 
 CASES = [
