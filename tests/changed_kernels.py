@@ -52,7 +52,8 @@ class _File:
         piece = (f"(?m)^{indent}" if indent else "") + r"\s+".join(map(re.escape, before.split()))
         places = [*re.finditer(piece, self.text)]
         for place in places:
-            within = [i for i, m in enumerate(self.found) if m.end() > place.start() and m.start() < place.end()]
+            within = [i for i, m in enumerate(self.found)
+                      if m.end() > place.start() and m.start() < place.end()]
             first = within[0]                            # the piece may begin and end inside a name
             after_all = (self.text[self.start(first):place.start()] + after
                          + self.text[place.end():self.start(within[-1], end=True)])
@@ -86,7 +87,8 @@ class _File:
         texts = {n: self.with_hunks(i, j, [h for h in within if h[0] == n]) for n, *_ in within}
         own = self.with_hunks(i, j, [])
         if statement:
-            return "".join(f"if (changed({n})) {{ {new} }} else " for n, new in texts.items()) + f"{{ {own} }}"
+            tests = (f"if (changed({n})) {{ {new} }} else " for n, new in texts.items())
+            return "".join(tests) + f"{{ {own} }}"
         return "(" + "".join(f"changed({n}) ? ({new}) : " for n, new in texts.items()) + f"({own}))"
 
     def with_hunks(self, i: int, j: int, hunks: list) -> str:
@@ -102,10 +104,11 @@ class _File:
         t = self.tokens
         if i == j:                                       # an insertion belongs to an operand beside it
             i, j = (i, j + 1) if t[i - 1] in BEFORE else (i - 1, j)
-        while outside := [self.partner[n] for n in range(i, j) if n in self.partner and not i <= self.partner[n] < j]:
+        while outside := [other for n in range(i, j) if not i <= (other := self.partner.get(n, n)) < j]:
             i, j = min(i, *outside), max(j, 1 + max(outside))
         statement = t[i] in (*CONTROL, "continue", "break", "return") or ";" in self.top(i, j)
-        while not (t[i - 1] in (";", "{", "}") if statement else t[i - 1] in BEFORE) and not self.heads(i - 1):
+        first = (";", "{", "}") if statement else BEFORE
+        while t[i - 1] not in first and not self.heads(i - 1):
             i = self.partner.get(i - 1, i - 1)
             if not statement and t[i] == ">" and t[i + 1] in ("(", "::"):
                 while t[i] != "<":

@@ -14,14 +14,15 @@ from course_lib.linear_attention import linear_attention, linear_attention_kerne
 
 # What judges a change: cases of course_lib/gpu/cases with shapes of them. One that sees it is enough.
 LATENT = {"lengths": (37, 37), "heads": 20, "head_dim": 4, "latent_dim": 12, "rope_dim": 8}
-PREFIX = {"pages": 1, "lengths": (20, 33, 21, 63, 44, *range(30, 21, -1), 40, 41, 42), "heads": 4, "kv_heads": 2,
-          "d": 32}
+PREFIX = {"pages": 1, "lengths": (20, 33, 21, 63, 44, *range(30, 21, -1), 40, 41, 42), "heads": 4,
+          "kv_heads": 2, "d": 32}
 CAUSAL = {"b": 1, "heads": 2, "kv_heads": 1, "causal": True}
 
 
 def only(*kernels, dtype=F32, note="", shapes=()):
     """The first case of just these kernels."""
-    case = next(case for case in CASES if case.kernels == kernels and case.dtype == dtype and note in case.note)
+    case = next(case for case in CASES
+                if case.kernels == kernels and case.dtype == dtype and note in case.note)
     return [(case, shape) for shape in shapes or case.small]
 
 
@@ -47,11 +48,13 @@ def recurrences():
         q[:, :, 5] = -1
         return q, k, v
     found = only("delta_rule", shapes=[{"n": 37, "d": 20}])
-    for number, kernels in enumerate([("state_in_global",), ("state_in_shared",), ("chunk_states", "chunk_outputs")], 1):
+    rungs = ("state_in_global",), ("state_in_shared",), ("chunk_states", "chunk_outputs")
+    for number, kernels in enumerate(rungs, 1):
         (case, _), = only(*kernels)
-        found += [(replace(case, inputs=dark, run=partial(linear_attention_kernel, feature_map=name, rung=number, chunk_size=8),
-                           oracle=partial(linear_attention, feature_map=name, causal=True)), {"n": 37, "d": 20})
-                  for name in ("elu", "relu")]
+        for name in ("elu", "relu"):
+            run = partial(linear_attention_kernel, feature_map=name, rung=number, chunk_size=8)
+            oracle = partial(linear_attention, feature_map=name, causal=True)
+            found.append((replace(case, inputs=dark, run=run, oracle=oracle), {"n": 37, "d": 20}))
     return found
 
 
@@ -72,7 +75,8 @@ def walks():
 
 def windows_and_blocks():
     window = {"heads": 2, "kv_heads": 1, "n": 300, "d": 64, "n_sink": 5}
-    return [*times(4, only("window_tensor_core", dtype=BF16, shapes=[window | {"window": w} for w in (20, 136)])),
+    shapes = [window | {"window": w} for w in (20, 136)]
+    return [*times(4, only("window_tensor_core", dtype=BF16, shapes=shapes)),
             *only("block_sparse_tensor_core", dtype=BF16)]
 
 
@@ -82,13 +86,15 @@ def biased_flash(rung):
 
 def tensor_flash():
     case = biased(7, dtype=BF16)
-    return [(case, CAUSAL | {"n": 100, "m": 70, "d": 40}), (case, CAUSAL | {"n": 75, "m": 140, "d": 64, "causal": False}),
-            *times(16, only("flash_tensor_core", dtype=BF16, shapes=[CAUSAL | {"n": 40, "m": 260, "d": 64, "causal": False}]))]
+    full = CAUSAL | {"d": 64, "causal": False}
+    return [(case, CAUSAL | {"n": 100, "m": 70, "d": 40}), (case, full | {"n": 75, "m": 140}),
+            *times(16, only("flash_tensor_core", dtype=BF16, shapes=[full | {"n": 40, "m": 260}]))]
 
 
 def tensor_backward():
     case = biased(7, dtype=BF16)
-    return [(case, CAUSAL | {"n": n, "m": m, "d": 64, "causal": n > 45}) for n, m in ((100, 70), (70, 150), (45, 150))]
+    return [(case, CAUSAL | {"n": n, "m": m, "d": 64, "causal": n > 45})
+            for n, m in ((100, 70), (70, 150), (45, 150))]
 
 
 def packed():
@@ -97,8 +103,9 @@ def packed():
 
 
 def caches():
-    return (only("decode_part", "merge_parts", note="2", shapes=[{"lengths": (130, 0, 97), "heads": 16, "kv_heads": 2, "d": 40}])
-            + only("decode_part_int8", "decode_part", "merge_parts", shapes=[{"n": 100, "heads": 4, "kv_heads": 2, "d": 40}]))
+    shape = {"heads": 16, "kv_heads": 2, "d": 40}
+    return (only("decode_part", "merge_parts", note="2", shapes=[shape | {"lengths": (130, 0, 97)}])
+            + only("decode_part_int8", "decode_part", "merge_parts", shapes=[shape | {"n": 100}]))
 
 
 def half_caches():
@@ -410,8 +417,9 @@ def test_a_changed_kernel_is_caught(files, tmp_path, monkeypatch):
     """All changes of a file are one build, and without one the judges see nothing."""
     word, *beside = files.split()
     groups, load = CHANGES[files], cuda.load
+    every = [change for _, changes in groups for change in changes]
     with cuda.sanitize():
-        changed = changed_kernels(tmp_path, word, [change for _, changes in groups for change in changes], *beside)
+        changed = changed_kernels(tmp_path, word, every, *beside)
     monkeypatch.setattr(cuda, "load", lambda name: changed if name == word else load(name))
     number, missed = 0, []
     for judges, changes in groups:
