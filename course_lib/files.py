@@ -16,14 +16,14 @@ def write_whole(path: str | Path, content: str | bytes) -> None:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())       # before the rename, or a power cut could leave an empty file
-        os.chmod(temporary, path.stat().st_mode if path.exists() else 0o666 & ~_umask())
+        os.chmod(temporary, path.stat().st_mode if path.exists() else 0o666 & ~umask())
         os.replace(temporary, path)
     except BaseException:
         os.unlink(temporary)
         raise
 
 
-def _umask() -> int:
+def umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

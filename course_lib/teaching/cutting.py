@@ -15,15 +15,38 @@ from course_lib.exercises.parts import Exercise
 from .similarity import solves
 
 
-def cut_python(text: str, word: str, exercises: list[Exercise], leaks: dict[str, str] | None = None) -> str:
+# What of the package gives an exercise's right answers, besides what has its name or its text: found by
+# `leaks.py`, which stops a handout that would show another. The first are taken out.
+SOLVES = {
+    "course_lib.attention.functions": {"softmax": "1.2"},
+    "course_lib.rope.rotation": {"interleaved_to_half": "2.4"},
+    "course_lib.rope.scaling": {"ntk_base": "2.7"},
+    "course_lib.gqa.grouped": {"pool_heads": "3.11", "repeat_kv": "3.3"},
+    "course_lib.flash_attention.tiles": {"merge": "6.3"},
+    "course_lib.kv_cache.quantization": {"affine_codes": "7.10"},
+    "course_lib.language_model.training": {"learning_rate": "10.3"},
+}
+# These take more arguments, or a notebook uses them: they are part of what a chapter teaches, and stay.
+SHOWN = [
+    ("course_lib.attention.functions", "causal_mask", "1.6"),
+    ("course_lib.attention.functions", "scaled_dot_product_attention", "1.5"),
+    ("course_lib.gqa.grouped", "grouped_query_attention", "1.5"),
+    ("kernels/attention.cu", "softmax_online", "1.10"),
+    ("course_lib.flash_attention.op", "flash_attention", "3.4"),
+    ("course_lib.gqa.grouped", "grouped_query_attention", "3.4"),
+    ("course_lib.linear_attention.approximations", "positive_features", "4.9"),
+    ("course_lib.sparse_attention.rules", "sliding_window_mask", "5.1"),
+]
+
+
+def cut_python(text: str, module: str, exercises: list[Exercise], also: dict[str, str] = {}) -> str:
     """Functions and classes at the top of a module that are exercises hand their calls on to the student's
     own.
 
-    `word`: the chapter whose folder holds the module. `leaks`: name -> exercise, as found by running them. A
-    function that has an exercise's name and calls one that is cut stays as it is: the solution is in the
-    other one.
+    `also`: name -> exercise of what is to be cut besides. A function that has an exercise's name and calls
+    one that is cut stays as it is: the solution is in the other one.
     """
-    leaks = leaks or {}
+    leaks, word = SOLVES.get(module, {}) | also, module.split(".")[1]
     lines = text.splitlines(True)
     nodes = [node for node in ast.parse(text).body if isinstance(node, (ast.FunctionDef, ast.ClassDef))]
     asked = [e for e in exercises if e.language == "python" and e.kind in ("write", "repair")]
@@ -66,13 +89,13 @@ KERNEL = re.compile(r"^(?P<template>template\s*<[^>]*>\s*)?__global__\b[^;{]*?\b
                     r"\((?P<parameters>[^;{]*)\)\s*\{", re.M)
 
 
-def cut_cuda(text: str, word: str, exercises: list[Exercise], leaks: dict[str, str] | None = None) -> str:
-    """Kernels that are exercises are left out of a file. `leaks`: kernel -> exercise, as found by running
-    them."""
+def cut_cuda(text: str, word: str, exercises: list[Exercise], also: dict[str, str] = {}) -> str:
+    """Kernels that are exercises are left out of a file. `also`: kernel -> exercise of what is to be left out
+    besides."""
     for match in reversed(list(KERNEL.finditer(text))):
         end, name = _closing(text, match.end() - 1), match["name"]
         exercise = next((e for e in exercises if e.language == "cuda" and
-                         (e.name == name and chapter_of(e.id) == word or (leaks or {}).get(name) == e.id
+                         (e.name == name and chapter_of(e.id) == word or also.get(name) == e.id
                           or solves(text[match.start():end], e))), None)
         if exercise:
             text = (f"{text[:match.start()]}// `{name}` is exercise {exercise.id}: it is left out here."

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import os
 import shutil
 import sys
 import tempfile
@@ -30,10 +29,10 @@ from pathlib import Path
 
 from course_lib.exercises.declare import CHAPTERS, NoChapter, chapter_word, load_chapter
 from course_lib.exercises.parts import Exercise
-from course_lib.files import write_whole
-from .cutting import cut_cuda, cut_python
+from course_lib.files import umask, write_whole
+from .cutting import SHOWN, cut_cuda, cut_python
 from .declarations import write_declarations
-from .leaks import Leak, kernel_leaks, python_leaks, remaining
+from .leaks import Leak, remaining
 from .modules import closure, file_of, imports_of_notebook, notebook_of
 from .pieces import HandoutError
 from .reach import COURSE, PACKAGE
@@ -137,16 +136,21 @@ def handout(words: list[str], out: Path, cut: list[str] = (), after: list[str] =
         made.withheld = [row for word in words for row in kept_back[word].rows()]
         notebooks = [hand_out_notebook(word, folder, exercises, kept_back[word]) for word in words]
         modules = closure(ROOTS + [m for path in notebooks for m in imports_of_notebook(path)], words)
-        cuts, made.stay = _decide(modules, exercises, notebooks, list(cut))
+        asked = {e.id for e in exercises}
+        shown = [Leak(*row) for row in SHOWN if row[2] in asked]
+        if unknown := set(cut) - {leak.name for leak in shown}:
+            raise HandoutError(f"--cut {', '.join(sorted(unknown))}: no such function; there are "
+                               f"{', '.join(sorted({leak.name for leak in shown})) or 'none'}")
+        also = [leak for leak in shown if leak.name in cut]
         for name in modules:
-            _module(name, folder, words, exercises, cuts)
+            _module(name, folder, words, exercises, also)
         for word, notebook in zip(words, notebooks):
             write_declarations(word, folder, notebook, kept_back[word])
-        _rest(folder, words, modules, exercises, cuts)
-        made.stay = _search(folder, exercises, modules, made.stay)
+        _rest(folder, words, modules, exercises, also)
+        made.stay = _search(folder, exercises, modules, [leak for leak in shown if leak not in also])
         made.files = sum(path.is_file() for path in folder.rglob("*"))
         # copytree copies the mode too
-        folder.chmod(out.stat().st_mode & 0o7777 if out.is_dir() else 0o777 & ~_umask())
+        folder.chmod(out.stat().st_mode & 0o7777 if out.is_dir() else 0o777 & ~umask())
         shutil.copytree(folder, out, dirs_exist_ok=True)
     return made
 
@@ -157,26 +161,6 @@ def _check_place(out: Path) -> None:
     if out.is_dir() and any(out.iterdir()) and not (out / PACKAGE.name).is_dir():
         raise HandoutError(f"{out} holds other files: choose a folder that is empty, or that an earlier "
                            "handout made")
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
-
-
-def _decide(modules: list[str], exercises: list[Exercise], notebooks: list[Path],
-            cut: list[str]) -> tuple[list[Leak], list[Leak]]:
-    """(leaks to cut, leaks that stay)."""
-    found = python_leaks(modules, exercises) + kernel_leaks(COURSE / "kernels", exercises)
-    unknown = set(cut) - {leak.name for leak in found}
-    if unknown:
-        raise HandoutError(f"--cut {', '.join(sorted(unknown))}: no such function; there are "
-                           f"{', '.join(sorted({leak.name for leak in found})) or 'none'}")
-    texts = [path.read_text(encoding="utf-8") for path in notebooks]
-    stays = [leak for leak in found if leak.name not in cut
-             and (not leak.alike or leak.where.endswith(".cu") and any(leak.name in text for text in texts))]
-    return [leak for leak in found if leak not in stays], stays
 
 
 def commands_kept(text: str, modules: list[str]) -> str:
@@ -191,7 +175,7 @@ def commands_kept(text: str, modules: list[str]) -> str:
     return "".join(line for n, line in enumerate(text.splitlines(True), 1) if n not in gone)
 
 
-def _module(name: str, folder: Path, words: list[str], exercises: list[Exercise], cuts: list[Leak]) -> None:
+def _module(name: str, folder: Path, words: list[str], exercises: list[Exercise], also: list[Leak]) -> None:
     source = file_of(name)
     target = folder / source.relative_to(COURSE)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -199,14 +183,13 @@ def _module(name: str, folder: Path, words: list[str], exercises: list[Exercise]
     if name == "course_lib.__main__":
         text = commands_kept(text, closure(ROOTS, words))
     elif name.count(".") and not name.startswith("course_lib.exercises"):
-        text = cut_python(text, name.split(".")[1], exercises,
-                          {c.name: c.exercise for c in cuts if c.where == name})
+        text = cut_python(text, name, exercises,
+                          {leak.name: leak.exercise for leak in also if leak.where == name})
     write_whole(target, text)
 
 
-def _rest(
-    folder: Path, words: list[str], modules: list[str], exercises: list[Exercise], cuts: list[Leak]
-) -> None:
+def _rest(folder: Path, words: list[str], modules: list[str], exercises: list[Exercise],
+          also: list[Leak]) -> None:
     """The engine, kernels, data and the files around them."""
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests")
     shutil.copytree(COURSE / "laptop_cuda", folder / "laptop_cuda", ignore=ignored)
@@ -222,7 +205,7 @@ def _rest(
         if word in chapters or word == "common":
             target = folder / "kernels" / place
             target.parent.mkdir(parents=True, exist_ok=True)
-            named = {c.name: c.exercise for c in cuts if c.where == f"kernels/{place.as_posix()}"}
+            named = {leak.name: leak.exercise for leak in also if leak.where == f"kernels/{place.as_posix()}"}
             write_whole(target, cut_cuda(path.read_text(encoding="utf-8"), word, exercises, named))
     shutil.copytree(COURSE / "data", folder / "data", ignore=ignored)
     for name in FILES:
@@ -233,12 +216,9 @@ def _rest(
 def _search(folder: Path, exercises: list[Exercise], modules: list[str], stay: list[Leak]) -> list[Leak]:
     """Those of `stay` that still give right answers: what calls a function that was cut does not. Raise
     HandoutError if another solution is anywhere in the folder, by its text or by what it does."""
-    found = [
-        f"{path.relative_to(folder)}: exercise {e.id}"
-        for path in sorted(p for p in folder.rglob("*") if p.is_file())
-        for e in exercises
-        if any(holds(text, e) for text in _texts(path))
-    ]
+    found = [f"{path.relative_to(folder)}: exercise {e.id}"
+             for path in sorted(p for p in folder.rglob("*") if p.is_file())
+             for text in _texts(path) for e in exercises if holds(text, e)]
     left = remaining(folder, modules, exercises)
     meant = {(s.name, s.exercise) for s in stay}
     found += [f"{leak.where}: {leak.name} solves exercise {leak.exercise}"

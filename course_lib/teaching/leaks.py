@@ -24,6 +24,7 @@ from course_lib.exercises.namespace import driver
 from course_lib.exercises.parts import Exercise
 from course_lib.exercises.results import Outcome, Request
 from course_lib.exercises.values import copied, freeze
+from laptop_cuda.build import cache
 from .cutting import KERNEL
 from .pieces import HandoutError
 from .reach import COURSE
@@ -43,8 +44,6 @@ class Leak:
     where: str              # module or file below the course's folder
     name: str
     exercise: str
-    # whether it takes the same arguments as the exercise; if not, it is a more general function
-    alike: bool
 
 
 def python_leaks(modules: list[str], exercises: list[Exercise]) -> list[Leak]:
@@ -56,7 +55,7 @@ def python_leaks(modules: list[str], exercises: list[Exercise]) -> list[Leak]:
         if not (parts := name.split("."))[1:] or parts[1] not in {*CHAPTERS, *SHARED}:
             continue
         for thing in candidates(importlib.import_module(name)):
-            found += [Leak(name, thing.__name__, e.id, same_arguments(thing, e))
+            found += [Leak(name, thing.__name__, e.id)
                       for e, cases, wanted, request in asked if inspect.isclass(thing) == request.is_class
                       and passes(thing, e, cases, wanted, request)]
     return found
@@ -71,16 +70,6 @@ def candidates(module: ModuleType) -> Iterator[Any]:
             yield thing
 
 
-def same_arguments(thing: Any, exercise: Exercise) -> bool:
-    """Whether it could be the exercise's solution word for word: as many arguments as its stub."""
-    if inspect.isclass(thing):
-        return True
-    stub = next((n for n in ast.parse(exercise.stub).body if isinstance(n, ast.FunctionDef)
-                 and n.name == exercise.name), None)
-    return stub is not None and len(inspect.signature(thing).parameters) == sum(
-        len(a) for a in (stub.args.posonlyargs, stub.args.args, stub.args.kwonlyargs))
-
-
 def passes(thing: Any, exercise: Exercise, cases: list, wanted: list, request: Request) -> bool:
     """Whether the thing gives the right answer in every case."""
     for seconds in SECONDS:
@@ -89,9 +78,8 @@ def passes(thing: Any, exercise: Exercise, cases: list, wanted: list, request: R
     return False
 
 
-def passes_within(
-    seconds: float, thing: Any, exercise: Exercise, cases: list, wanted: list, request: Request
-) -> bool:
+def passes_within(seconds: float, thing: Any, exercise: Exercise, cases: list, wanted: list,
+                  request: Request) -> bool:
     call = driver(request)
     try:
         with (warnings.catch_warnings(), time_limit(seconds), open(os.devnull, "w") as null,
@@ -125,8 +113,7 @@ def kernel_leaks(folder: Path, exercises: list[Exercise]) -> list[Leak]:
                                             for step in steps):
                     continue
                 if kernel_passes(path, match["name"], exercise, cases, request):
-                    found.append(Leak(path.relative_to(folder.parent).as_posix(), match["name"], exercise.id,
-                                      True))
+                    found.append(Leak(path.relative_to(folder.parent).as_posix(), match["name"], exercise.id))
     return found
 
 
@@ -149,15 +136,21 @@ def kernel_passes(path: Path, name: str, exercise: Exercise, cases: list, reques
 
 def remaining(folder: Path, modules: list[str], exercises: list[Exercise]) -> list[Leak]:
     """Leaks in a handout, its package loaded in a process of its own, away from this one."""
-    job = json.dumps({"modules": modules, "exercises": [e.id for e in exercises]})
+    kernels = folder / "kernels"
+    if all(same_file(path, COURSE / "kernels" / path.relative_to(kernels)) for path in kernels.rglob("*.cu*")):
+        kernels = COURSE / "kernels"                             # what is built already is not built again
+    job = json.dumps({"modules": modules, "exercises": [e.id for e in exercises], "kernels": str(kernels)})
     run = subprocess.run([sys.executable, "-c", IN_HANDOUT, str(COURSE), str(folder)], input=job, text=True,
                          capture_output=True, cwd=folder,
-                         env=os.environ | {"COURSE_BATCH": "1", "PYTHONDONTWRITEBYTECODE": "1",
-                                           "PYTHONPATH": ""})
+                         env=os.environ | {"COURSE_BATCH": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": "",
+                                           "COURSE_CACHE": str(cache().parent)})
     if run.returncode:
         raise HandoutError(f"the handout's package could not be searched:\n{run.stderr[-2000:]}")
-    return ([Leak(**row) for row in json.loads(run.stdout.splitlines()[-1])]
-            + kernel_leaks(folder / "kernels", exercises))
+    return [Leak(**row) for row in json.loads(run.stdout.splitlines()[-1])]
+
+
+def same_file(one: Path, other: Path) -> bool:
+    return other.is_file() and one.read_bytes() == other.read_bytes()
 
 
 # The full course judges; the handout's modules are put in place of its own before they are tried.
@@ -166,14 +159,18 @@ import json, sys
 course, folder = sys.argv[1:]
 sys.path.insert(0, course)
 from dataclasses import asdict
+from pathlib import Path
 from course_lib.exercises.declare import find
 from course_lib.teaching import leaks
 job = json.load(sys.stdin)
-exercises = [find(id) for id in job["exercises"]]
+exercises, kernels = [find(id) for id in job["exercises"]], Path(job["kernels"])
 import course_lib, laptop_cuda
 kept = ("course_lib.exercises", "course_lib.teaching")
 for name in [n for n in sys.modules if n.startswith("course_lib.") and not n.startswith(kept)]:
     del sys.modules[name]
 course_lib.__path__[:] = [folder + "/course_lib"]
-print(json.dumps([asdict(leak) for leak in leaks.python_leaks(job["modules"], exercises)]))
+from course_lib import cuda
+cuda.KERNELS = kernels
+found = leaks.python_leaks(job["modules"], exercises) + leaks.kernel_leaks(kernels, exercises)
+print(json.dumps([asdict(leak) for leak in found]))
 """

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import ast
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from course_lib.exercises.declare import CHAPTERS
@@ -30,8 +31,13 @@ def closure(roots: list[str], words: list[str]) -> list[str]:
             continue
         found.append(name)
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
-        waiting += imports_of(ast.parse(path.read_text(encoding="utf-8")), package)
+        waiting += _imports_of_file(path, package)
     return sorted(found)
+
+
+@lru_cache(maxsize=None)
+def _imports_of_file(path: Path, package: str) -> list[str]:
+    return imports_of(ast.parse(path.read_text(encoding="utf-8")), package)
 
 
 def imports_of(tree: ast.AST, package: str = "") -> list[str]:

@@ -107,12 +107,19 @@ def _cpp(source: str) -> str:
 
 # --- solutions in other texts -------------------------------------------------------------------------------
 
+@lru_cache(maxsize=256)
 def lines_of(text: str) -> list[str]:
     """Lines of code with spacing and comments gone; empty ones left out."""
     plain = (re.sub(r"\s+", "", re.sub(r"(#|//).*$", "", line)) for line in text.splitlines())
     return [line for line in plain if line]
 
 
+@lru_cache(maxsize=256)
+def line_set(text: str) -> frozenset[str]:
+    return frozenset(lines_of(text))
+
+
+@lru_cache(maxsize=None)
 def telling_lines(exercise: Exercise) -> list[str]:
     """The lines by which the solution is known: those that the stub does not have; all, where those are too
     few."""
@@ -127,9 +134,9 @@ def telling_lines(exercise: Exercise) -> list[str]:
 def holds(text: str, exercise: Exercise) -> bool:
     """Whether a text holds the solution: its telling lines, in order and close together."""
     wanted = telling_lines(exercise)
-    lines = lines_of(text)
-    if not wanted or not set(wanted) <= set(lines):
+    if not wanted or not set(wanted) <= line_set(text):
         return False
+    lines = lines_of(text)
     for start in (i for i, line in enumerate(lines) if line == wanted[0]):
         window = iter(lines[start:start + 3 * len(wanted) + 6])
         if all(line in window for line in wanted):
@@ -140,7 +147,7 @@ def holds(text: str, exercise: Exercise) -> bool:
 def share_shown(text: str, exercise: Exercise) -> float:
     """Which share of the solution's telling lines a text holds, 0 to 1, by their length."""
     wanted = telling_lines(exercise)
-    lines = set(lines_of(text))
+    lines = line_set(text)
     return sum(len(line) for line in wanted if line in lines) / max(1, sum(map(len, wanted)))
 
 
