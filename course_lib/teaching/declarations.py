@@ -26,8 +26,9 @@ def write_declarations(word: str, folder: Path, notebook: Path, kept_back) -> No
         properties = ", ".join(f"({name!r}, {pieces.expression(fn, where)})"
                                for name, fn in exercise.properties)
         measure = f"measure={pieces.expression(exercise.measure, where)}, " if exercise.measure else ""
-        entries.append(f"    {exercise.id!r}: "
-                       f"dict({measure}compare={pieces.expression(exercise.compare, where)},\n" f"                properties=[{properties}]),\n")
+        compare = pieces.expression(exercise.compare, where)
+        entries.append(f"    {exercise.id!r}: dict({measure}compare={compare},\n"
+                       f"                properties=[{properties}]),\n")
     module = importlib.import_module(f"course_lib.exercises.chapters.{word}")
     for name in names_imported(notebook, module.__name__):
         value = getattr(module, name)

@@ -137,13 +137,13 @@ def kernel_passes(path: Path, name: str, exercise: Exercise, cases: list, reques
 def remaining(folder: Path, modules: list[str], exercises: list[Exercise]) -> list[Leak]:
     """Leaks in a handout, its package loaded in a process of its own, away from this one."""
     kernels = folder / "kernels"
-    if all(same_file(path, COURSE / "kernels" / path.relative_to(kernels)) for path in kernels.rglob("*.cu*")):
+    if all(same_file(path, COURSE / path.relative_to(folder)) for path in kernels.rglob("*.cu*")):
         kernels = COURSE / "kernels"                             # what is built already is not built again
     job = json.dumps({"modules": modules, "exercises": [e.id for e in exercises], "kernels": str(kernels)})
     run = subprocess.run([sys.executable, "-c", IN_HANDOUT, str(COURSE), str(folder)], input=job, text=True,
                          capture_output=True, cwd=folder,
-                         env=os.environ | {"COURSE_BATCH": "1", "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": "",
-                                           "COURSE_CACHE": str(cache().parent)})
+                         env=os.environ | {"COURSE_BATCH": "1", "PYTHONDONTWRITEBYTECODE": "1",
+                                           "PYTHONPATH": "", "COURSE_CACHE": str(cache().parent)})
     if run.returncode:
         raise HandoutError(f"the handout's package could not be searched:\n{run.stderr[-2000:]}")
     return [Leak(**row) for row in json.loads(run.stdout.splitlines()[-1])]

@@ -42,7 +42,7 @@ def test_a_handout(word, tmp_path):
     out = tmp_path / "edition"
     made = handout.handout([word], out)
     assert {tuple(vars(leak).values()) for leak in made.stay} <= set(cutting.SHOWN)
-    assert out.stat().st_mode & 0o055 == 0o055           # others may enter it, whatever folder it was built in
+    assert out.stat().st_mode & 0o055 == 0o055          # others may enter it, whatever folder it was built in
     no_file_holds_a_solution(out, word)
     shares_builds_with_ours(out)
     its_checks_say_what_ours_say(out, word, made)
