@@ -1,19 +1,16 @@
 """The engine as the notebooks use it: `laptop_cuda`, with the chapters' kernels by name."""
 import json
-import re
 from pathlib import Path
 
 import laptop_cuda
 from laptop_cuda import *  # noqa: F403
-from laptop_cuda import build, magic
+from laptop_cuda import build
 from laptop_cuda.pictures import front
 
 KERNELS = Path(__file__).resolve().parent.parent / "kernels"
-EXERCISE = re.compile(r"^\s*//\s*EXERCISE\s+(\S+)", re.MULTILINE)
 
 build.prefer_cache(KERNELS.parent / ".build", variable="COURSE_CACHE")
 front.batch_under("COURSE_BATCH")
-magic.name_cells(lambda cell: (found := EXERCISE.search(cell)) and f"exercise {found.group(1)}")
 
 
 def load(word: str | Path) -> laptop_cuda.Module:

@@ -8,7 +8,10 @@ import re
 import textwrap
 from typing import Any
 
+from laptop_cuda import magic
+
 from .display import shell
+from .kernel_runner import without_magic
 from .parts import Exercise
 from .results import with_article
 from .screen import normal
@@ -18,6 +21,8 @@ from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 # The first line of an exercise's cell; blank lines and comments may precede it.
 MARKER = re.compile(
     r"\A\s*(?:%%cuda[^\n]*\n\s*)?(?:(?:#|//)[^\n]*\n\s*)*?(?:#|//)\s*EXERCISE\s+(\d{1,3}\.\d{1,3})\b")
+
+magic.name_cells(lambda cell: (found := MARKER.match(cell)) and f"exercise {found[1]}")
 
 texts: dict[str, str] = {}              # id -> the last text run in the exercise's cell
 handed: dict[str, Any] = {}             # id -> the reference that a check returned
@@ -55,11 +60,6 @@ def source_of(exercise: Exercise, attempt: Any) -> tuple[Verdict | None, str]:
 def is_handed(exercise: Exercise, attempt: Any) -> bool:
     """Whether the attempt is the reference that an earlier check returned."""
     return attempt is not None and attempt is handed.get(exercise.id)
-
-
-def without_magic(text: str) -> str:
-    """A cell's text without its %%cuda line."""
-    return re.sub(r"\A\s*%%cuda[^\n]*\n", "", text)
 
 
 def _text_of(exercise: Exercise, attempt: Any) -> str | None:

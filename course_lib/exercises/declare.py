@@ -13,17 +13,15 @@ from typing import Any
 
 from .compare import close, number
 from .parts import MISSING, Exercise, Misconception
+from .results import PlainError
 
 CHAPTERS = ["start_here", "attention", "rope", "gqa", "linear_attention", "sparse_attention",
             "flash_attention", "kv_cache", "paged_attention", "w2_attention", "language_model", "field_guide"]
 KINDS = ("predict", "write", "repair", "choose")
 
 
-class NoChapter(ValueError):
-    """There is no chapter of this name. A notebook shows the sentence alone."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
+class NoChapter(PlainError, ValueError):
+    """There is no chapter of this name."""
 
 
 declared: dict[str, Exercise] = {}

@@ -52,7 +52,12 @@ def _run_all(cuda, request: Request, source: str) -> Run:
 
 def compiled(cuda, source: str):
     """The module of a cell. Lines are counted as in the cell."""
-    return cuda.compile("\n" + re.sub(r"\A\s*%%cuda[^\n]*\n", "", source), "<cell>")
+    return cuda.compile("\n" + without_magic(source), "<cell>")
+
+
+def without_magic(text: str) -> str:
+    """A cell's text without its %%cuda line."""
+    return re.sub(r"\A\s*%%cuda[^\n]*\n", "", text)
 
 
 def _one(cuda, module, arrays: list[dict], steps: list[dict], request: Request,

@@ -7,8 +7,10 @@ import os
 import time
 from pathlib import Path
 
+from course_lib.cuda import front
 from course_lib.files import ROOT, write_whole
 
+from .display import shell
 from .verdict import NOT_ATTEMPTED, PASSED
 
 _memory: dict[str, dict] = {}
@@ -16,13 +18,7 @@ _memory: dict[str, dict] = {}
 
 def interactive() -> bool:
     """Whether a person sits at this kernel. Under nbval, run, solve, grade and pytest nobody does."""
-    if os.environ.get("COURSE_BATCH") or os.environ.get("PYTEST_CURRENT_TEST"):
-        return False
-    try:
-        from IPython import get_ipython
-    except ImportError:
-        return False
-    return get_ipython() is not None
+    return not front.in_batch() and shell() is not None
 
 
 def file() -> Path:

@@ -72,5 +72,12 @@ class Run:
     printed: str = ""
 
 
+class PlainError(Exception):
+    """An error of which a notebook shows the sentence alone."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
 def with_article(noun: str) -> str:
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"

@@ -8,9 +8,9 @@ own.
 from __future__ import annotations
 
 import ast
-import re
 
 from laptop_cuda.only_kernels import plain_text, refused
+from .kernel_runner import without_magic
 from .parts import Exercise
 from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 
@@ -48,7 +48,7 @@ def _what_to_do(exercise: Exercise) -> str:
 def normal(exercise: Exercise, source: str) -> str:
     """The source without comments, docstrings and spacing, for telling a stub from an attempt."""
     if exercise.language == "cuda":
-        return "".join(plain_text(re.sub(r"^\s*%%cuda.*$", "", source, flags=re.M)).split())
+        return "".join(plain_text(without_magic(source)).split())
     try:
         tree = ast.parse(source)
         for node in ast.walk(tree):

@@ -21,6 +21,7 @@ from .answers import plain_run, read_run
 from .declare import register
 from .given import given_spec
 from .parts import Array, Case, Exercise, Launch, Misconception
+from .results import PlainError
 
 PLAIN = (
     "id",
@@ -149,11 +150,8 @@ def _launches(plan) -> list[Launch]:
 
 # --- the course's functions that are exercises --------------------------------------------------------------
 
-class NotYours(NotImplementedError):
+class NotYours(PlainError, NotImplementedError):
     """Raised where a handout's package would need a solution."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
 
 
 def yours(id: str, name: str, arguments: dict[str, Any] | None = None) -> Any:

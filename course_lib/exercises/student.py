@@ -15,6 +15,7 @@ from .judge import evaluate
 from .namespace import build_namespace
 from .parts import Exercise
 from .progress_table import Progress
+from .results import PlainError
 from .shipped import as_shipped
 from .trace_back import offer
 from .verdict import NOT_ATTEMPTED, NOT_RUN, Verdict, verdict_on
@@ -23,11 +24,8 @@ _references: dict[str, Any] = {}
 handed_in: dict[str, Any] = {}           # id -> the student's own work, once it has passed
 
 
-class NotPassed(Exception):
+class NotPassed(PlainError):
     """Raised by `check` under COURSE_STRICT; the message is the verdict."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
 
 
 def check(id: str, attempt: Any = None) -> Any:

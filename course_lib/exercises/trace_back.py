@@ -13,6 +13,7 @@ from .judge import Oracle, draw, expected, request
 from .kernel_runner import STEPS, compiled, launched
 from .limits import time_limit
 from .parts import Exercise
+from .results import PlainError
 from .runner import run
 from .verdict import WRONG, Verdict
 
@@ -20,11 +21,8 @@ WRONG_VALUES = "Your kernel wrote"       # the label under which a verdict shows
 _judged: dict[str, str] = {}             # id -> the source whose elements were wrong
 
 
-class NothingToTrace(ValueError):
-    """There is no wrong element to start from. A notebook shows the sentence alone."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
+class NothingToTrace(PlainError, ValueError):
+    """There is no wrong element to start from."""
 
 
 def offer(exercise: Exercise, source: str, verdict: Verdict) -> None:

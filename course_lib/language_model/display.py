@@ -4,22 +4,18 @@ Only for a person who watches: under nbval, `run`, pytest and in a pipe nothing 
 from machine to machine.
 """
 import io
-import os
 import sys
 import time
 
 from course_lib import figures
+from course_lib.cuda import front
 
 
 def watched_in():
     """"notebook", "terminal" or None."""
-    if os.environ.get("COURSE_BATCH") or os.environ.get("PYTEST_CURRENT_TEST"):
-        return None
-    if "IPython" in sys.modules:
-        shell = sys.modules["IPython"].get_ipython()
-        if shell is not None and hasattr(shell, "kernel"):
-            return "notebook"
-    return "terminal" if sys.stderr.isatty() else None
+    if front.watched():
+        return "notebook"
+    return "terminal" if sys.stderr.isatty() and not front.in_batch() else None
 
 
 class Display:

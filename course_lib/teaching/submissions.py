@@ -12,7 +12,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from course_lib.exercises.cell_text import MARKER, without_magic
+from course_lib.exercises.cell_text import MARKER
+from course_lib.exercises.kernel_runner import without_magic
 from course_lib.exercises.declare import CHAPTERS
 from .identity import LONGEST_NAME, Person, Roster, from_name
 from .intake import Found, notebooks_in

@@ -50,9 +50,13 @@ def batch_under(variable: str) -> None:
 
 def watched() -> bool:
     """Whether a person sits at this kernel."""
-    if any(map(os.environ.get, [*_batch, "PYTEST_CURRENT_TEST"])) or "IPython" not in sys.modules:
-        return False
-    return hasattr(sys.modules["IPython"].get_ipython(), "kernel")
+    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
+    return not in_batch() and hasattr(shell, "kernel")
+
+
+def in_batch() -> bool:
+    """Whether nobody watches, by what the surroundings say: nbval, a program on top, a test."""
+    return any(map(os.environ.get, [*_batch, "PYTEST_CURRENT_TEST"]))
 
 
 def show(picture: Picture, front: Callable[[], object], metadata: dict | None = None) -> None:
