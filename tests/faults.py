@@ -56,9 +56,8 @@ FAULTS = {
          "inline Pair locate(", "tools/test_kernel_files.py -k 'for_gpus and rope'"),
     ],
     "mutants": [
-        ("a changed kernel is not a changed one", "tests/references.py", "path.write_text(text)",
-         "path.write_text((KERNELS / path.relative_to(kernels)).read_text())",
-         "chapters/test_gqa_kernels.py -m slow -k changed"),
+        ("a changed kernel is not a changed one", "tests/changed_kernels.py", "return n == chosen;",
+         "return false;", "chapters/test_changed_kernels.py -m slow -k 'gqa and rows'"),
     ],
     "chapters": [
         ("the triangle is shifted", "course_lib/attention/functions.py", ".tril(n_k - n_q)", ".tril(0)",
