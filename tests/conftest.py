@@ -5,6 +5,7 @@ This file also serves `make gpu-check`, where only torch, einops and pytest are 
 import re
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,30 @@ def pytest_terminal_summary(terminalreporter):
         terminalreporter.section("not run")
         for reason, tests in sorted(reasons.items()):
             terminalreporter.write_line(f"{len(tests):4d}  {reason}")
+    show_seconds(terminalreporter)
+
+
+# Seconds that a room may take on two idle cores, warm: quick, slow.
+BUDGET = {"notebooks": (150, 0), "tests/chapters": (120, 400), "tests/engine": (150, 400),
+          "tests/exercises": (60, 400), "tests/teaching": (60, 400), "tests/tools": (60, 300)}
+
+
+def show_seconds(terminalreporter):
+    """What each room took, set-up included, and its heaviest files: who adds a minute sees it."""
+    rooms, files = Counter(), Counter()
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            if hasattr(report, "nodeid") and hasattr(report, "duration"):
+                file = report.nodeid.split("::")[0]
+                files[file] += report.duration
+                rooms["/".join(file.split("/")[:-1])] += report.duration
+    if sum(rooms.values()) < 60:
+        return
+    slow = "not slow" not in (terminalreporter.config.option.markexpr or "")
+    terminalreporter.section("seconds by room, and what it may take")
+    for room, seconds in rooms.most_common():
+        budget = BUDGET.get(room, (30, 30))[slow]
+        heaviest = ", ".join(f"{file.rsplit('/', 1)[1]} {spent:.0f}" for file, spent in files.most_common()
+                             if file.startswith(f"{room}/") and spent > 5)[:160]
+        terminalreporter.write_line(f"{seconds:6.0f} of {budget:4d}{' OVER' if seconds > budget else ''}  "
+                                    f"{room}: {heaviest}")

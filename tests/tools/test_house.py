@@ -1,7 +1,7 @@
 """The tree against the guides of the house: arrows, circles, sizes, the share of checks, the voice."""
 import pytest
 
-from course_lib.tools.lint import house, voice
+from course_lib.tools.lint import house, style, voice
 
 
 @pytest.fixture(scope="module")
@@ -11,6 +11,10 @@ def graph():
 
 def test_arrows_go_down(graph):
     assert house.upward(graph) == []
+
+
+def test_the_tree_keeps_to_its_guides():
+    assert house.complaints() == []
 
 
 def test_an_upward_arrow_is_seen(graph):
@@ -52,3 +56,14 @@ def test_the_voice_hears_a_riddle(line):
                           "the file is present", "it is stored in L2"])
 def test_the_voice_lets_plain_words_pass(line):
     assert not any(pattern.search(line) for pattern in voice.COMPILED.values()), line
+
+
+@pytest.mark.parametrize("text, said", [
+    ("f(\n    1,\n)\n", "t.py:3: a closing bracket on a line of its own"),
+    ("x = 1" + " " * 110 + "# wide\n", "t.py:1: 121 columns, the guide is 110")])
+def test_another_style_is_seen(text, said):
+    assert style.strange("t.py", text) == [said]
+
+
+def test_a_text_may_be_wide_and_hold_brackets():
+    assert style.strange("t.py", f'x = """\n)\n{"wide " * 30}"""\n') == []

@@ -12,8 +12,9 @@ from pathlib import Path
 
 from course_lib.exercises.declare import CHAPTERS
 from course_lib.files import ROOT
+from course_lib.tools.lint import style
 
-ENTRIES, MODULE_LINES, FUNCTION_LINES, COLUMNS = 26, 250, 40, 110
+ENTRIES, MODULE_LINES, FUNCTION_LINES = 26, 250, 40
 KERNEL_LINES, TENSOR_CORE_LINES = 300, 250
 CHECKS_SHARE = 0.06
 EXCUSE = re.compile(r"(?:#|//) over the guide: (.+)")
@@ -195,8 +196,6 @@ def too_long() -> list[tuple[str, str | None]]:
         declares = "exercises/chapters/" in name        # data: a card, stub or misconception is a whole text
         if not declares:
             found += over(name, len(lines), MODULE_LINES, "\n".join(lines[:30]))
-            found += [(f"{name}:{n}: {len(line)} columns, the guide is {COLUMNS}", None)
-                      for n, line in enumerate(lines, 1) if len(line) > COLUMNS]
         for node in ast.walk(ast.parse(text)):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 body = "\n".join(lines[node.lineno - 1:node.end_lineno])
@@ -228,14 +227,14 @@ def complaints() -> list[str]:
         share = checks_share(word).share
         if share > CHECKS_SHARE:
             said.append(f"{word}: {share:.1%} of the code checks arguments, the guide is {CHECKS_SHARE:.0%}")
-    return said + [what for what, why in too_long() if not why]
+    return said + style.complaints() + [what for what, why in too_long() if not why]
 
 
 def report() -> str:
     graph = import_graph()
     rows = [f"{len(graph)} modules, {sum(map(len, graph.values()))} arrows, {len(upward(graph))} of them up, "
             f"{len(circles(graph))} circles",
-            f"course_lib/: {len(entries())} entries (at most {ENTRIES})", "",
+            f"course_lib/: {len(entries())} entries (at most {ENTRIES})", "", *style.report(), "",
             "argument checks, share of code lines"]
     for word in WORDS:
         count = checks_share(word)
