@@ -14,6 +14,7 @@ import secrets
 import shlex
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from .packs import folders, include_flags, same_headers
@@ -22,6 +23,7 @@ from .toolchain import by_value, shipped
 from .toolchain.cache import cache, digest, locked, prefer_cache, prune, used, user_cache
 from .toolchain.compilers import (COMMON, Compiler, NoCompiler, beside_program, compiler, has_openmp,
                                   identify, ninja)
+from .toolchain.precompiled import HEAD, precompiled
 from .toolchain.runtime_parts import runtime_parts
 
 __all__ = ["CompileError", "NoCompiler", "cache", "compiler", "gpu_library", "library", "prefer_cache",
@@ -65,15 +67,15 @@ def library(text: str, name: str, original: str, folder: Path | None, traced: bo
     `name`, `original` and the names of the files `beside` it are for error messages.
     """
     tool = compiler()
-    runtime = runtime_library()
     include = [*(f"-I{p}" for p in search), *include_flags()] + ([f"-iquote{folder}"] if folder else [])
     flags = COMMON + (tool.traced() if traced else tool.plain()) + include
     if traced and not tool.clang:
         flags.append(by_value.FLAG)
+    own, runtime = _beforehand(tool, flags, text.startswith(HEAD))
     link = _link(tool, [str(runtime)])
     made = cache() / digest(text, *flags, *link, *tool.command, tool.version)
     prune(cache(), made)
-    return _build(made, {"kernel.cu.cpp": text}, {made / "kernel.cu.cpp": []}, flags, link, tool,
+    return _build(made, {"kernel.cu.cpp": text}, {made / "kernel.cu.cpp": own}, flags, link, tool,
                   lambda output: CompileError(name, original, read_errors(output, name, beside), output))
 
 
@@ -84,7 +86,10 @@ def program(units: dict[Path, str], files: dict[str, str], more: list[str], trac
     flags = [f for f in COMMON if f not in ("-std=c++17", "-Werror=vla")] + [*WARNINGS, *include_flags()]
     flags += tool.traced() if traced else tool.plain()
     flags += [f for f in more if f[:2] not in ("-l", "-L")]
-    link = _link(tool, [str(runtime_library()), *beside_program(traced), *filter(LINKED.match, more)])
+    # other flags may mean other headers
+    plain = all(text.startswith(HEAD) for text in units.values()) and all(f[:2] in ("-s", "-I") for f in more)
+    own, runtime = _beforehand(tool, flags, plain)
+    link = _link(tool, [str(runtime), *beside_program(traced), *filter(LINKED.match, more)])
     made = cache() / digest(*units.values(), *map(str, units), *flags, *link, *tool.command, tool.version)
     prune(cache(), made)
     # spaces in a name would part it in a command of ninja's
@@ -96,7 +101,7 @@ def program(units: dict[Path, str], files: dict[str, str], more: list[str], trac
     def failed(output: str) -> CompileError:
         blamed = next((p.name for p in units if f"\n{p.name}:" in f"\n{output}"), name)
         return CompileError(blamed, files[blamed], program_errors(output, blamed, tuple(files)), output)
-    return _build(made, texts, {made / file: [] for file in texts}, flags, link, tool, failed, strict=False)
+    return _build(made, texts, {made / file: own for file in texts}, flags, link, tool, failed, strict=False)
 
 
 def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[str], nvcc: str) -> Path:
@@ -145,13 +150,23 @@ def runtime_library() -> Path:
     return found or build_runtime(tool, engine, cache(), extra)
 
 
+def _beforehand(tool: Compiler, flags: list[str], headers: bool) -> tuple[list[str], Path]:
+    """What is built once and before any kernel, side by side: the headers, where they begin the source, which
+    gives more flags, and the runtime."""
+    with ThreadPoolExecutor(1) as beside:
+        own = beside.submit(precompiled, tool, flags, include_flags()) if headers else None
+        runtime = runtime_library()
+        return own.result() if own else [], runtime
+
+
 def _link(tool: Compiler, libraries: list[str]) -> list[str]:
     """Linked with the runtime even where a kernel calls nothing of it: it is found through the kernel's
-    library."""
-    system = ["-dynamiclib"] if sys.platform == "darwin" else ["-shared", "-Wl,-z,defs", "-Wl,--no-as-needed"]
+    library. The compiler's own libraries are read only where they are needed, which is half of the time."""
+    linux = sys.platform != "darwin"
+    system = ["-shared", "-Wl,-z,defs", "-Wl,--no-as-needed"] if linux else ["-dynamiclib"]
     # zig would bring handlers of its own for bad indices and divisions, which end the process
     own = ["-fno-sanitize=undefined"] if tool.zig else []
-    return system + own + libraries
+    return system + own + libraries + ["-Wl,--as-needed"] * linux
 
 
 def _build(folder: Path, files: dict[str, str], sources: Sources, flags: list[str], link: list[str],

@@ -7,6 +7,7 @@ from . import build, packs
 from .rewrite import Loops, rewrite
 from .rewrite.launches import launches_in_device_code
 from .text.outline import Outline, outline
+from .toolchain.precompiled import HEAD
 INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
 
 
@@ -92,8 +93,7 @@ def started(files: list[Outline], name: str) -> str:
     headers, macros = packs.asked_for([" ".join(t.text for t in file.tokens) for file in files])
     macros += ["LAPTOP_NESTED"] * launches_in_device_code(files)
     head = "".join(f"#define {macro}\n" for macro in macros)
-    head += "".join(f"#include <{h}>\n"
-                    for h in ("each_thread.h", "laptop_entries.h", *headers, *_first(files)))
+    head += HEAD + "".join(f"#include <{h}>\n" for h in (*headers, *_first(files)))
     head += "".join(f"#define {d.replace('=', ' ', 1)}\n" for d in files[0].defines)
     return head + f'#line 1 "{name}"\n'
 

@@ -69,7 +69,7 @@ def prune(folder: Path, new: Path) -> None:
     """Keeps the cache from growing for ever. A library that is loaded somewhere survives its file."""
     if new.exists():
         return
-    builds = [f for f in folder.iterdir() if not f.name.startswith("runtime-")]
+    builds = [f for f in folder.iterdir() if not f.name.startswith(("runtime-", "precompiled-"))]
     if len(builds) > KEPT_BUILDS:
         for old in sorted(builds, key=used_at)[:KEPT_BUILDS // 4]:
             if used_at(old) < time.time() - IN_USE:
