@@ -14,13 +14,11 @@ from .text.tokens import DIRECTIVE, TOKEN
 KEYWORDS = set(
     """alignas alignof auto break case const constexpr continue default do else enum extern for goto if inline
     namespace operator return sizeof static struct switch template typedef typename union using volatile
-    while""".split()
-)
+    while""".split())
 TYPES = set(
     """bool char double float half int long short signed size_t unsigned void int8_t uint8_t int16_t uint16_t
     int32_t uint32_t int64_t uint64_t half2 float2 float3 float4 int2 int4 uint2 uint4 dim3 __nv_bfloat16
-    __nv_bfloat162""".split()
-)
+    __nv_bfloat162""".split())
 CUDA = {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"}
 COLOURS = {
     "keyword": ("keyword", "#008000"),

@@ -93,8 +93,7 @@ def plan(exercise: Exercise, case: Case) -> tuple[list[dict], list[dict]]:
                             "shape": array.shape,
                             "dtype": str(array.dtype).removeprefix("torch."),
                             "tensor": array.tensor,
-                        }
-                    )
+                        })
                 args.append(("array", seen[key]))
             else:
                 args.append(("value", arg))
@@ -105,8 +104,7 @@ def plan(exercise: Exercise, case: Case) -> tuple[list[dict], list[dict]]:
                 "block": _dims(launch.block),
                 "shared": launch.shared,
                 "args": args,
-            }
-        )
+            })
     return arrays, steps
 
 

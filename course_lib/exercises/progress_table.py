@@ -35,14 +35,9 @@ class Progress:
             each = "  ".join(f"{ICON[self._status(e)]} "
                              f"{e.id}{'*' if self.marks.get(e.id, {}).get('revealed') else ''}"
                              for e in exercises)
-            rows.append(
-                (
-                    f"{CHAPTERS.index(word)} · {word.replace('_', ' ')}",
-                    f"{len(passed)} of {len(exercises)}",
-                    f"{sum(e.points for e in passed):g} of {sum(e.points for e in exercises):g}",
-                    each,
-                )
-            )
+            rows.append((f"{CHAPTERS.index(word)} · {word.replace('_', ' ')}",
+                         f"{len(passed)} of {len(exercises)}",
+                         f"{sum(e.points for e in passed):g} of {sum(e.points for e in exercises):g}", each))
         return rows
 
     def _notes(self) -> list[str]:

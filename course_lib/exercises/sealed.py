@@ -40,8 +40,7 @@ PLAIN = (
     "mutates",
     "limit",
     "wavefronts",
-    "options",
-)
+    "options")
 
 
 class Given:
@@ -137,13 +136,8 @@ def _launches(plan) -> list[Launch]:
     arrays, steps = plan
     made = [Array(a["role"], tuple(a["shape"]), getattr(torch, a["dtype"]), a["tensor"]) for a in arrays]
     return [
-        Launch(
-            grid=step["grid"],
-            block=step["block"],
-            shared=step["shared"],
-            kernel=step["kernel"],
-            args=[made[value] if kind == "array" else value for kind, value in step["args"]],
-        )
+        Launch(grid=step["grid"], block=step["block"], shared=step["shared"], kernel=step["kernel"],
+               args=[made[value] if kind == "array" else value for kind, value in step["args"]])
         for step in steps
     ]
 

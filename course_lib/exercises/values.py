@@ -22,12 +22,8 @@ def freeze(value: Any, depth: int = 0) -> Any:
         kind = (
             "nested"
             if value.is_nested
-            else (
-                "quantized"
-                if value.is_quantized
-                else "meta" if value.is_meta else str(value.layout).removeprefix("torch.")
-            )
-        )
+            else ("quantized" if value.is_quantized else "meta" if value.is_meta
+                  else str(value.layout).removeprefix("torch.")))
         try:
             return value.detach().cpu().clone() if kind == "strided" else Foreign(f"{kind} tensor")
         except Exception as error:

@@ -43,10 +43,8 @@ CONFIGS = {
     "cwm": tiny(MIX),
     "hy_v3": tiny(EXPERTS),
     "mellum": tiny(EXPERTS, MIX),
-    "qwen3_vl_text": tiny(
-        rope_parameters=dict(
-            rope_type="default", rope_theta=1e4, mrope_section=[2, 1, 1], mrope_interleaved=True)
-    ),
+    "qwen3_vl_text": tiny(rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 1, 1],
+                                               mrope_interleaved=True)),
     "qwen2_vl_text": tiny(
         head_dim=None, rope_parameters=dict(rope_type="default", rope_theta=1e4, mrope_section=[2, 1, 1])),
     "hunyuan_v1_dense": tiny(),
@@ -72,11 +70,9 @@ CONFIGS = {
     "kolibri1": tiny(MIX),
     "granite": tiny(attention_multiplier=0.2),
     "granite_swa": tiny(MIX, attention_multiplier=0.2, layer_rope_theta=[1e4, 0, 5e3]),
-    "phi3": tiny(
-        rope_parameters=dict(
-            rope_type="longrope", rope_theta=1e4, factor=2.0, short_factor=[1.0, 1.5], long_factor=[1.0, 4.0],
-            original_max_position_embeddings=64, partial_rotary_factor=0.5)
-    ),
+    "phi3": tiny(rope_parameters=dict(rope_type="longrope", rope_theta=1e4, factor=2.0,
+                                      short_factor=[1.0, 1.5], long_factor=[1.0, 4.0],
+                                      original_max_position_embeddings=64, partial_rotary_factor=0.5)),
     "glm4": tiny(rope_parameters=dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.5)),
     "ernie4_5": tiny(),
     "mimo_v2_flash": tiny(MIX, EXPERTS, num_key_value_heads=1, v_head_dim=6, n_routed_experts=2),
@@ -96,11 +92,9 @@ CONFIGS = {
         indexer_types=["full", "full", "full", "shared"], mlp_layer_types=["dense"] * 4,
         rope_parameters=dict(YARN, attention_factor=1.0)),
     "qwen3_next": tiny(DELTA, EXPERTS, rope_parameters=PARTIAL),
-    "qwen3_5_text": tiny(
-        DELTA,
-        rope_parameters=dict(
-            PARTIAL, partial_rotary_factor=1.0, mrope_section=[2, 1, 1], mrope_interleaved=True),
-    ),
+    "qwen3_5_text": tiny(DELTA,
+                         rope_parameters=dict(PARTIAL, partial_rotary_factor=1.0, mrope_section=[2, 1, 1],
+                                              mrope_interleaved=True)),
     "olmo_hybrid": tiny(DELTA),
     "kimi_linear": tiny(KDA, layer_types=["linear_attention", "linear_attention", "full_attention"]),
     "nemotron_h": tiny(

@@ -41,12 +41,8 @@ def read(results: Path) -> list[Line]:
     except FileNotFoundError:
         return []
     lines = [
-        Line(
-            **{
-                name: (row.get(name) or "").removeprefix("'") if name == "student" else row.get(name) or ""
-                for name in COLUMNS
-            }
-        )
+        Line(**{name: (row.get(name) or "").removeprefix("'") if name == "student" else row.get(name) or ""
+                for name in COLUMNS})
         for row in rows
     ]
     for number, line in enumerate(lines, 2):

@@ -19,10 +19,8 @@ def write_gradebooks(
     for submission in submissions:
         people.setdefault(submission.student, submission)
     sums = {
-        (student, chapter): (
-            sum(m.points for m in marks if (m.student, m.chapter) == (student, chapter)),
-            sum(m.verdict.of for m in marks if (m.student, m.chapter) == (student, chapter)),
-        )
+        (student, chapter): (sum(m.points for m in marks if (m.student, m.chapter) == (student, chapter)),
+                             sum(m.verdict.of for m in marks if (m.student, m.chapter) == (student, chapter)))
         for student in people
         for chapter in chapters
     }

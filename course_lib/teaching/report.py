@@ -167,8 +167,7 @@ HEAD = (
     '<meta http-equiv="Content-Security-Policy" content="default-src \'none\'; style-src \'unsafe-inline\'">'
     '<meta name="viewport" content="width=device-width"><title>{title}</title><style>'
     + STYLE
-    + "</style></head><body>\n"
-)
+    + "</style></head><body>\n")
 
 
 def head(title: str) -> str:

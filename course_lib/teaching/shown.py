@@ -42,15 +42,8 @@ def withheld(word: str, exercises: list[Exercise]) -> Withheld:
             found.exercises[exercise.id] = shown.id
     module = importlib.import_module(f"course_lib.exercises.chapters.{word}")
     for name in names_imported(notebook_of(word), module.__name__):
-        shown = next(
-            (
-                e
-                for e in opened
-                for text in _texts(getattr(module, name))
-                if share_shown(text, e) >= NEARLY_ALL
-            ),
-            None,
-        )
+        shown = next((e for e in opened for text in _texts(getattr(module, name)) if share_shown(text, e)
+                      >= NEARLY_ALL), None)
         if shown:
             found.functions[name] = shown.id
     for exercise in load_chapter(word):

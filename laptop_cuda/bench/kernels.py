@@ -164,5 +164,4 @@ CASES = (
     Case("tiled", TILED, TILED_LOOP, (16, 16), lambda n: (n // 16, n // 16), lambda n: [(n, n)] * 3,
          lambda n: (n,), _error_of_product),
     Case("flash", FLASH, FLASH_LOOP, (128,), lambda n: (n // 32,), lambda n: [(n, 64)] * 4,
-         lambda n: (n, 0.125, 0), _error_of_flash),
-)
+         lambda n: (n, 0.125, 0), _error_of_flash))

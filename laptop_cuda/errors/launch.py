@@ -52,63 +52,37 @@ class LaunchErrors(Facts):
         size = f"grid {r.grid}, block {r.block}"
         axis = "xyz"[e.offset] if 0 <= e.offset < 3 else ""
         what, cause = {
-            "empty grid": (
-                f"{r.kernel} was launched with {size}: the grid has no blocks along {axis}.",
-                "Usual cause: n // block where n is smaller than the block; round up: (n + block - 1) // "
-                "block.",
-            ),
-            "empty block": (
-                f"{r.kernel} was launched with {size}: the block has no threads along {axis}.",
-                "",
-            ),
-            "grid too large": (
-                f"{r.kernel} was launched with {size}: a grid has at most 2147483647 blocks along x and "
-                "65535 along y and z.",
-                "",
-            ),
-            "block too large": (
-                f"{r.kernel} was launched with {size}: a block has at most 1024 threads along x and y "
-                "and 64 along z.",
-                "",
-            ),
-            "too many threads": (
-                f"{r.kernel} was launched with {math.prod(r.block)} threads per block: a block has at most "
-                "1024.",
-                "Usual cause: grid and block swapped, or a block for the whole array.",
-            ),
-            "launch bounds": (
-                f"{r.kernel} was launched with {math.prod(r.block)} threads per block, more than its "
-                "__launch_bounds__ allows.",
-                "",
-            ),
-            "too much shared memory": (
-                f"{r.kernel} needs {e.offset:,} bytes of shared memory per block; the limit is "
-                f"{r.shared_limit:,} ({r.shared_limit >> 10} KiB).",
-                "Use a smaller tile, or keep it in half precision.",
-            ),
-            "out of memory": (
-                f"{r.kernel} could not be launched: not enough memory for copies of its arrays.",
-                "",
-            ),
-            "grid too large for grid.sync()": (
-                f"{r.kernel} uses grid.sync() with {size}: all its threads must be "
-                "resident at once, on the model card at most 221,184 in 3,456 blocks.",
-                "",
-            ),
-            "nested too deep": (
-                f"{r.kernel} launches {self.detail} from {e.offset} launches deep: kernels may launch "
-                f"kernels to a depth of {e.offset}.",
-                "Usual cause: a recursion whose end is not reached.",
-            ),
-            "local memory for a child": (
-                f"{r.kernel} gives {self.detail} a pointer to a local variable, which is nothing to another "
-                "kernel.",
-                "Pass its value, or put it into device memory.",
-            ),
-            "shared memory for a child": (
-                f"{r.kernel} gives {self.detail} a pointer to its shared memory, which is its block's alone.",
-                "Pass a value, or put the data into device memory.",
-            ),
+            "empty grid": (f"{r.kernel} was launched with {size}: the grid has no blocks along {axis}.",
+                           "Usual cause: n // block where n is smaller than the block; round up: (n + block "
+                           "- 1) // block."),
+            "empty block": (f"{r.kernel} was launched with {size}: the block has no threads along {axis}.",
+                            ""),
+            "grid too large": (f"{r.kernel} was launched with {size}: a grid has at most 2147483647 blocks "
+                               "along x and 65535 along y and z.", ""),
+            "block too large": (f"{r.kernel} was launched with {size}: a block has at most 1024 threads "
+                                "along x and y and 64 along z.", ""),
+            "too many threads": (f"{r.kernel} was launched with {math.prod(r.block)} threads per block: a "
+                                 "block has at most 1024.", "Usual cause: grid and block swapped, or a "
+                                 "block for the whole array."),
+            "launch bounds": (f"{r.kernel} was launched with {math.prod(r.block)} threads per block, more "
+                              "than its __launch_bounds__ allows.", ""),
+            "too much shared memory": (f"{r.kernel} needs {e.offset:,} bytes of shared memory per block; "
+                                       f"the limit is {r.shared_limit:,} ({r.shared_limit >> 10} KiB).",
+                                       "Use a smaller tile, or keep it in half precision."),
+            "out of memory": (f"{r.kernel} could not be launched: not enough memory for copies of its "
+                              "arrays.", ""),
+            "grid too large for grid.sync()": (f"{r.kernel} uses grid.sync() with {size}: all its threads "
+                                               "must be resident at once, on the model card at most "
+                                               "221,184 in 3,456 blocks.", ""),
+            "nested too deep": (f"{r.kernel} launches {self.detail} from {e.offset} launches deep: kernels "
+                                f"may launch kernels to a depth of {e.offset}.",
+                                "Usual cause: a recursion whose end is not reached."),
+            "local memory for a child": (f"{r.kernel} gives {self.detail} a pointer to a local variable, "
+                                         "which is nothing to another kernel.",
+                                         "Pass its value, or put it into device memory."),
+            "shared memory for a child": (f"{r.kernel} gives {self.detail} a pointer to its shared memory, "
+                                          "which is its block's alone.",
+                                          "Pass a value, or put the data into device memory."),
         }[self.reason]
         return what, cause
 

@@ -26,8 +26,7 @@ class MemoryErrors(Facts):
                 "Usual cause: the last block has threads beyond the end; guard with `if (i < n)`, or check "
                 "the stride."
                 if e.offset >= 0
-                else "Usual cause: an index that goes below 0, such as i - 1 at i = 0."
-            )
+                else "Usual cause: an index that goes below 0, such as i - 1 at i = 0.")
             if self.memory.space == "shared":
                 cause = ("Usual cause: the array is smaller than the block or the tile, or an index misses a "
                          "`% size`.")

@@ -37,8 +37,7 @@ WITH_VALUE = (
     "-ccbin",
     "-code",
     "-maxrregcount",
-    "-x",
-)
+    "-x")
 
 
 OF_CUDA = re.compile(r"cuda\w*|cu(?:rand|blas|fft|sparse|solver|dnn)\w*|np[pi]\w*|nv\w+|cupti")    # -lNAME
@@ -105,8 +104,7 @@ OF_NVCC = (
     "--extended-lambda",
     "--expt-extended-lambda",
     "--gpu-architecture",
-    "--generate-code",
-)
+    "--generate-code")
 
 
 def _option(asked: Asked, word: str, left: list[str]) -> None:

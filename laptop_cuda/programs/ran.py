@@ -79,5 +79,4 @@ COUNTS = (
     "excess",
     "atomics",
     "barriers",
-    "launches",
-)
+    "launches")

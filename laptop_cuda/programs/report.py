@@ -58,9 +58,7 @@ def _kernels(ran: Ran) -> str:
                 total("excess"),
                 total("atomics"),
                 total("barriers"),
-                "",
-            )
-        )
+                ""))
     return text_table(
         (
             "kernel",
@@ -72,10 +70,8 @@ def _kernels(ran: Ran) -> str:
             "from conflicts",
             "atomics",
             "barriers",
-            "",
-        ),
-        rows,
-    )
+            ""),
+        rows)
 
 
 def _lines(ran: Ran, files: dict[str, str]) -> str:
@@ -99,8 +95,6 @@ def _lines(ran: Ran, files: dict[str, str]) -> str:
                 f"{row['wavefronts']:,}",
                 f"{row['excess']:,}",
                 f"{row['atomics']:,}",
-                shown,
-            )
-        )
+                shown))
     return text_table(("line", "asked", "moved", "shared passes", "from conflicts", "atomics", "source"),
                       rows)

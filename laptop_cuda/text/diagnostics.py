@@ -87,39 +87,23 @@ DECISIVE = [
     *((UNKNOWN.format(names), rf"\1 is of {what}") for what, names in NOT_HAD.items()),
 ]
 CLEARER = [
-    (
-        r"suggest parentheses around assignment.*|using the result of an assignment as a condition.*",
-        "`=` where `==` may be meant",
-    ),
-    (
-        r"'?([\w./+-]+)'?( file not found|: No such file or directory)$",
-        r'there is no \1 beside the source (in ""), in the folders given by -I, or in the engine',
-    ),
-    (
-        r"(?:ISO C\+\+ forbids )?variable length array.*|.*variable length array.*",
-        "an array's size must be known when the kernel is compiled: a constant, a #define or a template "
-        "parameter",
-    ),
-    (
-        r"'(__\w+|atomic\w+)' was not declared in this scope.*",
-        r"\1 is not declared: a misspelling, or not supported here",
-    ),
-    (
-        r"use of undeclared identifier '(__\w+|atomic\w+)'.*",
-        r"\1 is not declared: a misspelling, or not supported here",
-    ),
-    (
-        r"no matching function for call to '(call|types)\(<unresolved overloaded function type>.*",
-        "these template arguments fit no kernel of that name",
-    ),
-    (
-        r"there are no arguments to '(\w+)' that depend on a template parameter.*",
-        r"\1 is not declared: a misspelling, or not supported here",
-    ),
-    (
-        r"no return statement in function returning non-void.*|non-void function does not return a value.*",
-        "this function returns nothing, but its type says it does",
-    ),
+    (r"suggest parentheses around assignment.*|using the result of an assignment as a condition.*",
+     "`=` where `==` may be meant"),
+    (r"'?([\w./+-]+)'?( file not found|: No such file or directory)$",
+     r'there is no \1 beside the source (in ""), in the folders given by -I, or in the engine'),
+    (r"(?:ISO C\+\+ forbids )?variable length array.*|.*variable length array.*",
+     "an array's size must be known when the kernel is compiled: a constant, a #define or a template "
+     "parameter"),
+    (r"'(__\w+|atomic\w+)' was not declared in this scope.*",
+     r"\1 is not declared: a misspelling, or not supported here"),
+    (r"use of undeclared identifier '(__\w+|atomic\w+)'.*",
+     r"\1 is not declared: a misspelling, or not supported here"),
+    (r"no matching function for call to '(call|types)\(<unresolved overloaded function type>.*",
+     "these template arguments fit no kernel of that name"),
+    (r"there are no arguments to '(\w+)' that depend on a template parameter.*",
+     r"\1 is not declared: a misspelling, or not supported here"),
+    (r"no return statement in function returning non-void.*|non-void function does not return a value.*",
+     "this function returns nothing, but its type says it does"),
 ]
 
 

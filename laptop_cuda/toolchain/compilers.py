@@ -85,12 +85,8 @@ class Compiler:
             PLAIN
             + (["-UNDEBUG"] if self.zig else [])         # zig defines it where it optimises
             + ["-fsanitize=return"]
-            + (
-                ["-fsanitize-trap=return", "-ferror-limit=20"]
-                if self.clang
-                else ["-fsanitize-undefined-trap-on-error", "-fmax-errors=20"]
-            )
-        )
+            + (["-fsanitize-trap=return", "-ferror-limit=20"] if self.clang
+               else ["-fsanitize-undefined-trap-on-error", "-fmax-errors=20"]))
 
 
 def compiler() -> Compiler:

@@ -4,7 +4,8 @@ import torch
 from hypothesis import given, strategies as st
 
 from course_lib import checks
-from course_lib.launching import HALF, MULTIPROCESSORS, aligned, multiprocessors, parts_that_fit, parts_to_fill, widened
+from course_lib.launching import (HALF, MULTIPROCESSORS, aligned, multiprocessors, parts_that_fit,
+                                  parts_to_fill, widened)
 
 
 @pytest.mark.parametrize("message, call", [

@@ -4,7 +4,8 @@ import torch
 
 from course_lib import datasets
 from course_lib.language_model import translator as encoder_decoder
-from course_lib.language_model.translator import BEGIN, CHARACTERS, END, EncoderDecoder, batch_of, draw_dates, encode, exact_matches
+from course_lib.language_model.translator import (BEGIN, CHARACTERS, END, EncoderDecoder, batch_of,
+                                                  draw_dates, encode, exact_matches)
 from course_lib.language_model.training import train
 
 PAIRS = datasets.dates(6)

@@ -220,9 +220,7 @@ def test_describe_takes_a_file_and_the_text_part_of_several(tmp_path):
                 "text_config": dict(
                     QWEN3, model_type="gemma3_text", query_pre_attn_scalar=8, sliding_window=4,
                     layer_types=["sliding_attention", "full_attention"]),
-            }
-        )
-    )
+            }))
     assert describe(path).model_type == "gemma3_text"
 
 

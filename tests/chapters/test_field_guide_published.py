@@ -16,8 +16,7 @@ from course_lib.studies.field_guide import (
     published_layers,
     published_model,  # noqa: E402
     record,
-    run_published,
-)
+    run_published)
 
 
 @pytest.mark.parametrize("model_type", CONFIGS)

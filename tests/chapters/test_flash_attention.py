@@ -339,7 +339,8 @@ def test_the_operator_passes_opcheck():
 
 
 @pytest.mark.parametrize("change, words", [
-    (dict(q=torch.zeros(1, 2, 5, 8).double(), k=torch.zeros(1, 1, 7, 8).double(), v=torch.zeros(1, 1, 7, 8).double()),
+    (dict(q=torch.zeros(1, 2, 5, 8).double(), k=torch.zeros(1, 1, 7, 8).double(),
+          v=torch.zeros(1, 1, 7, 8).double()),
      "q must be float32, float16 or bfloat16"),
     (dict(q=torch.zeros(1, 2, 5, 129), k=torch.zeros(1, 1, 7, 129)), "q must have a width of at most 128"),
     (dict(v=torch.zeros(1, 1, 7, 200)), "v must have a width of at most 128"),

@@ -4,7 +4,8 @@ from torch.nn import functional as F
 
 from course_lib import cuda
 from course_lib.exercises.declare import find, load_chapter
-from course_lib.linear_attention import delta_rule, linear_attention, linear_attention_kernel, positive_features
+from course_lib.linear_attention import (delta_rule, linear_attention, linear_attention_kernel,
+                                         positive_features)
 from references import reference
 
 

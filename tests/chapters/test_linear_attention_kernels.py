@@ -4,7 +4,8 @@ import pytest
 import torch
 
 from course_lib import cuda
-from course_lib.linear_attention import delta_rule, delta_rule_kernel, linear_attention, linear_attention_kernel
+from course_lib.linear_attention import (delta_rule, delta_rule_kernel, linear_attention,
+                                         linear_attention_kernel)
 
 SHAPES = [(1, 1, 1), (31, 4, 3), (33, 8, 8), (63, 5, 20), (100, 16, 8)]
 
@@ -19,9 +20,8 @@ def qkv(n, d, d_v):
 
 def delta_inputs(n, d, d_v):
     q, k, v = qkv(n, d, d_v)
-    return q, torch.nn.functional.normalize(k, dim=-1), v, rand(2, 2, n,
-                                                                seed=3).sigmoid(), 0.5 + rand(2, 2, n,
-                                                                                              seed=4).sigmoid() / 2
+    k = torch.nn.functional.normalize(k, dim=-1)
+    return q, k, v, rand(2, 2, n, seed=3).sigmoid(), 0.5 + rand(2, 2, n, seed=4).sigmoid() / 2
 
 
 @pytest.mark.parametrize("rung", [1, 2, 3])

@@ -4,7 +4,8 @@ import statistics
 
 import pytest
 
-from course_lib.paged_attention.memory_maps import FREE, LATER, NEVER, RESERVE, USED, contiguous_maps, draw_maps, paged_maps, shares
+from course_lib.paged_attention.memory_maps import (FREE, LATER, NEVER, RESERVE, USED, contiguous_maps,
+                                                    draw_maps, paged_maps, shares)
 from course_lib.paged_attention.trace import FILE, Arrival, draw_trace, load_trace, trace_command
 from course_lib.paged_attention.batching import continuous_batches
 

@@ -13,7 +13,8 @@ from course_lib.kv_cache import GrowingCache, StaticCache
 from course_lib.language_model import ATTENTIONS, Config, LanguageModel
 from course_lib.gqa import LatentAttention
 from course_lib.linear_attention import linear_attention
-from course_lib.language_model.look_inside import copying_gain, effect_of_distance, induction_scores, weight_by_distance
+from course_lib.language_model.look_inside import (copying_gain, effect_of_distance, induction_scores,
+                                                   weight_by_distance)
 from course_lib.rope import rope_table
 from course_lib.sparse_attention import sliding_window_mask
 from course_lib.language_model.training import train

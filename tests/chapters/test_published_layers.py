@@ -15,7 +15,8 @@ class LlamaStyleAttention(nn.Module):
 
     def __init__(self, hidden_size, num_heads, num_key_value_heads, theta=10000.0):
         super().__init__()
-        self.head_dim, self.n_rep, self.theta = hidden_size // num_heads, num_heads // num_key_value_heads, theta
+        self.head_dim, self.n_rep = hidden_size // num_heads, num_heads // num_key_value_heads
+        self.theta = theta
         self.q_proj = nn.Linear(hidden_size, num_heads * self.head_dim, bias=False)
         self.k_proj = nn.Linear(hidden_size, num_key_value_heads * self.head_dim, bias=False)
         self.v_proj = nn.Linear(hidden_size, num_key_value_heads * self.head_dim, bias=False)

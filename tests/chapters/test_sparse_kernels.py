@@ -6,8 +6,10 @@ import torch
 
 from course_lib import cuda
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.sparse_attention import BlockMask, mask_of, sink_mask, sink_rule, sliding_window_mask, window_rule
-from course_lib.sparse_attention.kernels import block_sparse_kernel, dense_masked_kernel, stored_masks, window_sink_kernel
+from course_lib.sparse_attention import (BlockMask, mask_of, sink_mask, sink_rule, sliding_window_mask,
+                                         window_rule)
+from course_lib.sparse_attention.kernels import (block_sparse_kernel, dense_masked_kernel, stored_masks,
+                                                 window_sink_kernel)
 
 
 def rand(*shape, seed=0):

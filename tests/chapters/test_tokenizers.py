@@ -6,7 +6,8 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from course_lib.language_model.tokenizers import BytePairTokenizer, CharTokenizer, tokenizer_of, tokens_on_disk
+from course_lib.language_model.tokenizers import (BytePairTokenizer, CharTokenizer, tokenizer_of,
+                                                  tokens_on_disk)
 
 TEXT = "low low low low low lower lower newest newest newest newest newest newest widest widest widest\n"
 TRAINED = BytePairTokenizer.train(TEXT * 3 + "naïve café — ναι", 40)

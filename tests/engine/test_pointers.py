@@ -106,8 +106,8 @@ def test_integers_that_look_like_addresses_cost_no_time():
     total = laptop_cuda.compile("__global__ void total(const long long* x, long long* out, int n) {"
                                 " for (int i = 0; i < n; ++i) out[0] += x[i]; }").total
     large = torch.randint(1 << 21, 1 << 46, (30_000,))
-    alive, out, begin = [torch.zeros(3) for _ in range(1000)], torch.zeros(1,
-                                                                           dtype=torch.int64), time.process_time()
+    alive, out = [torch.zeros(3) for _ in range(1000)], torch.zeros(1, dtype=torch.int64)
+    begin = time.process_time()
     with laptop_cuda.profile():
         total[1, 1](large, out, 10)
     assert out.item() == large[:10].sum() and len(alive) == 1000

@@ -162,7 +162,8 @@ WORDS = [
     ("{.reg .pred P; setp.eq.u32 P, %1, 1; @!P bra.uni $out; mov.u32 %0, 7; bra end_%=; $out: mov.u32 %0, %2; end_%=: }",
      lambda a, b, c: 7 if a == 1 else b),
     *((f"lop3.b32 %0, %1, %2, %3, {t}", lambda a, b, c, t=t: sum(
-        ((a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)) * (t >> i & 1) for i in range(8))) for t in (0x96, 0xE8, 0xCA, 1)),
+        ((a if i & 4 else ~a) & (b if i & 2 else ~b) & (c if i & 1 else ~c)) * (t >> i & 1)
+        for i in range(8))) for t in (0x96, 0xE8, 0xCA, 1)),
 ]
 LONG = [
     ("mul.hi.u64 %0, %1, %2", lambda a, b, c: a * b >> 64), ("mul.hi.s64 %0, %1, %2", lambda a, b, c: signed(a, 64) * signed(b, 64) >> 64),
@@ -177,7 +178,8 @@ LONG = [
     ("mad.lo.cc.u64 %0, %1, %2, %3; madc.hi.u64 %0, %1, %2, 0", lambda a, b, c: a * b + c >> 64),
     ("mad.hi.cc.u64 %0, %1, %2, %3; addc.u64 %0, 5, 0", lambda a, b, c: 5 + ((a * b >> 64) + c >> 64)),
     ("mad.lo.cc.u64 %0, %1, %2, %3; madc.hi.cc.s64 %0, %1, %2, %3; addc.u64 %0, %0, 0",
-     lambda a, b, c: (h := (signed(a, 64) * signed(b, 64) >> 64 & M64) + c + ((a * b & M64) + c >> 64)) + (h >> 64)),
+     lambda a, b, c: (h := (signed(a, 64) * signed(b, 64) >> 64 & M64) + c + ((a * b & M64) + c >> 64))
+     + (h >> 64)),
 ]
 
 

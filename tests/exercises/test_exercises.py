@@ -103,7 +103,7 @@ def another_run(ex, source, seed=1):
 
 def test_solution_passes_in_time(each):
     ex = each.ex
-    each.verdict(ex.solution)                            # torch's own first-use imports are not the exercise's
+    each.verdict(ex.solution)               # torch's own first-use imports are not the exercise's
     start = seconds()
     verdict = evaluate(ex, ex.cell(ex.solution).removeprefix("%%cuda\n"))
     assert verdict.status == PASSED, str(verdict)
@@ -714,7 +714,7 @@ def test_a_student_works_through_an_exercise(tmp_path):
     use = "print(mix(torch.ones(2), torch.ones(2, 3)))"
     results = run_cells(
         tmp_path, ex.cell(ex.stub), check, use,                                        # the reference works
-        check,                                                                         # checked again: the reference is no answer
+        check,                                             # checked again: the reference is no answer
         ex.cell(ex.wrong_code(ex.misconceptions[0])), check,                           # a known mistake
         check,                                                                         # and again
         right, ex.cell(ex.stub), right, check,                                         # work in another cell

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from course_lib import cuda
-from course_lib.exercises import Case, Launch, Misconception, all_exercises, check, kernel_exercise, out, student, why
+from course_lib.exercises import (Case, Launch, Misconception, all_exercises, check, kernel_exercise, out,
+                                  student, why)
 from course_lib.exercises import judge as core
 from course_lib.exercises.declare import declared
 from course_lib.exercises.results import Outcome

@@ -179,8 +179,7 @@ def checks_share(word: str) -> Count:
 
 
 def excuse(text: str) -> str | None:
-    found = EXCUSE.search(text)
-    return found[1].strip() if found else None
+    return found[1].strip() if (found := EXCUSE.search(text)) else None
 
 
 def over(what: str, size: int, guide: int, text: str, unit: str = "lines") -> list[tuple[str, str | None]]:
