@@ -22,7 +22,7 @@ from .text.diagnostics import REFUSED, WARNINGS, CompileError, program_errors, r
 from .toolchain import by_value, shipped
 from .toolchain.cache import cache, digest, locked, prefer_cache, prune, used, user_cache
 from .toolchain.compilers import (COMMON, Compiler, NoCompiler, beside_program, compiler, has_openmp,
-                                  identify, ninja)
+                                  identify, ninja, nvcc_problem)
 from .toolchain.precompiled import HEAD, precompiled
 from .toolchain.runtime_parts import runtime_parts
 
@@ -86,7 +86,6 @@ def program(units: dict[Path, str], files: dict[str, str], more: list[str], trac
     flags = [f for f in COMMON if f not in ("-std=c++17", "-Werror=vla")] + [*WARNINGS, *include_flags()]
     flags += tool.traced() if traced else tool.plain()
     flags += [f for f in more if f[:2] not in ("-l", "-L")]
-    # other flags may mean other headers
     plain = all(text.startswith(HEAD) for text in units.values()) and all(f[:2] in ("-s", "-I") for f in more)
     own, runtime = _beforehand(tool, flags, plain)
     link = _link(tool, [str(runtime), *beside_program(traced), *filter(LINKED.match, more)])
@@ -116,17 +115,6 @@ def gpu_library(files: dict[str, str], name: str, flags: list[str], link: list[s
     return _build(made, files, {made / "kernel.cu": []}, flags, link, tool, failed)
 
 
-def nvcc_problem(output: str) -> NoCompiler | None:
-    """Advice where not the source but the toolkit is wrong: older than the card, or than the C++ compiler."""
-    if "Unsupported gpu architecture" in output or "is not defined for option 'gpu-architecture'" in output:
-        return NoCompiler("nvcc is older than this card and cannot build for it. Install a newer CUDA "
-                          f"toolkit, or set NVCC to the nvcc of one.\n{output.strip()[:300]}")
-    if "unsupported GNU version" in output or "unsupported clang version" in output:
-        return NoCompiler("nvcc does not accept this C++ compiler. Set NVCC_CCBIN to an older g++, or try "
-                          f"NVCC_APPEND_FLAGS=-allow-unsupported-compiler.\n{output.strip()[:300]}")
-    return None
-
-
 @functools.lru_cache
 def build_runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...]) -> Path:
     flags = ["-std=c++17", "-fPIC", "-pthread", "-Wall", f"-I{RUNTIME}",
@@ -151,8 +139,7 @@ def runtime_library() -> Path:
 
 
 def _beforehand(tool: Compiler, flags: list[str], headers: bool) -> tuple[list[str], Path]:
-    """What is built once and before any kernel, side by side: the headers, where they begin the source, which
-    gives more flags, and the runtime."""
+    """Flags of the precompiled headers, if they begin the source, and the runtime: built once, side by side."""
     with ThreadPoolExecutor(1) as beside:
         own = beside.submit(precompiled, tool, flags, include_flags()) if headers else None
         runtime = runtime_library()

@@ -107,7 +107,8 @@ class Sandbox:
         path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", os.defpath)])
         return {**kept, "PATH": path, "HOME": str(folder), "TMPDIR": str(folder), "LANG": "C.UTF-8",
                 "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONHASHSEED": "0",
-                "LAPTOP_CUDA_CACHE": str(folder / "build"), "PYTHONDONTWRITEBYTECODE": "1"}
+                "LAPTOP_CUDA_CACHE": str(folder / "build"),
+                "LAPTOP_CUDA_PRECOMPILED": "0", "PYTHONDONTWRITEBYTECODE": "1"}
 
     def stop(self) -> None:
         if self.control is not None:

@@ -141,3 +141,14 @@ def ninja() -> str | None:
         import ninja as package
         return str(Path(package.BIN_DIR) / "ninja")
     return None
+
+
+def nvcc_problem(output: str) -> NoCompiler | None:
+    """Advice where not the source but the toolkit is wrong: older than the card, or than the C++ compiler."""
+    if "Unsupported gpu architecture" in output or "is not defined for option 'gpu-architecture'" in output:
+        return NoCompiler("nvcc is older than this card and cannot build for it. Install a newer CUDA "
+                          f"toolkit, or set NVCC to the nvcc of one.\n{output.strip()[:300]}")
+    if "unsupported GNU version" in output or "unsupported clang version" in output:
+        return NoCompiler("nvcc does not accept this C++ compiler. Set NVCC_CCBIN to an older g++, or try "
+                          f"NVCC_APPEND_FLAGS=-allow-unsupported-compiler.\n{output.strip()[:300]}")
+    return None
