@@ -53,7 +53,7 @@ FAULTS = {
          "backward_tensor_core, keys        266,240", "backward_tensor_core, keys        265,240",
          "chapters/test_flash_tensor_core.py -m slow -k header_of_the_backward"),
         ("a host function in a kernel", "kernels/rope.cu", "__device__ __forceinline__ Pair locate(",
-         "inline Pair locate(", "tools/test_kernel_files.py -k 'for_gpus and rope'"),
+         "inline Pair locate(", "tools/test_gpu_cases.py -m slow -k 'nvcc and rope'"),
     ],
     "mutants": [
         ("a changed kernel is not a changed one", "tests/changed_kernels.py", "return n == chosen;",

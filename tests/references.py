@@ -1,5 +1,16 @@
-"""The references of exercises, for the tests that hold them to the chapters' modules."""
+"""What tests of the chapters share: references of exercises, and numbers drawn with a seed."""
+import torch
+
+from course_lib import cuda
 from course_lib.exercises.declare import find
+
+
+def rand(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+def rand64(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
 def reference(id):
@@ -8,3 +19,9 @@ def reference(id):
     namespace = dict(exercise.given)
     exec(exercise.solution, namespace)
     return namespace[exercise.name]
+
+
+def launches_of(function):
+    with cuda.profile() as report:
+        function()
+    return report.launches

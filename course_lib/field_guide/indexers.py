@@ -103,14 +103,16 @@ class BlockIndexing:
         return 2 * tokens * self.n_heads * self.head_dim
 
 
-class BlockIndexer(nn.Module):
-    def __init__(self, index: BlockIndexing, recipe):
+class NormedProjections(nn.Module):
+    def __init__(self, index: "BlockIndexing | PoolIndexing", recipe):
         super().__init__()
         self.index, self.recipe = i, r = index, recipe
         self.q_proj = nn.Linear(r.d_model, i.n_heads * i.head_dim, bias=False)
         self.k_proj = nn.Linear(r.d_model, i.head_dim, bias=False)
         self.q_norm, self.k_norm = nn.RMSNorm(i.head_dim, r.eps), nn.RMSNorm(i.head_dim, r.eps)
 
+
+class BlockIndexer(NormedProjections):
     def forward(self, x, narrow, positions, seen, cache):
         i, r = self.index, self.recipe
         q = self.q_norm(rearrange(self.q_proj(x), "b n (h d) -> b h n d", h=i.n_heads))
@@ -156,14 +158,7 @@ class PoolIndexing:
         return 2 * (tokens // self.block) * self.n_heads * (self.head_dim + self.learned)
 
 
-class MeanPoolIndexer(nn.Module):
-    def __init__(self, index: PoolIndexing, recipe):
-        super().__init__()
-        self.index, self.recipe = i, r = index, recipe
-        self.q_proj = nn.Linear(r.d_model, i.n_heads * i.head_dim, bias=False)
-        self.k_proj = nn.Linear(r.d_model, i.head_dim, bias=False)
-        self.q_norm, self.k_norm = nn.RMSNorm(i.head_dim, r.eps), nn.RMSNorm(i.head_dim, r.eps)
-
+class MeanPoolIndexer(NormedProjections):
     def forward(self, x, narrow, positions, seen, cache):
         i, r = self.index, self.recipe
         q = self.q_norm(rearrange(self.q_proj(x), "b n (h d) -> b h n d", h=i.n_heads))

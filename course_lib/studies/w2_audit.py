@@ -3,10 +3,8 @@
 Every run is written as soon as it is done: an interrupted audit resumes.
 """
 import argparse
-import json
 import math
 import multiprocessing
-import os
 import platform
 import time
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
@@ -16,6 +14,7 @@ from statistics import mean
 import torch
 
 from course_lib import datasets
+from course_lib.studies.study import write
 from course_lib.studies.w2_audit_memory import memory_section
 from course_lib.studies.w2_audit_plan import key, missing, plan
 from course_lib.studies.w2_audit_results import results, seconds
@@ -37,13 +36,6 @@ def work(settings):
     start = time.process_time()
     result = {name: plain(x) for name, x in run(settings).items()}
     return {"settings": settings, **result, "cpu_seconds": round(time.process_time() - start, 1)}
-
-
-def write(path, audit):
-    """Whole or not at all."""
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(audit, indent=1) + "\n")
-    os.replace(partial, path)
 
 
 def expected_seconds(settings, runs):

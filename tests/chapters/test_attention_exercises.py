@@ -7,6 +7,7 @@ from course_lib import attention, cuda
 from course_lib.exercises import judge as core
 from course_lib.exercises.declare import find
 from course_lib.exercises.verdict import PASSED
+from references import rand
 
 
 def reference(id, **given):
@@ -15,10 +16,6 @@ def reference(id, **given):
     namespace = dict(exercise.given, **given)
     exec(exercise.solution, namespace)
     return namespace[exercise.name]
-
-
-def rand(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
 
 
 def test_project():

@@ -6,12 +6,9 @@ import torch
 from course_lib import cuda
 from course_lib.field_guide import recurrence
 from course_lib.linear_attention import delta_rule, delta_rule_kernel, gated_linear_attention
+from references import rand64 as rand
 
 FORMS = ["recurrent", "chunked"]
-
-
-def rand(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
 def given(n, d, d_v, weakest=0.5, heads=2):

@@ -9,23 +9,16 @@ from hypothesis import given, settings, strategies as st
 
 from course_lib import cuda
 from course_lib import flash_attention as fa
+from course_lib.gpu.case import attention, poisoned
+from references import launches_of
 
 KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 
 
 def oracle(q, k, v, causal=False, scale=None, key_bias=None):
     """Attention in float64 with the whole matrix; a query without keys gives 0."""
-    q, k, v = (x.double() for x in (q, k, v))
-    group_size = q.shape[1] // k.shape[1]
-    n_q, n_k = q.shape[2], k.shape[2]
-    s = q @ k.repeat_interleave(group_size, 1).mT * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
-    if key_bias is not None:
-        s = s + key_bias.double().expand(k.shape[:3]).repeat_interleave(group_size, 1)[:, :, None]
-    allowed = torch.ones(n_q, n_k, dtype=torch.bool)
-    if causal:
-        allowed = allowed.tril(n_k - n_q)
-    weights = s.masked_fill(~allowed, -math.inf).softmax(-1).where(allowed.any(-1)[:, None], 0.0)
-    return weights @ v.repeat_interleave(group_size, 1)
+    bias = key_bias if key_bias is None else key_bias.double().expand(k.shape[:3])
+    return attention(*(x.double() for x in (q, k, v)), causal, scale, bias)[0]
 
 
 def oracle_gradients(inputs, grad_out, **options):
@@ -199,14 +192,6 @@ def test_bad_traffic_arguments():
 TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
 
 
-def poison(patch):
-    """Every array that the wrappers make for a kernel starts as NaN, so that an output left unwritten is
-    seen."""
-    for owner, name in ((torch.Tensor, "new_empty"), (torch, "empty"), (torch, "empty_like")):
-        make = getattr(owner, name)
-        patch.setattr(owner, name, lambda *a, _make=make, **k: _make(*a, **k).fill_(math.nan))
-
-
 def agree(got, want, dtype):
     scale = max(1.0, want.abs().max().item())
     return bool(got.isfinite().all()) and (got.double() - want).abs().max().item() < TOLERANCE[dtype] * scale
@@ -214,14 +199,13 @@ def agree(got, want, dtype):
 
 @pytest.mark.parametrize("rung", range(1, 7))
 @pytest.mark.parametrize("causal", [False, True])
-def test_every_rung_equals_the_oracle(rung, causal, monkeypatch):
+def test_every_rung_equals_the_oracle(rung, causal):
     for n_q, n_k, d, v_dim in [(1, 1, 8, 8), (33, 63, 31, 20), (100, 31, 32, 7), (64, 64, 32, 32),
                                (5, 130, 9, 32)]:
         q, k, v = random_inputs(rung, 2, 4, 2, n_q, n_k, d, v_dim, dtype=torch.float32)
         bias = torch.randn(k.shape[:3])
         want, lse = fa.flash_forward_tiles(q, k, v, causal, 0.4, bias)
-        with monkeypatch.context() as patch:
-            poison(patch)
+        with poisoned():
             got = fa.forward_kernel(q, k, v, causal, 0.4, bias, rung=rung)
         assert agree(got[0], oracle(q, k, v, causal, 0.4, bias), torch.float32)
         torch.testing.assert_close(got[1], lse, atol=1e-5, rtol=1e-5)
@@ -288,12 +272,11 @@ def test_wide_heads_backward(d, v_dim):
         assert agree(got, exact, torch.float32)
 
 
-def test_atomic_and_deterministic_backward_agree_and_the_latter_repeats(monkeypatch):
+def test_atomic_and_deterministic_backward_agree_and_the_latter_repeats():
     q, k, v = random_inputs(5, 2, 4, 2, 70, 45, 20, 32, dtype=torch.float32)
     bias, grad_out = torch.randn(k.shape[:3]), torch.randn(2, 4, 70, 32)
     out, lse = fa.forward_kernel(q, k, v, True, None, bias)
-    with monkeypatch.context() as patch:
-        poison(patch)
+    with poisoned():
         runs = [fa.backward_kernels(grad_out, q, k, v, out, lse, True, None, bias, atomic=a)
                 for a in (False, False, True)]
     for first, second, atomic in zip(*runs):
@@ -351,12 +334,6 @@ def test_the_kernels_refuse_what_they_cannot_do(change, words):
     q, k, v = random_inputs(0, dtype=torch.float32)
     with pytest.raises(ValueError, match=words):
         fa.flash_attention(**dict(dict(q=q, k=k, v=v), **change))
-
-
-def launches_of(function):
-    with cuda.profile() as report:
-        function()
-    return report.launches
 
 
 def total(launches, what):

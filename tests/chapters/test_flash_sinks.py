@@ -6,10 +6,7 @@ import torch
 
 from course_lib import cuda
 from course_lib.flash_attention import flash_attention, flash_attention_with_sinks
-
-
-def rand(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+from references import rand
 
 
 def reference(q, k, v, sinks, causal):

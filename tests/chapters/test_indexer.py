@@ -9,10 +9,7 @@ from course_lib.attention import scaled_dot_product_attention
 from course_lib.gqa import grouped_query_attention
 from course_lib.sparse_attention import (Indexer, choose, chosen_mask, distillation_loss, gather_attention,
                                          gather_attention_kernel, index_scores, index_scores_kernel)
-
-
-def rand(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+from references import rand
 
 
 def index_inputs(b, h, n, m, d):

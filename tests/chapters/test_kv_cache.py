@@ -16,12 +16,9 @@ from course_lib.gqa import LatentAttention
 from course_lib.kv_cache.quantization import dequantize, quantize
 from course_lib.rope import apply_rope, rope_table
 from course_lib.kv_cache.sampling import acceptance, next_token_probabilities, residual, verify_draft
+from references import rand64 as rand
 
 CUTS = [[1] * 23, [23], [7, 1, 1, 9, 5], [16, 7], [1, 22]]
-
-
-def rand(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
 def layer_and_x(n=23, **options):

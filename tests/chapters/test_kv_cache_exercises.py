@@ -17,11 +17,7 @@ from course_lib.language_model import Config, LanguageModel
 from course_lib.kv_cache.quantization import dequantize, quantize
 from course_lib.rope import apply_rope, rope_table
 from course_lib.kv_cache.sampling import acceptance, residual
-from references import reference
-
-
-def rand(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+from references import rand, reference
 
 
 def test_numbers():

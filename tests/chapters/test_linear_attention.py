@@ -8,12 +8,9 @@ from course_lib.attention import scaled_dot_product_attention
 from course_lib.linear_attention import (LinformerAttention, delta_rule, feature_map, gated_linear_attention,
                                          linear_attention, performer_attention, performer_features,
                                          positive_features)
+from references import rand64 as rand
 
 FORMS = ["parallel", "recurrent", "chunked"]
-
-
-def rand(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
 
 
 def oracle(q, k, v, name, causal):

@@ -8,10 +8,7 @@ from course_lib.rope import (RoPEAttention, alibi_bias, apply_rope, axes_table, 
                              ntk_aware, ntk_base, rope_frequencies, rope_kernel, rope_table, sinusoidal_table,
                              yarn_magnitude)
 from course_lib.studies import rope_needle
-
-
-def rand(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+from references import rand64 as rand
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "half"])

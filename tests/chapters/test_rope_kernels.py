@@ -5,13 +5,9 @@ import pytest
 import torch
 
 from course_lib import cuda
-from course_lib.exercises.declare import find
 from course_lib.rope import (RUNGS, apply_rope, axes_table, interleaved_to_half, ntk_base, rope_frequencies,
                              rope_kernel, rope_table)
-
-
-def rand(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+from references import rand, reference
 
 
 @pytest.mark.parametrize("layout, rung", RUNGS)
@@ -100,14 +96,6 @@ def test_rope_heads_moves_a_quarter_of_the_angles_of_rung_3(layout):
             rope_kernel(x, *table, layout=layout, rung=rung)
         beside_x.append(report.launches[0].global_load.moved - 4 * x.numel())
     assert beside_x[0] == 4 * beside_x[1] and 4 * x.numel() <= beside_x[0] < 4.3 * x.numel()
-
-
-def reference(id):
-    """What the solution of an exercise defines, run with the given names alone."""
-    exercise = find(id)
-    namespace = dict(exercise.given)
-    exec(exercise.solution, namespace)
-    return namespace[exercise.name]
 
 
 def test_references_agree_with_the_module():

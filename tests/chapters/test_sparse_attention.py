@@ -11,10 +11,7 @@ from course_lib.sparse_attention import (BlockMask, bigbird_mask, bigbird_rule, 
                                          receptive_field, select_blocks, sink_mask, sink_rule,
                                          sliding_window_mask, strided_mask, strided_rule, topk_attention,
                                          window_rule)
-
-
-def rand(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+from references import rand64 as rand
 
 
 def rows(mask):

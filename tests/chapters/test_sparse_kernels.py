@@ -1,5 +1,4 @@
 """kernels/sparse_attention.cu against masked dense attention; its traffic against the lists of blocks."""
-import math
 
 import pytest
 import torch
@@ -10,10 +9,7 @@ from course_lib.sparse_attention import (BlockMask, mask_of, sink_mask, sink_rul
                                          window_rule)
 from course_lib.sparse_attention.kernels import (block_sparse_kernel, dense_masked_kernel, stored_masks,
                                                  window_sink_kernel)
-
-
-def rand(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+from references import rand
 
 
 @pytest.mark.parametrize("n, d", [(1, 4), (31, 8), (33, 33), (100, 64), (70, 128)])

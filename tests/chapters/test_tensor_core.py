@@ -1,7 +1,5 @@
 """The tensor-core building blocks on the CPU engine: lane maps, products, the swizzle's banks, a missing
 wait."""
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -138,17 +136,3 @@ def test_a_missing_wait_is_an_error(mod):
 def test_half_a_warp_is_an_error(mod):
     with pytest.raises(cuda.KernelError):
         mod.half_a_warp[1, 32](torch.zeros(32))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-def test_nvcc_takes_it(architecture, tmp_path):
-    if shutil.which("nvcc") is None:
-        pytest.skip("not run: nvcc is not installed")
-    (tmp_path / "test.cu").write_text(SOURCE + "template __global__ void one_product<__half>(const __half*, "
-                                      "const __half*, float*);\n" "template __global__ void product64<true, "
-                                      "true>(const __nv_bfloat16*, const __nv_bfloat16*, float*, int);\n")
-    done = subprocess.run(["nvcc", "-std=c++17", f"-arch={architecture}", "-I", str(KERNELS), "-cubin",
-                           str(tmp_path / "test.cu"), "-o", str(tmp_path / "out.cubin")], capture_output=True,
-                          text=True)
-    assert done.returncode == 0, done.stdout + done.stderr

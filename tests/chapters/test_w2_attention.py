@@ -10,10 +10,7 @@ from course_lib.rope import rope_table
 from course_lib.w2_attention import (RotaryEmbedding, W2Attention, W2Config, W2TransformerBlock, augment,
                                      gaussian_overlap, gaussian_w2, w2_attention, w2_distance, w2_scores)
 from course_lib.w2_attention.kernels import w2_attention_kernel
-
-
-def rand(*shape, seed=0, dtype=torch.float64):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+from references import rand64 as rand
 
 
 def gaussians(b=2, h=2, n=5, m=7, d=4, dv=3, dtype=torch.float64):

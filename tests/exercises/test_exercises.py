@@ -16,7 +16,7 @@ from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.exercises import CHAPTERS, Case, Misconception, all_exercises, cells, close, exercise, find
 from course_lib.exercises import judge as core, kernel_runner, marks, runner, student
-from course_lib.exercises.declare import declared
+from course_lib.exercises.declare import KINDS, declared, load_chapter
 from course_lib.exercises.parts import MISSING
 from course_lib.exercises.notebook import card, check_line
 from course_lib.exercises.recognise import recognise
@@ -912,3 +912,11 @@ def test_a_property_is_not_asked_of_a_value_of_another_shape():
     n = 200_000
     source = f"def quantize(x, bits, dim):\n    return torch.zeros({n}, 1), torch.zeros(1, {n}), torch.zeros(1, {n})\n"
     assert core.evaluate(ex, source, 3).status == WRONG
+
+
+@pytest.mark.parametrize("chapter", CHAPTERS)
+def test_a_chapter_has_all_kinds_in_order(chapter):
+    here, without = load_chapter(chapter), {"start_here": {"repair", "choose"}, "kv_cache": {"choose"}}
+    assert {e.kind for e in here} == set(KINDS) - without.get(chapter, set())
+    assert [e.id for e in here] == [f"{CHAPTERS.index(chapter)}.{i + 1}" for i in range(len(here))]
+    assert chapter != "w2_attention" or sum(e.language == "cuda" for e in here) == 1

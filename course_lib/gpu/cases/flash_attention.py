@@ -11,6 +11,9 @@ from course_lib.gpu.case import (BF16, F16, F32, GROUPED, GROUPED_LARGE, Case, a
                                  gradients, qkv)
 
 TENSOR = ({"b": 1, "heads": 2, "kv_heads": 1, "n": 70, "m": 130, "d": 64, "causal": True},)
+# Widths of their own for keys and values, one query, and queries that see no key.
+UNEVEN = tuple({"b": 1, "heads": 4, "kv_heads": 2, "n": n, "m": m, "d": d, "v_dim": v_dim, "causal": True}
+               for n, m, d, v_dim in ((777, 511, 128, 64), (1, 2049, 64, 64), (4097, 129, 72, 40)))
 
 
 def forward(number, *launched, dtype=F32):
@@ -18,7 +21,8 @@ def forward(number, *launched, dtype=F32):
                 inputs=qkv,
                 counted=number in (4, 5) or (number, dtype) in ((6, F32), (7, F16)),
                 run=partial(forward_kernel, rung=number), oracle=attention,
-                small=TENSOR if number == 7 else GROUPED, large=GROUPED_LARGE)
+                small=TENSOR if number == 7 else GROUPED,
+                large=GROUPED_LARGE + (UNEVEN if number == 7 else ()))
 
 
 def with_gradient(draw, b, heads, kv_heads, n, m, d, causal):
@@ -54,7 +58,8 @@ def biased(number, *launched, dtype=F32):
             out, lse = attention(*given[:3], causal, None, given[3])
             return out.detach(), lse.detach(), *torch.autograd.grad(out, given, grad)
     return Case(chapter="flash_attention", kernels=launched, dtype=dtype, note="bias", run=run, oracle=oracle,
-                tensor_cores=number == 7, inputs=bias_and_gradient, large=GROUPED_LARGE,
+                tensor_cores=number == 7, inputs=bias_and_gradient,
+                large=GROUPED_LARGE + (UNEVEN if number == 7 else ()),
                 small=tuple({"b": 1, "heads": 2, "kv_heads": 1, "n": n, "m": m, "d": 24, "v_dim": 40,
                              "causal": True} for n, m in ((63, 33), (33, 63))))
 

