@@ -20,16 +20,9 @@ def write_declarations(word: str, folder: Path, notebook: Path, kept_back) -> No
     """Write exercises/chapters/<word>.py and its data. `kept_back`: a shown.Withheld, what the class is not
     to see yet."""
     exercises = [e for e in load_chapter(word) if e.id not in kept_back.exercises]
-    pieces, entries, tables = Pieces(), [], {}
-    for exercise in exercises:
-        where = f"exercise {exercise.id}"
-        properties = ", ".join(f"({name!r}, {pieces.expression(fn, where)})"
-                               for name, fn in exercise.properties)
-        measure = f"measure={pieces.expression(exercise.measure, where)}, " if exercise.measure else ""
-        compare = pieces.expression(exercise.compare, where)
-        entries.append(f"    {exercise.id!r}: dict({measure}compare={compare},\n"
-                       f"                properties=[{properties}]),\n")
     module = importlib.import_module(f"course_lib.exercises.chapters.{word}")
+    pieces, tables = Pieces(module), {}
+    entries = [f"    {exercise.id!r}: dict({pieces.checks(exercise)}),\n" for exercise in exercises]
     for name in names_imported(notebook, module.__name__):
         value = getattr(module, name)
         if name in kept_back.functions:
@@ -37,7 +30,7 @@ def write_declarations(word: str, folder: Path, notebook: Path, kept_back) -> No
         elif inspect.isfunction(value) and list(inspect.get_annotations(value).values())[:1] == [int]:
             tables[name] = tabulated(value, exercises)
         else:
-            pieces.refer(ast.parse(name), vars(module), f"the notebook of {word}")
+            pieces.refer(ast.parse(name))
     target = folder / "course_lib" / "exercises" / "chapters" / f"{word}.py"
     target.parent.mkdir(parents=True, exist_ok=True)
     write_whole(target, _module_text(word, pieces, entries, tables))

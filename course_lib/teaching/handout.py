@@ -10,7 +10,7 @@ The rule: in the handed-out chapters nothing that solves an exercise is in DIR.
   right answers of one, hands its call on to the student's own, once that has passed; a kernel that is an
   exercise is left out.
 - Before anything is written to DIR, the made folder is searched: every file for the text of every solution,
-  and every function, class and kernel for one that passes an exercise's check. If one is found, there is no
+  then every function, class and kernel for one that passes an exercise's check. If one is found, there is no
   handout.
 - A function that gives the right answers and takes more arguments is part of what the chapter teaches, and so
   is a kernel that the notebook uses. They stay; the command lists them, and `--cut NAME` takes one out.
@@ -25,6 +25,7 @@ import ast
 import shutil
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
 from course_lib.exercises.declare import CHAPTERS, NoChapter, chapter_word, load_chapter
@@ -40,32 +41,12 @@ from .shown import hand_out_notebook, withheld
 from .similarity import holds
 
 # What every handout has besides what its notebooks import.
-ROOTS = [
-    "course_lib",
-    "course_lib.__main__",
-    "course_lib.tools.install",
-    "course_lib.tools.lab",
-    "course_lib.tools.notebooks",
-    "course_lib.tools.fresh",
-    "course_lib.tools.clean",
-    "course_lib.tools.doctor",
-    "course_lib.tools.nbval_plugin",
-    "course_lib.figures",
-    "course_lib.exercises",
-    "course_lib.exercises.kernel_runner",
-    "course_lib.exercises.sealed",
-    "course_lib.exercises.chapters",
-    "course_lib.cuda",
-]
-FILES = [
-    "pyproject.toml",
-    "requirements.txt",
-    "environment.yml",
-    "LICENSE",
-    "Makefile",
-    ".gitignore",
-    "NOTATION.md",
-]
+ROOTS = ["course_lib", "course_lib.__main__", "course_lib.cuda", "course_lib.figures", "course_lib.exercises",
+         *(f"course_lib.exercises.{name}" for name in ("kernel_runner", "sealed", "chapters")),
+         *(f"course_lib.tools.{name}"
+           for name in ("install", "lab", "notebooks", "fresh", "clean", "doctor", "nbval_plugin"))]
+FILES = ["pyproject.toml", "requirements.txt", "environment.yml", "LICENSE", "Makefile", ".gitignore",
+         "NOTATION.md"]
 TEXTS = {".py", ".cu", ".cuh", ".h", ".cpp", ".md", ".toml", ".txt", ".yml", ".json", ".csv"}
 README = """# Attention, from the math to the metal: {titles}
 
@@ -111,13 +92,12 @@ def _arguments(argv: list[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+@dataclass
 class Handout:
     """What was made: the number of files, the leaks that stay, and (what, exercise) that is withheld."""
-
-    def __init__(self):
-        self.files = 0
-        self.stay: list[Leak] = []
-        self.withheld: list[tuple[str, str]] = []
+    files: int
+    stay: list[Leak]
+    withheld: list[tuple[str, str]]
 
 
 def handout(words: list[str], out: Path, cut: list[str] = (), after: list[str] = ()) -> Handout:
@@ -129,11 +109,9 @@ def handout(words: list[str], out: Path, cut: list[str] = (), after: list[str] =
     exercises = [e for e in declared if e.id not in after]
     _check_place(out)
     out.parent.mkdir(parents=True, exist_ok=True)
-    made = Handout()
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".handout-") as building:
         folder = Path(building)
         kept_back = {word: withheld(word, exercises) for word in words}
-        made.withheld = [row for word in words for row in kept_back[word].rows()]
         notebooks = [hand_out_notebook(word, folder, exercises, kept_back[word]) for word in words]
         modules = closure(ROOTS + [m for path in notebooks for m in imports_of_notebook(path)], words)
         asked = {e.id for e in exercises}
@@ -147,12 +125,12 @@ def handout(words: list[str], out: Path, cut: list[str] = (), after: list[str] =
         for word, notebook in zip(words, notebooks):
             write_declarations(word, folder, notebook, kept_back[word])
         _rest(folder, words, modules, exercises, also)
-        made.stay = _search(folder, exercises, modules, [leak for leak in shown if leak not in also])
-        made.files = sum(path.is_file() for path in folder.rglob("*"))
+        stay = _search(folder, exercises, modules, [leak for leak in shown if leak not in also])
         # copytree copies the mode too
         folder.chmod(out.stat().st_mode & 0o7777 if out.is_dir() else 0o777 & ~umask())
         shutil.copytree(folder, out, dirs_exist_ok=True)
-    return made
+        return Handout(sum(path.is_file() for path in folder.rglob("*")), stay,
+                       [row for word in words for row in kept_back[word].rows()])
 
 
 def _check_place(out: Path) -> None:
@@ -166,12 +144,9 @@ def _check_place(out: Path) -> None:
 def commands_kept(text: str, modules: list[str]) -> str:
     """The text of `__main__` without the entries of its table whose modules are not handed out."""
     table = next(node.value for node in ast.parse(text).body if isinstance(node, ast.Assign))
-    gone = {
-        line
-        for key, entry in zip(table.keys, table.values)
-        if entry.elts[0].value.partition(":")[0] not in modules
-        for line in range(key.lineno, entry.end_lineno + 1)
-    }
+    gone = {line for key, entry in zip(table.keys, table.values)
+            if entry.elts[0].value.partition(":")[0] not in modules
+            for line in range(key.lineno, entry.end_lineno + 1)}
     return "".join(line for n, line in enumerate(text.splitlines(True), 1) if n not in gone)
 
 
@@ -219,7 +194,7 @@ def _search(folder: Path, exercises: list[Exercise], modules: list[str], stay: l
     found = [f"{path.relative_to(folder)}: exercise {e.id}"
              for path in sorted(p for p in folder.rglob("*") if p.is_file())
              for text in _texts(path) for e in exercises if holds(text, e)]
-    left = remaining(folder, modules, exercises)
+    left = [] if found else remaining(folder, modules, exercises)
     meant = {(s.name, s.exercise) for s in stay}
     found += [f"{leak.where}: {leak.name} solves exercise {leak.exercise}"
               for leak in left if (leak.name, leak.exercise) not in meant]

@@ -103,30 +103,6 @@ def test_the_newest_that_can_be_read_wins_and_says_so(tmp_path):
     assert len(chosen.notes) == 2 and any("v3" in n and "cannot be read" in n for n in chosen.notes)
 
 
-@pytest.mark.parametrize("data",
-                         [b"", b"{", b"[]", b"null", b"[" * 100_000, b'{"cells": 3}',
-                          b'{"cells": [3, {"cell_type": "code"}]}',
-                          b'{"cells": [{"cell_type": "code", "source": {"a": 1}}]}', b"\xff\xfe\x00",
-                          zipped({"a": "b"})])
-def test_a_broken_notebook_is_named_and_nothing_stops(tmp_path, data):
-    put(tmp_path / "ann" / "01_attention.ipynb", data)
-    [found] = collect(tmp_path)
-    assert found.student == "ann" and (found.problem or not found.cells)
-
-
-def test_links_devices_and_bombs_are_not_followed(tmp_path):
-    secret = put(tmp_path / "secret.txt", notebook(RIGHT))
-    folder = tmp_path / "in"
-    folder.mkdir()
-    (folder / "01_attention_ann.ipynb").symlink_to(secret)
-    os.mkfifo(folder / "01_attention_ben.ipynb")
-    put(folder / "cleo.zip", zipped({"01_attention.ipynb": "0" * (60 << 20)}))
-    put(folder / "dan.zip", zipped({"../../dan/01_attention.ipynb": notebook(RIGHT)}))
-    put(folder / "eve.zip", b"PK\x03\x04 nothing")
-    found = {s.student: s for s in collect(folder)}
-    assert all(found[name].problem for name in ("ann", "ben", "cleo", "eve")) and found["dan"].cells
-
-
 def test_nobody_who_sent_something_is_missing(tmp_path):
     put(tmp_path / "ann" / "01_attention.ipynb", notebook(RIGHT))
     put(tmp_path / "ann.pdf", "%PDF")  # she has a notebook: this is not looked at
@@ -167,9 +143,8 @@ def test_of_two_cells_for_one_exercise_the_last_counts(tmp_path):
 
 @pytest.fixture(scope="module")
 def batch(tmp_path_factory):
-    """A small class, marked once."""
-    root = tmp_path_factory.mktemp("batch")
-    folder = root / "in"
+    """A small class, marked once; the results lie among the submissions."""
+    folder = tmp_path_factory.mktemp("batch")
     renamed = RIGHT.replace("e ", "weights ").replace("e.sum",
                                                       "weights.sum").replace("return e", "return  weights")
     put(folder / "ann" / "01_attention.ipynb", notebook(RIGHT, GUESS))
@@ -182,8 +157,8 @@ def batch(tmp_path_factory):
     put(folder / "eve" / "01_attention.ipynb", "broken")
     put(folder / "=cmd()" / "01_attention.ipynb",
         notebook("# EXERCISE 1.91" + hostile.QUICK["ends the process"]))
-    status, rows = run(folder, root / "out", "--seed", "3")
-    return folder, root / "out", status, rows
+    status, rows = run(folder, folder / "results", "--seed", "3")
+    return folder, folder / "results", status, rows
 
 
 def test_points_and_verdicts(batch):
@@ -230,7 +205,7 @@ def test_junit_counts_what_did_not_pass(batch):
 @pytest.mark.slow
 def test_a_second_run_marks_only_what_changed(batch, capsys):
     folder, results, _, before = batch
-    assert run(folder, results)[1] == before                  # the seed is remembered
+    assert run(folder, results)[1] == before                  # the seed is remembered, results are no hand-in
     assert "0 notebooks marked now" in capsys.readouterr().out
     path = put(folder / "dan" / "01_attention.ipynb", notebook(RIGHT + "# by dan"))
     after = run(folder, results, "--jobs", "1")[1]
@@ -239,14 +214,6 @@ def test_a_second_run_marks_only_what_changed(batch, capsys):
     assert of(after, "dan")["1.91"]["verdict"] == "passed" and "newest" in of(after, "dan")["1.91"]["notes"]
     assert ([r for r in after if r["student"] not in ("dan", "ann", "ben")]
             == [r for r in before if r["student"] not in ("dan", "ann", "ben")])
-
-
-@pytest.mark.slow
-def test_the_results_may_lie_among_the_submissions(tmp_path):
-    put(tmp_path / "ann" / "01_attention.ipynb", notebook(RIGHT))
-    for _ in range(2):
-        _, rows = run(tmp_path, tmp_path / "results")
-        assert {row["student"] for row in rows} == {"ann"} and of(rows, "ann")["1.91"]["verdict"] == "passed"
 
 
 def test_what_cannot_be_marked_is_refused_in_words(tmp_path, capsys):
@@ -269,16 +236,7 @@ def test_missing_walls_are_named_and_no_sandbox_is_asked_for(tmp_path, monkeypat
 
 
 @pytest.mark.slow
-def test_without_walls_it_marks_all_the_same(tmp_path):
-    put(tmp_path / "in" / "ann" / "01_attention.ipynb", notebook(RIGHT))
-    put(tmp_path / "in" / "ben" / "01_attention.ipynb",
-        notebook("# EXERCISE 1.91" + hostile.QUICK["ends the process"]))
-    _, rows = run(tmp_path / "in", tmp_path / "out", "--no-sandbox", "--jobs", "1")
-    assert of(rows, "ann")["1.91"]["verdict"] == "passed" and of(rows, "ben")["1.91"]["verdict"] == "wrong"
-
-
-@pytest.mark.slow
-def test_a_worker_that_dies_costs_one_notebook(tmp_path, monkeypatch):
+def test_a_worker_that_dies_costs_one_notebook_and_without_walls_it_is_marked(tmp_path, monkeypatch):
     for name in ("ann", "ben", "cleo"):
         put(tmp_path / "in" / name / "01_attention.ipynb", notebook(RIGHT + f"# {name}"))
     monkeypatch.setattr(marking, "mark_notebook", dies_over_ben)
@@ -286,7 +244,10 @@ def test_a_worker_that_dies_costs_one_notebook(tmp_path, monkeypatch):
     assert status == 1 and {n: of(rows, n)["1.91"]["verdict"] for n in ("ann", "ben", "cleo")} == {
         "ann": "passed", "ben": "not run", "cleo": "passed"}
     monkeypatch.undo()
-    assert of(run(tmp_path / "in", tmp_path / "out")[1], "ben")["1.91"]["verdict"] == "passed"  # tried again
+    put(tmp_path / "in" / "dan" / "01_attention.ipynb",
+        notebook("# EXERCISE 1.91" + hostile.QUICK["ends the process"]))
+    _, rows = run(tmp_path / "in", tmp_path / "out", "--no-sandbox", "--jobs", "1")
+    assert of(rows, "ben")["1.91"]["verdict"] == "passed" and of(rows, "dan")["1.91"]["verdict"] == "wrong"
 
 
 @pytest.mark.slow
@@ -296,9 +257,11 @@ def test_ctrl_c_stops_at_once_and_loses_nothing(tmp_path):
         put(tmp_path / "in" / f"sleeper{number}" / "01_attention.ipynb",
             notebook(f"# EXERCISE 1.91\nimport time\ntime.sleep({60 + number})"))
     process = subprocess.Popen(
-        [sys.executable, "-c", "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"     # as in a terminal
+        [sys.executable, "-c",
+         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"       # as in a terminal
          "import sys; from course_lib.__main__ import main; sys.exit(main(sys.argv[1:]))",
-         "grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--exercises", str(PRIVATE), *NO_WALLS],
+         "grade", str(tmp_path / "in"), "--out", str(tmp_path / "out"), "--exercises", str(PRIVATE),
+         *NO_WALLS],
         stderr=subprocess.PIPE, text=True, start_new_session=True, env=os.environ | {"TMPDIR": str(tmp_path)})
     said = []
     for line in process.stderr:
@@ -376,10 +339,9 @@ def test_a_busy_machine_fails_nobody():
 @pytest.mark.slow
 @pytest.mark.skipif(bool(walls.missing()), reason="not run: this machine cannot build the walls")
 def test_a_class_of_adversaries(tmp_path):
-    """Everything hostile at once, two at a time: only the honest get marks, all of them, and no worker is
-    lost."""
-    everything = {**hostile.QUICK, **hostile.HEAVY,
-                  **{name: code for name, code in hostile.CUDA.items() if "loops" not in name}}
+    """What may harm others, two at a time: only the honest get marks, all of them, and no worker is lost."""
+    everything = {**hostile.QUICK, **{name: hostile.CUDA[name] for name in list(hostile.CUDA)[:6]},
+                  **{n: code for n, code in hostile.HEAVY.items() if not n.startswith(("loops", "turns"))}}
     for number, (name, code) in enumerate(everything.items()):
         id, head = ("1.94", "%%cuda\n//") if name in hostile.CUDA else ("1.92" if "def attend" in code
                                                                         else "1.91", "#")

@@ -83,17 +83,23 @@ def test_a_kernel_is_compiled_and_run_behind_the_walls(sandbox, needs_engine):
 @linux
 @pytest.mark.slow
 @pytest.mark.parametrize("name", hostile.CUDA)
-def test_a_hostile_kernel_earns_nothing(sandbox, needs_engine, name):
+def test_a_hostile_kernel_earns_nothing(sandbox, kernels_go_on, name):
     verdict = marked(sandbox, hostile.CUDA[name], "1.94")
     assert verdict.status == "wrong" and verdict.points == 0, str(verdict)
-    assert marked(sandbox, hostile.CUDA_HONEST, "1.94").status == "passed"
-    assert not strangers(sandbox)
+    assert marked(sandbox, hostile.HONEST).status == "passed" and not strangers(sandbox)
 
 
 @pytest.fixture(scope="module")
 def needs_engine():
     if marking.no_engine():
         pytest.skip("not run: no compiler for kernels on this machine")
+
+
+@pytest.fixture(scope="module")
+def kernels_go_on(sandbox, needs_engine):
+    """After all of the hostile ones, an honest kernel is still right: it takes seconds to compile."""
+    yield
+    assert marked(sandbox, hostile.CUDA_HONEST, "1.94").status == "passed"
 
 
 def strangers(sandbox) -> list[str]:

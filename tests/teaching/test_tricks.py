@@ -92,7 +92,8 @@ def link_in_a_zip() -> bytes:
 
 
 ZIPS = {"a link": link_in_a_zip(), "cut short": zipped({"01_attention.ipynb": notebook(RIGHT)})[:-30],
-        "no zip": b"PK\x03\x04" + b"\xff" * 500,
+        "a way out": zipped({"../../dan/01_attention.ipynb": notebook(RIGHT)}),
+        "bomb": zipped({"01_attention.ipynb": "0" * (60 << 20)}), "no zip": b"PK\x03\x04" + b"\xff" * 500,
         "a wrong checksum": (whole := zipped({"01_attention.ipynb": notebook(RIGHT)}))[:60] + bytes(8)
         + whole[68:],
         "locked": zipped({"01_attention.ipynb": "x" * 50}).replace(b"PK\x01\x02\x14\x03\x14\x00\x00\x00",
@@ -127,4 +128,6 @@ def test_whatever_a_folder_holds_the_batch_ends_and_each_has_a_row(tmp_path):
         assert "<script>alert" not in path.read_text() and len(path.name) < 255
     assert {"\\u202egnp.exe", "\\ufeffann", "name\\u0009with\\u0009tabs"} <= students, (
         "what cannot be seen is spelled out")
-    assert next(s for s in submissions if s.student == "casey").file == "casey/01_attention.ipynb"
+    of_student = {s.student: s for s in submissions}
+    assert of_student["casey"].file == "casey/01_attention.ipynb" and of_student["zip a way out"].cells
+    assert all(of_student[name].problem for name in ("fifo", "link", "device", "zip bomb", "zip no zip"))
