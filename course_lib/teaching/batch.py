@@ -144,9 +144,8 @@ def executor_for(jobs: int, dask: str | None = None):
         try:
             from distributed import Client
         except ImportError:
-            raise ModuleNotFoundError(
-                "--dask needs dask.distributed: pip install -e '.[dask]' in the course's folder"
-            ) from None
+            said = "--dask needs dask.distributed: pip install -e '.[dask]' in the course's folder"
+            raise ModuleNotFoundError(said) from None
         with Client(dask) as client:
             yield client.get_executor()
         return
@@ -162,10 +161,8 @@ def executor_for(jobs: int, dask: str | None = None):
 def _worker() -> None:
     os.environ["COURSE_BATCH"] = "1"
     atexit.register(marking.close_sandbox)
-    for number in (
-        signal.SIGINT,
-        signal.SIGTERM,
-    ):  # SIGTERM: the pool's, to the others when one worker has died
+    # SIGTERM: the pool's, to the others when one worker has died
+    for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, _end_worker)
     threading.Thread(target=_end_with_parent, daemon=True).start()
 

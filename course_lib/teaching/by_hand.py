@@ -40,11 +40,8 @@ def read(results: Path) -> list[Line]:
             rows = list(csv.DictReader(file))
     except FileNotFoundError:
         return []
-    lines = [
-        Line(**{name: (row.get(name) or "").removeprefix("'") if name == "student" else row.get(name) or ""
-                for name in COLUMNS})
-        for row in rows
-    ]
+    lines = [Line(**{name: (row.get(name) or "").removeprefix("'" * (name == "student")) for name in COLUMNS})
+             for row in rows]
     for number, line in enumerate(lines, 2):
         if not all(re.fullmatch(r"\d+(\.\d+)?|", value) for value in (line.points, line.of)):
             raise ValueError(f"{results / NAME}, line {number}: points and of are numbers, such as 2.5")

@@ -84,8 +84,7 @@ def load(config: dict) -> None:
 
 def load_engine(folder: Path) -> None:
     """Import the engine from its folder; the folder above, which holds the course, stays off the path."""
-    spec = importlib.util.spec_from_file_location(folder.name,
-                                                  folder / "__init__.py",
+    spec = importlib.util.spec_from_file_location(folder.name, folder / "__init__.py",
                                                   submodule_search_locations=[str(folder)])
     sys.modules[folder.name] = importlib.util.module_from_spec(spec)
     try:
@@ -96,15 +95,9 @@ def load_engine(folder: Path) -> None:
 
 def warm_up() -> None:
     """Run something small, so that every fork has what torch imports at first use."""
-    request = results.Request(id="0.0",
-                              language="python",
-                              name="f",
-                              value=False,
-                              is_class=False,
-                              call=None,
-                              limit=60,
-                              given={"torch": ("module", "torch"), "einops": ("module", "einops")},
-                              inputs=[((wire.torch.zeros(2, 2), ), {})])
+    request = results.Request(id="0.0", language="python", name="f", value=False, is_class=False, call=None,
+                              limit=60, inputs=[((wire.torch.zeros(2, 2), ), {})],
+                              given={"torch": ("module", "torch"), "einops": ("module", "einops")})
     request.forbid = ("logsumexp",)
     runner.run(request, "def f(x):\n    return torch.softmax(x @ x.mT, -1) / 0 * 0")
 
@@ -178,8 +171,8 @@ def carry_out(task: dict) -> bytes:
 
 def supervise(pid: int, job: dict, control: socket.socket, woken: int) -> dict:
     """Wait for the job; stop it when it is told to, or takes too much; leave none of its processes."""
-    deadline, stopped, status, before, waited = time.monotonic() + job["seconds"], None, None, processor_time(
-    ), {}
+    deadline, before, waited = time.monotonic() + job["seconds"], processor_time(), {}
+    stopped = status = None
     while status is None and not stopped:
         ready, _, _ = select.select([control, woken], [], [], LOOK)
         if woken in ready:

@@ -99,10 +99,8 @@ def _mark(job: Job, args: argparse.Namespace, begin: float) -> int:
         trouble = batch.mark(args.jobs, args.dask)
     except KeyboardInterrupt:
         _write(job)
-        raise KeyboardInterrupt(
-            f"stopped: {fresh - len(job.waiting)} of {fresh} notebooks are marked and kept, and the table "
-            "says which are not; the same command resumes"
-        ) from None
+        raise KeyboardInterrupt(f"stopped: {fresh - len(job.waiting)} of {fresh} notebooks are marked and "
+                                "kept, and the table says which are not; the same command resumes") from None
     marks = _write(job)
     failed = [m for m in marks if m.verdict.status == NOT_RUN]
     passed = sum(m.verdict.status == PASSED for m in marks)

@@ -3,6 +3,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 import json
 from pathlib import Path
 
@@ -12,18 +13,14 @@ from .report import Mark, page_names, safe_cell
 from .submissions import Submission
 
 
-def write_gradebooks(
-    results: Path, marks: list[Mark], submissions: list[Submission], chapters: list[str]
-) -> None:
+def write_gradebooks(results: Path, marks: list[Mark], submissions: list[Submission],
+                     chapters: list[str]) -> None:
     people: dict[str, Submission] = {}
     for submission in submissions:
         people.setdefault(submission.student, submission)
-    sums = {
-        (student, chapter): (sum(m.points for m in marks if (m.student, m.chapter) == (student, chapter)),
-                             sum(m.verdict.of for m in marks if (m.student, m.chapter) == (student, chapter)))
-        for student in people
-        for chapter in chapters
-    }
+    sums = {place: (sum(m.points for m in marks if (m.student, m.chapter) == place),
+                    sum(m.verdict.of for m in marks if (m.student, m.chapter) == place))
+            for place in itertools.product(people, chapters)}
     sums = _with_groups(sums, people, {(s.student, s.chapter) for s in submissions if s.cells})
     write_whole(results / "gradebook_canvas.csv", canvas(people, sums, chapters))
     write_whole(results / "gradebook_moodle.csv", moodle(people, sums, chapters))
@@ -74,52 +71,26 @@ def canvas(people: dict[str, Submission], sums: dict, chapters: list[str]) -> st
 
 def moodle(people: dict[str, Submission], sums: dict, chapters: list[str]) -> str:
     """For the grade import: choose `ID number` or `Email address` in "Map from"."""
-    rows = [
-        [
-            s.row.get("name") or student,
-            s.row.get("id", ""),
-            s.row.get("email", ""),
-            s.row.get("login", ""),
-            *(f"{sums[student, c][0]:g}" for c in chapters),
-        ]
-        for student, s in people.items()
-    ]
+    rows = [[s.row.get("name") or student, *(s.row.get(name, "") for name in ("id", "email", "login")),
+             *(f"{sums[student, c][0]:g}" for c in chapters)] for student, s in people.items()]
     return _text([["Full name", "ID number", "Email address", "Username", *map(title, chapters)], *rows])
 
 
 def moodle_worksheet(people: dict[str, Submission], sums: dict, chapter: str) -> str:
     """An offline grading worksheet: the participant's number is the one in the name of the folder that Moodle
     made."""
-    rows = [
-        [
-            f"Participant {s.given.id}",
-            s.given.name,
-            f"{sums[student, chapter][0]:g}",
-            f"{sums[student, chapter][1]:g}",
-            "",
-        ]
-        for student, s in people.items()
-        if s.given.id
-    ]
+    rows = [[f"Participant {s.given.id}", s.given.name, *(f"{n:g}" for n in sums[student, chapter]), ""]
+            for student, s in people.items() if s.given.id]
     return _text([["Identifier", "Full name", "Grade", "Maximum Grade", "Feedback comments"], *rows])
 
 
 def gradescope(marks: list[Mark]) -> dict:
     """A results.json: one test per exercise."""
-    tests = [
-        {
-            "name": f"{m.exercise} {m.verdict.title or m.title}".strip(),
-            "number": m.exercise,
-            "score": m.points,
-            "max_score": m.verdict.of,
-            "status": "passed" if m.verdict.status == PASSED else "failed",
-            "output": "" if m.verdict.status == NOT_ATTEMPTED else str(m.verdict),
-            "output_format": "text",
-            "visibility": "visible",
-        }
-        for m in marks
-        if m.exercise
-    ]
+    tests = [{"name": f"{m.exercise} {m.verdict.title or m.title}".strip(), "number": m.exercise,
+              "score": m.points, "max_score": m.verdict.of,
+              "status": "passed" if m.verdict.status == PASSED else "failed",
+              "output": "" if m.verdict.status == NOT_ATTEMPTED else str(m.verdict), "output_format": "text",
+              "visibility": "visible"} for m in marks if m.exercise]
     return {"score": sum(m.points for m in marks), "tests": tests, "visibility": "visible",
             "output": "\n".join(dict.fromkeys(note for m in marks for note in m.notes))}
 

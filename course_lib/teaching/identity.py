@@ -115,19 +115,8 @@ class Roster:
         if person.id and (found := [p for p in self.people if p["id"] == person.id]):
             return found[0] if len(found) == 1 else None
         wanted = _letters(person.name)
-        found = [
-            p
-            for p in self.people
-            if wanted
-            in {
-                _letters(p["name"]),
-                _letters(_turned(p["name"])),
-                _letters(p["login"]),
-                _letters(p["email"].partition("@")[0]),
-                _letters(p["id"]),
-            }
-            - {""}
-        ]
+        found = [p for p in self.people if wanted and wanted in map(_letters, (
+            p["name"], _turned(p["name"]), p["login"], p["email"].partition("@")[0], p["id"]))]
         return found[0] if len(found) == 1 else None
 
 

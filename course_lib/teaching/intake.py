@@ -140,9 +140,8 @@ def _class_zip(path: Path, depth: int | None) -> Iterator[Found]:
             yield _bounded(one)
 
 
-def _entries(
-    source, when: float, limit: int = MAX_ENTRIES
-) -> Iterator[tuple[PurePosixPath, float, bytes, str]]:
+def _entries(source, when: float,
+             limit: int = MAX_ENTRIES) -> Iterator[tuple[PurePosixPath, float, bytes, str]]:
     """(name, time, bytes, problem) of the notebooks and zip files in a zip file; one row with a problem if it
     is broken."""
     try:
@@ -152,20 +151,10 @@ def _entries(
                 if entry.is_dir() or _ignored(name) or name.suffix.lower() not in (".ipynb", ".zip"):
                     continue
                 with archive.open(entry) as stream:
-                    data = stream.read(
-                        MAX_NOTEBOOK + 1
-                    )  # what is really in it, whatever the zip's own table says
+                    data = stream.read(MAX_NOTEBOOK + 1)    # whatever the zip's own table says
                 large = len(data) > MAX_NOTEBOOK
                 yield name, _moment(entry, when), b"" if large else data, _too_large() * large
-    except (
-        zipfile.BadZipFile,
-        RuntimeError,
-        NotImplementedError,
-        OSError,
-        EOFError,
-        ValueError,
-        OverflowError,
-    ) as error:
+    except (zipfile.BadZipFile, RuntimeError, OSError, EOFError, ValueError, OverflowError) as error:
         yield PurePosixPath(""), when, b"", f"the zip file cannot be read: {error}"
     except Exception as error:           # zlib and lzma have errors of their own
         yield PurePosixPath(""), when, b"", f"the zip file cannot be read: {type(error).__name__}"

@@ -62,8 +62,8 @@ def export(word: str, out: Path) -> Path:
         for kind, id in exercise_of(cell):
             exercise = find(id)
             if kind == "exercise":
-                cell.source, cell.metadata["nbgrader"] = with_solution(exercise), _metadata(f"exercise-{id}",
-                                                                                            solution=True)
+                cell.source = with_solution(exercise)
+                cell.metadata["nbgrader"] = _metadata(f"exercise-{id}", solution=True)
             elif kind == "check":
                 cell.source = with_hidden_line(cell.source, exercise)
                 cell.metadata["nbgrader"] = _metadata(f"check-{id}", grade=True, points=exercise.points)
@@ -75,9 +75,7 @@ def export(word: str, out: Path) -> Path:
     return path
 
 
-def _metadata(
-    grade_id: str, grade: bool = False, solution: bool = False, points: float | None = None
-) -> dict:
+def _metadata(grade_id: str, grade: bool = False, solution: bool = False, points: float = 0) -> dict:
     made = {"schema_version": 3, "grade_id": grade_id.replace(".", "-"), "grade": grade, "solution": solution,
             "locked": grade, "task": False}
     return made | ({"points": points} if grade else {})

@@ -1,5 +1,4 @@
-"""The checks of a chapter's declarations as source, with what they refer to: what a handout takes over as code.
-"""
+"""The checks of a chapter's declarations as source, with what they refer to: a handout takes them as code."""
 from __future__ import annotations
 
 import ast

@@ -26,11 +26,8 @@ def readable_paths(hidden: list[Path]) -> tuple[list[str], list[str]]:
     """(readable, listable): Python, torch, the compilers and the engine, without what is hidden below them.
     """
     roots = {Path(p).resolve() for p in (sys.prefix, sys.base_prefix, *library_paths())}
-    roots |= {
-        Path(p)
-        for p in ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives", "/proc/cpuinfo",
-                  "/proc/meminfo", "/sys/devices/system/cpu")
-    }
+    roots |= set(map(Path, ("/usr", "/lib", "/lib64", "/bin", "/etc/ld.so.cache", "/etc/alternatives",
+                            "/proc/cpuinfo", "/proc/meminfo", "/sys/devices/system/cpu")))
     for tool in COMPILERS:
         if found := shutil.which(os.environ.get("CXX", tool) if tool == "c++" else tool):
             roots.add(Path(found).resolve().parent.parent)

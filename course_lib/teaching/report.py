@@ -13,20 +13,8 @@ from xml.etree import ElementTree
 from course_lib.exercises.verdict import NOT_RUN, PASSED, Verdict
 from course_lib.files import write_whole
 
-COLUMNS = [
-    "student",
-    "chapter",
-    "exercise",
-    "title",
-    "kind",
-    "points",
-    "of",
-    "verdict",
-    "misconception",
-    "flags",
-    "file",
-    "notes",
-]
+COLUMNS = ["student", "chapter", "exercise", "title", "kind", "points", "of", "verdict", "misconception",
+           "flags", "file", "notes"]
 NOT_HANDED_IN = "not handed in"
 
 
@@ -53,20 +41,9 @@ class Mark:
         return self.by_hand if self.by_hand is not None else round(self.verdict.points * self.kept, 2)
 
     def row(self) -> list[str]:
-        return [
-            self.student,
-            self.chapter,
-            self.exercise,
-            self.title,
-            self.kind,
-            f"{self.points:g}",
-            f"{self.verdict.of:g}",
-            self.verdict.status,
-            self.verdict.misconception or "",
-            "; ".join(self.flags),
-            self.file,
-            "; ".join(self.notes),
-        ]
+        return [self.student, self.chapter, self.exercise, self.title, self.kind, f"{self.points:g}",
+                f"{self.verdict.of:g}", self.verdict.status, self.verdict.misconception or "",
+                "; ".join(self.flags), self.file, "; ".join(self.notes)]
 
 
 def verdict_from(data: dict) -> Verdict:

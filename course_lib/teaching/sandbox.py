@@ -18,7 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from course_lib.teaching import walls
@@ -182,15 +182,11 @@ class Sandbox:
     def _job(self, folder: Path, limits: Limits) -> dict:
         linux = sys.platform == "linux"
         version = walls.landlock_version()
-        return {
-            "folder": str(folder), "environment": self.environment(folder), "walls": linux,
-            "strict": self.strict, "landlock": version, "seccomp": linux
-            and (self.strict or walls.has_seccomp()), "uid": self.uid if version or not self.search else 0,
-            "keep_search": self.search, "readable": self.readable, "listable": self.listable, **{
-                name: getattr(limits, name)
-                for name in ("seconds", "cpu", "memory", "resident", "processes", "file_bytes", "disk_bytes")
-            }
-        }
+        return {"folder": str(folder), "environment": self.environment(folder), "walls": linux,
+                "strict": self.strict, "landlock": version,
+                "seccomp": linux and (self.strict or walls.has_seccomp()),
+                "uid": self.uid if version or not self.search else 0, "keep_search": self.search,
+                "readable": self.readable, "listable": self.listable, **asdict(limits)}
 
     def _listen(self, reply_fd: int, output_fd: int, limits: Limits) -> tuple[bytes, bytes, str]:
         """Read both pipes until their last writer has closed them; have the run ended once the answer is

@@ -41,9 +41,8 @@ class Submission:
     row: dict[str, str] = field(default_factory=dict)         # the student's line of the roster
 
 
-def collect(
-    folder: Path, class_zips: list[Path] = (), depth: int | None = None, roster: Roster | None = None
-) -> list[Submission]:
+def collect(folder: Path, class_zips: list[Path] = (), depth: int | None = None,
+            roster: Roster | None = None) -> list[Submission]:
     """One submission per student and chapter: the newest that can be read; its notes name the others.
 
     A folder or a file without a notebook counts as a submission too, and so does a student of the roster who

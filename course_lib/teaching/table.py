@@ -14,9 +14,8 @@ from .submissions import Submission
 REFERENCE = "same code as the reference"
 
 
-def table(
-    submissions: list[Submission], chapters: list[str], store: Store, late: LateRule | None = None
-) -> list[Mark]:
+def table(submissions: list[Submission], chapters: list[str], store: Store,
+          late: LateRule | None = None) -> list[Mark]:
     """Every student against every exercise of the chapters. A file that cannot be read has a row
     of its own, and its chapter counts without points."""
     students = list(dict.fromkeys(s.student for s in submissions))
@@ -39,9 +38,8 @@ def table(
     return marks
 
 
-def _mark(
-    student: str, chapter: str, exercise: Exercise, submission: Submission | None, store: Store
-) -> Mark:
+def _mark(student: str, chapter: str, exercise: Exercise, submission: Submission | None,
+          store: Store) -> Mark:
     mark = Mark(student, chapter, exercise.id, exercise.title, exercise.kind, None,
                 language=exercise.language)
 

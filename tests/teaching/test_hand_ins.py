@@ -123,7 +123,7 @@ def test_the_level_of_the_names_can_be_said():
 
 
 @pytest.mark.parametrize("text",
-                         ["name,id,email\nAnna Schmidt,4711,a@x.edu\nBen Lee,12,b@x.edu\nCleo Day,13,c@x.edu\n",
+                         ["name,id,email\nAnna Schmidt,4711,a@x.edu\nBen Lee,12,b@x.edu\nCleo Day,13,\n",
                           'Student,ID,SIS Login ID,Section\n"Schmidt, Anna",4711,anna,1\n'
                           '"Lee, Ben",12,ben,1\n"Day, Cleo",13,c,1\n',
                           "First name,Last name,ID number,Email address\nAnna,Schmidt,4711,a@x.edu\n"

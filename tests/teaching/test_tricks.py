@@ -2,6 +2,7 @@
 no stop."""
 import csv
 import json
+import math
 import os
 import time
 import zipfile
@@ -46,8 +47,8 @@ def test_a_trick_of_a_kernel_earns_nothing(sandbox, needs_engine, name):  # noqa
 # --- the folder -------------------------------------------------------------------------------------------
 
 HOSTILE_NAMES = ["=HYPERLINK(\"http://x\",\"y\")", "<script>alert(1)</script>", "new\nline", "\u202egnp.exe",
-                 "\x07bell", "-rf", "a" * 200, "ann;ben,\"cleo\"", "ＡＮＮ", "\ufeffann", "' or 1=1 --", "%s%n",
-                 "CON", "name\twith\ttabs", "@SUM(A1)", "+1+1"]
+                 "\x07bell", "-rf", "a" * 200, "ann;ben,\"cleo\"", "ＡＮＮ", "\ufeffann", "' or 1=1 --",
+                 "%s%n", "CON", "name\twith\ttabs", "@SUM(A1)", "+1+1"]
 
 
 def in_folder(folder: Path) -> None:
@@ -69,15 +70,20 @@ def in_folder(folder: Path) -> None:
     (folder / "a folder as a file" / "01_attention.ipynb").mkdir(parents=True)
 
 
+def cells(*made: dict) -> bytes:
+    return json.dumps({"cells": [{"cell_type": "code"} | cell for cell in made]}).encode()
+
+
 CONTENTS = {
     "deep": b'{"cells": [], "metadata": ' + b'{"a": ' * 50_000 + b"1" + b"}" * 50_000 + b"}",
-    "ids twice": notebook(RIGHT, "# EXERCISE 1.93\nscores = 1").replace('"metadata"', '"id": "same", "metadata"').encode(),
-    "outputs": json.dumps({"cells": [{"cell_type": "code", "source": RIGHT, "outputs": [{"text": "x" * 10**6}] * 20}]}).encode(),
+    "ids twice": notebook(RIGHT, "# EXERCISE 1.93\nscores = 1").replace(
+        '"metadata"', '"id": "same", "metadata"').encode(),
+    "outputs": cells({"source": RIGHT, "outputs": [{"text": "x" * 10**6}] * 20}),
     "long number": b'{"cells": [], "nbformat": ' + b"9" * 5000 + b"}",
-    "no numbers": b'{"cells": [{"cell_type": "code", "source": "x", "execution_count": NaN}, {"cell_type": "code", "execution_count": -Infinity}]}',
+    "no numbers": cells({"source": "x", "execution_count": math.nan}, {"execution_count": -math.inf}),
     "cells twice": b'{"cells": 1, "cells": [{"cell_type": "code", "source": "# EXERCISE 1.91\\nx"}]}',
     "utf-16": notebook(RIGHT).encode("utf-16"),
-    "source of sources": json.dumps({"cells": [{"cell_type": "code", "source": [["# EXERCISE 1.91"], 3, None]}]}).encode(),
+    "source of sources": cells({"source": [["# EXERCISE 1.91"], 3, None]}),
     "marker of control characters": notebook("# EXERCISE 1.91\x00\x1b[2J\u202e" + RIGHT).encode(),
     "an object with every key": json.dumps({"cells": {"cell_type": "code", "source": RIGHT}}).encode(),
 }

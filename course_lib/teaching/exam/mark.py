@@ -52,9 +52,8 @@ def takes_32_lanes(exercise: Exercise, source: str, seed: int, sandbox: Sandbox)
     return right(32) and not right(machine["warp_size"])
 
 
-def marks_of(
-    submissions: list[Submission], secret: str, jobs: int, strict: bool, hide: list[Path]
-) -> list[Mark]:
+def marks_of(submissions: list[Submission], secret: str, jobs: int, strict: bool,
+             hide: list[Path]) -> list[Mark]:
     """The table: every student against every exercise. Who is not on the roster has no sheet."""
     hidden = [str(path.resolve()) for path in hide]
     tasks = {index: ({"secret": secret, "student": key_of(made.row), "cells": made.cells, "strict": strict,
