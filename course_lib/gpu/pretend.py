@@ -46,7 +46,6 @@ H100 = Model()
 A100 = Model("Pretend A100", (8, 0), 108, 163 << 10, 40 << 20)
 RTX_4090 = Model("Pretend RTX 4090", (8, 9), 128, 99 << 10, 72 << 20, 24 << 30)
 T4 = Model("Pretend T4", (7, 5), 40, 64 << 10, 4 << 20, 16 << 30)
-MODELS = {model.name: model for model in (H100, A100, RTX_4090, T4)}
 
 
 @dataclass

@@ -29,15 +29,7 @@ from ..launch import ORDERS, STEP_LIMIT
 from . import Budget, Options, Program, ProgramError, Ran, compile_program, execute, report
 
 SOURCES = (".cu", ".cpp", ".cc", ".cxx", ".c")
-WITH_VALUE = (
-    "-arch",
-    "-gencode",
-    "-Xptxas",
-    "-o",
-    "-ccbin",
-    "-code",
-    "-maxrregcount",
-    "-x")
+WITH_VALUE = ("-arch", "-gencode", "-Xptxas", "-o", "-ccbin", "-code", "-maxrregcount", "-x")
 
 
 OF_CUDA = re.compile(r"cuda\w*|cu(?:rand|blas|fft|sparse|solver|dnn)\w*|np[pi]\w*|nv\w+|cupti")    # -lNAME

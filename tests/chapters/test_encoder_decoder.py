@@ -8,8 +8,6 @@ from course_lib.language_model.translator import (BEGIN, CHARACTERS, END, Encode
                                                   draw_dates, encode, exact_matches)
 from course_lib.language_model.training import train
 
-PAIRS = datasets.dates(6)
-
 
 def small_model():
     torch.manual_seed(0)

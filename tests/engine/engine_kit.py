@@ -46,5 +46,4 @@ def ramp(n: int) -> np.ndarray:
 
 def line_of(source: str, marker: str) -> set[int]:
     """The numbers of the lines that carry `marker` as whole words, counted from 1."""
-    return {number for number, line in enumerate(source.splitlines(), 1) if (line + " ").find(marker + " ")
-            >= 0}
+    return {number for number, line in enumerate(source.splitlines(), 1) if marker + " " in line + " "}

@@ -177,8 +177,7 @@ __device__ float twice(float v) { return 2 * v; }
 #define INDEX (blockIdx.x * blockDim.x + threadIdx.x)
 #define ADD(p, v) atomicAdd(p, v)
 """
-APART = ["x[INDEX] = twice(weights[1]);",
-         "float v = x[INDEX]; __syncthreads(); x[INDEX + 1] = v;"]
+APART = ["x[INDEX] = twice(weights[1]);", "float v = x[INDEX]; __syncthreads(); x[INDEX + 1] = v;"]
 TOGETHER = ["atomicAdd(&x[0], 1.0f);", "ADD(x, 1.0f);", "*(volatile float*)x = 1;",
             "x[0] = 1; __threadfence();", "counter = 1;", "curand_init(1, 2, 3, (curandState*)x);",
             "x[0] = block_of(1);", "x[0] = __ldcg(x + 1);"]

@@ -477,7 +477,6 @@ def test_requests_sectors_and_bytes(mod, case):
             check(counts, *wanted)
 
 
-# ---------------------------------------------------------------------------- global memory: addresses
 @pytest.mark.parametrize("stride, per_warp", [(2, 8), (4, 16), (8, 32), (32, 32)])
 def test_strided_loads(mod, stride, per_warp):
     # 32 lanes, `stride` floats apart, span 32 * 4 * stride bytes: 4 * stride sectors, until from stride 8 on
@@ -494,14 +493,12 @@ def test_registers_are_not_memory(mod):
     assert launch.shared_load.requests == 0 and launch.shared_store.requests == 0
 
 
-# ---------------------------------------------------------------------------- global memory: widths
 def test_float4_made_in_a_call_is_one_store(mod):
     launch = counted(mod.make4, 1, 32, torch.zeros(128), 2.0)
     check(launch.global_store, 1, 16, 512, unique=16)
     assert launch.global_load.requests == 0
 
 
-# ---------------------------------------------------------------------------- shared memory
 @pytest.mark.parametrize("stride, wavefronts",
                          [(0, 1), (1, 1), (2, 2), (3, 1), (4, 4), (8, 8), (16, 16), (32, 32), (33, 1)])
 def test_bank_conflicts_by_stride(mod, stride, wavefronts):
@@ -514,8 +511,7 @@ def test_bank_conflicts_by_stride(mod, stride, wavefronts):
 
 @pytest.mark.parametrize("stride, wavefronts, excess", [(1, 4, 0), (2, 8, 4)])
 def test_shared_float4(mod, stride, wavefronts, excess):
-    # A quarter-warp of 8 lanes moves 128 bytes. Side by side these are all 32 banks: 4 wavefronts for 4
-    # quarters.
+    # A quarter-warp of 8 lanes moves 128 bytes. Side by side these are all 32 banks: 4 wavefronts.
     # With every second vector the 8 lanes use 16 banks twice: 2 wavefronts a quarter.
     launch = counted(mod.banks_float4, 1, 32, torch.zeros(32), stride)
     check_shared(launch, (1, wavefronts, excess), (2, 8, 0))
@@ -527,23 +523,20 @@ def test_shared_float2(mod):
     check_shared(launch, (1, 2, 0), (1, 2, 0))
 
 
-def test_dynamic_shared_memory(mod):
-    # Words 2 t: two lanes a bank.
+def test_dynamic_shared_memory(mod): # Words 2 t: two lanes a bank.
     launch = counted(mod.dynamic, 1, 32, ramp(32), torch.zeros(32), shared=256)
     check_shared(launch, (1, 2, 1), (1, 2, 1))
 
 
 @pytest.mark.parametrize("pitch, excess_each", [(32, 31), (33, 0)])
 def test_transpose_through_shared_memory(mod, pitch, excess_each):
-    # 64 x 64 by 2 x 2 blocks of 32 x 8 threads: 8 warps per block, 4 rows each. 128 loads and stores, all of
-    # 4 sectors.
+    # 64 x 64 by 2 x 2 blocks of 32 x 8 threads: 8 warps a block, 4 rows each. 128 requests of 4 sectors.
     # Reading a column of the tile puts 32 lanes `pitch` words apart: one bank for 32, all banks for 33.
     launch = counted(mod[f"transpose<{pitch}>"], (2, 2), (32, 8), ramp(4096), torch.zeros(4096), 64)
     check(launch.global_load, 128, 512, 16384, unique=512)
     check(launch.global_store, 128, 512, 16384, unique=512)
     load, store = launch.shared_load, launch.shared_store
-    assert (load.requests, load.excess) == (128, 128 * excess_each)
-    assert (store.requests, store.excess) == (128, 0)
+    assert (load.requests, load.excess, store.requests, store.excess) == (128, 128 * excess_each, 128, 0)
     assert launch.barriers == 4
 
 
@@ -554,20 +547,18 @@ def test_matmul_tiled(mod):
     launch = counted(mod.matmul_tiled, (4, 4), (16, 16), ramp(4096), ramp(4096), torch.zeros(4096), 64)
     check(launch.global_load, 1024, 4096, 1024 * 128, unique=1024)
     check(launch.global_store, 128, 512, 16384, unique=512)
-    assert ((launch.shared_load.requests, launch.shared_load.wavefronts, launch.shared_load.excess)
-            == (16384, 16384, 0))
-    assert (launch.shared_store.requests, launch.shared_store.excess) == (1024, 0)
+    load, store = launch.shared_load, launch.shared_store
+    assert (load.requests, load.wavefronts, load.excess) == (16384, 16384, 0)
+    assert (store.requests, store.excess) == (1024, 0)
     assert launch.barriers == 16 * 4 * 2
 
 
 def test_reduction_with_whole_warps(mod):
-    # 256 values. Steps of 128, 64, 32 keep 4, 2, 1 warps busy, the five below 32 one: 12 warp steps of two
-    # loads and
-    # one store. With the 8 stores of the fill and the last load: 25 loads, 20 stores. Barriers: 1 + 8.
+    # 256 values. Steps of 128, 64, 32 keep 4, 2, 1 warps busy, the five below 32 one: 12 steps of two loads
+    # and one store. With the 8 stores of the fill and the last load: 25 loads, 20 stores. Barriers: 1 + 8.
     launch = counted(mod.reduce, 1, 256, ramp(256), torch.zeros(1))
-    assert (launch.shared_load.requests, launch.shared_load.excess) == (25, 0)
-    assert (launch.shared_store.requests, launch.shared_store.excess) == (20, 0)
-    assert launch.barriers == 9
+    load, store = launch.shared_load, launch.shared_store
+    assert (load.requests, load.excess, store.requests, store.excess, launch.barriers) == (25, 0, 20, 0, 9)
     check(launch.global_store, 1, 1, 4)
 
 
@@ -586,7 +577,6 @@ def test_shuffles_are_not_memory(mod):
     assert launch.shared_load.requests == 0 and launch.shared_store.requests == 0
 
 
-# ---------------------------------------------------------------------------- atomics, lines, repetition
 def test_atomics_are_a_class_of_their_own(mod):
     # 128 threads, 4 warps: 4 atomic requests, and only the values count as loads.
     launch = counted(mod.histogram, 1, 128, (torch.arange(128) % 4).int(), torch.zeros(4).int(), 128)
@@ -607,10 +597,8 @@ def test_counts_by_line(mod):
 
 
 def test_a_second_launch_counts_the_same(mod):
-    first = counted(mod.skipping, 1, 32, ramp(256), torch.zeros(32))
-    second = counted(mod.skipping, 1, 32, ramp(256), torch.zeros(32))
-    assert first.global_load.sectors == second.global_load.sectors
-    assert first.global_load.requests == second.global_load.requests
+    first, second = (counted(mod.skipping, 1, 32, ramp(256), torch.zeros(32)).global_load for _ in range(2))
+    assert (first.sectors, first.requests) == (second.sectors, second.requests)
 
 
 def test_two_launches_in_one_report(mod):

@@ -154,9 +154,7 @@ def test_structures_pass_as_bytes(mod):
 
 def test_pointers_of_every_type(mod):
     out, v, h = torch.zeros(1), torch.arange(4.0), torch.zeros(2, dtype=torch.float16)
-    n, b, q = torch.zeros(1, dtype=torch.int64), torch.zeros(1,
-                                                             dtype=torch.bool), torch.zeros(4,
-                                                                                            dtype=torch.int32)
+    n, b, q = (torch.zeros(k, dtype=t) for k, t in ((1, torch.int64), (1, torch.bool), (4, torch.int32)))
     mod.bytes[1, 1](out, v, h, n, b, q)
     assert out.item() == 1
     mod.bytes[1, 1](out, None, h, n.view(torch.uint64), b, None)

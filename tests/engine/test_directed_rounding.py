@@ -36,8 +36,7 @@ __global__ void to_double_{mode}(const long long* v, double* out, int n) {{
 """
 MODES = ("rd", "ru", "rz")
 SOURCE = "".join(
-    CONVERSIONS.format(mode=mode)
-    + KERNEL.format(T="float", p="f", fma="fmaf", mode=mode)
+    CONVERSIONS.format(mode=mode) + KERNEL.format(T="float", p="f", fma="fmaf", mode=mode)
     + KERNEL.format(T="double", p="d", fma="fma", mode=mode)
     for mode in MODES
 ) + """

@@ -8,7 +8,6 @@ import pytest
 import torch
 from engine_kit import compiled, counted
 
-FORMATS = {"__half": torch.float16, "__nv_bfloat16": torch.bfloat16}
 SOURCE = r"""
 #include <cuda_fp16.h>
 #include <cuda_bf16.h>
@@ -62,8 +61,13 @@ __global__ void vectors(const float4* in, uint2* out) {
 
 
 @pytest.fixture(params=["h", "b"])
-def kind(request):
-    return request.param, {"h": torch.float16, "b": torch.bfloat16}[request.param]
+def suffix(request):
+    return request.param
+
+
+@pytest.fixture
+def dtype(suffix):
+    return {"h": torch.float16, "b": torch.bfloat16}[suffix]
 
 
 def every(dtype: torch.dtype) -> torch.Tensor:
@@ -91,16 +95,14 @@ def like(a: torch.Tensor, count: int = 1) -> list[torch.Tensor]:
 
 
 @pytest.mark.slow
-def test_every_value_widens_exactly(kind):
-    suffix, dtype = kind
+def test_every_value_widens_exactly(suffix, dtype):
     a, out = every(dtype), torch.zeros(65536)
     launch(f"widen_{suffix}", a, out)
     assert same(out, a.float())
 
 
-def test_narrowing_rounds_to_nearest_even(kind):
+def test_narrowing_rounds_to_nearest_even(suffix, dtype):
     """Every value, every midpoint of two neighbours, and the floats just beside them; and random bits."""
-    suffix, dtype = kind
     a = every(dtype).float()
     middle = (a.double() + every(dtype).roll(1).float().double()).div(2).float()
     points = torch.cat([a, middle])
@@ -116,9 +118,8 @@ def test_narrowing_rounds_to_nearest_even(kind):
     assert same(out, points.to(dtype))
 
 
-def test_a_double_is_rounded_once(kind):
+def test_a_double_is_rounded_once(suffix, dtype):
     """1 + u/2 + tiny rounds up; by way of float the tiny would be lost and the tie would go to even, down."""
-    suffix, dtype = kind
     unit = torch.finfo(dtype).eps
     a = torch.full((256,), 1 + unit / 2 + 2.0**-40, dtype=torch.float64)
     out = torch.zeros(256, dtype=dtype)
@@ -126,8 +127,7 @@ def test_a_double_is_rounded_once(kind):
     assert out[0].item() == 1 + unit
 
 
-def test_arithmetic(kind):
-    suffix, dtype = kind
+def test_arithmetic(suffix, dtype):
     for seed in range(4):
         a, b = shuffled(dtype, seed), shuffled(dtype, seed + 10)
         total, difference, product, quotient = like(a, 4)
@@ -151,8 +151,7 @@ def rounded(value: Fraction, dtype: torch.dtype) -> float:
     return math.copysign(result if result <= torch.finfo(dtype).max else math.inf, value)
 
 
-def test_a_fused_multiply_add_is_rounded_once(kind):
-    suffix, dtype = kind
+def test_a_fused_multiply_add_is_rounded_once(suffix, dtype):
     a, b, c = (shuffled(dtype, seed)[:16384].contiguous() for seed in (1, 2, 3))
     a[:4096] = 1 + torch.finfo(dtype).eps * torch.arange(4096).remainder(64).to(dtype)     # near ties
     b[:4096] = a[:4096].flip(0)
@@ -164,8 +163,7 @@ def test_a_fused_multiply_add_is_rounded_once(kind):
             assert got == rounded(Fraction(x) * Fraction(y) + Fraction(z), dtype), (x, y, z)
 
 
-def test_functions(kind):
-    suffix, dtype = kind
+def test_functions(suffix, dtype):
     a = every(dtype)
     root, power, whole, minus, size = like(a, 5)
     launch(f"functions_{suffix}", a, root, power, whole, minus, size)
@@ -174,8 +172,7 @@ def test_functions(kind):
                                atol=6e-8, equal_nan=True)
 
 
-def test_comparisons(kind):
-    suffix, dtype = kind
+def test_comparisons(suffix, dtype):
     a, b = shuffled(dtype, 1), shuffled(dtype, 2)
     b[::3] = a[::3]
     out = torch.zeros(65536, dtype=torch.int32)
@@ -187,8 +184,7 @@ def test_comparisons(kind):
     assert torch.equal(out, sum(bit.int() << place for place, bit in enumerate(bits)))
 
 
-def test_maximum_and_minimum_prefer_a_number_to_a_nan(kind):
-    suffix, dtype = kind
+def test_maximum_and_minimum_prefer_a_number_to_a_nan(suffix, dtype):
     a, b = shuffled(dtype, 1), shuffled(dtype, 2)
     larger, smaller = like(a, 2)
     launch(f"extremes_{suffix}", a, b, larger, smaller)
@@ -198,8 +194,7 @@ def test_maximum_and_minimum_prefer_a_number_to_a_nan(kind):
         assert torch.equal(got.nan_to_num(123), want.nan_to_num(123))
 
 
-def test_pairs(kind):
-    suffix, dtype = kind
+def test_pairs(suffix, dtype):
     a, b = (torch.randn(256, 2, generator=torch.Generator().manual_seed(seed)).to(dtype) for seed in (1, 2))
     total, fused, swapped = like(a, 3)
     low = torch.zeros(256)
@@ -209,16 +204,14 @@ def test_pairs(kind):
     assert torch.equal(fused, (a.double() * b.double() + a.double()).to(dtype))
 
 
-def test_integers(kind):
-    suffix, dtype = kind
+def test_integers(suffix, dtype):
     a = torch.arange(-4096, 4096, dtype=torch.int32)
     out, back = torch.zeros(8192, dtype=dtype), torch.zeros(8192, dtype=torch.int32)
     launch(f"integers_{suffix}", a, out, back)
     assert torch.equal(out, a.to(dtype)) and torch.equal(back, out.int())
 
 
-def test_atomics(kind):
-    suffix, dtype = kind
+def test_atomics(suffix, dtype):
     a = (torch.arange(256) % 4).to(dtype)
     out, pair = torch.zeros(1, dtype=dtype), torch.zeros(2, dtype=dtype)
     compiled(SOURCE)[f"atomics_{suffix}"][1, 32](a, out, pair)

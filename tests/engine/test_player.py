@@ -225,8 +225,7 @@ def test_the_browser_says_what_python_says(needs, tmp_path):
     traces += [Trace(launch_of(name, machine=Machine(warp_size=size)).replay())
                for name, size in (("transpose", 16), ("every", 8))]
     traces[2].with_registers(launch_of("odd_ones").replay(blocks="all"))
-    (tmp_path
-     / "traces.json").write_text(
+    (tmp_path / "traces.json").write_text(
         json.dumps([{"data": t.data, "words": [t.words(n) for n in range(len(t.steps))],
                      "variables": [t.variables(n, n % t.machine.warp_size) for n in range(len(t.steps))]}
                     for t in traces]))

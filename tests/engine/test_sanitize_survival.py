@@ -25,7 +25,6 @@ __global__ void large_frame(float* y, int n) {
     for (int i = 0; i < n; ++i) big[i * 1000] = i;
     y[0] = big[n];
 }
-__global__ void through_a_null_function(float* y, float (*f)(float)) { y[0] = f(1.0f); }
 __global__ void overrun_of_a_local(float* y, int n) {
     float kept[8];
     float* p = kept;
@@ -41,13 +40,6 @@ __global__ void builtin_trap(float* y) { __builtin_trap(); }
 __global__ void calls_abort(float* y) { abort(); }
 __global__ void writes_a_constant(float* y) { *const_cast<char*>("text") = 'T'; }
 __global__ void frees_an_array(float* y) { free(y); }
-__global__ void stack_of_another(float** y) {
-    float mine = threadIdx.x;
-    __shared__ float* p[32];
-    p[threadIdx.x] = &mine;
-    __syncthreads();
-    *p[31 - threadIdx.x] = 5;
-}
 __global__ void endless(int* y) { while (true) y[0] += 1; }
 __global__ void endless_empty(int* y, volatile int n) { while (n) {} }
 __global__ void endless_nothing(int* y) { for (;;) {} }
