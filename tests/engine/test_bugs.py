@@ -629,10 +629,9 @@ def test_there_are_enough_of_them():
 @pytest.mark.parametrize("order", ORDERS)
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_the_bug_is_caught(bug, order):
-    mod = compiled(SOURCE)
     limit = {"step_limit": 1_000_000} if bug.kind == "timeout" else {}
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize(**order, **limit):
-        mod[bug.name][bug.grid, bug.block, bug.shared](*bug.args())
+        compiled(SOURCE)[bug.name][bug.grid, bug.block, bug.shared](*bug.args())
     error = caught.value
     assert error.kind in (bug.kind, *bug.also), error.message
     assert error.line in line_of(SOURCE, f"// BUG {bug.name}"), error.message
@@ -645,32 +644,28 @@ def test_the_bug_is_caught(bug, order):
                          ids=[case[0] for case in BAD_LAUNCHES])
 @pytest.mark.parametrize("sanitized", [False, True], ids=["plain", "sanitized"])
 def test_a_bad_launch_is_refused(kernel, grid, block, shared, sanitized):
-    mod = compiled(SOURCE)
     watch = cuda.sanitize if sanitized else contextlib.nullcontext
     with pytest.raises(cuda.KernelError) as caught, watch():
-        mod[kernel][grid, block, shared](zeros(64))
+        compiled(SOURCE)[kernel][grid, block, shared](zeros(64))
     assert caught.value.kind == "bad launch"
 
 
 def test_a_race_names_both_sides():
-    mod = compiled(SOURCE)
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        mod.no_barrier[1, 64](ramp(64), zeros(64))
+        compiled(SOURCE).no_barrier[1, 64](ramp(64), zeros(64))
     lines = sorted(line_of(SOURCE, "// BUG no_barrier"))
     assert all(str(line) in caught.value.message for line in lines), caught.value.message
 
 
 def test_an_out_of_bounds_index_is_given():
-    mod = compiled(SOURCE)
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        mod.no_guard[1, 128](ramp(100), zeros(128))
+        compiled(SOURCE).no_guard[1, 128](ramp(100), zeros(128))
     assert "x[100]" in caught.value.message and "100" in caught.value.message, caught.value.message
     assert caught.value.thread[0] == 100, caught.value.thread
 
 
 def test_the_arrays_are_as_they_were_after_an_error():
-    mod = compiled(SOURCE)
-    y = zeros(100)
+    mod, y = compiled(SOURCE), zeros(100)
     with pytest.raises(cuda.KernelError), cuda.sanitize():
         mod.guard_off_by_one[1, 128](ramp(100), y, 100)
     with cuda.sanitize():

@@ -453,17 +453,13 @@ def test_published_style(name, mode):
     check(run)
 
 
-def test_casts_to_vectors_are_one_request_of_their_width():
+@pytest.mark.parametrize("name, loads, stores", [
     # 2 blocks of 4 warps, two loads and a store of 16 bytes per lane: 512 bytes, 16 sectors each.
-    run = CASES["macro_float4"]()
-    launch = counted(compiled(SOURCE).macro_float4, run.grid, run.block, *run.args)
-    assert (launch.global_load.requests, launch.global_load.sectors) == (16, 256)
-    assert (launch.global_store.requests, launch.global_store.sectors) == (8, 128)
-
-
-def test_packed_loads_are_one_request_of_16_bytes():
+    ("macro_float4", (16, 256), (8, 128)),
     # 2 warps of 32 lanes, 16 bytes each, two inputs: 4 requests of 16 sectors.
-    run = CASES["packed_residual"]()
-    launch = counted(compiled(SOURCE).packed_residual, run.grid, run.block, *run.args)
-    assert (launch.global_load.requests, launch.global_load.sectors) == (4, 64)
-    assert (launch.global_store.requests, launch.global_store.sectors) == (2, 32)
+    ("packed_residual", (4, 64), (2, 32))])
+def test_casts_to_vectors_are_one_request_of_their_width(name, loads, stores):
+    run = CASES[name]()
+    launch = counted(compiled(SOURCE)[name], run.grid, run.block, *run.args)
+    assert (launch.global_load.requests, launch.global_load.sectors) == loads
+    assert (launch.global_store.requests, launch.global_store.sectors) == stores
