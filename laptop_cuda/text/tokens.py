@@ -16,6 +16,7 @@ TOKEN = re.compile(
     re.VERBOSE | re.DOTALL)
 DIRECTIVE = re.compile(r"#(?:\\\r?\n|/\*.*?\*/|//[^\n]*|\"(?:[^\"\\\n]|\\.)*\"|[^\n])*", re.DOTALL)
 CLOSING = {")": "(", "]": "[", "}": "{"}
+OPENING = set(CLOSING.values())
 # a name before "(" that is not the name of a function
 SPECIFIERS = {"__launch_bounds__", "__align__", "alignas", "__attribute__", "decltype", "noexcept",
               "__cluster_dims__", "__declspec", "throw", "requires", "__maxnreg__", "__block_size__"}
@@ -56,7 +57,7 @@ def match_forward(tokens: list[Token], index: int) -> int:
     depth = 0
     for i in range(index, len(tokens)):
         if tokens[i].kind == "symbol":
-            depth += tokens[i].text in ("(", "[", "{")
+            depth += tokens[i].text in OPENING
             depth -= tokens[i].text in CLOSING
             if depth == 0:
                 return i
@@ -68,47 +69,37 @@ def match_backward(tokens: list[Token], index: int) -> int:
     for i in range(index, -1, -1):
         if tokens[i].kind == "symbol":
             depth += tokens[i].text in CLOSING
-            depth -= tokens[i].text in ("(", "[", "{")
+            depth -= tokens[i].text in OPENING
             if depth == 0:
                 return i
     return 0
 
 
-def match_angle(tokens: list[Token], index: int) -> int | None:
-    """The ">" of the template argument list that opens at `index`; None if this "<" means less."""
+def _angle(tokens: list[Token], index: int, step: int, own: str, other: str, enters, leaves, skip):
     depth, i = 0, index
-    while i < len(tokens):
+    while 0 <= i < len(tokens):
         text = tokens[i].text if tokens[i].kind == "symbol" else ""
-        if text in ("(", "[", "{"):
-            i = match_forward(tokens, i)
-        elif text == "<":
+        if text in enters:
+            i = skip(tokens, i)
+        elif text == own:
             depth += 1
-        elif text == ">":
+        elif text == other:
             depth -= 1
             if depth == 0:
                 return i
-        elif text in (";", ")", "]", "}"):
+        elif text == ";" or text in leaves:
             return None
-        i += 1
+        i += step
     return None
+
+
+def match_angle(tokens: list[Token], index: int) -> int | None:
+    """The ">" of the template argument list that opens at `index`; None if this "<" means less."""
+    return _angle(tokens, index, 1, "<", ">", OPENING, CLOSING, match_forward)
 
 
 def match_angle_backward(tokens: list[Token], index: int) -> int | None:
-    depth, i = 0, index
-    while i >= 0:
-        text = tokens[i].text if tokens[i].kind == "symbol" else ""
-        if text in CLOSING:
-            i = match_backward(tokens, i)
-        elif text == ">":
-            depth += 1
-        elif text == "<":
-            depth -= 1
-            if depth == 0:
-                return i
-        elif text in (";", "(", "[", "{"):
-            return None
-        i -= 1
-    return None
+    return _angle(tokens, index, -1, ">", "<", CLOSING, OPENING, match_backward)
 
 
 def split_commas(tokens: list[Token], first: int, last: int) -> list[tuple[int, int]]:
