@@ -17,12 +17,12 @@ FOLDER = "precompiled-"
 
 
 def precompiled(tool: Compiler, flags: list[str], include: list[str]) -> list[str]:
-    """What to tell the compiler of a source that begins with HEAD; nothing where that does not work, as with zig.
+    """What to tell the compiler of a source that begins with HEAD; nothing with zig and clang, which do not take it everywhere.
 
     Made once for a compiler and its flags, and again when a header has changed. LAPTOP_CUDA_PRECOMPILED=0 does
     without: a folder that is thrown away after one kernel would not get its 27 MB back.
     """
-    if tool.zig or os.environ.get("LAPTOP_CUDA_PRECOMPILED") == "0":
+    if tool.zig or tool.clang or os.environ.get("LAPTOP_CUDA_PRECOMPILED") == "0":
         return []
     kept = [f for f in flags if not f.startswith(("-I", "-iquote", "-fdump"))] + include
     folder = cache() / (FOLDER + digest(HEAD, *kept, *tool.command, tool.version))
