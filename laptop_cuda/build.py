@@ -21,8 +21,8 @@ from .packs import folders, include_flags, same_headers
 from .text.diagnostics import REFUSED, WARNINGS, CompileError, program_errors, read_errors, read_nvcc_errors
 from .toolchain import by_value, shipped
 from .toolchain.cache import cache, digest, locked, prefer_cache, prune, used, user_cache
-from .toolchain.compilers import (COMMON, Compiler, NoCompiler, beside_program, compiler, has_openmp,
-                                  identify, ninja, nvcc_problem)
+from .toolchain.compilers import (COMMON, Compiler, NoCompiler, beside_program, compiler, files_in,
+                                  has_openmp, identify, ninja, nvcc_problem)
 from .toolchain.precompiled import HEAD, precompiled
 from .toolchain.runtime_parts import runtime_parts
 
@@ -139,7 +139,7 @@ def runtime_library() -> Path:
 
 
 def _beforehand(tool: Compiler, flags: list[str], headers: bool) -> tuple[list[str], Path]:
-    """Flags of the precompiled headers, if they begin the source, and the runtime: built once, side by side."""
+    """Flags for the precompiled headers that begin a source, and the runtime: made once, side by side."""
     with ThreadPoolExecutor(1) as beside:
         own = beside.submit(precompiled, tool, flags, include_flags()) if headers else None
         runtime = runtime_library()
@@ -224,10 +224,7 @@ def _depended_on(folder: Path) -> list[Path]:
     """Files that the source includes, besides the engine's and the system's, from the compiler's depfiles."""
     found, own = set(), [folder, *folders("include"), *folders("runtime"), cache()]
     for depfile in folder.glob("*.d"):
-        words = depfile.read_text().replace("\\\n", " ").split(":", 1)[1]
-        for word in re.split(r"(?<!\\)\s+", words.strip()):
-            path = Path(word.replace("\\ ", " "))
-            path = path if path.is_absolute() else folder / path
+        for path in files_in(depfile):
             if not any(map(path.is_relative_to, own)) and not str(path).startswith("/usr/"):
                 found.add(path)
     return sorted(p for p in found if p.is_file())
@@ -241,9 +238,10 @@ def _rules(sources: Sources, output: Path, flags: list[str], link: list[str], to
         return str(p).replace("$", "$$").replace(" ", "$ ").replace(":", "$:")
 
     objects = [f"{p.name}.o" for p in sources]
-    rules = [f"rule compile\n  command = {quoted(tool.command)} {quoted(flags)} $own -MD -MF $out.d -c $in "
-             "-o $out\n  depfile = $out.d\n", f"rule link\n  command = {quoted(tool.command)} $in -o $out "
-             f"{quoted(link)}\n"]
+    rules = ["rule compile\n"
+             f"  command = {quoted(tool.command)} {quoted(flags)} $own -MD -MF $out.d -c $in -o $out\n"
+             "  depfile = $out.d\n",
+             f"rule link\n  command = {quoted(tool.command)} $in -o $out {quoted(link)}\n"]
     rules += [f"build {o}: compile {path(p)}\n  own = {quoted(own)}\n"
               for o, (p, own) in zip(objects, sources.items())]
     rules.append(f"build {path(output)}: link {' '.join(objects)}\n")

@@ -56,8 +56,9 @@ def generated(sources: list, wanted: list, file: str) -> str:
     def entry(number: int, address: str) -> str:
         grid_sync = str(_speaks_of_the_grid(sources, wanted[number][0])).lower()
         return (f'extern "C" int laptop_entry_{number}(const unsigned* grid, const unsigned* block, void** '
-                'args, ' f"size_t shared, void* stream, int device) {{ return laptop_start((const "
-                f"void*)({address}), grid, block, args, shared, stream, device, {grid_sync}); }}\n")
+                'args, '
+                f"size_t shared, void* stream, int device) {{ return laptop_start((const void*)({address}), "
+                f"grid, block, args, shared, stream, device, {grid_sync}); }}\n")
     return f'{START}#include "{file}"\n' + table.table(sources, wanted, entry)
 
 

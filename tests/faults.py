@@ -101,7 +101,7 @@ FAULTS = {
         ("a handout with its solutions", "course_lib/teaching/declarations.py", 'f"    {exercise.id!r}: ',
          "f\"    '''{exercise.solution}''' and {exercise.id!r}: ",
          "teaching/test_handout.py -m slow -k 'a_handout and start_here'"),
-        ("an exam blames nobody's 32 lanes", "course_lib/teaching/exam/mark.py",
+        ("an exam that blames no 32 lanes", "course_lib/teaching/exam/mark.py",
          'return right(32) and not right(machine["warp_size"])', "return False",
          "teaching/test_exam.py -m slow -k 32_lanes"),
         ("nbgrader gets no solution", "course_lib/teaching/nbgrader_export.py",

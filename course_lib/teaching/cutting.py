@@ -81,8 +81,9 @@ def _hands_on(node: ast.FunctionDef | ast.ClassDef, lines: list[str], exercise: 
                 f"        return yours({exercise.id!r}, {node.name!r})(*args, **kwargs)\n")
     head = ("".join(lines[node.lineno - 1 : node.body[0].lineno - 1])
             or f"def {node.name}({ast.unparse(node.args)}):\n")
-    return (f"{head}{quoted}    arguments = dict(locals())\n    from course_lib.exercises.sealed import "
-            "yours\n" f"    return yours({exercise.id!r}, {exercise.name!r}, arguments)\n")
+    return (f"{head}{quoted}    arguments = dict(locals())\n"
+            "    from course_lib.exercises.sealed import yours\n"
+            f"    return yours({exercise.id!r}, {exercise.name!r}, arguments)\n")
 
 
 KERNEL = re.compile(r"^(?P<template>template\s*<[^>]*>\s*)?__global__\b[^;{]*?\b(?P<name>\w+)\s*"

@@ -94,5 +94,8 @@ def with_solution(exercise: Exercise) -> str:
 def with_hidden_line(check: str, exercise: Exercise) -> str:
     """A check that prints a verdict would earn full marks whatever the verdict is: nbgrader goes by
     exceptions."""
-    return (f"{check}\n### BEGIN HIDDEN TESTS\nfrom course_lib.exercises.student import handed_in\n" 'assert '
-            f'"{exercise.id}" in handed_in, "exercise {exercise.id} has not passed"\n### END HIDDEN TESTS')
+    return (f"{check}\n"
+            "### BEGIN HIDDEN TESTS\n"
+            "from course_lib.exercises.student import handed_in\n"
+            f'assert "{exercise.id}" in handed_in, "exercise {exercise.id} has not passed"\n'
+            '### END HIDDEN TESTS')

@@ -117,8 +117,10 @@ def main() -> int:
         try:
             install()
         except subprocess.CalledProcessError as error:
-            print(f"\nThe install stopped here: {shlex.join(error.cmd)}\n" "Call again when the cause is "
-                  "mended (no network? no room on the disk?); what is there is kept.", file=sys.stderr)
+            print("\n"
+                  f"The install stopped here: {shlex.join(error.cmd)}\n"
+                  "Call again when the cause is mended (no network? no room on the disk?); "
+                  "what is there is kept.", file=sys.stderr)
             return 1
         except OSError as error:
             print(f"\nThe install stopped: {error}", file=sys.stderr)

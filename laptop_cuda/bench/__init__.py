@@ -157,10 +157,12 @@ start = time.perf_counter(); product[(2, 2), (16, 16)](a, a, c); print(time.perf
         row("numba's CUDA simulator", None, None, done.stderr.strip().splitlines()[-1])
         return
     simulated = float(done.stdout.split()[-1])
-    mod = cuda.compile("__global__ void product(const float* a, const float* b, float* c, int n) {\n" "  int "
-                       "i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + "
-                       "threadIdx.x;\n" "  float s = 0; for (int k = 0; k < n; ++k) s += a[i * n + k] * b[k * "
-                       "n + j]; c[i * n + j] = s;\n}\n")
+    mod = cuda.compile("__global__ void product(const float* a, const float* b, float* c, int n) {\n"
+                       "  int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + "
+                       "threadIdx.x;\n"
+                       "  float s = 0; for (int k = 0; k < n; ++k) s += a[i * n + k] * b[k * n + j]; c[i * n "
+                       "+ j] = s;\n"
+                       "}\n")
     a, c = np.ones((32, 32), np.float32), np.zeros((32, 32), np.float32)
     ours = best(lambda: mod.product[(2, 2), (16, 16)](a, a, c, 32))
     row("numba's CUDA simulator, product of 32 x 32", simulated, None,
@@ -171,8 +173,9 @@ def inline_extension(folder: Path) -> None:
     print("\ntorch's own inline extension")
     if importlib.util.find_spec("ninja") is None or importlib.util.find_spec("torch") is None:
         return row("torch.utils.cpp_extension.load_inline", None, None, "torch or ninja is not installed")
-    program = ("import time, torch, torch.utils.cpp_extension as e; start = time.perf_counter();"
-               "e.load_inline('bench_inline', 'torch::Tensor f(torch::Tensor x) { return x + 1; }', functions=['f']," " "
+    program = ("import time, torch, torch.utils.cpp_extension as e; start = "
+               "time.perf_counter();e.load_inline('bench_inline', 'torch::Tensor f(torch::Tensor x) { return "
+               "x + 1; }', functions=['f'], "
                f"build_directory={str(folder)!r}); print(time.perf_counter() - start)")
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,

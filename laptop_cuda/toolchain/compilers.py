@@ -143,6 +143,13 @@ def ninja() -> str | None:
     return None
 
 
+def files_in(depfile: Path) -> list[Path]:
+    """The files that a compiler has read, by what it wrote with -MD."""
+    words = depfile.read_text().replace("\\\n", " ").split(":", 1)[1]
+    return [depfile.parent / word.replace("\\ ", " ")
+            for word in re.split(r"(?<!\\)\s+", words.strip()) if word]
+
+
 def nvcc_problem(output: str) -> NoCompiler | None:
     """Advice where not the source but the toolkit is wrong: older than the card, or than the C++ compiler."""
     if "Unsupported gpu architecture" in output or "is not defined for option 'gpu-architecture'" in output:

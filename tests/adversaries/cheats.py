@@ -151,8 +151,9 @@ COPIES = {
         "float v = __builtin_va_arg(all, Box).v; __builtin_va_end(all); return v; }\n"),
     "a struct with the name of a function for `...`": first(
         "float s = sinf(n); named::sinf = " + BOXES + "[0]; " + "s += any(1, named::sinf); out[blockIdx.x] = s;",
-        BOX + "namespace named { __device__ Box sinf; }\n__device__ float any(int n, ...) { __builtin_va_list all; __builtin_va_start(all, n); "
-        "float v = __builtin_va_arg(all, Box).v; __builtin_va_end(all); return v; }\n"),
+        BOX + "namespace named { __device__ Box sinf; }\n"
+              "__device__ float any(int n, ...) { __builtin_va_list all; __builtin_va_start(all, n); float "
+              "v = __builtin_va_arg(all, Box).v; __builtin_va_end(all); return v; }\n"),
     "a default argument by value": first("shown = " + BOXES + "[0]; " + SUM.format("of_shown()"), BOX
                                          + "__device__ Box shown;\n__device__ float of_shown(Box b = shown) { return b.v; }\n"),
     "a result that goes straight into an array": first(

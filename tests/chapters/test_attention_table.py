@@ -1,4 +1,4 @@
-"""The table of all attentions and the result beside a plain loop: what stands in data/, and how it is
+"""The table of all attentions and the result beside a plain loop: what is stored in data/, and how it is
 made."""
 import json
 

@@ -530,7 +530,7 @@ def test_dynamic_shared_memory(mod): # Words 2 t: two lanes a bank.
 
 @pytest.mark.parametrize("pitch, excess_each", [(32, 31), (33, 0)])
 def test_transpose_through_shared_memory(mod, pitch, excess_each):
-    # 64 x 64 by 2 x 2 blocks of 32 x 8 threads: 8 warps a block, 4 rows each. 128 requests of 4 sectors.
+    # 64 x 64 by 2 x 2 blocks of 32 x 8 threads: 8 warps per block, 4 rows each. 128 requests of 4 sectors.
     # Reading a column of the tile puts 32 lanes `pitch` words apart: one bank for 32, all banks for 33.
     launch = counted(mod[f"transpose<{pitch}>"], (2, 2), (32, 8), ramp(4096), torch.zeros(4096), 64)
     check(launch.global_load, 128, 512, 16384, unique=512)

@@ -281,8 +281,8 @@ def test_files_beside_the_source_are_rewritten(tmp_path):
         "__global__ void beside(float* x) { x[0] = first<2>(7); }\n")
     (tmp_path / "tile.cu.h").write_text('#ifndef TILE_H\n#define TILE_H\n#include "parts/tile.cuh"\n#define '
                                         'NINE 9\n#endif\n')
-    (tmp_path / "main.cu").write_text('#include "tile.cu.h"\n__global__ void k(float* x) { x[threadIdx.x] = '
-                                      'first<4>(NINE); }\n')
+    (tmp_path / "main.cu").write_text('#include "tile.cu.h"\n'
+                                      '__global__ void k(float* x) { x[threadIdx.x] = first<4>(NINE); }\n')
     mod = cuda.load(tmp_path / "main.cu")
     x = torch.zeros(4)
     mod.k[1, 4](x)
@@ -295,10 +295,12 @@ def test_files_beside_the_source_are_rewritten(tmp_path):
 
 
 def test_kernels_that_a_macro_writes():
-    mod = cuda.compile("#define UNARY(name, expr) \\\n  __global__ void name##_kernel(const float* x, "
-                       "float* y, int n) { \\\n" "    int i = threadIdx.x; if (i < n) { float v = x[i]; y[i] "
-                       "= expr; } }\n" "UNARY(square, v * v)\nUNARY(negate, -v)\n__global__ void plain(float* "
-                       "x) { x[0] = 1; }\n")
+    mod = cuda.compile("#define UNARY(name, expr) \\\n"
+                       "  __global__ void name##_kernel(const float* x, float* y, int n) { \\\n"
+                       "    int i = threadIdx.x; if (i < n) { float v = x[i]; y[i] = expr; } }\n"
+                       "UNARY(square, v * v)\n"
+                       "UNARY(negate, -v)\n"
+                       "__global__ void plain(float* x) { x[0] = 1; }\n")
     assert mod.kernels == ["plain", "square_kernel", "negate_kernel"]
     x = torch.arange(4.0)
     mod.square_kernel[1, 4](x, y := torch.zeros(4), 4)
@@ -320,21 +322,28 @@ def test_host_code_of_gpu_libraries_is_left_out():
 
 
 def test_names_that_the_standard_library_has_too():
-    mod = cuda.compile("#include <iostream>\n#include <vector>\n#include <algorithm>\n#include "
-                       "<numeric>\nusing namespace std;\n" "const int N = 8;\n__global__ void copy(float* y) "
-                       "{ y[threadIdx.x] = N; }\n" "__global__ void reduce(float* y) { y[threadIdx.x] = "
-                       "max(1, 2); }\n" "void host(float* y) { dim3 gridDim(1), blockDim(N); copy<<<gridDim, "
-                       "blockDim>>>(y); cout << N; }\n")
+    mod = cuda.compile("#include <iostream>\n"
+                       "#include <vector>\n"
+                       "#include <algorithm>\n"
+                       "#include <numeric>\n"
+                       "using namespace std;\n"
+                       "const int N = 8;\n"
+                       "__global__ void copy(float* y) { y[threadIdx.x] = N; }\n"
+                       "__global__ void reduce(float* y) { y[threadIdx.x] = max(1, 2); }\n"
+                       "void host(float* y) { dim3 gridDim(1), blockDim(N); copy<<<gridDim, blockDim>>>(y); "
+                       "cout << N; }\n")
     mod.copy[1, 2](y := torch.zeros(2))
     mod.reduce[1, 1](y)
     assert y.tolist() == [2, 8] and mod.N == 8
 
 
 def test_kernels_named_like_functions_of_the_c_library():
-    mod = cuda.compile("#include <cmath>\n#include <cstdlib>\n"
-                       "__global__ void div(float* y) { y[threadIdx.x] /= 2; }\n" "__global__ void "
-                       "exp(const float* x, float* y, int n) { if (threadIdx.x < n) y[threadIdx.x] = "
-                       "expf(x[0]); }\n" "__global__ void max(float* y) { y[0] = fmaxf(y[0], exp(0.0f)); }\n")
+    mod = cuda.compile("#include <cmath>\n"
+                       "#include <cstdlib>\n"
+                       "__global__ void div(float* y) { y[threadIdx.x] /= 2; }\n"
+                       "__global__ void exp(const float* x, float* y, int n) { if (threadIdx.x < n) "
+                       "y[threadIdx.x] = expf(x[0]); }\n"
+                       "__global__ void max(float* y) { y[0] = fmaxf(y[0], exp(0.0f)); }\n")
     mod.div[1, 2](y := torch.tensor([2.0, 6.0]))
     assert y.tolist() == [1, 3]
     mod.exp[1, 2](torch.zeros(1), y, 1)

@@ -163,8 +163,9 @@ def test_what_is_not_supported_is_named_in_its_place(source, sentence, line):
 def test_a_compiler_barrier_and_a_host_overload_are_no_fault():
     assert "static_assert" not in rewrite('__global__ void k() { asm volatile("" ::: "memory"); }')
     assert (
-        "static_assert" not in rewrite("__global__ void k(int n) {}\nvoid k(float* x) {}\nvoid f() { "
-                                       "k(nullptr); }"))
+        "static_assert" not in rewrite("__global__ void k(int n) {}\n"
+                                       "void k(float* x) {}\n"
+                                       "void f() { k(nullptr); }"))
 
 
 def test_a_name_that_begins_like_a_word_of_the_host_is_none():
@@ -173,8 +174,17 @@ def test_a_name_that_begins_like_a_word_of_the_host_is_none():
 
 
 def test_the_outline_survives_conditionals_with_unbalanced_brackets():
-    source = ("namespace a {\n#ifdef FAST\n__global__ void k(int n) {\n#else\n__global__ void k(float n) "
-              "{\n#endif\n" "  n += 1;\n}\n__global__ void after() {}\n}\n__global__ void last() {}\n")
+    source = ("namespace a {\n"
+              "#ifdef FAST\n"
+              "__global__ void k(int n) {\n"
+              "#else\n"
+              "__global__ void k(float n) {\n"
+              "#endif\n"
+              "  n += 1;\n"
+              "}\n"
+              "__global__ void after() {}\n"
+              "}\n"
+              "__global__ void last() {}\n")
     found = kernels(outline(source))
     assert [k.name for k in found] == ["a::k", "a::k", "a::after", "last"]
     assert [k.conditions for k in found] == [(("#ifdef FAST",),), (("#ifdef FAST", "#else"),), (), ()]
@@ -212,11 +222,16 @@ def test_parameter_names():
 
 
 def test_constants_and_symbols():
-    source = outline("#define TILE 32\n#define F(x) (x)\n#define HALF (TILE / 2)\n#define NAME float\n"
-                     "namespace n { constexpr int N = TILE * 2; }\nstatic const float EPS = "
-                     "1e-5f;\n" "void f(const float x = 1.0f) { const int local = 3; }\n" "__constant__ "
-                     "float filter[9];\n__device__ int counter = 0;\n__device__ float g(float x) { return "
-                     "x; }\n")
+    source = outline("#define TILE 32\n"
+                     "#define F(x) (x)\n"
+                     "#define HALF (TILE / 2)\n"
+                     "#define NAME float\n"
+                     "namespace n { constexpr int N = TILE * 2; }\n"
+                     "static const float EPS = 1e-5f;\n"
+                     "void f(const float x = 1.0f) { const int local = 3; }\n"
+                     "__constant__ float filter[9];\n"
+                     "__device__ int counter = 0;\n"
+                     "__device__ float g(float x) { return x; }\n")
     assert [c[0] for c in constants(source)] == ["TILE", "HALF", "N", "EPS"]
     assert [s[0] for s in symbols(source)] == ["filter", "counter"]
 

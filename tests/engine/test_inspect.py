@@ -124,10 +124,11 @@ def test_a_statement_is_its_first_line():
 
 
 def test_the_assembler_s_report_is_read(tmp_path):
-    report = "".join(f"ptxas info    : Compiling entry function '{name}' for 'sm_90'\nptxas info    : "
-                     f"Function properties for {name}\n" f"    {stack} bytes stack frame, {stack} bytes spill "
-                     f"stores, {stack + 4} bytes spill loads\n" f"ptxas info    : Used {registers} registers, "
-                     "used 1 barriers, 256 bytes smem\n"
+    report = "".join(f"ptxas info    : Compiling entry function '{name}' for 'sm_90'\n"
+                     f"ptxas info    : Function properties for {name}\n"
+                     f"    {stack} bytes stack frame, {stack} bytes spill stores, {stack + 4} bytes spill "
+                     "loads\n"
+                     f"ptxas info    : Used {registers} registers, used 1 barriers, 256 bytes smem\n"
                      for name, registers, stack in (("_Z1kPfS_", 40, 0), ("_Z2kkPfS_", 50, 8),
                                                     ("_Z13laptop_markerIXadL_Z2kkPfS0_EEEvv", 4, 0)))
     found = toolkit._read_report(report, "nvcc 1", tmp_path)
@@ -152,9 +153,15 @@ def test_executions_per_line_are_exact(module):
 
 
 def test_executions_of_a_diverged_warp_are_those_of_its_paths():
-    mod = cuda.compile("__global__ void k(float* y) {\n  int i = threadIdx.x;\n  if (i % 4 == 0)\n    y[i] "
-                       "= 1;\n" "  else if (i % 4 == 1)\n    y[i] = 2;\n  for (int j = 0; j < i; ++j)\n    "
-                       "y[i] += 1;\n}")
+    mod = cuda.compile("__global__ void k(float* y) {\n"
+                       "  int i = threadIdx.x;\n"
+                       "  if (i % 4 == 0)\n"
+                       "    y[i] = 1;\n"
+                       "  else if (i % 4 == 1)\n"
+                       "    y[i] = 2;\n"
+                       "  for (int j = 0; j < i; ++j)\n"
+                       "    y[i] += 1;\n"
+                       "}")
     with cuda.profile() as report:
         mod.k[1, 32](np.zeros(32, np.float32))
     found = {p.line: (e.warps, e.lanes) for p, e in executed.by_line(report.launches[0]._result).items()}
@@ -249,7 +256,8 @@ def test_spills_are_found(with_nvcc):
     body = "".join(f"    float a{i} = x[{i} * n + t];\n" for i in range(60))
     body += ("    for (int j = 0; j < n; ++j) {\n"
              + "".join(f"        a{i} = a{i} * x[j] + a{(i * 7 + 1) % 60};\n" for i in range(60)))
-    source = ("__global__ void __launch_bounds__(1024, 2) k(const float* x, float* y, int n) {\n    int t = "
+    source = ("__global__ void __launch_bounds__(1024, 2) k(const float* x, float* y, int n) {\n"
+              "    int t = "
               "threadIdx.x;\n" + body + "    }\n    y[t] = " + " + ".join(f"a{i}" for i in range(60))
               + ";\n}\n")
     found = cuda.inspect(cuda.compile(source).k)
@@ -313,8 +321,11 @@ def test_bad_input_is_one_line(module, with_nvcc, ask, said):
 
 
 def test_a_kernel_that_does_not_compile_there_names_its_line(with_nvcc):
-    mod = cuda.compile("__global__ void k(float* x) {\n#if __CUDA_ARCH__ == 900\n    x[0] = "
-                       "missing;\n#endif\n}\n")
+    mod = cuda.compile("__global__ void k(float* x) {\n"
+                       "#if __CUDA_ARCH__ == 900\n"
+                       "    x[0] = missing;\n"
+                       "#endif\n"
+                       "}\n")
     with pytest.raises(InspectError,
                        match=r"k does not compile for sm_90: line 3: identifier .missing. is undefined"):
         cuda.inspect(mod.k)
@@ -338,8 +349,8 @@ def test_without_a_disassembler_the_rest_is_shown(module, with_nvcc, monkeypatch
 @pytest.mark.slow
 def test_the_command_shows_every_kernel_of_a_file(tmp_path, capsys, with_nvcc):
     file = tmp_path / "prog.cu"
-    file.write_text(SOURCE + "void go(float* x) { tile<32><<<1, 32>>>(x, x, 1); }\nint main() { return 0; "
-                    "}\n")
+    file.write_text(SOURCE + "void go(float* x) { tile<32><<<1, 32>>>(x, x, 1); }\n"
+                             "int main() { return 0; }\n")
     assert main(["inspect", str(file), "--arch", "sm_80,sm_90"]) == 0
     shown = capsys.readouterr().out
     assert "add, 96 threads per block" in shown and "tile<32>, 256 threads per block" in shown

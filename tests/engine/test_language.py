@@ -460,10 +460,12 @@ def test_a_helper_that_may_be_a_device_function_is_taken_for_one(helper):
 
 def test_names_of_the_host_may_be_the_files_own():
     y = torch.ones(1)
-    cuda.compile("#include <new>\nstruct Pool { float at; __device__ float raise(float x) { return x; } "
-                 "};\n" "__device__ float puts(float x) { return x + 1; }\n" "__global__ void k(float* y) { "
-                 "alignas(Pool) char room[sizeof(Pool)]; Pool* p = new (room) "
-                 "Pool{2};\n" "y[0] = puts(p->raise(p->at)); }").k[1, 1](y)
+    cuda.compile("#include <new>\n"
+                 "struct Pool { float at; __device__ float raise(float x) { return x; } };\n"
+                 "__device__ float puts(float x) { return x + 1; }\n"
+                 "__global__ void k(float* y) { alignas(Pool) char room[sizeof(Pool)]; Pool* p = new (room) "
+                 "Pool{2};\n"
+                 "y[0] = puts(p->raise(p->at)); }").k[1, 1](y)
     assert y.item() == 3
 
 

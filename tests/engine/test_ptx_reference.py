@@ -185,10 +185,12 @@ LONG = [
 
 def kernels(table, type_, constraint):
     return "".join(f'__global__ void {constraint}{n}(const {type_}* a, const {type_}* b, const {type_}* c, '
-                   f'{type_}* out, int n) {{\n' f'    int i = blockIdx.x * blockDim.x + threadIdx.x; {type_} r '
-                   '= 0; if (i >= n) return;\n' f'    asm volatile("{text};" : "+{constraint}"(r) : '
-                   f'"{constraint}"(a[i]), "{constraint}"(b[i]), '
-                   f'"{constraint}"(c[i]));\n' f'    out[i] = r;\n}}\n' for n, (text, _) in enumerate(table))
+                   f'{type_}* out, int n) {{\n'
+                   f'    int i = blockIdx.x * blockDim.x + threadIdx.x; {type_} r = 0; if (i >= n) return;\n'
+                   f'    asm volatile("{text};" : "+{constraint}"(r) : "{constraint}"(a[i]), '
+                   f'"{constraint}"(b[i]), "{constraint}"(c[i]));\n'
+                   '    out[i] = r;\n'
+                   f'}}\n' for n, (text, _) in enumerate(table))
 
 
 @pytest.mark.slow

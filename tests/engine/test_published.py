@@ -221,8 +221,9 @@ def test_host_code_of_libraries_is_left_out_across_files(tmp_path):
 
 def test_folders_for_includes(tmp_path):
     (tmp_path / "utils").mkdir()
-    (tmp_path / "utils" / "utils.h").write_text("#pragma once\n#define LANE(x) asm(\"mov.u32 %0, "
-                                                "%%laneid;\" : \"=r\"(x))\n")
+    (tmp_path / "utils" / "utils.h").write_text("#pragma once\n"
+                                                "#define LANE(x) asm(\"mov.u32 %0, %%laneid;\" : "
+                                                "\"=r\"(x))\n")
     text = '#include "utils.h"\n__global__ void k(unsigned* x) { unsigned l; LANE(l); x[l] = l; }\n'
     (tmp_path / "k.cu").write_text(text)
     with pytest.raises(cuda.CompileError, match="there is no utils.h"):

@@ -89,8 +89,9 @@ print("alive", x.tolist())
 def run(case: str, mode: str) -> str:
     done = subprocess.run([sys.executable, "-c", PROGRAM, SOURCE, CASES[case], mode], capture_output=True,
                           text=True, timeout=120)
-    assert done.returncode == 0, (f"{case}: exit status "
-                                  f"{done.returncode}\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+    assert done.returncode == 0, (f"{case}: exit status {done.returncode}\n"
+                                  f"{done.stdout[-2000:]}\n"
+                                  f"{done.stderr[-2000:]}")
     assert "alive [2.0, 2.0, 2.0, 2.0]" in done.stdout
     return done.stdout
 

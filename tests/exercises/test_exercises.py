@@ -742,7 +742,7 @@ def test_a_number_beyond_all_floats_is_an_answer_too(id, typed):
 
 
 def test_where_the_name_comes_from(tmp_path):
-    """The wrapper that a decorator makes stands in a file of torch's; a kernel of another cell is told from
+    """The wrapper that a decorator makes is in a file of torch's; a kernel of another cell is told from
     the marked one."""
     ex, kernel = find("0.1"), find("0.2")
     results = run_cells(tmp_path, "from course_lib import cuda",
@@ -895,8 +895,8 @@ def test_a_forbidden_word_in_a_text_is_no_call():
 def test_a_growing_cache_by_any_name_is_found():
     ex = find("7.2")
     growing = ex.solution.replace("self.k[:, here], self.v[:, here] = k, v",
-                                  "self.k = torch.concatenate([self.k[:, :self.length], k], 1)\n" "        "
-                                  "self.v = torch.concatenate([self.v[:, :self.length], v], 1)")
+                                  "self.k = torch.concatenate([self.k[:, :self.length], k], 1)\n"
+                                  "        self.v = torch.concatenate([self.v[:, :self.length], v], 1)")
     assert growing != ex.solution and "copies the cache" in core.evaluate(ex, growing, 3).headline
 
 

@@ -38,8 +38,9 @@ def mean(monkeypatch):
         return sum(padded.roll(-k, 1) for k in range(3)).flatten()[:len(x)] / 3
 
     made = kernel_exercise(id="0.91", title="A mean of three", points=1, minutes=1, difficulty=1, card="...",
-                           name="mean", stub="__global__ void mean(const float* x, float* out, int n) "
-                           "{\n    // your code\n}\n", solution=GOOD, hints=["one", "two"], cases=cases,
+                           name="mean", stub="__global__ void mean(const float* x, float* out, int n) {\n"
+                                             "    // your code\n"
+                                             "}\n", solution=GOOD, hints=["one", "two"], cases=cases,
                            expect=expect,
                            misconceptions=[Misconception("does not divide", "?",
                                                          change=("sum / 3.0f", "sum")),

@@ -311,8 +311,9 @@ def sandbox():
 def test_what_passes_in_the_notebook_passes_when_marked(exercise, sandbox):
     if exercise.language == "cuda" and marking.no_engine():
         pytest.skip("not run: no compiler for kernels on this machine")
-    verdict = marking.mark(exercise, exercise.solution, 1, sandbox)
-    assert verdict.status == "passed", str(verdict)
+    for seed in (1, 2):
+        verdict = marking.mark(exercise, exercise.solution, seed, sandbox)
+        assert verdict.status == "passed", str(verdict)
     mistake = exercise.misconceptions[0]
     verdict = marking.mark(exercise, exercise.wrong_code(mistake), 0, sandbox)
     assert verdict.misconception == mistake.name, str(verdict)
@@ -339,9 +340,10 @@ def test_a_busy_machine_fails_nobody():
 @pytest.mark.slow
 @pytest.mark.skipif(bool(walls.missing()), reason="not run: this machine cannot build the walls")
 def test_a_class_of_adversaries(tmp_path):
-    """What may harm others, two at a time: only the honest get marks, all of them, and no worker is lost."""
-    everything = {**hostile.QUICK, **{name: hostile.CUDA[name] for name in list(hostile.CUDA)[:6]},
-                  **{n: code for n, code in hostile.HEAVY.items() if not n.startswith(("loops", "turns"))}}
+    """Everything hostile at once, two at a time: only the honest get marks, all of them, and no worker is
+    lost."""
+    everything = {**hostile.QUICK, **hostile.HEAVY,
+                  **{name: code for name, code in hostile.CUDA.items() if "loops" not in name}}
     for number, (name, code) in enumerate(everything.items()):
         id, head = ("1.94", "%%cuda\n//") if name in hostile.CUDA else ("1.92" if "def attend" in code
                                                                         else "1.91", "#")

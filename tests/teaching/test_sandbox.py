@@ -166,8 +166,12 @@ def test_root_is_given_up(sandbox):
 
 @linux
 def test_a_run_can_write_in_its_folder_and_import_torch_lazily(sandbox):
-    source = ("import os\ndef f(x):\n    open('a', 'w').write('b')\n    import torch.distributions, "
-              "numpy.fft\n" "    os.system('echo c > d')\n    return [open('a').read(), open('d').read()]")
+    source = ("import os\n"
+              "def f(x):\n"
+              "    open('a', 'w').write('b')\n"
+              "    import torch.distributions, numpy.fft\n"
+              "    os.system('echo c > d')\n"
+              "    return [open('a').read(), open('d').read()]")
     assert sandbox.run(request(), source).run.outcomes[0].value == ["b", "c\n"]
 
 

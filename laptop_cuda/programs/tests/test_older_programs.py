@@ -149,8 +149,10 @@ def test_zeros_for_pointers_hidden_arrays_and_templates_of_templates(tmp_path, m
 def test_helpers_of_the_programs_own_come_before_the_engines(tmp_path):
     (tmp_path / "Common").mkdir()
     (tmp_path / "Common" / "helper_functions.h").write_text("inline int its_own() { return 7; }\n")
-    (tmp_path / "helped.cu").write_text("#include <cstdio>\n#include <helper_functions.h>\n" '__global__ '
-                                        'void k() {}\nint main() { printf("%d\\n", its_own()); }\n')
+    (tmp_path / "helped.cu").write_text("#include <cstdio>\n"
+                                        "#include <helper_functions.h>\n"
+                                        '__global__ void k() {}\n'
+                                        'int main() { printf("%d\\n", its_own()); }\n')
     ran = run(tmp_path / "helped.cu", options=Options((tmp_path / "Common",)), mode="plain")
     assert ran.stdout == "7\n", ran.stderr
 

@@ -213,13 +213,17 @@ def test_main_is_not_called_inside_python(tmp_path):
 
 def test_several_files_and_include_paths(tmp_path):
     (tmp_path / "inc").mkdir()
-    written(tmp_path / "inc", "#pragma once\n__device__ inline int twice(int x) { return 2 * x; }\nvoid "
-            "fill(int*, int);\n", "twice.h")
-    main = written(tmp_path, '#include "twice.h"\n#include <cstdio>\nint main() { int *d, h[4]; '
-                   'cudaMalloc(&d, 16); fill(d, 4);\n' 'cudaMemcpy(h, d, 16, cudaMemcpyDeviceToHost); '
-                   'printf("%d\\n", h[3]); }\n', "main.cu")
-    other = written(tmp_path, '#include "twice.h"\n__global__ void k(int* x) { x[threadIdx.x] = '
-                    'twice(threadIdx.x); }\n' "void fill(int* x, int n) { k<<<1, n>>>(x); }\n", "fill.cu")
+    written(tmp_path / "inc", "#pragma once\n"
+                              "__device__ inline int twice(int x) { return 2 * x; }\n"
+                              "void fill(int*, int);\n", "twice.h")
+    main = written(tmp_path, '#include "twice.h"\n'
+                             '#include <cstdio>\n'
+                             'int main() { int *d, h[4]; cudaMalloc(&d, 16); fill(d, 4);\n'
+                             'cudaMemcpy(h, d, 16, cudaMemcpyDeviceToHost); printf("%d\\n", '
+                             'h[3]); }\n', "main.cu")
+    other = written(tmp_path, '#include "twice.h"\n'
+                              '__global__ void k(int* x) { x[threadIdx.x] = twice(threadIdx.x); }\n'
+                              "void fill(int* x, int n) { k<<<1, n>>>(x); }\n", "fill.cu")
     ran = run(other, main, options=Options(include=(tmp_path / "inc",)))
     assert ran.stdout == "6\n" and not ran.errors
     with pytest.raises(ProgramError, match="there is no main"):

@@ -131,10 +131,12 @@ def test_nothing_runs_on_after_the_tool_is_ended(tmp_path, number):
 
 @pytest.mark.slow
 def test_warnings_and_extensions_of_gnu(tmp_path):
-    (tmp_path / "old.cu").write_text('extern "C" { void exit(int); }\n#include <cstdlib>\n#include '
-                                     '<dlfcn.h>\n' "int pick(int x) { if (x = 3) return 1; return 2; }\n" "int "
-                                     "main() { int* p = (typeof(p))malloc(4); free(p); exit(dlopen(0, 1) == "
-                                     "nullptr && pick(0)); }\n")
+    (tmp_path / "old.cu").write_text('extern "C" { void exit(int); }\n'
+                                     '#include <cstdlib>\n'
+                                     '#include <dlfcn.h>\n'
+                                     "int pick(int x) { if (x = 3) return 1; return 2; }\n"
+                                     "int main() { int* p = (typeof(p))malloc(4); free(p); exit(dlopen(0, "
+                                     "1) == nullptr && pick(0)); }\n")
     done = subprocess.run([sys.executable, "-m", "laptop_cuda", "run", "-ldl", "old.cu"], cwd=tmp_path,
                           capture_output=True, text=True)
     assert done.returncode == 0 and "warning: old.cu, line 4: `=` where" in done.stderr

@@ -88,8 +88,9 @@ def test_input_output_and_names_with_spaces(tmp_path):
 
 @pytest.mark.slow
 def test_what_was_found_before_the_time_was_over(tmp_path):
-    (tmp_path / "late.cu").write_text("#include <unistd.h>\n__global__ void k(int* x) { x[32] = 1; }\n" "int "
-                                      "main() { int* d; cudaMalloc(&d, 128); k<<<1, 1>>>(d); for (;;) "
+    (tmp_path / "late.cu").write_text("#include <unistd.h>\n"
+                                      "__global__ void k(int* x) { x[32] = 1; }\n"
+                                      "int main() { int* d; cudaMalloc(&d, 128); k<<<1, 1>>>(d); for (;;) "
                                       "usleep(1000); }\n")
     ran = run(tmp_path / "late.cu", timeout=2)
     assert ran.status == 124 and ran.timed_out and ran.crash == "stopped after 2 seconds"

@@ -148,10 +148,14 @@ def test_a_struct_may_hold_tensors():
 def test_headers_of_the_include_path_are_rewritten(tmp_path):
     """By name in angle brackets, one including another that includes it again."""
     (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "a.cuh").write_text("#pragma once\n#include <lib/b.cuh>\ntemplate <int n> "
-                                            "__device__ int summed(int v) {\n" "    __shared__ int s[n];\n    "
-                                            "s[threadIdx.x] = v;\n    __syncthreads();\n    return s[0] + "
-                                            "s[n - 1];\n}\n")
+    (tmp_path / "lib" / "a.cuh").write_text("#pragma once\n"
+                                            "#include <lib/b.cuh>\n"
+                                            "template <int n> __device__ int summed(int v) {\n"
+                                            "    __shared__ int s[n];\n"
+                                            "    s[threadIdx.x] = v;\n"
+                                            "    __syncthreads();\n"
+                                            "    return s[0] + s[n - 1];\n"
+                                            "}\n")
     (tmp_path / "lib" / "b.cuh").write_text("#pragma once\n#include <lib/a.cuh>\n#include <cuda_runtime.h>\n")
     (tmp_path / "my.cu").write_text(
         "#include <lib/a.cuh>\n__global__ void ends(int* y) { y[threadIdx.x] = summed<32>(threadIdx.x); }\n")

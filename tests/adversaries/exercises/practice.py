@@ -33,8 +33,9 @@ exercise(id="1.91", title="Rows that sum to one", kind="write", points=2, minute
 exercise(id="1.92", title="Attention by hand", kind="write", points=3, minutes=10, difficulty=3,
          card="Write `attend(q, k, v)`.", given={"torch": torch, "math": math},
          stub="def attend(q, k, v):\n    raise NotImplementedError\n",
-         solution="def attend(q, k, v):\n    scores = q @ k.transpose(-1, -2) / "
-         "math.sqrt(q.shape[-1])\n" "    return torch.softmax(scores, -1) @ v\n", cases=heads,
+         solution="def attend(q, k, v):\n"
+                  "    scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])\n"
+                  "    return torch.softmax(scores, -1) @ v\n", cases=heads,
          compare=close(atol=1e-5), forbid=("scaled_dot_product_attention",), limit=1,
          misconceptions=[Misconception("divides by d, not by its root",
                                        change=("math.sqrt(q.shape[-1])", "q.shape[-1]"),
@@ -63,12 +64,13 @@ TWICE = """__global__ void twice(const float* x, float* out, int n) {
 """
 
 kernel_exercise(id="1.94", title="Twice", points=2, minutes=5, difficulty=1, card="Write `twice`.",
-                name="twice", stub="__global__ void twice(const float* x, float* out, int n) {\n    // your "
-                "code\n}\n", solution=TWICE,
+                name="twice", stub="__global__ void twice(const float* x, float* out, int n) {\n"
+                                   "    // your code\n"
+                                   "}\n", solution=TWICE,
                 misconceptions=[Misconception("writes past the end", change=("if (i < n) ", ""),
                                               ask="How many threads are there?"),
                                 Misconception("adds two", change=("2 * x[i]", "2 + x[i]"),
                                               ask="What is twice 0?")],
-                hints=["One thread an element.", "Guard the end."], cases=vectors,
+                hints=["One thread per element.", "Guard the end."], cases=vectors,
                 launch=lambda x: Launch(grid=(len(x) + 31) // 32, block=32, args=[x, out(x.shape), len(x)]),
                 expect=lambda x: 2 * x, traffic=lambda x: 8 * len(x), limit=4)
