@@ -42,7 +42,7 @@ def kept_keys(way: str, keep: int, layer: int, head: int):
         return sliding_window_mask(TOKENS, keep)
     if way == "best blocks":
         blocks = select_blocks(q[None, None], k[None, None], BLOCK, max(keep // BLOCK, 1))[0, 0]
-        return blocks.repeat_interleave(BLOCK, 0).repeat_interleave(BLOCK, 1) & causal
+        return blocks.repeat_interleave(BLOCK, 1) & causal
     return chosen_mask(choose(weights.masked_fill(~causal, -torch.inf)[None], keep), TOKENS)[0]
 
 

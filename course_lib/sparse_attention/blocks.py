@@ -116,21 +116,21 @@ def topk_attention(q: Tensor, k: Tensor, v: Tensor, top: int, mask: Tensor | Non
 
 
 def select_blocks(q: Tensor, k: Tensor, block: int, top: int, causal: bool = True) -> Tensor:
-    """(b, h, query blocks, key blocks), True for the blocks of keys that a block of queries attends to.
+    """(b, h, n_q, key blocks), True for the blocks of keys that a query attends to.
 
-    These are the `top` blocks whose mean key has the highest scores with the mean query, the query's own
-    block always among them. Trained block-sparse models learn such a choice; here nothing is learned.
+    These are the `top` blocks whose mean key has the highest scores with the query, its own block always
+    among them. Causal: no later block, and no later query, has a say; inside its own block a query still
+    needs the causal mask. Trained block-sparse models learn such a choice; here nothing is learned.
     """
     check_selection(q, k, block, top, causal)
-    mean_q, mean_k = (_block_means(x, block) for x in (q, k))
-    scores = mean_q @ mean_k.transpose(-2, -1)
-    i, j = torch.arange(scores.shape[-2])[:, None], torch.arange(scores.shape[-1])
+    scores = q @ _block_means(k, block).transpose(-2, -1)
+    own, column = torch.arange(q.shape[-2])[:, None] // block, torch.arange(scores.shape[-1])
     if causal:
-        scores = scores.masked_fill(j > i, -math.inf)
-    scores = scores.masked_fill(i == j, math.inf)
+        scores = scores.masked_fill(column > own, -math.inf)
+    scores = scores.masked_fill(column == own, math.inf)     # not by its mean, which holds later keys
     best = scores.topk(min(top, scores.shape[-1]), -1).indices
     chosen = torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True)
-    return chosen & (j <= i) if causal else chosen
+    return chosen & (column <= own) if causal else chosen
 
 
 def _block_means(x, block):

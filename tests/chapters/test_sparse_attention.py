@@ -4,6 +4,7 @@ import math
 import pytest
 import torch
 
+from course_lib import language_model
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.sparse_attention import (BlockMask, bigbird_mask, bigbird_rule, block_sparse_attention,
                                          causal_rule, dilated_mask, dilated_rule, document_rule, documents,
@@ -160,8 +161,25 @@ def test_selected_blocks_hold_their_own_and_the_best():
     q, k = torch.zeros(1, 1, 16, 2), torch.zeros(1, 1, 16, 2)
     q[..., 0], k[..., 4:8, 0] = 1, 5  # every query asks for what block 1 of 4 offers
     chosen = select_blocks(q, k, 4, 2)[0, 0]
-    assert (chosen[3].tolist() == [False, True, False, True] and chosen[0].tolist()
-            == [True, False, False, False])
+    assert rows(chosen[12:]) == 4 * [".x.x"] and rows(chosen[:4]) == 4 * ["x..."]
+
+
+def test_a_later_character_changes_nothing_before_it():
+    """Each query chooses for itself, so the whole model stays causal, inside a block too."""
+    model, _ = language_model.pretrained()
+
+    def attend(q, k, v):
+        mask = select_blocks(q, k, 16, 2).repeat_interleave(16, -1)[..., :k.shape[2]]
+        return scaled_dot_product_attention(q, k, v, mask=mask, causal=True)
+
+    model.set_attention(attend)
+    tokens = torch.randint(model.config.vocab_size, (1, 120), generator=torch.Generator().manual_seed(0))
+    other = tokens.clone()
+    other[0, 103] = (tokens[0, 103] + 1) % model.config.vocab_size  # the eighth of its block of 16
+    with torch.no_grad():
+        one, two = model(tokens), model(other)
+    torch.testing.assert_close(one[:, :103], two[:, :103], rtol=0, atol=1e-4)
+    assert (one[:, 103:] - two[:, 103:]).abs().amax(-1).min() > 1e-3
 
 
 Q = rand(1, 1, 6, 4)

@@ -162,8 +162,8 @@ def test_kept_keys_are_sorted_out_by_hand(keep, query, layer, head):
     scores = [float(q[query] @ k[j]) / 32**0.5 for j in range(query + 1)]
     total = sum(map(math.exp, scores))
     weights = [math.exp(s) / total for s in scores]
-    rows, own = q.view(16, 8, -1).mean(1), query // 8
-    others = sorted(range(own), key=lambda b: -float(rows[own] @ k[8 * b:8 * b + 8].mean(0)))[:keep // 8 - 1]
+    own = query // 8
+    others = sorted(range(own), key=lambda b: -float(q[query] @ k[8 * b:8 * b + 8].mean(0)))[:keep // 8 - 1]
     kept = {"the best": sorted(range(query + 1), key=weights.__getitem__)[-keep:],
             "the nearest": range(max(0, query + 1 - keep), query + 1),
             "best blocks": [j for b in [*others, own] for j in range(8 * b, 8 * b + 8) if j <= query]}

@@ -360,8 +360,8 @@ __global__ void mark_visits(int* __restrict__ visits, int n_blocks, int window_b
 kernel_exercise(
     id="5.7", title="Counted twice", points=3, minutes=9, difficulty=3, name="mark_visits", kind="repair",
     card="""
-    A kernel with a window and sinks first has to decide which blocks of keys to visit. This one adds 1 to `visits[row][c]` each time block
-    `row` of queries would visit block `c` of keys: the first `sink_blocks` blocks, and the last `window_blocks` up to its own. Two things
+    A kernel with a window and sinks first has to decide which blocks of keys to visit. In this one `visits[row][c]` counts how often the
+    queries of block `row` visit the keys of block `c`: the first `sink_blocks` blocks, and the last `window_blocks` up to their own. Two things
     are wrong. The sanitizer finds one. A count finds the other: **no block may be visited twice, and none in the future** (no `c` above `row`).
     """,
     stub=MARK.replace("c < min(sink_blocks, oldest)", "c < sink_blocks").replace("    if (row >= n_blocks) return;\n", ""),
