@@ -31,7 +31,7 @@ FAULTS = {
         ("rotation backwards", "kernels/rope.cu", "pair[0] = a * c - b * s;", "pair[0] = a * c + b * s;",
          "chapters/test_rope_kernels.py -k every_rung"),
         ("a tile past the last key", "kernels/gqa.cu", "int rows = min(TILE, visible - start);",
-         "int rows = TILE;", "chapters/test_gqa_kernels.py -k every_rung"),
+         "int rows = TILE;", "tools/test_gpu_cases.py -k 'on_the_engine and attend_by'"),
         ("a chunk forgets what was before", "kernels/linear_attention.cu",
          "before[(head * n_chunks + j) * size + e] = sum;",
          "before[(head * n_chunks + j) * size + e] = 0.0f;",

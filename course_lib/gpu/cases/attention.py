@@ -24,6 +24,9 @@ CASES = [
     *(softmax("softmax_registers", dtype) for dtype in (F32, F16, BF16)),
     Case(chapter="attention", kernels=("attention_scores", "softmax_on_chip", "attention_output"),
          counted=True, inputs=qkv, run=attention_kernel, oracle=attention_output,
-         small=({"b": 1, "heads": 2, "kv_heads": 2, "n": 33, "m": 50, "d": 20, "causal": True},),
+         small=({"b": 1, "heads": 2, "kv_heads": 2, "n": 33, "m": 50, "d": 20, "causal": True},
+                *({"b": 2, "heads": 3, "kv_heads": 3, "n": n, "m": m, "d": d, "v_dim": v_dim, "causal": causal}
+                  for n, m, d, v_dim in ((1, 1, 1, 1), (31, 33, 8, 8), (33, 31, 20, 5), (5, 63, 33, 40),
+                                         (16, 16, 16, 16)) for causal in (False, True))),
          large=({"b": 2, "heads": 4, "kv_heads": 4, "n": 500, "m": 511, "d": 64},)),
 ]

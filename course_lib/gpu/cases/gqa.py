@@ -8,11 +8,17 @@ from einops import einsum
 from course_lib.gpu.case import F16, F32, GROUPED, Case, attention_output, qkv
 from course_lib.gqa import gqa_kernel, latent_decode_kernel
 
+# (b, heads, kv_heads, n, m, d); in the last some queries see no key.
+SIZES = ((1, 1, 1, 1, 1, 1), (2, 4, 2, 3, 33, 8), (1, 6, 2, 2, 31, 20), (1, 4, 4, 2, 63, 5),
+         (1, 4, 1, 1, 100, 64), (1, 2, 1, 5, 3, 8))
+
 
 def rung(number, *kernels):
     return Case(chapter="gqa", kernels=kernels, counted=number != 2, inputs=qkv,
                 run=partial(gqa_kernel, rung=number), oracle=attention_output,
-                small=GROUPED[:1],
+                small=(*GROUPED[:1],
+                       *({"b": b, "heads": heads, "kv_heads": kv_heads, "n": n, "m": m, "d": d, "causal": causal}
+                         for b, heads, kv_heads, n, m, d in SIZES for causal in (False, True))),
                 large=({"b": 1, "heads": 8, "kv_heads": 2, "n": 100, "m": 700, "d": 64, "causal": True},))
 
 

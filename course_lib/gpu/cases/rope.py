@@ -8,7 +8,8 @@ from course_lib.kv_cache import StaticCache, append_kernel
 from course_lib.rope import apply_rope, rope_kernel, rope_table
 from course_lib.rope.kernels import rotate_heads
 
-SMALL = ({"b": 1, "heads": 2, "n": 33, "d": 32}, {"b": 2, "heads": 5, "n": 7, "d": 64})
+SMALL = ({"b": 1, "heads": 2, "n": 33, "d": 32}, {"b": 2, "heads": 5, "n": 7, "d": 64},
+         {"b": 1, "heads": 1, "n": 1, "d": 16}, {"b": 1, "heads": 4, "n": 7, "d": 128})
 LARGE = ({"b": 2, "heads": 7, "n": 1001, "d": 128},)
 
 

@@ -1,7 +1,7 @@
 """Chapter 5: masks, lists of blocks, and windows with sinks."""
 import torch
 
-from course_lib.gpu.case import BF16, F16, F32, Case, attention, masked_attention, qkv, three
+from course_lib.gpu.case import BF16, F16, F32, Case, attention, masked_attention, qkv
 from course_lib.sparse_attention import (BlockMask, choose, chosen_mask, gather_attention_kernel,
                                          index_scores_kernel)
 from course_lib.sparse_attention.kernels import block_sparse_kernel, dense_masked_kernel, window_sink_kernel
@@ -49,11 +49,13 @@ def float_case(kernel, run):
 def half_cases(dtype):
     yield Case(chapter="sparse_attention", kernels=("block_sparse_tensor_core",), dtype=dtype,
                tensor_cores=True, inputs=half_masked, run=by_blocks(128), oracle=masked_attention,
-               small=({"b": 1, "heads": 2, "kv_heads": 1, "n": 130, "m": 300, "d": 24},),
+               small=({"b": 1, "heads": 2, "kv_heads": 1, "n": 130, "m": 300, "d": 24},
+                      {"b": 1, "heads": 2, "kv_heads": 2, "n": 200, "m": 300, "d": 128}),
                large=({"b": 2, "heads": 4, "kv_heads": 2, "n": 1000, "m": 1031, "d": 128},))
     yield Case(chapter="sparse_attention", kernels=("window_tensor_core",), dtype=dtype, tensor_cores=True,
                inputs=windowed, run=window_sink_kernel, oracle=window_in_float64,
-               small=({"heads": 2, "kv_heads": 1, "n": 300, "d": 64, "window": 40, "n_sink": 3},),
+               small=tuple({"heads": 2, "kv_heads": 1, "n": n, "d": 64, "window": window, "n_sink": n_sink}
+                           for n, window, n_sink in ((300, 40, 3), (1, 1, 0), (130, 1, 0), (300, 200, 100))),
                large=({"heads": 4, "kv_heads": 2, "n": 2001, "d": 128, "window": 500, "n_sink": 70},))
 
 
@@ -80,10 +82,12 @@ def gathered_in_float64(q, k, v, chosen):
 CASES = [
     float_case("dense_masked", dense_masked_kernel),
     float_case("block_sparse", by_blocks(32)),
-    Case(chapter="sparse_attention", kernels=("window_sink",), inputs=three,
-         run=lambda *x: window_sink_kernel(*x, window=20, n_sink=3),
-         oracle=lambda *x: window_in_float64(*x, 20, 3),
-         small=({"n": 100, "d": 20},), large=({"n": 1001, "d": 128},)),
+    Case(chapter="sparse_attention", kernels=("window_sink",), inputs=windowed, run=window_sink_kernel,
+         oracle=window_in_float64,
+         small=tuple({"heads": 2, "kv_heads": 2, "n": n, "d": 20, "window": window, "n_sink": n_sink}
+                     for n, window, n_sink in ((100, 20, 3), (1, 1, 0), (33, 5, 0), (100, 40, 2),
+                                               (100, 7, 40), (97, 200, 3), (64, 32, 1))),
+         large=({"heads": 2, "kv_heads": 2, "n": 1001, "d": 128, "window": 20, "n_sink": 3},)),
     Case(chapter="sparse_attention", kernels=("index_scores",), inputs=indexed,
          run=lambda *x: index_scores_kernel(*x).clamp(min=-1e4), oracle=index_in_float64,
          small=({"b": 2, "heads": 4, "n": 33, "m": 50, "d": 16},),
