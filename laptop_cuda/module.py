@@ -12,6 +12,7 @@ from .arguments import ArgumentError
 from .kernel import Kernel
 from .launch.kernel_library import cpu_entry, kernel_library
 from .launch.library import Globals, Library, load_library
+from .only_kernels import as_judged
 from .sources import files_of, read, split_instance
 from .text import signature
 from .text.diagnostics import CompileError, undefined_names, unknown_names
@@ -39,7 +40,7 @@ class Module:
         Device code with a name that the engine's CUB and torch do not have is an error when it is reached."""
         missing, first = set(), None
         while True:
-            self._files = files_of(self.source, self._start, self._include, missing)
+            self._files = files_of(as_judged(self.source), self._start, self._include, missing)
             self._files[0].defines = self._define
             self._texts = [k for file in self._files for k in signature.kernels(file)]
             try:

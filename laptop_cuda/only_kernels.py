@@ -12,8 +12,10 @@ from pathlib import Path
 
 from .build import runtime_library
 from .text.diagnostics import CompileError
+from .text.plain import plain_text, unreadable
 from .toolchain.by_value import uncounted_copy
 from .toolchain.compilers import compiler
+from .toolchain.hooked import unhooked
 from .toolchain.object_file import ObjectFile, read_object
 
 # Features of the compiler that reach past the kernel: what uses them is neither counted nor checked. Spelled
@@ -24,6 +26,7 @@ BEYOND = {"__attribute__", "__attribute", "__declspec", "asm", "__asm__", "__asm
 OWN_NAMES = re.compile(r"__atomic_|__sync_|__builtin_(?!align__$)|__tsan|__sanitizer|laptop|LAPTOP")
 # what the engine defines as macros, so that it sees what they touch
 ENGINE_MACROS = {"memcpy", "memset", "memmove", "printf", "assert", "abort", "exit"}
+DIRECTIVES = {"include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "pragma", "error", "warning"}
 SPELLINGS = {"##": "`##`", "%:": "`%:`", "<:": "`<:`", "[[": "an attribute in `[[ ]]`", "??": "`??`"}
 HEADERS = re.compile(
     r"(?:cuda_\w+|cooperative_groups(?:/\w+)?|mma|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|"
@@ -46,8 +49,6 @@ KEYWORDS = {"_Znw": "new", "_Zna": "new[]", "_Zdl": "delete", "_Zda": "delete[]"
             "_ZSt": "throw", "__tls_": "thread_local", "__emutls": "thread_local"}
 # the initialiser that -fsanitize=thread adds, by g++ and by clang
 TRACERS = {".init_array.00099", ".init_array.0"}
-# one without an end goes on to the end of the text, or each `/*` would be searched for one
-COMMENT = r"//[^\n]*|/\*.*?(?:\*/|\Z)"
 # a bracket that follows no name, call or index opens a lambda
 LAMBDA = re.compile(r"(?:^|[^\w\s)\]]|\breturn)\s*\[")
 _active, _counted = False, False
@@ -76,9 +77,15 @@ def only_kernels(counted: bool = False):
         _active, _counted = before
 
 
+def as_judged(source: str) -> str:
+    """The text to be compiled: where kernels are judged, what the judge has read, and not the source that the
+    compiler might read otherwise."""
+    return plain_text(source) if _active else source
+
+
 def check_library(library: Path, name: str, source: str) -> None:
     """Raise NotAllowed for a build that goes beyond kernels, where that is asked."""
-    if _active and (told := beyond(library, _counted)):
+    if _active and (told := beyond(library, name, _counted)):
         raise NotAllowed(name, source, told)
 
 
@@ -86,11 +93,11 @@ def refusal(kernel) -> str | None:
     """A sentence about the first thing in a kernel's source, or in its builds, that a judge of counts
     refuses."""
     builds = kernel.module.builds() if kernel.module else []
-    told = (beyond(build, counted=True) for build in builds)
+    told = (beyond(build, kernel.module.name, counted=True) for build in builds)
     return refused(kernel.source) or next(filter(None, told), None)
 
 
-def beyond(library: Path, counted: bool = False) -> str | None:
+def beyond(library: Path, name: str, counted: bool = False) -> str | None:
     """A sentence about the first thing that a build calls besides the engine and mathematics, or copies where
     it should be counted.
 
@@ -108,6 +115,8 @@ def beyond(library: Path, counted: bool = False) -> str | None:
     if set(made.by_itself) - TRACERS:
         return ("An object with a constructor, or a variable whose first value must be computed, may not be "
                 "defined outside a kernel: a GPU runs nothing before the first launch.")
+    if function := unhooked(library, linked, name):
+        return f"What {function} loads and stores would be neither counted nor checked."
     return _uncounted(library.parent, made) if counted else None
 
 
@@ -139,6 +148,8 @@ def refused(source: str, forbid: tuple[str, ...] = (), given: str = "") -> str |
 
     `given` is the text that was handed out: what it uses may be used.
     """
+    if told := unreadable(source):
+        return told
     plain, given = plain_text(source), plain_text(given)
     words = set(re.findall(r"\w+", plain))
     for name in forbid:
@@ -176,12 +187,4 @@ def _directive(name: str, rest: str) -> str | None:
                     "are the compiler's.")
         if found[1] in ENGINE_MACROS:
             return f"`#{name}{rest}` may not be used in an exercise: `{found[1]}` keeps its meaning."
-    if name in ("include_next", "import", "embed", "line", "ident", "assert"):
-        return f"`#{name}` may not be used in an exercise."
-    return None
-
-
-def plain_text(source: str) -> str:
-    """C++ without comments, and with the lines joined that end in a backslash."""
-    joined = re.sub(r"\\[ \t]*\r?\n", "", source)
-    return re.sub(COMMENT, " ", joined, flags=re.S)
+    return None if name in DIRECTIVES else f"`#{name}` may not be used in an exercise."

@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 
 from course_lib.exercises.parts import Exercise
-from laptop_cuda.only_kernels import COMMENT
+from laptop_cuda.text.plain import plain_text
 
 LENGTH = 5
 CPP_WORDS = set("""
@@ -95,10 +95,9 @@ class _Rename(ast.NodeTransformer):
 
 
 def _cpp(source: str) -> str:
-    source = re.sub(COMMENT, " ", source, flags=re.S)
     names: dict[str, str] = {}
     out = []
-    for token in re.findall(r'"(?:\\.|[^"\\])*(?:"|\\?\Z)|[A-Za-z_]\w*|\d[\w.]*|\S', source, flags=re.S):
+    for token in re.findall(r'"(?:\\.|[^"\\])*(?:"|\\?\Z)|[A-Za-z_]\w*|\d[\w.]*|\S', plain_text(source), flags=re.S):
         if (token[0].isalpha() or token[0] == "_") and token not in CPP_WORDS and not token.startswith("__"):
             token = names.setdefault(token, f"n{len(names)}")
         out.append(token)

@@ -11,6 +11,8 @@ from pathlib import Path
 SYMBOLS, DYNAMIC_SYMBOLS, VERSION_NEEDED, VERSIONS = 2, 11, 0x6FFFFFFE, 0x6FFFFFFF
 # STT_OBJECT, STT_COMMON, STT_TLS
 VARIABLE_KINDS = (1, 5, 6)
+# STT_FUNC, STT_GNU_IFUNC
+FUNCTION_KINDS = (2, 10)
 # sections whose functions run when a library is loaded, or unloaded
 BY_ITSELF = (".preinit_array", ".init_array", ".fini_array", ".ctors", ".dtors")
 
@@ -18,10 +20,12 @@ BY_ITSELF = (".preinit_array", ".init_array", ".fini_array", ".ctors", ".dtors")
 @dataclass
 class ObjectFile:
     """Names that it needs, with the library that has them where the file says so; names that it gives, and
-    those of its variables, its own alone included; and its sections of code that runs by itself."""
+    those of its variables and functions (with their places), its own alone included; and its sections of code
+    that runs by itself."""
     needs: dict[str, str]
     gives: set[str]
     variables: set[str]
+    functions: dict[str, int]
     by_itself: list[str]
 
 
@@ -60,15 +64,17 @@ def read_object(path: Path) -> ObjectFile | None:
 
     files = _files(data, sections, text)
     versions = next((s.offset for s in sections if s.kind == VERSIONS), None)
-    made = ObjectFile({}, set(), set(), [])
+    made = ObjectFile({}, set(), set(), {}, [])
     for section in sections:
         if section.name.startswith(BY_ITSELF):
             made.by_itself.append(section.name)
         if section.kind not in (SYMBOLS, DYNAMIC_SYMBOLS):
             continue
         for i in range(1, section.size // 24):
-            at, info, _, place = struct.unpack_from("<IBBH", data, section.offset + 24 * i)
+            at, info, _, place, begin = struct.unpack_from("<IBBHQ", data, section.offset + 24 * i)
             called = text(section.link, at)
+            if info & 15 in FUNCTION_KINDS and place:
+                made.functions[called] = begin
             if info & 15 in VARIABLE_KINDS:
                 made.variables.add(called)
             if info >> 4 == 0:                                   # local

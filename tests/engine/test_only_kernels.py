@@ -4,10 +4,11 @@ import shutil
 import pytest
 import torch
 
-from adversaries import cheats
+from adversaries import cheats, hidden
 import laptop_cuda as cuda
 from laptop_cuda.toolchain.object_file import read_object
 from laptop_cuda.only_kernels import refusal, refused
+from laptop_cuda.text.plain import plain_text
 
 KERNEL = "__global__ void f(const float* __restrict__ x, float* __restrict__ out, int n) {{\n    {}\n}}\n"
 ALLOWED = """#include <cuda_fp16.h>
@@ -111,6 +112,19 @@ def test_a_cheat_by_its_text_is_refused():
     for name, source in cheats.REFUSED.items():
         with pytest.raises(cuda.NotAllowed):
             print(name, summed(source))
+
+
+def test_code_that_is_hidden_from_a_reader_is_refused():
+    accepted = [name for name, text in hidden.HIDDEN.items() if refused(text + hidden.KERNEL) is None]
+    assert not accepted
+
+
+def test_code_that_no_reader_found_is_not_loaded(monkeypatch):
+    """What is compiled is what was read. Were it not, a function without hooks would be found in the build."""
+    source = hidden.HIDDEN["between two texts that look like a comment"] + hidden.KERNEL
+    assert plain_text("int a; /* 1\n2 */ int \\\nb;\nc // d") == "int a;     \n     int b;\n\nc     "
+    monkeypatch.setattr("laptop_cuda.module.as_judged", lambda source: source)
+    assert "neither counted nor checked" in told(source)
 
 
 @pytest.mark.slow
