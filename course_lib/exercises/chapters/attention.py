@@ -140,13 +140,13 @@ exercise(
     id="1.4", title="Take the root away", kind="choose", points=1, minutes=4, difficulty=2,
     card=r"""
     The next cells run a trained model whose heads have width 32 **without** the factor $1/\sqrt{32}$: all scores become
-    5.7 times as large. What happens to the softmax, to the gradient that passes through it, and to the loss?
+    5.7 times as large. What happens to the softmax, to its Jacobian, and to the loss?
     """,
     name="without_the_root", answer="d",
-    options={"a": "The rows grow flatter, more gradient passes, and the loss goes up.",
+    options={"a": "The rows grow flatter, the Jacobian grows, and the loss goes up.",
              "b": "Nothing: softmax does not change when all scores change together.",
-             "c": "The rows grow sharper, more gradient passes because the scores are larger, and the loss goes down.",
-             "d": "The rows grow sharper, less gradient passes through the softmax, and the loss goes up."},
+             "c": "The rows grow sharper, the Jacobian grows with the scores, and the loss goes down.",
+             "d": "The rows grow sharper, the Jacobian shrinks, and the loss goes up."},
     misconceptions=[
         Misconception("takes larger scores for a higher temperature", value="a",
                       ask="Multiplying scores by 5.7 is dividing the temperature by 5.7. Which way does that go?"),
@@ -504,7 +504,7 @@ kernel_exercise(
         Misconception("keeps the last entry and not the largest",
                       change=("fmaxf(largest, entry)", "entry"),
                       ask="After the row 1000, 0 your `largest` is 0. What is exp(1000 - 0)?"),
-        Misconception("starts the search for the largest at -1e9", change=("largest = -INFINITY", "largest = -1e9f"),
+        Misconception("starts the search for the largest at a finite number, such as -1e9", change=("largest = -INFINITY", "largest = -1e9f"),
                       ask="What is the largest of two entries of -3e38, and what does your loop find?"),
         Misconception("starts the search for the largest at 0",
                       change=("largest = -INFINITY", "largest = 0.0f"),
