@@ -233,6 +233,7 @@ def _tile_loop_cases(rng):
         yield Case(3 * q, k, v, 0.7, tile, causal,
                    label=f"{n_q} queries, {n_k} keys in tiles of {tile}{', causal' if causal else ''}")
     q, v = 10 + torch.rand(4, 3, generator=rng), torch.randn(6, 2, generator=rng)
+    yield Case(torch.tensor([[1.0], [300.0]]), torch.ones(2, 1), v[:2], 1.0, 2, False, label="one query scores far more than the other")
     k = torch.rand(6, 3, generator=rng)
     yield Case(q, k - 20, v, 0.7, 2, False, label="all scores are far below zero")
     k[-1] += 20
@@ -335,6 +336,8 @@ exercise(
                       ask="With 1 query and 100 keys: which keys does the last query see?"),
         Misconception("does not rescale the sum", change=("l = shrink * l + p.sum(1)", "l = l + p.sum(1)"),
                       ask="Which maximum do the terms already in `l` belong to?"),
+        Misconception("takes one maximum for all queries of the tile", change=("s.amax(1)", "s.amax()"),
+                      ask="One query's scores are 300, another's are 1. What is `exp(1 - 300)`, and what is the sum of that row?"),
         Misconception("masks after the maximum is taken, so that hidden scores decide it",
                       change=[("        j = torch.arange(k0,", "        highest = s.amax(1)\n        j = torch.arange(k0,"),
                               ("torch.maximum(m, s.amax(1))", "torch.maximum(m, highest)")],

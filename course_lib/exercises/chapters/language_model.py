@@ -494,6 +494,7 @@ def chain_cases(rng):
     yield Case(torch.tensor([[0.0, 1.0], [1.0, 0.0]], dtype=torch.float64), label="a and b in turn")
     yield Case(torch.tensor([[0.0, 0.5, 0.5], [1.0, 0.0, 0.0], [1.0, 0.0, 0.0]], dtype=torch.float64), label="a, then b or c, in turn")
     yield Case(torch.tensor([[0.9, 0.1], [0.5, 0.5]], dtype=torch.float64), label="two words, unequally often")
+    yield Case(torch.tensor([[0.5, 0.5], [0.1, 0.9]], dtype=torch.float64), label="the same two words, numbered the other way")
     for n in (3, 6):
         p = torch.softmax(2 * torch.randn(n, n, generator=rng, dtype=torch.float64), -1)
         yield Case(p, label=f"{n} words")
@@ -516,7 +517,7 @@ exercise(
     loss below the **entropy rate** $\sum_i \pi_i \sum_j -p_{ij} \ln p_{ij}$, where $\pi_i$ is the share of word $i$ in a
     long text. Compute it.
 
-    - $\pi = \pi P$, and $\pi$ sums to 1
+    - $\pi = \pi P$, and $\pi$ sums to 1; there is one, since every word can follow every other after some steps
     - $0 \ln 0$ is 0
     """,
     given={"torch": torch},
@@ -533,6 +534,11 @@ exercise(
                 often = torch.linalg.matrix_power(p, 1000)[0]
                 return float(often @ -torch.special.xlogy(p, p).sum(-1))
             ''', ask="In the text ababab: with which share of b do you end after an even number of steps, and after an odd one?"),
+        Misconception("takes the first eigenvector, whatever its eigenvalue", code='''
+            def entropy_rate(p):
+                often = torch.linalg.eig(p.T)[1][:, 0].real
+                return float(often / often.sum() @ -torch.special.xlogy(p, p).sum(-1))
+            ''', ask="$\\pi = \\pi P$ names an eigenvalue. Does `eig` promise to put it first?"),
         Misconception("takes all words as equally frequent", change=("float(often @ surprise)", "float(surprise.mean())"),
                       ask="If word a occurs nine times as often as word b, should the surprise after each weigh the same? "
                           "(If you solved for pi and it came out uniform: was it pi P = pi, or P pi = pi?)"),

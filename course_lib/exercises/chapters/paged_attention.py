@@ -197,6 +197,7 @@ def _plan_cases(rng):
     yield Case([], [3, 2, 50, 7], 10, 8, label="none runs yet")
     yield Case([1, 1, 1, 1], [2], 3, 8, label="a budget below the number that run")
     yield Case([1, 1], [5], 16, 2, label="no place")
+    yield Case([1, 1, 1], [5], 16, 2, label="more run than now may")
     yield Case([1], [], 4, 2, label="none waits")
     yield Case([1, 4], [2, 2, 2], 5, 9, label="a budget that is just enough for those that run")
     running = [1] * randint(rng, 2, 6) + [randint(rng, 2, 9)]
@@ -217,7 +218,7 @@ def plan(running, waiting, token_budget, max_running):
         tokens.append(n)
         token_budget -= n
     for needs in waiting:
-        if token_budget == 0 or len(tokens) == max_running:
+        if token_budget == 0 or len(tokens) >= max_running:
             break
         n = min(needs, token_budget)
         tokens.append(n)
@@ -246,16 +247,18 @@ exercise(
     solution=PLAN, cases=_plan_cases, call=_plan_call, compare=exact(),
     misconceptions=[
         Misconception("starts a prompt only when all of it fits", code=PLAN.replace(
-            "or len(tokens) == max_running:", "or len(tokens) == max_running or needs > token_budget:"),
+            "or len(tokens) >= max_running:", "or len(tokens) >= max_running or needs > token_budget:"),
                       ask="When would a prompt start that is longer than the budget of any step?"),
         Misconception("lets a prompt have more than the budget", code=PLAN.replace(
             "            break\n        n = min(needs, token_budget)\n        tokens.append(n)\n"
             "        token_budget -= n",
             "            break\n        tokens.append(needs)\n        token_budget = max(0, token_budget - needs)"),
                       ask="How long do the others wait for their next token while 2,000 are read in one step?"),
-        Misconception("starts more than there are places", change=("token_budget == 0 or len(tokens) == max_running",
+        Misconception("starts more than there are places", change=("token_budget == 0 or len(tokens) >= max_running",
                                                                    "token_budget == 0"),
                       ask="What limits how many run at the same time?"),
+        Misconception("starts another when more run than may", change=("len(tokens) >=", "len(tokens) =="),
+                      ask="Three run, and 2 may from now on. How many more should start?"),
         Misconception("leaves out running sequences that get no token", code=PLAN.replace(
             "        tokens.append(n)\n        token_budget -= n\n    for needs in waiting",
             "        if n:\n            tokens.append(n)\n        token_budget -= n\n    for needs in waiting"),
@@ -266,14 +269,14 @@ exercise(
         Misconception("gives every running sequence one token, also a prompt that is half read", code=PLAN.replace(
             "n = min(needs, token_budget)", "n = min(1, token_budget)", 1),
                       ask="20 tokens of a prompt are still to be read. How many can this step read?"),
-        Misconception("starts a sequence with no token", change=("token_budget == 0 or len(tokens) == max_running",
-                                                               "len(tokens) == max_running"),
+        Misconception("starts a sequence with no token", change=("token_budget == 0 or len(tokens) >= max_running",
+                                                               "len(tokens) >= max_running"),
                       ask="What does a sequence do in a step in which it computes nothing?"),
         Misconception("gives to those that wait before those that run", code='''
             def plan(running, waiting, token_budget, max_running):
                 new = []
                 for needs in waiting:
-                    if token_budget == 0 or len(running) + len(new) == max_running:
+                    if token_budget == 0 or len(running) + len(new) >= max_running:
                         break
                     new.append(min(needs, token_budget))
                     token_budget -= new[-1]
