@@ -12,7 +12,7 @@ from course_lib.flash_attention import finish, grouped, merge, state_of
 from course_lib.launching import MULTIPROCESSORS, parts_that_fit
 
 
-BLOCKS_PER_MULTIPROCESSOR = 32      # of one warp each: an SM holds no more; memory needs nearly all of them
+BLOCKS_PER_MULTIPROCESSOR = 16      # of one warp each: decode_part's registers allow no more on any card
 
 
 def choose_splits(heads: int, n_keys: int, n_multiprocessors: int = MULTIPROCESSORS,

@@ -1,18 +1,21 @@
 """Chapter 7: every cache against attention without one; sampling and verification exactly; the kernels,
 counted."""
 import itertools
+import re
 
 import pytest
 import torch
 from torch.nn import functional as F
 
 from course_lib import cuda
+from course_lib.files import ROOT
 from course_lib.gqa import GroupedQueryAttention
 from course_lib.kv_cache import (CrossCache, GrowingCache, QuantizedCache, RollingCache, StaticCache,
                                  append_kernel, choose_splits, decode_attention, decode_kernel,
                                  decode_quantized_kernel, generate)
 from course_lib.language_model import Config, LanguageModel
 from course_lib.gqa import LatentAttention
+from course_lib.kv_cache.decoding import BLOCKS_PER_MULTIPROCESSOR
 from course_lib.kv_cache.quantization import dequantize, quantize
 from course_lib.rope import apply_rope, rope_table
 from course_lib.kv_cache.sampling import acceptance, next_token_probabilities, residual, verify_draft
@@ -208,7 +211,11 @@ def test_decode_attention_is_torchs(splits, m):
 
 def test_choose_splits():
     assert ([choose_splits(h, m) for h, m in ((8, 4096), (8, 1000), (200, 9999), (1, 10), (1, 10**6))]
-            == [32, 7, 21, 1, 4224])
+            == [32, 7, 10, 1, 2112])
+    table = (ROOT / "data" / "gpu" / "registers.txt").read_text()
+    used = [int(n) for n in re.search(r"  decode_part_int8 +(.+)", table)[1].split()]
+    # a warp's registers come in groups of 8 a thread; each quarter of a multiprocessor has 16,384
+    assert {4 * (16384 // (32 * (-(-n // 8) * 8))) for n in used} == {BLOCKS_PER_MULTIPROCESSOR}
 
 
 @pytest.fixture(scope="module")

@@ -75,7 +75,7 @@ def test_the_tiles_bytes_are_those_that_the_engine_counts(rows, n):
 @pytest.mark.parametrize("heads, splits, multiprocessors", [(8, 1, 132), (64, 1024, 132), (256, 16, 16)])
 def test_waves_hold_every_block_once(heads, splits, multiprocessors):
     text = words("waves", heads=heads, splits=splits, multiprocessors=multiprocessors)
-    blocks, slots = heads * splits, 32 * multiprocessors
+    blocks, slots = heads * splits, 16 * multiprocessors
     waves = -(-blocks // slots)
     assert f"are {waves} wave" in text and f"{blocks / slots / waves:.1%} busy" in text
 

@@ -175,7 +175,7 @@ exercise(
     $\sum_h w_{t,h}\,\mathrm{relu}(q_{t,h} \cdot k_s)$: one small key per token serves all $h$ heads. The layer then looks
     only at the `top_k` tokens with the largest scores.
 
-    - `q` is `(b, h, n, d)`, `k` is `(b, m, d)`, `weights` is `(b, n, h)`; there is no softmax and no root
+    - `q` is `(b, h, n, d)`, `k` is `(b, m, d)`, `weights` is `(b, n, h)`, a projection of the token; there is no softmax and no root
     - `seen` is `(n, m)`: False is the future, which is never chosen
     - return a boolean `(b, n, m)`; a query that sees no more than `top_k` tokens looks at all of them
     - of equal scores take any, but no more than needed
@@ -289,7 +289,8 @@ exercise(
     A token of a picture has three positions: time, height, width. The pairs of a head are dealt out to the axes, and each
     pair turns by the position of its axis. Write `axis_of_pair`.
 
-    - `sections` says how many pairs each axis gets: one number per axis, usually three, but any number of axes is allowed
+    - `sections` has a number of pairs per axis, usually three, but any number of axes is allowed; in turn, a later axis
+      gets no more than its number, and axis 0 what is left
     - the result has one integer per pair, 0 for the first axis
     - `in_turn=False`: all pairs of axis 0, then all of axis 1, and so on (Qwen2-VL)
     - `in_turn=True`: 0, 1, 2, 0, 1, 2, ...; where the axis whose turn it is has all its pairs already, the pair goes to

@@ -266,21 +266,21 @@ exercise(
 exercise(
     id="7.5", title="Tokens per second", kind="predict", points=1, minutes=5, difficulty=2, name="tokens_per_second",
     card="""
-    Llama 3 8B decodes on an H200, which reads $4.8 \\cdot 10^{12}$ bytes per second. Its weights take $16 \\cdot 10^9$
-    bytes, and the cache of a sequence of 8,192 tokens takes $1.07 \\cdot 10^9$. 32 such sequences decode together, and
-    each gets one token per step. How many tokens per second does the server produce **at most**? Within 2 %.
+    Llama 3 8B decodes on an H200, which reads $4.8 \\cdot 10^{12}$ bytes per second. A step reads $15 \\cdot 10^9$ bytes
+    of weights, and the cache of a sequence of 8,192 tokens takes $1.07 \\cdot 10^9$. 32 such sequences decode together, and
+    each gets one token per step. How many tokens per second does the server produce **at most**? Within 3 %.
     """,
-    answer=32 * 4.8e12 / (16e9 + 32 * 1.07e9), tolerance=61,
+    answer=32 * 4.8e12 / (15e9 + 32 * 1.07e9), tolerance=93,
     misconceptions=[
-        Misconception("reads the weights and no cache", value=32 * 4.8e12 / 16e9,
-                      ask="How many bytes do 32 caches have together, beside 16 GB of weights?"),
+        Misconception("reads the weights and no cache", value=32 * 4.8e12 / 15e9,
+                      ask="How many bytes do 32 caches have together, beside 15 GB of weights?"),
         Misconception("reads the caches and no weights", value=4.8e12 / 1.07e9,
                       ask="Each step multiplies with every weight. From where do they come?"),
-        Misconception("reads the weights once per sequence", value=4.8e12 / 17.07e9,
+        Misconception("reads the weights once per sequence", value=4.8e12 / 16.07e9,
                       ask="All 32 sequences are in one step. How often does that step read the weights?"),
-        Misconception("gives the steps per second, the rate of one sequence", value=4.8e12 / (16e9 + 32 * 1.07e9),
+        Misconception("gives the steps per second, the rate of one sequence", value=4.8e12 / (15e9 + 32 * 1.07e9),
                       ask="A step gives each of the 32 sequences a token. How many tokens is that?"),
-        Misconception("reads one cache, not 32", value=32 * 4.8e12 / 17.07e9,
+        Misconception("reads one cache, not 32", value=32 * 4.8e12 / 16.07e9,
                       ask="Does a sequence read the cache of another? How many different caches are read?")],
     hints=["First the bytes of a step: the weights once, and 32 caches.",
            "Steps per second are $4.8 \\cdot 10^{12}$ divided by these bytes; a step gives 32 tokens."])
