@@ -215,7 +215,7 @@ def tokens_a_second(number):
 
 def splits(number):
     in_flight = 4.8e12 * 700e-9                                     # Little's law: bandwidth times latency
-    return number == -(-in_flight // (8 * 4 * 8 * 512)) and 132 <= 8 * choose_splits(8, 10**6) <= 132 * 32
+    return number == -(-in_flight // (8 * 4 * 8 * 512)) and 132 <= 8 * choose_splits(8, 10**6) <= 132 * 16
 
 
 def tokens_a_round(number):
