@@ -26,27 +26,9 @@ from .report import KernelError
 from .sanitize import sanitize
 from .show import show
 
-__all__ = [
-    "ArgumentError",
-    "CompileError",
-    "Kernel",
-    "KernelError",
-    "Machine",
-    "Module",
-    "NoCompiler",
-    "NotAllowed",
-    "compile",
-    "custom_op",
-    "empty",
-    "inspect",
-    "load",
-    "only_kernels",
-    "pointers",
-    "profile",
-    "run",
-    "sanitize",
-    "show",
-]
+__all__ = ["ArgumentError", "CompileError", "Kernel", "KernelError", "Machine", "Module", "NoCompiler",
+           "NotAllowed", "compile", "custom_op", "empty", "inspect", "load", "only_kernels", "pointers",
+           "profile", "run", "sanitize", "show"]
 
 
 

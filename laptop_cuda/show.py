@@ -20,15 +20,9 @@ TYPES = set(
     int32_t uint32_t int64_t uint64_t half2 float2 float3 float4 int2 int4 uint2 uint4 dim3 __nv_bfloat16
     __nv_bfloat162""".split())
 CUDA = {"threadIdx", "blockIdx", "blockDim", "gridDim", "warpSize"}
-COLOURS = {
-    "keyword": ("keyword", "#008000"),
-    "type": ("def", "#b00040"),
-    "cuda": ("builtin", "#0055aa"),
-    "comment": ("comment", "#408080"),
-    "string": ("string", "#ba2121"),
-    "number": ("number", "#666666"),
-    "directive": ("meta", "#aa22ff"),
-}
+COLOURS = {"keyword": ("keyword", "#008000"), "type": ("def", "#b00040"), "cuda": ("builtin", "#0055aa"),
+           "comment": ("comment", "#408080"), "string": ("string", "#ba2121"),
+           "number": ("number", "#666666"), "directive": ("meta", "#aa22ff")}
 
 
 class Code:

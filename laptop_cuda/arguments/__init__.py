@@ -46,13 +46,8 @@ CLASSES = {"__half": ("float16", 1), "__half2": ("float16", 2), "__nv_bfloat16":
            "__nv_fp8_e5m2": ("float8_e5m2", 1), "Half": ("float16", 1),
            "BFloat16": ("bfloat16", 1), "dim3": ("uint32", 3)}
 # dtypes accepted besides the pointee's own: torch's unsigned types are young
-ALSO = {
-    "uint32": ("int32",),
-    "uint64": ("int64",),
-    "uint16": ("int16",),
-    "uint8": ("bool",),
-    "int8": ("uint8",),
-}
+ALSO = {"uint32": ("int32",), "uint64": ("int64",), "uint16": ("int16",), "uint8": ("bool",),
+        "int8": ("uint8",)}
 
 
 def parse_parameters(names, types: str) -> list[Parameter]:

@@ -21,37 +21,15 @@ class CAddress(ctypes.Structure):
 
 class CLaunch(ctypes.Structure):
     _fields_ = [
-        ("entry", c_void_p),
-        ("kernel", c_char_p),
-        ("grid", c_uint32 * 3),
-        ("block", c_uint32 * 3),
-        ("shared_bytes", c_uint64),
-        ("args", POINTER(c_void_p)),
-        ("n_args", c_int32),
-        ("arg_array", POINTER(c_int32)),
-        ("arrays", POINTER(CArray)),
-        ("n_arrays", c_int32),
-        ("storages", POINTER(CStorage)),
-        ("n_storages", c_int32),
-        ("mode", c_int32),
-        ("order", c_int32),
-        ("seed", c_uint64),
-        ("step_limit", c_uint64),
-        ("max_threads", c_int32),
-        ("shared_limit", c_uint64),
-        ("library", c_char_p),
-        ("in_place", c_int32),
-        ("banks", c_uint32),
-        ("bank_bytes", c_uint32),
-        ("sector_bytes", c_uint32),
-        ("warp_size", c_uint32),
-        ("record_blocks", POINTER(c_uint32)),
-        ("n_record_blocks", c_int32),
-        ("record_events", c_uint64),
-        ("watch_array", c_int32),
-        ("watch_low", c_uint64),
-        ("watch_high", c_uint64),
-        ("addresses", POINTER(CAddress)),
+        ("entry", c_void_p), ("kernel", c_char_p), ("grid", c_uint32 * 3), ("block", c_uint32 * 3),
+        ("shared_bytes", c_uint64), ("args", POINTER(c_void_p)), ("n_args", c_int32),
+        ("arg_array", POINTER(c_int32)), ("arrays", POINTER(CArray)), ("n_arrays", c_int32),
+        ("storages", POINTER(CStorage)), ("n_storages", c_int32), ("mode", c_int32), ("order", c_int32),
+        ("seed", c_uint64), ("step_limit", c_uint64), ("max_threads", c_int32), ("shared_limit", c_uint64),
+        ("library", c_char_p), ("in_place", c_int32), ("banks", c_uint32), ("bank_bytes", c_uint32),
+        ("sector_bytes", c_uint32), ("warp_size", c_uint32), ("record_blocks", POINTER(c_uint32)),
+        ("n_record_blocks", c_int32), ("record_events", c_uint64), ("watch_array", c_int32),
+        ("watch_low", c_uint64), ("watch_high", c_uint64), ("addresses", POINTER(CAddress)),
         ("n_addresses", c_int32),
         ("parent", c_void_p),            # a CParent
         ("child_done", c_void_p),
@@ -70,15 +48,8 @@ class CSite(ctypes.Structure):
 
 
 class CRequest(ctypes.Structure):
-    _fields_ = [
-        ("pc", c_uint32),
-        ("warp", c_uint32),
-        ("lanes", c_uint32),
-        ("size", c_uint32),
-        ("operation", c_int32),
-        ("memory", c_int32),
-        ("offset", c_int64 * 32),
-    ]
+    _fields_ = [("pc", c_uint32), ("warp", c_uint32), ("lanes", c_uint32), ("size", c_uint32),
+                ("operation", c_int32), ("memory", c_int32), ("offset", c_int64 * 32)]
 
 
 class CStep(ctypes.Structure):
@@ -95,48 +66,19 @@ class CParent(ctypes.Structure):
 
 
 class CError(ctypes.Structure):
-    _fields_ = [
-        ("kind", c_char_p),
-        ("reason", c_char_p),
-        ("detail", c_char_p),
-        ("who", CParty),
-        ("other", CParty),
-        ("has_thread", c_int32),
-        ("has_other", c_int32),
-        ("memory", c_int32),
-        ("offset", c_int64),
-        ("size", c_uint32),
-        ("file", c_char_p),
-        ("line", c_uint32),
-        ("column", c_uint32),
-    ]
+    _fields_ = [("kind", c_char_p), ("reason", c_char_p), ("detail", c_char_p), ("who", CParty),
+                ("other", CParty), ("has_thread", c_int32), ("has_other", c_int32), ("memory", c_int32),
+                ("offset", c_int64), ("size", c_uint32), ("file", c_char_p), ("line", c_uint32),
+                ("column", c_uint32)]
 
 
 class CResult(ctypes.Structure):
-    _fields_ = [
-        ("error", CError),
-        ("interrupted", c_int32),
-        ("printed", c_char_p),
-        ("memories", POINTER(CMemory)),
-        ("n_memories", c_uint64),
-        ("sites", POINTER(CSite)),
-        ("n_sites", c_uint64),
-        ("n_unique", c_uint64),
-        ("unique_sectors", c_uint64 * CLASSES),
-        ("atomic_addresses", c_uint64 * CLASSES),
-        ("barriers", c_uint64),
-        ("steps", c_uint64),
-        ("divergent_steps", c_uint64),
-        ("requests", POINTER(CRequest)),
-        ("n_requests", c_uint64),
-        ("shared_bytes", c_uint64),
-        ("notes", POINTER(CError)),
-        ("n_notes", c_uint64),
-        ("executed", POINTER(CStep)),
-        ("n_executed", c_uint64),
-        ("recorded_steps", c_void_p),
-        ("n_recorded_steps", c_uint64),
-        ("recorded_events", c_void_p),
-        ("n_recorded_events", c_uint64),
-        ("cut", c_int32),
-    ]
+    _fields_ = [("error", CError), ("interrupted", c_int32), ("printed", c_char_p),
+                ("memories", POINTER(CMemory)), ("n_memories", c_uint64), ("sites", POINTER(CSite)),
+                ("n_sites", c_uint64), ("n_unique", c_uint64), ("unique_sectors", c_uint64 * CLASSES),
+                ("atomic_addresses", c_uint64 * CLASSES), ("barriers", c_uint64), ("steps", c_uint64),
+                ("divergent_steps", c_uint64), ("requests", POINTER(CRequest)), ("n_requests", c_uint64),
+                ("shared_bytes", c_uint64), ("notes", POINTER(CError)), ("n_notes", c_uint64),
+                ("executed", POINTER(CStep)), ("n_executed", c_uint64), ("recorded_steps", c_void_p),
+                ("n_recorded_steps", c_uint64), ("recorded_events", c_void_p),
+                ("n_recorded_events", c_uint64), ("cut", c_int32)]

@@ -83,17 +83,14 @@ public:
     LAPTOP_FN unsigned size() const { return __builtin_popcount(lanes); }
     LAPTOP_FN unsigned num_threads() const { return size(); }
     LAPTOP_FN unsigned thread_rank() const { return __builtin_popcount(laptop_lanes_below(lanes)); }
-    template <class T>
-    LAPTOP_FN T shfl(T value, unsigned rank) const {
+    template <class T> LAPTOP_FN T shfl(T value, unsigned rank) const {
         return laptop::shuffle(lanes, value, laptop_nth_lane(lanes, rank % size()), LAPTOP_SITE);
     }
-    template <class T>
-    LAPTOP_FN T shfl_down(T value, unsigned delta) const {
+    template <class T> LAPTOP_FN T shfl_down(T value, unsigned delta) const {
         unsigned rank = thread_rank() + delta;
         return laptop::shuffle(lanes, value, rank < size() ? laptop_nth_lane(lanes, rank) : laptop::lane_id(), LAPTOP_SITE);
     }
-    template <class T>
-    LAPTOP_FN T shfl_up(T value, unsigned delta) const {
+    template <class T> LAPTOP_FN T shfl_up(T value, unsigned delta) const {
         int rank = int(thread_rank()) - int(delta);
         return laptop::shuffle(lanes, value, rank >= 0 ? laptop_nth_lane(lanes, rank) : laptop::lane_id(), LAPTOP_SITE);
     }
@@ -109,16 +106,14 @@ public:
         unsigned present;
         return laptop::ballot(lanes, predicate != 0, &present, LAPTOP_SITE) == present;
     }
-    template <class T>
-    LAPTOP_FN unsigned match_any(T value) const {
+    template <class T> LAPTOP_FN unsigned match_any(T value) const {
         const laptop::Exchange& x = laptop::warp_exchange(lanes, &value, sizeof(T), laptop::MATCH, false, LAPTOP_SITE);
         unsigned same = 0;
         for (int lane = 0; lane < 32; ++lane)
             if ((x.present >> lane & 1) && laptop::take<T>(x, lane) == value) same |= 1u << lane;
         return ranks(same);
     }
-    template <class T>
-    LAPTOP_FN unsigned match_all(T value, int& all) const {
+    template <class T> LAPTOP_FN unsigned match_all(T value, int& all) const {
         const laptop::Exchange& x = laptop::warp_exchange(lanes, &value, sizeof(T), laptop::MATCH, false, LAPTOP_SITE);
         all = 1;
         for (int lane = 0; lane < 32; ++lane)
@@ -148,16 +143,14 @@ class thread_block_tile : public coalesced_group {
 public:
     LAPTOP_FN thread_block_tile(unsigned rank_in_parent, unsigned size_of_parent)
         : coalesced_group(own_lanes()), rank(rank_in_parent / Size), count((size_of_parent + Size - 1) / Size) {}
-    template <class Other>
-    LAPTOP_FN thread_block_tile(const thread_block_tile<Size, Other>& other)
+    template <class Other> LAPTOP_FN thread_block_tile(const thread_block_tile<Size, Other>& other)
         : coalesced_group(other.laptop_lanes()), rank(other.meta_group_rank()), count(other.meta_group_size()) {}
     LAPTOP_FN static constexpr unsigned size() { return Size; }
     LAPTOP_FN static constexpr unsigned num_threads() { return Size; }
     LAPTOP_FN static unsigned thread_rank() { return laptop::lane_id() & (Size - 1); }
     LAPTOP_FN unsigned meta_group_rank() const { return rank; }
     LAPTOP_FN unsigned meta_group_size() const { return count; }
-    template <class T>
-    LAPTOP_FN T shfl_xor(T value, unsigned lane_mask) const {
+    template <class T> LAPTOP_FN T shfl_xor(T value, unsigned lane_mask) const {
         int rank = thread_rank() ^ lane_mask;
         int source = rank < int(Size) ? int(laptop::lane_id() & ~(Size - 1)) + rank : laptop::lane_id();
         return laptop::shuffle(lanes, value, source, LAPTOP_SITE);
@@ -179,8 +172,7 @@ class thread_block_tile<Size, Parent, true> {
 public:
     LAPTOP_FN thread_block_tile(unsigned rank_in_parent, unsigned size_of_parent)
         : rank(rank_in_parent / Size), count((size_of_parent + Size - 1) / Size) {}
-    template <class Other>
-    LAPTOP_FN thread_block_tile(const thread_block_tile<Size, Other>& other)
+    template <class Other> LAPTOP_FN thread_block_tile(const thread_block_tile<Size, Other>& other)
         : rank(other.meta_group_rank()), count(other.meta_group_size()) {}
     LAPTOP_FN static constexpr unsigned size() { return Size; }
     LAPTOP_FN static constexpr unsigned num_threads() { return Size; }
@@ -190,16 +182,13 @@ public:
     LAPTOP_FN void sync() const { laptop_wait(LAPTOP_SITE); }
     template <class T>
     LAPTOP_FN T shfl(const T& value, unsigned from) const { return laptop_take(value, from % Size, LAPTOP_SITE); }
-    template <class T>
-    LAPTOP_FN T shfl_xor(const T& value, unsigned mask) const {
+    template <class T> LAPTOP_FN T shfl_xor(const T& value, unsigned mask) const {
         return laptop_take(value, thread_rank() ^ mask, LAPTOP_SITE);
     }
-    template <class T>
-    LAPTOP_FN T shfl_down(const T& value, unsigned delta) const {
+    template <class T> LAPTOP_FN T shfl_down(const T& value, unsigned delta) const {
         return laptop_take(value, thread_rank() + delta, LAPTOP_SITE);
     }
-    template <class T>
-    LAPTOP_FN T shfl_up(const T& value, unsigned delta) const {
+    template <class T> LAPTOP_FN T shfl_up(const T& value, unsigned delta) const {
         return laptop_take(value, thread_rank() - delta, LAPTOP_SITE);
     }
     LAPTOP_FN int any(int predicate) const { return laptop_yes(predicate, LAPTOP_SITE) > 0; }
@@ -220,8 +209,7 @@ private:
 
     LAPTOP_FN static unsigned laptop_first() { return laptop_block_rank() / Size * Size; }
     // The value of another thread of the tile; one's own where there is no such thread.
-    template <class T>
-    LAPTOP_FN T laptop_take(const T& value, unsigned from, const void* site) const {
+    template <class T> LAPTOP_FN T laptop_take(const T& value, unsigned from, const void* site) const {
         laptop::show(&value);
         laptop_wait(site);
         T taken = value;
@@ -270,8 +258,7 @@ LAPTOP_FN coalesced_group binary_partition(const coalesced_group& tile, bool pre
     unsigned present, yes = laptop::ballot(tile.laptop_lanes(), predicate, &present, LAPTOP_SITE);
     return coalesced_group(predicate ? yes : present & ~yes);
 }
-template <class Label>
-LAPTOP_FN coalesced_group labeled_partition(const coalesced_group& tile, Label label) {
+template <class Label> LAPTOP_FN coalesced_group labeled_partition(const coalesced_group& tile, Label label) {
     const laptop::Exchange& x =
         laptop::warp_exchange(tile.laptop_lanes(), &label, sizeof(Label), laptop::MATCH, false, LAPTOP_SITE);
     unsigned same = 0;
@@ -284,10 +271,8 @@ LAPTOP_FN void sync(const thread_group& group) { group.laptop_wait(LAPTOP_SITE);
 LAPTOP_FN void sync(const grid_group&) { laptop::grid_barrier(LAPTOP_SITE); }
 template <unsigned Size, class Parent>
 LAPTOP_FN void sync(const thread_block_tile<Size, Parent, true>& tile) { tile.laptop_wait(LAPTOP_SITE); }
-template <class Group>
-LAPTOP_FN auto thread_rank(const Group& group) { return group.thread_rank(); }
-template <class Group>
-LAPTOP_FN auto group_size(const Group& group) { return group.size(); }
+template <class Group> LAPTOP_FN auto thread_rank(const Group& group) { return group.thread_rank(); }
+template <class Group> LAPTOP_FN auto group_size(const Group& group) { return group.size(); }
 
 // A thread block cluster: an error where it is asked for.
 class cluster_group {

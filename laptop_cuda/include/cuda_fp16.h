@@ -34,8 +34,7 @@ struct alignas(2) __half {
         result.__x = (unsigned short)bits;
         return result;
     }
-    template <class Integer>
-    LAPTOP_QUIET static unsigned short laptop_integer(Integer value) {
+    template <class Integer> LAPTOP_QUIET static unsigned short laptop_integer(Integer value) {
         using Wide = std::conditional_t<std::is_signed<Integer>::value, long long, unsigned long long>;
         return laptop::narrow<laptop::binary16>(laptop::integer_to_odd(Wide(value)));
     }

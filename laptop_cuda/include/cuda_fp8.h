@@ -106,8 +106,7 @@ LAPTOP_FN __half2_raw __nv_cvt_fp8x2_to_halfraw2(__nv_fp8x2_storage_t x, __nv_fp
         }                                                                                           \
         LAPTOP_IN_PLACE explicit operator bool() const { return (__x & 0x7f) != 0; }                \
     };
-LAPTOP_FP8(__nv_fp8_e4m3, __NV_E4M3)
-LAPTOP_FP8(__nv_fp8_e5m2, __NV_E5M2)
+LAPTOP_FP8(__nv_fp8_e4m3, __NV_E4M3) LAPTOP_FP8(__nv_fp8_e5m2, __NV_E5M2)
 #undef LAPTOP_FP8
 
 #define LAPTOP_FP8_VECTORS(Pair, Four, kind)                                                        \

@@ -62,15 +62,13 @@ template <class... P, size_t... I>
 LAPTOP_FN void call(void (*kernel)(P...), void** args, std::index_sequence<I...>) {
     kernel(*(std::remove_cv_t<std::remove_reference_t<P>>*)args[I]...);
 }
-template <class... P>
-LAPTOP_FN void call(void (*kernel)(P...), void** args) {
+template <class... P> LAPTOP_FN void call(void (*kernel)(P...), void** args) {
     call(kernel, args, std::index_sequence_for<P...>{});
 }
 
 template <class T>
 struct same { using type = T; };      // keeps an argument out of template deduction, so that it converts
-template <class T>
-using same_t = typename same<T>::type;
+template <class T> using same_t = typename same<T>::type;
 }  // namespace laptop
 
 #include "device_math.h"
@@ -143,8 +141,7 @@ template <class T> LAPTOP_FN const char* string_of(const T&) { return nullptr; }
 LAPTOP_FN const char* string_of(const char* s) { return s; }
 LAPTOP_FN const char* string_of(char* s) { return s; }
 }  // namespace laptop
-template <class... A>
-LAPTOP_FN int laptop_printf(const char* format, A... values) {
+template <class... A> LAPTOP_FN int laptop_printf(const char* format, A... values) {
     if (LAPTOP_TRACED && !laptop::in_kernel()) {
         const char* strings[] = {laptop::string_of(values)..., nullptr};
         laptop::host_prints(format, strings, sizeof...(A), LAPTOP_SITE);

@@ -6,26 +6,18 @@
 #define LAPTOP_MATH2(name, T, expression) LAPTOP_FN T name(T x, T y) { return expression; }
 #define LAPTOP_MATH3(name, T, expression) LAPTOP_FN T name(T x, T y, T z) { return expression; }
 
-LAPTOP_MATH1(__expf, float, expf(x))
-LAPTOP_MATH1(__exp10f, float, powf(10.f, x))
-LAPTOP_MATH1(__logf, float, logf(x))
-LAPTOP_MATH1(__log2f, float, log2f(x))
-LAPTOP_MATH1(__log10f, float, log10f(x))
-LAPTOP_MATH1(__sinf, float, sinf(x))
-LAPTOP_MATH1(__cosf, float, cosf(x))
-LAPTOP_MATH1(__tanf, float, tanf(x))
+LAPTOP_MATH1(__expf, float, expf(x)) LAPTOP_MATH1(__exp10f, float, powf(10.f, x))
+LAPTOP_MATH1(__logf, float, logf(x)) LAPTOP_MATH1(__log2f, float, log2f(x))
+LAPTOP_MATH1(__log10f, float, log10f(x)) LAPTOP_MATH1(__sinf, float, sinf(x))
+LAPTOP_MATH1(__cosf, float, cosf(x)) LAPTOP_MATH1(__tanf, float, tanf(x))
 LAPTOP_MATH1(__tanhf, float, tanhf(x))
-LAPTOP_MATH2(__powf, float, powf(x, y))
-LAPTOP_MATH2(__fdividef, float, x / y)
+LAPTOP_MATH2(__powf, float, powf(x, y)) LAPTOP_MATH2(__fdividef, float, x / y)
 LAPTOP_MATH2(fdividef, float, x / y)
 LAPTOP_MATH1(__saturatef, float, x > 0.f ? (x < 1.f ? x : 1.f) : 0.f)
-LAPTOP_MATH1(rsqrtf, float, 1.f / sqrtf(x))
-LAPTOP_MATH1(rsqrt, double, 1. / sqrt(x))
+LAPTOP_MATH1(rsqrtf, float, 1.f / sqrtf(x)) LAPTOP_MATH1(rsqrt, double, 1. / sqrt(x))
 LAPTOP_FN float rsqrt(float x) { return 1.f / sqrtf(x); }
-LAPTOP_MATH1(rcbrtf, float, 1.f / cbrtf(x))
-LAPTOP_MATH1(rcbrt, double, 1. / cbrt(x))
-LAPTOP_MATH2(rhypotf, float, 1.f / hypotf(x, y))
-LAPTOP_MATH2(rhypot, double, 1. / hypot(x, y))
+LAPTOP_MATH1(rcbrtf, float, 1.f / cbrtf(x)) LAPTOP_MATH1(rcbrt, double, 1. / cbrt(x))
+LAPTOP_MATH2(rhypotf, float, 1.f / hypotf(x, y)) LAPTOP_MATH2(rhypot, double, 1. / hypot(x, y))
 LAPTOP_MATH3(norm3df, float, sqrtf(x * x + y * y + z * z))
 LAPTOP_MATH3(norm3d, double, sqrt(x * x + y * y + z * z))
 LAPTOP_MATH3(rnorm3df, float, 1.f / sqrtf(x * x + y * y + z * z))
@@ -34,8 +26,7 @@ LAPTOP_FN float norm4df(float x, float y, float z, float w) { return sqrtf(x * x
 LAPTOP_FN double norm4d(double x, double y, double z, double w) { return sqrt(x * x + y * y + z * z + w * w); }
 LAPTOP_MATH1(sinpi, double, sin(3.14159265358979323846 * x))
 LAPTOP_MATH1(cospi, double, cos(3.14159265358979323846 * x))
-LAPTOP_MATH1(sinpif, float, (float)sinpi((double)x))
-LAPTOP_MATH1(cospif, float, (float)cospi((double)x))
+LAPTOP_MATH1(sinpif, float, (float)sinpi((double)x)) LAPTOP_MATH1(cospif, float, (float)cospi((double)x))
 // Functions that write through a pointer: the C library's own would touch memory that no hook sees.
 #define LAPTOP_TWO(name, T, first, second)                                                               \
     LAPTOP_FN void name(T x, T* s, T* c) {                                                               \
@@ -43,26 +34,20 @@ LAPTOP_MATH1(cospif, float, (float)cospi((double)x))
         if (LAPTOP_TRACED) laptop::will_write(c, sizeof(T), LAPTOP_SITE);                                \
         *s = first, *c = second;                                                                         \
     }
-LAPTOP_TWO(sincospi, double, sinpi(x), cospi(x))
-LAPTOP_TWO(sincospif, float, sinpif(x), cospif(x))
-LAPTOP_TWO(laptop_sincos, double, sin(x), cos(x))
-LAPTOP_TWO(laptop_sincosf, float, sinf(x), cosf(x))
+LAPTOP_TWO(sincospi, double, sinpi(x), cospi(x)) LAPTOP_TWO(sincospif, float, sinpif(x), cospif(x))
+LAPTOP_TWO(laptop_sincos, double, sin(x), cos(x)) LAPTOP_TWO(laptop_sincosf, float, sinf(x), cosf(x))
 LAPTOP_TWO(laptop_sincos, float, sinf(x), cosf(x))      // CUDA overloads both for float
-LAPTOP_TWO(sincospi, float, sinpif(x), cospif(x))
-LAPTOP_TWO(__sincosf, float, sinf(x), cosf(x))
+LAPTOP_TWO(sincospi, float, sinpif(x), cospif(x)) LAPTOP_TWO(__sincosf, float, sinf(x), cosf(x))
 #undef LAPTOP_TWO
-template <class T>
-LAPTOP_FN auto laptop_frexp(T x, int* exponent) {
+template <class T> LAPTOP_FN auto laptop_frexp(T x, int* exponent) {
     if (LAPTOP_TRACED) laptop::will_write(exponent, sizeof(int), LAPTOP_SITE);
     return std::frexp(x, exponent);
 }
-template <class T>
-LAPTOP_FN T laptop_modf(T x, laptop::same_t<T>* whole) {
+template <class T> LAPTOP_FN T laptop_modf(T x, laptop::same_t<T>* whole) {
     if (LAPTOP_TRACED) laptop::will_write(whole, sizeof(T), LAPTOP_SITE);
     return std::modf(x, whole);
 }
-template <class T>
-LAPTOP_FN T laptop_remquo(T x, laptop::same_t<T> y, int* quotient) {
+template <class T> LAPTOP_FN T laptop_remquo(T x, laptop::same_t<T> y, int* quotient) {
     if (LAPTOP_TRACED) laptop::will_write(quotient, sizeof(int), LAPTOP_SITE);
     return std::remquo(x, y, quotient);
 }
@@ -114,16 +99,14 @@ LAPTOP_MATH1(__frsqrt_rn, float, (float)(1. / sqrt((double)x)))      // right fo
 
 // ------------------------------------------------------------------ conversions: out of range saturates, NaN is 0
 namespace laptop {
-template <class To>
-LAPTOP_QUIET To saturate(double x) {
+template <class To> LAPTOP_QUIET To saturate(double x) {
     if (x != x) return 0;
     constexpr To lowest = std::numeric_limits<To>::min(), highest = std::numeric_limits<To>::max();
     if (x <= (double)lowest) return lowest;
     if (x >= (double)highest) return highest;
     return (To)x;
 }
-template <class To, class From>
-LAPTOP_QUIET To bits(From x) {
+template <class To, class From> LAPTOP_QUIET To bits(From x) {
     static_assert(sizeof(To) == sizeof(From), "a bit cast keeps the size");
     To y;
     ::memcpy(&y, &x, sizeof y);
@@ -136,13 +119,10 @@ LAPTOP_QUIET To bits(From x) {
     LAPTOP_FN T __##from##2##to##_rd(F x) { return laptop::saturate<T>(floor((double)x)); }  \
     LAPTOP_FN T __##from##2##to##_ru(F x) { return laptop::saturate<T>(ceil((double)x)); }   \
     LAPTOP_FN F __##to##2##from##_rn(T x) { return (F)x; }
-LAPTOP_TO_INTEGER(float, float, int, int)
-LAPTOP_TO_INTEGER(float, float, uint, unsigned)
+LAPTOP_TO_INTEGER(float, float, int, int) LAPTOP_TO_INTEGER(float, float, uint, unsigned)
 LAPTOP_TO_INTEGER(float, float, ll, long long)
-LAPTOP_TO_INTEGER(float, float, ull, unsigned long long)
-LAPTOP_TO_INTEGER(double, double, int, int)
-LAPTOP_TO_INTEGER(double, double, uint, unsigned)
-LAPTOP_TO_INTEGER(double, double, ll, long long)
+LAPTOP_TO_INTEGER(float, float, ull, unsigned long long) LAPTOP_TO_INTEGER(double, double, int, int)
+LAPTOP_TO_INTEGER(double, double, uint, unsigned) LAPTOP_TO_INTEGER(double, double, ll, long long)
 LAPTOP_TO_INTEGER(double, double, ull, unsigned long long)
 #undef LAPTOP_TO_INTEGER
 LAPTOP_FN float __double2float_rn(double x) { return (float)x; }
@@ -222,12 +202,8 @@ LAPTOP_FN int __dp4a(int a, int b, int c) {
 #define LAPTOP_MINMAX(T)                                     \
     LAPTOP_FN T min(T x, T y) { return y < x ? y : x; }      \
     LAPTOP_FN T max(T x, T y) { return x < y ? y : x; }
-LAPTOP_MINMAX(int)
-LAPTOP_MINMAX(unsigned)
-LAPTOP_MINMAX(long)
-LAPTOP_MINMAX(unsigned long)
-LAPTOP_MINMAX(long long)
-LAPTOP_MINMAX(unsigned long long)
+LAPTOP_MINMAX(int) LAPTOP_MINMAX(unsigned) LAPTOP_MINMAX(long) LAPTOP_MINMAX(unsigned long)
+LAPTOP_MINMAX(long long) LAPTOP_MINMAX(unsigned long long)
 #undef LAPTOP_MINMAX
 LAPTOP_FN float min(float x, float y) { return fminf(x, y); }
 LAPTOP_FN float max(float x, float y) { return fmaxf(x, y); }
@@ -239,12 +215,10 @@ using Mixed = std::enable_if_t<std::is_arithmetic<A>::value && std::is_arithmeti
                                    !std::is_same<A, B>::value,
                                std::common_type_t<A, B>>;
 }
-template <class A, class B>
-LAPTOP_FN laptop::Mixed<A, B> min(A x, B y) {
+template <class A, class B> LAPTOP_FN laptop::Mixed<A, B> min(A x, B y) {
     return min((std::common_type_t<A, B>)x, (std::common_type_t<A, B>)y);
 }
-template <class A, class B>
-LAPTOP_FN laptop::Mixed<A, B> max(A x, B y) {
+template <class A, class B> LAPTOP_FN laptop::Mixed<A, B> max(A x, B y) {
     return max((std::common_type_t<A, B>)x, (std::common_type_t<A, B>)y);
 }
 LAPTOP_FN long long llmin(long long x, long long y) { return x < y ? x : y; }

@@ -4,8 +4,7 @@
 #pragma once
 
 namespace laptop {
-template <class T>
-LAPTOP_QUIET T take(const Exchange& x, int lane) {
+template <class T> LAPTOP_QUIET T take(const Exchange& x, int lane) {
     T value;
     if (x.present >> lane & 1) {
         ::memcpy((void*)&value, x.slot[lane], sizeof(T));
@@ -14,8 +13,7 @@ LAPTOP_QUIET T take(const Exchange& x, int lane) {
     }
     return value;
 }
-template <class T>
-LAPTOP_QUIET T shuffle(unsigned mask, const T& value, int source, const void* site) {
+template <class T> LAPTOP_QUIET T shuffle(unsigned mask, const T& value, int source, const void* site) {
     static_assert(sizeof(T) <= 64, "a shuffle moves at most 64 bytes");
     const Exchange& x = warp_exchange(mask, &value, sizeof(T), SHUFFLE, false, site);
     if (x.present >> source & 1) return take<T>(x, source);
@@ -23,8 +21,7 @@ LAPTOP_QUIET T shuffle(unsigned mask, const T& value, int source, const void* si
     undefined_value((void*)&undefined, sizeof(T), source, site);
     return undefined;
 }
-template <class T, class F>
-LAPTOP_QUIET T reduce(unsigned mask, T value, F combine, const void* site) {
+template <class T, class F> LAPTOP_QUIET T reduce(unsigned mask, T value, F combine, const void* site) {
     const Exchange& x = warp_exchange(mask, &value, sizeof(T), REDUCE, false, site);
     bool first = true;
     T total{};
@@ -35,8 +32,7 @@ LAPTOP_QUIET T reduce(unsigned mask, T value, F combine, const void* site) {
     }
     return total;
 }
-template <class T, class F>
-LAPTOP_QUIET T atomic(T* p, F change, const void* site) {
+template <class T, class F> LAPTOP_QUIET T atomic(T* p, F change, const void* site) {
     will_update(p, sizeof(T), site);
     T old = *p;
     *p = change(old);
@@ -46,8 +42,7 @@ LAPTOP_QUIET T atomic(T* p, F change, const void* site) {
 
 // ------------------------------------------------------------------ shuffles
 namespace laptop {
-template <class T>
-LAPTOP_QUIET T __shfl_of(unsigned mask, T value, int source, int width, const void* site) {
+template <class T> LAPTOP_QUIET T __shfl_of(unsigned mask, T value, int source, int width, const void* site) {
     return shuffle(mask, value, (lane_id() & ~(width - 1)) | (source & (width - 1)), site);
 }
 template <class T>
@@ -78,10 +73,8 @@ LAPTOP_QUIET T __shfl_xor_of(unsigned mask, T value, int lane_mask, int width, c
     LAPTOP_FN T name(T value, Second second, int width = warpSize, int line = __builtin_LINE()) {          \
         return laptop::name##_of(laptop::converged_lanes(LAPTOP_SITE, line), value, second, width, LAPTOP_SITE); \
     }
-LAPTOP_SHUFFLE(__shfl, int)
-LAPTOP_SHUFFLE(__shfl_up, unsigned)
-LAPTOP_SHUFFLE(__shfl_down, unsigned)
-LAPTOP_SHUFFLE(__shfl_xor, int)
+LAPTOP_SHUFFLE(__shfl, int) LAPTOP_SHUFFLE(__shfl_up, unsigned)
+LAPTOP_SHUFFLE(__shfl_down, unsigned) LAPTOP_SHUFFLE(__shfl_xor, int)
 #undef LAPTOP_SHUFFLE
 
 // ------------------------------------------------------------------ votes
@@ -129,8 +122,7 @@ LAPTOP_FN int __all(int predicate, int line = __builtin_LINE()) {
     unsigned present;
     return laptop::ballot(laptop::converged_lanes(LAPTOP_SITE, line), predicate != 0, &present, LAPTOP_SITE) == present;
 }
-template <class T>
-LAPTOP_FN unsigned __match_any_sync(unsigned mask, T value) {
+template <class T> LAPTOP_FN unsigned __match_any_sync(unsigned mask, T value) {
     const laptop::Exchange& x = laptop::warp_exchange(mask, &value, sizeof(T), laptop::MATCH, false, LAPTOP_SITE);
     unsigned same = 0;
     for (int lane = 0; lane < 32; ++lane) {
@@ -138,8 +130,7 @@ LAPTOP_FN unsigned __match_any_sync(unsigned mask, T value) {
     }
     return same;
 }
-template <class T>
-LAPTOP_FN unsigned __match_all_sync(unsigned mask, T value, int* all) {
+template <class T> LAPTOP_FN unsigned __match_all_sync(unsigned mask, T value, int* all) {
     const laptop::Exchange& x = laptop::warp_exchange(mask, &value, sizeof(T), laptop::MATCH, false, LAPTOP_SITE);
     *all = 1;
     for (int lane = 0; lane < 32; ++lane) {
@@ -155,12 +146,9 @@ LAPTOP_FN unsigned __match_all_sync(unsigned mask, T value, int* all) {
         static_assert(std::is_integral<T>::value, #name " takes an integer");                \
         return laptop::reduce(mask, value, [](T a, T b) -> T { return expression; }, LAPTOP_SITE); \
     }
-LAPTOP_REDUCE(__reduce_add_sync, a + b)
-LAPTOP_REDUCE(__reduce_min_sync, a < b ? a : b)
-LAPTOP_REDUCE(__reduce_max_sync, a > b ? a : b)
-LAPTOP_REDUCE(__reduce_and_sync, a & b)
-LAPTOP_REDUCE(__reduce_or_sync, a | b)
-LAPTOP_REDUCE(__reduce_xor_sync, a ^ b)
+LAPTOP_REDUCE(__reduce_add_sync, a + b) LAPTOP_REDUCE(__reduce_min_sync, a < b ? a : b)
+LAPTOP_REDUCE(__reduce_max_sync, a > b ? a : b) LAPTOP_REDUCE(__reduce_and_sync, a & b)
+LAPTOP_REDUCE(__reduce_or_sync, a | b) LAPTOP_REDUCE(__reduce_xor_sync, a ^ b)
 #undef LAPTOP_REDUCE
 
 // ------------------------------------------------------------------ atomics
@@ -186,8 +174,6 @@ LAPTOP_REDUCE(__reduce_xor_sync, a ^ b)
         static_assert(std::is_integral<T>::value && sizeof(T) > 1, "CUDA has no atomicCAS for this type"); \
         return laptop::atomic(p, [=](T old) LAPTOP_QUIET -> T { return old == compare ? v : old; }, LAPTOP_SITE); \
     }
-LAPTOP_ATOMICS()
-LAPTOP_ATOMICS(_block)
-LAPTOP_ATOMICS(_system)
+LAPTOP_ATOMICS() LAPTOP_ATOMICS(_block) LAPTOP_ATOMICS(_system)
 #undef LAPTOP_ATOMICS
 #undef LAPTOP_ATOMIC

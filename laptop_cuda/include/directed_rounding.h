@@ -56,9 +56,7 @@ struct Direction {               // in force until it goes out of scope
     LAPTOP_DIRECTED1(__ll2double_##suffix, double, direction, long long, (double)x)                   \
     LAPTOP_DIRECTED1(__ull2float_##suffix, float, direction, unsigned long long, LAPTOP_FROM_UNSIGNED(float)) \
     LAPTOP_DIRECTED1(__ull2double_##suffix, double, direction, unsigned long long, LAPTOP_FROM_UNSIGNED(double))
-LAPTOP_ROUNDED(rd, FE_DOWNWARD)
-LAPTOP_ROUNDED(ru, FE_UPWARD)
-LAPTOP_ROUNDED(rz, FE_TOWARDZERO)
+LAPTOP_ROUNDED(rd, FE_DOWNWARD) LAPTOP_ROUNDED(ru, FE_UPWARD) LAPTOP_ROUNDED(rz, FE_TOWARDZERO)
 #undef LAPTOP_ROUNDED
 #undef LAPTOP_FROM_UNSIGNED
 #undef LAPTOP_DIRECTED1

@@ -7,8 +7,7 @@
 
 namespace laptop {
 // The same for the only lane of a word, or for both halves.
-template <class Lane, class F>
-LAPTOP_QUIET unsigned in_lanes(unsigned a, unsigned b, unsigned c, F f) {
+template <class Lane, class F> LAPTOP_QUIET unsigned in_lanes(unsigned a, unsigned b, unsigned c, F f) {
     constexpr int BITS = 8 * sizeof(Lane);
     unsigned long long word = 0;
     for (int at = 0; at < 32; at += BITS) {
@@ -41,8 +40,7 @@ template <class Lane> LAPTOP_QUIET Lane sum(Lane x, Lane y) { return (Lane)((uns
     LAPTOP_OF_THREE(name##_u16x2, unsigned, uint16_t, expression)       \
     LAPTOP_OF_THREE(name##_s32_relu, int, int32_t, larger<Lane>(expression, 0))         \
     LAPTOP_OF_THREE(name##_s16x2_relu, unsigned, int16_t, larger<Lane>(expression, 0))
-LAPTOP_OF_BOTH_SIGNS(__viaddmax, larger(sum(x, y), z))
-LAPTOP_OF_BOTH_SIGNS(__viaddmin, smaller(sum(x, y), z))
+LAPTOP_OF_BOTH_SIGNS(__viaddmax, larger(sum(x, y), z)) LAPTOP_OF_BOTH_SIGNS(__viaddmin, smaller(sum(x, y), z))
 LAPTOP_OF_BOTH_SIGNS(__vimax3, larger(larger(x, y), z))
 LAPTOP_OF_BOTH_SIGNS(__vimin3, smaller(smaller(x, y), z))
 LAPTOP_OF_TWO(__vimax_s32_relu, int, int32_t, larger<Lane>(larger(x, y), 0))

@@ -47,10 +47,8 @@ LAPTOP_QUIET inline double bessel_i(int order, double x) {          // its serie
 #define LAPTOP_BOTH(name, expression)                                  \
     LAPTOP_FN double name(double x) { return expression; }             \
     LAPTOP_FN float name##f(float x) { return (float)(expression); }
-LAPTOP_BOTH(erfinv, laptop::inverse_of_erf(x))
-LAPTOP_BOTH(erfcinv, laptop::inverse_of_erfc(x))
+LAPTOP_BOTH(erfinv, laptop::inverse_of_erf(x)) LAPTOP_BOTH(erfcinv, laptop::inverse_of_erfc(x))
 LAPTOP_BOTH(normcdfinv, -1.4142135623730951 * laptop::inverse_of_erfc(2.0 * x))
-LAPTOP_BOTH(erfcx, laptop::scaled_erfc(x))
-LAPTOP_BOTH(cyl_bessel_i0, laptop::bessel_i(0, x))
+LAPTOP_BOTH(erfcx, laptop::scaled_erfc(x)) LAPTOP_BOTH(cyl_bessel_i0, laptop::bessel_i(0, x))
 LAPTOP_BOTH(cyl_bessel_i1, laptop::bessel_i(1, x))
 #undef LAPTOP_BOTH

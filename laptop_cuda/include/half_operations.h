@@ -16,13 +16,9 @@ LAPTOP_FN LAPTOP_SCALAR laptop_narrow(LAPTOP_SCALAR, float a) {
         float x = laptop_widen(a), y = laptop_widen(b); \
         return LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::narrow(expression));                \
     }
-LAPTOP_BINARY(__hadd, x + y)
-LAPTOP_BINARY(__hsub, x - y)
-LAPTOP_BINARY(__hmul, x * y)
-LAPTOP_BINARY(__hdiv, x / y)
-LAPTOP_BINARY(__hadd_rn, x + y)
-LAPTOP_BINARY(__hsub_rn, x - y)
-LAPTOP_BINARY(__hmul_rn, x * y)
+LAPTOP_BINARY(__hadd, x + y) LAPTOP_BINARY(__hsub, x - y)
+LAPTOP_BINARY(__hmul, x * y) LAPTOP_BINARY(__hdiv, x / y)
+LAPTOP_BINARY(__hadd_rn, x + y) LAPTOP_BINARY(__hsub_rn, x - y) LAPTOP_BINARY(__hmul_rn, x * y)
 LAPTOP_BINARY(__hadd_sat, __builtin_fminf(__builtin_fmaxf(x + y, 0.0f), 1.0f))
 LAPTOP_BINARY(__hsub_sat, __builtin_fminf(__builtin_fmaxf(x - y, 0.0f), 1.0f))
 LAPTOP_BINARY(__hmul_sat, __builtin_fminf(__builtin_fmaxf(x * y, 0.0f), 1.0f))
@@ -79,31 +75,20 @@ LAPTOP_FN LAPTOP_SCALAR __hfma_relu(LAPTOP_SCALAR a, LAPTOP_SCALAR b, LAPTOP_SCA
     LAPTOP_FN bool __hb##name##u2(LAPTOP_PAIR a, LAPTOP_PAIR b) { \
         return __h##name##u(a.x, b.x) && __h##name##u(a.y, b.y); \
     }
-LAPTOP_COMPARE(eq, ==)
-LAPTOP_COMPARE(ne, !=)
-LAPTOP_COMPARE(lt, <)
-LAPTOP_COMPARE(le, <=)
-LAPTOP_COMPARE(gt, >)
-LAPTOP_COMPARE(ge, >=)
+LAPTOP_COMPARE(eq, ==) LAPTOP_COMPARE(ne, !=) LAPTOP_COMPARE(lt, <) LAPTOP_COMPARE(le, <=)
+LAPTOP_COMPARE(gt, >) LAPTOP_COMPARE(ge, >=)
 #undef LAPTOP_COMPARE
 
 // ---- two numbers at once
 #define LAPTOP_PAIRWISE(name, single) \
     LAPTOP_FN LAPTOP_PAIR name(LAPTOP_PAIR a, LAPTOP_PAIR b) { return {single(a.x, b.x), single(a.y, b.y)}; }
-LAPTOP_PAIRWISE(__hadd2, __hadd)
-LAPTOP_PAIRWISE(__hsub2, __hsub)
-LAPTOP_PAIRWISE(__hmul2, __hmul)
-LAPTOP_PAIRWISE(__h2div, __hdiv)
-LAPTOP_PAIRWISE(__hadd2_rn, __hadd)
-LAPTOP_PAIRWISE(__hsub2_rn, __hsub)
-LAPTOP_PAIRWISE(__hmul2_rn, __hmul)
-LAPTOP_PAIRWISE(__hadd2_sat, __hadd_sat)
-LAPTOP_PAIRWISE(__hsub2_sat, __hsub_sat)
-LAPTOP_PAIRWISE(__hmul2_sat, __hmul_sat)
-LAPTOP_PAIRWISE(__hmax2, __hmax)
-LAPTOP_PAIRWISE(__hmin2, __hmin)
-LAPTOP_PAIRWISE(__hmax2_nan, __hmax_nan)
-LAPTOP_PAIRWISE(__hmin2_nan, __hmin_nan)
+LAPTOP_PAIRWISE(__hadd2, __hadd) LAPTOP_PAIRWISE(__hsub2, __hsub)
+LAPTOP_PAIRWISE(__hmul2, __hmul) LAPTOP_PAIRWISE(__h2div, __hdiv)
+LAPTOP_PAIRWISE(__hadd2_rn, __hadd) LAPTOP_PAIRWISE(__hsub2_rn, __hsub)
+LAPTOP_PAIRWISE(__hmul2_rn, __hmul) LAPTOP_PAIRWISE(__hadd2_sat, __hadd_sat)
+LAPTOP_PAIRWISE(__hsub2_sat, __hsub_sat) LAPTOP_PAIRWISE(__hmul2_sat, __hmul_sat)
+LAPTOP_PAIRWISE(__hmax2, __hmax) LAPTOP_PAIRWISE(__hmin2, __hmin)
+LAPTOP_PAIRWISE(__hmax2_nan, __hmax_nan) LAPTOP_PAIRWISE(__hmin2_nan, __hmin_nan)
 #undef LAPTOP_PAIRWISE
 LAPTOP_FN LAPTOP_PAIR __hfma2(LAPTOP_PAIR a, LAPTOP_PAIR b, LAPTOP_PAIR c) {
     return {__hfma(a.x, b.x, c.x), __hfma(a.y, b.y, c.y)};
@@ -132,22 +117,14 @@ LAPTOP_FN float __high2float(LAPTOP_PAIR a) { return laptop_widen(a.y); }
     } \
     LAPTOP_FN LAPTOP_PAIR h2##name(LAPTOP_PAIR a) { return {h##name(a.x), h##name(a.y)}; }
 LAPTOP_FUNCTION(sqrt, __builtin_sqrtf(x))
-LAPTOP_FUNCTION(rsqrt, float(1.0 / __builtin_sqrt(double(x))))
-LAPTOP_FUNCTION(rcp, 1.0f / x)
-LAPTOP_FUNCTION(exp, __builtin_expf(x))
-LAPTOP_FUNCTION(exp2, std::exp2(x))
-LAPTOP_FUNCTION(exp10, float(__builtin_pow(10.0, double(x))))
-LAPTOP_FUNCTION(log, __builtin_logf(x))
-LAPTOP_FUNCTION(log2, std::log2(x))
-LAPTOP_FUNCTION(log10, std::log10(x))
-LAPTOP_FUNCTION(sin, __builtin_sinf(x))
-LAPTOP_FUNCTION(cos, __builtin_cosf(x))
-LAPTOP_FUNCTION(tanh, __builtin_tanhf(x))
-LAPTOP_FUNCTION(tanh_approx, __builtin_tanhf(x))
-LAPTOP_FUNCTION(floor, __builtin_floorf(x))
-LAPTOP_FUNCTION(ceil, __builtin_ceilf(x))
-LAPTOP_FUNCTION(trunc, __builtin_truncf(x))
-LAPTOP_FUNCTION(rint, __builtin_nearbyintf(x))
+LAPTOP_FUNCTION(rsqrt, float(1.0 / __builtin_sqrt(double(x)))) LAPTOP_FUNCTION(rcp, 1.0f / x)
+LAPTOP_FUNCTION(exp, __builtin_expf(x)) LAPTOP_FUNCTION(exp2, std::exp2(x))
+LAPTOP_FUNCTION(exp10, float(__builtin_pow(10.0, double(x)))) LAPTOP_FUNCTION(log, __builtin_logf(x))
+LAPTOP_FUNCTION(log2, std::log2(x)) LAPTOP_FUNCTION(log10, std::log10(x))
+LAPTOP_FUNCTION(sin, __builtin_sinf(x)) LAPTOP_FUNCTION(cos, __builtin_cosf(x))
+LAPTOP_FUNCTION(tanh, __builtin_tanhf(x)) LAPTOP_FUNCTION(tanh_approx, __builtin_tanhf(x))
+LAPTOP_FUNCTION(floor, __builtin_floorf(x)) LAPTOP_FUNCTION(ceil, __builtin_ceilf(x))
+LAPTOP_FUNCTION(trunc, __builtin_truncf(x)) LAPTOP_FUNCTION(rint, __builtin_nearbyintf(x))
 #undef LAPTOP_FUNCTION
 
 // ---- operators
@@ -156,10 +133,8 @@ LAPTOP_FUNCTION(rint, __builtin_nearbyintf(x))
     LAPTOP_FN LAPTOP_PAIR operator op(LAPTOP_PAIR a, LAPTOP_PAIR b) { return pair(a, b); }    \
     LAPTOP_IN_PLACE LAPTOP_SCALAR& operator op##=(LAPTOP_SCALAR& a, LAPTOP_SCALAR b) { return a = single(a, b); } \
     LAPTOP_IN_PLACE LAPTOP_PAIR& operator op##=(LAPTOP_PAIR& a, LAPTOP_PAIR b) { return a = pair(a, b); }
-LAPTOP_OPERATOR(+, __hadd, __hadd2)
-LAPTOP_OPERATOR(-, __hsub, __hsub2)
-LAPTOP_OPERATOR(*, __hmul, __hmul2)
-LAPTOP_OPERATOR(/, __hdiv, __h2div)
+LAPTOP_OPERATOR(+, __hadd, __hadd2) LAPTOP_OPERATOR(-, __hsub, __hsub2)
+LAPTOP_OPERATOR(*, __hmul, __hmul2) LAPTOP_OPERATOR(/, __hdiv, __h2div)
 #undef LAPTOP_OPERATOR
 LAPTOP_FN LAPTOP_SCALAR operator+(LAPTOP_SCALAR a) { return a; }
 LAPTOP_FN LAPTOP_SCALAR operator-(LAPTOP_SCALAR a) { return __hneg(a); }
@@ -169,12 +144,9 @@ LAPTOP_FN LAPTOP_PAIR operator-(LAPTOP_PAIR a) { return __hneg2(a); }
 #define LAPTOP_COMPARISON(op, single, pair) \
     LAPTOP_FN bool operator op(LAPTOP_SCALAR a, LAPTOP_SCALAR b) { return single(a, b); }     \
     LAPTOP_FN bool operator op(LAPTOP_PAIR a, LAPTOP_PAIR b) { return pair(a, b); }
-LAPTOP_COMPARISON(==, __heq, __hbeq2)
-LAPTOP_COMPARISON(!=, __hneu, __hbneu2)
-LAPTOP_COMPARISON(<, __hlt, __hblt2)
-LAPTOP_COMPARISON(<=, __hle, __hble2)
-LAPTOP_COMPARISON(>, __hgt, __hbgt2)
-LAPTOP_COMPARISON(>=, __hge, __hbge2)
+LAPTOP_COMPARISON(==, __heq, __hbeq2) LAPTOP_COMPARISON(!=, __hneu, __hbneu2)
+LAPTOP_COMPARISON(<, __hlt, __hblt2) LAPTOP_COMPARISON(<=, __hle, __hble2)
+LAPTOP_COMPARISON(>, __hgt, __hbgt2) LAPTOP_COMPARISON(>=, __hge, __hbge2)
 #undef LAPTOP_COMPARISON
 
 #define LAPTOP_STEP(op, base) \
@@ -186,8 +158,7 @@ LAPTOP_COMPARISON(>=, __hge, __hbge2)
         a = base(before, LAPTOP_SCALAR::laptop_from(LAPTOP_FORMAT::one));                     \
         return before; \
     }
-LAPTOP_STEP(++, __hadd)
-LAPTOP_STEP(--, __hsub)
+LAPTOP_STEP(++, __hadd) LAPTOP_STEP(--, __hsub)
 #undef LAPTOP_STEP
 
 // ---- conversions
@@ -239,12 +210,9 @@ LAPTOP_FN LAPTOP_SCALAR LAPTOP_NAMED(__ushort_as_, )(unsigned short a) { return 
     LAPTOP_ROUNDED(name, Integer, rz, zero)       \
     LAPTOP_ROUNDED(name, Integer, rd, down)       \
     LAPTOP_ROUNDED(name, Integer, ru, up)
-LAPTOP_INTEGER(int, int)
-LAPTOP_INTEGER(uint, unsigned)
-LAPTOP_INTEGER(short, short)
-LAPTOP_INTEGER(ushort, unsigned short)
-LAPTOP_INTEGER(ll, long long)
-LAPTOP_INTEGER(ull, unsigned long long)
+LAPTOP_INTEGER(int, int) LAPTOP_INTEGER(uint, unsigned)
+LAPTOP_INTEGER(short, short) LAPTOP_INTEGER(ushort, unsigned short)
+LAPTOP_INTEGER(ll, long long) LAPTOP_INTEGER(ull, unsigned long long)
 #undef LAPTOP_INTEGER
 #undef LAPTOP_ROUNDED
 

@@ -28,8 +28,7 @@ template <class T>
 LAPTOP_FN T __nv_atomic_load_n(const volatile T* p, int order, int scope = __NV_THREAD_SCOPE_SYSTEM) {
     return laptop::nv_atomic(p, order, scope, [](T old) LAPTOP_QUIET -> T { return old; }, LAPTOP_SITE);
 }
-template <class T>
-LAPTOP_FN void __nv_atomic_load(const volatile T* p, laptop::exactly<T>* result, int order,
+template <class T> LAPTOP_FN void __nv_atomic_load(const volatile T* p, laptop::exactly<T>* result, int order,
                                 int scope = __NV_THREAD_SCOPE_SYSTEM) {
     *result = laptop::nv_atomic(p, order, scope, [](T old) LAPTOP_QUIET -> T { return old; }, LAPTOP_SITE);
 }
@@ -77,12 +76,9 @@ LAPTOP_FN bool __nv_atomic_compare_exchange(volatile T* p, laptop::exactly<T>* e
 #define LAPTOP_NV_ATOMICS(operation, expression)                       \
     LAPTOP_NV_ATOMIC(__nv_atomic_fetch_##operation, T, expression)     \
     LAPTOP_NV_ATOMIC(__nv_atomic_##operation, void, expression)
-LAPTOP_NV_ATOMICS(add, old + v)
-LAPTOP_NV_ATOMICS(sub, old - v)
-LAPTOP_NV_ATOMICS(and, old & v)
-LAPTOP_NV_ATOMICS(or, old | v)
-LAPTOP_NV_ATOMICS(xor, old ^ v)
-LAPTOP_NV_ATOMICS(min, v < old ? v : old)
+LAPTOP_NV_ATOMICS(add, old + v) LAPTOP_NV_ATOMICS(sub, old - v)
+LAPTOP_NV_ATOMICS(and, old & v) LAPTOP_NV_ATOMICS(or, old | v)
+LAPTOP_NV_ATOMICS(xor, old ^ v) LAPTOP_NV_ATOMICS(min, v < old ? v : old)
 LAPTOP_NV_ATOMICS(max, v > old ? v : old)
 #undef LAPTOP_NV_ATOMICS
 #undef LAPTOP_NV_ATOMIC

@@ -6,8 +6,7 @@
 #include "cuda_runtime.h"
 
 namespace laptop {
-template <class Lane, class F>
-LAPTOP_QUIET unsigned packed(unsigned a, unsigned b, F f) {
+template <class Lane, class F> LAPTOP_QUIET unsigned packed(unsigned a, unsigned b, F f) {
     constexpr int BITS = 8 * sizeof(Lane);
     unsigned word = 0;
     for (int at = 0; at < 32; at += BITS) {
@@ -20,8 +19,7 @@ template <class Lane> LAPTOP_QUIET int saturated(int x) {
     constexpr int lowest = std::numeric_limits<Lane>::min(), highest = std::numeric_limits<Lane>::max();
     return x < lowest ? lowest : x > highest ? highest : x;
 }
-template <class Lane, class F>
-LAPTOP_QUIET unsigned sum_of_packed(unsigned a, unsigned b, F f) {
+template <class Lane, class F> LAPTOP_QUIET unsigned sum_of_packed(unsigned a, unsigned b, F f) {
     unsigned sum = 0;
     for (int at = 0; at < 32; at += 8 * sizeof(Lane))
         sum += (unsigned)f((int)(Lane)(a >> at), (int)(Lane)(b >> at));
@@ -40,15 +38,13 @@ LAPTOP_QUIET unsigned sum_of_packed(unsigned a, unsigned b, F f) {
     LAPTOP_PACKED_OF(name##2, wide, how, expression)
 #define LAPTOP_PACKED_S(name, expression) LAPTOP_PACKED_BOTH(name, int8_t, int16_t, packed, expression)
 #define LAPTOP_PACKED_U(name, expression) LAPTOP_PACKED_BOTH(name, uint8_t, uint16_t, packed, expression)
-LAPTOP_PACKED_U(__vadd, x + y)
-LAPTOP_PACKED_U(__vsub, x - y)
+LAPTOP_PACKED_U(__vadd, x + y) LAPTOP_PACKED_U(__vsub, x - y)
 LAPTOP_PACKED_S(__vaddss, laptop::saturated<Lane>(x + y))
 LAPTOP_PACKED_U(__vaddus, laptop::saturated<Lane>(x + y))
 LAPTOP_PACKED_S(__vsubss, laptop::saturated<Lane>(x - y))
 LAPTOP_PACKED_U(__vsubus, laptop::saturated<Lane>(x - y))
 LAPTOP_PACKED_S(__vavgs, (x + y + (x + y >= 0)) >> 1)
-LAPTOP_PACKED_U(__vavgu, (x + y + 1) >> 1)
-LAPTOP_PACKED_U(__vhaddu, (x + y) >> 1)
+LAPTOP_PACKED_U(__vavgu, (x + y + 1) >> 1) LAPTOP_PACKED_U(__vhaddu, (x + y) >> 1)
 LAPTOP_PACKED_S(__vmaxs, x > y ? x : y)
 LAPTOP_PACKED_U(__vmaxu, x > y ? x : y)
 LAPTOP_PACKED_S(__vmins, x < y ? x : y)
@@ -60,16 +56,11 @@ LAPTOP_PACKED_BOTH(__vsadu, uint8_t, uint16_t, sum_of_packed, x > y ? x - y : y 
 #define LAPTOP_COMPARED(word, sign, how)        \
     sign(__vcmp##word, x how y ? -1 : 0)        \
     sign(__vset##word, x how y)
-LAPTOP_COMPARED(eq, LAPTOP_PACKED_U, ==)
-LAPTOP_COMPARED(ne, LAPTOP_PACKED_U, !=)
-LAPTOP_COMPARED(gts, LAPTOP_PACKED_S, >)
-LAPTOP_COMPARED(ges, LAPTOP_PACKED_S, >=)
-LAPTOP_COMPARED(lts, LAPTOP_PACKED_S, <)
-LAPTOP_COMPARED(les, LAPTOP_PACKED_S, <=)
-LAPTOP_COMPARED(gtu, LAPTOP_PACKED_U, >)
-LAPTOP_COMPARED(geu, LAPTOP_PACKED_U, >=)
-LAPTOP_COMPARED(ltu, LAPTOP_PACKED_U, <)
-LAPTOP_COMPARED(leu, LAPTOP_PACKED_U, <=)
+LAPTOP_COMPARED(eq, LAPTOP_PACKED_U, ==) LAPTOP_COMPARED(ne, LAPTOP_PACKED_U, !=)
+LAPTOP_COMPARED(gts, LAPTOP_PACKED_S, >) LAPTOP_COMPARED(ges, LAPTOP_PACKED_S, >=)
+LAPTOP_COMPARED(lts, LAPTOP_PACKED_S, <) LAPTOP_COMPARED(les, LAPTOP_PACKED_S, <=)
+LAPTOP_COMPARED(gtu, LAPTOP_PACKED_U, >) LAPTOP_COMPARED(geu, LAPTOP_PACKED_U, >=)
+LAPTOP_COMPARED(ltu, LAPTOP_PACKED_U, <) LAPTOP_COMPARED(leu, LAPTOP_PACKED_U, <=)
 #undef LAPTOP_COMPARED
 #undef LAPTOP_PACKED_U
 #undef LAPTOP_PACKED_S

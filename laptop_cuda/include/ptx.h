@@ -11,14 +11,12 @@ namespace ptx {
 
 typedef unsigned long long reg;
 
-template <class T>
-LAPTOP_FN T get(reg r) {
+template <class T> LAPTOP_FN T get(reg r) {
     T value;
     __builtin_memcpy((void*)&value, &r, sizeof(T));
     return value;
 }
-template <class T>
-LAPTOP_FN reg put(T value) {
+template <class T> LAPTOP_FN reg put(T value) {
     static_assert(sizeof(T) <= sizeof(reg), "an operand of inline PTX has at most 64 bits");
     reg r = 0;
     __builtin_memcpy(&r, (const void*)&value, sizeof(T));
@@ -257,8 +255,7 @@ template <class To> struct convert_<To, f16> : of_small<laptop::binary16, To> {}
 template <class To> struct convert_<To, bf16> : of_small<laptop::bfloat16, To> {};
 template <class To, class From>
 LAPTOP_FN To convert(From a, laptop::rounding mode = laptop::rounding::nearest) { return convert_<To, From>::of(a, mode); }
-template <class E>
-LAPTOP_FN pair<E> convert_pair(float high, float low, bool relu, laptop::rounding mode) {
+template <class E> LAPTOP_FN pair<E> convert_pair(float high, float low, bool relu, laptop::rounding mode) {
     return {convert<E>(relu && low <= 0 ? 0.f : low, mode), convert<E>(relu && high <= 0 ? 0.f : high, mode)};
 }
 LAPTOP_FN double whole(double a, laptop::rounding mode) {
@@ -276,8 +273,7 @@ LAPTOP_FN uint32_t to_tf32(float a, char mode, bool no_negatives) {
 LAPTOP_FN void* in_shared(reg address) { return laptop::shared_pointer((uint32_t)address); }
 LAPTOP_FN void* generic(reg address) { return (void*)(uintptr_t)address; }
 // STRONG: .relaxed, .acquire, .release and .volatile, which other threads may rely on while they wait.
-template <int BYTES, bool STRONG, int COUNT>
-LAPTOP_FN void load(reg (&d)[COUNT], const void* p) {
+template <int BYTES, bool STRONG, int COUNT> LAPTOP_FN void load(reg (&d)[COUNT], const void* p) {
     if (STRONG) laptop::will_communicate((void*)p, BYTES * COUNT, false, LAPTOP_SITE);
     else if (LAPTOP_TRACED) laptop::will_read(p, BYTES * COUNT, LAPTOP_SITE);
     for (int i = 0; i < COUNT; ++i) {
@@ -285,8 +281,7 @@ LAPTOP_FN void load(reg (&d)[COUNT], const void* p) {
         __builtin_memcpy(&d[i], (const char*)p + BYTES * i, BYTES);
     }
 }
-template <int BYTES, bool STRONG, int COUNT>
-LAPTOP_FN void store(void* p, const reg (&d)[COUNT]) {
+template <int BYTES, bool STRONG, int COUNT> LAPTOP_FN void store(void* p, const reg (&d)[COUNT]) {
     if (STRONG) laptop::will_communicate(p, BYTES * COUNT, true, LAPTOP_SITE);
     else if (LAPTOP_TRACED) laptop::will_write(p, BYTES * COUNT, LAPTOP_SITE);
     for (int i = 0; i < COUNT; ++i) __builtin_memcpy((char*)p + BYTES * i, &d[i], BYTES);
@@ -368,8 +363,7 @@ LAPTOP_FN void meet(const void* value, unsigned bytes, const char* what, const v
 }
 
 // Lane l gives the 16-byte row l of the 8 x 8 pieces, and gets of each piece row l / 4, columns 2 (l % 4) and the next.
-template <int COUNT, bool TRANSPOSED>
-LAPTOP_FN void load_matrix(reg (&d)[COUNT], reg address) {
+template <int COUNT, bool TRANSPOSED> LAPTOP_FN void load_matrix(reg (&d)[COUNT], reg address) {
     const void* site = LAPTOP_SITE;
     uint16_t own[8] = {}, rows[32][8];
     if (laptop::lane_id() < 8 * COUNT) {
@@ -388,8 +382,7 @@ LAPTOP_FN void load_matrix(reg (&d)[COUNT], reg address) {
         d[i] = low | uint32_t(high) << 16;
     }
 }
-template <int COUNT, bool TRANSPOSED>
-LAPTOP_FN void store_matrix(reg address, const reg (&d)[COUNT]) {
+template <int COUNT, bool TRANSPOSED> LAPTOP_FN void store_matrix(reg address, const reg (&d)[COUNT]) {
     const void* site = LAPTOP_SITE;
     uint32_t own[4] = {};
     for (int i = 0; i < COUNT; ++i) own[i] = (uint32_t)d[i];

@@ -107,8 +107,7 @@ struct bfloat16 {
 };
 
 // Any double, in any direction.
-template <class Format>
-LAPTOP_FN uint16_t narrow(double value, rounding mode = rounding::nearest) {
+template <class Format> LAPTOP_FN uint16_t narrow(double value, rounding mode = rounding::nearest) {
     double rounded = round_to(value, Format::digits, Format::finest, mode);
     bool towards_zero = mode == rounding::zero || (mode == rounding::down && value > 0) ||
                         (mode == rounding::up && value < 0);
@@ -117,16 +116,14 @@ LAPTOP_FN uint16_t narrow(double value, rounding mode = rounding::nearest) {
     return Format::narrow(float(rounded));               // exact by now
 }
 
-template <class Format>
-LAPTOP_FN uint16_t fused_multiply_add(float a, float b, float c) {
+template <class Format> LAPTOP_FN uint16_t fused_multiply_add(float a, float b, float c) {
     double product = double(a) * double(b);              // exact: at most 22 bits
     double sum = add_to_odd(product, double(c));
     return narrow<Format>(sum);
 }
 
 // What the hardware's float-to-integer conversions do: saturate, and NaN is 0.
-template <class Integer>
-LAPTOP_FN Integer to_integer(double value, rounding mode) {
+template <class Integer> LAPTOP_FN Integer to_integer(double value, rounding mode) {
     if (__builtin_isnan(value)) return 0;
     double whole = mode == rounding::nearest ? __builtin_nearbyint(value)
                  : mode == rounding::down    ? __builtin_floor(value)

@@ -129,13 +129,8 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
     Captured, it reads `stdin`; else our standard input, and prints to `stdout` (ours, unless given)."""
     reading, writing = os.pipe()
     job = {
-        "library": str(program.library),
-        "mode": program.mode,
-        "order": order,
-        "seed": seed,
-        "files": program.files,
-        "step_limit": step_limit,
-        "report": writing,
+        "library": str(program.library), "mode": program.mode, "order": order, "seed": seed,
+        "files": program.files, "step_limit": step_limit, "report": writing,
         "arguments": [name or next(iter(program.files)).removesuffix(".cu"), *map(str, arguments)],
     } | more
     home = str(build.PACKAGE.parent)

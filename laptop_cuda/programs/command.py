@@ -90,13 +90,8 @@ def read_command(words: list[str]) -> Asked:
 
 OWN = ("--sanitize", "--profile", "--plain", "--json", "--budget", "--order", "--seed", "--steps",
        "--timeout")
-OF_NVCC = (
-    "--use_fast_math",
-    "--expt-relaxed-constexpr",
-    "--extended-lambda",
-    "--expt-extended-lambda",
-    "--gpu-architecture",
-    "--generate-code")
+OF_NVCC = ("--use_fast_math", "--expt-relaxed-constexpr", "--extended-lambda", "--expt-extended-lambda",
+           "--gpu-architecture", "--generate-code")
 
 
 def _option(asked: Asked, word: str, left: list[str]) -> None:
@@ -174,17 +169,9 @@ def run(words: list[str]) -> int:
 
 
 def _write_json(asked: Asked, program: Program, ran: Ran, over: list[str]) -> None:
-    made = {
-        "sources": [str(p) for p in asked.sources],
-        "mode": asked.mode,
-        "status": ran.status,
-        "crash": ran.crash,
-        "errors": ran.errors,
-        "notes": ran.notes,
-        "over_budget": over,
-        "warnings": program.warnings,
-        "launches": ran.launches,
-    }
+    made = {"sources": [str(p) for p in asked.sources], "mode": asked.mode, "status": ran.status,
+            "crash": ran.crash, "errors": ran.errors, "notes": ran.notes, "over_budget": over,
+            "warnings": program.warnings, "launches": ran.launches}
     text = json.dumps(made, indent=1)
     if asked.json == "-":
         print(text)

@@ -69,14 +69,5 @@ class Budget:
         return f"{whose}{used:,} {self.count}, the budget is {self.most:,}" if used > self.most else ""
 
 
-COUNTS = (
-    "sectors",
-    "load_sectors",
-    "store_sectors",
-    "requests",
-    "bytes",
-    "wavefronts",
-    "excess",
-    "atomics",
-    "barriers",
-    "launches")
+COUNTS = ("sectors", "load_sectors", "store_sectors", "requests", "bytes", "wavefronts", "excess", "atomics",
+          "barriers", "launches")

@@ -47,31 +47,10 @@ def _kernels(ran: Ran) -> str:
         def total(count):
             return f"{ran.total(count, kernel):,}"
         moved = ran.total("sectors", kernel) * 32
-        rows.append(
-            (
-                kernel,
-                total("launches"),
-                total("requests"),
-                total("bytes"),
-                f"{moved:,}",
-                total("wavefronts"),
-                total("excess"),
-                total("atomics"),
-                total("barriers"),
-                ""))
-    return text_table(
-        (
-            "kernel",
-            "launches",
-            "requests",
-            "asked",
-            "moved",
-            "shared passes",
-            "from conflicts",
-            "atomics",
-            "barriers",
-            ""),
-        rows)
+        rows.append((kernel, total("launches"), total("requests"), total("bytes"), f"{moved:,}",
+                     total("wavefronts"), total("excess"), total("atomics"), total("barriers"), ""))
+    return text_table(("kernel", "launches", "requests", "asked", "moved", "shared passes", "from conflicts",
+                       "atomics", "barriers", ""), rows)
 
 
 def _lines(ran: Ran, files: dict[str, str]) -> str:
@@ -87,14 +66,7 @@ def _lines(ran: Ran, files: dict[str, str]) -> str:
     for (file, number), row in busiest:
         source = files.get(file, "").split("\n")
         shown = source[number - 1].strip() if 0 < number <= len(source) else ""
-        rows.append(
-            (
-                f"{file}:{number}",
-                f"{row['bytes']:,}",
-                f"{32 * row['sectors']:,}",
-                f"{row['wavefronts']:,}",
-                f"{row['excess']:,}",
-                f"{row['atomics']:,}",
-                shown))
+        rows.append((f"{file}:{number}", f"{row['bytes']:,}", f"{32 * row['sectors']:,}",
+                     f"{row['wavefronts']:,}", f"{row['excess']:,}", f"{row['atomics']:,}", shown))
     return text_table(("line", "asked", "moved", "shared passes", "from conflicts", "atomics", "source"),
                       rows)

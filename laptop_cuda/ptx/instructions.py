@@ -16,16 +16,9 @@ NOTHING = re.compile(
 EXACT = {"rn", "approx", "full", "ftz", "lo"}        # modifiers that need nothing here; ftz is for all alike
 BINARY = {"add", "sub", "mul", "div", "rem", "min", "max"}
 BITS = {"and": "{0} & {1}", "or": "{0} | {1}", "xor": "{0} ^ {1}"}
-FUNCTIONS = {
-    "ex2": "exp2f({0})",
-    "lg2": "log2f({0})",
-    "sin": "sinf({0})",
-    "cos": "cosf({0})",
-    "sqrt": "sqrtf({0})",
-    "rcp": P + "rcp({0})",
-    "rsqrt": P + "rsqrt_({0})",
-    "tanh": P + "tanh_({0})",
-}
+FUNCTIONS = {"ex2": "exp2f({0})", "lg2": "log2f({0})", "sin": "sinf({0})", "cos": "cosf({0})",
+             "sqrt": "sqrtf({0})", "rcp": P + "rcp({0})", "rsqrt": P + "rsqrt_({0})",
+             "tanh": P + "tanh_({0})"}
 OF_DOUBLE = {"sqrt": "__dsqrt_rn({0})", "rcp": "__drcp_rn({0})", "rsqrt": "1.0 / sqrt({0})"}
 OPERANDS = {**dict.fromkeys([*BINARY, *BITS, "shl", "shr"], 3), "fma": 4, "mad": 4,
             **dict.fromkeys([*FUNCTIONS, "abs", "neg", "not", "cnot"], 2)}
@@ -34,19 +27,11 @@ SPECIAL = {
     "laneid": "laptop::lane_id()",
     "warpid": f"({THREAD}) / warpSize",
     "nwarpid": "(blockDim.x * blockDim.y * blockDim.z + warpSize - 1) / warpSize",
-    "smid": "0u",
-    "nsmid": "1u",
-    "gridid": "0u",
-    "clock": "(uint32_t)laptop::clock()",
-    "clock64": "(uint64_t)laptop::clock()",
-    "warpsize": "32u",
-    "globaltimer": "(uint64_t)laptop::clock()",
-    "globaltimer_lo": "(uint32_t)laptop::clock()",
-    "lanemask_eq": "1u << laptop::lane_id()",
-    "lanemask_lt": "(1u << laptop::lane_id()) - 1u",
-    "lanemask_le": "(2u << laptop::lane_id()) - 1u",
-    "lanemask_gt": "~((2u << laptop::lane_id()) - 1u)",
-    "lanemask_ge": "~((1u << laptop::lane_id()) - 1u)",
+    "smid": "0u", "nsmid": "1u", "gridid": "0u", "clock": "(uint32_t)laptop::clock()",
+    "clock64": "(uint64_t)laptop::clock()", "warpsize": "32u", "globaltimer": "(uint64_t)laptop::clock()",
+    "globaltimer_lo": "(uint32_t)laptop::clock()", "lanemask_eq": "1u << laptop::lane_id()",
+    "lanemask_lt": "(1u << laptop::lane_id()) - 1u", "lanemask_le": "(2u << laptop::lane_id()) - 1u",
+    "lanemask_gt": "~((2u << laptop::lane_id()) - 1u)", "lanemask_ge": "~((1u << laptop::lane_id()) - 1u)",
 }
 VARIABLES = {"tid": "threadIdx", "ntid": "blockDim", "ctaid": "blockIdx", "nctaid": "gridDim"}
 

@@ -5,18 +5,10 @@ import re
 
 from .operands import BYTES, FLOATS, TYPES, P, Unknown, assigned, get, put, registers, whole
 
-ATOMICS = {
-    "add": P + "add(old, {0})",
-    "min": P + "min(old, {0})",
-    "max": P + "max(old, {0})",
-    "and": "old & {0}",
-    "or": "old | {0}",
-    "xor": "old ^ {0}",
-    "exch": "{0}",
-    "inc": "old >= {0} ? 0 : old + 1",
-    "dec": "old == 0 || old > {0} ? {0} : old - 1",
-    "cas": "old == {0} ? {1} : old",
-}
+ATOMICS = {"add": P + "add(old, {0})", "min": P + "min(old, {0})", "max": P + "max(old, {0})",
+           "and": "old & {0}", "or": "old | {0}", "xor": "old ^ {0}", "exch": "{0}",
+           "inc": "old >= {0} ? 0 : old + 1", "dec": "old == 0 || old > {0} ? {0} : old - 1",
+           "cas": "old == {0} ? {1} : old"}
 HALF, BRAIN, TF32 = "of_half<laptop::binary16>", "of_half<laptop::bfloat16>", "of_tf32"
 FRAGMENTS = {"f16": HALF, "bf16": BRAIN, "tf32": TF32, "s8": "of_byte<int8_t>", "u8": "of_byte<uint8_t>",
              "e4m3": "of_float8<__NV_E4M3>", "e5m2": "of_float8<__NV_E5M2>"}

@@ -2,48 +2,14 @@
 from __future__ import annotations
 
 P = "laptop::ptx::"
-TYPES = {
-    "b8": "uint8_t",
-    "u8": "uint8_t",
-    "s8": "int8_t",
-    "b16": "uint16_t",
-    "u16": "uint16_t",
-    "s16": "int16_t",
-    "b32": "uint32_t",
-    "u32": "uint32_t",
-    "s32": "int32_t",
-    "b64": "uint64_t",
-    "u64": "uint64_t",
-    "s64": "int64_t",
-    "f32": "float",
-    "f64": "double",
-    "f16": P + "f16",
-    "bf16": P + "bf16",
-    "f16x2": P + "f16x2",
-    "bf16x2": P + "bf16x2",
-    "f32x2": P + "f32x2",
-    "s16x2": P + "s16x2",
-    "u16x2": P + "u16x2",
-    "pred": "bool",
-}
+TYPES = {"b8": "uint8_t", "u8": "uint8_t", "s8": "int8_t", "b16": "uint16_t", "u16": "uint16_t",
+         "s16": "int16_t", "b32": "uint32_t", "u32": "uint32_t", "s32": "int32_t", "b64": "uint64_t",
+         "u64": "uint64_t", "s64": "int64_t", "f32": "float", "f64": "double", "f16": P + "f16",
+         "bf16": P + "bf16", "f16x2": P + "f16x2", "bf16x2": P + "bf16x2", "f32x2": P + "f32x2",
+         "s16x2": P + "s16x2", "u16x2": P + "u16x2", "pred": "bool"}
 FLOATS = {"f32", "f64", "f16", "bf16", "f16x2", "bf16x2", "f32x2"}
-BYTES = {
-    "b8": 1,
-    "u8": 1,
-    "s8": 1,
-    "b16": 2,
-    "u16": 2,
-    "s16": 2,
-    "f16": 2,
-    "b32": 4,
-    "u32": 4,
-    "s32": 4,
-    "f32": 4,
-    "b64": 8,
-    "u64": 8,
-    "s64": 8,
-    "f64": 8,
-}
+BYTES = {"b8": 1, "u8": 1, "s8": 1, "b16": 2, "u16": 2, "s16": 2, "f16": 2, "b32": 4, "u32": 4, "s32": 4,
+         "f32": 4, "b64": 8, "u64": 8, "s64": 8, "f64": 8}
 
 
 class Unknown(Exception):

@@ -18,16 +18,8 @@ from ..pictures.player import play
 from ..toolchain.lines import Place
 from .tables import html_table, text_table
 
-__all__ = [
-    "Atomics",
-    "KernelError",
-    "LaunchReport",
-    "LineReport",
-    "Report",
-    "SharedTraffic",
-    "Traffic",
-    "kernel_error",
-]
+__all__ = ["Atomics", "KernelError", "LaunchReport", "LineReport", "Report", "SharedTraffic", "Traffic",
+           "kernel_error"]
 
 LOAD, STORE, SHARED_LOAD, SHARED_STORE, ATOMIC, SHARED_ATOMIC, BARRIER = range(7)
 

@@ -204,9 +204,7 @@ void grid_barrier(const void* site) {
     Thread* t = current;
     if (!t) return;
     t->site = site;
-    if (!grid_barrier_possible()) {
-        fail(make_error("bad launch", "grid too large for grid.sync()", site, 3));
-    }
+    if (!grid_barrier_possible()) fail(make_error("bad launch", "grid too large for grid.sync()", site, 3));
     ++t->warp->block->at_grid;
     park(State::GRID);
     if (t->log) log_meeting(t, t->converged, true);

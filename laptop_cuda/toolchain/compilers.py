@@ -16,21 +16,9 @@ PLAIN = ["-O3", "-fno-finite-loops"]
 # clash protection: a frame larger than the guard page under a stack must still hit it
 TRACED = ["-O0", "-fstack-clash-protection", "-fsanitize=thread", "-fsanitize=integer-divide-by-zero"]
 # binutils addr2line is off by one in DWARF 5 file tables; DWARF 4 is unambiguous
-COMMON = [
-    "-std=c++17",
-    "-x",
-    "c++",
-    "-fPIC",
-    "-g1",
-    "-gdwarf-4",
-    "-fno-strict-aliasing",
-    "-ffp-contract=off",
-    "-fvisibility=hidden",
-    "-fno-threadsafe-statics",
-    "-DLAPTOP=1",
-    "-Werror=vla",
-    "-fno-diagnostics-color",
-]
+COMMON = ["-std=c++17", "-x", "c++", "-fPIC", "-g1", "-gdwarf-4", "-fno-strict-aliasing", "-ffp-contract=off",
+          "-fvisibility=hidden", "-fno-threadsafe-statics", "-DLAPTOP=1", "-Werror=vla",
+          "-fno-diagnostics-color"]
 # of the C library, in checked programs: runtime_host.cpp looks at their arguments first
 WRAPPED = ("memcpy", "memmove", "memset", "fread", "fwrite", "free", "strlen")
 

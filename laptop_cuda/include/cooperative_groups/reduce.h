@@ -10,12 +10,9 @@ namespace cooperative_groups {
     struct name {                                                      \
         LAPTOP_FN T operator()(T a, T b) const { return expression; }  \
     };
-LAPTOP_OPERATION(plus, a + b)
-LAPTOP_OPERATION(less, b < a ? b : a)
-LAPTOP_OPERATION(greater, a < b ? b : a)
-LAPTOP_OPERATION(bit_and, a & b)
-LAPTOP_OPERATION(bit_or, a | b)
-LAPTOP_OPERATION(bit_xor, a ^ b)
+LAPTOP_OPERATION(plus, a + b) LAPTOP_OPERATION(less, b < a ? b : a)
+LAPTOP_OPERATION(greater, a < b ? b : a) LAPTOP_OPERATION(bit_and, a & b)
+LAPTOP_OPERATION(bit_or, a | b) LAPTOP_OPERATION(bit_xor, a ^ b)
 #undef LAPTOP_OPERATION
 
 template <class Group>

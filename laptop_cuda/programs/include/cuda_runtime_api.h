@@ -133,8 +133,7 @@ LAPTOP_ALLOCATOR(cudaMallocHost, true, LAPTOP_MORE(unsigned = 0))
 LAPTOP_ALLOCATOR(cudaHostAlloc, true, LAPTOP_MORE(unsigned = 0))
 #undef LAPTOP_ALLOCATOR
 #undef LAPTOP_MORE
-template <class T>
-cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) {
+template <class T> cudaError_t cudaMallocPitch(T** p, size_t* pitch, size_t width, size_t height) {
     *pitch = (width + 511) / 512 * 512;
     return laptop::allocate(nullptr, (void**)p, *pitch * height, laptop::sized<T>::value, false);
 }
@@ -192,15 +191,13 @@ inline cudaError_t cudaMemcpy2DAsync(void* to, size_t to_pitch, const void* from
                                      size_t height, cudaMemcpyKind kind, cudaStream_t = nullptr) {
     return cudaMemcpy2D(to, to_pitch, from, from_pitch, width, height, kind);
 }
-template <class T>
-cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, size_t n, size_t offset = 0,
+template <class T> cudaError_t cudaMemcpyToSymbol(T& symbol, const void* from, size_t n, size_t offset = 0,
                                cudaMemcpyKind = cudaMemcpyHostToDevice) {
     if (offset + n > sizeof symbol) return laptop::answer(cudaErrorInvalidValue);
     laptop::copy_now((char*)&symbol + offset, from, n);
     return laptop::answer(cudaSuccess);
 }
-template <class T>
-cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t n, size_t offset = 0,
+template <class T> cudaError_t cudaMemcpyFromSymbol(void* to, const T& symbol, size_t n, size_t offset = 0,
                                  cudaMemcpyKind = cudaMemcpyDeviceToHost) {
     if (offset + n > sizeof symbol) return laptop::answer(cudaErrorInvalidValue);
     laptop::copy_now(to, (const char*)&symbol + offset, n);

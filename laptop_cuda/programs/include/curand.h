@@ -57,8 +57,7 @@ curandStatus_t generate_points(curandGenerator_t g, T* out, size_t n, F draw) {
     g->offset += n / g->dimensions;
     return CURAND_STATUS_SUCCESS;
 }
-template <class T, class F>
-curandStatus_t generate(curandGenerator_t g, T* out, size_t n, F draw) {
+template <class T, class F> curandStatus_t generate(curandGenerator_t g, T* out, size_t n, F draw) {
     if (!g) return CURAND_STATUS_NOT_INITIALIZED;
     AsDevice as;
     if (!g->for_host && !is_device_memory(out, n * sizeof(T))) return CURAND_STATUS_LAUNCH_FAILURE;

@@ -103,8 +103,7 @@ LAPTOP_QUIET float2 two_normals(S& s) {                  // Box and Muller
     float radius = ::sqrtf(-2.0f * ::logf(uniform(x))), angle = y * (0x1p-32f * turn) + 0x1p-33f * turn;
     return float2{radius * ::sinf(angle), radius * ::cosf(angle)};
 }
-template <class S>
-LAPTOP_QUIET double2 two_normals_double(S& s) {
+template <class S> LAPTOP_QUIET double2 two_normals_double(S& s) {
     uint4 x = next_four(s);
     double radius = ::sqrt(-2.0 * ::log(uniform53(x.x, x.y)));
     double angle = 3.1415926535897932 * ((x.z ^ (uint64_t)x.w << 21) * 0x1p-52 + 0x1p-53);
@@ -121,28 +120,22 @@ LAPTOP_QUIET T one_of_two(S& s, int& kind_kept, T& kept, Two two_of, int kind, F
     kept = shape(two.y);
     return shape(two.x);
 }
-template <class S, class F>
-LAPTOP_QUIET float one_of_two(S& s, int kind, F shape) {
+template <class S, class F> LAPTOP_QUIET float one_of_two(S& s, int kind, F shape) {
     return one_of_two(s, s.boxmuller_flag, s.boxmuller_extra, two_normals<S>, kind, shape);
 }
-template <class S, class F>
-LAPTOP_QUIET double one_of_two_double(S& s, int kind, F shape) {
+template <class S, class F> LAPTOP_QUIET double one_of_two_double(S& s, int kind, F shape) {
     return one_of_two(s, s.boxmuller_flag_double, s.boxmuller_extra_double, two_normals_double<S>, kind, shape);
 }
-template <class S>
-LAPTOP_QUIET float normal(S& s) {
+template <class S> LAPTOP_QUIET float normal(S& s) {
     return one_of_two(s, NORMAL, [](float x) LAPTOP_QUIET { return x; });
 }
-template <class S>
-LAPTOP_QUIET double normal_double(S& s) {
+template <class S> LAPTOP_QUIET double normal_double(S& s) {
     return one_of_two_double(s, NORMAL, [](double x) LAPTOP_QUIET { return x; });
 }
-template <class S>
-LAPTOP_QUIET float log_normal(S& s, float mean, float stddev) {
+template <class S> LAPTOP_QUIET float log_normal(S& s, float mean, float stddev) {
     return one_of_two(s, LOG_NORMAL, [=](float x) LAPTOP_QUIET { return ::expf(mean + stddev * x); });
 }
-template <class S>
-LAPTOP_QUIET double log_normal_double(S& s, double mean, double stddev) {
+template <class S> LAPTOP_QUIET double log_normal_double(S& s, double mean, double stddev) {
     return one_of_two_double(s, LOG_NORMAL, [=](double x) LAPTOP_QUIET { return ::exp(mean + stddev * x); });
 }
 LAPTOP_QUIET inline double uniform_double(curandStateXORWOW& s) {

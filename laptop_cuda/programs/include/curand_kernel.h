@@ -89,15 +89,12 @@ LAPTOP_FN float4 curand_normal4(curandStatePhilox4_32_10* state) {
     float2 a = laptop::two_normals(s), b = laptop::two_normals(s);
     return float4{a.x, a.y, b.x, b.y};
 }
-template <class S>
-LAPTOP_FN float curand_log_normal(S* state, float mean, float stddev) {
+template <class S> LAPTOP_FN float curand_log_normal(S* state, float mean, float stddev) {
     return laptop::log_normal(laptop::touched(state, LAPTOP_SITE), mean, stddev);
 }
-template <class S>
-LAPTOP_FN double curand_log_normal_double(S* state, double mean, double stddev) {
+template <class S> LAPTOP_FN double curand_log_normal_double(S* state, double mean, double stddev) {
     return laptop::log_normal_double(laptop::touched(state, LAPTOP_SITE), mean, stddev);
 }
-template <class S>
-LAPTOP_FN unsigned int curand_poisson(S* state, double lambda) {
+template <class S> LAPTOP_FN unsigned int curand_poisson(S* state, double lambda) {
     return laptop::poisson(laptop::touched(state, LAPTOP_SITE), lambda);
 }

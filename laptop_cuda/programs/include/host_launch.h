@@ -73,8 +73,7 @@ template <class R, class... P, size_t... I>
 void call_host(R (*function)(P...), void** args, std::index_sequence<I...>) {
     (void)function(*(std::remove_cv_t<std::remove_reference_t<P>>*)args[I]...);
 }
-template <class R, class... P>
-void call_host(R (*function)(P...), void** args) {
+template <class R, class... P> void call_host(R (*function)(P...), void** args) {
     call_host(function, args, std::index_sequence_for<P...>{});
 }
 

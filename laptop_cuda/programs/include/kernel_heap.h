@@ -9,14 +9,12 @@ struct Heap {};
 constexpr Heap heap;
 LAPTOP_FN void* heap_malloc(size_t bytes) { return kernel_malloc(bytes, LAPTOP_SITE); }
 LAPTOP_FN void heap_free(void* p) { kernel_free(p, LAPTOP_SITE); }
-template <class T>
-LAPTOP_FN void heap_delete(T* p) {
+template <class T> LAPTOP_FN void heap_delete(T* p) {
     if (p) p->~T();
     kernel_free((void*)p, LAPTOP_SITE);
 }
 // Before the elements of an array that are to be destroyed is their number.
-template <class T>
-LAPTOP_FN void heap_delete_array(T* p) {
+template <class T> LAPTOP_FN void heap_delete_array(T* p) {
     size_t before = std::is_trivially_destructible<T>::value ? 0 : sizeof(size_t) > alignof(T) ? sizeof(size_t) : alignof(T);
     for (size_t n = p && before ? ((const size_t*)p)[-1] : 0; n-- > 0;) p[n].~T();
     kernel_free(p ? (char*)p - before : nullptr, LAPTOP_SITE);

@@ -109,8 +109,7 @@ LAPTOP_TORCH_LIMITS(BFloat16, 8, 0x7f7f, 0x0080, 0x3c00)
 #define LAPTOP_TORCH_COMPLEX(Result, name, value) \
     template <class T> LAPTOP_TORCH Result name(c10::complex<T> z) { return value; }
 namespace std {
-LAPTOP_TORCH_COMPLEX(T, real, z.real_)
-LAPTOP_TORCH_COMPLEX(T, imag, z.imag_)
+LAPTOP_TORCH_COMPLEX(T, real, z.real_) LAPTOP_TORCH_COMPLEX(T, imag, z.imag_)
 LAPTOP_TORCH_COMPLEX(T, norm, z.real_ * z.real_ + z.imag_ * z.imag_)
 LAPTOP_TORCH_COMPLEX(T, abs, ::hypot(z.real_, z.imag_))
 LAPTOP_TORCH_COMPLEX(c10::complex<T>, conj, (c10::complex<T>{z.real_, -z.imag_}))

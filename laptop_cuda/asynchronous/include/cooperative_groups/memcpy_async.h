@@ -17,13 +17,11 @@ LAPTOP_FN void memcpy_async(const Group& group, T* to, size_t room, const T* fro
     laptop::copy_in_turns(to, from, bytes, group.thread_rank(), group.size(), LAPTOP_SITE, nullptr);
     laptop::async_commit();
 }
-template <class Group>
-LAPTOP_FN void wait(const Group& group) {
+template <class Group> LAPTOP_FN void wait(const Group& group) {
     laptop::async_wait(0);
     group.laptop_wait(LAPTOP_SITE);
 }
-template <unsigned Left, class Group>
-LAPTOP_FN void wait_prior(const Group& group) {
+template <unsigned Left, class Group> LAPTOP_FN void wait_prior(const Group& group) {
     laptop::async_wait(Left);
     group.laptop_wait(LAPTOP_SITE);
 }

@@ -8,14 +8,12 @@ LAPTOP_FN unsigned LaneId() { return (unsigned)laptop::lane_id(); }
 template <int LANES, class T>
 LAPTOP_FN T ShuffleIndex(T value, int lane, unsigned mask) { return laptop::__shfl_of(mask, value, lane, LANES, LAPTOP_SITE); }
 // `first` and `last` are the lanes of the group whose values may be taken, counted in the group.
-template <int LANES, class T>
-LAPTOP_FN T ShuffleUp(T value, int offset, int first, unsigned mask) {
+template <int LANES, class T> LAPTOP_FN T ShuffleUp(T value, int offset, int first, unsigned mask) {
     int lane = laptop::lane_id();
     bool there = lane % LANES - offset >= first;
     return laptop::shuffle(mask, value, there ? lane - offset : lane, LAPTOP_SITE);
 }
-template <int LANES, class T>
-LAPTOP_FN T ShuffleDown(T value, int offset, int last, unsigned mask) {
+template <int LANES, class T> LAPTOP_FN T ShuffleDown(T value, int offset, int last, unsigned mask) {
     int lane = laptop::lane_id();
     bool there = lane % LANES + offset <= last;
     return laptop::shuffle(mask, value, there ? lane + offset : lane, LAPTOP_SITE);

@@ -5,8 +5,7 @@
 namespace thrust::laptop_host {
 
 template <class I> using laptop_value = typename std::iterator_traits<I>::value_type;
-template <class I>
-I laptop_done(I first, I last) { return laptop_wrote(first, last), last; }
+template <class I> I laptop_done(I first, I last) { return laptop_wrote(first, last), last; }
 
 // ------------------------------------------------------------------ filling and copying
 template <class I, class T> void fill(I a, I b, const T& v) { std::fill(a, b, laptop_value<I>(v)), laptop_wrote(a, b); }

@@ -68,8 +68,7 @@ template <class T> T* raw_pointer_cast(const device_ptr<T>& p) { return p.get();
 template <class T> T& raw_reference_cast(T& x) { return x; }
 template <class T> device_ptr<T> device_pointer_cast(T* p) { return device_ptr<T>(p); }
 template <class T> device_ptr<T> device_pointer_cast(device_ptr<T> p) { return p; }
-template <class T>
-device_ptr<T> device_malloc(size_t n) {
+template <class T> device_ptr<T> device_malloc(size_t n) {
     void* p = nullptr;
     laptop::allocate("device_malloc", &p, n * sizeof(T), sizeof(T), false);
     return device_ptr<T>((T*)p);
@@ -132,8 +131,7 @@ public:
     device_vector& operator=(device_vector&& v) { return swap(v), *this; }
     device_vector& operator=(const std::vector<T>& v) { return assign(v.begin(), v.end()), *this; }
 
-    template <class I>
-    void assign(I first, I last) {
+    template <class I> void assign(I first, I last) {
         laptop::AsDevice as;                             // of raw pointers a cudaMemcpy
         std::vector<T> kept(first, last);                // the source may be this vector
         resize(kept.size());

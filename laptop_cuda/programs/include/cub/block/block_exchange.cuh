@@ -29,8 +29,7 @@ public:
     }                                                                                                         \
     template <class Rank>                                                                                     \
     LAPTOP_FN void name(T (&items)[ITEMS], Rank (&rank)[ITEMS]) { scatter(items, items, rank, to, LAPTOP_SITE); }
-    LAPTOP_SCATTERS(ScatterToBlocked, BLOCKED)
-    LAPTOP_SCATTERS(ScatterToStriped, STRIPED)
+    LAPTOP_SCATTERS(ScatterToBlocked, BLOCKED) LAPTOP_SCATTERS(ScatterToStriped, STRIPED)
 #undef LAPTOP_SCATTERS
     template <class Rank>
     LAPTOP_QUIET void laptop_scatter(T (&items)[ITEMS], Rank (&rank)[ITEMS], bool striped, const void* site) {

@@ -7,8 +7,7 @@
 namespace cub {
 
 // A key as a number without sign of the same order; zeros of either sign are equal.
-template <class Key>
-LAPTOP_QUIET unsigned long long laptop_ordered(Key key) {
+template <class Key> LAPTOP_QUIET unsigned long long laptop_ordered(Key key) {
     constexpr int BITS = 8 * sizeof(Key);
     unsigned long long bits = 0, sign = 1ull << (BITS - 1), all = sign | (sign - 1);
     __builtin_memcpy(&bits, (const void*)&key, sizeof(Key));
@@ -45,8 +44,7 @@ public:
         static_assert(std::is_same<V, Value>::value, "BlockRadixSort of other values than it was made for");  \
         sort(keys, values, descending, striped, begin, end, LAPTOP_SITE);                                     \
     }
-    LAPTOP_SORTS(Sort, false, false)
-    LAPTOP_SORTS(SortDescending, true, false)
+    LAPTOP_SORTS(Sort, false, false) LAPTOP_SORTS(SortDescending, true, false)
     LAPTOP_SORTS(SortBlockedToStriped, false, true)
     LAPTOP_SORTS(SortDescendingBlockedToStriped, true, true)
 #undef LAPTOP_SORTS

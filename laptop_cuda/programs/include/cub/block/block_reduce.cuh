@@ -12,13 +12,11 @@ struct Max { template <class T> LAPTOP_FN T operator()(T a, T b) const { return 
 struct Min { template <class T> LAPTOP_FN T operator()(T a, T b) const { return b < a ? b : a; } };
 
 // Temporary storage, as the kernel's own accesses at `site`.
-template <class T>
-LAPTOP_QUIET void laptop_store(T* p, T value, const void* site) {
+template <class T> LAPTOP_QUIET void laptop_store(T* p, T value, const void* site) {
     if (LAPTOP_TRACED) laptop::will_write(p, sizeof(T), site);
     *p = value;
 }
-template <class T>
-LAPTOP_QUIET T laptop_load(const T* p, const void* site) {
+template <class T> LAPTOP_QUIET T laptop_load(const T* p, const void* site) {
     if (LAPTOP_TRACED) laptop::will_read(p, sizeof(T), site);
     return *p;
 }
@@ -48,12 +46,10 @@ class WarpReduce {
 public:
     struct alignas(16) TempStorage { char unused[16]; };       // sources place arrays behind it
     LAPTOP_FN explicit WarpReduce(TempStorage&) {}
-    template <class Operation>
-    LAPTOP_FN T Reduce(T value, Operation combine) {
+    template <class Operation> LAPTOP_FN T Reduce(T value, Operation combine) {
         return laptop_warp_total(value, combine, WIDTH, WIDTH, LAPTOP_SITE);
     }
-    template <class Operation>
-    LAPTOP_FN T Reduce(T value, Operation combine, int valid) {
+    template <class Operation> LAPTOP_FN T Reduce(T value, Operation combine, int valid) {
         return laptop_warp_total(value, combine, WIDTH, valid, LAPTOP_SITE);
     }
     LAPTOP_FN T Sum(T value) { return laptop_warp_total(value, cub::Sum(), WIDTH, WIDTH, LAPTOP_SITE); }
@@ -67,12 +63,10 @@ public:
     LAPTOP_FN T TailSegmentedReduce(T value, Flag tail, Operation combine) {
         return segment(value, __ballot_sync(laptop::active_lanes(), tail), combine, LAPTOP_SITE);
     }
-    template <class Flag>
-    LAPTOP_FN T HeadSegmentedSum(T value, Flag head) {
+    template <class Flag> LAPTOP_FN T HeadSegmentedSum(T value, Flag head) {
         return segment(value, __ballot_sync(laptop::active_lanes(), head) >> 1, cub::Sum(), LAPTOP_SITE);
     }
-    template <class Flag>
-    LAPTOP_FN T TailSegmentedSum(T value, Flag tail) {
+    template <class Flag> LAPTOP_FN T TailSegmentedSum(T value, Flag tail) {
         return segment(value, __ballot_sync(laptop::active_lanes(), tail), cub::Sum(), LAPTOP_SITE);
     }
 
@@ -98,12 +92,10 @@ public:
     LAPTOP_FN T Reduce(T value, Operation combine, int valid) { return total(value, combine, valid, LAPTOP_SITE); }
     LAPTOP_FN T Sum(T value) { return total(value, cub::Sum(), BLOCK_X * BLOCK_Y * BLOCK_Z, LAPTOP_SITE); }
     LAPTOP_FN T Sum(T value, int valid) { return total(value, cub::Sum(), valid, LAPTOP_SITE); }
-    template <int ITEMS, class Operation>
-    LAPTOP_FN T Reduce(T (&values)[ITEMS], Operation combine) {
+    template <int ITEMS, class Operation> LAPTOP_FN T Reduce(T (&values)[ITEMS], Operation combine) {
         return total(of_thread(values, combine), combine, BLOCK_X * BLOCK_Y * BLOCK_Z, LAPTOP_SITE);
     }
-    template <int ITEMS>
-    LAPTOP_FN T Sum(T (&values)[ITEMS]) {
+    template <int ITEMS> LAPTOP_FN T Sum(T (&values)[ITEMS]) {
         return total(of_thread(values, cub::Sum()), cub::Sum(), BLOCK_X * BLOCK_Y * BLOCK_Z, LAPTOP_SITE);
     }
 
@@ -117,8 +109,7 @@ private:
         return value;
     }
 
-    template <class Operation>
-    LAPTOP_FN T total(T value, Operation&& combine, int valid, const void* site) {
+    template <class Operation> LAPTOP_FN T total(T value, Operation&& combine, int valid, const void* site) {
         if (warpSize != 32) laptop::not_supported("cub on a machine whose warps have not 32 lanes", site);
         int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x, warp = thread / 32;
         T of_this = laptop_warp_total(value, combine, 32, valid - warp * 32, site);

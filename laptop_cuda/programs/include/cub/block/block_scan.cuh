@@ -84,14 +84,12 @@ private:
         return {s.total, s.any ? f(s.before, v) : v, true};
     }
     LAPTOP_QUIET static void both(const laptop_scanned<T>& s, T& out, T& total) { out = s.total, total = s.before; }
-    template <class F>
-    LAPTOP_QUIET void exclusive(T v, T& out, T start, F&& f, T& total, const void* site) {
+    template <class F> LAPTOP_QUIET void exclusive(T v, T& out, T start, F&& f, T& total, const void* site) {
         laptop_scanned<T> s = static_cast<Self*>(this)->scan(v, f, site);
         out = s.any ? f(start, s.before) : start;
         total = s.total;
     }
-    template <int N, class F>
-    LAPTOP_QUIET static T combined(T (&v)[N], F&& f) {
+    template <int N, class F> LAPTOP_QUIET static T combined(T (&v)[N], F&& f) {
         T made = v[0];
         for (int i = 1; i < N; ++i) made = f(made, v[i]);
         return made;
@@ -132,8 +130,7 @@ public:
     struct alignas(16) TempStorage { T of_warp[warps]; };
     LAPTOP_FN explicit BlockScan(TempStorage& temp) : temp(&temp) {}
     LAPTOP_FN BlockScan() : temp(nullptr) {}
-    template <class F>
-    LAPTOP_QUIET laptop_scanned<T> scan(T v, F&& f, const void* site) {
+    template <class F> LAPTOP_QUIET laptop_scanned<T> scan(T v, F&& f, const void* site) {
         int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x, warp = thread / 32;
         laptop_scanned<T> s = laptop_warp_scan(v, f, 32, site);
         if (thread % 32 == 0) laptop_store(&temp->of_warp[warp], s.total, site);

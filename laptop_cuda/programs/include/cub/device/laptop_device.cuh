@@ -18,8 +18,7 @@ template <class T> struct DoubleBuffer {
     T* Alternate() { return d_buffers[!selector]; }
 };
 
-template <class F>
-cudaError_t laptop_device(void* storage, size_t& bytes, F work) {
+template <class F> cudaError_t laptop_device(void* storage, size_t& bytes, F work) {
     if (!storage) return bytes = 256, cudaSuccess;
     laptop::AsDevice as;
     work();
