@@ -6,6 +6,7 @@ and every file of the engine; other files that the source includes are listed by
 compared by content. A library gets its final name only when it is complete, under a lock, so two processes
 may build the same thing at once.
 """
+import contextlib
 import functools
 import json
 import os
@@ -25,6 +26,7 @@ from .toolchain.compilers import (COMMON, Compiler, NoCompiler, beside_program, 
                                   has_openmp, identify, ninja, nvcc_problem)
 from .toolchain.precompiled import HEAD, precompiled
 from .toolchain.runtime_parts import runtime_parts
+from .toolchain.watching import saying
 
 __all__ = ["CompileError", "NoCompiler", "cache", "compiler", "gpu_library", "library", "prefer_cache",
            "rewritten_header", "runtime_library", "user_cache"]
@@ -125,7 +127,9 @@ def build_runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...
     sources = {made / name: [level, *extra] for name, (_, level) in zip(files, parts)}
     failed = lambda output: RuntimeError(f"the runtime in {RUNTIME} does not compile:\n{output}")
     link = _link(tool, ["-pthread", "-ldl", *extra])
-    return _build(made, files, sources, flags, link, tool, failed)
+    new = not (made / "library.json").exists()
+    with saying("the engine's runtime, once on this machine") if new else contextlib.nullcontext():
+        return _build(made, files, sources, flags, link, tool, failed)
 
 
 def runtime_library() -> Path:

@@ -5,7 +5,6 @@ caption and words) and the words as plain text, which are what a test compares. 
 with `anywidget` adds the widget, because a widget's id is random and its page needs the kernel.
 """
 import html
-import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -14,12 +13,12 @@ from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
+from ..toolchain.watching import batch_under, in_batch, watched  # noqa: F401
 from .svg import Canvas, style
 
 BROWSER = Path(__file__).parents[1] / "browser"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 MISSING = "anywidget is not installed, so this picture does not move: pip install anywidget"
-_batch: list[str] = ["LAPTOP_CUDA_BATCH"]        # environment variables under which nobody watches
 
 
 @dataclass(frozen=True)
@@ -41,22 +40,6 @@ class Picture:
 
     def text(self) -> str:
         return f"{self.title}. {self.caption}\n{self.words}"
-
-
-def batch_under(variable: str) -> None:
-    """A program on top names the environment variable by which its kernels know that nobody watches."""
-    _batch.append(variable)
-
-
-def watched() -> bool:
-    """Whether a person sits at this kernel."""
-    shell = sys.modules["IPython"].get_ipython() if "IPython" in sys.modules else None
-    return not in_batch() and hasattr(shell, "kernel")
-
-
-def in_batch() -> bool:
-    """Whether nobody watches, by what the surroundings say: nbval, a program on top, a test."""
-    return any(map(os.environ.get, [*_batch, "PYTEST_CURRENT_TEST"]))
 
 
 def show(picture: Picture, front: Callable[[], object], metadata: dict | None = None) -> None:

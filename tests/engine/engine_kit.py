@@ -12,6 +12,7 @@ import laptop_cuda as cuda
 
 ORDERS = [pytest.param({"order": "forward"}, id="forward"), pytest.param({"order": "reverse"}, id="reverse"),
           pytest.param({"order": "seeded", "seed": 7}, id="seeded")]
+COUNTS = ("global_load", "global_store", "shared_load", "shared_store", "atomics", "barriers")
 COMPILERS = ["g++", pytest.param("clang++", marks=pytest.mark.slow)]
 
 

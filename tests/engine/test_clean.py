@@ -9,7 +9,7 @@ from typing import Callable
 import pytest
 import torch
 import torch.nn.functional as F
-from engine_kit import ORDERS, compiled
+from engine_kit import COUNTS, ORDERS, compiled
 
 import laptop_cuda as cuda
 
@@ -1076,9 +1076,6 @@ def test_right_and_without_a_false_alarm(name, order):
     with cuda.sanitize(**order) if order else contextlib.nullcontext():
         compiled(SOURCE)[run.kernel][run.grid, run.block, run.shared](*run.args)
     check(run)
-
-
-COUNTS = ("global_load", "global_store", "shared_load", "shared_store", "atomics", "barriers")
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -4,13 +4,14 @@ import os
 import subprocess
 import sys
 import textwrap
+import types
 
 import pytest
 import torch
 
 import laptop_cuda as cuda
 from laptop_cuda import build
-from laptop_cuda.toolchain import compilers
+from laptop_cuda.toolchain import compilers, watching
 from laptop_cuda.module import Module
 from laptop_cuda.sources import files_of, rewritten
 
@@ -227,3 +228,21 @@ def test_falling_off_a_function_is_no_error_until_it_happens(compiler, needs, mo
 def test_a_function_without_a_body_is_an_error_of_the_build(monkeypatch):
     with pytest.raises(cuda.CompileError, match="helper.*nowhere defined"):
         cuda.compile("__device__ float helper(float);\n__global__ void k(float* x) { x[0] = helper(x[0]); }")
+
+
+def test_who_waits_is_told_what_is_built(monkeypatch, capsys):
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    monkeypatch.setattr(watching.sys.stderr, "isatty", lambda: True, raising=False)
+    with watching.saying("a runtime"):
+        assert capsys.readouterr().err == "Building a runtime ...\n"
+    said = []
+    monkeypatch.setattr(watching, "watched", lambda: True)
+    shown = types.SimpleNamespace(update=lambda data, **_: said.append(data["text/plain"]))
+    monkeypatch.setattr("IPython.display.display", lambda data, **_: said.append(data["text/plain"]) or shown)
+    with watching.saying("a runtime"):
+        assert said == ["Building a runtime ..."]
+    assert said[1] == "Built a runtime, in 0 s." and capsys.readouterr().err == ""
+    monkeypatch.setattr(watching, "watched", lambda: False)
+    monkeypatch.setenv("LAPTOP_CUDA_BATCH", "1")
+    with watching.saying("a runtime"):
+        assert len(said) == 2 and capsys.readouterr().err == ""
