@@ -6,7 +6,6 @@ and every file of the engine; other files that the source includes are listed by
 compared by content. A library gets its final name only when it is complete, under a lock, so two processes
 may build the same thing at once.
 """
-import contextlib
 import functools
 import json
 import os
@@ -127,8 +126,7 @@ def build_runtime(tool: Compiler, engine: str, root: Path, extra: tuple[str, ...
     sources = {made / name: [level, *extra] for name, (_, level) in zip(files, parts)}
     failed = lambda output: RuntimeError(f"the runtime in {RUNTIME} does not compile:\n{output}")
     link = _link(tool, ["-pthread", "-ldl", *extra])
-    new = not (made / "library.json").exists()
-    with saying("the engine's runtime, once on this machine") if new else contextlib.nullcontext():
+    with saying("the engine's runtime, once on this machine", made / "library.json"):
         return _build(made, files, sources, flags, link, tool, failed)
 
 

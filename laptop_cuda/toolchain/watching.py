@@ -4,6 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 _batch: list[str] = ["LAPTOP_CUDA_BATCH"]        # environment variables under which nobody watches
 
@@ -25,16 +26,17 @@ def in_batch() -> bool:
 
 
 @contextlib.contextmanager
-def saying(what: str) -> Iterator[None]:
-    """Says what is being built as long as that takes: below the cell, or in the terminal."""
+def saying(what: str, made: Path) -> Iterator[None]:
+    """Says what is being built as long as that takes, if it is not made yet: below the cell, or in the
+    terminal."""
     line, begun = f"Building {what} ...", time.monotonic()
-    if watched():
+    if not made.exists() and watched():
         from IPython.display import display
         shown = display({"text/plain": line}, raw=True, display_id=True)
         yield
         took = time.monotonic() - begun
         shown.update({"text/plain": f"Built {what}, in {took:.0f} s."}, raw=True)
         return
-    if sys.stderr.isatty() and not in_batch():
+    if not made.exists() and sys.stderr.isatty() and not in_batch():
         print(line, file=sys.stderr, flush=True)
     yield

@@ -230,19 +230,22 @@ def test_a_function_without_a_body_is_an_error_of_the_build(monkeypatch):
         cuda.compile("__device__ float helper(float);\n__global__ void k(float* x) { x[0] = helper(x[0]); }")
 
 
-def test_who_waits_is_told_what_is_built(monkeypatch, capsys):
+def test_who_waits_is_told_what_is_built(monkeypatch, capsys, tmp_path):
     monkeypatch.delenv("PYTEST_CURRENT_TEST")
     monkeypatch.setattr(watching.sys.stderr, "isatty", lambda: True, raising=False)
-    with watching.saying("a runtime"):
+    with watching.saying("a runtime", tmp_path / "none"):
         assert capsys.readouterr().err == "Building a runtime ...\n"
     said = []
     monkeypatch.setattr(watching, "watched", lambda: True)
     shown = types.SimpleNamespace(update=lambda data, **_: said.append(data["text/plain"]))
     monkeypatch.setattr("IPython.display.display", lambda data, **_: said.append(data["text/plain"]) or shown)
-    with watching.saying("a runtime"):
+    with watching.saying("a runtime", tmp_path / "none"):
         assert said == ["Building a runtime ..."]
     assert said[1] == "Built a runtime, in 0 s." and capsys.readouterr().err == ""
     monkeypatch.setattr(watching, "watched", lambda: False)
     monkeypatch.setenv("LAPTOP_CUDA_BATCH", "1")
-    with watching.saying("a runtime"):
+    with watching.saying("a runtime", tmp_path / "none"):
+        assert len(said) == 2 and capsys.readouterr().err == ""
+    monkeypatch.delenv("LAPTOP_CUDA_BATCH")
+    with watching.saying("a runtime", tmp_path):
         assert len(said) == 2 and capsys.readouterr().err == ""
