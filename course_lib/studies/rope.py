@@ -1,8 +1,9 @@
 """`python -m course_lib rope-study`: the small language model beyond its trained length, under each rule.
 
 Writes data/rope_study.json: the loss by position on held-out plays, 64 positions at a time, up to four times
-the trained length, with the control that decides what it means (the unchanged model, each position seeing the
-last 256 only); and, from studies/rope_needle.py, under which rule a head finds a token that far back.
+the trained length, with the controls that decide what it means (a rule, and the unchanged model, where each
+position sees the last 256 only); and, from studies/rope_needle.py, under which rule a head finds a token that
+far back.
 """
 import argparse
 import json
@@ -70,6 +71,8 @@ def variants(make, trained=TRAINED):
            stretch(make(), n, table=unsharpened(trained, n, head_dim)))
     for window in (trained, trained // 4):
         yield f"window of {window}", narrow(make(), n, window)
+    scaling = rules(trained)["llama3"]
+    yield f"llama3, window of {trained}", stretch(narrow(make(), n, trained), n, scaling)
 
 
 @torch.no_grad()

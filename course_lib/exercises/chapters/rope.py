@@ -406,8 +406,8 @@ exercise(
     name="control", options={
         "a": "the loss of the longer table, measured with more windows and an interval",
         "b": "the loss of the same rule at 2,048 characters",
-        "c": "the loss of a rule that slows every pair alike",
-        "d": "the loss of the unchanged model when each position sees only the last 256 characters",
+        "c": "the loss of the unchanged model when each position sees only the last 256 characters",
+        "d": "the loss of the same rule when each position sees only the last 256 characters",
         "e": "the loss of the same rule within the first 256 characters"},
     answer="d",
     misconceptions=[
@@ -415,12 +415,12 @@ exercise(
                       ask="That one is worse than no far text at all. What would be as good as no far text, and break nothing?"),
         Misconception("looks for the place where the rule breaks", value="b",
                       ask="A rule that ignores everything far away would be flat at 2,048 as well, would it not?"),
-        Misconception("compares two rules with each other", value="c",
-                      ask="Suppose both were flat. Would you know more about what far text is worth to the model?"),
+        Misconception("changes two things at once: what is seen, and the angles", value="c",
+                      ask="If that loss is lower, is far text of no use, or does the rule cost more than far text brings?"),
         Misconception("measures what the rule costs, not what it gains", value="e",
                       ask="Within 256 characters there is no far text. Can a gain from it be seen there?")],
     hints=["A flat loss says that nothing is harmed. What would the loss be if far text were not there?",
-           "How can the model be kept from seeing far text without giving it any angle that it has not seen?"])
+           "Take the far text away, and change nothing else."])
 
 
 def axes_cases(rng):
