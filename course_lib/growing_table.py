@@ -7,9 +7,10 @@ loss     of the small model with the mechanism in it, in nats per character, on 
          studies behind data/).
 control  the same evaluation of the unchanged model after the same steps of tuning. UNTUNED where nothing was
          tuned.
-cache    a function: tokens seen -> bytes kept for them in all layers of the small model, 2 bytes per number.
-         A cache that grows returns 2048 * n, a state of fixed size its size, a rolling cache
-         2048 * min(n, slots). The table shows its value at the numbers of tokens in LENGTHS.
+cache    a function: tokens seen -> bytes kept for them in all layers of the small model: 2 per number of a
+         cache, 4 per number of a state, which is added to at every token. A cache that grows returns 2048 * n,
+         a state its size, a rolling cache 2048 * min(n, slots). The table shows its value at the numbers of
+         tokens in LENGTHS.
 unique   32 x the unique sectors that one head of width 32 loads and stores for 128 tokens, float32, added
          over every launch from q, k and v to the output. With grouped heads: per query head. A cache that
          decodes token by token: all 128 steps.
