@@ -34,7 +34,8 @@ class Recipe:
     bias: bool = False                  # of the projections to queries, keys and values
     out_bias: bool = False
     eps: float = 1e-6                   # of every normalisation
-    rotary: Rotary | None = None        # None: no positions (NoPE)
+    rotary: Rotary | None = None        # None: no positions (NoPE), or those named in the next line
+    positions: str = ""                 # "ALiBi", or "not said": what a description found, not built here
     qk_norm: str | None = None          # "head": each head; "width": all heads as one vector
     norm_last: bool = False             # normalise after the rotation, not before it
     norm_factors: bool = True           # a learned factor for each entry that is normalised
@@ -43,8 +44,7 @@ class Recipe:
     chunk: int | None = None            # the text is cut into chunks; a query sees its own
     sinks: bool = False                 # a learned score for each head that takes weight and gives no value
     softcap: float | None = None        # scores are cap * tanh(scores / cap)
-    # "feature" or "head": the output times an activation of a projection of x
-    gate: str | None = None
+    gate: str | None = None             # "feature" or "head": the output times an activation of x, projected
     gate_activation: str = "sigmoid"
     # (strength, every, shift): queries grow with log(1 + (position + shift) // every)
     temperature: tuple | None = None

@@ -12,18 +12,19 @@ from course_lib.field_guide.reading import Reading, layer_recipes
 from course_lib.field_guide.table import Table
 from course_lib.field_guide.state import ConvRecipe, StateRecipe
 
-# Keys that say nothing of attention: sizes of other parts, training, generation, files.
+# Keys that, by their names, are of other parts, of training, generation or files. A description lists them.
 ELSEWHERE = re.compile("|".join("""
-    token vocab expert moe router mlp hidden_act activation initializer initialize dropout dtype architectures
-    version label problem feed_forward intermediate_size vision audio image video quantization loss topk_group
-    norm_topk routed scoring swiglu logit pretraining_tp auto_map _name residual lm_head max_position
-    max_length rescale mtp nextn per_layer_input
-    first_k_dense sparse_step chunk_size$ cache_dtype wide_mlp double_wide
-    route_scale mup_enabled ngram number_of_conv post_norm multiplier$ time_step _dt_ a_log sandwich _factor$
-    learnable_sink_init dense_ num_dense torchscript use_mamba_kernels is_encoder max_window_layers expand$
-    _eps$ _epsilon$ pdrop init_std ffn summary_
-    _hidden_layers$ block_size$ block_ff block_auto ^use_cache ^tie_ ^output_ ^return_dict ^n_group$ ^hc_
-    ^ple_ ^seed$ ^bo[ia]_ ^eo[ia]_
+    token_(id|index) per_tok vocab expert moe router mlp hidden_act activation initializer initialize dropout
+    dtype architectures _version$ label problem feed_forward intermediate_size vision audio image video quantization
+    loss topk_group topk_method norm_topk routed scoring swiglu logits pretraining_tp ep_size auto_map _name
+    residual_in rescale_prenorm lm_head max_position max_length mtp nextn per_layer_input first_k_dense
+    sparse_step ^chunk_size$ cache_dtype double_wide route_scale num_hash_layers routing_bias
+    final_logit _aux$ num_return num_beam penalty ^temperature$ ^top_[kp]$ ^typical_p$
+    tokenizer parallel_attn mup_enabled ngram number_of_conv post_?norm layernorm time_step _dt_ a_log
+    sandwich dense_ num_dense torchscript use_mamba_kernels is_encoder max_window_layers ^expand$ _eps$ _epsilon$ pdrop init_std ffn
+    summary_ _hidden_layers$ ^block_size$ block_ff block_auto attn_impl cache_impl
+    ^(embedding|residual|logits|lm_head)_multiplier$
+    ^use_cache ^tie_ ^output_ ^return_dict ^n_group$ ^hc_ ^ple_ ^seed$ ^bo[ia]_ ^eo[ia]_
     """.split()))
 OF_A_STATE = re.compile("mamba|ssm|lru_|state_size|conv_|_conv|conv1d|chunkwise")
 
@@ -31,11 +32,12 @@ OF_A_STATE = re.compile("mamba|ssm|lru_|state_size|conv_|_conv|conv1d|chunkwise"
 @dataclass
 class Description:
     """`rows` has one entry per kind of layer; `unplaced` names what the configuration says and nobody here
-    can read."""
+    can read, `aside` what was not read since its name speaks of something else."""
     model_type: str
     known: bool
     rows: list
     unplaced: list
+    aside: list
     notes: list
     recipes: list = field(repr=False, default_factory=list)
 
@@ -65,9 +67,9 @@ class Description:
         return Table(title, head, [*body, total], self.remarks())
 
     def remarks(self) -> list[str]:
-        if self.unplaced:
-            return [*self.notes, f"Not placed: {', '.join(self.unplaced)}."]
-        return [*self.notes, "Every key that may concern attention was placed."]
+        aside = [f"Set aside, by their names: {', '.join(self.aside)}."] if self.aside else []
+        return [*self.notes, *aside, f"Not placed: {', '.join(self.unplaced)}." if self.unplaced else
+                f"Every {'other ' * bool(aside)}key was placed."]
 
     def __str__(self):
         return str(self.table())
@@ -92,15 +94,19 @@ def describe(config) -> Description:
     recipes = []
     for layer in range(reading.layers):
         recipes.append(layer_recipes(reading, layer) if known else by_keys(reading, layer, notes))
-    unplaced = sorted(name for name, value in reading.values.items() if name not in reading.used
-                      and value not in (None, False, [], {}) and not ELSEWHERE.search(name))
+    if reading.unsaid:
+        notes.append(f"Not in the file, so taken from the library's class: {', '.join(reading.unsaid)}.")
+    rest = sorted(name for name, value in reading.values.items()
+                  if name not in {*reading.used, *reading.unsaid} and value not in (None, False, [], {}))
+    aside = [name for name in rest if ELSEWHERE.search(name)]
+    unplaced = [name for name in rest if name not in aside]
     states = [name for name in unplaced if OF_A_STATE.search(name)]
     if states and not any(isinstance(r, (StateRecipe, ConvRecipe)) for layer in recipes for r in layer):
         notes.append("Some keys that could not be placed speak of a state or a convolution, of which "
                      f"nothing is counted: {', '.join(states)}.")
     return Description(
-        reading.model_type or "no model_type", known, group(recipes), unplaced, list(dict.fromkeys(notes)),
-        recipes)
+        reading.model_type or "no model_type", known, group(recipes), unplaced, aside,
+        list(dict.fromkeys(notes)), recipes)
 
 
 def group(recipes: list) -> list[dict]:
@@ -132,4 +138,5 @@ def kind_of(recipe) -> str:
         return f"{reach} and entries of {recipe.ratio}"
     if hasattr(recipe, "latent_dim"):
         return f"latent of {recipe.latent_dim} + {recipe.rope_dim}"
-    return f"{reach}, {recipe.n_kv_heads} of {recipe.n_heads} heads of {recipe.head_dim}"
+    heads = f"{reach}, {recipe.n_kv_heads} of {recipe.n_heads} heads of {recipe.head_dim}"
+    return f"{heads}, ALiBi" if recipe.positions == "ALiBi" else heads

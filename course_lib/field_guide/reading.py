@@ -11,8 +11,26 @@ OTHER_NAMES = {
     "num_hidden_layers": ("decoder_layers", "num_decoder_layers", "n_layer", "n_layers", "num_layers"),
     "num_attention_heads": ("decoder_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads",
                             "num_decoder_attention_heads"),
-    "hidden_size": ("d_model", "n_embd", "dim", "emb_dim"),
-    "head_dim": ("d_kv", "attention_head_dim", "attention_head_size")}
+    "hidden_size": ("d_model", "n_embd", "n_embed", "dim", "emb_dim"),
+    "num_key_value_heads": ("num_kv_heads", "n_head_kv", "kv_n_heads", "multi_query_group_num",
+                            "num_attention_groups"),
+    "head_dim": ("d_kv", "attention_head_dim", "attention_head_size", "kv_channels"),
+    "rope_theta": ("rotary_emb_base",), "partial_rotary_factor": ("rotary_pct", "rope_pct")}
+# Files that have a code for each layer in place of layer_types.
+KINDS = {
+    "hybrid_layer_pattern": {0: "full_attention", 1: "sliding_attention"},
+    "attn_type_list": {0: "linear_attention", 1: "full_attention"},
+    "compress_ratios": {0: "sliding_attention", 4: "compressed_sparse_attention",
+                        128: "heavily_compressed_attention"},
+    "hybrid_override_pattern": {"M": "mamba", "*": "attention", "-": "mlp", "E": "moe"}}
+# What published files of a family leave to the library's class.
+UNSAID = {
+    "gemma2": {"sliding_window_pattern": 2},
+    "gemma3_text": {"sliding_window_pattern": 6, "rope_theta": 1e6, "rope_local_base_freq": 1e4},
+    "kimi_linear": {"linear_conv_kernel_dim": 4},
+    "llama4_text": {"attn_temperature_tuning": True, "attn_scale": 0.1, "floor_scale": 8192},
+    "deepseek_v4": {"compress_rates": {"compressed_sparse_attention": 4,
+                                       "heavily_compressed_attention": 128}}}
 
 
 class Reading:
@@ -30,10 +48,31 @@ class Reading:
         self.values = {**inner} if isinstance(inner, dict) else {**values}
         self.model_type = self.values.get("model_type") or values.get("model_type")
         self.used = {"model_type", "text_config"}
+        self.values.update(self.values.pop("attn_config", None) or {})
         for name, others in OTHER_NAMES.items():
             found = next((other for other in others if self.values.get(other) is not None), None)
             if found and self.values.get(name) is None:
                 self.values[name] = self.values.pop(found)
+                self.used.update(others)
+        self.name_kinds()
+        self.unsaid = {name: value for name, value in UNSAID.get(self.model_type, {}).items()
+                       if self.values.get(name) is None}
+        self.values.update(self.unsaid)
+
+    def name_kinds(self):
+        """layer_types, where a file tells the kind of each layer in another way."""
+        layers, linear = self.values.get("num_hidden_layers"), self.values.pop("linear_attn_config", None)
+        kinds = [[named.get(code, str(code)) for code in self.values[name]][:layers]
+                 for name, named in KINDS.items() if self.values.get(name)]
+        self.used.update(KINDS)
+        if linear:
+            self.values.update({
+                "linear_" + name.replace("short_conv_kernel_size", "conv_kernel_dim"): x
+                for name, x in linear.items() if name not in ("kda_layers", "full_attn_layers")})
+            kinds = [["full_attention" if layer + 1 in linear["full_attn_layers"] else "linear_attention"
+                      for layer in range(layers)]]
+        if kinds and not (self.values.get("layer_types") or self.values.get("layers_block_type")):
+            self.values["layer_types"] = kinds[0]
 
     def __getitem__(self, name):
         if self.values.get(name) is None:
@@ -80,7 +119,16 @@ class Reading:
             every = self.get(name)
             if isinstance(every, int) and every > 0:
                 return other if (layer + 1) % every else "full_attention"
+        if self.values.get("use_sliding_window") is False:
+            self.used.add("sliding_window")
+        if self.get("use_sliding_window") and layer >= self.get("max_window_layers", 0):
+            return "sliding_attention"
         return "full_attention"
+
+    def window(self) -> int | None:
+        """sliding_window, of every layer. None where no text is as long."""
+        window, longest = self.get("sliding_window"), self.get("max_position_embeddings")
+        return None if window and longest and window >= longest else window
 
     def rotates(self, layer: int) -> bool:
         """Whether a layer of a model that leaves some without positions has them; by default every fourth has
@@ -93,8 +141,11 @@ class Reading:
         """The rotation's options, of one kind of layer where kinds differ; older files spread them over
         several keys."""
         options = self.get("rope_parameters") or self.get("rope_scaling") or {}
+        own = self.get("rope_local_base_freq") or self.get("swa_rope_theta")
         if kind in options:
             options = options[kind] or {}
+        elif kind == "sliding_attention" and own:           # a base of its own, and never stretched
+            options = {"rope_theta": own}
         old = {
             "rope_theta": self.get("rope_theta"),
             "partial_rotary_factor": self.get("partial_rotary_factor"),
@@ -108,6 +159,8 @@ class Reading:
                dim: int | None = None, base: float | None = None) -> Rotary:
         """`dim` entries of a head turn, or the share that the configuration names."""
         options = {**self.rope(kind), **({} if base is None else {"rope_theta": base})}
+        own = self.get("rotary_dim")
+        dim = own if dim is None and "partial_rotary_factor" not in options else dim
         if dim is not None:
             options["partial_rotary_factor"] = dim / head_dim
         return read_rotary(options, head_dim, layout, at)
@@ -116,9 +169,10 @@ class Reading:
         """d_model, n_heads, n_kv_heads and head_dim, which must fit."""
         own = (self.get("per_layer_config") or {}).get(str(layer), {})
         d_model, n_heads = self.size("hidden_size"), self.size("num_attention_heads")
-        one = self.get("multi_query") and not self.get("new_decoder_architecture")
-        n_kv_heads = own.get("num_key_value_heads") or self.size(
-            "num_key_value_heads", 1 if one else n_heads)
+        one = not self.get("new_decoder_architecture") and self.get("multi_query")
+        one = one or self.get("attn_type") == "multiquery_attention"
+        n_kv_heads = 1 if one else own.get("num_key_value_heads") or self.size("num_key_value_heads", n_heads)
+        self.used.update(("multi_query_attention", "num_key_value_heads"))
         head_dim = own.get("head_dim") or self.get("head_dim")
         if n_heads % n_kv_heads:
             raise ValueError(f"config must have num_attention_heads that num_key_value_heads divides; "

@@ -138,4 +138,10 @@ def yarn_magnitude(factor: float, weight: float = 1.0) -> float:
     return 0.1 * weight * math.log(factor) + 1.0 if factor > 1 else 1.0
 
 
-STRETCHES = {"linear": _linear, "llama3": _llama3, "yarn": _yarn, "longrope": _longrope}
+def _dynamic(speeds, base, options):
+    """The base grows once the text is longer than trained; until then nothing changes."""
+    return speeds, 1.0
+
+
+STRETCHES = {"linear": _linear, "llama3": _llama3, "yarn": _yarn, "longrope": _longrope,
+             "dynamic": _dynamic, "su": _longrope}          # su: what Phi-3's first files call longrope

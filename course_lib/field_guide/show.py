@@ -133,11 +133,22 @@ def in_years(date: str) -> float:
 
 
 def in_lanes(ideas: list) -> list[tuple]:
-    """Each idea with the first lane in which its name meets no other."""
-    ends, placed = [], []
+    """Each idea with the first lane in which its name meets no other, and its line no other's dot."""
+    ends, placed, spots = [], [], {}
     for idea in sorted(ideas, key=lambda idea: idea.date):
         start, width = in_years(idea.date), 0.14 + 0.105 * len(idea.name)
-        lane = next((n for n, end in enumerate(ends) if end < start), len(ends))
+        free = [n for n, end in enumerate(ends) if end < start] + [len(ends)]
+        lane = next((n for n in free if way_is_free(spots, idea.grew_from, start, n)), free[-1])
         ends[lane:lane + 1] = [start + width]
+        spots[idea.name] = start, lane
         placed.append((idea, lane))
     return placed
+
+
+def way_is_free(spots: dict, origin: str, x: float, lane: int) -> bool:
+    """Whether the line from an idea to (x, lane) keeps off the dots between."""
+    if origin not in spots:
+        return True
+    x0, lane0 = spots[origin]
+    return all(abs(lane0 + (lane - lane0) * (at - x0) / (x - x0) - other) > 0.35
+               for at, other in spots.values() if x0 < at < x)

@@ -12,7 +12,7 @@ QK_NORMS = ("q_norm.weight", "k_norm.weight")
 @family("llama", "mistral", "seed_oss", "arcee", "cwm")
 def llama(c, layer):
     """Rotary positions, grouped heads. Mistral's first model had a window in every layer."""
-    window = c.get("sliding_window") if c.model_type == "mistral" else None
+    window = c.window() if c.model_type == "mistral" else None
     out_bias = bool(c.get("attention_out_bias", c.get("attention_bias", False)))
     return c.plain(layer, out_bias=out_bias, **({"window": window} if window else {}))
 
@@ -22,7 +22,7 @@ def ministral3(c, layer):
     """Queries grow with the logarithm of how often the trained length has been passed."""
     options = c.rope()
     every = (options["llama_4_scaling_beta"], options["original_max_position_embeddings"], 0)
-    return c.plain(layer, temperature=every, window=c.get("sliding_window"))
+    return c.plain(layer, temperature=every, window=c.window())
 
 
 @family("qwen2")
@@ -106,6 +106,7 @@ def olmo(c, layer):
 @family("minimax_m2")
 def minimax_m2(c, layer):
     """Normalised over all heads at once; only a part of each head turns."""
+    c.used.update(("use_qk_norm", "qk_norm_type"))
     return c.plain(layer, qk_norm="width", bias=False, out_bias=False, rotary=c.rotary(c["head_dim"]))
 
 
@@ -123,7 +124,8 @@ def llama4(c, layer):
     its queries."""
     rotates = c.rotates(layer)
     rotary = c.rotary(c.heads()["head_dim"], layout="interleaved") if rotates else None
-    chunk = c.size("attention_chunk_size") if c.layer_type(layer) == "chunked_attention" else None
+    chunked = c.layer_type(layer) == "chunked_attention" if c.get("layer_types") else rotates
+    chunk = c.size("attention_chunk_size") if chunked else None
     grows = c.get("attn_temperature_tuning") and not rotates
     return c.plain(
         layer, rotary=rotary, chunk=chunk, qk_norm="head" if c.get("use_qk_norm") and rotates else None,
@@ -177,7 +179,7 @@ def split_qkv(weights, recipe):
 def phi3(c, layer):
     """One matrix makes queries, keys and values; a part of each head turns; long texts have frequencies of
     their own."""
-    return c.plain(layer, window=c.get("sliding_window"))
+    return c.plain(layer, window=c.window())
 
 
 @family("glm4", "glm")
@@ -198,10 +200,12 @@ def ernie(c, layer):
 def mimo(c, layer):
     """Windows of 128 with sinks, twice the key heads of a full layer; values are narrower than keys, and
     scaled."""
-    window = c.layer_type(layer) == "sliding_attention"
+    window, kv_heads = c.layer_type(layer) == "sliding_attention", c["num_key_value_heads"]
+    c.used.update(("swa_num_attention_heads", "swa_head_dim", "swa_v_head_dim", "sliding_window_size"))
     return c.plain(
-        layer, n_kv_heads=c["num_key_value_heads"] * (2 if window else 1), v_dim=c["v_head_dim"],
-        sinks=window, value_scale=c.get("attention_value_scale", 1.0), out_bias=False)
+        layer, n_kv_heads=c.get("swa_num_key_value_heads", 2 * kv_heads) if window else kv_heads,
+        v_dim=c["v_head_dim"], sinks=window and c.get("add_swa_attention_sink_bias", True),
+        value_scale=c.get("attention_value_scale", 1.0), out_bias=False)
 
 
 @family("afmoe")

@@ -12,7 +12,9 @@ NAMES = {"q_a_proj": "q_down", "q_a_layernorm": "q_norm", "q_b_proj": "q_proj", 
 def latent(c, layer, layout=None, rope=True, **changes):
     """What all of them share. YaRN's magnitude is taken into the scale."""
     rope_dim, head_dim = c.get("qk_rope_head_dim", 0), c.size("qk_nope_head_dim")
-    c.used.update(("num_key_value_heads", "head_dim", "qk_head_dim"))        # follow from the sizes below
+    # follow from the sizes below, or are fixed by the family
+    c.used.update(("num_key_value_heads", "head_dim", "qk_head_dim", "rope_interleave",
+                   "indexer_rope_interleave"))
     options = c.rope()
     root = (rope_dim + head_dim) ** -0.5
     if options.get("rope_type", "default") != "default" and options.get("mscale_all_dim"):
@@ -42,7 +44,7 @@ def shared_or_own(c, layer, index):
     return dict(indexer=index, index_from=own[-1])
 
 
-@family("deepseek_v3", "deepseek_v2", "youtu", "axk1", names=NAMES)
+@family("deepseek_v3", "deepseek_v2", "kimi_k2", "youtu", "axk1", names=NAMES)
 def deepseek_v3(c, layer):
     """A latent of 512 numbers and a rotated key of 64 for 128 heads."""
     return latent(c, layer)

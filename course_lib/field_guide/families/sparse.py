@@ -1,10 +1,13 @@
 """Families that choose blocks of the text, or compress it."""
+from dataclasses import replace
+
 from course_lib.field_guide.compressed import CompressedRecipe
 from course_lib.field_guide.families.full_and_window import QK_NORMS
 from course_lib.field_guide.families.latent import NAMES as LATENT_NAMES, latent, shared_or_own
 from course_lib.field_guide.families.registry import family
 from course_lib.field_guide.families.states import DELTA_NAMES, KDA_NAMES, delta, kda, split_interleaved
 from course_lib.field_guide.indexers import BlockIndexing, PoolIndexing
+from course_lib.field_guide.rotary import Rotary
 
 V4_NAMES = {
     "q_a_proj": "q_down",
@@ -23,17 +26,27 @@ V4_NAMES = {
 }
 
 
+def v4_rotary(c, window: bool):
+    """Layers that compress have a base of their own, and the stretch; those of the window alone do not."""
+    head_dim, nested = c.size("head_dim"), "main" in (c.get("rope_parameters") or {})
+    dim = None if nested else c.get("qk_rope_head_dim")
+    kind, base = ("main", c.get("rope_theta")) if window else ("compress", c.get("compress_rope_theta"))
+    if nested:
+        return c.rotary(head_dim, kind, "interleaved", "back")
+    if window:
+        return Rotary(dim, base, "interleaved", "back")
+    return replace(c.rotary(head_dim, None, "interleaved", "back", dim, base), magnitude=1.0)
+
+
 @family("deepseek_v4", names=V4_NAMES)
 def deepseek_v4(c, layer):
     """Windows of 128, and behind them the text at 4 : 1 with an indexer, or at 128 : 1 without one."""
     kind, rates = c.layer_type(layer), c.get("compress_rates") or {}
     sparse = kind == "compressed_sparse_attention"
-    head_dim = c.size("head_dim")
-    # one head; the rest is in rope_parameters
-    c.used.update(("num_key_value_heads", "qk_rope_head_dim", "compress_rope_theta"))
-    rotary = c.rotary(head_dim, "main" if kind == "sliding_attention" else "compress", "interleaved", "back")
+    c.used.update(("num_key_value_heads", "qk_rope_head_dim", "compress_rope_theta"))           # one head
     return CompressedRecipe(
-        c.size("hidden_size"), c.size("num_attention_heads"), 1, head_dim, layer, rotary=rotary, sinks=True,
+        c.size("hidden_size"), c.size("num_attention_heads"), 1, c.size("head_dim"), layer, sinks=True,
+        rotary=v4_rotary(c, kind == "sliding_attention"),
         eps=c.get("rms_norm_eps", 1e-6), window=c.size("sliding_window"), q_rank=c.size("q_lora_rank"),
         ratio=rates.get(kind), overlaps=sparse, out_groups=c.size("o_groups"), out_rank=c.size("o_lora_rank"),
         index=(c.size("index_n_heads"), c.size("index_head_dim"), c.size("index_topk")) if sparse else None)

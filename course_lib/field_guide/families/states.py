@@ -62,6 +62,7 @@ def qwen3_next(c, layer):
     gate."""
     if c.layer_type(layer) == "linear_attention":
         return delta(c, layer)
+    c.used.update(("attn_output_gate", "full_attention_interval"))
     return c.plain(layer, qk_norm="head", gate="feature")
 
 
@@ -78,6 +79,7 @@ def kimi_linear(c, layer):
     """Three layers of channel-wise delta rule, then latent attention without positions."""
     if c.layer_type(layer) == "linear_attention":
         return kda(c, layer)
+    c.used.add("mla_use_nope")
     return latent(c, layer, rope=False)
 
 
@@ -113,12 +115,13 @@ MAMBA_NAMES = {**DELTA_NAMES, "D": "skip"}
 @family("nemotron_h", names=MAMBA_NAMES, split=split_mamba)
 def nemotron_h(c, layer):
     """Mamba-2 layers, and a few of attention without positions."""
-    kind = c.per_layer("layers_block_type" if c.get("layers_block_type") else "layer_types", layer)
+    kind = c.layer_type(layer)
     if kind in ("mamba", "linear_attention"):
         return mamba(
             c, layer, "mamba_num_heads", c["mamba_head_dim"], "ssm_state_size", "n_groups", "conv_kernel",
             bias=bool(c.get("use_bias")), conv_bias=bool(c.get("use_conv_bias", True)),
             eps=c.get("layer_norm_epsilon", 1e-5))
+    c.used.update(("rope_theta", "partial_rotary_factor"))      # it has them, and its layers turn nothing
     return c.plain(layer, rope=False) if kind in ("attention", "full_attention") else None
 
 
@@ -158,7 +161,7 @@ def split_lightning(weights, recipe):
     return {name: x for name, x in weights.items() if not name.endswith(("decay", "slope_rate"))}
 
 
-@family("minimax", names={"output_gate": "gate_proj"}, split=split_lightning)
+@family("minimax", "minimax_text_01", names={"output_gate": "gate_proj"}, split=split_lightning)
 def minimax(c, layer):
     """Lightning attention: a sum over the past that each head forgets at a fixed rate; every eighth layer is
     softmax."""
