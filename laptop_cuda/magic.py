@@ -4,7 +4,7 @@
     %%cuda --no-sanitize       launches run plain, fast and unchecked
     %%cuda --module m          also binds the module, for constants and template instances: m["tile<64>"]
 
-A cell that does not compile binds the names of its kernels too, to objects that say so: no name ever means
+A cell that does not compile, for whatever reason, binds the names of its kernels too, to objects that say so: no name ever means
 an earlier version of the cell. A program on top may give cells names (`name_cells`): a named cell that
 does not compile prints the error instead of raising it, so that the rest of the notebook runs, and the
 error is `.error` of the bound objects.
@@ -15,7 +15,7 @@ import shlex
 import sys
 from collections.abc import Callable
 
-from .build import CompileError
+from .build import CompileError, NoCompiler
 from .kernel import Kernel
 from .module import Module
 from .text.outline import outline
@@ -35,10 +35,10 @@ def _shell():
 
 
 class BrokenKernel:
-    """Stands for a kernel whose cell does not compile. `.error` is the CompileError, `.source` the cell's
-    text."""
+    """Stands for a kernel whose cell does not compile, or for which there is no compiler. `.error` says which,
+    `.source` is the cell's text."""
 
-    def __init__(self, name: str, source: str, error: CompileError):
+    def __init__(self, name: str, source: str, error: Exception):
         self.__name__, self.name, self.source, self.error, self.module = name, name, source, error, None
 
     def __getitem__(self, configuration):
@@ -73,7 +73,7 @@ def cuda_cell(line: str, cell: str) -> None:
         module = Module(source, "cell", traced=not options.no_sanitize)
         made = {kernel.split("::")[-1]: Kernel(module, kernel, sanitized=not options.no_sanitize)
                 for kernel in module.kernels}
-    except CompileError as error:
+    except (CompileError, NoCompiler) as error:
         fault, module = error, None
         made = {kernel: BrokenKernel(kernel, source, error) for kernel in kernel_names(source)}
     key = f"named {name}" if name else _cell_id()
@@ -88,7 +88,7 @@ def cuda_cell(line: str, cell: str) -> None:
     if options.module:
         names[options.module] = module if module is not None else BrokenKernel(options.module, source, fault)
     if fault and name:
-        print(f"CompileError: {fault}")
+        print(f"{type(fault).__name__}: {fault}")
     elif fault:
         raise fault
 

@@ -6,8 +6,8 @@ import os
 import textwrap
 from typing import Any
 
-from . import marks
-from .cell_text import elsewhere, handed, is_handed, remember, source_of, stale, texts
+from . import marks, page
+from .cell_text import elsewhere, handed, is_handed, source_of, stale, texts
 from .declare import CHAPTERS, chapter_of, chapter_word, find, load_chapter
 from .display import display, markdown, shell
 from .given import given_spec
@@ -17,7 +17,7 @@ from .parts import Exercise
 from .progress_table import Progress
 from .results import PlainError
 from .shipped import as_shipped
-from .trace_back import offer
+from .trace_back import offer, why
 from .verdict import NOT_ATTEMPTED, NOT_RUN, Verdict, verdict_on
 
 _references: dict[str, Any] = {}
@@ -33,6 +33,7 @@ def check(id: str, attempt: Any = None) -> Any:
 
     With COURSE_STRICT set in the environment, an exercise that has not passed raises `NotPassed`.
     """
+    page.offer(hint=hint, reveal=reveal, reset=reset, why=why)
     try:
         exercise = find(id)
     except KeyError as error:
@@ -174,5 +175,4 @@ def _display_unknown(id: str, error: KeyError) -> None:
     display(Verdict(str(id), "", NOT_RUN, f"{error.args[0]}."))
 
 
-if shell() is not None:
-    shell().events.register("pre_run_cell", remember)
+page.register()

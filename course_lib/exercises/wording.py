@@ -52,7 +52,7 @@ _SENTENCES = {
         f"`{f.name}` is not defined inside this cell. Names that this exercise gives you: "
         f"{_given(e)}. "
         "If it comes from another cell, move it into this one."),
-    "syntax": lambda e, f: f"Python cannot read the cell: {f.message}.",
+    "syntax": lambda e, f: f"Python cannot read the cell as it was last run: {f.message}.",
     "not defined": lambda e, f: f"{_capital(f.message)}.",
     "signature": lambda e, f: f"{f.message}. The exercise calls it as in the stub: `{signature(e)}`.",
     "unwritten": lambda e, f: f"`{e.name}` {f.message}.",
