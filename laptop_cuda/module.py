@@ -9,13 +9,14 @@ from pathlib import Path
 
 from . import gpu, launch, packs
 from .arguments import ArgumentError
+from .build import PRINTED
 from .kernel import Kernel
 from .launch.kernel_library import cpu_entry, kernel_library
 from .launch.library import Globals, Library, load_library
 from .only_kernels import as_judged
 from .sources import files_of, read, split_instance
 from .text import signature
-from .text.diagnostics import CompileError, undefined_names, unknown_names
+from .text.diagnostics import CompileError, undefined_names, unknown_names, unset_variables
 from .text.signature import KernelText
 
 
@@ -122,6 +123,11 @@ class Module:
                 self._files, self.name, self.source, wanted, traced, folder=self._folder, start=self._start,
                 include=self._include, entry=entry)
         return self._libraries[key]
+
+    def unset(self) -> list[tuple[int, str]]:
+        """(line, variable) of what may be read before it was given a value, as the plain build has shown."""
+        printed = (self._library(traced=False).path.parent / PRINTED).read_text(errors="replace")
+        return unset_variables(printed, self.name)
 
     def builds(self) -> list[Path]:
         """The libraries that were built for the CPU so far."""

@@ -6,6 +6,8 @@ text. The solution takes no part, and the changes themselves are not shown.
 """
 from __future__ import annotations
 
+import re
+
 import torch
 
 from .declare import find
@@ -18,6 +20,8 @@ from .runner import run
 from .verdict import WRONG, Verdict
 
 WRONG_VALUES = "Your kernel wrote"       # the label under which a verdict shows them
+# a declaration that ends, or goes on, without a value; only then is the compiler asked
+WITHOUT_VALUE = re.compile(r"[;{}]\s*(?:\w+\s+)+(?:\w+(?:\[[^]]*\])*\s*(?:=[^,;]*)?,\s*)*\w+(?:\[[^]]*\])*\s*[,;]")
 _judged: dict[str, str] = {}             # id -> the source whose elements were wrong
 
 
@@ -26,13 +30,23 @@ class NothingToTrace(PlainError, ValueError):
 
 
 def offer(exercise: Exercise, source: str, verdict: Verdict) -> None:
-    """Note in the verdict on a kernel with wrong elements that `why` can walk back from one."""
+    """Note in the verdict on a kernel that ran through which of its variables may never have been set, and
+    that `why` can walk back from a wrong element."""
     _judged.pop(exercise.id, None)
     labels = [label for label, _ in verdict.details]
-    if verdict.status == WRONG and WRONG_VALUES in labels and "times the bytes" not in str(verdict):
+    wrong = verdict.status == WRONG and WRONG_VALUES in labels and "times the bytes" not in str(verdict)
+    if (wrong or verdict.passed) and WITHOUT_VALUE.search(source):
+        verdict.notes += _unset(source)
+    if wrong:
         _judged[exercise.id] = source
         verdict.notes.append(f'`why("{exercise.id}")` walks from the first wrong element back to the lines '
                              "that it depends on.")
+
+
+def _unset(source: str) -> list[str]:
+    from course_lib import cuda
+    return [f"Line {line}: `{variable}` may be read before it has a value. A new variable holds whatever was in memory."
+            for line, variable in compiled(cuda, source).unset()]
 
 
 def why(id: str):

@@ -27,7 +27,6 @@ from .. import build, sources
 from ..launch import ORDERS, STEP_LIMIT
 from ..programs import Budget, Program, Ran, execute
 from ..text.signature import hosts
-from ..toolchain.compilers import compiler
 
 SHOWN = 3                        # failing cases with their message
 SOLVE_H = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"solve\.h"[ \t]*$', re.MULTILINE)
@@ -101,7 +100,7 @@ def compiled(path: Path) -> tuple[Program, list[str]]:
     text = (sources.started(files, path.name) + sources.rewritten(files, home)
             + ENTRY.format(name=found.name))
     texts = {path.name: files[0].text} | {f.path.name: f.text for f in files[1:]}
-    library = build.program({path: text}, texts, ["-std=c++17", *compiler().filled()], True)
+    library = build.program({path: text}, texts, ["-std=c++17"], True)
     return Program(library, "both", texts), list(found.parameters)
 
 

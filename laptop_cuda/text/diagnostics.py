@@ -14,6 +14,10 @@ MISSING = ": name the source that has it too, or its library by -l"
 OWN_WARNING = tuple(f"[{name}]" for name in WARNINGS)
 UNDEFINED = re.compile(r"undefined reference to [`'](.*?)'|undefined symbol: (.*)$")
 
+# both name the variable, and in a note the line that declares it
+UNSET = re.compile(r"(?:variable )?'(?P<variable>\w+)' (?:is|may be) (?:used )?uninitialized")
+DECLARED = re.compile(r"'(?P<variable>\w+)' was declared here|initialize the variable '(?P<other>\w+)'")
+
 # as g++ says it, and as clang does
 NOT_A_MEMBER = re.compile(r"error: (?:no (?:member|type|template) named )?'(\w+)' "
                           r"(?:is not a member of|in namespace) '((?:cub|at|c10|torch)(?:::\w+)*)'")
@@ -178,6 +182,20 @@ def read_warnings(output: str, files: tuple[str, ...]) -> list[str]:
         if match["file"] in files and match["kind"] == "warning" and match["message"].endswith(OWN_WARNING):
             found.append(f"{match['file']}, line {match['line']}: {_clearer(match['message'])}")
     return list(dict.fromkeys(found))
+
+
+def unset_variables(output: str, name: str) -> list[tuple[int, str]]:
+    """(line, variable) where an optimising compiler has seen that a variable may be read before it has a
+    value: where it is declared, if the compiler says so."""
+    used, declared = {}, {}
+    for match in filter(None, map(DIAGNOSTIC.match, output.splitlines())):
+        if match["file"] != name:
+            continue
+        if found := UNSET.match(match["message"]):
+            used.setdefault(found["variable"], int(match["line"]))
+        elif found := DECLARED.match(match["message"]):
+            declared[found["variable"] or found["other"]] = int(match["line"])
+    return sorted((declared.get(variable, line), variable) for variable, line in used.items())
 
 
 def read_nvcc_errors(output: str, name: str) -> list[tuple[int, str]]:

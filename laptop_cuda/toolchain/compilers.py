@@ -53,16 +53,16 @@ class Compiler:
             own = ["-fno-sanitize=undefined", "-fno-stack-protector"] if self.zig else []
             if self.release >= 16:                       # the last array of a struct has its bounds too
                 own.append("-fstrict-flex-arrays=3")
-            return own + TRACED + ["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune",
+            return own + TRACED + self._filled() + ["-fsanitize=array-bounds", "-fsanitize-coverage=trace-pc,no-prune",
                              "-mllvm", "-tsan-instrument-read-before-write",
                              "-mllvm", "-tsan-distinguish-volatile=1", "-ferror-limit=20"]
         # a struct passed or returned by value is copied by a function, whose accesses have hooks;
         # a hook is called through its address, without a stub in between
-        return TRACED + ["-fno-plt", "-fno-elide-constructors", "-fsanitize=bounds-strict",
+        return TRACED + self._filled() + ["-fno-plt", "-fno-elide-constructors", "-fsanitize=bounds-strict",
                          "-fsanitize-coverage=trace-pc", "--param=tsan-distinguish-volatile=1",
                          "-fmax-errors=20"]
 
-    def filled(self) -> list[str]:
+    def _filled(self) -> list[str]:
         """A local variable that was given no value holds a pattern, not by chance a 0, where the compiler can
         do that."""
         return ["-ftrivial-auto-var-init=pattern"] if self.release >= 12 else []
@@ -70,7 +70,7 @@ class Compiler:
     def plain(self) -> list[str]:
         """Falling off the end of a non-void function traps; the runtime reports it."""
         return (
-            PLAIN
+            PLAIN + ["-Wuninitialized", "-Wconditional-uninitialized" if self.clang else "-Wmaybe-uninitialized"]
             + (["-UNDEBUG"] if self.zig else [])         # zig defines it where it optimises
             + ["-fsanitize=return"]
             + (["-fsanitize-trap=return", "-ferror-limit=20"] if self.clang
