@@ -1,4 +1,5 @@
 """What tests of the chapters share: references of exercises, and numbers drawn with a seed."""
+import pytest
 import torch
 
 from course_lib import cuda
@@ -25,3 +26,12 @@ def launches_of(function):
     with cuda.profile() as report:
         function()
     return report.launches
+
+
+def names_the_argument(cases, given=tuple, begin="(must|needs) "):
+    """A test of {argument: calls}: with fresh inputs each is refused by a message that begins with the name."""
+    @pytest.mark.parametrize("argument, call", [(name, call) for name, calls in cases.items() for call in calls])
+    def test(argument, call):
+        with pytest.raises(ValueError, match=f"^{argument} {begin}"):
+            call(*given())
+    return test

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 
 from course_lib.attention import (MultiHeadAttention, causal_mask, online_softmax, padding_mask,
                                   scaled_dot_product_attention as attention, softmax)
+from references import names_the_argument
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 3e-2}
 SIZES = [(1, 1), (31, 31), (33, 63), (63, 33), (100, 1), (1, 100)]
@@ -234,47 +235,34 @@ def test_padding_mask():
     assert padding_mask([], 3).shape == (0, 1, 1, 3)
 
 
-def _bad_calls():
-    q = torch.zeros(2, 3, 4, 8)
-    x = torch.zeros(2, 5, 24)
-    layer = MultiHeadAttention(24, 4)
-    return [
-        ("x", lambda: softmax(torch.arange(3))), ("dim", lambda: softmax(torch.ones(3), 1)),
-        ("x", lambda: online_softmax(torch.arange(3))),
-        ("q", lambda: attention(q[0], q[0], q[0])), ("k", lambda: attention(q, q[0], q)),
-        ("v", lambda: attention(q, q, q[0])), ("q", lambda: attention(q.int(), q.int(), q.int())),
-        ("k", lambda: attention(q, q[..., :7], q)), ("k", lambda: attention(q, q[:, :1], q[:, :1])),
-        ("v", lambda: attention(q, q, q[:, :, :3])), ("k", lambda: attention(q, q.double(), q)),
-        ("v", lambda: attention(q, q, q.to("meta"))), ("scale", lambda: attention(q, q, q, scale=math.inf)),
-        ("dropout", lambda: attention(q, q, q, dropout=1.5)),
-        ("mask", lambda: attention(q, q, q, torch.ones(4, 4, dtype=torch.int64))),
-        ("mask", lambda: attention(q, q, q, torch.ones(4, 4).tril())),
-        ("mask", lambda: attention(q, q, q, torch.ones(4, 4))),
-        ("mask", lambda: attention(q, q, q, torch.ones(5, 4, dtype=torch.bool))),
-        ("mask", lambda: attention(q, q, q, torch.zeros(4, 4).fill_diagonal_(math.nan))),
-        ("mask", lambda: attention(q, q, q, torch.ones(2, 4, 4, dtype=torch.bool))),
-        ("mask", lambda: attention(q, q, q, torch.ones(1, 2, 3, 4, 4, dtype=torch.bool))),
-        ("mask", lambda: attention(q, q, q, [[True]])),
-        ("mask", lambda: attention(q, q, q, torch.ones(4, 4, dtype=torch.bool, device="meta"))),
-        ("n_q", lambda: causal_mask(-1)), ("n_k", lambda: causal_mask(2, 2.0)),
-        ("lengths", lambda: padding_mask([5], 4)), ("lengths", lambda: padding_mask([1.5], 4)),
-        ("lengths", lambda: padding_mask([[1]], 4)), ("n", lambda: padding_mask([1], -1)),
-        ("d_model", lambda: MultiHeadAttention(10, 3)), ("n_heads", lambda: MultiHeadAttention(10, 0)),
-        ("context_dim", lambda: MultiHeadAttention(12, 3, context_dim=0)),
-        ("n_heads", lambda: MultiHeadAttention(12, True)),
-        ("dropout", lambda: MultiHeadAttention(12, 3, dropout=-0.1)),
-        ("x", lambda: layer(x[0])), ("x", lambda: layer(x[..., :23])),
-        ("context", lambda: layer(x, torch.zeros(2, 5, 23))),
-        ("context", lambda: layer(x, torch.zeros(1, 5, 24))),
-        ("context", lambda: layer(x, x.double())), ("x", lambda: layer(x.double())), ("x", lambda: layer(x.to("meta"))),
-        ("context", lambda: MultiHeadAttention(24, 4, context_dim=8)(x)),
-    ]
+Q, X, LAYER = torch.zeros(2, 3, 4, 8), torch.zeros(2, 5, 24), MultiHeadAttention(24, 4)
 
 
-@pytest.mark.parametrize("argument, call", _bad_calls())
-def test_bad_input_is_named(argument, call):
-    with pytest.raises(ValueError, match=rf"^{argument} (must|needs) "):
-        call()
+test_bad_input_is_named = names_the_argument({
+    "x": [lambda: softmax(torch.arange(3)), lambda: online_softmax(torch.arange(3)), lambda: LAYER(X[0]),
+        lambda: LAYER(X[..., :23]), lambda: LAYER(X.double()), lambda: LAYER(X.to("meta"))],
+    "dim": [lambda: softmax(torch.ones(3), 1)], "q": [lambda: attention(Q[0], Q[0], Q[0]),
+        lambda: attention(Q.int(), Q.int(), Q.int())], "k": [lambda: attention(Q, Q[0], Q),
+        lambda: attention(Q, Q[..., :7], Q), lambda: attention(Q, Q[:, :1], Q[:, :1]),
+        lambda: attention(Q, Q.double(), Q)], "v": [lambda: attention(Q, Q, Q[0]),
+        lambda: attention(Q, Q, Q[:, :, :3]), lambda: attention(Q, Q, Q.to("meta"))],
+    "scale": [lambda: attention(Q, Q, Q, scale=math.inf)],
+    "dropout": [lambda: attention(Q, Q, Q, dropout=1.5), lambda: MultiHeadAttention(12, 3, dropout=-0.1)],
+    "mask": [lambda: attention(Q, Q, Q, torch.ones(4, 4, dtype=torch.int64)),
+        lambda: attention(Q, Q, Q, torch.ones(4, 4).tril()), lambda: attention(Q, Q, Q, torch.ones(4, 4)),
+        lambda: attention(Q, Q, Q, torch.ones(5, 4, dtype=torch.bool)),
+        lambda: attention(Q, Q, Q, torch.zeros(4, 4).fill_diagonal_(math.nan)),
+        lambda: attention(Q, Q, Q, torch.ones(2, 4, 4, dtype=torch.bool)),
+        lambda: attention(Q, Q, Q, torch.ones(1, 2, 3, 4, 4, dtype=torch.bool)),
+        lambda: attention(Q, Q, Q, [[True]]),
+        lambda: attention(Q, Q, Q, torch.ones(4, 4, dtype=torch.bool, device="meta"))],
+    "n_q": [lambda: causal_mask(-1)], "n_k": [lambda: causal_mask(2, 2.0)],
+    "lengths": [lambda: padding_mask([5], 4), lambda: padding_mask([1.5], 4), lambda: padding_mask([[1]], 4)],
+    "n": [lambda: padding_mask([1], -1)], "d_model": [lambda: MultiHeadAttention(10, 3)],
+    "n_heads": [lambda: MultiHeadAttention(10, 0), lambda: MultiHeadAttention(12, True)],
+    "context_dim": [lambda: MultiHeadAttention(12, 3, context_dim=0)],
+    "context": [lambda: LAYER(X, torch.zeros(2, 5, 23)), lambda: LAYER(X, torch.zeros(1, 5, 24)),
+        lambda: LAYER(X, X.double()), lambda: MultiHeadAttention(24, 4, context_dim=8)(X)]})
 
 
 def test_autocast_may_mix_dtypes():

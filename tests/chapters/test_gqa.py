@@ -12,6 +12,7 @@ from course_lib.gqa import (GroupedQueryAttention, cache_bytes, gqa_kernel, grou
                             kv_bytes_per_token, pool_heads, repeat_kv)
 from course_lib.gqa import LatentAttention, flops_per_key, latent_bytes_per_token
 from course_lib.rope import apply_rope, rope_table
+from references import names_the_argument
 
 MODELS = {m["name"]: m
           for m in json.loads((Path(__file__).resolve().parents[2] / "data" / "models.json").read_text())[
@@ -186,45 +187,37 @@ def test_absorbing_costs_flops():
             == 2176)
 
 
-BAD = [
-    ("q", lambda q, k, v: grouped_query_attention(q[0], k, v)),
-    ("q", lambda q, k, v: grouped_query_attention(q[:, :5], k, v)),
-    ("k", lambda q, k, v: grouped_query_attention(q, k[..., :4], v)),
-    ("k", lambda q, k, v: grouped_query_attention(q, k.float(), v)),
-    ("v", lambda q, k, v: grouped_query_attention(q, k, v[:, :, :3])),
-    ("v", lambda q, k, v: grouped_query_attention(q, k, v[:1])),
-    ("mask", lambda q, k, v: grouped_query_attention(q, k, v, mask=torch.ones(3, 3, dtype=torch.bool))),
-    ("mask", lambda q, k, v: grouped_query_attention(q, k, v, mask=torch.ones(5, 7, dtype=torch.int64))),
-    ("q", lambda q, k, v: grouped_query_attention(q[:, :0], k, v)),
-    ("scale", lambda q, k, v: grouped_query_attention(q, k, v, scale=math.nan)),
-    ("group_size", lambda q, k, v: repeat_kv(k, 0)),
-    ("n_heads", lambda q, k, v: GroupedQueryAttention(24, 6, 4)),
-    ("d_model", lambda q, k, v: GroupedQueryAttention(25, 6, 2)),
-    ("window", lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=0)),
-    ("x", lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(2, 24))),
-    ("positions", lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24), rope_table(4, 4))),
-    ("n_heads", lambda q, k, v: pool_heads(torch.randn(8, 3), 4, 3)),
-    ("weight", lambda q, k, v: pool_heads(torch.randn(9, 3), 4, 2)),
-    ("rope_layout", lambda q, k, v: GroupedQueryAttention(24, 6, 2, rope_layout="split")),
-    ("layers", lambda q, k, v: kv_bytes_per_token(0, 8, 128)),
-    ("rope_dim", lambda q, k, v: LatentAttention(8, 2, 4, 4, 3)),
-    ("latent_dim", lambda q, k, v: LatentAttention(8, 2, 4, 0, 2)),
-    ("x", lambda q, k, v: LatentAttention(8, 2, 4, 4, 2)(torch.randn(5, 8))),
-    ("x", lambda q, k, v: LatentAttention(8, 2, 4, 4, 2)(torch.randn(1, 5, 8).double())),
-    ("x", lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24).double())),
-    ("rope", lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24), rope_table(5, 4)[0])),
-    ("head_dim", lambda q, k, v: GroupedQueryAttention(24, 6, 2, head_dim=0)),
-    ("mask", lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=2)(torch.randn(1, 5, 24), mask=torch.ones(5, 5))),
-    ("mask", lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=2)(
-        torch.randn(1, 5, 24), mask=torch.ones(4, 4, dtype=torch.bool))),
-    ("n_heads", lambda q, k, v: pool_heads(torch.randn(8, 3), 0, 2)),
-    ("q", lambda q, k, v: gqa_kernel(q, k, v)),
-    ("rung", lambda q, k, v: gqa_kernel(q.float(), k.float(), v.float(), rung=4)),
-    ("q", lambda q, k, v: gqa_kernel(torch.ones(1, 32, 1, 128), *2 * [torch.ones(1, 1, 1, 128)])),
-]
-
-
-@pytest.mark.parametrize("name, call", BAD, ids=range(len(BAD)))
-def test_bad_input_names_the_argument(name, call):
-    with pytest.raises(ValueError, match=rf"^{name} (must .*; got |needs )"):
-        call(*inputs())
+test_bad_input_names_the_argument = names_the_argument({
+    "q": [lambda q, k, v: grouped_query_attention(q[0], k, v),
+        lambda q, k, v: grouped_query_attention(q[:, :5], k, v),
+        lambda q, k, v: grouped_query_attention(q[:, :0], k, v), lambda q, k, v: gqa_kernel(q, k, v),
+        lambda q, k, v: gqa_kernel(torch.ones(1, 32, 1, 128), *2 * [torch.ones(1, 1, 1, 128)])],
+    "k": [lambda q, k, v: grouped_query_attention(q, k[..., :4], v),
+        lambda q, k, v: grouped_query_attention(q, k.float(), v)],
+    "v": [lambda q, k, v: grouped_query_attention(q, k, v[:, :, :3]),
+        lambda q, k, v: grouped_query_attention(q, k, v[:1])],
+    "mask": [lambda q, k, v: grouped_query_attention(q, k, v, mask=torch.ones(3, 3, dtype=torch.bool)),
+        lambda q, k, v: grouped_query_attention(q, k, v, mask=torch.ones(5, 7, dtype=torch.int64)),
+        lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=2)(torch.randn(1, 5, 24), mask=torch.ones(5, 5)),
+        lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=2)(torch.randn(1, 5, 24), mask=torch.ones(4, 4, dtype=torch.bool))],
+    "scale": [lambda q, k, v: grouped_query_attention(q, k, v, scale=math.nan)],
+    "group_size": [lambda q, k, v: repeat_kv(k, 0)],
+    "n_heads": [lambda q, k, v: GroupedQueryAttention(24, 6, 4),
+        lambda q, k, v: pool_heads(torch.randn(8, 3), 4, 3),
+        lambda q, k, v: pool_heads(torch.randn(8, 3), 0, 2)],
+    "d_model": [lambda q, k, v: GroupedQueryAttention(25, 6, 2)],
+    "window": [lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=0)],
+    "x": [lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(2, 24)),
+        lambda q, k, v: LatentAttention(8, 2, 4, 4, 2)(torch.randn(5, 8)),
+        lambda q, k, v: LatentAttention(8, 2, 4, 4, 2)(torch.randn(1, 5, 8).double()),
+        lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24).double())],
+    "positions": [lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24), rope_table(4, 4))],
+    "weight": [lambda q, k, v: pool_heads(torch.randn(9, 3), 4, 2)],
+    "rope_layout": [lambda q, k, v: GroupedQueryAttention(24, 6, 2, rope_layout="split")],
+    "layers": [lambda q, k, v: kv_bytes_per_token(0, 8, 128)],
+    "rope_dim": [lambda q, k, v: LatentAttention(8, 2, 4, 4, 3)],
+    "latent_dim": [lambda q, k, v: LatentAttention(8, 2, 4, 0, 2)],
+    "rope": [lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24), rope_table(5, 4)[0])],
+    "head_dim": [lambda q, k, v: GroupedQueryAttention(24, 6, 2, head_dim=0)],
+    "rung": [lambda q, k, v: gqa_kernel(q.float(), k.float(), v.float(), rung=4)]},
+    given=inputs, begin="(must .*; got |needs )")

@@ -13,6 +13,7 @@ from course_lib.language_model.tokenizers import CharTokenizer
 from course_lib.language_model.checkpoints import load_checkpoint, save_checkpoint
 from course_lib.language_model.train_command import train_command
 from course_lib.language_model.training import evaluate, learning_rate, random_batch, train
+from references import names_the_argument
 
 SMALL = Config(vocab_size=11, n_layers=2, n_heads=2, d_model=16, d_hidden=24, context=32)
 
@@ -65,35 +66,29 @@ def test_generate():
     assert (drawn[0] == drawn[1]).all() and (drawn[0] != drawn[2]).any()
 
 
-@pytest.mark.parametrize("argument, call", [
-    ("d_model", lambda: Config(11, d_model=18, n_heads=4)),
-    ("d_model", lambda: Config(11, d_model=12, n_heads=4)),
-    ("vocab_size", lambda: Config(0)), ("attention", lambda: Config(11, attention="magic")),
-    ("tokens", lambda: small_model()(tokens(1, 33))), ("tokens", lambda: small_model()(tokens(5))),
-    ("tokens", lambda: small_model().generate(tokens(1, 0), 3)),
-    ("temperature", lambda: small_model().generate(tokens(1, 3), 3, -1.0)),
-    ("n_new", lambda: small_model().generate(tokens(1, 3), -1)),
-    ("n_new", lambda: small_model().generate(tokens(1, 3), 31, use_cache=True)),
-    ("tokens", lambda: small_model()(tokens(1, 3) + 11)), ("tokens", lambda: small_model()(tokens(1, 3) - 11)),
-    ("tokens", lambda: small_model().attention_weights(tokens(1, 33))),
-    ("tokens", lambda: small_model()(tokens(1, 3).float())), ("tokens", lambda: small_model()([[1, 2]])),
-    ("targets", lambda: small_model().loss(tokens(1, 3), tokens(3, 1))),
-    ("targets", lambda: small_model().loss(tokens(1, 3), tokens(1, 3) + 11)),
-    ("attend", lambda: small_model().set_attention(3)), ("text", lambda: CharTokenizer("ab").encode(b"ab")),
-    ("caches", lambda: kv_cache.generate(LanguageModel(replace(SMALL, attention="delta")), tokens(1, 3), 2)),
-    ("n", lambda: look_inside.induction_scores(small_model(), 1)), ("n", lambda: look_inside.copying_gain(small_model(), 0)),
-    ("texts", lambda: encoder_decoder.encode("3 May")), ("texts", lambda: encoder_decoder.encode([])),
-    ("texts", lambda: encoder_decoder.encode(["3 May", ""])),
-    ("attention", lambda: Config(11, n_layers=2, attention=[["softmax"], "w2"])),
-    ("tokens", lambda: CharTokenizer("ab").decode([2])), ("tokens", lambda: CharTokenizer("ab").decode([-1])),
-    ("data", lambda: random_batch(tokens(8), 2, 8, None)),
-    ("data", lambda: evaluate(small_model(), tokens(8), 8)),
-    ("text", lambda: CharTokenizer("ab").encode("abc")), ("vocabulary", lambda: CharTokenizer("aa")),
-    ("split", lambda: datasets.shakespeare("all")),
-])
-def test_bad_input_is_named(argument, call):
-    with pytest.raises(ValueError, match=rf"^{argument} "):
-        call()
+test_bad_input_is_named = names_the_argument({
+    "d_model": [lambda: Config(11, d_model=18, n_heads=4), lambda: Config(11, d_model=12, n_heads=4)],
+    "vocab_size": [lambda: Config(0)], "attention": [lambda: Config(11, attention="magic"),
+        lambda: Config(11, n_layers=2, attention=[["softmax"], "w2"])],
+    "tokens": [lambda: small_model()(tokens(1, 33)), lambda: small_model()(tokens(5)),
+        lambda: small_model().generate(tokens(1, 0), 3), lambda: small_model()(tokens(1, 3) + 11),
+        lambda: small_model()(tokens(1, 3) - 11), lambda: small_model().attention_weights(tokens(1, 33)),
+        lambda: small_model()(tokens(1, 3).float()), lambda: small_model()([[1, 2]]),
+        lambda: CharTokenizer("ab").decode([2]), lambda: CharTokenizer("ab").decode([-1])],
+    "temperature": [lambda: small_model().generate(tokens(1, 3), 3, -1.0)],
+    "n_new": [lambda: small_model().generate(tokens(1, 3), -1),
+        lambda: small_model().generate(tokens(1, 3), 31, use_cache=True)],
+    "targets": [lambda: small_model().loss(tokens(1, 3), tokens(3, 1)),
+        lambda: small_model().loss(tokens(1, 3), tokens(1, 3) + 11)],
+    "attend": [lambda: small_model().set_attention(3)], "text": [lambda: CharTokenizer("ab").encode(b"ab"),
+        lambda: CharTokenizer("ab").encode("abc")],
+    "caches": [lambda: kv_cache.generate(LanguageModel(replace(SMALL, attention="delta")), tokens(1, 3), 2)],
+    "n": [lambda: look_inside.induction_scores(small_model(), 1),
+        lambda: look_inside.copying_gain(small_model(), 0)],
+    "texts": [lambda: encoder_decoder.encode("3 May"), lambda: encoder_decoder.encode([]),
+        lambda: encoder_decoder.encode(["3 May", ""])], "data": [lambda: random_batch(tokens(8), 2, 8, None),
+        lambda: evaluate(small_model(), tokens(8), 8)], "vocabulary": [lambda: CharTokenizer("aa")],
+    "split": [lambda: datasets.shakespeare("all")]}, begin="")
 
 
 def test_tokenizer_there_and_back():

@@ -110,8 +110,7 @@ def test_its_intensity_is_that_of_the_theorem():
     (dict(k_rope=torch.zeros(1, 1, 8, 4)), r"k_rope must be a tensor of shape \(1, 1, 9, 4\)"),
     (dict(k_up=torch.zeros(4, 8, 11)), r"k_up must be a tensor of shape \(4, 8, 12\)"),
     (dict(v_up=torch.zeros(4, 8, 12).half()), "v_up must have the dtype of q"),
-    (dict(lengths=[10]), "lengths must be from 0 to 9"),
-    (dict(heads_per_block=3), "heads_per_block must be"),
+    (dict(lengths=[10]), "lengths must be from 0 to 9"), (dict(heads_per_block=3), "heads_per_block must be"),
 ])
 def test_bad_input_is_named(change, told):
     names = "q", "q_rope", "latent", "k_rope", "k_up", "v_up"

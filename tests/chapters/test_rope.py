@@ -8,7 +8,7 @@ from course_lib.rope import (RoPEAttention, alibi_bias, apply_rope, axes_table, 
                              ntk_aware, ntk_base, rope_frequencies, rope_kernel, rope_table, sinusoidal_table,
                              yarn_magnitude)
 from course_lib.studies import rope_needle
-from references import rand64 as rand
+from references import names_the_argument, rand64 as rand
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
@@ -43,27 +43,23 @@ def test_positions_by_row_and_by_batch():
     assert torch.equal(apply_rope(x, cos, sin, [5, 6, 7, 8]), apply_rope(x, cos, sin, torch.arange(5, 9)))
 
 
-@pytest.mark.parametrize("argument, call", [
-    ("head_dim", lambda x, c, s: rope_table(4, 7)), ("n", lambda x, c, s: rope_table(-1, 8)),
-    ("base", lambda x, c, s: rope_table(4, 8, base=0)), ("x", lambda x, c, s: apply_rope(x[0], c, s)),
-    ("cos", lambda x, c, s: apply_rope(x[..., :6], c, s)), ("sin", lambda x, c, s: apply_rope(x, c, s[:3])),
-    ("layout", lambda x, c, s: apply_rope(x, c, s, layout="pairs")),
-    ("rotary_dim", lambda x, c, s: apply_rope(x, c, s, rotary_dim=3)),
-    ("positions", lambda x, c, s: apply_rope(x, c[:3], s[:3])),
-    ("positions", lambda x, c, s: apply_rope(x, c, s, torch.tensor([0, 1, 2, 9]))),
-    ("positions", lambda x, c, s: apply_rope(x, c, s, torch.tensor([0, 1, 2, -1]))),
-    ("positions", lambda x, c, s: apply_rope(x, c, s, torch.tensor([0, 1]))),
-    ("positions", lambda x, c, s: apply_rope(x, c, s, torch.tensor([0.0, 1, 2, 3]))),
-    ("positions", lambda x, c, s: apply_rope(x, c, s, torch.ones(4, dtype=torch.bool))),
-    ("cos", lambda x, c, s: apply_rope(x, c.long(), s)), ("sin", lambda x, c, s: apply_rope(x, c, None)),
-    ("cos", lambda x, c, s: apply_rope(x, c.to("meta"), s)), ("base", lambda x, c, s: rope_table(4, 8, base="10000")),
-    ("sin", lambda x, c, s: apply_rope(x, c, s.double())),
-    ("dtype", lambda x, c, s: rope_table(4, 8, dtype=torch.int32)),
-])
-def test_bad_input_is_named(argument, call):
-    cos, sin = rope_table(9, 8)
-    with pytest.raises(ValueError, match=rf"^{argument} must .*; got "):
-        call(torch.zeros(2, 3, 4, 8), cos, sin)
+test_bad_input_is_named = names_the_argument({
+    "head_dim": [lambda x, c, s: rope_table(4, 7)], "n": [lambda x, c, s: rope_table(-1, 8)],
+    "base": [lambda x, c, s: rope_table(4, 8, base=0), lambda x, c, s: rope_table(4, 8, base="10000")],
+    "x": [lambda x, c, s: apply_rope(x[0], c, s)], "cos": [lambda x, c, s: apply_rope(x[..., :6], c, s),
+        lambda x, c, s: apply_rope(x, c.long(), s), lambda x, c, s: apply_rope(x, c.to("meta"), s)],
+    "sin": [lambda x, c, s: apply_rope(x, c, s[:3]), lambda x, c, s: apply_rope(x, c, None),
+        lambda x, c, s: apply_rope(x, c, s.double())],
+    "layout": [lambda x, c, s: apply_rope(x, c, s, layout="pairs")],
+    "rotary_dim": [lambda x, c, s: apply_rope(x, c, s, rotary_dim=3)],
+    "positions": [lambda x, c, s: apply_rope(x, c[:3], s[:3]),
+        lambda x, c, s: apply_rope(x, c, s, torch.tensor([0, 1, 2, 9])),
+        lambda x, c, s: apply_rope(x, c, s, torch.tensor([0, 1, 2, -1])),
+        lambda x, c, s: apply_rope(x, c, s, torch.tensor([0, 1])),
+        lambda x, c, s: apply_rope(x, c, s, torch.tensor([0.0, 1, 2, 3])),
+        lambda x, c, s: apply_rope(x, c, s, torch.ones(4, dtype=torch.bool))],
+    "dtype": [lambda x, c, s: rope_table(4, 8, dtype=torch.int32)]},
+    given=lambda: (torch.zeros(2, 3, 4, 8), *rope_table(9, 8)), begin="must .*; got ")
 
 
 @pytest.mark.parametrize("bias", [False, True])
@@ -148,25 +144,21 @@ def test_bad_scaling_is_named(scaling):
         rope_table(4, 8, scaling=scaling)
 
 
-@pytest.mark.parametrize("argument, call", [
-    ("weight", lambda: interleaved_to_half(torch.zeros(9, 3), 3)), ("n_heads", lambda: alibi_bias(0, 2, 2)),
-    ("n_heads", lambda: interleaved_to_half(torch.zeros(8, 3), 0)),
-    ("base", lambda: rope_table(4, 8, 1.0, {"kind": "yarn", "factor": 2.0, "original_length": 64})),
-    ("n_heads", lambda: RoPEAttention(8, 0)), ("d_model", lambda: RoPEAttention(8.0, 2)),
-    ("query", lambda: RoPEAttention(8, 2)(*3 * [torch.zeros(1, 2, 8).double()])),
-    ("key", lambda: RoPEAttention(8, 2)(torch.zeros(2, 2, 8), *2 * [torch.zeros(1, 2, 8)])),
-    ("value", lambda: RoPEAttention(8, 2)(*2 * [torch.zeros(1, 2, 8)], torch.zeros(1, 3, 8))),
-    ("rope", lambda: RoPEAttention(8, 2)(*3 * [torch.zeros(1, 2, 8)], rope=torch.zeros(2, 2))),
-    ("d_model", lambda: RoPEAttention(9, 3)), ("dropout", lambda: RoPEAttention(8, 2, 1.5)),
-    ("key", lambda: RoPEAttention(8, 2)(torch.zeros(1, 2, 8), torch.zeros(1, 2, 6), torch.zeros(1, 2, 8))),
-    ("rung", lambda: rope_kernel(torch.zeros(1, 1, 2, 8), *rope_table(2, 8), rung=2)),
-    ("x", lambda: rope_kernel(torch.zeros(1, 1, 2, 6), *rope_table(2, 6), layout="half", rung=3)),
-    ("x", lambda: rope_kernel(torch.zeros(1, 1, 2, 8).double(), *rope_table(2, 8))),
-    ("cos and sin", lambda: rope_kernel(torch.zeros(1, 1, 2, 8), *rope_table(2, 8, dtype=torch.float64))),
-])
-def test_bad_input_of_the_rest_is_named(argument, call):
-    with pytest.raises(ValueError, match=rf"^{argument} must "):
-        call()
+test_bad_input_of_the_rest_is_named = names_the_argument({
+    "weight": [lambda: interleaved_to_half(torch.zeros(9, 3), 3)], "n_heads": [lambda: alibi_bias(0, 2, 2),
+        lambda: interleaved_to_half(torch.zeros(8, 3), 0), lambda: RoPEAttention(8, 0)],
+    "base": [lambda: rope_table(4, 8, 1.0, {"kind": "yarn", "factor": 2.0, "original_length": 64})],
+    "d_model": [lambda: RoPEAttention(8.0, 2), lambda: RoPEAttention(9, 3)],
+    "query": [lambda: RoPEAttention(8, 2)(*3 * [torch.zeros(1, 2, 8).double()])],
+    "key": [lambda: RoPEAttention(8, 2)(torch.zeros(2, 2, 8), *2 * [torch.zeros(1, 2, 8)]),
+        lambda: RoPEAttention(8, 2)(torch.zeros(1, 2, 8), torch.zeros(1, 2, 6), torch.zeros(1, 2, 8))],
+    "value": [lambda: RoPEAttention(8, 2)(*2 * [torch.zeros(1, 2, 8)], torch.zeros(1, 3, 8))],
+    "rope": [lambda: RoPEAttention(8, 2)(*3 * [torch.zeros(1, 2, 8)], rope=torch.zeros(2, 2))],
+    "dropout": [lambda: RoPEAttention(8, 2, 1.5)],
+    "rung": [lambda: rope_kernel(torch.zeros(1, 1, 2, 8), *rope_table(2, 8), rung=2)],
+    "x": [lambda: rope_kernel(torch.zeros(1, 1, 2, 6), *rope_table(2, 6), layout="half", rung=3),
+        lambda: rope_kernel(torch.zeros(1, 1, 2, 8).double(), *rope_table(2, 8))],
+    "cos and sin": [lambda: rope_kernel(torch.zeros(1, 1, 2, 8), *rope_table(2, 8, dtype=torch.float64))]})
 
 
 def test_sinusoids_are_those_of_2017_and_their_products_know_the_distance_only():
