@@ -35,3 +35,24 @@ def names_the_argument(cases, given=tuple, begin="(must|needs) "):
         with pytest.raises(ValueError, match=f"^{argument} {begin}"):
             call(*given())
     return test
+
+
+def asked(launches):
+    """Bytes of global memory, loaded and stored."""
+    return sum(x.global_load.bytes + x.global_store.bytes for x in launches)
+
+
+def wavefronts(launches):
+    return sum(x.shared_load.wavefronts + x.shared_store.wavefronts for x in launches)
+
+
+def excess(launches):
+    return sum(x.shared_load.excess + x.shared_store.excess for x in launches)
+
+
+def same_numbers(ours, theirs, inputs, atol=None, rtol=None, slack=1):
+    """Two outputs are close, and so, `slack` times as far, are the gradients of their inputs."""
+    upstream = rand64(*theirs.shape, seed=9, dtype=theirs.dtype)
+    torch.testing.assert_close(ours, theirs, atol=atol, rtol=rtol)
+    gradients = [torch.autograd.grad(y, inputs, upstream, retain_graph=True) for y in (ours, theirs)]
+    torch.testing.assert_close(*gradients, atol=atol and slack * atol, rtol=rtol and slack * rtol)

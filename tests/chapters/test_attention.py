@@ -1,4 +1,4 @@
-"""Chapter 1 against torch's own attention, forward and backward, and the rules where torch has none."""
+"""Chapter 1 against torch's own attention, forward and backward; its kernels right, sanitized and counted."""
 import math
 
 import pytest
@@ -7,37 +7,30 @@ from hypothesis import given, settings, strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from course_lib.attention import (MultiHeadAttention, causal_mask, online_softmax, padding_mask,
-                                  scaled_dot_product_attention as attention, softmax)
-from references import names_the_argument
+from course_lib import cuda
+from course_lib.attention import (MultiHeadAttention, attention_kernel, causal_mask, online_softmax,
+                                  padding_mask, scaled_dot_product_attention as attention, softmax,
+                                  softmax_kernel)
+from references import asked, launches_of, names_the_argument, rand, rand64, same_numbers
 
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 1e-5, torch.bfloat16: 3e-2}
 SIZES = [(1, 1), (31, 31), (33, 63), (63, 33), (100, 1), (1, 100)]
 
 
-def rand(*shape, seed=0, dtype=torch.float64):
-    generator = torch.Generator().manual_seed(seed + 1000 * len(shape) + sum(shape))
-    return torch.randn(shape, generator=generator, dtype=torch.float64).to(dtype)
-
-
 def qkv(n, m, d=16, v_dim=None, dtype=torch.float64, batch=2, heads=3):
     shapes = [(batch, heads, n, d), (batch, heads, m, d), (batch, heads, m, v_dim or d)]
-    return [rand(*shape, seed=i, dtype=dtype).requires_grad_() for i, shape in enumerate(shapes)]
+    return [rand64(*shape, seed=i, dtype=dtype).requires_grad_() for i, shape in enumerate(shapes)]
 
 
 def same_forward_and_backward(ours, theirs, inputs, tolerance):
-    upstream = rand(*theirs.shape, seed=9, dtype=theirs.dtype)
-    torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
-    our_grads, their_grads = (torch.autograd.grad(y, inputs, upstream) for y in (ours, theirs))
-    for a, b in zip(our_grads, their_grads):
-        torch.testing.assert_close(a, b, atol=2 * tolerance, rtol=2 * tolerance)
+    same_numbers(ours, theirs, inputs, tolerance, tolerance, slack=2)
 
 
 @pytest.mark.parametrize("dtype", TOLERANCE)
 @pytest.mark.parametrize("shape, dim", [((5, 7), -1), ((5, 7), 0), ((2, 3, 100), 1), ((1,), 0), ((), -1),
                                         ((3, 0), -1)])
 def test_softmax_is_torchs(shape, dim, dtype):
-    x = (4 * rand(*shape, dtype=dtype)).detach().requires_grad_()
+    x = (4 * rand64(*shape, dtype=dtype)).detach().requires_grad_()
     same_forward_and_backward(softmax(x, dim), torch.softmax(x, dim), [x], TOLERANCE[dtype])
 
 
@@ -75,9 +68,9 @@ def test_attention_is_torchs(n, m, v_dim, dtype):
 @pytest.mark.parametrize("kind", ["boolean", "additive", "additive with -inf"])
 def test_masks_are_torchs(mask_shape, kind):
     q, k, v = qkv(31, 33)
-    mask = rand(*mask_shape, seed=4) > 0 if kind == "boolean" else rand(*mask_shape, seed=4)
+    mask = rand64(*mask_shape, seed=4) > 0 if kind == "boolean" else rand64(*mask_shape, seed=4)
     if kind == "additive with -inf":
-        mask = mask.masked_fill(rand(*mask_shape, seed=5) > 0.5, -math.inf)
+        mask = mask.masked_fill(rand64(*mask_shape, seed=5) > 0.5, -math.inf)
     theirs = F.scaled_dot_product_attention(q, k, v, attn_mask=mask.expand(2, 3, 31, 33))
     same_forward_and_backward(attention(q, k, v, mask), theirs, [q, k, v], 1e-12)
 
@@ -92,7 +85,7 @@ def test_causal_is_torchs_when_square(n):
 @pytest.mark.parametrize("n, m", [(1, 9), (4, 9), (9, 4)])
 def test_causal_means_last_query_sees_last_key(n, m):
     q, k, v = qkv(n, m)
-    full_q = torch.cat([rand(2, 3, m - n, 16), q], 2) if m > n else q[:, :, n - m:]
+    full_q = torch.cat([rand64(2, 3, m - n, 16), q], 2) if m > n else q[:, :, n - m:]
     full = attention(full_q, k, v, causal=True)
     ours = attention(q, k, v, causal=True)
     torch.testing.assert_close(ours[:, :, -min(n, m):], full[:, :, -min(n, m):])
@@ -104,7 +97,7 @@ def test_causal_and_mask_combine():
     keep = padding_mask(torch.tensor([9, 4]), 9)
     torch.testing.assert_close(attention(q, k, v, keep, causal=True),
                                attention(q, k, v, keep & causal_mask(9)))
-    bias = rand(9, 9, seed=7)
+    bias = rand64(9, 9, seed=7)
     torch.testing.assert_close(attention(q, k, v, bias, causal=True),
                                attention(q, k, v, bias.masked_fill(~causal_mask(9), -math.inf)))
 
@@ -196,8 +189,8 @@ def paired(d_model=24, n_heads=4, context_dim=None, dtype=torch.float64, bias=Tr
 @pytest.mark.parametrize("bias", [True, False])
 def test_multi_head_is_torchs(dtype, context_dim, bias):
     ours, theirs = paired(context_dim=context_dim, dtype=dtype, bias=bias)
-    x = rand(2, 9, 24, dtype=dtype).requires_grad_()
-    context = x if context_dim is None else rand(2, 13, context_dim, dtype=dtype).requires_grad_()
+    x = rand64(2, 9, 24, dtype=dtype).requires_grad_()
+    context = x if context_dim is None else rand64(2, 13, context_dim, dtype=dtype).requires_grad_()
     inputs = [x] if context is x else [x, context]
     mine, my_weights = ours(x, None if context is x else context, return_weights=True)
     reference, weights = theirs(x, context, context, average_attn_weights=False)
@@ -207,7 +200,7 @@ def test_multi_head_is_torchs(dtype, context_dim, bias):
 
 def test_multi_head_masks_are_torchs():
     ours, theirs = paired()
-    x = rand(2, 9, 24)
+    x = rand64(2, 9, 24)
     keep = padding_mask([9, 6], 9)
     reference, _ = theirs(x, x, x, key_padding_mask=~keep[:, 0, 0], attn_mask=~causal_mask(9))
     torch.testing.assert_close(ours(x, mask=keep, causal=True), reference)
@@ -216,7 +209,7 @@ def test_multi_head_masks_are_torchs():
 def test_multi_head_parameters_permutation_and_dropout():
     layer = MultiHeadAttention(24, 4, dropout=0.5).double()
     assert sum(p.numel() for p in layer.parameters()) == 4 * (24 * 24 + 24)
-    x, order = rand(2, 9, 24), torch.randperm(9, generator=torch.Generator().manual_seed(0))
+    x, order = rand64(2, 9, 24), torch.randperm(9, generator=torch.Generator().manual_seed(0))
     layer.eval()
     torch.testing.assert_close(layer(x[:, order]), layer(x)[:, order])
     assert not torch.allclose(layer.train()(x), layer.eval()(x))
@@ -294,3 +287,92 @@ def test_a_mask_of_nan_is_asked_about():
     q, mask = torch.randn(1, 1, 3, 4), torch.tensor([0.0, math.nan, -math.inf]).expand(3, 3)
     with pytest.raises(ValueError, match="NaN in 3 of 9 entries. Which was meant"):
         attention(q, q, q, mask)
+
+
+ROW_KERNELS = ["softmax_stable", "softmax_online", "softmax_warp", "softmax_block", "softmax_on_chip"]
+ROW_SHAPES = [(1, 1), (3, 31), (33, 33), (2, 63), (5, 100), (1, 300)]
+
+
+@pytest.mark.parametrize("kernel", ["softmax_naive", *ROW_KERNELS])
+def test_row_kernels_are_torchs(kernel):
+    for rows, columns in ROW_SHAPES:
+        x = 3 * rand(rows, columns)
+        with cuda.sanitize():
+            torch.testing.assert_close(softmax_kernel(x, kernel), torch.softmax(x, -1), atol=1e-6, rtol=1e-5)
+    assert softmax_kernel(torch.zeros(0, 5), kernel).shape == (0, 5)
+
+
+@pytest.mark.parametrize("kernel", [*ROW_KERNELS, "softmax_registers"])
+def test_row_kernels_edges_are_torchs(kernel):
+    rows = [[1000.0, 1001, 999], [-1e30, 0, 5], [-math.inf, 1, 2], [-math.inf] * 3, [math.nan, 0, 1],
+            [5, 0, math.nan]]
+    for row in rows:
+        columns = 4 if kernel == "softmax_registers" else 3
+        x = torch.tensor([(row + [-2.0])[:columns], [0.5, 1, 2, 3][:columns]])
+        torch.testing.assert_close(softmax_kernel(x, kernel), torch.softmax(x, -1), equal_nan=True)
+
+
+def test_softmax_in_half_sums_in_float():
+    x = torch.zeros(1, 5000, dtype=torch.float16)     # a half sum of ones stops at 2048
+    torch.testing.assert_close(softmax_kernel(x, "softmax_half"), torch.softmax(x, -1), atol=0, rtol=1e-3)
+    x = (3 * rand(33, 100)).half()
+    torch.testing.assert_close(softmax_kernel(x, "softmax_half"), torch.softmax(x, -1), atol=2e-3, rtol=2e-3)
+    # rows of no whole 16 bytes
+    assert torch.equal(softmax_kernel(x[:, :99]), softmax_kernel(x[:, :99], "softmax_half"))
+
+
+@pytest.mark.parametrize("dtype, error",
+                         [(torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)])
+@pytest.mark.parametrize("rows, columns",
+                         [(1, 8), (5, 264), (3, 3000),
+                          *(pytest.param(*shape, marks=pytest.mark.slow)
+                            for shape in ((33, 1024), (2, 10000)))])
+def test_softmax_in_registers(rows, columns, dtype, error):
+    x = (3 * rand(rows, columns)).to(dtype)
+    launches = launches_of(lambda: softmax_kernel(x, "softmax_registers"))
+    launch, size = launches[0], x.numel() * x.element_size()
+    assert launch.global_load.bytes == launch.global_store.bytes == size
+    # a row may begin within a sector
+    assert launch.global_load.sectors <= size // 32 + launch.global_load.requests
+    with cuda.sanitize():
+        got = softmax_kernel(x, None if dtype != torch.float32 else "softmax_registers")
+    want = torch.softmax(x.double(), -1)
+    assert got.dtype == dtype and (got.double() - want).norm() <= error * want.norm()
+
+
+@pytest.mark.parametrize("kernel, accesses",
+                         [("softmax_naive", 3), ("softmax_stable", 4), ("softmax_online", 3),
+                          ("softmax_warp", 3), ("softmax_block", 3), ("softmax_on_chip", 2),
+                          ("softmax_registers", 2)])
+def test_accesses_an_element(kernel, accesses):
+    x = rand(8, 64)
+    launch = launches_of(lambda: softmax_kernel(x, kernel))[0]
+    assert asked([launch]) == accesses * x.numel() * 4
+    moved = 32 * (launch.global_load.sectors + launch.global_store.sectors)
+    one_thread_a_row = kernel in ("softmax_naive", "softmax_stable", "softmax_online")
+    assert moved == accesses * x.numel() * 4 * (8 if one_thread_a_row else 1)
+    assert launch.global_load.unique_sectors * 32 == x.numel() * 4
+
+
+def test_attention_kernel_without_keys_or_queries():
+    q, k, v = qkv(4, 0, 8, 5, torch.float32)
+    assert (attention_kernel(q, k, v) == 0).all() and attention_kernel(q, k, v).shape == (2, 3, 4, 5)
+    q, k, v = qkv(0, 4, 8, 16, torch.float32)
+    assert attention_kernel(q, k, v).shape == (2, 3, 0, 16)
+
+
+def test_a_long_row_needs_no_name():
+    """More than shared memory holds: the kernel that reads twice is taken."""
+    x = torch.randn(2, 12225, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(softmax_kernel(x), torch.softmax(x, -1))
+
+
+test_bad_input_to_a_kernel_is_named = names_the_argument({
+    "kernel": [lambda: softmax_kernel(torch.ones(2, 2), "softmax_fast")],
+    "x": [lambda: softmax_kernel(torch.ones(2)), lambda: softmax_kernel(torch.tensor(1.0)),
+        lambda: softmax_kernel(torch.ones(1, 2, 4).bfloat16()),
+        lambda: softmax_kernel(torch.ones(2, 2).double()),
+        lambda: softmax_kernel(torch.ones(1, 12225), "softmax_on_chip"),
+        lambda: softmax_kernel(torch.ones(2, 3), "softmax_registers"),
+        lambda: softmax_kernel(torch.ones(2, 3).bfloat16())],
+    "q": [lambda: attention_kernel(*(torch.ones(1, 1, 2, 4).double() for _ in "qkv"))]})

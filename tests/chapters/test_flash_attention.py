@@ -1,7 +1,6 @@
 """FlashAttention against a plain oracle in float64: tile mirror, counts, kernels and operator."""
 import math
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -10,9 +9,7 @@ from hypothesis import given, settings, strategies as st
 from course_lib import cuda
 from course_lib import flash_attention as fa
 from course_lib.gpu.case import attention, poisoned
-from references import launches_of
-
-KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+from references import asked, excess, launches_of, wavefronts
 
 
 def oracle(q, k, v, causal=False, scale=None, key_bias=None):
@@ -250,26 +247,17 @@ def test_forward_and_backward_against_float64(shape, width, group_size, causal, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_gradients(dtype):
-    inputs = random_inputs(3, 1, 4, 2, 40, 70, 30, 32, dtype=dtype)
+@pytest.mark.parametrize("d, v_dim, dtype", [
+    (30, 32, torch.float16), (30, 32, torch.bfloat16), (128, 128, torch.float32), (100, 20, torch.float32),
+    (24, 80, torch.float32)])
+def test_gradients_in_half_precision_and_of_wide_heads(d, v_dim, dtype):
+    inputs = random_inputs(3, 1, 4, 2, 50, 70, d, v_dim, dtype=dtype)
     leaves = [x.requires_grad_() for x in inputs]
     out = fa.flash_attention(*leaves, causal=True)
     grad_out = torch.randn_like(out)
     want = oracle_gradients(inputs, grad_out, causal=True)
     for got, exact in zip(torch.autograd.grad(out, leaves, grad_out), want):
         assert got.dtype == dtype and agree(got, exact, dtype)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("d, v_dim", [(128, 128), (100, 20), (24, 80)])
-def test_wide_heads_backward(d, v_dim):
-    inputs = random_inputs(4, 1, 2, 1, 50, 70, d, v_dim, dtype=torch.float32)
-    leaves = [x.requires_grad_() for x in inputs]
-    out = fa.flash_attention(*leaves, causal=True)
-    for got, exact in zip(torch.autograd.grad(out, leaves, torch.ones_like(out)),
-                          oracle_gradients(inputs, torch.ones_like(out), causal=True)):
-        assert agree(got, exact, torch.float32)
 
 
 def test_atomic_and_deterministic_backward_agree_and_the_latter_repeats():
@@ -336,18 +324,6 @@ def test_the_kernels_refuse_what_they_cannot_do(change, words):
         fa.flash_attention(**dict(dict(q=q, k=k, v=v), **change))
 
 
-def total(launches, what):
-    return sum(what(launch) for launch in launches)
-
-
-def asked(launches):
-    return total(launches, lambda x: x.global_load.bytes + x.global_store.bytes)
-
-
-def excess(launches):
-    return total(launches, lambda x: x.shared_load.excess + x.shared_store.excess)
-
-
 @pytest.mark.parametrize("rung, rows", [(3, 32), (4, 32), (5, 32), (6, 64)])
 def test_tiled_rungs_move_what_the_formula_says(rung, rows):
     """n = 70, 50: ragged tiles too. Bank conflicts: rung 3 has them, the others have none."""
@@ -362,7 +338,7 @@ def test_tiled_rungs_move_what_the_formula_says(rung, rows):
 def test_three_launches_move_the_standard_passes():
     q, k, v = random_inputs(10, 1, 1, 1, 64, 96, 32, dtype=torch.float32)
     launches = launches_of(lambda: fa.forward_kernel(q, k, v, rung=1))
-    unique = 32 * total(launches, lambda x: x.global_load.unique_sectors + x.global_store.unique_sectors)
+    unique = 32 * sum(x.global_load.unique_sectors + x.global_store.unique_sectors for x in launches)
     assert unique == fa.traffic(64, 32, 1, 1, "standard", n_k=96) + 4 * 64         # and the log-sum-exp
 
 
@@ -398,19 +374,19 @@ def test_no_kernel_has_a_fault_in_any_thread_order(order):
 @pytest.mark.slow
 def test_the_header_quotes_what_is_counted():
     """The table in kernels/flash_attention.cu: bytes asked for, wavefronts and excess at n = 128, d = 64."""
-    header = (KERNELS / "flash_attention.cu").read_text()
+    header = (cuda.KERNELS / "flash_attention.cu").read_text()
     rows = re.findall(r"^//   (\d) .* ([\d,]+) +([\d,]+) +([\d,]+)$", header, re.M)
     q, k, v = random_inputs(12, 1, 1, 1, 128, 128, 64, dtype=torch.float32)
     assert [row[0] for row in rows] == list("123456")
     for rung, *quoted in rows:
         launches = launches_of(lambda: fa.forward_kernel(q, k, v, rung=int(rung)))
-        wavefronts = total(launches, lambda x: x.shared_load.wavefronts + x.shared_store.wavefronts)
-        assert [int(x.replace(",", "")) for x in quoted] == [asked(launches), wavefronts, excess(launches)]
+        counts = [count(launches) for count in (asked, wavefronts, excess)]
+        assert [int(x.replace(",", "")) for x in quoted] == counts
 
 
 @pytest.mark.slow
 def test_the_header_of_the_backward_quotes_what_is_counted():
-    header = (KERNELS / "flash_attention/backward.cu").read_text()
+    header = (cuda.KERNELS / "flash_attention/backward.cu").read_text()
     rows = {name: [int(x.replace(",", "")) for x in numbers] for name, *numbers in
             re.findall(r"^//   (\w+) .* ([\d,]+) +([\d,]+)$", header, re.M)}
     q, k, v = random_inputs(12, 1, 1, 1, 128, 128, 64, dtype=torch.float32)
@@ -418,7 +394,6 @@ def test_the_header_of_the_backward_quotes_what_is_counted():
     counted = {}
     for atomic in (False, True):
         for launch in launches_of(lambda: fa.backward_kernels(out, q, k, v, out, lse, atomic=atomic)):
-            shared = launch.shared_load.wavefronts + launch.shared_store.wavefronts
-            counted[launch.kernel.split("<")[0]] = [asked([launch]), shared]
+            counted[launch.kernel.split("<")[0]] = [asked([launch]), wavefronts([launch])]
             assert excess([launch]) == 0 and launch.atomics == (1024 if "atomic" in launch.kernel else 0)
     assert counted == rows

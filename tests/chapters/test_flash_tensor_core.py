@@ -2,7 +2,6 @@
 broken on purpose."""
 import math
 import re
-from pathlib import Path
 
 import pytest
 import torch
@@ -11,9 +10,8 @@ from course_lib import cuda
 from course_lib.flash_attention import kernels as flash_kernels
 from course_lib import flash_attention as fa
 from course_lib.gpu.case import attention, poisoned
-from references import launches_of
+from references import asked, excess, launches_of, wavefronts
 
-KERNELS = Path(__file__).resolve().parents[2] / "kernels"
 BF16, FP16 = torch.bfloat16, torch.float16
 TOLERANCE = {FP16: 2e-3, BF16: 1.6e-2}                  # of the largest number: a few units of the last place
 
@@ -120,18 +118,6 @@ def test_queries_and_keys_that_see_nothing():
             and dq.isfinite().all())
 
 
-def asked(launches):
-    return sum(x.global_load.bytes + x.global_store.bytes for x in launches)
-
-
-def wavefronts(launches):
-    return sum(x.shared_load.wavefronts + x.shared_store.wavefronts for x in launches)
-
-
-def excess(launches):
-    return sum(x.shared_load.excess + x.shared_store.excess for x in launches)
-
-
 @pytest.mark.parametrize("n_q, n_k, d, causal", [(70, 50, 64, True), (130, 200, 64, True),
                                                  pytest.param(130, 70, 128, False, marks=pytest.mark.slow)])
 def test_traffic_is_what_was_predicted_and_no_bank_is_asked_twice(n_q, n_k, d, causal):
@@ -144,7 +130,7 @@ def test_traffic_is_what_was_predicted_and_no_bank_is_asked_twice(n_q, n_k, d, c
 
 
 def test_the_header_quotes_what_is_counted():
-    header = (KERNELS / "flash_attention/tensor_core.cu").read_text()
+    header = (cuda.KERNELS / "flash_attention/tensor_core.cu").read_text()
     rows = re.findall(r"^//   (\d) .* ([\d,]+) +([\d,]+) +([\d,]+)$", header, re.M)
     q, k, v, _ = inputs(256, 256, heads=1)
     assert [row[0] for row in rows] == ["6", "7"]
@@ -180,7 +166,7 @@ def test_traffic_of_the_backward_is_what_was_predicted(n_q, n_k, d, causal):
 
 @pytest.mark.slow
 def test_the_header_of_the_backward_quotes_what_is_counted():
-    header = (KERNELS / "flash_attention/tensor_core_backward.cu").read_text()
+    header = (cuda.KERNELS / "flash_attention/tensor_core_backward.cu").read_text()
     rows = re.findall(r"^//   (\w+(?:, \w+)?) +([\d,]+) +([\d,]+) +([\d,]+)$", header, re.M)
     q, k, v, _ = inputs(256, 256, heads=1)
     out, lse = oracle(q, k, v)

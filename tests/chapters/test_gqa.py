@@ -1,4 +1,4 @@
-"""Chapter 3's module against torch's own attention, in float64 where it matters."""
+"""Chapter 3 against torch's own attention, in float64 where it matters; its kernels, counted."""
 import json
 import math
 from pathlib import Path
@@ -8,11 +8,12 @@ import torch
 from torch.nn import functional as F
 
 from course_lib.attention import MultiHeadAttention, causal_mask
-from course_lib.gqa import (GroupedQueryAttention, cache_bytes, gqa_kernel, grouped_query_attention,
-                            kv_bytes_per_token, pool_heads, repeat_kv)
-from course_lib.gqa import LatentAttention, flops_per_key, latent_bytes_per_token
+from course_lib.gqa import (GroupedQueryAttention, LatentAttention, cache_bytes, flops_per_key, gqa_kernel,
+                            grouped_query_attention, kv_bytes_per_token, latent_bytes_per_token,
+                            latent_decode_kernel, pool_heads, repeat_kv)
+from course_lib.kv_cache import GrowingCache
 from course_lib.rope import apply_rope, rope_table
-from references import names_the_argument
+from references import launches_of, names_the_argument, same_numbers
 
 MODELS = {m["name"]: m
           for m in json.loads((Path(__file__).resolve().parents[2] / "data" / "models.json").read_text())[
@@ -54,11 +55,7 @@ def test_equals_torch_with_gradients(n_heads, n_kv_heads, n, m, d):
     q, k, v = [x.requires_grad_() for x in inputs(2, n_heads, n_kv_heads, n, m, d)]
     ours = grouped_query_attention(q, k, v)
     theirs = F.scaled_dot_product_attention(q, k, v, enable_gqa=True)
-    torch.testing.assert_close(ours, theirs)
-    upstream = torch.randn_like(ours)
-    for mine, other in zip(torch.autograd.grad(ours, (q, k, v), upstream),
-                           torch.autograd.grad(theirs, (q, k, v), upstream)):
-        torch.testing.assert_close(mine, other)
+    same_numbers(ours, theirs, (q, k, v))
 
 
 @pytest.mark.parametrize("dtype, tolerance",
@@ -172,10 +169,7 @@ def test_latent_absorbed_equals_unfolded(with_rope):
     x = torch.randn(2, 9, 24, dtype=torch.float64, requires_grad=True)
     rope = rope_table(9, 6, dtype=torch.float64) if with_rope else None
     plain, absorbed = layer(x, rope), layer(x, rope, absorbed=True)
-    torch.testing.assert_close(plain, absorbed)
-    upstream = torch.randn_like(plain)
-    torch.testing.assert_close(torch.autograd.grad(plain, x, upstream),
-                               torch.autograd.grad(absorbed, x, upstream))
+    same_numbers(absorbed, plain, [x])
     cache = ListCache()
     pieces = [layer(x[:, a:b], rope, cache=cache, absorbed=True) for a, b in [(0, 5), (5, 6), (6, 9)]]
     torch.testing.assert_close(torch.cat(pieces, 1), plain)
@@ -186,6 +180,8 @@ def test_absorbing_costs_flops():
     assert (flops_per_key(128, 512, 64, absorbed=False) == 640 and flops_per_key(128, 512, 64, absorbed=True)
             == 2176)
 
+
+X = torch.randn(1, 5, 24)
 
 test_bad_input_names_the_argument = names_the_argument({
     "q": [lambda q, k, v: grouped_query_attention(q[0], k, v),
@@ -198,8 +194,8 @@ test_bad_input_names_the_argument = names_the_argument({
         lambda q, k, v: grouped_query_attention(q, k, v[:1])],
     "mask": [lambda q, k, v: grouped_query_attention(q, k, v, mask=torch.ones(3, 3, dtype=torch.bool)),
         lambda q, k, v: grouped_query_attention(q, k, v, mask=torch.ones(5, 7, dtype=torch.int64)),
-        lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=2)(torch.randn(1, 5, 24), mask=torch.ones(5, 5)),
-        lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=2)(torch.randn(1, 5, 24), mask=torch.ones(4, 4, dtype=torch.bool))],
+        lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=2)(X, mask=torch.ones(5, 5)),
+        lambda q, k, v: GroupedQueryAttention(24, 6, 2, window=2)(X, mask=torch.ones(4, 4).bool())],
     "scale": [lambda q, k, v: grouped_query_attention(q, k, v, scale=math.nan)],
     "group_size": [lambda q, k, v: repeat_kv(k, 0)],
     "n_heads": [lambda q, k, v: GroupedQueryAttention(24, 6, 4),
@@ -210,14 +206,102 @@ test_bad_input_names_the_argument = names_the_argument({
     "x": [lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(2, 24)),
         lambda q, k, v: LatentAttention(8, 2, 4, 4, 2)(torch.randn(5, 8)),
         lambda q, k, v: LatentAttention(8, 2, 4, 4, 2)(torch.randn(1, 5, 8).double()),
-        lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24).double())],
-    "positions": [lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24), rope_table(4, 4))],
+        lambda q, k, v: GroupedQueryAttention(24, 6, 2)(X.double())],
+    "positions": [lambda q, k, v: GroupedQueryAttention(24, 6, 2)(X, rope_table(4, 4))],
     "weight": [lambda q, k, v: pool_heads(torch.randn(9, 3), 4, 2)],
     "rope_layout": [lambda q, k, v: GroupedQueryAttention(24, 6, 2, rope_layout="split")],
     "layers": [lambda q, k, v: kv_bytes_per_token(0, 8, 128)],
     "rope_dim": [lambda q, k, v: LatentAttention(8, 2, 4, 4, 3)],
     "latent_dim": [lambda q, k, v: LatentAttention(8, 2, 4, 0, 2)],
-    "rope": [lambda q, k, v: GroupedQueryAttention(24, 6, 2)(torch.randn(1, 5, 24), rope_table(5, 4)[0])],
+    "rope": [lambda q, k, v: GroupedQueryAttention(24, 6, 2)(X, rope_table(5, 4)[0])],
     "head_dim": [lambda q, k, v: GroupedQueryAttention(24, 6, 2, head_dim=0)],
     "rung": [lambda q, k, v: gqa_kernel(q.float(), k.float(), v.float(), rung=4)]},
     given=inputs, begin="(must .*; got |needs )")
+
+
+def qkv(b, n_heads, n_kv_heads, n, m, d):
+    generator = torch.Generator().manual_seed(n + 100 * m + d)
+    shapes = (b, n_heads, n, d), (b, n_kv_heads, m, d), (b, n_kv_heads, m, d)
+    return [torch.randn(shape, generator=generator) for shape in shapes]
+
+
+@pytest.mark.parametrize("rung", [1, 2, 3])
+def test_without_keys_or_queries(rung):
+    assert (gqa_kernel(*qkv(1, 4, 2, 3, 0, 8), rung=rung) == 0).all()
+    assert gqa_kernel(*qkv(1, 4, 2, 0, 3, 8), rung=rung).shape == (1, 4, 0, 8)
+
+
+@pytest.mark.parametrize("n_kv_heads", [4, 2, 1])
+def test_keys_and_values_are_read_once_a_group(n_kv_heads):
+    q, k, v = qkv(1, 4, n_kv_heads, 1, 64, 16)
+    read = {}
+    for rung in (1, 2, 3):
+        launches = launches_of(lambda: gqa_kernel(q, k, v, rung=rung))
+        read[rung] = sum(launch.global_load.bytes for launch in launches) - 4 * q.numel()
+    each_head = 4 * 2 * 64 * 16 * 4
+    assert read == {1: 2 * each_head, 2: each_head, 3: each_head * n_kv_heads // 4}
+
+
+def latents(b, heads, head_dim, latent_dim, rope_dim, n, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(n)
+    q, q_rope, latent, k_rope, *up = (torch.randn(shape, generator=generator).to(dtype) for shape in (
+        (b, heads, 1, head_dim), (b, heads, 1, rope_dim), (b, 1, n, latent_dim), (b, 1, n, rope_dim),
+        (heads, head_dim, latent_dim), (heads, head_dim, latent_dim)))
+    return q, q_rope, latent, k_rope, *(x / math.sqrt(latent_dim) for x in up)
+
+
+def test_a_step_of_the_layer(monkeypatch):
+    """The layer's own step, with its cache; what it attends with is the kernel."""
+    torch.manual_seed(0)
+    layer, x = LatentAttention(32, 4, 8, 12, 4, absorbed=True), torch.randn(2, 9, 32)
+    want = layer(x)[:, -1:]
+    cache = GrowingCache()
+    layer(x[:, :-1], cache=cache)
+    monkeypatch.setattr(layer, "_absorbed", lambda q, q_rope, latent, k_rope, mask, causal:
+                        latent_decode_kernel(q, q_rope, latent, k_rope, layer.k_up, layer.v_up))
+    with torch.no_grad():
+        torch.testing.assert_close(layer(x[:, -1:], cache=cache), want, atol=1e-5, rtol=1e-5)
+
+
+def counted_latents(*given, **named):
+    return launches_of(lambda: latent_decode_kernel(*given, **named))[0]
+
+
+def test_a_latent_is_asked_for_once_per_block_of_heads():
+    given = latents(1, 16, 4, 64, 8, 64)
+    queries, lengths, cache = 4 * 16 * 72, 4 * 128, 4 * 64 * 72
+    for heads in (1, 4, 16):
+        launch, blocks = counted_latents(*given, heads_per_block=heads), 16 // heads
+        assert launch.global_load.bytes == queries + blocks * (cache + lengths), heads
+        assert launch.global_store.bytes == 4 * 16 * 64 and launch.shared_load.excess == 0
+
+
+def test_its_intensity_is_that_of_the_theorem():
+    """128 heads of DeepSeek-V3's proportions, bfloat16: FLOPs per unique byte, queries and outputs
+    included."""
+    n, c, r = 128, 16, 2
+    launch = counted_latents(*latents(1, 128, 4, c, r, n, torch.bfloat16))
+    moved = 32 * (launch.global_load.unique_sectors + launch.global_store.unique_sectors)
+    limit = 128 * flops_per_key(4, c, r, absorbed=True) / (2 * (c + r))
+    assert moved == 2 * (n * (c + r) + 128 * (2 * c + r)) + 32         # the last sector holds the length
+    predicted = limit / (1 + 128 * (2 * c + r) / (n * (c + r)))
+    assert math.isclose(128 * n * flops_per_key(4, c, r, absorbed=True) / (moved - 32), predicted)
+
+
+@pytest.mark.parametrize("change, told", [
+    (dict(q=torch.zeros(1, 4, 2, 8)), r"q must be a tensor of shape \(b, heads, 1, head_dim\)"),
+    (dict(latent=torch.zeros(1, 4, 9, 12)), r"latent must be a tensor of shape \(1, 1, n, latent_dim\)"),
+    (dict(k_rope=torch.zeros(1, 1, 8, 4)), r"k_rope must be a tensor of shape \(1, 1, 9, 4\)"),
+    (dict(k_up=torch.zeros(4, 8, 11)), r"k_up must be a tensor of shape \(4, 8, 12\)"),
+    (dict(v_up=torch.zeros(4, 8, 12).half()), "v_up must have the dtype of q"),
+    (dict(lengths=[10]), "lengths must be from 0 to 9"), (dict(heads_per_block=3), "heads_per_block must be"),
+])
+def test_bad_latents_are_named(change, told):
+    names = "q", "q_rope", "latent", "k_rope", "k_up", "v_up"
+    with pytest.raises(ValueError, match=told):
+        latent_decode_kernel(**dict(zip(names, latents(1, 4, 8, 12, 4, 9))) | change)
+
+
+def test_wider_latents_than_the_kernel_holds_are_refused():
+    with pytest.raises(ValueError, match="latent must be 1 to 512 wide for this kernel; got 513"):
+        latent_decode_kernel(*latents(1, 1, 1, 513, 2, 1))

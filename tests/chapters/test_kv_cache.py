@@ -1,7 +1,7 @@
-"""Chapter 7: every cache against attention without one; sampling and verification exactly; the kernels,
-counted."""
+"""Chapter 7: every cache against attention without one; sampling and verification exactly; its kernels."""
 import itertools
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -9,17 +9,17 @@ from torch.nn import functional as F
 
 from course_lib import cuda
 from course_lib.files import ROOT
-from course_lib.gqa import GroupedQueryAttention
+from course_lib.gqa import GroupedQueryAttention, LatentAttention
 from course_lib.kv_cache import (CrossCache, GrowingCache, QuantizedCache, RollingCache, StaticCache,
                                  append_kernel, choose_splits, decode_attention, decode_kernel,
-                                 decode_quantized_kernel, generate)
-from course_lib.language_model import Config, LanguageModel
-from course_lib.gqa import LatentAttention
+                                 decode_quantized_kernel, generate, tensor_core as decode_tensor_core)
 from course_lib.kv_cache.decoding import BLOCKS_PER_MULTIPROCESSOR
 from course_lib.kv_cache.quantization import dequantize, quantize
-from course_lib.rope import apply_rope, rope_table
 from course_lib.kv_cache.sampling import acceptance, next_token_probabilities, residual, verify_draft
-from references import names_the_argument, rand64 as rand
+from course_lib.language_model import Config, LanguageModel
+from course_lib.paged_attention.kernels import paged_attention_kernel
+from course_lib.rope import apply_rope, rope_table
+from references import launches_of, names_the_argument, rand64
 
 CUTS = [[1] * 23, [23], [7, 1, 1, 9, 5], [16, 7], [1, 22]]
 
@@ -27,7 +27,7 @@ CUTS = [[1] * 23, [23], [7, 1, 1, 9, 5], [16, 7], [1, 22]]
 def layer_and_x(n=23, **options):
     torch.manual_seed(1)
     layer = GroupedQueryAttention(24, 6, 2, head_dim=8, **options).double()
-    return layer, rand(2, n, 24), rope_table(64, 8, dtype=torch.float64)
+    return layer, rand64(2, n, 24), rope_table(64, 8, dtype=torch.float64)
 
 
 def through(layer, x, rope, cache, cuts):
@@ -35,7 +35,7 @@ def through(layer, x, rope, cache, cuts):
 
 
 def filled(cache, n=11, b=2, heads=3, d=8, dtype=torch.float64, seed=0):
-    k, v = rand(b, heads, n, d, seed=seed, dtype=dtype), rand(b, heads, n, d, seed=seed + 1, dtype=dtype)
+    k, v = rand64(b, heads, n, d, seed=seed, dtype=dtype), rand64(b, heads, n, d, seed=seed + 1, dtype=dtype)
     cache.append(k, v)
     return k, v
 
@@ -97,7 +97,7 @@ def test_reindexed_is_attention_by_place_in_the_cache():
 @pytest.mark.parametrize("absorbed", [False, True])
 def test_latents_are_cached_too(absorbed):
     torch.manual_seed(0)
-    layer, x = LatentAttention(24, 3, 8, 12, 4, absorbed).double(), rand(2, 9, 24)
+    layer, x = LatentAttention(24, 3, 8, 12, 4, absorbed).double(), rand64(2, 9, 24)
     rope = rope_table(16, 4, dtype=torch.float64)
     cache = StaticCache(9)
     torch.testing.assert_close(through(layer, x, rope, cache, [4, 1, 3, 1]), layer(x, rope))
@@ -112,7 +112,7 @@ def test_truncate_then_go_on(make):
     cache, straight = make(), make()
     through(layer, x[:, :19], rope, straight, [17, 2])
     layer(x[:, :17], rope, cache=cache)
-    layer(rand(2, 5, 24, seed=9), rope, cache=cache)                # drafted and refused
+    layer(rand64(2, 5, 24, seed=9), rope, cache=cache)                # drafted and refused
     cache.truncate(17)
     assert cache.length == 17 and cache.next_positions(2).tolist() == [17, 18]
     layer(x[:, 17:19], rope, cache=cache)
@@ -171,7 +171,7 @@ def test_bytes():
 @pytest.mark.parametrize("bits", [8, 4, "fp8"])
 @pytest.mark.parametrize("dim", [-1, -2])
 def test_quantisation_error_is_bounded(bits, dim):
-    x = rand(2, 3, 32, 8, dtype=torch.float32) * 10 ** rand(1, 1, 1, 8, seed=3, dtype=torch.float32) + 3
+    x = rand64(2, 3, 32, 8, dtype=torch.float32) * 10 ** rand64(1, 1, 1, 8, seed=3, dtype=torch.float32) + 3
     x[0, 0] = 2.5                                                   # a group without any spread
     error = (dequantize(quantize(x, bits, dim), bits) - x).abs()
     if bits == "fp8":  # 3 bits of mantissa; below the normal range, a fixed step
@@ -184,7 +184,7 @@ def test_quantisation_error_is_bounded(bits, dim):
 
 def test_keys_a_channel_values_a_token():
     """A loud channel of keys and a loud token of values leave the others alone."""
-    k, v = rand(1, 1, 32, 8, dtype=torch.float32), rand(1, 1, 32, 8, seed=1, dtype=torch.float32)
+    k, v = rand64(1, 1, 32, 8, dtype=torch.float32), rand64(1, 1, 32, 8, seed=1, dtype=torch.float32)
     k[..., 3] *= 1000
     v[:, :, 5] *= 1000
     cache = QuantizedCache(4)
@@ -201,7 +201,7 @@ def test_keys_a_channel_values_a_token():
 @pytest.mark.parametrize("splits", [None, 1, 2, 3, 7, 50])
 @pytest.mark.parametrize("m", [1, 31, 33, 300])
 def test_decode_attention_is_torchs(splits, m):
-    q, k, v = rand(3, 6, 1, 8), rand(3, 2, m, 8, seed=1), rand(3, 2, m, 5, seed=2)
+    q, k, v = rand64(3, 6, 1, 8), rand64(3, 2, m, 8, seed=1), rand64(3, 2, m, 5, seed=2)
     lengths = torch.tensor([m, 0, (m + 1) // 2])
     there = (torch.arange(m) < lengths[:, None])[:, None, None]
     want = F.scaled_dot_product_attention(q, k, v, attn_mask=there, enable_gqa=True).nan_to_num(0)
@@ -276,7 +276,7 @@ def test_sampling_probabilities():
 def test_verification_leaves_the_distribution_as_it_is():
     """Over all drafts and refusals, by their probabilities: the first token, and both tokens, are the
     target's."""
-    draft, target = rand(2, 4).softmax(-1), rand(3, 4, seed=1).softmax(-1)
+    draft, target = rand64(2, 4).softmax(-1), rand64(3, 4, seed=1).softmax(-1)
     draft[0, 2] = 0
     draft[0] /= draft[0].sum()
     keep, instead = acceptance(target[:2], draft), residual(target[:2], draft)
@@ -292,7 +292,7 @@ def test_verification_leaves_the_distribution_as_it_is():
 
 def test_verify_draft():
     generator = torch.Generator().manual_seed(0)
-    draft, target = rand(1, 3).softmax(-1), rand(2, 3, seed=1).softmax(-1)
+    draft, target = rand64(1, 3).softmax(-1), rand64(2, 3, seed=1).softmax(-1)
     counts = torch.zeros(3)
     for _ in range(3000):
         drafted = torch.multinomial(draft[0], 1, generator=generator)
@@ -305,20 +305,9 @@ def test_verify_draft():
 
 
 def decode_inputs(m, d, group, b=2, n_kv_heads=2):
-    return (rand(b, n_kv_heads * group, 1, d, dtype=torch.float32),
-            rand(b, n_kv_heads, m, d, seed=1, dtype=torch.float32),
-            rand(b, n_kv_heads, m, d, seed=2, dtype=torch.float32))
-
-
-@pytest.mark.parametrize("m, d, group, splits",
-                         [(1, 1, 1, 1), (33, 8, 3, 2), (63, 40, 1, 1), (70, 128, 2, 5), (0, 8, 1, 2)])
-def test_decode_kernel(m, d, group, splits):
-    q, k, v = decode_inputs(m, d, group)
-    lengths = torch.tensor([m, m // 3])
-    k[1, :, m // 3:], v[1, :, m // 3:] = torch.nan, torch.nan
-    with cuda.sanitize():
-        got = decode_kernel(q, k, v, lengths, splits)
-    torch.testing.assert_close(got, decode_attention(q, k, v, lengths.tolist()), atol=1e-5, rtol=1e-5)
+    return (rand64(b, n_kv_heads * group, 1, d, dtype=torch.float32),
+            rand64(b, n_kv_heads, m, d, seed=1, dtype=torch.float32),
+            rand64(b, n_kv_heads, m, d, seed=2, dtype=torch.float32))
 
 
 @pytest.mark.parametrize("n, d, group, splits",
@@ -340,7 +329,7 @@ def test_int8_kernel(n, d, group, splits):
 def test_append_kernel(n, d):
     rope, ours, theirs = rope_table(16, d), StaticCache(9), StaticCache(9)
     for step in range(3):
-        k, v = rand(2, 3, n, d, seed=step, dtype=torch.float32), rand(2, 3, n, d, seed=9 + step,
+        k, v = rand64(2, 3, n, d, seed=step, dtype=torch.float32), rand64(2, 3, n, d, seed=9 + step,
                                                                       dtype=torch.float32)
         theirs.append(apply_rope(k, *rope, positions=theirs.next_positions(n)), v)
         with cuda.sanitize():
@@ -351,9 +340,7 @@ def test_append_kernel(n, d):
 
 
 def read_and_written(run):
-    with cuda.profile() as report:
-        run()
-    return [(launch.global_load.bytes, launch.global_store.bytes) for launch in report.launches]
+    return [(launch.global_load.bytes, launch.global_store.bytes) for launch in launches_of(run)]
 
 
 @pytest.mark.parametrize("splits", [1, 2])
@@ -434,3 +421,72 @@ def test_bad_appends_leave_the_cache_alone(model):
         generate(model, torch.zeros(1, 0, dtype=torch.long), 3)
     with pytest.raises(ValueError, match="^stop must "):
         generate(model, torch.tensor([[1]]), 3, stop=[1, 2])
+
+
+def drawn(*shape, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
+
+
+def half_case(lengths, heads, kv_heads, d, dtype, block_size=16):
+    """q, dense keys and values with NaN behind each end, and the same in scattered pages."""
+    b, pages = len(lengths), max(1, -(-max(lengths) // block_size))
+    q = drawn(b, heads, 1, d).to(dtype)
+    k, v = (drawn(b, kv_heads, pages * block_size, d, seed=i).to(dtype) for i in (1, 2))
+    behind = torch.arange(pages * block_size) >= torch.tensor(lengths)[:, None]
+    k, v = (x.masked_fill(behind[:, None, :, None], torch.nan) for x in (k, v))
+    tables = torch.randperm(b * pages, generator=torch.Generator().manual_seed(b)).view(b, pages).int()
+    pools = [torch.full((b * pages, kv_heads, block_size, d), torch.nan, dtype=dtype) for _ in "kv"]
+    for pool, x in zip(pools, (k, v)):
+        pool[tables.long()] = x.view(b, kv_heads, pages, block_size, d).transpose(1, 2)
+    return q, k, v, *pools, tables, torch.tensor(lengths)
+
+
+@pytest.mark.parametrize("dtype, error", [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
+@pytest.mark.parametrize("lengths, heads, kv_heads, d, splits",
+                         [([1], 1, 1, 64, 1), ([31, 64], 4, 2, 64, 1), ([100, 0, 33], 8, 1, 64, 2),
+                          pytest.param([63, 130], 6, 2, 128, 3, marks=pytest.mark.slow),
+                          pytest.param([40], 16, 2, 128, 5, marks=pytest.mark.slow)])
+def test_dense_and_paged_are_attention(lengths, heads, kv_heads, d, splits, dtype, error):
+    q, k, v, keys, values, tables, lengths = half_case(lengths, heads, kv_heads, d, dtype)
+    with cuda.sanitize():
+        dense = decode_tensor_core.dense(q, k, v, lengths, splits)
+        paged = decode_tensor_core.paged(q, keys, values, tables, lengths, splits)
+    want = decode_attention(*(x.double() for x in (q, k, v)), lengths)
+    assert dense.dtype == dtype and (dense.double() - want).norm() <= error * want.norm()
+    assert torch.equal(dense, paged)
+    assert (dense[lengths == 0] == 0).all()
+
+
+def test_the_cache_is_asked_for_once():
+    """Two key heads for eight query heads: keys and values once; a table entry for 16 keys and lane."""
+    q, k, v, keys, values, tables, lengths = half_case([128, 64], 8, 2, 64, torch.bfloat16)
+    cache = 2 * 2 * (128 + 64) * 64 * 2
+    counted = {}
+    for name, call in (("dense", lambda: decode_tensor_core.dense(q, k, v, lengths, 1)),
+                       ("paged", lambda: decode_tensor_core.paged(q, keys, values, tables, lengths, 1))):
+        (counted[name],) = [launch.global_load for launch in launches_of(call)]
+    queries, read_lengths = 4 * q.numel() * 2, 4 * 128 * 4             # by each of four warps
+    assert counted["dense"].bytes == cache + queries + read_lengths
+    assert counted["dense"].moved == cache + queries + 4 * 4 * 32      # a warp moves a sector for its length
+    table = 2 * 2 * (8 + 4) // 2  # steps of 16 keys, by each of two key heads
+    assert counted["paged"].bytes == counted["dense"].bytes + table * 32 * 4
+    assert counted["paged"].sectors == counted["dense"].sectors + table
+
+
+@pytest.mark.slow
+def test_the_wrappers_of_both_chapters_choose_it():
+    q, k, v, keys, values, tables, lengths = half_case([33, 16], 4, 2, 64, torch.bfloat16)
+    want = decode_tensor_core.dense(q, k, v, lengths, 1)
+    assert torch.equal(decode_kernel(q, k, v, lengths), want)
+    cache = SimpleNamespace(keys=keys[None], values=values[None], block_size=16,
+                            allocator=SimpleNamespace(references=[1] * len(keys)))
+    assert torch.equal(paged_attention_kernel(q, cache, tables, lengths), want)
+
+
+@pytest.mark.parametrize("argument, change",
+                         [("q", lambda q: q.float()), ("q", lambda q: q[..., :32]),
+                          ("q", lambda q: q.repeat(1, 9, 1, 1))])
+def test_what_the_tensor_cores_do_not_take(argument, change):
+    q, k, v, *_, lengths = half_case([5], 1, 1, 64, torch.float16)
+    with pytest.raises(ValueError, match=f"^{argument} must"):
+        decode_tensor_core.dense(change(q), k, v, lengths)

@@ -1,18 +1,22 @@
-"""The language model, its training loop, its tokenizer and its text."""
+"""The language model, its training loop, its tokenizers, its text, and the encoder-decoder of dates."""
+import errno
 import math
 import os
 from dataclasses import replace
 
 import pytest
 import torch
+from hypothesis import given, settings, strategies as st
 
 from course_lib import attention, datasets, kv_cache, language_model
-from course_lib.language_model import translator as encoder_decoder, look_inside
-from course_lib.language_model import Config, LanguageModel
-from course_lib.language_model.tokenizers import CharTokenizer
+from course_lib.language_model import Config, LanguageModel, look_inside, translator as encoder_decoder
 from course_lib.language_model.checkpoints import load_checkpoint, save_checkpoint
+from course_lib.language_model.tokenizers import (BytePairTokenizer, CharTokenizer, tokenizer_of,
+                                                  tokens_on_disk)
 from course_lib.language_model.train_command import train_command
 from course_lib.language_model.training import evaluate, learning_rate, random_batch, train
+from course_lib.language_model.translator import (BEGIN, CHARACTERS, END, EncoderDecoder, batch_of,
+                                                  draw_dates, encode, exact_matches)
 from references import names_the_argument
 
 SMALL = Config(vocab_size=11, n_layers=2, n_heads=2, d_model=16, d_hidden=24, context=32)
@@ -192,3 +196,128 @@ def test_the_train_command_writes_a_model(tmp_path, capsys):
     model, tokenizer = language_model.load(out)
     assert model.config.context == 16 and len(tokenizer) == model.config.vocab_size
     assert load_checkpoint(out)[1]["command"].startswith("python -m course_lib train --out")
+
+
+TEXT = "low low low low low lower lower newest newest newest newest newest newest widest widest widest\n"
+TRAINED = BytePairTokenizer.train(TEXT * 3 + "naïve café — ναι", 40)
+
+
+def test_the_most_frequent_pairs_are_merged_first():
+    # Of 6 newest and 3 widest: e s, then es t (9 each); then l o (7) before lo w (7), as their numbers are
+    # smaller.
+    tokenizer = BytePairTokenizer.train(TEXT, 4)
+    assert [tokenizer.pieces[256 + i] for i in range(4)] == [b"es", b"est", b"lo", b"low"]
+    assert len(tokenizer) == 260
+    assert [tokenizer.pieces[t] for t in tokenizer.encode("lowest")] == [b"low", b"est"]
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text())
+def test_any_text_comes_back(text):
+    assert TRAINED.decode(TRAINED.encode(text)) == text
+    assert len(TRAINED.encode(text)) <= len(text.encode())
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.text(alphabet="ab \n.", max_size=200), st.integers(0, 20))
+def test_training_is_repeatable_and_its_words_are_cut_as_they_were(text, n_merges):
+    tokenizer, again = BytePairTokenizer.train(text, n_merges), BytePairTokenizer.train(text, n_merges)
+    assert tokenizer.vocabulary == again.vocabulary and len(tokenizer.vocabulary) <= n_merges
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+    counts = torch.bincount(tokenizer.encode(text), minlength=len(tokenizer))
+    assert counts[256 + len(tokenizer.vocabulary) - 1:].sum() > 0 or not tokenizer.vocabulary, (
+        "the last merge is in use")
+
+
+def test_half_a_character_and_a_vocabulary_that_is_none():
+    assert TRAINED.decode("é".encode()[:1]) == "\ufffd"
+    with pytest.raises(ValueError, match="^vocabulary must "):
+        BytePairTokenizer([(97, 300)])
+    with pytest.raises(ValueError, match="^n_merges must "):
+        BytePairTokenizer.train("abc", -1)
+    assert tokenizer_of([[97, 98]]).encode("abab").tolist() == [256, 256]
+    assert tokenizer_of("ab").encode("ba").tolist() == [1, 0]
+
+
+def test_text_is_encoded_once_and_mapped(tmp_path):
+    calls = []
+
+    class Counted(CharTokenizer):
+        def encode(self, text):
+            calls.append(text)
+            return super().encode(text)
+
+    tokenizer = Counted.from_text(TEXT)
+    first, second = (tokens_on_disk(TEXT, tokenizer, tmp_path) for _ in range(2))
+    assert len(calls) == 1 and torch.equal(first, second) and first.dtype == torch.int16
+    assert tokenizer.decode(first) == TEXT and len(os.listdir(tmp_path)) == 1
+    tokens_on_disk(TEXT + "low", tokenizer, tmp_path)
+    tokens_on_disk(TEXT, CharTokenizer(tokenizer.vocabulary + "#"), tmp_path)
+    assert len(os.listdir(tmp_path)) == 3, "another text or another vocabulary is another file"
+    assert len(tokens_on_disk("", tokenizer, tmp_path)) == 0
+
+
+def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space left on device; nothing was written") as raised:
+        tokens_on_disk(TEXT, CharTokenizer.from_text(TEXT), tmp_path)
+    assert (raised.value.errno == errno.ENOSPC and raised.value.filename.startswith(str(tmp_path))
+            and os.listdir(tmp_path) == [])
+
+
+def small_translator():
+    torch.manual_seed(0)
+    return EncoderDecoder(len(CHARACTERS), n_layers=1, n_heads=2, d_model=16, d_hidden=16).double()
+
+
+def test_batches():
+    tokens, targets = batch_of([("3 May 1987", "1987-05-03"), ("the 11th of May, 1987", "1987-05-11")])
+    assert targets.shape == (2, 11) and (targets[:, -1] == END).all() and (tokens[:, -11] == BEGIN).all()
+    assert torch.equal(tokens[:, -10:], targets[:, :-1])
+    text = "".join(CHARACTERS[t] for t in tokens[0, :-11])
+    assert text.rstrip("\0") == "3 May 1987" and len(text) == 21
+    assert all(set(spelling) <= set(CHARACTERS) for spelling, _ in datasets.dates(500))
+
+
+def test_what_fills_up_is_not_seen_and_the_future_neither():
+    model = small_translator()
+    source, target = encode(["3 May 1987"]), encode(["1987-05-03"])
+    filled = torch.cat([source, torch.zeros(1, 9, dtype=torch.long)], 1)
+    torch.testing.assert_close(model(filled, target), model(source, target))
+    changed = target.clone()
+    changed[:, 6:] = 5
+    torch.testing.assert_close(model(source, changed)[:, :6], model(source, target)[:, :6])
+    other = encode(["4 May 1987"])
+    assert not torch.allclose(model(other, target)[:, 0], model(source, target)[:, 0]), (
+        "the encoder looks both ways")
+
+
+def test_it_learns_and_its_weights_are_weights():
+    torch.manual_seed(0)
+    model = EncoderDecoder(len(CHARACTERS), n_layers=1, n_heads=2, d_model=32, d_hidden=32)
+    history = train(model, draw_dates, steps=40, batch=16, block=12, peak=3e-3, warmup=5, check_every=20)
+    assert history[1][1] < history[0][1] - 0.3
+    weights = model.looks_at("3 May 1987", "1987-05-03")
+    assert weights.shape == (1, 2, 10, 10)
+    torch.testing.assert_close(weights.sum(-1), torch.ones(1, 2, 10))
+
+
+def test_bad_dates_are_named():
+    with pytest.raises(ValueError, match="^text has '#'"):
+        encode(["#"])
+    with pytest.raises(ValueError, match="^texts must"):
+        encode([3])
+    with pytest.raises(ValueError, match="^source must be .* at most 32"):
+        small_translator()(encode(["1" * 33]), encode(["1"]))
+    with pytest.raises(ValueError, match="^target must"):
+        small_translator()(encode(["1"]), encode(["1"]).float())
+
+
+def test_the_trained_model_reads_days_it_has_never_seen():
+    model, facts = encoder_decoder.pretrained(), encoder_decoder.facts()
+    assert min(facts["exact_matches"].values()) > 0.98
+    assert exact_matches(model, datasets.dates(100, "test", seed=1)) >= 0.95
+    assert model.translate(["the 4th of July, 1976", "4.7.1976"]) == ["1976-07-04", "1976-07-04"]

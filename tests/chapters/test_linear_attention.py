@@ -1,14 +1,17 @@
-"""Chapter 4's module: three forms, one answer; the oracle is the definition, summed in float64."""
+"""Chapter 4: every form against the definition in float64; the kernels sanitized and counted."""
 import math
 
 import pytest
 import torch
 
+from course_lib import cuda
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.linear_attention import (LinformerAttention, delta_rule, feature_map, gated_linear_attention,
-                                         linear_attention, performer_attention, performer_features,
-                                         positive_features)
-from references import names_the_argument, rand64 as rand
+from course_lib.field_guide import recurrence
+from course_lib.linear_attention import (LinformerAttention, delta_rule, delta_rule_kernel, feature_map,
+                                         gated_linear_attention, linear_attention, linear_attention_kernel,
+                                         performer_attention, performer_features, positive_features,
+                                         tensor_core as linear_tensor_core)
+from references import asked, launches_of, names_the_argument, rand, rand64, same_numbers
 
 FORMS = ["parallel", "recurrent", "chunked"]
 
@@ -26,18 +29,14 @@ def oracle(q, k, v, name, causal):
 @pytest.mark.parametrize("name", ["elu", "relu", "taylor"])
 @pytest.mark.parametrize("n, chunk_size", [(1, 4), (31, 8), (33, 32), (63, 64), (100, 7)])
 def test_forms_agree_with_the_definition_and_its_gradients(form, name, n, chunk_size):
-    q, k, v = (rand(2, 2, n, d, seed=s).requires_grad_() for s, d in enumerate((5, 5, 3)))
+    q, k, v = (rand64(2, 2, n, d, seed=s).requires_grad_() for s, d in enumerate((5, 5, 3)))
     want = oracle(q, k, v, name, causal=True)
     got = linear_attention(q, k, v, name, causal=True, form=form, chunk_size=chunk_size)
-    torch.testing.assert_close(got, want, atol=1e-10, rtol=1e-8)
-    upstream = rand(*got.shape, seed=9)
-    for mine, other in zip(torch.autograd.grad(got, (q, k, v), upstream),
-                           torch.autograd.grad(want, (q, k, v), upstream)):
-        torch.testing.assert_close(mine, other, atol=1e-8, rtol=1e-6)
+    same_numbers(got, want, (q, k, v), 1e-10, 1e-8, slack=100)
 
 
 def test_without_causality_lengths_may_differ():
-    q, k, v = rand(2, 2, 5, 4), rand(2, 2, 9, 4, seed=1), rand(2, 2, 9, 3, seed=2)
+    q, k, v = rand64(2, 2, 5, 4), rand64(2, 2, 9, 4, seed=1), rand64(2, 2, 9, 3, seed=2)
     for form in FORMS:
         torch.testing.assert_close(linear_attention(q, k, v, form=form), oracle(q, k, v, "elu", False))
 
@@ -47,7 +46,7 @@ def test_without_causality_lengths_may_differ():
                          [(torch.float64, 1e-10), (torch.float32, 1e-5), (torch.bfloat16, 2e-2),
                           (torch.float16, 2e-3)])
 def test_a_carried_state_is_the_same_as_one_run(form, dtype, tolerance):
-    q, k, v = (rand(2, 3, 50, 8, seed=s) for s in range(3))
+    q, k, v = (rand64(2, 3, 50, 8, seed=s) for s in range(3))
     want = oracle(q, k, v, "elu", True)
     state, pieces = None, []
     for a, b in [(0, 17), (17, 18), (18, 50)]:
@@ -59,14 +58,14 @@ def test_a_carried_state_is_the_same_as_one_run(form, dtype, tolerance):
 
 
 def test_a_query_whose_weights_are_zero_gets_zero():
-    q, k, v = -torch.ones(1, 1, 3, 4), torch.ones(1, 1, 3, 4), rand(1, 1, 3, 2, dtype=torch.float32)
+    q, k, v = -torch.ones(1, 1, 3, 4), torch.ones(1, 1, 3, 4), rand64(1, 1, 3, 2, dtype=torch.float32)
     for form in FORMS:
         assert torch.equal(linear_attention(q, k, v, "relu", causal=True, form=form), torch.zeros(1, 1, 3, 2))
     assert linear_attention(q, k[:, :, :0], v[:, :, :0]).abs().sum() == 0
 
 
 def test_taylor_features_multiply_to_the_series():
-    q, k = rand(1, 1, 4, 6), rand(1, 1, 5, 6, seed=1)
+    q, k = rand64(1, 1, 4, 6), rand64(1, 1, 5, 6, seed=1)
     s = q @ k.transpose(-2, -1) / math.sqrt(6)
     phi = feature_map("taylor")
     torch.testing.assert_close(phi(q) @ phi(k).transpose(-2, -1), 1 + s + s**2 / 2)
@@ -89,10 +88,10 @@ def delta_oracle(q, k, v, beta, decay):
 @pytest.mark.parametrize("with_decay", [False, True])
 @pytest.mark.parametrize("n, chunk_size", [(1, 4), (33, 8), (63, 64)])
 def test_delta_rule_against_one_matrix_at_a_time(form, with_decay, n, chunk_size):
-    q, v = rand(2, 2, n, 6), rand(2, 2, n, 5, seed=2)
-    k = torch.nn.functional.normalize(rand(2, 2, n, 6, seed=1), dim=-1)
-    beta = rand(2, 2, n, seed=3).sigmoid() * 2
-    decay = 0.5 + 0.5 * rand(2, 2, n, seed=4).sigmoid() if with_decay else None
+    q, v = rand64(2, 2, n, 6), rand64(2, 2, n, 5, seed=2)
+    k = torch.nn.functional.normalize(rand64(2, 2, n, 6, seed=1), dim=-1)
+    beta = rand64(2, 2, n, seed=3).sigmoid() * 2
+    decay = 0.5 + 0.5 * rand64(2, 2, n, seed=4).sigmoid() if with_decay else None
     want = delta_oracle(q, k, v, beta, torch.ones(2, 2, n) if decay is None else decay)
     torch.testing.assert_close(delta_rule(q, k, v, beta, decay, form, chunk_size), want, atol=1e-10,
                                rtol=1e-8)
@@ -102,16 +101,14 @@ def test_delta_rule_against_one_matrix_at_a_time(form, with_decay, n, chunk_size
 
 
 def test_delta_rule_gradients_and_states_agree_between_forms():
-    leaves = [rand(1, 2, 19, 4, seed=s) for s in range(3)]
+    leaves = [rand64(1, 2, 19, 4, seed=s) for s in range(3)]
     leaves[1] = torch.nn.functional.normalize(leaves[1], dim=-1)
-    leaves += [rand(1, 2, 19, seed=3).sigmoid(), 0.6 + 0.4 * rand(1, 2, 19, seed=4).sigmoid()]
+    leaves += [rand64(1, 2, 19, seed=3).sigmoid(), 0.6 + 0.4 * rand64(1, 2, 19, seed=4).sigmoid()]
     leaves = [x.requires_grad_() for x in leaves]
     results = [delta_rule(*leaves, form=form, chunk_size=5, return_state=True)
                for form in ("recurrent", "chunked")]
     torch.testing.assert_close(results[0], results[1])
-    upstream = rand(1, 2, 19, 4, seed=9)
-    grads = [torch.autograd.grad(out, leaves, upstream) for out, _ in results]
-    torch.testing.assert_close(grads[0], grads[1])
+    same_numbers(results[0][0], results[1][0], leaves)
     assert torch.autograd.gradcheck(lambda *x: delta_rule(*x, form="chunked", chunk_size=3),
                                     [x[:, :1, :7].detach().requires_grad_() for x in leaves])
     first, state = delta_rule(*(x[:, :, :8] for x in leaves), form="chunked", chunk_size=5, return_state=True)
@@ -121,24 +118,24 @@ def test_delta_rule_gradients_and_states_agree_between_forms():
 
 @pytest.mark.parametrize("strongest", [1e-2, 1e-6, 1e-20])
 def test_chunks_keep_their_digits_under_a_strong_decay(strongest):
-    q, k, v = (rand(1, 2, 100, 8, seed=s, dtype=torch.float32) for s in range(3))
+    q, k, v = (rand64(1, 2, 100, 8, seed=s, dtype=torch.float32) for s in range(3))
     k = torch.nn.functional.normalize(k, dim=-1)
-    beta = rand(1, 2, 100, seed=3, dtype=torch.float32).sigmoid()
-    decay = torch.where(rand(1, 2, 100, seed=4) < 0.5, strongest, 0.99).float()
+    beta = rand64(1, 2, 100, seed=3, dtype=torch.float32).sigmoid()
+    decay = torch.where(rand64(1, 2, 100, seed=4) < 0.5, strongest, 0.99).float()
     for run in (lambda form: delta_rule(q, k, v, beta, decay,
                                         form), lambda form: gated_linear_attention(q, k, v, decay, form)):
         torch.testing.assert_close(run("chunked"), run("recurrent"), atol=1e-5, rtol=1e-5)
 
 
 def test_a_named_map_may_be_handed_in_as_a_function():
-    q, k, v = (rand(1, 2, 9, 4, seed=s) for s in range(3))
+    q, k, v = (rand64(1, 2, 9, 4, seed=s) for s in range(3))
     for name in ("elu", "relu", "taylor"):
         torch.testing.assert_close(linear_attention(q, k, v, feature_map(name)),
                                    linear_attention(q, k, v, name))
 
 
 def test_gated_without_decay_is_plain_linear_attention():
-    q, k, v = (rand(1, 2, 23, 4, seed=s) for s in range(3))
+    q, k, v = (rand64(1, 2, 23, 4, seed=s) for s in range(3))
     want = linear_attention(q, k, v, "identity", causal=True, normalise=False)
     for form in ("recurrent", "chunked"):
         torch.testing.assert_close(gated_linear_attention(q, k, v, torch.ones(1, 2, 23, dtype=torch.float64),
@@ -160,7 +157,7 @@ def test_writing_a_key_again_replaces_its_value():
 @pytest.mark.parametrize("orthogonal", [False, True])
 def test_performer_is_unbiased_for_the_exponential(orthogonal):
     d, draws = 8, 1000
-    q, k = rand(d, seed=1) * 0.3, rand(d, seed=2) * 0.3
+    q, k = rand64(d, seed=1) * 0.3, rand64(d, seed=2) * 0.3
     assert (q + k).square().sum() <= 3
     generator = torch.Generator().manual_seed(0)
     estimates = torch.stack([(positive_features(q[None], w) @ positive_features(k[None], w).T)[0, 0]
@@ -179,7 +176,7 @@ def test_orthogonal_rows_and_their_lengths():
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_performer_attention_approaches_softmax(causal):
-    q, k, v = (rand(1, 2, 40, 8, seed=s, dtype=torch.float32) for s in range(3))
+    q, k, v = (rand64(1, 2, 40, 8, seed=s, dtype=torch.float32) for s in range(3))
     q, k = q / 2, k / 2                        # the variance grows as exp(|q + k|^2)
     w = performer_features(8, 4096, True, torch.Generator().manual_seed(0))
     want = scaled_dot_product_attention(q, k, v, causal=causal)
@@ -200,7 +197,7 @@ def test_linformer_shapes_and_refusal():
 @pytest.mark.parametrize("broken", ["k", "v"])
 @pytest.mark.parametrize("form", ["parallel", "recurrent", "chunked"])
 def test_a_broken_token_does_not_reach_the_past(form, broken):
-    given = {"q": rand(1, 2, 20, 4), "k": rand(1, 2, 20, 4, seed=1) / 4, "v": rand(1, 2, 20, 4, seed=2)}
+    given = {"q": rand64(1, 2, 20, 4), "k": rand64(1, 2, 20, 4, seed=1) / 4, "v": rand64(1, 2, 20, 4, seed=2)}
     given[broken][:, :, 13] = math.nan
     once = torch.ones(1, 2, 20, dtype=torch.float64)
     answers = [linear_attention(**given, causal=True, form=form, chunk_size=8)]
@@ -211,7 +208,7 @@ def test_a_broken_token_does_not_reach_the_past(form, broken):
         assert answer[:, :, :13].isfinite().all() and answer[:, :, 13:].isnan().all()
 
 
-Q, K, V = rand(1, 2, 5, 4), rand(1, 2, 5, 4, seed=1), rand(1, 2, 5, 3, seed=2)
+Q, K, V = rand64(1, 2, 5, 4), rand64(1, 2, 5, 4, seed=1), rand64(1, 2, 5, 3, seed=2)
 BETA = torch.full((1, 2, 5), 0.1, dtype=torch.float64)
 
 
@@ -237,3 +234,333 @@ test_bad_input_names_the_argument = names_the_argument({
     "n_heads": [lambda: LinformerAttention(8, 0, 4, 2)],
     "x": [lambda: LinformerAttention(8, 2, 4, 2)(torch.zeros(1, 4, 9))],
     "scale": [lambda: performer_attention(Q, K, V, torch.zeros(8, 4), scale=-1.0)]})
+
+
+SHAPES = [(1, 1, 1), (31, 4, 3), (33, 8, 8), (63, 5, 20), (100, 16, 8)]
+
+
+def qkv(n, d, d_v):
+    return rand(2, 2, n, d), rand(2, 2, n, d, seed=1), rand(2, 2, n, d_v, seed=2)
+
+
+def delta_inputs(n, d, d_v):
+    q, k, v = qkv(n, d, d_v)
+    k = torch.nn.functional.normalize(k, dim=-1)
+    return q, k, v, rand(2, 2, n, seed=3).sigmoid(), 0.5 + rand(2, 2, n, seed=4).sigmoid() / 2
+
+
+@pytest.mark.parametrize("rung", [1, 2, 3])
+@pytest.mark.parametrize("n, d, d_v", SHAPES)
+def test_linear_attention_is_the_modules(rung, n, d, d_v):
+    q, k, v = qkv(n, d, d_v)
+    with cuda.sanitize():
+        got, state = linear_attention_kernel(q, k, v, rung=rung, return_state=True)
+    want, want_state = linear_attention(q, k, v, causal=True, return_state=True)
+    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-4)
+    torch.testing.assert_close(state, want_state, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("rung", [1, 2, 3])
+def test_other_maps_chunks_and_states(rung):
+    q, k, v = qkv(29, 6, 7)
+    for name, normalise in (("relu", True), ("elu", False), ("identity", False)):
+        pieces, state = [], None
+        for part in (slice(0, 11), slice(11, 12), slice(12, 29)):
+            piece, state = linear_attention_kernel(q[:, :, part], k[:, :, part], v[:, :, part], name,
+                                                   normalise, state, True, rung, 4)
+            pieces.append(piece)
+        want = linear_attention(q, k, v, name, causal=True, normalise=normalise)
+        torch.testing.assert_close(torch.cat(pieces, 2), want, atol=1e-4, rtol=1e-3)
+    nothing = linear_attention_kernel(-torch.ones_like(q), k, v, "relu", rung=rung)
+    assert torch.equal(nothing, torch.zeros_like(v))
+
+
+@pytest.mark.parametrize("n, d, d_v", SHAPES)
+@pytest.mark.parametrize("with_decay", [False, True])
+def test_delta_rule_is_the_modules(n, d, d_v, with_decay):
+    *args, decay = delta_inputs(n, d, d_v)
+    decay = decay if with_decay else None
+    with cuda.sanitize():
+        got = delta_rule_kernel(*args, decay, return_state=True)
+    torch.testing.assert_close(got, delta_rule(*args, decay, return_state=True), atol=1e-5, rtol=1e-4)
+
+
+def test_delta_rule_carries_its_state():
+    args = delta_inputs(20, 6, 5)
+    whole = delta_rule_kernel(*args)
+    first, state = delta_rule_kernel(*(x[:, :, :7] for x in args), return_state=True)
+    second = delta_rule_kernel(*(x[:, :, 7:] for x in args), state=state)
+    torch.testing.assert_close(torch.cat([first, second], 2), whole)
+
+
+def test_a_state_that_a_kernel_changes_claims_no_gradient():
+    (q, k, v), states = qkv(5, 4, 3), [rand(2, 2, 4, 3).requires_grad_(), rand(2, 2, 4).requires_grad_()]
+    for rung in (1, 3):
+        state = linear_attention_kernel(q, k, v, state=states, return_state=True, rung=rung)[1]
+        assert not any(x.requires_grad for x in state)
+    assert not delta_rule_kernel(*delta_inputs(5, 4, 3), state=states[0], return_state=True)[1].requires_grad
+
+
+@pytest.mark.parametrize("n", [32, 64, 70, 96])
+def test_traffic_is_linear_in_n_exactly(n):
+    d, d_v, chunk = 8, 16, 32
+    q, k, v, beta, decay = (x[:1, :1] for x in delta_inputs(n, d, d_v))
+    rows, state, chunks = n * 2 * (d + d_v), d * (d_v + 1), -(-n // chunk)
+    want = {1: rows + 2 * n * state, 2: rows + 2 * state, 3: rows + n * (d + d_v) + 2 * state + 2 * chunks
+            * state}
+    for rung, numbers in want.items():
+        launches = launches_of(lambda: linear_attention_kernel(q, k, v, rung=rung, chunk_size=chunk))
+        assert asked(launches) == 4 * numbers
+    launches = launches_of(lambda: delta_rule_kernel(q, k, v, beta, decay))
+    assert asked(launches) == 4 * (rows + 2 * n + 2 * d * d_v)
+
+
+def test_without_tokens():
+    q, k, v = qkv(0, 4, 5)
+    assert linear_attention_kernel(q, k, v).shape == (2, 2, 0, 5)
+    assert delta_rule_kernel(q, k, v, torch.ones(2, 2, 0)).shape == (2, 2, 0, 5)
+
+
+test_bad_input_to_a_kernel_is_named = names_the_argument({
+    "rung": [lambda q: linear_attention_kernel(q, q, q, rung=5)],
+    "q": [lambda q: linear_attention_kernel(q, q, q, rung=4),
+        lambda q: linear_attention_kernel(q.double(), q.double(), q.double()),
+        lambda q: linear_attention_kernel(*(torch.ones(1, 1, 2, 128) for _ in "qkv")),
+        lambda q: delta_rule_kernel(q.double(), q.double(), q.double(), torch.ones(1, 1, 2))],
+    "feature_map": [lambda q: linear_attention_kernel(q, q, q, "taylor"),
+        lambda q: linear_attention_kernel(q, q, q, "identity")],
+    "chunk_size": [lambda q: linear_attention_kernel(q, q, q, chunk_size=0)],
+    "k": [lambda q: linear_attention_kernel(q, q[:, :, :1], q),
+        lambda q: linear_attention_kernel(*(torch.ones(1, 1, n, 64).bfloat16() for n in (9, 3, 9))),
+        lambda q: linear_attention_kernel(*(torch.ones(1, h, 9, 64).bfloat16() for h in (2, 1, 1)))],
+    "beta": [lambda q: delta_rule_kernel(q, q, q, torch.ones(1, 1, 3))]},
+    given=lambda: [torch.ones(1, 1, 2, 2)])
+
+
+def case(n, d, seed=0):
+    generator = torch.Generator().manual_seed(seed + n + d)
+    q, k, v = (torch.randn(1, 2, n, d, generator=generator).bfloat16() for _ in "qkv")
+    return q, k, v, torch.rand(1, 2, d * d + d, generator=generator)
+
+
+def split(state, d):
+    return state[..., :d * d].unflatten(-1, (d, d)), state[..., d * d:]
+
+
+def close(got, want, error=5e-3):
+    return (got.double() - want.double()).norm() <= error * want.double().norm()
+
+
+@pytest.mark.parametrize("n, d, segments",
+                         [(1, 64, 1), (100, 64, 1),
+                          *(pytest.param(*case, marks=pytest.mark.slow)
+                            for case in ((70, 128, 1), (200, 64, 3)))])
+@pytest.mark.parametrize("feature_map, normalise", [("elu", True), ("relu", True), ("identity", False)])
+def test_it_is_linear_attention(n, d, segments, feature_map, normalise):
+    q, k, v, start = case(n, d)
+    with cuda.sanitize():
+        out, after = linear_tensor_core.run(q, k, v, start, ["elu", "relu", "identity"].index(feature_map),
+                                            normalise, segments)
+    want, state = linear_attention(*(x.double() for x in (q, k, v)), feature_map, causal=True,
+                                   normalise=normalise, state=split(start.double(), d), return_state=True)
+    assert out.dtype == torch.bfloat16 and close(out, want)
+    assert all(close(got, x) for got, x in zip(split(after, d), state))
+
+
+def test_the_wrapper_takes_it_for_bfloat16_and_carries_the_state():
+    q, k, v, _ = case(130, 64)
+    want = linear_attention(*(x.double() for x in (q, k, v)), causal=True)
+    first, state = linear_attention_kernel(*(x[:, :, :77] for x in (q, k, v)), return_state=True)
+    second = linear_attention_kernel(*(x[:, :, 77:] for x in (q, k, v)), state=state)
+    assert close(torch.cat([first, second], 2), want, 1e-2)
+    with pytest.raises(ValueError, match="^q must be bfloat16"):
+        linear_attention_kernel(q.float(), k.float(), v.float(), rung=4)
+
+
+@pytest.mark.parametrize("segments, times_read", [(1, 1), (2, 2)])
+def test_what_it_asks_for(segments, times_read):
+    """q, k, v and out once; keys and values again for each segment but the last; the states in float."""
+    n, d, heads, size = 128, 64, 2, 64 * 64 + 64
+    q, k, v, start = case(n, d)
+    launches = launches_of(lambda: linear_tensor_core.run(q, k, v, start, 0, True, segments))
+    rows, walk = heads * n * d * 2, launches[-1]
+    z_again = 3 * heads * segments * d * 4              # an entry of z is read by the four lanes of its row
+    assert walk.global_load.bytes == 3 * rows + heads * segments * size * 4 + z_again
+    assert walk.global_store.bytes == rows + heads * size * 4
+    assert walk.global_load.moved == 3 * rows + heads * segments * size * 4
+    assert walk.shared_load.excess <= walk.shared_load.wavefronts // 50
+    if segments == 2:
+        assert launches[0].global_load.bytes == 2 * rows and len(launches) == 3
+    else:
+        assert len(launches) == 1
+
+
+DELTA_FORMS = ["recurrent", "chunked"]
+
+
+def given(n, d, d_v, weakest=0.5, heads=2):
+    """q, k of length 1, v, beta, decay per channel from `weakest` to 1."""
+    q, k = rand64(2, heads, n, d), torch.nn.functional.normalize(rand64(2, heads, n, d, seed=1), dim=-1)
+    decay = weakest ** rand64(2, heads, n, d, seed=4).sigmoid()
+    return q, k, rand64(2, heads, n, d_v, seed=2), rand64(2, heads, n, seed=3).sigmoid(), decay
+
+
+def channel_oracle(q, k, v, beta, decay):
+    out = torch.empty_like(v)
+    for b, h in torch.cartesian_prod(torch.arange(2), torch.arange(q.shape[1])):
+        s = q.new_zeros(q.shape[-1], v.shape[-1])
+        for t in range(q.shape[2]):
+            s = torch.diag(decay[b, h, t]) @ s
+            s = s + beta[b, h, t] * torch.outer(k[b, h, t], v[b, h, t] - s.T @ k[b, h, t])
+            out[b, h, t] = s.T @ q[b, h, t]
+    return out
+
+
+@pytest.mark.parametrize("form", DELTA_FORMS)
+@pytest.mark.parametrize("n, d, d_v, chunk_size",
+                         [(1, 1, 1, 4), (33, 6, 5, 8), (63, 3, 4, 64), (50, 6, 5, 40)])
+def test_the_delta_rule_against_one_matrix_at_a_time(form, n, d, d_v, chunk_size):
+    args = given(n, d, d_v)
+    want = channel_oracle(*args)
+    torch.testing.assert_close(delta_rule(*args, form, chunk_size), want, atol=1e-10, rtol=1e-8)
+    torch.testing.assert_close(delta_rule(*(x.float() for x in args), form, chunk_size).double(), want,
+                               atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("weakest", [1e-2, 1e-12, 1e-30])
+def test_chunks_keep_their_digits_where_the_quotient_would_overflow(weakest):
+    """The product of 64 such decays is far below the smallest float: 1 / A_s would be infinite."""
+    q, k, v, beta, decay = given(100, 8, 5, weakest)
+    single = [x.float() for x in (q, k, v, beta, decay)]
+    for strength, got in ((beta[..., None], delta_rule(*single, "chunked")),
+                          (None, gated_linear_attention(*single[:3], single[4], "chunked"))):
+        want = recurrence(q, k, v, decay.log(), strength)[0]
+        torch.testing.assert_close(got.double(), want, atol=1e-5, rtol=1e-4)
+
+
+def test_equal_decays_in_all_channels_are_one_decay_per_token():
+    q, k, v, beta, decay = given(41, 6, 5)
+    for form in DELTA_FORMS:
+        torch.testing.assert_close(delta_rule(q, k, v, beta, decay[..., :1].expand_as(k), form, 16),
+                                   delta_rule(q, k, v, beta, decay[..., 0], form, 16))
+
+
+def test_gradients_and_states_agree_between_forms():
+    leaves = [x[:1, :, :19].requires_grad_() for x in given(19, 4, 3)]
+    results = [delta_rule(*leaves, form, 5, return_state=True) for form in DELTA_FORMS]
+    torch.testing.assert_close(results[0], results[1])
+    same_numbers(results[0][0], results[1][0], leaves)
+    first, state = delta_rule(*(x[:, :, :8] for x in leaves), "chunked", 5, return_state=True)
+    second = delta_rule(*(x[:, :, 8:] for x in leaves), "recurrent", state=state)
+    torch.testing.assert_close(torch.cat([first, second], 2), results[0][0])
+
+
+@pytest.mark.parametrize("form", DELTA_FORMS)
+@pytest.mark.parametrize("n, d, d_v, weakest",
+                         [(1, 1, 1, 0.5), (31, 4, 3, 1e-12), (33, 8, 33, 0.5), (16, 5, 64, 0.1)])
+def test_the_kernel_is_the_function(form, n, d, d_v, weakest):
+    args = given(n, d, d_v, weakest)
+    want = delta_rule(*args, return_state=True)
+    with cuda.sanitize():
+        got = delta_rule_kernel(*(x.float() for x in args), return_state=True, form=form)
+    torch.testing.assert_close(tuple(x.double() for x in got), want, atol=1e-5, rtol=1e-4)
+
+
+def test_the_chunked_kernel_takes_other_decays_and_carries_its_state():
+    q, k, v, beta, decay = (x.float() for x in given(21, 6, 5))
+    for a in (None, decay[..., 0]):
+        torch.testing.assert_close(delta_rule_kernel(q, k, v, beta, a, form="chunked"),
+                                   delta_rule(q, k, v, beta, a))
+    parts, state = [], None
+    for part in (slice(0, 7), slice(7, 21)):
+        piece, state = delta_rule_kernel(*(x[:, :, part] for x in (q, k, v, beta, decay)), state, True,
+                                         "chunked")
+        parts.append(piece)
+    torch.testing.assert_close(torch.cat(parts, 2), delta_rule(q, k, v, beta, decay), atol=1e-5, rtol=1e-4)
+    assert (delta_rule_kernel(*(x[:, :, :0] for x in (q, k, v, beta, decay)), form="chunked").shape
+            == (2, 2, 0, 5))
+
+
+def gradients(rule, args, grads, **how):
+    """Of q, k, v, beta, decay and the first state, through the outputs and the last state."""
+    leaves = [x.clone().requires_grad_() for x in args]
+    out = rule(*leaves[:5], state=leaves[5], return_state=True, **how)
+    return torch.autograd.grad(out, leaves, grads)
+
+
+def given_gradients(n, d, d_v, weakest=0.5, heads=2):
+    args = *given(n, d, d_v, weakest, heads), rand64(2, heads, d, d_v, seed=5)
+    return args, (rand64(2, heads, n, d_v, seed=6), rand64(2, heads, d, d_v, seed=7))
+
+
+@pytest.mark.parametrize("n, d, d_v, weakest",
+                         [(1, 1, 1, 0.5), (31, 4, 3, 1e-30), (33, 8, 33, 0.5), (16, 5, 40, 0.1)])
+def test_every_gradient_of_the_chunked_kernel(n, d, d_v, weakest):
+    args, grads = given_gradients(n, d, d_v, weakest)
+    want = gradients(delta_rule, args, grads)
+    with cuda.sanitize():
+        got = gradients(delta_rule_kernel, [x.float() for x in args], [x.float() for x in grads],
+                        form="chunked")
+    for name, ours, right in zip(("q", "k", "v", "beta", "decay", "state"), got, want):
+        torch.testing.assert_close(ours.double(), right, atol=2e-5, rtol=1e-4,
+                                   msg=lambda text: f"{name}: {text}")
+
+
+def test_gradients_of_other_decays_of_no_tokens_and_in_every_run():
+    args, (grad, _) = given_gradients(21, 6, 20)
+    q, k, v, beta, decay, _ = (x.float() for x in args)
+    for a in (decay[..., 0], None):
+        leaves = [x.clone().requires_grad_() for x in ((q, k, v, beta) if a is None else (q, k, v, beta, a))]
+        pairs = [torch.autograd.grad(rule(*leaves, form="chunked"), leaves, grad.float())
+                 for rule in (delta_rule, delta_rule_kernel, delta_rule_kernel)]
+        torch.testing.assert_close(pairs[1], pairs[0], atol=1e-5, rtol=1e-4)
+        assert all(torch.equal(x, y) for x, y in zip(*pairs[1:]))
+    empty = v[:, :, :0].clone().requires_grad_()
+    out, last = delta_rule_kernel(*(x[:, :, :0] for x in (q, k)), empty, beta[:, :, :0], form="chunked",
+                                  return_state=True)
+    (out.sum() + last.sum()).backward()
+    assert empty.grad.shape == empty.shape and (last == 0).all()
+
+
+def test_traffic_and_barriers_of_the_backward():
+    n, d, d_v, blocks, chunks = 33, 8, 40, 3, 3
+    args, grads = given_gradients(n, d, d_v, heads=1)
+    with cuda.profile() as report:
+        gradients(delta_rule_kernel, [x[:1].float() for x in args], [x[:1].float() for x in grads],
+                  form="chunked")
+    plain, again, backward = report.launches
+    numbers = [asked([x]) // 4 for x in report.launches]
+    assert [x.kernel for x in (again, backward)] == ["delta_chunks", "delta_backward"]
+    assert numbers[1] - numbers[0] == chunks * d * d_v + n * d_v and again.barriers == plain.barriers
+    assert numbers[2] == 2 * blocks * n * (3 * d + 1) + 3 * n * d_v + (chunks + 2) * d * d_v
+    assert backward.barriers == blocks * 6 * chunks
+
+
+@pytest.mark.parametrize("n, d_v", [(16, 32), (33, 40), (64, 70)])
+def test_traffic_and_barriers_of_the_header(n, d_v):
+    d, blocks, chunks = 8, -(-d_v // 32), -(-n // 16)
+    args = [x[:1].float() for x in given(n, d, d_v, heads=1)]
+    counted = {}
+    for form in DELTA_FORMS:
+        launch, = launches_of(lambda: delta_rule_kernel(*args, form=form))
+        counted[form] = asked([launch]) // 4, launch.barriers
+    rows = 2 * n * d_v + 2 * d * d_v
+    assert counted == {"recurrent": (n * (3 * d + 1) + rows, 2 * n),
+                       "chunked": (blocks * n * (3 * d + 1) + rows, blocks * 6 * chunks)}
+
+
+@pytest.mark.parametrize("argument, change", [
+    ("decay", {"decay": rand64(1, 1, 3, 5).sigmoid()}), ("decay", {"decay": torch.zeros(1, 1, 3, 4)}),
+    ("decay", {"decay": torch.full((1, 1, 3, 4), 1.5)}), ("form", {"form": "parallel"})])
+def test_bad_decays_are_named(argument, change):
+    q = torch.full((1, 1, 3, 4), 0.5)
+    options = {"decay": torch.ones(1, 1, 3, 4), **change}
+    for run in (delta_rule, delta_rule_kernel):
+        with pytest.raises(ValueError, match=f"^{argument} must "):
+            run(q, q, q, torch.ones(1, 1, 3), **options)
+
+
+def test_a_state_too_wide_for_the_chunked_kernel_is_refused():
+    wide = torch.full((1, 1, 2, 140), 0.01)
+    with pytest.raises(ValueError, match="^q needs too much shared memory"):
+        delta_rule_kernel(wide, wide, wide, torch.ones(1, 1, 2), form="chunked")

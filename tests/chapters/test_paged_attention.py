@@ -3,7 +3,6 @@ generated."""
 import math
 import re
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,9 +19,7 @@ from course_lib.paged_attention import (BlockAllocator, OutOfBlocks, PagedKVCach
                                         paged_prefill_kernel)
 from course_lib.kv_cache.sampling import next_token_probabilities
 from course_lib.paged_attention.serving import Engine, Scheduler
-from references import names_the_argument
-
-KERNELS = Path(__file__).resolve().parents[2] / "kernels"
+from references import launches_of, names_the_argument
 
 
 def filled_cache(lengths, heads=2, d=8, size=4, dtype=torch.float64, n_blocks=40, layers=2):
@@ -245,33 +242,10 @@ def prefill_call(heads=4, kv_heads=2, d=8, lengths=(40, 9, 33, 1), counts=(33, 1
     return paged_prefill_kernel(**given), paged_prefill(**given)
 
 
-RUNGS = [("naive", 1), ("warp", 1), ("grouped", 1), ("grouped", 3), ("warp", 7)]
-
-
-@pytest.mark.parametrize("kernel, n_splits", RUNGS)
-@pytest.mark.parametrize("heads, kv_heads, d, size",
-                         [(4, 2, 32, 4), (2, 2, 36, 4), (8, 1, 64, 16), (3, 1, 96, 5), (2, 2, 128, 4)])
-def test_kernels_are_the_reference(kernel, n_splits, heads, kv_heads, d, size):
-    with cuda.sanitize():
-        got, want = kernel_call(kernel, n_splits, heads, kv_heads, d, (1, 40, 9), size=size)
-    torch.testing.assert_close(got, want, atol=2e-6, rtol=1e-5)
-
-
-@pytest.mark.parametrize("heads, kv_heads, d, size, counts", [
-    (4, 2, 32, 4, (33, 1, 20, 1)), (2, 2, 36, 4, (40, 9, 33, 1)), (8, 1, 64, 16, (5, 9, 1, 1)),
-    (3, 1, 96, 5, (12, 2, 33, 1)), (2, 2, 128, 4, (17, 1, 1, 1)), (5, 1, 4, 3, (7, 8, 9, 1))])
-def test_prefill_is_the_reference(heads, kv_heads, d, size, counts):
-    with cuda.sanitize():
-        got, want = prefill_call(heads, kv_heads, d, counts=counts, size=size)
-    torch.testing.assert_close(got, want, atol=2e-6, rtol=1e-5)
-
-
 @pytest.mark.parametrize("heads, kv_heads, d, rows", [(4, 1, 32, 32), (2, 2, 64, 32), (4, 2, 128, 16)])
 def test_prefill_reads_the_pages_once_for_each_tile_of_rows(heads, kv_heads, d, rows):
     lengths, counts, size = (64, 128), (64, 32), 16
-    with cuda.profile() as report:
-        prefill_call(heads, kv_heads, d, lengths, counts, size)
-    launch, = report.launches
+    launch, = launches_of(lambda: prefill_call(heads, kv_heads, d, lengths, counts, size))
     group, q_bytes, asked = heads // kv_heads, sum(counts) * heads * d * 4, 0
     for length, count in zip(lengths, counts):
         tiles = range(0, count * group, rows)
@@ -291,9 +265,7 @@ def test_prefill_reads_the_pages_once_for_each_tile_of_rows(heads, kv_heads, d, 
 def test_bytes_are_the_dense_kernels_and_the_table(kernel, loads_a_key):
     d, lengths, heads, kv_heads = 32, (16, 64), 4, 1
     pages, kv = 16 + 4, 2 * sum(lengths) * kv_heads * d * 4
-    with cuda.profile() as report:
-        kernel_call(kernel, heads=heads, kv_heads=kv_heads, d=d, lengths=lengths)
-    launch, = report.launches
+    launch, = launches_of(lambda: kernel_call(kernel, heads=heads, kv_heads=kv_heads, d=d, lengths=lengths))
     q_and_lengths = 2 * heads * d * 4 + 32
     # Least: keys and values once, 4 bytes a page of the table (rows of 16 entries: the short one's 4 are half
     # a sector, 32 bytes at least), the queries.
@@ -316,12 +288,10 @@ def test_the_table_of_the_kernel_file_is_counted():
     calls = [lambda k=kernel, n=n: paged_attention_kernel(q, cache, *tables, kernel=k, n_splits=n)
              for kernel, n in (("naive", 1), ("warp", 1), ("grouped", 1), ("grouped", 4))]
     for run in (*calls, lambda: paged_prefill_kernel(torch.ones(96, 8, 64), cache, *tables, (64, 32))):
-        with cuda.profile() as report:
-            run()
-        both = [x for launch in report.launches for x in (launch.global_load, launch.global_store)]
+        both = [x for launch in launches_of(run) for x in (launch.global_load, launch.global_store)]
         counted.append((f"{sum(x.bytes for x in both):,}", f"{32 * sum(x.sectors for x in both):,}"))
     assert 32 * sum(x.unique_sectors for x in both) == 786592
-    text = (KERNELS / "paged_attention.cu").read_text()
+    text = (cuda.KERNELS / "paged_attention.cu").read_text()
     assert counted == re.findall(r"^//   [1-5] .*?([\d,]{7,}) +([\d,]{7,})$", text, re.M)
 
 

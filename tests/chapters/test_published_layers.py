@@ -8,6 +8,7 @@ from torch import nn
 from course_lib.attention import MultiHeadAttention, causal_mask, padding_mask
 from course_lib.gqa import GroupedQueryAttention
 from course_lib.rope import RoPEAttention, interleaved_to_half, rope_table
+from references import rand64, same_numbers
 
 
 class LlamaStyleAttention(nn.Module):
@@ -90,17 +91,7 @@ def copy_weights(theirs, ours):
 
 
 def rand(*shape, seed=0):
-    x = torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    return x.requires_grad_()
-
-
-def same_numbers(theirs, ours, inputs):
-    """Outputs, and the gradients of all inputs."""
-    torch.testing.assert_close(ours, theirs)
-    upstream = rand(*theirs.shape, seed=9)
-    gradients = [torch.autograd.grad(output, inputs, upstream) for output in (ours, theirs)]
-    for own, published in zip(*gradients):
-        torch.testing.assert_close(own, published)
+    return rand64(*shape, seed=seed).requires_grad_()
 
 
 @pytest.mark.parametrize("n_kv_heads", [6, 3, 2, 1])

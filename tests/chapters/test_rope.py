@@ -1,21 +1,22 @@
-"""Rotary positions: the rotation, its relative property, and the table."""
+"""Rotary positions: the rotation, its relative property, the table; the kernels sanitized and counted."""
 import math
 
 import pytest
 import torch
 
-from course_lib.rope import (RoPEAttention, alibi_bias, apply_rope, axes_table, interleaved_to_half,
+from course_lib import cuda
+from course_lib.rope import (RUNGS, RoPEAttention, alibi_bias, apply_rope, axes_table, interleaved_to_half,
                              ntk_aware, ntk_base, rope_frequencies, rope_kernel, rope_table, sinusoidal_table,
                              yarn_magnitude)
 from course_lib.studies import rope_needle
-from references import names_the_argument, rand64 as rand
+from references import launches_of, names_the_argument, rand, rand64
 
 
 @pytest.mark.parametrize("layout", ["interleaved", "half"])
 @pytest.mark.parametrize("rotary_dim", [None, 6])
 def test_scores_depend_on_the_distance_only(layout, rotary_dim):
     cos, sin = rope_table(64, rotary_dim or 10, dtype=torch.float64)
-    q, k = rand(1, 2, 1, 10), rand(1, 2, 1, 10, seed=1)
+    q, k = rand64(1, 2, 1, 10), rand64(1, 2, 1, 10, seed=1)
 
     def score(m, n):
         turned = [apply_rope(x, cos, sin, torch.tensor([p]), layout, rotary_dim) for x, p in ((q, m), (k, n))]
@@ -28,7 +29,7 @@ def test_scores_depend_on_the_distance_only(layout, rotary_dim):
 
 def test_layouts_are_a_permutation_of_each_other():
     cos, sin = rope_table(9, 8, dtype=torch.float64)
-    x = rand(2, 3, 9, 8)
+    x = rand64(2, 3, 9, 8)
     order = torch.tensor([0, 2, 4, 6, 1, 3, 5, 7])
     half = apply_rope(x[..., order], cos, sin, layout="half")
     torch.testing.assert_close(apply_rope(x, cos, sin)[..., order], half)
@@ -36,7 +37,7 @@ def test_layouts_are_a_permutation_of_each_other():
 
 def test_positions_by_row_and_by_batch():
     cos, sin = rope_table(9, 8, dtype=torch.float64)
-    x = rand(2, 3, 4, 8)
+    x = rand64(2, 3, 4, 8)
     torch.testing.assert_close(apply_rope(x, cos, sin), apply_rope(x, cos, sin, torch.arange(4)))
     both = apply_rope(x, cos, sin, torch.tensor([[0, 1, 2, 3], [5, 6, 7, 8]]))
     torch.testing.assert_close(both[1:], apply_rope(x[1:], cos, sin, torch.arange(5, 9)))
@@ -65,8 +66,8 @@ test_bad_input_is_named = names_the_argument({
 @pytest.mark.parametrize("bias", [False, True])
 def test_reordered_weights_swap_the_layouts(bias):
     n_heads, head_dim, d_model = 3, 8, 10
-    x, rope = rand(2, 5, d_model), rope_table(5, head_dim, dtype=torch.float64)
-    w_q, w_k = rand(n_heads * head_dim, d_model, seed=1), rand(n_heads * head_dim, d_model, seed=2)
+    x, rope = rand64(2, 5, d_model), rope_table(5, head_dim, dtype=torch.float64)
+    w_q, w_k = rand64(n_heads * head_dim, d_model, seed=1), rand64(n_heads * head_dim, d_model, seed=2)
 
     def scores(w_q, w_k, layout):
         q, k = (apply_rope((x @ w.T).view(2, 5, n_heads, head_dim).transpose(1, 2), *rope, layout=layout)
@@ -171,7 +172,7 @@ def test_sinusoids_are_those_of_2017_and_their_products_know_the_distance_only()
 
 
 def test_several_axes_depend_on_their_differences_and_equal_ordinary_positions():
-    q, k = rand(1, 1, 1, 12), rand(1, 1, 1, 12, seed=1)
+    q, k = rand64(1, 1, 1, 12), rand64(1, 1, 1, 12, seed=1)
 
     def score(a, b, axes=(0, 1, 2, 0, 1, 2)):
         x, y = (apply_rope(t, *axes_table(torch.tensor([place]), axes, dtype=torch.float64))
@@ -200,3 +201,71 @@ def test_a_needle_is_a_noisy_copy_at_its_distance_and_a_window_hides_what_is_fur
     table = torch.ones_like(table[0]), torch.zeros_like(table[1])        # no positions
     near, hidden, seen = (rope_needle.found(head, table, 40, 9, window) for window in (None, 9, 10))
     assert near > 0.5 and hidden == 0.0 and seen >= near
+
+
+@pytest.mark.parametrize("layout, rung", RUNGS)
+def test_every_rung_is_apply_rope(layout, rung):
+    for b, heads, n, d in ((1, 1, 1, 8), (2, 3, 31, 16), (1, 2, 33, 24), (2, 1, 5, 64)):
+        x, table = rand(b, heads, n, d), rope_table(40, d)
+        before = x.clone()
+        scattered = torch.randint(0, 40, (b, n), generator=torch.Generator().manual_seed(n))
+        for positions in (None, scattered[0], scattered):
+            with cuda.sanitize():
+                got = rope_kernel(x, *table, positions, layout, rung)
+            torch.testing.assert_close(got, apply_rope(x, *table, positions, layout), atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(got.norm(dim=-1), x.norm(dim=-1), atol=1e-5, rtol=1e-5)
+        assert torch.equal(x, before)
+    assert (rope_kernel(torch.zeros(1, 2, 0, 8), *rope_table(4, 8), layout=layout, rung=rung).shape
+            == (1, 2, 0, 8))
+
+
+@pytest.mark.parametrize("layout, rung", [("interleaved", 1), ("half", 2)])
+def test_one_pair_a_thread_takes_any_even_width(layout, rung):
+    x, table = rand(1, 2, 7, 6), rope_table(7, 6)
+    for chosen in (rung, None):                          # it is also what such a width gets without asking
+        with cuda.sanitize():
+            got = rope_kernel(x, *table, layout=layout, rung=chosen)
+        torch.testing.assert_close(got, apply_rope(x, *table, layout=layout), atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+@pytest.mark.parametrize("rung", [3, 4])
+def test_wide_loads_from_addresses_that_are_no_multiple_of_16(layout, rung):
+    x, table = rand(1, 2, 7, 8), rope_table(7, 8)
+    moved = [torch.cat([torch.zeros(1), t.flatten()])[1:].view(t.shape) for t in (x, *table)]
+    torch.testing.assert_close(rope_kernel(*moved, layout=layout, rung=rung),
+                               apply_rope(x, *table, layout=layout))
+
+
+@pytest.mark.parametrize("rung", [1, 3, 4])
+def test_a_kernel_claims_no_gradient(rung):
+    """A copy that a kernel changes in place would pass for the copy itself: a gradient of ones."""
+    assert not rope_kernel(rand(1, 2, 7, 8).requires_grad_(), *rope_table(7, 8), rung=rung).requires_grad
+
+
+@pytest.mark.parametrize("layout, rung, waste",
+                         [("interleaved", 1, 2), ("half", 2, 1), ("interleaved", 3, 1), ("half", 3, 1)])
+def test_moved_by_the_stores(layout, rung, waste):
+    x = rand(1, 1, 64, 64)
+    store = launches_of(lambda: rope_kernel(x, *rope_table(64, 64), layout=layout, rung=rung))[0].global_store
+    assert 32 * store.sectors == waste * 4 * x.numel() and store.bytes == 4 * x.numel()
+
+
+def test_rope_heads_moves_x_once_and_fetches_the_angles_once_for_four_heads():
+    x, table = rand(1, 8, 32, 64).bfloat16(), rope_table(32, 64)
+    launch = launches_of(lambda: rope_kernel(x, *table))[0]
+    rows = x.numel() * 2
+    angles = 2 * table[0].numel() * 4 * 2 + 2 * 32 * 32 // 4 * 4  # two blocks of heads; a position a thread
+    assert launch.global_store.bytes == launch.global_store.moved == rows
+    assert launch.global_load.bytes == rows + angles
+    assert launch.global_load.unique == rows + 2 * table[0].numel() * 4 + 32 * 4
+
+
+@pytest.mark.parametrize("layout", ["interleaved", "half"])
+def test_rope_heads_moves_a_quarter_of_the_angles_of_rung_3(layout):
+    x, table = rand(1, 8, 64, 64), rope_table(64, 64)
+    beside_x = []
+    for rung in (3, 4):
+        launches = launches_of(lambda: rope_kernel(x, *table, layout=layout, rung=rung))
+        beside_x.append(launches[0].global_load.moved - 4 * x.numel())
+    assert beside_x[0] == 4 * beside_x[1] and 4 * x.numel() <= beside_x[0] < 4.3 * x.numel()

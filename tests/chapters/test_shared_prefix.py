@@ -2,38 +2,14 @@
 import pytest
 import torch
 
-from course_lib import cuda
-from course_lib.gpu.case import poisoned
-from course_lib.gpu.cases.paged_attention import from_pages, prefixed
+from course_lib.gpu.cases.paged_attention import prefixed
 from course_lib.paged_attention import paged_attention_kernel, shared_pages, shared_prefix_kernel
+from references import launches_of, rand
 
 
-def requests(pages, lengths, heads=4, kv_heads=2, d=16, block_size=4, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-
-    def draw(*size, dtype=None):
-        return torch.randn(size, generator=generator)
-    return prefixed(draw, pages, lengths=lengths, heads=heads, kv_heads=kv_heads, d=d, block_size=block_size)
-
-
-def reference(q, *rest):
-    return from_pages(q.double(), *rest)
-
-
-@pytest.mark.parametrize("n_splits", [1, 3])
-@pytest.mark.parametrize("pages, lengths, sizes", [
-    (1, (4,), {}),                                                    # one request, nothing of its own
-    (0, (1, 31, 7), {}),                                              # nothing shared
-    (5, (20, 33, 21, 63), {}),
-    (8, (100, 33, 40), {"heads": 6, "kv_heads": 1, "d": 4}),
-    (2, tuple(range(9, 30)), {"heads": 4, "kv_heads": 4, "d": 36}),   # one tile of requests
-    (3, tuple(range(49, 60)), {"heads": 8, "kv_heads": 2, "d": 100, "block_size": 16}),      # three tiles
-])
-def test_it_is_each_request_alone(pages, lengths, sizes, n_splits):
-    given = requests(pages, lengths, **sizes)
-    with cuda.sanitize(), poisoned():
-        got = shared_prefix_kernel(*given, n_splits=n_splits)
-    torch.testing.assert_close(got.double(), reference(*given), atol=2e-6, rtol=1e-5)
+def requests(pages, lengths, heads=4, kv_heads=2, d=16):
+    sizes = {"lengths": lengths, "heads": heads, "kv_heads": kv_heads, "d": d, "block_size": 4}
+    return prefixed(lambda *size, dtype=None: rand(*size), pages, **sizes)[:4]
 
 
 def test_the_pages_that_all_begin_with():
@@ -43,10 +19,9 @@ def test_the_pages_that_all_begin_with():
 
 
 def moved(kernel, given, **named):
-    with cuda.profile() as report:
-        kernel(*given, **named)
-    assert len(report.launches) == 1
-    return report.launches[0].global_load
+    launches = launches_of(lambda: kernel(*given, **named))
+    assert len(launches) == 1
+    return launches[0].global_load
 
 
 def test_the_prefix_is_read_once_for_all():

@@ -1,18 +1,25 @@
-"""Chapter 5's module against masked dense attention and against FlexAttention."""
+"""Chapter 5 against masked dense attention and against FlexAttention; its kernels and its indexer."""
 import math
 
 import pytest
 import torch
 
-from course_lib import language_model
+from course_lib import cuda, language_model
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.sparse_attention import (BlockMask, bigbird_mask, bigbird_rule, block_sparse_attention,
-                                         causal_rule, dilated_mask, dilated_rule, document_rule, documents,
-                                         fixed_mask, fixed_rule, longformer_mask, longformer_rule, mask_of,
-                                         receptive_field, select_blocks, sink_mask, sink_rule,
-                                         sliding_window_mask, strided_mask, strided_rule, topk_attention,
-                                         window_rule)
-from references import names_the_argument, rand64 as rand
+from course_lib.gpu.case import BF16
+from course_lib.gqa import grouped_query_attention
+from course_lib.sparse_attention import (BlockMask, Indexer, bigbird_mask, bigbird_rule,
+                                         block_sparse_attention, causal_rule, choose, chosen_mask,
+                                         dilated_mask, dilated_rule, distillation_loss, document_rule,
+                                         documents, fixed_mask, fixed_rule, gather_attention,
+                                         gather_attention_kernel, index_scores, index_scores_kernel,
+                                         longformer_mask, longformer_rule, mask_of, receptive_field,
+                                         select_blocks, sink_mask, sink_rule, sliding_window_mask,
+                                         strided_mask, strided_rule, tensor_core as sparse_tensor_core,
+                                         topk_attention, window_rule)
+from course_lib.sparse_attention.kernels import (block_sparse_kernel, dense_masked_kernel, stored_masks,
+                                                 window_sink_kernel)
+from references import launches_of, names_the_argument, rand, rand64, same_numbers
 
 
 def rows(mask):
@@ -57,18 +64,15 @@ MASKS = {"window": sliding_window_mask(50, 7), "sink": sink_mask(50, 5, 2),
 @pytest.mark.parametrize("name, block", [(name, block) for name in MASKS for block in (8, 16, 64)]
                          + [("ragged", 3)])
 def test_blocks_equal_the_masked_dense_product(name, block):
-    q, k, v = (rand(2, 2, 50, d, seed=s).requires_grad_() for s, d in enumerate((6, 6, 5)))
+    q, k, v = (rand64(2, 2, 50, d, seed=s).requires_grad_() for s, d in enumerate((6, 6, 5)))
     blocks = BlockMask.from_mask(MASKS[name], block)
     assert ((blocks.empty.int() + blocks.full.int() + blocks.partial.int()) == 1).all()
     want = scaled_dot_product_attention(q, k, v, mask=MASKS[name])
     got = block_sparse_attention(q, k, v, blocks)
-    torch.testing.assert_close(got, want)
     if name == "nothing":
-        return  # zeros that depend on nothing: no gradient to compare
-    upstream = rand(*want.shape, seed=9)
-    for mine, other in zip(torch.autograd.grad(got, (q, k, v), upstream),
-                           torch.autograd.grad(want, (q, k, v), upstream)):
-        torch.testing.assert_close(mine, other)
+        assert torch.equal(got, want)           # zeros that depend on nothing: no gradient to compare
+    else:
+        same_numbers(got, want, (q, k, v))
 
 
 RULES = {"window": window_rule(7), "sink": sink_rule(5, 2), "longformer": longformer_rule(50, 3, [0, 20]),
@@ -88,7 +92,7 @@ def test_rules_and_masks_agree_and_lengths_may_differ():
         a, b = BlockMask.from_rule(rule, 50, 50, 16), BlockMask.from_mask(mask, 16)
         assert torch.equal(a.full, b.full) and torch.equal(a.partial, b.partial)
     mask = torch.rand(9, 21, generator=torch.Generator().manual_seed(0)) > 0.3
-    q, k, v = rand(1, 1, 9, 4), rand(1, 1, 21, 4, seed=1), rand(1, 1, 21, 4, seed=2)
+    q, k, v = rand64(1, 1, 9, 4), rand64(1, 1, 21, 4, seed=1), rand64(1, 1, 21, 4, seed=2)
     torch.testing.assert_close(block_sparse_attention(q, k, v, BlockMask.from_mask(mask, 8)),
                                scaled_dot_product_attention(q, k, v, mask=mask))
 
@@ -125,7 +129,7 @@ def test_equal_to_flex_attention(rule):
 
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    q, k, v = (rand(1, 2, 50, 8, seed=s, dtype=torch.float32) for s in range(3))
+    q, k, v = (rand64(1, 2, 50, 8, seed=s, dtype=torch.float32) for s in range(3))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         theirs = flex_attention(q, k, v,
@@ -138,7 +142,7 @@ def test_documents_do_not_see_each_other():
     document = documents([5, 9, 2])
     assert document.tolist() == [0] * 5 + [1] * 9 + [2] * 2
     blocks = BlockMask.from_rule(document_rule(document), 16, 16, 4)
-    q, k, v = (rand(1, 1, 16, 4, seed=s) for s in range(3))
+    q, k, v = (rand64(1, 1, 16, 4, seed=s) for s in range(3))
     before = block_sparse_attention(q, k, v, blocks)
     k, v = k.clone(), v.clone()
     k[:, :, 5:14], v[:, :, 5:14] = 7.0, math.nan
@@ -148,7 +152,7 @@ def test_documents_do_not_see_each_other():
 
 
 def test_topk_keeps_the_largest():
-    q, k, v = (rand(1, 2, 9, 4, seed=s) for s in range(3))
+    q, k, v = (rand64(1, 2, 9, 4, seed=s) for s in range(3))
     torch.testing.assert_close(topk_attention(q, k, v, 9), scaled_dot_product_attention(q, k, v))
     one = topk_attention(q, k, v, 1, causal=True)
     best = (q @ k.transpose(-2, -1)).masked_fill(torch.ones(9, 9).triu(1).bool(), -math.inf).argmax(-1)
@@ -182,7 +186,7 @@ def test_a_later_character_changes_nothing_before_it():
     assert (one[:, 103:] - two[:, 103:]).abs().amax(-1).min() > 1e-3
 
 
-Q = rand(1, 1, 6, 4)
+Q = rand64(1, 1, 6, 4)
 
 
 test_bad_input_names_the_argument = names_the_argument({
@@ -199,3 +203,190 @@ test_bad_input_names_the_argument = names_the_argument({
         lambda: select_blocks(Q, Q[:, :, :5], 2, 1)],
     "v": [lambda: block_sparse_attention(Q, Q, Q[:, :, :5], BlockMask.from_mask(torch.ones(6, 6).bool(), 2))],
     "block_mask": [lambda: block_sparse_attention(Q, Q, Q, torch.ones(6, 6).bool())]})
+
+
+def test_lengths_may_differ_and_nothing_visited_is_zero():
+    q, k, v = rand(1, 1, 40, 8), rand(1, 1, 70, 8, seed=1), rand(1, 1, 70, 8, seed=2)
+    mask = torch.rand(40, 70, generator=torch.Generator().manual_seed(2)) > 0.5
+    torch.testing.assert_close(block_sparse_kernel(q, k, v, BlockMask.from_mask(mask, 32)),
+                               scaled_dot_product_attention(q, k, v, mask=mask), atol=1e-5, rtol=1e-5)
+    nothing = torch.zeros(40, 70, dtype=torch.bool)
+    assert block_sparse_kernel(q, k, v, BlockMask.from_mask(nothing, 32)).abs().sum() == 0
+
+
+def test_traffic_is_the_visited_blocks_and_nothing_else():
+    n, d = 256, 32
+    q, k, v = (rand(1, 1, n, d, seed=s) for s in range(3))
+    counted = {}
+    for window in (32, 64, 128):
+        blocks = BlockMask.from_rule(window_rule(window), n, n, 32)
+        launch = launches_of(lambda: window_sink_kernel(q, k, v, window))[0]
+        visited = int(blocks.visited().sum())
+        # each visited block: 32 keys and 32 values of d floats; each block of queries once
+        assert launch.global_load.bytes == visited * 2 * 32 * d * 4 + n * d * 4
+        assert launch.global_store.bytes == n * d * 4
+        counted[window] = visited
+    assert counted == {32: 15, 64: 21, 128: 30}
+    launches = launches_of(lambda: dense_masked_kernel(q, k, v, sliding_window_mask(n, 32)))
+    assert launches[0].global_load.bytes == 64 * 2 * 32 * d * 4 + n * d * 4 + n * n
+
+
+def test_stored_masks_unfold_to_the_mask():
+    mask = mask_of(sink_rule(20, 3), 70)
+    start, column, stored, masks = stored_masks(BlockMask.from_mask(mask, 32))
+    rebuilt = torch.zeros(96, 96, dtype=torch.bool)
+    for row in range(3):
+        for entry in range(start[row], start[row + 1]):
+            part = torch.ones(32, 32, dtype=torch.bool) if stored[entry] < 0 else masks[stored[entry]].bool()
+            rebuilt[32 * row:32 * row + 32, 32 * column[entry]:32 * column[entry] + 32] = part
+    assert torch.equal(rebuilt[:70, :70], mask)
+
+
+X, H = rand(1, 1, 8, 4), rand(1, 1, 8, 16).half()
+
+
+test_bad_input_to_a_kernel_is_named = names_the_argument({
+    "mask": [lambda: dense_masked_kernel(X, X, X, torch.ones(8, 7).bool())],
+    "window": [lambda: window_sink_kernel(X, X, X, 0), lambda: window_sink_kernel(X, X, X, True)],
+    "n_sink": [lambda: window_sink_kernel(X, X, X, 2, -1)],
+    "k": [lambda: window_sink_kernel(X, X[:, :, :4], X[:, :, :4], 2),
+        lambda: window_sink_kernel(H, H[..., :8], H, 2),
+        lambda: window_sink_kernel(H.expand(3, -1, -1, -1), H, H, 2)],
+    "block_mask": [lambda: block_sparse_kernel(X, X, X, BlockMask.from_mask(torch.ones(8, 8).bool(), 16)),
+        lambda: block_sparse_kernel(X, X, X, BlockMask.from_mask(torch.ones(9, 8).bool(), 32)),
+        lambda: block_sparse_kernel(X, X, X, torch.ones(8, 8).bool())],
+    "q": [lambda: window_sink_kernel(X.double(), X.double(), X.double(), 2),
+        lambda: window_sink_kernel(H, H.expand(-1, 3, -1, -1), H.expand(-1, 3, -1, -1), 2)],
+    "v": [lambda: window_sink_kernel(X, X, rand(1, 1, 8, 5), 2),
+        lambda: window_sink_kernel(X, X, X[:, :, :4], 2), lambda: window_sink_kernel(H, H, H[:, :, :4], 2)]})
+
+
+def half_inputs(heads, kv_heads, n, m, d, dtype=BF16):
+    generator = torch.Generator().manual_seed(n + m + d)
+    return [torch.randn(1, h, rows, d, generator=generator).to(dtype)
+            for h, rows in ((heads, n), (kv_heads, m), (kv_heads, m))]
+
+
+def test_only_visited_tiles_are_asked_for():
+    """n = 512, window 64, 3 sinks: a block of 128 queries sees tiles of 64 keys from its window's first to
+    its own last."""
+    n, d, window, n_sink = 512, 64, 64, 3
+    q, k, v = half_inputs(1, 1, n, n, d)
+    tiles = 0
+    for q0 in range(0, n, 128):
+        oldest = max(0, q0 - window + 1) // 64
+        tiles += min(oldest, 1) + (q0 + 127) // 64 - oldest + 1
+    assert tiles == 2 + 4 + 4 + 4  # one of sinks and three of the window's own, after the first block
+    launch, = launches_of(lambda: window_sink_kernel(q, k, v, window, n_sink))
+    assert launch.global_load.bytes == 2 * d * (n + 2 * 64 * tiles)
+    assert launch.global_store.bytes == launch.global_store.moved == 2 * d * n
+    assert launch.shared_load.excess == launch.shared_store.excess == 0
+
+
+def test_what_the_tensor_cores_do_not_take():
+    q, k, v = half_inputs(1, 1, 5, 5, 20)
+    with pytest.raises(ValueError, match="^q must be float16 or bfloat16"):
+        sparse_tensor_core.window(q, k, v, 3)
+    with pytest.raises(ValueError, match="^block_mask must have blocks of 128"):
+        block_sparse_kernel(q, k, v, BlockMask.from_mask(torch.ones(5, 5, dtype=torch.bool), 32))
+
+
+def index_inputs(b, h, n, m, d):
+    return rand(b, h, n, d), rand(b, m, d, seed=1), rand(b, n, h, seed=2)
+
+
+def test_scores_by_the_formula():
+    q, k, w = index_inputs(1, 2, 3, 3, 4)
+    got = index_scores(q, k, w)
+    for i in range(3):
+        for j in range(i + 1):
+            want = sum(w[0, i, h] * max(0.0, float(q[0, h, i] @ k[0, j])) for h in range(2))
+            assert float(got[0, i, j]) == pytest.approx(float(want), abs=1e-5)
+        assert (got[0, i, i + 1:] == -math.inf).all()
+
+
+def test_choose_takes_the_largest_and_says_where_there_are_too_few():
+    scores = torch.tensor([[[3.0, -math.inf, -math.inf], [1.0, 5.0, -math.inf], [0.0, 2.0, 1.0]]])
+    assert choose(scores, 2).tolist() == [[[0, -1], [1, 0], [1, 2]]]
+    assert choose(scores, 4)[0, 2].tolist() == [1, 2, 0, -1]
+    assert chosen_mask(choose(scores, 2), 3)[0].int().tolist() == [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
+
+
+@pytest.mark.parametrize("b, h, n, m, d",
+                         [(1, 1, 1, 1, 1), (2, 4, 31, 31, 16), (1, 3, 33, 63, 5), (1, 2, 100, 100, 8)])
+@pytest.mark.parametrize("causal", [True, False])
+def test_the_kernel_scores_alike(b, h, n, m, d, causal):
+    given = index_inputs(b, h, n, m, d)
+    with cuda.sanitize():
+        got = index_scores_kernel(*given, causal)
+    torch.testing.assert_close(got, index_scores(*given, causal), atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("b, heads, kv_heads, n, m, d, top_k",
+                         [(1, 1, 1, 1, 1, 4, 1), (2, 4, 2, 31, 31, 16, 5), (1, 4, 1, 33, 63, 33, 40),
+                          (1, 2, 2, 7, 100, 100, 64), (1, 8, 1, 5, 9, 128, 20)])
+def test_a_gather_is_attention_under_the_mask_of_what_was_chosen(b, heads, kv_heads, n, m, d, top_k):
+    q, k, v = rand(b, heads, n, d), rand(b, kv_heads, m, d, seed=1), rand(b, kv_heads, m, d, seed=2)
+    hidden = torch.ones(n, m, dtype=torch.bool).triu(1 + m - n)
+    chosen = choose(rand(b, n, m, seed=3).masked_fill(hidden, -math.inf), top_k)
+    chosen[0, 0] = -1                                                       # a query that looks nowhere
+    want = grouped_query_attention(q, k, v, mask=chosen_mask(chosen, m)[:, None])
+    torch.testing.assert_close(gather_attention(q, k, v, chosen), want, atol=1e-5, rtol=1e-5)
+    with cuda.sanitize():
+        got = gather_attention_kernel(q, k, v, chosen)
+    torch.testing.assert_close(got, want, atol=1e-5, rtol=1e-5)
+    assert (got[0, :, 0] == 0).all()
+
+
+def test_with_every_token_chosen_it_is_dense_attention():
+    q, k, v = (rand(1, 2, 40, 16, seed=s) for s in range(3))
+    every = choose(index_scores(*index_inputs(1, 2, 40, 40, 8)), 40)
+    torch.testing.assert_close(gather_attention_kernel(q, k, v, every),
+                               scaled_dot_product_attention(q, k, v, causal=True), atol=1e-5, rtol=1e-5)
+
+
+def test_the_order_of_the_chosen_does_not_matter():
+    q, k, v = (rand(1, 1, 6, 8, seed=s) for s in range(3))
+    chosen = choose(rand(1, 6, 6, seed=3), 4)
+    torch.testing.assert_close(gather_attention_kernel(q, k, v, chosen),
+                               gather_attention_kernel(q, k, v, chosen.flip(-1)))
+
+
+def test_traffic_is_the_chosen_rows_once_per_group():
+    n, d, top_k = 64, 32, 32
+    q, k, v = rand(1, 4, n, d), rand(1, 1, 256, d, seed=1), rand(1, 1, 256, d, seed=2)
+    chosen = choose(rand(1, n, 256, seed=3), top_k)
+    launch = launches_of(lambda: gather_attention_kernel(q, k, v, chosen))[0]
+    assert launch.global_load.bytes == n * (2 * top_k * d * 4 + top_k * 4) + 4 * n * d * 4
+    assert launch.global_store.bytes == 4 * n * d * 4
+
+
+def test_distillation_is_zero_for_the_same_distribution_and_trains():
+    torch.manual_seed(0)
+    x, hidden = rand(4, 24, 16), torch.ones(24, 24, dtype=torch.bool).triu(1)
+    weights = (2 * x @ x.mT / 4).masked_fill(hidden, -math.inf).softmax(-1)[:, None]
+    same = weights[:, 0].log().masked_fill(hidden, -math.inf)
+    assert float(distillation_loss(same, weights)) == pytest.approx(0, abs=1e-5)
+    indexer = Indexer(16, 4, 8)
+    optimizer = torch.optim.Adam(indexer.parameters(), 1e-2)
+    losses = []
+    for _ in range(60):
+        loss = distillation_loss(indexer(x), weights)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(float(loss.detach()))
+    assert losses[-1] < 0.6 * losses[0] and all(p.grad.abs().sum() > 0 for p in indexer.parameters())
+
+
+@pytest.mark.parametrize("call, said", [
+    (lambda q, k, v, c: gather_attention(q, k, v, c + 100), "chosen"),
+    (lambda q, k, v, c: gather_attention(q, k, v, c.float()), "chosen"),
+    (lambda q, k, v, c: gather_attention_kernel(q.double(), k.double(), v.double(), c), "float32"),
+    (lambda q, k, v, c: choose(torch.zeros(1, 2, 3), 0), "top_k must be"),
+    (lambda q, k, v, c: index_scores(q, k, v), "k must be"),
+])
+def test_bad_choices_are_named(call, said):
+    q, k, v = (rand(1, 2, 4, 8, seed=s) for s in range(3))
+    with pytest.raises(ValueError, match=said):
+        call(q, k, v, torch.zeros(1, 4, 2, dtype=torch.int32))

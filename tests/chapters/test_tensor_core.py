@@ -1,13 +1,11 @@
 """The tensor-core building blocks on the CPU engine: lane maps, products, the swizzle's banks, a missing
 wait."""
-from pathlib import Path
-
 import pytest
 import torch
 
 from course_lib import cuda
+from references import launches_of
 
-KERNELS = Path(__file__).resolve().parents[2] / "kernels" / "common"
 SOURCE = r"""
 #include "tensor_core.cuh"
 using namespace tensor_core;
@@ -74,7 +72,7 @@ __global__ void half_a_warp(float* y) {
 @pytest.fixture(scope="module")
 def mod(tmp_path_factory):
     folder = tmp_path_factory.mktemp("tensor_core")
-    (folder / "tensor_core.cuh").write_text((KERNELS / "tensor_core.cuh").read_text())
+    (folder / "tensor_core.cuh").write_text((cuda.KERNELS / "common/tensor_core.cuh").read_text())
     (folder / "test.cu").write_text(SOURCE)
     return cuda.load(folder / "test.cu")
 
@@ -116,9 +114,7 @@ def test_the_swizzle_removes_every_conflict(mod):
     excess = {}
     for swizzle in ("true", "false"):
         a, b, c = randn(64, 64, seed=1).bfloat16(), randn(64, 64, seed=2).bfloat16(), torch.zeros(64, 64)
-        with cuda.profile() as report:
-            mod[f"product64<{swizzle}, true>"][1, 128](a, b, c, 64)
-        load = report.launches[0].shared_load
+        load = launches_of(lambda: mod[f"product64<{swizzle}, true>"][1, 128](a, b, c, 64))[0].shared_load
         excess[swizzle] = load.excess
         assert load.requests == 16 + 128
     assert excess == {"true": 0, "false": 7 * (16 * 4 + 128 * 2)}

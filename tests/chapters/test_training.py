@@ -19,7 +19,7 @@ from course_lib.language_model.tokenizers import CharTokenizer
 from course_lib.language_model import interrupt
 from course_lib.language_model.checkpoints import load_checkpoint, save_checkpoint
 from course_lib.language_model.train_command import train_command
-from course_lib.language_model.training import evaluate, random_batch, train
+from course_lib.language_model.training import random_batch, train
 from course_lib.language_model.display import Display, watched_in
 
 ROOT = Path(__file__).resolve().parents[2]

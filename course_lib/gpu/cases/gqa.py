@@ -5,7 +5,7 @@ from functools import partial
 import torch
 from einops import einsum
 
-from course_lib.gpu.case import F16, F32, GROUPED, Case, attention_output, qkv
+from course_lib.gpu.case import BF16, F16, F32, GROUPED, Case, attention_output, qkv
 from course_lib.gqa import gqa_kernel, latent_decode_kernel
 
 # (b, heads, kv_heads, n, m, d); in the last some queries see no key.
@@ -45,13 +45,18 @@ def unfolded(q, q_rope, latent, k_rope, k_up, v_up, lengths):
     return torch.cat(rows)
 
 
+LATENTS = (((33, 5), 6, 8, 22, 6), ((1,), 1, 1, 1, 1), ((33, 33), 3, 5, 7, 3), ((31, 31), 16, 8, 24, 8),
+           ((100,), 20, 4, 65, 6), ((17, 0, 40), 4, 8, 12, 4), ((19,), 17, 128, 512, 64))
+
+
 def absorbed(dtype, heads_per_block=None):
     return Case(chapter="gqa", kernels=("latent_decode",), dtype=dtype, counted=dtype == F32, inputs=latents,
                 note=f"{heads_per_block} heads per block" if heads_per_block else "",
                 run=partial(latent_decode_kernel, heads_per_block=heads_per_block), oracle=unfolded,
-                small=({"lengths": (33, 5), "heads": 6, "head_dim": 8, "latent_dim": 22, "rope_dim": 6},),
+                small=tuple({"lengths": lengths, "heads": heads, "head_dim": head_dim, "latent_dim": latent_dim,
+                             "rope_dim": rope_dim} for lengths, heads, head_dim, latent_dim, rope_dim in LATENTS),
                 large=({"lengths": (2001, 1, 700), "heads": 128, "head_dim": 128, "latent_dim": 512,
-                        "rope_dim": 64},) if heads_per_block != 1 else ())
+                        "rope_dim": 64},) if not heads_per_block else ())
 
 
 CASES = [
@@ -60,5 +65,7 @@ CASES = [
     rung(3, "attend_by_group"),
     absorbed(F32),
     absorbed(F32, 1),
+    absorbed(F32, 4),
     absorbed(F16),
+    absorbed(BF16),
 ]

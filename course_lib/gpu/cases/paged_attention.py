@@ -37,19 +37,28 @@ def from_pages(q, cache, tables, lengths):
                       for i, length in enumerate(lengths.tolist())])
 
 
+# (heads, kv_heads, d, block_size)
+PAGES = (4, 2, 32, 4), (2, 2, 36, 4), (8, 1, 64, 16), (3, 1, 96, 5), (2, 2, 128, 4)
+
+
+def in_pages(heads, kv_heads, d, block_size, **more):
+    return {"heads": heads, "kv_heads": kv_heads, "d": d, "block_size": block_size} | more
+
+
 def decoding(kernel, splits, *launched):
     return Case(chapter="paged_attention", kernels=launched, note=f"{kernel}, {splits} splits", inputs=paged,
                 counted=kernel == "warp",
                 run=partial(paged_attention_kernel, kernel=kernel, n_splits=splits), oracle=from_pages,
-                small=CACHES[:1], large=CACHES_LARGE)
+                small=(*CACHES[:1], *(in_pages(*sizes, lengths=(1, 40, 9)) for sizes in PAGES)),
+                large=CACHES_LARGE)
 
 
 def on_tensor_cores(q, cache, tables, lengths):
     return tensor_core.paged(q, cache.keys[0], cache.values[0], tables, lengths, 2)
 
 
-def chunked(draw, lengths, counts, heads, kv_heads, d):
-    _, cache, tables, lengths = paged(draw, lengths, heads, kv_heads, d)
+def chunked(draw, lengths, counts, heads, kv_heads, d, block_size=16):
+    _, cache, tables, lengths = paged(draw, lengths, heads, kv_heads, d, block_size)
     return draw(sum(counts), heads, d), cache, tables, lengths, counts
 
 
@@ -61,11 +70,17 @@ def chunks_from_pages(q, cache, tables, lengths, counts):
     return torch.cat(parts)
 
 
-def prefixed(draw, pages, **sizes):
+def prefixed(draw, pages, n_splits=2, **sizes):
     """The same, where all sequences begin with the first pages of sequence 0."""
     q, cache, tables, lengths = paged(draw, **sizes)
     tables[:, :pages] = tables[:1, :pages].clone()
-    return q, cache, tables, lengths
+    return q, cache, tables, lengths, n_splits
+
+
+# Pages, lengths, sizes. Alone, with nothing of its own; nothing shared; one tile of requests; three tiles.
+PREFIXES = ((1, (4,), (4, 2, 16, 4)), (0, (1, 31, 7), (4, 2, 16, 4)), (5, (20, 33, 21, 63), (4, 2, 16, 4)),
+            (8, (100, 33, 40), (6, 1, 4, 4)), (2, tuple(range(9, 30)), (4, 4, 36, 4)),
+            (3, tuple(range(49, 60)), (8, 2, 100, 16)))
 
 
 def copied(cache, pairs, by=copy_blocks_kernel):
@@ -83,15 +98,21 @@ def copied_by_torch(cache, pairs):
 CASES = [
     decoding("naive", 1, "paged_decode_naive"),
     decoding("warp", 1, "paged_decode_warps"),
+    decoding("warp", 7, "paged_decode_warps", "paged_merge"),
     decoding("grouped", 1, "paged_decode_warps"),
     decoding("grouped", 3, "paged_decode_warps", "paged_merge"),
     Case(chapter="paged_attention", kernels=("paged_prefill",), inputs=chunked, run=paged_prefill_kernel,
          oracle=chunks_from_pages,
-         small=({"lengths": (33, 20), "counts": (12, 20), "heads": 4, "kv_heads": 2, "d": 64},),
+         small=({"lengths": (33, 20), "counts": (12, 20), "heads": 4, "kv_heads": 2, "d": 64},
+                *(in_pages(*sizes, lengths=(40, 9, 33, 1), counts=counts) for sizes, counts in zip(
+                    (*PAGES, (5, 1, 4, 3)), ((33, 1, 20, 1), (40, 9, 33, 1), (5, 9, 1, 1), (12, 2, 33, 1),
+                                             (17, 1, 1, 1), (7, 8, 9, 1))))),
          large=({"lengths": (1001, 500), "counts": (301, 500), "heads": 8, "kv_heads": 2, "d": 128},)),
     Case(chapter="paged_attention", kernels=("shared_prefix_decode",), inputs=prefixed,
-         run=partial(shared_prefix_kernel, n_splits=2), oracle=from_pages,
-         small=({"pages": 3, "lengths": (70, 49, 48), "heads": 4, "kv_heads": 2, "d": 64},),
+         run=lambda *x: shared_prefix_kernel(*x[:4], n_splits=x[4]), oracle=lambda *x: from_pages(*x[:4]),
+         small=({"pages": 3, "lengths": (70, 49, 48), "heads": 4, "kv_heads": 2, "d": 64},
+                *(in_pages(*sizes, pages=pages, lengths=lengths, n_splits=n_splits)
+                  for pages, lengths, sizes in PREFIXES for n_splits in (1, 3))),
          large=({"pages": 100, "lengths": (1900, *range(1601, 1940, 16)), "heads": 16, "kv_heads": 4,
                  "d": 128},)),
     Case(chapter="paged_attention", kernels=("copy_blocks",),

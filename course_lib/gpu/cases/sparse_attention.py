@@ -42,7 +42,8 @@ def window_in_float64(q, k, v, window, n_sink):
 def float_case(kernel, run):
     return Case(chapter="sparse_attention", kernels=(kernel,), counted=kernel == "block_sparse",
                 inputs=masked, run=run, oracle=masked_attention,
-                small=({"b": 1, "heads": 2, "n": 70, "m": 100, "d": 20},),
+                small=tuple({"b": 1, "heads": 2, "n": n, "m": m, "d": d} for n, m, d in (
+                    (70, 100, 20), (1, 1, 4), (31, 31, 8), (33, 33, 33), (100, 100, 64), (70, 70, 128))),
                 large=({"b": 2, "heads": 3, "n": 1000, "m": 1031, "d": 128},))
 
 

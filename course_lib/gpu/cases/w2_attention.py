@@ -12,12 +12,15 @@ from course_lib.w2_attention.scores import product_and_bias, joined
 
 SMALL = ({"b": 1, "heads": 2, "n": 33, "m": 50, "d": 32, "causal": True},)
 LARGE = ({"b": 1, "heads": 3, "n": 500, "m": 511, "d": 64, "causal": True},)
+UNEVEN = tuple({"b": 2, "heads": 2, "n": n, "m": m, "d": d, "v_dim": v_dim, "causal": causal}
+               for n, m, d, v_dim in ((1, 1, 4, 4), (33, 63, 31, 20), (100, 31, 32, 7), (64, 64, 16, 32),
+                                      (5, 130, 9, 40)) for causal in (False, True))
 WIDE = ({"b": 1, "heads": 2, "n": 40, "m": 70, "d": 64, "causal": True},)
 WIDE_LARGE = ({"b": 2, "heads": 3, "n": 1001, "m": 777, "d": 64},)
 
 
-def gaussians(draw, b, heads, n, m, d, causal=False, grad=False):
-    mu_q, mu_k, v = draw(b, heads, n, d), draw(b, heads, m, d), draw(b, heads, m, d)
+def gaussians(draw, b, heads, n, m, d, causal=False, grad=False, v_dim=None):
+    mu_q, mu_k, v = draw(b, heads, n, d), draw(b, heads, m, d), draw(b, heads, m, v_dim or d)
     sigma_q, sigma_k = draw(b, heads, n, d).abs(), draw(b, heads, m, d).abs()
     tau = torch.arange(8.0, 8 + heads, device=v.device)         # one per head
     return mu_q, sigma_q, mu_k, sigma_k, v, tau, *([draw(b, heads, n, d)] if grad else []), causal
@@ -63,8 +66,8 @@ CASES = [
     *(forward(3, "w2_prepare", "flash_tensor_core", dtype=dtype, note="width 2 d",
               small=WIDE, large=WIDE_LARGE)
       for dtype in (F16, BF16)),
-    forward(1, "w2_score_matrix", "softmax_rows", "weighted_sum"),
-    forward(2, "w2_flash"),
+    forward(1, "w2_score_matrix", "softmax_rows", "weighted_sum", small=(*SMALL, *UNEVEN)),
+    forward(2, "w2_flash", small=(*SMALL, *UNEVEN)),
     *(forward(3, "flash_tensor_core", dtype=dtype, note="W2") for dtype in (F16, BF16)),
     Case(chapter="w2_attention", kernels=("rowsum_do_o", "w2_backward_keys", "w2_backward_queries"),
          inputs=partial(gaussians, grad=True), run=gradients_by_kernels, oracle=gradients(exact),
