@@ -18,9 +18,9 @@ from .screen import normal
 from .show import type_name
 from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 
-# The first line of an exercise's cell; blank lines and comments may precede it.
+# The first line of an exercise's cell; blank lines, comments and lines such as %%time may precede it.
 MARKER = re.compile(
-    r"\A\s*(?:%%cuda[^\n]*\n\s*)?(?:(?:#|//)[^\n]*\n\s*)*?(?:#|//)\s*EXERCISE\s+(\d{1,3}\.\d{1,3})\b")
+    r"\A\s*(?:%%\w[^\n]*\n\s*)*(?:(?:#|//)[^\n]*\n\s*)*?(?:#|//)\s*EXERCISE\s+(\d{1,3}\.\d{1,3})\b")
 
 magic.name_cells(lambda cell: (found := MARKER.match(cell)) and f"exercise {found[1]}")
 

@@ -56,8 +56,8 @@ def compiled(cuda, source: str):
 
 
 def without_magic(text: str) -> str:
-    """A cell's text without its %%cuda line."""
-    return re.sub(r"\A\s*%%cuda[^\n]*\n", "", text)
+    """A cell's text without its %%cuda line, or others of the kind."""
+    return re.sub(r"\A\s*(?:%%\w[^\n]*\n\s*?)+", "", text)
 
 
 def _one(cuda, module, arrays: list[dict], steps: list[dict], request: Request,

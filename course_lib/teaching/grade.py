@@ -7,10 +7,13 @@ instructors.
 from __future__ import annotations
 
 import argparse
+import contextlib
+import fcntl
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Iterator
 
 from course_lib.exercises.declare import CHAPTERS, NoChapter, chapter_word
 from course_lib.exercises.verdict import NOT_RUN, PASSED
@@ -47,10 +50,10 @@ def main(argv: list[str]) -> int:
     args = arguments(argv)
     begin = time.monotonic()
     try:
-        job = _prepare(args)
-        job.results.mkdir(parents=True, exist_ok=True)
-        print(f"seed {job.store.seed}", file=sys.stderr)
-        return _mark(job, args, begin)
+        with alone(Path(args.out)):
+            job = _prepare(args)
+            print(f"seed {job.store.seed}", file=sys.stderr)
+            return _mark(job, args, begin)
     except (Refused, NoChapter) as error:
         print(f"grade: {error}", file=sys.stderr)
         return 2
@@ -88,6 +91,25 @@ def _prepare(args: argparse.Namespace) -> Job:
         check_walls([folder, results])
     before = changes.rows_of(results / "grades.csv")
     return Job(submissions, chapters, store, waiting, results, late, given, before)
+
+
+@contextlib.contextmanager
+def alone(results: Path) -> Iterator[None]:
+    """The folder of results, the instructor's alone, locked until this process ends; one into which nothing was
+    written goes again."""
+    results.parent.mkdir(parents=True, exist_ok=True)
+    results.mkdir(mode=0o700, exist_ok=True)
+    with open(results / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Refused(f"another `grade` is writing into {results}: wait for it, or give another --out") from None
+        try:
+            yield
+        finally:
+            if [path.name for path in results.iterdir()] == [".lock"]:
+                (results / ".lock").unlink()
+                results.rmdir()
 
 
 def _mark(job: Job, args: argparse.Namespace, begin: float) -> int:

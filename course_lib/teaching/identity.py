@@ -19,8 +19,10 @@ NO_NAMES = set("""
     submissions submitted submit assignment assignments exercise exercises homework hw answer answers task
     tasks lab labs week chapter ch notebook notebooks work attention course src release handin upload
     uploads files of the my part late untitled checkpoint start here onlinetext file assignsubmission macosx
-    ipynb checkpoints desktop downloads documents home
+    ipynb checkpoints desktop downloads documents home export autograder code
     """.split()) | {part for word in CHAPTERS for part in word.split("_")}
+# Of these, what people are called too: kept beside another name where both begin with a capital.
+NAMES_TOO = set("my the of new old field late part home work start here guide".split())
 # Words that a number makes a name: student 7, team 12.
 ROLES = set("student students team group participant candidate person user learner seat".split())
 # The folder of a hand-in, or a file of it where there are no folders. A second `_assignsubmission_` is
@@ -83,6 +85,8 @@ def _without_common_words(text: str) -> str:
     kept = [w for before, w in zip(["", *words], words) if w.isdigit() and before.lower() in ROLES
             or w.lower() not in NO_NAMES
             and not re.fullmatch(r"(?:v|copy|ch|hw|week|assignment|part)?\d{0,2}|\d+", w, re.I)]
+    if kept and all(w[0].isupper() for w in words):
+        kept = [w for w in words if w in kept or w.lower() in NAMES_TOO]
     if not kept:
         return ""
     return text.strip() if len(kept) == len(words) else " ".join(kept)

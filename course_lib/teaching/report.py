@@ -97,7 +97,7 @@ def write_table(results: Path, marks: list[Mark]) -> None:
 def safe_cell(text: str) -> str:
     """A spreadsheet runs a cell that begins with one of these; a file's name is the student's to choose."""
     text = printable(text)
-    return f"'{text}" if text[:1] in ("=", "+", "-", "@", "\t", "\r") else text
+    return f"'{text}" if text.strip()[:1] in tuple("=+-@") or text[:1] in tuple("\t\r\n") else text
 
 
 def printable(text: str) -> str:

@@ -10,6 +10,7 @@ from course_lib.exercises.parts import Exercise
 from course_lib.exercises.verdict import Verdict
 from course_lib.files import write_whole
 from . import marking, report
+from .probe import Refused
 
 
 class Store:
@@ -17,11 +18,14 @@ class Store:
 
     def __init__(self, results: Path, seed: int | None):
         self.path = results / "marks.json"
-        try:
-            kept = json.loads(self.path.read_text())
-            self.seed, self.verdicts = int(kept["seed"]), dict(kept["verdicts"])
-        except (OSError, ValueError, KeyError, TypeError):
-            self.seed, self.verdicts = secrets.randbelow(1 << 31), {}
+        self.seed, self.verdicts = secrets.randbelow(1 << 31), {}
+        if self.path.exists():
+            try:
+                kept = json.loads(self.path.read_text())
+                self.seed, self.verdicts = int(kept["seed"]), dict(kept["verdicts"])
+            except (ValueError, KeyError, TypeError):
+                raise Refused(f"{self.path} is damaged: it held the seed and what is marked. Restore it, or move it "
+                              "away to mark all anew") from None
         if seed is not None:
             self.seed = seed
         self.keys: set[str] = set()            # in use: the others are dropped

@@ -9,7 +9,7 @@ import datetime
 import json
 import re
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from course_lib.exercises.cell_text import MARKER
@@ -39,6 +39,7 @@ class Submission:
     given: Person = Person("")         # who it is by the file's own path
     answers: dict[str, str] = field(default_factory=dict)     # text answers: id -> Markdown
     row: dict[str, str] = field(default_factory=dict)         # the student's line of the roster
+    beside: bool = False               # in a notebook that is another chapter's by most of its exercises
 
 
 def collect(folder: Path, class_zips: list[Path] = (), depth: int | None = None,
@@ -48,10 +49,12 @@ def collect(folder: Path, class_zips: list[Path] = (), depth: int | None = None,
     A folder or a file without a notebook counts as a submission too, and so does a student of the roster who
     sent nothing, so that the table misses nobody.
     """
-    handed_in = [read(found) for found in notebooks_in(folder, class_zips, depth)]
+    handed_in = [made for found in notebooks_in(folder, class_zips, depth) for made in read(found)]
     handed_in += _without_notebook(folder, handed_in)
     if roster:
         _match(handed_in, roster)
+    whole = {(s.person.key, s.chapter) for s in handed_in if not s.beside and not s.problem}
+    handed_in = [s for s in handed_in if not s.beside or (s.person.key, s.chapter) not in whole]
     found: dict[tuple[str, str], list[Submission]] = {}
     for made in handed_in:
         found.setdefault((made.person.key, made.chapter), []).append(made)
@@ -130,8 +133,16 @@ def _moment(when: float) -> str:
 
 # --- notebooks ----------------------------------------------------------------------------------------------
 
-def read(found: Found) -> Submission:
-    """A submission from a notebook's bytes: of all its cells, those that begin with an exercise's marker."""
+def read(found: Found) -> list[Submission]:
+    """A submission from a notebook's bytes, and one for each other chapter that it has exercises of."""
+    first = _read(found)
+    numbers = {int(id.split(".")[0]) for id in first.cells if not first.problem}
+    others = [CHAPTERS[n] for n in sorted(numbers) if n < len(CHAPTERS) and CHAPTERS[n] != first.chapter]
+    return [first, *(replace(first, chapter=other, beside=True, notes=[*first.notes], row={}) for other in others)]
+
+
+def _read(found: Found) -> Submission:
+    """Of all cells of a notebook, those that begin with an exercise's marker; the chapter is that of most."""
     made = Submission(found.person.name, chapter_of_name(found.path), str(found.path), found.when,
                       problem=found.problem, person=found.person, given=found.person)
     if found.problem:

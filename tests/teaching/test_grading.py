@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from adversaries import forget_private_exercises, hostile
-from course_lib.teaching import batch as batches, grade, marking, walls
+from course_lib.teaching import batch as batches, grade, marking, report, walls
 from course_lib.exercises import runner
 from course_lib.exercises.declare import all_exercises, find
 from course_lib.teaching.reply import STOPPED, Reply
@@ -68,6 +68,10 @@ def no_private_exercises_afterwards():
     ("alice/lab 3/03_gqa.ipynb", "alice", "gqa"),
     ("03_gqa.ipynb", "03_gqa", "gqa"),
     ("student42/00_start_here.ipynb", "student42", "start_here"),
+    ("submissions/assignment_5551_export/submission_90001/03_gqa.ipynb", "submission_90001", "gqa"),
+    ("My Nguyen/03_gqa.ipynb", "My Nguyen", "gqa"),
+    ("Sally Field/03_gqa.ipynb", "Sally Field", "gqa"),
+    ("Homework Sally Field/Final Version/03_gqa.ipynb", "Sally Field", "gqa"),
 ])
 def test_names_are_understood(path, student, chapter):
     assert (person_of(PurePosixPath(path)).name, chapter_of_name(PurePosixPath(path))) == (student, chapter)
@@ -91,6 +95,17 @@ def test_files_zip_files_and_zip_files_in_zip_files(tmp_path):
 def test_the_chapter_is_told_by_the_exercises_not_by_the_name(tmp_path):
     put(tmp_path / "ann" / "03_gqa.ipynb", notebook(RIGHT))
     assert [s.chapter for s in collect(tmp_path)] == ["attention"]
+
+
+def test_a_notebook_of_two_chapters_is_a_hand_in_for_both(tmp_path):
+    both = notebook(RIGHT, WRONG.replace("1.91", "1.92"), "# EXERCISE 3.1\nbytes = 1")
+    put(tmp_path / "ann" / "all.ipynb", both)
+    put(tmp_path / "bob" / "all.ipynb", both)
+    put(tmp_path / "bob" / "03_gqa.ipynb", notebook("# EXERCISE 3.1\nbytes = 2"), age=100)
+    found = {(s.student, s.chapter): s for s in collect(tmp_path)}
+    assert set(found) == {(name, chapter) for name in ("ann", "bob") for chapter in ("attention", "gqa")}
+    assert "= 1" in found["ann", "gqa"].cells["3.1"], "the only one there is"
+    assert "= 2" in found["bob", "gqa"].cells["3.1"], "a notebook of its own goes before a stray cell"
 
 
 def test_the_newest_that_can_be_read_wins_and_says_so(tmp_path):
@@ -131,6 +146,12 @@ def test_a_comment_may_stand_above_the_marker(tmp_path):
         notebook("# mine\n\n" + RIGHT, "%%cuda\n// mine\n// EXERCISE 1.94\nint x;"))
     [found] = collect(tmp_path)
     assert set(found.cells) == {"1.91", "1.94"}
+
+
+@pytest.mark.parametrize("first", ["%%capture\n", "%%time\n\n", "%%capture out\n%%time\n"])
+def test_a_magic_may_stand_above_the_marker(tmp_path, first):
+    put(tmp_path / "ann.ipynb", notebook(first + RIGHT))
+    assert collect(tmp_path)[0].cells["1.91"].strip() == RIGHT.strip()
 
 
 def test_of_two_cells_for_one_exercise_the_last_counts(tmp_path):
@@ -181,6 +202,7 @@ def test_equal_code_is_flagged_names_and_spacing_aside(batch):
 
 
 def test_a_name_is_no_formula(batch):
+    assert report.safe_cell("\n=1+1").startswith("'")
     assert of(batch[3], "'=cmd()")["1.91"]["verdict"] == "wrong"
 
 
@@ -224,6 +246,18 @@ def test_what_cannot_be_marked_is_refused_in_words(tmp_path, capsys):
     said = capsys.readouterr().err
     assert "is not a folder" in said and "no notebook" in said
     assert "Traceback" not in said
+
+
+def test_two_graders_of_one_folder_and_a_damaged_memory_are_refused(tmp_path, capsys):
+    results = tmp_path / "results"
+    put(tmp_path / "in" / "ann.ipynb", notebook(GUESS))
+    asked = [str(tmp_path / "in"), "--out", str(results)]
+    with grade.alone(results):
+        assert grade.main(asked) == 2 and "another `grade` is writing" in capsys.readouterr().err
+        assert results.stat().st_mode & 0o777 == 0o700
+    put(results / "marks.json", '{"seed": 1, "verd')
+    assert grade.main(asked) == 2 and "is damaged" in capsys.readouterr().err
+    assert not (results / "grades.csv").exists()
 
 
 def test_missing_walls_are_named_and_no_sandbox_is_asked_for(tmp_path, monkeypatch, capsys):
