@@ -1,6 +1,7 @@
 """Chapter 11 against what the published layers gave (recorded), against the chapters before it, and on bad
 input."""
 import json
+import re
 from dataclasses import replace
 
 import pytest
@@ -491,3 +492,38 @@ def test_what_is_set_aside_is_printed_and_what_is_not_in_the_file():
         "Not in the file, so taken from the library's class: sliding_window_pattern, rope_theta, "
         "rope_local_base_freq.", "Set aside, by their names: eos_token_id, vocab_size.",
         "Every other key was placed."]
+
+
+def test_every_model_says_where_its_fields_were_seen():
+    seen = [entry["values"]["seen"] for entry in published_models().values()]
+    assert set(seen) == {"copy", "quoted", "paper", "library", "memory"} and seen.count("library") == 6
+    for entry in published_models().values():
+        assert entry["values"]["where"] and re.fullmatch(r"2026-\d\d-\d\d", entry["values"]["on"]), entry["name"]
+        about = describe(entry["config"])
+        assert about.known and not about.unplaced, (entry["name"], about.unplaced)
+
+
+@pytest.mark.parametrize("entry", [e for e in published_models().values() if "layers" in e],
+                         ids=lambda entry: entry["name"])
+def test_layers_by_kind_and_heads_are_those_of_the_configuration(entry):
+    found, first = {}, None
+    for (recipe,) in describe(entry["config"]).recipes:
+        if not isinstance(recipe, Recipe):
+            key = ("linear", recipe.n_heads, recipe.key_dim, recipe.value_dim)
+        elif hasattr(recipe, "latent_dim"):
+            key, first = ("latent", recipe.latent_dim, recipe.rope_dim), recipe
+        else:
+            key, first = (("window", recipe.window) if recipe.window else ("full",)), recipe
+        found[key] = found.get(key, 0) + 1
+    told = {(kind["kind"], *(kind[name] for name in kind if name not in ("kind", "count"))): kind["count"]
+            for kind in entry["layers"]}
+    assert found == told and first.n_heads == entry["n_heads"] and first.head_dim == entry["head_dim"]
+    assert first.n_kv_heads == entry["n_kv_heads"] or hasattr(first, "latent_dim")
+
+
+def test_which_models_stretch_and_which_turn_a_part_of_a_head():
+    uses = {name: describe(entry["config"]).ideas for name, entry in published_models().items()}
+    stretched = {name for name, ideas in uses.items() if "stretched positions" in ideas}
+    assert stretched >= {"DeepSeek-V2", "DeepSeek-V3", "DeepSeek-V3.2", "DeepSeek-V4 Pro", "DeepSeek-V4 Flash",
+                         "Kimi K2", "Gemma 3 27B", "Olmo 3 7B", "Llama 4 Scout"}
+    assert all("part of a head turns" in uses[name] for name in ("MiniMax-M2", "MiniMax-01"))
