@@ -3,8 +3,6 @@
     inspect [--arch sm_80,sm_90] [--kernel "name<64>"] [--block N] FILE.cu
                              registers, occupancy and machine code of its kernels; needs nvcc, no card
 """
-from __future__ import annotations
-
 import signal
 import sys
 

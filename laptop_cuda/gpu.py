@@ -3,8 +3,6 @@
 A card is only ever reached through torch's CUDA tensors. `compile_check` compiles for given cards without
 having one.
 """
-from __future__ import annotations
-
 import ctypes
 import os
 import shutil

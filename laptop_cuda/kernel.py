@@ -1,6 +1,4 @@
 """A kernel of a module and its launch: `kernel[grid, block, shared_bytes](...)`."""
-from __future__ import annotations
-
 from . import gpu, launch, memory
 from .arguments import arrays
 from .arguments import ArgumentError, bind

@@ -1,6 +1,4 @@
 """The machine that is counted: its banks, its sectors, the shared memory of a block, the lanes of a warp."""
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

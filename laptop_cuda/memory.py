@@ -6,8 +6,6 @@ sanitizer asks `initialised` for the byte map of an allocation. A write from Pyt
 the whole tensor; in a NumPy array, which keeps no count of its versions, it is found by the poison that it
 replaced.
 """
-from __future__ import annotations
-
 import weakref
 from dataclasses import dataclass
 

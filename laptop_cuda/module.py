@@ -2,8 +2,6 @@
 
 A module is built twice at most for the CPU, plain and traced, and once for the GPU, each when first needed.
 """
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

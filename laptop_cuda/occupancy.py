@@ -3,8 +3,6 @@
 The limits per architecture are those of the table "Technical Specifications per Compute Capability" of the
 CUDA programming guide; the rules of allocation are those that the toolkit publishes in `cuda_occupancy.h`.
 """
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 KIB = 1024

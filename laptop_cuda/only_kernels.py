@@ -4,8 +4,6 @@ A text that goes beyond is refused before it is compiled; a build of it that cal
 mathematics, or holds code that runs when it is loaded, is refused before it is loaded. Where counts matter,
 so is one that copies structs where they are not counted.
 """
-from __future__ import annotations
-
 import re
 from contextlib import contextmanager
 from pathlib import Path

@@ -4,8 +4,6 @@ A pack is a folder beside the core with such a file: headers in include/, parts 
 its own Python, a page, its tests. The core finds what a source includes or names, and imports no pack: what a
 pack's Python does is asked for by `part` when it is wanted. Without the folder all else works.
 """
-from __future__ import annotations
-
 import fnmatch
 import functools
 import importlib

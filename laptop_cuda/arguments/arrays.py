@@ -3,8 +3,6 @@
 A tensor can only arrive from a program that has imported torch, so nothing here imports it to look at an
 argument.
 """
-from __future__ import annotations
-
 import functools
 import importlib.util
 import sys

@@ -2,8 +2,6 @@
 
 A traced launch works on copies of its arrays, so it must know which bytes of a value are the address of one.
 """
-from __future__ import annotations
-
 import re
 import struct
 

@@ -3,8 +3,6 @@
 A traced launch works on copies. It copies the arrays that are only reached through pointers as well, and
 the runtime translates the addresses on the way in and out.
 """
-from __future__ import annotations
-
 import bisect
 import gc
 

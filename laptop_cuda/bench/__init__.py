@@ -5,8 +5,6 @@ and its time is what the clock on the wall says; beside it is what the compiler 
 is what the process used, of all its threads, so that a busy machine does not count; of plain runs, which
 use all cores, the clock's is in a row of its own.
 """
-from __future__ import annotations
-
 import argparse
 import ctypes
 import importlib.util

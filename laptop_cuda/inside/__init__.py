@@ -1,6 +1,4 @@
 """What a GPU's compiler makes of a kernel: registers, occupancy, machine code, beside the engine's counts."""
-from __future__ import annotations
-
 from collections import Counter
 
 from ..arguments import ArgumentError

@@ -1,6 +1,4 @@
 """`python -m laptop_cuda inspect`: every kernel of a file, as a compiler for a GPU sees it."""
-from __future__ import annotations
-
 import argparse
 import json
 import re

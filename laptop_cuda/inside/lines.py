@@ -3,8 +3,6 @@
 Three sources, never mixed: **counted** by the engine, **compiled** by nvcc, **modelled** from both, by the
 rules in `inside/model.py`.
 """
-from __future__ import annotations
-
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from pathlib import Path

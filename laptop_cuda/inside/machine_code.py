@@ -1,6 +1,4 @@
 """The disassembler's text as instructions: their source lines, kinds, basic blocks and loops."""
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 

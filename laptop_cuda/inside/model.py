@@ -12,8 +12,6 @@
 This alone of what `inspect` shows is a model, and is shown as one ("modelled"): its thresholds (a tenth of a
 block's lines may be strays, three tenths may be colder than its loads) are chosen, not measured.
 """
-from __future__ import annotations
-
 import math
 from collections import defaultdict
 

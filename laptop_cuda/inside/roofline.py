@@ -3,8 +3,6 @@
 A bound, never a prediction: each pipe is taken as busy in every cycle, on every multiprocessor, at the boost
 clock.
 """
-from __future__ import annotations
-
 from ..report import LaunchReport
 
 SCHEDULERS = 4                   # warp instructions per cycle of a multiprocessor

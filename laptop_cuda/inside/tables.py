@@ -1,6 +1,4 @@
 """The tables of `inspect`: text for a terminal, HTML for a notebook. Every figure says how it is known."""
-from __future__ import annotations
-
 import html
 
 from ..report.tables import html_table, text_table

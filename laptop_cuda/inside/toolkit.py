@@ -3,8 +3,6 @@
 No card is needed. Both come with the CUDA toolkit, or as wheels for Linux and Windows:
 `pip install ".[inside]"` in the folder of the course or of laptop_cuda.
 """
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -14,8 +14,6 @@ whose pointers are the arrays of the test in order, then the output if the test 
 Every launch of every case is checked and counted. The exit status is 0 if all is right, 1 if a result is
 wrong, a bug is found or a budget is exceeded, 2 if the submission cannot be judged, 124 after the timeout.
 """
-from __future__ import annotations
-
 import argparse
 import json
 import re

@@ -1,6 +1,4 @@
 """A case of a challenge: the arguments of one launch, and what the reference makes of them."""
-from __future__ import annotations
-
 import copy
 import importlib.util
 import sys

@@ -1,6 +1,4 @@
 """The process that a submission is judged in: each case runs checked and counted, and is compared here."""
-from __future__ import annotations
-
 import ctypes
 import json
 import os

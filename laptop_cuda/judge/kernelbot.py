@@ -1,7 +1,5 @@
 """KernelBot's layout: task.yml with its tests, reference.py with generate_input, ref_kernel and
 check_implementation."""
-from __future__ import annotations
-
 import math
 from pathlib import Path
 

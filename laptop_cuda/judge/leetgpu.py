@@ -1,7 +1,5 @@
 """LeetGPU's layout: challenge.py, a class with reference_impl, get_solve_signature and
 generate_functional_test."""
-from __future__ import annotations
-
 import sys
 import types
 from pathlib import Path

@@ -3,8 +3,6 @@
 Left out are shapes that break an order that all given cases keep, and what the reference does not take.
 Arrays are cut to what their dimensions are in all given cases: N, M * N, N - K + 1.
 """
-from __future__ import annotations
-
 import math
 import operator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 What torch.empty made, and nothing has written since, is remembered: it promises no values. So are the
 functions that drew random numbers: a GPU draws others from the same seed.
 """
-from __future__ import annotations
-
 import re
 from contextlib import contextmanager
 

@@ -3,8 +3,6 @@
 The structures mirror `include/engine.h`; the runtime is a library built once.
 """
 # over the guide: one launch, both directions
-from __future__ import annotations
-
 import ctypes
 import functools
 from contextlib import contextmanager

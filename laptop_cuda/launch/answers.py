@@ -1,7 +1,5 @@
 """What the runtime answers after a launch: counts into a LaunchResult, errors as exceptions, and the launches
 that its kernel made."""
-from __future__ import annotations
-
 import ctypes
 import sys
 from ctypes import POINTER, c_void_p

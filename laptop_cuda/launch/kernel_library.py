@@ -1,6 +1,4 @@
 """From the files of a source to a loaded library of its kernels, for the CPU."""
-from __future__ import annotations
-
 from pathlib import Path
 
 from .. import build

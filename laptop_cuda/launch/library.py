@@ -1,6 +1,4 @@
 """A loaded build: its kernels' entries, its constants, its `__device__` and `__constant__` variables."""
-from __future__ import annotations
-
 import ctypes
 import weakref
 from dataclasses import dataclass

@@ -1,6 +1,4 @@
 """What a launch left behind, free of C."""
-from __future__ import annotations
-
 import ctypes
 from dataclasses import dataclass, field
 

@@ -2,8 +2,6 @@
 
 The program runs in a process of its own: a crash of it is a message. Its launches are told through a pipe.
 """
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -17,8 +17,6 @@ What follows the sources belongs to the program. The exit status is the program'
 1 if a bug was found or a budget exceeded; 2 if it does not compile; 128 + n if it was ended by signal n;
 124 after a --timeout.
 """
-from __future__ import annotations
-
 import json
 import re
 import sys

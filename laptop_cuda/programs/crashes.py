@@ -1,6 +1,4 @@
 """A program that crashed, or whose calls were refused: where, in the words of its source."""
-from __future__ import annotations
-
 import signal
 from pathlib import Path
 from types import SimpleNamespace

@@ -3,8 +3,6 @@
 Its arrays go along as managed memory, which host code and kernels may both use, and come back if all went
 well.
 """
-from __future__ import annotations
-
 import ctypes
 import pickle
 import sys

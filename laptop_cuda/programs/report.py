@@ -1,6 +1,4 @@
 """What `run` prints after a program: the bugs found, or the counts per kernel and per line."""
-from __future__ import annotations
-
 from collections import Counter
 
 from ..report import legend

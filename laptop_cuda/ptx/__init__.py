@@ -7,8 +7,6 @@
 Labels are labels of C++, of this statement alone. An asm with an instruction that is not known becomes a trap
 with the instruction's name: an error where it is reached, and none where it is not.
 """
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

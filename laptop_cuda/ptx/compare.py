@@ -1,6 +1,4 @@
 """The PTX instructions that compare and choose, as C++ on the functions of `include/ptx.h`."""
-from __future__ import annotations
-
 from .operands import BYTES, FLOATS, TYPES, P, Unknown, get, predicate, put
 
 ORDERED = {"eq", "ne", "lt", "le", "gt", "ge"}

@@ -1,6 +1,4 @@
 """PTX's conversions, and its arithmetic that rounds down, up or towards zero, as C++."""
-from __future__ import annotations
-
 from .operands import BYTES, FLOATS, TYPES, P, Unknown, get, put
 
 MODES = {"rn": "nearest", "rni": "nearest", "rna": "nearest", "rz": "zero", "rzi": "zero", "rm": "down",

@@ -3,8 +3,6 @@
 A modifier has its effect, changes nothing by its nature (a hint, the only rounding that there is), or is not
 known: then the instruction is an error where it is reached.
 """
-from __future__ import annotations
-
 import re
 
 from . import compare, convert, integers, memory, threads

@@ -1,6 +1,4 @@
 """The PTX instructions on integers for which C++ has no operator, on the functions of `ptx_integers.h`."""
-from __future__ import annotations
-
 from functools import partial
 
 from .operands import TYPES, P, Unknown, get, put, whole

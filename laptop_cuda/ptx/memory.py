@@ -1,6 +1,4 @@
 """The PTX instructions on memory and matrices, as C++ on the functions of `include/ptx.h`."""
-from __future__ import annotations
-
 import re
 
 from .operands import BYTES, FLOATS, TYPES, P, Unknown, assigned, get, put, registers, whole

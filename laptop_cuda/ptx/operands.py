@@ -1,5 +1,4 @@
 """Operands of PTX instructions as C++: registers read and written as a type."""
-from __future__ import annotations
 
 P = "laptop::ptx::"
 TYPES = {"b8": "uint8_t", "u8": "uint8_t", "s8": "int8_t", "b16": "uint16_t", "u16": "uint16_t",

@@ -1,6 +1,4 @@
 """The PTX instructions by which threads meet, as C++ on the functions of `include/ptx.h`."""
-from __future__ import annotations
-
 from .operands import P, Unknown, get, predicate, put, whole
 
 SCOPES = {"cta", "cluster", "gpu", "sys"}

@@ -16,8 +16,6 @@ to the bit, of wrong kernels too. Shuffles make loops over the lanes of a warp, 
 not understand stay with fibers (`regions/check.py`); only plain launches use it. The function is a lambda at
 the start of the kernel, so that it has its template arguments and runs however the kernel is launched.
 """
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 It may if all its threads take the same way through its barriers, which must show in the text, and if it calls
 nothing that knows of other threads. What is not understood is refused: fibers run it.
 """
-from __future__ import annotations
-
 import re
 
 from ..rewrite.table import LIBRARY, constants, symbols

@@ -1,6 +1,4 @@
 """The regions of a kernel: the statements between its barriers, and the variables that outlive them."""
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from ..text.outline import Outline

@@ -10,8 +10,6 @@ The order of a sum's additions must stay, so each waits for the one before; thos
 wait for each other. The threads of a pack go together through the loops that all threads have in common, and
 through an `if` where all of them agree. `regions/quiet.py` says where that cannot be seen.
 """
-from __future__ import annotations
-
 from ..text.statements import Declared, Statement, declaration, statements
 from .check import Refused
 from .quiet import Packs

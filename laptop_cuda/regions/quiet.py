@@ -2,8 +2,6 @@
 
 No other thread can see then in which order things happen. What the text does not show counts as a write.
 """
-from __future__ import annotations
-
 import re
 
 from ..text.statements import CHANGES, SCALAR, VECTORS, Declared, Statement, assigned, declaration, statements

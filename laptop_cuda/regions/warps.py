@@ -6,8 +6,6 @@
 A lane gives its value at the end of one loop over the lanes and takes another's at the start of the next.
 That is the same as waiting in the middle of the statement if nothing else in it depends on when it happens.
 """
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -44,8 +44,6 @@ profile's counts. It works on a copy of the arrays as they were before the launc
 Local variables are no events: the compiler announces accesses to memory, not to registers. `replay.registers`
 has the scalar ones of a source in one file by name, from a second run (`replay/registers.py`).
 """
-from __future__ import annotations
-
 import functools
 import math
 

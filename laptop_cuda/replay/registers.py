@@ -5,8 +5,6 @@ scalar variable after each statement that assigns it, on the same lines, and the
 with it. Where that run does not go step by step as the replay, nothing is said from there on; the same holds
 for sources of several files and for whole arrays, vectors and structures.
 """
-from __future__ import annotations
-
 import ctypes
 import dataclasses
 

@@ -1,6 +1,4 @@
 """The rows of a replay, from the tables of a recording."""
-from __future__ import annotations
-
 import dataclasses
 import functools
 

@@ -1,6 +1,4 @@
 """A recorded block, read by thread and by element: which thread wrote some bytes last."""
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 import numpy as np

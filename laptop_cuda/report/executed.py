@@ -3,8 +3,6 @@
 The runtime counts by program counter. The disassembler of the machine's own toolchain (objdump) tells which
 lines the code between two of the counting hooks belongs to.
 """
-from __future__ import annotations
-
 import functools
 import re
 import shutil

@@ -13,8 +13,6 @@ The typedef lets the compiler read the declaration: arrays of any dimension, sev
 that depend on a template need nothing from us. What CUDA does not have becomes a `static_assert`
 in its place: an error where it is compiled, ignored behind an `#if` that is not.
 """
-from __future__ import annotations
-
 import re
 
 from ..text.outline import Function, Outline, outline

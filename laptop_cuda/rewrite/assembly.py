@@ -1,6 +1,4 @@
 """Inline PTX becomes calls; the operands of an asm statement are found here, its instructions in ptx/."""
-from __future__ import annotations
-
 import re
 
 from .. import ptx

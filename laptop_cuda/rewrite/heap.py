@@ -1,6 +1,4 @@
 """malloc, free, new and delete in a kernel become calls of the device's heap."""
-from __future__ import annotations
-
 from .passes import Edits, Part
 
 CALLS = {"malloc": "laptop::heap_malloc", "free": "laptop::heap_free"}

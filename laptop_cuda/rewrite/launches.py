@@ -1,6 +1,4 @@
 """`kernel<<<grid, block>>>(x)` becomes a call, and cudaLaunchKernel learns the kernel's type."""
-from __future__ import annotations
-
 import re
 
 from ..text.outline import Outline

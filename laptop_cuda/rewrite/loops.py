@@ -1,6 +1,4 @@
 """Loops in a kernel: a step for an empty body, and an announced `return`."""
-from __future__ import annotations
-
 from ..text.tokens import match_forward
 from .passes import Edits, Part
 

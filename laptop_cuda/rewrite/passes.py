@@ -2,8 +2,6 @@
 
 A pass is a function of a `Part` and of the `Edits` that it adds to; `PASSES` in `rewrite/` lists them.
 """
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from ..text.outline import Function, Outline

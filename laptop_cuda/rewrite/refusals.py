@@ -1,6 +1,4 @@
 """Code that CUDA does not have: a static_assert in its place says so."""
-from __future__ import annotations
-
 import re
 
 from ..text.outline import Function, Outline

@@ -1,6 +1,4 @@
 """`__shared__` declarations become references into the memory of the block."""
-from __future__ import annotations
-
 import re
 
 from ..text.outline import Function

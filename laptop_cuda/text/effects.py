@@ -3,8 +3,6 @@
 Enough to walk from a value back to the lines that it was made from: names are taken at their word, and
 pointers are followed only by name (`const float* row = x + ...`, then `row[c]`).
 """
-from __future__ import annotations
-
 import bisect
 from dataclasses import dataclass, field
 

@@ -7,8 +7,6 @@ Two parsers were tried instead. tree-sitter-cuda (0.5 MB) outlines all kernels o
 508, but leaves error nodes in 6 of 33 kernel files and in 58 of 310 sources. libclang (24.5 MB) needs 0.5 s a
 file, and headers that it does not bring.
 """
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,6 +1,4 @@
 """The statements of a function body: where each begins and ends, what it declares, what it changes."""
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 
 from .tokens import Token, match_angle, match_forward, split_commas

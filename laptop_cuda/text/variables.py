@@ -1,6 +1,4 @@
 """The variables of a kernel's source: numbers and arrays of numbers, and where in the text each is known."""
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from .effects import WORDS

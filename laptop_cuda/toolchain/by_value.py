@@ -6,8 +6,6 @@ struct for `...`, a result that is built in place, the copies of the C++ library
 writes its calls down beside each traced build, and here they are looked at: what the build does decides,
 whatever the types are called.
 """
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

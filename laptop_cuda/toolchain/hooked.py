@@ -1,8 +1,6 @@
 """Functions of a source that were built without hooks: what they load and store is neither counted nor
 checked. g++ names each function that it gives hooks, in the list beside the build (`by_value`); a function of
 the source that the library has and that list has not was kept from them, in whatever way."""
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

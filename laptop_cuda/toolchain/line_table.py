@@ -3,8 +3,6 @@
 It knows no inlined calls: for code of a header, the place is the row of the source before it, which calls it
 as clang writes its tables.
 """
-from __future__ import annotations
-
 import bisect
 import functools
 import struct

@@ -2,8 +2,6 @@
 
 Objects of 64 bits, little-endian: x86-64 and arm64 on Linux.
 """
-from __future__ import annotations
-
 import struct
 from dataclasses import dataclass
 from pathlib import Path

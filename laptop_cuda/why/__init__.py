@@ -22,8 +22,6 @@ Which lines come first is an estimate from their text (`suspects.py`). With the 
 array it is an experiment: some hundred small changes of the kernel are run (`edits.py`, `trials.py`), and the
 lines whose change makes wrong elements right come first.
 """
-from __future__ import annotations
-
 import operator
 from dataclasses import dataclass
 

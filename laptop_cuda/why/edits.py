@@ -4,8 +4,6 @@ A change drops a factor, a term or a statement, takes another operator, constant
 multiplies or divides by one that is at hand, or assigns a variable that a loop forgets. Nothing here knows
 what is right: `why/trials.py` runs the changed kernels.
 """
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

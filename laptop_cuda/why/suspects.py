@@ -6,8 +6,6 @@ value that is carried from turn to turn is easily updated wrongly. The numbers b
 answers of a course's kernel exercises, where this order alone has the guilty line among the first three in 51
 of 86. What was tried (`why/trials.py`) outweighs it.
 """
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

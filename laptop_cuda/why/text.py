@@ -1,6 +1,4 @@
 """A `Why` as text and as HTML: who wrote the element, from what, who reads it, and the lines to look at."""
-from __future__ import annotations
-
 import html
 from collections import Counter
 

@@ -4,8 +4,6 @@ wanted.
 All changed kernels are compiled as one file, each in a namespace of its own, and run on copies of what the
 launch was given. A change that cannot be compiled, that fails or that runs much longer counts for nothing.
 """
-from __future__ import annotations
-
 import ctypes
 import re
 

@@ -1,6 +1,4 @@
 """What the engine tests share: three thread orders, two compilers, and launches counted in one line."""
-from __future__ import annotations
-
 import functools
 import os
 import shutil

@@ -3,8 +3,6 @@
 The faulty line carries a comment `// BUG name`. A race has two sides, and either may be the one that is noticed.
 Everything runs in three thread orders: the kind must be the same in all of them.
 """
-from __future__ import annotations
-
 import contextlib
 import re
 from dataclasses import dataclass, field

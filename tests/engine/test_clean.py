@@ -1,6 +1,4 @@
 """Correct kernels, as public teaching code has them: right, and not one false alarm, in three orders."""
-from __future__ import annotations
-
 import contextlib
 import math
 from dataclasses import dataclass

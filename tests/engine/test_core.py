@@ -1,6 +1,4 @@
 """The core alone: it imports no pack, and works when any of their folders, or all of them, are gone."""
-from __future__ import annotations
-
 import ast
 import os
 import re

@@ -1,7 +1,5 @@
 """Blocks over the cores of the machine: the same results, the same messages, and what must stay on one
 core."""
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

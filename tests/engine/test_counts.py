@@ -6,8 +6,6 @@ sectors that its lanes touch. Shared memory has 32 banks of 4 bytes: a request n
 busiest bank has distinct words, 8-byte accesses going by half-warps and 16-byte accesses by quarter-warps.
 Arrays begin on a multiple of 256 bytes. Every kernel here is launched with counts worked out in its comment.
 """
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Callable
 

@@ -1,7 +1,5 @@
 """Arithmetic rounded down, up and towards zero, against exact fractions: every bit, signs of zero
 included."""
-from __future__ import annotations
-
 import itertools
 import math
 from fractions import Fraction

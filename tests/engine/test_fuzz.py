@@ -3,8 +3,6 @@
 The correct kernels of test_clean.py are damaged at random (a constant, an operator, an index, a missing barrier) and
 run sanitized and profiled in a child process. COURSE_FUZZ_SECONDS sets how long; the seed of a death is reported.
 """
-from __future__ import annotations
-
 import os
 import random
 import re

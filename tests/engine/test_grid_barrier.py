@@ -1,7 +1,5 @@
 """grid.sync() with as many threads as the model card holds at once: each goes on with its own local
 variables."""
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,6 +1,4 @@
 """half and bfloat16: exact rounding, checked over all 65536 values and against rational arithmetic."""
-from __future__ import annotations
-
 import math
 from fractions import Fraction
 

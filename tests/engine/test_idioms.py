@@ -1,6 +1,4 @@
 """The idioms of published CUDA code, each in a small kernel: right in plain, sanitized and profiled runs."""
-from __future__ import annotations
-
 import contextlib
 from typing import Callable
 

@@ -1,6 +1,4 @@
 """The language: what CUDA C++ the engine takes, and that it names what it does not take."""
-from __future__ import annotations
-
 import math
 from typing import Callable
 

@@ -1,6 +1,4 @@
 """Lines of a library without addr2line, as on a machine whose compiler is ziglang's: the same places."""
-from __future__ import annotations
-
 import sys
 
 import numpy as np

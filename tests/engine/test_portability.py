@@ -1,7 +1,5 @@
 """Other compilers, another processor, the fallback of the fibers, and the runtime under the sanitizers of its
 own kind."""
-from __future__ import annotations
-
 import importlib
 import os
 import shutil

@@ -1,6 +1,5 @@
 """Inline PTX of published kernels: each instruction gives what CUDA C++ gives, is counted, and has its
 sanitizer rule."""
-from __future__ import annotations
 import re
 
 import numpy as np

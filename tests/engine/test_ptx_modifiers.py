@@ -1,7 +1,5 @@
 """Inline PTX whose modifiers change the result: each is right, or an error where it is reached; none is left
 out."""
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Inline PTX against the ISA's definitions in Python's whole numbers and NumPy: random operands and the
 edges."""
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Inline PTX by which threads meet or wait for each other: values, orders of memory, and what the sanitizer
 says."""
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

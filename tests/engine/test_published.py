@@ -1,7 +1,5 @@
 """What published kernels do and a first engine got wrong: each is the smallest form of a case found in a
 repository."""
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

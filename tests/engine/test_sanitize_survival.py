@@ -1,7 +1,5 @@
 """No mistake of a kernel may end the Python process: each one here runs sanitized, in a process of its own
 kind."""
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Structs of the source's own: assigned whole, passed and returned by value, their accesses are counted and
 checked."""
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,6 +1,4 @@
 """Unions of vectors and 16-bit numbers with their elements: copied by the compiler, counted as everywhere."""
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,7 +1,5 @@
 """Volatile accesses of global memory: flags between warps and blocks are right, lanes that trust their warp
 are not."""
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

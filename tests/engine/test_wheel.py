@@ -1,6 +1,4 @@
 """The engine as a package of its own: built, installed without torch and without the course, and used."""
-from __future__ import annotations
-
 import importlib
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """cuda::barrier, cuda::pipeline and cuda::atomic: right results in three orders, and what goes wrong without
 their waits."""
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

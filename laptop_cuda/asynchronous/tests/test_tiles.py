@@ -1,7 +1,5 @@
 """Tiles of several warps, barriers of a part of the block, the heap of kernels; and newer instructions, which are errors
 where they are reached and nowhere else."""
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

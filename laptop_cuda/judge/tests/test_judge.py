@@ -1,6 +1,4 @@
 """`judge`: submissions against small challenges of our own, laid out as two hosted judges lay theirs out."""
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

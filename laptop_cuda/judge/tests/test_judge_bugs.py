@@ -1,6 +1,4 @@
 """`judge` names a dozen classical bugs of one kernel, and takes outputs of torch.empty as uninitialised."""
-from __future__ import annotations
-
 import pytest
 
 from laptop_cuda.judge import CannotJudge, judge, text

@@ -1,6 +1,4 @@
 """Ragged shapes of a judge: what its given tests have in common is kept."""
-from __future__ import annotations
-
 import numpy as np
 from laptop_cuda.judge.ragged import ragged, sizes_of
 

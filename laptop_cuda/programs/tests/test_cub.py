@@ -1,6 +1,4 @@
 """CUB's scans of a warp and a block, its loads and stores, and its algorithms of the whole device."""
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

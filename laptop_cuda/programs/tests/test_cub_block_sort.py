@@ -1,6 +1,4 @@
 """CUB's sort and exchange of a block's items, its shuffles and its direct loads and stores."""
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

@@ -1,6 +1,4 @@
 """Host code that reads or writes device memory: a crash on a card, a finding with its line here."""
-from __future__ import annotations
-
 import pytest
 from engine_kit import COMPILERS, line_of, use_compiler
 

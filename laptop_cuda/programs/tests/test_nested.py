@@ -1,6 +1,4 @@
 """Kernels that launch kernels: order, values, counts, checks, and errors that name child, parent and line."""
-from __future__ import annotations
-
 import contextlib
 
 import numpy as np

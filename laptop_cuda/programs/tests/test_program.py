@@ -1,7 +1,5 @@
 """Whole programs: main, launches, device memory, errors, in a process of their own; and the tool around
 them."""
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

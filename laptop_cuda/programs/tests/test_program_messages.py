@@ -1,6 +1,4 @@
 """What `run` says of programs that do not compile, need a library, or are interrupted."""
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

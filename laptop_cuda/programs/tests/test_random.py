@@ -1,7 +1,5 @@
 """curand: the numbers of a GPU, as NVIDIA's own header gives them when it is compiled for a CPU; and the host
 API."""
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

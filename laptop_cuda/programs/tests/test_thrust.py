@@ -1,7 +1,5 @@
 """Thrust in whole programs: containers, iterators, algorithms; kernels on its memory are checked as any
 other."""
-from __future__ import annotations
-
 from laptop_cuda.programs import run
 
 PROGRAM = r"""

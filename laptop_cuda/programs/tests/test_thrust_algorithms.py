@@ -1,6 +1,4 @@
 """Thrust's algorithms against NumPy and Python: by key, by stencil, on sets, on computed iterators."""
-from __future__ import annotations
-
 from itertools import accumulate, groupby
 
 import numpy as np

@@ -1,6 +1,4 @@
 """`python -m laptop_cuda run` as a tool: its options, its input and output, files of every kind."""
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,6 +1,4 @@
 """Kernels of torch extensions: the host code is left out, its types in kernels work."""
-from __future__ import annotations
-
 import ctypes
 import re
 

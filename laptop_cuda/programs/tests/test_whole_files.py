@@ -1,6 +1,4 @@
 """One name that the engine does not have, or a macro of the build, does not cost the whole file."""
-from __future__ import annotations
-
 import numpy as np
 import pytest
 
