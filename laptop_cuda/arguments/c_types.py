@@ -1,6 +1,6 @@
 """The structures of `include/engine.h` for ctypes: a launch as C sees it, and the runtime's answer."""
 import ctypes
-from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint8, c_uint32, c_uint64, c_void_p  # noqa: F401
+from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint32, c_uint64, c_void_p  # noqa: F401
 
 CLASSES = 7                      # LAPTOP_CLASSES
 

@@ -5,7 +5,7 @@ import types
 from pathlib import Path
 
 from ..arguments import arrays
-from .case import Case, JudgeError, answered, label_of, module_at, same, too_large
+from .case import Case, JudgeError, answered, label_of, module_at, too_large
 from .ragged import ragged
 from .torch_on_cpu import on_cpu
 

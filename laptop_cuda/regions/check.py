@@ -8,7 +8,7 @@ import re
 from ..rewrite.table import LIBRARY, constants, symbols
 from ..text.outline import Function, Outline
 from ..text.statements import SCALAR, Statement, assigned, statement
-from ..text.tokens import match_angle_backward, match_backward, match_forward, scan
+from ..text.tokens import match_angle_backward, match_backward, scan
 
 BARRIER = "__syncthreads"
 GROUP = re.compile(r"(?:const )?(?:auto|(?:\w+ :: )?thread_block) (\w+) = "

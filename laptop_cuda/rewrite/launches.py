@@ -2,8 +2,7 @@
 import re
 
 from ..text.outline import Outline
-from ..text.tokens import (Token, match_angle, match_angle_backward, match_backward, match_forward,
-                           split_commas)
+from ..text.tokens import Token, match_angle_backward, match_backward, match_forward, split_commas
 from .passes import Edits, Part
 
 BY_FUNCTION = ("cudaLaunchKernel", "cudaLaunchCooperativeKernel")

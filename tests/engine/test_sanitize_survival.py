@@ -52,8 +52,8 @@ CASES = {
     "endless_recursion": "mod.endless_recursion[1, 1](i(1))", "large_frame": "mod.large_frame[1, 4](f(4), 150)",
     "overrun_of_a_local": "mod.overrun_of_a_local[1, 1](f(1), 200000)",
     "string_from_nowhere": "mod.string_from_nowhere[1, 1](f(1), 0x10)", "flood": "mod.flood[1, 1](f(1))",
-    "huge_memset": "mod.huge_memset[1, 1](torch.zeros(8, dtype=torch.int8))",
-    "huge_memcpy": "mod.huge_memcpy[1, 1](torch.zeros(8, dtype=torch.int8), torch.zeros(8, dtype=torch.int8))",
+    "huge_memset": "mod.huge_memset[1, 1](np.zeros(8, np.int8))",
+    "huge_memcpy": "mod.huge_memcpy[1, 1](np.zeros(8, np.int8), np.zeros(8, np.int8))",
     "trap": "mod.trap[1, 1](f(1))", "builtin_trap": "mod.builtin_trap[1, 1](f(1))", "calls_abort": "mod.calls_abort[1, 1](f(1))",
     "writes_a_constant": "mod.writes_a_constant[1, 1](f(1))", "frees_an_array": "mod.frees_an_array[1, 1](f(64))",
     "endless": "mod.endless[1, 1](i(1))", "endless_empty": "mod.endless_empty[1, 1](i(1), 1)",
@@ -62,10 +62,11 @@ CASES = {
 HARMLESS = {"divide_smallest", "flood", "large_frame"}       # may also end well
 
 PROGRAM = r"""
-import sys, torch
+import sys
+import numpy as np
 import laptop_cuda as cuda
-f = lambda n: torch.zeros(n)
-i = lambda n: torch.zeros(n, dtype=torch.int32)
+f = lambda n: np.zeros(n, np.float32)
+i = lambda n: np.zeros(n, np.int32)
 victim = [1, 2, 3]
 source, statement, mode = sys.argv[1:]
 mod = cuda.compile(source)
@@ -76,7 +77,7 @@ try:
 except cuda.KernelError as error:
     print("\ncaught:", error.kind)
 assert victim == [1, 2, 3]
-x = torch.ones(4)
+x = np.ones(4, np.float32)
 again = cuda.compile("__global__ void twice(float* x) { x[threadIdx.x] *= 2; }")
 with cuda.sanitize():
     again.twice[1, 4](x)
@@ -87,9 +88,8 @@ print("alive", x.tolist())
 def run(case: str, mode: str) -> str:
     done = subprocess.run([sys.executable, "-c", PROGRAM, SOURCE, CASES[case], mode], capture_output=True,
                           text=True, timeout=120)
-    assert done.returncode == 0, (f"{case}: exit status {done.returncode}\n"
-                                  f"{done.stdout[-2000:]}\n"
-                                  f"{done.stderr[-2000:]}")
+    said = f"{done.stdout[-2000:]}\n{done.stderr[-2000:]}"
+    assert done.returncode == 0, f"{case}: exit status {done.returncode}\n{said}"
     assert "alive [2.0, 2.0, 2.0, 2.0]" in done.stdout
     return done.stdout
 
