@@ -15,20 +15,33 @@ def positive(rng, *shape):
 
 
 def watched(f, q, k, v, *size):
-    """f(q, k, v, *size), refused a tensor of all queries by all keys, where nothing else has that shape, and, with chunks
-    of a size, refused a step for every token."""
-    square, steps = (q.shape[-2], k.shape[-2]), 0
+    """f(q, k, v, *size), refused a tensor of all queries by all keys, where nothing else has that shape; without chunks,
+    refused to meet the keys once for every query; with chunks of a size, refused a step for every token, and a product
+    over more tokens than a chunk has."""
+    products = ("matmul", "__matmul__", "__rmatmul__", "mm", "bmm", "mv", "dot", "inner", "einsum", "tensordot", "addmm", "baddbmm",
+                "mul", "__mul__", "__rmul__", "sum")
+    square, steps, met = (q.shape[-2], k.shape[-2]), 0, 0
     limit = max(len(q), 80 * math.ceil(len(q) / size[0])) if size else math.inf
+    queries = range(size[0] + 1, len(q)) if size and len(q) >= 3 * size[0] else ()
+
+    def lengths(*values):                                   # of all axes of the tensors in values
+        for x in values:
+            yield from x.shape if isinstance(x, torch.Tensor) else lengths(*x) if isinstance(x, (list, tuple)) else ()
 
     class Watch(torch.overrides.TorchFunctionMode):
         def __torch_function__(self, func, types, args=(), kwargs=None):
-            nonlocal steps
-            steps += 1
+            nonlocal steps, met
+            steps, met = steps + 1, met + (k.shape[-2] in lengths(args))
             if steps > limit:
                 raise ValueError("this takes a step for every token, and the exercise asks for one loop, over chunks")
             made = func(*args, **(kwargs or {}))
             if isinstance(made, torch.Tensor) and made.shape[-2:] == square and min(square) > max(q.shape[-1], *size, 0):
                 raise ValueError("this makes a matrix of all queries by all keys, which the exercise is to avoid")
+            if not size and met > 50 + 10 * k.shape[-2]:
+                raise ValueError("this goes through the keys for every query, and the exercise asks for one sum over them, before any query")
+            if func.__name__ in products and any(n in queries for n in lengths(args)):
+                raise ValueError("this goes through the earlier keys " + ("for every query of a chunk" if any(
+                    n in queries for n in lengths(made)) else "again, in place of adding to the state that they made"))
             return made
 
     with Watch():
@@ -39,6 +52,7 @@ def plain_cases(rng):
     yield Case(positive(rng, 2, 2), positive(rng, 3, 2), randn(rng, 3, 1), label="2 queries, 3 keys, 2 features")
     yield Case(positive(rng, 2, 5, 4), positive(rng, 2, 7, 4), randn(rng, 2, 7, 3), label="2 heads, 5 queries, 7 keys")
     yield Case(positive(rng, 3, 9, 8), positive(rng, 3, 4, 8), randn(rng, 3, 4, 8), label="3 heads, more queries than keys")
+    yield Case(positive(rng, 400, 4), positive(rng, 7, 4), randn(rng, 7, 3), label="400 queries, 7 keys")
 
 
 SUMMED = '''
@@ -80,6 +94,14 @@ exercise(
                 weights = q @ k.transpose(-2, -1)
                 return weights @ v / weights.sum(-1, keepdim=True)
             ''', ask="How many numbers has your matrix for 100,000 queries and keys, and how many has k^T v?"),
+        Misconception("takes the queries one by one, and goes through all keys for each", code='''
+            def attend(q, k, v):
+                rows = []
+                for i in range(q.shape[-2]):
+                    weights = (q[..., i:i + 1, :] * k).sum(-1, keepdim=True)
+                    rows.append((weights * v).sum(-2) / weights.sum(-2))
+                return torch.stack(rows, -2)
+            ''', ask="For 100,000 queries you go through the keys 100,000 times. Which sum over the keys is the same for all queries?"),
         Misconception("puts a softmax on the queries and one on the keys", code='''
             def attend(q, k, v):
                 return torch.softmax(q, -1) @ (torch.softmax(k, -2).transpose(-2, -1) @ v)
@@ -447,6 +469,25 @@ exercise(
                 weights = (q @ k.T).tril()
                 return weights @ v / weights.sum(-1, keepdim=True)
             ''', ask="How large is your matrix for a text of 100,000 tokens? How large may it be with chunks of `size`?"),
+        Misconception("lets every chunk meet all keys before it, and carries no state", code='''
+            def in_chunks(q, k, v, size):
+                rows = []
+                for start in range(0, len(q), size):
+                    end = start + size
+                    weights = (q[start:end] @ k[:end].T).tril(start)
+                    rows.append(weights @ v[:end] / weights.sum(-1, keepdim=True))
+                return torch.cat(rows)
+            ''', ask="The last of 1,000 chunks meets the keys of all. Which matrix holds what it needs of the first 999?"),
+        Misconception("makes the state anew for every chunk", code='''
+            def in_chunks(q, k, v, size):
+                v = torch.cat([v, torch.ones_like(v[:, :1])], -1)
+                rows = []
+                for start in range(0, len(q), size):
+                    a, b, c = (x[start:start + size] for x in (q, k, v))
+                    rows.append((a @ b.T).tril() @ c + a @ (k[:start].T @ v[:start]))
+                rows = torch.cat(rows)
+                return rows[:, :-1] / rows[:, -1:]
+            ''', ask="Before chunk 999 you add up 998 chunks again. What was the state before chunk 998?"),
         Misconception("walks token by token, whatever the size of a chunk", code='''
             def in_chunks(q, k, v, size):
                 state, normaliser, rows = torch.zeros(k.shape[1], v.shape[1]), torch.zeros(k.shape[1]), []

@@ -1,4 +1,5 @@
 """The exercises of chapter 5."""
+import inspect
 import math
 
 import torch
@@ -147,8 +148,41 @@ exercise(
            "Each query sees 64 keys; its block of queries visits two blocks, 128 keys."])
 
 
+def tensors(*values):
+    for x in values:
+        yield from [x] if isinstance(x, torch.Tensor) else tensors(*x) if isinstance(x, (list, tuple)) else ()
+
+
+class NeverRead(torch.overrides.TorchFunctionMode):
+    """Refuses to take the NaN out of tokens that hold it by any way but to choose others: who cleans them has read them."""
+    CHOOSE = ("__getitem__", "index_select", "gather", "take", "take_along_dim", "embedding", "masked_select", "split", "chunk", "unbind")
+
+    def __init__(self, *tokens):
+        super().__init__()
+        self.held = [x for x in tokens if self.nan(x)]        # kept alive, so that no other tensor takes their place
+
+    def nan(self, x):
+        return x.is_floating_point() and bool(x.isnan().any())
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        places = {x.untyped_storage().data_ptr() for x in self.held}
+        given = [x for x in tensors(args, list((kwargs or {}).values())) if x.untyped_storage().data_ptr() in places and self.nan(x)]
+        made, name = func(*args, **(kwargs or {})), func.__name__
+        if given and not (name in self.CHOOSE or name.startswith("new_") or name.endswith("_like")):
+            fresh = [x for x in tensors(made) if x.numel() and x.untyped_storage().data_ptr() not in places]
+            if not all(map(self.nan, [*given, *fresh])):
+                raise ValueError("this reads tokens that are not to be read, and takes out the NaN that they hold")
+        self.held += [x for x in tensors(made) if given and self.nan(x)]
+        return made
+
+
+def never_read(f, q, k, v, chosen):
+    with NeverRead(k, v):
+        return f(q, k, v, chosen)
+
+
 def one_block_at_a_time(f, q, k, v, visits, block):
-    """f(q, k, v, visits, block), refused exponentials of more scores than one block has."""
+    """f(q, k, v, visits, block), refused exponentials of more scores than one block has, and blocks that are on no list."""
     take_exponentials = ("exp", "exp_", "exp2", "pow", "__pow__", "__rpow__", "softmax", "log_softmax", "softmin")
 
     class Watch(torch.overrides.TorchFunctionMode):
@@ -158,7 +192,7 @@ def one_block_at_a_time(f, q, k, v, visits, block):
                 raise ValueError("this takes the exponentials of several blocks at once, and the exercise asks for one block at a time")
             return made
 
-    with Watch():
+    with Watch(), NeverRead(k, v):
         return f(q, k, v, visits, block)
 
 
@@ -215,7 +249,7 @@ def attend_blocks(q, k, v, visits, block):
             out[rows] = o / s
     return out
 ''',
-    cases=block_cases, compare=close(atol=1e-4), call=one_block_at_a_time, forbid=("scaled_dot_product_attention",),
+    cases=block_cases, compare=close(atol=1e-4), call="\n".join(map(inspect.getsource, (tensors, NeverRead, one_block_at_a_time))), forbid=("scaled_dot_product_attention",),
     misconceptions=[
         Misconception("puts the blocks of a list together and takes one softmax over them", code='''
             def attend_blocks(q, k, v, visits, block):
@@ -239,6 +273,10 @@ def attend_blocks(q, k, v, visits, block):
                       ask="If the first block's largest score was 300 and the second's is -300, what is exp(300 - (-300))?"),
         Misconception("takes the place in the list for the block", change=("for c in columns:", "for c in range(len(columns)):"),
                       ask="The list [2, 0] has two entries. Which blocks does it name?"),
+        Misconception("walks over all blocks, and hides those that are on no list", change=[
+            ("for c in columns:", "for c in range(len(visits)):"), ("p @ v[keys]", "p @ v[keys].nan_to_num()"),
+            ("q[rows] @ k[keys].T / math.sqrt(q.shape[1])", "(q[rows] @ k[keys].T / math.sqrt(q.shape[1])).nan_to_num() - 1e30 * (c not in columns)")],
+                      ask="The result is right. A list names 8 of 1,000 blocks: how many of them does your loop read?"),
         Misconception("does not divide by the sum", change=("o / s", "o"), ask="To what do the weights of a row add up?"),
         Misconception("divides by 0 where a list is empty", change=("        if columns:\n            out[rows] = o / s", "        out[rows] = o / s"),
                       ask="What is `s` for queries that visit nothing, and what should they get?"),
@@ -564,6 +602,7 @@ exercise(
         raise NotImplementedError
     ''',
     solution=CHOSEN, compare=close(atol=1e-5), cases=chosen_cases,
+    call="\n".join(map(inspect.getsource, (tensors, NeverRead, never_read))),
     misconceptions=[
         Misconception("takes -1 for the last token, as Python does", change=[("chosen.clamp(min=0)", "chosen"),
                       (".masked_fill(chosen < 0, -math.inf)", ""), (".masked_fill(chosen < 0, 0)", "")],
@@ -578,9 +617,9 @@ exercise(
             def attend_chosen(q, k, v, chosen):
                 mask = torch.zeros(len(q), len(k) + 1, dtype=torch.bool)
                 mask = mask.scatter(1, torch.where(chosen < 0, len(k), chosen), True)[:, :len(k)]
-                scores = (q @ k.T / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
-                return torch.softmax(scores, -1).masked_fill(~mask, 0) @ v
-            ''', ask="The weight of a hidden token is 0, and its value may be NaN. What is 0 times NaN?"),
+                scores = (q @ k.nan_to_num().T / math.sqrt(q.shape[-1])).masked_fill(~mask, -math.inf)
+                return torch.softmax(scores, -1).masked_fill(~mask, 0) @ v.nan_to_num()
+            ''', ask="A query has chosen 8 of 100,000 tokens. How many keys does it read in your function?"),
         Misconception("takes token 0 for no token", change=[(".masked_fill(chosen < 0, -math.inf)", ".masked_fill(chosen <= 0, -math.inf)"),
                       (".masked_fill(chosen < 0, 0)", ".masked_fill(chosen <= 0, 0)")],
                       ask="Tokens are counted from 0. Which numbers mean that there is none?"),

@@ -16,6 +16,7 @@ def mix_cases(rng):
     yield Case(torch.tensor([0.5, 0.25, 0.25]), torch.tensor([[4.0, 0.0], [0.0, 8.0], [4.0, 4.0]]), label="3 rows of 2")
     for n, d in [(1, 4), (4, 4), (7, 3), (33, 5)]:
         yield Case(torch.softmax(randn(rng, n), 0), randn(rng, n, d), label=f"{n} rows of {d}")
+    yield Case(torch.tensor([0.5, 0.25]), torch.tensor([[4.0, 8.0], [4.0, 16.0]]), label="weights that add up to 0.75")
 
 
 exercise(
@@ -24,7 +25,7 @@ exercise(
     Write `mix(weights, values)`: each row of `values` times its weight, all added up.
 
     - `weights` is `(n,)`, `values` is `(n, d)`, the result is `(d,)`
-    - with weights that add up to 1, the result is an average: some rows count more than others
+    - the weights are taken as they are; where they add up to 1, the result is an average: some rows count more than others
     """,
     given={"torch": torch},
     stub='''
@@ -48,6 +49,8 @@ exercise(
                       ask="Where do the weights come in?"),
         Misconception("divides by the number of rows once more", change=(".sum(0)", ".mean(0)"),
                       ask="The weights add up to 1 already. What do they add up to after your division?"),
+        Misconception("divides by the sum of the weights", change=(".sum(0)", ".sum(0) / weights.sum()"),
+                      ask="If every weight is doubled, what becomes of the result that the card asks for, and of yours?"),
         Misconception("lets the weights meet the columns", change=("weights[:, None] * values", "weights * values"),
                       ask="`(n,)` times `(n, d)`: axes are lined up from the right. What shape lets a weight meet its whole row?"),
         Misconception("weighs the rows and does not add them up", change=(".sum(0)", ""),
@@ -260,6 +263,10 @@ def warp_cases(rng):
     yield Case(torch.ones(96), label="3 blocks of ones")
     for blocks in (8, 32):
         yield Case(randn(rng, 32 * blocks), label=f"{blocks} blocks")
+    # Added up lane after lane, the ones vanish beside 2^30; in five steps, whether from 16 or from 1, it cancels in time.
+    large = torch.ones(32)
+    large[[2, 3, 18, 19]] = torch.tensor([1.0, -1.0, -1.0, 1.0]) * 2.0**30
+    yield Case(large, label="28 ones, and 2^30 and -2^30 twice, which five steps cancel before they meet a 1")
 
 
 kernel_exercise(
@@ -275,8 +282,8 @@ kernel_exercise(
     solution=WARP.replace("@", "    for (int offset = 16; offset > 0; offset /= 2)\n"
                                "        value += __shfl_down_sync(0xffffffff, value, offset);\n"),
     cases=warp_cases, launch=lambda x: Launch(len(x) // 32, 32, [x, out(len(x) // 32)]),
-    expect=lambda x: x.reshape(-1, 32).sum(1), compare=close(atol=1e-4), traffic=lambda x: 4 * len(x) + len(x),
-    forbid=("__shared__",),
+    expect=lambda x: x.double().reshape(-1, 32).sum(1).float(), compare=close(atol=1e-4),
+    traffic=lambda x: 4 * len(x) + len(x), forbid=("__shared__",),
     misconceptions=[
         Misconception("stops one step early", change=("offset > 0", "offset > 1"),
                       ask="After the step with offset 2, which lanes' values are in lane 0, and which are in lane 1?"),
@@ -291,6 +298,11 @@ kernel_exercise(
                       ask="The shuffle returns a number. What do you do with it?"),
         Misconception("takes the other lane's value in place of adding it", change=("value += ", "value = "),
                       ask="What has become of lane 0's own value after the first step?"),
+        Misconception("fetches the values one lane after the other, in 31 steps",
+                      code=WARP.replace("@", "    float own = value;\n    for (int offset = 1; offset < 32; offset++)\n"
+                                             "        value += __shfl_down_sync(0xffffffff, own, offset);\n"),
+                      ask="Your sum needs 31 additions, and in float32 2^30 + 1 is 2^30. After the first of the card's five steps, "
+                          "of how many lanes does lane 0 hold the sum?"),
         Misconception("lets lane 0 read all 32 numbers again, one after the other",
                       code=WARP.replace("@", "    for (int i = 1; threadIdx.x == 0 && i < 32; i++) value += x[blockIdx.x * 32 + i];\n"),
                       ask="The numbers are in the registers of the warp already. How does lane 0 get at them without memory?")],
