@@ -2,7 +2,8 @@
 import torch
 
 from .tensors import check_dtype, check_integers, check_like, check_tensor
-from .values import check_choice, check_count, check_dropout, check_multiple, check_scale, check_sizes
+from .values import (check_choice, check_count, check_dropout, check_equal, check_multiple, check_scale,
+                     check_sizes)
 
 
 def check_alike(**tensors):
@@ -19,9 +20,7 @@ def check_attention(q, k, v, scale=None, dropout=0.0, dtypes=None):
     if dtypes is not None:
         check_dtype("q", q, *dtypes)
     for name, x in (("k", k), ("v", v)):
-        if x.shape[:2] != q.shape[:2]:
-            raise ValueError(f"{name} must have the batch and heads of q, {tuple(q.shape[:2])}; "
-                             f"got {tuple(x.shape[:2])}")
+        check_equal(name, "have the batch and heads of q", tuple(x.shape[:2]), tuple(q.shape[:2]))
     _check_widths_and_rows(q, k, v)
     check_scale(scale)
     check_dropout(dropout)
@@ -33,10 +32,8 @@ def check_grouped(q, k, v, scale=None, dtypes=None) -> int:
     if dtypes is not None:
         check_dtype("q", q, *dtypes)
     for name, x in (("k", k), ("v", v)):
-        if x.shape[0] != q.shape[0]:
-            raise ValueError(f"{name} must have the batch size of q, {q.shape[0]}; got {x.shape[0]}")
-    if v.shape[1] != k.shape[1]:
-        raise ValueError(f"v must have as many heads as k, {k.shape[1]}; got {v.shape[1]}")
+        check_equal(name, "have the batch size of q", x.shape[0], q.shape[0])
+    check_equal("v", "have as many heads as k", v.shape[1], k.shape[1])
     if 0 in (q.shape[1], k.shape[1]) or q.shape[1] % k.shape[1]:
         raise ValueError(f"q must have a multiple of the heads of k, {k.shape[1]}; got {q.shape[1]}")
     _check_widths_and_rows(q, k, v)
@@ -47,17 +44,14 @@ def check_grouped(q, k, v, scale=None, dtypes=None) -> int:
 def _check_widths_and_rows(q, k, v):
     if q.shape[-1] == 0:
         raise ValueError("q must have a head_dim of at least 1; got 0")
-    if k.shape[-1] != q.shape[-1]:
-        raise ValueError(f"k must have the head_dim of q, {q.shape[-1]}; got {k.shape[-1]}")
-    if v.shape[-2] != k.shape[-2]:
-        raise ValueError(f"v must have one row per key, {k.shape[-2]}; got {v.shape[-2]}")
+    check_equal("k", "have the head_dim of q", k.shape[-1], q.shape[-1])
+    check_equal("v", "have one row per key", v.shape[-2], k.shape[-2])
 
 
 def check_mask(mask, shape, device):
     """mask is boolean or floating, broadcasts to shape = (batch, heads, n, m), and has only one reading."""
     check_tensor("mask", mask)
-    if mask.device != device:
-        raise ValueError(f"mask must be on the device of q, {device}; got {mask.device}")
+    check_equal("mask", "be on the device of q", mask.device, device)
     _check_mask_shape(mask, tuple(shape))
     if mask.dtype == torch.bool:
         return
@@ -104,8 +98,7 @@ def check_sequences(**pairs):
     (first_name, (first, _)), *_ = pairs.items()
     for name, (x, projection) in pairs.items():
         check_sequence(name, x, projection)
-        if len(x) != len(first):
-            raise ValueError(f"{name} must have the batch size of {first_name}, {len(first)}; got {len(x)}")
+        check_equal(name, f"have the batch size of {first_name}", len(x), len(first))
 
 
 def check_head_sizes(d_model, n_heads, n_kv_heads=1, head_dim=None, dropout=0.0, even=False, **sizes):

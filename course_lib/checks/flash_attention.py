@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from course_lib.launching import C_TYPES
-from . import check_count, check_grouped, check_integers, check_tensor, described
+from . import check_count, check_equal, check_grouped, check_integers, check_tensor, described
 
 LARGEST_WIDTH = 128
 
@@ -25,8 +25,7 @@ def check_flash(q, k, v, scale, key_bias, **tiles) -> float:
 
 def _check_bias(key_bias, k):
     check_tensor("key_bias", key_bias, kind="floating-point")
-    if key_bias.device != k.device:
-        raise ValueError(f"key_bias must be on the device of k, {k.device}; got {key_bias.device}")
+    check_equal("key_bias", "be on the device of k", key_bias.device, k.device)
     try:
         fits = torch.broadcast_shapes(key_bias.shape, k.shape[:3]) == k.shape[:3]
     except RuntimeError:

@@ -6,7 +6,7 @@ from course_lib.launching import C_TYPES, SHARED_BYTES
 from .attention import check_grouped, check_head_sizes, check_sequence
 from .rope import LAYOUTS, check_rope
 from .tensors import check_dtype, check_integers, check_like, check_shared_memory, check_tensor
-from .values import check_choice, check_count, check_sizes
+from .values import check_choice, check_count, check_equal, check_sizes
 
 
 def check_repeat(x, group_size):
@@ -41,8 +41,7 @@ def check_gqa_kernel(q, k, v, scale, rung, shared_bytes) -> int:
     check_choice("rung", rung, (1, 2, 3))
     group_size = check_grouped(q, k, v, scale, (torch.float32,))
     d = q.shape[-1]
-    if v.shape[-1] != d:
-        raise ValueError(f"v must have the head_dim of q for this kernel, {d}; got {v.shape[-1]}")
+    check_equal("v", "have the head_dim of q for this kernel", v.shape[-1], d)
     heads = group_size if rung == 3 else 1
     advice = "Rung 2 serves one head per block" if rung == 3 else ""
     check_shared_memory("q", f"{heads} heads of {d}", shared_bytes(heads, d), SHARED_BYTES, advice)

@@ -2,7 +2,8 @@
 import torch
 from torch import Tensor
 
-from . import check_choice, check_count, check_dtype, check_integers, check_number, check_tensor, described
+from . import (check_choice, check_count, check_dtype, check_equal, check_integers, check_number,
+               check_tensor, described)
 
 BITS = (8, 4, "fp8")
 LARGEST_WIDTH, LARGEST_GROUP, TILE = 128, 8, 32     # of the kernels in kernels/kv_cache.cu
@@ -75,9 +76,7 @@ def check_decode(q, k, v, lengths) -> Tensor:
     if k.shape[0] != b or k.shape[1] == 0 or n_heads % k.shape[1] or k.shape[3] != d:
         raise ValueError(f"k must have q's batch {b} and width {d}, and a number of heads that divides "
                          f"{n_heads}; got {tuple(k.shape)}")
-    if v.shape[:3] != k.shape[:3]:
-        raise ValueError(f"v must have the batch, heads and tokens of k, {tuple(k.shape[:3])}; "
-                         f"got {tuple(v.shape[:3])}")
+    check_equal("v", "have the batch, heads and tokens of k", tuple(v.shape[:3]), tuple(k.shape[:3]))
     if lengths is None:
         return torch.full((b,), k.shape[2], device=k.device)
     return check_integers("lengths", lengths, (b,), most=k.shape[2], device=k.device)

@@ -1,8 +1,8 @@
 """What chapter 10 refuses: of configurations, tokens and caches, of training, of text."""
 import torch
 
-from . import (check_choice, check_count, check_multiple, check_number, check_sizes, check_tensor, described,
-               listed)
+from . import (check_choice, check_count, check_equal, check_multiple, check_number, check_sizes,
+               check_tensor, described, listed)
 
 PRECISIONS = ("auto", "float32", "bfloat16")
 
@@ -48,8 +48,7 @@ def check_targets(targets, tokens):
 
 
 def check_caches(caches, blocks):
-    if len(caches) != len(blocks):
-        raise ValueError(f"caches must be one per block, {len(blocks)}; got {len(caches)}")
+    check_equal("caches", "be one per block", len(caches), len(blocks))
     if any("attend" in vars(block.attention) for block in blocks):
         raise ValueError("caches must be used with the model's own attention; undo set_attention() first")
 

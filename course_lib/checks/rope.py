@@ -5,7 +5,7 @@ import torch
 
 from .attention import check_sequences
 from .tensors import check_dtype, check_integers, check_like, check_tensor
-from .values import check_choice, check_count, check_number, check_sizes
+from .values import check_choice, check_count, check_equal, check_number, check_sizes
 
 LAYOUTS = ("interleaved", "half")
 
@@ -21,8 +21,7 @@ def check_rope_inputs(rope, **pairs):
     """query, key and value of a layer, each with the nn.Linear that takes it, and their tables."""
     check_sequences(**pairs)
     rows = {name: x.shape[1] for name, (x, _) in pairs.items()}
-    if rows["value"] != rows["key"]:
-        raise ValueError(f"value must have one row per key, {rows['key']}; got {rows['value']}")
+    check_equal("value", "have one row per key", rows["value"], rows["key"])
     check_rope(rope)
 
 
@@ -64,8 +63,7 @@ def check_rotation(x, cos, sin, positions=None, layout="interleaved", rotary_dim
     check_tensor("cos", cos, ("length", rotary_dim // 2), "floating-point")
     check_tensor("sin", sin, (len(cos), rotary_dim // 2), "floating-point")
     for name, table in (("cos", cos), ("sin", sin)):
-        if table.device != x.device:
-            raise ValueError(f"{name} must be on the device of x, {x.device}; got {table.device}")
+        check_equal(name, "be on the device of x", table.device, x.device)
     check_like("sin", sin, "cos", cos)
     return _positions(positions, x, len(cos))
 

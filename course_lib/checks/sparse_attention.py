@@ -5,7 +5,7 @@ from course_lib.launching import HALF
 
 from .attention import check_alike, check_attention, check_grouped
 from .tensors import check_dtype, check_integers, check_tensor, check_tensor_cores
-from .values import check_count, check_sizes
+from .values import check_count, check_equal, check_sizes
 
 
 def check_window(window, n_sink=0):
@@ -65,16 +65,14 @@ def check_block_kernel(q, k, v, block_mask, scale, block, widest):
     if block_mask.block != block:
         raise ValueError(f"block_mask must have blocks of {block} for this kernel; got {block_mask.block}")
     wanted, got = (q.shape[-2], k.shape[-2]), (block_mask.n_q, block_mask.n_k)
-    if got != wanted:
-        raise ValueError(f"block_mask must have the rows of q and of k, {wanted}; got {got}")
+    check_equal("block_mask", "have the rows of q and of k", got, wanted)
     if q.dtype not in HALF:
         check_float32(q, k, v, scale, widest)
 
 
 def check_window_kernel(q, k, v, window, n_sink, scale, widest):
     check_window(window, n_sink)
-    if q.shape[-2] != k.shape[-2]:
-        raise ValueError(f"k must have as many rows as q, {q.shape[-2]}; got {k.shape[-2]}")
+    check_equal("k", "have as many rows as q", k.shape[-2], q.shape[-2])
     if q.dtype not in HALF:
         check_float32(q, k, v, scale, widest)
 

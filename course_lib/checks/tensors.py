@@ -1,7 +1,7 @@
 """Checks of one tensor: its shape, its number type, its device."""
 import torch
 
-from .values import listed
+from .values import check_equal, listed
 
 KINDS = {"floating-point": torch.Tensor.is_floating_point,
          "boolean": lambda x: x.dtype == torch.bool,
@@ -40,10 +40,8 @@ def check_axis(x, dim, scalar=False):
 
 def check_like(name, x, like_name, like):
     """x has the dtype and the device of another tensor."""
-    if x.dtype != like.dtype:
-        raise ValueError(f"{name} must have the dtype of {like_name}, {like.dtype}; got {x.dtype}")
-    if x.device != like.device:
-        raise ValueError(f"{name} must be on the device of {like_name}, {like.device}; got {x.device}")
+    check_equal(name, f"have the dtype of {like_name}", x.dtype, like.dtype)
+    check_equal(name, f"be on the device of {like_name}", x.device, like.device)
 
 
 def check_dtype(name, x, *dtypes, where="for this kernel"):

@@ -43,6 +43,12 @@ def check_choice(name, value, choices, where=""):
         raise ValueError(f"{name} must be {listed(choices)}{where and ' ' + where}; got {value!r}")
 
 
+def check_equal(name, what, value, wanted):
+    """what continues "must": `check_equal("k", "have the head_dim of q", 32, 64)`."""
+    if value != wanted:
+        raise ValueError(f"{name} must {what}, {wanted}; got {value}")
+
+
 def check_multiple(name, value, of_name, of):
     """Both are positive integers and value is a multiple of the other."""
     check_sizes(**{of_name: of, name: value})

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from course_lib.launching import C_TYPES, HALF
-from . import check_choice, check_dtype, check_like, check_tensor, described
+from . import check_choice, check_dtype, check_equal, check_like, check_tensor, described
 
 FORMS = ("direct", "expanded", "augmented", "kernel", "fused")
 LARGEST_HEAD, LARGEST_VALUE = 64, 128       # what the kernels are compiled for
@@ -17,9 +17,7 @@ def check_gaussians(mu_q, sigma_q, mu_k, sigma_k):
         check_like(name, x, "mu_q", mu_q)
     for letter in "qk":
         mu, sigma = named[f"mu_{letter}"], named[f"sigma_{letter}"]
-        if mu.shape != sigma.shape:
-            raise ValueError(f"sigma_{letter} must have the shape of mu_{letter}, {tuple(mu.shape)}; "
-                             f"got {tuple(sigma.shape)}")
+        check_equal(f"sigma_{letter}", f"have the shape of mu_{letter}", tuple(sigma.shape), tuple(mu.shape))
         _check_widths(f"sigma_{letter}", sigma)
     if mu_k.shape[:2] != mu_q.shape[:2] or mu_k.shape[-1] != mu_q.shape[-1]:
         raise ValueError(f"mu_k must have the batch, heads and head_dim of mu_q, {tuple(mu_q.shape)}; "
@@ -94,8 +92,7 @@ def check_any_gaussians(mean_a, cov_a, mean_b, cov_b):
         lopsided = (cov - cov.mT).abs() > slack[..., None]
         if bool(lopsided.any() | (torch.linalg.eigvalsh(cov) < -slack).any()):
             raise ValueError(f"{name} must be symmetric, with eigenvalues of at least 0; got {cov.tolist()}")
-    if mean_a.shape[-1] != mean_b.shape[-1]:
-        raise ValueError(f"mean_b must be as wide as mean_a, {mean_a.shape[-1]}; got {mean_b.shape[-1]}")
+    check_equal("mean_b", "be as wide as mean_a", mean_b.shape[-1], mean_a.shape[-1])
 
 
 def _check_widths(name, sigma):

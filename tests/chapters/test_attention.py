@@ -323,10 +323,8 @@ def test_softmax_in_half_sums_in_float():
 
 @pytest.mark.parametrize("dtype, error",
                          [(torch.float32, 1e-6), (torch.float16, 1e-3), (torch.bfloat16, 8e-3)])
-@pytest.mark.parametrize("rows, columns",
-                         [(1, 8), (5, 264), (3, 3000),
-                          *(pytest.param(*shape, marks=pytest.mark.slow)
-                            for shape in ((33, 1024), (2, 10000)))])
+@pytest.mark.parametrize("rows, columns", [(1, 8), (5, 264), (3, 3000), *(
+    pytest.param(*shape, marks=pytest.mark.slow) for shape in ((33, 1024), (2, 10000)))])
 def test_softmax_in_registers(rows, columns, dtype, error):
     x = (3 * rand(rows, columns)).to(dtype)
     launches = launches_of(lambda: softmax_kernel(x, "softmax_registers"))

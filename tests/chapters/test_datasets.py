@@ -11,9 +11,8 @@ from course_lib.datasets import (GRAMMAR, NO_TARGET, WORDS, copying, dates, gene
                                  grammar_entropy, induction, tree)
 
 
-@pytest.mark.parametrize("task",
-                         [copying, induction, datasets.repeated_tokens, datasets.associative_recall,
-                          datasets.noisy_recall])
+@pytest.mark.parametrize("task", [copying, induction, datasets.repeated_tokens, datasets.associative_recall,
+                                  datasets.noisy_recall])
 def test_a_seed_repeats_and_splits_never_meet(task):
     def rows(split, seed=0):
         first = task(500, generator(split, seed))

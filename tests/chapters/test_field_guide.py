@@ -20,9 +20,8 @@ from course_lib.linear_attention import delta_rule
 from course_lib.rope import apply_rope, rope_table
 
 NAMES = recorded()
-QWEN3 = dict(
-    model_type="qwen3", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
-    head_dim=8, rms_norm_eps=1e-6, rope_theta=1e4)
+QWEN3 = dict(model_type="qwen3", hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+             num_key_value_heads=2, head_dim=8, rms_norm_eps=1e-6, rope_theta=1e4)
 
 
 def test_at_least_35_families_are_recorded():
@@ -173,9 +172,8 @@ def test_gradients_reach_every_weight():
         for place, layer in recorded(model_type).layers().items():
             x = torch.randn(2, 6, layer.recipe.d_model)
             layer(x).square().sum().backward()
-            assert all(
-                weight.grad is not None and weight.grad.isfinite().all() for weight in layer.parameters()
-            ), place
+            assert all(weight.grad is not None and weight.grad.isfinite().all()
+                       for weight in layer.parameters()), place
 
 
 # Describing a configuration
@@ -204,9 +202,8 @@ def test_describe_says_what_it_could_not_place():
 
 
 def test_describe_reads_an_unknown_family_by_its_keys():
-    config = dict(
-        QWEN3, model_type="never_heard_of", layer_types=["sliding_attention", "ring_attention"],
-        sliding_window=16, attn_logit_softcapping=30.0)
+    config = dict(QWEN3, model_type="never_heard_of", layer_types=["sliding_attention", "ring_attention"],
+                  sliding_window=16, attn_logit_softcapping=30.0)
     table = describe(config)
     assert (not table.known and "never_heard_of" in table.notes[0]
             and any("ring_attention" in note for note in table.notes))
@@ -215,34 +212,23 @@ def test_describe_reads_an_unknown_family_by_its_keys():
 
 def test_describe_takes_a_file_and_the_text_part_of_several(tmp_path):
     path = tmp_path / "config.json"
-    path.write_text(
-        json.dumps(
-            {
-                "model_type": "gemma3",
-                "vision_config": {},
-                "text_config": dict(
-                    QWEN3, model_type="gemma3_text", query_pre_attn_scalar=8, sliding_window=4,
-                    layer_types=["sliding_attention", "full_attention"]),
-            }))
+    text = dict(QWEN3, model_type="gemma3_text", query_pre_attn_scalar=8, sliding_window=4,
+                layer_types=["sliding_attention", "full_attention"])
+    path.write_text(json.dumps({"model_type": "gemma3", "vision_config": {}, "text_config": text}))
     assert describe(path).model_type == "gemma3_text"
 
 
 def test_deepseek_v4_keeps_a_tenth_of_v32():
     """The headline of its report, at one million tokens: from sizes alone."""
-    v4 = describe(recorded("deepseek_v4").config | dict(hidden_size=7168, num_hidden_layers=61,
-                                                        num_attention_heads=128, head_dim=512,
-                                                        sliding_window=128, q_lora_rank=1536, o_groups=16,
-                                                        o_lora_rank=1024, index_n_heads=64,
-                                                        index_head_dim=128, index_topk=1024,
-                                                        compress_rates=dict(compressed_sparse_attention=4,
-                                                                            heavily_compressed_attention=128),
-                                                        layer_types=["heavily_compressed_attention"] * 31
-                                                        + ["compressed_sparse_attention"] * 30))
-    v32 = describe(recorded("deepseek_v32").config | dict(hidden_size=7168, num_hidden_layers=61,
-                                                          num_attention_heads=128, kv_lora_rank=512,
-                                                          qk_rope_head_dim=64, qk_nope_head_dim=128,
-                                                          v_head_dim=128, q_lora_rank=1536, index_n_heads=64,
-                                                          index_head_dim=128, index_topk=2048))
+    v4 = describe(recorded("deepseek_v4").config | dict(
+        hidden_size=7168, num_hidden_layers=61, num_attention_heads=128, head_dim=512, sliding_window=128,
+        q_lora_rank=1536, o_groups=16, o_lora_rank=1024, index_n_heads=64, index_head_dim=128,
+        index_topk=1024, compress_rates=dict(compressed_sparse_attention=4, heavily_compressed_attention=128),
+        layer_types=["heavily_compressed_attention"] * 31 + ["compressed_sparse_attention"] * 30))
+    v32 = describe(recorded("deepseek_v32").config | dict(
+        hidden_size=7168, num_hidden_layers=61, num_attention_heads=128, kv_lora_rank=512,
+        qk_rope_head_dim=64, qk_nope_head_dim=128, v_head_dim=128, q_lora_rank=1536, index_n_heads=64,
+        index_head_dim=128, index_topk=2048))
     share = v4.total(kept_bytes, 2**20) / v32.total(kept_bytes, 2**20)
     assert 0.05 < share < 0.15
 
@@ -338,9 +324,8 @@ def test_kinds_and_sizes_of_families_that_nobody_wrote():
     own = describe({**sizes, "num_key_value_heads": 1, "swa_num_key_value_heads": 2, "sliding_window_size": 6,
                     "layer_types": ["hybrid_sliding", "hybrid"] * 2})
     assert [row["kind"] for row in own.rows] == ["window of 6, 2 of 4 heads of 8", "full, 1 of 4 heads of 8"]
-    assert (
-        [row["layers"] for row in describe({**sizes, "attn_layer_period": 4, "attn_layer_offset": 2}).rows]
-        == [1])
+    periodic = describe({**sizes, "attn_layer_period": 4, "attn_layer_offset": 2})
+    assert [row["layers"] for row in periodic.rows] == [1]
     assert describe({**sizes, "multi_query": True}).rows[0]["kind"] == "full, 1 of 4 heads of 8"
     stateful = describe({"num_hidden_layers": 2, "hidden_size": 8, "state_size": 4})
     assert stateful.rows == [] and "names no attention heads" in " ".join(stateful.notes)
@@ -363,23 +348,21 @@ PHI3 = dict(model_type="phi3", hidden_size=3072, num_attention_heads=32, num_hid
             num_key_value_heads=32, max_position_embeddings=131072, original_max_position_embeddings=4096,
             rope_theta=10000.0, sliding_window=262144)
 LONG = {"short_factor": [1.0] * 48, "long_factor": [2.0] * 48}
-V4_FLASH = dict(
-    model_type="deepseek_v4", hidden_size=4096, num_hidden_layers=43, num_attention_heads=64, head_dim=512,
-    num_key_value_heads=1, q_lora_rank=1024, qk_rope_head_dim=64, o_groups=8, o_lora_rank=1024,
-    index_n_heads=64, index_head_dim=128, index_topk=512, sliding_window=128, rope_theta=10000,
-    compress_rope_theta=160000, compress_ratios=[0, 0] + [4, 128] * 20 + [4, 0],
-    rope_scaling=dict(type="yarn", factor=16, beta_fast=32, beta_slow=1,
-                      original_max_position_embeddings=65536))
+V4_FLASH = dict(model_type="deepseek_v4", hidden_size=4096, num_hidden_layers=43, num_attention_heads=64,
+                head_dim=512, num_key_value_heads=1, q_lora_rank=1024, qk_rope_head_dim=64, o_groups=8,
+                o_lora_rank=1024, index_n_heads=64, index_head_dim=128, index_topk=512, sliding_window=128,
+                rope_theta=10000, compress_rope_theta=160000, compress_ratios=[0, 0] + [4, 128] * 20 + [4, 0],
+                rope_scaling=dict(type="yarn", factor=16, beta_fast=32, beta_slow=1,
+                                  original_max_position_embeddings=65536))
 KIMI = dict(
     model_type="kimi_linear", hidden_size=2304, num_hidden_layers=27, num_attention_heads=32,
     num_key_value_heads=32, kv_lora_rank=512, qk_nope_head_dim=128, qk_rope_head_dim=64, v_head_dim=128,
     mla_use_nope=True, rope_theta=10000.0, linear_attn_config=dict(
         head_dim=128, num_heads=32, short_conv_kernel_size=4, full_attn_layers=[4, 8, 12, 16, 20, 24, 27],
         kda_layers=[layer for layer in range(1, 27) if layer % 4]))
-MINIMAX_01 = dict(
-    model_type="minimax_text_01", num_hidden_layers=80, hidden_size=6144, num_attention_heads=64,
-    head_dim=128, num_key_value_heads=8, rotary_dim=64, rope_theta=10000000,
-    attn_type_list=([0] * 7 + [1]) * 10)
+MINIMAX_01 = dict(model_type="minimax_text_01", num_hidden_layers=80, hidden_size=6144,
+                  num_attention_heads=64, head_dim=128, num_key_value_heads=8, rotary_dim=64,
+                  rope_theta=10000000, attn_type_list=([0] * 7 + [1]) * 10)
 PUBLISHED = {
     "gemma-2-9b (M)": (
         dict(model_type="gemma2", hidden_size=3584, num_attention_heads=16, num_hidden_layers=42,

@@ -35,9 +35,8 @@ def gradients(q, k, v, bias, grad_out, causal, scale=None):
 
 
 def agrees(got, want, dtype):
-    return (bool(got.isfinite().all())
-            and bool((got.double() - want).abs().max() <= TOLERANCE[dtype]
-                     * max(1.0, want.abs().max().item())))
+    return (bool(got.isfinite().all()) and bool((got.double() - want).abs().max()
+                                                <= TOLERANCE[dtype] * max(1.0, want.abs().max().item())))
 
 
 def check_forward(q, k, v, bias, causal, scale=None):
@@ -57,9 +56,8 @@ WIDE = [(31, 33, 128, 128, 2, 1, BF16, False, True), (100, 63, 128, 128, 1, 1, F
         (33, 100, 128, 64, 2, 1, BF16, True, True), (63, 31, 72, 128, 1, 1, FP16, False, False)]
 
 
-@pytest.mark.parametrize("n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal",
-                         [*CASES, WIDE[0], WIDE[2],
-                          *(pytest.param(*case, marks=pytest.mark.slow) for case in WIDE[1::2])])
+@pytest.mark.parametrize("n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal", [
+    *CASES, WIDE[0], WIDE[2], *(pytest.param(*case, marks=pytest.mark.slow) for case in WIDE[1::2])])
 def test_forward_equals_the_oracle(n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal):
     check_forward(*inputs(n_q, n_k, d, v_dim, heads=heads, kv_heads=kv_heads, dtype=dtype, bias=bias), causal)
 
@@ -91,9 +89,8 @@ def check_backward(q, k, v, bias, causal, scale=None):
     return got
 
 
-@pytest.mark.parametrize("n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal",
-                         [*CASES[:3],
-                          *(pytest.param(*case, marks=pytest.mark.slow) for case in (*CASES[3:], *WIDE))])
+@pytest.mark.parametrize("n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal", [
+    *CASES[:3], *(pytest.param(*case, marks=pytest.mark.slow) for case in (*CASES[3:], *WIDE))])
 def test_gradients_equal_the_oracle(n_q, n_k, d, v_dim, heads, kv_heads, dtype, bias, causal):
     check_backward(*inputs(n_q, n_k, d, v_dim, heads=heads, kv_heads=kv_heads, dtype=dtype, bias=bias),
                    causal)
@@ -181,21 +178,21 @@ def test_the_header_of_the_backward_quotes_what_is_counted():
                                   for name, *numbers in rows), counted
 
 
-@pytest.mark.parametrize("order", ["forward", pytest.param("reverse", marks=pytest.mark.slow),
-                                   pytest.param("seeded", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("d, v_dim",
-                         [(64, 64), *(pytest.param(128, v, marks=pytest.mark.slow) for v in (128, 64))])
+slow = lambda *x: pytest.param(*x, marks=pytest.mark.slow)
+IN_ORDERS = pytest.mark.parametrize("order", ["forward", slow("reverse"), slow("seeded")])
+IN_WIDTHS = pytest.mark.parametrize("d, v_dim", [(64, 64), slow(128, 128), slow(128, 64)])
+
+
+@IN_ORDERS
+@IN_WIDTHS
 def test_forward_has_no_fault_in_any_thread_order(d, v_dim, order):
     q, k, v, bias = inputs(35, 140, d, v_dim, bias=d > v_dim)
     with cuda.sanitize(order=order):
         check_forward(q, k, v, bias, True)
 
 
-@pytest.mark.parametrize("order",
-                         ["forward",
-                          *(pytest.param(o, marks=pytest.mark.slow) for o in ("reverse", "seeded"))])
-@pytest.mark.parametrize("d, v_dim",
-                         [(64, 64), *(pytest.param(128, v, marks=pytest.mark.slow) for v in (128, 64))])
+@IN_ORDERS
+@IN_WIDTHS
 def test_backward_has_no_fault_in_any_thread_order(d, v_dim, order):
     q, k, v, bias = inputs(35, 70, d, v_dim, bias=d > v_dim)
     with cuda.sanitize(order=order):

@@ -75,9 +75,8 @@ def test_masks_and_the_rule_for_empty_rows():
     assert torch.equal(grouped_query_attention(q, k, v, mask=hidden), torch.zeros_like(q))
     a_head = torch.rand(6, 4, 4) > 0.4
     a_head[..., 0] = True
-    torch.testing.assert_close(grouped_query_attention(q, k, v, mask=a_head),
-                               F.scaled_dot_product_attention(q, k, v, attn_mask=a_head.expand(2, 6, 4, 4),
-                                                              enable_gqa=True))
+    torch.testing.assert_close(grouped_query_attention(q, k, v, mask=a_head), F.scaled_dot_product_attention(
+        q, k, v, attn_mask=a_head.expand(2, 6, 4, 4), enable_gqa=True))
     out, weights = grouped_query_attention(q, k, v, causal=True, return_weights=True)
     assert weights.shape == (2, 6, 4, 4) and weights.triu(1).abs().max() == 0
     assert grouped_query_attention(q, k[:, :, :0], v[:, :, :0]).abs().sum() == 0

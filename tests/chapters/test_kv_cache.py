@@ -483,9 +483,8 @@ def test_the_wrappers_of_both_chapters_choose_it():
     assert torch.equal(paged_attention_kernel(q, cache, tables, lengths), want)
 
 
-@pytest.mark.parametrize("argument, change",
-                         [("q", lambda q: q.float()), ("q", lambda q: q[..., :32]),
-                          ("q", lambda q: q.repeat(1, 9, 1, 1))])
+@pytest.mark.parametrize("argument, change", [
+    ("q", lambda q: q.float()), ("q", lambda q: q[..., :32]), ("q", lambda q: q.repeat(1, 9, 1, 1))])
 def test_what_the_tensor_cores_do_not_take(argument, change):
     q, k, v, *_, lengths = half_case([5], 1, 1, 64, torch.float16)
     with pytest.raises(ValueError, match=f"^{argument} must"):

@@ -42,9 +42,8 @@ def test_without_causality_lengths_may_differ():
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("dtype, tolerance",
-                         [(torch.float64, 1e-10), (torch.float32, 1e-5), (torch.bfloat16, 2e-2),
-                          (torch.float16, 2e-3)])
+@pytest.mark.parametrize("dtype, tolerance", [
+    (torch.float64, 1e-10), (torch.float32, 1e-5), (torch.bfloat16, 2e-2), (torch.float16, 2e-3)])
 def test_a_carried_state_is_the_same_as_one_run(form, dtype, tolerance):
     q, k, v = (rand64(2, 3, 50, 8, seed=s) for s in range(3))
     want = oracle(q, k, v, "elu", True)
@@ -351,10 +350,8 @@ def close(got, want, error=5e-3):
     return (got.double() - want.double()).norm() <= error * want.double().norm()
 
 
-@pytest.mark.parametrize("n, d, segments",
-                         [(1, 64, 1), (100, 64, 1),
-                          *(pytest.param(*case, marks=pytest.mark.slow)
-                            for case in ((70, 128, 1), (200, 64, 3)))])
+@pytest.mark.parametrize("n, d, segments", [(1, 64, 1), (100, 64, 1), *(
+    pytest.param(*case, marks=pytest.mark.slow) for case in ((70, 128, 1), (200, 64, 3)))])
 @pytest.mark.parametrize("feature_map, normalise", [("elu", True), ("relu", True), ("identity", False)])
 def test_it_is_linear_attention(n, d, segments, feature_map, normalise):
     q, k, v, start = case(n, d)

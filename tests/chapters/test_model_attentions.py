@@ -156,12 +156,11 @@ def test_tied_embeddings_begin_by_saying_the_same_again():
     assert (own > 0).all() and 1.5 < own.mean() < 0.02 * 128  # at most d_model times the embedding's size
 
 
-@pytest.mark.parametrize("argument, change",
-                         [("attention", {"attention": "magic"}),
-                          ("attention", {"attention": ["softmax"] * 3}),
-                          ("attention", {"attention": ["softmax", "x"] * 2}), ("rope", {"rope": [True]}),
-                          ("rope", {"rope": 1}), ("n_kv_heads", {"attention": "gqa", "n_kv_heads": 3}),
-                          ("rope_dim", {"attention": "latent", "rope_dim": 3}), ("window", {"window": 0})])
+@pytest.mark.parametrize("argument, change", [
+    ("attention", {"attention": "magic"}), ("attention", {"attention": ["softmax"] * 3}),
+    ("attention", {"attention": ["softmax", "x"] * 2}), ("rope", {"rope": [True]}),
+    ("rope", {"rope": 1}), ("n_kv_heads", {"attention": "gqa", "n_kv_heads": 3}),
+    ("rope_dim", {"attention": "latent", "rope_dim": 3}), ("window", {"window": 0})])
 def test_bad_configurations_are_named(argument, change):
     with pytest.raises(ValueError, match=rf"^{argument} must "):
         Config(**{"vocab_size": 11} | change)

@@ -566,11 +566,9 @@ def test_a_window_is_all_that_is_read():
     assert engine.step().kv_bytes == (3 + 11) * 2 * 8 * 8
 
 
-@pytest.mark.parametrize("change, why",
-                         [(dict(attention="linear"), "state of fixed size"),
-                          (dict(attention=["softmax", "delta"]), "layer 1, Delta"),
-                          (dict(attention=["softmax", "gqa"], n_kv_heads=1),
-                           r"\[\(1, 4, 4\), \(2, 4, 4\)\]")])
+@pytest.mark.parametrize("change, why", [
+    (dict(attention="linear"), "state of fixed size"), (dict(attention=["softmax", "delta"]), "layer 1, Delta"),
+    (dict(attention=["softmax", "gqa"], n_kv_heads=1), r"\[\(1, 4, 4\), \(2, 4, 4\)\]")])
 def test_what_cannot_be_served_is_refused(change, why):
     with pytest.raises(ValueError, match=f"^model must keep .*{why}"):
         Engine(small_model(**change), 4, 4)
@@ -816,6 +814,5 @@ def test_ten_thousand_steps():
     drive(Serving, examples=260, steps=60)
     happened = Serving.happened
     assert happened["steps"] >= 10_000
-    assert (
-        min(happened[x] for x in ("refused", "forked", "cancelled", "preempted", "out_of_blocks", "finished"))
-        >= 200)
+    kinds = "refused", "forked", "cancelled", "preempted", "out_of_blocks", "finished"
+    assert min(happened[kind] for kind in kinds) >= 200

@@ -120,9 +120,8 @@ def test_scaling_keeps_fast_pairs_or_says_so_and_slows_slow_ones(scaling):
     if scaling["kind"] != "linear":
         torch.testing.assert_close(ratio[0].item(), 1.0)
     size = (scaled[0] ** 2 + scaled[1] ** 2).sqrt()
-    torch.testing.assert_close(size,
-                               torch.full_like(size, yarn_magnitude(4.0) if scaling["kind"] == "yarn"
-                                               else 1.0))
+    magnitude = yarn_magnitude(4.0) if scaling["kind"] == "yarn" else 1.0
+    torch.testing.assert_close(size, torch.full_like(size, magnitude))
 
 
 def test_ntk_is_a_larger_base():
@@ -133,13 +132,12 @@ def test_ntk_is_a_larger_base():
     torch.testing.assert_close(scaled, rope_table(9, 16, base=10000 * 4 ** (16 / 14), dtype=torch.float64))
 
 
-@pytest.mark.parametrize("scaling",
-                         ["linear", {}, {"kind": "magic"}, {"kind": "linear"},
-                          {"kind": "yarn", "factor": 2.0}, {"kind": "linear", "factor": -1.0},
-                          {"kind": "linear", "factor": "4"},
-                          {"kind": "yarn", "factor": 2.0, "original_length": 64, "fast": 0.0},
-                          {"kind": "llama3", "factor": 2.0, "original_length": 64, "low": 4.0},
-                          {"kind": "linear", "factor": 2.0, "extra": 1}])
+@pytest.mark.parametrize("scaling", [
+    "linear", {}, {"kind": "magic"}, {"kind": "linear"}, {"kind": "yarn", "factor": 2.0},
+    {"kind": "linear", "factor": -1.0}, {"kind": "linear", "factor": "4"},
+    {"kind": "yarn", "factor": 2.0, "original_length": 64, "fast": 0.0},
+    {"kind": "llama3", "factor": 2.0, "original_length": 64, "low": 4.0},
+    {"kind": "linear", "factor": 2.0, "extra": 1}])
 def test_bad_scaling_is_named(scaling):
     with pytest.raises(ValueError, match="^scaling .*must .*; got "):
         rope_table(4, 8, scaling=scaling)

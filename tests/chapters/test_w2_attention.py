@@ -195,8 +195,7 @@ def test_no_nan_in_any_form(form, tau):
 def test_a_nan_that_comes_in_goes_out(form):
     inputs = [x.clone() for x in gaussians()]
     inputs[2][0, 0, 1, 0] = torch.nan
-    assert w2_attention(*inputs, 1.0, form=form)[0,
-                                                 0].isnan().all(), (
+    assert w2_attention(*inputs, 1.0, form=form)[0, 0].isnan().all(), (
         "a key is seen by every query of its head")
 
 
@@ -368,8 +367,7 @@ def test_tokens_far_from_the_origin_lose_nothing():
 @pytest.mark.parametrize("size", [0.0, 1.0, 1e4, 1e24])
 def test_no_nan_whatever_the_temperature_and_the_norms(tau, size):
     """size 0: all tokens equal. 1e24: the squares overflow; every key is then equally, very far."""
-    mu_q, sigma_q, mu_k, sigma_k, v = (size * x if i < 4 else x
-                                       for i, x in enumerate(narrow(33, 40, 8, 8)))
+    mu_q, sigma_q, mu_k, sigma_k, v = (size * x if i < 4 else x for i, x in enumerate(narrow(33, 40, 8, 8)))
     inputs, tau = [x.requires_grad_()
                    for x in (mu_q, sigma_q, mu_k, sigma_k, v)], torch.tensor(tau, requires_grad=True)
     out = w2_flash_attention(*inputs, tau, True)

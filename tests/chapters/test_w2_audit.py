@@ -176,10 +176,8 @@ def test_scores_start_with_the_same_spread(mechanism):
     assert model.start_scores(tokens) == [1.0, 1.0]
 
 
-@pytest.mark.parametrize("task",
-                         ["public", "mqar",
-                          *(pytest.param(task, marks=pytest.mark.slow)
-                            for task in ("published", "fair", "noisy", "hierarchy"))])
+@pytest.mark.parametrize("task", ["public", "mqar", *(
+    pytest.param(task, marks=pytest.mark.slow) for task in ("published", "fair", "noisy", "hierarchy"))])
 def test_a_run_repeats_and_its_seed_matters(task):
     few = {"steps": 2, "seed": 3}
     mechanism = "overlap" if task == "public" else "w2"
