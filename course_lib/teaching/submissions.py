@@ -112,11 +112,10 @@ def _without_notebook(folder: Path, handed_in: list[Submission]) -> list[Submiss
     """The folders and files right in `folder` that gave no submission, where their student has no other."""
     heard = {PurePosixPath(s.file).parts[0] for s in handed_in if s.file}
     students, missed = {s.person.key for s in handed_in}, []
-    # the results of a marking: nothing was handed in here
-    if (folder / "marks.json").exists():
+    if _is_results(folder):
         return []
     for entry in sorted(folder.iterdir()):
-        sent = entry.is_dir() and not (entry / "marks.json").exists() or entry.suffix.lower() in INSTEAD
+        sent = entry.is_dir() and not _is_results(entry) or entry.suffix.lower() in INSTEAD
         name = entry.name if entry.is_dir() else entry.stem
         person = from_name(name) or Person(name)
         if (sent and not entry.name.startswith(".") and not {entry.name, name} & heard
@@ -125,6 +124,11 @@ def _without_notebook(folder: Path, handed_in: list[Submission]) -> list[Submiss
                                      entry.lstat().st_mtime, problem="there is no notebook in it",
                                      person=person))
     return missed
+
+
+def _is_results(folder: Path) -> bool:
+    """Whether a marking writes here: nothing was handed in."""
+    return any((folder / name).exists() for name in ("marks.json", ".lock"))
 
 
 def _moment(when: float) -> str:
@@ -138,7 +142,8 @@ def read(found: Found) -> list[Submission]:
     first = _read(found)
     numbers = {int(id.split(".")[0]) for id in first.cells if not first.problem}
     others = [CHAPTERS[n] for n in sorted(numbers) if n < len(CHAPTERS) and CHAPTERS[n] != first.chapter]
-    return [first, *(replace(first, chapter=other, beside=True, notes=[*first.notes], row={}) for other in others)]
+    return [first, *(replace(first, chapter=other, beside=True, notes=[*first.notes], row={})
+                     for other in others)]
 
 
 def _read(found: Found) -> Submission:
