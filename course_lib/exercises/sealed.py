@@ -23,24 +23,8 @@ from .given import given_spec
 from .parts import Array, Case, Exercise, Launch, Misconception
 from .results import PlainError
 
-PLAIN = (
-    "id",
-    "title",
-    "kind",
-    "language",
-    "name",
-    "points",
-    "minutes",
-    "difficulty",
-    "card",
-    "stub",
-    "hints",
-    "call",
-    "forbid",
-    "mutates",
-    "limit",
-    "wavefronts",
-    "options")
+PLAIN = ("id", "title", "kind", "language", "name", "points", "minutes", "difficulty", "card", "stub", "hints",
+         "call", "forbid", "mutates", "limit", "wavefronts", "options")
 
 
 class Given:
@@ -135,11 +119,9 @@ def _key(args: tuple, kwargs: dict) -> tuple:
 def _launches(plan) -> list[Launch]:
     arrays, steps = plan
     made = [Array(a["role"], tuple(a["shape"]), getattr(torch, a["dtype"]), a["tensor"]) for a in arrays]
-    return [
-        Launch(grid=step["grid"], block=step["block"], shared=step["shared"], kernel=step["kernel"],
-               args=[made[value] if kind == "array" else value for kind, value in step["args"]])
-        for step in steps
-    ]
+    return [Launch(grid=step["grid"], block=step["block"], shared=step["shared"], kernel=step["kernel"],
+                   args=[made[value] if kind == "array" else value for kind, value in step["args"]])
+            for step in steps]
 
 
 # --- the course's functions that are exercises --------------------------------------------------------------

@@ -17,15 +17,15 @@ from .similarity import lines_of
 
 
 def write_declarations(word: str, folder: Path, notebook: Path, kept_back) -> None:
-    """Write exercises/chapters/<word>.py and its data. `kept_back`: a shown.Withheld, what the class is not
-    to see yet."""
-    exercises = [e for e in load_chapter(word) if e.id not in kept_back.exercises]
+    """Write exercises/chapters/<word>.py and its data. `kept_back`: exercises and functions that the class
+    is not to see yet."""
+    exercises = [e for e in load_chapter(word) if e.id not in kept_back]
     module = importlib.import_module(f"course_lib.exercises.chapters.{word}")
     pieces, tables = Pieces(module), {}
     entries = [f"    {exercise.id!r}: dict({pieces.checks(exercise)}),\n" for exercise in exercises]
     for name in names_imported(notebook, module.__name__):
         value = getattr(module, name)
-        if name in kept_back.functions:
+        if name in kept_back:
             tables[name] = []
         elif inspect.isfunction(value) and list(inspect.get_annotations(value).values())[:1] == [int]:
             tables[name] = tabulated(value, exercises)

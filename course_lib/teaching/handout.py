@@ -6,9 +6,8 @@ The rule: in the handed-out chapters nothing that solves an exercise is in DIR.
 - Notebooks: as shipped, without outputs; a cell that shows a solution gives way to a note. So does an
   exercise, or a cell, that shows another exercise's solution all but a token or two, until that one is named
   with `--after`.
-- The package: what the notebooks import, and no more. A function or class that is an exercise, or gives the
-  right answers of one, hands its call on to the student's own, once that has passed; a kernel that is an
-  exercise is left out.
+- The package: what the notebooks import, and no more. A function that gives the right answers of an exercise is
+  declared in `cutting.py`, and hands its call on to the student's own, once that has passed.
 - Before anything is written to DIR, the made folder is searched: every file for the text of every solution,
   then every function, class and kernel for one that passes an exercise's check. If one is found, there is no
   handout.
@@ -31,13 +30,13 @@ from pathlib import Path
 from course_lib.exercises.declare import CHAPTERS, NoChapter, chapter_word, load_chapter
 from course_lib.exercises.parts import Exercise
 from course_lib.files import umask, write_whole
-from .cutting import SHOWN, cut_cuda, cut_python
+from .cutting import CUT, SHOWN, Leak, cut_cuda, cut_python
 from .declarations import write_declarations
-from .leaks import Leak, remaining
+from .leaks import remaining
 from .modules import closure, file_of, imports_of_notebook, notebook_of
 from .pieces import HandoutError
 from .reach import COURSE, PACKAGE
-from .shown import hand_out_notebook, withheld
+from .shown import hand_out_notebook, in_words, withheld
 from .similarity import holds
 
 # What every handout has besides what its notebooks import.
@@ -51,9 +50,8 @@ TEXTS = {".py", ".cu", ".cuh", ".h", ".cpp", ".md", ".toml", ".txt", ".yml", ".j
 README = """# Attention, from the math to the metal: {titles}
 
 `make lab` sets everything up and opens JupyterLab on your own copies of the notebooks, in `work/`. Work from
-top to bottom: an exercise is a card, a cell to fill in, and a check that says what is wrong with an answer. \
-Hand
-in the copy: only its exercise cells are marked.
+top to bottom: an exercise is a card, a cell to fill in, and a check that says what is wrong with an answer.
+Hand in the copy: only its exercise cells are marked.
 
 This edition holds no solutions. Where the course's own code needs what you are asked to write, it uses yours,
 once it has passed its check. A cell that needs an exercise further down names it.
@@ -111,26 +109,29 @@ def handout(words: list[str], out: Path, cut: list[str] = (), after: list[str] =
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=out.parent, prefix=".handout-") as building:
         folder = Path(building)
-        kept_back = {word: withheld(word, exercises) for word in words}
-        notebooks = [hand_out_notebook(word, folder, exercises, kept_back[word]) for word in words]
+        kept_back = withheld(exercises)
+        notebooks = [hand_out_notebook(word, folder, exercises, kept_back) for word in words]
         modules = closure(ROOTS + [m for path in notebooks for m in imports_of_notebook(path)], words)
-        asked = {e.id for e in exercises}
-        shown = [Leak(*row) for row in SHOWN if row[2] in asked]
+        asked = {e.id: e for e in exercises}
+        shown = [leak for leak in SHOWN if leak.exercise in asked]
         if unknown := set(cut) - {leak.name for leak in shown}:
             raise HandoutError(f"--cut {', '.join(sorted(unknown))}: no such function; there are "
                                f"{', '.join(sorted({leak.name for leak in shown})) or 'none'}")
-        also = [leak for leak in shown if leak.name in cut]
+        taken: dict[str, dict[str, Exercise]] = {}
+        for leak in CUT + [leak for leak in shown if leak.name in cut]:
+            if leak.exercise in asked:
+                taken.setdefault(leak.where, {})[leak.name] = asked[leak.exercise]
         for name in modules:
-            _module(name, folder, words, exercises, also)
+            _module(name, folder, words, taken.get(name, {}))
         for word, notebook in zip(words, notebooks):
-            write_declarations(word, folder, notebook, kept_back[word])
-        _rest(folder, words, modules, exercises, also)
-        stay = _search(folder, exercises, modules, [leak for leak in shown if leak not in also])
+            write_declarations(word, folder, notebook, kept_back)
+        _rest(folder, words, modules, taken)
+        stay = _search(folder, exercises, modules, [leak for leak in shown if leak.name not in cut])
         # copytree copies the mode too
         folder.chmod(out.stat().st_mode & 0o7777 if out.is_dir() else 0o777 & ~umask())
         shutil.copytree(folder, out, dirs_exist_ok=True)
         return Handout(sum(path.is_file() for path in folder.rglob("*")), stay,
-                       [row for word in words for row in kept_back[word].rows()])
+                       [(in_words(what), id) for what, id in kept_back.items()])
 
 
 def _check_place(out: Path) -> None:
@@ -150,21 +151,17 @@ def commands_kept(text: str, modules: list[str]) -> str:
     return "".join(line for n, line in enumerate(text.splitlines(True), 1) if n not in gone)
 
 
-def _module(name: str, folder: Path, words: list[str], exercises: list[Exercise], also: list[Leak]) -> None:
+def _module(name: str, folder: Path, words: list[str], cut: dict[str, Exercise]) -> None:
     source = file_of(name)
     target = folder / source.relative_to(COURSE)
     target.parent.mkdir(parents=True, exist_ok=True)
     text = source.read_text(encoding="utf-8")
     if name == "course_lib.__main__":
         text = commands_kept(text, closure(ROOTS, words))
-    elif name.count(".") and not name.startswith("course_lib.exercises"):
-        text = cut_python(text, name, exercises,
-                          {leak.name: leak.exercise for leak in also if leak.where == name})
-    write_whole(target, text)
+    write_whole(target, cut_python(text, cut) if cut else text)
 
 
-def _rest(folder: Path, words: list[str], modules: list[str], exercises: list[Exercise],
-          also: list[Leak]) -> None:
+def _rest(folder: Path, words: list[str], modules: list[str], taken: dict[str, dict[str, Exercise]]) -> None:
     """The engine, kernels, data and the files around them."""
     ignored = shutil.ignore_patterns("__pycache__", "*.pyc", ".*", "tests")
     shutil.copytree(COURSE / "laptop_cuda", folder / "laptop_cuda", ignore=ignored)
@@ -180,8 +177,8 @@ def _rest(folder: Path, words: list[str], modules: list[str], exercises: list[Ex
         if word in chapters or word == "common":
             target = folder / "kernels" / place
             target.parent.mkdir(parents=True, exist_ok=True)
-            named = {leak.name: leak.exercise for leak in also if leak.where == f"kernels/{place.as_posix()}"}
-            write_whole(target, cut_cuda(path.read_text(encoding="utf-8"), word, exercises, named))
+            write_whole(target, cut_cuda(path.read_text(encoding="utf-8"),
+                                         taken.get(f"kernels/{place.as_posix()}", {})))
     shutil.copytree(COURSE / "data", folder / "data", ignore=ignored)
     for name in FILES:
         shutil.copy(COURSE / name, folder / name)

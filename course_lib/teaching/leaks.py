@@ -2,8 +2,6 @@
 its check."""
 from __future__ import annotations
 
-import ast
-import contextlib
 import importlib
 import inspect
 import json
@@ -11,125 +9,92 @@ import os
 import re
 import subprocess
 import sys
-import warnings
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import ModuleType
-from typing import Any, Iterator
+from typing import Iterator
 
 from course_lib.exercises import judge, runner
 from course_lib.exercises.declare import CHAPTERS
-from course_lib.exercises.limits import TimeIsUp, time_limit
-from course_lib.exercises.namespace import driver
 from course_lib.exercises.parts import Exercise
-from course_lib.exercises.results import Outcome, Request
-from course_lib.exercises.values import copied, freeze
 from laptop_cuda.build import cache
-from .cutting import KERNEL
+from .cutting import KERNEL, Leak
 from .pieces import HandoutError
 from .reach import COURSE
 
-# For one function and one exercise: most end at once, by a TypeError. What the clock stopped runs once more,
-# longer: it may have been compiling a kernel.
-SECONDS = (3.0, 30.0)
 # modules beside the chapters that are looked through too
 SHARED = {"checks", "launching", "datasets", "explore"}
 # they touch files
 NOT_TRIED = re.compile(r".*_command|main|study|save\w*|train\w*|write\w*|load\w*|download\w*")
 
 
-@dataclass(frozen=True)
-class Leak:
-    """A thing of the package that gives the right answers of an exercise."""
-    where: str              # module or file below the course's folder
-    name: str
-    exercise: str
+class Check:
+    """An exercise, ready to be tried on many sources."""
+
+    def __init__(self, exercise: Exercise):
+        self.exercise, self.cases = exercise, judge.draw(exercise)
+        self.wanted = judge.expected(exercise, self.cases)
+        # what an exercise forbids shows its solution all the same; a function may have to compile a kernel first
+        self.request = replace(judge.request(exercise, self.cases), forbid=(), limit=30.0)
+
+    def passes(self, source: str, kernel: str = "") -> bool:
+        """Whether a source gives the right answer in every case; most are wrong in the first."""
+        asked = self.request
+        if kernel:
+            asked = replace(asked, name=kernel, launches=[[step | {"kernel": kernel} for step in steps]
+                                                          for steps in asked.launches])
+        return all(self._passes(replace(asked, inputs=asked.inputs[:count], arrays=asked.arrays[:count],
+                                        launches=asked.launches[:count]), source)
+                   for count in (1, len(self.cases)))
+
+    def _passes(self, asked, source: str) -> bool:
+        run = runner.run(asked, source)
+        return not run.failure and not any(
+            judge.fault(self.exercise, case, replace(outcome, changed=[]), want)
+            for case, outcome, want in zip(self.cases, run.outcomes, self.wanted))
+
+
+def checks(exercises: list[Exercise], language: str) -> list[Check]:
+    return [Check(e) for e in exercises if e.language == language and e.kind in ("write", "repair")]
 
 
 def python_leaks(modules: list[str], exercises: list[Exercise]) -> list[Leak]:
     """Functions and classes of the modules that pass an exercise's check."""
-    asked = [(e, cases := judge.draw(e), judge.expected(e, cases), judge.request(e, cases)) for e in exercises
-             if e.language == "python" and e.kind in ("write", "repair")]
-    found = []
-    for name in modules:
-        if not (parts := name.split("."))[1:] or parts[1] not in {*CHAPTERS, *SHARED}:
-            continue
-        for thing in candidates(importlib.import_module(name)):
-            found += [Leak(name, thing.__name__, e.id)
-                      for e, cases, wanted, request in asked if inspect.isclass(thing) == request.is_class
-                      and passes(thing, e, cases, wanted, request)]
-    return found
+    asked = checks(exercises, "python")
+    return [Leak(module, name, check.exercise.id)
+            for module in modules if {*module.split(".")[1:2]} & {*CHAPTERS, *SHARED}
+            for name, is_class in candidates(module) for check in asked
+            if is_class == check.request.is_class
+            and check.passes(f"from {module} import {name} as {check.request.name}")]
 
 
-def candidates(module: ModuleType) -> Iterator[Any]:
-    """The functions and classes that a module defines itself."""
-    for name, thing in sorted(vars(module).items()):
+def candidates(module: str) -> Iterator[tuple[str, bool]]:
+    """The functions and classes that a module defines itself: (name, whether it is a class)."""
+    for name, thing in sorted(vars(importlib.import_module(module)).items()):
         thing = inspect.unwrap(thing) if callable(thing) else thing
-        if (inspect.isfunction(thing) or inspect.isclass(thing)) and thing.__module__ == module.__name__ \
+        if (inspect.isfunction(thing) or inspect.isclass(thing)) and thing.__module__ == module \
                 and not NOT_TRIED.fullmatch(name):
-            yield thing
+            yield name, inspect.isclass(thing)
 
-
-def passes(thing: Any, exercise: Exercise, cases: list, wanted: list, request: Request) -> bool:
-    """Whether the thing gives the right answer in every case."""
-    for seconds in SECONDS:
-        with contextlib.suppress(TimeIsUp):
-            return passes_within(seconds, thing, exercise, cases, wanted, request)
-    return False
-
-
-def passes_within(seconds: float, thing: Any, exercise: Exercise, cases: list, wanted: list,
-                  request: Request) -> bool:
-    call = driver(request)
-    try:
-        with (warnings.catch_warnings(), time_limit(seconds), open(os.devnull, "w") as null,
-              contextlib.redirect_stdout(null)):
-            # functions are tried on arguments that they are not made for
-            warnings.simplefilter("ignore")
-            for case, want in zip(cases, wanted):
-                got = freeze(call(thing, *copied(case.args), **copied(case.kwargs)))
-                if judge.fault(exercise, case, Outcome(got), want):
-                    return False
-    except TimeIsUp:
-        raise
-    except (Exception, SystemExit):
-        return False
-    return True
-
-
-# --- kernels ------------------------------------------------------------------------------------------------
 
 def kernel_leaks(folder: Path, exercises: list[Exercise]) -> list[Leak]:
     """Kernels in the folder's `.cu` files, templates aside, that pass an exercise's check."""
-    asked = [(e, judge.draw(e)) for e in exercises if e.language == "cuda" and e.kind in ("write", "repair")]
-    found = []
-    for path in sorted(folder.rglob("*.cu")) if asked else []:
-        text = path.read_text(encoding="utf-8")
-        for match in KERNEL.finditer(text):
-            count = len(split_parameters(match["parameters"]))
-            for exercise, cases in asked:
-                request = judge.request(exercise, cases)
-                if match["template"] or any(len(step["args"]) != count for steps in request.launches
-                                            for step in steps):
-                    continue
-                if kernel_passes(path, match["name"], exercise, cases, request):
-                    found.append(Leak(path.relative_to(folder.parent).as_posix(), match["name"], exercise.id))
-    return found
+    asked = checks(exercises, "cuda")
+    return [Leak(path.relative_to(folder.parent).as_posix(), match["name"], check.exercise.id)
+            for path in sorted(folder.rglob("*.cu")) if asked
+            for match in KERNEL.finditer(path.read_text(encoding="utf-8")) if not match["template"]
+            for check in asked if takes(match["parameters"], check) and check.passes(as_cell(path), match["name"])]
 
 
-def split_parameters(text: str) -> list[str]:
-    return [part for part in re.sub(r"<[^<>]*>", "", text).split(",") if part.strip()]
+def takes(parameters: str, check: Check) -> bool:
+    """Whether a kernel has as many parameters as each of the exercise's launches gives."""
+    count = sum(bool(part.strip()) for part in re.sub(r"<[^<>]*>", "", parameters).split(","))
+    return all(len(step["args"]) == count for steps in check.request.launches for step in steps)
 
 
-def kernel_passes(path: Path, name: str, exercise: Exercise, cases: list, request: Request) -> bool:
-    """Whether a kernel of a file gives the exercise's results, launched as the exercise launches its own."""
-    launches = [[step | {"kernel": name} for step in steps] for steps in request.launches]
-    source = (f'#line 1 "{path}"\n' + re.sub(r'#include "([^"]+)"', rf'#include "{path.parent}/\1"',
-                                             path.read_text()))
-    run = runner.run(replace(request, launches=launches, name=name), source)
-    return not run.failure and len(run.outcomes) == len(cases) and not any(
-        judge.fault(exercise, case, outcome, want)
-        for case, outcome, want in zip(cases, run.outcomes, judge.expected(exercise, cases)))
+def as_cell(path: Path) -> str:
+    """A file of kernels as a cell that finds what it includes."""
+    return f'#line 1 "{path}"\n' + re.sub(r'#include "([^"]+)"', rf'#include "{path.parent}/\1"',
+                                          path.read_text())
 
 
 # --- in a handout -------------------------------------------------------------------------------------------

@@ -141,20 +141,3 @@ def holds(text: str, exercise: Exercise) -> bool:
         if all(line in window for line in wanted):
             return True
     return False
-
-
-def share_shown(text: str, exercise: Exercise) -> float:
-    """Which share of the solution's telling lines a text holds, 0 to 1, by their length."""
-    wanted = telling_lines(exercise)
-    lines = line_set(text)
-    return sum(len(line) for line in wanted if line in lines) / max(1, sum(map(len, wanted)))
-
-
-def solves(text: str, exercise: Exercise) -> bool:
-    """Whether one function or class is the solution, under whatever names."""
-    if exercise.kind in ("predict", "choose"):
-        return False
-    if holds(text, exercise):
-        return True
-    return exercise.kind == "write" and skeleton(text, exercise.language) == skeleton(
-        exercise.solution, exercise.language)

@@ -1,10 +1,13 @@
 """What a class gets: no solution in it, and checks that still say what is wrong."""
+import importlib
+import inspect
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 
 import nbformat
@@ -13,7 +16,8 @@ import torch
 
 from course_lib.exercises.cell_text import MARKER
 from course_lib.exercises.declare import CHAPTERS, find, load_chapter
-from course_lib.teaching import cutting, handout, leaks, modules, nbgrader_export, similarity
+from course_lib.teaching import (cutting, declarations, handout, leaks, modules, nbgrader_export, shown,
+                                 similarity)
 from course_lib.teaching.reach import COURSE
 from course_lib.tools.notebooks import CellFailed
 from laptop_cuda.build import cache
@@ -40,7 +44,7 @@ def test_a_handout(word, tmp_path):
     is none."""
     out = tmp_path / "edition"
     made = handout.handout([word], out)
-    assert {tuple(vars(leak).values()) for leak in made.stay} <= set(cutting.SHOWN)
+    assert set(made.stay) <= set(cutting.SHOWN)
     assert out.stat().st_mode & 0o055 == 0o055          # others may enter it, whatever folder it was built in
     no_file_holds_a_solution(out, word)
     shares_builds_with_ours(out)
@@ -52,8 +56,10 @@ def test_a_handout(word, tmp_path):
 
 def no_file_holds_a_solution(out: Path, word: str) -> None:
     """Searched as a person would, with nothing of the code that built it."""
-    texts = {path: path.read_bytes() for path in out.rglob("*") if path.is_file()}
-    assert len(texts) > 50
+    texts = {path: zlib.decompress(path.read_bytes()) if path.suffix == ".sealed" else path.read_bytes()
+             for path in out.rglob("*") if path.is_file()}
+    assert len(texts) > 50 and all(e.card.encode() in next(v for k, v in texts.items() if k.suffix == ".sealed")
+                                   for e in load_chapter(word)[:1])
     whole = b"\0".join(texts.values())
     for exercise in load_chapter(word):
         if exercise.kind in ("predict", "choose"):
@@ -130,16 +136,25 @@ def a_chapter() -> str:
                 if any(e.kind == "write" and e.language == "python" for e in load_chapter(word)))
 
 
-def test_a_function_that_is_an_exercise_calls_the_students_own():
-    exercise = next(e for e in load_chapter(a_chapter()) if e.kind == "write" and e.language == "python"
-                    and similarity.telling_lines(e))
-    text = f"import torch\n\nOTHER = 1\n\n\n{exercise.solution}\n\ndef other(x):\n    return x\n"
-    cut = cutting.cut_python(text, f"course_lib.{CHAPTERS[int(exercise.id.split('.')[0])]}", [exercise])
-    assert similarity.holds(text, exercise) and not similarity.holds(cut, exercise)
-    assert (f"yours({exercise.id!r}, {exercise.name!r}" in cut and "def other(x):\n    return x" in cut
-            and "OTHER = 1" in cut)
-    renamed = text.replace(f"def {exercise.name}(", "def hidden(")
-    assert "yours(" in cutting.cut_python(renamed, "course_lib.elsewhere", [exercise])
+def test_a_function_that_is_declared_calls_the_students_own_and_no_other():
+    """`quantize` of chapter 7 packs what `affine_codes` gives: only the second is exercise 7.10."""
+    module = "course_lib.kv_cache.quantization"
+    found = leaks.python_leaks([module], [find("7.10"), find("7.11")])
+    assert found == [leaks.Leak(module, "affine_codes", "7.10")] and set(found) <= set(cutting.CUT)
+    cut = cutting.cut_python(modules.file_of(module).read_text(), {"affine_codes": find("7.10")})
+    assert ("yours('7.10', 'quantize', arguments)" in cut and ".round()" not in cut
+            and "codes[..., 0::2]" in cut)
+
+
+def test_what_is_declared_is_there():
+    for leak in cutting.CUT + cutting.SHOWN:
+        path, asked = COURSE / leak.where, {leak.name: find(leak.exercise)}
+        if path.suffix == ".cu":
+            assert cutting.cut_cuda(path.read_text(), asked) != path.read_text(), leak
+        else:
+            text = modules.file_of(leak.where).read_text()
+            made = cutting.cut_python(text, asked)
+            assert text != made and f"yours({leak.exercise!r}, " in made, leak
 
 
 def test_a_kernel_that_is_an_exercise_is_cut_out():
@@ -148,30 +163,11 @@ def test_a_kernel_that_is_an_exercise_is_cut_out():
     for exercise in kernels:
         other = "// before {\n__global__ void other(int n) { if (n) { } }\n"
         text = f"{other}{exercise.solution}\n// after\n"
-        cut = cutting.cut_cuda(text, "elsewhere", [exercise])
+        cut = cutting.cut_cuda(text, {exercise.name: exercise})
         assert (f"is exercise {exercise.id}: it is left out here" in cut and "// after" in cut
                 and cut.startswith(other))
-        assert not similarity.holds(cut, exercise)
+        assert similarity.holds(text, exercise) and not similarity.holds(cut, exercise)
     assert kernels
-
-
-def test_a_function_by_an_exercises_name_is_cut_unless_it_calls_one_that_is():
-    """`quantize` of chapter 7 packs what `affine_codes` gives: only the second is exercise 7.10."""
-    text = (COURSE / "course_lib/kv_cache/quantization.py").read_text()
-    found = leaks.python_leaks(["course_lib.kv_cache.quantization"], [find("7.10"), find("7.11")])
-    assert [(leak.name, leak.exercise) for leak in found] == [("affine_codes", "7.10")]
-    cut = cutting.cut_python(text, "course_lib.kv_cache.quantization", load_chapter("kv_cache"))
-    assert ("yours('7.10', 'quantize', arguments)" in cut and ".round()" not in cut
-            and "codes[..., 0::2]" in cut)
-    alone = "def quantize(x, bits, dim):\n    return x\n"
-    assert "yours('7.10'" in cutting.cut_python(alone, "course_lib.kv_cache.x", load_chapter("kv_cache"))
-    assert "yours" not in cutting.cut_python(alone, "course_lib.gqa.x", load_chapter("kv_cache"))
-
-
-def test_the_schedule_is_cut_where_its_chapter_keeps_it():
-    text = (COURSE / "course_lib/language_model/training.py").read_text()
-    made = cutting.cut_python(text, "course_lib.language_model.training", load_chapter("language_model"))
-    assert "yours('10.3', 'learning_rate', arguments)" in made and "cos(" in text and "cos(" not in made
 
 
 @pytest.mark.slow
@@ -191,15 +187,34 @@ def test_the_search_by_behaviour_finds_a_solution_under_any_name(tmp_path):
     assert found == [leaks.Leak("course_lib.attention.hidden", "fade", wanted.id)]
 
 
-def test_what_shows_most_of_another_solution_is_withheld_until_that_is_handed_in():
-    from course_lib.teaching.shown import withheld
-    exercises = load_chapter("flash_attention")
-    found = withheld("flash_attention", exercises)
-    assert found.functions == {"gallery": "6.7"} and found.exercises == {"6.8": "6.7", "6.9": "6.7"}
-    later = withheld("flash_attention", [e for e in exercises if e.id != "6.7"])
-    assert not later.functions and not later.exercises
-    assert (
-        not any(withheld(word, load_chapter(word)).rows() for word in CHAPTERS if word != "flash_attention"))
+def share_shown(text: str, exercise) -> float:
+    """Which share of the solution's telling lines a text holds, 0 to 1, by their length."""
+    wanted, lines = similarity.telling_lines(exercise), similarity.line_set(text)
+    return sum(len(line) for line in wanted if line in lines) / max(1, sum(map(len, wanted)))
+
+
+def texts_of(thing) -> list[str]:
+    """A text, or those that a function of one number returns."""
+    if inspect.isfunction(thing) and list(inspect.get_annotations(thing).values())[:1] == [int]:
+        return [text for text in declarations.tabulated(thing, []) if isinstance(text, str)]
+    return [thing] if isinstance(thing, str) else []
+
+
+@pytest.mark.parametrize("word", CHAPTERS)
+def test_what_shows_most_of_another_solution_is_withheld_until_that_is_handed_in(word):
+    """Stubs to repair, functions that the notebook imports, and exercises whose cards name these."""
+    exercises, found = load_chapter(word), {}
+    module = importlib.import_module(f"course_lib.exercises.chapters.{word}")
+    show = {e.id: [e.stub] for e in exercises if e.kind == "repair"} | {
+        name: texts_of(getattr(module, name))
+        for name in declarations.names_imported(modules.notebook_of(word), module.__name__)}
+    for opened in (e for e in exercises if e.kind == "write" and len(e.solution) >= 200):
+        found |= {what: opened.id for what, texts in show.items() if what != opened.id
+                  and any(share_shown(text, opened) >= 0.8 for text in texts)}
+    found |= {e.id: found[name] for e in exercises for name in found if re.search(rf"\b{name}\b", e.card)
+              and not name[0].isdigit()}
+    assert found == shown.withheld(exercises)
+    assert not shown.withheld([e for e in exercises if e.id not in found.values()])
 
 
 def test_what_would_hand_out_a_solution_is_refused(tmp_path):
@@ -224,7 +239,7 @@ def test_what_moves_in_a_notebook_is_handed_out_with_its_front_end_and_no_other(
     assert {"course_lib.explore.sectors", "course_lib.explore.frame.explorable"} <= set(names)
     assert "course_lib.explore.gaussians" not in names
     (tmp_path / "course_lib" / "explore" / "frame").mkdir(parents=True)
-    handout._rest(tmp_path, ["attention"], names, [], [])
+    handout._rest(tmp_path, ["attention"], names, {})
     assert (tmp_path / "course_lib" / "explore" / "frame" / "explore.js").exists()
     assert (tmp_path / "laptop_cuda" / "browser" / "kit.js").exists()
 
