@@ -28,6 +28,7 @@ linux = pytest.mark.skipif(sys.platform != "linux" or bool(walls.missing()),
 def sandbox():
     marking.load_private(str(TESTS / "adversaries" / "exercises"))
     with Sandbox(hide=[TESTS]) as made:
+        made.start()                                     # what is refused unread would not start it
         yield made
     forget_private_exercises()
 

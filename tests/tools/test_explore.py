@@ -120,7 +120,8 @@ def test_banks_are_the_engines(pitch, read, expected):
     load, words = banks.counted(pitch, read)
     fullest = max(sum(w % 32 == bank for w in words) for bank in range(32))
     assert load.wavefronts == fullest == expected and load.excess == expected - 1
-    assert f"takes {expected} pass" in explore.find("banks").picture(pitch=pitch, read=read).words
+    words = explore.find("banks").picture(pitch=pitch, read=read).words
+    assert f"takes {banks.passes(expected)}, {expected - 1} of them lost" in words
 
 
 def test_a_state_outside_is_brought_inside_or_refused():
