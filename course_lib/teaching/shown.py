@@ -56,14 +56,12 @@ def _note(cell, exercises: list[Exercise], kept_back: dict[str, str]) -> str | N
     if id in kept_back:
         return ((f"*Exercise {id} follows once exercise {kept_back[id]} has been handed in: it "
                  "shows most of its solution.*") if card else f"*(exercise {id})*")
-    if not card:
-        if named := _named(cell, kept_back):
-            return (f"*A cell that uses `{named}` follows once exercise {kept_back[named]} has "
-                    "been handed in.*")
+    if card:
+        return None
+    if named := _named(cell, kept_back):
+        return (f"*A cell that uses `{named}` follows once exercise {kept_back[named]} has been handed in.*")
     shown = next((e for e in exercises if holds(cell.source, e)), None)
-    if shown and not card:
-        return f"*A cell that shows the solution of exercise {shown.id} was taken out here.*"
-    return None
+    return shown and f"*A cell that shows the solution of exercise {shown.id} was taken out here.*"
 
 
 def _named(cell, kept_back: dict[str, str]) -> str | None:

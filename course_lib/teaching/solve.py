@@ -20,16 +20,11 @@ def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser("python -m course_lib solve",
                                      description="Notebooks with every exercise solved, executed: for an "
                                      "instructor's eyes.")
-    parser.add_argument("chapters",
-                        nargs="*",
-                        metavar="CHAPTER",
+    parser.add_argument("chapters", nargs="*", metavar="CHAPTER",
                         help="numbers, words or paths; all where none is given")
-    parser.add_argument("--out",
-                        default="solved",
-                        metavar="FOLDER",
+    parser.add_argument("--out", default="solved", metavar="FOLDER",
                         help="where they go (default: %(default)s, which git ignores)")
-    parser.add_argument("--misconceptions",
-                        action="store_true",
+    parser.add_argument("--misconceptions", action="store_true",
                         help="answer with the usual mistakes instead")
     arguments = parser.parse_args(argv)
     folder = Path(arguments.out)

@@ -18,6 +18,10 @@ from laptop_cuda.pictures import front
 from laptop_cuda.pictures.player import SCRIPTS
 
 
+def words(name, **state):
+    return explore.find(name).picture(**state).words
+
+
 class Powers(Explorable):
     """An explorable of the test's own: the frame is tested on it, not on a chapter's."""
     title, caption = "Powers", "Each step of n doubles the bar."
@@ -110,18 +114,49 @@ def test_sectors_are_the_engines(stride, offset):
     load, indices = sectors.counted(stride, offset)
     assert indices == [stride * i + offset for i in range(32)]
     assert load.sectors == len({at // 8 for at in indices})
-    words = explore.find("sectors").picture(stride=stride, offset=offset).words
-    assert f"{load.bytes} bytes in {load.sectors} sectors, so {32 * load.sectors} bytes move" in words
+    said = words("sectors", stride=stride, offset=offset)
+    assert f"{load.bytes} bytes in {load.sectors} sectors, so {32 * load.sectors} bytes move" in said
 
 
 @pytest.mark.parametrize("pitch, read, expected",
                          [(32, "column", 32), (33, "column", 1), (36, "column", 4), (32, "row", 1)])
 def test_banks_are_the_engines(pitch, read, expected):
-    load, words = banks.counted(pitch, read)
-    fullest = max(sum(w % 32 == bank for w in words) for bank in range(32))
+    load, places = banks.counted(pitch, read)
+    fullest = max(sum(word % 32 == bank for word in places) for bank in range(32))
     assert load.wavefronts == fullest == expected and load.excess == expected - 1
-    words = explore.find("banks").picture(pitch=pitch, read=read).words
-    assert f"takes {banks.passes(expected)}, {expected - 1} of them lost" in words
+    assert f"takes {banks.passes(expected)}, {expected - 1} of them lost" in words("banks", pitch=pitch, read=read)
+
+
+@pytest.mark.parametrize("name, said, state", [
+    ("weights", "product: 'much' is not a number", {"product": "much"}),
+    ("weights", "scale: 'twice' is none of", {"scale": "twice"}),
+    ("looking", "line: type at least one", {"text": ""}),
+    ("looking", "'ï', which is not in the vocabulary", {"text": "naïve"}),
+    ("looking", "layer: None is not a number", {"layer": None}),
+    ("looking", "no control 'heads'", {"heads": 1}),
+    ("clock_hands", "base: 'large' is not a number", {"base": "large"}),
+    ("rope_scaling", "rule: 'ntk' is none of", {"rule": "ntk"}),
+    ("state_recall", "keys: 'equal' is none of random, alike", {"keys": "equal"}),
+    ("chunks", "size: .6. is not a number", {"size": [6]}),
+    ("mask_designer", "stride: 'no' is not a number", {"stride": "no"}),
+    ("chosen_keys", "way: 'all' is none of the best", {"way": "all"}),
+    ("waves", "splits: 'all' is not a number", {"splits": "all"}),
+    ("gaussians", "a: 3 is not a point", {"a": 3}),
+    ("cache_sizes", "model: 'GPT-9' is none of", {"model": "GPT-9"}),
+    ("pages", "no control 'pages'", {"pages": 2}),
+    ("small_model", "prompt: type at least one", {"text": ""}),
+    ("small_model", "not in the vocabulary", {"text": "naïve"}),
+    ("configuration", "'heads' is not name=value", {"edit": "heads"}),
+    ("configuration", "at most 1,000", {"edit": "num_hidden_layers=5000"}),
+    ("configuration", "head_dim must be between 0", {"edit": "head_dim=-3"}),
+    ("configuration", "num_key_value_heads divides", {"edit": "num_key_value_heads=5"}),
+    ("scheduler", "slots: 50 is none of", {"slots": 50}),
+    ("audit", "task: 'all' is none of", {"task": "all"}),
+    ("ideas", "idea: 'sink' is not a number", {"idea": "sink"}),
+    ("shared_heads", "no control 'heads'", {"heads": 4})])
+def test_a_bad_value_is_refused_by_name(name, said, state):
+    with pytest.raises(ValueError, match=said):
+        words(name, **state)
 
 
 def test_a_state_outside_is_brought_inside_or_refused():

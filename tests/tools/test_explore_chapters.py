@@ -5,24 +5,8 @@ import re
 import pytest
 import torch
 
-from course_lib import explore
 from course_lib.explore import chosen_keys, state_recall
-
-
-def words(name, **state):
-    return explore.find(name).picture(**state).words
-
-
-@pytest.mark.parametrize("name, state, said", [
-    ("weights", {"product": "much"}, "product: 'much' is not a number"), ("weights", {"scale": "twice"}, "scale: 'twice' is none of"),
-    ("looking", {"text": ""}, "line: type at least one"), ("looking", {"text": "naïve"}, "'ï', which is not in the vocabulary"),
-    ("looking", {"layer": None}, "layer: None is not a number"), ("looking", {"heads": 1}, "no control 'heads'"),
-    ("clock_hands", {"base": "large"}, "base: 'large' is not a number"), ("rope_scaling", {"rule": "ntk"}, "rule: 'ntk' is none of"),
-    ("state_recall", {"keys": "equal"}, "keys: 'equal' is none of random, alike"), ("chunks", {"size": [6]}, "size: .6. is not a number"),
-    ("mask_designer", {"stride": "no"}, "stride: 'no' is not a number"), ("chosen_keys", {"way": "all"}, "way: 'all' is none of the best")])
-def test_a_bad_value_is_refused_by_name(name, state, said):
-    with pytest.raises(ValueError, match=said):
-        words(name, **state)
+from test_explore import words
 
 
 @pytest.mark.parametrize("product, scale, temperature",

@@ -6,13 +6,9 @@ import re
 import pytest
 import torch
 
-from course_lib import explore
 from course_lib.files import ROOT
 from course_lib.language_model import pretrained
-
-
-def words(name, **state):
-    return explore.find(name).picture(**state).words
+from test_explore import words
 
 
 @pytest.mark.parametrize("prompt, new, layer, head",
@@ -151,14 +147,3 @@ def test_an_edited_configuration_costs_what_its_layers_cost(edit, per_token, far
 def test_a_key_that_cannot_be_placed_is_named():
     assert words("configuration", edit="attention_swirl=3").endswith("Not placed: attention_swirl.")
     assert "cache at 8k: 256 MiB (published 512 MiB)" in words("configuration", bytes=1)
-
-
-@pytest.mark.parametrize("name, state, said", [
-    ("small_model", {"text": ""}, "prompt: type at least one"), ("small_model", {"text": "naïve"}, "not in the vocabulary"),
-    ("configuration", {"edit": "heads"}, "'heads' is not name=value"), ("configuration", {"edit": "num_hidden_layers=5000"}, "at most 1,000"),
-    ("configuration", {"edit": "head_dim=-3"}, "head_dim must be between 0"), ("configuration", {"edit": "num_key_value_heads=5"}, "num_key_value_heads divides"),
-    ("scheduler", {"slots": 50}, "slots: 50 is none of"), ("audit", {"task": "all"}, "task: 'all' is none of"),
-    ("ideas", {"idea": "sink"}, "idea: 'sink' is not a number"), ("shared_heads", {"heads": 4}, "no control 'heads'")])
-def test_a_bad_value_is_refused_by_name(name, state, said):
-    with pytest.raises(ValueError, match=said):
-        words(name, **state)

@@ -8,10 +8,7 @@ import torch
 
 from course_lib import explore
 from course_lib.files import ROOT
-
-
-def words(name, **state):
-    return explore.find(name).picture(**state).words
+from test_explore import words
 
 
 @pytest.mark.parametrize("model, per_token",
@@ -142,13 +139,3 @@ def test_the_plane_names_what_no_other_beats():
     lowest = min(losses, key=losses.get)
     assert (lowest in best
             and all(rows[n]["cache_bytes"]["256"] <= rows[lowest]["cache_bytes"]["256"] for n in best))
-
-
-@pytest.mark.parametrize("name, state, said",
-                         [("waves", {"splits": "all"}, "splits: 'all' is not a number"),
-                          ("gaussians", {"a": 3}, "a: 3 is not a point"),
-                          ("cache_sizes", {"model": "GPT-9"}, "model: 'GPT-9' is none of"),
-                          ("pages", {"pages": 2}, "no control 'pages'")])
-def test_a_bad_value_is_refused_by_name(name, state, said):
-    with pytest.raises(ValueError, match=said):
-        words(name, **state)
