@@ -33,7 +33,7 @@ class Check:
     def __init__(self, exercise: Exercise):
         self.exercise, self.cases = exercise, judge.draw(exercise)
         self.wanted = judge.expected(exercise, self.cases)
-        # what an exercise forbids shows its solution all the same; a function may have a kernel to compile first
+        # what uses something forbidden solves it all the same; a function may have a kernel to compile first
         self.request = replace(judge.request(exercise, self.cases), forbid=(), limit=30.0)
 
     def passes(self, source: str, kernel: str = "") -> bool:
