@@ -444,6 +444,17 @@ def test_published_files_are_read_as_they_are(name):
     assert not set(about.unplaced) - {"attention_chunk_size", "n_positions", "original_rope"}, about.unplaced
 
 
+COPIES = json.loads((FILE.parent / "published.json").read_text())["files"]
+
+
+@pytest.mark.parametrize("name", COPIES)
+def test_copies_of_published_files_are_read_as_they_are(name):
+    about = describe(COPIES[name]["config"])
+    kinds = {kind: sum(row["layers"] for row in about.rows if row["kind"] == kind)
+             for kind in {row["kind"] for row in about.rows}}
+    assert kinds == COPIES[name]["kinds"] and about.unplaced == COPIES[name]["unplaced"]
+
+
 def test_how_published_files_turn():
     recipes = lambda config: {r.window: r for layer in describe(config).recipes for r in layer}
     for window, base, slower in ((1024, 1e4, 1), (None, 1e6, 8)):
