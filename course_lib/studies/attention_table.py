@@ -16,17 +16,13 @@ import torch
 from course_lib import datasets
 from course_lib.language_model import (ATTENTIONS, CharTokenizer, Config, LanguageModel, evaluate,
                                        make_optimizer, random_batch, train)
-from .study import plays, write
+from .study import parameters, plays, write
 
 BATCH, BLOCK, PEAK = 12, 64, 2e-3
 SPEED = "training, per second of CPU time, one thread, on a machine shared with other work"
 MIXES = {"3 sliding, 1 softmax without positions": {"attention": ["sliding"] * 3 + ["softmax"],
                                                     "rope": [True] * 3 + [False]},
          "3 delta, 1 softmax": {"attention": ["delta"] * 3 + ["softmax"]}}
-
-
-def parameters(model) -> int:
-    return sum(p.numel() for p in model.parameters())
 
 
 def of_equal_size(config, target: int):

@@ -25,6 +25,10 @@ def write(path, result) -> None:
     write_whole(path, json.dumps(result, indent=1) + "\n")
 
 
+def parameters(model) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
 def plays(tokenizer=None):
     """(training, validation): Shakespeare's plays as tokens of this tokenizer, or of the small model's."""
     tokenizer = pretrained()[1] if tokenizer is None else tokenizer

@@ -5,7 +5,8 @@ from torch.nn import functional as F
 
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.studies import w2_audit_public as public
-from course_lib.studies.w2_audit_models import AuditModel, attend, parameters
+from course_lib.studies.w2_audit_models import AuditModel, attend
+from course_lib.studies.study import parameters
 from course_lib.w2_attention import gaussian_overlap, w2_attention
 
 

@@ -185,10 +185,6 @@ class AuditModel(nn.Module):
         return [round(block.attention.seen_std, 4) for block in self.blocks]
 
 
-def parameters(model):
-    return sum(p.numel() for p in model.parameters())
-
-
 def equal_hidden(width, hidden, mechanism):
     """The hidden size with which `mechanism` has no more parameters than softmax attention has with
     `hidden`."""

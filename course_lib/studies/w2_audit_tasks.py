@@ -12,7 +12,8 @@ from torch.nn import functional as F
 
 from course_lib.datasets import associative_recall, noisy_recall, repeated_tokens, tree
 from course_lib.w2_attention import gaussian_overlap, w2_distance
-from course_lib.studies.w2_audit_models import AuditModel, parameters, raw_scores
+from course_lib.studies.study import parameters
+from course_lib.studies.w2_audit_models import AuditModel, raw_scores
 from course_lib.studies.w2_audit_public import PublicModel
 
 BATCH, HELD_OUT_SEED = 32, 10_000

@@ -270,8 +270,7 @@ def test_an_additive_mask_of_zeros_is_a_mask():
 
 
 def test_a_mask_with_two_readings_is_asked_about():
-    """(2, n, n) for 2 sequences of 2 heads: per sequence or per head? With other sizes it is one of the
-    two."""
+    """(2, n, n) for 2 sequences of 2 heads: per sequence or per head? Other sizes leave one of the two."""
     q = torch.randn(2, 2, 3, 4)
     mask = torch.randn(2, 3, 3)
     with pytest.raises(ValueError, match=r"mask\[:, None\] .*mask\[None\]"):

@@ -1,5 +1,4 @@
-"""Chapter 11 against what the published layers gave (recorded), against the chapters before it, and on bad
-input."""
+"""Chapter 11 against what the published layers gave (recorded), the chapters before it, and bad input."""
 import json
 import re
 from dataclasses import replace
@@ -313,8 +312,7 @@ def test_older_names_are_read_and_an_encoder_is_mentioned():
 
 
 def test_kinds_and_sizes_of_families_that_nobody_wrote():
-    """As configurations of the library have them that are not in the list: Zamba 2, Inkling, Jamba, Falcon,
-    Mamba."""
+    """As configurations outside the list have them: Zamba 2, Inkling, Jamba, Falcon, Mamba."""
     sizes = {"num_hidden_layers": 4, "hidden_size": 32, "num_attention_heads": 4}
     mixed = describe({**sizes, "attention_head_dim": 16, "mamba_d_state": 8,
                       "layers_block_type": ["linear_attention"] * 3 + ["hybrid"]})

@@ -1,5 +1,4 @@
-"""Chapter 11 against the library itself: pip install "course_lib[field_guide]". Models are built, nothing is
-downloaded."""
+"""Chapter 11 against the library (pip install "course_lib[field_guide]"): built here, nothing downloaded."""
 import pytest
 import torch
 

@@ -58,8 +58,7 @@ def counted(q, k, v, ends):
 
 
 def test_only_the_keys_of_the_own_text_are_read():
-    """Queries once, the two ends by each thread, and keys and values once per tile of 64 queries of their
-    text."""
+    """Queries once, the two ends by each thread; keys and values once per tile of 64 queries of their text."""
     (q, k, v, _), ends = given((64, 100, 30), 1, 1, 32, 32)
     blocks = 3 * 2
     tiles = {64: 1, 100: 2, 30: 1}

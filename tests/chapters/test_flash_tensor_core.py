@@ -1,5 +1,4 @@
-"""Flash attention on the tensor cores: rung 7 and its backward against float64, counted, sanitized, and
-broken on purpose."""
+"""Flash attention on the tensor cores: rung 7 and its backward against float64, counted and sanitized."""
 import math
 import re
 
@@ -118,8 +117,7 @@ def test_queries_and_keys_that_see_nothing():
 @pytest.mark.parametrize("n_q, n_k, d, causal", [(70, 50, 64, True), (130, 200, 64, True),
                                                  pytest.param(130, 70, 128, False, marks=pytest.mark.slow)])
 def test_traffic_is_what_was_predicted_and_no_bank_is_asked_twice(n_q, n_k, d, causal):
-    """Each block reads its 128 queries once and every tile of 64 keys that it visits; out and lse are written
-    once."""
+    """A block reads its 128 queries once and every tile of 64 keys it visits; out and lse are written once."""
     q, k, v, _ = inputs(n_q, n_k, d, heads=1)
     launches = launches_of(lambda: fa.forward_kernel(q, k, v, causal, rung=7))
     assert asked(launches) == fa.traffic(n_q, d, 128, 64, n_k=n_k, causal=causal, itemsize=2) + 4 * n_q
@@ -145,8 +143,7 @@ def test_the_header_quotes_what_is_counted():
 @pytest.mark.parametrize("n_q, n_k, d, causal",
                          [(70, 50, 64, True), pytest.param(130, 70, 128, False, marks=pytest.mark.slow)])
 def test_traffic_of_the_backward_is_what_was_predicted(n_q, n_k, d, causal):
-    """In units of rows of both operands, q and dO or k and v: the own ones once, the passing ones once per
-    block."""
+    """In rows of both operands, q and dO or k and v: the own ones once, the passing ones once per block."""
     q, k, v, _ = inputs(n_q, n_k, d, heads=1)
     out, lse = oracle(q, k, v, causal=causal)
     out, lse = out.to(BF16), lse.float()

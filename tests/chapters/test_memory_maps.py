@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from course_lib.gqa import grouped_query_attention
-from course_lib.paged_attention.batching import Row, chart, continuous_batches, static_batches
+from course_lib.paged_attention.batching import Row, continuous_batches, static_batches
 from course_lib.paged_attention.memory_maps import (FREE, LATER, NEVER, RESERVE, USED, contiguous_maps,
-                                                    draw_maps, paged_maps, shares)
+                                                    paged_maps, shares)
 from course_lib.paged_attention.ring import in_processes
 from course_lib.paged_attention.trace import FILE, Arrival, draw_trace, load_trace, trace_command
 
@@ -103,14 +103,6 @@ def test_a_memory_in_which_a_request_never_fits_is_refused():
             call()
 
 
-def test_the_picture_says_what_it_shows(capsys):
-    maps = contiguous_maps(requests((3, 3), (2, 2), (4, 4)), 14, "the exact length")
-    draw_maps({"exact": maps[0]}, caption="A strip.")
-    said = " ".join(capsys.readouterr().out.split())
-    assert "A strip." in said
-    assert "exact: 50% in use, 21% reserved, used later, 0% reserved, never used, 29% free" in said
-
-
 HAND = [Arrival(0, 3, 2), Arrival(0, 5, 4), Arrival(1, 2, 1)]
 
 
@@ -163,12 +155,6 @@ def test_short_of_blocks_it_still_serves_everybody():
     trace = draw_trace(12, seed=6)
     served = continuous_batches(trace, 8, 256, n_blocks=130)
     assert len(served.rows) == 12 and served.slots_read > sum(r.output for r in trace)
-
-
-def test_the_chart_says_what_it_shows(capsys):
-    chart({"static": static_batches(HAND, 2, 6)}, caption="Two at a time.")
-    said = " ".join(capsys.readouterr().out.split())
-    assert "Two at a time." in said and "static: request 0 in steps 0 to 2, place kept until 4" in said
 
 
 @pytest.mark.parametrize("causal, lengths", [(True, [5, 8]), (False, [9, 4])])

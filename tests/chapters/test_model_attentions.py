@@ -1,5 +1,4 @@
-"""The attentions of the language model: each is its chapter's, causal, and with its cache writes what it
-writes without."""
+"""The language model's attentions: each its chapter's, causal, the same with its cache as without."""
 import functools
 import math
 

@@ -1,5 +1,4 @@
-"""Chapter 8: blocks, tables and kernels, and an engine that serves what the model alone would have
-generated."""
+"""Chapter 8: blocks, tables and kernels, and an engine that serves what the model alone would generate."""
 import math
 import re
 from collections import Counter
@@ -614,8 +613,7 @@ def test_bad_requests_are_named(argument, change):
 # Machines that do anything in any order
 
 class Blocks(RuleBasedStateMachine):
-    """A cache against contiguous lists. A slot holds a number that only its whole prefix could have put
-    there."""
+    """A cache against contiguous lists. A slot holds a number that only its whole prefix puts there."""
 
     @initialize(n_blocks=st.integers(3, 9), size=st.integers(1, 4), n_hashes=st.sampled_from([1, 3, 10**9]))
     def start(self, n_blocks, size, n_hashes):

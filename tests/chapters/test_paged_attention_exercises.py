@@ -1,5 +1,4 @@
-"""The references of chapter 8's exercises against the chapter's modules, and the bug that its gallery
-shows."""
+"""The solutions of chapter 8's exercises against the chapter's modules, and the bug of its gallery."""
 import pytest
 import torch
 

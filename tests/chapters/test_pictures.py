@@ -6,12 +6,16 @@ from course_lib.flash_attention import pictures as flash
 from course_lib.kv_cache import pictures as cache
 from course_lib.linear_attention import pictures as linear
 from course_lib.paged_attention import pictures as paged
+from course_lib.paged_attention.batching import chart, static_batches
+from course_lib.paged_attention.memory_maps import FREE, LATER, USED, draw_maps
+from course_lib.paged_attention.trace import Arrival
 from course_lib.sparse_attention import pictures as sparse, sliding_window_mask
 from course_lib.w2_attention import pictures as w2
 from references import reference
 
 P, Q = torch.tensor([0.6, 0.4, 0.0]), torch.tensor([0.2, 0.4, 0.4])
 KEEP, INSTEAD = torch.tensor([1.0, 1.0, 0.0]), torch.tensor([1.0, 0.0, 0.0])
+HAND = [Arrival(0, 3, 2), Arrival(0, 5, 4), Arrival(1, 2, 1)]
 CARDS = {"one": (100e12, 2e12)}
 # name: (drawing, words that must occur, the same drawing with other data)
 DRAWN = {
@@ -89,51 +93,33 @@ def test_the_preempted_of_the_picture_are_those_of_the_exercise(words):
     assert "after: pages [6, 4, 4], free 1" in text
 
 
-def said(capsys):
-    return " ".join(capsys.readouterr().out.split())
+# name: (drawing, words that are printed with it)
+PRINTED = {
+    "states": (lambda: linear.state_fills(torch.tensor([[1.0, 0], [2, 1]]), torch.tensor([[3.0, 0], [0, -1]])),
+               ["after token 1: (3, 0), (0, 0)", "after token 2: (3, -2), (0, -1)"]),
+    "orders": (lambda: linear.two_orders(n=5, m=3),
+               ["makes a matrix of 25 numbers first", "makes a matrix of 9 numbers first"]),
+    "estimates": (lambda: linear.estimates([1, 2], [1.0, 1.3], [0.1, 0.1], draws=1000),
+                  ["2: 1.300 ± 0.200", "1 of 2 bars contain it"]),
+    "masks": (lambda: sparse.masks({"window": sliding_window_mask(8, 3), "all": torch.ones(8, 8).bool()}),
+              ["window: causal, 58%; its last query sees keys 5 to 7", "all: both ways, 100%"]),
+    "reach": (lambda: sparse.reach(sliding_window_mask(9, 3), layers=2),
+              ["after layer 2: tokens 8; after layer 1: tokens 6 to 8; input: tokens 4 to 8",
+               "5 tokens after 2 layers"]),
+    "packed": (lambda: sparse.packed([4, 4], block=4), ["2 empty, 2 partial, 0 full"]),
+    "best keys": (lambda: sparse.best_keys(torch.tensor([0.5, 0.1, 0.1, 0.3]), 2),
+                  ["The 2 largest hold 80% of the weight; 1 of them are among the nearest 2 keys"]),
+    "recall": (lambda: sparse.recall({"rows": [{"recall": {"window": {"4": x, "8": 0.9}}} for x in (0.4, 0.6)]}),
+               ["window: 50% with 4, 90% with 8"]),
+    "memory": (lambda: draw_maps({"exact": [(7, USED), (3, LATER), (4, FREE)]}, "A strip."),
+               ["A strip.", "exact: 50% in use, 21% reserved, used later, 0% reserved, never used, 29% free"]),
+    "batches": (lambda: chart({"static": static_batches(HAND, 2, 6)}, caption="Two at a time."),
+                ["Two at a time.", "static: request 0 in steps 0 to 2, place kept until 4"])}
 
 
-def test_a_state_is_told_after_every_token(capsys):
-    linear.state_fills(torch.tensor([[1.0, 0], [2, 1]]), torch.tensor([[3.0, 0], [0, -1]]))
-    told = said(capsys)
-    assert "after token 1: (3, 0), (0, 0)" in told and "after token 2: (3, -2), (0, -1)" in told
-
-
-def test_both_orders_name_the_matrix_between(capsys):
-    linear.two_orders(n=5, m=3)
-    told = said(capsys)
-    assert "makes a matrix of 25 numbers first" in told and "makes a matrix of 9 numbers first" in told
-
-
-def test_the_bars_that_contain_the_truth_are_counted(capsys):
-    linear.estimates([1, 2], [1.0, 1.3], [0.1, 0.1], draws=1000)
-    assert "2: 1.300 ± 0.200" in (told := said(capsys)) and "1 of 2 bars contain it" in told
-
-
-def test_masks_are_told_by_share_and_last_row(capsys):
-    sparse.masks({"window": sliding_window_mask(8, 3), "all": torch.ones(8, 8, dtype=torch.bool)})
-    told = said(capsys)
-    assert "window: causal, 58%; its last query sees keys 5 to 7" in told and "all: both ways, 100%" in told
-
-
-def test_reach_goes_back_layer_by_layer(capsys):
-    sparse.reach(sliding_window_mask(9, 3), layers=2)
-    told = said(capsys)
-    assert "after layer 2: tokens 8; after layer 1: tokens 6 to 8; input: tokens 4 to 8" in told
-    assert "5 tokens after 2 layers" in told
-
-
-def test_packed_documents_leave_empty_blocks(capsys):
-    sparse.packed([4, 4], block=4)
-    assert "2 empty, 2 partial, 0 full" in said(capsys)
-
-
-def test_the_best_keys_hold_their_share(capsys):
-    sparse.best_keys(torch.tensor([0.5, 0.1, 0.1, 0.3]), 2)
-    assert "The 2 largest hold 80% of the weight; 1 of them are among the nearest 2 keys" in said(capsys)
-
-
-def test_recall_is_the_mean_over_the_seeds(capsys):
-    rows = [{"recall": {"window": {"4": share, "8": 0.9}}} for share in (0.4, 0.6)]
-    sparse.recall({"rows": rows})
-    assert "window: 50% with 4, 90% with 8" in said(capsys)
+@pytest.mark.parametrize("name", PRINTED)
+def test_what_is_printed_with_a_picture_follows_from_it(name, capsys):
+    draw, parts = PRINTED[name]
+    draw()
+    said = " ".join(capsys.readouterr().out.split())
+    assert all(part in said for part in parts), said

@@ -65,8 +65,7 @@ class RoFormerStyleAttention(nn.Module):
 
 
 class EncoderDecoderAttention(nn.Module):
-    """The first Transformer's: a decoder's queries over an encoder's states, heads as loops, 1 = visible in
-    the mask."""
+    """The first Transformer's: a decoder's queries over an encoder's states, heads as loops, 1 = visible."""
 
     def __init__(self, d_model, h):
         super().__init__()

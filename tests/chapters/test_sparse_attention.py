@@ -265,8 +265,7 @@ def half_inputs(heads, kv_heads, n, m, d, dtype=BF16):
 
 
 def test_only_visited_tiles_are_asked_for():
-    """n = 512, window 64, 3 sinks: a block of 128 queries sees tiles of 64 keys from its window's first to
-    its own last."""
+    """A block of 128 queries sees tiles of 64 keys, from its window's first to its own last."""
     n, d, window, n_sink = 512, 64, 64, 3
     q, k, v = half_inputs(1, 1, n, n, d)
     tiles = 0

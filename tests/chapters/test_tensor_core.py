@@ -1,5 +1,4 @@
-"""The tensor-core building blocks on the CPU engine: lane maps, products, the swizzle's banks, a missing
-wait."""
+"""The parts of tensor-core kernels on the engine: lane maps, products, the swizzle's banks, a missing wait."""
 import pytest
 import torch
 

@@ -106,8 +106,7 @@ def test_gradcheck():
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 10_000), st.booleans())
 @settings(max_examples=20, deadline=None)
 def test_a_shift_of_all_means_changes_nothing(n, m, seed, causal):
-    """The three forms in PyTorch, float32, means around 100: what is moved by 100 is rounded to what was
-    there before."""
+    """The three forms in PyTorch, float32; what is moved by 1,000 is rounded to what was there before."""
     draw = torch.Generator().manual_seed(seed)
     mu_q, mu_k = (torch.randint(-64, 65, (1, 2, rows, 4), generator=draw) / 32 for rows in (n, m))
     sigma_q, sigma_k, v = (torch.rand(1, 2, rows, 4, generator=draw) for rows in (n, m, m))
@@ -130,8 +129,7 @@ def test_every_form_in_half_precision(form, dtype, atol):
 
 @pytest.mark.parametrize("form", ["direct", "expanded", "augmented", "kernel", "fused"])
 def test_an_augmented_key_depends_on_this_key_alone(form):
-    """Keys may come one by one, as from a cache; and no later key touches an earlier row, whatever the
-    form."""
+    """Keys may come one by one, as from a cache; in no form does a later key touch an earlier row."""
     mu_q, sigma_q, mu_k, sigma_k, v = gaussians(1, 2, 9, 9, 8, 8, torch.float32)
     together, alone = (augment(mu_q, sigma_q, mu_k[:, :, at], sigma_k[:, :, at], 2.0)[1]
                        for at in (slice(0, 9), slice(4, 5)))
@@ -176,8 +174,7 @@ def test_no_negative_distance_and_no_nan():
 @pytest.mark.parametrize("form", ["direct", "expanded", "augmented", "kernel", "fused"])
 @pytest.mark.parametrize("tau", [0.0, 1.0])
 def test_no_nan_in_any_form(form, tau):
-    """Equal tokens, far tokens, norms of 1e12; the squares of 1e24 overflow, which only products cannot
-    bear."""
+    """Equal tokens, far ones, norms of 1e12; squares of 1e24 overflow, which only products cannot bear."""
     draw = rand(1, 1, 6, 8, dtype=torch.float32)
     v = rand(1, 1, 6, 4, seed=1, dtype=torch.float32)
     sizes = (0.0, 1.0, 1e4, 1e12) + ((1e24,) if form in ("direct", "expanded", "fused") else ())
@@ -474,8 +471,7 @@ def test_the_tensor_cores_take_scores_of_width_2d_and_values_of_width_d(dtype):
 
 
 def test_the_operands_are_made_in_one_pass():
-    """The header of kernels/w2_attention/tensor_core.cu quotes the bytes per row; the operands are those of
-    product_and_bias."""
+    """The header of tensor_core.cu quotes the bytes per row; the operands are those of product_and_bias."""
     *inputs, _ = narrow(64, 64, 64, 64, h=1, dtype=torch.bfloat16)
     with cuda.profile() as report:
         got = dot_product_operands(*inputs, torch.full((1,), 8.0))

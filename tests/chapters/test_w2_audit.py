@@ -1,5 +1,4 @@
-"""Chapter 9's audit: its tasks and models, that it can be interrupted, and that the committed file is what it
-makes."""
+"""Chapter 9's audit: its tasks and models, its interruption, and the committed file, which is what it makes."""
 import json
 import math
 
@@ -12,8 +11,9 @@ from course_lib.rope import apply_rope, rope_table
 from course_lib.studies import (w2_audit, w2_audit_memory, w2_audit_plan, w2_audit_public, w2_audit_results,
                                 w2_audit_tasks)
 from course_lib.w2_attention import W2Attention, gaussian_overlap, w2_scores
+from course_lib.studies.study import parameters
 from course_lib.studies.w2_audit_models import (MECHANISMS, AuditAttention, AuditModel, Overlap, attend,
-                                                equal_hidden, in_parts, parameters, raw_scores)
+                                                equal_hidden, in_parts, raw_scores)
 from references import same_numbers
 
 PIECE = "settings", "loss", "parameters", "curve"
