@@ -11,6 +11,29 @@ import laptop_cuda as cuda
 ORDERS = [pytest.param({"order": "forward"}, id="forward"), pytest.param({"order": "reverse"}, id="reverse"),
           pytest.param({"order": "seeded", "seed": 7}, id="seeded")]
 COUNTS = ("global_load", "global_store", "shared_load", "shared_store", "atomics", "barriers")
+# kernels whose launches are played and replayed
+PLAYED = """
+__global__ void transpose(const float* x, float* out) {
+    __shared__ float tile[32][32];
+    for (int r = threadIdx.y; r < 32; r += 8) tile[r][threadIdx.x] = x[r * 32 + threadIdx.x];
+    __syncthreads();
+    for (int r = threadIdx.y; r < 32; r += 8) out[r * 32 + threadIdx.x] = tile[threadIdx.x][r];     // conflicts
+}
+__global__ void odd_ones(const float* x, float* out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= n) return;
+    float s = 0;
+    for (int k = 0; k < 4; ++k) {
+        if ((k & 1) == (i & 1)) s += x[k * n + i];              // diverges
+    }
+    out[i] = s;
+}
+__global__ void reverse(const float* x, float* y) {
+    __shared__ float s[64];
+    s[threadIdx.x] = x[threadIdx.x];                            // writes
+    y[threadIdx.x] = s[63 - threadIdx.x];                       // reads
+}
+"""
 COMPILERS = ["g++", pytest.param("clang++", marks=pytest.mark.slow)]
 
 
@@ -22,6 +45,12 @@ def _compiled(source: str, compiler: str):
 def compiled(source: str):
     """A module, built once per session and compiler."""
     return _compiled(source, os.environ.get("CXX", ""))
+
+
+@pytest.fixture(scope="module")
+def mod(request):
+    """The SOURCE of a file of tests."""
+    return compiled(request.module.SOURCE)
 
 
 def use_compiler(monkeypatch, name: str) -> None:
@@ -39,8 +68,8 @@ def counted(kernel, grid, block, *args, shared: int = 0):
     return report.launches[0]
 
 
-def ramp(n: int) -> np.ndarray:
-    return np.arange(n, dtype=np.float32)
+def ramp(*shape: int) -> np.ndarray:
+    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
 
 
 def line_of(source: str, marker: str) -> set[int]:

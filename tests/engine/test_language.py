@@ -4,7 +4,7 @@ from typing import Callable
 
 import pytest
 import torch
-from engine_kit import ORDERS, compiled
+from engine_kit import ORDERS, mod  # noqa: F401
 from test_clean import Run, blank, check, integers, listing, randn
 
 import laptop_cuda as cuda
@@ -248,11 +248,6 @@ void add_two(float* x, int n) {
     cudaDeviceSynchronize();
 }
 """
-
-
-@pytest.fixture
-def mod():
-    return compiled(SOURCE)
 
 
 def ints(*values: int) -> torch.Tensor:

@@ -10,30 +10,15 @@ from urllib.parse import unquote
 
 import numpy as np
 import pytest
-from engine_kit import compiled, line_of
+from engine_kit import PLAYED, compiled, line_of, ramp
 
 import laptop_cuda as cuda
 from laptop_cuda import Machine
 from laptop_cuda.pictures import front
 from laptop_cuda.pictures.player import SCRIPTS, Trace, bank_parts, lanes_in_words, sectors
 
-SOURCE = """
-__global__ void transpose(const float* x, float* out) {
-    __shared__ float tile[32][32];
-    for (int r = threadIdx.y; r < 32; r += 8) tile[r][threadIdx.x] = x[r * 32 + threadIdx.x];
-    __syncthreads();
-    for (int r = threadIdx.y; r < 32; r += 8) out[r * 32 + threadIdx.x] = tile[threadIdx.x][r];     // conflicts
-}
+SOURCE = PLAYED + """
 __global__ void every(const float* x, float* out, int step) { out[threadIdx.x] = x[step * threadIdx.x + 1]; }
-__global__ void odd_ones(const float* x, float* out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    float s = 0;
-    for (int k = 0; k < 4; ++k) {
-        if ((k & 1) == (i & 1)) s += x[k * n + i];
-    }
-    out[i] = s;
-}
 __global__ void histogram(const int* x, int* bins) { atomicAdd(&bins[x[threadIdx.x]], 1); }
 __global__ void lane_sum(const float4* x, float* y) {
     float v = x[threadIdx.x].x;
@@ -55,29 +40,20 @@ __global__ void shared_bins(const int* x, int* out) {
     __syncthreads();
     if (threadIdx.x < 5) out[threadIdx.x] = bins[threadIdx.x];
 }
-__global__ void reverse(const float* x, float* y) {
-    __shared__ float s[64];
-    s[threadIdx.x] = x[threadIdx.x];                            // writes
-    y[threadIdx.x] = s[63 - threadIdx.x];                       // reads
-}
 """
 MODULE = compiled(SOURCE)
 MACHINES = [Machine(), Machine(banks=20, sector_bytes=64)]
 
 
-def floats(*shape):
-    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-
-
 LAUNCHES = {
-    "transpose": lambda: (1, (32, 8), floats(32, 32), np.zeros((32, 32), np.float32)),
-    "every": lambda: (1, 32, floats(32 * 9), np.zeros(32, np.float32), 8),
-    "odd_ones": lambda: (2, 50, floats(4, 77), np.zeros(77, np.float32), 77),
+    "transpose": lambda: (1, (32, 8), ramp(32, 32), np.zeros((32, 32), np.float32)),
+    "every": lambda: (1, 32, ramp(32 * 9), np.zeros(32, np.float32), 8),
+    "odd_ones": lambda: (2, 50, ramp(4, 77), np.zeros(77, np.float32), 77),
     "histogram": lambda: (1, 31, np.arange(31, dtype=np.int32) % 5, np.zeros(5, np.int32)),
     "doubles": lambda: (1, 31, np.zeros(31), 3),
-    "quads": lambda: (1, 32, floats(32, 4), 2),
+    "quads": lambda: (1, 32, ramp(32, 4), 2),
     "shared_bins": lambda: (1, 31, np.arange(31, dtype=np.int32) % 5, np.zeros(5, np.int32)),
-    "lane_sum": lambda: (1, 32, floats(32, 4), np.full(1, np.nan, np.float32)),
+    "lane_sum": lambda: (1, 32, ramp(32, 4), np.full(1, np.nan, np.float32)),
 }
 
 
@@ -90,7 +66,7 @@ def launch_of(name: str, **how):
 
 def race() -> cuda.KernelError:
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
-        MODULE.reverse[1, 64](floats(64), np.zeros(64, np.float32))
+        MODULE.reverse[1, 64](ramp(64), np.zeros(64, np.float32))
     return caught.value
 
 
@@ -179,7 +155,7 @@ def test_variables_of_a_lane_have_their_names():
     assert trace.variables(0, 3) == "The names of its variables are not known here."
     trace.with_registers(replay)
     last = {(s["block"], s["warp"]): n for n, s in enumerate(trace.steps) if s["kind"] == "store"}
-    x = floats(4, 77)
+    x = ramp(4, 77)
     for (block, warp), n in last.items():
         for lane in range(32):
             i = 50 * block + 32 * warp + lane

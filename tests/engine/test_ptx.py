@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import compiled, counted
+from engine_kit import counted, mod  # noqa: F401
 from laptop_cuda.ptx import Operand, statement
 from laptop_cuda.rewrite import rewrite
 
@@ -163,11 +163,6 @@ __global__ void beyond(float* y) {
     y[threadIdx.x] = v;
 }
 """
-
-
-@pytest.fixture(scope="module")
-def mod():
-    return compiled(SOURCE)
 
 
 def rng():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import ORDERS, compiled, counted
+from engine_kit import ORDERS, counted, mod  # noqa: F401
 
 pytestmark = pytest.mark.slow
 SOURCE = r"""
@@ -92,11 +92,6 @@ __global__ void rows8(const uint32_t* a, const uint32_t* b, const int* c, int* d
     d[at] = r[0], d[at + 1] = r[1];
 }
 """
-
-
-@pytest.fixture(scope="module")
-def mod():
-    return compiled(SOURCE)
 
 
 def test_what_was_released_is_seen_by_who_acquires(mod):

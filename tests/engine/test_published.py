@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import COMPILERS, ORDERS, compiled, counted, ramp, use_compiler
+from engine_kit import COMPILERS, ORDERS, compiled, counted, mod, ramp, use_compiler  # noqa: F401
 
 SOURCE = r"""
 #include <cuda_fp16.h>
@@ -81,11 +81,6 @@ template <class T> void more(T* x, int n) { more<T><<<1, n>>>(x); }
 template <class... P> __global__ void sum(float* x, P... p) { x[threadIdx.x] += (p + ...); }
 }
 """
-
-
-@pytest.fixture(scope="module")
-def mod():
-    return compiled(SOURCE)
 
 
 @pytest.mark.parametrize("order", ORDERS)

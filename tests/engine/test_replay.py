@@ -3,11 +3,11 @@ import json
 
 import numpy as np
 import pytest
-from engine_kit import ORDERS, compiled, line_of
+from engine_kit import ORDERS, PLAYED, compiled, line_of, ramp
 
 import laptop_cuda as cuda
 
-SOURCE = """
+SOURCE = PLAYED + """
 __global__ void add(const float* x, const float* y, float* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = x[i] + y[i];                            // add
@@ -25,31 +25,11 @@ __global__ void product(const float* a, const float* b, float* c, int n) {
     }
     if (row < n && col < n) c[row * n + col] = sum;
 }
-__global__ void transpose(const float* x, float* out) {
-    __shared__ float tile[32][32];
-    for (int r = threadIdx.y; r < 32; r += 8) tile[r][threadIdx.x] = x[r * 32 + threadIdx.x];
-    __syncthreads();
-    for (int r = threadIdx.y; r < 32; r += 8) out[r * 32 + threadIdx.x] = tile[threadIdx.x][r]; // conflicts
-}
-__global__ void odd_ones(const float* x, float* out, int n) {
-    int i = blockIdx.x * blockDim.x + threadIdx.x;
-    if (i >= n) return;
-    float s = 0;
-    for (int k = 0; k < 4; ++k) {
-        if ((k & 1) == (i & 1)) s += x[k * n + i];              // diverges
-    }
-    out[i] = s;
-}
 __device__ int calls;
 __global__ void histogram(const int* x, int* bins, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) atomicAdd(&bins[x[i]], 1);                       // counts
     if (i == 0) calls = calls + 1;
-}
-__global__ void reverse(const float* x, float* y) {
-    __shared__ float s[64];
-    s[threadIdx.x] = x[threadIdx.x];                            // writes
-    y[threadIdx.x] = s[63 - threadIdx.x];                       // reads
 }
 __global__ void through(float** rows, float* out) { out[threadIdx.x] = 2 * rows[threadIdx.x][1]; }
 __global__ void wide(const float4* x, float4* y) { y[threadIdx.x] = x[threadIdx.x]; }
@@ -63,18 +43,14 @@ MODULE = compiled(SOURCE)
 N = 20
 
 
-def floats(*shape):
-    return np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
-
-
 LAUNCHES = {
-    "add": lambda: ((3, 33), (floats(70), floats(70), np.zeros(70, np.float32), 70)),
-    "product": lambda: (((3, 3), (8, 8)), (floats(N, N), floats(N, N), np.zeros((N, N), np.float32), N)),
-    "transpose": lambda: ((1, (32, 8)), (floats(32, 32), np.zeros((32, 32), np.float32))),
-    "odd_ones": lambda: ((2, 50), (floats(4, 77), np.zeros(77, np.float32), 77)),
+    "add": lambda: ((3, 33), (ramp(70), ramp(70), np.zeros(70, np.float32), 70)),
+    "product": lambda: (((3, 3), (8, 8)), (ramp(N, N), ramp(N, N), np.zeros((N, N), np.float32), N)),
+    "transpose": lambda: ((1, (32, 8)), (ramp(32, 32), np.zeros((32, 32), np.float32))),
+    "odd_ones": lambda: ((2, 50), (ramp(4, 77), np.zeros(77, np.float32), 77)),
     "histogram": lambda: ((3, 31), (np.arange(80, dtype=np.int32) % 5, np.zeros(5, np.int32), 80)),
-    "wide": lambda: ((1, 33), (floats(33, 4), np.zeros((33, 4), np.float32))),
-    "lane_sum": lambda: ((1, 32), (floats(32), np.zeros(1, np.float32))),
+    "wide": lambda: ((1, 33), (ramp(33, 4), np.zeros((33, 4), np.float32))),
+    "lane_sum": lambda: ((1, 32), (ramp(32), np.zeros(1, np.float32))),
 }
 
 
@@ -188,7 +164,7 @@ def test_a_replay_changes_nothing_and_works_on_what_was():
 
 
 def test_arrays_behind_pointers_are_kept_too():
-    rows, out = [floats(3), floats(5) + 7], np.zeros(2, np.float32)
+    rows, out = [ramp(3), ramp(5) + 7], np.zeros(2, np.float32)
     with cuda.profile() as report:
         MODULE.through[1, 2](cuda.pointers(*rows), out)
     rows[1][:] = 0
@@ -228,7 +204,7 @@ def test_plain_data_for_json():
 
 @pytest.mark.parametrize("how", ORDERS)
 def test_a_race_is_marked_on_both_sides(how):
-    error = failed(MODULE.reverse, 1, 64, floats(64), np.zeros(64, np.float32), **how)
+    error = failed(MODULE.reverse, 1, 64, ramp(64), np.zeros(64, np.float32), **how)
     replay = error.replay()
     mine, other = (replay.events[i] for i in replay.error["events"])
     assert replay.error["kind"] == "race" and mine["thread"] == error.thread[0] and mine["line"] == error.line
@@ -239,7 +215,7 @@ def test_a_race_is_marked_on_both_sides(how):
 
 
 def test_an_index_past_the_end_is_the_last_event():
-    x = floats(40)
+    x = ramp(40)
     error = failed(MODULE.add, 2, 32, x, x, np.zeros(30, np.float32), 40)
     replay = error.replay()
     (refused,) = (replay.events[i] for i in replay.error["events"])
@@ -248,7 +224,7 @@ def test_an_index_past_the_end_is_the_last_event():
 
 
 def test_the_end_of_a_long_failed_launch_is_kept():
-    a, c = floats(N, N), np.zeros((N, N), np.float32)
+    a, c = ramp(N, N), np.zeros((N, N), np.float32)
     error = failed(MODULE.product, (3, 3), (8, 8), a, a, c.reshape(-1)[:N * N - 1], N)
     replay = error.replay(events=64)
     assert len(replay.events) <= 64 + 1 and "cut at 64 events" in replay.cut
@@ -263,7 +239,7 @@ def test_a_launch_too_large_says_how_to_ask():
 
 
 def test_arrays_that_do_not_change_are_kept_once():
-    x, out = floats(100), np.zeros(100, np.float32)
+    x, out = ramp(100), np.zeros(100, np.float32)
     with cuda.profile(keep=1200) as report:
         for _ in range(4):
             MODULE.add[4, 32](x, x, out, 100)
@@ -287,6 +263,6 @@ def test_a_number_of_events_that_is_none():
 
 def test_an_error_of_a_plain_run_says_that_it_cannot():
     with pytest.raises(cuda.KernelError) as caught:
-        MODULE.add[1, 2000](floats(8), floats(8), np.zeros(8, np.float32), 8)
+        MODULE.add[1, 2000](ramp(8), ramp(8), np.zeros(8, np.float32), 8)
     with pytest.raises(ValueError, match="inside `profile"):
         caught.value.replay()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import ORDERS
+from engine_kit import ORDERS, mod  # noqa: F401
 
 SOURCE = """
 __global__ void last(int* x) {
@@ -39,11 +39,6 @@ __global__ void passed_on(int* x, int* flag) {
     }
 }
 """
-
-
-@pytest.fixture(scope="module")
-def mod():
-    return cuda.compile(SOURCE)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -14,8 +14,8 @@ from laptop_cuda import build
 from laptop_cuda.toolchain import shipped
 
 pytestmark = pytest.mark.slow
-QUICK = ["test_counts.py", "test_cuda_module.py", "test_cuda_rewrite.py", "test_ptx.py", "test_published.py",
-         "../../laptop_cuda/programs/tests/test_program.py"]
+QUICK = ["test_cuda_module.py", "test_published.py", "../../laptop_cuda/programs/tests/test_program.py"]
+BESIDE = {"setup.py", "pyproject.toml", "build", "laptop_cuda.egg-info", "built", "tests"}    # not of a wheel
 
 USE = r'''
 import importlib.util, sys
@@ -75,18 +75,27 @@ def built(folder: Path, *options: str, python: str | Path = sys.executable, **en
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory) -> Path:
-    """As pip builds it in isolation: by a Python that has nothing, what is needed is on PYTHONPATH."""
+def bare(tmp_path_factory) -> Path:
+    """A Python that has pip alone."""
+    folder = tmp_path_factory.mktemp("bare")
+    venv.create(folder, with_pip=True)
+    return folder / "bin" / "python"
+
+
+@pytest.fixture(scope="module")
+def wheel(bare, tmp_path_factory) -> Path:
+    """As pip builds it in isolation: what is needed is on PYTHONPATH."""
     folder = tmp_path_factory.mktemp("wheel")
-    venv.create(folder / "bare", with_pip=True)
-    made = linked(folder / "needed", "numpy", "setuptools")
-    return built(folder, python=folder / "bare" / "bin" / "python", PYTHONPATH=str(made))
+    return built(folder, python=bare, PYTHONPATH=str(linked(folder / "needed", "numpy", "setuptools")))
 
 
 def test_it_is_of_one_platform_and_has_the_runtime(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "py3-none-linux" in wheel.name and not any(name.endswith("setup.py") for name in names)
     assert f"laptop_cuda/built/runtime-{build.engine_digest()}.so" in names
+    ours = {str(p.relative_to(build.PACKAGE.parent)) for p in build.PACKAGE.rglob("*") if p.is_file()}
+    assert not [name for name in ours - set(names) if "__pycache__" not in name and not name.endswith(".md")
+                and not BESIDE & set(name.split("/"))]
 
 
 def test_one_for_arm64_is_built_on_another_machine(tmp_path, needs):
@@ -110,17 +119,15 @@ def clean_environment(**more: str) -> dict[str, str]:
     return {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "COURSE_CACHE")} | more
 
 
-def test_with_numpy_alone_it_compiles_runs_profiles_and_sanitizes(wheel, tmp_path):
+def test_with_numpy_alone_it_compiles_runs_profiles_and_sanitizes(wheel, bare, tmp_path):
     import numpy
-    venv.create(tmp_path / "venv", with_pip=True)
-    python = tmp_path / "venv" / "bin" / "python"
-    site = subprocess.run([python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
+    site = subprocess.run([bare, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"],
                           capture_output=True, text=True, check=True).stdout.strip()
     for folder in Path(numpy.__file__).parents[1].glob("numpy*"):       # NumPy without a network
         (Path(site) / folder.name).symlink_to(folder)
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)],
+    subprocess.run([bare, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", str(wheel)],
                    check=True)
-    done = subprocess.run([python, "-c", USE], cwd=tmp_path, capture_output=True, text=True,
+    done = subprocess.run([bare, "-c", USE], cwd=tmp_path, capture_output=True, text=True,
                           env=clean_environment(LAPTOP_CUDA_CACHE=str(tmp_path / "cache")))
     assert done.stdout.strip() == "works", done.stdout + done.stderr
     assert not list((tmp_path / "cache").rglob("runtime-*")), "the wheel's runtime is used, none is built"

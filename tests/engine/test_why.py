@@ -2,7 +2,7 @@
 import numpy as np
 import planted
 import pytest
-from engine_kit import compiled, line_of
+from engine_kit import compiled, line_of, ramp
 
 import laptop_cuda as cuda
 from laptop_cuda.why.edits import edits
@@ -40,10 +40,6 @@ __global__ void count(const int* x, int* bins, int n) {
 MODULE = compiled(SOURCE)
 
 
-def floats(n):
-    return np.arange(n, dtype=np.float32)
-
-
 def counted(kernel, grid, block, *arguments, **how):
     with cuda.profile(**how) as report:
         MODULE[kernel][grid, block](*arguments)
@@ -57,7 +53,7 @@ def line(marker: str) -> int:
 
 def test_an_element_leads_to_its_thread_line_and_loads():
     out = np.zeros(70, np.float32)
-    why = counted("add", 3, 33, floats(70), floats(70) + 1, out, 70).why(out, 68)
+    why = counted("add", 3, 33, ramp(70), ramp(70) + 1, out, 70).why(out, 68)
     assert (why.access.block, why.access.thread, why.access.value) == ((2, 0, 0), (2, 0, 0), 137)
     assert why.access.line == line("add, and the last is left out") and why.writes == 1
     assert [(s.array, s.index, s.value) for s in why.access.sources] == [("x", 68, 68), ("y", 68, 69)]
@@ -67,7 +63,7 @@ def test_an_element_leads_to_its_thread_line_and_loads():
 
 def test_an_element_that_no_thread_wrote():
     out = np.zeros(70, np.float32)
-    why = counted("add", 3, 33, floats(70), floats(70), out, 70).why("out", 69)
+    why = counted("add", 3, 33, ramp(70), ramp(70), out, 70).why("out", 69)
     assert why.access is None and why.writes == 0
     assert line("add, and the last is left out") in [s.line for s in why.lines]
     assert "no thread stored anything in out[69]" in str(why) and why._repr_html_()
@@ -75,7 +71,7 @@ def test_an_element_that_no_thread_wrote():
 
 def test_shared_memory_leads_to_the_thread_that_filled_it():
     out = np.zeros(45, np.float32)
-    why = counted("neighbours", 2, 32, floats(45), out, 45).why(out, 33)
+    why = counted("neighbours", 2, 32, ramp(45), out, 45).why(out, 33)
     assert why.access.line == line("store") and why.access.block == (1, 0, 0)
     tile = next(s for s in why.access.sources if s.array == "tile")
     assert (tile.line, tile.index, tile.more) == (line("gather"), 3, 2)
@@ -87,7 +83,7 @@ def test_shared_memory_leads_to_the_thread_that_filled_it():
 @pytest.mark.parametrize("index, marker", [(3, "odd"), (4, "even")])
 def test_diverged_threads_have_lines_of_their_own(index, marker):
     out = np.zeros(7, np.float32)
-    why = counted("odd_and_even", 1, 32, floats(7), out, 7).why(out, index)
+    why = counted("odd_and_even", 1, 32, ramp(7), out, 7).why(out, index)
     assert why.access.line == line(marker) and why.access.thread == (index, 0, 0)
 
 
@@ -109,7 +105,7 @@ def test_an_atomic_is_the_last_of_many():
 
 
 def test_the_last_launch_that_wrote_it_answers():
-    x, out = floats(6), np.zeros(6, np.float32)
+    x, out = ramp(6), np.zeros(6, np.float32)
     with cuda.profile() as report:
         MODULE.odd_and_even[1, 6](x, out, 6)
         MODULE.add[1, 6](x, x, out, 6)
@@ -118,7 +114,7 @@ def test_the_last_launch_that_wrote_it_answers():
 
 def test_several_dimensions_and_bad_indices():
     out = np.zeros((5, 14), np.float32)
-    report = counted("add", 3, 33, floats(70), floats(70), out, 70)
+    report = counted("add", 3, 33, ramp(70), ramp(70), out, 70)
     assert report.why(out, (4, 12)).access.value == 2 * 68
     for bad in (70, -1, (5, 0), (1,), (0, 14)):
         with pytest.raises(ValueError, match=r"index: the array has shape \(5, 14\)"):
@@ -127,7 +123,7 @@ def test_several_dimensions_and_bad_indices():
 
 def test_an_array_that_the_launch_did_not_have():
     out = np.zeros(70, np.float32)
-    report = counted("add", 3, 33, floats(70), floats(70), out, 70)
+    report = counted("add", 3, 33, ramp(70), ramp(70), out, 70)
     for other in ("z", np.zeros(70, np.float32)):
         with pytest.raises(ValueError, match="no launch had the array .*; they had x, y, out"):
             report.why(other, 0)
@@ -140,7 +136,7 @@ def test_without_launches_or_copies_it_says_so():
         report.why("out", 0)
     out = np.zeros(70, np.float32)
     with pytest.raises(ValueError, match=r"profile\(keep="):
-        counted("add", 3, 33, floats(70), floats(70), out, 70, keep=8).why(out, 0)
+        counted("add", 3, 33, ramp(70), ramp(70), out, 70, keep=8).why(out, 0)
 
 
 def test_statements_know_conditions_and_helpers():

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import ORDERS, compiled, counted, ramp
+from engine_kit import ORDERS, counted, mod, ramp  # noqa: F401
 
 SOURCE = r"""
 #include <cooperative_groups.h>
@@ -117,11 +117,6 @@ __global__ void atomics(int* sum, unsigned* most, int* ticket) {
     static_assert(cuda::std::is_same<int, int>::value, "");
 }
 """
-
-
-@pytest.fixture(scope="module")
-def mod():
-    return compiled(SOURCE)
 
 
 @pytest.mark.parametrize("order", ORDERS)

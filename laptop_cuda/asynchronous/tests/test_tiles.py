@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import ORDERS, compiled, line_of, ramp
+from engine_kit import ORDERS, line_of, mod, ramp  # noqa: F401
 from laptop_cuda.programs import run
 
 SOURCE = r"""
@@ -91,11 +91,6 @@ int main(int argc, char** argv) {
     delete[] host;
 }
 """
-
-
-@pytest.fixture(scope="module")
-def mod():
-    return compiled(SOURCE)
 
 
 @pytest.mark.parametrize("order", ORDERS)

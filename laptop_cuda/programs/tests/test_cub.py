@@ -3,7 +3,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
-from engine_kit import ORDERS, compiled
+from engine_kit import ORDERS, mod  # noqa: F401
 from laptop_cuda.programs import run
 
 SOURCE = r"""
@@ -50,11 +50,6 @@ __global__ void largest_of_items(const int* x, int* y, int* all) {
     for (int i = 0; i < 4; ++i) y[threadIdx.x * 4 + i] = before[i], y[256 + threadIdx.x * 4 + i] = v[i];
 }
 """
-
-
-@pytest.fixture(scope="module")
-def mod():
-    return compiled(SOURCE)
 
 
 @pytest.mark.parametrize("order", ORDERS)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 import laptop_cuda as cuda
-from engine_kit import compiled
+from engine_kit import compiled, mod  # noqa: F401
 from laptop_cuda.programs import run
 
 SOURCE = r"""
@@ -48,11 +48,6 @@ PUBLISHED = {
     "curandStatePhilox4_32_10_t": ([1433639123, 3856525632, 1611620758, 3188829556, 4021282778, 2007987819],
         [0.23315121, 0.095392324, -0.55815399, 0.5788973], [0.7135331574827433, -2.1393214055273435]),
 }
-
-
-@pytest.fixture(scope="module")
-def mod():
-    return compiled(SOURCE)
 
 
 @pytest.mark.parametrize("state", PUBLISHED)
