@@ -60,28 +60,22 @@ template <class T> struct arithmetic {
     LAPTOP_QUIET static T abs(T a) { return a < 0 ? neg(a) : a; }
     LAPTOP_QUIET static T neg(T a) { return T(U(0) - U(a)); }
 };
-// Of zeros the one with a sign is less.
-template <> struct arithmetic<double> {
-    LAPTOP_QUIET static double add(double a, double b) { return a + b; }
-    LAPTOP_QUIET static double sub(double a, double b) { return a - b; }
-    LAPTOP_QUIET static double mul(double a, double b) { return a * b; }
-    LAPTOP_QUIET static double div(double a, double b) { return a / b; }
-    LAPTOP_QUIET static double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
-    LAPTOP_QUIET static double min(double a, double b) { return a == b ? (__builtin_signbit(a) ? a : b) : fmin(a, b); }
-    LAPTOP_QUIET static double max(double a, double b) { return a == b ? (__builtin_signbit(a) ? b : a) : fmax(a, b); }
-    LAPTOP_QUIET static double abs(double a) { return __builtin_fabs(a); }
-    LAPTOP_QUIET static double neg(double a) { return -a; }
+// Of zeros the one with a sign is less. A float's least, largest and absolute value are found exactly in double.
+template <class T> struct of_real {
+    LAPTOP_QUIET static T add(T a, T b) { return a + b; }
+    LAPTOP_QUIET static T sub(T a, T b) { return a - b; }
+    LAPTOP_QUIET static T mul(T a, T b) { return a * b; }
+    LAPTOP_QUIET static T div(T a, T b) { return a / b; }
+    LAPTOP_QUIET static T min(T a, T b) { return a == b ? (__builtin_signbit(a) ? a : b) : T(__builtin_fmin(a, b)); }
+    LAPTOP_QUIET static T max(T a, T b) { return a == b ? (__builtin_signbit(a) ? b : a) : T(__builtin_fmax(a, b)); }
+    LAPTOP_QUIET static T abs(T a) { return T(__builtin_fabs(a)); }
+    LAPTOP_QUIET static T neg(T a) { return -a; }
 };
-template <> struct arithmetic<float> {
-    LAPTOP_QUIET static float add(float a, float b) { return a + b; }
-    LAPTOP_QUIET static float sub(float a, float b) { return a - b; }
-    LAPTOP_QUIET static float mul(float a, float b) { return a * b; }
-    LAPTOP_QUIET static float div(float a, float b) { return a / b; }
+template <> struct arithmetic<double> : of_real<double> {
+    LAPTOP_QUIET static double fma(double a, double b, double c) { return __builtin_fma(a, b, c); }
+};
+template <> struct arithmetic<float> : of_real<float> {
     LAPTOP_QUIET static float fma(float a, float b, float c) { return fmaf(a, b, c); }
-    LAPTOP_QUIET static float min(float a, float b) { return a == b ? (__builtin_signbit(a) ? a : b) : fminf(a, b); }
-    LAPTOP_QUIET static float max(float a, float b) { return a == b ? (__builtin_signbit(a) ? b : a) : fmaxf(a, b); }
-    LAPTOP_QUIET static float abs(float a) { return __builtin_fabsf(a); }
-    LAPTOP_QUIET static float neg(float a) { return -a; }
 };
 template <class Format> struct arithmetic<small<Format>> {
     typedef small<Format> T;
@@ -112,14 +106,12 @@ template <class E> struct arithmetic<pair<E>> {
     LAPTOP_QUIET static T neg(T a) { return {A::neg(a.low), A::neg(a.high)}; }
 };
 
-template <class T> LAPTOP_FN T add(T a, T b) { return arithmetic<T>::add(a, b); }
-template <class T> LAPTOP_FN T sub(T a, T b) { return arithmetic<T>::sub(a, b); }
-template <class T> LAPTOP_FN T mul(T a, T b) { return arithmetic<T>::mul(a, b); }
-template <class T> LAPTOP_FN T div(T a, T b) { return arithmetic<T>::div(a, b); }
+#define LAPTOP_ARITHMETIC(name) template <class T> LAPTOP_FN T name(T a, T b) { return arithmetic<T>::name(a, b); }
+LAPTOP_ARITHMETIC(add) LAPTOP_ARITHMETIC(sub) LAPTOP_ARITHMETIC(mul) LAPTOP_ARITHMETIC(div)
+LAPTOP_ARITHMETIC(min) LAPTOP_ARITHMETIC(max)
+#undef LAPTOP_ARITHMETIC
 template <class T> LAPTOP_FN T rem(T a, T b) { return T(a % b); }
 template <class T> LAPTOP_FN T fma(T a, T b, T c) { return arithmetic<T>::fma(a, b, c); }
-template <class T> LAPTOP_FN T min(T a, T b) { return arithmetic<T>::min(a, b); }
-template <class T> LAPTOP_FN T max(T a, T b) { return arithmetic<T>::max(a, b); }
 template <class T> LAPTOP_FN T abs(T a) { return arithmetic<T>::abs(a); }
 template <class T> LAPTOP_FN T neg(T a) { return arithmetic<T>::neg(a); }
 // .ftz: a subnormal number counts as zero of its sign

@@ -17,6 +17,7 @@
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
+#include <sys/mman.h>
 
 #include <cstddef>
 #include <deque>
@@ -29,6 +30,12 @@
 
 #include "engine.h"
 
+#if !defined(MAP_ANONYMOUS)
+#define MAP_ANONYMOUS MAP_ANON
+#endif
+#if !defined(MAP_NORESERVE)
+#define MAP_NORESERVE 0
+#endif
 extern int warpSize;              // as kernels see it; written before a launch
 #pragma GCC visibility push(hidden)      // calls among the parts go straight
 #pragma GCC diagnostic ignored "-Wattributes"    // of a part, with members of hidden types

@@ -5,7 +5,6 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,12 +13,6 @@
 #include "runtime.h"
 #include "runtime_settled.h"
 
-#if !defined(MAP_ANONYMOUS)
-#define MAP_ANONYMOUS MAP_ANON
-#endif
-#if !defined(MAP_NORESERVE)
-#define MAP_NORESERVE 0
-#endif
 #include <cxxabi.h>
 #include <dlfcn.h>
 
