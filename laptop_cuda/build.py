@@ -62,14 +62,14 @@ def rewritten_header(name: str, text: str) -> Path:
 
 
 def library(text: str, name: str, original: str, folder: Path | None, traced: bool,
-            beside: tuple[str, ...] = (), search: tuple[Path, ...] = ()) -> Path:
-    """Builds rewritten source. `folder` is where its includes are.
+            beside: tuple[str, ...] = (), search: tuple[Path, ...] = (), warn: list[str] = []) -> Path:
+    """Builds rewritten source. `folder` is where its includes are; `warn` asks for more warnings.
 
     `name`, `original` and the names of the files `beside` it are for error messages.
     """
     tool = compiler()
     include = [*(f"-I{p}" for p in search), *include_flags()] + ([f"-iquote{folder}"] if folder else [])
-    flags = COMMON + (tool.traced() if traced else tool.plain()) + include
+    flags = COMMON + (tool.traced() if traced else tool.plain()) + include + warn
     if traced and not tool.clang:
         flags.append(by_value.FLAG)
     own, runtime = _beforehand(tool, flags, text.startswith(HEAD))

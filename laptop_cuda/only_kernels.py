@@ -4,12 +4,14 @@ A text that goes beyond is refused before it is compiled; a build of it that cal
 mathematics, or holds code that runs when it is loaded, is refused before it is loaded. Where counts matter,
 so is one that copies structs where they are not counted.
 """
+import functools
 import re
 from contextlib import contextmanager
 from pathlib import Path
 
-from .build import runtime_library
-from .text.diagnostics import CompileError
+from .build import PRINTED, runtime_library
+from .packs import folders
+from .text.diagnostics import DIAGNOSTIC, CompileError
 from .text.plain import plain_text, unreadable
 from .toolchain.by_value import uncounted_copy
 from .toolchain.compilers import compiler
@@ -21,13 +23,24 @@ from .toolchain.object_file import ObjectFile, read_object
 BEYOND = {"__attribute__", "__attribute", "__declspec", "asm", "__asm__", "__asm", "_Pragma", "__has_include",
           "__has_embed", "__extension__", "gnu", "__gnu__", "clang"}
 # names of the compiler and of the engine; `__builtin_align__` is CUDA's
+# Names that begin so are the implementation's. CUDA's own among them are those in the engine's headers, or begin
+# as one that a macro there completes: an unknown one may be a macro of the C library, which can stand for anything.
+RESERVED = re.compile(r"__\w+|_[A-Z]\w*")
+STANDARD = {"__int128", "__func__", "__FILE__", "__LINE__", "__VA_ARGS__", "__VA_OPT__", "_Bool", "__noinline__",
+            "__maxnreg__"}
+# conversions, packed integers, and what is asked of a number
+INTRINSIC = re.compile(r"__[a-z]+\d*2[a-z]+\d*(?:_r[nzdu])?|__v[a-z]+[24]|__(?:isnan|isinf|finite|signbit)[fd]?")
+# an array without a size, whose elements no bounds check and, where it is constant, no hook sees
+OPEN_ARRAY = re.compile(r"(?:\A|[;{}])(?P<before>[^;{}()]*)\[\s*\]\s*[,;]")
+EMPTY_ARRAY = re.compile(r"zero.size arrays?\b|flexible array member")
 OWN_NAMES = re.compile(r"__atomic_|__sync_|__builtin_(?!align__$)|__tsan|__sanitizer|laptop|LAPTOP")
 # what the engine defines as macros, so that it sees what they touch
 ENGINE_MACROS = {"memcpy", "memset", "memmove", "printf", "assert", "abort", "exit"}
-DIRECTIVES = {"include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "pragma", "error", "warning"}
+DIRECTIVES = {"include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "pragma", "error",
+              "warning"}
 SPELLINGS = {"##": "`##`", "%:": "`%:`", "<:": "`<:`", "[[": "an attribute in `[[ ]]`", "??": "`??`"}
 HEADERS = re.compile(
-    r"(?:cuda_\w+|cooperative_groups(?:/\w+)?|mma|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|"
+    r"(?:cuda_\w+|cuComplex|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|"
     r"climits|limits|cstdint|stdint)(?:\.h)?")
 # what compilers call of their own accord: to set and copy memory, to unwind, and for arithmetic on integers
 # and 16-bit numbers that the processor has no instruction for
@@ -81,6 +94,11 @@ def as_judged(source: str) -> str:
     return plain_text(source) if _active else source
 
 
+def warnings_wanted() -> list[str]:
+    """What the compiler is asked about a text that is judged."""
+    return ["-Wpedantic"] if _active else []
+
+
 def check_library(library: Path, name: str, source: str) -> None:
     """Raise NotAllowed for a build that goes beyond kernels, where that is asked."""
     if _active and (told := beyond(library, name, _counted)):
@@ -113,8 +131,12 @@ def beyond(library: Path, name: str, counted: bool = False) -> str | None:
     if set(made.by_itself) - TRACERS:
         return ("An object with a constructor, or a variable whose first value must be computed, may not be "
                 "defined outside a kernel: a GPU runs nothing before the first launch.")
-    if function := unhooked(library, linked, name):
-        return f"What {function} loads and stores would be neither counted nor checked."
+    if line := unhooked(library, linked, name):
+        return f"What line {line} loads and stores would be neither counted nor checked."
+    printed = (library.parent / PRINTED).read_text(errors="replace")
+    if line := next((m["line"] for m in map(DIAGNOSTIC.match, printed.splitlines())
+                     if m and m["file"] == name and EMPTY_ARRAY.search(m["message"])), None):
+        return f"The array in line {line} has no size: what is loaded from it would be neither counted nor checked."
     return _uncounted(library.parent, made) if counted else None
 
 
@@ -159,6 +181,11 @@ def refused(source: str, forbid: tuple[str, ...] = (), given: str = "") -> str |
     for name in sorted(words):
         if OWN_NAMES.match(name):
             return f"`{name}` may not be used in an exercise: it is the compiler's or the engine's."
+    for name in sorted(filter(RESERVED.fullmatch, words)):
+        if not _of_cuda(name) and name not in given:
+            return f"`{name}` may not be used in an exercise: names that begin so are the compiler's."
+    if any("__shared__" not in found["before"] for found in OPEN_ARRAY.finditer(plain)):
+        return "An array without a size may not be declared here, unless it is `extern __shared__`."
     for spelling, said in SPELLINGS.items():
         if spelling in plain and spelling not in given:
             return f"{said} may not be used in an exercise."
@@ -171,13 +198,26 @@ def refused(source: str, forbid: tuple[str, ...] = (), given: str = "") -> str |
     return None
 
 
+@functools.cache
+def _names_of_cuda() -> tuple[set[str], tuple[str, ...]]:
+    """Of the engine's headers: the names, and the beginnings of those that macros complete."""
+    text = "\n".join(path.read_text() for folder in folders("include") for path in folder.glob("*.h"))
+    return set(RESERVED.findall(text)), tuple(re.findall(r"\b(__\w+)##", text))
+
+
+def _of_cuda(name: str) -> bool:
+    names, beginnings = _names_of_cuda()
+    return (name in names or name in STANDARD or name.startswith(beginnings)
+            or INTRINSIC.fullmatch(name) is not None)
+
+
 def _directive(name: str, rest: str) -> str | None:
     if name == "include":
         header = re.fullmatch(r'\s*[<"]([\w./]+)[>"]\s*', rest)
         if not header or not HEADERS.fullmatch(header[1]):
-            return (f"`#include{rest}` does not compile in an exercise: use CUDA's own headers, or those for "
-                    "numbers such as <cmath>.")
-    if name == "pragma" and rest.split()[:1] != ["unroll"]:
+            return (f"`#include{rest}` may not be used in an exercise; <cuda_fp16.h> and its like, and those for "
+                    "numbers such as <cmath>, may.")
+    if name == "pragma" and rest.split()[:1] not in (["unroll"], ["once"]):
         return f"`#pragma{rest}` may not be used in an exercise; `#pragma unroll` may."
     if name in ("define", "undef") and (found := re.match(r"\s*(\w+)", rest)):
         if found[1].startswith("__"):

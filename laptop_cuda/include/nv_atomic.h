@@ -30,6 +30,7 @@ LAPTOP_FN T __nv_atomic_load_n(const volatile T* p, int order, int scope = __NV_
 }
 template <class T> LAPTOP_FN void __nv_atomic_load(const volatile T* p, laptop::exactly<T>* result, int order,
                                 int scope = __NV_THREAD_SCOPE_SYSTEM) {
+    laptop::will_write(result, sizeof(T), LAPTOP_SITE);
     *result = laptop::nv_atomic(p, order, scope, [](T old) LAPTOP_QUIET -> T { return old; }, LAPTOP_SITE);
 }
 template <class T>
@@ -39,6 +40,8 @@ LAPTOP_FN T __nv_atomic_exchange_n(volatile T* p, laptop::exactly<T> v, int orde
 template <class T>
 LAPTOP_FN void __nv_atomic_exchange(volatile T* p, laptop::exactly<T>* value, laptop::exactly<T>* result, int order,
                                     int scope = __NV_THREAD_SCOPE_SYSTEM) {
+    laptop::will_read(value, sizeof(T), LAPTOP_SITE);
+    laptop::will_write(result, sizeof(T), LAPTOP_SITE);
     T v = *value;
     *result = laptop::nv_atomic(p, order, scope, [v](T) LAPTOP_QUIET -> T { return v; }, LAPTOP_SITE);
 }
@@ -48,6 +51,7 @@ LAPTOP_FN void __nv_atomic_store_n(volatile T* p, laptop::exactly<T> v, int orde
 }
 template <class T>
 LAPTOP_FN void __nv_atomic_store(volatile T* p, laptop::exactly<T>* value, int order, int scope = __NV_THREAD_SCOPE_SYSTEM) {
+    laptop::will_read(value, sizeof(T), LAPTOP_SITE);
     T v = *value;
     laptop::nv_atomic(p, order, scope, [v](T) LAPTOP_QUIET -> T { return v; }, LAPTOP_SITE);
 }
@@ -55,17 +59,26 @@ LAPTOP_FN void __nv_atomic_store(volatile T* p, laptop::exactly<T>* value, int o
 template <class T>
 LAPTOP_FN bool __nv_atomic_compare_exchange_n(volatile T* p, laptop::exactly<T>* expected, laptop::exactly<T> v, bool, int order,
                                               int, int scope = __NV_THREAD_SCOPE_SYSTEM) {
+    laptop::will_read(expected, sizeof(T), LAPTOP_SITE);
     T want = *expected;
     T old = laptop::nv_atomic(p, order, scope, [=](T old) LAPTOP_QUIET -> T { return old == want ? v : old; }, LAPTOP_SITE);
-    if (old != want) *expected = old;
+    if (old != want) {
+        laptop::will_write(expected, sizeof(T), LAPTOP_SITE);
+        *expected = old;
+    }
     return old == want;
 }
 template <class T>
 LAPTOP_FN bool __nv_atomic_compare_exchange(volatile T* p, laptop::exactly<T>* expected, laptop::exactly<T>* value, bool, int order,
                                             int, int scope = __NV_THREAD_SCOPE_SYSTEM) {
+    laptop::will_read(expected, sizeof(T), LAPTOP_SITE);
+    laptop::will_read(value, sizeof(T), LAPTOP_SITE);
     T want = *expected, v = *value;
     T old = laptop::nv_atomic(p, order, scope, [=](T old) LAPTOP_QUIET -> T { return old == want ? v : old; }, LAPTOP_SITE);
-    if (old != want) *expected = old;
+    if (old != want) {
+        laptop::will_write(expected, sizeof(T), LAPTOP_SITE);
+        *expected = old;
+    }
     return old == want;
 }
 #define LAPTOP_NV_ATOMIC(name, Result, expression)                                                              \

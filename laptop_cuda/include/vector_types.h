@@ -77,8 +77,12 @@ LAPTOP_VECTORS(ulonglong, unsigned long long, 16, 16, LAPTOP_WHOLE(16), LAPTOP_H
 LAPTOP_VECTORS(double, double, 16, 16, LAPTOP_WHOLE(16), LAPTOP_HALVES(16))
 #undef LAPTOP_VECTORS
 
+// of threadIdx; in a namespace without functions, which a call with a threadIdx would find without their prefix
+namespace laptop_index {
+struct Index { unsigned x, y, z; operator uint3() const { return uint3(x, y, z); } };
+}
 namespace laptop {
-struct Index { unsigned x, y, z; operator uint3() const { return uint3(x, y, z); } };    // of threadIdx
+using laptop_index::Index;
 }
 struct dim3 {
     unsigned x, y, z;

@@ -2,7 +2,7 @@
 from pathlib import Path
 
 from .. import build
-from ..only_kernels import check_library
+from ..only_kernels import check_library, warnings_wanted
 from ..regions import loops_of, loops_or_none
 from ..rewrite import table
 from ..rewrite import Loops
@@ -21,7 +21,7 @@ def kernel_library(files: list[Outline], name: str, source: str, wanted: list[tu
 
     def built(loops: Loops) -> Path:
         text = started(files, name) + rewritten(files, start, include, loops)
-        return build.library(text + end, name, source, folder, traced, beside, include)
+        return build.library(text + end, name, source, folder, traced, beside, include, warnings_wanted())
     made = loops_or_none({} if traced else loops_of(files, name), built)
     check_library(made, name, source)
     return load_library(made, wanted)

@@ -35,21 +35,18 @@ def unreadable(source: str) -> str | None:
     """A sentence about the first thing that compilers read in different ways, or that no kernel needs."""
     if CONTROL.search(source):
         return "A control character may not be used here."
-    text, before = _joined(source), ""
+    text, before = _joined(source), None
     for piece in PIECE.finditer(text):
-        told = _ambiguous(piece, before)
-        if told:
+        if told := _ambiguous(piece, before):
             return f"{told} in line {text.count(chr(10), 0, piece.start()) + 1} may not be used here."
-        before = piece.group()[-1]
+        before = piece.lastgroup
     return None
 
 
-def _ambiguous(piece: re.Match, before: str) -> str:
+def _ambiguous(piece: re.Match, before: str | None) -> str:
     kind, text = piece.lastgroup, piece.group()
     if kind == "raw":
         return 'The raw string `R"(...)"`'
-    if kind == "quoted" and text[0] == "'" and re.fullmatch(r"[\w$.]|[^\0-\x7f]", before):
-        return "The `'` that follows a name or a number"
-    if kind == "open":
-        return f"The quote {text[0]} without an end"
+    if kind in ("quoted", "open") and text[0] == "'" and before == "number":
+        return "The `'` that follows a number"
     return "The `\\` outside of a text" if kind is None and text == "\\" else ""

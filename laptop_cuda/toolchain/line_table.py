@@ -50,7 +50,7 @@ class _Reader:
 
 def frames(library: Path, offsets: list[int], wanted: Callable[[str], bool]) -> list[list[str]]:
     """Per offset the nearest "file:line" that is wanted, of its row or of those before it in its stretch."""
-    rows = _rows(library, library.stat().st_mtime_ns)
+    rows = rows_of(library)
     starts = [row.address for row in rows]
     found = []
     for offset in offsets:
@@ -60,6 +60,11 @@ def frames(library: Path, offsets: list[int], wanted: Callable[[str], bool]) -> 
             at -= 1
         found.append([place] if wanted(place) else [])
     return found
+
+
+def rows_of(library: Path) -> list[Row]:
+    """By address."""
+    return _rows(library, library.stat().st_mtime_ns)
 
 
 @functools.lru_cache(maxsize=8)

@@ -23,7 +23,7 @@ class ObjectFile:
     needs: dict[str, str]
     gives: set[str]
     variables: set[str]
-    functions: dict[str, int]
+    functions: dict[str, range]
     by_itself: list[str]
 
 
@@ -69,10 +69,10 @@ def read_object(path: Path) -> ObjectFile | None:
         if section.kind not in (SYMBOLS, DYNAMIC_SYMBOLS):
             continue
         for i in range(1, section.size // 24):
-            at, info, _, place, begin = struct.unpack_from("<IBBHQ", data, section.offset + 24 * i)
+            at, info, _, place, begin, size = struct.unpack_from("<IBBHQQ", data, section.offset + 24 * i)
             called = text(section.link, at)
             if info & 15 in FUNCTION_KINDS and place:
-                made.functions[called] = begin
+                made.functions[called] = range(begin, begin + size)
             if info & 15 in VARIABLE_KINDS:
                 made.variables.add(called)
             if info >> 4 == 0:                                   # local

@@ -25,7 +25,7 @@ def precompiled(tool: Compiler, flags: list[str], include: list[str]) -> list[st
     """
     if tool.zig or tool.clang or os.environ.get("LAPTOP_CUDA_PRECOMPILED") == "0":
         return []
-    kept = [f for f in flags if not f.startswith(("-I", "-iquote", "-fdump"))] + include
+    kept = [f for f in flags if not f.startswith(("-I", "-iquote", "-fdump", "-Wpedantic"))] + include
     folder = cache() / (FOLDER + digest(HEAD, *kept, *tool.command, tool.version))
     made = folder / "start.h.gch"
     if not _fresh(made):

@@ -115,8 +115,10 @@ def test_a_cheat_by_its_text_is_refused():
 
 
 def test_code_that_is_hidden_from_a_reader_is_refused():
-    accepted = [name for name, text in hidden.HIDDEN.items() if refused(text + hidden.KERNEL) is None]
-    assert not accepted
+    texts = {name: text + hidden.KERNEL for name, text in hidden.HIDDEN.items()} | hidden.NAMED
+    assert [name for name, text in texts.items() if refused(text) is None] == []
+    prose = "#if 0\nIt doesn't matter. \"Nor does this.\n#endif\n#pragma once\n/* 1'2 */ const int a = 1'000, b = '\\'';\n"
+    assert refused(prose + cheats.HONEST) is None
 
 
 def test_code_that_no_reader_found_is_not_loaded(monkeypatch):
@@ -125,6 +127,14 @@ def test_code_that_no_reader_found_is_not_loaded(monkeypatch):
     assert plain_text("int a; /* 1\n2 */ int \\\nb;\nc // d") == "int a;     \n     int b;\n\nc     "
     monkeypatch.setattr("laptop_cuda.module.as_judged", lambda source: source)
     assert "neither counted nor checked" in told(source)
+
+
+@pytest.mark.parametrize("name", [pytest.param(name, marks=() if "__ldg" in name else pytest.mark.slow)
+                                  for name in hidden.BUILT])
+def test_code_that_its_build_hides_from_the_counts_is_refused(name):
+    assert refused(hidden.BUILT[name]) is None, "by its names it would pass"
+    with pytest.raises(cuda.CompileError):
+        summed(hidden.BUILT[name])
 
 
 @pytest.mark.slow
@@ -157,7 +167,7 @@ def test_what_is_wrong_in_the_run_that_counts_is_wrong():
 @pytest.mark.slow
 def test_a_detour_to_the_data_saves_nothing():
     least = summed(cheats.HONEST)[1]
-    for name, source in cheats.NOTHING_SAVED.items():
+    for name, source in (cheats.NOTHING_SAVED | hidden.COUNTED).items():
         try:
             right, sectors = summed(source)
         except (cuda.KernelError, cuda.NotAllowed):
