@@ -22,9 +22,8 @@ from .toolchain.object_file import ObjectFile, read_object
 # in any way that the preprocessor allows, hence no pasting of tokens and no other spellings of `#` and `[`.
 BEYOND = {"__attribute__", "__attribute", "__declspec", "asm", "__asm__", "__asm", "_Pragma", "__has_include",
           "__has_embed", "__extension__", "gnu", "__gnu__", "clang"}
-# names of the compiler and of the engine; `__builtin_align__` is CUDA's
-# Names that begin so are the implementation's. CUDA's own among them are those in the engine's headers, or begin
-# as one that a macro there completes: an unknown one may be a macro of the C library, which can stand for anything.
+# Names that begin so are the implementation's: an unknown one may be a macro of the C library, which can stand
+# for anything. CUDA's own are those in the engine's headers, or begin as one that a macro there completes.
 RESERVED = re.compile(r"__\w+|_[A-Z]\w*")
 STANDARD = {"__int128", "__func__", "__FILE__", "__LINE__", "__VA_ARGS__", "__VA_OPT__", "_Bool", "__noinline__",
             "__maxnreg__"}
@@ -33,6 +32,7 @@ INTRINSIC = re.compile(r"__[a-z]+\d*2[a-z]+\d*(?:_r[nzdu])?|__v[a-z]+[24]|__(?:i
 # an array without a size, whose elements no bounds check and, where it is constant, no hook sees
 OPEN_ARRAY = re.compile(r"(?:\A|[;{}])(?P<before>[^;{}()]*)\[\s*\]\s*[,;]")
 EMPTY_ARRAY = re.compile(r"zero.size arrays?\b|flexible array member")
+# names of the compiler and of the engine; `__builtin_align__` is CUDA's
 OWN_NAMES = re.compile(r"__atomic_|__sync_|__builtin_(?!align__$)|__tsan|__sanitizer|laptop|LAPTOP")
 # what the engine defines as macros, so that it sees what they touch
 ENGINE_MACROS = {"memcpy", "memset", "memmove", "printf", "assert", "abort", "exit"}
