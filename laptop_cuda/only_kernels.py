@@ -22,8 +22,8 @@ from .toolchain.object_file import ObjectFile, read_object
 # in any way that the preprocessor allows, hence no pasting of tokens and no other spellings of `#` and `[`.
 BEYOND = {"__attribute__", "__attribute", "__declspec", "asm", "__asm__", "__asm", "_Pragma", "__has_include",
           "__has_embed", "__extension__", "gnu", "__gnu__", "clang"}
-# Names that begin so are the implementation's: an unknown one may be a macro of the C library, which can stand
-# for anything. CUDA's own are those in the engine's headers, or begin as one that a macro there completes.
+# Names that begin so are the implementation's: an unknown one may be a macro of the C library, which can
+# stand for anything. CUDA's own are those in the engine's headers, or begin as one that a macro there completes.
 RESERVED = re.compile(r"__\w+|_[A-Z]\w*")
 STANDARD = {"__int128", "__func__", "__FILE__", "__LINE__", "__VA_ARGS__", "__VA_OPT__", "_Bool", "__noinline__",
             "__maxnreg__"}
