@@ -23,12 +23,13 @@ from .toolchain.object_file import ObjectFile, read_object
 BEYOND = {"__attribute__", "__attribute", "__declspec", "asm", "__asm__", "__asm", "_Pragma", "__has_include",
           "__has_embed", "__extension__", "gnu", "__gnu__", "clang"}
 # Names that begin so are the implementation's: an unknown one may be a macro of the C library, which can
-# stand for anything. CUDA's own are those in the engine's headers, or begin as one that a macro there completes.
+# stand for anything. CUDA's own are in the engine's headers, or begin as one that a macro there completes.
 RESERVED = re.compile(r"__\w+|_[A-Z]\w*")
-STANDARD = {"__int128", "__func__", "__FILE__", "__LINE__", "__VA_ARGS__", "__VA_OPT__", "_Bool", "__noinline__",
-            "__maxnreg__"}
+STANDARD = {"__int128", "__func__", "__FILE__", "__LINE__", "__VA_ARGS__", "__VA_OPT__", "_Bool",
+            "__noinline__", "__maxnreg__"}
 # conversions, packed integers, and what is asked of a number
-INTRINSIC = re.compile(r"__[a-z]+\d*2[a-z]+\d*(?:_r[nzdu])?|__v[a-z]+[24]|__(?:isnan|isinf|finite|signbit)[fd]?")
+INTRINSIC = re.compile(r"__[a-z]+\d*2[a-z]+\d*(?:_r[nzdu])?|__v[a-z]+[24]|"
+                       r"__(?:isnan|isinf|finite|signbit)[fd]?")
 # an array without a size, whose elements no bounds check and, where it is constant, no hook sees
 OPEN_ARRAY = re.compile(r"(?:\A|[;{}])(?P<before>[^;{}()]*)\[\s*\]\s*[,;]")
 EMPTY_ARRAY = re.compile(r"zero.size arrays?\b|flexible array member")
@@ -36,8 +37,8 @@ EMPTY_ARRAY = re.compile(r"zero.size arrays?\b|flexible array member")
 OWN_NAMES = re.compile(r"__atomic_|__sync_|__builtin_(?!align__$)|__tsan|__sanitizer|laptop|LAPTOP")
 # what the engine defines as macros, so that it sees what they touch
 ENGINE_MACROS = {"memcpy", "memset", "memmove", "printf", "assert", "abort", "exit"}
-DIRECTIVES = {"include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "pragma", "error",
-              "warning"}
+DIRECTIVES = {"include", "define", "undef", "if", "ifdef", "ifndef", "elif", "else", "endif", "pragma",
+              "error", "warning"}
 SPELLINGS = {"##": "`##`", "%:": "`%:`", "<:": "`<:`", "[[": "an attribute in `[[ ]]`", "??": "`??`"}
 HEADERS = re.compile(
     r"(?:cuda_\w+|cuComplex|math|cmath|cstdio|stdio|cassert|assert|cfloat|float|"
@@ -136,7 +137,8 @@ def beyond(library: Path, name: str, counted: bool = False) -> str | None:
     printed = (library.parent / PRINTED).read_text(errors="replace")
     if line := next((m["line"] for m in map(DIAGNOSTIC.match, printed.splitlines())
                      if m and m["file"] == name and EMPTY_ARRAY.search(m["message"])), None):
-        return f"The array in line {line} has no size: what is loaded from it would be neither counted nor checked."
+        return (f"The array in line {line} has no size: what is loaded from it would be neither counted nor "
+                "checked.")
     return _uncounted(library.parent, made) if counted else None
 
 
@@ -215,8 +217,8 @@ def _directive(name: str, rest: str) -> str | None:
     if name == "include":
         header = re.fullmatch(r'\s*[<"]([\w./]+)[>"]\s*', rest)
         if not header or not HEADERS.fullmatch(header[1]):
-            return (f"`#include{rest}` may not be used in an exercise; <cuda_fp16.h> and its like, and those for "
-                    "numbers such as <cmath>, may.")
+            return (f"`#include{rest}` may not be used in an exercise; <cuda_fp16.h> and its like, and those "
+                    "for numbers such as <cmath>, may.")
     if name == "pragma" and rest.split()[:1] not in (["unroll"], ["once"]):
         return f"`#pragma{rest}` may not be used in an exercise; `#pragma unroll` may."
     if name in ("define", "undef") and (found := re.match(r"\s*(\w+)", rest)):
