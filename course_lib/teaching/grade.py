@@ -18,17 +18,18 @@ from typing import Iterator
 from course_lib.exercises.declare import CHAPTERS, NoChapter, chapter_word
 from course_lib.exercises.verdict import NOT_RUN, PASSED
 from course_lib.files import write_whole
-from . import by_hand, changes, marking, report
 from .arguments import arguments
-from .batch import Batch, tasks
-from .class_page import class_page
-from .gradebooks import write_gradebooks
-from .identity import Roster
-from .late import LateRule, read_rule
-from .probe import Refused, check_walls
-from .store import Store
-from .submissions import Submission, collect
-from .table import flag_copies, table
+from .confined.probe import Refused, check_walls
+from .hand_ins.identity import Roster
+from .hand_ins.late import LateRule, read_rule
+from .hand_ins.submissions import Submission, collect
+from .marks import by_hand, changes, marking
+from .marks.batch import Batch, tasks
+from .marks.store import Store
+from .marks.table import flag_copies, table
+from .reports import report
+from .reports.class_page import class_page
+from .reports.gradebooks import write_gradebooks
 
 
 @dataclass

@@ -30,14 +30,14 @@ from pathlib import Path
 from course_lib.exercises.declare import CHAPTERS, NoChapter, chapter_word, load_chapter
 from course_lib.exercises.parts import Exercise
 from course_lib.files import umask, write_whole
-from .cutting import CUT, SHOWN, Leak, cut_cuda, cut_python
-from .declarations import write_declarations
-from .leaks import remaining
-from .modules import closure, file_of, imports_of_notebook, notebook_of
-from .pieces import HandoutError
-from .reach import COURSE, PACKAGE
-from .shown import hand_out_notebook, in_words, withheld
-from .similarity import holds
+from .confined.reach import COURSE, PACKAGE
+from .copies.similarity import holds
+from .handouts.cutting import CUT, SHOWN, Leak, cut_cuda, cut_python
+from .handouts.declarations import write_declarations
+from .handouts.leaks import remaining
+from .handouts.modules import closure, file_of, imports_of_notebook, notebook_of
+from .handouts.pieces import HandoutError
+from .handouts.shown import hand_out_notebook, in_words, withheld
 
 # What every handout has besides what its notebooks import.
 ROOTS = ["course_lib", "course_lib.__main__", "course_lib.cuda", "course_lib.figures", "course_lib.exercises",

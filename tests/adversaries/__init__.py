@@ -1,5 +1,5 @@
 """Hostile submissions, and the private exercises that they are handed in for."""
-from course_lib.teaching import marking
+from course_lib.teaching.marks import marking
 from course_lib.exercises.declare import declared
 
 

@@ -11,12 +11,12 @@ import torch
 
 import laptop_cuda as cuda
 from course_lib.exercises import judge, runner
-from course_lib.teaching import walls
+from course_lib.teaching.confined import walls
 from course_lib.teaching.exam.command import main
 from course_lib.teaching.exam.mark import exercises_of, takes_32_lanes
 from course_lib.teaching.exam.notebook import notebook
 from course_lib.teaching.exam.sheets import PROBLEMS, fits, sheet
-from course_lib.teaching.sandbox import Sandbox
+from course_lib.teaching.confined.sandbox import Sandbox
 
 EXAMPLE = "a secret for tests"
 NAMES = [p.name for p in PROBLEMS]

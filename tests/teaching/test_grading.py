@@ -13,16 +13,19 @@ from xml.etree import ElementTree
 import pytest
 
 from adversaries import forget_private_exercises, hostile
-from course_lib.teaching import batch as batches, grade, marking, report, walls
+from course_lib.teaching.marks import batch as batches, marking
+from course_lib.teaching import grade
+from course_lib.teaching.reports import report
+from course_lib.teaching.confined import walls
 from course_lib.exercises import runner
 from course_lib.exercises.declare import all_exercises, find
-from course_lib.teaching.reply import STOPPED, Reply
-from course_lib.teaching.sandbox import Sandbox
-from course_lib.teaching.similarity import skeleton
-from course_lib.teaching.identity import person_of
-from course_lib.teaching.store import Store
-from course_lib.teaching.submissions import chapter_of_name, collect
-from course_lib.teaching.table import table
+from course_lib.teaching.confined.reply import STOPPED, Reply
+from course_lib.teaching.confined.sandbox import Sandbox
+from course_lib.teaching.copies.similarity import skeleton
+from course_lib.teaching.hand_ins.identity import person_of
+from course_lib.teaching.marks.store import Store
+from course_lib.teaching.hand_ins.submissions import chapter_of_name, collect
+from course_lib.teaching.marks.table import table
 
 from hand_ins import RIGHT, notebook, put, zipped
 

@@ -13,12 +13,13 @@ import pytest
 from adversaries import forget_private_exercises
 from course_lib.exercises.declare import load_chapter
 from course_lib.exercises.verdict import PASSED, Verdict
-from course_lib.teaching import intake, report
-from course_lib.teaching.identity import Person, Roster, person_of
-from course_lib.teaching.similarity import skeleton
-from course_lib.teaching.store import Store
-from course_lib.teaching.submissions import collect
-from course_lib.teaching.table import flag_copies, table
+from course_lib.teaching.hand_ins import intake
+from course_lib.teaching.reports import report
+from course_lib.teaching.hand_ins.identity import Person, Roster, person_of
+from course_lib.teaching.copies.similarity import skeleton
+from course_lib.teaching.marks.store import Store
+from course_lib.teaching.hand_ins.submissions import collect
+from course_lib.teaching.marks.table import flag_copies, table
 from hand_ins import RIGHT, notebook, put, zipped
 
 MOODLE = "{}_{}_assignsubmission_file_"

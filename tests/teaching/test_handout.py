@@ -16,9 +16,10 @@ import torch
 
 from course_lib.exercises.cell_text import MARKER
 from course_lib.exercises.declare import CHAPTERS, find, load_chapter
-from course_lib.teaching import (cutting, declarations, handout, leaks, modules, nbgrader_export, shown,
-                                 similarity)
-from course_lib.teaching.reach import COURSE
+from course_lib.teaching.handouts import cutting, declarations, leaks, modules, shown
+from course_lib.teaching import handout, nbgrader_export
+from course_lib.teaching.copies import similarity
+from course_lib.teaching.confined.reach import COURSE
 from course_lib.tools.notebooks import CellFailed
 from laptop_cuda.build import cache
 from notebook_process import execute

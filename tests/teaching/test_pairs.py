@@ -7,10 +7,10 @@ import torch
 
 from adversaries import honest
 from course_lib.exercises.verdict import PASSED, Verdict
-from course_lib.teaching.class_page import class_page
-from course_lib.teaching.pairs import pairs
-from course_lib.teaching.report import Mark
-from course_lib.teaching.similarity import likeness, pieces
+from course_lib.teaching.reports.class_page import class_page
+from course_lib.teaching.copies.pairs import pairs
+from course_lib.teaching.reports.report import Mark
+from course_lib.teaching.copies.similarity import likeness, pieces
 
 CLASS = 40
 

@@ -14,13 +14,15 @@ import pytest
 
 from course_lib.exercises.declare import find, load_chapter
 from course_lib.exercises.verdict import PASSED, WRONG, Verdict
-from course_lib.teaching import batch, by_hand, changes, gradebooks, grade, report
-from course_lib.teaching.class_page import class_page
-from course_lib.teaching.identity import Roster
-from course_lib.teaching.late import LateRule, read_rule
-from course_lib.teaching.store import Store
-from course_lib.teaching.submissions import collect
-from course_lib.teaching.table import table
+from course_lib.teaching.marks import batch, by_hand, changes
+from course_lib.teaching.reports import gradebooks, report
+from course_lib.teaching import grade
+from course_lib.teaching.reports.class_page import class_page
+from course_lib.teaching.hand_ins.identity import Roster
+from course_lib.teaching.hand_ins.late import LateRule, read_rule
+from course_lib.teaching.marks.store import Store
+from course_lib.teaching.hand_ins.submissions import collect
+from course_lib.teaching.marks.table import table
 from hand_ins import notebook, put
 
 MOODLE = "{}_{}_assignsubmission_file_"

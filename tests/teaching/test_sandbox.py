@@ -11,11 +11,12 @@ import pytest
 import torch
 
 from adversaries import forget_private_exercises, hostile
-from course_lib.teaching import marking, walls
+from course_lib.teaching.marks import marking
+from course_lib.teaching.confined import walls
 from course_lib.exercises.results import Request
-from course_lib.teaching.reach import hidden_paths, readable_paths
-from course_lib.teaching.probe import missing_walls
-from course_lib.teaching.sandbox import Limits, Sandbox
+from course_lib.teaching.confined.reach import hidden_paths, readable_paths
+from course_lib.teaching.confined.probe import missing_walls
+from course_lib.teaching.confined.sandbox import Limits, Sandbox
 
 TESTS = Path(__file__).resolve().parents[1]
 COURSE = TESTS.parent

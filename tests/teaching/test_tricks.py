@@ -12,11 +12,11 @@ import pytest
 
 from adversaries import hostile, tricks
 from course_lib.exercises.declare import load_chapter
-from course_lib.teaching import gradebooks, report
-from course_lib.teaching.class_page import class_page
-from course_lib.teaching.store import Store
-from course_lib.teaching.submissions import collect
-from course_lib.teaching.table import table
+from course_lib.teaching.reports import gradebooks, report
+from course_lib.teaching.reports.class_page import class_page
+from course_lib.teaching.marks.store import Store
+from course_lib.teaching.hand_ins.submissions import collect
+from course_lib.teaching.marks.table import table
 from hand_ins import RIGHT, notebook, put, zipped
 from test_sandbox import COURSE, linux, marked, needs_engine, sandbox, strangers  # noqa: F401
 

@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from course_lib.files import write_whole
-from ..identity import Roster
-from ..probe import Refused, check_walls
-from .. import report
-from ..submissions import collect
+from ..confined.probe import Refused, check_walls
+from ..hand_ins.identity import Roster
+from ..hand_ins.submissions import collect
+from ..reports import report
 from .mark import marks_of
 from .notebook import notebook
 from .sheets import key_of, sheet

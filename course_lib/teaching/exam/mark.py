@@ -6,11 +6,12 @@ from pathlib import Path
 
 from course_lib.exercises.parts import Exercise
 from course_lib.exercises.verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG, Verdict
-from .. import marking, report
-from ..batch import each
-from ..report import NOT_HANDED_IN, Mark
-from ..sandbox import Sandbox
-from ..submissions import Submission
+from ..confined.sandbox import Sandbox
+from ..hand_ins.submissions import Submission
+from ..marks import marking
+from ..marks.batch import each
+from ..reports import report
+from ..reports.report import NOT_HANDED_IN, Mark
 from .predict import QUESTIONS
 from .sheets import PROBLEMS, Sheet, key_of, sheet
 

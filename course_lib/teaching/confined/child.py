@@ -66,7 +66,7 @@ def main(control: socket.socket, config: dict) -> None:
 def load(config: dict) -> None:
     """Import the named files of the course alone, as the modules they are, without the packages around
     them."""
-    packages = {"course_lib", *(name.rpartition(".")[0] for name in config["files"])}
+    packages = {name[:at] for name in config["files"] for at, sign in enumerate(name) if sign == "."}
     for name in sorted(packages):
         sys.modules[name] = types.ModuleType(name)
         sys.modules[name].__path__ = []

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from course_lib.exercises.verdict import NOT_ATTEMPTED, PASSED, Verdict
 from course_lib.files import write_whole
-from .report import Mark, safe_cell
-from .submissions import Submission
+from ..hand_ins.submissions import Submission
+from ..reports.report import Mark, safe_cell
 
 COLUMNS = ["student", "chapter", "exercise", "points", "of", "comment", "answer"]
 NAME = "by_hand.csv"

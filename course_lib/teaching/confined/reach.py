@@ -8,10 +8,10 @@ import sys
 from functools import lru_cache
 from pathlib import Path
 
-from course_lib.teaching import walls
+from . import walls
 
 HERE = Path(__file__).resolve().parent
-PACKAGE = HERE.parent
+PACKAGE = HERE.parents[1]
 COURSE = PACKAGE.parent
 ENGINE = COURSE / "laptop_cuda"
 COMPILERS = ("c++", "g++", "clang++", "ninja", "ld", "as")

@@ -21,7 +21,7 @@ import time
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
-from course_lib.teaching import walls
+from . import walls
 from course_lib.exercises import wire
 from .reach import (ENGINE, HERE, PACKAGE, closed_to_others, engine_runtime, hidden_paths, library_paths,
                     readable_paths, spare_uid, UIDS)
@@ -29,7 +29,7 @@ from .reply import Reply, SandboxError, read_reply
 from course_lib.exercises.results import Request
 
 # All that the child has of the course, besides the engine.
-CHILD_FILES = ("teaching.walls", "teaching.watching", "exercises.wire", "exercises.results",
+CHILD_FILES = ("teaching.confined.walls", "teaching.confined.watching", "exercises.wire", "exercises.results",
                "exercises.values", "exercises.watch", "exercises.limits", "exercises.first_nan",
                "exercises.namespace", "exercises.runner", "exercises.answers", "exercises.kernel_runner")
 

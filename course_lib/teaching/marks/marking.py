@@ -17,10 +17,10 @@ from course_lib.exercises.results import Request
 from course_lib.exercises.screen import screen
 from course_lib.exercises.verdict import NOT_RUN, WRONG, Verdict, verdict_on
 from course_lib.exercises.wire import LONGEST_TEXT
+from ..confined.reach import COURSE, PACKAGE
+from ..confined.reply import Reply, SandboxError
+from ..confined.sandbox import Sandbox
 from .bounded import bounded_memory
-from .reach import COURSE, PACKAGE
-from .reply import Reply, SandboxError
-from .sandbox import Sandbox
 
 JUDGING = 3 << 30                       # bytes that a comparison may take
 # characters of a cell; reading a longer one could be made to take minutes

@@ -7,7 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from course_lib.exercises.declare import CHAPTERS
-from .reach import COURSE
+from ..confined.reach import COURSE
 
 
 def notebook_of(word: str) -> Path:

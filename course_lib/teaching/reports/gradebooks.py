@@ -9,8 +9,8 @@ from pathlib import Path
 
 from course_lib.exercises.verdict import NOT_ATTEMPTED, PASSED
 from course_lib.files import write_whole
+from ..hand_ins.submissions import Submission
 from .report import Mark, page_names, safe_cell
-from .submissions import Submission
 
 
 def write_gradebooks(results: Path, marks: list[Mark], submissions: list[Submission],

@@ -11,8 +11,8 @@ import math
 from dataclasses import dataclass
 
 from course_lib.exercises.verdict import NOT_ATTEMPTED
-from . import marking
-from .report import Mark
+from ..marks import marking
+from ..reports.report import Mark
 from .similarity import likeness, pieces
 
 ALIKE = 0.8             # likeness from which on two answers count as the same

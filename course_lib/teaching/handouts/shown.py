@@ -6,8 +6,8 @@ from pathlib import Path
 
 from course_lib.exercises.cell_text import MARKER
 from course_lib.exercises.parts import Exercise
+from ..copies.similarity import holds
 from .modules import notebook_of
-from .similarity import holds
 
 # What a chapter shows of exercises that are still open, all but a token or two of the solution: exercises and
 # functions that its notebook imports from the declarations -> the exercise they show.

@@ -17,9 +17,9 @@ from course_lib.exercises import judge, runner
 from course_lib.exercises.declare import CHAPTERS
 from course_lib.exercises.parts import Exercise
 from laptop_cuda.build import cache
+from ..confined.reach import COURSE
 from .cutting import KERNEL, Leak
 from .pieces import HandoutError
-from .reach import COURSE
 
 # modules beside the chapters that are looked through too
 SHARED = {"checks", "launching", "datasets", "explore"}
@@ -126,7 +126,7 @@ sys.path.insert(0, course)
 from dataclasses import asdict
 from pathlib import Path
 from course_lib.exercises.declare import find
-from course_lib.teaching import leaks
+from course_lib.teaching.handouts import leaks
 job = json.load(sys.stdin)
 exercises, kernels = [find(id) for id in job["exercises"]], Path(job["kernels"])
 import course_lib, laptop_cuda

@@ -11,9 +11,9 @@ from course_lib.exercises.declare import CHAPTERS, load_chapter
 from course_lib.exercises.parts import Exercise
 from course_lib.exercises.sealed import write_sealed
 from course_lib.files import write_whole
+from ..copies.similarity import lines_of
 from .modules import trees_of_notebook
 from .pieces import Pieces
-from .similarity import lines_of
 
 
 def write_declarations(word: str, folder: Path, notebook: Path, kept_back) -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import Counter
 
 from course_lib.exercises.verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
-from .pairs import pairs
+from ..copies.pairs import pairs
+from ..copies.similarity import skeleton
+from ..marks.table import REFERENCE
 from .report import Mark, escape, head
-from .similarity import skeleton
-from .table import REFERENCE
 
 ICON = {PASSED: "✓", WRONG: "✗", NOT_ATTEMPTED: "○", NOT_RUN: "–"}
 

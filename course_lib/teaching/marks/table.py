@@ -4,12 +4,13 @@ from __future__ import annotations
 from course_lib.exercises.declare import find, load_chapter
 from course_lib.exercises.parts import Exercise
 from course_lib.exercises.verdict import NOT_ATTEMPTED, NOT_RUN, Verdict
-from . import marking, report
-from .late import LateRule
-from .report import NOT_HANDED_IN, Mark
-from .similarity import skeleton
+from ..copies.similarity import skeleton
+from ..hand_ins.late import LateRule
+from ..hand_ins.submissions import Submission
+from ..reports import report
+from ..reports.report import NOT_HANDED_IN, Mark
+from . import marking
 from .store import Store
-from .submissions import Submission
 
 REFERENCE = "same code as the reference"
 

@@ -16,9 +16,9 @@ from typing import Callable, Iterator
 
 from course_lib.exercises.declare import load_chapter
 from course_lib.exercises.verdict import NOT_RUN, Verdict
+from ..hand_ins.submissions import Submission
 from . import marking
 from .store import Store
-from .submissions import Submission
 
 
 def tasks(submissions: list[Submission], chapters: list[str], store: Store, strict: bool, private: str | None,

@@ -1,0 +1,1 @@
+"""Code that is alike: for the class page, and for solutions in a handout."""

@@ -1,0 +1,1 @@
+"""Making a handout: what is cut, declared, shown, and searched for solutions."""

@@ -1,0 +1,1 @@
+"""From hand-ins to a table of marks."""

@@ -1,0 +1,1 @@
+"""Marks as pages and files: per student, per class, for gradebooks."""
