@@ -581,7 +581,7 @@ BAD_KERNELS = {
     ADD.replace("if (i < n)", "if (i < n && i % 2)"): "Never written: 3 of 5 elements, the first at [0]",
     ADD.replace("out[i] =", "((float*)x)[i] = out[i] ="): "changes its input",
     ADD.replace("x[i] + y[i]", "x[i] - y[i]"): "The result at [0]",
-    "#include <no_such_header.h>\n" + ADD: "does not compile",
+    "#include <no_such_header.h>\n" + ADD: "may not be used in an exercise",
     "def add(x): return x": "does not compile",
     "int add = 3;": "defines no kernel `add`",
     ADD.replace("x[i] +", "x[i] + x[(i * 32) % n] - x[(i * 32) % n] +"): "times the bytes it must",
