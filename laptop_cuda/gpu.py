@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from importlib import util
 from pathlib import Path
 
 from . import build
@@ -43,10 +44,17 @@ extern "C" int laptop_write_symbol(const void* symbol, const void* data, size_t 
 
 
 def nvcc() -> str | None:
-    """NVCC, the toolkit of CUDA_HOME, or nvcc from the PATH."""
+    """NVCC, nvcc from the PATH, the toolkit of CUDA_HOME, else that of NVIDIA's wheels."""
     home = os.environ.get("CUDA_HOME") or os.environ.get("CUDA_PATH") or "/usr/local/cuda"
-    candidates = (os.environ.get("NVCC"), "nvcc", str(Path(home) / "bin" / "nvcc"))
+    candidates = (os.environ.get("NVCC"), "nvcc", str(Path(home) / "bin" / "nvcc"), *in_wheels("nvcc"))
     return next((found for c in candidates if c and (found := shutil.which(c))), None)
+
+
+def in_wheels(name: str) -> list[str]:
+    """Where NVIDIA's wheels put a tool; the newest toolkit first."""
+    spec = util.find_spec("nvidia")
+    homes = [Path(p) for p in spec.submodule_search_locations] if spec else []
+    return sorted((str(p) for home in homes for p in home.glob(f"cu*/bin/{name}")), reverse=True)
 
 
 def generated(sources: list, wanted: list, file: str) -> str:

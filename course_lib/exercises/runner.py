@@ -195,11 +195,12 @@ def _compile(source: str, filename: str):
 
 def _forbidden(name: str) -> Failure:
     if name == THREADS:
-        return Failure("forbidden", "The code starts a thread. This exercise is to do without some of "
-                       "torch, and what another thread calls cannot be seen: stay in one", name=name)
+        return Failure("forbidden", "The code starts a thread or a process. This exercise is to do without "
+                       "some of torch, and what another one calls cannot be seen: stay in one", name=name)
     if name == HIDDEN:
-        return Failure("forbidden", "The code switches off what sees its calls. This exercise is to do "
-                       "without some of torch, so leave torch's modes and Python's profiler as they are",
+        return Failure("forbidden", "The code switches off what sees its calls, as `torch.compile` does. This "
+                       "exercise is to do without some of torch: call the function as it is, and leave "
+                       "torch's modes and Python's profiler alone",
                        name=name)
     told = name if name.startswith("indexing") else f"`{name}`"
     return Failure("forbidden", f"The code calls {told}, which may not be used here: the exercise is to do "

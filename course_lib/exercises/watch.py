@@ -11,6 +11,7 @@ from __future__ import annotations
 import _thread
 import contextlib
 import os
+import subprocess
 import sys
 import threading
 from functools import lru_cache
@@ -51,9 +52,9 @@ FUNCTIONS = {
 }
 # Forbidden name -> operations that these end in, wherever they were called from.
 OPERATIONS = {
-    "softmax": {"softmax", "safe_softmax", "softmin"},
+    "softmax": {"softmax", "safe_softmax", "masked_softmax", "softmin"},
     "log_softmax": {"log_softmax"},
-    "logsumexp": {"logsumexp", "logaddexp"},
+    "logsumexp": {"logsumexp", "logaddexp", "logcumsumexp"},
     "scaled_dot_product_attention": {
         "scaled_dot_product_flash_attention",
         "scaled_dot_product_efficient_attention",
@@ -183,19 +184,27 @@ def _near(frame, filename: str) -> bool:
     return place == filename or caller == filename and not place.startswith((TORCH, __file__))
 
 
-# --- threads: torch's modes are per thread, so code in another one is not watched ---------------------------
+# --- threads and processes: torch's modes are per thread, so code in another one is not watched -------------
+
+STARTERS = [(_thread, "start_new_thread"), (threading, "_start_new_thread"), (subprocess, "_fork_exec"),
+            *((os, name) for name in ("fork", "forkpty", "posix_spawn", "posix_spawnp", "system"))]
+
 
 @contextlib.contextmanager
 def _threads(used: set[str], filename: str):
-    """Note a thread that the file's code starts."""
-    before = _thread.start_new_thread, threading._start_new_thread
+    """Note a thread or a process that the file's code starts."""
+    before = {(place, name): getattr(place, name) for place, name in STARTERS if hasattr(place, name)}
 
-    def start(*args):
-        if _from(filename):
-            used.add(THREADS)
-        return before[0](*args)
-    _thread.start_new_thread = threading._start_new_thread = start
+    def noted(start):
+        def noting(*args, **named):
+            if _from(filename):
+                used.add(THREADS)
+            return start(*args, **named)
+        return noting
+    for (place, name), start in before.items():
+        setattr(place, name, noted(start))
     try:
         yield
     finally:
-        _thread.start_new_thread, threading._start_new_thread = before
+        for (place, name), start in before.items():
+            setattr(place, name, start)

@@ -155,6 +155,10 @@ def main(argv: list[str]) -> int:
               if not asked.steps or step.name in asked.steps.replace(",", " ").split()]
     if not chosen:
         parser.error(f"no such step; there are: {' '.join(step.name for step in steps())}")
+    import torch
+    if not torch.cuda.is_available():
+        print("no CUDA device: nothing was run")
+        return 1
     outcome = go(chosen, asked.limit, asked.out.resolve())
     print("\n".join(closing(chosen, outcome, f"make gpu-first LIMIT={asked.limit:g} OUT={asked.out}")))
     return 1 if {"red", "missing"} & {outcome.get(step.name) for step in chosen} else 0

@@ -4,10 +4,11 @@ import json
 import re
 import sys
 
+from .. import gpu
 from ..arguments import ArgumentError
 from ..module import load
 from . import inspect
-from .toolkit import NO_COMPILER, InspectError, nvcc
+from .toolkit import NO_COMPILER, InspectError
 
 LAUNCHED = re.compile(r"\b(\w+)\s*<([^<>;{}()]+)>\s*<<<")      # an instance that host code launches
 
@@ -15,7 +16,7 @@ LAUNCHED = re.compile(r"\b(\w+)\s*<([^<>;{}()]+)>\s*<<<")      # an instance tha
 def main(words: list[str]) -> int:
     """The exit status: 0, or 1 if a kernel could not be shown."""
     asked = _parser().parse_args(words)
-    if nvcc() is None:
+    if gpu.nvcc() is None:
         raise InspectError(NO_COMPILER)
     module = load(asked.file, asked.include, dict(d.partition("=")[::2] for d in asked.define))
     names = asked.kernel or _kernels(module)

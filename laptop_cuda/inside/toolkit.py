@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 from dataclasses import asdict, dataclass
-from importlib import util
 from pathlib import Path
 
 from .. import build, gpu
@@ -50,30 +49,17 @@ class Compiled:
     cubin: Path
 
 
-def _wheels(name: str) -> list[str]:
-    """Where NVIDIA's wheels put a tool; the newest toolkit first."""
-    spec = util.find_spec("nvidia")
-    homes = [Path(p) for p in spec.submodule_search_locations] if spec else []
-    found = [str(p) for home in homes for p in home.glob(f"cu*/bin/{name}")]
-    return sorted(found, reverse=True)
-
-
-def nvcc() -> str | None:
-    """NVCC, the PATH, CUDA_HOME, else the wheel."""
-    return gpu.nvcc() or next(filter(shutil.which, _wheels("nvcc")), None)
-
-
 def nvdisasm() -> str | None:
     """NVDISASM, the PATH, the folder of nvcc, else the wheel."""
-    compiler = nvcc()
+    compiler = gpu.nvcc()
     beside = str(Path(compiler).resolve().parent / "nvdisasm") if compiler else None
-    candidates = (os.environ.get("NVDISASM"), "nvdisasm", beside, *_wheels("nvdisasm"))
+    candidates = (os.environ.get("NVDISASM"), "nvdisasm", beside, *gpu.in_wheels("nvdisasm"))
     return next((found for c in candidates if c and (found := shutil.which(c))), None)
 
 
 def compiled(kernel: Kernel, arch: str) -> Compiled:
     """`kernel` compiled for `arch`; kept in the build cache."""
-    tool = nvcc()
+    tool = gpu.nvcc()
     if tool is None:
         raise InspectError(NO_COMPILER)
     if not re.fullmatch(r"sm_\d{2,3}[af]?", arch):

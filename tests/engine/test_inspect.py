@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
+from laptop_cuda import gpu
 from laptop_cuda.inside import inspect_command, machine_code, roofline, toolkit
 from laptop_cuda.report import executed
 from laptop_cuda.__main__ import main
@@ -84,7 +85,7 @@ def module():
 
 @pytest.fixture
 def with_nvcc():
-    if toolkit.nvcc() is None:
+    if gpu.nvcc() is None:
         pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit, or pip install \".[inside]\")")
 
 
@@ -333,7 +334,7 @@ def test_a_kernel_that_does_not_compile_there_names_its_line(with_nvcc):
 
 
 def test_without_a_compiler_one_line_says_how_to_get_it(module, monkeypatch):
-    monkeypatch.setattr(toolkit, "nvcc", lambda: None)
+    monkeypatch.setattr(gpu, "nvcc", lambda: None)
     with pytest.raises(InspectError, match=r'nvcc was not found.*pip install "\.\[inside\]"') as caught:
         cuda.inspect(module.add)
     assert caught.value._render_traceback_() == [f"InspectError: {caught.value}"]
@@ -365,8 +366,8 @@ def test_the_command_without_a_compiler(tmp_path):
     file.write_text(SOURCE)
     nowhere = {"PATH": "/usr/bin:/bin", "CUDA_HOME": "/nowhere", "PYTHONPATH": str(ROOT),
                "HOME": str(tmp_path), "LAPTOP_CUDA_CACHE": str(tmp_path / "cache")}
-    code = "import sys; from laptop_cuda import gpu; from laptop_cuda.inside import toolkit\n" \
-           "toolkit._wheels = lambda name: []; gpu.nvcc = lambda: None\n" \
+    code = "import sys; from laptop_cuda import gpu\n" \
+           "gpu.nvcc = lambda: None\n" \
            "from laptop_cuda.__main__ import main; sys.exit(main(sys.argv[1:]))"
     ran = subprocess.run([sys.executable, "-c", code, "inspect", str(file)], capture_output=True, text=True,
                          env={**os.environ, **nowhere})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from laptop_cuda.inside import toolkit
+from laptop_cuda import gpu
 from laptop_cuda.occupancy import LIMITS, limits, occupancy
 
 # architecture, registers, threads, bytes of shared memory: blocks, what limits them; derived by hand.
@@ -87,9 +87,9 @@ int main() {
 
 
 def published_header() -> Path | None:
-    compiler = toolkit.nvcc()
+    compiler = gpu.nvcc()
     homes = [Path(compiler).resolve().parent.parent] if compiler else []
-    homes += [Path(f).parent.parent for f in toolkit._wheels("nvcc")] + [Path("/usr/local/cuda")]
+    homes += [Path(f).parent.parent for f in gpu.in_wheels("nvcc")] + [Path("/usr/local/cuda")]
     return next((h / "include" for h in homes if (h / "include/cuda_occupancy.h").exists()), None)
 
 

@@ -874,6 +874,9 @@ FORBIDDEN = {
     "1.2 under a decorator": HIDES + "    return d._disable_current_modes()(f)(x, dim)\n",
     "1.2 under two guards": HIDES + "    with torch._C._DisableTorchDispatch(), torch._C.DisableTorchFunction():\n        return list(map(f, [x], [dim]))[0]\n",
     "1.2 without a profiler": HIDES + "    __import__('sys').setprofile(None)\n    with d._disable_current_modes():\n        return f(x, dim)\n",
+    "1.2 masked": "def softmax(x, dim=-1):\n    return torch._masked_softmax(x, torch.zeros_like(x, dtype=torch.bool), dim, 2)\n",
+    "1.2 by sums so far": "def softmax(x, dim=-1):\n    return (x - x.logcumsumexp(dim).narrow(dim, -1, 1)).exp()\n",
+    "1.2 in a process": SOFTMAX.replace("\n", "\n    __import__('subprocess').run(['true'])\n", 1),
     "1.13 backward": "def softmax_backward(p, g):\n    return torch.func.vjp(lambda s: s.exp() / s.exp().sum(-1, keepdim=True), p.log())[1](g)[0]\n",
     "1.13 forward": "def softmax_backward(p, g):\n    return torch.func.jvp(lambda s: s.exp() / s.exp().sum(-1, keepdim=True), (p.log(),), (g,))[1]\n",
     "9.1": "def w2_of_samples(*a):\n    return torch.cdist(*a)\n",
@@ -883,8 +886,8 @@ FORBIDDEN = {
 @pytest.mark.parametrize("name", FORBIDDEN)
 def test_what_is_forbidden_is_found_by_what_is_called(name):
     verdict = core.evaluate(find(name.split()[0]), FORBIDDEN[name], 3)
-    assert verdict.status == WRONG and ("may not be used here" in verdict.headline
-                                        or "switches off" in verdict.headline), str(verdict)
+    said = ("may not be used here", "switches off", "starts a thread or a process")
+    assert verdict.status == WRONG and any(words in verdict.headline for words in said), str(verdict)
 
 
 def test_a_forbidden_word_in_a_text_is_no_call():
@@ -892,6 +895,15 @@ def test_a_forbidden_word_in_a_text_is_no_call():
     shown = "    print(x, str(x), {'softmax': vars(torch), 'cat': getattr(x, 'shape')})\n    with torch.no_grad():\n        x = torch.vmap(lambda r: r + 0)(x)\n"
     source = SOFTMAX.replace("\n", "\n" + shown, 1)
     assert core.evaluate(find("1.2"), source, 3).passed, str(core.evaluate(find("1.2"), source, 3))
+
+
+def test_a_tensor_that_is_changed_in_place_is_kept_once():
+    source = ("def attend_once(q, pairs, scale):\n    m, total, o = torch.tensor(-torch.inf), torch.zeros(()), None\n"
+              "    for key, value in pairs:\n        s = (q * key).sum() * scale\n        new = torch.maximum(m, s)\n"
+              "        o = torch.zeros_like(value) if o is None else o\n"
+              "        total.mul_((m - new).exp()).add_((s - new).exp())\n"
+              "        o.mul_((m - new).exp()).add_((s - new).exp() * value)\n        m = new\n    return o / total\n")
+    assert core.evaluate(find("6.2"), source, 3).passed, str(core.evaluate(find("6.2"), source, 3))
 
 
 def test_a_growing_cache_by_any_name_is_found():

@@ -39,8 +39,9 @@ def test_an_unknown_ladder_is_named():
 @pytest.mark.slow
 def test_the_compiler_here_gives_the_recorded_registers():
     """With the version that is recorded; another one may choose other registers."""
+    from laptop_cuda import gpu
     from laptop_cuda.inside import toolkit
-    if toolkit.nvcc() is None or toolkit.nvdisasm() is None:
+    if gpu.nvcc() is None or toolkit.nvdisasm() is None:
         pytest.skip("not run: nvcc or nvdisasm is missing (pip install \".[inside]\")")
     found = ladders.measured("attention")
     if found[0]["compiler"] != RECORDED["compiler"]:
@@ -68,8 +69,8 @@ __global__ void {bounds} {name}(const float* __restrict__ x, float* __restrict__
 def test_the_reports_of_exercise_7_14_are_the_compiler_s():
     from course_lib import cuda
     from course_lib.exercises import find
-    from laptop_cuda.inside import toolkit
-    if toolkit.nvcc() is None:
+    from laptop_cuda import gpu
+    if gpu.nvcc() is None:
         pytest.skip("not run: nvcc is missing (pip install \".[inside]\")")
     kinds = {"a": (40, "", ""), "b": (40, "__launch_bounds__(1024, 2)", ""),
              "c": (40, "", "out[t] = row[pick];"), "d": (8, "", "")}

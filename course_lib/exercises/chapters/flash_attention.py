@@ -46,24 +46,25 @@ def _one_by_one(f, q, keys, values, scale):
     import tracemalloc
     import weakref
     from torch.utils._python_dispatch import TorchDispatchMode
-    made, room = [], 16 * (keys.shape[1] + values.shape[1]) + 64
+    made, room = {}, 16 * (keys.shape[1] + values.shape[1]) + 64
     wide = values.shape[1] >= 1024 and not tracemalloc.is_tracing()
 
     class Watch(TorchDispatchMode):
         def __torch_dispatch__(self, operation, types, args=(), kwargs=None):
             result = operation(*args, **(kwargs or {}))
             if isinstance(result, torch.Tensor):
-                made.append(weakref.ref(result))
+                made[id(result)] = weakref.ref(result)          # one tensor, however often it is changed in place
             return result
 
     def pairs():
         sizes = []
         for key, value in zip(keys, values):
-            made[:] = [old for old in made if old() is not None]
+            for number in [number for number, old in made.items() if old() is None]:
+                del made[number]
             if wide:
                 sizes.append(tracemalloc.get_traced_memory()[0])
             grows = len(sizes) > 30 and statistics.median(b - a for a, b in zip(sizes[9:], sizes[10:])) >= 2 * len(value)
-            if grows or sum(kept.numel() for kept in (old() for old in made) if kept is not None) > room:
+            if grows or sum(kept.numel() for kept in (old() for old in made.values()) if kept is not None) > room:
                 raise ValueError("numbers of the pairs that came before are still kept")
             yield key.clone(), value.clone()
 
