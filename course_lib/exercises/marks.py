@@ -30,7 +30,10 @@ def file() -> Path:
     with contextlib.suppress(OSError):
         work.mkdir(exist_ok=True)
         if os.access(work, os.W_OK):
-            return work / "progress.json"
+            old, hidden = work / "progress.json", work / ".progress.json"     # out of the list of chapters
+            if old.exists() and not hidden.exists():
+                old.rename(hidden)
+            return hidden
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return cache / "attention_course" / "progress.json"
 

@@ -36,7 +36,9 @@ def trust(notebooks: list[Path]):
 
 def command(argv: list[str]) -> list[str]:
     page = f"/lab/tree/{WORK.name}/{FIRST}" if (WORK / FIRST).exists() else f"/lab/tree/{WORK.name}"
-    made = ["-m", "jupyterlab", "--ServerApp.root_dir=.", f"--LabApp.default_url={page}"]
+    # no question about news over the first page, no list of language servers that are not there
+    made = ["-m", "jupyterlab", "--ServerApp.root_dir=.", f"--LabApp.default_url={page}",
+            "--LabApp.news_url=None", "--LanguageServerManager.autodetect=False"]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         made.append("--allow-root")
     if not has_browser():

@@ -46,5 +46,5 @@ def test_the_cell_for_colab_clones_copies_and_checks(tmp_path, monkeypatch):
     first, second = ("".join(o.get("text", "") for o in c.outputs) for c in notebook.cells)
     assert "pip install -q -e ." in first and "widgets" in first and "C++" in first
     assert len(list((folder / "work").glob("*.ipynb"))) == len(list((ROOT / "notebooks").glob("*.ipynb")))
-    assert (second.split() == [str(folder / "work/progress.json"), str(folder / "course_lib/__init__.py"),
+    assert (second.split() == [str(folder / "work/.progress.json"), str(folder / "course_lib/__init__.py"),
                                str(tmp_path / "cache")])
