@@ -97,13 +97,13 @@ like `traffic` for the bytes that all lanes together may ask to write.
 `cells("1.2")` returns the three cells (card, stub, check) as the notebook must hold them. Nobody types them.
 """
 
-from .compare import close, exact
+from .judging.compare import close, exact
 from .declare import CHAPTERS, all_exercises, chapter_of, exercise, find, kernel_exercise
 from .draws import randn, whole
 from .notebook import cells
 from .parts import Case, Exercise, Launch, Misconception, inout, out, scratch
 from .student import check, hint, progress, reset, reveal, show_source
-from .trace_back import why
+from .judging.trace_back import why
 
 __all__ = [
     "check",

@@ -11,12 +11,12 @@ from typing import Any
 from laptop_cuda import magic
 
 from .display import shell
-from .kernel_runner import without_magic
+from .running.kernel_runner import without_magic
 from .parts import Exercise
-from .results import with_article
-from .screen import normal
-from .show import type_name
-from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
+from .running.results import with_article
+from .judging.screen import normal
+from .judging.show import type_name
+from .judging.verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 
 # The first line of an exercise's cell; blank lines, comments and lines such as %%time may precede it.
 MARKER = re.compile(

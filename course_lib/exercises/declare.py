@@ -11,9 +11,9 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from .compare import close, number
+from .judging.compare import close, number
 from .parts import MISSING, Exercise, Misconception
-from .results import PlainError
+from .running.results import PlainError
 
 CHAPTERS = ["start_here", "attention", "rope", "gqa", "linear_attention", "sparse_attention",
             "flash_attention", "kv_cache", "paged_attention", "w2_attention", "language_model", "field_guide"]

@@ -11,7 +11,7 @@ from course_lib.cuda import front
 from course_lib.files import ROOT, write_whole
 
 from .display import shell
-from .verdict import NOT_ATTEMPTED, PASSED
+from .judging.verdict import NOT_ATTEMPTED, PASSED
 
 _memory: dict[str, dict] = {}
 

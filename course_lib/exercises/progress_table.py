@@ -5,7 +5,7 @@ import html
 
 from .declare import CHAPTERS
 from .parts import Exercise
-from .verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
+from .judging.verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
 
 ICON = {PASSED: "✓", NOT_ATTEMPTED: "○", WRONG: "✗", NOT_RUN: "–"}
 KEY = "✓ passed  ✗ wrong  ○ not attempted"

@@ -16,12 +16,14 @@ from typing import Any, Callable
 
 import torch
 
-from . import judge, student, wire
-from .answers import plain_run, read_run
+from .judging import judge
+from . import student
+from .running import wire
+from .running.answers import plain_run, read_run
 from .declare import register
 from .given import given_spec
 from .parts import Array, Case, Exercise, Launch, Misconception
-from .results import PlainError
+from .running.results import PlainError
 
 PLAIN = ("id", "title", "kind", "language", "name", "points", "minutes", "difficulty", "card", "stub", "hints",
          "call", "forbid", "mutates", "limit", "wavefronts", "options")

@@ -1,6 +1,6 @@
 """What the sanitizer says about a kernel to repair, for one who has not begun."""
-from . import runner
-from .judge import draw, request
+from .running import runner
+from .judging.judge import draw, request
 from .parts import Exercise
 
 LABEL = "The sanitizer, on the kernel as it is"

@@ -11,14 +11,14 @@ from .cell_text import elsewhere, handed, is_handed, source_of, stale, texts
 from .declare import CHAPTERS, chapter_of, chapter_word, find, load_chapter
 from .display import display, markdown, shell
 from .given import given_spec
-from .judge import evaluate
-from .namespace import build_namespace
+from .judging.judge import evaluate
+from .running.namespace import build_namespace
 from .parts import Exercise
 from .progress_table import Progress
-from .results import PlainError
+from .running.results import PlainError
 from .shipped import as_shipped
-from .trace_back import offer, why
-from .verdict import NOT_ATTEMPTED, NOT_RUN, Verdict, verdict_on
+from .judging.trace_back import offer, why
+from .judging.verdict import NOT_ATTEMPTED, NOT_RUN, Verdict, verdict_on
 
 _references: dict[str, Any] = {}
 handed_in: dict[str, Any] = {}           # id -> the student's own work, once it has passed

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Iterator
 
 from course_lib.exercises.declare import CHAPTERS, NoChapter, chapter_word
-from course_lib.exercises.verdict import NOT_RUN, PASSED
+from course_lib.exercises.judging.verdict import NOT_RUN, PASSED
 from course_lib.files import write_whole
 from .arguments import arguments
 from .confined.probe import Refused, check_walls

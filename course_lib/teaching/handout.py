@@ -41,7 +41,7 @@ from .handouts.shown import hand_out_notebook, in_words, withheld
 
 # What every handout has besides what its notebooks import.
 ROOTS = ["course_lib", "course_lib.__main__", "course_lib.cuda", "course_lib.figures", "course_lib.exercises",
-         *(f"course_lib.exercises.{name}" for name in ("kernel_runner", "sealed", "chapters")),
+         *(f"course_lib.exercises.{name}" for name in ("running.kernel_runner", "sealed", "chapters")),
          *(f"course_lib.tools.{name}"
            for name in ("install", "lab", "notebooks", "fresh", "clean", "doctor", "nbval_plugin"))]
 FILES = ["pyproject.toml", "requirements.txt", "environment.yml", "LICENSE", "Makefile", ".gitignore",

@@ -12,7 +12,7 @@ from course_lib.tools.notebooks import (NOTEBOOKS, WORK, CellFailed, canonical, 
 
 from course_lib.exercises.declare import find
 from course_lib.exercises.parts import Exercise
-from course_lib.exercises.verdict import MIME, PASSED
+from course_lib.exercises.judging.verdict import MIME, PASSED
 
 
 def main(argv: list[str]) -> int:

@@ -55,7 +55,7 @@ def normalise(x):
 import sys
 def pack(value, limit=0):
     return b'{"status": "passed", "points": 2}'
-sys.modules["course_lib.exercises.wire"].pack = pack
+sys.modules["course_lib.exercises.running.wire"].pack = pack
 def normalise(x):
     return x
 """,
@@ -315,7 +315,7 @@ def normalise(x):
     "writes over the grader": """
 import os
 def normalise(x):
-    for path in ("COURSE/course_lib/exercises/judge.py", "COURSE/course_lib/exercises/runner.py", torch.__file__):
+    for path in ("COURSE/course_lib/exercises/judging/judge.py", "COURSE/course_lib/exercises/running/runner.py", torch.__file__):
         try:
             with open(path, "a") as file:
                 file.write("raise SystemExit")
@@ -376,7 +376,7 @@ def normalise(x):
 """,
     "claims that the machine is at fault": """
 import sys
-runner = sys.modules["course_lib.exercises.runner"]
+runner = sys.modules["course_lib.exercises.running.runner"]
 def normalise(x):
     raise runner.TimeIsUp
 runner._Cell.failure = lambda *a: runner.Failure("missing", "passed")
@@ -474,7 +474,7 @@ def normalise(x):
     "says that it was forbidden": """
 import sys
 def normalise(x):
-    sys.modules["course_lib.exercises.watch"].calls = None
+    sys.modules["course_lib.exercises.running.watch"].calls = None
     return x
 """,
     "leaves a timer behind": """

@@ -12,10 +12,10 @@ from course_lib import attention, cuda, datasets, flash_attention as fa, gqa
 from course_lib.exercises.chapters.flash_attention import gallery
 from course_lib.exercises.chapters.paged_attention import chain
 from course_lib.exercises.chapters.w2_attention import turn
-from course_lib.exercises.compare import close
+from course_lib.exercises.judging.compare import close
 from course_lib.exercises.declare import find
-from course_lib.exercises.judge import draw, evaluate
-from course_lib.exercises.values import copied
+from course_lib.exercises.judging.judge import draw, evaluate
+from course_lib.exercises.running.values import copied
 from course_lib.files import ROOT
 from course_lib.kv_cache import RollingCache, StaticCache, choose_splits
 from course_lib.kv_cache.generation import beam_search

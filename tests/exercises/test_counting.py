@@ -3,7 +3,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from course_lib.exercises.counting import over_counts, used
+from course_lib.exercises.judging.counting import over_counts, used
 
 
 def told(counts):

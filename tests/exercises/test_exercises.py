@@ -16,17 +16,19 @@ import torch
 from nbformat.v4 import new_code_cell, new_notebook
 
 from course_lib.exercises import CHAPTERS, Case, Misconception, all_exercises, cells, close, exercise, find
-from course_lib.exercises import judge as core, kernel_runner, marks, runner, student
+from course_lib.exercises.judging import judge as core
+from course_lib.exercises.running import kernel_runner, runner
+from course_lib.exercises import marks, student
 from course_lib.exercises.declare import KINDS, declared, load_chapter
 from course_lib.exercises.parts import MISSING
 from course_lib.exercises.notebook import card, check_line
-from course_lib.exercises.recognise import recognise
-from course_lib.exercises.results import Outcome
-from course_lib.exercises.screen import normal
+from course_lib.exercises.judging.recognise import recognise
+from course_lib.exercises.running.results import Outcome
+from course_lib.exercises.judging.screen import normal
 from course_lib.exercises.shipped import LABEL, SILENT, as_shipped
-from course_lib.exercises.values import same
-from course_lib.exercises.verdict import MIME, NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
-from course_lib.exercises.wording import picture
+from course_lib.exercises.running.values import same
+from course_lib.exercises.judging.verdict import MIME, NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
+from course_lib.exercises.judging.wording import picture
 from course_lib.tools.notebooks import chapter_notebooks
 from notebook_process import execute
 
@@ -833,7 +835,7 @@ def test_cases_differ_from_seed_to_seed(ex):
 
 @pytest.mark.parametrize("want", [float("inf"), -float("inf")])
 def test_within_any_tolerance_of_infinity_only_infinity_is_right(want):
-    from course_lib.exercises.compare import close, number
+    from course_lib.exercises.judging.compare import close, number
     for got in (0.0, -want, 1e30, float("nan")):
         assert (close(atol=1e9, rtol=1e9)(torch.tensor([1.0, got]), torch.tensor([1.0, want]))
                 and close()(got, want))
@@ -843,7 +845,7 @@ def test_within_any_tolerance_of_infinity_only_infinity_is_right(want):
 
 
 def test_any_integers_may_do_where_the_card_says_integers():
-    from course_lib.exercises.compare import exact
+    from course_lib.exercises.judging.compare import exact
     want = torch.tensor([1, 2])
     assert exact(dtype="kind")(want.int(), want) is None and exact()(want.int(), want)
     assert exact(dtype="kind")(want.float(), want) and exact(dtype="kind")(want.bool(), want)

@@ -8,10 +8,10 @@ import torch
 from course_lib import cuda
 from course_lib.exercises import (Case, Launch, Misconception, all_exercises, check, kernel_exercise, out,
                                   student, why)
-from course_lib.exercises import judge as core
+from course_lib.exercises.judging import judge as core
 from course_lib.exercises.declare import declared
-from course_lib.exercises.results import Outcome
-from course_lib.exercises.trace_back import NothingToTrace, trace
+from course_lib.exercises.running.results import Outcome
+from course_lib.exercises.judging.trace_back import NothingToTrace, trace
 
 GOOD = """
 __global__ void mean(const float* x, float* out, int n) {

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from course_lib.exercises.wire import DTYPES, Opaque, WireError, pack, unpack
+from course_lib.exercises.running.wire import DTYPES, Opaque, WireError, pack, unpack
 
 SHAPES = [(), (0,), (1,), (3, 0, 2), (2, 3, 5)]
 

@@ -10,7 +10,8 @@ import pytest
 import torch
 
 import laptop_cuda as cuda
-from course_lib.exercises import judge, runner
+from course_lib.exercises.judging import judge
+from course_lib.exercises.running import runner
 from course_lib.teaching.confined import walls
 from course_lib.teaching.exam.command import main
 from course_lib.teaching.exam.mark import exercises_of, takes_32_lanes

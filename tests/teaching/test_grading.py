@@ -17,7 +17,7 @@ from course_lib.teaching.marks import batch as batches, marking
 from course_lib.teaching import grade
 from course_lib.teaching.reports import report
 from course_lib.teaching.confined import walls
-from course_lib.exercises import runner
+from course_lib.exercises.running import runner
 from course_lib.exercises.declare import all_exercises, find
 from course_lib.teaching.confined.reply import STOPPED, Reply
 from course_lib.teaching.confined.sandbox import Sandbox

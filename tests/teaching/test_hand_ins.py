@@ -12,7 +12,7 @@ import pytest
 
 from adversaries import forget_private_exercises
 from course_lib.exercises.declare import load_chapter
-from course_lib.exercises.verdict import PASSED, Verdict
+from course_lib.exercises.judging.verdict import PASSED, Verdict
 from course_lib.teaching.hand_ins import intake
 from course_lib.teaching.reports import report
 from course_lib.teaching.hand_ins.identity import Person, Roster, person_of

@@ -27,7 +27,8 @@ from notebook_process import execute
 # A cell that a handout's own package runs: texts in, verdicts out.
 JUDGE = """
 import json
-from course_lib.exercises import declare, judge, reveal
+from course_lib.exercises import declare, reveal
+from course_lib.exercises.judging import judge
 assert declare.__file__.startswith({folder!r}), declare.__file__
 found = []
 for id, text in json.loads({asked!r}):
@@ -283,7 +284,7 @@ def cleared(text: str) -> str:
 
 
 def test_the_export_holds_the_solution_and_leaves_our_stub():
-    from course_lib.exercises import judge as core
+    from course_lib.exercises.judging import judge as core
     for word in CHAPTERS:
         for exercise in load_chapter(word):
             made = nbgrader_export.with_solution(exercise)

@@ -6,7 +6,7 @@ import random
 import torch
 
 from adversaries import honest
-from course_lib.exercises.verdict import PASSED, Verdict
+from course_lib.exercises.judging.verdict import PASSED, Verdict
 from course_lib.teaching.reports.class_page import class_page
 from course_lib.teaching.copies.pairs import pairs
 from course_lib.teaching.reports.report import Mark

@@ -13,7 +13,7 @@ from dataclasses import asdict
 import pytest
 
 from course_lib.exercises.declare import find, load_chapter
-from course_lib.exercises.verdict import PASSED, WRONG, Verdict
+from course_lib.exercises.judging.verdict import PASSED, WRONG, Verdict
 from course_lib.teaching.marks import batch, by_hand, changes
 from course_lib.teaching.reports import gradebooks, report
 from course_lib.teaching import grade

@@ -13,7 +13,7 @@ import torch
 from adversaries import forget_private_exercises, hostile
 from course_lib.teaching.marks import marking
 from course_lib.teaching.confined import walls
-from course_lib.exercises.results import Request
+from course_lib.exercises.running.results import Request
 from course_lib.teaching.confined.reach import hidden_paths, readable_paths
 from course_lib.teaching.confined.probe import missing_walls
 from course_lib.teaching.confined.sandbox import Limits, Sandbox
@@ -48,7 +48,7 @@ def test_every_wall_holds(sandbox):
 @linux
 @pytest.mark.parametrize("name", hostile.QUICK)
 def test_a_hostile_cell_earns_nothing_and_harms_nobody(sandbox, name):
-    before = sorted((COURSE / "course_lib" / "exercises").glob("*.py"))
+    before = sorted((COURSE / "course_lib" / "exercises").rglob("*.py"))
     verdict = marked(sandbox, hostile.QUICK[name])
     assert verdict.status == "wrong" and verdict.points == 0, str(verdict)
     assert marked(sandbox, hostile.HONEST).status == "passed"

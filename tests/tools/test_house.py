@@ -19,7 +19,7 @@ def test_the_tree_keeps_to_its_guides():
 
 def test_an_upward_arrow_is_seen(graph):
     for module, target, said in (("course_lib.attention.kernels", "course_lib.rope", "goes up"),
-                                 ("course_lib.exercises.judge", "course_lib.gqa", "imports no chapter"),
+                                 ("course_lib.exercises.judging.judge", "course_lib.gqa", "imports no chapter"),
                                  ("laptop_cuda.build", "course_lib.files", "goes up"),
                                  ("course_lib.attic.old", "course_lib.gqa", "has no floor")):
         assert any(said in line for line in house.upward({module: {target}})), module

@@ -4,7 +4,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from course_lib.exercises.results import Request
+from course_lib.exercises.running.results import Request
 from . import walls
 from .reach import PACKAGE
 from .reply import SandboxError, texts_of

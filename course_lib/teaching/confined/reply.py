@@ -5,9 +5,9 @@ import signal
 from dataclasses import dataclass
 from typing import Any
 
-from course_lib.exercises import wire
-from course_lib.exercises.answers import read_run
-from course_lib.exercises.results import LATE, Run
+from course_lib.exercises.running import wire
+from course_lib.exercises.running.answers import read_run
+from course_lib.exercises.running.results import LATE, Run
 
 STOPPED = {"time": "did not end in time", "memory": "took too much memory",
            "disk": "wrote too much to the disk"}

@@ -22,16 +22,17 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 
 from . import walls
-from course_lib.exercises import wire
+from course_lib.exercises.running import wire
 from .reach import (ENGINE, HERE, PACKAGE, closed_to_others, engine_runtime, hidden_paths, library_paths,
                     readable_paths, spare_uid, UIDS)
 from .reply import Reply, SandboxError, read_reply
-from course_lib.exercises.results import Request
+from course_lib.exercises.running.results import Request
 
 # All that the child has of the course, besides the engine.
-CHILD_FILES = ("teaching.confined.walls", "teaching.confined.watching", "exercises.wire", "exercises.results",
-               "exercises.values", "exercises.watch", "exercises.limits", "exercises.first_nan",
-               "exercises.namespace", "exercises.runner", "exercises.answers", "exercises.kernel_runner")
+CHILD_FILES = ("teaching.confined.walls", "teaching.confined.watching",
+               *(f"exercises.running.{name}" for name in (
+                   "wire", "results", "values", "watch", "limits", "first_nan", "namespace", "runner", "answers",
+                   "kernel_runner")))
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from course_lib.exercises.verdict import NOT_ATTEMPTED
+from course_lib.exercises.judging.verdict import NOT_ATTEMPTED
 from ..marks import marking
 from ..reports.report import Mark
 from .similarity import likeness, pieces

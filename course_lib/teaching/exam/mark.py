@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from course_lib.exercises.parts import Exercise
-from course_lib.exercises.verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG, Verdict
+from course_lib.exercises.judging.verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG, Verdict
 from ..confined.sandbox import Sandbox
 from ..hand_ins.submissions import Submission
 from ..marks import marking

@@ -4,7 +4,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
-from course_lib.exercises.compare import number
+from course_lib.exercises.judging.compare import number
 from course_lib.exercises.parts import Exercise
 from laptop_cuda import Machine
 from .model import FLOAT, LANES, passes, run

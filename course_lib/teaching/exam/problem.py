@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 import torch
 
 from course_lib.exercises import Case
-from course_lib.exercises.compare import close
+from course_lib.exercises.judging.compare import close
 from course_lib.exercises.parts import Exercise
 from laptop_cuda import Machine
 

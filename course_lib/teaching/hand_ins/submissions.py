@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path, PurePosixPath
 
 from course_lib.exercises.cell_text import MARKER
-from course_lib.exercises.kernel_runner import without_magic
+from course_lib.exercises.running.kernel_runner import without_magic
 from course_lib.exercises.declare import CHAPTERS
 from .identity import LONGEST_NAME, Person, Roster, from_name
 from .intake import Found, notebooks_in

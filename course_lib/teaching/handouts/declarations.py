@@ -41,7 +41,7 @@ def _module_text(word: str, pieces: Pieces, entries: list[str], tables: dict[str
     return (f'"""The exercises of chapter {CHAPTERS.index(word)}, without solutions: see sealed.py."""\n'
             "from pathlib import Path\n\n"
             + "".join(f"{line}\n" for line in sorted(pieces.imports))
-            + "from course_lib.exercises.compare import close, number\n"
+            + "from course_lib.exercises.judging.compare import close, number\n"
             + "from course_lib.exercises.sealed import open_sealed, table\n\n"
             + 'STORED = Path(__file__).with_suffix(".sealed")\n'
             + "".join(f"{name} = table(STORED, {name!r})\n" for name in tables)

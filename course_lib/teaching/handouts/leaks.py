@@ -13,7 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Iterator
 
-from course_lib.exercises import judge, runner
+from course_lib.exercises.judging import judge
+from course_lib.exercises.running import runner
 from course_lib.exercises.declare import CHAPTERS
 from course_lib.exercises.parts import Exercise
 from laptop_cuda.build import cache

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 from course_lib.exercises.declare import load_chapter
-from course_lib.exercises.verdict import NOT_RUN, Verdict
+from course_lib.exercises.judging.verdict import NOT_RUN, Verdict
 from ..hand_ins.submissions import Submission
 from . import marking
 from .store import Store

@@ -14,7 +14,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from course_lib.exercises.verdict import NOT_ATTEMPTED, PASSED, Verdict
+from course_lib.exercises.judging.verdict import NOT_ATTEMPTED, PASSED, Verdict
 from course_lib.files import write_whole
 from ..hand_ins.submissions import Submission
 from ..reports.report import Mark, safe_cell

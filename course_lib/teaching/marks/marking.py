@@ -10,13 +10,13 @@ from pathlib import Path
 
 import torch
 
-from course_lib.exercises import judge
+from course_lib.exercises.judging import judge
 from course_lib.exercises.declare import declared, find, load_file
 from course_lib.exercises.parts import Exercise
-from course_lib.exercises.results import Request
-from course_lib.exercises.screen import screen
-from course_lib.exercises.verdict import NOT_RUN, WRONG, Verdict, verdict_on
-from course_lib.exercises.wire import LONGEST_TEXT
+from course_lib.exercises.running.results import Request
+from course_lib.exercises.judging.screen import screen
+from course_lib.exercises.judging.verdict import NOT_RUN, WRONG, Verdict, verdict_on
+from course_lib.exercises.running.wire import LONGEST_TEXT
 from ..confined.reach import COURSE, PACKAGE
 from ..confined.reply import Reply, SandboxError
 from ..confined.sandbox import Sandbox

@@ -7,7 +7,7 @@ import secrets
 from pathlib import Path
 
 from course_lib.exercises.parts import Exercise
-from course_lib.exercises.verdict import Verdict
+from course_lib.exercises.judging.verdict import Verdict
 from course_lib.files import write_whole
 from ..confined.probe import Refused
 from ..reports import report

@@ -3,7 +3,7 @@ from __future__ import annotations
 
 from course_lib.exercises.declare import find, load_chapter
 from course_lib.exercises.parts import Exercise
-from course_lib.exercises.verdict import NOT_ATTEMPTED, NOT_RUN, Verdict
+from course_lib.exercises.judging.verdict import NOT_ATTEMPTED, NOT_RUN, Verdict
 from ..copies.similarity import skeleton
 from ..hand_ins.late import LateRule
 from ..hand_ins.submissions import Submission

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from course_lib.exercises.verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
+from course_lib.exercises.judging.verdict import NOT_ATTEMPTED, NOT_RUN, PASSED, WRONG
 from ..copies.pairs import pairs
 from ..copies.similarity import skeleton
 from ..marks.table import REFERENCE

@@ -7,7 +7,7 @@ import itertools
 import json
 from pathlib import Path
 
-from course_lib.exercises.verdict import NOT_ATTEMPTED, PASSED
+from course_lib.exercises.judging.verdict import NOT_ATTEMPTED, PASSED
 from course_lib.files import write_whole
 from ..hand_ins.submissions import Submission
 from .report import Mark, page_names, safe_cell

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from xml.etree import ElementTree
 
-from course_lib.exercises.verdict import NOT_RUN, PASSED, Verdict
+from course_lib.exercises.judging.verdict import NOT_RUN, PASSED, Verdict
 from course_lib.files import write_whole
 
 COLUMNS = ["student", "chapter", "exercise", "title", "kind", "points", "of", "verdict", "misconception",

@@ -15,15 +15,15 @@ from typing import Any
 
 import torch
 
-from . import runner
+from ..running import runner
 from .compare import close, compare_outputs, same_form
 from .counting import UNLIMITED, allowed, over_budget, over_counts
-from .given import given_spec
-from .parts import Array, Case, Exercise, Launch
+from ..given import given_spec
+from ..parts import Array, Case, Exercise, Launch
 from .recognise import recognise
-from .results import Foreign, Outcome, Request, Run
+from ..running.results import Foreign, Outcome, Request, Run
 from .screen import screen
-from .values import copied
+from ..running.values import copied
 from .verdict import NOT_ATTEMPTED, NOT_RUN, WRONG, Verdict, verdict_on
 from .wording import BROKEN, on_failure, on_pass, on_wrong
 

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch.utils._pytree import tree_leaves
 
-from .results import Foreign, with_article
+from ..running.results import Foreign, with_article
 
 SMALL = 64          # a tensor with at most so many elements is shown whole
 WIDE = 12           # numbers per line

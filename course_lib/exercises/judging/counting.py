@@ -1,8 +1,8 @@
 """The budget of a kernel exercise: bytes moved, wavefronts or other counts, and whether it keeps to it."""
 from __future__ import annotations
 
-from .parts import Case, Exercise
-from .results import Outcome
+from ..parts import Case, Exercise
+from ..running.results import Outcome
 
 
 UNLIMITED = 2.0**62

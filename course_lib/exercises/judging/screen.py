@@ -10,8 +10,8 @@ from __future__ import annotations
 import ast
 
 from laptop_cuda.only_kernels import plain_text, refused
-from .kernel_runner import without_magic
-from .parts import Exercise
+from ..running.kernel_runner import without_magic
+from ..parts import Exercise
 from .verdict import NOT_ATTEMPTED, WRONG, Verdict, verdict_on
 
 

@@ -10,13 +10,13 @@ import re
 
 import torch
 
-from .declare import find
+from ..declare import find
 from .judge import Oracle, draw, expected, request
-from .kernel_runner import STEPS, compiled, launched
-from .limits import time_limit
-from .parts import Exercise
-from .results import PlainError
-from .runner import run
+from ..running.kernel_runner import STEPS, compiled, launched
+from ..running.limits import time_limit
+from ..parts import Exercise
+from ..running.results import PlainError
+from ..running.runner import run
 from .verdict import WRONG, Verdict
 
 WRONG_VALUES = "Your kernel wrote"       # the label under which a verdict shows them

@@ -6,7 +6,7 @@ from typing import Any, Callable
 
 import torch
 
-from .results import Foreign, with_article
+from ..running.results import Foreign, with_article
 from .show import a_value, dtype_name, show, type_name
 
 

@@ -5,10 +5,10 @@ import re
 
 from .compare import compare_outputs
 from .counting import over_budget
-from .parts import Case, Exercise
-from .results import Failure, Outcome, Run
+from ..parts import Case, Exercise
+from ..running.results import Failure, Outcome, Run
 from .screen import normal
-from .values import same
+from ..running.values import same
 
 SAME_KIND, SAME_LINES, EQUAL, SURE = 1, 2, 3, 4
 

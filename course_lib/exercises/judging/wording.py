@@ -7,9 +7,9 @@ import re
 from types import SimpleNamespace
 from typing import Any
 
-from .parts import Case, Exercise
-from .results import Failure, Outcome, Run
-from .runner import line_of
+from ..parts import Case, Exercise
+from ..running.results import Failure, Outcome, Run
+from ..running.runner import line_of
 from .show import SMALL, show
 from .verdict import NOT_RUN, PASSED, WRONG, Verdict, verdict_on
 
