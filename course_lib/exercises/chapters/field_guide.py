@@ -289,12 +289,11 @@ exercise(
     A token of a picture has three positions: time, height, width. The pairs of a head are dealt out to the axes, and each
     pair turns by the position of its axis. Write `axis_of_pair`.
 
-    - `sections` has a number of pairs per axis, usually three, but any number of axes is allowed; in turn, a later axis
-      gets no more than its number, and axis 0 what is left
+    - `sections` has one number per axis, its pairs; there are usually three axes, but any number is allowed
     - the result has one integer per pair, 0 for the first axis
     - `in_turn=False`: all pairs of axis 0, then all of axis 1, and so on (Qwen2-VL)
-    - `in_turn=True`: 0, 1, 2, 0, 1, 2, ...; where the axis whose turn it is has all its pairs already, the pair goes to
-      axis 0 (Qwen3-VL)
+    - `in_turn=True`: 0, 1, 2, 0, 1, 2, ...; axes after the first get at most their number: where the axis whose turn it is
+      has all its pairs already, the pair goes to axis 0, which gets the rest (Qwen3-VL)
     - a tensor of `torch.int64`
     """,
     given={"torch": torch},
