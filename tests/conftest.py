@@ -86,8 +86,8 @@ def pytest_terminal_summary(terminalreporter):
 
 
 # Seconds of a room's tests in `.ci/run` on two cores with a cold cache, and a tenth more: quick, slow.
-BUDGET = {"notebooks": (175, 0), "tests/chapters": (150, 215), "tests/engine": (165, 640),
-          "tests/exercises": (125, 400), "tests/teaching": (85, 825), "tests/tools": (225, 365),
+BUDGET = {"notebooks": (155, 0), "tests/chapters": (110, 205), "tests/engine": (140, 360),
+          "tests/exercises": (145, 475), "tests/teaching": (80, 835), "tests/tools": (270, 395),
           "laptop_cuda/programs/tests": (45, 85), "laptop_cuda/judge/tests": (15, 40)}
 
 
