@@ -60,4 +60,3 @@ def _end(result) -> None:
 
 def _goes_on(error: BaseException | None) -> bool:
     return isinstance(error, Exception) and any(_now.values()) and not os.environ.get("COURSE_STRICT")
-

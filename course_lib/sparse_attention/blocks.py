@@ -119,8 +119,8 @@ def select_blocks(q: Tensor, k: Tensor, block: int, top: int, causal: bool = Tru
     """(b, h, n_q, key blocks), True for the blocks of keys that a query attends to.
 
     These are the `top` blocks whose mean key has the highest scores with the query, its own block always
-    among them. Causal: no later block, and no later query, has a say; inside its own block a query still
-    needs the causal mask. Trained block-sparse models learn such a choice; here nothing is learned.
+    among them. Causal: no later block and no later query changes the choice; inside its own block a query
+    still needs the causal mask. Trained block-sparse models learn such a choice; here nothing is learned.
     """
     check_selection(q, k, block, top, causal)
     scores = q @ _block_means(k, block).transpose(-2, -1)

@@ -214,7 +214,7 @@ def test_choose_splits():
             == [32, 7, 10, 1, 2112])
     table = (ROOT / "data" / "gpu" / "registers.txt").read_text()
     used = [int(n) for n in re.search(r"  decode_part_int8 +(.+)", table)[1].split()]
-    # a warp's registers come in groups of 8 a thread; each quarter of a multiprocessor has 16,384
+    # a warp's registers come in groups of 8 per thread; each quarter of a multiprocessor has 16,384
     assert {4 * (16384 // (32 * (-(-n // 8) * 8))) for n in used} == {BLOCKS_PER_MULTIPROCESSOR}
 
 

@@ -1,8 +1,9 @@
 """From the first wrong element of a student's kernel back to the lines that it depends on.
 
-A check stays as fast as it was: it only offers the call. The call runs the failing case again, tries small
-changes of the student's kernel against the expected values of the case, and shows lines of the student's own
-text. The solution takes no part, and the changes themselves are not shown.
+A check only offers the call, and compiles once more where a variable is declared without a value. The call
+runs the failing case again, tries small changes of the student's kernel against the expected values of the
+case, and shows lines of the student's own text. The solution takes no part, and the changes themselves are
+not shown.
 """
 from __future__ import annotations
 
