@@ -25,7 +25,6 @@ struct OtherGenerator {                  // is not here: `touched` ends a kernel
     double boxmuller_extra_double;
 };
 inline uint32_t next(OtherGenerator&) { return 0; }
-inline uint4 next_four(OtherGenerator&) { return {}; }
 inline double uniform_double(OtherGenerator&) { return 0; }
 }  // namespace laptop
 struct curandStateMRG32k3a : laptop::OtherGenerator {};
@@ -51,11 +50,6 @@ LAPTOP_QUIET inline uint32_t next(curandStateXORWOW& s) {
     for (int i = 0; i < 4; ++i) s.v[i] = s.v[i + 1];
     s.v[4] = s.v[4] ^ s.v[4] << 4 ^ t ^ t << 1;
     return s.v[4] + (s.d += 362437);
-}
-LAPTOP_QUIET inline uint4 next_four(curandStateXORWOW& s) {
-    uint4 x;
-    x.x = next(s), x.y = next(s), x.z = next(s), x.w = next(s);
-    return x;
 }
 
 LAPTOP_QUIET inline uint4 philox(uint4 c, uint2 key) {
@@ -87,7 +81,7 @@ LAPTOP_QUIET inline uint32_t next(curandStatePhilox4_32_10& s) {
     }
     return x;
 }
-LAPTOP_QUIET inline uint4 next_four(curandStatePhilox4_32_10& s) {
+template <class S> LAPTOP_QUIET uint4 next_four(S& s) {
     uint4 x;
     x.x = next(s), x.y = next(s), x.z = next(s), x.w = next(s);
     return x;

@@ -16,19 +16,12 @@ LAPTOP_QUIET S& touched(S* s, const void* site) {        // the state is read an
 }
 }  // namespace laptop
 
-LAPTOP_FN void curand_init(unsigned long long seed, unsigned long long subsequence, unsigned long long offset,
-                           curandStateXORWOW* s) {
-    if (LAPTOP_TRACED) laptop::will_write(s, sizeof *s, LAPTOP_SITE);
-    laptop::start(*s, seed, subsequence, offset);
-}
-LAPTOP_FN void curand_init(unsigned long long seed, unsigned long long subsequence, unsigned long long offset,
-                           curandStatePhilox4_32_10* s) {
-    if (LAPTOP_TRACED) laptop::will_write(s, sizeof *s, LAPTOP_SITE);
-    laptop::start(*s, seed, subsequence, offset);
-}
 template <class S>
-LAPTOP_FN void curand_init(unsigned long long, unsigned long long, unsigned long long, S*) {
-    laptop::no_such_generator(LAPTOP_SITE);
+LAPTOP_FN void curand_init(unsigned long long seed, unsigned long long subsequence, unsigned long long offset, S* s) {
+    if constexpr (std::is_same<S, curandStateXORWOW>::value || std::is_same<S, curandStatePhilox4_32_10>::value) {
+        if (LAPTOP_TRACED) laptop::will_write(s, sizeof *s, LAPTOP_SITE);
+        laptop::start(*s, seed, subsequence, offset);
+    } else laptop::no_such_generator(LAPTOP_SITE);
 }
 template <class Word>
 LAPTOP_FN void curand_init(const Word* directions, unsigned long long offset, laptop::Sobol<Word>* s) {

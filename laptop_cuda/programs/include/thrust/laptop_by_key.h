@@ -5,8 +5,8 @@
 namespace thrust::laptop_host {
 
 // ------------------------------------------------------------------ runs of equal keys
-template <class K, class I, class O, class E, class F>
-O inclusive_scan_by_key(K a, K b, I values, O to, E equal, F f) {
+template <class K, class I, class O, class E = equal_to<>, class F = plus<>>
+O inclusive_scan_by_key(K a, K b, I values, O to, E equal = E(), F f = F()) {
     if (a == b) return to;
     O out = to;
     laptop_value<K> key = *a;                            // in place: read before it is written
@@ -18,14 +18,8 @@ O inclusive_scan_by_key(K a, K b, I values, O to, E equal, F f) {
     }
     return laptop_done(to, out);
 }
-template <class K, class I, class O, class E> O inclusive_scan_by_key(K a, K b, I values, O to, E equal) {
-    return laptop_host::inclusive_scan_by_key(a, b, values, to, equal, plus<>());
-}
-template <class K, class I, class O> O inclusive_scan_by_key(K a, K b, I values, O to) {
-    return laptop_host::inclusive_scan_by_key(a, b, values, to, equal_to<>(), plus<>());
-}
-template <class K, class I, class O, class T, class E, class F>
-O exclusive_scan_by_key(K a, K b, I values, O to, T first, E equal, F f) {
+template <class K, class I, class O, class T = laptop_value<I>, class E = equal_to<>, class F = plus<>>
+O exclusive_scan_by_key(K a, K b, I values, O to, T first = T(), E equal = E(), F f = F()) {
     if (a == b) return to;
     O out = to;
     laptop_value<K> key = *a;                            // in place: read before it is written
@@ -36,18 +30,8 @@ O exclusive_scan_by_key(K a, K b, I values, O to, T first, E equal, F f) {
     }
     return laptop_done(to, out);
 }
-template <class K, class I, class O, class T, class E>
-O exclusive_scan_by_key(K a, K b, I values, O to, T first, E equal) {
-    return laptop_host::exclusive_scan_by_key(a, b, values, to, first, equal, plus<>());
-}
-template <class K, class I, class O, class T> O exclusive_scan_by_key(K a, K b, I values, O to, T first) {
-    return laptop_host::exclusive_scan_by_key(a, b, values, to, first, equal_to<>(), plus<>());
-}
-template <class K, class I, class O> O exclusive_scan_by_key(K a, K b, I values, O to) {
-    return laptop_host::exclusive_scan_by_key(a, b, values, to, laptop_value<I>());
-}
-template <class K, class I, class L, class O, class E, class F>
-pair<L, O> reduce_by_key(K a, K b, I values, L keys, O sums, E equal, F f) {
+template <class K, class I, class L, class O, class E = equal_to<>, class F = plus<>>
+pair<L, O> reduce_by_key(K a, K b, I values, L keys, O sums, E equal = E(), F f = F()) {
     L key = keys;
     O sum = sums;
     while (a != b) {
@@ -59,29 +43,16 @@ pair<L, O> reduce_by_key(K a, K b, I values, L keys, O sums, E equal, F f) {
     }
     return {laptop_done(keys, key), laptop_done(sums, sum)};
 }
-template <class K, class I, class L, class O> pair<L, O> reduce_by_key(K a, K b, I values, L keys, O sums) {
-    return laptop_host::reduce_by_key(a, b, values, keys, sums, equal_to<>(), plus<>());
-}
-template <class K, class I, class L, class O, class E>
-pair<L, O> reduce_by_key(K a, K b, I values, L keys, O sums, E equal) {
-    return laptop_host::reduce_by_key(a, b, values, keys, sums, equal, plus<>());
-}
-template <class K, class I, class L, class O, class E>
-pair<L, O> unique_by_key_copy(K a, K b, I values, L keys, O firsts, E equal) {
+template <class K, class I, class L, class O, class E = equal_to<>>
+pair<L, O> unique_by_key_copy(K a, K b, I values, L keys, O firsts, E equal = E()) {
     return laptop_host::reduce_by_key(a, b, values, keys, firsts, equal, project1st<>());
 }
-template <class K, class I, class L, class O> pair<L, O> unique_by_key_copy(K a, K b, I values, L keys, O firsts) {
-    return laptop_host::unique_by_key_copy(a, b, values, keys, firsts, equal_to<>());
-}
-template <class K, class I, class E> pair<K, I> unique_by_key(K a, K b, I values, E equal) {
+template <class K, class I, class E = equal_to<>> pair<K, I> unique_by_key(K a, K b, I values, E equal = E()) {
     return laptop_host::unique_by_key_copy(a, b, values, a, values, equal);
-}
-template <class K, class I> pair<K, I> unique_by_key(K a, K b, I values) {
-    return laptop_host::unique_by_key(a, b, values, equal_to<>());
 }
 
 // ------------------------------------------------------------------ order
-template <class K, class I, class F> void stable_sort_by_key(K a, K b, I values, F f) {
+template <class K, class I, class F = less<>> void stable_sort_by_key(K a, K b, I values, F f = F()) {
     std::vector<laptop_value<K>> keys(a, b);
     std::vector<laptop_value<I>> old(values, values + (b - a));
     std::vector<size_t> order(keys.size());
@@ -89,39 +60,29 @@ template <class K, class I, class F> void stable_sort_by_key(K a, K b, I values,
     std::stable_sort(order.begin(), order.end(), [&](size_t x, size_t y) { return f(keys[x], keys[y]); });
     for (size_t i = 0; i < order.size(); ++i) a[i] = keys[order[i]], values[i] = old[order[i]];
 }
-template <class K, class I> void stable_sort_by_key(K a, K b, I values) { laptop_host::stable_sort_by_key(a, b, values, less<>()); }
-template <class K, class I, class F> void sort_by_key(K a, K b, I values, F f) { laptop_host::stable_sort_by_key(a, b, values, f); }
-template <class K, class I> void sort_by_key(K a, K b, I values) { laptop_host::stable_sort_by_key(a, b, values, less<>()); }
+template <class... A> void sort_by_key(A... a) { laptop_host::stable_sort_by_key(a...); }
 
 // ------------------------------------------------------------------ sets: two sorted ranges of keys, each with values
 template <class F> auto laptop_keys(F f) {
     return [f](const auto& x, const auto& y) { return f(std::get<0>(x), std::get<0>(y)); };
 }
 #define LAPTOP_SETS_BY_KEY(name)                                                                          \
-    template <class K, class L, class I, class J, class M, class O, class F>                              \
-    pair<M, O> name##_by_key(K a, K b, L c, L d, I values, J others, M keys, O to, F f) {                 \
+    template <class K, class L, class I, class J, class M, class O, class F = less<>>                     \
+    pair<M, O> name##_by_key(K a, K b, L c, L d, I values, J others, M keys, O to, F f = F()) {           \
         auto end = laptop_host::name(make_zip_iterator(a, values), make_zip_iterator(b, values + (b - a)),     \
                                 make_zip_iterator(c, others), make_zip_iterator(d, others + (d - c)),     \
                                 make_zip_iterator(keys, to), laptop_keys(f)).get_iterator_tuple();        \
         return {std::get<0>(end), std::get<1>(end)};                                                      \
-    }                                                                                                     \
-    template <class K, class L, class I, class J, class M, class O>                                       \
-    pair<M, O> name##_by_key(K a, K b, L c, L d, I values, J others, M keys, O to) {                      \
-        return laptop_host::name##_by_key(a, b, c, d, values, others, keys, to, less<>());                     \
     }
 LAPTOP_SETS_BY_KEY(merge) LAPTOP_SETS_BY_KEY(set_union) LAPTOP_SETS_BY_KEY(set_difference)
 LAPTOP_SETS_BY_KEY(set_symmetric_difference)
 #undef LAPTOP_SETS_BY_KEY
-template <class K, class L, class I, class M, class O, class F>      // its values all come from the first range
-pair<M, O> set_intersection_by_key(K a, K b, L c, L d, I values, M keys, O to, F f) {
+template <class K, class L, class I, class M, class O, class F = less<>>      // its values all come from the first range
+pair<M, O> set_intersection_by_key(K a, K b, L c, L d, I values, M keys, O to, F f = F()) {
     auto end = laptop_host::set_intersection(make_zip_iterator(a, values), make_zip_iterator(b, values + (b - a)),
                                         make_zip_iterator(c, c), make_zip_iterator(d, d),
                                         make_zip_iterator(keys, to), laptop_keys(f)).get_iterator_tuple();
     return {std::get<0>(end), std::get<1>(end)};
-}
-template <class K, class L, class I, class M, class O>
-pair<M, O> set_intersection_by_key(K a, K b, L c, L d, I values, M keys, O to) {
-    return laptop_host::set_intersection_by_key(a, b, c, d, values, keys, to, less<>());
 }
 
 }  // namespace thrust::laptop_host

@@ -7,6 +7,13 @@ namespace thrust::laptop_host {
 template <class I> using laptop_value = typename std::iterator_traits<I>::value_type;
 template <class I> I laptop_done(I first, I last) { return laptop_wrote(first, last), last; }
 
+// What the standard library's function of the same name does; the second kind fills a range from `to` on.
+#define LAPTOP_AS_STD(name) template <class... A> auto name(A... a) { return std::name(a...); }
+#define LAPTOP_FILLS_AS_STD(name)                                                      \
+    template <class I, class O, class... A> O name(I a, I b, O to, A... more) {        \
+        return laptop_done(to, std::name(a, b, to, more...));                          \
+    }
+
 // ------------------------------------------------------------------ filling and copying
 template <class I, class T> void fill(I a, I b, const T& v) { std::fill(a, b, laptop_value<I>(v)), laptop_wrote(a, b); }
 template <class I, class N, class T> I fill_n(I a, N n, const T& v) { return laptop_host::fill(a, a + n, v), a + n; }
@@ -28,9 +35,7 @@ template <class I, class T> void uninitialized_fill(I a, I b, const T& v) {
 template <class I, class N, class T> I uninitialized_fill_n(I a, N n, const T& v) {
     return laptop_host::uninitialized_fill(a, a + n, v), a + n;
 }
-template <class I, class O> O uninitialized_copy(I a, I b, O to) {
-    return laptop_done(to, std::uninitialized_copy(a, b, to));
-}
+LAPTOP_FILLS_AS_STD(uninitialized_copy)
 template <class I, class N, class O> O uninitialized_copy_n(I a, N n, O to) {
     return laptop_host::uninitialized_copy(a, a + n, to);
 }
@@ -47,37 +52,26 @@ template <class M, class I, class O> O gather(M a, M b, I from, O to) {
     for (; a != b; ++a, ++out) *out = from[*a];
     return laptop_done(to, out);
 }
-template <class M, class S, class I, class O, class F> O gather_if(M a, M b, S stencil, I from, O to, F f) {
+template <class M, class S, class I, class O, class F = identity<>>
+O gather_if(M a, M b, S stencil, I from, O to, F f = F()) {
     for (; a != b; ++a, ++stencil, ++to) if (f(*stencil)) *to = from[*a], laptop_wrote(to, to + 1);
     return to;
 }
-template <class M, class S, class I, class O> O gather_if(M a, M b, S stencil, I from, O to) {
-    return laptop_host::gather_if(a, b, stencil, from, to, identity<>());
-}
-template <class I, class M, class S, class O, class F> void scatter_if(I a, I b, M map, S stencil, O to, F f) {
+template <class I, class M, class S, class O, class F = identity<>>
+void scatter_if(I a, I b, M map, S stencil, O to, F f = F()) {
     for (; a != b; ++a, ++map, ++stencil) if (f(*stencil)) {
         O at = to + *map;
         *at = *a, laptop_wrote(at, at + 1);
     }
 }
-template <class I, class M, class S, class O> void scatter_if(I a, I b, M map, S stencil, O to) {
-    laptop_host::scatter_if(a, b, map, stencil, to, identity<>());
-}
 template <class I, class M, class O> void scatter(I a, I b, M map, O to) {
-    laptop_host::scatter_if(a, b, map, constant_iterator<bool>(true), to, identity<>());
+    laptop_host::scatter_if(a, b, map, constant_iterator<bool>(true), to);
 }
-template <class I, class T> void replace(I a, I b, const T& from, const T& to) { std::replace(a, b, from, to); }
 template <class I, class F, class T> void replace_if(I a, I b, F f, const T& to) { std::replace_if(a, b, f, to); }
-
 template <class I, class S, class F, class T> void replace_if(I a, I b, S stencil, F f, const T& to) {
     for (; a != b; ++a, ++stencil) if (f(*stencil)) *a = to;
 }
-template <class I, class O, class T> O replace_copy(I a, I b, O out, const T& from, const T& to) {
-    return laptop_done(out, std::replace_copy(a, b, out, from, to));
-}
-template <class I, class O, class F, class T> O replace_copy_if(I a, I b, O out, F f, const T& to) {
-    return laptop_done(out, std::replace_copy_if(a, b, out, f, to));
-}
+LAPTOP_AS_STD(replace) LAPTOP_FILLS_AS_STD(replace_copy) LAPTOP_FILLS_AS_STD(replace_copy_if)
 template <class I, class J> J swap_ranges(I a, I b, J c) {
     for (; a != b; ++a, ++c) {
         laptop_value<I> kept = *a;
@@ -115,28 +109,25 @@ O transform_if(I a, I b, J with, S stencil, O to, F f, P p) {
     for (; a != b; ++a, ++with, ++stencil, ++to) if (p(*stencil)) *to = f(*a, *with), laptop_wrote(to, to + 1);
     return to;
 }
-template <class I, class O, class F> O adjacent_difference(I a, I b, O to, F f) {
+template <class I, class O, class F = minus<>> O adjacent_difference(I a, I b, O to, F f = F()) {
     return laptop_done(to, std::adjacent_difference(a, b, to, [f](const auto& now, const auto& before) { return f(now, before); }));
 }
-template <class I, class O> O adjacent_difference(I a, I b, O to) { return laptop_host::adjacent_difference(a, b, to, minus<>()); }
 
 // ------------------------------------------------------------------ sums
-template <class I, class T, class F> T reduce(I a, I b, T v, F f) { for (; a != b; ++a) v = f(v, *a); return v; }
-template <class I, class T> T reduce(I a, I b, T v) { return laptop_host::reduce(a, b, v, plus<>()); }
-template <class I> laptop_value<I> reduce(I a, I b) { return laptop_host::reduce(a, b, laptop_value<I>(), plus<>()); }
+template <class I, class T = laptop_value<I>, class F = plus<>> T reduce(I a, I b, T v = T(), F f = F()) {
+    for (; a != b; ++a) v = f(v, *a);
+    return v;
+}
 template <class I, class U, class T, class F> T transform_reduce(I a, I b, U u, T v, F f) {
     for (; a != b; ++a) v = f(v, u(*a));
     return v;
 }
-template <class I, class J, class T> T inner_product(I a, I b, J with, T v) { return std::inner_product(a, b, with, v); }
-template <class I, class J, class T, class F, class G> T inner_product(I a, I b, J with, T v, F f, G g) {
-    return std::inner_product(a, b, with, v, f, g);
-}
-template <class I, class O, class F> O inclusive_scan(I a, I b, O to, F f) {
+LAPTOP_AS_STD(inner_product) LAPTOP_AS_STD(count) LAPTOP_AS_STD(count_if)
+template <class I, class O, class F = plus<>> O inclusive_scan(I a, I b, O to, F f = F()) {
     return laptop_done(to, std::partial_sum(a, b, to, [f](const auto& x, const auto& y) { return f(x, y); }));
 }
-template <class I, class O> O inclusive_scan(I a, I b, O to) { return laptop_host::inclusive_scan(a, b, to, plus<>()); }
-template <class I, class O, class T, class F> O exclusive_scan(I a, I b, O to, T v, F f) {
+template <class I, class O, class T = laptop_value<I>, class F = plus<>>
+O exclusive_scan(I a, I b, O to, T v = T(), F f = F()) {
     O out = to;
     for (; a != b; ++a, ++out) {
         T next = f(v, *a);                               // in place: read before it is written
@@ -144,23 +135,16 @@ template <class I, class O, class T, class F> O exclusive_scan(I a, I b, O to, T
     }
     return laptop_done(to, out);
 }
-template <class I, class O, class T> O exclusive_scan(I a, I b, O to, T v) { return laptop_host::exclusive_scan(a, b, to, v, plus<>()); }
-template <class I, class O> O exclusive_scan(I a, I b, O to) { return laptop_host::exclusive_scan(a, b, to, laptop_value<I>()); }
 template <class I, class O, class T, class F> O inclusive_scan(I a, I b, O to, T v, F f) {
     O out = to;
     for (; a != b; ++a, ++out) *out = v = f(v, *a);
     return laptop_done(to, out);
 }
-template <class I, class O, class U, class F> O transform_inclusive_scan(I a, I b, O to, U u, F f) {
-    return laptop_host::inclusive_scan(make_transform_iterator(a, u), make_transform_iterator(b, u), to, f);
-}
-template <class I, class O, class U, class T, class F> O transform_inclusive_scan(I a, I b, O to, U u, T v, F f) {
-    return laptop_host::inclusive_scan(make_transform_iterator(a, u), make_transform_iterator(b, u), to, v, f);
+template <class I, class O, class U, class... A> O transform_inclusive_scan(I a, I b, O to, U u, A... more) {
+    return laptop_host::inclusive_scan(make_transform_iterator(a, u), make_transform_iterator(b, u), to, more...);
 }
 template <class I, class O, class U, class T, class F> O transform_exclusive_scan(I a, I b, O to, U u, T v, F f) {
     return laptop_host::exclusive_scan(make_transform_iterator(a, u), make_transform_iterator(b, u), to, v, f);
 }
-template <class I, class T> ptrdiff_t count(I a, I b, const T& v) { return std::count(a, b, v); }
-template <class I, class F> ptrdiff_t count_if(I a, I b, F f) { return std::count_if(a, b, f); }
 
 }  // namespace thrust::laptop_host

@@ -15,56 +15,19 @@
 
 namespace thrust {
 
-using std::advance;
-using std::distance;
-using std::get;
-using std::make_pair;
-using std::make_tuple;
-using std::pair;
-using std::swap;
-using std::tie;
-using std::tuple;
-using std::tuple_element;
-using std::tuple_size;
+using std::advance, std::distance, std::get, std::make_pair, std::make_tuple, std::pair, std::swap, std::tie,
+      std::tuple, std::tuple_element, std::tuple_size;
 
 // ------------------------------------------------------------------ complex numbers
-using std::abs;
-using std::acos;
-using std::acosh;
-using std::arg;
-using std::asin;
-using std::asinh;
-using std::atan;
-using std::atanh;
-using std::complex;
-using std::conj;
-using std::cos;
-using std::cosh;
-using std::exp;
-using std::log;
-using std::log10;
-using std::norm;
-using std::polar;
-using std::pow;
-using std::proj;
-using std::sin;
-using std::sinh;
-using std::sqrt;
-using std::tan;
-using std::tanh;
+using std::abs, std::acos, std::acosh, std::arg, std::asin, std::asinh, std::atan, std::atanh, std::complex,
+      std::conj, std::cos, std::cosh, std::exp, std::log, std::log10, std::norm, std::polar, std::pow,
+      std::proj, std::sin, std::sinh, std::sqrt, std::tan, std::tanh;
 
 // ------------------------------------------------------------------ random numbers
 namespace random {
-using std::discard_block_engine;
-using std::linear_congruential_engine;
-using std::minstd_rand;
-using std::minstd_rand0;
-using std::normal_distribution;
-using std::ranlux24;
-using std::ranlux24_base;
-using std::ranlux48;
-using std::ranlux48_base;
-using std::subtract_with_carry_engine;
+using std::discard_block_engine, std::linear_congruential_engine, std::minstd_rand, std::minstd_rand0,
+      std::normal_distribution, std::ranlux24, std::ranlux24_base, std::ranlux48, std::ranlux48_base,
+      std::subtract_with_carry_engine;
 using default_random_engine = minstd_rand;
 template <class T = double> using uniform_real_distribution = std::uniform_real_distribution<T>;
 template <class T = int> using uniform_int_distribution = std::uniform_int_distribution<T>;
@@ -74,10 +37,7 @@ using namespace random;
 
 // ------------------------------------------------------------------ errors
 namespace system {
-using std::error_code;
-using std::generic_category;
-using std::system_category;
-using std::system_error;
+using std::error_code, std::generic_category, std::system_category, std::system_error;
 struct laptop_category : std::error_category {
     const char* name() const noexcept override { return "cuda"; }
     std::string message(int error) const override { return cudaGetErrorString(cudaError_t(error)); }
@@ -87,11 +47,8 @@ inline const std::error_category& cuda_category() {
     return category;
 }
 }  // namespace system
-using system::cuda_category;
-using system::error_code;
-using system::generic_category;
-using system::system_category;
-using system::system_error;
+using system::cuda_category, system::error_code, system::generic_category, system::system_category,
+      system::system_error;
 
 // ------------------------------------------------------------------ function objects
 template <class A, class R> struct unary_function { typedef A argument_type; typedef R result_type; };

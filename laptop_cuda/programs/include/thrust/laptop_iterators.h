@@ -142,9 +142,7 @@ struct discard_iterator : laptop_iterator<discard_iterator<>, laptop_nowhere> {
     laptop_nowhere at(ptrdiff_t) const { return {}; }
 };
 inline discard_iterator<> make_discard_iterator() { return {}; }
-using std::iterator_traits;
-using std::make_reverse_iterator;
-using std::reverse_iterator;
+using std::iterator_traits, std::make_reverse_iterator, std::reverse_iterator;
 using random_access_traversal_tag = std::random_access_iterator_tag;
 template <class I> void laptop_wrote(reverse_iterator<I> a, reverse_iterator<I> b) { laptop_wrote(b.base(), a.base()); }
 template <class I> struct iterator_value { typedef typename iterator_traits<I>::value_type type; };

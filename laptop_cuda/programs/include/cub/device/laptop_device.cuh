@@ -27,47 +27,29 @@ template <class F> cudaError_t laptop_device(void* storage, size_t& bytes, F wor
 template <class O, class T>
 void laptop_answer(O out, const T& value) { *out = value, thrust::laptop_wrote(out, out + 1); }
 
+// An algorithm over `n` items from `in`, whose answer goes to `out`.
+#define LAPTOP_DEVICE(name, work)                                                                             \
+    template <class I, class O>                                                                               \
+    static cudaError_t name(void* s, size_t& bytes, I in, O out, int n, cudaStream_t = nullptr) {             \
+        return laptop_device(s, bytes, [&] { work; });                                                        \
+    }
+template <class O> using laptop_of = thrust::laptop_host::laptop_value<O>;
+template <class O, class I> laptop_of<O> laptop_place(I in, I best) { return {int(best - in), *best}; }
+
 struct DeviceReduce {
     template <class I, class O, class F, class T>
     static cudaError_t Reduce(void* s, size_t& bytes, I in, O out, int n, F f, T start, cudaStream_t = nullptr) {
         return laptop_device(s, bytes, [&] { laptop_answer(out, thrust::reduce(in, in + n, start, f)); });
     }
-    template <class I, class O>
-    static cudaError_t Sum(void* s, size_t& bytes, I in, O out, int n, cudaStream_t = nullptr) {
-        return laptop_device(s, bytes, [&] { laptop_answer(out, thrust::reduce(in, in + n, thrust::laptop_host::laptop_value<O>())); });
-    }
-    template <class I, class O>
-    static cudaError_t Min(void* s, size_t& bytes, I in, O out, int n, cudaStream_t = nullptr) {
-        return laptop_device(s, bytes, [&] { laptop_answer(out, *std::min_element(in, in + n)); });
-    }
-    template <class I, class O>
-    static cudaError_t Max(void* s, size_t& bytes, I in, O out, int n, cudaStream_t = nullptr) {
-        return laptop_device(s, bytes, [&] { laptop_answer(out, *std::max_element(in, in + n)); });
-    }
-    template <class I, class O>
-    static cudaError_t ArgMin(void* s, size_t& bytes, I in, O out, int n, cudaStream_t = nullptr) {
-        return laptop_device(s, bytes, [&] {
-            auto best = std::min_element(in, in + n);
-            laptop_answer(out, thrust::laptop_host::laptop_value<O>{int(best - in), *best});
-        });
-    }
-    template <class I, class O>
-    static cudaError_t ArgMax(void* s, size_t& bytes, I in, O out, int n, cudaStream_t = nullptr) {
-        return laptop_device(s, bytes, [&] {
-            auto best = std::max_element(in, in + n);
-            laptop_answer(out, thrust::laptop_host::laptop_value<O>{int(best - in), *best});
-        });
-    }
+    LAPTOP_DEVICE(Sum, laptop_answer(out, thrust::reduce(in, in + n, laptop_of<O>())))
+    LAPTOP_DEVICE(Min, laptop_answer(out, *std::min_element(in, in + n)))
+    LAPTOP_DEVICE(Max, laptop_answer(out, *std::max_element(in, in + n)))
+    LAPTOP_DEVICE(ArgMin, laptop_answer(out, laptop_place<O>(in, std::min_element(in, in + n))))
+    LAPTOP_DEVICE(ArgMax, laptop_answer(out, laptop_place<O>(in, std::max_element(in, in + n))))
 };
 struct DeviceScan {
-    template <class I, class O>
-    static cudaError_t InclusiveSum(void* s, size_t& bytes, I in, O out, int n, cudaStream_t = nullptr) {
-        return laptop_device(s, bytes, [&] { thrust::inclusive_scan(in, in + n, out); });
-    }
-    template <class I, class O>
-    static cudaError_t ExclusiveSum(void* s, size_t& bytes, I in, O out, int n, cudaStream_t = nullptr) {
-        return laptop_device(s, bytes, [&] { thrust::exclusive_scan(in, in + n, out); });
-    }
+    LAPTOP_DEVICE(InclusiveSum, thrust::inclusive_scan(in, in + n, out))
+    LAPTOP_DEVICE(ExclusiveSum, thrust::exclusive_scan(in, in + n, out))
     template <class I, class O, class F>
     static cudaError_t InclusiveScan(void* s, size_t& bytes, I in, O out, F f, int n, cudaStream_t = nullptr) {
         return laptop_device(s, bytes, [&] { thrust::inclusive_scan(in, in + n, out, f); });
@@ -77,6 +59,7 @@ struct DeviceScan {
         return laptop_device(s, bytes, [&] { thrust::exclusive_scan(in, in + n, out, start, f); });
     }
 };
+#undef LAPTOP_DEVICE
 // The bits of a key that a radix sort looks at, as a number in the order of the keys.
 template <class K>
 struct laptop_key_bits {
@@ -91,26 +74,19 @@ struct laptop_key_bits {
     }
 };
 struct DeviceRadixSort {
-    template <class K>
-    static cudaError_t SortKeys(void* s, size_t& bytes, const K* in, K* out, int n, int begin_bit = 0, int end_bit = 8 * sizeof(K),
-                                cudaStream_t = nullptr) {
-        return keys(s, bytes, in, out, n, {begin_bit, end_bit}, thrust::less<unsigned long long>());
+#define LAPTOP_SORTS(name, order)                                                                             \
+    template <class K>                                                                                        \
+    static cudaError_t SortKeys##name(void* s, size_t& bytes, const K* in, K* out, int n, int begin_bit = 0,  \
+                                      int end_bit = 8 * sizeof(K), cudaStream_t = nullptr) {                  \
+        return keys(s, bytes, in, out, n, {begin_bit, end_bit}, thrust::order<>());                           \
+    }                                                                                                         \
+    template <class K, class V>                                                                               \
+    static cudaError_t SortPairs##name(void* s, size_t& bytes, const K* in, K* out, const V* from, V* to, int n, \
+                                       int begin_bit = 0, int end_bit = 8 * sizeof(K), cudaStream_t = nullptr) { \
+        return pairs(s, bytes, in, out, from, to, n, {begin_bit, end_bit}, thrust::order<>());                \
     }
-    template <class K>
-    static cudaError_t SortKeysDescending(void* s, size_t& bytes, const K* in, K* out, int n, int begin_bit = 0,
-                                          int end_bit = 8 * sizeof(K), cudaStream_t = nullptr) {
-        return keys(s, bytes, in, out, n, {begin_bit, end_bit}, thrust::greater<unsigned long long>());
-    }
-    template <class K, class V>
-    static cudaError_t SortPairs(void* s, size_t& bytes, const K* in, K* out, const V* from, V* to, int n, int begin_bit = 0,
-                                 int end_bit = 8 * sizeof(K), cudaStream_t = nullptr) {
-        return pairs(s, bytes, in, out, from, to, n, {begin_bit, end_bit}, thrust::less<unsigned long long>());
-    }
-    template <class K, class V>
-    static cudaError_t SortPairsDescending(void* s, size_t& bytes, const K* in, K* out, const V* from, V* to, int n,
-                                           int begin_bit = 0, int end_bit = 8 * sizeof(K), cudaStream_t = nullptr) {
-        return pairs(s, bytes, in, out, from, to, n, {begin_bit, end_bit}, thrust::greater<unsigned long long>());
-    }
+    LAPTOP_SORTS(, less) LAPTOP_SORTS(Descending, greater)
+#undef LAPTOP_SORTS
     template <class K>
     static cudaError_t SortKeys(void* s, size_t& bytes, DoubleBuffer<K>& of, int n, int begin_bit = 0, int end_bit = 8 * sizeof(K),
                                 cudaStream_t stream = nullptr) {
