@@ -1,9 +1,56 @@
-// Arithmetic of a 16-bit float and of its pair, written once and included twice: by cuda_fp16.h with
-//   LAPTOP_SCALAR __half, LAPTOP_PAIR __half2, LAPTOP_FORMAT laptop::binary16, LAPTOP_NAMED(a, b) a##half##b
-// and by cuda_bf16.h with the bfloat16 types. CUDA overloads the same names (__hadd, hexp, ...) for both.
+// A 16-bit float and its pair, written once and included twice: by cuda_fp16.h with LAPTOP_SCALAR __half,
+// LAPTOP_PAIR __half2, LAPTOP_RAW __half_raw, LAPTOP_PAIR_RAW __half2_raw, LAPTOP_FORMAT laptop::binary16 and
+// LAPTOP_NAMED(a, b) a##half##b, by cuda_bf16.h with bfloat16's. CUDA overloads __hadd, hexp, ... for both.
 // Operands go through float and the result is rounded once to 16 bits; float has more than 2p + 2 bits, so that
 // + - * / and the square root equal the exactly computed value, rounded once. Parameters are taken by value:
 // the load happens in the kernel's own line.
+
+struct LAPTOP_RAW { unsigned short x; };
+struct alignas(4) LAPTOP_PAIR_RAW { unsigned short x, y; };
+
+struct alignas(2) LAPTOP_SCALAR {
+    unsigned short __x;
+
+    LAPTOP_INLINE LAPTOP_SCALAR() = default;
+#ifndef LAPTOP_UNIONS
+    // Copies are spelt out because g++ and clang hook neither a struct argument read from memory nor a struct result
+    // written to it, unless a constructor does it.
+    LAPTOP_IN_PLACE LAPTOP_SCALAR(const LAPTOP_SCALAR& other) : __x(other.__x) {}
+    LAPTOP_IN_PLACE LAPTOP_SCALAR& operator=(const LAPTOP_SCALAR& other) { return __x = other.__x, *this; }
+#endif
+    LAPTOP_QUIET LAPTOP_SCALAR(LAPTOP_RAW raw) : __x(raw.x) {}
+    LAPTOP_QUIET LAPTOP_SCALAR(float value) : __x(LAPTOP_FORMAT::narrow(value)) {}
+    LAPTOP_QUIET LAPTOP_SCALAR(double value) : __x(laptop::narrow<LAPTOP_FORMAT>(value)) {}
+    template <class Integer, class = std::enable_if_t<std::is_integral<Integer>::value>>
+    LAPTOP_QUIET LAPTOP_SCALAR(Integer value) : __x(laptop_integer(value)) {}
+
+    LAPTOP_IN_PLACE operator float() const { return LAPTOP_FORMAT::widen(__x); }
+    LAPTOP_IN_PLACE operator LAPTOP_RAW() const { return LAPTOP_RAW{__x}; }
+
+    LAPTOP_QUIET unsigned short laptop_bits() const { return __x; }
+    LAPTOP_QUIET static LAPTOP_SCALAR laptop_from(unsigned bits) {
+        LAPTOP_SCALAR result;
+        result.__x = (unsigned short)bits;
+        return result;
+    }
+    template <class Integer> LAPTOP_QUIET static unsigned short laptop_integer(Integer value) {
+        using Wide = std::conditional_t<std::is_signed<Integer>::value, long long, unsigned long long>;
+        return laptop::narrow<LAPTOP_FORMAT>(laptop::integer_to_odd(Wide(value)));
+    }
+};
+
+struct alignas(4) LAPTOP_PAIR {
+    LAPTOP_SCALAR x, y;
+
+    LAPTOP_INLINE LAPTOP_PAIR() = default;
+#ifndef LAPTOP_UNIONS
+    LAPTOP_IN_PLACE LAPTOP_PAIR(const LAPTOP_PAIR& other) { *(uint32_t*)this = *(const uint32_t*)&other; }
+    LAPTOP_IN_PLACE LAPTOP_PAIR& operator=(const LAPTOP_PAIR& other) { return *(uint32_t*)this = *(const uint32_t*)&other, *this; }
+#endif
+    LAPTOP_QUIET LAPTOP_PAIR(LAPTOP_SCALAR low, LAPTOP_SCALAR high) : x(low), y(high) {}
+    LAPTOP_QUIET LAPTOP_PAIR(LAPTOP_PAIR_RAW raw) : x(LAPTOP_RAW{raw.x}), y(LAPTOP_RAW{raw.y}) {}
+    LAPTOP_IN_PLACE operator LAPTOP_PAIR_RAW() const { return LAPTOP_PAIR_RAW{x.__x, y.__x}; }
+};
 
 // ---- one number
 LAPTOP_FN float laptop_widen(LAPTOP_SCALAR a) { return LAPTOP_FORMAT::widen(a.laptop_bits()); }
@@ -226,5 +273,7 @@ LAPTOP_FN LAPTOP_PAIR atomicAdd(LAPTOP_PAIR* p, LAPTOP_PAIR v) {
 
 #undef LAPTOP_SCALAR
 #undef LAPTOP_PAIR
+#undef LAPTOP_RAW
+#undef LAPTOP_PAIR_RAW
 #undef LAPTOP_FORMAT
 #undef LAPTOP_NAMED
