@@ -2,7 +2,7 @@
 import json
 from functools import cache
 
-from course_lib.explore.frame import Canvas, Choice, Explorable, Slider
+from course_lib.explore.frame import Canvas, Choice, Explorable, Slider, amount
 from course_lib.files import ROOT
 from course_lib.gqa import cache_bytes
 
@@ -74,8 +74,8 @@ class CacheSizes(Explorable):
             bar(canvas, 44 + 44 * n, name, groups, tokens_per_second(batch, groups))
         canvas.text(LEFT + WIDE, 56 + 44 * len(rows), "80 GiB", size=11, anchor="end", fill="faint")
         told = [sentence(name, groups, tokens_per_second(batch, groups)) for name, groups in rows.items()]
-        return canvas, " ".join([f"{model}, {batch} sequences of {tokens:,} tokens, {bytes} bytes per "
-                                 "number."] + told)
+        return canvas, " ".join([f"{model}, {amount(batch, 'sequences')} of {tokens:,} tokens, "
+                                 f"{amount(bytes, 'bytes')} per number."] + told)
 
 
 def legend(canvas: Canvas, kinds: set[str]) -> None:

@@ -4,7 +4,7 @@ from functools import cache
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from course_lib.explore.frame import Canvas, Explorable, Slider
+from course_lib.explore.frame import Canvas, Explorable, Slider, amount
 from course_lib.linear_attention import linear_attention
 
 TOKENS, CELL, LEFT, TOP = 24, 10, 56, 30
@@ -49,7 +49,7 @@ class Chunks(Explorable):
         now = min(step, count) - 1
         walked = [seen(start, start + size) for start in range(0, TOKENS, size)]
         canvas = Canvas(700, TOP + CELL * TOKENS + 40)
-        canvas.text(LEFT, 20, f"{TOKENS} tokens in {count} chunk{'s' * (count > 1)} of {size}", bold=True)
+        canvas.text(LEFT, 20, f"{TOKENS} tokens in {amount(count, 'chunks')} of {size}", bold=True)
         for at, (inside, read) in enumerate(walked[:now + 1]):
             draw_chunk(canvas, at * size, inside, read, at == now)
         draw_frame(canvas)
@@ -59,16 +59,12 @@ class Chunks(Explorable):
         flops = {n: operations(n, width) for n in self.controls[0].values}
         draw_costs(canvas, size, flops)
         draw_text(canvas, now, inside, held, width)
-        told = ", ".join(f"{n}: {steps(TOKENS // n)} and {number:,} operations"
+        told = ", ".join(f"{n}: {amount(TOKENS // n, 'steps')} and {number:,} operations"
                          for n, number in flops.items())
-        return canvas, (f"{TOKENS} tokens in {count} chunks of {size}; chunk {now + 1} computes "
-                        f"{int(inside.sum())} pairs inside and reads {held} earlier keys from the state of "
+        return canvas, (f"{TOKENS} tokens in {amount(count, 'chunks')} of {size}; chunk {now + 1} "
+                        f"computes {amount(int(inside.sum()), 'pairs')} inside and reads {held} earlier keys from the state of "
                         f"{width} x {width} numbers. Pairs computed so far: {pairs}, in the end {total} of "
                         f"{TOKENS * (TOKENS + 1) // 2}. The whole text, by chunk size: {told}.")
-
-
-def steps(count: int) -> str:
-    return f"{count} step{'s' * (count != 1)}"
 
 
 def draw_chunk(canvas: Canvas, start: int, inside, read, current: bool) -> None:
@@ -90,7 +86,7 @@ def draw_frame(canvas: Canvas) -> None:
 
 def draw_text(canvas: Canvas, now: int, inside, held: int, width: int) -> None:
     """What the current chunk does, in the colours of the picture."""
-    lines = [("accent", f"{int(inside.sum())} pairs computed inside chunk {now + 1}"),
+    lines = [("accent", f"{amount(int(inside.sum()), 'pairs')} computed inside chunk {now + 1}"),
              ("4", f"{held} earlier keys, read from {width} x {width} numbers")]
     for row, (fill, text) in enumerate(lines):
         canvas.rect(SIDE, 10 + 22 * row, 14, 14, fill=fill)

@@ -1,7 +1,7 @@
 """A draft accepted and refused (chapter 7)."""
 import torch
 
-from course_lib.explore.frame import Canvas, Explorable, Slider
+from course_lib.explore.frame import Canvas, Explorable, Slider, amount
 from course_lib.kv_cache.sampling import acceptance, residual, verify_draft
 
 TARGET = torch.tensor([0.05, 0.15, 0.4, 0.3, 0.1], dtype=torch.float64)
@@ -55,8 +55,8 @@ class Drafts(Explorable):
         canvas.text(520, 104, f"with {n} drafted", fill="faint")
         said = ", ".join(f"{t} p {TARGET[i]:.2f} q {q[i]:.2f} accept {chance[i]:.2f} instead {left[i]:.2f}"
                          for i, t in enumerate(TOKENS))
-        return canvas, (f"{said}. A drafted token is accepted with probability {rate:.3f}; {n} drafted "
-                        f"tokens, each accepted alike, give {tokens_per_pass(rate, n):.2f} tokens per pass "
+        return canvas, (f"{said}. A drafted token is accepted with probability {rate:.3f}; with "
+                        f"{amount(n, 'tokens')} drafted, each accepted alike, this gives {tokens_per_pass(rate, n):.2f} tokens per pass "
                         f"of the large model. Round {number}: {told(drawn, new)}.")
 
 

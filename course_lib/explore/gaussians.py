@@ -17,7 +17,8 @@ def place(x: float, y: float) -> tuple[float, float]:
 class Gaussians(Explorable):
     title = "Two Gaussians and the way from one to the other"
     caption = ("The cheapest plan moves each point of the blue Gaussian along a straight line to its place "
-               "in the orange one. The squared distance is that of the means plus that of the widths.")
+               "in the orange one. The squared distance is that of the means plus that of the widths, which "
+               "are standard deviations; the overlap score takes their squares, the variances.")
     controls = (Point("a", (-3, 3, 0.25), (-1.5, 1.5, 0.25), HANDLES, (-2, -0.5), "blue"),
                 Point("b", (-3, 3, 0.25), (-1.5, 1.5, 0.25), HANDLES, (1.5, 0.5), "orange"),
                 Slider("width_a", WIDTHS, 0.5, "width of blue, along x"),
@@ -27,7 +28,8 @@ class Gaussians(Explorable):
     def draw(self, a, b, width_a, width_b):
         pair = [torch.tensor(x, dtype=torch.float64)
                 for x in (a, (width_a, self.HEIGHT), b, (width_b, self.HEIGHT))]
-        far, alike = w2_distance(*pair).item(), gaussian_overlap(*pair).item()
+        far = w2_distance(*pair).item()
+        alike = gaussian_overlap(pair[0], pair[1]**2, pair[2], pair[3]**2).item()   # which takes variances
         means = (pair[0] - pair[2]).square().sum().item()
         widths = (pair[1] - pair[3]).square().sum().item()
         canvas = Canvas(700, 260)
@@ -46,8 +48,8 @@ class Gaussians(Explorable):
             canvas.text(480, 50 + 30 * n, row, size=13, bold=n == 3)
         return canvas, (f"Blue: mean ({a[0]:g}, {a[1]:g}), width {width_a:g}. Orange: mean ({b[0]:g}, "
                         f"{b[1]:g}), width {width_b:g}. Squared distance {means:.3f} of the means plus "
-                        f"{widths:.3f} of the widths is {far**2:.3f}, so W2 is {far:.3f}. The overlap score "
-                        f"is {alike:.3f}.")
+                        f"{widths:.3f} of the widths is {far**2:.3f}, so W2 is {far:.3f}. The overlap score, "
+                        f"which takes the squares of the widths as variances, is {alike:.3f}.")
 
 
 def outline(mean: tuple, wide: float, high: float) -> list[tuple[float, float]]:

@@ -1,7 +1,7 @@
 """A mask designer: window, sinks, strides and block size against the share of useful work (chapter 5)."""
 from functools import cache
 
-from course_lib.explore.frame import Canvas, Explorable, Slider
+from course_lib.explore.frame import Canvas, Explorable, Slider, amount
 from course_lib.sparse_attention import BlockMask, causal_rule, dilated_rule, mask_of, sink_rule
 
 TOKENS, CELL, LEFT, TOP, SIDE = 64, 5, 56, 12, 412
@@ -51,7 +51,7 @@ class MaskDesigner(Explorable):
         for row, text in enumerate(lines):
             canvas.text(SIDE, 214 + 22 * row, text)
         every = f"every {stride}th key before it" if stride else "no stride"
-        return canvas, (f"A window of {window}, {sinks} sinks, {every}, {TOKENS} tokens: {allowed:,} of the "
+        return canvas, (f"A window of {window}, {amount(sinks, 'sinks')}, {every}, {TOKENS} tokens: {allowed:,} of the "
                         f"{possible:,} causal pairs are allowed, {allowed / possible:.0%}. In blocks of "
                         f"{block}: {visited} of the {causal} causal blocks are visited, "
                         f"{visited / causal:.0%}; {full} are full and {partial} partial. Of the {pairs:,} "
@@ -72,16 +72,15 @@ def runs(row: list[bool]) -> list[tuple[int, int]]:
 def draw_mask(canvas: Canvas, mask, blocks: BlockMask) -> None:
     """Visited blocks as squares, the allowed pairs on them, row by row."""
     edge = CELL * blocks.block
-    for kind, fill in ((blocks.full, "soft"), (blocks.partial, "accent")):
-        places = [(LEFT + edge * j, TOP + edge * i) for i, j in kind.nonzero().tolist()]
-        if places:
-            canvas.frames(places, edge, edge, fill=fill)
+    places = [(LEFT + edge * j, TOP + edge * i) for i, j in blocks.visited().nonzero().tolist()]
+    canvas.frames(places, edge, edge, fill="accent", stroke=None)
     lengths = {}
     for i, row in enumerate(mask.tolist()):
         for first, length in runs(row):
-            lengths.setdefault(length, []).append((LEFT + CELL * first, TOP + CELL * i + 1))
+            lengths.setdefault(length, []).append((LEFT + CELL * first, TOP + CELL * i))
     for length, places in lengths.items():
-        canvas.frames(places, CELL * length, CELL - 2, fill="ink", stroke=None)
+        canvas.frames(places, CELL * length, CELL, fill="ink", stroke=None)
+    canvas.frames(places, edge, edge)
     side = CELL * TOKENS
     canvas.frames([(LEFT, TOP)], side, side, stroke="faint")
     canvas.text(LEFT + side / 2, TOP + side + 18, "key", anchor="middle")

@@ -1,5 +1,5 @@
 """Pages of a cache changing hands, request by request (chapter 8)."""
-from course_lib.explore.frame import Canvas, Explorable, Slider
+from course_lib.explore.frame import Canvas, Explorable, Slider, amount
 from course_lib.paged_attention import BlockAllocator, OutOfBlocks
 
 SLOTS = 48
@@ -66,8 +66,8 @@ class Pages(Explorable):
                 filled[block] = max(filled.get(block, 0), min(size, table.length - n * size))
         waste = held * size - sum(filled.values())
         canvas.text(680, 114, f"{held} of {pool.n_blocks} pages are held", anchor="end")
-        canvas.text(680, 134, f"{waste} slots of them are empty", anchor="end", fill="faint")
+        canvas.text(680, 134, f"with {amount(waste, 'empty slots')}", anchor="end", fill="faint")
         tables = "; ".join(f"{name}: {table.length} tokens in pages {table.blocks}"
                            for name, table in pool.tables.items())
         return canvas, (f"Step {step}, pages of {size}: {said[-1]}. {tables or 'No sequence'}. {held} of "
-                        f"{pool.n_blocks} pages are held, {waste} slots in them are empty.")
+                        f"{pool.n_blocks} pages are held, with {amount(waste, 'empty slots')}.")

@@ -2,7 +2,7 @@
 from dataclasses import dataclass
 from functools import lru_cache
 
-from course_lib.explore.frame import Canvas, Choice, Explorable, Slider
+from course_lib.explore.frame import Canvas, Choice, Explorable, Slider, amount
 from course_lib.explore.looking import small_model
 from course_lib.paged_attention import Engine
 
@@ -51,7 +51,7 @@ def moment(engine: Engine, tokenizer, done, arrived, before: set) -> Moment:
     new = {NAMES[request]: n for (request, _), n in done.scheduled.items()}
     said = [f"{arrived[0]} arrives"] if arrived else []
     said += [f"{NAMES[request]} loses its pages" for request, _ in done.preempted]
-    said += [f"{name} computes {n} token{'s' * (n > 1)}" for name, n in new.items()]
+    said += [f"{name} computes {amount(n, 'tokens')}" for name, n in new.items()]
     said += [f"{NAMES[r.id]} ends" for r in engine.requests.values() if r.finished and r.id not in before]
     return Moment(
         happened="; ".join(said) or "nothing is left to do",
@@ -85,14 +85,14 @@ class Scheduling(Explorable):
             draw_request(canvas, 134 + 31 * row, now, name)
         held = sum(count > 0 for count in now.references)
         waste = held * size - sum(stored for stored, _ in used.values())
-        canvas.text(LEFT, 112, fill="faint", text=f"{held} of {slots // size} pages are held, {waste} slots "
-                    f"in them store nothing; attention read {now.read:,} bytes in this step.")
+        canvas.text(LEFT, 112, fill="faint", text=f"{held} of {slots // size} pages are held; {amount(waste, 'slots')} "
+                    f"in them without a key; attention read {now.read:,} bytes in this step.")
         told = "; ".join(f"{name} {state}" + (f", {now.computed[name]} tokens stored in pages "
                                               f"{now.tables[name][0]}" if name in now.tables else "")
                          for name, state in now.states.items())
         return canvas, (f"Step {step}, pages of {size}: {now.happened}. {told}. {held} of {slots // size} "
-                        f"pages are held, {waste} slots in them store nothing, {len(now.cached)} more "
-                        f"pages are known. Attention read {now.read:,} bytes.")
+                        f"pages are held; in them {amount(waste, 'slots')} without a key. Known besides: "
+                        f"{amount(len(now.cached), 'pages')}. Attention read {now.read:,} bytes.")
 
 
 def slots_used(now: Moment, size: int) -> dict[int, tuple[int, int]]:

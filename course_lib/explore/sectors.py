@@ -48,8 +48,8 @@ class Sectors(Explorable):
         share = load.bytes / load.moved
         return canvas, (f"Stride {stride}, offset {offset}: the 32 lanes read x[{indices[0]}], "
                         f"x[{indices[1]}], ... x[{indices[-1]}]. They ask for {load.bytes} bytes in "
-                        f"{load.sectors} sectors, so {load.moved} bytes move, and {share:.0%} of them "
-                        "were asked for.")
+                        f"{load.sectors} sectors, so {load.moved} bytes move, and {100 * share:.3g}% "
+                        "of them were asked for.")
 
 
 def place(sector: int) -> tuple[float, float]:

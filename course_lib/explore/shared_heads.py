@@ -1,7 +1,7 @@
 """Which query head reads which head of keys, and what one token keeps (chapter 3)."""
 import torch
 
-from course_lib.explore.frame import Canvas, Explorable, Slider
+from course_lib.explore.frame import Canvas, Explorable, Slider, amount
 from course_lib.gqa import kv_bytes_per_token, latent_bytes_per_token, repeat_kv
 
 LAYERS, HEAD_DIM, BYTES = 32, 128, 2            # of the model whose cache is counted, as Llama 3 8B has them
@@ -41,9 +41,9 @@ class SharedHeads(Explorable):
             canvas.rect(198, y, 380 * size / max(sizes), 18, stroke="ink", thick=0.5,
                         fill="accent" if n == 1 else "soft")
             canvas.text(206 + 380 * size / max(sizes), y + 14, f"{size / 1024:g} KiB")
-        return canvas, (f"{n_heads} query heads on {n_kv_heads} heads of keys and values, groups of "
-                        f"{len(group)}. Query head {head} reads key head {table[head]}, which serves the "
-                        f"query heads {', '.join(map(str, group))}. One token keeps {kept:,} bytes; a head "
+        return canvas, (f"{n_heads} query heads on {amount(n_kv_heads, 'heads')} of keys and values, groups of "
+                        f"{len(group)}. Query head {head} reads key head {table[head]}, which serves query "
+                        f"head{'s' * (len(group) > 1)} {', '.join(map(str, group))}. One token keeps {kept:,} bytes; a head "
                         f"of keys per query head would keep {own:,}, a latent {latent:,}.")
 
 

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from course_lib.explore.frame import Canvas, Choice, Explorable, Slider, Text
+from course_lib.explore.frame import Canvas, Choice, Explorable, Slider, Text, amount
 from course_lib.explore.looking import shown, small_model
 from course_lib.gqa import grouped_query_attention
 from course_lib.kv_cache import GrowingCache, RollingCache, next_token_probabilities
@@ -90,7 +90,7 @@ class SmallModel(Explorable):
         draw_next(canvas, step)
         grown = 2 * 4 * small_model()[0].config.d_model * len(step.weights)
         return canvas, " ".join([
-            f"The prompt {text!r} and {new} characters written, {in_line(step.text[len(text):])!r}. The "
+            f"The prompt {text!r} and {amount(new, 'characters')} written, {in_line(step.text[len(text):])!r}. The "
             f"cache {cache}: keys and values of {len(step.held)} of {len(step.text)} characters in "
             f"{len(step.weights)} layers, {step.bytes:,} bytes, {grown:,} per character.",
             looks(step, layer, head), chances(step, temperature)])

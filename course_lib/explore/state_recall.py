@@ -40,8 +40,8 @@ def nearest(answers, values):
 class StateRecall(Explorable):
     title = "The state fills up"
     caption = ("Keys and values are added to one state of fixed size, then each key asks for its value. "
-               "Plain linear attention piles up, the delta rule corrects what the state already "
-               "returns for a key.")
+               "Plain linear attention only adds; the delta rule first takes away what the state already "
+               "returns for a key. Which of them recalls more depends on the keys.")
     controls = (Slider("pairs", COUNTS, 16, "pairs stored", play=True), Slider("width", (8, 16, 32), 16),
                 Choice("keys", ("random", "alike")), Slider("shows", (1, 2, 4), 1, "each shown", "times"))
     page = {"pairs": (16, 64), "width": (16,), "keys": ("random", "alike"), "shows": (1, 4)}

@@ -1,7 +1,7 @@
 """Split keys and the waves of blocks on a card (chapter 7)."""
 import math
 
-from course_lib.explore.frame import Canvas, Explorable, Slider
+from course_lib.explore.frame import Canvas, Explorable, Slider, amount
 from course_lib.kv_cache.decoding import BLOCKS_PER_MULTIPROCESSOR, choose_splits
 
 SHOWN, NARROWEST = 12, 55       # waves that the picture has room for, each at least so wide
@@ -23,7 +23,7 @@ class Waves(Explorable):
         waves, chosen = math.ceil(blocks / slots), choose_splits(heads, keys, multiprocessors)
         length = math.ceil(keys / splits)
         canvas = Canvas(700, 150)
-        canvas.text(20, 20, f"{blocks:,} blocks of {length:,} keys on {multiprocessors} multiprocessors "
+        canvas.text(20, 20, f"{amount(blocks, 'blocks')} of {length:,} keys on {multiprocessors} multiprocessors "
                             f"({slots:,} places)", bold=True)
         width = max(NARROWEST, NARROWEST * SHOWN // waves)
         for wave in range(min(waves, SHOWN)):
@@ -34,11 +34,9 @@ class Waves(Explorable):
         if waves > SHOWN:
             canvas.text(20 + NARROWEST * SHOWN, 68, "...")
         busy = blocks / (waves * slots)
-        counted = f"{waves} wave{'s' * (waves > 1)}"
-        canvas.text(20, 116, f"{counted}, {busy:.1%} of the places busy; one after another a block reads "
+        canvas.text(20, 116, f"{amount(waves, 'waves')}, {busy:.1%} of the places busy; one after another a block reads "
                     f"{waves * length:,} keys")
-        canvas.text(20, 138, f"The chapter's rule takes {chosen} part{'s' * (chosen > 1)} here.",
-                    fill="faint")
-        return canvas, (f"{heads} heads, {keys:,} keys, {splits} parts: {blocks:,} blocks on {slots:,} "
-                        f"places are {counted}, {busy:.1%} busy, each block reads {length:,} keys. "
-                        f"choose_splits takes {chosen}.")
+        canvas.text(20, 138, f"The chapter's rule takes {amount(chosen, 'parts')} here.", fill="faint")
+        return canvas, (f"{amount(heads, 'heads')}, {keys:,} keys, {amount(splits, 'parts')}: "
+                        f"{amount(blocks, 'blocks')} on {slots:,} places, {amount(waves, 'waves')}, "
+                        f"{busy:.1%} busy, each block reads {length:,} keys. choose_splits takes {chosen}.")

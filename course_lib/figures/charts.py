@@ -69,14 +69,14 @@ def _ceiling(ax, value, text, text_left: bool) -> None:
 def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = "", ylabel: str = "", x=None,
            floor: float | None = None, floor_label: str = "floor", logx: bool = False, logy: bool = False,
            spread: dict | None = None, digits: int = 4, edge: float | None = None,
-           edge_label: str = "") -> None:
+           edge_label: str = "", looks: dict | None = None) -> None:
     """Lines that differ in dash and marker as well as colour, named where they end or in a legend; a dashed
     floor.
 
     series {"name": ys} or {"name": (xs, ys)}; `x` is shared where only ys are given; `spread`
     {"name": (low, high)} shades a band; `edge` is an x where something ends. The words quote both ends and
     the extremes between, with `digits` significant digits: 1 for numbers from training, of which no two
-    machines agree on more.
+    machines agree on more. `looks` {"name": number of a look}: for a name that several figures share.
 
         figures.curves({"model": losses}, floor=1.2, floor_label="entropy", xlabel="step", caption="...")
     """
@@ -84,6 +84,7 @@ def curves(series: dict, *, caption: str, alt: str | None = None, xlabel: str = 
     fig, ax = new(6.4, 3.6)
     told = []
     for k, (name, line) in enumerate(series.items()):
+        k = (looks or {}).get(name, k)
         if isinstance(line, tuple):
             xs, ys = map(array, line)
         else:

@@ -58,7 +58,7 @@ def shared_pages(texts, tables, counts):
                 shared = counts[page] > 1
                 ax.add_patch(figures.rectangle(1.5 * x, y, 1.25, 0.6, facecolor=FILLS[1 if shared else 0],
                                                edgecolor=INK, linewidth=0.8, hatch="//" if shared else ""))
-                ax.text(1.5 * x + 0.62, y + 0.3, piece.replace(" ", "␣"), ha="center", va="center",
+                ax.text(1.5 * x + 0.62, y + 0.3, piece.replace(" ", "_"), ha="center", va="center",
                         fontsize=8.5,
                         color=INK, family="monospace", bbox=figures.paper())
                 ax.text(1.5 * x + 0.62, y + 0.64,

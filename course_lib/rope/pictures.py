@@ -9,6 +9,9 @@ from course_lib.figures import COLOURS, INK
 from course_lib.rope.rotation import rope_frequencies
 
 ACCENT, GREY = COLOURS[5], "#999999"
+# One look per way of reading a longer text, in every figure of the chapter.
+LOOKS = {"a longer table": 7, "last row repeated": 4, "linear": 0, "NTK-aware": 1, "YaRN": 2, "Llama 3.1": 5,
+         "Llama 3.1, window of 256": 3, "window of 256": 6}
 
 
 def clock_hands(theta=math.pi / 5, distance=2, starts=(0, 3)):
@@ -107,8 +110,8 @@ def slowdown(rules, frequencies, trained):
     turns = trained * frequencies / (2 * math.pi)
     fig, ax = figures.new(6.6, 3.2)
     told = []
-    for k, (name, new) in enumerate(rules.items()):
-        factors = frequencies / new
+    for name, new in rules.items():
+        k, factors = LOOKS[name], frequencies / new
         ax.plot(turns, factors, linestyle=figures.DASHES[k], marker=figures.MARKERS[k], markersize=4,
                 color=COLOURS[k], label=name)
         kept = int((factors < 1.01).sum())
@@ -134,7 +137,7 @@ def loss_by_position(study, names, caption):
             for name in names for y in [study["rules"][name]]]
     figures.curves({name: study["rules"][name] for name in names}, x=list(middle),
                    xlabel="position", ylabel="loss, nats per character", edge=study["trained_length"],
-                   edge_label=f"trained: {study['trained_length']}",
+                   edge_label=f"trained: {study['trained_length']}", looks=LOOKS,
                    alt="Loss by position. " + "; ".join(told) + ".", caption=caption)
 
 
@@ -146,7 +149,7 @@ def needle_found(needle, names):
             f"{y[-1]:.2f} at the end"
             for name, y in curves.items()]
     figures.curves(curves, x=needle["distances"], xlabel="distance to the needle", ylabel="share found",
-                   edge=needle["trained_length"], edge_label=f"trained: {needle['trained_length']}",
+                   edge=needle["trained_length"], edge_label=f"trained: {needle['trained_length']}", looks=LOOKS,
                    alt="Share of needles found. " + "; ".join(told) + ".",
                    caption=f"A head trained at {needle['trained_length']} tokens, tested in texts of "
                    f"{needle['length']}.")

@@ -27,10 +27,10 @@ CONTROL = "window of 256"
 def rules(trained):
     """The rules by name, as `scaling` of rope_table, for a model trained at this length."""
     length = {"factor": FACTOR, "original_length": trained}
-    return {"linear": {"kind": "linear", "factor": FACTOR}, "ntk": {"kind": "ntk", "factor": FACTOR},
-            "yarn": {"kind": "yarn", **length},
-            "yarn, thresholds 4 and 1": {"kind": "yarn", **length, "fast": 4.0},
-            "llama3": {"kind": "llama3", **length}}
+    return {"linear": {"kind": "linear", "factor": FACTOR}, "NTK-aware": {"kind": "ntk", "factor": FACTOR},
+            "YaRN": {"kind": "yarn", **length},
+            "YaRN, thresholds 4 and 1": {"kind": "yarn", **length, "fast": 4.0},
+            "Llama 3.1": {"kind": "llama3", **length}}
 
 
 def stretch(model, n, scaling=None, table=None):
@@ -67,12 +67,12 @@ def variants(make, trained=TRAINED):
     yield "last row repeated", stretch(make(), n, table=repeated_last_row(trained, n, head_dim))
     for name, scaling in rules(trained).items():
         yield name, stretch(make(), n, scaling)
-    yield ("yarn, thresholds 4 and 1, not sharpened",
+    yield ("YaRN, thresholds 4 and 1, not sharpened",
            stretch(make(), n, table=unsharpened(trained, n, head_dim)))
     for window in (trained, trained // 4):
         yield f"window of {window}", narrow(make(), n, window)
-    scaling = rules(trained)["llama3"]
-    yield f"llama3, window of {trained}", stretch(narrow(make(), n, trained), n, scaling)
+    scaling = rules(trained)["Llama 3.1"]
+    yield f"Llama 3.1, window of {trained}", stretch(narrow(make(), n, trained), n, scaling)
 
 
 @torch.no_grad()

@@ -12,7 +12,7 @@ import pytest
 
 from course_lib import cuda, explore
 from course_lib.explore import banks, sectors
-from course_lib.explore.frame import Canvas, Choice, Explorable, Point, Slider, Text
+from course_lib.explore.frame import Canvas, Choice, Explorable, Point, Slider, Text, amount
 from course_lib.explore.frame.explorable import FILE, LARGEST_TABLE
 from laptop_cuda.pictures import front
 from laptop_cuda.pictures.player import SCRIPTS
@@ -115,6 +115,7 @@ def test_sectors_are_the_engines(stride, offset):
     assert indices == [stride * i + offset for i in range(32)]
     assert load.sectors == len({at // 8 for at in indices})
     said = words("sectors", stride=stride, offset=offset)
+    assert f"{100 * load.bytes / load.moved:.3g}% of them were asked for" in said
     assert f"{load.bytes} bytes in {load.sectors} sectors, so {32 * load.sectors} bytes move" in said
 
 
@@ -157,6 +158,15 @@ def test_banks_are_the_engines(pitch, read, expected):
 def test_a_bad_value_is_refused_by_name(name, said, state):
     with pytest.raises(ValueError, match=said):
         words(name, **state)
+
+
+def test_one_of_a_thing_is_singular():
+    assert [amount(n, "slots") for n in (0, 1, 2000)] == ["0 slots", "1 slot", "2,000 slots"]
+    for name, state in (("waves", {"splits": 1, "heads": 1}), ("cache_sizes", {"batch": 1, "bytes": 1}),
+                        ("shared_heads", {"n_heads": 8, "n_kv_heads": 1}), ("small_model", {"new": 1}),
+                        ("pages", {"size": 2}), ("chunks", {"size": 24}), ("drafts", {"n": 1})):
+        said = re.findall(r"(?<![\d.,/])\b1 (?!computes)([a-z]+s)\b", words(name, **state))
+        assert not said, (name, said)
 
 
 def test_a_state_outside_is_brought_inside_or_refused():

@@ -69,8 +69,8 @@ def test_heads_share_by_neighbours(n_heads, n_kv_heads, head):
     size = n_heads // n_kv_heads
     group = [h for h in range(n_heads) if h // size == head // size]
     text = words("shared_heads", n_heads=n_heads, n_kv_heads=n_kv_heads, head=head)
-    assert (f"Query head {head} reads key head {head // size}, which serves the query heads "
-            f"{', '.join(map(str, group))}." in text)
+    assert (f"Query head {head} reads key head {head // size}, which serves query "
+            f"head{'s' * (size > 1)} {', '.join(map(str, group))}." in text)
     assert (f"keeps {2 * 2 * 32 * 128 * n_kv_heads:,} bytes" in text
             and f"would keep {2 * 2 * 32 * 128 * n_heads:,}" in text)
     assert f"a latent {2 * 32 * 576:,}" in text
@@ -88,7 +88,8 @@ def test_pages_are_held_by_the_requests_that_run(size, prefixes, preemption):
         computed = sum(map(int, re.findall(r"computes (\d+) token", text)))
         assert f"{len(held)} of {48 // size} pages are held" in text and computed <= 8
         if sum(map(len, tables.values())) == len(held):         # nothing is shared
-            assert f"{len(held) * size - stored} slots in them store nothing" in text
+            empty = len(held) * size - stored
+            assert f"in them {empty} slot{'s' * (empty != 1)} without a key" in text
 
 
 def test_a_prefix_is_shared_and_a_request_loses_its_pages():

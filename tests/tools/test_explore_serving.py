@@ -74,7 +74,7 @@ def test_waves_hold_every_block_once(heads, splits, multiprocessors):
     text = words("waves", heads=heads, splits=splits, multiprocessors=multiprocessors)
     blocks, slots = heads * splits, 16 * multiprocessors
     waves = -(-blocks // slots)
-    assert f"are {waves} wave" in text and f"{blocks / slots / waves:.1%} busy" in text
+    assert f"places, {waves} wave" in text and f"{blocks / slots / waves:.1%} busy" in text
 
 
 @pytest.mark.parametrize("shift, sharpness, n", [(0, 1, 4), (1, 1, 1), (2, 4, 8)])
@@ -85,7 +85,7 @@ def test_a_draft_is_accepted_as_often_as_both_agree(shift, sharpness, n):
     rate = sum(min(a, b) for a, b in zip(p, q))
     expected = n + 1 if rate > 1 - 1e-9 else (1 - rate ** (n + 1)) / (1 - rate)
     text = words("drafts", shift=shift, sharpness=sharpness, n=n)
-    assert f"probability {rate:.3f};" in text and f"give {expected:.2f} tokens per pass" in text
+    assert f"probability {rate:.3f};" in text and f"this gives {expected:.2f} tokens per pass" in text
 
 
 def test_a_round_keeps_the_draft_up_to_a_refusal():
@@ -126,6 +126,9 @@ def test_the_distance_is_that_of_means_and_widths(a, b, width_a, width_b):
     means, widths = sum((x - y) ** 2 for x, y in zip(a, b)), (width_a - width_b) ** 2
     assert f"{means:.3f} of the means plus {widths:.3f} of the widths" in text
     assert f"W2 is {math.sqrt(means + widths):.3f}." in text
+    spread = width_a**2 + width_b**2, 2 * 0.5**2                # variances, along x and y
+    score = -sum((x - y)**2 / s + math.log(s) for x, y, s in zip(a, b, spread)) / 2
+    assert text.endswith(f"as variances, is {score:.3f}.")
 
 
 def test_the_plane_names_what_no_other_beats():

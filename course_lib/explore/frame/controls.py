@@ -4,6 +4,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 
+def amount(count: int, things: str) -> str:
+    """1 slot, 1,000 slots."""
+    return f"{count:,} {things.removesuffix('s') if count == 1 else things}"
+
+
 @dataclass(frozen=True)
 class Slider:
     """One of a row of numbers. With `play` it has a button that walks through them.
