@@ -62,9 +62,10 @@ class Chunks(Explorable):
         told = ", ".join(f"{n}: {amount(TOKENS // n, 'steps')} and {number:,} operations"
                          for n, number in flops.items())
         return canvas, (f"{TOKENS} tokens in {amount(count, 'chunks')} of {size}; chunk {now + 1} "
-                        f"computes {amount(int(inside.sum()), 'pairs')} inside and reads {held} earlier keys from the state of "
-                        f"{width} x {width} numbers. Pairs computed so far: {pairs}, in the end {total} of "
-                        f"{TOKENS * (TOKENS + 1) // 2}. The whole text, by chunk size: {told}.")
+                        f"computes {amount(int(inside.sum()), 'pairs')} inside and reads {held} earlier keys "
+                        f"from the state of {width} x {width} numbers. Pairs computed so far: {pairs}, in "
+                        f"the end {total} of {TOKENS * (TOKENS + 1) // 2}. The whole text, by chunk size: "
+                        f"{told}.")
 
 
 def draw_chunk(canvas: Canvas, start: int, inside, read, current: bool) -> None:

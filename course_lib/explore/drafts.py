@@ -56,8 +56,9 @@ class Drafts(Explorable):
         said = ", ".join(f"{t} p {TARGET[i]:.2f} q {q[i]:.2f} accept {chance[i]:.2f} instead {left[i]:.2f}"
                          for i, t in enumerate(TOKENS))
         return canvas, (f"{said}. A drafted token is accepted with probability {rate:.3f}; with "
-                        f"{amount(n, 'tokens')} drafted, each accepted alike, this gives {tokens_per_pass(rate, n):.2f} tokens per pass "
-                        f"of the large model. Round {number}: {told(drawn, new)}.")
+                        f"{amount(n, 'tokens')} drafted, each accepted alike, this gives "
+                        f"{tokens_per_pass(rate, n):.2f} tokens per pass of the large model. Round {number}: "
+                        f"{told(drawn, new)}.")
 
 
 def told(drawn: list[int], new: list[int]) -> str:

@@ -51,11 +51,11 @@ class MaskDesigner(Explorable):
         for row, text in enumerate(lines):
             canvas.text(SIDE, 214 + 22 * row, text)
         every = f"every {stride}th key before it" if stride else "no stride"
-        return canvas, (f"A window of {window}, {amount(sinks, 'sinks')}, {every}, {TOKENS} tokens: {allowed:,} of the "
-                        f"{possible:,} causal pairs are allowed, {allowed / possible:.0%}. In blocks of "
-                        f"{block}: {visited} of the {causal} causal blocks are visited, "
-                        f"{visited / causal:.0%}; {full} are full and {partial} partial. Of the {pairs:,} "
-                        f"pairs computed {useful:.0%} are useful.")
+        return canvas, (f"A window of {window}, {amount(sinks, 'sinks')}, {every}, {TOKENS} tokens: "
+                        f"{allowed:,} of the {possible:,} causal pairs are allowed, "
+                        f"{allowed / possible:.0%}. In blocks of {block}: {visited} of the {causal} causal "
+                        f"blocks are visited, {visited / causal:.0%}; {full} are full and {partial} partial. "
+                        f"Of the {pairs:,} pairs computed {useful:.0%} are useful.")
 
 
 def runs(row: list[bool]) -> list[tuple[int, int]]:

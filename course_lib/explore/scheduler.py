@@ -85,7 +85,8 @@ class Scheduling(Explorable):
             draw_request(canvas, 134 + 31 * row, now, name)
         held = sum(count > 0 for count in now.references)
         waste = held * size - sum(stored for stored, _ in used.values())
-        canvas.text(LEFT, 112, fill="faint", text=f"{held} of {slots // size} pages are held; {amount(waste, 'slots')} "
+        canvas.text(LEFT, 112, fill="faint", text=f"{held} of {slots // size} pages are held; "
+                                                  f"{amount(waste, 'slots')} "
                     f"in them without a key; attention read {now.read:,} bytes in this step.")
         told = "; ".join(f"{name} {state}" + (f", {now.computed[name]} tokens stored in pages "
                                               f"{now.tables[name][0]}" if name in now.tables else "")

@@ -41,10 +41,11 @@ class SharedHeads(Explorable):
             canvas.rect(198, y, 380 * size / max(sizes), 18, stroke="ink", thick=0.5,
                         fill="accent" if n == 1 else "soft")
             canvas.text(206 + 380 * size / max(sizes), y + 14, f"{size / 1024:g} KiB")
-        return canvas, (f"{n_heads} query heads on {amount(n_kv_heads, 'heads')} of keys and values, groups of "
-                        f"{len(group)}. Query head {head} reads key head {table[head]}, which serves query "
-                        f"head{'s' * (len(group) > 1)} {', '.join(map(str, group))}. One token keeps {kept:,} bytes; a head "
-                        f"of keys per query head would keep {own:,}, a latent {latent:,}.")
+        return canvas, (f"{n_heads} query heads on {amount(n_kv_heads, 'heads')} of keys and values, groups "
+                        f"of {len(group)}. Query head {head} reads key head {table[head]}, which serves "
+                        f"query head{'s' * (len(group) > 1)} {', '.join(map(str, group))}. One token keeps "
+                        f"{kept:,} bytes; a head of keys per query head would keep {own:,}, a latent "
+                        f"{latent:,}.")
 
 
 def draw_heads(canvas: Canvas, table: list[int], n_kv_heads: int, chosen: int) -> None:

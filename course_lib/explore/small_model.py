@@ -90,9 +90,10 @@ class SmallModel(Explorable):
         draw_next(canvas, step)
         grown = 2 * 4 * small_model()[0].config.d_model * len(step.weights)
         return canvas, " ".join([
-            f"The prompt {text!r} and {amount(new, 'characters')} written, {in_line(step.text[len(text):])!r}. The "
-            f"cache {cache}: keys and values of {len(step.held)} of {len(step.text)} characters in "
-            f"{len(step.weights)} layers, {step.bytes:,} bytes, {grown:,} per character.",
+            f"The prompt {text!r} and {amount(new, 'characters')} written, "
+            f"{in_line(step.text[len(text):])!r}. The cache {cache}: keys and values of {len(step.held)} of "
+            f"{len(step.text)} characters in {len(step.weights)} layers, {step.bytes:,} bytes, {grown:,} per "
+            "character.",
             looks(step, layer, head), chances(step, temperature)])
 
 

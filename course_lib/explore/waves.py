@@ -23,8 +23,8 @@ class Waves(Explorable):
         waves, chosen = math.ceil(blocks / slots), choose_splits(heads, keys, multiprocessors)
         length = math.ceil(keys / splits)
         canvas = Canvas(700, 150)
-        canvas.text(20, 20, f"{amount(blocks, 'blocks')} of {length:,} keys on {multiprocessors} multiprocessors "
-                            f"({slots:,} places)", bold=True)
+        canvas.text(20, 20, f"{amount(blocks, 'blocks')} of {length:,} keys on {multiprocessors} "
+                            f"multiprocessors ({slots:,} places)", bold=True)
         width = max(NARROWEST, NARROWEST * SHOWN // waves)
         for wave in range(min(waves, SHOWN)):
             share = min(1, (blocks - wave * slots) / slots)
@@ -34,7 +34,8 @@ class Waves(Explorable):
         if waves > SHOWN:
             canvas.text(20 + NARROWEST * SHOWN, 68, "...")
         busy = blocks / (waves * slots)
-        canvas.text(20, 116, f"{amount(waves, 'waves')}, {busy:.1%} of the places busy; one after another a block reads "
+        canvas.text(20, 116, f"{amount(waves, 'waves')}, {busy:.1%} of the places busy; one after another a "
+                             "block reads "
                     f"{waves * length:,} keys")
         canvas.text(20, 138, f"The chapter's rule takes {amount(chosen, 'parts')} here.", fill="faint")
         return canvas, (f"{amount(heads, 'heads')}, {keys:,} keys, {amount(splits, 'parts')}: "

@@ -13,30 +13,31 @@ from course_lib.flash_attention.orders import tile_kinds
 ACCENT, GREY, PALE = COLOURS[5], "#666666", "#f4f4f4"
 QUERY, KEY, VALUE, OUT = "#d6e6f4", "#fbe6c4", "#cfeade", "#f6dcc8"
 
-# An H200, from NVIDIA's data sheets and its tuning guide for Hopper: name, KiB, how it is told, who uses it.
-LEVELS = (("registers", 132 * 256, "132 × 256 KiB", "one thread"),
-          ("shared memory and L1", 132 * 256, "132 × 256 KiB", "one thread block"),
-          ("L2", 50 * 1024, "50 MiB", "all SMs"),
-          ("HBM, 4.8 TB/s", 141e9 / 1024, "141 GB", "all SMs"))
+# An H200, from NVIDIA's data sheets and its tuning guide for Hopper: name, KiB, as it is told, for whom.
+LEVELS = (("registers", 132 * 256, "132 × 256 KiB", "each thread its own"),
+          ("shared memory and L1", 132 * 256, "132 × 256 KiB", "each block its own"),
+          ("L2", 50 * 1024, "50 MiB", "for all"),
+          ("HBM, 4.8 TB/s", 141e9 / 1024, "141 GB", "for all"))
 
 
-def memories():
-    """The memories of an H200, by size: each is drawn as long as the logarithm of its bytes says."""
-    fig, ax = figures.new(7.2, 2.5)
-    for i, (name, kib, size, user) in enumerate(LEVELS):
-        long = math.log2(kib / 8192)
-        figures.box(ax, 0, i, long, 0.72, KEY if i == 1 else PALE if i < 3 else QUERY, "")
-        ax.text(long + 0.3, i + 0.36, f"{name}: {size}, for {user}", va="center", fontsize=9, color=INK)
-    ax.plot([-0.3, 28], [2.86, 2.86], color=GREY, lw=0.8, ls=":")
-    ax.text(28, 2.8, "on the chip", ha="right", va="bottom", fontsize=8.5, color=GREY)
-    ax.text(28, 2.92, "beside it", ha="right", va="top", fontsize=8.5, color=GREY)
-    ax.set(xlim=(-0.3, 28.1), ylim=(3.9, -0.15))
-    ax.axis("off")
-    told = "; ".join(f"{name}, {size}, for {user}" for name, _, size, user in LEVELS)
-    figures.show(fig, alt=f"Four bars, from the innermost memory to the outermost: {told}. The first three "
-                 "are on the chip.", caption="The memories of an H200; a bar grows with the logarithm of "
-                 "the size. The model of this chapter keeps two: shared memory, which is fast, and HBM, "
-                 "which is slow.")
+def memories(rows=64, d=64):
+    """The memories of an H200 on one axis of sizes, and a tile of keys and its place among them."""
+    fig, ax = figures.new(7.2, 2.7)
+    for i, (_, kib, *_) in enumerate(LEVELS):
+        ax.barh(i, 1024 * kib, 0.6, color=KEY if i == 1 else PALE if i < 3 else QUERY, edgecolor=INK,
+                linewidth=0.7)
+    ax.axvline(4 * rows * d, color=ACCENT, lw=1.3, ls="--")
+    ax.text(4 * rows * d, -0.55, f"a tile, {rows} × {d} floats: {4 * rows * d // 1024} KiB", color=ACCENT,
+            ha="center", va="bottom", fontsize=8.5)
+    ax.set(xscale="log", xlim=(1e3, 1e12), ylim=(3.5, -0.5), yticks=range(4),
+           yticklabels=[f"{name}\n{size}, {user}" for name, _, size, user in LEVELS],
+           xticks=[1e3, 1e6, 1e9, 1e12], xticklabels=["1 KB", "1 MB", "1 GB", "1 TB"])
+    told = "; ".join(f"{name}, {size}, {user}" for name, _, size, user in LEVELS)
+    figures.show(fig, alt="Bars on a logarithmic axis of bytes, from the innermost memory to the outermost: "
+                          f"{told}. "
+                 f"A tile of {rows} by {d} floats has {4 * rows * d // 1024} KiB.",
+                 caption="The memories of an H200; each tick is a thousand times the one before. The model "
+                         "of this chapter keeps two: shared memory, fast and small, and HBM, slow and large.")
 
 
 def roofline(cards, lines):

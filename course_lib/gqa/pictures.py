@@ -121,14 +121,32 @@ def cache_bars(models):
                  "per number.")
 
 
-def latent_flow():
-    """What latent attention computes for a token, what it keeps, and where the up-projection may move."""
-    figures.boxes({"token x": (0, 0.5), "latent c\n512": (1.3, 0.5), "rotated key\n64, shared": (1.3, 1.4),
-                   "cache\n576": (2.6, 0.9), "keys, values\nof 128 heads": (3.9, 0.2),
-                   "attention": (5.2, 0.8), "query": (3.9, 1.6)},
-                  arrows=[("token x", "latent c\n512", "W down"), ("token x", "rotated key\n64, shared"),
-                          ("latent c\n512", "cache\n576"), ("rotated key\n64, shared", "cache\n576"),
-                          ("cache\n576", "keys, values\nof 128 heads", "W up"),
-                          ("keys, values\nof 128 heads", "attention"), ("query", "attention")], width=8.0,
-                  height=3.2, caption="Only 576 numbers per token and layer are kept. Absorbing moves W up "
-                  "from every cached token to the one query.")
+def latent_flow(heads=128, width=128, latent=512, rotated=64, d_model=7168):
+    """The numbers of a token in DeepSeek-V3's layer, to scale: its vector, what is kept, what is unfolded."""
+    unfolded, kept = 2 * heads * width, latent + rotated
+    rows = [(f"the token's vector: {d_model:,} numbers", "W down", [(d_model, "white")]),
+            (f"kept: a latent of {latent}, a rotated key of {rotated}", "W up",
+             [(latent, ACCENT), (rotated, KV)]),
+            (f"keys and values of {heads} heads: {unfolded:,}", "",
+             [(heads * width, "#d6e6f4"), (heads * width, KV)])]
+    fig, ax = figures.new(7.6, 2.7)
+    for n, (name, then, parts) in enumerate(rows):
+        whole, y = sum(size for size, _ in parts), 1.5 * n
+        left = (unfolded - whole) / 2
+        for size, colour in parts:
+            figures.box(ax, left, y, size, 0.6, colour)
+            left += size
+        place = (unfolded / 2, y + 0.9, "center") if n == 2 else (left + 500, y + 0.3, "left")
+        ax.text(*place[:2], name, ha=place[2], va="center", fontsize=9, color=INK)
+        if then:
+            after = sum(size for size, _ in rows[n + 1][2])
+            for side in (-1, 1):
+                ax.plot([(unfolded + side * whole) / 2, (unfolded + side * after) / 2], [y + 0.6, y + 1.5],
+                        color=GREY, lw=0.8, zorder=0)
+            ax.text(unfolded / 2, y + 1.1, then, ha="center", va="center", fontsize=8.5, color=INK)
+    ax.set(xlim=(-200, unfolded + 200), ylim=(4.1, -0.1))
+    ax.axis("off")
+    figures.show(fig, alt="Bars to scale. " + "; ".join(name for name, *_ in rows) + ".",
+                 caption=f"To scale, for one token in one layer of DeepSeek-V3: {kept} numbers are kept in "
+                         f"place of {unfolded:,}. Absorbing moves W up to the query, so that nothing is "
+                         "unfolded.")

@@ -66,17 +66,30 @@ def state_fills(keys, values):
                  f"token and after {tokens}: tokens are added, never kept.")
 
 
-def replace_at_a_key():
-    """The delta rule as a pipeline: what the state returns for a key is taken out before the value is
-    added."""
-    figures.boxes({"state S": (0, 0.4), "key k": (0, 1.6), "what S returns\nfor k": (1.35, 0.9),
-                   "value v": (1.35, 1.9), "the difference": (2.7, 1.3), "new state": (4.05, 0.4)},
-                  arrows=[("state S", "what S returns\nfor k"), ("key k", "what S returns\nfor k"),
-                          ("what S returns\nfor k", "the difference", "minus"),
-                          ("value v", "the difference", "plus"),
-                          ("the difference", "new state", "times β, at k"), ("state S", "new state")],
-                  width=7.6, height=2.9,
-                  caption="Plain linear attention adds the value; the delta rule adds only what is missing.")
+def replace_at_a_key(stored=((0.0, 1, 0), (3.0, -1, 2)), key=(0.8, 0.6, 0), value=(0.0, 2, -2)):
+    """A state, what it returns for a key, and the state after the delta rule has written a value there."""
+    (first, old), k, v = map(torch.tensor, stored), torch.tensor(key), torch.tensor(value)
+    state = torch.outer(first, old)
+    missing = v - k @ state
+    after = state + torch.outer(k, missing)
+    parts = [("", "key k", k[:, None]), ("", "state S", state), ("", "value v", v[None]),
+             ("−", "S returns for k", (k @ state)[None]), ("=", "missing", missing[None]),
+             ("→", "S + k · missing", after), ("→", "returns for k", (k @ after)[None])]
+    largest = max(float(part.abs().max()) for *_, part in parts)
+    fig, ax = figures.new(8.4, 1.7)
+    left = 0
+    for sign, name, part in parts:
+        top, width = (3 - len(part)) / 2, part.shape[1]
+        _matrix(ax, left, top, part, largest, numbers=True)
+        ax.text(left + width / 2, top - 0.2, name, ha="center", va="bottom", fontsize=8.5, color=INK)
+        ax.text(left - 0.7, 1.5, sign, ha="center", va="center", fontsize=11, color=INK)
+        left += width + 1.4
+    ax.set(xlim=(-0.3, left - 1), ylim=(3.1, -0.7), aspect="equal")
+    ax.axis("off")
+    told = "; ".join(f"{name}: {_rows(part.T if name == 'key k' else part)}" for _, name, part in parts)
+    figures.show(fig, alt=f"Numbers as cells. {told}.",
+                 caption="The delta rule adds only what is missing: for this key the state then returns "
+                         "exactly the value. Plain linear attention would have added all of v.")
 
 
 def estimates(sizes, ratios, errors, draws):
@@ -93,7 +106,7 @@ def estimates(sizes, ratios, errors, draws):
                  caption=f"{draws:,} directions. The bars are two standard errors, by the theorem.")
 
 
-def _matrix(ax, x, y, matrix, largest):
+def _matrix(ax, x, y, matrix, largest, numbers=False):
     """Cells whose fill says how large a number is: white is 0, blue above, orange below."""
     from matplotlib.colors import to_rgb
 
@@ -104,7 +117,9 @@ def _matrix(ax, x, y, matrix, largest):
             colour = tuple((1 - share * (1 - full)).tolist())
             ax.add_patch(figures.rectangle(x + j, y + i, 1, 1, facecolor=colour, edgecolor=GREY,
                                            linewidth=0.6))
+            if numbers:
+                ax.text(x + j + 0.5, y + i + 0.5, f"{value:z.2g}", ha="center", va="center", fontsize=8)
 
 
 def _rows(matrix):
-    return ", ".join("(" + ", ".join(f"{x + 0.0:g}" for x in row) + ")" for row in matrix.tolist())
+    return ", ".join("(" + ", ".join(f"{x:z.3g}" for x in row) + ")" for row in matrix.tolist())

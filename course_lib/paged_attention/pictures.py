@@ -78,25 +78,19 @@ def shared_pages(texts, tables, counts):
 
 
 def preempted(held, needs, free, kept, left):
-    """Before and after one step in which pages run out."""
-    fig, axes = figures.new(7.6, 2.2, columns=2)
-    after = [h + n for h, n in zip(held[:kept], needs)]
-    told = []
-    for ax, title, pages, spare in ((axes[0], "before", held, free), (axes[1], "after", after, left)):
-        for i, n in enumerate(pages):
-            ax.barh(i, n, 0.7, **figures.filling(i))
-            ax.text(n + 0.1, i,
-                    f"{n}" + (f", needs {needs[i]} more" if title == "before" and needs[i] else ""),
-                    va="center", fontsize=8.5, color=INK)
-        for i in range(len(pages), len(held)):
-            ax.text(0.1, i, "preempted: waits without pages", va="center", fontsize=8.5, color=ACCENT)
-        ax.set(title=f"{title}: {spare} free", yticks=range(len(held)), ylim=(len(held) - 0.4, -0.6),
-               xticks=[],
-               yticklabels=[f"sequence {i}" for i in range(len(held))], xlim=(0, max(held) + 3.5))
-        told.append(f"{title}: pages {pages}, free {spare}")
-    figures.show(fig, alt=". ".join(told) + f". Needed: {needs}.",
-                 caption="The oldest is at the top. The youngest gives its pages back, so that the others go "
-                         "on.")
+    """The pages before and after one step in which they run out, each with the sequence that holds it."""
+    before = [f"s{i}" for i, n in enumerate(held) for _ in range(n)] + [""] * free
+    new = [f"s{i}" for i, n in enumerate(needs[:kept]) for _ in range(n)]
+    after = before[:sum(held[:kept])] + new + [""] * left
+    told = [f"{title}: pages {[cells.count(f's{i}') for i in range(n)]}, free {cells.count('')}"
+            for title, cells, n in (("before", before, len(held)), ("after", after, kept))]
+    changed = [n for n, owner in enumerate(before) if owner != after[n]]
+    figures.memory({"before": before, "after": after},
+                   owners={f"s{i}": f"sequence {i}" for i in range(len(held))},
+                   arrows=[(("before", n), ("after", n)) for n in changed],
+                   alt=". ".join(told) + f". Needed: {needs}.",
+                   caption="A cell is a page. The youngest sequence gives its pages back (arrows), for those "
+                           "that need one more.")
 
 
 def _cell(ax, x, y, size, colour, text):

@@ -149,33 +149,36 @@ def needle_found(needle, names):
             f"{y[-1]:.2f} at the end"
             for name, y in curves.items()]
     figures.curves(curves, x=needle["distances"], xlabel="distance to the needle", ylabel="share found",
-                   edge=needle["trained_length"], edge_label=f"trained: {needle['trained_length']}", looks=LOOKS,
-                   alt="Share of needles found. " + "; ".join(told) + ".",
+                   edge=needle["trained_length"], edge_label=f"trained: {needle['trained_length']}",
+                   looks=LOOKS, alt="Share of needles found. " + "; ".join(told) + ".",
                    caption=f"A head trained at {needle['trained_length']} tokens, tested in texts of "
                    f"{needle['length']}.")
 
 
 def induction(words=("Tybalt", "dies", ",", "and", "Tybalt")):
-    """What the two layers of an induction head look at, for the last word."""
-    fig, ax = figures.new(7.0, 2.7)
-    n = len(words)
-    for i, word in enumerate(words):
-        last = i in (1, n - 1)
-        ax.text(i, 0, word, ha="center", va="center", fontsize=11, color=ACCENT if last else INK)
+    """Both slots of each word: layer 1 fills the second, layer 2 finds the last word in one of them."""
+    fig, ax = figures.new(7.0, 2.5)
+    last, before = words[-1], ("", *words[:-1])
+    found = before.index(last)
+    for i, (word, noted) in enumerate(zip(words, before)):
+        for y, text, mine in ((0, word, i in (found, len(words) - 1)), (1.2, noted, i == found)):
+            figures.box(ax, i - 0.4, y, 0.8, 0.5, "#f6dcc8" if mine and text else "white", text, size=10,
+                        edge=ACCENT if mine else INK)
         if i:
-            ax.annotate("", (i - 0.85, 0.75), (i - 0.05, 0.75),
-                        arrowprops={"arrowstyle": "->", "color": GREY})
-            ax.text(i, 1.15, f"after {words[i - 1]}", ha="center", va="center", fontsize=8.5,
-                    color=ACCENT if i == 1 else INK)
-    ax.annotate("", (1, 1.4), (n - 1, 1.4),
-                arrowprops={"arrowstyle": "->", "color": ACCENT, "connectionstyle": "arc3,rad=0.35"})
-    ax.text((n + 0.4) / 2, 2.45, f"whose predecessor is {words[-1]}?",
-            ha="center", color=ACCENT, fontsize=9.5)
-    ax.text(-0.75, 0.75, "layer 1", ha="right", va="center", fontsize=9)
-    ax.text(-0.75, 2.1, "layer 2", ha="right", va="center", fontsize=9)
-    ax.set(xlim=(-1.4, n - 0.4), ylim=(-0.4, 2.8))
+            figures.arrow(ax, (i - 0.9, 0.55), (i - 0.1, 1.15), ACCENT if i == found else GREY)
+    right = len(words) - 0.4
+    ax.plot([right - 0.2, right, right, found], [0.25, 0.25, 2.1, 2.1], color=ACCENT, lw=1.5)
+    figures.arrow(ax, (found, 2.1), (found, 1.75), ACCENT, 1.5)
+    ax.text(right, 2.25, f"layer 2: who has {last} noted? Read its word, {words[found]}.",
+            ha="right", va="top", fontsize=9.5, color=ACCENT)
+    for y, text in ((0.25, "the word"), (0.85, "layer 1"), (1.45, "the word before")):
+        ax.text(-0.55, y, text, ha="right", va="center", fontsize=9, color=INK)
+    ax.set(xlim=(-1.9, len(words) - 0.3), ylim=(2.6, -0.1))
     ax.axis("off")
-    figures.show(fig, alt=f"The words {' '.join(words)}. Layer 1: each word reads its predecessor and notes "
-                 f"it. Layer 2: the last word, {words[-1]}, looks for the word whose noted predecessor is "
-                 f"{words[-1]}: {words[1]}.", caption="Layer 1 notes each word's predecessor. Layer 2 "
-                 f"looks for its own word among the notes and finds {words[1]}.")
+    figures.show(fig, alt=f"The words {' '.join(words)}, each with two slots. Layer 1 copies each word into "
+                          "the "
+                 "second slot of the next: "
+                 f"{', '.join(f'{a!r} to {b!r}' for b, a in zip(words, before) if a)}. Layer 2: the last "
+                 f"word, {last}, finds itself in the second slot of {words[found]} and reads that word.",
+                 caption=f"Layer 1 notes each word's predecessor. Layer 2 looks for {last} among the notes, "
+                         f"finds it at {words[found]}, and returns {words[found]}.")

@@ -1,14 +1,17 @@
-"""The pictures of chapters 4 to 9: what their words say follows from what is drawn."""
+"""The pictures of chapters 2 to 10: what their words say follows from what is drawn."""
 import pytest
 import torch
 
 from course_lib.flash_attention import pictures as flash
+from course_lib.gqa import pictures as gqa
 from course_lib.kv_cache import pictures as cache
+from course_lib.language_model import pictures as model_pictures
 from course_lib.linear_attention import pictures as linear
 from course_lib.paged_attention import pictures as paged
 from course_lib.paged_attention.batching import chart, static_batches
 from course_lib.paged_attention.memory_maps import FREE, LATER, USED, draw_maps
 from course_lib.paged_attention.trace import Arrival
+from course_lib.rope import pictures as rope
 from course_lib.sparse_attention import pictures as sparse, sliding_window_mask
 from course_lib.w2_attention import pictures as w2
 from references import reference
@@ -19,7 +22,15 @@ HAND = [Arrival(0, 3, 2), Arrival(0, 5, 4), Arrival(1, 2, 1)]
 CARDS = {"one": (100e12, 2e12)}
 # name: (drawing, words that must occur, the same drawing with other data)
 DRAWN = {
-    "memories": (flash.memories, "L2, 50 MiB, for all SMs", None),
+    "memories": (flash.memories, "A tile of 64 by 64 floats has 16 KiB", lambda: flash.memories(32)),
+    "delta": (linear.replace_at_a_key, "value v: (0, 2, -2); S returns for k: (1.8, -0.6, 1.2); missing: (-1.8, 2.6, -3.2)",
+              lambda: linear.replace_at_a_key(value=(1.0, 2, -2))),
+    "latent": (gqa.latent_flow, "kept: a latent of 512, a rotated key of 64; keys and values of 128 heads: 32,768",
+               lambda: gqa.latent_flow(heads=64)),
+    "induction": (rope.induction, "Tybalt, finds itself in the second slot of dies",
+                  lambda: rope.induction(("a", "b", "c", "a"))),
+    "model": (model_pictures.model, "attention, 4 heads of 32; feed-forward, 128 → 256 → 128; norm, logits, 128 → 65",
+              lambda: model_pictures.model("O")),
     "roofline": (lambda: flash.roofline(CARDS, {"here": 7}), "one, 50. Marked in FLOP per byte: here, at 7",
                  lambda: flash.roofline(CARDS, {"here": 8})),
     "merging": (lambda: flash.merging((1.0, 3.0), (2.0, 4.0)), "merged: m 4, l 1.55, terms 0.05, 0.37, 0.14, 1.00",

@@ -114,7 +114,8 @@ def test_chunks_count_pairs_and_products(size, step, width):
     count = 24 // size
     at, triangle = min(step, count), size * (size + 1) // 2
     text = words("chunks", size=size, step=step, width=width)
-    assert f"chunk {at} computes {triangle} pair{'s' * (triangle > 1)} inside and reads {(at - 1) * size} earlier keys" in text
+    pairs = f"{triangle} pair{'s' * (triangle > 1)}"
+    assert f"chunk {at} computes {pairs} inside and reads {(at - 1) * size} earlier keys" in text
     assert f"so far: {at * triangle}, in the end {count * triangle} of 300" in text
     for n in (1, 6, 24):
         products = 2 * 24 * (2 * n * width + 2 * width**2)
