@@ -404,7 +404,7 @@ exercise(
 exercise(
     id="9.8", title="One more run", kind="choose", points=1, minutes=4, difficulty=2, name="one_more",
     card="""
-    The repository's table has two rows. With what its code adds to them they are:
+    The repository's table has two rows. Widths, heads and learning rates are from its code:
 
     | model | width | heads | learning rate | parameters | loss |
     |---|---|---|---|---|---|
