@@ -21,8 +21,7 @@ and so on in the order of `CHAPTERS`. A module is imported when one of its ids i
         card="Write `softmax`, so that large scores do no harm.\\n\\n"
              "- each row sums to 1\\n- same dtype as `x`",
         given={"torch": torch, "math": math},      # exactly the names that the student's cell may use
-        stub='def softmax(x):\\n    \"\"\"(n, d) -> (n, d)\"\"\"\\n    raise NotImplementedError\\n',
-        solution="def softmax(x):\\n    e = (x - x.amax(-1, keepdim=True)).exp()\\n"
+        solution="def softmax(x):\\n    '(n, d) -> (n, d)'\\n    e = (x - x.amax(-1, keepdim=True)).exp()\\n"
                  "    return e / e.sum(-1, keepdim=True)\\n",
         cases=cases,
         compare=close(atol=1e-5),
@@ -39,7 +38,8 @@ and so on in the order of `CHAPTERS`. A module is imported when one of its ids i
 - `given`: modules, constants, dtypes, and functions. A function out of `course_lib` is carried over as its
   source text, so it may use only `torch`, `math`, `F`, `nn`, `einops` and the other given names.
 - `stub`, `solution` and a misconception's `code` are source text. All must define the same name (`name=`; by
-  default the last function or class of the stub). In a *repair* exercise the stub is the faulty code.
+  default the last function or class of the stub). In a *repair* exercise the stub is the faulty code; in a *write*
+  exercise without `stub=` it is the solution's signature and docstring.
 - A misconception is either `code=` (whole text), `change=(old, new)` (or a list of such pairs) applied to the
   solution, or, for predict and choose, `value=`. `name` continues "Your answer is what you get if it ...";
   it is a verb in the third person.

@@ -47,6 +47,8 @@ def exercise(*, id: str, title: str, kind: str, points: float, minutes: float, d
         solution = solution or (None if callable(answer) else f"{name} = {answer!r}\n")
         compare = compare or number(tolerance, rtol)
     else:
+        if kind == "write" and solution and stub is None:
+            stub = blank(textwrap.dedent(solution))
         missing = [n for n, v in (("stub", stub), ("solution", solution), ("cases", cases)) if v is None]
         if missing:
             raise ValueError(f"exercise {id}: a {kind} exercise needs {', '.join(m + '=' for m in missing)}")
@@ -103,6 +105,16 @@ def register(made: Exercise) -> Exercise:
     made.module = sys._getframe(2).f_globals.get("__name__", "")
     declared[made.id] = made
     return made
+
+
+def blank(solution: str) -> str:
+    """A solution's function with its signature and docstring alone: what is handed out to be filled in."""
+    lines = solution.splitlines(True)
+    for node in reversed(ast.parse(solution).body):
+        if isinstance(node, ast.FunctionDef):
+            kept = node.body[0].end_lineno if ast.get_docstring(node) else node.body[0].lineno - 1
+            lines[kept:node.end_lineno] = ["    raise NotImplementedError\n"]
+    return "".join(lines)
 
 
 def _or(options) -> str:

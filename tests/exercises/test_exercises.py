@@ -412,9 +412,8 @@ def ex():
     """An exercise that no chapter has."""
     made = exercise(id="10.99", title="A softmax", kind="write", points=2, minutes=8, difficulty=2,
                     card="Write it.", given={"torch": torch}, forbid=("log_softmax",), limit=1.0,
-                    stub='def softmax(x):\n    """(n, d) -> (n, d)"""\n    raise NotImplementedError\n',
-                    solution="def softmax(x):\n    e = (x - x.amax(-1, keepdim=True)).exp()\n    return e / "
-                    "e.sum(-1, keepdim=True)\n", cases=softmax_cases, compare=close(atol=1e-5),
+                    solution='def softmax(x):\n    """(n, d) -> (n, d)"""\n    e = (x - x.amax(-1, keepdim=True)).exp()\n'
+                    "    return e / e.sum(-1, keepdim=True)\n", cases=softmax_cases, compare=close(atol=1e-5),
                     properties=[("each row sums to 1", lambda got, case: (got.sum(-1) - 1).abs().max()
                                  < 1e-4)],
                     misconceptions=[Misconception("sums over the wrong axis", change=("sum(-1", "sum(0"),

@@ -6,11 +6,7 @@ import torch
 from einops import rearrange
 from torch.nn import functional as F
 
-from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out
-
-
-def randn(rng, *shape, scale=1.0):
-    return scale * torch.randn(shape, generator=rng)
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out, randn
 
 
 def project_cases(rng):
@@ -28,13 +24,7 @@ exercise(
     - `x` is `(n, d_model)`, one row per token, or `(b, n, d_model)`; each matrix is `(d_model, d)`
     - `q`, `k` and `v` are `(n, d)`, or `(b, n, d)`: every token goes through the same three matrices
     """,
-    given={"torch": torch},
-    stub='''
-    def project(x, w_q, w_k, w_v):
-        """x (..., n, d_model), each w (d_model, d) -> q, k, v, each (..., n, d)."""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def project(x, w_q, w_k, w_v):
         """x (..., n, d_model), each w (d_model, d) -> q, k, v, each (..., n, d)."""
         return x @ w_q, x @ w_k, x @ w_v
@@ -62,7 +52,7 @@ exercise(
 def softmax_cases(rng):
     yield Case(torch.tensor([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]]), label="2 rows of 3")
     yield Case(randn(rng, 3, 5), 0, label="3 x 5, along dim 0")
-    yield Case(randn(rng, 4, 7, 33, scale=3), label="4 x 7 rows of 33")
+    yield Case(3 * randn(rng, 4, 7, 33), label="4 x 7 rows of 33")
     yield Case(torch.tensor([[1000.0, 1001.0], [-2.0, 0.5]]), label="scores near 1000")
     yield Case(torch.tensor([[0.0, 1.0], [-400.0, -401.0]]), label="one row far below the other")
     yield Case(torch.tensor([[-math.inf, 0.0, 1.0]]), label="a score of -inf")
@@ -79,13 +69,7 @@ exercise(
     - the result has the shape and the dtype of `x`
     - `torch.softmax` and `torch.logsumexp` may not be used
     """,
-    given={"torch": torch}, forbid=("softmax", "log_softmax", "logsumexp"),
-    stub='''
-    def softmax(x, dim=-1):
-        """exp(x) / sum of exp(x) along dim, any shape."""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, forbid=("softmax", "log_softmax", "logsumexp"), solution='''
     def softmax(x, dim=-1):
         """exp(x) / sum of exp(x) along dim, any shape."""
         numerator = torch.exp(x - x.amax(dim, keepdim=True))
@@ -199,11 +183,6 @@ exercise(
     - a query that may attend to nothing gets 0, not NaN
     """,
     given={"torch": torch, "math": math}, forbid=("scaled_dot_product_attention",),
-    stub='''
-    def attention(q, k, v, mask=None):
-        """q (b, h, n, d), k (b, h, m, d), v (b, h, m, v_dim) -> (b, h, n, v_dim)."""
-        raise NotImplementedError
-    ''',
     solution=ATTENTION, cases=attention_cases, compare=close(atol=1e-5),
     misconceptions=[
         Misconception("leaves out the factor 1/sqrt(d)", change=(" / math.sqrt(q.shape[-1])", ""),
@@ -259,13 +238,7 @@ exercise(
     - the **last** query sees the **last** key, and each query before it one key less
     - with more queries than keys, the first queries see nothing
     """,
-    given={"torch": torch},
-    stub='''
-    def causal(n, m):
-        """(n, m) of bool: True where query i may see key j."""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def causal(n, m):
         """(n, m) of bool: True where query i may see key j."""
         i, j = torch.arange(n)[:, None], torch.arange(m)
@@ -345,7 +318,7 @@ exercise(
 
 def layer_cases(rng):
     def weights(width):
-        return [randn(rng, width, width, scale=width ** -0.5) for _ in range(4)]
+        return [width ** -0.5 * randn(rng, width, width) for _ in range(4)]
 
     yield Case(randn(rng, 1, 2, 4), *weights(4), 2, label="2 tokens of width 4, 2 heads")
     yield Case(randn(rng, 2, 5, 12), *weights(12), 3, label="2 sequences of 5 tokens, 3 heads of width 4")
@@ -373,11 +346,6 @@ exercise(
     - `rearrange`, or `view` and `transpose`: as you like
     """,
     given={"torch": torch, "F": F, "rearrange": rearrange, "math": math},
-    stub='''
-    def multi_head(x, w_q, w_k, w_v, w_o, n_heads):
-        """x (b, n, d_model), each w (d_model, d_model) -> (b, n, d_model)."""
-        raise NotImplementedError
-    ''',
     solution=LAYER, cases=layer_cases, compare=close(atol=1e-5),
     misconceptions=[
         Misconception("leaves the heads unmixed", change=(' @ w_o', ""),
@@ -449,7 +417,7 @@ ONLINE = SIGNATURE + """\
 def row_cases(rng):
     yield Case(torch.tensor([[0.0, 2.0, 1.0]]), label="1 row of 3")
     for rows, columns in [(2, 1), (2, 3), (33, 31), (63, 64), (100, 33)]:
-        yield Case(randn(rng, rows, columns, scale=3), label=f"{rows} rows of {columns}")
+        yield Case(3 * randn(rng, rows, columns), label=f"{rows} rows of {columns}")
     yield Case(torch.tensor([[1000.0, 1001.0, 999.0], [-900.0, -901.0, -1000.0]]), label="scores near 1000 and -900")
     yield Case(torch.tensor([[-3e38, -3e38], [0.0, -3e38]]), label="a row of nothing but -3e38")
 
@@ -558,7 +526,7 @@ __global__ void softmax_row(const float* __restrict__ x, float* __restrict__ out
 
 def block_cases(rng):
     for rows, columns in [(1, 64), (1, 1), (3, 100), (2, 200)]:
-        yield Case(randn(rng, rows, columns, scale=3), label=f"{rows} rows of {columns}")
+        yield Case(3 * randn(rng, rows, columns), label=f"{rows} rows of {columns}")
 
 
 kernel_exercise(
@@ -604,13 +572,7 @@ exercise(
 
     `q` and `k` are `(1, n_heads, n, d)`. The next cell draws it.
     """,
-    given={"torch": torch, "math": math}, forbid=("scaled_dot_product_attention",),
-    stub='''
-    def head_map(q, k, head, text):
-        """-> {"weights": (n, n), "rows": list of n, "columns": list of n}."""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch, "math": math}, forbid=("scaled_dot_product_attention",), solution='''
     def head_map(q, k, head, text):
         """-> {"weights": (n, n), "rows": list of n, "columns": list of n}."""
         q, k = q[0, head], k[0, head]
@@ -669,7 +631,7 @@ def same_without_the_matrix(got, want, case):
 
 def backward_cases(rng):
     for shape in [(1, 3), (4, 5), (2, 3, 33)]:
-        p = torch.softmax(randn(rng, *shape, scale=2), -1)
+        p = torch.softmax(2 * randn(rng, *shape), -1)
         yield Case(p, randn(rng, *shape), label=f"shape {shape}")
 
 
@@ -680,13 +642,7 @@ exercise(
     **without** building the matrix $\mathrm{diag}(p) - p p^\top$ and without autograd. Any shape; softmax is along the
     last axis. (The check looks at the largest tensor that you make.)
     """,
-    given={"torch": torch}, forbid=("autograd", "backward"), call=largest_made,
-    stub='''
-    def softmax_backward(p, g):
-        """p, g (..., n) -> (..., n)."""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, forbid=("autograd", "backward"), call=largest_made, solution='''
     def softmax_backward(p, g):
         """p, g (..., n) -> (..., n)."""
         return p * (g - (p * g).sum(-1, keepdim=True))
@@ -728,7 +684,7 @@ exercise(
 
 def sink_cases(rng):
     yield Case(torch.tensor([[0.0, 0.0]]), 0.0, label="two equal scores and a sink of the same height")
-    yield Case(randn(rng, 3, 5, scale=2), 1.0, label="3 rows of 5")
+    yield Case(2 * randn(rng, 3, 5), 1.0, label="3 rows of 5")
     yield Case(randn(rng, 2, 4, 33), -2.0, label="2 x 4 rows of 33, a low sink")
     yield Case(torch.tensor([[900.0, 899.0]]), 1.0, label="scores near 900")
     yield Case(torch.tensor([[-300.0, -301.0]]), 0.0, label="a sink far above all scores")
@@ -746,13 +702,7 @@ exercise(
     - safe against overflow, whichever is largest
     - a score of a hidden key is -inf; where all keys of a row are hidden, the sink takes all the weight
     """,
-    given={"torch": torch, "math": math},
-    stub='''
-    def sink_softmax(scores, sink):
-        """scores (..., m), sink a number -> (..., m); rows add up to less than 1."""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch, "math": math}, solution='''
     def sink_softmax(scores, sink):
         """scores (..., m), sink a number -> (..., m); rows add up to less than 1."""
         column = torch.full_like(scores[..., :1], sink)

@@ -4,11 +4,8 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out, whole
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng)
+from course_lib.exercises import (Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out,
+                                  randn, whole)
 
 
 exercise(
@@ -180,13 +177,7 @@ exercise(
     - return a boolean `(b, n, m)`; a query that sees no more than `top_k` tokens looks at all of them
     - of equal scores take any, but no more than needed
     """,
-    given={"torch": torch, "math": math},
-    stub='''
-    def choose(q, k, weights, seen, top_k):
-        """q (b, h, n, d), k (b, m, d), weights (b, n, h), seen (n, m) -> (b, n, m), True where a query looks"""
-        raise NotImplementedError
-    ''',
-    solution=CHOOSE,
+    given={"torch": torch, "math": math}, solution=CHOOSE,
     cases=choose_cases,
     compare=_choice_like,
     properties=[
@@ -296,13 +287,7 @@ exercise(
       has all its pairs already, the pair goes to axis 0, which gets the rest (Qwen3-VL)
     - a tensor of `torch.int64`
     """,
-    given={"torch": torch},
-    stub='''
-    def axis_of_pair(sections, in_turn):
-        """[pairs of time, of height, of width] -> (sum of them,) integers: the axis that turns each pair"""
-        raise NotImplementedError
-    ''',
-    solution=AXES,
+    given={"torch": torch}, solution=AXES,
     cases=axis_cases,
     compare=exact(),
     properties=[("there is one axis for each pair", lambda got, case: got.numel() == sum(case.args[0]))],

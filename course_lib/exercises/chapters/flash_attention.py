@@ -89,13 +89,7 @@ exercise(
           `logaddexp`
         - when the largest score changes, what was summed before must be rescaled
         - scores of several hundred, of either sign, must do no harm""",
-    given={"torch": torch, "math": math},
-    stub='''
-        def attend_once(q, pairs, scale):
-            """q (d,), pairs of key (d,) and value (v_dim,) -> output (v_dim,)"""
-            raise NotImplementedError
-        ''',
-    solution='''
+    given={"torch": torch, "math": math}, solution='''
         def attend_once(q, pairs, scale):
             """q (d,), pairs of key (d,) and value (v_dim,) -> output (v_dim,)"""
             m, l, o = torch.tensor(-math.inf), torch.tensor(0.0), torch.tensor(0.0)
@@ -182,13 +176,7 @@ exercise(
         - the result has the same form: nothing is divided yet
         - where a worker saw no key for a query, its state is `(-inf, 0, 0)`; no NaN may arise, even if that
           holds for both""",
-    given={"torch": torch, "math": math},
-    stub='''
-        def merge(a, b):
-            """(m, l, o) of some keys, (m, l, o) of others -> (m, l, o) of all"""
-            raise NotImplementedError
-        ''',
-    solution='''
+    given={"torch": torch, "math": math}, solution='''
         def merge(a, b):
             """(m, l, o) of some keys, (m, l, o) of others -> (m, l, o) of all"""
             m = torch.maximum(a[0], b[0])
@@ -275,13 +263,7 @@ exercise(
         - every query sees key 0; a later tile may be masked whole for some queries (or all), and must then change nothing
         - scores and their exponentials exist for one tile at a time; `torch.logsumexp` of a tile is allowed, `softmax` is not
         - return the output and the log-sum-exp of each row, `m + log(l)`""",
-    given={"torch": torch, "math": math},
-    stub='''
-        def flash_rows(q, k, v, scale, tile_k, causal):
-            """q (n_q, d), k (n_k, d), v (n_k, v_dim) -> out (n_q, v_dim), lse (n_q,)"""
-            raise NotImplementedError
-        ''',
-    solution='''
+    given={"torch": torch, "math": math}, solution='''
         def flash_rows(q, k, v, scale, tile_k, causal):
             """q (n_q, d), k (n_k, d), v (n_k, v_dim) -> out (n_q, v_dim), lse (n_q,)"""
             n_q, n_k = len(q), len(k)
@@ -383,11 +365,6 @@ exercise(
         - `"key-outer"`: each tile of k and of v is read once; for each such pair of tiles all of q is read, and all of
           out, the maxima and the sums are read **and** written
         - `n` is a multiple of `tile`; return an integer""",
-    stub='''
-        def elements_moved(n, d, tile, order):
-            """-> numbers read plus numbers written"""
-            raise NotImplementedError
-        ''',
     solution='''
         def elements_moved(n, d, tile, order):
             """-> numbers read plus numbers written"""
@@ -457,13 +434,7 @@ exercise(
         - *diagonal*: all others
         - query `i` sees key `j` if `j <= i + n_k - n_q`; tiles at the edges may be smaller
         - return `(skipped, diagonal, full)`""",
-    given={"torch": torch, "math": math},
-    stub='''
-        def count_tiles(n_q, n_k, tile_q, tile_k):
-            """-> (skipped, diagonal, full)"""
-            raise NotImplementedError
-        ''',
-    solution='''
+    given={"torch": torch, "math": math}, solution='''
         def count_tiles(n_q, n_k, tile_q, tile_k):
             """-> (skipped, diagonal, full)"""
             skipped = diagonal = full = 0
@@ -756,13 +727,7 @@ exercise(
         - the figure above is the definition: in each 8 x 8 piece lane $x$ has row $\\lfloor x / 4 \\rfloor$ and the columns
           $2 (x \\bmod 4)$ and the next
         - mind the order of the four pieces""",
-    given={"torch": torch, "math": math},
-    stub='''
-        def element(lane, register, half):
-            """-> (row, column)"""
-            raise NotImplementedError
-        ''',
-    solution='''
+    given={"torch": torch, "math": math}, solution='''
         def element(lane, register, half):
             """-> (row, column)"""
             row = lane // 4 + 8 * (register % 2)
@@ -808,13 +773,7 @@ exercise(
         - the weights are $P_{ij} = \\exp(s_{ij} - \\mathrm{lse}_i)$: no maximum, no sum
         - `k` may be one tile of the keys; `lse` is always that of the whole row
         - $dV = P^T dO$""",
-    given={"torch": torch, "math": math},
-    stub='''
-        def grad_v(q, k, grad_out, lse, scale):
-            """q (n_q, d), k (n_k, d), grad_out (n_q, v_dim), lse (n_q,) -> (n_k, v_dim)"""
-            raise NotImplementedError
-        ''',
-    solution='''
+    given={"torch": torch, "math": math}, solution='''
         def grad_v(q, k, grad_out, lse, scale):
             """q (n_q, d), k (n_k, d), grad_out (n_q, v_dim), lse (n_q,) -> (n_k, v_dim)"""
             p = torch.exp(scale * q @ k.T - lse[:, None])
@@ -859,13 +818,7 @@ exercise(
         - through softmax: $dS_{ij} = P_{ij}\\,(dP_{ij} - \\sum_t P_{it}\\,dP_{it})$, with $t$ over **all** keys
         - `p` and `v` hold one tile, so you cannot add up the whole row; make the inner sum **from `out` and `grad_out`**,
           as one number per row""",
-    given={"torch": torch, "math": math},
-    stub='''
-        def grad_scores(p, v, out, grad_out):
-            """p (n_q, tile), v (tile, v_dim), out and grad_out (n_q, v_dim) -> (n_q, tile)"""
-            raise NotImplementedError
-        ''',
-    solution='''
+    given={"torch": torch, "math": math}, solution='''
         def grad_scores(p, v, out, grad_out):
             """p (n_q, tile), v (tile, v_dim), out and grad_out (n_q, v_dim) -> (n_q, tile)"""
             delta = (grad_out * out).sum(1)
@@ -920,13 +873,7 @@ exercise(
         - for **each** key tile all of $q$ and $dO$ is read, with two numbers per row ($\\mathrm{lse}$ and $\\delta$), and all
           of $dQ$ is read **and** written
         - `n` is a multiple of `tile`; return an integer""",
-    given={},
-    stub='''
-        def backward_moved(n, d, tile):
-            """-> numbers read plus numbers written"""
-            raise NotImplementedError
-        ''',
-    solution='''
+    given={}, solution='''
         def backward_moved(n, d, tile):
             """-> numbers read plus numbers written"""
             first = 2 * n * d + n

@@ -3,11 +3,8 @@ import math
 
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out, whole
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng)
+from course_lib.exercises import (Case, Launch, Misconception, close, exercise, kernel_exercise, out, randn,
+                                  whole)
 
 
 exercise(
@@ -69,13 +66,7 @@ exercise(
     - `(b, n_kv_heads, n, d)` becomes `(b, n_kv_heads * group_size, n, d)`
     - with two heads and groups of two, `[K0 K1]` becomes `[K0 K0 K1 K1]`
     """,
-    given={"torch": torch},
-    stub='''
-    def repeat_kv(x, group_size):
-        """(b, n_kv_heads, n, d) -> (b, n_kv_heads * group_size, n, d)"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def repeat_kv(x, group_size):
         """(b, n_kv_heads, n, d) -> (b, n_kv_heads * group_size, n, d)"""
         b, n_kv_heads, n, d = x.shape
@@ -165,11 +156,6 @@ exercise(
     """,
     given={"torch": torch, "math": math},
     forbid=("scaled_dot_product_attention", "repeat", "repeat_interleave", "expand", "tile", "expand_as"),
-    stub='''
-    def grouped_attention(q, k, v):
-        """q (b, n_heads, n, d); k, v (b, n_kv_heads, m, ...) -> (b, n_heads, n, v_dim)"""
-        raise NotImplementedError
-    ''',
     solution=GROUPED, cases=grouped_cases, compare=equal_without_copies, call=with_largest,
     limit=20,                                    # the first use of a dispatch mode loads much of torch
     misconceptions=[
@@ -459,13 +445,7 @@ exercise(
     - `{"kind": "linear", "heads": 32, "key_dim": 128, "value_dim": 128}` keeps a matrix of key_dim x value_dim per head, 4 bytes per number,
       whatever the number of tokens
     """,
-    given={},
-    stub='''
-    def cache_size(layers, tokens):
-        """layers: a list of dicts -> bytes of one sequence's cache"""
-        raise NotImplementedError
-    ''',
-    solution=CACHE, cases=layer_cases, compare=close(atol=0, rtol=0, dtype=False),
+    given={}, solution=CACHE, cases=layer_cases, compare=close(atol=0, rtol=0, dtype=False),
     misconceptions=[
         Misconception("keeps every key in a window layer", change=('min(tokens, layer["window"]) if layer["kind"] == "window" else tokens', "tokens"),
                       ask="A token can never again be read once `window` newer ones have come. Must it be kept?"),
@@ -505,13 +485,7 @@ exercise(
     Head $h$ unfolds a latent $c$ to a key $W_h c$. Its score with a query is $q \cdot (W_h c)$. Write `fold_query(q, k_up)`,
     which moves $W_h$ to the side of the query: its result, multiplied with the latents themselves, gives the same scores.
     """,
-    given={"torch": torch},
-    stub='''
-    def fold_query(q, k_up):
-        """q (h, n, d), k_up (h, d, c) -> (h, n, c), so that fold_query(q, k_up) @ latents.T == q @ keys.T for each head"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def fold_query(q, k_up):
         """q (h, n, d), k_up (h, d, c) -> (h, n, c), so that fold_query(q, k_up) @ latents.T == q @ keys.T for each head"""
         return q @ k_up
@@ -559,13 +533,7 @@ exercise(
     A trained layer has a key projection for every head, stacked: rows `0..d-1` are head 0, rows `d..2d-1` head 1, and so on.
     Write `pool_heads(weight, n_heads, n_kv_heads)`: each new head is the **mean** of the heads of its group.
     """,
-    given={"torch": torch},
-    stub='''
-    def pool_heads(weight, n_heads, n_kv_heads):
-        """(n_heads * d, d_model) -> (n_kv_heads * d, d_model)"""
-        raise NotImplementedError
-    ''',
-    solution=POOL, cases=pool_cases, compare=close(atol=1e-6),
+    given={"torch": torch}, solution=POOL, cases=pool_cases, compare=close(atol=1e-6),
     misconceptions=[
         Misconception("adds the heads and does not divide", change=("mean(1)", "sum(1)"),
                       ask="What happens to the size of every score when a key is the sum of its group?"),

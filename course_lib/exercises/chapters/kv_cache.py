@@ -3,11 +3,8 @@ import math
 
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out, whole
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng)
+from course_lib.exercises import (Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out,
+                                  randn, whole)
 
 
 exercise(
@@ -496,11 +493,6 @@ exercise(
     - `reindexed` True: those held are counted 0, 1, 2, ... anew, and the query has the number of its own key
     - sinks are held in addition to the window; early on the two overlap, and no token is held twice
     """,
-    stub='''
-    def rolling_positions(t, window, n_sink, reindexed):
-        """-> query position, [key positions]"""
-        raise NotImplementedError
-    ''',
     solution='''
     def rolling_positions(t, window, n_sink, reindexed):
         """-> query position, [key positions]"""
@@ -551,13 +543,7 @@ exercise(
     - return `codes` (left in the floating point of `x`), `step` and `low`; the last two have size 1 along `dim`
     - in no group are all entries alike: no step is 0
     """,
-    given={"torch": torch},
-    stub='''
-    def quantize(x, bits, dim):
-        """x (n, d) -> codes (n, d), step and low with size 1 along dim"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def quantize(x, bits, dim):
         """x (n, d) -> codes (n, d), step and low with size 1 along dim"""
         low, high = x.amin(dim, keepdim=True), x.amax(dim, keepdim=True)
@@ -606,13 +592,7 @@ exercise(
     - return for each survivor, best first: `parent` (the beam it continues, which is the index that the cache is reordered
       by), `token`, and its new score
     """,
-    given={"torch": torch},
-    stub='''
-    def beam_step(scores, log_p, keep):
-        """scores (b,), log_p (b, vocabulary) -> parent (keep,), token (keep,), scores (keep,)"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def beam_step(scores, log_p, keep):
         """scores (b,), log_p (b, vocabulary) -> parent (keep,), token (keep,), scores (keep,)"""
         best, index = (scores[:, None] + log_p).flatten().topk(keep)
@@ -660,13 +640,7 @@ exercise(
     - together: $\\text{draft}(x)\\,\\text{keep}(x) + P(\\text{refused})\\,\\text{instead}(x) = \\text{target}(x)$, and as much is kept as possible
     - `target` and `draft` differ, and `draft` is nowhere 0
     """,
-    given={"torch": torch},
-    stub='''
-    def keep_and_replace(target, draft):
-        """probabilities (vocabulary,) each -> keep (vocabulary,), instead (vocabulary,)"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def keep_and_replace(target, draft):
         """probabilities (vocabulary,) each -> keep (vocabulary,), instead (vocabulary,)"""
         keep = (target / draft).clamp(max=1)
@@ -766,13 +740,7 @@ exercise(
     - three tensors of equal length, one row per example
     - every example that has a state, a token and a target; no other
     """,
-    given={"torch": torch},
-    stub='''
-    def lesson(states, tokens, ahead):
-        """states (n, d), tokens (n,) -> states (m, d), tokens beside them (m,), targets (m,)"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def lesson(states, tokens, ahead):
         """states (n, d), tokens (n,) -> states (m, d), tokens beside them (m,), targets (m,)"""
         m = len(tokens) - ahead - 1

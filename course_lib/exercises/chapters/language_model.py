@@ -4,11 +4,8 @@ from collections import Counter
 
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, inout, kernel_exercise, out
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng)
+from course_lib.exercises import (Case, Launch, Misconception, close, exact, exercise, inout, kernel_exercise,
+                                  out, randn)
 
 
 def pair_cases(rng):
@@ -36,13 +33,7 @@ exercise(
     - `"aaa"` holds the pair `("a", "a")` twice
     - of pairs that occur equally often, return the smallest, as Python orders tuples
     """,
-    given={"Counter": Counter},
-    stub='''
-    def best_pair(words, counts):
-        """words: list of strings, counts: list of ints -> (character, character)"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"Counter": Counter}, solution='''
     def best_pair(words, counts):
         """words: list of strings, counts: list of ints -> (character, character)"""
         pairs = Counter()
@@ -124,13 +115,7 @@ exercise(
     - the cosine begins at the peak in step `warmup` and reaches `floor` times the peak in step `steps`
     - half way down, the rate is midway between these two rates
     """,
-    given={"math": math},
-    stub='''
-    def learning_rate(step, steps, peak, warmup, floor):
-        """-> the learning rate of this step; steps are counted from 0"""
-        raise NotImplementedError
-    ''',
-    solution=SCHEDULE, cases=schedule_cases, compare=close(atol=1e-9, rtol=1e-6),
+    given={"math": math}, solution=SCHEDULE, cases=schedule_cases, compare=close(atol=1e-9, rtol=1e-6),
     misconceptions=[
         Misconception("wastes the first step", change=("(step + 1) / warmup", "step / warmup"),
                       ask="With which rate is the very first step taken, in yours?"),
@@ -251,13 +236,7 @@ exercise(
     - `weights` is `(heads, 2n, 2n)`, one row per query
     - the score is the mean weight that the queries of the second copy, $n$ to $2n - 1$, give to that position
     """,
-    given={"torch": torch},
-    stub='''
-    def induction_score(weights, n):
-        """weights (heads, 2n, 2n) -> (heads,)"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def induction_score(weights, n):
         """weights (heads, 2n, 2n) -> (heads,)"""
         i = torch.arange(n, 2 * n)
@@ -328,13 +307,7 @@ exercise(
     - the probabilities in the nucleus are normalised; all others are 0
     - the result is in the order of the input, not sorted
     """,
-    given={"torch": torch},
-    stub='''
-    def nucleus(probabilities, p):
-        """(vocabulary,) -> (vocabulary,)"""
-        raise NotImplementedError
-    ''',
-    solution=NUCLEUS, cases=nucleus_cases, compare=_nucleus_like,
+    given={"torch": torch}, solution=NUCLEUS, cases=nucleus_cases, compare=_nucleus_like,
     properties=[("it sums to 1", lambda got, case: abs(float(got.sum()) - 1) < 1e-5)],
     misconceptions=[
         Misconception("drops the token with which the sum reaches p",
@@ -520,13 +493,7 @@ exercise(
     - $\pi = \pi P$, and $\pi$ sums to 1; there is one, since every word can follow every other after some steps
     - $0 \ln 0$ is 0
     """,
-    given={"torch": torch},
-    stub='''
-    def entropy_rate(p):
-        """p (n, n) in float64, rows sum to 1 -> nats per word, a float"""
-        raise NotImplementedError
-    ''',
-    solution=CHAIN, cases=chain_cases, compare=close(atol=1e-6),
+    given={"torch": torch}, solution=CHAIN, cases=chain_cases, compare=close(atol=1e-6),
     measure=lambda got, case: got.item() if isinstance(got, torch.Tensor) else got,
     misconceptions=[
         Misconception("multiplies by P alone, which never settles where words alternate", code='''

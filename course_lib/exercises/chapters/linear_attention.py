@@ -3,11 +3,7 @@ import math
 
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng)
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out, randn
 
 
 def positive(rng, *shape):
@@ -72,13 +68,7 @@ exercise(
     - never build the matrix of all queries by all keys: multiply keys and values first
     - the denominator needs the sum of the keys, which is one vector for all queries
     """,
-    given={"torch": torch},
-    stub='''
-    def attend(q, k, v):
-        """features q (..., n, m), k (..., l, m), values v (..., l, d) -> (..., n, d)"""
-        raise NotImplementedError
-    ''',
-    solution=SUMMED, cases=plain_cases, call=watched, compare=close(atol=1e-5),
+    given={"torch": torch}, solution=SUMMED, cases=plain_cases, call=watched, compare=close(atol=1e-5),
     properties=[("each output is between the smallest and the largest value",
                  lambda got, case: bool((got.amax() <= case.args[2].amax() + 1e-4) & (got.amin() >= case.args[2].amin() - 1e-4)))],
     misconceptions=[
@@ -151,13 +141,7 @@ exercise(
     - $m$ is the number of directions
     - the product of two feature vectors must be a **mean** over the directions
     """,
-    given={"torch": torch, "math": math},
-    stub='''
-    def random_features(x, w):
-        """x (..., n, d), directions w (m, d) -> (..., n, m)"""
-        raise NotImplementedError
-    ''',
-    solution=FEATURES, cases=feature_cases, compare=close(atol=1e-5),
+    given={"torch": torch, "math": math}, solution=FEATURES, cases=feature_cases, compare=close(atol=1e-5),
     properties=[("every feature is positive", lambda got, case: bool((got > 0).all()))],
     misconceptions=[
         Misconception("divides by m, not by its root", change=("math.sqrt(w.shape[0])", "w.shape[0]"),
@@ -218,13 +202,7 @@ exercise(
     - a token sees itself, as under a causal mask
     - do not change what was handed in: return new tensors
     """,
-    given={"torch": torch},
-    stub='''
-    def step(state, normaliser, q, k, v):
-        """state (m, d), normaliser (m,), features q and k (m,), value v (d,) -> output (d,), new state, new normaliser"""
-        raise NotImplementedError
-    ''',
-    solution=STEP, cases=step_cases, compare=close(atol=1e-5),
+    given={"torch": torch}, solution=STEP, cases=step_cases, compare=close(atol=1e-5),
     misconceptions=[
         Misconception("answers before it adds the token", code='''
             def step(state, normaliser, q, k, v):
@@ -449,11 +427,6 @@ exercise(
     - one loop over chunks, none over tokens; no `cumsum`, and no $n \times n$ matrix
     """,
     given={"torch": torch}, forbid=("cumsum",),
-    stub='''
-    def in_chunks(q, k, v, size):
-        """features q, k (n, m), values v (n, d) -> (n, d), causal, normalised"""
-        raise NotImplementedError
-    ''',
     solution=CHUNKED, cases=chunk_cases, call=watched, compare=close(atol=1e-4),
     misconceptions=[
         Misconception("adds a chunk to the state before its own queries read it", code=CHUNKED.replace(
@@ -556,13 +529,7 @@ exercise(
     - the state fades **before** it is asked what it returns for $k$
     - return a new state; do not change the one that was handed in
     """,
-    given={"torch": torch},
-    stub='''
-    def overwrite(state, k, v, beta, decay):
-        """state (m, d), key k (m,), value v (d,), beta, decay: numbers -> the new state (m, d)"""
-        raise NotImplementedError
-    ''',
-    solution=DELTA, cases=delta_cases, compare=close(atol=1e-5),
+    given={"torch": torch}, solution=DELTA, cases=delta_cases, compare=close(atol=1e-5),
     misconceptions=[
         Misconception("adds without correcting", change=("(v - k @ state)", "v"),
                       ask="The state may return something for this key already. What does it return after your update?"),

@@ -3,11 +3,8 @@ import math
 
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng)
+from course_lib.exercises import (Case, Launch, Misconception, close, exact, exercise, kernel_exercise, out,
+                                  randn)
 
 
 def randint(rng, low, high):
@@ -54,13 +51,7 @@ exercise(
     - return `(length, d)`; slots behind the end hold anything, and so do entries of the table behind the last page:
       such an entry need not be the number of a page
     """,
-    given={"torch": torch},
-    stub='''
-    def read_pages(pool, table, length):
-        """(n_blocks, block_size, d), a list of page numbers, an integer -> (length, d)"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def read_pages(pool, table, length):
         """(n_blocks, block_size, d), a list of page numbers, an integer -> (length, d)"""
         positions = torch.arange(length)
@@ -157,13 +148,7 @@ exercise(
       token's output, so that has to be computed
     - an equal hash is taken for an equal page here, as in vLLM; the course's allocator compares the tokens as well
     """,
-    given={"chain": chain},
-    stub='''
-    def known_blocks(tokens, cached, block_size):
-        """tokens, {chained hash: page}, block_size -> list of pages"""
-        raise NotImplementedError
-    ''',
-    solution=KNOWN, cases=_prefix_cases, compare=exact(),
+    given={"chain": chain}, solution=KNOWN, cases=_prefix_cases, compare=exact(),
     misconceptions=[
         Misconception("looks up each page by its own tokens", change=("chain(parent, tokens[i", "chain(0, tokens[i"),
                       ask="Are the keys of `3 4` the same after `1 2` and after `9 9`, in the second layer?"),
@@ -239,11 +224,6 @@ exercise(
     - a prompt may get a part of what it needs: the rest follows in later steps
     - the lists are copies: you may change them (`waiting.pop(0)`)
     """,
-    stub='''
-    def plan(running, waiting, token_budget, max_running):
-        """-> [tokens for each that runs] + [tokens for each that starts]"""
-        raise NotImplementedError
-    ''',
     solution=PLAN, cases=_plan_cases, call=_plan_call, compare=exact(),
     misconceptions=[
         Misconception("starts a prompt only when all of it fits", code=PLAN.replace(
@@ -591,11 +571,6 @@ exercise(
       in its place, and `source` says what to copy into it
     - return `(page, offset, source)`; `source` is None where nothing is copied
     """,
-    stub='''
-    def append_slot(table, length, references, free, block_size):
-        """-> (page, offset, source): the new slot, and the page to copy into `page` before it is written, or None"""
-        raise NotImplementedError
-    ''',
     solution=APPEND, cases=_append_cases, call=_append_call, compare=exact(),
     misconceptions=[
         Misconception("writes into a page that others read", code='''
@@ -725,13 +700,7 @@ exercise(
       one being served, and then nobody younger is left
     - a sequence that was preempted needs nothing any more
     - the lists are copies: you may change them""",
-    given={},
-    stub='''
-        def make_room(held, needs, free):
-            """held and needs: pages of each running sequence, oldest first -> (how many still run, pages left free)"""
-            raise NotImplementedError
-        ''',
-    solution=ROOM, cases=room_cases, compare=exact(), mutates=("held", "needs"),
+    given={}, solution=ROOM, cases=room_cases, compare=exact(), mutates=("held", "needs"),
     misconceptions=[
         Misconception("preempts the sequence that finds no room, not the youngest", code="""
             def make_room(held, needs, free):
@@ -836,11 +805,6 @@ exercise(
     given={"torch": torch, "math": math},
     forbid=("cat", "concat", "concatenate", "stack", "hstack", "repeat", "expand", "expand_as", "repeat_interleave", "tile",
             "scaled_dot_product_attention"),
-    stub='''
-    def read_once(q, k_shared, v_shared, k_own, v_own):
-        """q (b, d), k_shared (m, d), v_shared (m, d_v), k_own (b, n, d), v_own (b, n, d_v) -> (b, d_v)"""
-        raise NotImplementedError
-    ''',
     solution=CASCADE, cases=reader_cases, call=_read_once, compare=close(atol=1e-5),
     misconceptions=[
         Misconception("reads the shared keys again for each request", code='''

@@ -3,11 +3,8 @@ import math
 
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exercise, inout, kernel_exercise, whole
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng)
+from course_lib.exercises import (Case, Launch, Misconception, close, exercise, inout, kernel_exercise, randn,
+                                  whole)
 
 
 def rotate_cases(rng):
@@ -34,13 +31,7 @@ exercise(
 
     $$(a, b) \mapsto (a \cos\theta - b \sin\theta,\; a \sin\theta + b \cos\theta).$$
     """,
-    given={"torch": torch},
-    stub='''
-    def rotate(x, angles):
-        """x (n, d), angles (n, d / 2) in radians -> (n, d): entries 2i and 2i + 1 are a pair"""
-        raise NotImplementedError
-    ''',
-    solution=ROTATE, cases=rotate_cases, compare=close(atol=1e-5),
+    given={"torch": torch}, solution=ROTATE, cases=rotate_cases, compare=close(atol=1e-5),
     properties=[("lengths are kept", lambda got, case: bool((got.norm(dim=-1) - case.args[0].norm(dim=-1)).abs().max() < 1e-4))],
     misconceptions=[
         Misconception("turns clockwise", change=[("a * cos - b * sin", "a * cos + b * sin"), ("a * sin + b * cos", "b * cos - a * sin")],
@@ -173,13 +164,7 @@ exercise(
     - heads stay where they are
     - for two heads of 4, rows `0 1 2 3 4 5 6 7` become `0 2 1 3 4 6 5 7`
     """,
-    given={"torch": torch},
-    stub='''
-    def reorder(weight, n_heads):
-        """(n_heads * head_dim, d_model), interleaved -> the same rows in the order of split halves"""
-        raise NotImplementedError
-    ''',
-    solution=REORDER, cases=reorder_cases, compare=close(atol=0),
+    given={"torch": torch}, solution=REORDER, cases=reorder_cases, compare=close(atol=0),
     misconceptions=[
         Misconception("goes the other way, from halves to interleaved", change=("view(n_heads, -1, 2, weight.shape[1])",
                                                                                "view(n_heads, 2, -1, weight.shape[1])"),
@@ -371,13 +356,7 @@ exercise(
     - the slowest pair turns by $b^{-(d-2)/d}$ per position before, and by $1 / \text{factor}$ of that with $b'$
     - for base 100, factor 4 and `head_dim` 4 the answer is 1,600
     """,
-    given={"math": math},
-    stub='''
-    def longer_base(base, factor, head_dim):
-        """-> a number"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"math": math}, solution='''
     def longer_base(base, factor, head_dim):
         """-> a number"""
         return base * factor ** (head_dim / (head_dim - 2))
@@ -439,13 +418,7 @@ exercise(
     - `positions` is (n, axes), `axis_of_pair` a list with one axis per pair, `frequencies` (pairs,); the result is (n, pairs)
     - for a patch at (1, 2), pairs `[0, 1]` and frequencies 1 and 0.1 the angles are 1 and 0.2
     """,
-    given={"torch": torch},
-    stub='''
-    def axes_angles(positions, axis_of_pair, frequencies):
-        """(n, axes), a list, (pairs,) -> (n, pairs)"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def axes_angles(positions, axis_of_pair, frequencies):
         """(n, axes), a list, (pairs,) -> (n, pairs)"""
         return positions[:, axis_of_pair] * frequencies

@@ -4,11 +4,8 @@ import math
 
 import torch
 
-from course_lib.exercises import (Case, Launch, Misconception, close, exact, exercise, inout, kernel_exercise, out, whole)
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng)
+from course_lib.exercises import (Case, Launch, Misconception, close, exact, exercise, inout, kernel_exercise,
+                                  out, randn, whole)
 
 
 WINDOW = '''
@@ -27,13 +24,7 @@ exercise(
     - `window` counts the keys that are seen, **the query's own included**
     - the first queries see fewer, because there are no more
     """,
-    given={"torch": torch},
-    stub='''
-    def sliding_window(n, window):
-        """-> (n, n) boolean: query i may see the last `window` keys, its own included"""
-        raise NotImplementedError
-    ''',
-    solution=WINDOW, compare=exact(),
+    given={"torch": torch}, solution=WINDOW, compare=exact(),
     cases=lambda rng: (Case(n, w, label=f"n = {n}, window = {w}") for n, w in ((4, 2), (1, 1), (6, 1), (5, 9), (9, 4), (whole(rng, 10, 40), whole(rng, 2, 9)))),
     misconceptions=[
         Misconception("sees one key too many", change=("< window", "<= window"),
@@ -105,11 +96,6 @@ exercise(
     - the last row and the last column of blocks may be smaller; a smaller block that is all `True` is full
     """,
     given={"torch": torch, "math": math},
-    stub='''
-    def classify(mask, block):
-        """(n_q, n_k) boolean -> (query blocks, key blocks) integers: 0 empty, 1 partial, 2 full"""
-        raise NotImplementedError
-    ''',
     solution=CLASSIFY, cases=classify_cases, compare=exact(dtype="kind"),
     misconceptions=[
         Misconception("drops the smaller blocks at the end", code=CLASSIFY.replace("math.ceil(mask.shape[0] / block)", "mask.shape[0] // block").replace(
@@ -223,13 +209,7 @@ exercise(
     - the last block may be smaller; queries with an empty list get 0
     - scores are scaled by $1/\sqrt d$; they may be several hundred
     """,
-    given={"torch": torch, "math": math},
-    stub='''
-def attend_blocks(q, k, v, visits, block):
-    """q, k, v (n, d), visits: a list of block numbers for each block of queries -> (n, d)"""
-    raise NotImplementedError
-''',
-    solution='''
+    given={"torch": torch, "math": math}, solution='''
 def attend_blocks(q, k, v, visits, block):
     """q, k, v (n, d), visits: a list of block numbers for each block of queries -> (n, d)"""
     out = torch.zeros_like(v)
@@ -474,13 +454,7 @@ exercise(
     Write `topk_weights(scores, top)`: each row keeps its `top` largest scores and shares the weight 1 among them by softmax; all others
     get 0. `top` is at most the number of columns; scores have any size, and no two of a row are equal.
     """,
-    given={"torch": torch, "math": math},
-    stub='''
-    def topk_weights(scores, top):
-        """(n, m) -> (n, m): softmax over the `top` largest scores of each row, 0 elsewhere"""
-        raise NotImplementedError
-    ''',
-    solution=TOPK, compare=close(atol=1e-6),
+    given={"torch": torch, "math": math}, solution=TOPK, compare=close(atol=1e-6),
     cases=topk_cases,
     properties=[("each row sums to 1", lambda got, case: bool((got.sum(-1) - 1).abs().max() < 1e-4))],
     misconceptions=[
@@ -523,13 +497,7 @@ exercise(
     Several documents are packed into one row of tokens, to waste none on padding. Write `same_document(starts, n)`, where `starts` holds the
     first token of each document: query `i` may see key `j` if both are in the same document and `j` is not later.
     """,
-    given={"torch": torch},
-    stub='''
-    def same_document(starts, n):
-        """starts: first token of each document, ascending, starts[0] = 0 -> (n, n) boolean, causal, within documents"""
-        raise NotImplementedError
-    ''',
-    solution=DOCUMENTS, compare=exact(),
+    given={"torch": torch}, solution=DOCUMENTS, compare=exact(),
     cases=lambda rng: (Case(torch.tensor(s), n, label=f"{n} tokens, documents from {s}")
                        for s, n in (([0, 2], 4), ([0], 3), ([0, 1, 5], 9), ([0, 3, 4, 7], 12),
                                     (sorted({0, whole(rng, 1, 9), whole(rng, 10, 24)}), whole(rng, 25, 40)))),
@@ -595,13 +563,7 @@ exercise(
     - where a query has fewer tokens than `top`, the rest of its row is `-1` and counts for nothing; a query without any token gets 0
     - tokens that no query has chosen are never read: they hold NaN in some cases. (Where there is a `-1`, some query has chosen token 0.)
     """,
-    given={"torch": torch, "math": math},
-    stub='''
-    def attend_chosen(q, k, v, chosen):
-        """q (n, d), k (m, d), v (m, d_v), chosen (n, top): token numbers, or -1 -> (n, d_v)"""
-        raise NotImplementedError
-    ''',
-    solution=CHOSEN, compare=close(atol=1e-5), cases=chosen_cases,
+    given={"torch": torch, "math": math}, solution=CHOSEN, compare=close(atol=1e-5), cases=chosen_cases,
     call="\n".join(map(inspect.getsource, (tensors, NeverRead, never_read))),
     misconceptions=[
         Misconception("takes -1 for the last token, as Python does", change=[("chosen.clamp(min=0)", "chosen"),
@@ -659,13 +621,7 @@ exercise(
     - tokens at the end that do not fill an entry have none yet
     - a query sees an entry once its last token is at the query's own place or before it
     """,
-    given={"torch": torch},
-    stub='''
-    def compress(values, gates, ratio):
-        """values, gates (n, d) -> entries (n // ratio, d), seen (n, n // ratio) boolean"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def compress(values, gates, ratio):
         """values, gates (n, d) -> entries (n // ratio, d), seen (n, n // ratio) boolean"""
         n, d = values.shape

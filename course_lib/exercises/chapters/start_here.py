@@ -1,15 +1,11 @@
 """The exercises of notebook 0: one to try the checks on, and five that teach CUDA."""
 import torch
 
-from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out
+from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out, randn
 
 
 def ceil_div(a, b):
     return -(-a // b)
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng)
 
 
 def mix_cases(rng):
@@ -27,13 +23,7 @@ exercise(
     - `weights` is `(n,)`, `values` is `(n, d)`, the result is `(d,)`
     - the weights are taken as they are; where they add up to 1, the result is an average: some rows count more than others
     """,
-    given={"torch": torch},
-    stub='''
-    def mix(weights, values):
-        """(n,), (n, d) -> (d,)"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def mix(weights, values):
         """(n,), (n, d) -> (d,)"""
         return (weights[:, None] * values).sum(0)

@@ -4,11 +4,8 @@ import math
 import torch
 from torch.nn import functional as F
 
-from course_lib.exercises import Case, Launch, Misconception, close, exercise, kernel_exercise, out, whole
-
-
-def randn(rng, *shape):
-    return torch.randn(shape, generator=rng)
+from course_lib.exercises import (Case, Launch, Misconception, close, exercise, kernel_exercise, out, randn,
+                                  whole)
 
 
 exercise(
@@ -20,13 +17,7 @@ exercise(
     - the grains are listed in any order
     - on a line, the best plan sends the leftmost grain to the leftmost place, the second to the second, and so on
     """,
-    given={"torch": torch},
-    stub='''
-    def w2_of_samples(a, b):
-        """positions of the grains, (n,) and (n,) -> the distance, a tensor without axes"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def w2_of_samples(a, b):
         """positions of the grains, (n,) and (n,) -> the distance, a tensor without axes"""
         return (a.sort().values - b.sort().values).square().mean().sqrt()
@@ -186,13 +177,7 @@ exercise(
     - the plain dot product is the score: it is not divided by a root afterwards
     - a verdict shows the weights of your product and the two numbers of columns, not the matrices themselves
     """,
-    given={"torch": torch},
-    stub='''
-    def as_dot_product(q, k, tau):
-        """q (n, d), k (m, d) -> wide_q (n, d + 1), wide_k (m, d + 1)"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def as_dot_product(q, k, tau):
         """q (n, d), k (m, d) -> wide_q (n, d + 1), wide_k (m, d + 1)"""
         bias = -k.square().sum(-1, keepdim=True) / tau
@@ -452,13 +437,7 @@ exercise(
     - $s$ is the standard deviation of the `n` differences, with $n - 1$ in the denominator
     - $t$ is given: Student's t for the wanted level
     """,
-    given={"math": math, "torch": torch},
-    stub='''
-    def paired_interval(a, b, t):
-        """two lists of n losses, n at least 2, and a number -> (mean difference, half the width)"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"math": math, "torch": torch}, solution='''
     def paired_interval(a, b, t):
         """two lists of n losses, n at least 2, and a number -> (mean difference, half the width)"""
         differences = [x - y for x, y in zip(a, b)]
@@ -674,13 +653,7 @@ exercise(
     - doubling the scale must multiply the Jacobian's norm by 4
     - a weight is sensitive where two keys are equally near
     """,
-    given={"torch": torch},
-    stub='''
-    def steep_tokens(scale):
-        """a number -> (3, 2) tokens"""
-        raise NotImplementedError
-    ''',
-    solution='''
+    given={"torch": torch}, solution='''
     def steep_tokens(scale):
         """a number -> (3, 2) tokens"""
         return scale * torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, 0.0]])
