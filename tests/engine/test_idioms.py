@@ -1,13 +1,10 @@
-"""The idioms of published CUDA code, each in a small kernel: right in plain, sanitized and profiled runs."""
-import contextlib
+"""The idioms of published CUDA code, each in a small kernel: right, and not one false alarm, in three orders."""
 from typing import Callable
 
 import pytest
 import torch
 from engine_kit import compiled, counted
-from test_clean import Run, blank, check, integers, listing, randn
-
-import laptop_cuda as cuda
+from test_clean import ORDERS_AND_PLAIN, Run, blank, counts_in_each_order, integers, listing, randn, right
 
 SOURCE = r"""
 #include <cstdio>
@@ -442,13 +439,16 @@ launch("early_continue", 2, 64, lambda x=randn(6, 50),
        {2: x.sum(1) * mask}))
 
 
-@pytest.mark.parametrize("mode", ["plain", "sanitize", "profile"])
 @pytest.mark.parametrize("name", CASES)
-def test_published_style(name, mode):
-    run = CASES[name]()
-    with contextlib.nullcontext() if mode == "plain" else getattr(cuda, mode)():
-        compiled(SOURCE)[run.kernel][run.grid, run.block, run.shared](*run.args)
-    check(run)
+@pytest.mark.parametrize("order", ORDERS_AND_PLAIN)
+def test_right_and_without_a_false_alarm(name, order):
+    right(SOURCE, CASES[name](), order)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_counts_do_not_depend_on_the_order_of_threads(name):
+    counts = counts_in_each_order(SOURCE, CASES[name])
+    assert counts[0] == counts[1] == counts[2]
 
 
 @pytest.mark.parametrize("name, loads, stores", [

@@ -121,7 +121,7 @@ def suite(files: list[str], environment: dict[str, str], *options: str) -> None:
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-2000:]
 
 
-ENGINE = ["test_counts.py", "test_bugs.py", "test_clean.py", "test_language.py", "test_half.py"]
+ENGINE = ["test_counts.py", "test_bugs.py", "test_clean.py", "test_idioms.py", "test_language.py", "test_half.py"]
 
 
 # the first is the quick suite's
@@ -177,7 +177,7 @@ def test_openmp_also_where_the_compiler_has_none(compiler, threads, monkeypatch,
 
 
 @pytest.mark.parametrize("architecture", ["sm_80", "sm_90"])
-@pytest.mark.parametrize("module", ["test_counts", "test_bugs", "test_clean", "test_language", "test_half"])
+@pytest.mark.parametrize("module", [name.removesuffix(".py") for name in ENGINE])
 def test_nvcc_takes_the_same_sources(module, architecture, tmp_path):
     """What the laptop runs is CUDA C++, not a dialect of ours."""
     needs("nvcc")
