@@ -4,7 +4,6 @@ import pytest
 
 import laptop_cuda as cuda
 from engine_kit import ORDERS, mod  # noqa: F401
-from laptop_cuda.programs import run
 
 SOURCE = r"""
 #include <cub/block/block_load.cuh>
@@ -109,9 +108,8 @@ int main() {
 """
 
 
-def test_algorithms_of_the_device(tmp_path):
-    (tmp_path / "prog.cu").write_text(PROGRAM)
-    ran = run(tmp_path / "prog.cu")
+def test_algorithms_of_the_device(program):
+    ran = program(PROGRAM)
     assert ran.stdout == "28 20 5 8 3\n" and not ran.crash
 
 
@@ -169,8 +167,7 @@ int main() {
 
 
 @pytest.mark.slow
-def test_sorts_by_some_bits_and_reductions_of_several_items(tmp_path):
-    (tmp_path / "sorts.cu").write_text(SORTS)
+def test_sorts_by_some_bits_and_reductions_of_several_items(program):
     for mode in ("sanitize", "plain"):
-        ran = run(tmp_path / "sorts.cu", mode=mode)
+        ran = program(SORTS, mode=mode)
         assert ran.stdout == "33 49 18 2 2 1 0 3 -3 -2 0 1.5 63 2016\n" and not ran.crash and not ran.errors

@@ -4,7 +4,6 @@ from engine_kit import COMPILERS, line_of, use_compiler
 
 from laptop_cuda.programs import report
 from laptop_cuda.programs.host_errors import is_for_device
-from laptop_cuda.programs import run
 
 SMALL = r"""
 #include <cuda_runtime.h>
@@ -17,9 +16,8 @@ int main() {
 """
 
 
-def test_host_code_that_touches_device_memory_is_a_finding_though_nothing_is_launched(tmp_path):
-    (tmp_path / "prog.cu").write_text(SMALL)
-    ran = run(tmp_path / "prog.cu")
+def test_host_code_that_touches_device_memory_is_a_finding_though_nothing_is_launched(program):
+    ran = program(SMALL)
     assert [error["line"] for error in ran.errors] == sorted(line_of(SMALL, "// FOUND")) and not ran.status
     assert "host code writes d_x[3]: d_x has 16 elements in device memory" in ran.errors[0]["message"]
     assert "no kernel" not in report.text(ran, "sanitize", {})
@@ -43,9 +41,8 @@ int main() {
 """
 
 
-def test_strings_in_device_memory_that_host_code_reads(tmp_path):
-    (tmp_path / "prog.cu").write_text(STRINGS)
-    ran = run(tmp_path / "prog.cu")
+def test_strings_in_device_memory_that_host_code_reads(program):
+    ran = program(STRINGS)
     assert (sorted(error["line"] for error in ran.errors) == sorted(line_of(STRINGS, "// FOUND"))
             and not ran.status)
     assert "host code reads d_s[0]" in ran.errors[0]["message"]
@@ -103,10 +100,9 @@ int main() {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_each_line_of_host_code_that_touches_device_memory_is_found_once(compiler, tmp_path, monkeypatch):
+def test_each_line_of_host_code_that_touches_device_memory_is_found_once(compiler, program, monkeypatch):
     use_compiler(monkeypatch, compiler)
-    (tmp_path / "prog.cu").write_text(WRONG)
-    ran = run(tmp_path / "prog.cu")
+    ran = program(WRONG)
     assert (ran.status, ran.crash, len(ran.launches)) == (0, "", 2)
     assert sorted(error["line"] for error in ran.errors) == sorted(line_of(WRONG, "// FOUND"))
     assert {error["kind"] for error in ran.errors} == {"host access"}
@@ -152,16 +148,15 @@ int main(int argc, char** argv) {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_a_plain_run_crashes_where_a_card_does_and_names_line_and_array(compiler, tmp_path, monkeypatch):
+def test_a_plain_run_crashes_where_a_card_does_and_names_line_and_array(compiler, program, monkeypatch):
     use_compiler(monkeypatch, compiler)
-    (tmp_path / "prog.cu").write_text(CRASHES)
     lines = sorted(line_of(CRASHES, "// FOUND"))
     for which, line in enumerate(lines):
-        ran = run(tmp_path / "prog.cu", arguments=[str(which)], mode="plain")
+        ran = program(CRASHES, arguments=[str(which)], mode="plain")
         (error,) = ran.errors
         assert (ran.status, error["kind"], error["line"]) == (128 + 11, "host access", line)
         assert "d_x" in error["message"] and f"line {line}" in error["message"] and "crashed" in ran.crash
-    ran = run(tmp_path / "prog.cu", arguments=["5"], mode="plain")
+    ran = program(CRASHES, arguments=["5"], mode="plain")
     assert (ran.status, ran.stdout, ran.errors, ran.crash) == (0, "0\n", [], "")
 
 
@@ -224,10 +219,9 @@ int main() {
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sanitize", "plain"])
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_what_the_host_may_touch_is_no_finding(compiler, mode, tmp_path, monkeypatch):
+def test_what_the_host_may_touch_is_no_finding(compiler, mode, program, monkeypatch):
     use_compiler(monkeypatch, compiler)
-    (tmp_path / "prog.cu").write_text(RIGHT)
-    ran = run(tmp_path / "prog.cu", mode=mode)
+    ran = program(RIGHT, mode=mode)
     assert (ran.stdout, ran.errors, ran.crash) == ("2143 3 9 1 2143\n", [], ""), ran.stderr
 
 
@@ -266,9 +260,8 @@ int main() {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sanitize", "plain"])
-def test_what_nvcc_compiles_for_the_device_alone_is_no_finding(mode, tmp_path):
-    (tmp_path / "prog.cu").write_text(BOTH_SIDES)
-    ran = run(tmp_path / "prog.cu", mode=mode)
+def test_what_nvcc_compiles_for_the_device_alone_is_no_finding(mode, program):
+    ran = program(BOTH_SIDES, mode=mode)
     assert (ran.status, ran.stdout, ran.errors, ran.crash) == (0, "1\n", [], "")
 
 
@@ -298,10 +291,9 @@ int main() {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sanitize", "plain"])
-def test_threads_that_launch_and_copy_at_once_raise_no_alarm(mode, tmp_path):
-    (tmp_path / "prog.cu").write_text(THREADS)
+def test_threads_that_launch_and_copy_at_once_raise_no_alarm(mode, program):
     for _ in range(3):
-        ran = run(tmp_path / "prog.cu", mode=mode)
+        ran = program(THREADS, mode=mode)
         assert (ran.status, ran.errors, ran.crash) == (0, [], "")
 
 
@@ -328,11 +320,10 @@ int main(int argc, char**) {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_a_kernel_that_follows_a_pointer_of_the_host_is_found(compiler, tmp_path, monkeypatch):
+def test_a_kernel_that_follows_a_pointer_of_the_host_is_found(compiler, program, monkeypatch):
     use_compiler(monkeypatch, compiler)
-    (tmp_path / "prog.cu").write_text(UNKNOWN)
     for arguments in ([], ["1"], ["1", "2"]):
-        ran = run(tmp_path / "prog.cu", arguments=arguments)
+        ran = program(UNKNOWN, arguments=arguments)
         (error,) = ran.errors
         assert ((error["kind"], error["line"]) == ("out of bounds", 6)
                 and "not in device memory" in error["message"])

@@ -6,7 +6,6 @@ import pytest
 
 import laptop_cuda as cuda
 from engine_kit import COMPILERS, compiled, line_of, use_compiler
-from laptop_cuda.programs import run
 
 SOURCE = """
 __global__ void twice(float* x, int row, int n) {
@@ -162,16 +161,14 @@ int main() {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("compiler", COMPILERS)
-def test_a_program_s_kernels_share_their_heap_with_their_children(tmp_path, compiler, monkeypatch):
+def test_a_program_s_kernels_share_their_heap_with_their_children(program, compiler, monkeypatch):
     use_compiler(monkeypatch, compiler)
-    (tmp_path / "lines.cu").write_text("#define BEYOND 0\n" + PROGRAM)
     for mode in ("plain", "sanitize", "profile"):
-        ran = run(tmp_path / "lines.cu", mode=mode)
+        ran = program("#define BEYOND 0\n" + PROGRAM, mode=mode)
         assert (ran.stdout, ran.errors) == ("10 cudaSuccess", [])
         assert [la["kernel"] for la in ran.launches] == ["make", *["fill"] * 4, "total"]
         assert [la["launched_by"]["thread"][0] for la in ran.children] == [0, 1, 2, 3]
-    (tmp_path / "lines.cu").write_text("#define BEYOND 1\n" + PROGRAM)
-    error, = run(tmp_path / "lines.cu").errors
+    error, = program("#define BEYOND 1\n" + PROGRAM).errors
     assert (error["kernel"] == "fill"
             and "fill was launched by make, line 10, block 0, thread 0" in error["message"])
 
@@ -189,7 +186,6 @@ int main() {
 """
 
 
-def test_an_undefined_shuffle_of_a_program_does_not_make_its_launch_run_twice(tmp_path):
-    (tmp_path / "k.cu").write_text(UNDEFINED)
-    ran = run(tmp_path / "k.cu")
+def test_an_undefined_shuffle_of_a_program_does_not_make_its_launch_run_twice(program):
+    ran = program(UNDEFINED)
     assert ran.stdout.split() == [str(i + 10) for i in range(16)]

@@ -46,9 +46,8 @@ int main() {
 
 
 @pytest.mark.parametrize("mode", ["sanitize", "plain"])
-def test_old_names_and_spaced_launches(tmp_path, mode):
-    (tmp_path / "old.cu").write_text(OLD)
-    ran = run(tmp_path / "old.cu", mode=mode)
+def test_old_names_and_spaced_launches(program, mode):
+    ran = program(OLD, mode=mode)
     assert ran.stdout == "496 1 1 aaaa 1 0 | -0.4 1 | 16\n", ran.stderr
     assert not ran.errors
 
@@ -81,9 +80,8 @@ int main() {
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["sanitize", "profile", "plain"])
-def test_host_threads_may_launch_at_the_same_time(tmp_path, mode):
-    (tmp_path / "threads.cu").write_text(THREADS)
-    ran = run(tmp_path / "threads.cu", mode=mode)
+def test_host_threads_may_launch_at_the_same_time(program, mode):
+    ran = program(THREADS, mode=mode)
     assert ran.status == 0 and not ran.errors, (ran.crash, ran.errors, ran.stderr)
     assert int(ran.stdout) == 300 * sum(t + r for t in range(4) for r in range(20))
     assert len(ran.launches) == 80
@@ -105,9 +103,8 @@ int main() {
 """
 
 
-def test_a_programs_macros_may_have_short_names(tmp_path):
-    (tmp_path / "short.cu").write_text(SHORT_MACROS)
-    ran = run(tmp_path / "short.cu")
+def test_a_programs_macros_may_have_short_names(program):
+    ran = program(SHORT_MACROS)
     assert (ran.stdout, ran.errors) == ("8\n", []), ran.stderr
     x = np.zeros(8, np.int32)
     laptop_cuda.compile(SHORT_MACROS.split("int main")[0]).fill[1, 8](x)
@@ -139,10 +136,9 @@ int main() {
 
 
 @pytest.mark.parametrize("mode", ["sanitize", "plain"])
-def test_zeros_for_pointers_hidden_arrays_and_templates_of_templates(tmp_path, mode):
+def test_zeros_for_pointers_hidden_arrays_and_templates_of_templates(program, tmp_path, mode):
     (tmp_path / "kernels.cuh").write_text(KERNELS_BESIDE)
-    (tmp_path / "zeros.cu").write_text(ZEROS)
-    ran = run(tmp_path / "zeros.cu", mode=mode)
+    ran = program(ZEROS, mode=mode)
     assert (ran.stdout, ran.errors) == ("2 2 2\n", []), ran.stderr
 
 
@@ -188,8 +184,7 @@ DEVICE unsigned rank() { return cooperative_groups::this_thread_block().thread_r
 """
 
 
-def test_macros_before_the_headers_do_not_reach_them(tmp_path):
+def test_macros_before_the_headers_do_not_reach_them(program, tmp_path):
     (tmp_path / "groups.h").write_text(GROUPS)
-    (tmp_path / "first.cu").write_text(MACROS_FIRST)
-    ran = run(tmp_path / "first.cu")
+    ran = program(MACROS_FIRST)
     assert (ran.status, ran.errors) == (96, []), ran.stderr

@@ -280,8 +280,8 @@ def test_the_fixture(cuda_program, tmp_path, request):
     assert ran.errors[0]["kind"] == "out of bounds"
 
 
-def test_memory_in_the_order_of_a_stream_is_asked_for_and_given_back_at_once(tmp_path):
-    (tmp_path / "prog.cu").write_text(r"""
+def test_memory_in_the_order_of_a_stream_is_asked_for_and_given_back_at_once(program):
+    text = r"""
 __global__ void add(float* x) { x[threadIdx.x] += 3; }
 int main(int argc, char**) {
     float* x;
@@ -294,10 +294,10 @@ int main(int argc, char**) {
     if (argc > 2) add<<<1, 32, 0, stream>>>(x);
     return cudaFreeAsync(x, stream) != cudaErrorInvalidValue;
 }
-""")
-    ran = run(tmp_path / "prog.cu")
+"""
+    ran = program(text)
     assert (ran.status, ran.errors) == (0, [])
-    (error,) = run(tmp_path / "prog.cu", arguments=["not initialised"]).errors
+    (error,) = program(text, arguments=["not initialised"]).errors
     assert error["kind"] == "uninitialized" and "x[0]" in error["message"]
-    (error,) = run(tmp_path / "prog.cu", arguments=["used after", "it is given back"]).errors
+    (error,) = program(text, arguments=["used after", "it is given back"]).errors
     assert "after cudaFree of x" in error["message"]

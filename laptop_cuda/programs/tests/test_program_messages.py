@@ -11,7 +11,7 @@ import pytest
 from laptop_cuda.programs.command import read_command
 from laptop_cuda.text.diagnostics import read_errors, read_warnings
 from laptop_cuda import CompileError
-from laptop_cuda.programs import ProgramError, compile_program, run
+from laptop_cuda.programs import ProgramError, compile_program
 
 LINKED = """
 #include <cublas_v2.h>
@@ -84,9 +84,8 @@ int main() {
 
 
 @pytest.mark.slow
-def test_a_copy_that_answers_with_an_error_is_a_note(tmp_path):
-    (tmp_path / "prog.cu").write_text(REFUSED)
-    ran = run(tmp_path / "prog.cu")
+def test_a_copy_that_answers_with_an_error_is_a_note(program):
+    ran = program(REFUSED)
     assert (ran.stdout, ran.status, ran.errors) == ("31\n", 0, [])
     assert [note.split(": ")[1] for note in ran.notes] == [
         "the direction says to the device, and the destination is not there\n  line 9 of prog.cu",
@@ -150,16 +149,14 @@ int main() {
 """
 
 
-def test_names_of_the_driver_api_are_told_as_such(tmp_path):
-    (tmp_path / "driver.cu").write_text(DRIVER)
+def test_names_of_the_driver_api_are_told_as_such(program):
     with pytest.raises(CompileError, match="line 3: CUdevice is of CUDA's driver API") as error:
-        run(tmp_path / "driver.cu")
+        program(DRIVER)
     assert "line 4" not in str(error.value)
 
 
-def test_kernels_header_of_curand_brings_the_hosts(tmp_path):
-    (tmp_path / "host.cu").write_text(HOST_GENERATOR)
-    assert run(tmp_path / "host.cu", mode="plain").status == 0
+def test_kernels_header_of_curand_brings_the_hosts(program):
+    assert program(HOST_GENERATOR, mode="plain").status == 0
 
 
 @pytest.mark.parametrize("words",

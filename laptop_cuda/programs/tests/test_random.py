@@ -6,7 +6,6 @@ import torch
 
 import laptop_cuda as cuda
 from engine_kit import compiled, mod  # noqa: F401
-from laptop_cuda.programs import run
 
 SOURCE = r"""
 #include <curand_kernel.h>
@@ -96,9 +95,8 @@ int main() {
 """
 
 
-def test_the_host_api(tmp_path):
-    (tmp_path / "prog.cu").write_text(HOST)
-    ran = run(tmp_path / "prog.cu")
+def test_the_host_api(program):
+    ran = program(HOST)
     assert ran.stdout == "1 0\n" and ran.status == 0 and not ran.crash
 
 
@@ -163,7 +161,6 @@ POINTS = """c36e1e9c f3612db8936166c6
 
 
 @pytest.mark.slow
-def test_sobols_sequences(tmp_path):
-    (tmp_path / "prog.cu").write_text(SOBOL)
-    ran = run(tmp_path / "prog.cu")
+def test_sobols_sequences(program):
+    ran = program(SOBOL)
     assert (ran.stdout, ran.status, ran.errors) == (POINTS, 0, []), ran.stderr

@@ -4,7 +4,6 @@ import pytest
 
 import laptop_cuda
 from engine_kit import compiled
-from laptop_cuda.programs import run
 
 CLOCKS = r"""
 #include <cstdio>
@@ -39,9 +38,8 @@ int main() {
 
 
 @pytest.mark.parametrize("mode", [pytest.param("sanitize", marks=pytest.mark.slow), "plain"])
-def test_a_kernel_may_wait_until_clocks_have_passed(tmp_path, mode):
-    (tmp_path / "clocks.cu").write_text(CLOCKS)
-    ran = run(tmp_path / "clocks.cu", mode=mode, timeout=20)
+def test_a_kernel_may_wait_until_clocks_have_passed(program, mode):
+    ran = program(CLOCKS, mode=mode, timeout=20)
     assert (ran.stdout, ran.status, ran.errors) == ("1 1 1\n", 0, []), ran.stderr
 
 
@@ -69,11 +67,10 @@ int main(int n, char**) {
 """
 
 
-def test_registered_memory_of_the_host_is_open_to_kernels(tmp_path):
-    (tmp_path / "registered.cu").write_text(REGISTERED)
-    ran = run(tmp_path / "registered.cu")
+def test_registered_memory_of_the_host_is_open_to_kernels(program):
+    ran = program(REGISTERED)
     assert (ran.stdout, ran.errors) == ("713 0 712 0 0 198 0\n", []), ran.stderr
-    ran = run(tmp_path / "registered.cu", arguments=["x"])
+    ran = program(REGISTERED, arguments=["x"])
     assert [error["kind"] for error in ran.errors] == ["out of bounds"]
 
 
@@ -126,6 +123,5 @@ int main() {
 
 
 @pytest.mark.slow
-def test_a_functor_of_thrust_reads_the_index_of_one_thread(tmp_path):
-    (tmp_path / "counting.cu").write_text(COUNTING)
-    assert run(tmp_path / "counting.cu", mode="plain").stdout == "0 1 2 3 "
+def test_a_functor_of_thrust_reads_the_index_of_one_thread(program):
+    assert program(COUNTING, mode="plain").stdout == "0 1 2 3 "

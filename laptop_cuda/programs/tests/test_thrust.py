@@ -1,6 +1,5 @@
 """Thrust in whole programs: containers, iterators, algorithms; kernels on its memory are checked as any
 other."""
-from laptop_cuda.programs import run
 
 PROGRAM = r"""
 #include <cstdio>
@@ -51,9 +50,8 @@ int main(int argc, char**) {
 """
 
 
-def test_thrust(tmp_path):
-    (tmp_path / "prog.cu").write_text(PROGRAM)
-    ran = run(tmp_path / "prog.cu")
+def test_thrust(program):
+    ran = program(PROGRAM)
     assert (ran.stdout, ran.errors, ran.crash) == ("102 68 | 14 0 | 2 4 2 | 56 56 | 560 3\n", [], "")
-    (error,) = run(tmp_path / "prog.cu", arguments=["one too many"]).errors
+    (error,) = program(PROGRAM, arguments=["one too many"]).errors
     assert error["kind"] == "out of bounds" and "8 elements" in error["message"]

@@ -4,8 +4,6 @@ from itertools import accumulate, groupby
 import numpy as np
 import pytest
 
-from laptop_cuda.programs import run
-
 START = r"""
 #include <cstdio>
 #include <thrust/adjacent_difference.h>
@@ -169,10 +167,13 @@ MAP = np.arange(24) * 5 % 24
 A, B = sorted(X.tolist()), sorted(Y.tolist())
 
 
-def results(tmp_path, body: str) -> dict[str, list[float]]:
+def whole(body: str) -> str:
+    return START.replace("int main", KERNEL + "int main") + body + "}\n"
+
+
+def results(program, body: str) -> dict[str, list[float]]:
     """The numbers that a program prints, by their names."""
-    (tmp_path / "prog.cu").write_text(START.replace("int main", KERNEL + "int main") + body + "}\n")
-    ran = run(tmp_path / "prog.cu")
+    ran = program(whole(body))
     assert (ran.errors, ran.crash, ran.status) == ([], "", 0), ran.stderr
     rows = {}
     for line in ran.stdout.splitlines():
@@ -187,13 +188,13 @@ def by_key(function) -> list:
 
 
 @pytest.mark.slow
-def test_by_key(tmp_path):
+def test_by_key(program):
     least = by_key(lambda at: accumulate([(X[i], Y[i]) for i in at], min))
     merged = sorted([(v, 1) for v in A] + [(v, 2) for v in B])
     either = [(v, 1 + (i >= A.count(v))) for v in sorted({*A, *B})
               for i in range(max(A.count(v), B.count(v)))]
     pairs = sorted(zip(X, Y))
-    assert results(tmp_path, BY_KEY) == {
+    assert results(program, BY_KEY) == {
         "inclusive": by_key(lambda at: np.cumsum(X[at])),
         "exclusive": by_key(lambda at: 5 + np.cumsum(X[at]) - X[at]),
         "from zero": by_key(lambda at: np.cumsum(X[at]) - X[at]),
@@ -207,12 +208,12 @@ def test_by_key(tmp_path):
 
 
 @pytest.mark.slow
-def test_stencils(tmp_path):
+def test_stencils(program):
     odd_x, odd_y = X % 2 == 1, Y % 2 == 1
     some = np.where(odd_y, 2 * X, -1)
     scattered, part = np.empty(24), np.full(24, -1)
     scattered[MAP], part[MAP[odd_y]] = X, X[odd_y]
-    assert results(tmp_path, STENCILS) == {name: [*v] for name, v in {
+    assert results(program, STENCILS) == {name: [*v] for name, v in {
         "kept": X[~odd_y], "even": X[~odd_x], "zipped kept": Y[X <= 4],
         "parted by y": [*X[odd_y], *X[~odd_y]], "parted": [*X[odd_x], *X[~odd_x]],
         "odds": X[odd_x], "evens": X[~odd_x], "some": some, "replaced": np.where(odd_x, 100, some),
@@ -221,10 +222,10 @@ def test_stencils(tmp_path):
 
 
 @pytest.mark.slow
-def test_sets_and_searches(tmp_path):
+def test_sets_and_searches(program):
     distinct = np.unique(B)
     doubles = np.cumsum(2 * X) - 2 * X + 1
-    assert results(tmp_path, SETS) == {name: [*v] for name, v in {
+    assert results(program, SETS) == {name: [*v] for name, v in {
         "merge": sorted(A + B), "union": np.union1d(A, B), "both": np.intersect1d(A, B), "one": np.setdiff1d(B, A),
         "lower": np.searchsorted(distinct, X), "upper": np.searchsorted(distinct, X, "right"),
         "found": np.isin(Y, A), "range": (np.flatnonzero(K == 3)[0], np.flatnonzero(K == 3)[-1] + 1),
@@ -234,15 +235,13 @@ def test_sets_and_searches(tmp_path):
 
 
 @pytest.mark.slow
-def test_iterators_and_what_they_write(tmp_path):
+def test_iterators_and_what_they_write(program):
     body = ITERATORS.replace("full", "true")
     added = X + Y + 2 * X + 100 * np.arange(24)
     added[-1] += Y[1] - 2 * X[-1]
-    assert (results(tmp_path, body)
+    assert (results(program, body)
             == {name: [*v] for name, v in {"divided": X / 4, "product": [np.prod(A[5:9])], "minus": X - Y,
                                            "true": X[X != 0], "complex": (5, -4, 625), "error": [2],
                                            "nines": [9, 9, 9, *X[3:]], "added": added}.items()})
-    (tmp_path / "prog.cu").write_text(START.replace("int main", KERNEL + "int main")
-                                      + ITERATORS.replace("full", "false") + "}\n")
-    (error,) = run(tmp_path / "prog.cu").errors
+    (error,) = program(whole(ITERATORS.replace("full", "false"))).errors
     assert error["kind"] == "uninitialized" and "[23]" in error["message"]

@@ -43,8 +43,8 @@ def test_an_unknown_name_of_a_library_is_an_error_where_it_is_reached(compiler, 
         assert caught.value.kind == "not supported" and {caught.value.line} == line_of(LIBRARIES, marker)
 
 
-def test_a_program_with_an_unknown_name_of_cub_runs_up_to_it(tmp_path):
-    (tmp_path / "a.cu").write_text(r"""
+def test_a_program_with_an_unknown_name_of_cub_runs_up_to_it(program):
+    text = r"""
 #include <cstdio>
 #include <cub/cub.cuh>
 __global__ void plain(int* x) { *x = 7; }
@@ -57,9 +57,9 @@ int main(int words, char**) {
     printf("%d\n", *x);
     if (words > 1) other<<<1, 1>>>(x);
     return cudaDeviceSynchronize();
-}""")
-    assert cuda.run(tmp_path / "a.cu").stdout == "7\n"
-    ran = cuda.run(tmp_path / "a.cu", arguments=["on"])
+}"""
+    assert program(text).stdout == "7\n"
+    ran = program(text, arguments=["on"])
     assert "cub::BlockHistogram" in str(ran.errors[0]) and ran.errors[0]["line"] == 5
 
 
