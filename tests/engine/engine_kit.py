@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
+from laptop_cuda import gpu
 
 ORDERS = [pytest.param({"order": "forward"}, id="forward"), pytest.param({"order": "reverse"}, id="reverse"),
           pytest.param({"order": "seeded", "seed": 7}, id="seeded")]
@@ -51,6 +52,12 @@ def compiled(source: str):
 def mod(request):
     """The SOURCE of a file of tests."""
     return compiled(request.module.SOURCE)
+
+
+@pytest.fixture
+def with_nvcc():
+    if gpu.nvcc() is None:
+        pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit, or pip install \".[inside]\")")
 
 
 def use_compiler(monkeypatch, name: str) -> None:

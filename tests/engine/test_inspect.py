@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda as cuda
+from engine_kit import with_nvcc  # noqa: F401
 from laptop_cuda import gpu
 from laptop_cuda.inside import inspect_command, machine_code, roofline, toolkit
 from laptop_cuda.report import executed
@@ -81,12 +82,6 @@ $__internal_0_$__cuda_sm3x_div_rn_noftz_f32_slowpath:
 @pytest.fixture(scope="module")
 def module():
     return cuda.compile(SOURCE)
-
-
-@pytest.fixture
-def with_nvcc():
-    if gpu.nvcc() is None:
-        pytest.skip("not run: nvcc is missing (NVIDIA's CUDA toolkit, or pip install \".[inside]\")")
 
 
 @pytest.fixture

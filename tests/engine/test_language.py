@@ -70,19 +70,6 @@ __global__ void struct_in_registers(const float* x, float* y, float a) {
 }
 
 // ---- variables
-constexpr int WIDTH = 8;
-#define HEIGHT 4
-__constant__ float weights[WIDTH] = {1, 2, 3, 4, 5, 6, 7, 8};
-__constant__ int offset_by;
-__device__ int launches = 0;
-__device__ float running[HEIGHT];
-__global__ void uses_globals(float* y) {
-    int t = threadIdx.x;
-    if (t == 0) atomicAdd(&launches, 1);
-    if (t < HEIGHT) running[t] += weights[t];
-    if (t < WIDTH) y[t] = weights[t] * WIDTH + offset_by;
-}
-__global__ void read_launches(int* out) { out[0] = launches; }
 __global__ void static_and_dynamic(const float* x, float* y) {
     __shared__ int order[32], first;
     extern __shared__ unsigned char raw[];
@@ -130,13 +117,6 @@ __global__ void goto_and_do(int* y) {
     } while (n < 100);
 done:
     y[t] = n;
-}
-__global__ void return_before_barrier(const float* x, float* y, int n) {
-    __shared__ float s[64];
-    if (threadIdx.x >= n) return;
-    s[threadIdx.x] = x[threadIdx.x];
-    __syncthreads();
-    y[threadIdx.x] = s[n - 1 - threadIdx.x];
 }
 
 // ---- atomics
@@ -292,7 +272,6 @@ launch("local_arrays", 1, 1, lambda: ((torch.arange(1.0, 5), blank(1)), {1: torc
 launch("pointers_in_shared", 2, 32, lambda a=randn(32), b=randn(32, seed=1): (
     (a, b, blank(64)), {2: torch.cat([a, b])}))
 launch("goto_and_do", 1, 32, lambda: ((blank(32, like=INT),), {0: LANES}))
-launch("return_before_barrier", 1, 64, lambda x=randn(40): ((x, blank(40), 40), {1: x.flip(0)}))
 launch("atomics_other", 1, 32, lambda: (
     (torch.tensor([0, 0, 100, 0, 0], dtype=UINT), torch.zeros(2), torch.zeros(1).double(),
      torch.zeros(1, dtype=torch.uint64)),
@@ -332,21 +311,6 @@ def test_right_in_every_mode(mod, mode, name):
     run = CASES[name]()
     mod[run.kernel][run.grid, run.block, run.shared](*run.args)
     check(run, atol=1e-5, rtol=1e-5)
-
-
-def test_device_and_constant_variables(mode):
-    """Globals keep their values between launches, whatever mode each launch runs in."""
-    mod = cuda.compile(SOURCE)
-    mod.globals["offset_by"] = 100
-    y, seen = torch.zeros(8), torch.zeros(1, dtype=torch.int32)
-    for launch in range(3):
-        mod.uses_globals[1, 32](y)
-    assert torch.equal(y, torch.arange(1, 9) * 8.0 + 100)
-    mod.read_launches[1, 1](seen)
-    assert seen.item() == 3
-    assert mod.globals["launches"].item() == 3
-    assert mod.globals["running"].tolist() == [3.0, 6.0, 9.0, 12.0]
-    assert (mod.constants["WIDTH"], mod.HEIGHT) == (8, 4)
 
 
 def test_constants_in_read_only_memory():
