@@ -27,7 +27,7 @@ def profile(*, order: str = "forward", seed: int = 0, step_limit: int = 10 * lau
     """
     report = Report()
     mode = "both" if sanitized else "profile"
-    with launch.context(launch.Context(mode, order, seed, step_limit, machine,
+    with launch.context(launch.Context(mode, order, seed, step_limit, machine, None,
                                        lambda result: report.launches.append(LaunchReport(result)),
                                        Keeper(keep, True, replay_launch, replay_error, why_of))):
         yield report

@@ -1,6 +1,6 @@
 """The structures of `include/engine.h` for ctypes: a launch as C sees it, and the runtime's answer."""
 import ctypes
-from ctypes import POINTER, c_char_p, c_int32, c_int64, c_uint32, c_uint64, c_void_p  # noqa: F401
+from ctypes import POINTER, c_char_p, c_double, c_int32, c_int64, c_uint32, c_uint64, c_void_p  # noqa: F401
 
 CLASSES = 7                      # LAPTOP_CLASSES
 
@@ -19,6 +19,10 @@ class CAddress(ctypes.Structure):
                 ("offset", c_uint64)]
 
 
+class CLimit(ctypes.Structure):
+    _fields_ = [("seconds", c_double), ("began", c_double), ("checked", c_double), ("launches", c_uint64)]
+
+
 class CLaunch(ctypes.Structure):
     _fields_ = [
         ("entry", c_void_p), ("kernel", c_char_p), ("grid", c_uint32 * 3), ("block", c_uint32 * 3),
@@ -32,7 +36,7 @@ class CLaunch(ctypes.Structure):
         ("watch_low", c_uint64), ("watch_high", c_uint64), ("addresses", POINTER(CAddress)),
         ("n_addresses", c_int32),
         ("parent", c_void_p),            # a CParent
-        ("child_done", c_void_p),
+        ("child_done", c_void_p), ("limit", POINTER(CLimit)),
     ]
 
 
@@ -81,4 +85,5 @@ class CResult(ctypes.Structure):
                 ("shared_bytes", c_uint64), ("notes", POINTER(CError)), ("n_notes", c_uint64),
                 ("executed", POINTER(CStep)), ("n_executed", c_uint64), ("recorded_steps", c_void_p),
                 ("n_recorded_steps", c_uint64), ("recorded_events", c_void_p),
-                ("n_recorded_events", c_uint64), ("cut", c_int32)]
+                ("n_recorded_events", c_uint64), ("cut", c_int32),
+                ("checked_blocks", c_uint64), ("checked", c_uint32 * 3)]

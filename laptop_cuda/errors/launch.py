@@ -40,6 +40,11 @@ class LaunchErrors(Facts):
                 "or a cuda::barrier, a tile or a bar.sync that expects more threads than arrive.")
 
     def _timeout(self):
+        if self.reason == "limit":
+            return (f"{self.result.kernel} had not ended when the limit of {self.e.offset:,} seconds was reached; no "
+                    "bug had been found by then.", "If it only needs longer: a smaller size, or a higher limit, "
+                    "`sanitize(limit=600)`, `run --limit 600`. Else look for a loop whose condition never becomes "
+                    "false, or one that waits for what nobody does.")
         return (f"{self.result.kernel} was stopped: one block ran more than {self.e.offset:,} steps.",
                 "Usual cause: a loop whose condition never becomes false (an unsigned counter that counts "
                 "down, a step of 0), or waiting for a block that has not started. If it is only long, a "

@@ -38,6 +38,12 @@ typedef struct {
 enum { LAPTOP_PLAIN = 0, LAPTOP_PROFILE = 1, LAPTOP_SANITIZE = 2, LAPTOP_RECORD = 4 };    // added up: 3 = the first two
 enum { LAPTOP_FORWARD = 0, LAPTOP_REVERSE = 1, LAPTOP_SEEDED = 2 };
 
+typedef struct {             // of all launches together
+    double seconds, began;   // began: 0 before the first launch
+    double checked;          // seconds that checks have taken
+    uint64_t launches;
+} laptop_limit;
+
 struct laptop_parent;
 struct laptop_result;
 typedef struct laptop_launch {
@@ -72,6 +78,7 @@ typedef struct laptop_launch {
     // Of launches by kernels: who made this one, null if host code did; and who is told of each, when it has ended.
     const struct laptop_parent* parent;
     void (*child_done)(const struct laptop_launch*, const struct laptop_result*);
+    laptop_limit* limit;     // null: none. Else some blocks are not checked where all would take too long
 } laptop_launch;
 
 // ------------------------------------------------------------------ output
@@ -183,6 +190,8 @@ typedef struct laptop_result {
     const laptop_event* recorded_events;
     uint64_t n_recorded_events;
     int32_t cut;             // there was more than record_events
+    uint64_t checked_blocks; // from their start to their end, where there was a limit
+    uint32_t checked[3];     // the first of them, and the last
 } laptop_result;
 
 laptop_result* laptop_run(const laptop_launch*);

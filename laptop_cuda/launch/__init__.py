@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from .. import memory
 from ..arguments import arrays
-from ..arguments.c_types import CAddress, CArray, CLaunch, CResult, CStorage
+from ..arguments.c_types import CAddress, CArray, CLaunch, CLimit, CResult, CStorage
 from ..arguments.inputs import Inputs, Keeper
 from ..arguments.pointers import in_values, may_hold, with_reached
 from ..machine import REAL, Machine
@@ -32,6 +32,7 @@ class Context:
     seed: int = 0
     step_limit: int = STEP_LIMIT
     machine: Machine = REAL
+    limit: CLimit | None = None          # of time, of all launches
     done: object = None          # called with each LaunchResult
     keeper: Keeper | None = None         # of what launches were given; without one they cannot be replayed
 
@@ -148,6 +149,7 @@ def _describe(
     launch.order, launch.seed, launch.step_limit = ORDERS[now.order], now.seed, now.step_limit
     for name in ("banks", "bank_bytes", "sector_bytes", "warp_size"):
         setattr(launch, name, getattr(now.machine, name))
+    launch.limit = ctypes.pointer(now.limit) if now.limit else None
     launch.max_threads = launch_bounds
     launch.library = str(library).encode()
     return launch

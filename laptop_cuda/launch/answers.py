@@ -37,6 +37,8 @@ def read_result(result: LaunchResult, c: CResult, arrays_of: list) -> None:
     result.atomic_addresses = sum(c.atomic_addresses)
     result.barriers, result.steps, result.divergent_steps = c.barriers, c.steps, c.divergent_steps
     result.shared_bytes = c.shared_bytes
+    result.checked_blocks = c.checked_blocks
+    result.shown_blocks = tuple(c.checked[: min(c.checked_blocks, 3)])
     result.executed = [(s.pc, s.warps, s.lanes) for s in c.executed[: c.n_executed]]
 
 

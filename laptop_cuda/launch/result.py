@@ -56,8 +56,25 @@ class LaunchResult:
     shared_bytes: int = 0
     executed: list[tuple[int, int, int]] = field(default_factory=list)  # pc, how often warps ran it, lanes
     notes: list = field(default_factory=list)
+    checked_blocks: int = 0      # from start to end, where there was a limit of time; some of them:
+    shown_blocks: tuple[int, ...] = ()
     inputs: Inputs | None = None         # to run it again
     launched_by: Parent | None = None    # a kernel's thread; None: host code, or Python
+
+    @property
+    def blocks(self) -> int:
+        return self.grid[0] * self.grid[1] * self.grid[2]
+
+    @property
+    def checked(self) -> str:
+        """Which blocks were, in words; "" if all."""
+        n, shown = self.checked_blocks, self.shown_blocks
+        if n == self.blocks:
+            return ""
+        if not n:
+            return f"none of {self.blocks:,} blocks to its end"
+        named = ", ".join(f"{b:,}" for b in shown) + (f" and {n - len(shown):,} others" if n > len(shown) else "")
+        return f"block{'s' * (n > 1)} {named} of {self.blocks:,}"
 
     def places(self, offsets) -> dict[int, lines.Place]:
         """{offset in the library: file and line}."""

@@ -119,16 +119,16 @@ def _no_main(units: dict[Path, list[Outline]]) -> str:
 
 def execute(program: Program, arguments: list[str] = (), *, order: str = "forward", seed: int = 0,
             step_limit: int = STEP_LIMIT, capture: bool = False, stdin: str = "", stdout=None, name: str = "",
-            folder: Path | None = None, timeout: float | None = None, child: str = "programs.child",
+            folder: Path | None = None, timeout: float | None = None, limit: float = 0, child: str = "programs.child",
             **more) -> Ran:
     # over the guide: a process with its pipes, opened and closed in one place
     """Runs a built program to its end in a child process, which gets `more` with its job.
 
-    Captured, it reads `stdin`; else our standard input, and prints to `stdout` (ours, unless given)."""
+    With a `limit` it is to answer within so many seconds: see `run --limit`. Captured, it reads `stdin`; else our standard input, and prints to `stdout` (ours, unless given)."""
     reading, writing = os.pipe()
     job = {
         "library": str(program.library), "mode": program.mode, "order": order, "seed": seed,
-        "files": program.files, "step_limit": step_limit, "report": writing,
+        "files": program.files, "step_limit": step_limit, "limit": limit, "report": writing,
         "arguments": [name or next(iter(program.files)).removesuffix(".cu"), *map(str, arguments)],
     } | more
     home = str(build.PACKAGE.parent)
@@ -146,7 +146,7 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
     with os.fdopen(reading, encoding="utf-8", errors="replace") as report:
         rows = _Rows(report)
         try:
-            out, err = process.communicate(stdin if capture else None, timeout=timeout)
+            out, err = process.communicate(stdin if capture else None, timeout=min(filter(None, (timeout, limit and limit + 3)), default=None))
         except subprocess.TimeoutExpired:
             late = True
             process.kill()
@@ -158,6 +158,9 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
         finally:
             rows.join()
     refused = crashes.refused(program.library, program.files, rows.refused)
+    if late and (not timeout or limit and limit + 3 < timeout):
+        return Ran(0, out or "", err or "", rows.launches, f"stopped at the limit of {limit:g} seconds", True,
+                   rows.host, refused)
     if late:
         return Ran(124, out or "", err or "", rows.launches, f"stopped after {timeout:g} seconds", True,
                    rows.host, refused)

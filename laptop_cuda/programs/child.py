@@ -46,11 +46,16 @@ class Child:
     def after_launch(self, c_launch, c_result) -> dict | None:
         """Passes on what happened, but of a line of host code only its first access to device memory."""
         row = self.row(c_launch, c_result)
+        if stopped := row.get("stopped"):
+            row["error"], row["notes"] = None, [*row["notes"], stopped]
         if place := row.get("host"):
             if place in self.told or is_for_device(self.job["files"].get(place.file, ""), place.line):
                 return None
             self.told.add(place)
         os.write(self.report, (json.dumps(row) + "\n").encode())
+        if stopped:
+            ctypes.CDLL(None).fflush(None)
+            os._exit(0)
         return row
 
     def ended(self, c_launch, c_result) -> tuple[LaunchResult, KernelError | None]:
@@ -65,6 +70,10 @@ class Child:
         result, error = self.ended(c_launch, c_result)
         row = {"kernel": result.kernel, "grid": result.grid, "block": result.block, "counts": {}, "lines": [],
                "error": error and plain_error(error), "notes": list(map(str, result.notes))}
+        if error and error.kind == "timeout" and c_result.contents.error.reason == b"limit":
+            row["stopped"] = str(error)
+        if self.job.get("limit"):
+            row |= {"blocks": result.blocks, "checked_blocks": result.checked_blocks, "checked": result.checked}
         if result.launched_by:
             row["launched_by"] = asdict(result.launched_by)
         if error and error.kind == "host access":
@@ -82,7 +91,7 @@ class Child:
         job = self.job
         self.library.laptop_program(launch.MODES[job["mode"]], launch.ORDERS[job["order"]],
                                     ctypes.c_uint64(job["seed"]), ctypes.c_uint64(job["step_limit"]),
-                                    self.done)
+                                    self.done, ctypes.c_double(job.get("limit") or 0))
 
     def run(self) -> int:
         job, library = self.job, self.library

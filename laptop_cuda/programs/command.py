@@ -10,12 +10,14 @@
                              is then on the standard error
       --budget COUNT=N       fail if a count is higher (KERNEL:COUNT=N for one kernel); implies --profile
       --order forward|reverse|seeded   --seed N   --steps N   --timeout SECONDS
+      --limit SECONDS        an answer by then (60; 0 for none): where checking all would take longer, some
+                             blocks of each launch are checked, and the report says which
       -I DIR  -D NAME[=VALUE]  -U NAME  -isystem DIR  -include FILE  -std=c++17  -lNAME  -L DIR
                              as for nvcc; its other options, and libraries of CUDA, are ignored
 
 What follows the sources belongs to the program. The exit status is the program's own; if that is 0,
 1 if a bug was found or a budget exceeded; 2 if it does not compile; 128 + n if it was ended by signal n;
-124 after a --timeout.
+124 after a --timeout. A program that has not ended at its --limit is stopped: 0, if no bug was found.
 """
 import json
 import re
@@ -52,6 +54,7 @@ class Asked:
     seed: int = 0
     steps: int = STEP_LIMIT
     timeout: float | None = None
+    limit: float = 60
 
     @property
     def mode(self) -> str:
@@ -87,7 +90,7 @@ def read_command(words: list[str]) -> Asked:
 
 
 OWN = ("--sanitize", "--profile", "--plain", "--json", "--budget", "--order", "--seed", "--steps",
-       "--timeout")
+       "--timeout", "--limit")
 OF_NVCC = ("--use_fast_math", "--expt-relaxed-constexpr", "--extended-lambda", "--expt-extended-lambda",
            "--gpu-architecture", "--generate-code")
 
@@ -119,8 +122,8 @@ def _option(asked: Asked, word: str, left: list[str]) -> None:
             raise UsageError(f"run: --order is one of {', '.join(ORDERS)}")
     elif name in ("--seed", "--steps"):
         setattr(asked, name[2:], given(int))
-    elif name == "--timeout":
-        asked.timeout = given(float)
+    elif name in ("--timeout", "--limit"):
+        setattr(asked, name[2:], given(float))
     elif name == "-isystem" or word[:2] == "-I":
         text = given() if name in ("-isystem", "-I") else word[2:]
         asked.include.append(Path(text).resolve())
@@ -154,6 +157,7 @@ def run(words: list[str]) -> int:
         print(f"laptop_cuda: warning: {line}", file=sys.stderr)
     ran = execute(program, asked.arguments, order=asked.order, seed=asked.seed, step_limit=asked.steps,
                   name=str(asked.sources[0].with_suffix("")), timeout=asked.timeout,
+                  limit=asked.limit if mode == "sanitize" else 0,
                   stdout=sys.stderr if asked.json == "-" else None)
     said = report.text(ran, mode, program.files)
     if said:

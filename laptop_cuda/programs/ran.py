@@ -22,6 +22,15 @@ class Ran:
         return self.host_errors + [launch["error"] for launch in self.launches if launch["error"]]
 
     @property
+    def blocks(self) -> int:
+        return sum(launch.get("blocks", 0) for launch in self.launches)
+
+    @property
+    def checked_blocks(self) -> int:
+        """Of `blocks`, where there was a limit of time."""
+        return sum(launch.get("checked_blocks", 0) for launch in self.launches)
+
+    @property
     def children(self) -> list[dict]:
         """The launches that kernels made."""
         return [launch for launch in self.launches if "launched_by" in launch]

@@ -25,9 +25,19 @@ def text(ran: Ran, mode: str, files: dict[str, str]) -> str:
                                         if ran.timed_out else
                                         "the program launched no kernel, nothing was checked"))
     elif mode in ("sanitize", "both"):
+        parts += _in_part(ran)
         found = f"{len(ran.errors)} bug{'s' * (len(ran.errors) != 1)} found" if ran.errors else "no bug found"
-        parts.append(f"laptop_cuda: {launches} checked, {found}")
+        some = f": {ran.checked_blocks:,} of {ran.blocks:,} blocks" * (ran.checked_blocks < ran.blocks)
+        parts.append(f"laptop_cuda: {launches} checked{some}, {found}")
     return "\n".join(parts)
+
+
+def _in_part(ran: Ran) -> list[str]:
+    """Of which launches not all was checked."""
+    found = [f"laptop_cuda: launch {i:,}, {launch['kernel']}: checked in time: {launch['checked']}"
+             for i, launch in enumerate(ran.launches, 1) if launch.get("checked")]
+    more = [f"laptop_cuda: ... and {len(found) - 8:,} more launches in part"] * (len(found) > 8)
+    return found[:8] + more + ["laptop_cuda: --limit 600 would check more"] * bool(found)
 
 
 def _children(ran: Ran) -> str:

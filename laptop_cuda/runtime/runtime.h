@@ -8,6 +8,7 @@
 //   runtime_memory.cpp     the bytes that kernels may touch, and their names
 //   runtime_trace.cpp      lanes' accesses -> warp requests -> counts
 //   runtime_sanitize.cpp   races, uninitialised reads
+//   runtime_limit.cpp      which blocks are checked, in a run that is to answer in time
 //   runtime_known.cpp      what threads know of each other by fences and atomics
 //   runtime_settled.h      reads of which the sanitizer knows that they are no news
 //   runtime_record.cpp     what each lane and warp did, kept for a replay
@@ -166,6 +167,7 @@ struct Block {
     uint32_t barriers = 0;               // that it has passed
     uint64_t steps = 0, read_clocks = 0;
     bool barrier_opened = false;
+    bool watched = false;                // traced, and not left out for want of time
     bool gave_stacks = false;            // to the blocks that run while it waits for them: they are not its own
     Arrived arrived = {};                // answer of the last block_barrier
     std::vector<Thread> threads;
@@ -238,6 +240,13 @@ struct Site {
 
 struct Interval { uint32_t block, grid_epoch; };
 
+struct Watch {                   // of a launch with a limit
+    bool limited = false;
+    double share = 0, used = 0, since = 0;       // seconds for checks: allowed, taken, and when a block began
+    uint64_t watched = 0, whole = 0;             // blocks
+    uint32_t shown[3] = {};
+};
+
 struct Run {
     const laptop_launch* launch = nullptr;
     void (*entry)(void**) = nullptr;
@@ -295,6 +304,7 @@ struct Run {
     // sanitizer
     std::vector<Interval> intervals;
     uint32_t grid_epoch = 0;
+    Watch watch;
     laptop_error undefined = {};         // the first undefined value that a shuffle gave
     unsigned char poison = 0xff;         // the bytes of an undefined value
     std::unique_ptr<Run> again;          // the same launch with another poison: does its result differ?
@@ -403,8 +413,20 @@ private:
     std::unique_ptr<struct Watched> kept;
 };
 void warp_ordered(Warp&, unsigned lanes);
+void forget_trust(const Block&);          // what it read in good faith is not decided
 void fence(bool device);
 void synchronise(uintptr_t address);     // an atomic or volatile access to global memory
+
+// ------------------------------------------------------------------ limit
+double now();                    // seconds
+void start_watching();
+bool to_be_watched(uint64_t block);
+void begin_watching(const Block&);
+void end_watching(const Block&, bool ended);
+bool watched_too_long();
+void unwatch(Block&);            // from here on
+void check_limit(const Thread*); // or fails: the time of all launches is over
+void pass_unwatched(Thread*, uintptr_t address, size_t size, int action, bool is_volatile);
 
 // ------------------------------------------------------------------ record
 void start_recording();

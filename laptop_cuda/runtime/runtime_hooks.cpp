@@ -81,7 +81,7 @@ static inline __attribute__((always_inline)) Region* checked(Thread* t, uintptr_
 void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
     Thread* t = current;
     if (!t) return host_touches(address, size, action, pc);
-    if (!t->log) return;
+    if (!t->log) return pass_unwatched(t, address, size, action, is_volatile);
     Region* region = checked(t, address, size, action, is_volatile, pc);
     if (!region || !run->profiling || region->constant) return;
     Log& log = *t->log;
@@ -119,7 +119,7 @@ template <size_t SIZE> static inline void store(uintptr_t address, const void* p
 // lane.
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
     if (!current) return host_touches(address, bytes, action, pc);
-    if (!current->log) return;
+    if (!current->log && !run->sanitizing) return;
     size_t piece = 16;
     while ((bytes | address) & (piece - 1)) piece /= 2;
     for (uintptr_t end = address + bytes; address < end; address += piece) touch(address, piece, action, false, pc);
@@ -156,18 +156,19 @@ static void perhaps_waits(Thread* t) {
 void will_update(void* p, size_t bytes, const void* site, bool reads) {
     Thread* t = current;
     if (!t) return host_touches((uintptr_t)p, bytes, 2, site);
-    if (run->sanitizing && !reads) {
+    if (run->sanitizing && !reads && t->log) {
         Found f = find((uintptr_t)p, bytes, 2, site);
         if (f.region) init_check(f, (uintptr_t)p, bytes, 1, site);
     }
-    if (t->log) touch((uintptr_t)p, bytes, 2, false, site);
-    else perhaps_waits(t);
+    if (run->traced) touch((uintptr_t)p, bytes, 2, false, site);
+    if (!t->log) perhaps_waits(t);
 }
 
 void will_communicate(void* p, size_t bytes, bool writes, const void* site) {
     Thread* t = current;
     if (!t) return;
-    if (!t->log) return perhaps_waits(t);
+    if (!t->log) perhaps_waits(t);
+    if (!run->traced) return;
     size_t piece = bytes < 16 ? bytes : 16;
     for (size_t at = 0; at < bytes; at += piece) touch((uintptr_t)p + at, piece, writes, true, site);
 }
@@ -185,7 +186,10 @@ void memory_fence(bool whole_device) {
 // `frame`: of the function that stepped. Compilers without no_sanitize_coverage call for the headers' functions too,
 // which are not the kernel's own body, wherever the linker has put them.
 __attribute__((noinline)) static void full_step(Thread* t, const void* pc, const void* frame) {
-    if (!t->log) return;
+    if (!t->log) {
+        if (t->steps >= UNWATCHED_STEPS) park(State::FULL);
+        return;
+    }
     Log& log = *t->log;
     if (values_wanted) record_values();
     if (log.n_steps >= Log::STEPS || log.n_accesses >= Log::ACCESSES || t->steps >= Log::STEPS) park(State::FULL);

@@ -176,7 +176,7 @@ static void execute(const laptop_launch& l) {
         run->logs = logs;
         start_recording();
     }
-    if (run->sanitizing) start_sanitizing();
+    if (run->sanitizing) start_watching(), start_sanitizing();
     run_grid();
     if (run->sanitizing) end_sanitizing();
 }
@@ -264,6 +264,8 @@ static void collect(Result& result) {
     result.recorded_events = r.recorded_events.data();
     result.n_recorded_events = r.recorded_events.size();
     result.cut = r.cut || r.older_gone;
+    result.checked_blocks = r.watch.limited ? r.watch.whole : r.n_blocks;
+    memcpy(result.checked, r.watch.shown, sizeof result.checked);
 }
 
 static int code_of(const laptop_error& e) {

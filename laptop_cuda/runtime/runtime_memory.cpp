@@ -287,7 +287,8 @@ void settle_in(Block& b) {
     settled.most_steps = 0;
     if (!run->sanitizing || run->profiling) return;
     settled.code = run->code;
-    settled.most_steps = Log::STEPS;
+    settled.most_steps = b.watched ? Log::STEPS : UNWATCHED_STEPS;
+    if (!b.watched) return;
     if (!b.settled.word) make_settled(b.settled, (uintptr_t)b.shared, SHARED_SPAN);
     if (!run->settled.word && run->arena_bytes) make_settled(run->settled, run->arena, run->arena_bytes);
     settled.shared = b.settled;

@@ -152,6 +152,11 @@ static void trust(const laptop_error& e, uintptr_t address, uint32_t block, uint
     if (optimists.size() < 1024) optimists.push_back({e, address, block, thread});
 }
 
+void forget_trust(const Block& b) {
+    auto of_it = [&](const Optimist& o) { return o.block == b.linear; };
+    optimists.erase(std::remove_if(optimists.begin(), optimists.end(), of_it), optimists.end());
+}
+
 static void confirm(uintptr_t address, const Thread* t) {
     for (size_t i = optimists.size(); i-- > 0;) {
         const Optimist& o = optimists[i];

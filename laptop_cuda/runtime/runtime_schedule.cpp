@@ -152,14 +152,13 @@ static void open_barrier(Block& b) {
         }
     }
     if (pending) resolve_pending();
-    if (run->sanitizing) {
+    if (run->sanitizing && b.watched) {
         Met there = *met_at(first->met, place_in_kernel(first, first->site));
         for (Thread& t : b.threads) {
             if (jumped_over(t, there)) fail(gone_past("barrier divergence", first, &t));
         }
-        end_interval(b);
-        start_interval(b);
     }
+    if (run->sanitizing) end_interval(b), start_interval(b);
     ++run->barriers;
     ++b.barriers;
     if (run->profiling) count_barrier(first->site);
@@ -185,7 +184,7 @@ Arrived block_barrier(bool predicate, const void* site) {
     b.predicates += predicate;
     ++b.waiting;
     t->warp->at_barrier |= 1u << t->lane;
-    if (run->sanitizing) remember_meeting(t);
+    if (run->sanitizing && b.watched) remember_meeting(t);
     if (b.waiting == b.alive) {
         t->state = State::BARRIER;
         open_barrier(b);
@@ -277,11 +276,11 @@ static void run_warp(Warp& w) {
             check_interrupt();
             if (run->loops) return;
             if (w.block->barrier_opened) {       // the first warp goes first again
-                if (run->traced) merge(w, true);
+                if (w.block->watched) merge(w, true);
                 return;
             }
         }
-        if (run->traced) {
+        if (w.block->watched) {
             // A lane that waits for another warp in a loop must not keep that warp from running.
             bool others_next = turns >= 64 && w.full;
             merge(w, others_next);
@@ -292,8 +291,10 @@ static void run_warp(Warp& w) {
                     wake(t);
                 }
             }
+            if (run->watch.limited && watched_too_long()) unwatch(*w.block);
             if (others_next) return;
         } else if (w.full) {
+            check_limit(w.lanes[__builtin_ctz(w.full)]);
             for (unsigned l = w.full; l; l &= l - 1) wake(w.lanes[__builtin_ctz(l)]);
             w.full = 0;
             return;
@@ -320,7 +321,6 @@ static void make_block(Block& b) {
         t.lane = i % run->warp_size;
         t.warp = &b.warps[i / run->warp_size];
         t.warp->lanes[t.lane] = &t;
-        if (run->traced) t.log = &run->logs[t.lane];
     }
 }
 
@@ -366,6 +366,7 @@ static void start_block(Block& b, uint64_t linear) {
     b.steps = b.read_clocks = 0;
     b.barriers = 0;
     b.barrier_opened = false;
+    b.watched = run->traced && to_be_watched(linear);
     b.in_flight.clear();
     std::fill_n(b.arrived_at, 16, 0u);
     start_shared(b);
@@ -377,9 +378,11 @@ static void start_block(Block& b, uint64_t linear) {
     for (Thread& t : b.threads) {
         t.sp = nullptr;
         if (run->traced) take_stack(&t);     // each has its own: whose a local variable is must stay known
+        t.log = b.watched ? &run->logs[t.lane] : nullptr;
         t.depth = 0;
         t.last_pc = nullptr;
-        t.furthest = t.steps = t.last_step = 0;
+        t.steps = t.last_step = 0;
+        t.furthest = run->traced && !b.watched ? UINT32_MAX : 0;
         t.left_early = false;
         t.last_error = 0;
         t.spins = 0;
@@ -426,6 +429,7 @@ static void deadlock(Block& b) {
 static bool run_block(Block& b) {
     blockIdx = {b.index[0], b.index[1], b.index[2]};
     settle_in(b);
+    begin_watching(b);
     std::vector<uint32_t> order(b.warps.size());
     for (uint32_t i = 0; i < order.size(); ++i) order[i] = i;
     if (run->launch->order == LAPTOP_REVERSE) std::reverse(order.begin(), order.end());
@@ -443,11 +447,15 @@ static bool run_block(Block& b) {
         }
         b.barrier_opened = false;
         if (!progress) {
-            if (b.at_grid && b.at_grid == b.alive) return false;
+            if (b.at_grid && b.at_grid == b.alive) {
+                end_watching(b, false);
+                return false;
+            }
             if (!seams.run_awaited || !seams.run_awaited(b)) deadlock(b);
         }
     }
     if (run->sanitizing) end_interval(b);
+    end_watching(b, true);
     return true;
 }
 

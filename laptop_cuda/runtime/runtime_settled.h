@@ -7,6 +7,7 @@
 namespace laptop {
 
 constexpr size_t SETTLED_BYTES = 4;       // for each byte
+constexpr uint32_t UNWATCHED_STEPS = 1 << 16;    // before others have their turn
 
 struct SettledNow {
     uintptr_t code = 0;          // where the kernel's library is loaded

@@ -379,7 +379,7 @@ void merge(Warp& w, bool force) {
         if (run->profiling && !force && (log.at_step < log.n_steps || log.at_access < log.n_accesses)) continue;
         Block& b = *w.block;
         b.steps += log.n_steps + t->steps;
-        if (run->launch->step_limit && b.steps > run->launch->step_limit && !run->error.kind) {
+        if (run->launch->step_limit && !run->watch.limited && b.steps > run->launch->step_limit && !run->error.kind) {
             laptop_error e = {};
             e.kind = "timeout";
             e.reason = "steps";

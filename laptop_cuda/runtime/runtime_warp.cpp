@@ -32,7 +32,7 @@ static void check_the_absent(const Warp& w, const Rendezvous& r) {
 
 static bool complete(Warp& w, Rendezvous& r) {
     if (!r.open || (r.data.present & w.alive) != (r.mask & w.alive)) return false;
-    if (run->sanitizing) check_the_absent(w, r);
+    if (run->sanitizing && w.block->watched) check_the_absent(w, r);
     r.open = false;
     r.readers = r.data.present;
     if (r.orders_memory && run->sanitizing) warp_ordered(w, r.data.present);
@@ -82,7 +82,7 @@ const Exchange& warp_exchange(unsigned mask, const void* value, unsigned bytes, 
     r.orders_memory |= orders_memory;
     t->site = site;
     t->meeting = &r;
-    if (run->sanitizing) remember_meeting(t);
+    if (run->sanitizing && w.block->watched) remember_meeting(t);
     if (complete(w, r)) {
         for (unsigned lanes = r.data.present; lanes; lanes &= lanes - 1) wake(w.lanes[__builtin_ctz(lanes)]);
         give_way();

@@ -11,6 +11,7 @@ static struct {
     int mode = LAPTOP_PLAIN, order = LAPTOP_FORWARD;
     uint64_t seed = 0, step_limit = 0;
     void (*done)(const laptop_launch*, const laptop_result*) = nullptr;
+    laptop_limit limit = {};
 } program;
 static int last_launch_error = 0, failed = 0;
 int& last_error() { return current ? current->last_error : last_launch_error; }
@@ -41,6 +42,7 @@ int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned 
     l.shared_limit = 163 << 10;                  // of the model card; cudaFuncSetAttribute is taken as called
     l.mode = program.mode, l.order = program.order, l.seed = program.seed, l.step_limit = program.step_limit;
     l.in_place = 1;
+    l.limit = program.limit.seconds ? &program.limit : nullptr;
     void* args[1] = {argument};
     int32_t none[1] = {-1};
     l.args = args;
@@ -62,7 +64,7 @@ int launch_from_host(const char* kernel, const unsigned grid[3], const unsigned 
 }  // namespace laptop
 
 extern "C" void laptop_program(int32_t mode, int32_t order, uint64_t seed, uint64_t step_limit,
-                               void (*done)(const laptop_launch*, const laptop_result*)) {
-    laptop::program = {mode, order, seed, step_limit, done};
+                               void (*done)(const laptop_launch*, const laptop_result*), double seconds) {
+    laptop::program = {mode, order, seed, step_limit, done, {seconds, laptop::now(), 0, 0}};
     laptop::failed = 0;
 }

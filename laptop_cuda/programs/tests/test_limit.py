@@ -1,0 +1,86 @@
+"""A run that is to answer in time: some blocks are checked, the rest run; results are right and bugs are bugs."""
+import numpy as np
+import pytest
+
+from course_lib import cuda
+from laptop_cuda.programs import run
+from laptop_cuda.programs.command import main
+
+# a right product with one row per thread, long, then a kernel that reads all of it
+SOURCE = """
+#include <cstdio>
+__global__ void product(const float* a, float* c, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    for (int j = 0; j < n; ++j) {
+        float sum = 0;
+        for (int k = 0; k < n; ++k) sum += a[i * n + k] * a[k * n + j];
+        c[i * n + j] = sum;
+    }
+}
+__global__ void twice(const float* c, float* d, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n * n BUG) d[i] = 2 * c[i];
+}
+int main() {
+    const int n = 320;
+    static float h[n * n];
+    float *a, *c, *d;
+    cudaMalloc(&a, sizeof h), cudaMalloc(&c, sizeof h), cudaMalloc(&d, sizeof h);
+    for (int i = 0; i < n * n; ++i) h[i] = i % 3;
+    cudaMemcpy(a, h, sizeof h, cudaMemcpyHostToDevice);
+    product<<<n / 32, 32>>>(a, c, n);
+    twice<<<n * n / 64 + 1, 64>>>(c, d, n);
+    cudaMemcpy(h, d, sizeof h, cudaMemcpyDeviceToHost);
+    printf("%g\\n", h[n * n - 1]);
+}
+"""
+
+
+@pytest.fixture
+def program(tmp_path):
+    def write(bug=""):
+        (tmp_path / "p.cu").write_text(SOURCE.replace("BUG", bug))
+        return tmp_path / "p.cu"
+    return write
+
+
+def test_some_blocks_are_checked_and_the_result_is_that_of_a_whole_run(program):
+    whole, part = run(program()), run(program(), limit=100)
+    assert whole.stdout == part.stdout and part.checked_blocks == part.blocks == 1611
+    part = run(program(), limit=3)
+    assert part.status == 0 and not part.errors
+    if not part.timed_out:           # on a machine that is not busy with other things
+        assert part.stdout in (whole.stdout, "")
+        assert part.checked_blocks < part.blocks
+
+
+def test_a_later_launch_has_its_share(program):
+    found = run(program("+ 1"), limit=10)
+    assert [(e["kind"], e["kernel"]) for e in found.errors] == [("out of bounds", "twice")]
+
+
+def test_what_does_not_end_is_a_note(tmp_path, capfd):
+    (tmp_path / "f.cu").write_text("__global__ void forever(volatile int* x) { while (*x == 0); }\n"
+                                   "int main() { int* x; cudaMallocManaged(&x, 4); *x = 0; forever<<<1, 1>>>(x); "
+                                   "cudaDeviceSynchronize(); return 3; }")
+    assert main(["--limit", "1", str(tmp_path / "f.cu")]) == 0
+    said = capfd.readouterr().err
+    assert "forever had not ended when the limit of 1 seconds was reached" in said and "no bug found" in said
+
+
+def test_from_python():
+    mod = cuda.compile(SOURCE.split("int main")[0].replace("BUG", "").replace("#include <cstdio>", ""))
+    n = 320
+    a, c, d = (np.arange(n * n) % 3).astype(np.float32), cuda.empty((n * n,)), cuda.empty((n * n,))
+    with cuda.sanitize(limit=4) as notes:
+        mod.product[n // 32, 32](a, c, n)
+        mod.twice[n * n // 64, 64](c, d, n)
+    assert notes.blocks == 1610 and 1 < notes.checked_blocks <= 1610
+    square = a.reshape(n, n)
+    assert np.array_equal(np.asarray(d).reshape(n, n), 2 * (square @ square))
+    with pytest.raises(cuda.KernelError, match="limit of 1 seconds") as caught, cuda.sanitize(limit=1):
+        cuda.compile("__global__ void forever(volatile int* x) { while (*x == 0); }").forever[1, 1](np.zeros(1, np.int32))
+    assert caught.value.kind == "timeout"
+    with cuda.sanitize() as notes:
+        mod.twice[n * n // 64, 64](c, d, n)
+    assert notes.checked_blocks == notes.blocks == 1600
