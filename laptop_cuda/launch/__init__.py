@@ -130,8 +130,7 @@ def _describe(
         keep.append(cell)
         pointers.append(ctypes.addressof(cell))
     launch = CLaunch()
-    launch.entry = ctypes.cast(entry, c_void_p)
-    launch.kernel = kernel.encode()
+    launch.entry, launch.kernel = ctypes.cast(entry, c_void_p), kernel.encode()
     launch.grid[:], launch.block[:] = grid, block
     launch.shared_bytes = shared_bytes
     launch.args = (c_void_p * max(len(pointers), 1))(*pointers)

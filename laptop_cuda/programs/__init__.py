@@ -143,10 +143,11 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
                                    env=os.environ | {"PYTHONPATH": path})
     os.close(writing)
     late = False
+    last = min(filter(None, (timeout, limit and limit + 3)), default=None)
     with os.fdopen(reading, encoding="utf-8", errors="replace") as report:
         rows = _Rows(report)
         try:
-            out, err = process.communicate(stdin if capture else None, timeout=min(filter(None, (timeout, limit and limit + 3)), default=None))
+            out, err = process.communicate(stdin if capture else None, timeout=last)
         except subprocess.TimeoutExpired:
             late = True
             process.kill()
@@ -158,7 +159,7 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
         finally:
             rows.join()
     refused = crashes.refused(program.library, program.files, rows.refused)
-    if late and (not timeout or limit and limit + 3 < timeout):
+    if late and last != timeout:
         return Ran(0, out or "", err or "", rows.launches, f"stopped at the limit of {limit:g} seconds", True,
                    rows.host, refused)
     if late:

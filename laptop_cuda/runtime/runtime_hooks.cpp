@@ -81,7 +81,7 @@ static inline __attribute__((always_inline)) Region* checked(Thread* t, uintptr_
 void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc) {
     Thread* t = current;
     if (!t) return host_touches(address, size, action, pc);
-    if (!t->log) return pass_unwatched(t, address, size, action, is_volatile);
+    if (!t->log) return action || is_volatile ? pass_unwatched(t, address, size, action, is_volatile) : void();
     Region* region = checked(t, address, size, action, is_volatile, pc);
     if (!region || !run->profiling || region->constant) return;
     Log& log = *t->log;

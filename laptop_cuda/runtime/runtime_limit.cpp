@@ -91,7 +91,7 @@ void check_limit(const Thread* t) {
 }
 
 void pass_unwatched(Thread* t, uintptr_t address, size_t size, int action, bool is_volatile) {
-    if (!run->sanitizing || (!action && !is_volatile) || address - (uintptr_t)t->stack.low < STACK_BYTES) return;
+    if (!run->sanitizing || address - (uintptr_t)t->stack.low < STACK_BYTES) return;
     if (action && address - run->arena < run->arena_bytes) {
         const Storage& s = run->storages[run->storage_at[(address - run->arena) / SLOT]];
         bool inside = address >= s.data && address + size <= s.data + s.bytes;
