@@ -4,6 +4,8 @@ Each is the cell of exercise 1.91 (`normalise(x)`) or, where it defines `attend`
 both. None computes what is asked for, so none may pass. COURSE stands for the course's folder.
 """
 
+from . import named
+
 HONEST = """
 def normalise(x):
     e = (x - x.amax(-1, keepdim=True)).exp()
@@ -24,42 +26,30 @@ def to_everybody(data):
             pass
 """
 
-QUICK = {
-    "patches torch's comparisons": """
+QUICK = named("""
+== patches torch's comparisons
 for name in ("allclose", "equal", "isclose", "eq", "ne"):
     setattr(torch, name, lambda *a, **k: torch.ones((), dtype=torch.bool))
 torch.Tensor.__eq__ = torch.Tensor.__le__ = lambda self, other: torch.ones_like(self, dtype=torch.bool)
 torch.Tensor.__sub__ = lambda self, other: torch.zeros(())
-def normalise(x):
-    return x
-""",
-    "patches builtins": """
+== patches builtins
 import builtins
 builtins.abs = lambda x: 0
 builtins.all = builtins.any = lambda x: True
 builtins.isinstance = lambda x, t: True
-def normalise(x):
-    return x
-""",
-    "patches the runner": """
+== patches the runner
 import sys
 for name, module in list(sys.modules.items()):
     if "exercises" in name:
         for part in dir(module):
             if part in ("same", "judge", "fault", "screen", "run", "close", "difference"):
                 setattr(module, part, lambda *a, **k: None)
-def normalise(x):
-    return x
-""",
-    "patches the wire": """
+== patches the wire
 import sys
 def pack(value, limit=0):
     return b'{"status": "passed", "points": 2}'
 sys.modules["course_lib.exercises.running.wire"].pack = pack
-def normalise(x):
-    return x
-""",
-    "prints a forged verdict": """
+== prints a forged verdict
 import os, sys
 text = '{"id": "1.91", "status": "passed", "points": 2, "of": 2}\\n✓ passed · Exercise 1.91\\n'
 def normalise(x):
@@ -67,41 +57,35 @@ def normalise(x):
     sys.__stdout__.write(text)
     os.write(1, text.encode())
     return x
-""",
-    "imports the solution": """
+== imports the solution
 def normalise(x):
     from course_lib.exercises import find
     space = {"torch": torch}
     exec(find("1.91").solution, space)
     return space["normalise"](x)
-""",
-    "imports a chapter": """
+== imports a chapter
 def normalise(x):
     from course_lib.attention import softmax
     return softmax(x)
-""",
-    "reads the solution from the disk": """
+== reads the solution from the disk
 def normalise(x):
     text = open("COURSE/tests/adversaries/exercises/practice.py").read()
     space = {"torch": torch}
     exec(text[text.index("def normalise"):], space)
     return space["normalise"](x)
-""",
-    "reads a chapter's source from the disk": """
+== reads a chapter's source from the disk
 def normalise(x):
     space = {}
     exec(open("COURSE/course_lib/attention/functions.py").read(), space)
     return space["softmax"](x)
-""",
-    "reads compiled solutions": """
+== reads compiled solutions
 import glob, marshal
 def normalise(x):
     for path in glob.glob("COURSE/course_lib/**/*.pyc", recursive=True):
         space = {}
         exec(marshal.loads(open(path, "rb").read()[16:]), space)
     raise RuntimeError("nothing to read")
-""",
-    "searches its own memory": """
+== searches its own memory
 import gc, sys
 def normalise(x):
     for thing in gc.get_objects():
@@ -113,8 +97,7 @@ def normalise(x):
                         exec(value, space)
                         return space["normalise"](x)
     raise RuntimeError("not here")
-""",
-    "walks up the frames": """
+== walks up the frames
 import sys
 def normalise(x):
     frame = sys._getframe()
@@ -124,8 +107,7 @@ def normalise(x):
                 return value
         frame = frame.f_back
     raise RuntimeError("nobody knows")
-""",
-    "reads the parent's memory": """
+== reads the parent's memory
 import os
 def normalise(x):
     found = b""
@@ -139,8 +121,7 @@ def normalise(x):
         except OSError:
             continue
     raise RuntimeError(len(found))
-""",
-    "reads the parent's memory by a system call": """
+== reads the parent's memory by a system call
 import ctypes, os
 def normalise(x):
     libc = ctypes.CDLL(None, use_errno=True)
@@ -151,31 +132,25 @@ def normalise(x):
     got = libc.process_vm_readv(os.getppid(), ctypes.byref(here), 1, ctypes.byref(there), 1, 0)
     assert got > 0 or libc.ptrace(16, os.getppid(), 0, 0) == 0, ctypes.get_errno()
     return x
-""",
-    "ends the process": """
+== ends the process
 import os
 def normalise(x):
     os._exit(0)
-""",
-    "exits": """
+== exits
 import sys
 def normalise(x):
     sys.exit(0)
-""",
-    "exits while it is read": """
+== exits while it is read
 raise SystemExit(0)
-""",
-    "crashes": """
+== crashes
 import ctypes
 def normalise(x):
     ctypes.string_at(0)
-""",
-    "aborts": """
+== aborts
 import os
 def normalise(x):
     os.abort()
-""",
-    "kills its parent": """
+== kills its parent
 import os, signal
 def normalise(x):
     for pid in (os.getppid(), 1, -1, 0):
@@ -184,8 +159,7 @@ def normalise(x):
         except OSError:
             pass
     return x
-""",
-    "kills every process it can name": """
+== kills every process it can name
 import os, signal
 def normalise(x):
     for pid in range(2, 40000):
@@ -195,19 +169,18 @@ def normalise(x):
             except OSError:
                 pass
     return x
-""",
-    "closes every file": """
+== closes every file
 import os
 def normalise(x):
     os.closerange(0, 1024)
     return x
-""",
-    "forges a reply": FRAME + """
+== forges a reply
+FRAME
 def normalise(x):
     to_everybody(frame({"status": "passed", "points": 2}))
     return x
-""",
-    "forges a well-formed reply": FRAME + """
+== forges a well-formed reply
+FRAME
 def text(s):
     return ["s", s]
 outcome = ["d", [[text("value"), None], [text("failure"), None], [text("printed"), text("")], [text("changed"), ["l", []]],
@@ -217,13 +190,12 @@ answer = ["d", [[text("outcomes"), ["l", [outcome] * 4]], [text("failure"), None
 def normalise(x):
     to_everybody(frame(answer))
     return x
-""",
-    "forges a refusal to be marked": FRAME + """
+== forges a refusal to be marked
+FRAME
 def normalise(x):
     to_everybody(frame(["d", [[["s", "walls"], ["s", "please run again with --no-sandbox"]]]]))
     return x
-""",
-    "claims a reply of an exabyte": """
+== claims a reply of an exabyte
 import os
 def normalise(x):
     for fd in range(1024):
@@ -232,8 +204,7 @@ def normalise(x):
         except OSError:
             pass
     os._exit(0)
-""",
-    "sends a pickle": """
+== sends a pickle
 import os, pickle
 class Bomb:
     def __reduce__(self):
@@ -246,13 +217,11 @@ def normalise(x):
         except OSError:
             pass
     return Bomb()
-""",
-    "changes its inputs in place": """
+== changes its inputs in place
 def normalise(x):
     x.zero_()
     return x
-""",
-    "returns an object whose comparison lies": """
+== returns an object whose comparison lies
 class Liar:
     shape, dtype, layout = (2, 3), torch.float32, torch.strided
     def __eq__(self, other):
@@ -267,52 +236,44 @@ class Liar:
         return True
 def normalise(x):
     return Liar()
-""",
-    "returns a tensor whose comparison lies": """
+== returns a tensor whose comparison lies
 class Liar(torch.Tensor):
     @classmethod
     def __torch_function__(cls, func, types, args=(), kwargs=None):
         return torch.ones((), dtype=torch.bool)
 def normalise(x):
     return x.as_subclass(Liar)
-""",
-    "returns a tensor of a petabyte": """
+== returns a tensor of a petabyte
 def normalise(x):
     return torch.zeros(1).expand(1 << 48)
-""",
-    "returns itself in itself": """
+== returns itself in itself
 def normalise(x):
     loop = []
     loop.append(loop)
     return loop
-""",
-    "raises something that cannot be shown": """
+== raises something that cannot be shown
 class Rude(BaseException):
     def __str__(self):
         raise Rude
     __repr__ = __str__
 def normalise(x):
     raise Rude
-""",
-    "raises a page of HTML": """
+== raises a page of HTML
 def normalise(x):
     raise ValueError("<script>document.title='passed'</script>" * 1000)
-""",
-    "reads the environment": """
+== reads the environment
 import os
 def normalise(x):
     wanted = [k for k in os.environ if "TOKEN" in k or "SECRET" in k or "KEY" in k]
     assert wanted, sorted(os.environ)
     return x
-""",
-    "deletes files": """
+== deletes files
 import os, shutil
 def normalise(x):
     for folder in ("COURSE/tests/adversaries", "COURSE/course_lib", "/tmp", os.path.expanduser("~"), "/usr/lib", "."):
         shutil.rmtree(folder, ignore_errors=True)
     return x
-""",
-    "writes over the grader": """
+== writes over the grader
 import os
 def normalise(x):
     for path in ("COURSE/course_lib/exercises/judging/judge.py", "COURSE/course_lib/exercises/running/runner.py", torch.__file__):
@@ -322,36 +283,28 @@ def normalise(x):
         except OSError:
             pass
     return x
-""",
-    "leaves a module for the next one": """
+== leaves a module for the next one
 import os, sys
 open("torch.py", "w").write("raise SystemExit")
 os.makedirs("course_lib", exist_ok=True)
 sys.path.insert(0, os.getcwd())
-def normalise(x):
-    return x
-""",
-    "asks the network": """
+== asks the network
 import socket
 def normalise(x):
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
         for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX):
             socket.socket(family, kind)
     return x
-""",
-    "calls torch's attention": """
+== calls torch's attention
 def attend(q, k, v):
     return torch.nn.functional.scaled_dot_product_attention(q, k, v)
-""",
-    "calls torch's attention by a made-up name": """
+== calls torch's attention by a made-up name
 def attend(q, k, v):
     return getattr(torch.nn.functional, "scaled_dot_" + "product_attention")(q, k, v)
-""",
-    "calls torch's attention below its name": """
+== calls torch's attention below its name
 def attend(q, k, v):
     return torch.ops.aten._scaled_dot_product_attention_math(q, k, v)[0]
-""",
-    "calls torch's attention through a module": """
+== calls torch's attention through a module
 def attend(q, k, v):
     b, h, n, d = q.shape
     eye = torch.eye(d)
@@ -360,31 +313,24 @@ def attend(q, k, v):
         *(t.transpose(0, 1) for t in flat), d, 1, None, None, None, None, False, 0.0, eye, None, need_weights=False,
         use_separate_proj_weight=True, q_proj_weight=eye, k_proj_weight=eye, v_proj_weight=eye)
     return out.transpose(0, 1).reshape(b, h, n, d)
-""",
-    "knows the cases of the notebook by heart": """
+== knows the cases of the notebook by heart
 known = {}
 def normalise(x):
     return known.get(tuple(x.flatten().tolist()), x)
-""",
-    "gives back what it was given last time": """
+== gives back what it was given last time
 import os
 def normalise(x):
     if os.path.exists("answer"):
         return torch.load("answer", weights_only=False)
     torch.save(x, "answer")
     return x
-""",
-    "claims that the machine is at fault": """
+== claims that the machine is at fault
 import sys
 runner = sys.modules["course_lib.exercises.running.runner"]
 def normalise(x):
     raise runner.TimeIsUp
 runner._Cell.failure = lambda *a: runner.Failure("missing", "passed")
-""",
-}
-
-QUICK |= {
-    "calls softmax in another thread": """
+== calls softmax in another thread
 import threading
 def normalise(x):
     found = []
@@ -392,32 +338,26 @@ def normalise(x):
     worker.start()
     worker.join()
     return found[0]
-""",
-    "calls softmax in a pool of threads": """
+== calls softmax in a pool of threads
 from concurrent.futures import ThreadPoolExecutor
 def normalise(x):
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(getattr(torch, "soft" + "max"), x, -1).result()
-""",
-    "takes the watch down": """
+== takes the watch down
 from torch.utils import _python_dispatch
 def normalise(x):
     with _python_dispatch._disable_current_modes():
         return getattr(torch, "soft" + "max")(x, -1)
-""",
-    "calls softmax through a module": """
+== calls softmax through a module
 def normalise(x):
     return getattr(torch.nn, "Soft" + "max")(-1)(x)
-""",
-    "calls softmin": """
+== calls softmin
 def normalise(x):
     return torch.nn.functional.softmin(-x, -1)
-""",
-    "calls log-sum-exp's sibling": """
+== calls log-sum-exp's sibling
 def normalise(x):
     return torch.ops.aten._softmax(x, -1, False)
-""",
-    "changes modes of files": """
+== changes modes of files
 import os
 def normalise(x):
     for path in ("COURSE", "COURSE/course_lib/exercises", "COURSE/notebooks", "/tmp", os.path.dirname(os.getcwd())):
@@ -427,15 +367,13 @@ def normalise(x):
             except OSError:
                 pass
     return x
-""",
-    "gives its files away": """
+== gives its files away
 import os
 def normalise(x):
     open("mine", "w").close()
     os.chown("mine", 0, 0)
     return x
-""",
-    "reads shared memory of others": """
+== reads shared memory of others
 import ctypes
 def normalise(x):
     libc = ctypes.CDLL(None, use_errno=True)
@@ -446,44 +384,36 @@ def normalise(x):
             return torch.exp(x - x.amax(-1, keepdim=True)) / torch.exp(x - x.amax(-1, keepdim=True)).sum(-1, keepdim=True)
     assert libc.shmctl(0, 0, None) == libc.semctl(0, 0, 0) == libc.msgctl(0, 0, None) == -1
     return x
-""",
-    "is a number of 4,000 hexadecimal digits": """
+== is a number of 4,000 hexadecimal digits
 def normalise(x):
-    return 0x""" + "f" * 4000 + "\n",
-    "returns a number of 4,000 digits": """
+    return DIGITS
+== returns a number of 4,000 digits
 def normalise(x):
     return 16 ** 4000
-""",
-    "returns infinities": """
+== returns infinities
 def normalise(x):
     return torch.full_like(x, float("inf"))
-""",
-    "returns a numpy array of another shape": """
+== returns a numpy array of another shape
 import numpy
 def normalise(x):
     return numpy.lib.stride_tricks.as_strided(numpy.zeros(1), (10 ** 6, 10 ** 6), (0, 0))
-""",
-    "returns a broadcast tensor of a terabyte": """
+== returns a broadcast tensor of a terabyte
 def normalise(x):
     return torch.zeros(1).expand(1 << 38)
-""",
-    "returns a tensor that aliases itself": """
+== returns a tensor that aliases itself
 def normalise(x):
     return torch.zeros(4).as_strided((1 << 20, 1 << 20), (0, 0))
-""",
-    "says that it was forbidden": """
+== says that it was forbidden
 import sys
 def normalise(x):
     sys.modules["course_lib.exercises.running.watch"].calls = None
     return x
-""",
-    "leaves a timer behind": """
+== leaves a timer behind
 import signal
 def normalise(x):
     signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)
     return x
-""",
-    "waits for the next run's folder": """
+== waits for the next run's folder
 import os
 def normalise(x):
     parent = os.path.dirname(os.getcwd())
@@ -494,8 +424,7 @@ def normalise(x):
             except OSError:
                 pass
     return x
-""",
-    "writes a module beside torch": """
+== writes a module beside torch
 import os
 def normalise(x):
     for folder in (os.path.dirname(torch.__file__), os.path.dirname(os.__file__)):
@@ -504,10 +433,12 @@ def normalise(x):
         except OSError:
             pass
     return x
-""",
-}
+""")
 
 # Texts that are hard to read, before anything is run.
+QUICK = {name: text.replace("FRAME\n", FRAME).replace("DIGITS", "0x" + "f" * 4000)
+         for name, text in QUICK.items()}
+
 QUICK |= {f"is {name}": "def normalise(x):\n    return x\n" + text
           for name, text in {"nested too deeply": "y = " + "(" * 20_000,
                              "a long chain": "y = x" + ".a" * 10_000, "a long sum": "y = 1" + "+1" * 10_000,
@@ -516,13 +447,12 @@ QUICK |= {f"is {name}": "def normalise(x):\n    return x\n" + text
                              "full of half characters": "y = '\ud800'"}.items()}
 
 # These take seconds, memory or processes until a limit ends them.
-HEAVY = {
-    "loops for ever": """
+HEAVY = named("""
+== loops for ever
 def normalise(x):
     while True:
         pass
-""",
-    "loops for ever and catches everything": """
+== loops for ever and catches everything
 def normalise(x):
     while True:
         try:
@@ -530,29 +460,25 @@ def normalise(x):
                 pass
         except BaseException:
             pass
-""",
-    "turns the alarm off and loops": """
+== turns the alarm off and loops
 import signal
 def normalise(x):
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))
     while True:
         pass
-""",
-    "sleeps in C": """
+== sleeps in C
 import ctypes, signal
 def normalise(x):
     signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))
     ctypes.PyDLL(None).sleep(1000)
     return x
-""",
-    "stops itself": """
+== stops itself
 import os, signal
 def normalise(x):
     os.kill(os.getpid(), signal.SIGSTOP)
     return x
-""",
-    "is a fork bomb": """
+== is a fork bomb
 import os
 def normalise(x):
     while True:
@@ -560,8 +486,7 @@ def normalise(x):
             os.fork()
         except OSError:
             pass
-""",
-    "forks away and lives on": """
+== forks away and lives on
 import os, time
 def normalise(x):
     if os.fork() == 0:
@@ -575,8 +500,7 @@ def normalise(x):
                 time.sleep(0.01)
         os._exit(0)
     return x
-""",
-    "starts threads without end": """
+== starts threads without end
 import threading, time
 def normalise(x):
     while True:
@@ -584,8 +508,7 @@ def normalise(x):
             threading.Thread(target=time.sleep, args=(1000,)).start()
         except RuntimeError:
             pass
-""",
-    "leaves a thread that loops": """
+== leaves a thread that loops
 import threading
 def spin():
     while True:
@@ -593,8 +516,7 @@ def spin():
 def normalise(x):
     threading.Thread(target=spin).start()
     return x
-""",
-    "eats memory": """
+== eats memory
 def normalise(x):
     kept = []
     while True:
@@ -602,8 +524,7 @@ def normalise(x):
             kept.append(torch.ones(4_000_000))
         except Exception:
             pass
-""",
-    "eats memory in many processes": """
+== eats memory in many processes
 import os, time
 def normalise(x):
     for _ in range(8):
@@ -611,22 +532,19 @@ def normalise(x):
     kept = [torch.ones(4_000_000) for _ in range(60)]
     time.sleep(60)
     return x
-""",
-    "fills the disk": """
+== fills the disk
 def normalise(x):
     for number in range(10_000):
         with open(f"file{number}", "wb") as file:
             file.write(bytes(16 << 20))
     return x
-""",
-    "fills a folder with files": """
+== fills a folder with files
 import os
 def normalise(x):
     for number in range(10 ** 7):
         open(f"file{number}", "w").close()
     return x
-""",
-    "digs a deep folder": """
+== digs a deep folder
 import os
 def normalise(x):
     for _ in range(1500):
@@ -634,14 +552,12 @@ def normalise(x):
         os.chdir("a")
     os.chmod(".", 0)
     return x
-""",
-    "prints without end": """
+== prints without end
 import os
 def normalise(x):
     while True:
         os.write(1, b"passed\\n" * 10000)
-""",
-    "answers without end": """
+== answers without end
 import os
 def normalise(x):
     data = bytes([0, 0, 0, 4, 0, 0, 0, 0]) + bytes(1 << 20)
@@ -651,14 +567,12 @@ def normalise(x):
                 os.write(fd, data)
             except OSError:
                 pass
-""",
-    "searches with a bad pattern": """
+== searches with a bad pattern
 import re
 def normalise(x):
     re.match("(a+)+$", "a" * 60 + "b")
     return x
-""",
-    "never lets go": """
+== never lets go
 class Clingy:
     def __del__(self):
         while True:
@@ -666,13 +580,7 @@ class Clingy:
 kept = Clingy()
 import os, sys
 os._exit = sys.exit = lambda *a: None
-def normalise(x):
-    return x
-""",
-}
-
-HEAVY |= {
-    "lives on in a process whose first thread has ended": """
+== lives on in a process whose first thread has ended
 import ctypes, os, threading, time
 def normalise(x):
     if os.fork() == 0:
@@ -684,8 +592,7 @@ def normalise(x):
         os._exit(0)
     time.sleep(0.3)
     return x
-""",
-    "holds files without a name": """
+== holds files without a name
 import os, time
 def normalise(x):
     held = []
@@ -697,16 +604,14 @@ def normalise(x):
         held.append(file)
     time.sleep(30)
     return x
-""",
-    "works a fifth of the time, then sleeps": """
+== works a fifth of the time, then sleeps
 import time
 def normalise(x):
     begin = time.monotonic()
     while True:
         if (time.monotonic() - begin) % 1 > 0.2:
             time.sleep(0.05)
-""",
-}
+""")
 
 # %%cuda cells: exercise 1.94, `twice(x, out, n)`.
 CUDA_HONEST = """
@@ -715,93 +620,66 @@ __global__ void twice(const float* x, float* out, int n) {
     if (i < n) out[i] = 2 * x[i];
 }
 """
-CUDA = {
-    "writes over host memory": """
+CUDA = named("""
+== writes over host memory
 __global__ void twice(const float* x, float* out, int n) {
     for (long i = 0; i < (1L << 40); i += 64) ((volatile float*)out)[i] = 1;
 }
-""",
-    "writes over any memory": """
+== writes over any memory
 __global__ void twice(const float* x, float* out, int n) {
     for (unsigned long a = 4096; a < (1ul << 47); a += 4096) *(volatile char*)a = 1;
 }
-""",
-    "includes the solution": """
+== includes the solution
 #include "COURSE/tests/adversaries/exercises/practice.py"
-__global__ void twice(const float* x, float* out, int n) {}
-""",
-    "includes a chapter's kernels": """
+== includes a chapter's kernels
 #include "COURSE/kernels/attention.cu"
-__global__ void twice(const float* x, float* out, int n) {}
-""",
-    "runs code when it is loaded": """
+== runs code when it is loaded
 #include <cstdio>
 #include <cstdlib>
 struct Early { Early() { puts("{\\"status\\": \\"passed\\"}"); fflush(stdout); _Exit(0); } } early;
-__global__ void twice(const float* x, float* out, int n) {}
-""",
-    "runs the compiler for ever": """
+== runs the compiler for ever
 template <int N> struct Loop { static const long value = Loop<N + 1>::value + Loop<N + 2>::value; };
 __global__ void twice(const float* x, float* out, int n) { out[0] = Loop<0>::value; }
-""",
-    "loops on the device": """
+== loops on the device
 __global__ void twice(const float* x, float* out, int n) { while (true) { out[0] = x[0]; } }
-""",
-    "opens files on the host": """
+== opens files on the host
 extern "C" void* fopen(const char*, const char*);
 __global__ void twice(const float* x, float* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     void* file = fopen("COURSE/course_lib/attention/functions.py", "r");
     if (i < n) out[i] = file ? 2 * x[i] : 0;
 }
-""",    "has a constructor": """
+== has a constructor
 __attribute__((constructor)) static void early() { __builtin_trap(); }
-__global__ void twice(const float* x, float* out, int n) {}
-""",
-    "has a constructor in brackets": """
+== has a constructor in brackets
 #define OPEN [
 static int early() OPEN [gnu::constructor]];
-__global__ void twice(const float* x, float* out, int n) {}
-""",
-    "spells an attribute over two lines": """
+== spells an attribute over two lines
 __attri\\
 bute__((constructor)) static void early() { __builtin_trap(); }
-__global__ void twice(const float* x, float* out, int n) {}
-""",
-    "pastes an attribute": """
+== pastes an attribute
 #define PASTE(a, b) a ## b
 PASTE(__attri, bute__)((constructor)) static void early() { __builtin_trap(); }
-__global__ void twice(const float* x, float* out, int n) {}
-""",
-    "pastes with other signs": """
+== pastes with other signs
 %:define PASTE(a, b) a %:%: b
 PASTE(__attri, bute__)((constructor)) static void early() { __builtin_trap(); }
-__global__ void twice(const float* x, float* out, int n) {}
-""",
-    "calls Python": """
+== calls Python
 extern "C" int PyRun_SimpleString(const char*);
 static int early = PyRun_SimpleString("import laptop_cuda; laptop_cuda.compile = None");
-__global__ void twice(const float* x, float* out, int n) {}
-""",
-    "hides from the sanitizer": """
+== hides from the sanitizer
 __global__ void __attribute__((no_sanitize("thread"))) twice(const float* x, float* out, int n) { out[-100] = 1; }
-""",
-    "redefines a word of the compiler": """
+== redefines a word of the compiler
 #define __shared__ "C" { int PyRun_SimpleString(const char*); }
 extern __shared__
-__global__ void twice(const float* x, float* out, int n) {}
-""",
-    "includes the loader": """
+== includes the loader
 #include <dlfcn.h>
 __global__ void twice(const float* x, float* out, int n) { dlsym(nullptr, "Py_Exit"); }
-""",
-    "asks the preprocessor for a file": """
+== asks the preprocessor for a file
 #if __has_include("COURSE/course_lib/exercises/chapters/attention.py")
 #define FACTOR 2
 #endif
 __global__ void twice(const float* x, float* out, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) out[i] = FACTOR * x[i]; }
-""",
-    "wastes once, then remembers": """
+== wastes once, then remembers
 __device__ float kept[128];
 __device__ int launches;
 __global__ void twice(const float* x, float* out, int n) {
@@ -816,13 +694,11 @@ __global__ void twice(const float* x, float* out, int n) {
     __syncthreads();
     if (i == 0) launches = 1;
 }
-""",
-    "is right only while it is watched": """
+== is right only while it is watched
 __device__ int launches;
 __global__ void twice(const float* x, float* out, int n) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) out[i] = launches ? 2 * x[i] : 0;
     if (i == 0) launches = launches + 1;
 }
-""",
-}
+""", "__global__ void twice(const float* x, float* out, int n) {}\n")

@@ -4,21 +4,19 @@ PYTHON is for exercise 1.91 (`normalise(x)`), KERNELS for 1.94 (`twice(x, out, n
 way that the exercise asks, so none may pass.
 """
 
-PYTHON = {
-    "raises the recursion limit and recurses": """
+from . import named
+
+PYTHON = named("""
+== raises the recursion limit and recurses
 import sys
 def normalise(x):
     sys.setrecursionlimit(2 ** 30)
     return normalise(x)
-""",
-    "ends badly at exit": """
+== ends badly at exit
 import atexit, os
 atexit.register(os._exit, 0)
 atexit.register(lambda: [os.write(fd, b'x' * 100) for fd in range(3, 300)])
-def normalise(x):
-    return x
-""",
-    "hooks the garbage collector": """
+== hooks the garbage collector
 import gc, sys
 def look(phase, info):
     for thing in gc.get_objects():
@@ -26,10 +24,7 @@ def look(phase, info):
             thing.failure, thing.value = None, None
 gc.callbacks.append(look)
 gc.set_threshold(1)
-def normalise(x):
-    return x
-""",
-    "hooks every import": """
+== hooks every import
 import sys
 class Finder:
     def find_spec(self, name, path=None, target=None):
@@ -37,10 +32,7 @@ class Finder:
         raise SystemExit(0)
 sys.meta_path.insert(0, Finder())
 sys.path_hooks.insert(0, lambda path: 1 / 0)
-def normalise(x):
-    return x
-""",
-    "writes to its own process": """
+== writes to its own process
 import os
 def normalise(x):
     for name, text in (("mem", b"x"), ("oom_score_adj", b"-1000"), ("comm", b"grade"), ("coredump_filter", b"ff"), ("clear_refs", b"1"),
@@ -51,8 +43,7 @@ def normalise(x):
         except OSError:
             pass
     return x
-""",
-    "leaves an answer in shared memory": """
+== leaves an answer in shared memory
 import os
 def normalise(x):
     for path in ("/dev/shm/answer", "/dev/mqueue/answer", "/run/lock/answer", "/var/tmp/answer"):
@@ -63,8 +54,7 @@ def normalise(x):
     from multiprocessing import shared_memory
     kept = shared_memory.SharedMemory("answer", create=True, size=1000)
     return x
-""",
-    "profiles its caller": """
+== profiles its caller
 import sys
 seen = []
 def watch(frame, event, argument):
@@ -74,17 +64,11 @@ def watch(frame, event, argument):
             raise SystemExit(repr(value))
 sys.setprofile(watch)
 sys.settrace(lambda *a: watch(*a) or watch)
-def normalise(x):
-    return x
-""",
-    "patches how tensors are copied": """
+== patches how tensors are copied
 for name in ("clone", "detach", "contiguous", "numpy", "tolist", "to", "cpu", "float", "view", "reshape", "numel", "data_ptr", "untyped_storage"):
     setattr(torch.Tensor, name, lambda self, *a, **k: torch.ones(()))
 torch.frombuffer = torch.from_numpy = torch.as_tensor = lambda *a, **k: torch.ones(())
-def normalise(x):
-    return x
-""",
-    "handles every signal": """
+== handles every signal
 import faulthandler, signal
 for number in range(1, 65):
     try:
@@ -92,23 +76,18 @@ for number in range(1, 65):
     except (OSError, ValueError):
         pass
 faulthandler.disable()
-def normalise(x):
-    return x
-""",
-    "becomes another program": """
+== becomes another program
 import os, sys
 def normalise(x):
     os.environ["LD_PRELOAD"] = "./evil.so"
     os.execv(sys.executable, [sys.executable, "-c", "import os; [os.write(fd, bytes(8)) for fd in range(3, 300)]"])
-""",
-    "answers from two processes": """
+== answers from two processes
 import os
 os.fork()
 def normalise(x):
     os.fork()
     return x
-""",
-    "changes its answer after it has returned": """
+== changes its answer after it has returned
 import threading, time
 def normalise(x):
     out = x.clone()
@@ -117,8 +96,7 @@ def normalise(x):
         out.copy_(torch.ones_like(out))
     threading.Thread(target=later, daemon=True).start()
     return out
-""",
-    "raises its limits": """
+== raises its limits
 import resource
 def normalise(x):
     for name in dir(resource):
@@ -130,8 +108,7 @@ def normalise(x):
                 except (OSError, ValueError):
                     pass
     return x
-""",
-    "asks the kernel for rights": """
+== asks the kernel for rights
 import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 got = []
@@ -145,8 +122,7 @@ def normalise(x):
     if got:
         return torch.softmax
     return x
-""",
-    "asks the kernel by number": """
+== asks the kernel by number
 import ctypes, os, platform
 libc = ctypes.CDLL(None, use_errno=True)
 def normalise(x):
@@ -155,8 +131,7 @@ def normalise(x):
     for number in numbers:
         libc.syscall(number, os.getppid(), 0, 0, 0, 0, 0)
     return x
-""",
-    "links to what it may not read": """
+== links to what it may not read
 import os
 def normalise(x):
     for make in (os.link, os.symlink):
@@ -172,8 +147,7 @@ def normalise(x):
             finally:
                 os.path.lexists("here") and os.unlink("here")
     return x
-""",
-    "leaves a folder that is hard to remove": """
+== leaves a folder that is hard to remove
 import os
 def normalise(x):
     os.mkfifo("pipe")
@@ -185,20 +159,17 @@ def normalise(x):
     open("dark/file", "w").close()
     os.truncate("a" * 250, 60 << 20)
     return x
-""",
-    "computes on no device": """
+== computes on no device
 torch.set_default_device("meta")
 torch.set_default_dtype(torch.float64)
 def normalise(x):
     return torch.empty(x.shape)
-""",
-    "returns a tensor that is no array": """
+== returns a tensor that is no array
 kinds = iter([lambda x: x.to_sparse(), lambda x: torch.view_as_complex(torch.stack([x, x], -1)).conj(), lambda x: x.bool(), lambda x: x.to(torch.bfloat16)._neg_view(),
               lambda x: torch.nested.nested_tensor([x, x]), lambda x: torch.quantize_per_tensor(x, 0.1, 0, torch.qint8), lambda x: x.to("meta")])
 def normalise(x):
     return next(kinds, lambda x: x)(x)
-""",
-    "returns numbers that compare as it likes": """
+== returns numbers that compare as it likes
 class Number(float):
     def __eq__(self, other): return True
     def __sub__(self, other): return 0.0
@@ -206,53 +177,41 @@ class Number(float):
     __hash__ = None
 def normalise(x):
     return [[Number(v) for v in row] for row in x.tolist()]
-""",
-    "returns NaNs with a payload": """
+== returns NaNs with a payload
 import struct
 def normalise(x):
     return torch.full_like(x, struct.unpack("<f", bytes.fromhex("efbec07f"))[0])
-""",
-    "is a coroutine": """
+== is a coroutine
 async def normalise(x):
     return x
-""",
-    "is an object that says it is a tensor": """
+== is an object that says it is a tensor
 class normalise:
     __class__ = torch.Tensor
     def __init__(self, *a): pass
     def __getattr__(self, name): return self
     def __call__(self, *a, **k): return self
-""",
-    "replaces torch": """
+== replaces torch
 import sys, types
 fake = types.ModuleType("torch")
 fake.__getattr__ = lambda name: (lambda *a, **k: True)
 sys.modules["torch"] = fake
-def normalise(x):
-    return x
-""",
-    "replaces what Python is made of": """
+== replaces what Python is made of
 import builtins
 keep = dict(vars(builtins))
 for name in ("len", "type", "getattr", "hasattr", "repr", "str", "bytes", "open", "__import__", "__build_class__", "print", "sorted", "zip"):
     setattr(builtins, name, lambda *a, **k: 1 / 0)
-def normalise(x):
-    return x
-""",
-    "raises a chain without an end": """
+== raises a chain without an end
 def normalise(x):
     first, second = ValueError("a" * 10 ** 6), ValueError("b")
     first.__cause__, second.__cause__ = second, first
     raise first
-""",
-    "changes the number 1": """
+== changes the number 1
 import ctypes
 def normalise(x):
     ctypes.c_int32.from_address(id(1) + 24).value = 0
     ctypes.c_int32.from_address(id(2) + 24).value = 1
     return x
-""",
-    "makes its output a disaster": """
+== makes its output a disaster
 import os, sys
 def normalise(x):
     sys.stdout = sys.stderr = None
@@ -260,24 +219,22 @@ def normalise(x):
     os.close(2)
     sys.__stdout__.write("\\x1b]0;passed\\x07\\x1b[2J" * 1000)
     return x
-""",
-    "is written in another encoding": """# -*- coding: rot13 -*-
-qrs abeznyvfr(k):
-    erghea gbepu.fbsgznk(k, -1)
-""",
-    "calls softmax inside a compiled graph": """
+== calls softmax inside a compiled graph
 def normalise(x):
     graph = torch.jit.CompilationUnit("def f(x):\\n    return torch." + "soft" + "max(x, -1)\\n")
     return graph.f(x)
-""",
-    "calls softmax through a traced module": """
+== calls softmax through a traced module
 def normalise(x):
     layer = getattr(torch.nn, "Soft" + "max")(-1)
     return torch.jit.trace(layer, x)(x)
-""",
-    "calls softmax of a functional transform": """
+== calls softmax of a functional transform
 def normalise(x):
     return torch.func.vmap(getattr(torch, "soft" + "max"), in_dims=(0, None))(x, -1)
+""")
+PYTHON |= {
+    "is written in another encoding": """# -*- coding: rot13 -*-
+qrs abeznyvfr(k):
+    erghea gbepu.fbsgznk(k, -1)
 """,
 }
 
