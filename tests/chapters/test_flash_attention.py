@@ -9,7 +9,8 @@ from hypothesis import given, settings, strategies as st
 
 from course_lib import cuda
 from course_lib import flash_attention as fa
-from course_lib.gpu.case import attention, poisoned
+from course_lib.gpu.case import BF16, F16, F32, attention, in_float64, poisoned
+from course_lib.gpu.cases.flash_attention import biased
 from references import asked, excess, launches_of, wavefronts
 
 
@@ -151,7 +152,7 @@ def test_causal_traffic_counts_visited_tiles_only():
 
 def given_but(function):
     """The function with small inputs, but for what is changed."""
-    return lambda **change: function(**dict(zip("qkv", random_inputs(0, dtype=torch.float32))) | change)
+    return lambda **change: function(**dict(zip("qkv", random_inputs(0, dtype=F32))) | change)
 
 
 tiles, kernels = given_but(fa.flash_forward_tiles), given_but(fa.flash_attention)
@@ -185,7 +186,7 @@ def test_bad_input_is_named(function, change, words):
 
 
 def test_bad_results_to_a_backward_are_named():
-    q, k, v = random_inputs(0, dtype=torch.float32)
+    q, k, v = random_inputs(0, dtype=F32)
     out, lse = fa.flash_forward_tiles(q, k, v)
     for backward in (
             fa.flash_backward_tiles, lambda q, k, v, out, lse, g: fa.backward_kernels(g, q, k, v, out, lse)):
@@ -195,44 +196,44 @@ def test_bad_results_to_a_backward_are_named():
                 backward(q, k, v, *results)
 
 
-TOLERANCE = {torch.float32: 2e-5, torch.float16: 2e-3, torch.bfloat16: 2e-2}
+TOLERANCE = {F32: 2e-5, F16: 2e-3, BF16: 1.6e-2}
+# n_q, n_k, d, v_dim; and for tensor cores
+RAGGED = [(1, 1, 8, 8), (33, 63, 31, 20), (100, 31, 32, 7), (64, 64, 32, 32), (5, 130, 9, 32)]
+WIDE = [(50, 70, 64, 64), (50, 70, 128, 128), (50, 70, 100, 20), (50, 70, 24, 80)]
+HALF = [(31, 31, 32, 32), (70, 70, 30, 30), (40, 40, 9, 9)]
+EIGHTS = [(1, 1, 64, 64), (31, 100, 64, 64), (33, 63, 64, 64), (130, 140, 64, 64), (63, 33, 40, 24)]
+WIDE_EIGHTS = [(31, 33, 128, 128), (100, 63, 128, 128), (33, 100, 128, 64), (63, 31, 72, 128)]
 
 
-def agree(got, want, dtype):
-    scale = max(1.0, want.abs().max().item())
-    return bool(got.isfinite().all()) and (got.double() - want).abs().max().item() < TOLERANCE[dtype] * scale
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
-@pytest.mark.parametrize("rung", range(1, 7))
-@pytest.mark.parametrize("causal", [False, True])
-def test_every_rung_equals_the_oracle(rung, causal):
-    for n_q, n_k, d, v_dim in [(1, 1, 8, 8), (33, 63, 31, 20), (100, 31, 32, 7), (64, 64, 32, 32),
-                               (5, 130, 9, 32)]:
-        q, k, v = random_inputs(rung, 2, 4, 2, n_q, n_k, d, v_dim, dtype=torch.float32)
-        bias = torch.randn(k.shape[:3])
-        want, lse = fa.flash_forward_tiles(q, k, v, causal, 0.4, bias)
-        with poisoned():
-            got = fa.forward_kernel(q, k, v, causal, 0.4, bias, rung=rung)
-        assert agree(got[0], oracle(q, k, v, causal, 0.4, bias), torch.float32)
-        torch.testing.assert_close(got[1], lse, atol=1e-5, rtol=1e-5)
+def close(got, want, tolerance=2e-5):
+    """As a part of the largest number; a row without keys has a log-sum-exp of -inf."""
+    scale = want.nan_to_num(neginf=0.0).abs().max().clamp(min=1.0).item()
+    return torch.allclose(got.double(), want, rtol=0, atol=tolerance * scale)
 
 
-@pytest.mark.parametrize("rung", [1, *(pytest.param(r, marks=pytest.mark.slow) for r in (2, 3, 4, 5)), 6])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_of_every_rung(rung, dtype):
-    for n, d in [(31, 32), (70, 30), (40, 9)]:
-        q, k, v = random_inputs(rung, 1, 2, 1, n, n, d, dtype=dtype)
-        out, _ = fa.forward_kernel(q, k, v, causal=True, rung=rung)
-        assert out.dtype == dtype and agree(out, oracle(q, k, v, causal=True), dtype)
+def agrees(rung, dtype, n, m, d, v_dim, causal):
+    """Output, log-sum-exp and each gradient of a rung with a bias are those of float64, and written whole."""
+    case = biased(rung, dtype=dtype)
+    arguments = case.arguments({"b": 2, "heads": 4, "kv_heads": 2, "n": n, "m": m, "d": d, "v_dim": v_dim,
+                                "causal": causal})
+    with poisoned():
+        got = case.run(*arguments)
+    return all(map(close, got, case.oracle(*map(in_float64, arguments)), [TOLERANCE[dtype]] * len(got)))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("rung", range(2, 7))
-@pytest.mark.parametrize("d, v_dim", [(64, 64), (128, 128), (100, 20), (24, 80)])
-def test_wide_heads_of_every_rung(rung, d, v_dim):
-    q, k, v = random_inputs(rung, 1, 2, 2, 50, 70, d, v_dim, dtype=torch.float32)
-    assert agree(fa.forward_kernel(q, k, v, causal=True, rung=rung)[0], oracle(q, k, v, causal=True),
-                 torch.float32)
+@pytest.mark.parametrize("rung, dtype, sizes", [
+    *((rung, F32, RAGGED) for rung in range(1, 7)), *(slow(rung, F32, WIDE) for rung in range(2, 7)),
+    *((rung, dtype, HALF) for rung in (1, 6) for dtype in (F16, BF16)),
+    *(slow(rung, dtype, HALF) for rung in range(2, 6) for dtype in (F16, BF16)),
+    (7, BF16, EIGHTS[:4]), (7, F16, EIGHTS[1:2]), slow(7, F16, EIGHTS), slow(7, BF16, EIGHTS[4:]),
+    *(slow(7, dtype, WIDE_EIGHTS) for dtype in (F16, BF16))])
+def test_every_rung_and_its_gradients(rung, dtype, sizes):
+    for size in sizes:
+        assert agrees(rung, dtype, *size, causal=False) and agrees(rung, dtype, *size, causal=True), size
 
 
 widths = st.sampled_from([(8, 8), (31, 17), (32, 32), (64, 64), (33, 64)])
@@ -243,66 +244,58 @@ widths = st.sampled_from([(8, 8), (31, 17), (32, 32), (64, 64), (33, 64)])
        with_bias=st.booleans())
 def test_forward_and_backward_against_float64(shape, width, group_size, causal, with_bias):
     shape = dict(shape, d=width[0], v_dim=width[1])
-    inputs = random_inputs(n_heads=shape["n_kv_heads"] * group_size, dtype=torch.float32, **shape)
+    inputs = random_inputs(n_heads=shape["n_kv_heads"] * group_size, dtype=F32, **shape)
     torch.manual_seed(shape["seed"])  # the same example draws the same bias and gradient again
     inputs += (torch.randn(inputs[1].shape[:3]),) if with_bias else ()
     leaves = [x.requires_grad_() for x in inputs]
     out = fa.flash_attention(*leaves[:3], causal=causal, scale=0.3, key_bias=leaves[3] if with_bias else None)
     grad_out = torch.randn_like(out)
-    assert agree(out, oracle(*leaves[:3], causal, 0.3, leaves[3] if with_bias else None), torch.float32)
-    want = oracle_gradients(inputs, grad_out, causal=causal, scale=0.3)
-    for got, exact in zip(torch.autograd.grad(out, leaves, grad_out), want):
-        assert agree(got, exact, torch.float32)
+    want = oracle(*leaves[:3], causal, 0.3, leaves[3] if with_bias else None), *oracle_gradients(
+        inputs, grad_out, causal=causal, scale=0.3)
+    for got, exact in zip((out, *torch.autograd.grad(out, leaves, grad_out)), want):
+        assert close(got, exact)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("d, v_dim, dtype", [
-    (30, 32, torch.float16), (30, 32, torch.bfloat16), (128, 128, torch.float32), (100, 20, torch.float32),
-    (24, 80, torch.float32)])
-def test_gradients_in_half_precision_and_of_wide_heads(d, v_dim, dtype):
-    inputs = random_inputs(3, 1, 4, 2, 50, 70, d, v_dim, dtype=dtype)
-    leaves = [x.requires_grad_() for x in inputs]
-    out = fa.flash_attention(*leaves, causal=True)
-    grad_out = torch.randn_like(out)
-    want = oracle_gradients(inputs, grad_out, causal=True)
-    for got, exact in zip(torch.autograd.grad(out, leaves, grad_out), want):
-        assert got.dtype == dtype and agree(got, exact, dtype)
-
-
-def test_atomic_and_deterministic_backward_agree_and_the_latter_repeats():
-    q, k, v = random_inputs(5, 2, 4, 2, 70, 45, 20, 32, dtype=torch.float32)
-    bias, grad_out = torch.randn(k.shape[:3]), torch.randn(2, 4, 70, 32)
-    out, lse = fa.forward_kernel(q, k, v, True, None, bias)
+@pytest.mark.parametrize("rung, d", [(6, 20), (7, 64)])
+def test_the_backward_repeats_and_atomics_agree(rung, d):
+    dtype = F32 if rung == 6 else BF16
+    q, k, v = random_inputs(5, 2, 4, 2, 70, 45, d, 32, dtype=dtype)
+    bias, grad_out = torch.randn(k.shape[:3]), torch.randn(2, 4, 70, 32).to(dtype)
+    out, lse = fa.forward_kernel(q, k, v, True, None, bias, rung)
     with poisoned():
-        runs = [fa.backward_kernels(grad_out, q, k, v, out, lse, True, None, bias, atomic=a)
-                for a in (False, False, True)]
+        runs = [fa.backward_kernels(grad_out, q, k, v, out, lse, True, None, bias, rung=rung, atomic=a)
+                for a in (False, False, rung == 6)]
     for first, second, atomic in zip(*runs):
         assert torch.equal(first, second)
         torch.testing.assert_close(first, atomic, atol=1e-4, rtol=1e-4)
 
 
-def test_no_nan_for_large_inputs_or_masked_queries():
-    for dtype in (torch.float32, torch.float16):
-        g = torch.Generator().manual_seed(0)
-        q, k, v = ((2e4 * torch.rand(1, 1, n, 32, generator=g) - 1e4).to(dtype).requires_grad_()
-                   for n in (70, 40, 40))
-        out = fa.flash_attention(q, k, v, causal=True)
-        assert out.isfinite().all() and (out[:, :, :30] == 0).all()
-        grads = torch.autograd.grad(out, (q, k, v), torch.full_like(out, 1e-4))
-        assert not any(g.isnan().any() for g in grads) and (grads[0][:, :, :30] == 0).all()
+@pytest.mark.parametrize("rung, dtype", [(6, F32), (6, F16), (7, F16)])
+def test_no_nan_for_large_inputs_or_masked_queries_and_keys(rung, dtype):
+    g, bias = torch.Generator().manual_seed(0), torch.zeros(1, 1, 40)
+    q, k, v = ((2e4 * torch.rand(1, 1, n, 32, generator=g) - 1e4).to(dtype) for n in (70, 40, 40))
+    bias[..., 1] = -math.inf
+    out, lse = fa.forward_kernel(q, k, v, True, None, bias, rung)
+    assert out.isfinite().all() and (out[:, :, :30] == 0).all() and (lse[:, :, :30] == -math.inf).all()
+    dq, *of_keys = fa.backward_kernels(torch.full_like(out, 1e-4), q, k, v, out, lse, True, None, bias,
+                                       rung=rung)
+    assert not any(g.isnan().any() for g in (dq, *of_keys)) and (dq[:, :, :30] == 0).all()
+    assert all((g[:, :, 1] == 0).all() for g in of_keys)
 
 
-def test_a_key_bias_of_minus_infinity_hides_a_key():
-    q, k, v = random_inputs(6, n_q=9, n_k=12, dtype=torch.float32)
-    bias = torch.zeros(12)
-    bias[3:] = -math.inf
-    seen = fa.flash_attention(q, k[:, :, :3], v[:, :, :3])
-    torch.testing.assert_close(fa.flash_attention(q, k, v, key_bias=bias), seen)
-    assert (fa.flash_attention(q, k, v, key_bias=torch.full((12,), -math.inf)) == 0).all()
+@pytest.mark.parametrize("rung, dtype", [(6, F32), (7, F16)])
+def test_a_key_bias_of_minus_infinity_hides_a_key(rung, dtype):
+    q, k, v = random_inputs(6, n_q=9, n_k=70, dtype=dtype)
+    bias = torch.zeros(1, 1, 70)
+    bias[..., 5:] = -math.inf
+    seen = fa.forward_kernel(q, k[:, :, :5], v[:, :, :5], scale=2.5, rung=rung)
+    torch.testing.assert_close(fa.forward_kernel(q, k, v, False, 2.5, bias, rung), seen)
+    out, lse = fa.forward_kernel(q, k, v, key_bias=torch.full_like(bias, -math.inf), rung=rung)
+    assert (out == 0).all() and (lse == -math.inf).all()
 
 
 def test_views_and_empty_inputs():
-    q, k, v = random_inputs(7, 1, 2, 2, 20, 20, 16, dtype=torch.float32)
+    q, k, v = random_inputs(7, 1, 2, 2, 20, 20, 16, dtype=F32)
     moved = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in (q, k, v)]
     assert torch.equal(fa.flash_attention(*moved), fa.flash_attention(q, k, v))
     offset = torch.cat([torch.zeros(1), q.flatten()])[1:].view(q.shape)  # its address is no multiple of 16
@@ -313,7 +306,7 @@ def test_views_and_empty_inputs():
 
 @pytest.mark.slow
 def test_the_operator_passes_opcheck():
-    q, k, v = (x.requires_grad_() for x in random_inputs(8, 1, 2, 1, 9, 12, 8, dtype=torch.float32))
+    q, k, v = (x.requires_grad_() for x in random_inputs(8, 1, 2, 1, 9, 12, 8, dtype=F32))
     for bias in (torch.randn(1, 1, 12, requires_grad=True), torch.empty(0)):
         torch.library.opcheck(fa.op._flash, (q, k, v, bias, True, 0.3))
 
@@ -321,7 +314,7 @@ def test_the_operator_passes_opcheck():
 @pytest.mark.parametrize("rung, rows", [(3, 32), (4, 32), (5, 32), (6, 64)])
 def test_tiled_rungs_move_what_the_formula_says(rung, rows):
     """n = 70, 50: ragged tiles too. Bank conflicts: rung 3 has them, the others have none."""
-    q, k, v = random_inputs(9, 1, 1, 1, 70, 50, 32, dtype=torch.float32)
+    q, k, v = random_inputs(9, 1, 1, 1, 70, 50, 32, dtype=F32)
     for causal in (False, True):
         launches = launches_of(lambda: fa.forward_kernel(q, k, v, causal, rung=rung))
         skips = causal and rung == 6
@@ -330,7 +323,7 @@ def test_tiled_rungs_move_what_the_formula_says(rung, rows):
 
 
 def test_three_launches_move_the_standard_passes():
-    q, k, v = random_inputs(10, 1, 1, 1, 64, 96, 32, dtype=torch.float32)
+    q, k, v = random_inputs(10, 1, 1, 1, 64, 96, 32, dtype=F32)
     launches = launches_of(lambda: fa.forward_kernel(q, k, v, rung=1))
     unique = 32 * sum(x.global_load.unique_sectors + x.global_store.unique_sectors for x in launches)
     assert unique == fa.traffic(64, 32, 1, 1, "standard", n_k=96) + 4 * 64         # and the log-sum-exp
@@ -352,26 +345,33 @@ def test_both_orders_move_what_the_formula_says(order, n, d, tile):
     assert asked(launches_of(lambda: run_order(order, n, d, tile))) == fa.traffic(n, d, tile, tile, order)
 
 
-@pytest.mark.parametrize("order", ["forward", "reverse", "seeded"])
-def test_no_kernel_has_a_fault_in_any_thread_order(order):
-    q, k, v = random_inputs(11, 1, 2, 1, 35, 40, 20, 19, dtype=torch.float32)
-    bias = torch.randn(1, 1, 40)
+@pytest.mark.parametrize("rung, d, v_dim, order", [
+    *((rung, 20, 19, order) for rung in range(1, 7) for order in ("forward", "reverse", "seeded")),
+    (7, 64, 64, "forward"), slow(7, 64, 64, "reverse"), slow(7, 64, 64, "seeded"),
+    *(slow(7, 128, v_dim, order) for v_dim in (128, 64) for order in ("forward", "reverse", "seeded"))])
+def test_no_kernel_has_a_fault_in_any_thread_order(rung, d, v_dim, order):
     with cuda.sanitize(order=order):
-        for rung in range(1, 7):
-            out, lse = fa.forward_kernel(q, k, v, True, None, bias, rung=rung)
-        for atomic in (False, True):
-            fa.backward_kernels(torch.ones_like(out), q, k, v, out, lse, True, None, bias, atomic=atomic)
+        assert agrees(rung, F32 if rung < 7 else BF16, 35, 40 if rung < 7 else 140, d, v_dim, True)
+
+
+@pytest.mark.parametrize("order", ["reverse", "seeded"])
+def test_atomics_and_both_orders_of_loops_have_no_fault_in_any_thread_order(order):
+    q, k, v = random_inputs(11, 1, 2, 1, 35, 40, 20, 19, dtype=F32)
+    with cuda.sanitize(order=order):
+        out, lse = fa.forward_kernel(q, k, v, True)
+        fa.backward_kernels(torch.ones_like(out), q, k, v, out, lse, True, atomic=True)
         for name in ("key_outer", "query_outer"):
             run_order(name, 40, 6, 16)
 
 
-@pytest.mark.slow
-def test_the_header_quotes_what_is_counted():
-    """The table in kernels/flash_attention.cu: bytes asked for, wavefronts and excess at n = 128, d = 64."""
-    header = (cuda.KERNELS / "flash_attention.cu").read_text()
+@pytest.mark.parametrize("file, rungs, n, dtype", [
+    slow("flash_attention", "123456", 128, F32), ("flash_attention/tensor_core", "67", 256, BF16)])
+def test_the_header_quotes_what_is_counted(file, rungs, n, dtype):
+    """Bytes asked for, wavefronts and excess at d = 64."""
+    header = (cuda.KERNELS / f"{file}.cu").read_text()
     rows = re.findall(r"^//   (\d) .* ([\d,]+) +([\d,]+) +([\d,]+)$", header, re.M)
-    q, k, v = random_inputs(12, 1, 1, 1, 128, 128, 64, dtype=torch.float32)
-    assert [row[0] for row in rows] == list("123456")
+    q, k, v = random_inputs(12, 1, 1, 1, n, n, 64, dtype=dtype)
+    assert [row[0] for row in rows] == list(rungs)
     for rung, *quoted in rows:
         launches = launches_of(lambda: fa.forward_kernel(q, k, v, rung=int(rung)))
         counts = [count(launches) for count in (asked, wavefronts, excess)]
@@ -379,15 +379,22 @@ def test_the_header_quotes_what_is_counted():
 
 
 @pytest.mark.slow
-def test_the_header_of_the_backward_quotes_what_is_counted():
-    header = (cuda.KERNELS / "flash_attention/backward.cu").read_text()
-    rows = {name: [int(x.replace(",", "")) for x in numbers] for name, *numbers in
-            re.findall(r"^//   (\w+) .* ([\d,]+) +([\d,]+)$", header, re.M)}
-    q, k, v = random_inputs(12, 1, 1, 1, 128, 128, 64, dtype=torch.float32)
+@pytest.mark.parametrize("file, ways, n, dtype", [
+    ("backward", [{"atomic": False}, {"atomic": True}], 128, F32),
+    ("tensor_core_backward", [{"rung": 6}, {"rung": 7}], 256, BF16)])
+def test_the_header_of_a_backward_quotes_what_is_counted(file, ways, n, dtype):
+    """Bytes, wavefronts and, where it has a column, excess."""
+    header = (cuda.KERNELS / f"flash_attention/{file}.cu").read_text()
+    rows = {name: [int(x.replace(",", "")) for x in numbers.split()] for name, numbers in
+            re.findall(r"^//   (\w+(?:, (?:keys|queries))?) .*?((?: +[\d,]+){2,3})$", header, re.M)}
+    q, k, v = random_inputs(12, 1, 1, 1, n, n, 64, dtype=dtype)
     out, lse = fa.forward_kernel(q, k, v)
     counted = {}
-    for atomic in (False, True):
-        for launch in launches_of(lambda: fa.backward_kernels(out, q, k, v, out, lse, atomic=atomic)):
-            counted[launch.kernel.split("<")[0]] = [asked([launch]), wavefronts([launch])]
-            assert excess([launch]) == 0 and launch.atomics == (1024 if "atomic" in launch.kernel else 0)
+    for way in ways:
+        for launch in launches_of(lambda: fa.backward_kernels(out, q, k, v, out, lse, **way)):
+            name = (launch.kernel.split("<")[0]
+                    + {"true>": ", keys", "false>": ", queries"}.get(launch.kernel.split()[-1], ""))
+            counted[name] = [count([launch]) for count in (asked, wavefronts, excess)][:len(rows[name])]
+            assert (len(rows[name]) == 3 or excess([launch]) == 0)
+            assert launch.atomics == (1024 if "atomic" in launch.kernel else 0)
     assert counted == rows
