@@ -115,13 +115,11 @@ class Launch:
         module = self.kernel.module
         module._continue_in(library)
         here = arrays.CpuCopies(values)
-        launch.run(entry=entry.call, kernel=self.kernel.__name__,
-                   grid=self.grid, block=self.block,
+        launch.run(entry=entry.call, kernel=self.kernel.__name__, grid=self.grid, block=self.block,
                    shared_bytes=self.shared_bytes, params=entry.parameters, values=here.values,
                    library=library.path, source=module.source, source_name=module.name,
                    launch_bounds=entry.launch_bounds, shared_limit=self.kernel.shared_limit,
-                   files={file.path.name: file.text for file in module._files[1:]},
-                   defines=module._define)
+                   files={file.path.name: file.text for file in module._files[1:]}, defines=module._define)
         here.copy_back(entry.parameters)
 
 

@@ -159,7 +159,7 @@ FAULTS = {
     ],
     "engine text": [
         ("a student's line is another", "laptop_cuda/text/diagnostics.py", "found.append((line, message))\n",
-         "found.append((line + 1, message))\n", "engine/test_language.py -k students_own_line"),
+         "found.append((line + 1, message))\n", "engine/test_cuda_build.py -k students_line"),
         ("a race without its advice", "laptop_cuda/errors/memory.py",
          "if self.place == self.other_place and UPDATE.search(text)", "if False and UPDATE.search(text)",
          "engine/test_bugs.py -k cause"),

@@ -7,11 +7,9 @@ use all cores, the clock's is in a row of its own.
 """
 import argparse
 import ctypes
-import importlib.util
 import os
 import resource
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
@@ -130,66 +128,10 @@ def kernel(folder: Path, case: Case, n: int) -> None:
     compared("sanitized", best(lambda: traced(cuda.sanitize), 3))
 
 
-def numba() -> None:
-    """numba's CUDA simulator interprets Python: a small matrix product stands for its speed, beside ours."""
-    print("\nA matrix product of 32 x 32, one thread per element")
-    if importlib.util.find_spec("numba") is None:
-        row("numba's CUDA simulator", None, None, "numba is not installed")
-        return
-    program = r"""
-import time, numpy
-from numba import cuda
-@cuda.jit
-def product(a, b, c):
-    i, j = cuda.grid(2)
-    s = 0.0
-    for k in range(a.shape[1]):
-        s += a[i, k] * b[k, j]
-    c[i, j] = s
-a = numpy.ones((32, 32), numpy.float32); c = numpy.zeros_like(a)
-start = time.perf_counter(); product[(2, 2), (16, 16)](a, a, c); print(time.perf_counter() - start)
-"""
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                          env={**os.environ, "NUMBA_ENABLE_CUDASIM": "1"})
-    if done.returncode:
-        row("numba's CUDA simulator", None, None, done.stderr.strip().splitlines()[-1])
-        return
-    simulated = float(done.stdout.split()[-1])
-    mod = cuda.compile("__global__ void product(const float* a, const float* b, float* c, int n) {\n"
-                       "  int i = blockIdx.y * blockDim.y + threadIdx.y, j = blockIdx.x * blockDim.x + "
-                       "threadIdx.x;\n"
-                       "  float s = 0; for (int k = 0; k < n; ++k) s += a[i * n + k] * b[k * n + j]; c[i * n "
-                       "+ j] = s;\n"
-                       "}\n")
-    a, c = np.ones((32, 32), np.float32), np.zeros((32, 32), np.float32)
-    ours = best(lambda: mod.product[(2, 2), (16, 16)](a, a, c, 32))
-    row("numba's CUDA simulator, product of 32 x 32", simulated, None,
-        f"{simulated / ours:.0f} times ours ({ours * 1e6:.0f} us)")
-
-
-def inline_extension(folder: Path) -> None:
-    print("\ntorch's own inline extension")
-    if importlib.util.find_spec("ninja") is None or importlib.util.find_spec("torch") is None:
-        return row("torch.utils.cpp_extension.load_inline", None, None, "torch or ninja is not installed")
-    program = ("import time, torch, torch.utils.cpp_extension as e; start = "
-               "time.perf_counter();e.load_inline('bench_inline', 'torch::Tensor f(torch::Tensor x) { return "
-               "x + 1; }', functions=['f'], "
-               f"build_directory={str(folder)!r}); print(time.perf_counter() - start)")
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True,
-                          env={**os.environ, "PATH": path})
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["failed"])[-1]
-        return row("torch.utils.cpp_extension.load_inline", None, None, reason[:60])
-    row("torch.utils.cpp_extension.load_inline, one function", float(done.stdout.split()[-1]))
-
-
 def main(argv: list[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m laptop_cuda bench", description=__doc__.splitlines()[0])
     parser.add_argument("what", choices=["engine"], nargs="?", default="engine")
-    parser.add_argument("--quick", action="store_true", help="without torch's inline extension, which takes "
-                        "half a minute")
-    asked = parser.parse_args(argv)
+    parser.parse_args(argv)
     with tempfile.TemporaryDirectory() as name:
         before = os.environ.get("LAPTOP_CUDA_CACHE")
         os.environ["LAPTOP_CUDA_CACHE"] = name
@@ -199,9 +141,6 @@ def main(argv: list[str]) -> int:
             for case in CASES:
                 for n in (64, 256):
                     kernel(Path(name), case, n)
-            numba()
-            if not asked.quick:
-                inline_extension(Path(name))
         finally:
             os.environ.pop("LAPTOP_CUDA_CACHE")
             if before is not None:

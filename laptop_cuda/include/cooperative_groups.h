@@ -53,8 +53,7 @@ public:
     LAPTOP_FN static dim3 dim_threads() { return blockDim; }
 };
 // What CUDA needs of shared memory for tiles of more than a warp; here they need none.
-template <unsigned = 1024, unsigned = 0>
-struct block_tile_memory { char laptop_unused; };
+template <unsigned = 1024, unsigned = 0> struct block_tile_memory { char laptop_unused; };
 LAPTOP_FN thread_block this_thread_block() { return thread_block(); }
 template <unsigned A, unsigned B>
 LAPTOP_FN thread_block this_thread_block(block_tile_memory<A, B>&) { return thread_block(); }
@@ -165,8 +164,7 @@ private:
 };
 
 // A tile of several warps: its threads wait for each other, and see each other's values between two such waits.
-template <unsigned Size, class Parent>
-class thread_block_tile<Size, Parent, true> {
+template <unsigned Size, class Parent> class thread_block_tile<Size, Parent, true> {
     static_assert((Size & (Size - 1)) == 0 && Size <= 1024, "the size of a tile is a power of two, at most 1024");
 
 public:

@@ -19,8 +19,7 @@ template <class Use, int M, int N, int K> struct laptop_shape { static constexpr
 template <int M, int N, int K> struct laptop_shape<matrix_a, M, N, K> { static constexpr int rows = M, columns = K; };
 template <int M, int N, int K> struct laptop_shape<matrix_b, M, N, K> { static constexpr int rows = K, columns = N; };
 
-template <class Use, int M, int N, int K, class T, class Layout = void>
-struct fragment {
+template <class Use, int M, int N, int K, class T, class Layout = void> struct fragment {
     typedef laptop_shape<Use, M, N, K> shape;
     typedef typename laptop_stored<T>::type element_type;
     typedef element_type storage_element_type;

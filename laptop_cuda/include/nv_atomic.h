@@ -22,6 +22,14 @@ LAPTOP_QUIET T nv_atomic(const volatile T* p, int order, int scope, F change, co
     __nv_atomic_thread_fence(order, scope);
     return old;
 }
+template <class T>
+LAPTOP_QUIET bool nv_compared(volatile T* p, T* expected, T v, int order, int scope, const void* site) {
+    will_read(expected, sizeof(T), site);
+    T want = *expected, old = nv_atomic(p, order, scope, [=](T old) LAPTOP_QUIET -> T { return old == want ? v : old; }, site);
+    if (old == want) return true;
+    will_write(expected, sizeof(T), site);
+    return *expected = old, false;
+}
 }  // namespace laptop
 
 template <class T>
@@ -59,27 +67,13 @@ LAPTOP_FN void __nv_atomic_store(volatile T* p, laptop::exactly<T>* value, int o
 template <class T>
 LAPTOP_FN bool __nv_atomic_compare_exchange_n(volatile T* p, laptop::exactly<T>* expected, laptop::exactly<T> v, bool, int order,
                                               int, int scope = __NV_THREAD_SCOPE_SYSTEM) {
-    laptop::will_read(expected, sizeof(T), LAPTOP_SITE);
-    T want = *expected;
-    T old = laptop::nv_atomic(p, order, scope, [=](T old) LAPTOP_QUIET -> T { return old == want ? v : old; }, LAPTOP_SITE);
-    if (old != want) {
-        laptop::will_write(expected, sizeof(T), LAPTOP_SITE);
-        *expected = old;
-    }
-    return old == want;
+    return laptop::nv_compared(p, expected, v, order, scope, LAPTOP_SITE);
 }
 template <class T>
 LAPTOP_FN bool __nv_atomic_compare_exchange(volatile T* p, laptop::exactly<T>* expected, laptop::exactly<T>* value, bool, int order,
                                             int, int scope = __NV_THREAD_SCOPE_SYSTEM) {
-    laptop::will_read(expected, sizeof(T), LAPTOP_SITE);
     laptop::will_read(value, sizeof(T), LAPTOP_SITE);
-    T want = *expected, v = *value;
-    T old = laptop::nv_atomic(p, order, scope, [=](T old) LAPTOP_QUIET -> T { return old == want ? v : old; }, LAPTOP_SITE);
-    if (old != want) {
-        laptop::will_write(expected, sizeof(T), LAPTOP_SITE);
-        *expected = old;
-    }
-    return old == want;
+    return laptop::nv_compared(p, expected, *value, order, scope, LAPTOP_SITE);
 }
 #define LAPTOP_NV_ATOMIC(name, Result, expression)                                                              \
     template <class T>                                                                                          \

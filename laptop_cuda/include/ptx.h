@@ -29,8 +29,7 @@ LAPTOP_FN void require(bool condition, const char* what, const void* site) {
 }
 
 // ------------------------------------------------------------------ 16-bit numbers
-template <class Format>
-struct small {
+template <class Format> struct small {
     uint16_t bits;
     LAPTOP_INLINE small() = default;
     LAPTOP_QUIET small(float value) : bits(Format::narrow(value)) {}
@@ -38,8 +37,7 @@ struct small {
 };
 typedef small<laptop::binary16> f16;
 typedef small<laptop::bfloat16> bf16;
-template <class T>
-struct pair { T low, high; };
+template <class T> struct pair { T low, high; };
 typedef pair<f16> f16x2;
 typedef pair<bf16> bf16x2;
 typedef pair<float> f32x2;

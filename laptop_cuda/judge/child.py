@@ -111,8 +111,7 @@ class Judge(Child):
                 cells.append(ctypes.create_string_buffer(packed, parameter.itemsize))
                 continue
             array = arrays.of(_checked(parameter, value))
-            p = self.library.laptop_judge_malloc(max(array.bytes, 1), parameter.name.encode(),
-                                                 array.itemsize)
+            p = self.library.laptop_judge_malloc(max(array.bytes, 1), parameter.name.encode(), array.itemsize)
             if array.bytes and name not in case.unset:
                 ctypes.memmove(p, array.address, array.bytes)
                 self.library.laptop_judge_wrote(p, array.bytes)

@@ -64,8 +64,7 @@ class LeetGPU:
         empty = [n for n in self.outputs if values[n] in unset]
         first, second = answered(values, unset if empty else (), self._reference)
         made = Case(_label(values), "given", values, self.outputs, first,
-                    rtol=getattr(self.challenge, "rtol", 1e-5),
-                    atol=getattr(self.challenge, "atol", 1e-5))
+                    rtol=getattr(self.challenge, "rtol", 1e-5), atol=getattr(self.challenge, "atol", 1e-5))
         made.draws(self.drawn)
         for name in empty:
             made.leave_unset(name, first[name], second[name], "the challenge makes it by torch.empty")

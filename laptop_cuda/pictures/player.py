@@ -178,8 +178,7 @@ def packed(data: dict) -> dict:
     return {name: data[name] for name in ("kernel", "grid", "block", "blocks", "cut", "machine",
                                                "arrays")} | {
         "steps": {"columns": data["steps"]["columns"], "rows": steps}, "files": files,
-        "intervals": data["intervals"],
-        "events": [[_short(row[p]) for p in places] for row in rows],
+        "intervals": data["intervals"], "events": [[_short(row[p]) for p in places] for row in rows],
         "error": error and {"kind": error["kind"], "message": error["message"],
                             "accesses": [{"step": rows[e][step], "lane": rows[e][lane]}
                                          for e in error["events"]]},

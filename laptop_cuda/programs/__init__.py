@@ -172,8 +172,7 @@ def execute(program: Program, arguments: list[str] = (), *, order: str = "forwar
     if status < 0:
         crash = crashes.crash(program.library, program.files, -status, rows.crashes, bool(rows.fault))
         status = 128 - status
-    return Ran(status, out or "", err or "", rows.launches, crash, host_errors=rows.host,
-               refused=refused)
+    return Ran(status, out or "", err or "", rows.launches, crash, host_errors=rows.host, refused=refused)
 
 
 class _Rows:

@@ -22,10 +22,9 @@ OPERANDS = {**dict.fromkeys([*BINARY, *BITS, "shl", "shr"], 3), "fma": 4, "mad":
             **dict.fromkeys([*FUNCTIONS, "abs", "neg", "not", "cnot"], 2)}
 THREAD = "threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)"
 SPECIAL = {
-    "laneid": "laptop::lane_id()",
-    "warpid": f"({THREAD}) / warpSize",
-    "nwarpid": "(blockDim.x * blockDim.y * blockDim.z + warpSize - 1) / warpSize",
-    "smid": "0u", "nsmid": "1u", "gridid": "0u", "clock": "(uint32_t)laptop::clock()",
+    "laneid": "laptop::lane_id()", "warpid": f"({THREAD}) / warpSize",
+    "nwarpid": "(blockDim.x * blockDim.y * blockDim.z + warpSize - 1) / warpSize", "smid": "0u",
+    "nsmid": "1u", "gridid": "0u", "clock": "(uint32_t)laptop::clock()",
     "clock64": "(uint64_t)laptop::clock()", "warpsize": "32u", "globaltimer": "(uint64_t)laptop::clock()",
     "globaltimer_lo": "(uint32_t)laptop::clock()", "lanemask_eq": "1u << laptop::lane_id()",
     "lanemask_lt": "(1u << laptop::lane_id()) - 1u", "lanemask_le": "(2u << laptop::lane_id()) - 1u",

@@ -120,8 +120,7 @@ def table(sources: list[Outline], wanted: list[tuple[KernelText, str]], entry) -
         text += guarded(kernel.conditions, its_function + chosen + entry(number, address))
         if kernel.choices:
             rows += guarded(kernel.conditions, _names(kernel, number))
-        rows += guarded(kernel.conditions,
-                        f'{{"kernel", "{number}", (void*)laptop_entry_{number}, '
+        rows += guarded(kernel.conditions, f'{{"kernel", "{number}", (void*)laptop_entry_{number}, '
                         f"laptop_entries::types({address}), {bounds}, 0.0, nullptr, 0}},\n")
     for name, value, conditions in (c for source in sources for c in constants(source)):
         rows += guarded(conditions, f'laptop_entries::constant("{name}", {value}),\n')

@@ -25,8 +25,7 @@ class Suspect:
     reason: str
 
 
-def rank(text: str, reach: dict[Effect, int], value, written: bool,
-         tried: dict[int, float]) -> list[Suspect]:
+def rank(text: str, reach: dict[Effect, int], value, written: bool, tried: dict[int, float]) -> list[Suspect]:
     """`reach` are the statements that the element depends on, with their distance; `value` is what it holds;
     `tried` says of lines which share of the wrong elements a change of them makes right."""
     source, best = text.split("\n"), {}

@@ -89,8 +89,7 @@ COUNTED = [n for n in cheats.COPIES if n not in cheats.UNCOUNTED]
 
 
 @pytest.mark.parametrize("compiler", ["g++", "clang++", "clang++-19"])
-@pytest.mark.parametrize("name",
-                         [pytest.param(n, marks=() if n == "a struct by value" else pytest.mark.slow)
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if n == "a struct by value" else pytest.mark.slow)
                           for n in COUNTED])
 def test_any_other_copy_is_counted(name, compiler, monkeypatch):
     """Each block reads 64 numbers, or as many bytes of structs as fit into them."""

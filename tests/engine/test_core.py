@@ -58,7 +58,7 @@ def test_it_works_without(gone, tmp_path):
     said = subprocess.run([sys.executable, "-m", "laptop_cuda", "--help"], cwd=tmp_path, env=environment,
                           capture_output=True, text=True).stdout
     for pack, command in (("programs", "run prog.cu"), ("judge", "judge FOLDER"),
-                          ("bench", "bench [--quick]")):
+                          ("bench", "bench [engine]")):
         assert (command in said) == (pack not in gone)
 
 

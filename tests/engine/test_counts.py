@@ -343,8 +343,7 @@ COUNTS = [
     Count("copy_from_an_offset_of_one_element", "copy", 4, 256,
           lambda: (ramp(1025)[1:], torch.zeros(1024), 1024), load=(32, 32 * 5, 4096, 129),
           store=(32, 32 * 4, 4096, 128)),
-    # All 64 threads ask for the same 4 bytes: 2 requests of one sector, 256 bytes asked, one sector in
-    # all.
+    # All 64 threads ask for the same 4 bytes: 2 requests of one sector, 256 bytes asked, one sector in all.
     Count("broadcast", "broadcast", 1, 64, lambda: (ramp(8), torch.zeros(64)), load=(2, 2, 256, 1)),
     # Thread j walks row j of a 64 x 64 matrix: neighbouring lanes are 256 bytes apart, 32 sectors per
     # request. 2 warps x 64 steps. Each of the 512 sectors of the matrix moves 8 times.
@@ -406,9 +405,8 @@ COUNTS = [
     # In each of the 8 rounds one half of the lanes loads: 8 requests, not 4, of 16 lanes and 4 sectors.
     Count("alternating_lanes_in_a_loop", "alternate", 1, 32, lambda: (ramp(256), torch.zeros(32)),
           load=(8, 32, 8 * 64, 32)),
-    # Round k has the lanes k + 1 to 31: 31 rounds, 31 + 30 + ... + 1 = 496 loads of 4 bytes. The first
-    # active lane is m = k + 1, and lanes m to 31 cover 4 - m // 8 sectors: 7 * 4 + 8 * 3 + 8 * 2 + 8 *
-    # 1 = 76.
+    # Round k has the lanes k + 1 to 31: 31 rounds, 31 + 30 + ... + 1 = 496 loads of 4 bytes. The first active
+    # lane is m = k + 1, and lanes m to 31 cover 4 - m // 8 sectors: 7 * 4 + 8 * 3 + 8 * 2 + 8 * 1 = 76.
     Count("triangle", "triangle", 1, 32, lambda: (ramp(1024), torch.zeros(32)), load=(31, 76, 496 * 4, 76)),
     # In each of 8 rounds 24 of the 32 lanes load, and each sector keeps 6 of its 8 lanes: 8 requests of
     # 4 sectors.
@@ -416,8 +414,7 @@ COUNTS = [
     # Round k has the lanes k to 31: 32 + 31 + ... + 1 = 528 loads in 32 requests. Lanes m to 31 cover 4
     # - m // 8 sectors: 8 * (4 + 3 + 2 + 1) = 80.
     Count("break", "breaking", 1, 32, lambda: (ramp(1024), torch.zeros(32)), load=(32, 80, 528 * 4, 80)),
-    # The same load instruction in fetch(), reached from two calls: two requests of 16 lanes, 2 sectors
-    # each.
+    # The same load instruction in fetch(), reached from two calls: two requests of 16 lanes, 2 sectors each.
     Count("a_helper_called_from_both_arms", "shared_helper", 1, 32,
           lambda: (ramp(32), ramp(32), torch.zeros(32)), load=(2, 4, 128, 4)),
     # 4 rounds: first 16 alternating lanes (4 sectors), then all 32 (4 sectors).
@@ -458,9 +455,8 @@ COUNTS = [
     Count("transpose_without_a_tile", "transpose_naive", (2, 8), (32, 8),
           lambda: (ramp(4096), torch.zeros(4096), 64), load=(128, 512, 16384, 512),
           store=(128, 128 * 32, 16384, 512)),
-    # 64^3, blocks of 16 x 16: 16 blocks of 8 warps, a warp is 2 rows of 16 columns. Each k: a at 2
-    # addresses in 2 rows (2 sectors), b at 16 consecutive floats (2 sectors). 128 warps x 64 steps x 2
-    # loads.
+    # 64^3, blocks of 16 x 16: 16 blocks of 8 warps, a warp is 2 rows of 16 columns. Each k: a at 2 addresses
+    # in 2 rows (2 sectors), b at 16 consecutive floats (2 sectors). 128 warps x 64 steps x 2 loads.
     Count("matmul_naive", "matmul_naive", (4, 4), (16, 16),
           lambda: (ramp(4096), ramp(4096), torch.zeros(4096), 64), load=(16384, 32768, 16384 * 128, 1024),
           store=(128, 512, 16384, 512)),

@@ -156,8 +156,7 @@ WRONG = [
     ((X, 3, X, 4), "parameter `y` .* needs a tensor, got int 3"),
     ((X, X, X, 4.0), "parameter `n` .int. needs an integer, got float 4.0"),
     ((X, X, X, X), "parameter `n` .int. needs a number, got a tensor of shape"),
-    ((X, X, X, None), "parameter `n`"),
-    ((X, X, X, "4"), "parameter `n`"),
+    ((X, X, X, None), "parameter `n`"), ((X, X, X, "4"), "parameter `n`"),
     ((X, X, X, 2**31), "parameter `n` .int.: 2147483648 does not fit into int32"),
     ((torch.zeros(2, 2).T, X, X, 4), "parameter `x` .* contiguous tensor, got shape .2, 2. with strides .1, 2."),
     ((X, X, torch.zeros(4, device="meta"), 4), "parameter `out` .* on meta"),
@@ -494,8 +493,7 @@ def test_globals_set_before_the_first_launch_reach_every_device(monkeypatch):
     library = next(iter(mod._libraries.values()))
     monkeypatch.setattr(gpu, "library", lambda *_: library.path)
     monkeypatch.setattr(module, "load_library", lambda *_: library)
-    monkeypatch.setattr(gpu,
-                        "write_symbol", lambda library, name, raw, device: written.append(
+    monkeypatch.setattr(gpu, "write_symbol", lambda library, name, raw, device: written.append(
             (name, len(raw), device)))
     mod.globals["filter"] = [1.0, 2.0, 3.0]
     for device in (0, 1, 0):

@@ -60,8 +60,7 @@ def launch(source: str) -> str:
 
 
 LAUNCHES = [
-    ("k<<<1, 32>>>(x, n);", "k", "k", "1, 32", ", x, n"),
-    ("k<<<1, 32>>>();", "k", "k", "1, 32", ""),
+    ("k<<<1, 32>>>(x, n);", "k", "k", "1, 32", ", x, n"), ("k<<<1, 32>>>();", "k", "k", "1, 32", ""),
     ("k<float, 32><<<dim3(2, 2), n >> 1, 4 * sizeof(float), stream>>>(x);", "k<float, 32>", "k<float, 32>",
      "dim3(2, 2), n >> 1, 4 * sizeof(float), stream", ", x"),
     ("a::b::k<T, (N > 3)><<<g, b>>>(p->x, y[2]);", "a::b::k<T, (N > 3)>", "a::b::k<T, (N > 3)>", "g, b",

@@ -81,12 +81,9 @@ def right(x, y, z, dtype, mode: str) -> list[float]:
     minus = [math.copysign(1, v) < 0 for v in (x, y, z)]
     sign = -0.0 if minus[0] != minus[1] else 0.0
     return [
-        summed(a, b, dtype, mode, (minus[0], minus[1])),
-        summed(a, -b, dtype, mode, (minus[0], not minus[1])),
-        rounded(a * b, dtype, mode) if a * b else sign,
-        rounded(a / b, dtype, mode) if a else sign,
-        rounded(1 / b, dtype, mode),
-        root(abs(float(x)), dtype, mode),
+        summed(a, b, dtype, mode, (minus[0], minus[1])), summed(a, -b, dtype, mode, (minus[0], not minus[1])),
+        rounded(a * b, dtype, mode) if a * b else sign, rounded(a / b, dtype, mode) if a else sign,
+        rounded(1 / b, dtype, mode), root(abs(float(x)), dtype, mode),
         summed(a * b, c, dtype, mode, (minus[0] != minus[1], minus[2])),
     ]
 

@@ -48,8 +48,7 @@ def test_an_architecture_s_own_variant_is_the_same_card():
     assert occupancy("sm_90a", 100, 128) == occupancy("sm_90", 100, 128)
 
 
-@pytest.mark.parametrize("wrong, said",
-                         [(("sm_61", 32, 128), "arch: the limits of sm_75"),
+@pytest.mark.parametrize("wrong, said", [(("sm_61", 32, 128), "arch: the limits of sm_75"),
                           (("sm_80", 256, 128), "registers: a thread has at most 255"),
                           (("sm_80", 32, 0), "threads: a block has 1 to 1024"),
                           (("sm_80", 32, 1025), "threads: a block has 1 to 1024"),

@@ -70,21 +70,14 @@ PACKS = {
 }
 # what another thread might see, or what a text does not show
 ALONE = {
-    "a store": "x[tid] = sum;",
-    "a store through a pointer": "float* p = x; *p = sum; sum += *p;",
+    "a store": "x[tid] = sum;", "a store through a pointer": "float* p = x; *p = sum; sum += *p;",
     "a store into a pointer's element": "float* p = x + tid; p[1] = sum;",
-    "a store beside a sum": "s[tid] += sum;",
-    "a counter in memory": "x[tid]++;",
-    "a counter before": "++x[tid];",
-    "a counter in shared memory": "int* p = (int*)s; ++p[tid];",
-    "a shift": "((int*)x)[0] <<= 2;",
-    "an atomic": "atomicAdd(&x[0], sum);",
-    "a helper": "sum += twice(sum);",
-    "a macro that counts": "int i = 0; NEXT(i); sum += i;",
-    "an address": "float* p = &sum; sum += p[0];",
+    "a store beside a sum": "s[tid] += sum;", "a counter in memory": "x[tid]++;",
+    "a counter before": "++x[tid];", "a counter in shared memory": "int* p = (int*)s; ++p[tid];",
+    "a shift": "((int*)x)[0] <<= 2;", "an atomic": "atomicAdd(&x[0], sum);", "a helper": "sum += twice(sum);",
+    "a macro that counts": "int i = 0; NEXT(i); sum += i;", "an address": "float* p = &sum; sum += p[0];",
     "a number of a loop in a macro": "for (int c = 0; c < 2; ++c) { x[AT(0, c)] = 1; }",
-    "a return": "if (tid > 60) return;",
-    "two results of one call": "sincosf(sum, x, x + 1);",
+    "a return": "if (tid > 60) return;", "two results of one call": "sincosf(sum, x, x + 1);",
     "a volatile number": "volatile float v = sum; sum += v;",
 }
 SUM = """

@@ -50,8 +50,7 @@ LAUNCHES = {
     "every": lambda: (1, 32, ramp(32 * 9), np.zeros(32, np.float32), 8),
     "odd_ones": lambda: (2, 50, ramp(4, 77), np.zeros(77, np.float32), 77),
     "histogram": lambda: (1, 31, np.arange(31, dtype=np.int32) % 5, np.zeros(5, np.int32)),
-    "doubles": lambda: (1, 31, np.zeros(31), 3),
-    "quads": lambda: (1, 32, ramp(32, 4), 2),
+    "doubles": lambda: (1, 31, np.zeros(31), 3), "quads": lambda: (1, 32, ramp(32, 4), 2),
     "shared_bins": lambda: (1, 31, np.arange(31, dtype=np.int32) % 5, np.zeros(5, np.int32)),
     "lane_sum": lambda: (1, 32, ramp(32, 4), np.full(1, np.nan, np.float32)),
 }

@@ -199,8 +199,7 @@ def test_the_runtime_under_address_and_undefined_sanitizers():
     if not os.path.isabs(library):
         pytest.skip("not run: libasan is not installed")
     flags = "-O1 -fsanitize=address,undefined -fsanitize-undefined-trap-on-error -fno-omit-frame-pointer"
-    suite(ENGINE,
-          {"LAPTOP_CUDA_RUNTIME_FLAGS": flags, "LD_PRELOAD": library,
+    suite(ENGINE, {"LAPTOP_CUDA_RUNTIME_FLAGS": flags, "LD_PRELOAD": library,
            "ASAN_OPTIONS": "detect_leaks=0:handle_segv=0:allow_user_segv_handler=1:detect_odr_violation=0"},
           "-s")
 

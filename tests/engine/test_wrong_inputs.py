@@ -33,8 +33,7 @@ def zeros(n=8):
     ("add", (zeros().ctypes.data, 8), r"needs an? \w+, got int \d+; pass the array itself.*laptop_cuda\.pointers\("),
     ("add", (np.uint64(zeros().ctypes.data), 8), "pass the array itself"),
     ("add", (ctypes.c_void_p(zeros().ctypes.data), 8), "pass the array itself"),
-    ("add", (0, 8), "None is a null pointer"),
-    ("add", ([0.0] * 8, 8), "got list"),
+    ("add", (0, 8), "None is a null pointer"), ("add", ([0.0] * 8, 8), "got list"),
     ("rows", (zeros().ctypes.data, 8), r"laptop_cuda\.pointers\(a, b, ...\)`, got int"),
     ("rows", ([zeros(), zeros()], 8), r"laptop_cuda\.pointers\(a, b, ...\)`, got list"),
     ("rows", (zeros(), 8), "got an array of float32"),
@@ -76,8 +75,7 @@ def test_a_garbage_index_is_not_blamed_on_an_address():
     assert "pointers(" not in found.value.message
 
 
-@pytest.mark.parametrize("given, said",
-                         [({"source": None}, "got NoneType"), ({"source": b"x"}, "got bytes"),
+@pytest.mark.parametrize("given, said", [({"source": None}, "got NoneType"), ({"source": b"x"}, "got bytes"),
                           ({"define": ["N=3"]}, "define is a dict"),
                           ({"define": {"N": None}}, "define is a dict"),
                           ({"include": "/tmp"}, r"include is a list of folders: \['/tmp'\]")])

@@ -41,11 +41,10 @@ __global__ void turned_by_number(const float* x, float* y) {
     else asm volatile("bar.sync 2, 64;" ::: "memory");
     y[threadIdx.x] = s[threadIdx.x ^ 63];
 }
-__device__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __global__ void hopper(float* x, int reached, const CUtensorMap* map) {
     __shared__ alignas(128) float tile[64];
     __shared__ cuda::barrier<cuda::thread_scope_block> bar;
-    if (reached == 1) wgmma_fence();
+    if (reached == 1) x[1] = cg::this_cluster().num_blocks();
     if (reached == 2) cde::cp_async_bulk_tensor_2d_global_to_shared(tile, map, 0, 0, bar);
     if (reached == 3) bar.wait(cuda::device::barrier_arrive_tx(bar, 1, sizeof(tile)));
     if (reached == 4) cg::this_multi_grid().sync();
@@ -120,8 +119,7 @@ def test_a_part_of_the_block_waits_for_itself(mod, order):
     assert caught.value.kind == "deadlock" and caught.value.line in line_of(SOURCE, "// short")
 
 
-@pytest.mark.parametrize("reached, name",
-                         [*enumerate(("", "wgmma.fence.sync.aligned",
+@pytest.mark.parametrize("reached, name", [*enumerate(("", "this_cluster",
                                       "cp_async_bulk_tensor_2d_global_to_shared", "barrier_arrive_tx",
                                       "this_multi_grid", "malloc"))])
 def test_what_is_not_known_is_an_error_where_it_is_reached(mod, reached, name):

@@ -15,13 +15,11 @@ LAPTOP_OPERATION(greater, a < b ? b : a) LAPTOP_OPERATION(bit_and, a & b)
 LAPTOP_OPERATION(bit_or, a | b) LAPTOP_OPERATION(bit_xor, a ^ b)
 #undef LAPTOP_OPERATION
 
-template <class Group>
-struct laptop_most { static constexpr unsigned threads = 32; };
+template <class Group> struct laptop_most { static constexpr unsigned threads = 32; };
 template <unsigned Size, class Parent>
 struct laptop_most<thread_block_tile<Size, Parent, true>> { static constexpr unsigned threads = Size; };
 // The values of the group, in rank order.
-template <class Group, class T>
-struct laptop_values {
+template <class Group, class T> struct laptop_values {
     T value[laptop_most<Group>::threads];
     int count = 0, own = 0;
 };

@@ -90,8 +90,7 @@ template <class S> LAPTOP_QUIET uint4 next_four(S& s) {
 // ------------------------------------------------------------------ distributions
 LAPTOP_QUIET inline float uniform(uint32_t x) { return x * 0x1p-32f + 0x1p-33f; }                      // in (0, 1]
 LAPTOP_QUIET inline double uniform53(uint32_t x, uint32_t y) { return (x ^ (uint64_t)y << 21) * 0x1p-53 + 0x1p-54; }
-template <class S>
-LAPTOP_QUIET float2 two_normals(S& s) {                  // Box and Muller
+template <class S> LAPTOP_QUIET float2 two_normals(S& s) {                  // Box and Muller
     uint32_t x = next(s), y = next(s);
     constexpr float turn = 6.2831855f;
     float radius = ::sqrtf(-2.0f * ::logf(uniform(x))), angle = y * (0x1p-32f * turn) + 0x1p-33f * turn;

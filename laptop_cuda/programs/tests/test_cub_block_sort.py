@@ -64,8 +64,7 @@ def keys_of(dtype, n):
     return rng.choice(np.array([0, 1, limits.max, limits.min, limits.max - 7, 12, 13], dtype), n)
 
 
-@pytest.mark.parametrize("c_type, dtype",
-                         [("int", np.int32), ("unsigned", np.uint32), ("float", np.float32),
+@pytest.mark.parametrize("c_type, dtype", [("int", np.int32), ("unsigned", np.uint32), ("float", np.float32),
                           ("double", np.float64), ("half", np.float16), ("unsigned char", np.uint8),
                           ("long long", np.int64)])
 def test_a_sort_is_stable_in_both_directions(mod, c_type, dtype):

@@ -271,32 +271,6 @@ def test_conditions_on_the_architecture():
     assert not any(is_for_device(text, line) for line in (4, 12, *line_of(text, "return 0;")))
 
 
-THREADS = r"""
-#include <thread>
-#include <cuda_runtime.h>
-__global__ void many(float* x, int n) { for (int k = 0; k < n; ++k) x[threadIdx.x] += 1; }
-int main() {
-    float *d[2], h[64] = {};
-    for (float*& p : d) cudaMalloc(&p, sizeof h), cudaMemset(p, 0, sizeof h);
-    auto work = [&](int i) {
-        for (int k = 0; k < 20; ++k) many<<<1, 64>>>(d[i], 50), cudaMemcpy(h, d[i], 4, cudaMemcpyDeviceToHost);
-    };
-    std::thread other(work, 1);
-    work(0);
-    other.join();
-    return d[0] == d[1];
-}
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["sanitize", "plain"])
-def test_threads_that_launch_and_copy_at_once_raise_no_alarm(mode, program):
-    for _ in range(3):
-        ran = program(THREADS, mode=mode)
-        assert (ran.status, ran.errors, ran.crash) == (0, [], "")
-
-
 UNKNOWN = r"""
 #include <cstdio>
 #include <cstdlib>

@@ -117,8 +117,7 @@ def test_variables_are_the_modules_own(module):
     assert int(module.globals["calls"][0]) == 8
 
 
-@pytest.mark.parametrize("how, said",
-                         [(1, "Aborted.*\n.*assertion failed: how != 1"), (2, r"exit\(3\)"),
+@pytest.mark.parametrize("how, said", [(1, "Aborted.*\n.*assertion failed: how != 1"), (2, r"exit\(3\)"),
                           (3, f"Segmentation fault, in host code, line {line_of('*nowhere;')} of host.cu")])
 def test_a_crash_is_a_message(module, how, said):
     y = zeros()

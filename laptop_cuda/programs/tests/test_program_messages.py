@@ -159,8 +159,7 @@ def test_kernels_header_of_curand_brings_the_hosts(program):
     assert program(HOST_GENERATOR, mode="plain").status == 0
 
 
-@pytest.mark.parametrize("words",
-                         [["-Xcompiler", "-fopenmp"], ["-Xcompiler=-Wall,-fopenmp"],
+@pytest.mark.parametrize("words", [["-Xcompiler", "-fopenmp"], ["-Xcompiler=-Wall,-fopenmp"],
                           ["--compiler-options", "-O2 -fopenmp"]])
 def test_openmp_for_the_hosts_compiler_is_taken(words):
     assert read_command([*words, "prog.cu"]).flags == ["-fopenmp"]

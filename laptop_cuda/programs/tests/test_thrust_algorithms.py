@@ -197,12 +197,11 @@ def test_by_key(program):
     assert results(program, BY_KEY) == {
         "inclusive": by_key(lambda at: np.cumsum(X[at])),
         "exclusive": by_key(lambda at: 5 + np.cumsum(X[at]) - X[at]),
-        "from zero": by_key(lambda at: np.cumsum(X[at]) - X[at]),
-        "least x": [x for x, _ in least], "its y": [y for _, y in least],
-        "starts": by_key(lambda at: at[:1]), "firsts": by_key(lambda at: X[at[:1]]),
-        "most": by_key(lambda at: [X[at].max()]),
-        "merged": [v for v, _ in merged], "from": [v for _, v in merged],
-        "either": [v for v, _ in either], "whose": [v for _, v in either],
+        "from zero": by_key(lambda at: np.cumsum(X[at]) - X[at]), "least x": [x for x, _ in least],
+        "its y": [y for _, y in least], "starts": by_key(lambda at: at[:1]),
+        "firsts": by_key(lambda at: X[at[:1]]), "most": by_key(lambda at: [X[at].max()]),
+        "merged": [v for v, _ in merged], "from": [v for _, v in merged], "either": [v for v, _ in either],
+        "whose": [v for _, v in either],
         "common": [v for v in sorted({*A}) for _ in range(min(A.count(v), B.count(v)))],
         "zipped x": [x for x, _ in pairs], "zipped y": [y for _, y in pairs], "reversed": [*Y[::-1]]}
 

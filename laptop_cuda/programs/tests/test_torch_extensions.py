@@ -82,8 +82,7 @@ def test_an_accessors_bounds_are_its_arrays():
             "(5, 3)" in str(caught.value))
 
 
-@pytest.mark.parametrize("wrong, told",
-                         [(np.zeros(4, np.float32), "2-dimensional .* of float32, got 1-dim"),
+@pytest.mark.parametrize("wrong, told", [(np.zeros(4, np.float32), "2-dimensional .* of float32, got 1-dim"),
                           (np.zeros((2, 2)), "got 2-dimensional float64"), (3, "float32, got 3"),
                           (np.zeros((4, 4), np.float32)[:, :2], "contiguous")])
 def test_what_does_not_fit_an_accessor_is_named(wrong, told):

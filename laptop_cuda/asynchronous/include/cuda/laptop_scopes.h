@@ -4,8 +4,7 @@
 
 namespace cuda {
 enum thread_scope { thread_scope_system, thread_scope_device, thread_scope_block, thread_scope_thread };
-template <size_t Alignment>
-struct aligned_size_t {
+template <size_t Alignment> struct aligned_size_t {
     size_t value;
     LAPTOP_FN constexpr explicit aligned_size_t(size_t n) : value(n) {}
     LAPTOP_FN constexpr operator size_t() const { return value; }

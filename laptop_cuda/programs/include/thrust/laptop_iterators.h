@@ -5,8 +5,7 @@
 namespace thrust {
 
 // An iterator is a position and a function of it; `Self::at(i)` gives the element i further on.
-template <class Self, class Value, class Reference = Value>
-struct laptop_iterator {
+template <class Self, class Value, class Reference = Value> struct laptop_iterator {
     typedef std::random_access_iterator_tag iterator_category;
     typedef Value value_type;
     typedef ptrdiff_t difference_type;
@@ -38,8 +37,7 @@ private:
     const Self& self() const { return *static_cast<const Self*>(this); }
 };
 
-template <class T>
-struct counting_iterator : laptop_iterator<counting_iterator<T>, T> {
+template <class T> struct counting_iterator : laptop_iterator<counting_iterator<T>, T> {
     T first{};
     counting_iterator() = default;
     explicit counting_iterator(T first) : first(first) {}
@@ -48,8 +46,7 @@ struct counting_iterator : laptop_iterator<counting_iterator<T>, T> {
 };
 template <class T> counting_iterator<T> make_counting_iterator(T first) { return counting_iterator<T>(first); }
 
-template <class T>
-struct constant_iterator : laptop_iterator<constant_iterator<T>, T> {
+template <class T> struct constant_iterator : laptop_iterator<constant_iterator<T>, T> {
     T value{};
     constant_iterator() = default;
     explicit constant_iterator(T value, ptrdiff_t at = 0) : value(value) { this->position = at; }
@@ -68,8 +65,7 @@ struct transform_iterator : laptop_iterator<transform_iterator<F, I, R>, R> {
 template <class F, class I> transform_iterator<F, I> make_transform_iterator(I source, F f) { return {source, f}; }
 
 // What is assigned through it passes the function on its way.
-template <class F, class I>
-struct laptop_sink {
+template <class F, class I> struct laptop_sink {
     F function;
     I to;
     template <class T> const laptop_sink& operator=(const T& x) const { return *to = function(x), *this; }
@@ -88,8 +84,7 @@ template <class F, class I> void laptop_wrote(transform_output_iterator<F, I> a,
     laptop_wrote(a.target + a.position, b.target + b.position);
 }
 
-template <class E, class I>
-struct permutation_iterator
+template <class E, class I> struct permutation_iterator
     : laptop_iterator<permutation_iterator<E, I>, typename std::iterator_traits<E>::value_type,
                       typename std::iterator_traits<E>::reference> {
     E elements;
@@ -107,8 +102,7 @@ template <class E, class I> void laptop_wrote(permutation_iterator<E, I> a, perm
 }
 
 template <class Tuple> struct zip_iterator;
-template <class... I>
-struct zip_iterator<std::tuple<I...>>
+template <class... I> struct zip_iterator<std::tuple<I...>>
     : laptop_iterator<zip_iterator<std::tuple<I...>>, std::tuple<typename std::iterator_traits<I>::value_type...>,
                       std::tuple<typename std::iterator_traits<I>::reference...>> {
     typedef std::tuple<typename std::iterator_traits<I>::reference...> references;
@@ -129,16 +123,14 @@ zip_iterator<std::tuple<A, B, I...>> make_zip_iterator(A a, B b, I... more) { re
 template <class... I> void laptop_wrote(zip_iterator<std::tuple<I...>> a, zip_iterator<std::tuple<I...>> b) {
     std::apply([n = b - a](const I&... each) { (laptop_wrote(each, each + n), ...); }, a.get_iterator_tuple());
 }
-template <class F>
-struct zip_function {
+template <class F> struct zip_function {
     F function;
     template <class T> decltype(auto) operator()(T&& t) const { return std::apply(function, std::forward<T>(t)); }
 };
 template <class F> zip_function<F> make_zip_function(F f) { return {f}; }
 
 struct laptop_nowhere { template <class T> const laptop_nowhere& operator=(const T&) const { return *this; } };
-template <class = void>
-struct discard_iterator : laptop_iterator<discard_iterator<>, laptop_nowhere> {
+template <class = void> struct discard_iterator : laptop_iterator<discard_iterator<>, laptop_nowhere> {
     laptop_nowhere at(ptrdiff_t) const { return {}; }
 };
 inline discard_iterator<> make_discard_iterator() { return {}; }

@@ -24,8 +24,7 @@ namespace cuda { static constexpr laptop_policy par, par_nosync; }
 namespace omp { static constexpr laptop_policy par; }
 
 // ------------------------------------------------------------------ pointers
-template <class T>
-class device_ptr {
+template <class T> class device_ptr {
 public:
     typedef std::random_access_iterator_tag iterator_category;
     typedef std::remove_cv_t<T> value_type;
@@ -99,8 +98,7 @@ template <class F> void laptop_wrote_through(const F& f) {
 
 // ------------------------------------------------------------------ containers
 template <class T> class device_vector;
-template <class T>
-class host_vector : public std::vector<T> {
+template <class T> class host_vector : public std::vector<T> {
 public:
     using std::vector<T>::vector;
     host_vector() = default;
@@ -109,8 +107,7 @@ public:
     host_vector& operator=(const device_vector<T>& v) { return this->assign(v.begin(), v.end()), *this; }
 };
 
-template <class T>
-class device_vector {
+template <class T> class device_vector {
 public:
     typedef T value_type;
     typedef device_ptr<T> iterator, pointer;

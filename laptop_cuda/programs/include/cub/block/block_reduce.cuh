@@ -41,8 +41,7 @@ LAPTOP_FN T laptop_warp_total(T value, Operation&& combine, int width, int valid
     return laptop_lanes_total(value, combine, first, first + (lanes > 1 ? lanes : 1), site);
 }
 
-template <class T, int WIDTH = 32, int = 0>
-class WarpReduce {
+template <class T, int WIDTH = 32, int = 0> class WarpReduce {
 public:
     struct alignas(16) TempStorage { char unused[16]; };       // sources place arrays behind it
     LAPTOP_FN explicit WarpReduce(TempStorage&) {}

@@ -11,8 +11,7 @@ enum BlockStoreAlgorithm { BLOCK_STORE_DIRECT, BLOCK_STORE_STRIPED, BLOCK_STORE_
                            BLOCK_STORE_WARP_TRANSPOSE, BLOCK_STORE_WARP_TRANSPOSE_TIMESLICED };
 
 // The combined values of the lanes before this one in its group of `width` (`any`: is there one?), and of all of it.
-template <class T>
-struct laptop_scanned {
+template <class T> struct laptop_scanned {
     T before, total;
     bool any;
 };
@@ -36,8 +35,7 @@ LAPTOP_FN laptop_scanned<T> laptop_warp_scan(T value, Operation&& combine, int w
 }
 
 // The functions that BlockScan and WarpScan have in common; `Self::scan(value, combine, site)` does the work.
-template <class Self, class T>
-class laptop_scans {
+template <class Self, class T> class laptop_scans {
 public:
     LAPTOP_FN void InclusiveSum(T v, T& out) { out = inclusive(v, cub::Sum(), LAPTOP_SITE).total; }
     LAPTOP_FN void InclusiveSum(T v, T& out, T& total) { both(inclusive(v, cub::Sum(), LAPTOP_SITE), out, total); }
@@ -113,8 +111,7 @@ private:
     }
 };
 
-template <class T, int WIDTH = 32, int = 0>
-class WarpScan : public laptop_scans<WarpScan<T, WIDTH>, T> {
+template <class T, int WIDTH = 32, int = 0> class WarpScan : public laptop_scans<WarpScan<T, WIDTH>, T> {
 public:
     struct alignas(16) TempStorage { char unused[16]; };       // sources place arrays behind it
     LAPTOP_FN explicit WarpScan(TempStorage&) {}

@@ -61,8 +61,7 @@ struct DeviceScan {
 };
 #undef LAPTOP_DEVICE
 // The bits of a key that a radix sort looks at, as a number in the order of the keys.
-template <class K>
-struct laptop_key_bits {
+template <class K> struct laptop_key_bits {
     int begin, end;
     unsigned long long operator()(K key) const {
         unsigned long long bits = 0, sign = 1ull << (8 * sizeof(K) - 1);
@@ -109,8 +108,7 @@ private:
     }
     template <class K, class V, class F>
     static cudaError_t pairs(void* s, size_t& bytes, const K* in, K* out, const V* from, V* to, int n, laptop_key_bits<K> of, F f) {
-        return laptop_device(s, bytes, [&] {
-            thrust::copy(in, in + n, out), thrust::copy(from, from + n, to);
+        return laptop_device(s, bytes, [&] { thrust::copy(in, in + n, out), thrust::copy(from, from + n, to);
             thrust::sort_by_key(out, out + n, to, [&](K a, K b) { return f(of(a), of(b)); });
         });
     }
