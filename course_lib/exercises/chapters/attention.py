@@ -23,14 +23,11 @@ exercise(
 
     - `x` is `(n, d_model)`, one row per token, or `(b, n, d_model)`; each matrix is `(d_model, d)`
     - `q`, `k` and `v` are `(n, d)`, or `(b, n, d)`: every token goes through the same three matrices
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def project(x, w_q, w_k, w_v):
         """x (..., n, d_model), each w (d_model, d) -> q, k, v, each (..., n, d)."""
         return x @ w_q, x @ w_k, x @ w_v
-    ''',
-    cases=project_cases, compare=close(atol=1e-5),
-    misconceptions=[
+    ''', cases=project_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("makes keys and values from the queries' matrix", change=("x @ w_k, x @ w_v", "x @ w_q, x @ w_q"),
                       ask="What a token asks for and what it offers are two things. Which matrix makes which?"),
         Misconception("makes the keys from the queries' matrix", change=("x @ w_k", "x @ w_q"),
@@ -68,14 +65,12 @@ exercise(
     - scores of 1000 do no harm, nor does a row far below the others
     - the result has the shape and the dtype of `x`
     - `torch.softmax` and `torch.logsumexp` may not be used
-    """,
-    given={"torch": torch}, forbid=("softmax", "log_softmax", "logsumexp"), solution='''
+    """, given={"torch": torch}, forbid=("softmax", "log_softmax", "logsumexp"), solution='''
     def softmax(x, dim=-1):
         """exp(x) / sum of exp(x) along dim, any shape."""
         numerator = torch.exp(x - x.amax(dim, keepdim=True))
         return numerator / numerator.sum(dim, keepdim=True)
-    ''',
-    cases=softmax_cases, compare=close(atol=1e-6),
+    ''', cases=softmax_cases, compare=close(atol=1e-6),
     properties=[("entries add up to 1 along dim",
                  lambda got, case: bool(((got.sum(case.args[1] if len(case.args) > 1 else -1) - 1).abs() < 1e-4).all()))],
     misconceptions=[
@@ -104,9 +99,7 @@ exercise(
     card=r"""
     `q` and `k` have 64 entries each, all independent, of mean 0 and variance 1. What is the **standard deviation** of
     $q \cdot k$? Type a number.
-    """,
-    name="deviation", answer=8, tolerance=0.01, given={"math": math},
-    misconceptions=[
+    """, name="deviation", answer=8, tolerance=0.01, given={"math": math}, misconceptions=[
         Misconception("gives the factor that attention multiplies by", value=1 / 8,
                       ask="Attention brings the spread back to 1 with that factor. How large is the spread before?"),
         Misconception("gives the variance and not its root", value=64,
@@ -125,8 +118,7 @@ exercise(
     card=r"""
     The next cells run a trained model whose heads have width 32 **without** the factor $1/\sqrt{32}$: all scores become
     5.7 times as large. What happens to the softmax, to its Jacobian, and to the loss?
-    """,
-    name="without_the_root", answer="d",
+    """, name="without_the_root", answer="d",
     options={"a": "The rows grow flatter, the Jacobian grows, and the loss goes up.",
              "b": "Nothing: softmax does not change when all scores change together.",
              "c": "The rows grow sharper, the Jacobian grows with the scores, and the loss goes down.",
@@ -181,10 +173,8 @@ exercise(
     - `mask`, if given, is boolean and broadcasts to `(b, h, n, m)`; `True` means *may attend*
     - a hidden key gets weight 0, and the visible ones of a row share the weight 1
     - a query that may attend to nothing gets 0, not NaN
-    """,
-    given={"torch": torch, "math": math}, forbid=("scaled_dot_product_attention",),
-    solution=ATTENTION, cases=attention_cases, compare=close(atol=1e-5),
-    misconceptions=[
+    """, given={"torch": torch, "math": math}, forbid=("scaled_dot_product_attention",),
+    solution=ATTENTION, cases=attention_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("leaves out the factor 1/sqrt(d)", change=(" / math.sqrt(q.shape[-1])", ""),
                       ask="What is the variance of q . k when d entries are added up?"),
         Misconception("divides by d, not by its root", change=("math.sqrt(q.shape[-1])", "q.shape[-1]"),
@@ -196,26 +186,25 @@ exercise(
                       ask="Each query hands out a weight of 1. Along which axis of (n, m) do the keys of one query run?"),
         Misconception("takes True for hidden", change=("~mask", "mask"),
                       ask="True means *may attend*. Which scores do you set to -inf?"),
-        Misconception("hides keys in a copy of the scores that it does not use", code=ATTENTION.replace(
+        Misconception("hides keys in a copy of the scores that it does not use", change=(
             MASKED_LINES, "    scores.masked_fill(~mask, -math.inf)\n    return torch.softmax(scores, -1) @ v\n"),
                       ask="`masked_fill` returns a new tensor. Which of the two goes into your softmax?"),
-        Misconception("sets hidden scores to 0", code=ATTENTION.replace(
-            MASKED_LINES, "    return torch.softmax(scores.masked_fill(~mask, 0), -1) @ v\n"),
+        Misconception("sets hidden scores to 0",
+                      change=(MASKED_LINES, "    return torch.softmax(scores.masked_fill(~mask, 0), -1) @ v\n"),
                       ask="What is exp(0)? Which score has the exponential 0?"),
-        Misconception("adds the boolean mask to the scores", code=ATTENTION.replace(
-            MASKED_LINES, "    return torch.softmax(scores + mask, -1) @ v\n"),
+        Misconception("adds the boolean mask to the scores",
+                      change=(MASKED_LINES, "    return torch.softmax(scores + mask, -1) @ v\n"),
                       ask="True counts as 1 and False as 0: what is the weight of a hidden key then?"),
-        Misconception("hides keys after the softmax only", code=ATTENTION.replace(
-            MASKED_LINES, "    return (torch.softmax(scores, -1) * mask) @ v\n"),
+        Misconception("hides keys after the softmax only",
+                      change=(MASKED_LINES, "    return (torch.softmax(scores, -1) * mask) @ v\n"),
                       ask="Add up a row of your weights. Where has the weight of the hidden keys gone?"),
-        Misconception("multiplies the mask by -inf and adds it", code=ATTENTION.replace(
-            MASKED_LINES, "    return torch.softmax(scores + (~mask) * -math.inf, -1) @ v\n"),
+        Misconception("multiplies the mask by -inf and adds it",
+                      change=(MASKED_LINES, "    return torch.softmax(scores + (~mask) * -math.inf, -1) @ v\n"),
                       ask="At a visible key you compute 0 * -inf. What is that in floating point?"),
-        Misconception("hides with a large finite number", code=ATTENTION.replace(
-            MASKED_LINES, "    return torch.softmax(scores.masked_fill(~mask, -1e9), -1) @ v\n"),
+        Misconception("hides with a large finite number",
+                      change=(MASKED_LINES, "    return torch.softmax(scores.masked_fill(~mask, -1e9), -1) @ v\n"),
                       ask="What does softmax make of a row in which all scores are -1e9?"),
-        Misconception("gives NaN to a query with nothing to attend to", code=ATTENTION.replace(
-            ".masked_fill(~mask, 0)", ""),
+        Misconception("gives NaN to a query with nothing to attend to", change=(".masked_fill(~mask, 0)", ""),
                       ask="Softmax of a row of -inf is 0 / 0. What should such a query get, and where can you say so?")],
     hints=["`k.transpose(-2, -1)` turns (b, h, m, d) into (b, h, d, m), so that `q @` it is (b, h, n, m).",
            "`scores.masked_fill(~mask, -math.inf)` hides before the softmax: exp(-inf) is exactly 0.",
@@ -237,15 +226,12 @@ exercise(
     - the result is `(n, m)`; `True` means *may attend*
     - the **last** query sees the **last** key, and each query before it one key less
     - with more queries than keys, the first queries see nothing
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def causal(n, m):
         """(n, m) of bool: True where query i may see key j."""
         i, j = torch.arange(n)[:, None], torch.arange(m)
         return j <= i + m - n
-    ''',
-    cases=causal_cases, compare=close(),
-    misconceptions=[
+    ''', cases=causal_cases, compare=close(), misconceptions=[
         Misconception("counts from the first key, as `is_causal` does", change=("i + m - n", "i"),
                       ask="2 new queries, 4 keys: the last query is the newest token. Which keys does your mask hide from it?"),
         Misconception("hides every token from itself", change=("j <= i", "j < i"),
@@ -281,30 +267,25 @@ exercise(
     This function should hand each head its slice of every token's features: head 0 the first `head_dim`, head 1 the
     next, and so on. It returns the right **shape**, no error appears, and a model trained with it learns worse.
     Repair it. (`torch.arange(12.).view(1, 2, 6)` is small enough to look at.)
-    """,
-    given={"torch": torch},
+    """, given={"torch": torch},
     stub='''
     def split_heads(x, n_heads):
         """(b, n, n_heads * head_dim) -> (b, n_heads, n, head_dim)."""
         b, n, width = x.shape
         return x.view(b, n_heads, n, width // n_heads)
-    ''',
-    solution='''
+    ''', solution='''
     def split_heads(x, n_heads):
         """(b, n, n_heads * head_dim) -> (b, n_heads, n, head_dim)."""
         b, n, width = x.shape
         return x.view(b, n, n_heads, width // n_heads).transpose(1, 2)
-    ''',
-    cases=head_cases, compare=close(atol=0, rtol=0),
+    ''', cases=head_cases, compare=close(atol=0, rtol=0),
     properties=[("head 0 of token 0 has the first features of token 0",
                  lambda got, case: torch.equal(got[0, 0, 0], case.args[0][0, 0, :got.shape[-1]]))],
     misconceptions=[
-        Misconception("reads the memory in the old order under a new shape", code='''
-            def split_heads(x, n_heads):
-                b, n, width = x.shape
-                return x.reshape(b, n_heads, n, -1)
-            ''', ask="No number was moved. After how many numbers does the next token begin in memory, "
-                     "and after how many does your head 1 begin?"),
+        Misconception("reads the memory in the old order under a new shape",
+                      change=("view(b, n, n_heads, width // n_heads).transpose(1, 2", "reshape(b, n_heads, n, -1"),
+                      ask="No number was moved. After how many numbers does the next token begin in memory, "
+                          "and after how many does your head 1 begin?"),
         Misconception("deals the features out in turn, like cards",
                       change=("x.view(b, n, n_heads, width // n_heads).transpose(1, 2)",
                               "x.view(b, n, width // n_heads, n_heads).permute(0, 3, 1, 2)"),
@@ -344,10 +325,8 @@ exercise(
       takes and returns `(b, h, n, d)`
     - put the heads side by side again, in their order, and mix them with `w_o`
     - `rearrange`, or `view` and `transpose`: as you like
-    """,
-    given={"torch": torch, "F": F, "rearrange": rearrange, "math": math},
-    solution=LAYER, cases=layer_cases, compare=close(atol=1e-5),
-    misconceptions=[
+    """, given={"torch": torch, "F": F, "rearrange": rearrange, "math": math},
+    solution=LAYER, cases=layer_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("leaves the heads unmixed", change=(' @ w_o', ""),
                       ask="Which of the four matrices did you not use?"),
         Misconception("multiplies with the transposed matrices, as `nn.Linear` keeps them",
@@ -382,9 +361,7 @@ exercise(
     A layer of width $D = 4096$ makes four projections of $D \times D$ and the two products with the $n \times n$ matrix
     ($q k^\top$ and weights times $v$, over all heads together of width $D$). At which length $n$ do the two parts cost
     the same number of FLOPs?
-    """,
-    name="crossover", answer=8192, tolerance=0.5,
-    misconceptions=[
+    """, name="crossover", answer=8192, tolerance=0.5, misconceptions=[
         Misconception("sets n D^2 equal to n^2 D and forgets how many of each there are", value=4096,
                       ask="There are four projections and two products with the n x n matrix. What is 4 n D^2 = 2 n^2 D?"),
         Misconception("turns the fraction over", value=2048,
@@ -438,8 +415,7 @@ kernel_exercise(
     - entries may be as low as -3e38, which some libraries write where a key is hidden
     - `expf`, `fmaxf` and `-INFINITY` can be used; the grid may have more threads than the matrix has rows
     - a third reading of the row is over the traffic budget; `x[c]` written twice in a line counts as two readings
-    """,
-    stub=SIGNATURE + """\
+    """, stub=SIGNATURE + """\
     int row = blockIdx.x * blockDim.x + threadIdx.x;
     // your code
 }
@@ -447,8 +423,7 @@ kernel_exercise(
     solution=ONLINE, cases=row_cases, launch=launch_rows, expect=lambda x: torch.softmax(x, -1),
     compare=close(atol=1e-5),
     # A third reading of rows of 8 entries or more costs a third more, which is over the slack of a quarter.
-    traffic=lambda x: sum(32 * 3 * x.shape[1] for _ in range(x.shape[0])),
-    misconceptions=[
+    traffic=lambda x: sum(32 * 3 * x.shape[1] for _ in range(x.shape[0])), misconceptions=[
         Misconception("leaves the exponentials undivided", change=(" / total;", ";"),
                       ask="What does each row of the result add up to, and what should it?"),
         Misconception("does not rescale the sum when a larger entry comes",
@@ -535,11 +510,9 @@ kernel_exercise(
     One block of 64 threads makes one row; the largest entry and the sum are found by halving, in shared memory. On a
     GPU this kernel may well give the right answer. The cell above ran it under the sanitizer, which names two lines.
     Repair the kernel by **one** line in the right place.
-    """,
-    stub=BLOCK.replace("@\n", "\n"), solution=BLOCK.replace("@\n", "    __syncthreads();\n\n"),
+    """, stub=BLOCK.replace("@\n", "\n"), solution=BLOCK.replace("@\n", "    __syncthreads();\n\n"),
     cases=block_cases, launch=lambda x: Launch(grid=x.shape[0], block=64, args=[x, out(x.shape), x.shape[1]]),
-    expect=lambda x: torch.softmax(x, -1), compare=close(atol=1e-5),
-    misconceptions=[
+    expect=lambda x: torch.softmax(x, -1), compare=close(atol=1e-5), misconceptions=[
         Misconception("lets only some threads come to the barrier",
                       code=BLOCK.replace("@\n", "    if (t < 32) __syncthreads();\n\n"),
                       ask="A barrier waits for every thread of the block. Which threads never come to yours?"),
@@ -571,8 +544,7 @@ exercise(
     - `rows` and `columns`: the characters of the text, one label per position
 
     `q` and `k` are `(1, n_heads, n, d)`. The next cell draws it.
-    """,
-    given={"torch": torch, "math": math}, forbid=("scaled_dot_product_attention",), solution='''
+    """, given={"torch": torch, "math": math}, forbid=("scaled_dot_product_attention",), solution='''
     def head_map(q, k, head, text):
         """-> {"weights": (n, n), "rows": list of n, "columns": list of n}."""
         q, k = q[0, head], k[0, head]
@@ -580,8 +552,7 @@ exercise(
         visible = torch.ones(len(q), len(k), dtype=torch.bool).tril()
         weights = torch.softmax(scores.masked_fill(~visible, -math.inf), -1)
         return {"weights": weights, "rows": list(text), "columns": list(text)}
-    ''',
-    cases=map_cases, compare=close(atol=1e-5),
+    ''', cases=map_cases, compare=close(atol=1e-5),
     properties=[("nothing above the diagonal", lambda got, case: not isinstance(got, dict)
                  or bool((got["weights"].triu(1) == 0).all()))],
     misconceptions=[
@@ -641,13 +612,11 @@ exercise(
     `p = softmax(x)` and `g` is the gradient of the loss with respect to `p`. Return the gradient with respect to `x`,
     **without** building the matrix $\mathrm{diag}(p) - p p^\top$ and without autograd. Any shape; softmax is along the
     last axis. (The check looks at the largest tensor that you make.)
-    """,
-    given={"torch": torch}, forbid=("autograd", "backward"), call=largest_made, solution='''
+    """, given={"torch": torch}, forbid=("autograd", "backward"), call=largest_made, solution='''
     def softmax_backward(p, g):
         """p, g (..., n) -> (..., n)."""
         return p * (g - (p * g).sum(-1, keepdim=True))
-    ''',
-    cases=backward_cases, compare=same_without_the_matrix,
+    ''', cases=backward_cases, compare=same_without_the_matrix,
     properties=[("the entries of a row add up to 0: a shift of the scores changes nothing",
                  lambda got, case: bool((got["gradient"].sum(-1).abs() < 1e-4).all()))],
     misconceptions=[
@@ -701,15 +670,12 @@ exercise(
     - the result has the shape of `scores`: the sink takes weight but has no column
     - safe against overflow, whichever is largest
     - a score of a hidden key is -inf; where all keys of a row are hidden, the sink takes all the weight
-    """,
-    given={"torch": torch, "math": math}, solution='''
+    """, given={"torch": torch, "math": math}, solution='''
     def sink_softmax(scores, sink):
         """scores (..., m), sink a number -> (..., m); rows add up to less than 1."""
         column = torch.full_like(scores[..., :1], sink)
         return torch.softmax(torch.cat((scores, column), -1), -1)[..., :-1]
-    ''',
-    cases=sink_cases, compare=close(atol=1e-6),
-    misconceptions=[
+    ''', cases=sink_cases, compare=close(atol=1e-6), misconceptions=[
         Misconception("adds the sink to every score", code='''
             def sink_softmax(scores, sink):
                 return torch.softmax(scores + sink, -1)
@@ -750,9 +716,7 @@ exercise(
     card=r"""
     A head of width 256 divides every query and every key by its root mean square, all gains are 1, and its scores are **not** divided by
     $\sqrt d$, as in Gemma 4. What is the largest score that any query and key can have?
-    """,
-    answer=256,
-    misconceptions=[
+    """, answer=256, misconceptions=[
         Misconception("takes normalised vectors for vectors of length 1", value=1,
                       ask="A root mean square of 1 says that the mean of 256 squares is 1. What is their sum?"),
         Misconception("divides by the root of d all the same", value=16,

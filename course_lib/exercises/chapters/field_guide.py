@@ -19,11 +19,9 @@ exercise(
     gpt-oss 120B has 36 layers that take turns: 18 see a window of 128 tokens, 18 see everything. Each has 64 query heads
     on 8 heads of keys and values, 64 wide; the cache holds 2 bytes per number. A text is already 100,000 tokens long.
     By how many **KiB** does the cache grow with the next token?
-    """,
-    name="kib",
+    """, name="kib",
     answer=36,
-    tolerance=0.2,
-    misconceptions=[
+    tolerance=0.2, misconceptions=[
         Misconception(
             "lets the windowed layers grow too", value=72,
             ask="After 100,000 tokens a window of 128 is full. What does it drop when a token enters?"),
@@ -50,8 +48,7 @@ exercise(
     difficulty=2,
     card="""
     A model has 32 full layers and serves texts of 131,072 tokens. Which one change makes its cache smallest?
-    """,
-    name="change",
+    """, name="change",
     answer="b",
     options={
         "a": "half as many heads of keys and values in every layer",
@@ -89,11 +86,9 @@ exercise(
     A sparse layer of DeepSeek-V4 writes one entry for every 4 tokens. An entry has 512 numbers, which are key and value at
     once, for all heads; beside it the indexer keeps an entry of 128 numbers for the same 4 tokens. At 2 bytes per number,
     how many **bytes per token** does the layer's cache grow by, far into a text?
-    """,
-    name="per_token",
+    """, name="per_token",
     answer=320,
-    tolerance=0.5,
-    misconceptions=[
+    tolerance=0.5, misconceptions=[
         Misconception(
             "keeps keys and values apart", value=576, ask="What is the value of an entry whose key is known?"
         ),
@@ -176,8 +171,7 @@ exercise(
     - `seen` is `(n, m)`: False is the future, which is never chosen
     - return a boolean `(b, n, m)`; a query that sees no more than `top_k` tokens looks at all of them
     - of equal scores take any, but no more than needed
-    """,
-    given={"torch": torch, "math": math}, solution=CHOOSE,
+    """, given={"torch": torch, "math": math}, solution=CHOOSE,
     cases=choose_cases,
     compare=_choice_like,
     properties=[
@@ -206,11 +200,9 @@ exercise(
             "leaves out the weights of the heads",
             change=('torch.einsum("bhnm,bnh->bnm", scores, weights)', "scores.sum(1)"),
             ask="Which of the arguments have you not used?"),
-        Misconception(
-            "chooses before it hides the future",
-            code=CHOOSE.replace("    scores = scores.masked_fill(~seen, -math.inf)\n", ""),
-            ask="If the best three tokens are all in the future, how many does the query look at in the end?",
-        ),
+        Misconception("chooses before it hides the future",
+                      change=("    scores = scores.masked_fill(~seen, -math.inf)\n", ""),
+                      ask="If the best three tokens are all in the future, how many does the query look at in the end?"),
         Misconception(
             "hides the future behind a score of -1,000, where minus infinity is needed",
             change=("masked_fill(~seen, -math.inf)", "masked_fill(~seen, -1e3)"),
@@ -286,8 +278,7 @@ exercise(
     - `in_turn=True`: 0, 1, 2, 0, 1, 2, ...; axes after the first get at most their number: where the axis whose turn it is
       has all its pairs already, the pair goes to axis 0, which gets the rest (Qwen3-VL)
     - a tensor of `torch.int64`
-    """,
-    given={"torch": torch}, solution=AXES,
+    """, given={"torch": torch}, solution=AXES,
     cases=axis_cases,
     compare=exact(),
     properties=[("there is one axis for each pair", lambda got, case: got.numel() == sum(case.args[0]))],
@@ -425,27 +416,22 @@ kernel_exercise(
     - the weights of the `m` keys and of the sink add up to 1; scores may be in the hundreds
     - budget: one pass, which reads each key and each value once
     - `expf`, `fmaxf`, `rsqrtf` and `-INFINITY` are available
-    """,
-    stub=STUB,
+    """, stub=STUB,
     solution=BODY,
     cases=sink_cases,
     launch=lambda q, k, v, sinks: Launch(
         grid=q.shape[0], block=q.shape[1], args=[q, k, v, sinks, out(q.shape), k.shape[1], q.shape[1]]),
     expect=with_sinks,
     traffic=sink_traffic,
-    compare=close(atol=1e-5),
-    misconceptions=[
+    compare=close(atol=1e-5), misconceptions=[
         Misconception(
             "leaves the sink out",
             change=("largest = sinks[h], total = 1.0f", "largest = -INFINITY, total = 0.0f"),
             ask="Measured from itself, the sink's exp(score - largest) is 1. Where is that 1 in your total?"),
-        Misconception(
-            "adds the sink at the end without rescaling it",
-            code=BODY.replace(
-                "largest = sinks[h], total = 1.0f", "largest = -INFINITY, total = 0.0f"
-            ).replace("sum / total", "sum / (total + expf(sinks[h]))"),
-            ask="`total` is measured from the largest score. From where is expf(sinks[h]) measured?",
-        ),
+        Misconception("adds the sink at the end without rescaling it",
+                      change=[("largest = sinks[h], total = 1.0f", "largest = -INFINITY, total = 0.0f"),
+                              ("sum / total", "sum / (total + expf(sinks[h]))")],
+                      ask="`total` is measured from the largest score. From where is expf(sinks[h]) measured?"),
         Misconception(
             "measures every weight from the sink",
             change=("new_largest = fmaxf(largest, score)", "new_largest = largest"),
@@ -517,13 +503,11 @@ exercise(
     is wrong. Mend it.
 
     - first the state decays, then what it says about the new key is corrected by `beta`, then the query reads
-    """,
-    given={"torch": torch},
+    """, given={"torch": torch},
     stub=DELTA.replace("decay[:, :, t, :, None]", "decay[:, :, t, None, :]"),
     solution=DELTA,
     cases=delta_cases,
-    compare=close(atol=1e-5),
-    misconceptions=[
+    compare=close(atol=1e-5), misconceptions=[
         Misconception(
             "decays by one number per head, the mean of the channels",
             change=("decay[:, :, t, :, None]", "decay[:, :, t].mean(-1)[..., None, None]"),
@@ -580,11 +564,9 @@ exercise(
 
     The last `num_kv_shared_layers` layers read the keys and values of the nearest earlier layer of their own kind that
     is not one of them.
-    """,
-    name="kib",
+    """, name="kib",
     answer=14,
-    tolerance=0.1,
-    misconceptions=[
+    tolerance=0.1, misconceptions=[
         Misconception(
             "lets the sharing layers keep a copy", value=20,
             ask="Layers 28 to 39 read another layer's cache. How many full layers are among the first 28?"),
@@ -626,11 +608,9 @@ exercise(
     ```
 
     A layer with a shared indexer looks where the last full one has looked, and reads no keys of an indexer.
-    """,
-    name="mib",
+    """, name="mib",
     answer=330,
-    tolerance=0.6,
-    misconceptions=[
+    tolerance=0.6, misconceptions=[
         Misconception(
             "forgets that the indexers read too", value=42,
             ask="To find the best 1,024 tokens, how many index keys does an indexer look at?"),

@@ -15,8 +15,7 @@ exercise(
 
         - How many FLOP does it do per byte moved, at $d = 128$?
         - Type the number.""",
-    answer=64, tolerance=0.5,
-    misconceptions=[
+    answer=64, tolerance=0.5, misconceptions=[
         Misconception("counts one pass over the matrix and forgets that it is written and read twice", value=256,
                       ask="The scores are written, read by softmax, written as weights, and then what?"),
         Misconception("counts four-byte numbers", value=32, ask="How many bytes is a number in half precision?"),
@@ -375,8 +374,7 @@ exercise(
                 return 2 * n * d + rounds * 2 * n * d
             return 2 * n * d + rounds * (3 * n * d + 4 * n)
         ''',
-    cases=_traffic_cases, compare=exact(),
-    misconceptions=[
+    cases=_traffic_cases, compare=exact(), misconceptions=[
         Misconception("counts bytes of float32, not numbers", change=[
             ("return 4 * n * d + 4 * n * n", "return 4 * (4 * n * d + 4 * n * n)"),
             ("return 2 * n * d + rounds * 2 * n * d", "return 4 * (2 * n * d + rounds * 2 * n * d)"),
@@ -450,8 +448,7 @@ exercise(
                         diagonal += 1
             return skipped, diagonal, full
         ''',
-    cases=_tile_count_cases, compare=exact(),
-    misconceptions=[
+    cases=_tile_count_cases, compare=exact(), misconceptions=[
         Misconception("aligns the mask to the first key",
                       change=[("last_query + n_k - n_q", "last_query"), ("q0 + n_k - n_q", "q0")],
                       ask="Which key does the last query see when there are more keys than queries?"),
@@ -586,8 +583,7 @@ kernel_exercise(
         - no further barrier is needed; a local array `float s[TILE]` is allowed""",
     stub=_BEFORE + "        // your code: update m, l and o with this tile\n" + _AFTER,
     solution=GALLERY_KERNEL, cases=_kernel_cases, launch=_kernel_launch, expect=_kernel_expect,
-    compare=close(atol=1e-4), traffic=_kernel_traffic,
-    misconceptions=[
+    compare=close(atol=1e-4), traffic=_kernel_traffic, misconceptions=[
         Misconception("forgets the running maximum: each tile starts again from -inf", change=_MISTAKES["a"],
                       ask="What is the maximum of a tile that is masked whole?"),
         Misconception("does not rescale the output", change=_MISTAKES["e"],
@@ -669,8 +665,7 @@ kernel_exercise(
         - change as little as you can
         - it must be right for scores of any size, and whatever the order of the keys""",
     stub=gallery(_ORDER.index("a") + 1), solution=GALLERY_KERNEL, cases=_kernel_cases, launch=_kernel_launch,
-    expect=_kernel_expect, compare=close(atol=1e-4),
-    misconceptions=[
+    expect=_kernel_expect, compare=close(atol=1e-4), misconceptions=[
         Misconception("skips tiles that are masked whole, but still lets the maximum fall",
                       change=[_MISTAKES["a"], ("        const float shrink = expf(m - m_new);\n",
                                                "        if (m_new == -INFINITY) m_new = m;\n"
@@ -697,8 +692,7 @@ exercise(
         most 30 % of what the standard passes move. Which tile fits both?""",
     options={"a": "`tile_q` 32, `tile_k` 64", "b": "`tile_q` 64, `tile_k` 32", "c": "`tile_q` 64, `tile_k` 64",
              "d": "`tile_q` 128, `tile_k` 16", "e": "`tile_q` 192, `tile_k` 16"},
-    answer="d",
-    misconceptions=[
+    answer="d", misconceptions=[
         Misconception("makes the key tile large; but it is the query tile that decides how often keys are read", value="a",
                       ask="How many times does all of k come past, in terms of `tile_q` and `tile_k`?"),
         Misconception("picks a tile that fits but moves half of what the standard passes move", value="b",
@@ -734,8 +728,7 @@ exercise(
             column = 2 * (lane % 4) + half + 8 * (register // 2)
             return row, column
         ''',
-    cases=_fragment_cases, compare=exact(),
-    misconceptions=[
+    cases=_fragment_cases, compare=exact(), misconceptions=[
         Misconception("lets register 1 lie to the right of register 0, not below it",
                       change=[("8 * (register % 2)", "8 * (register // 2)"), ("half + 8 * (register // 2)", "half + 8 * (register % 2)")],
                       ask="In which order are the four pieces of $A$ numbered?"),
@@ -824,8 +817,7 @@ exercise(
             delta = (grad_out * out).sum(1)
             return p * (grad_out @ v.T - delta[:, None])
         ''',
-    cases=_score_gradient_cases, compare=close(atol=1e-5),
-    misconceptions=[
+    cases=_score_gradient_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("adds up P * dP over the tile alone",
                       change=("(grad_out * out).sum(1)", "(p * (grad_out @ v.T)).sum(1)"),
                       ask="The inner sum runs over all keys. How many of them does `p` hold?"),
@@ -881,8 +873,7 @@ exercise(
             again = 4 * n * d + 2 * n
             return first + once + n // tile * again
         ''',
-    cases=_backward_moved_cases, compare=exact(),
-    misconceptions=[
+    cases=_backward_moved_cases, compare=exact(), misconceptions=[
         Misconception("reads q and dO once, as if they stayed on the chip",
                       change=("n // tile * again", "again"),
                       ask="Only a tile of keys stays. What passes by it, and how many key tiles are there?"),
@@ -920,8 +911,7 @@ exercise(
         A multiprocessor of an A100 has 65,536 registers, a quarter of them for each of its four schedulers, 164 KiB of shared
         memory, of which each block costs 1 KiB more than it asks for, and room for 64 warps and 32 blocks. How many blocks
         does it hold at once? Type a whole number.""",
-    answer=3,
-    misconceptions=[
+    answer=3, misconceptions=[
         Misconception("forgets the KiB that each block costs besides its own", value=4,
                       ask="Four blocks ask for 164 KiB. What do they cost?"),
         Misconception("counts the registers, and not the shared memory", value=5,
@@ -938,8 +928,7 @@ exercise(
         Three texts of 100, 30 and 200 tokens are packed into one row, `cu_seqlens = [0, 100, 130, 330]`. The launch for one head has a
         block for each text and each tile of 64 queries that the longest text has. How many of its blocks find no query of their text
         and return at once? Type a whole number.""",
-    answer=5,
-    misconceptions=[
+    answer=5, misconceptions=[
         Misconception("lets a tile go on into the next text", value=6,
                       ask="330 tokens are 6 tiles of 64 if a tile may hold two texts. Does the block of tile 1 of the first text do so?"),
         Misconception("counts the blocks that have work", value=7, ask="7 blocks have queries: 2, 1 and 4. How many blocks were launched?"),

@@ -12,14 +12,12 @@ exercise(
     card="""
     A model writes its 101st token. The 100 old keys are in a cache, rotated by positions 0 to 99. The new query and key are rotated by a
     call of `apply_rope` that leaves `positions` out. What are the new query's scores with the 100 old keys?
-    """,
-    name="scores", options={
+    """, name="scores", options={
         "a": "right: rotations are relative, so the starting point does not matter",
         "b": "as without any positions: a single token has no order",
         "c": "as if the new token were at position 0: distances 0 to -99 in place of 100 to 1",
         "d": "an error, because the table has more than one row"},
-    answer="c",
-    misconceptions=[
+    answer="c", misconceptions=[
         Misconception("trusts relativity where only one side has moved", value="a",
                       ask="A score depends on the difference of two positions. Which two positions enter here?"),
         Misconception("expects a table to be as long as the text", value="d",
@@ -35,9 +33,7 @@ exercise(
     card="""
     Llama 3 70B has 80 layers, 64 query heads, 8 heads of keys and values, and a `head_dim` of 128. Its cache holds
     2 bytes per number. How many **KiB** does one token add to the cache? Type the number.
-    """,
-    name="kib", answer=320, tolerance=0.5,
-    misconceptions=[
+    """, name="kib", answer=320, tolerance=0.5, misconceptions=[
         Misconception("keeps the keys and forgets the values", value=160,
                       ask="The next token needs the weights, and then what is weighted. What has to be kept for each?"),
         Misconception("counts the query heads", value=2560,
@@ -65,16 +61,13 @@ exercise(
 
     - `(b, n_kv_heads, n, d)` becomes `(b, n_kv_heads * group_size, n, d)`
     - with two heads and groups of two, `[K0 K1]` becomes `[K0 K0 K1 K1]`
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def repeat_kv(x, group_size):
         """(b, n_kv_heads, n, d) -> (b, n_kv_heads * group_size, n, d)"""
         b, n_kv_heads, n, d = x.shape
         spread = x[:, :, None].expand(b, n_kv_heads, group_size, n, d)
         return spread.reshape(b, n_kv_heads * group_size, n, d)
-    ''',
-    cases=repeat_cases, compare=close(atol=0),
-    misconceptions=[
+    ''', cases=repeat_cases, compare=close(atol=0), misconceptions=[
         Misconception("tiles the heads, [K0 K1 K0 K1]", code='''
             def repeat_kv(x, group_size):
                 return x.repeat(1, group_size, 1, 1)
@@ -153,8 +146,7 @@ exercise(
     - calls that do it for you (`repeat_interleave`, torch's own attention) are refused
     - scaled by $1/\sqrt d$; no mask here
     - the heads of the result are in the order of the heads of `q`
-    """,
-    given={"torch": torch, "math": math},
+    """, given={"torch": torch, "math": math},
     forbid=("scaled_dot_product_attention", "repeat", "repeat_interleave", "expand", "tile", "expand_as"),
     solution=GROUPED, cases=grouped_cases, compare=equal_without_copies, call=with_largest,
     limit=20,                                    # the first use of a dispatch mode loads much of torch
@@ -203,9 +195,7 @@ exercise(
     One decoding step attends to $n = 64$ keys. Each query head makes $4nd$ FLOPs. At 2 bytes per number it reads its query and writes its
     output ($4d$ bytes), and it reads $n$ keys and $n$ values ($4nd$ bytes), which in grouped attention are read once for $g$ heads. By what
     factor do the FLOPs per byte grow from $g = 1$ to $g = 4$? Type it with two decimals.
-    """,
-    name="ratio", answer=4 * (1 + 1 / 64) / (1 + 4 / 64), tolerance=0.006,
-    misconceptions=[
+    """, name="ratio", answer=4 * (1 + 1 / 64) / (1 + 4 / 64), tolerance=0.006, misconceptions=[
         Misconception("forgets queries and outputs, which do not shrink", value=4.0,
                       ask="Grouping shrinks keys and values. Do the queries and the outputs become fewer as well?"),
         Misconception("counts queries and outputs for the groups and not for single heads", value=4 / (1 + 4 / 64),
@@ -274,8 +264,7 @@ kernel_exercise(
     - head `h` belongs to group `h / group_size`; the last tile may hold fewer than 32 keys
     - its third launch number, the bytes of `tile`, is `32 * (d + 1) * 4`
     - budget: each sector of the keys is moved from global memory once, and shared memory needs at most 2 wavefronts per request
-    """,
-    stub='''
+    """, stub='''
 __global__ void group_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores,
                              int n, int d, int group_size) {
     extern __shared__ float tile[];              // 32 keys, d + 1 floats per row
@@ -289,8 +278,7 @@ __global__ void group_scores(const float* __restrict__ q, const float* __restric
     solution=SCORES, cases=score_cases, launch=score_launch, compare=close(atol=1e-4), traffic=score_traffic, wavefronts=2,
     expect=lambda q, k: (q.view(k.shape[0], -1, q.shape[1]) @ k.transpose(1, 2)).reshape(q.shape[0], k.shape[1]),
     misconceptions=[
-        Misconception("reads the keys anew for every head", code=SCORES.replace(
-            "tile[row * (d + 1) + c]", "keys[row * d + c]"),
+        Misconception("reads the keys anew for every head", change=("tile[row * (d + 1) + c]", "keys[row * d + c]"),
                       ask="Where do you fetch a key from inside the loop over the scores, and how often for one group?"),
         Misconception("gives neighbouring threads different heads", change=(
             "pair / 32, row = pair % 32", "pair % group_size, row = pair / group_size"),
@@ -363,8 +351,7 @@ kernel_exercise(
     solution=VALUES, cases=values_cases, compare=close(atol=1e-5),
     launch=lambda w, v: Launch(grid=1, block=64, shared=4 * (32 * (v.shape[1] + 1) + w.shape[0] * 32),
                                args=[w, v, out((w.shape[0], v.shape[1])), w.shape[0], v.shape[0], v.shape[1]]),
-    expect=lambda w, v: w @ v,
-    misconceptions=[
+    expect=lambda w, v: w @ v, misconceptions=[
         Misconception("waits between the two loads, and lets the second still overwrite the first", code=VALUES.replace(
             "tile + 32 * (d + 1);         // [heads]", "tile + 32 * d;               // [heads]").replace(
             "= v[e];\n    for", "= v[e];\n    __syncthreads();\n    for"),
@@ -385,9 +372,7 @@ exercise(
     card="""
     DeepSeek-V3 keeps, in each of its 61 layers, a latent of 512 numbers and a shared rotary key of 64 numbers per token, 2 bytes
     each; it has 128 heads. How many **KiB** does a token add? One decimal is enough.
-    """,
-    name="kib", answer=61 * 576 * 2 / 1024, tolerance=0.06,
-    misconceptions=[
+    """, name="kib", answer=61 * 576 * 2 / 1024, tolerance=0.06, misconceptions=[
         Misconception("keeps a latent for the keys and another one for the values", value=61 * 1152 * 2 / 1024,
                       ask="Keys and values are both unfolded from the same latent. How often must it be kept?"),
         Misconception("gives bytes and not KiB", value=61 * 576 * 2, ask="How many bytes is a KiB?"),
@@ -445,8 +430,7 @@ exercise(
     - `{"kind": "linear", "heads": 32, "key_dim": 128, "value_dim": 128}` keeps a matrix of key_dim x value_dim per head, 4 bytes per number,
       whatever the number of tokens
     """,
-    given={}, solution=CACHE, cases=layer_cases, compare=close(atol=0, rtol=0, dtype=False),
-    misconceptions=[
+    given={}, solution=CACHE, cases=layer_cases, compare=close(atol=0, rtol=0, dtype=False), misconceptions=[
         Misconception("keeps every key in a window layer", change=('min(tokens, layer["window"]) if layer["kind"] == "window" else tokens', "tokens"),
                       ask="A token can never again be read once `window` newer ones have come. Must it be kept?"),
         Misconception("fills a window that is not full yet", change=("min(tokens, layer[\"window\"])", "layer[\"window\"]"),
@@ -484,30 +468,22 @@ exercise(
     card=r"""
     Head $h$ unfolds a latent $c$ to a key $W_h c$. Its score with a query is $q \cdot (W_h c)$. Write `fold_query(q, k_up)`,
     which moves $W_h$ to the side of the query: its result, multiplied with the latents themselves, gives the same scores.
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def fold_query(q, k_up):
         """q (h, n, d), k_up (h, d, c) -> (h, n, c), so that fold_query(q, k_up) @ latents.T == q @ keys.T for each head"""
         return q @ k_up
-    ''',
-    cases=absorb_cases, compare=close(atol=1e-5),
-    misconceptions=[
-        Misconception("uses the same matrix for all heads", code='''
-            def fold_query(q, k_up):
-                return q @ k_up[0]
-            ''', ask="Each head unfolds the latent in its own way. Which head's matrix does your second head use?"),
+    ''', cases=absorb_cases, compare=close(atol=1e-5), misconceptions=[
+        Misconception("uses the same matrix for all heads", change=("@ k_up", "@ k_up[0]"),
+                      ask="Each head unfolds the latent in its own way. Which head's matrix does your second head use?"),
         Misconception("multiplies with the transposed matrix", code='''
             def fold_query(q, k_up):
                 return q @ k_up.transpose(-2, -1)
             ''', ask="A query is a row of d numbers, and `k_up[h]` is (d, c). Which of its two axes meets the query?"),
-        Misconception("inverts the up-projection", code='''
-            def fold_query(q, k_up):
-                return q @ torch.linalg.pinv(k_up).transpose(-2, -1)
-            ''', ask="q . (W c) = (W^T q) . c. Does an inverse appear anywhere?"),
-        Misconception("adds up the heads", code='''
-            def fold_query(q, k_up):
-                return (q @ k_up).sum(0, keepdim=True).expand(len(q), -1, -1)
-            ''', ask="Every head has scores of its own. May they be added before the softmax?")],
+        Misconception("inverts the up-projection", change=("@ k_up", "@ torch.linalg.pinv(k_up).transpose(-2, -1)"),
+                      ask="q . (W c) = (W^T q) . c. Does an inverse appear anywhere?"),
+        Misconception("adds up the heads",
+                      change=("q @ k_up", "(q @ k_up).sum(0, keepdim=True).expand(len(q), -1, -1)"),
+                      ask="Every head has scores of its own. May they be added before the softmax?")],
     hints=["Write the score as a sum over rows and columns of $W_h$ and change the order of the two sums.",
            r"$q^\top (W c) = (W^\top q)^\top c$; with queries as rows this is one matrix product."])
 
@@ -532,14 +508,12 @@ exercise(
     card="""
     A trained layer has a key projection for every head, stacked: rows `0..d-1` are head 0, rows `d..2d-1` head 1, and so on.
     Write `pool_heads(weight, n_heads, n_kv_heads)`: each new head is the **mean** of the heads of its group.
-    """,
-    given={"torch": torch}, solution=POOL, cases=pool_cases, compare=close(atol=1e-6),
-    misconceptions=[
+    """, given={"torch": torch}, solution=POOL, cases=pool_cases, compare=close(atol=1e-6), misconceptions=[
         Misconception("adds the heads and does not divide", change=("mean(1)", "sum(1)"),
                       ask="What happens to the size of every score when a key is the sum of its group?"),
-        Misconception("pools heads that are n_kv_heads apart", code=POOL.replace(
-            "weight.reshape(n_kv_heads, n_heads // n_kv_heads, d, -1)",
-            "weight.reshape(n_heads // n_kv_heads, n_kv_heads, d, -1).transpose(0, 1)"),
+        Misconception("pools heads that are n_kv_heads apart",
+                      change=("weight.reshape(n_kv_heads, n_heads // n_kv_heads, d, -1)",
+                              "weight.reshape(n_heads // n_kv_heads, n_kv_heads, d, -1).transpose(0, 1)"),
                       ask="Which query heads will read new key head 0? Those are the heads to average."),
         Misconception("keeps the first head of each group", change=("mean(1)", "select(1, 0)"),
                       ask="What do the other heads of the group find, if only the first one's keys are kept?"),
@@ -556,9 +530,7 @@ exercise(
     card="""
     A tip: "Use fewer heads to shrink the KV cache." A layer of width 512 goes from 8 heads of 64 to 4 heads of 128, each head with its own
     keys and values. By what factor does its cache change? (1 means not at all, 0.5 half.)
-    """,
-    name="factor", answer=1, tolerance=1e-6,
-    misconceptions=[
+    """, name="factor", answer=1, tolerance=1e-6, misconceptions=[
         Misconception("halves the number of heads and forgets that each is twice as wide", value=0.5,
                       ask="How many numbers are 8 keys of 64, and how many are 4 keys of 128?"),
         Misconception("doubles the width and forgets that only half as many heads are left", value=2, ask="How many heads are left?")],
@@ -632,8 +604,7 @@ kernel_exercise(
     - `score` of head `h` and token `row` belongs at `weight[h * 32 + row]`
     - its third launch number, the bytes of both arrays, is `4 * (32 * (latent_dim + rope_dim + 1) + heads * 32)`
     - budget: each sector of the tokens is moved from global memory once, for keys and values of all heads
-    """,
-    stub=LATENT_HEADS[:LATENT_HEADS.index("    for (int e")]
+    """, stub=LATENT_HEADS[:LATENT_HEADS.index("    for (int e")]
     + "    // 1. bring the tokens into `tile`   2. wait   3. the scores of heads * n pairs, from `tile`\n    __syncthreads();\n\n"
     + LATENT_HEADS[LATENT_HEADS.index("    for (int h"):LATENT_HEADS.index("    for (int e = threadIdx.x; e < heads")]
     + "    // 4. heads * latent_dim sums of weighted latents, from `tile` again\n}\n",

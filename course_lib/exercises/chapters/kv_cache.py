@@ -13,9 +13,7 @@ exercise(
     Without a cache, each new token means one more pass over the whole text so far, and in a pass every token looks at all
     tokens up to its own place. A text of 1,000 tokens is generated, then one of 2,000, each from a single token. By what
     factor does the total number of **scores** computed grow? Type the nearest integer.
-    """,
-    answer=8, tolerance=0.05,
-    misconceptions=[
+    """, answer=8, tolerance=0.05, misconceptions=[
         Misconception("counts the scores of one pass, not of all passes", value=4,
                       ask="The last pass has four times the scores. And how many passes are there now?"),
         Misconception("counts the passes, not the scores", value=2,
@@ -108,8 +106,7 @@ exercise(
     - `append` writes the new tokens behind those already stored, in place and at once
     - `view` returns what was appended, and nothing else: a slice of the room, no copy
     - no `cat`: an append touches its own rows only
-    """,
-    given={"torch": torch, "math": math},
+    """, given={"torch": torch, "math": math},
     stub=ROW_CACHE[:ROW_CACHE.index("        here =")] + '''        raise NotImplementedError
 
     def view(self):
@@ -117,8 +114,7 @@ exercise(
         raise NotImplementedError
 ''',
     solution=ROW_CACHE, cases=row_cache_cases, call=_use_row_cache, compare=close(atol=0),
-    forbid=("cat", "concat", "stack", "hstack", "vstack"),
-    misconceptions=[
+    forbid=("cat", "concat", "stack", "hstack", "vstack"), misconceptions=[
         Misconception("writes every append to the front", change=("slice(self.length, self.length + k.shape[1])",
                                                                   "slice(0, k.shape[1])"),
                       ask="Which slot is free after three tokens?"),
@@ -209,8 +205,7 @@ exercise(
     - the new tokens come directly after the cached ones
     - the **last** query sees the **last** key, and each query before it one key less
     - the text may come in pieces of any length
-    """,
-    given={"torch": torch, "math": math, "rotate": rotate},
+    """, given={"torch": torch, "math": math, "rotate": rotate},
     stub=STEP.replace(*_LATE).replace(*_CORNER), solution=STEP, cases=step_cases, call=_in_pieces, compare=close(atol=1e-4),
     misconceptions=[
         Misconception("has the right mask, but positions of new tokens that are too large", change=_LATE,
@@ -247,9 +242,7 @@ exercise(
     Llama 3 8B has 32 layers with 32 query heads and 8 heads of keys and values of width 128. Its weights take 16 GB,
     and each cached number takes 2 bytes. A GPU has 80 GB ($80 \\cdot 10^9$ bytes). How many sequences of 8,192 tokens
     fit beside the weights? Type a whole number.
-    """,
-    answer=59, tolerance=0,
-    misconceptions=[
+    """, answer=59, tolerance=0, misconceptions=[
         Misconception("counts the query heads", value=14, ask="Which heads are kept: those that ask, or those that are looked at?"),
         Misconception("keeps keys and no values", value=119, ask="What is weighted once the scores are known?"),
         Misconception("takes a GiB for a GB", value=64, ask="A sequence takes $2^{30}$ bytes. Is that $10^9$?"),
@@ -266,9 +259,7 @@ exercise(
     Llama 3 8B decodes on an H200, which reads $4.8 \\cdot 10^{12}$ bytes per second. A step reads $15 \\cdot 10^9$ bytes
     of weights, and the cache of a sequence of 8,192 tokens takes $1.07 \\cdot 10^9$. 32 such sequences decode together, and
     each gets one token per step. How many tokens per second does the server produce **at most**? Within 3 %.
-    """,
-    answer=32 * 4.8e12 / (15e9 + 32 * 1.07e9), tolerance=93,
-    misconceptions=[
+    """, answer=32 * 4.8e12 / (15e9 + 32 * 1.07e9), tolerance=93, misconceptions=[
         Misconception("reads the weights and no cache", value=32 * 4.8e12 / 15e9,
                       ask="How many bytes do 32 caches have together, beside 15 GB of weights?"),
         Misconception("reads the caches and no weights", value=4.8e12 / 1.07e9,
@@ -290,9 +281,7 @@ exercise(
     thread block of the kernel serves one part of the keys of one of the 8 **key** heads. It has 4 warps, and each warp keeps 8
     loads of 512 bytes in flight (32 lanes, 16 bytes each). Memory is busy only while bandwidth times latency, in bytes, is
     in flight (Little's law). Into how many parts must each head's keys be cut, at least? Type a whole number.
-    """,
-    answer=26, tolerance=0,
-    misconceptions=[
+    """, answer=26, tolerance=0, misconceptions=[
         Misconception("gives each of 132 multiprocessors one block, and counts no bytes", value=17,
                       ask="How many bytes do 132 such blocks keep in flight, and how many does memory need?"),
         Misconception("rounds down", value=25, ask="Are 200 blocks of 16,384 bytes enough for 3.36 MB?"),
@@ -451,8 +440,7 @@ kernel_exercise(
     """,
     stub=SCORES[:_FROM] + _GUARDED + SCORES[_TO:], solution=SCORES, cases=score_cases, compare=close(atol=1e-5),
     launch=lambda q, k: Launch(grid=len(k), block=32, args=[q, k, out((len(k),)), len(q)]), expect=lambda q, k: k @ q,
-    traffic=lambda q, k: len(k) * 32 * (2 * -(-len(q) // 8) + 1), wavefronts=0,
-    misconceptions=[
+    traffic=lambda q, k: len(k) * 32 * (2 * -(-len(q) // 8) + 1), wavefronts=0, misconceptions=[
         Misconception("lets lanes beyond the width read", change=("lane < d ? q[lane] * k[j * d + lane] : 0.0f",
                                                                   "q[lane] * k[j * d + lane]"),
                       ask="With d = 20: which entry does lane 25 read, and whose is it?"),
@@ -492,17 +480,14 @@ exercise(
     - absolute (`reindexed` False): every token keeps its own number
     - `reindexed` True: those held are counted 0, 1, 2, ... anew, and the query has the number of its own key
     - sinks are held in addition to the window; early on the two overlap, and no token is held twice
-    """,
-    solution='''
+    """, solution='''
     def rolling_positions(t, window, n_sink, reindexed):
         """-> query position, [key positions]"""
         held = [j for j in range(t + 1) if j < n_sink or j > t - window]
         if not reindexed:
             return t, held
         return len(held) - 1, list(range(len(held)))
-    ''',
-    cases=rolling_cases, compare=exact(),
-    misconceptions=[
+    ''', cases=rolling_cases, compare=exact(), misconceptions=[
         Misconception("holds one token too many", change=("j > t - window", "j >= t - window"),
                       ask="A window of 1 holds the newest token. Does yours hold any other?"),
         Misconception("forgets the sinks", change=("j < n_sink or j > t - window", "j > t - window"),
@@ -542,15 +527,13 @@ exercise(
     - round to the nearest code, so that no entry errs by more than half a step
     - return `codes` (left in the floating point of `x`), `step` and `low`; the last two have size 1 along `dim`
     - in no group are all entries alike: no step is 0
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def quantize(x, bits, dim):
         """x (n, d) -> codes (n, d), step and low with size 1 along dim"""
         low, high = x.amin(dim, keepdim=True), x.amax(dim, keepdim=True)
         step = (high - low) / (2**bits - 1)
         return ((x - low) / step).round(), step, low
-    ''',
-    cases=quantize_cases, compare=close(atol=1e-4, rtol=1e-4),
+    ''', cases=quantize_cases, compare=close(atol=1e-4, rtol=1e-4),
     properties=[("no entry errs by more than half a step", lambda got, case: bool(
         ((got[2] + got[1] * got[0] - case.args[0]).abs() <= 0.501 * got[1]).all()))],
     misconceptions=[
@@ -591,15 +574,12 @@ exercise(
     - the best `keep` are chosen among **all** beams and tokens
     - return for each survivor, best first: `parent` (the beam it continues, which is the index that the cache is reordered
       by), `token`, and its new score
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def beam_step(scores, log_p, keep):
         """scores (b,), log_p (b, vocabulary) -> parent (keep,), token (keep,), scores (keep,)"""
         best, index = (scores[:, None] + log_p).flatten().topk(keep)
         return index // log_p.shape[1], index % log_p.shape[1], best
-    ''',
-    cases=beam_cases, compare=close(atol=1e-5),
-    misconceptions=[
+    ''', cases=beam_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("takes the parent for the token", change=("index // log_p.shape[1], index % log_p.shape[1]",
                                                                   "index % log_p.shape[1], index // log_p.shape[1]"),
                       ask="Flattened, beam 1 begins at index `vocabulary`. Which of // and % gives 1 there?"),
@@ -639,15 +619,13 @@ exercise(
     - `instead[x]`: with what probability a **refused** token is replaced by `x`; it sums to 1
     - together: $\\text{draft}(x)\\,\\text{keep}(x) + P(\\text{refused})\\,\\text{instead}(x) = \\text{target}(x)$, and as much is kept as possible
     - `target` and `draft` differ, and `draft` is nowhere 0
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def keep_and_replace(target, draft):
         """probabilities (vocabulary,) each -> keep (vocabulary,), instead (vocabulary,)"""
         keep = (target / draft).clamp(max=1)
         missing = (target - draft).clamp(min=0)
         return keep, missing / missing.sum()
-    ''',
-    cases=keep_cases, compare=close(atol=1e-5),
+    ''', cases=keep_cases, compare=close(atol=1e-5),
     properties=[("what is kept and what replaces it add up to the target", lambda got, case: bool(torch.allclose(
         case.args[1] * got[0] + (1 - (case.args[1] * got[0]).sum()) * got[1], case.args[0], atol=1e-4)))],
     misconceptions=[
@@ -677,9 +655,7 @@ exercise(
     card="""
     Four tokens are drafted, and each is kept with probability 0.8, if all before it were kept. A pass of the large model
     yields those that were kept and one more. How many tokens is that on average? Two decimals.
-    """,
-    answer=(1 - 0.8**5) / (1 - 0.8), tolerance=0.011,
-    misconceptions=[
+    """, answer=(1 - 0.8**5) / (1 - 0.8), tolerance=0.011, misconceptions=[
         Misconception("counts a token as kept even after a refusal", value=1 + 4 * 0.8,
                       ask="The second token was refused. Can the third still be used?"),
         Misconception("forgets the token that the pass adds itself", value=0.8 + 0.8**2 + 0.8**3 + 0.8**4,
@@ -711,9 +687,7 @@ exercise(
     | s | 56 | 0 | 0, 0 |
 
     Which report is whose? Type four letters, for kernels a to d, as one word.
-    """,
-    answer="srpq",
-    misconceptions=[
+    """, answer="srpq", misconceptions=[
         Misconception("confuses an array that is indexed at run time with a spill", value="sprq",
                       ask="160 bytes are 40 floats, exactly the row. Which kernel needs it at an address?"),
         Misconception("gives the kernel that reads row[pick] no stack", value="prsq",
@@ -739,15 +713,12 @@ exercise(
 
     - three tensors of equal length, one row per example
     - every example that has a state, a token and a target; no other
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def lesson(states, tokens, ahead):
         """states (n, d), tokens (n,) -> states (m, d), tokens beside them (m,), targets (m,)"""
         m = len(tokens) - ahead - 1
         return states[:m], tokens[ahead:ahead + m], tokens[ahead + 1:]
-    ''',
-    cases=lesson_cases, compare=close(atol=0, rtol=0),
-    misconceptions=[
+    ''', cases=lesson_cases, compare=close(atol=0, rtol=0), misconceptions=[
         Misconception("hands over the token that is to be predicted", change=("tokens[ahead:ahead + m]", "tokens[ahead + 1:]"),
                       ask="When the head drafts, does it know the token that it is to predict?"),
         Misconception("predicts what the model predicts already", code='''

@@ -32,8 +32,7 @@ exercise(
     - a pair is two **neighbouring** characters of one word, as a tuple; it occurs as often as its word does
     - `"aaa"` holds the pair `("a", "a")` twice
     - of pairs that occur equally often, return the smallest, as Python orders tuples
-    """,
-    given={"Counter": Counter}, solution='''
+    """, given={"Counter": Counter}, solution='''
     def best_pair(words, counts):
         """words: list of strings, counts: list of ints -> (character, character)"""
         pairs = Counter()
@@ -41,9 +40,7 @@ exercise(
             for pair in zip(word, word[1:]):
                 pairs[pair] += count
         return min(pairs, key=lambda pair: (-pairs[pair], pair))
-    ''',
-    cases=pair_cases, compare=exact(),
-    misconceptions=[
+    ''', cases=pair_cases, compare=exact(), misconceptions=[
         Misconception("counts each different word once", change=("+= count", "+= 1"),
                       ask="A word that occurs a thousand times: how often does a pair in it occur?"),
         Misconception("takes any two characters of a word, neighbours or not",
@@ -74,8 +71,7 @@ exercise(
     A model that has learned nothing gives each of its 65 characters about the same probability. What is its loss, the
     mean of $-\ln p$(next character), in nats? Type it with two digits after the point.
     """,
-    given={"math": math}, name="first_loss", answer=lambda: math.log(65), tolerance=0.02,
-    misconceptions=[
+    given={"math": math}, name="first_loss", answer=lambda: math.log(65), tolerance=0.02, misconceptions=[
         Misconception("measures in bits", value=lambda: math.log2(65), ask="Which logarithm gives nats?"),
         Misconception("forgets the minus", value=lambda: -math.log(65), ask="A probability is at most 1. Can -ln p be below 0?"),
         Misconception("gives the probability, not its logarithm", value=lambda: 1 / 65,
@@ -114,8 +110,7 @@ exercise(
     - step 0 already moves: the rates of the first $w$ (`warmup`) steps are $1/w, 2/w, \dots, 1$ times the peak
     - the cosine begins at the peak in step `warmup` and reaches `floor` times the peak in step `steps`
     - half way down, the rate is midway between these two rates
-    """,
-    given={"math": math}, solution=SCHEDULE, cases=schedule_cases, compare=close(atol=1e-9, rtol=1e-6),
+    """, given={"math": math}, solution=SCHEDULE, cases=schedule_cases, compare=close(atol=1e-9, rtol=1e-6),
     misconceptions=[
         Misconception("wastes the first step", change=("(step + 1) / warmup", "step / warmup"),
                       ask="With which rate is the very first step taken, in yours?"),
@@ -173,11 +168,9 @@ exercise(
 
     - the result must be that of the whole batch at once, up to rounding
     - change as little as you can
-    """,
-    given={"torch": torch}, name="fit",
+    """, given={"torch": torch}, name="fit",
     stub=TRAINING.replace("        weight.grad = None\n", "").replace("(loss / parts).backward()", "loss.backward()"),
-    solution=TRAINING, cases=training_cases, compare=close(atol=1e-5),
-    misconceptions=[
+    solution=TRAINING, cases=training_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("keeps the gradients of the steps before", change=("        weight.grad = None\n", ""),
                       ask="`backward` adds to the gradient that is stored. What is stored when the second step begins?"),
         Misconception("adds up means of parts as if they were a mean of the whole", change=("(loss / parts).backward()", "loss.backward()"),
@@ -204,8 +197,7 @@ exercise(
     1024; a **state** layer as much as 128 tokens would take. The cache may be at most 30 % of that of eight full layers.
     And at least one layer must be able to attend *directly* to each of the last 6000 tokens, so that a name can be copied
     letter by letter. Which mix does both?
-    """,
-    name="mix", answer="e",
+    """, name="mix", answer="e",
     options={"a": "4 full, 4 sliding", "b": "8 state", "c": "3 full, 5 state", "d": "8 sliding", "e": "1 full, 7 sliding"},
     misconceptions=[
         Misconception("counts what windows pass on as attended to", value="d",
@@ -235,15 +227,12 @@ exercise(
 
     - `weights` is `(heads, 2n, 2n)`, one row per query
     - the score is the mean weight that the queries of the second copy, $n$ to $2n - 1$, give to that position
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def induction_score(weights, n):
         """weights (heads, 2n, 2n) -> (heads,)"""
         i = torch.arange(n, 2 * n)
         return weights[:, i, i - n + 1].mean(-1)
-    ''',
-    cases=induction_cases, compare=close(atol=1e-6),
-    misconceptions=[
+    ''', cases=induction_cases, compare=close(atol=1e-6), misconceptions=[
         Misconception("scores a look at the same token", change=("i - n + 1", "i - n"),
                       ask="The model knows its present token. Which position tells it what follows that token?"),
         Misconception("scores a look at the position before", change=("i - n + 1", "i - 1"),
@@ -306,10 +295,8 @@ exercise(
     - the token with which the sum reaches `p` belongs to it; of equally likely ones take any, but no more than needed
     - the probabilities in the nucleus are normalised; all others are 0
     - the result is in the order of the input, not sorted
-    """,
-    given={"torch": torch}, solution=NUCLEUS, cases=nucleus_cases, compare=_nucleus_like,
-    properties=[("it sums to 1", lambda got, case: abs(float(got.sum()) - 1) < 1e-5)],
-    misconceptions=[
+    """, given={"torch": torch}, solution=NUCLEUS, cases=nucleus_cases, compare=_nucleus_like,
+    properties=[("it sums to 1", lambda got, case: abs(float(got.sum()) - 1) < 1e-5)], misconceptions=[
         Misconception("drops the token with which the sum reaches p",
                       change=("before < p", "(before + ordered <= p) | (before == 0)"),
                       ask="With 0.5, 0.3, 0.2 and p = 0.6: do the tokens you keep add up to at least 0.6?"),
@@ -349,9 +336,7 @@ exercise(
     keys and values?
 
     - the last token of a sample is not fed back
-    """,
-    name="computed", answer=200 + 4 * 19, tolerance=0,
-    misconceptions=[
+    """, name="computed", answer=200 + 4 * 19, tolerance=0, misconceptions=[
         Misconception("counts the new tokens only", value=4 * 20, ask="Who computed the keys that the first new token looks at?"),
         Misconception("reads the prompt four times, and feeds the last tokens back", value=4 * (200 + 20),
                       ask="Which keys would differ between the four, before their first new token?"),
@@ -428,8 +413,7 @@ kernel_exercise(
     launch=lambda x, delta, weight, eps: Launch(
         grid=len(x), block=128, shared=4 * x.shape[1],
         args=[inout(x), delta, weight, out(x.shape), x.shape[1], eps]),
-    expect=_norm_expect, traffic=_norm_traffic,
-    misconceptions=[
+    expect=_norm_expect, traffic=_norm_traffic, misconceptions=[
         Misconception("does not write the sum back into the stream", change=("x[start + c] = row[c] = sum;", "row[c] = sum;"),
                       ask="The next layer adds to x. Which x does it find?"),
         Misconception("divides by the root of the sum of squares, not of their mean", change=("block_sum(squares) / d", "block_sum(squares)"),
@@ -492,10 +476,8 @@ exercise(
 
     - $\pi = \pi P$, and $\pi$ sums to 1; there is one, since every word can follow every other after some steps
     - $0 \ln 0$ is 0
-    """,
-    given={"torch": torch}, solution=CHAIN, cases=chain_cases, compare=close(atol=1e-6),
-    measure=lambda got, case: got.item() if isinstance(got, torch.Tensor) else got,
-    misconceptions=[
+    """, given={"torch": torch}, solution=CHAIN, cases=chain_cases, compare=close(atol=1e-6),
+    measure=lambda got, case: got.item() if isinstance(got, torch.Tensor) else got, misconceptions=[
         Misconception("multiplies by P alone, which never settles where words alternate", code='''
             def entropy_rate(p):
                 often = torch.linalg.matrix_power(p, 1000)[0]
@@ -543,16 +525,14 @@ exercise(
 
     - a token is penalised once, however often it was seen
     - the input `logits` must not change
-    """,
-    given={"torch": torch}, name="penalised",
+    """, given={"torch": torch}, name="penalised",
     stub='''
     def penalised(logits, seen, penalty):
         """logits (vocabulary,), seen (m,) tokens of the text so far -> (vocabulary,)"""
         out = logits.clone()
         out[seen] = logits[seen] / penalty
         return out
-    ''',
-    solution=PENALTY, cases=penalty_cases, compare=close(atol=1e-6),
+    ''', solution=PENALTY, cases=penalty_cases, compare=close(atol=1e-6),
     properties=[("no token that was seen has become likelier", lambda got, case: bool((got <= case.args[0] + 1e-6).all()))],
     misconceptions=[
         Misconception("multiplies positive logits and divides negative ones", change=("chosen / penalty, chosen * penalty", "chosen * penalty, chosen / penalty"),

@@ -67,8 +67,7 @@ exercise(
 
     - never build the matrix of all queries by all keys: multiply keys and values first
     - the denominator needs the sum of the keys, which is one vector for all queries
-    """,
-    given={"torch": torch}, solution=SUMMED, cases=plain_cases, call=watched, compare=close(atol=1e-5),
+    """, given={"torch": torch}, solution=SUMMED, cases=plain_cases, call=watched, compare=close(atol=1e-5),
     properties=[("each output is between the smallest and the largest value",
                  lambda got, case: bool((got.amax() <= case.args[2].amax() + 1e-4) & (got.amin() >= case.args[2].amin() - 1e-4)))],
     misconceptions=[
@@ -107,9 +106,7 @@ exercise(
     Causal attention with $d = 64$, chunks of $C = 32$. Count only what is needed: softmax attention skips the keys after
     each query, and so does linear attention inside its chunks. Beyond which length $n$ does linear attention do **less**
     arithmetic? Type the $n$ at which both do the same.
-    """,
-    name="crossover", answer=160, tolerance=1,
-    misconceptions=[
+    """, name="crossover", answer=160, tolerance=1, misconceptions=[
         Misconception("counts the whole square on both sides, as torch's counter does", value=96,
                       ask="Which of the two products is cut in half when nothing after a query is computed, and which is not?"),
         Misconception("skips the triangle for softmax and computes it inside the chunks", value=192,
@@ -142,8 +139,7 @@ exercise(
     - the product of two feature vectors must be a **mean** over the directions
     """,
     given={"torch": torch, "math": math}, solution=FEATURES, cases=feature_cases, compare=close(atol=1e-5),
-    properties=[("every feature is positive", lambda got, case: bool((got > 0).all()))],
-    misconceptions=[
+    properties=[("every feature is positive", lambda got, case: bool((got > 0).all()))], misconceptions=[
         Misconception("divides by m, not by its root", change=("math.sqrt(w.shape[0])", "w.shape[0]"),
                       ask="Two feature vectors are multiplied. How often is your factor in the product?"),
         Misconception("adds over the directions and does not average", change=(" / math.sqrt(w.shape[0])", ""),
@@ -163,8 +159,7 @@ exercise(
     id="4.10", title="Why not causal?", kind="choose", points=1, minutes=3, difficulty=2,
     card="""
     Linformer replaces `n` keys by `r` mixtures of them. Why is there no causal form for a model that writes?
-    """,
-    name="reason", answer="d",
+    """, name="reason", answer="d",
     options={"a": "a triangular mask needs a square matrix, and n x r is not one",
              "b": "r mixtures cannot be computed before all queries are known",
              "c": "the softmax over r columns no longer adds up to 1",
@@ -201,9 +196,7 @@ exercise(
     - $S \leftarrow S + k v^\top$, $z \leftarrow z + k$, and the answer $q^\top S / q^\top z$
     - a token sees itself, as under a causal mask
     - do not change what was handed in: return new tensors
-    """,
-    given={"torch": torch}, solution=STEP, cases=step_cases, compare=close(atol=1e-5),
-    misconceptions=[
+    """, given={"torch": torch}, solution=STEP, cases=step_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("answers before it adds the token", code='''
             def step(state, normaliser, q, k, v):
                 answer = (q @ state) / (q @ normaliser)
@@ -236,9 +229,7 @@ exercise(
     The delta rule with $\beta = 1$ writes the value 1 at key $a$, then the value 0 at key $b$. Both keys have length 1 and
     $a \cdot b = 0.6$. What does the state now return for $a$? (Plain linear attention would return
     $1 + 0 \cdot 0.6 = 1$.)
-    """,
-    name="returned", answer=0.64, tolerance=0.002,
-    misconceptions=[
+    """, name="returned", answer=0.64, tolerance=0.002, misconceptions=[
         Misconception("thinks that writing at b leaves a alone", value=1.0,
                       ask="Before the second writing, the state returns 0.6 for b. What must be added so that it returns 0?"),
         Misconception("subtracts what the state returned for b, without reading it through a", value=0.4,
@@ -296,8 +287,7 @@ kernel_exercise(
     - thread `c` owns column `c` of the state and writes column `c` of the output; threads beyond `d_v` only help loading
     - for each token: bring its `q` and `k` to `q_row` and `k_row` together, wait, add, read, wait
     - budget: every number of `q`, `k` and `v` is read once, every number of `out` written once; the state never goes to global memory
-    """,
-    stub='''
+    """, stub='''
 __global__ void walk_tokens(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
                             float* __restrict__ out, int n, int d, int d_v) {
     extern __shared__ float state[];             // d rows of d_v floats, then two rows of d for q and k
@@ -375,13 +365,11 @@ kernel_exercise(
 
     - the state may be larger than the block: `d * d_v` entries, 64 threads
     - all of them must be right, whatever shared memory held before
-    """,
-    stub=PREFIX.replace(ZEROING, ""),
+    """, stub=PREFIX.replace(ZEROING, ""),
     solution=PREFIX, cases=prefix_cases, compare=close(atol=1e-4),
     launch=lambda k, v: Launch(grid=1, block=64, shared=4 * k.shape[1] * v.shape[1],
                                args=[k, v, out((k.shape[1], v.shape[1])), k.shape[0], k.shape[1], v.shape[1]]),
-    expect=lambda k, v: k.T @ v,
-    misconceptions=[
+    expect=lambda k, v: k.T @ v, misconceptions=[
         Misconception("clears one entry a thread, not all of them",
                       change=(ZEROING, "    if (threadIdx.x < d * d_v) state[threadIdx.x] = 0.0f;\n"),
                       ask="A state of 16 x 16 has 256 entries and the block 64 threads. Who clears entry 100?"),
@@ -425,10 +413,8 @@ exercise(
     - the last chunk may be smaller; a chunk may be longer than the text
     - numerator **and** denominator have a part from inside and a part from before
     - one loop over chunks, none over tokens; no `cumsum`, and no $n \times n$ matrix
-    """,
-    given={"torch": torch}, forbid=("cumsum",),
-    solution=CHUNKED, cases=chunk_cases, call=watched, compare=close(atol=1e-4),
-    misconceptions=[
+    """, given={"torch": torch}, forbid=("cumsum",),
+    solution=CHUNKED, cases=chunk_cases, call=watched, compare=close(atol=1e-4), misconceptions=[
         Misconception("adds a chunk to the state before its own queries read it", code=CHUNKED.replace(
             "        rows.append((a @ b.T).tril() @ c + a @ state)\n        state = state + b.T @ c\n",
             "        state = state + b.T @ c\n        rows.append((a @ b.T).tril() @ c + a @ state)\n"),
@@ -528,15 +514,11 @@ exercise(
     - with $|k| = 1$, $\beta = 1$ and $a = 1$ the new state returns exactly $v$ for $k$
     - the state fades **before** it is asked what it returns for $k$
     - return a new state; do not change the one that was handed in
-    """,
-    given={"torch": torch}, solution=DELTA, cases=delta_cases, compare=close(atol=1e-5),
-    misconceptions=[
+    """, given={"torch": torch}, solution=DELTA, cases=delta_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("adds without correcting", change=("(v - k @ state)", "v"),
                       ask="The state may return something for this key already. What does it return after your update?"),
-        Misconception("asks the state before it fades", code='''
-            def overwrite(state, k, v, beta, decay):
-                return decay * state + beta * k[:, None] * (v - k @ state)[None, :]
-            ''', ask="With decay 0.8, what does the faded state still return for k? Is that what you subtract?"),
+        Misconception("asks the state before it fades", change=("state = decay * state\n    return", "return decay *"),
+                      ask="With decay 0.8, what does the faded state still return for k? Is that what you subtract?"),
         Misconception("lets the new value fade as well", code='''
             def overwrite(state, k, v, beta, decay):
                 return decay * (state + beta * k[:, None] * (v - k @ state)[None, :])
@@ -559,9 +541,7 @@ exercise(
     card=r"""
     A gated state fades by the factor $a = 0.98$ at every token. After how many tokens is **half** of what was written left?
     The nearest whole number will do.
-    """,
-    name="half_life", answer=34, tolerance=0.5, given={"math": math},
-    misconceptions=[
+    """, name="half_life", answer=34, tolerance=0.5, given={"math": math}, misconceptions=[
         Misconception("lets it fade in a straight line", value=25,
                       ask="After one token 0.98 is left, after two 0.98 times 0.98. Is 0.02 lost at every token?"),
         Misconception("gives the mean memory 1 / (1 - a)", value=50,
@@ -601,16 +581,13 @@ exercise(
     - gates may be so strong that their product over the chunk is 0, in float64 too
     - a token does not fade at its own place: the weight of $s = t$ is $q_t \cdot k_t$
     - an array of (n, n, d) numbers is fine here
-    """,
-    given={"torch": torch},
+    """, given={"torch": torch},
     stub='''
     def products(q, k, gates):
         """q, k (n, d), gates (n, d) in (0, 1] -> (n, n): what token s still weighs for query t; 0 for s > t"""
         total = gates.cumprod(0)
         return ((q * total) @ (k / total).T).tril()
-    ''',
-    solution=GATED, cases=gate_cases, compare=close(atol=1e-4),
-    misconceptions=[
+    ''', solution=GATED, cases=gate_cases, compare=close(atol=1e-4), misconceptions=[
         Misconception("keeps the quotient from overflowing by a smallest number", code='''
             def products(q, k, gates):
                 total = gates.cumprod(0)

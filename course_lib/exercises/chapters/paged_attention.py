@@ -16,9 +16,7 @@ exercise(
     card="""
     A sequence holds as many pages of 16 slots as it needs. Its length runs through 1, 2, 3, ... 512, and spends the
     same time at each length. How many of its slots are **empty on average**? One decimal.
-    """,
-    answer=7.5, tolerance=0.01,
-    misconceptions=[
+    """, answer=7.5, tolerance=0.01, misconceptions=[
         Misconception("takes half a page", value=8,
                       ask="Which numbers of empty slots can the last page have? Is 16 one of them? Is 0?"),
         Misconception("runs from 1 empty slot to 16", value=8.5, ask="With 16 slots in use, how many of the last page are empty?"),
@@ -50,16 +48,13 @@ exercise(
     - position `p` is in the table's entry `p // block_size`, at offset `p % block_size`
     - return `(length, d)`; slots behind the end hold anything, and so do entries of the table behind the last page:
       such an entry need not be the number of a page
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def read_pages(pool, table, length):
         """(n_blocks, block_size, d), a list of page numbers, an integer -> (length, d)"""
         positions = torch.arange(length)
         blocks = torch.tensor(table)[positions // pool.shape[1]]
         return pool[blocks, positions % pool.shape[1]]
-    ''',
-    cases=_page_cases, compare=close(atol=0),
-    misconceptions=[
+    ''', cases=_page_cases, compare=close(atol=0), misconceptions=[
         Misconception("reads the pool from its beginning, as if the sequence were in one piece", code='''
             def read_pages(pool, table, length):
                 return pool.flatten(0, 1)[:length]
@@ -147,16 +142,14 @@ exercise(
     - the page of the **last** token is never taken, even if it is in `cached`: the next token is chosen from the last
       token's output, so that has to be computed
     - an equal hash is taken for an equal page here, as in vLLM; the course's allocator compares the tokens as well
-    """,
-    given={"chain": chain}, solution=KNOWN, cases=_prefix_cases, compare=exact(),
-    misconceptions=[
+    """, given={"chain": chain}, solution=KNOWN, cases=_prefix_cases, compare=exact(), misconceptions=[
         Misconception("looks up each page by its own tokens", change=("chain(parent, tokens[i", "chain(0, tokens[i"),
                       ask="Are the keys of `3 4` the same after `1 2` and after `9 9`, in the second layer?"),
         Misconception("takes the page of the last token, too",
                       change=("(len(tokens) - 1) // block_size", "len(tokens) // block_size"),
                       ask="If nothing is computed, from which output is the first new token chosen?"),
-        Misconception("takes page 0 for no page", code=KNOWN.replace(
-            "if parent not in cached:", "if not cached.get(parent):"), ask="Is the number 0 true or false in Python?"),
+        Misconception("takes page 0 for no page", change=("if parent not in cached:", "if not cached.get(parent):"),
+                      ask="Is the number 0 true or false in Python?"),
         Misconception("makes a later page's hash of something else than the hash before and its own tokens", code=KNOWN.replace(
             "parent = chain(parent, tokens[i * block_size:(i + 1) * block_size])",
             "parent = chain(0, tokens[:(i + 1) * block_size])"),
@@ -223,10 +216,8 @@ exercise(
       run
     - a prompt may get a part of what it needs: the rest follows in later steps
     - the lists are copies: you may change them (`waiting.pop(0)`)
-    """,
-    solution=PLAN, cases=_plan_cases, call=_plan_call, compare=exact(),
-    misconceptions=[
-        Misconception("starts a prompt only when all of it fits", code=PLAN.replace(
+    """, solution=PLAN, cases=_plan_cases, call=_plan_call, compare=exact(), misconceptions=[
+        Misconception("starts a prompt only when all of it fits", change=(
             "or len(tokens) >= max_running:", "or len(tokens) >= max_running or needs > token_budget:"),
                       ask="When would a prompt start that is longer than the budget of any step?"),
         Misconception("lets a prompt have more than the budget", code=PLAN.replace(
@@ -243,8 +234,8 @@ exercise(
             "        tokens.append(n)\n        token_budget -= n\n    for needs in waiting",
             "        if n:\n            tokens.append(n)\n        token_budget -= n\n    for needs in waiting"),
                       ask="How many numbers must the list have for four running sequences, whatever the budget?"),
-        Misconception("gives tokens to those that run without taking them off the budget", code=PLAN.replace(
-            "        token_budget -= n\n    for needs in waiting", "    for needs in waiting"),
+        Misconception("gives tokens to those that run without taking them off the budget",
+                      change=("        token_budget -= n\n    for needs in waiting", "    for needs in waiting"),
                       ask="Two of five tokens are given away. How many are left for the prompts?"),
         Misconception("gives every running sequence one token, also a prompt that is half read", code=PLAN.replace(
             "n = min(needs, token_budget)", "n = min(1, token_budget)", 1),
@@ -321,8 +312,7 @@ kernel_exercise(
     - the table has entries behind the last page that mean nothing
     - all 32 lanes must reach each shuffle, also those beyond the width
     - budget: each key once, and for each position a sector of the table and one of the scores
-    """,
-    stub=SCORES.replace(
+    """, stub=SCORES.replace(
         _LOOP, "    // for each position of this warp: find the key, multiply, add up over the lanes, write\n"),
     solution=SCORES, cases=_score_cases,
     launch=lambda q, keys, table, length, scale: Launch(
@@ -330,8 +320,7 @@ kernel_exercise(
     expect=lambda q, keys, table, length, scale: scale * _in_order(keys, table, length) @ q,
     compare=close(atol=1e-5),
     traffic=lambda q, keys, table, length, scale: 4 * length * len(q) + 64 * length + 4 * (4 * len(q) + 32),
-    stored=lambda q, keys, table, length, scale: 4 * length,
-    misconceptions=[
+    stored=lambda q, keys, table, length, scale: 4 * length, misconceptions=[
         Misconception("takes position j for slot j, as if the sequence were in one piece", change=(
             "((size_t)table[j / block_size] * block_size + j % block_size) * d", "(size_t)j * d"),
                       ask="What is the table for? Whose key is in slot j of the pool?"),
@@ -470,14 +459,12 @@ kernel_exercise(
     - find out what the threads beyond the first warp contribute to the softmax, and repair it
     - **two** things are shared by the thread block; both have to come from all of its warps
     - a result of another warp can only be read behind a barrier
-    """,
-    stub=_FAULTY_MAX_ONLY.replace(_RIGHT_SUM, _FAULTY_SUM).replace("total_of[4];", "total_of_all;"),
+    """, stub=_FAULTY_MAX_ONLY.replace(_RIGHT_SUM, _FAULTY_SUM).replace("total_of[4];", "total_of_all;"),
     solution=ATTEND, cases=_attend_cases, compare=close(atol=1e-4),
     launch=lambda q, keys, values, table, length, scale: Launch(
         grid=1, block=len(q), shared=4 * length,
         args=[q, keys, values, table, out(q.shape), length, len(q), keys.shape[1], scale]),
-    expect=_attend_expect,
-    misconceptions=[
+    expect=_attend_expect, misconceptions=[
         Misconception("still lets only the first warp choose the maximum", code=_FAULTY_MAX_ONLY,
                       ask="A key of the second warp has a score 100 above the first's. What is its exponential?"),
         Misconception("counts only the last weight of each thread", change=("total += weights[j];", "total = weights[j];"),
@@ -499,7 +486,7 @@ kernel_exercise(
             "    if (threadIdx.x % 32 == 0) total_of[threadIdx.x / 32] = total;\n    __syncthreads();\n",
             "    if (threadIdx.x % 32 == 0) total_of[threadIdx.x / 32] = total;\n    __syncwarp();\n"),
                       ask="Warp 0 may be here while warp 1 is still adding. What makes it wait?"),
-        Misconception("divides each column by the total of its own warp", code=ATTEND.replace(
+        Misconception("divides each column by the total of its own warp", change=(
             "    total = 0.0f;\n    for (int w = 0; w < blockDim.x / 32; w++) total += total_of[w];\n", ""),
                       ask="Column 40 belongs to the second warp. Do the keys of the first warp not count for it?")],
     hints=["A shuffle reaches the 32 lanes of one warp. How many warps has a block of 64 threads?",
@@ -512,9 +499,7 @@ exercise(
     card="""
     Sequences are about 512 tokens long. At most **3 %** of the slots that they hold may be empty, on average; among the
     sizes that keep to it, take the one with the **fewest pages**.
-    """,
-    options={"a": "32", "b": "128", "c": "8", "d": "64", "e": "16"}, answer="a",
-    misconceptions=[
+    """, options={"a": "32", "b": "128", "c": "8", "d": "64", "e": "16"}, answer="a", misconceptions=[
         Misconception("takes the smallest waste and forgets the second wish", value="c",
                       ask="What does it cost to look up and copy many small pages in place of a few large ones?"),
         Misconception("stops one size too early", value="e",
@@ -570,9 +555,7 @@ exercise(
     - the last page has room, and other tables hold it: they must not see what is written. The table gets a new page
       in its place, and `source` says what to copy into it
     - return `(page, offset, source)`; `source` is None where nothing is copied
-    """,
-    solution=APPEND, cases=_append_cases, call=_append_call, compare=exact(),
-    misconceptions=[
+    """, solution=APPEND, cases=_append_cases, call=_append_call, compare=exact(), misconceptions=[
         Misconception("writes into a page that others read", code='''
             def append_slot(table, length, references, free, block_size):
                 if length % block_size == 0:
@@ -580,15 +563,15 @@ exercise(
                     references[table[-1]] = 1
                 return table[-1], length % block_size, None
             ''', ask="Two samples share a page that is half full. Both now write their next token. Into which slot?"),
-        Misconception("copies a full page, too", code=APPEND.replace(
-            "    if offset == 0:", "    if offset == 0 and references[table[-1]] == 1:"),
+        Misconception("copies a full page, too",
+                      change=("    if offset == 0:", "    if offset == 0 and references[table[-1]] == 1:"),
                       ask="Where does the new token go when the shared page is full? Does it change that page?"),
         Misconception("forgets that it no longer holds the source", change=("        references[source] -= 1\n", ""),
                       ask="When everybody is done, how many tables hold the source? And what does its count say?"),
         Misconception("copies because another page of its table is shared",
                       change=("references[table[-1]] > 1", "max(references[b] for b in table) > 1"),
                       ask="Which page is written into? Who else holds that one?"),
-        Misconception("does not count the new page", code=APPEND.replace(
+        Misconception("does not count the new page", change=(
             "        table[-1] = free.pop()\n        references[table[-1]] = 1\n", "        table[-1] = free.pop()\n"),
                       ask="How many tables hold the copy? What does `references` say?")],
     hints=["Two questions decide: is the last page full, and how many tables hold it?",
@@ -628,8 +611,7 @@ exercise(
     again. Why? Repair it. Counts in `references` are lowered in place; `table` is a copy, and you may change it.
     """,
     stub=RELEASE.replace("reversed(table)", "table"), solution=RELEASE, cases=_release_cases, call=_release_call,
-    compare=exact(),
-    misconceptions=[
+    compare=exact(), misconceptions=[
         Misconception("evicts the pages with the largest numbers first",
                       change=("reversed(table)", "sorted(table, reverse=True)"),
                       ask="Does the number of a page say anything about its place in the text?"),
@@ -646,9 +628,7 @@ exercise(
     A sequence of 2,048 tokens is swapped out to the host. The model has 32 layers; each has a pool of keys and a pool of
     values, with pages of 16 tokens anywhere in it. One copy moves one contiguous piece of memory. How many copies does
     it take to move all of it **out**?
-    """,
-    answer=8192, tolerance=0,
-    misconceptions=[
+    """, answer=8192, tolerance=0, misconceptions=[
         Misconception("counts keys and forgets values", value=4096,
                       ask="What else does attention read, besides the keys?"),
         Misconception("counts the way back as well", value=16384, ask="The question is about swapping out. And in again?"),
@@ -700,8 +680,7 @@ exercise(
       one being served, and then nobody younger is left
     - a sequence that was preempted needs nothing any more
     - the lists are copies: you may change them""",
-    given={}, solution=ROOM, cases=room_cases, compare=exact(), mutates=("held", "needs"),
-    misconceptions=[
+    given={}, solution=ROOM, cases=room_cases, compare=exact(), mutates=("held", "needs"), misconceptions=[
         Misconception("preempts the sequence that finds no room, not the youngest", code="""
             def make_room(held, needs, free):
                 running = 0
@@ -733,9 +712,7 @@ exercise(
     Four machines in a ring: machine $i$ has the $i$-th quarter of the text as its queries. The quarters of the keys
     travel around, so that in four rounds each machine meets each quarter once: 16 meetings. The mask is **causal**. In
     how many of the 16 is there nothing to compute?
-    """,
-    answer=6, tolerance=0,
-    misconceptions=[
+    """, answer=6, tolerance=0, misconceptions=[
         Misconception("counts the meetings that have work", value=10, ask="Is that what was asked?"),
         Misconception("takes half of all", value=8,
                       ask="A quarter that meets its own keys: is there nothing to compute?"),
@@ -801,12 +778,10 @@ exercise(
     are never copied per request. The result is that of the softmax over all `m + n` scores, also where scores are in the hundreds.
 
     - join the two parts by the merge of exercise 6.3, not by joining tensors
-    """,
-    given={"torch": torch, "math": math},
+    """, given={"torch": torch, "math": math},
     forbid=("cat", "concat", "concatenate", "stack", "hstack", "repeat", "expand", "expand_as", "repeat_interleave", "tile",
             "scaled_dot_product_attention"),
-    solution=CASCADE, cases=reader_cases, call=_read_once, compare=close(atol=1e-5),
-    misconceptions=[
+    solution=CASCADE, cases=reader_cases, call=_read_once, compare=close(atol=1e-5), misconceptions=[
         Misconception("reads the shared keys again for each request", code='''
             def read_once(q, k_shared, v_shared, k_own, v_own):
                 out = []

@@ -30,15 +30,14 @@ exercise(
     the angle $\theta$ = `angles[r, i]`:
 
     $$(a, b) \mapsto (a \cos\theta - b \sin\theta,\; a \sin\theta + b \cos\theta).$$
-    """,
-    given={"torch": torch}, solution=ROTATE, cases=rotate_cases, compare=close(atol=1e-5),
+    """, given={"torch": torch}, solution=ROTATE, cases=rotate_cases, compare=close(atol=1e-5),
     properties=[("lengths are kept", lambda got, case: bool((got.norm(dim=-1) - case.args[0].norm(dim=-1)).abs().max() < 1e-4))],
     misconceptions=[
         Misconception("turns clockwise", change=[("a * cos - b * sin", "a * cos + b * sin"), ("a * sin + b * cos", "b * cos - a * sin")],
                       ask="Where does the point (1, 0) go after a quarter turn counter-clockwise: to (0, 1) or to (0, -1)?"),
-        Misconception("uses the new first entry to compute the second", code=ROTATE.replace(
-            "return torch.stack([a * cos - b * sin, a * sin + b * cos], -1)",
-            "a = a * cos - b * sin\n    return torch.stack([a, a * sin + b * cos], -1)"),
+        Misconception("uses the new first entry to compute the second",
+                      change=("return torch.stack([a * cos - b * sin, a * sin + b * cos], -1)",
+                              "a = a * cos - b * sin\n    return torch.stack([a, a * sin + b * cos], -1)"),
                       ask="When you compute the second entry, is `a` still the old one?"),
         Misconception("takes the angles for degrees", change=("angles.cos(), angles.sin()", "angles.deg2rad().cos(), angles.deg2rad().sin()"),
                       ask="In which unit are the angles, and in which does `cos` want them?"),
@@ -67,8 +66,7 @@ exercise(
     card=r"""
     With `head_dim` 64 and base 10,000, pair $i$ turns by $\theta_i = 10000^{-2i/64}$ radians per position, for $i = 0, \dots, 31$. After how many
     positions has the **slowest** pair made one full turn? Type a number; 1 % either way will do.
-    """,
-    name="positions", answer=2 * math.pi * 10000 ** (62 / 64), rtol=0.01, given={"math": math},
+    """, name="positions", answer=2 * math.pi * 10000 ** (62 / 64), rtol=0.01, given={"math": math},
     misconceptions=[
         Misconception("leaves out the 2 of the exponent", value=2 * math.pi * 10000 ** (31 / 64),
                       ask="The exponent of pair i is 2i / 64. What is it for i = 31?"),
@@ -106,15 +104,12 @@ exercise(
     - positions are $0, \dots, n - 1$, pairs $0, \dots, d/2 - 1$
     - with `n` 3, `head_dim` 4 and base 100 the frequencies are 1 and 0.1, and the rows `[0, 0]`, `[1, 0.1]`, `[2, 0.2]`
     - the result is float32
-    """,
-    given={"torch": torch},
+    """, given={"torch": torch},
     stub='''
     def angle_table(n, head_dim, base):
         """-> (n, head_dim / 2), radians"""
         raise NotImplementedError
-    ''',
-    solution=ANGLES, cases=angle_cases, compare=close(atol=1e-3, rtol=1e-4),
-    misconceptions=[
+    ''', solution=ANGLES, cases=angle_cases, compare=close(atol=1e-3, rtol=1e-4), misconceptions=[
         Misconception("counts positions from 1", change=("torch.arange(n)[:, None]", "torch.arange(1, n + 1)[:, None]"),
                       ask="By what angle is the first token turned?"),
         Misconception("leaves out the 2 of the exponent", change=("torch.arange(0, head_dim, 2)", "torch.arange(head_dim // 2)"),
@@ -164,8 +159,7 @@ exercise(
     - heads stay where they are
     - for two heads of 4, rows `0 1 2 3 4 5 6 7` become `0 2 1 3 4 6 5 7`
     """,
-    given={"torch": torch}, solution=REORDER, cases=reorder_cases, compare=close(atol=0),
-    misconceptions=[
+    given={"torch": torch}, solution=REORDER, cases=reorder_cases, compare=close(atol=0), misconceptions=[
         Misconception("goes the other way, from halves to interleaved", change=("view(n_heads, -1, 2, weight.shape[1])",
                                                                                "view(n_heads, 2, -1, weight.shape[1])"),
                       ask="Where should row 1 of a head of 4 end up: at place 1 or at place 2?"),
@@ -223,8 +217,7 @@ kernel_exercise(
     - `grid = ceil(n * half / 64)`, `block = 64`: the last block is ragged
     - budget: `x` is read once and written once; a pair's cosine and sine are read once each (written twice in the code
       counts as two readings)
-    """,
-    stub='''
+    """, stub='''
 __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos, const float* __restrict__ sin,
                             const int* __restrict__ positions, int n, int half) {
     int unit = blockIdx.x * blockDim.x + threadIdx.x;      // one pair per thread
@@ -355,14 +348,11 @@ exercise(
 
     - the slowest pair turns by $b^{-(d-2)/d}$ per position before, and by $1 / \text{factor}$ of that with $b'$
     - for base 100, factor 4 and `head_dim` 4 the answer is 1,600
-    """,
-    given={"math": math}, solution='''
+    """, given={"math": math}, solution='''
     def longer_base(base, factor, head_dim):
         """-> a number"""
         return base * factor ** (head_dim / (head_dim - 2))
-    ''',
-    cases=base_cases, compare=close(atol=0, rtol=1e-9),
-    misconceptions=[
+    ''', cases=base_cases, compare=close(atol=0, rtol=1e-9), misconceptions=[
         Misconception("multiplies the base by the factor", change=("factor ** (head_dim / (head_dim - 2))", "factor"),
                       ask="With your base for base 100, factor 4, head_dim 4: how much slower is the slowest pair, 4 times or 2 times?"),
         Misconception("turns the exponent over", change=("head_dim / (head_dim - 2)", "(head_dim - 2) / head_dim"),
@@ -381,15 +371,13 @@ exercise(
     card="""
     Llama 3.1's rule keeps the loss of this model flat at about 1.6 up to 1,024 characters, without any training. Somebody concludes: "With
     this rule the model **uses** a context of 1,024." Which one measurement would decide whether that is true?
-    """,
-    name="control", options={
+    """, name="control", options={
         "a": "the loss of the longer table, measured with more windows and an interval",
         "b": "the loss of the same rule at 2,048 characters",
         "c": "the loss of the unchanged model when each position sees only the last 256 characters",
         "d": "the loss of the same rule when each position sees only the last 256 characters",
         "e": "the loss of the same rule within the first 256 characters"},
-    answer="d",
-    misconceptions=[
+    answer="d", misconceptions=[
         Misconception("compares with a rule that is known to fail", value="a",
                       ask="That one is worse than no far text at all. What would be as good as no far text, and break nothing?"),
         Misconception("looks for the place where the rule breaks", value="b",
@@ -417,14 +405,11 @@ exercise(
 
     - `positions` is (n, axes), `axis_of_pair` a list with one axis per pair, `frequencies` (pairs,); the result is (n, pairs)
     - for a patch at (1, 2), pairs `[0, 1]` and frequencies 1 and 0.1 the angles are 1 and 0.2
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def axes_angles(positions, axis_of_pair, frequencies):
         """(n, axes), a list, (pairs,) -> (n, pairs)"""
         return positions[:, axis_of_pair] * frequencies
-    ''',
-    cases=axes_cases, compare=close(atol=1e-4),
-    misconceptions=[
+    ''', cases=axes_cases, compare=close(atol=1e-4), misconceptions=[
         Misconception("picks the coordinates and forgets the frequencies", change=(" * frequencies", ""),
                       ask="Two pairs that belong to the same axis: by which angles do they turn?"),
         Misconception("turns every pair by the first coordinate", change=("[:, axis_of_pair]", "[:, :1]"),

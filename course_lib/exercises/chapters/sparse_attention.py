@@ -23,8 +23,7 @@ exercise(
     - causal: no query sees a later key
     - `window` counts the keys that are seen, **the query's own included**
     - the first queries see fewer, because there are no more
-    """,
-    given={"torch": torch}, solution=WINDOW, compare=exact(),
+    """, given={"torch": torch}, solution=WINDOW, compare=exact(),
     cases=lambda rng: (Case(n, w, label=f"n = {n}, window = {w}") for n, w in ((4, 2), (1, 1), (6, 1), (5, 9), (9, 4), (whole(rng, 10, 40), whole(rng, 2, 9)))),
     misconceptions=[
         Misconception("sees one key too many", change=("< window", "<= window"),
@@ -55,9 +54,7 @@ exercise(
     card="""
     Three layers, each with a causal window of 4 keys (the query's own included). How many tokens, itself included, can have
     reached the last token after the third layer?
-    """,
-    name="reached", answer=10, tolerance=0,
-    misconceptions=[
+    """, name="reached", answer=10, tolerance=0, misconceptions=[
         Misconception("counts the query's own key in every layer", value=12,
                       ask="A window of 4 reaches back how many positions: 4 or 3?"),
         Misconception("sees one layer only", value=4, ask="The key at distance 3 had a window of its own, one layer below. Whom did it see?"),
@@ -94,10 +91,8 @@ exercise(
     or full (2). An empty block need never be visited, and a full one needs no mask.
 
     - the last row and the last column of blocks may be smaller; a smaller block that is all `True` is full
-    """,
-    given={"torch": torch, "math": math},
-    solution=CLASSIFY, cases=classify_cases, compare=exact(dtype="kind"),
-    misconceptions=[
+    """, given={"torch": torch, "math": math},
+    solution=CLASSIFY, cases=classify_cases, compare=exact(dtype="kind"), misconceptions=[
         Misconception("drops the smaller blocks at the end", code=CLASSIFY.replace("math.ceil(mask.shape[0] / block)", "mask.shape[0] // block").replace(
             "math.ceil(mask.shape[1] / block)", "mask.shape[1] // block"),
                       ask="With n = 3 and blocks of 2, which block holds query 2?"),
@@ -119,9 +114,7 @@ exercise(
     card=r"""
     A causal window of 64 keys in blocks of $64 \times 64$, far from the beginning of a long text. A block of queries visits every block
     of keys that holds an allowed pair. Which share of the pairs in the visited blocks is allowed? Type a number between 0 and 1.
-    """,
-    name="share", answer=0.5, tolerance=0.005,
-    misconceptions=[
+    """, name="share", answer=0.5, tolerance=0.005, misconceptions=[
         Misconception("takes the diagonal block for all that is visited", value=1.0,
                       ask="Query 64 sees keys 1 to 64. In which blocks are they?"),
         Misconception("halves both blocks and then forgets that their halves add up", value=0.25,
@@ -208,8 +201,7 @@ exercise(
     - keys of blocks that are on no list are never read: in some cases they hold NaN
     - the last block may be smaller; queries with an empty list get 0
     - scores are scaled by $1/\sqrt d$; they may be several hundred
-    """,
-    given={"torch": torch, "math": math}, solution='''
+    """, given={"torch": torch, "math": math}, solution='''
 def attend_blocks(q, k, v, visits, block):
     """q, k, v (n, d), visits: a list of block numbers for each block of queries -> (n, d)"""
     out = torch.zeros_like(v)
@@ -320,8 +312,7 @@ kernel_exercise(
     - a row that visits nothing gets 0
     - launch: one block of 32 threads per row `r`, one thread per column
     - budget: values of visited blocks once, and nothing of the others; read each `column[entry]` once
-    """,
-    stub='''
+    """, stub='''
 __global__ void average_blocks(const float* __restrict__ v, const int* __restrict__ start,
                                const int* __restrict__ column, float* __restrict__ out, int n, int d) {
     int row = blockIdx.x, c = threadIdx.x;         // a block of queries; one column of the values per thread
@@ -390,8 +381,7 @@ kernel_exercise(
                        for n, w, s, count in ((3, 1, 1, 0), (6, 2, 1, 0), (40, 3, 2, 0), (5, 9, 2, 7),
                                           (whole(rng, 8, 20), whole(rng, 2, 5), whole(rng, 1, 3), whole(rng, 1, 99)))),
     launch=lambda visits, w, s: Launch(grid=math.ceil(len(visits) / 32), block=32, args=[inout(visits), len(visits), w, s]),
-    expect=lambda visits, w, s: visits + _visits(len(visits), w, s),
-    misconceptions=[
+    expect=lambda visits, w, s: visits + _visits(len(visits), w, s), misconceptions=[
         Misconception("guards the rows and leaves the double visit", change=("c < min(sink_blocks, oldest)", "c < sink_blocks"),
                       ask="Block 0 is a sink. Is it also in the window of row 0?"),
         Misconception("never visits a sink in the future, but still visits some twice", change=("min(sink_blocks, oldest)", "min(sink_blocks, row)"),
@@ -418,14 +408,12 @@ exercise(
     card="""
     In many large models most heads put most of their weight on the first token, whatever it is. Once a sliding window leaves that
     token behind, such a model fails. What is the token for?
-    """,
-    name="sink", options={
+    """, name="sink", options={
         "a": "it usually carries the topic of the text, which most of the later tokens need",
         "b": "its position is 0, where rotary embeddings give every query a larger score",
         "c": "it takes the weight that a head does not want to give to any token",
         "d": "it has the place of the padding in training, where the heads learned to look"},
-    answer="c",
-    misconceptions=[
+    answer="c", misconceptions=[
         Misconception("looks for meaning in it", value="a", ask="It happens with a line break as the first token too. Which topic is that?"),
         Misconception("blames positions", value="b", ask="Rotary scores depend on the distance. Is the first token near or far?"),
         Misconception("blames the data", value="d", ask="Models trained without padding do it as well. What do all of them share in their softmax?")],
@@ -453,8 +441,7 @@ exercise(
     card="""
     Write `topk_weights(scores, top)`: each row keeps its `top` largest scores and shares the weight 1 among them by softmax; all others
     get 0. `top` is at most the number of columns; scores have any size, and no two of a row are equal.
-    """,
-    given={"torch": torch, "math": math}, solution=TOPK, compare=close(atol=1e-6),
+    """, given={"torch": torch, "math": math}, solution=TOPK, compare=close(atol=1e-6),
     cases=topk_cases,
     properties=[("each row sums to 1", lambda got, case: bool((got.sum(-1) - 1).abs().max() < 1e-4))],
     misconceptions=[
@@ -496,8 +483,7 @@ exercise(
     card="""
     Several documents are packed into one row of tokens, to waste none on padding. Write `same_document(starts, n)`, where `starts` holds the
     first token of each document: query `i` may see key `j` if both are in the same document and `j` is not later.
-    """,
-    given={"torch": torch}, solution=DOCUMENTS, compare=exact(),
+    """, given={"torch": torch}, solution=DOCUMENTS, compare=exact(),
     cases=lambda rng: (Case(torch.tensor(s), n, label=f"{n} tokens, documents from {s}")
                        for s, n in (([0, 2], 4), ([0], 3), ([0, 1, 5], 9), ([0, 3, 4, 7], 12),
                                     (sorted({0, whole(rng, 1, 9), whole(rng, 10, 24)}), whole(rng, 25, 40)))),
@@ -562,10 +548,8 @@ exercise(
     - the softmax of a query is over its own chosen tokens; scores are scaled by $1/\sqrt d$
     - where a query has fewer tokens than `top`, the rest of its row is `-1` and counts for nothing; a query without any token gets 0
     - tokens that no query has chosen are never read: they hold NaN in some cases. (Where there is a `-1`, some query has chosen token 0.)
-    """,
-    given={"torch": torch, "math": math}, solution=CHOSEN, compare=close(atol=1e-5), cases=chosen_cases,
-    call="\n".join(map(inspect.getsource, (tensors, NeverRead, never_read))),
-    misconceptions=[
+    """, given={"torch": torch, "math": math}, solution=CHOSEN, compare=close(atol=1e-5), cases=chosen_cases,
+    call="\n".join(map(inspect.getsource, (tensors, NeverRead, never_read))), misconceptions=[
         Misconception("takes -1 for the last token, as Python does", change=[("chosen.clamp(min=0)", "chosen"),
                       (".masked_fill(chosen < 0, -math.inf)", ""), (".masked_fill(chosen < 0, 0)", "")],
                       ask="Which row is `k[-1]`?"),
@@ -620,8 +604,7 @@ exercise(
     - the weights are a softmax over the `ratio` tokens of an entry, **for every channel by itself**
     - tokens at the end that do not fill an entry have none yet
     - a query sees an entry once its last token is at the query's own place or before it
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def compress(values, gates, ratio):
         """values, gates (n, d) -> entries (n // ratio, d), seen (n, n // ratio) boolean"""
         n, d = values.shape
@@ -630,9 +613,7 @@ exercise(
         entries = (weights * values[:m * ratio].reshape(m, ratio, d)).sum(1)
         last = ratio * torch.arange(1, m + 1) - 1
         return entries, last <= torch.arange(n)[:, None]
-    ''',
-    cases=entry_cases, compare=close(atol=1e-5),
-    misconceptions=[
+    ''', cases=entry_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("shows an entry from its first token on", change=("ratio * torch.arange(1, m + 1) - 1", "ratio * torch.arange(m)"),
                       ask="The second token of an entry looks at it. Which later tokens are already mixed into it?"),
         Misconception("shows an entry one token too late", change=("last <= torch", "last < torch"),

@@ -22,13 +22,11 @@ exercise(
 
     - `weights` is `(n,)`, `values` is `(n, d)`, the result is `(d,)`
     - the weights are taken as they are; where they add up to 1, the result is an average: some rows count more than others
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def mix(weights, values):
         """(n,), (n, d) -> (d,)"""
         return (weights[:, None] * values).sum(0)
-    ''',
-    cases=mix_cases, compare=close(atol=1e-5),
+    ''', cases=mix_cases, compare=close(atol=1e-5),
     properties=[("the result has one entry for each column of values", lambda got, case: got.shape == case.args[1].shape[1:]),
                 ("no entry is larger than the largest of its column",
                  lambda got, case: bool((got <= case.args[1].amax(0) + 1e-4).all()))],
@@ -70,8 +68,7 @@ kernel_exercise(
     - find `i` from `blockIdx.x`, `blockDim.x` and `threadIdx.x`
     - the last block may reach past the end: threads with no element of their own do nothing
     - neighbouring threads take neighbouring elements
-    """,
-    stub=ADD.replace("@", "    // your code\n"),
+    """, stub=ADD.replace("@", "    // your code\n"),
     solution=ADD.replace("@", "    int i = blockIdx.x * blockDim.x + threadIdx.x;\n    if (i < n) out[i] = x[i] + y[i];\n"),
     cases=add_cases,
     launch=lambda x, y, block: Launch(ceil_div(len(x), block), block, [x, y, out(x.shape), len(x)]),
@@ -108,9 +105,7 @@ exercise(
     card=r"""
     The 32 threads of a warp read `x[2 * i]`, `i` = 0 to 31, of a `float` array that starts at a multiple of 32 bytes.
     How many **sectors** does this one request touch? The next cell counts.
-    """,
-    name="sectors", answer=8,
-    misconceptions=[
+    """, name="sectors", answer=8, misconceptions=[
         Misconception("counts only the bytes that were asked for", value=4,
                       ask="32 x 4 bytes are asked for, but how far apart are the first and the last of them?"),
         Misconception("moves one sector for each thread", value=32,
@@ -178,8 +173,7 @@ kernel_exercise(
     stub=MATMUL.replace("@", "        // your code\n"), solution=MATMUL.replace("@", MATMUL_BODY), cases=matmul_cases,
     launch=lambda a, b: Launch((ceil_div(b.shape[1], 8), ceil_div(a.shape[0], 8)), (8, 8),
                                [a, b, out((a.shape[0], b.shape[1])), a.shape[0], a.shape[1], b.shape[1]]),
-    expect=lambda a, b: a @ b, compare=close(atol=1e-4), traffic=matmul_traffic,
-    misconceptions=[
+    expect=lambda a, b: a @ b, compare=close(atol=1e-4), traffic=matmul_traffic, misconceptions=[
         Misconception("multiplies before the tiles are complete",
                       change=("        __syncthreads();\n        for", "        for"),
                       ask="Thread (0, 0) reads what thread (7, 0) loads. How does it know that this is loaded already?"),
@@ -225,9 +219,7 @@ exercise(
     card=r"""
     `__shared__ float tile[32][32];` and lane `i` of a warp reads `tile[i][0]`: one column, from top to bottom.
     How many **wavefronts** does this one request take? The next cell counts, and then makes the tile one float wider.
-    """,
-    name="wavefronts", answer=32,
-    misconceptions=[
+    """, name="wavefronts", answer=32, misconceptions=[
         Misconception("takes different rows for different banks", value=1,
                       ask="The bank of a float is its number modulo 32. What are the numbers of `tile[0][0]`, `tile[1][0]`?"),
         Misconception("counts sectors, as in global memory", value=4,
@@ -267,14 +259,12 @@ kernel_exercise(
 
     - `__shfl_down_sync(0xffffffff, value, offset)` is the `value` of the lane `offset` further on
     - all 32 lanes must take part in each step
-    """,
-    stub=WARP.replace("@", "    // your code\n"),
+    """, stub=WARP.replace("@", "    // your code\n"),
     solution=WARP.replace("@", "    for (int offset = 16; offset > 0; offset /= 2)\n"
                                "        value += __shfl_down_sync(0xffffffff, value, offset);\n"),
     cases=warp_cases, launch=lambda x: Launch(len(x) // 32, 32, [x, out(len(x) // 32)]),
     expect=lambda x: x.double().reshape(-1, 32).sum(1).float(), compare=close(atol=1e-4),
-    traffic=lambda x: 4 * len(x) + len(x), forbid=("__shared__",),
-    misconceptions=[
+    traffic=lambda x: 4 * len(x) + len(x), forbid=("__shared__",), misconceptions=[
         Misconception("stops one step early", change=("offset > 0", "offset > 1"),
                       ask="After the step with offset 2, which lanes' values are in lane 0, and which are in lane 1?"),
         Misconception("begins with offset 8", change=("offset = 16", "offset = 8"),

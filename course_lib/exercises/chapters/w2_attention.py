@@ -16,15 +16,13 @@ exercise(
 
     - the grains are listed in any order
     - on a line, the best plan sends the leftmost grain to the leftmost place, the second to the second, and so on
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def w2_of_samples(a, b):
         """positions of the grains, (n,) and (n,) -> the distance, a tensor without axes"""
         return (a.sort().values - b.sort().values).square().mean().sqrt()
     ''',
     cases=lambda rng: (Case(randn(rng, n), 3 + 2 * randn(rng, n), label=f"{n} grains") for n in (3, 1, 2, 33, 100)),
-    compare=close(atol=1e-5, dtype="kind"), forbid=("cdist",),
-    misconceptions=[
+    compare=close(atol=1e-5, dtype="kind"), forbid=("cdist",), misconceptions=[
         Misconception("sends each grain where its number says, not where its place says",
                       change=("a.sort().values - b.sort().values", "a - b"),
                       ask="Swap two grains of `a` in the list. Has the heap changed? Has your distance?"),
@@ -53,9 +51,7 @@ exercise(
     card="""
     One token is a Gaussian with mean 0 and standard deviation 2, another has mean 8 and standard deviation 8. What is
     their Wasserstein-2 distance?
-    """,
-    given={"math": math}, name="apart", answer=10, tolerance=0.01,
-    misconceptions=[
+    """, given={"math": math}, name="apart", answer=10, tolerance=0.01, misconceptions=[
         Misconception("gives the squared distance", value=100,
                       ask="The score uses the square. Which of the two is the distance?"),
         Misconception("subtracts variances", value=round(math.hypot(8, 60), 2),
@@ -102,12 +98,10 @@ exercise(
 
     - scores must depend on positions through their difference only
     - every width must stay what `softplus` made it
-    """,
-    given={"torch": torch, "F": F, "turn": turn},
+    """, given={"torch": torch, "F": F, "turn": turn},
     stub=WIDTHS.replace("turn(mu_q, at_q), sigma_q]", "turn(mu_q, at_q), turn(sigma_q, at_q)]").replace(
         "turn(mu_k, at_k), sigma_k]", "turn(mu_k, at_k), turn(sigma_k, at_k)]"),
-    solution=WIDTHS, cases=turn_cases, compare=close(atol=1e-4),
-    misconceptions=[
+    solution=WIDTHS, cases=turn_cases, compare=close(atol=1e-4), misconceptions=[
         Misconception("rotates the raw widths before softplus",
                       change=[("F.softplus(raw_q)", "F.softplus(turn(raw_q, at_q))"),
                               ("F.softplus(raw_k)", "F.softplus(turn(raw_k, at_k))")],
@@ -176,15 +170,12 @@ exercise(
     - softmax does not change when a constant is added to a row
     - the plain dot product is the score: it is not divided by a root afterwards
     - a verdict shows the weights of your product and the two numbers of columns, not the matrices themselves
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def as_dot_product(q, k, tau):
         """q (n, d), k (m, d) -> wide_q (n, d + 1), wide_k (m, d + 1)"""
         bias = -k.square().sum(-1, keepdim=True) / tau
         return torch.cat([2 * q / tau, torch.ones_like(q[:, :1])], -1), torch.cat([k, bias], -1)
-    ''',
-    cases=form_cases, measure=_weights_of, compare=close(atol=1e-5),
-    misconceptions=[
+    ''', cases=form_cases, measure=_weights_of, compare=close(atol=1e-5), misconceptions=[
         Misconception("forgets the 2 of 2 q.k", change=("2 * q / tau", "q / tau"),
                       ask="Expand |q - k|^2. What is the factor of q.k?"),
         Misconception("divides the products by tau, but not the bias", change=("keepdim=True) / tau", "keepdim=True)"),
@@ -230,9 +221,7 @@ exercise(
     In a flash kernel every tile of queries reads all keys and values: with plain attention `d` numbers per key and `d`
     per value. A W2 key consists of means and widths; values stay as they are. By which factor does this traffic grow in
     a kernel that reads only what it needs?
-    """,
-    name="factor", answer=1.5, tolerance=0.01,
-    misconceptions=[
+    """, name="factor", answer=1.5, tolerance=0.01, misconceptions=[
         Misconception("counts the keys and forgets the values", value=2, ask="Do the values become wider too?"),
         Misconception("counts what is added, not the factor", value=0.5,
                       ask="2 d numbers before. How many now, in all?"),
@@ -306,14 +295,12 @@ kernel_exercise(
     - thread `(ty, tx)` loads entry `tx` of four rows: query `q0 + ty` and key `k0 + ty`, mean and width
     - then it makes one score: query `q0 + ty` with key `k0 + tx`
     - rows past the end do not exist, so guard the loads; every thread must reach the barrier
-    """,
-    stub=_HEAD + "    // your code: load both tiles, wait, then one score per thread\n}\n",
+    """, stub=_HEAD + "    // your code: load both tiles, wait, then one score per thread\n}\n",
     solution=SCORES, cases=score_cases, compare=close(atol=1e-3, rtol=1e-4),
     launch=lambda mu_q, raw_q, mu_k, raw_k, tau: Launch(
         grid=(-(-len(mu_k) // 16), -(-len(mu_q) // 16)), block=(16, 16),
         args=[mu_q, raw_q, mu_k, raw_k, out((len(mu_q), len(mu_k))), len(mu_q), len(mu_k), tau]),
-    expect=_score_expect, traffic=_score_traffic,
-    misconceptions=[
+    expect=_score_expect, traffic=_score_traffic, misconceptions=[
         Misconception("fills row ty of the key tile with key k0 + tx",
                       change=[(_LOAD_K, "    if (k0 + tx < n_k) {\n"),
                               ("mu_k[(k0 + ty) * D + tx]", "mu_k[(k0 + tx) * D + ty]"),
@@ -370,8 +357,7 @@ exercise(
     positions the model predicts the next token. The first 63 answers are random; a perfect model knows the other 64.
     What is its mean loss, in nats? Type it with two digits after the point.
     """,
-    given={"math": math}, name="floor", answer=63 / 127 * math.log(1024), tolerance=0.005,
-    misconceptions=[
+    given={"math": math}, name="floor", answer=63 / 127 * math.log(1024), tolerance=0.005, misconceptions=[
         Misconception("takes half of the answers for unknown", value=round(math.log(1024) / 2, 4),
                       ask="How many of the 127 answers are random?"),
         Misconception("counts the first token among the answers", value=round(64 / 127 * math.log(1024), 4),
@@ -398,13 +384,11 @@ exercise(
 
     The claim is that W2 attention reaches a lower loss with fewer parameters. You may train one more model. Which one
     tests most directly whether the *mechanism* is the cause?
-    """,
-    options={"a": "W2 attention as in the table, with another seed",
+    """, options={"a": "W2 attention as in the table, with another seed",
              "b": "standard attention of width 128 with 8 heads, at 0.001",
              "c": "standard attention of width 64 with 4 heads, at 0.005",
              "d": "W2 attention of width 96 with 6 heads, at 0.005"},
-    answer="c",
-    misconceptions=[
+    answer="c", misconceptions=[
         Misconception("asks for the spread, and not for the cause", value="a",
                       ask="Suppose the second seed gives 3.45 as well. Which of the differing columns caused it?"),
         Misconception("changes the size of the baseline and keeps its learning rate", value="b",
@@ -436,8 +420,7 @@ exercise(
 
     - $s$ is the standard deviation of the `n` differences, with $n - 1$ in the denominator
     - $t$ is given: Student's t for the wanted level
-    """,
-    given={"math": math, "torch": torch}, solution='''
+    """, given={"math": math, "torch": torch}, solution='''
     def paired_interval(a, b, t):
         """two lists of n losses, n at least 2, and a number -> (mean difference, half the width)"""
         differences = [x - y for x, y in zip(a, b)]
@@ -445,9 +428,7 @@ exercise(
         mean = sum(differences) / n
         s = math.sqrt(sum((d - mean) ** 2 for d in differences) / (n - 1))
         return mean, t * s / math.sqrt(n)
-    ''',
-    cases=seed_cases, compare=_two_numbers,
-    misconceptions=[
+    ''', cases=seed_cases, compare=_two_numbers, misconceptions=[
         Misconception("treats the two lists as independent, and does not pair them", code='''
             def paired_interval(a, b, t):
                 n = len(a)
@@ -497,9 +478,7 @@ exercise(
       scores
 
     Which of the six spoil the comparison? Type their letters in alphabetical order, as one word.
-    """,
-    answer="acdf",
-    misconceptions=[
+    """, answer="acdf", misconceptions=[
         Misconception("lets the different widths pass, because they are stated openly", value="acf",
                       ask="A smaller X that beats a larger softmax sounds generous to softmax. But which row is missing: what would "
                           "softmax of width 64 have reached, and with how many parameters?"),
@@ -563,22 +542,18 @@ exercise(
     - keep the matrix product: no array of `(n, m, d)` numbers
     - stay in float32
     - nothing may be below 0
-    """,
-    given={"torch": torch}, forbid=("cdist", "double", "float64", "numpy"),
+    """, given={"torch": torch}, forbid=("cdist", "double", "float64", "numpy"),
     stub='''
     def squared_distances(q, k):
         """q (n, d), k (m, d) -> (n, m)"""
         return q.square().sum(-1)[:, None] + k.square().sum(-1)[None] - 2 * q @ k.T
-    ''',
-    solution='''
+    ''', solution='''
     def squared_distances(q, k):
         """q (n, d), k (m, d) -> (n, m)"""
         centre = k.mean(0)
         q, k = q - centre, k - centre
         return (q.square().sum(-1)[:, None] + k.square().sum(-1)[None] - 2 * q @ k.T).clamp_min(0)
-    ''',
-    cases=far_cases, call=_watched, compare=_near_and_not_below_0,
-    misconceptions=[
+    ''', cases=far_cases, call=_watched, compare=_near_and_not_below_0, misconceptions=[
         Misconception("moves the origin by one number, the same for all features", change=("k.mean(0)", "k.mean()"),
                       ask="Tokens around (1000, -1000): which point is the middle of them, and what is the mean of its two numbers?"),
         Misconception("takes the differences key by key, without a matrix product", code='''
@@ -652,15 +627,13 @@ exercise(
 
     - doubling the scale must multiply the Jacobian's norm by 4
     - a weight is sensitive where two keys are equally near
-    """,
-    given={"torch": torch}, solution='''
+    """, given={"torch": torch}, solution='''
     def steep_tokens(scale):
         """a number -> (3, 2) tokens"""
         return scale * torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, 0.0]])
     ''',
     cases=lambda rng: (Case(s, label=f"scale {s:g} and {2 * s:g}") for s in (4.0, 8.0, 16.0, whole(rng, 20, 90) / 4)),
-    call=_at_two_scales, measure=_steepness, compare=_steep,
-    misconceptions=[
+    call=_at_two_scales, measure=_steepness, compare=_steep, misconceptions=[
         Misconception("lets the last token be the key nearest to its own query", code='''
             def steep_tokens(scale):
                 return scale * torch.tensor([[1.0, 1.0], [-1.0, 1.0], [0.0, 0.0]])
@@ -688,11 +661,9 @@ exercise(
     card=r"""
     Two Gaussians on a line have the means 0 and 1 and the same width $\sigma$, which goes to 0. Which measure stays
     finite and still tells how far apart the means are?
-    """,
-    options={"a": "the Kullback-Leibler divergence", "b": "the Hellinger distance",
+    """, options={"a": "the Kullback-Leibler divergence", "b": "the Hellinger distance",
              "c": "the overlap score, the logarithm of the integral of the product", "d": "the Wasserstein-2 distance"},
-    answer="d",
-    misconceptions=[
+    answer="d", misconceptions=[
         Misconception("takes a divergence that divides by the variance", value="a",
                       ask="It is $(0 - 1)^2 / 2\\sigma^2$. What happens to it?"),
         Misconception("takes a distance that stays finite, but for a poor reason", value="b",
