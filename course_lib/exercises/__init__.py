@@ -106,29 +106,6 @@ from .student import check, hint, progress, reset, reveal, show_source
 from .judging.trace_back import why
 
 __all__ = [
-    "check",
-    "hint",
-    "progress",
-    "reset",
-    "reveal",
-    "show_source",
-    "why",
-    "cells",
-    "CHAPTERS",
-    "Case",
-    "Exercise",
-    "Launch",
-    "Misconception",
-    "all_exercises",
-    "chapter_of",
-    "close",
-    "exact",
-    "exercise",
-    "find",
-    "inout",
-    "kernel_exercise",
-    "out",
-    "randn",
-    "scratch",
-    "whole",
-]
+    "check", "hint", "progress", "reset", "reveal", "show_source", "why", "cells", "CHAPTERS", "Case",
+    "Exercise", "Launch", "Misconception", "all_exercises", "chapter_of", "close", "exact", "exercise",
+    "find", "inout", "kernel_exercise", "out", "randn", "scratch", "whole"]

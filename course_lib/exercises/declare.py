@@ -62,8 +62,7 @@ def exercise(*, id: str, title: str, kind: str, points: float, minutes: float, d
                     solution_text=solution and textwrap.dedent(solution).strip("\n") + "\n",
                     hints=list(hints), misconceptions=list(misconceptions), given=dict(given or {}),
                     cases=cases, compare=compare, measure=measure, properties=list(properties), call=call,
-                    forbid=tuple(forbid), mutates=tuple(mutates), limit=limit, answer=answer,
-                    options=options)
+                    forbid=tuple(forbid), mutates=tuple(mutates), limit=limit, answer=answer, options=options)
     return register(made)
 
 

@@ -18,8 +18,7 @@ def _code(source: str, tag: str) -> dict:
         "metadata": {"tags": [tag]},
         "source": source,
         "outputs": [],
-        "execution_count": None,
-    }
+        "execution_count": None}
 
 
 def check_line(exercise: Exercise) -> str:
@@ -34,8 +33,7 @@ def card(exercise: Exercise) -> str:
         f"### Exercise {exercise.id} · {exercise.title}",
         (f"*{exercise.kind} · difficulty {dots} ({exercise.difficulty} of 5) · "
          f"{exercise.minutes:g} minutes · {points}*"),
-        exercise.card,
-    ]
+        exercise.card]
     if exercise.options:
         parts.append("\n".join(f"- **{key}** · {text}" for key, text in exercise.options.items()))
     if exercise.given:

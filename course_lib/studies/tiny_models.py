@@ -132,5 +132,4 @@ CONFIGS = {
     "falcon_h1": tiny(
         mamba_d_ssm=32, mamba_n_heads=4, mamba_d_head=8, mamba_n_groups=2, mamba_d_state=6, mamba_d_conv=4,
         mamba_chunk_size=8, key_multiplier=0.5, ssm_in_multiplier=0.8,
-        ssm_multipliers=[0.9, 1.1, 0.7, 1.3, 0.6], mamba_rms_norm=True),
-}
+        ssm_multipliers=[0.9, 1.1, 0.7, 1.3, 0.6], mamba_rms_norm=True)}

@@ -40,8 +40,7 @@ SWEPT = {
     "noisy": ({"heads": 4, "steps": 1500, "batch": 64}, arms(64, 128),
               (3e-4, 1e-3, 3e-3, 1e-2), (0,), FINAL_SEEDS),
     "mqar": ({"heads": 2, "steps": 600}, arms(32, 128, ["softmax", "w2"]),
-             (1e-3, 3e-3, 1e-2, 3e-2), (0,), FINAL_SEEDS),
-}
+             (1e-3, 3e-3, 1e-2, 3e-2), (0,), FINAL_SEEDS)}
 FINAL_TEST = {"noisy": {"test": 20_000}}     # fresh queries on which the final runs of this task are measured
 # With a feed-forward a little smaller, W2 takes the rate that its own sweep found.
 BORROWED_RATE = {"w2, equal parameters": "w2"}

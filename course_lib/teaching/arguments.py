@@ -37,8 +37,7 @@ OPTIONS = [
                       "%(default)s)")),
     (["--no-sandbox"], dict(action="store_true",
                             help="mark even where a wall around students' code is missing")),
-    (["--dask"], dict(metavar="ADDRESS", help="spread the work over a dask.distributed cluster")),
-]
+    (["--dask"], dict(metavar="ADDRESS", help="spread the work over a dask.distributed cluster"))]
 
 
 def arguments(argv: list[str]) -> argparse.Namespace:

@@ -34,8 +34,7 @@ def environment() -> dict[str, str]:
         "MPLCONFIGDIR": matplotlib_folder(),
         "PYTHONPATH": os.pathsep.join([str(ROOT)] + [p for p in [env.get("PYTHONPATH")] if p]),
         # ninja and the other tools of this environment, also where it was not activated.
-        "PATH": os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)]),
-    }
+        "PATH": os.pathsep.join([str(Path(sys.executable).parent), env.get("PATH", os.defpath)])}
     return env
 
 

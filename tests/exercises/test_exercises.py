@@ -455,8 +455,7 @@ BAD = {
     "raise ValueError('top')\ndef softmax(x): return x": "raises ValueError: top",
     "def softmax(x):\n    return torch.softmax(x, 0)": "sums to 1",
     "def softmax(x):\n    return type('T', (), {})()": "not a tensor",
-    "def softmax(x):\n    return torch.softmax(x, 1) + 1e-3": "each row sums to 1",
-}
+    "def softmax(x):\n    return torch.softmax(x, 1) + 1e-3": "each row sums to 1"}
 
 
 @pytest.mark.parametrize("source", BAD, ids=range(len(BAD)))
@@ -574,8 +573,7 @@ BAD_KERNELS = {
     "#include <no_such_header.h>\n" + ADD: "may not be used in an exercise",
     "def add(x): return x": "does not compile",
     "int add = 3;": "defines no kernel `add`",
-    ADD.replace("x[i] +", "x[i] + x[(i * 32) % n] - x[(i * 32) % n] +"): "times the bytes it must",
-}
+    ADD.replace("x[i] +", "x[i] + x[(i * 32) % n] - x[(i * 32) % n] +"): "times the bytes it must"}
 
 
 @pytest.mark.parametrize("source", BAD_KERNELS, ids=range(len(BAD_KERNELS)))
@@ -822,8 +820,7 @@ OWN_NAMES = {
     "1.2": "softmax = lambda x, dim=-1: (x - x.amax(dim, keepdim=True)).exp() / (x - x.amax(dim, keepdim=True)).exp().sum(dim, keepdim=True)\n",
     "3.4": "tile = 4\nexpand = 2\n", "9.11": "norm = 1\ndouble = 2\n",
     "7.2": "class Helper:\n    def __init__(self):\n        self.stack = []\n        self.stack.append(1)\nHelper()\n",
-    "6.4": "def softmax(scores):\n    return scores\n",
-}
+    "6.4": "def softmax(scores):\n    return scores\n"}
 
 
 @pytest.mark.parametrize("id", OWN_NAMES)
@@ -845,8 +842,7 @@ FORBIDDEN = {
     "1.2 in a process": SOFTMAX.replace("\n", "\n    __import__('subprocess').run(['true'])\n", 1),
     "1.13 backward": "def softmax_backward(p, g):\n    return torch.func.vjp(lambda s: s.exp() / s.exp().sum(-1, keepdim=True), p.log())[1](g)[0]\n",
     "1.13 forward": "def softmax_backward(p, g):\n    return torch.func.jvp(lambda s: s.exp() / s.exp().sum(-1, keepdim=True), (p.log(),), (g,))[1]\n",
-    "9.1": "def w2_of_samples(*a):\n    return torch.cdist(*a)\n",
-}
+    "9.1": "def w2_of_samples(*a):\n    return torch.cdist(*a)\n"}
 
 
 @pytest.mark.parametrize("name", FORBIDDEN)

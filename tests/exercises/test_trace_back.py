@@ -41,8 +41,7 @@ def mean(monkeypatch):
                            name="mean", stub="__global__ void mean(const float* x, float* out, int n) {\n"
                                              "    // your code\n"
                                              "}\n", solution=GOOD, hints=["one", "two"], cases=cases,
-                           expect=expect,
-                           misconceptions=[Misconception("does not divide", "?",
+                           expect=expect, misconceptions=[Misconception("does not divide", "?",
                                                          change=("sum / 3.0f", "sum")),
                                            Misconception("starts at 1", "?",
                                                          change=("int k = 0", "int k = 1"))],

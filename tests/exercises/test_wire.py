@@ -85,8 +85,7 @@ def message(tree, blobs=b"") -> bytes:
     message(["i", "1e9"]), message(["i", "9" * 5000]), message(["f", "x"]), message(["f", "0x1p99999"]), message(["s", None]),
     message(["d", [["l", []]]]), message(["d", [[["l", []], None]]]), message(["y", "torch.load"]), message(["y", "__class__"]),
     message(3), message({"a": None}), message(["s"]), message(["l", [None] * 300_000]),
-    b"WIRE" + (200_000).to_bytes(4, "little") + b"[" * 200_000, b"WIRE\x03\x00\x00\x00NaN",
-], ids=range(30))
+    b"WIRE" + (200_000).to_bytes(4, "little") + b"[" * 200_000, b"WIRE\x03\x00\x00\x00NaN", ], ids=range(30))
 def test_a_forged_message_is_refused(forged):
     with pytest.raises(WireError):
         unpack(forged)

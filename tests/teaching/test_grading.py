@@ -74,8 +74,7 @@ def no_private_exercises_afterwards():
     ("submissions/assignment_5551_export/submission_90001/03_gqa.ipynb", "submission_90001", "gqa"),
     ("My Nguyen/03_gqa.ipynb", "My Nguyen", "gqa"),
     ("Sally Field/03_gqa.ipynb", "Sally Field", "gqa"),
-    ("Homework Sally Field/Final Version/03_gqa.ipynb", "Sally Field", "gqa"),
-])
+    ("Homework Sally Field/Final Version/03_gqa.ipynb", "Sally Field", "gqa")])
 def test_names_are_understood(path, student, chapter):
     assert (person_of(PurePosixPath(path)).name, chapter_of_name(PurePosixPath(path))) == (student, chapter)
 

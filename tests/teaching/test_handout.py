@@ -316,8 +316,7 @@ def test_nbgrader_takes_the_export_there_and_back(tmp_path):
 
     def nbgrader(*args: str) -> str:
         run = subprocess.run([sys.executable, "-m", "nbgrader", *args], cwd=tmp_path, text=True,
-                             capture_output=True,
-                             env=os.environ | {
+                             capture_output=True, env=os.environ | {
             "OMP_NUM_THREADS": "1", "PYTHONPATH": str(COURSE), "COURSE_BATCH": "1",
             "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"})
         assert run.returncode == 0, run.stdout + run.stderr

@@ -85,8 +85,7 @@ CONTENTS = {
     "utf-16": notebook(RIGHT).encode("utf-16"),
     "source of sources": cells({"source": [["# EXERCISE 1.91"], 3, None]}),
     "marker of control characters": notebook("# EXERCISE 1.91\x00\x1b[2J\u202e" + RIGHT).encode(),
-    "an object with every key": json.dumps({"cells": {"cell_type": "code", "source": RIGHT}}).encode(),
-}
+    "an object with every key": json.dumps({"cells": {"cell_type": "code", "source": RIGHT}}).encode()}
 
 
 def link_in_a_zip() -> bytes:

@@ -22,8 +22,7 @@ def toy(tmp_path):
     output."""
     path = tmp_path / "01_toy.ipynb"
     cells = [new_markdown_cell("# 1 · Toy\n"), new_code_cell("import course_lib\n\n", execution_count=7),
-             new_code_cell(""),
-             new_code_cell("print('one')\nprint('two')", execution_count=3,
+             new_code_cell(""), new_code_cell("print('one')\nprint('two')", execution_count=3,
                            metadata={"execution": {"iopub": "12:00"}, "tags": ["x"]}),
              new_code_cell("{'b': 1}"),
              new_code_cell("raise ValueError('asked for')", metadata={"tags": ["raises-exception"]})]

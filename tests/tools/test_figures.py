@@ -26,8 +26,7 @@ DRAW = {
                                      arrows=[(("table", 0), ("pool", 3))], caption="Pool."),
     "wrapped": lambda: figures.memory({"lanes": [f"s{i // 8}" for i in range(64)]}, caption="Sectors."),
     "boxes": lambda: figures.boxes({"HBM": (0, 0), "shared": (1, 0), "up": (0, 1)}, [("HBM", "shared", "load"), ("HBM", "up")], caption="B."),
-    "map": lambda: figures.chapter_map(),
-}
+    "map": lambda: figures.chapter_map()}
 
 
 @pytest.fixture

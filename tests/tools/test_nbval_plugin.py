@@ -64,8 +64,7 @@ def test_what_jupyter_shows_is_what_is_compared(tmp_path):
           cell("7"     , text="7"), cell("Out[3] + 1", text="8"),           # the history is kept
           cell("import os\nprint(os.environ['OMP_NUM_THREADS'], os.environ['PYTHONHASHSEED'],"
                " 'PYTEST_CURRENT_TEST' in os.environ)", "1 0 False\n"),
-          cell("print(hash('attention') == hash('attention'))", "True\n"),
-          kernel="a-name-nobody-has")
+          cell("print(hash('attention') == hash('attention'))", "True\n"), kernel="a-name-nobody-has")
     code, said = pytest_on(tmp_path, cwd=tmp_path)
     assert code == 0 and "6 passed" in said, said
     assert "slowest notebooks" in said and "good.ipynb" in said

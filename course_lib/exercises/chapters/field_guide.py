@@ -9,103 +9,66 @@ from course_lib.exercises import (Case, Launch, Misconception, close, exact, exe
 
 
 exercise(
-    id="11.1",
-    title="What a mix keeps",
-    kind="predict",
-    points=1,
-    minutes=3,
-    difficulty=2,
+    id="11.1", title="What a mix keeps", kind="predict", points=1, minutes=3, difficulty=2,
     card="""
     gpt-oss 120B has 36 layers that take turns: 18 see a window of 128 tokens, 18 see everything. Each has 64 query heads
     on 8 heads of keys and values, 64 wide; the cache holds 2 bytes per number. A text is already 100,000 tokens long.
     By how many **KiB** does the cache grow with the next token?
     """, name="kib",
-    answer=36,
-    tolerance=0.2, misconceptions=[
-        Misconception(
-            "lets the windowed layers grow too", value=72,
-            ask="After 100,000 tokens a window of 128 is full. What does it drop when a token enters?"),
-        Misconception(
-            "counts the query heads", value=288, ask="Which heads are kept, and how many of those are there?"
-        ),
-        Misconception(
-            "keeps the keys and forgets the values", value=18, ask="A weight needs a key. What does it weigh?"
-        ),
+    answer=36, tolerance=0.2, misconceptions=[
+        Misconception("lets the windowed layers grow too", value=72,
+                      ask="After 100,000 tokens a window of 128 is full. What does it drop when a token enters?"),
+        Misconception("counts the query heads", value=288,
+                      ask="Which heads are kept, and how many of those are there?"),
+        Misconception("keeps the keys and forgets the values", value=18,
+                      ask="A weight needs a key. What does it weigh?"),
         Misconception("gives bytes and not KiB", value=36_864, ask="How many bytes is a KiB?"),
-        Misconception("gives kB and not KiB", value=36.864, ask="Is a KiB 1,000 bytes?"),
-    ],
+        Misconception("gives kB and not KiB", value=36.864, ask="Is a KiB 1,000 bytes?")],
     hints=[
         "Only 18 of the 36 layers still grow.",
-        "One such layer keeps a key and a value of 64 numbers for each of its 8 heads: 2 x 8 x 64 numbers."],
-)
+        "One such layer keeps a key and a value of 64 numbers for each of its 8 heads: 2 x 8 x 64 numbers."])
 
 exercise(
-    id="11.2",
-    title="The change that counts",
-    kind="choose",
-    points=1,
-    minutes=3,
-    difficulty=2,
+    id="11.2", title="The change that counts", kind="choose", points=1, minutes=3, difficulty=2,
     card="""
     A model has 32 full layers and serves texts of 131,072 tokens. Which one change makes its cache smallest?
     """, name="change",
-    answer="b",
-    options={
+    answer="b", options={
         "a": "half as many heads of keys and values in every layer",
         "b": "a window of 1,024 tokens in 24 of the 32 layers", "c": "QK norm and a gate in every layer",
         "d": "no positions in 24 of the 32 layers", "e": "values as wide as half a key in every layer"},
     misconceptions=[
-        Misconception(
-            "takes half of everything for more than three quarters of nearly everything", value="a",
-            ask="What share of the cache is left when 24 of 32 layers keep 1,024 tokens of 131,072?"),
-        Misconception(
-            "takes a change of the scores for a change of the cache",
-            value="c",
-            ask="Which numbers of a token are kept after a gate has been applied? The same as before, or fewer?",
-        ),
-        Misconception(
-            "thinks that positions are kept", value="d",
-            ask="A rotated key has as many numbers as one that was not. What would be saved?"),
-        Misconception(
-            "forgets that keys stay as wide as they are", value="e",
-            ask="Keys and narrower values together: what share of the numbers is left?"),
-    ],
+        Misconception("takes half of everything for more than three quarters of nearly everything", value="a",
+                      ask="What share of the cache is left when 24 of 32 layers keep 1,024 tokens of 131,072?"),
+        Misconception("takes a change of the scores for a change of the cache", value="c",
+                      ask="Which numbers of a token are kept after a gate has been applied? The same as before, or fewer?"),
+        Misconception("thinks that positions are kept", value="d",
+                      ask="A rotated key has as many numbers as one that was not. What would be saved?"),
+        Misconception("forgets that keys stay as wide as they are", value="e",
+                      ask="Keys and narrower values together: what share of the numbers is left?")],
     hints=[
         "Work out what share of the cache each change leaves.",
-        "A half; a quarter and a little; all; all; three quarters."],
-)
+        "A half; a quarter and a little; all; all; three quarters."])
 
 exercise(
-    id="11.3",
-    title="Four tokens in one entry",
-    kind="predict",
-    points=1,
-    minutes=4,
-    difficulty=3,
+    id="11.3", title="Four tokens in one entry", kind="predict", points=1, minutes=4, difficulty=3,
     card="""
     A sparse layer of DeepSeek-V4 writes one entry for every 4 tokens. An entry has 512 numbers, which are key and value at
     once, for all heads; beside it the indexer keeps an entry of 128 numbers for the same 4 tokens. At 2 bytes per number,
     how many **bytes per token** does the layer's cache grow by, far into a text?
     """, name="per_token",
-    answer=320,
-    tolerance=0.5, misconceptions=[
-        Misconception(
-            "keeps keys and values apart", value=576, ask="What is the value of an entry whose key is known?"
-        ),
-        Misconception(
-            "forgets the indexer's entries", value=256, ask="What does the indexer compare its queries with?"
-        ),
+    answer=320, tolerance=0.5, misconceptions=[
+        Misconception("keeps keys and values apart", value=576,
+                      ask="What is the value of an entry whose key is known?"),
+        Misconception("forgets the indexer's entries", value=256,
+                      ask="What does the indexer compare its queries with?"),
         Misconception("gives the bytes of an entry", value=1280, ask="How many tokens share one entry?"),
         Misconception("gives numbers and not bytes", value=160, ask="How many bytes does a number take?"),
-        Misconception(
-            "multiplies by the tokens of an entry", value=5120,
-            ask="Does one entry per 4 tokens make the cache larger or smaller than one per token?"),
-        Misconception(
-            "keeps an indexer's entry for every token", value=512,
-            ask="For how many tokens is an indexer's entry made?"),
-    ],
-    hints=["512 + 128 numbers are written once in 4 tokens.", "Then 2 bytes for each number."],
-)
+        Misconception("multiplies by the tokens of an entry", value=5120,
+                      ask="Does one entry per 4 tokens make the cache larger or smaller than one per token?"),
+        Misconception("keeps an indexer's entry for every token", value=512,
+                      ask="For how many tokens is an indexer's entry made?")],
+    hints=["512 + 128 numbers are written once in 4 tokens.", "Then 2 bytes for each number."])
 
 
 # An indexer
@@ -156,12 +119,7 @@ def choose(q, k, weights, seen, top_k):
 '''
 
 exercise(
-    id="11.4",
-    title="An indexer",
-    kind="write",
-    points=3,
-    minutes=10,
-    difficulty=3,
+    id="11.4", title="An indexer", kind="write", points=3, minutes=10, difficulty=3,
     card=r"""
     Write the indexer of DeepSeek-V3.2. Query token $t$ gives key token $s$ the score
     $\sum_h w_{t,h}\,\mathrm{relu}(q_{t,h} \cdot k_s)$: one small key per token serves all $h$ heads. The layer then looks
@@ -172,68 +130,52 @@ exercise(
     - return a boolean `(b, n, m)`; a query that sees no more than `top_k` tokens looks at all of them
     - of equal scores take any, but no more than needed
     """, given={"torch": torch, "math": math}, solution=CHOOSE,
-    cases=choose_cases,
-    compare=_choice_like,
-    properties=[
+    cases=choose_cases, compare=_choice_like, properties=[
         (
             "no query looks at more than top_k tokens",
             lambda got, case: bool((got.sum(-1) <= case.args[4]).all())),
         (
             "no query looks at a token that it does not see",
-            lambda got, case: not bool((got & ~case.args[3]).any())),
-    ],
+            lambda got, case: not bool((got & ~case.args[3]).any()))],
     misconceptions=[
         Misconception(
-            "cuts off below zero after the heads have been added",
-            code=CHOOSE.replace(
+            "cuts off below zero after the heads have been added", code=CHOOSE.replace(
                 'torch.relu(torch.einsum("bhnd,bmd->bhnm", q, k))', 'torch.einsum("bhnd,bmd->bhnm", q, k)'
             ).replace("scores = scores.masked_fill", "scores = torch.relu(scores).masked_fill"),
-            ask="A head that dislikes a token: may it take away from what another head gives?",
-        ),
-        Misconception(
-            "leaves out the relu",
-            change=(
-                'torch.relu(torch.einsum("bhnd,bmd->bhnm", q, k))', 'torch.einsum("bhnd,bmd->bhnm", q, k)'),
-            ask="Without it, could the heads not be added up into one query before any key is read?",
-        ),
-        Misconception(
-            "leaves out the weights of the heads",
-            change=('torch.einsum("bhnm,bnh->bnm", scores, weights)', "scores.sum(1)"),
-            ask="Which of the arguments have you not used?"),
+            ask="A head that dislikes a token: may it take away from what another head gives?"),
+        Misconception("leaves out the relu",
+                      change=('torch.relu(torch.einsum("bhnd,bmd->bhnm", q, k))', 'torch.einsum("bhnd,bmd->bhnm", q, k)'),
+                      ask="Without it, could the heads not be added up into one query before any key is read?"),
+        Misconception("leaves out the weights of the heads",
+                      change=('torch.einsum("bhnm,bnh->bnm", scores, weights)', "scores.sum(1)"),
+                      ask="Which of the arguments have you not used?"),
         Misconception("chooses before it hides the future",
                       change=("    scores = scores.masked_fill(~seen, -math.inf)\n", ""),
                       ask="If the best three tokens are all in the future, how many does the query look at in the end?"),
+        Misconception("hides the future behind a score of -1,000, where minus infinity is needed",
+                      change=("masked_fill(~seen, -math.inf)", "masked_fill(~seen, -1e3)"),
+                      ask="Which token is among the best if every score that may be seen is below -1,000?"),
+        Misconception("gives hidden tokens the score 0",
+                      change=("masked_fill(~seen, -math.inf)", "masked_fill(~seen, 0)"),
+                      ask="A head may have a negative weight. Is a score of 0 then the lowest?"),
+        Misconception("lets a query with a short past look into the future",
+                      change=("scatter(-1, best, True) & seen", "scatter(-1, best, True)"),
+                      ask="The first query sees one token. Which others are among its best `top_k`?"),
         Misconception(
-            "hides the future behind a score of -1,000, where minus infinity is needed",
-            change=("masked_fill(~seen, -math.inf)", "masked_fill(~seen, -1e3)"),
-            ask="Which token is among the best if every score that may be seen is below -1,000?"),
-        Misconception(
-            "gives hidden tokens the score 0",
-            change=("masked_fill(~seen, -math.inf)", "masked_fill(~seen, 0)"),
-            ask="A head may have a negative weight. Is a score of 0 then the lowest?"),
-        Misconception(
-            "lets a query with a short past look into the future",
-            change=("scatter(-1, best, True) & seen", "scatter(-1, best, True)"),
-            ask="The first query sees one token. Which others are among its best `top_k`?"),
-        Misconception(
-            "looks at every token whose score equals the last one chosen",
-            change=(
+            "looks at every token whose score equals the last one chosen", change=(
                 "    best = scores.topk(min(top_k, scores.shape[-1]), -1).indices\n"
                 "    return torch.zeros_like(scores, dtype=torch.bool).scatter(-1, best, True) & seen",
                 "    last = scores.topk(min(top_k, scores.shape[-1]), -1).values[..., -1:]\n"
                 "    return (scores >= last) & seen"),
             ask="The relu makes many scores exactly 0. If the last one chosen is 0, how many tokens have its score?"),
-        Misconception(
-            "lets every key choose its queries",
-            change=("-1).indices", "-2).indices[:, :1].expand_as(scores)"),
-            ask="Whose choice is it: that of a row of the scores, or of a column?"),
-    ],
+        Misconception("lets every key choose its queries",
+                      change=("-1).indices", "-2).indices[:, :1].expand_as(scores)"),
+                      ask="Whose choice is it: that of a row of the scores, or of a column?")],
     hints=[
         "`torch.einsum(\"bhnd,bmd->bhnm\", q, k)` is every query head against the one key of each token.",
         "Hide first: a score of minus infinity loses against every other.",
         "`scatter` on a tensor of False writes True at the chosen places; rows with few tokens need one more `&`.",
-    ],
-)
+    ])
 
 
 # Axes
@@ -262,12 +204,7 @@ def axis_of_pair(sections, in_turn):
 '''
 
 exercise(
-    id="11.5",
-    title="Which axis turns which pair",
-    kind="write",
-    points=2,
-    minutes=8,
-    difficulty=3,
+    id="11.5", title="Which axis turns which pair", kind="write", points=2, minutes=8, difficulty=3,
     card="""
     A token of a picture has three positions: time, height, width. The pairs of a head are dealt out to the axes, and each
     pair turns by the position of its axis. Write `axis_of_pair`.
@@ -279,18 +216,15 @@ exercise(
       has all its pairs already, the pair goes to axis 0, which gets the rest (Qwen3-VL)
     - a tensor of `torch.int64`
     """, given={"torch": torch}, solution=AXES,
-    cases=axis_cases,
-    compare=exact(),
+    cases=axis_cases, compare=exact(),
     properties=[("there is one axis for each pair", lambda got, case: got.numel() == sum(case.args[0]))],
     misconceptions=[
-        Misconception(
-            "goes on taking turns when an axis has had its share",
-            change=("torch.where(turn < torch.tensor(sections)[axis], axis, 0)", "axis"),
-            ask="With sections 24, 20, 20: how many pairs does your third axis get?"),
-        Misconception(
-            "gives what is left over to the last axis",
-            change=("[axis], axis, 0)", "[axis], axis, count - 1)"),
-            ask="In Qwen3-VL time has 24 pairs and the others 20. Who gets the last four?"),
+        Misconception("goes on taking turns when an axis has had its share",
+                      change=("torch.where(turn < torch.tensor(sections)[axis], axis, 0)", "axis"),
+                      ask="With sections 24, 20, 20: how many pairs does your third axis get?"),
+        Misconception("gives what is left over to the last axis",
+                      change=("[axis], axis, 0)", "[axis], axis, count - 1)"),
+                      ask="In Qwen3-VL time has 24 pairs and the others 20. Who gets the last four?"),
         Misconception(
             "passes the turn on to the next axis that has pairs left",
             code=AXES.split("    axis =")[0] + '''    left, out = list(sections), []
@@ -305,10 +239,8 @@ exercise(
         Misconception(
             "deals them out in blocks when they should take turns", change=("if not in_turn:", "if True:"),
             ask="The fast pairs are the first ones. In blocks, which axes never get a fast pair?"),
-        Misconception(
-            "takes turns when they should be in blocks", change=("if not in_turn:", "if False:"),
-            ask="What does `in_turn` say?"),
-    ],
+        Misconception("takes turns when they should be in blocks", change=("if not in_turn:", "if False:"),
+                      ask="What does `in_turn` say?")],
     hints=[
         "`torch.repeat_interleave` makes the blocks.",
         "In turn, with three axes: pair i is turn number i // 3 of axis i % 3.", "`torch.where(turn < share, axis, 0)`."],
@@ -401,11 +333,7 @@ def sink_cases(rng):
 
 
 kernel_exercise(
-    id="11.6",
-    title="A sink, in the online softmax",
-    points=3,
-    minutes=12,
-    difficulty=3,
+    id="11.6", title="A sink, in the online softmax", points=3, minutes=12, difficulty=3,
     name="decode_with_sink",
     card=r"""
     One decode step of gpt-oss: one query per head, `m` keys and values, and a learned sink that takes weight and gives no
@@ -417,49 +345,34 @@ kernel_exercise(
     - budget: one pass, which reads each key and each value once
     - `expf`, `fmaxf`, `rsqrtf` and `-INFINITY` are available
     """, stub=STUB,
-    solution=BODY,
-    cases=sink_cases,
-    launch=lambda q, k, v, sinks: Launch(
+    solution=BODY, cases=sink_cases, launch=lambda q, k, v, sinks: Launch(
         grid=q.shape[0], block=q.shape[1], args=[q, k, v, sinks, out(q.shape), k.shape[1], q.shape[1]]),
-    expect=with_sinks,
-    traffic=sink_traffic,
-    compare=close(atol=1e-5), misconceptions=[
-        Misconception(
-            "leaves the sink out",
-            change=("largest = sinks[h], total = 1.0f", "largest = -INFINITY, total = 0.0f"),
-            ask="Measured from itself, the sink's exp(score - largest) is 1. Where is that 1 in your total?"),
+    expect=with_sinks, traffic=sink_traffic, compare=close(atol=1e-5), misconceptions=[
+        Misconception("leaves the sink out",
+                      change=("largest = sinks[h], total = 1.0f", "largest = -INFINITY, total = 0.0f"),
+                      ask="Measured from itself, the sink's exp(score - largest) is 1. Where is that 1 in your total?"),
         Misconception("adds the sink at the end without rescaling it",
-                      change=[("largest = sinks[h], total = 1.0f", "largest = -INFINITY, total = 0.0f"),
-                              ("sum / total", "sum / (total + expf(sinks[h]))")],
+                      change=[("largest = sinks[h], total = 1.0f", "largest = -INFINITY, total = 0.0f"), ("sum / total", "sum / (total + expf(sinks[h]))")],
                       ask="`total` is measured from the largest score. From where is expf(sinks[h]) measured?"),
-        Misconception(
-            "measures every weight from the sink",
-            change=("new_largest = fmaxf(largest, score)", "new_largest = largest"),
-            ask="If the sink is -90 and a score is 1: how large is expf(score - sinks[h])?"),
-        Misconception(
-            "does not rescale the sum of values", change=("sum = sum * keep +", "sum = sum +"),
-            ask="When a larger score appears, by what are the values so far weighted too much?"),
-        Misconception(
-            "goes over the keys twice",
-            code=TWO_PASSES,
-            ask="When a larger score appears, can what was added up so far be rescaled, without reading it again?"),
-        Misconception(
-            "does not rescale the total", change=("total = total * keep +", "total = total +"),
-            ask="Every weight in the total was measured from the old largest score. From where is the new one?"),
-        Misconception(
-            "measures the sink from 0, where its weight is measured from itself",
-            change=("total = 1.0f", "total = expf(sinks[h])"),
-            ask="`largest` begins as the sink. What is exp(score - largest) where the score is the sink?"),
-        Misconception(
-            "scales the sink as if it were a product",
-            change=("largest = sinks[h]", "largest = sinks[h] * rsqrtf((float)d)"),
-            ask="Why are scores divided by the root of d? Is a learned number a sum of d products?"),
-    ],
+        Misconception("measures every weight from the sink",
+                      change=("new_largest = fmaxf(largest, score)", "new_largest = largest"),
+                      ask="If the sink is -90 and a score is 1: how large is expf(score - sinks[h])?"),
+        Misconception("does not rescale the sum of values", change=("sum = sum * keep +", "sum = sum +"),
+                      ask="When a larger score appears, by what are the values so far weighted too much?"),
+        Misconception("goes over the keys twice", code=TWO_PASSES,
+                      ask="When a larger score appears, can what was added up so far be rescaled, without reading it again?"),
+        Misconception("does not rescale the total", change=("total = total * keep +", "total = total +"),
+                      ask="Every weight in the total was measured from the old largest score. From where is the new one?"),
+        Misconception("measures the sink from 0, where its weight is measured from itself",
+                      change=("total = 1.0f", "total = expf(sinks[h])"),
+                      ask="`largest` begins as the sink. What is exp(score - largest) where the score is the sink?"),
+        Misconception("scales the sink as if it were a product",
+                      change=("largest = sinks[h]", "largest = sinks[h] * rsqrtf((float)d)"),
+                      ask="Why are scores divided by the root of d? Is a learned number a sum of d products?")],
     hints=[
         "A sink is one more key, seen before all others, whose value is 0.",
         "Start with `largest = sinks[h]`, and with the weight that the sink has when measured from itself.",
-        "`keep = expf(largest - new_largest)` rescales the total and the sum of values."],
-)
+        "`keep = expf(largest - new_largest)` rescales the total and the sum of values."])
 
 
 # A decay for every channel
@@ -491,12 +404,7 @@ def channel_delta(q, k, v, decay, beta):
 '''
 
 exercise(
-    id="11.7",
-    title="Forgetting in the wrong direction",
-    kind="repair",
-    points=2,
-    minutes=8,
-    difficulty=3,
+    id="11.7", title="Forgetting in the wrong direction", kind="repair", points=2, minutes=8, difficulty=3,
     card="""
     The delta rule of Kimi Linear: the state is a matrix with a row for each channel of a **key**, and each of those rows
     forgets at a speed of its own. The code below runs without an error wherever keys and values are equally wide, and it
@@ -504,17 +412,13 @@ exercise(
 
     - first the state decays, then what it says about the new key is corrected by `beta`, then the query reads
     """, given={"torch": torch},
-    stub=DELTA.replace("decay[:, :, t, :, None]", "decay[:, :, t, None, :]"),
-    solution=DELTA,
-    cases=delta_cases,
-    compare=close(atol=1e-5), misconceptions=[
+    stub=DELTA.replace("decay[:, :, t, :, None]", "decay[:, :, t, None, :]"), solution=DELTA,
+    cases=delta_cases, compare=close(atol=1e-5), misconceptions=[
+        Misconception("decays by one number per head, the mean of the channels",
+                      change=("decay[:, :, t, :, None]", "decay[:, :, t].mean(-1)[..., None, None]"),
+                      ask="What would be left of the difference between this layer and the gated delta net?"),
         Misconception(
-            "decays by one number per head, the mean of the channels",
-            change=("decay[:, :, t, :, None]", "decay[:, :, t].mean(-1)[..., None, None]"),
-            ask="What would be left of the difference between this layer and the gated delta net?"),
-        Misconception(
-            "asks what the state knows before it has decayed",
-            code=DELTA.replace(
+            "asks what the state knows before it has decayed", code=DELTA.replace(
                 '''        state = state * decay[:, :, t, :, None]
         known = torch.einsum("bhkv,bhk->bhv", state, k[:, :, t])
 ''',
@@ -524,31 +428,22 @@ exercise(
             ),
             ask="After the write, the state should say exactly v about this key if beta is 1. Does it, with your order?",
         ),
+        Misconception("adds and does not correct", change=("(v[:, :, t] - known)", "v[:, :, t]"),
+                      ask="If the same key arrives twice, with beta 1: what should the state say about it?"),
         Misconception(
-            "adds and does not correct", change=("(v[:, :, t] - known)", "v[:, :, t]"),
-            ask="If the same key arrives twice, with beta 1: what should the state say about it?"),
-        Misconception(
-            "decays what is written, not what was known",
-            change=(
+            "decays what is written, not what was known", change=(
                 "state + torch.einsum(\"bhk,bhv->bhkv\", k[:, :, t], new)",
                 "state + torch.einsum(\"bhk,bhv->bhkv\", k[:, :, t] * decay[:, :, t], new)"),
-            ask="Which decays: the past, or the token that is being written?",
-        ),
-    ],
+            ask="Which decays: the past, or the token that is being written?")],
     hints=[
         "The state is (b, h, key_dim, value_dim). Which of its axes does `decay` belong to?",
-        "`None` in an index adds an axis of size 1 where it is written."],
-)
+        "`None` in an index adds an axis of size 1 where it is written."])
 
 
 # Configurations and a layer that are in no list
 
 exercise(
-    id="11.8",
-    title="A configuration from nowhere: what is kept",
-    kind="predict",
-    points=2,
-    minutes=6,
+    id="11.8", title="A configuration from nowhere: what is kept", kind="predict", points=2, minutes=6,
     difficulty=4,
     card="""
     No model of this name exists. Far into a text, with 2 bytes per number, by how many **KiB** does its cache grow per
@@ -565,36 +460,25 @@ exercise(
     The last `num_kv_shared_layers` layers read the keys and values of the nearest earlier layer of their own kind that
     is not one of them.
     """, name="kib",
-    answer=14,
-    tolerance=0.1, misconceptions=[
-        Misconception(
-            "lets the sharing layers keep a copy", value=20,
-            ask="Layers 28 to 39 read another layer's cache. How many full layers are among the first 28?"),
-        Misconception(
-            "lets the windowed layers grow", value=56, ask="What does a full window drop when a token enters?"
-        ),
-        Misconception(
-            "lets windows grow and sharing layers keep a copy", value=80,
-            ask="Two of the fields above make layers that do not grow. Which?"),
-        Misconception(
-            "keeps the keys and forgets the values", value=7, ask="A weight needs a key. What does it weigh?"
-        ),
+    answer=14, tolerance=0.1, misconceptions=[
+        Misconception("lets the sharing layers keep a copy", value=20,
+                      ask="Layers 28 to 39 read another layer's cache. How many full layers are among the first 28?"),
+        Misconception("lets the windowed layers grow", value=56,
+                      ask="What does a full window drop when a token enters?"),
+        Misconception("lets windows grow and sharing layers keep a copy", value=80,
+                      ask="Two of the fields above make layers that do not grow. Which?"),
+        Misconception("keeps the keys and forgets the values", value=7,
+                      ask="A weight needs a key. What does it weigh?"),
         Misconception("counts the query heads", value=112, ask="Which heads are kept?"),
         Misconception("gives bytes and not KiB", value=14_336, ask="How many bytes is a KiB?"),
-        Misconception("gives kB and not KiB", value=14.336, ask="Is a KiB 1,000 bytes?"),
-    ],
+        Misconception("gives kB and not KiB", value=14.336, ask="Is a KiB 1,000 bytes?")],
     hints=[
         "Which layers own what they read, and of those, which still grow?",
         "Of the first 28 layers, every fourth is full: 7 layers.",
-        "Each keeps a key and a value of 128 numbers for 4 heads."],
-)
+        "Each keeps a key and a value of 128 numbers for 4 heads."])
 
 exercise(
-    id="11.9",
-    title="A configuration from nowhere: what is read",
-    kind="predict",
-    points=2,
-    minutes=8,
+    id="11.9", title="A configuration from nowhere: what is read", kind="predict", points=2, minutes=8,
     difficulty=4,
     card="""
     Another one that does not exist. The text has 131,072 tokens. How many **MiB** of cache does one decode step read, in
@@ -609,35 +493,25 @@ exercise(
 
     A layer with a shared indexer looks where the last full one has looked, and reads no keys of an indexer.
     """, name="mib",
-    answer=330,
-    tolerance=0.6, misconceptions=[
-        Misconception(
-            "forgets that the indexers read too", value=42,
-            ask="To find the best 1,024 tokens, how many index keys does an indexer look at?"),
-        Misconception(
-            "reads index keys and no latents", value=288,
-            ask="An indexer only chooses. What does the layer read of the tokens that were chosen?"),
-        Misconception(
-            "forgets the rotated part of a latent", value=324,
-            ask="Where does a latent layer keep positions, and how many numbers is that per token?"),
-        Misconception(
-            "lets every layer read every latent", value=5664,
-            ask="What is left for the layer to read, once the indexer has chosen?"),
-        Misconception(
-            "gives every layer an indexer of its own", value=1194, ask="How many of the 48 indexers are full?"
-        ),
-        Misconception(
-            "keeps an index key for each of the indexer's heads", value=9258,
-            ask="Does each head of the indexer have keys of its own?"),
-        Misconception(
-            "unfolds keys and values of every head before it reads", value=3168,
-            ask="What is in the cache: latents, or what the heads unfold from them?"),
-    ],
+    answer=330, tolerance=0.6, misconceptions=[
+        Misconception("forgets that the indexers read too", value=42,
+                      ask="To find the best 1,024 tokens, how many index keys does an indexer look at?"),
+        Misconception("reads index keys and no latents", value=288,
+                      ask="An indexer only chooses. What does the layer read of the tokens that were chosen?"),
+        Misconception("forgets the rotated part of a latent", value=324,
+                      ask="Where does a latent layer keep positions, and how many numbers is that per token?"),
+        Misconception("lets every layer read every latent", value=5664,
+                      ask="What is left for the layer to read, once the indexer has chosen?"),
+        Misconception("gives every layer an indexer of its own", value=1194,
+                      ask="How many of the 48 indexers are full?"),
+        Misconception("keeps an index key for each of the indexer's heads", value=9258,
+                      ask="Does each head of the indexer have keys of its own?"),
+        Misconception("unfolds keys and values of every head before it reads", value=3168,
+                      ask="What is in the cache: latents, or what the heads unfold from them?")],
     hints=[
         "Two things are read: 1,024 latents in each of 48 layers, and all index keys in 12.",
         "A latent with its rotated part is 384 + 64 numbers.",
-        "48 x 1,024 x 448 x 2 bytes are 42 MiB; 12 x 131,072 x 96 x 2 bytes are the rest."],
-)
+        "48 x 1,024 x 448 x 2 bytes are 42 MiB; 12 x 131,072 x 96 x 2 bytes are the rest."])
 
 LAYER = """
     ```python
@@ -655,39 +529,24 @@ LAYER = """
 """
 
 exercise(
-    id="11.10",
-    title="Three ideas in an unfamiliar layer",
-    kind="choose",
-    points=2,
-    minutes=6,
-    difficulty=4,
+    id="11.10", title="Three ideas in an unfamiliar layer", kind="choose", points=2, minutes=6, difficulty=4,
     card="""
     Read this layer. It rotates, and groups heads, as nearly all do. Which three other ideas does it use?
     """ + LAYER,
-    name="ideas",
-    answer="c",
-    options={
+    name="ideas", answer="c", options={
         "a": "a latent, a softcap, a gate", "b": "values are keys, QK norm, a sink",
         "c": "values are keys, a sink, a gate", "d": "a window, a sink, a gate",
         "e": "a latent, QK norm, a window"},
     misconceptions=[
-        Misconception(
-            "takes two narrow heads for a latent from which heads are unfolded",
-            value="a",
-            ask="Is there a matrix that makes keys and values of 16 heads out of `u`? Where does a cap bend the scores?",
-        ),
-        Misconception(
-            "takes the division by 8 for a norm", value="b",
-            ask="Head dim is 64. What is its root? And what does `p.d` do?"),
-        Misconception(
-            "takes what is hidden for a window", value="d",
-            ask="Which keys are hidden besides the future? And how many tensors does `past` hold?"),
-        Misconception(
-            "finds ideas by the names of the letters", value="e",
-            ask="Follow `u`: where is it read for scores, and where for the sum?"),
-    ],
+        Misconception("takes two narrow heads for a latent from which heads are unfolded", value="a",
+                      ask="Is there a matrix that makes keys and values of 16 heads out of `u`? Where does a cap bend the scores?"),
+        Misconception("takes the division by 8 for a norm", value="b",
+                      ask="Head dim is 64. What is its root? And what does `p.d` do?"),
+        Misconception("takes what is hidden for a window", value="d",
+                      ask="Which keys are hidden besides the future? And how many tensors does `past` hold?"),
+        Misconception("finds ideas by the names of the letters", value="e",
+                      ask="Follow `u`: where is it read for scores, and where for the sum?")],
     hints=[
         "Follow `u`: it is used twice.",
         "`torch.cat` adds one column to the scores, and `[..., :-1]` drops its weight.",
-        "The last line multiplies the output by something between 0 and 1."],
-)
+        "The last line multiplies the output by something between 0 and 1."])

@@ -101,9 +101,7 @@ exercise(
                 m = m_new
             return o / l
         ''',
-    cases=_one_pass_cases,
-    call=_one_by_one,
-    compare=close(atol=1e-4),
+    cases=_one_pass_cases, call=_one_by_one, compare=close(atol=1e-4),
     forbid=("softmax", "scaled_dot_product_attention", "logsumexp"),
     properties=[("the output is no smaller than the smallest value and no larger than the largest",
                  lambda got, case: bool((got <= case.args[2].amax(0) + 1e-3).all() and
@@ -528,8 +526,7 @@ _MISTAKES = {                           # letter of the list in 6.8 -> what was 
     "b": ("        m = m_new;\n        __syncthreads();\n", "        m = m_new;\n"),
     "c": ("for (int c = 0; c < D; c++) s[j] +=", "for (int c = 0; c <= D; c++) s[j] +="),
     "d": [("expf(m - m_new)", "expf(scale * (m - m_new))"), ("expf(s[j] - m_new)", "expf(scale * (s[j] - m_new))")],
-    "e": ("        for (int c = 0; c < D; c++) o[c] *= shrink;\n", ""),
-}
+    "e": ("        for (int c = 0; c < D; c++) o[c] *= shrink;\n", "")}
 _ORDER = "debac"                        # kernel 1 has mistake d, and so on
 
 
@@ -644,8 +641,7 @@ exercise(
         - `d` the scale is applied twice
         - `e` what was summed before is not rescaled when the maximum changes
         - type five letters, for kernels 1 to 5, as one word""",
-    answer=_ORDER,
-    misconceptions=[*_two_exchanged(),
+    answer=_ORDER, misconceptions=[*_two_exchanged(),
         Misconception("confuses the forgotten maximum with the sums that are not rescaled", value="dabec",
                       ask="One of the two makes NaN out of a tile that is masked whole. Which?"),
         Misconception("confuses the scale applied twice with the sums that are not rescaled", value="edbac",

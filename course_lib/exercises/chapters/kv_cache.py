@@ -231,8 +231,7 @@ exercise(
         Misconception("shows every new query all keys", change=(".tril(total - n)", ""),
                       ask="May the first of three new queries see the key of the third?")],
     hints=["Print `positions` and `seen` for two cached and two new tokens, and compare them with the last two rows of a pass "
-           "over all four.",
-           "`total` already counts the new tokens. The cached ones are `total - n`.",
+           "over all four.", "`total` already counts the new tokens. The cached ones are `total - n`.",
            "`tril(c)` moves the diagonal by `c` columns to the right."])
 
 

@@ -314,8 +314,7 @@ kernel_exercise(
     - budget: each key once, and for each position a sector of the table and one of the scores
     """, stub=SCORES.replace(
         _LOOP, "    // for each position of this warp: find the key, multiply, add up over the lanes, write\n"),
-    solution=SCORES, cases=_score_cases,
-    launch=lambda q, keys, table, length, scale: Launch(
+    solution=SCORES, cases=_score_cases, launch=lambda q, keys, table, length, scale: Launch(
         grid=2, block=64, args=[q, keys, table, out((length,)), length, len(q), keys.shape[1], scale]),
     expect=lambda q, keys, table, length, scale: scale * _in_order(keys, table, length) @ q,
     compare=close(atol=1e-5),

@@ -92,8 +92,7 @@ def plan(exercise: Exercise, case: Case) -> tuple[list[dict], list[dict]]:
                             "role": array.role,
                             "shape": array.shape,
                             "dtype": str(array.dtype).removeprefix("torch."),
-                            "tensor": array.tensor,
-                        })
+                            "tensor": array.tensor})
                 args.append(("array", seen[key]))
             else:
                 args.append(("value", arg))
@@ -103,8 +102,7 @@ def plan(exercise: Exercise, case: Case) -> tuple[list[dict], list[dict]]:
                 "grid": _dims(launch.grid),
                 "block": _dims(launch.block),
                 "shared": launch.shared,
-                "args": args,
-            })
+                "args": args})
     return arrays, steps
 
 

@@ -10,8 +10,7 @@ _LOOK = {
     PASSED: ("✓", "#2e8b57"),
     NOT_ATTEMPTED: ("○", "#8a8a8a"),
     WRONG: ("✗", "#d1495b"),
-    NOT_RUN: ("–", "#b8860b"),
-}
+    NOT_RUN: ("–", "#b8860b")}
 
 
 @dataclass
@@ -46,8 +45,7 @@ class Verdict:
             "case": self.case,
             "cases": self.cases,
             "points": self.points,
-            "of": self.of,
-        }
+            "of": self.of}
 
     def __str__(self) -> str:
         icon, _ = _LOOK[self.status]

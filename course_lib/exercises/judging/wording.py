@@ -60,8 +60,7 @@ _SENTENCES = {
     "missing": lambda e, f: f.message,
     "launch": lambda e, f: f"The exercise cannot launch your kernel: {f.message}",
     "forbidden": lambda e, f: f"{f.message}.",
-    "command": lambda e, f: f"{f.message}.",
-}
+    "command": lambda e, f: f"{f.message}."}
 
 
 def _headline(exercise: Exercise, failure: Failure) -> str:
@@ -126,10 +125,8 @@ def picture(outcome: Outcome) -> str | None:
         {
             "offset": [int(o) for o in r["offset"]][:32],
             "size": int(r["size"]),
-            "operation": int(r["operation"]),
-        }
-        for r in drawn["requests"]
-    ]
+            "operation": int(r["operation"])}
+        for r in drawn["requests"]]
     return Picture(memory, requests, [int(n) for n in drawn["lines"]], 0, int(drawn["of"]))._repr_html_()
 
 

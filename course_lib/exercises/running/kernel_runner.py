@@ -136,6 +136,5 @@ def _counts(report, budget: float) -> dict:
             "itemsize": picture.memory.itemsize,
             "of": picture.of,
             "lines": list(picture.lines),
-            "requests": [dict(r) for r in picture.requests],
-        }
+            "requests": [dict(r) for r in picture.requests]}
     return counts

@@ -62,5 +62,4 @@ def _toolbox() -> dict[str, Any]:
         "rearrange": einops.rearrange,
         "repeat": einops.repeat,
         "reduce": einops.reduce,
-        "Tensor": torch.Tensor,
-    }
+        "Tensor": torch.Tensor}

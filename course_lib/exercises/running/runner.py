@@ -200,8 +200,7 @@ def _forbidden(name: str) -> Failure:
     if name == HIDDEN:
         return Failure("forbidden", "The code switches off what sees its calls, as `torch.compile` does. This "
                        "exercise is to do without some of torch: call the function as it is, and leave "
-                       "torch's modes and Python's profiler alone",
-                       name=name)
+                       "torch's modes and Python's profiler alone", name=name)
     told = name if name.startswith("indexing") else f"`{name}`"
     return Failure("forbidden", f"The code calls {told}, which may not be used here: the exercise is to do "
                    "without it", name=name)

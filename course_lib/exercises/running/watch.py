@@ -23,63 +23,35 @@ from torch.utils._python_dispatch import TorchDispatchMode
 # Forbidden name -> functions of torch that do the same, as the student's code calls them.
 FUNCTIONS = {
     "repeat": {
-        "repeat",
-        "repeat_interleave",
-        "tile",
-        "expand",
-        "expand_as",
-        "broadcast_to",
-        "index_select",
-        "gather",
-        "take_along_dim",
-        "kron",
-        "indexing with a tensor",
-    },
+        "repeat", "repeat_interleave", "tile", "expand", "expand_as", "broadcast_to", "index_select",
+        "gather", "take_along_dim", "kron", "indexing with a tensor"},
     "cat": {
-        "cat",
-        "concat",
-        "concatenate",
-        "stack",
-        "hstack",
-        "vstack",
-        "dstack",
-        "column_stack",
-        "row_stack",
-        "pad",
-    },
+        "cat", "concat", "concatenate", "stack", "hstack", "vstack", "dstack", "column_stack", "row_stack",
+        "pad"},
     "autograd": {"grad", "backward", "vjp", "jvp", "jacrev", "jacfwd", "_make_dual"},
-    "float64": {"double", "numpy", "__array__", "tolist"},
-}
+    "float64": {"double", "numpy", "__array__", "tolist"}}
 # Forbidden name -> operations that these end in, wherever they were called from.
 OPERATIONS = {
     "softmax": {"softmax", "safe_softmax", "masked_softmax", "softmin"},
     "log_softmax": {"log_softmax"},
     "logsumexp": {"logsumexp", "logaddexp", "logcumsumexp"},
     "scaled_dot_product_attention": {
-        "scaled_dot_product_flash_attention",
-        "scaled_dot_product_efficient_attention",
-        "scaled_dot_product_cudnn_attention",
-        "scaled_dot_product_attention_math",
-        "scaled_dot_product_flash_attention_for_cpu",
-        "scaled_dot_product_fused_attention_overrideable",
-        "native_multi_head_attention",
-        "transformer_encoder_layer_fwd",
-        "scaled_dot_product_attention",
-        "safe_softmax",
-    },
+        "scaled_dot_product_flash_attention", "scaled_dot_product_efficient_attention",
+        "scaled_dot_product_cudnn_attention", "scaled_dot_product_attention_math",
+        "scaled_dot_product_flash_attention_for_cpu", "scaled_dot_product_fused_attention_overrideable",
+        "native_multi_head_attention", "transformer_encoder_layer_fwd", "scaled_dot_product_attention",
+        "safe_softmax"},
     "cat": {"cat", "stack", "constant_pad_nd"},
     "diag_embed": {"diag_embed", "diag", "diagonal_scatter"},
     "cumsum": {"cumsum", "logcumsumexp"},
     "cdist": {"cdist_forward", "cdist", "euclidean_dist", "pdist_forward"},
-    "norm": {"norm", "linalg_vector_norm", "linalg_norm"},
-}
+    "norm": {"norm", "linalg_vector_norm", "linalg_norm"}}
 SAME = {
     "repeat": ("repeat_interleave", "tile", "expand", "expand_as"),
     "cat": ("concat", "stack", "hstack", "vstack"),
     "autograd": ("backward",),
     "diag_embed": ("diag",),
-    "float64": ("double",),
-}
+    "float64": ("double",)}
 TORCH = os.path.dirname(torch.__file__) + os.sep
 THREADS, HIDDEN = "a thread", "out of sight"
 

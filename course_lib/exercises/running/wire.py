@@ -33,8 +33,7 @@ DTYPES = {
     str(t).removeprefix("torch."): t
     for t in (torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.int32,
               torch.int16, torch.int8, torch.uint8, torch.uint16, torch.uint32, torch.uint64, torch.bool,
-              torch.complex64, torch.complex128)
-}
+              torch.complex64, torch.complex128)}
 NUMPY = {"float64", "float32", "float16", "int64", "int32", "int16", "int8", "uint8", "uint16", "uint32",
          "uint64", "bool", "complex64", "complex128"}
 
@@ -72,9 +71,7 @@ def unpack(message: bytes) -> Any:
         raise WireError("the header is longer than the message")
     try:
         tree = json.loads(message[8:end],
-                          parse_int=_no_number,
-                          parse_float=_no_number,
-                          parse_constant=_no_number)
+                          parse_int=_no_number, parse_float=_no_number, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
         raise WireError(f"the header is not JSON: {type(error).__name__}") from None
     reader = _Reader(memoryview(message), end)

@@ -173,8 +173,7 @@ DENIED = {
     "perf_event_open": (298, 241), "userfaultfd": (323, 282), "fanotify_init": (300, 262),
     "kexec_load": (246, 104), "kexec_file_load": (320, 294), "init_module": (175, 105),
     "finit_module": (313, 273), "delete_module": (176, 106), "reboot": (169, 142), "swapon": (167, 224),
-    "swapoff": (168, 225), "acct": (163, 89), "syslog": (103, 116),
-}
+    "swapoff": (168, 225), "acct": (163, 89), "syslog": (103, 116)}
 # Answered with "done" and not carried out: the linker makes what it wrote executable, and Landlock does not
 # govern modes.
 PRETENDED = {"chmod": (90, 52), "fchmod": (91, 52), "fchmodat": (268, 53), "fchmodat2": (452, 452)}

@@ -52,9 +52,7 @@ QUESTIONS = [
     Question("90.12", "shifted_sectors", "Sectors of a shifted matrix", range(1, 64, 2),
              "A warp reads 8 rows of a matrix of floats whose rows are 75 floats apart: in each row the 32 "
              "consecutive floats from column {0} on. The matrix begins at a sector. How many sectors does it "
-             "move?",
-             _shifted),
+             "move?", _shifted),
     Question("90.13", "tile_rows", "Two tiles of rows", range(37, 190, 2),
              "Two tiles of equally many rows are to be in shared memory at once. A row has {0} floats and is "
-             "padded to whole sectors. How many rows has each tile at most?", _blocks),
-]
+             "padded to whole sectors. How many rows has each tile at most?", _blocks)]

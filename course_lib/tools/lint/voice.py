@@ -36,8 +36,7 @@ PATTERNS = {
     "a riddle: is no X; a Y": r"\bis no \w+(?:[;,]| but)",
     "say who it is": r"\b(?:has|have|had) none to\b",
     "use a plain verb": r"\b(?:owes|lives from)\b",
-    "say resumes": r"\bgoes on (?:where|from)\b",
-}
+    "say resumes": r"\bgoes on (?:where|from)\b"}
 COMPILED = {say: re.compile(pattern) for say, pattern in PATTERNS.items()}
 SKIPPED = ("course_lib/tools/lint/voice.py", "data/excerpt.txt", "requirements.txt")
 KINDS = {".py", ".cu", ".cuh", ".h", ".cpp", ".md", ".ipynb"}

@@ -22,8 +22,7 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
     "show_navbar_depth": 1,
     "collapse_navbar": True,
-    "collapse_navigation": True,
-}
+    "collapse_navigation": True}
 # Mathematics is drawn by the copy of MathJax that the book carries.
 mathjax_path = "mathjax/tex-svg.js"
 nb_execution_mode = "off"
