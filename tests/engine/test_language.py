@@ -463,12 +463,3 @@ def test_textures_graphs_and_pools_are_refused_in_one_line(name):
     ((line, said),) = caught.value.errors
     assert line == (1 if name == "texture" else 3) and said.startswith(f"{name} is of CUDA's ")
     assert "which the engine does not have" in said and "\n" not in said
-
-
-__global__ void __cluster_dims__(2, 1, 1) k(float* y, int what) {
-    if (what) y[0] = cooperative_groups::this_cluster().num_blocks();
-}""")
-    mod.k[1, 1](y, 0)
-    with pytest.raises(cuda.KernelError, match="this_cluster") as caught, cuda.sanitize():
-        mod.k[1, 1](y, 1)
-    assert caught.value.kind == "not supported" and caught.value.line == 3
