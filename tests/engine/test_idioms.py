@@ -435,7 +435,8 @@ def paged_v1():
 
 
 launch("early_continue", 2, 64, lambda x=randn(6, 50),
-       mask=torch.tensor([1, 0, 1, 1, 0, 1], dtype=torch.int32): ((mask, x, torch.zeros(6), 6, 50), {2: x.sum(1) * mask}))
+       mask=torch.tensor([1, 0, 1, 1, 0, 1], dtype=torch.int32): ((mask, x, torch.zeros(6), 6, 50),
+       {2: x.sum(1) * mask}))
 
 
 @pytest.mark.parametrize("name", CASES)
