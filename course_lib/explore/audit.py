@@ -35,11 +35,6 @@ def swept(task: str) -> dict[str, dict[float, float]]:
     return {arm: curve for arm, curve in curves.items() if curve}
 
 
-def nearest(curve: dict[float, float], rate: float) -> float:
-    """The rate of the sweep that is nearest on a log scale."""
-    return min(curve, key=lambda r: abs(math.log(r / rate)))
-
-
 class Audit(Explorable):
     title = "A headline chosen by its learning rates"
     caption = ("Each point is one run of the sweep, seed 0. Two rings mark the runs that are compared; "
@@ -49,9 +44,11 @@ class Audit(Explorable):
                 Slider("w2", RATES, 0.01, "rate of W2"))
     page = {"task": ("copying", "MQAR"), "softmax": (0.001, 0.003, 0.01), "w2": (0.001, 0.003, 0.01)}
 
+    def ranges(self, task, **_):
+        return {arm: list(swept(task)[arm]) for arm in ("softmax", "w2")}
+
     def draw(self, task, softmax, w2):
-        curves = swept(task)
-        chosen = {"softmax": nearest(curves["softmax"], softmax), "w2": nearest(curves["w2"], w2)}
+        curves, chosen = swept(task), {"softmax": softmax, "w2": w2}
         canvas, best = Canvas(700, 300), {arm: min(curve.values()) for arm, curve in curves.items()}
         place = log_axes(canvas, curves)
         for arm in sorted(curves, key=chosen.__contains__):     # the rings last, so that no point covers them

@@ -44,9 +44,11 @@ class Chunks(Explorable):
                 Slider("width", (2, 4, 8, 16, 32), 8, "width of the heads"))
     page = {"size": (1, 6, 12), "step": (1, 2, 3, 4), "width": (8,)}
 
+    def ranges(self, size, **_):
+        return {"step": range(1, TOKENS // size + 1)}
+
     def draw(self, size, step, width):
-        count = TOKENS // size
-        now = min(step, count) - 1
+        count, now = TOKENS // size, step - 1
         walked = [seen(start, start + size) for start in range(0, TOKENS, size)]
         canvas = Canvas(700, TOP + CELL * TOKENS + 40)
         canvas.text(LEFT, 20, f"{TOKENS} tokens in {amount(count, 'chunks')} of {size}", bold=True)

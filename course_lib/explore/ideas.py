@@ -8,6 +8,7 @@ from course_lib.field_guide.show import in_lanes, in_years
 
 FIRST, LAST, LEFT, RIGHT, LANE, LETTER = 2019, 2027, 128, 628, 17, 5.7
 ALL = "all questions"
+NAMES = {idea.name: idea for idea in IDEAS}
 QUESTIONS = {ALL: None} | {question: name for name, question in BRANCHES.items()}
 
 
@@ -29,11 +30,11 @@ class Ideas(Explorable):
                "question and a year to see fewer, and an idea to see what it changes and who uses it. The "
                "larger a dot, the more of the published models use the idea.")
     controls = (Choice("question", tuple(QUESTIONS), ALL), Slider("since", range(FIRST, LAST)),
-                Slider("idea", range(len(IDEAS)), 2, "idea"))
-    page = {"question": tuple(QUESTIONS), "since": (FIRST,), "idea": (2, 8, 22)}
+                Choice("idea", tuple(NAMES), IDEAS[2].name))
+    page = {"question": tuple(QUESTIONS), "since": (FIRST,), "idea": [IDEAS[n].name for n in (2, 8, 22)]}
 
     def draw(self, question, since, idea):
-        branch, chosen = QUESTIONS[question], IDEAS[idea]
+        branch, chosen = QUESTIONS[question], NAMES[idea]
         kept = [i for i in IDEAS if branch in (None, i.branch) and i.date >= str(since)]
         rows = [name for name in BRANCHES if any(i.branch == name for i in kept)]
         placed, top = {}, 30
@@ -75,7 +76,7 @@ def draw_ideas(canvas: Canvas, kept: list, placed: dict, chosen) -> None:
         x, y = placed[i.name]
         many, fill = len(users()[i.name]), str(list(BRANCHES).index(i.branch))
         canvas.circle(x, y, 3 + 0.16 * many, fill="accent" if i is chosen else fill,
-                      thick=2 if i is chosen else 1, set={"idea": IDEAS.index(i)},
+                      thick=2 if i is chosen else 1, set={"idea": i.name},
                       about=f"{i.name}, {i.date}: {many} models")
         canvas.text(x + 5 + 0.16 * many, y + 4, i.name, size=10, bold=i is chosen)
 

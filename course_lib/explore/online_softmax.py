@@ -31,9 +31,11 @@ class OnlineSoftmax(Explorable):
                 Slider("done", range(KEYS + 1), 1, "tiles done", play=True))
     page = {"scores": tuple(SCORES), "tile": (2,), "done": range(5)}
 
+    def ranges(self, tile, **_):
+        return {"done": range(KEYS // tile + 1)}
+
     def draw(self, scores, tile, done):
         chosen, walk = SCORES[scores], states(SCORES[scores], tile)
-        done = min(done, len(walk) - 1)
         m, l, o = (x.item() for x in walk[done])
         shrink = torch.exp(walk[done - 1][0] - walk[done][0]).item() if done > 1 else None
         canvas = Canvas(700, 230)
@@ -44,7 +46,7 @@ class OnlineSoftmax(Explorable):
         said = f"last factor for l and o: {shrink:.4f}" if shrink is not None else "nothing to rescale yet"
         canvas.text(470, 148, said, size=12, fill="ink" if shrink == 1 or shrink is None else "warn")
         out = finish(walk[done])[0].item()
-        canvas.text(470, 174, f"o / l = {out:.4f} over {min(done * tile, KEYS)} keys", bold=True)
+        canvas.text(470, 174, f"o / l = {out:.4f} over {done * tile} keys", bold=True)
         exact = (torch.tensor(chosen).softmax(0) * torch.tensor(VALUES)).sum().item()
         canvas.text(470, 198, f"softmax over all eight: {exact:.4f}", fill="faint")
         return canvas, (f"Scores {', '.join(f'{s:g}' for s in chosen)}; values 1 to 8; tiles of {tile}. "

@@ -25,8 +25,10 @@ class SharedHeads(Explorable):
                 Slider("head", range(64), 5, "query head"))
     page = {"n_heads": (8, 32), "n_kv_heads": (1, 2, 4, 8, 16, 32), "head": (5,)}
 
+    def ranges(self, n_heads, **_):
+        return {"n_kv_heads": [n for n in self.controls[1].values if n <= n_heads], "head": range(n_heads)}
+
     def draw(self, n_heads, n_kv_heads, head):
-        n_kv_heads, head = min(n_kv_heads, n_heads), min(head, n_heads - 1)
         table = reads(n_heads, n_kv_heads)
         group = [h for h, kv in enumerate(table) if kv == table[head]]
         canvas = Canvas(700, 292)

@@ -34,9 +34,11 @@ class TileWalk(Explorable):
     page = {"step": range(10), "rows": (16,), "columns": (16,), "order": ("query-outer", "key-outer"),
             "causal": ("yes",)}
 
+    def ranges(self, rows, columns, order, causal, **_):
+        return {"step": range(len(visits(rows, columns, order, causal == "yes")))}
+
     def draw(self, step, rows, columns, order, causal):
         walk = visits(rows, columns, order, causal == "yes")
-        step = min(step, len(walk) - 1)
         i, j = walk[step]
         so_far = sum(moved(walk, n, rows, columns, order) for n in range(step + 1))
         whole = {name: traffic(N, D, rows, columns, name, causal=causal == "yes")

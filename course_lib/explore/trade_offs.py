@@ -3,7 +3,7 @@ import json
 import math
 from functools import cache
 
-from course_lib.explore.frame import Canvas, Choice, Explorable, Slider
+from course_lib.explore.frame import Canvas, Choice, Explorable
 from course_lib.files import ROOT
 
 BOX = (60, 30, 560, 230)
@@ -36,23 +36,22 @@ class TradeOffs(Explorable):
     caption = ("Every attention of the course in the same small model, 600 steps. A bar spans the seeds. "
                "Orange: no other has both a lower mean loss and a smaller cache.")
     controls = (Choice("tokens", (64, 256), 256, "tokens in the cache"),
-                Slider("chosen", range(len(rows())), 0, "attention"))
-    page = {"tokens": (256,), "chosen": range(len(rows()))}
+                Choice("chosen", tuple(rows()), label="attention"))
+    page = {"tokens": (256,), "chosen": tuple(rows())}
 
     def draw(self, tokens, chosen):
-        found = points(tokens)
-        names, best = list(found), unbeaten(found)
-        name = names[chosen]
+        found, name = points(tokens), chosen
+        best = unbeaten(found)
         losses = (math.floor(10 * min(p[1] for p in found.values())) / 10,
                   math.ceil(10 * max(p[2] for p in found.values())) / 10)
         canvas = Canvas(700, 310)
         place = canvas.axes(BOX, SPAN, losses, xlabel="log2 of the cache in KiB, all layers, one sequence",
                             ylabel="loss, nats per character", ticks=SPAN[1] - SPAN[0])
-        for n, (mine, (loss, low, high, size)) in enumerate(found.items()):
+        for mine, (loss, low, high, size) in found.items():
             x, y = place(math.log2(size / 1024), loss)
             canvas.line(x, place(0, low)[1], x, place(0, high)[1], stroke="ink", thick=1)
             canvas.circle(x, y, 8 if mine == name else 5, fill="accent" if mine in best else "soft",
-                          thick=2 if mine == name else 1, set={"chosen": n}, hover=True,
+                          thick=2 if mine == name else 1, set={"chosen": mine}, hover=True,
                           about=f"{mine}: loss {loss:.3f}, {size / 1024:g} KiB")
         for mine, (loss, _, _, size) in found.items():
             label(canvas, place(math.log2(size / 1024), loss), mine, mine == name)

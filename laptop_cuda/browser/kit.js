@@ -77,13 +77,14 @@ function pointMoved(control, [x, y], key) {
   return [onSteps(x + dx * control.xs[2], control.xs), onSteps(y + dy * control.ys[2], control.ys)];
 }
 
-// --- controls: each returns {node, show(value)} ---
+// --- controls: each returns {node, show(value, values)}; `values` are those that it offers in this state ---
 
 // Each widget has a module of its own; the names and ids of their inputs share one page.
 const freshId = () => `lc-${globalThis.lcLastId = (globalThis.lcLastId ?? 0) + 1}`;
 
 function slider(control, change) {
-  const id = freshId(), values = control.values;
+  const id = freshId();
+  let values = control.values;
   const said = element("output", {for: id});
   const input = element("input", {type: "range", id, min: 0, max: values.length - 1, step: 1,
     name: control.name, oninput: () => change(values[input.valueAsNumber])});
@@ -94,8 +95,11 @@ function slider(control, change) {
     if (next < values.length) change(values[next]);
     return next < values.length - 1;
   }, () => { if (input.valueAsNumber === values.length - 1) change(values[0]); }));
-  return {node, show(value) {
+  return {node, show(value, offered = values) {
     const text = withUnit(value, control.unit);
+    values = offered;
+    input.max = values.length - 1;
+    for (const part of node.querySelectorAll("input,button")) part.hidden = values.length < 2;
     input.value = nearest(values, value);
     input.setAttribute("aria-valuetext", text);
     said.value = text;
@@ -123,14 +127,27 @@ function player(step, begin = () => {}, milliseconds = 700) {
   return button;
 }
 
+const MOST_BUTTONS = 6;
+
+// One of a few words by buttons, one of many from a list; a single word is said.
 function choice(control, change) {
+  if (control.values.length > MOST_BUTTONS) return list(control, change);
   const name = freshId();
   const inputs = control.values.map(value =>
     element("input", {type: "radio", name, value, onchange: () => change(value)}));
   const node = element("span", {class: "lc-control", role: "radiogroup", "aria-label": control.label},
     element("span", {}, control.label),
     ...inputs.map((input, n) => element("label", {}, input, ` ${control.values[n]}`)));
+  if (inputs.length === 1) inputs[0].hidden = true;
   return {node, show(value) { for (const input of inputs) input.checked = input.value === String(value); }};
+}
+
+function list(control, change) {
+  const id = freshId();
+  const select = element("select", {id, name: control.name, onchange: () => change(control.values[select.selectedIndex])},
+    ...control.values.map(value => element("option", {}, String(value))));
+  const node = element("span", {class: "lc-control"}, element("label", {for: id}, control.label), select);
+  return {node, show(value) { select.selectedIndex = control.values.indexOf(value); }};
 }
 
 function line(control, change) {

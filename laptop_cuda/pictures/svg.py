@@ -133,8 +133,9 @@ class Canvas:
         """The picture; `alone`, it carries its style and its ground, as a file must."""
         ground = f'<rect width="{_n(self.width)}" height="{_n(self.height)}" rx="6" class="lc-f-ground"/>'
         label = html.escape(" ".join(words.split()), quote=True)
+        role = "group" if not alone and any("tabindex" in mark for mark in self.marks) else "img"
         return (f'<svg xmlns="http://www.w3.org/2000/svg" class="lc" viewBox="0 0 {_n(self.width)} '
-                f'{_n(self.height)}" width="{_n(self.width)}" role="img" aria-label="{label}">'
+                f'{_n(self.height)}" width="{_n(self.width)}" role="{role}" aria-label="{label}">'
                 + (f"<style>{style()}</style>{ground}" if alone else "") + "".join(self.marks) + "</svg>")
 
     def _mark(self, tag: str, about: str, control: dict) -> None:

@@ -1,7 +1,7 @@
 // The computing parts of the front ends. tests/tools/test_explore.py puts this file beside the module and runs node on it.
 import assert from "node:assert/strict";
 import {test} from "node:test";
-import {asker, keyOf, nearest, onSteps, pointAt, pointMoved, themeOf, withUnit, freshId} from "./front.mjs";
+import {asker, changed, keyOf, nearest, onSteps, pointAt, pointMoved, themeOf, withUnit, freshId} from "./front.mjs";
 import {freshId as idOfAnother} from "./second.mjs";
 
 const POINT = {name: "p", xs: [-2, 2, 0.5], ys: [0, 10, 1], box: [100, 50, 200, 100]};
@@ -44,6 +44,30 @@ test("one question at a time, and then the last one", () => {
   line.answered();
   line.ask(4);
   assert.deepEqual(sent, [1, 3, 4]);
+});
+
+test("what is said after a change is what changed, and not too much of it", () => {
+  assert.equal(changed("Stride 1, offset 0: 4 sectors. All asked for.", "Stride 2, offset 0: 8 sectors. All asked for."),
+    "Stride 2, 8 sectors.");
+  const long = n => Array.from({length: 30}, (_, k) => `pair ${k} at ${n}`).join(", ");
+  assert.equal(changed(long(1), long(2)).split(" ").length, 26);
+  assert.match(changed(long(1), long(2)), /^pair 0 at 2, .*And more\.$/);
+});
+
+test("who waits is told so after a second, and no more when the answer is there", t => {
+  t.mock.timers.enable({apis: ["setTimeout"]});
+  const said = [], line = asker(() => {}, text => said.push(text));
+  line.ask(1);
+  t.mock.timers.tick(900);
+  assert.deepEqual(said, []);
+  t.mock.timers.tick(200);
+  assert.deepEqual(said, ["Waiting for the kernel."]);
+  line.answered();
+  t.mock.timers.tick(20000);
+  assert.deepEqual(said, ["Waiting for the kernel.", ""]);
+  line.ask(2);
+  t.mock.timers.tick(10000);
+  assert.match(said.at(-1), /run this cell again/);
 });
 
 test("the theme is JupyterLab's, VS Code's or the book's before the reader's", () => {

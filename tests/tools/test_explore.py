@@ -153,7 +153,7 @@ def test_banks_are_the_engines(pitch, read, expected):
     ("configuration", "num_key_value_heads divides", {"edit": "num_key_value_heads=5"}),
     ("scheduler", "slots: 50 is none of", {"slots": 50}),
     ("audit", "task: 'all' is none of", {"task": "all"}),
-    ("ideas", "idea: 'sink' is not a number", {"idea": "sink"}),
+    ("ideas", "idea: 'sieve' is none of", {"idea": "sieve"}),
     ("shared_heads", "no control 'heads'", {"heads": 4})])
 def test_a_bad_value_is_refused_by_name(name, said, state):
     with pytest.raises(ValueError, match=said):
@@ -180,6 +180,22 @@ def test_a_state_outside_is_brought_inside_or_refused():
             made.state(**wrong)
     assert made.answer({"name": ""}) == {"problem": "name: type at least one character"}
     assert Point("p", (0, 1, 0.25), (0, 2, 1), (0, 0, 10, 10), (0, 0)).accept([0.6, 9]) == (0.5, 2)
+
+
+@pytest.mark.parametrize("name, state, ranges", [
+    ("tile_walk", {}, {"step": 10}), ("tile_walk", {"rows": 8, "columns": 8, "causal": "no"}, {"step": 64}),
+    ("chunks", {"size": 6}, {"step": 4}), ("shared_heads", {"n_heads": 8}, {"n_kv_heads": 4, "head": 8}),
+    ("online_softmax", {"tile": 4}, {"done": 3}), ("audit", {"task": "MQAR"}, {"softmax": 4, "w2": 4})])
+def test_a_slider_offers_what_its_state_has(name, state, ranges):
+    made = explore.find(name)
+    found = made.answer(state)["ranges"]
+    assert {control: len(values) for control, values in found.items()} == ranges
+    last = {control: values[-1] for control, values in found.items()}
+    beyond = {c.name: c.values[-1] for c in made.controls if c.name in ranges}
+    assert made.state(**state, **beyond) == made.state(**state, **last), "what is beyond is the last"
+    for answer in made.table()["states"].values():
+        offered = {c.name: set(c.values) for c in map(made._offered, made.controls)}
+        assert all(set(values) <= offered[control] for control, values in answer["ranges"].items())
 
 
 def test_the_table_of_a_page_has_every_state():
@@ -211,7 +227,7 @@ def test_nothing_is_loaded_from_elsewhere():
 def test_the_javascript_that_computes(needs, tmp_path):
     """The tests in the two languages are of one module: the one that the browser gets."""
     node = needs("node")
-    names = "nearest, onSteps, pointAt, pointMoved, keyOf, asker, themeOf, withUnit, freshId"
+    names = "nearest, onSteps, pointAt, pointMoved, keyOf, asker, changed, themeOf, withUnit, freshId"
     for name in ("front.mjs", "second.mjs"):
         (tmp_path / name).write_text(front.module(FILE) + f"\nexport {{{names}}};\n")
     (tmp_path

@@ -87,8 +87,13 @@ def test_moved_by_keyboard_and_pointer_in_both_themes(opened):
 
 
 def key_change(browser, n: int, made) -> dict:
-    """One value of explorable n changed by keyboard: a slider by an arrow, else a typed text."""
+    """One value of explorable n changed by keyboard: a slider or a list by an arrow, else a typed text."""
     slider = next((c for c in made.controls if c.kind == "slider"), None)
+    listed = next((c for c in made.controls if c.kind == "choice" and len(c.values) > 6), None)
+    if slider is None and listed:
+        browser.js(f"{ROOT_OF}[{n}].querySelector('select[name={listed.name}]').focus()")
+        browser.key("ArrowDown", 40)
+        return {listed.name: listed.values[listed.values.index(listed.first()) + 1]}
     if slider is None:
         text = next(c for c in made.controls if c.kind == "text")
         browser.js(f"{ROOT_OF}[{n}].querySelector('input[name={text.name}]').select()")
@@ -114,7 +119,7 @@ def pointer_change(browser, n: int, made, state: dict) -> dict:
     if mark is not None:
         browser.click(mark["x"], mark["y"])
         return mark["set"]
-    choice = next((c for c in made.controls if c.kind == "choice"), None)
+    choice = next((c for c in made.controls if c.kind == "choice" and len(c.values) <= 6), None)
     if choice is not None:
         value = next(value for value in choice.values if value != state[choice.name])
         box = place(browser, n, f"input[value={json.dumps(str(value))}]")

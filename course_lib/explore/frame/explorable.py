@@ -38,6 +38,10 @@ class Explorable:
     controls: tuple
     page: dict | None = None
 
+    def ranges(self, **state) -> dict:
+        """{control: the values that it has in this state}, for sliders that depend on other controls."""
+        return {}
+
     def draw(self, **state):
         """(canvas, words) of one state."""
         raise NotImplementedError
@@ -52,7 +56,9 @@ class Explorable:
         known = {control.name: control for control in self.controls}
         if unknown := changes.keys() - known.keys():
             raise ValueError(f"{self.name}: no control {sorted(unknown)[0]!r}; it has {', '.join(known)}")
-        return {name: control.accept(changes.get(name, control.first())) for name, control in known.items()}
+        found = {name: control.accept(changes.get(name, control.first())) for name, control in known.items()}
+        return found | {name: min(values, key=lambda value: abs(value - found[name]))
+                        for name, values in self.ranges(**found).items()}
 
     def picture(self, **changes) -> Picture:
         """One state drawn and said."""
@@ -65,7 +71,8 @@ class Explorable:
             picture = self.picture(**state)
         except ValueError as problem:
             return {"problem": str(problem)}
-        return {"svg": picture.canvas.svg(picture.words), "words": picture.words}
+        ranges = {name: list(values) for name, values in self.ranges(**self.state(**state)).items()}
+        return {"svg": picture.canvas.svg(picture.words), "words": picture.words, "ranges": ranges}
 
     def spec(self, controls=None, **start) -> dict:
         """Title, caption, controls and start state, for the browser."""
@@ -87,7 +94,10 @@ class Explorable:
         states = {}
         for place in itertools.product(*(range(len(c.values)) for c in controls)):
             state = {c.name: c.values[n] for c, n in zip(controls, place)}
-            states[",".join(map(str, place))] = self.answer(state)
+            answer = states[",".join(map(str, place))] = self.answer(state)
+            ranges = answer.get("ranges", {})       # of which the page has what it offers
+            ranges |= {c.name: [v for v in c.values if v in ranges[c.name]]
+                       for c in controls if c.name in ranges}
         spec = self.spec(controls)
         for c in controls:                      # the start state, where the page offers it
             if spec["state"][c.name] not in c.values:
