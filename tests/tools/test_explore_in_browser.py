@@ -84,6 +84,11 @@ def test_moved_by_keyboard_and_pointer_in_both_themes(opened):
     assert elsewhere == [], "everything comes from this machine"
     assert grounds == {"Light": "rgb(255, 255, 255)", "Dark": "rgb(23, 25, 28)"}
     assert browser.errors == []
+    # After a restart nobody answers, and the page says so.
+    browser.js(f"({BOOK}).sessionContext.restartKernel()")
+    browser.js(f"{ROOT_OF}[0].querySelector('input[name=stride]').focus()")
+    browser.key("ArrowRight", ARROW_RIGHT)
+    browser.wait(f"{ROOT_OF}[0].querySelector('.lc-waits').textContent === 'Waiting for the kernel.'", 9)
 
 
 def key_change(browser, n: int, made) -> dict:
