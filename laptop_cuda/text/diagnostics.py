@@ -81,6 +81,10 @@ NOT_HAD = {
     "CUDA's pools of memory, which the engine does not have; it has cudaMallocAsync and cudaFreeAsync":
         r"cuda\w*MemPool\w*|cudaMallocFromPoolAsync|cudaMem(?:Allocation|Handle|Access)\w*",
     "CUDA's memory of other processes, which the engine does not have": r"cudaIpc\w*",
+    "CUDA's marks with attributes, which the engine does not have; nvtxRangePush takes a text":
+        r"nvtxEventAttributes_t|nvtx\w+Ex|NVTX_\w+",
+    "CUDA's samples' helpers, which the engine does not have; compare and write in main":
+        r"sdkCompare\w+|compareData\w*|sdkWriteFile",
 }
 DECISIVE = [
     (r".*static assertion failed:? (?:due to requirement '[^']*' )?:?\s*\"?laptop: (.*?)\"?$", r"\1"),

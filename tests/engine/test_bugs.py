@@ -57,11 +57,6 @@ __global__ void vector_tail(const float* x, float4* y) {
     int i = threadIdx.x;
     y[i] = reinterpret_cast<const float4*>(x)[i];  // BUG vector_tail
 }
-__global__ void one_step_too_far(const float* x, float* y, int n) {
-    float sum = 0;
-    for (int k = 0; k <= n; ++k) sum += x[k];  // BUG one_step_too_far
-    y[0] = sum;
-}
 __global__ void int_overflow(const float* x, float* y) {
     int i = threadIdx.x + 50000;
     y[threadIdx.x] = x[i * i];  // BUG int_overflow
@@ -224,19 +219,6 @@ __global__ void counting_without_atomics(const int* value, int* y) {
     __syncthreads();
     if (t < 4) y[t] = bins[t];
 }
-__global__ void single_buffer(const float* x, float* y, int tiles) {
-    __shared__ float buffer[64];
-    int t = threadIdx.x;
-    float sum = 0;
-    buffer[t] = x[t];
-    for (int k = 0; k < tiles; ++k) {
-        __syncthreads();
-        float v = buffer[63 - t];  // BUG single_buffer
-        if (k + 1 < tiles) buffer[t] = x[(k + 1) * 64 + t];  // BUG single_buffer
-        sum += v;
-    }
-    y[t] = sum;
-}
 __global__ void scan_in_place(const float* x, float* y) {
     __shared__ float s[64];
     int t = threadIdx.x;
@@ -267,16 +249,6 @@ __global__ void atomic_against_store(const int* x, int* y) {
     atomicAdd(&counter, x[threadIdx.x]);  // BUG atomic_against_store
     __syncthreads();
     if (threadIdx.x == 0) y[0] = counter;
-}
-__global__ void stencil_in_place(float* y) {
-    __shared__ float line[66];
-    int t = threadIdx.x;
-    line[t + 1] = t;
-    if (t == 0) line[0] = line[65] = 0;
-    __syncthreads();
-    line[t + 1] = line[t] + line[t + 2];  // BUG stencil_in_place
-    __syncthreads();
-    y[t] = line[t + 1];
 }
 __global__ void tile_sync_is_not_enough(const float* x, float* y) {
     __shared__ float s[32];
@@ -381,16 +353,6 @@ __global__ void second_barrier_jumped(const float* x, float* y, int n) {
         __syncthreads();  // BUG second_barrier_jumped
     }
     y[t] = v;
-}
-__global__ void fewer_turns(const float* x, float* y, int n) {
-    __shared__ float s[64];
-    float sum = 0;
-    for (int i = threadIdx.x; i < n; i += 64) {
-        s[threadIdx.x] = x[i];
-        __syncthreads();  // BUG fewer_turns
-        sum += s[threadIdx.x];
-    }
-    y[threadIdx.x] = sum;
 }
 __global__ void loop_never_entered(const float* x, float* y, int n) {
     __shared__ float s[128];
@@ -503,7 +465,6 @@ BUGS = [
     Bug("member_overrun", OOB, "weight", lambda: (zeros(1), 4), 1, 1),
     Bug("rows_for_columns", OOB, "a", lambda: (ramp(128), zeros(16), 8, 16), 1, 16),
     Bug("vector_tail", OOB, "x", lambda: (ramp(30), torch.zeros(8, 4)), 1, 8),
-    Bug("one_step_too_far", OOB, "x", lambda: (ramp(10), zeros(1), 10), 1, 1),
     Bug("int_overflow", OOB, "x", lambda: (ramp(1000), zeros(32))),
     Bug("wild_pointer", OOB, "", lambda: (zeros(32),)),
     Bug("null_pointer", OOB, "x", lambda: (None, zeros(32))),
@@ -534,12 +495,10 @@ BUGS = [
     Bug("old_warp_reduction", RACE, "s", lambda: (ramp(64), zeros(1)), 1, 64),
     Bug("syncwarp_is_not_enough", RACE, "s", lambda: (ramp(64), zeros(64)), 1, 64),
     Bug("counting_without_atomics", RACE, "bins", lambda: ((torch.arange(64) % 4).int(), torch.zeros(4).int()), 1, 64),
-    Bug("single_buffer", RACE, "buffer", lambda: (ramp(256), zeros(64), 4), 1, 64),
     Bug("scan_in_place", RACE, "s", lambda: (ramp(64), zeros(64)), 1, 64),
     Bug("transpose_without_barrier", RACE, "tile", lambda: (ramp(256), zeros(256)), 1, (16, 16)),
     Bug("shuffle_is_no_fence", RACE, "s", lambda: (ramp(32), zeros(32))),
     Bug("atomic_against_store", RACE, "counter", lambda: (torch.ones(64).int(), torch.zeros(1).int()), 1, 64),
-    Bug("stencil_in_place", RACE, "line", lambda: (zeros(64),), 1, 64),
     Bug("tile_sync_is_not_enough", RACE, "s", lambda: (ramp(32), zeros(32))),
     Bug("read_in_one_branch", RACE, "best", lambda: (ramp(64), zeros(32)), 1, 64),
     Bug("blocks_share_a_sum", RACE, "total", lambda: (ramp(4) + 1, zeros(1)), 4, 32),
@@ -559,7 +518,6 @@ BUGS = [
     Bug("barrier_in_helpers", DIVERGED, "", lambda: (zeros(64),), 1, 64),
     Bug("barrier_for_the_first_half_warp", DIVERGED, "", lambda: (zeros(64),), 1, 64),
     Bug("second_barrier_jumped", DIVERGED, "", lambda: (ramp(64), zeros(64), 20), 1, 64),
-    Bug("fewer_turns", DIVERGED, "", lambda: (ramp(100), zeros(64), 100), 1, 64),
     Bug("loop_never_entered", DIVERGED, "", lambda: (ramp(128), zeros(224), 96), 1, 128),
     Bug("jumped_and_unset", DIVERGED, "", lambda: (zeros(64),), 1, 64, also=(UNSET,)),
     Bug("helper_jumped", DIVERGED, "", lambda: (ramp(64), zeros(64), 20), 1, 64),

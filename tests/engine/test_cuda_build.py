@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 import types
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 
 import laptop_cuda as cuda
 from laptop_cuda import build
-from laptop_cuda.toolchain import compilers, watching
+from laptop_cuda.toolchain import cache, compilers, watching
 from laptop_cuda.module import Module
 from laptop_cuda.sources import files_of, rewritten
 
@@ -162,11 +163,10 @@ def test_ninja_of_the_python_package_is_found_without_a_path(monkeypatch, tmp_pa
 
 
 def test_the_cache_falls_back(monkeypatch, tmp_path):
-    from laptop_cuda.toolchain import cache as module
     for name in ("LAPTOP_CUDA_CACHE", "COURSE_CACHE"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setattr(module, "_preferred", [tmp_path / "file" / "clone"])
-    monkeypatch.setattr(module, "_variables", ["LAPTOP_CUDA_CACHE"])
+    monkeypatch.setattr(cache, "_preferred", [tmp_path / "file" / "clone"])
+    monkeypatch.setattr(cache, "_variables", ["LAPTOP_CUDA_CACHE"])
     (tmp_path / "file").write_text("not a folder")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "user"))
     try:
@@ -174,7 +174,7 @@ def test_the_cache_falls_back(monkeypatch, tmp_path):
         assert build.cache() == tmp_path / "user" / "laptop_cuda" / "cuda"
         build.prefer_cache(tmp_path / "preferred", variable="THE_COURSE")
         assert build.cache() == tmp_path / "preferred" / "cuda"
-        monkeypatch.setattr(module, "_preferred", [])
+        monkeypatch.setattr(cache, "_preferred", [])
         monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
         build.cache.cache_clear()
         assert build.cache().is_dir()
@@ -184,6 +184,29 @@ def test_the_cache_falls_back(monkeypatch, tmp_path):
             assert build.cache() == tmp_path / variable / "cuda"
     finally:
         build.cache.cache_clear()
+
+
+def test_the_builds_used_longest_ago_go_first_and_recent_ones_never(tmp_path, monkeypatch):
+    monkeypatch.setattr(cache, "KEPT_BUILDS", 8)
+    now = time.time()
+    for n in range(9):
+        (tmp_path / f"build{n}").mkdir()
+        os.utime(tmp_path / f"build{n}", (now, now - 10_000 - n))
+    (tmp_path / "runtime-1").mkdir()
+    os.utime(tmp_path / "runtime-1", (0, 0))
+    cache.used(tmp_path / "build8")                        # taken from the cache a moment ago
+    cache.prune(tmp_path, tmp_path / "build0")             # no new build: nothing is removed
+    assert len(list(tmp_path.iterdir())) == 10
+    cache.prune(tmp_path, tmp_path / "new")
+    assert ({p.name for p in tmp_path.iterdir()} == {*(f"build{n}" for n in (0, 1, 2, 3, 4, 5, 8)),
+                                                     "runtime-1"})
+
+    for path in tmp_path.glob("build*"):
+        cache.used(path)
+    for n in range(3):
+        (tmp_path / f"more{n}").mkdir()
+    cache.prune(tmp_path, tmp_path / "new")                # over the limit, and all of them in use
+    assert len(list(tmp_path.iterdir())) == 11
 
 
 ERRORS = [

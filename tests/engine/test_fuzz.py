@@ -81,7 +81,7 @@ def child(seed: int, kernels: int) -> None:
 def alone(source: str, kernel: str) -> str:
     """The source without the other kernels, so that one damaged line is one damaged kernel and the build is
     quick."""
-    needed = {"cooperative_groups": "cg::", "cub/": "cub::"}
+    needed = {"cooperative_groups": "cg::"}
     own = next(p for p in re.split(r"(?m)^(?=__global__ )", source)
                if re.search(rf"\b{kernel}\(", p.split("{")[0]))
     for header, word in needed.items():
