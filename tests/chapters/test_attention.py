@@ -204,6 +204,9 @@ def test_multi_head_masks_are_torchs():
     keep = padding_mask([9, 6], 9)
     reference, _ = theirs(x, x, x, key_padding_mask=~keep[:, 0, 0], attn_mask=~causal_mask(9))
     torch.testing.assert_close(ours(x, mask=keep, causal=True), reference)
+    context, keep = rand64(2, 11, 24, seed=1), padding_mask([11, 4], 11)
+    reference, _ = theirs(x, context, context, key_padding_mask=~keep[:, 0, 0])
+    torch.testing.assert_close(ours(x, context, mask=keep), reference)
 
 
 def test_multi_head_parameters_permutation_and_dropout():

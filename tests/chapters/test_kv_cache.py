@@ -16,10 +16,9 @@ from course_lib.kv_cache import (CrossCache, GrowingCache, QuantizedCache, Rolli
 from course_lib.kv_cache.decoding import BLOCKS_PER_MULTIPROCESSOR
 from course_lib.kv_cache.quantization import dequantize, quantize
 from course_lib.kv_cache.sampling import acceptance, next_token_probabilities, residual, verify_draft
-from course_lib.language_model import Config, LanguageModel
 from course_lib.paged_attention.kernels import paged_attention_kernel
 from course_lib.rope import apply_rope, rope_table
-from references import launches_of, names_the_argument, rand64
+from references import launches_of, names_the_argument, rand64, small_model
 
 CUTS = [[1] * 23, [23], [7, 1, 1, 9, 5], [16, 7], [1, 22]]
 
@@ -220,12 +219,7 @@ def test_choose_splits():
 
 @pytest.fixture(scope="module")
 def model():
-    torch.manual_seed(0)
-    model = LanguageModel(Config(vocab_size=11, n_layers=2, n_heads=2, d_model=16, d_hidden=16,
-                                 context=32)).double().eval()
-    for parameter in model.parameters():
-        parameter.data *= 6  # far from uniform, so that margins are wide
-    return model
+    return small_model(scale=6, d_hidden=16)
 
 
 @pytest.mark.parametrize("make", ALL[:3])

@@ -2,6 +2,7 @@
 import math
 import re
 from collections import Counter
+from functools import partial
 
 import pytest
 import torch
@@ -12,35 +13,13 @@ from hypothesis.stateful import (RuleBasedStateMachine, initialize, invariant, p
 from course_lib import cuda, language_model
 from course_lib.attention import scaled_dot_product_attention
 from course_lib.kv_cache import decode_kernel
-from course_lib.language_model import Config, LanguageModel
 from course_lib.paged_attention import (BlockAllocator, OutOfBlocks, PagedKVCache, copy_blocks_kernel,
                                         paged_attention, paged_attention_kernel, paged_prefill,
                                         paged_prefill_kernel)
 from course_lib.kv_cache.sampling import next_token_probabilities
 from course_lib.paged_attention.serving import Engine, Scheduler
-from references import launches_of, names_the_argument
-
-
-def filled_cache(lengths, heads=2, d=8, size=4, dtype=torch.float64, n_blocks=40, layers=2):
-    """A cache whose sequences 0, 1, ... have these lengths and normal entries; what nobody holds is nan."""
-    generator = torch.Generator().manual_seed(sum(lengths) + d)
-    cache = PagedKVCache(n_blocks, size, layers, heads, d, dtype)
-    scattered = torch.randperm(n_blocks, generator=generator).tolist()
-    cache.allocator._free = scattered
-    cache.keys.fill_(math.nan), cache.values.fill_(math.nan)
-    for name, length in enumerate(lengths):
-        cache.allocator.allocate(name, [0] * length)
-        for layer in range(layers):
-            k, v = torch.randn(2, length, heads, d, dtype=torch.float64, generator=generator).to(dtype)
-            cache.write(layer, cache.slots(name, 0, length), k, v)
-    return cache
-
-
-def contiguous(cache, name, layer):
-    """Keys and values (1, heads, length, d) of one sequence, position by position."""
-    table, size = cache.allocator.tables[name], cache.block_size
-    return [torch.stack([pool[layer, table.blocks[p // size], :, p % size] for p in range(table.length)],
-                        1)[None] for pool in (cache.keys, cache.values)]
+import references
+from references import contiguous, filled_cache, launches_of, names_the_argument
 
 
 # Blocks
@@ -320,18 +299,7 @@ def test_copy_blocks():
 # Serving
 
 VOCABULARY, CONTEXT = 11, 24
-
-
-def small_model(**change):
-    torch.manual_seed(8)
-    sizes = dict(n_layers=2, n_heads=2, d_model=8, d_hidden=8, context=CONTEXT) | change
-    model = LanguageModel(Config(VOCABULARY, **sizes)).double()
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.mul_(20)                       # far from uniform, so that a wrong key changes a token
-    return model.eval()
-
-
+small_model = partial(references.small_model, 8, 20, d_model=8, d_hidden=8, context=CONTEXT)
 MODEL, ALONE = small_model(), {}
 
 

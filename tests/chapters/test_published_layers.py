@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from course_lib.attention import MultiHeadAttention, causal_mask, padding_mask
+from course_lib.attention import causal_mask
 from course_lib.gqa import GroupedQueryAttention
 from course_lib.rope import RoPEAttention, interleaved_to_half, rope_table
 from references import rand64, same_numbers
@@ -64,25 +64,6 @@ class RoFormerStyleAttention(nn.Module):
         return self.dense(torch.einsum("bhnm,bmhd->bnhd", scores.softmax(-1), v).flatten(-2))
 
 
-class EncoderDecoderAttention(nn.Module):
-    """The first Transformer's: a decoder's queries over an encoder's states, heads as loops, 1 = visible."""
-
-    def __init__(self, d_model, h):
-        super().__init__()
-        self.h = h
-        self.linears = nn.ModuleList(nn.Linear(d_model, d_model) for _ in range(4))
-
-    def forward(self, query, memory, mask=None):
-        q, k, v = (linear(t).chunk(self.h, -1) for linear, t in zip(self.linears, (query, memory, memory)))
-        heads = []
-        for q_i, k_i, v_i in zip(q, k, v):
-            scores = torch.bmm(q_i, k_i.transpose(1, 2)) / math.sqrt(q_i.shape[-1])
-            if mask is not None:
-                scores = scores.masked_fill(mask == 0, -math.inf)
-            heads.append(torch.bmm(torch.softmax(scores, -1), v_i))
-        return self.linears[3](torch.cat(heads, -1))
-
-
 def copy_weights(theirs, ours):
     """theirs: the four published projections, in the order query, key, value, output."""
     for source, target in zip(theirs, (ours.q_proj, ours.k_proj, ours.v_proj, ours.out_proj)):
@@ -117,16 +98,3 @@ def test_roformer_style(n, m):
     same_numbers(theirs(x, source), ours(x, source, source, rope), [x, source])
     mask = causal_mask(n, m)
     same_numbers(theirs(x, source, ~mask), ours(x, source, source, rope, mask), [x, source])
-
-
-def test_encoder_decoder_style():
-    torch.manual_seed(0)
-    theirs, ours = EncoderDecoderAttention(24, 3).double(), MultiHeadAttention(24, 3).double()
-    copy_weights(theirs.linears, ours)
-    query, memory = rand(2, 5, 24), rand(2, 11, 24, seed=1)
-    same_numbers(theirs(query, memory), ours(query, memory), [query, memory])
-    mask = padding_mask([11, 4], 11)
-    same_numbers(theirs(query, memory, mask[:, 0].int()), ours(query, memory, mask), [query, memory])
-    masked_self = ours(query, mask=causal_mask(5))
-    same_numbers(theirs(query, query, causal_mask(5).int()), masked_self, [query])
-    torch.testing.assert_close(masked_self, ours(query, causal=True))

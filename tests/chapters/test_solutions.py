@@ -33,7 +33,7 @@ from course_lib.sparse_attention import (BlockMask, block_sparse_attention, docu
                                          sliding_window_mask, topk_attention)
 from course_lib.studies.w2_audit_results import interval, student
 from course_lib.w2_attention import augment, w2_distance, w2_scores
-from references import launches_of, rand, reference
+from references import contiguous, filled_cache, launches_of, rand, reference
 
 
 def up(*tensors):
@@ -533,23 +533,12 @@ def test_the_map_of_the_lanes_is_that_of_the_tensor_cores():
             assert abs(sums[lane, i] - want[lane // 4 + i // 2 * 8, 2 * (lane % 4) + i % 2]) < 1e-4
 
 
-def scattered(n_blocks, block_size, seed):
-    allocator = BlockAllocator(n_blocks, block_size)
-    allocator._free = torch.randperm(n_blocks, generator=torch.Generator().manual_seed(seed)).tolist()
-    return allocator
-
-
 @pytest.mark.parametrize("length", [1, 15, 16, 17, 40])
 def test_pages(length):
-    cache = PagedKVCache(8, 16, 1, 2, 4)
-    cache.allocator = scattered(8, 16, length)
-    cache.allocator.allocate("a", [0] * length)
-    k, v = torch.randn(2, length, 2, 4, generator=torch.Generator().manual_seed(length))
-    cache.write(0, cache.slots("a", 0, length), k, v)
-    read = reference("8.2")
+    cache, read = filled_cache([length], size=16, n_blocks=8, layers=1), reference("8.2")
     for head in range(2):
-        assert torch.equal(read(cache.keys[0, :, head], cache.allocator.tables["a"].blocks, length),
-                           k[:, head])
+        assert torch.equal(read(cache.keys[0, :, head], cache.allocator.tables[0].blocks, length),
+                           contiguous(cache, 0, 0)[0][0, head])
 
 
 def test_known_blocks_are_those_that_the_allocator_shares():
@@ -617,20 +606,11 @@ def test_released_blocks_are_evicted_in_the_allocators_order():
         assert before + reference("8.9")(table, references) == list(allocator._cached)
 
 
-def one_head(d, length, size=16, seed=0):
-    cache = PagedKVCache(12, size, 1, 1, d)
-    cache.allocator = scattered(12, size, seed)
-    cache.allocator.allocate("a", [0] * length)
-    generator = torch.Generator().manual_seed(d + length)
-    q, k, v = (torch.randn(n, 1, d, generator=generator) for n in (1, length, length))
-    cache.write(0, cache.slots("a", 0, length), k, v)
-    tables, lengths = cache.tables(["a"])
-    return q[0, 0], cache.keys[0, :, 0], cache.values[0, :, 0], tables, lengths, cache
-
-
 @pytest.mark.parametrize("d, length", [(32, 1), (64, 50), (96, 33), (128, 190)])
 def test_the_kernel_of_the_gallery_repaired(d, length):
-    q, keys, values, tables, lengths, cache = one_head(d, length)
+    cache = filled_cache([length], 1, d, 16, torch.float32, 12, 1)
+    q, (tables, lengths) = rand(d), cache.tables([0])
+    keys, values = cache.keys[0, :, 0], cache.values[0, :, 0]
     want = paged_attention(q.view(1, 1, 1, d), cache, tables, lengths).flatten()
     for source, right in ((find("8.6").solution, True), (find("8.6").stub, d == 32 or length <= 32)):
         got = torch.empty(d)

@@ -21,18 +21,13 @@ from course_lib.language_model.checkpoints import load_checkpoint, save_checkpoi
 from course_lib.language_model.train_command import train_command
 from course_lib.language_model.training import random_batch, train
 from course_lib.language_model.display import Display, watched_in
+from references import small_model
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = torch.randint(11, (600,), generator=torch.Generator().manual_seed(3))
 RECIPE = {"steps": 30, "batch": 4, "block": 16, "peak": 1e-2, "warmup": 5, "check_every": 10}
 TINY = ["--steps", "12", "--batch", "4", "--block", "8", "--layers", "1", "--width", "16", "--heads", "2",
         "--hidden", "16", "--context", "16"]
-
-
-def small_model(seed=0, **changes):
-    torch.manual_seed(seed)
-    return LanguageModel(Config(**{"vocab_size": 11, "n_layers": 2, "n_heads": 2, "d_model": 16,
-                                   "d_hidden": 24, "context": 32} | changes))
 
 
 def same(a, b):
