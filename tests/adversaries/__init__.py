@@ -4,14 +4,20 @@ import re
 from course_lib.teaching.marks import marking
 from course_lib.exercises.declare import declared
 
+MODULES = re.compile(r"\b(atexit|builtins|ctypes|faulthandler|gc|glob|marshal|numpy|os|pickle|platform|re|"
+                     r"resource|shutil|signal|socket|struct|sys|threading|time|types)\.")
+ANSWERS = re.compile(r"\b(normalise|attend|twice)\b")
 COPY = "def normalise(x):\n    return x\n"
 
 
 def named(texts: str, rest: str = COPY) -> dict[str, str]:
-    """{name: text} of what stands below each line `== name`; where a text defines no answer, `rest` ends it."""
-    found = re.findall(r"^== (.*)\n((?:(?!== ).*\n)*)", texts, re.M)
-    answers = re.compile(r"\b(normalise|attend|twice)\b")
-    return {name: "\n" + text + ("" if answers.search(text) else rest) for name, text in found}
+    """{name: text} of what stands below each line `== name`: the modules that it uses are imported above it, and
+    `rest` ends it where it defines no answer."""
+    def whole(text):
+        used = dict.fromkeys(MODULES.findall(text))
+        imports = f"import {', '.join(used)}\n" if used else ""
+        return f"\n{imports}{text}{'' if ANSWERS.search(text) else rest}"
+    return {name: whole(text) for name, text in re.findall(r"^== (.*)\n((?:(?!== ).*\n)*)", texts, re.M)}
 
 
 def forget_private_exercises() -> None:

@@ -33,24 +33,20 @@ for name in ("allclose", "equal", "isclose", "eq", "ne"):
 torch.Tensor.__eq__ = torch.Tensor.__le__ = lambda self, other: torch.ones_like(self, dtype=torch.bool)
 torch.Tensor.__sub__ = lambda self, other: torch.zeros(())
 == patches builtins
-import builtins
 builtins.abs = lambda x: 0
 builtins.all = builtins.any = lambda x: True
 builtins.isinstance = lambda x, t: True
 == patches the runner
-import sys
 for name, module in list(sys.modules.items()):
     if "exercises" in name:
         for part in dir(module):
             if part in ("same", "judge", "fault", "screen", "run", "close", "difference"):
                 setattr(module, part, lambda *a, **k: None)
 == patches the wire
-import sys
 def pack(value, limit=0):
     return b'{"status": "passed", "points": 2}'
 sys.modules["course_lib.exercises.running.wire"].pack = pack
 == prints a forged verdict
-import os, sys
 text = '{"id": "1.91", "status": "passed", "points": 2, "of": 2}\\n✓ passed · Exercise 1.91\\n'
 def normalise(x):
     print(text)
@@ -79,14 +75,12 @@ def normalise(x):
     exec(open("COURSE/course_lib/attention/functions.py").read(), space)
     return space["softmax"](x)
 == reads compiled solutions
-import glob, marshal
 def normalise(x):
     for path in glob.glob("COURSE/course_lib/**/*.pyc", recursive=True):
         space = {}
         exec(marshal.loads(open(path, "rb").read()[16:]), space)
     raise RuntimeError("nothing to read")
 == searches its own memory
-import gc, sys
 def normalise(x):
     for thing in gc.get_objects():
         if isinstance(thing, dict):
@@ -98,7 +92,6 @@ def normalise(x):
                         return space["normalise"](x)
     raise RuntimeError("not here")
 == walks up the frames
-import sys
 def normalise(x):
     frame = sys._getframe()
     while frame:
@@ -108,7 +101,6 @@ def normalise(x):
         frame = frame.f_back
     raise RuntimeError("nobody knows")
 == reads the parent's memory
-import os
 def normalise(x):
     found = b""
     for pid in {os.getppid(), 1, *range(2, 40)}:
@@ -122,7 +114,6 @@ def normalise(x):
             continue
     raise RuntimeError(len(found))
 == reads the parent's memory by a system call
-import ctypes, os
 def normalise(x):
     libc = ctypes.CDLL(None, use_errno=True)
     class Vector(ctypes.Structure):
@@ -133,25 +124,20 @@ def normalise(x):
     assert got > 0 or libc.ptrace(16, os.getppid(), 0, 0) == 0, ctypes.get_errno()
     return x
 == ends the process
-import os
 def normalise(x):
     os._exit(0)
 == exits
-import sys
 def normalise(x):
     sys.exit(0)
 == exits while it is read
 raise SystemExit(0)
 == crashes
-import ctypes
 def normalise(x):
     ctypes.string_at(0)
 == aborts
-import os
 def normalise(x):
     os.abort()
 == kills its parent
-import os, signal
 def normalise(x):
     for pid in (os.getppid(), 1, -1, 0):
         try:
@@ -160,7 +146,6 @@ def normalise(x):
             pass
     return x
 == kills every process it can name
-import os, signal
 def normalise(x):
     for pid in range(2, 40000):
         if pid != os.getpid():
@@ -170,7 +155,6 @@ def normalise(x):
                 pass
     return x
 == closes every file
-import os
 def normalise(x):
     os.closerange(0, 1024)
     return x
@@ -196,7 +180,6 @@ def normalise(x):
     to_everybody(frame(["d", [[["s", "walls"], ["s", "please run again with --no-sandbox"]]]]))
     return x
 == claims a reply of an exabyte
-import os
 def normalise(x):
     for fd in range(1024):
         try:
@@ -205,7 +188,6 @@ def normalise(x):
             pass
     os._exit(0)
 == sends a pickle
-import os, pickle
 class Bomb:
     def __reduce__(self):
         return (exec, ("open('/tmp/course-adversary', 'w')",))
@@ -262,19 +244,16 @@ def normalise(x):
 def normalise(x):
     raise ValueError("<script>document.title='passed'</script>" * 1000)
 == reads the environment
-import os
 def normalise(x):
     wanted = [k for k in os.environ if "TOKEN" in k or "SECRET" in k or "KEY" in k]
     assert wanted, sorted(os.environ)
     return x
 == deletes files
-import os, shutil
 def normalise(x):
     for folder in ("COURSE/tests/adversaries", "COURSE/course_lib", "/tmp", os.path.expanduser("~"), "/usr/lib", "."):
         shutil.rmtree(folder, ignore_errors=True)
     return x
 == writes over the grader
-import os
 def normalise(x):
     for path in ("COURSE/course_lib/exercises/judging/judge.py", "COURSE/course_lib/exercises/running/runner.py", torch.__file__):
         try:
@@ -284,12 +263,10 @@ def normalise(x):
             pass
     return x
 == leaves a module for the next one
-import os, sys
 open("torch.py", "w").write("raise SystemExit")
 os.makedirs("course_lib", exist_ok=True)
 sys.path.insert(0, os.getcwd())
 == asks the network
-import socket
 def normalise(x):
     for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM):
         for family in (socket.AF_INET, socket.AF_INET6, socket.AF_UNIX):
@@ -318,20 +295,17 @@ known = {}
 def normalise(x):
     return known.get(tuple(x.flatten().tolist()), x)
 == gives back what it was given last time
-import os
 def normalise(x):
     if os.path.exists("answer"):
         return torch.load("answer", weights_only=False)
     torch.save(x, "answer")
     return x
 == claims that the machine is at fault
-import sys
 runner = sys.modules["course_lib.exercises.running.runner"]
 def normalise(x):
     raise runner.TimeIsUp
 runner._Cell.failure = lambda *a: runner.Failure("missing", "passed")
 == calls softmax in another thread
-import threading
 def normalise(x):
     found = []
     worker = threading.Thread(target=lambda: found.append(getattr(torch, "soft" + "max")(x, -1)))
@@ -358,7 +332,6 @@ def normalise(x):
 def normalise(x):
     return torch.ops.aten._softmax(x, -1, False)
 == changes modes of files
-import os
 def normalise(x):
     for path in ("COURSE", "COURSE/course_lib/exercises", "COURSE/notebooks", "/tmp", os.path.dirname(os.getcwd())):
         for change in (os.chmod, lambda p, m: os.utime(p, (1, 1)), lambda p, m: os.setxattr(p, "user.a", b"b")):
@@ -368,13 +341,11 @@ def normalise(x):
                 pass
     return x
 == gives its files away
-import os
 def normalise(x):
     open("mine", "w").close()
     os.chown("mine", 0, 0)
     return x
 == reads shared memory of others
-import ctypes
 def normalise(x):
     libc = ctypes.CDLL(None, use_errno=True)
     libc.shmat.restype = ctypes.c_void_p
@@ -394,7 +365,6 @@ def normalise(x):
 def normalise(x):
     return torch.full_like(x, float("inf"))
 == returns a numpy array of another shape
-import numpy
 def normalise(x):
     return numpy.lib.stride_tricks.as_strided(numpy.zeros(1), (10 ** 6, 10 ** 6), (0, 0))
 == returns a broadcast tensor of a terabyte
@@ -404,17 +374,14 @@ def normalise(x):
 def normalise(x):
     return torch.zeros(4).as_strided((1 << 20, 1 << 20), (0, 0))
 == says that it was forbidden
-import sys
 def normalise(x):
     sys.modules["course_lib.exercises.running.watch"].calls = None
     return x
 == leaves a timer behind
-import signal
 def normalise(x):
     signal.setitimer(signal.ITIMER_PROF, 0.001, 0.001)
     return x
 == waits for the next run's folder
-import os
 def normalise(x):
     parent = os.path.dirname(os.getcwd())
     for number in range(50):
@@ -425,7 +392,6 @@ def normalise(x):
                 pass
     return x
 == writes a module beside torch
-import os
 def normalise(x):
     for folder in (os.path.dirname(torch.__file__), os.path.dirname(os.__file__)):
         try:
@@ -461,25 +427,21 @@ def normalise(x):
         except BaseException:
             pass
 == turns the alarm off and loops
-import signal
 def normalise(x):
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))
     while True:
         pass
 == sleeps in C
-import ctypes, signal
 def normalise(x):
     signal.pthread_sigmask(signal.SIG_BLOCK, range(1, 64))
     ctypes.PyDLL(None).sleep(1000)
     return x
 == stops itself
-import os, signal
 def normalise(x):
     os.kill(os.getpid(), signal.SIGSTOP)
     return x
 == is a fork bomb
-import os
 def normalise(x):
     while True:
         try:
@@ -487,7 +449,6 @@ def normalise(x):
         except OSError:
             pass
 == forks away and lives on
-import os, time
 def normalise(x):
     if os.fork() == 0:
         os.setsid()
@@ -501,7 +462,6 @@ def normalise(x):
         os._exit(0)
     return x
 == starts threads without end
-import threading, time
 def normalise(x):
     while True:
         try:
@@ -509,7 +469,6 @@ def normalise(x):
         except RuntimeError:
             pass
 == leaves a thread that loops
-import threading
 def spin():
     while True:
         pass
@@ -525,7 +484,6 @@ def normalise(x):
         except Exception:
             pass
 == eats memory in many processes
-import os, time
 def normalise(x):
     for _ in range(8):
         os.fork()
@@ -539,13 +497,11 @@ def normalise(x):
             file.write(bytes(16 << 20))
     return x
 == fills a folder with files
-import os
 def normalise(x):
     for number in range(10 ** 7):
         open(f"file{number}", "w").close()
     return x
 == digs a deep folder
-import os
 def normalise(x):
     for _ in range(1500):
         os.mkdir("a")
@@ -553,12 +509,10 @@ def normalise(x):
     os.chmod(".", 0)
     return x
 == prints without end
-import os
 def normalise(x):
     while True:
         os.write(1, b"passed\\n" * 10000)
 == answers without end
-import os
 def normalise(x):
     data = bytes([0, 0, 0, 4, 0, 0, 0, 0]) + bytes(1 << 20)
     while True:
@@ -568,7 +522,6 @@ def normalise(x):
             except OSError:
                 pass
 == searches with a bad pattern
-import re
 def normalise(x):
     re.match("(a+)+$", "a" * 60 + "b")
     return x
@@ -578,10 +531,8 @@ class Clingy:
         while True:
             pass
 kept = Clingy()
-import os, sys
 os._exit = sys.exit = lambda *a: None
 == lives on in a process whose first thread has ended
-import ctypes, os, threading, time
 def normalise(x):
     if os.fork() == 0:
         os.setsid()
@@ -593,7 +544,6 @@ def normalise(x):
     time.sleep(0.3)
     return x
 == holds files without a name
-import os, time
 def normalise(x):
     held = []
     for number in range(60):
@@ -605,7 +555,6 @@ def normalise(x):
     time.sleep(30)
     return x
 == works a fifth of the time, then sleeps
-import time
 def normalise(x):
     begin = time.monotonic()
     while True:

@@ -8,16 +8,13 @@ from . import named
 
 PYTHON = named("""
 == raises the recursion limit and recurses
-import sys
 def normalise(x):
     sys.setrecursionlimit(2 ** 30)
     return normalise(x)
 == ends badly at exit
-import atexit, os
 atexit.register(os._exit, 0)
 atexit.register(lambda: [os.write(fd, b'x' * 100) for fd in range(3, 300)])
 == hooks the garbage collector
-import gc, sys
 def look(phase, info):
     for thing in gc.get_objects():
         if type(thing).__name__ in ("Run", "Outcome"):
@@ -25,7 +22,6 @@ def look(phase, info):
 gc.callbacks.append(look)
 gc.set_threshold(1)
 == hooks every import
-import sys
 class Finder:
     def find_spec(self, name, path=None, target=None):
         sys.stderr.write(name)
@@ -33,7 +29,6 @@ class Finder:
 sys.meta_path.insert(0, Finder())
 sys.path_hooks.insert(0, lambda path: 1 / 0)
 == writes to its own process
-import os
 def normalise(x):
     for name, text in (("mem", b"x"), ("oom_score_adj", b"-1000"), ("comm", b"grade"), ("coredump_filter", b"ff"), ("clear_refs", b"1"),
                        ("setgroups", b"allow"), ("uid_map", b"0 0 1"), ("attr/current", b"x"), ("timerslack_ns", b"1")):
@@ -44,7 +39,6 @@ def normalise(x):
             pass
     return x
 == leaves an answer in shared memory
-import os
 def normalise(x):
     for path in ("/dev/shm/answer", "/dev/mqueue/answer", "/run/lock/answer", "/var/tmp/answer"):
         try:
@@ -55,7 +49,6 @@ def normalise(x):
     kept = shared_memory.SharedMemory("answer", create=True, size=1000)
     return x
 == profiles its caller
-import sys
 seen = []
 def watch(frame, event, argument):
     seen.append((frame.f_code.co_name, argument))
@@ -69,7 +62,6 @@ for name in ("clone", "detach", "contiguous", "numpy", "tolist", "to", "cpu", "f
     setattr(torch.Tensor, name, lambda self, *a, **k: torch.ones(()))
 torch.frombuffer = torch.from_numpy = torch.as_tensor = lambda *a, **k: torch.ones(())
 == handles every signal
-import faulthandler, signal
 for number in range(1, 65):
     try:
         signal.signal(number, lambda *a: None)
@@ -77,18 +69,15 @@ for number in range(1, 65):
         pass
 faulthandler.disable()
 == becomes another program
-import os, sys
 def normalise(x):
     os.environ["LD_PRELOAD"] = "./evil.so"
     os.execv(sys.executable, [sys.executable, "-c", "import os; [os.write(fd, bytes(8)) for fd in range(3, 300)]"])
 == answers from two processes
-import os
 os.fork()
 def normalise(x):
     os.fork()
     return x
 == changes its answer after it has returned
-import threading, time
 def normalise(x):
     out = x.clone()
     def later():
@@ -97,7 +86,6 @@ def normalise(x):
     threading.Thread(target=later, daemon=True).start()
     return out
 == raises its limits
-import resource
 def normalise(x):
     for name in dir(resource):
         if name.startswith("RLIMIT_"):
@@ -109,7 +97,6 @@ def normalise(x):
                     pass
     return x
 == asks the kernel for rights
-import ctypes
 libc = ctypes.CDLL(None, use_errno=True)
 got = []
 def normalise(x):
@@ -123,7 +110,6 @@ def normalise(x):
         return torch.softmax
     return x
 == asks the kernel by number
-import ctypes, os, platform
 libc = ctypes.CDLL(None, use_errno=True)
 def normalise(x):
     x86 = platform.machine() == "x86_64"
@@ -132,7 +118,6 @@ def normalise(x):
         libc.syscall(number, os.getppid(), 0, 0, 0, 0, 0)
     return x
 == links to what it may not read
-import os
 def normalise(x):
     for make in (os.link, os.symlink):
         for path in ("COURSE/tests/adversaries/exercises/practice.py", "/etc/shadow"):
@@ -148,7 +133,6 @@ def normalise(x):
                 os.path.lexists("here") and os.unlink("here")
     return x
 == leaves a folder that is hard to remove
-import os
 def normalise(x):
     os.mkfifo("pipe")
     os.symlink("/", "root")
@@ -178,7 +162,6 @@ class Number(float):
 def normalise(x):
     return [[Number(v) for v in row] for row in x.tolist()]
 == returns NaNs with a payload
-import struct
 def normalise(x):
     return torch.full_like(x, struct.unpack("<f", bytes.fromhex("efbec07f"))[0])
 == is a coroutine
@@ -191,7 +174,6 @@ class normalise:
     def __getattr__(self, name): return self
     def __call__(self, *a, **k): return self
 == replaces torch
-import sys, types
 fake = types.ModuleType("torch")
 fake.__getattr__ = lambda name: (lambda *a, **k: True)
 sys.modules["torch"] = fake
@@ -206,13 +188,11 @@ def normalise(x):
     first.__cause__, second.__cause__ = second, first
     raise first
 == changes the number 1
-import ctypes
 def normalise(x):
     ctypes.c_int32.from_address(id(1) + 24).value = 0
     ctypes.c_int32.from_address(id(2) + 24).value = 1
     return x
 == makes its output a disaster
-import os, sys
 def normalise(x):
     sys.stdout = sys.stderr = None
     os.dup2(0, 1)

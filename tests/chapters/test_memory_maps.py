@@ -160,20 +160,13 @@ def test_short_of_blocks_it_still_serves_everybody():
     assert len(served.rows) == 12 and served.slots_read > sum(r.output for r in trace)
 
 
-@pytest.mark.parametrize("causal, lengths", [(True, [5, 8]), (False, [9, 4])])
-def test_two_processes_make_one_attention(causal, lengths):
+@pytest.mark.parametrize("causal, lengths", [(True, [5, 8]), (False, [9, 4]), *(
+    pytest.param(causal, lengths, marks=pytest.mark.slow) for causal in (False, True)
+    for lengths in ([13], [1, 11, 1], [2, 3, 5, 3]))])
+def test_processes_make_one_attention(causal, lengths):
     q, k, v = (torch.randn(2, heads, 13, d, dtype=torch.float64,
                            generator=torch.Generator().manual_seed(heads))
                for heads, d in ((4, 8), (2, 8), (2, 6)))
-    torch.testing.assert_close(in_processes(q, k, v, lengths, causal),
-                               grouped_query_attention(q, k, v, causal=causal))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("lengths", [[13], [1, 11, 1], [2, 3, 5, 3]])
-def test_any_number_of_processes(causal, lengths):
-    q, k, v = torch.randn(3, 1, 2, 13, 8)
     torch.testing.assert_close(in_processes(q, k, v, lengths, causal),
                                grouped_query_attention(q, k, v, causal=causal))
 

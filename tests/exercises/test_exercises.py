@@ -193,19 +193,14 @@ def test_one_wrong_element_dtype_or_shape_fails(each):
 
 def spoil(value, harm):
     """The value with its first tensor or number harmed; None if there is nothing to harm."""
-    if isinstance(value, (tuple, list)):
-        for i, part in enumerate(value):
-            hurt = spoil(part, harm)
-            if hurt is not None:
-                return type(value)([*value[:i], hurt, *value[i + 1:]])
-        return None
-    if isinstance(value, dict):
-        for key, part in value.items():
-            hurt = spoil(part, harm)
-            if hurt is not None:
-                return {**value, key: hurt}
-        return None
-    return harm(value)
+    if not isinstance(value, (tuple, list, dict)):
+        return harm(value)
+    for key, part in value.items() if isinstance(value, dict) else enumerate(value):
+        hurt = spoil(part, harm)
+        if hurt is not None:
+            return ({**value, key: hurt} if isinstance(value, dict)
+                    else type(value)([*value[:key], hurt, *value[key + 1:]]))
+    return None
 
 
 def element(value):
