@@ -11,7 +11,7 @@ class KernelError(RuntimeError):
 
     `.kind` is one of `out of bounds`, `misaligned`, `race`, `uninitialized`, `barrier divergence`,
     `deadlock`, `timeout`, `bad launch`, `assertion`, `division by zero`, `stack overflow`, `not
-    supported`; of host code also `host access` and `crash`.
+    supported`; of host code also `host access`, `misuse` (of the API) and `crash`.
     """
 
     def __init__(self, kind: str, message: str, kernel: str = "", block: tuple | None = None,

@@ -158,4 +158,5 @@ class MemoryErrors(Facts):
                     "fewer threads than elements); write a 0 where there is no data.")
         return (f"{kernel} {self._verb()} {self._element()}, which was never written{self._position()}.",
                 "Usual cause: memory of cudaMalloc or cuda.empty() that is added to before it is set; start "
-                "from zeros (cudaMemset), or store instead of adding.")
+                "from zeros (cudaMemset), or store instead of adding. Or a copy of an array of the host that was "
+                "never filled.")

@@ -3,7 +3,7 @@ import signal
 from pathlib import Path
 from types import SimpleNamespace
 
-from ..errors import kernel_error, plain_error
+from ..errors import KernelError, kernel_error, plain_error
 from ..launch.result import LaunchResult, Memory
 from ..toolchain import lines
 
@@ -39,9 +39,15 @@ def host_access(library: Path, files: dict[str, str], told: list) -> dict:
     return plain_error(kernel_error(fault, result))
 
 
-def refused(library: Path, files: dict[str, str], rows: list[dict]) -> list[str]:
-    """Calls of the API that answered with an error, each with its line."""
+def refused(library: Path, files: dict[str, str], rows: list[dict]) -> list[dict]:
+    """Calls of the API that answered with an error, each with its line, as findings."""
     places = lines.of(library, tuple(files), [row["offset"] for row in rows])
-    said = [(row, places[row["offset"]]) for row in rows]
-    return [f"{row['refused']} answers cudaErrorInvalidValue: {row['why']}"
-            + (f"\n  line {place.line} of {place.file}" if place.line else "") for row, place in said]
+    found = []
+    for row in rows:
+        place = places[row["offset"]]
+        message = f"misuse: {row['refused']} answers cudaErrorInvalidValue: {row['why']}"
+        if place.line:
+            text = files[place.file].split("\n")[place.line - 1].rstrip()
+            message += f"\n  line {place.line} of {place.file}\n{place.line:6} | {text}"
+        found.append(plain_error(KernelError("misuse", message, "host code", None, None, place.line)))
+    return found

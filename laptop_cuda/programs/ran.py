@@ -15,11 +15,11 @@ class Ran:
     crash: str = ""              # how it crashed, or that its time was over; "" if neither
     timed_out: bool = False
     host_errors: list[dict] = field(default_factory=list)    # where host code touched device memory
-    refused: list[str] = field(default_factory=list)         # calls of the API that answered with an error
+    refused: list[dict] = field(default_factory=list)        # calls of the API that answered with an error
 
     @property
     def errors(self) -> list[dict]:
-        return self.host_errors + [launch["error"] for launch in self.launches if launch["error"]]
+        return self.host_errors + self.refused + [launch["error"] for launch in self.launches if launch["error"]]
 
     @property
     def blocks(self) -> int:
@@ -37,7 +37,7 @@ class Ran:
 
     @property
     def notes(self) -> list[str]:
-        return self.refused + [note for launch in self.launches for note in launch["notes"]]
+        return [note for launch in self.launches for note in launch["notes"]]
 
     def total(self, count: str, kernel: str = "") -> int:
         """A count summed over the launches (of one kernel): "sectors", "requests", "bytes", "excess",

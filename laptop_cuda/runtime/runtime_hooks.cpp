@@ -122,6 +122,7 @@ void touch_range(uintptr_t address, size_t bytes, int action, const void* pc) {
     if (!current->log && !run->sanitizing) return;
     size_t piece = 16;
     while ((bytes | address) & (piece - 1)) piece /= 2;
+    if (!action && bytes > 4 && bytes <= 256 && run->sanitizing) pass_padding(address, bytes);
     for (uintptr_t end = address + bytes; address < end; address += piece) touch(address, piece, action, false, pc);
 }
 

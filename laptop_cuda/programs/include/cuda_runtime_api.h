@@ -64,7 +64,7 @@ LAPTOP_FN cudaError_t waited() { return synchronised(), answer(cudaSuccess); }
 inline void copy_now(void* to, const void* from, size_t n) {
     AsDevice as;
     move_unseen(to, from, n);
-    host_wrote(to, n);
+    host_wrote(to, n, from);
 }
 inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kind, const void* site = nullptr) {
     if (sticky_error()) return (cudaError_t)sticky_error();
@@ -85,14 +85,23 @@ inline cudaError_t copy(void* to, const void* from, size_t n, cudaMemcpyKind kin
     copy_now(to, from, n);
     return cudaSuccess;
 }
-inline cudaError_t set(void* to, int value, size_t n) {
+inline cudaError_t set(void* to, int value, size_t n, const void* site = nullptr) {
     if (sticky_error()) return (cudaError_t)sticky_error();
     if (!n) return cudaSuccess;
-    if (place_of(to, n) == Place::OUTSIDE || !is_device_memory(to, n)) return answer(cudaErrorInvalidValue);
+    bool outside = place_of(to, n) == Place::OUTSIDE;
+    if (outside || !is_device_memory(to, n)) {
+        if (site) refused_call("cudaMemset", outside ? "more bytes than the memory has" : "the memory is not the device's", site);
+        return answer(cudaErrorInvalidValue);
+    }
     AsDevice as;
     set_unseen(to, value, n);
     host_wrote(to, n);
     return cudaSuccess;
+}
+inline cudaError_t give_back(const char* name, void* p, const void* site) {
+    const char* why = device_free(p);
+    if (why && LAPTOP_TRACED) refused_call(name, why, site);
+    return answer(why ? cudaErrorInvalidValue : cudaSuccess);
 }
 inline cudaError_t allocate(const char* name, void** p, size_t bytes, unsigned itemsize, bool for_host) {
     if (sticky_error()) return (cudaError_t)sticky_error();
@@ -148,13 +157,13 @@ LAPTOP_FN cudaError_t cudaFree(void* p) {
         if (laptop::is_of_kernel(p)) laptop::kernel_free(p, LAPTOP_SITE);
         return cudaSuccess;
     }
-    return laptop::answer(laptop::device_free(p) ? cudaSuccess : cudaErrorInvalidValue);
+    return laptop::give_back("cudaFree", p, LAPTOP_SITE);
 }
 LAPTOP_FN cudaError_t cudaFreeAsync(void* p, cudaStream_t) {
     laptop::host_only("cudaFreeAsync in a kernel", LAPTOP_SITE);
-    return cudaFree(p);
+    return laptop::give_back("cudaFreeAsync", p, LAPTOP_SITE);
 }
-inline cudaError_t cudaFreeHost(void* p) { return cudaFree(p); }
+LAPTOP_FN cudaError_t cudaFreeHost(void* p) { return laptop::give_back("cudaFreeHost", p, LAPTOP_SITE); }
 inline cudaError_t cudaMemcpy(void* to, const void* from, size_t n, cudaMemcpyKind kind) {
     return laptop::copy(to, from, n, kind, LAPTOP_TRACED ? LAPTOP_SITE : nullptr);
 }
@@ -168,7 +177,9 @@ inline cudaError_t cudaMemcpyPeer(void* to, int, const void* from, int, size_t n
 inline cudaError_t cudaMemcpyPeerAsync(void* to, int, const void* from, int, size_t n, cudaStream_t = nullptr) {
     return laptop::copy(to, from, n, cudaMemcpyDeviceToDevice);
 }
-inline cudaError_t cudaMemset(void* to, int value, size_t n) { return laptop::set(to, value, n); }
+LAPTOP_FN cudaError_t cudaMemset(void* to, int value, size_t n) {
+    return laptop::set(to, value, n, LAPTOP_TRACED ? LAPTOP_SITE : nullptr);
+}
 LAPTOP_FN cudaError_t cudaMemsetAsync(void* to, int value, size_t n, cudaStream_t = nullptr) {
     laptop::host_only("cudaMemsetAsync in a kernel", LAPTOP_SITE);
     return laptop::set(to, value, n);

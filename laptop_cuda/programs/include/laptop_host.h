@@ -35,7 +35,7 @@ void launch_from_kernel(const Child&, const void* site);
 void await_children(const void* site);
 // Device memory. `name` is the text of the argument that receives the pointer.
 void* device_malloc(size_t bytes, const char* name = nullptr, unsigned itemsize = 1, bool for_host = false);
-bool device_free(void* p);                // false: not what device_malloc returned, or freed before
+const char* device_free(void* p);         // null, or why not
 bool host_register(void* p, size_t bytes);        // false: a part of it is registered already
 bool host_unregister(void* p);                    // false: it is not the start of what was registered
 bool is_registered(const void* p, size_t bytes);
@@ -47,8 +47,10 @@ enum class Place { HOST, DEVICE, BOTH, OUTSIDE };
 Place place_of(const void* p, size_t bytes);
 bool is_device_memory(const void* p, size_t bytes);
 bool is_whole_program();
-void refused_call(const char* name, const char* why, const void* site);    // a note, once for each place
-void host_wrote(void* p, size_t bytes);   // cudaMemcpy, cudaMemset
+void refused_call(const char* name, const char* why, const void* site);    // a finding, once for each place
+// cudaMemcpy, cudaMemset. What malloc gave and nobody set since stays unwritten.
+void host_wrote(void* p, size_t bytes, const void* from = nullptr);
+constexpr unsigned NEVER_SET = 0xa5c3e96d;      // each word that malloc gives a checked program
 const uint8_t* device_written(const void* p);     // for each byte from p on: whether it was written
 void device_pointer_type(const void* p, unsigned itemsize);
 void open_to_host(const void* p);         // device memory that host code may touch from now on

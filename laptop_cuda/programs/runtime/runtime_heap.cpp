@@ -152,19 +152,21 @@ void* device_malloc(size_t bytes, const char* name, unsigned itemsize, bool for_
     return a && open_memory(*a) ? (void*)a->low : nullptr;
 }
 
-bool device_free(void* p) {
+const char* device_free(void* p) {
     Busy busy;
     Lock lock(heap);
     Allocation* a = allocation_of(p);
-    if (!p) return true;
-    if (!a || !a->live || a->low != (uintptr_t)p) return false;
+    if (!p) return nullptr;
+    if (!a) return "the pointer is not one of device memory";
+    if (!a->live) return "the memory was freed before";
+    if (a->low != (uintptr_t)p) return "the pointer was moved: it is not the start of its memory";
     a->live = a->shut = false;
     Pages pages(*a);
     madvise(pages.low, pages.bytes, MADV_DONTNEED);
     mprotect(pages.low, pages.bytes, PROT_NONE);
     if (a->initialised) munmap(a->initialised, a->bytes + 1);
     a->initialised = nullptr;
-    return true;
+    return nullptr;
 }
 
 Place place_of(const void* p, size_t bytes) {
@@ -205,10 +207,17 @@ bool closed_to_host(uintptr_t address, size_t size, laptop_error& e, laptop_memo
     return true;
 }
 
-void host_wrote(void* p, size_t bytes) {
+void host_wrote(void* p, size_t bytes, const void* from) {
     Lock lock(heap);
     Allocation* a = allocation_of(p);
-    if (a && a->initialised) memset(a->initialised + ((uintptr_t)p - a->low), 1, bytes);
+    if (!a || !a->initialised) return;
+    uint8_t* written = a->initialised + ((uintptr_t)p - a->low);
+    memset(written, 1, bytes);
+    const Allocation* source = allocation_of(from);
+    if (source && source->initialised) memcpy(written, source->initialised + ((uintptr_t)from - source->low), bytes);
+    for (size_t i = -(uintptr_t)from % 4; from && !source && i + 4 <= bytes; i += 4) {
+        if (*(const uint32_t*)((const char*)from + i) == NEVER_SET) memset(written + i, 0, 4);
+    }
 }
 
 const uint8_t* device_written(const void* p) {
@@ -284,7 +293,7 @@ bool is_of_kernel(const void* p) {
 void kernel_free(void* p, const void* site) {
     if (!current) return free(p);
     if (!p) return;
-    if (!device_free(p)) trap("free or delete of a pointer that is not the heap's, or was freed before", site);
+    if (device_free(p)) trap("free or delete of a pointer that is not the heap's, or was freed before", site);
     if (!run->traced) return;
     unsettle();
     note_freed(run->storages[run->storage_at[((uintptr_t)p - run->arena) / SLOT]]);

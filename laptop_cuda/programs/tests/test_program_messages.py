@@ -66,32 +66,6 @@ def test_libraries_are_linked_but_for_those_of_cuda():
     assert asked.standard == "gnu++17"
 
 
-REFUSED = r"""
-#include <cstdio>
-__global__ void k(int* d) { d[threadIdx.x] = threadIdx.x; }
-int main() {
-    int *d, h[32];
-    cudaMalloc(&d, sizeof h);
-    k<<<1, 32>>>(d);
-    for (int i = 0; i < 3; ++i)
-        cudaMemcpy(h, d, sizeof h, cudaMemcpyHostToDevice);
-    cudaMemcpyAsync(h, d, 2 * sizeof h, cudaMemcpyDeviceToHost);
-    cudaMemcpy(h, d, 0, cudaMemcpyHostToDevice);
-    cudaMemcpy(h, d, sizeof h, cudaMemcpyDeviceToHost);
-    printf("%d\n", h[31]);
-}
-"""
-
-
-@pytest.mark.slow
-def test_a_copy_that_answers_with_an_error_is_a_note(program):
-    ran = program(REFUSED)
-    assert (ran.stdout, ran.status, ran.errors) == ("31\n", 0, [])
-    assert [note.split(": ")[1] for note in ran.notes] == [
-        "the direction says to the device, and the destination is not there\n  line 9 of prog.cu",
-        "more bytes than the memory has that it copies from\n  line 10 of prog.cu"]
-
-
 def begun(folder: Path, mode: str) -> subprocess.Popen:
     """A program that is in its launches, as the leader of a group of processes."""
     (folder / "endless.cu").write_text(ENDLESS)
