@@ -388,7 +388,7 @@ int32_t memory_at(const Block&, uintptr_t address, int64_t* offset);
 void touch(uintptr_t address, size_t size, int action, bool is_volatile, const void* pc);
 void touch_range(uintptr_t address, size_t bytes, int action, const void* pc);
 Cell* cells_of(Region&);
-void pass_padding(uintptr_t address, size_t bytes);      // of a struct that is read whole
+void pass_padding(uintptr_t address, size_t bytes, bool perhaps = false);        // of a struct that is read whole
 void refine(Region&);            // from 4 bytes a cell to one
 
 // ------------------------------------------------------------------ trace and sanitize
