@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from .judging.compare import close, number
-from .parts import MISSING, Exercise, Misconception
+from .parts import MISSING, Exercise
 from .running.results import PlainError
 
 CHAPTERS = ["start_here", "attention", "rope", "gqa", "linear_attention", "sparse_attention",
@@ -27,13 +27,9 @@ class NoChapter(PlainError, ValueError):
 declared: dict[str, Exercise] = {}
 
 
-def exercise(*, id: str, title: str, kind: str, points: float, minutes: float, difficulty: int, card: str,
-             hints: list[str], misconceptions: list[Misconception], stub: str | None = None,
-             solution: str | None = None, name: str | None = None, given: dict[str, Any] | None = None,
-             cases=None, compare=None, measure=None, properties=(), call=None,
-             forbid: tuple[str, ...] = (), mutates: tuple[str, ...] = (), limit: float = 5.0,
-             answer: Any = MISSING, tolerance: float = 0.0, rtol: float = 0.0,
-             options: dict[str, str] | None = None) -> Exercise:
+def exercise(*, id: str, kind: str, card: str, stub: str | None = None, solution: str | None = None,
+             name: str | None = None, cases=None, compare=None, call=None, answer: Any = MISSING,
+             tolerance: float = 0.0, rtol: float = 0.0, options: dict[str, str] | None = None, **rest) -> Exercise:
     """Declare an exercise; the package's docstring explains every argument."""
     if kind not in KINDS:
         raise ValueError(f"exercise {id}: kind is {kind!r}; choose from {', '.join(KINDS)}")
@@ -48,7 +44,7 @@ def exercise(*, id: str, title: str, kind: str, points: float, minutes: float, d
         compare = compare or number(tolerance, rtol)
     else:
         if kind == "write" and solution and stub is None:
-            stub = blank(textwrap.dedent(solution))
+            stub = blank(_whole(solution))
         missing = [n for n, v in (("stub", stub), ("solution", solution), ("cases", cases)) if v is None]
         if missing:
             raise ValueError(f"exercise {id}: a {kind} exercise needs {', '.join(m + '=' for m in missing)}")
@@ -56,32 +52,26 @@ def exercise(*, id: str, title: str, kind: str, points: float, minutes: float, d
         compare = compare or close()
     if callable(call):
         call = textwrap.dedent(inspect.getsource(call))
-    made = Exercise(id=id, title=title, kind=kind, language="python", name=name, points=points,
-                    minutes=minutes, difficulty=difficulty, card=textwrap.dedent(card).strip(),
-                    stub=textwrap.dedent(stub).strip("\n") + "\n",
-                    solution_text=solution and textwrap.dedent(solution).strip("\n") + "\n",
-                    hints=list(hints), misconceptions=list(misconceptions), given=dict(given or {}),
-                    cases=cases, compare=compare, measure=measure, properties=list(properties), call=call,
-                    forbid=tuple(forbid), mutates=tuple(mutates), limit=limit, answer=answer, options=options)
-    return register(made)
+    return register(Exercise(id=id, kind=kind, language="python", name=name, card=_card(card), stub=_whole(stub),
+                             solution_text=solution and _whole(solution), cases=cases, compare=compare, call=call,
+                             answer=answer, options=options, **rest))
 
 
-def kernel_exercise(*, id: str, title: str, points: float, minutes: float, difficulty: int, card: str,
-                    name: str, stub: str, solution: str, hints: list[str],
-                    misconceptions: list[Misconception], cases, launch, expect, compare=None,
-                    properties=(), traffic=None, wavefronts: float | None = None, stored=None,
-                    kind: str = "write", limit: float = 20.0, forbid: tuple[str, ...] = ()) -> Exercise:
+def kernel_exercise(*, id: str, card: str, stub: str, solution: str, compare=None, kind: str = "write",
+                    limit: float = 20.0, **rest) -> Exercise:
     """Declare an exercise whose answer is CUDA C++; the package's docstring explains every argument."""
     if kind not in ("write", "repair"):
         raise ValueError(f"exercise {id}: a kernel exercise is 'write' or 'repair', not {kind!r}")
-    made = Exercise(id=id, title=title, kind=kind, language="cuda", name=name, points=points,
-                    minutes=minutes, difficulty=difficulty, card=textwrap.dedent(card).strip(),
-                    stub=textwrap.dedent(stub).strip("\n") + "\n",
-                    solution_text=textwrap.dedent(solution).strip("\n") + "\n", hints=list(hints),
-                    misconceptions=list(misconceptions), cases=cases, compare=compare or close(),
-                    properties=list(properties), limit=limit, launch=launch, expect=expect,
-                    traffic=traffic, wavefronts=wavefronts, stored=stored, forbid=tuple(forbid))
-    return register(made)
+    return register(Exercise(id=id, kind=kind, language="cuda", card=_card(card), stub=_whole(stub),
+                             solution_text=_whole(solution), compare=compare or close(), limit=limit, **rest))
+
+
+def _card(text: str) -> str:
+    return textwrap.dedent(text).strip()
+
+
+def _whole(text: str) -> str:
+    return textwrap.dedent(text).strip("\n") + "\n"
 
 
 def register(made: Exercise) -> Exercise:

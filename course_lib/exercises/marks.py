@@ -4,11 +4,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import time
 from pathlib import Path
 
 from course_lib.cuda import front
 from course_lib.files import ROOT, write_whole
+from laptop_cuda.toolchain.cache import locked
 
 from .display import shell
 from .judging.verdict import NOT_ATTEMPTED, PASSED
@@ -50,8 +50,7 @@ def update(id: str, **changes) -> dict:
         return _change(_memory, id, changes)
     path = file()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(path.with_suffix(".lock")):
+        with locked(path.parent, path.with_suffix(".lock").name):
             marks = _load(path)
             mark = _change(marks, id, changes)
             write_whole(path, json.dumps(marks, indent=1, sort_keys=True))
@@ -88,20 +87,3 @@ def _load(path: Path) -> dict[str, dict]:
         with contextlib.suppress(OSError):
             os.replace(path, path.with_suffix(".broken"))
         return {}
-
-
-@contextlib.contextmanager
-def _locked(path: Path):
-    with open(path, "a+") as handle:
-        try:
-            import fcntl
-            fcntl.flock(handle, fcntl.LOCK_EX)
-        except ImportError:                              # Windows
-            import msvcrt
-            for _ in range(100):
-                with contextlib.suppress(OSError):
-                    handle.seek(0)
-                    msvcrt.locking(handle.fileno(), msvcrt.LK_NBLCK, 1)
-                    break
-                time.sleep(0.05)
-        yield

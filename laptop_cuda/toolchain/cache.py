@@ -49,10 +49,10 @@ def cache() -> Path:
 
 
 @contextlib.contextmanager
-def locked(folder: Path):
+def locked(folder: Path, name: str = "lock"):
     import fcntl
     folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / "lock", "w") as lock:
+    with open(folder / name, "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

@@ -114,8 +114,7 @@ exercise(
 
 
 exercise(
-    id="1.4", title="Take the root away", kind="choose", points=1, minutes=4, difficulty=2,
-    card=r"""
+    id="1.4", title="Take the root away", kind="choose", points=1, minutes=4, difficulty=2, card=r"""
     The next cells run a trained model whose heads have width 32 **without** the factor $1/\sqrt{32}$: all scores become
     5.7 times as large. What happens to the softmax, to its Jacobian, and to the loss?
     """, name="without_the_root", answer="d",
@@ -165,8 +164,7 @@ MASKED_LINES = """    weights = torch.softmax(scores.masked_fill(~mask, -math.in
 """
 
 exercise(
-    id="1.5", title="Attention, with a mask", kind="write", points=3, minutes=14, difficulty=3,
-    card=r"""
+    id="1.5", title="Attention, with a mask", kind="write", points=3, minutes=14, difficulty=3, card=r"""
     Write $\mathrm{softmax}(q k^\top / \sqrt d)\, v$ for a batch of heads. At the end of the chapter a language model
     speaks through *your* function.
 
@@ -219,8 +217,7 @@ def causal_cases(rng):
 
 
 exercise(
-    id="1.6", title="Which keys are in the past?", kind="write", points=1, minutes=5, difficulty=2,
-    card=r"""
+    id="1.6", title="Which keys are in the past?", kind="write", points=1, minutes=5, difficulty=2, card=r"""
     Write `causal(n, m)`: the boolean causal mask for `n` queries and `m` keys, by the rule of this course.
 
     - the result is `(n, m)`; `True` means *may attend*
@@ -262,8 +259,7 @@ def head_cases(rng):
 
 
 exercise(
-    id="1.7", title="Whose features are these?", kind="repair", points=2, minutes=8, difficulty=3,
-    card=r"""
+    id="1.7", title="Whose features are these?", kind="repair", points=2, minutes=8, difficulty=3, card=r"""
     This function should hand each head its slice of every token's features: head 0 the first `head_dim`, head 1 the
     next, and so on. It returns the right **shape**, no error appears, and a model trained with it learns worse.
     Repair it. (`torch.arange(12.).view(1, 2, 6)` is small enough to look at.)
@@ -316,8 +312,7 @@ def multi_head(x, w_q, w_k, w_v, w_o, n_heads):
 '''
 
 exercise(
-    id="1.8", title="A whole layer", kind="write", points=3, minutes=12, difficulty=3,
-    card=r"""
+    id="1.8", title="A whole layer", kind="write", points=3, minutes=12, difficulty=3, card=r"""
     Write causal multi-head self-attention, from tokens to tokens.
 
     - project `x` to queries, keys and values; head 0 gets the first `d_model / n_heads` features of each, and so on
@@ -536,8 +531,7 @@ def map_cases(rng):
 
 
 exercise(
-    id="1.12", title="Draw what a head looks at", kind="write", points=2, minutes=8, difficulty=2,
-    card=r"""
+    id="1.12", title="Draw what a head looks at", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     Return what `figures.heatmap` needs to draw one head of a causal model: a dict with
 
     - `weights`: the `(n, n)` weights of this head, each row adding up to 1, nothing of the future
@@ -662,8 +656,7 @@ def sink_cases(rng):
 
 
 exercise(
-    id="1.14", title="A place to look at nothing", kind="write", points=2, minutes=8, difficulty=3,
-    card=r"""
+    id="1.14", title="A place to look at nothing", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Give every row one more score, the same learned number `sink`, whose weight goes to no value at all:
     $p_j = e^{s_j} / (e^{\text{sink}} + \sum_i e^{s_i})$. A head that finds nothing can then say so.
 

@@ -9,8 +9,7 @@ from course_lib.exercises import (Case, Launch, Misconception, close, exact, exe
 
 
 exercise(
-    id="11.1", title="What a mix keeps", kind="predict", points=1, minutes=3, difficulty=2,
-    card="""
+    id="11.1", title="What a mix keeps", kind="predict", points=1, minutes=3, difficulty=2, card="""
     gpt-oss 120B has 36 layers that take turns: 18 see a window of 128 tokens, 18 see everything. Each has 64 query heads
     on 8 heads of keys and values, 64 wide; the cache holds 2 bytes per number. A text is already 100,000 tokens long.
     By how many **KiB** does the cache grow with the next token?
@@ -29,8 +28,7 @@ exercise(
         "One such layer keeps a key and a value of 64 numbers for each of its 8 heads: 2 x 8 x 64 numbers."])
 
 exercise(
-    id="11.2", title="The change that counts", kind="choose", points=1, minutes=3, difficulty=2,
-    card="""
+    id="11.2", title="The change that counts", kind="choose", points=1, minutes=3, difficulty=2, card="""
     A model has 32 full layers and serves texts of 131,072 tokens. Which one change makes its cache smallest?
     """, name="change",
     answer="b", options={
@@ -51,8 +49,7 @@ exercise(
         "A half; a quarter and a little; all; all; three quarters."])
 
 exercise(
-    id="11.3", title="Four tokens in one entry", kind="predict", points=1, minutes=4, difficulty=3,
-    card="""
+    id="11.3", title="Four tokens in one entry", kind="predict", points=1, minutes=4, difficulty=3, card="""
     A sparse layer of DeepSeek-V4 writes one entry for every 4 tokens. An entry has 512 numbers, which are key and value at
     once, for all heads; beside it the indexer keeps an entry of 128 numbers for the same 4 tokens. At 2 bytes per number,
     how many **bytes per token** does the layer's cache grow by, far into a text?
@@ -119,8 +116,7 @@ def choose(q, k, weights, seen, top_k):
 '''
 
 exercise(
-    id="11.4", title="An indexer", kind="write", points=3, minutes=10, difficulty=3,
-    card=r"""
+    id="11.4", title="An indexer", kind="write", points=3, minutes=10, difficulty=3, card=r"""
     Write the indexer of DeepSeek-V3.2. Query token $t$ gives key token $s$ the score
     $\sum_h w_{t,h}\,\mathrm{relu}(q_{t,h} \cdot k_s)$: one small key per token serves all $h$ heads. The layer then looks
     only at the `top_k` tokens with the largest scores.
@@ -204,8 +200,7 @@ def axis_of_pair(sections, in_turn):
 '''
 
 exercise(
-    id="11.5", title="Which axis turns which pair", kind="write", points=2, minutes=8, difficulty=3,
-    card="""
+    id="11.5", title="Which axis turns which pair", kind="write", points=2, minutes=8, difficulty=3, card="""
     A token of a picture has three positions: time, height, width. The pairs of a head are dealt out to the axes, and each
     pair turns by the position of its axis. Write `axis_of_pair`.
 

@@ -78,8 +78,7 @@ def _one_by_one(f, q, keys, values, scale):
 
 
 exercise(
-    id="6.2", title="One pass over the keys", kind="write", points=2, minutes=8, difficulty=2,
-    card="""
+    id="6.2", title="One pass over the keys", kind="write", points=2, minutes=8, difficulty=2, card="""
         Write `attend_once`: the attention output of one query, from keys and values that come **one pair at a time**.
 
         - `pairs` can be walked through once; keep none of them: in no list, no tensor, and not as plain numbers
@@ -163,8 +162,7 @@ def _merge_cases(rng):
 
 
 exercise(
-    id="6.3", title="Merge two halves", kind="write", points=2, minutes=7, difficulty=2,
-    card="""
+    id="6.3", title="Merge two halves", kind="write", points=2, minutes=7, difficulty=2, card="""
         Two workers have each looked at some of the keys. Each hands you `(m, l, o)`: for every query the largest score,
         the sum of `exp(score - m)`, and the sum of `exp(score - m) * value`. Write `merge`, which gives the state of
         all keys together.
@@ -251,8 +249,7 @@ def _rows_and_lse(got, want, case):
 
 
 exercise(
-    id="6.4", title="The tile loop", kind="write", points=3, minutes=14, difficulty=3,
-    card="""
+    id="6.4", title="The tile loop", kind="write", points=3, minutes=14, difficulty=3, card="""
         Write the loop of the forward pass for one tile of queries. It reads keys and values in tiles of `tile_k`.
 
         - the last tile may be shorter
@@ -352,8 +349,7 @@ def _traffic_cases(rng):
 
 
 exercise(
-    id="6.5", title="What the loops move", kind="write", points=2, minutes=8, difficulty=2,
-    card="""
+    id="6.5", title="What the loops move", kind="write", points=2, minutes=8, difficulty=2, card="""
         Write `elements_moved`: how many numbers go between slow memory and the chip, for one head.
 
         - `"standard"`: read q and k, write S; read S, write P; read P and v, write out
@@ -421,8 +417,7 @@ def _tile_count_cases(rng):
 
 
 exercise(
-    id="6.6", title="Skip the future", kind="write", points=2, minutes=8, difficulty=3,
-    card="""
+    id="6.6", title="Skip the future", kind="write", points=2, minutes=8, difficulty=3, card="""
         Under a causal mask some tiles need no work, some need no mask, and only the rest need both. Write `count_tiles`.
 
         - *skipped*: no query of the tile sees any key of it
@@ -681,8 +676,7 @@ kernel_exercise(
 
 
 exercise(
-    id="6.10", title="Tall or wide", kind="choose", points=1, minutes=5, difficulty=2, name="tiles",
-    card="""
+    id="6.10", title="Tall or wide", kind="choose", points=1, minutes=5, difficulty=2, name="tiles", card="""
         A block has 48 KiB of shared memory for float32 tiles of q, k, v and the scores: `tile_q * d + 2 * tile_k * d +
         tile_q * tile_k` numbers. The loops run in the query-outer order with $d = 64$ and $n = 4096$, and may move at
         most 30 % of what the standard passes move. Which tile fits both?""",
@@ -755,8 +749,7 @@ def _backward_cases(rng):
 
 
 exercise(
-    id="6.12", title="The gradient of the values", kind="write", points=2, minutes=8, difficulty=3,
-    card="""
+    id="6.12", title="The gradient of the values", kind="write", points=2, minutes=8, difficulty=3, card="""
         The weights were never stored. Make them again from the scores and the saved log-sum-exp, and write `grad_v`.
 
         - the weights are $P_{ij} = \\exp(s_{ij} - \\mathrm{lse}_i)$: no maximum, no sum
@@ -799,8 +792,7 @@ def _score_gradient_cases(rng):
 
 
 exercise(
-    id="6.13", title="The gradient of the scores", kind="write", points=3, minutes=10, difficulty=4,
-    card="""
+    id="6.13", title="The gradient of the scores", kind="write", points=3, minutes=10, difficulty=4, card="""
         Write `grad_scores`: $dS$ for one **tile of keys**, from the tile's weights and values and the whole output.
 
         - $dP = dO\\,V^T$
@@ -851,8 +843,7 @@ def _backward_moved_cases(rng):
 
 
 exercise(
-    id="6.14", title="Bytes of the backward pass", kind="write", points=2, minutes=8, difficulty=3,
-    card="""
+    id="6.14", title="Bytes of the backward pass", kind="write", points=2, minutes=8, difficulty=3, card="""
         Write `backward_moved`: how many numbers the key-outer backward pass of the first FlashAttention moves between
         slow memory and the chip, for one head.
 

@@ -8,8 +8,7 @@ from course_lib.exercises import (Case, Launch, Misconception, close, exercise, 
 
 
 exercise(
-    id="3.1", title="One new token", kind="choose", points=1, minutes=4, difficulty=2,
-    card="""
+    id="3.1", title="One new token", kind="choose", points=1, minutes=4, difficulty=2, card="""
     A model writes its 101st token. The 100 old keys are in a cache, rotated by positions 0 to 99. The new query and key are rotated by a
     call of `apply_rope` that leaves `positions` out. What are the new query's scores with the 100 old keys?
     """, name="scores", options={
@@ -29,8 +28,7 @@ exercise(
 
 
 exercise(
-    id="3.2", title="What one token costs", kind="predict", points=1, minutes=3, difficulty=1,
-    card="""
+    id="3.2", title="What one token costs", kind="predict", points=1, minutes=3, difficulty=1, card="""
     Llama 3 70B has 80 layers, 64 query heads, 8 heads of keys and values, and a `head_dim` of 128. Its cache holds
     2 bytes per number. How many **KiB** does one token add to the cache? Type the number.
     """, name="kib", answer=320, tolerance=0.5, misconceptions=[
@@ -55,8 +53,7 @@ def repeat_cases(rng):
 
 
 exercise(
-    id="3.3", title="Which head goes with which", kind="write", points=2, minutes=6, difficulty=2,
-    card="""
+    id="3.3", title="Which head goes with which", kind="write", points=2, minutes=6, difficulty=2, card="""
     Write `repeat_kv(x, group_size)`: every head of keys occurs `group_size` times, the copies next to each other.
 
     - `(b, n_kv_heads, n, d)` becomes `(b, n_kv_heads * group_size, n, d)`
@@ -137,8 +134,7 @@ def grouped_attention(q, k, v):
 '''
 
 exercise(
-    id="3.4", title="No copy at all", kind="write", points=3, minutes=14, difficulty=3,
-    card=r"""
+    id="3.4", title="No copy at all", kind="write", points=3, minutes=14, difficulty=3, card=r"""
     Write grouped attention **without** repeating a key. The queries of one group are multiplied by the same keys, so stack
     them: a group of `g` heads with `n` queries each is one matrix of `g n` rows.
 
@@ -190,8 +186,7 @@ exercise(
 
 
 exercise(
-    id="3.5", title="FLOPs per byte, in groups", kind="predict", points=1, minutes=5, difficulty=3,
-    card=r"""
+    id="3.5", title="FLOPs per byte, in groups", kind="predict", points=1, minutes=5, difficulty=3, card=r"""
     One decoding step attends to $n = 64$ keys. Each query head makes $4nd$ FLOPs. At 2 bytes per number it reads its query and writes its
     output ($4d$ bytes), and it reads $n$ keys and $n$ values ($4nd$ bytes), which in grouped attention are read once for $g$ heads. By what
     factor do the FLOPs per byte grow from $g = 1$ to $g = 4$? Type it with two decimals.
@@ -368,8 +363,7 @@ kernel_exercise(
 
 
 exercise(
-    id="3.8", title="A cache of latents", kind="predict", points=1, minutes=4, difficulty=2,
-    card="""
+    id="3.8", title="A cache of latents", kind="predict", points=1, minutes=4, difficulty=2, card="""
     DeepSeek-V3 keeps, in each of its 61 layers, a latent of 512 numbers and a shared rotary key of 64 numbers per token, 2 bytes
     each; it has 128 heads. How many **KiB** does a token add? One decimal is enough.
     """, name="kib", answer=61 * 576 * 2 / 1024, tolerance=0.06, misconceptions=[
@@ -420,8 +414,7 @@ def cache_size(layers, tokens):
 '''
 
 exercise(
-    id="3.9", title="A cache, layer by layer", kind="write", points=3, minutes=10, difficulty=3,
-    card="""
+    id="3.9", title="A cache, layer by layer", kind="write", points=3, minutes=10, difficulty=3, card="""
     Write `cache_size(layers, tokens)`: the bytes, an integer, that one sequence of `tokens` tokens keeps in a model whose layers differ.
 
     - `{"kind": "full", "kv_heads": 8, "head_dim": 128}` keeps a key and a value per head and token, 2 bytes per number
@@ -464,8 +457,7 @@ def absorb_cases(rng):
 
 
 exercise(
-    id="3.10", title="Absorb the up-projection", kind="write", points=2, minutes=8, difficulty=3,
-    card=r"""
+    id="3.10", title="Absorb the up-projection", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Head $h$ unfolds a latent $c$ to a key $W_h c$. Its score with a query is $q \cdot (W_h c)$. Write `fold_query(q, k_up)`,
     which moves $W_h$ to the side of the query: its result, multiplied with the latents themselves, gives the same scores.
     """, given={"torch": torch}, solution='''
@@ -504,8 +496,7 @@ def pool_heads(weight, n_heads, n_kv_heads):
 '''
 
 exercise(
-    id="3.11", title="From trained heads to groups", kind="write", points=2, minutes=8, difficulty=2,
-    card="""
+    id="3.11", title="From trained heads to groups", kind="write", points=2, minutes=8, difficulty=2, card="""
     A trained layer has a key projection for every head, stacked: rows `0..d-1` are head 0, rows `d..2d-1` head 1, and so on.
     Write `pool_heads(weight, n_heads, n_kv_heads)`: each new head is the **mean** of the heads of its group.
     """, given={"torch": torch}, solution=POOL, cases=pool_cases, compare=close(atol=1e-6), misconceptions=[
@@ -526,8 +517,7 @@ exercise(
 
 
 exercise(
-    id="3.12", title="Fewer heads", kind="predict", points=1, minutes=3, difficulty=2,
-    card="""
+    id="3.12", title="Fewer heads", kind="predict", points=1, minutes=3, difficulty=2, card="""
     A tip: "Use fewer heads to shrink the KV cache." A layer of width 512 goes from 8 heads of 64 to 4 heads of 128, each head with its own
     keys and values. By what factor does its cache change? (1 means not at all, 0.5 half.)
     """, name="factor", answer=1, tolerance=1e-6, misconceptions=[

@@ -98,8 +98,7 @@ class RowCache:
 '''
 
 exercise(
-    id="7.2", title="Room for all of it", kind="write", points=2, minutes=8, difficulty=2,
-    card="""
+    id="7.2", title="Room for all of it", kind="write", points=2, minutes=8, difficulty=2, card="""
     Finish `RowCache`. Its room is reserved once, filled with NaN so that an unwritten slot is noticed; `length` says how many
     tokens are stored (a stored one may hold NaN too).
 
@@ -470,8 +469,7 @@ def rolling_cases(rng):
 
 
 exercise(
-    id="7.9", title="Positions in a rolling cache", kind="write", points=2, minutes=7, difficulty=3,
-    card="""
+    id="7.9", title="Positions in a rolling cache", kind="write", points=2, minutes=7, difficulty=3, card="""
     A rolling cache holds the first `n_sink` tokens and the last `window`, the newest included. Write `rolling_positions`
     for the moment at which token `t` (counted from 0) has just been appended: the position of its query, and the list of
     the positions of all keys held, oldest first.
@@ -517,8 +515,7 @@ def quantize_cases(rng):
 
 
 exercise(
-    id="7.10", title="Fewer bits", kind="write", points=2, minutes=8, difficulty=3,
-    card="""
+    id="7.10", title="Fewer bits", kind="write", points=2, minutes=8, difficulty=3, card="""
     Write `quantize`: the entries along `dim` share a lowest value and a step. An entry is kept as the whole number of steps
     above the lowest, $x \\approx \\text{low} + \\text{step} \\cdot \\text{code}$.
 
@@ -564,8 +561,7 @@ def beam_cases(rng):
 
 
 exercise(
-    id="7.11", title="A step of beam search", kind="write", points=2, minutes=6, difficulty=2,
-    card="""
+    id="7.11", title="A step of beam search", kind="write", points=2, minutes=6, difficulty=2, card="""
     Beam search keeps the `keep` likeliest texts. Write one step: each beam has a score (the log probability of its text so
     far), and `log_p` the log probabilities of its next token.
 
@@ -609,8 +605,7 @@ def keep_cases(rng):
 
 
 exercise(
-    id="7.12", title="Keep or replace", kind="write", points=3, minutes=8, difficulty=4,
-    card="""
+    id="7.12", title="Keep or replace", kind="write", points=3, minutes=8, difficulty=4, card="""
     A draft model has drawn a token from `draft`; the large model would have drawn from `target`. Write
     `keep_and_replace`, which makes up for the difference.
 
@@ -704,8 +699,7 @@ def lesson_cases(rng):
 
 
 exercise(
-    id="7.15", title="One token further", kind="write", points=2, minutes=8, difficulty=3,
-    card="""
+    id="7.15", title="One token further", kind="write", points=2, minutes=8, difficulty=3, card="""
     A model has read a text: `states[i]` is its state after token `i`, from which it predicts token `i + 1` itself. A multi-token head
     gets a state and **one later token** and learns the token after that. Write what it learns from: with `ahead = 1`, state `i` goes with
     token `i + 1`, and the target is token `i + 2`; with `ahead = 2`, for a second head, each is one token later.

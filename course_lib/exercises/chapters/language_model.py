@@ -23,8 +23,7 @@ def pair_cases(rng):
 
 
 exercise(
-    id="10.1", title="The most frequent pair", kind="write", points=2, minutes=9, difficulty=2,
-    card="""
+    id="10.1", title="The most frequent pair", kind="write", points=2, minutes=9, difficulty=2, card="""
     Again and again a byte-pair tokenizer merges the two neighbours that occur side by side most often. Write the search
     for the first merge, `best_pair(words, counts)`. Here the pieces are single characters.
 
@@ -66,8 +65,7 @@ exercise(
 
 
 exercise(
-    id="10.2", title="Before the first step", kind="predict", points=1, minutes=3, difficulty=1,
-    card=r"""
+    id="10.2", title="Before the first step", kind="predict", points=1, minutes=3, difficulty=1, card=r"""
     A model that has learned nothing gives each of its 65 characters about the same probability. What is its loss, the
     mean of $-\ln p$(next character), in nats? Type it with two digits after the point.
     """,
@@ -102,8 +100,7 @@ def learning_rate(step, steps, peak, warmup, floor):
 '''
 
 exercise(
-    id="10.3", title="Up and down again", kind="write", points=2, minutes=7, difficulty=2,
-    card=r"""
+    id="10.3", title="Up and down again", kind="write", points=2, minutes=7, difficulty=2, card=r"""
     The running averages of AdamW need a few steps before they mean anything. So the learning rate rises in a straight line
     for `warmup` steps, and then falls like half a cosine wave. Write it.
 
@@ -161,8 +158,7 @@ def fit(weight, xs, ys, rate, parts):
 '''
 
 exercise(
-    id="10.4", title="The loop that drifts", kind="repair", points=3, minutes=9, difficulty=3,
-    card="""
+    id="10.4", title="The loop that drifts", kind="repair", points=3, minutes=9, difficulty=3, card="""
     This loop fits a line. To save memory it processes each batch in `parts` equal parts, adds up their gradients, and
     then takes one step of gradient descent. It runs, the loss falls at first, and it is wrong in **two** ways.
 
@@ -191,8 +187,7 @@ exercise(
 
 
 exercise(
-    id="10.5", title="Which layers to buy", kind="choose", points=1, minutes=6, difficulty=3,
-    card="""
+    id="10.5", title="Which layers to buy", kind="choose", points=1, minutes=6, difficulty=3, card="""
     A model of 8 layers serves texts of 8192 tokens. A **full** layer caches every token; a **sliding** layer the last
     1024; a **state** layer as much as 128 tokens would take. The cache may be at most 30 % of that of eight full layers.
     And at least one layer must be able to attend *directly* to each of the last 6000 tokens, so that a name can be copied
@@ -219,8 +214,7 @@ def induction_cases(rng):
 
 
 exercise(
-    id="10.6", title="A score for induction", kind="write", points=2, minutes=9, difficulty=3,
-    card=r"""
+    id="10.6", title="A score for induction", kind="write", points=2, minutes=9, difficulty=3, card=r"""
     A text consists of $n$ random tokens and the same $n$ again, so position $i \ge n$ holds the token of position $i - n$.
     To predict the next token, a head should attend to the token that followed **last time**, at position $i - n + 1$.
     Write the score of a head.
@@ -287,8 +281,7 @@ def nucleus(probabilities, p):
 '''
 
 exercise(
-    id="10.7", title="The nucleus", kind="write", points=3, minutes=10, difficulty=3,
-    card="""
+    id="10.7", title="The nucleus", kind="write", points=3, minutes=10, difficulty=3, card="""
     Top-p sampling draws only from the **nucleus**: the fewest tokens, likeliest first, whose probabilities add up to at
     least `p`. Write the distribution that it draws from.
 
@@ -329,8 +322,7 @@ exercise(
 
 
 exercise(
-    id="10.9", title="Four answers to one prompt", kind="predict", points=1, minutes=4, difficulty=2,
-    card="""
+    id="10.9", title="Four answers to one prompt", kind="predict", points=1, minutes=4, difficulty=2, card="""
     A server is asked for **four** samples after one prompt of 200 tokens, 20 new tokens each. It reads the prompt once; the
     samples share its pages and differ from their first new token on. For how many tokens in all does the model compute
     keys and values?
@@ -468,8 +460,7 @@ def entropy_rate(p):
 '''
 
 exercise(
-    id="10.10", title="The floor", kind="write", points=3, minutes=12, difficulty=4,
-    card=r"""
+    id="10.10", title="The floor", kind="write", points=3, minutes=12, difficulty=4, card=r"""
     A text is made by a chain: word $j$ follows word $i$ with probability $p_{ij}$. No model, however large, has an expected
     loss below the **entropy rate** $\sum_i \pi_i \sum_j -p_{ij} \ln p_{ij}$, where $\pi_i$ is the share of word $i$ in a
     long text. Compute it.
@@ -518,8 +509,7 @@ def penalised(logits, seen, penalty):
 '''
 
 exercise(
-    id="10.11", title="A penalty that rewards", kind="repair", points=2, minutes=7, difficulty=2,
-    card="""
+    id="10.11", title="A penalty that rewards", kind="repair", points=2, minutes=7, difficulty=2, card="""
     A repetition penalty above 1 should make tokens that the text already contains **less** likely. This one is often seen,
     and for some tokens it does the opposite. Find out for which, and repair it.
 

@@ -60,8 +60,7 @@ def attend(q, k, v):
 '''
 
 exercise(
-    id="4.1", title="Keys first", kind="write", points=2, minutes=8, difficulty=2,
-    card=r"""
+    id="4.1", title="Keys first", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     `q` and `k` hold **features** already, all positive. Write linear attention without a mask:
     $o_i = \sum_j (q_i \cdot k_j)\, v_j \,/ \sum_j q_i \cdot k_j$.
 
@@ -101,8 +100,7 @@ exercise(
 
 
 exercise(
-    id="4.4", title="Where the lines cross", kind="predict", points=1, minutes=4, difficulty=2,
-    card=r"""
+    id="4.4", title="Where the lines cross", kind="predict", points=1, minutes=4, difficulty=2, card=r"""
     Causal attention with $d = 64$, chunks of $C = 32$. Count only what is needed: softmax attention skips the keys after
     each query, and so does linear attention inside its chunks. Beyond which length $n$ does linear attention do **less**
     arithmetic? Type the $n$ at which both do the same.
@@ -131,8 +129,7 @@ def random_features(x, w):
 '''
 
 exercise(
-    id="4.9", title="Positive random features", kind="write", points=2, minutes=8, difficulty=3,
-    card=r"""
+    id="4.9", title="Positive random features", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Write Performer's features: for each direction $w_r$, $\phi_r(x) = e^{w_r \cdot x - |x|^2/2} / \sqrt m$.
 
     - $m$ is the number of directions
@@ -156,8 +153,7 @@ exercise(
 
 
 exercise(
-    id="4.10", title="Why not causal?", kind="choose", points=1, minutes=3, difficulty=2,
-    card="""
+    id="4.10", title="Why not causal?", kind="choose", points=1, minutes=3, difficulty=2, card="""
     Linformer replaces `n` keys by `r` mixtures of them. Why is there no causal form for a model that writes?
     """, name="reason", answer="d",
     options={"a": "a triangular mask needs a square matrix, and n x r is not one",
@@ -189,8 +185,7 @@ def step(state, normaliser, q, k, v):
 '''
 
 exercise(
-    id="4.2", title="One step of the recurrence", kind="write", points=2, minutes=8, difficulty=2,
-    card=r"""
+    id="4.2", title="One step of the recurrence", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     One token arrives: features `q`, `k` and a value `v`. Write the step that adds it to the state and answers.
 
     - $S \leftarrow S + k v^\top$, $z \leftarrow z + k$, and the answer $q^\top S / q^\top z$
@@ -406,8 +401,7 @@ def in_chunks(q, k, v, size):
 '''
 
 exercise(
-    id="4.3", title="In chunks", kind="write", points=3, minutes=15, difficulty=3,
-    card=r"""
+    id="4.3", title="In chunks", kind="write", points=3, minutes=15, difficulty=3, card=r"""
     Write causal linear attention chunk by chunk: inside a chunk the masked product, between chunks the state.
 
     - the last chunk may be smaller; a chunk may be longer than the text
@@ -506,8 +500,7 @@ def overwrite(state, k, v, beta, decay):
 '''
 
 exercise(
-    id="4.6", title="Replace, do not pile up", kind="write", points=2, minutes=8, difficulty=3,
-    card=r"""
+    id="4.6", title="Replace, do not pile up", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Write one update of the delta rule with a *gate* $a \le 1$, by which the old state fades first:
     $S \leftarrow a S$, then $S \leftarrow S + \beta\, k\, (v - k^\top S)$. In the code `decay` is $a$.
 
@@ -572,8 +565,7 @@ def products(q, k, gates):
 '''
 
 exercise(
-    id="4.12", title="A quotient that overflows", kind="repair", points=3, minutes=10, difficulty=4,
-    card=r"""
+    id="4.12", title="A quotient that overflows", kind="repair", points=3, minutes=10, difficulty=4, card=r"""
     With a gate per channel, token $s$ weighs $\sum_i q_t[i]\,(A_t[i] / A_s[i])\,k_s[i]$ for a query $t \ge s$, where $A_t$ is the product
     of the gates up to token $t$, its own included. The function below is this sum, divided among two factors. While gates are near 1
     it is right. With strong gates it returns infinities or NaN. Repair it.

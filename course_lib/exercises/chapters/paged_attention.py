@@ -40,8 +40,7 @@ def _page_cases(rng):
 
 
 exercise(
-    id="8.2", title="From position to slot", kind="write", points=2, minutes=6, difficulty=2,
-    card="""
+    id="8.2", title="From position to slot", kind="write", points=2, minutes=6, difficulty=2, card="""
     Write `read_pages`: the keys of one sequence, in the order of their positions, out of a pool of pages.
 
     - `pool` is `(n_blocks, block_size, d)`; `table` is a list: the sequence's i-th page is number `table[i]`
@@ -132,8 +131,7 @@ def known_blocks(tokens, cached, block_size):
 '''
 
 exercise(
-    id="8.3", title="What is there already", kind="write", points=2, minutes=8, difficulty=3,
-    card="""
+    id="8.3", title="What is there already", kind="write", points=2, minutes=8, difficulty=3, card="""
     Write `known_blocks`: the pages at the beginning of a prompt that need not be computed.
 
     - `cached` maps the chained hash of a page to its number; `chain(parent, tokens)` makes that hash: `parent` is 0
@@ -205,8 +203,7 @@ def plan(running, waiting, token_budget, max_running):
 '''
 
 exercise(
-    id="8.4", title="Plan a step", kind="write", points=2, minutes=8, difficulty=2,
-    card="""
+    id="8.4", title="Plan a step", kind="write", points=2, minutes=8, difficulty=2, card="""
     Write `plan`: how many tokens each sequence computes in the next step. Memory is no limit here.
 
     - `running` lists what is still to compute, oldest first: 1 for a sequence that generates, more for a prompt that is
@@ -544,8 +541,7 @@ def append_slot(table, length, references, free, block_size):
 '''
 
 exercise(
-    id="8.8", title="Copy on write", kind="write", points=3, minutes=10, difficulty=3,
-    card="""
+    id="8.8", title="Copy on write", kind="write", points=3, minutes=10, difficulty=3, card="""
     Write `append_slot`: one more slot for a sequence of `length` tokens. Change `table`, `references` and `free` in
     place.
 
@@ -603,8 +599,7 @@ def release(table, references):
 '''
 
 exercise(
-    id="8.9", title="Evicted from the wrong end", kind="repair", points=2, minutes=5, difficulty=2,
-    card="""
+    id="8.9", title="Evicted from the wrong end", kind="repair", points=2, minutes=5, difficulty=2, card="""
     When a sequence ends, its pages stay as a cached prefix until they are evicted, in the order in which `release`
     returns them. This `release` loses no page, and yet, after **one** eviction, nothing of the prefix is ever found
     again. Why? Repair it. Counts in `references` are lowered in place; `table` is a copy, and you may change it.
@@ -668,8 +663,7 @@ def room_cases(rng):
 
 
 exercise(
-    id="8.11", title="Make room", kind="write", points=3, minutes=12, difficulty=3,
-    card="""
+    id="8.11", title="Make room", kind="write", points=3, minutes=12, difficulty=3, card="""
     At the beginning of a step, each running sequence needs a number of further pages. If they run out, sequences are
     preempted. Write `make_room`: how many sequences still run, and how many pages are left.
 
@@ -770,8 +764,7 @@ def read_once(q, k_shared, v_shared, k_own, v_own):
 '''
 
 exercise(
-    id="8.13", title="One prefix, read once", kind="write", points=3, minutes=12, difficulty=3,
-    card="""
+    id="8.13", title="One prefix, read once", kind="write", points=3, minutes=12, difficulty=3, card="""
     `b` requests begin with the same `m` tokens and go on with `n` tokens of their own. Each has one query. Write `read_once`: attention of
     each query over the shared keys and its own, with scale $1/\\sqrt{d}$, so that the shared keys meet all queries in **one product** and
     are never copied per request. The result is that of the softmax over all `m + n` scores, also where scores are in the hundreds.

@@ -24,8 +24,7 @@ def rotate(x, angles):
 '''
 
 exercise(
-    id="2.1", title="Turn each pair", kind="write", points=2, minutes=8, difficulty=2,
-    card=r"""
+    id="2.1", title="Turn each pair", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     Write `rotate(x, angles)`. Entries $2i$ and $2i + 1$ of row $r$ are a point $(a, b)$ in the plane; turn it counter-clockwise by
     the angle $\theta$ = `angles[r, i]`:
 
@@ -62,8 +61,7 @@ exercise(
 
 
 exercise(
-    id="2.2", title="The slowest pair", kind="predict", points=1, minutes=4, difficulty=2,
-    card=r"""
+    id="2.2", title="The slowest pair", kind="predict", points=1, minutes=4, difficulty=2, card=r"""
     With `head_dim` 64 and base 10,000, pair $i$ turns by $\theta_i = 10000^{-2i/64}$ radians per position, for $i = 0, \dots, 31$. After how many
     positions has the **slowest** pair made one full turn? Type a number; 1 % either way will do.
     """, name="positions", answer=2 * math.pi * 10000 ** (62 / 64), rtol=0.01, given={"math": math},
@@ -96,8 +94,7 @@ def angle_table(n, head_dim, base):
 '''
 
 exercise(
-    id="2.3", title="The table of angles", kind="write", points=2, minutes=7, difficulty=2,
-    card=r"""
+    id="2.3", title="The table of angles", kind="write", points=2, minutes=7, difficulty=2, card=r"""
     Write `angle_table(n, head_dim, base)`: row $p$, column $i$ is the angle $p \cdot \text{base}^{-2i/d}$ by which pair $i$ is turned at
     position $p$, where $d$ is `head_dim`.
 
@@ -150,8 +147,7 @@ def reorder(weight, n_heads):
 '''
 
 exercise(
-    id="2.4", title="From one layout to the other", kind="write", points=2, minutes=9, difficulty=3,
-    card="""
+    id="2.4", title="From one layout to the other", kind="write", points=2, minutes=9, difficulty=3, card="""
     The saved weights of a model (a *checkpoint*) were trained with interleaved pairs; your code rotates split halves. Write `reorder(weight, n_heads)`, which permutes the rows of a
     query or key projection so that the scores stay what they were.
 
@@ -209,8 +205,7 @@ __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos
 '''
 
 kernel_exercise(
-    id="2.5", title="Rotate in place", points=3, minutes=15, difficulty=3, name="rope_halves",
-    card=r"""
+    id="2.5", title="Rotate in place", points=3, minutes=15, difficulty=3, name="rope_halves", card=r"""
     Write the kernel: rows of `x` (n, 2 · half) are rotated in place, split halves, one pair per thread. Pair `i` of a row is the entries `i` and
     `i + half`. Row `r` is at position `positions[r]`; `cos` and `sin` have `half` entries per position.
 
@@ -340,8 +335,7 @@ def base_cases(rng):
 
 
 exercise(
-    id="2.7", title="The base that does the same", kind="write", points=2, minutes=9, difficulty=4,
-    card=r"""
+    id="2.7", title="The base that does the same", kind="write", points=2, minutes=9, difficulty=4, card=r"""
     The NTK-aware rule keeps the fastest pair ($i = 0$) and slows the slowest ($i = d/2 - 1$) by `factor`; in between, the slow-down
     grows geometrically. Replacing the base by a larger one does just that. Write `longer_base(base, factor, head_dim)`, which returns this base
     $b'$.
@@ -367,8 +361,7 @@ exercise(
 
 
 exercise(
-    id="2.8", title="What would show it?", kind="choose", points=1, minutes=4, difficulty=2,
-    card="""
+    id="2.8", title="What would show it?", kind="choose", points=1, minutes=4, difficulty=2, card="""
     Llama 3.1's rule keeps the loss of this model flat at about 1.6 up to 1,024 characters, without any training. Somebody concludes: "With
     this rule the model **uses** a context of 1,024." Which one measurement would decide whether that is true?
     """, name="control", options={
@@ -398,8 +391,7 @@ def axes_cases(rng):
 
 
 exercise(
-    id="2.9", title="Three coordinates", kind="write", points=2, minutes=7, difficulty=3,
-    card="""
+    id="2.9", title="Three coordinates", kind="write", points=2, minutes=7, difficulty=3, card="""
     A patch of a video has a time, a row and a column. Write `axes_angles(positions, axis_of_pair, frequencies)`: pair `i` turns by its own
     frequency times the coordinate `axis_of_pair[i]`.
 

@@ -16,8 +16,7 @@ def sliding_window(n, window):
 '''
 
 exercise(
-    id="5.1", title="The last few keys", kind="write", points=2, minutes=6, difficulty=1,
-    card="""
+    id="5.1", title="The last few keys", kind="write", points=2, minutes=6, difficulty=1, card="""
     Write `sliding_window(n, window)`, a boolean mask of shape `(n, n)`, `True` where query `i` may see key `j`.
 
     - causal: no query sees a later key
@@ -50,8 +49,7 @@ exercise(
 
 
 exercise(
-    id="5.2", title="How far does it see?", kind="predict", points=1, minutes=4, difficulty=2,
-    card="""
+    id="5.2", title="How far does it see?", kind="predict", points=1, minutes=4, difficulty=2, card="""
     Three layers, each with a causal window of 4 keys (the query's own included). How many tokens, itself included, can have
     reached the last token after the third layer?
     """, name="reached", answer=10, tolerance=0, misconceptions=[
@@ -85,8 +83,7 @@ def classify_cases(rng):
 
 
 exercise(
-    id="5.3", title="From a mask to blocks", kind="write", points=3, minutes=10, difficulty=2,
-    card="""
+    id="5.3", title="From a mask to blocks", kind="write", points=3, minutes=10, difficulty=2, card="""
     Write `classify(mask, block)`: cut the mask into squares of `block` by `block` and say for each whether it is empty (0), partial (1)
     or full (2). An empty block need never be visited, and a full one needs no mask.
 
@@ -302,8 +299,7 @@ __global__ void average_blocks(const float* __restrict__ v, const int* __restric
 '''
 
 kernel_exercise(
-    id="5.6", title="Walk the list", points=4, minutes=15, difficulty=3, name="average_blocks",
-    card=r"""
+    id="5.6", title="Walk the list", points=4, minutes=15, difficulty=3, name="average_blocks", card=r"""
     Attention with equal scores is a plain average. Write the walk: row `r` of `out` is the average of all values in the blocks that
     block `r` of queries visits, which are `column[start[r]]`, `column[start[r] + 1]`, ... up to, not including, `column[start[r + 1]]`.
 
@@ -404,8 +400,7 @@ def _visits(n, w, s):
 
 
 exercise(
-    id="5.8", title="Why the first token?", kind="choose", points=1, minutes=3, difficulty=2,
-    card="""
+    id="5.8", title="Why the first token?", kind="choose", points=1, minutes=3, difficulty=2, card="""
     In many large models most heads put most of their weight on the first token, whatever it is. Once a sliding window leaves that
     token behind, such a model fails. What is the token for?
     """, name="sink", options={
@@ -437,8 +432,7 @@ def topk_cases(rng):
 
 
 exercise(
-    id="5.9", title="Only the best", kind="write", points=2, minutes=8, difficulty=2,
-    card="""
+    id="5.9", title="Only the best", kind="write", points=2, minutes=8, difficulty=2, card="""
     Write `topk_weights(scores, top)`: each row keeps its `top` largest scores and shares the weight 1 among them by softmax; all others
     get 0. `top` is at most the number of columns; scores have any size, and no two of a row are equal.
     """, given={"torch": torch, "math": math}, solution=TOPK, compare=close(atol=1e-6),
@@ -479,8 +473,7 @@ def same_document(starts, n):
 '''
 
 exercise(
-    id="5.10", title="Packed sequences", kind="write", points=2, minutes=8, difficulty=3,
-    card="""
+    id="5.10", title="Packed sequences", kind="write", points=2, minutes=8, difficulty=3, card="""
     Several documents are packed into one row of tokens, to waste none on padding. Write `same_document(starts, n)`, where `starts` holds the
     first token of each document: query `i` may see key `j` if both are in the same document and `j` is not later.
     """, given={"torch": torch}, solution=DOCUMENTS, compare=exact(),
@@ -540,8 +533,7 @@ def chosen_cases(rng):
 
 
 exercise(
-    id="5.11", title="Only the chosen tokens", kind="write", points=3, minutes=10, difficulty=3,
-    card=r"""
+    id="5.11", title="Only the chosen tokens", kind="write", points=3, minutes=10, difficulty=3, card=r"""
     An indexer has chosen tokens for every query. Write attention over these tokens alone, for one head: `chosen[i]` holds the numbers of the
     tokens that query `i` attends to, in any order.
 

@@ -16,8 +16,7 @@ def mix_cases(rng):
 
 
 exercise(
-    id="0.1", title="Mix the rows", kind="write", points=1, minutes=4, difficulty=1,
-    card=r"""
+    id="0.1", title="Mix the rows", kind="write", points=1, minutes=4, difficulty=1, card=r"""
     Write `mix(weights, values)`: each row of `values` times its weight, all added up.
 
     - `weights` is `(n,)`, `values` is `(n, d)`, the result is `(d,)`
@@ -61,8 +60,7 @@ def add_cases(rng):
 
 
 kernel_exercise(
-    id="0.2", title="Add two vectors", points=2, minutes=6, difficulty=1, name="add",
-    card=r"""
+    id="0.2", title="Add two vectors", points=2, minutes=6, difficulty=1, name="add", card=r"""
     Write the kernel: thread number `i` of the whole grid makes `out[i] = x[i] + y[i]`.
 
     - find `i` from `blockIdx.x`, `blockDim.x` and `threadIdx.x`
@@ -101,8 +99,7 @@ kernel_exercise(
 
 
 exercise(
-    id="0.3", title="Every second number", kind="predict", points=1, minutes=3, difficulty=1,
-    card=r"""
+    id="0.3", title="Every second number", kind="predict", points=1, minutes=3, difficulty=1, card=r"""
     The 32 threads of a warp read `x[2 * i]`, `i` = 0 to 31, of a `float` array that starts at a multiple of 32 bytes.
     How many **sectors** does this one request touch? The next cell counts.
     """, name="sectors", answer=8, misconceptions=[
@@ -159,8 +156,7 @@ def matmul_traffic(a, b):
 
 
 kernel_exercise(
-    id="0.4", title="A product in tiles", points=3, minutes=10, difficulty=3, name="matmul",
-    card=r"""
+    id="0.4", title="A product in tiles", points=3, minutes=10, difficulty=3, name="matmul", card=r"""
     Write the inside of the loop. A block of 8 x 8 threads makes one 8 x 8 tile of `c`, and `start` walks along `k`.
 
     - each thread loads **one** element of `a` and **one** of `b` into shared memory, or 0 outside the matrix
@@ -215,8 +211,7 @@ kernel_exercise(
 
 
 exercise(
-    id="0.5", title="A column of a tile", kind="predict", points=1, minutes=3, difficulty=2,
-    card=r"""
+    id="0.5", title="A column of a tile", kind="predict", points=1, minutes=3, difficulty=2, card=r"""
     `__shared__ float tile[32][32];` and lane `i` of a warp reads `tile[i][0]`: one column, from top to bottom.
     How many **wavefronts** does this one request take? The next cell counts, and then makes the tile one float wider.
     """, name="wavefronts", answer=32, misconceptions=[
@@ -252,8 +247,7 @@ def warp_cases(rng):
 
 
 kernel_exercise(
-    id="0.6", title="A warp adds up", points=2, minutes=6, difficulty=2, name="warp_sum",
-    card=r"""
+    id="0.6", title="A warp adds up", points=2, minutes=6, difficulty=2, name="warp_sum", card=r"""
     A block is one warp here, and every lane holds one `value`. Make `value` of lane 0 the sum of all 32, without shared
     memory: five steps, in which each lane adds the value of the lane 16, 8, 4, 2 and 1 further on.
 

@@ -9,8 +9,7 @@ from course_lib.exercises import (Case, Launch, Misconception, close, exercise, 
 
 
 exercise(
-    id="9.1", title="Moving sand", kind="write", points=2, minutes=6, difficulty=1,
-    card=r"""
+    id="9.1", title="Moving sand", kind="write", points=2, minutes=6, difficulty=1, card=r"""
     Two heaps of sand on a line are given by the positions of their grains, `n` each. Write `w2_of_samples(a, b)`: the
     Wasserstein-2 distance between them, the square root of the smallest possible mean of squared distances.
 
@@ -47,8 +46,7 @@ exercise(
 
 
 exercise(
-    id="9.2", title="Two Gaussians on a line", kind="predict", points=1, minutes=3, difficulty=1,
-    card="""
+    id="9.2", title="Two Gaussians on a line", kind="predict", points=1, minutes=3, difficulty=1, card="""
     One token is a Gaussian with mean 0 and standard deviation 2, another has mean 8 and standard deviation 8. What is
     their Wasserstein-2 distance?
     """, given={"math": math}, name="apart", answer=10, tolerance=0.01, misconceptions=[
@@ -91,8 +89,7 @@ def positioned_scores(mu_q, raw_q, mu_k, raw_k, at_q, at_k, tau):
 '''
 
 exercise(
-    id="9.3", title="Widths below 0", kind="repair", points=2, minutes=7, difficulty=2,
-    card="""
+    id="9.3", title="Widths below 0", kind="repair", points=2, minutes=7, difficulty=2, card="""
     This code puts positions into W2 scores by RoPE, `turn(x, positions)`. It runs and it trains, but some of its widths
     are negative, as the cell above shows. Find what is wrong and repair it.
 
@@ -160,8 +157,7 @@ def _weights_of(pair, case):
 
 
 exercise(
-    id="9.4", title="The disguise", kind="write", points=3, minutes=9, difficulty=3,
-    card=r"""
+    id="9.4", title="The disguise", kind="write", points=3, minutes=9, difficulty=3, card=r"""
     Here `q` and `k` hold means and widths side by side. Write `as_dot_product`, which returns two matrices `wide_q`,
     `wide_k` with **one column more**, such that
 
@@ -216,8 +212,7 @@ exercise(
 
 
 exercise(
-    id="9.5", title="What a wider key costs", kind="predict", points=1, minutes=3, difficulty=2,
-    card="""
+    id="9.5", title="What a wider key costs", kind="predict", points=1, minutes=3, difficulty=2, card="""
     In a flash kernel every tile of queries reads all keys and values: with plain attention `d` numbers per key and `d`
     per value. A W2 key consists of means and widths; values stay as they are. By which factor does this traffic grow in
     a kernel that reads only what it needs?
@@ -284,8 +279,7 @@ def _score_traffic(mu_q, raw_q, mu_k, raw_k, tau):
 
 
 kernel_exercise(
-    id="9.6", title="Fused on the way in", points=4, minutes=15, difficulty=3, name="w2_tile",
-    card=r"""
+    id="9.6", title="Fused on the way in", points=4, minutes=15, difficulty=3, name="w2_tile", card=r"""
     Means and **raw** widths are in memory. Write the scores $-(|\mu_i - \mu_j|^2 + |\sigma_i - \sigma_j|^2)/\tau$ with
     $\sigma = \text{softplus}(\text{raw})$, without ever writing $\sigma$ to memory: apply `softplus` while the tile is
     loaded.
@@ -351,8 +345,7 @@ kernel_exercise(
 
 
 exercise(
-    id="9.7", title="The lowest possible loss", kind="predict", points=1, minutes=4, difficulty=2,
-    card="""
+    id="9.7", title="The lowest possible loss", kind="predict", points=1, minutes=4, difficulty=2, card="""
     In the benchmark a sequence is 64 random tokens out of 1,024, followed by the same 64 again. At each of 127
     positions the model predicts the next token. The first 63 answers are random; a perfect model knows the other 64.
     What is its mean loss, in nats? Type it with two digits after the point.
@@ -412,8 +405,7 @@ def _two_numbers(got, want, case):
 
 
 exercise(
-    id="9.9", title="An interval for a difference", kind="write", points=2, minutes=7, difficulty=2,
-    card=r"""
+    id="9.9", title="An interval for a difference", kind="write", points=2, minutes=7, difficulty=2, card=r"""
     Two mechanisms were trained with the same `n` seeds: runs `a[i]` and `b[i]` saw the same batches. Write
     `paired_interval(a, b, t)`. It returns the mean of the differences `a[i] - b[i]` and half the width of its interval,
     $t\,s/\sqrt n$.
@@ -534,8 +526,7 @@ def _near_and_not_below_0(got, want, case):
 
 
 exercise(
-    id="9.11", title="A negative distance", kind="repair", points=2, minutes=7, difficulty=2,
-    card=r"""
+    id="9.11", title="A negative distance", kind="repair", points=2, minutes=7, difficulty=2, card=r"""
     A squared distance by one matrix product: $|q|^2 + |k|^2 - 2\,q\cdot k$. Where all tokens are far from the origin
     the result is wrong, and sometimes even below 0. Repair it.
 
@@ -618,8 +609,7 @@ def _steep(got, want, case):
 
 
 exercise(
-    id="9.12", title="Steeper without end", kind="write", points=3, minutes=12, difficulty=4,
-    card=r"""
+    id="9.12", title="Steeper without end", kind="write", points=3, minutes=12, difficulty=4, card=r"""
     One layer on tokens of two numbers: keys and values are the tokens themselves, the query of a token is the token
     with its two numbers **exchanged** (so queries and keys are not tied), and $\tau = 1$. Write `steep_tokens(scale)`:
     three tokens, with no entry larger than `scale`, such that the Jacobian of the last token's output with respect to

@@ -18,9 +18,11 @@ SPREAD = 0.045
 class Problem:
     """One kernel exercise. The docstring of a subclass proves its budget.
 
-    `numbers` are drawn with the machine; `choose` gives the constants that solve the sheet; `counts` says by
-    arithmetic what the reference with any constants costs there, None where it cannot work; `budget` is what
-    is allowed. `numbers` hold two sizes, the small one and the large one, which is drawn so that
+    A subclass has `numbers(machine, rng)`, drawn with the machine, or None for no such draw;
+    `choose(machine, numbers)`, the constants that solve the sheet; `counts(choice, machine, numbers, size)`, what
+    the reference with any constants costs there by arithmetic, None where it cannot work; and
+    `budget(machine, numbers, size)`, what is allowed. `case(size, rng)`, `launch` and `expect` are those of an
+    exercise. `numbers` hold two sizes, the small one and the large one, which is drawn so that
     `hardness`, the best reachable count, is within `SPREAD` of `target` for everybody.
     """
     id = name = title = text = body = trial = ""     # `trial`: a notebook cell that runs the kernel
@@ -29,9 +31,6 @@ class Problem:
     unsaid = ()                  # counts and sizes whose number would be the answer: the card leaves them out
     own_warps = False            # `numbers` have the lanes of a warp; else there are 32
     measured = "sectors"         # what `hardness` counts: sectors as bytes, so that all machines compare
-
-    def numbers(self, machine: Machine, rng: random.Random) -> dict | None:
-        raise NotImplementedError
 
     def drawn(self, machine: Machine, rng: random.Random) -> dict:
         """Numbers of the wanted hardness: others are drawn again."""
@@ -45,24 +44,6 @@ class Problem:
         """The best reachable count of the large case."""
         best = self.budget(machine, numbers, numbers["large"])[self.measured]
         return best * machine.sector_bytes if self.measured == "sectors" else best
-
-    def choose(self, machine: Machine, numbers: dict) -> dict:
-        raise NotImplementedError
-
-    def counts(self, choice: dict, machine: Machine, numbers: dict, size: dict) -> dict | None:
-        raise NotImplementedError
-
-    def budget(self, machine: Machine, numbers: dict, size: dict) -> dict:
-        raise NotImplementedError
-
-    def case(self, size: dict, rng: torch.Generator) -> Case:
-        raise NotImplementedError
-
-    def launch(self, *args):
-        raise NotImplementedError
-
-    def expect(self, *args):
-        raise NotImplementedError
 
     def source(self, choice: dict) -> str:
         """The reference with these constants."""
