@@ -9,7 +9,8 @@ from functools import partial
 import torch
 
 from course_lib.attention import softmax_kernel
-from course_lib.flash_attention.kernels import backward_kernels, forward_kernel
+from course_lib.attention.kernels import SOFTMAX_KERNELS
+from course_lib.flash_attention.kernels import RUNGS, backward_kernels, forward_kernel
 from course_lib.gpu.cases import BF16, F32, Case, case_of
 from course_lib.gpu.peers import causal_rule, every_sdpa, flex, sdpa
 from course_lib.kv_cache import tensor_core as decode_tensor_core
@@ -118,8 +119,7 @@ def benchmarks():
 
 def softmax():
     wide, peers = {"rows": 32768, "columns": 4096}, {"torch.softmax": lambda x: partial(torch.softmax, x, -1)}
-    for kernel in ("softmax_naive", "softmax_stable", "softmax_online", "softmax_warp", "softmax_block",
-                   "softmax_on_chip", "softmax_registers"):
+    for kernel in (name for name in SOFTMAX_KERNELS if name != "softmax_half"):
         yield Benchmark(case_of(kernel, F32), kernel, wide, rows_floor(4), peers)
     yield Benchmark(case_of("softmax_registers"), "softmax_registers", wide, rows_floor(2), peers,
                     run=partial(softmax_kernel, kernel="softmax_registers"))
@@ -155,8 +155,7 @@ def flash():
 
 def ladder():
     small = {"b": 2, "heads": 16, "kv_heads": 16, "n": 2048, "m": 2048, "d": 64}
-    for kernel in ("flash_thread_per_row", "flash_shared", "flash_vectors", "flash_registers",
-                   "flash_two_groups"):
+    for kernel, *_ in RUNGS.values():
         yield Benchmark(case_of(kernel, F32), kernel, small, attention_floor(4), every_sdpa(False))
 
 

@@ -56,8 +56,7 @@ def steps() -> list[Step]:
         Step("racecheck", [*sanitizer, "--tool", "racecheck", *SUITE, *SANITIZED], 400, "0 hazards"),
         Step("bench", [*course, "gpu-bench"], 590, "all rows; beside the predictions in data/gpu/README.md"),
         *(Step(f"profile_{kernel}", profile(kernel, number), 90, "the limiting pipe, beside the prediction")
-          for kernel, number in CENTRAL),
-    ]
+          for kernel, number in CENTRAL)]
 
 
 def profile(kernel: str, number: int) -> list[str]:

@@ -4,6 +4,7 @@ from functools import partial
 import torch
 
 from course_lib.attention import attention_kernel, softmax_kernel
+from course_lib.attention.kernels import SOFTMAX_KERNELS
 from course_lib.gpu.case import BF16, F16, F32, Case, attention_output, qkv
 
 
@@ -18,15 +19,12 @@ def softmax(kernel, dtype=F32):
 
 
 CASES = [
-    *map(softmax, ("softmax_naive", "softmax_stable", "softmax_online", "softmax_warp", "softmax_block",
-                   "softmax_on_chip")),
-    softmax("softmax_half", F16),
-    *(softmax("softmax_registers", dtype) for dtype in (F32, F16, BF16)),
+    *(softmax(kernel, F16 if kernel == "softmax_half" else F32) for kernel in SOFTMAX_KERNELS),
+    *(softmax("softmax_registers", dtype) for dtype in (F16, BF16)),
     Case(chapter="attention", kernels=("attention_scores", "softmax_on_chip", "attention_output"),
          counted=True, inputs=qkv, run=attention_kernel, oracle=attention_output,
          small=({"b": 1, "heads": 2, "kv_heads": 2, "n": 33, "m": 50, "d": 20, "causal": True},
                 *({"b": 2, "heads": 3, "kv_heads": 3, "n": n, "m": m, "d": d, "v_dim": v_dim, "causal": causal}
                   for n, m, d, v_dim in ((1, 1, 1, 1), (31, 33, 8, 8), (33, 31, 20, 5), (5, 63, 33, 40),
                                          (16, 16, 16, 16)) for causal in (False, True))),
-         large=({"b": 2, "heads": 4, "kv_heads": 4, "n": 500, "m": 511, "d": 64},)),
-]
+         large=({"b": 2, "heads": 4, "kv_heads": 4, "n": 500, "m": 511, "d": 64},))]

@@ -6,7 +6,7 @@ import torch
 
 from course_lib import cuda
 from course_lib.flash_attention import packed as packed_module, sinks as sinks_module
-from course_lib.flash_attention.kernels import backward_kernels, forward_kernel
+from course_lib.flash_attention.kernels import RUNGS, backward_kernels, forward_kernel
 from course_lib.gpu.case import (BF16, F16, F32, GROUPED, GROUPED_LARGE, Case, attention, attention_output,
                                  gradients, qkv)
 
@@ -156,11 +156,7 @@ def dealt_out(x, swizzle):
 CASES = [
     forward(1, "scores", "softmax_rows", "weighted_sum"),
     forward(1, "scores", "softmax_rows", "weighted_sum", dtype=BF16),
-    forward(2, "flash_thread_per_row"),
-    forward(3, "flash_shared"),
-    forward(4, "flash_vectors"),
-    forward(5, "flash_registers"),
-    forward(6, "flash_two_groups"),
+    *(forward(number, kernel) for number, (kernel, *_) in RUNGS.items()),
     forward(6, "flash_two_groups", dtype=BF16),
     *(forward(7, "flash_tensor_core", dtype=dtype) for dtype in (F16, BF16)),
     *(backward(7, "row_deltas", "backward_tensor_core", dtype=dtype) for dtype in (F16, BF16)),
@@ -180,5 +176,4 @@ CASES = [
     Case(chapter="flash_attention", kernels=("read_tile",), dtype=BF16, tensor_cores=True,
          inputs=lambda draw, swizzle: (draw(16, 64), swizzle), run=dealt_out,
          oracle=lambda x, _: x.view(2, 8, 4, 2, 4, 2).permute(2, 1, 4, 3, 0, 5).reshape(4, 32, 4, 2),
-         small=({"swizzle": 0}, {"swizzle": 1})),
-]
+         small=({"swizzle": 0}, {"swizzle": 1}))]

@@ -67,5 +67,4 @@ CASES = [
     absorbed(F32, 1),
     absorbed(F32, 4),
     absorbed(F16),
-    absorbed(BF16),
-]
+    absorbed(BF16)]

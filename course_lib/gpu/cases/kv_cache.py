@@ -56,5 +56,4 @@ CASES = [
          small=({"n": 70, "heads": 4, "kv_heads": 2, "d": 64},),
          large=({"n": 3001, "heads": 8, "kv_heads": 2, "d": 128},)),
     *(decoding(partial(tensor_core.dense, splits=2), "decode_tensor_core", "merge_splits", dtype=dtype)
-      for dtype in (F16, BF16)),
-]
+      for dtype in (F16, BF16))]

@@ -84,5 +84,4 @@ CASES = [
          run=gradients_by_kernels, oracle=gradients_in_float64,
          small=({"n": 33, "d": 20},), large=({"n": 1001, "d": 128},)),
     walk(1, 1, "linear_walk"),
-    walk(2, 5, "linear_walk", "segment_prefix", note="segments"),
-]
+    walk(2, 5, "linear_walk", "segment_prefix", note="segments")]

@@ -122,5 +122,4 @@ CASES = [
     *(Case(chapter="paged_attention", kernels=("paged_tensor_core", "merge_splits"), dtype=dtype,
            tensor_cores=True, counted=dtype == F16,
            inputs=paged, run=on_tensor_cores, oracle=from_pages, small=CACHES, large=CACHES_LARGE)
-      for dtype in (F16, BF16)),
-]
+      for dtype in (F16, BF16))]

@@ -97,5 +97,4 @@ CASES = [
          oracle=gathered_in_float64, counted=True,
          small=({"b": 1, "heads": 4, "kv_heads": 2, "n": 9, "m": 50, "d": 20, "top_k": 40},),
          large=({"b": 2, "heads": 8, "kv_heads": 2, "n": 200, "m": 4031, "d": 128, "top_k": 512},)),
-    *half_cases(F16), *half_cases(BF16),
-]
+    *half_cases(F16), *half_cases(BF16)]
