@@ -29,7 +29,8 @@ declared: dict[str, Exercise] = {}
 
 def exercise(*, id: str, kind: str, card: str, stub: str | None = None, solution: str | None = None,
              name: str | None = None, cases=None, compare=None, call=None, answer: Any = MISSING,
-             tolerance: float = 0.0, rtol: float = 0.0, options: dict[str, str] | None = None, **rest) -> Exercise:
+             tolerance: float = 0.0, rtol: float = 0.0, options: dict[str, str] | None = None,
+             **rest) -> Exercise:
     """Declare an exercise; the package's docstring explains every argument."""
     if kind not in KINDS:
         raise ValueError(f"exercise {id}: kind is {kind!r}; choose from {', '.join(KINDS)}")
@@ -52,9 +53,9 @@ def exercise(*, id: str, kind: str, card: str, stub: str | None = None, solution
         compare = compare or close()
     if callable(call):
         call = textwrap.dedent(inspect.getsource(call))
-    return register(Exercise(id=id, kind=kind, language="python", name=name, card=_card(card), stub=_whole(stub),
-                             solution_text=solution and _whole(solution), cases=cases, compare=compare, call=call,
-                             answer=answer, options=options, **rest))
+    return register(Exercise(id=id, kind=kind, language="python", name=name, card=_card(card),
+                             stub=_whole(stub), solution_text=solution and _whole(solution), cases=cases,
+                             compare=compare, call=call, answer=answer, options=options, **rest))
 
 
 def kernel_exercise(*, id: str, card: str, stub: str, solution: str, compare=None, kind: str = "write",
