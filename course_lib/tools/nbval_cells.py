@@ -128,6 +128,10 @@ class Cell(IPyNbCell):
             self.comparison_traceback = difference(ref, test, skip_compare or self.parent.skip_compare)
         return same
 
+    def format_output_compare(self, key, left, right):
+        """`difference` says it. What nbval would ask pytest for is whole where CI is set, which takes seconds to
+        minutes over the page of a picture."""
+
     def repr_failure(self, excinfo):
         error = excinfo.value
         where = f"{self.parent.shown_name}, cell {self.cell_num + 1} of code, under \"{self.heading}\""
