@@ -9,6 +9,8 @@ PIP_ARGS ?=
 ARGS ?=
 JOBS ?= 2
 export PIP_ARGS
+# Hundreds of processes import the course in a run of the tests: compiled once, whatever the surroundings ask.
+export PYTHONDONTWRITEBYTECODE :=
 # Relative paths only: the folder's name may hold spaces.
 PY := .venv/bin/python
 

@@ -11,6 +11,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -79,13 +80,15 @@ def install() -> None:
     print(f"1 of 2: {len(pins)} packages. PyTorch is much the largest; pip shows the size of each download "
           "and the time that is left of it.", flush=True)
     pip = [python_of_venv(), "-m", "pip", "--disable-pip-version-check", "install"]
-    call(*pip, "-r", "requirements.txt", *pip_args)
-    # The pins hold the build tool too, so this needs no network.
-    call(*pip, "--quiet", "--no-deps", "--no-build-isolation", "-e", ".")
-    print("2 of 2: the engine that runs kernels on the CPU is compiled, which takes seconds", flush=True)
-    if not works(python_of_venv(), "-c", "from laptop_cuda import build; build.runtime_library()"):
-        print("It was not built: kernels will not run here yet. .venv/bin/python -m course_lib doctor says "
-              "what is missing.")
+    call(*pip, "--no-compile", "-r", "requirements.txt", *pip_args)
+    with ThreadPoolExecutor(1) as beside:       # pip would turn all modules into bytecode on one core alone
+        beside.submit(works, python_of_venv(), "-m", "compileall", "-qq", "-j", "0", VENV)
+        # The pins hold the build tool too, so this needs no network.
+        call(*pip, "--quiet", "--no-deps", "--no-build-isolation", "-e", ".")
+        print("2 of 2: the engine that runs kernels on the CPU is compiled, which takes seconds", flush=True)
+        if not works(python_of_venv(), "-c", "from laptop_cuda import build; build.runtime_library()"):
+            print("It was not built: kernels will not run here yet. .venv/bin/python -m course_lib doctor says "
+                  "what is missing.")
     STAMP.write_text(wanted())
 
 
