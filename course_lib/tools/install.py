@@ -87,8 +87,8 @@ def install() -> None:
         call(*pip, "--quiet", "--no-deps", "--no-build-isolation", "-e", ".")
         print("2 of 2: the engine that runs kernels on the CPU is compiled, which takes seconds", flush=True)
         if not works(python_of_venv(), "-c", "from laptop_cuda import build; build.runtime_library()"):
-            print("It was not built: kernels will not run here yet. .venv/bin/python -m course_lib doctor says "
-                  "what is missing.")
+            print("It was not built: kernels will not run here yet. .venv/bin/python -m course_lib doctor "
+                  "says what is missing.")
     STAMP.write_text(wanted())
 
 
