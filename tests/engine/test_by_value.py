@@ -1,11 +1,10 @@
 """Structs that a call copies from or to memory are counted, or refused where a judge counts."""
-import shutil
-
 import pytest
 import torch
 
 from adversaries import cheats
 import laptop_cuda as cuda
+from engine_kit import use_compiler
 
 GOOD = """#include <cooperative_groups.h>
 #include <cooperative_groups/reduce.h>
@@ -93,9 +92,7 @@ COUNTED = [n for n in cheats.COPIES if n not in cheats.UNCOUNTED]
                           for n in COUNTED])
 def test_any_other_copy_is_counted(name, compiler, monkeypatch):
     """Each block reads 64 numbers, or as many bytes of structs as fit into them."""
-    if not shutil.which(compiler):
-        pytest.skip(f"not run: this machine has no {compiler}")
-    monkeypatch.setenv("CXX", compiler)
+    use_compiler(monkeypatch, compiler)
     with cuda.only_kernels(counted=True), cuda.profile() as report:
         cuda.compile(cheats.COPIES[name]).row_sums[2, 32](torch.randn(64 * 64), torch.zeros(64), 64)
     launch = report.launches[0]

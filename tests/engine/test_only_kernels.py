@@ -1,11 +1,10 @@
 """A judge loads kernels and nothing else: by what a build calls, whatever the names in its text."""
-import shutil
-
 import pytest
 import torch
 
 from adversaries import cheats, hidden
 import laptop_cuda as cuda
+from engine_kit import COMPILERS, use_compiler
 from laptop_cuda.toolchain.object_file import read_object
 from laptop_cuda.only_kernels import refusal, refused
 from laptop_cuda.text.plain import plain_text
@@ -41,11 +40,9 @@ REFUSED = {
 }
 
 
-@pytest.fixture(params=["g++", pytest.param("clang++", marks=pytest.mark.slow)])
+@pytest.fixture(params=COMPILERS)
 def compiler(request, monkeypatch):
-    if not shutil.which(request.param):
-        pytest.skip(f"not run: this machine has no {request.param}")
-    monkeypatch.setenv("CXX", request.param)
+    use_compiler(monkeypatch, request.param)
     return request.param
 
 

@@ -3,6 +3,7 @@ import numpy as np
 import pytest
 
 import laptop_cuda
+from engine_kit import line_of
 
 SOURCE = """
 #include <cassert>
@@ -54,8 +55,9 @@ def module():
     return laptop_cuda.compile(SOURCE, "host.cu")
 
 
-def line_of(text):
-    return next(n for n, line in enumerate(SOURCE.split("\n"), 1) if text in line)
+def line(text):
+    (found,) = line_of(SOURCE, text)
+    return found
 
 
 def zeros(n=40):
@@ -80,7 +82,7 @@ def test_its_launches_are_checked(module):
     y = zeros(64)
     with pytest.raises(laptop_cuda.KernelError) as found, laptop_cuda.sanitize():
         module.host("races")(y)
-    assert found.value.kind == "race" and found.value.line == line_of("s[threadIdx.x] = y")
+    assert found.value.kind == "race" and found.value.line == line("s[threadIdx.x] = y[threadIdx.x];")
     assert not y.any()                   # as after any launch that failed
     with pytest.raises(laptop_cuda.KernelError,
                        match=r"y\[40\], past its end: y has 40 elements"), laptop_cuda.sanitize():
@@ -118,7 +120,7 @@ def test_variables_are_the_modules_own(module):
 
 
 @pytest.mark.parametrize("how, said", [(1, "Aborted.*\n.*assertion failed: how != 1"), (2, r"exit\(3\)"),
-                          (3, f"Segmentation fault, in host code, line {line_of('*nowhere;')} of host.cu")])
+                          (3, f"Segmentation fault, in host code, line {line('*nowhere;')} of host.cu")])
 def test_a_crash_is_a_message(module, how, said):
     y = zeros()
     with pytest.raises(laptop_cuda.KernelError, match=rf"crash: ends: (?s:.*){said}") as found:

@@ -21,17 +21,6 @@ template <int LANES, class T> LAPTOP_FN T ShuffleDown(T value, int offset, int l
 template <int LANES>
 LAPTOP_FN unsigned WarpMask(unsigned group) { return LANES == 32 ? ~0u : ((1u << LANES) - 1) << (group * LANES); }
 
-// Item i of a thread lies `step` behind item i - 1, the first one at `first`; those from `valid` on are left alone.
-template <class T, int ITEMS>
-LAPTOP_QUIET void laptop_direct_load(int first, int step, const T* from, T (&items)[ITEMS], int valid, const void* site) {
-    for (int i = 0; i < ITEMS; ++i)
-        if (first + i * step < valid) items[i] = laptop_load(from + first + i * step, site);
-}
-template <class T, int ITEMS>
-LAPTOP_QUIET void laptop_direct_store(int first, int step, T* to, T (&items)[ITEMS], int valid, const void* site) {
-    for (int i = 0; i < ITEMS; ++i)
-        if (first + i * step < valid) laptop_store(to + first + i * step, items[i], site);
-}
 #define LAPTOP_DIRECT(name, parameters, first, step)                                                          \
     template <parameters class T, int ITEMS>                                                                  \
     LAPTOP_FN void LoadDirect##name(int thread, const T* from, T (&items)[ITEMS], int valid = 1 << 30) {      \

@@ -45,14 +45,10 @@ template <class T, int WIDTH = 32, int = 0> class WarpReduce {
 public:
     struct alignas(16) TempStorage { char unused[16]; };       // sources place arrays behind it
     LAPTOP_FN explicit WarpReduce(TempStorage&) {}
-    template <class Operation> LAPTOP_FN T Reduce(T value, Operation combine) {
-        return laptop_warp_total(value, combine, WIDTH, WIDTH, LAPTOP_SITE);
-    }
-    template <class Operation> LAPTOP_FN T Reduce(T value, Operation combine, int valid) {
+    template <class Operation> LAPTOP_FN T Reduce(T value, Operation combine, int valid = WIDTH) {
         return laptop_warp_total(value, combine, WIDTH, valid, LAPTOP_SITE);
     }
-    LAPTOP_FN T Sum(T value) { return laptop_warp_total(value, cub::Sum(), WIDTH, WIDTH, LAPTOP_SITE); }
-    LAPTOP_FN T Sum(T value, int valid) { return laptop_warp_total(value, cub::Sum(), WIDTH, valid, LAPTOP_SITE); }
+    LAPTOP_FN T Sum(T value, int valid = WIDTH) { return laptop_warp_total(value, cub::Sum(), WIDTH, valid, LAPTOP_SITE); }
     // The first lane of each segment gets the segment's total.
     template <class Flag, class Operation>
     LAPTOP_FN T HeadSegmentedReduce(T value, Flag head, Operation combine) {
@@ -80,22 +76,20 @@ private:
 
 template <class T, int BLOCK_X, BlockReduceAlgorithm = BLOCK_REDUCE_WARP_REDUCTIONS, int BLOCK_Y = 1, int BLOCK_Z = 1, int = 0>
 class BlockReduce {
-    static constexpr int warps = (BLOCK_X * BLOCK_Y * BLOCK_Z + 31) / 32;
+    static constexpr int threads = BLOCK_X * BLOCK_Y * BLOCK_Z, warps = (threads + 31) / 32;
 
 public:
     struct alignas(16) TempStorage { T of_warp[warps]; };
     LAPTOP_FN explicit BlockReduce(TempStorage& temp) : temp(temp) {}
-    template <class Operation>
-    LAPTOP_FN T Reduce(T value, Operation combine) { return total(value, combine, BLOCK_X * BLOCK_Y * BLOCK_Z, LAPTOP_SITE); }
-    template <class Operation>
-    LAPTOP_FN T Reduce(T value, Operation combine, int valid) { return total(value, combine, valid, LAPTOP_SITE); }
-    LAPTOP_FN T Sum(T value) { return total(value, cub::Sum(), BLOCK_X * BLOCK_Y * BLOCK_Z, LAPTOP_SITE); }
-    LAPTOP_FN T Sum(T value, int valid) { return total(value, cub::Sum(), valid, LAPTOP_SITE); }
+    template <class Operation> LAPTOP_FN T Reduce(T value, Operation combine, int valid = threads) {
+        return total(value, combine, valid, LAPTOP_SITE);
+    }
+    LAPTOP_FN T Sum(T value, int valid = threads) { return total(value, cub::Sum(), valid, LAPTOP_SITE); }
     template <int ITEMS, class Operation> LAPTOP_FN T Reduce(T (&values)[ITEMS], Operation combine) {
-        return total(of_thread(values, combine), combine, BLOCK_X * BLOCK_Y * BLOCK_Z, LAPTOP_SITE);
+        return total(of_thread(values, combine), combine, threads, LAPTOP_SITE);
     }
     template <int ITEMS> LAPTOP_FN T Sum(T (&values)[ITEMS]) {
-        return total(of_thread(values, cub::Sum()), cub::Sum(), BLOCK_X * BLOCK_Y * BLOCK_Z, LAPTOP_SITE);
+        return total(of_thread(values, cub::Sum()), cub::Sum(), threads, LAPTOP_SITE);
     }
 
 private:

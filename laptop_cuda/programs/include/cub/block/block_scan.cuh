@@ -145,56 +145,47 @@ private:
     TempStorage* temp;
 };
 
+// Item i of a thread lies `step` behind item i - 1, the first one at `first`; those from `valid` on are left alone.
+template <class T, int ITEMS>
+LAPTOP_QUIET void laptop_direct_load(int first, int step, const T* from, T (&items)[ITEMS], int valid, const void* site) {
+    for (int i = 0; i < ITEMS; ++i)
+        if (first + i * step < valid) items[i] = laptop_load(from + first + i * step, site);
+}
+template <class T, int ITEMS>
+LAPTOP_QUIET void laptop_direct_store(int first, int step, T* to, T (&items)[ITEMS], int valid, const void* site) {
+    for (int i = 0; i < ITEMS; ++i)
+        if (first + i * step < valid) laptop_store(to + first + i * step, items[i], site);
+}
 // Each thread takes ITEMS neighbours (or, striped, every BLOCK_X-th). Through memory as written, without a transposition.
-template <class T, int BLOCK_X, int ITEMS, int ALGORITHM, int BLOCK_Y, int BLOCK_Z>
+template <int BLOCK_X, int ITEMS, int ALGORITHM, int BLOCK_Y, int BLOCK_Z>
 struct laptop_block_items {
-    LAPTOP_QUIET static int at(int i) {
-        int thread = (threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x;
-        return ALGORITHM == BLOCK_LOAD_STRIPED ? i * BLOCK_X * BLOCK_Y * BLOCK_Z + thread : thread * ITEMS + i;
+    struct alignas(16) TempStorage { char unused[16]; };       // sources place arrays behind it
+    static constexpr bool STRIPED = ALGORITHM == BLOCK_LOAD_STRIPED;
+    static constexpr int STEP = STRIPED ? BLOCK_X * BLOCK_Y * BLOCK_Z : 1;
+    LAPTOP_QUIET static int first() {
+        return ((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x) * (STRIPED ? 1 : ITEMS);
     }
 };
 template <class T, int BLOCK_X, int ITEMS, BlockLoadAlgorithm A = BLOCK_LOAD_DIRECT, int BLOCK_Y = 1, int BLOCK_Z = 1, int = 0>
-class BlockLoad {
-    typedef laptop_block_items<T, BLOCK_X, ITEMS, A, BLOCK_Y, BLOCK_Z> Items;
-
+class BlockLoad : public laptop_block_items<BLOCK_X, ITEMS, A, BLOCK_Y, BLOCK_Z> {
 public:
-    struct alignas(16) TempStorage { char unused[16]; };       // sources place arrays behind it
-    LAPTOP_FN explicit BlockLoad(TempStorage&) {}
+    LAPTOP_FN explicit BlockLoad(typename BlockLoad::TempStorage&) {}
     LAPTOP_FN BlockLoad() {}
-    LAPTOP_FN void Load(const T* from, T (&to)[ITEMS]) { some(from, to, 1 << 30, LAPTOP_SITE); }
-    LAPTOP_FN void Load(const T* from, T (&to)[ITEMS], int valid) { some(from, to, valid, LAPTOP_SITE); }
-    LAPTOP_FN void Load(const T* from, T (&to)[ITEMS], int valid, T otherwise) {
-        for (int i = 0; i < ITEMS; ++i) to[i] = otherwise;
-        some(from, to, valid, LAPTOP_SITE);
+    LAPTOP_FN void Load(const T* from, T (&to)[ITEMS], int valid = 1 << 30) {
+        laptop_direct_load(this->first(), this->STEP, from, to, valid, LAPTOP_SITE);
     }
-
-private:
-    LAPTOP_QUIET static void some(const T* from, T (&to)[ITEMS], int valid, const void* site) {
-        for (int i = 0; i < ITEMS; ++i) {
-            int at = Items::at(i);
-            if (at >= valid) continue;
-            to[i] = laptop_load(from + at, site);
-        }
+    LAPTOP_FN void Load(const T* from, T (&to)[ITEMS], int valid, T otherwise) {
+        for (T& item : to) item = otherwise;
+        laptop_direct_load(this->first(), this->STEP, from, to, valid, LAPTOP_SITE);
     }
 };
 template <class T, int BLOCK_X, int ITEMS, BlockStoreAlgorithm A = BLOCK_STORE_DIRECT, int BLOCK_Y = 1, int BLOCK_Z = 1, int = 0>
-class BlockStore {
-    typedef laptop_block_items<T, BLOCK_X, ITEMS, A, BLOCK_Y, BLOCK_Z> Items;
-
+class BlockStore : public laptop_block_items<BLOCK_X, ITEMS, A, BLOCK_Y, BLOCK_Z> {
 public:
-    struct alignas(16) TempStorage { char unused[16]; };       // sources place arrays behind it
-    LAPTOP_FN explicit BlockStore(TempStorage&) {}
+    LAPTOP_FN explicit BlockStore(typename BlockStore::TempStorage&) {}
     LAPTOP_FN BlockStore() {}
-    LAPTOP_FN void Store(T* to, T (&from)[ITEMS]) { some(to, from, 1 << 30, LAPTOP_SITE); }
-    LAPTOP_FN void Store(T* to, T (&from)[ITEMS], int valid) { some(to, from, valid, LAPTOP_SITE); }
-
-private:
-    LAPTOP_QUIET static void some(T* to, T (&from)[ITEMS], int valid, const void* site) {
-        for (int i = 0; i < ITEMS; ++i) {
-            int at = Items::at(i);
-            if (at >= valid) continue;
-            laptop_store(to + at, from[i], site);
-        }
+    LAPTOP_FN void Store(T* to, T (&from)[ITEMS], int valid = 1 << 30) {
+        laptop_direct_store(this->first(), this->STEP, to, from, valid, LAPTOP_SITE);
     }
 };
 
