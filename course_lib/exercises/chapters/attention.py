@@ -150,15 +150,6 @@ def attention_cases(rng):
     yield Case(q, k, torch.eye(3)[None, None], mask=last_hidden, label="scores of 100 and of -100")
 
 
-ATTENTION = '''
-def attention(q, k, v, mask=None):
-    """q (b, h, n, d), k (b, h, m, d), v (b, h, m, v_dim) -> (b, h, n, v_dim)."""
-    scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
-    if mask is None:
-        return torch.softmax(scores, -1) @ v
-    weights = torch.softmax(scores.masked_fill(~mask, -math.inf), -1)
-    return weights.masked_fill(~mask, 0) @ v
-'''
 MASKED_LINES = """    weights = torch.softmax(scores.masked_fill(~mask, -math.inf), -1)
     return weights.masked_fill(~mask, 0) @ v
 """
@@ -171,8 +162,15 @@ exercise(
     - `mask`, if given, is boolean and broadcasts to `(b, h, n, m)`; `True` means *may attend*
     - a hidden key gets weight 0, and the visible ones of a row share the weight 1
     - a query that may attend to nothing gets 0, not NaN
-    """, given={"torch": torch, "math": math}, forbid=("scaled_dot_product_attention",),
-    solution=ATTENTION, cases=attention_cases, compare=close(atol=1e-5), misconceptions=[
+    """, given={"torch": torch, "math": math}, forbid=("scaled_dot_product_attention",), solution='''
+    def attention(q, k, v, mask=None):
+        """q (b, h, n, d), k (b, h, m, d), v (b, h, m, v_dim) -> (b, h, n, v_dim)."""
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+        if mask is None:
+            return torch.softmax(scores, -1) @ v
+        weights = torch.softmax(scores.masked_fill(~mask, -math.inf), -1)
+        return weights.masked_fill(~mask, 0) @ v
+    ''', cases=attention_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("leaves out the factor 1/sqrt(d)", change=(" / math.sqrt(q.shape[-1])", ""),
                       ask="What is the variance of q . k when d entries are added up?"),
         Misconception("divides by d, not by its root", change=("math.sqrt(q.shape[-1])", "q.shape[-1]"),
@@ -263,8 +261,7 @@ exercise(
     This function should hand each head its slice of every token's features: head 0 the first `head_dim`, head 1 the
     next, and so on. It returns the right **shape**, no error appears, and a model trained with it learns worse.
     Repair it. (`torch.arange(12.).view(1, 2, 6)` is small enough to look at.)
-    """, given={"torch": torch},
-    stub='''
+    """, given={"torch": torch}, stub='''
     def split_heads(x, n_heads):
         """(b, n, n_heads * head_dim) -> (b, n_heads, n, head_dim)."""
         b, n, width = x.shape
@@ -303,14 +300,6 @@ def layer_cases(rng):
     yield Case(randn(rng, 1, 33, 16), *weights(16), 4, label="33 tokens, 4 heads of width 4")
 
 
-LAYER = '''
-def multi_head(x, w_q, w_k, w_v, w_o, n_heads):
-    """x (b, n, d_model), each w (d_model, d_model) -> (b, n, d_model)."""
-    q, k, v = (rearrange(x @ w, "b n (h d) -> b h n d", h=n_heads) for w in (w_q, w_k, w_v))
-    heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-    return rearrange(heads, "b h n d -> b n (h d)") @ w_o
-'''
-
 exercise(
     id="1.8", title="A whole layer", kind="write", points=3, minutes=12, difficulty=3, card=r"""
     Write causal multi-head self-attention, from tokens to tokens.
@@ -320,8 +309,13 @@ exercise(
       takes and returns `(b, h, n, d)`
     - put the heads side by side again, in their order, and mix them with `w_o`
     - `rearrange`, or `view` and `transpose`: as you like
-    """, given={"torch": torch, "F": F, "rearrange": rearrange, "math": math},
-    solution=LAYER, cases=layer_cases, compare=close(atol=1e-5), misconceptions=[
+    """, given={"torch": torch, "F": F, "rearrange": rearrange, "math": math}, solution='''
+    def multi_head(x, w_q, w_k, w_v, w_o, n_heads):
+        """x (b, n, d_model), each w (d_model, d_model) -> (b, n, d_model)."""
+        q, k, v = (rearrange(x @ w, "b n (h d) -> b h n d", h=n_heads) for w in (w_q, w_k, w_v))
+        heads = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return rearrange(heads, "b h n d -> b n (h d)") @ w_o
+    ''', cases=layer_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("leaves the heads unmixed", change=(' @ w_o', ""),
                       ask="Which of the four matrices did you not use?"),
         Misconception("multiplies with the transposed matrices, as `nn.Linear` keeps them",

@@ -223,28 +223,6 @@ def score_traffic(q, k):
     return 4 * k.numel() + tiles * n_heads * d * 32 + 4 * n_heads * n
 
 
-SCORES = '''
-__global__ void group_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores,
-                             int n, int d, int group_size) {
-    extern __shared__ float tile[];              // 32 keys, d + 1 floats per row
-    int first_key = blockIdx.x * 32, kv_head = blockIdx.y;
-    int rows = min(32, n - first_key);           // the last tile may be smaller
-    const float* keys = k + (size_t)(kv_head * n + first_key) * d;
-
-    for (int e = threadIdx.x; e < rows * d; e += blockDim.x) tile[e / d * (d + 1) + e % d] = keys[e];
-    __syncthreads();
-
-    for (int pair = threadIdx.x; pair < group_size * 32; pair += blockDim.x) {
-        int head = kv_head * group_size + pair / 32, row = pair % 32;
-        if (row < rows) {
-            float sum = 0.0f;
-            for (int c = 0; c < d; ++c) sum += q[head * d + c] * tile[row * (d + 1) + c];
-            scores[head * n + first_key + row] = sum;
-        }
-    }
-}
-'''
-
 kernel_exercise(
     id="3.6", title="Fetch a key once, use it g times", points=4, minutes=18, difficulty=4, name="group_scores",
     card=r"""
@@ -270,7 +248,27 @@ __global__ void group_scores(const float* __restrict__ q, const float* __restric
     // 1. load the rows of this tile   2. wait   3. compute group_size * 32 scores
 }
 ''',
-    solution=SCORES, cases=score_cases, launch=score_launch, compare=close(atol=1e-4), traffic=score_traffic, wavefronts=2,
+    solution='''
+    __global__ void group_scores(const float* __restrict__ q, const float* __restrict__ k, float* __restrict__ scores,
+                                 int n, int d, int group_size) {
+        extern __shared__ float tile[];              // 32 keys, d + 1 floats per row
+        int first_key = blockIdx.x * 32, kv_head = blockIdx.y;
+        int rows = min(32, n - first_key);           // the last tile may be smaller
+        const float* keys = k + (size_t)(kv_head * n + first_key) * d;
+
+        for (int e = threadIdx.x; e < rows * d; e += blockDim.x) tile[e / d * (d + 1) + e % d] = keys[e];
+        __syncthreads();
+
+        for (int pair = threadIdx.x; pair < group_size * 32; pair += blockDim.x) {
+            int head = kv_head * group_size + pair / 32, row = pair % 32;
+            if (row < rows) {
+                float sum = 0.0f;
+                for (int c = 0; c < d; ++c) sum += q[head * d + c] * tile[row * (d + 1) + c];
+                scores[head * n + first_key + row] = sum;
+            }
+        }
+    }
+    ''', cases=score_cases, launch=score_launch, compare=close(atol=1e-4), traffic=score_traffic, wavefronts=2,
     expect=lambda q, k: (q.view(k.shape[0], -1, q.shape[1]) @ k.transpose(1, 2)).reshape(q.shape[0], k.shape[1]),
     misconceptions=[
         Misconception("reads the keys anew for every head", change=("tile[row * (d + 1) + c]", "keys[row * d + c]"),
@@ -398,21 +396,6 @@ def layer_cases(rng):
     yield Case([{"kind": "window", "window": 1024, **big}] * 5 + [{"kind": "full", **big}], 131072, label="five windows and a full layer, 131,072 tokens")
 
 
-CACHE = '''
-def cache_size(layers, tokens):
-    """layers: a list of dicts -> bytes of one sequence's cache"""
-    total = 0
-    for layer in layers:
-        if layer["kind"] == "latent":
-            total += 2 * tokens * (layer["latent_dim"] + layer["rope_dim"])
-        elif layer["kind"] == "linear":
-            total += 4 * layer["heads"] * layer["key_dim"] * layer["value_dim"]
-        else:
-            kept = min(tokens, layer["window"]) if layer["kind"] == "window" else tokens
-            total += 2 * 2 * kept * layer["kv_heads"] * layer["head_dim"]
-    return total
-'''
-
 exercise(
     id="3.9", title="A cache, layer by layer", kind="write", points=3, minutes=10, difficulty=3, card="""
     Write `cache_size(layers, tokens)`: the bytes, an integer, that one sequence of `tokens` tokens keeps in a model whose layers differ.
@@ -422,8 +405,20 @@ exercise(
     - `{"kind": "latent", "latent_dim": 512, "rope_dim": 64}` keeps one latent and one rotary key per token, 2 bytes per number
     - `{"kind": "linear", "heads": 32, "key_dim": 128, "value_dim": 128}` keeps a matrix of key_dim x value_dim per head, 4 bytes per number,
       whatever the number of tokens
-    """,
-    given={}, solution=CACHE, cases=layer_cases, compare=close(atol=0, rtol=0, dtype=False), misconceptions=[
+    """, given={}, solution='''
+    def cache_size(layers, tokens):
+        """layers: a list of dicts -> bytes of one sequence's cache"""
+        total = 0
+        for layer in layers:
+            if layer["kind"] == "latent":
+                total += 2 * tokens * (layer["latent_dim"] + layer["rope_dim"])
+            elif layer["kind"] == "linear":
+                total += 4 * layer["heads"] * layer["key_dim"] * layer["value_dim"]
+            else:
+                kept = min(tokens, layer["window"]) if layer["kind"] == "window" else tokens
+                total += 2 * 2 * kept * layer["kv_heads"] * layer["head_dim"]
+        return total
+    ''', cases=layer_cases, compare=close(atol=0, rtol=0, dtype=False), misconceptions=[
         Misconception("keeps every key in a window layer", change=('min(tokens, layer["window"]) if layer["kind"] == "window" else tokens', "tokens"),
                       ask="A token can never again be read once `window` newer ones have come. Must it be kept?"),
         Misconception("fills a window that is not full yet", change=("min(tokens, layer[\"window\"])", "layer[\"window\"]"),

@@ -90,15 +90,6 @@ def schedule_cases(rng):
         yield Case(step, steps, peak, warmup, floor, label=f"step {step} of {steps}, {warmup} of warm-up, floor {floor:.2f}")
 
 
-SCHEDULE = '''
-def learning_rate(step, steps, peak, warmup, floor):
-    """-> the learning rate of this step; steps are counted from 0"""
-    if step < warmup:
-        return peak * (step + 1) / warmup
-    progress = (step - warmup) / (steps - warmup)
-    return peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)
-'''
-
 exercise(
     id="10.3", title="Up and down again", kind="write", points=2, minutes=7, difficulty=2, card=r"""
     The running averages of AdamW need a few steps before they mean anything. So the learning rate rises in a straight line
@@ -107,8 +98,14 @@ exercise(
     - step 0 already moves: the rates of the first $w$ (`warmup`) steps are $1/w, 2/w, \dots, 1$ times the peak
     - the cosine begins at the peak in step `warmup` and reaches `floor` times the peak in step `steps`
     - half way down, the rate is midway between these two rates
-    """, given={"math": math}, solution=SCHEDULE, cases=schedule_cases, compare=close(atol=1e-9, rtol=1e-6),
-    misconceptions=[
+    """, given={"math": math}, solution='''
+    def learning_rate(step, steps, peak, warmup, floor):
+        """-> the learning rate of this step; steps are counted from 0"""
+        if step < warmup:
+            return peak * (step + 1) / warmup
+        progress = (step - warmup) / (steps - warmup)
+        return peak * (floor + (1 - floor) * (1 + math.cos(math.pi * progress)) / 2)
+    ''', cases=schedule_cases, compare=close(atol=1e-9, rtol=1e-6), misconceptions=[
         Misconception("wastes the first step", change=("(step + 1) / warmup", "step / warmup"),
                       ask="With which rate is the very first step taken, in yours?"),
         Misconception("starts the cosine at step 0", change=("(step - warmup) / (steps - warmup)", "step / steps"),
@@ -269,17 +266,6 @@ def _nucleus_like(got, want, case):
     return told
 
 
-NUCLEUS = '''
-def nucleus(probabilities, p):
-    """(vocabulary,) -> (vocabulary,)"""
-    ordered, order = probabilities.sort(descending=True)
-    before = ordered.cumsum(-1) - ordered
-    kept = torch.where(before < p, ordered, torch.zeros_like(ordered))
-    out = torch.zeros_like(probabilities)
-    out[order] = kept / kept.sum()
-    return out
-'''
-
 exercise(
     id="10.7", title="The nucleus", kind="write", points=3, minutes=10, difficulty=3, card="""
     Top-p sampling draws only from the **nucleus**: the fewest tokens, likeliest first, whose probabilities add up to at
@@ -288,7 +274,16 @@ exercise(
     - the token with which the sum reaches `p` belongs to it; of equally likely ones take any, but no more than needed
     - the probabilities in the nucleus are normalised; all others are 0
     - the result is in the order of the input, not sorted
-    """, given={"torch": torch}, solution=NUCLEUS, cases=nucleus_cases, compare=_nucleus_like,
+    """, given={"torch": torch}, solution='''
+    def nucleus(probabilities, p):
+        """(vocabulary,) -> (vocabulary,)"""
+        ordered, order = probabilities.sort(descending=True)
+        before = ordered.cumsum(-1) - ordered
+        kept = torch.where(before < p, ordered, torch.zeros_like(ordered))
+        out = torch.zeros_like(probabilities)
+        out[order] = kept / kept.sum()
+        return out
+    ''', cases=nucleus_cases, compare=_nucleus_like,
     properties=[("it sums to 1", lambda got, case: abs(float(got.sum()) - 1) < 1e-5)], misconceptions=[
         Misconception("drops the token with which the sum reaches p",
                       change=("before < p", "(before + ordered <= p) | (before == 0)"),
@@ -449,16 +444,6 @@ def chain_cases(rng):
         yield Case(p, label=f"{n} words")
 
 
-CHAIN = '''
-def entropy_rate(p):
-    """p (n, n) in float64, rows sum to 1 -> nats per word, a float"""
-    n = len(p)
-    often = torch.linalg.lstsq(torch.cat([p.T - torch.eye(n, dtype=p.dtype), torch.ones(1, n, dtype=p.dtype)]),
-                               torch.cat([torch.zeros(n, dtype=p.dtype), torch.ones(1, dtype=p.dtype)])[:, None]).solution[:, 0]
-    surprise = -torch.special.xlogy(p, p).sum(-1)
-    return float(often @ surprise)
-'''
-
 exercise(
     id="10.10", title="The floor", kind="write", points=3, minutes=12, difficulty=4, card=r"""
     A text is made by a chain: word $j$ follows word $i$ with probability $p_{ij}$. No model, however large, has an expected
@@ -467,7 +452,15 @@ exercise(
 
     - $\pi = \pi P$, and $\pi$ sums to 1; there is one, since every word can follow every other after some steps
     - $0 \ln 0$ is 0
-    """, given={"torch": torch}, solution=CHAIN, cases=chain_cases, compare=close(atol=1e-6),
+    """, given={"torch": torch}, solution='''
+    def entropy_rate(p):
+        """p (n, n) in float64, rows sum to 1 -> nats per word, a float"""
+        n = len(p)
+        often = torch.linalg.lstsq(torch.cat([p.T - torch.eye(n, dtype=p.dtype), torch.ones(1, n, dtype=p.dtype)]),
+                                   torch.cat([torch.zeros(n, dtype=p.dtype), torch.ones(1, dtype=p.dtype)])[:, None]).solution[:, 0]
+        surprise = -torch.special.xlogy(p, p).sum(-1)
+        return float(often @ surprise)
+    ''', cases=chain_cases, compare=close(atol=1e-6),
     measure=lambda got, case: got.item() if isinstance(got, torch.Tensor) else got, misconceptions=[
         Misconception("multiplies by P alone, which never settles where words alternate", code='''
             def entropy_rate(p):
@@ -499,15 +492,6 @@ def penalty_cases(rng):
     yield Case(randn(rng, 20), torch.randint(20, (30,), generator=rng), 1.2, label="twenty tokens, many seen")
 
 
-PENALTY = '''
-def penalised(logits, seen, penalty):
-    """logits (vocabulary,), seen (m,) tokens of the text so far -> (vocabulary,)"""
-    out = logits.clone()
-    chosen = logits[seen]
-    out[seen] = torch.where(chosen > 0, chosen / penalty, chosen * penalty)
-    return out
-'''
-
 exercise(
     id="10.11", title="A penalty that rewards", kind="repair", points=2, minutes=7, difficulty=2, card="""
     A repetition penalty above 1 should make tokens that the text already contains **less** likely. This one is often seen,
@@ -515,14 +499,20 @@ exercise(
 
     - a token is penalised once, however often it was seen
     - the input `logits` must not change
-    """, given={"torch": torch}, name="penalised",
-    stub='''
+    """, given={"torch": torch}, name="penalised", stub='''
     def penalised(logits, seen, penalty):
         """logits (vocabulary,), seen (m,) tokens of the text so far -> (vocabulary,)"""
         out = logits.clone()
         out[seen] = logits[seen] / penalty
         return out
-    ''', solution=PENALTY, cases=penalty_cases, compare=close(atol=1e-6),
+    ''', solution='''
+    def penalised(logits, seen, penalty):
+        """logits (vocabulary,), seen (m,) tokens of the text so far -> (vocabulary,)"""
+        out = logits.clone()
+        chosen = logits[seen]
+        out[seen] = torch.where(chosen > 0, chosen / penalty, chosen * penalty)
+        return out
+    ''', cases=penalty_cases, compare=close(atol=1e-6),
     properties=[("no token that was seen has become likelier", lambda got, case: bool((got <= case.args[0] + 1e-6).all()))],
     misconceptions=[
         Misconception("multiplies positive logits and divides negative ones", change=("chosen / penalty, chosen * penalty", "chosen * penalty, chosen / penalty"),

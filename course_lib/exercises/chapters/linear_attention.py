@@ -51,14 +51,6 @@ def plain_cases(rng):
     yield Case(positive(rng, 400, 4), positive(rng, 7, 4), randn(rng, 7, 3), label="400 queries, 7 keys")
 
 
-SUMMED = '''
-def attend(q, k, v):
-    """features q (..., n, m), k (..., l, m), values v (..., l, d) -> (..., n, d)"""
-    state = k.transpose(-2, -1) @ v
-    normaliser = k.sum(-2)
-    return (q @ state) / (q @ normaliser[..., None])
-'''
-
 exercise(
     id="4.1", title="Keys first", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     `q` and `k` hold **features** already, all positive. Write linear attention without a mask:
@@ -66,7 +58,13 @@ exercise(
 
     - never build the matrix of all queries by all keys: multiply keys and values first
     - the denominator needs the sum of the keys, which is one vector for all queries
-    """, given={"torch": torch}, solution=SUMMED, cases=plain_cases, call=watched, compare=close(atol=1e-5),
+    """, given={"torch": torch}, solution='''
+    def attend(q, k, v):
+        """features q (..., n, m), k (..., l, m), values v (..., l, d) -> (..., n, d)"""
+        state = k.transpose(-2, -1) @ v
+        normaliser = k.sum(-2)
+        return (q @ state) / (q @ normaliser[..., None])
+    ''', cases=plain_cases, call=watched, compare=close(atol=1e-5),
     properties=[("each output is between the smallest and the largest value",
                  lambda got, case: bool((got.amax() <= case.args[2].amax() + 1e-4) & (got.amin() >= case.args[2].amin() - 1e-4)))],
     misconceptions=[
@@ -121,21 +119,18 @@ def feature_cases(rng):
     yield Case(randn(rng, 2, 3, 6) / 2, randn(rng, 3, 6), label="2 heads of 3 vectors, 3 directions")
 
 
-FEATURES = '''
-def random_features(x, w):
-    """x (..., n, d), directions w (m, d) -> (..., n, m)"""
-    exponent = x @ w.T - x.square().sum(-1, keepdim=True) / 2
-    return exponent.exp() / math.sqrt(w.shape[0])
-'''
-
 exercise(
     id="4.9", title="Positive random features", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Write Performer's features: for each direction $w_r$, $\phi_r(x) = e^{w_r \cdot x - |x|^2/2} / \sqrt m$.
 
     - $m$ is the number of directions
     - the product of two feature vectors must be a **mean** over the directions
-    """,
-    given={"torch": torch, "math": math}, solution=FEATURES, cases=feature_cases, compare=close(atol=1e-5),
+    """, given={"torch": torch, "math": math}, solution='''
+    def random_features(x, w):
+        """x (..., n, d), directions w (m, d) -> (..., n, m)"""
+        exponent = x @ w.T - x.square().sum(-1, keepdim=True) / 2
+        return exponent.exp() / math.sqrt(w.shape[0])
+    ''', cases=feature_cases, compare=close(atol=1e-5),
     properties=[("every feature is positive", lambda got, case: bool((got > 0).all()))], misconceptions=[
         Misconception("divides by m, not by its root", change=("math.sqrt(w.shape[0])", "w.shape[0]"),
                       ask="Two feature vectors are multiplied. How often is your factor in the product?"),
@@ -176,14 +171,6 @@ def step_cases(rng):
     yield Case(randn(rng, 3, 8), positive(rng, 3), positive(rng, 3), positive(rng, 3), randn(rng, 8), label="3 features, values of 8")
 
 
-STEP = '''
-def step(state, normaliser, q, k, v):
-    """state (m, d), normaliser (m,), features q and k (m,), value v (d,) -> output (d,), new state, new normaliser"""
-    state = state + k[:, None] * v[None, :]
-    normaliser = normaliser + k
-    return (q @ state) / (q @ normaliser), state, normaliser
-'''
-
 exercise(
     id="4.2", title="One step of the recurrence", kind="write", points=2, minutes=8, difficulty=2, card=r"""
     One token arrives: features `q`, `k` and a value `v`. Write the step that adds it to the state and answers.
@@ -191,7 +178,13 @@ exercise(
     - $S \leftarrow S + k v^\top$, $z \leftarrow z + k$, and the answer $q^\top S / q^\top z$
     - a token sees itself, as under a causal mask
     - do not change what was handed in: return new tensors
-    """, given={"torch": torch}, solution=STEP, cases=step_cases, compare=close(atol=1e-5), misconceptions=[
+    """, given={"torch": torch}, solution='''
+    def step(state, normaliser, q, k, v):
+        """state (m, d), normaliser (m,), features q and k (m,), value v (d,) -> output (d,), new state, new normaliser"""
+        state = state + k[:, None] * v[None, :]
+        normaliser = normaliser + k
+        return (q @ state) / (q @ normaliser), state, normaliser
+    ''', cases=step_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("answers before it adds the token", code='''
             def step(state, normaliser, q, k, v):
                 answer = (q @ state) / (q @ normaliser)
@@ -242,36 +235,6 @@ def walk_cases(rng):
     yield Case(positive(rng, 9, 40), positive(rng, 9, 40), randn(rng, 9, 24), label="9 tokens, 40 features, values of 24")
 
 
-WALK = '''
-__global__ void walk_tokens(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
-                            float* __restrict__ out, int n, int d, int d_v) {
-    extern __shared__ float state[];             // d rows of d_v floats, then two rows of d for q and k
-    float* q_row = state + d * d_v;
-    float* k_row = q_row + d;
-    int c = threadIdx.x;                         // this thread's column; blockDim.x >= d_v
-    if (c < d_v)
-        for (int i = 0; i < d; ++i) state[i * d_v + c] = 0.0f;
-
-    for (int t = 0; t < n; ++t) {
-        for (int i = c; i < d; i += blockDim.x) {
-            q_row[i] = q[t * d + i];
-            k_row[i] = k[t * d + i];
-        }
-        __syncthreads();
-        if (c < d_v) {
-            float value = v[t * d_v + c], sum = 0.0f;
-            for (int i = 0; i < d; ++i) {
-                float s = state[i * d_v + c] + k_row[i] * value;
-                state[i * d_v + c] = s;
-                sum += q_row[i] * s;
-            }
-            out[t * d_v + c] = sum;
-        }
-        __syncthreads();
-    }
-}
-'''
-
 kernel_exercise(
     id="4.7", title="The state stays on the chip", points=4, minutes=16, difficulty=4, name="walk_tokens",
     card=r"""
@@ -295,7 +258,35 @@ __global__ void walk_tokens(const float* __restrict__ q, const float* __restrict
     // for each token: 1. load q_row and k_row   2. wait   3. update column c and read it with q_row   4. wait
 }
 ''',
-    solution=WALK, cases=walk_cases, compare=close(atol=1e-3, rtol=1e-4),
+    solution='''
+    __global__ void walk_tokens(const float* __restrict__ q, const float* __restrict__ k, const float* __restrict__ v,
+                                float* __restrict__ out, int n, int d, int d_v) {
+        extern __shared__ float state[];             // d rows of d_v floats, then two rows of d for q and k
+        float* q_row = state + d * d_v;
+        float* k_row = q_row + d;
+        int c = threadIdx.x;                         // this thread's column; blockDim.x >= d_v
+        if (c < d_v)
+            for (int i = 0; i < d; ++i) state[i * d_v + c] = 0.0f;
+
+        for (int t = 0; t < n; ++t) {
+            for (int i = c; i < d; i += blockDim.x) {
+                q_row[i] = q[t * d + i];
+                k_row[i] = k[t * d + i];
+            }
+            __syncthreads();
+            if (c < d_v) {
+                float value = v[t * d_v + c], sum = 0.0f;
+                for (int i = 0; i < d; ++i) {
+                    float s = state[i * d_v + c] + k_row[i] * value;
+                    state[i * d_v + c] = s;
+                    sum += q_row[i] * s;
+                }
+                out[t * d_v + c] = sum;
+            }
+            __syncthreads();
+        }
+    }
+    ''', cases=walk_cases, compare=close(atol=1e-3, rtol=1e-4),
     launch=lambda q, k, v: Launch(grid=1, block=32 * math.ceil(v.shape[1] / 32), shared=4 * (q.shape[1] * (v.shape[1] + 2)),
                                   args=[q, k, v, out(v.shape), q.shape[0], q.shape[1], v.shape[1]]),
     expect=lambda q, k, v: (q @ k.T).tril() @ v,
@@ -492,13 +483,6 @@ def delta_cases(rng):
     yield Case(randn(rng, 3, 2), 0.5 * unit(randn(rng, 3), dim=0), randn(rng, 2), 1.0, 1.0, label="a key of length 0.5")
 
 
-DELTA = '''
-def overwrite(state, k, v, beta, decay):
-    """state (m, d), key k (m,), value v (d,), beta, decay: numbers -> the new state (m, d)"""
-    state = decay * state
-    return state + beta * k[:, None] * (v - k @ state)[None, :]
-'''
-
 exercise(
     id="4.6", title="Replace, do not pile up", kind="write", points=2, minutes=8, difficulty=3, card=r"""
     Write one update of the delta rule with a *gate* $a \le 1$, by which the old state fades first:
@@ -507,7 +491,12 @@ exercise(
     - with $|k| = 1$, $\beta = 1$ and $a = 1$ the new state returns exactly $v$ for $k$
     - the state fades **before** it is asked what it returns for $k$
     - return a new state; do not change the one that was handed in
-    """, given={"torch": torch}, solution=DELTA, cases=delta_cases, compare=close(atol=1e-5), misconceptions=[
+    """, given={"torch": torch}, solution='''
+    def overwrite(state, k, v, beta, decay):
+        """state (m, d), key k (m,), value v (d,), beta, decay: numbers -> the new state (m, d)"""
+        state = decay * state
+        return state + beta * k[:, None] * (v - k @ state)[None, :]
+    ''', cases=delta_cases, compare=close(atol=1e-5), misconceptions=[
         Misconception("adds without correcting", change=("(v - k @ state)", "v"),
                       ask="The state may return something for this key already. What does it return after your update?"),
         Misconception("asks the state before it fades", change=("state = decay * state\n    return", "return decay *"),
@@ -555,15 +544,6 @@ def gate_cases(rng):
                label="a chunk of 64, one gate of 1e-9: the product is 0 in float64 too")
 
 
-GATED = '''
-def products(q, k, gates):
-    """q, k (n, d), gates (n, d) in (0, 1] -> (n, n): what token s still weighs for query t; 0 for s > t"""
-    logs = gates.log().cumsum(0)
-    seen = torch.ones(len(q), len(q), dtype=torch.bool).tril()[..., None]
-    faded = (logs[:, None] - logs[None]).masked_fill(~seen, -torch.inf).exp()
-    return (q[:, None] * faded * k[None]).sum(-1)
-'''
-
 exercise(
     id="4.12", title="A quotient that overflows", kind="repair", points=3, minutes=10, difficulty=4, card=r"""
     With a gate per channel, token $s$ weighs $\sum_i q_t[i]\,(A_t[i] / A_s[i])\,k_s[i]$ for a query $t \ge s$, where $A_t$ is the product
@@ -573,13 +553,19 @@ exercise(
     - gates may be so strong that their product over the chunk is 0, in float64 too
     - a token does not fade at its own place: the weight of $s = t$ is $q_t \cdot k_t$
     - an array of (n, n, d) numbers is fine here
-    """, given={"torch": torch},
-    stub='''
+    """, given={"torch": torch}, stub='''
     def products(q, k, gates):
         """q, k (n, d), gates (n, d) in (0, 1] -> (n, n): what token s still weighs for query t; 0 for s > t"""
         total = gates.cumprod(0)
         return ((q * total) @ (k / total).T).tril()
-    ''', solution=GATED, cases=gate_cases, compare=close(atol=1e-4), misconceptions=[
+    ''', solution='''
+    def products(q, k, gates):
+        """q, k (n, d), gates (n, d) in (0, 1] -> (n, n): what token s still weighs for query t; 0 for s > t"""
+        logs = gates.log().cumsum(0)
+        seen = torch.ones(len(q), len(q), dtype=torch.bool).tril()[..., None]
+        faded = (logs[:, None] - logs[None]).masked_fill(~seen, -torch.inf).exp()
+        return (q[:, None] * faded * k[None]).sum(-1)
+    ''', cases=gate_cases, compare=close(atol=1e-4), misconceptions=[
         Misconception("keeps the quotient from overflowing by a smallest number", code='''
             def products(q, k, gates):
                 total = gates.cumprod(0)

@@ -525,21 +525,6 @@ def _append_cases(rng):
         yield Case([5, 3, 1], length, [0, 2, 0, 1, 0, 2], [4, 2, 0], size, label=f"{length} slots in pages of {size}")
 
 
-APPEND = '''
-def append_slot(table, length, references, free, block_size):
-    """-> (page, offset, source): the new slot, and the page to copy into `page` before it is written, or None"""
-    offset, source = length % block_size, None
-    if offset == 0:
-        table.append(free.pop())
-        references[table[-1]] = 1
-    elif references[table[-1]] > 1:
-        source = table[-1]
-        references[source] -= 1
-        table[-1] = free.pop()
-        references[table[-1]] = 1
-    return table[-1], offset, source
-'''
-
 exercise(
     id="8.8", title="Copy on write", kind="write", points=3, minutes=10, difficulty=3, card="""
     Write `append_slot`: one more slot for a sequence of `length` tokens. Change `table`, `references` and `free` in
@@ -550,7 +535,20 @@ exercise(
     - the last page has room, and other tables hold it: they must not see what is written. The table gets a new page
       in its place, and `source` says what to copy into it
     - return `(page, offset, source)`; `source` is None where nothing is copied
-    """, solution=APPEND, cases=_append_cases, call=_append_call, compare=exact(), misconceptions=[
+    """, solution='''
+    def append_slot(table, length, references, free, block_size):
+        """-> (page, offset, source): the new slot, and the page to copy into `page` before it is written, or None"""
+        offset, source = length % block_size, None
+        if offset == 0:
+            table.append(free.pop())
+            references[table[-1]] = 1
+        elif references[table[-1]] > 1:
+            source = table[-1]
+            references[source] -= 1
+            table[-1] = free.pop()
+            references[table[-1]] = 1
+        return table[-1], offset, source
+    ''', cases=_append_cases, call=_append_call, compare=exact(), misconceptions=[
         Misconception("writes into a page that others read", code='''
             def append_slot(table, length, references, free, block_size):
                 if length % block_size == 0:
@@ -632,22 +630,6 @@ exercise(
                       ask="Are the pages of a sequence next to each other in the pool?")],
     hints=["How many pages does the sequence hold in one layer?", "Pages times layers times two."])
 
-ROOM = """
-def make_room(held, needs, free):
-    \"\"\"held and needs: pages of each running sequence, oldest first -> (how many still run, pages left free)\"\"\"
-    held = list(held)
-    for i, need in enumerate(needs):
-        if i == len(held):
-            break
-        while free < need:
-            free += held.pop()
-            if i == len(held):
-                return i, free
-        free -= need
-        held[i] += need
-    return len(held), free
-"""
-
 
 def room_cases(rng):
     yield Case([3], [1], 1, label="one sequence, a page is free")
@@ -673,7 +655,21 @@ exercise(
       one being served, and then nobody younger is left
     - a sequence that was preempted needs nothing any more
     - the lists are copies: you may change them""",
-    given={}, solution=ROOM, cases=room_cases, compare=exact(), mutates=("held", "needs"), misconceptions=[
+    given={}, solution="""
+    def make_room(held, needs, free):
+        \"\"\"held and needs: pages of each running sequence, oldest first -> (how many still run, pages left free)\"\"\"
+        held = list(held)
+        for i, need in enumerate(needs):
+            if i == len(held):
+                break
+            while free < need:
+                free += held.pop()
+                if i == len(held):
+                    return i, free
+            free -= need
+            held[i] += need
+        return len(held), free
+    """, cases=room_cases, compare=exact(), mutates=("held", "needs"), misconceptions=[
         Misconception("preempts the sequence that finds no room, not the youngest", code="""
             def make_room(held, needs, free):
                 running = 0
@@ -751,18 +747,6 @@ def _read_once(f, q, k_shared, v_shared, k_own, v_own):
         return f(q, k_shared, v_shared, k_own, v_own)
 
 
-CASCADE = '''
-def read_once(q, k_shared, v_shared, k_own, v_own):
-    """q (b, d), k_shared (m, d), v_shared (m, d_v), k_own (b, n, d), v_own (b, n, d_v) -> (b, d_v)"""
-    shared = q @ k_shared.T / math.sqrt(q.shape[1])
-    own = (k_own @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[1])
-    m_shared, m_own = shared.amax(1, keepdim=True), own.amax(1, keepdim=True)
-    m = torch.maximum(m_shared, m_own)
-    p_shared, p_own = torch.exp(shared - m), torch.exp(own - m)
-    out = p_shared @ v_shared + (p_own[:, None] @ v_own)[:, 0]
-    return out / (p_shared.sum(1, keepdim=True) + p_own.sum(1, keepdim=True))
-'''
-
 exercise(
     id="8.13", title="One prefix, read once", kind="write", points=3, minutes=12, difficulty=3, card="""
     `b` requests begin with the same `m` tokens and go on with `n` tokens of their own. Each has one query. Write `read_once`: attention of
@@ -773,7 +757,17 @@ exercise(
     """, given={"torch": torch, "math": math},
     forbid=("cat", "concat", "concatenate", "stack", "hstack", "repeat", "expand", "expand_as", "repeat_interleave", "tile",
             "scaled_dot_product_attention"),
-    solution=CASCADE, cases=reader_cases, call=_read_once, compare=close(atol=1e-5), misconceptions=[
+    solution='''
+    def read_once(q, k_shared, v_shared, k_own, v_own):
+        """q (b, d), k_shared (m, d), v_shared (m, d_v), k_own (b, n, d), v_own (b, n, d_v) -> (b, d_v)"""
+        shared = q @ k_shared.T / math.sqrt(q.shape[1])
+        own = (k_own @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[1])
+        m_shared, m_own = shared.amax(1, keepdim=True), own.amax(1, keepdim=True)
+        m = torch.maximum(m_shared, m_own)
+        p_shared, p_own = torch.exp(shared - m), torch.exp(own - m)
+        out = p_shared @ v_shared + (p_own[:, None] @ v_own)[:, 0]
+        return out / (p_shared.sum(1, keepdim=True) + p_own.sum(1, keepdim=True))
+    ''', cases=reader_cases, call=_read_once, compare=close(atol=1e-5), misconceptions=[
         Misconception("reads the shared keys again for each request", code='''
             def read_once(q, k_shared, v_shared, k_own, v_own):
                 out = []

@@ -86,13 +86,6 @@ def angle_cases(rng):
     yield Case(n, d, base, label=f"{n} positions, head_dim {d}, base {base:,.0f}")
 
 
-ANGLES = '''
-def angle_table(n, head_dim, base):
-    """row p, column i: the angle in radians by which pair i is turned at position p"""
-    frequencies = base ** -(torch.arange(0, head_dim, 2) / head_dim)
-    return torch.arange(n)[:, None] * frequencies
-'''
-
 exercise(
     id="2.3", title="The table of angles", kind="write", points=2, minutes=7, difficulty=2, card=r"""
     Write `angle_table(n, head_dim, base)`: row $p$, column $i$ is the angle $p \cdot \text{base}^{-2i/d}$ by which pair $i$ is turned at
@@ -101,12 +94,16 @@ exercise(
     - positions are $0, \dots, n - 1$, pairs $0, \dots, d/2 - 1$
     - with `n` 3, `head_dim` 4 and base 100 the frequencies are 1 and 0.1, and the rows `[0, 0]`, `[1, 0.1]`, `[2, 0.2]`
     - the result is float32
-    """, given={"torch": torch},
-    stub='''
+    """, given={"torch": torch}, stub='''
     def angle_table(n, head_dim, base):
         """-> (n, head_dim / 2), radians"""
         raise NotImplementedError
-    ''', solution=ANGLES, cases=angle_cases, compare=close(atol=1e-3, rtol=1e-4), misconceptions=[
+    ''', solution='''
+    def angle_table(n, head_dim, base):
+        """row p, column i: the angle in radians by which pair i is turned at position p"""
+        frequencies = base ** -(torch.arange(0, head_dim, 2) / head_dim)
+        return torch.arange(n)[:, None] * frequencies
+    ''', cases=angle_cases, compare=close(atol=1e-3, rtol=1e-4), misconceptions=[
         Misconception("counts positions from 1", change=("torch.arange(n)[:, None]", "torch.arange(1, n + 1)[:, None]"),
                       ask="By what angle is the first token turned?"),
         Misconception("leaves out the 2 of the exponent", change=("torch.arange(0, head_dim, 2)", "torch.arange(head_dim // 2)"),
@@ -139,13 +136,6 @@ def reorder_cases(rng):
     yield Case(randn(rng, 8, 3), 4, label="4 heads of 2")
 
 
-REORDER = '''
-def reorder(weight, n_heads):
-    """(n_heads * head_dim, d_model), interleaved -> the same rows in the order of split halves"""
-    pairs = weight.view(n_heads, -1, 2, weight.shape[1])
-    return pairs.transpose(1, 2).reshape(weight.shape)
-'''
-
 exercise(
     id="2.4", title="From one layout to the other", kind="write", points=2, minutes=9, difficulty=3, card="""
     The saved weights of a model (a *checkpoint*) were trained with interleaved pairs; your code rotates split halves. Write `reorder(weight, n_heads)`, which permutes the rows of a
@@ -154,8 +144,12 @@ exercise(
     - within each head, row `2i` goes to place `i`, row `2i + 1` to place `i + head_dim / 2`
     - heads stay where they are
     - for two heads of 4, rows `0 1 2 3 4 5 6 7` become `0 2 1 3 4 6 5 7`
-    """,
-    given={"torch": torch}, solution=REORDER, cases=reorder_cases, compare=close(atol=0), misconceptions=[
+    """, given={"torch": torch}, solution='''
+    def reorder(weight, n_heads):
+        """(n_heads * head_dim, d_model), interleaved -> the same rows in the order of split halves"""
+        pairs = weight.view(n_heads, -1, 2, weight.shape[1])
+        return pairs.transpose(1, 2).reshape(weight.shape)
+    ''', cases=reorder_cases, compare=close(atol=0), misconceptions=[
         Misconception("goes the other way, from halves to interleaved", change=("view(n_heads, -1, 2, weight.shape[1])",
                                                                                "view(n_heads, 2, -1, weight.shape[1])"),
                       ask="Where should row 1 of a head of 4 end up: at place 1 or at place 2?"),
@@ -189,21 +183,6 @@ def rotated_halves(x, cos, sin, positions):
     return torch.cat([a * c - b * s, a * s + b * c], -1)
 
 
-HALVES = '''
-__global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos, const float* __restrict__ sin,
-                            const int* __restrict__ positions, int n, int half) {
-    int unit = blockIdx.x * blockDim.x + threadIdx.x;      // one pair per thread
-    if (unit >= n * half) return;
-    int row = unit / half, i = unit % half;
-    float* first = x + row * 2 * half + i;
-    float* second = first + half;
-    int angle = positions[row] * half + i;
-    float a = *first, b = *second, c = cos[angle], s = sin[angle];
-    *first = a * c - b * s;
-    *second = a * s + b * c;
-}
-'''
-
 kernel_exercise(
     id="2.5", title="Rotate in place", points=3, minutes=15, difficulty=3, name="rope_halves", card=r"""
     Write the kernel: rows of `x` (n, 2 · half) are rotated in place, split halves, one pair per thread. Pair `i` of a row is the entries `i` and
@@ -219,7 +198,20 @@ __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos
     // your code
 }
 ''',
-    solution=HALVES, cases=kernel_cases, compare=close(atol=1e-5), expect=rotated_halves,
+    solution='''
+    __global__ void rope_halves(float* __restrict__ x, const float* __restrict__ cos, const float* __restrict__ sin,
+                                const int* __restrict__ positions, int n, int half) {
+        int unit = blockIdx.x * blockDim.x + threadIdx.x;      // one pair per thread
+        if (unit >= n * half) return;
+        int row = unit / half, i = unit % half;
+        float* first = x + row * 2 * half + i;
+        float* second = first + half;
+        int angle = positions[row] * half + i;
+        float a = *first, b = *second, c = cos[angle], s = sin[angle];
+        *first = a * c - b * s;
+        *second = a * s + b * c;
+    }
+    ''', cases=kernel_cases, compare=close(atol=1e-5), expect=rotated_halves,
     launch=lambda x, cos, sin, positions: Launch(
         grid=math.ceil(x.numel() / 2 / 64), block=64,
         args=[inout(x), cos, sin, positions, x.shape[0], x.shape[1] // 2]),
@@ -268,18 +260,6 @@ def rotated_pairs(x, angles):
     return torch.stack([a * angles.cos() - b * angles.sin(), a * angles.sin() + b * angles.cos()], -1).flatten(1)
 
 
-VECTOR = '''
-__global__ void rope_pairs(float* __restrict__ x, const float* __restrict__ angles, int n, int pairs) {
-    int unit = blockIdx.x * blockDim.x + threadIdx.x;
-    int row = unit / pairs, i = unit % pairs;
-    if (row >= n) return;
-    float2* place = reinterpret_cast<float2*>(x + row * 2 * pairs + 2 * i);
-    float2 v = *place;
-    float c = cosf(angles[i]), s = sinf(angles[i]);
-    *place = make_float2(v.x * c - v.y * s, v.x * s + v.y * c);
-}
-'''
-
 FAULTY_VECTOR = '''
 __global__ void rope_pairs(float* __restrict__ x, const float* __restrict__ angles, int n, int pairs) {
     int unit = blockIdx.x * blockDim.x + threadIdx.x;
@@ -302,8 +282,17 @@ kernel_exercise(
 
     - `n` rows of `2 * pairs` entries; entries `2i` and `2i + 1` of each row are turned by `angles[i]`
     - the launch has a thread for every pair
-    """,
-    stub=FAULTY_VECTOR, solution=VECTOR, cases=vector_cases, compare=close(atol=1e-5), expect=rotated_pairs,
+    """, stub=FAULTY_VECTOR, solution='''
+    __global__ void rope_pairs(float* __restrict__ x, const float* __restrict__ angles, int n, int pairs) {
+        int unit = blockIdx.x * blockDim.x + threadIdx.x;
+        int row = unit / pairs, i = unit % pairs;
+        if (row >= n) return;
+        float2* place = reinterpret_cast<float2*>(x + row * 2 * pairs + 2 * i);
+        float2 v = *place;
+        float c = cosf(angles[i]), s = sinf(angles[i]);
+        *place = make_float2(v.x * c - v.y * s, v.x * s + v.y * c);
+    }
+    ''', cases=vector_cases, compare=close(atol=1e-5), expect=rotated_pairs,
     launch=lambda x, angles: Launch(grid=math.ceil(x.numel() / 2 / 32), block=32,
                                     args=[inout(x), angles, x.shape[0], len(angles)]),
     misconceptions=[

@@ -8,13 +8,6 @@ from course_lib.exercises import (Case, Launch, Misconception, close, exact, exe
                                   out, randn, whole)
 
 
-WINDOW = '''
-def sliding_window(n, window):
-    """-> (n, n) boolean: query i may see the last `window` keys, its own included"""
-    i, j = torch.arange(n)[:, None], torch.arange(n)[None]
-    return (j <= i) & (i - j < window)
-'''
-
 exercise(
     id="5.1", title="The last few keys", kind="write", points=2, minutes=6, difficulty=1, card="""
     Write `sliding_window(n, window)`, a boolean mask of shape `(n, n)`, `True` where query `i` may see key `j`.
@@ -22,7 +15,12 @@ exercise(
     - causal: no query sees a later key
     - `window` counts the keys that are seen, **the query's own included**
     - the first queries see fewer, because there are no more
-    """, given={"torch": torch}, solution=WINDOW, compare=exact(),
+    """, given={"torch": torch}, solution='''
+    def sliding_window(n, window):
+        """-> (n, n) boolean: query i may see the last `window` keys, its own included"""
+        i, j = torch.arange(n)[:, None], torch.arange(n)[None]
+        return (j <= i) & (i - j < window)
+    ''', compare=exact(),
     cases=lambda rng: (Case(n, w, label=f"n = {n}, window = {w}") for n, w in ((4, 2), (1, 1), (6, 1), (5, 9), (9, 4), (whole(rng, 10, 40), whole(rng, 2, 9)))),
     misconceptions=[
         Misconception("sees one key too many", change=("< window", "<= window"),
@@ -282,22 +280,6 @@ def averages(v, start, column):
     return torch.stack(rows)
 
 
-AVERAGE = '''
-__global__ void average_blocks(const float* __restrict__ v, const int* __restrict__ start,
-                               const int* __restrict__ column, float* __restrict__ out, int n, int d) {
-    int row = blockIdx.x, c = threadIdx.x;         // a block of queries; one column of the values per thread
-    if (c >= d) return;
-    float sum = 0.0f;
-    int seen = 0;
-    for (int entry = start[row]; entry < start[row + 1]; ++entry) {
-        int first = column[entry] * 32, last = min(first + 32, n);
-        for (int j = first; j < last; ++j) sum += v[j * d + c];
-        seen += last - first;
-    }
-    out[row * d + c] = seen > 0 ? sum / seen : 0.0f;
-}
-'''
-
 kernel_exercise(
     id="5.6", title="Walk the list", points=4, minutes=15, difficulty=3, name="average_blocks", card=r"""
     Attention with equal scores is a plain average. Write the walk: row `r` of `out` is the average of all values in the blocks that
@@ -316,7 +298,21 @@ __global__ void average_blocks(const float* __restrict__ v, const int* __restric
     // your code
 }
 ''',
-    solution=AVERAGE, cases=average_cases, compare=close(atol=1e-5), expect=averages,
+    solution='''
+    __global__ void average_blocks(const float* __restrict__ v, const int* __restrict__ start,
+                                   const int* __restrict__ column, float* __restrict__ out, int n, int d) {
+        int row = blockIdx.x, c = threadIdx.x;         // a block of queries; one column of the values per thread
+        if (c >= d) return;
+        float sum = 0.0f;
+        int seen = 0;
+        for (int entry = start[row]; entry < start[row + 1]; ++entry) {
+            int first = column[entry] * 32, last = min(first + 32, n);
+            for (int j = first; j < last; ++j) sum += v[j * d + c];
+            seen += last - first;
+        }
+        out[row * d + c] = seen > 0 ? sum / seen : 0.0f;
+    }
+    ''', cases=average_cases, compare=close(atol=1e-5), expect=averages,
     launch=lambda v, start, column: Launch(grid=len(start) - 1, block=32,
                                            args=[v, start, column, out((len(start) - 1, v.shape[1])), len(v), v.shape[1]]),
     # at least one sector per row of values; start and column cost a sector each time they are read
@@ -415,15 +411,6 @@ exercise(
     hints=["What does softmax do with a row in which no key fits?", "Which token can every query of a causal model see?"])
 
 
-TOPK = '''
-def topk_weights(scores, top):
-    """(n, m) -> (n, m): softmax over the `top` largest scores of each row, 0 elsewhere"""
-    kept = scores.topk(top, -1).indices
-    chosen = torch.full_like(scores, -math.inf).scatter(-1, kept, scores.gather(-1, kept))
-    return torch.softmax(chosen, -1)
-'''
-
-
 def topk_cases(rng):
     for n, m, top, shift in ((1, 3, 2, 0), (4, 7, 3, 0), (3, 5, 5, 2), (6, 33, 1, 5)):
         yield Case(torch.randn(n, m, generator=rng) - shift, top, label=f"{n} x {m}, top {top}")
@@ -435,7 +422,13 @@ exercise(
     id="5.9", title="Only the best", kind="write", points=2, minutes=8, difficulty=2, card="""
     Write `topk_weights(scores, top)`: each row keeps its `top` largest scores and shares the weight 1 among them by softmax; all others
     get 0. `top` is at most the number of columns; scores have any size, and no two of a row are equal.
-    """, given={"torch": torch, "math": math}, solution=TOPK, compare=close(atol=1e-6),
+    """, given={"torch": torch, "math": math}, solution='''
+    def topk_weights(scores, top):
+        """(n, m) -> (n, m): softmax over the `top` largest scores of each row, 0 elsewhere"""
+        kept = scores.topk(top, -1).indices
+        chosen = torch.full_like(scores, -math.inf).scatter(-1, kept, scores.gather(-1, kept))
+        return torch.softmax(chosen, -1)
+    ''', compare=close(atol=1e-6),
     cases=topk_cases,
     properties=[("each row sums to 1", lambda got, case: bool((got.sum(-1) - 1).abs().max() < 1e-4))],
     misconceptions=[
@@ -464,19 +457,17 @@ exercise(
     hints=["`scores.topk(top, -1).indices` are the places to keep.", "Fill a tensor with -inf, put the kept scores back, then softmax."])
 
 
-DOCUMENTS = '''
-def same_document(starts, n):
-    """starts: first token of each document, ascending, starts[0] = 0 -> (n, n) boolean, causal, within documents"""
-    document = torch.searchsorted(starts, torch.arange(n), right=True)
-    i, j = torch.arange(n)[:, None], torch.arange(n)[None]
-    return (document[:, None] == document[None]) & (j <= i)
-'''
-
 exercise(
     id="5.10", title="Packed sequences", kind="write", points=2, minutes=8, difficulty=3, card="""
     Several documents are packed into one row of tokens, to waste none on padding. Write `same_document(starts, n)`, where `starts` holds the
     first token of each document: query `i` may see key `j` if both are in the same document and `j` is not later.
-    """, given={"torch": torch}, solution=DOCUMENTS, compare=exact(),
+    """, given={"torch": torch}, solution='''
+    def same_document(starts, n):
+        """starts: first token of each document, ascending, starts[0] = 0 -> (n, n) boolean, causal, within documents"""
+        document = torch.searchsorted(starts, torch.arange(n), right=True)
+        i, j = torch.arange(n)[:, None], torch.arange(n)[None]
+        return (document[:, None] == document[None]) & (j <= i)
+    ''', compare=exact(),
     cases=lambda rng: (Case(torch.tensor(s), n, label=f"{n} tokens, documents from {s}")
                        for s, n in (([0, 2], 4), ([0], 3), ([0, 1, 5], 9), ([0, 3, 4, 7], 12),
                                     (sorted({0, whole(rng, 1, 9), whole(rng, 10, 24)}), whole(rng, 25, 40)))),
@@ -495,17 +486,6 @@ exercise(
         Misconception("forgets that it must be causal", change=(" & (j <= i)", ""), ask="May a token see a later one of its own document?")],
     hints=["Number the documents: token t belongs to the last document whose start is at most t.",
            "`torch.searchsorted(starts, tokens, right=True)` counts the starts that are at most t."])
-
-
-CHOSEN = '''
-def attend_chosen(q, k, v, chosen):
-    """q (n, d), k (m, d), v (m, d_v), chosen (n, top): token numbers, or -1 -> (n, d_v)"""
-    at = chosen.clamp(min=0)
-    scores = (k[at] @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[-1])
-    scores = scores.masked_fill(chosen < 0, -math.inf)
-    weights = torch.softmax(scores, -1).masked_fill(chosen < 0, 0)
-    return (weights[:, None] @ v[at])[:, 0]
-'''
 
 
 def chosen_cases(rng):
@@ -540,7 +520,15 @@ exercise(
     - the softmax of a query is over its own chosen tokens; scores are scaled by $1/\sqrt d$
     - where a query has fewer tokens than `top`, the rest of its row is `-1` and counts for nothing; a query without any token gets 0
     - tokens that no query has chosen are never read: they hold NaN in some cases. (Where there is a `-1`, some query has chosen token 0.)
-    """, given={"torch": torch, "math": math}, solution=CHOSEN, compare=close(atol=1e-5), cases=chosen_cases,
+    """, given={"torch": torch, "math": math}, solution='''
+    def attend_chosen(q, k, v, chosen):
+        """q (n, d), k (m, d), v (m, d_v), chosen (n, top): token numbers, or -1 -> (n, d_v)"""
+        at = chosen.clamp(min=0)
+        scores = (k[at] @ q[:, :, None])[:, :, 0] / math.sqrt(q.shape[-1])
+        scores = scores.masked_fill(chosen < 0, -math.inf)
+        weights = torch.softmax(scores, -1).masked_fill(chosen < 0, 0)
+        return (weights[:, None] @ v[at])[:, 0]
+    ''', compare=close(atol=1e-5), cases=chosen_cases,
     call="\n".join(map(inspect.getsource, (tensors, NeverRead, never_read))), misconceptions=[
         Misconception("takes -1 for the last token, as Python does", change=[("chosen.clamp(min=0)", "chosen"),
                       (".masked_fill(chosen < 0, -math.inf)", ""), (".masked_fill(chosen < 0, 0)", "")],

@@ -533,8 +533,7 @@ exercise(
     - keep the matrix product: no array of `(n, m, d)` numbers
     - stay in float32
     - nothing may be below 0
-    """, given={"torch": torch}, forbid=("cdist", "double", "float64", "numpy"),
-    stub='''
+    """, given={"torch": torch}, forbid=("cdist", "double", "float64", "numpy"), stub='''
     def squared_distances(q, k):
         """q (n, d), k (m, d) -> (n, m)"""
         return q.square().sum(-1)[:, None] + k.square().sum(-1)[None] - 2 * q @ k.T
