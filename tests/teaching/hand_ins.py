@@ -1,14 +1,27 @@
-"""Making hand-ins for tests: notebooks, files of an age, zip files."""
+"""What tests of marking share: hand-ins of notebooks, files of an age, zip files; walls, exercises of their own."""
 import io
 import json
 import os
+import sys
 import time
 import zipfile
 from pathlib import Path
 
-from adversaries import hostile
+import pytest
+
+from adversaries import forget_private_exercises, hostile
+from course_lib.teaching.confined import walls
 
 RIGHT = "# EXERCISE 1.91" + hostile.HONEST
+MOODLE = "{}_{}_assignsubmission_file_"
+linux = pytest.mark.skipif(sys.platform != "linux" or bool(walls.missing()), reason="not run: this machine "
+                           "cannot build the walls: " + "; ".join(walls.missing()))
+
+
+@pytest.fixture(autouse=True, scope="module")
+def no_private_exercises_afterwards():
+    yield
+    forget_private_exercises()
 
 
 def notebook(*cells: str) -> str:

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from adversaries import forget_private_exercises, hostile
+from adversaries import hostile
 from course_lib.teaching.marks import batch as batches, marking
 from course_lib.teaching import grade
 from course_lib.teaching.reports import report
@@ -27,7 +27,7 @@ from course_lib.teaching.marks.store import Store
 from course_lib.teaching.hand_ins.submissions import chapter_of_name, collect
 from course_lib.teaching.marks.table import table
 
-from hand_ins import RIGHT, notebook, put, zipped
+from hand_ins import RIGHT, no_private_exercises_afterwards, notebook, put, zipped  # noqa: F401
 
 PRIVATE = Path(__file__).resolve().parents[1] / "adversaries" / "exercises"
 NO_WALLS = [] if not walls.missing() else ["--no-sandbox"]
@@ -45,12 +45,6 @@ def run(folder: Path, results: Path, *more: str) -> tuple[int, list[dict]]:
 
 def of(rows: list[dict], student: str) -> dict[str, dict]:
     return {row["exercise"]: row for row in rows if row["student"] == student}
-
-
-@pytest.fixture(scope="module", autouse=True)
-def no_private_exercises_afterwards():
-    yield
-    forget_private_exercises()
 
 
 # --- whose work is it -------------------------------------------------------------------------------------

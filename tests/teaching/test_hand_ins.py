@@ -10,7 +10,6 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from adversaries import forget_private_exercises
 from course_lib.exercises.declare import load_chapter
 from course_lib.exercises.judging.verdict import PASSED, Verdict
 from course_lib.teaching.hand_ins import intake
@@ -20,15 +19,8 @@ from course_lib.teaching.copies.similarity import skeleton
 from course_lib.teaching.marks.store import Store
 from course_lib.teaching.hand_ins.submissions import collect
 from course_lib.teaching.marks.table import flag_copies, table
-from hand_ins import RIGHT, notebook, put, zipped
+from hand_ins import MOODLE, RIGHT, no_private_exercises_afterwards, notebook, put, zipped  # noqa: F401
 
-MOODLE = "{}_{}_assignsubmission_file_"
-
-
-@pytest.fixture(autouse=True, scope="module")
-def no_private_exercises_afterwards():
-    yield
-    forget_private_exercises()
 
 
 def students(folder: Path, **options) -> list[tuple[str, str, bool]]:
@@ -37,27 +29,31 @@ def students(folder: Path, **options) -> list[tuple[str, str, bool]]:
 
 # --- whose work -------------------------------------------------------------------------------------------
 
-def test_two_zips_with_the_same_inner_folder_are_two_students(tmp_path):
-    for name, id in (("Carol Ng", 4711), ("Dave Orr", 4712)):
-        put(tmp_path / MOODLE.format(name, id) / "hand-in.zip",
-            zipped({"Desktop/01_attention.ipynb": notebook(RIGHT)}))
-    put(tmp_path / "ursula.zip", zipped({"work/deep/deeper/01_attention.ipynb": notebook(RIGHT)}))
-    assert (students(tmp_path) == [("Carol Ng", "attention", False), ("Dave Orr", "attention", False),
-                                   ("ursula", "attention", False)])
+WORK = "01_attention.ipynb"
+CAROL = "Carol Ng_{}_assignsubmission_file_{} {}.ipynb"
 
 
-def test_namesakes_are_told_apart_by_the_platforms_number(tmp_path):
-    for id in (4711, 4712):
-        put(tmp_path / MOODLE.format("Anna Schmidt", id) / "01_attention.ipynb", notebook(RIGHT))
-    assert [s for s, _, _ in students(tmp_path)] == ["Anna Schmidt (4711)", "Anna Schmidt (4712)"]
-
-
-def test_moodles_files_without_folders_are_their_students(tmp_path):
-    for id, file in ((4711, "work"), (4711, "Dave Orr"), (4712, "work")):
-        chapter = "03_gqa" if file == "Dave Orr" else "01_attention"
-        put(tmp_path / f"Carol Ng_{id}_assignsubmission_file_{file} {chapter}.ipynb",
-            notebook(RIGHT.replace("1.91", f"{chapter[1]}.1")))
-    assert [s for s, _, _ in students(tmp_path)] == ["Carol Ng (4711)", "Carol Ng (4711)", "Carol Ng (4712)"]
+@pytest.mark.parametrize("files, named", [
+    ({f"{MOODLE.format('Carol Ng', 4711)}/hand-in.zip": zipped({f"Desktop/{WORK}": notebook(RIGHT)}),
+      f"{MOODLE.format('Dave Orr', 4712)}/hand-in.zip": zipped({f"Desktop/{WORK}": notebook(RIGHT)}),
+      "ursula.zip": zipped({f"work/deep/deeper/{WORK}": notebook(RIGHT)})}, ["Carol Ng", "Dave Orr", "ursula"]),
+    ({f"{MOODLE.format('Anna Schmidt', id)}/{WORK}": notebook(RIGHT) for id in (4711, 4712)},
+     ["Anna Schmidt (4711)", "Anna Schmidt (4712)"]),
+    ({CAROL.format(4711, "work", "01_attention"): notebook(RIGHT),
+      CAROL.format(4711, "Dave Orr", "03_gqa"): notebook(RIGHT.replace("1.91", "3.1")),
+      CAROL.format(4712, "work", "01_attention"): notebook(RIGHT)},
+     ["Carol Ng (4711)", "Carol Ng (4711)", "Carol Ng (4712)"]),
+    ({f"{name}/{WORK}": notebook(RIGHT) for name in ("student 0", "student 1", "Team_12", "team 13 final")}
+     | {"student_14_03_gqa.ipynb": notebook(RIGHT)},
+     ["Team_12", "student 0", "student 1", "student 14", "team 13"])],
+    ids=["zips with one inner folder", "namesakes", "Moodle's files without folders", "a role and a number"])
+def test_whose_work_it_is(tmp_path, files, named):
+    for name, data in files.items():
+        put(tmp_path / name, data)
+    found = students(tmp_path)
+    assert sorted(s for s, _, _ in found) == named and not any(problem for *_, problem in found)
+    assert (sorted(chapter for _, chapter, _ in found)
+            == sorted("gqa" if "03_gqa" in name else "attention" for name in files))
 
 
 @pytest.mark.parametrize("name", ["Ann Lee_4711_9999_", "Ann Lee_4711_assignsubmission_file_"])
@@ -77,14 +73,6 @@ def test_folders_that_are_numbers_are_students(tmp_path):
     put(tmp_path / "07" / "Alice Smith" / "03_gqa.ipynb", notebook("# EXERCISE 3.1\nx = 1"))
     found = students(tmp_path)
     assert len({s for s, _, _ in found}) == 40 and ("07", "gqa", False) in found
-
-
-def test_a_role_and_a_number_are_a_name(tmp_path):
-    for name in ("student 0", "student 1", "Team_12", "team 13 final"):
-        put(tmp_path / name / "01_attention.ipynb", notebook(RIGHT))
-    put(tmp_path / "student_14_03_gqa.ipynb", notebook(RIGHT))
-    assert ({s.student for s in collect(tmp_path)} == {"student 0", "student 1", "Team_12", "team 13",
-                                                       "student 14"})
 
 
 def test_one_name_in_two_spellings_is_one_student(tmp_path):

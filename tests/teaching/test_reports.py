@@ -23,9 +23,8 @@ from course_lib.teaching.hand_ins.late import LateRule, read_rule
 from course_lib.teaching.marks.store import Store
 from course_lib.teaching.hand_ins.submissions import collect
 from course_lib.teaching.marks.table import table
-from hand_ins import notebook, put
+from hand_ins import MOODLE, notebook, put
 
-MOODLE = "{}_{}_assignsubmission_file_"
 CELL = "# EXERCISE 3.2\nx = 1"
 
 
