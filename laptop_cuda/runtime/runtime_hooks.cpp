@@ -13,15 +13,8 @@
 
 namespace laptop {
 
-static void misaligned(uintptr_t address, size_t size, int action, const void* pc) {
-    laptop_error e = make_error("misaligned", "", pc, action);
-    e.memory = memory_at(*current->warp->block, address, &e.offset);
-    e.size = (uint32_t)size;
-    fail(e);
-}
-
-static void written_constant(uintptr_t address, size_t size, int action, const void* pc) {
-    laptop_error e = make_error("out of bounds", "constant", pc, action);
+static void bad_access(const char* kind, const char* why, uintptr_t address, size_t size, int action, const void* pc) {
+    laptop_error e = make_error(kind, why, pc, action);
     e.memory = memory_at(*current->warp->block, address, &e.offset);
     e.size = (uint32_t)size;
     fail(e);
@@ -66,8 +59,8 @@ static inline __attribute__((always_inline)) Region* checked(Thread* t, uintptr_
     Found f = found_quickly(t, address, size);
     if (!f.region) f = find(address, size, action, pc);
     if (!f.region) return nullptr;
-    if (address & (size - 1) && (size & (size - 1)) == 0) misaligned(address, size, action, pc);
-    if (action && f.region->constant) written_constant(address, size, action, pc);
+    if (address & (size - 1) && (size & (size - 1)) == 0) bad_access("misaligned", "", address, size, action, pc);
+    if (action && f.region->constant) bad_access("out of bounds", "constant", address, size, action, pc);
     if (run->sanitizing) {
         bool in_shared = f.region->space == LAPTOP_IN_SHARED;
         if (in_shared && !t->warp->block->in_flight.empty()) check_in_flight(address, size, action, pc);
@@ -138,20 +131,12 @@ static bool is_known(uintptr_t address) {
 void move_unseen(void* to, const void* from, size_t bytes) { memmove(to, from, bytes); }
 void set_unseen(void* to, int value, size_t bytes) { memset(to, value, bytes); }
 
-void will_read(const void* p, size_t bytes, const void* site) {
-    if ((bytes & (bytes - 1)) == 0 && bytes <= 16) {
-        touch((uintptr_t)p, bytes, 0, false, site);
-    } else {
-        touch_range((uintptr_t)p, bytes, 0, site);
-    }
+static inline void touch_any(uintptr_t address, size_t bytes, int action, const void* site) {
+    if ((bytes & (bytes - 1)) == 0 && bytes <= 16) touch(address, bytes, action, false, site);
+    else touch_range(address, bytes, action, site);
 }
-void will_write(void* p, size_t bytes, const void* site) {
-    if ((bytes & (bytes - 1)) == 0 && bytes <= 16) {
-        touch((uintptr_t)p, bytes, 1, false, site);
-    } else {
-        touch_range((uintptr_t)p, bytes, 1, site);
-    }
-}
+void will_read(const void* p, size_t bytes, const void* site) { touch_any((uintptr_t)p, bytes, 0, site); }
+void will_write(void* p, size_t bytes, const void* site) { touch_any((uintptr_t)p, bytes, 1, site); }
 
 static void perhaps_waits(Thread* t) {
     if (!run->loops && ++t->spins % 4096 == 0) park(State::FULL);    // for a thread that has not had its turn
@@ -346,7 +331,7 @@ static void bad_pointer(TypeMismatchData* data, uintptr_t address, const void* p
     size_t alignment = (size_t)1 << data->log_alignment;
     if (!t || !t->log || address - (uintptr_t)t->stack.low < STACK_BYTES || address % alignment == 0) return;
     find(address, 1, 0, pc);     // if it is out of bounds, that is the better message
-    misaligned(address, alignment, data->check == 1 ? 1 : 0, pc);
+    bad_access("misaligned", "", address, alignment, data->check == 1, pc);
 }
 void __ubsan_handle_type_mismatch_v1(TypeMismatchData* data, uintptr_t p) { bad_pointer(data, p, PC); }
 void __ubsan_handle_type_mismatch_v1_abort(TypeMismatchData* data, uintptr_t p) { bad_pointer(data, p, PC); }

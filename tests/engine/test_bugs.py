@@ -33,10 +33,6 @@ __global__ void before_the_start(const float* x, float* y, int n) {
     int i = threadIdx.x;
     if (i < n) y[i] = x[i - 1];  // BUG before_the_start
 }
-__global__ void into_the_neighbour(const float* x, float* y, int n) {
-    int i = threadIdx.x;
-    y[i + n] = x[i];  // BUG into_the_neighbour
-}
 __global__ void into_the_next_view(float* q, float* k) {
     k[threadIdx.x] = 1;
     q[threadIdx.x + 1] = 2;  // BUG into_the_next_view
@@ -183,15 +179,6 @@ __global__ void within_a_warp(const float* x, float* y) {
     s[t] = x[t];  // BUG within_a_warp
     y[t] = s[t ^ 1];  // BUG within_a_warp
 }
-__global__ void reduction_without_barrier(const float* x, float* y) {
-    __shared__ float s[128];
-    int t = threadIdx.x;
-    s[t] = x[t];
-    __syncthreads();
-    for (int d = 64; d > 0; d /= 2)
-        if (t < d) s[t] += s[t + d];  // BUG reduction_without_barrier
-    if (t == 0) y[0] = s[0];
-}
 __global__ void old_warp_reduction(const float* x, float* y) {
     __shared__ float s[64];
     int t = threadIdx.x;
@@ -290,9 +277,6 @@ __global__ void pad_column(const float* x, float* y) {
     float sum = 0;
     for (int j = 0; j < 9; ++j) sum += tile[t][j];  // BUG pad_column
     y[t] = sum;
-}
-__global__ void accumulate_into_empty(const float* x, float* out) {
-    out[threadIdx.x] += x[threadIdx.x];  // BUG accumulate_into_empty
 }
 __global__ void read_empty(const float* scratch, float* y) {
     y[threadIdx.x] = scratch[threadIdx.x];  // BUG read_empty
@@ -460,7 +444,6 @@ BUGS = [
     Bug("no_guard", OOB, "x", lambda: (ramp(100), zeros(128)), 1, 128),
     Bug("guard_off_by_one", OOB, "y", lambda: (ramp(100), zeros(100), 100), 1, 128),
     Bug("before_the_start", OOB, "x", lambda: (ramp(32), zeros(32), 32)),
-    Bug("into_the_neighbour", OOB, "y", lambda: (ramp(32), zeros(32), 32)),
     Bug("into_the_next_view", OOB, "q", lambda: tuple(torch.zeros(2, 32))),
     Bug("member_overrun", OOB, "weight", lambda: (zeros(1), 4), 1, 1),
     Bug("rows_for_columns", OOB, "a", lambda: (ramp(128), zeros(16), 8, 16), 1, 16),
@@ -491,7 +474,6 @@ BUGS = [
     Bug("second_barrier_missing", RACE, "s", lambda: (ramp(256), zeros(64), 4), 1, 64),
     Bug("everybody_writes", RACE, "total", lambda: (zeros(64),), 1, 64),
     Bug("within_a_warp", RACE, "s", lambda: (ramp(32), zeros(32))),
-    Bug("reduction_without_barrier", RACE, "s", lambda: (ramp(128), zeros(1)), 1, 128),
     Bug("old_warp_reduction", RACE, "s", lambda: (ramp(64), zeros(1)), 1, 64),
     Bug("syncwarp_is_not_enough", RACE, "s", lambda: (ramp(64), zeros(64)), 1, 64),
     Bug("counting_without_atomics", RACE, "bins", lambda: ((torch.arange(64) % 4).int(), torch.zeros(4).int()), 1, 64),
@@ -507,7 +489,6 @@ BUGS = [
 
     Bug("half_filled", UNSET, "s", lambda: (ramp(64), zeros(64)), 1, 64),
     Bug("pad_column", UNSET, "tile", lambda: (ramp(64), zeros(8)), 1, 8),
-    Bug("accumulate_into_empty", UNSET, "out", lambda: (ramp(32), cuda.empty(32))),
     Bug("read_empty", UNSET, "scratch", lambda: (cuda.empty(32), zeros(32))),
     Bug("first_block_only", UNSET, "s", lambda: (ramp(32), zeros(64)), 2, 32),
     Bug("running_max_unset", UNSET, "running", lambda: (ramp(32), zeros(32))),
