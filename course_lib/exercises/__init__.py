@@ -1,7 +1,7 @@
 """Exercises that say what went wrong.
 
-A student uses seven functions: `check`, `hint`, `reveal`, `progress`, `reset`, `show_source` for reading, and
-`why` for a kernel with a wrong element.
+A student uses eight functions: `check`, `hint`, `reveal`, `progress`, `reset`, `show_source` for reading, `why`
+for a kernel with a wrong element, and `film` to see refused code go wrong.
 A chapter's author declares exercises in `course_lib/exercises/chapters/<word>.py`; this docstring is how.
 
 The number before the dot is the chapter: `0.x` is declared in `start_here.py`, `1.x` in `attention.py`,
@@ -103,9 +103,10 @@ from .draws import randn, whole
 from .notebook import cells
 from .parts import Case, Exercise, Launch, Misconception, inout, out, scratch
 from .student import check, hint, progress, reset, reveal, show_source
+from .judging.film import film
 from .judging.trace_back import why
 
 __all__ = [
-    "check", "hint", "progress", "reset", "reveal", "show_source", "why", "cells", "CHAPTERS", "Case",
-    "Exercise", "Launch", "Misconception", "all_exercises", "chapter_of", "close", "exact", "exercise",
+    "check", "film", "hint", "progress", "reset", "reveal", "show_source", "why", "cells", "CHAPTERS",
+    "Case", "Exercise", "Launch", "Misconception", "all_exercises", "chapter_of", "close", "exact", "exercise",
     "find", "inout", "kernel_exercise", "out", "randn", "scratch", "whole"]

@@ -17,6 +17,7 @@ from .parts import Exercise
 from .progress_table import Progress
 from .running.results import PlainError
 from .shipped import as_shipped
+from .judging.film import film, offer as offer_film
 from .judging.trace_back import offer, why
 from .judging.verdict import NOT_ATTEMPTED, NOT_RUN, Verdict, verdict_on
 
@@ -33,7 +34,7 @@ def check(id: str, attempt: Any = None) -> Any:
 
     With COURSE_STRICT set in the environment, an exercise that has not passed raises `NotPassed`.
     """
-    page.offer(hint=hint, reveal=reveal, reset=reset, why=why)
+    page.offer(hint=hint, reveal=reveal, reset=reset, why=why, film=film)
     try:
         exercise = find(id)
     except KeyError as error:
@@ -134,6 +135,8 @@ def _judge(exercise: Exercise, attempt: Any) -> Verdict:
             verdict.notes += [other.headline] if other else []
         if exercise.language == "cuda" and not problem:
             offer(exercise, source, verdict)
+        if not problem:
+            offer_film(exercise, source, verdict)
         if verdict.status == NOT_ATTEMPTED and not problem:
             verdict.details += as_shipped(exercise)
         return verdict

@@ -210,6 +210,8 @@ function play(root, data) {
   root.tabIndex = 0;
   root.setAttribute("data-lm-suppress-shortcuts", "true");
   show(number);
+  // the list of lines has no height, and cannot scroll, until the page is laid out
+  if (trace.steps.length) globalThis.requestAnimationFrame?.(() => drawSource(trace, number, source));
   return leave;
 }
 

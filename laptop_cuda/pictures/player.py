@@ -180,8 +180,9 @@ def packed(data: dict) -> dict:
         "steps": {"columns": data["steps"]["columns"], "rows": steps}, "files": files,
         "intervals": data["intervals"], "events": [[_short(row[p]) for p in places] for row in rows],
         "error": error and {"kind": error["kind"], "message": error["message"],
-                            "accesses": [{"step": rows[e][step], "lane": rows[e][lane]}
-                                         for e in error["events"]]},
+                            "accesses": [{"step": n, "lane": of} for n, of in [
+                                *((rows[e][step], rows[e][lane]) for e in error["events"]),
+                                *error.get("at", [])]]},
         "source": source["name"],
         "texts": {name: source["files"].get(name, "").splitlines() for name in files}}
 
