@@ -109,12 +109,12 @@ def _matrix(ax, x, y, matrix, name, colour, rows=(), below=(), size=None, digits
                                            linewidth=0.6))
             if matrix is not None:
                 ax.text(x + j + 0.5, y + i + 0.5, _short(float(matrix[i, j]), digits), ha="center",
-                        va="center", fontsize=7, color=figures.INK)
+                        va="center", fontsize=8.5, color=figures.INK)
     ax.text(x + m / 2, y - 0.25, name, ha="center", va="bottom", fontsize=8.5, color=figures.INK)
     for i, word in enumerate(rows):
         ax.text(x - 0.2, y + i + 0.5, word, ha="right", va="center", fontsize=8.5, color=figures.INK)
     for j, word in enumerate(below):
-        ax.text(x + j + 0.5, y + n + 0.15, word, ha="center", va="top", fontsize=7, color=figures.INK)
+        ax.text(x + j + 0.5, y + n + 0.15, word, ha="center", va="top", fontsize=8.5, color=figures.INK)
 
 
 def _arrow(ax, start, end, label=""):

@@ -127,15 +127,23 @@ def shared_steps(tokens=4, channels=6):
 
 
 def errors(results):
-    """{name: (bytes of the cache, relative error of the logits)} as points."""
+    """{name: (bytes of the cache, relative error of the logits)} as points; a line doubles the error per bit."""
     fig, ax = figures.new(6, 3.2)
+    (most, least), (fewest, _) = results["int8"], results["int4"]
+    ax.plot([most / 2**10, fewest / 2**10], [100 * least, 1600 * least], "--", color=GREY, lw=1.2)
+    ax.text(most / 2**10 - 6, 100 * least, "twice the error per bit less", ha="right", va="bottom",
+            fontsize=8.5, color=GREY)
     for (name, (size, error)), mark in zip(results.items(), "os^D"):
         ax.plot(size / 2**10, 100 * error, mark, markersize=9, color=INK)
-        ax.annotate(name, (size / 2**10, 100 * error), (8, 4), textcoords="offset points")
-    ax.set(xlabel="KiB of cache for 192 characters", ylabel="logits, % off", ylim=(0, 6), xlim=(100, 300))
+        ax.annotate(f"{name}, {error:.1%}", (size / 2**10, 100 * error), (8, 6), textcoords="offset points")
+    ax.set(xlabel="KiB of cache for 192 characters", ylabel="logits, % off", yscale="log", ylim=(0.1, 20),
+           xlim=(100, 300))
+    figures.plain_ticks(ax.yaxis)
     figures.show(fig, alt="; ".join(f"{name}: {size // 1024} KiB, {error:.1%} off"
-                                    for name, (size, error) in results.items()),
-                 caption="Error against bytes. In float32 the same cache takes 768 KiB and is exact.")
+                                    for name, (size, error) in results.items())
+                 + f". Dashed: from int8 on twice the error for each bit less, {16 * least:.1%} at 4 bits.",
+                 caption="Error against bytes, each tick ten times the one before. In float32 the same cache "
+                         "takes 768 KiB and is exact.")
 
 
 def kept_and_replaced(target, draft, keep, instead):
@@ -148,7 +156,7 @@ def kept_and_replaced(target, draft, keep, instead):
     ax.bar(x + 0.2, kept, 0.36, color=COLOURS[1], hatch="//", edgecolor="white", label="kept, min(p, q)")
     ax.bar(x + 0.2, replaced, 0.36, bottom=kept, color=COLOURS[2], hatch="..", edgecolor="white",
            label="replacement of what was refused")
-    ax.plot(x + 0.2, figures.array(target), "k_", markersize=28, label="target, p")
+    ax.plot(x + 0.2, figures.array(target), "k_", markersize=28, markeredgewidth=2.5, label="target, p")
     ax.set(xticks=range(len(target)), xlabel="token", ylabel="probability", ylim=(0, 0.7))
     ax.legend(frameon=False, fontsize=8)
     figures.show(fig,

@@ -12,7 +12,7 @@ from course_lib import explore
 from course_lib.exercises.declare import all_exercises
 from course_lib.files import ROOT
 from course_lib.tools.book import build, code, moving, texts
-from course_lib.tools.book.pages import Page, chapters, solution
+from course_lib.tools.book.pages import Page, chapters, emptied, solution
 
 PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg=="
 
@@ -48,6 +48,16 @@ def test_links_lead_to_pages(tmp_path):
         cells[0].source
         == ("see [the words](../notation.md#glossary), [chapter 2](../chapters/02_rope.ipynb), [a "
             "kernel](../code/kernels/rope-cu.md), gone"))
+
+
+def test_a_chapter_can_be_downloaded_without_outputs(tmp_path):
+    output = nbformat.v4.new_output("stream", text="seen")
+    page, cells = page_of(tmp_path, nbformat.v4.new_markdown_cell("# 3 · Grouped queries"),
+                          nbformat.v4.new_code_cell("draw()", outputs=[output], execution_count=3))
+    assert 'href="../_static/notebooks/03_gqa.ipynb" download' in cells[0].source
+    copied = nbformat.reads(emptied(page.path), as_version=4).cells
+    assert copied[0].source == "# 3 · Grouped queries"
+    assert (copied[1].source, copied[1].outputs, copied[1].execution_count) == ("draw()", [], None)
 
 
 def test_a_solution_is_behind_a_click_below_its_check(tmp_path):
@@ -115,6 +125,7 @@ def test_terms_and_sources():
     terms = texts.terms()
     assert terms["sector"].startswith("32 aligned bytes") and len(terms) > 30
     assert texts.bibliography("(1706.03762)") == "([1706.03762](https://arxiv.org/abs/1706.03762))"
+    assert "](" not in texts.around({})["sources"].rpartition("MIT licence")[2], "a link to a file without a page"
     with pytest.raises(ValueError, match="no section 'Nothing'"):
         texts.section("# x\n", "Nothing")
 

@@ -15,7 +15,7 @@ import nbformat
 
 from course_lib.files import ROOT
 from course_lib.tools.book import code, moving, texts
-from course_lib.tools.book.pages import Page, chapters
+from course_lib.tools.book.pages import Page, chapters, emptied
 
 ASSETS = Path(__file__).parent / "assets"
 OUT = ROOT / ".build" / "book"
@@ -78,6 +78,7 @@ def write_source(source: Path) -> None:
     for path in chapters():
         page = Page(path, pages)
         put(source / "chapters" / path.name, nbformat.writes(page.build()))
+        put(static / "notebooks" / path.name, emptied(path))
         for name, content in page.pictures.items():
             (static / "figures" / name).write_bytes(content)
     put(source / "index.md", texts.front(pages, [f"chapters/{p.stem}" for p in chapters()], list(indexes)))

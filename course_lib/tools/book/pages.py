@@ -16,6 +16,8 @@ from course_lib.tools.notebooks import exercise_of
 
 SHOWN = re.compile(r"\bcuda\.show\(\s*[\"']([\w/]+)[\"']|\bcuda\.load\(\s*[\"']([\w/]+)[\"']")
 IMPORTED = re.compile(r"^from course_lib\.(\w+)(?:\.\w+)* import", re.M)
+DOWNLOAD = ('\n\n*To work through it:* <a href="../_static/notebooks/{}" download>this chapter as a '
+            "notebook</a>, opened where the course is installed.")
 CLICK = "Show a solution. It costs you the exercise: what you have read you will not find."
 
 
@@ -33,6 +35,8 @@ class Page:
         for cell in self.notebook.cells:
             if cell.cell_type == "markdown":
                 cell.source = relinked(cell.source, "chapters/", self.pages)
+                if cell.source.startswith("# "):
+                    cell.source += DOWNLOAD.format(self.path.name)
                 if "exercise-card" in cell.metadata.get("tags", []):
                     heading, _, card = cell.source.partition("\n")
                     cell.source = f"{heading}\n\n::::::{{container}} exercise-card\n{card.strip()}\n::::::"
@@ -81,6 +85,15 @@ class Page:
         tag = f'<img class="figure" src="../_static/figures/{name}" alt="{html.escape(alt, quote=True)}">'
         return nbformat.v4.new_output("display_data",
                                       data={"text/html": tag, "text/plain": data.get("text/plain", "")})
+
+
+def emptied(path: Path) -> str:
+    """The notebook without outputs, for download: where it is opened they are computed."""
+    notebook = nbformat.read(path, as_version=4)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs, cell.execution_count = [], None
+    return nbformat.writes(notebook)
 
 
 def solution(id: str) -> str:

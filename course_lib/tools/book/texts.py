@@ -66,5 +66,5 @@ def around(pages: dict[str, str]) -> dict[str, str]:
     read = lambda name: relinked((ROOT / name).read_text(encoding="utf-8"), "", pages)
     return {"notation": read("NOTATION.md"), "marking": read("docs/marking.md"),
             "where_to_run": read("docs/where_to_run.md"), "contributing": read("CONTRIBUTING.md"),
-            "sources": "# Sources\n\n" + bibliography(section(readme, "Sources")),
+            "sources": "# Sources\n\n" + bibliography(relinked(section(readme, "Sources"), "", pages)),
             "instructors": "# For instructors\n\n" + relinked(section(readme, "For instructors"), "", pages)}
