@@ -13,12 +13,8 @@ def cells(id: str) -> list[dict]:
 
 
 def _code(source: str, tag: str) -> dict:
-    return {
-        "cell_type": "code",
-        "metadata": {"tags": [tag]},
-        "source": source,
-        "outputs": [],
-        "execution_count": None}
+    return {"cell_type": "code", "metadata": {"tags": [tag]}, "source": source, "outputs": [],
+            "execution_count": None}
 
 
 def check_line(exercise: Exercise) -> str:

@@ -36,7 +36,8 @@ CAROL = "Carol Ng_{}_assignsubmission_file_{} {}.ipynb"
 @pytest.mark.parametrize("files, named", [
     ({f"{MOODLE.format('Carol Ng', 4711)}/hand-in.zip": zipped({f"Desktop/{WORK}": notebook(RIGHT)}),
       f"{MOODLE.format('Dave Orr', 4712)}/hand-in.zip": zipped({f"Desktop/{WORK}": notebook(RIGHT)}),
-      "ursula.zip": zipped({f"work/deep/deeper/{WORK}": notebook(RIGHT)})}, ["Carol Ng", "Dave Orr", "ursula"]),
+      "ursula.zip": zipped({f"work/deep/deeper/{WORK}": notebook(RIGHT)})},
+     ["Carol Ng", "Dave Orr", "ursula"]),
     ({f"{MOODLE.format('Anna Schmidt', id)}/{WORK}": notebook(RIGHT) for id in (4711, 4712)},
      ["Anna Schmidt (4711)", "Anna Schmidt (4712)"]),
     ({CAROL.format(4711, "work", "01_attention"): notebook(RIGHT),

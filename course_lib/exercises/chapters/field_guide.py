@@ -13,8 +13,7 @@ exercise(
     gpt-oss 120B has 36 layers that take turns: 18 see a window of 128 tokens, 18 see everything. Each has 64 query heads
     on 8 heads of keys and values, 64 wide; the cache holds 2 bytes per number. A text is already 100,000 tokens long.
     By how many **KiB** does the cache grow with the next token?
-    """, name="kib",
-    answer=36, tolerance=0.2, misconceptions=[
+    """, name="kib", answer=36, tolerance=0.2, misconceptions=[
         Misconception("lets the windowed layers grow too", value=72,
                       ask="After 100,000 tokens a window of 128 is full. What does it drop when a token enters?"),
         Misconception("counts the query heads", value=288,
@@ -23,15 +22,13 @@ exercise(
                       ask="A weight needs a key. What does it weigh?"),
         Misconception("gives bytes and not KiB", value=36_864, ask="How many bytes is a KiB?"),
         Misconception("gives kB and not KiB", value=36.864, ask="Is a KiB 1,000 bytes?")],
-    hints=[
-        "Only 18 of the 36 layers still grow.",
-        "One such layer keeps a key and a value of 64 numbers for each of its 8 heads: 2 x 8 x 64 numbers."])
+    hints=["Only 18 of the 36 layers still grow.",
+           "One such layer keeps a key and a value of 64 numbers for each of its 8 heads: 2 x 8 x 64 numbers."])
 
 exercise(
     id="11.2", title="The change that counts", kind="choose", points=1, minutes=3, difficulty=2, card="""
     A model has 32 full layers and serves texts of 131,072 tokens. Which one change makes its cache smallest?
-    """, name="change",
-    answer="b", options={
+    """, name="change", answer="b", options={
         "a": "half as many heads of keys and values in every layer",
         "b": "a window of 1,024 tokens in 24 of the 32 layers", "c": "QK norm and a gate in every layer",
         "d": "no positions in 24 of the 32 layers", "e": "values as wide as half a key in every layer"},
@@ -44,17 +41,15 @@ exercise(
                       ask="A rotated key has as many numbers as one that was not. What would be saved?"),
         Misconception("forgets that keys stay as wide as they are", value="e",
                       ask="Keys and narrower values together: what share of the numbers is left?")],
-    hints=[
-        "Work out what share of the cache each change leaves.",
-        "A half; a quarter and a little; all; all; three quarters."])
+    hints=["Work out what share of the cache each change leaves.",
+           "A half; a quarter and a little; all; all; three quarters."])
 
 exercise(
     id="11.3", title="Four tokens in one entry", kind="predict", points=1, minutes=4, difficulty=3, card="""
     A sparse layer of DeepSeek-V4 writes one entry for every 4 tokens. An entry has 512 numbers, which are key and value at
     once, for all heads; beside it the indexer keeps an entry of 128 numbers for the same 4 tokens. At 2 bytes per number,
     how many **bytes per token** does the layer's cache grow by, far into a text?
-    """, name="per_token",
-    answer=320, tolerance=0.5, misconceptions=[
+    """, name="per_token", answer=320, tolerance=0.5, misconceptions=[
         Misconception("keeps keys and values apart", value=576,
                       ask="What is the value of an entry whose key is known?"),
         Misconception("forgets the indexer's entries", value=256,
@@ -167,10 +162,9 @@ exercise(
         Misconception("lets every key choose its queries",
                       change=("-1).indices", "-2).indices[:, :1].expand_as(scores)"),
                       ask="Whose choice is it: that of a row of the scores, or of a column?")],
-    hints=[
-        "`torch.einsum(\"bhnd,bmd->bhnm\", q, k)` is every query head against the one key of each token.",
-        "Hide first: a score of minus infinity loses against every other.",
-        "`scatter` on a tensor of False writes True at the chosen places; rows with few tokens need one more `&`.",
+    hints=["`torch.einsum(\"bhnd,bmd->bhnm\", q, k)` is every query head against the one key of each token.",
+           "Hide first: a score of minus infinity loses against every other.",
+           "`scatter` on a tensor of False writes True at the chosen places; rows with few tokens need one more `&`.",
     ])
 
 
@@ -210,8 +204,7 @@ exercise(
     - `in_turn=True`: 0, 1, 2, 0, 1, 2, ...; axes after the first get at most their number: where the axis whose turn it is
       has all its pairs already, the pair goes to axis 0, which gets the rest (Qwen3-VL)
     - a tensor of `torch.int64`
-    """, given={"torch": torch}, solution=AXES,
-    cases=axis_cases, compare=exact(),
+    """, given={"torch": torch}, solution=AXES, cases=axis_cases, compare=exact(),
     properties=[("there is one axis for each pair", lambda got, case: got.numel() == sum(case.args[0]))],
     misconceptions=[
         Misconception("goes on taking turns when an axis has had its share",
@@ -236,9 +229,8 @@ exercise(
             ask="The fast pairs are the first ones. In blocks, which axes never get a fast pair?"),
         Misconception("takes turns when they should be in blocks", change=("if not in_turn:", "if False:"),
                       ask="What does `in_turn` say?")],
-    hints=[
-        "`torch.repeat_interleave` makes the blocks.",
-        "In turn, with three axes: pair i is turn number i // 3 of axis i % 3.", "`torch.where(turn < share, axis, 0)`."],
+    hints=["`torch.repeat_interleave` makes the blocks.",
+           "In turn, with three axes: pair i is turn number i // 3 of axis i % 3.", "`torch.where(turn < share, axis, 0)`."],
 )
 
 
@@ -329,8 +321,7 @@ def sink_cases(rng):
 
 kernel_exercise(
     id="11.6", title="A sink, in the online softmax", points=3, minutes=12, difficulty=3,
-    name="decode_with_sink",
-    card=r"""
+    name="decode_with_sink", card=r"""
     One decode step of gpt-oss: one query per head, `m` keys and values, and a learned sink that takes weight and gives no
     value. The loop over keys is written; fill in the **online** softmax of chapter 6, so that the sink costs nothing more.
 
@@ -339,8 +330,7 @@ kernel_exercise(
     - the weights of the `m` keys and of the sink add up to 1; scores may be in the hundreds
     - budget: one pass, which reads each key and each value once
     - `expf`, `fmaxf`, `rsqrtf` and `-INFINITY` are available
-    """, stub=STUB,
-    solution=BODY, cases=sink_cases, launch=lambda q, k, v, sinks: Launch(
+    """, stub=STUB, solution=BODY, cases=sink_cases, launch=lambda q, k, v, sinks: Launch(
         grid=q.shape[0], block=q.shape[1], args=[q, k, v, sinks, out(q.shape), k.shape[1], q.shape[1]]),
     expect=with_sinks, traffic=sink_traffic, compare=close(atol=1e-5), misconceptions=[
         Misconception("leaves the sink out",
@@ -364,10 +354,9 @@ kernel_exercise(
         Misconception("scales the sink as if it were a product",
                       change=("largest = sinks[h]", "largest = sinks[h] * rsqrtf((float)d)"),
                       ask="Why are scores divided by the root of d? Is a learned number a sum of d products?")],
-    hints=[
-        "A sink is one more key, seen before all others, whose value is 0.",
-        "Start with `largest = sinks[h]`, and with the weight that the sink has when measured from itself.",
-        "`keep = expf(largest - new_largest)` rescales the total and the sum of values."])
+    hints=["A sink is one more key, seen before all others, whose value is 0.",
+           "Start with `largest = sinks[h]`, and with the weight that the sink has when measured from itself.",
+           "`keep = expf(largest - new_largest)` rescales the total and the sum of values."])
 
 
 # A decay for every channel
@@ -397,6 +386,8 @@ def channel_delta(q, k, v, decay, beta):
         out.append(torch.einsum("bhkv,bhk->bhv", state, q[:, :, t]))
     return torch.stack(out, 2)
 '''
+DECAY = "        state = state * decay[:, :, t, :, None]\n"
+KNOWN = '        known = torch.einsum("bhkv,bhk->bhv", state, k[:, :, t])\n'
 
 exercise(
     id="11.7", title="Forgetting in the wrong direction", kind="repair", points=2, minutes=8, difficulty=3,
@@ -412,35 +403,23 @@ exercise(
         Misconception("decays by one number per head, the mean of the channels",
                       change=("decay[:, :, t, :, None]", "decay[:, :, t].mean(-1)[..., None, None]"),
                       ask="What would be left of the difference between this layer and the gated delta net?"),
-        Misconception(
-            "asks what the state knows before it has decayed", code=DELTA.replace(
-                '''        state = state * decay[:, :, t, :, None]
-        known = torch.einsum("bhkv,bhk->bhv", state, k[:, :, t])
-''',
-                '''        known = torch.einsum("bhkv,bhk->bhv", state, k[:, :, t])
-        state = state * decay[:, :, t, :, None]
-''',
-            ),
-            ask="After the write, the state should say exactly v about this key if beta is 1. Does it, with your order?",
-        ),
+        Misconception("asks what the state knows before it has decayed",
+                      change=(DECAY + KNOWN, KNOWN + DECAY),
+                      ask="After the write, the state should say exactly v about this key if beta is 1. Does it, with your order?"),
         Misconception("adds and does not correct", change=("(v[:, :, t] - known)", "v[:, :, t]"),
                       ask="If the same key arrives twice, with beta 1: what should the state say about it?"),
-        Misconception(
-            "decays what is written, not what was known", change=(
-                "state + torch.einsum(\"bhk,bhv->bhkv\", k[:, :, t], new)",
-                "state + torch.einsum(\"bhk,bhv->bhkv\", k[:, :, t] * decay[:, :, t], new)"),
-            ask="Which decays: the past, or the token that is being written?")],
-    hints=[
-        "The state is (b, h, key_dim, value_dim). Which of its axes does `decay` belong to?",
-        "`None` in an index adds an axis of size 1 where it is written."])
+        Misconception("decays what is written, not what was known",
+                      change=("k[:, :, t], new)", "k[:, :, t] * decay[:, :, t], new)"),
+                      ask="Which decays: the past, or the token that is being written?")],
+    hints=["The state is (b, h, key_dim, value_dim). Which of its axes does `decay` belong to?",
+           "`None` in an index adds an axis of size 1 where it is written."])
 
 
 # Configurations and a layer that are in no list
 
 exercise(
     id="11.8", title="A configuration from nowhere: what is kept", kind="predict", points=2, minutes=6,
-    difficulty=4,
-    card="""
+    difficulty=4, card="""
     No model of this name exists. Far into a text, with 2 bytes per number, by how many **KiB** does its cache grow per
     token?
 
@@ -454,8 +433,7 @@ exercise(
 
     The last `num_kv_shared_layers` layers read the keys and values of the nearest earlier layer of their own kind that
     is not one of them.
-    """, name="kib",
-    answer=14, tolerance=0.1, misconceptions=[
+    """, name="kib", answer=14, tolerance=0.1, misconceptions=[
         Misconception("lets the sharing layers keep a copy", value=20,
                       ask="Layers 28 to 39 read another layer's cache. How many full layers are among the first 28?"),
         Misconception("lets the windowed layers grow", value=56,
@@ -467,15 +445,13 @@ exercise(
         Misconception("counts the query heads", value=112, ask="Which heads are kept?"),
         Misconception("gives bytes and not KiB", value=14_336, ask="How many bytes is a KiB?"),
         Misconception("gives kB and not KiB", value=14.336, ask="Is a KiB 1,000 bytes?")],
-    hints=[
-        "Which layers own what they read, and of those, which still grow?",
-        "Of the first 28 layers, every fourth is full: 7 layers.",
-        "Each keeps a key and a value of 128 numbers for 4 heads."])
+    hints=["Which layers own what they read, and of those, which still grow?",
+           "Of the first 28 layers, every fourth is full: 7 layers.",
+           "Each keeps a key and a value of 128 numbers for 4 heads."])
 
 exercise(
     id="11.9", title="A configuration from nowhere: what is read", kind="predict", points=2, minutes=8,
-    difficulty=4,
-    card="""
+    difficulty=4, card="""
     Another one that does not exist. The text has 131,072 tokens. How many **MiB** of cache does one decode step read, in
     all layers together, with 2 bytes per number?
 
@@ -487,8 +463,7 @@ exercise(
     ```
 
     A layer with a shared indexer looks where the last full one has looked, and reads no keys of an indexer.
-    """, name="mib",
-    answer=330, tolerance=0.6, misconceptions=[
+    """, name="mib", answer=330, tolerance=0.6, misconceptions=[
         Misconception("forgets that the indexers read too", value=42,
                       ask="To find the best 1,024 tokens, how many index keys does an indexer look at?"),
         Misconception("reads index keys and no latents", value=288,
@@ -503,10 +478,9 @@ exercise(
                       ask="Does each head of the indexer have keys of its own?"),
         Misconception("unfolds keys and values of every head before it reads", value=3168,
                       ask="What is in the cache: latents, or what the heads unfold from them?")],
-    hints=[
-        "Two things are read: 1,024 latents in each of 48 layers, and all index keys in 12.",
-        "A latent with its rotated part is 384 + 64 numbers.",
-        "48 x 1,024 x 448 x 2 bytes are 42 MiB; 12 x 131,072 x 96 x 2 bytes are the rest."])
+    hints=["Two things are read: 1,024 latents in each of 48 layers, and all index keys in 12.",
+           "A latent with its rotated part is 384 + 64 numbers.",
+           "48 x 1,024 x 448 x 2 bytes are 42 MiB; 12 x 131,072 x 96 x 2 bytes are the rest."])
 
 LAYER = """
     ```python
@@ -541,7 +515,6 @@ exercise(
                       ask="Which keys are hidden besides the future? And how many tensors does `past` hold?"),
         Misconception("finds ideas by the names of the letters", value="e",
                       ask="Follow `u`: where is it read for scores, and where for the sum?")],
-    hints=[
-        "Follow `u`: it is used twice.",
-        "`torch.cat` adds one column to the scores, and `[..., :-1]` drops its weight.",
-        "The last line multiplies the output by something between 0 and 1."])
+    hints=["Follow `u`: it is used twice.",
+           "`torch.cat` adds one column to the scores, and `[..., :-1]` drops its weight.",
+           "The last line multiplies the output by something between 0 and 1."])

@@ -351,8 +351,7 @@ kernel_exercise(
 
     - the state may be larger than the block: `d * d_v` entries, 64 threads
     - all of them must be right, whatever shared memory held before
-    """, stub=PREFIX.replace(ZEROING, ""),
-    solution=PREFIX, cases=prefix_cases, compare=close(atol=1e-4),
+    """, stub=PREFIX.replace(ZEROING, ""), solution=PREFIX, cases=prefix_cases, compare=close(atol=1e-4),
     launch=lambda k, v: Launch(grid=1, block=64, shared=4 * k.shape[1] * v.shape[1],
                                args=[k, v, out((k.shape[1], v.shape[1])), k.shape[0], k.shape[1], v.shape[1]]),
     expect=lambda k, v: k.T @ v, misconceptions=[

@@ -428,8 +428,7 @@ exercise(
         kept = scores.topk(top, -1).indices
         chosen = torch.full_like(scores, -math.inf).scatter(-1, kept, scores.gather(-1, kept))
         return torch.softmax(chosen, -1)
-    ''', compare=close(atol=1e-6),
-    cases=topk_cases,
+    ''', compare=close(atol=1e-6), cases=topk_cases,
     properties=[("each row sums to 1", lambda got, case: bool((got.sum(-1) - 1).abs().max() < 1e-4))],
     misconceptions=[
         Misconception("forgets to share the weight out again", code='''
@@ -467,8 +466,7 @@ exercise(
         document = torch.searchsorted(starts, torch.arange(n), right=True)
         i, j = torch.arange(n)[:, None], torch.arange(n)[None]
         return (document[:, None] == document[None]) & (j <= i)
-    ''', compare=exact(),
-    cases=lambda rng: (Case(torch.tensor(s), n, label=f"{n} tokens, documents from {s}")
+    ''', compare=exact(), cases=lambda rng: (Case(torch.tensor(s), n, label=f"{n} tokens, documents from {s}")
                        for s, n in (([0, 2], 4), ([0], 3), ([0, 1, 5], 9), ([0, 3, 4, 7], 12),
                                     (sorted({0, whole(rng, 1, 9), whole(rng, 10, 24)}), whole(rng, 25, 40)))),
     misconceptions=[
