@@ -13,17 +13,15 @@ def normalise(x):
 """
 
 FRAME = """
-import json, os
+import contextlib, json, os
 def frame(answer):
     header = json.dumps(answer).encode()
     body = b"WIRE" + len(header).to_bytes(4, "little") + header
     return len(body).to_bytes(8, "little") + body
 def to_everybody(data):
     for fd in range(1024):
-        try:
+        with contextlib.suppress(OSError):
             os.write(fd, data)
-        except OSError:
-            pass
 """
 
 QUICK = named("""
@@ -140,19 +138,15 @@ def normalise(x):
 == kills its parent
 def normalise(x):
     for pid in (os.getppid(), 1, -1, 0):
-        try:
+        with contextlib.suppress(OSError):
             os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass
     return x
 == kills every process it can name
 def normalise(x):
     for pid in range(2, 40000):
         if pid != os.getpid():
-            try:
+            with contextlib.suppress(OSError):
                 os.kill(pid, signal.SIGTERM)
-            except OSError:
-                pass
     return x
 == closes every file
 def normalise(x):
@@ -182,10 +176,8 @@ def normalise(x):
 == claims a reply of an exabyte
 def normalise(x):
     for fd in range(1024):
-        try:
+        with contextlib.suppress(OSError):
             os.write(fd, (1 << 60).to_bytes(8, "little"))
-        except OSError:
-            pass
     os._exit(0)
 == sends a pickle
 class Bomb:
@@ -194,10 +186,8 @@ class Bomb:
 def normalise(x):
     data = pickle.dumps(Bomb())
     for fd in range(1024):
-        try:
+        with contextlib.suppress(OSError):
             os.write(fd, len(data).to_bytes(8, "little") + data)
-        except OSError:
-            pass
     return Bomb()
 == changes its inputs in place
 def normalise(x):
@@ -256,11 +246,9 @@ def normalise(x):
 == writes over the grader
 def normalise(x):
     for path in ("COURSE/course_lib/exercises/judging/judge.py", "COURSE/course_lib/exercises/running/runner.py", torch.__file__):
-        try:
+        with contextlib.suppress(OSError):
             with open(path, "a") as file:
                 file.write("raise SystemExit")
-        except OSError:
-            pass
     return x
 == leaves a module for the next one
 open("torch.py", "w").write("raise SystemExit")
@@ -335,10 +323,8 @@ def normalise(x):
 def normalise(x):
     for path in ("COURSE", "COURSE/course_lib/exercises", "COURSE/notebooks", "/tmp", os.path.dirname(os.getcwd())):
         for change in (os.chmod, lambda p, m: os.utime(p, (1, 1)), lambda p, m: os.setxattr(p, "user.a", b"b")):
-            try:
+            with contextlib.suppress(OSError):
                 change(path, 0)
-            except OSError:
-                pass
     return x
 == gives its files away
 def normalise(x):
@@ -386,18 +372,14 @@ def normalise(x):
     parent = os.path.dirname(os.getcwd())
     for number in range(50):
         for name in (f"run{number}", f"run{number}/build"):
-            try:
+            with contextlib.suppress(OSError):
                 open(f"{parent}/{name}/sitecustomize.py", "w").write("raise SystemExit")
-            except OSError:
-                pass
     return x
 == writes a module beside torch
 def normalise(x):
     for folder in (os.path.dirname(torch.__file__), os.path.dirname(os.__file__)):
-        try:
+        with contextlib.suppress(OSError):
             open(os.path.join(folder, "sitecustomize.py"), "w").write("raise SystemExit")
-        except OSError:
-            pass
     return x
 """)
 
@@ -444,30 +426,24 @@ def normalise(x):
 == is a fork bomb
 def normalise(x):
     while True:
-        try:
+        with contextlib.suppress(OSError):
             os.fork()
-        except OSError:
-            pass
 == forks away and lives on
 def normalise(x):
     if os.fork() == 0:
         os.setsid()
         if os.fork() == 0:
             while True:
-                try:
+                with contextlib.suppress(OSError):
                     open("still here", "w").write("x")
-                except OSError:
-                    pass
                 time.sleep(0.01)
         os._exit(0)
     return x
 == starts threads without end
 def normalise(x):
     while True:
-        try:
+        with contextlib.suppress(RuntimeError):
             threading.Thread(target=time.sleep, args=(1000,)).start()
-        except RuntimeError:
-            pass
 == leaves a thread that loops
 def spin():
     while True:
@@ -517,10 +493,8 @@ def normalise(x):
     data = bytes([0, 0, 0, 4, 0, 0, 0, 0]) + bytes(1 << 20)
     while True:
         for fd in range(3, 1024):
-            try:
+            with contextlib.suppress(OSError):
                 os.write(fd, data)
-            except OSError:
-                pass
 == searches with a bad pattern
 def normalise(x):
     re.match("(a+)+$", "a" * 60 + "b")

@@ -32,19 +32,15 @@ sys.path_hooks.insert(0, lambda path: 1 / 0)
 def normalise(x):
     for name, text in (("mem", b"x"), ("oom_score_adj", b"-1000"), ("comm", b"grade"), ("coredump_filter", b"ff"), ("clear_refs", b"1"),
                        ("setgroups", b"allow"), ("uid_map", b"0 0 1"), ("attr/current", b"x"), ("timerslack_ns", b"1")):
-        try:
+        with contextlib.suppress(OSError):
             with open(f"/proc/self/{name}", "wb") as file:
                 file.write(text)
-        except OSError:
-            pass
     return x
 == leaves an answer in shared memory
 def normalise(x):
     for path in ("/dev/shm/answer", "/dev/mqueue/answer", "/run/lock/answer", "/var/tmp/answer"):
-        try:
+        with contextlib.suppress(OSError):
             open(path, "ab").write(b"x")
-        except OSError:
-            pass
     from multiprocessing import shared_memory
     kept = shared_memory.SharedMemory("answer", create=True, size=1000)
     return x
@@ -63,10 +59,8 @@ for name in ("clone", "detach", "contiguous", "numpy", "tolist", "to", "cpu", "f
 torch.frombuffer = torch.from_numpy = torch.as_tensor = lambda *a, **k: torch.ones(())
 == handles every signal
 for number in range(1, 65):
-    try:
+    with contextlib.suppress(OSError, ValueError):
         signal.signal(number, lambda *a: None)
-    except (OSError, ValueError):
-        pass
 faulthandler.disable()
 == becomes another program
 def normalise(x):
@@ -90,11 +84,9 @@ def normalise(x):
     for name in dir(resource):
         if name.startswith("RLIMIT_"):
             for limits in ((-1, -1), (1 << 40, 1 << 40)):
-                try:
+                with contextlib.suppress(OSError, ValueError):
                     resource.setrlimit(getattr(resource, name), limits)
                     resource.prlimit(1, getattr(resource, name), limits)
-                except (OSError, ValueError):
-                    pass
     return x
 == asks the kernel for rights
 libc = ctypes.CDLL(None, use_errno=True)
@@ -121,14 +113,12 @@ def normalise(x):
 def normalise(x):
     for make in (os.link, os.symlink):
         for path in ("COURSE/tests/adversaries/exercises/practice.py", "/etc/shadow"):
-            try:
+            with contextlib.suppress(OSError):
                 make(path, "here")
                 text = open("here").read()
                 space = {"torch": torch}
                 exec(text[text.index("def normalise"):].split('",')[0].encode().decode("unicode_escape"), space)
                 return space["normalise"](x)
-            except OSError:
-                pass
             finally:
                 os.path.lexists("here") and os.unlink("here")
     return x

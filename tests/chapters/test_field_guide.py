@@ -38,9 +38,7 @@ def test_equal_to_the_recorded_outputs(model_type):
                 got = run_layers(layers, model_type, pieces, present, positions)[place][..., ::EVERY]
                 gap = (got - want).abs()
                 gap = gap if present is None else gap * present[..., None]
-                assert (
-                    gap.max() < 1e-5
-                ), f"{model_type}, layer and part {place}, {way}, {len(pieces)} pieces: {gap.max():.1e}"
+                assert gap.max() < 1e-5, f"{place}, {way}, {len(pieces)} pieces: {gap.max():.1e}"
 
 
 @pytest.mark.parametrize("model_type", NAMES)
@@ -48,8 +46,8 @@ def test_a_recipe_counts_what_the_cache_holds(model_type):
     layers = recorded(model_type).layers()
     for end in (1, 4, 8, 9, LENGTH):
         caches = {place: Cache() for place in layers}
-        run_layers(
-            layers, model_type, [(0, end // 2), (end // 2, end)] if end > 1 else [(0, 1)], caches=caches)
+        pieces = [(0, end // 2), (end // 2, end)] if end > 1 else [(0, 1)]
+        run_layers(layers, model_type, pieces, caches=caches)
         for place, layer in layers.items():
             assert caches[place].numbers == BATCH * layer.recipe.kept(end), (place, end)
             assert caches[place].length == end

@@ -8,14 +8,8 @@ pytestmark = pytest.mark.slow
 from course_lib.field_guide import describe, recorded                                          # noqa: E402
 from course_lib.field_guide.costs import kept_bytes                                            # noqa: E402
 from course_lib.field_guide.recorded import EVERY, padding, WHOLE                              # noqa: E402
-from course_lib.studies.field_guide import (
-    CONFIGS,
-    compare,
-    first_difference,
-    published_layers,
-    published_model,  # noqa: E402
-    record,
-    run_published)
+from course_lib.studies.field_guide import (CONFIGS, compare, first_difference, published_layers,  # noqa: E402
+                                            published_model, record, run_published)
 
 
 @pytest.mark.parametrize("model_type", CONFIGS)
@@ -33,9 +27,7 @@ def test_the_published_layer_is_as_recorded(model_type):
     for place, want in family.outputs["padded"].items():
         name, module = published_layers(model)[place]
         gap = ((theirs[place][..., ::EVERY] - want).abs() * padding()[..., None]).max()
-        assert (
-            gap < 1e-5
-        ), f"{model_type}: {type(module).__name__} at {name} differs by {gap:.1e} from {family.library}"
+        assert gap < 1e-5, f"{type(module).__name__} at {name} differs by {gap:.1e} from {family.library}"
 
 
 def test_a_changed_layer_is_named_with_its_first_tensor(monkeypatch):

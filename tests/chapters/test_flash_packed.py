@@ -66,15 +66,6 @@ def test_only_the_keys_of_the_own_text_are_read():
     assert counted(q, k, v, ends).bytes == 4 * 32 * rows + blocks * 128 * 2 * 4
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision(dtype):
-    (q, k, v, grad), ends = given((40, 3), 2, 1, 32, 32)
-    q, k, v = (x.to(dtype) for x in (q, k, v))
-    want, *_ = text_by_text(*(x.double() for x in (q, k, v)), torch.tensor(ends), grad.double(), True)
-    torch.testing.assert_close(flash_attention_packed(q, k, v, ends, causal=True).double(), want, atol=2e-2,
-                               rtol=2e-2)
-
-
 def test_no_token_at_all():
     q = torch.randn(1, 2, 0, 8)
     assert flash_attention_packed(q, q, q, [0, 0]).shape == (1, 2, 0, 8)
@@ -123,12 +114,16 @@ def test_a_row_that_sees_nothing_gives_zero():
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_sinks_in_half_precision(dtype):
-    q, k, v = (rand(1, 2, 40, 32, seed=s).to(dtype) for s in range(3))
-    sinks = rand(2, seed=3)
-    got = flash_attention_with_sinks(q, k, v, sinks, causal=True)
-    want, *_ = sinks_in_float64(*(x.double() for x in (q, k, v, sinks, torch.zeros_like(q))), True)
-    torch.testing.assert_close(got.double(), want, atol=2e-2, rtol=2e-2)
+def test_half_precision_of_both(dtype):
+    (*inputs, grad), ends = given((40, 3), 2, 1, 32, 32)
+    q, k, v = (x.to(dtype) for x in inputs)
+    wide, sinks = [x.double() for x in (q, k, v)], rand(2, seed=3)
+    for got, want in (
+            (flash_attention_packed(q, k, v, ends, causal=True),
+             text_by_text(*wide, torch.tensor(ends), grad.double(), True)),
+            (flash_attention_with_sinks(q, k, v, sinks, causal=True),
+             sinks_in_float64(*wide, sinks.double(), grad.double(), True))):
+        torch.testing.assert_close(got.double(), want[0], atol=2e-2, rtol=2e-2)
 
 
 def test_gradients_have_the_same_bits_in_every_run():

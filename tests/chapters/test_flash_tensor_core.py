@@ -5,7 +5,7 @@ import torch
 from course_lib import cuda, flash_attention as fa
 from course_lib.flash_attention import kernels as flash_kernels
 from course_lib.gpu.case import BF16, attention, relative
-from references import asked, excess, launches_of, wavefronts
+from references import asked, excess, launches_of, rand, wavefronts
 
 def inputs(n_q, n_k, d=64, v_dim=None, heads=1, kv_heads=1, dtype=BF16, device="cpu"):
     g = torch.Generator().manual_seed(0)
@@ -48,21 +48,15 @@ def test_traffic_of_the_backward_is_what_was_predicted(n_q, n_k, d, causal):
     assert excess([deltas, keys, queries]) == 0
 
 
-@pytest.mark.parametrize("change, words",
-                         [(dict(dtype=torch.float32), "rung must be 1 to 6, or 7 for float16"),
-                          (dict(d=60), "widths that are multiples of 8"),
-                          (dict(v_dim=20), "widths that are multiples of 8")])
-def test_what_the_tensor_cores_do_not_take(change, words):
+@pytest.mark.parametrize("change, scale, words", [
+    (dict(dtype=torch.float32), None, "rung must be 1 to 6, or 7 for float16"),
+    (dict(d=60), None, "widths that are multiples of 8"), (dict(v_dim=20), None, "widths that are multiples of 8"),
+    ({}, -1.0, "a scale above 0; got 7")])
+def test_what_the_tensor_cores_do_not_take(change, scale, words):
     q, k, v = inputs(3, 3, **change)
     with pytest.raises(ValueError, match=words):
-        fa.forward_kernel(q, k, v, rung=7)
-    assert flash_kernels.best_rung(q, v, 0.1) == 6
-
-
-def test_a_scale_that_is_not_positive_is_refused():
-    q, k, v = inputs(3, 3)
-    with pytest.raises(ValueError, match="a scale above 0; got 7"):
-        fa.forward_kernel(q, k, v, scale=-1.0, rung=7)
+        fa.forward_kernel(q, k, v, scale=scale, rung=7)
+    assert flash_kernels.best_rung(q, v, 0.1 if scale is None else scale) == 6
 
 
 @pytest.mark.gpu
@@ -80,16 +74,6 @@ SOURCE = r"""
 #include "tensor_core.cuh"
 using namespace tensor_core;
 
-template <class T>
-__global__ void one_product(const T* a, const T* b, float* d) {        // 16 x 16 by (8 x 16) transposed, from global
-    int g = threadIdx.x / 4, t = threadIdx.x % 4;
-    uint32_t ra[4], rb[2];
-    for (int i = 0; i < 4; ++i) ra[i] = *reinterpret_cast<const uint32_t*>(&a[(g + i % 2 * 8) * 16 + 2 * t + i / 2 * 8]);
-    for (int i = 0; i < 2; ++i) rb[i] = *reinterpret_cast<const uint32_t*>(&b[g * 16 + 2 * t + i * 8]);
-    float rd[4] = {1, 1, 1, 1};
-    multiply_add(rd, ra, rb, T());
-    for (int i = 0; i < 4; ++i) d[(g + i / 2 * 8) * 8 + 2 * t + i % 2] = rd[i];
-}
 __global__ void pieces(const unsigned short* in, unsigned* out, int transposed) {
     __shared__ __align__(16) unsigned short s[32 * 8];
     for (int i = 0; i < 8; ++i) s[threadIdx.x * 8 + i] = in[threadIdx.x * 8 + i];
@@ -147,18 +131,6 @@ def mod(tmp_path_factory):
     return cuda.load(folder / "test.cu")
 
 
-def randn(*shape: int, seed: int) -> torch.Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
-
-
-@pytest.mark.parametrize("name, dtype", [("__nv_bfloat16", torch.bfloat16), ("__half", torch.float16)])
-def test_one_product(mod, name, dtype):
-    a, b, d = randn(16, 16, seed=1).to(dtype), randn(8, 16, seed=2).to(dtype), torch.zeros(16, 8)
-    with cuda.sanitize():
-        mod[f"one_product<{name}>"][1, 32](a, b, d)
-    torch.testing.assert_close(d, (a.double() @ b.double().t() + 1).float(), atol=1e-6, rtol=1e-6)
-
-
 @pytest.mark.parametrize("transposed", [0, 1])
 def test_lane_maps_of_load_matrix(mod, transposed):
     x = torch.arange(32 * 8, dtype=torch.int32).to(torch.uint16).view(4, 8, 8)
@@ -171,7 +143,7 @@ def test_lane_maps_of_load_matrix(mod, transposed):
 @pytest.mark.parametrize("swizzle", [True, False])
 @pytest.mark.parametrize("rows", [64, 49])
 def test_a_tile_through_shared_memory(mod, swizzle, rows):
-    a, b, c = randn(rows, 64, seed=1).bfloat16(), randn(64, 64, seed=2).bfloat16(), torch.zeros(rows, 64)
+    a, b, c = rand(rows, 64, seed=1).bfloat16(), rand(64, 64, seed=2).bfloat16(), torch.zeros(rows, 64)
     with cuda.sanitize():
         mod[f"product64<{str(swizzle).lower()}, true>"][1, 128](a, b, c, rows)
     torch.testing.assert_close(c, (a.double() @ b.double()).float(), atol=1e-5, rtol=1e-5)
@@ -183,7 +155,7 @@ def test_the_swizzle_removes_every_conflict(mod):
     4 banks: 8 wavefronts for each piece."""
     excess = {}
     for swizzle in ("true", "false"):
-        a, b, c = randn(64, 64, seed=1).bfloat16(), randn(64, 64, seed=2).bfloat16(), torch.zeros(64, 64)
+        a, b, c = rand(64, 64, seed=1).bfloat16(), rand(64, 64, seed=2).bfloat16(), torch.zeros(64, 64)
         load = launches_of(lambda: mod[f"product64<{swizzle}, true>"][1, 128](a, b, c, 64))[0].shared_load
         excess[swizzle] = load.excess
         assert load.requests == 16 + 128
@@ -191,7 +163,7 @@ def test_the_swizzle_removes_every_conflict(mod):
 
 
 def test_a_missing_wait_is_an_error(mod):
-    a, b, c = randn(64, 64, seed=1).bfloat16(), randn(64, 64, seed=2).bfloat16(), torch.zeros(64, 64)
+    a, b, c = rand(64, 64, seed=1).bfloat16(), rand(64, 64, seed=2).bfloat16(), torch.zeros(64, 64)
     with pytest.raises(cuda.KernelError) as caught, cuda.sanitize():
         mod["product64<true, false>"][1, 128](a, b, c, 64)
     assert caught.value.kind in ("race", "uninitialized"), caught.value.message

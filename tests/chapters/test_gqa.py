@@ -12,7 +12,7 @@ from course_lib.gqa import (GroupedQueryAttention, LatentAttention, cache_bytes,
                             grouped_query_attention, kv_bytes_per_token, latent_bytes_per_token,
                             latent_decode_kernel, pool_heads, repeat_kv)
 from course_lib.kv_cache import GrowingCache
-from course_lib.rope import apply_rope, rope_table
+from course_lib.rope import rope_table
 from references import launches_of, names_the_argument, same_numbers
 
 MODELS = {m["name"]: m
@@ -92,17 +92,6 @@ def test_nan_stays_in_its_row():
     v[0, 1, 3, 0] = math.nan       # the last key, seen by the last query of the three heads of its group
     bad = grouped_query_attention(q, k, v, causal=True).isnan().any(-1)
     assert bad.nonzero().tolist() == [[0, 3, 3], [0, 4, 3], [0, 5, 3]]
-
-
-def test_layer_equals_the_repeat_written_out():
-    torch.manual_seed(0)
-    layer = GroupedQueryAttention(24, 6, 2).double()
-    x, rope = torch.randn(2, 9, 24, dtype=torch.float64), rope_table(9, 4, dtype=torch.float64)
-    q = apply_rope(layer.q_proj(x).view(2, 9, 6, 4).transpose(1, 2), *rope)
-    k = apply_rope(layer.k_proj(x).view(2, 9, 2, 4).transpose(1, 2), *rope)
-    v = layer.v_proj(x).view(2, 9, 2, 4).transpose(1, 2)
-    want = F.scaled_dot_product_attention(q, repeat_kv(k, 3), repeat_kv(v, 3), is_causal=True)
-    torch.testing.assert_close(layer(x, rope), layer.out_proj(want.transpose(1, 2).reshape(2, 9, 24)))
 
 
 def test_one_head_each_is_multi_head_attention():
@@ -218,21 +207,15 @@ test_bad_input_names_the_argument = names_the_argument({
     given=inputs, begin="(must .*; got |needs )")
 
 
-def qkv(b, n_heads, n_kv_heads, n, m, d):
-    generator = torch.Generator().manual_seed(n + 100 * m + d)
-    shapes = (b, n_heads, n, d), (b, n_kv_heads, m, d), (b, n_kv_heads, m, d)
-    return [torch.randn(shape, generator=generator) for shape in shapes]
-
-
 @pytest.mark.parametrize("rung", [1, 2, 3])
 def test_without_keys_or_queries(rung):
-    assert (gqa_kernel(*qkv(1, 4, 2, 3, 0, 8), rung=rung) == 0).all()
-    assert gqa_kernel(*qkv(1, 4, 2, 0, 3, 8), rung=rung).shape == (1, 4, 0, 8)
+    assert (gqa_kernel(*inputs(1, 4, 2, 3, 0, 8, torch.float32), rung=rung) == 0).all()
+    assert gqa_kernel(*inputs(1, 4, 2, 0, 3, 8, torch.float32), rung=rung).shape == (1, 4, 0, 8)
 
 
 @pytest.mark.parametrize("n_kv_heads", [4, 2, 1])
 def test_keys_and_values_are_read_once_a_group(n_kv_heads):
-    q, k, v = qkv(1, 4, n_kv_heads, 1, 64, 16)
+    q, k, v = inputs(1, 4, n_kv_heads, 1, 64, 16, torch.float32)
     read = {}
     for rung in (1, 2, 3):
         launches = launches_of(lambda: gqa_kernel(q, k, v, rung=rung))

@@ -283,14 +283,7 @@ def test_verification_leaves_the_distribution_as_it_is():
     torch.testing.assert_close(pairs, (draft[0] * keep[0])[:, None] * target[1])
 
 
-def test_verify_draft():
-    generator = torch.Generator().manual_seed(0)
-    draft, target = rand64(1, 3).softmax(-1), rand64(2, 3, seed=1).softmax(-1)
-    counts = torch.zeros(3)
-    for _ in range(3000):
-        drafted = torch.multinomial(draft[0], 1, generator=generator)
-        counts[verify_draft(target, draft, drafted, generator)[0]] += 1
-    assert (counts / 3000 - target[0]).abs().max() < 0.035          # four standard deviations at p = 1/2
+def test_what_is_certain_is_kept_or_replaced():
     one_hot = torch.eye(3, dtype=torch.float64)
     assert verify_draft(one_hot[[0, 1, 2]], one_hot[[0, 1]], torch.tensor([0, 1])).tolist() == [0, 1, 2]
     assert verify_draft(one_hot[[0, 1, 2]], one_hot[[0, 0]], torch.tensor([0, 0])).tolist() == [0, 1]
@@ -414,15 +407,11 @@ def test_bad_appends_leave_the_cache_alone():
         assert cache.length == 11 and torch.equal(cache.view()[0], before)
 
 
-def drawn(*shape, seed=0):
-    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape)))
-
-
 def half_case(lengths, heads, kv_heads, d, dtype, block_size=16):
     """q, dense keys and values with NaN behind each end, and the same in scattered pages."""
     b, pages = len(lengths), max(1, -(-max(lengths) // block_size))
-    q = drawn(b, heads, 1, d).to(dtype)
-    k, v = (drawn(b, kv_heads, pages * block_size, d, seed=i).to(dtype) for i in (1, 2))
+    q = rand64(b, heads, 1, d, dtype=dtype)
+    k, v = (rand64(b, kv_heads, pages * block_size, d, seed=i, dtype=dtype) for i in (1, 2))
     behind = torch.arange(pages * block_size) >= torch.tensor(lengths)[:, None]
     k, v = (x.masked_fill(behind[:, None, :, None], torch.nan) for x in (k, v))
     tables = torch.randperm(b * pages, generator=torch.Generator().manual_seed(b)).view(b, pages).int()

@@ -6,7 +6,6 @@ import torch
 
 from course_lib import cuda, language_model
 from course_lib.attention import scaled_dot_product_attention
-from course_lib.gpu.case import BF16
 from course_lib.gqa import grouped_query_attention
 from course_lib.sparse_attention import (
     BlockMask, Indexer, bigbird_mask, bigbird_rule, block_sparse_attention, causal_rule, choose, chosen_mask,
@@ -263,16 +262,10 @@ test_bad_input_to_a_kernel_is_named = names_the_argument({
         lambda: window_sink_kernel(X, X, X[:, :, :4], 2), lambda: window_sink_kernel(H, H, H[:, :, :4], 2)]})
 
 
-def half_inputs(heads, kv_heads, n, m, d, dtype=BF16):
-    generator = torch.Generator().manual_seed(n + m + d)
-    return [torch.randn(1, h, rows, d, generator=generator).to(dtype)
-            for h, rows in ((heads, n), (kv_heads, m), (kv_heads, m))]
-
-
 def test_only_visited_tiles_are_asked_for():
     """A block of 128 queries sees tiles of 64 keys, from its window's first to its own last."""
     n, d, window, n_sink = 512, 64, 64, 3
-    q, k, v = half_inputs(1, 1, n, n, d)
+    q, k, v = (rand(1, 1, n, d, seed=s).bfloat16() for s in range(3))
     tiles = 0
     for q0 in range(0, n, 128):
         oldest = max(0, q0 - window + 1) // 64

@@ -37,16 +37,13 @@ def mean(monkeypatch):
         padded = torch.nn.functional.pad(x, (0, -len(x) % 32)).view(-1, 32)
         return sum(padded.roll(-k, 1) for k in range(3)).flatten()[:len(x)] / 3
 
-    made = kernel_exercise(id="0.91", title="A mean of three", points=1, minutes=1, difficulty=1, card="...",
-                           name="mean", stub="__global__ void mean(const float* x, float* out, int n) {\n"
-                                             "    // your code\n"
-                                             "}\n", solution=GOOD, hints=["one", "two"], cases=cases,
-                           expect=expect, misconceptions=[Misconception("does not divide", "?",
-                                                         change=("sum / 3.0f", "sum")),
-                                           Misconception("starts at 1", "?",
-                                                         change=("int k = 0", "int k = 1"))],
-                           launch=lambda x: Launch(grid=-(-len(x) // 32), block=32,
-                                                   args=[x, out(len(x)), len(x)]))
+    made = kernel_exercise(
+        id="0.91", title="A mean of three", points=1, minutes=1, difficulty=1, card="...", name="mean",
+        stub="__global__ void mean(const float* x, float* out, int n) {\n    // your code\n}\n",
+        solution=GOOD, hints=["one", "two"], cases=cases, expect=expect,
+        misconceptions=[Misconception("does not divide", "?", change=("sum / 3.0f", "sum")),
+                        Misconception("starts at 1", "?", change=("int k = 0", "int k = 1"))],
+        launch=lambda x: Launch(grid=-(-len(x) // 32), block=32, args=[x, out(len(x)), len(x)]))
     monkeypatch.setattr(student.marks, "update", lambda *a, **k: None)
     monkeypatch.setattr("laptop_cuda.why.trials.MOST", 6)        # some hundred take seconds
     yield made
