@@ -8,8 +8,8 @@ pytestmark = pytest.mark.slow
 from course_lib.field_guide import describe, recorded                                          # noqa: E402
 from course_lib.field_guide.costs import kept_bytes                                            # noqa: E402
 from course_lib.field_guide.recorded import EVERY, padding, WHOLE                              # noqa: E402
-from course_lib.studies.field_guide import (CONFIGS, compare, first_difference, published_layers,  # noqa: E402
-                                            published_model, record, run_published)
+from course_lib.studies.field_guide import (                                                   # noqa: E402
+    CONFIGS, compare, first_difference, published_layers, published_model, record, run_published)
 
 
 @pytest.mark.parametrize("model_type", CONFIGS)

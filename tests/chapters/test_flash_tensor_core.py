@@ -50,7 +50,7 @@ def test_traffic_of_the_backward_is_what_was_predicted(n_q, n_k, d, causal):
 
 @pytest.mark.parametrize("change, scale, words", [
     (dict(dtype=torch.float32), None, "rung must be 1 to 6, or 7 for float16"),
-    (dict(d=60), None, "widths that are multiples of 8"), (dict(v_dim=20), None, "widths that are multiples of 8"),
+    *((change, None, "widths that are multiples of 8") for change in (dict(d=60), dict(v_dim=20))),
     ({}, -1.0, "a scale above 0; got 7")])
 def test_what_the_tensor_cores_do_not_take(change, scale, words):
     q, k, v = inputs(3, 3, **change)
