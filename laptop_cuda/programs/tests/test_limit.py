@@ -2,7 +2,7 @@
 import numpy as np
 import pytest
 
-from course_lib import cuda
+import laptop_cuda as cuda
 from laptop_cuda.programs import run
 from laptop_cuda.programs.command import main
 
