@@ -8,8 +8,8 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from course_lib import language_model
 from course_lib.gqa import GroupedQueryAttention, kv_bytes_per_token, pool_heads
-from course_lib.language_model import evaluate, train
 from .study import plays, study
+from .tuning import tuned
 
 
 def first_heads(weight, n_heads, n_kv_heads):
@@ -42,16 +42,11 @@ def measure(args):
     rows = []
     for n_kv_heads, how in [(4, "mean"), (2, "mean"), (2, "first"), (1, "mean"), (1, "first")]:
         merge = {"mean": pool_heads, "first": first_heads}[how]
-        before, after = None, []
-        for seed in range(args.seeds):
-            model = with_groups(language_model.pretrained()[0], n_kv_heads, merge)
-            before = before or evaluate(model, validation, blocks=200)
-            train(model, data, steps=args.steps, peak=5e-4, warmup=20, seed=seed, check_every=args.steps)
-            after.append(round(evaluate(model, validation, blocks=200), 4))
+        losses, model = tuned(lambda seed: with_groups(language_model.pretrained()[0], n_kv_heads, merge),
+                              args.seeds, validation, data, args.steps, peak=5e-4, warmup=20)
         config = model.config
         per_token = kv_bytes_per_token(config.n_layers, n_kv_heads, config.head_dim)
-        rows.append({"n_kv_heads": n_kv_heads, "merge": how, "loss_before": round(before, 4),
-                     "loss_after": after, "cache_bytes_per_token": per_token})
+        rows.append({"n_kv_heads": n_kv_heads, "merge": how, **losses, "cache_bytes_per_token": per_token})
         print(rows[-1], flush=True)
     return {"steps": args.steps, "seeds": list(range(args.seeds)),
             "loss": "nats per character, 200 blocks spread over the validation plays", "rows": rows}

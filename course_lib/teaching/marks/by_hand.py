@@ -9,7 +9,6 @@ has filled in are kept for good.
 from __future__ import annotations
 
 import csv
-import io
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from pathlib import Path
 from course_lib.exercises.judging.verdict import NOT_ATTEMPTED, PASSED, Verdict
 from course_lib.files import write_whole
 from ..hand_ins.submissions import Submission
-from ..reports.report import Mark, safe_cell
+from ..reports.report import Mark, csv_text
 
 COLUMNS = ["student", "chapter", "exercise", "points", "of", "comment", "answer"]
 NAME = "by_hand.csv"
@@ -86,11 +85,7 @@ def _insert(marks: list[Mark], mark: Mark) -> None:
 
 
 def write(results: Path, lines: list[Line]) -> None:
-    if not lines:
-        return
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for line in sorted(lines, key=lambda l: (l.exercise, l.student)):
-        writer.writerow([safe_cell(getattr(line, name)) for name in COLUMNS])
-    write_whole(results / NAME, out.getvalue())
+    if lines:
+        ordered = sorted(lines, key=lambda line: (line.exercise, line.student))
+        write_whole(results / NAME, csv_text([COLUMNS, *([getattr(line, name) for name in COLUMNS]
+                                                         for line in ordered)]))

@@ -2,8 +2,9 @@
 from __future__ import annotations
 
 import csv
-import io
 from pathlib import Path
+
+from ..reports.report import csv_text
 
 COLUMNS = ["student", "exercise", "before", "after", "points before", "points after"]
 
@@ -20,11 +21,9 @@ def rows_of(path: Path) -> dict[tuple[str, str], tuple[str, str]]:
 
 def changes(before: dict, after: dict) -> str:
     """The lines that differ; a row that is new or gone has an empty side."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
+    lines = []
     for key in sorted(before.keys() | after.keys()):
         was, now = before.get(key, ("", "")), after.get(key, ("", ""))
         if was != now:
-            writer.writerow([*key, was[0], now[0], was[1], now[1]])
-    return out.getvalue()
+            lines.append([*key, was[0], now[0], was[1], now[1]])
+    return csv_text([COLUMNS, *lines])

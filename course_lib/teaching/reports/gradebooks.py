@@ -1,8 +1,6 @@
 """Marks for the gradebooks of Canvas, Moodle and Gradescope, in the formats that these import."""
 from __future__ import annotations
 
-import csv
-import io
 import itertools
 import json
 from pathlib import Path
@@ -10,7 +8,7 @@ from pathlib import Path
 from course_lib.exercises.judging.verdict import NOT_ATTEMPTED, PASSED
 from course_lib.files import write_whole
 from ..hand_ins.submissions import Submission
-from .report import Mark, page_names, safe_cell
+from .report import Mark, csv_text, page_names
 
 
 def write_gradebooks(results: Path, marks: list[Mark], submissions: list[Submission],
@@ -53,12 +51,6 @@ def title(chapter: str) -> str:
     return f"Attention: {chapter.replace('_', ' ')}"
 
 
-def _text(rows: list[list[str]]) -> str:
-    out = io.StringIO()
-    csv.writer(out, lineterminator="\n").writerows([[safe_cell(str(value)) for value in row] for row in rows])
-    return out.getvalue()
-
-
 def canvas(people: dict[str, Submission], sums: dict, chapters: list[str]) -> str:
     """Student, ID, SIS User ID, SIS Login ID, Section, then one column per assignment; the second row has the
     points possible."""
@@ -66,14 +58,14 @@ def canvas(people: dict[str, Submission], sums: dict, chapters: list[str]) -> st
     most = [f"{max((sums[p, c][1] for p in people), default=0):g}" for c in chapters]
     rows = [[s.row.get("name") or student, _number(s), "", s.row.get("login", ""), s.row.get("section", ""),
              *(f"{sums[student, c][0]:g}" for c in chapters)] for student, s in people.items()]
-    return _text([head, ["    Points Possible", "", "", "", "", *most], *rows])
+    return csv_text([head, ["    Points Possible", "", "", "", "", *most], *rows])
 
 
 def moodle(people: dict[str, Submission], sums: dict, chapters: list[str]) -> str:
     """For the grade import: choose `ID number` or `Email address` in "Map from"."""
     rows = [[s.row.get("name") or student, *(s.row.get(name, "") for name in ("id", "email", "login")),
              *(f"{sums[student, c][0]:g}" for c in chapters)] for student, s in people.items()]
-    return _text([["Full name", "ID number", "Email address", "Username", *map(title, chapters)], *rows])
+    return csv_text([["Full name", "ID number", "Email address", "Username", *map(title, chapters)], *rows])
 
 
 def moodle_worksheet(people: dict[str, Submission], sums: dict, chapter: str) -> str:
@@ -81,7 +73,7 @@ def moodle_worksheet(people: dict[str, Submission], sums: dict, chapter: str) ->
     made."""
     rows = [[f"Participant {s.given.id}", s.given.name, *(f"{n:g}" for n in sums[student, chapter]), ""]
             for student, s in people.items() if s.given.id]
-    return _text([["Identifier", "Full name", "Grade", "Maximum Grade", "Feedback comments"], *rows])
+    return csv_text([["Identifier", "Full name", "Grade", "Maximum Grade", "Feedback comments"], *rows])
 
 
 def gradescope(marks: list[Mark]) -> dict:

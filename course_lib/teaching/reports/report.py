@@ -86,12 +86,13 @@ def page_names(students) -> dict[str, str]:
 # --- the table ----------------------------------------------------------------------------------------------
 
 def write_table(results: Path, marks: list[Mark]) -> None:
+    write_whole(results / "grades.csv", csv_text([COLUMNS, *(mark.row() for mark in marks)]))
+
+
+def csv_text(rows) -> str:
     out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
-    writer.writerow(COLUMNS)
-    for mark in marks:
-        writer.writerow([safe_cell(value) for value in mark.row()])
-    write_whole(results / "grades.csv", out.getvalue())
+    csv.writer(out, lineterminator="\n").writerows([[safe_cell(str(value)) for value in row] for row in rows])
+    return out.getvalue()
 
 
 def safe_cell(text: str) -> str:
