@@ -99,6 +99,10 @@ def test_a_check_offers_it_where_the_code_ran(mean, monkeypatch):  # noqa: F811
     for source in (GOOD.replace("sum / 3.0f", "sum"), GOOD.replace("i < n ? x[i] : 0.0f", "x[i]")):
         assert 'film("0.91")` plays your run from where it goes wrong' in checked(mean, source, monkeypatch)
         film("0.91")
+    monkeypatch.setattr("course_lib.exercises.judging.parting.Parting", None)
+    checked(mean, GOOD.replace("sum / 3.0f", "sum"), monkeypatch)
+    with pytest.raises(NothingToShow, match="our mistake and not yours"):
+        film("0.91")
     assert len(shown) == 4 and "reads x[7], past its end" in str(shown[-1])
 
 

@@ -55,13 +55,19 @@ def film(id: str) -> None:
         raise NothingToShow(f'film: there is no refused run to show. Run check("{id}", ...) first; it offers '
                             "this where your code runs and something in it is wrong.")
     exercise = find(id)
-    if exercise.language != "cuda":
-        display(value_film(exercise, _refused[id]))
-        return
-    from laptop_cuda.pictures.player import play
-    made = kernel_film(exercise, _refused[id])
-    play(made.replay)
-    display(made.beside)
+    make = kernel_film if exercise.language == "cuda" else value_film
+    try:
+        made = make(exercise, _refused[id])
+    except PlainError:
+        raise
+    except Exception as error:
+        raise NothingToShow("film: it failed itself, which is our mistake and not yours: "
+                            f"{type(error).__name__}: {error}") from None
+    if exercise.language == "cuda":
+        from laptop_cuda.pictures.player import play
+        play(made.replay)
+        made = made.beside
+    display(made)
 
 
 def value_film(exercise: Exercise, source: str) -> Beside:

@@ -94,5 +94,5 @@ def _told(source: str, first: tuple, before: tuple | None, held: list) -> tuple[
 
 
 def _rows(source: str, known: list, unknown: list = ()) -> list[tuple[str, str, str]]:
-    return [(f"line {line}", f"{line_of(source, line)}\n{name}: {show(value)}", said) for found, said in
+    return [(f"line {line}", f"{line_of(source, line)}\n{name}: {show(value, 24)}", said) for found, said in
             ((known, "has it too"), (unknown, "never has it")) for name, line, value in found]
