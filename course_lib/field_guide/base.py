@@ -159,8 +159,8 @@ class Attention(nn.Module):
             y, norm = norm(y), nn.Identity()
         y = rearrange(y, "b n (h d) -> b h n d", h=heads)
         if r.norm_last:
-            return norm(rotate(y, r.rotary, positions))
-        return rotate(norm(y), r.rotary, positions)
+            return norm(rotate(y, r.rotary, positions)).to(x.dtype)
+        return rotate(norm(y).to(x.dtype), r.rotary, positions)
 
     def growth(self, positions: Tensor) -> Tensor | float:
         """How much longer a query gets far into the text, so that its softmax stays as sharp over more keys.
@@ -169,6 +169,7 @@ class Attention(nn.Module):
             return 1.0
         strength, every, shift = self.recipe.temperature
         growth = 1 + strength * torch.log1p(torch.floor((positions.float() + shift) / every))
+        growth = growth.to(self.q_proj.weight.dtype)
         return growth[..., None] if positions.dim() == 1 else growth[:, None, :, None]
 
     def keep(self, kv: list[Tensor], cache: Cache, n: int, shared: dict | None) -> tuple[Tensor, Tensor, int]:
@@ -240,11 +241,12 @@ class Attention(nn.Module):
 
 
 def masked_softmax(scores: Tensor, seen: Tensor, sinks: Tensor | None = None) -> Tensor:
-    """Softmax over the keys that are seen; a sink is one more key, whose weight is dropped. Nothing seen
-    gives 0."""
-    scores = scores.masked_fill(~seen, float("-inf"))
+    """Softmax over the keys that are seen, at least in float32; a sink is one more key, whose weight is dropped.
+    Nothing seen gives 0, and a score that is not a number stays one."""
+    dtype, wide = scores.dtype, torch.promote_types(scores.dtype, torch.float32)
+    scores = scores.to(wide).masked_fill(~seen, float("-inf"))
     if sinks is not None:
-        scores = torch.cat([scores, sinks[:, None, None].expand(*scores.shape[:3], 1)], -1)
-        return scores.softmax(-1)[..., :-1]
-    return scores.softmax(-1).nan_to_num(0.0)
+        scores = torch.cat([scores, sinks.to(wide)[:, None, None].expand(*scores.shape[:3], 1)], -1)
+        return scores.softmax(-1)[..., :-1].to(dtype)
+    return scores.softmax(-1).masked_fill(~seen.any(-1, keepdim=True), 0.0).to(dtype)
 

@@ -75,7 +75,7 @@ class LearnedTemperature(nn.Module):
 
     def forward(self, q: Tensor, positions: Tensor) -> Tensor:
         log = (positions.float() + 1).log().expand(q.shape[0], -1)[:, None, :, None]
-        return q * (self.scale[:, None, None] * log + self.bias[:, None, None])
+        return q * (self.scale[:, None, None] * log + self.bias[:, None, None]).to(q.dtype)
 
 
 @dataclass(frozen=True)

@@ -60,7 +60,7 @@ def rotate(x: Tensor, rotary: Rotary | None, positions: Tensor, backwards: bool 
     rest = x.shape[-1] - rotary.dim
     still, x = (
         x.split([rest, rotary.dim], -1) if rotary.at == "back" else x.split([rotary.dim, rest], -1)[::-1])
-    x = _turn(x, cos, sin, rotary.layout)
+    x = _turn(x, cos, sin, rotary.layout).to(still.dtype)
     return torch.cat([still, x] if rotary.at == "back" else [x, still], -1)
 
 
@@ -139,8 +139,9 @@ def yarn_magnitude(factor: float, weight: float = 1.0) -> float:
 
 
 def _dynamic(speeds, base, options):
-    """The base grows once the text is longer than trained; until then nothing changes."""
-    return speeds, 1.0
+    """The base grows once the text is longer than trained; until then nothing changes. Hunyuan's alpha: it has grown."""
+    alpha, dim = options.get("alpha"), 2 * len(speeds)
+    return plain_frequencies(dim, base * alpha ** (dim / (dim - 2))) if alpha else speeds, 1.0
 
 
 STRETCHES = {"linear": _linear, "llama3": _llama3, "yarn": _yarn, "longrope": _longrope,

@@ -103,6 +103,8 @@ class StateLayer(nn.Module):
         qkv = torch.cat([self.q_proj(x), self.k_proj(x), self.v_proj(x)], -1)
         qkv = F.silu(convolve(self.conv, qkv, cache) if r.conv else qkv) * real
         keys = r.n_key_heads * r.key_dim
+        # the state is added to at every token: at least in float32
+        qkv = qkv.to(torch.promote_types(x.dtype, torch.float32))
         q, k, v = qkv.split([keys, keys, r.n_heads * r.value_dim], -1)
         q, k = (repeat(t, "b n (h d) -> b (h g) n d", h=r.n_key_heads, g=r.n_heads // r.n_key_heads)
                 for t in (q, k))
@@ -112,28 +114,29 @@ class StateLayer(nn.Module):
             q = q * r.key_dim ** -0.5
         log_decay, written = self.decays(x), v
         if r.steps:
-            step = F.softplus(self.decay_proj(x) + self.decay_bias).transpose(1, 2)[..., None]
+            step = F.softplus(self.decay_proj(x).to(v.dtype) + self.decay_bias).transpose(1, 2)[..., None]
             written = v * step
-        beta = r.strength * torch.sigmoid(self.beta_proj(x)).transpose(1, 2)[..., None] if r.erases else None
+        beta = (r.strength * torch.sigmoid(self.beta_proj(x).to(v.dtype)).transpose(1, 2)[..., None] if r.erases
+                else None)
         heads, cache.state["state"] = recurrence(q, k, written, log_decay, beta, cache.state.get("state"))
         cache.length += n
         if r.skip:
             heads = heads + self.skip[:, None, None] * v
-        return self.out_proj(self.ending(x, rearrange(heads, "b h n d -> b n (h d)")))
+        return self.out_proj(self.ending(x, rearrange(heads, "b h n d -> b n (h d)")).to(x.dtype))
 
     def decays(self, x: Tensor) -> Tensor:
         """The logarithm of the decay, (b, heads, n, 1 or key_dim)."""
-        r = self.recipe
+        r, wide = self.recipe, torch.promote_types(x.dtype, torch.float32)
         if r.decay == "fixed":
-            rates = fixed_rates(r.n_heads, r.layer, r.layers).to(x)
+            rates = fixed_rates(r.n_heads, r.layer, r.layers).to(wide)
             return -rates[:, None, None].expand(x.shape[0], -1, x.shape[1], 1)
-        raw = rearrange(self.decay_proj(x) + self.decay_bias, "b n (h d) -> b h n d", h=r.n_heads)
-        rate = self.rate.exp()[:, None, None]
+        raw = rearrange(self.decay_proj(x).to(wide) + self.decay_bias, "b n (h d) -> b h n d", h=r.n_heads)
+        rate = self.rate.to(wide).exp()[:, None, None]
         return -rate * F.softplus(raw) if r.decay_floor is None else r.decay_floor * torch.sigmoid(rate * raw)
 
     def ending(self, x: Tensor, out: Tensor) -> Tensor:
         r = self.recipe
-        gate = (F.silu if r.gate == "silu" else torch.sigmoid)(self.gate_proj(x))
+        gate = (F.silu if r.gate == "silu" else torch.sigmoid)(self.gate_proj(x).to(out.dtype))
         if r.norm is None:
             return out * gate
         if r.gate_first:

@@ -11,20 +11,26 @@ from course_lib.field_guide.families import FAMILIES
 def copy_weights(layer: nn.Module, published: dict[str, Tensor], model_type: str):
     """Fill a layer with a published layer's weights, whose names and order are its family's; nothing may be
     left over."""
-    family = FAMILIES[model_type]
-    weights = {name: x.detach().clone() for name, x in published.items()}
-    for name in family.plus_one:
-        if name in weights:
-            weights[name] += 1
-    if family.split:
-        weights = family.split(weights, layer.recipe)
-    weights = {renamed(name, family.names): x for name, x in weights.items()}
+    weights = as_ours({name: x.detach().clone() for name, x in published.items()}, layer.recipe, model_type)
     ours = dict(layer.state_dict())
     missing, extra = sorted(ours.keys() - weights.keys()), sorted(weights.keys() - ours.keys())
     if missing or extra:
         raise ValueError(f"{model_type}, layer {layer.recipe.layer}: no published weight for "
                          f"{', '.join(missing) or 'none'}; no place for {', '.join(extra) or 'none'}")
     layer.load_state_dict({name: x.reshape(ours[name].shape) for name, x in weights.items()})
+
+
+def as_ours(published: dict[str, Tensor], recipe, model_type: str) -> dict[str, Tensor]:
+    """A layer's weights under our names, in our order; from a module of the library or from a file."""
+    family, weights = FAMILIES[model_type], dict(published)
+    for name in family.plus_one:
+        if name in weights:
+            weights[name] = weights[name].float() + 1
+    if "q_conv1d.weight" in weights:            # in files, queries, keys and values have a convolution each
+        weights["conv1d.weight"] = torch.cat([weights.pop(f"{x}_conv1d.weight") for x in "qkv"])
+    if family.split:
+        weights = family.split(weights, recipe)
+    return {renamed(name, family.names): x for name, x in weights.items()}
 
 
 def renamed(name: str, names: dict) -> str:

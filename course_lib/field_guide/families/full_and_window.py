@@ -9,10 +9,10 @@ NORM_NAMES = {
 QK_NORMS = ("q_norm.weight", "k_norm.weight")
 
 
-@family("llama", "mistral", "seed_oss", "arcee", "cwm")
+@family("llama", "mistral", "mixtral", "seed_oss", "arcee", "cwm")
 def llama(c, layer):
     """Rotary positions, grouped heads. Mistral's first model had a window in every layer."""
-    window = c.window() if c.model_type == "mistral" else None
+    window = c.window() if c.model_type in ("mistral", "mixtral") else None
     out_bias = bool(c.get("attention_out_bias", c.get("attention_bias", False)))
     return c.plain(layer, out_bias=out_bias, **({"window": window} if window else {}))
 
@@ -196,7 +196,7 @@ def ernie(c, layer):
         layer, rotary=c.rotary(c.heads()["head_dim"], layout="interleaved"), bias=bias, out_bias=bias)
 
 
-@family("mimo_v2_flash")
+@family("mimo_v2_flash", names={"attention_sink_bias": "sinks"})
 def mimo(c, layer):
     """Windows of 128 with sinks, twice the key heads of a full layer; values are narrower than keys, and
     scaled."""

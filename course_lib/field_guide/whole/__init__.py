@@ -1,0 +1,11 @@
+"""Whole models: a published folder opened, its decoder built from the chapter's layers.
+
+    parts      norms, feed-forward layers, experts: as data and as modules
+    decoder    the decoder, and the plan that it is built from
+    families   what is peculiar to a family, a function each
+    folder     config.json and safetensors; loading: names in the file to ours
+    model      open_model, logits, generate; text: tokenizer and chat template; chat: a conversation in a terminal
+"""
+from course_lib.field_guide.whole.decoder import NotANumber
+from course_lib.field_guide.whole.folder import BadCheckpoint
+from course_lib.field_guide.whole.model import Model, open_model
