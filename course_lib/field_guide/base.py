@@ -138,8 +138,7 @@ class Attention(nn.Module):
         q, *kv = self.project(x, positions)
         k, v, first = self.keep(kv, cache, x.shape[1], shared)
         seen = self.visible(slots, torch.arange(first, first + k.shape[2], device=x.device), present)
-        heads = self.attend(q, k, v, seen & self.chosen(x, positions, seen, cache, shared))
-        return self.finish(x, heads)
+        return self.finish(x, self.attend(q, k, v, seen & self.chosen(x, positions, seen, cache, shared)))
 
     def project(self, x: Tensor, positions: Tensor) -> list[Tensor]:
         r = self.recipe
@@ -208,8 +207,7 @@ class Attention(nn.Module):
         """What queries are made from."""
         return x
 
-    def chosen(self, x: Tensor, positions: Tensor, seen: Tensor, cache: Cache,
-               shared: dict | None) -> Tensor | bool:
+    def chosen(self, x: Tensor, positions: Tensor, seen: Tensor, cache: Cache, shared) -> Tensor | bool:
         """Where an indexer lets a query look, (b, 1 or heads, n, m); without one, everywhere."""
         r = self.recipe
         if r.index_from is not None:
@@ -241,7 +239,7 @@ class Attention(nn.Module):
 
 
 def masked_softmax(scores: Tensor, seen: Tensor, sinks: Tensor | None = None) -> Tensor:
-    """Softmax over the keys that are seen, at least in float32; a sink is one more key, whose weight is dropped.
+    """Softmax over what is seen, at least in float32; a sink is one more key, whose weight is dropped.
     Nothing seen gives 0, and a score that is not a number stays one."""
     dtype, wide = scores.dtype, torch.promote_types(scores.dtype, torch.float32)
     scores = scores.to(wide).masked_fill(~seen, float("-inf"))

@@ -64,7 +64,10 @@ class Reading:
         layers, linear = self.values.get("num_hidden_layers"), self.values.pop("linear_attn_config", None)
         kinds = [[named.get(code, str(code)) for code in self.values[name]][:layers]
                  for name, named in KINDS.items() if self.values.get(name)]
-        self.used.update(KINDS)
+        self.used.update((*KINDS, "attn_layer_indices"))
+        if self.values.get("attn_layer_indices"):
+            kinds.append(["attention" if layer in self.values["attn_layer_indices"] else "mamba"
+                          for layer in range(layers)])
         if linear:
             self.values.update({
                 "linear_" + name.replace("short_conv_kernel_size", "conv_kernel_dim"): x

@@ -139,7 +139,8 @@ def yarn_magnitude(factor: float, weight: float = 1.0) -> float:
 
 
 def _dynamic(speeds, base, options):
-    """The base grows once the text is longer than trained; until then nothing changes. Hunyuan's alpha: it has grown."""
+    """The base grows once the text is longer than trained; until then nothing changes. Hunyuan's alpha: it
+    has grown."""
     alpha, dim = options.get("alpha"), 2 * len(speeds)
     return plain_frequencies(dim, base * alpha ** (dim / (dim - 2))) if alpha else speeds, 1.0
 

@@ -116,8 +116,8 @@ class StateLayer(nn.Module):
         if r.steps:
             step = F.softplus(self.decay_proj(x).to(v.dtype) + self.decay_bias).transpose(1, 2)[..., None]
             written = v * step
-        beta = (r.strength * torch.sigmoid(self.beta_proj(x).to(v.dtype)).transpose(1, 2)[..., None] if r.erases
-                else None)
+        beta = (r.strength * torch.sigmoid(self.beta_proj(x).to(v.dtype)).transpose(1, 2)[..., None]
+                if r.erases else None)
         heads, cache.state["state"] = recurrence(q, k, written, log_decay, beta, cache.state.get("state"))
         cache.length += n
         if r.skip:

@@ -13,8 +13,8 @@ DELTA_NAMES = {
     "g_proj": "gate_proj", "o_norm": "norm"}
 KDA_NAMES = {
     "forget_gate.A_log": "rate", "forget_gate.dt_bias": "decay_bias", "forget_gate.f_a_proj": "decay_proj.0",
-    "forget_gate.f_b_proj": "decay_proj.1", "f_a_proj": "decay_proj.0", "f_b_proj": "decay_proj.1", "g_a_proj": "gate_proj.0",
-    "g_b_proj": "gate_proj.1"}
+    "forget_gate.f_b_proj": "decay_proj.1", "f_a_proj": "decay_proj.0", "f_b_proj": "decay_proj.1",
+    "g_a_proj": "gate_proj.0", "g_b_proj": "gate_proj.1"}
 
 
 def delta(c, layer, **changes):

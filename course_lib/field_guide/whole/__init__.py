@@ -2,9 +2,10 @@
 
     parts      norms, feed-forward layers, experts: as data and as modules
     decoder    the decoder, and the plan that it is built from
-    families   what is peculiar to a family, a function each
+    families   what is peculiar to a family, a function each; mixtures and hybrids: more of them
     folder     config.json and safetensors; loading: names in the file to ours
-    model      open_model, logits, generate; text: tokenizer and chat template; chat: a conversation in a terminal
+    serving    many prompts at once; tiny: folders that anybody can make again
+    model      open_model, logits, generate; text: tokenizer and chat template; chat: a conversation
 """
 from course_lib.field_guide.whole.decoder import NotANumber
 from course_lib.field_guide.whole.folder import BadCheckpoint

@@ -22,7 +22,8 @@ class LayerPlan:
     recipes: tuple                      # of what mixes tokens: one, several side by side, or none
     feed_forward: Any                   # FeedForward, Experts or None
     order: str = "before"
-    residual: tuple = (1.0, 1.0, 1.0, 1.0)       # x and what attention adds are scaled, then x and the feed-forward's
+    # x and what attention adds are scaled, then x and the feed-forward's
+    residual: tuple = (1.0, 1.0, 1.0, 1.0)
     residual_normed: bool = False       # what is kept is the normalised input
     in_scales: tuple = ()               # of what each recipe reads and gives, where several are side by side
     out_scales: tuple = ()
@@ -48,7 +49,7 @@ class Plan:
     # how the file differs from what `loading` expects
     names: dict = field(default_factory=dict)
     plus_one: bool = False              # norms are stored as the factor minus one
-    packed: str = "rows"                # experts in one tensor: "rows", "columns", or "columns in turn" (gate, up, ...)
+    packed: str = "rows"  # experts in one tensor: "rows", "columns", or "columns in turn" (gate, up, ...)
 
 
 class Block(nn.Module):
@@ -59,7 +60,8 @@ class Block(nn.Module):
         self.feed_forward = plan.feed_forward.build() if plan.feed_forward else None
         for name in NORMS["both"]:
             has = name in NORMS[plan.order]
-            setattr(self, name, Norm(model.d_model, model.eps, model.norm, model.norm_bias) if has else nn.Identity())
+            setattr(self, name, Norm(model.d_model, model.eps, model.norm, model.norm_bias) if has
+                    else nn.Identity())
         self.scalar = nn.Parameter(torch.ones(1)) if plan.scalar else None
         if plan.per_layer:
             self.per_layer_gate = nn.Linear(model.d_model, plan.per_layer, bias=False)
@@ -83,7 +85,8 @@ class Block(nn.Module):
             x = (y if p.residual_normed else x) * keep + mixed * add
         if self.feed_forward is not None:
             y = self.feed_forward_norm(x)
-            x = (y if p.residual_normed else x) * keep_too + self.feed_forward_out_norm(self.feed_forward(y)) * add_too
+            x = ((y if p.residual_normed else x) * keep_too + self.feed_forward_out_norm(self.feed_forward(y))
+                 * add_too)
         if per_layer is not None:
             let_in = self.activation(self.per_layer_gate(x)) * per_layer
             x = x + self.per_layer_norm(self.per_layer_proj(let_in))
@@ -93,7 +96,12 @@ class Block(nn.Module):
         p, out = self.plan, 0
         for i, (mixer, cache) in enumerate(zip(self.mixers, caches)):
             given = x * p.in_scales[i] if p.in_scales else x
-            got = mixer(given, positions, present, cache, shared)
+            if isinstance(cache, list):  # of several sequences side by side: (tokens, its cache) each
+                counts = [count for count, _ in cache]
+                got = torch.cat([mixer(part, where, None, one) for part, where, (_, one) in zip(
+                    given.split(counts, 1), positions.split(counts), cache)], 1)
+            else:
+                got = mixer(given, positions, present, cache, shared)
             out = out + (got * p.out_scales[i] if p.out_scales else got)
         return out
 
@@ -121,9 +129,10 @@ class Decoder(nn.Module):
         """An empty cache for each mixer of each layer."""
         return [[Cache() for _ in layer.mixers] for layer in self.layers]
 
-    def forward(self, ids: Tensor, positions: Tensor, present: Tensor | None = None, caches: list | None = None,
-                last: bool = False) -> Tensor:
-        """ids (b, n), the tokens that `caches` do not hold yet -> logits in float32, of all of them or of the last."""
+    def forward(self, ids: Tensor, positions: Tensor, present: Tensor | None = None,
+                caches: list | None = None, last: list | None = None) -> Tensor:
+        """ids (b, n), the tokens that `caches` do not hold yet -> logits in float32, of all or of those in
+        `last`."""
         caches, shared = self.caches() if caches is None else caches, {}
         x = self.embed(ids)
         per_layer = self.per_layer_inputs(ids, x) if self.width else [None] * len(self.layers)
@@ -131,7 +140,7 @@ class Decoder(nn.Module):
         for number, (layer, cache, inner) in enumerate(zip(self.layers, caches, per_layer)):
             x = layer(x, positions, present, cache, shared, inner)
             self.check(x, f"layer {number}")
-        return self.read_out(x[:, -1:] if last else x)
+        return self.read_out(x if last is None else x[:, last])
 
     def embed(self, ids: Tensor) -> Tensor:
         x = self.embedding(ids)
@@ -139,9 +148,11 @@ class Decoder(nn.Module):
         return nn.functional.rms_norm(x, x.shape[-1:], eps=self.plan.eps) if self.plan.embedding_norm else x
 
     def per_layer_inputs(self, ids, x):
-        """Gemma 4: what each layer is told of a token, half from a table of its own, half from the embedding."""
+        """Gemma 4: what each layer is told of a token, half from a table of its own, half from the
+        embedding."""
         told = (self.per_layer_embedding(ids) * self.width ** 0.5).unflatten(-1, (-1, self.width))
-        made = self.per_layer_norm((self.per_layer_proj(x) * x.shape[-1] ** -0.5).unflatten(-1, (-1, self.width)))
+        made = self.per_layer_norm((self.per_layer_proj(x)
+                                    * x.shape[-1] ** -0.5).unflatten(-1, (-1, self.width)))
         return ((made + told) * 2 ** -0.5).unbind(-2)
 
     def read_out(self, x: Tensor) -> Tensor:
@@ -155,4 +166,5 @@ class Decoder(nn.Module):
     @staticmethod
     def check(x: Tensor, where: str):
         if x.isnan().any():
-            raise NotANumber(f"the output of {where} is not a number: a weight there is NaN or infinite, or overflows")
+            raise NotANumber(f"the output of {where} is not a number: a weight there is NaN or infinite, or "
+                             "overflows")

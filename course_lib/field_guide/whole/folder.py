@@ -1,8 +1,7 @@
 """A folder as models are published in: config.json, weights in safetensors, mapped and never copied.
 
-A safetensors file is 8 bytes with the length of a header, the header in JSON (of each tensor its kind, shape and place),
-and the numbers. A model of several files has an index that says which tensor is in which.
-"""
+A safetensors file is 8 bytes with the length of a header, the header in JSON (of each tensor its kind, shape
+and place), and the numbers. A model of several files has an index that says which tensor is in which. """
 import json
 import mmap
 import struct
@@ -11,9 +10,9 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16, "I64": torch.int64,
-          "I32": torch.int32, "U8": torch.uint8, "BOOL": torch.bool}
-SMALL = "tensors of kind {} are quantised weights, which are not read here; a folder in bfloat16 or float32 is"
+DTYPES = {"F64": torch.float64, "F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16,
+          "I64": torch.int64, "I32": torch.int32, "U8": torch.uint8, "BOOL": torch.bool}
+SMALL = "tensors of kind {} are quantised weights, which are not read here"
 
 
 class BadCheckpoint(ValueError):
@@ -30,7 +29,8 @@ class Folder:
     def __init__(self, path):
         self.path = Path(path)
         if not self.path.is_dir():
-            raise BadCheckpoint(str(path), None, "no such folder; a model is a folder with config.json and *.safetensors")
+            raise BadCheckpoint(str(path), None, "no such folder; a model is a folder with config.json and "
+                                "*.safetensors")
         self.config = self.json("config.json")
         if self.config.get("quantization_config"):
             raise BadCheckpoint("config.json", "quantization_config", "quantised weights are not read here")
@@ -44,7 +44,8 @@ class Folder:
         if self.weight_map is not None:
             for key, name in self.weight_map.items():
                 if self.files.get(key) != name:
-                    raise BadCheckpoint(name, key, "missing; model.safetensors.index.json says that it is in this file")
+                    raise BadCheckpoint(name, key, "missing; model.safetensors.index.json says that it is "
+                                        "in this file")
 
     def json(self, name: str, needed: bool = True) -> dict | None:
         try:
@@ -66,15 +67,18 @@ class Folder:
             return ["model.safetensors"]
         index = self.json("model.safetensors.index.json", needed=False)
         if index is None:
-            other = sorted(file.name for file in self.path.iterdir() if file.suffix in (".bin", ".pt", ".pth", ".gguf"))
+            other = sorted(file.name for file in self.path.iterdir()
+                           if file.suffix in (".bin", ".pt", ".pth", ".gguf"))
             raise BadCheckpoint("model.safetensors", None, f"missing in {self.path}" + (
                 f"; {', '.join(other)} is not read: only safetensors are" if other else ""))
         self.weight_map = index.get("weight_map")
         if not isinstance(self.weight_map, dict) or not self.weight_map:
-            raise BadCheckpoint("model.safetensors.index.json", "weight_map", "expected the file of each tensor")
+            raise BadCheckpoint("model.safetensors.index.json", "weight_map",
+                                "expected the file of each tensor")
         for key, name in self.weight_map.items():
             if not isinstance(name, str) or Path(name).name != name:
-                raise BadCheckpoint("model.safetensors.index.json", key, f"expected the name of a file here; got {name!r}")
+                raise BadCheckpoint("model.safetensors.index.json", key,
+                                    f"expected the name of a file here; got {name!r}")
             if not (self.path / name).exists():
                 raise BadCheckpoint(name, key, "the file is missing; model.safetensors.index.json names it")
         return sorted(set(self.weight_map.values()))
@@ -90,7 +94,8 @@ class Folder:
 
 
 class SafeFile:
-    """One safetensors file: places[key] is (dtype, shape, begin, end), checked against the length of the file."""
+    """One safetensors file: places[key] is (dtype, shape, begin, end), checked against the length of the
+    file."""
 
     def __init__(self, path: Path):
         self.name, size = path.name, path.stat().st_size
@@ -112,11 +117,13 @@ class SafeFile:
             kind, shape, (begin, end) = about["dtype"], tuple(about["shape"]), about["data_offsets"]
             numbers = torch.Size(shape).numel()
         except (KeyError, TypeError, ValueError):
-            raise BadCheckpoint(self.name, key, f"expected dtype, shape and data_offsets; got {about!r}") from None
+            raise BadCheckpoint(self.name, key,
+                                f"expected dtype, shape and data_offsets; got {about!r}") from None
         if kind not in DTYPES:
             raise BadCheckpoint(self.name, key, SMALL.format(kind))
         if first + end > size:
-            raise BadCheckpoint(self.name, key, f"truncated: it ends at byte {first + end}, and the file at {size}")
+            raise BadCheckpoint(self.name, key, f"truncated: it ends at byte {first + end}, and the file at "
+                                f"{size}")
         if begin < 0 or end - begin != numbers * DTYPES[kind].itemsize:
             raise BadCheckpoint(self.name, key, f"{kind} of shape {shape} does not take {end - begin} bytes")
         return DTYPES[kind], shape, first + begin, numbers

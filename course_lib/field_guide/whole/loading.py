@@ -10,26 +10,34 @@ from course_lib.field_guide.whole.decoder import Decoder
 from course_lib.field_guide.whole.folder import BadCheckpoint, Folder
 
 PREFIX = re.compile(r"^(?:(?:model|backbone|language_model|text_model)\.)+")
-OUTER = {"embed_tokens": "embedding", "embeddings": "embedding", "norm": "norm", "norm_f": "norm", "lm_head": "out",
-         "final_layernorm": "norm", "embedding_norm": "norm", "embed_tokens_per_layer": "per_layer_embedding",
-         "per_layer_model_projection": "per_layer_proj", "per_layer_projection_norm": "per_layer_norm"}
+OUTER = {"embed_tokens": "embedding", "embeddings": "embedding", "norm": "norm", "norm_f": "norm",
+         "lm_head": "out", "final_layernorm": "norm", "embedding_norm": "norm",
+         "embed_tokens_per_layer": "per_layer_embedding", "per_layer_model_projection": "per_layer_proj",
+         "per_layer_projection_norm": "per_layer_norm"}
 INNER = {**dict.fromkeys(("self_attn", "linear_attn", "mamba", "mixer", "conv", "attn"), "mixers.0"),
          **dict.fromkeys(("mlp", "feed_forward", "block_sparse_moe"), "feed_forward"),
          "input_layernorm": "attention_norm", "post_attention_layernorm": "feed_forward_norm"}
 # Inside a feed-forward layer: published code names these in many ways.
-FEED_FORWARD = [(re.compile(pattern), ours) for pattern, ours in (
-    (r"^(gate\.|experts\.)?(e_score_correction_bias|expert_bias)$", "correction"), (r"^shared_expert_gate\.", "shared_gate."),
-    (r"^(router\.gate|router\.layer|gate|router)\.", "router."), (r"^(shared_experts?|shared_mlp)\.", "shared."),
-    (r"^fc1_latent_proj\.", "narrow."), (r"^fc2_latent_proj\.", "widen."), (r"\bw1\.", "gate_proj."),
-    (r"\bw3\.", "up_proj."), (r"\bw2\.", "down_proj."), (r"\bc_gate\.", "gate_proj."), (r"\blinear_gate\.", "gate_proj."),
-    (r"\binput_linear\.", "gate_up_proj."), (r"\boutput_linear\.", "down_proj."))]
+FEED_FORWARD = [(re.compile(pattern), ours)
+                for pattern, ours in ((r"^(gate\.|experts\.)?(e_score_correction_bias|expert_bias)$",
+                                       "correction"), (r"^shared_expert_gate\.", "shared_gate."),
+                                      (r"^(router\.gate|router\.layer|gate|router)\.", "router."),
+                                      (r"^(shared_experts?|shared_mlp)\.", "shared."),
+                                      (r"^fc1_latent_proj\.", "narrow."), (r"^fc2_latent_proj\.", "widen."),
+                                      (r"\bw1\.", "gate_proj."), (r"\bw3\.", "up_proj."),
+                                      (r"\bw2\.", "down_proj."), (r"\bc_gate\.", "gate_proj."),
+                                      (r"\blinear_gate\.", "gate_proj."),
+                                      (r"\binput_linear\.", "gate_up_proj."),
+                                      (r"\boutput_linear\.", "down_proj."))]
 # Keys that published folders have and the model does not.
-BESIDE = [(re.compile(pattern), what) for pattern, what in (
-    (r"rotary_emb\.inv_freq$", "the speeds of the rotation, which follow from the configuration"),
-    (r"(^|\.)mtp[._]", "draft layers"), (r"\.(diagonal_decay|key_decay|query_decay|slope_rate)$", "fixed decays"),
-    (r"attn\.(masked_bias|bias)$", "a mask"),
-    (r"(^|\.)(vision_tower|visual|vision_model|multi_modal_projector|audio_tower|embed_vision|embed_audio)\.",
-     "what reads pictures and sound"))]
+BESIDE = [(re.compile(pattern), what)
+          for pattern, what in ((r"rotary_emb\.inv_freq$", "the speeds of the rotation, which follow from "
+                                 "the configuration"), (r"(^|\.)mtp[._]", "draft layers"),
+                                (r"\.(diagonal_decay|key_decay|query_decay|slope_rate)$", "fixed decays"),
+                                (r"attn\.(masked_bias|bias)$", "a mask"),
+                                (
+             r"(^|\.)(vision_tower|visual|vision_model|multi_modal_projector|audio_tower)\.",
+            "what reads pictures and sound"))]
 
 
 def load(decoder: Decoder, folder: Folder, model_type: str, drafts: int = 0) -> list[str]:
@@ -75,9 +83,11 @@ def fill_outer(decoder: Decoder, folder: Folder, keys: dict):
     assign(decoder, ours, weights, came, folder, lambda name: published.get(name, name), keep=True)
 
 
-def fill_layer(decoder: Decoder, number: int, keys: dict, layers: list, folder: Folder, model_type: str, dtype):
+def fill_layer(decoder: Decoder, number: int, keys: dict, layers: list, folder: Folder, model_type: str,
+               dtype):
     plan, block = decoder.plan, decoder.layers[number]
-    names = {**INNER, **({"mamba": "mixers.1"} if len(block.mixers) > 1 else {}), **plan.names, **block.plan.names}
+    names = {**INNER, **({"mamba": "mixers.1"} if len(block.mixers) > 1 else {}), **plan.names,
+             **block.plan.names}
     weights, came, mixers = {}, {}, [{} for _ in block.mixers]
     for rest, key in keys.items():
         name, x = renamed(rest, names), folder.tensor(key)
@@ -85,7 +95,8 @@ def fill_layer(decoder: Decoder, number: int, keys: dict, layers: list, folder: 
             if not mixers:
                 raise folder.bad(key, f"no place for it: nothing mixes tokens in layer {number}")
             _, part, inner = name.split(".", 2)
-            if getattr(block.mixers[int(part)].recipe, "reuses", None) is None or inner[:2] not in ("k_", "v_"):
+            if getattr(block.mixers[int(part)].recipe, "reuses",
+                       None) is None or inner[:2] not in ("k_", "v_"):
                 mixers[int(part)][inner] = key, x
             continue
         if name.startswith("feed_forward."):
@@ -99,14 +110,17 @@ def fill_layer(decoder: Decoder, number: int, keys: dict, layers: list, folder: 
         weights.update({f"mixers.{part}.{name}": x for name, x in got.items()})
         came.update({f"mixers.{part}.{name}": key for name, key in origin.items()})
     others = {rest for other, layer in zip(decoder.layers, layers) for rest in layer
-              if other.plan == block.plan or type(other.attention) is type(block.attention)}
+              if other.plan.feed_forward == block.plan.feed_forward
+              and type(other.attention) is type(block.attention)}
     missing = sorted(others - keys.keys())
     prefix = next((key.split("layers.")[0] for key in folder.files if "layers." in key), "model.")
 
     def called(name):
         """A key that other layers of the kind have is the likeliest name of what is missing here."""
         back = {ours: rest for rest, ours in reversed(names.items())}
-        near = [rest for rest in missing if renamed(rest, names) == name or rest.split(".")[-2:] == name.split(".")[-2:]]
+        near = [rest for rest in missing if renamed(rest, names) == name
+                or rest.split(".")[-1].removesuffix("_bias") in name.split(".")
+                or rest.split(".")[-2:] == name.split(".")[-2:]]
         rest = near[0] if near else renamed(name, {**back, "mixers.0.out_proj": f"{back['mixers.0']}.o_proj"})
         return f"{prefix}layers.{number}.{rest}"
     assign(block, dict(block.state_dict()), weights, came, folder, called, dtype)
@@ -118,14 +132,15 @@ def of_mixer(given: dict, mixer, model_type: str, folder: Folder) -> tuple[dict,
     weights = {name: x for name, (_, x) in given.items()}
     try:
         ours = as_ours(weights, mixer.recipe, model_type)
-    except (RuntimeError, KeyError) as error:           # a matrix that holds several is of another shape, or missing
+    except (RuntimeError, KeyError) as error:  # a matrix that holds several is of another shape, or missing
         plain = mixer.state_dict().keys()
         several = [key for name, (key, _) in given.items() if renamed(name, family.names) not in plain]
         key = (several or [key for key, _ in given.values()])[0]
-        raise folder.bad(key, f"expected a matrix that holds several, of other sizes than {folder.shape(key)}: {error}"
-                         ) from None
+        raise folder.bad(key, "expected a matrix that holds several, of other sizes than "
+                         f"{folder.shape(key)}: {error}") from None
     origin = {renamed(name, family.names): key for name, (key, _) in given.items()}
-    several = next((key for name, key in origin.items() if name not in ours), next(iter(origin.values()), None))
+    several = next((key for name, key in origin.items() if name not in ours),
+                   next(iter(origin.values()), None))
     return ours, {name: origin.get(name, several) for name in ours}
 
 
@@ -149,12 +164,13 @@ def halves(name: str, x: Tensor, in_turn: bool = False):
         yield name, x
         return
     parts = (x[::2], x[1::2]) if in_turn else x.chunk(2)
-    yield from ((name.replace("gate_up_proj", one), part) for one, part in zip(("gate_proj", "up_proj"), parts))
+    yield from ((name.replace("gate_up_proj", one), part)
+                for one, part in zip(("gate_proj", "up_proj"), parts))
 
 
 def assign(module, ours: dict, weights: dict, came: dict, folder: Folder, called, dtype=None, keep=False):
-    """Put weights in their places without a copy; those in another kind of number than the embedding follow it, but for
-    vectors, which are small and often meant to be float32."""
+    """Put weights in their places without a copy; those in another kind of number than the embedding follow
+    it, but for vectors, which are small and often meant to be float32."""
     for name in weights.keys() - ours.keys():
         raise folder.bad(came[name], "no place for it in this model")
     for name, want in ours.items():

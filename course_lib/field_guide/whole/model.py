@@ -6,17 +6,19 @@ from course_lib.field_guide.cache import Cache
 from course_lib.field_guide.describe import describe
 from course_lib.field_guide.families import FAMILIES
 from course_lib.field_guide.reading import Reading
-from course_lib.field_guide.whole.decoder import Decoder, Plan
+from course_lib.field_guide.whole.decoder import Decoder
+from course_lib.field_guide.whole import hybrids, mixtures     # noqa: F401 (each enters its families)
 from course_lib.field_guide.whole.families import WHOLE, plan_of
 from course_lib.field_guide.whole.folder import BadCheckpoint, Folder
 from course_lib.field_guide.whole.loading import load
+from course_lib.field_guide.whole.serving import pageable, serve
 from course_lib.field_guide.whole.text import Text
 from course_lib.kv_cache import next_token_probabilities
 
 
 class Model:
-    """`config` is config.json, `card` what `describe` says of it, `notes` what was let by on opening, `decoder` the
-    modules, and layers[3].attention one of the chapter."""
+    """`config` is config.json, `card` what `describe` says of it, `notes` what was let by on opening,
+    `decoder` the modules, and layers[3].attention one of the chapter."""
 
     def __init__(self, folder: Folder, decoder: Decoder, notes: list[str]):
         self.folder, self.decoder, self.notes, self.config = folder.path, decoder.eval(), notes, folder.config
@@ -34,8 +36,9 @@ class Model:
 
     @torch.no_grad()
     def logits(self, ids: Tensor, attention_mask: Tensor | None = None, caches: list | None = None) -> Tensor:
-        """ids (b, n) -> (b, n, vocab) in float32. The mask (b, all tokens so far) is 0 where a text is padded, left or
-        right. With `caches` (of `decoder.caches()`) ids are the tokens that they do not hold yet."""
+        """ids (b, n) -> (b, n, vocab) in float32. The mask (b, all tokens so far) is 0 where a text is
+        padded, left or right. With `caches` (of `decoder.caches()`) ids are the tokens that they do not hold
+        yet."""
         ids = self.checked(ids)
         b, n = ids.shape
         before = next((cache.length for layer in caches or () for cache in layer), 0)
@@ -43,37 +46,45 @@ class Model:
             return self.decoder(ids, torch.arange(before, before + n), None, caches)
         present = torch.as_tensor(attention_mask).bool()
         if present.shape != (b, before + n):
-            raise ValueError(f"attention_mask must have shape {(b, before + n)}, a number for each token; got "
-                             f"{tuple(present.shape)}")
+            raise ValueError(f"attention_mask must have shape {(b, before + n)}, a number for each token; "
+                             f"got {tuple(present.shape)}")
         positions = (present.long().cumsum(-1) - 1).clamp(min=0)[:, before:]
         return self.decoder(ids, positions, present, caches)
 
     def checked(self, ids) -> Tensor:
         ids, vocab = torch.as_tensor(ids), self.decoder.plan.vocab
         if ids.dim() != 2 or ids.is_floating_point() or not ids.numel():
-            raise ValueError(f"ids must be whole numbers of shape (batch, n), n at least 1; got {tuple(ids.shape)}, "
-                             f"{ids.dtype}")
+            raise ValueError("ids must be whole numbers of shape (batch, n), n at least 1; got "
+                             f"{tuple(ids.shape)}, {ids.dtype}")
         if ids.min() < 0 or ids.max() >= vocab:
             raise ValueError(f"ids must be in 0 to {vocab - 1}; got {int(ids.min())} to {int(ids.max())}")
         return ids.long()
 
-    def generate(self, prompts: list, max_new_tokens: int = 64, temperature: float = 0.0, top_p: float | None = None,
-                 min_p: float | None = None, repetition_penalty: float = 1.0, stop: tuple = (), seed: int = 0,
-                 ids: bool | None = None) -> list:
-        """What the model writes after each prompt: a list of texts gives texts, a list of lists of ids lists of new ids,
-        the one that ends a text included. Greedy unless a temperature is given. Each prompt is read and continued by
-        itself, with a cache of its own, so its tokens do not depend on the others."""
+    def generate(self, prompts: list, max_new_tokens: int = 64, temperature: float = 0.0,
+                 top_p: float | None = None, min_p: float | None = None, repetition_penalty: float = 1.0,
+                 stop: tuple = (), seed: int = 0) -> list:
+        """What the model writes after each prompt: a list of texts gives texts, a list of lists of ids lists
+        of new ids, the one that ends a text included. Greedy unless a temperature is given. Several prompts
+        share chapter 8's engine: pages, continuous batching, common beginnings read once. Families without
+        pages (see `serving`), and calls with min_p or stop, read and continue each prompt by itself. A
+        prompt's tokens do not depend on the others, but for the rounding of larger products."""
         texts = all(isinstance(prompt, str) for prompt in prompts)
         said = [self.text.encode(prompt) if texts else list(prompt) for prompt in prompts]
-        sampling = dict(temperature=temperature, top_p=top_p, min_p=min_p, repetition_penalty=repetition_penalty)
-        new = [list(self.stream(prompt, max_new_tokens, seed=seed + i, stop=stop, **sampling))
-               for i, prompt in enumerate(said)]
+        sampling = dict(temperature=temperature, top_p=top_p, min_p=min_p,
+                        repetition_penalty=repetition_penalty)
+        if len(said) > 1 and max_new_tokens and not min_p and not stop and pageable(self.decoder):
+            del sampling["min_p"]
+            new = serve(self.decoder, said, max_new_tokens, self.text.ends, seed, **sampling)
+        else:
+            new = [list(self.stream(prompt, max_new_tokens, seed=seed + i, stop=stop, **sampling))
+                   for i, prompt in enumerate(said)]
         return [cut(self.text.decode(tokens), stop) for tokens in new] if texts else new
 
-    def stream(self, prompt: list[int], max_new_tokens: int, seed: int = 0, stop: tuple = (), caches=None, chunk=512,
-               **sampling):
-        """The new tokens one by one, until one that ends a text, or until the text holds one of the strings in `stop`.
-        `caches` may hold the beginning of the prompt from an earlier call; long prompts are read in chunks."""
+    def stream(self, prompt: list[int], max_new_tokens: int, seed: int = 0, stop: tuple = (), caches=None,
+               chunk=512, **sampling):
+        """The new tokens one by one, until one that ends a text, or until the text holds one of the strings
+        in `stop`. `caches` may hold the beginning of the prompt from an earlier call; long prompts are read
+        in chunks."""
         if not prompt:
             raise ValueError("a prompt must have at least one token")
         caches = self.decoder.caches() if caches is None else caches
@@ -85,13 +96,14 @@ class Model:
                 read += piece.shape[1]
             tokens.append(choose(row, tokens, generator, **sampling))
             yield tokens[-1]
-            if tokens[-1] in self.text.ends or (stop and any(one in self.text.decode(tokens[n:]) for one in stop)):
+            if tokens[-1] in self.text.ends or (stop
+                                                and any(one in self.text.decode(tokens[n:]) for one in stop)):
                 return
 
     @torch.no_grad()
     def last_logits(self, piece: Tensor, read: int, caches: list[list[Cache]]) -> Tensor:
         piece = self.checked(piece)
-        return self.decoder(piece, torch.arange(read, read + piece.shape[1]), None, caches, last=True)[0, -1]
+        return self.decoder(piece, torch.arange(read, read + piece.shape[1]), None, caches, last=[-1])[0, -1]
 
 
 def choose(logits: Tensor, tokens: list[int], generator, temperature=0.0, top_p=None, min_p=None,
@@ -112,38 +124,44 @@ def cut(text: str, stop) -> str:
 
 
 def open_model(folder, dtype: torch.dtype | None = None) -> Model:
-    """The model in a folder with config.json, safetensors and perhaps tokenizer.json. Weights are mapped, in the kind
-    of number that the file has unless `dtype` is given. A folder that does not hold what its configuration says is a
-    BadCheckpoint, which names file and key. No code of a folder is run."""
+    """The model in a folder with config.json, safetensors and perhaps tokenizer.json. Weights are mapped, in
+    the kind of number that the file has unless `dtype` is given. A folder that does not hold what its
+    configuration says is a BadCheckpoint, which names file and key. No code of a folder is run."""
     folder = Folder(folder)
-    plan, model_type, notes = planned(folder)
-    with torch.device("meta"):
-        decoder = Decoder(plan)
+    decoder, model_type, notes = built(folder)
     drafts = folder.config.get("num_nextn_predict_layers") or (1 if plan_has_drafts(model_type) else 0)
     notes += load(decoder, folder, model_type, drafts)
     return Model(folder, decoder if dtype is None else decoder.to(dtype), notes)
 
 
-def planned(folder: Folder) -> tuple[Plan, str, list[str]]:
+def built(folder: Folder) -> tuple[Decoder, str, list[str]]:
+    """The decoder that config.json asks for, without memory for its weights yet."""
     try:
         c = Reading(folder.config)
         if not isinstance(c.model_type, str):
-            raise BadCheckpoint("config.json", "model_type", f"expected the name of a family, got {c.model_type!r}")
+            raise BadCheckpoint("config.json", "model_type",
+                                f"expected the name of a family, got {c.model_type!r}")
         known = c.model_type in WHOLE and c.model_type in FAMILIES
         if not known:
-            said = (" and auto_map names code of its own, which is never run" if folder.config.get("auto_map") else "")
-            raise BadCheckpoint("config.json", "model_type", f"{c.model_type!r} is not one of the {len(WHOLE)} that are "
-                                f"built here{said}: {', '.join(sorted(WHOLE))}")
+            said = (" and auto_map names code of its own, which is never run" if folder.config.get("auto_map")
+                    else "")
+            raise BadCheckpoint("config.json", "model_type",
+                                f"{c.model_type!r} is not one of the {len(WHOLE)} that are built "
+                                f"here{said}: {', '.join(sorted(WHOLE))}")
         plan = plan_of(c)
+        with torch.device("meta"):
+            decoder = Decoder(plan)
     except BadCheckpoint:
         raise
-    except (ValueError, KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError) as error:
+    except (ValueError, KeyError, TypeError, IndexError, AttributeError, ZeroDivisionError,
+            RuntimeError) as error:
         raise BadCheckpoint("config.json", None, str(error)) from error
-    notes = ["auto_map is ignored: the family is built here, and no code of a folder is run."
-             ] if folder.config.get("auto_map") else []
-    return plan, c.model_type, notes
+    notes = (["auto_map is ignored: the family is built here, and no code of a folder is run."]
+             if folder.config.get("auto_map") else [])
+    return decoder, c.model_type, notes
 
 
 def plan_has_drafts(model_type: str) -> bool:
-    """Families whose folders carry a layer beyond the model, even where the configuration does not count it."""
+    """Families whose folders carry a layer beyond the model, even where the configuration does not count
+    it."""
     return model_type.startswith(("deepseek_v3", "glm_moe_dsa", "glm4_moe", "mimo", "hy_v"))

@@ -1,4 +1,5 @@
-"""What a decoder has besides attention: norms, feed-forward layers and mixtures of experts, as data and as modules."""
+"""What a decoder has besides attention: norms, feed-forward layers and mixtures of experts, as data and as
+modules."""
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,8 +13,8 @@ ACTIVATIONS = {"silu": F.silu, "swish": F.silu, "gelu": F.gelu, "relu": F.relu, 
 
 
 class Norm(nn.Module):
-    """Over the last dimension, computed in float32: "rms", "layer" (the mean is taken out first), or "bare", RMS
-    without learned factors."""
+    """Over the last dimension, computed in float32: "rms", "layer" (the mean is taken out first), or "bare",
+    RMS without learned factors."""
 
     def __init__(self, width: int, eps: float, kind: str = "rms", bias: bool = False):
         super().__init__()
@@ -53,6 +54,8 @@ class FeedForwardLayer(nn.Module):
             self.gate_proj = nn.Linear(r.d_model, r.width, r.bias)
         self.up_proj = nn.Linear(r.d_model, r.width, r.bias)
         self.down_proj = nn.Linear(r.width, r.d_model, r.bias)
+        if r.activation not in (*ACTIVATIONS, "xielu"):
+            raise ValueError(f"hidden_act {r.activation!r} is not one of {', '.join(ACTIVATIONS)}, xielu")
         self.activation = XIELU() if r.activation == "xielu" else ACTIVATIONS[r.activation]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -62,7 +65,8 @@ class FeedForwardLayer(nn.Module):
         gate = self.gate_proj(x) * r.scales[0]
         if r.limit is not None:
             gate, up = gate.clamp(max=r.limit), up.clamp(-r.limit, r.limit)
-        inner = self.activation(gate) * up if r.alpha is None else gate * torch.sigmoid(r.alpha * gate) * (up + 1)
+        inner = (self.activation(gate) * up if r.alpha is None else gate * torch.sigmoid(r.alpha * gate)
+                 * (up + 1))
         return self.down_proj(inner) * r.scales[1]
 
 
@@ -76,13 +80,15 @@ class XIELU(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         above = F.softplus(self.alpha_p) * x.square() + self.beta * x
-        below = (torch.expm1(torch.minimum(x, self.eps)) - x) * (self.beta + F.softplus(self.alpha_n)) + self.beta * x
+        below = ((torch.expm1(torch.minimum(x, self.eps)) - x) * (self.beta + F.softplus(self.alpha_n))
+                 + self.beta * x)
         return torch.where(x > 0, above, below)
 
 
 @dataclass(frozen=True)
 class Experts:
-    """A router scores every expert for a token; the token goes through the top_k best and takes their weighted sum."""
+    """A router scores every expert for a token; the token goes through the top_k best and takes their
+    weighted sum."""
     count: int
     top_k: int
     expert: FeedForward
@@ -114,9 +120,9 @@ class ExpertsLayer(nn.Module):
         self.experts = nn.ModuleList(r.expert.build() for _ in range(r.count))
         self.shared = r.shared.build() if r.shared else None
         self.shared_gate = nn.Linear(d_model, 1, bias=False) if r.shared_gate else None
-        self.narrow, self.widen = (
-            (nn.Linear(d_model, r.latent, r.expert.bias), nn.Linear(r.latent, d_model, r.expert.bias)) if r.latent
-            else (nn.Identity(), nn.Identity()))
+        self.narrow, self.widen = ((nn.Linear(d_model, r.latent, r.expert.bias),
+                                    nn.Linear(r.latent, d_model, r.expert.bias)) if r.latent
+                                   else (nn.Identity(), nn.Identity()))
 
     def forward(self, x: Tensor) -> Tensor:
         r, flat = self.recipe, x.flatten(0, -2)
@@ -126,12 +132,15 @@ class ExpertsLayer(nn.Module):
         for number in chosen.unique().tolist():
             token, place = (chosen == number).nonzero(as_tuple=True)
             weight, given = weights[token, place, None].to(x.dtype), inner[token]
-            got = self.experts[number](given * weight) if r.weighs_input else self.experts[number](given) * weight
+            got = (self.experts[number](given * weight) if r.weighs_input else self.experts[number](given)
+                   * weight)
             out.index_add_(0, token, got)
         out = self.widen(out)
         if self.shared is not None:
             shared = self.shared(flat)
-            out = out + (shared if self.shared_gate is None else torch.sigmoid(self.shared_gate(flat)) * shared)
+            out = (
+                out
+                + (shared if self.shared_gate is None else torch.sigmoid(self.shared_gate(flat)) * shared))
         return out.view_as(x)
 
     def route(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -140,7 +149,8 @@ class ExpertsLayer(nn.Module):
         logits = F.linear(x.float(), self.router.weight.float(), None if bias is None else bias.float())
         if r.cap:
             logits = r.cap * torch.tanh(logits / r.cap)
-        scores = {"softmax": lambda: logits.softmax(-1), "sigmoid": logits.sigmoid, "chosen": lambda: logits}[r.scores]()
+        scores = {"softmax": lambda: logits.softmax(-1), "sigmoid": logits.sigmoid,
+                  "chosen": lambda: logits}[r.scores]()
         rank = logits if r.ranks_logits else scores
         rank = rank if self.correction is None else rank + self.correction.float()
         if r.groups > 1:
@@ -154,6 +164,7 @@ class ExpertsLayer(nn.Module):
 
     def in_best_groups(self, rank: Tensor) -> Tensor:
         r, groups = self.recipe, rank.unflatten(-1, (self.recipe.groups, -1))
-        best = groups.topk(min(r.group_best, groups.shape[-1]), -1).values.sum(-1).topk(r.top_groups, -1).indices
+        best = groups.topk(min(r.group_best, groups.shape[-1]),
+                           -1).values.sum(-1).topk(r.top_groups, -1).indices
         outside = torch.ones_like(groups[..., 0], dtype=torch.bool).scatter(-1, best, False)
         return groups.masked_fill(outside[..., None], float("-inf")).flatten(-2)

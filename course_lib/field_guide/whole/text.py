@@ -12,7 +12,8 @@ class Text:
         ends = generation.get("eos_token_id", folder.config.get("eos_token_id"))
         self.ends = frozenset(ends if isinstance(ends, list) else [] if ends is None else [ends])
         template = self.path / "chat_template.jinja"
-        self.template = template.read_text(encoding="utf-8") if template.exists() else self.settings.get("chat_template")
+        self.template = (template.read_text(encoding="utf-8") if template.exists()
+                         else self.settings.get("chat_template"))
 
     @cached_property
     def tokenizer(self):
@@ -43,7 +44,8 @@ class Text:
     def chat(self, messages: list[dict]) -> list[int]:
         """The ids of a conversation, [{"role": "user", "content": ...}, ...], ready for the model's turn."""
         if not self.template:
-            return self.encode("".join(f"{one['role']}: {one['content']}\n" for one in messages) + "assistant:")
+            return self.encode("".join(f"{one['role']}: {one['content']}\n" for one in messages)
+                               + "assistant:")
         from jinja2.exceptions import TemplateError
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
@@ -52,7 +54,8 @@ class Text:
         environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True)
         environment.globals["raise_exception"] = refuse
         template = self.template if isinstance(self.template, str) else self.template[0]["template"]
-        named = {name: said["content"] if isinstance(said, dict) else said for name in ("bos_token", "eos_token")
-                 if (said := self.settings.get(name))}
-        said = environment.from_string(template).render(messages=messages, add_generation_prompt=True, **named)
+        named = {name: said["content"] if isinstance(said, dict) else said
+                 for name in ("bos_token", "eos_token") if (said := self.settings.get(name))}
+        said = environment.from_string(template).render(messages=messages, add_generation_prompt=True,
+                                                        **named)
         return self.encode(said, special=False)

@@ -1,9 +1,8 @@
 """Tiny folders whose weights anybody can make again from names, and what the published code gave for them.
 
-`data/field_guide/whole.safetensors` holds, for each family, configuration, keys and shapes as the library writes them,
-every fourth logit of a padded batch, and 64 greedy tokens after each of two prompts. Written by
-`python -m course_lib whole-models --record`.
-"""
+`data/field_guide/whole.safetensors` holds, for each family, configuration, keys and shapes as the library
+writes them, every fourth logit of a padded batch, and 64 greedy tokens after each of two prompts. Written by
+`python -m course_lib whole-models --record`. """
 import json
 import re
 from dataclasses import dataclass
@@ -28,8 +27,9 @@ class Tiny:
     config: dict
     shapes: dict                # key -> shape, as in the file
     seed: int
-    logits: Tensor              # of `texts`, padded at the left
-    tokens: Tensor              # greedy, after each text without its padding
+    padded: bool                # the library holds what it gives when a text is padded
+    logits: Tensor  # of `texts`, every fourth; the second text padded at the left where that is so
+    tokens: Tensor              # greedy, after each text, (BATCH, STEPS)
 
     def write(self, folder, dtype=torch.float32, shards: int = 1) -> Path:
         return write_tiny(folder, self.config, self.shapes, self.seed, dtype, shards)
@@ -50,6 +50,7 @@ def tiny(model_type: str | None = None) -> list[str] | Tiny:
                              f"{', '.join(sorted(about['families']))}")
         said = about["families"][model_type]
         return Tiny(model_type, about["library"], said["config"], unfold(said["shapes"]), said["seed"],
+                    said["padded"],
                     *(file.get_tensor(f"{model_type}/{what}") for what in ("logits", "tokens")))
 
 
@@ -64,12 +65,14 @@ def mask() -> Tensor:
     return present
 
 
-def write_tiny(folder, config: dict, shapes: dict, seed: int = 0, dtype=torch.float32, shards: int = 1) -> Path:
+def write_tiny(folder, config: dict, shapes: dict, seed: int = 0, dtype=torch.float32,
+               shards: int = 1) -> Path:
     """A folder as models are published in, of made-up weights."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
-    weights = {key: weight(f"{config['model_type']}.{seed}.{key}", key, shape).to(dtype) for key, shape in shapes.items()}
+    weights = {key: weight(f"{config['model_type']}.{seed}.{key}", key, shape).to(dtype)
+               for key, shape in shapes.items()}
     if shards == 1:
         save_file(weights, folder / "model.safetensors")
         return folder
@@ -82,13 +85,16 @@ def write_tiny(folder, config: dict, shapes: dict, seed: int = 0, dtype=torch.fl
 
 
 def weight(name: str, key: str, shape) -> Tensor:
-    """Matrices keep lengths; factors of norms are around 1, or around 0 where the family stores them minus one."""
+    """Matrices keep lengths; factors of norms are around 1, or around 0 where the family stores them minus
+    one."""
     if key.endswith(("act_fn.beta", "act_fn.eps")):
         return made_up(name, shape, 0.1, mean=-0.5 if key.endswith("eps") else 0.5)
+    if key.endswith("A_log"):               # a state forgets as fast as in trained models
+        return made_up(name, shape, 0.3, mean=0.5)
     if len(shape) < 2:
-        return made_up(name, shape, 0.3, mean=1.0 if re.search(r"norm[^.]*\.weight$|norm_f|\.D$|scalar$", key) else 0.0)
-    fan_in = shape[-1] if len(shape) == 2 or shape[1] != 1 else shape[-1]
-    return made_up(name, shape, fan_in ** -0.5)
+        return made_up(name, shape, 0.3, mean=1.0 if re.search(r"norm[^.]*\.weight$|norm_f|\.D$|scalar$", key)
+                       else 0.0)
+    return made_up(name, shape, shape[-1] ** -0.5)
 
 
 def fold(shapes: dict) -> dict:

@@ -1,0 +1,88 @@
+"""Many prompts at once: chapter 8's engine with the decoder of a published model.
+
+A step runs the decoder once over the tokens of all sequences that are scheduled. Products of feed-forward
+layers and of the logits run over all tokens together; each sequence goes through a layer's mixing by itself,
+with keys and values in pages that sequences with the same beginning share. A family whose layers keep
+anything else (latents, states, compressed text, an indexer's keys), or keys of another shape in some layers,
+has no pages: `pageable` says so. """
+from itertools import accumulate
+from types import SimpleNamespace
+
+import torch
+
+from course_lib.field_guide.base import Recipe
+from course_lib.field_guide.cache import Cache
+from course_lib.field_guide.whole.decoder import Decoder
+from course_lib.paged_attention import Engine, PagedKVCache, Scheduler
+
+
+def shape_of_rows(decoder: Decoder) -> set:
+    """(key heads, width of a key, width of a value) of every layer, or None of one that keeps something
+    else."""
+    recipes = [layer.recipes for layer in decoder.plan.layers]
+    return {(r[0].n_kv_heads, r[0].head_dim, r[0].value_width) if len(r) == 1 and type(r[0]) is Recipe
+            and r[0].reuses is None and r[0].indexer is None else None for r in recipes}
+
+
+def pageable(decoder: Decoder) -> bool:
+    shapes = shape_of_rows(decoder)
+    return len(shapes) == 1 and None not in shapes
+
+
+class Rows(Cache):
+    """One layer's cache of one sequence, in the pages of a pool."""
+
+    def __init__(self, pool: PagedKVCache, name, layer: int, length: int):
+        super().__init__()
+        self.pool, self.name, self.layer, self.length = pool, name, layer, length
+
+    def extend(self, k, v):
+        pool, before = self.pool, self.length
+        self.length += k.shape[2]
+        slots = pool.slots(self.name, 0, self.length)
+        pool.write(self.layer, slots[before:], k[0].transpose(0, 1), v[0].transpose(0, 1))
+        blocks, offsets = slots // pool.block_size, slots % pool.block_size
+        return [x[self.layer, blocks, :, offsets].transpose(0, 1)[None] for x in (pool.keys, pool.values)]
+
+    def trim(self, limit, *names):
+        """Pages are given back whole, when a sequence ends: what a window has passed is kept, and not
+        seen."""
+
+
+class Server(Engine):
+    """add_request, step and run are chapter 8's."""
+
+    def __init__(self, decoder: Decoder, n_blocks: int, block_size: int = 16, **scheduling):
+        (shape,), weight = shape_of_rows(decoder), decoder.layers[0].attention.q_proj.weight
+        self.decoder = decoder
+        self.model = SimpleNamespace(config=SimpleNamespace(vocab_size=decoder.plan.vocab, context=1 << 40))
+        self.cache = PagedKVCache(n_blocks, block_size, len(decoder.layers), *shape[:2], weight.dtype,
+                                  v_dim=shape[2])
+        self.scheduler, self.requests = Scheduler(self.cache, **scheduling), {}
+
+    @torch.no_grad()
+    def _forward(self, batch):
+        chunks = [(s, s.computed, s.computed + n) for s, n in batch]
+        ids = torch.tensor([[t for s, start, stop in chunks for t in s.tokens[start:stop]]])
+        positions = torch.tensor([p for _, start, stop in chunks for p in range(start, stop)])
+        counts = [n for _, n in batch]
+        caches = [[[(n, Rows(self.cache, s.name, layer, s.computed)) for s, n in batch]]
+                  for layer in range(len(self.decoder.layers))]
+        return self.decoder(ids, positions, None, caches, last=[end - 1 for end in accumulate(counts)])[0]
+
+    def _kv_bytes(self, batch):
+        keys, values = self.cache.keys, self.cache.values
+        return sum(s.computed + n for s, n in batch) * sum(
+            x.shape[0] * x.shape[2] * x.shape[4] * x.element_size() for x in (keys, values))
+
+
+def serve(decoder: Decoder, prompts: list, max_new_tokens: int, ends, seed: int,
+          **sampling) -> list[list[int]]:
+    """The new tokens of every prompt. Room for 16 of the longest at a time; a sequence that finds no page
+    waits."""
+    longest = max(map(len, prompts)) + max_new_tokens
+    server = Server(decoder, n_blocks=(longest // 16 + 2) * min(len(prompts), 16), token_budget=256)
+    ends = [end for end in ends if end < decoder.plan.vocab]
+    for number, prompt in enumerate(prompts):
+        server.add_request(prompt, max_new_tokens, seed=seed + number, stop=ends, **sampling)
+    return [samples[0] for samples in server.run().values()]

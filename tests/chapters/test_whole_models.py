@@ -1,0 +1,338 @@
+"""Whole models: tiny folders against what the published code gave (recorded), and folders that cannot be
+opened."""
+import json
+import re
+import struct
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from course_lib.field_guide import BadCheckpoint, NotANumber, describe, open_model
+from course_lib.field_guide.whole.serving import Server, pageable
+from course_lib.field_guide.whole.tiny import EVERY, mask, tiny
+
+NAMES = tiny()
+CHUNKED = ("qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "olmo_hybrid", "kimi_linear")
+
+
+def gap(ours, theirs, present):
+    return float(((ours - theirs).abs() * present[..., None]).max() / theirs.abs().max())
+
+
+def test_at_least_45_families_are_recorded():
+    assert len(NAMES) >= 45
+
+
+@pytest.mark.parametrize("model_type", NAMES)
+def test_equal_to_the_recorded_model(model_type, tmp_path):
+    """Logits of a batch padded at the left; the slow suite has every way to read a text, and 64 tokens."""
+    family = tiny(model_type)
+    model = open_model(family.write(tmp_path))
+    present = mask() if family.padded else None
+    got = model.logits(family.texts, present)[..., ::EVERY]
+    assert (gap(got, family.logits, mask() if family.padded else torch.ones(2, 23))
+            < (2e-5 if model_type in CHUNKED else 1e-5))
+
+
+@pytest.mark.parametrize("model_type", ["gemma2", "mimo_v2_flash", "deepseek_v3", "qwen3_next", "falcon_h1"])
+def test_greedy_tokens_as_recorded(model_type, tmp_path):
+    """Through pages where layers have rows of one shape; the others each by themselves."""
+    family = tiny(model_type)
+    model = open_model(family.write(tmp_path))
+    model.text.ends = frozenset()
+    assert pageable(model.decoder) == (model_type == "gemma2")
+    assert model.generate(family.texts.tolist(), 6) == family.tokens[:, :6].tolist()
+
+
+def test_uneven_prompts_through_pages_as_one_at_a_time(llama):
+    """With few pages, so that sequences are preempted; a common beginning is computed once; no page is lost."""
+    model = open_model(llama)
+    prompts = [[(7 * i + j * j) % 61 + 3 for j in range(1 + 5 * i % 23)] for i in range(8)]
+    prompts += [prompts[4] + [9, 8], prompts[4] + [4]]
+    alone = [list(model.stream(prompt, 5)) for prompt in prompts]
+    server = Server(model.decoder, n_blocks=14, block_size=4, token_budget=16)
+    for prompt in prompts:
+        server.add_request(prompt, 5, stop=sorted(model.text.ends))
+    assert [samples[0] for samples in server.run().values()] == alone
+    assert server.cache.allocator.n_available == 14
+
+
+@pytest.fixture
+def llama(tmp_path):
+    return tiny("llama").write(tmp_path / "llama")
+
+
+def test_the_ways_to_read_a_text_agree(llama):
+    model, texts = open_model(llama), tiny("llama").texts
+    want = model.logits(texts)
+    caches = model.decoder.caches()
+    parts = [model.logits(part, caches=caches) for part in texts.split([9, 1, 13], 1)]
+    torch.testing.assert_close(torch.cat(parts, 1), want, atol=1e-5, rtol=0)
+    right = torch.cat([texts, torch.zeros(2, 4, dtype=torch.long)], 1)
+    present = torch.cat([torch.ones_like(texts), torch.zeros(2, 4, dtype=torch.long)], 1)
+    torch.testing.assert_close(model.logits(right, present)[:, :-4], want, atol=1e-5, rtol=0)
+    assert want.dtype == torch.float32 and want.shape == (*texts.shape, 64)
+
+
+def test_the_parts_of_a_model_are_the_chapters(llama):
+    model = open_model(llama)
+    assert model.config["model_type"] == "llama" and str(model.card) == str(describe(model.config))
+    assert model.tokenizer is None and model.layers[2].attention.recipe.layer == 2
+    before = model.logits(tiny("llama").texts)
+    model.layers[1].attention.out_proj.weight.zero_()
+    assert not torch.allclose(model.logits(tiny("llama").texts), before)
+    assert torch.allclose(open_model(llama).logits(tiny("llama").texts), before)  # the file is as it was
+
+
+def test_weights_keep_their_kind_of_number_and_come_in_shards(tmp_path):
+    family = tiny("qwen3")
+    whole, half = family.write(tmp_path / "whole"), family.write(tmp_path / "half", torch.bfloat16)
+    model = open_model(half)
+    assert model.layers[0].attention.q_proj.weight.dtype == torch.bfloat16
+    assert open_model(half, torch.float32).layers[0].attention.q_proj.weight.dtype == torch.float32
+    exact = open_model(whole).logits(family.texts)
+    assert gap(model.logits(family.texts), exact, torch.ones(2, 23)) < 0.1
+    sharded = open_model(family.write(tmp_path / "shards", shards=3))
+    assert torch.equal(sharded.logits(family.texts), exact)
+
+
+def test_draws_depend_on_the_seed_alone(llama):
+    model = open_model(llama)
+    prompts = [[5, 9, 12], [7] * 20, [3]]
+    options = dict(temperature=1.0, top_p=0.9, min_p=0.02, repetition_penalty=1.1)
+    first = model.generate(prompts, 12, seed=3, **options)
+    assert (first == model.generate(prompts, 12, seed=3, **options)
+            != model.generate(prompts, 12, seed=4, **options))
+    assert model.generate(prompts[:1], 12, seed=3, **options) == first[:1]
+    assert all(len(new) <= 12 for new in first) and model.generate([[4]], 0) == [[]]
+
+
+@pytest.mark.parametrize("ids, said",
+                         [([[0, 64]], "ids must be in 0 to 63"), ([[0.5]], "whole numbers"), ([3], "shape")])
+def test_ids_that_no_model_has(llama, ids, said):
+    with pytest.raises(ValueError, match=said):
+        open_model(llama).logits(torch.tensor(ids))
+
+
+def test_a_mask_of_another_shape(llama):
+    with pytest.raises(ValueError, match=r"attention_mask must have shape \(1, 3\)"):
+        open_model(llama).logits(torch.tensor([[1, 2, 3]]), torch.ones(1, 2))
+
+
+@pytest.mark.parametrize("key, where",
+                         [("model.embed_tokens.weight", "the embedding"),
+                          ("model.layers.1.self_attn.q_proj.weight", "layer 1"),
+                          ("model.layers.1.self_attn.v_proj.weight", "layer 1"),
+                          ("model.layers.2.mlp.down_proj.weight", "layer 2"),
+                          ("model.layers.0.input_layernorm.weight", "layer 0"),
+                          ("lm_head.weight", "the last norm and the output projection")])
+def test_a_weight_that_is_not_a_number_is_named_at_the_first_token(llama, key, where):
+    weights = load_file(llama / "model.safetensors")
+    weights[key].view(-1)[0] = float("nan")
+    if "embed" in key:
+        weights[key][:] = float("nan")
+    save_file(weights, llama / "model.safetensors")
+    model = open_model(llama)
+    with pytest.raises(NotANumber, match=f"^the output of {where} is not a number"):
+        next(model.stream([5, 6], 4))
+
+
+# --- folders that cannot be opened --------------------------------------------------------------------------
+
+def config(**changes):
+    """Change config.json; None takes a key out."""
+    def change(folder):
+        said = {**json.loads((folder / "config.json").read_text()), **changes}
+        (folder / "config.json").write_text(json.dumps({k: v for k, v in said.items() if v is not None}))
+    return change
+
+
+def text(name, content):
+    return lambda folder: (folder / name).write_text(content)
+
+
+def without(name):
+    return lambda folder: (folder / name).unlink()
+
+
+def weights(change):
+    def edit(folder):
+        tensors = load_file(folder / "model.safetensors")
+        change(tensors)
+        save_file({key: x.contiguous() for key, x in tensors.items()}, folder / "model.safetensors")
+    return edit
+
+
+def drop(key):
+    return weights(lambda tensors: tensors.pop(key))
+
+
+def put(key, *shape):
+    return weights(lambda tensors: tensors.update({key: torch.ones(*shape)}))
+
+
+def header(change):
+    """Change the header of the file; the numbers stay where they are."""
+    def edit(folder):
+        data = (folder / "model.safetensors").read_bytes()
+        length = struct.unpack("<Q", data[:8])[0]
+        said = json.loads(data[8:8 + length])
+        change(said)
+        new = json.dumps(said).encode()
+        (folder / "model.safetensors").write_bytes(struct.pack("<Q", len(new)) + new + data[8 + length:])
+    return edit
+
+
+def about(key, **changes):
+    return header(lambda said: said[key].update(changes))
+
+
+def cut(bytes):
+    def edit(folder):
+        data = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors").write_bytes(data[:bytes])
+    return edit
+
+
+def sharded(change):
+    def edit(folder):
+        (folder / "model.safetensors").unlink()
+        tiny("llama").write(folder, shards=2)
+        index = folder / "model.safetensors.index.json"
+        said = json.loads(index.read_text())
+        change(folder, said)
+        index.write_text(json.dumps(said))
+    return edit
+
+
+def moved(folder, said):
+    said["weight_map"]["lm_head.weight"] = "model-00002-of-00002.safetensors"
+
+
+def twice(folder, said):
+    second = load_file(folder / "model-00002-of-00002.safetensors")
+    save_file({**second, "lm_head.weight": torch.ones(64, 32)}, folder / "model-00002-of-00002.safetensors")
+
+
+Q, SAFE = "model.layers.1.self_attn.q_proj.weight", "model.safetensors"
+SHARD = "model-00001-of-00002.safetensors"
+BAD = {
+    "no config": (without("config.json"), "config.json: missing"),
+    "no JSON": (text("config.json", "{"), "config.json: not JSON"),
+    "a list": (text("config.json", "[1]"), "config.json: expected an object in JSON, got list"),
+    "no family": (config(model_type=None),
+                  "config.json: model_type: expected the name of a family, got None"),
+    "a number for a family": (config(model_type=3),
+                              "config.json: model_type: expected the name of a family, got 3"),
+    "an unknown family": (config(model_type="swirl"), "config.json: model_type: 'swirl' is not one of the"),
+    "code of its own":
+        (config(model_type="swirl", auto_map={"AutoModel": "x.Y"}),
+         "config.json: model_type: 'swirl'.* auto_map names code of its own, which is never run"),
+    "no vocabulary": (config(vocab_size=None), "config.json: config must have vocab_size"),
+    "a width in words": (config(hidden_size="wide"),
+                         "config.json: config must have a positive integer as hidden_size"),
+    "no width": (config(hidden_size=0), "config.json: .*hidden_size; got 0"),
+    "layers below zero": (config(num_hidden_layers=-1), "config.json: .*num_hidden_layers; got -1"),
+    "one head too many": (config(num_attention_heads=3),
+                          "config.json: .*num_key_value_heads divides; got 3 and 2"),
+    "unknown rotation": (config(rope_parameters={"rope_type": "twist"}), "config.json: rope_type 'twist'"),
+    "no options of a rotation": (config(rope_parameters={"rope_type": "yarn", "rope_theta": 1e4}),
+                                 "config.json: .*factor"),
+    "unknown activation": (config(hidden_act="wink"), "config.json: hidden_act 'wink' is not one of silu"),
+    "quantised": (config(quantization_config={"bits": 4}),
+                  "config.json: quantization_config: quantised weights"),
+    "other kinds of layers": (config(layer_types=["full_attention"]),
+                              "config.json: .*its 3 layers in layer_types; got 1"),
+    "a layer that the file lacks": (config(num_hidden_layers=4), f"{SAFE}: model.layers.3.*: missing"),
+    "a layer too many": (config(num_hidden_layers=2),
+                         f"{SAFE}: model.layers.2.*: no place for it: config.json says 2"),
+    "a larger vocabulary": (config(vocab_size=65),
+                            f"{SAFE}: model.embed_tokens.weight: expected shape \\(65, 32\\), got"),
+    "other heads": (config(head_dim=4), f"{SAFE}: model.layers.0.self_attn.*: expected shape"),
+    "wider inside": (config(intermediate_size=40), f"{SAFE}: model.layers.0.mlp.*: expected shape"),
+    "biases that are not there": (config(attention_bias=True),
+                                  f"{SAFE}: model.layers.0.self_attn.q_proj.bias: missing"),
+    "no weights": (without(SAFE), f"{SAFE}: missing"),
+    "pickled weights": (lambda folder: (folder / SAFE).rename(folder / "pytorch_model.bin"),
+                        f"{SAFE}: missing.*pytorch_model.bin is not read"),
+    "an empty file": (cut(0), f"{SAFE}: truncated: its header does not fit into 0 bytes"),
+    "a header cut off": (cut(100), f"{SAFE}: truncated: its header does not fit into 100 bytes"),
+    "numbers cut off": (cut(-10), f"{SAFE}: model.*: truncated: it ends at byte"),
+    "a header that is not JSON": (lambda folder: (folder / SAFE).write_bytes(struct.pack("<Q", 4) + b"spam"),
+                                  f"{SAFE}: its header is not JSON"),
+    "8-bit floats": (about(Q, dtype="F8_E4M3"),
+                     f"{SAFE}: {Q}: tensors of kind F8_E4M3 are quantised weights"),
+    "a shape that the bytes do not hold": (about(Q, shape=[31, 32]),
+                                           f"{SAFE}: {Q}: F32 of shape \\(31, 32\\) does not"),
+    "a place before the file": (about(Q, data_offsets=[-4, 4092]), f"{SAFE}: {Q}: .* does not take"),
+    "no place": (header(lambda said: said[Q].pop("data_offsets")),
+                 f"{SAFE}: {Q}: expected dtype, shape and data_offsets"),
+    "no queries": (drop(Q), f"{SAFE}: {Q}: missing; expected a tensor of shape \\(32, 32\\)"),
+    "no outputs of attention": (drop(Q.replace("q_", "o_")), f"{SAFE}: {Q.replace('q_', 'o_')}: missing"),
+    "no norm in a layer": (drop("model.layers.2.input_layernorm.weight"),
+                           f"{SAFE}: model.layers.2.input_layernorm.weight: m"),
+    "no embedding": (drop("model.embed_tokens.weight"), f"{SAFE}: model.embed_tokens.weight: missing"),
+    "no last norm": (drop("model.norm.weight"), f"{SAFE}: model.norm.weight: missing"),
+    "no output": (drop("lm_head.weight"), f"{SAFE}: lm_head.weight: missing"),
+    "misshapen": (put(Q, 32, 33), f"{SAFE}: {Q}: expected shape \\(32, 32\\), got \\(32, 33\\)"),
+    "transposed": (put(Q.replace("q_", "k_"), 32, 16),
+                   f"{SAFE}: .*k_proj.weight: expected shape \\(16, 32\\), got"),
+    "one more in a layer": (put("model.layers.1.self_attn.spin.weight", 3),
+                            f"{SAFE}: .*spin.weight: no place for it"),
+    "one more outside": (put("model.spin.weight", 3), f"{SAFE}: model.spin.weight: no place for it"),
+    "an index that is not JSON": (sharded(lambda folder, said: said.clear()),
+                                  "model.safetensors.index.json: weight_map: exp"),
+    "a shard that is not there": (sharded(lambda folder, said: (folder / SHARD).unlink()),
+                                  f"{SHARD}: .*: the file is missing"),
+    "a path out of the folder":
+        (sharded(lambda folder, said: said["weight_map"].update({Q: "../x.safetensors"})),
+         f"model.safetensors.index.json: {Q}: expected the name of a file here"),
+    "in another shard": (sharded(moved),
+                         "model-00002-of-00002.safetensors: lm_head.weight: missing; model.safetensors.ind"),
+    "in two shards": (sharded(twice),
+                      "model-00002.*: lm_head.weight: it is in model-00001-of-00002.safetensors too"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_folder_names_file_and_key(name, llama):
+    change, said = BAD[name]
+    change(llama)
+    with pytest.raises(BadCheckpoint, match=f"^{said}") as caught:
+        open_model(llama)
+    assert (isinstance(caught.value, ValueError) and caught.value.file in said.replace("\\", "")
+            + str(caught.value))
+
+
+def test_no_folder_and_40_bad_ones(tmp_path):
+    with pytest.raises(BadCheckpoint, match="no such folder"):
+        open_model(tmp_path / "none")
+    assert len(BAD) >= 40
+
+
+@pytest.mark.parametrize("model_type, key, shape, said", [
+    ("phi3", "model.layers.0.self_attn.qkv_proj.weight", (60, 32), "expected a matrix that holds several"),
+    ("deepseek_v3", "model.layers.1.mlp.experts.5.up_proj.weight", None, "missing; expected a tensor"),
+    ("gpt_oss", "model.layers.1.mlp.experts.down_proj", None, "missing"),
+    ("qwen3_next", "model.layers.0.linear_attn.A_log", (5,), "expected shape (4,), got (5,)"),
+    ("granitemoehybrid", "model.layers.0.mamba.conv1d.weight", (56, 1, 5), "expected shape (56, 1, 4), got")])
+def test_bad_weights_of_other_families(model_type, key, shape, said, tmp_path):
+    family = tiny(model_type)
+    family.write(tmp_path)
+    (drop(key) if shape is None else put(key, *shape))(tmp_path)
+    with pytest.raises(BadCheckpoint, match=f"^{SAFE}: {re.escape(key)}") as caught:
+        open_model(tmp_path)
+    assert said in str(caught.value)
+
+
+def test_what_published_folders_carry_beyond_the_model_is_let_by_with_a_line(llama):
+    put("model.layers.0.self_attn.rotary_emb.inv_freq", 4)(llama)
+    config(auto_map={"AutoModelForCausalLM": "modeling_llama.Llama"})(llama)
+    notes = " ".join(open_model(llama).notes)
+    assert "inv_freq" in notes and "auto_map is ignored" in notes
+    family = tiny("deepseek_v3")
+    family.write(llama.parent / "drafts")
+    put("model.layers.3.eh_proj.weight", 32, 64)(llama.parent / "drafts")
+    assert (
+        "model.layers.3.eh_proj.weight: draft layers" in " ".join(open_model(llama.parent / "drafts").notes))
